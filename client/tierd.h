@@ -1,0 +1,308 @@
+/* libtierd: train a model whose state lives in tierd, the node's daemon for GPU, host and NVMe memory.
+ *
+ * Every call returns 0 or a negative errno unless it says otherwise; tierd_message() then tells a person
+ * what happened. All calls may be made from several threads. Blocking calls give up with -ETIMEDOUT after
+ * the node's timeout (tierd_set_timeout; default: they wait as long as the daemon lives). A forked child
+ * has no mappings: its calls return -ECHILD. Each call has a manual page of its name.
+ *
+ * An epoch ends when a rank dies or leaves before a step is decided. From then on every call but
+ * tierd_release, tierd_discard, tierd_job_ready and the closing ones returns -ESTALE, until
+ * tierd_job_ready has gathered all ranks again and told them the step at which they stand. */
+#ifndef TIERD_H
+#define TIERD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TIERD_MAX_DIMENSIONS 8
+#define TIERD_MAX_NAME 128 /* bytes in the name of a unit, tensor or phase, without the final zero */
+#define TIERD_MAX_JOB_NAME 64
+#define TIERD_MAX_GROUPS 64
+#define TIERD_MAX_WORLD_SIZE 1024
+
+struct tierd_node;   /* a connection to the daemon */
+struct tierd_job;    /* this rank's membership of a job */
+struct tierd_ticket; /* an asynchronous request */
+
+/* What went wrong in this thread's last failed call: the thing, the cause, and where there is one the remedy.
+ * Never NULL. Valid until this thread's next call. */
+const char *tierd_message(void);
+
+/* The library's version, such as "0.1.0". */
+const char *tierd_version(void);
+
+/* ---- Node ------------------------------------------------------------------------------------------- */
+
+/* Connects to the daemon at socket_path, or, if that is NULL, at $TIERD_SOCKET, else
+ * $XDG_RUNTIME_DIR/tierd/tierd.sock where that exists, else /run/tierd/tierd.sock.
+ * -ENOENT or -ECONNREFUSED: no daemon; -EPROTONOSUPPORT: no common version. */
+int tierd_connect(const char *socket_path, struct tierd_node **ret_node);
+
+/* Ends the connection, and with it what is left of its jobs' memberships (as tierd_job_detach). Takes NULL. */
+struct tierd_node *tierd_disconnect(struct tierd_node *node);
+
+/* How long blocking calls wait, in milliseconds; negative: without limit. */
+int tierd_set_timeout(struct tierd_node *node, int timeout_ms);
+
+/* ---- Job -------------------------------------------------------------------------------------------- */
+
+enum tierd_open_mode {
+	TIERD_EITHER,  /* resume the job if it exists, else create it */
+	TIERD_CREATE,  /* -EEXIST if it exists */
+	TIERD_RESUME,  /* -ENOENT if it does not */
+	TIERD_REPLACE, /* drop the one that exists; -EBUSY if a rank of it is alive */
+};
+
+enum tierd_optimizer_kind { TIERD_ADAMW };
+enum tierd_placement { TIERD_PLACE_DEFAULT, TIERD_PLACE_HOST, TIERD_PLACE_NVME };
+
+/* What a step does whose summed gradients hold a NaN or an infinity. */
+enum tierd_nonfinite {
+	TIERD_NONFINITE_SKIP,   /* the step counts, updates nothing, and its result says skipped */
+	TIERD_NONFINITE_REPORT, /* the step fails with -EDOM naming the unit; gradients are dropped, the step number stays */
+};
+
+/* A parameter group: how the optimizer treats the tensors that name its index. */
+struct tierd_group {
+	size_t size;         /* sizeof(struct tierd_group) */
+	float learning_rate; /* multiplies the step's learning rate */
+	float beta1, beta2, epsilon, weight_decay;
+};
+#define TIERD_GROUP_INIT { sizeof(struct tierd_group), 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f }
+
+struct tierd_job_options {
+	size_t size;         /* sizeof(struct tierd_job_options) */
+	const char *name;    /* [a-z0-9][a-z0-9._-]{0,63}, without ".." */
+	uint32_t rank;       /* 0 .. world_size - 1 */
+	uint32_t world_size; /* 1 .. TIERD_MAX_WORLD_SIZE */
+	uint32_t stage;      /* ZeRO stage: 0 nothing is partitioned, 1 optimizer state, 2 + gradients, 3 + parameters */
+	uint32_t mode;       /* enum tierd_open_mode */
+	uint32_t optimizer;  /* enum tierd_optimizer_kind */
+	float clip_norm;     /* clip gradients to this global 2-norm; 0: no clipping */
+	uint32_t nonfinite;  /* enum tierd_nonfinite */
+	uint32_t parameter_placement; /* enum tierd_placement; NVMe needs stage 3. Default: NVMe at stage 3 where the daemon has paths, else host */
+	uint32_t optimizer_placement; /* enum tierd_placement. Default: NVMe where the daemon has paths, else host */
+	uint64_t host_budget;         /* bytes of host memory for this job; 0: what the daemon has left */
+	uint32_t gradient_buffers;    /* per rank, each as large as the largest unit's gradients; 0: 2 */
+	bool strict;                  /* a step in which nobody pushed some trainable unit fails with -ENODATA naming it */
+	bool takeover;                /* end another session of this user that holds the rank */
+	uint64_t seed;                /* of the daemon's initializers */
+	uint32_t group_count;         /* 0: one group, TIERD_GROUP_INIT */
+	const struct tierd_group *groups;
+};
+#define TIERD_JOB_OPTIONS_INIT { sizeof(struct tierd_job_options), NULL, 0, 1, 3, TIERD_EITHER, TIERD_ADAMW, 0.0f, \
+	TIERD_NONFINITE_SKIP, TIERD_PLACE_DEFAULT, TIERD_PLACE_DEFAULT, 0, 0, false, false, 0, 0, NULL }
+
+enum tierd_job_status {
+	TIERD_NEW = 1, /* never trained: its tensors need values */
+	TIERD_RESUMED, /* its state is that of the applied step */
+};
+
+struct tierd_job_state {
+	uint32_t status; /* enum tierd_job_status */
+	uint32_t epoch;
+	uint64_t step; /* the last applied step; 0: none yet */
+};
+/* Joins the job as one of its ranks. The first rank's options are the job's; a rank that disagrees gets
+ * -EINVAL and the first difference. -EBUSY: the rank is held by a live process (see takeover).
+ * tierd_job_state() then says whether the job is NEW. */
+int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *options, struct tierd_job **ret_job);
+int tierd_job_state(struct tierd_job *job, struct tierd_job_state *ret_state);
+
+/* Waits until all ranks are here, with equal units, and every tensor has a value; then plans memory, runs the
+ * initializers, and begins an epoch. -ETIMEDOUT names the missing ranks, -ENODATA the tensors without values,
+ * -ENOSPC and -ENOMEM say what the job needs and what there is. timeout_ms < 0: the node's timeout.
+ * Afterwards no unit can be defined. After -ESTALE it is called again; units stay as they are. */
+int tierd_job_ready(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state);
+int tierd_job_ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket);
+
+/* Leaves the job in good order: waits until this rank's steps are applied. Others are not disturbed, unless
+ * they need this rank for another step. The job's state stays, to be opened again. Frees the handle in every
+ * case, also with an error. */
+int tierd_job_close(struct tierd_job *job);
+
+/* Leaves at once: a step that is not decided is dropped, the other ranks get -ESTALE. The state stays.
+ * Frees the handle in every case. */
+int tierd_job_detach(struct tierd_job *job);
+
+/* ---- Units ------------------------------------------------------------------------------------------- */
+
+enum tierd_format { TIERD_FP32 = 1, TIERD_BF16 = 2 };
+
+enum tierd_initializer {
+	TIERD_INITIALIZE_NONE,    /* some rank writes the values with tierd_tensor_write before tierd_job_ready */
+	TIERD_INITIALIZE_ZEROS,
+	TIERD_INITIALIZE_ONES,
+	TIERD_INITIALIZE_NORMAL,  /* a: mean, b: standard deviation */
+	TIERD_INITIALIZE_UNIFORM, /* a: low, b: high; [low, high) */
+};
+
+struct tierd_tensor {
+	size_t size;           /* sizeof(struct tierd_tensor) */
+	const char *name;      /* unique in the job */
+	const char *alias;     /* another name of the same tensor (tied weights), or NULL */
+	uint32_t format;       /* enum tierd_format */
+	uint32_t dimensions;   /* 0 (a scalar) .. TIERD_MAX_DIMENSIONS */
+	uint64_t shape[TIERD_MAX_DIMENSIONS];
+	uint32_t group;        /* index of the parameter group */
+	bool is_frozen;        /* never updated: no gradients, no optimizer state */
+	uint32_t initializer;  /* enum tierd_initializer */
+	double a, b;           /* see enum tierd_initializer */
+	const char *slice_of;  /* name of the larger tensor of which these are rows, or NULL */
+	uint64_t slice_row;    /* the first of them */
+	uint64_t slice_rows;   /* rows of the larger tensor */
+};
+#define TIERD_TENSOR_INIT { sizeof(struct tierd_tensor), NULL, NULL, TIERD_BF16, 0, { 0 }, 0, false, \
+	TIERD_INITIALIZE_NONE, 0.0, 0.0, NULL, 0, 0 }
+
+/* Defines the next unit; every rank defines the same units in the same order. ret_unit: its index, counted
+ * from 0. The strings are copied. A rank whose unit differs from the other ranks' gets -EINVAL and the first
+ * difference. */
+int tierd_unit_define(struct tierd_job *job, const char *name, const struct tierd_tensor *tensors,
+		      size_t tensor_count, uint32_t *ret_unit);
+
+/* ---- Gather and release ------------------------------------------------------------------------------ */
+
+/* Where a unit's tensors lie, for as long as its lease is held. */
+struct tierd_view {
+	char *base;              /* parameters are mapped read-only: writing to them faults */
+	const uint64_t *offsets; /* of each tensor, in bytes from base; TIERD_NO_OFFSET: not in this view */
+	uint64_t version;        /* the step that the values contain */
+};
+#define TIERD_NO_OFFSET UINT64_MAX
+
+/* The address of a tensor in a view, 256-byte aligned, elements in row-major order; the tensor is its index in
+ * the definition of the unit. */
+static inline void *tierd_at(const struct tierd_view *view, size_t tensor)
+{
+	return view->base + view->offsets[tensor];
+}
+
+/* Takes a lease on the whole unit, with the values of this rank's last step. Costs no system call while the unit
+ * is resident. -EINVAL: no such unit; -EDEADLK: it can never fit beside what is leased (the message names the
+ * holders); -EIO: its values cannot be read. */
+int tierd_gather(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters);
+int tierd_gather_begin(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket);
+/* Blocks until the ticket of a gather is done and passes its lease to the caller. Frees the ticket unless
+ * -ETIMEDOUT. */
+int tierd_gather_end(struct tierd_ticket *ticket, int timeout_ms, struct tierd_view *ret_parameters);
+
+/* Gives one lease back; its addresses are dead. -EINVAL: this rank has none on the unit. */
+int tierd_release(struct tierd_job *job, uint32_t unit);
+
+/* Hints that these units are wanted soon, in this order. */
+int tierd_prefetch(struct tierd_job *job, const uint32_t *units, size_t count);
+
+/* Names the phase in which this rank is ("train" at first): each phase has a gather order of its own. */
+int tierd_phase(struct tierd_job *job, const char *name);
+
+/* ---- Gradients and the step -------------------------------------------------------------------------- */
+
+/* A shared buffer for the unit's gradients, in the formats and with the tensors of its parameters (frozen ones have
+ * no place in it), zeroed when handed out first; a second call before the push returns the same buffer as it is.
+ * Blocks while all buffers are on their way to the daemon; -ENOBUFS: this rank itself holds them all. */
+int tierd_gradients(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_gradients);
+
+/* Hands the buffer over: it is this rank's next micro-batch of the unit, and its addresses are dead.
+ * -EINVAL: no buffer of this unit is held. With a ticket: done when the gradients are summed. */
+int tierd_push(struct tierd_job *job, uint32_t unit);
+int tierd_push_begin(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket);
+
+/* Gives the buffer back without pushing it. */
+int tierd_discard(struct tierd_job *job, uint32_t unit);
+
+/* The same on every rank, else -EINVAL with the first difference. */
+struct tierd_rates {
+	size_t size;                        /* sizeof(struct tierd_rates) */
+	float learning_rate;                /* times the group's factor */
+	float gradient_scale;               /* multiplies the sum over ranks and micro-batches */
+	float loss_scale;                   /* the gradients are divided by it */
+	uint32_t group_count;               /* 0: the groups as at open; else as many as at open */
+	const struct tierd_group *groups;   /* replace the job's groups from this step on */
+};
+#define TIERD_RATES_INIT { sizeof(struct tierd_rates), 0.0f, 1.0f, 1.0f, 0, NULL }
+
+struct tierd_step_result {
+	uint64_t step;        /* its number, counted from 1 */
+	double gradient_norm; /* of the scaled sum, before clipping */
+	bool is_skipped;      /* gradients were not finite: nothing was updated */
+	float loss_scale;
+};
+
+/* Closes this rank's part of the step; when all ranks have, the step is decided. A lease held on a trainable unit,
+ * or a gradient buffer, gives -EBUSY and its name. With ret_ticket NULL it waits until the step is applied, and
+ * returns what tierd_ticket_wait would. */
+int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct tierd_ticket **ret_ticket);
+
+/* Tells rates and the number of micro-batches early, at most once before each tierd_step, which must then give the
+ * same rates; a rank that pushes a unit more often than announced gets -EINVAL. */
+int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uint32_t micro_batches);
+
+/* ---- Tensors ------------------------------------------------------------------------------------------ */
+
+/* Writes count elements from element first on, before the first tierd_job_ready: data is in the tensor's format, or fp32 where
+ * is_master is set (bf16 parameters then get a master of full precision). Any rank may write any piece. */
+int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count,
+		       const void *data, bool is_master);
+
+/* Reads count elements from element first on, of the last step that this rank has closed. state is "parameter" (in its
+ * format), or, as fp32, "master", "m" or "v". -ENODATA: the tensor has no such state. */
+int tierd_tensor_read(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
+		      uint64_t count, void *ret_data);
+
+/* The part of a tensor's elements that this rank's shard of the unit holds; count may be 0. */
+int tierd_tensor_shard(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t *ret_first,
+		       uint64_t *ret_count);
+
+/* ---- Tickets ------------------------------------------------------------------------------------------ */
+
+enum tierd_event {
+	TIERD_DONE,    /* the request is finished; of a step: applied */
+	TIERD_DURABLE, /* of a step: it survives a crash; -EOPNOTSUPP where the daemon keeps no durable store */
+};
+
+/* Waits for the event; returns the request's status, or -ETIMEDOUT. timeout_ms 0 only looks; < 0: the node's
+ * timeout. */
+int tierd_ticket_wait(struct tierd_ticket *ticket, enum tierd_event event, int timeout_ms);
+
+/* A descriptor to poll for reading: when it is readable, look with tierd_ticket_wait(…, 0). All tickets of a node share
+ * it; the node owns it. */
+int tierd_ticket_descriptor(const struct tierd_ticket *ticket);
+
+/* After TIERD_DONE: what the step did; what tierd_job_ready found. -EINVAL for a ticket of another call. */
+int tierd_ticket_step_result(struct tierd_ticket *ticket, struct tierd_step_result *ret_result);
+int tierd_ticket_job_state(struct tierd_ticket *ticket, struct tierd_job_state *ret_state);
+
+/* Gives the ticket up. A gather that was still wanted is cancelled, or its lease released; a step or push goes on. */
+struct tierd_ticket *tierd_ticket_free(struct tierd_ticket *ticket);
+
+/* ---- Statistics ---------------------------------------------------------------------------------------- */
+
+/* Of this rank since tierd_job_open, unless it says job: then of the whole job since it was created. */
+struct tierd_statistics {
+	size_t size;
+	uint64_t gathers, gather_misses, gather_wait_ns;
+	uint64_t pushes, gradient_wait_ns, step_wait_ns;
+	uint64_t communicated_elements; /* the logical volume of this rank, by the ZeRO papers' account */
+	uint64_t logical_parameter_bytes, logical_gradient_bytes, logical_optimizer_bytes;
+	uint64_t job_parameters;           /* elements of all tensors, without padding */
+	uint64_t job_host_bytes, job_host_budget;
+	uint64_t job_nvme_bytes;
+	uint64_t job_gather_read_bytes;    /* from NVMe, for gathers and prefetches */
+	uint64_t job_update_read_bytes, job_update_written_bytes;
+	uint64_t job_initialize_written_bytes;
+	uint64_t job_steps, job_step_ns;   /* from the decision to applied, summed */
+};
+#define TIERD_STATISTICS_INIT { sizeof(struct tierd_statistics), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+int tierd_statistics(struct tierd_job *job, struct tierd_statistics *ret_statistics);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,20 @@
+/* Sums contributions of ranks in fp32, in the order of docs/numerics.md. */
+#ifndef TIERD_COLLECTIVES_REDUCE_H
+#define TIERD_COLLECTIVES_REDUCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/simd.h"
+
+enum reduce_format { REDUCE_FP32, REDUCE_BF16 };
+
+/* sum = tree(contributions), or sum + tree(contributions) where is_added. contributions[r] is rank r's array,
+ * NULL where it is absent; at least one is there. Contributions may change while they are read (clients can
+ * write to them): each element is read once. */
+typedef void reduce_kernel(float *sum, bool is_added, const void *const *contributions, unsigned rank_count,
+			   size_t count);
+reduce_kernel *reduce_sum_kernel(enum simd_level level, enum reduce_format format);
+
+#endif

@@ -1,0 +1,13 @@
+/* Which vector instructions the kernels may use, found at run time. */
+#ifndef TIERD_COMMON_SIMD_H
+#define TIERD_COMMON_SIMD_H
+
+enum simd_level { SIMD_SCALAR, SIMD_AVX2, SIMD_AVX512, SIMD_LEVELS };
+
+/* The best level of this processor (AVX2 with FMA; AVX-512 F, BW, DQ and VL), or what
+ * $TIERD_SIMD (scalar, avx2, avx512) lowers it to. */
+enum simd_level simd_level(void);
+
+const char *simd_level_name(enum simd_level level);
+
+#endif

@@ -1,0 +1,33 @@
+/* Arithmetic on sizes that come from outside: it says when it overflows. */
+#ifndef TIERD_COMMON_SIZE_H
+#define TIERD_COMMON_SIZE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define KIB UINT64_C(1024)
+#define MIB (UINT64_C(1024) * KIB)
+#define GIB (UINT64_C(1024) * MIB)
+
+static inline bool size_add(uint64_t a, uint64_t b, uint64_t *ret)
+{
+	return !__builtin_add_overflow(a, b, ret);
+}
+
+static inline bool size_multiply(uint64_t a, uint64_t b, uint64_t *ret)
+{
+	return !__builtin_mul_overflow(a, b, ret);
+}
+
+/* The unit is a power of two; the value is at most UINT64_MAX - unit. */
+static inline uint64_t size_align(uint64_t value, uint64_t unit)
+{
+	return (value + unit - 1) & ~(unit - 1);
+}
+
+static inline uint64_t size_divide_up(uint64_t value, uint64_t unit)
+{
+	return value / unit + (value % unit != 0);
+}
+
+#endif

@@ -1,0 +1,165 @@
+#include "common/workers.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+
+struct workers {
+	pthread_mutex_t lock;
+	pthread_cond_t is_wanted;
+	struct queue waiting[WORK_URGENCIES];
+	struct queue finished;
+	bool is_stopping;
+	int fd;
+	unsigned count;
+	pthread_t threads[];
+};
+
+static struct queue *pop_waiting(struct workers *workers)
+{
+	for (int urgency = 0; urgency < WORK_URGENCIES; urgency++) {
+		struct queue *link = queue_pop(&workers->waiting[urgency]);
+
+		if (link)
+			return link;
+	}
+	return NULL;
+}
+
+/* With the lock held. The descriptor is written once per batch: the reader takes all that is there. */
+static void finish(struct workers *workers, struct work *work)
+{
+	bool was_empty = queue_is_empty(&workers->finished);
+
+	queue_push(&workers->finished, &work->link);
+	if (was_empty)
+		(void)!write(workers->fd, &(uint64_t){ 1 }, sizeof(uint64_t));
+}
+
+static void *work_until_stopped(void *argument)
+{
+	struct workers *workers = argument;
+
+	pthread_mutex_lock(&workers->lock);
+	for (;;) {
+		struct queue *link = pop_waiting(workers);
+
+		if (!link && workers->is_stopping)
+			break;
+		if (!link) {
+			pthread_cond_wait(&workers->is_wanted, &workers->lock);
+			continue;
+		}
+		struct work *work = queue_entry(link, struct work, link);
+
+		pthread_mutex_unlock(&workers->lock);
+		work->run(work);
+		pthread_mutex_lock(&workers->lock);
+		finish(workers, work);
+	}
+	pthread_mutex_unlock(&workers->lock);
+	return NULL;
+}
+
+static int start_thread(struct workers *workers, const char *name)
+{
+	char thread_name[16];
+	int r = pthread_create(&workers->threads[workers->count], NULL, work_until_stopped, workers);
+
+	if (r != 0)
+		return -r;
+	snprintf(thread_name, sizeof(thread_name), "%s-%u", name, workers->count);
+	pthread_setname_np(workers->threads[workers->count], thread_name);
+	workers->count++;
+	return 0;
+}
+
+int workers_new(unsigned count, const char *name, struct workers **ret_workers)
+{
+	_cleanup_(workers_freep) struct workers *workers = NULL;
+	sigset_t all, previous;
+	int r = 0;
+
+	if (count == 0)
+		return -EINVAL;
+	workers = calloc(1, sizeof(*workers) + count * sizeof(pthread_t));
+	if (!workers)
+		return -ENOMEM;
+	pthread_mutex_init(&workers->lock, NULL);
+	pthread_cond_init(&workers->is_wanted, NULL);
+	for (int urgency = 0; urgency < WORK_URGENCIES; urgency++)
+		queue_init(&workers->waiting[urgency]);
+	queue_init(&workers->finished);
+	workers->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (workers->fd < 0)
+		return -errno;
+
+	/* Threads inherit the mask: signals are the loop's. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &previous);
+	while (r == 0 && workers->count < count)
+		r = start_thread(workers, name);
+	pthread_sigmask(SIG_SETMASK, &previous, NULL);
+	if (r < 0)
+		return r;
+
+	*ret_workers = TAKE_PTR(workers);
+	return 0;
+}
+
+struct workers *workers_free(struct workers *workers)
+{
+	if (!workers)
+		return NULL;
+	pthread_mutex_lock(&workers->lock);
+	workers->is_stopping = true;
+	pthread_cond_broadcast(&workers->is_wanted);
+	pthread_mutex_unlock(&workers->lock);
+	for (unsigned i = 0; i < workers->count; i++)
+		pthread_join(workers->threads[i], NULL);
+	fd_close(workers->fd);
+	pthread_cond_destroy(&workers->is_wanted);
+	pthread_mutex_destroy(&workers->lock);
+	free(workers);
+	return NULL;
+}
+
+unsigned workers_count(const struct workers *workers)
+{
+	return workers->count;
+}
+
+void workers_submit(struct workers *workers, struct work *work)
+{
+	pthread_mutex_lock(&workers->lock);
+	queue_push(&workers->waiting[work->urgency], &work->link);
+	pthread_cond_signal(&workers->is_wanted);
+	pthread_mutex_unlock(&workers->lock);
+}
+
+int workers_fd(const struct workers *workers)
+{
+	return workers->fd;
+}
+
+void workers_reap(struct workers *workers)
+{
+	struct queue finished, *link;
+	uint64_t ignored;
+
+	queue_init(&finished);
+	pthread_mutex_lock(&workers->lock);
+	(void)!read(workers->fd, &ignored, sizeof(ignored));
+	while ((link = queue_pop(&workers->finished)))
+		queue_push(&finished, link);
+	pthread_mutex_unlock(&workers->lock);
+
+	while ((link = queue_pop(&finished))) {
+		struct work *work = queue_entry(link, struct work, link);
+
+		work->done(work);
+	}
+}

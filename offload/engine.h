@@ -1,0 +1,48 @@
+/* An engine moves bytes between files and memory without blocking the loop: io_uring where the kernel allows
+ * it, else threads with pread and pwrite. */
+#ifndef TIERD_OFFLOAD_ENGINE_H
+#define TIERD_OFFLOAD_ENGINE_H
+
+#include <stdbool.h>
+
+#include "offload/tier.h"
+
+struct engine;
+
+struct engine_config {
+	unsigned queue_depth; /* transfers that the devices see at once; more wait here, by priority */
+	bool is_plain;	      /* do not try io_uring */
+};
+
+/* -EINVAL: queue_depth is 0 or above 4096. Where io_uring is refused the plain backend is taken, and
+ * engine_why() says why. */
+int engine_new(const struct engine_config *config, struct engine **ret_engine);
+
+/* Everything submitted must be done. */
+struct engine *engine_free(struct engine *engine);
+DEFINE_FREEP(struct engine *, engine_free)
+
+const char *engine_name(const struct engine *engine); /* "io_uring" or "plain" */
+const char *engine_why(const struct engine *engine);  /* why it is not io_uring; NULL if it is */
+
+/* Makes a file known to the engine. The descriptor stays the caller's, open until engine_file_remove().
+ * Returns the file's slot, or -errno (-ENFILE: all slots are taken). */
+int engine_file_add(struct engine *engine, int fd);
+void engine_file_remove(struct engine *engine, int file);
+
+/* Pins a region, in pieces of at most 1 GiB, so that transfers need not; may be slow, and may be called from
+ * another thread than the loop's. -ENOMEM or -EPERM (RLIMIT_MEMLOCK), -ENOSPC (no slots): nothing is pinned,
+ * and transfers there still work. A transfer whose buffer lies in no region, or only partly, works without
+ * it. */
+int engine_buffer_add(struct engine *engine, void *base, size_t length);
+void engine_buffer_remove(struct engine *engine, void *base);
+
+/* Queues a transfer at offset io->offset of the file. Short transfers are resumed, interrupted ones tried
+ * again; a read beyond the end of the file is -EIO. */
+int engine_submit(struct engine *engine, int file, struct tier_io *io);
+
+/* Readable while completions wait for engine_reap(), which runs their done() and starts what waits. */
+int engine_fd(const struct engine *engine);
+void engine_reap(struct engine *engine);
+
+#endif

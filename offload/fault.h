@@ -1,0 +1,31 @@
+/* A tier stacked on another that fails on demand: to test what is above it, in a real daemon too. */
+#ifndef TIERD_OFFLOAD_FAULT_H
+#define TIERD_OFFLOAD_FAULT_H
+
+#include <stdbool.h>
+
+#include "offload/tier.h"
+
+enum fault_kind {
+	FAULT_SUBMIT,	/* tier_submit() returns the error */
+	FAULT_COMPLETE, /* done() gets the error; a write has not happened */
+	FAULT_CORRUPT,	/* one bit of what was read or written is flipped */
+	FAULT_LOSE,	/* a write is acknowledged and never happens */
+};
+
+struct fault_config {
+	enum fault_kind kind;
+	int error;	    /* positive errno for SUBMIT and COMPLETE */
+	bool is_read;	    /* which direction counts */
+	uint64_t countdown; /* the countdown-th transfer of that direction fails; 0: none ever */
+	bool is_lasting;    /* and all after it */
+};
+
+/* Owns next, also after an error. */
+int fault_tier_new(struct tier *next, const struct fault_config *config, struct tier **ret_tier);
+bool fault_tier_has_tripped(const struct tier *tier);
+
+/* Reads "KIND:DIRECTION:COUNTDOWN[:ERRNO][:lasting]", such as "complete:write:3:EIO"; -EINVAL. */
+int fault_config_parse(const char *text, struct fault_config *ret_config);
+
+#endif

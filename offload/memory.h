@@ -1,0 +1,49 @@
+/* A region of host memory, private or shared by descriptor, aligned to huge pages and made of them where the
+ * kernel agrees. */
+#ifndef TIERD_OFFLOAD_MEMORY_H
+#define TIERD_OFFLOAD_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct memory {
+	char *base;    /* 2 MiB-aligned */
+	size_t length; /* a multiple of 4 KiB */
+	int fd;	       /* memfd, or -1 for private memory */
+	bool is_huge;  /* the kernel gave huge pages */
+};
+
+#define MEMORY_INIT                                                                                          \
+	{                                                                                                    \
+		NULL, 0, -1, false                                                                           \
+	}
+
+/* What clients may do with shared memory. */
+enum memory_access { MEMORY_READ_ONLY, MEMORY_WRITABLE };
+
+/* Private memory, not yet populated. -ENOMEM. */
+int memory_new_private(size_t length, struct memory *ret_memory);
+
+/* A memfd of mode 0600, mapped here for writing, its size sealed only by memory_seal(). name is for /proc. */
+int memory_new_shared(const char *name, size_t length, struct memory *ret_memory);
+
+/* Asks for huge pages in place (MADV_HUGEPAGE; with should_populate also MADV_COLLAPSE, which is slow and
+ * gives every page now). Failing is no error: is_huge says. Before pinning the region with an engine, and
+ * that before sealing; the other order fails. */
+void memory_make_huge(struct memory *memory, bool should_populate);
+
+/* Seals the size; a READ_ONLY region also against future mappings for writing by anyone, the daemon's own
+ * user and root included, where is_strict. */
+int memory_seal(struct memory *memory, enum memory_access access, bool is_strict);
+
+/* A new descriptor to send to a client: read-only for MEMORY_READ_ONLY. Close-on-exec; the caller's. Returns
+ * it or -errno. */
+int memory_client_fd(const struct memory *memory, enum memory_access access);
+
+/* Bytes of the region that the kernel has allocated (of a memfd: its blocks). */
+size_t memory_resident(const struct memory *memory);
+
+/* Unmaps and closes; leaves MEMORY_INIT behind. */
+void memory_free(struct memory *memory);
+
+#endif

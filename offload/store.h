@@ -1,0 +1,116 @@
+/* A store keeps a job's streams: on NVMe as checksummed extents with copy on write, in host memory in place.
+ */
+#ifndef TIERD_OFFLOAD_STORE_H
+#define TIERD_OFFLOAD_STORE_H
+
+#include <stdbool.h>
+
+#include "common/workers.h"
+#include "offload/tier.h"
+
+/* An extent is the unit of placement; a block, of checksums. A page is what O_DIRECT can move. */
+#define STORE_EXTENT_BYTES (UINT64_C(1) << 20)
+#define STORE_BLOCK_BYTES (UINT64_C(1) << 18)
+#define STORE_PAGE_BYTES UINT64_C(4096)
+
+struct store;
+
+/* One transfer of whole blocks of a stream (the last block of a section may be shorter: then up to the
+ * section's length, rounded up to a page; the buffer has room for that). The caller owns it, and leaves it
+ * and its buffer alone from store_submit() until done(), once, on the loop thread. A read delivers only bytes
+ * whose checksums match those of their last write, or zeros where nothing was written. A write becomes
+ * visible when all blocks of an extent that it began have been rewritten; until then, and after an error,
+ * reads see the previous content. */
+struct store_transfer {
+	enum tier_direction direction;
+	enum tier_priority priority;
+	uint32_t stream;
+	uint64_t offset; /* in the stream; a multiple of STORE_BLOCK_BYTES */
+	uint64_t length; /* a multiple of STORE_BLOCK_BYTES, or up to the end of a section, rounded up to a
+			    page */
+	void *buffer;	 /* page-aligned */
+	/* Writes: the XXH3-64 of each block, as store_checksum() gives it, where the caller has them at hand;
+	 * else NULL, and workers compute them. Borrowed until done(). */
+	const uint64_t *checksums;
+	void (*done)(struct store_transfer *transfer, int status); /* 0; -EIO, -EBADMSG (checksum), … */
+
+	/* After an error: where. */
+	struct {
+		uint64_t stream_offset, device_offset;
+		const char *device;
+	} fault;
+
+	struct queue link; /* of the store, while submitted */
+	uint64_t issued, completed;
+	int status;
+};
+
+struct store_ops {
+	const char *name; /* "nvme" or "host" */
+	int (*submit)(struct store *store, struct store_transfer *transfer);
+	void *(*address)(struct store *store, uint32_t stream, uint64_t offset);
+	int (*commit)(struct store *store);
+	void (*free)(struct store *store);
+};
+
+struct store_section {
+	uint64_t first_extent; /* in the stream */
+	uint64_t length;       /* bytes */
+};
+
+/* The layout of a store: streams made of sections, each starting at an extent. */
+struct store_layout;
+int store_layout_new(struct store_layout **ret_layout);
+struct store_layout *store_layout_free(struct store_layout *layout);
+DEFINE_FREEP(struct store_layout *, store_layout_free)
+/* Adds a stream ("m.bf16"); name is copied. Returns its index or -errno. */
+int store_layout_add_stream(struct store_layout *layout, const char *name);
+/* Appends a section of length bytes (> 0) to a stream; ret_offset: where it starts in the stream, in bytes.
+ */
+int store_layout_add_section(struct store_layout *layout, uint32_t stream, uint64_t length,
+			     uint64_t *ret_offset);
+uint64_t store_layout_extents(const struct store_layout *layout); /* of all streams */
+/* What an NVMe store of this layout needs on its devices together, and in metadata in host memory. */
+uint64_t store_layout_device_bytes(const struct store_layout *layout, unsigned devices);
+uint64_t store_layout_metadata_bytes(const struct store_layout *layout);
+
+struct store_config {
+	struct workers *workers; /* compute and verify checksums; borrowed */
+	unsigned depth;		 /* extents in flight per device; 0: 16 */
+};
+
+/* A store on one or several NVMe (or, in tests, other) tiers, striped by extent. Owns layout and tiers, also
+ * after an error. Each tier has at least store_layout_device_bytes() / tier_count bytes, rounded up to
+ * extents. */
+int store_new_nvme(const struct store_config *config, struct store_layout *layout, struct tier **tiers,
+		   unsigned tier_count, struct store **ret_store);
+
+/* A store in host memory of this process, allocated here. Owns layout, also after an error. Its state is
+ * reached by address, not by transfers. */
+int store_new_host(struct store_layout *layout, struct store **ret_store);
+
+/* Everything submitted must be done. */
+struct store *store_free(struct store *store);
+DEFINE_FREEP(struct store *, store_free)
+
+const char *store_name(const struct store *store);
+
+/* -EINVAL: not whole blocks, or outside the sections; -EOPNOTSUPP: a host store. After an error done() never
+ * runs. */
+int store_submit(struct store *store, struct store_transfer *transfer);
+
+/* Where the bytes of a host store lie: contiguous to the end of the section. NULL for an NVMe store. */
+void *store_address(struct store *store, uint32_t stream, uint64_t offset);
+
+/* Makes everything written so far durable, atomically. -EOPNOTSUPP: no store does, yet. */
+int store_commit(struct store *store);
+
+/* Bytes transferred so far, by direction. */
+uint64_t store_bytes(const struct store *store, enum tier_direction direction);
+/* Host memory that the store holds. */
+uint64_t store_host_bytes(const struct store *store);
+
+/* The checksum of a block as a store keeps it. */
+uint64_t store_checksum(const void *block, size_t length);
+
+#endif
