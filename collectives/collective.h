@@ -27,11 +27,12 @@ struct collective_segment {
 
 #define COLLECTIVE_PIECES 16
 
-/* Adds this node's ranks' contributions to the sum at the owner. */
+/* Adds this node's ranks' contributions to the sum at the owner. Contributions may change while they are
+ * read. */
 struct collective_push {
 	struct collective_op op;
 	const void *const *contributions; /* by rank; NULL: absent */
-	unsigned rank_count;
+	unsigned rank_count;		  /* at most REDUCE_MAX_RANKS */
 	const struct collective_segment *segments;
 	unsigned segment_count;
 	float *sum;    /* the owner's accumulator */
@@ -40,6 +41,7 @@ struct collective_push {
 	struct collective_piece { /* private: one worker's part */
 		struct work work;
 		struct collective_push *push;
+		const void *backend;
 		uint64_t first, count; /* elements */
 	} pieces[COLLECTIVE_PIECES];
 	unsigned pieces_left;
@@ -56,18 +58,22 @@ struct collective_ops {
 	const char *name;
 	int (*pull)(struct collective *collective, struct collective_pull *pull);
 	int (*push)(struct collective *collective, struct collective_push *push);
+	/* NULL where operations are so short that it always comes too late. */
 	void (*abort)(struct collective *collective, uint64_t job, uint32_t epoch);
 	void (*free)(struct collective *collective);
 };
 
 struct collective {
 	const struct collective_ops *ops;
-	uint64_t pulls, pushes, pushed_elements;
+	uint64_t pulls, pushes;
+	uint64_t pushed_elements; /* of the sums, whatever the number of contributions */
 };
 
-/* After an error done() never runs; it never runs inside these calls either. -EINVAL: nobody contributes. */
+/* After an error done() never runs; it never runs inside these calls either. -EINVAL: nobody contributes, or
+ * more ranks than REDUCE_MAX_RANKS. A push of no elements is done like any other. */
 int collective_pull(struct collective *collective, struct collective_pull *pull);
 int collective_push(struct collective *collective, struct collective_push *push);
+uint64_t collective_push_elements(const struct collective_push *push);
 
 /* Ends the operations of a job's epoch that are not yet done: their done() gets -ECANCELED, or 0 where it was
  * too late. */
@@ -77,7 +83,8 @@ void collective_abort(struct collective *collective, uint64_t job, uint32_t epoc
 struct collective *collective_free(struct collective *collective);
 DEFINE_FREEP(struct collective *, collective_free)
 
-/* The backend of a node alone: every shard is here; sums are formed on the workers (borrowed). */
+/* The backend of a node alone: every shard is here; sums are formed on the workers (borrowed). done() runs
+ * when they are reaped. An abort lets what was submitted finish, with 0. */
 int collective_new_local(struct workers *workers, struct collective **ret_collective);
 
 #endif

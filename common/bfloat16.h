@@ -37,4 +37,17 @@ static inline uint16_t bfloat16_from_float(float value)
 	return (uint16_t)((bits + 0x8000) >> 16);
 }
 
+/* What a split master keeps beside bfloat16_from_float(): the bf16 has no lower half, so the
+ * difference is the value's own. */
+static inline int16_t bfloat16_remainder(float value)
+{
+	return (int16_t)(uint16_t)float_bits(value);
+}
+
+/* The value of a split master, exactly; of a NaN, a NaN. */
+static inline float bfloat16_join(uint16_t value, int16_t remainder)
+{
+	return float_from_bits(((uint32_t)value << 16) + (uint32_t)(int32_t)remainder);
+}
+
 #endif

@@ -59,8 +59,8 @@ static inline struct queue *queue_pop(struct queue *queue)
 #define queue_entry(link, type, member) container_of(link, type, member)
 
 /* The body may remove the current element. */
-#define QUEUE_FOREACH(link, queue)                                                                           \
-	for (struct queue *link = (queue)->next, *next_ = link->next; link != (queue);                       \
-	     link = next_, next_ = link->next)
+#define QUEUE_FOREACH(item, list)                                                                            \
+	for (struct queue *item = (list)->next, *next_##item = item->next; item != (list);                   \
+	     item = next_##item, next_##item = item->next)
 
 #endif

@@ -7,12 +7,14 @@ static const char *const names[] = { "scalar", "avx2", "avx512" };
 
 static enum simd_level level_of_processor(void)
 {
+#ifdef __x86_64__
 	__builtin_cpu_init();
 	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 	    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
 		return SIMD_AVX512;
 	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
 		return SIMD_AVX2;
+#endif
 	return SIMD_SCALAR;
 }
 

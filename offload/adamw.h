@@ -34,6 +34,7 @@ struct adamw_kernels {
 		     float *v, const float *gradient);
 };
 
+/* level is at most simd_level(). */
 const struct adamw_kernels *adamw_kernels(enum simd_level level);
 
 #endif

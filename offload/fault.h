@@ -7,10 +7,11 @@
 #include "offload/tier.h"
 
 enum fault_kind {
-	FAULT_SUBMIT,	/* tier_submit() returns the error */
-	FAULT_COMPLETE, /* done() gets the error; a write has not happened */
-	FAULT_CORRUPT,	/* one bit of what was read or written is flipped */
-	FAULT_LOSE,	/* a write is acknowledged and never happens */
+	FAULT_SUBMIT,	 /* tier_submit() returns the error */
+	FAULT_COMPLETE,	 /* done() gets the error; a write has not happened */
+	FAULT_CORRUPT,	 /* the first bit of what was read or written is flipped */
+	FAULT_LOSE,	 /* a write is acknowledged and never happens */
+	FAULT_MISDIRECT, /* the bytes come from, or go to, a neighbouring place */
 };
 
 struct fault_config {
@@ -21,11 +22,13 @@ struct fault_config {
 	bool is_lasting;    /* and all after it */
 };
 
-/* Owns next, also after an error. */
+/* Owns next, also after an error. Allocates for each transfer that it touches: tier_submit() may then return
+ * -ENOMEM. */
 int fault_tier_new(struct tier *next, const struct fault_config *config, struct tier **ret_tier);
 bool fault_tier_has_tripped(const struct tier *tier);
 
-/* Reads "KIND:DIRECTION:COUNTDOWN[:ERRNO][:lasting]", such as "complete:write:3:EIO"; -EINVAL. */
+/* Reads "KIND:DIRECTION:COUNTDOWN[:ERRNO][:lasting]", such as "complete:write:3:EIO" (KIND: submit, complete,
+ * corrupt, lose, misdirect; ERRNO: EIO if absent); -EINVAL. */
 int fault_config_parse(const char *text, struct fault_config *ret_config);
 
 #endif

@@ -20,4 +20,7 @@ uint64_t initializer_tensor(const char *name);
 /* Elements first … first + count - 1 of the tensor, as fp32. */
 void initializer_fill(const struct initializer *initializer, uint64_t first, size_t count, float *ret_values);
 
+/* The generator beneath: Philox4x32 of ten rounds. */
+void initializer_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t ret_words[4]);
+
 #endif

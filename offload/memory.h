@@ -10,7 +10,7 @@ struct memory {
 	char *base;    /* 2 MiB-aligned */
 	size_t length; /* a multiple of 4 KiB */
 	int fd;	       /* memfd, or -1 for private memory */
-	bool is_huge;  /* the kernel gave huge pages */
+	bool is_huge;  /* the kernel has given huge pages, or will as pages are touched */
 };
 
 #define MEMORY_INIT                                                                                          \
@@ -21,10 +21,12 @@ struct memory {
 /* What clients may do with shared memory. */
 enum memory_access { MEMORY_READ_ONLY, MEMORY_WRITABLE };
 
-/* Private memory, not yet populated. -ENOMEM. */
+/* Private memory, zero, not yet populated. length is rounded up to 4 KiB. Like all regions it is absent in
+ * forked children. -EINVAL: length 0; -ENOMEM. */
 int memory_new_private(size_t length, struct memory *ret_memory);
 
-/* A memfd of mode 0600, mapped here for writing, its size sealed only by memory_seal(). name is for /proc. */
+/* Shared memory, zero: a memfd of mode 0600, mapped here for writing, its size sealed only by memory_seal().
+ * name is for /proc. */
 int memory_new_shared(const char *name, size_t length, struct memory *ret_memory);
 
 /* Asks for huge pages in place (MADV_HUGEPAGE; with should_populate also MADV_COLLAPSE, which is slow and

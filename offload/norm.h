@@ -10,6 +10,7 @@
 
 /* Of one block: count ≤ NORM_BLOCK_ELEMENTS elements. Not finite exactly if some element is not. */
 typedef double norm_kernel(const float *values, size_t count);
+/* level is at most simd_level(). */
 norm_kernel *norm_block_kernel(enum simd_level level);
 
 #endif

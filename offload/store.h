@@ -15,12 +15,15 @@
 
 struct store;
 
-/* One transfer of whole blocks of a stream (the last block of a section may be shorter: then up to the
- * section's length, rounded up to a page; the buffer has room for that). The caller owns it, and leaves it
- * and its buffer alone from store_submit() until done(), once, on the loop thread. A read delivers only bytes
- * whose checksums match those of their last write, or zeros where nothing was written. A write becomes
- * visible when all blocks of an extent that it began have been rewritten; until then, and after an error,
- * reads see the previous content. */
+/* One transfer of whole blocks within a section of a stream (the section's last block may be shorter: then up
+ * to the section's length, rounded up to a page; the buffer has room for that, and what lies in it beyond the
+ * section means nothing). The caller owns it, and leaves it and its buffer alone from store_submit() until
+ * done(), once, on the loop thread, from the reap of a tier's engine or of the workers. A read delivers only
+ * bytes whose checksums match those of their last write, or zeros where nothing was written. A write becomes
+ * visible extent by extent, when all blocks of an extent have been rewritten, by one transfer or several;
+ * until then reads see the previous content. After an error the rewrite of that extent is abandoned: reads
+ * see the previous content, and the next write of it begins from nothing. A block is in one write at a
+ * time. */
 struct store_transfer {
 	enum tier_direction direction;
 	enum tier_priority priority;
@@ -32,15 +35,18 @@ struct store_transfer {
 	/* Writes: the XXH3-64 of each block, as store_checksum() gives it, where the caller has them at hand;
 	 * else NULL, and workers compute them. Borrowed until done(). */
 	const uint64_t *checksums;
-	void (*done)(struct store_transfer *transfer, int status); /* 0; -EIO, -EBADMSG (checksum), … */
+	/* 0; -EBADMSG: a checksum does not match; -EIO and others: the device's; -ENOSPC: too many places
+	 * are broken. */
+	void (*done)(struct store_transfer *transfer, int status);
 
-	/* After an error: where. */
+	/* After an error: where the first one was. device is NULL for one without a place. */
 	struct {
 		uint64_t stream_offset, device_offset;
 		const char *device;
 	} fault;
 
-	struct queue link; /* of the store, while submitted */
+	/* Of the store, while submitted. */
+	struct queue link;
 	uint64_t issued, completed;
 	int status;
 };
@@ -48,6 +54,7 @@ struct store_transfer {
 struct store_ops {
 	const char *name; /* "nvme" or "host" */
 	int (*submit)(struct store *store, struct store_transfer *transfer);
+	int (*abandon)(struct store *store, uint32_t stream, uint64_t offset, uint64_t length);
 	void *(*address)(struct store *store, uint32_t stream, uint64_t offset);
 	int (*commit)(struct store *store);
 	void (*free)(struct store *store);
@@ -66,22 +73,23 @@ DEFINE_FREEP(struct store_layout *, store_layout_free)
 /* Adds a stream ("m.bf16"); name is copied. Returns its index or -errno. */
 int store_layout_add_stream(struct store_layout *layout, const char *name);
 /* Appends a section of length bytes (> 0) to a stream; ret_offset: where it starts in the stream, in bytes.
- */
+ * -EINVAL, -EOVERFLOW. */
 int store_layout_add_section(struct store_layout *layout, uint32_t stream, uint64_t length,
 			     uint64_t *ret_offset);
 uint64_t store_layout_extents(const struct store_layout *layout); /* of all streams */
-/* What an NVMe store of this layout needs on its devices together, and in metadata in host memory. */
+/* What an NVMe store of this layout needs on its devices together (each the same), and at most in metadata
+ * in host memory (with up to 8 devices at the default depth). */
 uint64_t store_layout_device_bytes(const struct store_layout *layout, unsigned devices);
 uint64_t store_layout_metadata_bytes(const struct store_layout *layout);
 
 struct store_config {
 	struct workers *workers; /* compute and verify checksums; borrowed */
-	unsigned depth;		 /* extents in flight per device; 0: 16 */
+	unsigned depth;		 /* extents in flight per device, at most 1024; 0: 16 */
 };
 
 /* A store on one or several NVMe (or, in tests, other) tiers, striped by extent. Owns layout and tiers, also
- * after an error. Each tier has at least store_layout_device_bytes() / tier_count bytes, rounded up to
- * extents. */
+ * after an error. Each tier has at least store_layout_device_bytes() / tier_count bytes: else
+ * -ENOSPC. -EINVAL: no tier, or depth too large. */
 int store_new_nvme(const struct store_config *config, struct store_layout *layout, struct tier **tiers,
 		   unsigned tier_count, struct store **ret_store);
 
@@ -99,18 +107,26 @@ const char *store_name(const struct store *store);
  * runs. */
 int store_submit(struct store *store, struct store_transfer *transfer);
 
+/* Gives up rewrites that have begun and not become visible, of all extents that the range touches, so that
+ * the next writes begin from nothing. No write of them may be submitted. -EINVAL: outside the sections;
+ * -EOPNOTSUPP: a host store. */
+int store_abandon(struct store *store, uint32_t stream, uint64_t offset, uint64_t length);
+
 /* Where the bytes of a host store lie: contiguous to the end of the section. NULL for an NVMe store. */
 void *store_address(struct store *store, uint32_t stream, uint64_t offset);
 
 /* Makes everything written so far durable, atomically. -EOPNOTSUPP: no store does, yet. */
 int store_commit(struct store *store);
 
-/* Bytes transferred so far, by direction. */
+/* Bytes moved from and to the devices so far, by direction. */
 uint64_t store_bytes(const struct store *store, enum tier_direction direction);
 /* Host memory that the store holds. */
 uint64_t store_host_bytes(const struct store *store);
 
-/* The checksum of a block as a store keeps it. */
-uint64_t store_checksum(const void *block, size_t length);
+/* The checksum that a store keeps of the block at an offset of a stream: seeded by its position, so that
+ * bytes of another place never match. What lies beyond the end of the section does not count. May be called
+ * by workers. */
+uint64_t store_checksum(const struct store *store, uint32_t stream, uint64_t offset, const void *block,
+			size_t length);
 
 #endif

@@ -26,9 +26,11 @@ struct tier_io {
 	size_t length;
 	void (*done)(struct tier_io *io, int status); /* 0 or -errno */
 
-	struct queue link; /* of the tier, while submitted */
+	/* Of the tier, while submitted. */
+	struct queue link;
 	size_t finished;
 	unsigned retries;
+	int file;
 };
 
 struct tier_ops {
@@ -48,8 +50,8 @@ struct tier {
 	} submitted[2]; /* by direction */
 };
 
-/* Starts a transfer. -ERANGE: outside the capacity; other errors: the backend's. After an error done() never
- * runs; it never runs inside this call either. */
+/* Starts a transfer of at least one byte. -ERANGE: outside the capacity; other errors: the backend's. After
+ * an error done() never runs; it never runs inside this call either. */
 int tier_submit(struct tier *tier, struct tier_io *io);
 
 /* All transfers must be done. */

@@ -1,0 +1,25 @@
+/* The summing kernels of each instruction set, for few ranks and short rows; reduce.c builds the rest on
+ * them. */
+#ifndef TIERD_COLLECTIVES_REDUCE_KERNELS_H
+#define TIERD_COLLECTIVES_REDUCE_KERNELS_H
+
+#include "collectives/reduce.h"
+
+#define REDUCE_ROW_RANKS 8
+
+/* How far ahead, in bytes, each array is asked for: the processor's own prefetchers stop at the end of a
+ * page. */
+#define REDUCE_AHEAD 4096
+
+/* Of the elements first … end - 1: sum = tree, or sum + tree, of 1 … REDUCE_ROW_RANKS contributions, none of
+ * them absent. */
+typedef void reduce_row(float *sum, bool is_added, const void *const *contributions, unsigned rank_count,
+			size_t first, size_t end);
+
+struct reduce_rows {
+	reduce_row *of[REDUCE_FORMATS];
+};
+
+extern const struct reduce_rows reduce_scalar, reduce_avx2, reduce_avx512;
+
+#endif

@@ -1,0 +1,113 @@
+/* The rows of one instruction set, written in terms of its vector: to be included once by each source that
+ * defines `vector` (of LANES floats), load_fp32(), load_bf16(), add() and store(). */
+
+#include "collectives/reduce_kernels.h"
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+ALWAYS_INLINE void prefetch(const void *place)
+{
+	__builtin_prefetch((const char *)place + REDUCE_AHEAD, 0, 3);
+}
+
+/* Each element of a contribution is read here and nowhere else, once. */
+ALWAYS_INLINE vector tree1(const char *const *from, enum reduce_format format, size_t i)
+{
+	if (format == REDUCE_BF16) {
+		prefetch((const uint16_t *)from[0] + i);
+		return load_bf16((const uint16_t *)from[0] + i);
+	}
+	prefetch((const float *)from[0] + i);
+	return load_fp32((const float *)from[0] + i);
+}
+
+ALWAYS_INLINE vector tree2(const char *const *from, enum reduce_format format, size_t i)
+{
+	return add(tree1(from, format, i), tree1(from + 1, format, i));
+}
+
+ALWAYS_INLINE vector tree4(const char *const *from, enum reduce_format format, size_t i)
+{
+	return add(tree2(from, format, i), tree2(from + 2, format, i));
+}
+
+ALWAYS_INLINE vector tree3(const char *const *from, enum reduce_format format, size_t i)
+{
+	return add(tree2(from, format, i), tree1(from + 2, format, i));
+}
+
+ALWAYS_INLINE vector tree(const char *const *from, unsigned count, enum reduce_format format, size_t i)
+{
+	switch (count) {
+	case 1:
+		return tree1(from, format, i);
+	case 2:
+		return tree2(from, format, i);
+	case 3:
+		return tree3(from, format, i);
+	case 4:
+		return tree4(from, format, i);
+	case 5:
+		return add(tree4(from, format, i), tree1(from + 4, format, i));
+	case 6:
+		return add(tree4(from, format, i), tree2(from + 4, format, i));
+	case 7:
+		return add(tree4(from, format, i), tree3(from + 4, format, i));
+	default:
+		return add(tree4(from, format, i), tree4(from + 4, format, i));
+	}
+}
+
+/* Returns the first element that is left: what does not fill a vector. */
+ALWAYS_INLINE size_t row(float *sum, bool is_added, const void *const *contributions, unsigned count,
+			 size_t i, size_t end, enum reduce_format format)
+{
+	const char *from[REDUCE_ROW_RANKS];
+
+	for (unsigned rank = 0; rank < count; rank++)
+		from[rank] = contributions[rank];
+	for (; i + LANES <= end; i += LANES) {
+		vector total = tree(from, count, format, i);
+
+		prefetch(sum + i);
+		store(sum + i, is_added ? add(load_fp32(sum + i), total) : total);
+	}
+	return i;
+}
+
+/* A loop of its own for each number of ranks, so that the pointers stay in registers. */
+ALWAYS_INLINE size_t row_of_ranks(float *sum, bool is_added, const void *const *contributions, unsigned count,
+				  size_t first, size_t end, enum reduce_format format)
+{
+	switch (count) {
+	case 1:
+		return row(sum, is_added, contributions, 1, first, end, format);
+	case 2:
+		return row(sum, is_added, contributions, 2, first, end, format);
+	case 3:
+		return row(sum, is_added, contributions, 3, first, end, format);
+	case 4:
+		return row(sum, is_added, contributions, 4, first, end, format);
+	case 5:
+		return row(sum, is_added, contributions, 5, first, end, format);
+	case 6:
+		return row(sum, is_added, contributions, 6, first, end, format);
+	case 7:
+		return row(sum, is_added, contributions, 7, first, end, format);
+	default:
+		return row(sum, is_added, contributions, 8, first, end, format);
+	}
+}
+
+#define DEFINE_ROW(name, format)                                                                             \
+	static void name(float *sum, bool is_added, const void *const *contributions, unsigned rank_count,   \
+			 size_t first, size_t end)                                                           \
+	{                                                                                                    \
+		size_t i =                                                                                   \
+			is_added ? row_of_ranks(sum, true, contributions, rank_count, first, end, format)    \
+				 : row_of_ranks(sum, false, contributions, rank_count, first, end, format);  \
+		if (i < end)                                                                                 \
+			reduce_scalar.of[format](sum, is_added, contributions, rank_count, i, end);          \
+	}
+DEFINE_ROW(row_fp32, REDUCE_FP32)
+DEFINE_ROW(row_bf16, REDUCE_BF16)

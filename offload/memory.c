@@ -1,0 +1,196 @@
+#include "offload/memory.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "common/cleanup.h"
+#include "common/size.h"
+
+#define PAGE_BYTES ((size_t)4096)
+#define HUGE_BYTES ((size_t)2 << 20)
+
+/* Newer than the C library's headers. */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+/* Address space for length bytes that starts at a huge page; what is around it is given back. */
+static char *reserve_aligned(size_t length)
+{
+	size_t whole = length + HUGE_BYTES;
+	char *start = mmap(NULL, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	size_t before, after;
+
+	if (start == MAP_FAILED)
+		return NULL;
+	before = -(uintptr_t)start % HUGE_BYTES;
+	after = HUGE_BYTES - before;
+	if (before > 0)
+		munmap(start, before);
+	if (after > 0)
+		munmap(start + before + length, after);
+	return start + before;
+}
+
+static int map(struct memory *memory)
+{
+	int flags = MAP_FIXED | (memory->fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
+	char *base = reserve_aligned(memory->length);
+
+	if (!base)
+		return -ENOMEM;
+	if (mmap(base, memory->length, PROT_READ | PROT_WRITE, flags, memory->fd, 0) == MAP_FAILED ||
+	    madvise(base, memory->length, MADV_DONTFORK) < 0) {
+		int r = -errno;
+
+		munmap(base, memory->length);
+		return r;
+	}
+	memory->base = base;
+	return 0;
+}
+
+static int round_length(size_t length, size_t *ret_length)
+{
+	if (length == 0)
+		return -EINVAL;
+	if (length > (size_t)INT64_MAX - HUGE_BYTES)
+		return -ENOMEM;
+	*ret_length = size_align(length, PAGE_BYTES);
+	return 0;
+}
+
+int memory_new_private(size_t length, struct memory *ret_memory)
+{
+	struct memory memory = MEMORY_INIT;
+	int r = round_length(length, &memory.length);
+
+	if (r == 0)
+		r = map(&memory);
+	if (r == 0)
+		*ret_memory = memory;
+	return r;
+}
+
+/* A new memfd can be opened again by anybody, for writing, through /proc: its mode is 0777. */
+static int open_shared(const char *name, size_t length)
+{
+	_cleanup_close_ int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0 || fchmod(fd, 0600) < 0 || ftruncate(fd, (off_t)length) < 0)
+		return -errno;
+	return TAKE_FD(fd);
+}
+
+int memory_new_shared(const char *name, size_t length, struct memory *ret_memory)
+{
+	_cleanup_close_ int fd = -1;
+	struct memory memory = MEMORY_INIT;
+	int r = round_length(length, &memory.length);
+
+	if (r < 0)
+		return r;
+	fd = open_shared(name, memory.length);
+	if (fd < 0)
+		return fd;
+	memory.fd = fd;
+	r = map(&memory);
+	if (r < 0)
+		return r;
+	(void)TAKE_FD(fd);
+	*ret_memory = memory;
+	return 0;
+}
+
+/* A huge page without any page is not collapsed, so each gets its first one before. */
+static bool collapse(struct memory *memory)
+{
+	size_t whole = memory->length / HUGE_BYTES * HUGE_BYTES;
+
+	for (size_t offset = 0; offset < whole; offset += HUGE_BYTES)
+		if (madvise(memory->base + offset, PAGE_BYTES, MADV_POPULATE_WRITE) < 0)
+			return false;
+	return whole > 0 && madvise(memory->base, whole, MADV_COLLAPSE) == 0;
+}
+
+void memory_make_huge(struct memory *memory, bool should_populate)
+{
+	bool has_advice = madvise(memory->base, memory->length, MADV_HUGEPAGE) == 0;
+
+	/* Of shared memory the kernel's shmem_enabled decides, and it is mostly off. */
+	memory->is_huge = has_advice && memory->fd < 0 && memory->length >= HUGE_BYTES;
+	if (!should_populate)
+		return;
+	memory->is_huge = collapse(memory);
+	(void)madvise(memory->base, memory->length, MADV_POPULATE_WRITE);
+}
+
+int memory_seal(struct memory *memory, enum memory_access access, bool is_strict)
+{
+	int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+	assert(memory->fd >= 0);
+	if (access == MEMORY_READ_ONLY && is_strict)
+		seals |= F_SEAL_FUTURE_WRITE;
+	return fcntl(memory->fd, F_ADD_SEALS, seals) < 0 ? -errno : 0;
+}
+
+int memory_client_fd(const struct memory *memory, enum memory_access access)
+{
+	char path[32];
+	int fd;
+
+	assert(memory->fd >= 0);
+	if (access == MEMORY_WRITABLE) {
+		fd = fcntl(memory->fd, F_DUPFD_CLOEXEC, 0);
+	} else {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", memory->fd);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+	}
+	return fd < 0 ? -errno : fd;
+}
+
+static size_t count_resident(char *base, size_t length)
+{
+	unsigned char pages[4096];
+	size_t resident = 0;
+
+	for (size_t offset = 0; offset < length; offset += sizeof(pages) * PAGE_BYTES) {
+		size_t rest = length - offset;
+		size_t part = rest < sizeof(pages) * PAGE_BYTES ? rest : sizeof(pages) * PAGE_BYTES;
+
+		if (mincore(base + offset, part, pages) < 0)
+			return length;
+		for (size_t page = 0; page < part / PAGE_BYTES; page++)
+			resident += pages[page] & 1;
+	}
+	return resident * PAGE_BYTES;
+}
+
+size_t memory_resident(const struct memory *memory)
+{
+	struct stat status;
+
+	if (memory->fd < 0)
+		return memory->base ? count_resident(memory->base, memory->length) : 0;
+	return fstat(memory->fd, &status) < 0 ? memory->length : (size_t)status.st_blocks * 512;
+}
+
+void memory_free(struct memory *memory)
+{
+	if (memory->base)
+		munmap(memory->base, memory->length);
+	fd_close(memory->fd);
+	*memory = (struct memory)MEMORY_INIT;
+}

@@ -1,0 +1,187 @@
+#include "offload/store_layout.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/size.h"
+#include "offload/store_backend.h"
+
+/* A checksum's seed has 16 bits for the stream, a place 32 for its number. */
+#define MAX_STREAMS 65536
+#define MAX_EXTENTS (UINT64_C(1) << 30)
+#define SPARE_PLACES 8
+
+int store_layout_new(struct store_layout **ret_layout)
+{
+	struct store_layout *layout = calloc(1, sizeof(*layout));
+
+	if (!layout)
+		return -ENOMEM;
+	*ret_layout = layout;
+	return 0;
+}
+
+struct store_layout *store_layout_free(struct store_layout *layout)
+{
+	if (!layout)
+		return NULL;
+	for (uint32_t stream = 0; stream < layout->stream_count; stream++) {
+		free(layout->streams[stream].name);
+		free(layout->streams[stream].sections);
+	}
+	free(layout->streams);
+	free(layout);
+	return NULL;
+}
+
+static int grow_streams(struct store_layout *layout)
+{
+	uint32_t capacity = layout->stream_capacity ? 2 * layout->stream_capacity : 8;
+	struct store_stream *streams;
+
+	if (layout->stream_count < layout->stream_capacity)
+		return 0;
+	streams = realloc(layout->streams, capacity * sizeof(*streams));
+	if (!streams)
+		return -ENOMEM;
+	layout->streams = streams;
+	layout->stream_capacity = capacity;
+	return 0;
+}
+
+int store_layout_add_stream(struct store_layout *layout, const char *name)
+{
+	size_t size = strlen(name) + 1;
+	char *copy;
+	int r;
+
+	if (layout->stream_count == MAX_STREAMS)
+		return -EOVERFLOW;
+	r = grow_streams(layout);
+	if (r < 0)
+		return r;
+	copy = malloc(size);
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, name, size);
+	layout->streams[layout->stream_count] = (struct store_stream){
+		.name = copy,
+		.first_extent = store_layout_extents(layout),
+	};
+	return (int)layout->stream_count++;
+}
+
+static int grow_sections(struct store_stream *stream)
+{
+	size_t capacity = stream->section_capacity ? 2 * stream->section_capacity : 16;
+	struct store_section *sections;
+
+	if (stream->section_count < stream->section_capacity)
+		return 0;
+	sections = realloc(stream->sections, capacity * sizeof(*sections));
+	if (!sections)
+		return -ENOMEM;
+	stream->sections = sections;
+	stream->section_capacity = capacity;
+	return 0;
+}
+
+int store_layout_add_section(struct store_layout *layout, uint32_t stream, uint64_t length,
+			     uint64_t *ret_offset)
+{
+	uint64_t extents = size_divide_up(length, STORE_EXTENT_BYTES);
+	struct store_stream *grown;
+	int r;
+
+	if (stream >= layout->stream_count || length == 0)
+		return -EINVAL;
+	if (extents > MAX_EXTENTS - store_layout_extents(layout))
+		return -EOVERFLOW;
+	grown = &layout->streams[stream];
+	r = grow_sections(grown);
+	if (r < 0)
+		return r;
+	grown->sections[grown->section_count++] = (struct store_section){ grown->extents, length };
+	*ret_offset = grown->extents * STORE_EXTENT_BYTES;
+	grown->extents += extents;
+	for (uint32_t later = stream + 1; later < layout->stream_count; later++)
+		layout->streams[later].first_extent += extents;
+	return 0;
+}
+
+uint64_t store_layout_extents(const struct store_layout *layout)
+{
+	const struct store_stream *last;
+
+	if (layout->stream_count == 0)
+		return 0;
+	last = &layout->streams[layout->stream_count - 1];
+	return last->first_extent + last->extents;
+}
+
+const struct store_section *store_layout_find(const struct store_layout *layout, uint32_t stream,
+					      uint64_t offset)
+{
+	uint64_t extent = offset / STORE_EXTENT_BYTES;
+	size_t low = 0, high;
+	const struct store_section *section;
+
+	if (stream >= layout->stream_count || extent >= layout->streams[stream].extents)
+		return NULL;
+	/* The last section that starts at or before the extent. */
+	high = layout->streams[stream].section_count;
+	while (high - low > 1) {
+		size_t middle = low + (high - low) / 2;
+
+		if (layout->streams[stream].sections[middle].first_extent <= extent)
+			low = middle;
+		else
+			high = middle;
+	}
+	section = &layout->streams[stream].sections[low];
+	return offset - section->first_extent * STORE_EXTENT_BYTES < section->length ? section : NULL;
+}
+
+bool store_layout_has_range(const struct store_layout *layout, uint32_t stream, uint64_t offset,
+			    uint64_t length)
+{
+	const struct store_section *section = store_layout_find(layout, stream, offset);
+	uint64_t rest;
+
+	if (!section || length == 0 || offset % STORE_BLOCK_BYTES != 0)
+		return false;
+	rest = section->length - (offset - section->first_extent * STORE_EXTENT_BYTES);
+	return (length <= rest && length % STORE_BLOCK_BYTES == 0) ||
+	       length == size_align(rest, STORE_PAGE_BYTES);
+}
+
+uint64_t store_layout_extent(const struct store_layout *layout, uint32_t stream, uint64_t offset)
+{
+	return layout->streams[stream].first_extent + offset / STORE_EXTENT_BYTES;
+}
+
+uint64_t store_layout_places(const struct store_layout *layout, unsigned devices)
+{
+	return 2 * size_divide_up(store_layout_extents(layout), devices) + SPARE_PLACES;
+}
+
+uint64_t store_layout_device_bytes(const struct store_layout *layout, unsigned devices)
+{
+	return devices * store_layout_places(layout, devices) * STORE_EXTENT_BYTES;
+}
+
+uint64_t store_layout_host_bytes(const struct store_layout *layout)
+{
+	uint64_t bytes = sizeof(*layout) + layout->stream_capacity * sizeof(layout->streams[0]);
+
+	for (uint32_t stream = 0; stream < layout->stream_count; stream++) {
+		bytes += strlen(layout->streams[stream].name) + 1;
+		bytes += layout->streams[stream].section_capacity * sizeof(struct store_section);
+	}
+	return bytes;
+}
+
+uint64_t store_layout_metadata_bytes(const struct store_layout *layout)
+{
+	return store_layout_host_bytes(layout) + store_extent_host_bytes(layout, 8, 0);
+}

@@ -1,0 +1,39 @@
+/* The layout of a store, as its backends see it: which extents there are, and how full each is. */
+#ifndef TIERD_OFFLOAD_STORE_LAYOUT_H
+#define TIERD_OFFLOAD_STORE_LAYOUT_H
+
+#include "offload/store.h"
+
+#define STORE_EXTENT_BLOCKS (STORE_EXTENT_BYTES / STORE_BLOCK_BYTES)
+
+struct store_stream {
+	char *name;
+	struct store_section *sections;
+	size_t section_count, section_capacity;
+	uint64_t first_extent, extents; /* extents of all streams are numbered through */
+};
+
+struct store_layout {
+	struct store_stream *streams;
+	uint32_t stream_count, stream_capacity;
+};
+
+/* The section that holds this offset of the stream, or NULL. */
+const struct store_section *store_layout_find(const struct store_layout *layout, uint32_t stream,
+					      uint64_t offset);
+
+/* Whether the range is whole blocks (or reaches the end of the section, rounded up to a page) of one
+ * section. */
+bool store_layout_has_range(const struct store_layout *layout, uint32_t stream, uint64_t offset,
+			    uint64_t length);
+
+/* The number, in the layout, of the extent that holds this offset. */
+uint64_t store_layout_extent(const struct store_layout *layout, uint32_t stream, uint64_t offset);
+
+/* Places that each of several devices needs. */
+uint64_t store_layout_places(const struct store_layout *layout, unsigned devices);
+
+/* Host memory that the layout itself holds. */
+uint64_t store_layout_host_bytes(const struct store_layout *layout);
+
+#endif

@@ -1,0 +1,53 @@
+/* The map of an extent store: where each extent lies, with which checksums, and how far its rewrite is. Pure
+ * state, no I/O. */
+#ifndef TIERD_OFFLOAD_STORE_MAP_H
+#define TIERD_OFFLOAD_STORE_MAP_H
+
+#include "offload/places.h"
+#include "offload/store_layout.h"
+
+struct store_extent {
+	uint64_t checksums[STORE_EXTENT_BLOCKS];
+	uint64_t pending_checksums[STORE_EXTENT_BLOCKS];
+	uint32_t place;		/* PLACES_NONE: never written, so zeros */
+	uint32_t pending_place; /* of the rewrite; PLACES_NONE: none has begun */
+	uint32_t length;	/* bytes of the section in this extent */
+	uint32_t version;	/* counts rewrites that became visible */
+	/* Blocks of the rewrite, a bit each. */
+	uint8_t written, in_flight;
+	bool has_failed; /* the rewrite is given up when nothing of it is in flight any more */
+	bool is_broken;	 /* its place took an error, and is not used again */
+};
+
+struct store_map {
+	struct store_extent *extents;
+	uint64_t count;
+	unsigned device_count;
+	struct places *devices; /* extent i lies on device i mod device_count */
+};
+
+/* Each device has that many places. After an error, too, the map is to be destroyed. */
+int store_map_init(struct store_map *map, const struct store_layout *layout, uint32_t places,
+		   unsigned device_count);
+void store_map_destroy(struct store_map *map);
+
+/* A write of these blocks begins at pending_place, found if there is none yet. -ENOSPC: no place is free;
+ * -EIO: the rewrite has failed, and other writes of it are still in flight. */
+int store_map_begin(struct store_map *map, uint64_t extent, uint8_t blocks);
+
+/* It ended well: the last one makes the rewrite visible. checksums[0] is of the first of the blocks. */
+void store_map_complete(struct store_map *map, uint64_t extent, uint8_t blocks, const uint64_t *checksums);
+
+/* It failed, on the device or before it. */
+void store_map_fail(struct store_map *map, uint64_t extent, uint8_t blocks, bool is_broken);
+
+/* It failed on the device, and goes on at another place, which is possible while the rewrite consists of
+ * these blocks only. -EIO: it does not; -ENOSPC. */
+int store_map_move(struct store_map *map, uint64_t extent, uint8_t blocks);
+
+/* Gives up a rewrite of which nothing is in flight. */
+void store_map_abandon(struct store_map *map, uint64_t extent);
+
+uint64_t store_map_host_bytes(uint64_t extents, uint64_t places, unsigned device_count);
+
+#endif

@@ -1,0 +1,33 @@
+#include "offload/tier.h"
+
+#include <assert.h>
+#include <errno.h>
+
+int tier_submit(struct tier *tier, struct tier_io *io)
+{
+	size_t block_size = tier->ops->block_size;
+	int r;
+
+	assert(io->done);
+	assert(io->length > 0);
+	assert((unsigned)io->priority < TIER_PRIORITIES);
+	assert(io->offset % block_size == 0);
+	assert(io->length % block_size == 0);
+	assert((uintptr_t)io->buffer % block_size == 0);
+
+	if (io->offset > tier->capacity || io->length > tier->capacity - io->offset)
+		return -ERANGE;
+	r = tier->ops->submit(tier, io);
+	if (r < 0)
+		return r;
+	tier->submitted[io->direction].requests++;
+	tier->submitted[io->direction].bytes += io->length;
+	return 0;
+}
+
+struct tier *tier_free(struct tier *tier)
+{
+	if (tier)
+		tier->ops->free(tier);
+	return NULL;
+}

@@ -1,0 +1,206 @@
+#include "tests/bench/bench.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <cjson/cJSON.h>
+
+#include "common/cleanup.h"
+
+#define PAIRS 9 /* odd: one is the median */
+#define MAX_RESULTS 64
+
+struct bench {
+	bool is_quick;
+	const char *json_path;
+	char **names;
+	int name_count;
+	uint64_t random;
+	struct bench_result results[MAX_RESULTS];
+	unsigned count;
+};
+
+int bench_new(int argc, char **argv, struct bench **ret_bench)
+{
+	static const struct option options[] = {
+		{ "quick", no_argument, NULL, 'q' },
+		{ "json", required_argument, NULL, 'j' },
+		{ 0 },
+	};
+	_cleanup_free_ struct bench *bench = calloc(1, sizeof(*bench));
+	int option;
+
+	if (!bench)
+		return -ENOMEM;
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (option == 'q')
+			bench->is_quick = true;
+		else if (option == 'j')
+			bench->json_path = optarg;
+		else {
+			fprintf(stderr, "usage: %s [--quick] [--json FILE] [NAME...]\n", argv[0]);
+			return -EINVAL;
+		}
+	}
+	bench->names = argv + optind;
+	bench->name_count = argc - optind;
+	if (getrandom(&bench->random, sizeof(bench->random), 0) != sizeof(bench->random))
+		return -errno;
+
+	*ret_bench = TAKE_PTR(bench);
+	return 0;
+}
+
+bool bench_wants(const struct bench *bench, const char *name)
+{
+	for (int i = 0; i < bench->name_count; i++)
+		if (strcmp(bench->names[i], name) == 0)
+			return true;
+	return bench->name_count == 0;
+}
+
+bool bench_is_quick(const struct bench *bench)
+{
+	return bench->is_quick;
+}
+
+static bool toss(struct bench *bench)
+{
+	bench->random = bench->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return bench->random >> 63;
+}
+
+struct pair {
+	double rates[2]; /* of the first and the second side */
+};
+
+/* A side that is first and last suffers a drift as much as the one in the middle. */
+static int run_pair(struct bench *bench, const struct bench_side *first, const struct bench_side *second,
+		    struct pair *ret_pair)
+{
+	const struct bench_side *sides[2] = { first, second };
+	double seconds = bench->is_quick ? 0.05 : 0.5;
+	bool is_reversed = toss(bench);
+	struct pair pair = { { 0 } };
+
+	for (int i = 0; i < 4; i++) {
+		int side = (i == 1 || i == 2) != is_reversed;
+		double rate = sides[side]->run(sides[side]->context, seconds);
+
+		if (rate < 0)
+			return (int)rate;
+		pair.rates[side] += rate / 2;
+	}
+	*ret_pair = pair;
+	return 0;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double median(double values[PAIRS])
+{
+	qsort(values, PAIRS, sizeof(*values), compare_doubles);
+	return values[PAIRS / 2];
+}
+
+int bench_compare(struct bench *bench, const struct bench_comparison *comparison)
+{
+	double ratios[PAIRS], selves[PAIRS], ours[PAIRS], theirs[PAIRS];
+	struct pair pair;
+	int r;
+
+	for (int i = 0; i < PAIRS; i++) {
+		r = run_pair(bench, &comparison->ours, &comparison->theirs, &pair);
+		if (r < 0)
+			return r;
+		ours[i] = pair.rates[0];
+		theirs[i] = pair.rates[1];
+		ratios[i] = pair.rates[0] / pair.rates[1];
+
+		r = run_pair(bench, &comparison->theirs, &comparison->theirs, &pair);
+		if (r < 0)
+			return r;
+		selves[i] = pair.rates[0] / pair.rates[1];
+		if (selves[i] < 1)
+			selves[i] = 1 / selves[i];
+	}
+	printf("%-24s ours %.2f, theirs %.2f %s\n", comparison->name, median(ours) / comparison->scale,
+	       median(theirs) / comparison->scale, comparison->unit);
+	return bench_record(bench, &(struct bench_result){ .name = comparison->name,
+							   .value = median(ratios),
+							   .unit = "ratio",
+							   .limit = comparison->limit,
+							   .spread = median(selves) });
+}
+
+int bench_record(struct bench *bench, const struct bench_result *result)
+{
+	if (bench->count == MAX_RESULTS)
+		return -ENOBUFS;
+	bench->results[bench->count++] = *result;
+	printf("%-24s %12.4g %-8s", result->name, result->value, result->unit);
+	if (result->limit > 0)
+		printf("  bar %.4g", result->limit);
+	if (result->spread > 0)
+		printf("  spread %.3f", result->spread);
+	printf("\n");
+	fflush(stdout);
+	return 0;
+}
+
+static cJSON *number_or_null(double number)
+{
+	return number > 0 ? cJSON_CreateNumber(number) : cJSON_CreateNull();
+}
+
+static cJSON *json_of(const struct bench_result *result)
+{
+	cJSON *object = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(object, "name", result->name);
+	cJSON_AddNumberToObject(object, "value", result->value);
+	cJSON_AddStringToObject(object, "unit", result->unit);
+	cJSON_AddItemToObject(object, "limit", number_or_null(result->limit));
+	cJSON_AddItemToObject(object, "spread", number_or_null(result->spread));
+	return object;
+}
+
+static int write_json(const struct bench *bench)
+{
+	cJSON *list = cJSON_CreateArray();
+	char *text;
+	FILE *file;
+	int r = -EIO;
+
+	for (unsigned i = 0; i < bench->count; i++)
+		cJSON_AddItemToArray(list, json_of(&bench->results[i]));
+	text = cJSON_Print(list);
+	cJSON_Delete(list);
+	file = fopen(bench->json_path, "we");
+	if (file) {
+		bool is_written = text && fprintf(file, "%s\n", text) > 0;
+
+		r = fclose(file) == 0 && is_written ? 0 : -EIO;
+	}
+	cJSON_free(text);
+	return r;
+}
+
+int bench_end(struct bench *bench)
+{
+	int r = bench->json_path ? write_json(bench) : 0;
+
+	if (r < 0)
+		fprintf(stderr, "cannot write %s\n", bench->json_path);
+	free(bench);
+	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

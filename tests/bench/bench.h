@@ -1,0 +1,52 @@
+/* What every benchmark program shares: which results are asked for, fair comparisons on a noisy machine, and
+ * the list of results. */
+#ifndef TIERD_TESTS_BENCH_BENCH_H
+#define TIERD_TESTS_BENCH_BENCH_H
+
+#include <stdbool.h>
+
+struct bench;
+
+/* The two sides of a comparison. run() works for about that many seconds and returns its rate (more is
+ * better), or a negative errno. */
+struct bench_side {
+	double (*run)(void *context, double seconds);
+	void *context;
+};
+
+struct bench_comparison {
+	const char *name; /* ends in _ratio */
+	double limit;	  /* the ratio that is asked for */
+	const char *unit; /* of the rates, for people */
+	double scale;	  /* rates are shown divided by this */
+	struct bench_side ours, theirs;
+};
+
+/* A result of any other kind. A spread of 0 or a limit of 0 is not given. */
+struct bench_result {
+	const char *name; /* borrowed for as long as the bench lives */
+	double value;
+	const char *unit;
+	double limit, spread;
+};
+
+/* Reads PROGRAM [--quick] [--json FILE] [NAME…]. 0, or -EINVAL with the usage on stderr. */
+int bench_new(int argc, char **argv, struct bench **ret_bench);
+
+/* Whether a result was asked for: by its name, or because no name was given. */
+bool bench_wants(const struct bench *bench, const char *name);
+bool bench_is_quick(const struct bench *bench);
+
+/* At least nine pairs, each in the order ours, theirs, theirs, ours or its reverse, by chance; the value is
+ * the median of the pairs' ratios. After each pair theirs runs against itself in the same way: the spread is
+ * the median of those ratios, each turned so that it is at least 1. Records and prints. 0, or what a side
+ * returned. */
+int bench_compare(struct bench *bench, const struct bench_comparison *comparison);
+
+/* -ENOBUFS: too many. */
+int bench_record(struct bench *bench, const struct bench_result *result);
+
+/* Writes the list where --json says, and frees. Returns the program's exit status. */
+int bench_end(struct bench *bench);
+
+#endif

@@ -1,0 +1,25 @@
+/* Kernels that only move bytes: they read and write what the real ones do, in vectors of the same width with
+ * the same stores, and compute next to nothing. They show what memory allows. */
+#ifndef TIERD_TESTS_BENCH_STREAM_H
+#define TIERD_TESTS_BENCH_STREAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define STREAM_RANKS 4
+
+/* count is a multiple of 16. All leave the values as they are, where mask is 0: which the compiler cannot
+ * know. */
+struct stream_kernels {
+	/* As adamw_kernels.split and .fp32. */
+	void (*split)(uint32_t mask, size_t count, uint16_t *parameter, int16_t *remainder, float *m,
+		      float *v, const float *gradient);
+	void (*fp32)(uint32_t mask, size_t count, float *parameter, float *m, float *v,
+		     const float *gradient);
+	/* As a reduce_kernel that adds STREAM_RANKS contributions in bf16. */
+	void (*reduce)(uint32_t mask, size_t count, float *sum, const void *const *contributions);
+};
+
+extern const struct stream_kernels stream_scalar, stream_avx2, stream_avx512;
+
+#endif

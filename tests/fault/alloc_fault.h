@@ -1,0 +1,14 @@
+/* Fails the n-th allocation. Link with alloc_fault.c and alloc_fault_link_args (tests/fault/meson.build):
+ * only calls of our own code are counted, not those inside shared libraries. */
+#ifndef TIERD_TESTS_FAULT_ALLOC_FAULT_H
+#define TIERD_TESTS_FAULT_ALLOC_FAULT_H
+
+#include <stdbool.h>
+
+/* The nth allocation from now on, counted from 1, fails, once. */
+void alloc_fault_arm(unsigned nth);
+
+/* Whether it has; disarms. */
+bool alloc_fault_tripped(void);
+
+#endif

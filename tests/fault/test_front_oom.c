@@ -1,0 +1,196 @@
+/* Each allocation of the daemon's front fails in turn, until a run needs no more of them. */
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "daemon/client.h"
+#include "daemon/config.h"
+#include "daemon/server.h"
+#include "daemon/session.h"
+#include "tests/fault/alloc_fault.h"
+
+struct client {
+	struct port *port;
+};
+
+static struct client fake;
+static bool is_over;
+
+int client_new(struct node *node, struct port *port, struct client **ret_client)
+{
+	fake.port = port;
+	*ret_client = &fake;
+	return 0;
+}
+
+void client_request(struct client *client, uint32_t number, const Tierd__Wire__Request *request)
+{
+	port_reply_fds(client->port, number, NULL, (int[]){ 0 }, 1);
+}
+
+unsigned client_outstanding(const struct client *client)
+{
+	return 0;
+}
+
+void client_hang_up(struct client *client, const char *reason)
+{
+}
+
+bool client_has_leases(const struct client *client)
+{
+	return false;
+}
+
+struct client *client_free(struct client *client)
+{
+	return NULL;
+}
+
+static void a_configuration_survives(void **state)
+{
+	char *arguments[] = { (char *)"tierd", (char *)"--config", (char *)"/dev/null", (char *)"--socket",
+			      (char *)"/s",    (char *)"--nvme",   (char *)"/tmp:1G",	NULL };
+	struct config_problem problem;
+	bool has_tripped = true;
+
+	for (unsigned nth = 1; has_tripped; nth++) {
+		struct config *config = NULL;
+
+		alloc_fault_arm(nth);
+		int r = config_new(7, arguments, &config, &problem);
+
+		has_tripped = alloc_fault_tripped();
+		assert_int_equal(r, has_tripped ? -ENOMEM : 0);
+		assert_int_equal(config == NULL, has_tripped);
+		config_free(config);
+	}
+}
+
+static void a_server_survives(void **state)
+{
+	char folder[] = "/tmp/tierd-front-XXXXXX", path[64];
+	struct event_base *loop = event_base_new();
+	struct server_config config = { path, 0600, 1, 1, 1 << 20, 1000, 1000 };
+	bool has_tripped = true;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/socket", folder);
+	for (unsigned nth = 1; has_tripped; nth++) {
+		struct server *server = NULL;
+
+		alloc_fault_arm(nth);
+		int r = server_new(loop, NULL, &config, &server);
+
+		has_tripped = alloc_fault_tripped();
+		assert_int_equal(r, has_tripped ? -ENOMEM : 0);
+		server_free(server);
+		assert_int_equal(access(path, F_OK), -1);
+	}
+	rmdir(folder);
+	event_base_free(loop);
+}
+
+static void on_over(struct session *session, void *argument)
+{
+	is_over = true;
+	session_free(session);
+}
+
+/* A Hello and a request of 8 KiB. */
+static size_t make_input(uint8_t input[16384])
+{
+	Tierd__Wire__Hello hello = TIERD__WIRE__HELLO__INIT;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Phase phase = TIERD__WIRE__PHASE__INIT;
+	static char name[8193];
+	_cleanup_free_ uint8_t *first = NULL, *second = NULL;
+	size_t first_length, second_length;
+
+	memset(name, 'x', sizeof(name) - 1);
+	hello.version_minimum = hello.version_maximum = 1;
+	phase.name = name;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_PHASE;
+	request.phase = &phase;
+	assert_int_equal(frame_encode(FRAME_HELLO, 1, &hello.base, &first, &first_length), 0);
+	assert_int_equal(frame_encode(FRAME_REQUEST, 2, &request.base, &second, &second_length), 0);
+	memcpy(input, first, first_length);
+	memcpy(input + first_length, second, second_length);
+	return first_length + second_length;
+}
+
+static bool run_session(unsigned nth, const struct session_shared *shared, const uint8_t *input,
+			size_t length)
+{
+	struct session *session = NULL;
+	int ends[2], r;
+
+	is_over = false;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+	assert_int_equal(write(ends[1], input, length), length);
+	shutdown(ends[1], SHUT_WR);
+	alloc_fault_arm(nth);
+	r = session_new(ends[0], shared, &session);
+	while (r == 0 && !is_over)
+		event_base_loop(shared->loop, EVLOOP_ONCE);
+	close(ends[1]);
+	return alloc_fault_tripped();
+}
+
+static unsigned count_fds(void)
+{
+	unsigned count = 0;
+
+	for (int fd = 0; fd < 256; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+static void a_session_ends_at_worst(void **state)
+{
+	static uint8_t input[16384];
+	struct node node = { .incarnation = 1 };
+	struct session_shared shared = {
+		.loop = event_base_new(),
+		.node = &node,
+		.maximum_requests = 8,
+		.maximum_output = 1 << 20,
+		.first_frame_ms = 1000000,
+		.frame_ms = 1000000,
+		.over = on_over,
+	};
+	size_t length = make_input(input);
+
+	assert_int_equal(frame_arena_new(&shared.arena), 0);
+	unsigned nth = 1, before = count_fds();
+
+	while (run_session(nth, &shared, input, length)) {
+		assert_int_equal(count_fds(), before);
+		nth++;
+	}
+	assert_true(nth > 5);
+	frame_arena_free(shared.arena);
+	event_base_free(shared.loop);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_configuration_survives),
+		cmocka_unit_test(a_server_survives),
+		cmocka_unit_test(a_session_ends_at_worst),
+	};
+
+	/* What fails here is logged as an error, as it should be. */
+	log_open(0);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

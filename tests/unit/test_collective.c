@@ -1,0 +1,318 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "collectives/collective.h"
+#include "tests/unit/kernel_support.h"
+
+#define RANKS 4
+#define MAX_PUSHES 8
+
+struct fixture {
+	struct workers *workers;
+	struct collective *collective;
+};
+
+static int set_up(void **state)
+{
+	struct fixture *fixture = allocate(sizeof(*fixture));
+
+	assert_int_equal(workers_new(3, "test", &fixture->workers), 0);
+	assert_int_equal(collective_new_local(fixture->workers, &fixture->collective), 0);
+	*state = fixture;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_null(collective_free(fixture->collective));
+	workers_free(fixture->workers);
+	free(fixture);
+	return 0;
+}
+
+/* A push with all that it points to. */
+struct trial {
+	struct collective_push push;
+	struct collective_segment segments[3];
+	void *buffers[RANKS];
+	float *sum, *before;
+	uint64_t elements;
+	unsigned done_count;
+	int status;
+};
+
+static void trial_done(struct collective_op *op, int status)
+{
+	struct trial *trial = container_of(op, struct trial, push.op);
+
+	trial->done_count++;
+	trial->status = status;
+}
+
+static void reap_until_done(struct fixture *fixture, const unsigned *done_count)
+{
+	struct pollfd waiting = { .fd = workers_fd(fixture->workers), .events = POLLIN };
+
+	while (*done_count == 0) {
+		assert_int_equal(poll(&waiting, 1, -1), 1);
+		workers_reap(fixture->workers);
+	}
+}
+
+static size_t size_of(enum reduce_format format)
+{
+	return format == REDUCE_BF16 ? 2 : 4;
+}
+
+static void fill(struct trial *trial, void *buffer)
+{
+	for (unsigned s = 0; s < trial->push.segment_count; s++) {
+		const struct collective_segment *segment = &trial->segments[s];
+		char *place = (char *)buffer + segment->offset;
+
+		for (uint64_t i = 0; i < segment->count; i++) {
+			float value = random_ordinary(1);
+
+			if (segment->format == REDUCE_BF16)
+				((uint16_t *)place)[i] = bfloat16_from_float(value);
+			else
+				((float *)place)[i] = value;
+		}
+	}
+}
+
+/* A bf16, an fp32 and again a bf16 segment, with gaps between them; rank 1 is absent. */
+static void trial_new(struct trial *trial, const uint64_t counts[3], bool is_added)
+{
+	static const enum reduce_format formats[3] = { REDUCE_BF16, REDUCE_FP32, REDUCE_BF16 };
+	uint64_t offset = 256;
+
+	memset(trial, 0, sizeof(*trial));
+	for (unsigned s = 0; s < 3; s++) {
+		trial->segments[s] = (struct collective_segment){ formats[s], offset, counts[s] };
+		offset += counts[s] * size_of(formats[s]) + 512;
+		trial->elements += counts[s];
+	}
+	trial->push = (struct collective_push){
+		.op = { .job = 1, .epoch = 2, .unit = 3, .done = trial_done },
+		.contributions = (const void *const *)trial->buffers,
+		.rank_count = RANKS,
+		.segments = trial->segments,
+		.segment_count = 3,
+		.is_added = is_added,
+	};
+	for (unsigned rank = 0; rank < RANKS; rank++) {
+		trial->buffers[rank] = rank == 1 ? NULL : allocate(offset);
+		if (trial->buffers[rank])
+			fill(trial, trial->buffers[rank]);
+	}
+	trial->push.sum = trial->sum = allocate_floats(trial->elements);
+	trial->before = allocate_floats(trial->elements);
+	for (uint64_t i = 0; i < trial->elements; i++)
+		trial->sum[i] = trial->before[i] = random_ordinary(1);
+}
+
+static void trial_free(struct trial *trial)
+{
+	for (unsigned rank = 0; rank < RANKS; rank++)
+		free(trial->buffers[rank]);
+	free(trial->sum);
+	free(trial->before);
+}
+
+static float contribution(const struct trial *trial, const struct collective_segment *segment, unsigned rank,
+			  uint64_t i)
+{
+	const char *place = (const char *)trial->buffers[rank] + segment->offset;
+
+	return segment->format == REDUCE_BF16 ? bfloat16_to_float(((const uint16_t *)place)[i])
+					      : ((const float *)place)[i];
+}
+
+/* Ranks 0, 2 and 3: the tree of four, of which the left side is rank 0 alone. */
+static void assert_summed(const struct trial *trial)
+{
+	uint64_t at = 0;
+
+	assert_int_equal(trial->done_count, 1);
+	assert_int_equal(trial->status, 0);
+	for (unsigned s = 0; s < 3; s++) {
+		const struct collective_segment *segment = &trial->segments[s];
+
+		for (uint64_t i = 0; i < segment->count; i++, at++) {
+			float right = contribution(trial, segment, 2, i) + contribution(trial, segment, 3, i);
+			float tree = contribution(trial, segment, 0, i) + right;
+			float expected = trial->push.is_added ? trial->before[at] + tree : tree;
+
+			assert_true(is_same(trial->sum[at], expected));
+		}
+	}
+}
+
+static void assert_push(struct fixture *fixture, const uint64_t counts[3])
+{
+	for (int is_added = 0; is_added < 2; is_added++) {
+		struct trial trial;
+
+		trial_new(&trial, counts, is_added);
+		assert_int_equal(collective_push(fixture->collective, &trial.push), 0);
+		assert_int_equal(trial.done_count, 0);
+		reap_until_done(fixture, &trial.done_count);
+		assert_summed(&trial);
+		trial_free(&trial);
+	}
+}
+
+static void a_small_push_is_summed(void **state)
+{
+	assert_push(*state, (const uint64_t[]){ 256, 512, 0 });
+	assert_push(*state, (const uint64_t[]){ 1, 2, 3 });
+	assert_push(*state, (const uint64_t[]){ 0, 0, 256 });
+}
+
+static void pieces_straddle_segments(void **state)
+{
+	assert_push(*state, (const uint64_t[]){ 100000, 77, 50000 });
+	assert_push(*state, (const uint64_t[]){ 65536, 65536, 65536 });
+	assert_push(*state, (const uint64_t[]){ 3, 400001, 300000 });
+}
+
+static void a_large_push_is_summed(void **state)
+{
+	assert_push(*state, (const uint64_t[]){ 1500000, 300, 70000 });
+}
+
+static void a_push_of_nothing_is_done_too(void **state)
+{
+	assert_push(*state, (const uint64_t[]){ 0, 0, 0 });
+}
+
+static void pushes_do_not_disturb_each_other(void **state)
+{
+	struct fixture *fixture = *state;
+	struct trial trials[MAX_PUSHES];
+
+	for (unsigned i = 0; i < MAX_PUSHES; i++) {
+		trial_new(&trials[i], (const uint64_t[]){ 70000 * i, 1000, 256 }, i % 2);
+		assert_int_equal(collective_push(fixture->collective, &trials[i].push), 0);
+	}
+	for (unsigned i = 0; i < MAX_PUSHES; i++)
+		reap_until_done(fixture, &trials[i].done_count);
+	for (unsigned i = 0; i < MAX_PUSHES; i++) {
+		assert_summed(&trials[i]);
+		trial_free(&trials[i]);
+	}
+}
+
+static void a_push_that_nobody_contributes_to_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+	const void *nobody[RANKS] = { NULL };
+	struct trial trial;
+
+	trial_new(&trial, (const uint64_t[]){ 256, 0, 0 }, false);
+	trial.push.contributions = nobody;
+	assert_int_equal(collective_push(fixture->collective, &trial.push), -EINVAL);
+	trial.push.rank_count = 0;
+	assert_int_equal(collective_push(fixture->collective, &trial.push), -EINVAL);
+	assert_int_equal(fixture->collective->pushes, 0);
+	assert_int_equal(trial.done_count, 0);
+	assert_memory_equal(trial.sum, trial.before, 256 * sizeof(float));
+	trial_free(&trial);
+}
+
+static void too_many_ranks_are_refused(void **state)
+{
+	struct fixture *fixture = *state;
+	static const void *many[REDUCE_MAX_RANKS + 1];
+	struct trial trial;
+
+	trial_new(&trial, (const uint64_t[]){ 256, 0, 0 }, false);
+	many[0] = trial.buffers[0];
+	trial.push.contributions = many;
+	trial.push.rank_count = REDUCE_MAX_RANKS + 1;
+	assert_int_equal(collective_push(fixture->collective, &trial.push), -EINVAL);
+	trial_free(&trial);
+}
+
+static void what_is_pushed_is_counted(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_push(fixture, (const uint64_t[]){ 256, 512, 768 });
+	assert_int_equal(fixture->collective->pushes, 2);
+	assert_int_equal(fixture->collective->pushed_elements, 2 * 1536);
+	assert_int_equal(fixture->collective->pulls, 0);
+}
+
+struct pull_trial {
+	struct collective_pull pull;
+	unsigned done_count;
+	int status;
+};
+
+static void pull_done(struct collective_op *op, int status)
+{
+	struct pull_trial *trial = container_of(op, struct pull_trial, pull.op);
+
+	trial->done_count++;
+	trial->status = status;
+}
+
+static void a_pull_leaves_what_is_here_and_is_done_later(void **state)
+{
+	struct fixture *fixture = *state;
+	char slot[64] = "shards of this node", copy[64];
+	struct pull_trial trial = { .pull = { .op = { .done = pull_done }, .slot = slot }, .status = 1 };
+
+	memcpy(copy, slot, sizeof(slot));
+	assert_int_equal(collective_pull(fixture->collective, &trial.pull), 0);
+	assert_int_equal(trial.done_count, 0);
+	reap_until_done(fixture, &trial.done_count);
+	assert_int_equal(trial.done_count, 1);
+	assert_int_equal(trial.status, 0);
+	assert_memory_equal(slot, copy, sizeof(slot));
+	assert_int_equal(fixture->collective->pulls, 1);
+}
+
+static void an_abort_comes_too_late_for_what_is_submitted(void **state)
+{
+	struct fixture *fixture = *state;
+	struct trial trial;
+
+	trial_new(&trial, (const uint64_t[]){ 200000, 512, 0 }, true);
+	assert_int_equal(collective_push(fixture->collective, &trial.push), 0);
+	collective_abort(fixture->collective, 1, 2);
+	assert_int_equal(trial.done_count, 0);
+	reap_until_done(fixture, &trial.done_count);
+	assert_summed(&trial);
+	trial_free(&trial);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_small_push_is_summed),
+		TEST(pieces_straddle_segments),
+		TEST(a_large_push_is_summed),
+		TEST(a_push_of_nothing_is_done_too),
+		TEST(pushes_do_not_disturb_each_other),
+		TEST(a_push_that_nobody_contributes_to_is_refused),
+		TEST(too_many_ranks_are_refused),
+		TEST(what_is_pushed_is_counted),
+		TEST(a_pull_leaves_what_is_here_and_is_done_later),
+		TEST(an_abort_comes_too_late_for_what_is_submitted),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

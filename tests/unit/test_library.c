@@ -1,0 +1,1093 @@
+/* libtierd against a fake peer: what it makes of good answers, bad ones, late ones, and none. */
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client/tierd.h"
+#include "tests/unit/fake_peer.h"
+
+#define BODY(kind) TIERD__WIRE__REQUEST__BODY_##kind
+
+enum { TRAINED, FROZEN, UNITS };
+
+struct scene {
+	struct fake_peer peer;
+	struct tierd_node *node;
+	struct tierd_job *job;
+};
+
+static void define_units(struct scene *scene)
+{
+	struct tierd_tensor weights[2] = { TIERD_TENSOR_INIT, TIERD_TENSOR_INIT };
+	uint32_t unit;
+
+	weights[0].name = "norm";
+	weights[0].format = TIERD_FP32;
+	weights[0].dimensions = 1;
+	weights[0].shape[0] = 3;
+	weights[1].name = "weight";
+	weights[1].dimensions = 2;
+	weights[1].shape[0] = 100;
+	weights[1].shape[1] = 10;
+	assert_int_equal(tierd_unit_define(scene->job, "trained", weights, 2, &unit), 0);
+	assert_int_equal(unit, TRAINED);
+	weights[0].is_frozen = weights[1].is_frozen = true;
+	assert_int_equal(tierd_unit_define(scene->job, "frozen", weights, 2, &unit), 0);
+	assert_int_equal(unit, FROZEN);
+}
+
+static void connect_to(struct scene *scene)
+{
+	fake_peer_start(&scene->peer);
+	assert_int_equal(tierd_connect(scene->peer.path, &scene->node), 0);
+}
+
+static void open_job(struct scene *scene)
+{
+	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
+
+	connect_to(scene);
+	options.name = "test";
+	options.world_size = 2;
+	assert_int_equal(tierd_job_open(scene->node, &options, &scene->job), 0);
+}
+
+static void make_ready(struct scene *scene)
+{
+	struct tierd_job_state state;
+
+	open_job(scene);
+	define_units(scene);
+	assert_int_equal(tierd_job_ready(scene->job, -1, &state), 0);
+	assert_int_equal(state.epoch, 1);
+}
+
+static void end(struct scene *scene)
+{
+	tierd_disconnect(scene->node);
+	fake_peer_stop(&scene->peer);
+}
+
+#define assert_says(words) assert_non_null(strstr(tierd_message(), words))
+
+/* ---- Connections
+ * ----------------------------------------------------------------------------------------------- */
+
+static void nobody_listening_is_said(void **state)
+{
+	struct tierd_node *node = NULL;
+
+	assert_int_equal(tierd_connect("/nonexistent/tierd.sock", &node), -ENOENT);
+	assert_null(node);
+	assert_says("/nonexistent/tierd.sock");
+}
+
+static void a_path_that_is_too_long_is_refused(void **state)
+{
+	struct tierd_node *node;
+	char path[300];
+
+	memset(path, 'x', sizeof(path));
+	path[299] = '\0';
+	assert_int_equal(tierd_connect(path, &node), -ENAMETOOLONG);
+}
+
+static bool greet_with_garbage(struct fake_peer *peer)
+{
+	fake_peer_send(peer, "HTTP/1.1 400 Bad Request\r\n\r\n", 28);
+	return true;
+}
+
+static bool greet_with_half_a_frame(struct fake_peer *peer)
+{
+	fake_peer_send(peer, "tir1\1\0\2\0\377\0\0\0\0\0\0\0half", 20);
+	return false;
+}
+
+static bool greet_with_unknown_type(struct fake_peer *peer)
+{
+	fake_peer_send(peer, "tir1\1\0\11\0\0\0\0\0\0\0\0\0", 16);
+	return true;
+}
+
+static bool greet_with_a_frame_that_is_too_long(struct fake_peer *peer)
+{
+	fake_peer_send(peer, "tir1\1\0\2\0\377\377\377\177\0\0\0\0", 16);
+	return true;
+}
+
+static bool greet_with_a_malformed_message(struct fake_peer *peer)
+{
+	fake_peer_send(peer, "tir1\1\0\2\0\3\0\0\0\0\0\0\0\12\377\1", 19);
+	return true;
+}
+
+static bool greet_with_a_reply(struct fake_peer *peer)
+{
+	fake_peer_reply(peer, 1, NULL);
+	return true;
+}
+
+static bool hang_up(struct fake_peer *peer)
+{
+	return false;
+}
+
+/* HelloReply { status { code: 17 (EPROTONOSUPPORT) message: "old" } } */
+static bool greet_with_another_version(struct fake_peer *peer)
+{
+	fake_peer_send(peer, "tir1\1\0\2\0\11\0\0\0\0\0\0\0\12\7\10\21\22\3old", 25);
+	return true;
+}
+
+/* HelloReply { status {} version: 9 } */
+static bool greet_with_an_unknown_version(struct fake_peer *peer)
+{
+	fake_peer_send(peer, "tir1\1\0\2\0\4\0\0\0\0\0\0\0\12\0\20\11", 20);
+	return true;
+}
+
+static void bad_greetings_are_refused(void **state)
+{
+	static const struct {
+		bool (*greet)(struct fake_peer *peer);
+		int error;
+		const char *words;
+	} cases[] = {
+		{ greet_with_garbage, -EPROTO, "not a frame" },
+		{ greet_with_half_a_frame, -ECONNRESET, "ended the connection" },
+		{ greet_with_unknown_type, -EPROTO, "not a frame" },
+		{ greet_with_a_frame_that_is_too_long, -EPROTO, "not a frame" },
+		{ greet_with_a_malformed_message, -EPROTO, "malformed HelloReply" },
+		{ greet_with_a_reply, -EPROTO, "out of order" },
+		{ hang_up, -ECONNRESET, "ended the connection" },
+		{ greet_with_another_version, -EPROTONOSUPPORT, "old" },
+		{ greet_with_an_unknown_version, -EPROTONOSUPPORT, "version 9" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct scene scene = { .peer.greet = cases[i].greet };
+
+		fake_peer_start(&scene.peer);
+		assert_int_equal(tierd_connect(scene.peer.path, &scene.node), cases[i].error);
+		assert_says(cases[i].words);
+		fake_peer_stop(&scene.peer);
+	}
+}
+
+static bool die_at_phase(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(PHASE))
+		return false;
+	shutdown(peer->fd, SHUT_RDWR);
+	return true;
+}
+
+static void a_dead_daemon_ends_all_calls(void **state)
+{
+	struct scene scene = { .peer.hook = die_at_phase };
+	struct tierd_view view;
+	struct tierd_statistics statistics = TIERD_STATISTICS_INIT;
+
+	make_ready(&scene);
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+	assert_int_equal(tierd_phase(scene.job, "evaluation"), -ECONNRESET);
+	assert_says("start tierd");
+	/* Resident or not: nothing is gathered from a daemon that is gone. */
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), -ECONNRESET);
+	assert_int_equal(tierd_statistics(scene.job, &statistics), -ECONNRESET);
+	assert_int_equal(tierd_release(scene.job, TRAINED), 0);
+	assert_int_equal(tierd_job_close(scene.job), -ECONNRESET);
+	end(&scene);
+}
+
+static bool answer_with_unknown_status(struct fake_peer *peer, uint32_t number,
+				       const Tierd__Wire__Request *request)
+{
+	Tierd__Wire__Status status = TIERD__WIRE__STATUS__INIT;
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	uint8_t *frame;
+	size_t length;
+
+	if (request->body_case != BODY(PHASE))
+		return false;
+	status.code = 4711;
+	reply.status = &status;
+	assert_int_equal(frame_encode(FRAME_REPLY, number, &reply.base, &frame, &length), 0);
+	fake_peer_send(peer, frame, length);
+	free(frame);
+	return true;
+}
+
+static void an_unknown_status_is_a_protocol_error_of_one_call(void **state)
+{
+	struct scene scene = { .peer.hook = answer_with_unknown_status };
+	struct tierd_view view;
+
+	make_ready(&scene);
+	assert_int_equal(tierd_phase(scene.job, "evaluation"), -EPROTO);
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+	end(&scene);
+}
+
+static bool answer_without_status(struct fake_peer *peer, uint32_t number,
+				  const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(PHASE))
+		return false;
+	fake_peer_send(peer, "tir1\1\0\4\0\0\0\0\0\1\0\0\0", 16);
+	return true;
+}
+
+static bool answer_with_a_descriptor(struct fake_peer *peer, uint32_t number,
+				     const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(PHASE))
+		return false;
+	fake_peer_reply_fds(peer, number, NULL, &peer->fds[4], 1);
+	return true;
+}
+
+static bool answer_another_version(struct fake_peer *peer, uint32_t number,
+				   const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(PHASE))
+		return false;
+	fake_peer_send(peer, "tir1\2\0\4\0\0\0\0\0\1\0\0\0", 16);
+	return true;
+}
+
+static void answers_that_make_no_sense_end_the_connection(void **state)
+{
+	static bool (*const hooks[])(struct fake_peer *, uint32_t, const Tierd__Wire__Request *) = {
+		answer_without_status, answer_with_a_descriptor, answer_another_version
+	};
+
+	for (size_t i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++) {
+		struct scene scene = { .peer.hook = hooks[i] };
+		int r;
+
+		make_ready(&scene);
+		/* The stray descriptor comes with a good reply: at the latest the next call fails. */
+		r = tierd_phase(scene.job, "evaluation");
+		assert_int_equal(r == 0 ? tierd_phase(scene.job, "training") : r, -EPROTO);
+		end(&scene);
+	}
+}
+
+static bool ready_without_descriptors(struct fake_peer *peer, uint32_t number,
+				      const Tierd__Wire__Request *request)
+{
+	peer->has_sent_pages = request->body_case == BODY(JOB_READY);
+	if (peer->has_sent_pages) {
+		Tierd__Wire__JobReadyReply ready = TIERD__WIRE__JOB_READY_REPLY__INIT;
+		Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+
+		ready.unit_count = peer->unit_count;
+		reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_READY;
+		reply.job_ready = &ready;
+		fake_peer_reply(peer, number, &reply);
+	}
+	return peer->has_sent_pages;
+}
+
+static void missing_descriptors_are_a_protocol_error(void **state)
+{
+	struct scene scene = { .peer.hook = ready_without_descriptors };
+	struct tierd_job_state job_state;
+
+	open_job(&scene);
+	define_units(&scene);
+	assert_int_equal(tierd_job_ready(scene.job, -1, &job_state), -EPROTO);
+	assert_says("too few descriptors");
+	end(&scene);
+}
+
+/* Keeps the first answer to a phase until the second is asked. */
+static bool answer_late(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(PHASE))
+		return false;
+	if (peer->stage++ == 0)
+		return true;
+	fake_peer_fail(peer, number - 1, -EIO, "late");
+	fake_peer_reply(peer, number, NULL);
+	return true;
+}
+
+static void a_late_reply_is_dropped(void **state)
+{
+	struct scene scene = { .peer.hook = answer_late };
+
+	make_ready(&scene);
+	assert_int_equal(tierd_set_timeout(scene.node, 1), 0);
+	assert_int_equal(tierd_phase(scene.job, "evaluation"), -ETIMEDOUT);
+	assert_int_equal(tierd_set_timeout(scene.node, -1), 0);
+	assert_int_equal(tierd_phase(scene.job, "train"), 0);
+	end(&scene);
+}
+
+static bool open_late(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	while (request->body_case == BODY(JOB_OPEN) && peer->stage == 0)
+		sched_yield();
+	return false;
+}
+
+static void a_membership_that_comes_late_is_left(void **state)
+{
+	struct scene scene = { .peer.hook = open_late };
+	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
+
+	connect_to(&scene);
+	options.name = "test";
+	tierd_set_timeout(scene.node, 1);
+	assert_int_equal(tierd_job_open(scene.node, &options, &scene.job), -ETIMEDOUT);
+	tierd_set_timeout(scene.node, -1);
+	scene.peer.stage = 1;
+	assert_int_equal(tierd_job_open(scene.node, &options, &scene.job), 0);
+	assert_int_equal(tierd_job_close(scene.job), 0);
+	assert_int_equal(scene.peer.leaves, 2);
+	end(&scene);
+}
+
+static void a_forked_child_is_refused(void **state)
+{
+	struct scene scene = { 0 };
+	struct tierd_view view;
+	int status;
+
+	make_ready(&scene);
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+	pid_t child = fork();
+
+	if (child == 0) {
+		bool is_good = tierd_gather(scene.job, TRAINED, &view) == -ECHILD &&
+			       tierd_release(scene.job, TRAINED) == -ECHILD &&
+			       tierd_push(scene.job, TRAINED) == -ECHILD &&
+			       tierd_set_timeout(scene.node, 0) == -ECHILD;
+
+		tierd_disconnect(scene.node);
+		_exit(is_good ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(tierd_release(scene.job, TRAINED), 0);
+	end(&scene);
+}
+
+/* ---- Definitions
+ * ----------------------------------------------------------------------------------------------- */
+
+static void bad_options_are_refused_at_once(void **state)
+{
+	static const char *const names[] = { NULL, "", "A", "-a", "a/b", "a..b", ".a", "a b" };
+	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
+	struct scene scene = { 0 };
+
+	connect_to(&scene);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		options.name = names[i];
+		assert_int_equal(tierd_job_open(scene.node, &options, &scene.job), -EINVAL);
+	}
+	options.name = "test";
+	options.rank = 1;
+	assert_int_equal(tierd_job_open(scene.node, &options, &scene.job), -EINVAL);
+	assert_says("rank 1");
+	options.rank = 0;
+	options.stage = 4;
+	assert_int_equal(tierd_job_open(scene.node, &options, &scene.job), -EINVAL);
+	options.stage = 3;
+	options.size = 8;
+	assert_int_equal(tierd_job_open(scene.node, &options, &scene.job), -EINVAL);
+	end(&scene);
+}
+
+static int define_one(struct tierd_job *job, const struct tierd_tensor *tensor)
+{
+	uint32_t unit;
+
+	return tierd_unit_define(job, "unit", tensor, 1, &unit);
+}
+
+static void bad_tensors_are_refused_at_once(void **state)
+{
+	struct tierd_tensor good = TIERD_TENSOR_INIT, bad;
+	struct scene scene = { 0 };
+	char long_name[TIERD_MAX_NAME + 2];
+
+	memset(long_name, 'n', sizeof(long_name));
+	long_name[TIERD_MAX_NAME + 1] = '\0';
+	good.name = "tensor";
+	good.dimensions = 2;
+	good.shape[0] = good.shape[1] = 2;
+	open_job(&scene);
+	bad = good, bad.name = "";
+	assert_int_equal(define_one(scene.job, &bad), -EINVAL);
+	bad = good, bad.name = "a\nb";
+	assert_int_equal(define_one(scene.job, &bad), -EINVAL);
+	bad = good, bad.name = long_name;
+	assert_int_equal(define_one(scene.job, &bad), -ENAMETOOLONG);
+	bad = good, bad.dimensions = 9;
+	assert_int_equal(define_one(scene.job, &bad), -EINVAL);
+	bad = good, bad.shape[0] = UINT64_MAX / 2;
+	assert_int_equal(define_one(scene.job, &bad), -EOVERFLOW);
+	bad = good, bad.shape[1] = 0;
+	assert_int_equal(define_one(scene.job, &bad), -EINVAL);
+	bad = good, bad.format = 3;
+	assert_int_equal(define_one(scene.job, &bad), -EINVAL);
+	bad = good, bad.group = 1;
+	assert_int_equal(define_one(scene.job, &bad), -EINVAL);
+	assert_says("group 1");
+	bad = good, bad.initializer = 9;
+	assert_int_equal(define_one(scene.job, &bad), -EINVAL);
+	bad = good, bad.slice_of = "big", bad.slice_rows = 3, bad.slice_row = 2;
+	assert_int_equal(define_one(scene.job, &bad), -ERANGE);
+	bad = good, bad.size = 8;
+	assert_int_equal(define_one(scene.job, &bad), -EINVAL);
+	assert_int_equal(scene.peer.unit_count, 0);
+	assert_int_equal(define_one(scene.job, &good), 0);
+	end(&scene);
+}
+
+/* As a program built against a later version would pass them. */
+struct larger_tensor {
+	struct tierd_tensor tensor;
+	uint64_t unknown;
+};
+
+static void larger_structures_are_taken_if_their_tail_is_zero(void **state)
+{
+	struct larger_tensor tensors[2] = { { TIERD_TENSOR_INIT, 0 }, { TIERD_TENSOR_INIT, 0 } };
+	struct scene scene = { 0 };
+	uint32_t unit;
+
+	tensors[0].tensor.size = tensors[1].tensor.size = sizeof(struct larger_tensor);
+	tensors[0].tensor.name = "a";
+	tensors[1].tensor.name = "b";
+	open_job(&scene);
+	assert_int_equal(tierd_unit_define(scene.job, "unit", &tensors[0].tensor, 2, &unit), 0);
+	tensors[1].unknown = 1;
+	assert_int_equal(tierd_unit_define(scene.job, "other", &tensors[0].tensor, 2, &unit), -EINVAL);
+	end(&scene);
+}
+
+/* ---- Gather
+ * ---------------------------------------------------------------------------------------------------- */
+
+static void a_resident_unit_is_gathered_without_the_daemon(void **state)
+{
+	struct scene scene = { 0 };
+	struct tierd_view first, again;
+
+	make_ready(&scene);
+	assert_int_equal(tierd_gather(scene.job, FROZEN, &first), 0);
+	memcpy(scene.peer.arena_bytes + FROZEN * FAKE_SLOT_BYTES, "canary", 7);
+	assert_string_equal((char *)tierd_at(&first, 1), "canary");
+	assert_int_equal(first.offsets[1], 0);
+	assert_int_equal(first.offsets[0], 2048);
+	assert_int_equal(scene.peer.gathers, 1);
+	assert_int_equal(tierd_gather(scene.job, FROZEN, &again), 0);
+	assert_ptr_equal(first.base, again.base);
+	assert_int_equal(scene.peer.gathers, 1);
+	assert_int_equal(lease_counters(scene.peer.leases, FAKE_BUFFERS)[FROZEN], 2);
+	assert_int_equal(scene.peer.leases->trace_head, 2);
+	assert_int_equal(tierd_release(scene.job, FROZEN), 0);
+	assert_int_equal(tierd_release(scene.job, FROZEN), 0);
+	assert_int_equal(tierd_release(scene.job, FROZEN), -EINVAL);
+	assert_says("without having been gathered");
+	assert_int_equal(tierd_gather(scene.job, UNITS, &first), -EINVAL);
+	assert_int_equal(tierd_release(scene.job, UNITS), -EINVAL);
+	end(&scene);
+}
+
+static void gather_before_ready_is_refused(void **state)
+{
+	struct scene scene = { 0 };
+	struct tierd_view view;
+
+	open_job(&scene);
+	assert_int_equal(tierd_gather(scene.job, 0, &view), -EINVAL);
+	assert_says("tierd_job_ready");
+	end(&scene);
+}
+
+static void the_doorbell_rings_when_it_is_asked_to(void **state)
+{
+	struct scene scene = { 0 };
+	struct tierd_view view;
+	uint64_t rings;
+
+	make_ready(&scene);
+	scene.peer.leases->doorbell_at = 2;
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+	assert_int_equal(read(scene.peer.fds[4], &rings, sizeof(rings)), -1);
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+	assert_int_equal(read(scene.peer.fds[4], &rings, sizeof(rings)), sizeof(rings));
+	assert_int_equal(rings, 1);
+	end(&scene);
+}
+
+static bool gather_again_once(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(GATHER) || peer->stage++ > 0)
+		return false;
+	fake_peer_fail(peer, number, -EAGAIN, "a step failed");
+	return true;
+}
+
+static void a_gather_overtaken_by_a_failed_step_looks_again(void **state)
+{
+	struct scene scene = { .peer.hook = gather_again_once };
+	struct tierd_view view;
+
+	make_ready(&scene);
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+	assert_int_equal(scene.peer.stage, 2);
+	end(&scene);
+}
+
+static bool refuse_gathers(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(GATHER))
+		return false;
+	fake_peer_fail(peer, number, -EDEADLK, "it can never fit beside \"frozen\"");
+	return true;
+}
+
+static void the_daemons_words_reach_the_caller(void **state)
+{
+	struct scene scene = { .peer.hook = refuse_gathers };
+	struct tierd_view view = { .base = (char *)1 };
+
+	make_ready(&scene);
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), -EDEADLK);
+	assert_string_equal(tierd_message(), "it can never fit beside \"frozen\"");
+	assert_ptr_equal(view.base, (char *)1);
+	end(&scene);
+}
+
+/* Holds a gather back until its cancel comes, and then grants it all the same: the two have crossed. */
+static bool grant_with_the_cancel(struct fake_peer *peer, uint32_t number,
+				  const Tierd__Wire__Request *request)
+{
+	if (request->body_case == BODY(GATHER))
+		return true;
+	if (request->body_case == BODY(GATHER_CANCEL))
+		fake_peer_gather(peer, request->gather_cancel->request, TRAINED);
+	return false;
+}
+
+static void a_gather_ticket_given_up_leaves_no_lease(void **state)
+{
+	struct scene scene = { .peer.hook = grant_with_the_cancel };
+	struct tierd_ticket *ticket;
+	struct tierd_view view;
+
+	make_ready(&scene);
+	assert_int_equal(tierd_gather_begin(scene.job, TRAINED, &ticket), 0);
+	assert_int_equal(tierd_gather_end(ticket, 0, &view), -ETIMEDOUT);
+	tierd_ticket_free(ticket);
+	assert_int_equal(tierd_phase(scene.job, "train"), 0);
+	assert_int_equal(scene.peer.cancels, 1);
+	assert_int_equal(lease_counters(scene.peer.leases, FAKE_BUFFERS)[TRAINED], 0);
+	/* Resident now: the ticket is done at once, and freeing it releases. */
+	assert_int_equal(tierd_gather_begin(scene.job, TRAINED, &ticket), 0);
+	assert_int_equal(lease_counters(scene.peer.leases, FAKE_BUFFERS)[TRAINED], 1);
+	tierd_ticket_free(ticket);
+	assert_int_equal(lease_counters(scene.peer.leases, FAKE_BUFFERS)[TRAINED], 0);
+	assert_int_equal(tierd_gather_begin(scene.job, TRAINED, &ticket), 0);
+	assert_int_equal(tierd_gather_end(ticket, -1, &view), 0);
+	assert_int_equal(lease_counters(scene.peer.leases, FAKE_BUFFERS)[TRAINED], 1);
+	end(&scene);
+}
+
+static bool is_readable(const void *address)
+{
+	int pipe_fds[2];
+	ssize_t written;
+
+	assert_int_equal(pipe(pipe_fds), 0);
+	written = write(pipe_fds[1], address, 1);
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
+	return written == 1;
+}
+
+static void released_ranges_fault_in_a_debugging_run(void **state)
+{
+	struct scene scene = { 0 };
+	struct tierd_view view;
+
+	setenv("TIERD_DEBUG", "leases", 1);
+	make_ready(&scene);
+	unsetenv("TIERD_DEBUG");
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+	assert_true(is_readable(tierd_at(&view, 0)));
+	assert_false(is_readable(view.base + FAKE_SLOT_BYTES));
+	assert_int_equal(tierd_release(scene.job, TRAINED), 0);
+	assert_true(is_readable(tierd_at(&view, 0)));
+	assert_int_equal(tierd_release(scene.job, TRAINED), 0);
+	assert_false(is_readable(tierd_at(&view, 0)));
+	assert_int_equal(tierd_release(scene.job, TRAINED), -EINVAL);
+	assert_int_equal(lease_counters(scene.peer.leases, FAKE_BUFFERS)[TRAINED], 0);
+	end(&scene);
+}
+
+/* ---- Gradients and steps
+ * --------------------------------------------------------------------------------------- */
+
+static void gradients_are_zero_once_and_the_same_until_pushed(void **state)
+{
+	struct scene scene = { 0 };
+	struct tierd_view view, again;
+
+	make_ready(&scene);
+	for (int micro_batch = 0; micro_batch < 5; micro_batch++) {
+		assert_int_equal(tierd_gradients(scene.job, TRAINED, &view), 0);
+		for (int i = 0; i < 1024; i++)
+			assert_int_equal(((uint16_t *)tierd_at(&view, 1))[i], 0);
+		memset(view.base, 0xff, 2 * 1024 + 4 * 256);
+		assert_int_equal(tierd_gradients(scene.job, TRAINED, &again), 0);
+		assert_ptr_equal(view.base, again.base);
+		assert_int_equal(again.base[0], (char)0xff);
+		assert_int_equal(tierd_push(scene.job, TRAINED), 0);
+		assert_int_equal(tierd_push(scene.job, TRAINED), -EINVAL);
+	}
+	assert_int_equal(tierd_gradients(scene.job, FROZEN, &view), -EINVAL);
+	assert_int_equal(tierd_discard(scene.job, TRAINED), -EINVAL);
+	end(&scene);
+}
+
+static void holding_all_buffers_is_an_error(void **state)
+{
+	struct scene scene = { 0 };
+	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
+	struct tierd_job_state job_state;
+	struct tierd_view view;
+	uint32_t unit;
+
+	open_job(&scene);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(
+			tierd_unit_define(scene.job, "unit",
+					  (tensor.name = (const char *[]){ "a", "b", "c" }[i], &tensor), 1,
+					  &unit),
+			0);
+	assert_int_equal(tierd_job_ready(scene.job, -1, &job_state), 0);
+	assert_int_equal(tierd_gradients(scene.job, 0, &view), 0);
+	assert_int_equal(tierd_gradients(scene.job, 1, &view), 0);
+	assert_int_equal(tierd_gradients(scene.job, 2, &view), -ENOBUFS);
+	assert_int_equal(tierd_discard(scene.job, 1), 0);
+	assert_int_equal(tierd_gradients(scene.job, 2, &view), 0);
+	end(&scene);
+}
+
+static void a_step_with_something_held_is_refused(void **state)
+{
+	struct scene scene = { 0 };
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_view view;
+
+	make_ready(&scene);
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+	assert_int_equal(tierd_gather(scene.job, FROZEN, &view), 0);
+	assert_int_equal(tierd_step(scene.job, &rates, NULL), -EBUSY);
+	assert_says("\"trained\"");
+	assert_int_equal(tierd_release(scene.job, TRAINED), 0);
+	assert_int_equal(tierd_gradients(scene.job, TRAINED, &view), 0);
+	assert_int_equal(tierd_step(scene.job, &rates, NULL), -EBUSY);
+	assert_int_equal(tierd_discard(scene.job, TRAINED), 0);
+	assert_int_equal(tierd_step(scene.job, &rates, NULL), 0);
+	rates.group_count = 2;
+	assert_int_equal(tierd_step(scene.job, &rates, NULL), -EINVAL);
+	end(&scene);
+}
+
+static void after_a_step_only_its_version_is_gathered(void **state)
+{
+	struct scene scene = { 0 };
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_view view;
+
+	make_ready(&scene);
+	for (uint64_t step = 0; step < 3; step++) {
+		assert_int_equal(tierd_gather(scene.job, FROZEN, &view), 0);
+		assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+		assert_int_equal(view.version, step);
+		/* One message for the frozen unit in all, and one for each version of the other. */
+		assert_int_equal(scene.peer.gathers, step + 2);
+		assert_int_equal(tierd_release(scene.job, TRAINED), 0);
+		assert_int_equal(tierd_step(scene.job, &rates, NULL), 0);
+	}
+	end(&scene);
+}
+
+static bool fail_steps(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(STEP))
+		return false;
+	fake_peer_fail(peer, number, -EDOM, "the gradients of \"trained\" hold a NaN");
+	return true;
+}
+
+static void a_step_that_fails_leaves_the_old_version_awaited(void **state)
+{
+	struct scene scene = { .peer.hook = fail_steps };
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_ticket *ticket;
+	struct tierd_view view;
+
+	make_ready(&scene);
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+	assert_int_equal(tierd_release(scene.job, TRAINED), 0);
+	assert_int_equal(tierd_step(scene.job, &rates, &ticket), 0);
+	assert_int_equal(tierd_ticket_wait(ticket, TIERD_DURABLE, -1), -EDOM);
+	assert_int_equal(tierd_ticket_wait(ticket, TIERD_DONE, -1), -EDOM);
+	tierd_ticket_free(ticket);
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+	assert_int_equal(scene.peer.gathers, 1);
+	end(&scene);
+}
+
+static bool fail_pushes(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(PUSH))
+		return false;
+	fake_peer_fail(peer, number, -EINVAL, "more micro-batches than announced");
+	return true;
+}
+
+static void a_silent_push_that_fails_is_reported_by_the_next_call(void **state)
+{
+	struct scene scene = { .peer.hook = fail_pushes };
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_view view;
+
+	make_ready(&scene);
+	assert_int_equal(tierd_gradients(scene.job, TRAINED, &view), 0);
+	assert_int_equal(tierd_push(scene.job, TRAINED), 0);
+	assert_int_equal(tierd_phase(scene.job, "train"), 0);
+	assert_int_equal(tierd_step(scene.job, &rates, NULL), -EINVAL);
+	assert_says("more micro-batches than announced");
+	assert_int_equal(tierd_step(scene.job, &rates, NULL), 0);
+	end(&scene);
+}
+
+static void tickets_share_a_descriptor(void **state)
+{
+	struct scene scene = { 0 };
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_step_result result;
+	struct tierd_job_state job_state;
+	struct tierd_ticket *step, *push;
+	struct tierd_view view;
+
+	make_ready(&scene);
+	assert_int_equal(tierd_gradients(scene.job, TRAINED, &view), 0);
+	assert_int_equal(tierd_push_begin(scene.job, TRAINED, &push), 0);
+	assert_int_equal(tierd_step(scene.job, &rates, &step), 0);
+	struct pollfd poll_fd = { .fd = tierd_ticket_descriptor(step), .events = POLLIN };
+
+	assert_true(poll_fd.fd >= 0);
+	assert_int_equal(tierd_ticket_descriptor(push), poll_fd.fd);
+	assert_int_equal(poll(&poll_fd, 1, -1), 1);
+	/* Waiting for one reads the other's reply too; the descriptor must still tell. */
+	assert_int_equal(tierd_ticket_wait(step, TIERD_DURABLE, -1), -EOPNOTSUPP);
+	assert_int_equal(poll(&poll_fd, 1, 0), 1);
+	assert_int_equal(tierd_ticket_wait(push, TIERD_DONE, 0), 0);
+	assert_int_equal(poll(&poll_fd, 1, 0), 0);
+	assert_int_equal(tierd_ticket_wait(push, TIERD_DURABLE, 0), -EINVAL);
+	assert_int_equal(tierd_ticket_step_result(step, &result), 0);
+	assert_int_equal(result.step, 1);
+	assert_true(result.gradient_norm == 2.5);
+	assert_int_equal(tierd_ticket_step_result(push, &result), -EINVAL);
+	assert_int_equal(tierd_ticket_job_state(step, &job_state), -EINVAL);
+	assert_null(tierd_ticket_free(push));
+	/* This one outlives its node. */
+	end(&scene);
+	assert_int_equal(tierd_ticket_wait(step, TIERD_DONE, -1), 0);
+	assert_null(tierd_ticket_free(step));
+}
+
+/* ---- Epochs
+ * ---------------------------------------------------------------------------------------------------- */
+
+static bool end_epoch_at_phase(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(PHASE) || peer->stage++ > 0)
+		return false;
+	fake_peer_end_epoch(peer, "rank 1 (process 4711) died");
+	fake_peer_fail(peer, number, -ESTALE, "rank 1 (process 4711) died");
+	return true;
+}
+
+static void an_epoch_that_ended_is_named_until_ready(void **state)
+{
+	struct scene scene = { .peer.hook = end_epoch_at_phase };
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_job_state job_state;
+	struct tierd_view view;
+
+	make_ready(&scene);
+	assert_int_equal(tierd_step(scene.job, &rates, NULL), 0);
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+	assert_int_equal(tierd_gradients(scene.job, TRAINED, &view), 0);
+	assert_int_equal(tierd_phase(scene.job, "train"), -ESTALE);
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), -ESTALE);
+	assert_says("rank 1 (process 4711) died");
+	assert_int_equal(tierd_push(scene.job, TRAINED), -ESTALE);
+	assert_int_equal(tierd_job_state(scene.job, &job_state), -ESTALE);
+	assert_int_equal(tierd_release(scene.job, TRAINED), 0);
+	assert_int_equal(tierd_job_ready(scene.job, -1, &job_state), 0);
+	assert_int_equal(job_state.epoch, 2);
+	assert_int_equal(job_state.step, 1);
+	/* The buffer that was held is free again. */
+	assert_int_equal(tierd_push(scene.job, TRAINED), -EINVAL);
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+	end(&scene);
+}
+
+static bool end_epoch_in_the_directory_first(struct fake_peer *peer, uint32_t number,
+					     const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(PHASE))
+		return false;
+	fake_peer_reply(peer, number, NULL);
+	fake_peer_end_epoch(peer, "rank 1 left");
+	return true;
+}
+
+static void the_hot_path_sees_the_end_of_an_epoch(void **state)
+{
+	struct scene scene = { .peer.hook = end_epoch_in_the_directory_first };
+	struct tierd_view view;
+
+	make_ready(&scene);
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+	assert_int_equal(tierd_release(scene.job, TRAINED), 0);
+	assert_int_equal(tierd_phase(scene.job, "train"), 0);
+	while (scene.peer.directory->epoch == 1)
+		sched_yield();
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), -ESTALE);
+	assert_says("rank 1 left");
+	end(&scene);
+}
+
+/* ---- Tensors and statistics
+ * ------------------------------------------------------------------------------------ */
+
+static uint8_t stored[2000];
+
+/* Keeps a bf16 tensor, as pieces through the window. */
+static bool keep_tensor(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case == BODY(TENSOR_WRITE)) {
+		memcpy(stored + 2 * request->tensor_write->first, peer->window,
+		       2 * request->tensor_write->count);
+		peer->stage++;
+	} else if (request->body_case == BODY(TENSOR_READ)) {
+		memcpy(peer->window, stored + 2 * request->tensor_read->first,
+		       2 * request->tensor_read->count);
+	} else {
+		return false;
+	}
+	fake_peer_reply(peer, number, NULL);
+	return true;
+}
+
+static void tensors_go_through_the_window_in_pieces(void **state)
+{
+	struct scene scene = { .peer.hook = keep_tensor };
+	static uint16_t values[1000], copies[1000];
+	static float masters[1000];
+
+	make_ready(&scene);
+	for (uint16_t i = 0; i < 1000; i++)
+		values[i] = i;
+	assert_int_equal(tierd_tensor_write(scene.job, TRAINED, 1, 0, 1000, values, false), 0);
+	assert_int_equal(scene.peer.stage, 1);
+	assert_int_equal(tierd_tensor_read(scene.job, TRAINED, 1, "parameter", 10, 990, copies), 0);
+	assert_memory_equal(values + 10, copies, 2 * 990);
+	assert_int_equal(tierd_tensor_write(scene.job, TRAINED, 1, 0, 1001, values, false), -EINVAL);
+	assert_int_equal(tierd_tensor_write(scene.job, TRAINED, 1, UINT64_MAX, 2, values, false), -EINVAL);
+	assert_int_equal(tierd_tensor_write(scene.job, TRAINED, 2, 0, 1, values, false), -EINVAL);
+	assert_int_equal(tierd_tensor_read(scene.job, TRAINED, 1, NULL, 0, 1, masters), -EINVAL);
+	end(&scene);
+}
+
+static void pieces_are_as_large_as_the_window(void **state)
+{
+	struct scene scene = { 0 };
+	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
+	struct tierd_job_state job_state;
+	static float values[10000], copies[10000];
+	uint32_t unit;
+
+	open_job(&scene);
+	tensor.name = "large";
+	tensor.dimensions = 1;
+	tensor.shape[0] = 10000;
+	assert_int_equal(tierd_unit_define(scene.job, "unit", &tensor, 1, &unit), 0);
+	assert_int_equal(tierd_tensor_write(scene.job, unit, 0, 0, 10000, values, true), 0);
+	assert_int_equal(tierd_job_ready(scene.job, -1, &job_state), 0);
+	copies[9999] = 1.0f;
+	assert_int_equal(tierd_tensor_read(scene.job, unit, 0, "m", 0, 10000, copies), 0);
+	assert_memory_equal(values, copies, sizeof(values));
+	end(&scene);
+}
+
+static void shards_follow_the_layout(void **state)
+{
+	struct scene scene = { 0 };
+	uint64_t first, count;
+
+	/* Elements 0 … 999 are the weight, 1024 … 1026 the norm, of 1280; rank 0 of 2 has the first 512. */
+	open_job(&scene);
+	define_units(&scene);
+	assert_int_equal(tierd_tensor_shard(scene.job, TRAINED, 1, &first, &count), 0);
+	assert_int_equal(first, 0);
+	assert_int_equal(count, 512);
+	assert_int_equal(tierd_tensor_shard(scene.job, TRAINED, 0, &first, &count), 0);
+	assert_int_equal(count, 0);
+	assert_int_equal(tierd_tensor_shard(scene.job, FROZEN, 0, &first, &count), -EINVAL);
+	end(&scene);
+}
+
+static void statistics_join_both_sides(void **state)
+{
+	struct scene scene = { 0 };
+	struct tierd_statistics statistics = TIERD_STATISTICS_INIT;
+	struct tierd_view view;
+
+	make_ready(&scene);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+	assert_int_equal(tierd_statistics(scene.job, &statistics), 0);
+	assert_int_equal(statistics.gathers, 3);
+	assert_int_equal(statistics.gather_misses, 1);
+	assert_int_equal(statistics.pushes, 3);
+	assert_int_equal(statistics.communicated_elements, 1000 + 3 * 1280);
+	statistics.size = 16;
+	assert_int_equal(tierd_statistics(scene.job, &statistics), -EINVAL);
+	end(&scene);
+}
+
+/* ---- Threads
+ * --------------------------------------------------------------------------------------------------- */
+
+static void *call_often(void *argument)
+{
+	struct tierd_job *job = argument;
+	struct tierd_statistics statistics = TIERD_STATISTICS_INIT;
+	struct tierd_view view;
+	intptr_t failures = 0;
+
+	for (int i = 0; i < 300; i++) {
+		failures += tierd_phase(job, "train") != 0;
+		failures += tierd_gather(job, FROZEN, &view) != 0;
+		failures += tierd_release(job, FROZEN) != 0;
+		failures += tierd_statistics(job, &statistics) != 0 || statistics.pushes != 3;
+	}
+	return (void *)failures;
+}
+
+static void threads_share_a_connection(void **state)
+{
+	struct scene scene = { 0 };
+	pthread_t threads[4];
+	void *failures;
+
+	make_ready(&scene);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, call_often, scene.job), 0);
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(pthread_join(threads[i], &failures), 0);
+		assert_null(failures);
+	}
+	end(&scene);
+}
+
+static void *wait_for_phase(void *argument)
+{
+	return (void *)(intptr_t)tierd_phase(argument, "evaluation");
+}
+
+static bool die_at_third_phase(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(PHASE))
+		return false;
+	if (++peer->stage == 3)
+		shutdown(peer->fd, SHUT_RDWR);
+	return true;
+}
+
+static void all_waiting_threads_hear_of_a_death(void **state)
+{
+	struct scene scene = { .peer.hook = die_at_third_phase };
+	pthread_t threads[3];
+	void *r;
+
+	make_ready(&scene);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, wait_for_phase, scene.job), 0);
+	for (int i = 0; i < 3; i++) {
+		pthread_join(threads[i], &r);
+		assert_int_equal((intptr_t)r, -ECONNRESET);
+	}
+	end(&scene);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nobody_listening_is_said),
+		cmocka_unit_test(a_path_that_is_too_long_is_refused),
+		cmocka_unit_test(bad_greetings_are_refused),
+		cmocka_unit_test(a_dead_daemon_ends_all_calls),
+		cmocka_unit_test(an_unknown_status_is_a_protocol_error_of_one_call),
+		cmocka_unit_test(answers_that_make_no_sense_end_the_connection),
+		cmocka_unit_test(missing_descriptors_are_a_protocol_error),
+		cmocka_unit_test(a_late_reply_is_dropped),
+		cmocka_unit_test(a_membership_that_comes_late_is_left),
+		cmocka_unit_test(a_forked_child_is_refused),
+		cmocka_unit_test(bad_options_are_refused_at_once),
+		cmocka_unit_test(bad_tensors_are_refused_at_once),
+		cmocka_unit_test(larger_structures_are_taken_if_their_tail_is_zero),
+		cmocka_unit_test(a_resident_unit_is_gathered_without_the_daemon),
+		cmocka_unit_test(gather_before_ready_is_refused),
+		cmocka_unit_test(the_doorbell_rings_when_it_is_asked_to),
+		cmocka_unit_test(a_gather_overtaken_by_a_failed_step_looks_again),
+		cmocka_unit_test(the_daemons_words_reach_the_caller),
+		cmocka_unit_test(a_gather_ticket_given_up_leaves_no_lease),
+		cmocka_unit_test(released_ranges_fault_in_a_debugging_run),
+		cmocka_unit_test(gradients_are_zero_once_and_the_same_until_pushed),
+		cmocka_unit_test(holding_all_buffers_is_an_error),
+		cmocka_unit_test(a_step_with_something_held_is_refused),
+		cmocka_unit_test(after_a_step_only_its_version_is_gathered),
+		cmocka_unit_test(a_step_that_fails_leaves_the_old_version_awaited),
+		cmocka_unit_test(a_silent_push_that_fails_is_reported_by_the_next_call),
+		cmocka_unit_test(tickets_share_a_descriptor),
+		cmocka_unit_test(an_epoch_that_ended_is_named_until_ready),
+		cmocka_unit_test(the_hot_path_sees_the_end_of_an_epoch),
+		cmocka_unit_test(tensors_go_through_the_window_in_pieces),
+		cmocka_unit_test(pieces_are_as_large_as_the_window),
+		cmocka_unit_test(shards_follow_the_layout),
+		cmocka_unit_test(statistics_join_both_sides),
+		cmocka_unit_test(threads_share_a_connection),
+		cmocka_unit_test(all_waiting_threads_hear_of_a_death),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

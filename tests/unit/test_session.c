@@ -1,0 +1,807 @@
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "daemon/client.h"
+#include "daemon/session.h"
+
+#define INCARNATION 4711
+#define OUTPUT_BYTES (2u << 20)
+
+/* Stands in for daemon/client.c: notes what reaches it, and answers when it is told to. */
+struct client {
+	struct port *port;
+	unsigned requests, outstanding;
+	uint32_t numbers[256];
+	size_t name_length;
+	bool answers_at_once, has_leases, is_there;
+	char reason[256];
+};
+
+static struct client fake;
+
+int client_new(struct node *node, struct port *port, struct client **ret_client)
+{
+	fake.port = port;
+	fake.is_there = true;
+	*ret_client = &fake;
+	return 0;
+}
+
+void client_request(struct client *client, uint32_t number, const Tierd__Wire__Request *request)
+{
+	assert_true(client->requests < 256);
+	client->numbers[client->requests++] = number;
+	client->outstanding++;
+	if (request->body_case == TIERD__WIRE__REQUEST__BODY_PHASE)
+		client->name_length = strlen(request->phase->name);
+	if (client->answers_at_once) {
+		client->outstanding--;
+		port_reply(client->port, number, NULL);
+	}
+}
+
+unsigned client_outstanding(const struct client *client)
+{
+	return client->outstanding;
+}
+
+void client_hang_up(struct client *client, const char *reason)
+{
+	assert_string_equal(client->reason, "");
+	snprintf(client->reason, sizeof(client->reason), "%s", reason);
+}
+
+bool client_has_leases(const struct client *client)
+{
+	return client->has_leases;
+}
+
+struct client *client_free(struct client *client)
+{
+	assert_true(client->is_there);
+	client->is_there = false;
+	return NULL;
+}
+
+/* ---- A session, and the other end of its socket -----------------------------------------------------------
+ */
+
+struct fixture {
+	struct node node;
+	struct session_shared shared;
+	struct session *session;
+	struct frame_arena *arena; /* of the other end */
+	int peer;
+	pid_t child;
+	bool is_over;
+	uint8_t bytes[FRAME_MAX_BYTES];
+};
+
+static void on_over(struct session *session, void *argument)
+{
+	struct fixture *fixture = argument;
+
+	assert_false(fixture->is_over);
+	fixture->is_over = true;
+	fixture->session = session_free(session);
+}
+
+static void start(struct fixture *fixture, int socket)
+{
+	fcntl(socket, F_SETFL, O_NONBLOCK);
+	assert_int_equal(session_new(socket, &fixture->shared, &fixture->session), 0);
+}
+
+static int setup(void **state)
+{
+	struct fixture *fixture = calloc(1, sizeof(*fixture));
+	int ends[2];
+
+	memset(&fake, 0, sizeof(fake));
+	fake.answers_at_once = true;
+	fixture->node.incarnation = INCARNATION;
+	fixture->shared = (struct session_shared){
+		.loop = event_base_new(),
+		.node = &fixture->node,
+		.maximum_requests = 4,
+		.maximum_output = OUTPUT_BYTES,
+		.first_frame_ms = 1000000,
+		.frame_ms = 1000000,
+		.over = on_over,
+		.argument = fixture,
+	};
+	assert_int_equal(frame_arena_new(&fixture->shared.arena), 0);
+	assert_int_equal(frame_arena_new(&fixture->arena), 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+	fixture->peer = ends[1];
+	*state = fixture;
+	start(fixture, ends[0]);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *fixture = *state;
+
+	session_free(fixture->session);
+	assert_false(fake.is_there);
+	fd_close(fixture->peer);
+	frame_arena_free(fixture->shared.arena);
+	frame_arena_free(fixture->arena);
+	event_base_free(fixture->shared.loop);
+	free(fixture);
+	return 0;
+}
+
+static void turn(struct fixture *fixture)
+{
+	event_base_loop(fixture->shared.loop, EVLOOP_NONBLOCK);
+}
+
+static void wait_until_over(struct fixture *fixture)
+{
+	while (!fixture->is_over)
+		event_base_loop(fixture->shared.loop, EVLOOP_ONCE);
+}
+
+static void send_bytes(struct fixture *fixture, const void *bytes, size_t length)
+{
+	const char *next = bytes;
+
+	while (length > 0) {
+		ssize_t sent = send(fixture->peer, next, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		assert_true(sent > 0 || errno == EAGAIN);
+		if (sent > 0) {
+			next += sent;
+			length -= (size_t)sent;
+		}
+		turn(fixture);
+	}
+}
+
+static void send_frame(struct fixture *fixture, enum frame_type type, uint32_t number,
+		       const ProtobufCMessage *message)
+{
+	_cleanup_free_ uint8_t *frame = NULL;
+	size_t length;
+
+	assert_int_equal(frame_encode(type, number, message, &frame, &length), 0);
+	send_bytes(fixture, frame, length);
+}
+
+static void send_hello(struct fixture *fixture, uint32_t minimum, uint32_t maximum)
+{
+	Tierd__Wire__Hello hello = TIERD__WIRE__HELLO__INIT;
+
+	hello.version_minimum = minimum;
+	hello.version_maximum = maximum;
+	hello.program = (char *)"test\n1";
+	send_frame(fixture, FRAME_HELLO, 7, &hello.base);
+}
+
+static void send_phase(struct fixture *fixture, uint32_t number, const char *name)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Phase phase = TIERD__WIRE__PHASE__INIT;
+
+	phase.name = (char *)name;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_PHASE;
+	request.phase = &phase;
+	send_frame(fixture, FRAME_REQUEST, number, &request.base);
+}
+
+static void receive_bytes(struct fixture *fixture, uint8_t *bytes, size_t length)
+{
+	while (length > 0) {
+		ssize_t received = recv(fixture->peer, bytes, length, MSG_DONTWAIT);
+
+		assert_true(received > 0 || (received < 0 && errno == EAGAIN));
+		if (received > 0) {
+			bytes += received;
+			length -= (size_t)received;
+		} else {
+			turn(fixture);
+		}
+	}
+}
+
+static ProtobufCMessage *receive_frame(struct fixture *fixture, enum frame_type type, uint32_t number,
+				       const ProtobufCMessageDescriptor *descriptor)
+{
+	struct frame_header header;
+	ProtobufCMessage *message;
+
+	receive_bytes(fixture, fixture->bytes, FRAME_HEADER_BYTES);
+	assert_int_equal(frame_header_decode(fixture->bytes, &header), 0);
+	assert_int_equal(header.type, type);
+	assert_int_equal(header.request, number);
+	receive_bytes(fixture, fixture->bytes, header.length);
+	assert_int_equal(frame_decode(fixture->arena, descriptor, fixture->bytes, header.length, &message),
+			 0);
+	return message;
+}
+
+static const Tierd__Wire__HelloReply *receive_hello(struct fixture *fixture, uint32_t number)
+{
+	return (const void *)receive_frame(fixture, FRAME_HELLO_REPLY, number,
+					   &tierd__wire__hello_reply__descriptor);
+}
+
+static void receive_reply(struct fixture *fixture, uint32_t number, int r)
+{
+	const Tierd__Wire__Reply *reply =
+		(const void *)receive_frame(fixture, FRAME_REPLY, number, &tierd__wire__reply__descriptor);
+
+	assert_int_equal(status_to_errno(reply->status->code), r);
+	assert_true(r == 0 || *reply->status->message);
+}
+
+static void greet(struct fixture *fixture)
+{
+	send_hello(fixture, 1, 1);
+	assert_int_equal(receive_hello(fixture, 7)->status->code, 0);
+}
+
+static void expect_end(struct fixture *fixture)
+{
+	char byte;
+
+	wait_until_over(fixture);
+	ssize_t received = recv(fixture->peer, &byte, 1, MSG_DONTWAIT);
+
+	assert_true(received == 0 || (received < 0 && errno == ECONNRESET));
+}
+
+static unsigned count_fds(void)
+{
+	unsigned count = 0;
+
+	for (int fd = 0; fd < 256; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+/* ---- Hello ------------------------------------------------------------------------------------------------
+ */
+
+static void a_hello_is_answered_with_version_and_incarnation(void **state)
+{
+	const Tierd__Wire__HelloReply *reply;
+
+	assert_true(session_is_silent(((struct fixture *)*state)->session));
+	send_hello(*state, 0, 9);
+	reply = receive_hello(*state, 7);
+	assert_int_equal(reply->status->code, 0);
+	assert_int_equal(reply->version, FRAME_VERSION_MAXIMUM);
+	assert_int_equal(reply->incarnation, INCARNATION);
+	assert_string_equal(reply->daemon, "tierd " TIERD_VERSION);
+	assert_false(session_is_silent(((struct fixture *)*state)->session));
+	assert_int_equal(fake.port->uid, getuid());
+	assert_int_equal(fake.port->pid, getpid());
+}
+
+static void a_version_that_we_do_not_speak_is_refused(void **state)
+{
+	const Tierd__Wire__HelloReply *reply;
+
+	send_hello(*state, 17, 18);
+	reply = receive_hello(*state, 7);
+	assert_int_equal(status_to_errno(reply->status->code), -EPROTONOSUPPORT);
+	assert_non_null(strstr(reply->status->message, "17 to 18"));
+	assert_non_null(strstr(reply->status->message, "1 to 1"));
+	expect_end(*state);
+	assert_false(fake.is_there);
+}
+
+static void a_request_before_the_hello_is_refused(void **state)
+{
+	send_phase(*state, 3, "early");
+	assert_int_equal(status_to_errno(receive_hello(*state, 3)->status->code), -EPROTO);
+	expect_end(*state);
+	assert_int_equal(fake.requests, 0);
+}
+
+static void a_second_hello_is_refused(void **state)
+{
+	greet(*state);
+	send_hello(*state, 1, 1);
+	receive_reply(*state, 7, -EPROTO);
+	expect_end(*state);
+	assert_non_null(strstr(fake.reason, "refused"));
+}
+
+static void a_silent_connection_is_ended(void **state)
+{
+	struct fixture *fixture = *state;
+
+	session_free(fixture->session);
+	fd_close(fixture->peer);
+	int ends[2];
+
+	socketpair(AF_UNIX, SOCK_STREAM, 0, ends);
+	fixture->peer = ends[1];
+	fixture->shared.first_frame_ms = 1;
+	start(fixture, ends[0]);
+	assert_int_equal(status_to_errno(receive_hello(fixture, 0)->status->code), -ETIMEDOUT);
+	expect_end(fixture);
+}
+
+/* ---- Requests ---------------------------------------------------------------------------------------------
+ */
+
+static void a_request_is_answered_under_its_number(void **state)
+{
+	greet(*state);
+	send_phase(*state, 99, "train");
+	receive_reply(*state, 99, 0);
+	assert_int_equal(fake.requests, 1);
+	assert_int_equal(fake.name_length, 5);
+}
+
+static void a_frame_may_arrive_byte_by_byte(void **state)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Ping ping = TIERD__WIRE__PING__INIT;
+	_cleanup_free_ uint8_t *frame = NULL;
+	size_t length;
+
+	request.body_case = TIERD__WIRE__REQUEST__BODY_PING;
+	request.ping = &ping;
+	assert_int_equal(frame_encode(FRAME_REQUEST, 5, &request.base, &frame, &length), 0);
+	greet(*state);
+	for (size_t i = 0; i < length; i++) {
+		assert_int_equal(fake.requests, 0);
+		send_bytes(*state, frame + i, 1);
+	}
+	receive_reply(*state, 5, 0);
+}
+
+static void many_frames_at_once_are_answered_in_order(void **state)
+{
+	struct fixture *fixture = *state;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Ping ping = TIERD__WIRE__PING__INIT;
+	uint8_t frames[8192];
+	size_t used = 0;
+
+	request.body_case = TIERD__WIRE__REQUEST__BODY_PING;
+	request.ping = &ping;
+	for (uint32_t number = 1; number <= 200; number++) {
+		_cleanup_free_ uint8_t *frame = NULL;
+		size_t length;
+
+		assert_int_equal(frame_encode(FRAME_REQUEST, number, &request.base, &frame, &length), 0);
+		memcpy(frames + used, frame, length);
+		used += length;
+	}
+	greet(fixture);
+	assert_int_equal(send(fixture->peer, frames, used, 0), used);
+	for (uint32_t number = 1; number <= 200; number++)
+		receive_reply(fixture, number, 0);
+}
+
+static void a_large_frame_is_handled_and_small_ones_after_it(void **state)
+{
+	_cleanup_free_ char *name = malloc(1000001);
+
+	memset(name, 'x', 1000000);
+	name[1000000] = '\0';
+	greet(*state);
+	send_phase(*state, 1, name);
+	receive_reply(*state, 1, 0);
+	assert_int_equal(fake.name_length, 1000000);
+	send_phase(*state, 2, "small");
+	receive_reply(*state, 2, 0);
+	assert_int_equal(fake.name_length, 5);
+}
+
+static void garbage_is_refused(void **state)
+{
+	greet(*state);
+	send_bytes(*state, "GET / HTTP/1.0\r\n\r\n", 18);
+	receive_reply(*state, 0, -EPROTO);
+	expect_end(*state);
+}
+
+static void an_oversized_frame_is_refused_before_it_arrives(void **state)
+{
+	static const uint8_t header[FRAME_HEADER_BYTES] = { 't', 'i', 'r', '1', 1, 0, 3, 0,
+							    0,	 0,   16,  0,	1, 0, 0, 0 };
+
+	greet(*state);
+	send_bytes(*state, header, sizeof(header));
+	receive_reply(*state, 0, -EMSGSIZE);
+	expect_end(*state);
+}
+
+static void a_malformed_request_is_answered_under_its_number(void **state)
+{
+	static const uint8_t frame[] = { 't', 'i', 'r', '1', 1, 0, 3,	 0,    3,   0,
+					 0,   0,   42,	0,   0, 0, 0xff, 0xff, 0xff };
+
+	greet(*state);
+	send_bytes(*state, frame, sizeof(frame));
+	receive_reply(*state, 42, -EPROTO);
+	expect_end(*state);
+	assert_int_equal(fake.requests, 0);
+}
+
+static void a_frame_of_another_version_is_refused(void **state)
+{
+	static const uint8_t frame[] = { 't', 'i', 'r', '1', 2, 0, 3, 0, 0, 0, 0, 0, 42, 0, 0, 0 };
+
+	greet(*state);
+	send_bytes(*state, frame, sizeof(frame));
+	receive_reply(*state, 42, -EPROTO);
+	expect_end(*state);
+}
+
+static void a_frame_that_is_never_complete_is_refused(void **state)
+{
+	struct fixture *fixture = *state;
+
+	fixture->shared.frame_ms = 1;
+	greet(fixture);
+	send_bytes(fixture, "tir1", 4);
+	receive_reply(fixture, 0, -ETIMEDOUT);
+	expect_end(fixture);
+}
+
+/* ---- Limits -----------------------------------------------------------------------------------------------
+ */
+
+static void unanswered_requests_stop_the_reading_until_answers_go_out(void **state)
+{
+	fake.answers_at_once = false;
+	greet(*state);
+	for (uint32_t number = 1; number <= 6; number++)
+		send_phase(*state, number, "wait");
+	for (unsigned i = 0; i < 10; i++)
+		turn(*state);
+	assert_int_equal(fake.requests, 4);
+
+	fake.outstanding--;
+	port_reply(fake.port, 1, NULL);
+	receive_reply(*state, 1, 0);
+	while (fake.requests < 5)
+		turn(*state);
+	fake.outstanding = 0;
+	port_reply(fake.port, 2, NULL);
+	while (fake.requests < 6)
+		turn(*state);
+	assert_int_equal(fake.numbers[5], 6);
+}
+
+static void a_client_that_does_not_read_is_cut_off(void **state)
+{
+	struct fixture *fixture = *state;
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__NodeReply node = TIERD__WIRE__NODE_REPLY__INIT;
+	char text[65536];
+
+	memset(text, 'x', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	node.version = text;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_NODE;
+	reply.node = &node;
+	greet(fixture);
+	/* The socket's own buffer takes some of it. */
+	for (unsigned i = 0; i < 1000; i++)
+		port_reply(fake.port, 1, &reply);
+	assert_false(fixture->is_over);
+	wait_until_over(fixture);
+	assert_non_null(strstr(fake.reason, "did not read"));
+}
+
+static void answers_that_wait_stop_the_reading(void **state)
+{
+	struct fixture *fixture = *state;
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__NodeReply node = TIERD__WIRE__NODE_REPLY__INIT;
+	_cleanup_free_ char *text = malloc(700001);
+
+	memset(text, 'x', 700000);
+	text[700000] = '\0';
+	node.version = text;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_NODE;
+	reply.node = &node;
+	greet(fixture);
+	port_reply(fake.port, 1, &reply);
+	port_reply(fake.port, 2, &reply);
+	send_phase(fixture, 3, "later");
+	for (unsigned i = 0; i < 10; i++)
+		turn(fixture);
+	assert_int_equal(fake.requests, 0);
+	receive_reply(fixture, 1, 0);
+	receive_reply(fixture, 2, 0);
+	receive_reply(fixture, 3, 0);
+}
+
+static void descriptors_travel_with_their_frame(void **state)
+{
+	struct fixture *fixture = *state;
+	int pipes[2][2], received[2] = { -1, -1 };
+	char control[256], bytes[256];
+	struct iovec part = { bytes, sizeof(bytes) };
+	struct msghdr message = {
+		.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = 256
+	};
+
+	assert_int_equal(pipe2(pipes[0], O_CLOEXEC), 0);
+	assert_int_equal(pipe2(pipes[1], O_CLOEXEC), 0);
+	greet(fixture);
+	unsigned before = count_fds();
+
+	port_reply(fake.port, 1, NULL);
+	port_reply_fds(fake.port, 2, NULL, (int[]){ pipes[0][1], pipes[1][1] }, 2);
+	assert_int_equal(count_fds(), before);
+	receive_reply(fixture, 1, 0);
+	assert_true(recvmsg(fixture->peer, &message, MSG_CMSG_CLOEXEC) > 0);
+	assert_non_null(CMSG_FIRSTHDR(&message));
+	assert_int_equal(CMSG_FIRSTHDR(&message)->cmsg_len, CMSG_LEN(2 * sizeof(int)));
+	memcpy(received, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(received));
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(write(received[i], "y", 1), 1);
+		assert_int_equal(read(pipes[i][0], bytes, 1), 1);
+		fd_close(received[i]);
+		fd_close(pipes[i][0]);
+		fd_close(pipes[i][1]);
+	}
+}
+
+static void descriptors_that_were_not_sent_are_closed(void **state)
+{
+	struct fixture *fixture = *state;
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__NodeReply node = TIERD__WIRE__NODE_REPLY__INIT;
+	_cleanup_free_ char *text = malloc(1000001);
+
+	memset(text, 'x', 1000000);
+	text[1000000] = '\0';
+	node.version = text;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_NODE;
+	reply.node = &node;
+	greet(fixture);
+	unsigned before = count_fds();
+
+	port_reply(fake.port, 1, &reply);
+	port_reply_fds(fake.port, 2, NULL, (int[]){ fixture->peer }, 1);
+	assert_int_equal(count_fds(), before + 1);
+	shutdown(fixture->peer, SHUT_RDWR);
+	wait_until_over(fixture);
+	/* The duplicate, the socket and the process. */
+	assert_int_equal(count_fds(), before - 2);
+}
+
+static void descriptors_from_a_client_are_dropped(void **state)
+{
+	struct fixture *fixture = *state;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	_cleanup_free_ uint8_t *frame = NULL;
+	size_t length;
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = { .header = { CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS } };
+	struct iovec part;
+	struct msghdr message = {
+		.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)
+	};
+
+	assert_int_equal(frame_encode(FRAME_REQUEST, 1, &request.base, &frame, &length), 0);
+	part = (struct iovec){ frame, length };
+	memcpy(CMSG_DATA(&control.header), &fixture->peer, sizeof(int));
+	greet(fixture);
+	unsigned before = count_fds();
+
+	assert_int_equal(sendmsg(fixture->peer, &message, 0), length);
+	receive_reply(fixture, 1, 0);
+	assert_int_equal(count_fds(), before);
+}
+
+/* ---- The end ----------------------------------------------------------------------------------------------
+ */
+
+static void a_closed_connection_frees_the_client(void **state)
+{
+	struct fixture *fixture = *state;
+
+	greet(fixture);
+	fixture->peer = fd_close(fixture->peer);
+	wait_until_over(fixture);
+	assert_non_null(strstr(fake.reason, "closed the connection"));
+	assert_false(fake.is_there);
+}
+
+static void what_was_sent_before_the_end_is_handled(void **state)
+{
+	struct fixture *fixture = *state;
+
+	greet(fixture);
+	fake.answers_at_once = false;
+	fixture->shared.maximum_requests = 100;
+	for (uint32_t number = 1; number <= 40; number++)
+		send_phase(fixture, number, "last words");
+	fixture->peer = fd_close(fixture->peer);
+	wait_until_over(fixture);
+	assert_int_equal(fake.requests, 40);
+}
+
+static void an_answer_to_one_that_has_gone_is_dropped(void **state)
+{
+	struct fixture *fixture = *state;
+
+	greet(fixture);
+	fake.has_leases = true;
+	fixture->peer = fd_close(fixture->peer);
+	while (fake.reason[0] == '\0')
+		turn(fixture);
+	port_reply(fake.port, 1, NULL);
+	turn(fixture);
+	assert_false(fixture->is_over);
+}
+
+/* A process of its own that connects; what it does then is in the comment of each test. */
+static void replace_by_child(struct fixture *fixture, void (*act)(int socket))
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	_cleanup_close_ int listening = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	session_free(fixture->session);
+	fixture->peer = fd_close(fixture->peer);
+	snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "tierd-test-session-%d", getpid());
+	assert_int_equal(bind(listening, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(listening, 1), 0);
+	fixture->child = fork();
+	if (fixture->child == 0) {
+		int socket_of_child = socket(AF_UNIX, SOCK_STREAM, 0);
+
+		fd_close(listening);
+		if (connect(socket_of_child, (struct sockaddr *)&address, sizeof(address)) == 0)
+			act(socket_of_child);
+		for (;;)
+			pause();
+	}
+	start(fixture, accept(listening, NULL, NULL));
+	assert_int_equal(fixture->child > 0, true);
+}
+
+static void kill_child(struct fixture *fixture)
+{
+	kill(fixture->child, SIGKILL);
+}
+
+static void say_hello(int socket)
+{
+	Tierd__Wire__Hello hello = TIERD__WIRE__HELLO__INIT;
+	uint8_t *frame;
+	size_t length;
+
+	hello.version_minimum = hello.version_maximum = 1;
+	frame_encode(FRAME_HELLO, 1, &hello.base, &frame, &length);
+	(void)!write(socket, frame, length);
+	free(frame);
+}
+
+static void say_hello_and_close(int socket)
+{
+	say_hello(socket);
+	close(socket);
+}
+
+static int keep_open[2]; /* a pipe: the grandchild waits for its end */
+
+/* The grandchild holds the socket, so that its end is not seen. */
+static void fork_and_say_hello(int socket)
+{
+	if (fork() == 0) {
+		char byte;
+
+		close(keep_open[1]);
+		(void)!read(keep_open[0], &byte, 1);
+		_exit(0);
+	}
+	say_hello(socket);
+}
+
+static void leases_stay_until_the_process_is_dead(void **state)
+{
+	struct fixture *fixture = *state;
+
+	fake.has_leases = true;
+	replace_by_child(fixture, say_hello_and_close);
+	while (fake.reason[0] == '\0')
+		event_base_loop(fixture->shared.loop, EVLOOP_ONCE);
+	for (unsigned i = 0; i < 10; i++)
+		turn(fixture);
+	assert_false(fixture->is_over);
+	assert_true(fake.is_there);
+
+	kill_child(fixture);
+	wait_until_over(fixture);
+	assert_false(fake.is_there);
+	assert_int_equal(waitpid(fixture->child, NULL, 0), fixture->child);
+}
+
+static void the_death_of_a_process_is_named(void **state)
+{
+	struct fixture *fixture = *state;
+	char expected[64];
+
+	fake.has_leases = true;
+	replace_by_child(fixture, say_hello);
+	while (!fake.is_there)
+		event_base_loop(fixture->shared.loop, EVLOOP_ONCE);
+	kill_child(fixture);
+	wait_until_over(fixture);
+	snprintf(expected, sizeof(expected), "its process (pid %d) died", fixture->child);
+	assert_string_equal(fake.reason, expected);
+	assert_int_equal(waitpid(fixture->child, NULL, 0), fixture->child);
+}
+
+static void death_is_seen_while_another_process_holds_the_socket(void **state)
+{
+	struct fixture *fixture = *state;
+
+	assert_int_equal(pipe2(keep_open, O_CLOEXEC), 0);
+	replace_by_child(fixture, fork_and_say_hello);
+	while (!fake.is_there)
+		event_base_loop(fixture->shared.loop, EVLOOP_ONCE);
+	kill_child(fixture);
+	wait_until_over(fixture);
+	assert_non_null(strstr(fake.reason, "died"));
+	close(keep_open[0]);
+	close(keep_open[1]);
+	assert_int_equal(waitpid(fixture->child, NULL, 0), fixture->child);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_hello_is_answered_with_version_and_incarnation),
+		TEST(a_version_that_we_do_not_speak_is_refused),
+		TEST(a_request_before_the_hello_is_refused),
+		TEST(a_second_hello_is_refused),
+		TEST(a_silent_connection_is_ended),
+		TEST(a_request_is_answered_under_its_number),
+		TEST(a_frame_may_arrive_byte_by_byte),
+		TEST(many_frames_at_once_are_answered_in_order),
+		TEST(a_large_frame_is_handled_and_small_ones_after_it),
+		TEST(garbage_is_refused),
+		TEST(an_oversized_frame_is_refused_before_it_arrives),
+		TEST(a_malformed_request_is_answered_under_its_number),
+		TEST(a_frame_of_another_version_is_refused),
+		TEST(a_frame_that_is_never_complete_is_refused),
+		TEST(unanswered_requests_stop_the_reading_until_answers_go_out),
+		TEST(a_client_that_does_not_read_is_cut_off),
+		TEST(answers_that_wait_stop_the_reading),
+		TEST(descriptors_travel_with_their_frame),
+		TEST(descriptors_that_were_not_sent_are_closed),
+		TEST(descriptors_from_a_client_are_dropped),
+		TEST(a_closed_connection_frees_the_client),
+		TEST(what_was_sent_before_the_end_is_handled),
+		TEST(an_answer_to_one_that_has_gone_is_dropped),
+		TEST(leases_stay_until_the_process_is_dead),
+		TEST(the_death_of_a_process_is_named),
+		TEST(death_is_seen_while_another_process_holds_the_socket),
+	};
+
+	log_open(LOG_LEVEL_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

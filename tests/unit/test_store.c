@@ -1,0 +1,432 @@
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/size.h"
+#include "offload/host.h"
+#include "offload/nvme.h"
+#include "offload/store_backend.h"
+#include "tests/unit/store_support.h"
+
+#define ONE_EXTENT 4 /* a section of the second stream */
+#define MANY_EXTENTS 6
+
+static uint64_t padded(unsigned section)
+{
+	return size_align(section_lengths[section], STORE_PAGE_BYTES);
+}
+
+static void check_section(struct store_fixture *fixture, unsigned section, uint64_t seed)
+{
+	uint64_t length = padded(section), offset = fixture->offsets[section];
+	unsigned char *out = pages_new(length), *in = pages_new(length);
+
+	pages_fill(out, length, seed);
+	assert_int_equal(store_fixture_transfer(fixture, TIER_WRITE, STREAM_SECOND, offset, length, out), 0);
+	assert_int_equal(store_fixture_transfer(fixture, TIER_READ, STREAM_SECOND, offset, length, in), 0);
+	assert_memory_equal(in, out, section_lengths[section]);
+	/* Block by block, too. */
+	for (uint64_t start = 0; start < length; start += STORE_BLOCK_BYTES) {
+		uint64_t rest = length - start;
+		uint64_t part = rest < STORE_BLOCK_BYTES ? rest : STORE_BLOCK_BYTES;
+
+		assert_int_equal(
+			store_fixture_transfer(fixture, TIER_READ, STREAM_SECOND, offset + start, part, in),
+			0);
+		rest = section_lengths[section] - start;
+		assert_memory_equal(in, out + start, rest < part ? rest : part);
+	}
+	free(out);
+	free(in);
+}
+
+static void bytes_come_back_for_every_length_and_number_of_devices(void **state)
+{
+	for (unsigned devices = 1; devices <= STORE_TEST_DEVICES; devices++) {
+		struct store_fixture fixture;
+
+		store_fixture_open(&fixture, devices, 0, NULL);
+		for (unsigned round = 0; round < 3; round++)
+			for (unsigned section = 0; section < SECTION_COUNT; section++)
+				check_section(&fixture, section, round * 100 + section);
+		store_fixture_close(&fixture);
+	}
+}
+
+static void what_was_never_written_is_zero_and_costs_no_io(void **state)
+{
+	unsigned char *in = pages_new(padded(MANY_EXTENTS));
+	struct store_fixture fixture;
+
+	store_fixture_open(&fixture, 1, 0, NULL);
+	assert_int_equal(store_fixture_transfer(&fixture, TIER_READ, STREAM_SECOND,
+						fixture.offsets[MANY_EXTENTS], padded(MANY_EXTENTS), in),
+			 0);
+	for (uint64_t i = 0; i < padded(MANY_EXTENTS); i++)
+		assert_int_equal(in[i], 0);
+	assert_int_equal(fixture.tiers[0]->submitted[TIER_READ].requests, 0);
+	assert_int_equal(store_bytes(fixture.store, TIER_READ), 0);
+	store_fixture_close(&fixture);
+	free(in);
+}
+
+static void extents_are_striped_over_the_devices(void **state)
+{
+	unsigned char *out = pages_new(3 * STORE_EXTENT_BYTES);
+	struct store_fixture fixture;
+
+	store_fixture_open(&fixture, 3, 0, NULL);
+	assert_int_equal(
+		store_fixture_transfer(&fixture, TIER_WRITE, STREAM_FIRST, 0, 3 * STORE_EXTENT_BYTES, out),
+		0);
+	for (unsigned device = 0; device < 3; device++)
+		assert_int_equal(fixture.tiers[device]->submitted[TIER_WRITE].bytes, STORE_EXTENT_BYTES);
+	assert_int_equal(store_bytes(fixture.store, TIER_WRITE), 3 * STORE_EXTENT_BYTES);
+	store_fixture_close(&fixture);
+	free(out);
+}
+
+/* Writes one block of the extent with a byte of its own. */
+static void write_block(struct store_fixture *fixture, unsigned block, unsigned char byte)
+{
+	unsigned char *out = pages_new(STORE_BLOCK_BYTES);
+
+	memset(out, byte, STORE_BLOCK_BYTES);
+	assert_int_equal(store_fixture_transfer(fixture, TIER_WRITE, STREAM_SECOND,
+						fixture->offsets[ONE_EXTENT] + block * STORE_BLOCK_BYTES,
+						STORE_BLOCK_BYTES, out),
+			 0);
+	free(out);
+}
+
+static void expect_blocks(struct store_fixture *fixture, unsigned char byte)
+{
+	unsigned char *in = pages_new(STORE_EXTENT_BYTES);
+
+	assert_int_equal(store_fixture_transfer(fixture, TIER_READ, STREAM_SECOND,
+						fixture->offsets[ONE_EXTENT], STORE_EXTENT_BYTES, in),
+			 0);
+	for (unsigned block = 0; block < STORE_EXTENT_BLOCKS; block++) {
+		assert_int_equal(in[block * STORE_BLOCK_BYTES], byte);
+		assert_int_equal(in[(block + 1) * STORE_BLOCK_BYTES - 1], byte);
+	}
+	free(in);
+}
+
+static void the_old_content_is_seen_until_all_blocks_are_rewritten(void **state)
+{
+	struct store_fixture fixture;
+
+	store_fixture_open(&fixture, 2, 0, NULL);
+	for (unsigned char version = 1; version <= 3; version++) {
+		for (unsigned block = 0; block < STORE_EXTENT_BLOCKS; block++) {
+			expect_blocks(&fixture, version - 1);
+			write_block(&fixture, (block + version) % STORE_EXTENT_BLOCKS, version);
+		}
+		expect_blocks(&fixture, version);
+	}
+	store_fixture_close(&fixture);
+}
+
+static void an_abandoned_rewrite_begins_from_nothing(void **state)
+{
+	struct store_fixture fixture;
+
+	store_fixture_open(&fixture, 1, 0, NULL);
+	for (unsigned block = 0; block < STORE_EXTENT_BLOCKS - 1; block++)
+		write_block(&fixture, block, 9);
+	assert_int_equal(
+		store_abandon(fixture.store, STREAM_SECOND, fixture.offsets[ONE_EXTENT], STORE_EXTENT_BYTES),
+		0);
+	write_block(&fixture, STORE_EXTENT_BLOCKS - 1, 9);
+	expect_blocks(&fixture, 0);
+	for (unsigned block = 0; block < STORE_EXTENT_BLOCKS - 1; block++)
+		write_block(&fixture, block, 9);
+	expect_blocks(&fixture, 9);
+	store_fixture_close(&fixture);
+}
+
+static void checksums_of_the_caller_are_kept(void **state)
+{
+	unsigned char *out = pages_new(padded(MANY_EXTENTS));
+	struct store_fixture fixture;
+	struct test_transfer test;
+	uint64_t checksums[5 * STORE_EXTENT_BLOCKS], offset;
+
+	store_fixture_open(&fixture, 2, 0, NULL);
+	offset = fixture.offsets[MANY_EXTENTS];
+	pages_fill(out, padded(MANY_EXTENTS), 5);
+	/* Whether the padding is counted in the length makes no difference. */
+	for (uint64_t start = 0; start < padded(MANY_EXTENTS); start += STORE_BLOCK_BYTES)
+		checksums[start / STORE_BLOCK_BYTES] = store_checksum(
+			fixture.store, STREAM_SECOND, offset + start, out + start, STORE_BLOCK_BYTES);
+	test_transfer_init(&test, TIER_WRITE, STREAM_SECOND, offset, padded(MANY_EXTENTS), out);
+	test.transfer.checksums = checksums;
+	assert_int_equal(store_submit(fixture.store, &test.transfer), 0);
+	assert_int_equal(test_transfer_wait(&fixture, &test), 0);
+	assert_int_equal(
+		store_fixture_transfer(&fixture, TIER_READ, STREAM_SECOND, offset, padded(MANY_EXTENTS), out),
+		0);
+	checksums[6] ^= 1;
+	test_transfer_init(&test, TIER_WRITE, STREAM_SECOND, offset, padded(MANY_EXTENTS), out);
+	test.transfer.checksums = checksums;
+	assert_int_equal(store_submit(fixture.store, &test.transfer), 0);
+	assert_int_equal(test_transfer_wait(&fixture, &test), 0);
+	assert_int_equal(
+		store_fixture_transfer(&fixture, TIER_READ, STREAM_SECOND, offset, padded(MANY_EXTENTS), out),
+		-EBADMSG);
+	assert_int_equal(last_transfer.transfer.fault.stream_offset, offset + 6 * STORE_BLOCK_BYTES);
+	store_fixture_close(&fixture);
+	free(out);
+}
+
+static void equal_blocks_at_different_places_have_different_checksums(void **state)
+{
+	unsigned char *out = pages_new(STORE_BLOCK_BYTES);
+	struct store_fixture fixture;
+	uint64_t here;
+
+	store_fixture_open(&fixture, 1, 0, NULL);
+	here = store_checksum(fixture.store, STREAM_FIRST, 0, out, STORE_BLOCK_BYTES);
+	assert_true(here == store_checksum(fixture.store, STREAM_FIRST, 0, out, STORE_BLOCK_BYTES));
+	assert_true(here !=
+		    store_checksum(fixture.store, STREAM_FIRST, STORE_BLOCK_BYTES, out, STORE_BLOCK_BYTES));
+	assert_true(here !=
+		    store_checksum(fixture.store, STREAM_FIRST, STORE_EXTENT_BYTES, out, STORE_BLOCK_BYTES));
+	assert_true(here != store_checksum(fixture.store, STREAM_SECOND, fixture.offsets[MANY_EXTENTS], out,
+					   STORE_BLOCK_BYTES));
+	store_fixture_close(&fixture);
+	free(out);
+}
+
+/* With one operation the order of completion is that of the start. */
+static void a_demand_read_overtakes_what_waits(void **state)
+{
+	static const enum tier_priority given[] = { TIER_WRITE_BACK, TIER_PREFETCH, TIER_DEMAND };
+	static const unsigned expected[] = { 2, 1, 0 };
+	unsigned char *pages = pages_new(4 * 2 * STORE_EXTENT_BYTES);
+	struct test_transfer busy, tests[ARRAY_LENGTH(given)];
+	struct store_fixture fixture;
+
+	store_fixture_open(&fixture, 1, 1, NULL);
+	test_transfer_init(&busy, TIER_READ, STREAM_FIRST, 0, STORE_EXTENT_BYTES, pages);
+	busy.transfer.priority = TIER_WRITE_BACK;
+	assert_int_equal(store_submit(fixture.store, &busy.transfer), 0);
+	for (unsigned i = 0; i < ARRAY_LENGTH(given); i++) {
+		test_transfer_init(&tests[i], TIER_READ, STREAM_FIRST, STORE_EXTENT_BYTES,
+				   2 * STORE_EXTENT_BYTES, pages + (i + 1) * 2 * STORE_EXTENT_BYTES);
+		tests[i].transfer.priority = given[i];
+		assert_int_equal(store_submit(fixture.store, &tests[i].transfer), 0);
+	}
+	for (unsigned i = 0; i < ARRAY_LENGTH(given); i++)
+		assert_int_equal(test_transfer_wait(&fixture, &tests[i]), 0);
+	assert_int_equal(busy.done_count, 1);
+	for (unsigned i = 1; i < ARRAY_LENGTH(given); i++)
+		assert_true(tests[expected[i - 1]].order < tests[expected[i]].order);
+	store_fixture_close(&fixture);
+	free(pages);
+}
+
+#define AT_ONCE 40
+
+static void many_transfers_at_once_are_each_done_once(void **state)
+{
+	uint64_t length = padded(MANY_EXTENTS);
+	struct test_transfer write, reads[AT_ONCE];
+	unsigned char *out = pages_new(length), *in = pages_new(AT_ONCE * STORE_EXTENT_BYTES);
+	struct store_fixture fixture;
+
+	store_fixture_open(&fixture, 3, 2, NULL);
+	pages_fill(out, length, 1);
+	assert_int_equal(store_fixture_transfer(&fixture, TIER_WRITE, STREAM_SECOND,
+						fixture.offsets[MANY_EXTENTS], length, out),
+			 0);
+	/* The same bytes are written again while they are read. */
+	test_transfer_init(&write, TIER_WRITE, STREAM_SECOND, fixture.offsets[MANY_EXTENTS], length, out);
+	write.transfer.priority = TIER_WRITE_BACK;
+	assert_int_equal(store_submit(fixture.store, &write.transfer), 0);
+	for (unsigned i = 0; i < AT_ONCE; i++) {
+		test_transfer_init(&reads[i], TIER_READ, STREAM_SECOND,
+				   fixture.offsets[MANY_EXTENTS] + i % 13 * STORE_BLOCK_BYTES,
+				   STORE_EXTENT_BYTES, in + i * STORE_EXTENT_BYTES);
+		reads[i].transfer.priority = i % 2 ? TIER_PREFETCH : TIER_DEMAND;
+		assert_int_equal(store_submit(fixture.store, &reads[i].transfer), 0);
+	}
+	assert_int_equal(test_transfer_wait(&fixture, &write), 0);
+	for (unsigned i = 0; i < AT_ONCE; i++)
+		assert_int_equal(test_transfer_wait(&fixture, &reads[i]), 0);
+	for (unsigned i = 0; i < AT_ONCE; i++)
+		assert_memory_equal(in + i * STORE_EXTENT_BYTES, out + i % 13 * STORE_BLOCK_BYTES,
+				    STORE_EXTENT_BYTES);
+	store_fixture_close(&fixture);
+	free(out);
+	free(in);
+}
+
+static void senseless_transfers_are_refused(void **state)
+{
+	unsigned char *pages = pages_new(STORE_BLOCK_BYTES);
+	struct store_fixture fixture;
+	struct test_transfer test;
+
+	store_fixture_open(&fixture, 1, 0, NULL);
+	test_transfer_init(&test, TIER_READ, STREAM_FIRST, 4096, STORE_BLOCK_BYTES, pages);
+	assert_int_equal(store_submit(fixture.store, &test.transfer), -EINVAL);
+	test_transfer_init(&test, TIER_READ, STREAM_FIRST, 3 * STORE_EXTENT_BYTES, STORE_BLOCK_BYTES, pages);
+	assert_int_equal(store_submit(fixture.store, &test.transfer), -EINVAL);
+	test_transfer_init(&test, TIER_READ, STREAM_FIRST, 0, STORE_BLOCK_BYTES, pages + 1);
+	assert_int_equal(store_submit(fixture.store, &test.transfer), -EINVAL);
+	assert_int_equal(store_abandon(fixture.store, 7, 0, STORE_BLOCK_BYTES), -EINVAL);
+	assert_int_equal(test.done_count, 0);
+	assert_null(store_address(fixture.store, STREAM_FIRST, 0));
+	assert_int_equal(store_commit(fixture.store), -EOPNOTSUPP);
+	assert_string_equal(store_name(fixture.store), "nvme");
+	store_fixture_close(&fixture);
+	free(pages);
+}
+
+struct last_word {
+	struct store_transfer transfer;
+	struct store *store;
+};
+
+static void free_store(struct store_transfer *transfer, int status)
+{
+	struct last_word *last = container_of(transfer, struct last_word, transfer);
+
+	assert_int_equal(status, 0);
+	last->store = store_free(last->store);
+}
+
+static void the_store_may_be_freed_when_the_last_transfer_is_done(void **state)
+{
+	unsigned char *pages = pages_new(STORE_EXTENT_BYTES);
+	struct store_fixture fixture;
+	struct last_word last;
+
+	store_fixture_open(&fixture, 1, 0, NULL);
+	last = (struct last_word){ .store = fixture.store };
+	last.transfer = (struct store_transfer){ .direction = TIER_READ,
+						 .stream = STREAM_FIRST,
+						 .length = STORE_EXTENT_BYTES,
+						 .buffer = pages,
+						 .done = free_store };
+	assert_int_equal(store_submit(fixture.store, &last.transfer), 0);
+	fixture.loop.hosts[0] = NULL;
+	while (last.store)
+		io_loop_turn(&fixture.loop);
+	fixture.store = NULL;
+	store_fixture_close(&fixture);
+	free(pages);
+}
+
+static void a_device_that_is_too_small_is_refused(void **state)
+{
+	struct store_fixture fixture = { .device_count = 1 };
+	struct store_layout *layout = store_fixture_layout(&fixture);
+	struct store_config config = { .depth = 2 };
+	struct store *store = NULL;
+	struct tier *tier;
+	static char memory;
+
+	assert_int_equal(
+		host_tier_new(&memory, store_layout_device_bytes(layout, 1) - STORE_EXTENT_BYTES, &tier), 0);
+	assert_int_equal(store_new_nvme(&config, layout, &tier, 1, &store), -ENOSPC);
+	layout = store_fixture_layout(&fixture);
+	assert_int_equal(store_new_nvme(&config, layout, &tier, 0, &store), -EINVAL);
+	assert_null(store);
+}
+
+static void a_host_store_is_reached_by_address(void **state)
+{
+	struct store_fixture fixture;
+	struct store_layout *layout = store_fixture_layout(&fixture);
+	struct test_transfer test;
+	struct store *store;
+	char *one, *two;
+
+	assert_int_equal(store_new_host(layout, &store), 0);
+	one = store_address(store, STREAM_FIRST, 0);
+	two = store_address(store, STREAM_SECOND, fixture.offsets[MANY_EXTENTS]);
+	for (uint64_t i = 0; i < section_lengths[MANY_EXTENTS]; i++)
+		assert_int_equal(two[i], 0);
+	memset(one, 1, 3 * STORE_EXTENT_BYTES);
+	memset(two, 2, section_lengths[MANY_EXTENTS]);
+	assert_int_equal(one[3 * STORE_EXTENT_BYTES - 1], 1);
+	assert_ptr_equal(store_address(store, STREAM_SECOND, fixture.offsets[MANY_EXTENTS] + 12345),
+			 two + 12345);
+	assert_int_equal((uintptr_t)two % STORE_EXTENT_BYTES, 0);
+	test_transfer_init(&test, TIER_READ, STREAM_FIRST, 0, STORE_EXTENT_BYTES, one);
+	assert_int_equal(store_submit(store, &test.transfer), -EOPNOTSUPP);
+	assert_int_equal(store_abandon(store, STREAM_FIRST, 0, STORE_EXTENT_BYTES), -EOPNOTSUPP);
+	assert_int_equal(store_commit(store), -EOPNOTSUPP);
+	assert_string_equal(store_name(store), "host");
+	assert_true(store_host_bytes(store) >= 16 * STORE_EXTENT_BYTES);
+	store = store_free(store);
+}
+
+static void open_on_files(struct store_fixture *fixture, struct scratch *scratch, bool is_plain)
+{
+	struct engine_config engine = { .queue_depth = 8, .is_plain = is_plain };
+	struct store_config config = { 0 };
+	struct store_layout *layout = store_fixture_layout(fixture);
+
+	assert_int_equal(engine_new(&engine, &fixture->loop.engine), 0);
+	assert_int_equal(workers_new(2, "test", &fixture->loop.workers), 0);
+	for (unsigned device = 0; device < 2; device++) {
+		struct nvme_config nvme = {
+			.engine = fixture->loop.engine,
+			.directory_fd = scratch->fd,
+			.directory = scratch->path,
+			.name = device ? "one" : "two",
+			.capacity = store_layout_device_bytes(layout, 2) / 2,
+		};
+
+		assert_int_equal(nvme_tier_new(&nvme, &fixture->tiers[device]), 0);
+	}
+	config.workers = fixture->loop.workers;
+	assert_int_equal(store_new_nvme(&config, layout, fixture->tiers, 2, &fixture->store), 0);
+}
+
+static void bytes_come_back_from_files(void **state)
+{
+	for (int is_plain = 0; is_plain <= 1; is_plain++) {
+		struct store_fixture fixture = { .device_count = 0 };
+		struct scratch scratch;
+
+		scratch_open(&scratch);
+		open_on_files(&fixture, &scratch, is_plain);
+		for (unsigned section = 0; section < SECTION_COUNT; section++)
+			check_section(&fixture, section, section);
+		store_fixture_close(&fixture);
+		fixture.loop.engine = engine_free(fixture.loop.engine);
+		scratch_close(&scratch);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bytes_come_back_for_every_length_and_number_of_devices),
+		cmocka_unit_test(what_was_never_written_is_zero_and_costs_no_io),
+		cmocka_unit_test(extents_are_striped_over_the_devices),
+		cmocka_unit_test(the_old_content_is_seen_until_all_blocks_are_rewritten),
+		cmocka_unit_test(an_abandoned_rewrite_begins_from_nothing),
+		cmocka_unit_test(checksums_of_the_caller_are_kept),
+		cmocka_unit_test(equal_blocks_at_different_places_have_different_checksums),
+		cmocka_unit_test(a_demand_read_overtakes_what_waits),
+		cmocka_unit_test(many_transfers_at_once_are_each_done_once),
+		cmocka_unit_test(senseless_transfers_are_refused),
+		cmocka_unit_test(the_store_may_be_freed_when_the_last_transfer_is_done),
+		cmocka_unit_test(a_device_that_is_too_small_is_refused),
+		cmocka_unit_test(a_host_store_is_reached_by_address),
+		cmocka_unit_test(bytes_come_back_from_files),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,133 @@
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "common/size.h"
+#include "offload/store_backend.h"
+#include "tests/unit/store_support.h"
+
+static void sections_start_at_extents_and_streams_are_numbered_through(void **state)
+{
+	struct store_fixture fixture;
+	struct store_layout *layout = store_fixture_layout(&fixture);
+	static const uint64_t starts[SECTION_COUNT] = { 0, 1, 2, 3, 4, 5, 8 };
+
+	for (unsigned i = 0; i < SECTION_COUNT; i++)
+		assert_int_equal(fixture.offsets[i], starts[i] * STORE_EXTENT_BYTES);
+	assert_int_equal(store_layout_extents(layout), 3 + 13);
+	/* The second stream follows the first, which got its section later. */
+	assert_int_equal(store_layout_extent(layout, STREAM_SECOND, fixture.offsets[6]), 3 + 8);
+	assert_int_equal(store_layout_extent(layout, STREAM_FIRST, 2 * STORE_EXTENT_BYTES), 2);
+	layout = store_layout_free(layout);
+}
+
+static void an_offset_finds_its_section(void **state)
+{
+	struct store_fixture fixture;
+	struct store_layout *layout = store_fixture_layout(&fixture);
+
+	for (unsigned i = 0; i < SECTION_COUNT; i++) {
+		const struct store_section *section =
+			store_layout_find(layout, STREAM_SECOND, fixture.offsets[i]);
+
+		assert_non_null(section);
+		assert_int_equal(section->length, section_lengths[i]);
+		assert_ptr_equal(
+			store_layout_find(layout, STREAM_SECOND, fixture.offsets[i] + section_lengths[i] - 1),
+			section);
+		assert_true(store_layout_find(layout, STREAM_SECOND,
+					      fixture.offsets[i] + section_lengths[i]) != section);
+	}
+	assert_null(store_layout_find(layout, STREAM_SECOND, 13 * STORE_EXTENT_BYTES));
+	assert_null(store_layout_find(layout, 2, 0));
+	layout = store_layout_free(layout);
+}
+
+static void only_whole_blocks_of_one_section_are_a_range(void **state)
+{
+	struct store_fixture fixture;
+	struct store_layout *layout = store_fixture_layout(&fixture);
+	uint64_t odd = fixture.offsets[5], padded = size_align(300000 - STORE_BLOCK_BYTES, STORE_PAGE_BYTES);
+	static const struct {
+		uint64_t offset, length;
+		bool is_range;
+	} cases[] = {
+		{ 0, 4096, true }, /* of a section of one byte */
+		{ 0, 1, false },
+		{ 0, STORE_BLOCK_BYTES, false },
+		{ STORE_EXTENT_BYTES, 4096, true },
+		{ 2 * STORE_EXTENT_BYTES, STORE_BLOCK_BYTES, true },
+		{ 2 * STORE_EXTENT_BYTES, 0, false },
+		{ 2 * STORE_EXTENT_BYTES, 4096, false },
+		{ 2 * STORE_EXTENT_BYTES + 4096, 4096, false },
+		{ 3 * STORE_EXTENT_BYTES, STORE_BLOCK_BYTES + 4096, true },
+		{ 4 * STORE_EXTENT_BYTES, 2 * STORE_EXTENT_BYTES, false },
+		{ 8 * STORE_EXTENT_BYTES, UINT64_MAX - STORE_BLOCK_BYTES + 1, false },
+		{ 13 * STORE_EXTENT_BYTES, STORE_BLOCK_BYTES, false },
+		{ UINT64_MAX - STORE_BLOCK_BYTES + 1, STORE_BLOCK_BYTES, false },
+	};
+
+	for (size_t i = 0; i < ARRAY_LENGTH(cases); i++)
+		assert_int_equal(
+			store_layout_has_range(layout, STREAM_SECOND, cases[i].offset, cases[i].length),
+			cases[i].is_range);
+	assert_true(store_layout_has_range(layout, STREAM_SECOND,
+					   odd + 2 * STORE_EXTENT_BYTES + STORE_BLOCK_BYTES, padded));
+	assert_false(store_layout_has_range(layout, STREAM_SECOND,
+					    odd + 2 * STORE_EXTENT_BYTES + STORE_BLOCK_BYTES, padded - 4096));
+	layout = store_layout_free(layout);
+}
+
+static void senseless_sections_are_refused(void **state)
+{
+	struct store_layout *layout;
+	uint64_t offset = 42;
+
+	assert_int_equal(store_layout_new(&layout), 0);
+	assert_int_equal(store_layout_add_section(layout, 0, 1, &offset), -EINVAL);
+	assert_int_equal(store_layout_add_stream(layout, "only"), 0);
+	assert_int_equal(store_layout_add_section(layout, 0, 0, &offset), -EINVAL);
+	assert_int_equal(store_layout_add_section(layout, 0, UINT64_MAX, &offset), -EOVERFLOW);
+	assert_int_equal(offset, 42);
+	assert_int_equal(store_layout_extents(layout), 0);
+	layout = store_layout_free(layout);
+}
+
+static void what_a_store_needs_is_known_before(void **state)
+{
+	struct store_layout *layout;
+	uint64_t offset;
+
+	assert_int_equal(store_layout_new(&layout), 0);
+	assert_int_equal(store_layout_add_stream(layout, "only"), 0);
+	assert_int_equal(store_layout_add_section(layout, 0, 1000 * STORE_EXTENT_BYTES, &offset), 0);
+	/* Twice the content and a little more, equal on each device. */
+	for (unsigned devices = 1; devices <= 8; devices++) {
+		uint64_t bytes = store_layout_device_bytes(layout, devices);
+
+		assert_true(bytes >= 2000 * STORE_EXTENT_BYTES);
+		assert_true(bytes <= (2000 + 10 * devices) * STORE_EXTENT_BYTES);
+		assert_int_equal(bytes % (devices * STORE_EXTENT_BYTES), 0);
+		assert_true(store_layout_metadata_bytes(layout) >=
+			    store_layout_host_bytes(layout) + store_extent_host_bytes(layout, devices, 16));
+	}
+	assert_true(store_layout_metadata_bytes(layout) <= 1000 * 128 + 64 * KIB);
+	layout = store_layout_free(layout);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sections_start_at_extents_and_streams_are_numbered_through),
+		cmocka_unit_test(an_offset_finds_its_section),
+		cmocka_unit_test(only_whole_blocks_of_one_section_are_a_range),
+		cmocka_unit_test(senseless_sections_are_refused),
+		cmocka_unit_test(what_a_store_needs_is_known_before),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,97 @@
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "proto/unit_layout.h"
+#include "proto/vocabulary.h"
+
+static void a_scalar_has_one_element(void **state)
+{
+	uint64_t elements;
+
+	assert_int_equal(unit_layout_elements(NULL, 0, &elements), 0);
+	assert_int_equal(elements, 1);
+}
+
+static void shapes_that_overflow_are_refused(void **state)
+{
+	static const uint64_t wraps[] = { UINT64_C(1) << 33, UINT64_C(1) << 33 };
+	static const uint64_t limit[] = { UINT64_C(1) << 22, UINT64_C(1) << 22 };
+	static const uint64_t over[] = { (UINT64_C(1) << 22) + 1, UINT64_C(1) << 22 };
+	uint64_t elements = 7;
+
+	assert_int_equal(unit_layout_elements(wraps, 2, &elements), -EOVERFLOW);
+	assert_int_equal(unit_layout_elements(over, 2, &elements), -EOVERFLOW);
+	assert_int_equal(elements, 7);
+	assert_int_equal(unit_layout_elements(limit, 2, &elements), 0);
+	assert_int_equal(elements, UNIT_MAX_ELEMENTS);
+}
+
+static void tensors_are_sorted_by_format_and_aligned(void **state)
+{
+	struct unit_layout layout;
+	struct tensor_layout first, second, third, frozen;
+
+	unit_layout_init(&layout);
+	assert_int_equal(unit_layout_append(&layout, FORMAT_FP32, false, 3, &first), 0);
+	assert_int_equal(unit_layout_append(&layout, FORMAT_BF16, false, 1000, &second), 0);
+	assert_int_equal(unit_layout_append(&layout, FORMAT_FP32, false, 65, &third), 0);
+	assert_int_equal(unit_layout_append(&layout, FORMAT_BF16, true, 1, &frozen), 0);
+	unit_layout_finish(&layout);
+
+	assert_int_equal(first.first, 0);
+	assert_int_equal(third.first, 64); /* 256 bytes */
+	assert_int_equal(layout.elements[SECTION_BF16], 1024);
+	assert_int_equal(layout.elements[SECTION_FP32], 256);
+	assert_int_equal(layout.elements[SECTION_FROZEN_BF16], 256);
+	assert_int_equal(unit_layout_trainable(&layout), 1280);
+	assert_int_equal(unit_layout_gradient_bytes(&layout), 2 * 1024 + 4 * 256);
+	assert_int_equal(unit_layout_gradient_offset(&layout, &second), 0);
+	assert_int_equal(unit_layout_gradient_offset(&layout, &third), 2 * 1024 + 4 * 64);
+	assert_true(unit_layout_gradient_offset(&layout, &frozen) == UINT64_MAX);
+}
+
+static void a_unit_that_gets_too_large_is_refused(void **state)
+{
+	struct unit_layout layout;
+	struct tensor_layout tensor;
+
+	unit_layout_init(&layout);
+	assert_int_equal(unit_layout_append(&layout, FORMAT_BF16, false, UNIT_MAX_ELEMENTS, &tensor), 0);
+	assert_int_equal(unit_layout_append(&layout, FORMAT_BF16, false, 1, &tensor), -EOVERFLOW);
+	assert_int_equal(unit_layout_append(&layout, FORMAT_FP32, false, UINT64_MAX, &tensor), -EOVERFLOW);
+	assert_int_equal(unit_layout_append(&layout, 0, false, 1, &tensor), -EINVAL);
+}
+
+static void shards_cover_the_unit_in_blocks_of_256(void **state)
+{
+	static const uint32_t world_sizes[] = { 1, 2, 3, 4, 7, 1024 };
+	struct unit_layout layout = { { 256 * 10, 256 * 3, 256, 0 } };
+
+	for (size_t i = 0; i < sizeof(world_sizes) / sizeof(world_sizes[0]); i++) {
+		uint64_t end = 0;
+
+		for (uint32_t rank = 0; rank < world_sizes[i]; rank++) {
+			assert_int_equal(unit_layout_shard(&layout, rank, world_sizes[i]), end);
+			end = unit_layout_shard(&layout, rank + 1, world_sizes[i]);
+			assert_int_equal(end % 256, 0);
+		}
+		assert_int_equal(end, 256 * 13);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_scalar_has_one_element),
+		cmocka_unit_test(shapes_that_overflow_are_refused),
+		cmocka_unit_test(tensors_are_sorted_by_format_and_aligned),
+		cmocka_unit_test(a_unit_that_gets_too_large_is_refused),
+		cmocka_unit_test(shards_cover_the_unit_in_blocks_of_256),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
