@@ -18,6 +18,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 
 #define TIERD_MAX_DIMENSIONS 8
 #define TIERD_MAX_NAME 128 /* bytes in the name of a unit, tensor or phase, without the final zero */
@@ -301,6 +304,9 @@ struct tierd_statistics {
 #define TIERD_STATISTICS_INIT { sizeof(struct tierd_statistics), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 int tierd_statistics(struct tierd_job *job, struct tierd_statistics *ret_statistics);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

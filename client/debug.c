@@ -1,0 +1,145 @@
+#include "client/debug.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "client/job.h"
+
+struct debug {
+	pthread_mutex_t lock;
+	struct tierd_job *job;
+	uint64_t page_bytes;
+	uint32_t *page_leases;
+	uint32_t *unit_leases;
+};
+
+bool debug_is_wanted(void)
+{
+	const char *value = getenv("TIERD_DEBUG");
+
+	return value && strstr(value, "leases");
+}
+
+struct debug *debug_free(struct debug *debug)
+{
+	if (!debug)
+		return NULL;
+	pthread_mutex_destroy(&debug->lock);
+	free(debug->page_leases);
+	free(debug->unit_leases);
+	free(debug);
+	return NULL;
+}
+DEFINE_FREEP(struct debug *, debug_free)
+
+int debug_new(struct tierd_job *job, struct debug **ret_debug)
+{
+	_cleanup_(debug_freep) struct debug *debug = calloc(1, sizeof(*debug));
+
+	if (!debug)
+		return -ENOMEM;
+	pthread_mutex_init(&debug->lock, NULL);
+	debug->job = job;
+	debug->page_bytes = job->arena_page_bytes;
+	debug->page_leases = calloc(job->arena_mapping.bytes / debug->page_bytes + 1, sizeof(uint32_t));
+	debug->unit_leases = calloc(job->unit_count, sizeof(uint32_t));
+	if (!debug->page_leases || !debug->unit_leases)
+		return -ENOMEM;
+	if (mprotect(job->arena, job->arena_mapping.bytes, PROT_NONE) < 0)
+		return -errno;
+	*ret_debug = TAKE_PTR(debug);
+	return 0;
+}
+
+static int page_take(struct debug *debug, uint64_t page)
+{
+	if (debug->page_leases[page] == 0 &&
+	    mprotect(debug->job->arena + page * debug->page_bytes, debug->page_bytes, PROT_READ) < 0)
+		return -errno;
+	debug->page_leases[page]++;
+	return 0;
+}
+
+static void page_give(struct debug *debug, uint64_t page)
+{
+	if (--debug->page_leases[page] == 0)
+		(void)mprotect(debug->job->arena + page * debug->page_bytes, debug->page_bytes, PROT_NONE);
+}
+
+struct page_range {
+	uint64_t first, end;
+};
+
+static struct page_range section_pages(const struct debug *debug, const struct unit *unit, int section,
+				       uint64_t offset)
+{
+	uint64_t first = offset + unit->spans[section];
+	uint64_t bytes = unit->layout.elements[section] * section_element_bytes((enum unit_section)section);
+
+	if (bytes == 0)
+		return (struct page_range){ 0, 0 };
+	return (struct page_range){ first / debug->page_bytes, (first + bytes - 1) / debug->page_bytes + 1 };
+}
+
+static void sections_give(struct debug *debug, const struct unit *unit, uint64_t offset, int sections)
+{
+	for (int section = 0; section < sections; section++) {
+		struct page_range range = section_pages(debug, unit, section, offset);
+
+		for (uint64_t page = range.first; page < range.end; page++)
+			page_give(debug, page);
+	}
+}
+
+static int section_take(struct debug *debug, const struct unit *unit, uint64_t offset, int section)
+{
+	struct page_range range = section_pages(debug, unit, section, offset);
+
+	for (uint64_t page = range.first; page < range.end; page++) {
+		int r = page_take(debug, page);
+
+		if (r < 0) {
+			while (page-- > range.first)
+				page_give(debug, page);
+			return r;
+		}
+	}
+	return 0;
+}
+
+int debug_take(struct debug *debug, uint32_t number, uint64_t offset)
+{
+	const struct unit *unit = debug->job->units[number];
+	int r = 0;
+
+	pthread_mutex_lock(&debug->lock);
+	for (int section = 0; section < UNIT_SECTIONS && r == 0; section++) {
+		r = section_take(debug, unit, offset, section);
+		if (r < 0)
+			sections_give(debug, unit, offset, section);
+	}
+	if (r == 0)
+		debug->unit_leases[number]++;
+	pthread_mutex_unlock(&debug->lock);
+	return r;
+}
+
+bool debug_give(struct debug *debug, uint32_t number)
+{
+	struct tierd_job *job = debug->job;
+	bool is_held;
+
+	pthread_mutex_lock(&debug->lock);
+	is_held = debug->unit_leases[number] > 0;
+	if (is_held) {
+		/* Under the lease its place stays, whatever its state. */
+		uint64_t offset = directory_word_offset(job->entries[number].word);
+
+		debug->unit_leases[number]--;
+		sections_give(debug, job->units[number], offset, UNIT_SECTIONS);
+		lease_give(&job->counters[number]);
+	}
+	pthread_mutex_unlock(&debug->lock);
+	return is_held;
+}

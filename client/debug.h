@@ -1,0 +1,23 @@
+/* TIERD_DEBUG=leases: pages of the arena that no leased unit covers cannot be read. */
+#ifndef TIERD_CLIENT_DEBUG_H
+#define TIERD_CLIENT_DEBUG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct debug;
+struct tierd_job;
+
+bool debug_is_wanted(void);
+
+/* For a job whose pages are mapped: closes its arena. */
+int debug_new(struct tierd_job *job, struct debug **ret_debug);
+struct debug *debug_free(struct debug *debug);
+
+/* A lease on the unit, whose values begin at offset in the arena, was taken; opens its pages. Any thread. */
+int debug_take(struct debug *debug, uint32_t unit, uint64_t offset);
+
+/* Closes what no other lease covers, then gives the lease back. False: there was none. */
+bool debug_give(struct debug *debug, uint32_t unit);
+
+#endif

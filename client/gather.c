@@ -1,0 +1,373 @@
+#include <errno.h>
+#include <string.h>
+
+#include "client/debug.h"
+#include "client/job.h"
+#include "client/ticket.h"
+#include "common/clock.h"
+
+#define LIKELY(condition) __builtin_expect(!!(condition), 1)
+
+/* ---- The hot path: no system call, no lock
+ * --------------------------------------------------------------------- */
+
+static inline void note_gather(struct tierd_job *job, uint32_t unit)
+{
+	atomic_fetch_add_explicit(&job->hot[unit].gathers, 1, memory_order_relaxed);
+	if (trace_append(job->leases, unit))
+		(void)!write(job->doorbell_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
+}
+
+static inline void show(const struct tierd_job *job, uint32_t unit, uint64_t offset, uint64_t version,
+			struct tierd_view *ret_view)
+{
+	ret_view->base = job->arena + offset;
+	ret_view->offsets = job->hot[unit].offsets;
+	ret_view->version = version;
+}
+
+/* Takes a lease if the unit is there: 1; 0 if not. In a debugging run, an error if its pages do not open. */
+static inline int take(struct tierd_job *job, uint32_t unit, uint64_t *ret_offset, uint64_t *ret_version)
+{
+	uint64_t awaited =
+		atomic_load_explicit(&job->awaited, memory_order_acquire) & job->hot[unit].awaited_mask;
+	uint64_t word;
+
+	if (!lease_take(&job->entries[unit], &job->counters[unit], awaited, &word))
+		return 0;
+	*ret_offset = directory_word_offset(word);
+	*ret_version = atomic_load_explicit(&job->entries[unit].version, memory_order_relaxed);
+	if (LIKELY(!job->debug))
+		return 1;
+	int r = debug_take(job->debug, unit, *ret_offset);
+
+	if (r < 0)
+		lease_give(&job->counters[unit]);
+	return r < 0 ? r : 1;
+}
+
+static inline bool is_fit(const struct tierd_job *job, uint32_t unit)
+{
+	return unit < atomic_load_explicit(&job->ready_units, memory_order_acquire) &&
+	       job->generation == connection_generation &&
+	       atomic_load_explicit(&job->directory->epoch, memory_order_acquire) ==
+		       atomic_load_explicit(&job->live_epoch, memory_order_relaxed);
+}
+
+static int gather_slowly(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters);
+
+int tierd_gather(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters)
+{
+	uint64_t offset, version;
+
+	if (LIKELY(is_fit(job, unit)) && LIKELY(take(job, unit, &offset, &version) == 1)) {
+		note_gather(job, unit);
+		show(job, unit, offset, version, ret_parameters);
+		return 0;
+	}
+	return gather_slowly(job, unit, ret_parameters);
+}
+
+static int fail_to_release(const struct tierd_job *job, uint32_t unit)
+{
+	if (job->generation != connection_generation)
+		return message_fail_child();
+	if (unit >= job->ready_units)
+		return message_fail(-EINVAL, "job \"%s\" has no unit %u", job->name, unit);
+	return message_fail(-EINVAL, "unit \"%s\" is released without having been gathered",
+			    job->units[unit]->name);
+}
+
+static inline bool give(struct tierd_job *job, uint32_t unit)
+{
+	if (LIKELY(!job->debug))
+		return lease_give(&job->counters[unit]);
+	return debug_give(job->debug, unit);
+}
+
+int tierd_release(struct tierd_job *job, uint32_t unit)
+{
+	if (LIKELY(job->generation == connection_generation) &&
+	    LIKELY(unit < atomic_load_explicit(&job->ready_units, memory_order_acquire)) &&
+	    LIKELY(give(job, unit)))
+		return 0;
+	return fail_to_release(job, unit);
+}
+
+/* ---- By message
+ * ------------------------------------------------------------------------------------------------ */
+
+static void encode(const struct tierd_ticket *ticket, Tierd__Wire__Gather *ret_gather)
+{
+	const struct tierd_job *job = ticket->job;
+
+	tierd__wire__gather__init(ret_gather);
+	ret_gather->job = job->number;
+	ret_gather->epoch = job->epoch;
+	ret_gather->unit = ticket->gather.unit;
+	ret_gather->version = job_awaited(job, ticket->gather.unit);
+	ret_gather->is_blocking = ticket->gather.is_blocking;
+}
+
+static void have(struct tierd_ticket *ticket, uint64_t offset, uint64_t version)
+{
+	ticket->gather.offset = offset;
+	ticket->gather.version = version;
+	ticket->gather.is_leased = true;
+	note_gather(ticket->job, ticket->gather.unit);
+	ticket_complete(ticket, TIERD_DONE, 0, NULL);
+}
+
+/* The daemon has counted the lease in our page. */
+static void gather_granted(struct tierd_ticket *ticket, const Tierd__Wire__GatherReply *reply)
+{
+	struct tierd_job *job = ticket->job;
+	uint32_t unit = ticket->gather.unit;
+	int r = 0;
+
+	if (reply->offset >= job->arena_mapping.bytes) {
+		ticket_violation(ticket, "a place outside the arena");
+		return;
+	}
+	if (job->debug)
+		r = debug_take(job->debug, unit, reply->offset);
+	if (r < 0)
+		lease_give(&job->counters[unit]);
+	if (r == 0 && !ticket->is_orphan) {
+		have(ticket, reply->offset, reply->version);
+		return;
+	}
+	if (r == 0)
+		give(job, unit);
+	ticket_complete(ticket, TIERD_DONE, r, "opening the pages of a leased unit failed");
+}
+
+/* A step has failed meanwhile, so that another version is awaited than the one that was asked for. */
+static void gather_again(struct tierd_ticket *ticket)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Gather gather;
+	uint64_t offset, version;
+	int r;
+
+	if (ticket->is_orphan) {
+		ticket_complete(ticket, TIERD_DONE, -ECANCELED, NULL);
+		return;
+	}
+	r = take(ticket->job, ticket->gather.unit, &offset, &version);
+	if (r == 1) {
+		have(ticket, offset, version);
+	} else if (r < 0) {
+		ticket_complete(ticket, TIERD_DONE, r, "opening the pages of a leased unit failed");
+	} else {
+		encode(ticket, &gather);
+		request.body_case = TIERD__WIRE__REQUEST__BODY_GATHER;
+		request.gather = &gather;
+		ticket_send_again(ticket, &request);
+	}
+}
+
+static void gather_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	if (answer->status == -EAGAIN)
+		gather_again(ticket);
+	else if (answer->status < 0)
+		ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+	else if (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_GATHER)
+		ticket_violation(ticket, "another reply");
+	else
+		gather_granted(ticket, answer->reply->gather);
+}
+
+static void gather_abandon(struct tierd_ticket *ticket)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__GatherCancel cancel = TIERD__WIRE__GATHER_CANCEL__INIT;
+
+	if (!ticket->job)
+		return;
+	if (ticket->gather.is_leased) {
+		ticket->gather.is_leased = false;
+		give(ticket->job, ticket->gather.unit);
+	} else if (!queue_is_empty(&ticket->pending)) {
+		cancel.job = ticket->job->number;
+		cancel.request = ticket->request;
+		request.body_case = TIERD__WIRE__REQUEST__BODY_GATHER_CANCEL;
+		request.gather_cancel = &cancel;
+		connection_post(ticket->node, connection_number(ticket->node), &request);
+	}
+}
+
+static const struct ticket_kind gather_kind = {
+	.name = "tierd_gather", .replies = 1, .answer = gather_answer, .abandon = gather_abandon
+};
+
+static int gather_send(struct tierd_job *job, uint32_t unit, bool is_blocking,
+		       struct tierd_ticket **ret_ticket)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Gather gather;
+	struct tierd_ticket *ticket;
+	int r = ticket_new(job->node, job, &gather_kind, &ticket);
+
+	if (r < 0)
+		return r;
+	ticket->gather.unit = unit;
+	ticket->gather.is_blocking = is_blocking;
+	encode(ticket, &gather);
+	request.body_case = TIERD__WIRE__REQUEST__BODY_GATHER;
+	request.gather = &gather;
+	r = ticket_send(ticket, &request);
+	if (r == 0)
+		*ret_ticket = ticket;
+	return r;
+}
+
+static int finish(struct tierd_ticket *ticket, uint64_t deadline, struct tierd_view *ret_parameters)
+{
+	int r = ticket_await(ticket, TIERD_DONE, deadline);
+
+	if (r == 0 && !ticket->job)
+		r = message_fail(-ECANCELED, "the job of this gather was left");
+	if (r == 0) {
+		ticket->gather.is_leased = false;
+		show(ticket->job, ticket->gather.unit, ticket->gather.offset, ticket->gather.version,
+		     ret_parameters);
+	}
+	return r;
+}
+
+static int gather_slowly(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters)
+{
+	struct tierd_ticket *ticket;
+	uint64_t start;
+	int r = job_enter(job, JOB_READY);
+
+	if (r < 0)
+		return r;
+	start = clock_now_ns();
+	r = job_check_unit(job, unit);
+	if (r == 0)
+		r = gather_send(job, unit, true, &ticket);
+	if (r == 0) {
+		r = finish(ticket, connection_deadline(job->node, -1), ret_parameters);
+		ticket_abandon(ticket);
+		job->gather_misses++;
+		job->gather_wait_ns += clock_now_ns() - start;
+	}
+	job_exit(job);
+	return r;
+}
+
+/* ---- Tickets
+ * --------------------------------------------------------------------------------------------------- */
+
+static int gather_begin_locked(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
+{
+	struct tierd_ticket *ticket;
+	uint64_t offset, version;
+	int r = job_check_unit(job, unit);
+
+	if (r < 0)
+		return r;
+	r = take(job, unit, &offset, &version);
+	if (r < 0)
+		return message_fail(r, "opening the pages of unit \"%s\": %s", job_unit_name(job, unit),
+				    strerror(-r));
+	if (r == 0) {
+		job->gather_misses++;
+		return gather_send(job, unit, false, ret_ticket);
+	}
+	r = ticket_new(job->node, job, &gather_kind, &ticket);
+	if (r < 0) {
+		give(job, unit);
+		return r;
+	}
+	ticket->gather.unit = unit;
+	have(ticket, offset, version);
+	*ret_ticket = ticket;
+	return 0;
+}
+
+int tierd_gather_begin(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
+{
+	int r = job_enter(job, JOB_READY);
+
+	if (r < 0)
+		return r;
+	r = gather_begin_locked(job, unit, ret_ticket);
+	job_exit(job);
+	return r;
+}
+
+int tierd_gather_end(struct tierd_ticket *ticket, int timeout_ms, struct tierd_view *ret_parameters)
+{
+	struct tierd_node *node = ticket->node;
+	struct tierd_job *job = ticket->job;
+	uint64_t start = clock_now_ns();
+	int r;
+
+	if (ticket->kind != &gather_kind)
+		return message_fail(-EINVAL, "the ticket is of %s, not of a gather", ticket->kind->name);
+	if (!node) {
+		ticket_abandon(ticket);
+		return message_fail(-ENOTCONN, "the node of this gather was disconnected");
+	}
+	r = connection_enter(node);
+	if (r < 0)
+		return r;
+	r = finish(ticket, connection_deadline(node, timeout_ms), ret_parameters);
+	if (ticket->job == job && job && !node->error)
+		job->gather_wait_ns += clock_now_ns() - start;
+	if (r != -ETIMEDOUT)
+		ticket_abandon(ticket);
+	connection_exit(node);
+	return r;
+}
+
+/* ---- Hints
+ * ----------------------------------------------------------------------------------------------------- */
+
+int tierd_prefetch(struct tierd_job *job, const uint32_t *units, size_t count)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Prefetch prefetch = TIERD__WIRE__PREFETCH__INIT;
+	int r = job_enter(job, JOB_READY);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < count && r == 0; i++)
+		r = job_check_unit(job, units[i]);
+	if (r == 0 && count > 0) {
+		prefetch.job = job->number;
+		prefetch.n_units = count;
+		prefetch.units = (uint32_t *)units;
+		request.body_case = TIERD__WIRE__REQUEST__BODY_PREFETCH;
+		request.prefetch = &prefetch;
+		/* A hint: nobody waits for the reply, and none comes back to a ticket. */
+		r = connection_send(job->node, connection_number(job->node), &request);
+	}
+	job_exit(job);
+	return r;
+}
+
+int tierd_phase(struct tierd_job *job, const char *name)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Phase phase = TIERD__WIRE__PHASE__INIT;
+	size_t length = name ? strnlen(name, TIERD_MAX_NAME + 1) : 0;
+	int r;
+
+	if (length == 0 || length > TIERD_MAX_NAME)
+		return message_fail(-EINVAL, "a phase has a name of 1 to %d bytes", TIERD_MAX_NAME);
+	r = job_enter(job, JOB_READY);
+	if (r < 0)
+		return r;
+	phase.job = job->number;
+	phase.name = (char *)name;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_PHASE;
+	request.phase = &phase;
+	r = ticket_call(job, &request);
+	job_exit(job);
+	return r;
+}

@@ -1,0 +1,275 @@
+#include <errno.h>
+#include <string.h>
+
+#include "client/job.h"
+#include "client/ticket.h"
+#include "common/clock.h"
+
+#define NO_BUFFER UINT32_MAX
+
+/* The states lie in the lease page: this rank takes and pushes, the daemon frees. The unit of a held buffer
+ * is known only here. */
+static uint32_t state_of(const struct tierd_job *job, uint32_t buffer)
+{
+	return atomic_load_explicit(&job->buffer_states[buffer], memory_order_acquire);
+}
+
+static void set_state(struct tierd_job *job, uint32_t buffer, enum gradient_buffer_state state)
+{
+	atomic_store_explicit(&job->buffer_states[buffer], state, memory_order_release);
+}
+
+static uint32_t held_buffer(const struct tierd_job *job, uint32_t unit)
+{
+	for (uint32_t i = 0; i < job->buffer_count; i++)
+		if (state_of(job, i) == GRADIENT_BUFFER_HELD && job->buffers[i].unit == unit)
+			return i;
+	return NO_BUFFER;
+}
+
+static uint32_t buffer_in_state(const struct tierd_job *job, enum gradient_buffer_state state)
+{
+	for (uint32_t i = 0; i < job->buffer_count; i++)
+		if (state_of(job, i) == state)
+			return i;
+	return NO_BUFFER;
+}
+
+void gradients_drop(struct tierd_job *job)
+{
+	for (uint32_t i = 0; i < job->buffer_count; i++)
+		if (state_of(job, i) == GRADIENT_BUFFER_HELD)
+			set_state(job, i, GRADIENT_BUFFER_FREE);
+}
+
+/* ---- Take
+ * ------------------------------------------------------------------------------------------------------ */
+
+static char *buffer_address(const struct tierd_job *job, uint32_t buffer)
+{
+	return (char *)job->gradient_mapping.address + buffer * job->buffer_bytes;
+}
+
+/* Without the lock, which others need while a large unit is zeroed. */
+static void hand_out(struct tierd_job *job, uint32_t buffer, uint32_t unit)
+{
+	struct gradient_buffer *own = &job->buffers[buffer];
+	uint64_t bytes = unit_layout_gradient_bytes(&job->units[unit]->layout);
+	uint64_t dirty = own->dirty_bytes < bytes ? own->dirty_bytes : bytes;
+
+	own->unit = unit;
+	own->is_being_zeroed = true;
+	if (own->dirty_bytes < bytes)
+		own->dirty_bytes = bytes;
+	set_state(job, buffer, GRADIENT_BUFFER_HELD);
+	job_exit(job);
+	memset(buffer_address(job, buffer), 0, dirty);
+	pthread_mutex_lock(&job->node->lock);
+	own->is_being_zeroed = false;
+	pthread_cond_broadcast(&job->node->changed);
+}
+
+static int wait_for_buffer(struct tierd_job *job)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__BufferWait wait = TIERD__WIRE__BUFFER_WAIT__INIT;
+
+	wait.job = job->number;
+	wait.epoch = job->epoch;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT;
+	request.buffer_wait = &wait;
+	return ticket_call(job, &request);
+}
+
+/* A buffer that is held for the unit, or free; NO_BUFFER after a wait. */
+static int find_buffer(struct tierd_job *job, uint32_t unit, uint32_t *ret_buffer)
+{
+	uint64_t start;
+	int r;
+
+	*ret_buffer = held_buffer(job, unit);
+	if (*ret_buffer == NO_BUFFER)
+		*ret_buffer = buffer_in_state(job, GRADIENT_BUFFER_FREE);
+	if (*ret_buffer != NO_BUFFER)
+		return 0;
+	if (buffer_in_state(job, GRADIENT_BUFFER_PUSHED) == NO_BUFFER) {
+		/* It may have been freed since we looked. */
+		*ret_buffer = buffer_in_state(job, GRADIENT_BUFFER_FREE);
+		if (*ret_buffer != NO_BUFFER)
+			return 0;
+		return message_fail(-ENOBUFS,
+				    "all %u gradient buffers are held by this rank, one of them for \"%s\"; "
+				    "push or discard one, or open the job with more",
+				    job->buffer_count, job_unit_name(job, job->buffers[0].unit));
+	}
+	start = clock_now_ns();
+	r = wait_for_buffer(job);
+	job->gradient_wait_ns += clock_now_ns() - start;
+	return r < 0 ? r : job_check(job, JOB_READY);
+}
+
+static void wait_until_zeroed(struct tierd_job *job, uint32_t buffer)
+{
+	while (job->buffers[buffer].is_being_zeroed)
+		pthread_cond_wait(&job->node->changed, &job->node->lock);
+}
+
+static int gradients_locked(struct tierd_job *job, uint32_t unit, uint32_t *ret_buffer)
+{
+	uint32_t buffer = NO_BUFFER;
+	int r = job_check_unit(job, unit);
+
+	if (r == 0 && !unit_is_trainable(job->units[unit]))
+		r = message_fail(-EINVAL, "unit \"%s\" has no gradients: all its tensors are frozen",
+				 job_unit_name(job, unit));
+	while (r == 0 && buffer == NO_BUFFER)
+		r = find_buffer(job, unit, &buffer);
+	if (r < 0)
+		return r;
+	if (state_of(job, buffer) == GRADIENT_BUFFER_FREE)
+		hand_out(job, buffer, unit);
+	else
+		wait_until_zeroed(job, buffer);
+	*ret_buffer = buffer;
+	return 0;
+}
+
+int tierd_gradients(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_gradients)
+{
+	uint32_t buffer;
+	int r = job_enter(job, JOB_READY);
+
+	if (r < 0)
+		return r;
+	r = gradients_locked(job, unit, &buffer);
+	if (r == 0)
+		*ret_gradients = (struct tierd_view){ .base = buffer_address(job, buffer),
+						      .offsets = job->units[unit]->gradient_offsets,
+						      .version = job->awaited };
+	job_exit(job);
+	return r;
+}
+
+/* ---- Push and discard
+ * ------------------------------------------------------------------------------------------ */
+
+static void push_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	struct tierd_job *job = ticket->job;
+
+	if (ticket->push.is_silent && answer->status < 0 && ticket->epoch == job->epoch && !job->push_error) {
+		job->push_error = answer->status;
+		(void)!strncpy(job->push_error_text, answer->text, sizeof(job->push_error_text) - 1);
+	}
+	ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+}
+
+static const struct ticket_kind push_kind = { .name = "tierd_push", .replies = 1, .answer = push_answer };
+
+void push_forget(struct tierd_job *job, uint32_t request)
+{
+	QUEUE_FOREACH (link, &job->node->tickets) {
+		struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
+
+		if (ticket->job == job && ticket->kind == &push_kind && ticket->push.is_silent &&
+		    ticket->is_orphan && (int32_t)(ticket->request - request) <= 0)
+			ticket_complete(ticket, TIERD_DONE, 0, NULL);
+	}
+}
+
+int push_check(struct tierd_job *job)
+{
+	int r = job->push_error;
+
+	job->push_error = 0;
+	return r < 0 ? message_fail(r, "an earlier push failed: %s", job->push_error_text) : 0;
+}
+
+static int push_locked(struct tierd_job *job, uint32_t unit, bool is_silent, struct tierd_ticket **ret_ticket)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Push push = TIERD__WIRE__PUSH__INIT;
+	struct tierd_ticket *ticket;
+	uint32_t buffer;
+	int r = job_check_unit(job, unit);
+
+	if (r < 0)
+		return r;
+	buffer = held_buffer(job, unit);
+	if (buffer == NO_BUFFER)
+		return message_fail(-EINVAL,
+				    "no gradient buffer of unit \"%s\" is held; call tierd_gradients first",
+				    job_unit_name(job, unit));
+	r = ticket_new(job->node, job, &push_kind, &ticket);
+	if (r < 0)
+		return r;
+	ticket->push.unit = unit;
+	ticket->push.is_silent = is_silent;
+	push.job = job->number;
+	push.epoch = job->epoch;
+	push.unit = unit;
+	push.buffer = buffer;
+	push.is_silent = is_silent;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_PUSH;
+	request.push = &push;
+	set_state(job, buffer, GRADIENT_BUFFER_PUSHED);
+	r = ticket_send(ticket, &request);
+	if (r < 0)
+		set_state(job, buffer, GRADIENT_BUFFER_HELD);
+	else
+		*ret_ticket = ticket;
+	return r;
+}
+
+int tierd_push(struct tierd_job *job, uint32_t unit)
+{
+	struct tierd_ticket *ticket;
+	int r = job_enter(job, JOB_READY);
+
+	if (r < 0)
+		return r;
+	r = push_check(job);
+	if (r == 0)
+		r = push_locked(job, unit, true, &ticket);
+	if (r == 0)
+		ticket_abandon(ticket);
+	job_exit(job);
+	return r;
+}
+
+int tierd_push_begin(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
+{
+	int r = job_enter(job, JOB_READY);
+
+	if (r < 0)
+		return r;
+	r = push_check(job);
+	if (r == 0)
+		r = push_locked(job, unit, false, ret_ticket);
+	job_exit(job);
+	return r;
+}
+
+int tierd_discard(struct tierd_job *job, uint32_t unit)
+{
+	uint32_t buffer;
+	int r = connection_enter(job->node);
+
+	if (r < 0)
+		return r;
+	buffer = held_buffer(job, unit);
+	if (buffer == NO_BUFFER)
+		r = message_fail(-EINVAL, "no gradient buffer of unit \"%s\" is held",
+				 job_unit_name(job, unit));
+	else
+		set_state(job, buffer, GRADIENT_BUFFER_FREE);
+	job_exit(job);
+	return r;
+}
+
+const char *gradients_held(const struct tierd_job *job)
+{
+	uint32_t buffer = buffer_in_state(job, GRADIENT_BUFFER_HELD);
+
+	return buffer == NO_BUFFER ? NULL : job_unit_name(job, job->buffers[buffer].unit);
+}

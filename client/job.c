@@ -1,0 +1,405 @@
+#include "client/job.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "client/structure.h"
+#include "client/ticket.h"
+#include "common/clock.h"
+#include "proto/vocabulary.h"
+
+/* The event follows the word in the directory at once; only a daemon that hangs needs as long as this. */
+#define EVENT_DELAY_NS UINT64_C(1000000000)
+
+static_assert(TIERD_MAX_NAME == WIRE_MAX_NAME && TIERD_MAX_JOB_NAME == WIRE_MAX_JOB_NAME &&
+		      TIERD_MAX_GROUPS == WIRE_MAX_GROUPS && TIERD_MAX_WORLD_SIZE == WIRE_MAX_WORLD_SIZE &&
+		      TIERD_MAX_DIMENSIONS == WIRE_MAX_DIMENSIONS,
+	      "limits of tierd.h and the wire");
+static_assert((int)TIERD_REPLACE == MODE_REPLACE && (int)TIERD_ADAMW == OPTIMIZER_ADAMW &&
+		      (int)TIERD_PLACE_NVME == PLACEMENT_NVME &&
+		      (int)TIERD_NONFINITE_REPORT == NONFINITE_REPORT && (int)TIERD_RESUMED == JOB_RESUMED &&
+		      (int)TIERD_BF16 == FORMAT_BF16 && (int)TIERD_INITIALIZE_UNIFORM == INITIALIZE_UNIFORM,
+	      "enumerations of tierd.h and the wire");
+
+/* ---- What a call needs
+ * ----------------------------------------------------------------------------------------- */
+
+void job_poison(struct tierd_job *job)
+{
+	job->live_epoch = JOB_NO_EPOCH;
+}
+
+void job_epoch_ended(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded *event)
+{
+	/* One of which this rank was not a part, or that a new ready has overtaken. */
+	if (job->ready_units == 0 || (int32_t)(event->epoch - job->epoch) < 0)
+		return;
+	job->is_stale = true;
+	job_poison(job);
+	snprintf(job->stale_text, sizeof(job->stale_text),
+		 "epoch %u of job \"%s\" has ended: %s; call tierd_job_ready", event->epoch, job->name,
+		 event->reason && *event->reason->message ? event->reason->message : "tierd gave no reason");
+	push_forget(job, job->node->last_request);
+}
+
+static bool is_stale(const void *argument)
+{
+	const struct tierd_job *job = argument;
+
+	return job->is_stale;
+}
+
+/* The directory may say before the socket does that the epoch has ended. */
+static int check_epoch(struct tierd_job *job)
+{
+	int r = 0;
+
+	if (!job->is_stale && job->directory && job->directory->epoch != job->epoch)
+		r = connection_wait(job->node, is_stale, job, clock_now_ns() + EVENT_DELAY_NS);
+	if (r < 0 && r != -ETIMEDOUT)
+		return r;
+	if (r == -ETIMEDOUT)
+		return message_fail(-ESTALE, "epoch %u of job \"%s\" has ended; call tierd_job_ready",
+				    job->epoch, job->name);
+	return job->is_stale ? message_fail_text(-ESTALE, job->stale_text) : 0;
+}
+
+int job_check(struct tierd_job *job, enum job_need need)
+{
+	int r = connection_check(job->node);
+
+	if (r == 0 && need >= JOB_LIVE)
+		r = check_epoch(job);
+	if (r == 0 && need == JOB_READY && job->ready_units == 0)
+		r = message_fail(-EINVAL, "job \"%s\" is not ready; call tierd_job_ready first", job->name);
+	return r;
+}
+
+int job_enter(struct tierd_job *job, enum job_need need)
+{
+	int r = connection_enter(job->node);
+
+	if (r < 0)
+		return r;
+	r = job_check(job, need);
+	if (r < 0)
+		connection_exit(job->node);
+	return r;
+}
+
+void job_exit(struct tierd_job *job)
+{
+	connection_exit(job->node);
+}
+
+int job_check_unit(const struct tierd_job *job, uint32_t unit)
+{
+	if (unit < job->unit_count)
+		return 0;
+	return message_fail(-EINVAL, "job \"%s\" has no unit %u: it has %u", job->name, unit,
+			    job->unit_count);
+}
+
+const char *job_unit_name(const struct tierd_job *job, uint32_t unit)
+{
+	return unit < job->unit_count ? job->units[unit]->name : "?";
+}
+
+/* ---- Options
+ * --------------------------------------------------------------------------------------------------- */
+
+int job_encode_groups(const struct tierd_group *groups, uint32_t count, struct wire_groups *ret_groups)
+{
+	const char *next = (const char *)groups;
+
+	for (uint32_t i = 0; i < count; i++, next += groups->size) {
+		struct tierd_group group = TIERD_GROUP_INIT;
+		int r = structure_take(&group, sizeof(group), sizeof(group), next);
+
+		if (r < 0 || group.size != groups->size)
+			return message_fail(-EINVAL, "group %u has a wrong size; start from TIERD_GROUP_INIT",
+					    i);
+		tierd__wire__group__init(&ret_groups->values[i]);
+		ret_groups->values[i].learning_rate = group.learning_rate;
+		ret_groups->values[i].beta1 = group.beta1;
+		ret_groups->values[i].beta2 = group.beta2;
+		ret_groups->values[i].epsilon = group.epsilon;
+		ret_groups->values[i].weight_decay = group.weight_decay;
+		ret_groups->pointers[i] = &ret_groups->values[i];
+	}
+	return 0;
+}
+
+static bool is_job_name(const char *name)
+{
+	size_t length = name ? strnlen(name, TIERD_MAX_JOB_NAME + 1) : 0;
+
+	if (length == 0 || length > TIERD_MAX_JOB_NAME || strstr(name, ".."))
+		return false;
+	for (size_t i = 0; i < length; i++)
+		if (!islower((unsigned char)name[i]) && !isdigit((unsigned char)name[i]) &&
+		    (i == 0 || !strchr("._-", name[i])))
+			return false;
+	return true;
+}
+
+static int check_options(const struct tierd_job_options *options)
+{
+	if (!is_job_name(options->name))
+		return message_fail(-EINVAL,
+				    "a job's name is 1 to %d of a-z, 0-9, '.', '_' and '-', starts with a "
+				    "letter or digit, and has no \"..\"",
+				    TIERD_MAX_JOB_NAME);
+	if (options->world_size < 1 || options->world_size > TIERD_MAX_WORLD_SIZE)
+		return message_fail(-EINVAL, "world size %u is not within 1 to %d", options->world_size,
+				    TIERD_MAX_WORLD_SIZE);
+	if (options->rank >= options->world_size)
+		return message_fail(-EINVAL, "rank %u is not below the world size, %u", options->rank,
+				    options->world_size);
+	if (options->stage > 3)
+		return message_fail(-EINVAL, "stage %u is not within 0 to 3", options->stage);
+	if (options->group_count > TIERD_MAX_GROUPS)
+		return message_fail(-EINVAL, "%u parameter groups are more than %d", options->group_count,
+				    TIERD_MAX_GROUPS);
+	if (options->group_count > 0 && !options->groups)
+		return message_fail(-EINVAL, "group_count is %u, but groups is NULL", options->group_count);
+	return 0;
+}
+
+static void encode_options(const struct tierd_job_options *options, struct wire_groups *groups,
+			   Tierd__Wire__JobOpen *ret_open)
+{
+	ret_open->name = (char *)options->name;
+	ret_open->rank = options->rank;
+	ret_open->world_size = options->world_size;
+	ret_open->stage = options->stage;
+	ret_open->mode = options->mode;
+	ret_open->optimizer = options->optimizer;
+	ret_open->clip_norm = options->clip_norm;
+	ret_open->nonfinite = options->nonfinite;
+	ret_open->parameter_placement = options->parameter_placement;
+	ret_open->optimizer_placement = options->optimizer_placement;
+	ret_open->host_budget = options->host_budget;
+	ret_open->gradient_buffers = options->gradient_buffers;
+	ret_open->strict = options->strict;
+	ret_open->takeover = options->takeover;
+	ret_open->seed = options->seed;
+	ret_open->n_groups = options->group_count;
+	ret_open->groups = groups->pointers;
+}
+
+/* ---- Open
+ * ------------------------------------------------------------------------------------------------------ */
+
+static void post_leave(struct tierd_node *node, uint32_t number)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobLeave leave = TIERD__WIRE__JOB_LEAVE__INIT;
+
+	leave.job = number;
+	leave.at_once = true;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_LEAVE;
+	request.job_leave = &leave;
+	connection_post(node, connection_number(node), &request);
+}
+
+static void open_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	if (answer->status < 0) {
+		ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+		return;
+	}
+	if (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_JOB_OPEN) {
+		ticket_violation(ticket, "another reply");
+		return;
+	}
+	/* Nobody waits any more: the membership must not stay behind. */
+	if (ticket->is_orphan) {
+		struct tierd_node *node = ticket->node;
+
+		ticket_complete(ticket, TIERD_DONE, 0, NULL);
+		post_leave(node, answer->reply->job_open->job);
+		return;
+	}
+	ticket->open.reply = *answer->reply->job_open;
+	ticket->open.fd = dup(answer->fds[0]);
+	ticket_complete(ticket, TIERD_DONE, ticket->open.fd < 0 ? -errno : 0, NULL);
+}
+
+static const struct ticket_kind open_kind = {
+	.name = "tierd_job_open", .replies = 1, .answer = open_answer, .is_jobless = true
+};
+
+static struct tierd_job *job_free(struct tierd_job *job)
+{
+	if (!job)
+		return NULL;
+	job_unmap_pages(job);
+	/* A child has no mapping there, but may have put something else. */
+	if (job->generation == connection_generation)
+		mapping_free(&job->window_mapping);
+	for (uint32_t i = 0; i < job->unit_count; i++)
+		unit_free(job->units[i]);
+	free(job->units);
+	free(job);
+	return NULL;
+}
+DEFINE_FREEP(struct tierd_job *, job_free)
+
+static int job_new(struct tierd_node *node, const struct tierd_job_options *options,
+		   struct tierd_job **ret_job)
+{
+	struct tierd_job *job = calloc(1, sizeof(*job));
+
+	if (!job)
+		return message_fail_memory();
+	job->generation = node->generation;
+	job->live_epoch = JOB_NO_EPOCH;
+	job->doorbell_fd = -1;
+	job->node = node;
+	queue_init(&job->link);
+	memcpy(job->name, options->name, strlen(options->name) + 1);
+	job->rank = options->rank;
+	job->world_size = options->world_size;
+	job->stage = options->stage;
+	job->group_count = options->group_count;
+	*ret_job = job;
+	return 0;
+}
+
+static int adopt(struct tierd_job *job, struct tierd_ticket *ticket)
+{
+	const Tierd__Wire__JobOpenReply *reply = &ticket->open.reply;
+	int r = mapping_new(ticket->open.fd, reply->window_bytes, PROT_READ | PROT_WRITE,
+			    &job->window_mapping);
+
+	close(ticket->open.fd);
+	if (r < 0) {
+		post_leave(job->node, reply->job);
+		return message_fail(r, "mapping the exchange window of job \"%s\": %s", job->name,
+				    strerror(-r));
+	}
+	job->number = reply->job;
+	job->state = (struct tierd_job_state){ reply->status, reply->epoch, reply->step };
+	job->epoch = reply->epoch;
+	job->awaited = reply->step;
+	queue_push(&job->node->jobs, &job->link);
+	return 0;
+}
+
+static int open_locked(struct tierd_job *job, const Tierd__Wire__Request *request)
+{
+	struct tierd_ticket *ticket;
+	int r = connection_check(job->node);
+
+	if (r == 0)
+		r = ticket_new(job->node, NULL, &open_kind, &ticket);
+	if (r < 0)
+		return r;
+	ticket->fd_count = 1;
+	r = ticket_send(ticket, request);
+	if (r < 0)
+		return r;
+	r = ticket_await(ticket, TIERD_DONE, connection_deadline(job->node, -1));
+	if (r == 0)
+		r = adopt(job, ticket);
+	ticket_abandon(ticket);
+	return r;
+}
+
+int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *options,
+		   struct tierd_job **ret_job)
+{
+	static const struct tierd_group default_group = TIERD_GROUP_INIT;
+	struct tierd_job_options own = TIERD_JOB_OPTIONS_INIT;
+	_cleanup_(job_freep) struct tierd_job *job = NULL;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobOpen open = TIERD__WIRE__JOB_OPEN__INIT;
+	struct wire_groups groups;
+	int r = structure_take(&own, sizeof(own), sizeof(own), options);
+
+	if (r < 0)
+		return message_fail(r,
+				    "the job options have a wrong size; start from TIERD_JOB_OPTIONS_INIT");
+	r = check_options(&own);
+	if (r < 0)
+		return r;
+	if (own.group_count == 0) {
+		own.group_count = 1;
+		own.groups = &default_group;
+	}
+	r = job_encode_groups(own.groups, own.group_count, &groups);
+	if (r == 0)
+		r = job_new(node, &own, &job);
+	if (r < 0)
+		return r;
+	encode_options(&own, &groups, &open);
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_OPEN;
+	request.job_open = &open;
+	r = connection_enter(node);
+	if (r < 0)
+		return r;
+	r = open_locked(job, &request);
+	connection_exit(node);
+	if (r == 0)
+		*ret_job = TAKE_PTR(job);
+	return r;
+}
+
+int tierd_job_state(struct tierd_job *job, struct tierd_job_state *ret_state)
+{
+	int r = job_enter(job, JOB_LIVE);
+
+	if (r < 0)
+		return r;
+	*ret_state = job->state;
+	job_exit(job);
+	return 0;
+}
+
+/* ---- Leave
+ * ----------------------------------------------------------------------------------------------------- */
+
+void job_drop(struct tierd_job *job)
+{
+	if (job->generation == connection_generation) {
+		ticket_leave_job(job->node, job);
+		queue_remove(&job->link);
+	}
+	job_free(job);
+}
+
+static int leave(struct tierd_job *job, bool at_once)
+{
+	struct tierd_node *node = job->node;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobLeave body = TIERD__WIRE__JOB_LEAVE__INIT;
+	int r = connection_enter(node);
+
+	if (r < 0) {
+		job_drop(job);
+		return r;
+	}
+	body.job = job->number;
+	body.at_once = at_once;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_LEAVE;
+	request.job_leave = &body;
+	r = ticket_call(job, &request);
+	job_drop(job);
+	connection_exit(node);
+	return r;
+}
+
+int tierd_job_close(struct tierd_job *job)
+{
+	return leave(job, false);
+}
+
+int tierd_job_detach(struct tierd_job *job)
+{
+	return leave(job, true);
+}

@@ -1,0 +1,156 @@
+/* The job as this rank sees it: its units, the pages that it shares with the daemon, and where it stands. */
+#ifndef TIERD_CLIENT_JOB_H
+#define TIERD_CLIENT_JOB_H
+
+#include "client/connection.h"
+#include "client/mapping.h"
+#include "proto/pages.h"
+#include "proto/unit_layout.h"
+
+struct debug;
+struct ticket_kind;
+
+/* A unit as it was defined. */
+struct unit {
+	char *name;
+	struct unit_layout layout;
+	uint32_t tensor_count;
+	struct tensor_layout *tensors;
+	uint64_t *offsets;	       /* in a view of parameters; known once the job is ready */
+	uint64_t *gradient_offsets;    /* in a view of gradients */
+	uint64_t spans[UNIT_SECTIONS]; /* where sections begin, as in the directory page */
+};
+
+/* What a gather needs of a unit, side by side. */
+struct hot_unit {
+	const uint64_t *offsets;
+	uint64_t awaited_mask; /* 0: frozen, every version will do */
+	uint64_t elements;
+	_Atomic uint64_t gathers;
+};
+
+struct gradient_buffer {
+	uint32_t unit;	      /* while it is held */
+	bool is_being_zeroed; /* by the thread that took it, without the lock */
+	uint64_t dirty_bytes; /* from the start; the rest was never handed out, and a new memfd is zero */
+};
+
+struct tierd_job {
+	/* Constant from the first ready on, but for the atomics: read without the lock. */
+	_Atomic uint32_t ready_units; /* 0: not ready */
+	uint32_t generation;
+	_Atomic uint64_t live_epoch; /* JOB_NO_EPOCH: ended, or never begun */
+	_Atomic uint64_t awaited;    /* this rank's last step, which gathers must contain */
+	struct directory_header *directory;
+	struct directory_entry *entries;
+	struct lease_header *leases;
+	_Atomic uint32_t *counters;
+	char *arena;
+	struct hot_unit *hot;
+	int doorbell_fd;
+	struct debug *debug; /* NULL: not TIERD_DEBUG=leases */
+
+	/* With the node's lock. */
+	struct tierd_node *node;
+	struct queue link;
+	uint32_t number;
+	char name[TIERD_MAX_JOB_NAME + 1];
+	uint32_t rank, world_size, stage, group_count;
+	struct tierd_job_state state;
+	uint32_t epoch;
+	bool is_stale;
+	char stale_text[512];
+	int push_error; /* of a push without a ticket: the next push or step reports it */
+	char push_error_text[512];
+
+	struct unit **units;
+	uint32_t unit_count, unit_capacity;
+
+	struct mapping window_mapping, directory_mapping, arena_mapping, lease_mapping, gradient_mapping;
+	bool is_window_busy;
+	_Atomic uint32_t *buffer_states; /* enum gradient_buffer_state, in the lease page */
+	struct gradient_buffer *buffers;
+	uint32_t buffer_count;
+	uint64_t buffer_bytes;
+
+	uint64_t arena_page_bytes;
+	bool is_getting_ready;
+	bool has_unclaimed_ready; /* a ready that nobody waited for any more came through */
+	uint64_t gather_misses, gather_wait_ns, gradient_wait_ns, step_wait_ns;
+};
+
+#define JOB_NO_EPOCH UINT64_MAX
+#define JOB_MAX_UNITS 100000
+
+/* What a call needs of its job. */
+enum job_need {
+	JOB_OPEN,  /* a connection */
+	JOB_LIVE,  /* and no epoch that has ended */
+	JOB_READY, /* and a ready that was answered */
+};
+
+/* Locks the node if the job is fit for the call. */
+int job_enter(struct tierd_job *job, enum job_need need);
+void job_exit(struct tierd_job *job);
+
+/* ---- With the lock held
+ * ------------------------------------------------------------------------------------- */
+
+/* 0, or why the job is not fit. May release the lock for a moment. */
+int job_check(struct tierd_job *job, enum job_need need);
+
+/* From now on gathers take the slow way, and learn there what happened. */
+void job_poison(struct tierd_job *job);
+void job_epoch_ended(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded *event);
+
+/* 0, or -EINVAL. */
+int job_check_unit(const struct tierd_job *job, uint32_t unit);
+const char *job_unit_name(const struct tierd_job *job, uint32_t unit);
+
+static inline bool unit_is_trainable(const struct unit *unit)
+{
+	return unit_layout_trainable(&unit->layout) > 0;
+}
+
+/* The version that requests for the unit name. */
+static inline uint64_t job_awaited(const struct tierd_job *job, uint32_t unit)
+{
+	return unit_is_trainable(job->units[unit]) ? job->awaited : 0;
+}
+
+/* Groups as they go over the wire, in storage for TIERD_MAX_GROUPS. */
+struct wire_groups {
+	Tierd__Wire__Group values[TIERD_MAX_GROUPS];
+	Tierd__Wire__Group *pointers[TIERD_MAX_GROUPS];
+};
+int job_encode_groups(const struct tierd_group *groups, uint32_t count, struct wire_groups *ret_groups);
+
+/* Frees the handle; the daemon is told elsewhere. Its tickets fail. */
+void job_drop(struct tierd_job *job);
+
+/* ---- Parts that other files have
+ * ---------------------------------------------------------------------------- */
+
+struct unit *unit_free(struct unit *unit);
+DEFINE_FREEP(struct unit *, unit_free)
+
+/* Maps the pages of a first ready; the descriptors are the caller's. -EPROTO: they are not as the protocol
+ * says. */
+int job_map_pages(struct tierd_job *job, const Tierd__Wire__JobReadyReply *reply, const int *fds);
+void job_unmap_pages(struct tierd_job *job);
+
+/* Gives back the buffers that this rank holds. */
+void gradients_drop(struct tierd_job *job);
+
+/* The name of a unit of which this rank holds a buffer; NULL: none. */
+const char *gradients_held(const struct tierd_job *job);
+
+/* Reports, once, that a push without a ticket has failed. */
+int push_check(struct tierd_job *job);
+
+/* Forgets pushes without a ticket, up to a request's number. */
+void push_forget(struct tierd_job *job, uint32_t request);
+
+extern const struct ticket_kind step_kind, ready_kind;
+
+#endif

@@ -1,0 +1,167 @@
+#include <errno.h>
+
+#include "client/job.h"
+#include "client/structure.h"
+#include "client/ticket.h"
+#include "common/clock.h"
+
+/* ---- Rates
+ * ----------------------------------------------------------------------------------------------------- */
+
+struct wire_rates {
+	Tierd__Wire__Rates rates;
+	struct wire_groups groups;
+};
+
+static int encode_rates(const struct tierd_job *job, const struct tierd_rates *given,
+			struct wire_rates *ret_rates)
+{
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	int r = structure_take(&rates, sizeof(rates), sizeof(rates), given);
+
+	if (r < 0)
+		return message_fail(r, "the rates have a wrong size; start from TIERD_RATES_INIT");
+	if (rates.group_count != 0 && rates.group_count != job->group_count)
+		return message_fail(-EINVAL, "the rates have %u groups, but job \"%s\" has %u",
+				    rates.group_count, job->name, job->group_count);
+	if (rates.group_count != 0 && !rates.groups)
+		return message_fail(-EINVAL, "group_count is %u, but groups is NULL", rates.group_count);
+	r = job_encode_groups(rates.groups, rates.group_count, &ret_rates->groups);
+	if (r < 0)
+		return r;
+	tierd__wire__rates__init(&ret_rates->rates);
+	ret_rates->rates.learning_rate = rates.learning_rate;
+	ret_rates->rates.gradient_scale = rates.gradient_scale;
+	ret_rates->rates.loss_scale = rates.loss_scale;
+	ret_rates->rates.n_groups = rates.group_count;
+	ret_rates->rates.groups = ret_rates->groups.pointers;
+	return 0;
+}
+
+int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uint32_t micro_batches)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__StepBegin begin = TIERD__WIRE__STEP_BEGIN__INIT;
+	struct wire_rates wire;
+	int r = job_enter(job, JOB_READY);
+
+	if (r < 0)
+		return r;
+	r = encode_rates(job, rates, &wire);
+	if (r == 0) {
+		begin.job = job->number;
+		begin.epoch = job->epoch;
+		begin.rates = &wire.rates;
+		begin.micro_batches = micro_batches;
+		request.body_case = TIERD__WIRE__REQUEST__BODY_STEP_BEGIN;
+		request.step_begin = &begin;
+		r = ticket_call(job, &request);
+	}
+	job_exit(job);
+	return r;
+}
+
+/* ---- Step
+ * ------------------------------------------------------------------------------------------------------ */
+
+static void applied(struct tierd_ticket *ticket, const Tierd__Wire__StepReply *reply)
+{
+	ticket->step = (struct tierd_step_result){
+		.step = reply->step,
+		.gradient_norm = reply->gradient_norm,
+		.is_skipped = reply->is_skipped,
+		.loss_scale = reply->loss_scale,
+	};
+	ticket->job->state.step = reply->step;
+	/* Every push before it was summed. */
+	push_forget(ticket->job, ticket->request);
+	ticket_complete(ticket, TIERD_DONE, 0, NULL);
+}
+
+static void step_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	struct tierd_job *job = ticket->job;
+
+	if (ticket->events[TIERD_DONE].is_here) {
+		ticket_complete(ticket, TIERD_DURABLE, answer->status, answer->text);
+	} else if (answer->status < 0) {
+		/* Nobody needs to wait for what will not come. */
+		if (ticket->epoch == job->epoch)
+			job->awaited--;
+		ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+	} else if (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_STEP) {
+		ticket_violation(ticket, "another reply");
+	} else {
+		applied(ticket, answer->reply->step);
+	}
+}
+
+static int check_leases(const struct tierd_job *job)
+{
+	const char *held = gradients_held(job);
+
+	if (held)
+		return message_fail(
+			-EBUSY,
+			"a gradient buffer of unit \"%s\" is held; push or discard it before the step", held);
+	for (uint32_t unit = 0; unit < job->unit_count; unit++)
+		if (job->hot[unit].awaited_mask && lease_is_held(&job->counters[unit]))
+			return message_fail(-EBUSY,
+					    "a lease on unit \"%s\" is held; release it before the step",
+					    job_unit_name(job, unit));
+	return 0;
+}
+
+static int step_send(struct tierd_job *job, const struct tierd_rates *rates, struct tierd_ticket **ret_ticket)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Step step = TIERD__WIRE__STEP__INIT;
+	struct tierd_ticket *ticket;
+	struct wire_rates wire;
+	int r = encode_rates(job, rates, &wire);
+
+	if (r == 0)
+		r = push_check(job);
+	if (r == 0)
+		r = check_leases(job);
+	if (r == 0)
+		r = ticket_new(job->node, job, &step_kind, &ticket);
+	if (r < 0)
+		return r;
+	step.job = job->number;
+	step.epoch = job->epoch;
+	step.rates = &wire.rates;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP;
+	request.step = &step;
+	/* Before it is sent: a gather after it must not find the old version. */
+	job->awaited++;
+	r = ticket_send(ticket, &request);
+	if (r < 0)
+		job->awaited--;
+	else
+		*ret_ticket = ticket;
+	return r;
+}
+
+int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct tierd_ticket **ret_ticket)
+{
+	struct tierd_ticket *ticket;
+	uint64_t start;
+	int r = job_enter(job, JOB_READY);
+
+	if (r < 0)
+		return r;
+	start = clock_now_ns();
+	r = step_send(job, rates, &ticket);
+	if (r == 0 && ret_ticket) {
+		*ret_ticket = ticket;
+	} else if (r == 0) {
+		r = ticket_await(ticket, TIERD_DONE, connection_deadline(job->node, -1));
+		ticket_abandon(ticket);
+	}
+	job->step_wait_ns += clock_now_ns() - start;
+	job_exit(job);
+	return r;
+}
+
+const struct ticket_kind step_kind = { .name = "tierd_step", .replies = 2, .answer = step_answer };

@@ -1,0 +1,266 @@
+#include <errno.h>
+#include <string.h>
+
+#include "client/job.h"
+#include "client/ticket.h"
+
+/* ---- The exchange window: one piece at a time
+ * ------------------------------------------------------------------ */
+
+static bool window_is_free(const void *argument)
+{
+	const struct tierd_job *job = argument;
+
+	return !job->is_window_busy;
+}
+
+static int window_take(struct tierd_job *job, uint64_t deadline)
+{
+	int r = connection_wait(job->node, window_is_free, job, deadline);
+
+	if (r == -ETIMEDOUT)
+		return message_fail(r, "job \"%s\": another thread's tensor is still being read or written",
+				    job->name);
+	if (r == 0)
+		job->is_window_busy = true;
+	return r;
+}
+
+static void window_give(struct tierd_job *job)
+{
+	job->is_window_busy = false;
+	pthread_cond_broadcast(&job->node->changed);
+}
+
+/* If nobody waits any more, the window was the daemon's until now. */
+static void window_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	if (ticket->is_orphan)
+		window_give(ticket->job);
+	ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+}
+
+static const struct ticket_kind window_kind = { .name = "tierd_tensor_read or tierd_tensor_write",
+						.replies = 1,
+						.answer = window_answer };
+
+/* With the window taken; it is kept if the call succeeds. */
+static int window_call(struct tierd_job *job, const Tierd__Wire__Request *request, uint64_t deadline)
+{
+	struct tierd_ticket *ticket;
+	int r = ticket_new(job->node, job, &window_kind, &ticket);
+
+	if (r == 0)
+		r = ticket_send(ticket, request);
+	if (r < 0) {
+		window_give(job);
+		return r;
+	}
+	r = ticket_await(ticket, TIERD_DONE, deadline);
+	/* Without a reply the daemon still uses it. */
+	if (r < 0 && ticket->events[TIERD_DONE].is_here)
+		window_give(job);
+	ticket_abandon(ticket);
+	return r;
+}
+
+/* ---- Pieces
+ * ---------------------------------------------------------------------------------------------------- */
+
+/* What is moved, and how far it got. */
+struct transfer {
+	struct tierd_job *job;
+	uint32_t unit, tensor;
+	const char *state; /* NULL: write */
+	bool is_master;
+	uint64_t first, count;
+	char *data;
+	uint64_t element_bytes;
+	uint64_t deadline;
+};
+
+static int check_range(const struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t first,
+		       uint64_t count)
+{
+	int r = job_check_unit(job, unit);
+	uint64_t elements;
+
+	if (r < 0)
+		return r;
+	if (tensor >= job->units[unit]->tensor_count)
+		return message_fail(-EINVAL, "unit \"%s\" has no tensor %u: it has %u",
+				    job_unit_name(job, unit), tensor, job->units[unit]->tensor_count);
+	elements = job->units[unit]->tensors[tensor].elements;
+	if (first > elements || count > elements - first)
+		return message_fail(
+			-EINVAL, "elements %lu to %lu are not within tensor %u of unit \"%s\", which has %lu",
+			first, first + count, tensor, job_unit_name(job, unit), elements);
+	return 0;
+}
+
+static int move_piece(struct transfer *transfer, uint64_t count)
+{
+	struct tierd_job *job = transfer->job;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__TensorWrite write = TIERD__WIRE__TENSOR_WRITE__INIT;
+	Tierd__Wire__TensorRead read = TIERD__WIRE__TENSOR_READ__INIT;
+
+	if (transfer->state) {
+		read = (Tierd__Wire__TensorRead){ .base = read.base,
+						  .job = job->number,
+						  .unit = transfer->unit,
+						  .tensor = transfer->tensor,
+						  .state = (char *)transfer->state,
+						  .first = transfer->first,
+						  .count = count,
+						  .version = job_awaited(job, transfer->unit) };
+		request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_READ;
+		request.tensor_read = &read;
+	} else {
+		write = (Tierd__Wire__TensorWrite){ .base = write.base,
+						    .job = job->number,
+						    .unit = transfer->unit,
+						    .tensor = transfer->tensor,
+						    .first = transfer->first,
+						    .count = count,
+						    .is_master = transfer->is_master };
+		request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_WRITE;
+		request.tensor_write = &write;
+	}
+	return window_call(job, &request, transfer->deadline);
+}
+
+/* The copies run without the lock; the window is ours. */
+static void copy(struct transfer *transfer, uint64_t bytes)
+{
+	struct tierd_job *job = transfer->job;
+
+	job_exit(job);
+	if (transfer->state)
+		memcpy(transfer->data, job->window_mapping.address, bytes);
+	else
+		memcpy(job->window_mapping.address, transfer->data, bytes);
+	pthread_mutex_lock(&job->node->lock);
+}
+
+static int transfer_all(struct transfer *transfer)
+{
+	struct tierd_job *job = transfer->job;
+	uint64_t fits = job->window_mapping.bytes / transfer->element_bytes;
+	int r = window_take(job, transfer->deadline);
+
+	if (r < 0)
+		return r;
+	while (transfer->count > 0) {
+		uint64_t count = transfer->count < fits ? transfer->count : fits;
+		uint64_t bytes = count * transfer->element_bytes;
+
+		if (!transfer->state)
+			copy(transfer, bytes);
+		r = move_piece(transfer, count);
+		if (r < 0)
+			return r;
+		if (transfer->state)
+			copy(transfer, bytes);
+		transfer->data += bytes;
+		transfer->first += count;
+		transfer->count -= count;
+	}
+	window_give(job);
+	return 0;
+}
+
+int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count,
+		       const void *data, bool is_master)
+{
+	struct transfer transfer = { .job = job,
+				     .unit = unit,
+				     .tensor = tensor,
+				     .is_master = is_master,
+				     .first = first,
+				     .count = count,
+				     .data = (char *)data };
+	int r = job_enter(job, JOB_LIVE);
+
+	if (r < 0)
+		return r;
+	r = check_range(job, unit, tensor, first, count);
+	if (r == 0) {
+		transfer.element_bytes =
+			is_master ? 4 : section_element_bytes(job->units[unit]->tensors[tensor].section);
+		transfer.deadline = connection_deadline(job->node, -1);
+		r = transfer_all(&transfer);
+	}
+	job_exit(job);
+	return r;
+}
+
+int tierd_tensor_read(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state,
+		      uint64_t first, uint64_t count, void *ret_data)
+{
+	struct transfer transfer = { .job = job,
+				     .unit = unit,
+				     .tensor = tensor,
+				     .state = state,
+				     .first = first,
+				     .count = count,
+				     .data = ret_data };
+	int r;
+
+	if (!state)
+		return message_fail(-EINVAL,
+				    "no state is named; it is \"parameter\", \"master\", \"m\" or \"v\"");
+	r = job_enter(job, JOB_READY);
+	if (r < 0)
+		return r;
+	r = check_range(job, unit, tensor, first, count);
+	if (r == 0) {
+		transfer.element_bytes =
+			strcmp(state, "parameter") != 0
+				? 4
+				: section_element_bytes(job->units[unit]->tensors[tensor].section);
+		transfer.deadline = connection_deadline(job->node, -1);
+		r = transfer_all(&transfer);
+	}
+	job_exit(job);
+	return r;
+}
+
+/* ---- Shards
+ * ---------------------------------------------------------------------------------------------------- */
+
+static void shard_of(const struct tierd_job *job, uint32_t unit, uint32_t number, uint64_t *ret_first,
+		     uint64_t *ret_count)
+{
+	const struct unit_layout *layout = &job->units[unit]->layout;
+	const struct tensor_layout *tensor = &job->units[unit]->tensors[number];
+	/* Trainable elements are numbered through both sections. */
+	uint64_t begin =
+		tensor->first + (tensor->section == SECTION_FP32 ? layout->elements[SECTION_BF16] : 0);
+	uint64_t end = begin + tensor->elements;
+	uint64_t shard_begin = unit_layout_shard(layout, job->rank, job->world_size);
+	uint64_t shard_end = unit_layout_shard(layout, job->rank + 1, job->world_size);
+	uint64_t first = begin > shard_begin ? begin : shard_begin;
+	uint64_t last = end < shard_end ? end : shard_end;
+
+	*ret_first = first < last ? first - begin : 0;
+	*ret_count = first < last ? last - first : 0;
+}
+
+int tierd_tensor_shard(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t *ret_first,
+		       uint64_t *ret_count)
+{
+	int r = job_enter(job, JOB_LIVE);
+
+	if (r < 0)
+		return r;
+	r = check_range(job, unit, tensor, 0, 0);
+	if (r == 0 && unit_layout_gradient_offset(&job->units[unit]->layout,
+						  &job->units[unit]->tensors[tensor]) == TIERD_NO_OFFSET)
+		r = message_fail(-EINVAL, "tensor %u of unit \"%s\" is frozen: it is not partitioned", tensor,
+				 job_unit_name(job, unit));
+	if (r == 0)
+		shard_of(job, unit, tensor, ret_first, ret_count);
+	job_exit(job);
+	return r;
+}

@@ -1,0 +1,253 @@
+#include "client/tierctl/ask.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "proto/status.h"
+
+#define PROGRAM "tierctl " TIERD_VERSION
+#define TIMEOUT_SECONDS 10
+
+struct ask {
+	int socket;
+	const char *path;
+	struct frame_arena *arena;
+	uint8_t *bytes;
+	uint32_t number;
+	char daemon[64];
+	char message[1280];
+};
+
+static int fail(struct ask *ask, int r, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static int fail(struct ask *ask, int r, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(ask->message, sizeof(ask->message), format, arguments);
+	va_end(arguments);
+	return r;
+}
+
+/* The connection is of no use any more. */
+static int lose(struct ask *ask, int r)
+{
+	ask->socket = fd_close(ask->socket);
+	if (r == -EAGAIN)
+		return fail(ask, -ETIMEDOUT, "tierd at %s does not answer within %d s", ask->path,
+			    TIMEOUT_SECONDS);
+	if (r == -EPIPE || r == -ECONNRESET)
+		return fail(ask, r, "tierd at %s closed the connection", ask->path);
+	if (r == -EPROTO || r == -EMSGSIZE)
+		return fail(ask, r, "what listens at %s does not speak tierd's protocol", ask->path);
+	return fail(ask, r, "the connection to tierd at %s broke: %s", ask->path, strerror(-r));
+}
+
+char *ask_default_socket(void)
+{
+	const char *chosen = getenv("TIERD_SOCKET"), *runtime = getenv("XDG_RUNTIME_DIR");
+	char *path;
+
+	if (chosen && *chosen)
+		return strdup(chosen);
+	if (runtime && *runtime) {
+		if (asprintf(&path, "%s/tierd/tierd.sock", runtime) < 0)
+			return NULL;
+		if (access(path, F_OK) == 0)
+			return path;
+		free(path);
+	}
+	return strdup("/run/tierd/tierd.sock");
+}
+
+/* ---- Bytes -----------------------------------------------------------------------------------------------
+ */
+
+static int send_all(struct ask *ask, const uint8_t *bytes, size_t length)
+{
+	while (length > 0) {
+		ssize_t sent = send(ask->socket, bytes, length, MSG_NOSIGNAL);
+
+		if (sent < 0 && errno != EINTR)
+			return -errno;
+		if (sent > 0) {
+			bytes += sent;
+			length -= (size_t)sent;
+		}
+	}
+	return 0;
+}
+
+static int receive_all(struct ask *ask, uint8_t *bytes, size_t length)
+{
+	while (length > 0) {
+		ssize_t received = recv(ask->socket, bytes, length, 0);
+
+		if (received == 0)
+			return -EPIPE;
+		if (received < 0 && errno != EINTR)
+			return -errno;
+		if (received > 0) {
+			bytes += received;
+			length -= (size_t)received;
+		}
+	}
+	return 0;
+}
+
+static int send_message(struct ask *ask, enum frame_type type, const ProtobufCMessage *message)
+{
+	_cleanup_free_ uint8_t *frame = NULL;
+	size_t length;
+	int r = frame_encode(type, ++ask->number, message, &frame, &length);
+
+	if (r == 0)
+		r = send_all(ask, frame, length);
+	/* A daemon that refuses a connection says why before it closes: the answer is worth reading. */
+	return r == -EPIPE ? 0 : r;
+}
+
+static int receive_message(struct ask *ask, enum frame_type type,
+			   const ProtobufCMessageDescriptor *descriptor, ProtobufCMessage **ret_message)
+{
+	uint8_t bytes[FRAME_HEADER_BYTES];
+	struct frame_header header;
+	int r = receive_all(ask, bytes, sizeof(bytes));
+
+	if (r == 0)
+		r = frame_header_decode(bytes, &header);
+	if (r == 0)
+		r = receive_all(ask, ask->bytes, header.length);
+	if (r == 0 && header.type != type)
+		r = -EPROTO;
+	if (r == 0)
+		r = frame_decode(ask->arena, descriptor, ask->bytes, header.length, ret_message);
+	return r;
+}
+
+/* ---- Requests --------------------------------------------------------------------------------------------
+ */
+
+static int refuse(struct ask *ask, const Tierd__Wire__Status *status)
+{
+	int r = status ? status_to_errno(status->code) : -EPROTO;
+
+	if (r == 0)
+		return 0;
+	if (status && status->message && *status->message)
+		return fail(ask, r, "%s", status->message);
+	return fail(ask, r, "%s", strerror(-r));
+}
+
+static int say_hello(struct ask *ask)
+{
+	Tierd__Wire__Hello hello = TIERD__WIRE__HELLO__INIT;
+	const Tierd__Wire__HelloReply *reply;
+	ProtobufCMessage *message;
+	int r;
+
+	hello.version_minimum = FRAME_VERSION_MINIMUM;
+	hello.version_maximum = FRAME_VERSION_MAXIMUM;
+	hello.program = (char *)PROGRAM;
+	r = send_message(ask, FRAME_HELLO, &hello.base);
+	if (r == 0)
+		r = receive_message(ask, FRAME_HELLO_REPLY, &tierd__wire__hello_reply__descriptor, &message);
+	if (r < 0)
+		return lose(ask, r);
+	reply = (const Tierd__Wire__HelloReply *)message;
+	snprintf(ask->daemon, sizeof(ask->daemon), "%s", reply->daemon);
+	return refuse(ask, reply->status);
+}
+
+static int connect_to(struct ask *ask)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct timeval timeout = { .tv_sec = TIMEOUT_SECONDS };
+
+	if (strlen(ask->path) >= sizeof(address.sun_path))
+		return fail(ask, -ENAMETOOLONG, "the path of a socket has at most 107 bytes: %s", ask->path);
+	strcpy(address.sun_path, ask->path);
+	ask->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (ask->socket < 0)
+		return fail(ask, -errno, "no socket: %s", strerror(errno));
+	setsockopt(ask->socket, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+	setsockopt(ask->socket, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+	if (connect(ask->socket, (const struct sockaddr *)&address, sizeof(address)) == 0)
+		return 0;
+	if (errno == ENOENT || errno == ECONNREFUSED)
+		return fail(ask, -errno, "no tierd listens at %s; start it, or name its socket with --socket",
+			    ask->path);
+	if (errno == EACCES)
+		return fail(ask, -errno, "you may not use %s; members of its group may", ask->path);
+	return fail(ask, -errno, "%s: %s", ask->path, strerror(errno));
+}
+
+int ask_open(const char *socket_path, struct ask **ret_ask)
+{
+	_cleanup_(ask_freep) struct ask *ask = calloc(1, sizeof(*ask));
+	int r;
+
+	if (!ask)
+		return -ENOMEM;
+	ask->socket = -1;
+	ask->path = socket_path;
+	ask->bytes = malloc(FRAME_MAX_BYTES);
+	if (!ask->bytes || frame_arena_new(&ask->arena) < 0)
+		return -ENOMEM;
+	r = connect_to(ask);
+	if (r == 0)
+		r = say_hello(ask);
+	if (r < 0)
+		ask->socket = fd_close(ask->socket);
+	*ret_ask = TAKE_PTR(ask);
+	return r;
+}
+
+struct ask *ask_free(struct ask *ask)
+{
+	if (!ask)
+		return NULL;
+	fd_close(ask->socket);
+	frame_arena_free(ask->arena);
+	free(ask->bytes);
+	free(ask);
+	return NULL;
+}
+
+int ask_request(struct ask *ask, const Tierd__Wire__Request *request, const Tierd__Wire__Reply **ret_reply)
+{
+	const Tierd__Wire__Reply *reply;
+	ProtobufCMessage *message;
+	int r = send_message(ask, FRAME_REQUEST, &request->base);
+
+	if (r == 0)
+		r = receive_message(ask, FRAME_REPLY, &tierd__wire__reply__descriptor, &message);
+	if (r < 0)
+		return lose(ask, r);
+	reply = (const Tierd__Wire__Reply *)message;
+	r = refuse(ask, reply->status);
+	if (r < 0)
+		return r;
+	*ret_reply = reply;
+	return 0;
+}
+
+bool ask_is_connected(const struct ask *ask)
+{
+	return ask->socket >= 0;
+}
+
+const char *ask_message(const struct ask *ask)
+{
+	return ask->message;
+}
+
+const char *ask_daemon(const struct ask *ask)
+{
+	return ask->daemon;
+}

@@ -1,0 +1,32 @@
+/* Asking: one connection to the daemon, one request at a time, and its answer. */
+#ifndef TIERD_CLIENT_TIERCTL_ASK_H
+#define TIERD_CLIENT_TIERCTL_ASK_H
+
+#include <stdbool.h>
+
+#include "common/cleanup.h"
+#include "proto/frame.h"
+
+struct ask;
+
+/* $TIERD_SOCKET, else $XDG_RUNTIME_DIR/tierd/tierd.sock where that exists, else /run/tierd/tierd.sock. The
+ * caller frees it; NULL: out of memory. */
+char *ask_default_socket(void);
+
+/* Connects and says hello. The object is there also after an error, for ask_message(), unless -ENOMEM. */
+int ask_open(const char *socket_path, struct ask **ret_ask);
+struct ask *ask_free(struct ask *ask);
+DEFINE_FREEP(struct ask *, ask_free)
+
+/* Sends the request and waits for its answer, which is valid until the next. What the daemon refused is an
+ * error too, but the connection stays; ask_is_connected() tells that from a daemon that is gone. */
+int ask_request(struct ask *ask, const Tierd__Wire__Request *request, const Tierd__Wire__Reply **ret_reply);
+bool ask_is_connected(const struct ask *ask);
+
+/* What went wrong last. */
+const char *ask_message(const struct ask *ask);
+
+/* "tierd 0.1.0" */
+const char *ask_daemon(const struct ask *ask);
+
+#endif

@@ -1,0 +1,85 @@
+#include "client/tierctl/command.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+int command_fail(int code, const char *format, ...)
+{
+	va_list arguments;
+
+	fputs("tierctl: ", stderr);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputc('\n', stderr);
+	return code;
+}
+
+int command_check_none(int count, char *arguments[])
+{
+	if (count == 1)
+		return COMMAND_DONE;
+	return command_fail(COMMAND_USAGE, "%s takes no argument, such as '%s'", arguments[0], arguments[1]);
+}
+
+int command_connect(const struct command_context *context, struct ask **ret_ask)
+{
+	struct ask *ask = NULL;
+	int r = ask_open(context->socket, &ask);
+
+	if (r == 0) {
+		*ret_ask = ask;
+		return COMMAND_DONE;
+	}
+	command_fail(COMMAND_UNREACHABLE, "%s", ask ? ask_message(ask) : "out of memory");
+	ask_free(ask);
+	return COMMAND_UNREACHABLE;
+}
+
+int command_ask(struct ask *ask, const Tierd__Wire__Request *request, const Tierd__Wire__Reply **ret_reply)
+{
+	int r = ask_request(ask, request, ret_reply);
+
+	if (r == 0)
+		return COMMAND_DONE;
+	return command_fail(ask_is_connected(ask) ? COMMAND_FAILED : COMMAND_UNREACHABLE, "%s",
+			    ask_message(ask));
+}
+
+int command_ask_node(struct ask *ask, const Tierd__Wire__NodeReply **ret_node)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__NodeRead read = TIERD__WIRE__NODE_READ__INIT;
+	const Tierd__Wire__Reply *reply;
+	int code;
+
+	request.body_case = TIERD__WIRE__REQUEST__BODY_NODE_READ;
+	request.node_read = &read;
+	code = command_ask(ask, &request, &reply);
+	if (code != COMMAND_DONE)
+		return code;
+	if (reply->body_case != TIERD__WIRE__REPLY__BODY_NODE)
+		return command_fail(COMMAND_FAILED, "tierd answered something else than was asked");
+	*ret_node = reply->node;
+	return COMMAND_DONE;
+}
+
+int command_print_json(cJSON *json)
+{
+	char *text = json ? cJSON_Print(json) : NULL;
+
+	cJSON_Delete(json);
+	if (!text)
+		return command_fail(COMMAND_FAILED, "out of memory");
+	puts(text);
+	cJSON_free(text);
+	return COMMAND_DONE;
+}
+
+int command_print_table(const struct table *table)
+{
+	if (!table || table_print(table, stdout) < 0)
+		return command_fail(COMMAND_FAILED, "out of memory");
+	return COMMAND_DONE;
+}

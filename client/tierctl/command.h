@@ -1,0 +1,42 @@
+/* A command is a verb of tierctl: it asks the daemon, and prints a table or JSON. */
+#ifndef TIERD_CLIENT_TIERCTL_COMMAND_H
+#define TIERD_CLIENT_TIERCTL_COMMAND_H
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+
+#include "client/tierctl/ask.h"
+#include "client/tierctl/table.h"
+
+enum { COMMAND_DONE = 0, COMMAND_FAILED = 1, COMMAND_USAGE = 2, COMMAND_UNREACHABLE = 3 };
+
+struct command_context {
+	const char *socket;
+	bool is_json;
+};
+
+/* arguments[0] is the verb. They return an exit code, after saying on stderr what is wrong. */
+int command_ping(const struct command_context *context, int count, char *arguments[]);
+int command_status(const struct command_context *context, int count, char *arguments[]);
+int command_tiers(const struct command_context *context, int count, char *arguments[]);
+int command_jobs(const struct command_context *context, int count, char *arguments[]);
+int command_units(const struct command_context *context, int count, char *arguments[]);
+int command_plan(const struct command_context *context, int count, char *arguments[]);
+
+/* Connects; an exit code and a message if that fails. */
+int command_connect(const struct command_context *context, struct ask **ret_ask);
+int command_ask(struct ask *ask, const Tierd__Wire__Request *request, const Tierd__Wire__Reply **ret_reply);
+
+/* The node's account of itself, in one go. */
+int command_ask_node(struct ask *ask, const Tierd__Wire__NodeReply **ret_node);
+
+/* Prints and frees. */
+int command_print_json(cJSON *json);
+int command_print_table(const struct table *table);
+
+int command_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Takes no arguments: COMMAND_USAGE if there are some. */
+int command_check_none(int count, char *arguments[]);
+
+#endif

@@ -1,0 +1,172 @@
+#include "client/tierctl/plan.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+
+#include "common/size.h"
+
+/* More than any model, and small enough for all sums and products below. */
+#define MAXIMUM_PARAMETERS (UINT64_C(1) << 48)
+#define MAXIMUM_RANKS 1024
+#define MAXIMUM_MICRO_BATCHES 65536
+#define MAXIMUM_BUFFERS 64
+
+/* Gathered units in host memory, where parameters live on NVMe: one in use, the next ones on their way. */
+#define WINDOW_UNITS 4
+
+int plan_check(const struct plan_model *model)
+{
+	if (model->parameters == 0 || model->world_size == 0 || model->local_ranks == 0 ||
+	    model->local_ranks > model->world_size || model->micro_batches == 0 || model->largest_unit == 0 ||
+	    model->largest_unit > model->parameters || model->gradient_buffers == 0)
+		return -EINVAL;
+	if (model->parameters > MAXIMUM_PARAMETERS || model->world_size > MAXIMUM_RANKS ||
+	    model->micro_batches > MAXIMUM_MICRO_BATCHES || model->gradient_buffers > MAXIMUM_BUFFERS)
+		return -ERANGE;
+	return 0;
+}
+
+struct plan_layout plan_layout(enum plan_format format)
+{
+	if (format == PLAN_BF16)
+		return (struct plan_layout){ .parameter = 2, .gradient = 4, .optimizer = 2 + 4 + 4 };
+	return (struct plan_layout){ .parameter = 4, .gradient = 4, .optimizer = 4 + 4 };
+}
+
+static uint64_t part(const struct plan_model *model, uint64_t bytes, bool is_partitioned)
+{
+	return is_partitioned ? size_divide_up(bytes, model->world_size) : bytes;
+}
+
+struct plan_memory plan_memory(const struct plan_model *model, unsigned stage)
+{
+	struct plan_layout layout = plan_layout(model->format);
+	struct plan_memory memory = {
+		.parameters = part(model, model->parameters * layout.parameter, stage >= 3),
+		.gradients = part(model, model->parameters * layout.gradient, stage >= 2),
+		.optimizer = part(model, model->parameters * layout.optimizer, stage >= 1),
+	};
+
+	memory.total = memory.parameters + memory.gradients + memory.optimizer;
+	return memory;
+}
+
+uint64_t plan_communication(const struct plan_model *model, unsigned stage)
+{
+	uint64_t micro_batches = model->micro_batches;
+
+	if (stage <= 1)
+		return 2 * model->parameters;
+	if (stage == 2)
+		return (micro_batches + 1) * model->parameters;
+	return 3 * micro_batches * model->parameters;
+}
+
+/* The shards of this node's ranks. */
+static uint64_t local_part(const struct plan_model *model, uint64_t bytes, bool is_partitioned)
+{
+	if (!is_partitioned || model->local_ranks == model->world_size)
+		return bytes;
+	return part(model, bytes, true) * model->local_ranks;
+}
+
+static uint64_t parameters_on_host(const struct plan_model *model, unsigned stage, bool is_nvme)
+{
+	uint64_t all = model->parameters * plan_layout(model->format).parameter;
+	uint64_t window = WINDOW_UNITS * model->largest_unit * plan_layout(model->format).parameter;
+	uint64_t local = local_part(model, all, stage >= 3);
+
+	/* Shards are gathered in place, so the window never makes more than all of them. */
+	if (is_nvme)
+		return window < all ? window : all;
+	return local + window < all ? local + window : all;
+}
+
+int plan_place(const struct plan_model *model, unsigned stage, bool is_parameter_nvme, bool is_optimizer_nvme,
+	       struct plan_place *ret_place)
+{
+	struct plan_layout layout = plan_layout(model->format);
+	uint64_t parameters = local_part(model, model->parameters * layout.parameter, stage >= 3);
+	uint64_t optimizer = local_part(model, model->parameters * layout.optimizer, stage >= 1);
+	uint64_t gradients = model->parameters * layout.gradient;
+	struct plan_place place = {
+		.is_parameter_nvme = is_parameter_nvme,
+		.is_optimizer_nvme = is_optimizer_nvme,
+	};
+
+	if (is_parameter_nvme && stage < 3)
+		return -EINVAL;
+	place.parameters_host = parameters_on_host(model, stage, is_parameter_nvme);
+	/* At stages 0 and 1 the sum of each rank's micro-batches stays apart until the step. */
+	place.gradients_host =
+		stage >= 2 ? local_part(model, gradients, true) : gradients * model->local_ranks;
+	place.optimizer_host = is_optimizer_nvme ? 0 : optimizer;
+	place.buffers_host =
+		model->largest_unit * layout.parameter * model->gradient_buffers * model->local_ranks;
+	place.host_bytes =
+		place.parameters_host + place.gradients_host + place.optimizer_host + place.buffers_host;
+	place.nvme_bytes = 2 * ((is_parameter_nvme ? parameters : 0) + (is_optimizer_nvme ? optimizer : 0));
+	*ret_place = place;
+	return 0;
+}
+
+struct plan_traffic plan_traffic(const struct plan_model *model, const struct plan_place *place)
+{
+	struct plan_layout layout = plan_layout(model->format);
+	uint64_t update = (place->is_parameter_nvme ? layout.parameter : 0) +
+			  (place->is_optimizer_nvme ? layout.optimizer : 0);
+
+	return (struct plan_traffic){
+		.update_read = update,
+		.update_written = update,
+		.gather_read =
+			place->is_parameter_nvme ? UINT64_C(2) * layout.parameter * model->micro_batches : 0,
+	};
+}
+
+static uint64_t unit_of(char suffix)
+{
+	switch (toupper((unsigned char)suffix)) {
+	case 'K':
+		return 1000;
+	case 'M':
+		return 1000 * 1000;
+	case 'B':
+	case 'G':
+		return 1000 * 1000 * 1000;
+	case 'T':
+		return UINT64_C(1000) * 1000 * 1000 * 1000;
+	default:
+		return 0;
+	}
+}
+
+/* Digits after the point count in the unit: "1.5B" is 15 units of 10^8. */
+int plan_parse_count(const char *text, uint64_t *ret_count)
+{
+	uint64_t count = 0, unit;
+	unsigned digits = 0, decimals = 0;
+	bool has_point = false;
+
+	for (; isdigit((unsigned char)*text) || (*text == '.' && !has_point); text++) {
+		if (*text == '.') {
+			has_point = true;
+			continue;
+		}
+		if (!size_multiply(count, 10, &count) || !size_add(count, (uint64_t)(*text - '0'), &count))
+			return -ERANGE;
+		digits++;
+		decimals += has_point;
+	}
+	unit = *text ? unit_of(*text++) : 1;
+	if (digits == 0 || *text != '\0' || unit == 0)
+		return -EINVAL;
+	for (; decimals > 0; decimals--, unit /= 10)
+		if (unit % 10 != 0)
+			return -EINVAL;
+	if (!size_multiply(count, unit, &count))
+		return -ERANGE;
+	*ret_count = count;
+	return 0;
+}

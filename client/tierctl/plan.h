@@ -1,0 +1,66 @@
+/* A plan says what a model needs under ZeRO before it is trained: memory, places, and what moves in a step.
+ * Arithmetic only. */
+#ifndef TIERD_CLIENT_TIERCTL_PLAN_H
+#define TIERD_CLIENT_TIERCTL_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PLAN_STAGES 4
+
+enum plan_format { PLAN_BF16, PLAN_FP32 };
+
+struct plan_model {
+	uint64_t parameters;
+	uint64_t largest_unit; /* elements */
+	unsigned world_size, local_ranks;
+	unsigned micro_batches;
+	unsigned gradient_buffers; /* per rank */
+	enum plan_format format;
+};
+
+/* Bytes per parameter. bf16: the parameter is the upper half of its fp32 master, the optimizer keeps the
+ * 16-bit remainder and two fp32 moments. fp32: the parameter is its own master. Gradients are summed in fp32.
+ */
+struct plan_layout {
+	unsigned parameter, gradient, optimizer;
+};
+
+/* Of one rank, by the ZeRO papers' account: what is shared by the ranks of a node counts for each. */
+struct plan_memory {
+	uint64_t parameters, gradients, optimizer, total;
+};
+
+/* Of this node, where each shared byte lies once. */
+struct plan_place {
+	bool is_parameter_nvme, is_optimizer_nvme;
+	uint64_t parameters_host, gradients_host, optimizer_host, buffers_host;
+	uint64_t host_bytes;
+	uint64_t nvme_bytes; /* twice the state there: updates go to free places */
+};
+
+/* Bytes per parameter of this node, in one step. */
+struct plan_traffic {
+	uint64_t update_read, update_written;
+	uint64_t gather_read; /* if nothing stays in memory from one use to the next */
+};
+
+/* -EINVAL: not a model (a zero, more local ranks than ranks, a unit larger than the model); -ERANGE: too
+ * large to count. The other functions take only what passed. */
+int plan_check(const struct plan_model *model);
+
+struct plan_layout plan_layout(enum plan_format format);
+struct plan_memory plan_memory(const struct plan_model *model, unsigned stage);
+
+/* Logical elements that a rank sends in a step. */
+uint64_t plan_communication(const struct plan_model *model, unsigned stage);
+
+/* -EINVAL: only at stage 3 may parameters leave host memory. */
+int plan_place(const struct plan_model *model, unsigned stage, bool is_parameter_nvme, bool is_optimizer_nvme,
+	       struct plan_place *ret_place);
+struct plan_traffic plan_traffic(const struct plan_model *model, const struct plan_place *place);
+
+/* "7B", "1.5B", "350M", "124000000": with K, M, B (or G) and T, powers of ten. -EINVAL, -ERANGE. */
+int plan_parse_count(const char *text, uint64_t *ret_count);
+
+#endif

@@ -1,0 +1,365 @@
+#include "client/tierctl/command.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "client/tierctl/plan.h"
+#include "common/size.h"
+
+/* A transformer of usual depth has a layer about this small; --largest-unit says better. */
+#define USUAL_UNITS 32
+
+struct plan_request {
+	struct plan_model model;
+	int stage; /* -1: all */
+	bool has_host, has_nvme;
+	uint64_t host_bytes, nvme_bytes; /* free on this node */
+	const char *source;		 /* of these two */
+};
+
+/* ---- Flags -----------------------------------------------------------------------------------------------
+ */
+
+static int set_small(unsigned *place, const char *text)
+{
+	uint64_t number;
+	int r = plan_parse_count(text, &number);
+
+	if (r == 0 && number > 1000000)
+		r = -ERANGE;
+	if (r == 0)
+		*place = (unsigned)number;
+	return r;
+}
+
+/* "64G": powers of two. */
+static int set_bytes(uint64_t *place, const char *text)
+{
+	static const char suffixes[] = "KMGT";
+	const char *suffix;
+	char digits[24];
+	size_t length = strspn(text, "0123456789");
+	uint64_t number;
+	int r;
+
+	if (length == 0 || length >= sizeof(digits) || (text[length] != '\0' && text[length + 1] != '\0'))
+		return -EINVAL;
+	memcpy(digits, text, length);
+	digits[length] = '\0';
+	r = plan_parse_count(digits, &number);
+	if (r < 0)
+		return r;
+	if (text[length] != '\0') {
+		suffix = strchr(suffixes, text[length]);
+		if (!suffix)
+			return -EINVAL;
+		if (!size_multiply(number, UINT64_C(1) << 10 * (suffix - suffixes + 1), &number))
+			return -ERANGE;
+	}
+	*place = number;
+	return 0;
+}
+
+static int set_format(enum plan_format *place, const char *text)
+{
+	if (strcmp(text, "bf16") == 0)
+		*place = PLAN_BF16;
+	else if (strcmp(text, "fp32") == 0)
+		*place = PLAN_FP32;
+	else
+		return -EINVAL;
+	return 0;
+}
+
+static int set_stage(int *place, const char *text)
+{
+	if (text[0] < '0' || text[0] >= '0' + PLAN_STAGES || text[1] != '\0')
+		return -EINVAL;
+	*place = text[0] - '0';
+	return 0;
+}
+
+static int set_flag(struct plan_request *request, int flag, const char *value)
+{
+	switch (flag) {
+	case 'p':
+		return plan_parse_count(value, &request->model.parameters);
+	case 'w':
+		return set_small(&request->model.world_size, value);
+	case 'k':
+		return set_small(&request->model.local_ranks, value);
+	case 'f':
+		return set_format(&request->model.format, value);
+	case 's':
+		return set_stage(&request->stage, value);
+	case 'l':
+		return plan_parse_count(value, &request->model.largest_unit);
+	case 'g':
+		return set_small(&request->model.micro_batches, value);
+	case 'h':
+		request->has_host = true;
+		return set_bytes(&request->host_bytes, value);
+	case 'n':
+		request->has_nvme = true;
+		return set_bytes(&request->nvme_bytes, value);
+	default:
+		return -ENOENT;
+	}
+}
+
+static int read_flags(struct plan_request *request, int count, char *arguments[])
+{
+	static const struct option flags[] = {
+		{ "parameters", required_argument, NULL, 'p' },
+		{ "world-size", required_argument, NULL, 'w' },
+		{ "local-ranks", required_argument, NULL, 'k' },
+		{ "format", required_argument, NULL, 'f' },
+		{ "stage", required_argument, NULL, 's' },
+		{ "largest-unit", required_argument, NULL, 'l' },
+		{ "micro-batches", required_argument, NULL, 'g' },
+		{ "host", required_argument, NULL, 'h' },
+		{ "nvme", required_argument, NULL, 'n' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int flag, index = 0;
+
+	optind = 0;
+	while ((flag = getopt_long(count, arguments, ":", flags, &index)) != -1) {
+		if (flag == ':')
+			return command_fail(COMMAND_USAGE, "%s needs a value", arguments[optind - 1]);
+		if (flag == '?')
+			return command_fail(COMMAND_USAGE, "plan has no flag %s; see tierctl help",
+					    arguments[optind - 1]);
+		if (set_flag(request, flag, optarg) < 0)
+			return command_fail(COMMAND_USAGE, "--%s cannot be '%s'; see tierctl help",
+					    flags[index].name, optarg);
+	}
+	if (optind < count)
+		return command_fail(COMMAND_USAGE, "plan takes flags only, not '%s'", arguments[optind]);
+	if (request->model.parameters == 0 || request->model.world_size == 0)
+		return command_fail(COMMAND_USAGE, "plan needs --parameters and --world-size, such as "
+						   "tierctl plan --parameters 7B --world-size 8");
+	return COMMAND_DONE;
+}
+
+static int complete(struct plan_request *request)
+{
+	struct plan_model *model = &request->model;
+
+	if (model->local_ranks == 0)
+		model->local_ranks = model->world_size;
+	if (model->largest_unit == 0)
+		model->largest_unit = size_divide_up(model->parameters, USUAL_UNITS);
+	switch (plan_check(model)) {
+	case -EINVAL:
+		return command_fail(COMMAND_USAGE,
+				    "local ranks are 1 to the world size, micro-batches at least 1, and "
+				    "no unit is larger than the model");
+	case -ERANGE:
+		return command_fail(COMMAND_USAGE,
+				    "at most 2^48 parameters, 1024 ranks, 65536 micro-batches");
+	default:
+		return COMMAND_DONE;
+	}
+}
+
+/* What is free, from the daemon if there is one; flags win. */
+static void look_at_node(const struct command_context *context, struct plan_request *request)
+{
+	_cleanup_(ask_freep) struct ask *ask = NULL;
+	const Tierd__Wire__NodeReply *node;
+	uint64_t nvme = 0;
+
+	request->source = "flags";
+	if (request->has_host && request->has_nvme)
+		return;
+	if (ask_open(context->socket, &ask) < 0 || command_ask_node(ask, &node) != COMMAND_DONE) {
+		request->source = request->has_host || request->has_nvme ? "flags" : NULL;
+		return;
+	}
+	request->source = context->socket;
+	for (size_t i = 0; i < node->n_paths; i++)
+		nvme += node->paths[i]->capacity_bytes - node->paths[i]->used_bytes;
+	if (!request->has_host)
+		request->host_bytes = node->host_budget_bytes - node->host_used_bytes;
+	if (!request->has_nvme)
+		request->nvme_bytes = nvme;
+	request->has_host = request->has_nvme = true;
+}
+
+/* ---- Results ---------------------------------------------------------------------------------------------
+ */
+
+static bool fits(const struct plan_request *request, const struct plan_place *place)
+{
+	return place->host_bytes <= request->host_bytes && place->nvme_bytes <= request->nvme_bytes;
+}
+
+static bool is_wanted(const struct plan_request *request, unsigned stage)
+{
+	return request->stage < 0 || request->stage == (int)stage;
+}
+
+static cJSON *place_json(const struct plan_request *request, const struct plan_place *place)
+{
+	struct plan_traffic traffic = plan_traffic(&request->model, place);
+	cJSON *json = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(json, "parameters", place->is_parameter_nvme ? "nvme" : "host");
+	cJSON_AddStringToObject(json, "optimizer", place->is_optimizer_nvme ? "nvme" : "host");
+	cJSON_AddNumberToObject(json, "host_bytes", (double)place->host_bytes);
+	cJSON_AddNumberToObject(json, "host_parameter_bytes", (double)place->parameters_host);
+	cJSON_AddNumberToObject(json, "host_gradient_bytes", (double)place->gradients_host);
+	cJSON_AddNumberToObject(json, "host_optimizer_bytes", (double)place->optimizer_host);
+	cJSON_AddNumberToObject(json, "host_buffer_bytes", (double)place->buffers_host);
+	cJSON_AddNumberToObject(json, "nvme_bytes", (double)place->nvme_bytes);
+	cJSON_AddNumberToObject(json, "update_read_bytes_per_parameter", (double)traffic.update_read);
+	cJSON_AddNumberToObject(json, "update_written_bytes_per_parameter", (double)traffic.update_written);
+	cJSON_AddNumberToObject(json, "gather_read_bytes_per_parameter", (double)traffic.gather_read);
+	if (request->has_host && request->has_nvme)
+		cJSON_AddBoolToObject(json, "fits", fits(request, place));
+	return json;
+}
+
+static cJSON *stage_json(const struct plan_request *request, unsigned stage)
+{
+	struct plan_memory memory = plan_memory(&request->model, stage);
+	cJSON *json = cJSON_CreateObject(), *places;
+	struct plan_place place;
+
+	cJSON_AddNumberToObject(json, "stage", stage);
+	cJSON_AddNumberToObject(json, "parameter_bytes_per_rank", (double)memory.parameters);
+	cJSON_AddNumberToObject(json, "gradient_bytes_per_rank", (double)memory.gradients);
+	cJSON_AddNumberToObject(json, "optimizer_bytes_per_rank", (double)memory.optimizer);
+	cJSON_AddNumberToObject(json, "bytes_per_rank", (double)memory.total);
+	cJSON_AddNumberToObject(json, "communicated_elements_per_rank",
+				(double)plan_communication(&request->model, stage));
+	places = cJSON_AddArrayToObject(json, "placements");
+	for (unsigned choice = 0; choice < 4; choice++)
+		if (plan_place(&request->model, stage, choice & 2, choice & 1, &place) == 0)
+			cJSON_AddItemToArray(places, place_json(request, &place));
+	return json;
+}
+
+static int print_json(const struct plan_request *request)
+{
+	const struct plan_model *model = &request->model;
+	cJSON *json = cJSON_CreateObject(), *stages;
+
+	cJSON_AddNumberToObject(json, "parameters", (double)model->parameters);
+	cJSON_AddStringToObject(json, "format", model->format == PLAN_BF16 ? "bf16" : "fp32");
+	cJSON_AddNumberToObject(json, "world_size", model->world_size);
+	cJSON_AddNumberToObject(json, "local_ranks", model->local_ranks);
+	cJSON_AddNumberToObject(json, "largest_unit", (double)model->largest_unit);
+	cJSON_AddNumberToObject(json, "micro_batches", model->micro_batches);
+	if (request->has_host)
+		cJSON_AddNumberToObject(json, "host_free_bytes", (double)request->host_bytes);
+	if (request->has_nvme)
+		cJSON_AddNumberToObject(json, "nvme_free_bytes", (double)request->nvme_bytes);
+	stages = cJSON_AddArrayToObject(json, "stages");
+	for (unsigned stage = 0; stage < PLAN_STAGES; stage++)
+		if (is_wanted(request, stage))
+			cJSON_AddItemToArray(stages, stage_json(request, stage));
+	return command_print_json(json);
+}
+
+static int print_memory(const struct plan_request *request)
+{
+	static const char *const titles[] = { ">STAGE", ">PARAMETERS",	  ">GRADIENTS", ">OPTIMIZER",
+					      ">TOTAL", ">ELEMENTS SENT", NULL };
+	_cleanup_(table_freep) struct table *table = table_new(titles);
+
+	for (unsigned stage = 0; table && stage < PLAN_STAGES; stage++) {
+		struct plan_memory memory = plan_memory(&request->model, stage);
+
+		if (!is_wanted(request, stage))
+			continue;
+		table_add(table, "%u", stage);
+		table_add_bytes(table, memory.parameters);
+		table_add_bytes(table, memory.gradients);
+		table_add_bytes(table, memory.optimizer);
+		table_add_bytes(table, memory.total);
+		table_add_count(table, plan_communication(&request->model, stage));
+	}
+	puts("Each rank, by the formulas of ZeRO; elements sent in a step:\n");
+	return command_print_table(table);
+}
+
+static void add_fit(struct table *table, const struct plan_request *request, const struct plan_place *place)
+{
+	if (!request->has_host || !request->has_nvme)
+		table_add(table, "?");
+	else if (fits(request, place))
+		table_add(table, "yes");
+	else if (place->host_bytes <= request->host_bytes)
+		table_add(table, "no: NVMe");
+	else
+		table_add(table, place->nvme_bytes <= request->nvme_bytes ? "no: host" : "no: host, NVMe");
+}
+
+static void add_place(struct table *table, const struct plan_request *request, unsigned stage,
+		      const struct plan_place *place)
+{
+	struct plan_traffic traffic = plan_traffic(&request->model, place);
+
+	table_add(table, "%u", stage);
+	table_add(table, place->is_parameter_nvme ? "nvme" : "host");
+	table_add(table, place->is_optimizer_nvme ? "nvme" : "host");
+	table_add_bytes(table, place->host_bytes);
+	table_add_bytes(table, place->nvme_bytes);
+	table_add(table, "%" PRIu64 " + %" PRIu64, traffic.update_read, traffic.update_written);
+	table_add(table, "%" PRIu64, traffic.gather_read);
+	add_fit(table, request, place);
+}
+
+static int print_places(const struct plan_request *request)
+{
+	static const char *const titles[] = { ">STAGE",	       "PARAMETERS", "OPTIMIZER", ">HOST", ">NVME",
+					      ">UPDATE R + W", ">GATHERS R", "FITS",	  NULL };
+	_cleanup_(table_freep) struct table *table = table_new(titles);
+	struct plan_place place;
+
+	for (unsigned stage = 0; table && stage < PLAN_STAGES; stage++)
+		for (unsigned choice = 0; is_wanted(request, stage) && choice < 4; choice++)
+			if (plan_place(&request->model, stage, choice & 2, choice & 1, &place) == 0)
+				add_place(table, request, stage, &place);
+	puts("\nThis node, by placement; NVMe bytes moved per parameter and step:\n");
+	return command_print_table(table);
+}
+
+static int print_tables(const struct plan_request *request)
+{
+	const struct plan_model *model = &request->model;
+	char a[TEXT_SIZE], b[TEXT_SIZE];
+	int code;
+
+	printf("%s parameters in %s over %u ranks, %u of them here; largest unit %s, %u micro-batches\n",
+	       text_count(model->parameters, a), model->format == PLAN_BF16 ? "bf16" : "fp32",
+	       model->world_size, model->local_ranks, text_count(model->largest_unit, b),
+	       model->micro_batches);
+	if (request->has_host && request->has_nvme)
+		printf("Free here (%s): %s of host memory, %s of NVMe\n\n", request->source,
+		       text_bytes(request->host_bytes, a), text_bytes(request->nvme_bytes, b));
+	else
+		printf("No tierd answers, so what fits is unknown; --host and --nvme say what there is\n\n");
+	code = print_memory(request);
+	return code == COMMAND_DONE ? print_places(request) : code;
+}
+
+int command_plan(const struct command_context *context, int count, char *arguments[])
+{
+	struct plan_request request = {
+		.model = { .micro_batches = 1, .gradient_buffers = 2, .format = PLAN_BF16 },
+		.stage = -1,
+	};
+	int code = read_flags(&request, count, arguments);
+
+	if (code == COMMAND_DONE)
+		code = complete(&request);
+	if (code != COMMAND_DONE)
+		return code;
+	look_at_node(context, &request);
+	return context->is_json ? print_json(&request) : print_tables(&request);
+}

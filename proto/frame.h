@@ -1,0 +1,45 @@
+/* Frames: a 16-byte header and a packed message. Bytes only; sockets are the callers'. */
+#ifndef TIERD_PROTO_FRAME_H
+#define TIERD_PROTO_FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/tierd.pb-c.h"
+
+#define FRAME_MAGIC 0x31726974 /* "tir1", little-endian like all fields */
+#define FRAME_HEADER_BYTES 16
+#define FRAME_MAX_BYTES (1u << 20) /* with the header */
+
+/* Versions of the protocol that this code speaks. */
+#define FRAME_VERSION_MINIMUM 1
+#define FRAME_VERSION_MAXIMUM 1
+
+enum frame_type { FRAME_HELLO = 1, FRAME_HELLO_REPLY, FRAME_REQUEST, FRAME_REPLY, FRAME_EVENT };
+
+struct frame_header {
+	uint16_t version;
+	enum frame_type type;
+	uint32_t length;  /* of the message that follows */
+	uint32_t request; /* number that the client gave the request; 0: none */
+};
+
+/* Reads a header. -EPROTO: wrong magic or unknown type; -EMSGSIZE: the frame is over the limit. */
+int frame_header_decode(const uint8_t bytes[FRAME_HEADER_BYTES], struct frame_header *ret_header);
+
+/* A packed message with its header; the caller frees it. -EMSGSIZE: over the limit; -ENOMEM. */
+int frame_encode(enum frame_type type, uint32_t request, const ProtobufCMessage *message, uint8_t **ret_frame,
+		 size_t *ret_length);
+
+/* Unpacks into memory of the arena, which bounds what a message can make us allocate, and how deep it nests.
+ */
+struct frame_arena;
+int frame_arena_new(struct frame_arena **ret_arena);
+struct frame_arena *frame_arena_free(struct frame_arena *arena);
+
+/* The message is valid until the next decode with this arena. -EPROTO: malformed; -ENOMEM: it unpacks to more
+ * than the arena holds. */
+int frame_decode(struct frame_arena *arena, const ProtobufCMessageDescriptor *descriptor,
+		 const uint8_t *bytes, size_t length, ProtobufCMessage **ret_message);
+
+#endif

@@ -1,0 +1,56 @@
+#include "proto/unit_layout.h"
+
+#include <errno.h>
+
+#include "common/size.h"
+
+int unit_layout_elements(const uint64_t *shape, size_t dimensions, uint64_t *ret_elements)
+{
+	uint64_t elements = 1;
+
+	for (size_t i = 0; i < dimensions; i++)
+		if (!size_multiply(elements, shape[i], &elements))
+			return -EOVERFLOW;
+	if (elements > UNIT_MAX_ELEMENTS)
+		return -EOVERFLOW;
+	*ret_elements = elements;
+	return 0;
+}
+
+/* FP32 and BF16 as in tierd.h, which the wire uses too. */
+static int section_of(uint32_t format, bool is_frozen, enum unit_section *ret_section)
+{
+	switch (format) {
+	case 1:
+		*ret_section = is_frozen ? SECTION_FROZEN_FP32 : SECTION_FP32;
+		return 0;
+	case 2:
+		*ret_section = is_frozen ? SECTION_FROZEN_BF16 : SECTION_BF16;
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+int unit_layout_append(struct unit_layout *layout, uint32_t format, bool is_frozen, uint64_t elements,
+		       struct tensor_layout *ret_tensor)
+{
+	enum unit_section section;
+	int r = section_of(format, is_frozen, &section);
+
+	if (r < 0)
+		return r;
+	uint64_t first =
+		size_align(layout->elements[section], UNIT_ALIGN_BYTES / section_element_bytes(section));
+	if (elements > UNIT_MAX_ELEMENTS || first + elements > UNIT_MAX_ELEMENTS)
+		return -EOVERFLOW;
+	layout->elements[section] = first + elements;
+	*ret_tensor = (struct tensor_layout){ .section = section, .first = first, .elements = elements };
+	return 0;
+}
+
+void unit_layout_finish(struct unit_layout *layout)
+{
+	for (int section = 0; section < UNIT_SECTIONS; section++)
+		layout->elements[section] = size_align(layout->elements[section], UNIT_ALIGN_ELEMENTS);
+}

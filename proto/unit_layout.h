@@ -1,0 +1,85 @@
+/* Where the tensors of a unit lie: library and daemon compute it alike, from the definition alone.
+ *
+ * A unit has four sections, by whether its tensors are trained and by format. Within a section tensors follow
+ * in order of definition, each at a multiple of 256 bytes; a section's length is a multiple of 256 elements.
+ * The trainable elements of a unit are numbered through section 0 and then 1; gradients lie in the same
+ * order, without gap. */
+#ifndef TIERD_PROTO_UNIT_LAYOUT_H
+#define TIERD_PROTO_UNIT_LAYOUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/pages.h"
+
+enum unit_section { SECTION_BF16, SECTION_FP32, SECTION_FROZEN_BF16, SECTION_FROZEN_FP32 };
+
+#define UNIT_ALIGN_BYTES 256
+#define UNIT_ALIGN_ELEMENTS 256
+/* Of one unit; also keeps every sum of a job's units within 64 bits. */
+#define UNIT_MAX_ELEMENTS (UINT64_C(1) << 44)
+
+static inline uint64_t section_element_bytes(enum unit_section section)
+{
+	return section == SECTION_BF16 || section == SECTION_FROZEN_BF16 ? 2 : 4;
+}
+
+struct unit_layout {
+	uint64_t elements[UNIT_SECTIONS]; /* padded */
+};
+
+struct tensor_layout {
+	enum unit_section section;
+	uint64_t first;	   /* element of the section */
+	uint64_t elements; /* without padding */
+};
+
+/* Starts with an empty layout. */
+static inline void unit_layout_init(struct unit_layout *layout)
+{
+	*layout = (struct unit_layout){ { 0 } };
+}
+
+/* Elements of a shape; 1 for a scalar. -EOVERFLOW above UNIT_MAX_ELEMENTS. */
+int unit_layout_elements(const uint64_t *shape, size_t dimensions, uint64_t *ret_elements);
+
+/* Appends the next tensor. format is that of tierd.h. -EINVAL: unknown format; -EOVERFLOW: the unit gets too
+ * large. */
+int unit_layout_append(struct unit_layout *layout, uint32_t format, bool is_frozen, uint64_t elements,
+		       struct tensor_layout *ret_tensor);
+
+/* Pads the sections; nothing can be appended afterwards. */
+void unit_layout_finish(struct unit_layout *layout);
+
+static inline uint64_t unit_layout_trainable(const struct unit_layout *layout)
+{
+	return layout->elements[SECTION_BF16] + layout->elements[SECTION_FP32];
+}
+
+static inline uint64_t unit_layout_gradient_bytes(const struct unit_layout *layout)
+{
+	return 2 * layout->elements[SECTION_BF16] + 4 * layout->elements[SECTION_FP32];
+}
+
+/* Where a tensor lies in a gradient buffer; UINT64_MAX if it is frozen. */
+static inline uint64_t unit_layout_gradient_offset(const struct unit_layout *layout,
+						   const struct tensor_layout *tensor)
+{
+	switch (tensor->section) {
+	case SECTION_BF16:
+		return 2 * tensor->first;
+	case SECTION_FP32:
+		return 2 * layout->elements[SECTION_BF16] + 4 * tensor->first;
+	default:
+		return UINT64_MAX;
+	}
+}
+
+/* First trainable element of rank's shard; of rank world_size: the end of the last one. */
+static inline uint64_t unit_layout_shard(const struct unit_layout *layout, uint32_t rank, uint32_t world_size)
+{
+	return unit_layout_trainable(layout) / UNIT_ALIGN_ELEMENTS * rank / world_size * UNIT_ALIGN_ELEMENTS;
+}
+
+#endif

@@ -1,0 +1,26 @@
+/* Limits and enumerations that the wire shares with tierd.h (client/ asserts that they are equal). */
+#ifndef TIERD_PROTO_VOCABULARY_H
+#define TIERD_PROTO_VOCABULARY_H
+
+#define WIRE_MAX_DIMENSIONS 8
+#define WIRE_MAX_NAME 128
+#define WIRE_MAX_JOB_NAME 64
+#define WIRE_MAX_GROUPS 64
+#define WIRE_MAX_WORLD_SIZE 1024
+#define WIRE_MAX_GRADIENT_BUFFERS 64
+
+enum wire_mode { MODE_EITHER, MODE_CREATE, MODE_RESUME, MODE_REPLACE };
+enum wire_optimizer { OPTIMIZER_ADAMW };
+enum wire_placement { PLACEMENT_DEFAULT, PLACEMENT_HOST, PLACEMENT_NVME };
+enum wire_nonfinite { NONFINITE_SKIP, NONFINITE_REPORT };
+enum wire_job_status { JOB_NEW = 1, JOB_RESUMED };
+enum wire_format { FORMAT_FP32 = 1, FORMAT_BF16 };
+enum wire_initializer {
+	INITIALIZE_NONE,
+	INITIALIZE_ZEROS,
+	INITIALIZE_ONES,
+	INITIALIZE_NORMAL,
+	INITIALIZE_UNIFORM
+};
+
+#endif
