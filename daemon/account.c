@@ -1,0 +1,92 @@
+/* The logical account of a job, as the ZeRO papers count: memory and communication of each rank, summed from
+ * what is there and what was done, whatever the node shares physically. */
+#include "daemon/job.h"
+#include "offload/store.h"
+
+static uint64_t shard_elements(const struct job *job, const struct unit *unit, uint32_t rank)
+{
+	return unit_layout_shard(&unit->layout, rank + 1, job->options.world_size) -
+	       unit_layout_shard(&unit->layout, rank, job->options.world_size);
+}
+
+/* Bytes per trainable element of the optimizer state, without the parameter itself: remainder, m and v. */
+static uint64_t state_bytes(const struct unit *unit, uint64_t first, uint64_t count)
+{
+	uint64_t split = unit->layout.elements[SECTION_BF16];
+	uint64_t bf16 = first >= split ? 0 : first + count <= split ? count : split - first;
+
+	return bf16 * 10 + (count - bf16) * 8;
+}
+
+static uint64_t parameter_bytes(const struct unit *unit, uint64_t first, uint64_t count)
+{
+	uint64_t split = unit->layout.elements[SECTION_BF16];
+	uint64_t bf16 = first >= split ? 0 : first + count <= split ? count : split - first;
+
+	return bf16 * 2 + (count - bf16) * 4;
+}
+
+static uint64_t frozen_bytes(const struct unit *unit)
+{
+	return unit->layout.elements[SECTION_FROZEN_BF16] * 2 +
+	       unit->layout.elements[SECTION_FROZEN_FP32] * 4;
+}
+
+/* Frozen values are partitioned like the others, evenly. */
+static void add_unit(const struct job *job, const struct unit *unit, uint32_t rank,
+		     Tierd__Wire__StatisticsReply *reply)
+{
+	uint64_t all = unit_layout_trainable(&unit->layout);
+	uint64_t first = unit_layout_shard(&unit->layout, rank, job->options.world_size);
+	uint64_t count = shard_elements(job, unit, rank);
+	uint32_t stage = job->options.stage;
+
+	reply->logical_parameter_bytes += stage == 3 ? parameter_bytes(unit, first, count) +
+							       frozen_bytes(unit) / job->options.world_size
+						     : parameter_bytes(unit, 0, all) + frozen_bytes(unit);
+	reply->logical_gradient_bytes += sizeof(float) * (stage >= 2 ? count : all);
+	reply->logical_optimizer_bytes +=
+		stage >= 1 ? state_bytes(unit, first, count) : state_bytes(unit, 0, all);
+}
+
+void account_statistics(const struct job *job, const struct member *member,
+			Tierd__Wire__StatisticsReply *reply)
+{
+	for (uint32_t i = 0; i < job->catalog.unit_count; i++)
+		add_unit(job, &job->catalog.units[i], member ? member->rank : 0, reply);
+	reply->pushes = member ? member->pushes : 0;
+	reply->communicated_elements = member ? member->communicated_elements : 0;
+	reply->job_parameters = job->catalog.parameters;
+	reply->job_host_bytes = job->host_bytes;
+	reply->job_host_budget = job->options.host_budget;
+	reply->job_nvme_bytes = job->nvme_bytes;
+	reply->job_gather_read_bytes = job->statistics.gather_read_bytes;
+	reply->job_update_read_bytes = job->statistics.update_read_bytes;
+	reply->job_update_written_bytes = job->statistics.update_written_bytes;
+	reply->job_initialize_written_bytes = job->statistics.initialize_written_bytes;
+	reply->job_steps = job->step;
+	reply->job_step_ns = job->statistics.step_ns;
+}
+
+/* Stages 2 and 3 reduce every push to its owners at once: one reduce-scatter each. */
+void account_push(struct job *job, struct member *member, uint32_t unit)
+{
+	if (job->options.stage >= 2)
+		member->communicated_elements += unit_layout_trainable(&job->catalog.units[unit].layout);
+}
+
+/* What a step exchanges: stage 0 all-reduces gradients, stage 1 reduce-scatters them and all-gathers
+ * parameters, stage 2 all-gathers parameters. In stage 3 nothing: gathers bring the parameters. */
+void account_step(struct job *job)
+{
+	static const uint64_t volumes[] = { 2, 2, 1, 0 };
+	uint64_t elements = 0;
+
+	for (uint32_t i = 0; i < job->catalog.unit_count; i++)
+		if (job->catalog.units[i].last_update == job->step)
+			elements += volumes[job->options.stage] *
+				    unit_layout_trainable(&job->catalog.units[i].layout);
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank])
+			job->ranks[rank]->communicated_elements += elements;
+}

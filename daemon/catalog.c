@@ -1,0 +1,540 @@
+#include "daemon/catalog.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+
+#include "common/cleanup.h"
+#include "common/size.h"
+
+struct catalog_name {
+	const char *name; /* the unit's or tensor's; borrowed */
+	UT_hash_handle hh;
+};
+
+static int refuse(char *message, size_t size, int r, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
+static int refuse(char *message, size_t size, int r, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(message, size, format, arguments);
+	va_end(arguments);
+	return r;
+}
+
+static void unit_clear(struct unit *unit)
+{
+	for (uint32_t i = 0; i < unit->tensor_count; i++) {
+		free(unit->tensors[i].name);
+		free(unit->tensors[i].alias);
+		free(unit->tensors[i].slice_of);
+		free(unit->tensors[i].written);
+	}
+	free(unit->tensors);
+	free(unit->runs[0]);
+	free(unit->runs[1]);
+	free(unit->name);
+	*unit = (struct unit){ 0 };
+}
+
+/* ---- Definition ---- */
+
+static int check_name(const char *what, const char *name, char *message, size_t size)
+{
+	size_t length = strlen(name);
+
+	if (length == 0 || length > WIRE_MAX_NAME)
+		return refuse(message, size, -EINVAL, "a %s has a name of %zu bytes; 1 to %d are allowed",
+			      what, length, WIRE_MAX_NAME);
+	for (size_t i = 0; i < length; i++)
+		if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
+			return refuse(message, size, -EINVAL, "a %s has a name with a control character",
+				      what);
+	return 0;
+}
+
+static int check_slice(const Tierd__Wire__Tensor *wire, char *message, size_t size)
+{
+	uint64_t end;
+
+	if (wire->slice_of[0] == '\0')
+		return 0;
+	if (wire->n_shape == 0)
+		return refuse(message, size, -EINVAL, "tensor \"%s\": a scalar cannot be a slice",
+			      wire->name);
+	if (!size_add(wire->slice_row, wire->shape[0], &end) || end > wire->slice_rows)
+		return refuse(message, size, -EINVAL,
+			      "tensor \"%s\": rows %llu + %llu go beyond the %llu rows of \"%s\"", wire->name,
+			      (unsigned long long)wire->slice_row, (unsigned long long)wire->shape[0],
+			      (unsigned long long)wire->slice_rows, wire->slice_of);
+	return 0;
+}
+
+static int check_tensor(const Tierd__Wire__Tensor *wire, uint32_t group_count, char *message, size_t size)
+{
+	int r = check_name("tensor", wire->name, message, size);
+
+	if (r < 0)
+		return r;
+	if (wire->n_shape > WIRE_MAX_DIMENSIONS)
+		return refuse(message, size, -EINVAL,
+			      "tensor \"%s\" has %zu dimensions; at most %d are allowed", wire->name,
+			      wire->n_shape, WIRE_MAX_DIMENSIONS);
+	if (wire->group >= group_count)
+		return refuse(message, size, -EINVAL,
+			      "tensor \"%s\" is in parameter group %u; the job has %u", wire->name,
+			      wire->group, group_count);
+	if (wire->initializer > INITIALIZE_UNIFORM)
+		return refuse(message, size, -EINVAL, "tensor \"%s\": no initializer %u", wire->name,
+			      wire->initializer);
+	if (!isfinite(wire->a) || !isfinite(wire->b))
+		return refuse(message, size, -EINVAL,
+			      "tensor \"%s\": its initializer has a value that is not finite", wire->name);
+	return check_slice(wire, message, size);
+}
+
+static char *copy_or_null(const char *text)
+{
+	return text[0] ? strdup(text) : NULL;
+}
+
+static int tensor_set(struct tensor *tensor, const Tierd__Wire__Tensor *wire, struct unit_layout *layout,
+		      char *message, size_t size)
+{
+	uint64_t elements;
+	int r = unit_layout_elements(wire->shape, wire->n_shape, &elements);
+
+	if (r == 0)
+		r = unit_layout_append(layout, wire->format, wire->is_frozen, elements, &tensor->layout);
+	if (r == -EINVAL)
+		return refuse(message, size, r, "tensor \"%s\" has the unknown format %u", wire->name,
+			      wire->format);
+	if (r < 0)
+		return refuse(message, size, r,
+			      "tensor \"%s\" is too large: a unit has at most %llu elements", wire->name,
+			      (unsigned long long)UNIT_MAX_ELEMENTS);
+	tensor->format = wire->format;
+	tensor->dimensions = (uint32_t)wire->n_shape;
+	memcpy(tensor->shape, wire->shape, wire->n_shape * sizeof(wire->shape[0]));
+	tensor->group = wire->group;
+	tensor->is_frozen = wire->is_frozen;
+	tensor->initializer = wire->initializer;
+	tensor->a = wire->a;
+	tensor->b = wire->b;
+	tensor->slice_row = wire->slice_row;
+	tensor->slice_rows = wire->slice_rows;
+	tensor->name = strdup(wire->name);
+	tensor->alias = copy_or_null(wire->alias);
+	tensor->slice_of = copy_or_null(wire->slice_of);
+	if (!tensor->name || (wire->alias[0] && !tensor->alias) || (wire->slice_of[0] && !tensor->slice_of))
+		return refuse(message, size, -ENOMEM, "out of memory");
+	return 0;
+}
+
+/* Runs cover a section from its start to its end: padding belongs to the tensor before it. */
+static int unit_set_runs(struct unit *unit, enum unit_section section)
+{
+	struct run *runs = calloc(unit->tensor_count + 1, sizeof(*runs));
+	uint32_t count = 0;
+
+	if (!runs)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < unit->tensor_count; i++) {
+		const struct tensor *tensor = &unit->tensors[i];
+
+		if (tensor->layout.section != section || tensor->layout.elements == 0)
+			continue;
+		if (count > 0 && runs[count - 1].group == tensor->group)
+			continue;
+		uint64_t first = count == 0 ? 0 : tensor->layout.first;
+
+		if (count > 0)
+			runs[count - 1].count = first - runs[count - 1].first;
+		runs[count++] = (struct run){ .first = first, .group = tensor->group };
+	}
+	if (count > 0)
+		runs[count - 1].count = unit->layout.elements[section] - runs[count - 1].first;
+	unit->runs[section] = runs;
+	unit->run_count[section] = count;
+	return 0;
+}
+
+static int unit_set(struct unit *unit, const Tierd__Wire__UnitDefine *definition, uint32_t group_count,
+		    char *message, size_t size)
+{
+	int r;
+
+	unit->name = strdup(definition->name);
+	unit->tensors = calloc(definition->n_tensors, sizeof(*unit->tensors));
+	if (!unit->name || !unit->tensors)
+		return refuse(message, size, -ENOMEM, "out of memory");
+	unit_layout_init(&unit->layout);
+	for (size_t i = 0; i < definition->n_tensors; i++) {
+		r = check_tensor(definition->tensors[i], group_count, message, size);
+		if (r < 0)
+			return r;
+		unit->tensor_count++;
+		r = tensor_set(&unit->tensors[i], definition->tensors[i], &unit->layout, message, size);
+		if (r < 0)
+			return r;
+		unit->parameters += unit->tensors[i].layout.elements;
+	}
+	unit_layout_finish(&unit->layout);
+	r = unit_set_runs(unit, SECTION_BF16);
+	if (r == 0)
+		r = unit_set_runs(unit, SECTION_FP32);
+	return r == 0 ? 0 : refuse(message, size, r, "out of memory");
+}
+
+static int add_name(struct catalog_name **names, const char *text)
+{
+	struct catalog_name *name = calloc(1, sizeof(*name));
+
+	if (!name)
+		return -ENOMEM;
+	name->name = text;
+	HASH_ADD_KEYPTR(hh, *names, name->name, strlen(name->name), name);
+	return 0;
+}
+
+/* Only if it is this very string, not an equal one of another unit's. */
+static void remove_name(struct catalog_name **names, const char *text)
+{
+	struct catalog_name *name = NULL;
+
+	if (text)
+		HASH_FIND_STR(*names, text, name);
+	if (!name || name->name != text)
+		return;
+	HASH_DEL(*names, name);
+	free(name);
+}
+
+static void remove_all_names(struct catalog_name **names)
+{
+	struct catalog_name *name, *next;
+
+	HASH_ITER(hh, *names, name, next)
+	{
+		HASH_DEL(*names, name);
+		free(name);
+	}
+}
+
+void catalog_free(struct catalog *catalog)
+{
+	remove_all_names(&catalog->unit_names);
+	remove_all_names(&catalog->tensor_names);
+	for (uint32_t i = 0; i < catalog->unit_count; i++)
+		unit_clear(&catalog->units[i]);
+	free(catalog->units);
+	free(catalog->packs);
+	*catalog = (struct catalog){ 0 };
+}
+
+/* The unit's and its tensors' names become the job's; the first that exists already is the error. */
+static int add_names(struct catalog *catalog, const struct unit *unit, char *message, size_t size)
+{
+	for (uint32_t i = 0; i < unit->tensor_count; i++) {
+		struct catalog_name *name = NULL;
+
+		HASH_FIND_STR(catalog->tensor_names, unit->tensors[i].name, name);
+		if (name)
+			return refuse(message, size, -EEXIST, "unit \"%s\": there is already a tensor \"%s\"",
+				      unit->name, unit->tensors[i].name);
+		if (add_name(&catalog->tensor_names, unit->tensors[i].name) < 0)
+			return refuse(message, size, -ENOMEM, "out of memory");
+	}
+	if (add_name(&catalog->unit_names, unit->name) < 0)
+		return refuse(message, size, -ENOMEM, "out of memory");
+	return 0;
+}
+
+static void remove_names(struct catalog *catalog, const struct unit *unit)
+{
+	remove_name(&catalog->unit_names, unit->name);
+	for (uint32_t i = 0; i < unit->tensor_count; i++)
+		remove_name(&catalog->tensor_names, unit->tensors[i].name);
+}
+
+static int grow(struct catalog *catalog)
+{
+	if (catalog->unit_count < catalog->unit_capacity)
+		return 0;
+	uint32_t capacity = catalog->unit_capacity ? 2 * catalog->unit_capacity : 32;
+	struct unit *units = realloc(catalog->units, capacity * sizeof(*units));
+
+	if (!units)
+		return -ENOMEM;
+	catalog->units = units;
+	catalog->unit_capacity = capacity;
+	return 0;
+}
+
+static int check_definition(const struct catalog *catalog, const Tierd__Wire__UnitDefine *definition,
+			    char *message, size_t size)
+{
+	int r = check_name("unit", definition->name, message, size);
+	struct catalog_name *name = NULL;
+
+	if (r < 0)
+		return r;
+	if (definition->n_tensors == 0)
+		return refuse(message, size, -EINVAL, "unit \"%s\" has no tensors", definition->name);
+	if (catalog->unit_count == CATALOG_MAX_UNITS ||
+	    catalog->tensor_count + definition->n_tensors > CATALOG_MAX_TENSORS)
+		return refuse(message, size, -E2BIG,
+			      "unit \"%s\" is too many: a job has at most %d units and %d tensors",
+			      definition->name, CATALOG_MAX_UNITS, CATALOG_MAX_TENSORS);
+	HASH_FIND_STR(catalog->unit_names, definition->name, name);
+	if (name)
+		return refuse(message, size, -EEXIST, "there is already a unit \"%s\"", definition->name);
+	return 0;
+}
+
+int catalog_define(struct catalog *catalog, const Tierd__Wire__UnitDefine *definition, uint32_t group_count,
+		   char *message, size_t message_size)
+{
+	struct unit unit = { 0 };
+	int r = check_definition(catalog, definition, message, message_size);
+
+	if (r < 0)
+		return r;
+	if (grow(catalog) < 0)
+		return refuse(message, message_size, -ENOMEM, "out of memory");
+	r = unit_set(&unit, definition, group_count, message, message_size);
+	if (r == 0)
+		r = add_names(catalog, &unit, message, message_size);
+	if (r < 0) {
+		remove_names(catalog, &unit);
+		unit_clear(&unit);
+		return r;
+	}
+	catalog->units[catalog->unit_count++] = unit;
+	catalog->tensor_count += unit.tensor_count;
+	catalog->parameters += unit.parameters;
+	catalog->trainable += unit_layout_trainable(&unit.layout);
+	uint64_t bytes = size_align(unit_layout_gradient_bytes(&unit.layout), 4096);
+
+	if (bytes > catalog->gradient_bytes_maximum)
+		catalog->gradient_bytes_maximum = bytes;
+	return 0;
+}
+
+/* ---- Comparison ---- */
+
+static void print_shape(const uint64_t *shape, size_t dimensions, char *text, size_t size)
+{
+	size_t used = (size_t)snprintf(text, size, "[");
+
+	for (size_t i = 0; i < dimensions && used < size; i++)
+		used += (size_t)snprintf(text + used, size - used, i ? ", %llu" : "%llu",
+					 (unsigned long long)shape[i]);
+	if (used < size)
+		snprintf(text + used, size - used, "]");
+}
+
+static bool is_equal(const char *own, const char *wire)
+{
+	return strcmp(own ? own : "", wire) == 0;
+}
+
+static int compare_shape(const struct unit *unit, const struct tensor *tensor,
+			 const Tierd__Wire__Tensor *wire, char *message, size_t size)
+{
+	char here[128], there[128];
+
+	if (tensor->dimensions == wire->n_shape &&
+	    memcmp(tensor->shape, wire->shape, wire->n_shape * sizeof(wire->shape[0])) == 0)
+		return 0;
+	print_shape(wire->shape, wire->n_shape, here, sizeof(here));
+	print_shape(tensor->shape, tensor->dimensions, there, sizeof(there));
+	return refuse(message, size, -EINVAL, "unit \"%s\", tensor \"%s\": shape %s here, %s in the job",
+		      unit->name, tensor->name, here, there);
+}
+
+static int compare_tensor(const struct unit *unit, const struct tensor *tensor,
+			  const Tierd__Wire__Tensor *wire, char *message, size_t size)
+{
+	const char *what = NULL;
+
+	if (strcmp(tensor->name, wire->name) != 0)
+		return refuse(message, size, -EINVAL, "unit \"%s\": tensor \"%s\" here, \"%s\" in the job",
+			      unit->name, wire->name, tensor->name);
+	if (tensor->format != wire->format)
+		return refuse(message, size, -EINVAL,
+			      "unit \"%s\", tensor \"%s\": format %s here, %s in the job", unit->name,
+			      tensor->name, wire->format == FORMAT_BF16 ? "bf16" : "fp32",
+			      tensor->format == FORMAT_BF16 ? "bf16" : "fp32");
+	if (tensor->group != wire->group)
+		return refuse(message, size, -EINVAL,
+			      "unit \"%s\", tensor \"%s\": group %u here, %u in the job", unit->name,
+			      tensor->name, wire->group, tensor->group);
+	if (tensor->is_frozen != wire->is_frozen)
+		what = "frozen or not";
+	else if (!is_equal(tensor->alias, wire->alias))
+		what = "alias";
+	else if (!is_equal(tensor->slice_of, wire->slice_of) || tensor->slice_row != wire->slice_row ||
+		 tensor->slice_rows != wire->slice_rows)
+		what = "slice";
+	else if (tensor->initializer != wire->initializer || tensor->a != wire->a || tensor->b != wire->b)
+		what = "initializer";
+	if (what)
+		return refuse(message, size, -EINVAL,
+			      "unit \"%s\", tensor \"%s\": another %s here than in the job", unit->name,
+			      tensor->name, what);
+	return compare_shape(unit, tensor, wire, message, size);
+}
+
+int catalog_compare(const struct catalog *catalog, uint32_t index, const Tierd__Wire__UnitDefine *definition,
+		    char *message, size_t message_size)
+{
+	const struct unit *unit = &catalog->units[index];
+
+	if (strcmp(unit->name, definition->name) != 0)
+		return refuse(message, message_size, -EINVAL, "unit %u is \"%s\" here, \"%s\" in the job",
+			      index, definition->name, unit->name);
+	for (uint32_t i = 0; i < unit->tensor_count && i < definition->n_tensors; i++) {
+		int r = compare_tensor(unit, &unit->tensors[i], definition->tensors[i], message,
+				       message_size);
+
+		if (r < 0)
+			return r;
+	}
+	if (unit->tensor_count != definition->n_tensors)
+		return refuse(message, message_size, -EINVAL,
+			      "unit \"%s\" has %zu tensors here, %u in the job", unit->name,
+			      definition->n_tensors, unit->tensor_count);
+	return 0;
+}
+
+/* ---- Packs ---- */
+
+static uint64_t unit_elements(const struct unit *unit)
+{
+	uint64_t elements = 0;
+
+	for (int section = 0; section < UNIT_SECTIONS; section++)
+		elements += unit->layout.elements[section];
+	return elements;
+}
+
+static void pack_append(struct pack *pack, uint32_t index, struct unit *unit)
+{
+	unit->pack = index;
+	for (int section = 0; section < UNIT_SECTIONS; section++) {
+		unit->pack_first[section] = pack->elements[section];
+		pack->elements[section] += unit->layout.elements[section];
+	}
+	pack->unit_count++;
+}
+
+/* Sections of a slot begin at pages, so that reads can land there. */
+static void pack_finish(struct pack *pack)
+{
+	for (int section = 0; section < UNIT_SECTIONS; section++) {
+		pack->slot_offset[section] = pack->slot_bytes;
+		pack->slot_bytes += size_align(
+			pack->elements[section] * section_element_bytes((enum unit_section)section), 4096);
+	}
+	/* A unit of empty tensors has an address too. */
+	if (pack->slot_bytes == 0)
+		pack->slot_bytes = 4096;
+}
+
+int catalog_pack(struct catalog *catalog)
+{
+	uint64_t elements = 0;
+
+	catalog->packs = calloc(catalog->unit_count ? catalog->unit_count : 1, sizeof(*catalog->packs));
+	if (!catalog->packs)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < catalog->unit_count; i++) {
+		uint64_t more = unit_elements(&catalog->units[i]);
+
+		if (i == 0 || elements + more > PACK_ELEMENTS) {
+			catalog->packs[catalog->pack_count++].first_unit = i;
+			elements = 0;
+		}
+		elements += more;
+		pack_append(&catalog->packs[catalog->pack_count - 1], catalog->pack_count - 1,
+			    &catalog->units[i]);
+	}
+	for (uint32_t i = 0; i < catalog->pack_count; i++)
+		pack_finish(&catalog->packs[i]);
+	return 0;
+}
+
+void catalog_unpack(struct catalog *catalog)
+{
+	free(catalog->packs);
+	catalog->packs = NULL;
+	catalog->pack_count = 0;
+}
+
+/* ---- Values ---- */
+
+int tensor_mark_written(struct tensor *tensor, uint64_t first, uint64_t count)
+{
+	struct span span = { first, first + count };
+	unsigned kept = 0, place = 0;
+
+	if (count == 0)
+		return 0;
+	struct span *spans = malloc((tensor->written_count + 1) * sizeof(*spans));
+
+	if (!spans)
+		return -ENOMEM;
+	for (unsigned i = 0; i < tensor->written_count; i++) {
+		const struct span *old = &tensor->written[i];
+
+		if (old->end < span.first || old->first > span.end) {
+			if (old->end < span.first)
+				place = kept + 1;
+			spans[kept++] = *old;
+			continue;
+		}
+		span.first = old->first < span.first ? old->first : span.first;
+		span.end = old->end > span.end ? old->end : span.end;
+	}
+	memmove(spans + place + 1, spans + place, (kept - place) * sizeof(*spans));
+	spans[place] = span;
+	free(tensor->written);
+	tensor->written = spans;
+	tensor->written_count = kept + 1;
+	return 0;
+}
+
+bool tensor_is_written(const struct tensor *tensor)
+{
+	return tensor->layout.elements == 0 || (tensor->written_count == 1 && tensor->written[0].first == 0 &&
+						tensor->written[0].end == tensor->layout.elements);
+}
+
+unsigned catalog_unwritten(const struct catalog *catalog, char *text, size_t size)
+{
+	unsigned count = 0;
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (uint32_t u = 0; u < catalog->unit_count; u++)
+		for (uint32_t t = 0; t < catalog->units[u].tensor_count; t++) {
+			const struct tensor *tensor = &catalog->units[u].tensors[t];
+
+			if (tensor->initializer != INITIALIZE_NONE || tensor_is_written(tensor))
+				continue;
+			if (count < 4 && used < size)
+				used += (size_t)snprintf(text + used, size - used, "%s\"%s\"",
+							 count ? ", " : "", tensor->name);
+			count++;
+		}
+	return count;
+}

@@ -1,0 +1,104 @@
+/* The catalog of a job: its units, their tensors, and how small units are packed together. Data only, no I/O.
+ */
+#ifndef TIERD_DAEMON_CATALOG_H
+#define TIERD_DAEMON_CATALOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/frame.h"
+#include "proto/unit_layout.h"
+#include "proto/vocabulary.h"
+
+#define CATALOG_MAX_UNITS 100000
+#define CATALOG_MAX_TENSORS 1000000
+#define PACK_ELEMENTS (UINT64_C(1) << 20)
+
+/* Elements first … end - 1 that have a value. */
+struct span {
+	uint64_t first, end;
+};
+
+struct tensor {
+	char *name, *alias, *slice_of; /* owned; alias and slice_of may be NULL */
+	uint32_t format, dimensions, group;
+	uint64_t shape[WIRE_MAX_DIMENSIONS];
+	bool is_frozen;
+	uint32_t initializer;
+	double a, b;
+	uint64_t slice_row, slice_rows;
+	struct tensor_layout layout;
+	struct span *written; /* sorted, disjoint, not touching; owned */
+	unsigned written_count;
+};
+
+/* Consecutive elements of a section that one parameter group updates. */
+struct run {
+	uint64_t first, count; /* in the unit's section */
+	uint32_t group;
+};
+
+struct unit {
+	char *name;
+	struct tensor *tensors;
+	uint32_t tensor_count;
+	struct unit_layout layout;
+	struct run *runs[2]; /* of the two trainable sections; they cover them, padding included */
+	uint32_t run_count[2];
+	uint64_t parameters; /* elements of all tensors, without padding */
+
+	uint32_t pack;
+	uint64_t pack_first[UNIT_SECTIONS]; /* where its sections begin in the pack's, in elements */
+
+	uint64_t updates;     /* how often the optimizer has updated it */
+	uint64_t last_update; /* the step that did so last */
+};
+
+/* Neighbouring units that are stored, loaded, updated and evicted as one. */
+struct pack {
+	uint32_t first_unit, unit_count;
+	uint64_t elements[UNIT_SECTIONS];
+	uint64_t slot_offset[UNIT_SECTIONS]; /* where its sections begin in its slot, in bytes */
+	uint64_t slot_bytes;
+};
+
+struct catalog_name;
+
+struct catalog {
+	struct unit *units;
+	uint32_t unit_count, unit_capacity;
+	uint64_t tensor_count;
+	struct pack *packs; /* once packed */
+	uint32_t pack_count;
+	uint64_t parameters, trainable, gradient_bytes_maximum; /* trainable: with padding */
+	struct catalog_name *unit_names, *tensor_names;		/* hashes */
+};
+
+void catalog_free(struct catalog *catalog);
+
+/* Checks a definition and appends it. A negative errno with a message for the client. */
+int catalog_define(struct catalog *catalog, const Tierd__Wire__UnitDefine *definition, uint32_t group_count,
+		   char *message, size_t message_size);
+
+/* Compares a definition with unit index: 0, or -EINVAL with the first difference. */
+int catalog_compare(const struct catalog *catalog, uint32_t index, const Tierd__Wire__UnitDefine *definition,
+		    char *message, size_t message_size);
+
+/* Forms the packs. No unit can be defined until catalog_unpack(). */
+int catalog_pack(struct catalog *catalog);
+void catalog_unpack(struct catalog *catalog);
+
+static inline bool unit_is_trainable(const struct unit *unit)
+{
+	return unit_layout_trainable(&unit->layout) != 0;
+}
+
+/* Notes that elements have a value now. */
+int tensor_mark_written(struct tensor *tensor, uint64_t first, uint64_t count);
+bool tensor_is_written(const struct tensor *tensor);
+
+/* Lists tensors without value and initializer (", "-separated, at most a few) into text; returns how many
+ * there are. */
+unsigned catalog_unwritten(const struct catalog *catalog, char *text, size_t size);
+
+#endif

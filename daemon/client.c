@@ -1,0 +1,321 @@
+#include "daemon/client.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/job.h"
+#include "daemon/report.h"
+
+/* As many as a connection may have outstanding, and one more for each of their second halves. */
+#define CLIENT_PENDINGS 256
+
+struct client {
+	struct node *node;
+	struct port *port;
+	bool has_hung_up;
+	struct queue members;
+	uint32_t next_handle;
+	struct pending pendings[CLIENT_PENDINGS];
+	struct queue free;
+	unsigned outstanding;
+};
+
+int client_new(struct node *node, struct port *port, struct client **ret_client)
+{
+	struct client *client = calloc(1, sizeof(*client));
+
+	if (!client)
+		return -ENOMEM;
+	client->node = node;
+	client->port = port;
+	queue_init(&client->members);
+	queue_init(&client->free);
+	for (unsigned i = 0; i < CLIENT_PENDINGS; i++)
+		queue_push(&client->free, &client->pendings[i].link);
+	node->clients++;
+	*ret_client = client;
+	return 0;
+}
+
+unsigned client_outstanding(const struct client *client)
+{
+	return client->outstanding;
+}
+
+/* ---- Pendings ---- */
+
+static struct pending *pending_new(struct client *client, uint32_t number)
+{
+	struct queue *link = queue_pop(&client->free);
+
+	if (!link)
+		return NULL;
+	struct pending *pending = queue_entry(link, struct pending, link);
+
+	*pending = (struct pending){ .client = client, .number = number };
+	queue_init(&pending->link);
+	queue_init(&pending->member_link);
+	queue_init(&pending->waiter.link);
+	client->outstanding++;
+	return pending;
+}
+
+void pending_drop(struct pending *pending)
+{
+	struct client *client = pending->client;
+
+	if (pending->timer)
+		event_free(pending->timer);
+	pending->timer = NULL;
+	queue_remove(&pending->waiter.link);
+	queue_remove(&pending->member_link);
+	queue_remove(&pending->link);
+	queue_push(&client->free, &pending->link);
+	client->outstanding--;
+}
+
+void pending_reply_fds(struct pending *pending, Tierd__Wire__Reply *body, const int *fds, unsigned fd_count)
+{
+	if (!pending->client->has_hung_up)
+		port_reply_fds(pending->client->port, pending->number, body, fds, fd_count);
+	pending_drop(pending);
+}
+
+void pending_reply(struct pending *pending, Tierd__Wire__Reply *body)
+{
+	pending_reply_fds(pending, body, NULL, 0);
+}
+
+void pending_error(struct pending *pending, int r, const char *format, ...)
+{
+	char message[1024];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(message, sizeof(message), format, arguments);
+	va_end(arguments);
+	if (!pending->client->has_hung_up)
+		port_reply_error(pending->client->port, pending->number, r, "%s", message);
+	pending_drop(pending);
+}
+
+struct port *pending_port(const struct pending *pending)
+{
+	return pending->client->port;
+}
+
+struct node *pending_node(const struct pending *pending)
+{
+	return pending->client->node;
+}
+
+/* ---- Requests ---- */
+
+static struct member *find_member(struct client *client, uint32_t handle)
+{
+	QUEUE_FOREACH (link, &client->members) {
+		struct member *member = queue_entry(link, struct member, client_link);
+
+		if (member->handle == handle && !member->has_left)
+			return member;
+	}
+	return NULL;
+}
+
+/* Binds the request to the job that it names. */
+static bool bind_member(struct pending *pending, uint32_t handle)
+{
+	struct member *member = find_member(pending->client, handle);
+
+	if (!member) {
+		pending_error(pending, -EINVAL, "this connection has no open job %u", handle);
+		return false;
+	}
+	pending->member = member;
+	queue_push(&member->pendings, &pending->member_link);
+	return true;
+}
+
+static void leave(struct pending *pending, const Tierd__Wire__JobLeave *leave)
+{
+	struct member *member = pending->member;
+	char reason[128];
+
+	queue_remove(&pending->member_link);
+	pending->member = NULL;
+	/* Whatever its lease page says: it has told us that it reads no more. */
+	queue_remove(&member->client_link);
+	member->client = NULL;
+	snprintf(reason, sizeof(reason), "rank %u (pid %d) %s the job", member->rank, (int)member->pid,
+		 leave->at_once ? "detached from" : "closed");
+	job_leave(member, !leave->at_once, reason);
+	pending_reply(pending, NULL);
+}
+
+static void cancel(struct pending *pending, const Tierd__Wire__GatherCancel *cancel)
+{
+	QUEUE_FOREACH (link, &pending->member->pendings) {
+		struct pending *other = queue_entry(link, struct pending, member_link);
+
+		if (other->number != cancel->request || !other->waiter.is_gather)
+			continue;
+		pending_error(other, -ECANCELED, "the gather was cancelled");
+		break;
+	}
+	pending_reply(pending, NULL);
+}
+
+static void set_phase(struct pending *pending, const Tierd__Wire__Phase *phase)
+{
+	int r;
+
+	if (!job_check_live(pending, pending->member->epoch))
+		return;
+	if (phase->name[0] == '\0' || strlen(phase->name) > WIRE_MAX_NAME) {
+		pending_error(pending, -EINVAL, "a phase's name has 1 to %d bytes", WIRE_MAX_NAME);
+		return;
+	}
+	r = member_set_phase(pending->member, phase->name);
+	if (r < 0)
+		pending_error(pending, r,
+			      r == -E2BIG ? "phase \"%s\" is one too many: a rank has at most %d"
+					  : "phase \"%s\": out of memory (of %d)",
+			      phase->name, MEMBER_MAX_PHASES);
+	else
+		pending_reply(pending, NULL);
+}
+
+static void read_statistics(struct pending *pending)
+{
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__StatisticsReply statistics = TIERD__WIRE__STATISTICS_REPLY__INIT;
+
+	account_statistics(pending->member->job, pending->member, &statistics);
+	reply.body_case = TIERD__WIRE__REPLY__BODY_STATISTICS;
+	reply.statistics = &statistics;
+	pending_reply(pending, &reply);
+}
+
+/* Requests about the node, which need no job. False: it is none of them. */
+static bool handle_node_request(struct pending *pending, const Tierd__Wire__Request *request)
+{
+	switch (request->body_case) {
+	case TIERD__WIRE__REQUEST__BODY_PING:
+		pending_reply(pending, NULL);
+		return true;
+	case TIERD__WIRE__REQUEST__BODY_NODE_READ:
+		report_node(pending, pending->client->node);
+		return true;
+	case TIERD__WIRE__REQUEST__BODY_JOBS_READ:
+		report_jobs(pending, pending->client->node, pending->client->port->uid);
+		return true;
+	case TIERD__WIRE__REQUEST__BODY_UNITS_READ:
+		report_units(pending, pending->client->node, pending->client->port->uid, request->units_read);
+		return true;
+	case TIERD__WIRE__REQUEST__BODY_JOB_OPEN:
+		job_open(pending, request->job_open, &pending->client->members,
+			 ++pending->client->next_handle);
+		return true;
+	default:
+		return false;
+	}
+}
+
+#define HANDLE(NAME, field, call)                                                                            \
+	case TIERD__WIRE__REQUEST__BODY_##NAME:                                                              \
+		if (bind_member(pending, request->field->job))                                               \
+			call;                                                                                \
+		break
+
+static void handle_job_request(struct pending *pending, const Tierd__Wire__Request *request)
+{
+	switch (request->body_case) {
+		HANDLE(UNIT_DEFINE, unit_define, job_define(pending, request->unit_define));
+		HANDLE(JOB_READY, job_ready, job_ready(pending, request->job_ready->timeout_ms));
+		HANDLE(JOB_LEAVE, job_leave, leave(pending, request->job_leave));
+		HANDLE(GATHER, gather, gather_start(pending, request->gather));
+		HANDLE(GATHER_CANCEL, gather_cancel, cancel(pending, request->gather_cancel));
+		HANDLE(PREFETCH, prefetch, prefetch_hint(pending, request->prefetch));
+		HANDLE(PHASE, phase, set_phase(pending, request->phase));
+		HANDLE(BUFFER_WAIT, buffer_wait, gradient_wait(pending, request->buffer_wait));
+		HANDLE(PUSH, push, gradient_push(pending, request->push));
+		HANDLE(STEP_BEGIN, step_begin, step_begin(pending, request->step_begin));
+		HANDLE(STEP, step, step_close(pending, request->step));
+		HANDLE(TENSOR_WRITE, tensor_write, tensor_write(pending, request->tensor_write));
+		HANDLE(TENSOR_READ, tensor_read, tensor_read(pending, request->tensor_read));
+		HANDLE(STATISTICS_READ, statistics_read, read_statistics(pending));
+	default:
+		pending_error(pending, -EOPNOTSUPP,
+			      "tierd %s does not know this request; the client may be newer", TIERD_VERSION);
+	}
+}
+
+void client_request(struct client *client, uint32_t number, const Tierd__Wire__Request *request)
+{
+	struct pending *pending = pending_new(client, number);
+
+	client->node->requests++;
+	if (!pending) {
+		port_reply_error(client->port, number, -EBUSY, "more than %d requests are outstanding",
+				 CLIENT_PENDINGS);
+		return;
+	}
+	if (!handle_node_request(pending, request))
+		handle_job_request(pending, request);
+}
+
+/* ---- End ---- */
+
+static struct member *first_present(struct client *client)
+{
+	QUEUE_FOREACH (link, &client->members) {
+		struct member *member = queue_entry(link, struct member, client_link);
+
+		if (!member->has_left)
+			return member;
+	}
+	return NULL;
+}
+
+void client_hang_up(struct client *client, const char *reason)
+{
+	char text[160];
+
+	if (client->has_hung_up)
+		return;
+	client->has_hung_up = true;
+	/* From the start each time: a leaving member can take others with it. */
+	for (struct member *member = first_present(client); member; member = first_present(client)) {
+		snprintf(text, sizeof(text), "rank %u (pid %d) is lost: %s", member->rank, (int)member->pid,
+			 reason);
+		job_leave(member, false, text);
+	}
+}
+
+bool client_has_leases(const struct client *client)
+{
+	QUEUE_FOREACH (link, &client->members)
+		if (member_has_leases(queue_entry(link, struct member, client_link)))
+			return true;
+	return false;
+}
+
+struct client *client_free(struct client *client)
+{
+	if (!client)
+		return NULL;
+	client_hang_up(client, "its session ended");
+	for (struct queue *link = queue_pop(&client->members); link; link = queue_pop(&client->members)) {
+		struct member *member = queue_entry(link, struct member, client_link);
+
+		member->client = NULL;
+		member_release(member);
+	}
+	client->node->clients--;
+	free(client);
+	return NULL;
+}

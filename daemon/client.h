@@ -1,0 +1,32 @@
+/* A client is what the daemon knows of one connection: the requests it has sent, and its memberships of jobs.
+ */
+#ifndef TIERD_DAEMON_CLIENT_H
+#define TIERD_DAEMON_CLIENT_H
+
+#include <stdbool.h>
+
+#include "daemon/node.h"
+#include "daemon/port.h"
+
+struct client;
+
+/* port: borrowed until client_free(); answers go there. */
+int client_new(struct node *node, struct port *port, struct client **ret_client);
+
+/* Handles one request; every request is answered through the port, now or later, unless the client is gone
+ * before. The message is valid only for the call. */
+void client_request(struct client *client, uint32_t number, const Tierd__Wire__Request *request);
+
+/* Requests that are not yet answered. */
+unsigned client_outstanding(const struct client *client);
+
+/* The connection has ended: nothing is sent to the port any more, its ranks leave their jobs (reason is for
+ * the other ranks: "its process died", "it closed the connection"). What the process may still read stays
+ * leased until client_free(). */
+void client_hang_up(struct client *client, const char *reason);
+bool client_has_leases(const struct client *client);
+
+/* The process is dead, or has no lease: frees all. */
+struct client *client_free(struct client *client);
+
+#endif

@@ -1,0 +1,65 @@
+/* The configuration says what the daemon may use and where it listens: defaults, then a file, then flags. */
+#ifndef TIERD_DAEMON_CONFIG_H
+#define TIERD_DAEMON_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/cleanup.h"
+
+#define CONFIG_MAX_PATHS 16
+#define CONFIG_SYSTEM_FILE "/etc/tierd/tierd.conf"
+
+enum config_action { CONFIG_RUN, CONFIG_CHECK, CONFIG_HELP, CONFIG_VERSION };
+enum config_io_engine { CONFIG_ENGINE_AUTO, CONFIG_ENGINE_IO_URING, CONFIG_ENGINE_PLAIN };
+enum config_direct_io { CONFIG_DIRECT_AUTO, CONFIG_DIRECT_OFF };
+
+struct config_path {
+	char *path;
+	uint64_t capacity;
+};
+
+/* Strings are owned. */
+struct config {
+	enum config_action action;
+	char *file; /* NULL: none was read */
+
+	char *socket, *state_directory;
+	unsigned log_level; /* enum log_level */
+	unsigned workers;
+	uint64_t host_budget;
+	struct config_path paths[CONFIG_MAX_PATHS];
+	unsigned path_count;
+	unsigned io_engine; /* enum config_io_engine */
+	unsigned queue_depth;
+	unsigned direct_io; /* enum config_direct_io */
+	unsigned connections, requests_per_connection;
+	uint64_t output_queue;
+	unsigned first_frame_seconds, frame_seconds;
+	char *fault; /* NULL: none */
+};
+
+/* What is wrong with a configuration, for a person: where, key, value, what is allowed. */
+struct config_problem {
+	char text[1024];
+};
+
+/* The whole way: flags are looked at for an action and a file, the file is read, flags replace what it says
+ * (--nvme replaces all its paths), defaults fill the rest. -EINVAL with a problem, -ENOMEM. With CONFIG_HELP
+ * and CONFIG_VERSION nothing else is set. */
+int config_new(int argc, char *const argv[], struct config **ret_config, struct config_problem *problem);
+struct config *config_free(struct config *config);
+DEFINE_FREEP(struct config *, config_free)
+
+/* Reads one file; name is for problems. What it does not mention stays as it is. */
+int config_read(struct config *config, FILE *stream, const char *name, struct config_problem *problem);
+
+/* Fills what nobody set from the machine and the environment. */
+int config_fill(struct config *config, struct config_problem *problem);
+
+/* Prints in the format of the file, so that what comes out can be read back. */
+void config_print(const struct config *config, FILE *stream);
+void config_print_help(FILE *stream);
+
+#endif

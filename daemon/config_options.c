@@ -1,0 +1,235 @@
+#include "daemon/config_options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "common/size.h"
+#include "daemon/config_values.h"
+
+static const struct config_choice log_levels[] = {
+	{ "error", LOG_LEVEL_ERROR },
+	{ "warning", LOG_LEVEL_WARNING },
+	{ "info", LOG_LEVEL_INFO },
+	{ "debug", LOG_LEVEL_DEBUG },
+	{ NULL, 0 },
+};
+
+static const struct config_choice engines[] = {
+	{ "auto", CONFIG_ENGINE_AUTO },
+	{ "io_uring", CONFIG_ENGINE_IO_URING },
+	{ "plain", CONFIG_ENGINE_PLAIN },
+	{ NULL, 0 },
+};
+
+static const struct config_choice direct_modes[] = {
+	{ "auto", CONFIG_DIRECT_AUTO },
+	{ "off", CONFIG_DIRECT_OFF },
+	{ NULL, 0 },
+};
+
+#define TIB (1024 * GIB)
+#define PLACE(member) offsetof(struct config, member)
+
+const struct config_option config_options[] = {
+	{ "daemon", "socket", "socket", "PATH", "where clients connect", CONFIG_TEXT, PLACE(socket) },
+	{ "daemon", "state_directory", "state-dir", "DIR", "the daemon's own files", CONFIG_TEXT,
+	  PLACE(state_directory) },
+	{ "daemon", "log_level", "log-level", "LEVEL", "error, warning, info or debug", CONFIG_CHOICE,
+	  PLACE(log_level), .choices = log_levels },
+	{ "daemon", "workers", "workers", "N", "threads for the optimizer, reduction and checksums",
+	  CONFIG_COUNT, PLACE(workers), 1, 1024 },
+	{ "memory", "host_budget", "host-budget", "SIZE", "host memory for all jobs together", CONFIG_SIZE,
+	  PLACE(host_budget), MIB, 1024 * TIB },
+	{ "nvme", "path", "nvme", "DIR:SIZE",
+	  "a folder for the NVMe tier and what tierd may use there; repeat it", CONFIG_PATHS, PLACE(paths),
+	  MIB, 1024 * TIB },
+	{ "io", "engine", "io-engine", "NAME", "auto, io_uring or plain", CONFIG_CHOICE, PLACE(io_engine),
+	  .choices = engines },
+	{ "io", "queue_depth", "queue-depth", "N", "transfers that the devices see at once", CONFIG_COUNT,
+	  PLACE(queue_depth), 1, 4096 },
+	{ "io", "direct", "direct-io", "MODE", "auto or off (through the page cache)", CONFIG_CHOICE,
+	  PLACE(direct_io), .choices = direct_modes },
+	{ "limits", "connections", "max-connections", "N", "connections at once", CONFIG_COUNT,
+	  PLACE(connections), 1, 65536 },
+	{ "limits", "requests_per_connection", "requests-per-connection", "N",
+	  "requests of one connection that may wait for their answers", CONFIG_COUNT,
+	  PLACE(requests_per_connection), 1, 65536 },
+	{ "limits", "output_queue", "output-queue", "SIZE", "answers that a connection may leave unread",
+	  CONFIG_SIZE, PLACE(output_queue), MIB, GIB },
+	{ "limits", "first_frame_seconds", "first-frame-seconds", "N",
+	  "until a connection must have said hello", CONFIG_COUNT, PLACE(first_frame_seconds), 1, 3600 },
+	{ "limits", "frame_seconds", "frame-seconds", "N", "until a message that has begun must be complete",
+	  CONFIG_COUNT, PLACE(frame_seconds), 1, 3600 },
+	{ "testing", "fault", "fault", "SPEC", NULL, CONFIG_TEXT, PLACE(fault) },
+};
+const unsigned config_option_count = ARRAY_LENGTH(config_options);
+
+const struct config_option *config_option_find(const char *section, const char *key)
+{
+	for (unsigned i = 0; i < config_option_count; i++)
+		if (strcmp(config_options[i].section, section) == 0 &&
+		    strcmp(config_options[i].key, key) == 0)
+			return &config_options[i];
+	return NULL;
+}
+
+bool config_section_exists(const char *section)
+{
+	for (unsigned i = 0; i < config_option_count; i++)
+		if (strcmp(config_options[i].section, section) == 0)
+			return true;
+	return false;
+}
+
+static int set_text(char **place, const char *value)
+{
+	char *copy;
+
+	/* In the file a ';' could begin a comment. */
+	if (*value == '\0' || strchr(value, ';'))
+		return -EINVAL;
+	copy = strdup(value);
+	if (!copy)
+		return -ENOMEM;
+	free(*place);
+	*place = copy;
+	return 0;
+}
+
+static int set_size(uint64_t *place, const struct config_option *option, const char *value)
+{
+	uint64_t size;
+	int r = config_parse_size(value, &size);
+
+	if (r < 0 || size < option->minimum || size > option->maximum)
+		return -EINVAL;
+	*place = size;
+	return 0;
+}
+
+static int set_count(unsigned *place, const struct config_option *option, const char *value)
+{
+	unsigned count;
+	int r = config_parse_count(value, &count);
+
+	if (r < 0 || count < option->minimum || count > option->maximum)
+		return -EINVAL;
+	*place = count;
+	return 0;
+}
+
+static int set_choice(unsigned *place, const struct config_option *option, const char *value)
+{
+	for (const struct config_choice *choice = option->choices; choice->name; choice++)
+		if (strcmp(choice->name, value) == 0) {
+			*place = choice->value;
+			return 0;
+		}
+	return -EINVAL;
+}
+
+static int add_path(struct config *config, const struct config_option *option, const char *value)
+{
+	_cleanup_free_ char *path = NULL;
+	uint64_t capacity;
+	int r = config_parse_path(value, &path, &capacity);
+
+	if (r == -ENOMEM)
+		return r;
+	if (r < 0 || strchr(path, ';') || capacity < option->minimum || capacity > option->maximum ||
+	    config->path_count == CONFIG_MAX_PATHS)
+		return -EINVAL;
+	config->paths[config->path_count++] = (struct config_path){ TAKE_PTR(path), capacity };
+	return 0;
+}
+
+int config_option_set(struct config *config, const struct config_option *option, const char *value)
+{
+	void *place = (char *)config + option->offset;
+
+	switch (option->kind) {
+	case CONFIG_TEXT:
+		return set_text(place, value);
+	case CONFIG_SIZE:
+		return set_size(place, option, value);
+	case CONFIG_COUNT:
+		return set_count(place, option, value);
+	case CONFIG_CHOICE:
+		return set_choice(place, option, value);
+	case CONFIG_PATHS:
+		return add_path(config, option, value);
+	}
+	return -EINVAL;
+}
+
+static void describe_choices(const struct config_choice *choice, char *text, size_t size)
+{
+	size_t used = (size_t)snprintf(text, size, "one of");
+
+	for (; choice->name && used < size; choice++)
+		used += (size_t)snprintf(text + used, size - used, " %s%s", choice->name,
+					 choice[1].name ? "," : "");
+}
+
+void config_option_describe(const struct config_option *option, char *text, size_t size)
+{
+	char minimum[CONFIG_SIZE_TEXT], maximum[CONFIG_SIZE_TEXT];
+
+	config_format_size(option->minimum, minimum);
+	config_format_size(option->maximum, maximum);
+	switch (option->kind) {
+	case CONFIG_TEXT:
+		snprintf(text, size, "a text that is not empty and has no ';'");
+		break;
+	case CONFIG_SIZE:
+		snprintf(text, size, "a size from %s to %s, such as 8G (K, M, G, T: powers of two)", minimum,
+			 maximum);
+		break;
+	case CONFIG_COUNT:
+		snprintf(text, size, "a number from %u to %u", (unsigned)option->minimum,
+			 (unsigned)option->maximum);
+		break;
+	case CONFIG_CHOICE:
+		describe_choices(option->choices, text, size);
+		break;
+	case CONFIG_PATHS:
+		snprintf(text, size,
+			 "FOLDER:SIZE with at least %s, such as /mnt/nvme0:100G; at most %d of them", minimum,
+			 CONFIG_MAX_PATHS);
+		break;
+	}
+}
+
+static const char *choice_name(const struct config_option *option, unsigned value)
+{
+	for (const struct config_choice *choice = option->choices; choice->name; choice++)
+		if (choice->value == value)
+			return choice->name;
+	return "";
+}
+
+void config_option_print(const struct config *config, const struct config_option *option, FILE *stream)
+{
+	const void *place = (const char *)config + option->offset;
+	char text[CONFIG_SIZE_TEXT];
+
+	switch (option->kind) {
+	case CONFIG_TEXT:
+		fputs(*(char *const *)place ?: "", stream);
+		break;
+	case CONFIG_SIZE:
+		config_format_size(*(const uint64_t *)place, text);
+		fputs(text, stream);
+		break;
+	case CONFIG_COUNT:
+		fprintf(stream, "%u", *(const unsigned *)place);
+		break;
+	case CONFIG_CHOICE:
+		fputs(choice_name(option, *(const unsigned *)place), stream);
+		break;
+	case CONFIG_PATHS:
+		break;
+	}
+}

@@ -1,0 +1,61 @@
+/* A gather that missed: the client waits until its unit is resident at its version, and gets the lease with
+ * the answer. */
+#include <errno.h>
+
+#include "daemon/job.h"
+
+/* The lease is counted here, before anything can evict the pack again. */
+static void grant(struct pending *pending)
+{
+	struct member *member = pending->member;
+	struct job *job = member->job;
+	const struct residence *residence = &job->residences[job->catalog.units[pending->unit].pack];
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__GatherReply gather = TIERD__WIRE__GATHER_REPLY__INIT;
+
+	atomic_fetch_add_explicit(&lease_counters(member->leases, member->buffer_count)[pending->unit], 1,
+				  memory_order_seq_cst);
+	gather.offset = job->slots.offsets[residence->slot];
+	gather.version = residence->version;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_GATHER;
+	reply.gather = &gather;
+	pending_reply(pending, &reply);
+}
+
+static void on_resident(struct waiter *waiter, int status)
+{
+	struct pending *pending = container_of(waiter, struct pending, waiter);
+	struct job *job = pending->member->job;
+
+	if (status == 0)
+		grant(pending);
+	else if (status == -EAGAIN)
+		pending_error(pending, -EAGAIN, "the awaited step failed");
+	else
+		pending_error(pending, -EIO, "unit \"%s\" cannot be read: %s; the daemon's log has the place",
+			      job->catalog.units[pending->unit].name, store_error(status));
+}
+
+void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather)
+{
+	struct member *member = pending->member;
+	struct job *job = member->job;
+
+	if (!job_check_live(pending, gather->epoch) || !job_check_unit(pending, gather->unit))
+		return;
+	pending->unit = gather->unit;
+	pending->is_blocking = gather->is_blocking;
+	pending->waiter = (struct waiter){ .is_gather = true, .done = on_resident };
+	if (unit_is_trainable(&job->catalog.units[gather->unit]))
+		pending->waiter.version = gather->version;
+	queue_init(&pending->waiter.link);
+	if (pending->waiter.version > job->decided + 2) {
+		pending_error(pending, -EINVAL, "version %llu is ahead of every step",
+			      (unsigned long long)gather->version);
+		return;
+	}
+	if (residency_want(job, job->catalog.units[gather->unit].pack, &pending->waiter, TIER_DEMAND))
+		grant(pending);
+	prefetch_run(job);
+	residency_check_deadlock(job);
+}

@@ -1,0 +1,325 @@
+/* A job: one training run, its ranks, its units and where their state is. */
+#ifndef TIERD_DAEMON_JOB_H
+#define TIERD_DAEMON_JOB_H
+
+#include "daemon/catalog.h"
+#include "daemon/member.h"
+#include "daemon/node.h"
+#include "daemon/options.h"
+#include "daemon/slots.h"
+#include "daemon/staging.h"
+#include "offload/adamw.h"
+#include "offload/store.h"
+
+enum job_phase {
+	JOB_FORMING,	  /* units are being defined */
+	JOB_PLANNING,	  /* memory and disk are being reserved, off the loop */
+	JOB_FILLING,	  /* tensors may be written */
+	JOB_INITIALIZING, /* masters are being split and stored */
+	JOB_TRAINED,	  /* it has a state */
+	JOB_BROKEN,	  /* the state is lost; reason says why */
+};
+
+#define NO_STREAM UINT32_MAX
+
+/* The streams of a job; NO_STREAM where it has none. */
+struct job_streams {
+	uint32_t parameter[UNIT_SECTIONS];
+	uint32_t remainder;	/* of the bf16 section */
+	uint32_t moments[2][2]; /* m and v, of the two trainable sections */
+};
+
+/* Where a pack's sections start in the streams, in bytes. */
+struct pack_place {
+	uint64_t parameter[UNIT_SECTIONS], remainder, moments[2][2];
+};
+
+enum sweep_state { SWEEP_NOTHING, SWEEP_WAITING, SWEEP_RUNNING };
+
+struct residence;
+
+/* Moves a section between its slot and the store. */
+struct pack_transfer {
+	struct store_transfer transfer;
+	struct residence *residence;
+};
+
+/* How a pack is present in host memory. */
+struct residence {
+	enum directory_state state; /* never DRAINING: that takes no time here */
+	enum sweep_state sweep;	    /* what the running sweep has to do with it */
+	bool is_dirty;		    /* frozen values were written; the NVMe copy is older */
+	bool wants_slot;
+	uint32_t slot;
+	unsigned pins;	 /* readers in the daemon */
+	unsigned writes; /* transfers from the slot */
+	/* Chunks of the running sweep; is_issued: all have been started. */
+	unsigned uncomputed, unwritten;
+	bool is_issued;
+	enum tier_priority priority; /* of the load */
+	uint64_t version;
+	uint64_t used; /* job->clock at its last use */
+	struct queue waiters;
+	struct queue link; /* of job->slot_wishes */
+	struct pack_transfer parts[UNIT_SECTIONS];
+	unsigned transfers_left;
+	int status;
+	struct job *job;
+};
+
+/* The sum of a unit's gradients in the open step (stages 0 and 1: of one rank's). */
+struct sum {
+	struct queue waiting; /* contributions */
+	struct queue link;    /* of job->sums_waiting for a reduction */
+	uint32_t unit, rank;  /* rank: of stages 0 and 1 */
+	uint32_t next;	      /* the micro-batch that comes next */
+	bool has_content;     /* of the open step */
+	bool is_reducing;
+};
+
+/* One rank's gradients of a unit in one micro-batch, not yet summed. */
+struct contribution {
+	struct queue link; /* of its sum */
+	struct member *member;
+	uint32_t rank, unit, micro_batch, buffer;
+	uint64_t step; /* that it belongs to */
+	const void *data;
+	struct held_buffer *held; /* where it was put aside, or NULL: in the member's buffer */
+	struct pending *pending;
+	bool is_active;	 /* pushed and not yet summed */
+	bool is_reading; /* a worker reads it */
+	bool is_void;	 /* its epoch has ended while a worker reads it */
+};
+
+enum step_phase {
+	STEP_COLLECTING, /* ranks push and close */
+	STEP_FOLDING,	 /* stages 0 and 1: ranks' sums are summed */
+	STEP_MEASURING,	 /* norm and overflow */
+};
+
+struct reduction;
+struct held_buffer;
+struct norm_work;
+struct sweep;
+struct setup;
+
+struct job {
+	struct queue link; /* of the node's */
+	struct node *node;
+	char name[WIRE_MAX_JOB_NAME + 1];
+	uid_t uid;
+	struct job_options options;
+	struct catalog catalog;
+	enum job_phase phase;
+	bool is_dropped; /* freed as soon as nothing is in flight */
+
+	/* Epoch. It is live from the ready of all ranks until somebody is lost. */
+	uint32_t epoch;
+	bool is_live;
+	char reason[512];   /* why the last epoch ended, or the job is broken */
+	char departed[256]; /* who has closed its membership, "" if nobody: no step is possible any more */
+	struct member **ranks;
+	unsigned member_count;
+	struct queue lingering; /* members that have left, whose memory is still used */
+	bool has_begun;		/* an epoch was live once */
+	bool is_starting;	/* all ranks are ready; what comes before the epoch is under way */
+
+	/* Memory and places. */
+	bool has_nvme_parameters, has_nvme_optimizer;
+	struct setup *setup;
+	struct memory directory_memory, arena, sums_memory;
+	struct directory_header *directory;
+	struct slots slots;
+	struct store *parameter_store,
+		*optimizer_store; /* one and the same where both are on NVMe; NULL: none */
+	struct job_streams streams;
+	struct pack_place *places;
+	struct residence *residences;
+	struct queue slot_wishes; /* residences that wait for a slot, demand first */
+	uint64_t clock;
+	struct event *slot_timer;
+	uint64_t host_bytes, nvme_bytes;
+	uint64_t path_bytes[NODE_MAX_PATHS];
+	struct queue tensor_waiting; /* operations that wait for a pack to be written back */
+	struct queue filling;	     /* pendings of tensor writes that wait for the plan */
+
+	/* Gradients. */
+	uint64_t *
+		sum_offsets; /* by unit, in elements, of sums_memory; one region per rank in stages 0 and 1 */
+	struct sum *sums;
+	uint32_t sum_ranks; /* 1, or world_size in stages 0 and 1 */
+	struct reduction *reductions;
+	struct queue free_reductions, sums_waiting;
+	unsigned reductions_running;
+	struct queue free_held, all_held;
+	unsigned held_count;
+
+	/* The step. */
+	enum step_phase step_phase;
+	uint64_t step;	  /* applied */
+	uint64_t decided; /* step, or step + 1 while it is being applied */
+	unsigned closed_count;
+	struct step_rates open_rates;
+	bool has_open_rates;
+	struct norm_work *norm;
+	double gradient_norm;
+	bool is_skipped;
+	float factor; /* of the decided step's gradients */
+	struct step_rates decided_rates;
+	uint64_t decided_ns;
+	struct sweep *sweep; /* the running one */
+
+	/* Prefetch. */
+	uint32_t *next_use; /* by pack; scratch */
+	uint64_t loading_bytes;
+
+	struct {
+		uint64_t gather_read_bytes, update_read_bytes, update_written_bytes, initialize_written_bytes;
+		uint64_t step_ns;
+	} statistics;
+};
+
+/* ---- job.c: membership and epochs ---- */
+
+struct job *job_find(struct node *node, uid_t uid, const char *name);
+void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct queue *client_members,
+	      uint32_t handle);
+void job_define(struct pending *pending, const Tierd__Wire__UnitDefine *definition);
+void job_ready(struct pending *pending, int timeout_ms);
+
+/* The member leaves. is_orderly: nobody is disturbed until a step would need it. */
+void job_leave(struct member *member, bool is_orderly, const char *reason);
+
+/* Ends the epoch for all ranks. */
+void job_abort(struct job *job, int r, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* The state is lost: all calls fail from now on. Logged here. */
+void job_break(struct job *job, int r, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Something that was in flight has come home: goes on with what waited for that (start, drop). */
+void job_settle(struct job *job);
+/* Looks again soon whether a slot has become free: clients release without telling. */
+void job_watch_slots(struct job *job);
+bool job_is_quiet(const struct job *job);
+void job_drop(struct job *job);
+void job_free(struct job *job);
+
+const char *job_status_name(const struct job *job);
+
+/* False, and the request is answered, if the member may not train now: stale, not ready, broken. */
+bool job_check_live(struct pending *pending, uint32_t epoch);
+bool job_check_unit(struct pending *pending, uint32_t unit);
+
+/* ---- setup.c: planning and reserving memory and disk ---- */
+
+/* Plans and reserves; job->phase becomes JOB_FILLING, or JOB_FORMING again after an error, and job_planned()
+ * is called. */
+void setup_start(struct job *job);
+void setup_clear(struct job *job);
+void job_planned(struct job *job, int r, const char *message);
+
+/* ---- residency.c: packs in host memory ---- */
+
+/* True: the pack is resident at the version. False: the waiter is queued, and the pack is loaded if need be.
+ */
+bool residency_want(struct job *job, uint32_t pack, struct waiter *waiter, enum tier_priority priority);
+void residency_forget(struct waiter *waiter);
+/* Starts a load without anybody waiting; false if there is no slot for it. */
+bool residency_prefetch(struct job *job, uint32_t pack);
+void residency_pin(struct job *job, uint32_t pack);
+void residency_unpin(struct job *job, uint32_t pack);
+/* RESIDENT → UPDATING; false while somebody has a lease on one of its trainable units (holder: who). */
+bool residency_begin_update(struct job *job, uint32_t pack, struct member **ret_holder);
+/* ABSENT → UPDATING, of a pack that has just got a slot. */
+void residency_mark_updating(struct job *job, uint32_t pack);
+/* Publishes the pack at the version; wakes the waiters. */
+void residency_publish(struct job *job, uint32_t pack, uint64_t version);
+/* The values have not changed, or are not in host memory: only the version. */
+void residency_set_version(struct job *job, uint32_t pack, uint64_t version);
+/* Takes a slot for the pack if one is free, or one can be had from a pack with a later use than it. */
+bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance);
+/* Serves those who wait for slots, after a release or the end of a transfer. */
+void residency_serve(struct job *job);
+/* Writes frozen values that are only in host memory; true if it started something. */
+bool residency_flush(struct job *job, uint32_t pack);
+/* A client waits for a slot that it will never get: fails those gathers. */
+/* A step that was awaited has failed: who waits for its version looks again. */
+void residency_fail_awaited(struct job *job);
+void residency_check_deadlock(struct job *job);
+/* The first of its units' names, and what is wrong with a store, for messages. */
+const char *pack_name(const struct job *job, uint32_t pack);
+const char *store_error(int status);
+char *residency_address(const struct job *job, uint32_t pack);
+
+/* ---- gather.c ---- */
+void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather);
+
+/* ---- prefetch.c ---- */
+/* Looks at the ranks' progress and loads what comes next. */
+void prefetch_run(struct job *job);
+void prefetch_hint(struct pending *pending, const Tierd__Wire__Prefetch *prefetch);
+/* Fills job->next_use. */
+void prefetch_find_next_uses(struct job *job);
+/* The packs in the order of their first use in the next pass; order has pack_count entries. */
+void prefetch_pass_order(struct job *job, uint32_t *order);
+
+/* ---- gradient.c ---- */
+int gradient_init(struct job *job);
+void gradient_clear(struct job *job);
+void gradient_push(struct pending *pending, const Tierd__Wire__Push *push);
+void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait);
+void gradient_unblock(struct job *job);
+void gradient_try(struct job *job, uint32_t unit);
+void gradient_try_all(struct job *job);
+bool gradient_is_complete(const struct job *job); /* all contributions to the open step are summed */
+bool gradient_fold(struct job *job);		  /* stages 0, 1: true if something was started */
+bool gradient_has_content(const struct job *job, uint32_t unit);
+float *gradient_sum(const struct job *job, uint32_t unit);
+void gradient_reset_unit(struct job *job, uint32_t unit); /* its sum is consumed */
+void gradient_abort(struct job *job);			  /* the epoch has ended */
+void gradient_drop_open(struct job *job);		  /* the open step has failed */
+/* The member's contributions have nobody to answer any more; are void (what a worker reads is not summed
+ * again). */
+void gradient_forget_pendings(struct member *member);
+void gradient_forget_member(struct member *member);
+bool gradient_has_pushed(const struct member *member);
+uint64_t gradient_held_bytes(const struct job *job, unsigned count);
+
+/* ---- step.c ---- */
+void step_close(struct pending *pending, const Tierd__Wire__Step *step);
+void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin);
+/* Decides the open step if everything is there. */
+void step_advance(struct job *job);
+void step_applied(struct job *job); /* the sweep is done */
+void step_abort(struct job *job);
+
+/* ---- sweep.c ---- */
+/* Passes over all packs that have something to do: applies the decided step, or splits the masters. */
+int sweep_start(struct job *job, bool is_initializing);
+void sweep_go_on(struct job *job);
+void sweep_free(struct job *job);
+/* The initializer's values of elements of a tensor. */
+void sweep_fill_tensor(const struct job *job, const struct tensor *tensor, uint64_t first, uint64_t count,
+		       float *values);
+
+/* ---- tensor.c ---- */
+void tensor_write(struct pending *pending, const Tierd__Wire__TensorWrite *write);
+void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read);
+/* Fills tensors that have an initializer, a piece at a time; calls job_settle() when done. True if there was
+ * something to do. */
+bool tensor_initialize(struct job *job);
+/* A pack has been written back. */
+void tensor_resume(struct job *job);
+void tensor_fill_waiting(struct job *job);
+/* The request belongs to an operation in flight; it is answered when that is done. */
+bool tensor_is_operating(const struct member *member, const struct pending *pending);
+/* The operation in flight, if any, has nobody to answer any more. */
+void tensor_forget(struct member *member);
+
+/* ---- account.c ---- */
+void account_statistics(const struct job *job, const struct member *member,
+			Tierd__Wire__StatisticsReply *reply);
+void account_step(struct job *job);
+void account_push(struct job *job, struct member *member, uint32_t unit);
+
+#endif

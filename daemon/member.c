@@ -1,0 +1,229 @@
+#include "daemon/member.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "daemon/job.h"
+
+int member_new(struct job *job, struct client *client, struct port *port, uint32_t rank,
+	       struct member **ret_member)
+{
+	struct member *member = calloc(1, sizeof(*member));
+	int r;
+
+	if (!member)
+		return -ENOMEM;
+	*member = (struct member){ .job = job,
+				   .client = client,
+				   .port = port,
+				   .rank = rank,
+				   .pid = port->pid,
+				   .window = MEMORY_INIT,
+				   .page = MEMORY_INIT,
+				   .gradients = MEMORY_INIT,
+				   .doorbell_fd = -1 };
+	queue_init(&member->link);
+	queue_init(&member->client_link);
+	queue_init(&member->pendings);
+	queue_init(&member->buffer_waiters);
+	queue_init(&member->orders);
+	r = memory_new_shared("tierd-window", WINDOW_BYTES, &member->window);
+	if (r == 0)
+		r = memory_seal(&member->window, MEMORY_WRITABLE, false);
+	if (r < 0) {
+		memory_free(&member->window);
+		free(member);
+		return r;
+	}
+	*ret_member = member;
+	return 0;
+}
+
+static void on_doorbell(evutil_socket_t fd, short events, void *argument)
+{
+	struct member *member = argument;
+	uint64_t ignored;
+
+	(void)!read(fd, &ignored, sizeof(ignored));
+	if (member->has_left)
+		return;
+	residency_serve(member->job);
+	prefetch_run(member->job);
+}
+
+static int make_doorbell(struct member *member)
+{
+	member->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (member->doorbell_fd < 0)
+		return -errno;
+	event_assign(&member->doorbell, member->job->node->loop, member->doorbell_fd, EV_READ | EV_PERSIST,
+		     on_doorbell, member);
+	return event_add(&member->doorbell, NULL) == 0 ? 0 : -ENOMEM;
+}
+
+static int make_lease_page(struct member *member)
+{
+	uint32_t units = member->job->catalog.unit_count;
+	int r = memory_new_shared("tierd-leases", lease_bytes(units, member->buffer_count), &member->page);
+
+	if (r < 0)
+		return r;
+	member->leases = (struct lease_header *)member->page.base;
+	member->leases->magic = PAGES_MAGIC;
+	member->leases->version = PAGES_VERSION;
+	member->leases->unit_count = units;
+	member->leases->buffer_count = member->buffer_count;
+	atomic_store(&member->leases->doorbell_at, UINT64_MAX);
+	return memory_seal(&member->page, MEMORY_WRITABLE, false);
+}
+
+static int make_gradients(struct member *member)
+{
+	uint64_t bytes = member->job->catalog.gradient_bytes_maximum * member->buffer_count;
+	int r = memory_new_shared("tierd-gradients", bytes ? bytes : 4096, &member->gradients);
+
+	if (r < 0)
+		return r;
+	memory_make_huge(&member->gradients, false);
+	return memory_seal(&member->gradients, MEMORY_WRITABLE, false);
+}
+
+static int make_counters(struct member *member)
+{
+	uint32_t units = member->job->catalog.unit_count;
+
+	member->pushed = calloc(units + 1, sizeof(*member->pushed));
+	member->closed_pushed = calloc(units + 1, sizeof(*member->closed_pushed));
+	member->contributions = calloc(member->buffer_count, sizeof(*member->contributions));
+	if (!member->pushed || !member->closed_pushed || !member->contributions)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < member->buffer_count; i++)
+		queue_init(&member->contributions[i].link);
+	return 0;
+}
+
+int member_make_pages(struct member *member)
+{
+	int r;
+
+	if (member->has_pages)
+		return 0;
+	member->buffer_count = member->job->options.gradient_buffers;
+	r = make_counters(member);
+	if (r == 0)
+		r = make_lease_page(member);
+	if (r == 0)
+		r = make_gradients(member);
+	if (r == 0)
+		r = make_doorbell(member);
+	if (r == 0)
+		r = member_set_phase(member, "train");
+	if (r == 0)
+		member->has_pages = true;
+	return r;
+}
+
+void member_free(struct member *member)
+{
+	queue_remove(&member->link);
+	queue_remove(&member->client_link);
+	if (member->doorbell_fd >= 0) {
+		event_del(&member->doorbell);
+		close(member->doorbell_fd);
+	}
+	for (struct queue *link = queue_pop(&member->orders); link; link = queue_pop(&member->orders))
+		order_free(queue_entry(link, struct order, link));
+	memory_free(&member->window);
+	memory_free(&member->page);
+	memory_free(&member->gradients);
+	free(member->pushed);
+	free(member->closed_pushed);
+	free(member->contributions);
+	free(member);
+}
+
+bool member_has_leases(const struct member *member)
+{
+	for (uint32_t unit = 0; member->has_pages && unit < member->job->catalog.unit_count; unit++)
+		if (member_has_lease(member, unit))
+			return true;
+	return false;
+}
+
+void member_release(struct member *member)
+{
+	if (!member->has_left || member->busy > 0)
+		return;
+	/* A process that lives may read what it has leased, connected or not. */
+	if (member->client && member_has_leases(member))
+		return;
+	struct job *job = member->job;
+
+	member_free(member);
+	residency_serve(job);
+	job_settle(job);
+}
+
+static struct order *find_order(struct member *member, const char *phase)
+{
+	QUEUE_FOREACH (link, &member->orders) {
+		struct order *order = queue_entry(link, struct order, link);
+
+		if (strcmp(order->phase, phase) == 0)
+			return order;
+	}
+	return NULL;
+}
+
+int member_set_phase(struct member *member, const char *phase)
+{
+	struct order *order = find_order(member, phase);
+	int r;
+
+	member_read_trace(member);
+	if (!order) {
+		if (member->phases == MEMBER_MAX_PHASES)
+			return -E2BIG;
+		/* A pass gathers each unit a few times: forward, backward, tied weights. */
+		r = order_new(phase, 8 * member->job->catalog.unit_count + 64, &order);
+		if (r < 0)
+			return r;
+		queue_push(&member->orders, &order->link);
+		member->phases++;
+	}
+	if (member->order && member->order != order && strcmp(member->order->phase, "train") != 0)
+		order_finish_pass(member->order);
+	member->order = order;
+	return 0;
+}
+
+/* The page is the client's to scribble on: a head that runs away, or an entry of another number, only
+ * confuses its own prefetch. */
+bool member_read_trace(struct member *member)
+{
+	if (!member->has_pages)
+		return false;
+	uint64_t head = atomic_load_explicit(&member->leases->trace_head, memory_order_seq_cst);
+	uint64_t tail = member->trace_tail;
+
+	if (head - tail > TRACE_ENTRIES)
+		tail = head - TRACE_ENTRIES;
+	for (; tail != head; tail++) {
+		uint64_t entry = atomic_load_explicit(&lease_trace(member->leases)[tail % TRACE_ENTRIES],
+						      memory_order_acquire);
+
+		/* Counted but not yet written: the next look finds it. */
+		if (entry >> 32 != (tail & UINT32_MAX))
+			break;
+		if ((uint32_t)entry < member->job->catalog.unit_count)
+			order_note(member->order, (uint32_t)entry);
+	}
+	bool has_news = tail != member->trace_tail;
+
+	member->trace_tail = tail;
+	return has_news;
+}

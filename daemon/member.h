@@ -1,0 +1,93 @@
+/* A member is a rank's place in a job: the memory it shares with the daemon, and how far it is in its step.
+ */
+#ifndef TIERD_DAEMON_MEMBER_H
+#define TIERD_DAEMON_MEMBER_H
+
+#include <event2/event_struct.h>
+
+#include "daemon/options.h"
+#include "daemon/order.h"
+#include "daemon/pending.h"
+#include "offload/memory.h"
+#include "proto/pages.h"
+
+struct job;
+
+#define WINDOW_BYTES (UINT64_C(1) << 20)
+/* Of the orders of one member. */
+#define MEMBER_MAX_PHASES 16
+
+struct member {
+	struct queue link;	  /* of the job's lingering members, once it has left */
+	struct queue client_link; /* of the client's */
+	struct job *job;
+	struct client *client; /* NULL: its process is gone */
+	struct port *port;     /* NULL: its connection is */
+	uint32_t handle;       /* names the job on the connection */
+	uint32_t rank;
+	pid_t pid;
+	uint32_t epoch;	  /* that it takes part in; of a job that runs, job->epoch, or it is stale */
+	uint32_t defined; /* units that it has defined, or found equal */
+	bool has_left;
+	bool has_void_leases; /* it kept one where it may not */
+	bool is_stuck;	      /* scratch: waits for a slot that cannot become free */
+	unsigned busy;	      /* operations in flight that use its memory */
+
+	struct memory window, page, gradients;
+	struct lease_header *leases; /* page.base */
+	uint32_t buffer_count;
+	int doorbell_fd;
+	struct event doorbell;
+	bool has_pages;
+
+	struct queue pendings;	      /* all of them that wait */
+	struct pending *ready;	      /* its tierd_job_ready that waits */
+	struct pending *step;	      /* its step that is not applied yet */
+	struct pending *next_step;    /* the one after it */
+	struct step_rates rates;      /* announced by tierd_step_begin */
+	struct step_rates next_rates; /* of next_step */
+	bool is_closed;		      /* its part of the open step is */
+	bool has_begun;		      /* it announced the open step */
+	uint32_t micro_batches;
+	uint32_t *pushed;		    /* by unit, since its last step */
+	uint32_t *closed_pushed;	    /* by unit, in the part that it has closed */
+	struct contribution *contributions; /* by buffer */
+	struct queue buffer_waiters;
+
+	struct tensor_operation *operation; /* the one that uses the window */
+
+	struct queue orders;
+	struct order *order; /* of the current phase */
+	unsigned phases;
+	uint64_t trace_tail; /* read up to here */
+
+	uint64_t pushes, communicated_elements;
+};
+
+int member_new(struct job *job, struct client *client, struct port *port, uint32_t rank,
+	       struct member **ret_member);
+
+/* The pages, once the job is planned. */
+int member_make_pages(struct member *member);
+
+void member_free(struct member *member);
+
+/* Frees it if it has left, nothing uses its memory and its process cannot read any more (is_dead, or no
+ * lease). */
+void member_release(struct member *member);
+
+static inline bool member_has_lease(const struct member *member, uint32_t unit)
+{
+	return member->has_pages &&
+	       lease_is_held(&lease_counters(member->leases, member->buffer_count)[unit]);
+}
+
+bool member_has_leases(const struct member *member);
+
+/* Makes phase the current one. -E2BIG: too many phases. */
+int member_set_phase(struct member *member, const char *phase);
+
+/* Reads what is new in the trace. True if there was something. */
+bool member_read_trace(struct member *member);
+
+#endif

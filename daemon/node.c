@@ -1,0 +1,294 @@
+#include "daemon/node.h"
+
+#include <errno.h>
+#include <dirent.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/size.h"
+#include "daemon/job.h"
+
+struct node_events {
+	struct event *engine, *workers, *slow_workers;
+};
+
+/* ---- Paths ---- */
+
+static bool is_store_file(const char *name)
+{
+	size_t length = strlen(name);
+
+	return length > 6 && strcmp(name + length - 6, ".store") == 0;
+}
+
+/* State ends with the daemon, so what a dead one left can only be in the way. */
+static void remove_leftovers(struct node_path *path)
+{
+	int fd = openat(path->directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+	unsigned count = 0;
+
+	if (!directory) {
+		fd_close(fd);
+		return;
+	}
+	for (struct dirent *entry = readdir(directory); entry; entry = readdir(directory))
+		if (is_store_file(entry->d_name) && unlinkat(path->directory_fd, entry->d_name, 0) == 0)
+			count++;
+	closedir(directory);
+	if (count > 0)
+		log_warning("%s: removed %u store files of a tierd that ended without cleaning up; their "
+			    "jobs are lost",
+			    path->path, count);
+}
+
+static bool probe_direct(int directory_fd)
+{
+	int fd = openat(directory_fd, ".probe", O_RDWR | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
+
+	unlinkat(directory_fd, ".probe", 0);
+	if (fd < 0)
+		return false;
+	close(fd);
+	return true;
+}
+
+static int open_folder(struct node_path *path)
+{
+	_cleanup_close_ int parent = open(path->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (parent < 0)
+		return -errno;
+	if (mkdirat(parent, "tierd", 0700) < 0 && errno != EEXIST)
+		return -errno;
+	path->directory_fd = openat(parent, "tierd", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (path->directory_fd < 0)
+		return -errno;
+	return flock(path->directory_fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno == EWOULDBLOCK ? -EBUSY : -errno;
+}
+
+static int open_path(struct node *node, const struct node_config *config, unsigned index)
+{
+	struct node_path *path = &node->paths[index];
+	int r;
+
+	path->directory_fd = -1;
+	path->capacity = config->paths[index].capacity;
+	path->path = strdup(config->paths[index].path);
+	if (!path->path)
+		return -ENOMEM;
+	node->path_count++;
+	r = open_folder(path);
+	if (r == -EBUSY)
+		log_error("%s is in use by another tierd", path->path);
+	else if (r < 0)
+		log_error("%s cannot be used: %s", path->path, strerror(-r));
+	if (r < 0)
+		return r;
+	remove_leftovers(path);
+	path->is_direct = !config->is_buffered_io && probe_direct(path->directory_fd);
+	if (!path->is_direct)
+		log_warning("%s: %s, falling back to buffered input and output", path->path,
+			    config->is_buffered_io ? "O_DIRECT is turned off"
+						   : "the file system refuses O_DIRECT");
+	return 0;
+}
+
+/* ---- Loop ---- */
+
+static void on_engine(evutil_socket_t fd, short events, void *argument)
+{
+	engine_reap(((struct node *)argument)->engine);
+}
+
+static void on_workers(evutil_socket_t fd, short events, void *argument)
+{
+	workers_reap(((struct node *)argument)->workers);
+}
+
+static void on_slow_workers(evutil_socket_t fd, short events, void *argument)
+{
+	workers_reap(((struct node *)argument)->slow_workers);
+}
+
+static int watch(struct node *node, int fd, event_callback_fn callback, struct event **ret_event)
+{
+	struct event *event = event_new(node->loop, fd, EV_READ | EV_PERSIST, callback, node);
+
+	if (!event)
+		return -ENOMEM;
+	*ret_event = event;
+	return event_add(event, NULL) == 0 ? 0 : -ENOMEM;
+}
+
+static int watch_all(struct node *node)
+{
+	int r;
+
+	node->events = calloc(1, sizeof(*node->events));
+	if (!node->events)
+		return -ENOMEM;
+	r = watch(node, engine_fd(node->engine), on_engine, &node->events->engine);
+	if (r == 0)
+		r = watch(node, workers_fd(node->workers), on_workers, &node->events->workers);
+	if (r == 0)
+		r = watch(node, workers_fd(node->slow_workers), on_slow_workers, &node->events->slow_workers);
+	return r;
+}
+
+static void unwatch_all(struct node *node)
+{
+	if (!node->events)
+		return;
+	if (node->events->engine)
+		event_free(node->events->engine);
+	if (node->events->workers)
+		event_free(node->events->workers);
+	if (node->events->slow_workers)
+		event_free(node->events->slow_workers);
+	free(node->events);
+}
+
+/* ---- Life ---- */
+
+static int start_engine(struct node *node, const struct node_config *config)
+{
+	struct engine_config engine = { .queue_depth = config->queue_depth, .is_plain = config->is_plain_io };
+	int r = engine_new(&engine, &node->engine);
+
+	if (r < 0) {
+		log_error("no input and output engine: %s", strerror(-r));
+		return r;
+	}
+	if (engine_why(node->engine) && !config->is_plain_io)
+		log_warning("%s, falling back to threads with pread and pwrite", engine_why(node->engine));
+	return 0;
+}
+
+static int start_threads(struct node *node, const struct node_config *config)
+{
+	int r = workers_new(config->workers, "tierd-work", &node->workers);
+
+	if (r == 0)
+		r = workers_new(1, "tierd-slow", &node->slow_workers);
+	if (r == 0)
+		r = collective_new_local(node->workers, &node->collective);
+	if (r < 0)
+		log_error("the worker threads cannot be started: %s", strerror(-r));
+	return r;
+}
+
+/* A sixteenth of the budget, within what keeps the devices busy. */
+static int start_staging(struct node *node)
+{
+	uint64_t wanted = node->host_budget / 16 / staging_bytes(1);
+	unsigned count = wanted < 3 ? 3 : wanted > 16 ? 16 : (unsigned)wanted;
+	int r = staging_init(&node->staging, count, node->engine);
+
+	if (r < 0) {
+		log_error("no memory for %u staging buffers: %s", count, strerror(-r));
+		return r;
+	}
+	node->host_used += staging_bytes(count);
+	return 0;
+}
+
+int node_new(struct event_base *loop, const struct node_config *config, struct node **ret_node)
+{
+	struct node *node = calloc(1, sizeof(*node));
+	int r = 0;
+
+	if (!node)
+		return -ENOMEM;
+	node->loop = loop;
+	node->host_budget = config->host_budget;
+	node->started_ns = clock_now_ns();
+	node->fault = config->fault;
+	node->staging.memory = (struct memory)MEMORY_INIT;
+	queue_init(&node->jobs);
+	queue_init(&node->dying);
+	if (getrandom(&node->incarnation, sizeof(node->incarnation), 0) != sizeof(node->incarnation))
+		node->incarnation = node->started_ns;
+	for (unsigned i = 0; i < config->path_count && r == 0; i++)
+		r = open_path(node, config, i);
+	if (r == 0)
+		r = start_engine(node, config);
+	if (r == 0)
+		r = start_threads(node, config);
+	if (r == 0)
+		r = start_staging(node);
+	if (r == 0)
+		r = watch_all(node);
+	if (r < 0) {
+		node_free(node);
+		return r;
+	}
+	*ret_node = node;
+	return 0;
+}
+
+static bool is_idle(const struct node *node)
+{
+	QUEUE_FOREACH (link, &node->jobs) {
+		const struct job *job = queue_entry(link, struct job, link);
+
+		if (job->decided > job->step && job->phase != JOB_BROKEN)
+			return false;
+	}
+	return true;
+}
+
+void node_check_idle(struct node *node)
+{
+	void (*on_idle)(void *) = node->on_idle;
+
+	if (!node->is_stopping || !on_idle || !is_idle(node))
+		return;
+	node->on_idle = NULL;
+	on_idle(node->idle_argument);
+}
+
+void node_stop(struct node *node, void (*on_idle)(void *argument), void *argument)
+{
+	node->is_stopping = true;
+	node->on_idle = on_idle;
+	node->idle_argument = argument;
+	node_check_idle(node);
+}
+
+/* Jobs end when nothing of theirs is in flight; the loop is not running any more. */
+static void end_jobs(struct node *node)
+{
+	for (struct queue *link = queue_first(&node->jobs); link; link = queue_first(&node->jobs))
+		job_drop(queue_entry(link, struct job, link));
+	while (!queue_is_empty(&node->dying))
+		event_base_loop(node->loop, EVLOOP_ONCE);
+}
+
+struct node *node_free(struct node *node)
+{
+	if (!node)
+		return NULL;
+	end_jobs(node);
+	unwatch_all(node);
+	collective_free(node->collective);
+	workers_free(node->workers);
+	workers_free(node->slow_workers);
+	if (node->engine)
+		staging_clear(&node->staging, node->engine);
+	engine_free(node->engine);
+	for (unsigned i = 0; i < node->path_count; i++) {
+		fd_close(node->paths[i].directory_fd);
+		free(node->paths[i].path);
+	}
+	free(node);
+	return NULL;
+}

@@ -1,0 +1,80 @@
+/* The node: what all jobs of this daemon share. */
+#ifndef TIERD_DAEMON_NODE_H
+#define TIERD_DAEMON_NODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "collectives/collective.h"
+#include "common/queue.h"
+#include "common/workers.h"
+#include "daemon/staging.h"
+
+#define NODE_MAX_PATHS 16
+
+struct node_path {
+	char *path;	   /* owned */
+	uint64_t capacity; /* bytes that tierd may use there */
+	uint64_t used;	   /* bytes that jobs have reserved */
+	int directory_fd;  /* the daemon's own folder in it */
+	bool is_direct;	   /* O_DIRECT works there */
+};
+
+/* What a node is made from; the daemon's configuration fills it. */
+struct node_config {
+	uint64_t host_budget; /* bytes of host memory for all jobs together */
+	unsigned workers;
+	unsigned queue_depth;
+	bool is_plain_io;    /* do not try io_uring */
+	bool is_buffered_io; /* do not try O_DIRECT */
+	unsigned path_count;
+	struct {
+		const char *path; /* an existing folder */
+		uint64_t capacity;
+	} paths[NODE_MAX_PATHS];
+	const char *fault; /* see fault_config_parse(); for tests; NULL: none */
+};
+
+struct event_base;
+struct node_events;
+
+struct node {
+	struct event_base *loop; /* borrowed */
+	struct node_events *events;
+	struct engine *engine;
+	struct workers *workers;      /* optimizer, reduction, checksums */
+	struct workers *slow_workers; /* what can take long in the kernel */
+	struct collective *collective;
+	struct node_path paths[NODE_MAX_PATHS];
+	unsigned path_count;
+	uint64_t host_budget, host_used;
+	struct queue jobs;
+	struct queue dying; /* dropped jobs that are not quiet yet */
+	struct staging staging;
+	uint64_t jobs_created;
+	void (*on_idle)(void *argument);
+	void *idle_argument;
+	uint64_t incarnation;
+	uint64_t started_ns;
+	uint64_t requests;
+	unsigned clients;
+	bool is_stopping;
+	const char *fault;
+};
+
+/* Creates the daemon's folder in each path (and removes store files that a dead daemon left there, saying
+ * so), the engine and the threads, and adds their descriptors to the loop. Errors are logged. -EBUSY: another
+ * daemon uses a path. */
+int node_new(struct event_base *loop, const struct node_config *config, struct node **ret_node);
+
+/* No new job or step from now on; on_idle runs on the loop, once, when steps that were decided have been
+ * applied. */
+void node_stop(struct node *node, void (*on_idle)(void *argument), void *argument);
+
+/* Calls on_idle once it is due. */
+void node_check_idle(struct node *node);
+
+/* All clients are freed. */
+struct node *node_free(struct node *node);
+
+#endif

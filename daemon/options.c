@@ -1,0 +1,195 @@
+#include "daemon/options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static int refuse(char *message, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static int refuse(char *message, size_t size, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(message, size, format, arguments);
+	va_end(arguments);
+	return -EINVAL;
+}
+
+bool options_name_is_valid(const char *name)
+{
+	size_t length = strlen(name);
+
+	if (length == 0 || length > WIRE_MAX_JOB_NAME || strstr(name, ".."))
+		return false;
+	for (size_t i = 0; i < length; i++) {
+		bool is_alphanumeric =
+			(name[i] >= 'a' && name[i] <= 'z') || (name[i] >= '0' && name[i] <= '9');
+
+		if (!is_alphanumeric && (i == 0 || !strchr("._-", name[i])))
+			return false;
+	}
+	return true;
+}
+
+static int set_group(struct group *group, const Tierd__Wire__Group *wire, size_t index, char *message,
+		     size_t size)
+{
+	*group = (struct group){ wire->learning_rate, wire->beta1, wire->beta2, wire->epsilon,
+				 wire->weight_decay };
+	if (!isfinite(group->learning_rate) || !isfinite(group->weight_decay))
+		return refuse(message, size, "parameter group %zu: a rate is not finite", index);
+	/* Written so that a NaN fails too. */
+	if (!(group->beta1 >= 0 && group->beta1 < 1) || !(group->beta2 >= 0 && group->beta2 < 1))
+		return refuse(message, size, "parameter group %zu: betas are %g and %g; they lie in [0, 1)",
+			      index, (double)group->beta1, (double)group->beta2);
+	if (!(group->epsilon > 0) || !isfinite(group->epsilon))
+		return refuse(message, size, "parameter group %zu: epsilon is %g; it is above 0", index,
+			      (double)group->epsilon);
+	return 0;
+}
+
+int options_set_groups(struct group *groups, uint32_t *count, Tierd__Wire__Group *const *wire,
+		       size_t wire_count, char *message, size_t size)
+{
+	if (wire_count > WIRE_MAX_GROUPS)
+		return refuse(message, size, "%zu parameter groups; at most %d are allowed", wire_count,
+			      WIRE_MAX_GROUPS);
+	for (size_t i = 0; i < wire_count; i++) {
+		int r = set_group(&groups[i], wire[i], i, message, size);
+
+		if (r < 0)
+			return r;
+	}
+	*count = (uint32_t)wire_count;
+	return 0;
+}
+
+static int check_ranks(const Tierd__Wire__JobOpen *open, char *message, size_t size)
+{
+	if (!options_name_is_valid(open->name))
+		return refuse(
+			message, size,
+			"job name \"%.80s\" is not allowed: 1 to %d of a-z, 0-9, '.', '_' and '-', beginning "
+			"with a letter or digit, without \"..\"",
+			open->name, WIRE_MAX_JOB_NAME);
+	if (open->world_size == 0 || open->world_size > WIRE_MAX_WORLD_SIZE)
+		return refuse(message, size, "world size %u; 1 to %d are allowed", open->world_size,
+			      WIRE_MAX_WORLD_SIZE);
+	if (open->rank >= open->world_size)
+		return refuse(message, size, "rank %u of world size %u; ranks count from 0", open->rank,
+			      open->world_size);
+	if (open->mode > MODE_REPLACE)
+		return refuse(message, size, "no open mode %u", open->mode);
+	return 0;
+}
+
+static int check_values(const Tierd__Wire__JobOpen *open, char *message, size_t size)
+{
+	if (open->stage > 3)
+		return refuse(message, size, "stage %u; ZeRO has 0 to 3", open->stage);
+	if (open->optimizer != OPTIMIZER_ADAMW)
+		return refuse(message, size, "no optimizer %u", open->optimizer);
+	if (!(open->clip_norm >= 0) || !isfinite(open->clip_norm))
+		return refuse(message, size, "clip_norm is %g; it is 0 (no clipping) or above",
+			      (double)open->clip_norm);
+	if (open->nonfinite > NONFINITE_REPORT)
+		return refuse(message, size, "no treatment %u of gradients that are not finite",
+			      open->nonfinite);
+	if (open->parameter_placement > PLACEMENT_NVME || open->optimizer_placement > PLACEMENT_NVME)
+		return refuse(message, size, "no such placement");
+	if (open->gradient_buffers > WIRE_MAX_GRADIENT_BUFFERS)
+		return refuse(message, size, "%u gradient buffers; at most %d are allowed",
+			      open->gradient_buffers, WIRE_MAX_GRADIENT_BUFFERS);
+	return 0;
+}
+
+static int resolve_placement(struct job_options *options, bool has_paths, char *message, size_t size)
+{
+	uint32_t preferred = has_paths ? PLACEMENT_NVME : PLACEMENT_HOST;
+
+	if (options->optimizer_placement == PLACEMENT_DEFAULT)
+		options->optimizer_placement = preferred;
+	if (options->parameter_placement == PLACEMENT_DEFAULT)
+		options->parameter_placement = options->stage == 3 ? preferred : PLACEMENT_HOST;
+	if (options->parameter_placement == PLACEMENT_NVME && options->stage < 3)
+		return refuse(message, size,
+			      "parameters on NVMe at stage %u: only stage 3 partitions parameters; the lower "
+			      "stages "
+			      "keep them resident",
+			      options->stage);
+	if (!has_paths && (options->parameter_placement == PLACEMENT_NVME ||
+			   options->optimizer_placement == PLACEMENT_NVME))
+		return refuse(message, size,
+			      "this daemon has no NVMe path; configure one, or place the job in host memory");
+	return 0;
+}
+
+int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, bool has_paths, char *message,
+		 size_t size)
+{
+	int r = check_ranks(open, message, size);
+
+	if (r == 0)
+		r = check_values(open, message, size);
+	if (r < 0)
+		return r;
+	*options = (struct job_options){
+		.world_size = open->world_size,
+		.stage = open->stage,
+		.optimizer = open->optimizer,
+		.nonfinite = open->nonfinite,
+		.parameter_placement = open->parameter_placement,
+		.optimizer_placement = open->optimizer_placement,
+		.gradient_buffers = open->gradient_buffers ? open->gradient_buffers : 2,
+		.clip_norm = open->clip_norm,
+		.host_budget = open->host_budget,
+		.seed = open->seed,
+		.is_strict = open->strict,
+		.group_count = 1,
+		.groups = { { 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f } },
+	};
+	if (open->n_groups > 0) {
+		r = options_set_groups(options->groups, &options->group_count, open->groups, open->n_groups,
+				       message, size);
+		if (r < 0)
+			return r;
+	}
+	return resolve_placement(options, has_paths, message, size);
+}
+
+int options_compare(const struct job_options *here, const struct job_options *job, char *message, size_t size)
+{
+	const struct {
+		const char *name;
+		uint64_t here, job;
+	} numbers[] = {
+		{ "world size", here->world_size, job->world_size },
+		{ "stage", here->stage, job->stage },
+		{ "optimizer", here->optimizer, job->optimizer },
+		{ "nonfinite", here->nonfinite, job->nonfinite },
+		{ "parameter placement", here->parameter_placement, job->parameter_placement },
+		{ "optimizer placement", here->optimizer_placement, job->optimizer_placement },
+		{ "gradient buffers", here->gradient_buffers, job->gradient_buffers },
+		{ "host budget", here->host_budget, job->host_budget },
+		{ "seed", here->seed, job->seed },
+		{ "strict", here->is_strict, job->is_strict },
+		{ "number of parameter groups", here->group_count, job->group_count },
+	};
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		if (numbers[i].here != numbers[i].job)
+			return refuse(message, size, "%s is %llu here, %llu in the job", numbers[i].name,
+				      (unsigned long long)numbers[i].here,
+				      (unsigned long long)numbers[i].job);
+	if (here->clip_norm != job->clip_norm)
+		return refuse(message, size, "clip_norm is %g here, %g in the job", (double)here->clip_norm,
+			      (double)job->clip_norm);
+	for (uint32_t i = 0; i < job->group_count; i++)
+		if (memcmp(&here->groups[i], &job->groups[i], sizeof(here->groups[i])) != 0)
+			return refuse(message, size,
+				      "parameter group %u has other rates here than in the job", i);
+	return 0;
+}

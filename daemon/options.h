@@ -1,0 +1,44 @@
+/* Options of a job: what its first rank asked for, checked and completed. */
+#ifndef TIERD_DAEMON_OPTIONS_H
+#define TIERD_DAEMON_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/frame.h"
+#include "proto/vocabulary.h"
+
+struct group {
+	float learning_rate, beta1, beta2, epsilon, weight_decay;
+};
+
+/* Rates of one step. */
+struct step_rates {
+	float learning_rate, gradient_scale, loss_scale;
+	uint32_t group_count;
+	struct group groups[WIRE_MAX_GROUPS];
+};
+
+struct job_options {
+	uint32_t world_size, stage, optimizer, nonfinite, parameter_placement, optimizer_placement,
+		gradient_buffers;
+	float clip_norm;
+	uint64_t host_budget, seed;
+	bool is_strict;
+	uint32_t group_count;
+	struct group groups[WIRE_MAX_GROUPS];
+};
+
+bool options_name_is_valid(const char *name);
+
+/* -EINVAL with a message for the client. */
+int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, bool has_paths, char *message,
+		 size_t size);
+int options_set_groups(struct group *groups, uint32_t *count, Tierd__Wire__Group *const *wire,
+		       size_t wire_count, char *message, size_t size);
+
+/* The first difference: -EINVAL. */
+int options_compare(const struct job_options *here, const struct job_options *job, char *message,
+		    size_t size);
+
+#endif

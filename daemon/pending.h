@@ -1,0 +1,51 @@
+/* A pending request: what a client asked for and still waits for. */
+#ifndef TIERD_DAEMON_PENDING_H
+#define TIERD_DAEMON_PENDING_H
+
+#include <stdbool.h>
+
+#include "daemon/port.h"
+
+struct client;
+struct member;
+
+/* Waits for a pack to be resident at a version: a gather, or a reader within the daemon. */
+struct waiter {
+	struct queue link; /* of the pack, while it waits */
+	bool is_gather;	   /* a client's: embedded in a pending */
+	uint64_t version;
+	/* status 0: the pack is resident and stays so until the callback returns, or longer if it pins it. */
+	void (*done)(struct waiter *waiter, int status);
+};
+
+/* Belongs to its client, which has as many as it may have requests outstanding: nothing is allocated for one.
+ */
+struct pending {
+	struct queue link;	  /* of the client's free ones, or of what it waits for */
+	struct queue member_link; /* of the member, while it waits */
+	struct client *client;
+	struct member *member; /* NULL until it belongs to one */
+	uint32_t number;       /* of the request */
+
+	/* Of what it asks. */
+	uint32_t unit, tensor;
+	uint64_t first, count;
+	bool is_master;
+	bool is_blocking; /* the client does nothing else meanwhile */
+	struct waiter waiter;
+	struct event *timer;
+};
+
+/* Answers and takes the request back; what it was linked to forgets it. */
+void pending_reply(struct pending *pending, Tierd__Wire__Reply *body);
+void pending_reply_fds(struct pending *pending, Tierd__Wire__Reply *body, const int *fds, unsigned fd_count);
+void pending_error(struct pending *pending, int r, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+struct port *pending_port(const struct pending *pending);
+struct node *pending_node(const struct pending *pending);
+
+/* Takes it back without an answer: the client is gone. */
+void pending_drop(struct pending *pending);
+
+#endif

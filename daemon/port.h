@@ -1,0 +1,39 @@
+/* A port is where answers go: a session's socket in the daemon, a recorder in tests. */
+#ifndef TIERD_DAEMON_PORT_H
+#define TIERD_DAEMON_PORT_H
+
+#include <sys/types.h>
+
+#include "proto/frame.h"
+#include "proto/status.h"
+
+struct port;
+
+struct port_ops {
+	/* Packs and queues; descriptors (at most PORT_MAX_FDS) are duplicated, the caller keeps its own.
+	 * Sending never calls back: a client that is gone or too slow is dealt with by the loop later. */
+	void (*reply)(struct port *port, uint32_t request, const Tierd__Wire__Reply *reply, const int *fds,
+		      unsigned fd_count);
+	void (*event)(struct port *port, const Tierd__Wire__Event *event);
+};
+
+#define PORT_MAX_FDS 8
+
+/* Embedded first in what implements it. */
+struct port {
+	const struct port_ops *ops;
+	uid_t uid; /* of the peer, as the kernel tells */
+	gid_t gid;
+	pid_t pid;
+};
+
+/* Sends a reply with a body (or without: NULL), status 0. */
+void port_reply(struct port *port, uint32_t request, Tierd__Wire__Reply *body);
+void port_reply_fds(struct port *port, uint32_t request, Tierd__Wire__Reply *body, const int *fds,
+		    unsigned fd_count);
+
+/* Sends a reply with status r < 0 and a message for a person: the thing, the cause, the remedy. */
+void port_reply_error(struct port *port, uint32_t request, int r, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
+#endif

@@ -1,0 +1,158 @@
+/* Prefetch: what the ranks will gather next, loaded before they ask. */
+#include <errno.h>
+#include <string.h>
+
+#include "daemon/job.h"
+
+/* Loads in flight for prefetches: more would only make a demand read wait in the device. */
+#define MAX_LOADING_BYTES (UINT64_C(64) << 20)
+
+static void note_use(struct job *job, uint32_t unit, uint32_t distance)
+{
+	uint32_t *next_use = &job->next_use[job->catalog.units[unit].pack];
+
+	if (distance < *next_use)
+		*next_use = distance;
+}
+
+/* Distances count from 1: 0 is for those who wait already. */
+void prefetch_find_next_uses(struct job *job)
+{
+	memset(job->next_use, 0xff, job->catalog.pack_count * sizeof(*job->next_use));
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		const struct member *member = job->ranks[rank];
+
+		if (!member || !member->order)
+			continue;
+		for (uint32_t ahead = 0; ahead < member->order->learned_count; ahead++)
+			note_use(job, order_expected(member->order, ahead), ahead + 1);
+	}
+}
+
+static bool is_wanted(const struct job *job, uint32_t pack)
+{
+	const struct residence *residence = &job->residences[pack];
+
+	return residence->state == DIRECTORY_ABSENT && !residence->wants_slot &&
+	       residence->sweep == SWEEP_NOTHING;
+}
+
+/* The absent pack that is used next, not before distance after. */
+static uint32_t nearest_absent(const struct job *job, uint32_t after)
+{
+	uint32_t nearest = SLOT_NONE;
+
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++) {
+		uint32_t use = job->next_use[pack];
+
+		if (use == UINT32_MAX || use <= after || !is_wanted(job, pack))
+			continue;
+		if (nearest == SLOT_NONE || use < job->next_use[nearest])
+			nearest = pack;
+	}
+	return nearest;
+}
+
+/* Asks the ranks to ring at their next gather, as long as something is left to load. */
+static void ask_for_doorbells(struct job *job, bool should_ring)
+{
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		struct member *member = job->ranks[rank];
+
+		if (!member || !member->has_pages)
+			continue;
+		atomic_store_explicit(&member->leases->doorbell_at,
+				      should_ring ? member->trace_tail + 1 : UINT64_MAX,
+				      memory_order_seq_cst);
+	}
+}
+
+static bool read_traces(struct job *job)
+{
+	bool has_news = false;
+
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank] && member_read_trace(job->ranks[rank]))
+			has_news = true;
+	return has_news;
+}
+
+static bool load_next(struct job *job)
+{
+	uint32_t after = 0;
+
+	prefetch_find_next_uses(job);
+	for (;;) {
+		uint32_t pack = nearest_absent(job, after);
+
+		if (pack == SLOT_NONE)
+			return false;
+		if (job->loading_bytes + job->catalog.packs[pack].slot_bytes > MAX_LOADING_BYTES &&
+		    job->loading_bytes > 0)
+			return true;
+		/* Another size of slot may still be free: look further. */
+		after = job->next_use[pack];
+		if (!residency_prefetch(job, pack) && after > job->slots.count)
+			return true;
+	}
+}
+
+void prefetch_run(struct job *job)
+{
+	if (!job->is_live || !job->has_nvme_parameters || job->slots.count == job->catalog.pack_count)
+		return;
+	read_traces(job);
+	ask_for_doorbells(job, load_next(job));
+	/* A gather between reading and asking has not rung. */
+	if (read_traces(job))
+		load_next(job);
+}
+
+void prefetch_hint(struct pending *pending, const Tierd__Wire__Prefetch *prefetch)
+{
+	struct job *job = pending->member->job;
+
+	if (!job->is_live || pending->member->epoch != job->epoch) {
+		job_check_live(pending, pending->member->epoch);
+		return;
+	}
+	for (size_t i = 0; i < prefetch->n_units; i++)
+		if (!job_check_unit(pending, prefetch->units[i]))
+			return;
+	prefetch_find_next_uses(job);
+	for (size_t i = 0; i < prefetch->n_units && job->has_nvme_parameters; i++) {
+		uint32_t pack = job->catalog.units[prefetch->units[i]].pack;
+
+		job->next_use[pack] = (uint32_t)i + 1;
+		if (!residency_prefetch(job, pack))
+			break;
+	}
+	pending_reply(pending, NULL);
+}
+
+/* By first use of any rank; packs that nobody is known to use come last, in order of definition. */
+void prefetch_pass_order(struct job *job, uint32_t *order)
+{
+	uint32_t count = 0;
+
+	prefetch_find_next_uses(job);
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		const struct member *member = job->ranks[rank];
+
+		for (uint32_t ahead = 0; member && member->order && ahead < member->order->learned_count;
+		     ahead++) {
+			uint32_t pack = job->catalog.units[order_expected(member->order, ahead)].pack;
+
+			/* Marked as taken by a distance that no pack has. */
+			if (job->next_use[pack] == 0)
+				continue;
+			job->next_use[pack] = 0;
+			order[count++] = pack;
+		}
+		if (count > 0)
+			break;
+	}
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
+		if (job->next_use[pack] != 0)
+			order[count++] = pack;
+}

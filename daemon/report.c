@@ -1,0 +1,295 @@
+#include "daemon/report.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "daemon/job.h"
+
+/* As many entries as surely fit in a frame, with names of full length. */
+#define UNITS_PER_REPLY 512
+#define JOBS_PER_REPLY 256
+
+/* ---- Node ---- */
+
+static void add_traffic(const struct node *node, unsigned path, Tierd__Wire__Path *wire)
+{
+	QUEUE_FOREACH (link, &node->jobs) {
+		const struct job *job = queue_entry(link, struct job, link);
+		const struct store *store =
+			job->has_nvme_optimizer ? job->optimizer_store : job->parameter_store;
+
+		/* A store is striped over all paths alike. */
+		if (!store || job->path_bytes[path] == 0)
+			continue;
+		wire->read_bytes += store_bytes(store, TIER_READ) / node->path_count;
+		wire->written_bytes += store_bytes(store, TIER_WRITE) / node->path_count;
+	}
+}
+
+void report_node(struct pending *pending, struct node *node)
+{
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__NodeReply body = TIERD__WIRE__NODE_REPLY__INIT;
+	Tierd__Wire__Path paths[NODE_MAX_PATHS], *path_pointers[NODE_MAX_PATHS];
+
+	for (unsigned i = 0; i < node->path_count; i++) {
+		tierd__wire__path__init(&paths[i]);
+		paths[i].path = node->paths[i].path;
+		paths[i].capacity_bytes = node->paths[i].capacity;
+		paths[i].used_bytes = node->paths[i].used;
+		paths[i].is_direct = node->paths[i].is_direct;
+		add_traffic(node, i, &paths[i]);
+		path_pointers[i] = &paths[i];
+	}
+	body.version = (char *)TIERD_VERSION;
+	body.pid = (uint32_t)getpid();
+	body.uptime_ms = (clock_now_ns() - node->started_ns) / 1000000;
+	QUEUE_FOREACH (link, &node->jobs)
+		body.jobs++;
+	body.clients = node->clients;
+	body.host_budget_bytes = node->host_budget;
+	body.host_used_bytes = node->host_used;
+	body.n_paths = node->path_count;
+	body.paths = path_pointers;
+	body.io_engine = (char *)engine_name(node->engine);
+	body.io_engine_why = (char *)(engine_why(node->engine) ? engine_why(node->engine) : "");
+	body.simd = (char *)simd_level_name(simd_level());
+	body.workers = workers_count(node->workers);
+	body.has_huge_pages = node->staging.memory.is_huge;
+	body.store = (char *)"state ends with the daemon";
+	body.requests = node->requests;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_NODE;
+	reply.node = &body;
+	pending_reply(pending, &reply);
+}
+
+/* ---- Jobs ---- */
+
+/* A user sees his own jobs; root sees all. */
+static bool is_visible(const struct job *job, uid_t uid)
+{
+	return uid == 0 || job->uid == uid;
+}
+
+static const char *activity(const struct job *job, const struct member *member)
+{
+	if (member->ready)
+		return "waiting in tierd_job_ready";
+	if (!job->is_live || member->epoch != job->epoch)
+		return member->epoch == 0 ? "opening" : "stale";
+	if (member->is_closed)
+		return "has closed its step";
+	return member->step ? "waiting for its step" : "training";
+}
+
+struct job_entry {
+	Tierd__Wire__JobEntry wire;
+	Tierd__Wire__StatisticsReply statistics;
+	Tierd__Wire__Member *members;
+	Tierd__Wire__Member **member_pointers;
+};
+
+static int fill_members(struct job_entry *entry, const struct job *job)
+{
+	size_t count = 0;
+
+	entry->members = calloc(job->member_count + 1, sizeof(*entry->members));
+	entry->member_pointers = calloc(job->member_count + 1, sizeof(*entry->member_pointers));
+	if (!entry->members || !entry->member_pointers)
+		return -ENOMEM;
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		const struct member *member = job->ranks[rank];
+		Tierd__Wire__Member *wire = &entry->members[count];
+
+		if (!member)
+			continue;
+		tierd__wire__member__init(wire);
+		wire->rank = rank;
+		wire->pid = (uint32_t)member->pid;
+		wire->activity = (char *)activity(job, member);
+		entry->member_pointers[count++] = wire;
+	}
+	entry->wire.n_members = count;
+	entry->wire.members = entry->member_pointers;
+	return 0;
+}
+
+static int fill_job(struct job_entry *entry, struct job *job)
+{
+	Tierd__Wire__JobEntry *wire = &entry->wire;
+
+	tierd__wire__job_entry__init(wire);
+	tierd__wire__statistics_reply__init(&entry->statistics);
+	wire->name = job->name;
+	wire->uid = job->uid;
+	wire->status = (char *)job_status_name(job);
+	wire->world_size = job->options.world_size;
+	wire->stage = job->options.stage;
+	wire->epoch = job->epoch;
+	wire->step = job->step;
+	wire->units = job->catalog.unit_count;
+	wire->parameters = job->catalog.parameters;
+	wire->host_bytes = job->host_bytes;
+	wire->host_budget = job->options.host_budget;
+	wire->nvme_bytes = job->nvme_bytes;
+	wire->parameter_placement =
+		(char *)(job->options.parameter_placement == PLACEMENT_NVME ? "nvme" : "host");
+	wire->optimizer_placement =
+		(char *)(job->options.optimizer_placement == PLACEMENT_NVME ? "nvme" : "host");
+	account_statistics(job, NULL, &entry->statistics);
+	wire->statistics = &entry->statistics;
+	return fill_members(entry, job);
+}
+
+static void free_entries(struct job_entry *entries, size_t count)
+{
+	for (size_t i = 0; entries && i < count; i++) {
+		free(entries[i].members);
+		free(entries[i].member_pointers);
+	}
+	free(entries);
+}
+
+void report_jobs(struct pending *pending, struct node *node, uid_t uid)
+{
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__JobsReply body = TIERD__WIRE__JOBS_REPLY__INIT;
+	struct job_entry *entries = calloc(JOBS_PER_REPLY, sizeof(*entries));
+	Tierd__Wire__JobEntry *pointers[JOBS_PER_REPLY];
+	size_t count = 0;
+	int r = entries ? 0 : -ENOMEM;
+
+	QUEUE_FOREACH (link, &node->jobs) {
+		struct job *job = queue_entry(link, struct job, link);
+
+		if (r < 0 || count == JOBS_PER_REPLY || !is_visible(job, uid))
+			continue;
+		r = fill_job(&entries[count], job);
+		pointers[count] = &entries[count].wire;
+		count++;
+	}
+	body.n_jobs = count;
+	body.jobs = pointers;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_JOBS;
+	reply.jobs = &body;
+	if (r < 0)
+		pending_error(pending, r, "out of memory");
+	else
+		pending_reply(pending, &reply);
+	free_entries(entries, count);
+}
+
+/* ---- Units ---- */
+
+static uint32_t count_leases(const struct job *job, uint32_t unit)
+{
+	uint32_t leases = 0;
+
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		const struct member *member = job->ranks[rank];
+
+		if (member && member->has_pages)
+			leases += atomic_load(&lease_counters(member->leases, member->buffer_count)[unit]);
+	}
+	return leases;
+}
+
+static const char *state_name(const struct job *job, const struct residence *residence)
+{
+	static const char *const names[] = { "absent", "loading", "resident", "draining", "updating" };
+
+	return job->phase < JOB_INITIALIZING ? "forming" : names[residence->state];
+}
+
+static void fill_unit(const struct job *job, uint32_t index, Tierd__Wire__UnitEntry *wire, uint64_t *shards)
+{
+	const struct unit *unit = &job->catalog.units[index];
+	const struct residence *residence = job->residences ? &job->residences[unit->pack] : NULL;
+
+	tierd__wire__unit_entry__init(wire);
+	wire->unit = index;
+	wire->name = unit->name;
+	wire->elements = unit->parameters;
+	for (int section = 0; section < UNIT_SECTIONS; section++)
+		wire->bytes +=
+			unit->layout.elements[section] * section_element_bytes((enum unit_section)section);
+	wire->is_frozen = !unit_is_trainable(unit);
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		shards[rank] = unit_layout_shard(&unit->layout, rank + 1, job->options.world_size) -
+			       unit_layout_shard(&unit->layout, rank, job->options.world_size);
+	wire->n_shard_elements = job->options.world_size;
+	wire->shard_elements = shards;
+	wire->state = (char *)"forming";
+	wire->tiers = (char *)"";
+	if (!residence)
+		return;
+	wire->state = (char *)state_name(job, residence);
+	wire->tiers = (char *)(!job->has_nvme_parameters      ? "host"
+			       : residence->slot == SLOT_NONE ? "nvme"
+							      : "host+nvme");
+	wire->leases = count_leases(job, index);
+	wire->version = residence->version;
+	wire->is_dirty = residence->is_dirty || residence->unwritten > 0;
+	wire->pack = unit->pack;
+}
+
+static void reply_units(struct pending *pending, const struct job *job, uint32_t first, uint32_t count)
+{
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__UnitsReply body = TIERD__WIRE__UNITS_REPLY__INIT;
+	_cleanup_free_ Tierd__Wire__UnitEntry *entries = calloc(count + 1, sizeof(*entries));
+	_cleanup_free_ Tierd__Wire__UnitEntry **pointers = calloc(count + 1, sizeof(*pointers));
+	_cleanup_free_ uint64_t *shards =
+		calloc((uint64_t)(count + 1) * job->options.world_size, sizeof(*shards));
+
+	if (!entries || !pointers || !shards) {
+		pending_error(pending, -ENOMEM, "out of memory");
+		return;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		fill_unit(job, first + i, &entries[i], &shards[(uint64_t)i * job->options.world_size]);
+		pointers[i] = &entries[i];
+	}
+	body.n_units = count;
+	body.units = pointers;
+	body.total = job->catalog.unit_count;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_UNITS;
+	reply.units = &body;
+	pending_reply(pending, &reply);
+}
+
+static struct job *find_visible(struct node *node, uid_t uid, const char *name)
+{
+	struct job *own = job_find(node, uid, name);
+
+	if (own)
+		return own;
+	QUEUE_FOREACH (link, &node->jobs) {
+		struct job *job = queue_entry(link, struct job, link);
+
+		if (is_visible(job, uid) && strcmp(job->name, name) == 0)
+			return job;
+	}
+	return NULL;
+}
+
+void report_units(struct pending *pending, struct node *node, uid_t uid,
+		  const Tierd__Wire__UnitsRead *request)
+{
+	const struct job *job = find_visible(node, uid, request->job);
+
+	if (!job) {
+		pending_error(pending, -ENOENT, "there is no job %.80s", request->job);
+		return;
+	}
+	uint32_t left =
+		request->first < job->catalog.unit_count ? job->catalog.unit_count - request->first : 0;
+	/* Shards are the largest part of an entry. */
+	uint32_t most = UNITS_PER_REPLY / (1 + job->options.world_size / 64);
+
+	reply_units(pending, job, request->first, left < most ? left : most);
+}

@@ -1,0 +1,13 @@
+/* Reports: what tierctl shows of the node, its jobs and their units. */
+#ifndef TIERD_DAEMON_REPORT_H
+#define TIERD_DAEMON_REPORT_H
+
+#include "daemon/node.h"
+#include "daemon/pending.h"
+
+void report_node(struct pending *pending, struct node *node);
+void report_jobs(struct pending *pending, struct node *node, uid_t uid);
+void report_units(struct pending *pending, struct node *node, uid_t uid,
+		  const Tierd__Wire__UnitsRead *request);
+
+#endif

@@ -1,0 +1,602 @@
+/* Packs in host memory: ABSENT → LOADING → RESIDENT ⇄ UPDATING, and back to ABSENT by eviction.
+ *
+ * Whoever wants a pack waits on its residence. A pack that needs a slot and finds none wishes for one; wishes
+ * are served when a transfer ends, a client releases, or (clients release without telling) a short timer
+ * fires. */
+#include "daemon/job.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "common/size.h"
+
+static struct directory_entry *entry_of(const struct job *job, uint32_t unit)
+{
+	return &directory_entries(job->directory)[unit];
+}
+
+static uint32_t index_of(const struct residence *residence)
+{
+	return (uint32_t)(residence - residence->job->residences);
+}
+
+char *residency_address(const struct job *job, uint32_t pack)
+{
+	return job->arena.base + job->slots.offsets[job->residences[pack].slot];
+}
+
+static void set_state(struct job *job, uint32_t pack, enum directory_state state)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+
+	job->residences[pack].state = state;
+	for (uint32_t i = 0; i < units->unit_count; i++)
+		directory_set(entry_of(job, units->first_unit + i), state);
+}
+
+/* ---- Leases ---- */
+
+static struct member *unit_holder_among(struct queue *members, uint32_t unit)
+{
+	QUEUE_FOREACH (link, members) {
+		struct member *member = queue_entry(link, struct member, link);
+
+		if (member_has_lease(member, unit))
+			return member;
+	}
+	return NULL;
+}
+
+/* Some member that has a lease on the unit, or NULL. */
+static struct member *unit_holder(struct job *job, uint32_t unit)
+{
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank] && member_has_lease(job->ranks[rank], unit))
+			return job->ranks[rank];
+	return unit_holder_among(&job->lingering, unit);
+}
+
+static struct member *pack_holder(struct job *job, uint32_t pack, bool only_trainable)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++) {
+		if (only_trainable && !unit_is_trainable(&job->catalog.units[u]))
+			continue;
+		struct member *holder = unit_holder(job, u);
+
+		if (holder)
+			return holder;
+	}
+	return NULL;
+}
+
+/* Closes the words, then looks at the leases: in this order either a client sees the word or we see its
+ * lease. */
+static bool pack_close(struct job *job, uint32_t pack, enum directory_state state, bool only_trainable,
+		       struct member **ret_holder)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+	struct member *holder = pack_holder(job, pack, only_trainable);
+
+	if (!holder) {
+		for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
+			if (!only_trainable || unit_is_trainable(&job->catalog.units[u]))
+				directory_close(entry_of(job, u), state);
+		holder = pack_holder(job, pack, only_trainable);
+		if (!holder)
+			return true;
+		for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++) {
+			uint64_t word = atomic_load_explicit(&entry_of(job, u)->word, memory_order_relaxed);
+
+			directory_restore(entry_of(job, u),
+					  directory_word(DIRECTORY_RESIDENT, directory_word_reloads(word),
+							 directory_word_offset(word)));
+		}
+	}
+	if (ret_holder)
+		*ret_holder = holder;
+	return false;
+}
+
+bool residency_begin_update(struct job *job, uint32_t pack, struct member **ret_holder)
+{
+	if (!pack_close(job, pack, DIRECTORY_UPDATING, true, ret_holder))
+		return false;
+	job->residences[pack].state = DIRECTORY_UPDATING;
+	return true;
+}
+
+void residency_mark_updating(struct job *job, uint32_t pack)
+{
+	set_state(job, pack, DIRECTORY_UPDATING);
+}
+
+/* ---- Waiters ---- */
+
+static void wake(struct residence *residence, int status)
+{
+	struct queue ready;
+
+	queue_init(&ready);
+	QUEUE_FOREACH (link, &residence->waiters) {
+		struct waiter *waiter = queue_entry(link, struct waiter, link);
+
+		if (status < 0 || waiter->version <= residence->version) {
+			queue_remove(link);
+			queue_push(&ready, link);
+		}
+	}
+	for (struct queue *link = queue_pop(&ready); link; link = queue_pop(&ready)) {
+		struct waiter *waiter = queue_entry(link, struct waiter, link);
+
+		waiter->done(waiter, status);
+	}
+}
+
+void residency_fail_awaited(struct job *job)
+{
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
+		QUEUE_FOREACH (link, &job->residences[pack].waiters) {
+			struct waiter *waiter = queue_entry(link, struct waiter, link);
+
+			if (waiter->version <= job->decided)
+				continue;
+			queue_remove(link);
+			waiter->done(waiter, -EAGAIN);
+		}
+}
+
+static void publish_units(struct job *job, uint32_t pack)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+	const struct residence *residence = &job->residences[pack];
+
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
+		directory_publish(entry_of(job, u), job->slots.offsets[residence->slot], residence->version);
+}
+
+void residency_publish(struct job *job, uint32_t pack, uint64_t version)
+{
+	struct residence *residence = &job->residences[pack];
+
+	residence->state = DIRECTORY_RESIDENT;
+	residence->version = version;
+	residence->used = ++job->clock;
+	publish_units(job, pack);
+	wake(residence, 0);
+}
+
+static void request_load(struct job *job, uint32_t pack, enum tier_priority priority);
+
+void residency_set_version(struct job *job, uint32_t pack, uint64_t version)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+	struct residence *residence = &job->residences[pack];
+
+	residence->version = version;
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
+		atomic_store_explicit(&entry_of(job, u)->version, version, memory_order_release);
+	if (residence->state == DIRECTORY_RESIDENT)
+		wake(residence, 0);
+	else if (residence->state == DIRECTORY_ABSENT && !queue_is_empty(&residence->waiters))
+		request_load(job, pack, TIER_DEMAND);
+}
+
+/* ---- Eviction ---- */
+
+static bool is_evictable(const struct residence *residence)
+{
+	return residence->state == DIRECTORY_RESIDENT && residence->pins == 0 && residence->writes == 0 &&
+	       residence->sweep == SWEEP_NOTHING && queue_is_empty(&residence->waiters);
+}
+
+static bool is_later(const struct job *job, uint32_t pack, uint32_t other)
+{
+	if (job->next_use[pack] != job->next_use[other])
+		return job->next_use[pack] > job->next_use[other];
+	return job->residences[pack].used < job->residences[other].used;
+}
+
+/* The evictable pack with the farthest next use whose slot fits; skips those up to distance. */
+static uint32_t find_victim(struct job *job, uint32_t pack, uint32_t distance)
+{
+	uint32_t victim = SLOT_NONE;
+
+	for (uint32_t slot = job->slots.classes[job->slots.class_of_pack[pack]].first;
+	     slot < job->slots.count; slot++) {
+		uint32_t owner = job->slots.owners[slot];
+
+		if (owner == SLOT_NONE || !is_evictable(&job->residences[owner]))
+			continue;
+		if (job->next_use[owner] <= distance ||
+		    (victim != SLOT_NONE && !is_later(job, owner, victim)))
+			continue;
+		if (pack_holder(job, owner, false))
+			continue;
+		victim = owner;
+	}
+	return victim;
+}
+
+static void vacate(struct job *job, uint32_t pack)
+{
+	struct residence *residence = &job->residences[pack];
+
+	set_state(job, pack, DIRECTORY_ABSENT);
+	slots_give(&job->slots, residence->slot);
+	residence->slot = SLOT_NONE;
+}
+
+bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance)
+{
+	uint32_t slot = slots_take(&job->slots, pack);
+
+	while (slot == SLOT_NONE) {
+		uint32_t victim = find_victim(job, pack, distance);
+
+		if (victim == SLOT_NONE || residency_flush(job, victim))
+			return false;
+		if (!pack_close(job, victim, DIRECTORY_DRAINING, false, NULL))
+			continue;
+		vacate(job, victim);
+		slot = slots_take(&job->slots, pack);
+	}
+	job->residences[pack].slot = slot;
+	return true;
+}
+
+/* ---- Loading ---- */
+
+static void finish_load(struct job *job, struct residence *residence)
+{
+	uint32_t pack = index_of(residence);
+
+	job->loading_bytes -= job->catalog.packs[pack].slot_bytes;
+	if (residence->status < 0) {
+		vacate(job, pack);
+		wake(residence, residence->status);
+	} else {
+		residency_publish(job, pack, residence->version);
+	}
+	sweep_go_on(job);
+	residency_serve(job);
+	job_settle(job);
+}
+
+static void on_section_loaded(struct store_transfer *transfer, int status)
+{
+	struct pack_transfer *part = container_of(transfer, struct pack_transfer, transfer);
+	struct residence *residence = part->residence;
+	struct job *job = residence->job;
+
+	if (status < 0 && residence->status == 0) {
+		residence->status = status;
+		log_error("job %s: unit \"%s\" cannot be read from %s at byte %llu: %s", job->name,
+			  pack_name(job, index_of(residence)),
+			  transfer->fault.device ? transfer->fault.device : "its store",
+			  (unsigned long long)transfer->fault.device_offset, store_error(status));
+	}
+	if (--residence->transfers_left == 0)
+		finish_load(job, residence);
+}
+
+const char *pack_name(const struct job *job, uint32_t pack)
+{
+	return job->catalog.units[job->catalog.packs[pack].first_unit].name;
+}
+
+const char *store_error(int status)
+{
+	return status == -EBADMSG ? "its checksum does not match" : strerror(-status);
+}
+
+static void prepare(struct job *job, uint32_t pack, int section, enum tier_direction direction,
+		    void (*done)(struct store_transfer *, int))
+{
+	struct residence *residence = &job->residences[pack];
+	uint64_t length = job->catalog.packs[pack].elements[section] *
+			  section_element_bytes((enum unit_section)section);
+
+	residence->parts[section] = (struct pack_transfer){
+		.residence = residence,
+		.transfer = { .direction = direction,
+			      .priority = residence->priority,
+			      .stream = job->streams.parameter[section],
+			      .offset = job->places[pack].parameter[section],
+			      .length = size_align(length, STORE_PAGE_BYTES),
+			      .buffer = residency_address(job, pack) +
+					job->catalog.packs[pack].slot_offset[section],
+			      .done = done },
+	};
+}
+
+/* The pack has a slot. A refused submission counts as a failed transfer. */
+static void start_load(struct job *job, uint32_t pack, enum tier_priority priority)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+	struct residence *residence = &job->residences[pack];
+
+	set_state(job, pack, DIRECTORY_LOADING);
+	residence->priority = priority;
+	residence->status = 0;
+	residence->transfers_left = 1;
+	job->loading_bytes += units->slot_bytes;
+	for (int section = 0; section < UNIT_SECTIONS; section++) {
+		if (units->elements[section] == 0)
+			continue;
+		prepare(job, pack, section, TIER_READ, on_section_loaded);
+		int r = store_submit(job->parameter_store, &residence->parts[section].transfer);
+
+		if (r < 0) {
+			residence->status = r;
+			continue;
+		}
+		residence->transfers_left++;
+		job->statistics.gather_read_bytes += residence->parts[section].transfer.length;
+	}
+	if (--residence->transfers_left == 0)
+		finish_load(job, residence);
+}
+
+static void wish_for_slot(struct job *job, uint32_t pack)
+{
+	struct residence *residence = &job->residences[pack];
+
+	if (residence->wants_slot)
+		return;
+	residence->wants_slot = true;
+	queue_push(&job->slot_wishes, &residence->link);
+	job_watch_slots(job);
+}
+
+static void request_load(struct job *job, uint32_t pack, enum tier_priority priority)
+{
+	struct residence *residence = &job->residences[pack];
+
+	if (residence->state != DIRECTORY_ABSENT || residence->wants_slot)
+		return;
+	/* The running sweep brings it up to date first; it looks for those who wait. */
+	if (residence->sweep != SWEEP_NOTHING)
+		return;
+	prefetch_find_next_uses(job);
+	if (residency_take_slot(job, pack, 0))
+		start_load(job, pack, priority);
+	else
+		wish_for_slot(job, pack);
+}
+
+bool residency_want(struct job *job, uint32_t pack, struct waiter *waiter, enum tier_priority priority)
+{
+	struct residence *residence = &job->residences[pack];
+
+	if (residence->state == DIRECTORY_RESIDENT && residence->version >= waiter->version) {
+		residence->used = ++job->clock;
+		return true;
+	}
+	queue_push(&residence->waiters, &waiter->link);
+	/* A version that is not decided yet comes with its step: loading the present one helps nobody. */
+	if (waiter->version <= job->decided)
+		request_load(job, pack, priority);
+	return false;
+}
+
+static void unwish(struct residence *residence)
+{
+	if (!residence->wants_slot)
+		return;
+	residence->wants_slot = false;
+	queue_remove(&residence->link);
+}
+
+void residency_forget(struct waiter *waiter)
+{
+	queue_remove(&waiter->link);
+}
+
+bool residency_prefetch(struct job *job, uint32_t pack)
+{
+	struct residence *residence = &job->residences[pack];
+
+	if (residence->state != DIRECTORY_ABSENT || residence->wants_slot ||
+	    residence->sweep != SWEEP_NOTHING)
+		return true;
+	if (!residency_take_slot(job, pack, job->next_use[pack]))
+		return false;
+	start_load(job, pack, TIER_PREFETCH);
+	return true;
+}
+
+void residency_serve(struct job *job)
+{
+	if (queue_is_empty(&job->slot_wishes))
+		return;
+	prefetch_find_next_uses(job);
+	QUEUE_FOREACH (link, &job->slot_wishes) {
+		struct residence *residence = queue_entry(link, struct residence, link);
+		uint32_t pack = index_of(residence);
+
+		if (queue_is_empty(&residence->waiters) || residence->state != DIRECTORY_ABSENT ||
+		    residence->sweep != SWEEP_NOTHING) {
+			unwish(residence);
+			continue;
+		}
+		if (!residency_take_slot(job, pack, 0))
+			continue;
+		unwish(residence);
+		start_load(job, pack, TIER_DEMAND);
+		/* A load that failed at once has changed the queue: the next transfer serves the rest. */
+		break;
+	}
+}
+
+/* ---- Pins and dirty packs ---- */
+
+void residency_pin(struct job *job, uint32_t pack)
+{
+	job->residences[pack].pins++;
+}
+
+void residency_unpin(struct job *job, uint32_t pack)
+{
+	job->residences[pack].pins--;
+	sweep_go_on(job);
+	residency_serve(job);
+}
+
+static void on_section_flushed(struct store_transfer *transfer, int status)
+{
+	struct pack_transfer *part = container_of(transfer, struct pack_transfer, transfer);
+	struct residence *residence = part->residence;
+	struct job *job = residence->job;
+
+	residence->writes--;
+	if (status < 0)
+		job_break(job, status, "unit \"%s\" cannot be written to %s: %s",
+			  pack_name(job, index_of(residence)),
+			  transfer->fault.device ? transfer->fault.device : "its store", store_error(status));
+	sweep_go_on(job);
+	residency_serve(job);
+	job_settle(job);
+}
+
+bool residency_flush(struct job *job, uint32_t pack)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+	struct residence *residence = &job->residences[pack];
+
+	if (!residence->is_dirty)
+		return false;
+	residence->is_dirty = false;
+	residence->priority = TIER_WRITE_BACK;
+	for (int section = SECTION_FROZEN_BF16; section < UNIT_SECTIONS; section++) {
+		if (units->elements[section] == 0)
+			continue;
+		prepare(job, pack, section, TIER_WRITE, on_section_flushed);
+		int r = store_submit(job->parameter_store, &residence->parts[section].transfer);
+
+		if (r < 0) {
+			job_break(job, r, "unit \"%s\" cannot be written: %s", pack_name(job, pack),
+				  strerror(-r));
+			continue;
+		}
+		residence->writes++;
+		job->statistics.initialize_written_bytes += residence->parts[section].transfer.length;
+	}
+	return true;
+}
+
+/* ---- Deadlock ---- */
+
+static struct pending *blocking_gather(struct residence *residence)
+{
+	QUEUE_FOREACH (link, &residence->waiters) {
+		struct waiter *waiter = queue_entry(link, struct waiter, link);
+		struct pending *pending =
+			waiter->is_gather ? container_of(waiter, struct pending, waiter) : NULL;
+
+		if (pending && pending->is_blocking)
+			return pending;
+	}
+	return NULL;
+}
+
+static void mark_stuck(struct job *job)
+{
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank])
+			job->ranks[rank]->is_stuck = false;
+	QUEUE_FOREACH (link, &job->slot_wishes) {
+		struct residence *residence = queue_entry(link, struct residence, link);
+
+		QUEUE_FOREACH (waiting, &residence->waiters) {
+			struct waiter *waiter = queue_entry(waiting, struct waiter, link);
+
+			if (waiter->is_gather && container_of(waiter, struct pending, waiter)->is_blocking)
+				container_of(waiter, struct pending, waiter)->member->is_stuck = true;
+		}
+	}
+}
+
+static struct member *stuck_holder(struct job *job, uint32_t pack)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
+		for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+			if (job->ranks[rank] && job->ranks[rank]->is_stuck &&
+			    member_has_lease(job->ranks[rank], u))
+				return job->ranks[rank];
+	return NULL;
+}
+
+/* Every slot that fits is leased by a rank that waits for a slot itself. */
+static bool can_never_fit(struct job *job, uint32_t pack)
+{
+	for (uint32_t slot = job->slots.classes[job->slots.class_of_pack[pack]].first;
+	     slot < job->slots.count; slot++)
+		if (job->slots.owners[slot] == SLOT_NONE || !stuck_holder(job, job->slots.owners[slot]))
+			return false;
+	return true;
+}
+
+/* Ranks whose wish can still come true are not stuck, which may free others; until nothing changes. */
+static void unmark_lucky(struct job *job)
+{
+	bool has_changed = true;
+
+	while (has_changed) {
+		has_changed = false;
+		QUEUE_FOREACH (link, &job->slot_wishes) {
+			struct residence *residence = queue_entry(link, struct residence, link);
+			struct pending *pending = blocking_gather(residence);
+
+			if (!pending || !pending->member->is_stuck || can_never_fit(job, index_of(residence)))
+				continue;
+			pending->member->is_stuck = false;
+			has_changed = true;
+		}
+	}
+}
+
+static void name_holders(struct job *job, uint32_t pack, char *text, size_t size)
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (uint32_t slot = job->slots.classes[job->slots.class_of_pack[pack]].first;
+	     slot < job->slots.count && used + 64 < size; slot++) {
+		struct member *holder = stuck_holder(job, job->slots.owners[slot]);
+
+		used += (size_t)snprintf(text + used, size - used, "%s\"%s\" by rank %u", used ? ", " : "",
+					 pack_name(job, job->slots.owners[slot]), holder->rank);
+	}
+}
+
+void residency_check_deadlock(struct job *job)
+{
+	char holders[384];
+
+	mark_stuck(job);
+	unmark_lucky(job);
+	QUEUE_FOREACH (link, &job->slot_wishes) {
+		struct residence *residence = queue_entry(link, struct residence, link);
+		struct pending *pending = blocking_gather(residence);
+		uint32_t pack = index_of(residence);
+
+		if (!pending || !pending->member->is_stuck || !can_never_fit(job, pack))
+			continue;
+		name_holders(job, pack, holders, sizeof(holders));
+		residency_forget(&pending->waiter);
+		if (queue_is_empty(&residence->waiters))
+			unwish(residence);
+		pending_error(
+			pending, -EDEADLK,
+			"unit \"%s\" can never be gathered beside what is leased (%s), by ranks that wait "
+			"themselves; release a unit first, or raise host_budget",
+			job->catalog.units[pending->unit].name, holders);
+		return;
+	}
+}

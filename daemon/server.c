@@ -1,0 +1,289 @@
+#include "daemon/server.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <event2/event_struct.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "common/log.h"
+#include "daemon/node.h"
+#include "daemon/session.h"
+
+#define ACCEPTS_PER_TURN 16
+#define PAUSE_MS 100
+
+struct server {
+	struct session_shared shared;
+	struct queue sessions; /* the oldest first */
+	unsigned count, maximum;
+	char *path;
+	int socket;
+	bool is_pausing; /* there are no descriptors to accept with */
+	struct event accepting, pause;
+};
+
+/* ---- The socket ------------------------------------------------------------------------------------------
+ */
+
+static int make_address(const char *path, struct sockaddr_un *address)
+{
+	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if (strlen(path) >= sizeof(address->sun_path))
+		return -ENAMETOOLONG;
+	strcpy(address->sun_path, path);
+	return 0;
+}
+
+/* Group and others may search the folder where they may use the socket. */
+static int make_folder(const char *path, mode_t mode)
+{
+	_cleanup_free_ char *folder = strdup(path);
+	char *slash = folder ? strrchr(folder, '/') : NULL;
+
+	if (!folder)
+		return -ENOMEM;
+	if (!slash || slash == folder)
+		return 0;
+	*slash = '\0';
+	if (mkdir(folder, 0700) < 0)
+		return errno == EEXIST ? 0 : -errno;
+	return chmod(folder, mode & 0060 ? 0750 : 0700) < 0 ? -errno : 0;
+}
+
+/* Removes a socket file that a dead daemon left. */
+static int remove_stale(const struct sockaddr_un *address)
+{
+	_cleanup_close_ int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct stat file;
+
+	if (lstat(address->sun_path, &file) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (!S_ISSOCK(file.st_mode))
+		return -EEXIST;
+	if (probe < 0)
+		return -errno;
+	if (connect(probe, (const struct sockaddr *)address, sizeof(*address)) == 0 || errno == EAGAIN)
+		return -EADDRINUSE;
+	if (errno != ECONNREFUSED)
+		return -errno;
+	return unlink(address->sun_path) < 0 ? -errno : 0;
+}
+
+static int listen_at(const char *path, mode_t mode, int *ret_socket)
+{
+	_cleanup_close_ int listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un address;
+	int r = make_address(path, &address);
+
+	if (listening < 0)
+		return -errno;
+	if (r == 0)
+		r = make_folder(path, mode);
+	if (r == 0)
+		r = remove_stale(&address);
+	if (r < 0)
+		return r;
+	/* Nobody can connect before listen(), so nobody meets the socket with another mode. */
+	if (bind(listening, (const struct sockaddr *)&address, sizeof(address)) < 0 ||
+	    chmod(path, mode) < 0 || listen(listening, SOMAXCONN) < 0)
+		return -errno;
+	*ret_socket = TAKE_FD(listening);
+	return 0;
+}
+
+static const char *explain_listen(int r)
+{
+	switch (r) {
+	case -EADDRINUSE:
+		return "another daemon listens there";
+	case -EEXIST:
+		return "there is a file that is not a socket";
+	case -ENAMETOOLONG:
+		return "the path of a socket has at most 107 bytes";
+	case -ENOENT:
+		return "the folder does not exist, nor does its parent";
+	default:
+		return strerror(-r);
+	}
+}
+
+/* ---- Sessions --------------------------------------------------------------------------------------------
+ */
+
+static void resume(struct server *server)
+{
+	if (!server->is_pausing)
+		return;
+	server->is_pausing = false;
+	event_del(&server->pause);
+	event_add(&server->accepting, NULL);
+}
+
+static void on_over(struct session *session, void *argument)
+{
+	struct server *server = argument;
+
+	session_free(session);
+	server->count--;
+	resume(server);
+}
+
+/* Connections that never said hello make room for new ones, so that no number of them keeps others out. */
+static struct session *find_silent(struct server *server)
+{
+	QUEUE_FOREACH (link, &server->sessions) {
+		if (session_is_silent(session_from_link(link)))
+			return session_from_link(link);
+	}
+	return NULL;
+}
+
+static void make_place(struct server *server, struct session *newest)
+{
+	struct session *silent = find_silent(server);
+
+	if (silent && silent != newest)
+		session_refuse(silent, -EBUSY, "it said nothing, and others need its connection");
+	else
+		session_refuse(newest, -EBUSY,
+			       "all %u connections are in use; end one, or raise connections in tierd.conf",
+			       server->maximum);
+}
+
+static void add_session(struct server *server, int socket)
+{
+	struct session *session;
+	int r = session_new(socket, &server->shared, &session);
+
+	if (r < 0) {
+		if (r != -ESRCH)
+			log_warning("a connection is refused: %s", strerror(-r));
+		return;
+	}
+	queue_push(&server->sessions, session_link(session));
+	if (++server->count > server->maximum)
+		make_place(server, session);
+}
+
+/* ---- The loop's calls ------------------------------------------------------------------------------------
+ */
+
+/* Without descriptors the listening socket stays readable: waiting for it would be spinning. */
+static void pause_accepting(struct server *server, int r)
+{
+	struct timeval delay = { .tv_usec = PAUSE_MS * 1000 };
+
+	if (r == -EMFILE || r == -ENFILE)
+		log_warning("no free descriptors for another connection; raise LimitNOFILE");
+	else
+		log_warning("a connection cannot be accepted: %s", strerror(-r));
+	server->is_pausing = true;
+	event_del(&server->accepting);
+	event_add(&server->pause, &delay);
+}
+
+static void on_connection(evutil_socket_t fd, short what, void *argument)
+{
+	struct server *server = argument;
+
+	for (unsigned i = 0; i < ACCEPTS_PER_TURN; i++) {
+		int socket = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (socket >= 0)
+			add_session(server, socket);
+		else if (errno == EAGAIN)
+			return;
+		else if (errno != ECONNABORTED && errno != EINTR) {
+			pause_accepting(server, -errno);
+			return;
+		}
+	}
+}
+
+static void on_pause_over(evutil_socket_t fd, short what, void *argument)
+{
+	resume(argument);
+}
+
+/* ---- Life ------------------------------------------------------------------------------------------------
+ */
+
+static int start(struct server *server, const struct server_config *config)
+{
+	int r;
+
+	server->path = strdup(config->path);
+	if (!server->path)
+		return -ENOMEM;
+	r = frame_arena_new(&server->shared.arena);
+	if (r < 0)
+		return r;
+	r = listen_at(config->path, config->mode, &server->socket);
+	if (r < 0)
+		return r;
+	event_assign(&server->accepting, server->shared.loop, server->socket, EV_READ | EV_PERSIST,
+		     on_connection, server);
+	evtimer_assign(&server->pause, server->shared.loop, on_pause_over, server);
+	return event_add(&server->accepting, NULL) < 0 ? -ENOMEM : 0;
+}
+
+int server_new(struct event_base *loop, struct node *node, const struct server_config *config,
+	       struct server **ret_server)
+{
+	_cleanup_(server_freep) struct server *server = calloc(1, sizeof(*server));
+	int r;
+
+	if (!server) {
+		log_error("out of memory");
+		return -ENOMEM;
+	}
+	server->socket = -1;
+	server->maximum = config->maximum_connections;
+	queue_init(&server->sessions);
+	server->shared = (struct session_shared){
+		.loop = loop,
+		.node = node,
+		.maximum_requests = config->maximum_requests,
+		.maximum_output = config->maximum_output,
+		.first_frame_ms = config->first_frame_ms,
+		.frame_ms = config->frame_ms,
+		.over = on_over,
+		.argument = server,
+	};
+	r = start(server, config);
+	if (r < 0) {
+		log_error("cannot listen at %s: %s", config->path, explain_listen(r));
+		return r;
+	}
+	*ret_server = TAKE_PTR(server);
+	return 0;
+}
+
+void server_close(struct server *server)
+{
+	if (server->socket < 0)
+		return;
+	event_del(&server->accepting);
+	event_del(&server->pause);
+	server->is_pausing = false;
+	unlink(server->path);
+	server->socket = fd_close(server->socket);
+}
+
+struct server *server_free(struct server *server)
+{
+	struct queue *link;
+
+	if (!server)
+		return NULL;
+	while ((link = queue_first(&server->sessions)))
+		session_free(session_from_link(link));
+	server_close(server);
+	frame_arena_free(server->shared.arena);
+	free(server->path);
+	free(server);
+	return NULL;
+}

@@ -1,0 +1,34 @@
+/* The server listens on the daemon's socket and keeps its sessions. */
+#ifndef TIERD_DAEMON_SERVER_H
+#define TIERD_DAEMON_SERVER_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "common/cleanup.h"
+
+struct event_base;
+struct node;
+struct server;
+
+struct server_config {
+	const char *path; /* of the socket; its folder is created if its parent exists */
+	mode_t mode;	  /* of the socket: 0660 or 0600; the folder gets the search bits that go with it */
+	unsigned maximum_connections, maximum_requests;
+	size_t maximum_output;
+	unsigned first_frame_ms, frame_ms;
+};
+
+/* Call it only while holding the daemon's lock: a socket file on which nobody listens is replaced.
+ * -EADDRINUSE: somebody does. Errors are logged. */
+int server_new(struct event_base *loop, struct node *node, const struct server_config *config,
+	       struct server **ret_server);
+
+/* Accepts nobody any more and removes the socket file; sessions go on. */
+void server_close(struct server *server);
+
+/* Ends all sessions, after what the sockets still take. */
+struct server *server_free(struct server *server);
+DEFINE_FREEP(struct server *, server_free)
+
+#endif

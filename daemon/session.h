@@ -1,0 +1,48 @@
+/* A session is one connection: it turns bytes into requests and answers into bytes, and watches the process
+ * at the other end. It trusts nothing that arrives. */
+#ifndef TIERD_DAEMON_SESSION_H
+#define TIERD_DAEMON_SESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/queue.h"
+#include "daemon/port.h"
+
+struct event_base;
+struct node;
+struct session;
+
+/* What all sessions of a server share; borrowed. */
+struct session_shared {
+	struct event_base *loop;
+	struct node *node;
+	struct frame_arena *arena;
+	unsigned maximum_requests; /* unanswered; then nothing more is read */
+	size_t maximum_output;	   /* bytes of answers that the client leaves unread; then it is cut off */
+	unsigned first_frame_ms, frame_ms;
+	/* Runs on the loop, once: the connection has ended and nothing of its process is in use any more. The
+	 * owner calls session_free(), there or later. */
+	void (*over)(struct session *session, void *argument);
+	void *argument;
+};
+
+/* Takes the socket, also on failure. -ESRCH: the peer is dead already. */
+int session_new(int socket, const struct session_shared *shared, struct session **ret_session);
+
+/* Ends it at once, without calling over(). */
+struct session *session_free(struct session *session);
+DEFINE_FREEP(struct session *, session_free)
+
+/* It has not said hello yet. */
+bool session_is_silent(const struct session *session);
+
+/* Tells the client why (in place of an answer that it may wait for) and ends the session, on the loop. */
+void session_refuse(struct session *session, int r, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* For the owner's list. */
+struct queue *session_link(struct session *session);
+struct session *session_from_link(struct queue *link);
+
+#endif

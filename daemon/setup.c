@@ -1,0 +1,580 @@
+/* Setup: plans a job's memory and disk, and reserves them off the loop. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "common/size.h"
+#include "daemon/job.h"
+#include "offload/fault.h"
+#include "offload/nvme.h"
+
+/* Host memory that a job takes beside its arena. */
+struct needs {
+	uint64_t sums, gradients, held, windows, pages, state, metadata;
+};
+
+/* What is made: the worker fills it in, the job gets it when all went well. */
+struct made {
+	struct memory arena, sums, directory;
+	struct store *parameter_store, *optimizer_store;
+};
+
+struct setup {
+	struct work work;
+	struct job *job;
+	struct store_layout *nvme, *host; /* NULL: no such store */
+	bool is_strict;
+	uint64_t arena_bytes, sums_bytes, directory_bytes, device_bytes;
+	char file[128];
+	struct made made;
+	int status;
+	char message[512];
+};
+
+static int fail(struct setup *setup, int r, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static int fail(struct setup *setup, int r, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(setup->message, sizeof(setup->message), format, arguments);
+	va_end(arguments);
+	return r;
+}
+
+static const char *print_bytes(uint64_t bytes, char text[16])
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	double value = (double)bytes;
+	unsigned unit = 0;
+
+	for (; value >= 1024 && unit < ARRAY_LENGTH(units) - 1; unit++)
+		value /= 1024;
+	snprintf(text, 16, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+	return text;
+}
+
+/* ---- Streams and places ---- */
+
+static int add_stream(struct store_layout *layout, const char *name, uint32_t *ret_stream)
+{
+	int r = store_layout_add_stream(layout, name);
+
+	if (r < 0)
+		return r;
+	*ret_stream = (uint32_t)r;
+	return 0;
+}
+
+static int add_streams(struct job *job, struct store_layout *parameters, struct store_layout *optimizer)
+{
+	static const char *const parameter_names[UNIT_SECTIONS] = { "parameter.bf16", "parameter.fp32",
+								    "frozen.bf16", "frozen.fp32" };
+	static const char *const moment_names[2][2] = { { "m.bf16", "m.fp32" }, { "v.bf16", "v.fp32" } };
+	int r = 0;
+
+	for (int section = 0; parameters && section < UNIT_SECTIONS && r == 0; section++)
+		r = add_stream(parameters, parameter_names[section], &job->streams.parameter[section]);
+	if (r == 0)
+		r = add_stream(optimizer, "remainder.bf16", &job->streams.remainder);
+	for (int moment = 0; moment < 2; moment++)
+		for (int section = 0; section < 2 && r == 0; section++)
+			r = add_stream(optimizer, moment_names[moment][section],
+				       &job->streams.moments[moment][section]);
+	return r;
+}
+
+static int add_pack(struct job *job, uint32_t index, struct store_layout *parameters,
+		    struct store_layout *optimizer)
+{
+	const struct pack *pack = &job->catalog.packs[index];
+	struct pack_place *place = &job->places[index];
+	int r = 0;
+
+	for (int section = 0; parameters && section < UNIT_SECTIONS && r == 0; section++)
+		if (pack->elements[section] > 0)
+			r = store_layout_add_section(
+				parameters, job->streams.parameter[section],
+				pack->elements[section] * section_element_bytes((enum unit_section)section),
+				&place->parameter[section]);
+	if (r == 0 && pack->elements[SECTION_BF16] > 0)
+		r = store_layout_add_section(optimizer, job->streams.remainder,
+					     2 * pack->elements[SECTION_BF16], &place->remainder);
+	for (int moment = 0; moment < 2; moment++)
+		for (int section = 0; section < 2 && r == 0; section++)
+			if (pack->elements[section] > 0)
+				r = store_layout_add_section(optimizer, job->streams.moments[moment][section],
+							     4 * pack->elements[section],
+							     &place->moments[moment][section]);
+	return r;
+}
+
+static int plan_stores(struct setup *setup)
+{
+	struct job *job = setup->job;
+	int r = 0;
+
+	job->has_nvme_parameters = job->options.parameter_placement == PLACEMENT_NVME;
+	job->has_nvme_optimizer = job->options.optimizer_placement == PLACEMENT_NVME;
+	if (job->has_nvme_parameters || job->has_nvme_optimizer)
+		r = store_layout_new(&setup->nvme);
+	if (r == 0 && !job->has_nvme_optimizer)
+		r = store_layout_new(&setup->host);
+	struct store_layout *parameters = job->has_nvme_parameters ? setup->nvme : NULL;
+	struct store_layout *optimizer = job->has_nvme_optimizer ? setup->nvme : setup->host;
+
+	if (r == 0)
+		r = add_streams(job, parameters, optimizer);
+	for (uint32_t i = 0; i < job->catalog.pack_count && r == 0; i++)
+		r = add_pack(job, i, parameters, optimizer);
+	return r < 0 ? fail(setup, r, "its streams cannot be laid out: %s", strerror(-r)) : 0;
+}
+
+/* ---- Budgets ---- */
+
+static uint64_t job_metadata_bytes(const struct job *job)
+{
+	const struct catalog *catalog = &job->catalog;
+
+	return catalog->unit_count * (sizeof(struct unit) + sizeof(struct sum) * job->sum_ranks) +
+	       catalog->tensor_count * (sizeof(struct tensor) + 64) +
+	       catalog->pack_count *
+		       (sizeof(struct pack) + sizeof(struct residence) + sizeof(struct pack_place)) +
+	       job->options.world_size *
+		       (catalog->unit_count * (2 + 16) * sizeof(uint32_t) + sizeof(struct member));
+}
+
+static struct needs find_needs(const struct setup *setup)
+{
+	const struct job *job = setup->job;
+	uint64_t ranks = job->options.world_size;
+	struct needs needs = {
+		.sums = setup->sums_bytes,
+		.gradients = ranks * job->options.gradient_buffers * job->catalog.gradient_bytes_maximum,
+		.held = gradient_held_bytes(job, job->held_count),
+		.windows = ranks * WINDOW_BYTES,
+		.pages = setup->directory_bytes +
+			 ranks * size_align(
+					 lease_bytes(job->catalog.unit_count, job->options.gradient_buffers),
+					 4096),
+		.metadata = job_metadata_bytes(job),
+	};
+
+	if (setup->nvme)
+		needs.metadata += store_layout_metadata_bytes(setup->nvme);
+	if (setup->host)
+		needs.state = store_layout_extents(setup->host) * STORE_EXTENT_BYTES;
+	return needs;
+}
+
+static uint64_t sum_of(const struct needs *needs)
+{
+	return needs->sums + needs->gradients + needs->held + needs->windows + needs->pages + needs->state +
+	       needs->metadata;
+}
+
+static int refuse_host(struct setup *setup, const struct needs *needs, uint64_t budget)
+{
+	char least[16], arena[16], sums[16], buffers[16], state[16], there[16];
+	const struct node *node = setup->job->node;
+	bool is_own = setup->job->options.host_budget == budget;
+
+	print_bytes(sum_of(needs) + setup->job->slots.bytes, least);
+	print_bytes(setup->job->slots.bytes, arena);
+	print_bytes(needs->sums, sums);
+	print_bytes(needs->gradients + needs->held + needs->windows, buffers);
+	print_bytes(needs->state, state);
+	print_bytes(budget, there);
+	return fail(setup, -ENOMEM,
+		    "it needs at least %s of host memory (parameters %s, gradient sums %s, gradient buffers "
+		    "%s, optimizer "
+		    "state %s), and there are %s (%s); %s",
+		    least, arena, sums, buffers, state, there,
+		    is_own ? "the job's host_budget" : "what tierd has left of its own",
+		    node->path_count > 0 ? "raise host_budget, or place more on NVMe" : "raise host_budget");
+}
+
+static int plan_host(struct setup *setup)
+{
+	struct job *job = setup->job;
+	struct node *node = job->node;
+	uint64_t left = node->host_budget > node->host_used ? node->host_budget - node->host_used : 0;
+	uint64_t budget =
+		job->options.host_budget && job->options.host_budget < left ? job->options.host_budget : left;
+	struct needs needs = find_needs(setup);
+	uint64_t fixed = sum_of(&needs);
+	int r = slots_plan(&job->catalog, !job->has_nvme_parameters, budget > fixed ? budget - fixed : 0,
+			   &job->slots);
+
+	if (r < 0)
+		return fail(setup, r, "out of memory");
+	if (fixed + job->slots.bytes > budget)
+		return refuse_host(setup, &needs, budget);
+	setup->arena_bytes = size_align(job->slots.bytes ? job->slots.bytes : 4096, 4096);
+	job->host_bytes = fixed + setup->arena_bytes;
+	node->host_used += job->host_bytes;
+	return 0;
+}
+
+static int plan_devices(struct setup *setup)
+{
+	struct job *job = setup->job;
+	struct node *node = job->node;
+	char needed[16], there[16];
+
+	if (!setup->nvme)
+		return 0;
+	setup->device_bytes = store_layout_device_bytes(setup->nvme, node->path_count) / node->path_count;
+	for (unsigned i = 0; i < node->path_count; i++) {
+		uint64_t left = node->paths[i].capacity - node->paths[i].used;
+
+		if (setup->device_bytes > left)
+			return fail(setup, -ENOSPC,
+				    "it needs %s on %s (twice its state: updates go to free places), and %s "
+				    "are left there",
+				    print_bytes(setup->device_bytes, needed), node->paths[i].path,
+				    print_bytes(left, there));
+	}
+	for (unsigned i = 0; i < node->path_count; i++) {
+		node->paths[i].used += setup->device_bytes;
+		job->path_bytes[i] = setup->device_bytes;
+		job->nvme_bytes += setup->device_bytes;
+	}
+	return 0;
+}
+
+static void give_budgets_back(struct job *job)
+{
+	job->node->host_used -= job->host_bytes;
+	for (unsigned i = 0; i < job->node->path_count; i++) {
+		job->node->paths[i].used -= job->path_bytes[i];
+		job->path_bytes[i] = 0;
+	}
+	job->host_bytes = job->nvme_bytes = 0;
+}
+
+/* ---- Plan ---- */
+
+static int plan_sums(struct setup *setup)
+{
+	struct job *job = setup->job;
+	uint64_t elements = 0, bytes;
+
+	job->sum_ranks = job->options.stage < 2 ? job->options.world_size : 1;
+	/* A rank that runs ahead of the others, or skips a unit, needs somewhere to put its gradients aside.
+	 */
+	job->held_count =
+		job->options.stage >= 2 && job->options.world_size > 1 ? job->options.world_size : 0;
+	job->sum_offsets = calloc(job->catalog.unit_count, sizeof(*job->sum_offsets));
+	if (!job->sum_offsets)
+		return fail(setup, -ENOMEM, "out of memory");
+	for (uint32_t i = 0; i < job->catalog.unit_count; i++) {
+		job->sum_offsets[i] = elements;
+		elements += unit_layout_trainable(&job->catalog.units[i].layout);
+	}
+	if (!size_multiply(elements, sizeof(float) * job->sum_ranks, &bytes))
+		return fail(setup, -EOVERFLOW, "its gradients are larger than any memory");
+	setup->sums_bytes = size_align(bytes, 4096);
+	return 0;
+}
+
+static int plan_packs(struct setup *setup)
+{
+	struct job *job = setup->job;
+	int r = catalog_pack(&job->catalog);
+
+	if (r < 0)
+		return fail(setup, r, "out of memory");
+	job->places = calloc(job->catalog.pack_count, sizeof(*job->places));
+	job->residences = calloc(job->catalog.pack_count, sizeof(*job->residences));
+	job->next_use = calloc(job->catalog.pack_count, sizeof(*job->next_use));
+	if (!job->places || !job->residences || !job->next_use)
+		return fail(setup, -ENOMEM, "out of memory");
+	for (uint32_t i = 0; i < job->catalog.pack_count; i++) {
+		job->residences[i] = (struct residence){ .slot = SLOT_NONE, .job = job };
+		queue_init(&job->residences[i].waiters);
+		queue_init(&job->residences[i].link);
+	}
+	setup->directory_bytes = size_align(directory_bytes(job->catalog.unit_count), 4096);
+	return 0;
+}
+
+static int plan(struct setup *setup)
+{
+	int r = plan_packs(setup);
+
+	if (r == 0)
+		r = plan_sums(setup);
+	if (r == 0)
+		r = plan_stores(setup);
+	if (r == 0)
+		r = plan_host(setup);
+	if (r == 0)
+		r = plan_devices(setup);
+	return r;
+}
+
+/* ---- On a worker ---- */
+
+static int make_tier(struct setup *setup, unsigned index, struct tier **ret_tier)
+{
+	struct node *node = setup->job->node;
+	struct node_path *path = &node->paths[index];
+	struct nvme_config config = { .engine = node->engine,
+				      .directory_fd = path->directory_fd,
+				      .directory = path->path,
+				      .name = setup->file,
+				      .capacity = setup->device_bytes,
+				      .is_buffered = !path->is_direct };
+	_cleanup_(tier_freep) struct tier *tier = NULL;
+	struct fault_config fault;
+	char needed[16];
+	int r = nvme_tier_new(&config, &tier);
+
+	if (r < 0)
+		return fail(setup, r, "its file in %s cannot be created: %s", path->path, strerror(-r));
+	r = nvme_tier_reserve(tier);
+	if (r == -ENOSPC)
+		return fail(setup, r, "it needs %s in %s, and the disk has not that much left",
+			    print_bytes(setup->device_bytes, needed), path->path);
+	if (r < 0)
+		return fail(setup, r, "%s cannot be reserved in %s: %s",
+			    print_bytes(setup->device_bytes, needed), path->path, strerror(-r));
+	if (node->fault && fault_config_parse(node->fault, &fault) == 0) {
+		r = fault_tier_new(TAKE_PTR(tier), &fault, &tier);
+		if (r < 0)
+			return fail(setup, r, "out of memory");
+	}
+	*ret_tier = TAKE_PTR(tier);
+	return 0;
+}
+
+static int make_nvme_store(struct setup *setup, struct store **ret_store)
+{
+	struct node *node = setup->job->node;
+	struct store_config config = { .workers = node->workers };
+	struct tier *tiers[NODE_MAX_PATHS] = { NULL };
+	int r = 0;
+
+	for (unsigned i = 0; i < node->path_count && r == 0; i++)
+		r = make_tier(setup, i, &tiers[i]);
+	if (r < 0) {
+		for (unsigned i = 0; i < node->path_count; i++)
+			tier_free(tiers[i]);
+		return r;
+	}
+	r = store_new_nvme(&config, TAKE_PTR(setup->nvme), tiers, node->path_count, ret_store);
+	return r < 0 ? fail(setup, r, "its store cannot be made: %s", strerror(-r)) : 0;
+}
+
+static int make_stores(struct setup *setup)
+{
+	struct job *job = setup->job;
+	struct store *nvme = NULL, *host = NULL;
+	int r = 0;
+
+	if (setup->nvme)
+		r = make_nvme_store(setup, &nvme);
+	if (r == 0 && setup->host) {
+		r = store_new_host(TAKE_PTR(setup->host), &host);
+		if (r < 0)
+			fail(setup, r, "no host memory for its optimizer state: %s", strerror(-r));
+	}
+	setup->made.parameter_store = job->has_nvme_parameters ? nvme : NULL;
+	setup->made.optimizer_store = job->has_nvme_optimizer ? nvme : host;
+	/* After an error both may be unreachable otherwise. */
+	if (r < 0) {
+		store_free(nvme);
+		store_free(host);
+		setup->made.parameter_store = setup->made.optimizer_store = NULL;
+	}
+	return r;
+}
+
+/* Huge pages first, then pinning, then the seals: the other orders fail. */
+static int make_memory(struct setup *setup)
+{
+	struct engine *engine = setup->job->node->engine;
+	int r = memory_new_shared("tierd-arena", setup->arena_bytes, &setup->made.arena);
+
+	if (r == 0) {
+		memory_make_huge(&setup->made.arena, true);
+		if (setup->job->has_nvme_parameters)
+			(void)engine_buffer_add(engine, setup->made.arena.base, setup->made.arena.length);
+		r = memory_seal(&setup->made.arena, MEMORY_READ_ONLY, setup->is_strict);
+	}
+	if (r == 0)
+		r = memory_new_shared("tierd-directory", setup->directory_bytes, &setup->made.directory);
+	if (r == 0)
+		r = memory_seal(&setup->made.directory, MEMORY_READ_ONLY, setup->is_strict);
+	if (r == 0 && setup->sums_bytes > 0) {
+		r = memory_new_private(setup->sums_bytes, &setup->made.sums);
+		if (r == 0)
+			memory_make_huge(&setup->made.sums, false);
+	}
+	return r < 0 ? fail(setup, r, "no host memory for it: %s", strerror(-r)) : 0;
+}
+
+static void run_setup(struct work *work)
+{
+	struct setup *setup = container_of(work, struct setup, work);
+
+	setup->status = make_memory(setup);
+	if (setup->status == 0)
+		setup->status = make_stores(setup);
+}
+
+/* ---- Back on the loop ---- */
+
+static void unmake(struct node *node, struct made *made)
+{
+	if (made->optimizer_store != made->parameter_store)
+		store_free(made->optimizer_store);
+	store_free(made->parameter_store);
+	if (made->arena.base)
+		engine_buffer_remove(node->engine, made->arena.base);
+	memory_free(&made->arena);
+	memory_free(&made->sums);
+	memory_free(&made->directory);
+	*made = (struct made){ .arena = MEMORY_INIT, .sums = MEMORY_INIT, .directory = MEMORY_INIT };
+}
+
+static struct setup *setup_free(struct setup *setup)
+{
+	if (!setup)
+		return NULL;
+	store_layout_free(setup->nvme);
+	store_layout_free(setup->host);
+	unmake(setup->job->node, &setup->made);
+	free(setup);
+	return NULL;
+}
+
+static void fill_directory(struct job *job)
+{
+	struct directory_header *header = job->directory;
+
+	header->magic = PAGES_MAGIC;
+	header->version = PAGES_VERSION;
+	header->unit_count = job->catalog.unit_count;
+	header->entries_offset = (uint64_t)((char *)directory_entries(header) - (char *)header);
+	header->units_offset = (uint64_t)((char *)directory_units(header) - (char *)header);
+	atomic_store(&header->epoch, job->epoch);
+	for (uint32_t i = 0; i < job->catalog.unit_count; i++) {
+		const struct unit *unit = &job->catalog.units[i];
+		const struct pack *pack = &job->catalog.packs[unit->pack];
+
+		for (int section = 0; section < UNIT_SECTIONS; section++)
+			directory_units(header)[i].section_offsets[section] =
+				pack->slot_offset[section] +
+				unit->pack_first[section] * section_element_bytes((enum unit_section)section);
+	}
+}
+
+/* Parameters in host memory have their slot for ever; they are published once they have values. */
+static void take_all_slots(struct job *job)
+{
+	for (uint32_t pack = 0; !job->has_nvme_parameters && pack < job->catalog.pack_count; pack++) {
+		job->residences[pack].slot = slots_take(&job->slots, pack);
+		job->residences[pack].state = DIRECTORY_UPDATING;
+	}
+}
+
+static int take_over(struct setup *setup)
+{
+	struct job *job = setup->job;
+
+	job->arena = setup->made.arena;
+	job->sums_memory = setup->made.sums;
+	job->directory_memory = setup->made.directory;
+	job->directory = (struct directory_header *)job->directory_memory.base;
+	job->parameter_store = setup->made.parameter_store;
+	job->optimizer_store = setup->made.optimizer_store;
+	setup->made = (struct made){ .arena = MEMORY_INIT, .sums = MEMORY_INIT, .directory = MEMORY_INIT };
+	fill_directory(job);
+	take_all_slots(job);
+	int r = gradient_init(job);
+
+	return r < 0 ? fail(setup, r, "no host memory for its gradients: %s", strerror(-r)) : 0;
+}
+
+static void finish(struct setup *setup, int r)
+{
+	struct job *job = setup->job;
+	char message[512];
+
+	snprintf(message, sizeof(message), "%s", setup->message);
+	job->setup = NULL;
+	job->phase = r < 0 ? JOB_FORMING : JOB_FILLING;
+	setup_free(setup);
+	if (r < 0)
+		setup_clear(job);
+	job_planned(job, r, message);
+}
+
+static void on_setup_done(struct work *work)
+{
+	struct setup *setup = container_of(work, struct setup, work);
+
+	if (setup->status == 0)
+		setup->status = take_over(setup);
+	finish(setup, setup->status);
+}
+
+void setup_start(struct job *job)
+{
+	struct setup *setup = calloc(1, sizeof(*setup));
+	int r;
+
+	if (!setup) {
+		job_planned(job, -ENOMEM, "out of memory");
+		return;
+	}
+	*setup = (struct setup){
+		.job = job,
+		.is_strict = job->uid == 0 || job->uid == geteuid(),
+		.made = { .arena = MEMORY_INIT, .sums = MEMORY_INIT, .directory = MEMORY_INIT },
+		.work = { .run = run_setup, .done = on_setup_done, .urgency = WORK_NORMAL },
+	};
+	snprintf(setup->file, sizeof(setup->file), "%u-%s-%llu.store", (unsigned)job->uid, job->name,
+		 (unsigned long long)job->node->jobs_created);
+	job->setup = setup;
+	job->phase = JOB_PLANNING;
+	r = plan(setup);
+	if (r < 0)
+		finish(setup, r);
+	else
+		workers_submit(job->node->slow_workers, &setup->work);
+}
+
+void setup_clear(struct job *job)
+{
+	struct made made = { .arena = job->arena,
+			     .sums = job->sums_memory,
+			     .directory = job->directory_memory,
+			     .parameter_store = job->parameter_store,
+			     .optimizer_store = job->optimizer_store };
+
+	gradient_clear(job);
+	sweep_free(job);
+	unmake(job->node, &made);
+	job->arena = job->sums_memory = job->directory_memory = (struct memory)MEMORY_INIT;
+	job->parameter_store = job->optimizer_store = NULL;
+	job->directory = NULL;
+	slots_free(&job->slots);
+	catalog_unpack(&job->catalog);
+	free(job->places);
+	free(job->residences);
+	free(job->next_use);
+	free(job->sum_offsets);
+	job->places = NULL;
+	job->residences = NULL;
+	job->next_use = NULL;
+	job->sum_offsets = NULL;
+	give_budgets_back(job);
+}

@@ -1,0 +1,63 @@
+#include "daemon/staging.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+int staging_init(struct staging *staging, unsigned count, struct engine *engine)
+{
+	size_t part = CHUNK_ELEMENTS * sizeof(float);
+	int r;
+
+	*staging = (struct staging){ .memory = MEMORY_INIT, .count = count };
+	queue_init(&staging->free);
+	queue_init(&staging->wanted);
+	staging->all = calloc(count, sizeof(*staging->all));
+	if (!staging->all)
+		return -ENOMEM;
+	r = memory_new_private(staging_bytes(count), &staging->memory);
+	if (r < 0)
+		return r;
+	memory_make_huge(&staging->memory, false);
+	/* Transfers work without pinning too, at more processor time. */
+	(void)engine_buffer_add(engine, staging->memory.base, staging->memory.length);
+	for (unsigned i = 0; i < count; i++) {
+		char *base = staging->memory.base + i * 3 * part;
+
+		staging->all[i] =
+			(struct staging_buffers){ .parameter = base, .m = base + part, .v = base + 2 * part };
+		queue_push(&staging->free, &staging->all[i].link);
+	}
+	return 0;
+}
+
+void staging_clear(struct staging *staging, struct engine *engine)
+{
+	if (staging->memory.base)
+		engine_buffer_remove(engine, staging->memory.base);
+	memory_free(&staging->memory);
+	free(staging->all);
+	staging->all = NULL;
+}
+
+struct staging_buffers *staging_take(struct staging *staging, struct staging_wish *wish)
+{
+	struct queue *link = queue_is_empty(&staging->wanted) ? queue_pop(&staging->free) : NULL;
+
+	if (link)
+		return queue_entry(link, struct staging_buffers, link);
+	queue_push(&staging->wanted, &wish->link);
+	return NULL;
+}
+
+void staging_give(struct staging *staging, struct staging_buffers *buffers)
+{
+	struct queue *link = queue_pop(&staging->wanted);
+
+	if (!link) {
+		queue_push_front(&staging->free, &buffers->link);
+		return;
+	}
+	struct staging_wish *wish = queue_entry(link, struct staging_wish, link);
+
+	wish->granted(wish, buffers);
+}

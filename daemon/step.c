@@ -1,0 +1,500 @@
+/* The step: COLLECTING until all ranks have closed their part and all contributions are summed, then FOLDING
+ * (stages 0 and 1) and MEASURING; then it is decided, and the sweep applies it. */
+#include <errno.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/size.h"
+#include "daemon/job.h"
+#include "offload/norm.h"
+
+/* The square sums of all blocks of the units that were pushed, on the workers. */
+struct norm_work {
+	struct job *job;
+	norm_kernel *kernel;
+	_Atomic uint32_t next_unit;
+	uint64_t *first_block; /* by unit */
+	double *blocks;
+	unsigned left;
+	bool is_void; /* the epoch has ended meanwhile */
+	unsigned work_count;
+	struct norm_part {
+		struct work work;
+		struct norm_work *norm;
+	} parts[];
+};
+
+/* ---- Rates ---- */
+
+static int read_rates(const struct job *job, const Tierd__Wire__Rates *wire, struct step_rates *rates,
+		      char *message, size_t size)
+{
+	if (!wire) {
+		snprintf(message, size, "a step without rates");
+		return -EINVAL;
+	}
+	rates->learning_rate = wire->learning_rate;
+	rates->gradient_scale = wire->gradient_scale;
+	rates->loss_scale = wire->loss_scale;
+	if (!isfinite(rates->learning_rate) || !isfinite(rates->gradient_scale) || !(rates->loss_scale > 0) ||
+	    !isfinite(rates->loss_scale)) {
+		snprintf(message, size,
+			 "learning rate %g, gradient scale %g, loss scale %g: all must be finite, the last "
+			 "above 0",
+			 (double)rates->learning_rate, (double)rates->gradient_scale,
+			 (double)rates->loss_scale);
+		return -EINVAL;
+	}
+	rates->group_count = job->options.group_count;
+	memcpy(rates->groups, job->options.groups, sizeof(rates->groups));
+	if (wire->n_groups == 0)
+		return 0;
+	if (wire->n_groups != job->options.group_count) {
+		snprintf(message, size, "rates for %zu parameter groups; the job has %u", wire->n_groups,
+			 job->options.group_count);
+		return -EINVAL;
+	}
+	return options_set_groups(rates->groups, &rates->group_count, wire->groups, wire->n_groups, message,
+				  size);
+}
+
+static int compare_rates(const struct step_rates *here, const struct step_rates *other, const char *where,
+			 char *message, size_t size)
+{
+	const struct {
+		const char *name;
+		float here, other;
+	} values[] = {
+		{ "learning rate", here->learning_rate, other->learning_rate },
+		{ "gradient scale", here->gradient_scale, other->gradient_scale },
+		{ "loss scale", here->loss_scale, other->loss_scale },
+	};
+
+	for (size_t i = 0; i < ARRAY_LENGTH(values); i++)
+		if (values[i].here != values[i].other) {
+			snprintf(message, size, "%s is %.9g here, %.9g %s", values[i].name,
+				 (double)values[i].here, (double)values[i].other, where);
+			return -EINVAL;
+		}
+	for (uint32_t i = 0; i < here->group_count; i++)
+		if (memcmp(&here->groups[i], &other->groups[i], sizeof(here->groups[i])) != 0) {
+			snprintf(message, size, "parameter group %u has other rates here than %s", i, where);
+			return -EINVAL;
+		}
+	return 0;
+}
+
+void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin)
+{
+	struct member *member = pending->member;
+	char message[256];
+
+	if (!job_check_live(pending, begin->epoch))
+		return;
+	if (member->has_begun || member->is_closed) {
+		pending_error(pending, -EBUSY, "rank %u has announced this step already", member->rank);
+		return;
+	}
+	if (begin->micro_batches == 0) {
+		pending_error(pending, -EINVAL, "a step of 0 micro-batches");
+		return;
+	}
+	if (read_rates(member->job, begin->rates, &member->rates, message, sizeof(message)) < 0) {
+		pending_error(pending, -EINVAL, "%s", message);
+		return;
+	}
+	member->has_begun = true;
+	member->micro_batches = begin->micro_batches;
+	pending_reply(pending, NULL);
+}
+
+/* ---- Closing ---- */
+
+static bool has_no_leases(struct pending *pending)
+{
+	const struct member *member = pending->member;
+	const struct catalog *catalog = &member->job->catalog;
+
+	for (uint32_t unit = 0; unit < catalog->unit_count; unit++)
+		if (unit_is_trainable(&catalog->units[unit]) && member_has_lease(member, unit)) {
+			pending_error(pending, -EBUSY,
+				      "unit \"%s\" is still leased by rank %u; release it before the step",
+				      catalog->units[unit].name, member->rank);
+			return false;
+		}
+	return true;
+}
+
+static bool check_rates(struct pending *pending, const struct step_rates *rates)
+{
+	const struct member *member = pending->member;
+	const struct job *job = member->job;
+	char message[256];
+	int r = 0;
+
+	if (member->has_begun)
+		r = compare_rates(rates, &member->rates, "in tierd_step_begin", message, sizeof(message));
+	if (r == 0 && job->has_open_rates)
+		r = compare_rates(rates, &job->open_rates, "at the ranks that have closed this step", message,
+				  sizeof(message));
+	if (r < 0)
+		pending_error(pending, r, "job %s, rank %u: %s", job->name, member->rank, message);
+	return r == 0;
+}
+
+static void close_part(struct pending *pending, const struct step_rates *rates)
+{
+	struct member *member = pending->member;
+	struct job *job = member->job;
+
+	if (!has_no_leases(pending) || !check_rates(pending, rates))
+		return;
+	job->open_rates = *rates;
+	job->has_open_rates = true;
+	member->step = pending;
+	member->is_closed = true;
+	memcpy(member->closed_pushed, member->pushed, job->catalog.unit_count * sizeof(*member->pushed));
+	memset(member->pushed, 0, job->catalog.unit_count * sizeof(*member->pushed));
+	job->closed_count++;
+	member_read_trace(member);
+	order_finish_pass(member->order);
+	gradient_try_all(job);
+	gradient_unblock(job);
+	step_advance(job);
+}
+
+void step_close(struct pending *pending, const Tierd__Wire__Step *step)
+{
+	struct member *member = pending->member;
+	struct job *job = member->job;
+	struct step_rates rates;
+	char message[256];
+
+	if (!job_check_live(pending, step->epoch))
+		return;
+	if (job->node->is_stopping) {
+		pending_error(pending, -ESHUTDOWN, "tierd is stopping; the step is not taken");
+		return;
+	}
+	if (read_rates(job, step->rates, &rates, message, sizeof(message)) < 0) {
+		pending_error(pending, -EINVAL, "job %s, rank %u: %s", job->name, member->rank, message);
+	} else if (job->departed[0]) {
+		job_abort(job, -ESTALE, "%s", job->departed);
+	} else if (!member->step) {
+		close_part(pending, &rates);
+	} else if (!member->next_step) {
+		member->next_step = pending;
+		member->next_rates = rates;
+	} else {
+		pending_error(pending, -EBUSY, "rank %u has two steps on their way already; wait for one",
+			      member->rank);
+	}
+}
+
+static void close_next_parts(struct job *job)
+{
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		struct member *member = job->ranks[rank];
+
+		if (!member || !member->next_step || member->step || !job->is_live)
+			continue;
+		close_part(TAKE_PTR(member->next_step), &member->next_rates);
+	}
+}
+
+/* ---- Norm ---- */
+
+static uint64_t blocks_of(const struct job *job, uint32_t unit)
+{
+	uint64_t blocks = 0;
+
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		const struct unit_layout *layout = &job->catalog.units[unit].layout;
+		uint64_t first = unit_layout_shard(layout, rank, job->options.world_size);
+		uint64_t end = unit_layout_shard(layout, rank + 1, job->options.world_size);
+
+		blocks += size_divide_up(end - first, NORM_BLOCK_ELEMENTS);
+	}
+	return blocks;
+}
+
+static void measure_unit(const struct norm_work *norm, uint32_t unit)
+{
+	const struct job *job = norm->job;
+	const struct unit_layout *layout = &job->catalog.units[unit].layout;
+	const float *sum = gradient_sum(job, unit);
+	double *block = &norm->blocks[norm->first_block[unit]];
+
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		uint64_t first = unit_layout_shard(layout, rank, job->options.world_size);
+		uint64_t end = unit_layout_shard(layout, rank + 1, job->options.world_size);
+
+		for (; first < end; first += NORM_BLOCK_ELEMENTS) {
+			uint64_t count =
+				end - first < NORM_BLOCK_ELEMENTS ? end - first : NORM_BLOCK_ELEMENTS;
+
+			*block++ = norm->kernel(sum + first, count);
+		}
+	}
+}
+
+static void run_norm(struct work *work)
+{
+	struct norm_work *norm = container_of(work, struct norm_part, work)->norm;
+
+	for (;;) {
+		uint32_t unit = atomic_fetch_add(&norm->next_unit, 1);
+
+		if (unit >= norm->job->catalog.unit_count)
+			return;
+		if (gradient_has_content(norm->job, unit))
+			measure_unit(norm, unit);
+	}
+}
+
+static struct norm_work *norm_free(struct norm_work *norm)
+{
+	if (!norm)
+		return NULL;
+	free(norm->first_block);
+	free(norm->blocks);
+	free(norm);
+	return NULL;
+}
+
+static void decide(struct job *job, const struct norm_work *norm);
+
+static void on_norm_done(struct work *work)
+{
+	struct norm_work *norm = container_of(work, struct norm_part, work)->norm;
+	struct job *job = norm->job;
+
+	if (--norm->left > 0)
+		return;
+	job->norm = NULL;
+	job->step_phase = STEP_COLLECTING;
+	if (!norm->is_void)
+		decide(job, norm);
+	norm_free(norm);
+	job_settle(job);
+}
+
+static int norm_new(struct job *job, struct norm_work **ret_norm)
+{
+	unsigned count = workers_count(job->node->workers);
+	struct norm_work *norm = calloc(1, sizeof(*norm) + count * sizeof(norm->parts[0]));
+	uint64_t blocks = 0;
+
+	if (!norm)
+		return -ENOMEM;
+	norm->job = job;
+	norm->kernel = norm_block_kernel(simd_level());
+	norm->work_count = count;
+	norm->first_block = calloc(job->catalog.unit_count, sizeof(*norm->first_block));
+	for (uint32_t unit = 0; norm->first_block && unit < job->catalog.unit_count; unit++) {
+		norm->first_block[unit] = blocks;
+		blocks += blocks_of(job, unit);
+	}
+	norm->blocks = calloc(blocks + 1, sizeof(*norm->blocks));
+	if (!norm->first_block || !norm->blocks) {
+		norm_free(norm);
+		return -ENOMEM;
+	}
+	*ret_norm = norm;
+	return 0;
+}
+
+static int start_norm(struct job *job)
+{
+	int r = norm_new(job, &job->norm);
+
+	if (r < 0)
+		return r;
+	job->step_phase = STEP_MEASURING;
+	job->norm->left = job->norm->work_count;
+	for (unsigned i = 0; i < job->norm->work_count; i++) {
+		struct norm_part *part = &job->norm->parts[i];
+
+		part->norm = job->norm;
+		part->work = (struct work){ .run = run_norm, .done = on_norm_done, .urgency = WORK_NORMAL };
+		workers_submit(job->node->workers, &part->work);
+	}
+	return 0;
+}
+
+/* ---- Decision ---- */
+
+/* The open step cannot be taken: its gradients are dropped, the ranks may push again. */
+static void fail_step(struct job *job, int r, const char *message)
+{
+	job->closed_count = 0;
+	job->has_open_rates = false;
+	job->step_phase = STEP_COLLECTING;
+	gradient_drop_open(job);
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		struct member *member = job->ranks[rank];
+		struct pending *pending = member ? TAKE_PTR(member->step) : NULL;
+
+		if (!pending)
+			continue;
+		member->is_closed = false;
+		member->has_begun = false;
+		pending_error(pending, r, "job %s, step %llu: %s", job->name,
+			      (unsigned long long)job->decided + 1, message);
+	}
+	residency_fail_awaited(job);
+	close_next_parts(job);
+	gradient_try_all(job);
+}
+
+static void open_next(struct job *job)
+{
+	job->closed_count = 0;
+	job->has_open_rates = false;
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank])
+			job->ranks[rank]->is_closed = job->ranks[rank]->has_begun = false;
+}
+
+static void skip(struct job *job)
+{
+	job->is_skipped = true;
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
+		gradient_reset_unit(job, unit);
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
+		residency_set_version(job, pack, job->decided);
+	step_applied(job);
+}
+
+static void decide_finite(struct job *job, double norm)
+{
+	const struct step_rates *rates = &job->decided_rates;
+	double scale = (double)rates->gradient_scale / (double)rates->loss_scale;
+	double clip = 1.0;
+
+	if (job->options.clip_norm > 0 && norm > (double)job->options.clip_norm)
+		clip = (double)job->options.clip_norm / (norm + 1e-6);
+	job->factor = (float)(scale * clip);
+	job->is_skipped = false;
+	int r = sweep_start(job, false);
+
+	if (r < 0)
+		job_break(job, r, "step %llu cannot be applied: %s", (unsigned long long)job->decided,
+			  strerror(-r));
+}
+
+static const char *nonfinite_unit(const struct job *job, const struct norm_work *norm)
+{
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
+		for (uint64_t i = 0; gradient_has_content(job, unit) && i < blocks_of(job, unit); i++)
+			if (!isfinite(norm->blocks[norm->first_block[unit] + i]))
+				return job->catalog.units[unit].name;
+	return "?";
+}
+
+static void decide(struct job *job, const struct norm_work *norm)
+{
+	const struct step_rates *rates = &job->open_rates;
+	char message[256];
+	double sum = 0.0;
+
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
+		for (uint64_t i = 0; gradient_has_content(job, unit) && i < blocks_of(job, unit); i++)
+			sum += norm->blocks[norm->first_block[unit] + i];
+	if (!isfinite(sum) && job->options.nonfinite == NONFINITE_REPORT) {
+		snprintf(message, sizeof(message), "the gradients of unit \"%s\" hold a NaN or an infinity",
+			 nonfinite_unit(job, norm));
+		fail_step(job, -EDOM, message);
+		return;
+	}
+	job->gradient_norm = sqrt(sum) * fabs((double)rates->gradient_scale / (double)rates->loss_scale);
+	job->decided_rates = *rates;
+	job->decided++;
+	job->decided_ns = clock_now_ns();
+	open_next(job);
+	if (!isfinite(sum)) {
+		log_info("job %s: step %llu is skipped: the gradients of unit \"%s\" are not finite",
+			 job->name, (unsigned long long)job->decided, nonfinite_unit(job, norm));
+		skip(job);
+	} else {
+		decide_finite(job, job->gradient_norm);
+	}
+	gradient_try_all(job);
+}
+
+static const char *missing_unit(const struct job *job)
+{
+	for (uint32_t unit = 0; job->options.is_strict && unit < job->catalog.unit_count; unit++)
+		if (unit_is_trainable(&job->catalog.units[unit]) && !gradient_has_content(job, unit))
+			return job->catalog.units[unit].name;
+	return NULL;
+}
+
+void step_advance(struct job *job)
+{
+	char message[256];
+
+	if (!job->is_live || job->closed_count < job->options.world_size || job->norm || job->sweep ||
+	    job->decided > job->step || !gradient_is_complete(job))
+		return;
+	const char *missing = missing_unit(job);
+
+	if (missing) {
+		snprintf(message, sizeof(message), "nobody has pushed unit \"%s\", and the job is strict",
+			 missing);
+		fail_step(job, -ENODATA, message);
+		return;
+	}
+	if (gradient_fold(job)) {
+		job->step_phase = STEP_FOLDING;
+		return;
+	}
+	if (start_norm(job) < 0)
+		fail_step(job, -ENOMEM, "no memory to measure its gradients");
+}
+
+/* ---- Applied ---- */
+
+static void reply_applied(struct job *job, struct member *member)
+{
+	struct pending *pending = TAKE_PTR(member->step);
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__StepReply step = TIERD__WIRE__STEP_REPLY__INIT;
+
+	step.step = job->step;
+	step.gradient_norm = job->gradient_norm;
+	step.is_skipped = job->is_skipped;
+	step.loss_scale = job->decided_rates.loss_scale;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_STEP;
+	reply.step = &step;
+	port_reply(pending_port(pending), pending->number, &reply);
+	pending_error(pending, -EOPNOTSUPP, "this tierd keeps no durable store: state ends with the daemon");
+}
+
+void step_applied(struct job *job)
+{
+	job->step = job->decided;
+	job->statistics.step_ns += clock_now_ns() - job->decided_ns;
+	account_step(job);
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank] && job->ranks[rank]->step && !job->ranks[rank]->is_closed)
+			reply_applied(job, job->ranks[rank]);
+	close_next_parts(job);
+	step_advance(job);
+	prefetch_run(job);
+	job_settle(job);
+	node_check_idle(job->node);
+}
+
+void step_abort(struct job *job)
+{
+	job->has_open_rates = false;
+	job->step_phase = STEP_COLLECTING;
+	if (job->norm)
+		job->norm->is_void = true;
+}

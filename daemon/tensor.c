@@ -1,0 +1,581 @@
+/* Values of tensors, written before training and read at any time, through the exchange window of the member.
+ *
+ * Written values of trainable tensors are kept as fp32 masters where the sums of gradients will be, until the
+ * first sweep splits them; those of frozen tensors go into the pack's slot. A read takes: the pack, resident
+ * and written back; then, if the state is on NVMe, staging buffers and a transfer; then a worker that copies
+ * into the window. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/bfloat16.h"
+#include "common/size.h"
+#include "daemon/job.h"
+#include "offload/format.h"
+
+enum operation_kind { OPERATION_WRITE, OPERATION_READ, OPERATION_INITIALIZE };
+enum operation_stage { WAITING_FOR_PACK, WAITING_FOR_WRITES, WAITING_FOR_STAGING, IN_FLIGHT };
+enum state_kind { STATE_PARAMETER, STATE_MASTER, STATE_M, STATE_V, STATES };
+
+static const char *const state_names[STATES] = { "parameter", "master", "m", "v" };
+
+struct tensor_operation {
+	struct queue link; /* of the job's waiting ones, in WAITING_FOR_WRITES */
+	enum operation_kind kind;
+	enum operation_stage stage;
+	enum state_kind state;
+	struct job *job;
+	struct member *member;	 /* NULL: the daemon's own */
+	struct pending *pending; /* NULL: nobody is left to answer */
+	uint32_t unit;
+	struct tensor *tensor;
+	uint64_t first, count; /* elements of the tensor */
+	bool is_master;
+	bool has_pin;
+	struct waiter waiter;
+	struct staging_wish wish;
+	struct staging_buffers *buffers;
+	struct store_transfer transfer;
+	const void *source; /* state beside the parameters */
+	int status;
+	struct work work;
+};
+
+static uint32_t pack_of(const struct tensor_operation *operation)
+{
+	return operation->job->catalog.units[operation->unit].pack;
+}
+
+static enum unit_section section_of(const struct tensor_operation *operation)
+{
+	return operation->tensor->layout.section;
+}
+
+/* Element of the pack's section where the operation begins. */
+static uint64_t pack_element(const struct tensor_operation *operation)
+{
+	const struct unit *unit = &operation->job->catalog.units[operation->unit];
+
+	return unit->pack_first[section_of(operation)] + operation->tensor->layout.first + operation->first;
+}
+
+static void *slot_address(const struct tensor_operation *operation)
+{
+	const struct pack *pack = &operation->job->catalog.packs[pack_of(operation)];
+
+	return residency_address(operation->job, pack_of(operation)) +
+	       pack->slot_offset[section_of(operation)] +
+	       pack_element(operation) * section_element_bytes(section_of(operation));
+}
+
+static float *master_address(const struct tensor_operation *operation)
+{
+	const struct unit *unit = &operation->job->catalog.units[operation->unit];
+
+	return gradient_sum(operation->job, operation->unit) +
+	       (section_of(operation) == SECTION_FP32 ? unit->layout.elements[SECTION_BF16] : 0) +
+	       operation->tensor->layout.first + operation->first;
+}
+
+/* ---- The end ---- */
+
+static void operation_free(struct tensor_operation *operation)
+{
+	struct job *job = operation->job;
+	struct member *member = operation->member;
+
+	queue_remove(&operation->link);
+	residency_forget(&operation->waiter);
+	if (operation->stage == WAITING_FOR_STAGING)
+		queue_remove(&operation->wish.link);
+	if (operation->buffers)
+		staging_give(&job->node->staging, operation->buffers);
+	if (member) {
+		member->operation = NULL;
+		member->busy--;
+	}
+	if (operation->has_pin)
+		residency_unpin(job, pack_of(operation));
+	free(operation);
+	if (member)
+		member_release(member);
+}
+
+static void finish(struct tensor_operation *operation)
+{
+	struct job *job = operation->job;
+	struct pending *pending = TAKE_PTR(operation->pending);
+	enum operation_kind kind = operation->kind;
+	int status = operation->status;
+	const char *name = operation->tensor->name;
+
+	if (status == 0 && kind == OPERATION_WRITE)
+		status = tensor_mark_written(operation->tensor, operation->first, operation->count);
+	if (status == 0 && kind == OPERATION_INITIALIZE)
+		status = tensor_mark_written(operation->tensor, 0, operation->tensor->layout.elements);
+	operation_free(operation);
+	if (pending && status == -EAGAIN)
+		pending_error(pending, -ECANCELED, "tensor \"%s\": the awaited step failed", name);
+	else if (pending && status < 0)
+		pending_error(pending, status, "tensor \"%s\": %s", name, store_error(status));
+	else if (pending)
+		pending_reply(pending, NULL);
+	if (kind == OPERATION_INITIALIZE && status < 0)
+		job_break(job, status, "tensor \"%s\" cannot be initialized: %s", name, store_error(status));
+	job_settle(job);
+}
+
+static void on_worked(struct work *work)
+{
+	struct tensor_operation *operation = container_of(work, struct tensor_operation, work);
+
+	if (operation->kind != OPERATION_READ && operation->tensor->is_frozen &&
+	    operation->job->has_nvme_parameters)
+		operation->job->residences[pack_of(operation)].is_dirty = true;
+	finish(operation);
+}
+
+/* ---- On a worker ---- */
+
+static void write_values(const struct tensor_operation *operation)
+{
+	const void *window = operation->member->window.base;
+
+	if (operation->tensor->is_frozen) {
+		memcpy(slot_address(operation), window,
+		       operation->count * section_element_bytes(section_of(operation)));
+	} else if (operation->tensor->format == FORMAT_FP32 || operation->is_master) {
+		memcpy(master_address(operation), window, operation->count * sizeof(float));
+	} else {
+		float *masters = master_address(operation);
+
+		for (uint64_t i = 0; i < operation->count; i++)
+			masters[i] = bfloat16_to_float(((const uint16_t *)window)[i]);
+	}
+}
+
+static void read_values(const struct tensor_operation *operation)
+{
+	void *window = operation->member->window.base;
+
+	if (operation->state == STATE_MASTER && operation->tensor->format == FORMAT_BF16)
+		format_join(slot_address(operation), operation->source, operation->count, window);
+	else if (operation->state == STATE_PARAMETER || operation->state == STATE_MASTER)
+		memcpy(window, slot_address(operation),
+		       operation->count * section_element_bytes(section_of(operation)));
+	else
+		memcpy(window, operation->source, operation->count * sizeof(float));
+}
+
+/* Frozen tensors that the daemon initializes: a piece at a time, through fp32. */
+static void initialize_values(const struct tensor_operation *operation)
+{
+	float values[4096];
+	char *slot = slot_address(operation);
+
+	for (uint64_t at = 0; at < operation->count; at += ARRAY_LENGTH(values)) {
+		uint64_t left = operation->count - at;
+		size_t count = left < ARRAY_LENGTH(values) ? left : ARRAY_LENGTH(values);
+
+		sweep_fill_tensor(operation->job, operation->tensor, at, count, values);
+		if (operation->tensor->format == FORMAT_FP32)
+			memcpy(slot + at * 4, values, count * 4);
+		for (size_t i = 0; operation->tensor->format == FORMAT_BF16 && i < count; i++)
+			((uint16_t *)slot)[at + i] = bfloat16_from_float(values[i]);
+	}
+}
+
+static void run_operation(struct work *work)
+{
+	const struct tensor_operation *operation = container_of(work, struct tensor_operation, work);
+
+	if (operation->kind == OPERATION_WRITE)
+		write_values(operation);
+	else if (operation->kind == OPERATION_READ)
+		read_values(operation);
+	else
+		initialize_values(operation);
+}
+
+static void start_work(struct tensor_operation *operation)
+{
+	operation->stage = IN_FLIGHT;
+	operation->work = (struct work){ .run = run_operation, .done = on_worked, .urgency = WORK_URGENT };
+	workers_submit(operation->job->node->workers, &operation->work);
+}
+
+/* ---- State beside the parameters ---- */
+
+static bool needs_state(const struct tensor_operation *operation)
+{
+	return operation->kind == OPERATION_READ &&
+	       (operation->state == STATE_M || operation->state == STATE_V ||
+		(operation->state == STATE_MASTER && operation->tensor->format == FORMAT_BF16));
+}
+
+/* Stream, start of the section in it, and bytes of an element of the state. */
+static uint32_t find_state(const struct tensor_operation *operation, uint64_t *ret_section,
+			   uint64_t *ret_bytes)
+{
+	const struct job *job = operation->job;
+	const struct pack_place *place = &job->places[pack_of(operation)];
+	int moment = operation->state == STATE_V;
+
+	if (operation->state == STATE_MASTER) {
+		*ret_section = place->remainder;
+		*ret_bytes = 2;
+		return job->streams.remainder;
+	}
+	*ret_section = place->moments[moment][section_of(operation)];
+	*ret_bytes = 4;
+	return job->streams.moments[moment][section_of(operation)];
+}
+
+static void on_state_read(struct store_transfer *transfer, int status)
+{
+	struct tensor_operation *operation = container_of(transfer, struct tensor_operation, transfer);
+
+	operation->status = status;
+	if (status < 0)
+		finish(operation);
+	else
+		start_work(operation);
+}
+
+static void read_state(struct tensor_operation *operation, struct staging_buffers *buffers)
+{
+	const struct job *job = operation->job;
+	uint64_t section, bytes, total;
+	uint32_t stream = find_state(operation, &section, &bytes);
+	uint64_t first = pack_element(operation) * bytes;
+	uint64_t start = first / STORE_BLOCK_BYTES * STORE_BLOCK_BYTES;
+	uint64_t end = size_align(first + operation->count * bytes, STORE_BLOCK_BYTES);
+
+	total = size_align(job->catalog.packs[pack_of(operation)].elements[section_of(operation)] * bytes,
+			   STORE_PAGE_BYTES);
+	operation->stage = IN_FLIGHT;
+	operation->buffers = buffers;
+	operation->source = buffers->parameter + (first - start);
+	operation->transfer = (struct store_transfer){ .direction = TIER_READ,
+						       .priority = TIER_DEMAND,
+						       .stream = stream,
+						       .offset = section + start,
+						       .length = (end < total ? end : total) - start,
+						       .buffer = buffers->parameter,
+						       .done = on_state_read };
+	operation->status = store_submit(job->optimizer_store, &operation->transfer);
+	if (operation->status < 0)
+		finish(operation);
+}
+
+static void on_staging(struct staging_wish *wish, struct staging_buffers *buffers)
+{
+	read_state(container_of(wish, struct tensor_operation, wish), buffers);
+}
+
+/* The pack is pinned. */
+static void go_on(struct tensor_operation *operation)
+{
+	struct job *job = operation->job;
+	uint64_t section, bytes;
+
+	if (job->residences[pack_of(operation)].unwritten > 0) {
+		operation->stage = WAITING_FOR_WRITES;
+		queue_push(&job->tensor_waiting, &operation->link);
+		return;
+	}
+	if (!needs_state(operation)) {
+		start_work(operation);
+		return;
+	}
+	if (!job->has_nvme_optimizer) {
+		uint32_t stream = find_state(operation, &section, &bytes);
+
+		operation->source = store_address(job->optimizer_store, stream,
+						  section + pack_element(operation) * bytes);
+		start_work(operation);
+		return;
+	}
+	operation->stage = WAITING_FOR_STAGING;
+	operation->wish.granted = on_staging;
+	struct staging_buffers *buffers = staging_take(&job->node->staging, &operation->wish);
+
+	if (buffers)
+		read_state(operation, buffers);
+}
+
+void tensor_resume(struct job *job)
+{
+	struct queue waiting;
+
+	queue_init(&waiting);
+	for (struct queue *link = queue_pop(&job->tensor_waiting); link;
+	     link = queue_pop(&job->tensor_waiting))
+		queue_push(&waiting, link);
+	for (struct queue *link = queue_pop(&waiting); link; link = queue_pop(&waiting))
+		go_on(queue_entry(link, struct tensor_operation, link));
+}
+
+/* ---- Start ---- */
+
+static void on_pack(struct waiter *waiter, int status)
+{
+	struct tensor_operation *operation = container_of(waiter, struct tensor_operation, waiter);
+
+	operation->status = status;
+	if (status < 0) {
+		finish(operation);
+		return;
+	}
+	operation->has_pin = true;
+	residency_pin(operation->job, pack_of(operation));
+	go_on(operation);
+}
+
+static void want_pack(struct tensor_operation *operation, uint64_t version)
+{
+	operation->stage = WAITING_FOR_PACK;
+	operation->waiter.version = version;
+	operation->waiter.done = on_pack;
+	if (residency_want(operation->job, pack_of(operation), &operation->waiter, TIER_DEMAND))
+		on_pack(&operation->waiter, 0);
+}
+
+static struct tensor_operation *operation_new(struct job *job, struct pending *pending,
+					      enum operation_kind kind, uint32_t unit, uint32_t tensor,
+					      uint64_t first, uint64_t count)
+{
+	struct tensor_operation *operation = calloc(1, sizeof(*operation));
+
+	if (!operation)
+		return NULL;
+	*operation = (struct tensor_operation){ .kind = kind,
+						.job = job,
+						.pending = pending,
+						.unit = unit,
+						.tensor = &job->catalog.units[unit].tensors[tensor],
+						.first = first,
+						.count = count };
+	queue_init(&operation->link);
+	queue_init(&operation->waiter.link);
+	queue_init(&operation->wish.link);
+	if (pending) {
+		operation->member = pending->member;
+		operation->member->operation = operation;
+		operation->member->busy++;
+	}
+	return operation;
+}
+
+static bool check_range(struct pending *pending, uint32_t unit, uint32_t index, uint64_t first,
+			uint64_t count, uint64_t element_bytes)
+{
+	const struct job *job = pending->member->job;
+	uint64_t end;
+
+	if (!job_check_unit(pending, unit))
+		return false;
+	const struct unit *units = &job->catalog.units[unit];
+
+	if (index >= units->tensor_count)
+		pending_error(pending, -EINVAL, "unit \"%s\" has no tensor %u; it has %u", units->name, index,
+			      units->tensor_count);
+	else if (!size_add(first, count, &end) || end > units->tensors[index].layout.elements)
+		pending_error(
+			pending, -ERANGE, "tensor \"%s\" has %llu elements; %llu from %llu on are beyond",
+			units->tensors[index].name, (unsigned long long)units->tensors[index].layout.elements,
+			(unsigned long long)count, (unsigned long long)first);
+	else if (count > WINDOW_BYTES / element_bytes)
+		pending_error(pending, -E2BIG, "the window has room for %llu bytes",
+			      (unsigned long long)WINDOW_BYTES);
+	else if (pending->member->operation)
+		pending_error(pending, -EBUSY, "the window is in use by another request");
+	else
+		return true;
+	return false;
+}
+
+/* ---- Write ---- */
+
+static void start_write(struct pending *pending)
+{
+	struct member *member = pending->member;
+	struct job *job = member->job;
+	const struct tensor *tensor = &job->catalog.units[pending->unit].tensors[pending->tensor];
+	struct tensor_operation *operation = operation_new(job, pending, OPERATION_WRITE, pending->unit,
+							   pending->tensor, pending->first, pending->count);
+
+	if (!operation) {
+		pending_error(pending, -ENOMEM, "out of memory");
+		return;
+	}
+	operation->is_master = pending->is_master;
+	if (tensor->is_frozen && job->has_nvme_parameters)
+		want_pack(operation, 0);
+	else
+		start_work(operation);
+}
+
+static bool check_write(struct pending *pending, const Tierd__Wire__TensorWrite *write)
+{
+	const struct job *job = pending->member->job;
+
+	if (job->phase == JOB_BROKEN)
+		return job_check_live(pending, 0);
+	if (job->phase > JOB_FILLING) {
+		pending_error(pending, -EINVAL, "job %s is trained already: its tensors have values",
+			      job->name);
+		return false;
+	}
+	if (!check_range(pending, write->unit, write->tensor, write->first, write->count, 4))
+		return false;
+	const struct tensor *tensor = &job->catalog.units[write->unit].tensors[write->tensor];
+
+	if (tensor->initializer != INITIALIZE_NONE)
+		pending_error(pending, -EINVAL, "tensor \"%s\" has an initializer; it cannot be written too",
+			      tensor->name);
+	else if (tensor->is_frozen && write->is_master)
+		pending_error(pending, -EINVAL, "tensor \"%s\" is frozen: it has no master", tensor->name);
+	else
+		return true;
+	return false;
+}
+
+/* The first write ends the definition of units: places for the values are needed now. */
+void tensor_write(struct pending *pending, const Tierd__Wire__TensorWrite *write)
+{
+	struct job *job = pending->member->job;
+
+	if (!check_write(pending, write))
+		return;
+	pending->unit = write->unit;
+	pending->tensor = write->tensor;
+	pending->first = write->first;
+	pending->count = write->count;
+	pending->is_master = write->is_master;
+	if (job->phase == JOB_FILLING) {
+		start_write(pending);
+		return;
+	}
+	queue_push(&job->filling, &pending->link);
+	if (job->phase == JOB_FORMING)
+		setup_start(job);
+}
+
+void tensor_fill_waiting(struct job *job)
+{
+	for (struct queue *link = queue_pop(&job->filling); link; link = queue_pop(&job->filling)) {
+		struct pending *pending = queue_entry(link, struct pending, link);
+
+		if (pending->member->operation)
+			pending_error(pending, -EBUSY, "the window is in use by another request");
+		else
+			start_write(pending);
+	}
+}
+
+bool tensor_initialize(struct job *job)
+{
+	for (uint32_t u = 0; u < job->catalog.unit_count; u++)
+		for (uint32_t t = 0; t < job->catalog.units[u].tensor_count; t++) {
+			struct tensor *tensor = &job->catalog.units[u].tensors[t];
+
+			if (!tensor->is_frozen || tensor->initializer == INITIALIZE_NONE ||
+			    tensor_is_written(tensor))
+				continue;
+			struct tensor_operation *operation = operation_new(job, NULL, OPERATION_INITIALIZE, u,
+									   t, 0, tensor->layout.elements);
+
+			if (!operation)
+				return false;
+			if (job->has_nvme_parameters)
+				want_pack(operation, 0);
+			else
+				start_work(operation);
+			return true;
+		}
+	bool has_started = false;
+
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
+		has_started |= residency_flush(job, pack);
+	return has_started;
+}
+
+/* ---- Read ---- */
+
+static int find_state_kind(const char *name, enum state_kind *ret_state)
+{
+	for (int state = 0; state < STATES; state++)
+		if (strcmp(name, state_names[state]) == 0) {
+			*ret_state = (enum state_kind)state;
+			return 0;
+		}
+	return -EINVAL;
+}
+
+void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read)
+{
+	struct job *job = pending->member->job;
+	struct tensor_operation *operation;
+	enum state_kind state;
+
+	if (job->phase != JOB_TRAINED || pending->member->epoch == 0) {
+		job_check_live(pending, pending->member->epoch);
+		return;
+	}
+	if (find_state_kind(read->state, &state) < 0) {
+		pending_error(pending, -EINVAL, "no state \"%.40s\"; there are parameter, master, m and v",
+			      read->state);
+		return;
+	}
+	if (!check_range(pending, read->unit, read->tensor, read->first, read->count, 4))
+		return;
+	const struct tensor *tensor = &job->catalog.units[read->unit].tensors[read->tensor];
+
+	if (tensor->is_frozen && state != STATE_PARAMETER) {
+		pending_error(pending, -ENODATA, "tensor \"%s\" is frozen: it has no %s", tensor->name,
+			      read->state);
+		return;
+	}
+	if (read->count == 0) {
+		pending_reply(pending, NULL);
+		return;
+	}
+	operation = operation_new(job, pending, OPERATION_READ, read->unit, read->tensor, read->first,
+				  read->count);
+	if (!operation) {
+		pending_error(pending, -ENOMEM, "out of memory");
+		return;
+	}
+	operation->state = state;
+	want_pack(operation, tensor->is_frozen ? 0 : read->version);
+}
+
+/* ---- Members that go ---- */
+
+bool tensor_is_operating(const struct member *member, const struct pending *pending)
+{
+	struct tensor_operation *operation = member->operation;
+
+	if (!operation || operation->pending != pending)
+		return false;
+	/* It may wait for a version that does not come any more. */
+	if (operation->stage == WAITING_FOR_PACK) {
+		operation->pending = NULL;
+		operation_free(operation);
+		return false;
+	}
+	return true;
+}
+
+void tensor_forget(struct member *member)
+{
+	struct tensor_operation *operation = member->operation;
+
+	if (!operation)
+		return;
+	operation->pending = NULL;
+	if (operation->stage != IN_FLIGHT)
+		operation_free(operation);
+}
