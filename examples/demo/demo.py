@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+"""Trains the example GPT with state that does not fit the memory it was given, and shows what that took.
+
+usage: ./run demo [--json FILE] [--quick]
+"""
+import argparse
+import ctypes
+import filecmp
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+from memory import Watch
+
+MIB = 1 << 20
+VOCABULARY = 256
+
+RANKS = 4
+WORKERS = 2  # threads of the daemon
+STATE_BYTES = 16  # per parameter: bf16 parameter and gradient, fp32 master, m and v
+
+# The training that is shown, and what --quick makes of it.
+MAIN = {"layers": 8, "width": 384, "heads": 6, "context": 128, "batch": 1, "micro-batches": 1, "steps": 80,
+        "warmup": 8, "log-every": 5}
+QUICK = {**MAIN, "steps": 6, "warmup": 2, "log-every": 1}
+# Small enough to be trained twice, with more than one micro-batch and more units than there is memory for.
+SMALL = {"layers": 4, "width": 128, "heads": 4, "context": 64, "batch": 2, "micro-batches": 2, "steps": 8, "warmup": 2,
+         "log-every": 4}
+SMALL_QUICK = {**SMALL, "steps": 3}
+SAMPLE_BYTES = 400
+
+# Half of the state is what the daemon and the trainers may use together; this much of it is left to the trainers'
+# activations and to both programs themselves.
+BUDGET_FRACTION = 0.5
+OUTSIDE_BYTES_PER_RANK = 8 * MIB
+OUTSIDE_BYTES_DAEMON = 12 * MIB
+
+START_SECONDS = 30
+STOP_SECONDS = 30
+PR_SET_PDEATHSIG = 1
+
+
+class DemoError(Exception):
+    pass
+
+
+def read_arguments():
+    parser = argparse.ArgumentParser(prog="./run demo", usage="./run demo [--json FILE] [--quick]")
+    parser.add_argument("--build", required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--json", metavar="FILE", help="write the table there")
+    parser.add_argument("--quick", action="store_true", help="a few steps of a small model")
+    return parser.parse_args()
+
+
+def parameter_count(shape):
+    width = shape["width"]
+    layer = 12 * width * width + 13 * width
+    return (VOCABULARY + shape["context"]) * width + shape["layers"] * layer + 2 * width
+
+
+# ---- Processes ------------------------------------------------------------------------------------------------
+
+
+def die_with_demo():
+    """In the child: not even kill -9 of the demo leaves it behind."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class Process:
+    """A program in a session of its own, so that Ctrl-C reaches the demo alone, which then ends it."""
+
+    def __init__(self, command):
+        self.name = os.path.basename(command[0])
+        # pylint: disable=subprocess-popen-preexec-fn
+        self.process = subprocess.Popen(command, start_new_session=True, preexec_fn=die_with_demo)
+        self.pid = self.process.pid
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        if self.process.poll() is None:
+            self.signal(signal.SIGTERM)
+            try:
+                self.process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                print(f"demo: {self.name} does not end; killing it", file=sys.stderr)
+        # What is left of its ranks, too.
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def signal(self, number):
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def check(self):
+        if self.process.wait() != 0:
+            raise DemoError(f"{self.name} failed with status {self.process.returncode}")
+
+
+class Daemon(Process):
+    def __init__(self, arguments, folder, host_budget, nvme_capacity):
+        # A socket's path is short; the folder's need not be.
+        self.socket_folder = tempfile.mkdtemp(prefix="tierd-demo-")
+        self.socket = os.path.join(self.socket_folder, "socket")
+        nvme = os.path.join(folder, "nvme")
+        os.makedirs(nvme, exist_ok=True)
+        super().__init__([
+            os.path.join(arguments.build, "daemon/tierd"), "--socket", self.socket,
+            "--state-dir", os.path.join(folder, "state"), "--nvme", f"{nvme}:{nvme_capacity}",
+            "--host-budget", str(host_budget), "--workers", str(WORKERS), "--log-level", "warning"])
+
+    def __enter__(self):
+        try:
+            self.wait_until_ready()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def wait_until_ready(self):
+        deadline = time.monotonic() + START_SECONDS
+        while not self.answers():
+            if self.process.poll() is not None:
+                raise DemoError(f"tierd ended with status {self.process.returncode} before it was ready")
+            if time.monotonic() > deadline:
+                raise DemoError(f"tierd was not ready after {START_SECONDS} s")
+            time.sleep(0.02)
+
+    def __exit__(self, *exception):
+        super().__exit__(*exception)
+        shutil.rmtree(self.socket_folder, ignore_errors=True)
+
+    def answers(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            return client.connect_ex(self.socket) == 0
+
+
+# ---- Training -------------------------------------------------------------------------------------------------
+
+
+class Trainer(Process):
+    def __init__(self, arguments, shape, report, extra):
+        self.report = report
+        command = [os.path.join(arguments.build, "examples/gpt/gpt"), "--ranks", str(RANKS), "--format", "bf16",
+                   "--json", report]
+        for name, value in shape.items():
+            command += [f"--{name}", str(value)]
+        super().__init__(command + extra)
+
+    def read_report(self):
+        self.check()
+        with open(self.report, encoding="utf-8") as file:
+            return json.load(file)
+
+
+def in_tierd(daemon, job, host_budget):
+    return ["--socket", daemon.socket, "--job", job, "--stage", "3", "--parameters", "nvme", "--optimizer", "nvme",
+            "--host-budget", str(host_budget)]
+
+
+def budgets(shape):
+    """What daemon and trainers may use together, and what of it the daemon plans with."""
+    together = int(parameter_count(shape) * STATE_BYTES * BUDGET_FRACTION)
+    return together, together - RANKS * OUTSIDE_BYTES_PER_RANK - OUTSIDE_BYTES_DAEMON
+
+
+def nvme_capacity(shape):
+    """Copy on write needs twice the state; extents and packs round it up."""
+    return 2 * STATE_BYTES * parameter_count(shape) + 256 * MIB
+
+
+def equals_unpartitioned(arguments, folder):
+    shape = SMALL_QUICK if arguments.quick else SMALL
+    dumps = [os.path.join(folder, name) for name in ("tierd.dump", "plain.dump")]
+    print(f"== The same training of {parameter_count(shape):,} parameters twice: through tierd, and unpartitioned "
+          "in plain memory", flush=True)
+    host_budget = 64 * MIB
+    with Daemon(arguments, os.path.join(folder, "small"), host_budget, nvme_capacity(shape)) as daemon:
+        extra = in_tierd(daemon, "equality", host_budget) + ["--dump", dumps[0]]
+        with Trainer(arguments, shape, os.path.join(folder, "tierd.json"), extra) as trainer:
+            trainer.check()
+    extra = ["--no-tierd", "--dump", dumps[1]]
+    with Trainer(arguments, shape, os.path.join(folder, "plain.json"), extra) as trainer:
+        trainer.check()
+    return os.path.getsize(dumps[0]) > 0 and filecmp.cmp(*dumps, shallow=False)
+
+
+def train(arguments, folder):
+    """The gpt's report, with the host memory that the daemon and its trainers took."""
+    shape = QUICK if arguments.quick else MAIN
+    together, host_budget = budgets(shape)
+    if host_budget <= 0:
+        raise DemoError(f"a budget of {together / MIB:.0f} MiB leaves nothing for the daemon")
+    print(f"\n== {parameter_count(shape):,} parameters on {RANKS} ranks, stage 3, parameters and optimizer state on "
+          f"NVMe, host memory for half of the state", flush=True)
+    with Daemon(arguments, os.path.join(folder, "main"), host_budget, nvme_capacity(shape)) as daemon:
+        extra = in_tierd(daemon, "demo", host_budget) + ["--sample-bytes", str(SAMPLE_BYTES)]
+        with Trainer(arguments, shape, os.path.join(folder, "main.json"), extra) as trainer, \
+                Watch([daemon.pid, trainer.pid]) as watch:
+            report = trainer.read_report()
+    report["host_budget"] = together
+    report["peak_host"] = watch.peak
+    report["samples"] = watch.samples
+    return report
+
+
+# ---- The table ------------------------------------------------------------------------------------------------
+
+
+def results(report, is_equal):
+    parameters, statistics = report["parameters"], report["statistics"]
+    steps = statistics["job_steps"] * parameters
+    return {
+        "parameters": parameters,
+        "model_state_bytes": STATE_BYTES * parameters,
+        "host_budget_bytes": report["host_budget"],
+        "peak_host_bytes": report["peak_host"],
+        "read_bytes_per_parameter": (statistics["job_gather_read_bytes"] + statistics["job_update_read_bytes"]) / steps,
+        "written_bytes_per_parameter": statistics["job_update_written_bytes"] / steps,
+        "step_seconds": report["step_seconds"],
+        "loss_first": report["loss_first"],
+        "loss_last": report["loss_last"],
+        "equals_unpartitioned": is_equal,
+    }
+
+
+def mib(value):
+    return f"{value / MIB:.1f} MiB"
+
+
+def print_table(report, table):
+    statistics = report["statistics"]
+    steps = statistics["job_steps"] * table["parameters"]
+    logical = sum(statistics[f"logical_{kind}_bytes"] for kind in ("parameter", "gradient", "optimizer"))
+    is_within = table["peak_host_bytes"] <= table["host_budget_bytes"]
+    rows = [
+        ("parameters", f"{table['parameters']:,} in bf16, norms in fp32"),
+        ("model state", mib(table["model_state_bytes"])),
+        ("logical memory per rank", f"{mib(logical)}, by the formula {mib(table['model_state_bytes'] / RANKS)}"),
+        ("host budget", f"{mib(table['host_budget_bytes'])}, for daemon and trainers"),
+        ("peak host memory", f"{mib(table['peak_host_bytes'])}, {'within' if is_within else 'ABOVE'} the budget"),
+        ("read", f"{table['read_bytes_per_parameter']:.1f} bytes per parameter and step, of which "
+                 f"{statistics['job_update_read_bytes'] / steps:.1f} by updates"),
+        ("written", f"{table['written_bytes_per_parameter']:.1f} bytes per parameter and step"),
+        ("time per step", f"{table['step_seconds']:.3f} s"),
+        ("  waiting for gathers", f"{report['gather_seconds']:.3f} s"),
+        ("  computing", f"{report['compute_seconds']:.3f} s"),
+        ("  pushing gradients", f"{report['push_seconds']:.3f} s"),
+        ("  waiting for steps", f"{report['update_seconds']:.3f} s"),
+        ("loss", f"{table['loss_first']:.3f} to {table['loss_last']:.3f} (nats per byte) in {report['steps']} steps"),
+        ("equals unpartitioned", "yes: parameters, master weights and moments, bit for bit"
+         if table["equals_unpartitioned"] else "NO"),
+    ]
+    print("\n" + "\n".join(f"{name:24}  {value}" for name, value in rows))
+
+
+def print_sample(report):
+    text = report.get("sample", "").encode("latin-1", "replace").decode("utf-8", "replace")
+    print("\n== Text from the trained model\n" + "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text))
+
+
+def run(arguments):
+    # Beside the build: a disk that has O_DIRECT, which /tmp need not be.
+    with tempfile.TemporaryDirectory(prefix="demo-", dir=arguments.build) as folder:
+        start = time.monotonic()
+        is_equal = equals_unpartitioned(arguments, folder)
+        report = train(arguments, folder)
+    table = results(report, is_equal)
+    print_table(report, table)
+    print_sample(report)
+    print(f"\n{time.monotonic() - start:.0f} s in all")
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump(table, file, indent=2)
+            file.write("\n")
+    return 0 if is_equal else 1
+
+
+def main():
+    arguments = read_arguments()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(128 + number))
+    try:
+        return run(arguments)
+    except DemoError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ndemo: interrupted", file=sys.stderr)
+        return 130
+
+
+sys.exit(main())

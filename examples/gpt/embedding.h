@@ -1,0 +1,33 @@
+/* The two ends of the model, which share the token embedding: bytes become vectors, and vectors become the
+ * probabilities of the next byte. */
+#ifndef GPT_EMBEDDING_H
+#define GPT_EMBEDDING_H
+
+#include <stdint.h>
+
+#include "layer.h"
+
+/* The sequences of a batch: of each, length bytes of input and one more; the target of a byte is its
+ * successor. */
+struct batch {
+	const uint8_t *bytes; /* [batch][length + 1] */
+	size_t length;
+};
+
+/* x[rows][width] = token embedding + position embedding */
+void embedding_forward(const struct layer_context *context, const struct unit_view *parameters,
+		       const struct batch *batch, float *x);
+void embedding_backward(const struct layer_context *context, const struct batch *batch,
+			const float *x_gradient, const struct unit_view *gradients);
+
+/* logits[rows][256] = x · token embeddingᵀ */
+void head_forward(const struct layer_context *context, const struct unit_view *parameters, const float *x,
+		  float *logits);
+/* The mean cross entropy over the rows, in nats. The logits become their gradient; losses[rows] is work
+ * space. */
+double head_loss(const struct layer_context *context, const struct batch *batch, float *logits,
+		 float *losses);
+void head_backward(const struct layer_context *context, const struct unit_view *parameters, const float *x,
+		   const float *logits_gradient, float *x_gradient, const struct unit_view *gradients);
+
+#endif

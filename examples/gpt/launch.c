@@ -1,0 +1,165 @@
+#include "launch.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+
+struct world {
+	char **argv;
+	char **restart_argv; /* resumes the job and does not crash again; owned, its strings are not */
+	const struct options *options;
+	sigset_t signals; /* that the launcher waits for, and ranks do not inherit as blocked */
+	uint64_t restarts;
+	unsigned running;
+	bool has_failed;
+	pid_t *ranks; /* 0: ended */
+};
+
+/* The later of two flags wins, so a restarted rank gets the same flags and one more; but it must not crash
+ * again. */
+static char **restart_arguments(char **argv)
+{
+	static char mode[] = "--mode=either", crash[] = "--crash-at";
+	size_t count = 0, kept = 0;
+	char **arguments;
+
+	while (argv[count])
+		count++;
+	arguments = calloc(count + 2, sizeof(*arguments));
+	for (size_t i = 0; arguments && i < count; i++) {
+		if (strcmp(argv[i], crash) == 0)
+			i++;
+		else if (strncmp(argv[i], "--crash-at=", sizeof(crash)) != 0)
+			arguments[kept++] = argv[i];
+	}
+	if (arguments)
+		arguments[kept] = mode;
+	return arguments;
+}
+
+static void set_number(const char *name, uint64_t value)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+	setenv(name, text, 1);
+}
+
+/* In the child: a fresh image, so that no rank inherits anything of another's. */
+static void become_rank(const struct world *world, unsigned rank, char **argv, pid_t parent)
+{
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(1);
+	sigprocmask(SIG_UNBLOCK, &world->signals, NULL);
+	set_number("RANK", rank);
+	set_number("LOCAL_RANK", rank);
+	set_number("WORLD_SIZE", world->options->ranks);
+	execv("/proc/self/exe", argv);
+	fprintf(stderr, "gpt: cannot start rank %u: %s\n", rank, strerror(errno));
+	_exit(1);
+}
+
+static int start_rank(struct world *world, unsigned rank, char **argv)
+{
+	pid_t parent = getpid(), pid = fork();
+
+	if (pid < 0) {
+		fprintf(stderr, "gpt: cannot start rank %u: %s\n", rank, strerror(errno));
+		return -errno;
+	}
+	if (pid == 0)
+		become_rank(world, rank, argv, parent);
+	world->ranks[rank] = pid;
+	world->running++;
+	return 0;
+}
+
+static void end_ranks(struct world *world)
+{
+	world->has_failed = true;
+	for (unsigned rank = 0; rank < world->options->ranks; rank++) {
+		if (world->ranks[rank] > 0)
+			kill(world->ranks[rank], SIGTERM);
+	}
+}
+
+static void rank_ended(struct world *world, unsigned rank, int status)
+{
+	bool is_killed = WIFSIGNALED(status);
+
+	world->ranks[rank] = 0;
+	world->running--;
+	if ((WIFEXITED(status) && WEXITSTATUS(status) == 0) || world->has_failed)
+		return;
+	if (is_killed)
+		fprintf(stderr, "gpt: rank %u died of signal %d (%s)\n", rank, WTERMSIG(status),
+			strsignal(WTERMSIG(status)));
+	else
+		fprintf(stderr, "gpt: rank %u failed with status %d\n", rank, WEXITSTATUS(status));
+	if (is_killed && world->restarts > 0) {
+		world->restarts--;
+		fprintf(stderr, "gpt: starting rank %u again\n", rank);
+		if (start_rank(world, rank, world->restart_argv) == 0)
+			return;
+	}
+	fprintf(stderr, "gpt: ending the other ranks; --restart N starts a rank that dies again\n");
+	end_ranks(world);
+}
+
+static void reap(struct world *world)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		for (unsigned rank = 0; rank < world->options->ranks; rank++) {
+			if (world->ranks[rank] == pid) {
+				rank_ended(world, rank, status);
+				break;
+			}
+		}
+	}
+}
+
+static void wait_for_ranks(struct world *world)
+{
+	while (world->running > 0) {
+		int number = sigwaitinfo(&world->signals, NULL);
+
+		if (number == SIGCHLD)
+			reap(world);
+		else if (number > 0)
+			end_ranks(world);
+	}
+}
+
+int launch(char **argv, const struct options *options)
+{
+	_cleanup_free_ pid_t *ranks = calloc(options->ranks, sizeof(*ranks));
+	_cleanup_free_ char **restart_argv = restart_arguments(argv);
+	struct world world = { argv, restart_argv, options, .restarts = options->restarts, .ranks = ranks };
+
+	if (!ranks || !restart_argv)
+		return -ENOMEM;
+	sigemptyset(&world.signals);
+	sigaddset(&world.signals, SIGCHLD);
+	sigaddset(&world.signals, SIGTERM);
+	sigaddset(&world.signals, SIGINT);
+	sigprocmask(SIG_BLOCK, &world.signals, NULL);
+	for (unsigned rank = 0; rank < options->ranks; rank++) {
+		if (start_rank(&world, rank, argv) < 0) {
+			end_ranks(&world);
+			break;
+		}
+	}
+	wait_for_ranks(&world);
+	return world.has_failed ? -ECHILD : 0;
+}

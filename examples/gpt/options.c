@@ -1,0 +1,386 @@
+#include "options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "number.h"
+
+enum flag_kind { FLAG_COUNT, FLAG_BYTES, FLAG_REAL, FLAG_TEXT, FLAG_CHOICE, FLAG_SWITCH };
+
+struct flag {
+	const char *name, *argument, *help;
+	enum flag_kind kind;
+	size_t offset;		    /* in struct options */
+	double least, most;	    /* of a number */
+	const char *const *choices; /* their index is the value */
+};
+
+static const char *const formats[] = { [NUMBER_FP32] = "fp32", [NUMBER_BF16] = "bf16", NULL };
+static const char *const placements[] = { "default", "host", "nvme", NULL };
+static const char *const modes[] = { "either", "create", "resume", "replace", NULL };
+
+#define HELP_COLUMN 26
+#define AT(member) offsetof(struct options, member)
+
+static const struct flag flags[] = {
+	{ NULL, NULL, "The model", 0, 0, 0, 0, NULL },
+	{ "layers", "N", "layers", FLAG_COUNT, AT(layers), 1, 4096, NULL },
+	{ "width", "N", "size of the vectors, a multiple of 16 and of --heads", FLAG_COUNT, AT(width), 16,
+	  65536, NULL },
+	{ "heads", "N", "attention heads", FLAG_COUNT, AT(heads), 1, 4096, NULL },
+	{ "context", "N", "bytes that the model sees", FLAG_COUNT, AT(context), 1, 65536, NULL },
+	{ "format", "bf16|fp32", "of parameters and gradients; norms are fp32", FLAG_CHOICE, AT(format), 0, 0,
+	  formats },
+	{ NULL, NULL, "Training", 0, 0, 0, 0, NULL },
+	{ "batch", "N", "sequences per micro-batch of a rank", FLAG_COUNT, AT(batch), 1, 1 << 20, NULL },
+	{ "micro-batches", "N", "micro-batches per step of a rank", FLAG_COUNT, AT(micro_batches), 1, 1 << 20,
+	  NULL },
+	{ "steps", "N", "steps in all, also those of earlier runs of the job", FLAG_COUNT, AT(steps), 1, 1e9,
+	  NULL },
+	{ "learning-rate", "X", "at its peak, after the warm-up", FLAG_REAL, AT(learning_rate), 0, 1e3,
+	  NULL },
+	{ "warmup", "N", "steps until then; half a cosine follows, down to a tenth", FLAG_COUNT, AT(warmup),
+	  0, 1e9, NULL },
+	{ "clip", "X", "global norm to clip the gradients to; 0: none", FLAG_REAL, AT(clip), 0, 1e9, NULL },
+	{ "weight-decay", "X", "of matrices", FLAG_REAL, AT(weight_decay), 0, 1e3, NULL },
+	{ "beta1", "X", "of AdamW", FLAG_REAL, AT(beta1), 0, 0.999999, NULL },
+	{ "beta2", "X", "of AdamW", FLAG_REAL, AT(beta2), 0, 0.999999, NULL },
+	{ "seed", "N", "of initial values, batches and sample", FLAG_COUNT, AT(seed), 0, 0x1p53, NULL },
+	{ "evaluate-every", "N", "steps between looks at held-out text; 0: never", FLAG_COUNT,
+	  AT(evaluate_every), 0, 1e9, NULL },
+	{ "threads", "N", "per rank; default: 1 with several ranks, else the processors", FLAG_COUNT,
+	  AT(threads), 1, 1024, NULL },
+	{ "no-checkpointing", NULL, "keep activations instead of computing them again in the backward pass",
+	  FLAG_SWITCH, AT(keep_activations), 0, 0, NULL },
+	{ NULL, NULL, "tierd", 0, 0, 0, 0, NULL },
+	{ "no-tierd", NULL, "train unpartitioned in plain memory, playing all --ranks: the same bits",
+	  FLAG_SWITCH, AT(is_plain), 0, 0, NULL },
+	{ "socket", "PATH", "of the daemon; default: $TIERD_SOCKET, or where it usually is", FLAG_TEXT,
+	  AT(socket), 0, 0, NULL },
+	{ "job", "NAME", "of the job", FLAG_TEXT, AT(job), 0, 0, NULL },
+	{ "mode", "either|create|resume|replace", "what to do about a job of that name", FLAG_CHOICE,
+	  AT(mode), 0, 0, modes },
+	{ "stage", "0-3", "what ZeRO partitions", FLAG_COUNT, AT(stage), 0, 3, NULL },
+	{ "parameters", "host|nvme|default", "where parameters lie", FLAG_CHOICE, AT(parameters), 0, 0,
+	  placements },
+	{ "optimizer", "host|nvme|default", "where the optimizer's state lies", FLAG_CHOICE, AT(optimizer), 0,
+	  0, placements },
+	{ "host-budget", "BYTES",
+	  "of host memory for the job (suffixes K, M, G); 0: what the daemon has left", FLAG_BYTES,
+	  AT(host_budget), 0, 0x1p63, NULL },
+	{ "timeout", "SECONDS", "to wait for the other ranks", FLAG_COUNT, AT(timeout), 1, 1e6, NULL },
+	{ NULL, NULL, "Ranks, unless RANK and WORLD_SIZE are in the environment", 0, 0, 0, 0, NULL },
+	{ "ranks", "N", "to start on this machine", FLAG_COUNT, AT(ranks), 1, 1024, NULL },
+	{ "restart", "N", "times that a rank that dies is started again", FLAG_COUNT, AT(restarts), 0, 1e6,
+	  NULL },
+	{ "crash-at", "STEP:POINT[:RANK]",
+	  "for tests: rank RANK (1) kills itself in step STEP (from 0), at POINT: "
+	  "gather, push, step or stepped",
+	  FLAG_TEXT, AT(crash_at), 0, 0, NULL },
+	{ NULL, NULL, "In and out", 0, 0, 0, 0, NULL },
+	{ "data", "FILE", "to learn from; default: the sources and documents of tierd", FLAG_TEXT, AT(data),
+	  0, 0, NULL },
+	{ "log-every", "N", "steps between lines of progress; 0: none", FLAG_COUNT, AT(log_every), 0, 1e9,
+	  NULL },
+	{ "json", "FILE", "for a report of rank 0", FLAG_TEXT, AT(json), 0, 0, NULL },
+	{ "dump", "FILE", "for the final parameters, master values and moments", FLAG_TEXT, AT(dump), 0, 0,
+	  NULL },
+	{ "sample-bytes", "N", "of text to write at the end", FLAG_COUNT, AT(sample_bytes), 0, 1 << 20,
+	  NULL },
+	{ "prompt", "TEXT", "that the sample goes on from", FLAG_TEXT, AT(prompt), 0, 0, NULL },
+	{ "temperature", "X", "of the sample; 0: always the likeliest byte", FLAG_REAL, AT(temperature), 0,
+	  100, NULL },
+};
+
+static const struct options defaults = {
+	.layers = 4,
+	.width = 256,
+	.heads = 4,
+	.context = 128,
+	.format = NUMBER_BF16,
+	.batch = 4,
+	.micro_batches = 1,
+	.steps = 100,
+	.learning_rate = 5e-4,
+	.warmup = 10,
+	.clip = 1.0,
+	.weight_decay = 0.1,
+	.beta1 = 0.9,
+	.beta2 = 0.95,
+	.seed = 1,
+	.log_every = 10,
+	.job = "gpt",
+	.stage = 3,
+	.timeout = 60,
+	.ranks = 1,
+	.prompt = "",
+	.temperature = 0.8,
+};
+
+/* What a flag is without being given. */
+static void print_default(const struct flag *flag)
+{
+	const void *place = (const char *)&defaults + flag->offset;
+
+	switch (flag->kind) {
+	case FLAG_COUNT:
+		if (*(const uint64_t *)place >= (uint64_t)flag->least)
+			printf(" (%llu)", (unsigned long long)*(const uint64_t *)place);
+		break;
+	case FLAG_REAL:
+		printf(" (%g)", *(const double *)place);
+		break;
+	case FLAG_CHOICE:
+		printf(" (%s)", flag->choices[*(const uint64_t *)place]);
+		break;
+	case FLAG_TEXT:
+		if (*(const char *const *)place && **(const char *const *)place)
+			printf(" (%s)", *(const char *const *)place);
+		break;
+	case FLAG_BYTES:
+	case FLAG_SWITCH:
+		break;
+	}
+}
+
+static void print_flag(const struct flag *flag)
+{
+	int width;
+
+	if (!flag->name) {
+		printf("\n%s:\n", flag->help);
+		return;
+	}
+	width = printf("  --%s %s", flag->name, flag->argument ? flag->argument : "");
+	if (width > HELP_COLUMN)
+		width = printf("\n") - 1;
+	printf("%*s %s", HELP_COLUMN - width, "", flag->help);
+	print_default(flag);
+	printf("\n");
+}
+
+static void print_help(void)
+{
+	printf("Usage: gpt [FLAG…]\n\nTrains a byte-level GPT whose state lives in tierd. Defaults in "
+	       "brackets.\n");
+	for (size_t i = 0; i < ARRAY_LENGTH(flags); i++)
+		print_flag(&flags[i]);
+	printf("\n  --help, --version\n\n"
+	       "Losses in lines of progress are those of rank 0. Exit status: 0; 1: training failed; 2: "
+	       "wrong flags.\n");
+}
+
+static int fail(const struct flag *flag, const char *value, const char *remedy)
+{
+	fprintf(stderr, "gpt: %s%s: '%s' is not possible; give %s\n", *flag->name == '$' ? "" : "--",
+		flag->name, value, remedy);
+	return -EINVAL;
+}
+
+static int fail_range(const struct flag *flag, const char *value)
+{
+	char remedy[80];
+
+	snprintf(remedy, sizeof(remedy), "a number from %.16g to %.16g", flag->least, flag->most);
+	return fail(flag, value, remedy);
+}
+
+static int read_real(const struct flag *flag, const char *value, double *ret_real)
+{
+	char *end;
+	double real = strtod(value, &end);
+
+	if (end == value || *end || !(real >= flag->least && real <= flag->most))
+		return fail_range(flag, value);
+	*ret_real = real;
+	return 0;
+}
+
+static int read_count(const struct flag *flag, const char *value, uint64_t *ret_count)
+{
+	static const char suffixes[] = "KMG";
+	char *end;
+	unsigned long long count;
+	unsigned shift = 0;
+
+	errno = 0;
+	count = strtoull(value, &end, 10);
+	if (flag->kind == FLAG_BYTES && *end && strchr(suffixes, *end))
+		shift = 10 * (unsigned)(strchr(suffixes, *end++) - suffixes + 1);
+	if (end == value || *end || errno || *value == '-' || count > UINT64_MAX >> shift)
+		return fail_range(flag, value);
+	count <<= shift;
+	if ((double)count < flag->least || (double)count > flag->most)
+		return fail_range(flag, value);
+	*ret_count = count;
+	return 0;
+}
+
+static int read_choice(const struct flag *flag, const char *value, uint64_t *ret_choice)
+{
+	for (uint64_t i = 0; flag->choices[i]; i++) {
+		if (strcmp(flag->choices[i], value) == 0) {
+			*ret_choice = i;
+			return 0;
+		}
+	}
+	return fail(flag, value, flag->argument);
+}
+
+static int read_value(const struct flag *flag, const char *value, struct options *options)
+{
+	void *place = (char *)options + flag->offset;
+
+	switch (flag->kind) {
+	case FLAG_COUNT:
+	case FLAG_BYTES:
+		return read_count(flag, value, place);
+	case FLAG_REAL:
+		return read_real(flag, value, place);
+	case FLAG_CHOICE:
+		return read_choice(flag, value, place);
+	case FLAG_TEXT:
+		*(const char **)place = value;
+		return 0;
+	case FLAG_SWITCH:
+		*(bool *)place = true;
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static const struct flag *find_flag(const char *name, size_t length)
+{
+	for (size_t i = 0; i < ARRAY_LENGTH(flags); i++) {
+		if (flags[i].name && strlen(flags[i].name) == length &&
+		    strncmp(flags[i].name, name, length) == 0)
+			return &flags[i];
+	}
+	return NULL;
+}
+
+/* Reads the flag at arguments[*at], and moves on past it and its value. */
+static int read_flag(char **arguments, int *at, struct options *options)
+{
+	const char *text = arguments[(*at)++];
+	const char *name = strncmp(text, "--", 2) == 0 ? text + 2 : "", *equals = strchr(name, '=');
+	const struct flag *flag = find_flag(name, equals ? (size_t)(equals - name) : strlen(name));
+
+	if (!flag) {
+		fprintf(stderr, "gpt: unknown flag '%s'; gpt --help lists them\n", text);
+		return -EINVAL;
+	}
+	if (flag->kind == FLAG_SWITCH && equals)
+		return fail(flag, equals + 1, "the flag without a value");
+	if (flag->kind == FLAG_SWITCH)
+		return read_value(flag, NULL, options);
+	if (equals)
+		return read_value(flag, equals + 1, options);
+	if (!arguments[*at])
+		return fail(flag, "", flag->argument);
+	return read_value(flag, arguments[(*at)++], options);
+}
+
+static int read_environment(struct options *options)
+{
+	static const struct flag rank = { .name = "$RANK", .least = 0, .most = 1023 };
+	static const struct flag world_size = { .name = "$WORLD_SIZE", .least = 1, .most = 1024 };
+	const char *rank_text = getenv("RANK"), *world_text = getenv("WORLD_SIZE");
+	int r;
+
+	options->world_size = options->ranks;
+	if (!rank_text && !world_text)
+		return 0;
+	if (!rank_text || !world_text) {
+		fprintf(stderr,
+			"gpt: RANK and WORLD_SIZE belong together; set both, or neither and give --ranks\n");
+		return -EINVAL;
+	}
+	r = read_count(&rank, rank_text, &options->rank);
+	if (r == 0)
+		r = read_count(&world_size, world_text, &options->world_size);
+	if (r == 0 && options->rank >= options->world_size)
+		return fail(&rank, rank_text, "a rank below WORLD_SIZE");
+	options->is_rank = true;
+	return r;
+}
+
+static bool is_crash_point(const char *point)
+{
+	static const char *const points[] = { "gather", "push", "step", "stepped" };
+
+	for (size_t i = 0; i < ARRAY_LENGTH(points); i++) {
+		if (strcmp(points[i], point) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int read_crash(struct options *options)
+{
+	static const struct flag flag = { .name = "crash-at" };
+	unsigned long long step, rank = options->world_size > 1;
+	int fields, end = 0;
+
+	if (!options->crash_at)
+		return 0;
+	fields = sscanf(options->crash_at, "%llu:%11[a-z]%n:%llu%n", &step, options->crash_point, &end, &rank,
+			&end);
+	if (fields < 2 || options->crash_at[end] || !is_crash_point(options->crash_point))
+		return fail(&flag, options->crash_at,
+			    "STEP:POINT[:RANK], with gather, push, step or stepped as POINT");
+	options->crash_step = step;
+	options->crash_rank = rank;
+	return 0;
+}
+
+static int check(const struct options *options)
+{
+	uint64_t unit = 16 * options->heads;
+
+	if (options->width % 16 != 0 || options->width % options->heads != 0) {
+		fprintf(stderr,
+			"gpt: --width %llu is not a multiple of 16 and of --heads %llu; %llu would be\n",
+			(unsigned long long)options->width, (unsigned long long)options->heads,
+			(unsigned long long)((options->width + unit - 1) / unit * unit));
+		return -EINVAL;
+	}
+	if (options->is_plain && options->is_rank) {
+		fprintf(stderr,
+			"gpt: --no-tierd plays all ranks in one process; unset RANK and give --ranks\n");
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int options_read(int argc, char **argv, struct options *ret_options)
+{
+	struct options options = defaults;
+	int r = 0;
+
+	for (int at = 1; at < argc && r == 0;) {
+		if (strcmp(argv[at], "--help") == 0) {
+			print_help();
+			return -ECANCELED;
+		}
+		if (strcmp(argv[at], "--version") == 0) {
+			printf("gpt (tierd) %s\n", TIERD_VERSION);
+			return -ECANCELED;
+		}
+		r = read_flag(argv, &at, &options);
+	}
+	if (r == 0)
+		r = read_environment(&options);
+	if (r == 0)
+		r = read_crash(&options);
+	if (r == 0)
+		r = check(&options);
+	if (r == 0)
+		*ret_options = options;
+	return r;
+}

@@ -1,0 +1,50 @@
+/* What the command line asks for. */
+#ifndef GPT_OPTIONS_H
+#define GPT_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum option_placement { PLACE_DEFAULT, PLACE_HOST, PLACE_NVME };
+enum option_mode { MODE_EITHER, MODE_CREATE, MODE_RESUME, MODE_REPLACE };
+
+struct options {
+	/* The model */
+	uint64_t layers, width, heads, context;
+	uint64_t format; /* enum number_format */
+
+	/* Training */
+	uint64_t batch, micro_batches, steps, warmup, seed;
+	double learning_rate, clip, weight_decay, beta1, beta2;
+	uint64_t evaluate_every, log_every;
+	uint64_t threads; /* 0: 1 with several ranks, else one per processor */
+	bool keep_activations;
+
+	/* tierd */
+	bool is_plain;
+	const char *socket, *job;
+	uint64_t stage, mode, parameters, optimizer; /* enum option_mode, enum option_placement */
+	uint64_t host_budget, timeout;		     /* bytes, seconds */
+
+	/* Ranks */
+	uint64_t ranks, restarts;
+	uint64_t rank, world_size;
+	bool is_rank; /* one of several, told by the environment */
+
+	/* In and out */
+	const char *data, *prompt, *json, *dump;
+	uint64_t sample_bytes;
+	double temperature;
+
+	/* --crash-at */
+	const char *crash_at;
+	char crash_point[12]; /* "": none */
+	uint64_t crash_step, crash_rank;
+};
+
+/* Reads flags and environment; a mistake is reported with its remedy. -EINVAL then; -ECANCELED after --help
+ * and
+ * --version, which have been answered. */
+int options_read(int argc, char **argv, struct options *ret_options);
+
+#endif

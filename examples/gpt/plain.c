@@ -1,0 +1,270 @@
+/* Training without tierd: everything in plain memory, and all ranks of the world played by one process. */
+#include <errno.h>
+#include <math.h>
+
+#include "backend.h"
+#include "options.h"
+#include "plain_unit.h"
+
+struct plain {
+	struct backend backend;
+	const struct model *model;
+	struct team *team;
+	struct plain_gradients *held; /* by the rank that acts, of unit held_unit */
+	unsigned held_unit;
+	uint64_t steps;
+	struct backend_result result;
+	struct plain_unit *units;
+};
+
+static struct plain *plain_of(struct backend *backend)
+{
+	return container_of(backend, struct plain, backend);
+}
+
+static int plain_is_new(struct backend *backend, bool *ret_is_new)
+{
+	*ret_is_new = true;
+	return 0;
+}
+
+static int plain_write(struct backend *backend, unsigned unit, unsigned tensor, uint64_t first,
+		       uint64_t count, const float *values)
+{
+	plain_unit_write(&plain_of(backend)->units[unit], tensor, first, count, values);
+	return 0;
+}
+
+static int plain_ready(struct backend *backend, uint64_t *ret_step)
+{
+	*ret_step = plain_of(backend)->steps;
+	return 0;
+}
+
+static void plain_abandon(struct backend *backend)
+{
+	struct plain *plain = plain_of(backend);
+
+	plain->held = plain_gradients_free(plain->held);
+	for (unsigned unit = 0; unit < plain->model->unit_count; unit++)
+		plain_unit_next_step(&plain->units[unit]);
+}
+
+static int plain_phase(struct backend *backend, const char *name)
+{
+	return 0;
+}
+
+static int plain_gather(struct backend *backend, unsigned unit, struct unit_view *ret_parameters)
+{
+	*ret_parameters = plain_unit_parameters(&plain_of(backend)->units[unit]);
+	return 0;
+}
+
+static int plain_release(struct backend *backend, unsigned unit)
+{
+	return 0;
+}
+
+static int plain_gradients(struct backend *backend, unsigned unit, struct unit_view *ret_gradients)
+{
+	struct plain *plain = plain_of(backend);
+
+	if (plain->held)
+		return -ENOBUFS;
+	plain->held = plain_gradients_new(&plain->units[unit]);
+	if (!plain->held)
+		return -ENOMEM;
+	plain->held_unit = unit;
+	*ret_gradients = plain_unit_gradients(&plain->units[unit], plain->held);
+	return 0;
+}
+
+static int plain_push(struct backend *backend, unsigned unit)
+{
+	struct plain *plain = plain_of(backend);
+
+	if (!plain->held || plain->held_unit != unit)
+		return -EINVAL;
+	return plain_unit_push(&plain->units[unit], plain->team, backend->acting_rank, TAKE_PTR(plain->held));
+}
+
+/* docs/numerics.md, "Norm, overflow, clipping": what the gradients are multiplied with; the norm goes to the
+ * result. */
+static int clip(struct plain *plain, const struct backend_rates *rates, double *ret_factor)
+{
+	double clip_norm = (float)plain->backend.options->clip, scale = (double)rates->gradient_scale;
+	double sum = 0.0, norm;
+	int r;
+
+	for (unsigned unit = 0; unit < plain->model->unit_count; unit++) {
+		r = plain_unit_finish_sum(&plain->units[unit], plain->team, &sum);
+		if (r < 0)
+			return r;
+	}
+	norm = sqrt(sum) * fabs(scale);
+	plain->result.gradient_norm = norm;
+	plain->result.is_skipped = !isfinite(sum);
+	*ret_factor = scale * (clip_norm > 0.0 && norm > clip_norm ? clip_norm / (norm + 1e-6) : 1.0);
+	return 0;
+}
+
+static double power(double base, uint64_t exponent)
+{
+	double result = 1.0;
+
+	for (; exponent > 0; exponent >>= 1) {
+		if (exponent & 1)
+			result = result * base;
+		base = base * base;
+	}
+	return result;
+}
+
+static struct adamw_constants constants_of(const struct options *options, enum tensor_group group,
+					   const struct backend_rates *rates, double factor, uint64_t t)
+{
+	double beta1 = (float)options->beta1, beta2 = (float)options->beta2;
+	double learning_rate = (double)rates->learning_rate;
+	double weight_decay = group == GROUP_DECAYS ? (float)options->weight_decay : 0.0f;
+
+	return (struct adamw_constants){
+		.factor = (float)factor,
+		.beta1 = (float)beta1,
+		.beta2 = (float)beta2,
+		.c1 = (float)(1.0 - beta1),
+		.c2 = (float)(1.0 - beta2),
+		.decay = (float)(1.0 - learning_rate * weight_decay),
+		.step = (float)(learning_rate / (1.0 - power(beta1, t))),
+		.scale = (float)(1.0 / sqrt(1.0 - power(beta2, t))),
+		.epsilon = BACKEND_EPSILON,
+	};
+}
+
+static void update(struct plain *plain, struct plain_unit *unit, const struct backend_rates *rates,
+		   double factor)
+{
+	struct adamw_constants constants[GROUP_COUNT];
+
+	if (!unit->has_sum)
+		return;
+	for (unsigned group = 0; group < GROUP_COUNT; group++)
+		constants[group] =
+			constants_of(plain->backend.options, group, rates, factor, unit->updates + 1);
+	plain_unit_update(unit, plain->team, constants);
+}
+
+static int plain_step(struct backend *backend, const struct backend_rates *rates)
+{
+	struct plain *plain = plain_of(backend);
+	double factor;
+	int r;
+
+	r = clip(plain, rates, &factor);
+	if (r < 0)
+		return r;
+	for (unsigned unit = 0; unit < plain->model->unit_count; unit++) {
+		if (!plain->result.is_skipped)
+			update(plain, &plain->units[unit], rates, factor);
+		plain_unit_next_step(&plain->units[unit]);
+	}
+	plain->result.step = ++plain->steps;
+	return 0;
+}
+
+static int plain_wait(struct backend *backend, struct backend_result *ret_result)
+{
+	*ret_result = plain_of(backend)->result;
+	return 0;
+}
+
+static int plain_read(struct backend *backend, unsigned unit, unsigned tensor, enum backend_state state,
+		      uint64_t first, uint64_t count, void *ret_data)
+{
+	const struct plain_unit *source = &plain_of(backend)->units[unit];
+	const float *values[STATE_COUNT] = { source->master, source->master, source->m, source->v };
+
+	first += source->offset[tensor];
+	if (state == STATE_PARAMETER && source->unit->tensors[tensor].format == NUMBER_BF16)
+		memcpy(ret_data, source->bf16 + first, count * sizeof(uint16_t));
+	else
+		memcpy(ret_data, values[state] + first, count * sizeof(float));
+	return 0;
+}
+
+static int plain_statistics(struct backend *backend, struct tierd_statistics *ret_statistics)
+{
+	return -EOPNOTSUPP;
+}
+
+static const char *plain_message(struct backend *backend)
+{
+	return "plain memory could not do it";
+}
+
+static void plain_free(struct backend *backend)
+{
+	struct plain *plain = plain_of(backend);
+
+	plain_gradients_free(plain->held);
+	for (unsigned unit = 0; plain->units && unit < plain->model->unit_count; unit++)
+		plain_unit_close(&plain->units[unit]);
+	free(plain->units);
+	free(plain);
+}
+
+static int plain_close(struct backend *backend)
+{
+	plain_free(backend);
+	return 0;
+}
+
+static const struct backend_ops plain_ops = {
+	.is_new = plain_is_new,
+	.write = plain_write,
+	.ready = plain_ready,
+	.abandon = plain_abandon,
+	.phase = plain_phase,
+	.gather = plain_gather,
+	.release = plain_release,
+	.gradients = plain_gradients,
+	.push = plain_push,
+	.step = plain_step,
+	.wait = plain_wait,
+	.read = plain_read,
+	.statistics = plain_statistics,
+	.message = plain_message,
+	.close = plain_close,
+	.free = plain_free,
+};
+
+int plain_backend_new(const struct options *options, const struct model *model, struct team *team,
+		      struct backend **ret_backend)
+{
+	_cleanup_(backend_freep) struct backend *backend = NULL;
+	struct plain *plain = calloc(1, sizeof(*plain));
+
+	if (!plain)
+		return -ENOMEM;
+	backend = &plain->backend;
+	plain->backend = (struct backend){
+		.ops = &plain_ops,
+		.name = "plain memory",
+		.ranks = (unsigned)options->world_size,
+		.options = options,
+	};
+	plain->model = model;
+	plain->team = team;
+	plain->units = calloc(model->unit_count, sizeof(plain->units[0]));
+	if (!plain->units)
+		return -ENOMEM;
+	for (unsigned unit = 0; unit < model->unit_count; unit++) {
+		int r = plain_unit_open(&model->units[unit], plain->backend.ranks, (unsigned)options->stage,
+					&plain->units[unit]);
+
+		if (r < 0)
+			return r;
+	}
+	*ret_backend = TAKE_PTR(backend);
+	return 0;
+}

@@ -1,0 +1,143 @@
+#include "rank.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dump.h"
+#include "kernels.h"
+#include "sample.h"
+#include "train.h"
+
+static int draw_sample(struct training *training)
+{
+	const struct options *options = training->options;
+	struct sampling sampling = {
+		.prompt = options->prompt,
+		.bytes = options->sample_bytes,
+		.temperature = options->temperature,
+		.seed = options->seed,
+	};
+	int r;
+
+	training->report->sample = malloc(options->sample_bytes + 1);
+	if (!training->report->sample)
+		return -ENOMEM;
+	r = training->backend->ops->phase(training->backend, "sample");
+	if (r < 0)
+		return r;
+	return sample(training->network, training->backend, training->model, &sampling,
+		      training->report->sample);
+}
+
+static int finish(struct training *training)
+{
+	const struct options *options = training->options;
+	struct report *report = training->report;
+	int r = 0;
+
+	if (options->rank != 0)
+		return 0;
+	if (options->sample_bytes > 0)
+		r = draw_sample(training);
+	if (r == 0 && options->dump)
+		r = dump_write(options->dump, training->backend, training->model);
+	if (r < 0)
+		return r;
+	r = training->backend->ops->statistics(training->backend, &report->statistics);
+	report->has_statistics = r == 0;
+	if (r < 0 && r != -EOPNOTSUPP)
+		return r;
+	report_summary(report);
+	return options->json ? report_write(report, options->json) : 0;
+}
+
+static int run(struct training *training)
+{
+	int r = train_start(training);
+
+	if (r < 0)
+		return r;
+	r = train_steps(training);
+	if (r < 0)
+		return r;
+	return finish(training);
+}
+
+static unsigned thread_count(const struct options *options)
+{
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (options->threads > 0)
+		return (unsigned)options->threads;
+	return options->is_rank || processors < 1 ? 1 : (unsigned)processors;
+}
+
+static int open_backend(const struct options *options, const struct model *model, struct team *team,
+			struct backend **ret_backend)
+{
+	if (options->is_plain)
+		return plain_backend_new(options, model, team, ret_backend);
+	return tierd_backend_new(options, model, ret_backend);
+}
+
+static void report_failure(const struct options *options, struct backend *backend, int r)
+{
+	fprintf(stderr, "gpt: rank %llu: %s (%s)\n", (unsigned long long)options->rank,
+		backend->ops->message(backend), strerror(-r));
+}
+
+/* Runs with the backend, and leaves it in good order if all went well. */
+static int run_with_backend(struct training *training, struct backend *backend)
+{
+	int r;
+
+	training->backend = backend;
+	training->report->backend = backend->name;
+	r = run(training);
+	if (r == 0)
+		return backend->ops->close(backend);
+	report_failure(training->options, backend, r);
+	backend_free(backend);
+	return r;
+}
+
+int rank_train(const struct options *options)
+{
+	struct model_shape shape = { options->layers, options->width, options->heads, options->context,
+				     (enum number_format)options->format };
+	_cleanup_(model_freep) struct model *model = NULL;
+	_cleanup_(team_freep) struct team *team = NULL;
+	_cleanup_(network_freep) struct network *network = NULL;
+	_cleanup_(data_closep) struct data *data = NULL;
+	_cleanup_(report_freep) struct report *report = NULL;
+	_cleanup_free_ uint8_t *bytes = malloc(options->batch * (options->context + 1));
+	struct backend *backend = NULL;
+	int r;
+
+	kernels_choose();
+	r = bytes ? model_new(&shape, options->seed, &model) : -ENOMEM;
+	if (r == 0)
+		r = team_new(thread_count(options), network_scratch_bytes(&shape), &team);
+	if (r == 0)
+		r = network_new(model, options->batch, options->keep_activations, team, &network);
+	if (r == 0)
+		r = report_new(options, model, &report);
+	if (r < 0) {
+		fprintf(stderr, "gpt: cannot set up the model: %s; make it or --batch smaller\n",
+			strerror(-r));
+		return r;
+	}
+	r = data_open(options->data, options->context, &data);
+	if (r < 0)
+		return r;
+	report->threads = thread_count(options);
+	report->work_bytes = network_bytes(network) + report->threads * network_scratch_bytes(&shape);
+	report->data_bytes = data_size(data);
+	r = open_backend(options, model, team, &backend);
+	if (r < 0)
+		return r;
+	struct training training = { options, model, network, data, NULL, report, bytes, 0, 0.0f };
+
+	return run_with_backend(&training, backend);
+}

@@ -1,0 +1,347 @@
+/* Training through tierd: the backend that a trainer of one's own would start from. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend.h"
+#include "options.h"
+
+#include "client/tierd.h"
+
+/* What this rank holds of a unit. */
+struct held {
+	unsigned leases;
+	bool has_gradients;
+};
+
+struct tierd {
+	struct backend backend;
+	const struct model *model;
+	struct tierd_node *node;
+	struct tierd_job *job;
+	struct tierd_ticket *ticket; /* of the step under way, or NULL */
+	uint32_t *units;	     /* their indices in the job */
+	struct held *held;
+};
+
+static struct tierd *tierd_of(struct backend *backend)
+{
+	return container_of(backend, struct tierd, backend);
+}
+
+static int is_new(struct backend *backend, bool *ret_is_new)
+{
+	struct tierd_job_state state;
+	int r = tierd_job_state(tierd_of(backend)->job, &state);
+
+	if (r < 0)
+		return r;
+	*ret_is_new = state.status == TIERD_NEW;
+	return 0;
+}
+
+static int write_values(struct backend *backend, unsigned unit, unsigned tensor, uint64_t first,
+			uint64_t count, const float *values)
+{
+	struct tierd *tierd = tierd_of(backend);
+
+	return tierd_tensor_write(tierd->job, tierd->units[unit], tensor, first, count, values, true);
+}
+
+static int ready(struct backend *backend, uint64_t *ret_step)
+{
+	struct tierd_job_state state;
+	int r = tierd_job_ready(tierd_of(backend)->job, (int)(backend->options->timeout * 1000), &state);
+
+	if (r < 0)
+		return r;
+	*ret_step = state.step;
+	return 0;
+}
+
+static void abandon(struct backend *backend)
+{
+	struct tierd *tierd = tierd_of(backend);
+
+	tierd->ticket = tierd_ticket_free(tierd->ticket);
+	for (unsigned unit = 0; unit < tierd->model->unit_count; unit++) {
+		struct held *held = &tierd->held[unit];
+
+		if (held->has_gradients)
+			tierd_discard(tierd->job, tierd->units[unit]);
+		for (; held->leases > 0; held->leases--)
+			tierd_release(tierd->job, tierd->units[unit]);
+		held->has_gradients = false;
+	}
+}
+
+static int phase(struct backend *backend, const char *name)
+{
+	return tierd_phase(tierd_of(backend)->job, name);
+}
+
+static struct unit_view view_of(const struct unit *unit, const struct tierd_view *view)
+{
+	struct unit_view result = { { NULL } };
+
+	for (unsigned i = 0; i < unit->tensor_count; i++)
+		result.tensor[i] = tierd_at(view, i);
+	return result;
+}
+
+static int gather(struct backend *backend, unsigned unit, struct unit_view *ret_parameters)
+{
+	struct tierd *tierd = tierd_of(backend);
+	struct tierd_view view;
+	int r = tierd_gather(tierd->job, tierd->units[unit], &view);
+
+	if (r < 0)
+		return r;
+	tierd->held[unit].leases++;
+	*ret_parameters = view_of(&tierd->model->units[unit], &view);
+	return 0;
+}
+
+static int release(struct backend *backend, unsigned unit)
+{
+	struct tierd *tierd = tierd_of(backend);
+	int r = tierd_release(tierd->job, tierd->units[unit]);
+
+	if (r == 0)
+		tierd->held[unit].leases--;
+	return r;
+}
+
+static int gradients(struct backend *backend, unsigned unit, struct unit_view *ret_gradients)
+{
+	struct tierd *tierd = tierd_of(backend);
+	struct tierd_view view;
+	int r = tierd_gradients(tierd->job, tierd->units[unit], &view);
+
+	if (r < 0)
+		return r;
+	tierd->held[unit].has_gradients = true;
+	*ret_gradients = view_of(&tierd->model->units[unit], &view);
+	return 0;
+}
+
+static int push(struct backend *backend, unsigned unit)
+{
+	struct tierd *tierd = tierd_of(backend);
+	int r = tierd_push(tierd->job, tierd->units[unit]);
+
+	if (r == 0)
+		tierd->held[unit].has_gradients = false;
+	return r;
+}
+
+/* Does not wait: the next forward pass begins while the later layers are still updated. */
+static int step(struct backend *backend, const struct backend_rates *rates)
+{
+	struct tierd_rates tierd_rates = TIERD_RATES_INIT;
+
+	tierd_rates.learning_rate = rates->learning_rate;
+	tierd_rates.gradient_scale = rates->gradient_scale;
+	return tierd_step(tierd_of(backend)->job, &tierd_rates, &tierd_of(backend)->ticket);
+}
+
+static int wait_for_step(struct backend *backend, struct backend_result *ret_result)
+{
+	struct tierd *tierd = tierd_of(backend);
+	struct tierd_step_result result;
+	int r;
+
+	r = tierd_ticket_wait(tierd->ticket, TIERD_DONE, -1);
+	if (r == 0)
+		r = tierd_ticket_step_result(tierd->ticket, &result);
+	/* A failed ticket waits for abandon: its message is still wanted. */
+	if (r < 0)
+		return r;
+	tierd->ticket = tierd_ticket_free(tierd->ticket);
+	*ret_result = (struct backend_result){ result.step, result.gradient_norm, result.is_skipped };
+	return 0;
+}
+
+static int read_values(struct backend *backend, unsigned unit, unsigned tensor, enum backend_state state,
+		       uint64_t first, uint64_t count, void *ret_data)
+{
+	static const char *const names[STATE_COUNT] = { "parameter", "master", "m", "v" };
+	struct tierd *tierd = tierd_of(backend);
+
+	/* An fp32 parameter is its own master. */
+	if (state == STATE_MASTER && tierd->model->units[unit].tensors[tensor].format == NUMBER_FP32)
+		state = STATE_PARAMETER;
+	return tierd_tensor_read(tierd->job, tierd->units[unit], tensor, names[state], first, count,
+				 ret_data);
+}
+
+static int statistics(struct backend *backend, struct tierd_statistics *ret_statistics)
+{
+	*ret_statistics = (struct tierd_statistics)TIERD_STATISTICS_INIT;
+	return tierd_statistics(tierd_of(backend)->job, ret_statistics);
+}
+
+static const char *message(struct backend *backend)
+{
+	return tierd_message();
+}
+
+static void free_tierd(struct backend *backend)
+{
+	struct tierd *tierd = tierd_of(backend);
+
+	tierd_ticket_free(tierd->ticket);
+	if (tierd->job)
+		tierd_job_detach(tierd->job);
+	tierd_disconnect(tierd->node);
+	free(tierd->held);
+	free(tierd->units);
+	free(tierd);
+}
+
+static int close_tierd(struct backend *backend)
+{
+	struct tierd *tierd = tierd_of(backend);
+	int r = tierd_job_close(TAKE_PTR(tierd->job));
+
+	if (r < 0)
+		fprintf(stderr, "gpt: cannot leave the job: %s\n", tierd_message());
+	free_tierd(backend);
+	return r;
+}
+
+static const struct backend_ops tierd_ops = {
+	.is_new = is_new,
+	.write = write_values,
+	.ready = ready,
+	.abandon = abandon,
+	.phase = phase,
+	.gather = gather,
+	.release = release,
+	.gradients = gradients,
+	.push = push,
+	.step = step,
+	.wait = wait_for_step,
+	.read = read_values,
+	.statistics = statistics,
+	.message = message,
+	.close = close_tierd,
+	.free = free_tierd,
+};
+
+/* ---- Joining ----------------------------------------------------------------------------------------- */
+
+static uint32_t placement_of(uint64_t placement)
+{
+	static const uint32_t placements[] = {
+		[PLACE_DEFAULT] = TIERD_PLACE_DEFAULT,
+		[PLACE_HOST] = TIERD_PLACE_HOST,
+		[PLACE_NVME] = TIERD_PLACE_NVME,
+	};
+
+	return placements[placement];
+}
+
+static uint32_t mode_of(uint64_t mode)
+{
+	static const uint32_t modes[] = {
+		[MODE_EITHER] = TIERD_EITHER,
+		[MODE_CREATE] = TIERD_CREATE,
+		[MODE_RESUME] = TIERD_RESUME,
+		[MODE_REPLACE] = TIERD_REPLACE,
+	};
+
+	return modes[mode];
+}
+
+static void describe_groups(const struct options *options, struct tierd_group groups[GROUP_COUNT])
+{
+	for (unsigned i = 0; i < GROUP_COUNT; i++) {
+		groups[i] = (struct tierd_group)TIERD_GROUP_INIT;
+		groups[i].beta1 = (float)options->beta1;
+		groups[i].beta2 = (float)options->beta2;
+		groups[i].epsilon = BACKEND_EPSILON;
+		groups[i].weight_decay = i == GROUP_DECAYS ? (float)options->weight_decay : 0.0f;
+	}
+}
+
+static int open_job(struct tierd *tierd, const struct options *options)
+{
+	struct tierd_job_options job = TIERD_JOB_OPTIONS_INIT;
+	struct tierd_group groups[GROUP_COUNT];
+
+	describe_groups(options, groups);
+	job.name = options->job;
+	job.rank = (uint32_t)options->rank;
+	job.world_size = (uint32_t)options->world_size;
+	job.stage = (uint32_t)options->stage;
+	job.mode = mode_of(options->mode);
+	job.clip_norm = (float)options->clip;
+	job.parameter_placement = placement_of(options->parameters);
+	job.optimizer_placement = placement_of(options->optimizer);
+	job.host_budget = options->host_budget;
+	job.seed = options->seed;
+	job.group_count = GROUP_COUNT;
+	job.groups = groups;
+	return tierd_job_open(tierd->node, &job, &tierd->job);
+}
+
+static int define_unit(struct tierd *tierd, unsigned index)
+{
+	const struct unit *unit = &tierd->model->units[index];
+	struct tierd_tensor tensors[MODEL_MAX_TENSORS];
+
+	for (unsigned i = 0; i < unit->tensor_count; i++) {
+		const struct tensor *tensor = &unit->tensors[i];
+
+		tensors[i] = (struct tierd_tensor)TIERD_TENSOR_INIT;
+		tensors[i].name = tensor->name;
+		tensors[i].format = tensor->format == NUMBER_BF16 ? TIERD_BF16 : TIERD_FP32;
+		tensors[i].dimensions = tensor->dimensions;
+		tensors[i].shape[0] = tensor->shape[0];
+		tensors[i].shape[1] = tensor->shape[1];
+		tensors[i].group = tensor->group;
+	}
+	return tierd_unit_define(tierd->job, unit->name, tensors, unit->tensor_count, &tierd->units[index]);
+}
+
+static int join(struct tierd *tierd, const struct options *options)
+{
+	int r = tierd_connect(options->socket, &tierd->node);
+
+	if (r < 0) {
+		fprintf(stderr, "gpt: rank %llu: %s; or give --socket, or train with --no-tierd\n",
+			(unsigned long long)options->rank, tierd_message());
+		return r;
+	}
+	r = open_job(tierd, options);
+	for (unsigned unit = 0; r == 0 && unit < tierd->model->unit_count; unit++)
+		r = define_unit(tierd, unit);
+	if (r < 0)
+		fprintf(stderr, "gpt: rank %llu: cannot join job '%s': %s\n",
+			(unsigned long long)options->rank, options->job, tierd_message());
+	return r;
+}
+
+int tierd_backend_new(const struct options *options, const struct model *model, struct backend **ret_backend)
+{
+	_cleanup_(backend_freep) struct backend *backend = NULL;
+	struct tierd *tierd = calloc(1, sizeof(*tierd));
+	int r;
+
+	if (!tierd)
+		return -ENOMEM;
+	backend = &tierd->backend;
+	tierd->backend =
+		(struct backend){ .ops = &tierd_ops, .name = "tierd", .ranks = 1, .options = options };
+	tierd->model = model;
+	tierd->units = calloc(model->unit_count, sizeof(tierd->units[0]));
+	tierd->held = calloc(model->unit_count, sizeof(tierd->held[0]));
+	if (!tierd->units || !tierd->held)
+		return -ENOMEM;
+	r = join(tierd, options);
+	if (r < 0)
+		return r;
+	*ret_backend = TAKE_PTR(backend);
+	return 0;
+}

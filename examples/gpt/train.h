@@ -1,0 +1,31 @@
+/* Training: the steps of one rank, from wherever the job stands to the last. */
+#ifndef GPT_TRAIN_H
+#define GPT_TRAIN_H
+
+#include "data.h"
+#include "network.h"
+#include "options.h"
+#include "report.h"
+
+struct training {
+	const struct options *options;
+	const struct model *model;
+	struct network *network;
+	const struct data *data;
+	struct backend *backend;
+	struct report *report;
+	uint8_t *bytes; /* of one micro-batch */
+	uint64_t step;	/* the next one, counted from 0 */
+
+	/* Of the step whose result is still to come. */
+	float learning_rate;
+};
+
+/* Writes the initial values where the job is new, and waits for all ranks. */
+int train_start(struct training *training);
+
+/* Runs the remaining steps. When a rank dies, it waits for that to come back, and goes on from where the job
+ * stands. */
+int train_steps(struct training *training);
+
+#endif
