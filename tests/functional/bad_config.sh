@@ -1,0 +1,45 @@
+#!/bin/sh
+# A configuration that is wrong ends the daemon with 2 and says where, what, and what is allowed.
+# shellcheck source=tests/functional/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+conf=$scratch/tierd.conf
+
+refuses() { # CONTENT TEXT…
+	printf '%b' "$1" >"$conf"
+	shift
+	expect_status 2 "$TIERD" --config "$conf" --check-config
+	for text; do
+		expect_text "$text"
+	done
+}
+
+refuses '[memory]\nhost_budget = lots\n' "$conf:2:" host_budget "'lots'" 'a size from 1M'
+refuses '[memory]\nhost_budget = 99999999999999999999G\n' "$conf:2:" '99999999999999999999G'
+refuses '[io]\n\nengine = aio\n' "$conf:3:" "'aio'" 'one of auto, io_uring, plain'
+refuses '[daemon]\nworkers = 0\n' "$conf:2:" 'a number from 1 to'
+refuses '[daemon]\nwerkers = 1\n' "$conf:2:" "unknown key 'werkers'" workers
+refuses '[deamon]\nworkers = 1\n' "$conf:2:" 'unknown section [deamon]'
+refuses 'nonsense\n' "$conf:1:"
+refuses "[nvme]\npath = $scratch/missing:1G\n" missing 'create the folder'
+refuses "[nvme]\npath = $nvme\n" 'FOLDER:SIZE'
+refuses "[nvme]\npath = $nvme:1G\npath = $nvme/:1G\n" 'same folder'
+
+expect_status 2 "$TIERD" --config "$scratch/none.conf"
+expect_text none.conf
+expect_status 2 "$TIERD" --workers
+expect_text 'needs a value'
+expect_status 2 "$TIERD" --frobnicate
+expect_text frobnicate
+expect_status 2 "$TIERD" --host-budget 1Q
+expect_text '--host-budget'
+
+# What is in effect can be read back, and flags win.
+printf '[daemon]\nworkers = 3\n[nvme]\npath = %s:2G\n' "$nvme" >"$conf"
+expect_status 0 "$TIERD" --config "$conf" --check-config --socket /run/a --state-dir /var/a --workers 4
+expect_text 'workers = 4'
+expect_text "path = $nvme:2G"
+first=$output
+echo "$output" >"$conf"
+expect_status 0 "$TIERD" --config "$conf" --check-config
+[ "$output" = "$first" ] || fail "what is printed is not what is read back: $output"

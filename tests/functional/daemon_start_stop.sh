@@ -1,0 +1,33 @@
+#!/bin/sh
+# Starts, answers, ends by SIGTERM and SIGINT, and leaves nothing behind but its state directory.
+# shellcheck source=tests/functional/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+expect_status 0 "$TIERD" --version
+expect_text 'tierd '
+expect_status 0 "$TIERD" --help
+expect_text '--host-budget'
+
+tierd_start --log-level debug
+mode=$(stat -c %a "$TIERD_SOCKET")
+folder_mode=$(stat -c %a "$(dirname "$TIERD_SOCKET")")
+if [ "$(id -u)" -eq 0 ] || [ "$(id -un)" = tierd ]; then
+	[ "$mode $folder_mode" = '660 750' ] || fail "modes of the socket and its folder: $mode $folder_mode"
+else
+	[ "$mode $folder_mode" = '600 700' ] || fail "modes of the socket and its folder: $mode $folder_mode"
+fi
+[ "$(cat "$scratch/state/lock")" = "$tierd_pid" ] || fail 'the lock does not name the daemon'
+
+kill -HUP "$tierd_pid"
+expect_status 0 "$TIERCTL" ping
+grep -q SIGHUP "$tierd_log" || fail 'SIGHUP is not mentioned in the log'
+
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "SIGTERM: exit status $tierd_status"
+[ ! -e "$TIERD_SOCKET" ] || fail 'the socket is still there'
+expect_status 3 "$TIERCTL" ping
+
+tierd_start --log-level debug
+kill -INT "$tierd_pid"
+wait "$tierd_pid" || fail 'SIGINT: not a clean end'
+tierd_pid=

@@ -1,0 +1,25 @@
+#!/bin/sh
+# 1,000 connections that say nothing keep nobody from being answered, and cost nothing when they are gone.
+# shellcheck source=tests/functional/lib.sh
+. "$(dirname "$0")/lib.sh"
+command -v python3 >/dev/null || skip 'python3 is not installed'
+python3 -c 'import resource, sys; sys.exit(resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 1100)' ||
+	skip 'fewer than 1,100 descriptors are allowed'
+
+# An hour: what ends the silent ones here is the need for their places.
+tierd_start --first-frame-seconds 3600 --max-connections 256
+before=$(open_descriptors)
+python3 "$(dirname "$0")/idle_clients.py" 1000 || fail 'a client was not answered'
+tries=1000
+while [ "$(open_descriptors)" -gt "$before" ]; do
+	tries=$((tries - 1))
+	[ $tries -gt 0 ] || fail "$before descriptors before, $(open_descriptors) after"
+	"$TIERCTL" ping >/dev/null
+done
+
+# As many connections that did say hello are refused with a reason.
+expect_status 0 python3 "$(dirname "$0")/idle_clients.py" --greet 257
+expect_text 'all 256 connections are in use'
+expect_status 0 "$TIERCTL" ping
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

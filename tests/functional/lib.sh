@@ -1,0 +1,96 @@
+# shellcheck shell=sh
+# Sourced by every functional test: a private daemon, ended with the test.
+#
+#   tierd_start [FLAG…]   starts $TIERD and waits until it answers; tierd_pid is its pid, tierd_log its log
+#   tierd_stop            ends it with SIGTERM; tierd_status is its exit status
+#   expect_status N COMMAND…   runs it; fails unless it exits with N; its output is in $output
+#   expect_text TEXT      fails unless $output contains it
+#   fail MESSAGE, skip REASON
+#
+# $scratch is a private folder in /tmp (paths of sockets are short), $nvme one on the disk of the build folder.
+# $TIERD and $TIERCTL are the programs; $TIERD_SOCKET is where the daemon listens, for tierctl and libtierd.
+set -eu
+
+fail() {
+	echo "FAILED: $*" >&2
+	exit 1
+}
+
+skip() {
+	echo "skipped: $*"
+	exit 77
+}
+
+[ -x "${TIERD:-}" ] || skip 'TIERD does not name the daemon'
+[ -x "${TIERCTL:-}" ] || skip 'TIERCTL does not name tierctl'
+
+scratch=$(mktemp -d /tmp/tierd-test-XXXXXX)
+nvme=$(mktemp -d "${TIERD_TEST_DISK:-${TMPDIR:-$PWD}}/tierd-nvme-XXXXXX")
+tierd_pid=
+tierd_log=$scratch/log
+tierd_status=
+output=
+TIERD_SOCKET=$scratch/run/tierd.sock
+XDG_CONFIG_HOME=$scratch/config
+export TIERD TIERCTL TIERD_SOCKET XDG_CONFIG_HOME
+
+clean_up() {
+	status=$?
+	trap - EXIT
+	if [ -n "$tierd_pid" ]; then
+		kill -KILL "$tierd_pid" 2>/dev/null || true
+		wait "$tierd_pid" 2>/dev/null || true
+	fi
+	if [ $status -ne 0 ] && [ $status -ne 77 ] && [ -f "$tierd_log" ]; then
+		echo '--- log of tierd:' >&2
+		tail -n 50 "$tierd_log" >&2
+	fi
+	rm -rf "$scratch" "$nvme"
+	exit $status
+}
+trap clean_up EXIT
+trap 'exit 1' INT TERM
+
+tierd_start() {
+	"$TIERD" --socket "$TIERD_SOCKET" --state-dir "$scratch/state" --host-budget 256M --nvme "$nvme:1G" \
+		--workers 2 "$@" 2>>"$tierd_log" &
+	tierd_pid=$!
+	tries=5000
+	until "$TIERCTL" ping >/dev/null 2>&1; do
+		kill -0 "$tierd_pid" 2>/dev/null || fail 'the daemon ended while it started'
+		tries=$((tries - 1))
+		[ $tries -gt 0 ] || fail 'the daemon does not answer'
+	done
+}
+
+tierd_stop() {
+	kill -TERM "$tierd_pid"
+	tierd_status=0
+	wait "$tierd_pid" || tierd_status=$?
+	tierd_pid=
+}
+
+tierd_kill() {
+	kill -KILL "$tierd_pid"
+	wait "$tierd_pid" 2>/dev/null || true
+	tierd_pid=
+}
+
+expect_status() {
+	expected=$1
+	shift
+	actual=0
+	output=$("$@" 2>&1) || actual=$?
+	[ "$actual" -eq "$expected" ] || fail "'$*' exits with $actual instead of $expected: $output"
+}
+
+expect_text() {
+	case $output in
+	*"$1"*) ;;
+	*) fail "'$1' is not in: $output" ;;
+	esac
+}
+
+open_descriptors() {
+	find "/proc/$tierd_pid/fd" -mindepth 1 | wc -l
+}

@@ -1,0 +1,62 @@
+#!/bin/sh
+# Every verb, for people and for programs, with and without a daemon.
+# shellcheck source=tests/functional/lib.sh
+. "$(dirname "$0")/lib.sh"
+command -v python3 >/dev/null || skip 'python3 is not installed'
+
+json() { # EXPRESSION COMMAND…: evaluates it over the command's output
+	expression=$1
+	shift
+	"$TIERCTL" --json "$@" >"$scratch/json" || fail "tierctl --json $* fails"
+	python3 -c 'import json, sys; j = json.load(open(sys.argv[1])); assert eval(sys.argv[2]), j' \
+		"$scratch/json" "$expression" || fail "tierctl --json $*: not $expression"
+}
+
+expect_status 0 "$TIERCTL" --version
+expect_status 0 "$TIERCTL" help
+expect_text plan
+expect_status 2 "$TIERCTL"
+expect_status 2 "$TIERCTL" frobnicate
+expect_text frobnicate
+expect_status 2 "$TIERCTL" --frobnicate status
+expect_status 2 "$TIERCTL" status surplus
+expect_status 2 "$TIERCTL" units
+for verb in status jobs tiers ping 'units gpt'; do
+	# shellcheck disable=SC2086 # a verb and its argument
+	expect_status 3 "$TIERCTL" $verb
+	expect_text "$TIERD_SOCKET"
+done
+
+# The plan needs no daemon.
+expect_status 0 "$TIERCTL" plan --parameters 7B --world-size 8
+expect_text 'so what fits is unknown'
+expect_status 2 "$TIERCTL" plan --parameters 7B
+expect_status 2 "$TIERCTL" plan --parameters seven --world-size 8
+expect_text seven
+expect_status 2 "$TIERCTL" plan --parameters 7B --world-size 8 --local-ranks 9
+expect_status 2 "$TIERCTL" plan --parameters 7B --world-size 8 --stage 4
+json 'j["stages"][0]["bytes_per_rank"] == 16e9' plan --parameters 1B --world-size 8
+json 'j["stages"][3]["bytes_per_rank"] == 2e9' plan --parameters 1B --world-size 8
+json '"fits" not in j["stages"][0]["placements"][0]' plan --parameters 1B --world-size 8
+json 'all(p["fits"] for p in j["stages"][0]["placements"])' \
+	plan --parameters 1B --world-size 8 --stage 3 --host 64G --nvme 64G
+json '[p["fits"] for p in j["stages"][0]["placements"]] == [False, False, False, True]' \
+	plan --parameters 1B --world-size 8 --stage 3 --host 5G --nvme 64G
+
+tierd_start --log-level debug
+expect_status 0 "$TIERCTL" ping
+expect_text 'answers in'
+expect_status 0 "$TIERCTL" status
+expect_text "pid $tierd_pid"
+expect_status 0 "$TIERCTL" tiers
+expect_text "$nvme"
+expect_status 0 "$TIERCTL" jobs
+expect_status 1 "$TIERCTL" units no-such-job
+expect_status 3 "$TIERCTL" --socket "$scratch/none" ping
+json "j['pid'] == $tierd_pid and j['host']['budget_bytes'] == 256 << 20" status
+json "j['nvme'][0]['path'] == '$nvme' and j['nvme'][0]['capacity_bytes'] == 1 << 30" tiers
+json 'j == []' jobs
+json 'j["microseconds"] > 0' ping
+# What is free is asked from the daemon.
+json 'j["host_free_bytes"] <= 256 << 20 and "fits" in j["stages"][0]["placements"][0]' \
+	plan --parameters 1M --world-size 2
