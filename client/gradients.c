@@ -156,7 +156,13 @@ int tierd_gradients(struct tierd_job *job, uint32_t unit, struct tierd_view *ret
 static void push_answer(struct tierd_ticket *ticket, const struct answer *answer)
 {
 	struct tierd_job *job = ticket->job;
+	uint32_t buffer = ticket->push.buffer;
 
+	/* A push that the daemon refused has left the buffer as it was; nobody will free it. */
+	if (answer->status < 0 && buffer < job->buffer_count &&
+	    job->buffers[buffer].pushes == ticket->push.number &&
+	    state_of(job, buffer) == GRADIENT_BUFFER_PUSHED)
+		set_state(job, buffer, GRADIENT_BUFFER_FREE);
 	if (ticket->push.is_silent && answer->status < 0 && ticket->epoch == job->epoch && !job->push_error) {
 		job->push_error = answer->status;
 		(void)!strncpy(job->push_error_text, answer->text, sizeof(job->push_error_text) - 1);
@@ -203,7 +209,8 @@ static int push_locked(struct tierd_job *job, uint32_t unit, bool is_silent, str
 	r = ticket_new(job->node, job, &push_kind, &ticket);
 	if (r < 0)
 		return r;
-	ticket->push.unit = unit;
+	ticket->push.buffer = buffer;
+	ticket->push.number = ++job->buffers[buffer].pushes;
 	ticket->push.is_silent = is_silent;
 	push.job = job->number;
 	push.epoch = job->epoch;

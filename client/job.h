@@ -30,7 +30,8 @@ struct hot_unit {
 };
 
 struct gradient_buffer {
-	uint32_t unit;	      /* while it is held */
+	uint32_t unit; /* while it is held */
+	uint64_t pushes;
 	bool is_being_zeroed; /* by the thread that took it, without the lock */
 	uint64_t dirty_bytes; /* from the start; the rest was never handed out, and a new memfd is zero */
 };

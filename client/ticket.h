@@ -53,7 +53,8 @@ struct tierd_ticket {
 			bool is_blocking, is_leased;
 		} gather;
 		struct {
-			uint32_t unit;
+			uint32_t buffer;
+			uint64_t number; /* of the pushes of this buffer */
 			bool is_silent;
 		} push;
 		struct {

@@ -37,22 +37,6 @@ static bool is_wanted(const struct job *job, uint32_t pack)
 	       residence->sweep == SWEEP_NOTHING;
 }
 
-/* The absent pack that is used next, not before distance after. */
-static uint32_t nearest_absent(const struct job *job, uint32_t after)
-{
-	uint32_t nearest = SLOT_NONE;
-
-	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++) {
-		uint32_t use = job->next_use[pack];
-
-		if (use == UINT32_MAX || use <= after || !is_wanted(job, pack))
-			continue;
-		if (nearest == SLOT_NONE || use < job->next_use[nearest])
-			nearest = pack;
-	}
-	return nearest;
-}
-
 /* Asks the ranks to ring at their next gather, as long as something is left to load. */
 static void ask_for_doorbells(struct job *job, bool should_ring)
 {
@@ -77,24 +61,64 @@ static bool read_traces(struct job *job)
 	return has_news;
 }
 
-static bool load_next(struct job *job)
+static void open_classes(struct job *job)
 {
-	uint32_t after = 0;
+	for (uint32_t i = 0; i < job->slots.class_count; i++)
+		job->slots.classes[i].is_full = false;
+}
+
+/* False: as much is being loaded as should be. */
+static bool load(struct job *job, uint32_t unit)
+{
+	uint32_t pack = job->catalog.units[unit].pack;
+	struct slot_class *class = &job->slots.classes[job->slots.class_of_pack[pack]];
+
+	/* What comes later finds no slot where this one found none. */
+	if (class->is_full || !is_wanted(job, pack))
+		return true;
+	if (job->loading_bytes > 0 && job->loading_bytes + class->bytes > MAX_LOADING_BYTES)
+		return false;
+	class->is_full = !residency_prefetch(job, pack);
+	return true;
+}
+
+static uint32_t longest_order(const struct job *job)
+{
+	uint32_t longest = 0;
+
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		const struct member *member = job->ranks[rank];
+
+		if (member && member->order && member->order->learned_count > longest)
+			longest = member->order->learned_count;
+	}
+	return longest;
+}
+
+/* Loads in the order of use, over all ranks. */
+static void load_next(struct job *job)
+{
+	uint32_t longest = longest_order(job);
 
 	prefetch_find_next_uses(job);
-	for (;;) {
-		uint32_t pack = nearest_absent(job, after);
+	open_classes(job);
+	for (uint32_t ahead = 0; ahead < longest; ahead++)
+		for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+			const struct member *member = job->ranks[rank];
+			uint32_t unit =
+				member && member->order ? order_expected(member->order, ahead) : ORDER_NONE;
 
-		if (pack == SLOT_NONE)
-			return false;
-		if (job->loading_bytes + job->catalog.packs[pack].slot_bytes > MAX_LOADING_BYTES &&
-		    job->loading_bytes > 0)
+			if (unit != ORDER_NONE && !load(job, unit))
+				return;
+		}
+}
+
+static bool has_absent(const struct job *job)
+{
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
+		if (job->next_use[pack] != UINT32_MAX && is_wanted(job, pack))
 			return true;
-		/* Another size of slot may still be free: look further. */
-		after = job->next_use[pack];
-		if (!residency_prefetch(job, pack) && after > job->slots.count)
-			return true;
-	}
+	return false;
 }
 
 void prefetch_run(struct job *job)
@@ -102,7 +126,8 @@ void prefetch_run(struct job *job)
 	if (!job->is_live || !job->has_nvme_parameters || job->slots.count == job->catalog.pack_count)
 		return;
 	read_traces(job);
-	ask_for_doorbells(job, load_next(job));
+	load_next(job);
+	ask_for_doorbells(job, has_absent(job));
 	/* A gather between reading and asking has not rung. */
 	if (read_traces(job))
 		load_next(job);

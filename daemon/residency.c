@@ -200,13 +200,18 @@ static bool is_later(const struct job *job, uint32_t pack, uint32_t other)
 	return job->residences[pack].used < job->residences[other].used;
 }
 
-/* The evictable pack with the farthest next use whose slot fits; skips those up to distance. */
+static const struct slot_class *class_of(const struct job *job, uint32_t pack)
+{
+	return &job->slots.classes[job->slots.class_of_pack[pack]];
+}
+
+/* The evictable pack of the same class with the farthest next use; skips those up to distance. */
 static uint32_t find_victim(struct job *job, uint32_t pack, uint32_t distance)
 {
+	const struct slot_class *class = class_of(job, pack);
 	uint32_t victim = SLOT_NONE;
 
-	for (uint32_t slot = job->slots.classes[job->slots.class_of_pack[pack]].first;
-	     slot < job->slots.count; slot++) {
+	for (uint32_t slot = class->first; slot < class->first + class->count; slot++) {
 		uint32_t owner = job->slots.owners[slot];
 
 		if (owner == SLOT_NONE || !is_evictable(&job->residences[owner]))
@@ -535,8 +540,9 @@ static struct member *stuck_holder(struct job *job, uint32_t pack)
 /* Every slot that fits is leased by a rank that waits for a slot itself. */
 static bool can_never_fit(struct job *job, uint32_t pack)
 {
-	for (uint32_t slot = job->slots.classes[job->slots.class_of_pack[pack]].first;
-	     slot < job->slots.count; slot++)
+	const struct slot_class *class = class_of(job, pack);
+
+	for (uint32_t slot = class->first; slot < class->first + class->count; slot++)
 		if (job->slots.owners[slot] == SLOT_NONE || !stuck_holder(job, job->slots.owners[slot]))
 			return false;
 	return true;
@@ -563,11 +569,11 @@ static void unmark_lucky(struct job *job)
 
 static void name_holders(struct job *job, uint32_t pack, char *text, size_t size)
 {
+	const struct slot_class *class = class_of(job, pack);
 	size_t used = 0;
 
 	text[0] = '\0';
-	for (uint32_t slot = job->slots.classes[job->slots.class_of_pack[pack]].first;
-	     slot < job->slots.count && used + 64 < size; slot++) {
+	for (uint32_t slot = class->first; slot < class->first + class->count && used + 64 < size; slot++) {
 		struct member *holder = stuck_holder(job, job->slots.owners[slot]);
 
 		used += (size_t)snprintf(text + used, size - used, "%s\"%s\" by rank %u", used ? ", " : "",

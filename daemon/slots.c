@@ -141,7 +141,9 @@ void slots_free(struct slots *slots)
 
 uint32_t slots_take(struct slots *slots, uint32_t pack)
 {
-	for (uint32_t slot = slots->classes[slots->class_of_pack[pack]].first; slot < slots->count; slot++)
+	const struct slot_class *class = &slots->classes[slots->class_of_pack[pack]];
+
+	for (uint32_t slot = class->first; slot < class->first + class->count; slot++)
 		if (slots->owners[slot] == SLOT_NONE) {
 			slots->owners[slot] = pack;
 			return slot;

@@ -13,6 +13,7 @@ struct slot_class {
 	uint64_t bytes;	       /* of each slot */
 	uint32_t packs;	       /* that are of this class */
 	uint32_t first, count; /* its slots */
+	bool is_full;	       /* scratch of the prefetcher */
 };
 
 struct slots {
@@ -30,14 +31,6 @@ struct slots {
  * may then exceed the budget: it is the least that works. -ENOMEM. */
 int slots_plan(const struct catalog *catalog, bool with_all, uint64_t budget, struct slots *ret_slots);
 void slots_free(struct slots *slots);
-
-static inline bool slots_fit(const struct slots *slots, uint32_t slot, uint32_t pack)
-{
-	const struct slot_class *own = &slots->classes[slots->class_of_pack[pack]];
-
-	/* Larger ones do, smaller classes come first. */
-	return slot >= own->first;
-}
 
 /* A free slot for the pack, its own class's or else a larger one, or SLOT_NONE; it belongs to the pack then.
  */

@@ -18,7 +18,7 @@
 enum frame_type { FRAME_HELLO = 1, FRAME_HELLO_REPLY, FRAME_REQUEST, FRAME_REPLY, FRAME_EVENT };
 
 struct frame_header {
-	uint16_t version;
+	uint16_t version; /* of the protocol: 1 in hellos, then the one that was negotiated */
 	enum frame_type type;
 	uint32_t length;  /* of the message that follows */
 	uint32_t request; /* number that the client gave the request; 0: none */
@@ -31,8 +31,8 @@ int frame_header_decode(const uint8_t bytes[FRAME_HEADER_BYTES], struct frame_he
 int frame_encode(enum frame_type type, uint32_t request, const ProtobufCMessage *message, uint8_t **ret_frame,
 		 size_t *ret_length);
 
-/* Unpacks into memory of the arena, which bounds what a message can make us allocate, and how deep it nests.
- */
+/* Unpacks into memory of the arena, which bounds what a message can make us allocate; how deep it nests is
+ * bounded by the schema. */
 struct frame_arena;
 int frame_arena_new(struct frame_arena **ret_arena);
 struct frame_arena *frame_arena_free(struct frame_arena *arena);

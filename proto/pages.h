@@ -4,9 +4,11 @@
  * It works like hazard pointers. The directory (written by the daemon, read by the clients) has a word for
  * each unit; a lease page (one for each client, written by it and the daemon) a counter for each unit.
  *
- *   gather   word RESIDENT and new enough? count up, look again: same word? the unit stays. Else count down,
- * ask the daemon. evict    RESIDENT → DRAINING, then look at all counters: one is not 0? back to RESIDENT.
- * Else the memory is free. update   RESIDENT → UPDATING in the same way, then RESIDENT with the next version.
+ * - gather: the word is RESIDENT and new enough? count up, look again: the same word? the unit stays. Else
+ *   count down, and ask the daemon.
+ * - evict: RESIDENT → DRAINING, then look at all counters: one is not 0? back to RESIDENT. Else the memory is
+ *   free.
+ * - update: RESIDENT → UPDATING in the same way, then RESIDENT with the next version.
  *
  * Each side writes, then reads the other's word, all sequentially consistent: either the client sees the new
  * state or the daemon sees the lease. tests/model has this as a Promela model. The daemon believes nothing
@@ -94,8 +96,7 @@ static inline struct directory_unit *directory_units(struct directory_header *he
 	return (struct directory_unit *)(directory_entries(header) + header->unit_count);
 }
 
-/* ---- Lease page -----------------------------------------------------------------------------------------
- */
+/* ---- Lease page --------------------------------------------------------------------------------------- */
 
 #define TRACE_ENTRIES 4096 /* a power of two */
 
@@ -107,8 +108,7 @@ struct lease_header {
 	uint32_t unit_count, buffer_count;
 	/* Units gathered so far: the daemon learns the order from the ring. */
 	_Alignas(64) _Atomic uint64_t trace_head;
-	/* The daemon asks for a ring of the doorbell when trace_head reaches this; UINT64_MAX: it does not.
-	 */
+	/* The daemon asks for a ring of the doorbell when trace_head reaches this; UINT64_MAX: never. */
 	_Alignas(64) _Atomic uint64_t doorbell_at;
 };
 
@@ -135,8 +135,7 @@ static inline size_t lease_bytes(uint32_t unit_count, uint32_t buffer_count)
 	       sizeof(uint32_t) * ((buffer_count + 15) / 16 * 16 + (size_t)unit_count);
 }
 
-/* ---- The client's side ------------------------------------------------------------------------------------
- */
+/* ---- The client's side -------------------------------------------------------------------------------- */
 
 /* Takes a lease if the unit is resident at the awaited version at least (0 for frozen units). ret_word: the
  * word under which it is held. */
@@ -172,11 +171,12 @@ static inline bool lease_give(_Atomic uint32_t *lease)
 	return false;
 }
 
-/* Appends to the trace; true: the daemon asked to be told, once. Any thread: an entry carries its own number, so
- * that the daemon sees whether it has been written yet. */
+/* Appends to the trace; true: the daemon asked to be told, once. Any thread: an entry carries its own number,
+ * so that the daemon sees whether it has been written yet. */
 static inline bool trace_append(struct lease_header *header, uint32_t unit)
 {
-	/* Sequentially consistent against the daemon, which sets doorbell_at and then looks at the head again. */
+	/* Sequentially consistent against the daemon, which sets doorbell_at and then looks at the head
+	 * again. */
 	uint64_t head = atomic_fetch_add_explicit(&header->trace_head, 1, memory_order_seq_cst);
 
 	atomic_store_explicit(&lease_trace(header)[head % TRACE_ENTRIES], head << 32 | unit,
@@ -187,8 +187,7 @@ static inline bool trace_append(struct lease_header *header, uint32_t unit)
 	return true;
 }
 
-/* ---- The daemon's side
- * -------------------------------------------------------------------------------------- */
+/* ---- The daemon's side -------------------------------------------------------------------------------- */
 
 /* RESIDENT → DRAINING or UPDATING. The caller then looks at every client's counter (lease_is_held) and, if
  * one is not 0, restores the word that this returns. */

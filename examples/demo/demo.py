@@ -26,14 +26,15 @@ WORKERS = 2  # threads of the daemon
 STATE_BYTES = 16  # per parameter: bf16 parameter and gradient, fp32 master, m and v
 
 # The training that is shown, and what --quick makes of it.
-MAIN = {"layers": 8, "width": 384, "heads": 6, "context": 128, "batch": 1, "micro-batches": 1, "steps": 80,
-        "warmup": 8, "log-every": 5}
+MAIN = {"layers": 16, "width": 384, "heads": 6, "context": 128, "batch": 1, "micro-batches": 1, "steps": 100,
+        "warmup": 10, "log-every": 5}
 QUICK = {**MAIN, "steps": 6, "warmup": 2, "log-every": 1}
 # Small enough to be trained twice, with more than one micro-batch and more units than there is memory for.
-SMALL = {"layers": 4, "width": 128, "heads": 4, "context": 64, "batch": 2, "micro-batches": 2, "steps": 8, "warmup": 2,
-         "log-every": 4}
+SMALL = {"layers": 6, "width": 256, "heads": 4, "context": 64, "batch": 1, "micro-batches": 2, "steps": 6, "warmup": 2,
+         "log-every": 2}
 SMALL_QUICK = {**SMALL, "steps": 3}
-SAMPLE_BYTES = 400
+SMALL_BUDGET = 60 * MIB
+SAMPLE_BYTES = 240
 
 # Half of the state is what the daemon and the trainers may use together; this much of it is left to the trainers'
 # activations and to both programs themselves.
@@ -183,9 +184,8 @@ def equals_unpartitioned(arguments, folder):
     dumps = [os.path.join(folder, name) for name in ("tierd.dump", "plain.dump")]
     print(f"== The same training of {parameter_count(shape):,} parameters twice: through tierd, and unpartitioned "
           "in plain memory", flush=True)
-    host_budget = 64 * MIB
-    with Daemon(arguments, os.path.join(folder, "small"), host_budget, nvme_capacity(shape)) as daemon:
-        extra = in_tierd(daemon, "equality", host_budget) + ["--dump", dumps[0]]
+    with Daemon(arguments, os.path.join(folder, "small"), SMALL_BUDGET, nvme_capacity(shape)) as daemon:
+        extra = in_tierd(daemon, "equality", SMALL_BUDGET) + ["--dump", dumps[0]]
         with Trainer(arguments, shape, os.path.join(folder, "tierd.json"), extra) as trainer:
             trainer.check()
     extra = ["--no-tierd", "--dump", dumps[1]]

@@ -34,19 +34,21 @@ static int finish(struct training *training)
 {
 	const struct options *options = training->options;
 	struct report *report = training->report;
-	int r = 0;
+	int r;
 
 	if (options->rank != 0)
 		return 0;
+	/* Of the training alone: sampling and dumping read too. */
+	r = training->backend->ops->statistics(training->backend, &report->statistics);
+	report->has_statistics = r == 0;
+	if (r < 0 && r != -EOPNOTSUPP)
+		return r;
+	r = 0;
 	if (options->sample_bytes > 0)
 		r = draw_sample(training);
 	if (r == 0 && options->dump)
 		r = dump_write(options->dump, training->backend, training->model);
 	if (r < 0)
-		return r;
-	r = training->backend->ops->statistics(training->backend, &report->statistics);
-	report->has_statistics = r == 0;
-	if (r < 0 && r != -EOPNOTSUPP)
 		return r;
 	report_summary(report);
 	return options->json ? report_write(report, options->json) : 0;

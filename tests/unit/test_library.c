@@ -781,6 +781,8 @@ static void a_silent_push_that_fails_is_reported_by_the_next_call(void **state)
 	assert_int_equal(tierd_phase(scene.job, "train"), 0);
 	assert_int_equal(tierd_step(scene.job, &rates, NULL), -EINVAL);
 	assert_says("more micro-batches than announced");
+	/* Its buffer is not lost. */
+	assert_int_equal(lease_buffers(scene.peer.leases)[0], GRADIENT_BUFFER_FREE);
 	assert_int_equal(tierd_step(scene.job, &rates, NULL), 0);
 	end(&scene);
 }
