@@ -203,7 +203,7 @@ def train(arguments, folder):
     print(f"\n== {parameter_count(shape):,} parameters on {RANKS} ranks, stage 3, parameters and optimizer state on "
           f"NVMe, host memory for half of the state", flush=True)
     with Daemon(arguments, os.path.join(folder, "main"), host_budget, nvme_capacity(shape)) as daemon:
-        extra = in_tierd(daemon, "demo", host_budget) + ["--sample-bytes", str(SAMPLE_BYTES)]
+        extra = in_tierd(daemon, "demo", host_budget) + ["--sample-bytes", str(SAMPLE_BYTES), "--temperature", "0.6"]
         with Trainer(arguments, shape, os.path.join(folder, "main.json"), extra) as trainer, \
                 Watch([daemon.pid, trainer.pid]) as watch:
             report = trainer.read_report()
