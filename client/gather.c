@@ -207,7 +207,7 @@ static int gather_send(struct tierd_job *job, uint32_t unit, bool is_blocking,
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Gather gather;
-	struct tierd_ticket *ticket;
+	struct tierd_ticket *ticket = NULL;
 	int r = ticket_new(job->node, job, &gather_kind, &ticket);
 
 	if (r < 0)
@@ -239,7 +239,7 @@ static int finish(struct tierd_ticket *ticket, uint64_t deadline, struct tierd_v
 
 static int gather_slowly(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters)
 {
-	struct tierd_ticket *ticket;
+	struct tierd_ticket *ticket = NULL;
 	uint64_t start;
 	int r = job_enter(job, JOB_READY);
 
@@ -264,7 +264,7 @@ static int gather_slowly(struct tierd_job *job, uint32_t unit, struct tierd_view
 
 static int gather_begin_locked(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
 {
-	struct tierd_ticket *ticket;
+	struct tierd_ticket *ticket = NULL;
 	uint64_t offset, version;
 	int r = job_check_unit(job, unit);
 

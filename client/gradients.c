@@ -195,7 +195,7 @@ static int push_locked(struct tierd_job *job, uint32_t unit, bool is_silent, str
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Push push = TIERD__WIRE__PUSH__INIT;
-	struct tierd_ticket *ticket;
+	struct tierd_ticket *ticket = NULL;
 	uint32_t buffer;
 	int r = job_check_unit(job, unit);
 
@@ -230,7 +230,7 @@ static int push_locked(struct tierd_job *job, uint32_t unit, bool is_silent, str
 
 int tierd_push(struct tierd_job *job, uint32_t unit)
 {
-	struct tierd_ticket *ticket;
+	struct tierd_ticket *ticket = NULL;
 	int r = job_enter(job, JOB_READY);
 
 	if (r < 0)

@@ -293,7 +293,7 @@ static int adopt(struct tierd_job *job, struct tierd_ticket *ticket)
 
 static int open_locked(struct tierd_job *job, const Tierd__Wire__Request *request)
 {
-	struct tierd_ticket *ticket;
+	struct tierd_ticket *ticket = NULL;
 	int r = connection_check(job->node);
 
 	if (r == 0)

@@ -193,7 +193,7 @@ static int ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticke
 	struct tierd_node *node = job->node;
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobReady ready = TIERD__WIRE__JOB_READY__INIT;
-	struct tierd_ticket *ticket;
+	struct tierd_ticket *ticket = NULL;
 	int r;
 
 	if (job->is_getting_ready)
@@ -234,7 +234,7 @@ static uint64_t ready_deadline(const struct tierd_node *node, int timeout_ms)
 
 static int ready_locked(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state)
 {
-	struct tierd_ticket *ticket;
+	struct tierd_ticket *ticket = NULL;
 	int r;
 
 	/* The answer to an earlier call came after that had given up. */

@@ -63,7 +63,7 @@ static int statistics_locked(struct tierd_job *job, struct tierd_statistics *ret
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__StatisticsRead read = TIERD__WIRE__STATISTICS_READ__INIT;
-	struct tierd_ticket *ticket;
+	struct tierd_ticket *ticket = NULL;
 	int r = ticket_new(job->node, job, &statistics_kind, &ticket);
 
 	if (r < 0)

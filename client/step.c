@@ -116,7 +116,7 @@ static int step_send(struct tierd_job *job, const struct tierd_rates *rates, str
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Step step = TIERD__WIRE__STEP__INIT;
-	struct tierd_ticket *ticket;
+	struct tierd_ticket *ticket = NULL;
 	struct wire_rates wire;
 	int r = encode_rates(job, rates, &wire);
 
@@ -145,7 +145,7 @@ static int step_send(struct tierd_job *job, const struct tierd_rates *rates, str
 
 int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct tierd_ticket **ret_ticket)
 {
-	struct tierd_ticket *ticket;
+	struct tierd_ticket *ticket = NULL;
 	uint64_t start;
 	int r = job_enter(job, JOB_READY);
 

@@ -47,7 +47,7 @@ static const struct ticket_kind window_kind = { .name = "tierd_tensor_read or ti
 /* With the window taken; it is kept if the call succeeds. */
 static int window_call(struct tierd_job *job, const Tierd__Wire__Request *request, uint64_t deadline)
 {
-	struct tierd_ticket *ticket;
+	struct tierd_ticket *ticket = NULL;
 	int r = ticket_new(job->node, job, &window_kind, &ticket);
 
 	if (r == 0)

@@ -221,7 +221,7 @@ void ticket_abandon(struct tierd_ticket *ticket)
 
 int ticket_call(struct tierd_job *job, const Tierd__Wire__Request *request)
 {
-	struct tierd_ticket *ticket;
+	struct tierd_ticket *ticket = NULL;
 	int r = ticket_new(job->node, job, &ticket_plain, &ticket);
 
 	if (r == 0)

@@ -246,7 +246,7 @@ static const struct ticket_kind define_kind = {
 static int define_locked(struct tierd_job *job, struct unit **unit, const Tierd__Wire__Request *request,
 			 uint32_t *ret_unit)
 {
-	struct tierd_ticket *ticket;
+	struct tierd_ticket *ticket = NULL;
 	int r = 0;
 
 	if (job->ready_units > 0)

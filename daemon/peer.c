@@ -57,9 +57,15 @@ static bool is_exiting(pid_t pid)
 	       (flags & FLAG_EXITING) != 0;
 }
 
-bool peer_is_dying(pid_t pid, int process)
+static bool has_exited(int process)
 {
 	struct pollfd waiting = { .fd = process, .events = POLLIN };
 
-	return poll(&waiting, 1, 0) == 1 || is_exiting(pid);
+	return poll(&waiting, 1, 0) == 1;
+}
+
+bool peer_is_dying(pid_t pid, int process)
+{
+	/* It may end, and be reaped, between the first two looks. */
+	return has_exited(process) || is_exiting(pid) || has_exited(process);
 }

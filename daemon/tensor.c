@@ -368,8 +368,9 @@ static struct tensor_operation *operation_new(struct job *job, struct pending *p
 	return operation;
 }
 
+/* In the window a value is fp32 or, unless is_wide, of the tensor's format. */
 static bool check_range(struct pending *pending, uint32_t unit, uint32_t index, uint64_t first,
-			uint64_t count, uint64_t element_bytes)
+			uint64_t count, bool is_wide)
 {
 	const struct job *job = pending->member->job;
 	uint64_t end;
@@ -386,7 +387,7 @@ static bool check_range(struct pending *pending, uint32_t unit, uint32_t index, 
 			pending, -ERANGE, "tensor \"%s\" has %llu elements; %llu from %llu on are beyond",
 			units->tensors[index].name, (unsigned long long)units->tensors[index].layout.elements,
 			(unsigned long long)count, (unsigned long long)first);
-	else if (count > WINDOW_BYTES / element_bytes)
+	else if (count > WINDOW_BYTES / (is_wide || units->tensors[index].format == FORMAT_FP32 ? 4 : 2))
 		pending_error(pending, -E2BIG, "the window has room for %llu bytes",
 			      (unsigned long long)WINDOW_BYTES);
 	else if (pending->member->operation)
@@ -428,7 +429,7 @@ static bool check_write(struct pending *pending, const Tierd__Wire__TensorWrite 
 			      job->name);
 		return false;
 	}
-	if (!check_range(pending, write->unit, write->tensor, write->first, write->count, 4))
+	if (!check_range(pending, write->unit, write->tensor, write->first, write->count, write->is_master))
 		return false;
 	const struct tensor *tensor = &job->catalog.units[write->unit].tensors[write->tensor];
 
@@ -529,7 +530,8 @@ void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read)
 			      read->state);
 		return;
 	}
-	if (!check_range(pending, read->unit, read->tensor, read->first, read->count, 4))
+	if (!check_range(pending, read->unit, read->tensor, read->first, read->count,
+			 state != STATE_PARAMETER))
 		return;
 	const struct tensor *tensor = &job->catalog.units[read->unit].tensors[read->tensor];
 
