@@ -138,8 +138,7 @@ uint64_t connection_deadline(const struct tierd_node *node, int timeout_ms)
 	return timeout_ms < 0 ? CONNECTION_NEVER : clock_now_ns() + (uint64_t)timeout_ms * 1000000;
 }
 
-/* ---- What comes
- * ------------------------------------------------------------------------------------------------ */
+/* ---- What comes ---- */
 
 static int unpack(struct tierd_node *node, const ProtobufCMessageDescriptor *descriptor,
 		  const uint8_t *payload, uint32_t length, ProtobufCMessage **ret_message)
@@ -255,8 +254,7 @@ static void write_all(struct tierd_node *node)
 		connection_fail(node, r, "writing to tierd: %s", strerror(-r));
 }
 
-/* ---- Waiting
- * --------------------------------------------------------------------------------------------------- */
+/* ---- Waiting ---- */
 
 static struct timespec timespec_from_ns(uint64_t ns)
 {
@@ -314,8 +312,7 @@ int connection_wait(struct tierd_node *node, bool (*is_done)(const void *argumen
 	return 0;
 }
 
-/* ---- Sending
- * --------------------------------------------------------------------------------------------------- */
+/* ---- Sending ---- */
 
 static bool is_sent(const void *argument)
 {

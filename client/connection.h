@@ -55,8 +55,7 @@ int connection_greet(struct tierd_node *node, uint64_t deadline);
 int connection_enter(struct tierd_node *node);
 void connection_exit(struct tierd_node *node);
 
-/* ---- With the lock held
- * ------------------------------------------------------------------------------------- */
+/* ---- With the lock held ---- */
 
 /* 0, or the error that ended the connection, as this thread's message. */
 int connection_check(const struct tierd_node *node);

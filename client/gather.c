@@ -8,14 +8,18 @@
 
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 
-/* ---- The hot path: no system call, no lock
- * --------------------------------------------------------------------- */
+/* ---- The hot path: no system call, no lock ---- */
+
+static void ring(const struct tierd_job *job)
+{
+	(void)!write(job->doorbell_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
+}
 
 static inline void note_gather(struct tierd_job *job, uint32_t unit)
 {
 	atomic_fetch_add_explicit(&job->hot[unit].gathers, 1, memory_order_relaxed);
 	if (trace_append(job->leases, unit))
-		(void)!write(job->doorbell_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
+		ring(job);
 }
 
 static inline void show(const struct tierd_job *job, uint32_t unit, uint64_t offset, uint64_t version,
@@ -80,9 +84,11 @@ static int fail_to_release(const struct tierd_job *job, uint32_t unit)
 
 static inline bool give(struct tierd_job *job, uint32_t unit)
 {
-	if (LIKELY(!job->debug))
-		return lease_give(&job->counters[unit]);
-	return debug_give(job->debug, unit);
+	bool is_given = LIKELY(!job->debug) ? lease_give(&job->counters[unit]) : debug_give(job->debug, unit);
+
+	if (release_is_awaited(job->leases))
+		ring(job);
+	return is_given;
 }
 
 int tierd_release(struct tierd_job *job, uint32_t unit)
@@ -94,8 +100,7 @@ int tierd_release(struct tierd_job *job, uint32_t unit)
 	return fail_to_release(job, unit);
 }
 
-/* ---- By message
- * ------------------------------------------------------------------------------------------------ */
+/* ---- By message ---- */
 
 static void encode(const struct tierd_ticket *ticket, Tierd__Wire__Gather *ret_gather)
 {
@@ -259,8 +264,7 @@ static int gather_slowly(struct tierd_job *job, uint32_t unit, struct tierd_view
 	return r;
 }
 
-/* ---- Tickets
- * --------------------------------------------------------------------------------------------------- */
+/* ---- Tickets ---- */
 
 static int gather_begin_locked(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
 {
@@ -325,8 +329,7 @@ int tierd_gather_end(struct tierd_ticket *ticket, int timeout_ms, struct tierd_v
 	return r;
 }
 
-/* ---- Hints
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- Hints ---- */
 
 int tierd_prefetch(struct tierd_job *job, const uint32_t *units, size_t count)
 {

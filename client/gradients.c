@@ -42,8 +42,7 @@ void gradients_drop(struct tierd_job *job)
 			set_state(job, i, GRADIENT_BUFFER_FREE);
 }
 
-/* ---- Take
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- Take ---- */
 
 static char *buffer_address(const struct tierd_job *job, uint32_t buffer)
 {
@@ -150,8 +149,7 @@ int tierd_gradients(struct tierd_job *job, uint32_t unit, struct tierd_view *ret
 	return r;
 }
 
-/* ---- Push and discard
- * ------------------------------------------------------------------------------------------ */
+/* ---- Push and discard ---- */
 
 static void push_answer(struct tierd_ticket *ticket, const struct answer *answer)
 {

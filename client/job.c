@@ -25,8 +25,7 @@ static_assert((int)TIERD_REPLACE == MODE_REPLACE && (int)TIERD_ADAMW == OPTIMIZE
 		      (int)TIERD_BF16 == FORMAT_BF16 && (int)TIERD_INITIALIZE_UNIFORM == INITIALIZE_UNIFORM,
 	      "enumerations of tierd.h and the wire");
 
-/* ---- What a call needs
- * ----------------------------------------------------------------------------------------- */
+/* ---- What a call needs ---- */
 
 void job_poison(struct tierd_job *job)
 {
@@ -109,8 +108,7 @@ const char *job_unit_name(const struct tierd_job *job, uint32_t unit)
 	return unit < job->unit_count ? job->units[unit]->name : "?";
 }
 
-/* ---- Options
- * --------------------------------------------------------------------------------------------------- */
+/* ---- Options ---- */
 
 int job_encode_groups(const struct tierd_group *groups, uint32_t count, struct wire_groups *ret_groups)
 {
@@ -192,8 +190,7 @@ static void encode_options(const struct tierd_job_options *options, struct wire_
 	ret_open->groups = groups->pointers;
 }
 
-/* ---- Open
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- Open ---- */
 
 static void post_leave(struct tierd_node *node, uint32_t number)
 {
@@ -361,8 +358,7 @@ int tierd_job_state(struct tierd_job *job, struct tierd_job_state *ret_state)
 	return 0;
 }
 
-/* ---- Leave
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- Leave ---- */
 
 void job_drop(struct tierd_job *job)
 {

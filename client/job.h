@@ -94,8 +94,7 @@ enum job_need {
 int job_enter(struct tierd_job *job, enum job_need need);
 void job_exit(struct tierd_job *job);
 
-/* ---- With the lock held
- * ------------------------------------------------------------------------------------- */
+/* ---- With the lock held ---- */
 
 /* 0, or why the job is not fit. May release the lock for a moment. */
 int job_check(struct tierd_job *job, enum job_need need);
@@ -129,8 +128,7 @@ int job_encode_groups(const struct tierd_group *groups, uint32_t count, struct w
 /* Frees the handle; the daemon is told elsewhere. Its tickets fail. */
 void job_drop(struct tierd_job *job);
 
-/* ---- Parts that other files have
- * ---------------------------------------------------------------------------- */
+/* ---- Parts that other files have ---- */
 
 struct unit *unit_free(struct unit *unit);
 DEFINE_FREEP(struct unit *, unit_free)

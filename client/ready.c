@@ -16,8 +16,7 @@
 enum { FD_DIRECTORY, FD_ARENA, FD_LEASES, FD_GRADIENTS, FD_DOORBELL, FDS };
 static_assert(FDS == TICKET_MAX_FDS, "an answer holds them all");
 
-/* ---- Pages
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- Pages ---- */
 
 static int map_all(struct tierd_job *job, const Tierd__Wire__JobReadyReply *reply, const int *fds)
 {
@@ -143,8 +142,7 @@ void job_unmap_pages(struct tierd_job *job)
 	job->buffer_count = 0;
 }
 
-/* ---- Ready
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- Ready ---- */
 
 static void begin_epoch(struct tierd_job *job, const Tierd__Wire__JobReadyReply *reply)
 {

@@ -5,8 +5,7 @@
 #include "client/ticket.h"
 #include "common/clock.h"
 
-/* ---- Rates
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- Rates ---- */
 
 struct wire_rates {
 	Tierd__Wire__Rates rates;
@@ -61,8 +60,7 @@ int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uin
 	return r;
 }
 
-/* ---- Step
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- Step ---- */
 
 static void applied(struct tierd_ticket *ticket, const Tierd__Wire__StepReply *reply)
 {

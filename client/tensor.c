@@ -4,8 +4,7 @@
 #include "client/job.h"
 #include "client/ticket.h"
 
-/* ---- The exchange window: one piece at a time
- * ------------------------------------------------------------------ */
+/* ---- The exchange window: one piece at a time ---- */
 
 static bool window_is_free(const void *argument)
 {
@@ -64,8 +63,7 @@ static int window_call(struct tierd_job *job, const Tierd__Wire__Request *reques
 	return r;
 }
 
-/* ---- Pieces
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- Pieces ---- */
 
 /* What is moved, and how far it got. */
 struct transfer {
@@ -226,8 +224,7 @@ int tierd_tensor_read(struct tierd_job *job, uint32_t unit, uint32_t tensor, con
 	return r;
 }
 
-/* ---- Shards
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- Shards ---- */
 
 static void shard_of(const struct tierd_job *job, uint32_t unit, uint32_t number, uint64_t *ret_first,
 		     uint64_t *ret_count)

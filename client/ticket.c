@@ -27,8 +27,7 @@ int ticket_new(struct tierd_node *node, struct tierd_job *job, const struct tick
 	return 0;
 }
 
-/* ---- What has been seen
- * ---------------------------------------------------------------------------------------- */
+/* ---- What has been seen ---- */
 
 static void mark_seen(struct tierd_ticket *ticket)
 {
@@ -53,8 +52,7 @@ static void mark_unseen(struct tierd_ticket *ticket)
 		(void)!write(node->done_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
 }
 
-/* ---- From request to reply
- * ------------------------------------------------------------------------------------- */
+/* ---- From request to reply ---- */
 
 static void register_number(struct tierd_ticket *ticket)
 {
@@ -160,8 +158,7 @@ static void plain_answer(struct tierd_ticket *ticket, const struct answer *answe
 	ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
 }
 
-/* ---- Waiting and giving up
- * ------------------------------------------------------------------------------------- */
+/* ---- Waiting and giving up ---- */
 
 struct awaited_event {
 	const struct tierd_ticket *ticket;
@@ -233,8 +230,7 @@ int ticket_call(struct tierd_job *job, const Tierd__Wire__Request *request)
 	return r;
 }
 
-/* ---- The end of a connection or a job
- * -------------------------------------------------------------------------- */
+/* ---- The end of a connection or a job ---- */
 
 static void fail(struct tierd_ticket *ticket, int status, const char *text)
 {
@@ -288,8 +284,7 @@ void ticket_leave_node(struct tierd_node *node)
 	}
 }
 
-/* ---- Public calls
- * ---------------------------------------------------------------------------------------------- */
+/* ---- Public calls ---- */
 
 /* A ticket that outlived its node needs no lock. */
 static int ticket_enter(const struct tierd_ticket *ticket)

@@ -21,8 +21,7 @@ struct unit *unit_free(struct unit *unit)
 	return NULL;
 }
 
-/* ---- Checks
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- Checks ---- */
 
 static int check_name(const char *what, const char *name)
 {
@@ -95,8 +94,7 @@ static int check_tensor(const struct tierd_job *job, const struct tierd_tensor *
 	return 0;
 }
 
-/* ---- Layout
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- Layout ---- */
 
 static int unit_new(const char *name, uint32_t tensor_count, struct unit **ret_unit)
 {
@@ -190,8 +188,7 @@ static int lay_out(const struct tierd_job *job, struct definition *definition, s
 	return 0;
 }
 
-/* ---- Define
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- Define ---- */
 
 static int make_room(struct tierd_job *job)
 {

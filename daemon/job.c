@@ -57,10 +57,15 @@ static void on_slot_timer(evutil_socket_t fd, short events, void *argument)
 	job_watch_slots(job);
 }
 
+/* The timer is for those who release without ringing: a broken client, or one that has died. */
 void job_watch_slots(struct job *job)
 {
-	static const struct timeval soon = { .tv_usec = 1000 };
+	static const struct timeval soon = { .tv_usec = 20000 };
 
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank] && job->ranks[rank]->has_pages)
+			atomic_store_explicit(&job->ranks[rank]->leases->is_release_wanted, 1,
+					      memory_order_seq_cst);
 	if (!event_pending(job->slot_timer, EV_TIMEOUT, NULL))
 		event_add(job->slot_timer, &soon);
 }

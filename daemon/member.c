@@ -52,6 +52,8 @@ static void on_doorbell(evutil_socket_t fd, short events, void *argument)
 	if (member->has_left)
 		return;
 	residency_serve(member->job);
+	if (!queue_is_empty(&member->job->slot_wishes))
+		job_watch_slots(member->job);
 	prefetch_run(member->job);
 }
 

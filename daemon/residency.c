@@ -355,6 +355,8 @@ static void wish_for_slot(struct job *job, uint32_t pack)
 	residence->wants_slot = true;
 	queue_push(&job->slot_wishes, &residence->link);
 	job_watch_slots(job);
+	/* A release between looking and asking has not rung. */
+	residency_serve(job);
 }
 
 static void request_load(struct job *job, uint32_t pack, enum tier_priority priority)

@@ -25,7 +25,7 @@
 #define PAGES_MAGIC 0x64726974 /* "tird" */
 #define PAGES_VERSION 1
 
-/* ---- Directory ---------------------------------------------------------------------------------------- */
+/* ---- Directory ---- */
 
 enum directory_state {
 	DIRECTORY_ABSENT,
@@ -96,7 +96,7 @@ static inline struct directory_unit *directory_units(struct directory_header *he
 	return (struct directory_unit *)(directory_entries(header) + header->unit_count);
 }
 
-/* ---- Lease page --------------------------------------------------------------------------------------- */
+/* ---- Lease page ---- */
 
 #define TRACE_ENTRIES 4096 /* a power of two */
 
@@ -110,6 +110,8 @@ struct lease_header {
 	_Alignas(64) _Atomic uint64_t trace_head;
 	/* The daemon asks for a ring of the doorbell when trace_head reaches this; UINT64_MAX: never. */
 	_Alignas(64) _Atomic uint64_t doorbell_at;
+	/* Somebody waits for a slot: the daemon asks for a ring at the next release. */
+	_Atomic uint32_t is_release_wanted;
 };
 
 /* An entry: the low 32 bits of its number, then the unit. */
@@ -135,7 +137,7 @@ static inline size_t lease_bytes(uint32_t unit_count, uint32_t buffer_count)
 	       sizeof(uint32_t) * ((buffer_count + 15) / 16 * 16 + (size_t)unit_count);
 }
 
-/* ---- The client's side -------------------------------------------------------------------------------- */
+/* ---- The client's side ---- */
 
 /* Takes a lease if the unit is resident at the awaited version at least (0 for frozen units). ret_word: the
  * word under which it is held. */
@@ -165,10 +167,20 @@ static inline bool lease_give(_Atomic uint32_t *lease)
 	uint32_t count = atomic_load_explicit(lease, memory_order_relaxed);
 
 	while (count != 0)
-		if (atomic_compare_exchange_weak_explicit(lease, &count, count - 1, memory_order_release,
+		if (atomic_compare_exchange_weak_explicit(lease, &count, count - 1, memory_order_seq_cst,
 							  memory_order_relaxed))
 			return true;
 	return false;
+}
+
+/* After a release; true: the daemon asked to be told, once. It sets the wish and then looks at the leases, we
+ * give the lease and then look at the wish. */
+static inline bool release_is_awaited(struct lease_header *header)
+{
+	if (atomic_load_explicit(&header->is_release_wanted, memory_order_seq_cst) == 0)
+		return false;
+	atomic_store_explicit(&header->is_release_wanted, 0, memory_order_relaxed);
+	return true;
 }
 
 /* Appends to the trace; true: the daemon asked to be told, once. Any thread: an entry carries its own number,
@@ -187,7 +199,7 @@ static inline bool trace_append(struct lease_header *header, uint32_t unit)
 	return true;
 }
 
-/* ---- The daemon's side -------------------------------------------------------------------------------- */
+/* ---- The daemon's side ---- */
 
 /* RESIDENT → DRAINING or UPDATING. The caller then looks at every client's counter (lease_is_held) and, if
  * one is not 0, restores the word that this returns. */

@@ -130,7 +130,7 @@ static float *input_of(const struct network *network, uint64_t layer)
 	return network->inputs + layer * network->context.rows * network->context.shape.width;
 }
 
-/* ---- Forward ----------------------------------------------------------------------------------------- */
+/* ---- Forward ---- */
 
 static int embed(struct network *network, struct backend *backend, const struct batch *batch)
 {
@@ -217,7 +217,7 @@ static int forward_to_logits(struct network *network, struct backend *backend, c
 	return release_head(network, backend);
 }
 
-/* ---- Backward ---------------------------------------------------------------------------------------- */
+/* ---- Backward ---- */
 
 static int push_head(struct network *network, struct backend *backend, const struct head_views *views)
 {
@@ -305,7 +305,7 @@ static int push_embedding(struct network *network, struct backend *backend, cons
 	return backend_push(backend, unit);
 }
 
-/* ---- Uses -------------------------------------------------------------------------------------------- */
+/* ---- Uses ---- */
 
 static struct batch full_batch(struct network *network, const uint8_t *bytes)
 {

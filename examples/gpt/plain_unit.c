@@ -119,7 +119,7 @@ struct plain_gradients *plain_gradients_free(struct plain_gradients *gradients)
 	return NULL;
 }
 
-/* ---- Sums -------------------------------------------------------------------------------------------- */
+/* ---- Sums ---- */
 
 struct summing {
 	struct plain_unit *unit;
@@ -272,7 +272,7 @@ int plain_unit_push(struct plain_unit *unit, struct team *team, unsigned rank,
 	return 0;
 }
 
-/* ---- Norm -------------------------------------------------------------------------------------------- */
+/* ---- Norm ---- */
 
 struct norm_block {
 	uint64_t first, count;
@@ -331,7 +331,7 @@ int plain_unit_finish_sum(struct plain_unit *unit, struct team *team, double *su
 	return 0;
 }
 
-/* ---- Update ------------------------------------------------------------------------------------------ */
+/* ---- Update ---- */
 
 struct update {
 	struct plain_unit *unit;

@@ -123,7 +123,7 @@ void report_summary(const struct report *report)
 	fflush(stdout);
 }
 
-/* ---- The file ---------------------------------------------------------------------------------------- */
+/* ---- The file ---- */
 
 static void write_string(FILE *file, const char *name, const char *text)
 {

@@ -229,7 +229,7 @@ static const struct backend_ops tierd_ops = {
 	.free = free_tierd,
 };
 
-/* ---- Joining ----------------------------------------------------------------------------------------- */
+/* ---- Joining ---- */
 
 static uint32_t placement_of(uint64_t placement)
 {

@@ -9,7 +9,7 @@
 #define INITIAL_PIECE 16384 /* elements */
 #define EVALUATION_BATCHES 8
 
-/* ---- Start ------------------------------------------------------------------------------------------- */
+/* ---- Start ---- */
 
 static int write_tensor(struct training *training, unsigned unit, unsigned tensor)
 {
@@ -64,7 +64,7 @@ int train_start(struct training *training)
 	return backend->ops->phase(backend, "train");
 }
 
-/* ---- Steps ------------------------------------------------------------------------------------------- */
+/* ---- Steps ---- */
 
 /* The ranks that this process plays take turns within a micro-batch. The loss is that of the first. */
 static int train_micro_batches(struct training *training, double *ret_loss)
@@ -163,7 +163,7 @@ static int train_step(struct training *training)
 	return 0;
 }
 
-/* ---- Evaluation -------------------------------------------------------------------------------------- */
+/* ---- Evaluation ---- */
 
 static int evaluate_batches(struct training *training, double *ret_loss)
 {
@@ -208,7 +208,7 @@ static bool is_evaluation_due(const struct training *training)
 	       (training->step % every == 0 || training->step == training->options->steps);
 }
 
-/* ---- Recovery ---------------------------------------------------------------------------------------- */
+/* ---- Recovery ---- */
 
 static int recover(struct training *training)
 {

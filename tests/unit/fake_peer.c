@@ -15,8 +15,7 @@
 
 #define BODY(kind) TIERD__WIRE__REQUEST__BODY_##kind
 
-/* ---- Bytes
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- Bytes ---- */
 
 void fake_peer_send(struct fake_peer *peer, const void *bytes, size_t length)
 {
@@ -94,8 +93,7 @@ void fake_peer_end_epoch(struct fake_peer *peer, const char *reason)
 	send_frame(peer, FRAME_EVENT, 0, &event.base, NULL, 0);
 }
 
-/* ---- Answers
- * --------------------------------------------------------------------------------------------------- */
+/* ---- Answers ---- */
 
 static int shared_memory(size_t bytes, void *ret_address)
 {
@@ -283,8 +281,7 @@ void fake_peer_answer(struct fake_peer *peer, uint32_t number, const Tierd__Wire
 	}
 }
 
-/* ---- The thread
- * ------------------------------------------------------------------------------------------------ */
+/* ---- The thread ---- */
 
 static bool read_frame(struct fake_peer *peer, struct frame_header *ret_header, uint8_t **ret_payload)
 {

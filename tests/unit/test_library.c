@@ -80,8 +80,7 @@ static void end(struct scene *scene)
 
 #define assert_says(words) assert_non_null(strstr(tierd_message(), words))
 
-/* ---- Connections
- * ----------------------------------------------------------------------------------------------- */
+/* ---- Connections ---- */
 
 static void nobody_listening_is_said(void **state)
 {
@@ -386,8 +385,7 @@ static void a_forked_child_is_refused(void **state)
 	end(&scene);
 }
 
-/* ---- Definitions
- * ----------------------------------------------------------------------------------------------- */
+/* ---- Definitions ---- */
 
 static void bad_options_are_refused_at_once(void **state)
 {
@@ -482,8 +480,7 @@ static void larger_structures_are_taken_if_their_tail_is_zero(void **state)
 	end(&scene);
 }
 
-/* ---- Gather
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- Gather ---- */
 
 static void a_resident_unit_is_gathered_without_the_daemon(void **state)
 {
@@ -645,8 +642,7 @@ static void released_ranges_fault_in_a_debugging_run(void **state)
 	end(&scene);
 }
 
-/* ---- Gradients and steps
- * --------------------------------------------------------------------------------------- */
+/* ---- Gradients and steps ---- */
 
 static void gradients_are_zero_once_and_the_same_until_pushed(void **state)
 {
@@ -823,8 +819,7 @@ static void tickets_share_a_descriptor(void **state)
 	assert_null(tierd_ticket_free(step));
 }
 
-/* ---- Epochs
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- Epochs ---- */
 
 static bool end_epoch_at_phase(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
 {
@@ -887,8 +882,7 @@ static void the_hot_path_sees_the_end_of_an_epoch(void **state)
 	end(&scene);
 }
 
-/* ---- Tensors and statistics
- * ------------------------------------------------------------------------------------ */
+/* ---- Tensors and statistics ---- */
 
 static uint8_t stored[2000];
 
@@ -986,8 +980,7 @@ static void statistics_join_both_sides(void **state)
 	end(&scene);
 }
 
-/* ---- Threads
- * --------------------------------------------------------------------------------------------------- */
+/* ---- Threads ---- */
 
 static void *call_often(void *argument)
 {

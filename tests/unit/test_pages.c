@@ -56,8 +56,7 @@ static void scene_close(struct scene *scene)
 	munmap(scene->arena, SLOTS * SLOT_BYTES);
 }
 
-/* ---- A client
- * -------------------------------------------------------------------------------------------------- */
+/* ---- A client ---- */
 
 struct client {
 	struct scene *scene;
@@ -101,8 +100,7 @@ static void *gather_often(void *argument)
 	return NULL;
 }
 
-/* ---- The daemon
- * ------------------------------------------------------------------------------------------------ */
+/* ---- The daemon ---- */
 
 static bool anyone_holds(struct scene *scene, uint32_t unit)
 {
@@ -192,8 +190,7 @@ static void nobody_sees_a_unit_change_under_a_lease(void **state)
 	scene_close(&scene);
 }
 
-/* ---- Words
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- Words ---- */
 
 static void a_word_keeps_its_parts(void **state)
 {
