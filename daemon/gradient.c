@@ -549,26 +549,16 @@ static bool check_push(struct pending *pending, const Tierd__Wire__Push *push)
 	return false;
 }
 
-/* Of a push that is refused: the rank has marked it pushed, and would wait for it for ever. */
-static void give_back(struct member *member, uint32_t buffer)
-{
-	if (buffer < member->buffer_count && !member->contributions[buffer].is_active)
-		atomic_store_explicit(&lease_buffers(member->leases)[buffer], GRADIENT_BUFFER_FREE,
-				      memory_order_release);
-}
-
 void gradient_push(struct pending *pending, const Tierd__Wire__Push *push)
 {
 	struct member *member = pending->member;
 	struct job *job = member->job;
 	struct contribution *contribution;
 
-	if (!check_push(pending, push)) {
-		give_back(member, push->buffer);
+	/* The library takes the buffer of a push that is refused back by itself. */
+	if (!check_push(pending, push))
 		return;
-	}
 	if (job->departed[0]) {
-		give_back(member, push->buffer);
 		job_abort(job, -ESTALE, "%s", job->departed);
 		return;
 	}

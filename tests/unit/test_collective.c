@@ -98,7 +98,7 @@ static void trial_new(struct trial *trial, const uint64_t counts[3], bool is_add
 	memset(trial, 0, sizeof(*trial));
 	for (unsigned s = 0; s < 3; s++) {
 		trial->segments[s] = (struct collective_segment){ formats[s], offset, counts[s] };
-		offset += counts[s] * size_of(formats[s]) + 512;
+		offset = size_align(offset + counts[s] * size_of(formats[s]) + 512, sizeof(float));
 		trial->elements += counts[s];
 	}
 	trial->push = (struct collective_push){
