@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "collectives/collective.h"
+#include "common/size.h"
 #include "tests/unit/kernel_support.h"
 
 #define RANKS 4
