@@ -42,6 +42,13 @@ void gradients_drop(struct tierd_job *job)
 			set_state(job, i, GRADIENT_BUFFER_FREE);
 }
 
+void gradients_recover(struct tierd_job *job)
+{
+	for (uint32_t i = 0; i < job->buffer_count; i++)
+		if (state_of(job, i) == GRADIENT_BUFFER_PUSHED)
+			set_state(job, i, GRADIENT_BUFFER_FREE);
+}
+
 /* ---- Take ---- */
 
 static char *buffer_address(const struct tierd_job *job, uint32_t buffer)

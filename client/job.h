@@ -141,6 +141,10 @@ void job_unmap_pages(struct tierd_job *job);
 /* Gives back the buffers that this rank holds. */
 void gradients_drop(struct tierd_job *job);
 
+/* At the begin of an epoch: the daemon has let go of all buffers. Of a push that it refused because the old
+ * epoch had ended, nobody waited for the answer that would have freed the buffer. */
+void gradients_recover(struct tierd_job *job);
+
 /* The name of a unit of which this rank holds a buffer; NULL: none. */
 const char *gradients_held(const struct tierd_job *job);
 

@@ -147,6 +147,7 @@ void job_unmap_pages(struct tierd_job *job)
 static void begin_epoch(struct tierd_job *job, const Tierd__Wire__JobReadyReply *reply)
 {
 	push_forget(job, job->node->last_request);
+	gradients_recover(job);
 	job->push_error = 0;
 	job->state = (struct tierd_job_state){ reply->status, reply->epoch, reply->step };
 	job->epoch = reply->epoch;

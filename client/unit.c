@@ -47,8 +47,6 @@ static int check_shape(const struct tierd_tensor *tensor, uint64_t *ret_elements
 				    tensor->dimensions, TIERD_MAX_DIMENSIONS);
 	if (unit_layout_elements(tensor->shape, tensor->dimensions, &elements) < 0)
 		return message_fail(-EOVERFLOW, "tensor \"%s\" has more than 2^44 elements", tensor->name);
-	if (elements == 0)
-		return message_fail(-EINVAL, "tensor \"%s\" has no elements", tensor->name);
 	*ret_elements = elements;
 	return 0;
 }

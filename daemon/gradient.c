@@ -159,7 +159,7 @@ static void on_reduced(struct collective_op *op, int status)
 	queue_push(&job->free_reductions, &reduction->link);
 	gradient_try(job, unit);
 	run_next_sum(job);
-	gradient_unblock(job);
+	gradient_unblock(job, false);
 	step_advance(job);
 	job_settle(job);
 }
@@ -389,7 +389,7 @@ static void on_copied(struct work *work)
 	finish_contribution(source, 0);
 	member_release(member);
 	gradient_try(job, unit);
-	gradient_unblock(job);
+	gradient_unblock(job, false);
 	step_advance(job);
 	job_settle(job);
 }
@@ -441,22 +441,26 @@ static bool grow_held(struct job *job)
 	return true;
 }
 
-/* Nobody is left who could push or close anything. */
-static bool all_are_blocked(const struct job *job)
+/* Nobody is left who could push or close anything. with_gathers: ranks that wait for a slot are stuck too, as
+ * no slot is or becomes free unless some rank releases a unit. */
+static bool all_are_blocked(const struct job *job, bool with_gathers)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		const struct member *member = job->ranks[rank];
 
-		if (!member || (!member->is_closed && queue_is_empty(&member->buffer_waiters)))
+		if (!member)
+			return false;
+		if (!member->is_closed && queue_is_empty(&member->buffer_waiters) &&
+		    !(with_gathers && residency_is_wished_by(job, member)))
 			return false;
 	}
 	return true;
 }
 
 /* False: there is no room. */
-static bool put_aside(struct job *job, struct contribution *contribution)
+static bool put_aside(struct job *job, struct contribution *contribution, bool with_gathers)
 {
-	if (queue_is_empty(&job->free_held) && !(all_are_blocked(job) && grow_held(job)))
+	if (queue_is_empty(&job->free_held) && !(all_are_blocked(job, with_gathers) && grow_held(job)))
 		return false;
 	struct held_buffer *held = queue_entry(queue_pop(&job->free_held), struct held_buffer, link);
 
@@ -487,18 +491,18 @@ static void fail_buffer_waiters(struct member *member)
 }
 
 /* Ranks that can go on neither by themselves nor by each other get room, or an error. */
-void gradient_unblock(struct job *job)
+void gradient_unblock(struct job *job, bool with_gathers)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		struct member *member = job->ranks[rank];
 
-		if (job->reductions_running > 0 || job->sweep || !all_are_blocked(job))
+		if (job->reductions_running > 0 || job->sweep || !all_are_blocked(job, with_gathers))
 			return;
 		if (queue_is_empty(&member->buffer_waiters))
 			continue;
 		struct contribution *waiting = waiting_buffer(member);
 
-		if (waiting && !put_aside(job, waiting))
+		if (waiting && !put_aside(job, waiting, with_gathers))
 			fail_buffer_waiters(member);
 	}
 }
@@ -519,8 +523,8 @@ void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
 	if (has_reading_buffer(member))
 		return;
 	waiting = waiting_buffer(member);
-	if (waiting && !put_aside(member->job, waiting))
-		gradient_unblock(member->job);
+	if (waiting && !put_aside(member->job, waiting, false))
+		gradient_unblock(member->job, false);
 }
 
 /* ---- Push ---- */

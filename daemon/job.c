@@ -54,6 +54,9 @@ static void on_slot_timer(evutil_socket_t fd, short events, void *argument)
 	if (queue_is_empty(&job->slot_wishes))
 		return;
 	residency_check_deadlock(job);
+	/* Who holds the leases may wait for a gradient buffer, which frees no slot by itself. */
+	if (job->loading_bytes == 0)
+		gradient_unblock(job, true);
 	job_watch_slots(job);
 }
 
@@ -85,6 +88,7 @@ static int job_new(struct node *node, uid_t uid, const char *name, const struct 
 			     .arena = MEMORY_INIT,
 			     .sums_memory = MEMORY_INIT };
 	snprintf(job->name, sizeof(job->name), "%s", name);
+	memcpy(job->groups, options->groups, sizeof(job->groups));
 	queue_init(&job->lingering);
 	queue_init(&job->slot_wishes);
 	queue_init(&job->filling);
@@ -160,8 +164,9 @@ static bool members_are_quiet(const struct job *job)
 
 bool job_is_quiet(const struct job *job)
 {
-	return job->phase != JOB_PLANNING && !job->sweep && job->reductions_running == 0 && !job->norm &&
-	       residences_are_quiet(job) && members_are_quiet(job);
+	return job->phase != JOB_PLANNING && !job->is_filling_tensor && !job->sweep &&
+	       job->reductions_running == 0 && !job->norm && residences_are_quiet(job) &&
+	       members_are_quiet(job);
 }
 
 /* ---- Opening ---- */
@@ -179,7 +184,8 @@ static void reply_opened(struct pending *pending, struct member *member)
 		return;
 	}
 	open.job = member->handle;
-	open.status = job->phase == JOB_TRAINED ? JOB_RESUMED : JOB_NEW;
+	/* New is a job whose tensors need values; they have them once they are being stored. */
+	open.status = job->phase >= JOB_INITIALIZING ? JOB_RESUMED : JOB_NEW;
 	open.step = job->step;
 	open.epoch = job->epoch;
 	open.window_bytes = WINDOW_BYTES;

@@ -142,6 +142,7 @@ struct job {
 	uint64_t path_bytes[NODE_MAX_PATHS];
 	struct queue tensor_waiting; /* operations that wait for a pack to be written back */
 	struct queue filling;	     /* pendings of tensor writes that wait for the plan */
+	bool is_filling_tensor;	     /* an initializer fills a frozen one: one at a time */
 
 	/* Gradients. */
 	uint64_t *
@@ -166,6 +167,7 @@ struct job {
 	bool is_skipped;
 	float factor; /* of the decided step's gradients */
 	struct step_rates decided_rates;
+	struct group groups[WIRE_MAX_GROUPS]; /* of the last decided step; at first the options' */
 	uint64_t decided_ns;
 	struct sweep *sweep; /* the running one */
 
@@ -242,6 +244,8 @@ bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance);
 void residency_serve(struct job *job);
 /* Writes frozen values that are only in host memory; true if it started something. */
 bool residency_flush(struct job *job, uint32_t pack);
+/* Whether a gather of the member waits for a slot. */
+bool residency_is_wished_by(const struct job *job, const struct member *member);
 /* A client waits for a slot that it will never get: fails those gathers. */
 /* A step that was awaited has failed: who waits for its version looks again. */
 void residency_fail_awaited(struct job *job);
@@ -268,7 +272,7 @@ int gradient_init(struct job *job);
 void gradient_clear(struct job *job);
 void gradient_push(struct pending *pending, const Tierd__Wire__Push *push);
 void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait);
-void gradient_unblock(struct job *job);
+void gradient_unblock(struct job *job, bool with_gathers);
 void gradient_try(struct job *job, uint32_t unit);
 void gradient_try_all(struct job *job);
 bool gradient_is_complete(const struct job *job); /* all contributions to the open step are summed */

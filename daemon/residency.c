@@ -187,10 +187,12 @@ void residency_set_version(struct job *job, uint32_t pack, uint64_t version)
 
 /* ---- Eviction ---- */
 
+/* Who waits for a resident pack waits for the version of a step that is not decided: these values are of no
+ * use to him, but their slot may be to a rank that has yet to close that step. */
 static bool is_evictable(const struct residence *residence)
 {
 	return residence->state == DIRECTORY_RESIDENT && residence->pins == 0 && residence->writes == 0 &&
-	       residence->sweep == SWEEP_NOTHING && queue_is_empty(&residence->waiters);
+	       residence->sweep == SWEEP_NOTHING;
 }
 
 static bool is_later(const struct job *job, uint32_t pack, uint32_t other)
@@ -476,6 +478,9 @@ bool residency_flush(struct job *job, uint32_t pack)
 
 	if (!residence->is_dirty)
 		return false;
+	/* Written to again while it was being flushed: that comes first, and its end leads here. */
+	if (residence->writes > 0)
+		return true;
 	residence->is_dirty = false;
 	residence->priority = TIER_WRITE_BACK;
 	for (int section = SECTION_FROZEN_BF16; section < UNIT_SECTIONS; section++) {
@@ -508,6 +513,20 @@ static struct pending *blocking_gather(struct residence *residence)
 			return pending;
 	}
 	return NULL;
+}
+
+bool residency_is_wished_by(const struct job *job, const struct member *member)
+{
+	QUEUE_FOREACH (link, &job->slot_wishes)
+		QUEUE_FOREACH (waiting, &queue_entry(link, struct residence, link)->waiters) {
+			struct waiter *waiter = queue_entry(waiting, struct waiter, link);
+			const struct pending *pending =
+				waiter->is_gather ? container_of(waiter, struct pending, waiter) : NULL;
+
+			if (pending && pending->is_blocking && pending->member == member)
+				return true;
+		}
+	return false;
 }
 
 static void mark_stuck(struct job *job)

@@ -50,8 +50,7 @@ static int read_rates(const struct job *job, const Tierd__Wire__Rates *wire, str
 			 (double)rates->loss_scale);
 		return -EINVAL;
 	}
-	rates->group_count = job->options.group_count;
-	memcpy(rates->groups, job->options.groups, sizeof(rates->groups));
+	rates->group_count = 0;
 	if (wire->n_groups == 0)
 		return 0;
 	if (wire->n_groups != job->options.group_count) {
@@ -61,6 +60,15 @@ static int read_rates(const struct job *job, const Tierd__Wire__Rates *wire, str
 	}
 	return options_set_groups(rates->groups, &rates->group_count, wire->groups, wire->n_groups, message,
 				  size);
+}
+
+/* Rates without groups are those of the step before, which may not be decided when they are read. */
+static void complete_rates(const struct job *job, struct step_rates *rates)
+{
+	if (rates->group_count > 0)
+		return;
+	rates->group_count = job->options.group_count;
+	memcpy(rates->groups, job->groups, sizeof(rates->groups));
 }
 
 static int compare_rates(const struct step_rates *here, const struct step_rates *other, const char *where,
@@ -108,6 +116,7 @@ void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin)
 		pending_error(pending, -EINVAL, "%s", message);
 		return;
 	}
+	complete_rates(member->job, &member->rates);
 	member->has_begun = true;
 	member->micro_batches = begin->micro_batches;
 	pending_reply(pending, NULL);
@@ -147,11 +156,12 @@ static bool check_rates(struct pending *pending, const struct step_rates *rates)
 	return r == 0;
 }
 
-static void close_part(struct pending *pending, const struct step_rates *rates)
+static void close_part(struct pending *pending, struct step_rates *rates)
 {
 	struct member *member = pending->member;
 	struct job *job = member->job;
 
+	complete_rates(job, rates);
 	if (!has_no_leases(pending) || !check_rates(pending, rates))
 		return;
 	job->open_rates = *rates;
@@ -164,7 +174,7 @@ static void close_part(struct pending *pending, const struct step_rates *rates)
 	member_read_trace(member);
 	order_finish_pass(member->order);
 	gradient_try_all(job);
-	gradient_unblock(job);
+	gradient_unblock(job, false);
 	step_advance(job);
 }
 
@@ -414,6 +424,7 @@ static void decide(struct job *job, const struct norm_work *norm)
 	}
 	job->gradient_norm = sqrt(sum) * fabs((double)rates->gradient_scale / (double)rates->loss_scale);
 	job->decided_rates = *rates;
+	memcpy(job->groups, rates->groups, sizeof(job->groups));
 	job->decided++;
 	job->decided_ns = clock_now_ns();
 	open_next(job);

@@ -87,6 +87,8 @@ static void operation_free(struct tensor_operation *operation)
 
 	queue_remove(&operation->link);
 	residency_forget(&operation->waiter);
+	if (operation->kind == OPERATION_INITIALIZE)
+		job->is_filling_tensor = false;
 	if (operation->stage == WAITING_FOR_STAGING)
 		queue_remove(&operation->wish.link);
 	if (operation->buffers)
@@ -478,6 +480,9 @@ void tensor_fill_waiting(struct job *job)
 
 bool tensor_initialize(struct job *job)
 {
+	/* What it waits for may bring the job here again. */
+	if (job->is_filling_tensor)
+		return true;
 	for (uint32_t u = 0; u < job->catalog.unit_count; u++)
 		for (uint32_t t = 0; t < job->catalog.units[u].tensor_count; t++) {
 			struct tensor *tensor = &job->catalog.units[u].tensors[t];
@@ -490,6 +495,7 @@ bool tensor_initialize(struct job *job)
 
 			if (!operation)
 				return false;
+			job->is_filling_tensor = true;
 			if (job->has_nvme_parameters)
 				want_pack(operation, 0);
 			else

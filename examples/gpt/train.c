@@ -9,6 +9,29 @@
 #define INITIAL_PIECE 16384 /* elements */
 #define EVALUATION_BATCHES 8
 
+/* ---- Recovery ---- */
+
+static int recover(struct training *training)
+{
+	struct backend *backend = training->backend;
+	int r;
+
+	fprintf(stderr, "gpt: rank %llu: %s; waiting for all ranks\n",
+		(unsigned long long)training->options->rank, backend->ops->message(backend));
+	/* Another rank may be lost before the first call of the new epoch. */
+	do {
+		r = backend_recover(backend, &training->step);
+		if (r == 0)
+			r = backend->ops->phase(backend, "train");
+	} while (r == -ESTALE);
+	if (r < 0)
+		return r;
+	training->report->recoveries++;
+	fprintf(stderr, "gpt: rank %llu: all ranks are here, going on after step %llu\n",
+		(unsigned long long)training->options->rank, (unsigned long long)training->step);
+	return 0;
+}
+
 /* ---- Start ---- */
 
 static int write_tensor(struct training *training, unsigned unit, unsigned tensor)
@@ -58,10 +81,14 @@ int train_start(struct training *training)
 			return r;
 	}
 	r = backend->ops->ready(backend, &training->step);
+	if (r == 0)
+		r = backend->ops->phase(backend, "train");
+	if (r == -ESTALE)
+		r = recover(training);
 	if (r < 0)
 		return r;
 	training->report->first_step = training->step;
-	return backend->ops->phase(backend, "train");
+	return 0;
 }
 
 /* ---- Steps ---- */
@@ -206,26 +233,6 @@ static bool is_evaluation_due(const struct training *training)
 
 	return training->options->rank == 0 && every > 0 &&
 	       (training->step % every == 0 || training->step == training->options->steps);
-}
-
-/* ---- Recovery ---- */
-
-static int recover(struct training *training)
-{
-	struct backend *backend = training->backend;
-	int r;
-
-	fprintf(stderr, "gpt: rank %llu: %s; waiting for all ranks\n",
-		(unsigned long long)training->options->rank, backend->ops->message(backend));
-	do
-		r = backend_recover(backend, &training->step);
-	while (r == -ESTALE);
-	if (r < 0)
-		return r;
-	training->report->recoveries++;
-	fprintf(stderr, "gpt: rank %llu: all ranks are here, going on after step %llu\n",
-		(unsigned long long)training->options->rank, (unsigned long long)training->step);
-	return backend->ops->phase(backend, "train");
 }
 
 /* One step, or, after the last, its result. */
