@@ -228,6 +228,22 @@ static int gather_send(struct tierd_job *job, uint32_t unit, bool is_blocking,
 	return r;
 }
 
+/* So that the daemon sees a deadlock that this wait completes. */
+static void announce_wait(struct tierd_ticket *ticket)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__GatherAwait await = TIERD__WIRE__GATHER_AWAIT__INIT;
+
+	if (!ticket->job || ticket->gather.is_blocking || queue_is_empty(&ticket->pending))
+		return;
+	ticket->gather.is_blocking = true;
+	await.job = ticket->job->number;
+	await.request = ticket->request;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_GATHER_AWAIT;
+	request.gather_await = &await;
+	connection_post(ticket->node, connection_number(ticket->node), &request);
+}
+
 static int finish(struct tierd_ticket *ticket, uint64_t deadline, struct tierd_view *ret_parameters)
 {
 	int r = ticket_await(ticket, TIERD_DONE, deadline);
@@ -320,6 +336,8 @@ int tierd_gather_end(struct tierd_ticket *ticket, int timeout_ms, struct tierd_v
 	r = connection_enter(node);
 	if (r < 0)
 		return r;
+	if (timeout_ms != 0)
+		announce_wait(ticket);
 	r = finish(ticket, connection_deadline(node, timeout_ms), ret_parameters);
 	if (ticket->job == job && job && !node->error)
 		job->gather_wait_ns += clock_now_ns() - start;

@@ -489,6 +489,8 @@ int tensor_mark_written(struct tensor *tensor, uint64_t first, uint64_t count)
 
 	if (count == 0)
 		return 0;
+	if (tensor->written_count == CATALOG_MAX_SPANS)
+		return -E2BIG;
 	struct span *spans = malloc((tensor->written_count + 1) * sizeof(*spans));
 
 	if (!spans)

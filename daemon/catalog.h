@@ -12,6 +12,8 @@
 
 #define CATALOG_MAX_UNITS 100000
 #define CATALOG_MAX_TENSORS 1000000
+/* Separate pieces of a tensor that have been written; touching ones are one. */
+#define CATALOG_MAX_SPANS 4096
 #define PACK_ELEMENTS (UINT64_C(1) << 20)
 
 /* Elements first … end - 1 that have a value. */
@@ -93,7 +95,7 @@ static inline bool unit_is_trainable(const struct unit *unit)
 	return unit_layout_trainable(&unit->layout) != 0;
 }
 
-/* Notes that elements have a value now. */
+/* Notes that elements have a value now. -E2BIG: in too many separate pieces. */
 int tensor_mark_written(struct tensor *tensor, uint64_t first, uint64_t count);
 bool tensor_is_written(const struct tensor *tensor);
 

@@ -12,6 +12,7 @@
 
 /* As many as a connection may have outstanding, and one more for each of their second halves. */
 #define CLIENT_PENDINGS 256
+#define CLIENT_MAX_MEMBERS 64
 
 struct client {
 	struct node *node;
@@ -169,6 +170,21 @@ static void cancel(struct pending *pending, const Tierd__Wire__GatherCancel *can
 	pending_reply(pending, NULL);
 }
 
+static void await(struct pending *pending, const Tierd__Wire__GatherAwait *await)
+{
+	struct member *member = pending->member;
+
+	QUEUE_FOREACH (link, &member->pendings) {
+		struct pending *other = queue_entry(link, struct pending, member_link);
+
+		if (other->number == await->request && other->waiter.is_gather)
+			other->waiter.blocked = member;
+	}
+	pending_reply(pending, NULL);
+	if (member->job->is_live)
+		residency_check_deadlock(member->job);
+}
+
 static void set_phase(struct pending *pending, const Tierd__Wire__Phase *phase)
 {
 	int r;
@@ -200,6 +216,21 @@ static void read_statistics(struct pending *pending)
 	pending_reply(pending, &reply);
 }
 
+static void open_job(struct pending *pending, const Tierd__Wire__JobOpen *open)
+{
+	struct client *client = pending->client;
+	unsigned count = 0;
+
+	QUEUE_FOREACH (link, &client->members)
+		count++;
+	if (count >= CLIENT_MAX_MEMBERS)
+		pending_error(pending, -EBUSY,
+			      "this connection has %d open jobs; close one, or use another connection",
+			      CLIENT_MAX_MEMBERS);
+	else
+		job_open(pending, open, &client->members, ++client->next_handle);
+}
+
 /* Requests about the node, which need no job. False: it is none of them. */
 static bool handle_node_request(struct pending *pending, const Tierd__Wire__Request *request)
 {
@@ -217,8 +248,7 @@ static bool handle_node_request(struct pending *pending, const Tierd__Wire__Requ
 		report_units(pending, pending->client->node, pending->client->port->uid, request->units_read);
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_JOB_OPEN:
-		job_open(pending, request->job_open, &pending->client->members,
-			 ++pending->client->next_handle);
+		open_job(pending, request->job_open);
 		return true;
 	default:
 		return false;
@@ -239,6 +269,7 @@ static void handle_job_request(struct pending *pending, const Tierd__Wire__Reque
 		HANDLE(JOB_LEAVE, job_leave, leave(pending, request->job_leave));
 		HANDLE(GATHER, gather, gather_start(pending, request->gather));
 		HANDLE(GATHER_CANCEL, gather_cancel, cancel(pending, request->gather_cancel));
+		HANDLE(GATHER_AWAIT, gather_await, await(pending, request->gather_await));
 		HANDLE(PREFETCH, prefetch, prefetch_hint(pending, request->prefetch));
 		HANDLE(PHASE, phase, set_phase(pending, request->phase));
 		HANDLE(BUFFER_WAIT, buffer_wait, gradient_wait(pending, request->buffer_wait));

@@ -29,6 +29,12 @@ static void on_resident(struct waiter *waiter, int status)
 
 	if (status == 0)
 		grant(pending);
+	else if (status == -EDEADLK)
+		pending_error(
+			pending, -EDEADLK,
+			"unit \"%s\" can never be gathered beside what is leased (%s), by ranks that wait "
+			"themselves; release a unit first, or raise host_budget",
+			job->catalog.units[pending->unit].name, job->holders);
 	else if (status == -EAGAIN)
 		pending_error(pending, -EAGAIN, "the awaited step failed");
 	else
@@ -44,8 +50,9 @@ void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather)
 	if (!job_check_live(pending, gather->epoch) || !job_check_unit(pending, gather->unit))
 		return;
 	pending->unit = gather->unit;
-	pending->is_blocking = gather->is_blocking;
-	pending->waiter = (struct waiter){ .is_gather = true, .done = on_resident };
+	pending->waiter = (struct waiter){ .is_gather = true,
+					   .blocked = gather->is_blocking ? member : NULL,
+					   .done = on_resident };
 	if (unit_is_trainable(&job->catalog.units[gather->unit]))
 		pending->waiter.version = gather->version;
 	queue_init(&pending->waiter.link);

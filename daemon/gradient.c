@@ -129,12 +129,16 @@ static void finish_contribution(struct contribution *contribution, int status)
 
 /* ---- Reductions ---- */
 
-static void run_next_sum(struct job *job)
+/* One that cannot be summed yet leaves its turn to the next. */
+static void run_waiting_sums(struct job *job)
 {
-	struct queue *link = queue_pop(&job->sums_waiting);
+	while (!queue_is_empty(&job->free_reductions)) {
+		struct queue *link = queue_pop(&job->sums_waiting);
 
-	if (link)
+		if (!link)
+			return;
 		gradient_try(job, queue_entry(link, struct sum, link)->unit);
+	}
 }
 
 static void on_reduced(struct collective_op *op, int status)
@@ -158,7 +162,7 @@ static void on_reduced(struct collective_op *op, int status)
 		sum->is_reducing = false;
 	queue_push(&job->free_reductions, &reduction->link);
 	gradient_try(job, unit);
-	run_next_sum(job);
+	run_waiting_sums(job);
 	gradient_unblock(job, false);
 	step_advance(job);
 	job_settle(job);
@@ -433,7 +437,9 @@ static bool grow_held(struct job *job)
 	uint64_t bytes = gradient_held_bytes(job, 1);
 	struct node *node = job->node;
 
-	if (node->host_used + bytes > node->host_budget || !held_new(job))
+	if (node->host_used + bytes > node->host_budget ||
+	    (job->options.host_budget > 0 && job->host_bytes + bytes > job->options.host_budget) ||
+	    !held_new(job))
 		return false;
 	node->host_used += bytes;
 	job->host_bytes += bytes;
@@ -532,6 +538,8 @@ void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
 static bool check_push(struct pending *pending, const Tierd__Wire__Push *push)
 {
 	const struct member *member = pending->member;
+	const struct announcement *announced =
+		member->is_closed ? &member->announced_next : &member->announced;
 	struct job *job = member->job;
 
 	if (!job_check_live(pending, push->epoch) || !job_check_unit(pending, push->unit))
@@ -543,11 +551,14 @@ static bool check_push(struct pending *pending, const Tierd__Wire__Push *push)
 		pending_error(pending, -EINVAL, "there is no gradient buffer %u", push->buffer);
 	else if (member->contributions[push->buffer].is_active)
 		pending_error(pending, -EINVAL, "gradient buffer %u is on its way already", push->buffer);
-	else if (member->has_begun && !member->is_closed &&
-		 member->pushed[push->unit] >= member->micro_batches)
+	else if (member->next_step)
+		pending_error(pending, -EBUSY,
+			      "rank %u has two steps on their way; wait for one before it pushes more",
+			      member->rank);
+	else if (announced->is_made && member->pushed[push->unit] >= announced->micro_batches)
 		pending_error(pending, -EINVAL,
 			      "unit \"%s\": %u micro-batches were announced, this is one more",
-			      job->catalog.units[push->unit].name, member->micro_batches);
+			      job->catalog.units[push->unit].name, announced->micro_batches);
 	else
 		return true;
 	return false;

@@ -1,9 +1,5 @@
 /* A job's life. Its phases: FORMING (units are defined) → PLANNING → FILLING (values are written) →
- * INITIALIZING → TRAINED; BROKEN when the state is lost.
- *
- * Beside that, epochs. An epoch begins when all ranks wait in tierd_job_ready and nothing of the last one is
- * in flight; it ends when a rank is lost. What a job waits for is looked at in one place, job_settle(), which
- * is called whenever something in flight has come home. */
+ * INITIALIZING → TRAINED; BROKEN when the state is lost. Beside that, epochs: see epoch.c. */
 #include "daemon/job.h"
 
 #include <errno.h>
@@ -14,6 +10,8 @@
 #include <string.h>
 
 #include "common/log.h"
+
+#define MAX_JOBS_PER_USER 256
 
 struct job *job_find(struct node *node, uid_t uid, const char *name)
 {
@@ -73,6 +71,15 @@ void job_watch_slots(struct job *job)
 		event_add(job->slot_timer, &soon);
 }
 
+/* A dropped job is freed from here alone, so that nobody up a stack still uses it. */
+static void on_end_timer(evutil_socket_t fd, short events, void *argument)
+{
+	struct job *job = argument;
+
+	if (job_is_quiet(job))
+		job_free(job);
+}
+
 static int job_new(struct node *node, uid_t uid, const char *name, const struct job_options *options,
 		   struct job **ret_job)
 {
@@ -100,7 +107,8 @@ static int job_new(struct node *node, uid_t uid, const char *name, const struct 
 	queue_push(&node->jobs, &job->link);
 	job->ranks = calloc(options->world_size, sizeof(struct member *));
 	job->slot_timer = event_new(node->loop, -1, 0, on_slot_timer, job);
-	if (!job->ranks || !job->slot_timer) {
+	job->end_timer = event_new(node->loop, -1, 0, on_end_timer, job);
+	if (!job->ranks || !job->slot_timer || !job->end_timer) {
 		job_free(job);
 		return -ENOMEM;
 	}
@@ -125,6 +133,8 @@ void job_free(struct job *job)
 	catalog_free(&job->catalog);
 	if (job->slot_timer)
 		event_free(job->slot_timer);
+	if (job->end_timer)
+		event_free(job->end_timer);
 	queue_remove(&job->link);
 	free(job->ranks);
 	free(job);
@@ -140,18 +150,8 @@ void job_drop(struct job *job)
 	queue_remove(&job->link);
 	queue_push(&job->node->dying, &job->link);
 	job->is_dropped = true;
+	sweep_cancel(job);
 	job_settle(job);
-}
-
-static bool residences_are_quiet(const struct job *job)
-{
-	for (uint32_t pack = 0; job->residences && pack < job->catalog.pack_count; pack++) {
-		const struct residence *residence = &job->residences[pack];
-
-		if (residence->state == DIRECTORY_LOADING || residence->writes > 0 || residence->pins > 0)
-			return false;
-	}
-	return true;
 }
 
 static bool members_are_quiet(const struct job *job)
@@ -165,11 +165,16 @@ static bool members_are_quiet(const struct job *job)
 bool job_is_quiet(const struct job *job)
 {
 	return job->phase != JOB_PLANNING && !job->is_filling_tensor && !job->sweep &&
-	       job->reductions_running == 0 && !job->norm && residences_are_quiet(job) &&
+	       job->reductions_running == 0 && !job->norm && residency_is_quiet(job) &&
 	       members_are_quiet(job);
 }
 
 /* ---- Opening ---- */
+
+static bool has_state(const struct job *job)
+{
+	return job->phase == JOB_TRAINED || job->phase == JOB_BROKEN;
+}
 
 static void reply_opened(struct pending *pending, struct member *member)
 {
@@ -181,6 +186,9 @@ static void reply_opened(struct pending *pending, struct member *member)
 	if (fd < 0) {
 		pending_error(pending, fd, "job %s: no descriptor for the exchange window: %s", job->name,
 			      strerror(-fd));
+		queue_remove(&member->client_link);
+		member->client = NULL;
+		job_leave(member, true, "no descriptors");
 		return;
 	}
 	open.job = member->handle;
@@ -194,10 +202,11 @@ static void reply_opened(struct pending *pending, struct member *member)
 	pending_reply_fds(pending, &reply, &fd, 1);
 }
 
-/* The rank's place must be free, or be taken over. */
+/* The rank's place must be free, or be taken over; the last rank of a job without state takes the job with
+ * it. */
 static bool clear_rank(struct pending *pending, struct job *job, const Tierd__Wire__JobOpen *open)
 {
-	struct member *member = job->ranks[open->rank];
+	struct member *member = job ? job->ranks[open->rank] : NULL;
 	char reason[128];
 
 	if (!member)
@@ -220,14 +229,14 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 	struct member *member;
 	int r;
 
-	if (!clear_rank(pending, job, open))
-		return;
 	if (job->is_live)
 		job_abort(job, -ESTALE, "rank %u has joined job %s again", open->rank, job->name);
 	r = member_new(job, pending->client, pending_port(pending), open->rank, &member);
 	if (r < 0) {
 		pending_error(pending, r, "job %s: no memory for another member: %s", job->name,
 			      strerror(-r));
+		if (job->member_count == 0 && !has_state(job))
+			job_drop(job);
 		return;
 	}
 	member->handle = handle;
@@ -235,11 +244,6 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 	job->member_count++;
 	queue_push(client_members, &member->client_link);
 	reply_opened(pending, member);
-}
-
-static bool has_state(const struct job *job)
-{
-	return job->phase == JOB_TRAINED || job->phase == JOB_BROKEN;
 }
 
 /* Whether the mode allows to join what exists; replaces it where it says so (*job becomes NULL). */
@@ -273,6 +277,16 @@ static bool check_mode(struct pending *pending, struct job **job, uint32_t mode,
 	return true;
 }
 
+static unsigned count_jobs(const struct node *node, uid_t uid)
+{
+	unsigned count = 0;
+
+	QUEUE_FOREACH (link, &node->jobs)
+		if (queue_entry(link, struct job, link)->uid == uid)
+			count++;
+	return count;
+}
+
 void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct queue *client_members,
 	      uint32_t handle)
 {
@@ -297,7 +311,13 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 		pending_error(pending, -EINVAL, "job %s, rank %u: %s", open->name, open->rank, message);
 		return;
 	}
-	if (!job) {
+	if (!clear_rank(pending, job, open))
+		return;
+	if (!job || job->is_dropped) {
+		if (count_jobs(node, pending_port(pending)->uid) >= MAX_JOBS_PER_USER) {
+			pending_error(pending, -EBUSY, "this user has %d jobs already", MAX_JOBS_PER_USER);
+			return;
+		}
 		r = job_new(node, pending_port(pending)->uid, open->name, &options, &job);
 		if (r < 0) {
 			pending_error(pending, r, "job %s: out of memory", open->name);
@@ -372,384 +392,4 @@ bool job_check_unit(struct pending *pending, uint32_t unit)
 	pending_error(pending, -EINVAL, "job %s has no unit %u; it has %u", job->name, unit,
 		      job->catalog.unit_count);
 	return false;
-}
-
-/* ---- Ready ---- */
-
-static void name_missing(const struct job *job, char *text, size_t size)
-{
-	size_t used = 0;
-
-	text[0] = '\0';
-	for (uint32_t rank = 0; rank < job->options.world_size && used + 48 < size; rank++) {
-		const struct member *member = job->ranks[rank];
-
-		if (member && member->ready)
-			continue;
-		used += (size_t)snprintf(text + used, size - used, "%srank %u (%s)", used ? ", " : "", rank,
-					 member ? "has not called tierd_job_ready" : "has not joined");
-	}
-}
-
-static void on_ready_timeout(evutil_socket_t fd, short events, void *argument)
-{
-	struct pending *pending = argument;
-	struct job *job = pending->member->job;
-	char missing[400];
-
-	name_missing(job, missing, sizeof(missing));
-	pending->member->ready = NULL;
-	pending_error(pending, -ETIMEDOUT, "job %s: still waiting for %s", job->name,
-		      missing[0] ? missing : "its memory to be prepared");
-}
-
-static bool start_timeout(struct pending *pending, int timeout_ms)
-{
-	struct timeval timeout = { timeout_ms / 1000, timeout_ms % 1000 * 1000 };
-
-	if (timeout_ms < 0)
-		return true;
-	pending->timer = event_new(pending_node(pending)->loop, -1, 0, on_ready_timeout, pending);
-	return pending->timer && event_add(pending->timer, &timeout) == 0;
-}
-
-static bool all_are_ready(const struct job *job)
-{
-	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (!job->ranks[rank] || !job->ranks[rank]->ready)
-			return false;
-	return true;
-}
-
-static void fail_ready(struct member *member, int r, const char *message)
-{
-	struct pending *pending = member->ready;
-
-	if (!pending)
-		return;
-	member->ready = NULL;
-	pending_error(pending, r, "job %s: %s", member->job->name, message);
-}
-
-static void fail_all_ready(struct job *job, int r, const char *message)
-{
-	job->is_starting = false;
-	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank])
-			fail_ready(job->ranks[rank], r, message);
-}
-
-/* A rank that has defined fewer units than another. */
-static bool fail_incomplete(struct job *job)
-{
-	bool has_failed = false;
-	char message[256];
-
-	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		struct member *member = job->ranks[rank];
-
-		if (member->defined == job->catalog.unit_count)
-			continue;
-		snprintf(message, sizeof(message),
-			 "rank %u has defined %u of %u units; unit \"%s\" is missing", rank, member->defined,
-			 job->catalog.unit_count, job->catalog.units[member->defined].name);
-		fail_ready(member, -EINVAL, message);
-		has_failed = true;
-	}
-	return has_failed;
-}
-
-void job_ready(struct pending *pending, int timeout_ms)
-{
-	struct member *member = pending->member;
-	struct job *job = member->job;
-
-	if (job->phase == JOB_BROKEN)
-		pending_error(pending, -EIO, "the state of job %s is lost: %s; open it with replace",
-			      job->name, job->reason);
-	else if (job->catalog.unit_count == 0)
-		pending_error(pending, -EINVAL, "job %s has no units", job->name);
-	else if (member->ready)
-		pending_error(pending, -EBUSY, "job %s: rank %u waits in tierd_job_ready already", job->name,
-			      member->rank);
-	else if (job->is_live && member->epoch == job->epoch)
-		pending_error(pending, -EINVAL, "job %s: rank %u is ready already", job->name, member->rank);
-	else if (!start_timeout(pending, timeout_ms))
-		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
-	else {
-		member->ready = pending;
-		job_settle(job);
-	}
-}
-
-static void reply_ready(struct member *member)
-{
-	struct job *job = member->job;
-	struct pending *pending = TAKE_PTR(member->ready);
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
-	Tierd__Wire__JobReadyReply ready = TIERD__WIRE__JOB_READY_REPLY__INIT;
-	int fds[5] = { -1, -1, -1, -1, -1 };
-	bool is_first = member->epoch == 0;
-
-	if (is_first) {
-		fds[0] = memory_client_fd(&job->directory_memory, MEMORY_READ_ONLY);
-		fds[1] = memory_client_fd(&job->arena, MEMORY_READ_ONLY);
-		fds[2] = memory_client_fd(&member->page, MEMORY_WRITABLE);
-		fds[3] = memory_client_fd(&member->gradients, MEMORY_WRITABLE);
-		fds[4] = dup(member->doorbell_fd);
-	}
-	ready.status = job->has_begun ? JOB_RESUMED : JOB_NEW;
-	ready.step = job->step;
-	ready.epoch = job->epoch;
-	ready.unit_count = job->catalog.unit_count;
-	ready.directory_bytes = job->directory_memory.length;
-	ready.arena_bytes = job->arena.length;
-	ready.lease_bytes = member->page.length;
-	ready.gradient_buffers = member->buffer_count;
-	ready.gradient_buffer_bytes = job->catalog.gradient_bytes_maximum;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_READY;
-	reply.job_ready = &ready;
-	member->epoch = job->epoch;
-	if (is_first && (fds[0] < 0 || fds[1] < 0 || fds[2] < 0 || fds[3] < 0 || fds[4] < 0))
-		pending_error(pending, -EIO, "job %s: no descriptors left for its memory", job->name);
-	else
-		pending_reply_fds(pending, &reply, fds, is_first ? 5 : 0);
-	for (unsigned i = 0; i < ARRAY_LENGTH(fds); i++)
-		fd_close(fds[i]);
-}
-
-static void begin_epoch(struct job *job)
-{
-	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		int r = member_make_pages(job->ranks[rank]);
-
-		if (r < 0) {
-			fail_all_ready(job, r, "no memory for the pages of its ranks");
-			return;
-		}
-	}
-	job->is_starting = false;
-	job->is_live = true;
-	job->departed[0] = '\0';
-	atomic_store(&job->directory->epoch, job->epoch);
-	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		reply_ready(job->ranks[rank]);
-	job->has_begun = true;
-	log_debug("job %s: epoch %u begins at step %llu", job->name, job->epoch,
-		  (unsigned long long)job->step);
-}
-
-static void start_initializing(struct job *job)
-{
-	char names[256], message[400];
-	unsigned unwritten = catalog_unwritten(&job->catalog, names, sizeof(names));
-
-	if (unwritten > 0) {
-		snprintf(message, sizeof(message), "%u tensors have no values and no initializer: %s%s",
-			 unwritten, names, unwritten > 4 ? ", …" : "");
-		fail_all_ready(job, -ENODATA, message);
-		return;
-	}
-	if (tensor_initialize(job) || !residences_are_quiet(job))
-		return;
-	job->phase = JOB_INITIALIZING;
-	int r = sweep_start(job, true);
-
-	if (r < 0)
-		job_break(job, r, "its values cannot be stored: %s", strerror(-r));
-}
-
-void job_settle(struct job *job)
-{
-	if (job->is_dropped) {
-		if (job_is_quiet(job))
-			job_free(job);
-		return;
-	}
-	if (!job->is_starting && (!all_are_ready(job) || fail_incomplete(job)))
-		return;
-	job->is_starting = true;
-	switch (job->phase) {
-	case JOB_FORMING:
-		if (queue_is_empty(&job->node->dying))
-			setup_start(job);
-		break;
-	case JOB_FILLING:
-		if (all_are_ready(job))
-			start_initializing(job);
-		else
-			job->is_starting = false;
-		break;
-	case JOB_TRAINED:
-		if (!all_are_ready(job))
-			job->is_starting = false;
-		else if (!job->sweep && job->reductions_running == 0 && !job->norm)
-			begin_epoch(job);
-		break;
-	default:
-		break;
-	}
-}
-
-void job_planned(struct job *job, int r, const char *message)
-{
-	if (r < 0) {
-		log_info("job %s cannot be prepared: %s", job->name, message);
-		fail_all_ready(job, r, message);
-		for (struct queue *link = queue_pop(&job->filling); link; link = queue_pop(&job->filling))
-			pending_error(queue_entry(link, struct pending, link), r, "job %s: %s", job->name,
-				      message);
-	} else if (!job->is_dropped) {
-		tensor_fill_waiting(job);
-	}
-	job_settle(job);
-}
-
-/* ---- The end of an epoch ---- */
-
-static void announce_end(struct job *job, struct member *member, int r)
-{
-	Tierd__Wire__Event event = TIERD__WIRE__EVENT__INIT;
-	Tierd__Wire__Event__EpochEnded ended = TIERD__WIRE__EVENT__EPOCH_ENDED__INIT;
-	Tierd__Wire__Status status = TIERD__WIRE__STATUS__INIT;
-
-	if (!member->port || member->epoch == 0)
-		return;
-	status.code = status_from_errno(r);
-	status.message = job->reason;
-	ended.job = member->handle;
-	ended.epoch = member->epoch;
-	ended.reason = &status;
-	event.body_case = TIERD__WIRE__EVENT__BODY_EPOCH_ENDED;
-	event.epoch_ended = &ended;
-	member->port->ops->event(member->port, &event);
-}
-
-/* A decided step goes on: its ticket, and reads that are under way, are answered when they are done. */
-static bool outlives_epoch(const struct job *job, const struct member *member, const struct pending *pending)
-{
-	if (pending == member->step)
-		return job->decided > job->step && job->phase != JOB_BROKEN;
-	return pending == member->ready || tensor_is_operating(member, pending);
-}
-
-static void end_for_member(struct job *job, struct member *member, int r)
-{
-	announce_end(job, member, r);
-	member->next_step = NULL;
-	member->is_closed = false;
-	member->has_begun = false;
-	if (member->pushed)
-		memset(member->pushed, 0, job->catalog.unit_count * sizeof(*member->pushed));
-	gradient_forget_member(member);
-	QUEUE_FOREACH (link, &member->pendings) {
-		struct pending *pending = queue_entry(link, struct pending, member_link);
-
-		if (outlives_epoch(job, member, pending))
-			continue;
-		if (pending == member->step)
-			member->step = NULL;
-		if (pending == member->ready)
-			member->ready = NULL;
-		pending_error(pending, r, "%s", job->reason);
-	}
-}
-
-static void end_epoch(struct job *job, int r)
-{
-	bool was_live = job->is_live;
-
-	job->is_live = false;
-	job->closed_count = 0;
-	if (was_live)
-		job->epoch++;
-	if (job->directory)
-		atomic_store(&job->directory->epoch, job->epoch);
-	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank])
-			end_for_member(job, job->ranks[rank], r);
-	if (was_live) {
-		gradient_abort(job);
-		step_abort(job);
-	}
-}
-
-void job_abort(struct job *job, int r, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
-	va_end(arguments);
-	if (!job->is_live)
-		return;
-	log_info("job %s: epoch %u ends at step %llu: %s", job->name, job->epoch,
-		 (unsigned long long)job->decided, job->reason);
-	end_epoch(job, r);
-}
-
-void job_break(struct job *job, int r, const char *format, ...)
-{
-	va_list arguments;
-
-	if (job->phase == JOB_BROKEN)
-		return;
-	va_start(arguments, format);
-	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
-	va_end(arguments);
-	log_error("job %s is broken at step %llu: %s", job->name, (unsigned long long)job->step, job->reason);
-	job->phase = JOB_BROKEN;
-	job->is_starting = false;
-	end_epoch(job, -EIO);
-	fail_all_ready(job, -EIO, job->reason);
-}
-
-/* ---- Leaving ---- */
-
-static void drop_pendings(struct member *member)
-{
-	member->ready = member->step = member->next_step = NULL;
-	gradient_forget_pendings(member);
-	tensor_forget(member);
-	for (struct queue *link = queue_first(&member->pendings); link; link = queue_first(&member->pendings))
-		pending_drop(queue_entry(link, struct pending, member_link));
-}
-
-/* A rank that leaves in good order disturbs those who need it for the open step. */
-static bool is_needed(const struct job *job, const struct member *leaving)
-{
-	if (leaving->is_closed || gradient_has_pushed(leaving))
-		return true;
-	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank] &&
-		    (job->ranks[rank]->is_closed || gradient_has_pushed(job->ranks[rank])))
-			return true;
-	return false;
-}
-
-void job_leave(struct member *member, bool is_orderly, const char *reason)
-{
-	struct job *job = member->job;
-
-	drop_pendings(member);
-	member->has_left = true;
-	member->port = NULL;
-	job->ranks[member->rank] = NULL;
-	job->member_count--;
-	queue_push(&job->lingering, &member->link);
-
-	if (!is_orderly || is_needed(job, member))
-		job_abort(job, -ESTALE, "%s", reason);
-	else
-		snprintf(job->departed, sizeof(job->departed), "%s", reason);
-	gradient_forget_member(member);
-	member_release(member);
-	if (job->member_count > 0) {
-		residency_serve(job);
-		return;
-	}
-	job->is_live = false;
-	job->is_starting = false;
-	if (job->phase != JOB_TRAINED && !job->is_dropped)
-		job_drop(job);
 }

@@ -91,12 +91,6 @@ struct contribution {
 	bool is_void;	 /* its epoch has ended while a worker reads it */
 };
 
-enum step_phase {
-	STEP_COLLECTING, /* ranks push and close */
-	STEP_FOLDING,	 /* stages 0 and 1: ranks' sums are summed */
-	STEP_MEASURING,	 /* norm and overflow */
-};
-
 struct reduction;
 struct held_buffer;
 struct norm_work;
@@ -122,7 +116,6 @@ struct job {
 	unsigned member_count;
 	struct queue lingering; /* members that have left, whose memory is still used */
 	bool has_begun;		/* an epoch was live once */
-	bool is_starting;	/* all ranks are ready; what comes before the epoch is under way */
 
 	/* Memory and places. */
 	bool has_nvme_parameters, has_nvme_optimizer;
@@ -137,11 +130,14 @@ struct job {
 	struct residence *residences;
 	struct queue slot_wishes; /* residences that wait for a slot, demand first */
 	uint64_t clock;
-	struct event *slot_timer;
+	char holders[384]; /* who keeps a gather from ever fitting, for its message */
+	struct event *slot_timer, *end_timer;
 	uint64_t host_bytes, nvme_bytes;
 	uint64_t path_bytes[NODE_MAX_PATHS];
 	struct queue tensor_waiting; /* operations that wait for a pack to be written back */
 	struct queue filling;	     /* pendings of tensor writes that wait for the plan */
+	bool has_values;	     /* every tensor has been written, or has an initializer */
+	uint32_t initialized_units;  /* whose frozen tensors have been filled */
 	bool is_filling_tensor;	     /* an initializer fills a frozen one: one at a time */
 
 	/* Gradients. */
@@ -156,7 +152,6 @@ struct job {
 	unsigned held_count;
 
 	/* The step. */
-	enum step_phase step_phase;
 	uint64_t step;	  /* applied */
 	uint64_t decided; /* step, or step + 1 while it is being applied */
 	unsigned closed_count;
@@ -250,6 +245,8 @@ bool residency_is_wished_by(const struct job *job, const struct member *member);
 /* A step that was awaited has failed: who waits for its version looks again. */
 void residency_fail_awaited(struct job *job);
 void residency_check_deadlock(struct job *job);
+/* No load, write-back or reader. */
+bool residency_is_quiet(const struct job *job);
 /* The first of its units' names, and what is wrong with a store, for messages. */
 const char *pack_name(const struct job *job, uint32_t pack);
 const char *store_error(int status);
@@ -302,6 +299,8 @@ void step_abort(struct job *job);
 int sweep_start(struct job *job, bool is_initializing);
 void sweep_go_on(struct job *job);
 void sweep_free(struct job *job);
+/* What is in flight comes home, no more is started, nothing is applied. */
+void sweep_cancel(struct job *job);
 /* The initializer's values of elements of a tensor. */
 void sweep_fill_tensor(const struct job *job, const struct tensor *tensor, uint64_t first, uint64_t count,
 		       float *values);
@@ -309,9 +308,9 @@ void sweep_fill_tensor(const struct job *job, const struct tensor *tensor, uint6
 /* ---- tensor.c ---- */
 void tensor_write(struct pending *pending, const Tierd__Wire__TensorWrite *write);
 void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read);
-/* Fills tensors that have an initializer, a piece at a time; calls job_settle() when done. True if there was
- * something to do. */
-bool tensor_initialize(struct job *job);
+/* Fills frozen tensors that have an initializer, one at a time, and writes them back. 0: all is done; 1:
+ * something is under way, and job_settle() follows; or -errno. */
+int tensor_initialize(struct job *job);
 /* A pack has been written back. */
 void tensor_resume(struct job *job);
 void tensor_fill_waiting(struct job *job);

@@ -46,9 +46,7 @@ int member_new(struct job *job, struct client *client, struct port *port, uint32
 static void on_doorbell(evutil_socket_t fd, short events, void *argument)
 {
 	struct member *member = argument;
-	uint64_t ignored;
 
-	(void)!read(fd, &ignored, sizeof(ignored));
 	if (member->has_left)
 		return;
 	residency_serve(member->job);
@@ -62,9 +60,14 @@ static int make_doorbell(struct member *member)
 	member->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (member->doorbell_fd < 0)
 		return -errno;
-	event_assign(&member->doorbell, member->job->node->loop, member->doorbell_fd, EV_READ | EV_PERSIST,
-		     on_doorbell, member);
-	return event_add(&member->doorbell, NULL) == 0 ? 0 : -ENOMEM;
+	/* Each ring is an edge. Reading would put us at the mercy of the client: whether a read blocks is a
+	 * property of the open file, which it shares. */
+	event_assign(&member->doorbell, member->job->node->loop, member->doorbell_fd,
+		     EV_READ | EV_PERSIST | EV_ET, on_doorbell, member);
+	if (event_add(&member->doorbell, NULL) == 0)
+		return 0;
+	member->doorbell_fd = fd_close(member->doorbell_fd);
+	return -ENOMEM;
 }
 
 static int make_lease_page(struct member *member)
@@ -108,6 +111,22 @@ static int make_counters(struct member *member)
 	return 0;
 }
 
+static void clear_pages(struct member *member)
+{
+	if (member->doorbell_fd >= 0) {
+		event_del(&member->doorbell);
+		member->doorbell_fd = fd_close(member->doorbell_fd);
+	}
+	memory_free(&member->page);
+	memory_free(&member->gradients);
+	free(member->pushed);
+	free(member->closed_pushed);
+	free(member->contributions);
+	member->pushed = member->closed_pushed = NULL;
+	member->contributions = NULL;
+	member->buffer_count = 0;
+}
+
 int member_make_pages(struct member *member)
 {
 	int r;
@@ -121,30 +140,25 @@ int member_make_pages(struct member *member)
 	if (r == 0)
 		r = make_gradients(member);
 	if (r == 0)
-		r = make_doorbell(member);
-	if (r == 0)
 		r = member_set_phase(member, "train");
 	if (r == 0)
-		member->has_pages = true;
-	return r;
+		r = make_doorbell(member);
+	if (r < 0) {
+		clear_pages(member);
+		return r;
+	}
+	member->has_pages = true;
+	return 0;
 }
 
 void member_free(struct member *member)
 {
 	queue_remove(&member->link);
 	queue_remove(&member->client_link);
-	if (member->doorbell_fd >= 0) {
-		event_del(&member->doorbell);
-		close(member->doorbell_fd);
-	}
 	for (struct queue *link = queue_pop(&member->orders); link; link = queue_pop(&member->orders))
 		order_free(queue_entry(link, struct order, link));
+	clear_pages(member);
 	memory_free(&member->window);
-	memory_free(&member->page);
-	memory_free(&member->gradients);
-	free(member->pushed);
-	free(member->closed_pushed);
-	free(member->contributions);
 	free(member);
 }
 

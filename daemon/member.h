@@ -29,7 +29,7 @@ struct member {
 	uint32_t epoch;	  /* that it takes part in; of a job that runs, job->epoch, or it is stale */
 	uint32_t defined; /* units that it has defined, or found equal */
 	bool has_left;
-	bool has_void_leases; /* it kept one where it may not */
+	bool has_void_leases; /* it kept one where it may not: they do not count any more */
 	bool is_stuck;	      /* scratch: waits for a slot that cannot become free */
 	unsigned busy;	      /* operations in flight that use its memory */
 
@@ -44,11 +44,15 @@ struct member {
 	struct pending *ready;	      /* its tierd_job_ready that waits */
 	struct pending *step;	      /* its step that is not applied yet */
 	struct pending *next_step;    /* the one after it */
-	struct step_rates rates;      /* announced by tierd_step_begin */
 	struct step_rates next_rates; /* of next_step */
 	bool is_closed;		      /* its part of the open step is */
-	bool has_begun;		      /* it announced the open step */
-	uint32_t micro_batches;
+	/* What tierd_step_begin has announced: of the open step, and, once it is closed, of the one after it.
+	 */
+	struct announcement {
+		bool is_made;
+		uint32_t micro_batches;
+		struct step_rates rates;
+	} announced, announced_next;
 	uint32_t *pushed;		    /* by unit, since its last step */
 	uint32_t *closed_pushed;	    /* by unit, in the part that it has closed */
 	struct contribution *contributions; /* by buffer */
@@ -72,13 +76,12 @@ int member_make_pages(struct member *member);
 
 void member_free(struct member *member);
 
-/* Frees it if it has left, nothing uses its memory and its process cannot read any more (is_dead, or no
- * lease). */
+/* Frees it if it has left, nothing uses its memory, and its process is gone or holds no lease. */
 void member_release(struct member *member);
 
 static inline bool member_has_lease(const struct member *member, uint32_t unit)
 {
-	return member->has_pages &&
+	return member->has_pages && !member->has_void_leases &&
 	       lease_is_held(&lease_counters(member->leases, member->buffer_count)[unit]);
 }
 

@@ -247,6 +247,11 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 	return 0;
 }
 
+bool node_has_settled(const struct node *node)
+{
+	return queue_is_empty(&node->dying);
+}
+
 static bool is_idle(const struct node *node)
 {
 	QUEUE_FOREACH (link, &node->jobs) {
@@ -281,7 +286,7 @@ static void end_jobs(struct node *node)
 {
 	for (struct queue *link = queue_first(&node->jobs); link; link = queue_first(&node->jobs))
 		job_drop(queue_entry(link, struct job, link));
-	while (!queue_is_empty(&node->dying))
+	while (!queue_is_empty(&node->dying) || node->disposals > 0)
 		event_base_loop(node->loop, EVLOOP_ONCE);
 }
 

@@ -52,6 +52,7 @@ struct node {
 	struct queue dying; /* dropped jobs that are not quiet yet */
 	struct staging staging;
 	uint64_t jobs_created;
+	unsigned disposals; /* of jobs' memory and files, under way */
 	void (*on_idle)(void *argument);
 	void *idle_argument;
 	uint64_t incarnation;
@@ -70,6 +71,9 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 /* No new job or step from now on; on_idle runs on the loop, once, when steps that were decided have been
  * applied. */
 void node_stop(struct node *node, void (*on_idle)(void *argument), void *argument);
+
+/* No dropped job holds memory or disk any more. */
+bool node_has_settled(const struct node *node);
 
 /* Calls on_idle once it is due. */
 void node_check_idle(struct node *node);

@@ -11,8 +11,9 @@ struct member;
 
 /* Waits for a pack to be resident at a version: a gather, or a reader within the daemon. */
 struct waiter {
-	struct queue link; /* of the pack, while it waits */
-	bool is_gather;	   /* a client's: embedded in a pending */
+	struct queue link;	/* of the pack, while it waits */
+	bool is_gather;		/* a client's: embedded in a pending */
+	struct member *blocked; /* that does nothing else meanwhile, or NULL */
 	uint64_t version;
 	/* status 0: the pack is resident and stays so until the callback returns, or longer if it pins it. */
 	void (*done)(struct waiter *waiter, int status);
@@ -31,7 +32,6 @@ struct pending {
 	uint32_t unit, tensor;
 	uint64_t first, count;
 	bool is_master;
-	bool is_blocking; /* the client does nothing else meanwhile */
 	struct waiter waiter;
 	struct event *timer;
 };

@@ -15,6 +15,8 @@ struct port_ops {
 	void (*reply)(struct port *port, uint32_t request, const Tierd__Wire__Reply *reply, const int *fds,
 		      unsigned fd_count);
 	void (*event)(struct port *port, const Tierd__Wire__Event *event);
+	/* Ends the connection soon, from the loop. */
+	void (*close)(struct port *port, const char *reason);
 };
 
 #define PORT_MAX_FDS 8

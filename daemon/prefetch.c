@@ -15,6 +15,14 @@ static void note_use(struct job *job, uint32_t unit, uint32_t distance)
 		*next_use = distance;
 }
 
+/* As far as the arena can hold what comes: beyond that one pack is as far as another, and the oldest goes. */
+static uint32_t horizon(const struct job *job, const struct order *order)
+{
+	uint32_t far = 4 * job->slots.count + 64;
+
+	return order->learned_count < far ? order->learned_count : far;
+}
+
 /* Distances count from 1: 0 is for those who wait already. */
 void prefetch_find_next_uses(struct job *job)
 {
@@ -24,7 +32,7 @@ void prefetch_find_next_uses(struct job *job)
 
 		if (!member || !member->order)
 			continue;
-		for (uint32_t ahead = 0; ahead < member->order->learned_count; ahead++)
+		for (uint32_t ahead = 0; ahead < horizon(job, member->order); ahead++)
 			note_use(job, order_expected(member->order, ahead), ahead + 1);
 	}
 }
@@ -89,8 +97,8 @@ static uint32_t longest_order(const struct job *job)
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		const struct member *member = job->ranks[rank];
 
-		if (member && member->order && member->order->learned_count > longest)
-			longest = member->order->learned_count;
+		if (member && member->order && horizon(job, member->order) > longest)
+			longest = horizon(job, member->order);
 	}
 	return longest;
 }
@@ -145,11 +153,10 @@ void prefetch_hint(struct pending *pending, const Tierd__Wire__Prefetch *prefetc
 		if (!job_check_unit(pending, prefetch->units[i]))
 			return;
 	prefetch_find_next_uses(job);
+	open_classes(job);
 	for (size_t i = 0; i < prefetch->n_units && job->has_nvme_parameters; i++) {
-		uint32_t pack = job->catalog.units[prefetch->units[i]].pack;
-
-		job->next_use[pack] = (uint32_t)i + 1;
-		if (!residency_prefetch(job, pack))
+		job->next_use[job->catalog.units[prefetch->units[i]].pack] = (uint32_t)i + 1;
+		if (!load(job, prefetch->units[i]))
 			break;
 	}
 	pending_reply(pending, NULL);

@@ -129,11 +129,14 @@ static void wake(struct residence *residence, int status)
 			queue_push(&ready, link);
 		}
 	}
+	/* One of them must not have it evicted before the next has its lease. */
+	residence->pins++;
 	for (struct queue *link = queue_pop(&ready); link; link = queue_pop(&ready)) {
 		struct waiter *waiter = queue_entry(link, struct waiter, link);
 
 		waiter->done(waiter, status);
 	}
+	residence->pins--;
 }
 
 void residency_fail_awaited(struct job *job)
@@ -500,33 +503,28 @@ bool residency_flush(struct job *job, uint32_t pack)
 	return true;
 }
 
+bool residency_is_quiet(const struct job *job)
+{
+	for (uint32_t pack = 0; job->residences && pack < job->catalog.pack_count; pack++) {
+		const struct residence *residence = &job->residences[pack];
+
+		if (residence->state == DIRECTORY_LOADING || residence->writes > 0 || residence->pins > 0)
+			return false;
+	}
+	return true;
+}
+
 /* ---- Deadlock ---- */
 
-static struct pending *blocking_gather(struct residence *residence)
+static struct waiter *stuck_waiter(struct residence *residence)
 {
 	QUEUE_FOREACH (link, &residence->waiters) {
 		struct waiter *waiter = queue_entry(link, struct waiter, link);
-		struct pending *pending =
-			waiter->is_gather ? container_of(waiter, struct pending, waiter) : NULL;
 
-		if (pending && pending->is_blocking)
-			return pending;
+		if (waiter->blocked && waiter->blocked->is_stuck)
+			return waiter;
 	}
 	return NULL;
-}
-
-bool residency_is_wished_by(const struct job *job, const struct member *member)
-{
-	QUEUE_FOREACH (link, &job->slot_wishes)
-		QUEUE_FOREACH (waiting, &queue_entry(link, struct residence, link)->waiters) {
-			struct waiter *waiter = queue_entry(waiting, struct waiter, link);
-			const struct pending *pending =
-				waiter->is_gather ? container_of(waiter, struct pending, waiter) : NULL;
-
-			if (pending && pending->is_blocking && pending->member == member)
-				return true;
-		}
-	return false;
 }
 
 static void mark_stuck(struct job *job)
@@ -534,14 +532,14 @@ static void mark_stuck(struct job *job)
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank])
 			job->ranks[rank]->is_stuck = false;
-	QUEUE_FOREACH (link, &job->slot_wishes) {
-		struct residence *residence = queue_entry(link, struct residence, link);
+	QUEUE_FOREACH (wish, &job->slot_wishes) {
+		struct residence *residence = queue_entry(wish, struct residence, link);
 
-		QUEUE_FOREACH (waiting, &residence->waiters) {
-			struct waiter *waiter = queue_entry(waiting, struct waiter, link);
+		QUEUE_FOREACH (link, &residence->waiters) {
+			struct waiter *waiter = queue_entry(link, struct waiter, link);
 
-			if (waiter->is_gather && container_of(waiter, struct pending, waiter)->is_blocking)
-				container_of(waiter, struct pending, waiter)->member->is_stuck = true;
+			if (waiter->blocked)
+				waiter->blocked->is_stuck = true;
 		}
 	}
 }
@@ -558,6 +556,18 @@ static struct member *stuck_holder(struct job *job, uint32_t pack)
 	return NULL;
 }
 
+bool residency_is_wished_by(const struct job *job, const struct member *member)
+{
+	QUEUE_FOREACH (wish, &job->slot_wishes) {
+		struct residence *residence = queue_entry(wish, struct residence, link);
+
+		QUEUE_FOREACH (link, &residence->waiters)
+			if (queue_entry(link, struct waiter, link)->blocked == member)
+				return true;
+	}
+	return false;
+}
+
 /* Every slot that fits is leased by a rank that waits for a slot itself. */
 static bool can_never_fit(struct job *job, uint32_t pack)
 {
@@ -569,6 +579,17 @@ static bool can_never_fit(struct job *job, uint32_t pack)
 	return true;
 }
 
+static bool unmark_waiters(struct residence *residence)
+{
+	bool has_changed = false;
+
+	for (struct waiter *waiter = stuck_waiter(residence); waiter; waiter = stuck_waiter(residence)) {
+		waiter->blocked->is_stuck = false;
+		has_changed = true;
+	}
+	return has_changed;
+}
+
 /* Ranks whose wish can still come true are not stuck, which may free others; until nothing changes. */
 static void unmark_lucky(struct job *job)
 {
@@ -578,12 +599,9 @@ static void unmark_lucky(struct job *job)
 		has_changed = false;
 		QUEUE_FOREACH (link, &job->slot_wishes) {
 			struct residence *residence = queue_entry(link, struct residence, link);
-			struct pending *pending = blocking_gather(residence);
 
-			if (!pending || !pending->member->is_stuck || can_never_fit(job, index_of(residence)))
-				continue;
-			pending->member->is_stuck = false;
-			has_changed = true;
+			if (!can_never_fit(job, index_of(residence)))
+				has_changed |= unmark_waiters(residence);
 		}
 	}
 }
@@ -604,26 +622,21 @@ static void name_holders(struct job *job, uint32_t pack, char *text, size_t size
 
 void residency_check_deadlock(struct job *job)
 {
-	char holders[384];
-
+	if (queue_is_empty(&job->slot_wishes))
+		return;
 	mark_stuck(job);
 	unmark_lucky(job);
 	QUEUE_FOREACH (link, &job->slot_wishes) {
 		struct residence *residence = queue_entry(link, struct residence, link);
-		struct pending *pending = blocking_gather(residence);
-		uint32_t pack = index_of(residence);
+		struct waiter *waiter = stuck_waiter(residence);
 
-		if (!pending || !pending->member->is_stuck || !can_never_fit(job, pack))
+		if (!waiter || !can_never_fit(job, index_of(residence)))
 			continue;
-		name_holders(job, pack, holders, sizeof(holders));
-		residency_forget(&pending->waiter);
+		name_holders(job, index_of(residence), job->holders, sizeof(job->holders));
+		queue_remove(&waiter->link);
 		if (queue_is_empty(&residence->waiters))
 			unwish(residence);
-		pending_error(
-			pending, -EDEADLK,
-			"unit \"%s\" can never be gathered beside what is leased (%s), by ranks that wait "
-			"themselves; release a unit first, or raise host_budget",
-			job->catalog.units[pending->unit].name, holders);
+		waiter->done(waiter, -EDEADLK);
 		return;
 	}
 }

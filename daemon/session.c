@@ -170,7 +170,14 @@ static void send_event(struct port *port, const Tierd__Wire__Event *body)
 	send_message(container_of(port, struct session, port), FRAME_EVENT, 0, &body->base, NULL, 0);
 }
 
-static const struct port_ops session_port_ops = { .reply = send_reply, .event = send_event };
+static void close_port(struct port *port, const char *reason)
+{
+	end(container_of(port, struct session, port), "%s", reason);
+}
+
+static const struct port_ops session_port_ops = { .reply = send_reply,
+						  .event = send_event,
+						  .close = close_port };
 
 /* An answer to a broken Hello is a HelloReply; to anything else, a Reply. */
 static void send_refusal(struct session *session, uint32_t request, int r, char *text)

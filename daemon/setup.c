@@ -431,6 +431,13 @@ static void run_setup(struct work *work)
 
 /* ---- Back on the loop ---- */
 
+/* Unmapping, unpinning and unlinking can take seconds. */
+struct disposal {
+	struct work work;
+	struct node *node;
+	struct made made;
+};
+
 static void unmake(struct node *node, struct made *made)
 {
 	if (made->optimizer_store != made->parameter_store)
@@ -444,13 +451,47 @@ static void unmake(struct node *node, struct made *made)
 	*made = (struct made){ .arena = MEMORY_INIT, .sums = MEMORY_INIT, .directory = MEMORY_INIT };
 }
 
+static void run_disposal(struct work *work)
+{
+	struct disposal *disposal = container_of(work, struct disposal, work);
+
+	unmake(disposal->node, &disposal->made);
+}
+
+static void on_disposed(struct work *work)
+{
+	struct disposal *disposal = container_of(work, struct disposal, work);
+
+	disposal->node->disposals--;
+	free(disposal);
+}
+
+/* Off the loop, on the one thread that also reserves: what comes later finds the space free. */
+static void dispose(struct node *node, struct made *made)
+{
+	struct disposal *disposal = calloc(1, sizeof(*disposal));
+
+	if (!disposal) {
+		unmake(node, made);
+		return;
+	}
+	*disposal = (struct disposal){
+		.work = { .run = run_disposal, .done = on_disposed, .urgency = WORK_NORMAL },
+		.node = node,
+		.made = *made
+	};
+	*made = (struct made){ .arena = MEMORY_INIT, .sums = MEMORY_INIT, .directory = MEMORY_INIT };
+	node->disposals++;
+	workers_submit(node->slow_workers, &disposal->work);
+}
+
 static struct setup *setup_free(struct setup *setup)
 {
 	if (!setup)
 		return NULL;
 	store_layout_free(setup->nvme);
 	store_layout_free(setup->host);
-	unmake(setup->job->node, &setup->made);
+	dispose(setup->job->node, &setup->made);
 	free(setup);
 	return NULL;
 }
@@ -562,7 +603,7 @@ void setup_clear(struct job *job)
 
 	gradient_clear(job);
 	sweep_free(job);
-	unmake(job->node, &made);
+	dispose(job->node, &made);
 	job->arena = job->sums_memory = job->directory_memory = (struct memory)MEMORY_INIT;
 	job->parameter_store = job->optimizer_store = NULL;
 	job->directory = NULL;

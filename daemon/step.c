@@ -18,6 +18,7 @@ struct norm_work {
 	struct job *job;
 	norm_kernel *kernel;
 	_Atomic uint32_t next_unit;
+	bool *is_pushed;       /* by unit: the gradients' own mark may go while this is measured */
 	uint64_t *first_block; /* by unit */
 	double *blocks;
 	unsigned left;
@@ -97,14 +98,17 @@ static int compare_rates(const struct step_rates *here, const struct step_rates 
 	return 0;
 }
 
+/* A rank that has closed its part announces the next one. */
 void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin)
 {
 	struct member *member = pending->member;
+	struct announcement *announced = member->is_closed ? &member->announced_next : &member->announced;
+	struct step_rates rates;
 	char message[256];
 
 	if (!job_check_live(pending, begin->epoch))
 		return;
-	if (member->has_begun || member->is_closed) {
+	if (announced->is_made) {
 		pending_error(pending, -EBUSY, "rank %u has announced this step already", member->rank);
 		return;
 	}
@@ -112,13 +116,12 @@ void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin)
 		pending_error(pending, -EINVAL, "a step of 0 micro-batches");
 		return;
 	}
-	if (read_rates(member->job, begin->rates, &member->rates, message, sizeof(message)) < 0) {
+	if (read_rates(member->job, begin->rates, &rates, message, sizeof(message)) < 0) {
 		pending_error(pending, -EINVAL, "%s", message);
 		return;
 	}
-	complete_rates(member->job, &member->rates);
-	member->has_begun = true;
-	member->micro_batches = begin->micro_batches;
+	complete_rates(member->job, &rates);
+	*announced = (struct announcement){ true, begin->micro_batches, rates };
 	pending_reply(pending, NULL);
 }
 
@@ -146,8 +149,9 @@ static bool check_rates(struct pending *pending, const struct step_rates *rates)
 	char message[256];
 	int r = 0;
 
-	if (member->has_begun)
-		r = compare_rates(rates, &member->rates, "in tierd_step_begin", message, sizeof(message));
+	if (member->announced.is_made)
+		r = compare_rates(rates, &member->announced.rates, "in tierd_step_begin", message,
+				  sizeof(message));
 	if (r == 0 && job->has_open_rates)
 		r = compare_rates(rates, &job->open_rates, "at the ranks that have closed this step", message,
 				  sizeof(message));
@@ -161,6 +165,10 @@ static void close_part(struct pending *pending, struct step_rates *rates)
 	struct member *member = pending->member;
 	struct job *job = member->job;
 
+	if (job->departed[0]) {
+		job_abort(job, -ESTALE, "%s", job->departed);
+		return;
+	}
 	complete_rates(job, rates);
 	if (!has_no_leases(pending) || !check_rates(pending, rates))
 		return;
@@ -193,8 +201,6 @@ void step_close(struct pending *pending, const Tierd__Wire__Step *step)
 	}
 	if (read_rates(job, step->rates, &rates, message, sizeof(message)) < 0) {
 		pending_error(pending, -EINVAL, "job %s, rank %u: %s", job->name, member->rank, message);
-	} else if (job->departed[0]) {
-		job_abort(job, -ESTALE, "%s", job->departed);
 	} else if (!member->step) {
 		close_part(pending, &rates);
 	} else if (!member->next_step) {
@@ -262,7 +268,7 @@ static void run_norm(struct work *work)
 
 		if (unit >= norm->job->catalog.unit_count)
 			return;
-		if (gradient_has_content(norm->job, unit))
+		if (norm->is_pushed[unit])
 			measure_unit(norm, unit);
 	}
 }
@@ -271,6 +277,7 @@ static struct norm_work *norm_free(struct norm_work *norm)
 {
 	if (!norm)
 		return NULL;
+	free(norm->is_pushed);
 	free(norm->first_block);
 	free(norm->blocks);
 	free(norm);
@@ -287,7 +294,6 @@ static void on_norm_done(struct work *work)
 	if (--norm->left > 0)
 		return;
 	job->norm = NULL;
-	job->step_phase = STEP_COLLECTING;
 	if (!norm->is_void)
 		decide(job, norm);
 	norm_free(norm);
@@ -305,13 +311,16 @@ static int norm_new(struct job *job, struct norm_work **ret_norm)
 	norm->job = job;
 	norm->kernel = norm_block_kernel(simd_level());
 	norm->work_count = count;
+	norm->is_pushed = calloc(job->catalog.unit_count, sizeof(*norm->is_pushed));
 	norm->first_block = calloc(job->catalog.unit_count, sizeof(*norm->first_block));
-	for (uint32_t unit = 0; norm->first_block && unit < job->catalog.unit_count; unit++) {
+	for (uint32_t unit = 0; norm->is_pushed && norm->first_block && unit < job->catalog.unit_count;
+	     unit++) {
+		norm->is_pushed[unit] = gradient_has_content(job, unit);
 		norm->first_block[unit] = blocks;
 		blocks += blocks_of(job, unit);
 	}
 	norm->blocks = calloc(blocks + 1, sizeof(*norm->blocks));
-	if (!norm->first_block || !norm->blocks) {
+	if (!norm->is_pushed || !norm->first_block || !norm->blocks) {
 		norm_free(norm);
 		return -ENOMEM;
 	}
@@ -325,7 +334,6 @@ static int start_norm(struct job *job)
 
 	if (r < 0)
 		return r;
-	job->step_phase = STEP_MEASURING;
 	job->norm->left = job->norm->work_count;
 	for (unsigned i = 0; i < job->norm->work_count; i++) {
 		struct norm_part *part = &job->norm->parts[i];
@@ -339,12 +347,19 @@ static int start_norm(struct job *job)
 
 /* ---- Decision ---- */
 
+/* The member's next part is the open one now. */
+static void reopen(struct member *member)
+{
+	member->is_closed = false;
+	member->announced = member->announced_next;
+	member->announced_next.is_made = false;
+}
+
 /* The open step cannot be taken: its gradients are dropped, the ranks may push again. */
 static void fail_step(struct job *job, int r, const char *message)
 {
 	job->closed_count = 0;
 	job->has_open_rates = false;
-	job->step_phase = STEP_COLLECTING;
 	gradient_drop_open(job);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		struct member *member = job->ranks[rank];
@@ -352,8 +367,7 @@ static void fail_step(struct job *job, int r, const char *message)
 
 		if (!pending)
 			continue;
-		member->is_closed = false;
-		member->has_begun = false;
+		reopen(member);
 		pending_error(pending, r, "job %s, step %llu: %s", job->name,
 			      (unsigned long long)job->decided + 1, message);
 	}
@@ -368,7 +382,7 @@ static void open_next(struct job *job)
 	job->has_open_rates = false;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank])
-			job->ranks[rank]->is_closed = job->ranks[rank]->has_begun = false;
+			reopen(job->ranks[rank]);
 }
 
 static void skip(struct job *job)
@@ -401,7 +415,7 @@ static void decide_finite(struct job *job, double norm)
 static const char *nonfinite_unit(const struct job *job, const struct norm_work *norm)
 {
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
-		for (uint64_t i = 0; gradient_has_content(job, unit) && i < blocks_of(job, unit); i++)
+		for (uint64_t i = 0; norm->is_pushed[unit] && i < blocks_of(job, unit); i++)
 			if (!isfinite(norm->blocks[norm->first_block[unit] + i]))
 				return job->catalog.units[unit].name;
 	return "?";
@@ -414,7 +428,7 @@ static void decide(struct job *job, const struct norm_work *norm)
 	double sum = 0.0;
 
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
-		for (uint64_t i = 0; gradient_has_content(job, unit) && i < blocks_of(job, unit); i++)
+		for (uint64_t i = 0; norm->is_pushed[unit] && i < blocks_of(job, unit); i++)
 			sum += norm->blocks[norm->first_block[unit] + i];
 	if (!isfinite(sum) && job->options.nonfinite == NONFINITE_REPORT) {
 		snprintf(message, sizeof(message), "the gradients of unit \"%s\" hold a NaN or an infinity",
@@ -462,7 +476,6 @@ void step_advance(struct job *job)
 		return;
 	}
 	if (gradient_fold(job)) {
-		job->step_phase = STEP_FOLDING;
 		return;
 	}
 	if (start_norm(job) < 0)
@@ -505,7 +518,6 @@ void step_applied(struct job *job)
 void step_abort(struct job *job)
 {
 	job->has_open_rates = false;
-	job->step_phase = STEP_COLLECTING;
 	if (job->norm)
 		job->norm->is_void = true;
 }

@@ -19,6 +19,8 @@
 #include "offload/initializer.h"
 
 #define LEASE_PATIENCE_NS UINT64_C(1000000000)
+/* Packs that are passed over, being loaded, read or leased, before the sweep waits. */
+#define BEGIN_TRIES 16
 #define CHUNK_BLOCKS (CHUNK_ELEMENTS * sizeof(float) / STORE_BLOCK_BYTES)
 
 enum chunk_stream { CHUNK_PARAMETER, CHUNK_REMAINDER, CHUNK_M, CHUNK_V, CHUNK_STREAMS };
@@ -66,14 +68,13 @@ struct sweep {
 	struct staging_buffers *granted;
 	struct event *lease_timer;
 	struct queue free_chunks;
-	unsigned chunk_count;
 	struct chunk chunks[];
 };
 
 /* ---- On a worker ---- */
 
-static void fill_tensor(const struct job *job, const struct tensor *tensor, uint64_t first, uint64_t count,
-			float *values)
+void sweep_fill_tensor(const struct job *job, const struct tensor *tensor, uint64_t first, uint64_t count,
+		       float *values)
 {
 	static const enum initializer_kind kinds[] = { [INITIALIZE_ZEROS] = INITIALIZER_ZEROS,
 						       [INITIALIZE_ONES] = INITIALIZER_ONES,
@@ -90,12 +91,6 @@ static void fill_tensor(const struct job *job, const struct tensor *tensor, uint
 	if (tensor->slice_of)
 		first += tensor->slice_row * (tensor->layout.elements / tensor->shape[0]);
 	initializer_fill(&initializer, first, count, values);
-}
-
-void sweep_fill_tensor(const struct job *job, const struct tensor *tensor, uint64_t first, uint64_t count,
-		       float *values)
-{
-	fill_tensor(job, tensor, first, count, values);
 }
 
 /* The part of [first, first + count) that lies in [from, from + length); false: none. */
@@ -130,7 +125,7 @@ static void initialize_unit(const struct chunk *chunk, uint32_t index, uint64_t 
 		if (tensor->layout.section != chunk->section || tensor->initializer == INITIALIZE_NONE ||
 		    !intersect(first, count, tensor->layout.first, tensor->layout.elements, &from, &length))
 			continue;
-		fill_tensor(job, tensor, from - tensor->layout.first, length, masters + from);
+		sweep_fill_tensor(job, tensor, from - tensor->layout.first, length, masters + from);
 	}
 	if (chunk->section == SECTION_BF16)
 		format_split(masters + first, count, (uint16_t *)chunk->parts[CHUNK_PARAMETER].data + at,
@@ -235,6 +230,7 @@ static void finish_sweep(struct job *job)
 	sweep_free(job);
 	if (has_failed) {
 		job_settle(job);
+		node_check_idle(job->node);
 		return;
 	}
 	if (!was_initializing) {
@@ -557,36 +553,22 @@ static void wait_for_holder(struct sweep *sweep, uint32_t pack, struct member *h
 {
 	static const struct timeval soon = { .tv_usec = 500 };
 	struct job *job = sweep->job;
+	struct port *port = holder->port;
 	char reason[160];
 
-	if (clock_now_ns() - job->decided_ns < LEASE_PATIENCE_NS) {
-		event_add(sweep->lease_timer, &soon);
+	event_add(sweep->lease_timer, &soon);
+	if (clock_now_ns() - job->decided_ns < LEASE_PATIENCE_NS)
 		return;
-	}
 	snprintf(reason, sizeof(reason), "rank %u (pid %d) has kept a lease on unit \"%.40s\" through a step",
 		 holder->rank, (int)holder->pid, pack_name(job, pack));
 	log_warning("job %s: %s; its session ends", job->name, reason);
 	holder->has_void_leases = true;
-	if (!holder->has_left)
+	if (holder->has_left)
+		member_release(holder);
+	else
 		job_leave(holder, false, reason);
-	event_add(sweep->lease_timer, &soon);
-}
-
-/* A pack that somebody waits for is next; else the order decides. */
-static uint32_t pick_pack(const struct sweep *sweep)
-{
-	const struct job *job = sweep->job;
-
-	for (uint32_t i = sweep->cursor; i < job->catalog.pack_count; i++) {
-		const struct residence *residence = &job->residences[sweep->order[i]];
-
-		if (residence->sweep == SWEEP_WAITING && !queue_is_empty(&residence->waiters))
-			return sweep->order[i];
-	}
-	for (uint32_t i = sweep->cursor; i < job->catalog.pack_count; i++)
-		if (job->residences[sweep->order[i]].sweep == SWEEP_WAITING)
-			return sweep->order[i];
-	return SLOT_NONE;
+	if (port && port->ops->close)
+		port->ops->close(port, reason);
 }
 
 static bool has_frozen(const struct pack *pack)
@@ -635,6 +617,27 @@ static bool begin_pack(struct sweep *sweep, uint32_t pack)
 	return true;
 }
 
+/* A pack that somebody waits for is next; else the order decides. One that cannot begin now lets others pass
+ * it. */
+static bool begin_next_pack(struct sweep *sweep)
+{
+	const struct job *job = sweep->job;
+	unsigned tries = 0;
+
+	for (int is_wanted = 1; is_wanted >= 0; is_wanted--)
+		for (uint32_t i = sweep->cursor; i < job->catalog.pack_count && tries < BEGIN_TRIES; i++) {
+			const struct residence *residence = &job->residences[sweep->order[i]];
+
+			if (residence->sweep != SWEEP_WAITING ||
+			    (is_wanted && queue_is_empty(&residence->waiters)))
+				continue;
+			if (begin_pack(sweep, sweep->order[i]))
+				return true;
+			tries++;
+		}
+	return false;
+}
+
 static void end_pack(struct sweep *sweep)
 {
 	uint32_t pack = sweep->pack;
@@ -649,11 +652,8 @@ static bool advance(struct sweep *sweep)
 {
 	struct chunk *chunk;
 
-	if (sweep->pack == SLOT_NONE) {
-		uint32_t pack = pick_pack(sweep);
-
-		return pack != SLOT_NONE && begin_pack(sweep, pack);
-	}
+	if (sweep->pack == SLOT_NONE)
+		return begin_next_pack(sweep);
 	if (!find_chunk(sweep)) {
 		end_pack(sweep);
 		return true;
@@ -701,9 +701,7 @@ static int sweep_new(struct job *job, bool is_initializing, struct sweep **ret_s
 
 	if (!sweep)
 		return -ENOMEM;
-	*sweep = (struct sweep){
-		.job = job, .is_initializing = is_initializing, .pack = SLOT_NONE, .chunk_count = count
-	};
+	*sweep = (struct sweep){ .job = job, .is_initializing = is_initializing, .pack = SLOT_NONE };
 	sweep->wish.granted = on_staging;
 	queue_init(&sweep->wish.link);
 	queue_init(&sweep->free_chunks);
@@ -752,4 +750,12 @@ void sweep_free(struct job *job)
 		event_free(sweep->lease_timer);
 	free(sweep->order);
 	free(sweep);
+}
+
+void sweep_cancel(struct job *job)
+{
+	if (!job->sweep)
+		return;
+	job->sweep->has_failed = true;
+	sweep_go_on(job);
 }

@@ -111,14 +111,23 @@ static void finish(struct tensor_operation *operation)
 	enum operation_kind kind = operation->kind;
 	int status = operation->status;
 	const char *name = operation->tensor->name;
+	char holders[sizeof(job->holders)];
 
+	memcpy(holders, job->holders, sizeof(holders));
 	if (status == 0 && kind == OPERATION_WRITE)
 		status = tensor_mark_written(operation->tensor, operation->first, operation->count);
 	if (status == 0 && kind == OPERATION_INITIALIZE)
 		status = tensor_mark_written(operation->tensor, 0, operation->tensor->layout.elements);
 	operation_free(operation);
-	if (pending && status == -EAGAIN)
+	if (pending && status == -EDEADLK)
+		pending_error(pending, status, "tensor \"%s\" can never be read beside what is leased (%s)",
+			      name, holders);
+	else if (pending && status == -EAGAIN)
 		pending_error(pending, -ECANCELED, "tensor \"%s\": the awaited step failed", name);
+	else if (pending && status == -E2BIG)
+		pending_error(pending, status,
+			      "tensor \"%s\" is written in more than %d separate pieces; write it in order",
+			      name, CATALOG_MAX_SPANS);
 	else if (pending && status < 0)
 		pending_error(pending, status, "tensor \"%s\": %s", name, store_error(status));
 	else if (pending)
@@ -462,8 +471,7 @@ void tensor_write(struct pending *pending, const Tierd__Wire__TensorWrite *write
 		return;
 	}
 	queue_push(&job->filling, &pending->link);
-	if (job->phase == JOB_FORMING)
-		setup_start(job);
+	job_settle(job);
 }
 
 void tensor_fill_waiting(struct job *job)
@@ -478,35 +486,50 @@ void tensor_fill_waiting(struct job *job)
 	}
 }
 
-bool tensor_initialize(struct job *job)
+static struct tensor *next_to_fill(const struct unit *unit)
 {
+	for (uint32_t t = 0; t < unit->tensor_count; t++) {
+		struct tensor *tensor = &unit->tensors[t];
+
+		if (tensor->is_frozen && tensor->initializer != INITIALIZE_NONE && !tensor_is_written(tensor))
+			return tensor;
+	}
+	return NULL;
+}
+
+static int fill_tensor(struct job *job, uint32_t unit, const struct tensor *tensor)
+{
+	struct tensor_operation *operation = operation_new(
+		job, NULL, OPERATION_INITIALIZE, unit, (uint32_t)(tensor - job->catalog.units[unit].tensors),
+		0, tensor->layout.elements);
+
+	if (!operation)
+		return -ENOMEM;
+	job->is_filling_tensor = true;
+	if (job->has_nvme_parameters)
+		want_pack(operation, 0);
+	else
+		start_work(operation);
+	return 1;
+}
+
+int tensor_initialize(struct job *job)
+{
+	int r = 0;
+
 	/* What it waits for may bring the job here again. */
 	if (job->is_filling_tensor)
-		return true;
-	for (uint32_t u = 0; u < job->catalog.unit_count; u++)
-		for (uint32_t t = 0; t < job->catalog.units[u].tensor_count; t++) {
-			struct tensor *tensor = &job->catalog.units[u].tensors[t];
+		return 1;
+	for (; job->initialized_units < job->catalog.unit_count; job->initialized_units++) {
+		const struct tensor *tensor = next_to_fill(&job->catalog.units[job->initialized_units]);
 
-			if (!tensor->is_frozen || tensor->initializer == INITIALIZE_NONE ||
-			    tensor_is_written(tensor))
-				continue;
-			struct tensor_operation *operation = operation_new(job, NULL, OPERATION_INITIALIZE, u,
-									   t, 0, tensor->layout.elements);
-
-			if (!operation)
-				return false;
-			job->is_filling_tensor = true;
-			if (job->has_nvme_parameters)
-				want_pack(operation, 0);
-			else
-				start_work(operation);
-			return true;
-		}
-	bool has_started = false;
-
+		if (tensor)
+			return fill_tensor(job, job->initialized_units, tensor);
+	}
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		has_started |= residency_flush(job, pack);
-	return has_started;
+		if (residency_flush(job, pack))
+			r = 1;
+	return r;
 }
 
 /* ---- Read ---- */
@@ -541,6 +564,11 @@ void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read)
 		return;
 	const struct tensor *tensor = &job->catalog.units[read->unit].tensors[read->tensor];
 
+	if (read->version > job->decided + 2) {
+		pending_error(pending, -EINVAL, "version %llu is ahead of every step",
+			      (unsigned long long)read->version);
+		return;
+	}
 	if (tensor->is_frozen && state != STATE_PARAMETER) {
 		pending_error(pending, -ENODATA, "tensor \"%s\" is frozen: it has no %s", tensor->name,
 			      read->state);
@@ -557,6 +585,7 @@ void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read)
 		return;
 	}
 	operation->state = state;
+	operation->waiter.blocked = pending->member;
 	want_pack(operation, tensor->is_frozen ? 0 : read->version);
 }
 

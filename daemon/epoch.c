@@ -1,0 +1,413 @@
+/* Epochs. One begins when all ranks wait in tierd_job_ready and nothing of the last one is in flight; it ends
+ * when a rank is lost. What a job waits for is looked at in one place, job_settle(), which is called whenever
+ * something in flight has come home. */
+#include <errno.h>
+#include <event2/event.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <fcntl.h>
+
+#include "common/log.h"
+#include "daemon/job.h"
+
+/* ---- Ready ---- */
+
+static void name_missing(const struct job *job, char *text, size_t size)
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (uint32_t rank = 0; rank < job->options.world_size && used + 48 < size; rank++) {
+		const struct member *member = job->ranks[rank];
+
+		if (member && member->ready)
+			continue;
+		used += (size_t)snprintf(text + used, size - used, "%srank %u (%s)", used ? ", " : "", rank,
+					 member ? "has not called tierd_job_ready" : "has not joined");
+	}
+}
+
+static void on_ready_timeout(evutil_socket_t fd, short events, void *argument)
+{
+	struct pending *pending = argument;
+	struct job *job = pending->member->job;
+	char missing[400];
+
+	name_missing(job, missing, sizeof(missing));
+	pending->member->ready = NULL;
+	pending_error(pending, -ETIMEDOUT, "job %s: still waiting for %s", job->name,
+		      missing[0] ? missing : "its memory to be prepared");
+}
+
+static bool start_timeout(struct pending *pending, int timeout_ms)
+{
+	struct timeval timeout = { timeout_ms / 1000, timeout_ms % 1000 * 1000 };
+
+	if (timeout_ms < 0)
+		return true;
+	pending->timer = event_new(pending_node(pending)->loop, -1, 0, on_ready_timeout, pending);
+	return pending->timer && event_add(pending->timer, &timeout) == 0;
+}
+
+static bool all_are_ready(const struct job *job)
+{
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (!job->ranks[rank] || !job->ranks[rank]->ready)
+			return false;
+	return true;
+}
+
+static void fail_ready(struct member *member, int r, const char *message)
+{
+	struct pending *pending = member->ready;
+
+	if (!pending)
+		return;
+	member->ready = NULL;
+	pending_error(pending, r, "job %s: %s", member->job->name, message);
+}
+
+static void fail_all_ready(struct job *job, int r, const char *message)
+{
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank])
+			fail_ready(job->ranks[rank], r, message);
+}
+
+/* A rank that has defined fewer units than another. */
+static bool fail_incomplete(struct job *job)
+{
+	bool has_failed = false;
+	char message[256];
+
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		struct member *member = job->ranks[rank];
+
+		if (member->defined == job->catalog.unit_count)
+			continue;
+		snprintf(message, sizeof(message),
+			 "rank %u has defined %u of %u units; unit \"%s\" is missing", rank, member->defined,
+			 job->catalog.unit_count, job->catalog.units[member->defined].name);
+		fail_ready(member, -EINVAL, message);
+		has_failed = true;
+	}
+	return has_failed;
+}
+
+void job_ready(struct pending *pending, int timeout_ms)
+{
+	struct member *member = pending->member;
+	struct job *job = member->job;
+
+	if (job->phase == JOB_BROKEN)
+		pending_error(pending, -EIO, "the state of job %s is lost: %s; open it with replace",
+			      job->name, job->reason);
+	else if (job->catalog.unit_count == 0)
+		pending_error(pending, -EINVAL, "job %s has no units", job->name);
+	else if (member->ready)
+		pending_error(pending, -EBUSY, "job %s: rank %u waits in tierd_job_ready already", job->name,
+			      member->rank);
+	else if (job->is_live && member->epoch == job->epoch)
+		pending_error(pending, -EINVAL, "job %s: rank %u is ready already", job->name, member->rank);
+	else if (!start_timeout(pending, timeout_ms))
+		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
+	else {
+		member->ready = pending;
+		job_settle(job);
+	}
+}
+
+/* False: there are no descriptors for it, and the epoch cannot be. */
+static bool reply_ready(struct member *member)
+{
+	struct job *job = member->job;
+	struct pending *pending = TAKE_PTR(member->ready);
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__JobReadyReply ready = TIERD__WIRE__JOB_READY_REPLY__INIT;
+	int fds[5] = { -1, -1, -1, -1, -1 };
+	bool is_first = member->epoch == 0;
+
+	if (is_first) {
+		fds[0] = memory_client_fd(&job->directory_memory, MEMORY_READ_ONLY);
+		fds[1] = memory_client_fd(&job->arena, MEMORY_READ_ONLY);
+		fds[2] = memory_client_fd(&member->page, MEMORY_WRITABLE);
+		fds[3] = memory_client_fd(&member->gradients, MEMORY_WRITABLE);
+		fds[4] = fcntl(member->doorbell_fd, F_DUPFD_CLOEXEC, 0);
+	}
+	ready.status = job->has_begun ? JOB_RESUMED : JOB_NEW;
+	ready.step = job->step;
+	ready.epoch = job->epoch;
+	ready.unit_count = job->catalog.unit_count;
+	ready.directory_bytes = job->directory_memory.length;
+	ready.arena_bytes = job->arena.length;
+	ready.lease_bytes = member->page.length;
+	ready.gradient_buffers = member->buffer_count;
+	ready.gradient_buffer_bytes = job->catalog.gradient_bytes_maximum;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_READY;
+	reply.job_ready = &ready;
+	bool is_complete =
+		!is_first || (fds[0] >= 0 && fds[1] >= 0 && fds[2] >= 0 && fds[3] >= 0 && fds[4] >= 0);
+
+	if (is_complete)
+		member->epoch = job->epoch;
+	if (!is_complete)
+		pending_error(pending, -EIO, "job %s: no descriptors left for its memory", job->name);
+	else
+		pending_reply_fds(pending, &reply, fds, is_first ? 5 : 0);
+	for (unsigned i = 0; i < ARRAY_LENGTH(fds); i++)
+		fd_close(fds[i]);
+	return is_complete;
+}
+
+static void begin_epoch(struct job *job)
+{
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		int r = member_make_pages(job->ranks[rank]);
+
+		if (r < 0) {
+			fail_all_ready(job, r, "no memory for the pages of its ranks");
+			return;
+		}
+	}
+	job->is_live = true;
+	job->departed[0] = '\0';
+	atomic_store(&job->directory->epoch, job->epoch);
+	bool is_complete = true;
+
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		is_complete &= reply_ready(job->ranks[rank]);
+	job->has_begun = true;
+	if (!is_complete)
+		job_abort(job, -ESTALE, "tierd has no descriptors left for all ranks of job %s", job->name);
+	log_debug("job %s: epoch %u begins at step %llu", job->name, job->epoch,
+		  (unsigned long long)job->step);
+}
+
+static void start_initializing(struct job *job)
+{
+	char names[256], message[400];
+	unsigned unwritten = job->has_values ? 0 : catalog_unwritten(&job->catalog, names, sizeof(names));
+
+	if (unwritten > 0) {
+		snprintf(message, sizeof(message), "%u tensors have no values and no initializer: %s%s",
+			 unwritten, names, unwritten > 4 ? ", …" : "");
+		fail_all_ready(job, -ENODATA, message);
+		return;
+	}
+	job->has_values = true;
+	int r = tensor_initialize(job);
+
+	if (r < 0) {
+		fail_all_ready(job, r, "no memory to initialize its tensors");
+		return;
+	}
+	if (r > 0 || !residency_is_quiet(job))
+		return;
+	job->phase = JOB_INITIALIZING;
+	r = sweep_start(job, true);
+	if (r < 0)
+		job_break(job, r, "its values cannot be stored: %s", strerror(-r));
+}
+
+void job_settle(struct job *job)
+{
+	if (job->is_dropped) {
+		event_add(job->end_timer, &(struct timeval){ 0 });
+		return;
+	}
+	bool can_start = all_are_ready(job) && !fail_incomplete(job);
+
+	switch (job->phase) {
+	case JOB_FORMING:
+		/* What is written needs its place, too. */
+		if ((can_start || !queue_is_empty(&job->filling)) && node_has_settled(job->node))
+			setup_start(job);
+		break;
+	case JOB_FILLING:
+		if (can_start)
+			start_initializing(job);
+		break;
+	case JOB_TRAINED:
+		if (can_start && !job->sweep && job->reductions_running == 0 && !job->norm)
+			begin_epoch(job);
+		break;
+	default:
+		break;
+	}
+}
+
+void job_planned(struct job *job, int r, const char *message)
+{
+	if (r < 0) {
+		log_info("job %s cannot be prepared: %s", job->name, message);
+		fail_all_ready(job, r, message);
+		for (struct queue *link = queue_pop(&job->filling); link; link = queue_pop(&job->filling))
+			pending_error(queue_entry(link, struct pending, link), r, "job %s: %s", job->name,
+				      message);
+	} else if (!job->is_dropped) {
+		tensor_fill_waiting(job);
+	}
+	job_settle(job);
+}
+
+/* ---- The end of an epoch ---- */
+
+static void announce_end(struct member *member, int r, const char *reason)
+{
+	Tierd__Wire__Event event = TIERD__WIRE__EVENT__INIT;
+	Tierd__Wire__Event__EpochEnded ended = TIERD__WIRE__EVENT__EPOCH_ENDED__INIT;
+	Tierd__Wire__Status status = TIERD__WIRE__STATUS__INIT;
+
+	if (!member->port || member->epoch == 0)
+		return;
+	status.code = status_from_errno(r);
+	status.message = (char *)reason;
+	ended.job = member->handle;
+	ended.epoch = member->epoch;
+	ended.reason = &status;
+	event.body_case = TIERD__WIRE__EVENT__BODY_EPOCH_ENDED;
+	event.epoch_ended = &ended;
+	member->port->ops->event(member->port, &event);
+}
+
+/* A decided step goes on: its ticket, and reads that are under way, are answered when they are done. */
+static bool outlives_epoch(const struct job *job, const struct member *member, const struct pending *pending)
+{
+	if (pending == member->step)
+		return job->decided > job->step && job->phase != JOB_BROKEN;
+	return pending == member->ready || tensor_is_operating(member, pending);
+}
+
+static void end_for_member(struct job *job, struct member *member, int r)
+{
+	announce_end(member, r, job->reason);
+	member->next_step = NULL;
+	member->is_closed = false;
+	member->announced.is_made = member->announced_next.is_made = false;
+	if (member->pushed)
+		memset(member->pushed, 0, job->catalog.unit_count * sizeof(*member->pushed));
+	gradient_forget_member(member);
+	QUEUE_FOREACH (link, &member->pendings) {
+		struct pending *pending = queue_entry(link, struct pending, member_link);
+
+		if (outlives_epoch(job, member, pending))
+			continue;
+		if (pending == member->step)
+			member->step = NULL;
+		if (pending == member->ready)
+			member->ready = NULL;
+		pending_error(pending, r, "%s", job->reason);
+	}
+}
+
+static void end_epoch(struct job *job, int r)
+{
+	bool was_live = job->is_live;
+
+	job->is_live = false;
+	job->closed_count = 0;
+	if (was_live)
+		job->epoch++;
+	if (job->directory)
+		atomic_store(&job->directory->epoch, job->epoch);
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank])
+			end_for_member(job, job->ranks[rank], r);
+	if (was_live) {
+		gradient_abort(job);
+		step_abort(job);
+	}
+}
+
+void job_abort(struct job *job, int r, const char *format, ...)
+{
+	va_list arguments;
+
+	/* The first reason counts. */
+	if (!job->is_live)
+		return;
+	va_start(arguments, format);
+	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
+	va_end(arguments);
+	log_info("job %s: epoch %u ends at step %llu: %s", job->name, job->epoch,
+		 (unsigned long long)job->decided, job->reason);
+	end_epoch(job, r);
+}
+
+void job_break(struct job *job, int r, const char *format, ...)
+{
+	va_list arguments;
+
+	if (job->phase == JOB_BROKEN)
+		return;
+	va_start(arguments, format);
+	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
+	va_end(arguments);
+	log_error("job %s is broken at step %llu: %s", job->name, (unsigned long long)job->step, job->reason);
+	job->phase = JOB_BROKEN;
+	sweep_cancel(job);
+	end_epoch(job, -EIO);
+	fail_all_ready(job, -EIO, job->reason);
+	node_check_idle(job->node);
+}
+
+/* ---- Leaving ---- */
+
+/* A member can be thrown out while its process lives and waits. */
+static void answer_pendings(struct member *member, const char *reason)
+{
+	member->ready = member->step = member->next_step = NULL;
+	gradient_forget_pendings(member);
+	tensor_forget(member);
+	for (struct queue *link = queue_first(&member->pendings); link; link = queue_first(&member->pendings))
+		pending_error(queue_entry(link, struct pending, member_link), -ESTALE, "%s", reason);
+}
+
+/* A rank that leaves in good order disturbs those who need it for the open step. */
+static bool has_part(const struct member *member)
+{
+	return member && (member->is_closed || member->next_step || gradient_has_pushed(member));
+}
+
+static bool is_needed(const struct job *job, const struct member *leaving)
+{
+	if (has_part(leaving))
+		return true;
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (has_part(job->ranks[rank]))
+			return true;
+	return false;
+}
+
+void job_leave(struct member *member, bool is_orderly, const char *reason)
+{
+	struct job *job = member->job;
+
+	bool is_needed_now = is_needed(job, member);
+
+	if (!is_orderly)
+		announce_end(member, -ESTALE, reason);
+	answer_pendings(member, reason);
+	member->has_left = true;
+	member->port = NULL;
+	job->ranks[member->rank] = NULL;
+	job->member_count--;
+	queue_push(&job->lingering, &member->link);
+
+	if (!is_orderly || is_needed_now)
+		job_abort(job, -ESTALE, "%s", reason);
+	else
+		snprintf(job->departed, sizeof(job->departed), "%s", reason);
+	gradient_forget_member(member);
+	member_release(member);
+	if (job->member_count > 0) {
+		residency_serve(job);
+		return;
+	}
+	job->is_live = false;
+	/* Nothing of it is worth keeping; of a broken job, the news that it is. */
+	if (job->phase < JOB_TRAINED && !job->is_dropped)
+		job_drop(job);
+}
