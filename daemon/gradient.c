@@ -431,15 +431,14 @@ static struct held_buffer *held_new(struct job *job)
 	return held;
 }
 
-/* More room than planned, as long as the node has some: ranks would block each other for ever. */
+/* More room than planned, as long as the node has some, beyond the job's own budget too: ranks that skip
+ * units would block each other for ever. */
 static bool grow_held(struct job *job)
 {
 	uint64_t bytes = gradient_held_bytes(job, 1);
 	struct node *node = job->node;
 
-	if (node->host_used + bytes > node->host_budget ||
-	    (job->options.host_budget > 0 && job->host_bytes + bytes > job->options.host_budget) ||
-	    !held_new(job))
+	if (node->host_used + bytes > node->host_budget || !held_new(job))
 		return false;
 	node->host_used += bytes;
 	job->host_bytes += bytes;
@@ -451,6 +450,12 @@ static bool grow_held(struct job *job)
  * no slot is or becomes free unless some rank releases a unit. */
 static bool all_are_blocked(const struct job *job, bool with_gathers)
 {
+	/* The step is about to be decided, which frees what was pushed to the next one. */
+	if (job->closed_count == job->options.world_size)
+		return false;
+	/* A decision, or its sweep, frees what waits for it. */
+	if (job->closed_count == job->options.world_size || job->sweep || job->norm)
+		return false;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		const struct member *member = job->ranks[rank];
 
@@ -502,7 +507,7 @@ void gradient_unblock(struct job *job, bool with_gathers)
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		struct member *member = job->ranks[rank];
 
-		if (job->reductions_running > 0 || job->sweep || !all_are_blocked(job, with_gathers))
+		if (job->reductions_running > 0 || !all_are_blocked(job, with_gathers))
 			return;
 		if (queue_is_empty(&member->buffer_waiters))
 			continue;

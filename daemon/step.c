@@ -374,6 +374,7 @@ static void fail_step(struct job *job, int r, const char *message)
 	residency_fail_awaited(job);
 	close_next_parts(job);
 	gradient_try_all(job);
+	gradient_unblock(job, false);
 }
 
 static void open_next(struct job *job)
@@ -509,6 +510,7 @@ void step_applied(struct job *job)
 		if (job->ranks[rank] && job->ranks[rank]->step && !job->ranks[rank]->is_closed)
 			reply_applied(job, job->ranks[rank]);
 	close_next_parts(job);
+	gradient_unblock(job, false);
 	step_advance(job);
 	prefetch_run(job);
 	job_settle(job);
