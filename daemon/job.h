@@ -245,6 +245,9 @@ bool residency_is_wished_by(const struct job *job, const struct member *member);
 /* A step that was awaited has failed: who waits for its version looks again. */
 void residency_fail_awaited(struct job *job);
 void residency_check_deadlock(struct job *job);
+uint32_t residence_pack(const struct residence *residence);
+const struct slot_class *residency_class(const struct job *job, uint32_t pack);
+void residency_unwish(struct residence *residence);
 /* No load, write-back or reader. */
 bool residency_is_quiet(const struct job *job);
 /* The first of its units' names, and what is wrong with a store, for messages. */

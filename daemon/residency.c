@@ -17,7 +17,7 @@ static struct directory_entry *entry_of(const struct job *job, uint32_t unit)
 	return &directory_entries(job->directory)[unit];
 }
 
-static uint32_t index_of(const struct residence *residence)
+uint32_t residence_pack(const struct residence *residence)
 {
 	return (uint32_t)(residence - residence->job->residences);
 }
@@ -205,7 +205,7 @@ static bool is_later(const struct job *job, uint32_t pack, uint32_t other)
 	return job->residences[pack].used < job->residences[other].used;
 }
 
-static const struct slot_class *class_of(const struct job *job, uint32_t pack)
+const struct slot_class *residency_class(const struct job *job, uint32_t pack)
 {
 	return &job->slots.classes[job->slots.class_of_pack[pack]];
 }
@@ -213,7 +213,7 @@ static const struct slot_class *class_of(const struct job *job, uint32_t pack)
 /* The evictable pack of the same class with the farthest next use; skips those up to distance. */
 static uint32_t find_victim(struct job *job, uint32_t pack, uint32_t distance)
 {
-	const struct slot_class *class = class_of(job, pack);
+	const struct slot_class *class = residency_class(job, pack);
 	uint32_t victim = SLOT_NONE;
 
 	for (uint32_t slot = class->first; slot < class->first + class->count; slot++) {
@@ -262,7 +262,7 @@ bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance)
 
 static void finish_load(struct job *job, struct residence *residence)
 {
-	uint32_t pack = index_of(residence);
+	uint32_t pack = residence_pack(residence);
 
 	job->loading_bytes -= job->catalog.packs[pack].slot_bytes;
 	if (residence->status < 0) {
@@ -285,7 +285,7 @@ static void on_section_loaded(struct store_transfer *transfer, int status)
 	if (status < 0 && residence->status == 0) {
 		residence->status = status;
 		log_error("job %s: unit \"%s\" cannot be read from %s at byte %llu: %s", job->name,
-			  pack_name(job, index_of(residence)),
+			  pack_name(job, residence_pack(residence)),
 			  transfer->fault.device ? transfer->fault.device : "its store",
 			  (unsigned long long)transfer->fault.device_offset, store_error(status));
 	}
@@ -395,7 +395,7 @@ bool residency_want(struct job *job, uint32_t pack, struct waiter *waiter, enum 
 	return false;
 }
 
-static void unwish(struct residence *residence)
+void residency_unwish(struct residence *residence)
 {
 	if (!residence->wants_slot)
 		return;
@@ -428,16 +428,16 @@ void residency_serve(struct job *job)
 	prefetch_find_next_uses(job);
 	QUEUE_FOREACH (link, &job->slot_wishes) {
 		struct residence *residence = queue_entry(link, struct residence, link);
-		uint32_t pack = index_of(residence);
+		uint32_t pack = residence_pack(residence);
 
 		if (queue_is_empty(&residence->waiters) || residence->state != DIRECTORY_ABSENT ||
 		    residence->sweep != SWEEP_NOTHING) {
-			unwish(residence);
+			residency_unwish(residence);
 			continue;
 		}
 		if (!residency_take_slot(job, pack, 0))
 			continue;
-		unwish(residence);
+		residency_unwish(residence);
 		start_load(job, pack, TIER_DEMAND);
 		/* A load that failed at once has changed the queue: the next transfer serves the rest. */
 		break;
@@ -467,7 +467,7 @@ static void on_section_flushed(struct store_transfer *transfer, int status)
 	residence->writes--;
 	if (status < 0)
 		job_break(job, status, "unit \"%s\" cannot be written to %s: %s",
-			  pack_name(job, index_of(residence)),
+			  pack_name(job, residence_pack(residence)),
 			  transfer->fault.device ? transfer->fault.device : "its store", store_error(status));
 	sweep_go_on(job);
 	residency_serve(job);
@@ -512,131 +512,4 @@ bool residency_is_quiet(const struct job *job)
 			return false;
 	}
 	return true;
-}
-
-/* ---- Deadlock ---- */
-
-static struct waiter *stuck_waiter(struct residence *residence)
-{
-	QUEUE_FOREACH (link, &residence->waiters) {
-		struct waiter *waiter = queue_entry(link, struct waiter, link);
-
-		if (waiter->blocked && waiter->blocked->is_stuck)
-			return waiter;
-	}
-	return NULL;
-}
-
-static void mark_stuck(struct job *job)
-{
-	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank])
-			job->ranks[rank]->is_stuck = false;
-	QUEUE_FOREACH (wish, &job->slot_wishes) {
-		struct residence *residence = queue_entry(wish, struct residence, link);
-
-		QUEUE_FOREACH (link, &residence->waiters) {
-			struct waiter *waiter = queue_entry(link, struct waiter, link);
-
-			if (waiter->blocked)
-				waiter->blocked->is_stuck = true;
-		}
-	}
-}
-
-static struct member *stuck_holder(struct job *job, uint32_t pack)
-{
-	const struct pack *units = &job->catalog.packs[pack];
-
-	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-			if (job->ranks[rank] && job->ranks[rank]->is_stuck &&
-			    member_has_lease(job->ranks[rank], u))
-				return job->ranks[rank];
-	return NULL;
-}
-
-bool residency_is_wished_by(const struct job *job, const struct member *member)
-{
-	QUEUE_FOREACH (wish, &job->slot_wishes) {
-		struct residence *residence = queue_entry(wish, struct residence, link);
-
-		QUEUE_FOREACH (link, &residence->waiters)
-			if (queue_entry(link, struct waiter, link)->blocked == member)
-				return true;
-	}
-	return false;
-}
-
-/* Every slot that fits is leased by a rank that waits for a slot itself. */
-static bool can_never_fit(struct job *job, uint32_t pack)
-{
-	const struct slot_class *class = class_of(job, pack);
-
-	for (uint32_t slot = class->first; slot < class->first + class->count; slot++)
-		if (job->slots.owners[slot] == SLOT_NONE || !stuck_holder(job, job->slots.owners[slot]))
-			return false;
-	return true;
-}
-
-static bool unmark_waiters(struct residence *residence)
-{
-	bool has_changed = false;
-
-	for (struct waiter *waiter = stuck_waiter(residence); waiter; waiter = stuck_waiter(residence)) {
-		waiter->blocked->is_stuck = false;
-		has_changed = true;
-	}
-	return has_changed;
-}
-
-/* Ranks whose wish can still come true are not stuck, which may free others; until nothing changes. */
-static void unmark_lucky(struct job *job)
-{
-	bool has_changed = true;
-
-	while (has_changed) {
-		has_changed = false;
-		QUEUE_FOREACH (link, &job->slot_wishes) {
-			struct residence *residence = queue_entry(link, struct residence, link);
-
-			if (!can_never_fit(job, index_of(residence)))
-				has_changed |= unmark_waiters(residence);
-		}
-	}
-}
-
-static void name_holders(struct job *job, uint32_t pack, char *text, size_t size)
-{
-	const struct slot_class *class = class_of(job, pack);
-	size_t used = 0;
-
-	text[0] = '\0';
-	for (uint32_t slot = class->first; slot < class->first + class->count && used + 64 < size; slot++) {
-		struct member *holder = stuck_holder(job, job->slots.owners[slot]);
-
-		used += (size_t)snprintf(text + used, size - used, "%s\"%s\" by rank %u", used ? ", " : "",
-					 pack_name(job, job->slots.owners[slot]), holder->rank);
-	}
-}
-
-void residency_check_deadlock(struct job *job)
-{
-	if (queue_is_empty(&job->slot_wishes))
-		return;
-	mark_stuck(job);
-	unmark_lucky(job);
-	QUEUE_FOREACH (link, &job->slot_wishes) {
-		struct residence *residence = queue_entry(link, struct residence, link);
-		struct waiter *waiter = stuck_waiter(residence);
-
-		if (!waiter || !can_never_fit(job, index_of(residence)))
-			continue;
-		name_holders(job, index_of(residence), job->holders, sizeof(job->holders));
-		queue_remove(&waiter->link);
-		if (queue_is_empty(&residence->waiters))
-			unwish(residence);
-		waiter->done(waiter, -EDEADLK);
-		return;
-	}
 }

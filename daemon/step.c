@@ -120,7 +120,6 @@ void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin)
 		pending_error(pending, -EINVAL, "%s", message);
 		return;
 	}
-	complete_rates(member->job, &rates);
 	*announced = (struct announcement){ true, begin->micro_batches, rates };
 	pending_reply(pending, NULL);
 }
@@ -170,6 +169,7 @@ static void close_part(struct pending *pending, struct step_rates *rates)
 		return;
 	}
 	complete_rates(job, rates);
+	complete_rates(job, &member->announced.rates);
 	if (!has_no_leases(pending) || !check_rates(pending, rates))
 		return;
 	job->open_rates = *rates;

@@ -1,0 +1,48 @@
+/* The inside of gradients: contributions, the sums they go to, and what moves them; for gradient.c,
+ * reduction.c and held.c. */
+#ifndef TIERD_DAEMON_GRADIENT_H
+#define TIERD_DAEMON_GRADIENT_H
+
+#include "daemon/job.h"
+
+#define REDUCTIONS 16
+
+/* One sum being added to, on the workers. */
+struct reduction {
+	struct collective_push push;
+	struct queue link;
+	struct job *job;
+	struct sum *sum; /* NULL: folds the ranks' sums of a unit */
+	struct collective_segment segments[2];
+	const void **pointers;		     /* by rank */
+	struct contribution **contributions; /* by rank */
+};
+
+/* Room for one contribution beside the ranks' buffers. */
+struct held_buffer {
+	struct queue link;     /* of the free ones */
+	struct queue all_link; /* of all */
+	struct memory memory;
+	struct contribution contribution;
+	struct work work; /* copies it here */
+	struct contribution *source;
+	uint64_t source_bytes;
+};
+
+bool gradient_is_early(const struct job *job); /* stages 0 and 1: a sum for each rank */
+struct sum *gradient_sum_of(const struct job *job, uint32_t unit, uint32_t rank);
+float *gradient_sum_address(const struct job *job, const struct sum *sum);
+bool gradient_is_in_use(const struct job *job, uint32_t unit);
+
+/* The step that ranks push to now. */
+uint64_t gradient_open_step(const struct job *job);
+
+/* Read to its end: the rank has its buffer back, and hears of it. */
+void contribution_finish(struct contribution *contribution, int status);
+
+int reduction_init(struct job *job);
+void reduction_clear(struct job *job);
+int held_init(struct job *job);
+void held_clear(struct job *job);
+
+#endif

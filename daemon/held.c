@@ -1,0 +1,214 @@
+/* Held buffers: where a contribution that waits for other ranks is put aside, when its own rank wants its
+ * buffer back. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/size.h"
+#include "daemon/gradient.h"
+
+static void run_copy(struct work *work)
+{
+	struct held_buffer *held = container_of(work, struct held_buffer, work);
+
+	memcpy(held->memory.base, held->source->data, held->source_bytes);
+}
+
+/* The copy takes the contribution's place. */
+static void on_copied(struct work *work)
+{
+	struct held_buffer *held = container_of(work, struct held_buffer, work);
+	struct contribution *source = held->source;
+	struct member *member = source->member;
+	struct job *job = member->job;
+	uint32_t unit = source->unit;
+
+	held->contribution = (struct contribution){ .member = member,
+						    .rank = source->rank,
+						    .unit = unit,
+						    .micro_batch = source->micro_batch,
+						    .step = source->step,
+						    .data = held->memory.base,
+						    .held = held,
+						    .pending = TAKE_PTR(source->pending),
+						    .is_active = !source->is_void };
+	queue_init(&held->contribution.link);
+	job->reductions_running--;
+	if (source->is_void) {
+		queue_push(&job->free_held, &held->link);
+	} else {
+		member->busy++;
+		queue_push(&gradient_sum_of(job, unit, source->rank)->waiting, &held->contribution.link);
+	}
+	contribution_finish(source, 0);
+	member_release(member);
+	gradient_try(job, unit);
+	gradient_unblock(job, false);
+	step_advance(job);
+	job_settle(job);
+}
+
+static struct contribution *waiting_buffer(struct member *member)
+{
+	for (uint32_t i = 0; i < member->buffer_count; i++)
+		if (member->contributions[i].is_active && !member->contributions[i].is_reading)
+			return &member->contributions[i];
+	return NULL;
+}
+
+static bool has_reading_buffer(const struct member *member)
+{
+	for (uint32_t i = 0; i < member->buffer_count; i++)
+		if (member->contributions[i].is_reading)
+			return true;
+	return false;
+}
+
+static struct held_buffer *held_new(struct job *job)
+{
+	struct held_buffer *held = calloc(1, sizeof(*held));
+
+	if (!held)
+		return NULL;
+	held->memory = (struct memory)MEMORY_INIT;
+	if (memory_new_private(job->catalog.gradient_bytes_maximum, &held->memory) < 0) {
+		free(held);
+		return NULL;
+	}
+	held->work = (struct work){ .run = run_copy, .done = on_copied, .urgency = WORK_URGENT };
+	queue_push(&job->all_held, &held->all_link);
+	queue_push(&job->free_held, &held->link);
+	return held;
+}
+
+/* More room than planned, as long as the node has some, beyond the job's own budget too: ranks that skip
+ * units would block each other for ever. */
+static bool grow_held(struct job *job)
+{
+	uint64_t bytes = gradient_held_bytes(job, 1);
+	struct node *node = job->node;
+
+	if (node->host_used + bytes > node->host_budget || !held_new(job))
+		return false;
+	node->host_used += bytes;
+	job->host_bytes += bytes;
+	job->held_count++;
+	return true;
+}
+
+/* Nobody is left who could push or close anything. with_gathers: ranks that wait for a slot are stuck too, as
+ * no slot is or becomes free unless some rank releases a unit. */
+static bool all_are_blocked(const struct job *job, bool with_gathers)
+{
+	/* A decision, or its sweep, frees what waits for it. */
+	if (job->closed_count == job->options.world_size || job->sweep || job->norm)
+		return false;
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		const struct member *member = job->ranks[rank];
+
+		if (!member)
+			return false;
+		if (!member->is_closed && queue_is_empty(&member->buffer_waiters) &&
+		    !(with_gathers && residency_is_wished_by(job, member)))
+			return false;
+	}
+	return true;
+}
+
+/* False: there is no room. */
+static bool put_aside(struct job *job, struct contribution *contribution, bool with_gathers)
+{
+	if (queue_is_empty(&job->free_held) && !(all_are_blocked(job, with_gathers) && grow_held(job)))
+		return false;
+	struct held_buffer *held = queue_entry(queue_pop(&job->free_held), struct held_buffer, link);
+
+	queue_remove(&contribution->link);
+	contribution->is_reading = true;
+	held->source = contribution;
+	held->source_bytes = unit_layout_gradient_bytes(&job->catalog.units[contribution->unit].layout);
+	job->reductions_running++;
+	workers_submit(job->node->workers, &held->work);
+	return true;
+}
+
+static void fail_buffer_waiters(struct member *member)
+{
+	struct job *job = member->job;
+	const struct contribution *stuck = waiting_buffer(member);
+
+	for (struct queue *link = queue_pop(&member->buffer_waiters); link;
+	     link = queue_pop(&member->buffer_waiters))
+		pending_error(queue_entry(link, struct pending, link), -ENOBUFS,
+			      "all %u gradient buffers of rank %u wait for other ranks to push unit \"%s\" "
+			      "or close their "
+			      "step, all ranks wait for buffers, and host_budget has no room to put "
+			      "gradients aside; raise "
+			      "it, or gradient_buffers",
+			      member->buffer_count, member->rank,
+			      stuck ? job->catalog.units[stuck->unit].name : "?");
+}
+
+/* Ranks that can go on neither by themselves nor by each other get room, or an error. */
+void gradient_unblock(struct job *job, bool with_gathers)
+{
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		struct member *member = job->ranks[rank];
+
+		if (job->reductions_running > 0 || !all_are_blocked(job, with_gathers))
+			return;
+		if (queue_is_empty(&member->buffer_waiters))
+			continue;
+		struct contribution *waiting = waiting_buffer(member);
+
+		if (waiting && !put_aside(job, waiting, with_gathers))
+			fail_buffer_waiters(member);
+	}
+}
+
+void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
+{
+	struct member *member = pending->member;
+	struct contribution *waiting;
+
+	if (!job_check_live(pending, wait->epoch))
+		return;
+	for (uint32_t i = 0; i < member->buffer_count; i++)
+		if (!member->contributions[i].is_active) {
+			pending_reply(pending, NULL);
+			return;
+		}
+	queue_push(&member->buffer_waiters, &pending->link);
+	if (has_reading_buffer(member))
+		return;
+	waiting = waiting_buffer(member);
+	if (waiting && !put_aside(member->job, waiting, false))
+		gradient_unblock(member->job, false);
+}
+
+/* ---- Memory ---- */
+
+uint64_t gradient_held_bytes(const struct job *job, unsigned count)
+{
+	return count * (size_align(job->catalog.gradient_bytes_maximum, 4096) + sizeof(struct held_buffer));
+}
+
+int held_init(struct job *job)
+{
+	unsigned count = job->catalog.gradient_bytes_maximum ? job->held_count : 0;
+
+	for (unsigned i = 0; i < count; i++)
+		if (!held_new(job))
+			return -ENOMEM;
+	return 0;
+}
+
+void held_clear(struct job *job)
+{
+	for (struct queue *link = queue_pop(&job->all_held); link; link = queue_pop(&job->all_held)) {
+		struct held_buffer *held = queue_entry(link, struct held_buffer, all_link);
+
+		memory_free(&held->memory);
+		free(held);
+	}
+	queue_init(&job->free_held);
+}

@@ -1,0 +1,259 @@
+/* Reductions: adds the contributions of a micro-batch to a sum, on the workers, when all of them are there.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "common/size.h"
+#include "daemon/gradient.h"
+
+/* One that cannot be summed yet leaves its turn to the next. */
+static void run_waiting_sums(struct job *job)
+{
+	while (!queue_is_empty(&job->free_reductions)) {
+		struct queue *link = queue_pop(&job->sums_waiting);
+
+		if (!link)
+			return;
+		gradient_try(job, queue_entry(link, struct sum, link)->unit);
+	}
+}
+
+static void on_reduced(struct collective_op *op, int status)
+{
+	struct reduction *reduction = container_of(op, struct reduction, push.op);
+	struct job *job = reduction->job;
+	struct sum *sum = reduction->sum;
+	uint32_t unit = sum ? sum->unit : op->unit;
+
+	job->reductions_running--;
+	for (uint32_t rank = 0; sum && rank < job->options.world_size; rank++) {
+		struct contribution *contribution = TAKE_PTR(reduction->contributions[rank]);
+		struct member *member = contribution ? contribution->member : NULL;
+
+		if (!contribution)
+			continue;
+		contribution_finish(contribution, status);
+		member_release(member);
+	}
+	if (sum)
+		sum->is_reducing = false;
+	queue_push(&job->free_reductions, &reduction->link);
+	gradient_try(job, unit);
+	run_waiting_sums(job);
+	gradient_unblock(job, false);
+	step_advance(job);
+	job_settle(job);
+}
+
+static struct reduction *take_reduction(struct job *job, uint32_t unit)
+{
+	struct queue *link = queue_pop(&job->free_reductions);
+
+	if (!link)
+		return NULL;
+	struct reduction *reduction = queue_entry(link, struct reduction, link);
+
+	memset(reduction->pointers, 0, job->options.world_size * sizeof(*reduction->pointers));
+	memset(reduction->contributions, 0, job->options.world_size * sizeof(*reduction->contributions));
+	reduction->push.op = (struct collective_op){
+		.job = (uint64_t)(uintptr_t)job,
+		.epoch = job->epoch,
+		.unit = unit,
+		.version = gradient_open_step(job),
+		.done = on_reduced,
+	};
+	reduction->push.contributions = reduction->pointers;
+	reduction->push.rank_count = job->options.world_size;
+	reduction->push.segments = reduction->segments;
+	return reduction;
+}
+
+static void submit_reduction(struct job *job, struct reduction *reduction)
+{
+	job->reductions_running++;
+	int r = collective_push(job->node->collective, &reduction->push);
+
+	/* Only our own mistakes are refused: nobody contributing, or too many ranks. */
+	if (r < 0) {
+		log_error("job %s: a reduction was refused: %s", job->name, strerror(-r));
+		abort();
+	}
+}
+
+static void set_segments(struct reduction *reduction, const struct unit_layout *layout)
+{
+	reduction->segments[0] =
+		(struct collective_segment){ REDUCE_BF16, 0, layout->elements[SECTION_BF16] };
+	reduction->segments[1] = (struct collective_segment){ REDUCE_FP32, 2 * layout->elements[SECTION_BF16],
+							      layout->elements[SECTION_FP32] };
+	reduction->push.segment_count = 2;
+}
+
+static struct contribution *find_contribution(const struct job *job, struct sum *sum, uint32_t rank)
+{
+	QUEUE_FOREACH (link, &sum->waiting) {
+		struct contribution *contribution = queue_entry(link, struct contribution, link);
+
+		if (contribution->rank == rank && contribution->micro_batch == sum->next &&
+		    contribution->step == gradient_open_step(job) && !contribution->is_reading)
+			return contribution;
+	}
+	return NULL;
+}
+
+/* Whether the rank will not push the sum's next micro-batch any more. */
+static bool is_absent(const struct job *job, const struct sum *sum, uint32_t rank)
+{
+	const struct member *member = job->ranks[rank];
+
+	return !member || (member->is_closed && member->closed_pushed[sum->unit] <= sum->next);
+}
+
+/* Collects the contributions to the next micro-batch. False if one is still to come, or there is none. */
+static bool collect(struct job *job, struct sum *sum, struct contribution **ret_contributions)
+{
+	uint32_t first = gradient_is_early(job) ? sum->rank : 0;
+	uint32_t end = gradient_is_early(job) ? first + 1 : job->options.world_size;
+	bool has_some = false;
+
+	for (uint32_t rank = first; rank < end; rank++) {
+		ret_contributions[rank] = find_contribution(job, sum, rank);
+		if (ret_contributions[rank])
+			has_some = true;
+		else if (!is_absent(job, sum, rank))
+			return false;
+	}
+	return has_some;
+}
+
+static void try_sum(struct job *job, struct sum *sum)
+{
+	struct reduction *reduction;
+
+	if (sum->is_reducing || queue_is_empty(&sum->waiting) || gradient_is_in_use(job, sum->unit))
+		return;
+	reduction = take_reduction(job, sum->unit);
+	if (!reduction) {
+		queue_remove(&sum->link);
+		queue_push(&job->sums_waiting, &sum->link);
+		return;
+	}
+	if (!collect(job, sum, reduction->contributions)) {
+		queue_push(&job->free_reductions, &reduction->link);
+		return;
+	}
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		struct contribution *contribution = reduction->contributions[rank];
+
+		if (!contribution)
+			continue;
+		queue_remove(&contribution->link);
+		contribution->is_reading = true;
+		reduction->pointers[rank] = contribution->data;
+	}
+	set_segments(reduction, &job->catalog.units[sum->unit].layout);
+	reduction->sum = sum;
+	reduction->push.sum = gradient_sum_address(job, sum);
+	reduction->push.is_added = sum->has_content;
+	sum->has_content = true;
+	sum->is_reducing = true;
+	sum->next++;
+	submit_reduction(job, reduction);
+}
+
+void gradient_try(struct job *job, uint32_t unit)
+{
+	for (uint32_t rank = 0; rank < job->sum_ranks; rank++)
+		try_sum(job, gradient_sum_of(job, unit, rank));
+}
+
+void gradient_try_all(struct job *job)
+{
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
+		gradient_try(job, unit);
+}
+
+bool gradient_is_complete(const struct job *job)
+{
+	if (job->reductions_running > 0)
+		return false;
+	for (uint64_t i = 0; i < (uint64_t)job->catalog.unit_count * job->sum_ranks; i++)
+		QUEUE_FOREACH (link, &job->sums[i].waiting)
+			if (queue_entry(link, struct contribution, link)->step == gradient_open_step(job))
+				return false;
+	return true;
+}
+
+static void fold_unit(struct job *job, uint32_t unit)
+{
+	struct reduction *reduction = take_reduction(job, unit);
+
+	for (uint32_t rank = 0; rank < job->sum_ranks; rank++)
+		if (gradient_sum_of(job, unit, rank)->has_content)
+			reduction->pointers[rank] =
+				gradient_sum_address(job, gradient_sum_of(job, unit, rank));
+	reduction->sum = NULL;
+	reduction->segments[0] =
+		(struct collective_segment){ REDUCE_FP32, 0,
+					     unit_layout_trainable(&job->catalog.units[unit].layout) };
+	reduction->push.segment_count = 1;
+	/* In place: the kernels read an element of every contribution before they write it. */
+	reduction->push.sum = gradient_sum(job, unit);
+	reduction->push.is_added = false;
+	submit_reduction(job, reduction);
+}
+
+/* Marks what is folded by giving the content to rank 0 alone. */
+bool gradient_fold(struct job *job)
+{
+	bool has_started = false;
+
+	if (job->sum_ranks == 1)
+		return false;
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
+		bool has_others = false;
+
+		for (uint32_t rank = 1; rank < job->sum_ranks; rank++)
+			has_others |= gradient_sum_of(job, unit, rank)->has_content;
+		if (!has_others)
+			continue;
+		has_started = true;
+		if (queue_is_empty(&job->free_reductions))
+			return true;
+		fold_unit(job, unit);
+		for (uint32_t rank = 0; rank < job->sum_ranks; rank++)
+			gradient_sum_of(job, unit, rank)->has_content = rank == 0;
+	}
+	return has_started || job->reductions_running > 0;
+}
+
+int reduction_init(struct job *job)
+{
+	job->reductions = calloc(REDUCTIONS, sizeof(*job->reductions));
+	if (!job->reductions)
+		return -ENOMEM;
+	for (unsigned i = 0; i < REDUCTIONS; i++) {
+		struct reduction *reduction = &job->reductions[i];
+
+		reduction->job = job;
+		reduction->pointers = calloc(job->options.world_size, sizeof(*reduction->pointers));
+		reduction->contributions = calloc(job->options.world_size, sizeof(*reduction->contributions));
+		if (!reduction->pointers || !reduction->contributions)
+			return -ENOMEM;
+		queue_push(&job->free_reductions, &reduction->link);
+	}
+	return 0;
+}
+
+void reduction_clear(struct job *job)
+{
+	for (unsigned i = 0; job->reductions && i < REDUCTIONS; i++) {
+		free(job->reductions[i].pointers);
+		free(job->reductions[i].contributions);
+	}
+	free(job->reductions);
+	job->reductions = NULL;
+	queue_init(&job->free_reductions);
+}
