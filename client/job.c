@@ -362,10 +362,10 @@ int tierd_job_state(struct tierd_job *job, struct tierd_job_state *ret_state)
 
 void job_drop(struct tierd_job *job)
 {
-	if (job->generation == connection_generation) {
+	if (job->generation == connection_generation)
 		ticket_leave_job(job->node, job);
-		queue_remove(&job->link);
-	}
+	/* In a child too: tierd_disconnect frees the jobs that are left. */
+	queue_remove(&job->link);
 	job_free(job);
 }
 

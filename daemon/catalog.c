@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Its default is exit(). */
+#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
 #include "common/cleanup.h"
@@ -202,7 +204,10 @@ static int add_name(struct catalog_name **names, const char *text)
 		return -ENOMEM;
 	name->name = text;
 	HASH_ADD_KEYPTR(hh, *names, name->name, strlen(name->name), name);
-	return 0;
+	if (name->hh.tbl)
+		return 0;
+	free(name);
+	return -ENOMEM;
 }
 
 /* Only if it is this very string, not an equal one of another unit's. */

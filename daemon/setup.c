@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/log.h"
@@ -321,6 +322,13 @@ static int plan(struct setup *setup)
 
 /* ---- On a worker ---- */
 
+static uint64_t free_bytes(int directory_fd)
+{
+	struct statvfs status;
+
+	return fstatvfs(directory_fd, &status) == 0 ? (uint64_t)status.f_bavail * status.f_frsize : 0;
+}
+
 static int make_tier(struct setup *setup, unsigned index, struct tier **ret_tier)
 {
 	struct node *node = setup->job->node;
@@ -333,15 +341,17 @@ static int make_tier(struct setup *setup, unsigned index, struct tier **ret_tier
 				      .is_buffered = !path->is_direct };
 	_cleanup_(tier_freep) struct tier *tier = NULL;
 	struct fault_config fault;
-	char needed[16];
+	char needed[16], there[16];
 	int r = nvme_tier_new(&config, &tier);
 
 	if (r < 0)
 		return fail(setup, r, "its file in %s cannot be created: %s", path->path, strerror(-r));
+	uint64_t left = free_bytes(path->directory_fd);
+
 	r = nvme_tier_reserve(tier);
 	if (r == -ENOSPC)
-		return fail(setup, r, "it needs %s in %s, and the disk has not that much left",
-			    print_bytes(setup->device_bytes, needed), path->path);
+		return fail(setup, r, "it needs %s in %s, and %s are left on that disk",
+			    print_bytes(setup->device_bytes, needed), path->path, print_bytes(left, there));
 	if (r < 0)
 		return fail(setup, r, "%s cannot be reserved in %s: %s",
 			    print_bytes(setup->device_bytes, needed), path->path, strerror(-r));

@@ -32,8 +32,7 @@ struct slots {
 int slots_plan(const struct catalog *catalog, bool with_all, uint64_t budget, struct slots *ret_slots);
 void slots_free(struct slots *slots);
 
-/* A free slot for the pack, its own class's or else a larger one, or SLOT_NONE; it belongs to the pack then.
- */
+/* A free slot of the pack's class, or SLOT_NONE; it belongs to the pack then. */
 uint32_t slots_take(struct slots *slots, uint32_t pack);
 void slots_give(struct slots *slots, uint32_t slot);
 

@@ -1,0 +1,66 @@
+/* Gathers as a trainer sees them, through a real tierd: of units that are there, of units that are not, and
+ * what a request costs. */
+#include "tests/bench/gather.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/bench/fio.h"
+
+#define SKIPPED 77
+
+int gather_define(struct tierd_job *job, const char *name, uint64_t elements, bool is_frozen)
+{
+	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
+	uint32_t unit;
+
+	tensor.name = name;
+	tensor.dimensions = 1;
+	tensor.shape[0] = elements;
+	tensor.is_frozen = is_frozen;
+	tensor.initializer = TIERD_INITIALIZE_UNIFORM;
+	tensor.a = -1;
+	tensor.b = 1;
+	return tierd_unit_define(job, name, &tensor, 1, &unit);
+}
+
+int gather_end_pass(struct tierd_job *job)
+{
+	struct tierd_rates rates = TIERD_RATES_INIT;
+
+	return tierd_step(job, &rates, NULL);
+}
+
+static int run(struct bench *bench)
+{
+	int r = 0;
+
+	if (bench_wants(bench, "gather_hit_pair_ns_p50") || bench_wants(bench, "gather_hit_pair_ns_p99"))
+		r = bench_gather_hits(bench);
+	if (r == 0 && bench_wants(bench, "request_us"))
+		r = bench_requests(bench);
+	if (r == 0 && bench_wants(bench, "gather_cold_ratio"))
+		r = bench_gather_cold(bench);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	struct bench *bench = NULL;
+	int r = bench_new(argc, argv, &bench);
+
+	if (r < 0)
+		return EXIT_FAILURE;
+	if (bench_wants(bench, "gather_cold_ratio") && !fio_is_installed()) {
+		printf("skipped: fio is not installed\n");
+		bench_end(bench);
+		return SKIPPED;
+	}
+	r = run(bench);
+	if (r < 0)
+		fprintf(stderr, "benchmark failed: %s; the last call said: %s\n", strerror(-r),
+			tierd_message());
+	return bench_end(bench) == EXIT_SUCCESS && r == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,19 @@
+/* The benchmarks of bench_gather, one file each; all against a tierd of their own. */
+#ifndef TIERD_TESTS_BENCH_GATHER_H
+#define TIERD_TESTS_BENCH_GATHER_H
+
+#include "client/tierd.h"
+#include "tests/bench/bench.h"
+
+/* Each records its results, or returns a negative errno. */
+int bench_gather_cold(struct bench *bench);
+int bench_gather_hits(struct bench *bench);
+int bench_requests(struct bench *bench);
+
+/* Defines a unit of one tensor that tierd fills; its name is the tensor's too. */
+int gather_define(struct tierd_job *job, const char *name, uint64_t elements, bool is_frozen);
+
+/* A step that nobody has pushed to: it ends the pass, so that the order of its gathers is learned. */
+int gather_end_pass(struct tierd_job *job);
+
+#endif

@@ -1,0 +1,169 @@
+/* Units that lie on NVMe, gathered in an order that tierd has learned, over fio reading a file beside them.
+ *
+ * While fio runs, prefetch would fill the arena for free. So each run first gathers as much as the arena
+ * holds, and only then looks at the clock; after it the reads in flight are waited for, so that fio has the
+ * disk for itself. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/clock.h"
+#include "common/size.h"
+#include "tests/bench/fio.h"
+#include "tests/bench/gather.h"
+#include "tests/bench/node.h"
+
+#define UNIT_ELEMENTS (UINT64_C(8) << 20)
+#define UNIT_BYTES (2 * UNIT_ELEMENTS)
+#define UNITS 96
+#define BUDGET (256 * MIB)
+#define ARENA_UNITS ((uint32_t)(BUDGET / UNIT_BYTES))
+#define LIMIT 0.85
+#define SETTLE_MS 50
+
+struct cold {
+	struct bench_node tierd;
+	struct tierd_node *node;
+	struct tierd_job *job;
+	char file[sizeof(((struct bench_node *)0)->disk) + 16];
+	uint32_t next;
+};
+
+static int gather_next(struct cold *cold)
+{
+	struct tierd_view view;
+	uint32_t unit = cold->next++ % UNITS;
+	int r = tierd_gather(cold->job, unit, &view);
+
+	return r < 0 ? r : tierd_release(cold->job, unit);
+}
+
+static int gather_many(struct cold *cold, uint32_t count)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < count && r == 0; i++)
+		r = gather_next(cold);
+	return r;
+}
+
+static int read_bytes(struct cold *cold, uint64_t *ret_bytes)
+{
+	struct tierd_statistics statistics = TIERD_STATISTICS_INIT;
+	int r = tierd_statistics(cold->job, &statistics);
+
+	if (r == 0)
+		*ret_bytes = statistics.job_gather_read_bytes;
+	return r;
+}
+
+/* Until tierd reads nothing any more. */
+static int settle(struct cold *cold)
+{
+	static const struct timespec pause = { .tv_nsec = SETTLE_MS * 1000000 };
+	uint64_t before = 0, after = 1;
+	int r = 0;
+
+	while (r == 0 && before != after) {
+		r = read_bytes(cold, &before);
+		nanosleep(&pause, NULL);
+		if (r == 0)
+			r = read_bytes(cold, &after);
+	}
+	return r;
+}
+
+/* What was found in the arena was not cold: the bytes that count are those that were both gathered and read.
+ */
+static double gather_for(struct cold *cold, double seconds)
+{
+	uint64_t start = clock_now_ns(), stop = start + (uint64_t)(seconds * 1e9);
+	uint64_t gathered = 0, before = 0, after = 0;
+	int r = read_bytes(cold, &before);
+
+	while (r == 0 && clock_now_ns() < stop) {
+		r = gather_next(cold);
+		gathered += UNIT_BYTES;
+	}
+	if (r == 0)
+		r = read_bytes(cold, &after);
+	if (r < 0)
+		return r;
+	if (gathered > after - before)
+		gathered = after - before;
+	return (double)gathered / ((double)(clock_now_ns() - start) / 1e9);
+}
+
+static double run_gathers(void *context, double seconds)
+{
+	struct cold *cold = context;
+	double rate;
+	int r = gather_many(cold, ARENA_UNITS);
+
+	rate = r < 0 ? r : gather_for(cold, seconds);
+	r = settle(cold);
+	return rate < 0 || r == 0 ? rate : r;
+}
+
+static double run_fio(void *context, double seconds)
+{
+	struct cold *cold = context;
+
+	return fio_run(cold->file, "read", seconds);
+}
+
+static int open_job(struct cold *cold)
+{
+	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
+	struct tierd_job_state state;
+	char name[32];
+	int r;
+
+	options.name = "cold";
+	options.host_budget = BUDGET;
+	r = tierd_connect(cold->tierd.socket, &cold->node);
+	if (r == 0)
+		r = tierd_job_open(cold->node, &options, &cold->job);
+	for (unsigned i = 0; i < UNITS && r == 0; i++) {
+		snprintf(name, sizeof(name), "layer.%u", i);
+		r = gather_define(cold->job, name, UNIT_ELEMENTS, true);
+	}
+	if (r == 0)
+		r = tierd_job_ready(cold->job, -1, &state);
+	if (r == 0)
+		r = gather_many(cold, UNITS);
+	return r < 0 ? r : gather_end_pass(cold->job);
+}
+
+static int open_all(struct cold *cold)
+{
+	double rate;
+	int r = bench_node_start(&cold->tierd, "512M", "4G");
+
+	if (r < 0)
+		return r;
+	snprintf(cold->file, sizeof(cold->file), "%s/fio", cold->tierd.disk);
+	rate = fio_run(cold->file, "write", 0);
+	return rate < 0 ? (int)rate : open_job(cold);
+}
+
+int bench_gather_cold(struct bench *bench)
+{
+	struct cold cold = { .tierd = BENCH_NODE_INIT };
+	struct bench_comparison comparison = {
+		.name = "gather_cold_ratio",
+		.limit = LIMIT,
+		.unit = "MiB/s",
+		.scale = (double)MIB,
+		.ours = { run_gathers, &cold },
+		.theirs = { run_fio, &cold },
+	};
+	int r = open_all(&cold);
+
+	if (r == 0)
+		r = bench_compare(bench, &comparison);
+	tierd_disconnect(cold.node);
+	bench_node_stop(&cold.tierd);
+	return r;
+}

@@ -1,0 +1,14 @@
+/* A short training of one rank, through the daemon's handlers; any part of it may fail. */
+#ifndef TIERD_TESTS_FAULT_DAEMON_TRAINING_H
+#define TIERD_TESTS_FAULT_DAEMON_TRAINING_H
+
+#include "tests/unit/daemon_support.h"
+
+#define TRAINING_ELEMENTS 1000 /* of each tensor */
+
+/* Enters, opens, defines two units (bf16 and fp32, one tensor frozen, one written), gets ready, and takes two
+ * steps with gathers and pushes of all units and reads of the state. The first error, or 0; the actor stays
+ * for the caller. */
+int training_run(struct scene *scene, struct actor *actor, const struct actor_job *job);
+
+#endif

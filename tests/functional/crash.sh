@@ -1,0 +1,30 @@
+#!/bin/sh
+# The example trainer with a rank that kills itself at each of its crash points: restarted, it ends with the same bits
+# as an uninterrupted run, and the other ranks hear who died.
+# shellcheck source=tests/functional/lib.sh disable=SC2119
+. "$(dirname "$0")/lib.sh"
+gpt=$1
+
+# Its default, the sources, may change meanwhile.
+cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
+
+train() {
+	timeout 60 "$gpt" --layers 2 --width 32 --heads 2 --context 16 --batch 2 --steps 5 --ranks 4 --log-every 0 --mode replace \
+		--threads 1 --data "$scratch/data" "$@" >"$scratch/out" 2>&1 || fail "gpt $*: $(cat "$scratch/out")"
+}
+
+tierd_start
+for configuration in 'nvme --stage 3' 'micro --stage 2 --micro-batches 2' 'early --stage 0 --micro-batches 2 --format fp32'; do
+	name=${configuration%% *} flags=${configuration#* }
+	# shellcheck disable=SC2086
+	train $flags --job "calm-$name" --dump "$scratch/calm"
+	for crash in 0:gather:0 2:gather:3 4:gather:1 0:push:1 3:push:0 1:step:2 2:step:0 4:step:3 0:stepped:2 3:stepped:0 3:stepped:1; do
+		# shellcheck disable=SC2086
+		train $flags --job "wild-$name" --dump "$scratch/wild" --crash-at "$crash" --restart 1
+		cmp "$scratch/calm" "$scratch/wild" || fail "$name: another result after a crash at $crash"
+		grep -q "rank ${crash##*:} (pid [0-9]*) is lost" "$scratch/out" ||
+			fail "nobody says that rank ${crash##*:} died: $(cat "$scratch/out")"
+	done
+done
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

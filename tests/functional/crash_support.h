@@ -1,0 +1,97 @@
+/* What the tests with dying and misbehaving ranks share: checks that say where they failed, small units, and
+ * a crowd of rank processes that can be killed and started again. */
+#ifndef TIERD_TESTS_CRASH_SUPPORT_H
+#define TIERD_TESTS_CRASH_SUPPORT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/types.h>
+
+#include "client/tierd.h"
+
+/* Far more than anything here takes: who waits so long hangs. */
+#define PATIENCE_MS 20000
+
+#define REQUIRE(condition)                                                                                   \
+	do {                                                                                                 \
+		if (!(condition))                                                                            \
+			support_fail(__FILE__, __LINE__, #condition);                                        \
+	} while (0)
+
+/* The call succeeds. */
+#define OK(call) support_expect(__FILE__, __LINE__, #call, (call), 0, NULL)
+
+/* The call fails with this negative errno, and tierd_message() has the text in it. */
+#define FAILS(call, error, text) support_expect(__FILE__, __LINE__, #call, (call), (error), (text))
+
+void support_fail(const char *file, int line, const char *what) __attribute__((noreturn));
+void support_expect(const char *file, int line, const char *what, int r, int expected, const char *text);
+
+/* A connection whose calls give up, with -ETIMEDOUT, after PATIENCE_MS. */
+struct tierd_node *support_connect(void);
+
+/* Options of a job for world_size ranks; the rest as tierd.h has it. */
+struct tierd_job_options support_options(const char *name, uint32_t rank, uint32_t world_size);
+
+/* Defines a unit of one vector, initialized with value. */
+uint32_t support_define(struct tierd_job *job, const char *name, uint32_t format, uint64_t elements,
+			double value);
+
+/* Connects, opens, defines `units` fp32 vectors of 1000 elements named u0, u1, …, all of them value 1. */
+struct tierd_job *support_join(struct tierd_node *node, const struct tierd_job_options *options,
+			       unsigned units);
+
+/* Drops the job that is there, of which no rank may be alive. */
+void support_drop(const char *name);
+
+/* Gathers the unit, pushes gradients that are all `gradient`, and releases it. */
+int support_push(struct tierd_job *job, uint32_t unit, uint64_t elements, float gradient);
+
+#define CROWD_MAX 16
+
+/* What the processes of a crowd share. */
+struct crowd_board {
+	_Atomic bool has_arrived[CROWD_MAX]; /* has nothing left to do */
+	_Atomic bool may_finish;
+	_Atomic uint64_t steps[CROWD_MAX]; /* where the rank was last seen */
+	unsigned char space[];
+};
+
+struct crowd {
+	unsigned count;
+	pid_t pids[CROWD_MAX];
+	struct crowd_board *board;
+	size_t board_bytes;
+	void (*run)(struct crowd_board *board, unsigned rank, void *argument);
+	void *argument;
+};
+
+/* Starts count processes that run(), and exit with 0 when it returns. The board has space_bytes of zeros. */
+void crowd_start(struct crowd *crowd, unsigned count, size_t space_bytes,
+		 void (*run)(struct crowd_board *board, unsigned rank, void *argument), void *argument);
+
+/* SIGKILL, and a new process in its place. */
+void crowd_replace(struct crowd *crowd, unsigned rank);
+
+/* Fails if a process has ended by itself. */
+void crowd_check(struct crowd *crowd);
+
+/* Waits until all ranks have arrived, lets them finish, and waits for their ends. The board is still there.
+ */
+void crowd_finish(struct crowd *crowd);
+void crowd_free(struct crowd *crowd);
+
+/* In a rank: it has arrived. True: all may finish. False: the epoch has ended, call tierd_job_ready. */
+bool crowd_arrive(struct crowd_board *board, unsigned rank, struct tierd_job *job);
+
+/* A moment of at most this length; not to wait for something, but so that what comes next comes at any time.
+ */
+void crowd_pass_time(uint64_t *seed, unsigned microseconds);
+
+/* The next of a sequence of numbers that look random. */
+uint64_t support_random(uint64_t *seed);
+
+#endif

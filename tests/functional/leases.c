@@ -1,0 +1,290 @@
+/* Eight ranks gather and release units of which a third fits, while steps update them and ranks are killed.
+ * Every unit is one value repeated, another in each version; so a reader sees whether all it reads is of one
+ * version, and whether it stays so under its lease.
+ *
+ *   leases SEED KILLS
+ *   leases debug      with TIERD_DEBUG=leases: reads without a lease fault */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#include "crash_support.h"
+
+#define RANKS 8
+#define UNITS 12
+#define SLOTS 4
+/* More than half a pack: every unit is one of its own. */
+#define ELEMENTS UINT64_C(540672)
+#define UNIT_BYTES (2 * ELEMENTS)
+#define STEPS 10
+#define LOOKS 6
+
+/* The bits of each version of each unit, by whoever saw it first; and 1 more, so that 0 is nothing. */
+struct values {
+	_Atomic uint32_t seen[UNITS][STEPS + 1];
+};
+
+struct reader {
+	struct values *values;
+	struct tierd_node *node;
+	struct tierd_job *job;
+	struct crowd_board *board;
+	uint64_t seed, step;
+	unsigned rank;
+};
+
+static uint64_t budget(void)
+{
+	uint64_t sums = UNITS * ELEMENTS * 4;
+	uint64_t gradients = (2 * RANKS + RANKS) * UNIT_BYTES;
+	uint64_t windows = RANKS * (1 << 20);
+
+	return sums + gradients + windows + SLOTS * UNIT_BYTES + (1 << 20);
+}
+
+static void join(struct reader *reader)
+{
+	struct tierd_job_options options = support_options("leases", reader->rank, RANKS);
+	char name[16];
+
+	options.host_budget = budget();
+	options.parameter_placement = options.optimizer_placement = TIERD_PLACE_NVME;
+	reader->node = support_connect();
+	OK(tierd_job_open(reader->node, &options, &reader->job));
+	for (unsigned unit = 0; unit < UNITS; unit++) {
+		snprintf(name, sizeof(name), "u%u", unit);
+		support_define(reader->job, name, TIERD_BF16, ELEMENTS, unit + 1);
+	}
+}
+
+/* ---- Looking ---- */
+
+static uint16_t value_of(const struct tierd_view *view)
+{
+	return *(const uint16_t *)tierd_at(view, 0);
+}
+
+static void require_value(const struct tierd_view *view, uint16_t value)
+{
+	const uint16_t *values = tierd_at(view, 0);
+	uint16_t difference = 0;
+
+	for (uint64_t i = 0; i < ELEMENTS; i++)
+		difference |= values[i] ^ value;
+	REQUIRE(difference == 0);
+}
+
+static void require_version(struct reader *reader, unsigned unit, const struct tierd_view *view)
+{
+	uint32_t mine = value_of(view) + 1u, nothing = 0;
+
+	REQUIRE(view->version <= STEPS && view->version >= reader->step);
+	require_value(view, value_of(view));
+	if (!atomic_compare_exchange_strong(&reader->values->seen[unit][view->version], &nothing, mine))
+		REQUIRE(nothing == mine);
+	if (view->version > 0)
+		REQUIRE(reader->values->seen[unit][view->version - 1] != mine);
+}
+
+/* Ranks that hold units and want more can lock each other out; then one of them is told, and lets go. */
+static int look_around(struct reader *reader)
+{
+	struct tierd_view held[2], view;
+	unsigned units[2];
+	int count = 0, r = 0;
+
+	for (int i = 0; r == 0 && i < LOOKS; i++) {
+		unsigned unit = (unsigned)(support_random(&reader->seed) % UNITS);
+
+		r = tierd_gather(reader->job, unit, &view);
+		if (r == -EDEADLK) {
+			FAILS(r, -EDEADLK, "\" by rank ");
+			while (count > 0)
+				OK(tierd_release(reader->job, units[--count]));
+			r = 0;
+			continue;
+		}
+		if (r < 0)
+			break;
+		require_version(reader, unit, &view);
+		units[count] = unit;
+		held[count++] = view;
+		if (count == 2) {
+			/* The older one has been through whatever the gather of the newer one made necessary.
+			 */
+			require_value(&held[0], value_of(&held[0]));
+			require_value(&held[1], value_of(&held[1]));
+			OK(tierd_release(reader->job, units[0]));
+			units[0] = units[1];
+			held[0] = held[1];
+			count = 1;
+		}
+	}
+	while (count > 0)
+		OK(tierd_release(reader->job, units[--count]));
+	return r;
+}
+
+/* ---- Steps ---- */
+
+static int push_ones(struct reader *reader, unsigned unit)
+{
+	struct tierd_view gradients;
+	int r = tierd_gradients(reader->job, unit, &gradients);
+
+	if (r < 0)
+		return r;
+	uint16_t *values = tierd_at(&gradients, 0);
+
+	for (uint64_t i = 0; i < ELEMENTS; i++)
+		values[i] = 0x3f80;
+	return tierd_push(reader->job, unit);
+}
+
+static int take_step(struct reader *reader)
+{
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_ticket *ticket = NULL;
+	int r = look_around(reader);
+
+	rates.learning_rate = 0.25f;
+	for (unsigned unit = 0; r == 0 && unit < UNITS; unit++)
+		if ((unit + reader->step) % RANKS == reader->rank)
+			r = push_ones(reader, unit);
+	if (r == 0)
+		r = tierd_step(reader->job, &rates, &ticket);
+	/* While it is being applied. */
+	if (r == 0) {
+		reader->step++;
+		r = look_around(reader);
+	}
+	if (r == 0)
+		r = tierd_ticket_wait(ticket, TIERD_DONE, -1);
+	tierd_ticket_free(ticket);
+	return r;
+}
+
+static void run_reader(struct crowd_board *board, unsigned rank, void *argument)
+{
+	struct reader reader = { .values = (struct values *)board->space, .board = board, .rank = rank };
+	struct tierd_job_state state;
+	int r;
+
+	(void)argument;
+	reader.seed = rank * 1000 + (uint64_t)clock();
+	join(&reader);
+	do {
+		r = tierd_job_ready(reader.job, -1, &state);
+		if (r == -ESTALE)
+			continue;
+		OK(r);
+		reader.step = state.step;
+		while (r == 0 && reader.step < STEPS)
+			r = take_step(&reader);
+		if (r != -ESTALE)
+			OK(r);
+	} while (r == -ESTALE || !crowd_arrive(board, rank, reader.job));
+	OK(tierd_job_close(reader.job));
+	tierd_disconnect(reader.node);
+}
+
+static void read_under_fire(uint64_t seed, unsigned kills)
+{
+	struct crowd crowd;
+
+	crowd_start(&crowd, RANKS, sizeof(struct values), run_reader, NULL);
+	for (unsigned i = 0; i < kills; i++) {
+		crowd_pass_time(&seed, 200000);
+		crowd_replace(&crowd, (unsigned)(support_random(&seed) % RANKS));
+	}
+	crowd_finish(&crowd);
+	const struct values *values = (const struct values *)crowd.board->space;
+	unsigned seen = 0;
+
+	for (unsigned unit = 0; unit < UNITS; unit++)
+		for (unsigned version = 0; version <= STEPS; version++)
+			seen += values->seen[unit][version] != 0;
+	printf("%u of %u versions were seen\n", seen, UNITS * (STEPS + 1));
+	REQUIRE(seen > UNITS * (STEPS + 1) / 2);
+	crowd_free(&crowd);
+	support_drop("leases");
+}
+
+/* ---- Debugging ---- */
+
+static sigjmp_buf after_fault;
+
+static void on_fault(int number)
+{
+	siglongjmp(after_fault, number);
+}
+
+static bool faults(const struct tierd_view *view, uint64_t element)
+{
+	static volatile float sink;
+
+	if (sigsetjmp(after_fault, 1) != 0)
+		return true;
+	sink = ((const volatile float *)tierd_at(view, 0))[element];
+	(void)sink;
+	return false;
+}
+
+static void debug_leases(void)
+{
+	struct tierd_job_options options = support_options("debug", 0, 1);
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_node *node = support_connect();
+	struct tierd_view first, again;
+	struct tierd_job *job;
+
+	signal(SIGSEGV, on_fault);
+	setenv("TIERD_DEBUG", "leases", 1);
+	OK(tierd_job_open(node, &options, &job));
+	support_define(job, "u0", TIERD_FP32, ELEMENTS * 2, 1.0);
+	support_define(job, "u1", TIERD_FP32, 1000, 1.0);
+	OK(tierd_job_ready(job, -1, NULL));
+
+	OK(tierd_gather(job, 0, &first));
+	REQUIRE(!faults(&first, 0) && !faults(&first, ELEMENTS * 2 - 1));
+	OK(tierd_gather(job, 0, &again));
+	OK(tierd_release(job, 0));
+	REQUIRE(!faults(&first, 0) && !faults(&again, ELEMENTS * 2 - 1));
+	OK(tierd_release(job, 0));
+	REQUIRE(faults(&first, 0) && faults(&first, ELEMENTS * 2 - 1));
+	FAILS(tierd_release(job, 0), -EINVAL, "without having been gathered");
+
+	/* The other unit's lease opens none of its pages, and a step is no trouble. */
+	OK(tierd_gather(job, 1, &again));
+	REQUIRE(!faults(&again, 999) && faults(&first, 0));
+	OK(tierd_release(job, 1));
+	REQUIRE(faults(&again, 0));
+	OK(support_push(job, 0, ELEMENTS * 2, 1.0f));
+	OK(tierd_step(job, &rates, NULL));
+	OK(tierd_gather(job, 0, &first));
+	REQUIRE(first.version == 1 && !faults(&first, 5));
+	/* Writing is never possible. */
+	bool has_faulted = sigsetjmp(after_fault, 1) != 0;
+
+	if (!has_faulted)
+		*(volatile float *)tierd_at(&first, 0) = 0;
+	REQUIRE(has_faulted);
+	OK(tierd_release(job, 0));
+	REQUIRE(faults(&first, 5));
+	OK(tierd_job_close(job));
+	tierd_disconnect(node);
+	support_drop("debug");
+}
+
+int main(int argc, char *argv[])
+{
+	if (argc == 2)
+		debug_leases();
+	else if (argc == 3)
+		read_under_fire(strtoull(argv[1], NULL, 10), (unsigned)strtoul(argv[2], NULL, 10));
+	else
+		REQUIRE(!"usage");
+	return 0;
+}

@@ -1,0 +1,247 @@
+/* The accounts of a job, computed from the model alone: logical memory and communication by the ZeRO papers'
+ * formulas, bytes of updates by the layout of packs and chunks. */
+#include <math.h>
+#include <string.h>
+
+#include "rank.h"
+
+#define PACK_ELEMENTS (UINT64_C(1) << 20)
+#define CHUNK_ELEMENTS (UINT64_C(1) << 18)
+#define PAGE_BYTES UINT64_C(4096)
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static void expect(const struct rank *rank, const char *what, uint64_t actual, uint64_t expected)
+{
+	if (actual != expected)
+		rank_fail(rank, "%s: %llu instead of %llu", what, (unsigned long long)actual,
+			  (unsigned long long)expected);
+}
+
+static void expect_about(const struct rank *rank, const char *what, double actual, double expected)
+{
+	if (fabs(actual - expected) > 0.01 * expected)
+		rank_fail(rank, "%s: %.0f is not about %.0f", what, actual, expected);
+}
+
+/* ---- Memory ---- */
+
+/* Bytes of the trainable elements first … end - 1 of a unit. */
+static uint64_t bytes_of(const struct model_unit *unit, uint64_t first, uint64_t end, uint64_t bf16_bytes,
+			 uint64_t fp32_bytes)
+{
+	uint64_t split = unit->section[MODEL_BF16];
+	uint64_t bf16 = first < split ? smaller(end, split) - first : 0;
+
+	return bf16 * bf16_bytes + (end - first - bf16) * fp32_bytes;
+}
+
+struct logical {
+	uint64_t parameter, gradient, optimizer, frozen;
+};
+
+static struct logical logical_memory(const struct rank *rank)
+{
+	unsigned ranks = rank->configuration.ranks, stage = rank->configuration.stage;
+	struct logical logical = { 0 };
+
+	for (unsigned u = 0; u < rank->model.unit_count; u++) {
+		const struct model_unit *unit = &rank->model.units[u];
+		uint64_t all = model_trainable(unit), first = model_shard(unit, rank->rank, ranks);
+		uint64_t end = model_shard(unit, rank->rank + 1, ranks);
+		uint64_t frozen = 2 * unit->section[MODEL_FROZEN_BF16] + 4 * unit->section[MODEL_FROZEN_FP32];
+
+		logical.parameter +=
+			stage < 3 ? bytes_of(unit, 0, all, 2, 4) : bytes_of(unit, first, end, 2, 4);
+		logical.gradient +=
+			stage < 2 ? bytes_of(unit, 0, all, 4, 4) : bytes_of(unit, first, end, 4, 4);
+		logical.optimizer +=
+			stage < 1 ? bytes_of(unit, 0, all, 10, 8) : bytes_of(unit, first, end, 10, 8);
+		logical.frozen += stage < 3 ? frozen : frozen / ranks;
+	}
+	return logical;
+}
+
+static uint64_t trainable(const struct model *model)
+{
+	uint64_t elements = 0;
+
+	for (unsigned u = 0; u < model->unit_count; u++)
+		elements += model_trainable(&model->units[u]);
+	return elements;
+}
+
+/* 16Ψ, 6Ψ + 10Ψ/N, 2Ψ + 14Ψ/N, 16Ψ/N with bf16 parameters; 16Ψ, 8Ψ + 8Ψ/N, 4Ψ + 12Ψ/N, 16Ψ/N without. */
+static double memory_formula(const struct rank *rank)
+{
+	static const double whole[2][4] = { { 16, 8, 4, 0 }, { 16, 6, 2, 0 } };
+	double bytes = whole[rank->configuration.is_bf16][rank->configuration.stage];
+
+	return (double)trainable(&rank->model) * (bytes + (16 - bytes) / rank->configuration.ranks);
+}
+
+static void check_memory(const struct rank *rank, const struct tierd_statistics *statistics)
+{
+	struct logical logical = logical_memory(rank);
+	uint64_t sum = statistics->logical_parameter_bytes + statistics->logical_gradient_bytes +
+		       statistics->logical_optimizer_bytes - logical.frozen;
+
+	expect(rank, "logical parameter bytes", statistics->logical_parameter_bytes,
+	       logical.parameter + logical.frozen);
+	expect(rank, "logical gradient bytes", statistics->logical_gradient_bytes, logical.gradient);
+	expect(rank, "logical optimizer bytes", statistics->logical_optimizer_bytes, logical.optimizer);
+	/* In a small model shards are cut too coarsely, and norms count too much. */
+	if (rank->configuration.has_wide)
+		expect_about(rank, "logical memory", (double)sum, memory_formula(rank));
+}
+
+/* ---- Communication ---- */
+
+static bool is_pushed_by_any(const struct rank *rank, unsigned step, unsigned unit)
+{
+	for (unsigned i = 0; i < rank->configuration.ranks * rank->configuration.micro_batches; i++)
+		if (schedule_is_pushed(&rank->configuration, &rank->model, step,
+				       i / rank->configuration.ranks, i % rank->configuration.ranks, unit))
+			return true;
+	return false;
+}
+
+/* Elements that were updated, over all steps. */
+static uint64_t updated_elements(const struct rank *rank)
+{
+	uint64_t elements = 0;
+
+	for (unsigned step = 0; step < SCHEDULE_STEPS; step++)
+		for (unsigned u = 0; u < rank->model.unit_count; u++)
+			if (!reference_steps(&rank->reference)[step].is_skipped &&
+			    is_pushed_by_any(rank, step, u))
+				elements += model_trainable(&rank->model.units[u]);
+	return elements;
+}
+
+/* Where nothing is skipped: 2Ψ, 2Ψ, (G + 1)Ψ, 3GΨ a step. Frozen values are gathered too; a rank that runs
+ * ahead gathers a few units less. */
+static void check_formula(const struct rank *rank, uint64_t actual)
+{
+	unsigned stage = rank->configuration.stage;
+	uint64_t psi = trainable(&rank->model), micro_batches = rank->configuration.micro_batches;
+	const uint64_t formulas[] = { 2 * psi, 2 * psi, (micro_batches + 1) * psi, 3 * micro_batches * psi };
+	uint64_t elements = formulas[stage] * SCHEDULE_STEPS;
+
+	for (unsigned u = 0; stage == 3 && u < rank->model.unit_count; u++)
+		elements += 2 * micro_batches * SCHEDULE_STEPS *
+			    (rank->model.units[u].section[MODEL_FROZEN_BF16] +
+			     rank->model.units[u].section[MODEL_FROZEN_FP32]);
+	if (stage < 3 || !rank_runs_ahead(rank))
+		expect(rank, "communicated elements by the formula", actual, elements);
+}
+
+/* What was really done, where units and a step are skipped. */
+static void check_communication(const struct rank *rank, const struct tierd_statistics *statistics)
+{
+	uint64_t updated = updated_elements(rank);
+	const uint64_t done[] = { 2 * updated, 2 * updated, rank->pushed_elements + updated,
+				  rank->gathered_elements + rank->pushed_elements };
+
+	expect(rank, "communicated elements", statistics->communicated_elements,
+	       done[rank->configuration.stage]);
+	if (!rank->configuration.has_skips)
+		check_formula(rank, statistics->communicated_elements);
+}
+
+/* ---- Updates ---- */
+
+struct update_bytes {
+	uint64_t read_least, read_most, written;
+};
+
+static uint64_t chunk_bytes(uint64_t elements, uint64_t element_bytes)
+{
+	return (elements * element_bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+static void add_section(const struct rank *rank, enum model_section section, uint64_t elements,
+			struct update_bytes *sums)
+{
+	for (uint64_t at = 0; at < elements; at += CHUNK_ELEMENTS) {
+		uint64_t count = smaller(elements - at, CHUNK_ELEMENTS), state = 2 * chunk_bytes(count, 4);
+		uint64_t parameter = chunk_bytes(count, section == MODEL_BF16 ? 2 : 4);
+
+		if (section == MODEL_BF16)
+			state += chunk_bytes(count, 2);
+		if (rank->configuration.has_nvme_optimizer) {
+			sums->read_least += state;
+			sums->read_most += state;
+			sums->written += state;
+		}
+		if (rank->configuration.has_nvme_parameters) {
+			sums->read_most += parameter;
+			sums->written += parameter;
+		}
+	}
+}
+
+/* Neighbouring units that stay within a pack's elements are read and written as one. */
+static struct update_bytes update_bytes(const struct rank *rank)
+{
+	struct update_bytes sums = { 0 };
+	uint64_t sections[MODEL_SECTIONS] = { 0 }, elements = 0;
+
+	for (unsigned u = 0; u <= rank->model.unit_count; u++) {
+		const struct model_unit *unit = &rank->model.units[u];
+		uint64_t more = 0;
+
+		for (int s = 0; u < rank->model.unit_count && s < MODEL_SECTIONS; s++)
+			more += unit->section[s];
+		if (u == rank->model.unit_count || (u > 0 && elements + more > PACK_ELEMENTS)) {
+			add_section(rank, MODEL_BF16, sections[MODEL_BF16], &sums);
+			add_section(rank, MODEL_FP32, sections[MODEL_FP32], &sums);
+			memset(sections, 0, sizeof(sections));
+			elements = 0;
+		}
+		elements += more;
+		for (int s = 0; u < rank->model.unit_count && s < MODEL_SECTIONS; s++)
+			sections[s] += unit->section[s];
+	}
+	return sums;
+}
+
+static void check_updates(const struct rank *rank, const struct tierd_statistics *statistics)
+{
+	struct update_bytes expected = update_bytes(rank);
+	uint64_t read = statistics->job_update_read_bytes, written = statistics->job_update_written_bytes;
+	bool is_all_nvme = rank->configuration.has_nvme_parameters && rank->configuration.has_nvme_optimizer;
+
+	if (rank->configuration.has_skips)
+		return;
+	expect(rank, "bytes written by updates", written, SCHEDULE_STEPS * expected.written);
+	if (read < SCHEDULE_STEPS * expected.read_least || read > SCHEDULE_STEPS * expected.read_most)
+		rank_fail(rank, "updates have read %llu bytes a step, not %llu to %llu",
+			  (unsigned long long)read / SCHEDULE_STEPS, (unsigned long long)expected.read_least,
+			  (unsigned long long)expected.read_most);
+	if (!is_all_nvme || !rank->configuration.has_wide)
+		return;
+	/* More units of a size than slots: some stream past, with their parameters. */
+	if (read == SCHEDULE_STEPS * expected.read_least || statistics->job_gather_read_bytes == 0)
+		rank_fail(rank, "everything has stayed in host memory");
+	expect_about(rank, "bytes written per step", (double)written / SCHEDULE_STEPS,
+		     12.0 * (double)trainable(&rank->model));
+}
+
+void rank_check_account(const struct rank *rank, uint64_t host_budget)
+{
+	struct tierd_statistics statistics = TIERD_STATISTICS_INIT;
+
+	rank_must(rank, tierd_statistics(rank->job, &statistics), "tierd_statistics");
+	expect(rank, "gathers", statistics.gathers, rank->gathers);
+	expect(rank, "pushes", statistics.pushes, rank->pushes);
+	expect(rank, "job_parameters", statistics.job_parameters, rank->model.parameters);
+	expect(rank, "job_steps", statistics.job_steps, SCHEDULE_STEPS);
+	expect(rank, "job_host_budget", statistics.job_host_budget, host_budget);
+	check_memory(rank, &statistics);
+	check_communication(rank, &statistics);
+	check_updates(rank, &statistics);
+}

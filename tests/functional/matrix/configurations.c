@@ -1,0 +1,119 @@
+#include "configurations.h"
+
+#include <string.h>
+
+#include "common/cleanup.h"
+
+bool configurations_are_alike(const struct configuration *a, const struct configuration *b)
+{
+	return a->ranks == b->ranks && a->micro_batches == b->micro_batches && a->is_bf16 == b->is_bf16 &&
+	       a->has_wide == b->has_wide && a->has_skips == b->has_skips;
+}
+
+/* Ranks that push in different orders need room to put gradients aside, or buffers to leave them in. */
+static void tighten(struct configuration *configuration)
+{
+	configuration->is_tight = true;
+	if (configuration->ranks > 1)
+		configuration->gradient_buffers = 64;
+}
+
+/* Stages 0 to 3 in host memory, with one gradient buffer or two, and in as little as possible beside NVMe. */
+static unsigned add_stages(const struct configuration *base, struct configuration *all)
+{
+	for (unsigned i = 0; i < 8; i++) {
+		unsigned stage = i / 2;
+		bool is_nvme = i % 2;
+
+		all[i] = *base;
+		all[i].stage = stage;
+		all[i].has_nvme_parameters = is_nvme && stage == 3;
+		all[i].has_nvme_optimizer = is_nvme;
+		all[i].gradient_buffers = 1 + (i + base->ranks / 2 + base->micro_batches / 2) % 2;
+		if (is_nvme)
+			tighten(&all[i]);
+	}
+	return 8;
+}
+
+static unsigned all_configurations(struct configuration *all)
+{
+	static const unsigned ranks[] = { 1, 2, 4 };
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < 24; i++) {
+		const struct configuration base = { .ranks = ranks[i % 3],
+						    .micro_batches = i / 3 % 2 ? 3 : 1,
+						    .is_bf16 = i / 6 % 2,
+						    .has_skips = i / 12 };
+
+		count += add_stages(&base, all + count);
+	}
+	return count;
+}
+
+/* Units that do not fit into one pack, and more of them than slots; mixed placements too. */
+static unsigned wide_configurations(struct configuration *all)
+{
+	static const struct configuration wide[] = {
+		{ 2, 1, true, true, false, 3, true, true, 2 },
+		{ 2, 1, true, true, false, 2, false, true, 1 },
+		{ 2, 1, true, true, false, 0, false, false, 2 },
+		{ 2, 1, true, true, false, 1, false, true, 2 },
+		{ 4, 2, true, true, true, 3, true, true, 1 },
+		{ 4, 2, true, true, true, 3, true, false, 2 },
+		{ 1, 1, false, true, false, 3, true, true, 2 },
+		{ 1, 1, false, true, false, 3, false, true, 1 },
+	};
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(wide); i++) {
+		all[i] = wide[i];
+		if (all[i].has_nvme_parameters)
+			tighten(&all[i]);
+	}
+	return ARRAY_LENGTH(wide);
+}
+
+/* For other I/O engines, vector instructions and numbers of workers; three ranks have a crooked tree. */
+static unsigned few_configurations(struct configuration *all)
+{
+	static const struct configuration few[] = {
+		{ 2, 3, true, false, true, 3, true, true, 1 },
+		{ 2, 3, true, false, true, 1, false, true, 2 },
+		{ 2, 3, true, false, true, 0, false, false, 1 },
+		{ 4, 3, false, false, true, 3, true, true, 2 },
+		{ 2, 1, true, true, false, 3, true, true, 2 },
+		{ 3, 3, true, false, true, 2, false, true, 1 },
+		{ 3, 3, true, false, true, 0, false, false, 2 },
+	};
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(few); i++) {
+		all[i] = few[i];
+		if (all[i].has_nvme_parameters && i > 0)
+			tighten(&all[i]);
+	}
+	return ARRAY_LENGTH(few);
+}
+
+static unsigned repeated_configurations(struct configuration *all)
+{
+	for (unsigned i = 0; i < 3; i++)
+		all[i] = (struct configuration){ 4, 3, true, false, true, 3, true, true, 1 };
+	return 3;
+}
+
+unsigned configurations_of(const char *set, struct configuration *all)
+{
+	static const struct {
+		const char *name;
+		unsigned (*fill)(struct configuration *all);
+	} sets[] = { { "all", all_configurations },
+		     { "wide", wide_configurations },
+		     { "few", few_configurations },
+		     { "repeated", repeated_configurations } };
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(sets); i++)
+		if (strcmp(set, sets[i].name) == 0)
+			return sets[i].fill(all);
+	return 0;
+}

@@ -1,0 +1,157 @@
+/* matrix SET…: trains every configuration of the sets through the daemon at $TIERD_SOCKET, each rank a
+ * process of its own, and compares all bits and accounts with the reference. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "configurations.h"
+#include "rank.h"
+#include "references.h"
+
+/* ---- A rank ---- */
+
+enum { RANK_NUMBER = 2, RANK_BUDGET, RANK_DESCRIPTOR, RANK_VALUES, RANK_ARGUMENTS = RANK_VALUES + 9 };
+
+static unsigned number(const char *text)
+{
+	return (unsigned)strtoul(text, NULL, 10);
+}
+
+static struct configuration read_configuration(char **values)
+{
+	return (struct configuration){ .ranks = number(values[0]),
+				       .micro_batches = number(values[1]),
+				       .is_bf16 = number(values[2]),
+				       .has_wide = number(values[3]),
+				       .has_skips = number(values[4]),
+				       .stage = number(values[5]),
+				       .has_nvme_parameters = number(values[6]),
+				       .has_nvme_optimizer = number(values[7]),
+				       .gradient_buffers = number(values[8]) };
+}
+
+static void rank_init(struct rank *rank, const struct configuration *configuration, unsigned index)
+{
+	rank->configuration = *configuration;
+	rank->rank = index;
+	configuration_print(configuration, rank->label, sizeof(rank->label));
+	model_make(&rank->model, configuration->is_bf16 ? TIERD_BF16 : TIERD_FP32, configuration->has_wide);
+}
+
+static int run_rank(char **argv)
+{
+	static struct rank rank;
+	struct configuration configuration = read_configuration(&argv[RANK_VALUES]);
+	uint64_t budget = strtoull(argv[RANK_BUDGET], NULL, 10);
+	struct tierd_job_state state;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	rank_init(&rank, &configuration, number(argv[RANK_NUMBER]));
+	reference_map(&rank.reference, &rank.model, (int)number(argv[RANK_DESCRIPTOR]), false);
+	rank_join(&rank, budget);
+	rank_write(&rank);
+	rank_must(&rank, tierd_job_ready(rank.job, -1, &state), "tierd_job_ready");
+	if (state.status != TIERD_NEW || state.step != 0)
+		rank_fail(&rank, "a new job has status %u and stands at step %llu", state.status,
+			  (unsigned long long)state.step);
+	rank_train(&rank);
+	rank_compare(&rank);
+	rank_check_account(&rank, budget);
+	rank_must(&rank, tierd_job_close(rank.job), "tierd_job_close");
+	tierd_disconnect(rank.node);
+	return 0;
+}
+
+/* ---- All ranks ---- */
+
+/* A fresh image, so that no rank inherits a mapping of another's. */
+static void become_rank(const struct configuration *configuration, unsigned rank, uint64_t budget, int fd)
+{
+	const uint64_t values[RANK_ARGUMENTS - RANK_NUMBER] = {
+		rank,
+		budget,
+		(uint64_t)fd,
+		configuration->ranks,
+		configuration->micro_batches,
+		configuration->is_bf16,
+		configuration->has_wide,
+		configuration->has_skips,
+		configuration->stage,
+		configuration->has_nvme_parameters,
+		configuration->has_nvme_optimizer,
+		configuration->gradient_buffers,
+	};
+	static char texts[RANK_ARGUMENTS - RANK_NUMBER][24], name[] = "matrix", verb[] = "rank";
+	char *argv[RANK_ARGUMENTS + 1] = { name, verb };
+
+	for (int i = 0; i < RANK_ARGUMENTS - RANK_NUMBER; i++) {
+		snprintf(texts[i], sizeof(texts[i]), "%llu", (unsigned long long)values[i]);
+		argv[RANK_NUMBER + i] = texts[i];
+	}
+	execv("/proc/self/exe", argv);
+	_exit(127);
+}
+
+/* The least budget is what tierd says that it needs, which it rounds to a tenth of a MiB. */
+static uint64_t ask_least_budget(const struct configuration *configuration)
+{
+	static struct rank rank;
+	const char *text;
+	double mib;
+	float value = 0;
+
+	rank_init(&rank, configuration, 0);
+	rank_join(&rank, 1);
+	if (tierd_tensor_write(rank.job, 0, 0, 0, 1, &value, true) != -ENOMEM)
+		rank_fail(&rank, "a budget of 1 byte is enough: %s", tierd_message());
+	text = strstr(tierd_message(), "at least ");
+	if (!text || sscanf(text, "at least %lf MiB", &mib) != 1)
+		rank_fail(&rank, "the message names no least budget: %s", tierd_message());
+	tierd_job_detach(rank.job);
+	tierd_disconnect(rank.node);
+	return (uint64_t)((mib + 0.1) * 1048576.0);
+}
+
+static bool run_configuration(const struct configuration *configuration)
+{
+	int fd = references_get(configuration), status;
+	uint64_t budget = configuration->is_tight ? ask_least_budget(configuration) : 200 << 20;
+	bool has_failed = false;
+
+	for (unsigned rank = 0; rank < configuration->ranks; rank++) {
+		pid_t pid = fork();
+
+		if (pid == 0)
+			become_rank(configuration, rank, budget, fd);
+		has_failed |= pid < 0;
+	}
+	while (wait(&status) > 0)
+		has_failed |= status != 0;
+	return !has_failed;
+}
+
+int main(int argc, char **argv)
+{
+	static struct configuration all[CONFIGURATIONS_MAXIMUM];
+	unsigned failed = 0, run = 0;
+
+	if (argc == RANK_ARGUMENTS && strcmp(argv[1], "rank") == 0)
+		return run_rank(argv);
+	for (int i = 1; i < argc; i++) {
+		unsigned count = configurations_of(argv[i], all);
+
+		if (count == 0) {
+			fprintf(stderr, "matrix: there is no set %s\n", argv[i]);
+			return 2;
+		}
+		for (unsigned c = 0; c < count; c++, run++)
+			failed += !run_configuration(&all[c]);
+	}
+	printf("%u configurations, %u failed\n", run, failed);
+	return failed > 0 || run == 0;
+}

@@ -1,0 +1,135 @@
+#include "schedule.h"
+
+#include "bits.h"
+
+#define BROKEN_STEP 2
+#define GROUPS_CHANGE 3
+
+/* Between what the plain steps come to and those that are scaled up; small enough for 1e-6 to count. */
+float schedule_clip_norm(void)
+{
+	return 0.03f;
+}
+
+void schedule_groups(unsigned step, struct tierd_group groups[MODEL_GROUPS])
+{
+	const struct tierd_group all[2][MODEL_GROUPS] = {
+		{ { sizeof(struct tierd_group), 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f },
+		  { sizeof(struct tierd_group), 0.3f, 0.9f, 0.95f, 1e-6f, 0.1f },
+		  { sizeof(struct tierd_group), 2.5f, 0.8f, 0.99f, 1e-5f, 0.0f },
+		  { sizeof(struct tierd_group), 1.0f, 0.0f, 0.9f, 1e-8f, 0.05f } },
+		{ { sizeof(struct tierd_group), 0.7f, 0.85f, 0.9f, 1e-7f, 0.02f },
+		  { sizeof(struct tierd_group), 0.9f, 0.95f, 0.98f, 1e-8f, 0.0f },
+		  { sizeof(struct tierd_group), 0.0f, 0.9f, 0.999f, 1e-8f, 0.3f },
+		  { sizeof(struct tierd_group), 1.3f, 0.5f, 0.75f, 1e-3f, 0.2f } },
+	};
+
+	memcpy(groups, all[step >= GROUPS_CHANGE], sizeof(all[0]));
+}
+
+static const struct step_values {
+	float learning_rate, gradient_scale, loss_scale;
+	uint32_t exponent; /* gradients are larger by 2 to this */
+} values_of[SCHEDULE_STEPS] = {
+	{ 0.01f, 1.0f, 1e6f, 0 },      { 0.02f, 0.37f, 2097152.0f, 9 }, { 0.005f, 0.3333f, 999983.0f, 0 },
+	{ 0.01f, 0.9f, 1.024e9f, 10 }, { 0.03f, -1.7f, 1e6f, 6 },
+};
+
+struct tierd_rates schedule_rates(unsigned step, const struct tierd_group groups[MODEL_GROUPS])
+{
+	const struct step_values *values = &values_of[step];
+	bool is_changing = step == GROUPS_CHANGE;
+
+	return (struct tierd_rates){ .size = sizeof(struct tierd_rates),
+				     .learning_rate = values->learning_rate,
+				     .gradient_scale = values->gradient_scale,
+				     .loss_scale = values->loss_scale,
+				     .group_count = is_changing ? MODEL_GROUPS : 0,
+				     .groups = is_changing ? groups : NULL };
+}
+
+/* ---- Who pushes what ---- */
+
+static bool breaks(const struct configuration *configuration, const struct model *model, unsigned step,
+		   unsigned micro_batch, unsigned rank, unsigned unit)
+{
+	return configuration->has_skips && step == BROKEN_STEP && micro_batch == 0 &&
+	       rank == configuration->ranks - 1 && unit == model->unit_count / 2;
+}
+
+bool schedule_is_pushed(const struct configuration *configuration, const struct model *model, unsigned step,
+			unsigned micro_batch, unsigned rank, unsigned unit)
+{
+	if (model_trainable(&model->units[unit]) == 0)
+		return false;
+	if (!configuration->has_skips || breaks(configuration, model, step, micro_batch, rank, unit))
+		return true;
+	if (unit % 7 == 5 && (step + unit) % 2 == 1) /* nobody */
+		return false;
+	if (unit % 7 == 3 && rank != (step + unit) % configuration->ranks) /* one rank only */
+		return false;
+	return BITS_HASH(step, micro_batch, rank, unit) % 3 > 0;
+}
+
+/* Half of the ranks goes backwards, as training does; the others from some middle on forwards. */
+unsigned schedule_order(const struct configuration *configuration, const struct model *model, unsigned step,
+			unsigned micro_batch, unsigned rank, unsigned position)
+{
+	if ((rank + step + micro_batch) % 2 == 0)
+		return model->unit_count - 1 - position;
+	return (position + model->unit_count * (rank + 1) / (configuration->ranks + 1)) % model->unit_count;
+}
+
+/* ---- Gradients ---- */
+
+struct gradient_source schedule_gradients(const struct configuration *configuration,
+					  const struct model *model, unsigned step, unsigned micro_batch,
+					  unsigned rank, unsigned unit, unsigned tensor)
+{
+	bool is_broken = tensor == 0 && breaks(configuration, model, step, micro_batch, rank, unit);
+
+	return (struct gradient_source){
+		.seed = BITS_HASH(step, micro_batch, rank, unit, tensor),
+		.exponent = values_of[step].exponent,
+		.broken = is_broken ? model->units[unit].tensors[tensor].elements - 1 : UINT64_MAX,
+		.is_bf16 = model->units[unit].tensors[tensor].definition.format == TIERD_BF16,
+		.is_infinity = configuration->ranks == 2,
+	};
+}
+
+/* Exponents from 2^-28 to 2^3, so that sums round and small ones vanish. */
+static inline uint32_t gradient_bits(uint32_t seed, uint32_t exponent, uint32_t element)
+{
+	uint32_t hash = bits_mix(seed + element * 0x9e3779b1U);
+
+	return (hash & 0x807fffffU) | ((99 + exponent + (hash >> 23 & 31)) << 23);
+}
+
+static uint32_t broken_bits(const struct gradient_source *source)
+{
+	return source->is_infinity ? 0xff800000U : 0x7fc00000U;
+}
+
+void gradient_values(const struct gradient_source *source, uint64_t count, float *values)
+{
+	uint32_t mask = source->is_bf16 ? 0xffff0000U : 0xffffffffU;
+
+	for (uint64_t i = 0; i < count; i++)
+		values[i] = bits_float(gradient_bits(source->seed, source->exponent, (uint32_t)i) & mask);
+	if (source->broken < count)
+		values[source->broken] = bits_float(broken_bits(source));
+}
+
+void gradient_write(const struct gradient_source *source, uint64_t count, void *buffer)
+{
+	uint16_t *bfloats = buffer;
+
+	if (!source->is_bf16) {
+		gradient_values(source, count, buffer);
+		return;
+	}
+	for (uint64_t i = 0; i < count; i++)
+		bfloats[i] = (uint16_t)(gradient_bits(source->seed, source->exponent, (uint32_t)i) >> 16);
+	if (source->broken < count)
+		bfloats[source->broken] = (uint16_t)(broken_bits(source) >> 16);
+}

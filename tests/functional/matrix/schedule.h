@@ -1,0 +1,57 @@
+/* What the ranks of a configuration do: who pushes which unit when, with which gradients and rates. A pure
+ * function of counters, so that ranks and reference agree without talking. */
+#ifndef TIERD_TESTS_MATRIX_SCHEDULE_H
+#define TIERD_TESTS_MATRIX_SCHEDULE_H
+
+#include "model.h"
+
+#define SCHEDULE_STEPS 5
+
+struct configuration {
+	unsigned ranks, micro_batches;
+	bool is_bf16, has_wide;
+	bool has_skips; /* ranks skip units; one step has gradients that are not finite */
+
+	/* What must not change a bit, but for the stage's order of sums. */
+	unsigned stage;
+	bool has_nvme_parameters, has_nvme_optimizer;
+	unsigned gradient_buffers;
+	bool is_tight; /* the least host memory that tierd takes */
+};
+
+/* In which order contributions are summed: stages 0 and 1, or 2 and 3. */
+static inline bool configuration_is_early(const struct configuration *configuration)
+{
+	return configuration->stage < 2;
+}
+
+float schedule_clip_norm(void);
+void schedule_groups(unsigned step, struct tierd_group groups[MODEL_GROUPS]);
+/* Rates of a step, counted from 0; groups are passed only where they change, and are borrowed. */
+struct tierd_rates schedule_rates(unsigned step, const struct tierd_group groups[MODEL_GROUPS]);
+
+/* Whether the rank pushes the unit in this micro-batch of the trainer. */
+bool schedule_is_pushed(const struct configuration *configuration, const struct model *model, unsigned step,
+			unsigned micro_batch, unsigned rank, unsigned unit);
+
+/* The unit that a rank comes to as its position-th when it pushes. */
+unsigned schedule_order(const struct configuration *configuration, const struct model *model, unsigned step,
+			unsigned micro_batch, unsigned rank, unsigned position);
+
+/* Where gradients of a tensor come from. */
+struct gradient_source {
+	uint32_t seed, exponent;
+	uint64_t broken; /* element whose gradient is not finite, or UINT64_MAX */
+	bool is_bf16, is_infinity;
+};
+
+struct gradient_source schedule_gradients(const struct configuration *configuration,
+					  const struct model *model, unsigned step, unsigned micro_batch,
+					  unsigned rank, unsigned unit, unsigned tensor);
+
+/* In fp32; of bf16 tensors the lower half is zero. */
+void gradient_values(const struct gradient_source *source, uint64_t count, float *values);
+/* As the trainer hands them in, in the tensor's format. */
+void gradient_write(const struct gradient_source *source, uint64_t count, void *buffer);
+
+#endif

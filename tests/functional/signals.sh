@@ -1,0 +1,43 @@
+#!/bin/sh
+# SIGTERM finishes a step that is being applied; SIGKILL leaves clear errors with the trainers, and a daemon that
+# starts in the same folders says what it found there.
+# shellcheck source=tests/functional/lib.sh disable=SC2119
+. "$(dirname "$0")/lib.sh"
+program=$1
+
+mkfifo "$scratch/said"
+
+# Starts the program and waits for its word.
+begin() {
+	"$program" "$1" >"$scratch/said" &
+	trainer=$!
+	read -r said <"$scratch/said" || fail "'signals $1' ended"
+	[ "$said" = "$2" ] || fail "'signals $1' says '$said'"
+}
+
+end() {
+	wait "$trainer" || fail 'the trainer, see above'
+}
+
+# A daemon that stops refuses the next step, or is gone.
+tierd_start
+begin step decided
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status after SIGTERM in a step"
+end
+[ -z "$(find "$nvme" -name '*.store')" ] || fail 'a store file is left'
+grep -q 'finishing the steps that were decided' "$tierd_log" || fail 'it does not say that it ends'
+
+for what in wait:waiting train:training; do
+	tierd_start
+	begin "${what%:*}" "${what#*:}"
+	tierd_kill
+	end
+done
+[ "$(find "$nvme" -name '*.store' | wc -l)" -eq 1 ] || fail 'the killed daemon should have left its store file'
+tierd_start
+grep -q 'removed 1 store files of a tierd that ended without cleaning up' "$tierd_log" ||
+	fail 'nothing is said about what the killed daemon left'
+[ -z "$(find "$nvme" -name '*.store')" ] || fail 'a store file is left'
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

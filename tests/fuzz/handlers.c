@@ -1,0 +1,121 @@
+/* Fuzzes the daemon's handlers: two clients of a real node send what the input says, and scribble on the
+ * pages that they share with it. Whatever they do, requests are answered once, nothing of the node is lost,
+ * and it can be ended.
+ *
+ * An input is a sequence of records: a byte that says who (bit 0) does what (bits 1 and 2), a length of two
+ * bytes, little endian, and as many bytes: a packed Request, or of what is written where on the lease page or
+ * the exchange window. */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "tests/unit/daemon_support.h"
+
+#define ACTORS 2
+#define MAX_RECORDS 64
+
+enum action { ACTION_REQUEST, ACTION_DIE, ACTION_SCRIBBLE, ACTION_SETTLE };
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
+
+static struct frame_arena *arena;
+static struct actor actors[ACTORS];
+
+/* Budgets of the input are bounded by the node's; what is left is time: sizes that only take long are cut. */
+static void tame(Tierd__Wire__Request *request)
+{
+	if (request->body_case == TIERD__WIRE__REQUEST__BODY_JOB_READY && request->job_ready->timeout_ms > 0)
+		request->job_ready->timeout_ms = 0;
+}
+
+static void ask(struct actor *actor, const uint8_t *bytes, size_t length)
+{
+	ProtobufCMessage *message;
+
+	if (frame_decode(arena, &tierd__wire__request__descriptor, bytes, length, &message) < 0)
+		return;
+	tame((Tierd__Wire__Request *)message);
+	actor_send(actor, (Tierd__Wire__Request *)message);
+	assert(client_outstanding(actor->client) <= 256);
+}
+
+/* Two bytes of offset, then what is written there. */
+static void scribble(struct actor *actor, const uint8_t *bytes, size_t length)
+{
+	size_t offset;
+
+	if (length < 2 || !actor->leases.base)
+		return;
+	offset = (size_t)(bytes[0] | bytes[1] << 8) * 4;
+	length -= 2;
+	if (offset < actor->leases.bytes)
+		memcpy(actor->leases.base + offset, bytes + 2,
+		       length < actor->leases.bytes - offset ? length : actor->leases.bytes - offset);
+}
+
+static void act(struct scene *scene, struct actor *actor, enum action action, const uint8_t *bytes,
+		size_t length)
+{
+	switch (action) {
+	case ACTION_REQUEST:
+		ask(actor, bytes, length);
+		break;
+	case ACTION_DIE:
+		actor_die(actor);
+		assert(actor_enter(scene, actor) == 0);
+		break;
+	case ACTION_SCRIBBLE:
+		scribble(actor, bytes, length);
+		break;
+	case ACTION_SETTLE:
+		break;
+	}
+	/* Half of the time the next record comes while things are in flight. */
+	if (action == ACTION_SETTLE || length % 2)
+		scene_settle(scene);
+	else
+		event_base_loop(scene->loop, EVLOOP_NONBLOCK);
+	if (actor->is_closed) {
+		actor_die(actor);
+		assert(actor_enter(scene, actor) == 0);
+	}
+}
+
+static void play(struct scene *scene, const uint8_t *bytes, size_t length)
+{
+	for (unsigned i = 0; i < MAX_RECORDS && length >= 3; i++) {
+		struct actor *actor = &actors[bytes[0] & 1];
+		enum action action = (enum action)(bytes[0] >> 1 & 3);
+		size_t count = (size_t)(bytes[1] | bytes[2] << 8);
+
+		bytes += 3;
+		length -= 3;
+		if (count > length)
+			count = length;
+		act(scene, actor, action, bytes, count);
+		bytes += count;
+		length -= count;
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
+{
+	struct scene scene;
+
+	if (!arena) {
+		log_open(LOG_LEVEL_ERROR);
+		assert(frame_arena_new(&arena) == 0);
+	}
+	assert(scene_open(&(struct scene_options){ .host_budget = 32 * MIB, .capacity = 32 * MIB }, &scene) ==
+	       0);
+	for (unsigned i = 0; i < ACTORS; i++)
+		assert(actor_enter(&scene, &actors[i]) == 0);
+	play(&scene, bytes, length);
+	for (unsigned i = 0; i < ACTORS; i++)
+		actor_die(&actors[i]);
+	scene_settle(&scene);
+	assert(scene.node->clients == 0);
+	scene_close(&scene);
+	return 0;
+}

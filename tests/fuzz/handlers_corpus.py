@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the handlers' fuzzer: valid sessions, and a few broken ones.
+
+usage: handlers_corpus.py FOLDER
+"""
+import os
+import struct
+import sys
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+BF16, FP32 = 2, 1
+ONES, NORMAL = 2, 3
+
+
+def varint(number):
+    out = b""
+    while number > 127:
+        out += bytes([number & 127 | 128])
+        number >>= 7
+    return out + bytes([number])
+
+
+def field(number, value):
+    """One field of a message: an int, a float (32 bits), a double in a tuple, text, or a packed message."""
+    if isinstance(value, int):
+        return varint(number << 3 | VARINT) + varint(value & (1 << 64) - 1)
+    if isinstance(value, float):
+        return varint(number << 3 | FIXED32) + struct.pack("<f", value)
+    if isinstance(value, tuple):
+        return varint(number << 3 | FIXED64) + struct.pack("<d", *value)
+    if isinstance(value, str):
+        value = value.encode()
+    return varint(number << 3 | BYTES) + varint(len(value)) + value
+
+
+def message(**fields):
+    """Fields by number: _1=…, _2=…; a list repeats."""
+    out = b""
+    for name, value in fields.items():
+        for one in value if isinstance(value, list) else [value]:
+            out += field(int(name[1:]), one)
+    return out
+
+
+REQUESTS = {name: number for number, name in enumerate(
+    ["open", "define", "ready", "leave", "gather", "cancel", "prefetch", "phase", "wait", "push", "begin", "step",
+     "write", "read", "statistics", "ping", "node", "jobs", "units"], 1)}
+
+
+def record(who, action, content=b""):
+    return bytes([who | action << 1]) + struct.pack("<H", len(content)) + content
+
+
+def ask(who, kind, **fields):
+    return record(who, 0, field(REQUESTS[kind], message(**fields)))
+
+
+def die(who):
+    return record(who, 1)
+
+
+def release(who, units, buffers, unit):
+    """Writes 0 to the unit's counter on the lease page."""
+    counter = (4096 + 8 * 4096) // 4 + (buffers + 15) // 16 * 16 + unit
+    return record(who, 2, struct.pack("<HI", counter, 0))
+
+
+def settle():
+    return record(0, 3)
+
+
+def tensor(name, elements, number_format=BF16, initializer=ONES, frozen=0):
+    return message(_1=name, _3=number_format, _4=message_of_shape(elements), _6=frozen, _7=initializer, _9=(0.5,))
+
+
+def message_of_shape(*shape):
+    return b"".join(varint(size) for size in shape)
+
+
+def opened(who, ranks, stage=3, name="play", **more):
+    return ask(who, "open", _1=name, _2=who if ranks > 1 else 0, _3=ranks, _4=stage, **more)
+
+
+def defined(who, job=1):
+    return (ask(who, "define", _1=job, _2="one", _3=[tensor("w", 1000), tensor("norm", 10, FP32)])
+            + ask(who, "define", _1=job, _2="two", _3=[tensor("f", 500, BF16, NORMAL, 1), tensor("h", 300, FP32)]))
+
+
+def ready(who, job=1):
+    return ask(who, "ready", _1=job, _2=-1)
+
+
+RATES = message(_1=0.1, _2=1.0, _3=1.0)
+
+
+def step(who, epoch=1, job=1):
+    return ask(who, "step", _1=job, _2=epoch, _3=RATES)
+
+
+def begun(who, ranks, stage=3, **more):
+    return opened(who, ranks, stage, **more) + defined(who) + ready(who)
+
+
+def train(who, ranks=1, epoch=1):
+    return (ask(who, "gather", _1=1, _2=epoch, _3=0, _4=0, _5=1) + settle() + release(who, 2, 2, 0)
+            + ask(who, "push", _1=1, _2=epoch, _3=0, _4=0) + ask(who, "push", _1=1, _2=epoch, _3=1, _4=1)
+            + ask(who, "wait", _1=1, _2=epoch) + step(who, epoch))
+
+
+SEEDS = {
+    "one": begun(0, 1) + settle() + train(0) + settle() + train(0) + settle() + ask(0, "leave", _1=1),
+    "host": begun(0, 1, 3, _9=1, _10=1) + settle() + train(0) + settle(),
+    "stage0": begun(0, 2, 0) + begun(1, 2, 0) + settle() + train(0) + train(1) + settle(),
+    "stage1": begun(0, 2, 1) + begun(1, 2, 1) + settle() + train(1) + train(0) + settle() + die(1),
+    "two": begun(0, 2) + begun(1, 2) + settle() + train(0) + train(1) + settle() + train(0) + train(1) + settle(),
+    "lost": begun(0, 2) + begun(1, 2) + settle() + train(0) + die(1) + ready(0) + opened(1, 2) + defined(1) + ready(1)
+            + settle() + train(0, 2, 2) + train(1, 2, 2) + settle(),
+    "decided": begun(0, 2) + begun(1, 2) + settle() + train(0) + train(1) + die(0) + die(1) + opened(0, 2) + settle(),
+    "begin": begun(0, 1) + settle() + ask(0, "begin", _1=1, _2=1, _3=RATES, _4=1) + train(0) + settle(),
+    "cancel": begun(0, 2) + begun(1, 2) + settle() + train(0) + ask(0, "gather", _1=1, _2=1, _3=0, _4=1)
+              + ask(0, "cancel", _1=1, _2=13) + settle(),
+    "values": opened(0, 1) + ask(0, "define", _1=1, _2="u", _3=[tensor("w", 100, BF16, 0), tensor("f", 50, FP32, 0, 1)])
+              + ask(0, "write", _1=1, _2=0, _3=0, _4=0, _5=100) + settle() + ask(0, "write", _1=1, _3=1, _5=50) + ready(0)
+              + settle() + ask(0, "read", _1=1, _4="master", _6=100) + settle() + ask(0, "read", _1=1, _4="v", _6=7),
+    "takeover": begun(0, 1) + settle() + ask(1, "open", _1="play", _3=1, _4=3, _14=1) + defined(1) + ready(1) + settle(),
+    "replace": begun(0, 1) + settle() + train(0) + die(0) + opened(0, 1, 3, _5=3) + defined(0) + ready(0) + settle(),
+    "hints": begun(0, 1) + settle() + ask(0, "prefetch", _1=1, _2=b"\x00\x01") + ask(0, "phase", _1=1, _2="eval")
+             + settle() + train(0) + settle() + ask(0, "phase", _1=1, _2="train"),
+    "reports": begun(0, 1) + settle() + ask(1, "ping") + ask(1, "node") + ask(1, "jobs") + ask(1, "units", _1="play")
+               + ask(0, "statistics", _1=1),
+    "lease": begun(0, 2) + begun(1, 2) + settle() + ask(1, "gather", _1=1, _2=1, _3=1, _5=1) + settle() + step(1) + train(0)
+             + settle() + die(1),
+    "small": begun(0, 1, 3, _11=1000000) + settle(),
+}
+
+
+def main():
+    for name, content in SEEDS.items():
+        with open(os.path.join(sys.argv[1], name), "wb") as file:
+            file.write(content)
+
+
+main()

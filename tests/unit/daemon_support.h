@@ -1,0 +1,125 @@
+/* A scene for the daemon's handlers: a real node on a loop and a folder of its own, and actors, which are
+ * clients in this process: their answers are recorded instead of sent, and what the answers' descriptors
+ * share is mapped. */
+#ifndef TIERD_TESTS_UNIT_DAEMON_SUPPORT_H
+#define TIERD_TESTS_UNIT_DAEMON_SUPPORT_H
+
+#include <event2/event.h>
+
+#include "common/size.h"
+#include "daemon/client.h"
+#include "proto/pages.h"
+#include "proto/unit_layout.h"
+#include "proto/vocabulary.h"
+
+#define SCENE_DISK "/var/tmp"
+#define ACTOR_ANSWERS 512
+
+struct scene {
+	struct event_base *loop;
+	struct node *node;
+	char folder[64];
+};
+
+/* What the node is made from; 0 is the default everywhere. */
+struct scene_options {
+	uint64_t host_budget, capacity;
+	bool is_without_nvme, is_plain_io;
+	const char *fault;
+};
+
+/* 0, or what node_new() returned; then only scene_close() may follow. */
+int scene_open(const struct scene_options *options, struct scene *scene);
+void scene_close(struct scene *scene);
+
+/* Waits for one thing to happen on the loop. */
+void scene_wait(struct scene *scene);
+/* Turns the loop until no job has anything in flight. */
+void scene_settle(struct scene *scene);
+
+struct answer {
+	uint32_t number;
+	int status;		   /* 0 or negative errno */
+	Tierd__Wire__Reply *reply; /* owned */
+};
+
+struct actor {
+	struct port port; /* first */
+	struct scene *scene;
+	struct client *client;
+	uint32_t last_number;
+	struct answer answers[ACTOR_ANSWERS];
+	unsigned answer_count;
+	unsigned ended_epochs;
+	bool is_closed; /* the daemon wants to end the connection */
+	char reason[1024];
+
+	/* What it has got from its job. */
+	uint32_t job, rank, epoch, buffer_count, unit_count;
+	uint64_t step, buffer_bytes;
+	struct memory_view {
+		char *base;
+		size_t bytes;
+	} window, directory, arena, leases, gradients;
+};
+
+/* -ENOMEM: the daemon has none for another client. */
+int actor_enter(struct scene *scene, struct actor *actor);
+/* As if its process had died. Keeps the recorded answers until it enters again. */
+void actor_die(struct actor *actor);
+
+/* Sends a request; returns its number. */
+uint32_t actor_send(struct actor *actor, Tierd__Wire__Request *request);
+const struct answer *actor_find(const struct actor *actor, uint32_t number, unsigned nth);
+/* Waits for the nth answer (from 0) to a request. */
+const struct answer *actor_await(struct actor *actor, uint32_t number, unsigned nth);
+/* Sends, waits, and returns the status. */
+int actor_ask(struct actor *actor, Tierd__Wire__Request *request, const Tierd__Wire__Reply **ret_reply);
+/* The message of the last answer. */
+const char *actor_message(const struct actor *actor);
+
+/* ---- The requests of a training ---- */
+
+struct actor_job {
+	const char *name;
+	uint32_t rank, world_size, stage, mode, nonfinite;
+	uint64_t host_budget;
+	uint32_t parameter_placement, optimizer_placement;
+	bool is_strict, is_takeover;
+};
+
+int actor_open(struct actor *actor, const struct actor_job *job);
+
+struct actor_tensor {
+	const char *name;
+	uint32_t format, initializer;
+	uint64_t elements;
+	bool is_frozen;
+};
+
+/* A unit of that name and tensors; they are tensors of one dimension. */
+int actor_define(struct actor *actor, const char *name, const struct actor_tensor *tensors, size_t count);
+
+uint32_t actor_send_ready(struct actor *actor, int timeout_ms);
+/* Maps what the answer brought. */
+int actor_ready(struct actor *actor);
+int actor_finish_ready(struct actor *actor, uint32_t number);
+
+/* By request, as if the unit were not resident. ret_address: of the unit's slot. */
+int actor_gather(struct actor *actor, uint32_t unit, uint64_t version, const void **ret_address);
+uint32_t actor_send_gather(struct actor *actor, uint32_t unit, uint64_t version, bool is_blocking);
+void actor_release(struct actor *actor, uint32_t unit);
+uint32_t actor_leases(const struct actor *actor, uint32_t unit);
+/* Where the unit's section begins in its slot. */
+uint64_t actor_section(const struct actor *actor, uint32_t unit, int section);
+
+/* Fills buffer 0 with count fp32 or bf16 values. */
+void actor_fill(struct actor *actor, uint32_t format, uint64_t count, float value);
+uint32_t actor_send_push(struct actor *actor, uint32_t unit, uint32_t buffer);
+uint32_t actor_send_step(struct actor *actor, float learning_rate);
+int actor_write(struct actor *actor, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count);
+int actor_read(struct actor *actor, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
+	       uint64_t count, uint64_t version);
+uint32_t actor_send_leave(struct actor *actor, bool is_at_once);
+
+#endif

@@ -1,0 +1,440 @@
+/* The daemon's handlers, driven without sockets: what clients ask for and get, alone and together. */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "tests/unit/daemon_support.h"
+
+#define ELEMENTS 1000
+
+static struct scene scene;
+static struct actor first, second;
+
+/* Two units: one trainable in both formats, one with a frozen tensor beside a trainable one. */
+static void define_units(struct actor *actor)
+{
+	static const struct actor_tensor one[] = {
+		{ "w", FORMAT_BF16, INITIALIZE_ONES, ELEMENTS, false },
+		{ "norm", FORMAT_FP32, INITIALIZE_ONES, 10, false },
+	};
+	static const struct actor_tensor two[] = {
+		{ "frozen", FORMAT_BF16, INITIALIZE_ONES, ELEMENTS, true },
+		{ "head", FORMAT_FP32, INITIALIZE_ZEROS, ELEMENTS, false },
+	};
+
+	assert_int_equal(actor_define(actor, "one", one, 2), 0);
+	assert_int_equal(actor_define(actor, "two", two, 2), 0);
+}
+
+static void start(struct actor *actor, const struct actor_job *job)
+{
+	assert_int_equal(actor_enter(&scene, actor), 0);
+	assert_int_equal(actor_open(actor, job), 0);
+	define_units(actor);
+}
+
+static void start_one(struct actor_job job)
+{
+	start(&first, &job);
+	assert_int_equal(actor_ready(&first), 0);
+}
+
+static void make_ready(void)
+{
+	uint32_t number = actor_send_ready(&first, -1);
+
+	assert_int_equal(actor_ready(&second), 0);
+	assert_int_equal(actor_finish_ready(&first, number), 0);
+}
+
+static void start_two(struct actor_job job)
+{
+	job.world_size = 2;
+	start(&first, &job);
+	job.rank = 1;
+	start(&second, &job);
+	make_ready();
+}
+
+static int setup(void **state)
+{
+	log_open(LOG_LEVEL_ERROR);
+	return scene_open(&(struct scene_options){ 0 }, &scene);
+}
+
+static int teardown(void **state)
+{
+	actor_die(&first);
+	actor_die(&second);
+	scene_close(&scene);
+	return 0;
+}
+
+static float weight(struct actor *actor, uint64_t version)
+{
+	const void *address;
+	float value;
+
+	assert_int_equal(actor_gather(actor, 1, version, &address), 0);
+	memcpy(&value, (const char *)address + actor_section(actor, 1, SECTION_FP32), sizeof(value));
+	actor_release(actor, 1);
+	return value;
+}
+
+/* Pushes the unit "two", whose only trainable tensor is the head. */
+static uint32_t push_head(struct actor *actor, float gradient)
+{
+	actor_fill(actor, FORMAT_FP32, ELEMENTS, gradient);
+	return actor_send_push(actor, 1, 0);
+}
+
+static void train_step(struct actor *actor)
+{
+	const struct answer *answer;
+	uint32_t push = push_head(actor, 0.5f), step = actor_send_step(actor, 0.1f);
+
+	assert_int_equal(actor_await(actor, push, 0)->status, 0);
+	answer = actor_await(actor, step, 0);
+	assert_int_equal(answer->status, 0);
+	assert_int_equal(answer->reply->step->step, ++actor->step);
+	assert_int_equal(actor_await(actor, step, 1)->status, -EOPNOTSUPP);
+}
+
+/* ---- One rank ---- */
+
+static void train_alone(const struct actor_job *job)
+{
+	const struct answer *answer;
+	const void *address;
+	uint16_t frozen;
+	uint32_t push, step;
+
+	start_one(*job);
+	assert_int_equal(actor_gather(&first, 1, 0, &address), 0);
+	assert_int_equal(actor_leases(&first, 1), 1);
+	memcpy(&frozen, (const char *)address + actor_section(&first, 1, SECTION_FROZEN_BF16), 2);
+	assert_int_equal(frozen, 0x3f80);
+	actor_release(&first, 1);
+	assert_true(weight(&first, 0) == 0.0f);
+
+	push = push_head(&first, 0.5f);
+	step = actor_send_step(&first, 0.1f);
+	assert_int_equal(actor_await(&first, push, 0)->status, 0);
+	/* Asked for before the step is applied. */
+	float after = weight(&first, 1);
+
+	answer = actor_await(&first, step, 0);
+	assert_int_equal(answer->status, 0);
+	assert_int_equal(answer->reply->step->step, 1);
+	assert_true(fabs(answer->reply->step->gradient_norm - 0.5 * sqrt(ELEMENTS)) < 1e-4);
+	/* Adam's first step is the learning rate, against the gradient's sign. */
+	assert_true(fabsf(after + 0.1f) < 1e-5f);
+	answer = actor_await(&first, step, 1);
+	assert_int_equal(answer->status, -EOPNOTSUPP);
+}
+
+static void a_job_trains_in_host_memory(void **state)
+{
+	train_alone(&(struct actor_job){
+		.stage = 3, .parameter_placement = PLACEMENT_HOST, .optimizer_placement = PLACEMENT_HOST });
+}
+
+static void a_job_trains_on_nvme(void **state)
+{
+	train_alone(&(struct actor_job){ .stage = 3 });
+}
+
+static void every_stage_trains(void **state)
+{
+	for (uint32_t stage = 0; stage <= 2; stage++) {
+		train_alone(&(struct actor_job){ .stage = stage, .mode = MODE_REPLACE });
+		actor_die(&first);
+	}
+}
+
+static void frozen_and_aligned_tensors_have_their_values(void **state)
+{
+	start_one((struct actor_job){ .stage = 3 });
+	assert_int_equal(actor_read(&first, 0, 1, "parameter", 0, 10, 0), 0);
+	for (unsigned i = 0; i < 10; i++)
+		assert_true(((float *)first.window.base)[i] == 1.0f);
+	assert_int_equal(actor_read(&first, 0, 0, "m", 0, ELEMENTS, 0), 0);
+	assert_true(((float *)first.window.base)[ELEMENTS - 1] == 0.0f);
+	assert_int_equal(actor_read(&first, 1, 0, "m", 0, 1, 0), -ENODATA);
+	assert_int_equal(actor_read(&first, 1, 0, "parameter", ELEMENTS, 1, 0), -ERANGE);
+	assert_int_equal(actor_read(&first, 1, 0, "weight", 0, 1, 0), -EINVAL);
+	assert_int_equal(actor_read(&first, 1, 2, "parameter", 0, 1, 0), -EINVAL);
+}
+
+static void written_values_are_read_back(void **state)
+{
+	const struct actor_tensor tensors[] = { { "w", FORMAT_FP32, INITIALIZE_NONE, 100, false } };
+
+	assert_int_equal(actor_enter(&scene, &first), 0);
+	assert_int_equal(actor_open(&first, &(struct actor_job){ .stage = 3 }), 0);
+	assert_int_equal(actor_define(&first, "one", tensors, 1), 0);
+	for (unsigned i = 0; i < 50; i++)
+		((float *)first.window.base)[i] = (float)i;
+	assert_int_equal(actor_write(&first, 0, 0, 50, 50), 0);
+	assert_int_equal(actor_write(&first, 0, 0, 60, 41), -ERANGE);
+	assert_int_equal(actor_ready(&first), -ENODATA);
+	assert_non_null(strstr(actor_message(&first), "\"w\""));
+	assert_int_equal(actor_write(&first, 0, 0, 0, 50), 0);
+	assert_int_equal(actor_ready(&first), 0);
+	memset(first.window.base, 0, 4096);
+	assert_int_equal(actor_read(&first, 0, 0, "master", 49, 2, 0), 0);
+	assert_true(((float *)first.window.base)[0] == 49.0f && ((float *)first.window.base)[1] == 0.0f);
+	assert_int_equal(actor_write(&first, 0, 0, 0, 1), -EINVAL);
+}
+
+static void a_step_with_a_lease_is_refused(void **state)
+{
+	start_one((struct actor_job){ .stage = 3 });
+	assert_int_equal(actor_gather(&first, 0, 0, NULL), 0);
+	assert_int_equal(actor_await(&first, actor_send_step(&first, 0.1f), 0)->status, -EBUSY);
+	assert_non_null(strstr(actor_message(&first), "\"one\""));
+	actor_release(&first, 0);
+	train_step(&first);
+}
+
+static void gradients_that_are_not_finite_skip_the_step(void **state)
+{
+	const struct answer *answer;
+	uint32_t step;
+
+	start_one((struct actor_job){ .stage = 3 });
+	push_head(&first, NAN);
+	step = actor_send_step(&first, 0.1f);
+	answer = actor_await(&first, step, 0);
+	assert_int_equal(answer->status, 0);
+	assert_true(answer->reply->step->is_skipped);
+	assert_true(weight(&first, 1) == 0.0f);
+}
+
+static void gradients_that_are_not_finite_are_reported(void **state)
+{
+	start_one((struct actor_job){ .stage = 3, .nonfinite = NONFINITE_REPORT });
+	push_head(&first, INFINITY);
+	assert_int_equal(actor_await(&first, actor_send_step(&first, 0.1f), 0)->status, -EDOM);
+	assert_non_null(strstr(actor_message(&first), "\"two\""));
+	train_step(&first);
+}
+
+static void a_strict_job_names_what_was_not_pushed(void **state)
+{
+	start_one((struct actor_job){ .stage = 3, .is_strict = true });
+	push_head(&first, 1.0f);
+	assert_int_equal(actor_await(&first, actor_send_step(&first, 0.1f), 0)->status, -ENODATA);
+	assert_non_null(strstr(actor_message(&first), "\"one\""));
+}
+
+static void a_job_that_needs_more_than_there_is_is_refused(void **state)
+{
+	const struct actor_tensor large[] = { { "w", FORMAT_BF16, INITIALIZE_ONES, 32 * MIB, false } };
+
+	assert_int_equal(actor_enter(&scene, &first), 0);
+	assert_int_equal(actor_open(&first, &(struct actor_job){ .stage = 3, .host_budget = 8 * MIB }), 0);
+	assert_int_equal(actor_define(&first, "large", large, 1), 0);
+	assert_int_equal(actor_ready(&first), -ENOMEM);
+	assert_non_null(strstr(actor_message(&first), "the job's host_budget"));
+	assert_int_equal(scene.node->host_used, staging_bytes(scene.node->staging.count));
+}
+
+static void a_disk_that_is_too_small_is_refused(void **state)
+{
+	const struct actor_tensor large[] = { { "w", FORMAT_BF16, INITIALIZE_ONES, 16 * MIB, false } };
+
+	assert_int_equal(actor_enter(&scene, &first), 0);
+	assert_int_equal(actor_open(&first, &(struct actor_job){ .stage = 3 }), 0);
+	assert_int_equal(actor_define(&first, "large", large, 1), 0);
+	assert_int_equal(actor_ready(&first), -ENOSPC);
+	assert_int_equal(scene.node->paths[0].used, 0);
+}
+
+/* ---- Two ranks ---- */
+
+static void gradients_of_two_ranks_are_summed(void **state)
+{
+	for (uint32_t stage = 0; stage <= 3; stage++) {
+		const struct answer *answer;
+
+		start_two((struct actor_job){ .stage = stage, .mode = MODE_REPLACE });
+		push_head(&first, 3.0f);
+		uint32_t step = actor_send_step(&first, 0.1f);
+
+		push_head(&second, -1.0f);
+		actor_send_step(&second, 0.1f);
+		answer = actor_await(&first, step, 0);
+		assert_int_equal(answer->status, 0);
+		assert_true(fabs(answer->reply->step->gradient_norm - 2.0 * sqrt(ELEMENTS)) < 1e-3);
+		assert_true(fabsf(weight(&second, 1) + 0.1f) < 1e-5f);
+		actor_die(&first);
+		actor_die(&second);
+	}
+}
+
+static void ready_names_who_is_missing(void **state)
+{
+	start(&first, &(struct actor_job){ .stage = 3, .world_size = 2 });
+	uint32_t number = actor_send_ready(&first, 0);
+
+	assert_int_equal(actor_await(&first, number, 0)->status, -ETIMEDOUT);
+	assert_non_null(strstr(actor_message(&first), "rank 1 (has not joined)"));
+	start(&second, &(struct actor_job){ .stage = 3, .world_size = 2, .rank = 1 });
+	make_ready();
+}
+
+static void ranks_that_disagree_are_told_the_first_difference(void **state)
+{
+	const struct actor_tensor other[] = { { "w", FORMAT_BF16, INITIALIZE_ONES, ELEMENTS + 1, false },
+					      { "norm", FORMAT_FP32, INITIALIZE_ONES, 10, false } };
+
+	start(&first, &(struct actor_job){ .stage = 3, .world_size = 2 });
+	assert_int_equal(actor_enter(&scene, &second), 0);
+	assert_int_equal(actor_open(&second, &(struct actor_job){ .stage = 2, .world_size = 2, .rank = 1 }),
+			 -EINVAL);
+	assert_non_null(strstr(actor_message(&second), "stage is 2 here, 3 in the job"));
+	assert_int_equal(actor_open(&second, &(struct actor_job){ .stage = 3, .world_size = 2 }), -EBUSY);
+	assert_int_equal(actor_open(&second, &(struct actor_job){ .stage = 3, .world_size = 2, .rank = 1 }),
+			 0);
+	assert_int_equal(actor_define(&second, "one", other, 2), -EINVAL);
+	assert_non_null(strstr(actor_message(&second), "shape [1001] here, [1000] in the job"));
+}
+
+static void a_rank_that_has_defined_less_is_told(void **state)
+{
+	start(&first, &(struct actor_job){ .stage = 3, .world_size = 2 });
+	assert_int_equal(actor_enter(&scene, &second), 0);
+	assert_int_equal(actor_open(&second, &(struct actor_job){ .stage = 3, .world_size = 2, .rank = 1 }),
+			 0);
+	actor_send_ready(&first, -1);
+	assert_int_equal(actor_ready(&second), -EINVAL);
+	assert_non_null(strstr(actor_message(&second), "unit \"one\" is missing"));
+}
+
+static void a_rank_can_be_taken_over(void **state)
+{
+	start_one((struct actor_job){ .stage = 3 });
+	train_step(&first);
+	assert_int_equal(actor_enter(&scene, &second), 0);
+	assert_int_equal(actor_open(&second, &(struct actor_job){ .stage = 3 }), -EBUSY);
+	assert_int_equal(actor_open(&second, &(struct actor_job){ .stage = 3, .is_takeover = true }), 0);
+	assert_int_equal(second.step, 1);
+	define_units(&second);
+	assert_int_equal(actor_ready(&second), 0);
+	train_step(&second);
+	assert_int_equal(actor_gather(&first, 0, 0, NULL), -EINVAL);
+}
+
+static void two_jobs_live_side_by_side(void **state)
+{
+	start(&first, &(struct actor_job){ .name = "a", .stage = 3 });
+	start(&second, &(struct actor_job){ .name = "b", .stage = 3 });
+	assert_int_equal(actor_ready(&first), 0);
+	assert_int_equal(actor_ready(&second), 0);
+	train_step(&first);
+	train_step(&second);
+	train_step(&first);
+}
+
+static void a_gather_that_waits_can_be_cancelled(void **state)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__GatherCancel cancel = TIERD__WIRE__GATHER_CANCEL__INIT;
+
+	start_two((struct actor_job){ .stage = 3 });
+	push_head(&first, 1.0f);
+	actor_send_step(&first, 0.1f);
+	cancel.job = first.job;
+	cancel.request = actor_send_gather(&first, 1, 1, false);
+	request.body_case = TIERD__WIRE__REQUEST__BODY_GATHER_CANCEL;
+	request.gather_cancel = &cancel;
+	assert_int_equal(actor_ask(&first, &request, NULL), 0);
+	assert_int_equal(actor_await(&first, cancel.request, 0)->status, -ECANCELED);
+	assert_int_equal(actor_leases(&first, 1), 0);
+}
+
+/* ---- Wrong requests ---- */
+
+static void nonsense_is_refused(void **state)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+
+	start_one((struct actor_job){ .stage = 3 });
+	assert_int_equal(actor_ask(&first, &request, NULL), -EOPNOTSUPP);
+	assert_int_equal(actor_gather(&first, 2, 0, NULL), -EINVAL);
+	assert_int_equal(actor_gather(&first, 0, 9, NULL), -EINVAL);
+	assert_int_equal(actor_await(&first, actor_send_push(&first, 1, 99), 0)->status, -EINVAL);
+	first.epoch++;
+	assert_int_equal(actor_gather(&first, 0, 0, NULL), -ESTALE);
+	first.epoch--;
+	first.job++;
+	assert_int_equal(actor_gather(&first, 0, 0, NULL), -EINVAL);
+	first.job--;
+	assert_int_equal(actor_ready(&first), -EINVAL);
+	train_step(&first);
+}
+
+static void reports_say_what_there_is(void **state)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__UnitsRead units = TIERD__WIRE__UNITS_READ__INIT;
+	Tierd__Wire__StatisticsRead statistics = TIERD__WIRE__STATISTICS_READ__INIT;
+	Tierd__Wire__NodeRead node = TIERD__WIRE__NODE_READ__INIT;
+	const Tierd__Wire__Reply *reply;
+
+	start_one((struct actor_job){ .stage = 3 });
+	train_step(&first);
+	units.job = (char *)"play";
+	request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
+	request.units_read = &units;
+	assert_int_equal(actor_ask(&first, &request, &reply), 0);
+	assert_int_equal(reply->units->n_units, 2);
+	assert_string_equal(reply->units->units[1]->name, "two");
+	request.body_case = TIERD__WIRE__REQUEST__BODY_NODE_READ;
+	request.node_read = &node;
+	assert_int_equal(actor_ask(&first, &request, &reply), 0);
+	assert_int_equal(reply->node->jobs, 1);
+	statistics.job = first.job;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_STATISTICS_READ;
+	request.statistics_read = &statistics;
+	assert_int_equal(actor_ask(&first, &request, &reply), 0);
+	assert_int_equal(reply->statistics->pushes, 1);
+	assert_int_equal(reply->statistics->job_parameters, 3 * ELEMENTS + 10);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_job_trains_in_host_memory),
+		TEST(a_job_trains_on_nvme),
+		TEST(every_stage_trains),
+		TEST(frozen_and_aligned_tensors_have_their_values),
+		TEST(written_values_are_read_back),
+		TEST(a_step_with_a_lease_is_refused),
+		TEST(gradients_that_are_not_finite_skip_the_step),
+		TEST(gradients_that_are_not_finite_are_reported),
+		TEST(a_strict_job_names_what_was_not_pushed),
+		TEST(a_job_that_needs_more_than_there_is_is_refused),
+		TEST(a_disk_that_is_too_small_is_refused),
+		TEST(gradients_of_two_ranks_are_summed),
+		TEST(ready_names_who_is_missing),
+		TEST(ranks_that_disagree_are_told_the_first_difference),
+		TEST(a_rank_that_has_defined_less_is_told),
+		TEST(a_rank_can_be_taken_over),
+		TEST(two_jobs_live_side_by_side),
+		TEST(a_gather_that_waits_can_be_cancelled),
+		TEST(nonsense_is_refused),
+		TEST(reports_say_what_there_is),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

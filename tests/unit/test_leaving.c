@@ -1,0 +1,250 @@
+/* A rank that dies, detaches or closes at any point of a training: whatever it leaves behind, every request
+ * of the other rank is answered, and when it comes back both train on from the last applied step. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "daemon/job.h"
+#include "tests/unit/daemon_support.h"
+
+#define ELEMENTS 600000 /* more than one chunk of the optimizer's */
+
+enum manner { DIES, DETACHES, CLOSES, MANNERS };
+
+static struct scene scene;
+static struct actor stays, leaves;
+
+static void open_rank(struct actor *actor, uint32_t rank, uint32_t stage)
+{
+	const struct actor_job job = { .rank = rank, .world_size = 2, .stage = stage };
+	const struct actor_tensor one[] = { { "w", FORMAT_BF16, INITIALIZE_ONES, ELEMENTS, false } };
+	const struct actor_tensor two[] = { { "f", FORMAT_FP32, INITIALIZE_ONES, 1000, true },
+					    { "h", FORMAT_FP32, INITIALIZE_ONES, ELEMENTS, false } };
+
+	assert_int_equal(actor_open(actor, &job), 0);
+	assert_int_equal(actor_define(actor, "one", one, 1), 0);
+	assert_int_equal(actor_define(actor, "two", two, 2), 0);
+}
+
+static void make_ready(void)
+{
+	uint32_t number = actor_send_ready(&stays, -1);
+
+	assert_int_equal(actor_ready(&leaves), 0);
+	assert_int_equal(actor_finish_ready(&stays, number), 0);
+}
+
+static void take_step(void)
+{
+	uint32_t steps[2];
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct actor *actor = i ? &leaves : &stays;
+
+		actor_fill(actor, FORMAT_BF16, ELEMENTS, 1.0f);
+		actor_send_push(actor, 0, 0);
+		steps[i] = actor_send_step(actor, 0.1f);
+	}
+	assert_int_equal(actor_await(&stays, steps[0], 0)->status, 0);
+	assert_int_equal(actor_await(&leaves, steps[1], 0)->status, 0);
+	assert_int_equal(actor_find(&stays, steps[0], 0)->reply->step->step, stays.step + 1);
+	stays.step++;
+	leaves.step++;
+}
+
+/* What both ranks do, one thing at a time; nothing is waited for but what the next thing needs. */
+static void act(unsigned point)
+{
+	switch (point) {
+	case 0:
+		open_rank(&leaves, 1, 3);
+		break;
+	case 1:
+		make_ready();
+		break;
+	case 2:
+		actor_gather(&leaves, 0, 0, NULL);
+		break;
+	case 3:
+		actor_gather(&leaves, 1, 0, NULL);
+		break;
+	case 4:
+		actor_release(&leaves, 0);
+		actor_release(&leaves, 1);
+		break;
+	case 5:
+		actor_fill(&leaves, FORMAT_BF16, ELEMENTS, 1.0f);
+		actor_send_push(&leaves, 0, 0);
+		break;
+	case 6:
+		actor_fill(&stays, FORMAT_BF16, ELEMENTS, 1.0f);
+		actor_send_push(&stays, 0, 0);
+		break;
+	case 7:
+		actor_send_push(&stays, 1, 1);
+		break;
+	case 8:
+		actor_send_step(&stays, 0.1f);
+		break;
+	case 9:
+		actor_send_gather(&stays, 1, 1, true);
+		break;
+	case 10:
+		actor_send_step(&leaves, 0.1f);
+		break;
+	case 11:
+		actor_send_gather(&leaves, 0, 1, true);
+		break;
+	default:
+		/* Somewhere in the sweep, or after it. */
+		if (client_outstanding(stays.client) + client_outstanding(leaves.client) > 0)
+			scene_wait(&scene);
+	}
+}
+
+#define POINTS 30
+
+static void leave(enum manner manner)
+{
+	if (manner == DIES)
+		actor_die(&leaves);
+	else
+		actor_send_leave(&leaves, manner == DETACHES);
+}
+
+static void come_back(unsigned point, enum manner manner)
+{
+	uint32_t number;
+
+	if (manner == DIES)
+		assert_int_equal(actor_enter(&scene, &leaves), 0);
+	open_rank(&leaves, 1, 3);
+	for (uint32_t unit = 0; point > 0 && unit < 2; unit++)
+		while (actor_leases(&stays, unit) > 0)
+			actor_release(&stays, unit);
+	number = actor_send_ready(&stays, -1);
+	assert_int_equal(actor_ready(&leaves), 0);
+	assert_int_equal(actor_finish_ready(&stays, number), 0);
+	assert_int_equal(stays.step, leaves.step);
+	take_step();
+}
+
+static void leave_at(unsigned point, enum manner manner)
+{
+	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+	assert_int_equal(actor_enter(&scene, &stays), 0);
+	assert_int_equal(actor_enter(&scene, &leaves), 0);
+	open_rank(&stays, 0, 3);
+	for (unsigned i = 0; i <= point; i++)
+		act(i);
+	leave(manner);
+	scene_settle(&scene);
+	if (point > 0 && stays.ended_epochs == 0) {
+		/* It was in good order: who needs it for a step is told then. */
+		assert_int_equal(manner, CLOSES);
+		assert_true(actor_await(&stays, actor_send_step(&stays, 0.1f), 0)->status < 0);
+	}
+	while (client_outstanding(stays.client) > 0)
+		scene_wait(&scene);
+	come_back(point, manner);
+	actor_die(&leaves);
+	actor_die(&stays);
+	scene_close(&scene);
+}
+
+static void leave_everywhere(enum manner manner)
+{
+	for (unsigned point = 0; point < POINTS; point++)
+		leave_at(point, manner);
+}
+
+static void a_rank_may_die_at_any_point(void **state)
+{
+	leave_everywhere(DIES);
+}
+
+static void a_rank_may_detach_at_any_point(void **state)
+{
+	leave_everywhere(DETACHES);
+}
+
+static void a_rank_may_close_at_any_point(void **state)
+{
+	leave_everywhere(CLOSES);
+}
+
+static void the_others_are_told_who_is_lost(void **state)
+{
+	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+	assert_int_equal(actor_enter(&scene, &stays), 0);
+	assert_int_equal(actor_enter(&scene, &leaves), 0);
+	open_rank(&stays, 0, 3);
+	open_rank(&leaves, 1, 3);
+	make_ready();
+	actor_die(&leaves);
+	assert_int_equal(stays.ended_epochs, 1);
+	assert_non_null(strstr(stays.reason, "rank 1"));
+	assert_non_null(strstr(stays.reason, "its process died"));
+	assert_int_equal(actor_gather(&stays, 0, 0, NULL), -ESTALE);
+	assert_non_null(strstr(actor_message(&stays), "rank 1"));
+	actor_die(&stays);
+	scene_close(&scene);
+}
+
+/* ---- The daemon ends ---- */
+
+static void on_idle(void *argument)
+{
+	*(bool *)argument = true;
+}
+
+static void a_node_that_stops_finishes_the_decided_step(void **state)
+{
+	const struct actor_job job = { .name = "other", .stage = 3 };
+	const struct answer *answer;
+	bool is_idle = false;
+
+	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+	assert_int_equal(actor_enter(&scene, &stays), 0);
+	assert_int_equal(actor_enter(&scene, &leaves), 0);
+	open_rank(&stays, 0, 3);
+	for (unsigned point = 0; point <= 10; point++)
+		act(point);
+	/* Until it is decided. */
+	while (job_find(scene.node, geteuid(), "play")->decided == 0)
+		scene_wait(&scene);
+	node_stop(scene.node, on_idle, &is_idle);
+	while (!is_idle)
+		scene_wait(&scene);
+	answer = actor_find(&leaves, leaves.last_number, 0);
+	assert_non_null(answer);
+	assert_int_equal(answer->status, 0);
+	assert_int_equal(actor_open(&leaves, &job), -ESHUTDOWN);
+	actor_die(&stays);
+	actor_die(&leaves);
+	scene_close(&scene);
+}
+
+static int setup(void **state)
+{
+	log_open(LOG_LEVEL_ERROR);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_rank_may_die_at_any_point),
+		cmocka_unit_test(a_rank_may_detach_at_any_point),
+		cmocka_unit_test(a_rank_may_close_at_any_point),
+		cmocka_unit_test(the_others_are_told_who_is_lost),
+		cmocka_unit_test(a_node_that_stops_finishes_the_decided_step),
+	};
+
+	return cmocka_run_group_tests(tests, setup, NULL);
+}

@@ -1,0 +1,167 @@
+/* A job's options: what is refused and how it is said, what is filled in, what two ranks may not differ in.
+ */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "common/cleanup.h"
+#include "daemon/options.h"
+
+static char message[512];
+
+static Tierd__Wire__JobOpen valid(void)
+{
+	Tierd__Wire__JobOpen open = TIERD__WIRE__JOB_OPEN__INIT;
+
+	open.name = (char *)"gpt";
+	open.world_size = 4;
+	open.stage = 3;
+	return open;
+}
+
+static int read_options(const Tierd__Wire__JobOpen *open, struct job_options *options)
+{
+	message[0] = '\0';
+	return options_read(options, open, true, message, sizeof(message));
+}
+
+static void expect_refused(const Tierd__Wire__JobOpen *open, const char *text)
+{
+	struct job_options options;
+
+	assert_int_equal(read_options(open, &options), -EINVAL);
+	if (!strstr(message, text))
+		fail_msg("\"%s\" does not say \"%s\"", message, text);
+}
+
+static void names_of_jobs_are_checked(void **state)
+{
+	static const char *const good[] = { "a", "0", "gpt-2_x.y", "a.b.c" };
+	static const char *const bad[] = {
+		"", "..", "a..b", "a/b", "/a", "-a", ".a", "A", "a b", "\xc3\xa4"
+	};
+	char name[66];
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(good); i++)
+		assert_true(options_name_is_valid(good[i]));
+	for (unsigned i = 0; i < ARRAY_LENGTH(bad); i++)
+		assert_false(options_name_is_valid(bad[i]));
+	memset(name, 'a', 65);
+	name[65] = '\0';
+	assert_false(options_name_is_valid(name));
+	name[64] = '\0';
+	assert_true(options_name_is_valid(name));
+}
+
+static void what_is_not_given_is_filled_in(void **state)
+{
+	Tierd__Wire__JobOpen open = valid();
+	struct job_options options;
+
+	assert_int_equal(read_options(&open, &options), 0);
+	assert_int_equal(options.parameter_placement, PLACEMENT_NVME);
+	assert_int_equal(options.optimizer_placement, PLACEMENT_NVME);
+	assert_int_equal(options.gradient_buffers, 2);
+	assert_int_equal(options.group_count, 1);
+	open.stage = 1;
+	assert_int_equal(read_options(&open, &options), 0);
+	assert_int_equal(options.parameter_placement, PLACEMENT_HOST);
+	assert_int_equal(options_read(&options, &open, false, message, sizeof(message)), 0);
+	assert_int_equal(options.optimizer_placement, PLACEMENT_HOST);
+}
+
+static void wrong_values_are_refused(void **state)
+{
+	Tierd__Wire__JobOpen open;
+
+#define REFUSED(field, value, text) (open = valid(), open.field = (value), expect_refused(&open, text))
+	REFUSED(world_size, 0, "world size 0");
+	REFUSED(world_size, 1025, "world size 1025");
+	REFUSED(rank, 4, "rank 4 of world size 4");
+	REFUSED(stage, 4, "stage 4");
+	REFUSED(mode, 4, "open mode 4");
+	REFUSED(optimizer, 1, "optimizer 1");
+	REFUSED(clip_norm, -1.0f, "clip_norm is -1");
+	REFUSED(clip_norm, NAN, "clip_norm");
+	REFUSED(nonfinite, 2, "treatment 2");
+	REFUSED(parameter_placement, 3, "placement");
+	REFUSED(gradient_buffers, 65, "65 gradient buffers");
+	open = valid();
+	open.stage = 2;
+	open.parameter_placement = PLACEMENT_NVME;
+	expect_refused(&open, "parameters on NVMe at stage 2");
+#undef REFUSED
+}
+
+static void nvme_without_a_path_is_refused(void **state)
+{
+	Tierd__Wire__JobOpen open = valid();
+	struct job_options options;
+
+	open.optimizer_placement = PLACEMENT_NVME;
+	assert_int_equal(options_read(&options, &open, false, message, sizeof(message)), -EINVAL);
+	assert_non_null(strstr(message, "no NVMe path"));
+}
+
+static void wrong_groups_are_refused(void **state)
+{
+	Tierd__Wire__Group group = TIERD__WIRE__GROUP__INIT, *groups[65];
+	Tierd__Wire__JobOpen open = valid();
+	const Tierd__Wire__Group good = { group.base, 1.0f, 0.9f, 0.99f, 1e-8f, 0.0f };
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(groups); i++)
+		groups[i] = &group;
+	open.n_groups = 1;
+	open.groups = groups;
+	group = good;
+	group.beta1 = 1.0f;
+	expect_refused(&open, "parameter group 0: betas");
+	group.beta1 = NAN;
+	expect_refused(&open, "betas");
+	group = good;
+	group.epsilon = 0;
+	expect_refused(&open, "epsilon");
+	group = good;
+	group.weight_decay = INFINITY;
+	expect_refused(&open, "not finite");
+	group = good;
+	open.n_groups = 65;
+	expect_refused(&open, "65 parameter groups");
+}
+
+static void the_first_difference_is_named(void **state)
+{
+	Tierd__Wire__JobOpen open = valid();
+	struct job_options here, job;
+
+	assert_int_equal(read_options(&open, &job), 0);
+#define DIFFERS(field, value, text)                                                                          \
+	(here = job, here.field = (value),                                                                   \
+	 assert_int_equal(options_compare(&here, &job, message, sizeof(message)), -EINVAL),                  \
+	 assert_non_null(strstr(message, text)))
+	here = job;
+	assert_int_equal(options_compare(&here, &job, message, sizeof(message)), 0);
+	DIFFERS(world_size, 2, "world size is 2 here, 4 in the job");
+	DIFFERS(stage, 2, "stage is 2 here, 3 in the job");
+	DIFFERS(seed, 7, "seed is 7 here");
+	DIFFERS(is_strict, true, "strict is 1 here");
+	DIFFERS(clip_norm, 1.5f, "clip_norm is 1.5 here, 0 in the job");
+	DIFFERS(groups[0].beta1, 0.5f, "parameter group 0");
+	DIFFERS(group_count, 2, "number of parameter groups");
+#undef DIFFERS
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_of_jobs_are_checked), cmocka_unit_test(what_is_not_given_is_filled_in),
+		cmocka_unit_test(wrong_values_are_refused),  cmocka_unit_test(nvme_without_a_path_is_refused),
+		cmocka_unit_test(wrong_groups_are_refused),  cmocka_unit_test(the_first_difference_is_named),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,105 @@
+/* Staging buffers: disjoint, given in turn, granted later to who waits. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "common/cleanup.h"
+#include "daemon/staging.h"
+
+#define COUNT 3
+
+static struct engine *engine;
+static struct staging staging;
+
+struct waiting {
+	struct staging_wish wish;
+	struct staging_buffers *got;
+};
+
+static void on_granted(struct staging_wish *wish, struct staging_buffers *buffers)
+{
+	container_of(wish, struct waiting, wish)->got = buffers;
+}
+
+static int setup(void **state)
+{
+	const struct engine_config config = { .queue_depth = 4 };
+
+	assert_int_equal(engine_new(&config, &engine), 0);
+	return staging_init(&staging, COUNT, engine);
+}
+
+static int teardown(void **state)
+{
+	staging_clear(&staging, engine);
+	engine_free(engine);
+	return 0;
+}
+
+static void buffers_do_not_overlap(void **state)
+{
+	const size_t part = CHUNK_ELEMENTS * sizeof(float);
+	struct staging_buffers *buffers[COUNT];
+
+	for (unsigned i = 0; i < COUNT; i++) {
+		buffers[i] = staging_take(&staging, &(struct staging_wish){ .granted = on_granted });
+		assert_non_null(buffers[i]);
+		memset(buffers[i]->parameter, (int)i * 3, part);
+		memset(buffers[i]->m, (int)i * 3 + 1, part);
+		memset(buffers[i]->v, (int)i * 3 + 2, part);
+	}
+	for (unsigned i = 0; i < COUNT; i++) {
+		assert_int_equal(buffers[i]->parameter[0] | buffers[i]->parameter[part - 1], i * 3);
+		assert_int_equal(buffers[i]->m[0] | buffers[i]->m[part - 1], i * 3 + 1);
+		assert_int_equal(buffers[i]->v[0] | buffers[i]->v[part - 1], i * 3 + 2);
+		staging_give(&staging, buffers[i]);
+	}
+}
+
+static void who_waits_is_served_in_turn(void **state)
+{
+	struct waiting waiting[2] = { { .wish.granted = on_granted }, { .wish.granted = on_granted } };
+	struct staging_buffers *buffers[COUNT];
+
+	for (unsigned i = 0; i < COUNT; i++)
+		buffers[i] = staging_take(&staging, &(struct staging_wish){ .granted = on_granted });
+	for (unsigned i = 0; i < 2; i++)
+		assert_null(staging_take(&staging, &waiting[i].wish));
+	staging_give(&staging, buffers[1]);
+	assert_ptr_equal(waiting[0].got, buffers[1]);
+	assert_null(waiting[1].got);
+	staging_give(&staging, buffers[0]);
+	assert_ptr_equal(waiting[1].got, buffers[0]);
+	for (unsigned i = 0; i < COUNT; i++)
+		staging_give(&staging, buffers[i]);
+	assert_non_null(staging_take(&staging, &waiting[0].wish));
+}
+
+static void a_wish_can_be_taken_back(void **state)
+{
+	struct waiting waiting = { .wish.granted = on_granted };
+	struct staging_buffers *buffers[COUNT];
+
+	for (unsigned i = 0; i < COUNT; i++)
+		buffers[i] = staging_take(&staging, &(struct staging_wish){ .granted = on_granted });
+	assert_null(staging_take(&staging, &waiting.wish));
+	queue_remove(&waiting.wish.link);
+	for (unsigned i = 0; i < COUNT; i++)
+		staging_give(&staging, buffers[i]);
+	assert_null(waiting.got);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(buffers_do_not_overlap),
+		TEST(who_waits_is_served_in_turn),
+		TEST(a_wish_can_be_taken_back),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
