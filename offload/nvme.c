@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "common/size.h"
 
@@ -152,10 +153,19 @@ static int allocate_blocks(struct nvme_tier *nvme)
 	return r == -EOPNOTSUPP ? allocate_by_writing(nvme) : r;
 }
 
+/* Asked first: fallocate would take all that there is before it fails, and others on the disk would meet a
+ * full one. */
+static bool has_room(const struct nvme_tier *nvme)
+{
+	struct statvfs status;
+
+	return fstatvfs(nvme->fd, &status) < 0 || nvme->tier.capacity / status.f_frsize <= status.f_bavail;
+}
+
 int nvme_tier_reserve(struct tier *tier)
 {
 	struct nvme_tier *nvme = container_of(tier, struct nvme_tier, tier);
-	int r = allocate_blocks(nvme);
+	int r = has_room(nvme) ? allocate_blocks(nvme) : -ENOSPC;
 
 	/* What was allocated before the disk was full goes back. */
 	if (r < 0 && (ftruncate(nvme->fd, 0) < 0 || ftruncate(nvme->fd, (off_t)tier->capacity) < 0))
