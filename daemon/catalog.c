@@ -125,7 +125,9 @@ static int tensor_set(struct tensor *tensor, const Tierd__Wire__Tensor *wire, st
 			      (unsigned long long)UNIT_MAX_ELEMENTS);
 	tensor->format = wire->format;
 	tensor->dimensions = (uint32_t)wire->n_shape;
-	memcpy(tensor->shape, wire->shape, wire->n_shape * sizeof(wire->shape[0]));
+	/* Of a scalar the wire has no array at all. */
+	for (size_t i = 0; i < wire->n_shape; i++)
+		tensor->shape[i] = wire->shape[i];
 	tensor->group = wire->group;
 	tensor->is_frozen = wire->is_frozen;
 	tensor->initializer = wire->initializer;
@@ -352,13 +354,22 @@ static bool is_equal(const char *own, const char *wire)
 	return strcmp(own ? own : "", wire) == 0;
 }
 
+static bool has_shape(const struct tensor *tensor, const Tierd__Wire__Tensor *wire)
+{
+	if (tensor->dimensions != wire->n_shape)
+		return false;
+	for (size_t i = 0; i < wire->n_shape; i++)
+		if (tensor->shape[i] != wire->shape[i])
+			return false;
+	return true;
+}
+
 static int compare_shape(const struct unit *unit, const struct tensor *tensor,
 			 const Tierd__Wire__Tensor *wire, char *message, size_t size)
 {
 	char here[128], there[128];
 
-	if (tensor->dimensions == wire->n_shape &&
-	    memcmp(tensor->shape, wire->shape, wire->n_shape * sizeof(wire->shape[0])) == 0)
+	if (has_shape(tensor, wire))
 		return 0;
 	print_shape(wire->shape, wire->n_shape, here, sizeof(here));
 	print_shape(tensor->shape, tensor->dimensions, there, sizeof(there));

@@ -60,7 +60,6 @@ int main(int argc, char **argv)
 	}
 	r = run(bench);
 	if (r < 0)
-		fprintf(stderr, "benchmark failed: %s; the last call said: %s\n", strerror(-r),
-			tierd_message());
+		fprintf(stderr, "benchmark failed: %s\n", strerror(-r));
 	return bench_end(bench) == EXIT_SUCCESS && r == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -133,7 +133,11 @@ static int open_job(struct cold *cold)
 		r = tierd_job_ready(cold->job, -1, &state);
 	if (r == 0)
 		r = gather_many(cold, UNITS);
-	return r < 0 ? r : gather_end_pass(cold->job);
+	if (r == 0)
+		r = gather_end_pass(cold->job);
+	if (r < 0)
+		fprintf(stderr, "%s\n", tierd_message());
+	return r;
 }
 
 static int open_all(struct cold *cold)

@@ -195,7 +195,6 @@ static int run_rank(struct scene *scene, struct tierd_job *job, uint32_t rank)
 	pthread_barrier_wait(&scene->barrier);
 	if (r == 0)
 		r = rank < HAMMERS ? hammer(scene, job, rank) : walk(scene, job);
-	/* Nobody leaves while others still gather. */
 	if (r < 0)
 		atomic_store(&scene->is_over, true);
 	pthread_barrier_wait(&scene->barrier);
@@ -218,6 +217,8 @@ static void run_process(struct scene *scene, const char *socket, uint32_t rank)
 	}
 	if (r < 0 && atomic_exchange(&scene->error, r) == 0)
 		snprintf(scene->message, sizeof(scene->message), "rank %u: %s", rank, tierd_message());
+	/* Nobody leaves while others still count. */
+	pthread_barrier_wait(&scene->barrier);
 	tierd_disconnect(node);
 	_exit(r < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
 }
@@ -254,6 +255,7 @@ static int run_all(struct scene *scene, const char *socket, double seconds)
 	pthread_barrier_wait(&scene->barrier);
 	nanosleep(&duration, NULL);
 	atomic_store(&scene->is_over, true);
+	pthread_barrier_wait(&scene->barrier);
 	pthread_barrier_wait(&scene->barrier);
 	while (count > 0)
 		waitpid(processes[--count], NULL, 0);
