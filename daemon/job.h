@@ -123,12 +123,12 @@ struct job {
 	struct memory directory_memory, arena, sums_memory;
 	struct directory_header *directory;
 	struct slots slots;
-	struct store *parameter_store,
-		*optimizer_store; /* one and the same where both are on NVMe; NULL: none */
+	/* One and the same where both are on NVMe; NULL: none. */
+	struct store *parameter_store, *optimizer_store;
 	struct job_streams streams;
 	struct pack_place *places;
 	struct residence *residences;
-	struct queue slot_wishes; /* residences that wait for a slot, demand first */
+	struct queue slot_wishes; /* residences that wait for a slot */
 	uint64_t clock;
 	char holders[384]; /* who keeps a gather from ever fitting, for its message */
 	struct event *slot_timer, *end_timer;
@@ -141,8 +141,8 @@ struct job {
 	bool is_filling_tensor;	     /* an initializer fills a frozen one: one at a time */
 
 	/* Gradients. */
-	uint64_t *
-		sum_offsets; /* by unit, in elements, of sums_memory; one region per rank in stages 0 and 1 */
+	uint64_t *sum_offsets; /* by unit: elements of sums_memory, which has a region per rank in stages 0, 1
+				*/
 	struct sum *sums;
 	uint32_t sum_ranks; /* 1, or world_size in stages 0 and 1 */
 	struct reduction *reductions;
@@ -176,7 +176,7 @@ struct job {
 	} statistics;
 };
 
-/* ---- job.c: membership and epochs ---- */
+/* ---- job.c, epoch.c: membership and epochs ---- */
 
 struct job *job_find(struct node *node, uid_t uid, const char *name);
 void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct queue *client_members,
@@ -195,7 +195,7 @@ void job_break(struct job *job, int r, const char *format, ...) __attribute__((f
 
 /* Something that was in flight has come home: goes on with what waited for that (start, drop). */
 void job_settle(struct job *job);
-/* Looks again soon whether a slot has become free: clients release without telling. */
+/* Asks the clients to ring at a release, and looks again after a while anyway. */
 void job_watch_slots(struct job *job);
 bool job_is_quiet(const struct job *job);
 void job_drop(struct job *job);
@@ -215,7 +215,7 @@ void setup_start(struct job *job);
 void setup_clear(struct job *job);
 void job_planned(struct job *job, int r, const char *message);
 
-/* ---- residency.c: packs in host memory ---- */
+/* ---- residency.c, deadlock.c: packs in host memory ---- */
 
 /* True: the pack is resident at the version. False: the waiter is queued, and the pack is loaded if need be.
  */
@@ -241,9 +241,9 @@ void residency_serve(struct job *job);
 bool residency_flush(struct job *job, uint32_t pack);
 /* Whether a gather of the member waits for a slot. */
 bool residency_is_wished_by(const struct job *job, const struct member *member);
-/* A client waits for a slot that it will never get: fails those gathers. */
 /* A step that was awaited has failed: who waits for its version looks again. */
 void residency_fail_awaited(struct job *job);
+/* A client waits for a slot that it will never get: fails one such wait. */
 void residency_check_deadlock(struct job *job);
 uint32_t residence_pack(const struct residence *residence);
 const struct slot_class *residency_class(const struct job *job, uint32_t pack);
@@ -267,7 +267,7 @@ void prefetch_find_next_uses(struct job *job);
 /* The packs in the order of their first use in the next pass; order has pack_count entries. */
 void prefetch_pass_order(struct job *job, uint32_t *order);
 
-/* ---- gradient.c ---- */
+/* ---- gradient.c, reduction.c, held.c ---- */
 int gradient_init(struct job *job);
 void gradient_clear(struct job *job);
 void gradient_push(struct pending *pending, const Tierd__Wire__Push *push);
@@ -297,7 +297,7 @@ void step_advance(struct job *job);
 void step_applied(struct job *job); /* the sweep is done */
 void step_abort(struct job *job);
 
-/* ---- sweep.c ---- */
+/* ---- sweep.c, chunk.c ---- */
 /* Passes over all packs that have something to do: applies the decided step, or splits the masters. */
 int sweep_start(struct job *job, bool is_initializing);
 void sweep_go_on(struct job *job);

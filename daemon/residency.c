@@ -1,7 +1,7 @@
 /* Packs in host memory: ABSENT → LOADING → RESIDENT ⇄ UPDATING, and back to ABSENT by eviction.
  *
  * Whoever wants a pack waits on its residence. A pack that needs a slot and finds none wishes for one; wishes
- * are served when a transfer ends, a client releases, or (clients release without telling) a short timer
+ * are served when a transfer ends, a client rings at a release, or, should one release without that, a timer
  * fires. */
 #include "daemon/job.h"
 
