@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cjson/cJSON.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
@@ -14,9 +13,10 @@
 #include "offload/memory.h"
 #include "offload/nvme.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/fio.h"
 
 #define DEPTH 16
-#define FILE_BYTES GIB
+#define FILE_BYTES FIO_FILE_BYTES
 #define SKIPPED 77
 
 struct slot {
@@ -90,37 +90,11 @@ static double run_engine(void *context, double seconds)
 	return (double)stage->finished / ((double)(clock_now_ns() - start) / 1e9);
 }
 
-static double parse_rate(const char *text, const char *direction)
-{
-	cJSON *root = cJSON_Parse(text);
-	const cJSON *job = cJSON_GetArrayItem(cJSON_GetObjectItem(root, "jobs"), 0);
-	const cJSON *rate = cJSON_GetObjectItem(cJSON_GetObjectItem(job, direction), "bw_bytes");
-	double value = cJSON_IsNumber(rate) && rate->valuedouble > 0 ? rate->valuedouble : -EPROTO;
-
-	cJSON_Delete(root);
-	return value;
-}
-
 static double run_fio(void *context, double seconds)
 {
-	struct stage *stage = context;
-	const char *direction = stage->direction == TIER_READ ? "read" : "write";
-	char command[512], text[65536];
-	size_t length;
-	FILE *pipe;
+	const struct stage *stage = context;
 
-	snprintf(command, sizeof(command),
-		 "fio --name=bench --filename=%s --filesize=%llu --rw=%s --bs=1m --iodepth=%d "
-		 "--ioengine=io_uring "
-		 "--direct=1 --fixedbufs --registerfiles --fallocate=none --time_based --runtime=%.0fms "
-		 "--output-format=json 2>/dev/null",
-		 stage->tier->label, (unsigned long long)FILE_BYTES, direction, DEPTH, seconds * 1e3);
-	pipe = popen(command, "re");
-	if (!pipe)
-		return -errno;
-	length = fread(text, 1, sizeof(text) - 1, pipe);
-	text[length] = '\0';
-	return pclose(pipe) == 0 ? parse_rate(text, direction) : -EIO;
+	return fio_run(stage->tier->label, stage->direction == TIER_READ ? "read" : "write", seconds);
 }
 
 static int open_tier(struct stage *stage)
@@ -239,7 +213,7 @@ int main(int argc, char **argv)
 
 	if (r < 0)
 		return EXIT_FAILURE;
-	if (is_wanted(bench) && system("fio --version >/dev/null 2>&1") != 0) {
+	if (is_wanted(bench) && !fio_is_installed()) {
 		printf("skipped: fio is not installed\n");
 		bench_end(bench);
 		return SKIPPED;
