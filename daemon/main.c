@@ -203,7 +203,9 @@ static int run(const struct config *config)
 
 	r = start(&daemon);
 	if (r == 0) {
-		snprintf(status, sizeof(status), "listening at %.100s; host memory: %llu MiB, NVMe paths: %u",
+		snprintf(status, sizeof(status),
+			 "listening at %.100s; host memory: %llu MiB, NVMe paths: %u; state ends with the "
+			 "daemon",
 			 config->socket, (unsigned long long)(config->host_budget / MIB), config->path_count);
 		log_info("tierd " TIERD_VERSION " is %s", status);
 		notify_ready(status);

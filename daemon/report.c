@@ -9,8 +9,8 @@
 #include "common/clock.h"
 #include "daemon/job.h"
 
-/* As many units as fit in a frame, with names of full length; and as many jobs, with up to a few hundred ranks
- * each. */
+/* As many units as fit in a frame, with names of full length; and as many jobs, with up to a few hundred
+ * ranks each. */
 #define UNITS_PER_REPLY 512
 #define JOBS_PER_REPLY 64
 
