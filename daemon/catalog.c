@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,24 +12,12 @@
 
 #include "common/cleanup.h"
 #include "common/size.h"
+#include "daemon/refuse.h"
 
 struct catalog_name {
 	const char *name; /* the unit's or tensor's; borrowed */
 	UT_hash_handle hh;
 };
-
-static int refuse(char *message, size_t size, int r, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
-
-static int refuse(char *message, size_t size, int r, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(message, size, format, arguments);
-	va_end(arguments);
-	return r;
-}
 
 static void unit_clear(struct unit *unit)
 {

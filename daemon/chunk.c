@@ -73,7 +73,7 @@ static void initialize_unit(const struct chunk *chunk, uint32_t index, uint64_t 
 static void update_run(const struct chunk *chunk, const struct adamw_constants *constants,
 		       const float *gradients, uint64_t at, uint64_t count)
 {
-	const struct adamw_kernels *kernels = adamw_kernels(simd_level());
+	const struct adamw_kernels *kernels = chunk->sweep->kernels;
 	float *m = (float *)chunk->parts[CHUNK_M].data + at;
 	float *v = (float *)chunk->parts[CHUNK_V].data + at;
 

@@ -2,21 +2,9 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
-static int refuse(char *message, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-static int refuse(char *message, size_t size, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(message, size, format, arguments);
-	va_end(arguments);
-	return -EINVAL;
-}
+#include "daemon/refuse.h"
 
 bool options_name_is_valid(const char *name)
 {
@@ -40,14 +28,15 @@ static int set_group(struct group *group, const Tierd__Wire__Group *wire, size_t
 	*group = (struct group){ wire->learning_rate, wire->beta1, wire->beta2, wire->epsilon,
 				 wire->weight_decay };
 	if (!isfinite(group->learning_rate) || !isfinite(group->weight_decay))
-		return refuse(message, size, "parameter group %zu: a rate is not finite", index);
+		return refuse(message, size, -EINVAL, "parameter group %zu: a rate is not finite", index);
 	/* Written so that a NaN fails too. */
 	if (!(group->beta1 >= 0 && group->beta1 < 1) || !(group->beta2 >= 0 && group->beta2 < 1))
-		return refuse(message, size, "parameter group %zu: betas are %g and %g; they lie in [0, 1)",
-			      index, (double)group->beta1, (double)group->beta2);
+		return refuse(message, size, -EINVAL,
+			      "parameter group %zu: betas are %g and %g; they lie in [0, 1)", index,
+			      (double)group->beta1, (double)group->beta2);
 	if (!(group->epsilon > 0) || !isfinite(group->epsilon))
-		return refuse(message, size, "parameter group %zu: epsilon is %g; it is above 0", index,
-			      (double)group->epsilon);
+		return refuse(message, size, -EINVAL, "parameter group %zu: epsilon is %g; it is above 0",
+			      index, (double)group->epsilon);
 	return 0;
 }
 
@@ -55,8 +44,8 @@ int options_set_groups(struct group *groups, uint32_t *count, Tierd__Wire__Group
 		       size_t wire_count, char *message, size_t size)
 {
 	if (wire_count > WIRE_MAX_GROUPS)
-		return refuse(message, size, "%zu parameter groups; at most %d are allowed", wire_count,
-			      WIRE_MAX_GROUPS);
+		return refuse(message, size, -EINVAL, "%zu parameter groups; at most %d are allowed",
+			      wire_count, WIRE_MAX_GROUPS);
 	for (size_t i = 0; i < wire_count; i++) {
 		int r = set_group(&groups[i], wire[i], i, message, size);
 
@@ -71,37 +60,37 @@ static int check_ranks(const Tierd__Wire__JobOpen *open, char *message, size_t s
 {
 	if (!options_name_is_valid(open->name))
 		return refuse(
-			message, size,
+			message, size, -EINVAL,
 			"job name \"%.80s\" is not allowed: 1 to %d of a-z, 0-9, '.', '_' and '-', beginning "
 			"with a letter or digit, without \"..\"",
 			open->name, WIRE_MAX_JOB_NAME);
 	if (open->world_size == 0 || open->world_size > WIRE_MAX_WORLD_SIZE)
-		return refuse(message, size, "world size %u; 1 to %d are allowed", open->world_size,
+		return refuse(message, size, -EINVAL, "world size %u; 1 to %d are allowed", open->world_size,
 			      WIRE_MAX_WORLD_SIZE);
 	if (open->rank >= open->world_size)
-		return refuse(message, size, "rank %u of world size %u; ranks count from 0", open->rank,
-			      open->world_size);
+		return refuse(message, size, -EINVAL, "rank %u of world size %u; ranks count from 0",
+			      open->rank, open->world_size);
 	if (open->mode > MODE_REPLACE)
-		return refuse(message, size, "no open mode %u", open->mode);
+		return refuse(message, size, -EINVAL, "no open mode %u", open->mode);
 	return 0;
 }
 
 static int check_values(const Tierd__Wire__JobOpen *open, char *message, size_t size)
 {
 	if (open->stage > 3)
-		return refuse(message, size, "stage %u; ZeRO has 0 to 3", open->stage);
+		return refuse(message, size, -EINVAL, "stage %u; ZeRO has 0 to 3", open->stage);
 	if (open->optimizer != OPTIMIZER_ADAMW)
-		return refuse(message, size, "no optimizer %u", open->optimizer);
+		return refuse(message, size, -EINVAL, "no optimizer %u", open->optimizer);
 	if (!(open->clip_norm >= 0) || !isfinite(open->clip_norm))
-		return refuse(message, size, "clip_norm is %g; it is 0 (no clipping) or above",
+		return refuse(message, size, -EINVAL, "clip_norm is %g; it is 0 (no clipping) or above",
 			      (double)open->clip_norm);
 	if (open->nonfinite > NONFINITE_REPORT)
-		return refuse(message, size, "no treatment %u of gradients that are not finite",
+		return refuse(message, size, -EINVAL, "no treatment %u of gradients that are not finite",
 			      open->nonfinite);
 	if (open->parameter_placement > PLACEMENT_NVME || open->optimizer_placement > PLACEMENT_NVME)
-		return refuse(message, size, "no such placement");
+		return refuse(message, size, -EINVAL, "no such placement");
 	if (open->gradient_buffers > WIRE_MAX_GRADIENT_BUFFERS)
-		return refuse(message, size, "%u gradient buffers; at most %d are allowed",
+		return refuse(message, size, -EINVAL, "%u gradient buffers; at most %d are allowed",
 			      open->gradient_buffers, WIRE_MAX_GRADIENT_BUFFERS);
 	return 0;
 }
@@ -115,14 +104,14 @@ static int resolve_placement(struct job_options *options, bool has_paths, char *
 	if (options->parameter_placement == PLACEMENT_DEFAULT)
 		options->parameter_placement = options->stage == 3 ? preferred : PLACEMENT_HOST;
 	if (options->parameter_placement == PLACEMENT_NVME && options->stage < 3)
-		return refuse(message, size,
+		return refuse(message, size, -EINVAL,
 			      "parameters on NVMe at stage %u: only stage 3 partitions parameters; the lower "
 			      "stages "
 			      "keep them resident",
 			      options->stage);
 	if (!has_paths && (options->parameter_placement == PLACEMENT_NVME ||
 			   options->optimizer_placement == PLACEMENT_NVME))
-		return refuse(message, size,
+		return refuse(message, size, -EINVAL,
 			      "this daemon has no NVMe path; configure one, or place the job in host memory");
 	return 0;
 }
@@ -181,15 +170,15 @@ int options_compare(const struct job_options *here, const struct job_options *jo
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		if (numbers[i].here != numbers[i].job)
-			return refuse(message, size, "%s is %llu here, %llu in the job", numbers[i].name,
-				      (unsigned long long)numbers[i].here,
+			return refuse(message, size, -EINVAL, "%s is %llu here, %llu in the job",
+				      numbers[i].name, (unsigned long long)numbers[i].here,
 				      (unsigned long long)numbers[i].job);
 	if (here->clip_norm != job->clip_norm)
-		return refuse(message, size, "clip_norm is %g here, %g in the job", (double)here->clip_norm,
-			      (double)job->clip_norm);
+		return refuse(message, size, -EINVAL, "clip_norm is %g here, %g in the job",
+			      (double)here->clip_norm, (double)job->clip_norm);
 	for (uint32_t i = 0; i < job->group_count; i++)
 		if (memcmp(&here->groups[i], &job->groups[i], sizeof(here->groups[i])) != 0)
-			return refuse(message, size,
+			return refuse(message, size, -EINVAL,
 				      "parameter group %u has other rates here than in the job", i);
 	return 0;
 }

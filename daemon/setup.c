@@ -1,6 +1,5 @@
 /* Setup: plans a job's memory and disk, and reserves them off the loop. */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "common/log.h"
 #include "common/size.h"
 #include "daemon/job.h"
+#include "daemon/refuse.h"
 #include "offload/fault.h"
 #include "offload/nvme.h"
 
@@ -35,18 +35,6 @@ struct setup {
 	int status;
 	char message[512];
 };
-
-static int fail(struct setup *setup, int r, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-static int fail(struct setup *setup, int r, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(setup->message, sizeof(setup->message), format, arguments);
-	va_end(arguments);
-	return r;
-}
 
 static const char *print_bytes(uint64_t bytes, char text[16])
 {
@@ -133,7 +121,9 @@ static int plan_stores(struct setup *setup)
 		r = add_streams(job, parameters, optimizer);
 	for (uint32_t i = 0; i < job->catalog.pack_count && r == 0; i++)
 		r = add_pack(job, i, parameters, optimizer);
-	return r < 0 ? fail(setup, r, "its streams cannot be laid out: %s", strerror(-r)) : 0;
+	return r < 0 ? refuse(setup->message, sizeof(setup->message), r, "its streams cannot be laid out: %s",
+			      strerror(-r))
+		     : 0;
 }
 
 /* ---- Budgets ---- */
@@ -191,13 +181,14 @@ static int refuse_host(struct setup *setup, const struct needs *needs, uint64_t 
 	print_bytes(needs->gradients + needs->held + needs->windows, buffers);
 	print_bytes(needs->state, state);
 	print_bytes(budget, there);
-	return fail(setup, -ENOMEM,
-		    "it needs at least %s of host memory (parameters %s, gradient sums %s, gradient buffers "
-		    "%s, optimizer "
-		    "state %s), and there are %s (%s); %s",
-		    least, arena, sums, buffers, state, there,
-		    is_own ? "the job's host_budget" : "what tierd has left of its own",
-		    node->path_count > 0 ? "raise host_budget, or place more on NVMe" : "raise host_budget");
+	return refuse(
+		setup->message, sizeof(setup->message), -ENOMEM,
+		"it needs at least %s of host memory (parameters %s, gradient sums %s, gradient buffers "
+		"%s, optimizer "
+		"state %s), and there are %s (%s); %s",
+		least, arena, sums, buffers, state, there,
+		is_own ? "the job's host_budget" : "what tierd has left of its own",
+		node->path_count > 0 ? "raise host_budget, or place more on NVMe" : "raise host_budget");
 }
 
 static int plan_host(struct setup *setup)
@@ -213,7 +204,7 @@ static int plan_host(struct setup *setup)
 			   &job->slots);
 
 	if (r < 0)
-		return fail(setup, r, "out of memory");
+		return refuse(setup->message, sizeof(setup->message), r, "out of memory");
 	if (fixed + job->slots.bytes > budget)
 		return refuse_host(setup, &needs, budget);
 	setup->arena_bytes = size_align(job->slots.bytes ? job->slots.bytes : 4096, 4096);
@@ -235,11 +226,12 @@ static int plan_devices(struct setup *setup)
 		uint64_t left = node->paths[i].capacity - node->paths[i].used;
 
 		if (setup->device_bytes > left)
-			return fail(setup, -ENOSPC,
-				    "it needs %s on %s (twice its state: updates go to free places), and %s "
-				    "are left there",
-				    print_bytes(setup->device_bytes, needed), node->paths[i].path,
-				    print_bytes(left, there));
+			return refuse(
+				setup->message, sizeof(setup->message), -ENOSPC,
+				"it needs %s on %s (twice its state: updates go to free places), and %s "
+				"are left there",
+				print_bytes(setup->device_bytes, needed), node->paths[i].path,
+				print_bytes(left, there));
 	}
 	for (unsigned i = 0; i < node->path_count; i++) {
 		node->paths[i].used += setup->device_bytes;
@@ -273,13 +265,14 @@ static int plan_sums(struct setup *setup)
 		job->options.stage >= 2 && job->options.world_size > 1 ? job->options.world_size : 0;
 	job->sum_offsets = calloc(job->catalog.unit_count, sizeof(*job->sum_offsets));
 	if (!job->sum_offsets)
-		return fail(setup, -ENOMEM, "out of memory");
+		return refuse(setup->message, sizeof(setup->message), -ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < job->catalog.unit_count; i++) {
 		job->sum_offsets[i] = elements;
 		elements += unit_layout_trainable(&job->catalog.units[i].layout);
 	}
 	if (!size_multiply(elements, sizeof(float) * job->sum_ranks, &bytes))
-		return fail(setup, -EOVERFLOW, "its gradients are larger than any memory");
+		return refuse(setup->message, sizeof(setup->message), -EOVERFLOW,
+			      "its gradients are larger than any memory");
 	setup->sums_bytes = size_align(bytes, 4096);
 	return 0;
 }
@@ -290,12 +283,12 @@ static int plan_packs(struct setup *setup)
 	int r = catalog_pack(&job->catalog);
 
 	if (r < 0)
-		return fail(setup, r, "out of memory");
+		return refuse(setup->message, sizeof(setup->message), r, "out of memory");
 	job->places = calloc(job->catalog.pack_count, sizeof(*job->places));
 	job->residences = calloc(job->catalog.pack_count, sizeof(*job->residences));
 	job->next_use = calloc(job->catalog.pack_count, sizeof(*job->next_use));
 	if (!job->places || !job->residences || !job->next_use)
-		return fail(setup, -ENOMEM, "out of memory");
+		return refuse(setup->message, sizeof(setup->message), -ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < job->catalog.pack_count; i++) {
 		job->residences[i] = (struct residence){ .slot = SLOT_NONE, .job = job };
 		queue_init(&job->residences[i].waiters);
@@ -345,20 +338,22 @@ static int make_tier(struct setup *setup, unsigned index, struct tier **ret_tier
 	int r = nvme_tier_new(&config, &tier);
 
 	if (r < 0)
-		return fail(setup, r, "its file in %s cannot be created: %s", path->path, strerror(-r));
+		return refuse(setup->message, sizeof(setup->message), r,
+			      "its file in %s cannot be created: %s", path->path, strerror(-r));
 	uint64_t left = free_bytes(path->directory_fd);
 
 	r = nvme_tier_reserve(tier);
 	if (r == -ENOSPC)
-		return fail(setup, r, "it needs %s in %s, and %s are left on that disk",
-			    print_bytes(setup->device_bytes, needed), path->path, print_bytes(left, there));
+		return refuse(setup->message, sizeof(setup->message), r,
+			      "it needs %s in %s, and %s are left on that disk",
+			      print_bytes(setup->device_bytes, needed), path->path, print_bytes(left, there));
 	if (r < 0)
-		return fail(setup, r, "%s cannot be reserved in %s: %s",
-			    print_bytes(setup->device_bytes, needed), path->path, strerror(-r));
+		return refuse(setup->message, sizeof(setup->message), r, "%s cannot be reserved in %s: %s",
+			      print_bytes(setup->device_bytes, needed), path->path, strerror(-r));
 	if (node->fault && fault_config_parse(node->fault, &fault) == 0) {
 		r = fault_tier_new(TAKE_PTR(tier), &fault, &tier);
 		if (r < 0)
-			return fail(setup, r, "out of memory");
+			return refuse(setup->message, sizeof(setup->message), r, "out of memory");
 	}
 	*ret_tier = TAKE_PTR(tier);
 	return 0;
@@ -379,7 +374,9 @@ static int make_nvme_store(struct setup *setup, struct store **ret_store)
 		return r;
 	}
 	r = store_new_nvme(&config, TAKE_PTR(setup->nvme), tiers, node->path_count, ret_store);
-	return r < 0 ? fail(setup, r, "its store cannot be made: %s", strerror(-r)) : 0;
+	return r < 0 ? refuse(setup->message, sizeof(setup->message), r, "its store cannot be made: %s",
+			      strerror(-r))
+		     : 0;
 }
 
 static int make_stores(struct setup *setup)
@@ -393,7 +390,8 @@ static int make_stores(struct setup *setup)
 	if (r == 0 && setup->host) {
 		r = store_new_host(TAKE_PTR(setup->host), &host);
 		if (r < 0)
-			fail(setup, r, "no host memory for its optimizer state: %s", strerror(-r));
+			refuse(setup->message, sizeof(setup->message), r,
+			       "no host memory for its optimizer state: %s", strerror(-r));
 	}
 	setup->made.parameter_store = job->has_nvme_parameters ? nvme : NULL;
 	setup->made.optimizer_store = job->has_nvme_optimizer ? nvme : host;
@@ -427,7 +425,9 @@ static int make_memory(struct setup *setup)
 		if (r == 0)
 			memory_make_huge(&setup->made.sums, false);
 	}
-	return r < 0 ? fail(setup, r, "no host memory for it: %s", strerror(-r)) : 0;
+	return r < 0 ? refuse(setup->message, sizeof(setup->message), r, "no host memory for it: %s",
+			      strerror(-r))
+		     : 0;
 }
 
 static void run_setup(struct work *work)
@@ -551,7 +551,9 @@ static int take_over(struct setup *setup)
 	take_all_slots(job);
 	int r = gradient_init(job);
 
-	return r < 0 ? fail(setup, r, "no host memory for its gradients: %s", strerror(-r)) : 0;
+	return r < 0 ? refuse(setup->message, sizeof(setup->message), r,
+			      "no host memory for its gradients: %s", strerror(-r))
+		     : 0;
 }
 
 static void finish(struct setup *setup, int r)

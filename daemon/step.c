@@ -485,11 +485,13 @@ void step_advance(struct job *job)
 
 /* ---- Applied ---- */
 
-static void reply_applied(struct job *job, struct member *member)
+/* The second answer is what the store says of durability. */
+static void reply_applied(struct job *job, struct member *member, int durable)
 {
 	struct pending *pending = TAKE_PTR(member->step);
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__StepReply step = TIERD__WIRE__STEP_REPLY__INIT;
+	Tierd__Wire__StepDurable body = TIERD__WIRE__STEP_DURABLE__INIT;
 
 	step.step = job->step;
 	step.gradient_norm = job->gradient_norm;
@@ -498,7 +500,18 @@ static void reply_applied(struct job *job, struct member *member)
 	reply.body_case = TIERD__WIRE__REPLY__BODY_STEP;
 	reply.step = &step;
 	port_reply(pending_port(pending), pending->number, &reply);
-	pending_error(pending, -EOPNOTSUPP, "this tierd keeps no durable store: state ends with the daemon");
+	if (durable == -EOPNOTSUPP) {
+		pending_error(pending, durable,
+			      "this tierd keeps no durable store: state ends with the daemon");
+	} else if (durable < 0) {
+		pending_error(pending, durable, "step %llu is not durable: %s", (unsigned long long)job->step,
+			      strerror(-durable));
+	} else {
+		body.step = job->step;
+		reply.body_case = TIERD__WIRE__REPLY__BODY_STEP_DURABLE;
+		reply.step_durable = &body;
+		pending_reply(pending, &reply);
+	}
 }
 
 void step_applied(struct job *job)
@@ -506,9 +519,11 @@ void step_applied(struct job *job)
 	job->step = job->decided;
 	job->statistics.step_ns += clock_now_ns() - job->decided_ns;
 	account_step(job);
+	int durable = store_commit(job->optimizer_store);
+
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank] && job->ranks[rank]->step && !job->ranks[rank]->is_closed)
-			reply_applied(job, job->ranks[rank]);
+			reply_applied(job, job->ranks[rank], durable);
 	close_next_parts(job);
 	gradient_unblock(job, false);
 	step_advance(job);

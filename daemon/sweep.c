@@ -303,7 +303,10 @@ static int sweep_new(struct job *job, bool is_initializing, struct sweep **ret_s
 
 	if (!sweep)
 		return -ENOMEM;
-	*sweep = (struct sweep){ .job = job, .is_initializing = is_initializing, .pack = SLOT_NONE };
+	*sweep = (struct sweep){ .job = job,
+				 .kernels = adamw_kernels(simd_level()),
+				 .is_initializing = is_initializing,
+				 .pack = SLOT_NONE };
 	sweep->wish.granted = on_staging;
 	queue_init(&sweep->wish.link);
 	queue_init(&sweep->free_chunks);

@@ -33,6 +33,7 @@ struct chunk {
 
 struct sweep {
 	struct job *job;
+	const struct adamw_kernels *kernels;
 	bool is_initializing;
 	bool has_failed;
 	bool is_picking; /* sweep_go_on() is at work: no second one inside it */
