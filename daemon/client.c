@@ -10,8 +10,9 @@
 #include "daemon/job.h"
 #include "daemon/report.h"
 
-/* As many as a connection may have outstanding, and one more for each of their second halves. */
-#define CLIENT_PENDINGS 256
+/* For what is not a gather or a push: a client that has as many of those waiting as it may can still take
+ * them back, close its step, or leave. */
+#define SPARE_PENDINGS 16
 #define CLIENT_MAX_MEMBERS 64
 
 struct client {
@@ -20,22 +21,24 @@ struct client {
 	bool has_hung_up;
 	struct queue members;
 	uint32_t next_handle;
-	struct pending pendings[CLIENT_PENDINGS];
 	struct queue free;
-	unsigned outstanding;
+	unsigned outstanding, maximum_requests;
+	struct pending pendings[];
 };
 
-int client_new(struct node *node, struct port *port, struct client **ret_client)
+int client_new(struct node *node, struct port *port, unsigned maximum_requests, struct client **ret_client)
 {
-	struct client *client = calloc(1, sizeof(*client));
+	unsigned pendings = maximum_requests + SPARE_PENDINGS;
+	struct client *client = calloc(1, sizeof(*client) + pendings * sizeof(client->pendings[0]));
 
 	if (!client)
 		return -ENOMEM;
 	client->node = node;
 	client->port = port;
+	client->maximum_requests = maximum_requests;
 	queue_init(&client->members);
 	queue_init(&client->free);
-	for (unsigned i = 0; i < CLIENT_PENDINGS; i++)
+	for (unsigned i = 0; i < pendings; i++)
 		queue_push(&client->free, &client->pendings[i].link);
 	node->clients++;
 	*ret_client = client;
@@ -285,14 +288,26 @@ static void handle_job_request(struct pending *pending, const Tierd__Wire__Reque
 	}
 }
 
+static bool may_wait_for_others(const Tierd__Wire__Request *request)
+{
+	return request->body_case == TIERD__WIRE__REQUEST__BODY_GATHER ||
+	       request->body_case == TIERD__WIRE__REQUEST__BODY_PUSH ||
+	       request->body_case == TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT;
+}
+
+/* Refusing is better than not reading on: what the client would say next may be what the others wait for. */
 void client_request(struct client *client, uint32_t number, const Tierd__Wire__Request *request)
 {
-	struct pending *pending = pending_new(client, number);
+	bool has_room = client->outstanding < client->maximum_requests || !may_wait_for_others(request);
+	struct pending *pending = has_room ? pending_new(client, number) : NULL;
 
 	client->node->requests++;
 	if (!pending) {
-		port_reply_error(client->port, number, -EBUSY, "more than %d requests are outstanding",
-				 CLIENT_PENDINGS);
+		port_reply_error(
+			client->port, number, -EBUSY,
+			"%u requests of this connection wait for their answers, and tierd takes no more; "
+			"wait for some of them, or raise requests_per_connection",
+			client->outstanding);
 		return;
 	}
 	if (!handle_node_request(pending, request))

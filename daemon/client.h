@@ -10,8 +10,9 @@
 
 struct client;
 
-/* port: borrowed until client_free(); answers go there. */
-int client_new(struct node *node, struct port *port, struct client **ret_client);
+/* port: borrowed until client_free(); answers go there. maximum_requests: gathers and pushes that may wait
+ * for their answers; more are answered with -EBUSY. */
+int client_new(struct node *node, struct port *port, unsigned maximum_requests, struct client **ret_client);
 
 /* Handles one request; every request is answered through the port, now or later, unless the client is gone
  * before. The message is valid only for the call. */

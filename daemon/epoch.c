@@ -394,6 +394,7 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 	member->port = NULL;
 	job->ranks[member->rank] = NULL;
 	job->member_count--;
+	job->has_next_uses = false;
 	queue_push(&job->lingering, &member->link);
 
 	if (!is_orderly || is_needed_now)

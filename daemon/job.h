@@ -167,7 +167,8 @@ struct job {
 	struct sweep *sweep; /* the running one */
 
 	/* Prefetch. */
-	uint32_t *next_use; /* by pack; scratch */
+	uint32_t *next_use; /* by pack */
+	bool has_next_uses; /* nothing has moved since they were found */
 	uint64_t loading_bytes;
 
 	struct {
@@ -262,7 +263,7 @@ void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather);
 /* Looks at the ranks' progress and loads what comes next. */
 void prefetch_run(struct job *job);
 void prefetch_hint(struct pending *pending, const Tierd__Wire__Prefetch *prefetch);
-/* Fills job->next_use. */
+/* Fills job->next_use, if it is out of date. */
 void prefetch_find_next_uses(struct job *job);
 /* The packs in the order of their first use in the next pass; order has pack_count entries. */
 void prefetch_pass_order(struct job *job, uint32_t *order);

@@ -214,7 +214,15 @@ int member_set_phase(struct member *member, const char *phase)
 	if (member->order && member->order != order && strcmp(member->order->phase, "train") != 0)
 		order_finish_pass(member->order);
 	member->order = order;
+	member->job->has_next_uses = false;
 	return 0;
+}
+
+void member_finish_pass(struct member *member)
+{
+	member_read_trace(member);
+	order_finish_pass(member->order);
+	member->job->has_next_uses = false;
 }
 
 /* The page is the client's to scribble on: a head that runs away, or an entry of another number, only
@@ -241,5 +249,7 @@ bool member_read_trace(struct member *member)
 	bool has_news = tail != member->trace_tail;
 
 	member->trace_tail = tail;
+	if (has_news)
+		member->job->has_next_uses = false;
 	return has_news;
 }

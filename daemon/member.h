@@ -90,6 +90,9 @@ bool member_has_leases(const struct member *member);
 /* Makes phase the current one. -E2BIG: too many phases. */
 int member_set_phase(struct member *member, const char *phase);
 
+/* The pass of a training phase ends with its step. */
+void member_finish_pass(struct member *member);
+
 /* Reads what is new in the trace. True if there was something. */
 bool member_read_trace(struct member *member);
 

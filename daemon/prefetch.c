@@ -26,6 +26,9 @@ static uint32_t horizon(const struct job *job, const struct order *order)
 /* Distances count from 1: 0 is for those who wait already. */
 void prefetch_find_next_uses(struct job *job)
 {
+	if (job->has_next_uses)
+		return;
+	job->has_next_uses = true;
 	memset(job->next_use, 0xff, job->catalog.pack_count * sizeof(*job->next_use));
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		const struct member *member = job->ranks[rank];
@@ -159,6 +162,7 @@ void prefetch_hint(struct pending *pending, const Tierd__Wire__Prefetch *prefetc
 		if (!load(job, prefetch->units[i]))
 			break;
 	}
+	job->has_next_uses = false;
 	pending_reply(pending, NULL);
 }
 
@@ -187,4 +191,5 @@ void prefetch_pass_order(struct job *job, uint32_t *order)
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
 		if (job->next_use[pack] != 0)
 			order[count++] = pack;
+	job->has_next_uses = false;
 }

@@ -291,7 +291,8 @@ static void handle_hello(struct session *session, const struct frame_header *hea
 	}
 	session->version = hello->version_maximum < FRAME_VERSION_MAXIMUM ? (uint16_t)hello->version_maximum
 									  : FRAME_VERSION_MAXIMUM;
-	r = client_new(session->shared->node, &session->port, &session->client);
+	r = client_new(session->shared->node, &session->port, session->shared->maximum_requests,
+		       &session->client);
 	if (r < 0) {
 		refuse_request(session, header->request, r, "no place for a client: %s", strerror(-r));
 		return;
@@ -338,11 +339,10 @@ static void handle_frame(struct session *session, const struct frame_header *hea
 /* ---- Input -----------------------------------------------------------------------------------------------
  */
 
-/* Answers that wait count too: who does not read them has nothing to ask. */
+/* Who does not read his answers has nothing to ask. */
 static bool has_enough(const struct session *session)
 {
-	return session->client && (client_outstanding(session->client) >= session->shared->maximum_requests ||
-				   session->outbox.bytes > session->shared->maximum_output / 2);
+	return session->client && session->outbox.bytes > session->shared->maximum_output / 2;
 }
 
 static void stop_reading(struct session *session)

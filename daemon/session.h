@@ -18,7 +18,7 @@ struct session_shared {
 	struct event_base *loop;
 	struct node *node;
 	struct frame_arena *arena;
-	unsigned maximum_requests; /* unanswered; then nothing more is read */
+	unsigned maximum_requests; /* unanswered; see client_new() */
 	size_t maximum_output;	   /* bytes of answers that the client leaves unread; then it is cut off */
 	unsigned first_frame_ms, frame_ms;
 	/* Runs on the loop, once: the connection has ended and nothing of its process is in use any more. The

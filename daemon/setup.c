@@ -628,6 +628,7 @@ void setup_clear(struct job *job)
 	job->places = NULL;
 	job->residences = NULL;
 	job->next_use = NULL;
+	job->has_next_uses = false;
 	job->sum_offsets = NULL;
 	give_budgets_back(job);
 }

@@ -179,8 +179,7 @@ static void close_part(struct pending *pending, struct step_rates *rates)
 	memcpy(member->closed_pushed, member->pushed, job->catalog.unit_count * sizeof(*member->pushed));
 	memset(member->pushed, 0, job->catalog.unit_count * sizeof(*member->pushed));
 	job->closed_count++;
-	member_read_trace(member);
-	order_finish_pass(member->order);
+	member_finish_pass(member);
 	gradient_try_all(job);
 	gradient_unblock(job, false);
 	step_advance(job);

@@ -25,7 +25,7 @@ struct client {
 static struct client fake;
 static bool is_over;
 
-int client_new(struct node *node, struct port *port, struct client **ret_client)
+int client_new(struct node *node, struct port *port, unsigned maximum_requests, struct client **ret_client)
 {
 	fake.port = port;
 	*ret_client = &fake;
@@ -35,11 +35,6 @@ int client_new(struct node *node, struct port *port, struct client **ret_client)
 void client_request(struct client *client, uint32_t number, const Tierd__Wire__Request *request)
 {
 	port_reply_fds(client->port, number, NULL, (int[]){ 0 }, 1);
-}
-
-unsigned client_outstanding(const struct client *client)
-{
-	return 0;
 }
 
 void client_hang_up(struct client *client, const char *reason)

@@ -176,7 +176,7 @@ int actor_enter(struct scene *scene, struct actor *actor)
 {
 	forget_answers(actor);
 	*actor = (struct actor){ .scene = scene, .port = { &recorder_ops, geteuid(), getegid(), getpid() } };
-	return client_new(scene->node, &actor->port, &actor->client);
+	return client_new(scene->node, &actor->port, ACTOR_REQUESTS, &actor->client);
 }
 
 void actor_die(struct actor *actor)

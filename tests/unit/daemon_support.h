@@ -13,6 +13,7 @@
 #include "proto/vocabulary.h"
 
 #define SCENE_DISK "/var/tmp"
+#define ACTOR_REQUESTS 256
 #define ACTOR_ANSWERS 512
 
 struct scene {

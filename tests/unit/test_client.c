@@ -360,6 +360,24 @@ static void a_gather_that_waits_can_be_cancelled(void **state)
 	assert_int_equal(actor_leases(&first, 1), 0);
 }
 
+static void more_gathers_than_may_wait_are_refused_and_the_rest_goes_on(void **state)
+{
+	uint32_t numbers[ACTOR_REQUESTS], step;
+
+	start_two((struct actor_job){ .stage = 3 });
+	for (unsigned i = 0; i < ACTOR_REQUESTS; i++)
+		numbers[i] = actor_send_gather(&first, 1, 1, false);
+	assert_int_equal(actor_gather(&first, 1, 1, NULL), -EBUSY);
+	assert_non_null(strstr(actor_message(&first), "requests_per_connection"));
+	step = actor_send_step(&first, 0.1f);
+	push_head(&second, 1.0f);
+	actor_send_step(&second, 0.1f);
+	assert_int_equal(actor_await(&first, step, 0)->status, 0);
+	for (unsigned i = 0; i < ACTOR_REQUESTS; i++)
+		assert_int_equal(actor_await(&first, numbers[i], 0)->status, 0);
+	assert_int_equal(actor_leases(&first, 1), ACTOR_REQUESTS);
+}
+
 /* ---- Wrong requests ---- */
 
 static void nonsense_is_refused(void **state)
@@ -432,6 +450,7 @@ int main(void)
 		TEST(a_rank_can_be_taken_over),
 		TEST(two_jobs_live_side_by_side),
 		TEST(a_gather_that_waits_can_be_cancelled),
+		TEST(more_gathers_than_may_wait_are_refused_and_the_rest_goes_on),
 		TEST(nonsense_is_refused),
 		TEST(reports_say_what_there_is),
 	};

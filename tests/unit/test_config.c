@@ -147,7 +147,7 @@ static void every_key_is_read(void **state)
 					   "direct = off\n"
 					   "[limits]\n"
 					   "connections = 10\n"
-					   "requests_per_connection = 11\n"
+					   "requests_per_connection = 17\n"
 					   "output_queue = 2M\n"
 					   "first_frame_seconds = 12\n"
 					   "frame_seconds = 13\n"
@@ -166,7 +166,7 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->queue_depth, 64);
 	assert_int_equal(config->direct_io, CONFIG_DIRECT_OFF);
 	assert_int_equal(config->connections, 10);
-	assert_int_equal(config->requests_per_connection, 11);
+	assert_int_equal(config->requests_per_connection, 17);
 	assert_int_equal(config->output_queue, 2 * MIB);
 	assert_int_equal(config->first_frame_seconds, 12);
 	assert_int_equal(config->frame_seconds, 13);
