@@ -14,9 +14,9 @@
 #include "proto/status.h"
 
 #define GONE                                                                                                 \
-	"tierd has ended the connection: it was stopped or killed. Jobs stand at their last durable step, "  \
-	"and are "                                                                                           \
-	"lost where it keeps no durable store; start tierd, connect and open the job again"
+	"tierd has ended the connection. Either it was stopped or killed, and jobs stand at their last "     \
+	"durable step, or are lost where it keeps no durable store: start tierd again. Or it ended this "    \
+	"session: its log says why. Then connect and open the job again"
 
 uint32_t connection_generation;
 
@@ -310,6 +310,12 @@ int connection_wait(struct tierd_node *node, bool (*is_done)(const void *argumen
 			read_for_all(node, deadline);
 	}
 	return 0;
+}
+
+void connection_look(struct tierd_node *node)
+{
+	if (!node->error && !node->has_reader)
+		read_all(node);
 }
 
 /* ---- Sending ---- */

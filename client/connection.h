@@ -70,6 +70,9 @@ uint64_t connection_deadline(const struct tierd_node *node, int timeout_ms);
 int connection_wait(struct tierd_node *node, bool (*is_done)(const void *argument), const void *argument,
 		    uint64_t deadline);
 
+/* Takes in what has come, without waiting. */
+void connection_look(struct tierd_node *node);
+
 uint32_t connection_number(struct tierd_node *node);
 
 /* Sends, and waits (releasing the lock) while the socket is full. Once it returns 0 the request is on its

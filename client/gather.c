@@ -7,6 +7,7 @@
 #include "common/clock.h"
 
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
+#define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
 /* ---- The hot path: no system call, no lock ---- */
 
@@ -30,15 +31,28 @@ static inline void show(const struct tierd_job *job, uint32_t unit, uint64_t off
 	ret_view->version = version;
 }
 
+/* Gives a lease back that nobody has seen. */
+static void take_back(struct tierd_job *job, uint32_t unit)
+{
+	lease_give(&job->counters[unit]);
+	if (release_is_awaited(job->leases))
+		ring(job);
+}
+
 /* Takes a lease if the unit is there: 1; 0 if not. In a debugging run, an error if its pages do not open. */
 static inline int take(struct tierd_job *job, uint32_t unit, uint64_t *ret_offset, uint64_t *ret_version)
 {
-	uint64_t awaited =
-		atomic_load_explicit(&job->awaited, memory_order_acquire) & job->hot[unit].awaited_mask;
+	uint64_t mask = job->hot[unit].awaited_mask;
+	uint64_t awaited = atomic_load_explicit(&job->awaited, memory_order_acquire) & mask;
 	uint64_t word;
 
 	if (!lease_take(&job->entries[unit], &job->counters[unit], awaited, &word))
 		return 0;
+	/* Another thread may have closed a step before tierd could see this lease. */
+	if (UNLIKELY((atomic_load_explicit(&job->awaited, memory_order_seq_cst) & mask) != awaited)) {
+		take_back(job, unit);
+		return 0;
+	}
 	*ret_offset = directory_word_offset(word);
 	*ret_version = atomic_load_explicit(&job->entries[unit].version, memory_order_relaxed);
 	if (LIKELY(!job->debug))
@@ -46,7 +60,7 @@ static inline int take(struct tierd_job *job, uint32_t unit, uint64_t *ret_offse
 	int r = debug_take(job->debug, unit, *ret_offset);
 
 	if (r < 0)
-		lease_give(&job->counters[unit]);
+		take_back(job, unit);
 	return r < 0 ? r : 1;
 }
 
@@ -130,14 +144,15 @@ static void gather_granted(struct tierd_ticket *ticket, const Tierd__Wire__Gathe
 	uint32_t unit = ticket->gather.unit;
 	int r = 0;
 
-	if (reply->offset >= job->arena_mapping.bytes) {
+	if (reply->offset > job->arena_mapping.bytes ||
+	    job->units[unit]->end > job->arena_mapping.bytes - reply->offset) {
 		ticket_violation(ticket, "a place outside the arena");
 		return;
 	}
 	if (job->debug)
 		r = debug_take(job->debug, unit, reply->offset);
 	if (r < 0)
-		lease_give(&job->counters[unit]);
+		take_back(job, unit);
 	if (r == 0 && !ticket->is_orphan) {
 		have(ticket, reply->offset, reply->version);
 		return;
@@ -280,6 +295,36 @@ static int gather_slowly(struct tierd_job *job, uint32_t unit, struct tierd_view
 	return r;
 }
 
+/* ---- Given up ---- */
+
+static bool has_given_up(const struct tierd_job *job)
+{
+	QUEUE_FOREACH (link, &job->node->tickets) {
+		const struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
+
+		if (ticket->job == job && ticket->kind == &gather_kind && ticket->is_orphan)
+			return true;
+	}
+	return false;
+}
+
+static bool is_settled(const void *argument)
+{
+	return !has_given_up(argument);
+}
+
+int gathers_settle(struct tierd_job *job)
+{
+	int r;
+
+	if (!has_given_up(job))
+		return 0;
+	r = connection_wait(job->node, is_settled, job, connection_deadline(job->node, -1));
+	if (r == -ETIMEDOUT)
+		return message_fail(r, "tierd does not answer to a gather that was given up");
+	return r < 0 ? r : job_check(job, JOB_READY);
+}
+
 /* ---- Tickets ---- */
 
 static int gather_begin_locked(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
@@ -349,6 +394,9 @@ int tierd_gather_end(struct tierd_ticket *ticket, int timeout_ms, struct tierd_v
 
 /* ---- Hints ---- */
 
+/* No arena holds more units than these at once. */
+#define PREFETCH_MAX_UNITS 65536
+
 int tierd_prefetch(struct tierd_job *job, const uint32_t *units, size_t count)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
@@ -361,7 +409,7 @@ int tierd_prefetch(struct tierd_job *job, const uint32_t *units, size_t count)
 		r = job_check_unit(job, units[i]);
 	if (r == 0 && count > 0) {
 		prefetch.job = job->number;
-		prefetch.n_units = count;
+		prefetch.n_units = count < PREFETCH_MAX_UNITS ? count : PREFETCH_MAX_UNITS;
 		prefetch.units = (uint32_t *)units;
 		request.body_case = TIERD__WIRE__REQUEST__BODY_PREFETCH;
 		request.prefetch = &prefetch;

@@ -168,7 +168,8 @@ static void push_answer(struct tierd_ticket *ticket, const struct answer *answer
 	    job->buffers[buffer].pushes == ticket->push.number &&
 	    state_of(job, buffer) == GRADIENT_BUFFER_PUSHED)
 		set_state(job, buffer, GRADIENT_BUFFER_FREE);
-	if (ticket->push.is_silent && answer->status < 0 && ticket->epoch == job->epoch && !job->push_error) {
+	if (ticket->push.is_silent && answer->status < 0 && ticket->epoch == job->epoch) {
+		job->refused_pushes++;
 		job->push_error = answer->status;
 		(void)!strncpy(job->push_error_text, answer->text, sizeof(job->push_error_text) - 1);
 	}

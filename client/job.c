@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -192,6 +193,9 @@ static void encode_options(const struct tierd_job_options *options, struct wire_
 
 /* ---- Open ---- */
 
+/* Room for an element is what it takes; less than a page makes no sense. */
+#define WINDOW_BYTES_MINIMUM 4096
+
 static void post_leave(struct tierd_node *node, uint32_t number)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
@@ -223,13 +227,20 @@ static void open_answer(struct tierd_ticket *ticket, const struct answer *answer
 		return;
 	}
 	ticket->open.reply = *answer->reply->job_open;
-	ticket->open.fd = dup(answer->fds[0]);
+	ticket->open.fd = fcntl(answer->fds[0], F_DUPFD_CLOEXEC, 0);
 	ticket_complete(ticket, TIERD_DONE, ticket->open.fd < 0 ? -errno : 0, NULL);
 }
 
-static const struct ticket_kind open_kind = {
-	.name = "tierd_job_open", .replies = 1, .answer = open_answer, .is_jobless = true
-};
+static void open_dispose(struct tierd_ticket *ticket)
+{
+	fd_close(ticket->open.fd);
+}
+
+static const struct ticket_kind open_kind = { .name = "tierd_job_open",
+					      .replies = 1,
+					      .answer = open_answer,
+					      .dispose = open_dispose,
+					      .is_jobless = true };
 
 static struct tierd_job *job_free(struct tierd_job *job)
 {
@@ -271,10 +282,11 @@ static int job_new(struct tierd_node *node, const struct tierd_job_options *opti
 static int adopt(struct tierd_job *job, struct tierd_ticket *ticket)
 {
 	const Tierd__Wire__JobOpenReply *reply = &ticket->open.reply;
-	int r = mapping_new(ticket->open.fd, reply->window_bytes, PROT_READ | PROT_WRITE,
-			    &job->window_mapping);
+	int r = -EPROTO;
 
-	close(ticket->open.fd);
+	if (reply->window_bytes >= WINDOW_BYTES_MINIMUM)
+		r = mapping_new(ticket->open.fd, reply->window_bytes, PROT_READ | PROT_WRITE,
+				&job->window_mapping);
 	if (r < 0) {
 		post_leave(job->node, reply->job);
 		return message_fail(r, "mapping the exchange window of job \"%s\": %s", job->name,
@@ -298,6 +310,7 @@ static int open_locked(struct tierd_job *job, const Tierd__Wire__Request *reques
 	if (r < 0)
 		return r;
 	ticket->fd_count = 1;
+	ticket->open.fd = -1;
 	r = ticket_send(ticket, request);
 	if (r < 0)
 		return r;

@@ -19,6 +19,7 @@ struct unit {
 	uint64_t *offsets;	       /* in a view of parameters; known once the job is ready */
 	uint64_t *gradient_offsets;    /* in a view of gradients */
 	uint64_t spans[UNIT_SECTIONS]; /* where sections begin, as in the directory page */
+	uint64_t end;		       /* of the last section, from the unit's offset */
 };
 
 /* What a gather needs of a unit, side by side. */
@@ -61,7 +62,8 @@ struct tierd_job {
 	uint32_t epoch;
 	bool is_stale;
 	char stale_text[512];
-	int push_error; /* of a push without a ticket: the next push or step reports it */
+	uint32_t refused_pushes; /* without tickets, in this epoch */
+	int push_error;		 /* of the last of them: the next push or step reports it */
 	char push_error_text[512];
 
 	struct unit **units;
@@ -147,6 +149,10 @@ void gradients_recover(struct tierd_job *job);
 
 /* The name of a unit of which this rank holds a buffer; NULL: none. */
 const char *gradients_held(const struct tierd_job *job);
+
+/* Waits for the answers to gathers that were given up: each may bring a lease, which goes back then. May
+ * release the lock; where it returns 0 the job is fit still. */
+int gathers_settle(struct tierd_job *job);
 
 /* Reports, once, that a push without a ticket has failed. */
 int push_check(struct tierd_job *job);

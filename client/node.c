@@ -57,8 +57,9 @@ static int open_socket(const struct sockaddr_un *address, int *ret_fd)
 	/* Without it a daemon that does not accept would hold us for ever; later calls never block in the
 	 * socket. */
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-	if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0)
-		return fail_to_connect(-errno, address->sun_path);
+	while (connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0)
+		if (errno != EINTR)
+			return fail_to_connect(-errno, address->sun_path);
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }

@@ -1,5 +1,6 @@
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
@@ -8,6 +9,7 @@
 #include "client/debug.h"
 #include "client/job.h"
 #include "client/ticket.h"
+#include "proto/vocabulary.h"
 
 /* Beyond the time that the daemon was given to collect the ranks: planning and initializing. */
 #define READY_MARGIN_MS 10000
@@ -21,7 +23,11 @@ static_assert(FDS == TICKET_MAX_FDS, "an answer holds them all");
 static int map_all(struct tierd_job *job, const Tierd__Wire__JobReadyReply *reply, const int *fds)
 {
 	uint64_t gradient_bytes;
-	int r = mapping_new(fds[FD_DIRECTORY], reply->directory_bytes, PROT_READ, &job->directory_mapping);
+	int r = -EPROTO;
+
+	if (reply->gradient_buffers <= WIRE_MAX_GRADIENT_BUFFERS)
+		r = mapping_new(fds[FD_DIRECTORY], reply->directory_bytes, PROT_READ,
+				&job->directory_mapping);
 
 	if (r == 0)
 		r = mapping_new(fds[FD_ARENA], reply->arena_bytes, PROT_READ, &job->arena_mapping);
@@ -62,6 +68,14 @@ static uint64_t unit_elements(const struct unit *unit)
 static void place_unit(struct unit *unit, const struct directory_unit *place, struct hot_unit *ret_hot)
 {
 	memcpy(unit->spans, place->section_offsets, sizeof(unit->spans));
+	unit->end = 0;
+	for (int section = 0; section < UNIT_SECTIONS; section++) {
+		uint64_t bytes =
+			unit->layout.elements[section] * section_element_bytes((enum unit_section)section);
+
+		if (bytes > 0 && unit->spans[section] + bytes > unit->end)
+			unit->end = unit->spans[section] + bytes;
+	}
 	for (uint32_t i = 0; i < unit->tensor_count; i++) {
 		const struct tensor_layout *tensor = &unit->tensors[i];
 
@@ -112,7 +126,7 @@ int job_map_pages(struct tierd_job *job, const Tierd__Wire__JobReadyReply *reply
 	if (r == 0) {
 		/* Of reserved huge pages, parts cannot be protected. */
 		job->arena_page_bytes = status.f_type == HUGETLBFS_MAGIC ? (uint64_t)status.f_bsize : 4096;
-		job->doorbell_fd = dup(fds[FD_DOORBELL]);
+		job->doorbell_fd = fcntl(fds[FD_DOORBELL], F_DUPFD_CLOEXEC, 0);
 		if (job->doorbell_fd < 0)
 			r = -errno;
 	}
@@ -148,6 +162,7 @@ static void begin_epoch(struct tierd_job *job, const Tierd__Wire__JobReadyReply 
 {
 	push_forget(job, job->node->last_request);
 	gradients_recover(job);
+	job->refused_pushes = 0;
 	job->push_error = 0;
 	job->state = (struct tierd_job_state){ reply->status, reply->epoch, reply->step };
 	job->epoch = reply->epoch;
@@ -231,18 +246,50 @@ static uint64_t ready_deadline(const struct tierd_node *node, int timeout_ms)
 	return connection_deadline(node, timeout_ms + READY_MARGIN_MS);
 }
 
+static bool has_given_up(const struct tierd_job *job)
+{
+	QUEUE_FOREACH (link, &job->node->tickets) {
+		const struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
+
+		if (ticket->job == job && ticket->kind == &ready_kind && ticket->is_orphan)
+			return true;
+	}
+	return false;
+}
+
+static bool is_answered(const void *argument)
+{
+	const struct tierd_job *job = argument;
+
+	return !job->is_getting_ready;
+}
+
+/* The answer to an earlier call that has given up is this one's: 1; 0 if there is none. */
+static int claim(struct tierd_job *job, uint64_t deadline)
+{
+	int r = 0;
+
+	if (job->is_getting_ready && has_given_up(job))
+		r = connection_wait(job->node, is_answered, job, deadline);
+	if (r < 0 && r != -ETIMEDOUT)
+		return r;
+	if (!job->has_unclaimed_ready || job->is_stale)
+		return 0;
+	job->has_unclaimed_ready = false;
+	return 1;
+}
+
 static int ready_locked(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state)
 {
 	struct tierd_ticket *ticket = NULL;
-	int r;
+	int r = claim(job, connection_deadline(job->node, timeout_ms));
 
-	/* The answer to an earlier call came after that had given up. */
-	if (job->has_unclaimed_ready && !job->is_stale) {
-		job->has_unclaimed_ready = false;
+	if (r == 1) {
 		*ret_state = job->state;
 		return 0;
 	}
-	r = ready_begin(job, timeout_ms, &ticket);
+	if (r == 0)
+		r = ready_begin(job, timeout_ms, &ticket);
 	if (r < 0)
 		return r;
 	r = ticket_await(ticket, TIERD_DONE, ready_deadline(job->node, timeout_ms));
@@ -266,13 +313,32 @@ int tierd_job_ready(struct tierd_job *job, int timeout_ms, struct tierd_job_stat
 	return r;
 }
 
+static int begin_claimed(struct tierd_job *job, struct tierd_ticket **ret_ticket)
+{
+	struct tierd_ticket *ticket = NULL;
+	int r = ticket_new(job->node, job, &ready_kind, &ticket);
+
+	if (r < 0) {
+		job->has_unclaimed_ready = true;
+		return r;
+	}
+	ticket->state = job->state;
+	ticket_complete(ticket, TIERD_DONE, 0, NULL);
+	*ret_ticket = ticket;
+	return 0;
+}
+
 int tierd_job_ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket)
 {
 	int r = job_enter(job, JOB_OPEN);
 
 	if (r < 0)
 		return r;
-	r = ready_begin(job, timeout_ms, ret_ticket);
+	r = claim(job, 0);
+	if (r == 0)
+		r = ready_begin(job, timeout_ms, ret_ticket);
+	else if (r == 1)
+		r = begin_claimed(job, ret_ticket);
 	job_exit(job);
 	return r;
 }

@@ -86,6 +86,9 @@ static void step_answer(struct tierd_ticket *ticket, const struct answer *answer
 		/* Nobody needs to wait for what will not come. */
 		if (ticket->epoch == job->epoch)
 			job->awaited--;
+		/* It was for a push of which we had not heard: this reports it. */
+		if (ticket->refused_pushes != job->refused_pushes)
+			job->push_error = 0;
 		ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
 	} else if (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_STEP) {
 		ticket_violation(ticket, "another reply");
@@ -119,6 +122,8 @@ static int step_send(struct tierd_job *job, const struct tierd_rates *rates, str
 	int r = encode_rates(job, rates, &wire);
 
 	if (r == 0)
+		r = gathers_settle(job);
+	if (r == 0)
 		r = push_check(job);
 	if (r == 0)
 		r = check_leases(job);
@@ -129,6 +134,7 @@ static int step_send(struct tierd_job *job, const struct tierd_rates *rates, str
 	step.job = job->number;
 	step.epoch = job->epoch;
 	step.rates = &wire.rates;
+	step.refused_pushes = ticket->refused_pushes = job->refused_pushes;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP;
 	request.step = &step;
 	/* Before it is sent: a gather after it must not find the old version. */

@@ -19,6 +19,7 @@ int ticket_new(struct tierd_node *node, struct tierd_job *job, const struct tick
 		return message_fail_memory();
 	ticket->kind = kind;
 	ticket->node = node;
+	ticket->generation = node->generation;
 	ticket->job = job;
 	ticket->epoch = job ? job->epoch : 0;
 	queue_init(&ticket->pending);
@@ -29,25 +30,30 @@ int ticket_new(struct tierd_node *node, struct tierd_job *job, const struct tick
 
 /* ---- What has been seen ---- */
 
-static void mark_seen(struct tierd_ticket *ticket)
+/* Whoever looks at one event of a ticket may still poll for the other. */
+static void mark_seen(struct tierd_ticket *ticket, enum tierd_event event)
 {
 	struct tierd_node *node = ticket->node;
 	uint64_t count;
 
-	if (!ticket->is_unseen)
+	if (!ticket->events[event].is_unseen)
 		return;
-	ticket->is_unseen = false;
+	ticket->events[event].is_unseen = false;
 	if (--node->unseen == 0 && node->done_fd >= 0)
 		(void)!read(node->done_fd, &count, sizeof(count));
 }
 
-static void mark_unseen(struct tierd_ticket *ticket)
+static void mark_all_seen(struct tierd_ticket *ticket)
+{
+	mark_seen(ticket, TIERD_DONE);
+	mark_seen(ticket, TIERD_DURABLE);
+}
+
+static void mark_unseen(struct tierd_ticket *ticket, enum tierd_event event)
 {
 	struct tierd_node *node = ticket->node;
 
-	if (ticket->is_unseen)
-		return;
-	ticket->is_unseen = true;
+	ticket->events[event].is_unseen = true;
 	if (node->unseen++ == 0 && node->done_fd >= 0)
 		(void)!write(node->done_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
 }
@@ -94,6 +100,8 @@ static void note_event(struct tierd_ticket *ticket, enum tierd_event event, int 
 	ticket->events[event].status = status;
 	/* Without memory for the text the status must do. */
 	ticket->events[event].text = status < 0 && text ? strdup(text) : NULL;
+	if (!ticket->is_orphan)
+		mark_unseen(ticket, event);
 }
 
 void ticket_complete(struct tierd_ticket *ticket, enum tierd_event event, int status, const char *text)
@@ -102,14 +110,11 @@ void ticket_complete(struct tierd_ticket *ticket, enum tierd_event event, int st
 	/* What was not done will not be durable. */
 	if (event == TIERD_DONE && status < 0 && ticket->kind->replies == 2)
 		note_event(ticket, TIERD_DURABLE, status, text);
-	if (has_all_events(ticket)) {
-		queue_remove(&ticket->pending);
-		if (ticket->is_orphan) {
-			ticket_free(ticket);
-			return;
-		}
-	}
-	mark_unseen(ticket);
+	if (!has_all_events(ticket))
+		return;
+	queue_remove(&ticket->pending);
+	if (ticket->is_orphan)
+		ticket_free(ticket);
 }
 
 void ticket_violation(struct tierd_ticket *ticket, const char *what)
@@ -178,8 +183,15 @@ int ticket_await(struct tierd_ticket *ticket, enum tierd_event event, uint64_t d
 	int r = 0;
 
 	if (ticket->node) {
+		/* What else came would keep the descriptor readable. */
+		if (ticket->node->poll_fd >= 0 && event_is_here(&awaited))
+			connection_look(ticket->node);
 		r = connection_wait(ticket->node, event_is_here, &awaited, deadline);
-		mark_seen(ticket);
+		if (event_is_here(&awaited)) {
+			/* What is durable has been done. */
+			mark_seen(ticket, TIERD_DONE);
+			mark_seen(ticket, event);
+		}
 	}
 	if (r == -ETIMEDOUT)
 		return message_fail(r, "%s: not done within the time given; tierd goes on with it",
@@ -193,7 +205,7 @@ int ticket_await(struct tierd_ticket *ticket, enum tierd_event event, uint64_t d
 static void ticket_free(struct tierd_ticket *ticket)
 {
 	if (ticket->node) {
-		mark_seen(ticket);
+		mark_all_seen(ticket);
 		queue_remove(&ticket->pending);
 		queue_remove(&ticket->all);
 	}
@@ -212,7 +224,7 @@ void ticket_abandon(struct tierd_ticket *ticket)
 		ticket_free(ticket);
 		return;
 	}
-	mark_seen(ticket);
+	mark_all_seen(ticket);
 	ticket->is_orphan = true;
 }
 
@@ -239,7 +251,6 @@ static void fail(struct tierd_ticket *ticket, int status, const char *text)
 	note_event(ticket, TIERD_DONE, status, text);
 	if (ticket->kind->replies == 2)
 		note_event(ticket, TIERD_DURABLE, status, text);
-	mark_unseen(ticket);
 }
 
 void ticket_fail_all(struct tierd_node *node, int status, const char *text)
@@ -274,7 +285,7 @@ void ticket_leave_node(struct tierd_node *node)
 	QUEUE_FOREACH (link, &node->tickets) {
 		struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
 
-		mark_seen(ticket);
+		mark_all_seen(ticket);
 		queue_remove(&ticket->pending);
 		queue_remove(&ticket->all);
 		ticket->node = NULL;
@@ -286,9 +297,12 @@ void ticket_leave_node(struct tierd_node *node)
 
 /* ---- Public calls ---- */
 
-/* A ticket that outlived its node needs no lock. */
+/* A ticket that outlived its node needs no lock. In a forked child the node may be gone without its tickets
+ * knowing. */
 static int ticket_enter(const struct tierd_ticket *ticket)
 {
+	if (ticket->generation != connection_generation)
+		return message_fail_child();
 	return ticket->node ? connection_enter(ticket->node) : 0;
 }
 
@@ -331,13 +345,12 @@ static int open_poll_fd(struct tierd_node *node)
 int tierd_ticket_descriptor(const struct tierd_ticket *ticket)
 {
 	struct tierd_node *node = ticket->node;
-	int r;
+	int r = ticket_enter(ticket);
 
-	if (!node)
-		return message_fail(-ENOTCONN, "the ticket's node was disconnected");
-	r = connection_enter(node);
 	if (r < 0)
 		return r;
+	if (!node)
+		return message_fail(-ENOTCONN, "the ticket's node was disconnected");
 	if (node->poll_fd < 0)
 		r = open_poll_fd(node);
 	if (r == 0)

@@ -33,16 +33,17 @@ struct ticket_kind {
 struct tierd_ticket {
 	const struct ticket_kind *kind;
 	struct tierd_node *node; /* NULL: disconnected */
+	uint32_t generation;	 /* the node's */
 	struct tierd_job *job;	 /* NULL: none, or it was left */
 	struct queue pending;	 /* while replies are to come */
 	struct queue all;
 	uint32_t request;
 	uint32_t epoch;
-	unsigned fd_count; /* descriptors that a good reply brings */
-	bool is_orphan;	   /* the user has given it up; it frees itself after the last reply */
-	bool is_unseen;
+	uint32_t refused_pushes; /* of a step: those that were known when it was sent */
+	unsigned fd_count;	 /* descriptors that a good reply brings */
+	bool is_orphan;		 /* the user has given it up; it frees itself after the last reply */
 	struct {
-		bool is_here;
+		bool is_here, is_unseen;
 		int status;
 		char *text; /* owned; NULL: none */
 	} events[2];	    /* by enum tierd_event */

@@ -5,9 +5,7 @@
 #include "client/job.h"
 #include "client/structure.h"
 #include "client/ticket.h"
-
-/* More would not fit into a frame. */
-#define UNIT_MAX_TENSORS 65536
+#include "proto/name.h"
 
 struct unit *unit_free(struct unit *unit)
 {
@@ -25,17 +23,17 @@ struct unit *unit_free(struct unit *unit)
 
 static int check_name(const char *what, const char *name)
 {
-	size_t length = name ? strnlen(name, TIERD_MAX_NAME + 1) : 0;
+	int r = name_check(name, TIERD_MAX_NAME);
 
-	if (length == 0)
+	if (r == -ENODATA)
 		return message_fail(-EINVAL, "%s has no name", what);
-	if (length > TIERD_MAX_NAME)
-		return message_fail(-ENAMETOOLONG, "the name of %s is longer than %d bytes: %.32s…", what,
-				    TIERD_MAX_NAME, name);
-	for (size_t i = 0; i < length; i++)
-		if ((unsigned char)name[i] < ' ' || name[i] == 0x7f)
-			return message_fail(-EINVAL, "the name of %s has an unprintable character", what);
-	return 0;
+	if (r == -ENAMETOOLONG)
+		return message_fail(r, "the name of %s is longer than %d bytes: %.32s…", what, TIERD_MAX_NAME,
+				    name);
+	if (r == -EILSEQ)
+		return message_fail(
+			-EINVAL, "the name of %s has a control character, or bytes that are not UTF-8", what);
+	return r;
 }
 
 static int check_shape(const struct tierd_tensor *tensor, uint64_t *ret_elements)
@@ -272,9 +270,9 @@ int tierd_unit_define(struct tierd_job *job, const char *name, const struct tier
 
 	if (r < 0)
 		return r;
-	if (tensor_count == 0 || tensor_count > UNIT_MAX_TENSORS)
-		return message_fail(-EINVAL, "unit \"%s\" has %zu tensors, not 1 to %d", name, tensor_count,
-				    UNIT_MAX_TENSORS);
+	if (tensor_count == 0 || tensor_count > TIERD_MAX_TENSORS)
+		return message_fail(-EINVAL, "unit \"%s\" has %zu tensors; a unit has 1 to %d", name,
+				    tensor_count, TIERD_MAX_TENSORS);
 	r = definition_init(tensors, tensor_count, &definition);
 	if (r == 0)
 		r = unit_new(name, (uint32_t)tensor_count, &unit);

@@ -13,6 +13,7 @@
 #include "common/cleanup.h"
 #include "common/size.h"
 #include "daemon/refuse.h"
+#include "proto/name.h"
 
 struct catalog_name {
 	const char *name; /* the unit's or tensor's; borrowed */
@@ -38,15 +39,14 @@ static void unit_clear(struct unit *unit)
 
 static int check_name(const char *what, const char *name, char *message, size_t size)
 {
-	size_t length = strlen(name);
+	int r = name_check(name, WIRE_MAX_NAME);
 
-	if (length == 0 || length > WIRE_MAX_NAME)
+	if (r == -EILSEQ)
+		return refuse(message, size, -EINVAL,
+			      "a %s has a name with a control character, or that is not UTF-8", what);
+	if (r < 0)
 		return refuse(message, size, -EINVAL, "a %s has a name of %zu bytes; 1 to %d are allowed",
-			      what, length, WIRE_MAX_NAME);
-	for (size_t i = 0; i < length; i++)
-		if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
-			return refuse(message, size, -EINVAL, "a %s has a name with a control character",
-				      what);
+			      what, strlen(name), WIRE_MAX_NAME);
 	return 0;
 }
 

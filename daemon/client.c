@@ -291,7 +291,7 @@ static void handle_job_request(struct pending *pending, const Tierd__Wire__Reque
 static bool may_wait_for_others(const Tierd__Wire__Request *request)
 {
 	return request->body_case == TIERD__WIRE__REQUEST__BODY_GATHER ||
-	       request->body_case == TIERD__WIRE__REQUEST__BODY_PUSH ||
+	       (request->body_case == TIERD__WIRE__REQUEST__BODY_PUSH && !request->push->is_silent) ||
 	       request->body_case == TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT;
 }
 

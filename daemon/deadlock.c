@@ -103,6 +103,9 @@ static void name_holders(struct job *job, uint32_t pack, char *text, size_t size
 	for (uint32_t slot = class->first; slot < class->first + class->count && used + 64 < size; slot++) {
 		struct member *holder = stuck_holder(job, job->slots.owners[slot]);
 
+		/* It may have let go since we looked: leases are the clients' to change. */
+		if (!holder)
+			continue;
 		used += (size_t)snprintf(text + used, size - used, "%s\"%s\" by rank %u", used ? ", " : "",
 					 pack_name(job, job->slots.owners[slot]), holder->rank);
 	}

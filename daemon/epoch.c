@@ -150,12 +150,13 @@ static bool reply_ready(struct member *member)
 	bool is_complete =
 		!is_first || (fds[0] >= 0 && fds[1] >= 0 && fds[2] >= 0 && fds[3] >= 0 && fds[4] >= 0);
 
-	if (is_complete)
+	if (is_complete) {
 		member->epoch = job->epoch;
-	if (!is_complete)
-		pending_error(pending, -EIO, "job %s: no descriptors left for its memory", job->name);
-	else
+		member->refused_pushes = 0;
 		pending_reply_fds(pending, &reply, fds, is_first ? 5 : 0);
+	} else {
+		pending_error(pending, -EIO, "job %s: no descriptors left for its memory", job->name);
+	}
 	for (unsigned i = 0; i < ARRAY_LENGTH(fds); i++)
 		fd_close(fds[i]);
 	return is_complete;

@@ -42,6 +42,28 @@ static void on_resident(struct waiter *waiter, int status)
 			      job->catalog.units[pending->unit].name, store_error(status));
 }
 
+void gather_fail_refused(struct member *member)
+{
+	QUEUE_FOREACH (link, &member->pendings) {
+		struct pending *pending = queue_entry(link, struct pending, member_link);
+
+		if (pending->waiter.is_gather && pending->waiter.version > member_last_version(member))
+			pending_error(pending, -EAGAIN, "the awaited step was refused");
+	}
+}
+
+void gather_expect(struct member *member, uint64_t version)
+{
+	QUEUE_FOREACH (link, &member->pendings) {
+		struct pending *pending = queue_entry(link, struct pending, member_link);
+
+		if (pending->waiter.is_gather &&
+		    unit_is_trainable(&member->job->catalog.units[pending->unit]) &&
+		    pending->waiter.version < version)
+			pending->waiter.version = version;
+	}
+}
+
 void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather)
 {
 	struct member *member = pending->member;
@@ -59,6 +81,11 @@ void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather)
 	if (pending->waiter.version > job->decided + 2) {
 		pending_error(pending, -EINVAL, "version %llu is ahead of every step",
 			      (unsigned long long)gather->version);
+		return;
+	}
+	/* Sent before the refusal of its step was read. */
+	if (pending->waiter.version > member_last_version(member)) {
+		pending_error(pending, -EAGAIN, "the awaited step was refused");
 		return;
 	}
 	if (residency_want(job, job->catalog.units[gather->unit].pack, &pending->waiter, TIER_DEMAND))

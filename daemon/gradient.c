@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "common/size.h"
 #include "daemon/gradient.h"
+#include "daemon/refuse.h"
 
 bool gradient_is_early(const struct job *job)
 {
@@ -111,33 +112,45 @@ void contribution_finish(struct contribution *contribution, int status)
 
 /* ---- Push ---- */
 
-static bool check_push(struct pending *pending, const Tierd__Wire__Push *push)
+static int check_push(const struct member *member, const Tierd__Wire__Push *push, char *message, size_t size)
 {
-	const struct member *member = pending->member;
 	const struct announcement *announced =
 		member->is_closed ? &member->announced_next : &member->announced;
-	struct job *job = member->job;
+	const struct catalog *catalog = &member->job->catalog;
 
-	if (!job_check_live(pending, push->epoch) || !job_check_unit(pending, push->unit))
-		return false;
-	if (!unit_is_trainable(&job->catalog.units[push->unit]))
-		pending_error(pending, -EINVAL, "unit \"%s\" is frozen: it has no gradients",
-			      job->catalog.units[push->unit].name);
-	else if (push->buffer >= member->buffer_count)
-		pending_error(pending, -EINVAL, "there is no gradient buffer %u", push->buffer);
-	else if (member->contributions[push->buffer].is_active)
-		pending_error(pending, -EINVAL, "gradient buffer %u is on its way already", push->buffer);
-	else if (member->next_step)
-		pending_error(pending, -EBUSY,
+	if (push->unit >= catalog->unit_count)
+		return refuse(message, size, -EINVAL, "there is no unit %u", push->unit);
+	if (!unit_is_trainable(&catalog->units[push->unit]))
+		return refuse(message, size, -EINVAL, "unit \"%s\" is frozen: it has no gradients",
+			      catalog->units[push->unit].name);
+	if (push->buffer >= member->buffer_count)
+		return refuse(message, size, -EINVAL, "there is no gradient buffer %u", push->buffer);
+	if (member->contributions[push->buffer].is_active)
+		return refuse(message, size, -EINVAL, "gradient buffer %u is on its way already",
+			      push->buffer);
+	if (member->next_step)
+		return refuse(message, size, -EBUSY,
 			      "rank %u has two steps on their way; wait for one before it pushes more",
 			      member->rank);
-	else if (announced->is_made && member->pushed[push->unit] >= announced->micro_batches)
-		pending_error(pending, -EINVAL,
+	if (announced->is_made && member->pushed[push->unit] >= announced->micro_batches)
+		return refuse(message, size, -EINVAL,
 			      "unit \"%s\": %u micro-batches were announced, this is one more",
-			      job->catalog.units[push->unit].name, announced->micro_batches);
-	else
-		return true;
-	return false;
+			      catalog->units[push->unit].name, announced->micro_batches);
+	return 0;
+}
+
+/* The library takes the buffer back by itself. Of a silent push it may read the answer only after it has sent
+ * its step. */
+static void refuse_push(struct pending *pending, bool is_silent, int r, const char *message)
+{
+	struct member *member = pending->member;
+
+	if (is_silent) {
+		member->refused_pushes++;
+		member->push_error = r;
+		snprintf(member->push_message, sizeof(member->push_message), "%s", message);
+	}
+	pending_error(pending, r, "%s", message);
 }
 
 void gradient_push(struct pending *pending, const Tierd__Wire__Push *push)
@@ -145,10 +158,16 @@ void gradient_push(struct pending *pending, const Tierd__Wire__Push *push)
 	struct member *member = pending->member;
 	struct job *job = member->job;
 	struct contribution *contribution;
+	char message[sizeof(member->push_message)];
+	int r;
 
-	/* The library takes the buffer of a push that is refused back by itself. */
-	if (!check_push(pending, push))
+	if (!job_check_live(pending, push->epoch))
 		return;
+	r = check_push(member, push, message, sizeof(message));
+	if (r < 0) {
+		refuse_push(pending, push->is_silent, r, message);
+		return;
+	}
 	if (job->departed[0]) {
 		job_abort(job, -ESTALE, "%s", job->departed);
 		return;

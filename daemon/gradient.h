@@ -34,9 +34,6 @@ struct sum *gradient_sum_of(const struct job *job, uint32_t unit, uint32_t rank)
 float *gradient_sum_address(const struct job *job, const struct sum *sum);
 bool gradient_is_in_use(const struct job *job, uint32_t unit);
 
-/* The step that ranks push to now. */
-uint64_t gradient_open_step(const struct job *job);
-
 /* Read to its end: the rank has its buffer back, and hears of it. */
 void contribution_finish(struct contribution *contribution, int status);
 

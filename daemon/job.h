@@ -258,6 +258,11 @@ char *residency_address(const struct job *job, uint32_t pack);
 
 /* ---- gather.c ---- */
 void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather);
+/* The member closes the step before version: what it waits for it gets at that version. A lease on older
+ * values would be one that it holds through its step. */
+void gather_expect(struct member *member, uint64_t version);
+/* A step of the member is refused: what waits for its version looks again. */
+void gather_fail_refused(struct member *member);
 
 /* ---- prefetch.c ---- */
 /* Looks at the ranks' progress and loads what comes next. */
@@ -270,6 +275,8 @@ void prefetch_pass_order(struct job *job, uint32_t *order);
 
 /* ---- gradient.c, reduction.c, held.c ---- */
 int gradient_init(struct job *job);
+/* The step that ranks push to now. */
+uint64_t gradient_open_step(const struct job *job);
 void gradient_clear(struct job *job);
 void gradient_push(struct pending *pending, const Tierd__Wire__Push *push);
 void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait);
@@ -320,6 +327,8 @@ void tensor_resume(struct job *job);
 void tensor_fill_waiting(struct job *job);
 /* The request belongs to an operation in flight; it is answered when that is done. */
 bool tensor_is_operating(const struct member *member, const struct pending *pending);
+/* A step of the member is refused: an operation that waits for its version fails. */
+void tensor_fail_refused(struct member *member);
 /* The operation in flight, if any, has nobody to answer any more. */
 void tensor_forget(struct member *member);
 

@@ -218,6 +218,11 @@ int member_set_phase(struct member *member, const char *phase)
 	return 0;
 }
 
+uint64_t member_last_version(const struct member *member)
+{
+	return member->job->decided + member->is_closed + (member->next_step != NULL);
+}
+
 void member_finish_pass(struct member *member)
 {
 	member_read_trace(member);

@@ -66,6 +66,12 @@ struct member {
 	uint64_t trace_tail; /* read up to here */
 
 	uint64_t pushes, communicated_elements;
+
+	/* Silent pushes that were refused in this epoch, and why the last one was: the step must not go on
+	 * without them. */
+	uint32_t refused_pushes;
+	int push_error;
+	char push_message[256];
 };
 
 int member_new(struct job *job, struct client *client, struct port *port, uint32_t rank,
@@ -92,6 +98,9 @@ int member_set_phase(struct member *member, const char *phase);
 
 /* The pass of a training phase ends with its step. */
 void member_finish_pass(struct member *member);
+
+/* The version of the last step that the rank has closed: what it gathers has that version at most. */
+uint64_t member_last_version(const struct member *member);
 
 /* Reads what is new in the trace. True if there was something. */
 bool member_read_trace(struct member *member);

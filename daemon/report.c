@@ -9,10 +9,12 @@
 #include "common/clock.h"
 #include "daemon/job.h"
 
-/* As many units as fit in a frame, with names of full length; and as many jobs, with up to a few hundred
- * ranks each. */
+/* As many units as fit in a frame, with names of full length; and as many jobs, with so many ranks in all: a
+ * job packs to less than 512 bytes beside its ranks, a rank to less than 48. Unpacked, for which there is a
+ * bound too, all of that is less than 2 MiB. */
 #define UNITS_PER_REPLY 512
-#define JOBS_PER_REPLY 64
+#define JOBS_PER_REPLY 1024
+#define MEMBERS_PER_REPLY 8192
 
 /* ---- Node ---- */
 
@@ -155,25 +157,57 @@ static void free_entries(struct job_entry *entries, size_t count)
 	free(entries);
 }
 
-void report_jobs(struct pending *pending, struct node *node, uid_t uid)
+/* The oldest ones that fit together; how many, and how many there are. */
+static void count_visible(const struct node *node, uid_t uid, size_t *ret_count, uint32_t *ret_total)
 {
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
-	Tierd__Wire__JobsReply body = TIERD__WIRE__JOBS_REPLY__INIT;
-	struct job_entry *entries = calloc(JOBS_PER_REPLY, sizeof(*entries));
-	Tierd__Wire__JobEntry *pointers[JOBS_PER_REPLY];
-	size_t count = 0;
-	int r = entries ? 0 : -ENOMEM;
+	size_t count = 0, members = 0;
+	uint32_t total = 0;
+
+	QUEUE_FOREACH (link, &node->jobs) {
+		const struct job *job = queue_entry(link, struct job, link);
+
+		if (!is_visible(job, uid))
+			continue;
+		members += job->member_count;
+		if (count == total && count < JOBS_PER_REPLY && members <= MEMBERS_PER_REPLY)
+			count++;
+		total++;
+	}
+	*ret_count = count;
+	*ret_total = total;
+}
+
+static int fill_jobs(struct job_entry *entries, Tierd__Wire__JobEntry **pointers, size_t count,
+		     struct node *node, uid_t uid)
+{
+	size_t filled = 0;
+	int r = 0;
 
 	QUEUE_FOREACH (link, &node->jobs) {
 		struct job *job = queue_entry(link, struct job, link);
 
-		if (r < 0 || count == JOBS_PER_REPLY || !is_visible(job, uid))
+		if (r < 0 || filled == count || !is_visible(job, uid))
 			continue;
-		r = fill_job(&entries[count], job);
-		pointers[count] = &entries[count].wire;
-		count++;
+		r = fill_job(&entries[filled], job);
+		pointers[filled] = &entries[filled].wire;
+		filled++;
 	}
-	body.n_jobs = count;
+	return r;
+}
+
+void report_jobs(struct pending *pending, struct node *node, uid_t uid)
+{
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__JobsReply body = TIERD__WIRE__JOBS_REPLY__INIT;
+	_cleanup_free_ Tierd__Wire__JobEntry **pointers = NULL;
+	struct job_entry *entries;
+	int r = -ENOMEM;
+
+	count_visible(node, uid, &body.n_jobs, &body.total);
+	entries = calloc(body.n_jobs + 1, sizeof(*entries));
+	pointers = calloc(body.n_jobs + 1, sizeof(*pointers));
+	if (entries && pointers)
+		r = fill_jobs(entries, pointers, body.n_jobs, node, uid);
 	body.jobs = pointers;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOBS;
 	reply.jobs = &body;
@@ -181,7 +215,7 @@ void report_jobs(struct pending *pending, struct node *node, uid_t uid)
 		pending_error(pending, r, "out of memory");
 	else
 		pending_reply(pending, &reply);
-	free_entries(entries, count);
+	free_entries(entries, body.n_jobs);
 }
 
 /* ---- Units ---- */

@@ -240,11 +240,17 @@ static void vacate(struct job *job, uint32_t pack)
 	residence->slot = SLOT_NONE;
 }
 
+/* Each gather that comes in between costs one; who has a lease whenever we look must not keep the loop. The
+ * slot timer tries again. */
+#define EVICTION_TRIES 16
+
 bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance)
 {
 	uint32_t slot = slots_take(&job->slots, pack);
 
-	while (slot == SLOT_NONE) {
+	for (unsigned tries = 0; slot == SLOT_NONE; tries++) {
+		if (tries == EVICTION_TRIES)
+			return false;
 		uint32_t victim = find_victim(job, pack, distance);
 
 		if (victim == SLOT_NONE || residency_flush(job, victim))

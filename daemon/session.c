@@ -314,9 +314,14 @@ static void handle_request(struct session *session, const struct frame_header *h
 	}
 	r = frame_decode(session->shared->arena, &tierd__wire__request__descriptor, bytes, header->length,
 			 &message);
+	if (r == -ENOMEM) {
+		/* Well-formed, for all we know: the connection goes on. */
+		port_reply_error(&session->port, header->request, -E2BIG,
+				 "the request unpacks to more than tierd takes; cut it into smaller ones");
+		return;
+	}
 	if (r < 0) {
-		refuse_request(session, header->request, r == -ENOMEM ? -E2BIG : r,
-			       r == -ENOMEM ? "a request that unpacks to too much" : "a malformed request");
+		refuse_request(session, header->request, r, "a malformed request");
 		return;
 	}
 	client_request(session->client, header->request, (const Tierd__Wire__Request *)message);

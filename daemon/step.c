@@ -159,19 +159,33 @@ static bool check_rates(struct pending *pending, const struct step_rates *rates)
 	return r == 0;
 }
 
-static void close_part(struct pending *pending, struct step_rates *rates)
+/* A silent push that was refused, and the answer not yet read when the step was sent: without this the step
+ * would succeed without those gradients. */
+static bool has_all_pushes(struct pending *pending, const Tierd__Wire__Step *step)
+{
+	const struct member *member = pending->member;
+
+	if (step->refused_pushes == member->refused_pushes)
+		return true;
+	pending_error(pending, member->push_error, "an earlier push failed: %s", member->push_message);
+	return false;
+}
+
+/* False: it is refused. */
+static bool close_part(struct pending *pending, struct step_rates *rates)
 {
 	struct member *member = pending->member;
 	struct job *job = member->job;
 
 	if (job->departed[0]) {
 		job_abort(job, -ESTALE, "%s", job->departed);
-		return;
+		return true;
 	}
 	complete_rates(job, rates);
 	complete_rates(job, &member->announced.rates);
 	if (!has_no_leases(pending) || !check_rates(pending, rates))
-		return;
+		return false;
+	gather_expect(member, gradient_open_step(job));
 	job->open_rates = *rates;
 	job->has_open_rates = true;
 	member->step = pending;
@@ -183,32 +197,52 @@ static void close_part(struct pending *pending, struct step_rates *rates)
 	gradient_try_all(job);
 	gradient_unblock(job, false);
 	step_advance(job);
+	return true;
 }
 
-void step_close(struct pending *pending, const Tierd__Wire__Step *step)
+static bool take(struct pending *pending, const Tierd__Wire__Step *step)
 {
 	struct member *member = pending->member;
 	struct job *job = member->job;
 	struct step_rates rates;
 	char message[256];
 
-	if (!job_check_live(pending, step->epoch))
-		return;
+	if (!has_all_pushes(pending, step))
+		return false;
 	if (job->node->is_stopping) {
 		pending_error(pending, -ESHUTDOWN, "tierd is stopping; the step is not taken");
-		return;
+		return false;
 	}
 	if (read_rates(job, step->rates, &rates, message, sizeof(message)) < 0) {
 		pending_error(pending, -EINVAL, "job %s, rank %u: %s", job->name, member->rank, message);
-	} else if (!member->step) {
-		close_part(pending, &rates);
-	} else if (!member->next_step) {
-		member->next_step = pending;
-		member->next_rates = rates;
-	} else {
+		return false;
+	}
+	if (!member->step)
+		return close_part(pending, &rates);
+	if (member->next_step) {
 		pending_error(pending, -EBUSY, "rank %u has two steps on their way already; wait for one",
 			      member->rank);
+		return false;
 	}
+	member->next_step = pending;
+	member->next_rates = rates;
+	gather_expect(member, gradient_open_step(job) + member->is_closed);
+	return true;
+}
+
+/* What was sent after the step waits for its version, which will not come. */
+static void fail_refused(struct member *member)
+{
+	gather_fail_refused(member);
+	tensor_fail_refused(member);
+}
+
+void step_close(struct pending *pending, const Tierd__Wire__Step *step)
+{
+	struct member *member = pending->member;
+
+	if (job_check_live(pending, step->epoch) && !take(pending, step))
+		fail_refused(member);
 }
 
 static void close_next_parts(struct job *job)
@@ -218,7 +252,8 @@ static void close_next_parts(struct job *job)
 
 		if (!member || !member->next_step || member->step || !job->is_live)
 			continue;
-		close_part(TAKE_PTR(member->next_step), &member->next_rates);
+		if (!close_part(TAKE_PTR(member->next_step), &member->next_rates))
+			fail_refused(member);
 	}
 }
 

@@ -564,9 +564,12 @@ void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read)
 		return;
 	const struct tensor *tensor = &job->catalog.units[read->unit].tensors[read->tensor];
 
-	if (read->version > job->decided + 2) {
-		pending_error(pending, -EINVAL, "version %llu is ahead of every step",
-			      (unsigned long long)read->version);
+	/* What is applied can be read between epochs, too; what is to come, will come only in a live one. */
+	if (read->version > job->decided && !job_check_live(pending, pending->member->epoch))
+		return;
+	if (read->version > member_last_version(pending->member)) {
+		pending_error(pending, -ECANCELED, "tensor \"%s\": the step that it waits for was refused",
+			      tensor->name);
 		return;
 	}
 	if (tensor->is_frozen && state != STATE_PARAMETER) {
@@ -604,6 +607,17 @@ bool tensor_is_operating(const struct member *member, const struct pending *pend
 		return false;
 	}
 	return true;
+}
+
+void tensor_fail_refused(struct member *member)
+{
+	struct tensor_operation *operation = member->operation;
+
+	if (!operation || operation->stage != WAITING_FOR_PACK ||
+	    operation->waiter.version <= member_last_version(member))
+		return;
+	residency_forget(&operation->waiter);
+	on_pack(&operation->waiter, -EAGAIN);
 }
 
 void tensor_forget(struct member *member)

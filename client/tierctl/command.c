@@ -3,6 +3,9 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "proto/name.h"
 
 int command_fail(int code, const char *format, ...)
 {
@@ -65,6 +68,20 @@ int command_ask_node(struct ask *ask, const Tierd__Wire__NodeReply **ret_node)
 	return COMMAND_DONE;
 }
 
+/* The path of a folder need not be UTF-8. Line ends and tabs are the printer's own. */
+static void make_printable(char *text)
+{
+	while (*text) {
+		char *end = text + strcspn(text, "\n\t");
+		char mark = *end;
+
+		*end = '\0';
+		name_make_printable(text);
+		*end = mark;
+		text = mark ? end + 1 : end;
+	}
+}
+
 int command_print_json(cJSON *json)
 {
 	char *text = json ? cJSON_Print(json) : NULL;
@@ -72,6 +89,7 @@ int command_print_json(cJSON *json)
 	cJSON_Delete(json);
 	if (!text)
 		return command_fail(COMMAND_FAILED, "out of memory");
+	make_printable(text);
 	puts(text);
 	cJSON_free(text);
 	return COMMAND_DONE;

@@ -101,6 +101,14 @@ static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 	return command_print_table(table);
 }
 
+/* Beside the table or the JSON: whoever reads only those must not take them for all. */
+static void tell_missing(const Tierd__Wire__JobsReply *jobs)
+{
+	if (jobs->total > jobs->n_jobs)
+		fprintf(stderr, "tierctl: %zu of %u jobs are shown; more do not fit into an answer\n",
+			jobs->n_jobs, jobs->total);
+}
+
 int command_jobs(const struct command_context *context, int count, char *arguments[])
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
@@ -120,6 +128,7 @@ int command_jobs(const struct command_context *context, int count, char *argumen
 		return code;
 	if (reply->body_case != TIERD__WIRE__REPLY__BODY_JOBS)
 		return command_fail(COMMAND_FAILED, "tierd answered something else than was asked");
+	tell_missing(reply->jobs);
 	if (!context->is_json)
 		return print_jobs(reply->jobs);
 	json = cJSON_CreateArray();

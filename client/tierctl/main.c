@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
@@ -126,5 +127,9 @@ int main(int argc, char *argv[])
 	if (!verb)
 		return command_fail(COMMAND_USAGE, "there is no command '%s'; see tierctl help",
 				    argv[optind]);
-	return verb->run(&context, count - optind, argv + optind);
+	code = verb->run(&context, count - optind, argv + optind);
+	/* What did not get out was not said. */
+	if (fflush(stdout) != 0 || ferror(stdout))
+		return command_fail(COMMAND_FAILED, "writing the output: %s", strerror(errno));
+	return code;
 }

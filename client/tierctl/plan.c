@@ -7,7 +7,7 @@
 #include "common/size.h"
 
 /* More than any model, and small enough for all sums and products below. */
-#define MAXIMUM_PARAMETERS (UINT64_C(1) << 48)
+#define MAXIMUM_PARAMETERS (UINT64_C(1) << 44)
 #define MAXIMUM_RANKS 1024
 #define MAXIMUM_MICRO_BATCHES 65536
 #define MAXIMUM_BUFFERS 64

@@ -159,10 +159,15 @@ static int complete(struct plan_request *request)
 				    "no unit is larger than the model");
 	case -ERANGE:
 		return command_fail(COMMAND_USAGE,
-				    "at most 2^48 parameters, 1024 ranks, 65536 micro-batches");
+				    "at most 2^44 parameters, 1024 ranks, 65536 micro-batches");
 	default:
 		return COMMAND_DONE;
 	}
+}
+
+static uint64_t left_of(uint64_t whole, uint64_t used)
+{
+	return whole > used ? whole - used : 0;
 }
 
 /* What is free, from the daemon if there is one; flags win. */
@@ -181,9 +186,9 @@ static void look_at_node(const struct command_context *context, struct plan_requ
 	}
 	request->source = context->socket;
 	for (size_t i = 0; i < node->n_paths; i++)
-		nvme += node->paths[i]->capacity_bytes - node->paths[i]->used_bytes;
+		nvme += left_of(node->paths[i]->capacity_bytes, node->paths[i]->used_bytes);
 	if (!request->has_host)
-		request->host_bytes = node->host_budget_bytes - node->host_used_bytes;
+		request->host_bytes = left_of(node->host_budget_bytes, node->host_used_bytes);
 	if (!request->has_nvme)
 		request->nvme_bytes = nvme;
 	request->has_host = request->has_nvme = true;

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "proto/name.h"
+
 #define MAXIMUM_COLUMNS 16
 #define GAP 2
 
@@ -70,9 +72,7 @@ void table_add(struct table *table, const char *format, ...)
 		table->has_failed = true;
 		return;
 	}
-	for (char *c = cell; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 127)
-			*c = '?';
+	name_make_printable(cell);
 	table->cells[table->count++] = cell;
 }
 

@@ -203,7 +203,7 @@ static void bad_tensors_are_refused(struct tierd_node *node)
 		{ tensor_no_name, -EINVAL, "has no name" },
 		{ tensor_empty_name, -EINVAL, "has no name" },
 		{ tensor_long_name, -ENAMETOOLONG, "longer than 128 bytes" },
-		{ tensor_newline, -EINVAL, "unprintable" },
+		{ tensor_newline, -EINVAL, "control character" },
 		{ tensor_nine, -EINVAL, "has 9 dimensions, more than 8" },
 		{ tensor_overflow, -EOVERFLOW, "more than 2^44 elements" },
 		{ tensor_wraps_to_zero, -EOVERFLOW, "more than 2^44 elements" },

@@ -362,20 +362,62 @@ static void a_gather_that_waits_can_be_cancelled(void **state)
 
 static void more_gathers_than_may_wait_are_refused_and_the_rest_goes_on(void **state)
 {
-	uint32_t numbers[ACTOR_REQUESTS], step;
+	uint32_t numbers[ACTOR_REQUESTS], steps[2], gathers = ACTOR_REQUESTS - 1;
 
 	start_two((struct actor_job){ .stage = 3 });
-	for (unsigned i = 0; i < ACTOR_REQUESTS; i++)
+	steps[0] = actor_send_step(&first, 0.1f);
+	for (unsigned i = 0; i < gathers; i++)
 		numbers[i] = actor_send_gather(&first, 1, 1, false);
 	assert_int_equal(actor_gather(&first, 1, 1, NULL), -EBUSY);
 	assert_non_null(strstr(actor_message(&first), "requests_per_connection"));
-	step = actor_send_step(&first, 0.1f);
-	push_head(&second, 1.0f);
+	/* It lets go of none of them, and takes the step after it all the same. */
+	steps[1] = actor_send_step(&first, 0.1f);
+	for (unsigned i = 0; i < 2; i++) {
+		push_head(&second, 1.0f);
+		actor_send_step(&second, 0.1f);
+		assert_int_equal(actor_await(&first, steps[i], 0)->status, 0);
+	}
+	/* They were sent before the second step. */
+	for (unsigned i = 0; i < gathers; i++)
+		assert_int_equal(actor_await(&first, numbers[i], 0)->reply->gather->version, 2);
+	assert_int_equal(actor_leases(&first, 1), gathers);
+}
+
+static void a_gather_on_its_way_at_a_step_gets_the_new_version(void **state)
+{
+	uint32_t gather;
+
+	start_two((struct actor_job){ .stage = 3 });
+	actor_send_step(&first, 0.1f);
+	gather = actor_send_gather(&first, 1, 1, false);
+	/* Behind the first one; the gather would be a lease through it. */
+	actor_send_step(&first, 0.1f);
+	for (unsigned i = 0; i < 2; i++) {
+		push_head(&second, 1.0f);
+		actor_send_step(&second, 0.1f);
+	}
+	assert_int_equal(actor_await(&first, gather, 0)->reply->gather->version, 2);
+}
+
+/* The library counts a step before it knows that it is refused. */
+static void what_waits_for_a_refused_step_is_told(void **state)
+{
+	uint32_t step, gather;
+
+	start_two((struct actor_job){ .stage = 3 });
 	actor_send_step(&second, 0.1f);
-	assert_int_equal(actor_await(&first, step, 0)->status, 0);
-	for (unsigned i = 0; i < ACTOR_REQUESTS; i++)
-		assert_int_equal(actor_await(&first, numbers[i], 0)->status, 0);
-	assert_int_equal(actor_leases(&first, 1), ACTOR_REQUESTS);
+	step = actor_send_step(&first, 0.2f);
+	gather = actor_send_gather(&first, 1, 1, true);
+	assert_int_equal(actor_await(&first, step, 0)->status, -EINVAL);
+	assert_int_equal(actor_await(&first, gather, 0)->status, -EAGAIN);
+	/* Of the step that waits behind another one, too. */
+	push_head(&first, 1.0f);
+	actor_send_step(&first, 0.1f);
+	actor_send_step(&first, 0.3f);
+	step = actor_send_step(&second, 0.4f);
+	gather = actor_send_gather(&second, 1, 2, true);
+	assert_int_equal(actor_await(&second, step, 0)->status, -EINVAL);
+	assert_int_equal(actor_await(&second, gather, 0)->status, -EAGAIN);
 }
 
 /* ---- Wrong requests ---- */
@@ -451,6 +493,8 @@ int main(void)
 		TEST(two_jobs_live_side_by_side),
 		TEST(a_gather_that_waits_can_be_cancelled),
 		TEST(more_gathers_than_may_wait_are_refused_and_the_rest_goes_on),
+		TEST(a_gather_on_its_way_at_a_step_gets_the_new_version),
+		TEST(what_waits_for_a_refused_step_is_told),
 		TEST(nonsense_is_refused),
 		TEST(reports_say_what_there_is),
 	};

@@ -1,0 +1,72 @@
+#include "proto/name.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+
+/* By the first byte: how many follow, and the least code point that is not written too long (RFC 3629). */
+static size_t sequence_length(uint8_t first, uint32_t *ret_bits, uint32_t *ret_least)
+{
+	static const struct {
+		uint8_t mask, value, length;
+		uint32_t least;
+	} kinds[] = {
+		{ 0x80, 0x00, 1, 0x20 },
+		{ 0xe0, 0xc0, 2, 0xa0 }, /* U+0080 to U+009F are controls */
+		{ 0xf0, 0xe0, 3, 0x800 },
+		{ 0xf8, 0xf0, 4, 0x10000 },
+	};
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if ((first & kinds[i].mask) == kinds[i].value) {
+			*ret_bits = first & (uint8_t)~kinds[i].mask;
+			*ret_least = kinds[i].least;
+			return kinds[i].length;
+		}
+	return 0;
+}
+
+/* Bytes of the printable character that text begins with; 0: there is none. */
+static size_t printable_length(const char *text)
+{
+	uint32_t code, least;
+	size_t length = sequence_length((uint8_t)text[0], &code, &least);
+
+	for (size_t i = 1; i < length; i++) {
+		if (((uint8_t)text[i] & 0xc0) != 0x80)
+			return 0;
+		code = code << 6 | ((uint8_t)text[i] & 0x3f);
+	}
+	if (length == 0 || code < least || code == 0x7f || (code >= 0xd800 && code < 0xe000) ||
+	    code > 0x10ffff)
+		return 0;
+	return length;
+}
+
+int name_check(const char *name, size_t maximum)
+{
+	size_t length = name ? strnlen(name, maximum + 1) : 0;
+
+	if (length == 0)
+		return -ENODATA;
+	if (length > maximum)
+		return -ENAMETOOLONG;
+	while (*name) {
+		length = printable_length(name);
+		if (length == 0)
+			return -EILSEQ;
+		name += length;
+	}
+	return 0;
+}
+
+void name_make_printable(char *text)
+{
+	while (*text) {
+		size_t length = printable_length(text);
+
+		if (length == 0)
+			*text = '?';
+		text += length ? length : 1;
+	}
+}

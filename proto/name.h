@@ -1,0 +1,14 @@
+/* A name is what people call units, tensors and phases: UTF-8 that a terminal and a JSON parser can take. */
+#ifndef TIERD_PROTO_NAME_H
+#define TIERD_PROTO_NAME_H
+
+#include <stddef.h>
+
+/* 0; -ENODATA: it is empty (or NULL); -ENAMETOOLONG: it has more bytes than maximum; -EILSEQ: it is not
+ * UTF-8, or has a control character. */
+int name_check(const char *name, size_t maximum);
+
+/* Puts a question mark for each byte that such a name could not have. */
+void name_make_printable(char *text);
+
+#endif

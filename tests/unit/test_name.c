@@ -1,0 +1,89 @@
+/* Names: what a terminal and a JSON parser can take, and nothing else. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "proto/name.h"
+
+static void ordinary_names_are_taken(void **state)
+{
+	assert_int_equal(name_check("layer.0/attention weight", 64), 0);
+	assert_int_equal(name_check("caf\xc3\xa9", 64), 0);
+	assert_int_equal(name_check("\xe2\x82\xac \xf0\x9f\x90\x8e", 64), 0);
+	assert_int_equal(
+		name_check("\xc2\xa0\xdf\xbf\xe0\xa0\x80\xef\xbf\xbf\xf0\x90\x80\x80\xf4\x8f\xbf\xbf", 64),
+		0);
+}
+
+static void empty_and_long_names_are_told_apart(void **state)
+{
+	assert_int_equal(name_check(NULL, 4), -ENODATA);
+	assert_int_equal(name_check("", 4), -ENODATA);
+	assert_int_equal(name_check("four", 4), 0);
+	assert_int_equal(name_check("five!", 4), -ENAMETOOLONG);
+}
+
+static void controls_and_broken_sequences_are_refused(void **state)
+{
+	static const char *const bad[] = {
+		"\t",
+		"\x7f", /* controls of ASCII */
+		"\xc2\x80",
+		"\xc2\x9b"
+		"31m", /* controls of Latin-1: an escape sequence */
+		"caf\xe9",
+		"\x80", /* not UTF-8 */
+		"\xc3",
+		"\xe2\x82", /* cut off */
+		"\xc0\xaf",
+		"\xe0\x80\xaf", /* written too long */
+		"\xf0\x80\x80\xaf",
+		"\xed\xa0\x80", /* a surrogate */
+		"\xf4\x90\x80\x80",
+		"\xf8\x88\x80\x80\x80", /* beyond Unicode */
+	};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(name_check(bad[i], 64), -EILSEQ);
+}
+
+static void text_is_made_printable_byte_by_byte(void **state)
+{
+	char text[] = "a\tb\xc3\xa9\xe9\xc2\x9bz\xe2\x82";
+
+	name_make_printable(text);
+	assert_string_equal(text, "a?b\xc3\xa9???z??");
+	assert_int_equal(name_check(text, 64), 0);
+}
+
+/* Every string of three bytes: what is made printable passes, and what passes is left as it is. */
+static void both_functions_agree(void **state)
+{
+	for (uint32_t bytes = 0; bytes < 1 << 24; bytes += 1 + bytes % 3) {
+		char text[4] = { (char)(bytes | 1), (char)(bytes >> 8 | 1), (char)(bytes >> 16 | 1), '\0' },
+		     copy[4];
+		int r = name_check(text, 3);
+
+		memcpy(copy, text, sizeof(copy));
+		name_make_printable(copy);
+		assert_true((strcmp(copy, text) == 0) == (r == 0));
+		assert_int_equal(name_check(copy, 3), 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ordinary_names_are_taken),
+		cmocka_unit_test(empty_and_long_names_are_told_apart),
+		cmocka_unit_test(controls_and_broken_sequences_are_refused),
+		cmocka_unit_test(text_is_made_printable_byte_by_byte),
+		cmocka_unit_test(both_functions_agree),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
