@@ -1,0 +1,51 @@
+#!/bin/sh
+# SIGTERM and SIGINT with pushes in flight, while a decided step is being applied, and again while it ends: trainers get
+# a clear error at once, and nothing is left.
+# shellcheck source=tests/functional/lib.sh disable=SC2119
+. "$(dirname "$0")/lib.sh"
+program=$1
+
+# The program ends the daemon. Where it could not do so in time, all of it again.
+scene() { # SCENE [SIGNAL]
+	rounds=5
+	scene_status=75
+	while [ $scene_status -eq 75 ]; do
+		rounds=$((rounds - 1))
+		[ $rounds -ge 0 ] || fail "ending $*: the daemon is always done sooner"
+		: >"$tierd_log"
+		tierd_start
+		scene_status=0
+		"$program" "$1" "$tierd_pid" "${2:-}" || scene_status=$?
+		[ $scene_status -eq 0 ] || [ $scene_status -eq 75 ] || fail "ending $*, see above"
+		tierd_status=0
+		wait "$tierd_pid" || tierd_status=$?
+		tierd_pid=
+		[ "$tierd_status" -eq 0 ] || fail "ending $*: exit status $tierd_status"
+		[ -z "$(find "$nvme" -type f)" ] || fail "ending $*: $(find "$nvme" -type f) is left"
+		[ ! -e "$TIERD_SOCKET" ] || fail "ending $*: the socket is left"
+		grep -q 'ending: finishing the steps that were decided' "$tierd_log" || fail "ending $*: nothing is said"
+		[ "$(tail -n 1 "$tierd_log")" = 'tierd: ended' ] || fail "ending $*: it does not say that it has ended"
+	done
+}
+
+finishes_the_step() {
+	! grep -q 'ending at once' "$tierd_log" || fail 'one signal ends it at once'
+	grep -q "is broken" "$tierd_log" && fail 'a job broke'
+	return 0
+}
+
+scene pushes
+finishes_the_step
+for _ in 1 2 3; do
+	scene training
+	finishes_the_step
+	scene preparing
+done
+scene decided
+finishes_the_step
+scene orphaned
+finishes_the_step
+for second in TERM INT; do
+	scene twice $second
+	grep -q 'ending at once, without finishing the running steps' "$tierd_log" || fail 'the second signal is ignored'
+done

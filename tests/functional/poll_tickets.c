@@ -1,0 +1,568 @@
+/* Tickets and poll(): when the descriptor is readable, what is late, given up or left behind, and an event
+ * loop that trains.
+ *
+ *   poll_tickets          lists the scenes
+ *   poll_tickets SCENE    runs one */
+#include <errno.h>
+#include <string.h>
+
+#include "poll_train.h"
+
+#define ELEMENTS 1000
+#define UNITS 4
+
+/* Two ranks in one process: what one waits for, the other does, or not. */
+struct pair {
+	const char *name;
+	struct tierd_node *nodes[2];
+	struct tierd_job *jobs[2];
+	uint64_t steps;
+};
+
+static struct tierd_rates rates = TIERD_RATES_INIT;
+
+/* ---- Two ranks ---- */
+
+static void join(struct pair *pair, unsigned rank)
+{
+	struct tierd_job_options options = support_options(pair->name, rank, 2);
+
+	pair->nodes[rank] = support_connect();
+	pair->jobs[rank] = support_join(pair->nodes[rank], &options, UNITS);
+}
+
+static void get_ready(struct pair *pair)
+{
+	struct tierd_ticket *tickets[2];
+
+	for (unsigned rank = 0; rank < 2; rank++)
+		OK(tierd_job_ready_begin(pair->jobs[rank], -1, &tickets[rank]));
+	for (unsigned rank = 0; rank < 2; rank++) {
+		OK(poll_for(tickets[rank], TIERD_DONE));
+		tierd_ticket_free(tickets[rank]);
+	}
+}
+
+static void begin_pair(struct pair *pair, const char *name)
+{
+	pair->name = name;
+	for (unsigned rank = 0; rank < 2; rank++)
+		join(pair, rank);
+	get_ready(pair);
+}
+
+static void end_pair(struct pair *pair)
+{
+	for (unsigned rank = 0; rank < 2; rank++) {
+		OK(tierd_job_detach(pair->jobs[rank]));
+		tierd_disconnect(pair->nodes[rank]);
+	}
+	support_drop(pair->name);
+}
+
+/* What tierd has to say to this rank has come, and was read. */
+static void settle(struct tierd_job *job)
+{
+	struct tierd_statistics statistics = TIERD_STATISTICS_INIT;
+
+	OK(tierd_statistics(job, &statistics));
+}
+
+static void close_step(struct tierd_job *job)
+{
+	struct tierd_ticket *ticket;
+
+	OK(tierd_step(job, &rates, &ticket));
+	tierd_ticket_free(ticket);
+}
+
+/* Rank 1 takes its part in the step, and has seen it applied. */
+static void follow(struct pair *pair)
+{
+	OK(tierd_step(pair->jobs[1], &rates, NULL));
+	pair->steps++;
+}
+
+/* Both have a whole step ahead of them, and nothing in its way. */
+static void both_go_on(struct pair *pair)
+{
+	struct tierd_ticket *ticket;
+	struct tierd_step_result result;
+
+	for (unsigned rank = 0; rank < 2; rank++)
+		OK(support_push(pair->jobs[rank], 0, ELEMENTS, 1.0f));
+	OK(tierd_step(pair->jobs[0], &rates, &ticket));
+	follow(pair);
+	OK(poll_for(ticket, TIERD_DONE));
+	OK(tierd_ticket_step_result(ticket, &result));
+	tierd_ticket_free(ticket);
+	REQUIRE(result.step == pair->steps);
+}
+
+/* ---- When it is readable ---- */
+
+/* Of a step, a gather that waits for it, and one of another unit. */
+static void the_descriptor_is_readable_when_something_is_done(void)
+{
+	struct pair pair = { 0 };
+	struct tierd_ticket *step, *gathers[2];
+	struct tierd_view view;
+	int fd;
+
+	begin_pair(&pair, "readable");
+	OK(tierd_step(pair.jobs[0], &rates, &step));
+	fd = tierd_ticket_descriptor(step);
+	for (unsigned i = 0; i < 2; i++) {
+		OK(tierd_gather_begin(pair.jobs[0], i, &gathers[i]));
+		REQUIRE(tierd_ticket_descriptor(gathers[i]) == fd);
+	}
+	settle(pair.jobs[0]);
+	REQUIRE(!poll_is_readable(fd));
+	FAILS(tierd_ticket_wait(step, TIERD_DONE, 0), -ETIMEDOUT, "tierd goes on with it");
+	FAILS(tierd_gather_end(gathers[0], 0, &view), -ETIMEDOUT, "tierd goes on with it");
+	REQUIRE(!poll_is_readable(fd));
+
+	follow(&pair);
+	OK(poll_for(gathers[1], TIERD_DONE));
+	OK(poll_for(step, TIERD_DONE));
+	FAILS(poll_for(step, TIERD_DURABLE), -EOPNOTSUPP, "no durable store");
+	OK(poll_for(gathers[0], TIERD_DONE));
+	settle(pair.jobs[0]);
+	REQUIRE(!poll_is_readable(fd));
+	for (unsigned i = 0; i < 2; i++) {
+		OK(tierd_gather_end(gathers[i], 0, &view));
+		REQUIRE(view.version == 1);
+		OK(tierd_release(pair.jobs[0], i));
+	}
+	tierd_ticket_free(step);
+	both_go_on(&pair);
+	end_pair(&pair);
+}
+
+/* It stays readable for the ticket that nobody has looked at, whoever has read the socket. */
+static void one_look_does_not_hide_another_ticket(void)
+{
+	struct pair pair = { 0 };
+	struct tierd_ticket *step, *gather;
+	struct tierd_view view;
+	int fd;
+
+	begin_pair(&pair, "hidden");
+	OK(tierd_step(pair.jobs[0], &rates, &step));
+	OK(tierd_gather_begin(pair.jobs[0], 2, &gather));
+	fd = tierd_ticket_descriptor(step);
+	follow(&pair);
+	settle(pair.jobs[0]);
+	REQUIRE(poll_is_readable(fd));
+	OK(tierd_ticket_wait(step, TIERD_DONE, 0));
+	REQUIRE(poll_is_readable(fd));
+	tierd_ticket_free(step);
+	REQUIRE(poll_is_readable(fd));
+	OK(tierd_gather_end(gather, 0, &view));
+	REQUIRE(!poll_is_readable(fd));
+	OK(tierd_release(pair.jobs[0], 2));
+	both_go_on(&pair);
+	end_pair(&pair);
+}
+
+/* Nothing comes through the socket; and the descriptor may be asked for late. */
+static void a_ticket_that_is_done_at_once_is_seen(void)
+{
+	struct pair pair = { 0 };
+	struct tierd_ticket *ready, *gathers[2];
+	struct tierd_view view;
+	int fd;
+
+	pair.name = "at-once";
+	for (unsigned rank = 0; rank < 2; rank++)
+		join(&pair, rank);
+	OK(tierd_job_ready_begin(pair.jobs[1], -1, &ready));
+	OK(tierd_job_ready(pair.jobs[0], -1, NULL));
+	OK(poll_for(ready, TIERD_DONE));
+	tierd_ticket_free(ready);
+	OK(tierd_gather(pair.jobs[0], 1, &view));
+	OK(tierd_gather_begin(pair.jobs[0], 1, &gathers[0]));
+	fd = tierd_ticket_descriptor(gathers[0]);
+	REQUIRE(poll_is_readable(fd));
+	OK(tierd_ticket_wait(gathers[0], TIERD_DONE, 0));
+	REQUIRE(!poll_is_readable(fd));
+	OK(tierd_gather_begin(pair.jobs[0], 1, &gathers[1]));
+	REQUIRE(poll_is_readable(fd));
+	tierd_ticket_free(gathers[1]);
+	REQUIRE(!poll_is_readable(fd));
+	tierd_ticket_free(gathers[0]);
+	OK(tierd_release(pair.jobs[0], 1));
+	FAILS(tierd_release(pair.jobs[0], 1), -EINVAL, "without having been gathered");
+	both_go_on(&pair);
+	end_pair(&pair);
+}
+
+/* Such as the answer to a hint: it would keep the descriptor readable for ever. */
+static void a_look_takes_in_what_no_ticket_waits_for(void)
+{
+	struct pair pair = { 0 };
+	const uint32_t soon[] = { 3 };
+	struct tierd_ticket *gather;
+	struct tierd_view view;
+
+	begin_pair(&pair, "hint");
+	OK(tierd_gather_begin(pair.jobs[0], 0, &gather));
+	OK(poll_for(gather, TIERD_DONE));
+	OK(tierd_prefetch(pair.jobs[0], soon, 1));
+	poll_wait(gather);
+	OK(tierd_ticket_wait(gather, TIERD_DONE, 0));
+	REQUIRE(!poll_is_readable(tierd_ticket_descriptor(gather)));
+	OK(tierd_gather_end(gather, 0, &view));
+	OK(tierd_release(pair.jobs[0], 0));
+	both_go_on(&pair);
+	end_pair(&pair);
+}
+
+/* ---- Deadlines ---- */
+
+static void what_is_late_goes_on(void)
+{
+	struct pair pair = { 0 };
+	struct tierd_ticket *step, *gather;
+	struct tierd_step_result result;
+	struct tierd_view view;
+
+	begin_pair(&pair, "late");
+	OK(support_push(pair.jobs[0], 0, ELEMENTS, 2.0f));
+	OK(tierd_step(pair.jobs[0], &rates, &step));
+	OK(tierd_gather_begin(pair.jobs[0], 0, &gather));
+	FAILS(tierd_ticket_wait(step, TIERD_DONE, 1), -ETIMEDOUT, "tierd goes on with it");
+	FAILS(tierd_ticket_step_result(step, &result), -EAGAIN, "is not done yet");
+	FAILS(tierd_gather_end(gather, 1, &view), -ETIMEDOUT, "tierd goes on with it");
+	OK(tierd_set_timeout(pair.nodes[0], 1));
+	FAILS(tierd_ticket_wait(step, TIERD_DONE, -1), -ETIMEDOUT, "tierd goes on with it");
+	FAILS(tierd_gather_end(gather, -1, &view), -ETIMEDOUT, "tierd goes on with it");
+	FAILS(tierd_gather(pair.jobs[0], 3, &view), -ETIMEDOUT, "tierd goes on with it");
+	OK(tierd_set_timeout(pair.nodes[0], PATIENCE_MS));
+
+	follow(&pair);
+	OK(poll_for(step, TIERD_DONE));
+	OK(tierd_ticket_step_result(step, &result));
+	REQUIRE(result.step == 1 && !result.is_skipped);
+	REQUIRE(result.gradient_norm > 63.2 && result.gradient_norm < 63.3); /* 2 · √1000 */
+	tierd_ticket_free(step);
+	OK(poll_for(gather, TIERD_DONE));
+	OK(tierd_gather_end(gather, 0, &view));
+	REQUIRE(view.version == 1);
+	OK(tierd_release(pair.jobs[0], 0));
+	FAILS(tierd_release(pair.jobs[0], 3), -EINVAL, "without having been gathered");
+	both_go_on(&pair);
+	end_pair(&pair);
+}
+
+/* Here tierd keeps the time, so it is the request that has failed: only its result tells. */
+static void a_rank_that_is_late_is_named(void)
+{
+	struct pair pair = { .name = "missing" };
+	struct tierd_ticket *ticket;
+	struct tierd_job_state state;
+
+	join(&pair, 0);
+	OK(tierd_job_ready_begin(pair.jobs[0], 1, &ticket));
+	FAILS(tierd_ticket_job_state(ticket, &state), -EAGAIN, "is not done yet");
+	poll_wait(ticket);
+	FAILS(tierd_ticket_wait(ticket, TIERD_DONE, 0), -ETIMEDOUT, "rank 1 (has not joined)");
+	FAILS(tierd_ticket_job_state(ticket, &state), -ETIMEDOUT, "rank 1 (has not joined)");
+	tierd_ticket_free(ticket);
+	join(&pair, 1);
+	get_ready(&pair);
+	both_go_on(&pair);
+	end_pair(&pair);
+}
+
+/* ---- Given up ---- */
+
+static void a_gather_in_flight_is_given_up(void)
+{
+	struct pair pair = { 0 };
+	struct tierd_ticket *ticket;
+
+	begin_pair(&pair, "gather");
+	close_step(pair.jobs[0]);
+	OK(tierd_gather_begin(pair.jobs[0], 1, &ticket));
+	settle(pair.jobs[0]);
+	tierd_ticket_free(ticket);
+	/* Nor is the next step held up by what it waited for. */
+	close_step(pair.jobs[0]);
+	follow(&pair);
+	follow(&pair);
+	FAILS(tierd_release(pair.jobs[0], 1), -EINVAL, "without having been gathered");
+	both_go_on(&pair);
+	end_pair(&pair);
+}
+
+/* Its answer, with the lease, lies in the socket: nobody holds it, so nothing is in the way of a step. */
+static void a_gather_whose_answer_is_unread_is_given_up(void)
+{
+	struct pair pair = { 0 };
+	struct tierd_ticket *step, *gather;
+
+	begin_pair(&pair, "answered");
+	OK(tierd_step(pair.jobs[0], &rates, &step));
+	OK(tierd_gather_begin(pair.jobs[0], 1, &gather));
+	settle(pair.jobs[0]);
+	follow(&pair);
+	tierd_ticket_free(gather);
+	tierd_ticket_free(step);
+	close_step(pair.jobs[0]);
+	follow(&pair);
+	both_go_on(&pair);
+	end_pair(&pair);
+}
+
+static void a_push_given_up_is_in_the_sum(void)
+{
+	struct pair pair = { 0 };
+	struct tierd_ticket *push, *step;
+	struct tierd_step_result result;
+	struct tierd_view gradients;
+
+	begin_pair(&pair, "push");
+	OK(tierd_gradients(pair.jobs[0], 1, &gradients));
+	for (unsigned i = 0; i < ELEMENTS; i++)
+		((float *)tierd_at(&gradients, 0))[i] = 1.0f;
+	OK(tierd_push_begin(pair.jobs[0], 1, &push));
+	tierd_ticket_free(push);
+	OK(tierd_step(pair.jobs[0], &rates, &step));
+	OK(support_push(pair.jobs[1], 1, ELEMENTS, 1.0f));
+	follow(&pair);
+	OK(poll_for(step, TIERD_DONE));
+	OK(tierd_ticket_step_result(step, &result));
+	tierd_ticket_free(step);
+	REQUIRE(result.gradient_norm > 63.2 && result.gradient_norm < 63.3); /* (1 + 1) · √1000 */
+	both_go_on(&pair);
+	end_pair(&pair);
+}
+
+static void a_step_given_up_is_applied(void)
+{
+	struct pair pair = { 0 };
+	struct tierd_view view;
+
+	begin_pair(&pair, "step");
+	close_step(pair.jobs[0]);
+	follow(&pair);
+	OK(tierd_gather(pair.jobs[0], 3, &view));
+	REQUIRE(view.version == 1);
+	OK(tierd_release(pair.jobs[0], 3));
+	both_go_on(&pair);
+	end_pair(&pair);
+}
+
+/* What comes of it is kept for the next call. */
+static void a_ready_given_up_is_found_by_the_next(void)
+{
+	struct pair pair = { .name = "ready" };
+	struct tierd_job_state state;
+	struct tierd_ticket *ticket;
+
+	for (unsigned rank = 0; rank < 2; rank++)
+		join(&pair, rank);
+	OK(tierd_job_ready_begin(pair.jobs[0], -1, &ticket));
+	tierd_ticket_free(ticket);
+	OK(tierd_job_ready(pair.jobs[1], -1, NULL));
+	OK(tierd_job_ready(pair.jobs[0], -1, &state));
+	REQUIRE(state.status == TIERD_NEW && state.step == 0);
+	both_go_on(&pair);
+	end_pair(&pair);
+}
+
+/* One that cannot block is refused until the answer has come. */
+static void a_ready_given_up_is_found_by_the_next_ticket(void)
+{
+	struct pair pair = { .name = "ready" };
+	struct tierd_job_state state;
+	struct tierd_ticket *ticket;
+	int r;
+
+	for (unsigned rank = 0; rank < 2; rank++)
+		join(&pair, rank);
+	OK(tierd_job_ready_begin(pair.jobs[0], -1, &ticket));
+	tierd_ticket_free(ticket);
+	FAILS(tierd_job_ready_begin(pair.jobs[0], -1, &ticket), -EALREADY, "still waits");
+	OK(tierd_job_ready(pair.jobs[1], -1, NULL));
+	do
+		r = tierd_job_ready_begin(pair.jobs[0], -1, &ticket);
+	while (r == -EALREADY);
+	OK(r);
+	OK(poll_for(ticket, TIERD_DONE));
+	OK(tierd_ticket_job_state(ticket, &state));
+	tierd_ticket_free(ticket);
+	REQUIRE(state.status == TIERD_NEW && state.step == 0);
+	both_go_on(&pair);
+	end_pair(&pair);
+}
+
+/* More than half a pack each: three units, two slots. */
+#define LARGE_UNITS 3
+#define LARGE_ELEMENTS UINT64_C(540672)
+
+static struct tierd_job *join_large(struct tierd_node *node)
+{
+	struct tierd_job_options options = support_options("slots", 0, 1);
+	struct tierd_job *job;
+	char name[16];
+
+	options.parameter_placement = options.optimizer_placement = TIERD_PLACE_NVME;
+	/* Sums, two gradient buffers, two slots, and change. */
+	options.host_budget = 4 * LARGE_ELEMENTS * (LARGE_UNITS + 2 + 2) + (2 << 20);
+	OK(tierd_job_open(node, &options, &job));
+	for (unsigned unit = 0; unit < LARGE_UNITS; unit++) {
+		snprintf(name, sizeof(name), "large%u", unit);
+		support_define(job, name, TIERD_FP32, LARGE_ELEMENTS, unit + 1);
+	}
+	OK(tierd_job_ready(job, -1, NULL));
+	return job;
+}
+
+/* It waits for as long as both slots are leased; where it is given up it takes none. */
+static void a_gather_that_waits_for_a_slot_is_given_up(void)
+{
+	struct tierd_node *node = support_connect();
+	struct tierd_job *job = join_large(node);
+	struct tierd_ticket *given_up, *kept;
+	struct tierd_view view;
+
+	OK(tierd_gather(job, 0, &view));
+	OK(tierd_gather(job, 1, &view));
+	OK(tierd_gather_begin(job, 2, &given_up));
+	OK(tierd_gather_begin(job, 2, &kept));
+	settle(job);
+	REQUIRE(!poll_is_readable(tierd_ticket_descriptor(kept)));
+	FAILS(tierd_gather_end(given_up, 0, &view), -ETIMEDOUT, "tierd goes on with it");
+	tierd_ticket_free(given_up);
+	settle(job);
+	REQUIRE(!poll_is_readable(tierd_ticket_descriptor(kept)));
+	OK(tierd_release(job, 0));
+	OK(poll_for(kept, TIERD_DONE));
+	OK(tierd_gather_end(kept, 0, &view));
+	REQUIRE(((const float *)tierd_at(&view, 0))[LARGE_ELEMENTS - 1] == 3.0f);
+	OK(tierd_release(job, 2));
+	FAILS(tierd_release(job, 2), -EINVAL, "without having been gathered");
+	/* The slot is there for another unit. */
+	OK(tierd_gather(job, 0, &view));
+	REQUIRE(((const float *)tierd_at(&view, 0))[0] == 1.0f);
+	OK(tierd_release(job, 0));
+	OK(tierd_release(job, 1));
+	OK(tierd_step(job, &rates, NULL));
+	OK(tierd_job_close(job));
+	tierd_disconnect(node);
+	support_drop("slots");
+}
+
+/* ---- Left behind ---- */
+
+static void tickets_of_a_job_that_is_left_are_told(bool is_disconnected)
+{
+	struct pair pair = { 0 };
+	struct tierd_ticket *tickets[3];
+	struct tierd_step_result result;
+	struct tierd_view view;
+	int fd;
+
+	begin_pair(&pair, "left");
+	OK(tierd_gradients(pair.jobs[0], 0, &view));
+	OK(tierd_push_begin(pair.jobs[0], 0, &tickets[0]));
+	OK(tierd_step(pair.jobs[0], &rates, &tickets[1]));
+	OK(tierd_gather_begin(pair.jobs[0], 0, &tickets[2]));
+	fd = tierd_ticket_descriptor(tickets[2]);
+	REQUIRE(fd >= 0);
+	if (is_disconnected) {
+		tierd_disconnect(pair.nodes[0]);
+		FAILS(tierd_ticket_descriptor(tickets[2]), -ENOTCONN, "disconnected");
+	} else {
+		OK(tierd_job_detach(pair.jobs[0]));
+		REQUIRE(poll_is_readable(fd));
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		int r = tierd_ticket_wait(tickets[i], TIERD_DONE, -1);
+
+		/* The push may have been summed before. */
+		REQUIRE(r == -ECANCELED || r == -ESTALE || (i == 0 && r == 0));
+	}
+	REQUIRE(tierd_ticket_step_result(tickets[1], &result) < 0);
+	tierd_ticket_free(tickets[0]);
+	tierd_ticket_free(tickets[1]);
+	REQUIRE(tierd_gather_end(tickets[2], -1, &view) < 0);
+
+	/* The other rank is told, and both begin again. */
+	if (!is_disconnected)
+		tierd_disconnect(pair.nodes[0]);
+	FAILS(tierd_step(pair.jobs[1], &rates, NULL), -ESTALE, "rank 0 (pid ");
+	join(&pair, 0);
+	get_ready(&pair);
+	both_go_on(&pair);
+	end_pair(&pair);
+}
+
+static void tickets_of_a_detached_job_are_told(void)
+{
+	tickets_of_a_job_that_is_left_are_told(false);
+}
+
+static void tickets_outlive_their_node(void)
+{
+	tickets_of_a_job_that_is_left_are_told(true);
+}
+
+/* ---- Training ---- */
+
+static void an_event_loop_gives_the_bits_of_blocking_calls(void)
+{
+	static char names[2][16] = { "blocking", "polling" };
+	struct crowd crowds[2];
+
+	crowd_start(&crowds[0], TRAIN_RANKS, train_space_bytes(), train_blocking, names[0]);
+	crowd_finish(&crowds[0]);
+	crowd_start(&crowds[1], TRAIN_RANKS, train_space_bytes(), train_polling, names[1]);
+	crowd_finish(&crowds[1]);
+	REQUIRE(memcmp(crowds[0].board->space, crowds[1].board->space, train_space_bytes()) == 0);
+	for (unsigned i = 0; i < 2; i++) {
+		crowd_free(&crowds[i]);
+		support_drop(names[i]);
+	}
+}
+
+#define SCENE(name)                                                                                          \
+	{                                                                                                    \
+#name, name                                                                                  \
+	}
+static const struct {
+	const char *name;
+	void (*run)(void);
+} scenes[] = {
+	SCENE(the_descriptor_is_readable_when_something_is_done),
+	SCENE(one_look_does_not_hide_another_ticket),
+	SCENE(a_ticket_that_is_done_at_once_is_seen),
+	SCENE(a_look_takes_in_what_no_ticket_waits_for),
+	SCENE(what_is_late_goes_on),
+	SCENE(a_rank_that_is_late_is_named),
+	SCENE(a_gather_in_flight_is_given_up),
+	SCENE(a_gather_whose_answer_is_unread_is_given_up),
+	SCENE(a_push_given_up_is_in_the_sum),
+	SCENE(a_step_given_up_is_applied),
+	SCENE(a_ready_given_up_is_found_by_the_next),
+	SCENE(a_ready_given_up_is_found_by_the_next_ticket),
+	SCENE(a_gather_that_waits_for_a_slot_is_given_up),
+	SCENE(tickets_of_a_detached_job_are_told),
+	SCENE(tickets_outlive_their_node),
+	SCENE(an_event_loop_gives_the_bits_of_blocking_calls),
+};
+
+/* Without a scene: prints them all. */
+int main(int argc, char *argv[])
+{
+	for (unsigned i = 0; i < sizeof(scenes) / sizeof(scenes[0]); i++)
+		if (argc < 2) {
+			puts(scenes[i].name);
+		} else if (strcmp(argv[1], scenes[i].name) == 0) {
+			scenes[i].run();
+			return 0;
+		}
+	return argc >= 2;
+}

@@ -1,0 +1,21 @@
+#!/bin/sh
+# A job is replaced while a decided step of it is being applied.
+# shellcheck source=tests/functional/lib.sh disable=SC2119
+. "$(dirname "$0")/lib.sh"
+
+# Files are removed and closed off the loop, after the space counts as free.
+everything_is_given_back() {
+	[ -z "$(find "$nvme" -name '*.store')" ] && [ "$(open_descriptors)" -eq "$descriptors" ]
+}
+
+tierd_start
+descriptors=$(open_descriptors)
+"$1" || fail 'see above'
+tries=5000
+until everything_is_given_back; do
+	tries=$((tries - 1))
+	[ $tries -gt 0 ] || fail "left: $(find "$nvme" -name '*.store'), $(open_descriptors) descriptors, were $descriptors"
+done
+! grep -q 'is broken' "$tierd_log" || fail 'a job broke'
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
