@@ -71,6 +71,10 @@ static int check_tensor(const Tierd__Wire__Tensor *wire, uint32_t group_count, c
 {
 	int r = check_name("tensor", wire->name, message, size);
 
+	if (r == 0 && wire->alias[0])
+		r = check_name("tensor's alias", wire->alias, message, size);
+	if (r == 0 && wire->slice_of[0])
+		r = check_name("tensor that is sliced", wire->slice_of, message, size);
 	if (r < 0)
 		return r;
 	if (wire->n_shape > WIRE_MAX_DIMENSIONS)

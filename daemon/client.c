@@ -144,20 +144,45 @@ static bool bind_member(struct pending *pending, uint32_t handle)
 	return true;
 }
 
-static void leave(struct pending *pending, const Tierd__Wire__JobLeave *leave)
+static void leave_now(struct pending *pending, bool at_once)
 {
 	struct member *member = pending->member;
 	char reason[128];
 
+	member->leaving = NULL;
 	queue_remove(&pending->member_link);
 	pending->member = NULL;
 	/* Whatever its lease page says: it has told us that it reads no more. */
 	queue_remove(&member->client_link);
 	member->client = NULL;
 	snprintf(reason, sizeof(reason), "rank %u (pid %d) %s the job", member->rank, (int)member->pid,
-		 leave->at_once ? "detached from" : "closed");
-	job_leave(member, !leave->at_once, reason);
+		 at_once ? "detached from" : "closed");
+	job_leave(member, !at_once, reason);
 	pending_reply(pending, NULL);
+}
+
+static void on_steps_over(evutil_socket_t fd, short events, void *argument)
+{
+	leave_now(argument, false);
+}
+
+/* In good order it leaves when its steps have been answered; from a turn of the loop of its own, since
+ * whoever answers them still looks at the members. */
+static void leave(struct pending *pending, const Tierd__Wire__JobLeave *leave)
+{
+	struct member *member = pending->member;
+
+	if (leave->at_once || (!member->step && !member->next_step)) {
+		leave_now(pending, leave->at_once);
+	} else if (member->leaving) {
+		pending_error(pending, -EBUSY, "this rank is closing the job already");
+	} else {
+		pending->timer = event_new(pending->client->node->loop, -1, 0, on_steps_over, pending);
+		if (!pending->timer)
+			pending_error(pending, -ENOMEM, "out of memory");
+		else
+			member->leaving = pending;
+	}
 }
 
 static void cancel(struct pending *pending, const Tierd__Wire__GatherCancel *cancel)

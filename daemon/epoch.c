@@ -278,7 +278,7 @@ static bool outlives_epoch(const struct job *job, const struct member *member, c
 {
 	if (pending == member->step)
 		return job->decided > job->step && job->phase != JOB_BROKEN;
-	return pending == member->ready || tensor_is_operating(member, pending);
+	return pending == member->ready || pending == member->leaving || tensor_is_operating(member, pending);
 }
 
 static void end_for_member(struct job *job, struct member *member, int r)
@@ -301,6 +301,7 @@ static void end_for_member(struct job *job, struct member *member, int r)
 			member->ready = NULL;
 		pending_error(pending, r, "%s", job->reason);
 	}
+	member_step_over(member);
 }
 
 static void end_epoch(struct job *job, int r)
@@ -359,7 +360,7 @@ void job_break(struct job *job, int r, const char *format, ...)
 /* A member can be thrown out while its process lives and waits. */
 static void answer_pendings(struct member *member, const char *reason)
 {
-	member->ready = member->step = member->next_step = NULL;
+	member->ready = member->step = member->next_step = member->leaving = NULL;
 	gradient_forget_pendings(member);
 	tensor_forget(member);
 	for (struct queue *link = queue_first(&member->pendings); link; link = queue_first(&member->pendings))

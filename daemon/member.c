@@ -218,6 +218,12 @@ int member_set_phase(struct member *member, const char *phase)
 	return 0;
 }
 
+void member_step_over(struct member *member)
+{
+	if (member->leaving && !member->step && !member->next_step)
+		event_active(member->leaving->timer, EV_TIMEOUT, 0);
+}
+
 uint64_t member_last_version(const struct member *member)
 {
 	return member->job->decided + member->is_closed + (member->next_step != NULL);

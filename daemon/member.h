@@ -44,6 +44,7 @@ struct member {
 	struct pending *ready;	      /* its tierd_job_ready that waits */
 	struct pending *step;	      /* its step that is not applied yet */
 	struct pending *next_step;    /* the one after it */
+	struct pending *leaving;      /* its leave, which waits for them */
 	struct step_rates next_rates; /* of next_step */
 	bool is_closed;		      /* its part of the open step is */
 	/* What tierd_step_begin has announced: of the open step, and, once it is closed, of the one after it.
@@ -98,6 +99,9 @@ int member_set_phase(struct member *member, const char *phase);
 
 /* The pass of a training phase ends with its step. */
 void member_finish_pass(struct member *member);
+
+/* A step of the member has been answered: if that was the last, it may leave. */
+void member_step_over(struct member *member);
 
 /* The version of the last step that the rank has closed: what it gathers has that version at most. */
 uint64_t member_last_version(const struct member *member);

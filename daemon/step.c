@@ -252,8 +252,10 @@ static void close_next_parts(struct job *job)
 
 		if (!member || !member->next_step || member->step || !job->is_live)
 			continue;
-		if (!close_part(TAKE_PTR(member->next_step), &member->next_rates))
-			fail_refused(member);
+		if (close_part(TAKE_PTR(member->next_step), &member->next_rates))
+			continue;
+		fail_refused(member);
+		member_step_over(member);
 	}
 }
 
@@ -404,6 +406,7 @@ static void fail_step(struct job *job, int r, const char *message)
 		reopen(member);
 		pending_error(pending, r, "job %s, step %llu: %s", job->name,
 			      (unsigned long long)job->decided + 1, message);
+		member_step_over(member);
 	}
 	residency_fail_awaited(job);
 	close_next_parts(job);
@@ -546,6 +549,7 @@ static void reply_applied(struct job *job, struct member *member, int durable)
 		reply.step_durable = &body;
 		pending_reply(pending, &reply);
 	}
+	member_step_over(member);
 }
 
 void step_applied(struct job *job)

@@ -567,6 +567,11 @@ void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read)
 	/* What is applied can be read between epochs, too; what is to come, will come only in a live one. */
 	if (read->version > job->decided && !job_check_live(pending, pending->member->epoch))
 		return;
+	if (read->version > job->decided + 2) {
+		pending_error(pending, -EINVAL, "version %llu is ahead of every step",
+			      (unsigned long long)read->version);
+		return;
+	}
 	if (read->version > member_last_version(pending->member)) {
 		pending_error(pending, -ECANCELED, "tensor \"%s\": the step that it waits for was refused",
 			      tensor->name);

@@ -196,6 +196,65 @@ static void the_others_are_told_who_is_lost(void **state)
 	scene_close(&scene);
 }
 
+static void begin_scene(void)
+{
+	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+	assert_int_equal(actor_enter(&scene, &stays), 0);
+	assert_int_equal(actor_enter(&scene, &leaves), 0);
+	open_rank(&stays, 0, 3);
+	open_rank(&leaves, 1, 3);
+	make_ready();
+}
+
+static void closing_waits_for_the_steps_that_were_closed(void **state)
+{
+	uint32_t steps[2], closing;
+
+	begin_scene();
+	actor_fill(&leaves, FORMAT_BF16, ELEMENTS, 1.0f);
+	actor_send_push(&leaves, 0, 0);
+	steps[0] = actor_send_step(&leaves, 0.1f);
+	steps[1] = actor_send_step(&leaves, 0.1f);
+	closing = actor_send_leave(&leaves, false);
+	assert_int_equal(actor_await(&leaves, actor_send_leave(&leaves, false), 0)->status, -EBUSY);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_null(actor_find(&leaves, closing, 0));
+		actor_send_step(&stays, 0.1f);
+		assert_int_equal(actor_await(&leaves, steps[i], 0)->status, 0);
+	}
+	assert_int_equal(actor_await(&leaves, closing, 0)->status, 0);
+	assert_int_equal(stays.ended_epochs, 0);
+	assert_int_equal(job_find(scene.node, geteuid(), "play")->step, 2);
+	actor_die(&leaves);
+	actor_die(&stays);
+	scene_close(&scene);
+}
+
+static void closing_ends_when_its_step_does_not_come(void **state)
+{
+	uint32_t step, closing;
+
+	begin_scene();
+	step = actor_send_step(&leaves, 0.1f);
+	closing = actor_send_leave(&leaves, false);
+	actor_die(&stays);
+	assert_int_equal(actor_await(&leaves, step, 0)->status, -ESTALE);
+	assert_int_equal(actor_await(&leaves, closing, 0)->status, 0);
+	actor_die(&leaves);
+	scene_close(&scene);
+}
+
+static void one_that_dies_while_it_closes_is_gone(void **state)
+{
+	begin_scene();
+	actor_send_step(&leaves, 0.1f);
+	actor_send_leave(&leaves, false);
+	actor_die(&leaves);
+	assert_int_equal(stays.ended_epochs, 1);
+	actor_die(&stays);
+	scene_close(&scene);
+}
+
 /* ---- The daemon ends ---- */
 
 static void on_idle(void *argument)
@@ -243,6 +302,9 @@ int main(void)
 		cmocka_unit_test(a_rank_may_detach_at_any_point),
 		cmocka_unit_test(a_rank_may_close_at_any_point),
 		cmocka_unit_test(the_others_are_told_who_is_lost),
+		cmocka_unit_test(closing_waits_for_the_steps_that_were_closed),
+		cmocka_unit_test(closing_ends_when_its_step_does_not_come),
+		cmocka_unit_test(one_that_dies_while_it_closes_is_gone),
 		cmocka_unit_test(a_node_that_stops_finishes_the_decided_step),
 	};
 
