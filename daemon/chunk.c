@@ -174,8 +174,7 @@ static void retire(struct chunk *chunk)
 		tensor_resume(job);
 	if (buffers)
 		staging_give(&job->node->staging, buffers);
-	sweep_go_on(job);
-	residency_serve(job);
+	job_settle(job);
 }
 
 static void fail_chunk(struct chunk *chunk, const struct chunk_part *part, int status)

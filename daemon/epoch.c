@@ -1,6 +1,6 @@
 /* Epochs. One begins when all ranks wait in tierd_job_ready and nothing of the last one is in flight; it ends
- * when a rank is lost. What a job waits for is looked at in one place, job_settle(), which is called whenever
- * something in flight has come home. */
+ * when a rank is lost. What a job waits for is looked at in one place, job_go_on(), in the turn of the loop
+ * that job_settle() asks for. */
 #include <errno.h>
 #include <event2/event.h>
 #include <stdarg.h>
@@ -212,12 +212,8 @@ static void start_initializing(struct job *job)
 		job_break(job, r, "its values cannot be stored: %s", strerror(-r));
 }
 
-void job_settle(struct job *job)
+void job_go_on(struct job *job)
 {
-	if (job->is_dropped) {
-		event_add(job->end_timer, &(struct timeval){ 0 });
-		return;
-	}
 	bool can_start = all_are_ready(job) && !fail_incomplete(job);
 
 	switch (job->phase) {
@@ -391,6 +387,8 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 
 	if (!is_orderly)
 		announce_end(member, -ESTALE, reason);
+	/* It is used until the end of this. */
+	member->busy++;
 	answer_pendings(member, reason);
 	member->has_left = true;
 	member->port = NULL;
@@ -404,11 +402,11 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 	else
 		snprintf(job->departed, sizeof(job->departed), "%s", reason);
 	gradient_forget_member(member);
+	member->busy--;
 	member_release(member);
-	if (job->member_count > 0) {
-		residency_serve(job);
+	job_settle(job);
+	if (job->member_count > 0)
 		return;
-	}
 	job->is_live = false;
 	/* Nothing of it is worth keeping; of a broken job, the news that it is. */
 	if (job->phase < JOB_TRAINED && !job->is_dropped)

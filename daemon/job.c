@@ -72,12 +72,22 @@ void job_watch_slots(struct job *job)
 }
 
 /* A dropped job is freed from here alone, so that nobody up a stack still uses it. */
-static void on_end_timer(evutil_socket_t fd, short events, void *argument)
+static void on_turn(evutil_socket_t fd, short events, void *argument)
 {
 	struct job *job = argument;
 
-	if (job_is_quiet(job))
+	sweep_go_on(job);
+	residency_serve(job);
+	if (!job->is_dropped)
+		job_go_on(job);
+	else if (job_is_quiet(job))
 		job_free(job);
+}
+
+/* Once, however often it is asked for, and before the loop waits again. */
+void job_settle(struct job *job)
+{
+	event_active(job->turn, EV_TIMEOUT, 0);
 }
 
 static int job_new(struct node *node, uid_t uid, const char *name, const struct job_options *options,
@@ -107,8 +117,8 @@ static int job_new(struct node *node, uid_t uid, const char *name, const struct 
 	queue_push(&node->jobs, &job->link);
 	job->ranks = calloc(options->world_size, sizeof(struct member *));
 	job->slot_timer = event_new(node->loop, -1, 0, on_slot_timer, job);
-	job->end_timer = event_new(node->loop, -1, 0, on_end_timer, job);
-	if (!job->ranks || !job->slot_timer || !job->end_timer) {
+	job->turn = event_new(node->loop, -1, 0, on_turn, job);
+	if (!job->ranks || !job->slot_timer || !job->turn) {
 		job_free(job);
 		return -ENOMEM;
 	}
@@ -133,8 +143,8 @@ void job_free(struct job *job)
 	catalog_free(&job->catalog);
 	if (job->slot_timer)
 		event_free(job->slot_timer);
-	if (job->end_timer)
-		event_free(job->end_timer);
+	if (job->turn)
+		event_free(job->turn);
 	queue_remove(&job->link);
 	free(job->ranks);
 	free(job);

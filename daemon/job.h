@@ -131,7 +131,7 @@ struct job {
 	struct queue slot_wishes; /* residences that wait for a slot */
 	uint64_t clock;
 	char holders[384]; /* who keeps a gather from ever fitting, for its message */
-	struct event *slot_timer, *end_timer;
+	struct event *slot_timer, *turn;
 	uint64_t host_bytes, nvme_bytes;
 	uint64_t path_bytes[NODE_MAX_PATHS];
 	struct queue tensor_waiting; /* operations that wait for a pack to be written back */
@@ -194,8 +194,12 @@ void job_abort(struct job *job, int r, const char *format, ...) __attribute__((f
 /* The state is lost: all calls fail from now on. Logged here. */
 void job_break(struct job *job, int r, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Something that was in flight has come home: goes on with what waited for that (start, drop). */
+/* Something that was in flight has come home. What waited for that (the sweep, wishes for slots, a start, a
+ * drop) goes on in a turn of its own, from the loop: the caller may be in the middle of a member, an
+ * operation or a queue that this would change. */
 void job_settle(struct job *job);
+/* In its turn: starts what all ranks are ready for. */
+void job_go_on(struct job *job);
 /* Asks the clients to ring at a release, and looks again after a while anyway. */
 void job_watch_slots(struct job *job);
 bool job_is_quiet(const struct job *job);
@@ -226,8 +230,10 @@ void residency_forget(struct waiter *waiter);
 bool residency_prefetch(struct job *job, uint32_t pack);
 void residency_pin(struct job *job, uint32_t pack);
 void residency_unpin(struct job *job, uint32_t pack);
-/* RESIDENT → UPDATING; false while somebody has a lease on one of its trainable units (holder: who). */
-bool residency_begin_update(struct job *job, uint32_t pack, struct member **ret_holder);
+/* RESIDENT → UPDATING; false while somebody has a lease on one of its trainable units. */
+bool residency_begin_update(struct job *job, uint32_t pack);
+/* Who has one, or NULL. */
+struct member *residency_update_holder(struct job *job, uint32_t pack);
 /* ABSENT → UPDATING, of a pack that has just got a slot. */
 void residency_mark_updating(struct job *job, uint32_t pack);
 /* Publishes the pack at the version; wakes the waiters. */
@@ -308,6 +314,7 @@ void step_abort(struct job *job);
 /* ---- sweep.c, chunk.c ---- */
 /* Passes over all packs that have something to do: applies the decided step, or splits the masters. */
 int sweep_start(struct job *job, bool is_initializing);
+/* In the job's turn alone. */
 void sweep_go_on(struct job *job);
 void sweep_free(struct job *job);
 /* What is in flight comes home, no more is started, nothing is applied. */

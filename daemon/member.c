@@ -180,7 +180,6 @@ void member_release(struct member *member)
 	struct job *job = member->job;
 
 	member_free(member);
-	residency_serve(job);
 	job_settle(job);
 }
 

@@ -75,35 +75,35 @@ static struct member *pack_holder(struct job *job, uint32_t pack, bool only_trai
 
 /* Closes the words, then looks at the leases: in this order either a client sees the word or we see its
  * lease. */
-static bool pack_close(struct job *job, uint32_t pack, enum directory_state state, bool only_trainable,
-		       struct member **ret_holder)
+static bool pack_close(struct job *job, uint32_t pack, enum directory_state state, bool only_trainable)
 {
 	const struct pack *units = &job->catalog.packs[pack];
-	struct member *holder = pack_holder(job, pack, only_trainable);
 
-	if (!holder) {
-		for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-			if (!only_trainable || unit_is_trainable(&job->catalog.units[u]))
-				directory_close(entry_of(job, u), state);
-		holder = pack_holder(job, pack, only_trainable);
-		if (!holder)
-			return true;
-		for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++) {
-			uint64_t word = atomic_load_explicit(&entry_of(job, u)->word, memory_order_relaxed);
+	if (pack_holder(job, pack, only_trainable))
+		return false;
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
+		if (!only_trainable || unit_is_trainable(&job->catalog.units[u]))
+			directory_close(entry_of(job, u), state);
+	if (!pack_holder(job, pack, only_trainable))
+		return true;
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++) {
+		uint64_t word = atomic_load_explicit(&entry_of(job, u)->word, memory_order_relaxed);
 
-			directory_restore(entry_of(job, u),
-					  directory_word(DIRECTORY_RESIDENT, directory_word_reloads(word),
-							 directory_word_offset(word)));
-		}
+		directory_restore(entry_of(job, u),
+				  directory_word(DIRECTORY_RESIDENT, directory_word_reloads(word),
+						 directory_word_offset(word)));
 	}
-	if (ret_holder)
-		*ret_holder = holder;
 	return false;
 }
 
-bool residency_begin_update(struct job *job, uint32_t pack, struct member **ret_holder)
+struct member *residency_update_holder(struct job *job, uint32_t pack)
 {
-	if (!pack_close(job, pack, DIRECTORY_UPDATING, true, ret_holder))
+	return pack_holder(job, pack, true);
+}
+
+bool residency_begin_update(struct job *job, uint32_t pack)
+{
+	if (!pack_close(job, pack, DIRECTORY_UPDATING, true))
 		return false;
 	job->residences[pack].state = DIRECTORY_UPDATING;
 	return true;
@@ -255,7 +255,7 @@ bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance)
 
 		if (victim == SLOT_NONE || residency_flush(job, victim))
 			return false;
-		if (!pack_close(job, victim, DIRECTORY_DRAINING, false, NULL))
+		if (!pack_close(job, victim, DIRECTORY_DRAINING, false))
 			continue;
 		vacate(job, victim);
 		slot = slots_take(&job->slots, pack);
@@ -277,8 +277,6 @@ static void finish_load(struct job *job, struct residence *residence)
 	} else {
 		residency_publish(job, pack, residence->version);
 	}
-	sweep_go_on(job);
-	residency_serve(job);
 	job_settle(job);
 }
 
@@ -367,7 +365,7 @@ static void wish_for_slot(struct job *job, uint32_t pack)
 	queue_push(&job->slot_wishes, &residence->link);
 	job_watch_slots(job);
 	/* A release between looking and asking has not rung. */
-	residency_serve(job);
+	job_settle(job);
 }
 
 static void request_load(struct job *job, uint32_t pack, enum tier_priority priority)
@@ -460,8 +458,7 @@ void residency_pin(struct job *job, uint32_t pack)
 void residency_unpin(struct job *job, uint32_t pack)
 {
 	job->residences[pack].pins--;
-	sweep_go_on(job);
-	residency_serve(job);
+	job_settle(job);
 }
 
 static void on_section_flushed(struct store_transfer *transfer, int status)
@@ -475,8 +472,6 @@ static void on_section_flushed(struct store_transfer *transfer, int status)
 		job_break(job, status, "unit \"%s\" cannot be written to %s: %s",
 			  pack_name(job, residence_pack(residence)),
 			  transfer->fault.device ? transfer->fault.device : "its store", store_error(status));
-	sweep_go_on(job);
-	residency_serve(job);
 	job_settle(job);
 }
 

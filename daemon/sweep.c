@@ -117,7 +117,7 @@ static void on_staging(struct staging_wish *wish, struct staging_buffers *buffer
 
 	sweep->is_wishing = false;
 	sweep->granted = buffers;
-	sweep_go_on(sweep->job);
+	job_settle(sweep->job);
 }
 
 /* A free chunk with the buffers that it needs, or NULL: the sweep goes on when they come. */
@@ -145,22 +145,12 @@ static struct chunk *take_chunk(struct sweep *sweep)
 
 /* ---- Picking packs ---- */
 
-static void on_lease_timer(evutil_socket_t fd, short events, void *argument)
-{
-	sweep_go_on(argument);
-}
-
 /* Nobody can lawfully hold a lease now: all ranks have closed the step without one. */
-static void wait_for_holder(struct sweep *sweep, uint32_t pack, struct member *holder)
+static void throw_out(struct job *job, uint32_t pack, struct member *holder)
 {
-	static const struct timeval soon = { .tv_usec = 500 };
-	struct job *job = sweep->job;
 	struct port *port = holder->port;
 	char reason[160];
 
-	event_add(sweep->lease_timer, &soon);
-	if (clock_now_ns() - job->decided_ns < LEASE_PATIENCE_NS)
-		return;
 	snprintf(reason, sizeof(reason), "rank %u (pid %d) has kept a lease on unit \"%.40s\" through a step",
 		 holder->rank, (int)holder->pid, pack_name(job, pack));
 	log_warning("job %s: %s; its session ends", job->name, reason);
@@ -171,6 +161,29 @@ static void wait_for_holder(struct sweep *sweep, uint32_t pack, struct member *h
 		job_leave(holder, false, reason);
 	if (port && port->ops->close)
 		port->ops->close(port, reason);
+}
+
+static void on_lease_timer(evutil_socket_t fd, short events, void *argument)
+{
+	struct job *job = argument;
+	uint32_t pack = job->sweep->leased_pack;
+
+	if (clock_now_ns() - job->decided_ns >= LEASE_PATIENCE_NS &&
+	    job->residences[pack].sweep == SWEEP_WAITING)
+		for (struct member *holder = residency_update_holder(job, pack); holder;
+		     holder = residency_update_holder(job, pack))
+			throw_out(job, pack, holder);
+	job_settle(job);
+}
+
+static void wait_for_holder(struct sweep *sweep, uint32_t pack)
+{
+	static const struct timeval soon = { .tv_usec = 500 };
+
+	if (event_pending(sweep->lease_timer, EV_TIMEOUT, NULL))
+		return;
+	sweep->leased_pack = pack;
+	event_add(sweep->lease_timer, &soon);
 }
 
 static bool has_frozen(const struct pack *pack)
@@ -195,12 +208,11 @@ static bool begin_pack(struct sweep *sweep, uint32_t pack)
 {
 	struct job *job = sweep->job;
 	struct residence *residence = &job->residences[pack];
-	struct member *holder = NULL;
 
 	if (residence->state == DIRECTORY_LOADING || residence->writes > 0 || residence->pins > 0)
 		return false;
-	if (residence->state == DIRECTORY_RESIDENT && !residency_begin_update(job, pack, &holder)) {
-		wait_for_holder(sweep, pack, holder);
+	if (residence->state == DIRECTORY_RESIDENT && !residency_begin_update(job, pack)) {
+		wait_for_holder(sweep, pack);
 		return false;
 	}
 	sweep->was_absent = residence->state == DIRECTORY_ABSENT;
@@ -271,12 +283,10 @@ void sweep_go_on(struct job *job)
 {
 	struct sweep *sweep = job->sweep;
 
-	if (!sweep || sweep->is_picking)
+	if (!sweep)
 		return;
-	sweep->is_picking = true;
 	while (!sweep->has_failed && advance(sweep))
 		;
-	sweep->is_picking = false;
 	if (sweep->running > 0 || (!sweep->has_failed && (sweep->packs_left > 0 || sweep->pack != SLOT_NONE)))
 		return;
 	finish_sweep(job);
@@ -337,7 +347,7 @@ int sweep_start(struct job *job, bool is_initializing)
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
 		if (job->residences[pack].sweep == SWEEP_NOTHING)
 			residency_set_version(job, pack, job->decided);
-	sweep_go_on(job);
+	job_settle(job);
 	return 0;
 }
 
@@ -362,5 +372,5 @@ void sweep_cancel(struct job *job)
 	if (!job->sweep)
 		return;
 	job->sweep->has_failed = true;
-	sweep_go_on(job);
+	job_settle(job);
 }

@@ -36,7 +36,6 @@ struct sweep {
 	const struct adamw_kernels *kernels;
 	bool is_initializing;
 	bool has_failed;
-	bool is_picking; /* sweep_go_on() is at work: no second one inside it */
 	uint32_t *order;
 	uint32_t packs_left; /* not begun */
 	uint32_t cursor;     /* in order: packs before it have begun */
@@ -51,6 +50,7 @@ struct sweep {
 	bool is_wishing;
 	struct staging_buffers *granted;
 	struct event *lease_timer;
+	uint32_t leased_pack; /* why the timer runs */
 	struct queue free_chunks;
 	struct chunk chunks[];
 };

@@ -1,0 +1,198 @@
+/* A member that keeps a lease through its step is thrown out. That happens from the loop, never below an
+ * operation of its own: whatever of it is under way is answered once, and nothing of it is used afterwards.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "daemon/sweep.h"
+#include "tests/unit/daemon_support.h"
+
+#define ELEMENTS 1000000
+#define PATIENCE_NS UINT64_C(1100000000)
+
+static struct scene scene;
+static struct actor keeper, other;
+
+static void open_rank(struct actor *actor, uint32_t rank, uint32_t world_size)
+{
+	const struct actor_tensor one[] = { { "w", FORMAT_BF16, INITIALIZE_ONES, ELEMENTS, false } };
+	const struct actor_tensor two[] = { { "v", FORMAT_BF16, INITIALIZE_ONES, ELEMENTS, false } };
+	const struct actor_job job = { .stage = 3, .rank = rank, .world_size = world_size };
+
+	assert_int_equal(actor_enter(&scene, actor), 0);
+	assert_int_equal(actor_open(actor, &job), 0);
+	assert_int_equal(actor_define(actor, "one", one, 1), 0);
+	assert_int_equal(actor_define(actor, "two", two, 1), 0);
+}
+
+static struct job *the_job(void)
+{
+	return job_find(scene.node, geteuid(), "play");
+}
+
+static void push_both(struct actor *actor)
+{
+	actor_send_push(actor, 0, 0);
+	actor_send_push(actor, 1, 1);
+}
+
+static void take_lease(struct actor *actor, uint32_t unit)
+{
+	lease_counters((struct lease_header *)actor->leases.base, actor->buffer_count)[unit]++;
+}
+
+/* Of unit 1, at a moment where no lease is lawful; the sweep has done all but that unit, and waits. */
+static void keep_a_lease(void)
+{
+	struct job *job = the_job();
+
+	for (uint32_t unit = 0; unit < 2; unit++) {
+		assert_int_equal(actor_gather(&keeper, unit, 0, NULL), 0);
+		actor_release(&keeper, unit);
+	}
+	push_both(&keeper);
+	actor_send_step(&keeper, 0.1f);
+	if (other.client)
+		actor_send_step(&other, 0.1f);
+	take_lease(&keeper, 1);
+	while (job->decided == 0 || job->sweep->running > 0 || job->sweep->packs_left != 1)
+		scene_wait(&scene);
+}
+
+/* The patience is over, and something else than the timer is the first to see it. */
+static void end_patience(void)
+{
+	event_del(the_job()->sweep->lease_timer);
+	the_job()->decided_ns -= PATIENCE_NS;
+}
+
+static uint32_t send_read(struct actor *actor)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__TensorRead read = TIERD__WIRE__TENSOR_READ__INIT;
+
+	read.job = actor->job;
+	read.state = (char *)"m";
+	read.count = 10;
+	read.version = 1;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_READ;
+	request.tensor_read = &read;
+	return actor_send(actor, &request);
+}
+
+static void take_all_staging(struct queue *taken)
+{
+	struct staging_wish wish = { .granted = NULL };
+	struct staging_buffers *buffers;
+
+	queue_init(taken);
+	queue_init(&wish.link);
+	while ((buffers = staging_take(&scene.node->staging, &wish)))
+		queue_push(taken, &buffers->link);
+	queue_remove(&wish.link);
+}
+
+static void give_all_staging(struct queue *taken)
+{
+	for (struct queue *link = queue_pop(taken); link; link = queue_pop(taken))
+		staging_give(&scene.node->staging, queue_entry(link, struct staging_buffers, link));
+}
+
+static void await_close(struct actor *actor)
+{
+	while (!actor->is_closed)
+		scene_wait(&scene);
+}
+
+static void its_own_read_may_end_its_membership(void **state)
+{
+	struct queue taken;
+	uint32_t read;
+
+	open_rank(&keeper, 0, 1);
+	assert_int_equal(actor_ready(&keeper), 0);
+	keep_a_lease();
+	take_all_staging(&taken);
+	read = send_read(&keeper);
+	end_patience();
+	give_all_staging(&taken);
+	await_close(&keeper);
+	assert_int_equal(client_outstanding(keeper.client), 0);
+	assert_int_equal(actor_find(&keeper, read, 0)->status, 0);
+	assert_null(actor_find(&keeper, read, 1));
+}
+
+static void it_may_die_when_its_patience_has_just_ended(void **state)
+{
+	struct queue taken;
+
+	open_rank(&keeper, 0, 1);
+	assert_int_equal(actor_ready(&keeper), 0);
+	keep_a_lease();
+	take_all_staging(&taken);
+	send_read(&keeper);
+	end_patience();
+	client_hang_up(keeper.client, "its process died");
+	give_all_staging(&taken);
+	assert_int_equal(client_outstanding(keeper.client), 0);
+	scene_settle(&scene);
+	/* The lease of a process that lives is respected, until the sweep had to go on without it. */
+	assert_int_equal(the_job()->step, 1);
+}
+
+static void the_others_train_on(void **state)
+{
+	uint32_t ready;
+
+	open_rank(&keeper, 0, 2);
+	open_rank(&other, 1, 2);
+	ready = actor_send_ready(&keeper, -1);
+	assert_int_equal(actor_ready(&other), 0);
+	assert_int_equal(actor_finish_ready(&keeper, ready), 0);
+	keep_a_lease();
+	end_patience();
+	/* Something that lets the sweep look. */
+	assert_int_equal(actor_read(&other, 0, 0, "m", 0, 10, 1), 0);
+	await_close(&keeper);
+	assert_non_null(strstr(keeper.reason, "has kept a lease on unit \"two\""));
+	scene_settle(&scene);
+	assert_int_equal(the_job()->step, 1);
+	actor_die(&keeper);
+	open_rank(&keeper, 0, 2);
+	ready = actor_send_ready(&keeper, -1);
+	assert_int_equal(actor_ready(&other), 0);
+	assert_int_equal(actor_finish_ready(&keeper, ready), 0);
+	assert_int_equal(keeper.step, 1);
+}
+
+static int setup(void **state)
+{
+	log_open(LOG_LEVEL_ERROR);
+	return scene_open(&(struct scene_options){ 0 }, &scene);
+}
+
+static int teardown(void **state)
+{
+	actor_die(&keeper);
+	actor_die(&other);
+	scene_close(&scene);
+	return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(its_own_read_may_end_its_membership),
+		TEST(it_may_die_when_its_patience_has_just_ended),
+		TEST(the_others_train_on),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
