@@ -6,19 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Its default is exit(). */
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
 #include "common/cleanup.h"
 #include "common/size.h"
+#include "daemon/names.h"
 #include "daemon/refuse.h"
 #include "proto/name.h"
-
-struct catalog_name {
-	const char *name; /* the unit's or tensor's; borrowed */
-	UT_hash_handle hh;
-};
 
 static void unit_clear(struct unit *unit)
 {
@@ -189,48 +181,10 @@ static int unit_set(struct unit *unit, const Tierd__Wire__UnitDefine *definition
 	return r == 0 ? 0 : refuse(message, size, r, "out of memory");
 }
 
-static int add_name(struct catalog_name **names, const char *text)
-{
-	struct catalog_name *name = calloc(1, sizeof(*name));
-
-	if (!name)
-		return -ENOMEM;
-	name->name = text;
-	HASH_ADD_KEYPTR(hh, *names, name->name, strlen(name->name), name);
-	if (name->hh.tbl)
-		return 0;
-	free(name);
-	return -ENOMEM;
-}
-
-/* Only if it is this very string, not an equal one of another unit's. */
-static void remove_name(struct catalog_name **names, const char *text)
-{
-	struct catalog_name *name = NULL;
-
-	if (text)
-		HASH_FIND_STR(*names, text, name);
-	if (!name || name->name != text)
-		return;
-	HASH_DEL(*names, name);
-	free(name);
-}
-
-static void remove_all_names(struct catalog_name **names)
-{
-	struct catalog_name *name, *next;
-
-	HASH_ITER(hh, *names, name, next)
-	{
-		HASH_DEL(*names, name);
-		free(name);
-	}
-}
-
 void catalog_free(struct catalog *catalog)
 {
-	remove_all_names(&catalog->unit_names);
-	remove_all_names(&catalog->tensor_names);
+	names_clear(&catalog->unit_names);
+	names_clear(&catalog->tensor_names);
 	for (uint32_t i = 0; i < catalog->unit_count; i++)
 		unit_clear(&catalog->units[i]);
 	free(catalog->units);
@@ -242,25 +196,22 @@ void catalog_free(struct catalog *catalog)
 static int add_names(struct catalog *catalog, const struct unit *unit, char *message, size_t size)
 {
 	for (uint32_t i = 0; i < unit->tensor_count; i++) {
-		struct catalog_name *name = NULL;
-
-		HASH_FIND_STR(catalog->tensor_names, unit->tensors[i].name, name);
-		if (name)
+		if (names_have(catalog->tensor_names, unit->tensors[i].name))
 			return refuse(message, size, -EEXIST, "unit \"%s\": there is already a tensor \"%s\"",
 				      unit->name, unit->tensors[i].name);
-		if (add_name(&catalog->tensor_names, unit->tensors[i].name) < 0)
+		if (names_add(&catalog->tensor_names, unit->tensors[i].name) < 0)
 			return refuse(message, size, -ENOMEM, "out of memory");
 	}
-	if (add_name(&catalog->unit_names, unit->name) < 0)
+	if (names_add(&catalog->unit_names, unit->name) < 0)
 		return refuse(message, size, -ENOMEM, "out of memory");
 	return 0;
 }
 
 static void remove_names(struct catalog *catalog, const struct unit *unit)
 {
-	remove_name(&catalog->unit_names, unit->name);
+	names_remove(&catalog->unit_names, unit->name);
 	for (uint32_t i = 0; i < unit->tensor_count; i++)
-		remove_name(&catalog->tensor_names, unit->tensors[i].name);
+		names_remove(&catalog->tensor_names, unit->tensors[i].name);
 }
 
 static int grow(struct catalog *catalog)
@@ -281,7 +232,6 @@ static int check_definition(const struct catalog *catalog, const Tierd__Wire__Un
 			    char *message, size_t size)
 {
 	int r = check_name("unit", definition->name, message, size);
-	struct catalog_name *name = NULL;
 
 	if (r < 0)
 		return r;
@@ -292,8 +242,7 @@ static int check_definition(const struct catalog *catalog, const Tierd__Wire__Un
 		return refuse(message, size, -E2BIG,
 			      "unit \"%s\" is too many: a job has at most %d units and %d tensors",
 			      definition->name, CATALOG_MAX_UNITS, CATALOG_MAX_TENSORS);
-	HASH_FIND_STR(catalog->unit_names, definition->name, name);
-	if (name)
+	if (names_have(catalog->unit_names, definition->name))
 		return refuse(message, size, -EEXIST, "there is already a unit \"%s\"", definition->name);
 	return 0;
 }

@@ -64,7 +64,7 @@ struct pack {
 	uint64_t slot_bytes;
 };
 
-struct catalog_name;
+struct name;
 
 struct catalog {
 	struct unit *units;
@@ -73,7 +73,7 @@ struct catalog {
 	struct pack *packs; /* once packed */
 	uint32_t pack_count;
 	uint64_t parameters, trainable, gradient_bytes_maximum; /* trainable: with padding */
-	struct catalog_name *unit_names, *tensor_names;		/* hashes */
+	struct name *unit_names, *tensor_names;			/* daemon/names.h */
 };
 
 void catalog_free(struct catalog *catalog);
