@@ -8,15 +8,11 @@
 
 #include "common/log.h"
 #include "common/size.h"
+#include "daemon/budget.h"
 #include "daemon/job.h"
 #include "daemon/refuse.h"
 #include "offload/fault.h"
 #include "offload/nvme.h"
-
-/* Host memory that a job takes beside its arena. */
-struct needs {
-	uint64_t sums, gradients, held, windows, pages, state, metadata;
-};
 
 /* What is made: the worker fills it in, the job gets it when all went well. */
 struct made {
@@ -35,18 +31,6 @@ struct setup {
 	int status;
 	char message[512];
 };
-
-static const char *print_bytes(uint64_t bytes, char text[16])
-{
-	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
-	double value = (double)bytes;
-	unsigned unit = 0;
-
-	for (; value >= 1024 && unit < ARRAY_LENGTH(units) - 1; unit++)
-		value /= 1024;
-	snprintf(text, 16, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
-	return text;
-}
 
 /* ---- Streams and places ---- */
 
@@ -126,7 +110,7 @@ static int plan_stores(struct setup *setup)
 		     : 0;
 }
 
-/* ---- Budgets ---- */
+/* ---- Needs ---- */
 
 static uint64_t job_metadata_bytes(const struct job *job)
 {
@@ -140,11 +124,11 @@ static uint64_t job_metadata_bytes(const struct job *job)
 		       (catalog->unit_count * (2 + 16) * sizeof(uint32_t) + sizeof(struct member));
 }
 
-static struct needs find_needs(const struct setup *setup)
+static struct budget_needs find_needs(const struct setup *setup)
 {
 	const struct job *job = setup->job;
 	uint64_t ranks = job->options.world_size;
-	struct needs needs = {
+	struct budget_needs needs = {
 		.sums = setup->sums_bytes,
 		.gradients = ranks * job->options.gradient_buffers * job->catalog.gradient_bytes_maximum,
 		.held = gradient_held_bytes(job, job->held_count),
@@ -161,94 +145,6 @@ static struct needs find_needs(const struct setup *setup)
 	if (setup->host)
 		needs.state = store_layout_extents(setup->host) * STORE_EXTENT_BYTES;
 	return needs;
-}
-
-static uint64_t sum_of(const struct needs *needs)
-{
-	return needs->sums + needs->gradients + needs->held + needs->windows + needs->pages + needs->state +
-	       needs->metadata;
-}
-
-static int refuse_host(struct setup *setup, const struct needs *needs, uint64_t budget)
-{
-	char least[16], arena[16], sums[16], buffers[16], state[16], there[16];
-	const struct node *node = setup->job->node;
-	bool is_own = setup->job->options.host_budget == budget;
-
-	print_bytes(sum_of(needs) + setup->job->slots.bytes, least);
-	print_bytes(setup->job->slots.bytes, arena);
-	print_bytes(needs->sums, sums);
-	print_bytes(needs->gradients + needs->held + needs->windows, buffers);
-	print_bytes(needs->state, state);
-	print_bytes(budget, there);
-	return refuse(
-		setup->message, sizeof(setup->message), -ENOMEM,
-		"it needs at least %s of host memory (parameters %s, gradient sums %s, gradient buffers "
-		"%s, optimizer "
-		"state %s), and there are %s (%s); %s",
-		least, arena, sums, buffers, state, there,
-		is_own ? "the job's host_budget" : "what tierd has left of its own",
-		node->path_count > 0 ? "raise host_budget, or place more on NVMe" : "raise host_budget");
-}
-
-static int plan_host(struct setup *setup)
-{
-	struct job *job = setup->job;
-	struct node *node = job->node;
-	uint64_t left = node->host_budget > node->host_used ? node->host_budget - node->host_used : 0;
-	uint64_t budget =
-		job->options.host_budget && job->options.host_budget < left ? job->options.host_budget : left;
-	struct needs needs = find_needs(setup);
-	uint64_t fixed = sum_of(&needs);
-	int r = slots_plan(&job->catalog, !job->has_nvme_parameters, budget > fixed ? budget - fixed : 0,
-			   &job->slots);
-
-	if (r < 0)
-		return refuse(setup->message, sizeof(setup->message), r, "out of memory");
-	if (fixed + job->slots.bytes > budget)
-		return refuse_host(setup, &needs, budget);
-	setup->arena_bytes = size_align(job->slots.bytes ? job->slots.bytes : 4096, 4096);
-	job->host_bytes = fixed + setup->arena_bytes;
-	node->host_used += job->host_bytes;
-	return 0;
-}
-
-static int plan_devices(struct setup *setup)
-{
-	struct job *job = setup->job;
-	struct node *node = job->node;
-	char needed[16], there[16];
-
-	if (!setup->nvme)
-		return 0;
-	setup->device_bytes = store_layout_device_bytes(setup->nvme, node->path_count) / node->path_count;
-	for (unsigned i = 0; i < node->path_count; i++) {
-		uint64_t left = node->paths[i].capacity - node->paths[i].used;
-
-		if (setup->device_bytes > left)
-			return refuse(
-				setup->message, sizeof(setup->message), -ENOSPC,
-				"it needs %s on %s (twice its state: updates go to free places), and %s "
-				"are left there",
-				print_bytes(setup->device_bytes, needed), node->paths[i].path,
-				print_bytes(left, there));
-	}
-	for (unsigned i = 0; i < node->path_count; i++) {
-		node->paths[i].used += setup->device_bytes;
-		job->path_bytes[i] = setup->device_bytes;
-		job->nvme_bytes += setup->device_bytes;
-	}
-	return 0;
-}
-
-static void give_budgets_back(struct job *job)
-{
-	job->node->host_used -= job->host_bytes;
-	for (unsigned i = 0; i < job->node->path_count; i++) {
-		job->node->paths[i].used -= job->path_bytes[i];
-		job->path_bytes[i] = 0;
-	}
-	job->host_bytes = job->nvme_bytes = 0;
 }
 
 /* ---- Plan ---- */
@@ -298,6 +194,20 @@ static int plan_packs(struct setup *setup)
 	return 0;
 }
 
+static int plan_budgets(struct setup *setup)
+{
+	struct job *job = setup->job;
+	struct budget_needs needs = find_needs(setup);
+	int r = budget_take_host(job, &needs, setup->message, sizeof(setup->message));
+
+	setup->arena_bytes = budget_arena_bytes(job);
+	if (r < 0 || !setup->nvme)
+		return r;
+	setup->device_bytes =
+		store_layout_device_bytes(setup->nvme, job->node->path_count) / job->node->path_count;
+	return budget_take_paths(job, setup->device_bytes, setup->message, sizeof(setup->message));
+}
+
 static int plan(struct setup *setup)
 {
 	int r = plan_packs(setup);
@@ -307,9 +217,7 @@ static int plan(struct setup *setup)
 	if (r == 0)
 		r = plan_stores(setup);
 	if (r == 0)
-		r = plan_host(setup);
-	if (r == 0)
-		r = plan_devices(setup);
+		r = plan_budgets(setup);
 	return r;
 }
 
@@ -346,10 +254,11 @@ static int make_tier(struct setup *setup, unsigned index, struct tier **ret_tier
 	if (r == -ENOSPC)
 		return refuse(setup->message, sizeof(setup->message), r,
 			      "it needs %s in %s, and %s are left on that disk",
-			      print_bytes(setup->device_bytes, needed), path->path, print_bytes(left, there));
+			      budget_print(setup->device_bytes, needed), path->path,
+			      budget_print(left, there));
 	if (r < 0)
 		return refuse(setup->message, sizeof(setup->message), r, "%s cannot be reserved in %s: %s",
-			      print_bytes(setup->device_bytes, needed), path->path, strerror(-r));
+			      budget_print(setup->device_bytes, needed), path->path, strerror(-r));
 	if (node->fault && fault_config_parse(node->fault, &fault) == 0) {
 		r = fault_tier_new(TAKE_PTR(tier), &fault, &tier);
 		if (r < 0)
@@ -630,5 +539,5 @@ void setup_clear(struct job *job)
 	job->next_use = NULL;
 	job->has_next_uses = false;
 	job->sum_offsets = NULL;
-	give_budgets_back(job);
+	budget_give_back(job);
 }

@@ -1,0 +1,108 @@
+#include "daemon/budget.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "common/size.h"
+#include "daemon/job.h"
+#include "daemon/refuse.h"
+
+const char *budget_print(uint64_t bytes, char text[16])
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	double value = (double)bytes;
+	unsigned unit = 0;
+
+	for (; value >= 1024 && unit < ARRAY_LENGTH(units) - 1; unit++)
+		value /= 1024;
+	snprintf(text, 16, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+	return text;
+}
+
+/* ---- Host memory ---- */
+
+static uint64_t sum_of(const struct budget_needs *needs)
+{
+	return needs->sums + needs->gradients + needs->held + needs->windows + needs->pages + needs->state +
+	       needs->metadata;
+}
+
+static int refuse_host(const struct job *job, const struct budget_needs *needs, uint64_t budget,
+		       char *message, size_t size)
+{
+	char least[16], arena[16], sums[16], buffers[16], state[16], there[16];
+	bool is_own = job->options.host_budget == budget;
+
+	budget_print(sum_of(needs) + job->slots.bytes, least);
+	budget_print(job->slots.bytes, arena);
+	budget_print(needs->sums, sums);
+	budget_print(needs->gradients + needs->held + needs->windows, buffers);
+	budget_print(needs->state, state);
+	budget_print(budget, there);
+	return refuse(
+		message, size, -ENOMEM,
+		"it needs at least %s of host memory (parameters %s, gradient sums %s, gradient buffers %s, "
+		"optimizer state %s), and there are %s (%s); %s",
+		least, arena, sums, buffers, state, there,
+		is_own ? "the job's host_budget" : "what tierd has left of its own",
+		job->node->path_count > 0 ? "raise host_budget, or place more on NVMe" : "raise host_budget");
+}
+
+uint64_t budget_arena_bytes(const struct job *job)
+{
+	return size_align(job->slots.bytes ? job->slots.bytes : 4096, 4096);
+}
+
+int budget_take_host(struct job *job, const struct budget_needs *needs, char *message, size_t size)
+{
+	struct node *node = job->node;
+	uint64_t left = node->host_budget > node->host_used ? node->host_budget - node->host_used : 0;
+	uint64_t budget =
+		job->options.host_budget && job->options.host_budget < left ? job->options.host_budget : left;
+	uint64_t fixed = sum_of(needs);
+	int r = slots_plan(&job->catalog, !job->has_nvme_parameters, budget > fixed ? budget - fixed : 0,
+			   &job->slots);
+
+	if (r < 0)
+		return refuse(message, size, r, "out of memory");
+	if (fixed + job->slots.bytes > budget)
+		return refuse_host(job, needs, budget, message, size);
+	job->host_bytes = fixed + budget_arena_bytes(job);
+	node->host_used += job->host_bytes;
+	return 0;
+}
+
+/* ---- NVMe ---- */
+
+int budget_take_paths(struct job *job, uint64_t bytes, char *message, size_t size)
+{
+	struct node *node = job->node;
+	char needed[16], there[16];
+
+	for (unsigned i = 0; i < node->path_count; i++) {
+		uint64_t left = node->paths[i].capacity - node->paths[i].used;
+
+		if (bytes > left)
+			return refuse(
+				message, size, -ENOSPC,
+				"it needs %s on %s (twice its state: updates go to free places), and %s "
+				"are left there",
+				budget_print(bytes, needed), node->paths[i].path, budget_print(left, there));
+	}
+	for (unsigned i = 0; i < node->path_count; i++) {
+		node->paths[i].used += bytes;
+		job->path_bytes[i] = bytes;
+		job->nvme_bytes += bytes;
+	}
+	return 0;
+}
+
+void budget_give_back(struct job *job)
+{
+	job->node->host_used -= job->host_bytes;
+	for (unsigned i = 0; i < job->node->path_count; i++) {
+		job->node->paths[i].used -= job->path_bytes[i];
+		job->path_bytes[i] = 0;
+	}
+	job->host_bytes = job->nvme_bytes = 0;
+}

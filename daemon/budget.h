@@ -1,0 +1,28 @@
+/* Budgets: what a job needs of host memory and of the NVMe paths, and what there is. */
+#ifndef TIERD_DAEMON_BUDGET_H
+#define TIERD_DAEMON_BUDGET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct job;
+
+/* Host memory that a job takes beside its arena. */
+struct budget_needs {
+	uint64_t sums, gradients, held, windows, pages, state, metadata;
+};
+
+/* Plans the arena within what the job may have, and takes it with the rest from the node's budget. A negative
+ * errno with a message for the client. */
+int budget_take_host(struct job *job, const struct budget_needs *needs, char *message, size_t size);
+uint64_t budget_arena_bytes(const struct job *job);
+
+/* As many bytes of each path. */
+int budget_take_paths(struct job *job, uint64_t bytes, char *message, size_t size);
+
+/* What was taken. */
+void budget_give_back(struct job *job);
+
+const char *budget_print(uint64_t bytes, char text[16]);
+
+#endif
