@@ -19,6 +19,21 @@ static inline bool size_multiply(uint64_t a, uint64_t b, uint64_t *ret)
 	return !__builtin_mul_overflow(a, b, ret);
 }
 
+/* UINT64_MAX where it overflows: more than there ever is. */
+static inline uint64_t size_sum(uint64_t a, uint64_t b)
+{
+	uint64_t sum;
+
+	return size_add(a, b, &sum) ? sum : UINT64_MAX;
+}
+
+static inline uint64_t size_product(uint64_t a, uint64_t b)
+{
+	uint64_t product;
+
+	return size_multiply(a, b, &product) ? product : UINT64_MAX;
+}
+
 /* The unit is a power of two; the value is at most UINT64_MAX - unit. */
 static inline uint64_t size_align(uint64_t value, uint64_t unit)
 {

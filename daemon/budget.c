@@ -21,10 +21,16 @@ const char *budget_print(uint64_t bytes, char text[16])
 
 /* ---- Host memory ---- */
 
+/* More than any budget, if it is more than can be counted. */
 static uint64_t sum_of(const struct budget_needs *needs)
 {
-	return needs->sums + needs->gradients + needs->held + needs->windows + needs->pages + needs->state +
-	       needs->metadata;
+	const uint64_t parts[] = { needs->sums,	 needs->gradients, needs->held,	   needs->windows,
+				   needs->pages, needs->state,	   needs->metadata };
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < ARRAY_LENGTH(parts); i++)
+		sum = size_sum(sum, parts[i]);
+	return sum;
 }
 
 static int refuse_host(const struct job *job, const struct budget_needs *needs, uint64_t budget,
@@ -33,10 +39,10 @@ static int refuse_host(const struct job *job, const struct budget_needs *needs, 
 	char least[16], arena[16], sums[16], buffers[16], state[16], there[16];
 	bool is_own = job->options.host_budget == budget;
 
-	budget_print(sum_of(needs) + job->slots.bytes, least);
+	budget_print(size_sum(sum_of(needs), job->slots.bytes), least);
 	budget_print(job->slots.bytes, arena);
 	budget_print(needs->sums, sums);
-	budget_print(needs->gradients + needs->held + needs->windows, buffers);
+	budget_print(size_sum(size_sum(needs->gradients, needs->held), needs->windows), buffers);
 	budget_print(needs->state, state);
 	budget_print(budget, there);
 	return refuse(
@@ -65,7 +71,7 @@ int budget_take_host(struct job *job, const struct budget_needs *needs, char *me
 
 	if (r < 0)
 		return refuse(message, size, r, "out of memory");
-	if (fixed + job->slots.bytes > budget)
+	if (size_sum(fixed, budget_arena_bytes(job)) > budget)
 		return refuse_host(job, needs, budget, message, size);
 	job->host_bytes = fixed + budget_arena_bytes(job);
 	node->host_used += job->host_bytes;

@@ -130,7 +130,8 @@ static struct budget_needs find_needs(const struct setup *setup)
 	uint64_t ranks = job->options.world_size;
 	struct budget_needs needs = {
 		.sums = setup->sums_bytes,
-		.gradients = ranks * job->options.gradient_buffers * job->catalog.gradient_bytes_maximum,
+		.gradients = size_product(ranks * job->options.gradient_buffers,
+					  job->catalog.gradient_bytes_maximum),
 		.held = gradient_held_bytes(job, job->held_count),
 		.windows = ranks * WINDOW_BYTES,
 		.pages = setup->directory_bytes +
@@ -166,7 +167,7 @@ static int plan_sums(struct setup *setup)
 		job->sum_offsets[i] = elements;
 		elements += unit_layout_trainable(&job->catalog.units[i].layout);
 	}
-	if (!size_multiply(elements, sizeof(float) * job->sum_ranks, &bytes))
+	if (!size_multiply(elements, sizeof(float) * job->sum_ranks, &bytes) || bytes > UINT64_MAX - 4096)
 		return refuse(setup->message, sizeof(setup->message), -EOVERFLOW,
 			      "its gradients are larger than any memory");
 	setup->sums_bytes = size_align(bytes, 4096);

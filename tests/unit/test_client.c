@@ -6,9 +6,12 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "common/log.h"
+#include "daemon/budget.h"
+#include "daemon/job.h"
 #include "tests/unit/daemon_support.h"
 
 #define ELEMENTS 1000
@@ -244,6 +247,24 @@ static void a_job_that_needs_more_than_there_is_is_refused(void **state)
 	assert_int_equal(actor_ready(&first), -ENOMEM);
 	assert_non_null(strstr(actor_message(&first), "the job's host_budget"));
 	assert_int_equal(scene.node->host_used, staging_bytes(scene.node->staging.count));
+}
+
+static void needs_that_cannot_be_counted_are_refused(void **state)
+{
+	const struct budget_needs needs = { .sums = UINT64_MAX / 2 + 1, .state = UINT64_MAX / 2 + 1 };
+	struct job *job;
+	char message[512];
+
+	assert_int_equal(actor_enter(&scene, &first), 0);
+	assert_int_equal(actor_open(&first, &(struct actor_job){ .stage = 3 }), 0);
+	define_units(&first);
+	job = job_find(scene.node, geteuid(), "play");
+	assert_int_equal(catalog_pack(&job->catalog), 0);
+	assert_int_equal(budget_take_host(job, &needs, message, sizeof(message)), -ENOMEM);
+	assert_non_null(strstr(message, "at least 16.0 EiB"));
+	slots_free(&job->slots);
+	catalog_unpack(&job->catalog);
+	assert_int_equal(job->host_bytes, 0);
 }
 
 static void a_disk_that_is_too_small_is_refused(void **state)
@@ -484,6 +505,7 @@ int main(void)
 		TEST(gradients_that_are_not_finite_are_reported),
 		TEST(a_strict_job_names_what_was_not_pushed),
 		TEST(a_job_that_needs_more_than_there_is_is_refused),
+		TEST(needs_that_cannot_be_counted_are_refused),
 		TEST(a_disk_that_is_too_small_is_refused),
 		TEST(gradients_of_two_ranks_are_summed),
 		TEST(ready_names_who_is_missing),
