@@ -21,6 +21,46 @@ const char *budget_print(uint64_t bytes, char text[16])
 
 /* ---- Host memory ---- */
 
+/* What the job may take beside what it has. */
+static uint64_t host_left(const struct job *job, bool *ret_is_own)
+{
+	const struct node *node = job->node;
+	uint64_t left = node->host_budget > node->host_used ? node->host_budget - node->host_used : 0;
+	uint64_t own =
+		job->options.host_budget > job->host_bytes ? job->options.host_budget - job->host_bytes : 0;
+
+	*ret_is_own = job->options.host_budget && own < left;
+	return *ret_is_own ? own : left;
+}
+
+static void take_host(struct job *job, uint64_t bytes)
+{
+	job->host_bytes += bytes;
+	job->node->host_used += bytes;
+}
+
+int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size)
+{
+	char needed[16], there[16];
+	bool is_own;
+	uint64_t left = host_left(job, &is_own);
+
+	if (bytes > left)
+		return refuse(message, size, -ENOMEM, "%s of host memory for it are more than the %s left %s",
+			      budget_print(bytes, needed), budget_print(left, there),
+			      is_own ? "of the job's host_budget" : "of what tierd may use");
+	job->charged_bytes += bytes;
+	take_host(job, bytes);
+	return 0;
+}
+
+void budget_uncharge(struct job *job, uint64_t bytes)
+{
+	job->charged_bytes -= bytes;
+	job->host_bytes -= bytes;
+	job->node->host_used -= bytes;
+}
+
 /* More than any budget, if it is more than can be counted. */
 static uint64_t sum_of(const struct budget_needs *needs)
 {
@@ -33,11 +73,10 @@ static uint64_t sum_of(const struct budget_needs *needs)
 	return sum;
 }
 
-static int refuse_host(const struct job *job, const struct budget_needs *needs, uint64_t budget,
+static int refuse_host(const struct job *job, const struct budget_needs *needs, uint64_t budget, bool is_own,
 		       char *message, size_t size)
 {
 	char least[16], arena[16], sums[16], buffers[16], state[16], there[16];
-	bool is_own = job->options.host_budget == budget;
 
 	budget_print(size_sum(sum_of(needs), job->slots.bytes), least);
 	budget_print(job->slots.bytes, arena);
@@ -61,20 +100,16 @@ uint64_t budget_arena_bytes(const struct job *job)
 
 int budget_take_host(struct job *job, const struct budget_needs *needs, char *message, size_t size)
 {
-	struct node *node = job->node;
-	uint64_t left = node->host_budget > node->host_used ? node->host_budget - node->host_used : 0;
-	uint64_t budget =
-		job->options.host_budget && job->options.host_budget < left ? job->options.host_budget : left;
-	uint64_t fixed = sum_of(needs);
+	bool is_own;
+	uint64_t budget = host_left(job, &is_own), fixed = sum_of(needs);
 	int r = slots_plan(&job->catalog, !job->has_nvme_parameters, budget > fixed ? budget - fixed : 0,
 			   &job->slots);
 
 	if (r < 0)
 		return refuse(message, size, r, "out of memory");
 	if (size_sum(fixed, budget_arena_bytes(job)) > budget)
-		return refuse_host(job, needs, budget, message, size);
-	job->host_bytes = fixed + budget_arena_bytes(job);
-	node->host_used += job->host_bytes;
+		return refuse_host(job, needs, budget, is_own, message, size);
+	take_host(job, fixed + budget_arena_bytes(job));
 	return 0;
 }
 
@@ -105,10 +140,11 @@ int budget_take_paths(struct job *job, uint64_t bytes, char *message, size_t siz
 
 void budget_give_back(struct job *job)
 {
-	job->node->host_used -= job->host_bytes;
+	job->node->host_used -= job->host_bytes - job->charged_bytes;
+	job->host_bytes = job->charged_bytes;
 	for (unsigned i = 0; i < job->node->path_count; i++) {
 		job->node->paths[i].used -= job->path_bytes[i];
 		job->path_bytes[i] = 0;
 	}
-	job->host_bytes = job->nvme_bytes = 0;
+	job->nvme_bytes = 0;
 }

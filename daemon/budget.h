@@ -12,6 +12,11 @@ struct budget_needs {
 	uint64_t sums, gradients, held, windows, pages, state, metadata;
 };
 
+/* Takes what a job uses before it is planned, or beside its plan: it is the job's until it ends, or gives it
+ * back. -ENOMEM with a message that begins with the bytes. */
+int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size);
+void budget_uncharge(struct job *job, uint64_t bytes);
+
 /* Plans the arena within what the job may have, and takes it with the rest from the node's budget. A negative
  * errno with a message for the client. */
 int budget_take_host(struct job *job, const struct budget_needs *needs, char *message, size_t size);
@@ -20,7 +25,7 @@ uint64_t budget_arena_bytes(const struct job *job);
 /* As many bytes of each path. */
 int budget_take_paths(struct job *job, uint64_t bytes, char *message, size_t size);
 
-/* What was taken. */
+/* What was taken, but not what was charged. */
 void budget_give_back(struct job *job);
 
 const char *budget_print(uint64_t bytes, char text[16]);

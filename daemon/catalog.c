@@ -276,6 +276,29 @@ int catalog_define(struct catalog *catalog, const Tierd__Wire__UnitDefine *defin
 	return 0;
 }
 
+/* What the allocator adds to each piece. */
+#define ALLOCATION_BYTES 32
+
+static uint64_t text_bytes(const char *text)
+{
+	return text[0] ? strlen(text) + ALLOCATION_BYTES : 0;
+}
+
+uint64_t catalog_definition_bytes(const Tierd__Wire__UnitDefine *definition)
+{
+	/* Twice: the array of units grows by doubling. Runs: of two sections, one more than tensors each. */
+	uint64_t bytes = 2 * sizeof(struct unit) + NAMES_BYTES + text_bytes(definition->name) +
+			 2 * (sizeof(struct run) + ALLOCATION_BYTES);
+
+	for (size_t i = 0; i < definition->n_tensors; i++) {
+		const Tierd__Wire__Tensor *tensor = definition->tensors[i];
+
+		bytes += sizeof(struct tensor) + 2 * sizeof(struct run) + NAMES_BYTES +
+			 text_bytes(tensor->name) + text_bytes(tensor->alias) + text_bytes(tensor->slice_of);
+	}
+	return bytes;
+}
+
 /* ---- Comparison ---- */
 
 static void print_shape(const uint64_t *shape, size_t dimensions, char *text, size_t size)

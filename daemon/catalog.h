@@ -82,6 +82,9 @@ void catalog_free(struct catalog *catalog);
 int catalog_define(struct catalog *catalog, const Tierd__Wire__UnitDefine *definition, uint32_t group_count,
 		   char *message, size_t message_size);
 
+/* Host memory that it takes once it is defined, at most. */
+uint64_t catalog_definition_bytes(const Tierd__Wire__UnitDefine *definition);
+
 /* Compares a definition with unit index: 0, or -EINVAL with the first difference. */
 int catalog_compare(const struct catalog *catalog, uint32_t index, const Tierd__Wire__UnitDefine *definition,
 		    char *message, size_t message_size);

@@ -215,6 +215,7 @@ static void await(struct pending *pending, const Tierd__Wire__GatherAwait *await
 
 static void set_phase(struct pending *pending, const Tierd__Wire__Phase *phase)
 {
+	char message[256];
 	int r;
 
 	if (!job_check_live(pending, pending->member->epoch))
@@ -223,12 +224,9 @@ static void set_phase(struct pending *pending, const Tierd__Wire__Phase *phase)
 		pending_error(pending, -EINVAL, "a phase's name has 1 to %d bytes", WIRE_MAX_NAME);
 		return;
 	}
-	r = member_set_phase(pending->member, phase->name);
+	r = member_set_phase(pending->member, phase->name, message, sizeof(message));
 	if (r < 0)
-		pending_error(pending, r,
-			      r == -E2BIG ? "phase \"%s\" is one too many: a rank has at most %d"
-					  : "phase \"%s\": out of memory (of %d)",
-			      phase->name, MEMBER_MAX_PHASES);
+		pending_error(pending, r, "phase \"%s\": %s", phase->name, message);
 	else
 		pending_reply(pending, NULL);
 }

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "daemon/budget.h"
+#include "daemon/refuse.h"
 
 #define MAX_JOBS_PER_USER 256
 
@@ -141,6 +143,7 @@ void job_free(struct job *job)
 	}
 	setup_clear(job);
 	catalog_free(&job->catalog);
+	budget_uncharge(job, job->charged_bytes);
 	if (job->slot_timer)
 		event_free(job->slot_timer);
 	if (job->turn)
@@ -233,18 +236,36 @@ static bool clear_rank(struct pending *pending, struct job *job, const Tierd__Wi
 	return true;
 }
 
+/* A member's window is in the job's plan, once there is one. */
+static int charge_window(struct job *job, char *message, size_t size)
+{
+	int r;
+
+	if (job->host_bytes > job->charged_bytes || job->windows > job->member_count)
+		return 0;
+	r = budget_charge(job, WINDOW_BYTES, message, size);
+	if (r == 0)
+		job->windows++;
+	return r;
+}
+
 static void join(struct pending *pending, struct job *job, const Tierd__Wire__JobOpen *open,
 		 struct queue *client_members, uint32_t handle)
 {
 	struct member *member;
+	char message[256];
 	int r;
 
 	if (job->is_live)
 		job_abort(job, -ESTALE, "rank %u has joined job %s again", open->rank, job->name);
-	r = member_new(job, pending->client, pending_port(pending), open->rank, &member);
+	r = charge_window(job, message, sizeof(message));
+	if (r == 0) {
+		r = member_new(job, pending->client, pending_port(pending), open->rank, &member);
+		if (r < 0)
+			snprintf(message, sizeof(message), "%s", strerror(-r));
+	}
 	if (r < 0) {
-		pending_error(pending, r, "job %s: no memory for another member: %s", job->name,
-			      strerror(-r));
+		pending_error(pending, r, "job %s: no memory for another member: %s", job->name, message);
 		if (job->member_count == 0 && !has_state(job))
 			job_drop(job);
 		return;
@@ -350,6 +371,20 @@ static void reply_defined(struct pending *pending, uint32_t unit)
 	pending_reply(pending, &reply);
 }
 
+static int add_unit(struct job *job, const Tierd__Wire__UnitDefine *definition, char *message, size_t size)
+{
+	uint64_t bytes = catalog_definition_bytes(definition);
+	char reason[256];
+	int r = budget_charge(job, bytes, reason, sizeof(reason));
+
+	if (r < 0)
+		return refuse(message, size, r, "unit \"%s\": %s", definition->name, reason);
+	r = catalog_define(&job->catalog, definition, job->options.group_count, message, size);
+	if (r < 0)
+		budget_uncharge(job, bytes);
+	return r;
+}
+
 void job_define(struct pending *pending, const Tierd__Wire__UnitDefine *definition)
 {
 	struct member *member = pending->member;
@@ -364,8 +399,7 @@ void job_define(struct pending *pending, const Tierd__Wire__UnitDefine *definiti
 		snprintf(message, sizeof(message), "unit \"%.80s\" is one too many: the job has %u units",
 			 definition->name, job->catalog.unit_count);
 	} else {
-		r = catalog_define(&job->catalog, definition, job->options.group_count, message,
-				   sizeof(message));
+		r = add_unit(job, definition, message, sizeof(message));
 	}
 	if (r < 0)
 		pending_error(pending, r, "job %s, rank %u: %s", job->name, member->rank, message);

@@ -132,7 +132,9 @@ struct job {
 	uint64_t clock;
 	char holders[384]; /* who keeps a gather from ever fitting, for its message */
 	struct event *slot_timer, *turn;
-	uint64_t host_bytes, nvme_bytes;
+	uint64_t host_bytes, nvme_bytes; /* of the budgets */
+	uint64_t charged_bytes;		 /* of host_bytes: outside of the plan */
+	uint32_t windows;		 /* of members, as many as were charged */
 	uint64_t path_bytes[NODE_MAX_PATHS];
 	struct queue tensor_waiting; /* operations that wait for a pack to be written back */
 	struct queue filling;	     /* pendings of tensor writes that wait for the plan */

@@ -7,7 +7,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "daemon/budget.h"
 #include "daemon/job.h"
+#include "daemon/refuse.h"
 
 int member_new(struct job *job, struct client *client, struct port *port, uint32_t rank,
 	       struct member **ret_member)
@@ -129,6 +131,7 @@ static void clear_pages(struct member *member)
 
 int member_make_pages(struct member *member)
 {
+	char message[128];
 	int r;
 
 	if (member->has_pages)
@@ -140,7 +143,7 @@ int member_make_pages(struct member *member)
 	if (r == 0)
 		r = make_gradients(member);
 	if (r == 0)
-		r = member_set_phase(member, "train");
+		r = member_set_phase(member, "train", message, sizeof(message));
 	if (r == 0)
 		r = make_doorbell(member);
 	if (r < 0) {
@@ -157,6 +160,7 @@ void member_free(struct member *member)
 	queue_remove(&member->client_link);
 	for (struct queue *link = queue_pop(&member->orders); link; link = queue_pop(&member->orders))
 		order_free(queue_entry(link, struct order, link));
+	budget_uncharge(member->job, member->charged_bytes);
 	clear_pages(member);
 	memory_free(&member->window);
 	free(member);
@@ -194,21 +198,50 @@ static struct order *find_order(struct member *member, const char *phase)
 	return NULL;
 }
 
-int member_set_phase(struct member *member, const char *phase)
+/* A pass gathers each unit a few times: forward, backward, tied weights. */
+static uint32_t order_capacity(const struct job *job)
+{
+	return 8 * job->catalog.unit_count + 64;
+}
+
+uint64_t member_phase_bytes(const struct job *job)
+{
+	return order_bytes(order_capacity(job));
+}
+
+static int add_order(struct member *member, const char *phase, struct order **ret_order, char *message,
+		     size_t size)
+{
+	uint64_t bytes = member->phases > 0 ? member_phase_bytes(member->job) : 0;
+	int r;
+
+	if (member->phases == MEMBER_MAX_PHASES)
+		return refuse(message, size, -E2BIG, "it is one too many: a rank has at most %d",
+			      MEMBER_MAX_PHASES);
+	r = budget_charge(member->job, bytes, message, size);
+	if (r < 0)
+		return r;
+	r = order_new(phase, order_capacity(member->job), ret_order);
+	if (r < 0) {
+		budget_uncharge(member->job, bytes);
+		return refuse(message, size, r, "out of memory");
+	}
+	member->charged_bytes += bytes;
+	member->phases++;
+	queue_push(&member->orders, &(*ret_order)->link);
+	return 0;
+}
+
+int member_set_phase(struct member *member, const char *phase, char *message, size_t size)
 {
 	struct order *order = find_order(member, phase);
 	int r;
 
 	member_read_trace(member);
 	if (!order) {
-		if (member->phases == MEMBER_MAX_PHASES)
-			return -E2BIG;
-		/* A pass gathers each unit a few times: forward, backward, tied weights. */
-		r = order_new(phase, 8 * member->job->catalog.unit_count + 64, &order);
+		r = add_order(member, phase, &order, message, size);
 		if (r < 0)
 			return r;
-		queue_push(&member->orders, &order->link);
-		member->phases++;
 	}
 	if (member->order && member->order != order && strcmp(member->order->phase, "train") != 0)
 		order_finish_pass(member->order);

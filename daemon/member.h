@@ -64,7 +64,8 @@ struct member {
 	struct queue orders;
 	struct order *order; /* of the current phase */
 	unsigned phases;
-	uint64_t trace_tail; /* read up to here */
+	uint64_t charged_bytes; /* of those after the first */
+	uint64_t trace_tail;	/* read up to here */
 
 	uint64_t pushes, communicated_elements;
 
@@ -94,8 +95,10 @@ static inline bool member_has_lease(const struct member *member, uint32_t unit)
 
 bool member_has_leases(const struct member *member);
 
-/* Makes phase the current one. -E2BIG: too many phases. */
-int member_set_phase(struct member *member, const char *phase);
+/* Makes phase the current one. -E2BIG: too many phases; -ENOMEM: no memory for another. Message: for the
+ * client, if it fails. The first phase is in the job's plan. */
+int member_set_phase(struct member *member, const char *phase, char *message, size_t size);
+uint64_t member_phase_bytes(const struct job *job);
 
 /* The pass of a training phase ends with its step. */
 void member_finish_pass(struct member *member);

@@ -19,6 +19,9 @@ struct name {
 	UT_hash_handle hh;
 };
 
+/* What each takes beside its text, with its share of the table. */
+#define NAMES_BYTES (sizeof(struct name) + 2 * sizeof(UT_hash_bucket))
+
 bool names_have(struct name *names, const char *text);
 
 /* The text stays the caller's, until it is removed. -ENOMEM. */

@@ -7,6 +7,11 @@
 /* How far ahead an unexpected unit is looked for. */
 #define NEAR 64
 
+uint64_t order_bytes(uint32_t capacity)
+{
+	return sizeof(struct order) + 2 * sizeof(uint32_t) * (uint64_t)capacity;
+}
+
 int order_new(const char *phase, uint32_t capacity, struct order **ret_order)
 {
 	struct order *order = calloc(1, sizeof(*order));

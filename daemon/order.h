@@ -19,6 +19,7 @@ struct order {
 
 /* capacity: gathers of a pass that are remembered. */
 int order_new(const char *phase, uint32_t capacity, struct order **ret_order);
+uint64_t order_bytes(uint32_t capacity);
 struct order *order_free(struct order *order);
 
 /* A gather happened. One that was not expected next moves the position to where it is expected, if that is

@@ -112,16 +112,16 @@ static int plan_stores(struct setup *setup)
 
 /* ---- Needs ---- */
 
+/* Beside the definitions, which are charged as they come. */
 static uint64_t job_metadata_bytes(const struct job *job)
 {
 	const struct catalog *catalog = &job->catalog;
 
-	return catalog->unit_count * (sizeof(struct unit) + sizeof(struct sum) * job->sum_ranks) +
-	       catalog->tensor_count * (sizeof(struct tensor) + 64) +
+	return catalog->unit_count * sizeof(struct sum) * job->sum_ranks +
 	       catalog->pack_count *
 		       (sizeof(struct pack) + sizeof(struct residence) + sizeof(struct pack_place)) +
-	       job->options.world_size *
-		       (catalog->unit_count * (2 + 16) * sizeof(uint32_t) + sizeof(struct member));
+	       job->options.world_size * (catalog->unit_count * 2 * sizeof(uint32_t) +
+					  member_phase_bytes(job) + sizeof(struct member));
 }
 
 static struct budget_needs find_needs(const struct setup *setup)
@@ -133,7 +133,7 @@ static struct budget_needs find_needs(const struct setup *setup)
 		.gradients = size_product(ranks * job->options.gradient_buffers,
 					  job->catalog.gradient_bytes_maximum),
 		.held = gradient_held_bytes(job, job->held_count),
-		.windows = ranks * WINDOW_BYTES,
+		.windows = (ranks - job->windows) * WINDOW_BYTES,
 		.pages = setup->directory_bytes +
 			 ranks * size_align(
 					 lease_bytes(job->catalog.unit_count, job->options.gradient_buffers),

@@ -246,7 +246,112 @@ static void a_job_that_needs_more_than_there_is_is_refused(void **state)
 	assert_int_equal(actor_define(&first, "large", large, 1), 0);
 	assert_int_equal(actor_ready(&first), -ENOMEM);
 	assert_non_null(strstr(actor_message(&first), "the job's host_budget"));
+	/* Its definitions and windows are still there. */
+	assert_int_equal(scene.node->host_used,
+			 staging_bytes(scene.node->staging.count) +
+				 job_find(scene.node, geteuid(), "play")->charged_bytes);
+	actor_die(&first);
+	scene_settle(&scene);
 	assert_int_equal(scene.node->host_used, staging_bytes(scene.node->staging.count));
+}
+
+/* Until a definition is refused: the number of those that were not. */
+static unsigned define_until_refused(void)
+{
+	static const struct actor_tensor tensors[] = {
+		{ "a", FORMAT_BF16, INITIALIZE_ONES, 1, false },
+	};
+	struct actor_tensor tensor = tensors[0];
+	char name[100];
+	int r = 0;
+
+	for (unsigned i = 0; i < CATALOG_MAX_UNITS; i++) {
+		snprintf(name, sizeof(name), "%090u", i);
+		tensor.name = name;
+		r = actor_define(&first, name, &tensor, 1);
+		if (r < 0) {
+			assert_int_equal(r, -ENOMEM);
+			return i;
+		}
+	}
+	return CATALOG_MAX_UNITS;
+}
+
+static void definitions_are_charged_before_the_job_is_planned(void **state)
+{
+	uint64_t before = scene.node->host_used;
+	unsigned count;
+
+	assert_int_equal(actor_enter(&scene, &first), 0);
+	assert_int_equal(actor_open(&first, &(struct actor_job){ .stage = 3, .host_budget = 2 * MIB }), 0);
+	assert_int_equal(scene.node->host_used, before + MIB);
+	count = define_until_refused();
+	assert_non_null(strstr(actor_message(&first), "left of the job's host_budget"));
+	assert_in_range(count, MIB / 2048, MIB / 512);
+	assert_in_range(scene.node->host_used, before + 2 * MIB - 2048, before + 2 * MIB);
+	/* What is refused for another reason costs nothing. */
+	before = scene.node->host_used;
+	assert_int_equal(actor_define(&first, "", NULL, 0), -EINVAL);
+	assert_int_equal(scene.node->host_used, before);
+	actor_die(&first);
+	scene_settle(&scene);
+	assert_int_equal(scene.node->host_used, staging_bytes(scene.node->staging.count));
+}
+
+static void jobs_of_definitions_alone_end_at_the_nodes_budget(void **state)
+{
+	struct actor_job job = { .stage = 3 };
+	char name[8];
+	int r = 0;
+
+	scene.node->host_budget = scene.node->host_used + 10 * MIB;
+	assert_int_equal(actor_enter(&scene, &first), 0);
+	for (unsigned i = 0; i < 10; i++) {
+		snprintf(name, sizeof(name), "job%u", i);
+		job.name = name;
+		assert_int_equal(actor_open(&first, &job), 0);
+	}
+	job.name = "more";
+	r = actor_open(&first, &job);
+	assert_int_equal(r, -ENOMEM);
+	assert_non_null(strstr(actor_message(&first), "of what tierd may use"));
+	scene_settle(&scene);
+	assert_null(job_find(scene.node, geteuid(), "more"));
+}
+
+static int set_phase(struct actor *actor, const char *name)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Phase phase = TIERD__WIRE__PHASE__INIT;
+
+	phase.job = actor->job;
+	phase.name = (char *)name;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_PHASE;
+	request.phase = &phase;
+	return actor_ask(actor, &request, NULL);
+}
+
+static void orders_of_phases_are_charged(void **state)
+{
+	struct job *job;
+	uint64_t before;
+
+	start_one((struct actor_job){ .stage = 3 });
+	job = job_find(scene.node, geteuid(), "play");
+	before = scene.node->host_used;
+	assert_int_equal(set_phase(&first, "train"), 0);
+	assert_int_equal(scene.node->host_used, before);
+	assert_int_equal(set_phase(&first, "eval"), 0);
+	assert_int_equal(set_phase(&first, "eval"), 0);
+	assert_int_equal(scene.node->host_used, before + member_phase_bytes(job));
+	scene.node->host_budget = scene.node->host_used;
+	assert_int_equal(set_phase(&first, "sample"), -ENOMEM);
+	assert_non_null(strstr(actor_message(&first), "phase \"sample\""));
+	assert_int_equal(scene.node->host_used, before + member_phase_bytes(job));
+	train_step(&first);
+	actor_die(&first);
+	scene_settle(&scene);
+	assert_int_equal(scene.node->host_used, before);
 }
 
 static void needs_that_cannot_be_counted_are_refused(void **state)
@@ -264,7 +369,7 @@ static void needs_that_cannot_be_counted_are_refused(void **state)
 	assert_non_null(strstr(message, "at least 16.0 EiB"));
 	slots_free(&job->slots);
 	catalog_unpack(&job->catalog);
-	assert_int_equal(job->host_bytes, 0);
+	assert_int_equal(job->host_bytes, job->charged_bytes);
 }
 
 static void a_disk_that_is_too_small_is_refused(void **state)
@@ -505,6 +610,9 @@ int main(void)
 		TEST(gradients_that_are_not_finite_are_reported),
 		TEST(a_strict_job_names_what_was_not_pushed),
 		TEST(a_job_that_needs_more_than_there_is_is_refused),
+		TEST(definitions_are_charged_before_the_job_is_planned),
+		TEST(jobs_of_definitions_alone_end_at_the_nodes_budget),
+		TEST(orders_of_phases_are_charged),
 		TEST(needs_that_cannot_be_counted_are_refused),
 		TEST(a_disk_that_is_too_small_is_refused),
 		TEST(gradients_of_two_ranks_are_summed),
