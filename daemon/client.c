@@ -10,10 +10,11 @@
 #include "daemon/job.h"
 #include "daemon/report.h"
 
-/* For what is not a gather or a push: a client that has as many of those waiting as it may can still take
- * them back, close its step, or leave. */
-#define SPARE_PENDINGS 16
 #define CLIENT_MAX_MEMBERS 64
+/* For what is not a gather or a push: a client that has as many of those waiting as it may can still take
+ * them back, close its step, or leave. Each membership can wait for its ready or two steps, and for a tensor;
+ * the rest is answered at once. */
+#define SPARE_PENDINGS (3 * CLIENT_MAX_MEMBERS + 16)
 
 struct client {
 	struct node *node;

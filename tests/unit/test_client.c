@@ -509,6 +509,31 @@ static void more_gathers_than_may_wait_are_refused_and_the_rest_goes_on(void **s
 	assert_int_equal(actor_leases(&first, 1), gathers);
 }
 
+/* Each waits for a rank that never comes. */
+static void as_many_jobs_as_a_connection_may_have_can_wait_to_be_ready(void **state)
+{
+	static const struct actor_tensor tensors[] = { { "w", FORMAT_BF16, INITIALIZE_ONES, 10, false } };
+	struct actor_job job = { .stage = 3, .world_size = 2 };
+	char name[8];
+
+	assert_int_equal(actor_enter(&scene, &first), 0);
+	client_free(first.client);
+	assert_int_equal(client_new(scene.node, &first.port, 16, &first.client), 0);
+	for (unsigned i = 0; i < 64; i++) {
+		snprintf(name, sizeof(name), "job%u", i);
+		job.name = name;
+		assert_int_equal(actor_open(&first, &job), 0);
+		assert_int_equal(actor_define(&first, "one", tensors, 1), 0);
+		uint32_t number = actor_send_ready(&first, -1);
+
+		assert_null(actor_find(&first, number, 0));
+	}
+	assert_int_equal(client_outstanding(first.client), 64);
+	job.name = "more";
+	assert_int_equal(actor_open(&first, &job), -EBUSY);
+	assert_non_null(strstr(actor_message(&first), "64 open jobs"));
+}
+
 static void a_gather_on_its_way_at_a_step_gets_the_new_version(void **state)
 {
 	uint32_t gather;
@@ -623,6 +648,7 @@ int main(void)
 		TEST(two_jobs_live_side_by_side),
 		TEST(a_gather_that_waits_can_be_cancelled),
 		TEST(more_gathers_than_may_wait_are_refused_and_the_rest_goes_on),
+		TEST(as_many_jobs_as_a_connection_may_have_can_wait_to_be_ready),
 		TEST(a_gather_on_its_way_at_a_step_gets_the_new_version),
 		TEST(what_waits_for_a_refused_step_is_told),
 		TEST(nonsense_is_refused),
