@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "daemon/budget.h"
 #include "daemon/refuse.h"
+#include "proto/name.h"
 
 #define MAX_JOBS_PER_USER 256
 
@@ -378,7 +379,8 @@ static int add_unit(struct job *job, const Tierd__Wire__UnitDefine *definition, 
 	int r = budget_charge(job, bytes, reason, sizeof(reason));
 
 	if (r < 0)
-		return refuse(message, size, r, "unit \"%s\": %s", definition->name, reason);
+		return refuse(message, size, r, "unit \"%.*s\": %s", name_fit(definition->name, 80),
+			      definition->name, reason);
 	r = catalog_define(&job->catalog, definition, job->options.group_count, message, size);
 	if (r < 0)
 		budget_uncharge(job, bytes);
@@ -396,8 +398,8 @@ void job_define(struct pending *pending, const Tierd__Wire__UnitDefine *definiti
 		r = catalog_compare(&job->catalog, member->defined, definition, message, sizeof(message));
 	} else if (job->phase != JOB_FORMING) {
 		r = -EINVAL;
-		snprintf(message, sizeof(message), "unit \"%.80s\" is one too many: the job has %u units",
-			 definition->name, job->catalog.unit_count);
+		snprintf(message, sizeof(message), "unit \"%.*s\" is one too many: the job has %u units",
+			 name_fit(definition->name, 80), definition->name, job->catalog.unit_count);
 	} else {
 		r = add_unit(job, definition, message, sizeof(message));
 	}

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/refuse.h"
+#include "proto/name.h"
 
 bool options_name_is_valid(const char *name)
 {
@@ -61,9 +62,9 @@ static int check_ranks(const Tierd__Wire__JobOpen *open, char *message, size_t s
 	if (!options_name_is_valid(open->name))
 		return refuse(
 			message, size, -EINVAL,
-			"job name \"%.80s\" is not allowed: 1 to %d of a-z, 0-9, '.', '_' and '-', beginning "
+			"job name \"%.*s\" is not allowed: 1 to %d of a-z, 0-9, '.', '_' and '-', beginning "
 			"with a letter or digit, without \"..\"",
-			open->name, WIRE_MAX_JOB_NAME);
+			name_fit(open->name, 80), open->name, WIRE_MAX_JOB_NAME);
 	if (open->world_size == 0 || open->world_size > WIRE_MAX_WORLD_SIZE)
 		return refuse(message, size, -EINVAL, "world size %u; 1 to %d are allowed", open->world_size,
 			      WIRE_MAX_WORLD_SIZE);
@@ -106,8 +107,7 @@ static int resolve_placement(struct job_options *options, bool has_paths, char *
 	if (options->parameter_placement == PLACEMENT_NVME && options->stage < 3)
 		return refuse(message, size, -EINVAL,
 			      "parameters on NVMe at stage %u: only stage 3 partitions parameters; the lower "
-			      "stages "
-			      "keep them resident",
+			      "stages keep them resident",
 			      options->stage);
 	if (!has_paths && (options->parameter_placement == PLACEMENT_NVME ||
 			   options->optimizer_placement == PLACEMENT_NVME))

@@ -53,13 +53,9 @@ void order_note(struct order *order, uint32_t unit)
 			break;
 		if (expected != unit)
 			continue;
-		if (ahead > 0)
-			order->deviations++;
 		order->position = (uint32_t)(((uint64_t)order->position + ahead + 1) % order->learned_count);
 		return;
 	}
-	if (order->learned_count > 0)
-		order->deviations++;
 }
 
 void order_finish_pass(struct order *order)

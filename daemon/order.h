@@ -14,7 +14,6 @@ struct order {
 	uint32_t *learned, *seen; /* units; both have capacity entries */
 	uint32_t learned_count, seen_count, capacity;
 	uint32_t position; /* in learned: what comes next; it wraps, as passes repeat */
-	uint64_t deviations;
 };
 
 /* capacity: gathers of a pass that are remembered. */

@@ -8,6 +8,7 @@
 
 #include "common/clock.h"
 #include "daemon/job.h"
+#include "proto/name.h"
 
 /* As many units as fit in a frame, with names of full length; and as many jobs, with so many ranks in all: a
  * job packs to less than 512 bytes beside its ranks, a rank to less than 48. Unpacked, for which there is a
@@ -318,7 +319,8 @@ void report_units(struct pending *pending, struct node *node, uid_t uid,
 	const struct job *job = find_visible(node, uid, request->job);
 
 	if (!job) {
-		pending_error(pending, -ENOENT, "there is no job %.80s", request->job);
+		pending_error(pending, -ENOENT, "there is no job %.*s", name_fit(request->job, 80),
+			      request->job);
 		return;
 	}
 	uint32_t left =

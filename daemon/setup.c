@@ -405,15 +405,12 @@ static void dispose(struct node *node, struct made *made)
 	workers_submit(node->slow_workers, &disposal->work);
 }
 
-static struct setup *setup_free(struct setup *setup)
+/* Before anything else is planned: what is given up here may be what that needs. */
+static void setup_give_up(struct setup *setup)
 {
-	if (!setup)
-		return NULL;
 	store_layout_free(setup->nvme);
 	store_layout_free(setup->host);
 	dispose(setup->job->node, &setup->made);
-	free(setup);
-	return NULL;
 }
 
 static void fill_directory(struct job *job)
@@ -469,15 +466,14 @@ static int take_over(struct setup *setup)
 static void finish(struct setup *setup, int r)
 {
 	struct job *job = setup->job;
-	char message[512];
 
-	snprintf(message, sizeof(message), "%s", setup->message);
 	job->setup = NULL;
 	job->phase = r < 0 ? JOB_FORMING : JOB_FILLING;
-	setup_free(setup);
+	setup_give_up(setup);
 	if (r < 0)
 		setup_clear(job);
-	job_planned(job, r, message);
+	job_planned(job, r, setup->message);
+	free(setup);
 }
 
 static void on_setup_done(struct work *work)

@@ -15,6 +15,7 @@
 #include "common/log.h"
 #include "common/size.h"
 #include "daemon/sweep.h"
+#include "proto/name.h"
 
 #define LEASE_PATIENCE_NS UINT64_C(1000000000)
 /* Packs that are passed over, being loaded, read or leased, before the sweep waits. */
@@ -151,8 +152,8 @@ static void throw_out(struct job *job, uint32_t pack, struct member *holder)
 	struct port *port = holder->port;
 	char reason[160];
 
-	snprintf(reason, sizeof(reason), "rank %u (pid %d) has kept a lease on unit \"%.40s\" through a step",
-		 holder->rank, (int)holder->pid, pack_name(job, pack));
+	snprintf(reason, sizeof(reason), "rank %u (pid %d) has kept a lease on unit \"%.*s\" through a step",
+		 holder->rank, (int)holder->pid, name_fit(pack_name(job, pack), 40), pack_name(job, pack));
 	log_warning("job %s: %s; its session ends", job->name, reason);
 	holder->has_void_leases = true;
 	if (holder->has_left)

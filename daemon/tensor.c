@@ -13,6 +13,7 @@
 #include "common/size.h"
 #include "daemon/job.h"
 #include "offload/format.h"
+#include "proto/name.h"
 
 enum operation_kind { OPERATION_WRITE, OPERATION_READ, OPERATION_INITIALIZE };
 enum operation_stage { WAITING_FOR_PACK, WAITING_FOR_WRITES, WAITING_FOR_STAGING, IN_FLIGHT };
@@ -555,8 +556,8 @@ void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read)
 		return;
 	}
 	if (find_state_kind(read->state, &state) < 0) {
-		pending_error(pending, -EINVAL, "no state \"%.40s\"; there are parameter, master, m and v",
-			      read->state);
+		pending_error(pending, -EINVAL, "no state \"%.*s\"; there are parameter, master, m and v",
+			      name_fit(read->state, 40), read->state);
 		return;
 	}
 	if (!check_range(pending, read->unit, read->tensor, read->first, read->count,

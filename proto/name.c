@@ -70,3 +70,14 @@ void name_make_printable(char *text)
 		text += length ? length : 1;
 	}
 }
+
+int name_fit(const char *text, int maximum)
+{
+	int fitting = 0, length = (int)printable_length(text);
+
+	while (length > 0 && fitting + length <= maximum) {
+		fitting += length;
+		length = (int)printable_length(text + fitting);
+	}
+	return fitting;
+}

@@ -11,4 +11,7 @@ int name_check(const char *name, size_t maximum);
 /* Puts a question mark for each byte that such a name could not have. */
 void name_make_printable(char *text);
 
+/* Bytes of the whole characters of such a name that begin the text and fit into maximum bytes: for "%.*s". */
+int name_fit(const char *text, int maximum);
+
 #endif

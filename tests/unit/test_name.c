@@ -75,6 +75,19 @@ static void both_functions_agree(void **state)
 	}
 }
 
+static void a_text_is_cut_between_characters(void **state)
+{
+	assert_int_equal(name_fit("", 4), 0);
+	assert_int_equal(name_fit("abc", 4), 3);
+	assert_int_equal(name_fit("abcde", 4), 4);
+	assert_int_equal(name_fit("abc\xc3\xa9", 4), 3);
+	assert_int_equal(name_fit("ab\xc3\xa9z", 4), 4);
+	assert_int_equal(name_fit("\xf0\x9f\x9a\x82", 3), 0);
+	/* What is no name of ours ends before what is wrong with it. */
+	assert_int_equal(name_fit("ab\xff", 4), 2);
+	assert_int_equal(name_fit("a\tb", 4), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -83,6 +96,7 @@ int main(void)
 		cmocka_unit_test(controls_and_broken_sequences_are_refused),
 		cmocka_unit_test(text_is_made_printable_byte_by_byte),
 		cmocka_unit_test(both_functions_agree),
+		cmocka_unit_test(a_text_is_cut_between_characters),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
