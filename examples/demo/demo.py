@@ -54,7 +54,9 @@ class DemoError(Exception):
 def read_arguments():
     parser = argparse.ArgumentParser(prog="./run demo", usage="./run demo [--json FILE] [--quick]")
     parser.add_argument("--build", required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--json", metavar="FILE", help="write the table there")
+    # Opened now: minutes later it would be too late to say that it cannot be.
+    parser.add_argument("--json", metavar="FILE", type=argparse.FileType("w", encoding="utf-8"),
+                        help="write the table there")
     parser.add_argument("--quick", action="store_true", help="a few steps of a small model")
     return parser.parse_args()
 
@@ -256,16 +258,13 @@ def print_table(report, table):
         ("  computing", f"{report['compute_seconds']:.3f} s"),
         ("  pushing gradients", f"{report['push_seconds']:.3f} s"),
         ("  waiting for steps", f"{report['update_seconds']:.3f} s"),
+        ("updating, in the daemon", f"{statistics['job_step_ns'] / statistics['job_steps'] / 1e9:.3f} s per step, "
+                                    "which the next gathers wait for"),
         ("loss", f"{table['loss_first']:.3f} to {table['loss_last']:.3f} (nats per byte) in {report['steps']} steps"),
         ("equals unpartitioned", "yes: parameters, master weights and moments, bit for bit"
          if table["equals_unpartitioned"] else "NO"),
     ]
     print("\n" + "\n".join(f"{name:24}  {value}" for name, value in rows))
-
-
-def print_sample(report):
-    text = report.get("sample", "").encode("latin-1", "replace").decode("utf-8", "replace")
-    print("\n== Text from the trained model\n" + "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text))
 
 
 def run(arguments):
@@ -276,10 +275,9 @@ def run(arguments):
         report = train(arguments, folder)
     table = results(report, is_equal)
     print_table(report, table)
-    print_sample(report)
     print(f"\n{time.monotonic() - start:.0f} s in all")
     if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
+        with arguments.json as file:
             json.dump(table, file, indent=2)
             file.write("\n")
     return 0 if is_equal else 1

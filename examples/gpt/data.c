@@ -110,6 +110,8 @@ static int map_file(struct data *data, const char *path)
 
 	if (fd < 0 || fstat(fd, &status) < 0)
 		return -errno;
+	if (S_ISDIR(status.st_mode))
+		return -EISDIR;
 	if (status.st_size == 0)
 		return 0;
 	bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);

@@ -1,9 +1,8 @@
 #include "dump.h"
 
 #include <errno.h>
-#include <stdio.h>
 
-#define PIECE 65536 /* elements */
+#define PIECE 16384 /* elements */
 
 static int write_state(FILE *file, struct backend *backend, const struct model *model, unsigned unit,
 		       unsigned tensor, enum backend_state state)
@@ -11,10 +10,8 @@ static int write_state(FILE *file, struct backend *backend, const struct model *
 	const struct tensor *description = &model->units[unit].tensors[tensor];
 	size_t size = state == STATE_PARAMETER ? number_size(description->format) : sizeof(float);
 	uint64_t elements = tensor_elements(description);
-	_cleanup_free_ char *piece = malloc(PIECE * sizeof(float));
+	float piece[PIECE];
 
-	if (!piece)
-		return -ENOMEM;
 	for (uint64_t first = 0; first < elements; first += PIECE) {
 		uint64_t count = elements - first < PIECE ? elements - first : PIECE;
 		int r = backend->ops->read(backend, unit, tensor, state, first, count, piece);
@@ -22,7 +19,7 @@ static int write_state(FILE *file, struct backend *backend, const struct model *
 		if (r < 0)
 			return r;
 		if (fwrite(piece, size, count, file) != count)
-			return -EIO;
+			return -errno;
 	}
 	return 0;
 }
@@ -38,15 +35,9 @@ static int write_units(FILE *file, struct backend *backend, const struct model *
 	return r;
 }
 
-int dump_write(const char *path, struct backend *backend, const struct model *model)
+int dump_write(FILE *file, struct backend *backend, const struct model *model)
 {
-	FILE *file = fopen(path, "we");
-	int r;
+	int r = write_units(file, backend, model);
 
-	if (!file)
-		return -errno;
-	r = write_units(file, backend, model);
-	if (fclose(file) != 0 && r == 0)
-		r = -errno;
-	return r;
+	return r == 0 && fflush(file) != 0 ? -errno : r;
 }

@@ -2,10 +2,12 @@
 #ifndef GPT_DUMP_H
 #define GPT_DUMP_H
 
+#include <stdio.h>
+
 #include "backend.h"
 
 /* For each unit and tensor in order: parameters in their format, then master, m and v as fp32; nothing
- * between them. -errno if it cannot be read or written. */
-int dump_write(const char *path, struct backend *backend, const struct model *model);
+ * between them. -errno if it cannot be read, or, with ferror(file), written. */
+int dump_write(FILE *file, struct backend *backend, const struct model *model);
 
 #endif

@@ -72,8 +72,10 @@ static int start_rank(struct world *world, unsigned rank, char **argv)
 	pid_t parent = getpid(), pid = fork();
 
 	if (pid < 0) {
-		fprintf(stderr, "gpt: cannot start rank %u: %s\n", rank, strerror(errno));
-		return -errno;
+		int r = -errno;
+
+		fprintf(stderr, "gpt: cannot start rank %u: %s\n", rank, strerror(-r));
+		return r;
 	}
 	if (pid == 0)
 		become_rank(world, rank, argv, parent);
@@ -89,6 +91,15 @@ static void end_ranks(struct world *world)
 		if (world->ranks[rank] > 0)
 			kill(world->ranks[rank], SIGTERM);
 	}
+}
+
+/* A rank that fails by itself would do so again. */
+static const char *advice(const struct world *world, bool is_killed)
+{
+	if (!is_killed)
+		return "";
+	return world->options->restarts > 0 ? "; it was started again as often as --restart says"
+					    : "; --restart N starts a rank again that is killed";
 }
 
 static void rank_ended(struct world *world, unsigned rank, int status)
@@ -110,7 +121,7 @@ static void rank_ended(struct world *world, unsigned rank, int status)
 		if (start_rank(world, rank, world->restart_argv) == 0)
 			return;
 	}
-	fprintf(stderr, "gpt: ending the other ranks; --restart N starts a rank that dies again\n");
+	fprintf(stderr, "gpt: ending the other ranks%s\n", advice(world, is_killed));
 	end_ranks(world);
 }
 
@@ -147,8 +158,10 @@ int launch(char **argv, const struct options *options)
 	_cleanup_free_ char **restart_argv = restart_arguments(argv);
 	struct world world = { argv, restart_argv, options, .restarts = options->restarts, .ranks = ranks };
 
-	if (!ranks || !restart_argv)
+	if (!ranks || !restart_argv) {
+		fprintf(stderr, "gpt: out of memory\n");
 		return -ENOMEM;
+	}
 	sigemptyset(&world.signals);
 	sigaddset(&world.signals, SIGCHLD);
 	sigaddset(&world.signals, SIGTERM);

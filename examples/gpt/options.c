@@ -71,13 +71,13 @@ static const struct flag flags[] = {
 	{ "optimizer", "host|nvme|default", "where the optimizer's state lies", FLAG_CHOICE, AT(optimizer), 0,
 	  0, placements },
 	{ "host-budget", "BYTES",
-	  "of host memory for the job (suffixes K, M, G); 0: what the daemon has left", FLAG_BYTES,
+	  "of host memory for the job, such as 8G (K, M, G, T); 0: what the daemon has left", FLAG_BYTES,
 	  AT(host_budget), 0, 0x1p63, NULL },
 	{ "timeout", "SECONDS", "to wait for the other ranks", FLAG_COUNT, AT(timeout), 1, 1e6, NULL },
 	{ NULL, NULL, "Ranks, unless RANK and WORLD_SIZE are in the environment", 0, 0, 0, 0, NULL },
 	{ "ranks", "N", "to start on this machine", FLAG_COUNT, AT(ranks), 1, 1024, NULL },
-	{ "restart", "N", "times that a rank that dies is started again", FLAG_COUNT, AT(restarts), 0, 1e6,
-	  NULL },
+	{ "restart", "N", "times that a rank that a signal kills is started again", FLAG_COUNT, AT(restarts),
+	  0, 1e6, NULL },
 	{ "crash-at", "STEP:POINT[:RANK]",
 	  "for tests: rank RANK (1) kills itself in step STEP (from 0), at POINT: "
 	  "gather, push, step or stepped",
@@ -171,6 +171,9 @@ static void print_help(void)
 	for (size_t i = 0; i < ARRAY_LENGTH(flags); i++)
 		print_flag(&flags[i]);
 	printf("\n  --help, --version\n\n"
+	       "RANK, WORLD_SIZE and LOCAL_RANK in the environment, as torchrun sets them, make it one rank "
+	       "of "
+	       "several.\nAll ranks of a job are on one node, so LOCAL_RANK has to be the same as RANK.\n\n"
 	       "Losses in lines of progress are those of rank 0. Exit status: 0; 1: training failed; 2: "
 	       "wrong flags.\n");
 }
@@ -186,6 +189,8 @@ static int fail_range(const struct flag *flag, const char *value)
 {
 	char remedy[80];
 
+	if (flag->kind == FLAG_BYTES)
+		return fail(flag, value, "bytes, or a size such as 8G (K, M, G or T)");
 	snprintf(remedy, sizeof(remedy), "a number from %.16g to %.16g", flag->least, flag->most);
 	return fail(flag, value, remedy);
 }
@@ -203,7 +208,7 @@ static int read_real(const struct flag *flag, const char *value, double *ret_rea
 
 static int read_count(const struct flag *flag, const char *value, uint64_t *ret_count)
 {
-	static const char suffixes[] = "KMG";
+	static const char suffixes[] = "KMGT";
 	char *end;
 	unsigned long long count;
 	unsigned shift = 0;
@@ -290,7 +295,10 @@ static int read_environment(struct options *options)
 {
 	static const struct flag rank = { .name = "$RANK", .least = 0, .most = 1023 };
 	static const struct flag world_size = { .name = "$WORLD_SIZE", .least = 1, .most = 1024 };
+	static const struct flag local_rank = { .name = "$LOCAL_RANK", .least = 0, .most = 1023 };
 	const char *rank_text = getenv("RANK"), *world_text = getenv("WORLD_SIZE");
+	const char *local_text = getenv("LOCAL_RANK");
+	uint64_t local;
 	int r;
 
 	options->world_size = options->ranks;
@@ -306,6 +314,14 @@ static int read_environment(struct options *options)
 		r = read_count(&world_size, world_text, &options->world_size);
 	if (r == 0 && options->rank >= options->world_size)
 		return fail(&rank, rank_text, "a rank below WORLD_SIZE");
+	local = options->rank;
+	if (r == 0 && local_text)
+		r = read_count(&local_rank, local_text, &local);
+	/* The others would wait for ranks that never come. */
+	if (r == 0 && local != options->rank)
+		return fail(
+			&local_rank, local_text,
+			"the same as RANK: tierd serves the ranks of one node, so start all of them here");
 	options->is_rank = true;
 	return r;
 }
@@ -334,6 +350,8 @@ static int read_crash(struct options *options)
 	if (fields < 2 || options->crash_at[end] || !is_crash_point(options->crash_point))
 		return fail(&flag, options->crash_at,
 			    "STEP:POINT[:RANK], with gather, push, step or stepped as POINT");
+	if (rank >= options->world_size)
+		return fail(&flag, options->crash_at, "a rank that there is");
 	options->crash_step = step;
 	options->crash_rank = rank;
 	return 0;

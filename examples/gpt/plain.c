@@ -199,7 +199,7 @@ static int plain_statistics(struct backend *backend, struct tierd_statistics *re
 
 static const char *plain_message(struct backend *backend)
 {
-	return "plain memory could not do it";
+	return "out of memory: without tierd all of the model lies in it; make the model smaller";
 }
 
 static void plain_free(struct backend *backend)

@@ -6,31 +6,22 @@
 
 #include "dump.h"
 #include "kernels.h"
+#include "outputs.h"
 #include "sample.h"
 #include "train.h"
 
 static int draw_sample(struct training *training)
 {
-	const struct options *options = training->options;
-	struct sampling sampling = {
-		.prompt = options->prompt,
-		.bytes = options->sample_bytes,
-		.temperature = options->temperature,
-		.seed = options->seed,
-	};
-	int r;
+	struct report *report = training->report;
+	int r = training->backend->ops->phase(training->backend, "sample");
 
-	training->report->sample = malloc(options->sample_bytes + 1);
-	if (!training->report->sample)
-		return -ENOMEM;
-	r = training->backend->ops->phase(training->backend, "sample");
 	if (r < 0)
 		return r;
-	return sample(training->network, training->backend, training->model, &sampling,
-		      training->report->sample);
+	return sample(training->network, training->backend, training->model, &report->sampling,
+		      report->sample_buffer, &report->sample);
 }
 
-static int finish(struct training *training)
+static int finish(struct training *training, const struct outputs *outputs)
 {
 	const struct options *options = training->options;
 	struct report *report = training->report;
@@ -46,15 +37,15 @@ static int finish(struct training *training)
 	r = 0;
 	if (options->sample_bytes > 0)
 		r = draw_sample(training);
-	if (r == 0 && options->dump)
-		r = dump_write(options->dump, training->backend, training->model);
+	if (r == 0 && outputs->dump)
+		r = dump_write(outputs->dump, training->backend, training->model);
 	if (r < 0)
 		return r;
 	report_summary(report);
-	return options->json ? report_write(report, options->json) : 0;
+	return outputs->json ? report_write(report, outputs->json) : 0;
 }
 
-static int run(struct training *training)
+static int run(struct training *training, const struct outputs *outputs)
 {
 	int r = train_start(training);
 
@@ -63,7 +54,7 @@ static int run(struct training *training)
 	r = train_steps(training);
 	if (r < 0)
 		return r;
-	return finish(training);
+	return finish(training, outputs);
 }
 
 static unsigned thread_count(const struct options *options)
@@ -83,23 +74,29 @@ static int open_backend(const struct options *options, const struct model *model
 	return tierd_backend_new(options, model, ret_backend);
 }
 
-static void report_failure(const struct options *options, struct backend *backend, int r)
+static void report_failure(const struct options *options, const struct outputs *outputs,
+			   struct backend *backend, int r)
 {
-	fprintf(stderr, "gpt: rank %llu: %s (%s)\n", (unsigned long long)options->rank,
-		backend->ops->message(backend), strerror(-r));
+	const char *path = outputs_failed(outputs, options);
+
+	if (path)
+		fprintf(stderr, "gpt: %s: %s\n", path, strerror(-r));
+	else
+		fprintf(stderr, "gpt: rank %llu: %s\n", (unsigned long long)options->rank,
+			backend->ops->message(backend));
 }
 
 /* Runs with the backend, and leaves it in good order if all went well. */
-static int run_with_backend(struct training *training, struct backend *backend)
+static int run_with_backend(struct training *training, const struct outputs *outputs, struct backend *backend)
 {
 	int r;
 
 	training->backend = backend;
 	training->report->backend = backend->name;
-	r = run(training);
+	r = run(training, outputs);
 	if (r == 0)
 		return backend->ops->close(backend);
-	report_failure(training->options, backend, r);
+	report_failure(training->options, outputs, backend, r);
 	backend_free(backend);
 	return r;
 }
@@ -114,6 +111,7 @@ int rank_train(const struct options *options)
 	_cleanup_(data_closep) struct data *data = NULL;
 	_cleanup_(report_freep) struct report *report = NULL;
 	_cleanup_free_ uint8_t *bytes = malloc(options->batch * (options->context + 1));
+	_cleanup_(outputs_close) struct outputs outputs = { NULL };
 	struct backend *backend = NULL;
 	int r;
 
@@ -131,6 +129,8 @@ int rank_train(const struct options *options)
 		return r;
 	}
 	r = data_open(options->data, options->context, &data);
+	if (r == 0)
+		r = outputs_open(options, &outputs);
 	if (r < 0)
 		return r;
 	report->threads = thread_count(options);
@@ -141,5 +141,5 @@ int rank_train(const struct options *options)
 		return r;
 	struct training training = { options, model, network, data, NULL, report, bytes, 0, 0.0f };
 
-	return run_with_backend(&training, backend);
+	return run_with_backend(&training, &outputs, backend);
 }

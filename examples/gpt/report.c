@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 
 /* The first and the last loss are means over this many steps at most, and half of all: single ones are noisy.
  */
@@ -21,6 +22,15 @@ int report_new(const struct options *options, const struct model *model, struct 
 		return -ENOMEM;
 	for (uint64_t i = 0; i < options->steps; i++)
 		report->losses[i] = NAN;
+	report->sampling = (struct sampling){
+		.prompt = options->prompt,
+		.bytes = options->sample_bytes,
+		.temperature = options->temperature,
+		.seed = options->seed,
+	};
+	report->sample_buffer = malloc(sample_size(&report->sampling));
+	if (!report->sample_buffer)
+		return -ENOMEM;
 	*ret_report = TAKE_PTR(report);
 	return 0;
 }
@@ -28,7 +38,7 @@ int report_new(const struct options *options, const struct model *model, struct 
 struct report *report_free(struct report *report)
 {
 	if (report) {
-		free(report->sample);
+		free(report->sample_buffer);
 		free(report->losses);
 	}
 	free(report);
@@ -40,41 +50,89 @@ static double seconds(uint64_t ns)
 	return (double)ns * 1e-9;
 }
 
-/* Per step of this process. */
-static double step_seconds(const struct report *report, uint64_t ns)
+/* Of ns, for each step. */
+static double step_seconds(const struct progress *progress, uint64_t ns)
 {
-	return report->steps > 0 ? seconds(ns) / (double)report->steps : 0.0;
+	return progress->steps > 0 ? seconds(ns) / (double)progress->steps : 0.0;
 }
 
-static uint64_t compute_ns(const struct report *report)
+static uint64_t compute_ns(const struct progress *progress)
 {
-	return report->training_ns - report->times.gather - report->times.push - report->times.step;
+	return progress->training_ns - progress->times.gather - progress->times.push - progress->times.step;
 }
 
-static double tokens_per_second(const struct report *report)
+static double tokens_per_second(const struct progress *progress)
 {
-	return report->training_ns > 0 ? (double)report->tokens / seconds(report->training_ns) : 0.0;
+	return progress->training_ns > 0 ? (double)progress->tokens / seconds(progress->training_ns) : 0.0;
+}
+
+static struct progress progress_since(const struct progress *now, const struct progress *before)
+{
+	return (struct progress){
+		.steps = now->steps - before->steps,
+		.tokens = now->tokens - before->tokens,
+		.training_ns = now->training_ns - before->training_ns,
+		.times = { .gather = now->times.gather - before->times.gather,
+			   .push = now->times.push - before->times.push,
+			   .step = now->times.step - before->times.step },
+	};
+}
+
+void report_start(const struct report *report)
+{
+	const struct options *options = report->options;
+
+	if (options->rank != 0 || report->first_step == 0)
+		return;
+	if (report->first_step < options->steps)
+		printf("job %s stands at step %llu of %llu: going on from there\n", options->job,
+		       (unsigned long long)report->first_step, (unsigned long long)options->steps);
+	else
+		printf("job %s stands at step %llu of %llu: nothing to do; give a larger --steps, --mode "
+		       "replace or another --job\n",
+		       options->job, (unsigned long long)report->first_step,
+		       (unsigned long long)options->steps);
+	fflush(stdout);
+}
+
+/* ---- Lines of progress ---- */
+
+static void print_times(const struct progress *progress)
+{
+	printf("  %6.0f tokens/s  per step: %.3f s = gather %.3f + compute %.3f + push %.3f + step %.3f",
+	       tokens_per_second(progress), step_seconds(progress, progress->training_ns),
+	       step_seconds(progress, progress->times.gather), step_seconds(progress, compute_ns(progress)),
+	       step_seconds(progress, progress->times.push), step_seconds(progress, progress->times.step));
+}
+
+static void print_left(const struct progress *progress, uint64_t steps)
+{
+	uint64_t left = (uint64_t)((double)steps * step_seconds(progress, progress->training_ns) + 0.5);
+
+	if (steps > 0)
+		printf("  %llu:%02llu:%02llu left", (unsigned long long)left / 3600,
+		       (unsigned long long)left / 60 % 60, (unsigned long long)left % 60);
 }
 
 void report_step(struct report *report, uint64_t step, float learning_rate,
 		 const struct backend_result *result)
 {
 	const struct options *options = report->options;
+	struct progress progress;
 
 	report->gradient_norm = result->gradient_norm;
 	report->skipped_steps += result->is_skipped;
 	if (options->rank != 0 || options->log_every == 0 ||
 	    ((step + 1) % options->log_every != 0 && step + 1 != options->steps))
 		return;
-	printf("step %5llu/%llu  loss %.4f  norm %8.4f  rate %.2e  %6.0f tokens/s  per step: %.3f s = gather "
-	       "%.3f + "
-	       "compute %.3f + push %.3f + step %.3f%s\n",
-	       (unsigned long long)step + 1, (unsigned long long)options->steps, report->losses[step],
-	       result->gradient_norm, (double)learning_rate, tokens_per_second(report),
-	       step_seconds(report, report->training_ns), step_seconds(report, report->times.gather),
-	       step_seconds(report, compute_ns(report)), step_seconds(report, report->times.push),
-	       step_seconds(report, report->times.step),
-	       result->is_skipped ? "  skipped: gradients not finite" : "");
+	progress = progress_since(&report->done, &report->shown);
+	report->shown = report->done;
+	printf("step %5llu/%llu  loss %.4f  norm %8.4f  rate %.2e", (unsigned long long)step + 1,
+	       (unsigned long long)options->steps, report->losses[step], result->gradient_norm,
+	       (double)learning_rate);
+	print_times(&progress);
+	print_left(&progress, options->steps - step - 1);
+	printf("%s\n", result->is_skipped ? "  skipped: gradients not finite" : "");
 	fflush(stdout);
 }
 
@@ -105,16 +163,29 @@ static void print_text(const char *text)
 		putchar(*text == '\n' || *text == '\t' || (*text >= ' ' && *text <= '~') ? *text : '?');
 }
 
-void report_summary(const struct report *report)
+static void print_training(const struct report *report)
 {
+	const struct tierd_statistics *statistics = &report->statistics;
+
 	printf("%llu parameters in %s, rank %llu of %llu: loss (of this rank) %.4f to %.4f",
 	       (unsigned long long)model_parameters(report->model), report->backend,
 	       (unsigned long long)report->options->rank, (unsigned long long)report->options->world_size,
 	       mean_loss(report, false), mean_loss(report, true));
 	if (!isnan(report->evaluation_loss))
 		printf(", on held-out text %.4f", report->evaluation_loss);
-	printf("; %.0f tokens/s, %.3f s per step\n", tokens_per_second(report),
-	       step_seconds(report, report->training_ns));
+	printf("; %.0f tokens/s, %.3f s per step", tokens_per_second(&report->done),
+	       step_seconds(&report->done, report->done.training_ns));
+	/* Of it, gathers wait for what has not been updated yet. */
+	if (report->has_statistics && statistics->job_steps > 0)
+		printf(", %.3f s of update in the daemon",
+		       seconds(statistics->job_step_ns) / (double)statistics->job_steps);
+	printf("\n");
+}
+
+void report_summary(const struct report *report)
+{
+	if (report->done.steps > 0)
+		print_training(report);
 	if (report->sample) {
 		printf("---- sample ----\n%s", report->options->prompt);
 		print_text(report->sample);
@@ -215,16 +286,18 @@ static void write_run(FILE *file, const struct report *report)
 
 static void write_results(FILE *file, const struct report *report)
 {
+	const struct progress *done = &report->done;
+
 	write_real(file, "loss_first", mean_loss(report, false));
 	write_real(file, "loss_last", mean_loss(report, true));
 	write_real(file, "loss_held_out", report->evaluation_loss);
 	write_real(file, "gradient_norm", report->gradient_norm);
-	write_real(file, "tokens_per_second", tokens_per_second(report));
-	write_real(file, "step_seconds", step_seconds(report, report->training_ns));
-	write_real(file, "gather_seconds", step_seconds(report, report->times.gather));
-	write_real(file, "compute_seconds", step_seconds(report, compute_ns(report)));
-	write_real(file, "push_seconds", step_seconds(report, report->times.push));
-	write_real(file, "update_seconds", step_seconds(report, report->times.step));
+	write_real(file, "tokens_per_second", tokens_per_second(done));
+	write_real(file, "step_seconds", step_seconds(done, done->training_ns));
+	write_real(file, "gather_seconds", step_seconds(done, done->times.gather));
+	write_real(file, "compute_seconds", step_seconds(done, compute_ns(done)));
+	write_real(file, "push_seconds", step_seconds(done, done->times.push));
+	write_real(file, "update_seconds", step_seconds(done, done->times.step));
 	if (report->sample)
 		write_string(file, "sample", report->sample);
 }
@@ -266,13 +339,8 @@ static void write_statistics(FILE *file, const struct tierd_statistics *statisti
 	fprintf(file, "\n  },\n");
 }
 
-int report_write(const struct report *report, const char *path)
+int report_write(const struct report *report, FILE *file)
 {
-	FILE *file = fopen(path, "we");
-	bool has_failed;
-
-	if (!file)
-		return -errno;
 	fprintf(file, "{\n");
 	write_run(file, report);
 	write_results(file, report);
@@ -281,8 +349,7 @@ int report_write(const struct report *report, const char *path)
 	write_tensors(file, report->model);
 	write_losses(file, report);
 	fprintf(file, "  \"version\": \"%s\"\n}\n", TIERD_VERSION);
-	has_failed = ferror(file);
-	if (fclose(file) != 0)
+	if (fflush(file) != 0)
 		return -errno;
-	return has_failed ? -EIO : 0;
+	return ferror(file) ? -EIO : 0;
 }

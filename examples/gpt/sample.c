@@ -1,6 +1,5 @@
 #include "sample.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 
@@ -34,28 +33,35 @@ static unsigned choose(const float logits[MODEL_VOCABULARY], double temperature,
 	return best;
 }
 
-int sample(struct network *network, struct backend *backend, const struct model *model,
-	   const struct sampling *sampling, char *ret_text)
+/* The model goes on from something: from a line's end, where no prompt is given. */
+static const char *beginning(const struct sampling *sampling)
 {
-	size_t prompt = strlen(sampling->prompt), length = prompt, context = model->shape.context;
-	_cleanup_free_ uint8_t *text = malloc(prompt + sampling->bytes + 1);
+	return *sampling->prompt ? sampling->prompt : "\n";
+}
+
+size_t sample_size(const struct sampling *sampling)
+{
+	return strlen(beginning(sampling)) + sampling->bytes + 1;
+}
+
+int sample(struct network *network, struct backend *backend, const struct model *model,
+	   const struct sampling *sampling, char *buffer, const char **ret_text)
+{
+	size_t prompt = strlen(beginning(sampling)), length = prompt, context = model->shape.context;
+	uint8_t *text = (uint8_t *)buffer;
 	float logits[MODEL_VOCABULARY];
 
-	if (!text)
-		return -ENOMEM;
-	memcpy(text, sampling->prompt, prompt);
-	if (length == 0)
-		text[length++] = '\n';
+	memcpy(text, beginning(sampling), prompt);
 	for (size_t i = 0; i < sampling->bytes; i++) {
 		size_t seen = length < context ? length : context;
 		int r = network_predict(network, backend, text + length - seen, seen, logits);
 
 		if (r < 0)
 			return r;
-		text[length] =
+		text[length++] =
 			(uint8_t)choose(logits, sampling->temperature, random_uniform(sampling->seed, i));
-		ret_text[i] = (char)text[length++];
 	}
-	ret_text[sampling->bytes] = '\0';
+	text[length] = '\0';
+	*ret_text = buffer + prompt;
 	return 0;
 }

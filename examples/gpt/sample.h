@@ -11,8 +11,11 @@ struct sampling {
 	uint64_t seed;	    /* the same seed, the same text */
 };
 
-/* ret_text: `bytes` bytes and a final zero. */
+/* How large a buffer sample() needs. */
+size_t sample_size(const struct sampling *sampling);
+
+/* Fills the buffer; ret_text is the part of it behind the prompt: `bytes` bytes and a final zero. */
 int sample(struct network *network, struct backend *backend, const struct model *model,
-	   const struct sampling *sampling, char *ret_text);
+	   const struct sampling *sampling, char *buffer, const char **ret_text);
 
 #endif

@@ -37,11 +37,9 @@ static int recover(struct training *training)
 static int write_tensor(struct training *training, unsigned unit, unsigned tensor)
 {
 	uint64_t elements = tensor_elements(&training->model->units[unit].tensors[tensor]);
-	_cleanup_free_ float *values = malloc(INITIAL_PIECE * sizeof(float));
+	float values[INITIAL_PIECE];
 	int r = 0;
 
-	if (!values)
-		return -ENOMEM;
 	for (uint64_t first = 0; r == 0 && first < elements; first += INITIAL_PIECE) {
 		uint64_t count = elements - first < INITIAL_PIECE ? elements - first : INITIAL_PIECE;
 
@@ -88,6 +86,7 @@ int train_start(struct training *training)
 	if (r < 0)
 		return r;
 	training->report->first_step = training->step;
+	report_start(training->report);
 	return 0;
 }
 
@@ -156,15 +155,14 @@ static void count_step(struct training *training, uint64_t start, const struct b
 {
 	const struct options *options = training->options;
 	const struct backend_times *now = &training->backend->times;
-	struct report *report = training->report;
+	struct progress *done = &training->report->done;
 
-	report->training_ns += clock_now_ns() - start;
-	report->times.gather += now->gather - before->gather;
-	report->times.push += now->push - before->push;
-	report->times.step += now->step - before->step;
-	report->tokens +=
-		options->batch * options->context * options->micro_batches * training->backend->ranks;
-	report->steps++;
+	done->training_ns += clock_now_ns() - start;
+	done->times.gather += now->gather - before->gather;
+	done->times.push += now->push - before->push;
+	done->times.step += now->step - before->step;
+	done->tokens += options->batch * options->context * options->micro_batches * training->backend->ranks;
+	done->steps++;
 }
 
 static int train_step(struct training *training)

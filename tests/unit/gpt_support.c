@@ -25,6 +25,7 @@ struct options small_options(void)
 		.stage = 3,
 		.ranks = 1,
 		.world_size = 1,
+		.prompt = "",
 	};
 }
 

@@ -1,0 +1,73 @@
+#!/bin/sh
+# What the example trainer tells: where a job stands, what is wrong with its flags, its files and its environment, and
+# that before it trains.
+# shellcheck source=tests/functional/lib.sh disable=SC2119
+. "$(dirname "$0")/lib.sh"
+gpt=$1
+unset RANK WORLD_SIZE LOCAL_RANK
+cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
+
+run_gpt() {
+	timeout 60 "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --data "$scratch/data" "$@"
+}
+
+expect_no_text() {
+	case $output in
+	*"$1"*) fail "'$1' is in: $output" ;;
+	esac
+}
+
+# ---- Flags, files and environment: said before anybody connects
+
+expect_status 2 run_gpt --host-budget 9X
+expect_text 'a size such as 8G (K, M, G or T)'
+expect_status 2 run_gpt --ranks 4 --crash-at 1:push:9
+expect_text 'a rank that there is'
+expect_status 2 run_gpt --ranks 4 --crash-at 1:pull
+expect_status 1 run_gpt --data "$scratch"
+expect_text "cannot read $scratch: Is a directory"
+for flag in json dump; do
+	expect_status 1 run_gpt --$flag "$scratch/none/file"
+	expect_text "gpt: $scratch/none/file: No such file or directory"
+	expect_no_text 'no tierd listens'
+done
+expect_status 1 run_gpt --no-tierd --steps 1 --json /dev/full
+expect_text 'gpt: /dev/full: No space left on device'
+expect_status 1 run_gpt --no-tierd --steps 1 --dump /dev/full
+expect_text 'gpt: /dev/full: No space left on device'
+expect_status 2 env RANK=1 "$gpt"
+expect_text 'belong together'
+expect_status 2 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 "$gpt"
+expect_text 'one node'
+expect_status 2 env RANK=0 WORLD_SIZE=1 LOCAL_RANK=first "$gpt"
+expect_text LOCAL_RANK
+expect_status 0 "$gpt" --help
+expect_text LOCAL_RANK
+
+# ---- Where a job stands
+
+tierd_start
+expect_status 0 env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 timeout 60 "$gpt" --layers 1 --width 32 --heads 2 --context 16 \
+	--batch 2 --threads 1 --data "$scratch/data" --steps 3 --log-every 1
+expect_text 'step     3/3'
+expect_text 'left'
+expect_text 'of update in the daemon'
+expect_no_text 'stands at'
+expect_status 0 run_gpt --steps 3
+expect_text 'job gpt stands at step 3 of 3: nothing to do; give a larger --steps, --mode replace or another --job'
+expect_no_text nan
+expect_status 0 run_gpt --steps 5 --ranks 1 --sample-bytes 8
+expect_text 'job gpt stands at step 3 of 5: going on from there'
+expect_text 'sample'
+expect_no_text nan
+expect_status 0 run_gpt --steps 3 --mode replace --host-budget 1T
+expect_no_text 'stands at'
+
+# ---- Advice that helps
+
+# Another world size is refused: starting such a rank again would not help.
+expect_status 1 run_gpt --steps 3 --ranks 2
+expect_text 'failed with status 1'
+expect_no_text '--restart'
+expect_status 1 run_gpt --steps 3 --ranks 2 --mode replace --crash-at 1:push:1
+expect_text '--restart N starts a rank again that is killed'
