@@ -21,11 +21,15 @@ const char *budget_print(uint64_t bytes, char text[16])
 
 /* ---- Host memory ---- */
 
+static uint64_t node_left(const struct node *node)
+{
+	return node->host_budget > node->host_used ? node->host_budget - node->host_used : 0;
+}
+
 /* What the job may take beside what it has. */
 static uint64_t host_left(const struct job *job, bool *ret_is_own)
 {
-	const struct node *node = job->node;
-	uint64_t left = node->host_budget > node->host_used ? node->host_budget - node->host_used : 0;
+	uint64_t left = node_left(job->node);
 	uint64_t own =
 		job->options.host_budget > job->host_bytes ? job->options.host_budget - job->host_bytes : 0;
 
@@ -39,16 +43,17 @@ static void take_host(struct job *job, uint64_t bytes)
 	job->node->host_used += bytes;
 }
 
+/* Only the daemon's budget is asked: the job's own is asked by the plan, which knows what else it needs and
+ * can say how much would do, and what comes after the plan is little beside it. */
 int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size)
 {
 	char needed[16], there[16];
-	bool is_own;
-	uint64_t left = host_left(job, &is_own);
+	uint64_t left = node_left(job->node);
 
 	if (bytes > left)
-		return refuse(message, size, -ENOMEM, "%s of host memory for it are more than the %s left %s",
-			      budget_print(bytes, needed), budget_print(left, there),
-			      is_own ? "of the job's host_budget" : "of what tierd may use");
+		return refuse(message, size, -ENOMEM,
+			      "%s of host memory for it are more than the %s left of what tierd may use",
+			      budget_print(bytes, needed), budget_print(left, there));
 	job->charged_bytes += bytes;
 	take_host(job, bytes);
 	return 0;
@@ -78,12 +83,13 @@ static int refuse_host(const struct job *job, const struct budget_needs *needs, 
 {
 	char least[16], arena[16], sums[16], buffers[16], state[16], there[16];
 
-	budget_print(size_sum(sum_of(needs), job->slots.bytes), least);
+	/* What it has already taken is a part of both. */
+	budget_print(size_sum(size_sum(sum_of(needs), job->slots.bytes), job->charged_bytes), least);
 	budget_print(job->slots.bytes, arena);
 	budget_print(needs->sums, sums);
 	budget_print(size_sum(size_sum(needs->gradients, needs->held), needs->windows), buffers);
 	budget_print(needs->state, state);
-	budget_print(budget, there);
+	budget_print(budget + job->charged_bytes, there);
 	return refuse(
 		message, size, -ENOMEM,
 		"it needs at least %s of host memory (parameters %s, gradient sums %s, gradient buffers %s, "
