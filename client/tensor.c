@@ -207,7 +207,8 @@ int tierd_tensor_read(struct tierd_job *job, uint32_t unit, uint32_t tensor, con
 
 	if (!state)
 		return message_fail(-EINVAL,
-				    "no state is named; it is \"parameter\", \"master\", \"m\" or \"v\"");
+				    "no state is named; it is \"parameter\", \"master\" or a slot of the "
+				    "optimizer, such as \"m\"");
 	r = job_enter(job, JOB_READY);
 	if (r < 0)
 		return r;
@@ -232,8 +233,7 @@ static void shard_of(const struct tierd_job *job, uint32_t unit, uint32_t number
 	const struct unit_layout *layout = &job->units[unit]->layout;
 	const struct tensor_layout *tensor = &job->units[unit]->tensors[number];
 	/* Trainable elements are numbered through both sections. */
-	uint64_t begin =
-		tensor->first + (tensor->section == SECTION_FP32 ? layout->elements[SECTION_BF16] : 0);
+	uint64_t begin = tensor->first + unit_layout_section_first(layout, (int)tensor->section);
 	uint64_t end = begin + tensor->elements;
 	uint64_t shard_begin = unit_layout_shard(layout, job->rank, job->world_size);
 	uint64_t shard_end = unit_layout_shard(layout, job->rank + 1, job->world_size);

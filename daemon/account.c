@@ -9,27 +9,33 @@ static uint64_t shard_elements(const struct job *job, const struct unit *unit, u
 	       unit_layout_shard(&unit->layout, rank, job->options.world_size);
 }
 
-/* Bytes per trainable element of the optimizer state, without the parameter itself: remainder, m and v. */
-static uint64_t state_bytes(const struct unit *unit, uint64_t first, uint64_t count)
+/* Bytes of the trainable elements first … first + count - 1 of a unit: of parameters, or of the state beside
+ * them. */
+static uint64_t trainable_bytes(const struct job *job, const struct unit *unit, uint64_t first,
+				uint64_t count, bool is_state)
 {
-	uint64_t split = unit->layout.elements[SECTION_BF16];
-	uint64_t bf16 = first >= split ? 0 : first + count <= split ? count : split - first;
+	uint64_t bytes = 0;
 
-	return bf16 * 10 + (count - bf16) * 8;
-}
+	for (int section = 0; section < UNIT_TRAINABLE_SECTIONS; section++) {
+		uint64_t from = unit_layout_section_first(&unit->layout, section);
+		uint64_t end = unit_layout_section_first(&unit->layout, section + 1);
+		uint64_t each = is_state ? state_all_bytes(&job->options, (enum unit_section)section)
+					 : section_element_bytes((enum unit_section)section);
 
-static uint64_t parameter_bytes(const struct unit *unit, uint64_t first, uint64_t count)
-{
-	uint64_t split = unit->layout.elements[SECTION_BF16];
-	uint64_t bf16 = first >= split ? 0 : first + count <= split ? count : split - first;
-
-	return bf16 * 2 + (count - bf16) * 4;
+		from = from > first ? from : first;
+		end = end < first + count ? end : first + count;
+		bytes += from < end ? (end - from) * each : 0;
+	}
+	return bytes;
 }
 
 static uint64_t frozen_bytes(const struct unit *unit)
 {
-	return unit->layout.elements[SECTION_FROZEN_BF16] * 2 +
-	       unit->layout.elements[SECTION_FROZEN_FP32] * 4;
+	uint64_t bytes = 0;
+
+	for (int section = UNIT_TRAINABLE_SECTIONS; section < UNIT_SECTIONS; section++)
+		bytes += unit->layout.elements[section] * section_element_bytes((enum unit_section)section);
+	return bytes;
 }
 
 /* Frozen values are partitioned like the others, evenly. */
@@ -41,12 +47,15 @@ static void add_unit(const struct job *job, const struct unit *unit, uint32_t ra
 	uint64_t count = shard_elements(job, unit, rank);
 	uint32_t stage = job->options.stage;
 
-	reply->logical_parameter_bytes += stage == 3 ? parameter_bytes(unit, first, count) +
-							       frozen_bytes(unit) / job->options.world_size
-						     : parameter_bytes(unit, 0, all) + frozen_bytes(unit);
+	if (stage < 3)
+		reply->logical_parameter_bytes +=
+			trainable_bytes(job, unit, 0, all, false) + frozen_bytes(unit);
+	else
+		reply->logical_parameter_bytes += trainable_bytes(job, unit, first, count, false) +
+						  frozen_bytes(unit) / job->options.world_size;
 	reply->logical_gradient_bytes += sizeof(float) * (stage >= 2 ? count : all);
-	reply->logical_optimizer_bytes +=
-		stage >= 1 ? state_bytes(unit, first, count) : state_bytes(unit, 0, all);
+	reply->logical_optimizer_bytes += stage >= 1 ? trainable_bytes(job, unit, first, count, true)
+						     : trainable_bytes(job, unit, 0, all, true);
 }
 
 void account_statistics(const struct job *job, const struct member *member,

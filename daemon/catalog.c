@@ -21,8 +21,8 @@ static void unit_clear(struct unit *unit)
 		free(unit->tensors[i].written);
 	}
 	free(unit->tensors);
-	free(unit->runs[0]);
-	free(unit->runs[1]);
+	for (int section = 0; section < UNIT_TRAINABLE_SECTIONS; section++)
+		free(unit->runs[section]);
 	free(unit->name);
 	*unit = (struct unit){ 0 };
 }
@@ -175,9 +175,9 @@ static int unit_set(struct unit *unit, const Tierd__Wire__UnitDefine *definition
 		unit->parameters += unit->tensors[i].layout.elements;
 	}
 	unit_layout_finish(&unit->layout);
-	r = unit_set_runs(unit, SECTION_BF16);
-	if (r == 0)
-		r = unit_set_runs(unit, SECTION_FP32);
+	r = 0;
+	for (int section = 0; section < UNIT_TRAINABLE_SECTIONS && r == 0; section++)
+		r = unit_set_runs(unit, (enum unit_section)section);
 	return r == 0 ? 0 : refuse(message, size, r, "out of memory");
 }
 

@@ -45,8 +45,8 @@ struct unit {
 	struct tensor *tensors;
 	uint32_t tensor_count;
 	struct unit_layout layout;
-	struct run *runs[2]; /* of the two trainable sections; they cover them, padding included */
-	uint32_t run_count[2];
+	struct run *runs[UNIT_TRAINABLE_SECTIONS]; /* they cover the sections, padding included */
+	uint32_t run_count[UNIT_TRAINABLE_SECTIONS];
 	uint64_t parameters; /* elements of all tensors, without padding */
 
 	uint32_t pack;

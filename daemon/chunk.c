@@ -42,7 +42,28 @@ static bool intersect(uint64_t first, uint64_t count, uint64_t from, uint64_t le
 static float *section_sum(const struct job *job, uint32_t unit, enum unit_section section)
 {
 	return gradient_sum(job, unit) +
-	       (section == SECTION_FP32 ? job->catalog.units[unit].layout.elements[SECTION_BF16] : 0);
+	       unit_layout_section_first(&job->catalog.units[unit].layout, (int)section);
+}
+
+static void *part_at(const struct chunk *chunk, unsigned stream, uint64_t bytes)
+{
+	char *data = chunk->parts[stream].data;
+
+	return data ? data + bytes : NULL;
+}
+
+/* The chunk's arrays from its element at on. */
+static struct optimizer_arrays arrays_at(const struct chunk *chunk, uint64_t at)
+{
+	struct optimizer_arrays arrays = {
+		.parameter = part_at(chunk, CHUNK_PARAMETER, at * section_element_bytes(chunk->section)),
+		.master = part_at(chunk, CHUNK_STATE + STATE_MASTER,
+				  at * state_bytes(chunk->section, STATE_MASTER)),
+	};
+
+	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++)
+		arrays.slots[slot] = part_at(chunk, CHUNK_STATE + STATE_SLOTS + slot, at * sizeof(float));
+	return arrays;
 }
 
 /* Elements first … of the unit's section; their place in the chunk is at. */
@@ -62,33 +83,17 @@ static void initialize_unit(const struct chunk *chunk, uint32_t index, uint64_t 
 			continue;
 		sweep_fill_tensor(job, tensor, from - tensor->layout.first, length, masters + from);
 	}
-	if (chunk->section == SECTION_BF16)
-		format_split(masters + first, count, (uint16_t *)chunk->parts[CHUNK_PARAMETER].data + at,
-			     (int16_t *)chunk->parts[CHUNK_REMAINDER].data + at);
-	else
-		memcpy((float *)chunk->parts[CHUNK_PARAMETER].data + at, masters + first,
-		       count * sizeof(float));
-}
+	struct optimizer_arrays arrays = arrays_at(chunk, at);
 
-static void update_run(const struct chunk *chunk, const struct adamw_constants *constants,
-		       const float *gradients, uint64_t at, uint64_t count)
-{
-	const struct adamw_kernels *kernels = chunk->sweep->kernels;
-	float *m = (float *)chunk->parts[CHUNK_M].data + at;
-	float *v = (float *)chunk->parts[CHUNK_V].data + at;
-
-	if (chunk->section == SECTION_BF16)
-		kernels->split(constants, count, (uint16_t *)chunk->parts[CHUNK_PARAMETER].data + at,
-			       (int16_t *)chunk->parts[CHUNK_REMAINDER].data + at, m, v, gradients);
-	else
-		kernels->fp32(constants, count, (float *)chunk->parts[CHUNK_PARAMETER].data + at, m, v,
-			      gradients);
+	format_keep(state_master_kind(chunk->section), masters + first, count, arrays.parameter,
+		    arrays.master);
 }
 
 static void update_unit(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
 			uint64_t at)
 {
 	const struct job *job = chunk->sweep->job;
+	const struct optimizer *optimizer = job->options.optimizer;
 	const struct unit *unit = &job->catalog.units[index];
 	const float *gradients = section_sum(job, index, chunk->section);
 
@@ -96,20 +101,18 @@ static void update_unit(const struct chunk *chunk, uint32_t index, uint64_t firs
 		return;
 	for (uint32_t i = 0; i < unit->run_count[chunk->section]; i++) {
 		const struct run *run = &unit->runs[chunk->section][i];
-		const struct group *group = &job->decided_rates.groups[run->group];
-		struct adamw_rates rates = { .learning_rate = (double)job->decided_rates.learning_rate *
-							      (double)group->learning_rate,
-					     .beta1 = group->beta1,
-					     .beta2 = group->beta2,
-					     .epsilon = group->epsilon,
-					     .weight_decay = group->weight_decay };
-		struct adamw_constants constants;
+		struct optimizer_constants constants;
+		struct optimizer_arrays arrays;
 		uint64_t from, length;
 
 		if (!intersect(first, count, run->first, run->count, &from, &length))
 			continue;
-		adamw_constants(&rates, unit->updates + 1, job->factor, &constants);
-		update_run(chunk, &constants, gradients + from, at + (from - first), length);
+		optimizer_set(optimizer, &job->decided_rates.groups[run->group],
+			      (double)job->decided_rates.learning_rate, unit->updates + 1, job->factor,
+			      &constants);
+		arrays = arrays_at(chunk, at + (from - first));
+		arrays.gradient = gradients + from;
+		optimizer->kernels[state_master_kind(chunk->section)](&constants, length, &arrays);
 	}
 }
 
@@ -163,7 +166,7 @@ static void retire(struct chunk *chunk)
 	struct sweep *sweep = chunk->sweep;
 	struct job *job = sweep->job;
 	struct residence *residence = &job->residences[chunk->pack];
-	struct staging_buffers *buffers = TAKE_PTR(chunk->buffers);
+	struct staging_buffer *buffer = TAKE_PTR(chunk->buffer);
 
 	residence->unwritten--;
 	residence->writes--;
@@ -172,23 +175,25 @@ static void retire(struct chunk *chunk)
 	sweep_check_pack(job, chunk->pack);
 	if (residence->unwritten == 0)
 		tensor_resume(job);
-	if (buffers)
-		staging_give(&job->node->staging, buffers);
+	if (buffer)
+		staging_give(&job->node->staging, buffer);
 	job_settle(job);
 }
 
 static void fail_chunk(struct chunk *chunk, const struct chunk_part *part, int status)
 {
-	static const char *const names[] = { "parameters", "remainders", "m", "v" };
 	struct sweep *sweep = chunk->sweep;
 	long stream = part - chunk->parts;
+	const char *name = stream == CHUNK_PARAMETER ? "parameter"
+						     : state_stream_name(&sweep->job->options, chunk->section,
+									 (unsigned)(stream - CHUNK_STATE));
 
 	chunk->status = status;
 	if (sweep->has_failed)
 		return;
 	sweep->has_failed = true;
 	job_break(sweep->job, status, "unit \"%s\", %s, cannot be %s %s at byte %llu: %s",
-		  pack_name(sweep->job, chunk->pack), names[stream],
+		  pack_name(sweep->job, chunk->pack), name,
 		  part->transfer.direction == TIER_READ ? "read from" : "written to",
 		  part->transfer.fault.device ? part->transfer.fault.device : "the store",
 		  (unsigned long long)part->transfer.fault.device_offset, store_error(status));
@@ -267,8 +272,8 @@ static void on_transferred(struct store_transfer *transfer, int status)
 
 /* ---- Start ---- */
 
-static void set_part(struct chunk *chunk, enum chunk_stream index, struct store *store, bool is_nvme,
-		     uint32_t stream, uint64_t section_offset, uint64_t element_bytes, void *buffer)
+static void set_part(struct chunk *chunk, unsigned index, struct store *store, bool is_nvme, uint32_t stream,
+		     uint64_t section_offset, uint64_t element_bytes, void *buffer)
 {
 	struct chunk_part *part = &chunk->parts[index];
 	uint64_t offset = section_offset + chunk->first * element_bytes;
@@ -284,11 +289,12 @@ static void set_part(struct chunk *chunk, enum chunk_stream index, struct store 
 		part->data = store_address(store, stream, offset);
 }
 
-static void set_parameter(struct chunk *chunk, uint64_t element_bytes)
+static void set_parameter(struct chunk *chunk)
 {
 	const struct sweep *sweep = chunk->sweep;
 	const struct job *job = sweep->job;
-	void *address = chunk->buffers ? chunk->buffers->parameter : NULL;
+	uint64_t element_bytes = section_element_bytes(chunk->section);
+	void *address = chunk->buffer ? chunk->buffer->data : NULL;
 
 	if (job->residences[chunk->pack].slot != SLOT_NONE)
 		address = residency_address(job, chunk->pack) +
@@ -302,33 +308,35 @@ static void set_parameter(struct chunk *chunk, uint64_t element_bytes)
 	chunk->parts[CHUNK_PARAMETER].is_written = job->has_nvme_parameters;
 }
 
-/* Fresh moments are zeros, which a store has without being told. */
-static void set_state(struct chunk *chunk)
+/* Fresh slots are zeros, which a store has without being told. */
+static void set_state(struct chunk *chunk, unsigned state, void *buffer)
 {
-	const struct sweep *sweep = chunk->sweep;
-	const struct job *job = sweep->job;
-	const struct pack_place *place = &job->places[chunk->pack];
-	struct staging_buffers *buffers = chunk->buffers;
+	const struct job *job = chunk->sweep->job;
+	struct chunk_part *part = &chunk->parts[CHUNK_STATE + state];
+	bool is_initializing = chunk->sweep->is_initializing;
 
-	chunk->parts[CHUNK_REMAINDER] = (struct chunk_part){ .chunk = chunk };
-	if (chunk->section == SECTION_BF16) {
-		set_part(chunk, CHUNK_REMAINDER, job->optimizer_store, job->has_nvme_optimizer,
-			 job->streams.remainder, place->remainder, 2,
-			 buffers ? buffers->parameter + CHUNK_ELEMENTS * 2 : NULL);
-		chunk->parts[CHUNK_REMAINDER].is_read = job->has_nvme_optimizer && !sweep->is_initializing;
-		chunk->parts[CHUNK_REMAINDER].is_written = job->has_nvme_optimizer;
-	}
-	for (int moment = 0; moment < 2; moment++) {
-		enum chunk_stream index = moment == 0 ? CHUNK_M : CHUNK_V;
+	set_part(chunk, CHUNK_STATE + state, job->optimizer_store, job->has_nvme_optimizer,
+		 job->streams.state[chunk->section][state],
+		 job->places[chunk->pack].state[chunk->section][state], state_bytes(chunk->section, state),
+		 buffer);
+	part->is_read = job->has_nvme_optimizer && !is_initializing;
+	part->is_written = job->has_nvme_optimizer && (state == STATE_MASTER || !is_initializing);
+}
 
-		set_part(chunk, index, job->optimizer_store, job->has_nvme_optimizer,
-			 job->streams.moments[moment][chunk->section], place->moments[moment][chunk->section],
-			 4,
-			 !buffers      ? NULL
-			 : moment == 0 ? buffers->m
-				       : buffers->v);
-		chunk->parts[index].is_read = chunk->parts[index].is_written =
-			job->has_nvme_optimizer && !sweep->is_initializing;
+/* In the buffer they follow the parameters. */
+static void set_states(struct chunk *chunk, uint64_t elements)
+{
+	const struct job_options *options = &chunk->sweep->job->options;
+	uint64_t offset = elements * section_element_bytes(chunk->section);
+
+	for (unsigned state = 0; state < STATES_MAXIMUM; state++) {
+		uint64_t bytes = state < state_count(options) ? state_bytes(chunk->section, state) : 0;
+
+		chunk->parts[CHUNK_STATE + state] = (struct chunk_part){ .chunk = chunk };
+		if (bytes == 0)
+			continue;
+		set_state(chunk, state, chunk->buffer ? chunk->buffer->data + offset : NULL);
+		offset += elements * bytes;
 	}
 }
 
@@ -343,8 +351,8 @@ void chunk_start(struct sweep *sweep, struct chunk *chunk)
 	chunk->first = sweep->first;
 	chunk->count = left < CHUNK_ELEMENTS ? left : CHUNK_ELEMENTS;
 	chunk->status = 0;
-	set_parameter(chunk, section_element_bytes(chunk->section));
-	set_state(chunk);
+	set_parameter(chunk);
+	set_states(chunk, CHUNK_ELEMENTS);
 	sweep->first += chunk->count;
 	sweep->running++;
 	residence->uncomputed++;

@@ -13,7 +13,7 @@ struct reduction {
 	struct queue link;
 	struct job *job;
 	struct sum *sum; /* NULL: folds the ranks' sums of a unit */
-	struct collective_segment segments[2];
+	struct collective_segment segments[UNIT_TRAINABLE_SECTIONS];
 	const void **pointers;		     /* by rank */
 	struct contribution **contributions; /* by rank */
 };

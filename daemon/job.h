@@ -8,7 +8,7 @@
 #include "daemon/options.h"
 #include "daemon/slots.h"
 #include "daemon/staging.h"
-#include "offload/adamw.h"
+#include "daemon/state.h"
 #include "offload/store.h"
 
 enum job_phase {
@@ -20,18 +20,15 @@ enum job_phase {
 	JOB_BROKEN,	  /* the state is lost; reason says why */
 };
 
-#define NO_STREAM UINT32_MAX
-
-/* The streams of a job; NO_STREAM where it has none. */
+/* The streams of a job; those that it has not are never looked at. */
 struct job_streams {
 	uint32_t parameter[UNIT_SECTIONS];
-	uint32_t remainder;	/* of the bf16 section */
-	uint32_t moments[2][2]; /* m and v, of the two trainable sections */
+	uint32_t state[UNIT_TRAINABLE_SECTIONS][STATES_MAXIMUM];
 };
 
 /* Where a pack's sections start in the streams, in bytes. */
 struct pack_place {
-	uint64_t parameter[UNIT_SECTIONS], remainder, moments[2][2];
+	uint64_t parameter[UNIT_SECTIONS], state[UNIT_TRAINABLE_SECTIONS][STATES_MAXIMUM];
 };
 
 enum sweep_state { SWEEP_NOTHING, SWEEP_WAITING, SWEEP_RUNNING };
@@ -164,7 +161,7 @@ struct job {
 	bool is_skipped;
 	float factor; /* of the decided step's gradients */
 	struct step_rates decided_rates;
-	struct group groups[WIRE_MAX_GROUPS]; /* of the last decided step; at first the options' */
+	struct optimizer_group groups[WIRE_MAX_GROUPS]; /* of the last decided step; at first the options' */
 	uint64_t decided_ns;
 	struct sweep *sweep; /* the running one */
 

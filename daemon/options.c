@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/cleanup.h"
 #include "daemon/refuse.h"
 #include "proto/name.h"
 
@@ -23,38 +24,40 @@ bool options_name_is_valid(const char *name)
 	return true;
 }
 
-static int set_group(struct group *group, const Tierd__Wire__Group *wire, size_t index, char *message,
-		     size_t size)
+static int set_group(const struct optimizer *optimizer, struct optimizer_group *group,
+		     const Tierd__Wire__Group *wire, size_t index, char *message, size_t size)
 {
-	*group = (struct group){ wire->learning_rate, wire->beta1, wire->beta2, wire->epsilon,
-				 wire->weight_decay };
+	char why[128];
+	int r;
+
+	*group = (struct optimizer_group){ wire->learning_rate, wire->beta1, wire->beta2, wire->epsilon,
+					   wire->weight_decay };
 	if (!isfinite(group->learning_rate) || !isfinite(group->weight_decay))
 		return refuse(message, size, -EINVAL, "parameter group %zu: a rate is not finite", index);
-	/* Written so that a NaN fails too. */
-	if (!(group->beta1 >= 0 && group->beta1 < 1) || !(group->beta2 >= 0 && group->beta2 < 1))
-		return refuse(message, size, -EINVAL,
-			      "parameter group %zu: betas are %g and %g; they lie in [0, 1)", index,
-			      (double)group->beta1, (double)group->beta2);
-	if (!(group->epsilon > 0) || !isfinite(group->epsilon))
-		return refuse(message, size, -EINVAL, "parameter group %zu: epsilon is %g; it is above 0",
-			      index, (double)group->epsilon);
-	return 0;
+	r = optimizer->check(group, why, sizeof(why));
+	return r < 0 ? refuse(message, size, r, "parameter group %zu: %s", index, why) : 0;
 }
 
-int options_set_groups(struct group *groups, uint32_t *count, Tierd__Wire__Group *const *wire,
-		       size_t wire_count, char *message, size_t size)
+static int read_groups(const struct optimizer *optimizer, struct optimizer_group *groups, uint32_t *count,
+		       Tierd__Wire__Group *const *wire, size_t wire_count, char *message, size_t size)
 {
 	if (wire_count > WIRE_MAX_GROUPS)
 		return refuse(message, size, -EINVAL, "%zu parameter groups; at most %d are allowed",
 			      wire_count, WIRE_MAX_GROUPS);
 	for (size_t i = 0; i < wire_count; i++) {
-		int r = set_group(&groups[i], wire[i], i, message, size);
+		int r = set_group(optimizer, &groups[i], wire[i], i, message, size);
 
 		if (r < 0)
 			return r;
 	}
 	*count = (uint32_t)wire_count;
 	return 0;
+}
+
+int options_set_groups(const struct job_options *options, struct optimizer_group *groups, uint32_t *count,
+		       Tierd__Wire__Group *const *wire, size_t wire_count, char *message, size_t size)
+{
+	return read_groups(options->optimizer, groups, count, wire, wire_count, message, size);
 }
 
 static int check_ranks(const Tierd__Wire__JobOpen *open, char *message, size_t size)
@@ -76,11 +79,18 @@ static int check_ranks(const Tierd__Wire__JobOpen *open, char *message, size_t s
 	return 0;
 }
 
+static const struct optimizer *find_optimizer(uint32_t kind)
+{
+	static const char *const names[] = { [OPTIMIZER_ADAMW] = "adamw" };
+
+	return kind < ARRAY_LENGTH(names) ? optimizer_find(names[kind], simd_level()) : NULL;
+}
+
 static int check_values(const Tierd__Wire__JobOpen *open, char *message, size_t size)
 {
 	if (open->stage > 3)
 		return refuse(message, size, -EINVAL, "stage %u; ZeRO has 0 to 3", open->stage);
-	if (open->optimizer != OPTIMIZER_ADAMW)
+	if (!find_optimizer(open->optimizer))
 		return refuse(message, size, -EINVAL, "no optimizer %u", open->optimizer);
 	if (!(open->clip_norm >= 0) || !isfinite(open->clip_norm))
 		return refuse(message, size, -EINVAL, "clip_norm is %g; it is 0 (no clipping) or above",
@@ -128,7 +138,6 @@ int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, 
 	*options = (struct job_options){
 		.world_size = open->world_size,
 		.stage = open->stage,
-		.optimizer = open->optimizer,
 		.nonfinite = open->nonfinite,
 		.parameter_placement = open->parameter_placement,
 		.optimizer_placement = open->optimizer_placement,
@@ -137,15 +146,17 @@ int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, 
 		.host_budget = open->host_budget,
 		.seed = open->seed,
 		.is_strict = open->strict,
+		.optimizer = find_optimizer(open->optimizer),
 		.group_count = 1,
 		.groups = { { 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f } },
 	};
 	if (open->n_groups > 0) {
-		r = options_set_groups(options->groups, &options->group_count, open->groups, open->n_groups,
-				       message, size);
+		r = read_groups(options->optimizer, options->groups, &options->group_count, open->groups,
+				open->n_groups, message, size);
 		if (r < 0)
 			return r;
 	}
+	options->slot_count = options->optimizer->slot_count;
 	return resolve_placement(options, has_paths, message, size);
 }
 
@@ -157,7 +168,6 @@ int options_compare(const struct job_options *here, const struct job_options *jo
 	} numbers[] = {
 		{ "world size", here->world_size, job->world_size },
 		{ "stage", here->stage, job->stage },
-		{ "optimizer", here->optimizer, job->optimizer },
 		{ "nonfinite", here->nonfinite, job->nonfinite },
 		{ "parameter placement", here->parameter_placement, job->parameter_placement },
 		{ "optimizer placement", here->optimizer_placement, job->optimizer_placement },
@@ -168,11 +178,14 @@ int options_compare(const struct job_options *here, const struct job_options *jo
 		{ "number of parameter groups", here->group_count, job->group_count },
 	};
 
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+	for (size_t i = 0; i < ARRAY_LENGTH(numbers); i++)
 		if (numbers[i].here != numbers[i].job)
 			return refuse(message, size, -EINVAL, "%s is %llu here, %llu in the job",
 				      numbers[i].name, (unsigned long long)numbers[i].here,
 				      (unsigned long long)numbers[i].job);
+	if (here->optimizer != job->optimizer)
+		return refuse(message, size, -EINVAL, "optimizer is %s here, %s in the job",
+			      here->optimizer->name, job->optimizer->name);
 	if (here->clip_norm != job->clip_norm)
 		return refuse(message, size, -EINVAL, "clip_norm is %g here, %g in the job",
 			      (double)here->clip_norm, (double)job->clip_norm);

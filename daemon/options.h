@@ -5,28 +5,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "offload/optimizer.h"
 #include "proto/frame.h"
 #include "proto/vocabulary.h"
-
-struct group {
-	float learning_rate, beta1, beta2, epsilon, weight_decay;
-};
 
 /* Rates of one step. */
 struct step_rates {
 	float learning_rate, gradient_scale, loss_scale;
 	uint32_t group_count;
-	struct group groups[WIRE_MAX_GROUPS];
+	struct optimizer_group groups[WIRE_MAX_GROUPS];
 };
 
 struct job_options {
-	uint32_t world_size, stage, optimizer, nonfinite, parameter_placement, optimizer_placement,
-		gradient_buffers;
+	uint32_t world_size, stage, nonfinite, parameter_placement, optimizer_placement, gradient_buffers;
+	const struct optimizer *optimizer;
+	unsigned slot_count; /* of the optimizer's slots, those that the job keeps */
 	float clip_norm;
 	uint64_t host_budget, seed;
 	bool is_strict;
 	uint32_t group_count;
-	struct group groups[WIRE_MAX_GROUPS];
+	struct optimizer_group groups[WIRE_MAX_GROUPS];
 };
 
 bool options_name_is_valid(const char *name);
@@ -34,8 +32,9 @@ bool options_name_is_valid(const char *name);
 /* -EINVAL with a message for the client. */
 int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, bool has_paths, char *message,
 		 size_t size);
-int options_set_groups(struct group *groups, uint32_t *count, Tierd__Wire__Group *const *wire,
-		       size_t wire_count, char *message, size_t size);
+/* What the rates of a step say of the groups. */
+int options_set_groups(const struct job_options *options, struct optimizer_group *groups, uint32_t *count,
+		       Tierd__Wire__Group *const *wire, size_t wire_count, char *message, size_t size);
 
 /* The first difference: -EINVAL. */
 int options_compare(const struct job_options *here, const struct job_options *job, char *message,

@@ -84,11 +84,16 @@ static void submit_reduction(struct job *job, struct reduction *reduction)
 
 static void set_segments(struct reduction *reduction, const struct unit_layout *layout)
 {
-	reduction->segments[0] =
-		(struct collective_segment){ REDUCE_BF16, 0, layout->elements[SECTION_BF16] };
-	reduction->segments[1] = (struct collective_segment){ REDUCE_FP32, 2 * layout->elements[SECTION_BF16],
-							      layout->elements[SECTION_FP32] };
-	reduction->push.segment_count = 2;
+	static const enum reduce_format formats[UNIT_TRAINABLE_SECTIONS] = {
+		[SECTION_BF16] = REDUCE_BF16, [SECTION_FP32] = REDUCE_FP32
+	};
+
+	for (int section = 0; section < UNIT_TRAINABLE_SECTIONS; section++)
+		reduction->segments[section] =
+			(struct collective_segment){ formats[section],
+						     unit_layout_gradient_first(layout, section),
+						     layout->elements[section] };
+	reduction->push.segment_count = UNIT_TRAINABLE_SECTIONS;
 }
 
 static struct contribution *find_contribution(const struct job *job, struct sum *sum, uint32_t rank)

@@ -487,7 +487,7 @@ bool residency_flush(struct job *job, uint32_t pack)
 		return true;
 	residence->is_dirty = false;
 	residence->priority = TIER_WRITE_BACK;
-	for (int section = SECTION_FROZEN_BF16; section < UNIT_SECTIONS; section++) {
+	for (int section = UNIT_TRAINABLE_SECTIONS; section < UNIT_SECTIONS; section++) {
 		if (units->elements[section] == 0)
 			continue;
 		prepare(job, pack, section, TIER_WRITE, on_section_flushed);

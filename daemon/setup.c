@@ -44,21 +44,49 @@ static int add_stream(struct store_layout *layout, const char *name, uint32_t *r
 	return 0;
 }
 
-static int add_streams(struct job *job, struct store_layout *parameters, struct store_layout *optimizer)
+static int add_parameter_streams(struct job *job, struct store_layout *layout)
 {
-	static const char *const parameter_names[UNIT_SECTIONS] = { "parameter.bf16", "parameter.fp32",
-								    "frozen.bf16", "frozen.fp32" };
-	static const char *const moment_names[2][2] = { { "m.bf16", "m.fp32" }, { "v.bf16", "v.fp32" } };
+	char name[32];
 	int r = 0;
 
-	for (int section = 0; parameters && section < UNIT_SECTIONS && r == 0; section++)
-		r = add_stream(parameters, parameter_names[section], &job->streams.parameter[section]);
-	if (r == 0)
-		r = add_stream(optimizer, "remainder.bf16", &job->streams.remainder);
-	for (int moment = 0; moment < 2; moment++)
-		for (int section = 0; section < 2 && r == 0; section++)
-			r = add_stream(optimizer, moment_names[moment][section],
-				       &job->streams.moments[moment][section]);
+	for (int section = 0; section < UNIT_SECTIONS && r == 0; section++) {
+		snprintf(name, sizeof(name), "%s.%s",
+			 section < UNIT_TRAINABLE_SECTIONS ? "parameter" : "frozen",
+			 section_format((enum unit_section)section));
+		r = add_stream(layout, name, &job->streams.parameter[section]);
+	}
+	return r;
+}
+
+static int add_state_streams(struct job *job, struct store_layout *layout)
+{
+	char name[32];
+	int r = 0;
+
+	for (unsigned i = 0; i < UNIT_TRAINABLE_SECTIONS * state_count(&job->options) && r == 0; i++) {
+		enum unit_section section = (enum unit_section)(i / state_count(&job->options));
+		unsigned state = i % state_count(&job->options);
+
+		if (state_bytes(section, state) == 0)
+			continue;
+		snprintf(name, sizeof(name), "%s.%s", state_stream_name(&job->options, section, state),
+			 section_format(section));
+		r = add_stream(layout, name, &job->streams.state[section][state]);
+	}
+	return r;
+}
+
+static int add_state_sections(struct job *job, uint32_t index, enum unit_section section,
+			      struct store_layout *layout)
+{
+	uint64_t elements = job->catalog.packs[index].elements[section];
+	int r = 0;
+
+	for (unsigned state = 0; state < state_count(&job->options) && r == 0; state++)
+		if (elements > 0 && state_bytes(section, state) > 0)
+			r = store_layout_add_section(layout, job->streams.state[section][state],
+						     elements * state_bytes(section, state),
+						     &job->places[index].state[section][state]);
 	return r;
 }
 
@@ -66,7 +94,6 @@ static int add_pack(struct job *job, uint32_t index, struct store_layout *parame
 		    struct store_layout *optimizer)
 {
 	const struct pack *pack = &job->catalog.packs[index];
-	struct pack_place *place = &job->places[index];
 	int r = 0;
 
 	for (int section = 0; parameters && section < UNIT_SECTIONS && r == 0; section++)
@@ -74,16 +101,9 @@ static int add_pack(struct job *job, uint32_t index, struct store_layout *parame
 			r = store_layout_add_section(
 				parameters, job->streams.parameter[section],
 				pack->elements[section] * section_element_bytes((enum unit_section)section),
-				&place->parameter[section]);
-	if (r == 0 && pack->elements[SECTION_BF16] > 0)
-		r = store_layout_add_section(optimizer, job->streams.remainder,
-					     2 * pack->elements[SECTION_BF16], &place->remainder);
-	for (int moment = 0; moment < 2; moment++)
-		for (int section = 0; section < 2 && r == 0; section++)
-			if (pack->elements[section] > 0)
-				r = store_layout_add_section(optimizer, job->streams.moments[moment][section],
-							     4 * pack->elements[section],
-							     &place->moments[moment][section]);
+				&job->places[index].parameter[section]);
+	for (int section = 0; section < UNIT_TRAINABLE_SECTIONS && r == 0; section++)
+		r = add_state_sections(job, index, (enum unit_section)section, optimizer);
 	return r;
 }
 
@@ -101,8 +121,10 @@ static int plan_stores(struct setup *setup)
 	struct store_layout *parameters = job->has_nvme_parameters ? setup->nvme : NULL;
 	struct store_layout *optimizer = job->has_nvme_optimizer ? setup->nvme : setup->host;
 
+	if (r == 0 && parameters)
+		r = add_parameter_streams(job, parameters);
 	if (r == 0)
-		r = add_streams(job, parameters, optimizer);
+		r = add_state_streams(job, optimizer);
 	for (uint32_t i = 0; i < job->catalog.pack_count && r == 0; i++)
 		r = add_pack(job, i, parameters, optimizer);
 	return r < 0 ? refuse(setup->message, sizeof(setup->message), r, "its streams cannot be laid out: %s",

@@ -5,7 +5,6 @@
 
 int staging_init(struct staging *staging, unsigned count, struct engine *engine)
 {
-	size_t part = CHUNK_ELEMENTS * sizeof(float);
 	int r;
 
 	*staging = (struct staging){ .memory = MEMORY_INIT, .count = count };
@@ -21,10 +20,7 @@ int staging_init(struct staging *staging, unsigned count, struct engine *engine)
 	/* Transfers work without pinning too, at more processor time. */
 	(void)engine_buffer_add(engine, staging->memory.base, staging->memory.length);
 	for (unsigned i = 0; i < count; i++) {
-		char *base = staging->memory.base + i * 3 * part;
-
-		staging->all[i] =
-			(struct staging_buffers){ .parameter = base, .m = base + part, .v = base + 2 * part };
+		staging->all[i] = (struct staging_buffer){ .data = staging->memory.base + i * STAGING_BYTES };
 		queue_push(&staging->free, &staging->all[i].link);
 	}
 	return 0;
@@ -39,25 +35,25 @@ void staging_clear(struct staging *staging, struct engine *engine)
 	staging->all = NULL;
 }
 
-struct staging_buffers *staging_take(struct staging *staging, struct staging_wish *wish)
+struct staging_buffer *staging_take(struct staging *staging, struct staging_wish *wish)
 {
 	struct queue *link = queue_is_empty(&staging->wanted) ? queue_pop(&staging->free) : NULL;
 
 	if (link)
-		return queue_entry(link, struct staging_buffers, link);
+		return queue_entry(link, struct staging_buffer, link);
 	queue_push(&staging->wanted, &wish->link);
 	return NULL;
 }
 
-void staging_give(struct staging *staging, struct staging_buffers *buffers)
+void staging_give(struct staging *staging, struct staging_buffer *buffer)
 {
 	struct queue *link = queue_pop(&staging->wanted);
 
 	if (!link) {
-		queue_push_front(&staging->free, &buffers->link);
+		queue_push_front(&staging->free, &buffer->link);
 		return;
 	}
 	struct staging_wish *wish = queue_entry(link, struct staging_wish, link);
 
-	wish->granted(wish, buffers);
+	wish->granted(wish, buffer);
 }

@@ -1,23 +1,21 @@
-/* Staging: the node's buffers through which optimizer state streams, a chunk of elements at a time. */
+/* Staging: the node's buffers through which state streams, a chunk of elements at a time. */
 #ifndef TIERD_DAEMON_STAGING_H
 #define TIERD_DAEMON_STAGING_H
 
 #include "offload/engine.h"
 #include "offload/memory.h"
 
-/* Whole blocks of every stream: 512 KiB of bf16, 1 MiB of fp32. */
-#define CHUNK_ELEMENTS (UINT64_C(1) << 18)
+/* One for a chunk: its parameters, and each state beside them, one after the other. */
+#define STAGING_BYTES (UINT64_C(3) << 20)
 
-struct staging_buffers {
+struct staging_buffer {
 	struct queue link;
-	/* Room for CHUNK_ELEMENTS in fp32; a bf16 section has its remainders in the second half of parameter.
-	 */
-	char *parameter, *m, *v;
+	char *data;
 };
 
 struct staging {
 	struct memory memory;
-	struct staging_buffers *all;
+	struct staging_buffer *all;
 	unsigned count;
 	struct queue free;
 	struct queue wanted; /* struct staging_wish, first come first served */
@@ -25,18 +23,18 @@ struct staging {
 
 struct staging_wish {
 	struct queue link;
-	void (*granted)(struct staging_wish *wish, struct staging_buffers *buffers);
+	void (*granted)(struct staging_wish *wish, struct staging_buffer *buffer);
 };
 
 int staging_init(struct staging *staging, unsigned count, struct engine *engine);
 void staging_clear(struct staging *staging, struct engine *engine);
 static inline size_t staging_bytes(unsigned count)
 {
-	return (size_t)count * 3 * CHUNK_ELEMENTS * sizeof(float);
+	return (size_t)count * STAGING_BYTES;
 }
 
-/* Buffers at once, if there are some and nobody waits; else NULL, and granted() is called later, once. */
-struct staging_buffers *staging_take(struct staging *staging, struct staging_wish *wish);
-void staging_give(struct staging *staging, struct staging_buffers *buffers);
+/* A buffer at once, if there is one and nobody waits; else NULL, and granted() is called later, once. */
+struct staging_buffer *staging_take(struct staging *staging, struct staging_wish *wish);
+void staging_give(struct staging *staging, struct staging_buffer *buffer);
 
 #endif

@@ -59,8 +59,8 @@ static int read_rates(const struct job *job, const Tierd__Wire__Rates *wire, str
 			 job->options.group_count);
 		return -EINVAL;
 	}
-	return options_set_groups(rates->groups, &rates->group_count, wire->groups, wire->n_groups, message,
-				  size);
+	return options_set_groups(&job->options, rates->groups, &rates->group_count, wire->groups,
+				  wire->n_groups, message, size);
 }
 
 /* Rates without groups are those of the step before, which may not be decided when they are read. */

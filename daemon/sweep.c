@@ -96,9 +96,9 @@ static bool find_chunk(struct sweep *sweep)
 	const struct pack *pack = &sweep->job->catalog.packs[sweep->pack];
 
 	while (sweep->first >= pack->elements[sweep->section]) {
-		if (sweep->section == SECTION_FP32)
+		if (sweep->section + 1 == UNIT_TRAINABLE_SECTIONS)
 			return false;
-		sweep->section = SECTION_FP32;
+		sweep->section++;
 		sweep->first = 0;
 	}
 	return true;
@@ -112,27 +112,27 @@ static bool needs_staging(const struct sweep *sweep)
 	       (job->has_nvme_parameters && job->residences[sweep->pack].slot == SLOT_NONE);
 }
 
-static void on_staging(struct staging_wish *wish, struct staging_buffers *buffers)
+static void on_staging(struct staging_wish *wish, struct staging_buffer *buffer)
 {
 	struct sweep *sweep = container_of(wish, struct sweep, wish);
 
 	sweep->is_wishing = false;
-	sweep->granted = buffers;
+	sweep->granted = buffer;
 	job_settle(sweep->job);
 }
 
-/* A free chunk with the buffers that it needs, or NULL: the sweep goes on when they come. */
+/* A free chunk with the buffer that it needs, or NULL: the sweep goes on when that comes. */
 static struct chunk *take_chunk(struct sweep *sweep)
 {
 	struct queue *link = queue_first(&sweep->free_chunks);
-	struct staging_buffers *buffers = NULL;
+	struct staging_buffer *buffer = NULL;
 
 	if (!link || sweep->is_wishing)
 		return NULL;
 	if (needs_staging(sweep)) {
-		buffers = sweep->granted ? TAKE_PTR(sweep->granted)
-					 : staging_take(&sweep->job->node->staging, &sweep->wish);
-		if (!buffers) {
+		buffer = sweep->granted ? TAKE_PTR(sweep->granted)
+					: staging_take(&sweep->job->node->staging, &sweep->wish);
+		if (!buffer) {
 			sweep->is_wishing = true;
 			return NULL;
 		}
@@ -140,7 +140,7 @@ static struct chunk *take_chunk(struct sweep *sweep)
 	struct chunk *chunk = queue_entry(link, struct chunk, link);
 
 	queue_remove(link);
-	chunk->buffers = buffers;
+	chunk->buffer = buffer;
 	return chunk;
 }
 
@@ -189,7 +189,10 @@ static void wait_for_holder(struct sweep *sweep, uint32_t pack)
 
 static bool has_frozen(const struct pack *pack)
 {
-	return pack->elements[SECTION_FROZEN_BF16] + pack->elements[SECTION_FROZEN_FP32] > 0;
+	for (int section = UNIT_TRAINABLE_SECTIONS; section < UNIT_SECTIONS; section++)
+		if (pack->elements[section] > 0)
+			return true;
+	return false;
 }
 
 /* Where there is room the pack stays in host memory after it: the next pass wants it. */
@@ -223,7 +226,7 @@ static bool begin_pack(struct sweep *sweep, uint32_t pack)
 	residence->is_issued = false;
 	residence->uncomputed = residence->unwritten = 0;
 	sweep->pack = pack;
-	sweep->section = SECTION_BF16;
+	sweep->section = (enum unit_section)0;
 	sweep->first = 0;
 	sweep->packs_left--;
 	while (sweep->cursor < job->catalog.pack_count &&
@@ -314,10 +317,7 @@ static int sweep_new(struct job *job, bool is_initializing, struct sweep **ret_s
 
 	if (!sweep)
 		return -ENOMEM;
-	*sweep = (struct sweep){ .job = job,
-				 .kernels = adamw_kernels(simd_level()),
-				 .is_initializing = is_initializing,
-				 .pack = SLOT_NONE };
+	*sweep = (struct sweep){ .job = job, .is_initializing = is_initializing, .pack = SLOT_NONE };
 	sweep->wish.granted = on_staging;
 	queue_init(&sweep->wish.link);
 	queue_init(&sweep->free_chunks);

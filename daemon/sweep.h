@@ -4,9 +4,12 @@
 
 #include "daemon/job.h"
 
+/* Whole blocks of every stream: 512 KiB of bf16, 1 MiB of fp32. */
+#define CHUNK_ELEMENTS (UINT64_C(1) << 18)
 #define CHUNK_BLOCKS (CHUNK_ELEMENTS * sizeof(float) / STORE_BLOCK_BYTES)
 
-enum chunk_stream { CHUNK_PARAMETER, CHUNK_REMAINDER, CHUNK_M, CHUNK_V, CHUNK_STREAMS };
+/* The streams of a chunk: the parameters', then the states' by their numbers. */
+enum chunk_stream { CHUNK_PARAMETER, CHUNK_STATE, CHUNK_STREAMS = CHUNK_STATE + STATES_MAXIMUM };
 
 /* One stream's part of a chunk. */
 struct chunk_part {
@@ -24,7 +27,7 @@ struct chunk {
 	uint32_t pack;
 	enum unit_section section;
 	uint64_t first, count; /* elements of the pack's section */
-	struct staging_buffers *buffers;
+	struct staging_buffer *buffer;
 	struct chunk_part parts[CHUNK_STREAMS];
 	unsigned transfers_left;
 	int status;
@@ -33,7 +36,6 @@ struct chunk {
 
 struct sweep {
 	struct job *job;
-	const struct adamw_kernels *kernels;
 	bool is_initializing;
 	bool has_failed;
 	uint32_t *order;
@@ -48,7 +50,7 @@ struct sweep {
 
 	struct staging_wish wish;
 	bool is_wishing;
-	struct staging_buffers *granted;
+	struct staging_buffer *granted;
 	struct event *lease_timer;
 	uint32_t leased_pack; /* why the timer runs */
 	struct queue free_chunks;

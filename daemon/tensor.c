@@ -17,15 +17,15 @@
 
 enum operation_kind { OPERATION_WRITE, OPERATION_READ, OPERATION_INITIALIZE };
 enum operation_stage { WAITING_FOR_PACK, WAITING_FOR_WRITES, WAITING_FOR_STAGING, IN_FLIGHT };
-enum state_kind { STATE_PARAMETER, STATE_MASTER, STATE_M, STATE_V, STATES };
 
-static const char *const state_names[STATES] = { "parameter", "master", "m", "v" };
+/* Instead of a state's number. */
+#define READ_PARAMETER (-1)
 
 struct tensor_operation {
 	struct queue link; /* of the job's waiting ones, in WAITING_FOR_WRITES */
 	enum operation_kind kind;
 	enum operation_stage stage;
-	enum state_kind state;
+	int state; /* READ_PARAMETER, STATE_MASTER or a slot's number */
 	struct job *job;
 	struct member *member;	 /* NULL: the daemon's own */
 	struct pending *pending; /* NULL: nobody is left to answer */
@@ -36,7 +36,7 @@ struct tensor_operation {
 	bool has_pin;
 	struct waiter waiter;
 	struct staging_wish wish;
-	struct staging_buffers *buffers;
+	struct staging_buffer *buffer;
 	struct store_transfer transfer;
 	const void *source; /* state beside the parameters */
 	int status;
@@ -75,7 +75,7 @@ static float *master_address(const struct tensor_operation *operation)
 	const struct unit *unit = &operation->job->catalog.units[operation->unit];
 
 	return gradient_sum(operation->job, operation->unit) +
-	       (section_of(operation) == SECTION_FP32 ? unit->layout.elements[SECTION_BF16] : 0) +
+	       unit_layout_section_first(&unit->layout, (int)section_of(operation)) +
 	       operation->tensor->layout.first + operation->first;
 }
 
@@ -92,8 +92,8 @@ static void operation_free(struct tensor_operation *operation)
 		job->is_filling_tensor = false;
 	if (operation->stage == WAITING_FOR_STAGING)
 		queue_remove(&operation->wish.link);
-	if (operation->buffers)
-		staging_give(&job->node->staging, operation->buffers);
+	if (operation->buffer)
+		staging_give(&job->node->staging, operation->buffer);
 	if (member) {
 		member->operation = NULL;
 		member->busy--;
@@ -171,11 +171,12 @@ static void read_values(const struct tensor_operation *operation)
 {
 	void *window = operation->member->window.base;
 
-	if (operation->state == STATE_MASTER && operation->tensor->format == FORMAT_BF16)
-		format_join(slot_address(operation), operation->source, operation->count, window);
-	else if (operation->state == STATE_PARAMETER || operation->state == STATE_MASTER)
+	if (operation->state == READ_PARAMETER)
 		memcpy(window, slot_address(operation),
 		       operation->count * section_element_bytes(section_of(operation)));
+	else if (operation->state == STATE_MASTER)
+		format_restore(state_master_kind(section_of(operation)), slot_address(operation),
+			       operation->source, operation->count, window);
 	else
 		memcpy(window, operation->source, operation->count * sizeof(float));
 }
@@ -221,27 +222,14 @@ static void start_work(struct tensor_operation *operation)
 
 static bool needs_state(const struct tensor_operation *operation)
 {
-	return operation->kind == OPERATION_READ &&
-	       (operation->state == STATE_M || operation->state == STATE_V ||
-		(operation->state == STATE_MASTER && operation->tensor->format == FORMAT_BF16));
+	return operation->kind == OPERATION_READ && operation->state != READ_PARAMETER &&
+	       state_bytes(section_of(operation), (unsigned)operation->state) > 0;
 }
 
-/* Stream, start of the section in it, and bytes of an element of the state. */
-static uint32_t find_state(const struct tensor_operation *operation, uint64_t *ret_section,
-			   uint64_t *ret_bytes)
+/* Where the pack's section begins in the state's stream. */
+static uint64_t state_offset(const struct tensor_operation *operation)
 {
-	const struct job *job = operation->job;
-	const struct pack_place *place = &job->places[pack_of(operation)];
-	int moment = operation->state == STATE_V;
-
-	if (operation->state == STATE_MASTER) {
-		*ret_section = place->remainder;
-		*ret_bytes = 2;
-		return job->streams.remainder;
-	}
-	*ret_section = place->moments[moment][section_of(operation)];
-	*ret_bytes = 4;
-	return job->streams.moments[moment][section_of(operation)];
+	return operation->job->places[pack_of(operation)].state[section_of(operation)][operation->state];
 }
 
 static void on_state_read(struct store_transfer *transfer, int status)
@@ -255,42 +243,44 @@ static void on_state_read(struct store_transfer *transfer, int status)
 		start_work(operation);
 }
 
-static void read_state(struct tensor_operation *operation, struct staging_buffers *buffers)
+static void read_state(struct tensor_operation *operation, struct staging_buffer *buffer)
 {
 	const struct job *job = operation->job;
-	uint64_t section, bytes, total;
-	uint32_t stream = find_state(operation, &section, &bytes);
+	enum unit_section section = section_of(operation);
+	uint64_t bytes = state_bytes(section, (unsigned)operation->state), total;
 	uint64_t first = pack_element(operation) * bytes;
 	uint64_t start = first / STORE_BLOCK_BYTES * STORE_BLOCK_BYTES;
 	uint64_t end = size_align(first + operation->count * bytes, STORE_BLOCK_BYTES);
 
-	total = size_align(job->catalog.packs[pack_of(operation)].elements[section_of(operation)] * bytes,
+	total = size_align(job->catalog.packs[pack_of(operation)].elements[section] * bytes,
 			   STORE_PAGE_BYTES);
 	operation->stage = IN_FLIGHT;
-	operation->buffers = buffers;
-	operation->source = buffers->parameter + (first - start);
-	operation->transfer = (struct store_transfer){ .direction = TIER_READ,
-						       .priority = TIER_DEMAND,
-						       .stream = stream,
-						       .offset = section + start,
-						       .length = (end < total ? end : total) - start,
-						       .buffer = buffers->parameter,
-						       .done = on_state_read };
+	operation->buffer = buffer;
+	operation->source = buffer->data + (first - start);
+	operation->transfer =
+		(struct store_transfer){ .direction = TIER_READ,
+					 .priority = TIER_DEMAND,
+					 .stream = job->streams.state[section][operation->state],
+					 .offset = state_offset(operation) + start,
+					 .length = (end < total ? end : total) - start,
+					 .buffer = buffer->data,
+					 .done = on_state_read };
 	operation->status = store_submit(job->optimizer_store, &operation->transfer);
 	if (operation->status < 0)
 		finish(operation);
 }
 
-static void on_staging(struct staging_wish *wish, struct staging_buffers *buffers)
+static void on_staging(struct staging_wish *wish, struct staging_buffer *buffer)
 {
-	read_state(container_of(wish, struct tensor_operation, wish), buffers);
+	read_state(container_of(wish, struct tensor_operation, wish), buffer);
 }
 
 /* The pack is pinned. */
 static void go_on(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
-	uint64_t section, bytes;
+	enum unit_section section = section_of(operation);
+	uint64_t bytes;
 
 	if (job->residences[pack_of(operation)].unwritten > 0) {
 		operation->stage = WAITING_FOR_WRITES;
@@ -302,19 +292,19 @@ static void go_on(struct tensor_operation *operation)
 		return;
 	}
 	if (!job->has_nvme_optimizer) {
-		uint32_t stream = find_state(operation, &section, &bytes);
-
-		operation->source = store_address(job->optimizer_store, stream,
-						  section + pack_element(operation) * bytes);
+		bytes = state_bytes(section, (unsigned)operation->state);
+		operation->source =
+			store_address(job->optimizer_store, job->streams.state[section][operation->state],
+				      state_offset(operation) + pack_element(operation) * bytes);
 		start_work(operation);
 		return;
 	}
 	operation->stage = WAITING_FOR_STAGING;
 	operation->wish.granted = on_staging;
-	struct staging_buffers *buffers = staging_take(&job->node->staging, &operation->wish);
+	struct staging_buffer *buffer = staging_take(&job->node->staging, &operation->wish);
 
-	if (buffers)
-		read_state(operation, buffers);
+	if (buffer)
+		read_state(operation, buffer);
 }
 
 void tensor_resume(struct job *job)
@@ -535,33 +525,48 @@ int tensor_initialize(struct job *job)
 
 /* ---- Read ---- */
 
-static int find_state_kind(const char *name, enum state_kind *ret_state)
+static int find_state(const struct job_options *options, const char *name, int *ret_state)
 {
-	for (int state = 0; state < STATES; state++)
-		if (strcmp(name, state_names[state]) == 0) {
-			*ret_state = (enum state_kind)state;
-			return 0;
-		}
-	return -EINVAL;
+	int r = 0;
+
+	if (strcmp(name, "parameter") == 0)
+		*ret_state = READ_PARAMETER;
+	else if (strcmp(name, "master") == 0)
+		*ret_state = STATE_MASTER;
+	else
+		*ret_state = r = state_find_slot(options, name);
+	return r < 0 ? r : 0;
+}
+
+/* "parameter, master, m, v" */
+static const char *print_states(const struct job_options *options, char *text, size_t size)
+{
+	size_t used = (size_t)snprintf(text, size, "parameter, master");
+
+	for (unsigned slot = 0; slot < options->slot_count && used < size; slot++)
+		used += (size_t)snprintf(text + used, size - used, ", %s", options->optimizer->slots[slot]);
+	return text;
 }
 
 void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read)
 {
 	struct job *job = pending->member->job;
 	struct tensor_operation *operation;
-	enum state_kind state;
+	char names[64];
+	int state;
 
 	if (job->phase != JOB_TRAINED || pending->member->epoch == 0) {
 		job_check_live(pending, pending->member->epoch);
 		return;
 	}
-	if (find_state_kind(read->state, &state) < 0) {
-		pending_error(pending, -EINVAL, "no state \"%.*s\"; there are parameter, master, m and v",
-			      name_fit(read->state, 40), read->state);
+	if (find_state(&job->options, read->state, &state) < 0) {
+		pending_error(pending, -ENODATA, "there is no state \"%.*s\" with %s; there are: %s",
+			      name_fit(read->state, 40), read->state, job->options.optimizer->name,
+			      print_states(&job->options, names, sizeof(names)));
 		return;
 	}
 	if (!check_range(pending, read->unit, read->tensor, read->first, read->count,
-			 state != STATE_PARAMETER))
+			 state != READ_PARAMETER))
 		return;
 	const struct tensor *tensor = &job->catalog.units[read->unit].tensors[read->tensor];
 
@@ -578,7 +583,7 @@ void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read)
 			      tensor->name);
 		return;
 	}
-	if (tensor->is_frozen && state != STATE_PARAMETER) {
+	if (tensor->is_frozen && state != READ_PARAMETER) {
 		pending_error(pending, -ENODATA, "tensor \"%s\" is frozen: it has no %s", tensor->name,
 			      read->state);
 		return;

@@ -1,19 +1,39 @@
 #include "offload/format.h"
 
+#include <string.h>
+
 #include "common/bfloat16.h"
 
-void format_split(const float *restrict master, size_t count, uint16_t *restrict ret_parameter,
+static void split(const float *restrict values, size_t count, uint16_t *restrict ret_parameter,
 		  int16_t *restrict ret_remainder)
 {
 	for (size_t i = 0; i < count; i++) {
-		ret_parameter[i] = bfloat16_from_float(master[i]);
-		ret_remainder[i] = bfloat16_remainder(master[i]);
+		ret_parameter[i] = bfloat16_from_float(values[i]);
+		ret_remainder[i] = bfloat16_remainder(values[i]);
 	}
 }
 
-void format_join(const uint16_t *restrict parameter, const int16_t *restrict remainder, size_t count,
-		 float *restrict ret_master)
+static void join(const uint16_t *restrict parameter, const int16_t *restrict remainder, size_t count,
+		 float *restrict ret_values)
 {
 	for (size_t i = 0; i < count; i++)
-		ret_master[i] = bfloat16_join(parameter[i], remainder[i]);
+		ret_values[i] = bfloat16_join(parameter[i], remainder[i]);
+}
+
+void format_keep(enum master_kind kind, const float *values, size_t count, void *ret_parameter,
+		 void *ret_master)
+{
+	if (kind == MASTER_SPLIT)
+		split(values, count, ret_parameter, ret_master);
+	else
+		memcpy(ret_parameter, values, count * sizeof(*values));
+}
+
+void format_restore(enum master_kind kind, const void *parameter, const void *master, size_t count,
+		    float *ret_values)
+{
+	if (kind == MASTER_SPLIT)
+		join(parameter, master, count, ret_values);
+	else
+		memcpy(ret_values, parameter, count * sizeof(*ret_values));
 }

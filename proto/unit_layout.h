@@ -15,14 +15,28 @@
 
 enum unit_section { SECTION_BF16, SECTION_FP32, SECTION_FROZEN_BF16, SECTION_FROZEN_FP32 };
 
+/* The first of them. */
+#define UNIT_TRAINABLE_SECTIONS 2
+
 #define UNIT_ALIGN_BYTES 256
 #define UNIT_ALIGN_ELEMENTS 256
 /* Of one unit; also keeps every sum of a job's units within 64 bits. */
 #define UNIT_MAX_ELEMENTS (UINT64_C(1) << 44)
 
+static inline bool section_is_trainable(enum unit_section section)
+{
+	return (int)section < UNIT_TRAINABLE_SECTIONS;
+}
+
 static inline uint64_t section_element_bytes(enum unit_section section)
 {
 	return section == SECTION_BF16 || section == SECTION_FROZEN_BF16 ? 2 : 4;
+}
+
+/* "bf16" or "fp32". */
+static inline const char *section_format(enum unit_section section)
+{
+	return section == SECTION_BF16 || section == SECTION_FROZEN_BF16 ? "bf16" : "fp32";
 }
 
 struct unit_layout {
@@ -52,28 +66,45 @@ int unit_layout_append(struct unit_layout *layout, uint32_t format, bool is_froz
 /* Pads the sections; nothing can be appended afterwards. */
 void unit_layout_finish(struct unit_layout *layout);
 
+/* Where the elements of a trainable section begin in the numbering through all of them; of
+ * UNIT_TRAINABLE_SECTIONS: where they end. */
+static inline uint64_t unit_layout_section_first(const struct unit_layout *layout, int section)
+{
+	uint64_t elements = 0;
+
+	for (int before = 0; before < section; before++)
+		elements += layout->elements[before];
+	return elements;
+}
+
 static inline uint64_t unit_layout_trainable(const struct unit_layout *layout)
 {
-	return layout->elements[SECTION_BF16] + layout->elements[SECTION_FP32];
+	return unit_layout_section_first(layout, UNIT_TRAINABLE_SECTIONS);
+}
+
+/* Where the gradients of a trainable section begin, in bytes; of UNIT_TRAINABLE_SECTIONS: where they end. */
+static inline uint64_t unit_layout_gradient_first(const struct unit_layout *layout, int section)
+{
+	uint64_t bytes = 0;
+
+	for (int before = 0; before < section; before++)
+		bytes += layout->elements[before] * section_element_bytes((enum unit_section)before);
+	return bytes;
 }
 
 static inline uint64_t unit_layout_gradient_bytes(const struct unit_layout *layout)
 {
-	return 2 * layout->elements[SECTION_BF16] + 4 * layout->elements[SECTION_FP32];
+	return unit_layout_gradient_first(layout, UNIT_TRAINABLE_SECTIONS);
 }
 
 /* Where a tensor lies in a gradient buffer; UINT64_MAX if it is frozen. */
 static inline uint64_t unit_layout_gradient_offset(const struct unit_layout *layout,
 						   const struct tensor_layout *tensor)
 {
-	switch (tensor->section) {
-	case SECTION_BF16:
-		return 2 * tensor->first;
-	case SECTION_FP32:
-		return 2 * layout->elements[SECTION_BF16] + 4 * tensor->first;
-	default:
+	if (!section_is_trainable(tensor->section))
 		return UINT64_MAX;
-	}
+	return unit_layout_gradient_first(layout, (int)tensor->section) +
+	       tensor->first * section_element_bytes(tensor->section);
 }
 
 /* First trainable element of rank's shard; of rank world_size: the end of the last one. */

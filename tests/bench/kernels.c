@@ -12,7 +12,7 @@
 #include "common/clock.h"
 #include "common/simd.h"
 #include "common/size.h"
-#include "offload/adamw.h"
+#include "offload/optimizer.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/stream.h"
 
@@ -33,15 +33,25 @@ typedef void pass(const struct arrays *arrays, size_t first, size_t count);
 
 static struct arrays arrays;
 static const struct stream_kernels *streams = &stream_scalar;
-static const struct adamw_kernels *adamw;
+static const struct optimizer *adamw;
 static reduce_kernel *reduce;
-static struct adamw_constants constants;
+static struct optimizer_constants constants;
 static volatile uint32_t no_mask = 0;
+
+static void update(enum master_kind kind, const struct arrays *at, void *parameter, void *master,
+		   size_t first, size_t count)
+{
+	const struct optimizer_arrays ranges = { .parameter = parameter,
+						 .master = master,
+						 .slots = { at->m + first, at->v + first },
+						 .gradient = at->gradient + first };
+
+	adamw->kernels[kind](&constants, count, &ranges);
+}
 
 static void pass_split(const struct arrays *at, size_t first, size_t count)
 {
-	adamw->split(&constants, count, at->parameter + first, at->remainder + first, at->m + first,
-		     at->v + first, at->gradient + first);
+	update(MASTER_SPLIT, at, at->parameter + first, at->remainder + first, first, count);
 }
 
 static void pass_split_stream(const struct arrays *at, size_t first, size_t count)
@@ -52,8 +62,7 @@ static void pass_split_stream(const struct arrays *at, size_t first, size_t coun
 
 static void pass_fp32(const struct arrays *at, size_t first, size_t count)
 {
-	adamw->fp32(&constants, count, at->master + first, at->m + first, at->v + first,
-		    at->gradient + first);
+	update(MASTER_ITSELF, at, at->master + first, NULL, first, count);
 }
 
 static void pass_fp32_stream(const struct arrays *at, size_t first, size_t count)
@@ -181,13 +190,14 @@ static void prepare(void)
 {
 	enum simd_level level = simd_level();
 
-	adamw = adamw_kernels(level);
+	adamw = optimizer_find("adamw", level);
 	reduce = reduce_sum_kernel(level, REDUCE_BF16);
 #ifdef __x86_64__
 	if (level != SIMD_SCALAR)
 		streams = level == SIMD_AVX512 ? &stream_avx512 : &stream_avx2;
 #endif
-	adamw_constants(&(struct adamw_rates){ 1e-4, 0.9f, 0.999f, 1e-8f, 0.01f }, 10, 1.0f, &constants);
+	optimizer_set(adamw, &(struct optimizer_group){ 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f }, 1e-4, 10, 1.0f,
+		      &constants);
 	arrays.parameter = allocate_shorts(0x3c80, 0x807f);
 	arrays.remainder = (int16_t *)allocate_shorts(0, 0xffff);
 	arrays.master = allocate_floats(1e-5f);

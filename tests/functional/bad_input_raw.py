@@ -159,7 +159,7 @@ def requests_that_lie():
         ("step without rates", STEP, here, ["EINVAL"]),
         ("step at loss scale 0", STEP, here + data(3, b""), ["EINVAL"]),
         ("announcement without rates", BEGIN, here + number(4, 1), ["EINVAL"]),
-        ("read of no state", READ, number(1, job) + data(4, "w") + number(6, 1), ["EINVAL"]),
+        ("read of no state", READ, number(1, job) + data(4, "w") + number(6, 1), ["ENODATA"]),
         ("read beyond", READ, number(1, job) + data(4, "m") + number(5, 999) + number(6, 2), ["ERANGE", "EINVAL"]),
         ("read around", READ, number(1, job) + data(4, "m") + number(5, -1) + number(6, 2), ["ERANGE", "EINVAL"]),
         ("read of no tensor", READ, number(1, job) + number(3, 1) + data(4, "m") + number(6, 1), ["EINVAL"]),

@@ -26,8 +26,8 @@ static void a_split_is_the_nearest_bf16_and_the_rest(void **state)
 
 		for (size_t j = 0; j < count; j++)
 			master[j] = random_any();
-		format_split(master, count, parameter, remainder);
-		format_join(parameter, remainder, count, joined);
+		format_keep(MASTER_SPLIT, master, count, parameter, remainder);
+		format_restore(MASTER_SPLIT, parameter, remainder, count, joined);
 		for (size_t j = 0; j < count; j++) {
 			assert_true(is_same(joined[j], master[j]));
 			if (isnan(master[j]))
@@ -56,7 +56,7 @@ static void remainders_are_signed(void **state)
 		uint16_t parameter;
 		int16_t remainder;
 
-		format_split(&master, 1, &parameter, &remainder);
+		format_keep(MASTER_SPLIT, &master, 1, &parameter, &remainder);
 		assert_int_equal(parameter, cases[i].parameter);
 		assert_int_equal(remainder, cases[i].remainder);
 	}
@@ -72,8 +72,8 @@ static void a_nan_stays_one(void **state)
 		uint16_t parameter;
 		int16_t remainder;
 
-		format_split(&master, 1, &parameter, &remainder);
-		format_join(&parameter, &remainder, 1, &joined);
+		format_keep(MASTER_SPLIT, &master, 1, &parameter, &remainder);
+		format_restore(MASTER_SPLIT, &parameter, &remainder, 1, &joined);
 		assert_true(isnan(bfloat16_to_float(parameter)));
 		assert_true(isnan(joined));
 	}
@@ -89,7 +89,7 @@ static void bf16_values_split_exactly(void **state)
 
 		if (isnan(master))
 			continue;
-		format_split(&master, 1, &parameter, &remainder);
+		format_keep(MASTER_SPLIT, &master, 1, &parameter, &remainder);
 		assert_int_equal(parameter, high);
 		assert_int_equal(remainder, 0);
 	}

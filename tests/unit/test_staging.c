@@ -15,12 +15,12 @@ static struct staging staging;
 
 struct waiting {
 	struct staging_wish wish;
-	struct staging_buffers *got;
+	struct staging_buffer *got;
 };
 
-static void on_granted(struct staging_wish *wish, struct staging_buffers *buffers)
+static void on_granted(struct staging_wish *wish, struct staging_buffer *buffer)
 {
-	container_of(wish, struct waiting, wish)->got = buffers;
+	container_of(wish, struct waiting, wish)->got = buffer;
 }
 
 static int setup(void **state)
@@ -40,20 +40,16 @@ static int teardown(void **state)
 
 static void buffers_do_not_overlap(void **state)
 {
-	const size_t part = CHUNK_ELEMENTS * sizeof(float);
-	struct staging_buffers *buffers[COUNT];
+	struct staging_buffer *buffers[COUNT];
 
 	for (unsigned i = 0; i < COUNT; i++) {
 		buffers[i] = staging_take(&staging, &(struct staging_wish){ .granted = on_granted });
 		assert_non_null(buffers[i]);
-		memset(buffers[i]->parameter, (int)i * 3, part);
-		memset(buffers[i]->m, (int)i * 3 + 1, part);
-		memset(buffers[i]->v, (int)i * 3 + 2, part);
+		memset(buffers[i]->data, (int)i + 1, STAGING_BYTES);
 	}
 	for (unsigned i = 0; i < COUNT; i++) {
-		assert_int_equal(buffers[i]->parameter[0] | buffers[i]->parameter[part - 1], i * 3);
-		assert_int_equal(buffers[i]->m[0] | buffers[i]->m[part - 1], i * 3 + 1);
-		assert_int_equal(buffers[i]->v[0] | buffers[i]->v[part - 1], i * 3 + 2);
+		assert_int_equal(buffers[i]->data[0], i + 1);
+		assert_int_equal(buffers[i]->data[STAGING_BYTES - 1], i + 1);
 		staging_give(&staging, buffers[i]);
 	}
 }
@@ -61,7 +57,7 @@ static void buffers_do_not_overlap(void **state)
 static void who_waits_is_served_in_turn(void **state)
 {
 	struct waiting waiting[2] = { { .wish.granted = on_granted }, { .wish.granted = on_granted } };
-	struct staging_buffers *buffers[COUNT];
+	struct staging_buffer *buffers[COUNT];
 
 	for (unsigned i = 0; i < COUNT; i++)
 		buffers[i] = staging_take(&staging, &(struct staging_wish){ .granted = on_granted });
@@ -80,7 +76,7 @@ static void who_waits_is_served_in_turn(void **state)
 static void a_wish_can_be_taken_back(void **state)
 {
 	struct waiting waiting = { .wish.granted = on_granted };
-	struct staging_buffers *buffers[COUNT];
+	struct staging_buffer *buffers[COUNT];
 
 	for (unsigned i = 0; i < COUNT; i++)
 		buffers[i] = staging_take(&staging, &(struct staging_wish){ .granted = on_granted });

@@ -88,7 +88,7 @@ static uint32_t send_read(struct actor *actor)
 static void take_all_staging(struct queue *taken)
 {
 	struct staging_wish wish = { .granted = NULL };
-	struct staging_buffers *buffers;
+	struct staging_buffer *buffers;
 
 	queue_init(taken);
 	queue_init(&wish.link);
@@ -100,7 +100,7 @@ static void take_all_staging(struct queue *taken)
 static void give_all_staging(struct queue *taken)
 {
 	for (struct queue *link = queue_pop(taken); link; link = queue_pop(taken))
-		staging_give(&scene.node->staging, queue_entry(link, struct staging_buffers, link));
+		staging_give(&scene.node->staging, queue_entry(link, struct staging_buffer, link));
 }
 
 static void await_close(struct actor *actor)

@@ -1,0 +1,32 @@
+/* State: what a job keeps for each trainable element beside its parameter. Number 0 is what the parameter
+ * lacks of its fp32 master, the others are the optimizer's slots. */
+#ifndef TIERD_DAEMON_STATE_H
+#define TIERD_DAEMON_STATE_H
+
+#include "daemon/options.h"
+#include "proto/unit_layout.h"
+
+#define STATE_MASTER 0
+#define STATE_SLOTS 1
+#define STATES_MAXIMUM (STATE_SLOTS + OPTIMIZER_MAX_SLOTS)
+
+enum master_kind state_master_kind(enum unit_section section);
+
+static inline unsigned state_count(const struct job_options *options)
+{
+	return STATE_SLOTS + options->slot_count;
+}
+
+/* Of an element; 0: the section has no such state. */
+uint64_t state_bytes(enum unit_section section, unsigned state);
+
+/* Of all of them together. */
+uint64_t state_all_bytes(const struct job_options *options, enum unit_section section);
+
+/* "remainder", "m", …: the name of its stream, and in messages. */
+const char *state_stream_name(const struct job_options *options, enum unit_section section, unsigned state);
+
+/* The slot of this name as a state's number; -ENODATA: the job has none. */
+int state_find_slot(const struct job_options *options, const char *name);
+
+#endif

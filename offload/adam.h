@@ -1,0 +1,65 @@
+/* What Adam and AdamW share: their moments, and the step that these make. */
+#ifndef TIERD_OFFLOAD_ADAM_H
+#define TIERD_OFFLOAD_ADAM_H
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "offload/optimizer.h"
+#include "offload/vector.h"
+
+static inline int adam_check(const struct optimizer_group *group, char *message, size_t size)
+{
+	/* Written so that a NaN fails too. */
+	if (!(group->beta1 >= 0 && group->beta1 < 1) || !(group->beta2 >= 0 && group->beta2 < 1)) {
+		snprintf(message, size, "betas are %g and %g; they lie in [0, 1)", (double)group->beta1,
+			 (double)group->beta2);
+		return -EINVAL;
+	}
+	if (!(group->epsilon > 0) || !isfinite(group->epsilon)) {
+		snprintf(message, size, "epsilon is %g; it is above 0", (double)group->epsilon);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* By binary exponentiation: the last bit of a library's pow() differs between libraries. */
+static inline double adam_power(double base, uint64_t exponent)
+{
+	double result = 1;
+
+	for (; exponent > 0; exponent >>= 1) {
+		if (exponent & 1)
+			result *= base;
+		base *= base;
+	}
+	return result;
+}
+
+static inline void adam_set(const struct optimizer_group *group, double rate, uint64_t update,
+			    struct adam_constants *ret_constants)
+{
+	ret_constants->beta1 = group->beta1;
+	ret_constants->beta1_rest = (float)(1 - (double)group->beta1);
+	ret_constants->beta2 = group->beta2;
+	ret_constants->beta2_rest = (float)(1 - (double)group->beta2);
+	ret_constants->step = (float)(rate / (1 - adam_power(group->beta1, update)));
+	ret_constants->scale = (float)(1 / sqrt(1 - adam_power(group->beta2, update)));
+	ret_constants->epsilon = group->epsilon;
+}
+
+/* p - step * m / (sqrt(v) * scale + epsilon), with the moments moved on by g. */
+static inline vector adam_step(const struct adam_constants *with, vector p, vector g, float *m, float *v)
+{
+	vector new_m = fused(all(with->beta1), load_ahead(m), multiply(all(with->beta1_rest), g));
+	vector new_v =
+		fused(all(with->beta2), load_ahead(v), multiply(multiply(all(with->beta2_rest), g), g));
+	vector denominator = fused(square_root(new_v), all(with->scale), all(with->epsilon));
+
+	store(m, new_m);
+	store(v, new_v);
+	return fused_negative(all(with->step), divide(new_m, denominator), p);
+}
+
+#endif

@@ -1,0 +1,85 @@
+/* offload/vector.h in AVX2 and FMA. */
+#ifndef TIERD_OFFLOAD_VECTOR_AVX2_H
+#define TIERD_OFFLOAD_VECTOR_AVX2_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define VECTOR_LEVEL avx2
+#define VECTOR_LANES 8
+
+typedef __m256 vector;
+
+static inline vector all(float x)
+{
+	return _mm256_set1_ps(x);
+}
+
+static inline vector load(const float *from)
+{
+	return _mm256_loadu_ps(from);
+}
+
+static inline void store(float *to, vector x)
+{
+	_mm256_storeu_ps(to, x);
+}
+
+static inline vector multiply(vector a, vector b)
+{
+	return _mm256_mul_ps(a, b);
+}
+
+static inline vector divide(vector a, vector b)
+{
+	return _mm256_div_ps(a, b);
+}
+
+static inline vector square_root(vector x)
+{
+	return _mm256_sqrt_ps(x);
+}
+
+static inline vector fused(vector a, vector b, vector c)
+{
+	return _mm256_fmadd_ps(a, b, c);
+}
+
+static inline vector fused_negative(vector a, vector b, vector c)
+{
+	return _mm256_fnmadd_ps(a, b, c);
+}
+
+static inline vector sign(vector x)
+{
+	vector minus = _mm256_and_ps(x, _mm256_set1_ps(-0.0f));
+	vector one = _mm256_or_ps(minus, _mm256_set1_ps(1.0f));
+
+	return _mm256_blendv_ps(x, one, _mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_NEQ_OQ));
+}
+
+static inline vector join(const uint16_t *high, const int16_t *low)
+{
+	__m256i upper = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)high));
+	__m256i lower = _mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i *)low));
+
+	return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(upper, 16), lower));
+}
+
+/* Rounding would make some NaNs a zero. Arithmetic gives only quiet ones, which the upper half tells. */
+static inline void split(vector x, uint16_t *ret_high, int16_t *ret_low)
+{
+	__m256i bits = _mm256_castps_si256(x);
+	__m256i is_number = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_ORD_Q));
+	__m256i half = _mm256_and_si256(is_number, _mm256_set1_epi32(0x8000));
+	__m256i high = _mm256_srli_epi32(_mm256_add_epi32(bits, half), 16);
+	__m256i low = _mm256_and_si256(bits, _mm256_set1_epi32(0xffff));
+
+	/* Packing works within 128 bits: it gives four of each, twice. */
+	__m256i both = _mm256_permute4x64_epi64(_mm256_packus_epi32(high, low), 0xd8);
+
+	_mm_storeu_si128((__m128i *)ret_high, _mm256_castsi256_si128(both));
+	_mm_storeu_si128((__m128i *)ret_low, _mm256_extracti128_si256(both, 1));
+}
+
+#endif

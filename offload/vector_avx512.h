@@ -1,0 +1,80 @@
+/* offload/vector.h in AVX-512 F, BW, DQ and VL. */
+#ifndef TIERD_OFFLOAD_VECTOR_AVX512_H
+#define TIERD_OFFLOAD_VECTOR_AVX512_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define VECTOR_LEVEL avx512
+#define VECTOR_LANES 16
+
+typedef __m512 vector;
+
+static inline vector all(float x)
+{
+	return _mm512_set1_ps(x);
+}
+
+static inline vector load(const float *from)
+{
+	return _mm512_loadu_ps(from);
+}
+
+static inline void store(float *to, vector x)
+{
+	_mm512_storeu_ps(to, x);
+}
+
+static inline vector multiply(vector a, vector b)
+{
+	return _mm512_mul_ps(a, b);
+}
+
+static inline vector divide(vector a, vector b)
+{
+	return _mm512_div_ps(a, b);
+}
+
+static inline vector square_root(vector x)
+{
+	return _mm512_sqrt_ps(x);
+}
+
+static inline vector fused(vector a, vector b, vector c)
+{
+	return _mm512_fmadd_ps(a, b, c);
+}
+
+static inline vector fused_negative(vector a, vector b, vector c)
+{
+	return _mm512_fnmadd_ps(a, b, c);
+}
+
+static inline vector sign(vector x)
+{
+	vector minus = _mm512_and_ps(x, _mm512_set1_ps(-0.0f));
+	vector one = _mm512_or_ps(minus, _mm512_set1_ps(1.0f));
+
+	return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NEQ_OQ), one);
+}
+
+static inline vector join(const uint16_t *high, const int16_t *low)
+{
+	__m512i upper = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)high));
+	__m512i lower = _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)low));
+
+	return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_slli_epi32(upper, 16), lower));
+}
+
+/* Rounding would make some NaNs a zero. Arithmetic gives only quiet ones, which the upper half tells. */
+static inline void split(vector x, uint16_t *ret_high, int16_t *ret_low)
+{
+	__m512i bits = _mm512_castps_si512(x);
+	__mmask16 is_number = _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q);
+	__m512i rounded = _mm512_mask_add_epi32(bits, is_number, bits, _mm512_set1_epi32(0x8000));
+
+	_mm256_storeu_si256((__m256i *)ret_high, _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+	_mm256_storeu_si256((__m256i *)ret_low, _mm512_cvtepi32_epi16(bits));
+}
+
+#endif

@@ -1,0 +1,73 @@
+/* offload/vector.h without vector instructions. */
+#ifndef TIERD_OFFLOAD_VECTOR_SCALAR_H
+#define TIERD_OFFLOAD_VECTOR_SCALAR_H
+
+#include <float.h>
+#include <math.h>
+
+#include "common/bfloat16.h"
+
+_Static_assert(FLT_EVAL_METHOD == 0, "fp32 arithmetic must round to fp32");
+
+#define VECTOR_LEVEL scalar
+#define VECTOR_LANES 1
+
+typedef float vector;
+
+static inline vector all(float x)
+{
+	return x;
+}
+
+static inline vector load(const float *from)
+{
+	return *from;
+}
+
+static inline void store(float *to, vector x)
+{
+	*to = x;
+}
+
+static inline vector multiply(vector a, vector b)
+{
+	return a * b;
+}
+
+static inline vector divide(vector a, vector b)
+{
+	return a / b;
+}
+
+static inline vector square_root(vector x)
+{
+	return sqrtf(x);
+}
+
+static inline vector fused(vector a, vector b, vector c)
+{
+	return fmaf(a, b, c);
+}
+
+static inline vector fused_negative(vector a, vector b, vector c)
+{
+	return fmaf(-a, b, c);
+}
+
+static inline vector sign(vector x)
+{
+	return x > 0 ? 1 : x < 0 ? -1 : x;
+}
+
+static inline vector join(const uint16_t *high, const int16_t *low)
+{
+	return bfloat16_join(*high, *low);
+}
+
+static inline void split(vector x, uint16_t *ret_high, int16_t *ret_low)
+{
+	*ret_high = bfloat16_from_float(x);
+	*ret_low = bfloat16_remainder(x);
+}
+
+#endif

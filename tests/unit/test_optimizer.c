@@ -1,0 +1,359 @@
+/* The kernels of every optimizer, at every level and for every kind of master, follow the document to the
+ * bit, and the papers in fp64. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "offload/optimizer.h"
+#include "tests/unit/kernel_support.h"
+
+struct element {
+	float p, slots[OPTIMIZER_MAX_SLOTS];
+};
+
+/* What the document's constants are computed from. */
+struct update {
+	struct optimizer_group group;
+	double learning_rate;
+	uint64_t number;
+	float factor;
+};
+
+/* ---- docs/numerics.md, line by line ---- */
+
+static double power(double base, uint64_t exponent)
+{
+	double r = 1, b = base;
+
+	while (exponent) {
+		if (exponent & 1)
+			r = r * b;
+		b = b * b;
+		exponent >>= 1;
+	}
+	return r;
+}
+
+static double rate_of(const struct update *u)
+{
+	return u->learning_rate * (double)u->group.learning_rate;
+}
+
+/* The moments; returns what is subtracted from the parameter, for a fused subtraction. */
+static void move_moments(const struct update *u, float g, struct element *element)
+{
+	float c1 = (float)(1 - (double)u->group.beta1), c2 = (float)(1 - (double)u->group.beta2);
+	float m_part = c1 * g, v_part = c2 * g;
+
+	v_part = v_part * g;
+	element->slots[0] = fmaf(u->group.beta1, element->slots[0], m_part);
+	element->slots[1] = fmaf(u->group.beta2, element->slots[1], v_part);
+}
+
+static float step_along(const struct update *u, const struct element *element, float p)
+{
+	float step = (float)(rate_of(u) / (1 - power(u->group.beta1, u->number)));
+	float scale = (float)(1 / sqrt(1 - power(u->group.beta2, u->number)));
+	float denominator = fmaf(sqrtf(element->slots[1]), scale, u->group.epsilon);
+
+	return fmaf(-step, element->slots[0] / denominator, p);
+}
+
+static struct element adamw(const struct update *u, struct element element, float a)
+{
+	float decay = (float)(1 - rate_of(u) * (double)u->group.weight_decay);
+	float decayed = element.p * decay;
+
+	move_moments(u, a * u->factor, &element);
+	element.p = step_along(u, &element, decayed);
+	return element;
+}
+
+/* ---- The papers, in fp64 and with other orders of operations ---- */
+
+struct exact {
+	double p, slots[OPTIMIZER_MAX_SLOTS];
+};
+
+static double exact_moments(const struct update *u, struct exact *x, double g)
+{
+	double beta1 = u->group.beta1, beta2 = u->group.beta2, t = (double)u->number;
+
+	x->slots[0] = beta1 * x->slots[0] + (1 - beta1) * g;
+	x->slots[1] = beta2 * x->slots[1] + (1 - beta2) * g * g;
+	return x->slots[0] / (1 - pow(beta1, t)) /
+	       (sqrt(x->slots[1] / (1 - pow(beta2, t))) + u->group.epsilon);
+}
+
+static void exact_adamw(const struct update *u, struct exact *x, double g)
+{
+	double direction = exact_moments(u, x, g);
+
+	x->p -= rate_of(u) * (direction + u->group.weight_decay * x->p);
+}
+
+/* ---- All of them ---- */
+
+static const struct subject {
+	const char *name;
+	struct optimizer_group group; /* of the long run */
+	struct element (*formula)(const struct update *u, struct element element, float a);
+	void (*exact)(const struct update *u, struct exact *x, double g);
+} subjects[] = {
+	{ "adamw", { 1.0f, 0.9f, 0.999f, 1e-8f, 0.1f }, adamw, exact_adamw },
+};
+
+static const struct optimizer *optimizer_of(const struct subject *subject, enum simd_level level)
+{
+	const struct optimizer *optimizer = optimizer_find(subject->name, level);
+
+	assert_non_null(optimizer);
+	return optimizer;
+}
+
+static struct update some_update(unsigned number)
+{
+	static const struct optimizer_group groups[] = {
+		{ 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f },
+		{ 0.3f, 0.9f, 0.95f, 1e-10f, 0.1f },
+		{ 1.0f, 0.0f, 0.0f, 1e-20f, 0.0f },
+		{ 0.0f, 0.9f, 0.999f, 1e-8f, 0.5f },
+	};
+
+	return (struct update){ .group = groups[number % ARRAY_LENGTH(groups)],
+				.learning_rate = 1e-3,
+				.number = 1 + number * 7,
+				.factor = number % 3 == 0 ? 1.0f : 0.37f };
+}
+
+struct sample {
+	size_t count;
+	enum master_kind kind;
+	char *parameter, *master;
+	float *slots[OPTIMIZER_MAX_SLOTS], *gradient;
+	struct element *expected;
+};
+
+static struct sample sample_new(const struct subject *subject, enum master_kind kind,
+				const struct update *update, size_t count)
+{
+	struct sample sample = {
+		.count = count,
+		.kind = kind,
+		.parameter = allocate(count * master_parameter_bytes(kind)),
+		.master = master_bytes(kind) ? allocate(count * master_bytes(kind)) : NULL,
+		.gradient = allocate_floats(count),
+		.expected = allocate(count * sizeof(struct element)),
+	};
+	const unsigned slots = optimizer_of(subject, SIMD_SCALAR)->slot_count;
+
+	for (unsigned slot = 0; slot < slots; slot++)
+		sample.slots[slot] = allocate_floats(count);
+	for (size_t i = 0; i < count; i++) {
+		struct element old = { random_any(), { random_any(), random_any() } };
+
+		if (random_bits() % 4 > 0)
+			old.slots[1] = fabsf(old.slots[1]);
+		format_keep(kind, &old.p, 1, sample.parameter + i * master_parameter_bytes(kind),
+			    sample.master ? sample.master + i * master_bytes(kind) : NULL);
+		for (unsigned slot = 0; slot < slots; slot++)
+			sample.slots[slot][i] = old.slots[slot];
+		sample.gradient[i] = random_any();
+		sample.expected[i] = subject->formula(update, old, sample.gradient[i]);
+	}
+	return sample;
+}
+
+static void sample_free(struct sample *sample)
+{
+	free(sample->parameter);
+	free(sample->master);
+	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++)
+		free(sample->slots[slot]);
+	free(sample->gradient);
+	free(sample->expected);
+}
+
+/* The elements first … end - 1. */
+static void run(const struct optimizer *optimizer, const struct update *update, const struct sample *sample,
+		size_t first, size_t end)
+{
+	struct optimizer_arrays arrays = {
+		.parameter = sample->parameter + first * master_parameter_bytes(sample->kind),
+		.master = sample->master ? sample->master + first * master_bytes(sample->kind) : NULL,
+		.gradient = sample->gradient + first,
+	};
+	struct optimizer_constants constants;
+
+	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++)
+		arrays.slots[slot] = sample->slots[slot] ? sample->slots[slot] + first : NULL;
+	optimizer_set(optimizer, &update->group, update->learning_rate, update->number, update->factor,
+		      &constants);
+	optimizer->kernels[sample->kind](&constants, end - first, &arrays);
+}
+
+static void assert_split(const struct sample *sample, size_t i)
+{
+	uint32_t bits = float_bits(sample->expected[i].p);
+	uint16_t high;
+
+	memcpy(&high, sample->parameter + 2 * i, sizeof(high));
+	if (isnan(sample->expected[i].p))
+		assert_true(isnan(float_from_bits((uint32_t)high << 16)));
+	else
+		assert_int_equal(high, (uint16_t)((bits + 0x8000) >> 16));
+}
+
+static void assert_expected(const struct sample *sample)
+{
+	_cleanup_free_ float *masters = allocate_floats(sample->count);
+
+	format_restore(sample->kind, sample->parameter, sample->master, sample->count, masters);
+	for (size_t i = 0; i < sample->count; i++) {
+		assert_true(is_same(masters[i], sample->expected[i].p));
+		if (sample->kind == MASTER_SPLIT)
+			assert_split(sample, i);
+		for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++)
+			if (sample->slots[slot])
+				assert_true(is_same(sample->slots[slot][i], sample->expected[i].slots[slot]));
+	}
+}
+
+#define FOREACH_SUBJECT(subject)                                                                             \
+	for (const struct subject *subject = subjects; subject < subjects + ARRAY_LENGTH(subjects); subject++)
+#define FOREACH_KERNEL(subject, kind, level)                                                                 \
+	FOREACH_SUBJECT(subject)                                                                             \
+	for (enum master_kind kind = (enum master_kind)0; kind < MASTER_KINDS; kind++)                       \
+	FOREACH_LEVEL(level)
+
+static void kernels_follow_the_document(void **state)
+{
+	FOREACH_KERNEL(subject, kind, level)
+	for (unsigned i = 0; i < ARRAY_LENGTH(kernel_counts); i++) {
+		struct update update = some_update(i);
+		struct sample sample = sample_new(subject, kind, &update, kernel_counts[i]);
+
+		run(optimizer_of(subject, level), &update, &sample, 0, sample.count);
+		assert_expected(&sample);
+		sample_free(&sample);
+	}
+}
+
+static void any_alignment_of_elements_will_do(void **state)
+{
+	FOREACH_KERNEL(subject, kind, level)
+	for (size_t skip = 1; skip < 16; skip++) {
+		struct update update = some_update(1);
+		struct sample sample = sample_new(subject, kind, &update, 200);
+
+		run(optimizer_of(subject, level), &update, &sample, 0, skip);
+		run(optimizer_of(subject, level), &update, &sample, skip, sample.count);
+		assert_expected(&sample);
+		sample_free(&sample);
+	}
+}
+
+static void adam_constants_are_rounded_once(void **state)
+{
+	const struct optimizer_group group = { 2.0f, 0.9f, 0.999f, 1e-8f, 0.1f };
+	double beta1 = 0.9f, beta2 = 0.999f;
+	struct optimizer_constants constants;
+
+	optimizer_set(optimizer_find("adamw", SIMD_SCALAR), &group, 1e-3, 5, 0.25f, &constants);
+	assert_true(constants.factor == 0.25f);
+	assert_true(constants.adam.beta1 == 0.9f && constants.adam.beta2 == 0.999f);
+	assert_true(constants.adam.epsilon == 1e-8f);
+	assert_true(constants.adam.beta1_rest == (float)(1.0 - beta1));
+	assert_true(constants.adam.beta2_rest == (float)(1.0 - beta2));
+	assert_true(constants.adam.decay == (float)(1.0 - 2e-3 * (double)0.1f));
+
+	/* 5 = 4 + 1: first the base itself, then its square squared. */
+	double square1 = beta1 * beta1, square2 = beta2 * beta2;
+
+	assert_true(constants.adam.step == (float)(2e-3 / (1.0 - beta1 * (square1 * square1))));
+	assert_true(constants.adam.scale == (float)(1.0 / sqrt(1.0 - beta2 * (square2 * square2))));
+}
+
+static void late_updates_need_no_correction(void **state)
+{
+	const struct optimizer_group group = { 1.0f, 0.9f, 0.999f, 1e-8f, 0.0f };
+	struct optimizer_constants constants;
+
+	optimizer_set(optimizer_find("adamw", SIMD_SCALAR), &group, 1.0, UINT64_C(1) << 40, 1.0f, &constants);
+	assert_true(constants.adam.step == 1.0f);
+	assert_true(constants.adam.scale == 1.0f);
+}
+
+static void many_updates_follow_the_papers(void **state)
+{
+	FOREACH_SUBJECT(subject)
+	{
+		float p = 0.5f, slots[OPTIMIZER_MAX_SLOTS] = { 0 }, gradient;
+		struct exact x = { 0.5, { 0 } };
+		struct sample sample = { .count = 1,
+					 .kind = MASTER_ITSELF,
+					 .parameter = (char *)&p,
+					 .slots = { &slots[0], &slots[1] },
+					 .gradient = &gradient };
+
+		for (uint64_t t = 1; t <= 100; t++) {
+			struct update update = { subject->group, 1e-2, t, 0.5f };
+
+			gradient = 0.3f + random_ordinary(1);
+			run(optimizer_of(subject, simd_level()), &update, &sample, 0, 1);
+			subject->exact(&update, &x, 0.5 * (double)gradient);
+			assert_true(fabs((double)p - x.p) < 1e-5);
+		}
+		assert_true(fabs(x.p - 0.5) > 1e-2);
+	}
+}
+
+static void names_are_found_at_every_level(void **state)
+{
+	FOREACH_SUBJECT(subject)
+	FOREACH_LEVEL(level)
+	assert_string_equal(optimizer_of(subject, level)->name, subject->name);
+	assert_null(optimizer_find("adagrad", SIMD_SCALAR));
+}
+
+static void choices_without_sense_are_refused(void **state)
+{
+	static const struct {
+		const char *optimizer;
+		struct optimizer_group group;
+		const char *why;
+	} bad[] = {
+		{ "adamw", { 1, 1.0f, 0.9f, 1e-8f, 0 }, "betas are 1 and 0.9" },
+		{ "adamw", { 1, 0.9f, -0.1f, 1e-8f, 0 }, "[0, 1)" },
+		{ "adamw", { 1, 0.9f, NAN, 1e-8f, 0 }, "betas" },
+		{ "adamw", { 1, 0.9f, 0.9f, 0, 0 }, "epsilon is 0" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LENGTH(bad); i++) {
+		char why[128] = "";
+
+		assert_int_equal(
+			optimizer_find(bad[i].optimizer, SIMD_SCALAR)->check(&bad[i].group, why, sizeof(why)),
+			-EINVAL);
+		assert_non_null(strstr(why, bad[i].why));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(kernels_follow_the_document),
+		cmocka_unit_test(any_alignment_of_elements_will_do),
+		cmocka_unit_test(adam_constants_are_rounded_once),
+		cmocka_unit_test(late_updates_need_no_correction),
+		cmocka_unit_test(many_updates_follow_the_papers),
+		cmocka_unit_test(names_are_found_at_every_level),
+		cmocka_unit_test(choices_without_sense_are_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
