@@ -20,7 +20,7 @@ static_assert(TIERD_MAX_NAME == WIRE_MAX_NAME && TIERD_MAX_JOB_NAME == WIRE_MAX_
 		      TIERD_MAX_GROUPS == WIRE_MAX_GROUPS && TIERD_MAX_WORLD_SIZE == WIRE_MAX_WORLD_SIZE &&
 		      TIERD_MAX_DIMENSIONS == WIRE_MAX_DIMENSIONS,
 	      "limits of tierd.h and the wire");
-static_assert((int)TIERD_REPLACE == MODE_REPLACE && (int)TIERD_ADAMW == OPTIMIZER_ADAMW &&
+static_assert((int)TIERD_REPLACE == MODE_REPLACE && (int)TIERD_LION == OPTIMIZER_LION &&
 		      (int)TIERD_PLACE_NVME == PLACEMENT_NVME &&
 		      (int)TIERD_NONFINITE_REPORT == NONFINITE_REPORT && (int)TIERD_RESUMED == JOB_RESUMED &&
 		      (int)TIERD_BF16 == FORMAT_BF16 && (int)TIERD_INITIALIZE_UNIFORM == INITIALIZE_UNIFORM,
@@ -128,6 +128,9 @@ int job_encode_groups(const struct tierd_group *groups, uint32_t count, struct w
 		ret_groups->values[i].beta2 = group.beta2;
 		ret_groups->values[i].epsilon = group.epsilon;
 		ret_groups->values[i].weight_decay = group.weight_decay;
+		ret_groups->values[i].momentum = group.momentum;
+		ret_groups->values[i].dampening = group.dampening;
+		ret_groups->values[i].nesterov = group.nesterov;
 		ret_groups->pointers[i] = &ret_groups->values[i];
 	}
 	return 0;

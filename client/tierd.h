@@ -62,7 +62,12 @@ enum tierd_open_mode {
 	TIERD_REPLACE, /* drop the one that exists; -EBUSY if a rank of it is alive */
 };
 
-enum tierd_optimizer_kind { TIERD_ADAMW };
+enum tierd_optimizer_kind {
+	TIERD_ADAMW, /* weight decay acts on the parameters; state: "m", "v" */
+	TIERD_ADAM,  /* weight decay is a part of the gradient; state: "m", "v" */
+	TIERD_SGD,   /* state: "momentum", if some group has one when the job is opened */
+	TIERD_LION,  /* state: "m" */
+};
 enum tierd_placement { TIERD_PLACE_DEFAULT, TIERD_PLACE_HOST, TIERD_PLACE_NVME };
 
 /* What a step does whose summed gradients hold a NaN or an infinity. */
@@ -71,13 +76,18 @@ enum tierd_nonfinite {
 	TIERD_NONFINITE_REPORT, /* the step fails with -EDOM naming the unit; gradients are dropped, the step number stays */
 };
 
-/* A parameter group: how the optimizer treats the tensors that name its index. */
+/* A parameter group: how the optimizer treats the tensors that name its index. An optimizer looks at what it has. */
 struct tierd_group {
 	size_t size;         /* sizeof(struct tierd_group) */
 	float learning_rate; /* multiplies the step's learning rate */
-	float beta1, beta2, epsilon, weight_decay;
+	float beta1, beta2;  /* AdamW, Adam, Lion */
+	float epsilon;       /* AdamW, Adam */
+	float weight_decay;
+	float momentum;      /* SGD; 0: none */
+	float dampening;     /* SGD with momentum */
+	bool nesterov;       /* SGD with momentum and no dampening */
 };
-#define TIERD_GROUP_INIT { sizeof(struct tierd_group), 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f }
+#define TIERD_GROUP_INIT { sizeof(struct tierd_group), 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f, 0.0f, 0.0f, false }
 
 struct tierd_job_options {
 	size_t size;         /* sizeof(struct tierd_job_options) */
@@ -255,7 +265,8 @@ int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, ui
 		       const void *data, bool is_master);
 
 /* Reads count elements from element first on, of the last step that this rank has closed. state is "parameter" (in its
- * format), or, as fp32, "master", "m" or "v". -ENODATA: the tensor has no such state. */
+ * format), or, as fp32, "master" or what the optimizer keeps (see enum tierd_optimizer_kind). -ENODATA: the tensor has
+ * no such state. */
 int tierd_tensor_read(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
 		      uint64_t count, void *ret_data);
 

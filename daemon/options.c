@@ -30,8 +30,9 @@ static int set_group(const struct optimizer *optimizer, struct optimizer_group *
 	char why[128];
 	int r;
 
-	*group = (struct optimizer_group){ wire->learning_rate, wire->beta1, wire->beta2, wire->epsilon,
-					   wire->weight_decay };
+	*group = (struct optimizer_group){ wire->learning_rate, wire->beta1,	    wire->beta2,
+					   wire->epsilon,	wire->weight_decay, wire->momentum,
+					   wire->dampening,	wire->nesterov };
 	if (!isfinite(group->learning_rate) || !isfinite(group->weight_decay))
 		return refuse(message, size, -EINVAL, "parameter group %zu: a rate is not finite", index);
 	r = optimizer->check(group, why, sizeof(why));
@@ -57,7 +58,14 @@ static int read_groups(const struct optimizer *optimizer, struct optimizer_group
 int options_set_groups(const struct job_options *options, struct optimizer_group *groups, uint32_t *count,
 		       Tierd__Wire__Group *const *wire, size_t wire_count, char *message, size_t size)
 {
-	return read_groups(options->optimizer, groups, count, wire, wire_count, message, size);
+	int r = read_groups(options->optimizer, groups, count, wire, wire_count, message, size);
+
+	if (r == 0 && optimizer_slots(options->optimizer, groups, *count) > options->slot_count)
+		return refuse(
+			message, size, -EINVAL,
+			"the groups have a momentum, and the job keeps none: no group had one when it was "
+			"opened");
+	return r;
 }
 
 static int check_ranks(const Tierd__Wire__JobOpen *open, char *message, size_t size)
@@ -81,7 +89,10 @@ static int check_ranks(const Tierd__Wire__JobOpen *open, char *message, size_t s
 
 static const struct optimizer *find_optimizer(uint32_t kind)
 {
-	static const char *const names[] = { [OPTIMIZER_ADAMW] = "adamw" };
+	static const char *const names[] = { [OPTIMIZER_ADAMW] = "adamw",
+					     [OPTIMIZER_ADAM] = "adam",
+					     [OPTIMIZER_SGD] = "sgd",
+					     [OPTIMIZER_LION] = "lion" };
 
 	return kind < ARRAY_LENGTH(names) ? optimizer_find(names[kind], simd_level()) : NULL;
 }
@@ -148,7 +159,7 @@ int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, 
 		.is_strict = open->strict,
 		.optimizer = find_optimizer(open->optimizer),
 		.group_count = 1,
-		.groups = { { 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f } },
+		.groups = { { 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f, 0.0f, 0.0f, false } },
 	};
 	if (open->n_groups > 0) {
 		r = read_groups(options->optimizer, options->groups, &options->group_count, open->groups,
@@ -156,7 +167,7 @@ int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, 
 		if (r < 0)
 			return r;
 	}
-	options->slot_count = options->optimizer->slot_count;
+	options->slot_count = optimizer_slots(options->optimizer, options->groups, options->group_count);
 	return resolve_placement(options, has_paths, message, size);
 }
 

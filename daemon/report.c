@@ -144,6 +144,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 		(char *)(job->options.parameter_placement == PLACEMENT_NVME ? "nvme" : "host");
 	wire->optimizer_placement =
 		(char *)(job->options.optimizer_placement == PLACEMENT_NVME ? "nvme" : "host");
+	wire->optimizer = (char *)job->options.optimizer->name;
 	account_statistics(job, NULL, &entry->statistics);
 	wire->statistics = &entry->statistics;
 	return fill_members(entry, job);

@@ -11,12 +11,11 @@
 
 static inline int adam_check(const struct optimizer_group *group, char *message, size_t size)
 {
+	int r = optimizer_check_betas(group, message, size);
+
+	if (r < 0)
+		return r;
 	/* Written so that a NaN fails too. */
-	if (!(group->beta1 >= 0 && group->beta1 < 1) || !(group->beta2 >= 0 && group->beta2 < 1)) {
-		snprintf(message, size, "betas are %g and %g; they lie in [0, 1)", (double)group->beta1,
-			 (double)group->beta2);
-		return -EINVAL;
-	}
 	if (!(group->epsilon > 0) || !isfinite(group->epsilon)) {
 		snprintf(message, size, "epsilon is %g; it is above 0", (double)group->epsilon);
 		return -EINVAL;

@@ -1,6 +1,8 @@
 #include "offload/optimizer.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/cleanup.h"
@@ -21,8 +23,16 @@
 #endif
 
 DECLARE(adamw);
+DECLARE(adam);
+DECLARE(sgd);
+DECLARE(lion);
 
-static const struct optimizer *const optimizers[][SIMD_LEVELS] = { LEVELS(adamw) };
+static const struct optimizer *const optimizers[][SIMD_LEVELS] = {
+	LEVELS(adamw),
+	LEVELS(adam),
+	LEVELS(sgd),
+	LEVELS(lion),
+};
 
 const struct optimizer *optimizer_find(const char *name, enum simd_level level)
 {
@@ -30,6 +40,25 @@ const struct optimizer *optimizer_find(const char *name, enum simd_level level)
 		if (strcmp(optimizers[i][level]->name, name) == 0)
 			return optimizers[i][level];
 	return NULL;
+}
+
+unsigned optimizer_slots(const struct optimizer *optimizer, const struct optimizer_group *groups,
+			 size_t count)
+{
+	for (size_t i = 0; optimizer->uses_slots && i < count; i++)
+		if (optimizer->uses_slots(&groups[i]))
+			return optimizer->slot_count;
+	return optimizer->uses_slots ? 0 : optimizer->slot_count;
+}
+
+int optimizer_check_betas(const struct optimizer_group *group, char *message, size_t size)
+{
+	/* Written so that a NaN fails too. */
+	if (group->beta1 >= 0 && group->beta1 < 1 && group->beta2 >= 0 && group->beta2 < 1)
+		return 0;
+	snprintf(message, size, "betas are %g and %g; they lie in [0, 1)", (double)group->beta1,
+		 (double)group->beta2);
+	return -EINVAL;
 }
 
 void optimizer_set(const struct optimizer *optimizer, const struct optimizer_group *group,

@@ -3,6 +3,7 @@
 #ifndef TIERD_OFFLOAD_OPTIMIZER_H
 #define TIERD_OFFLOAD_OPTIMIZER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,8 @@
 struct optimizer_group {
 	float learning_rate; /* multiplies the step's */
 	float beta1, beta2, epsilon, weight_decay;
+	float momentum, dampening;
+	uint32_t is_nesterov; /* so wide that groups can be compared as bytes */
 };
 
 /* What the kernels of an update need, computed in fp64 and rounded once. */
@@ -23,8 +26,17 @@ struct optimizer_constants {
 	union {
 		struct adam_constants {
 			float beta1, beta1_rest, beta2, beta2_rest;
-			float decay, step, scale, epsilon;
+			float weight_decay, decay; /* of Adam, of AdamW */
+			float step, scale, epsilon;
 		} adam;
+		struct sgd_constants {
+			float weight_decay, momentum, rest, rate;
+			bool has_momentum, is_nesterov;
+		} sgd;
+		struct lion_constants {
+			float beta1, beta1_rest, beta2, beta2_rest;
+			float decay, rate;
+		} lion;
 	};
 };
 
@@ -33,7 +45,7 @@ struct optimizer_constants {
 struct optimizer_arrays {
 	void *parameter; /* in its format */
 	void *master; /* what it takes beside that to know the fp32 master, or NULL: see offload/format.h */
-	float *slots[OPTIMIZER_MAX_SLOTS];
+	float *slots[OPTIMIZER_MAX_SLOTS]; /* NULL: the job does not keep it */
 	const float *gradient;
 };
 
@@ -45,6 +57,8 @@ struct optimizer {
 	/* The state that it keeps, an fp32 per element and slot, which begins as zeros. */
 	const char *slots[OPTIMIZER_MAX_SLOTS];
 	unsigned slot_count;
+	/* Whether a group's choice makes use of the slots; NULL: each does. */
+	bool (*uses_slots)(const struct optimizer_group *group);
 	/* -EINVAL with a message if a group's choice makes no sense. */
 	int (*check)(const struct optimizer_group *group, char *message, size_t size);
 	/* learning_rate: the step's; update counts from 1: the number of this update of the unit. */
@@ -56,9 +70,16 @@ struct optimizer {
 /* NULL: there is none of this name. level is at most simd_level(). */
 const struct optimizer *optimizer_find(const char *name, enum simd_level level);
 
+/* How many slots a job with these groups keeps: all, or none. */
+unsigned optimizer_slots(const struct optimizer *optimizer, const struct optimizer_group *groups,
+			 size_t count);
+
 /* factor: what the summed gradients are multiplied with. */
 void optimizer_set(const struct optimizer *optimizer, const struct optimizer_group *group,
 		   double learning_rate, uint64_t update, float factor,
 		   struct optimizer_constants *ret_constants);
+
+/* The check of those that have betas. */
+int optimizer_check_betas(const struct optimizer_group *group, char *message, size_t size);
 
 #endif

@@ -10,7 +10,7 @@
 #define WIRE_MAX_GRADIENT_BUFFERS 64
 
 enum wire_mode { MODE_EITHER, MODE_CREATE, MODE_RESUME, MODE_REPLACE };
-enum wire_optimizer { OPTIMIZER_ADAMW };
+enum wire_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_ADAM, OPTIMIZER_SGD, OPTIMIZER_LION };
 enum wire_placement { PLACEMENT_DEFAULT, PLACEMENT_HOST, PLACEMENT_NVME };
 enum wire_nonfinite { NONFINITE_SKIP, NONFINITE_REPORT };
 enum wire_job_status { JOB_NEW = 1, JOB_RESUMED };

@@ -58,6 +58,7 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddNumberToObject(json, "nvme_bytes", (double)job->nvme_bytes);
 	cJSON_AddStringToObject(json, "parameter_placement", job->parameter_placement);
 	cJSON_AddStringToObject(json, "optimizer_placement", job->optimizer_placement);
+	cJSON_AddStringToObject(json, "optimizer", job->optimizer);
 	cJSON_AddItemToObject(json, "members", members_json(job));
 	if (job->statistics)
 		cJSON_AddItemToObject(json, "statistics", statistics_json(job->statistics));
@@ -76,10 +77,9 @@ static void add_user(struct table *table, uid_t uid)
 
 static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 {
-	static const char *const titles[] = { "JOB",	"USER",	 "STATUS",	  ">RANKS",
-					      ">STAGE", ">STEP", ">UNITS",	  ">PARAMETERS",
-					      ">HOST",	">NVME", "PARAMETERS ON", "OPTIMIZER ON",
-					      NULL };
+	static const char *const titles[] = { "JOB",	       "USER",	    "STATUS",	   ">RANKS", ">STAGE",
+					      ">STEP",	       ">UNITS",    ">PARAMETERS", ">HOST",  ">NVME",
+					      "PARAMETERS ON", "OPTIMIZER", "STATE ON",	   NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
 	for (size_t i = 0; table && i < jobs->n_jobs; i++) {
@@ -96,6 +96,7 @@ static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 		table_add_bytes(table, job->host_bytes);
 		table_add_bytes(table, job->nvme_bytes);
 		table_add(table, "%s", job->parameter_placement);
+		table_add(table, "%s", job->optimizer);
 		table_add(table, "%s", job->optimizer_placement);
 	}
 	return command_print_table(table);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/cleanup.h"
 #include "common/size.h"
 
 /* More than any model, and small enough for all sums and products below. */
@@ -27,11 +28,33 @@ int plan_check(const struct plan_model *model)
 	return 0;
 }
 
-struct plan_layout plan_layout(enum plan_format format)
+struct plan_layout plan_layout(const struct plan_model *model)
 {
-	if (format == PLAN_BF16)
-		return (struct plan_layout){ .parameter = 2, .gradient = 4, .optimizer = 2 + 4 + 4 };
-	return (struct plan_layout){ .parameter = 4, .gradient = 4, .optimizer = 4 + 4 };
+	struct plan_layout layout = { .parameter = 4, .gradient = 4, .optimizer = 4 * model->slots };
+
+	if (model->format == PLAN_BF16) {
+		layout.parameter = 2;
+		layout.optimizer += 2;
+	}
+	return layout;
+}
+
+int plan_set_optimizer(struct plan_model *model, const char *name)
+{
+	static const struct {
+		const char *name;
+		unsigned slots;
+	} optimizers[] = {
+		{ "adamw", 2 }, { "adam", 2 }, { "lion", 1 }, { "momentum", 1 }, { "sgd", 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LENGTH(optimizers); i++)
+		if (strcmp(optimizers[i].name, name) == 0) {
+			model->optimizer = optimizers[i].name;
+			model->slots = optimizers[i].slots;
+			return 0;
+		}
+	return -EINVAL;
 }
 
 static uint64_t part(const struct plan_model *model, uint64_t bytes, bool is_partitioned)
@@ -41,7 +64,7 @@ static uint64_t part(const struct plan_model *model, uint64_t bytes, bool is_par
 
 struct plan_memory plan_memory(const struct plan_model *model, unsigned stage)
 {
-	struct plan_layout layout = plan_layout(model->format);
+	struct plan_layout layout = plan_layout(model);
 	struct plan_memory memory = {
 		.parameters = part(model, model->parameters * layout.parameter, stage >= 3),
 		.gradients = part(model, model->parameters * layout.gradient, stage >= 2),
@@ -73,8 +96,8 @@ static uint64_t local_part(const struct plan_model *model, uint64_t bytes, bool 
 
 static uint64_t parameters_on_host(const struct plan_model *model, unsigned stage, bool is_nvme)
 {
-	uint64_t all = model->parameters * plan_layout(model->format).parameter;
-	uint64_t window = WINDOW_UNITS * model->largest_unit * plan_layout(model->format).parameter;
+	uint64_t all = model->parameters * plan_layout(model).parameter;
+	uint64_t window = WINDOW_UNITS * model->largest_unit * plan_layout(model).parameter;
 	uint64_t local = local_part(model, all, stage >= 3);
 
 	/* Shards are gathered in place, so the window never makes more than all of them. */
@@ -86,7 +109,7 @@ static uint64_t parameters_on_host(const struct plan_model *model, unsigned stag
 int plan_place(const struct plan_model *model, unsigned stage, bool is_parameter_nvme, bool is_optimizer_nvme,
 	       struct plan_place *ret_place)
 {
-	struct plan_layout layout = plan_layout(model->format);
+	struct plan_layout layout = plan_layout(model);
 	uint64_t parameters = local_part(model, model->parameters * layout.parameter, stage >= 3);
 	uint64_t optimizer = local_part(model, model->parameters * layout.optimizer, stage >= 1);
 	uint64_t gradients = model->parameters * layout.gradient;
@@ -113,7 +136,7 @@ int plan_place(const struct plan_model *model, unsigned stage, bool is_parameter
 
 struct plan_traffic plan_traffic(const struct plan_model *model, const struct plan_place *place)
 {
-	struct plan_layout layout = plan_layout(model->format);
+	struct plan_layout layout = plan_layout(model);
 	uint64_t update = (place->is_parameter_nvme ? layout.parameter : 0) +
 			  (place->is_optimizer_nvme ? layout.optimizer : 0);
 

@@ -17,11 +17,12 @@ struct plan_model {
 	unsigned micro_batches;
 	unsigned gradient_buffers; /* per rank */
 	enum plan_format format;
+	const char *optimizer;
+	unsigned slots; /* that it keeps, in fp32 */
 };
 
-/* Bytes per parameter. bf16: the parameter is the upper half of its fp32 master, the optimizer keeps the
- * 16-bit remainder and two fp32 moments. fp32: the parameter is its own master. Gradients are summed in fp32.
- */
+/* Bytes per parameter. bf16: the parameter is the upper half of its fp32 master, beside the optimizer's slots
+ * lies the 16-bit remainder. fp32: the parameter is its own master. Gradients are summed in fp32. */
 struct plan_layout {
 	unsigned parameter, gradient, optimizer;
 };
@@ -49,7 +50,7 @@ struct plan_traffic {
  * large to count. The other functions take only what passed. */
 int plan_check(const struct plan_model *model);
 
-struct plan_layout plan_layout(enum plan_format format);
+struct plan_layout plan_layout(const struct plan_model *model);
 struct plan_memory plan_memory(const struct plan_model *model, unsigned stage);
 
 /* Logical elements that a rank sends in a step. */
@@ -59,6 +60,9 @@ uint64_t plan_communication(const struct plan_model *model, unsigned stage);
 int plan_place(const struct plan_model *model, unsigned stage, bool is_parameter_nvme, bool is_optimizer_nvme,
 	       struct plan_place *ret_place);
 struct plan_traffic plan_traffic(const struct plan_model *model, const struct plan_place *place);
+
+/* "adamw", "adam", "lion", "momentum" (SGD with it), "sgd" (without). -EINVAL. */
+int plan_set_optimizer(struct plan_model *model, const char *name);
 
 /* "7B", "1.5B", "350M", "124000000": with K, M, B (or G) and T, powers of ten. -EINVAL, -ERANGE. */
 int plan_parse_count(const char *text, uint64_t *ret_count);

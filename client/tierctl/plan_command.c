@@ -92,6 +92,8 @@ static int set_flag(struct plan_request *request, int flag, const char *value)
 		return set_small(&request->model.local_ranks, value);
 	case 'f':
 		return set_format(&request->model.format, value);
+	case 'o':
+		return plan_set_optimizer(&request->model, value);
 	case 's':
 		return set_stage(&request->stage, value);
 	case 'l':
@@ -116,6 +118,7 @@ static int read_flags(struct plan_request *request, int count, char *arguments[]
 		{ "world-size", required_argument, NULL, 'w' },
 		{ "local-ranks", required_argument, NULL, 'k' },
 		{ "format", required_argument, NULL, 'f' },
+		{ "optimizer", required_argument, NULL, 'o' },
 		{ "stage", required_argument, NULL, 's' },
 		{ "largest-unit", required_argument, NULL, 'l' },
 		{ "micro-batches", required_argument, NULL, 'g' },
@@ -255,6 +258,7 @@ static int print_json(const struct plan_request *request)
 
 	cJSON_AddNumberToObject(json, "parameters", (double)model->parameters);
 	cJSON_AddStringToObject(json, "format", model->format == PLAN_BF16 ? "bf16" : "fp32");
+	cJSON_AddStringToObject(json, "optimizer", model->optimizer);
 	cJSON_AddNumberToObject(json, "world_size", model->world_size);
 	cJSON_AddNumberToObject(json, "local_ranks", model->local_ranks);
 	cJSON_AddNumberToObject(json, "largest_unit", (double)model->largest_unit);
@@ -340,9 +344,10 @@ static int print_tables(const struct plan_request *request)
 	char a[TEXT_SIZE], b[TEXT_SIZE];
 	int code;
 
-	printf("%s parameters in %s over %u ranks, %u of them here; largest unit %s, %u micro-batches\n",
+	printf("%s parameters in %s with %s over %u ranks, %u of them here; largest unit %s, %u "
+	       "micro-batches\n",
 	       text_count(model->parameters, a), model->format == PLAN_BF16 ? "bf16" : "fp32",
-	       model->world_size, model->local_ranks, text_count(model->largest_unit, b),
+	       model->optimizer, model->world_size, model->local_ranks, text_count(model->largest_unit, b),
 	       model->micro_batches);
 	if (request->has_host && request->has_nvme)
 		printf("Free here (%s): %s of host memory, %s of NVMe\n\n", request->source,
@@ -359,8 +364,10 @@ int command_plan(const struct command_context *context, int count, char *argumen
 		.model = { .micro_batches = 1, .gradient_buffers = 2, .format = PLAN_BF16 },
 		.stage = -1,
 	};
-	int code = read_flags(&request, count, arguments);
+	int code;
 
+	plan_set_optimizer(&request.model, "adamw");
+	code = read_flags(&request, count, arguments);
 	if (code == COMMAND_DONE)
 		code = complete(&request);
 	if (code != COMMAND_DONE)

@@ -166,7 +166,7 @@ class Trainer(Process):
 
 
 def in_tierd(daemon, job, host_budget):
-    return ["--socket", daemon.socket, "--job", job, "--stage", "3", "--parameters", "nvme", "--optimizer", "nvme",
+    return ["--socket", daemon.socket, "--job", job, "--stage", "3", "--parameters-on", "nvme", "--optimizer-on", "nvme",
             "--host-budget", str(host_budget)]
 
 

@@ -14,10 +14,8 @@ struct team;
 struct tierd_statistics;
 struct backend;
 
-/* The optimizer's epsilon. */
-#define BACKEND_EPSILON 1e-8f
-
-enum backend_state { STATE_PARAMETER, STATE_MASTER, STATE_M, STATE_V, STATE_COUNT };
+/* The optimizer's slots come last: not each has both. */
+enum backend_state { STATE_PARAMETER, STATE_MASTER, STATE_SLOT_0, STATE_SLOT_1, STATE_COUNT };
 
 /* The same on every rank. */
 struct backend_rates {

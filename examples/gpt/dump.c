@@ -2,6 +2,8 @@
 
 #include <errno.h>
 
+#include "optimizer.h"
+
 #define PIECE 16384 /* elements */
 
 static int write_state(FILE *file, struct backend *backend, const struct model *model, unsigned unit,
@@ -26,11 +28,13 @@ static int write_state(FILE *file, struct backend *backend, const struct model *
 
 static int write_units(FILE *file, struct backend *backend, const struct model *model)
 {
+	const char *names[KERNEL_SLOTS];
+	unsigned states = STATE_SLOT_0 + optimizer_slots(backend->options, names);
 	int r = 0;
 
 	for (unsigned unit = 0; r == 0 && unit < model->unit_count; unit++) {
-		for (unsigned i = 0; r == 0 && i < model->units[unit].tensor_count * STATE_COUNT; i++)
-			r = write_state(file, backend, model, unit, i / STATE_COUNT, i % STATE_COUNT);
+		for (unsigned i = 0; r == 0 && i < model->units[unit].tensor_count * states; i++)
+			r = write_state(file, backend, model, unit, i / states, i % states);
 	}
 	return r;
 }

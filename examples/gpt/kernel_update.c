@@ -42,18 +42,65 @@ static double sum_of_squares(size_t count, const float *values)
 	return lanes[0];
 }
 
-static void adamw(const struct adamw_constants *constants, size_t count, const float *gradients, float *m,
-		  float *v, float *master)
+/* Adam and AdamW differ in where the weight decay goes. */
+static inline float adam_step(const struct update_constants *k, float g, float *m, float *v, float decayed)
 {
-	const struct adamw_constants k = *constants;
+	*m = __builtin_fmaf(k->beta1, *m, k->c1 * g);
+	*v = __builtin_fmaf(k->beta2, *v, (k->c2 * g) * g);
+	return __builtin_fmaf(-k->step, *m / __builtin_fmaf(sqrtf(*v), k->scale, k->epsilon), decayed);
+}
+
+static void adamw(const struct update_constants *constants, size_t count, const float *gradients,
+		  float *const slots[KERNEL_SLOTS], float *master)
+{
+	const struct update_constants k = *constants;
+	float *m = slots[0], *v = slots[1];
+
+	for (size_t i = 0; i < count; i++)
+		master[i] = adam_step(&k, gradients[i] * k.factor, &m[i], &v[i], master[i] * k.decay);
+}
+
+static void adam(const struct update_constants *constants, size_t count, const float *gradients,
+		 float *const slots[KERNEL_SLOTS], float *master)
+{
+	const struct update_constants k = *constants;
+	float *m = slots[0], *v = slots[1];
 
 	for (size_t i = 0; i < count; i++) {
-		float g = gradients[i] * k.factor;
+		float g = __builtin_fmaf(k.weight_decay, master[i], gradients[i] * k.factor);
 
-		m[i] = __builtin_fmaf(k.beta1, m[i], k.c1 * g);
-		v[i] = __builtin_fmaf(k.beta2, v[i], (k.c2 * g) * g);
-		master[i] = __builtin_fmaf(-k.step, m[i] / __builtin_fmaf(sqrtf(v[i]), k.scale, k.epsilon),
-					   master[i] * k.decay);
+		master[i] = adam_step(&k, g, &m[i], &v[i], master[i]);
+	}
+}
+
+/* Without dampening. */
+static void sgd(const struct update_constants *constants, size_t count, const float *gradients,
+		float *const slots[KERNEL_SLOTS], float *master)
+{
+	const struct update_constants k = *constants;
+	float *momentum = slots[0];
+
+	for (size_t i = 0; i < count; i++) {
+		float g = __builtin_fmaf(k.weight_decay, master[i], gradients[i] * k.factor);
+
+		if (k.momentum != 0.0f)
+			g = momentum[i] = __builtin_fmaf(k.momentum, momentum[i], g);
+		master[i] = __builtin_fmaf(-k.rate, g, master[i]);
+	}
+}
+
+static void lion(const struct update_constants *constants, size_t count, const float *gradients,
+		 float *const slots[KERNEL_SLOTS], float *master)
+{
+	const struct update_constants k = *constants;
+	float *m = slots[0];
+
+	for (size_t i = 0; i < count; i++) {
+		float g = gradients[i] * k.factor, direction = __builtin_fmaf(k.beta1, m[i], k.c1 * g);
+		float sign = direction > 0.0f ? 1.0f : direction < 0.0f ? -1.0f : direction;
+
+		m[i] = __builtin_fmaf(k.beta2, m[i], k.c2 * g);
+		master[i] = __builtin_fmaf(-k.rate, sign, master[i] * k.decay);
 	}
 }
 
@@ -62,5 +109,8 @@ const struct update_kernels KERNEL_TABLE(update_kernels) = {
 	.narrow = narrow,
 	.add = add,
 	.sum_of_squares = sum_of_squares,
-	.adamw = adamw,
+	.updates = { [OPTIMIZER_ADAMW] = adamw,
+		     [OPTIMIZER_ADAM] = adam,
+		     [OPTIMIZER_SGD] = sgd,
+		     [OPTIMIZER_LION] = lion },
 };

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "number.h"
+#include "options.h"
 
 /* The largest tile of a matrix product that is kept in registers. */
 #define KERNEL_MAX_TILE_ROWS 12
@@ -57,17 +58,21 @@ struct layer_kernels {
 };
 
 /* The reference's share of docs/numerics.md. */
-struct adamw_constants {
-	float factor, beta1, beta2, c1, c2, decay, step, scale, epsilon;
+struct update_constants {
+	float factor, beta1, beta2, c1, c2, weight_decay, decay, rate, step, scale, epsilon, momentum;
 };
+
+#define KERNEL_SLOTS 2
+
+typedef void update_kernel(const struct update_constants *constants, size_t count, const float *gradients,
+			   float *const slots[KERNEL_SLOTS], float *master);
 
 struct update_kernels {
 	void (*widen)(size_t count, const uint16_t *values, float *ret_values);
 	void (*narrow)(size_t count, const float *values, uint16_t *ret_values);
 	void (*add)(size_t count, const float *values, float *sum);
 	double (*sum_of_squares)(size_t count, const float *values);
-	void (*adamw)(const struct adamw_constants *constants, size_t count, const float *gradients, float *m,
-		      float *v, float *master);
+	update_kernel *updates[OPTIMIZER_COUNT];
 };
 
 extern const struct matmul_kernels *matmul_kernels;

@@ -22,6 +22,11 @@ struct flag {
 
 static const char *const formats[] = { [NUMBER_FP32] = "fp32", [NUMBER_BF16] = "bf16", NULL };
 static const char *const placements[] = { "default", "host", "nvme", NULL };
+static const char *const optimizers[] = { [OPTIMIZER_ADAMW] = "adamw",
+					  [OPTIMIZER_ADAM] = "adam",
+					  [OPTIMIZER_SGD] = "sgd",
+					  [OPTIMIZER_LION] = "lion",
+					  NULL };
 static const char *const modes[] = { "either", "create", "resume", "replace", NULL };
 
 #define HELP_COLUMN 26
@@ -42,14 +47,17 @@ static const struct flag flags[] = {
 	  NULL },
 	{ "steps", "N", "steps in all, also those of earlier runs of the job", FLAG_COUNT, AT(steps), 1, 1e9,
 	  NULL },
+	{ "optimizer", "adamw|adam|sgd|lion", "of the parameters", FLAG_CHOICE, AT(optimizer), 0, 0,
+	  optimizers },
 	{ "learning-rate", "X", "at its peak, after the warm-up", FLAG_REAL, AT(learning_rate), 0, 1e3,
 	  NULL },
 	{ "warmup", "N", "steps until then; half a cosine follows, down to a tenth", FLAG_COUNT, AT(warmup),
 	  0, 1e9, NULL },
 	{ "clip", "X", "global norm to clip the gradients to; 0: none", FLAG_REAL, AT(clip), 0, 1e9, NULL },
 	{ "weight-decay", "X", "of matrices", FLAG_REAL, AT(weight_decay), 0, 1e3, NULL },
-	{ "beta1", "X", "of AdamW", FLAG_REAL, AT(beta1), 0, 0.999999, NULL },
-	{ "beta2", "X", "of AdamW", FLAG_REAL, AT(beta2), 0, 0.999999, NULL },
+	{ "beta1", "X", "of AdamW, Adam and Lion", FLAG_REAL, AT(beta1), 0, 0.999999, NULL },
+	{ "beta2", "X", "of AdamW, Adam and Lion", FLAG_REAL, AT(beta2), 0, 0.999999, NULL },
+	{ "momentum", "X", "of SGD; 0: none", FLAG_REAL, AT(momentum), 0, 1e3, NULL },
 	{ "seed", "N", "of initial values, batches and sample", FLAG_COUNT, AT(seed), 0, 0x1p53, NULL },
 	{ "evaluate-every", "N", "steps between looks at held-out text; 0: never", FLAG_COUNT,
 	  AT(evaluate_every), 0, 1e9, NULL },
@@ -66,10 +74,10 @@ static const struct flag flags[] = {
 	{ "mode", "either|create|resume|replace", "what to do about a job of that name", FLAG_CHOICE,
 	  AT(mode), 0, 0, modes },
 	{ "stage", "0-3", "what ZeRO partitions", FLAG_COUNT, AT(stage), 0, 3, NULL },
-	{ "parameters", "host|nvme|default", "where parameters lie", FLAG_CHOICE, AT(parameters), 0, 0,
+	{ "parameters-on", "host|nvme|default", "where parameters lie", FLAG_CHOICE, AT(parameters_on), 0, 0,
 	  placements },
-	{ "optimizer", "host|nvme|default", "where the optimizer's state lies", FLAG_CHOICE, AT(optimizer), 0,
-	  0, placements },
+	{ "optimizer-on", "host|nvme|default", "where the optimizer's state lies", FLAG_CHOICE,
+	  AT(optimizer_on), 0, 0, placements },
 	{ "host-budget", "BYTES",
 	  "of host memory for the job, such as 8G (K, M, G, T); 0: what the daemon has left", FLAG_BYTES,
 	  AT(host_budget), 0, 0x1p63, NULL },
@@ -112,6 +120,7 @@ static const struct options defaults = {
 	.weight_decay = 0.1,
 	.beta1 = 0.9,
 	.beta2 = 0.95,
+	.momentum = 0.9,
 	.seed = 1,
 	.log_every = 10,
 	.job = "gpt",

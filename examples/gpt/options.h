@@ -6,6 +6,8 @@
 #include <stdint.h>
 
 enum option_placement { PLACE_DEFAULT, PLACE_HOST, PLACE_NVME };
+/* The order of the names of --optimizer. */
+enum option_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_ADAM, OPTIMIZER_SGD, OPTIMIZER_LION, OPTIMIZER_COUNT };
 enum option_mode { MODE_EITHER, MODE_CREATE, MODE_RESUME, MODE_REPLACE };
 
 struct options {
@@ -15,7 +17,8 @@ struct options {
 
 	/* Training */
 	uint64_t batch, micro_batches, steps, warmup, seed;
-	double learning_rate, clip, weight_decay, beta1, beta2;
+	uint64_t optimizer; /* enum option_optimizer */
+	double learning_rate, clip, weight_decay, beta1, beta2, momentum;
 	uint64_t evaluate_every, log_every;
 	uint64_t threads; /* 0: 1 with several ranks, else one per processor */
 	bool keep_activations;
@@ -23,8 +26,8 @@ struct options {
 	/* tierd */
 	bool is_plain;
 	const char *socket, *job;
-	uint64_t stage, mode, parameters, optimizer; /* enum option_mode, enum option_placement */
-	uint64_t host_budget, timeout;		     /* bytes, seconds */
+	uint64_t stage, mode, parameters_on, optimizer_on; /* enum option_mode, enum option_placement */
+	uint64_t host_budget, timeout;			   /* bytes, seconds */
 
 	/* Ranks */
 	uint64_t ranks, restarts;

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "backend.h"
+#include "optimizer.h"
 #include "options.h"
 #include "plain_unit.h"
 
@@ -109,49 +110,18 @@ static int clip(struct plain *plain, const struct backend_rates *rates, double *
 	return 0;
 }
 
-static double power(double base, uint64_t exponent)
-{
-	double result = 1.0;
-
-	for (; exponent > 0; exponent >>= 1) {
-		if (exponent & 1)
-			result = result * base;
-		base = base * base;
-	}
-	return result;
-}
-
-static struct adamw_constants constants_of(const struct options *options, enum tensor_group group,
-					   const struct backend_rates *rates, double factor, uint64_t t)
-{
-	double beta1 = (float)options->beta1, beta2 = (float)options->beta2;
-	double learning_rate = (double)rates->learning_rate;
-	double weight_decay = group == GROUP_DECAYS ? (float)options->weight_decay : 0.0f;
-
-	return (struct adamw_constants){
-		.factor = (float)factor,
-		.beta1 = (float)beta1,
-		.beta2 = (float)beta2,
-		.c1 = (float)(1.0 - beta1),
-		.c2 = (float)(1.0 - beta2),
-		.decay = (float)(1.0 - learning_rate * weight_decay),
-		.step = (float)(learning_rate / (1.0 - power(beta1, t))),
-		.scale = (float)(1.0 / sqrt(1.0 - power(beta2, t))),
-		.epsilon = BACKEND_EPSILON,
-	};
-}
-
 static void update(struct plain *plain, struct plain_unit *unit, const struct backend_rates *rates,
 		   double factor)
 {
-	struct adamw_constants constants[GROUP_COUNT];
+	const struct options *options = plain->backend.options;
+	struct update_constants constants[GROUP_COUNT];
 
 	if (!unit->has_sum)
 		return;
 	for (unsigned group = 0; group < GROUP_COUNT; group++)
 		constants[group] =
-			constants_of(plain->backend.options, group, rates, factor, unit->updates + 1);
-	plain_unit_update(unit, plain->team, constants);
+			optimizer_constants(options, group, rates->learning_rate, factor, unit->updates + 1);
+	plain_unit_update(unit, plain->team, update_kernels->updates[options->optimizer], constants);
 }
 
 static int plain_step(struct backend *backend, const struct backend_rates *rates)
@@ -182,7 +152,8 @@ static int plain_read(struct backend *backend, unsigned unit, unsigned tensor, e
 		      uint64_t first, uint64_t count, void *ret_data)
 {
 	const struct plain_unit *source = &plain_of(backend)->units[unit];
-	const float *values[STATE_COUNT] = { source->master, source->master, source->m, source->v };
+	const float *values[STATE_COUNT] = { source->master, source->master, source->slots[0],
+					     source->slots[1] };
 
 	first += source->offset[tensor];
 	if (state == STATE_PARAMETER && source->unit->tensors[tensor].format == NUMBER_BF16)

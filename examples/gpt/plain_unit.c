@@ -48,11 +48,11 @@ int plain_unit_open(const struct unit *unit, unsigned rank_count, unsigned stage
 	number_elements(&new);
 	new.bf16 = calloc(new.bf16_elements + 1, sizeof(uint16_t));
 	new.master = calloc(new.elements, sizeof(float));
-	new.m = calloc(new.elements, sizeof(float));
-	new.v = calloc(new.elements, sizeof(float));
+	for (unsigned slot = 0; slot < KERNEL_SLOTS; slot++)
+		new.slots[slot] = calloc(new.elements, sizeof(float));
 	new.sum = calloc(new.elements, sizeof(float));
 	new.ranks = calloc(rank_count, sizeof(new.ranks[0]));
-	if (!new.bf16 || !new.master || !new.m || !new.v || !new.sum || !new.ranks) {
+	if (!new.bf16 || !new.master || !new.slots[0] || !new.slots[1] || !new.sum || !new.ranks) {
 		plain_unit_close(&new);
 		return -ENOMEM;
 	}
@@ -66,8 +66,8 @@ void plain_unit_close(struct plain_unit *unit)
 		plain_unit_next_step(unit);
 	free(unit->ranks);
 	free(unit->sum);
-	free(unit->v);
-	free(unit->m);
+	for (unsigned slot = 0; slot < KERNEL_SLOTS; slot++)
+		free(unit->slots[slot]);
 	free(unit->master);
 	free(unit->bf16);
 	*unit = (struct plain_unit){ 0 };
@@ -335,7 +335,8 @@ int plain_unit_finish_sum(struct plain_unit *unit, struct team *team, double *su
 
 struct update {
 	struct plain_unit *unit;
-	const struct adamw_constants *constants;
+	update_kernel *kernel;
+	const struct update_constants *constants;
 	uint64_t first, count; /* of the tensor */
 };
 
@@ -351,19 +352,21 @@ static void update_piece(void *argument, size_t index, void *scratch)
 	struct plain_unit *unit = update->unit;
 	uint64_t first = update->first + index * PIECE, count = smaller(PIECE, update->count - index * PIECE);
 
-	update_kernels->adamw(update->constants, count, unit->sum + first, unit->m + first, unit->v + first,
-			      unit->master + first);
+	update->kernel(update->constants, count, unit->sum + first,
+		       (float *const[]){ unit->slots[0] + first, unit->slots[1] + first },
+		       unit->master + first);
 	write_parameters(unit, first, count);
 }
 
-void plain_unit_update(struct plain_unit *unit, struct team *team,
-		       const struct adamw_constants constants[GROUP_COUNT])
+void plain_unit_update(struct plain_unit *unit, struct team *team, update_kernel *kernel,
+		       const struct update_constants constants[GROUP_COUNT])
 {
 	unit->updates++;
 	for (unsigned i = 0; i < unit->unit->tensor_count; i++) {
 		const struct tensor *tensor = &unit->unit->tensors[i];
 		struct update update = {
 			.unit = unit,
+			.kernel = kernel,
 			.constants = &constants[tensor->group],
 			.first = unit->offset[i],
 			.count = tensor_elements(tensor),

@@ -29,8 +29,9 @@ struct plain_unit {
 	/* Elements are numbered through the bf16 section, then the fp32 section. */
 	uint64_t elements, bf16_elements;
 	uint64_t offset[MODEL_MAX_TENSORS];
-	uint16_t *bf16;	       /* the parameters of the bf16 section */
-	float *master, *m, *v; /* an fp32 parameter is its own master */
+	uint16_t *bf16; /* the parameters of the bf16 section */
+	float *master;	/* an fp32 parameter is its own master */
+	float *slots[KERNEL_SLOTS];
 	uint64_t updates;
 
 	float *sum;
@@ -57,8 +58,8 @@ int plain_unit_push(struct plain_unit *unit, struct team *team, unsigned rank,
 int plain_unit_finish_sum(struct plain_unit *unit, struct team *team, double *sum);
 
 /* The optimizer, with the constants of each group, over a unit that somebody pushed. */
-void plain_unit_update(struct plain_unit *unit, struct team *team,
-		       const struct adamw_constants constants[GROUP_COUNT]);
+void plain_unit_update(struct plain_unit *unit, struct team *team, update_kernel *kernel,
+		       const struct update_constants constants[GROUP_COUNT]);
 
 /* Forgets the sum: the next push begins a new step. */
 void plain_unit_next_step(struct plain_unit *unit);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend.h"
+#include "optimizer.h"
 #include "options.h"
 
 #include "client/tierd.h"
@@ -165,12 +166,10 @@ static int wait_for_step(struct backend *backend, struct backend_result *ret_res
 static int read_values(struct backend *backend, unsigned unit, unsigned tensor, enum backend_state state,
 		       uint64_t first, uint64_t count, void *ret_data)
 {
-	static const char *const names[STATE_COUNT] = { "parameter", "master", "m", "v" };
+	const char *names[STATE_COUNT] = { "parameter", "master" };
 	struct tierd *tierd = tierd_of(backend);
 
-	/* An fp32 parameter is its own master. */
-	if (state == STATE_MASTER && tierd->model->units[unit].tensors[tensor].format == NUMBER_FP32)
-		state = STATE_PARAMETER;
+	optimizer_slots(backend->options, &names[STATE_SLOT_0]);
 	return tierd_tensor_read(tierd->job, tierd->units[unit], tensor, names[state], first, count,
 				 ret_data);
 }
@@ -254,13 +253,26 @@ static uint32_t mode_of(uint64_t mode)
 	return modes[mode];
 }
 
+static uint32_t optimizer_of(uint64_t optimizer)
+{
+	static const uint32_t optimizers[] = {
+		[OPTIMIZER_ADAMW] = TIERD_ADAMW,
+		[OPTIMIZER_ADAM] = TIERD_ADAM,
+		[OPTIMIZER_SGD] = TIERD_SGD,
+		[OPTIMIZER_LION] = TIERD_LION,
+	};
+
+	return optimizers[optimizer];
+}
+
 static void describe_groups(const struct options *options, struct tierd_group groups[GROUP_COUNT])
 {
 	for (unsigned i = 0; i < GROUP_COUNT; i++) {
 		groups[i] = (struct tierd_group)TIERD_GROUP_INIT;
 		groups[i].beta1 = (float)options->beta1;
 		groups[i].beta2 = (float)options->beta2;
-		groups[i].epsilon = BACKEND_EPSILON;
+		groups[i].epsilon = OPTIMIZER_EPSILON;
+		groups[i].momentum = (float)options->momentum;
 		groups[i].weight_decay = i == GROUP_DECAYS ? (float)options->weight_decay : 0.0f;
 	}
 }
@@ -276,9 +288,10 @@ static int open_job(struct tierd *tierd, const struct options *options)
 	job.world_size = (uint32_t)options->world_size;
 	job.stage = (uint32_t)options->stage;
 	job.mode = mode_of(options->mode);
+	job.optimizer = optimizer_of(options->optimizer);
 	job.clip_norm = (float)options->clip;
-	job.parameter_placement = placement_of(options->parameters);
-	job.optimizer_placement = placement_of(options->optimizer);
+	job.parameter_placement = placement_of(options->parameters_on);
+	job.optimizer_placement = placement_of(options->optimizer_on);
 	job.host_budget = options->host_budget;
 	job.seed = options->seed;
 	job.group_count = GROUP_COUNT;

@@ -59,6 +59,15 @@ CHANGE(beta_1, set_group(options, (struct tierd_group){ sizeof(groups[0]), 1, 1.
 CHANGE(beta_nan, set_group(options, (struct tierd_group){ sizeof(groups[0]), 1, 0.9f, NAN, 1e-8f, 0 }))
 CHANGE(epsilon_0, set_group(options, (struct tierd_group){ sizeof(groups[0]), 1, 0.9f, 0.999f, 0, 0 }))
 CHANGE(rate_nan, set_group(options, (struct tierd_group){ sizeof(groups[0]), NAN, 0.9f, 0.999f, 1e-8f, 0 }))
+CHANGE(lion_beta, options->optimizer = TIERD_LION;
+       set_group(options, (struct tierd_group){ sizeof(groups[0]), 1, 0.9f, 1.5f, 0, 0 }))
+CHANGE(momentum_negative, options->optimizer = TIERD_SGD;
+       set_group(options, (struct tierd_group){ sizeof(groups[0]), .momentum = -0.5f }))
+CHANGE(nesterov_alone, options->optimizer = TIERD_SGD;
+       set_group(options, (struct tierd_group){ sizeof(groups[0]), .nesterov = true }))
+CHANGE(nesterov_dampened, options->optimizer = TIERD_SGD;
+       set_group(options, (struct tierd_group){ sizeof(groups[0]), .momentum = 0.5f, .dampening = 0.1f,
+						.nesterov = true }))
 CHANGE(nvme_at_stage_2, options->stage = 2; options->parameter_placement = TIERD_PLACE_NVME)
 
 static void bad_options_are_refused(struct tierd_node *node)
@@ -94,6 +103,10 @@ static void bad_options_are_refused(struct tierd_node *node)
 		{ beta_nan, "betas are 0.9 and" },
 		{ epsilon_0, "epsilon is 0" },
 		{ rate_nan, "a rate is not finite" },
+		{ lion_beta, "betas are 0.9 and 1.5" },
+		{ momentum_negative, "momentum is -0.5" },
+		{ nesterov_alone, "nesterov with momentum 0" },
+		{ nesterov_dampened, "dampening 0.1; it wants a momentum and no dampening" },
 		{ nvme_at_stage_2, "parameters on NVMe at stage 2" },
 	};
 	struct tierd_job *job = NULL;
@@ -109,6 +122,7 @@ static void bad_options_are_refused(struct tierd_node *node)
 
 CHANGE(other_world, options->world_size = 3)
 CHANGE(other_stage, options->stage = 1)
+CHANGE(other_optimizer, options->optimizer = TIERD_LION)
 CHANGE(other_nonfinite, options->nonfinite = TIERD_NONFINITE_REPORT)
 CHANGE(other_placement, options->parameter_placement = TIERD_PLACE_HOST)
 CHANGE(other_optimizer_placement, options->optimizer_placement = TIERD_PLACE_HOST)
@@ -128,6 +142,7 @@ static void ranks_that_disagree_hear_the_difference(struct tierd_node *node)
 		const char *text;
 	} cases[] = {
 		{ other_world, "rank 1: world size is 3 here, 2 in the job" },
+		{ other_optimizer, "optimizer is lion here, adamw in the job" },
 		{ other_stage, "stage is 1 here, 3 in the job" },
 		{ other_nonfinite, "nonfinite is 1 here, 0 in the job" },
 		{ other_placement, "parameter placement is" },

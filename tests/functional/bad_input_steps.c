@@ -113,6 +113,35 @@ static void frozen_units_have_no_gradients(struct tierd_node *node)
 	OK(tierd_job_close(job));
 }
 
+static void a_momentum_that_the_job_does_not_keep_is_refused(struct tierd_node *node)
+{
+	struct tierd_job_options options = support_options("momentum", 0, 1);
+	struct tierd_group group = TIERD_GROUP_INIT;
+	struct tierd_rates with_momentum = TIERD_RATES_INIT;
+	struct tierd_job *job;
+	float value;
+
+	options.optimizer = TIERD_SGD;
+	job = support_join(node, &options, 1);
+	OK(tierd_job_ready(job, -1, NULL));
+	FAILS(tierd_tensor_read(job, 0, 0, "momentum", 0, 1, &value), -ENODATA,
+	      "no state \"momentum\" with sgd");
+	group.momentum = 0.9f;
+	with_momentum.group_count = 1;
+	with_momentum.groups = &group;
+	FAILS(tierd_step(job, &with_momentum, NULL), -EINVAL, "no group had one when it was opened");
+	group.momentum = -1;
+	FAILS(tierd_step(job, &with_momentum, NULL), -EINVAL, "momentum is -1");
+	group.momentum = 0;
+	group.learning_rate = 2;
+	with_momentum.learning_rate = 0.25f;
+	OK(support_push(job, 0, ELEMENTS, 1.0f));
+	OK(tierd_step(job, &with_momentum, NULL));
+	OK(tierd_tensor_read(job, 0, 0, "parameter", 0, 1, &value));
+	REQUIRE(value < 0.5f && value > 0.49f);
+	OK(tierd_job_close(job));
+}
+
 static void bad_rates_are_refused(struct tierd_node *node)
 {
 	static const struct {
@@ -441,6 +470,7 @@ int main(int argc, char *argv[])
 		leases_and_buffers_are_in_the_way_of_a_step,
 		frozen_units_have_no_gradients,
 		bad_rates_are_refused,
+		a_momentum_that_the_job_does_not_keep_is_refused,
 		ranks_must_step_alike,
 		nonfinite_gradients_are_skipped,
 		nonfinite_gradients_are_reported,

@@ -37,6 +37,8 @@ expect_status 2 "$TIERCTL" plan --parameters 7B --world-size 8 --local-ranks 9
 expect_status 2 "$TIERCTL" plan --parameters 7B --world-size 8 --stage 4
 json 'j["stages"][0]["bytes_per_rank"] == 16e9' plan --parameters 1B --world-size 8
 json 'j["stages"][3]["bytes_per_rank"] == 2e9' plan --parameters 1B --world-size 8
+json 'j["stages"][0]["bytes_per_rank"] == 8e9' plan --parameters 1B --world-size 8 --optimizer sgd
+expect_status 2 "$TIERCTL" plan --parameters 1B --world-size 8 --optimizer adagrad
 json '"fits" not in j["stages"][0]["placements"][0]' plan --parameters 1B --world-size 8
 json 'all(p["fits"] for p in j["stages"][0]["placements"])' \
 	plan --parameters 1B --world-size 8 --stage 3 --host 64G --nvme 64G

@@ -207,7 +207,7 @@ static void check_update(const struct fixture *fixture, const float *before, flo
 	float decay = (float)(1.0 - (double)1e-3f * (double)0.1f), found[3];
 	float p = __builtin_fmaf(-step, m / __builtin_fmaf(sqrtf(v), scale, 1e-8f), *before * decay);
 
-	for (unsigned state = STATE_MASTER; state <= STATE_V; state++)
+	for (unsigned state = STATE_MASTER; state <= STATE_SLOT_1; state++)
 		assert_int_equal(fixture->backend->ops->read(fixture->backend, 1, LAYER_UP_WEIGHT, state, 77,
 							     1, &found[state - STATE_MASTER]),
 				 0);

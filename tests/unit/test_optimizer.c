@@ -73,6 +73,42 @@ static struct element adamw(const struct update *u, struct element element, floa
 	return element;
 }
 
+static struct element adam(const struct update *u, struct element element, float a)
+{
+	float g = a * u->factor;
+
+	g = fmaf(u->group.weight_decay, element.p, g);
+	move_moments(u, g, &element);
+	element.p = step_along(u, &element, element.p);
+	return element;
+}
+
+static struct element sgd(const struct update *u, struct element element, float a)
+{
+	float g = fmaf(u->group.weight_decay, element.p, a * u->factor);
+	float rest = u->number == 1 ? 1.0f : (float)(1 - (double)u->group.dampening);
+	float part = rest * g;
+
+	if (u->group.momentum != 0) {
+		element.slots[0] = fmaf(u->group.momentum, element.slots[0], part);
+		g = u->group.is_nesterov ? fmaf(u->group.momentum, element.slots[0], g) : element.slots[0];
+	}
+	element.p = fmaf(-(float)rate_of(u), g, element.p);
+	return element;
+}
+
+static struct element lion(const struct update *u, struct element element, float a)
+{
+	float g = a * u->factor;
+	float c1 = (float)(1 - (double)u->group.beta1) * g, c2 = (float)(1 - (double)u->group.beta2) * g;
+	float c = fmaf(u->group.beta1, element.slots[0], c1);
+	float decayed = element.p * (float)(1 - rate_of(u) * (double)u->group.weight_decay);
+
+	element.slots[0] = fmaf(u->group.beta2, element.slots[0], c2);
+	element.p = fmaf(-(float)rate_of(u), c == 0 || isnan(c) ? c : copysignf(1, c), decayed);
+	return element;
+}
+
 /* ---- The papers, in fp64 and with other orders of operations ---- */
 
 struct exact {
@@ -96,6 +132,31 @@ static void exact_adamw(const struct update *u, struct exact *x, double g)
 	x->p -= rate_of(u) * (direction + u->group.weight_decay * x->p);
 }
 
+static void exact_adam(const struct update *u, struct exact *x, double g)
+{
+	x->p -= rate_of(u) * exact_moments(u, x, g + u->group.weight_decay * x->p);
+}
+
+/* torch.optim.SGD's documentation. */
+static void exact_sgd(const struct update *u, struct exact *x, double g)
+{
+	g += u->group.weight_decay * x->p;
+	if (u->group.momentum != 0) {
+		x->slots[0] =
+			u->number == 1 ? g : u->group.momentum * x->slots[0] + (1 - u->group.dampening) * g;
+		g = u->group.is_nesterov ? g + u->group.momentum * x->slots[0] : x->slots[0];
+	}
+	x->p -= rate_of(u) * g;
+}
+
+static void exact_lion(const struct update *u, struct exact *x, double g)
+{
+	double c = u->group.beta1 * x->slots[0] + (1 - u->group.beta1) * g;
+
+	x->p -= rate_of(u) * ((c > 0) - (c < 0) + u->group.weight_decay * x->p);
+	x->slots[0] = u->group.beta2 * x->slots[0] + (1 - u->group.beta2) * g;
+}
+
 /* ---- All of them ---- */
 
 static const struct subject {
@@ -105,6 +166,11 @@ static const struct subject {
 	void (*exact)(const struct update *u, struct exact *x, double g);
 } subjects[] = {
 	{ "adamw", { 1.0f, 0.9f, 0.999f, 1e-8f, 0.1f }, adamw, exact_adamw },
+	{ "adam", { 1.0f, 0.9f, 0.999f, 1e-8f, 0.1f }, adam, exact_adam },
+	{ "sgd", { 1.0f, 0, 0, 0, 0.1f, 0, 0, false }, sgd, exact_sgd },
+	{ "sgd", { 1.0f, 0, 0, 0, 0.1f, 0.9f, 0.3f, false }, sgd, exact_sgd },
+	{ "sgd", { 0.5f, 0, 0, 0, 0.1f, 0.8f, 0, true }, sgd, exact_sgd },
+	{ "lion", { 0.5f, 0.9f, 0.99f, 0, 0.1f }, lion, exact_lion },
 };
 
 static const struct optimizer *optimizer_of(const struct subject *subject, enum simd_level level)
@@ -118,10 +184,10 @@ static const struct optimizer *optimizer_of(const struct subject *subject, enum 
 static struct update some_update(unsigned number)
 {
 	static const struct optimizer_group groups[] = {
-		{ 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f },
-		{ 0.3f, 0.9f, 0.95f, 1e-10f, 0.1f },
-		{ 1.0f, 0.0f, 0.0f, 1e-20f, 0.0f },
-		{ 0.0f, 0.9f, 0.999f, 1e-8f, 0.5f },
+		{ 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f, 0.9f, 0.1f, false },
+		{ 0.3f, 0.9f, 0.95f, 1e-10f, 0.1f, 0.7f, 0.0f, true },
+		{ 1.0f, 0.0f, 0.0f, 1e-20f, 0.0f, 0.0f, 0.5f, false },
+		{ 0.0f, 0.9f, 0.999f, 1e-8f, 0.5f, 1.5f, -1.0f, false },
 	};
 
 	return (struct update){ .group = groups[number % ARRAY_LENGTH(groups)],
@@ -331,6 +397,13 @@ static void choices_without_sense_are_refused(void **state)
 		{ "adamw", { 1, 0.9f, -0.1f, 1e-8f, 0 }, "[0, 1)" },
 		{ "adamw", { 1, 0.9f, NAN, 1e-8f, 0 }, "betas" },
 		{ "adamw", { 1, 0.9f, 0.9f, 0, 0 }, "epsilon is 0" },
+		{ "adam", { 1, 0.9f, 0.9f, INFINITY, 0 }, "epsilon is inf" },
+		{ "lion", { 1, 0.9f, 1.0f, 0, 0 }, "betas are 0.9 and 1" },
+		{ "sgd", { .momentum = -0.1f }, "momentum is -0.1" },
+		{ "sgd", { .momentum = NAN }, "momentum is nan" },
+		{ "sgd", { .momentum = 0.9f, .dampening = INFINITY }, "dampening inf" },
+		{ "sgd", { .is_nesterov = true }, "nesterov with momentum 0" },
+		{ "sgd", { .momentum = 0.9f, .dampening = 0.1f, .is_nesterov = true }, "no dampening" },
 	};
 
 	for (size_t i = 0; i < ARRAY_LENGTH(bad); i++) {
@@ -343,6 +416,27 @@ static void choices_without_sense_are_refused(void **state)
 	}
 }
 
+static void sgd_without_momentum_keeps_nothing(void **state)
+{
+	const struct optimizer *sgd = optimizer_find("sgd", simd_level());
+	const struct optimizer_group groups[] = { { .learning_rate = 1 }, { .momentum = 0.9f } };
+	float p[40], gradient[40];
+	struct optimizer_arrays arrays = { .parameter = p, .gradient = gradient };
+	struct optimizer_constants constants;
+
+	assert_int_equal(optimizer_slots(sgd, groups, 1), 0);
+	assert_int_equal(optimizer_slots(sgd, groups, 2), 1);
+	assert_int_equal(optimizer_slots(optimizer_find("adam", SIMD_SCALAR), groups, 1), 2);
+	for (size_t i = 0; i < ARRAY_LENGTH(p); i++) {
+		p[i] = 1;
+		gradient[i] = (float)i;
+	}
+	optimizer_set(sgd, &groups[0], 0.5, 1, 1.0f, &constants);
+	sgd->kernels[MASTER_ITSELF](&constants, ARRAY_LENGTH(p), &arrays);
+	for (size_t i = 0; i < ARRAY_LENGTH(p); i++)
+		assert_true(p[i] == 1 - 0.5f * (float)i);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -353,6 +447,7 @@ int main(void)
 		cmocka_unit_test(many_updates_follow_the_papers),
 		cmocka_unit_test(names_are_found_at_every_level),
 		cmocka_unit_test(choices_without_sense_are_refused),
+		cmocka_unit_test(sgd_without_momentum_keeps_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

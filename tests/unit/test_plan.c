@@ -19,6 +19,7 @@ static struct plan_model make_model(uint64_t parameters, unsigned world_size)
 		.micro_batches = 1,
 		.gradient_buffers = 2,
 		.format = PLAN_BF16,
+		.slots = 2,
 	};
 }
 
@@ -62,14 +63,33 @@ static void counts_that_are_none_are_refused(void **state)
 	assert_int_equal(count, 77);
 }
 
-static void a_parameter_costs_sixteen_bytes_in_either_format(void **state)
+static void a_parameter_with_adam_costs_sixteen_bytes_in_either_format(void **state)
 {
-	struct plan_layout bf16 = plan_layout(PLAN_BF16), fp32 = plan_layout(PLAN_FP32);
+	struct plan_model model = make_model(1000, 1);
+	struct plan_layout bf16 = plan_layout(&model), fp32;
 
+	model.format = PLAN_FP32;
+	fp32 = plan_layout(&model);
 	assert_int_equal(bf16.parameter + bf16.gradient + bf16.optimizer, 16);
 	assert_int_equal(fp32.parameter + fp32.gradient + fp32.optimizer, 16);
 	assert_int_equal(bf16.optimizer, 10);
 	assert_int_equal(fp32.optimizer, 8);
+}
+
+static void optimizers_differ_in_what_they_keep(void **state)
+{
+	static const struct {
+		const char *name;
+		unsigned bytes;
+	} optimizers[] = { { "adamw", 10 }, { "adam", 10 }, { "lion", 6 }, { "momentum", 6 }, { "sgd", 2 } };
+	struct plan_model model = make_model(1000, 1);
+
+	for (size_t i = 0; i < ARRAY_LENGTH(optimizers); i++) {
+		assert_int_equal(plan_set_optimizer(&model, optimizers[i].name), 0);
+		assert_int_equal(plan_layout(&model).optimizer, optimizers[i].bytes);
+		assert_int_equal(plan_memory(&model, 0).optimizer, 1000 * optimizers[i].bytes);
+	}
+	assert_int_equal(plan_set_optimizer(&model, "adagrad"), -EINVAL);
 }
 
 static void memory_follows_the_formulas(void **state)
@@ -245,7 +265,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counts_have_suffixes_of_powers_of_ten),
 		cmocka_unit_test(counts_that_are_none_are_refused),
-		cmocka_unit_test(a_parameter_costs_sixteen_bytes_in_either_format),
+		cmocka_unit_test(a_parameter_with_adam_costs_sixteen_bytes_in_either_format),
+		cmocka_unit_test(optimizers_differ_in_what_they_keep),
 		cmocka_unit_test(memory_follows_the_formulas),
 		cmocka_unit_test(a_part_is_rounded_up),
 		cmocka_unit_test(communication_follows_the_formulas),

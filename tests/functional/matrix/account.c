@@ -29,6 +29,14 @@ static void expect_about(const struct rank *rank, const char *what, double actua
 
 /* ---- Memory ---- */
 
+/* What the optimizer keeps of an element. */
+static uint64_t slot_bytes(const struct rank *rank)
+{
+	const char *names[2];
+
+	return 4 * schedule_slots(&rank->configuration, names);
+}
+
 /* Bytes of the trainable elements first … end - 1 of a unit. */
 static uint64_t bytes_of(const struct model_unit *unit, uint64_t first, uint64_t end, uint64_t bf16_bytes,
 			 uint64_t fp32_bytes)
@@ -46,6 +54,7 @@ struct logical {
 static struct logical logical_memory(const struct rank *rank)
 {
 	unsigned ranks = rank->configuration.ranks, stage = rank->configuration.stage;
+	uint64_t state = slot_bytes(rank);
 	struct logical logical = { 0 };
 
 	for (unsigned u = 0; u < rank->model.unit_count; u++) {
@@ -58,8 +67,8 @@ static struct logical logical_memory(const struct rank *rank)
 			stage < 3 ? bytes_of(unit, 0, all, 2, 4) : bytes_of(unit, first, end, 2, 4);
 		logical.gradient +=
 			stage < 2 ? bytes_of(unit, 0, all, 4, 4) : bytes_of(unit, first, end, 4, 4);
-		logical.optimizer +=
-			stage < 1 ? bytes_of(unit, 0, all, 10, 8) : bytes_of(unit, first, end, 10, 8);
+		logical.optimizer += stage < 1 ? bytes_of(unit, 0, all, 2 + state, state)
+					       : bytes_of(unit, first, end, 2 + state, state);
 		logical.frozen += stage < 3 ? frozen : frozen / ranks;
 	}
 	return logical;
@@ -74,13 +83,16 @@ static uint64_t trainable(const struct model *model)
 	return elements;
 }
 
-/* 16Ψ, 6Ψ + 10Ψ/N, 2Ψ + 14Ψ/N, 16Ψ/N with bf16 parameters; 16Ψ, 8Ψ + 8Ψ/N, 4Ψ + 12Ψ/N, 16Ψ/N without. */
+/* With Adam 16Ψ, 6Ψ + 10Ψ/N, 2Ψ + 14Ψ/N, 16Ψ/N of bf16 parameters; 16Ψ, 8Ψ + 8Ψ/N, 4Ψ + 12Ψ/N, 16Ψ/N of
+ * fp32. */
 static double memory_formula(const struct rank *rank)
 {
-	static const double whole[2][4] = { { 16, 8, 4, 0 }, { 16, 6, 2, 0 } };
-	double bytes = whole[rank->configuration.is_bf16][rank->configuration.stage];
+	double parameter = rank->configuration.format == TIERD_FP32 ? 4 : 2;
+	double all = 4 + 4 + (double)slot_bytes(rank);
+	const double whole[] = { all, parameter + 4, parameter, 0 };
+	double bytes = whole[rank->configuration.stage];
 
-	return (double)trainable(&rank->model) * (bytes + (16 - bytes) / rank->configuration.ranks);
+	return (double)trainable(&rank->model) * (bytes + (all - bytes) / rank->configuration.ranks);
 }
 
 static void check_memory(const struct rank *rank, const struct tierd_statistics *statistics)
@@ -167,7 +179,8 @@ static void add_section(const struct rank *rank, enum model_section section, uin
 			struct update_bytes *sums)
 {
 	for (uint64_t at = 0; at < elements; at += CHUNK_ELEMENTS) {
-		uint64_t count = smaller(elements - at, CHUNK_ELEMENTS), state = 2 * chunk_bytes(count, 4);
+		uint64_t count = smaller(elements - at, CHUNK_ELEMENTS);
+		uint64_t state = slot_bytes(rank) / 4 * chunk_bytes(count, 4);
 		uint64_t parameter = chunk_bytes(count, section == MODEL_BF16 ? 2 : 4);
 
 		if (section == MODEL_BF16)
@@ -228,7 +241,7 @@ static void check_updates(const struct rank *rank, const struct tierd_statistics
 	if (read == SCHEDULE_STEPS * expected.read_least || statistics->job_gather_read_bytes == 0)
 		rank_fail(rank, "everything has stayed in host memory");
 	expect_about(rank, "bytes written per step", (double)written / SCHEDULE_STEPS,
-		     12.0 * (double)trainable(&rank->model));
+		     (double)(4 + slot_bytes(rank)) * (double)trainable(&rank->model));
 }
 
 void rank_check_account(const struct rank *rank, uint64_t host_budget)

@@ -6,8 +6,8 @@
 
 bool configurations_are_alike(const struct configuration *a, const struct configuration *b)
 {
-	return a->ranks == b->ranks && a->micro_batches == b->micro_batches && a->is_bf16 == b->is_bf16 &&
-	       a->has_wide == b->has_wide && a->has_skips == b->has_skips;
+	return a->ranks == b->ranks && a->micro_batches == b->micro_batches && a->format == b->format &&
+	       a->has_wide == b->has_wide && a->has_skips == b->has_skips && a->rule == b->rule;
 }
 
 /* Ranks that push in different orders need room to put gradients aside, or buffers to leave them in. */
@@ -44,7 +44,7 @@ static unsigned all_configurations(struct configuration *all)
 	for (unsigned i = 0; i < 24; i++) {
 		const struct configuration base = { .ranks = ranks[i % 3],
 						    .micro_batches = i / 3 % 2 ? 3 : 1,
-						    .is_bf16 = i / 6 % 2,
+						    .format = i / 6 % 2 ? TIERD_BF16 : TIERD_FP32,
 						    .has_skips = i / 12 };
 
 		count += add_stages(&base, all + count);
@@ -56,14 +56,14 @@ static unsigned all_configurations(struct configuration *all)
 static unsigned wide_configurations(struct configuration *all)
 {
 	static const struct configuration wide[] = {
-		{ 2, 1, true, true, false, 3, true, true, 2 },
-		{ 2, 1, true, true, false, 2, false, true, 1 },
-		{ 2, 1, true, true, false, 0, false, false, 2 },
-		{ 2, 1, true, true, false, 1, false, true, 2 },
-		{ 4, 2, true, true, true, 3, true, true, 1 },
-		{ 4, 2, true, true, true, 3, true, false, 2 },
-		{ 1, 1, false, true, false, 3, true, true, 2 },
-		{ 1, 1, false, true, false, 3, false, true, 1 },
+		{ 2, 1, TIERD_BF16, true, false, RULE_ADAMW, 3, true, true, 2 },
+		{ 2, 1, TIERD_BF16, true, false, RULE_ADAMW, 2, false, true, 1 },
+		{ 2, 1, TIERD_BF16, true, false, RULE_ADAMW, 0, false, false, 2 },
+		{ 2, 1, TIERD_BF16, true, false, RULE_ADAMW, 1, false, true, 2 },
+		{ 4, 2, TIERD_BF16, true, true, RULE_ADAMW, 3, true, true, 1 },
+		{ 4, 2, TIERD_BF16, true, true, RULE_ADAMW, 3, true, false, 2 },
+		{ 1, 1, TIERD_FP32, true, false, RULE_ADAMW, 3, true, true, 2 },
+		{ 1, 1, TIERD_FP32, true, false, RULE_ADAMW, 3, false, true, 1 },
 	};
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(wide); i++) {
@@ -78,13 +78,13 @@ static unsigned wide_configurations(struct configuration *all)
 static unsigned few_configurations(struct configuration *all)
 {
 	static const struct configuration few[] = {
-		{ 2, 3, true, false, true, 3, true, true, 1 },
-		{ 2, 3, true, false, true, 1, false, true, 2 },
-		{ 2, 3, true, false, true, 0, false, false, 1 },
-		{ 4, 3, false, false, true, 3, true, true, 2 },
-		{ 2, 1, true, true, false, 3, true, true, 2 },
-		{ 3, 3, true, false, true, 2, false, true, 1 },
-		{ 3, 3, true, false, true, 0, false, false, 2 },
+		{ 2, 3, TIERD_BF16, false, true, RULE_ADAMW, 3, true, true, 1 },
+		{ 2, 3, TIERD_BF16, false, true, RULE_ADAMW, 1, false, true, 2 },
+		{ 2, 3, TIERD_BF16, false, true, RULE_ADAMW, 0, false, false, 1 },
+		{ 4, 3, TIERD_FP32, false, true, RULE_ADAMW, 3, true, true, 2 },
+		{ 2, 1, TIERD_BF16, true, false, RULE_ADAMW, 3, true, true, 2 },
+		{ 3, 3, TIERD_BF16, false, true, RULE_ADAMW, 2, false, true, 1 },
+		{ 3, 3, TIERD_BF16, false, true, RULE_ADAMW, 0, false, false, 2 },
 	};
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(few); i++) {
@@ -95,10 +95,36 @@ static unsigned few_configurations(struct configuration *all)
 	return ARRAY_LENGTH(few);
 }
 
+/* Each optimizer over stages, placements and ranks; in wide units its sections have several chunks. */
+static unsigned optimizer_configurations(struct configuration *all)
+{
+	static const enum rule rules[] = { RULE_ADAM, RULE_SGD, RULE_MOMENTUM, RULE_LION };
+	unsigned count = 0;
+
+	all[count++] = (struct configuration){ 2, 1, TIERD_BF16, true, false, RULE_LION, 3, true, true, 2 };
+	all[count++] = (struct configuration){ 2, 1, TIERD_BF16, true, false, RULE_SGD, 3, true, true, 2 };
+	for (unsigned i = 0; i < ARRAY_LENGTH(rules); i++) {
+		const struct configuration some[] = {
+			{ 2, 3, TIERD_BF16, false, true, rules[i], 3, true, true, 1 },
+			{ 2, 3, TIERD_BF16, false, true, rules[i], 0, false, false, 2 },
+			{ 1, 1, TIERD_FP32, false, false, rules[i], 2, false, true, 2 },
+			{ 4, 1, TIERD_BF16, false, false, rules[i], 1, false, true, 2 },
+		};
+
+		memcpy(all + count, some, sizeof(some));
+		count += ARRAY_LENGTH(some);
+	}
+	for (unsigned i = 0; i < count; i++)
+		if (all[i].has_nvme_parameters)
+			tighten(&all[i]);
+	return count;
+}
+
 static unsigned repeated_configurations(struct configuration *all)
 {
 	for (unsigned i = 0; i < 3; i++)
-		all[i] = (struct configuration){ 4, 3, true, false, true, 3, true, true, 1 };
+		all[i] =
+			(struct configuration){ 4, 3, TIERD_BF16, false, true, RULE_ADAMW, 3, true, true, 1 };
 	return 3;
 }
 
@@ -110,6 +136,7 @@ unsigned configurations_of(const char *set, struct configuration *all)
 	} sets[] = { { "all", all_configurations },
 		     { "wide", wide_configurations },
 		     { "few", few_configurations },
+		     { "optimizers", optimizer_configurations },
 		     { "repeated", repeated_configurations } };
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(sets); i++)

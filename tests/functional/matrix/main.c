@@ -15,7 +15,7 @@
 
 /* ---- A rank ---- */
 
-enum { RANK_NUMBER = 2, RANK_BUDGET, RANK_DESCRIPTOR, RANK_VALUES, RANK_ARGUMENTS = RANK_VALUES + 9 };
+enum { RANK_NUMBER = 2, RANK_BUDGET, RANK_DESCRIPTOR, RANK_VALUES, RANK_ARGUMENTS = RANK_VALUES + 10 };
 
 static unsigned number(const char *text)
 {
@@ -26,13 +26,14 @@ static struct configuration read_configuration(char **values)
 {
 	return (struct configuration){ .ranks = number(values[0]),
 				       .micro_batches = number(values[1]),
-				       .is_bf16 = number(values[2]),
+				       .format = number(values[2]),
 				       .has_wide = number(values[3]),
 				       .has_skips = number(values[4]),
-				       .stage = number(values[5]),
-				       .has_nvme_parameters = number(values[6]),
-				       .has_nvme_optimizer = number(values[7]),
-				       .gradient_buffers = number(values[8]) };
+				       .rule = (enum rule)number(values[5]),
+				       .stage = number(values[6]),
+				       .has_nvme_parameters = number(values[7]),
+				       .has_nvme_optimizer = number(values[8]),
+				       .gradient_buffers = number(values[9]) };
 }
 
 static void rank_init(struct rank *rank, const struct configuration *configuration, unsigned index)
@@ -40,7 +41,7 @@ static void rank_init(struct rank *rank, const struct configuration *configurati
 	rank->configuration = *configuration;
 	rank->rank = index;
 	configuration_print(configuration, rank->label, sizeof(rank->label));
-	model_make(&rank->model, configuration->is_bf16 ? TIERD_BF16 : TIERD_FP32, configuration->has_wide);
+	model_make(&rank->model, configuration->format, configuration->has_wide);
 }
 
 static int run_rank(char **argv)
@@ -78,9 +79,10 @@ static void become_rank(const struct configuration *configuration, unsigned rank
 		(uint64_t)fd,
 		configuration->ranks,
 		configuration->micro_batches,
-		configuration->is_bf16,
+		configuration->format,
 		configuration->has_wide,
 		configuration->has_skips,
+		configuration->rule,
 		configuration->stage,
 		configuration->has_nvme_parameters,
 		configuration->has_nvme_optimizer,

@@ -11,10 +11,17 @@
 
 void configuration_print(const struct configuration *configuration, char *text, size_t size)
 {
-	snprintf(text, size, "stage %u, %s/%s, %u ranks, %s, %u micro-batches, %s, %s, %u buffers",
+	static const char *const formats[] = { [TIERD_FP32] = "fp32", [TIERD_BF16] = "bf16" };
+	static const char *const rules[] = { [RULE_ADAMW] = "AdamW",
+					     [RULE_ADAM] = "Adam",
+					     [RULE_SGD] = "SGD",
+					     [RULE_MOMENTUM] = "momentum",
+					     [RULE_LION] = "Lion" };
+
+	snprintf(text, size, "stage %u, %s/%s, %u ranks, %s, %s, %u micro-batches, %s, %s, %u buffers",
 		 configuration->stage, configuration->has_nvme_parameters ? "nvme" : "host",
 		 configuration->has_nvme_optimizer ? "nvme" : "host", configuration->ranks,
-		 configuration->is_bf16 ? "bf16" : "fp32", configuration->micro_batches,
+		 formats[configuration->format], rules[configuration->rule], configuration->micro_batches,
 		 configuration->has_skips ? "skips" : "no skips", configuration->has_wide ? "wide" : "small",
 		 configuration->gradient_buffers);
 }
@@ -85,12 +92,13 @@ void rank_join(struct rank *rank, uint64_t host_budget)
 
 	rank_must(rank, tierd_connect(NULL, &rank->node), "tierd_connect");
 	rank_must(rank, tierd_set_timeout(rank->node, PATIENCE_MS), "tierd_set_timeout");
-	schedule_groups(0, groups);
+	schedule_groups(configuration, 0, groups);
 	options.name = "matrix";
 	options.rank = rank->rank;
 	options.world_size = configuration->ranks;
 	options.stage = configuration->stage;
 	options.mode = TIERD_REPLACE;
+	options.optimizer = schedule_optimizer(configuration);
 	options.clip_norm = schedule_clip_norm();
 	options.parameter_placement =
 		configuration->has_nvme_parameters ? TIERD_PLACE_NVME : TIERD_PLACE_HOST;
@@ -166,7 +174,8 @@ static void compare_state(const struct rank *rank, unsigned unit, unsigned index
 
 static void compare_tensor(const struct rank *rank, unsigned unit, unsigned index, uint64_t first)
 {
-	static const char *const names[REFERENCE_STATES] = { "master", "m", "v" };
+	const char *names[2];
+	unsigned slots = schedule_slots(&rank->configuration, names);
 	uint64_t count = rank->model.units[unit].tensors[index].elements - first;
 	float value;
 
@@ -177,10 +186,14 @@ static void compare_tensor(const struct rank *rank, unsigned unit, unsigned inde
 			rank_fail(rank, "a frozen tensor has a master");
 		return;
 	}
-	for (int state = 0; state < REFERENCE_STATES; state++)
-		compare_state(rank, unit, index, names[state],
-			      reference_state(&rank->reference, unit, index, (enum reference_state)state),
-			      first, count);
+	compare_state(rank, unit, index, "master", reference_master(&rank->reference, unit, index), first,
+		      count);
+	for (unsigned slot = 0; slot < slots; slot++)
+		compare_state(rank, unit, index, names[slot],
+			      reference_slot(&rank->reference, unit, index, slot), first, count);
+	if (slots < 2 && count > 0 &&
+	    tierd_tensor_read(rank->job, unit, index, "v", first, 1, &value) != -ENODATA)
+		rank_fail(rank, "there is state that the optimizer does not keep");
 }
 
 /* The part of a tensor that lies in this rank's shard of its unit. */
@@ -200,8 +213,8 @@ static void compare_shard(const struct rank *rank, unsigned unit, unsigned index
 	if (from < to ? begin + first != from || count != to - from : count != 0)
 		rank_fail(rank, "%s: the shard has %llu elements from %llu on", tensor->name,
 			  (unsigned long long)count, (unsigned long long)first);
-	compare_state(rank, unit, index, "m", reference_state(&rank->reference, unit, index, REFERENCE_M),
-		      first, count);
+	compare_state(rank, unit, index, "master", reference_master(&rank->reference, unit, index), first,
+		      count);
 }
 
 /* Rank 0 everything, the others a part of it, from odd places on, and of some units their shard. */

@@ -6,7 +6,7 @@
 
 struct rank {
 	struct configuration configuration;
-	char label[80];
+	char label[128];
 	unsigned rank;
 	struct model model;
 	struct reference reference;

@@ -6,7 +6,11 @@
 #include <sys/mman.h>
 
 #include "bits.h"
+#include "formula.h"
 #include "sum.h"
+
+/* The master and two slots, whether the optimizer has them or not. */
+#define STATES 3
 
 /* ---- Memory ---- */
 
@@ -16,7 +20,7 @@ static size_t part_bytes(const struct model_tensor *tensor)
 
 	if (tensor->definition.is_frozen)
 		return values;
-	return (SCHEDULE_STEPS + 1) * values + REFERENCE_STATES * sizeof(float) * tensor->elements;
+	return (SCHEDULE_STEPS + 1) * values + STATES * sizeof(float) * tensor->elements;
 }
 
 static size_t lay_out(const struct model *model, size_t offsets[MODEL_MAX_UNITS][MODEL_MAX_TENSORS])
@@ -64,20 +68,30 @@ void *reference_parameter(const struct reference *reference, unsigned unit, unsi
 {
 	const struct model_tensor *part = &reference->model->units[unit].tensors[tensor];
 	size_t snapshot = part->definition.is_frozen ? 0 : steps;
-	size_t states = part->definition.is_frozen ? 0 : REFERENCE_STATES * sizeof(float) * part->elements;
+	size_t states = part->definition.is_frozen ? 0 : STATES * sizeof(float) * part->elements;
 
 	return reference->base + reference->offsets[unit][tensor] + states +
 	       snapshot * part->elements * model_element_bytes(part);
 }
 
-float *reference_state(const struct reference *reference, unsigned unit, unsigned tensor,
-		       enum reference_state state)
+/* The master, then the slots. */
+static float *state_of(const struct reference *reference, unsigned unit, unsigned tensor, unsigned state)
 {
 	const struct model_tensor *part = &reference->model->units[unit].tensors[tensor];
 
 	if (part->definition.is_frozen)
 		return NULL;
 	return (float *)(reference->base + reference->offsets[unit][tensor]) + state * part->elements;
+}
+
+float *reference_master(const struct reference *reference, unsigned unit, unsigned tensor)
+{
+	return state_of(reference, unit, tensor, 0);
+}
+
+float *reference_slot(const struct reference *reference, unsigned unit, unsigned tensor, unsigned slot)
+{
+	return state_of(reference, unit, tensor, 1 + slot);
 }
 
 /* ---- Training ---- */
@@ -113,9 +127,9 @@ static void begin(struct training *training, float *const initial[MODEL_MAX_UNIT
 			copy_parameter(initial[u][t], tensor, reference_parameter(reference, u, t, 0));
 			if (tensor->definition.is_frozen)
 				continue;
-			memcpy(reference_state(reference, u, t, REFERENCE_MASTER), initial[u][t], bytes);
-			memset(reference_state(reference, u, t, REFERENCE_M), 0, bytes);
-			memset(reference_state(reference, u, t, REFERENCE_V), 0, bytes);
+			memcpy(reference_master(reference, u, t), initial[u][t], bytes);
+			memset(reference_slot(reference, u, t, 0), 0, bytes);
+			memset(reference_slot(reference, u, t, 1), 0, bytes);
 		}
 }
 
@@ -149,47 +163,26 @@ static double sum_squares(const struct training *training)
 	return sum;
 }
 
-static double power(double base, unsigned exponent)
-{
-	double result = 1.0;
-
-	for (; exponent > 0; exponent >>= 1) {
-		if (exponent & 1)
-			result = result * base;
-		base = base * base;
-	}
-	return result;
-}
-
 static void update_tensor(const struct training *training, unsigned unit, unsigned index, unsigned step,
 			  float factor)
 {
 	const struct model_tensor *tensor = &training->model->units[unit].tensors[index];
 	const float *sums = training->sums[unit] + model_first(&training->model->units[unit], tensor);
-	float *masters = reference_state(training->reference, unit, index, REFERENCE_MASTER);
-	float *ms = reference_state(training->reference, unit, index, REFERENCE_M);
-	float *vs = reference_state(training->reference, unit, index, REFERENCE_V);
 	struct tierd_group groups[MODEL_GROUPS];
 
-	schedule_groups(step, groups);
+	schedule_groups(training->configuration, step, groups);
 	const struct tierd_group *group = &groups[tensor->definition.group];
-	double rate = (double)schedule_rates(step, groups).learning_rate * (double)group->learning_rate;
-	double beta1 = (double)group->beta1, beta2 = (double)group->beta2;
-	unsigned updates = training->updates[unit];
-	float c1 = (float)(1.0 - beta1), c2 = (float)(1.0 - beta2);
-	float decay = (float)(1.0 - rate * (double)group->weight_decay);
-	float size = (float)(rate / (1.0 - power(beta1, updates)));
-	float scale = (float)(1.0 / sqrt(1.0 - power(beta2, updates)));
+	struct formula formula = {
+		.rule = training->configuration->rule,
+		.group = group,
+		.rate = (double)schedule_rates(step, groups).learning_rate * (double)group->learning_rate,
+		.factor = factor,
+		.update = training->updates[unit],
+	};
 
-	for (uint64_t i = 0; i < tensor->elements; i++) {
-		float gradient = sums[i] * factor;
-		float m = fmaf(group->beta1, ms[i], c1 * gradient);
-		float v = fmaf(group->beta2, vs[i], (c2 * gradient) * gradient);
-
-		ms[i] = m;
-		vs[i] = v;
-		masters[i] = fmaf(-size, m / fmaf(sqrtf(v), scale, group->epsilon), masters[i] * decay);
-	}
+	formula_apply(&formula, tensor->elements, sums, reference_master(training->reference, unit, index),
+		      reference_slot(training->reference, unit, index, 0),
+		      reference_slot(training->reference, unit, index, 1));
 }
 
 static void update_units(struct training *training, unsigned step, float factor)
@@ -233,8 +226,8 @@ static void snapshot(const struct training *training, unsigned steps)
 			const struct model_tensor *tensor = &training->model->units[u].tensors[t];
 
 			if (!tensor->definition.is_frozen)
-				copy_parameter(reference_state(training->reference, u, t, REFERENCE_MASTER),
-					       tensor, reference_parameter(training->reference, u, t, steps));
+				copy_parameter(reference_master(training->reference, u, t), tensor,
+					       reference_parameter(training->reference, u, t, steps));
 		}
 }
 

@@ -13,8 +13,6 @@ struct reference_step {
 	bool is_skipped, is_clipped;
 };
 
-enum reference_state { REFERENCE_MASTER, REFERENCE_M, REFERENCE_V, REFERENCE_STATES };
-
 struct reference {
 	const struct model *model;
 	char *base;
@@ -33,8 +31,8 @@ struct reference_step *reference_steps(const struct reference *reference);
 void *reference_parameter(const struct reference *reference, unsigned unit, unsigned tensor, unsigned steps);
 
 /* After the last step; NULL for a frozen tensor. */
-float *reference_state(const struct reference *reference, unsigned unit, unsigned tensor,
-		       enum reference_state state);
+float *reference_master(const struct reference *reference, unsigned unit, unsigned tensor);
+float *reference_slot(const struct reference *reference, unsigned unit, unsigned tensor, unsigned slot);
 
 /* Trains: fills the memory. initial: the masters that training begins with, by unit and tensor. */
 void reference_train(const struct reference *reference, const struct configuration *configuration,

@@ -9,7 +9,8 @@
 #include "configurations.h"
 
 static struct model model;
-static bool has_model, is_wide_model, is_bf16_model;
+static bool has_model, is_wide_model;
+static uint32_t model_format;
 static float *initial[MODEL_MAX_UNITS][MODEL_MAX_TENSORS];
 static struct configuration trained;
 static bool has_trained;
@@ -23,9 +24,9 @@ static void fail(const char *what)
 
 static void make_model(const struct configuration *configuration)
 {
-	if (has_model && is_wide_model == configuration->has_wide && is_bf16_model == configuration->is_bf16)
+	if (has_model && is_wide_model == configuration->has_wide && model_format == configuration->format)
 		return;
-	model_make(&model, configuration->is_bf16 ? TIERD_BF16 : TIERD_FP32, configuration->has_wide);
+	model_make(&model, configuration->format, configuration->has_wide);
 	for (unsigned u = 0; u < model.unit_count; u++)
 		for (unsigned t = 0; t < model.units[u].tensor_count; t++) {
 			free(initial[u][t]);
@@ -36,7 +37,7 @@ static void make_model(const struct configuration *configuration)
 		}
 	has_model = true;
 	is_wide_model = configuration->has_wide;
-	is_bf16_model = configuration->is_bf16;
+	model_format = configuration->format;
 }
 
 /* Without CLOEXEC: the ranks inherit it. */

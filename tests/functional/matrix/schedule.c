@@ -11,9 +11,50 @@ float schedule_clip_norm(void)
 	return 0.03f;
 }
 
-void schedule_groups(unsigned step, struct tierd_group groups[MODEL_GROUPS])
+uint32_t schedule_optimizer(const struct configuration *configuration)
 {
-	const struct tierd_group all[2][MODEL_GROUPS] = {
+	static const uint32_t kinds[] = { [RULE_ADAMW] = TIERD_ADAMW,
+					  [RULE_ADAM] = TIERD_ADAM,
+					  [RULE_SGD] = TIERD_SGD,
+					  [RULE_MOMENTUM] = TIERD_SGD,
+					  [RULE_LION] = TIERD_LION };
+
+	return kinds[configuration->rule];
+}
+
+unsigned schedule_slots(const struct configuration *configuration, const char *ret_names[2])
+{
+	switch (configuration->rule) {
+	case RULE_SGD:
+		return 0;
+	case RULE_MOMENTUM:
+		ret_names[0] = "momentum";
+		return 1;
+	case RULE_LION:
+		ret_names[0] = "m";
+		return 1;
+	default:
+		ret_names[0] = "m";
+		ret_names[1] = "v";
+		return 2;
+	}
+}
+
+/* One group has no momentum in a job that keeps one; dampening counts from the second update on. */
+static void add_momentum(unsigned step, struct tierd_group groups[MODEL_GROUPS])
+{
+	groups[0].momentum = step < GROUPS_CHANGE ? 0.9f : 0.8f;
+	groups[0].dampening = 0.1f;
+	groups[1].momentum = 0.7f;
+	groups[1].nesterov = true;
+	groups[3].momentum = 1.25f;
+	groups[3].dampening = step < GROUPS_CHANGE ? 0.0f : -0.5f;
+}
+
+void schedule_groups(const struct configuration *configuration, unsigned step,
+		     struct tierd_group groups[MODEL_GROUPS])
+{
+	static const struct tierd_group all[2][MODEL_GROUPS] = {
 		{ { sizeof(struct tierd_group), 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f },
 		  { sizeof(struct tierd_group), 0.3f, 0.9f, 0.95f, 1e-6f, 0.1f },
 		  { sizeof(struct tierd_group), 2.5f, 0.8f, 0.99f, 1e-5f, 0.0f },
@@ -25,6 +66,8 @@ void schedule_groups(unsigned step, struct tierd_group groups[MODEL_GROUPS])
 	};
 
 	memcpy(groups, all[step >= GROUPS_CHANGE], sizeof(all[0]));
+	if (configuration->rule == RULE_MOMENTUM)
+		add_momentum(step, groups);
 }
 
 static const struct step_values {
@@ -92,7 +135,7 @@ struct gradient_source schedule_gradients(const struct configuration *configurat
 		.seed = BITS_HASH(step, micro_batch, rank, unit, tensor),
 		.exponent = values_of[step].exponent,
 		.broken = is_broken ? model->units[unit].tensors[tensor].elements - 1 : UINT64_MAX,
-		.is_bf16 = model->units[unit].tensors[tensor].definition.format == TIERD_BF16,
+		.format = model->units[unit].tensors[tensor].definition.format,
 		.is_infinity = configuration->ranks == 2,
 	};
 }
@@ -112,7 +155,7 @@ static uint32_t broken_bits(const struct gradient_source *source)
 
 void gradient_values(const struct gradient_source *source, uint64_t count, float *values)
 {
-	uint32_t mask = source->is_bf16 ? 0xffff0000U : 0xffffffffU;
+	uint32_t mask = source->format == TIERD_BF16 ? 0xffff0000U : 0xffffffffU;
 
 	for (uint64_t i = 0; i < count; i++)
 		values[i] = bits_float(gradient_bits(source->seed, source->exponent, (uint32_t)i) & mask);
@@ -124,7 +167,7 @@ void gradient_write(const struct gradient_source *source, uint64_t count, void *
 {
 	uint16_t *bfloats = buffer;
 
-	if (!source->is_bf16) {
+	if (source->format == TIERD_FP32) {
 		gradient_values(source, count, buffer);
 		return;
 	}

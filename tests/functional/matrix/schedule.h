@@ -7,10 +7,14 @@
 
 #define SCHEDULE_STEPS 5
 
+enum rule { RULE_ADAMW, RULE_ADAM, RULE_SGD, RULE_MOMENTUM, RULE_LION };
+
 struct configuration {
 	unsigned ranks, micro_batches;
-	bool is_bf16, has_wide;
+	uint32_t format; /* of most parameters: enum tierd_format */
+	bool has_wide;
 	bool has_skips; /* ranks skip units; one step has gradients that are not finite */
+	enum rule rule;
 
 	/* What must not change a bit, but for the stage's order of sums. */
 	unsigned stage;
@@ -26,7 +30,11 @@ static inline bool configuration_is_early(const struct configuration *configurat
 }
 
 float schedule_clip_norm(void);
-void schedule_groups(unsigned step, struct tierd_group groups[MODEL_GROUPS]);
+uint32_t schedule_optimizer(const struct configuration *configuration);
+/* The names of what the optimizer keeps; returns how many there are. */
+unsigned schedule_slots(const struct configuration *configuration, const char *ret_names[2]);
+void schedule_groups(const struct configuration *configuration, unsigned step,
+		     struct tierd_group groups[MODEL_GROUPS]);
 /* Rates of a step, counted from 0; groups are passed only where they change, and are borrowed. */
 struct tierd_rates schedule_rates(unsigned step, const struct tierd_group groups[MODEL_GROUPS]);
 
@@ -42,7 +50,8 @@ unsigned schedule_order(const struct configuration *configuration, const struct 
 struct gradient_source {
 	uint32_t seed, exponent;
 	uint64_t broken; /* element whose gradient is not finite, or UINT64_MAX */
-	bool is_bf16, is_infinity;
+	uint32_t format;
+	bool is_infinity;
 };
 
 struct gradient_source schedule_gradients(const struct configuration *configuration,

@@ -125,7 +125,7 @@ static void announce(const struct rank *rank, unsigned step)
 	struct tierd_group groups[MODEL_GROUPS];
 	struct tierd_rates rates;
 
-	schedule_groups(step, groups);
+	schedule_groups(&rank->configuration, step, groups);
 	rates = schedule_rates(step, groups);
 	rank_must(rank, tierd_step_begin(rank->job, &rates, rank->configuration.micro_batches),
 		  "tierd_step_begin");
@@ -156,7 +156,7 @@ void rank_train(struct rank *rank)
 	for (unsigned step = 0; step < SCHEDULE_STEPS; step++) {
 		struct tierd_rates rates;
 
-		schedule_groups(step, groups);
+		schedule_groups(&rank->configuration, step, groups);
 		rates = schedule_rates(step, groups);
 		for (unsigned m = 0; m < rank->configuration.micro_batches; m++)
 			train_micro_batch(rank, step, m);
