@@ -23,7 +23,7 @@ static_assert(TIERD_MAX_NAME == WIRE_MAX_NAME && TIERD_MAX_JOB_NAME == WIRE_MAX_
 static_assert((int)TIERD_REPLACE == MODE_REPLACE && (int)TIERD_LION == OPTIMIZER_LION &&
 		      (int)TIERD_PLACE_NVME == PLACEMENT_NVME &&
 		      (int)TIERD_NONFINITE_REPORT == NONFINITE_REPORT && (int)TIERD_RESUMED == JOB_RESUMED &&
-		      (int)TIERD_BF16 == FORMAT_BF16 && (int)TIERD_INITIALIZE_UNIFORM == INITIALIZE_UNIFORM,
+		      (int)TIERD_FP16 == FORMAT_FP16 && (int)TIERD_INITIALIZE_UNIFORM == INITIALIZE_UNIFORM,
 	      "enumerations of tierd.h and the wire");
 
 /* ---- What a call needs ---- */

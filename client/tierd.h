@@ -146,7 +146,7 @@ int tierd_job_detach(struct tierd_job *job);
 
 /* ---- Units ------------------------------------------------------------------------------------------- */
 
-enum tierd_format { TIERD_FP32 = 1, TIERD_BF16 = 2 };
+enum tierd_format { TIERD_FP32 = 1, TIERD_BF16 = 2, TIERD_FP16 = 3 };
 
 enum tierd_initializer {
 	TIERD_INITIALIZE_NONE,    /* some rank writes the values with tierd_tensor_write before tierd_job_ready */
@@ -260,7 +260,7 @@ int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uin
 /* ---- Tensors ------------------------------------------------------------------------------------------ */
 
 /* Writes count elements from element first on, before the first tierd_job_ready: data is in the tensor's format, or fp32 where
- * is_master is set (bf16 parameters then get a master of full precision). Any rank may write any piece. */
+ * is_master is set (bf16 and fp16 parameters then get a master of full precision). Any rank may write any piece. */
 int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count,
 		       const void *data, bool is_master);
 

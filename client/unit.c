@@ -78,7 +78,7 @@ static int check_tensor(const struct tierd_job *job, const struct tierd_tensor *
 		r = check_slice(tensor);
 	if (r < 0)
 		return r;
-	if (tensor->format != TIERD_FP32 && tensor->format != TIERD_BF16)
+	if (tensor->format < TIERD_FP32 || tensor->format > TIERD_FP16)
 		return message_fail(-EINVAL, "tensor \"%s\": %u is no number format", tensor->name,
 				    tensor->format);
 	if (tensor->initializer > TIERD_INITIALIZE_UNIFORM)

@@ -38,7 +38,7 @@ static int local_pull(struct collective *collective, struct collective_pull *pul
 static void sum_segment(const struct local *local, const struct collective_push *push,
 			const struct collective_segment *segment, uint64_t skip, uint64_t count, float *sum)
 {
-	size_t element_size = segment->format == REDUCE_BF16 ? sizeof(uint16_t) : sizeof(float);
+	size_t element_size = reduce_element_bytes(segment->format);
 	const void *contributions[REDUCE_MAX_RANKS];
 
 	for (unsigned rank = 0; rank < push->rank_count; rank++)

@@ -11,9 +11,10 @@ struct block {
 	size_t count;
 };
 
-/* Minus zero changes nothing that it is added to, not even a zero: it stands for an absent rank. */
+/* Minus zero changes nothing that it is added to, not even a zero: it stands for an absent rank. bf16 and
+ * fp16 write it alike. */
 static const float absent_fp32[BLOCK] = { [0 ... BLOCK - 1] = -0.0f };
-static const uint16_t absent_bf16[BLOCK] = { [0 ... BLOCK - 1] = 0x8000 };
+static const uint16_t absent_half[BLOCK] = { [0 ... BLOCK - 1] = 0x8000 };
 
 /* Eight ranks from a multiple of eight on are a subtree of every larger tree. */
 static void sum_tree(const struct block *block, float *sum, const void *const *contributions,
@@ -51,8 +52,8 @@ static void sum_block(const struct block *block, float *sum, bool is_added, cons
 static void sum_all(const struct reduce_rows *rows, enum reduce_format format, float *sum, bool is_added,
 		    const void *const *contributions, unsigned rank_count, size_t count)
 {
-	const void *absent = format == REDUCE_BF16 ? (const void *)absent_bf16 : absent_fp32;
-	size_t element_size = format == REDUCE_BF16 ? sizeof(uint16_t) : sizeof(float);
+	const void *absent = format == REDUCE_FP32 ? (const void *)absent_fp32 : absent_half;
+	size_t element_size = reduce_element_bytes(format);
 	const void *here[REDUCE_MAX_RANKS];
 
 	assert(rank_count > 0 && rank_count <= REDUCE_MAX_RANKS);
@@ -69,16 +70,19 @@ static void sum_all(const struct reduce_rows *rows, enum reduce_format format, f
 	}
 }
 
+#define DEFINE_KERNEL(level, format, FORMAT)                                                                 \
+	static void level##_##format(float *sum, bool is_added, const void *const *contributions,            \
+				     unsigned rank_count, size_t count)                                      \
+	{                                                                                                    \
+		sum_all(&reduce_##level, FORMAT, sum, is_added, contributions, rank_count, count);           \
+	}
 #define DEFINE_KERNELS(level)                                                                                \
-	static void level##_fp32(float *sum, bool is_added, const void *const *contributions,                \
-				 unsigned rank_count, size_t count)                                          \
+	DEFINE_KERNEL(level, fp32, REDUCE_FP32)                                                              \
+	DEFINE_KERNEL(level, bf16, REDUCE_BF16)                                                              \
+	DEFINE_KERNEL(level, fp16, REDUCE_FP16)
+#define KERNELS(level)                                                                                       \
 	{                                                                                                    \
-		sum_all(&reduce_##level, REDUCE_FP32, sum, is_added, contributions, rank_count, count);      \
-	}                                                                                                    \
-	static void level##_bf16(float *sum, bool is_added, const void *const *contributions,                \
-				 unsigned rank_count, size_t count)                                          \
-	{                                                                                                    \
-		sum_all(&reduce_##level, REDUCE_BF16, sum, is_added, contributions, rank_count, count);      \
+		[REDUCE_FP32] = level##_fp32, [REDUCE_BF16] = level##_bf16, [REDUCE_FP16] = level##_fp16     \
 	}
 
 DEFINE_KERNELS(scalar)
@@ -90,10 +94,10 @@ DEFINE_KERNELS(avx512)
 reduce_kernel *reduce_sum_kernel(enum simd_level level, enum reduce_format format)
 {
 	static reduce_kernel *const kernels[SIMD_LEVELS][REDUCE_FORMATS] = {
-		[SIMD_SCALAR] = { [REDUCE_FP32] = scalar_fp32, [REDUCE_BF16] = scalar_bf16 },
+		[SIMD_SCALAR] = KERNELS(scalar),
 #ifdef __x86_64__
-		[SIMD_AVX2] = { [REDUCE_FP32] = avx2_fp32, [REDUCE_BF16] = avx2_bf16 },
-		[SIMD_AVX512] = { [REDUCE_FP32] = avx512_fp32, [REDUCE_BF16] = avx512_bf16 },
+		[SIMD_AVX2] = KERNELS(avx2),
+		[SIMD_AVX512] = KERNELS(avx512),
 #endif
 	};
 

@@ -10,7 +10,12 @@
 
 #define REDUCE_MAX_RANKS 1024
 
-enum reduce_format { REDUCE_FP32, REDUCE_BF16, REDUCE_FORMATS };
+enum reduce_format { REDUCE_FP32, REDUCE_BF16, REDUCE_FP16, REDUCE_FORMATS };
+
+static inline size_t reduce_element_bytes(enum reduce_format format)
+{
+	return format == REDUCE_FP32 ? sizeof(float) : sizeof(uint16_t);
+}
 
 /* sum = tree(contributions), or sum + tree(contributions) where is_added. contributions[r] is rank r's array,
  * NULL where it is absent; at least one is there. rank_count is at most REDUCE_MAX_RANKS. Contributions may

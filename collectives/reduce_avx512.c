@@ -18,6 +18,11 @@ static inline vector load_bf16(const uint16_t *from)
 	return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
 }
 
+static inline vector load_fp16(const uint16_t *from)
+{
+	return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from));
+}
+
 static inline vector add(vector a, vector b)
 {
 	return _mm512_add_ps(a, b);
@@ -30,4 +35,4 @@ static inline void store(float *to, vector value)
 
 #include "collectives/reduce_rows.h"
 
-const struct reduce_rows reduce_avx512 = { .of = { [REDUCE_FP32] = row_fp32, [REDUCE_BF16] = row_bf16 } };
+const struct reduce_rows reduce_avx512 = ROWS;

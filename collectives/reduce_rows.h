@@ -1,5 +1,6 @@
 /* The rows of one instruction set, written in terms of its vector: to be included once by each source that
- * defines `vector` (of LANES floats), load_fp32(), load_bf16(), add() and store(). */
+ * defines `vector` (of LANES floats), load_fp32(), load_bf16(), load_fp16(), add() and store(). Defines
+ * ROWS, the contents of struct reduce_rows. */
 
 #include "collectives/reduce_kernels.h"
 
@@ -16,6 +17,10 @@ ALWAYS_INLINE vector tree1(const char *const *from, enum reduce_format format, s
 	if (format == REDUCE_BF16) {
 		prefetch((const uint16_t *)from[0] + i);
 		return load_bf16((const uint16_t *)from[0] + i);
+	}
+	if (format == REDUCE_FP16) {
+		prefetch((const uint16_t *)from[0] + i);
+		return load_fp16((const uint16_t *)from[0] + i);
 	}
 	prefetch((const float *)from[0] + i);
 	return load_fp32((const float *)from[0] + i);
@@ -111,3 +116,9 @@ ALWAYS_INLINE size_t row_of_ranks(float *sum, bool is_added, const void *const *
 	}
 DEFINE_ROW(row_fp32, REDUCE_FP32)
 DEFINE_ROW(row_bf16, REDUCE_BF16)
+DEFINE_ROW(row_fp16, REDUCE_FP16)
+
+#define ROWS                                                                                                 \
+	{                                                                                                    \
+		.of = { [REDUCE_FP32] = row_fp32, [REDUCE_BF16] = row_bf16, [REDUCE_FP16] = row_fp16 }       \
+	}

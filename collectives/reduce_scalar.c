@@ -1,7 +1,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/bfloat16.h"
+#include "common/float16.h"
 
 #define LANES 1
 
@@ -18,6 +18,11 @@ static inline vector load_bf16(const uint16_t *from)
 	return bfloat16_to_float(*(const volatile uint16_t *)from);
 }
 
+static inline vector load_fp16(const uint16_t *from)
+{
+	return float16_to_float(*(const volatile uint16_t *)from);
+}
+
 static inline vector add(vector a, vector b)
 {
 	return a + b;
@@ -30,4 +35,4 @@ static inline void store(float *to, vector value)
 
 #include "collectives/reduce_rows.h"
 
-const struct reduce_rows reduce_scalar = { .of = { [REDUCE_FP32] = row_fp32, [REDUCE_BF16] = row_bf16 } };
+const struct reduce_rows reduce_scalar = ROWS;

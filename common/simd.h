@@ -4,7 +4,7 @@
 
 enum simd_level { SIMD_SCALAR, SIMD_AVX2, SIMD_AVX512, SIMD_LEVELS };
 
-/* The best level of this processor (AVX2 with FMA; AVX-512 F, BW, DQ and VL), or what
+/* The best level of this processor (AVX2 with FMA and F16C; AVX-512 F, BW, DQ and VL), or what
  * $TIERD_SIMD (scalar, avx2, avx512) lowers it to. */
 enum simd_level simd_level(void);
 

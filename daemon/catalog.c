@@ -340,6 +340,15 @@ static int compare_shape(const struct unit *unit, const struct tensor *tensor,
 		      unit->name, tensor->name, here, there);
 }
 
+static const char *format_name(uint32_t format)
+{
+	static const char *const names[] = {
+		[FORMAT_FP32] = "fp32", [FORMAT_BF16] = "bf16", [FORMAT_FP16] = "fp16"
+	};
+
+	return format > 0 && format < ARRAY_LENGTH(names) ? names[format] : "?";
+}
+
 static int compare_tensor(const struct unit *unit, const struct tensor *tensor,
 			  const Tierd__Wire__Tensor *wire, char *message, size_t size)
 {
@@ -351,8 +360,7 @@ static int compare_tensor(const struct unit *unit, const struct tensor *tensor,
 	if (tensor->format != wire->format)
 		return refuse(message, size, -EINVAL,
 			      "unit \"%s\", tensor \"%s\": format %s here, %s in the job", unit->name,
-			      tensor->name, wire->format == FORMAT_BF16 ? "bf16" : "fp32",
-			      tensor->format == FORMAT_BF16 ? "bf16" : "fp32");
+			      tensor->name, format_name(wire->format), format_name(tensor->format));
 	if (tensor->group != wire->group)
 		return refuse(message, size, -EINVAL,
 			      "unit \"%s\", tensor \"%s\": group %u here, %u in the job", unit->name,

@@ -340,19 +340,31 @@ static void set_states(struct chunk *chunk, uint64_t elements)
 	}
 }
 
+/* As many as a staging buffer has room for. */
+static uint64_t chunk_elements(const struct job_options *options, enum unit_section section)
+{
+	uint64_t bytes = section_element_bytes(section) + state_all_bytes(options, section);
+	uint64_t elements = CHUNK_ELEMENTS;
+
+	while (elements * bytes > STAGING_BYTES)
+		elements /= 2;
+	return elements;
+}
+
 void chunk_start(struct sweep *sweep, struct chunk *chunk)
 {
 	struct job *job = sweep->job;
 	struct residence *residence = &job->residences[sweep->pack];
 	uint64_t left = job->catalog.packs[sweep->pack].elements[sweep->section] - sweep->first;
+	uint64_t most = chunk_elements(&job->options, sweep->section);
 
 	chunk->pack = sweep->pack;
 	chunk->section = sweep->section;
 	chunk->first = sweep->first;
-	chunk->count = left < CHUNK_ELEMENTS ? left : CHUNK_ELEMENTS;
+	chunk->count = left < most ? left : most;
 	chunk->status = 0;
 	set_parameter(chunk);
-	set_states(chunk, CHUNK_ELEMENTS);
+	set_states(chunk, most);
 	sweep->first += chunk->count;
 	sweep->running++;
 	residence->uncomputed++;

@@ -85,7 +85,7 @@ static void submit_reduction(struct job *job, struct reduction *reduction)
 static void set_segments(struct reduction *reduction, const struct unit_layout *layout)
 {
 	static const enum reduce_format formats[UNIT_TRAINABLE_SECTIONS] = {
-		[SECTION_BF16] = REDUCE_BF16, [SECTION_FP32] = REDUCE_FP32
+		[SECTION_BF16] = REDUCE_BF16, [SECTION_FP16] = REDUCE_FP16, [SECTION_FP32] = REDUCE_FP32
 	};
 
 	for (int section = 0; section < UNIT_TRAINABLE_SECTIONS; section++)

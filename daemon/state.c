@@ -5,7 +5,13 @@
 
 enum master_kind state_master_kind(enum unit_section section)
 {
-	return section == SECTION_BF16 ? MASTER_SPLIT : MASTER_ITSELF;
+	static const enum master_kind kinds[] = {
+		[SECTION_BF16] = MASTER_SPLIT,	       [SECTION_FP16] = MASTER_BESIDE,
+		[SECTION_FP32] = MASTER_ITSELF,	       [SECTION_FROZEN_BF16] = MASTER_SPLIT,
+		[SECTION_FROZEN_FP16] = MASTER_BESIDE, [SECTION_FROZEN_FP32] = MASTER_ITSELF,
+	};
+
+	return kinds[section];
 }
 
 uint64_t state_bytes(enum unit_section section, unsigned state)
@@ -24,7 +30,9 @@ uint64_t state_all_bytes(const struct job_options *options, enum unit_section se
 
 const char *state_stream_name(const struct job_options *options, enum unit_section section, unsigned state)
 {
-	return state == STATE_MASTER ? "remainder" : options->optimizer->slots[state - STATE_SLOTS];
+	if (state != STATE_MASTER)
+		return options->optimizer->slots[state - STATE_SLOTS];
+	return state_master_kind(section) == MASTER_BESIDE ? "master" : "remainder";
 }
 
 int state_find_slot(const struct job_options *options, const char *name)

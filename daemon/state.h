@@ -10,6 +10,7 @@
 #define STATE_SLOTS 1
 #define STATES_MAXIMUM (STATE_SLOTS + OPTIMIZER_MAX_SLOTS)
 
+/* Of a frozen section: how its format would, which says how to convert. */
 enum master_kind state_master_kind(enum unit_section section);
 
 static inline unsigned state_count(const struct job_options *options)
@@ -23,7 +24,7 @@ uint64_t state_bytes(enum unit_section section, unsigned state);
 /* Of all of them together. */
 uint64_t state_all_bytes(const struct job_options *options, enum unit_section section);
 
-/* "remainder", "m", …: the name of its stream, and in messages. */
+/* "remainder", "master", "m", …: the name of its stream, and in messages. */
 const char *state_stream_name(const struct job_options *options, enum unit_section section, unsigned state);
 
 /* The slot of this name as a state's number; -ENODATA: the job has none. */

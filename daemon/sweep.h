@@ -4,7 +4,7 @@
 
 #include "daemon/job.h"
 
-/* Whole blocks of every stream: 512 KiB of bf16, 1 MiB of fp32. */
+/* At most: 512 KiB of bf16, 1 MiB of fp32. Half of that is whole blocks of every stream, too. */
 #define CHUNK_ELEMENTS (UINT64_C(1) << 18)
 #define CHUNK_BLOCKS (CHUNK_ELEMENTS * sizeof(float) / STORE_BLOCK_BYTES)
 

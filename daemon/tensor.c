@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bfloat16.h"
 #include "common/size.h"
 #include "daemon/job.h"
 #include "offload/format.h"
@@ -157,13 +156,11 @@ static void write_values(const struct tensor_operation *operation)
 	if (operation->tensor->is_frozen) {
 		memcpy(slot_address(operation), window,
 		       operation->count * section_element_bytes(section_of(operation)));
-	} else if (operation->tensor->format == FORMAT_FP32 || operation->is_master) {
+	} else if (operation->is_master) {
 		memcpy(master_address(operation), window, operation->count * sizeof(float));
 	} else {
-		float *masters = master_address(operation);
-
-		for (uint64_t i = 0; i < operation->count; i++)
-			masters[i] = bfloat16_to_float(((const uint16_t *)window)[i]);
+		format_widen(state_master_kind(section_of(operation)), window, operation->count,
+			     master_address(operation));
 	}
 }
 
@@ -192,10 +189,8 @@ static void initialize_values(const struct tensor_operation *operation)
 		size_t count = left < ARRAY_LENGTH(values) ? left : ARRAY_LENGTH(values);
 
 		sweep_fill_tensor(operation->job, operation->tensor, at, count, values);
-		if (operation->tensor->format == FORMAT_FP32)
-			memcpy(slot + at * 4, values, count * 4);
-		for (size_t i = 0; operation->tensor->format == FORMAT_BF16 && i < count; i++)
-			((uint16_t *)slot)[at + i] = bfloat16_from_float(values[i]);
+		format_narrow(state_master_kind(section_of(operation)), values, count,
+			      slot + at * section_element_bytes(section_of(operation)));
 	}
 }
 

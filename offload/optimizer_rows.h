@@ -18,6 +18,8 @@ ALWAYS_INLINE vector load_master(const struct optimizer_arrays *arrays, enum mas
 	const uint16_t *high = arrays->parameter;
 	const int16_t *low = arrays->master;
 
+	if (kind == MASTER_BESIDE)
+		return load_ahead((const float *)arrays->master + i);
 	if (kind == MASTER_ITSELF)
 		return load_ahead((const float *)arrays->parameter + i);
 	prefetch(high + i);
@@ -30,8 +32,12 @@ ALWAYS_INLINE void store_master(const struct optimizer_arrays *arrays, enum mast
 {
 	if (kind == MASTER_ITSELF)
 		store((float *)arrays->parameter + i, p);
-	else
+	else if (kind == MASTER_SPLIT)
 		split(p, (uint16_t *)arrays->parameter + i, (int16_t *)arrays->master + i);
+	else {
+		store((float *)arrays->master + i, p);
+		store_fp16((uint16_t *)arrays->parameter + i, p);
+	}
 }
 
 /* What does not fill a vector. */
@@ -72,6 +78,12 @@ static void update_split(const struct optimizer_constants *constants, size_t cou
 	update_rows(constants, count, arrays, MASTER_SPLIT);
 }
 
+static void update_beside(const struct optimizer_constants *constants, size_t count,
+			  const struct optimizer_arrays *arrays)
+{
+	update_rows(constants, count, arrays, MASTER_BESIDE);
+}
+
 static void update_itself(const struct optimizer_constants *constants, size_t count,
 			  const struct optimizer_arrays *arrays)
 {
@@ -80,5 +92,6 @@ static void update_itself(const struct optimizer_constants *constants, size_t co
 
 #define OPTIMIZER_KERNELS                                                                                    \
 	{                                                                                                    \
-		[MASTER_SPLIT] = update_split, [MASTER_ITSELF] = update_itself                               \
+		[MASTER_SPLIT] = update_split, [MASTER_BESIDE] = update_beside,                              \
+		[MASTER_ITSELF] = update_itself                                                              \
 	}

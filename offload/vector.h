@@ -8,7 +8,8 @@
  *   fused(a, b, c)             a * b + c; fused_negative: -(a * b) + c
  *   sign(x)                    1 or -1; of a zero or a NaN, itself
  *   join(high, low)            the value of a split master (common/bfloat16.h)
- *   split(x, ret_high, ret_low) */
+ *   split(x, ret_high, ret_low)
+ *   store_fp16(to, x)          rounded (common/float16.h) */
 #ifndef TIERD_OFFLOAD_VECTOR_H
 #define TIERD_OFFLOAD_VECTOR_H
 

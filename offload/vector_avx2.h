@@ -1,4 +1,4 @@
-/* offload/vector.h in AVX2 and FMA. */
+/* offload/vector.h in AVX2, FMA and F16C. */
 #ifndef TIERD_OFFLOAD_VECTOR_AVX2_H
 #define TIERD_OFFLOAD_VECTOR_AVX2_H
 
@@ -80,6 +80,11 @@ static inline void split(vector x, uint16_t *ret_high, int16_t *ret_low)
 
 	_mm_storeu_si128((__m128i *)ret_high, _mm256_castsi256_si128(both));
 	_mm_storeu_si128((__m128i *)ret_low, _mm256_extracti128_si256(both, 1));
+}
+
+static inline void store_fp16(uint16_t *to, vector x)
+{
+	_mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
 #endif

@@ -77,4 +77,9 @@ static inline void split(vector x, uint16_t *ret_high, int16_t *ret_low)
 	_mm256_storeu_si256((__m256i *)ret_low, _mm512_cvtepi32_epi16(bits));
 }
 
+static inline void store_fp16(uint16_t *to, vector x)
+{
+	_mm256_storeu_si256((__m256i *)to, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
 #endif

@@ -5,7 +5,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "common/bfloat16.h"
+#include "common/float16.h"
 
 _Static_assert(FLT_EVAL_METHOD == 0, "fp32 arithmetic must round to fp32");
 
@@ -68,6 +68,11 @@ static inline void split(vector x, uint16_t *ret_high, int16_t *ret_low)
 {
 	*ret_high = bfloat16_from_float(x);
 	*ret_low = bfloat16_remainder(x);
+}
+
+static inline void store_fp16(uint16_t *to, vector x)
+{
+	*to = float16_from_float(x);
 }
 
 #endif

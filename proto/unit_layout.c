@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "common/size.h"
+#include "proto/vocabulary.h"
 
 int unit_layout_elements(const uint64_t *shape, size_t dimensions, uint64_t *ret_elements)
 {
@@ -17,19 +18,27 @@ int unit_layout_elements(const uint64_t *shape, size_t dimensions, uint64_t *ret
 	return 0;
 }
 
-/* FP32 and BF16 as in tierd.h, which the wire uses too. */
+const char *section_format(enum unit_section section)
+{
+	static const char *const names[UNIT_TRAINABLE_SECTIONS] = {
+		[SECTION_BF16] = "bf16", [SECTION_FP16] = "fp16", [SECTION_FP32] = "fp32"
+	};
+
+	return names[section % UNIT_TRAINABLE_SECTIONS];
+}
+
 static int section_of(uint32_t format, bool is_frozen, enum unit_section *ret_section)
 {
-	switch (format) {
-	case 1:
-		*ret_section = is_frozen ? SECTION_FROZEN_FP32 : SECTION_FP32;
-		return 0;
-	case 2:
-		*ret_section = is_frozen ? SECTION_FROZEN_BF16 : SECTION_BF16;
-		return 0;
-	default:
+	static const enum unit_section sections[][2] = {
+		[FORMAT_FP32] = { SECTION_FP32, SECTION_FROZEN_FP32 },
+		[FORMAT_BF16] = { SECTION_BF16, SECTION_FROZEN_BF16 },
+		[FORMAT_FP16] = { SECTION_FP16, SECTION_FROZEN_FP16 },
+	};
+
+	if (format == 0 || format >= sizeof(sections) / sizeof(sections[0]))
 		return -EINVAL;
-	}
+	*ret_section = sections[format][is_frozen];
+	return 0;
 }
 
 int unit_layout_append(struct unit_layout *layout, uint32_t format, bool is_frozen, uint64_t elements,

@@ -1,9 +1,9 @@
 /* Where the tensors of a unit lie: library and daemon compute it alike, from the definition alone.
  *
- * A unit has four sections, by whether its tensors are trained and by format. Within a section tensors follow
+ * A unit has six sections, by whether its tensors are trained and by format. Within a section tensors follow
  * in order of definition, each at a multiple of 256 bytes; a section's length is a multiple of 256 elements.
- * The trainable elements of a unit are numbered through section 0 and then 1; gradients lie in the same
- * order, without gap. */
+ * The trainable elements of a unit are numbered through its sections in their order; gradients lie in the
+ * same order, without gap. */
 #ifndef TIERD_PROTO_UNIT_LAYOUT_H
 #define TIERD_PROTO_UNIT_LAYOUT_H
 
@@ -13,10 +13,17 @@
 
 #include "proto/pages.h"
 
-enum unit_section { SECTION_BF16, SECTION_FP32, SECTION_FROZEN_BF16, SECTION_FROZEN_FP32 };
+enum unit_section {
+	SECTION_BF16,
+	SECTION_FP16,
+	SECTION_FP32,
+	SECTION_FROZEN_BF16,
+	SECTION_FROZEN_FP16,
+	SECTION_FROZEN_FP32
+};
 
 /* The first of them. */
-#define UNIT_TRAINABLE_SECTIONS 2
+#define UNIT_TRAINABLE_SECTIONS 3
 
 #define UNIT_ALIGN_BYTES 256
 #define UNIT_ALIGN_ELEMENTS 256
@@ -30,14 +37,11 @@ static inline bool section_is_trainable(enum unit_section section)
 
 static inline uint64_t section_element_bytes(enum unit_section section)
 {
-	return section == SECTION_BF16 || section == SECTION_FROZEN_BF16 ? 2 : 4;
+	return section == SECTION_FP32 || section == SECTION_FROZEN_FP32 ? 4 : 2;
 }
 
-/* "bf16" or "fp32". */
-static inline const char *section_format(enum unit_section section)
-{
-	return section == SECTION_BF16 || section == SECTION_FROZEN_BF16 ? "bf16" : "fp32";
-}
+/* "bf16", "fp16" or "fp32". */
+const char *section_format(enum unit_section section);
 
 struct unit_layout {
 	uint64_t elements[UNIT_SECTIONS]; /* padded */

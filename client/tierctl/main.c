@@ -32,7 +32,7 @@ static void print_usage(FILE *stream)
 	      "  --json         for programs\n"
 	      "  --help, --version\n\n"
 	      "plan --parameters 7B --world-size 8\n"
-	      "  --format bf16|fp32    of the parameters (bf16)\n"
+	      "  --format bf16|fp16|fp32  of the parameters (bf16)\n"
 	      "  --optimizer NAME      adamw, adam, lion, momentum (SGD with it) or sgd (adamw)\n"
 	      "  --stage N             only this ZeRO stage (all)\n"
 	      "  --local-ranks K       ranks on this node (all)\n"

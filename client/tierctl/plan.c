@@ -30,13 +30,31 @@ int plan_check(const struct plan_model *model)
 
 struct plan_layout plan_layout(const struct plan_model *model)
 {
-	struct plan_layout layout = { .parameter = 4, .gradient = 4, .optimizer = 4 * model->slots };
+	static const unsigned parameters[] = { [PLAN_BF16] = 2, [PLAN_FP16] = 2, [PLAN_FP32] = 4 };
+	static const unsigned masters[] = { [PLAN_BF16] = 2, [PLAN_FP16] = 4, [PLAN_FP32] = 0 };
 
-	if (model->format == PLAN_BF16) {
-		layout.parameter = 2;
-		layout.optimizer += 2;
-	}
-	return layout;
+	return (struct plan_layout){ .parameter = parameters[model->format],
+				     .gradient = 4,
+				     .optimizer = masters[model->format] + 4 * model->slots };
+}
+
+static const char *const format_names[] = {
+	[PLAN_BF16] = "bf16", [PLAN_FP16] = "fp16", [PLAN_FP32] = "fp32"
+};
+
+const char *plan_format_name(enum plan_format format)
+{
+	return format_names[format];
+}
+
+int plan_set_format(struct plan_model *model, const char *name)
+{
+	for (size_t i = 0; i < ARRAY_LENGTH(format_names); i++)
+		if (strcmp(format_names[i], name) == 0) {
+			model->format = (enum plan_format)i;
+			return 0;
+		}
+	return -EINVAL;
 }
 
 int plan_set_optimizer(struct plan_model *model, const char *name)

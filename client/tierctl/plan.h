@@ -8,7 +8,7 @@
 
 #define PLAN_STAGES 4
 
-enum plan_format { PLAN_BF16, PLAN_FP32 };
+enum plan_format { PLAN_BF16, PLAN_FP16, PLAN_FP32 };
 
 struct plan_model {
 	uint64_t parameters;
@@ -22,7 +22,8 @@ struct plan_model {
 };
 
 /* Bytes per parameter. bf16: the parameter is the upper half of its fp32 master, beside the optimizer's slots
- * lies the 16-bit remainder. fp32: the parameter is its own master. Gradients are summed in fp32. */
+ * lies the 16-bit remainder. fp16: the fp32 master lies beside the parameter. fp32: the parameter is its own
+ * master. Gradients are summed in fp32. */
 struct plan_layout {
 	unsigned parameter, gradient, optimizer;
 };
@@ -49,6 +50,10 @@ struct plan_traffic {
 /* -EINVAL: not a model (a zero, more local ranks than ranks, a unit larger than the model); -ERANGE: too
  * large to count. The other functions take only what passed. */
 int plan_check(const struct plan_model *model);
+
+const char *plan_format_name(enum plan_format format);
+/* -EINVAL. */
+int plan_set_format(struct plan_model *model, const char *name);
 
 struct plan_layout plan_layout(const struct plan_model *model);
 struct plan_memory plan_memory(const struct plan_model *model, unsigned stage);

@@ -62,17 +62,6 @@ static int set_bytes(uint64_t *place, const char *text)
 	return 0;
 }
 
-static int set_format(enum plan_format *place, const char *text)
-{
-	if (strcmp(text, "bf16") == 0)
-		*place = PLAN_BF16;
-	else if (strcmp(text, "fp32") == 0)
-		*place = PLAN_FP32;
-	else
-		return -EINVAL;
-	return 0;
-}
-
 static int set_stage(int *place, const char *text)
 {
 	if (text[0] < '0' || text[0] >= '0' + PLAN_STAGES || text[1] != '\0')
@@ -91,7 +80,7 @@ static int set_flag(struct plan_request *request, int flag, const char *value)
 	case 'k':
 		return set_small(&request->model.local_ranks, value);
 	case 'f':
-		return set_format(&request->model.format, value);
+		return plan_set_format(&request->model, value);
 	case 'o':
 		return plan_set_optimizer(&request->model, value);
 	case 's':
@@ -257,7 +246,7 @@ static int print_json(const struct plan_request *request)
 	cJSON *json = cJSON_CreateObject(), *stages;
 
 	cJSON_AddNumberToObject(json, "parameters", (double)model->parameters);
-	cJSON_AddStringToObject(json, "format", model->format == PLAN_BF16 ? "bf16" : "fp32");
+	cJSON_AddStringToObject(json, "format", plan_format_name(model->format));
 	cJSON_AddStringToObject(json, "optimizer", model->optimizer);
 	cJSON_AddNumberToObject(json, "world_size", model->world_size);
 	cJSON_AddNumberToObject(json, "local_ranks", model->local_ranks);
@@ -346,8 +335,8 @@ static int print_tables(const struct plan_request *request)
 
 	printf("%s parameters in %s with %s over %u ranks, %u of them here; largest unit %s, %u "
 	       "micro-batches\n",
-	       text_count(model->parameters, a), model->format == PLAN_BF16 ? "bf16" : "fp32",
-	       model->optimizer, model->world_size, model->local_ranks, text_count(model->largest_unit, b),
+	       text_count(model->parameters, a), plan_format_name(model->format), model->optimizer,
+	       model->world_size, model->local_ranks, text_count(model->largest_unit, b),
 	       model->micro_batches);
 	if (request->has_host && request->has_nvme)
 		printf("Free here (%s): %s of host memory, %s of NVMe\n\n", request->source,

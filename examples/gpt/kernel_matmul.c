@@ -10,6 +10,7 @@ typedef __m512 vector;
 #define load_bf16(address)                                                                                   \
 	_mm512_castsi512_ps(_mm512_slli_epi32(                                                               \
 		_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(address))), 16))
+#define load_fp16(address) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(address)))
 #define store(address, value) _mm512_storeu_ps(address, value)
 #define broadcast(value) _mm512_set1_ps(value)
 #define interleave_low(a, b)                                                                                 \
@@ -26,6 +27,7 @@ typedef __m256 vector;
 #define load_bf16(address)                                                                                   \
 	_mm256_castsi256_ps(                                                                                 \
 		_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(address))), 16))
+#define load_fp16(address) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(address)))
 #define store(address, value) _mm256_storeu_ps(address, value)
 #define broadcast(value) _mm256_set1_ps(value)
 #define interleave_low(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
@@ -37,6 +39,7 @@ typedef float vector;
 #define multiply_add(a, b, c) __builtin_fmaf(a, b, c)
 #define load(address) (*(address))
 #define load_bf16(address) number_from_bf16(*(address))
+#define load_fp16(address) number_from_fp16(*(address))
 #define store(address, value) (*(address) = (value))
 #define broadcast(value) (value)
 #endif
@@ -86,19 +89,21 @@ static void load_run(const void *data, enum number_format format, size_t first, 
 	const uint16_t *narrow = data;
 	const float *wide = data;
 
-	if (format == NUMBER_BF16) {
-		for (size_t i = 0; i < count; i++)
-			out[i] = number_from_bf16(narrow[first + i]);
-	} else {
+	if (format == NUMBER_FP32) {
 		for (size_t i = 0; i < count; i++)
 			out[i] = wide[first + i];
+	} else {
+		for (size_t i = 0; i < count; i++)
+			out[i] = number_from_narrow(narrow[first + i], format);
 	}
 }
 
 static inline vector load_lanes(const void *data, enum number_format format, size_t first)
 {
+	if (format == NUMBER_FP32)
+		return load((const float *)data + first);
 	return format == NUMBER_BF16 ? load_bf16((const uint16_t *)data + first)
-				     : load((const float *)data + first);
+				     : load_fp16((const uint16_t *)data + first);
 }
 
 static void pack_columns(const void *data, enum number_format format, size_t stride, size_t count,
@@ -181,12 +186,12 @@ static void store_run(size_t count, const float *values, void *data, enum number
 	uint16_t *narrow = data;
 	float *wide = data;
 
-	if (format == NUMBER_BF16) {
-		for (size_t i = 0; i < count; i++)
-			narrow[i] = number_to_bf16(values[i]);
-	} else {
+	if (format == NUMBER_FP32) {
 		for (size_t i = 0; i < count; i++)
 			wide[i] = values[i];
+	} else {
+		for (size_t i = 0; i < count; i++)
+			narrow[i] = number_to_narrow(values[i], format);
 	}
 }
 

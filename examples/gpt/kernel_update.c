@@ -6,16 +6,16 @@
 
 #define LANES 16
 
-static void widen(size_t count, const uint16_t *values, float *ret_values)
+static void widen(enum number_format format, size_t count, const uint16_t *values, float *ret_values)
 {
 	for (size_t i = 0; i < count; i++)
-		ret_values[i] = number_from_bf16(values[i]);
+		ret_values[i] = number_from_narrow(values[i], format);
 }
 
-static void narrow(size_t count, const float *values, uint16_t *ret_values)
+static void narrow(enum number_format format, size_t count, const float *values, uint16_t *ret_values)
 {
 	for (size_t i = 0; i < count; i++)
-		ret_values[i] = number_to_bf16(values[i]);
+		ret_values[i] = number_to_narrow(values[i], format);
 }
 
 static void add(size_t count, const float *values, float *sum)

@@ -68,8 +68,9 @@ typedef void update_kernel(const struct update_constants *constants, size_t coun
 			   float *const slots[KERNEL_SLOTS], float *master);
 
 struct update_kernels {
-	void (*widen)(size_t count, const uint16_t *values, float *ret_values);
-	void (*narrow)(size_t count, const float *values, uint16_t *ret_values);
+	/* Between fp32 and a 16-bit format. */
+	void (*widen)(enum number_format format, size_t count, const uint16_t *values, float *ret_values);
+	void (*narrow)(enum number_format format, size_t count, const float *values, uint16_t *ret_values);
 	void (*add)(size_t count, const float *values, float *sum);
 	double (*sum_of_squares)(size_t count, const float *values);
 	update_kernel *updates[OPTIMIZER_COUNT];

@@ -1,4 +1,4 @@
-/* The two number formats of parameters and gradients, and how they convert. */
+/* The number formats of parameters and gradients, and how they convert. */
 #ifndef GPT_NUMBER_H
 #define GPT_NUMBER_H
 
@@ -6,11 +6,16 @@
 #include <stdint.h>
 #include <string.h>
 
-enum number_format { NUMBER_FP32, NUMBER_BF16 };
+enum number_format { NUMBER_FP32, NUMBER_BF16, NUMBER_FP16 };
+
+static inline const char *number_name(enum number_format format)
+{
+	return format == NUMBER_BF16 ? "bf16" : format == NUMBER_FP16 ? "fp16" : "fp32";
+}
 
 static inline size_t number_size(enum number_format format)
 {
-	return format == NUMBER_BF16 ? sizeof(uint16_t) : sizeof(float);
+	return format == NUMBER_FP32 ? sizeof(float) : sizeof(uint16_t);
 }
 
 static inline uint32_t number_bits(float value)
@@ -44,18 +49,57 @@ static inline uint16_t number_to_bf16(float value)
 	return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded);
 }
 
+/* 2^-24 is the least fp16; what is subnormal is a multiple of it. */
+static inline float number_from_fp16(uint16_t value)
+{
+	uint32_t sign = (uint32_t)(value & 0x8000) << 16, rest = value & 0x7fff;
+
+	if (rest >= 0x7c00)
+		return number_from_bits(sign | 0x7f800000 | (rest & 0x3ff) << 13);
+	if (rest < 0x400)
+		return number_from_bits(sign | number_bits((float)rest * 0x1p-24f));
+	return number_from_bits(sign | ((rest << 13) + (112U << 23)));
+}
+
+/* To nearest even. From 65520 on it is infinite; a NaN keeps a bit that says so. */
+static inline uint16_t number_to_fp16(float value)
+{
+	uint32_t bits = number_bits(value), sign = bits >> 16 & 0x8000;
+	float magnitude = number_from_bits(bits & 0x7fffffff);
+	uint32_t normal = (bits & 0x7fffffff) - (112U << 23);
+
+	if (magnitude != magnitude)
+		return (uint16_t)(sign | 0x7e00);
+	if (magnitude >= 65520.0f)
+		return (uint16_t)(sign | 0x7c00);
+	/* The last bit of 0.5 stands for 2^-24: the sum is rounded there. */
+	if (magnitude < 0x1p-14f)
+		return (uint16_t)(sign | (number_bits(magnitude + 0.5f) & 0x7ff));
+	return (uint16_t)(sign | (normal + 0xfff + (normal >> 13 & 1)) >> 13);
+}
+
+static inline float number_from_narrow(uint16_t value, enum number_format format)
+{
+	return format == NUMBER_BF16 ? number_from_bf16(value) : number_from_fp16(value);
+}
+
+static inline uint16_t number_to_narrow(float value, enum number_format format)
+{
+	return format == NUMBER_BF16 ? number_to_bf16(value) : number_to_fp16(value);
+}
+
 static inline float number_load(const void *data, enum number_format format, size_t index)
 {
-	return format == NUMBER_BF16 ? number_from_bf16(((const uint16_t *)data)[index])
-				     : ((const float *)data)[index];
+	return format == NUMBER_FP32 ? ((const float *)data)[index]
+				     : number_from_narrow(((const uint16_t *)data)[index], format);
 }
 
 static inline void number_store(void *data, enum number_format format, size_t index, float value)
 {
-	if (format == NUMBER_BF16)
-		((uint16_t *)data)[index] = number_to_bf16(value);
-	else
+	if (format == NUMBER_FP32)
 		((float *)data)[index] = value;
+	else
+		((uint16_t *)data)[index] = number_to_narrow(value, format);
 }
 
 static inline void *number_at(void *data, enum number_format format, size_t index)

@@ -20,7 +20,9 @@ struct flag {
 	const char *const *choices; /* their index is the value */
 };
 
-static const char *const formats[] = { [NUMBER_FP32] = "fp32", [NUMBER_BF16] = "bf16", NULL };
+static const char *const formats[] = {
+	[NUMBER_FP32] = "fp32", [NUMBER_BF16] = "bf16", [NUMBER_FP16] = "fp16", NULL
+};
 static const char *const placements[] = { "default", "host", "nvme", NULL };
 static const char *const optimizers[] = { [OPTIMIZER_ADAMW] = "adamw",
 					  [OPTIMIZER_ADAM] = "adam",
@@ -39,8 +41,8 @@ static const struct flag flags[] = {
 	  65536, NULL },
 	{ "heads", "N", "attention heads", FLAG_COUNT, AT(heads), 1, 4096, NULL },
 	{ "context", "N", "bytes that the model sees", FLAG_COUNT, AT(context), 1, 65536, NULL },
-	{ "format", "bf16|fp32", "of parameters and gradients; norms are fp32", FLAG_CHOICE, AT(format), 0, 0,
-	  formats },
+	{ "format", "bf16|fp16|fp32", "of parameters and gradients; norms are fp32", FLAG_CHOICE, AT(format),
+	  0, 0, formats },
 	{ NULL, NULL, "Training", 0, 0, 0, 0, NULL },
 	{ "batch", "N", "sequences per micro-batch of a rank", FLAG_COUNT, AT(batch), 1, 1 << 20, NULL },
 	{ "micro-batches", "N", "micro-batches per step of a rank", FLAG_COUNT, AT(micro_batches), 1, 1 << 20,

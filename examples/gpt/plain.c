@@ -156,8 +156,8 @@ static int plain_read(struct backend *backend, unsigned unit, unsigned tensor, e
 					     source->slots[1] };
 
 	first += source->offset[tensor];
-	if (state == STATE_PARAMETER && source->unit->tensors[tensor].format == NUMBER_BF16)
-		memcpy(ret_data, source->bf16 + first, count * sizeof(uint16_t));
+	if (state == STATE_PARAMETER && source->unit->tensors[tensor].format != NUMBER_FP32)
+		memcpy(ret_data, source->narrow + first, count * sizeof(uint16_t));
 	else
 		memcpy(ret_data, values[state] + first, count * sizeof(float));
 	return 0;

@@ -18,25 +18,33 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* bf16 before fp32, tensors and sections aligned. */
+static enum number_format narrow_format_of(const struct unit *unit)
+{
+	for (unsigned i = 0; i < unit->tensor_count; i++)
+		if (unit->tensors[i].format != NUMBER_FP32)
+			return unit->tensors[i].format;
+	return NUMBER_BF16;
+}
+
+/* 16 bits before fp32, tensors and sections aligned. A model has one 16-bit format. */
 static void number_elements(struct plain_unit *unit)
 {
-	static const enum number_format sections[] = { NUMBER_BF16, NUMBER_FP32 };
 	uint64_t next = 0;
 
-	for (size_t section = 0; section < ARRAY_LENGTH(sections); section++) {
+	unit->narrow_format = narrow_format_of(unit->unit);
+	for (int is_fp32 = 0; is_fp32 <= 1; is_fp32++) {
 		for (unsigned i = 0; i < unit->unit->tensor_count; i++) {
 			const struct tensor *tensor = &unit->unit->tensors[i];
 
-			if (tensor->format != sections[section])
+			if ((tensor->format == NUMBER_FP32) != is_fp32)
 				continue;
 			next = round_up(next, TENSOR_ALIGNMENT / number_size(tensor->format));
 			unit->offset[i] = next;
 			next += tensor_elements(tensor);
 		}
 		next = round_up(next, SHARD_UNIT);
-		if (sections[section] == NUMBER_BF16)
-			unit->bf16_elements = next;
+		if (!is_fp32)
+			unit->narrow_elements = next;
 	}
 	unit->elements = next;
 }
@@ -46,13 +54,13 @@ int plain_unit_open(const struct unit *unit, unsigned rank_count, unsigned stage
 	struct plain_unit new = { .unit = unit, .rank_count = rank_count, .sums_ranks_first = stage >= 2 };
 
 	number_elements(&new);
-	new.bf16 = calloc(new.bf16_elements + 1, sizeof(uint16_t));
+	new.narrow = calloc(new.narrow_elements + 1, sizeof(uint16_t));
 	new.master = calloc(new.elements, sizeof(float));
 	for (unsigned slot = 0; slot < KERNEL_SLOTS; slot++)
 		new.slots[slot] = calloc(new.elements, sizeof(float));
 	new.sum = calloc(new.elements, sizeof(float));
 	new.ranks = calloc(rank_count, sizeof(new.ranks[0]));
-	if (!new.bf16 || !new.master || !new.slots[0] || !new.slots[1] || !new.sum || !new.ranks) {
+	if (!new.narrow || !new.master || !new.slots[0] || !new.slots[1] || !new.sum || !new.ranks) {
 		plain_unit_close(&new);
 		return -ENOMEM;
 	}
@@ -69,31 +77,31 @@ void plain_unit_close(struct plain_unit *unit)
 	for (unsigned slot = 0; slot < KERNEL_SLOTS; slot++)
 		free(unit->slots[slot]);
 	free(unit->master);
-	free(unit->bf16);
+	free(unit->narrow);
 	*unit = (struct plain_unit){ 0 };
 }
 
-static struct unit_view view_of(const struct plain_unit *unit, uint16_t *bf16, float *fp32)
+static struct unit_view view_of(const struct plain_unit *unit, uint16_t *narrow, float *fp32)
 {
 	struct unit_view view = { { NULL } };
 
 	for (unsigned i = 0; i < unit->unit->tensor_count; i++) {
-		if (unit->unit->tensors[i].format == NUMBER_BF16)
-			view.tensor[i] = bf16 + unit->offset[i];
+		if (unit->unit->tensors[i].format == NUMBER_FP32)
+			view.tensor[i] = fp32 + (unit->offset[i] - unit->narrow_elements);
 		else
-			view.tensor[i] = fp32 + (unit->offset[i] - unit->bf16_elements);
+			view.tensor[i] = narrow + unit->offset[i];
 	}
 	return view;
 }
 
 struct unit_view plain_unit_parameters(const struct plain_unit *unit)
 {
-	return view_of(unit, unit->bf16, unit->master + unit->bf16_elements);
+	return view_of(unit, unit->narrow, unit->master + unit->narrow_elements);
 }
 
 struct unit_view plain_unit_gradients(const struct plain_unit *unit, const struct plain_gradients *gradients)
 {
-	return view_of(unit, gradients->bf16, gradients->fp32);
+	return view_of(unit, gradients->narrow, gradients->fp32);
 }
 
 struct plain_gradients *plain_gradients_new(const struct plain_unit *unit)
@@ -102,9 +110,9 @@ struct plain_gradients *plain_gradients_new(const struct plain_unit *unit)
 
 	if (!gradients)
 		return NULL;
-	gradients->bf16 = calloc(unit->bf16_elements + 1, sizeof(uint16_t));
-	gradients->fp32 = calloc(unit->elements - unit->bf16_elements + 1, sizeof(float));
-	if (!gradients->bf16 || !gradients->fp32)
+	gradients->narrow = calloc(unit->narrow_elements + 1, sizeof(uint16_t));
+	gradients->fp32 = calloc(unit->elements - unit->narrow_elements + 1, sizeof(float));
+	if (!gradients->narrow || !gradients->fp32)
 		return plain_gradients_free(gradients);
 	return gradients;
 }
@@ -113,7 +121,7 @@ struct plain_gradients *plain_gradients_free(struct plain_gradients *gradients)
 {
 	if (gradients) {
 		free(gradients->fp32);
-		free(gradients->bf16);
+		free(gradients->narrow);
 	}
 	free(gradients);
 	return NULL;
@@ -130,12 +138,14 @@ struct summing {
 static void load_gradients(const struct plain_unit *unit, const struct plain_gradients *gradients,
 			   uint64_t first, uint64_t count, float *ret_values)
 {
-	uint64_t bf16_count = first < unit->bf16_elements ? smaller(count, unit->bf16_elements - first) : 0;
+	uint64_t narrow_count =
+		first < unit->narrow_elements ? smaller(count, unit->narrow_elements - first) : 0;
 
-	update_kernels->widen(bf16_count, gradients->bf16 + first, ret_values);
-	if (count > bf16_count)
-		memcpy(ret_values + bf16_count, gradients->fp32 + (first + bf16_count - unit->bf16_elements),
-		       (count - bf16_count) * sizeof(float));
+	update_kernels->widen(unit->narrow_format, narrow_count, gradients->narrow + first, ret_values);
+	if (count > narrow_count)
+		memcpy(ret_values + narrow_count,
+		       gradients->fp32 + (first + narrow_count - unit->narrow_elements),
+		       (count - narrow_count) * sizeof(float));
 }
 
 static void load_rank(const struct plain_unit *unit, unsigned rank, uint64_t first, uint64_t count,
@@ -342,8 +352,9 @@ struct update {
 
 static void write_parameters(struct plain_unit *unit, uint64_t first, uint64_t count)
 {
-	if (first < unit->bf16_elements)
-		update_kernels->narrow(count, unit->master + first, unit->bf16 + first);
+	if (first < unit->narrow_elements)
+		update_kernels->narrow(unit->narrow_format, count, unit->master + first,
+				       unit->narrow + first);
 }
 
 static void update_piece(void *argument, size_t index, void *scratch)

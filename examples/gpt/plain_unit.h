@@ -10,7 +10,7 @@
 /* The gradients of one micro-batch of one rank, in the formats of the parameters. */
 struct plain_gradients {
 	struct plain_gradients *next; /* of the same rank */
-	uint16_t *bf16;
+	uint16_t *narrow;
 	float *fp32;
 };
 
@@ -26,11 +26,12 @@ struct plain_unit {
 	bool sums_ranks_first; /* stages 2 and 3: each micro-batch over the ranks; else each rank over its own
 				*/
 
-	/* Elements are numbered through the bf16 section, then the fp32 section. */
-	uint64_t elements, bf16_elements;
+	/* Elements are numbered through the 16-bit section, then the fp32 section. */
+	enum number_format narrow_format;
+	uint64_t elements, narrow_elements;
 	uint64_t offset[MODEL_MAX_TENSORS];
-	uint16_t *bf16; /* the parameters of the bf16 section */
-	float *master;	/* an fp32 parameter is its own master */
+	uint16_t *narrow; /* the parameters of the 16-bit section */
+	float *master;	  /* an fp32 parameter is its own master */
 	float *slots[KERNEL_SLOTS];
 	uint64_t updates;
 

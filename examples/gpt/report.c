@@ -244,8 +244,7 @@ static void write_tensors(FILE *file, const struct model *model)
 			fprintf(file,
 				"%s\n    {\"name\": \"%s\", \"unit\": \"%s\", \"format\": \"%s\", "
 				"\"elements\": %llu}",
-				separator, tensor->name, model->units[unit].name,
-				tensor->format == NUMBER_BF16 ? "bf16" : "fp32",
+				separator, tensor->name, model->units[unit].name, number_name(tensor->format),
 				(unsigned long long)tensor_elements(tensor));
 		}
 	}
@@ -267,7 +266,7 @@ static void write_run(FILE *file, const struct report *report)
 	const struct options *options = report->options;
 
 	write_string(file, "backend", report->backend);
-	write_string(file, "format", options->format == NUMBER_BF16 ? "bf16" : "fp32");
+	write_string(file, "format", number_name((enum number_format)options->format));
 	write_count(file, "parameters", model_parameters(report->model));
 	write_count(file, "rank", options->rank);
 	write_count(file, "world_size", options->world_size);

@@ -299,6 +299,17 @@ static int open_job(struct tierd *tierd, const struct options *options)
 	return tierd_job_open(tierd->node, &job, &tierd->job);
 }
 
+static uint32_t format_of(enum number_format format)
+{
+	static const uint32_t formats[] = {
+		[NUMBER_FP32] = TIERD_FP32,
+		[NUMBER_BF16] = TIERD_BF16,
+		[NUMBER_FP16] = TIERD_FP16,
+	};
+
+	return formats[format];
+}
+
 static int define_unit(struct tierd *tierd, unsigned index)
 {
 	const struct unit *unit = &tierd->model->units[index];
@@ -309,7 +320,7 @@ static int define_unit(struct tierd *tierd, unsigned index)
 
 		tensors[i] = (struct tierd_tensor)TIERD_TENSOR_INIT;
 		tensors[i].name = tensor->name;
-		tensors[i].format = tensor->format == NUMBER_BF16 ? TIERD_BF16 : TIERD_FP32;
+		tensors[i].format = format_of(tensor->format);
 		tensors[i].dimensions = tensor->dimensions;
 		tensors[i].shape[0] = tensor->shape[0];
 		tensors[i].shape[1] = tensor->shape[1];

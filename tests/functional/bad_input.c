@@ -197,7 +197,7 @@ TENSOR(tensor_nine, tensor->dimensions = 9)
 TENSOR(tensor_overflow, tensor->shape[0] = UINT64_C(1) << 63; tensor->shape[1] = 4)
 TENSOR(tensor_wraps_to_zero, tensor->shape[0] = UINT64_C(1) << 32; tensor->shape[1] = UINT64_C(1) << 32)
 TENSOR(tensor_huge, tensor->shape[0] = UINT64_C(1) << 44; tensor->shape[1] = 2)
-TENSOR(tensor_format, tensor->format = 3)
+TENSOR(tensor_format, tensor->format = 4)
 TENSOR(tensor_initializer, tensor->initializer = 5)
 TENSOR(tensor_nan, tensor->initializer = TIERD_INITIALIZE_NORMAL; tensor->a = NAN)
 TENSOR(tensor_group, tensor->group = 1)
@@ -223,7 +223,7 @@ static void bad_tensors_are_refused(struct tierd_node *node)
 		{ tensor_overflow, -EOVERFLOW, "more than 2^44 elements" },
 		{ tensor_wraps_to_zero, -EOVERFLOW, "more than 2^44 elements" },
 		{ tensor_huge, -EOVERFLOW, "more than 2^44 elements" },
-		{ tensor_format, -EINVAL, "3 is no number format" },
+		{ tensor_format, -EINVAL, "4 is no number format" },
 		{ tensor_initializer, -EINVAL, "5 is no initializer" },
 		{ tensor_nan, -EINVAL, "not finite" },
 		{ tensor_group, -EINVAL, "is of group 1, but the job has 1" },

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The example trainer with each optimizer: through tierd it ends with the same bits as in plain memory.
+# The example trainer with each optimizer and format: through tierd it ends with the same bits as in plain memory.
 # shellcheck source=tests/functional/lib.sh disable=SC2119
 . "$(dirname "$0")/lib.sh"
 gpt=$1
@@ -24,6 +24,8 @@ check --optimizer adam --stage 2
 check --optimizer sgd --learning-rate 0.1 --micro-batches 2
 check --optimizer sgd --momentum 0 --stage 1 --format fp32
 check --optimizer lion --stage 0
+check --format fp16 --stage 3 --micro-batches 2
+check --format fp16 --stage 1 --optimizer lion
 grep -q . "$scratch/tierd" || fail 'the dump is empty'
 expect_status 2 "$gpt" --optimizer adagrad
 expect_text 'adamw|adam|sgd|lion'

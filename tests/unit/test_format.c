@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "common/float16.h"
 #include "offload/format.h"
 #include "tests/unit/kernel_support.h"
 
@@ -95,6 +96,77 @@ static void bf16_values_split_exactly(void **state)
 	}
 }
 
+static void every_fp16_has_its_value(void **state)
+{
+	for (uint32_t half = 0; half <= 0xffff; half++) {
+		float wide = float16_to_float((uint16_t)half);
+		double exact = half_value((uint16_t)half);
+
+		if (isnan(exact)) {
+			assert_true(isnan(wide));
+			assert_true(isnan(half_value(float16_from_float(wide))));
+			continue;
+		}
+		assert_true((double)wide == exact && !signbit(wide) == !signbit(exact));
+		assert_int_equal(float16_from_float(wide), half);
+	}
+}
+
+/* Each fp16, what is half way to the next, and the fp32 neighbours of both. */
+static void fp16_is_the_nearest_of_all(void **state)
+{
+	for (uint32_t half = 0; half < 0x7c00; half++) {
+		double next = half == 0x7bff ? 65536 : half_value((uint16_t)(half + 1));
+		float places[] = { (float)half_value((uint16_t)half),
+				   (float)((half_value((uint16_t)half) + next) / 2) };
+
+		for (unsigned i = 0; i < 6; i++) {
+			float value = float_from_bits(float_bits(places[i / 3]) + i % 3 - 1);
+
+			if (isnan(value))
+				continue;
+			assert_int_equal(float16_from_float(value), nearest_half(value));
+			assert_int_equal(float16_from_float(-value), nearest_half(-value));
+		}
+	}
+	assert_int_equal(float16_from_float(65519.996f), 0x7bff);
+	assert_int_equal(float16_from_float(65520), 0x7c00);
+	assert_int_equal(float16_from_float(-INFINITY), 0xfc00);
+	assert_int_equal(float16_from_float(-0.0f), 0x8000);
+	assert_int_equal(float16_from_float(0x1p-25f), 0);
+	assert_int_equal(float16_from_float(0x1.000002p-25f), 1);
+}
+
+static void an_fp16_keeps_its_master_beside_it(void **state)
+{
+	float masters[100], restored[100], beside[100];
+	uint16_t halves[100];
+
+	for (size_t i = 0; i < ARRAY_LENGTH(masters); i++)
+		masters[i] = random_any();
+	format_keep(MASTER_BESIDE, masters, ARRAY_LENGTH(masters), halves, beside);
+	format_restore(MASTER_BESIDE, halves, beside, ARRAY_LENGTH(masters), restored);
+	for (size_t i = 0; i < ARRAY_LENGTH(masters); i++) {
+		assert_int_equal(float_bits(restored[i]), float_bits(masters[i]));
+		if (isnan(masters[i]))
+			assert_true(isnan(half_value(halves[i])));
+		else
+			assert_int_equal(halves[i], nearest_half(masters[i]));
+	}
+}
+
+static void widening_gives_what_narrowing_kept(void **state)
+{
+	for (enum master_kind kind = (enum master_kind)0; kind < MASTER_KINDS; kind++) {
+		const float values[] = { 1.5f, -0.0f, 0x1p-20f, 1024 };
+		float parameters[ARRAY_LENGTH(values)], wide[ARRAY_LENGTH(values)];
+
+		format_narrow(kind, values, ARRAY_LENGTH(values), parameters);
+		format_widen(kind, parameters, ARRAY_LENGTH(values), wide);
+		assert_memory_equal(wide, values, sizeof(values));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -102,6 +174,10 @@ int main(void)
 		cmocka_unit_test(remainders_are_signed),
 		cmocka_unit_test(a_nan_stays_one),
 		cmocka_unit_test(bf16_values_split_exactly),
+		cmocka_unit_test(every_fp16_has_its_value),
+		cmocka_unit_test(fp16_is_the_nearest_of_all),
+		cmocka_unit_test(an_fp16_keeps_its_master_beside_it),
+		cmocka_unit_test(widening_gives_what_narrowing_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

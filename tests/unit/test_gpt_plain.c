@@ -74,7 +74,7 @@ static void elements_are_numbered_through_the_bf16_section_first(void **state)
 
 	one_unit_open(&one, 2);
 	assert_int_equal(one.unit.offset[1], 0);
-	assert_int_equal(one.unit.bf16_elements, 217088);
+	assert_int_equal(one.unit.narrow_elements, 217088);
 	assert_int_equal(one.unit.offset[0], 217088);
 	assert_int_equal(one.unit.elements, 217088 + 256);
 	one_unit_close(&one);
@@ -269,9 +269,30 @@ static void a_step_with_a_nan_counts_and_updates_nothing(void **state)
 	fixture_close(&fixture);
 }
 
+static void fp16_is_rounded_to_nearest_even(void **state)
+{
+	static const struct {
+		float value;
+		uint16_t half;
+	} cases[] = {
+		{ 1.0f, 0x3c00 },	  { -2.5f, 0xc100 },	       { 0x1.002p0f, 0x3c00 },
+		{ 0x1.006p0f, 0x3c02 },	  { 65504.0f, 0x7bff },	       { 65519.0f, 0x7bff },
+		{ 65520.0f, 0x7c00 },	  { -INFINITY, 0xfc00 },       { 0x1p-24f, 0x0001 },
+		{ 0x1p-25f, 0x0000 },	  { 0x1.8p-24f, 0x0002 },      { 0x1p-14f, 0x0400 },
+		{ 0x1.ff8p-15f, 0x03ff }, { 0x1.fffffep-15f, 0x0400 }, { -0.0f, 0x8000 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LENGTH(cases); i++)
+		assert_int_equal(number_to_fp16(cases[i].value), cases[i].half);
+	assert_true(isnan(number_from_fp16(number_to_fp16(NAN))));
+	for (uint32_t half = 0; half <= 0x7c00; half++)
+		assert_int_equal(number_to_fp16(number_from_fp16((uint16_t)half)), half);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(fp16_is_rounded_to_nearest_even),
 		cmocka_unit_test(elements_are_numbered_through_the_bf16_section_first),
 		cmocka_unit_test(stage_2_sums_each_micro_batch_over_the_ranks),
 		cmocka_unit_test(stage_1_sums_the_micro_batches_of_each_rank_first),

@@ -440,7 +440,7 @@ static void bad_tensors_are_refused_at_once(void **state)
 	assert_int_equal(define_one(scene.job, &bad), -EINVAL);
 	bad = good, bad.shape[0] = UINT64_MAX / 2;
 	assert_int_equal(define_one(scene.job, &bad), -EOVERFLOW);
-	bad = good, bad.format = 3;
+	bad = good, bad.format = 4;
 	assert_int_equal(define_one(scene.job, &bad), -EINVAL);
 	bad = good, bad.group = 1;
 	assert_int_equal(define_one(scene.job, &bad), -EINVAL);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "common/float16.h"
 #include "offload/optimizer.h"
 #include "tests/unit/kernel_support.h"
 
@@ -274,6 +275,17 @@ static void assert_split(const struct sample *sample, size_t i)
 		assert_int_equal(high, (uint16_t)((bits + 0x8000) >> 16));
 }
 
+static void assert_half(const struct sample *sample, size_t i)
+{
+	uint16_t half;
+
+	memcpy(&half, sample->parameter + 2 * i, sizeof(half));
+	if (isnan(sample->expected[i].p))
+		assert_true(isnan(half_value(half)));
+	else
+		assert_int_equal(half, nearest_half(sample->expected[i].p));
+}
+
 static void assert_expected(const struct sample *sample)
 {
 	_cleanup_free_ float *masters = allocate_floats(sample->count);
@@ -283,6 +295,8 @@ static void assert_expected(const struct sample *sample)
 		assert_true(is_same(masters[i], sample->expected[i].p));
 		if (sample->kind == MASTER_SPLIT)
 			assert_split(sample, i);
+		if (sample->kind == MASTER_BESIDE)
+			assert_half(sample, i);
 		for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++)
 			if (sample->slots[slot])
 				assert_true(is_same(sample->slots[slot][i], sample->expected[i].slots[slot]));
@@ -416,6 +430,38 @@ static void choices_without_sense_are_refused(void **state)
 	}
 }
 
+/* A rate of zero leaves the master, so that every kind of value goes through the rounding. */
+static void vectors_round_to_fp16_as_one_value_does(void **state)
+{
+	const struct optimizer_group group = { .learning_rate = 0 };
+	uint16_t halves[64];
+	float masters[64], zeros[64] = { 0 };
+
+	FOREACH_LEVEL(level)
+	for (uint32_t first = 0; first < 0x7c00 * 4; first += 64) {
+		struct optimizer_arrays arrays = { .parameter = halves,
+						   .master = masters,
+						   .gradient = zeros };
+		const struct optimizer *sgd = optimizer_find("sgd", level);
+		struct optimizer_constants constants;
+		float before[64];
+
+		/* Four places between each fp16 and the next, the first of them the fp16 itself. */
+		for (uint32_t i = 0; i < 64; i++) {
+			float low = float16_to_float((uint16_t)((first + i) / 4));
+			uint32_t bits = float_bits(low) + (first + i) % 4 * (low < 0x1p-14f ? 1 : 0x800);
+
+			masters[i] = before[i] = float_from_bits(bits | (i % 2) << 31);
+		}
+		optimizer_set(sgd, &group, 0, 1, 1.0f, &constants);
+		sgd->kernels[MASTER_BESIDE](&constants, ARRAY_LENGTH(masters), &arrays);
+		for (size_t i = 0; i < ARRAY_LENGTH(masters); i++) {
+			assert_int_equal(float_bits(masters[i]), float_bits(before[i]));
+			assert_int_equal(halves[i], float16_from_float(before[i]));
+		}
+	}
+}
+
 static void sgd_without_momentum_keeps_nothing(void **state)
 {
 	const struct optimizer *sgd = optimizer_find("sgd", simd_level());
@@ -448,6 +494,7 @@ int main(void)
 		cmocka_unit_test(names_are_found_at_every_level),
 		cmocka_unit_test(choices_without_sense_are_refused),
 		cmocka_unit_test(sgd_without_momentum_keeps_nothing),
+		cmocka_unit_test(vectors_round_to_fp16_as_one_value_does),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,7 +63,7 @@ static void counts_that_are_none_are_refused(void **state)
 	assert_int_equal(count, 77);
 }
 
-static void a_parameter_with_adam_costs_sixteen_bytes_in_either_format(void **state)
+static void a_parameter_with_adam_costs_sixteen_bytes_but_in_fp16_eighteen(void **state)
 {
 	struct plan_model model = make_model(1000, 1);
 	struct plan_layout bf16 = plan_layout(&model), fp32;
@@ -74,6 +74,10 @@ static void a_parameter_with_adam_costs_sixteen_bytes_in_either_format(void **st
 	assert_int_equal(fp32.parameter + fp32.gradient + fp32.optimizer, 16);
 	assert_int_equal(bf16.optimizer, 10);
 	assert_int_equal(fp32.optimizer, 8);
+	assert_int_equal(plan_set_format(&model, "fp16"), 0);
+	assert_int_equal(plan_layout(&model).parameter, 2);
+	assert_int_equal(plan_layout(&model).optimizer, 4 + 8);
+	assert_int_equal(plan_set_format(&model, "fp8"), -EINVAL);
 }
 
 static void optimizers_differ_in_what_they_keep(void **state)
@@ -265,7 +269,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counts_have_suffixes_of_powers_of_ten),
 		cmocka_unit_test(counts_that_are_none_are_refused),
-		cmocka_unit_test(a_parameter_with_adam_costs_sixteen_bytes_in_either_format),
+		cmocka_unit_test(a_parameter_with_adam_costs_sixteen_bytes_but_in_fp16_eighteen),
 		cmocka_unit_test(optimizers_differ_in_what_they_keep),
 		cmocka_unit_test(memory_follows_the_formulas),
 		cmocka_unit_test(a_part_is_rounded_up),

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "collectives/reduce.h"
+#include "common/float16.h"
 #include "tests/unit/kernel_support.h"
 
 struct part {
@@ -48,12 +49,16 @@ static void contributions_new(struct contributions *all, enum reduce_format form
 	for (unsigned rank = 0; rank < rank_count; rank++) {
 		bool is_absent = random_bits() % 8 < absent_of_eight;
 
-		all->arrays[rank] = is_absent ? NULL : allocate(count * (format == REDUCE_BF16 ? 2 : 4));
+		all->arrays[rank] = is_absent ? NULL : allocate(count * reduce_element_bytes(format));
 		for (size_t i = 0; !is_absent && i < count; i++) {
 			float value = random_bits() % 8 ? random_ordinary(1) : random_any();
 
 			if (format == REDUCE_BF16)
 				((uint16_t *)all->arrays[rank])[i] = bfloat16_from_float(value);
+			else if (format == REDUCE_FP16)
+				((uint16_t *)all->arrays[rank])[i] = random_bits() % 2
+									     ? (uint16_t)random_bits()
+									     : float16_from_float(value);
 			else
 				((float *)all->arrays[rank])[i] = value;
 		}
@@ -81,6 +86,8 @@ static float expected(const struct contributions *all, bool is_added, float old,
 		parts[rank].is_there = array != NULL;
 		if (array && all->format == REDUCE_BF16)
 			parts[rank].value = float_from_bits((uint32_t)((const uint16_t *)array)[i] << 16);
+		else if (array && all->format == REDUCE_FP16)
+			parts[rank].value = (float)half_value(((const uint16_t *)array)[i]);
 		else if (array)
 			parts[rank].value = ((const float *)array)[i];
 	}

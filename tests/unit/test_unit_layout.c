@@ -33,24 +33,29 @@ static void shapes_that_overflow_are_refused(void **state)
 static void tensors_are_sorted_by_format_and_aligned(void **state)
 {
 	struct unit_layout layout;
-	struct tensor_layout first, second, third, frozen;
+	struct tensor_layout first, second, third, half, frozen;
 
 	unit_layout_init(&layout);
 	assert_int_equal(unit_layout_append(&layout, FORMAT_FP32, false, 3, &first), 0);
 	assert_int_equal(unit_layout_append(&layout, FORMAT_BF16, false, 1000, &second), 0);
 	assert_int_equal(unit_layout_append(&layout, FORMAT_FP32, false, 65, &third), 0);
+	assert_int_equal(unit_layout_append(&layout, FORMAT_FP16, false, 300, &half), 0);
 	assert_int_equal(unit_layout_append(&layout, FORMAT_BF16, true, 1, &frozen), 0);
 	unit_layout_finish(&layout);
 
 	assert_int_equal(first.first, 0);
 	assert_int_equal(third.first, 64); /* 256 bytes */
 	assert_int_equal(layout.elements[SECTION_BF16], 1024);
+	assert_int_equal(layout.elements[SECTION_FP16], 512);
 	assert_int_equal(layout.elements[SECTION_FP32], 256);
 	assert_int_equal(layout.elements[SECTION_FROZEN_BF16], 256);
-	assert_int_equal(unit_layout_trainable(&layout), 1280);
-	assert_int_equal(unit_layout_gradient_bytes(&layout), 2 * 1024 + 4 * 256);
+	assert_int_equal(unit_layout_trainable(&layout), 1024 + 512 + 256);
+	assert_int_equal(unit_layout_gradient_bytes(&layout), 2 * 1024 + 2 * 512 + 4 * 256);
 	assert_int_equal(unit_layout_gradient_offset(&layout, &second), 0);
-	assert_int_equal(unit_layout_gradient_offset(&layout, &third), 2 * 1024 + 4 * 64);
+	assert_int_equal(unit_layout_gradient_offset(&layout, &third), 2 * 1024 + 2 * 512 + 4 * 64);
+	assert_int_equal(unit_layout_gradient_offset(&layout, &half), 2 * 1024);
+	assert_int_equal(unit_layout_section_first(&layout, SECTION_FP32), 1024 + 512);
+	assert_string_equal(section_format(SECTION_FROZEN_FP16), "fp16");
 	assert_true(unit_layout_gradient_offset(&layout, &frozen) == UINT64_MAX);
 }
 
@@ -64,12 +69,13 @@ static void a_unit_that_gets_too_large_is_refused(void **state)
 	assert_int_equal(unit_layout_append(&layout, FORMAT_BF16, false, 1, &tensor), -EOVERFLOW);
 	assert_int_equal(unit_layout_append(&layout, FORMAT_FP32, false, UINT64_MAX, &tensor), -EOVERFLOW);
 	assert_int_equal(unit_layout_append(&layout, 0, false, 1, &tensor), -EINVAL);
+	assert_int_equal(unit_layout_append(&layout, 4, false, 1, &tensor), -EINVAL);
 }
 
 static void shards_cover_the_unit_in_blocks_of_256(void **state)
 {
 	static const uint32_t world_sizes[] = { 1, 2, 3, 4, 7, 1024 };
-	struct unit_layout layout = { { 256 * 10, 256 * 3, 256, 0 } };
+	struct unit_layout layout = { { 256 * 10, 0, 256 * 3, 256 } };
 
 	for (size_t i = 0; i < sizeof(world_sizes) / sizeof(world_sizes[0]); i++) {
 		uint64_t end = 0;

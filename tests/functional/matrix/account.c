@@ -37,14 +37,24 @@ static uint64_t slot_bytes(const struct rank *rank)
 	return 4 * schedule_slots(&rank->configuration, names);
 }
 
-/* Bytes of the trainable elements first … end - 1 of a unit. */
-static uint64_t bytes_of(const struct model_unit *unit, uint64_t first, uint64_t end, uint64_t bf16_bytes,
-			 uint64_t fp32_bytes)
-{
-	uint64_t split = unit->section[MODEL_BF16];
-	uint64_t bf16 = first < split ? smaller(end, split) - first : 0;
+/* Of an element's parameter, and of what its master takes beside it. */
+static const uint64_t parameter_bytes[] = { [MODEL_BF16] = 2, [MODEL_FP16] = 2, [MODEL_FP32] = 4 };
+static const uint64_t master_bytes[] = { [MODEL_BF16] = 2, [MODEL_FP16] = 4, [MODEL_FP32] = 0 };
 
-	return bf16 * bf16_bytes + (end - first - bf16) * fp32_bytes;
+/* Bytes of the trainable elements first … end - 1 of a unit, of which each section has so many and more. */
+static uint64_t bytes_of(const struct model_unit *unit, uint64_t first, uint64_t end, const uint64_t *bytes,
+			 uint64_t more)
+{
+	uint64_t sum = 0, begin = 0;
+
+	for (int section = MODEL_BF16; section <= MODEL_FP32; section++) {
+		uint64_t from = begin > first ? begin : first;
+
+		begin += unit->section[section];
+		if (from < smaller(begin, end))
+			sum += (smaller(begin, end) - from) * (bytes[section] + more);
+	}
+	return sum;
 }
 
 struct logical {
@@ -61,14 +71,13 @@ static struct logical logical_memory(const struct rank *rank)
 		const struct model_unit *unit = &rank->model.units[u];
 		uint64_t all = model_trainable(unit), first = model_shard(unit, rank->rank, ranks);
 		uint64_t end = model_shard(unit, rank->rank + 1, ranks);
-		uint64_t frozen = 2 * unit->section[MODEL_FROZEN_BF16] + 4 * unit->section[MODEL_FROZEN_FP32];
+		uint64_t frozen = model_frozen_bytes(unit);
 
-		logical.parameter +=
-			stage < 3 ? bytes_of(unit, 0, all, 2, 4) : bytes_of(unit, first, end, 2, 4);
-		logical.gradient +=
-			stage < 2 ? bytes_of(unit, 0, all, 4, 4) : bytes_of(unit, first, end, 4, 4);
-		logical.optimizer += stage < 1 ? bytes_of(unit, 0, all, 2 + state, state)
-					       : bytes_of(unit, first, end, 2 + state, state);
+		logical.parameter += stage < 3 ? bytes_of(unit, 0, all, parameter_bytes, 0)
+					       : bytes_of(unit, first, end, parameter_bytes, 0);
+		logical.gradient += 4 * (stage < 2 ? all : end - first);
+		logical.optimizer += stage < 1 ? bytes_of(unit, 0, all, master_bytes, state)
+					       : bytes_of(unit, first, end, master_bytes, state);
 		logical.frozen += stage < 3 ? frozen : frozen / ranks;
 	}
 	return logical;
@@ -83,12 +92,22 @@ static uint64_t trainable(const struct model *model)
 	return elements;
 }
 
+static enum model_section section_of_most(const struct rank *rank)
+{
+	static const enum model_section sections[] = {
+		[TIERD_FP32] = MODEL_FP32, [TIERD_BF16] = MODEL_BF16, [TIERD_FP16] = MODEL_FP16
+	};
+
+	return sections[rank->configuration.format];
+}
+
 /* With Adam 16Ψ, 6Ψ + 10Ψ/N, 2Ψ + 14Ψ/N, 16Ψ/N of bf16 parameters; 16Ψ, 8Ψ + 8Ψ/N, 4Ψ + 12Ψ/N, 16Ψ/N of
- * fp32. */
+ * fp32; 18Ψ, 6Ψ + 12Ψ/N, 2Ψ + 16Ψ/N, 18Ψ/N of fp16. */
 static double memory_formula(const struct rank *rank)
 {
-	double parameter = rank->configuration.format == TIERD_FP32 ? 4 : 2;
-	double all = 4 + 4 + (double)slot_bytes(rank);
+	enum model_section section = section_of_most(rank);
+	double parameter = (double)parameter_bytes[section];
+	double all = parameter + (double)master_bytes[section] + 4 + (double)slot_bytes(rank);
 	const double whole[] = { all, parameter + 4, parameter, 0 };
 	double bytes = whole[rank->configuration.stage];
 
@@ -144,9 +163,7 @@ static void check_formula(const struct rank *rank, uint64_t actual)
 	uint64_t elements = formulas[stage] * SCHEDULE_STEPS;
 
 	for (unsigned u = 0; stage == 3 && u < rank->model.unit_count; u++)
-		elements += 2 * micro_batches * SCHEDULE_STEPS *
-			    (rank->model.units[u].section[MODEL_FROZEN_BF16] +
-			     rank->model.units[u].section[MODEL_FROZEN_FP32]);
+		elements += 2 * micro_batches * SCHEDULE_STEPS * model_frozen(&rank->model.units[u]);
 	if (stage < 3 || !rank_runs_ahead(rank))
 		expect(rank, "communicated elements by the formula", actual, elements);
 }
@@ -181,10 +198,9 @@ static void add_section(const struct rank *rank, enum model_section section, uin
 	for (uint64_t at = 0; at < elements; at += CHUNK_ELEMENTS) {
 		uint64_t count = smaller(elements - at, CHUNK_ELEMENTS);
 		uint64_t state = slot_bytes(rank) / 4 * chunk_bytes(count, 4);
-		uint64_t parameter = chunk_bytes(count, section == MODEL_BF16 ? 2 : 4);
+		uint64_t parameter = chunk_bytes(count, parameter_bytes[section]);
 
-		if (section == MODEL_BF16)
-			state += chunk_bytes(count, 2);
+		state += chunk_bytes(count, master_bytes[section]);
 		if (rank->configuration.has_nvme_optimizer) {
 			sums->read_least += state;
 			sums->read_most += state;
@@ -210,8 +226,8 @@ static struct update_bytes update_bytes(const struct rank *rank)
 		for (int s = 0; u < rank->model.unit_count && s < MODEL_SECTIONS; s++)
 			more += unit->section[s];
 		if (u == rank->model.unit_count || (u > 0 && elements + more > PACK_ELEMENTS)) {
-			add_section(rank, MODEL_BF16, sections[MODEL_BF16], &sums);
-			add_section(rank, MODEL_FP32, sections[MODEL_FP32], &sums);
+			for (int s = MODEL_BF16; s <= MODEL_FP32; s++)
+				add_section(rank, (enum model_section)s, sections[s], &sums);
 			memset(sections, 0, sizeof(sections));
 			elements = 0;
 		}
@@ -241,7 +257,9 @@ static void check_updates(const struct rank *rank, const struct tierd_statistics
 	if (read == SCHEDULE_STEPS * expected.read_least || statistics->job_gather_read_bytes == 0)
 		rank_fail(rank, "everything has stayed in host memory");
 	expect_about(rank, "bytes written per step", (double)written / SCHEDULE_STEPS,
-		     (double)(4 + slot_bytes(rank)) * (double)trainable(&rank->model));
+		     (double)(parameter_bytes[section_of_most(rank)] + master_bytes[section_of_most(rank)] +
+			      slot_bytes(rank)) *
+			     (double)trainable(&rank->model));
 }
 
 void rank_check_account(const struct rank *rank, uint64_t host_budget)

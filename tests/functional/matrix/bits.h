@@ -1,9 +1,12 @@
-/* Bits: a counter's hash, and bf16, in the test's own words. */
+/* Bits: a counter's hash, bf16 and fp16, in the test's own words. */
 #ifndef TIERD_TESTS_MATRIX_BITS_H
 #define TIERD_TESTS_MATRIX_BITS_H
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "client/tierd.h"
 
 static inline uint32_t bits_mix(uint32_t x)
 {
@@ -39,10 +42,49 @@ static inline float bits_float(uint32_t bits)
 	return value;
 }
 
+/* fp16, by its definition: 2^exponent times a whole number of at most eleven bits. */
+static inline float bits_half_value(uint16_t half)
+{
+	int exponent = half >> 10 & 31;
+	double value = exponent == 0 ? (half & 1023) : (half & 1023) + 1024;
+
+	value = ldexp(value, (exponent == 0 ? 1 : exponent) - 25);
+	return (float)(half & 0x8000 ? -value : value);
+}
+
+/* To the nearest, of two the even one (as rint does); no NaN comes here. */
+static inline uint16_t bits_half(float value)
+{
+	uint16_t sign = bits_of(value) >> 31 ? 0x8000 : 0;
+	int exponent = 0;
+	double magnitude = fabs((double)value), whole;
+
+	frexp(magnitude, &exponent);
+	if (exponent < -13)
+		exponent = -13;
+	whole = rint(ldexp(magnitude, 11 - exponent));
+	if (exponent > 16 || ldexp(whole, exponent - 11) > 65504.0)
+		return sign | 0x7c00;
+	if (whole < 1024.0)
+		return sign | (uint16_t)whole;
+	/* 2048 is the first of the next exponent: the sum says so by itself. */
+	return sign | (uint16_t)(((unsigned)(exponent + 13) << 10) + (unsigned)whole);
+}
+
 /* Half away from zero; no NaN comes here. */
 static inline uint16_t bits_bfloat16(float value)
 {
 	return (uint16_t)((bits_of(value) + 0x8000U) >> 16);
+}
+
+static inline uint16_t bits_narrow(uint32_t format, float value)
+{
+	return format == TIERD_FP16 ? bits_half(value) : bits_bfloat16(value);
+}
+
+static inline float bits_widen(uint32_t format, uint16_t value)
+{
+	return format == TIERD_FP16 ? bits_half_value(value) : bits_float((uint32_t)value << 16);
 }
 
 #endif

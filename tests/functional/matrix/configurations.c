@@ -120,6 +120,27 @@ static unsigned optimizer_configurations(struct configuration *all)
 	return count;
 }
 
+/* fp16 with several optimizers; in wide units a chunk is smaller than with the others. */
+static unsigned half_configurations(struct configuration *all)
+{
+	static const struct configuration half[] = {
+		{ 2, 3, TIERD_FP16, false, true, RULE_ADAMW, 3, true, true, 1 },
+		{ 2, 3, TIERD_FP16, false, true, RULE_ADAMW, 0, false, false, 2 },
+		{ 3, 1, TIERD_FP16, false, false, RULE_MOMENTUM, 2, false, true, 2 },
+		{ 1, 1, TIERD_FP16, false, false, RULE_SGD, 1, false, false, 1 },
+		{ 4, 1, TIERD_FP16, false, false, RULE_LION, 1, false, true, 2 },
+		{ 2, 1, TIERD_FP16, true, false, RULE_ADAM, 3, true, true, 2 },
+		{ 2, 1, TIERD_FP16, true, false, RULE_ADAM, 3, true, false, 1 },
+	};
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(half); i++) {
+		all[i] = half[i];
+		if (all[i].has_nvme_parameters && i > 0)
+			tighten(&all[i]);
+	}
+	return ARRAY_LENGTH(half);
+}
+
 static unsigned repeated_configurations(struct configuration *all)
 {
 	for (unsigned i = 0; i < 3; i++)
@@ -133,11 +154,9 @@ unsigned configurations_of(const char *set, struct configuration *all)
 	static const struct {
 		const char *name;
 		unsigned (*fill)(struct configuration *all);
-	} sets[] = { { "all", all_configurations },
-		     { "wide", wide_configurations },
-		     { "few", few_configurations },
-		     { "optimizers", optimizer_configurations },
-		     { "repeated", repeated_configurations } };
+	} sets[] = { { "all", all_configurations },   { "wide", wide_configurations },
+		     { "few", few_configurations },   { "optimizers", optimizer_configurations },
+		     { "half", half_configurations }, { "repeated", repeated_configurations } };
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(sets); i++)
 		if (strcmp(set, sets[i].name) == 0)

@@ -73,8 +73,12 @@ static void add_frozen(struct model *model)
 	struct model_unit *unit = add_unit(model, "frozen", 0);
 
 	add_tensor(unit, "written", TIERD_BF16, 1, 1000, 0)->is_frozen = true;
+	add_tensor(unit, "half", TIERD_FP16, 1, 777, 0)->is_frozen = true;
 	struct tierd_tensor *tensor = add_tensor(unit, "filled", TIERD_FP32, 2, 3, 5);
 
+	initialize(tensor, 0, TIERD_INITIALIZE_NORMAL);
+	tensor->is_frozen = true;
+	tensor = add_tensor(unit, "half.filled", TIERD_FP16, 1, 300, 0);
 	initialize(tensor, 0, TIERD_INITIALIZE_NORMAL);
 	tensor->is_frozen = true;
 }
@@ -131,8 +135,9 @@ static void place(struct model_unit *unit, struct model_tensor *tensor)
 	tensor->elements = 1;
 	for (uint32_t i = 0; i < definition->dimensions; i++)
 		tensor->elements *= definition->shape[i];
-	tensor->section =
-		(definition->is_frozen ? MODEL_FROZEN_BF16 : MODEL_BF16) + (definition->format == TIERD_FP32);
+	tensor->section = definition->is_frozen ? MODEL_FROZEN_BF16 : MODEL_BF16;
+	if (definition->format != TIERD_BF16)
+		tensor->section += definition->format == TIERD_FP16 ? 1 : 2;
 	tensor->first = align(unit->section[tensor->section], 256 / model_element_bytes(tensor));
 	unit->section[tensor->section] = tensor->first + tensor->elements;
 }
@@ -191,9 +196,10 @@ static void fill_written(const struct model_tensor *tensor, uint32_t unit, uint3
 	for (uint64_t i = 0; i < tensor->elements; i++) {
 		float value = model_written_value(unit, index, i);
 
-		if (tensor->definition.format == TIERD_BF16 &&
+		if (tensor->definition.format != TIERD_FP32 &&
 		    !model_piece_is_master(tensor, i / model_piece_elements(tensor)))
-			value = bits_float((uint32_t)bits_bfloat16(value) << 16);
+			value = bits_widen(tensor->definition.format,
+					   bits_narrow(tensor->definition.format, value));
 		values[i] = value;
 	}
 }

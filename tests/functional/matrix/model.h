@@ -12,7 +12,15 @@
 #define MODEL_MAX_TENSORS 8
 #define MODEL_GROUPS 4
 
-enum model_section { MODEL_BF16, MODEL_FP32, MODEL_FROZEN_BF16, MODEL_FROZEN_FP32, MODEL_SECTIONS };
+enum model_section {
+	MODEL_BF16,
+	MODEL_FP16,
+	MODEL_FP32,
+	MODEL_FROZEN_BF16,
+	MODEL_FROZEN_FP16,
+	MODEL_FROZEN_FP32,
+	MODEL_SECTIONS
+};
 
 struct model_tensor {
 	struct tierd_tensor definition; /* its strings are those below */
@@ -42,13 +50,14 @@ void model_make(struct model *model, uint32_t weight_format, bool has_wide);
 
 static inline uint64_t model_trainable(const struct model_unit *unit)
 {
-	return unit->section[MODEL_BF16] + unit->section[MODEL_FP32];
+	return unit->section[MODEL_BF16] + unit->section[MODEL_FP16] + unit->section[MODEL_FP32];
 }
 
-/* Where a trainable tensor begins in the numbering through both sections. */
+/* Where a trainable tensor begins in the numbering through all sections. */
 static inline uint64_t model_first(const struct model_unit *unit, const struct model_tensor *tensor)
 {
-	return tensor->first + (tensor->section == MODEL_FP32 ? unit->section[MODEL_BF16] : 0);
+	return tensor->first + (tensor->section >= MODEL_FP16 ? unit->section[MODEL_BF16] : 0) +
+	       (tensor->section >= MODEL_FP32 ? unit->section[MODEL_FP16] : 0);
 }
 
 /* First element of a rank's shard; of rank ranks: the end. */
@@ -57,13 +66,25 @@ static inline uint64_t model_shard(const struct model_unit *unit, unsigned rank,
 	return 256 * (model_trainable(unit) / 256 * rank / ranks);
 }
 
-static inline uint64_t model_element_bytes(const struct model_tensor *tensor)
+static inline uint64_t model_frozen_bytes(const struct model_unit *unit)
 {
-	return tensor->definition.format == TIERD_BF16 ? 2 : 4;
+	return 2 * (unit->section[MODEL_FROZEN_BF16] + unit->section[MODEL_FROZEN_FP16]) +
+	       4 * unit->section[MODEL_FROZEN_FP32];
 }
 
-/* A tensor that ranks write is written in pieces: piece by rank piece % ranks; bf16 masters in every other
- * one. */
+static inline uint64_t model_frozen(const struct model_unit *unit)
+{
+	return unit->section[MODEL_FROZEN_BF16] + unit->section[MODEL_FROZEN_FP16] +
+	       unit->section[MODEL_FROZEN_FP32];
+}
+
+static inline uint64_t model_element_bytes(const struct model_tensor *tensor)
+{
+	return tensor->definition.format == TIERD_FP32 ? 4 : 2;
+}
+
+/* A tensor that ranks write is written in pieces: piece by rank piece % ranks; masters of 16-bit ones in
+ * every other one. */
 uint64_t model_piece_elements(const struct model_tensor *tensor);
 static inline bool model_piece_is_master(const struct model_tensor *tensor, uint64_t piece)
 {

@@ -11,7 +11,9 @@
 
 void configuration_print(const struct configuration *configuration, char *text, size_t size)
 {
-	static const char *const formats[] = { [TIERD_FP32] = "fp32", [TIERD_BF16] = "bf16" };
+	static const char *const formats[] = {
+		[TIERD_FP32] = "fp32", [TIERD_BF16] = "bf16", [TIERD_FP16] = "fp16"
+	};
 	static const char *const rules[] = { [RULE_ADAMW] = "AdamW",
 					     [RULE_ADAM] = "Adam",
 					     [RULE_SGD] = "SGD",
@@ -120,7 +122,7 @@ static void write_piece(const struct rank *rank, unsigned unit, unsigned index, 
 	uint64_t size = model_piece_elements(tensor), first = piece * size;
 	uint64_t count = tensor->elements - first < size ? tensor->elements - first : size;
 	bool is_master = model_piece_is_master(tensor, piece);
-	bool is_bf16 = tensor->definition.format == TIERD_BF16 && !is_master;
+	bool is_narrow = tensor->definition.format != TIERD_FP32 && !is_master;
 	float *values = calloc(count, sizeof(*values));
 
 	if (!values)
@@ -128,8 +130,8 @@ static void write_piece(const struct rank *rank, unsigned unit, unsigned index, 
 	for (uint64_t i = 0; i < count; i++) {
 		float value = model_written_value(unit, index, first + i);
 
-		if (is_bf16)
-			((uint16_t *)values)[i] = bits_bfloat16(value);
+		if (is_narrow)
+			((uint16_t *)values)[i] = bits_narrow(tensor->definition.format, value);
 		else
 			values[i] = value;
 	}

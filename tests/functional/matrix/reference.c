@@ -112,7 +112,7 @@ static void copy_parameter(const float *masters, const struct model_tensor *tens
 		return;
 	}
 	for (uint64_t i = 0; i < tensor->elements; i++)
-		((uint16_t *)parameters)[i] = bits_bfloat16(masters[i]);
+		((uint16_t *)parameters)[i] = bits_narrow(tensor->definition.format, masters[i]);
 }
 
 static void begin(struct training *training, float *const initial[MODEL_MAX_UNITS][MODEL_MAX_TENSORS])

@@ -148,31 +148,52 @@ static inline uint32_t gradient_bits(uint32_t seed, uint32_t exponent, uint32_t 
 	return (hash & 0x807fffffU) | ((99 + exponent + (hash >> 23 & 31)) << 23);
 }
 
-static uint32_t broken_bits(const struct gradient_source *source)
+/* fp16 has fewer exponents: from 2^-11 to 2^4, times 2^exponent; and subnormal ones. */
+static inline uint16_t gradient_half(const struct gradient_source *source, uint32_t element)
 {
-	return source->is_infinity ? 0xff800000U : 0x7fc00000U;
+	uint32_t hash = bits_mix(source->seed + element * 0x9e3779b1U);
+
+	uint32_t field = hash >> 23 & 15;
+
+	return (uint16_t)((hash & 0x83ff) | (field == 0 ? 0 : field + 3 + source->exponent) << 10);
+}
+
+static float gradient_value(const struct gradient_source *source, uint32_t element)
+{
+	uint32_t mask = source->format == TIERD_BF16 ? 0xffff0000U : 0xffffffffU;
+
+	if (source->format == TIERD_FP16)
+		return bits_half_value(gradient_half(source, element));
+	return bits_float(gradient_bits(source->seed, source->exponent, element) & mask);
 }
 
 void gradient_values(const struct gradient_source *source, uint64_t count, float *values)
 {
-	uint32_t mask = source->format == TIERD_BF16 ? 0xffff0000U : 0xffffffffU;
-
 	for (uint64_t i = 0; i < count; i++)
-		values[i] = bits_float(gradient_bits(source->seed, source->exponent, (uint32_t)i) & mask);
+		values[i] = gradient_value(source, (uint32_t)i);
 	if (source->broken < count)
-		values[source->broken] = bits_float(broken_bits(source));
+		values[source->broken] = source->is_infinity ? -INFINITY : NAN;
+}
+
+static uint16_t gradient_narrow(const struct gradient_source *source, uint32_t element)
+{
+	if (source->format == TIERD_FP16)
+		return gradient_half(source, element);
+	return (uint16_t)(gradient_bits(source->seed, source->exponent, element) >> 16);
 }
 
 void gradient_write(const struct gradient_source *source, uint64_t count, void *buffer)
 {
-	uint16_t *bfloats = buffer;
+	uint16_t infinity = source->format == TIERD_FP16 ? 0xfc00 : 0xff80;
+	uint16_t nan = source->format == TIERD_FP16 ? 0x7e00 : 0x7fc0;
+	uint16_t *narrow = buffer;
 
 	if (source->format == TIERD_FP32) {
 		gradient_values(source, count, buffer);
 		return;
 	}
 	for (uint64_t i = 0; i < count; i++)
-		bfloats[i] = (uint16_t)(gradient_bits(source->seed, source->exponent, (uint32_t)i) >> 16);
+		narrow[i] = gradient_narrow(source, (uint32_t)i);
 	if (source->broken < count)
-		bfloats[source->broken] = (uint16_t)(broken_bits(source) >> 16);
+		narrow[source->broken] = source->is_infinity ? infinity : nan;
 }

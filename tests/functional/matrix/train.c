@@ -7,7 +7,7 @@
 
 static uint64_t all_elements(const struct model_unit *unit)
 {
-	return model_trainable(unit) + unit->section[MODEL_FROZEN_BF16] + unit->section[MODEL_FROZEN_FP32];
+	return model_trainable(unit) + model_frozen(unit);
 }
 
 /* ---- Gathers ---- */
