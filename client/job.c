@@ -164,6 +164,9 @@ static int check_options(const struct tierd_job_options *options)
 				    options->world_size);
 	if (options->stage > 3)
 		return message_fail(-EINVAL, "stage %u is not within 0 to 3", options->stage);
+	/* On the wire it means one that was not given. */
+	if (options->loss_scale == 0)
+		return message_fail(-EINVAL, "loss_scale is 0; it is above 0 and finite");
 	if (options->group_count > TIERD_MAX_GROUPS)
 		return message_fail(-EINVAL, "%u parameter groups are more than %d", options->group_count,
 				    TIERD_MAX_GROUPS);
@@ -190,6 +193,11 @@ static void encode_options(const struct tierd_job_options *options, struct wire_
 	ret_open->strict = options->strict;
 	ret_open->takeover = options->takeover;
 	ret_open->seed = options->seed;
+	ret_open->loss_scale = options->loss_scale;
+	ret_open->loss_scale_interval = options->loss_scale_interval;
+	ret_open->loss_scale_growth = options->loss_scale_growth;
+	ret_open->loss_scale_backoff = options->loss_scale_backoff;
+	ret_open->loss_scale_minimum = options->loss_scale_minimum;
 	ret_open->n_groups = options->group_count;
 	ret_open->groups = groups->pointers;
 }
@@ -296,7 +304,7 @@ static int adopt(struct tierd_job *job, struct tierd_ticket *ticket)
 				    strerror(-r));
 	}
 	job->number = reply->job;
-	job->state = (struct tierd_job_state){ reply->status, reply->epoch, reply->step };
+	job->state = (struct tierd_job_state){ reply->status, reply->epoch, reply->step, reply->loss_scale };
 	job->epoch = reply->epoch;
 	job->awaited = reply->step;
 	queue_push(&job->node->jobs, &job->link);

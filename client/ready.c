@@ -164,7 +164,7 @@ static void begin_epoch(struct tierd_job *job, const Tierd__Wire__JobReadyReply 
 	gradients_recover(job);
 	job->refused_pushes = 0;
 	job->push_error = 0;
-	job->state = (struct tierd_job_state){ reply->status, reply->epoch, reply->step };
+	job->state = (struct tierd_job_state){ reply->status, reply->epoch, reply->step, reply->loss_scale };
 	job->epoch = reply->epoch;
 	job->awaited = reply->step;
 	job->is_stale = false;

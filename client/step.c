@@ -69,8 +69,10 @@ static void applied(struct tierd_ticket *ticket, const Tierd__Wire__StepReply *r
 		.gradient_norm = reply->gradient_norm,
 		.is_skipped = reply->is_skipped,
 		.loss_scale = reply->loss_scale,
+		.next_loss_scale = reply->next_loss_scale,
 	};
 	ticket->job->state.step = reply->step;
+	ticket->job->state.loss_scale = reply->next_loss_scale;
 	/* Every push before it was summed. */
 	push_forget(ticket->job, ticket->request);
 	ticket_complete(ticket, TIERD_DONE, 0, NULL);

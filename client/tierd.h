@@ -108,9 +108,15 @@ struct tierd_job_options {
 	uint64_t seed;                /* of the daemon's initializers */
 	uint32_t group_count;         /* 0: one group, TIERD_GROUP_INIT */
 	const struct tierd_group *groups;
+	float loss_scale;             /* of the first step, and of all if it is static */
+	uint32_t loss_scale_interval; /* dynamic: it grows after so many steps without overflow; 0: static */
+	float loss_scale_growth;      /* dynamic: times this, above 1 */
+	float loss_scale_backoff;     /* dynamic: after an overflow, times this, between 0 and 1 */
+	float loss_scale_minimum;     /* dynamic: but never below this */
 };
 #define TIERD_JOB_OPTIONS_INIT { sizeof(struct tierd_job_options), NULL, 0, 1, 3, TIERD_EITHER, TIERD_ADAMW, 0.0f, \
-	TIERD_NONFINITE_SKIP, TIERD_PLACE_DEFAULT, TIERD_PLACE_DEFAULT, 0, 0, false, false, 0, 0, NULL }
+	TIERD_NONFINITE_SKIP, TIERD_PLACE_DEFAULT, TIERD_PLACE_DEFAULT, 0, 0, false, false, 0, 0, NULL, \
+	1.0f, 0, 2.0f, 0.5f, 1.0f }
 
 enum tierd_job_status {
 	TIERD_NEW = 1, /* never trained: its tensors need values */
@@ -121,6 +127,7 @@ struct tierd_job_state {
 	uint32_t status; /* enum tierd_job_status */
 	uint32_t epoch;
 	uint64_t step; /* the last applied step; 0: none yet */
+	float loss_scale; /* multiply the loss of the coming step with it */
 };
 /* Joins the job as one of its ranks. The first rank's options are the job's; a rank that disagrees gets
  * -EINVAL and the first difference. -EBUSY: the rank is held by a live process (see takeover).
@@ -235,17 +242,18 @@ struct tierd_rates {
 	size_t size;                        /* sizeof(struct tierd_rates) */
 	float learning_rate;                /* times the group's factor */
 	float gradient_scale;               /* multiplies the sum over ranks and micro-batches */
-	float loss_scale;                   /* the gradients are divided by it */
+	float loss_scale;                   /* what the loss was multiplied with: the gradients are divided by it; 0: the job's */
 	uint32_t group_count;               /* 0: the groups as at open; else as many as at open */
 	const struct tierd_group *groups;   /* replace the job's groups from this step on */
 };
-#define TIERD_RATES_INIT { sizeof(struct tierd_rates), 0.0f, 1.0f, 1.0f, 0, NULL }
+#define TIERD_RATES_INIT { sizeof(struct tierd_rates), 0.0f, 1.0f, 0.0f, 0, NULL }
 
 struct tierd_step_result {
 	uint64_t step;        /* its number, counted from 1 */
 	double gradient_norm; /* of the scaled sum, before clipping */
 	bool is_skipped;      /* gradients were not finite: nothing was updated */
-	float loss_scale;
+	float loss_scale;     /* that it was taken with */
+	float next_loss_scale; /* the same on all ranks: multiply the loss of the coming step with it */
 };
 
 /* Closes this rank's part of the step; when all ranks have, the step is decided. A lease held on a trainable unit,

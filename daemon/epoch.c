@@ -138,6 +138,7 @@ static bool reply_ready(struct member *member)
 	}
 	ready.status = job->has_begun ? JOB_RESUMED : JOB_NEW;
 	ready.step = job->step;
+	ready.loss_scale = job->loss_scale.value;
 	ready.epoch = job->epoch;
 	ready.unit_count = job->catalog.unit_count;
 	ready.directory_bytes = job->directory_memory.length;

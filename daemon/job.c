@@ -109,6 +109,7 @@ static int job_new(struct node *node, uid_t uid, const char *name, const struct 
 			     .sums_memory = MEMORY_INIT };
 	snprintf(job->name, sizeof(job->name), "%s", name);
 	memcpy(job->groups, options->groups, sizeof(job->groups));
+	job->loss_scale.value = options->loss_scale.initial;
 	queue_init(&job->lingering);
 	queue_init(&job->slot_wishes);
 	queue_init(&job->filling);
@@ -209,6 +210,7 @@ static void reply_opened(struct pending *pending, struct member *member)
 	/* New is a job whose tensors need values; they have them once they are being stored. */
 	open.status = job->phase >= JOB_INITIALIZING ? JOB_RESUMED : JOB_NEW;
 	open.step = job->step;
+	open.loss_scale = job->loss_scale.value;
 	open.epoch = job->epoch;
 	open.window_bytes = WINDOW_BYTES;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_OPEN;

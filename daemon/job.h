@@ -162,6 +162,7 @@ struct job {
 	float factor; /* of the decided step's gradients */
 	struct step_rates decided_rates;
 	struct optimizer_group groups[WIRE_MAX_GROUPS]; /* of the last decided step; at first the options' */
+	struct loss_scale loss_scale;
 	uint64_t decided_ns;
 	struct sweep *sweep; /* the running one */
 

@@ -117,6 +117,24 @@ static int check_values(const Tierd__Wire__JobOpen *open, char *message, size_t 
 	return 0;
 }
 
+static int read_loss_scale(struct job_options *options, const Tierd__Wire__JobOpen *open, char *message,
+			   size_t size)
+{
+	options->loss_scale = (struct loss_scale_options){
+		.initial = open->loss_scale != 0 ? open->loss_scale : 1,
+		.interval = open->loss_scale_interval,
+		.growth = open->loss_scale_growth,
+		.backoff = open->loss_scale_backoff,
+		.minimum = open->loss_scale_minimum,
+	};
+	if (loss_scale_is_dynamic(&options->loss_scale) && options->nonfinite == NONFINITE_REPORT)
+		return refuse(
+			message, size, -EINVAL,
+			"a dynamic loss scale skips steps whose gradients are not finite; nonfinite cannot "
+			"report them");
+	return loss_scale_check(&options->loss_scale, message, size);
+}
+
 static int resolve_placement(struct job_options *options, bool has_paths, char *message, size_t size)
 {
 	uint32_t preferred = has_paths ? PLACEMENT_NVME : PLACEMENT_HOST;
@@ -168,7 +186,8 @@ int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, 
 			return r;
 	}
 	options->slot_count = optimizer_slots(options->optimizer, options->groups, options->group_count);
-	return resolve_placement(options, has_paths, message, size);
+	r = read_loss_scale(options, open, message, size);
+	return r < 0 ? r : resolve_placement(options, has_paths, message, size);
 }
 
 int options_compare(const struct job_options *here, const struct job_options *job, char *message, size_t size)
@@ -186,7 +205,18 @@ int options_compare(const struct job_options *here, const struct job_options *jo
 		{ "host budget", here->host_budget, job->host_budget },
 		{ "seed", here->seed, job->seed },
 		{ "strict", here->is_strict, job->is_strict },
+		{ "loss_scale_interval", here->loss_scale.interval, job->loss_scale.interval },
 		{ "number of parameter groups", here->group_count, job->group_count },
+	};
+	const struct {
+		const char *name;
+		float here, job;
+	} reals[] = {
+		{ "clip_norm", here->clip_norm, job->clip_norm },
+		{ "loss_scale", here->loss_scale.initial, job->loss_scale.initial },
+		{ "loss_scale_growth", here->loss_scale.growth, job->loss_scale.growth },
+		{ "loss_scale_backoff", here->loss_scale.backoff, job->loss_scale.backoff },
+		{ "loss_scale_minimum", here->loss_scale.minimum, job->loss_scale.minimum },
 	};
 
 	for (size_t i = 0; i < ARRAY_LENGTH(numbers); i++)
@@ -197,9 +227,10 @@ int options_compare(const struct job_options *here, const struct job_options *jo
 	if (here->optimizer != job->optimizer)
 		return refuse(message, size, -EINVAL, "optimizer is %s here, %s in the job",
 			      here->optimizer->name, job->optimizer->name);
-	if (here->clip_norm != job->clip_norm)
-		return refuse(message, size, -EINVAL, "clip_norm is %g here, %g in the job",
-			      (double)here->clip_norm, (double)job->clip_norm);
+	for (size_t i = 0; i < ARRAY_LENGTH(reals); i++)
+		if (reals[i].here != reals[i].job)
+			return refuse(message, size, -EINVAL, "%s is %g here, %g in the job", reals[i].name,
+				      (double)reals[i].here, (double)reals[i].job);
 	for (uint32_t i = 0; i < job->group_count; i++)
 		if (memcmp(&here->groups[i], &job->groups[i], sizeof(here->groups[i])) != 0)
 			return refuse(message, size, -EINVAL,

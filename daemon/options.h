@@ -5,13 +5,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/loss_scale.h"
 #include "offload/optimizer.h"
 #include "proto/frame.h"
 #include "proto/vocabulary.h"
 
 /* Rates of one step. */
 struct step_rates {
-	float learning_rate, gradient_scale, loss_scale;
+	float learning_rate, gradient_scale;
+	float loss_scale; /* 0: the job's */
 	uint32_t group_count;
 	struct optimizer_group groups[WIRE_MAX_GROUPS];
 };
@@ -21,6 +23,7 @@ struct job_options {
 	const struct optimizer *optimizer;
 	unsigned slot_count; /* of the optimizer's slots, those that the job keeps */
 	float clip_norm;
+	struct loss_scale_options loss_scale;
 	uint64_t host_budget, seed;
 	bool is_strict;
 	uint32_t group_count;

@@ -145,6 +145,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->optimizer_placement =
 		(char *)(job->options.optimizer_placement == PLACEMENT_NVME ? "nvme" : "host");
 	wire->optimizer = (char *)job->options.optimizer->name;
+	wire->loss_scale = job->loss_scale.value;
 	account_statistics(job, NULL, &entry->statistics);
 	wire->statistics = &entry->statistics;
 	return fill_members(entry, job);

@@ -42,11 +42,11 @@ static int read_rates(const struct job *job, const Tierd__Wire__Rates *wire, str
 	rates->learning_rate = wire->learning_rate;
 	rates->gradient_scale = wire->gradient_scale;
 	rates->loss_scale = wire->loss_scale;
-	if (!isfinite(rates->learning_rate) || !isfinite(rates->gradient_scale) || !(rates->loss_scale > 0) ||
-	    !isfinite(rates->loss_scale)) {
+	if (!isfinite(rates->learning_rate) || !isfinite(rates->gradient_scale) ||
+	    !(rates->loss_scale >= 0) || !isfinite(rates->loss_scale)) {
 		snprintf(message, size,
 			 "learning rate %g, gradient scale %g, loss scale %g: all must be finite, the last "
-			 "above 0",
+			 "above 0, or 0 for the job's",
 			 (double)rates->learning_rate, (double)rates->gradient_scale,
 			 (double)rates->loss_scale);
 		return -EINVAL;
@@ -63,9 +63,12 @@ static int read_rates(const struct job *job, const Tierd__Wire__Rates *wire, str
 				  wire->n_groups, message, size);
 }
 
-/* Rates without groups are those of the step before, which may not be decided when they are read. */
+/* Rates without groups are those of the step before, which may not be decided when they are read; and so is a
+ * dynamic loss scale. */
 static void complete_rates(const struct job *job, struct step_rates *rates)
 {
+	if (rates->loss_scale == 0)
+		rates->loss_scale = job->loss_scale.value;
 	if (rates->group_count > 0)
 		return;
 	rates->group_count = job->options.group_count;
@@ -219,6 +222,14 @@ static bool take(struct pending *pending, const Tierd__Wire__Step *step)
 	}
 	if (!member->step)
 		return close_part(pending, &rates);
+	if (rates.loss_scale == 0 && loss_scale_is_dynamic(&job->options.loss_scale)) {
+		pending_error(
+			pending, -EINVAL,
+			"job %s, rank %u: its loss scale is dynamic, and not known before the last step is "
+			"decided; wait for that, or say in the rates what the loss was multiplied with",
+			job->name, member->rank);
+		return false;
+	}
 	if (member->next_step) {
 		pending_error(pending, -EBUSY, "rank %u has two steps on their way already; wait for one",
 			      member->rank);
@@ -479,10 +490,14 @@ static void decide(struct job *job, const struct norm_work *norm)
 	memcpy(job->groups, rates->groups, sizeof(job->groups));
 	job->decided++;
 	job->decided_ns = clock_now_ns();
+	loss_scale_move(&job->loss_scale, &job->options.loss_scale, !isfinite(sum));
 	open_next(job);
 	if (!isfinite(sum)) {
-		log_info("job %s: step %llu is skipped: the gradients of unit \"%s\" are not finite",
-			 job->name, (unsigned long long)job->decided, nonfinite_unit(job, norm));
+		log_info(
+			"job %s: step %llu is skipped: the gradients of unit \"%s\" are not finite; the loss "
+			"scale is %g now",
+			job->name, (unsigned long long)job->decided, nonfinite_unit(job, norm),
+			(double)job->loss_scale.value);
 		skip(job);
 	} else {
 		decide_finite(job, job->gradient_norm);
@@ -534,6 +549,7 @@ static void reply_applied(struct job *job, struct member *member, int durable)
 	step.gradient_norm = job->gradient_norm;
 	step.is_skipped = job->is_skipped;
 	step.loss_scale = job->decided_rates.loss_scale;
+	step.next_loss_scale = job->loss_scale.value;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_STEP;
 	reply.step = &step;
 	port_reply(pending_port(pending), pending->number, &reply);

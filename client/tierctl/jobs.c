@@ -59,6 +59,7 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddStringToObject(json, "parameter_placement", job->parameter_placement);
 	cJSON_AddStringToObject(json, "optimizer_placement", job->optimizer_placement);
 	cJSON_AddStringToObject(json, "optimizer", job->optimizer);
+	cJSON_AddNumberToObject(json, "loss_scale", (double)job->loss_scale);
 	cJSON_AddItemToObject(json, "members", members_json(job));
 	if (job->statistics)
 		cJSON_AddItemToObject(json, "statistics", statistics_json(job->statistics));

@@ -74,6 +74,8 @@ int backend_wait(struct backend *backend, struct backend_result *ret_result)
 		return -ENODATA;
 	backend->is_stepping = false;
 	r = backend->ops->wait(backend, ret_result);
+	if (r == 0)
+		backend->loss_scale = ret_result->next_loss_scale;
 	backend->times.step += clock_now_ns() - start;
 	return r;
 }

@@ -21,12 +21,14 @@ enum backend_state { STATE_PARAMETER, STATE_MASTER, STATE_SLOT_0, STATE_SLOT_1, 
 struct backend_rates {
 	float learning_rate;
 	float gradient_scale; /* multiplies the sum over ranks and micro-batches */
+	float loss_scale;     /* what the loss was multiplied with */
 };
 
 struct backend_result {
 	uint64_t step; /* its number, counted from 1 */
 	double gradient_norm;
-	bool is_skipped; /* gradients were not finite */
+	bool is_skipped;       /* gradients were not finite */
+	float next_loss_scale; /* for the coming step */
 };
 
 /* Nanoseconds that the trainer spent waiting in the backend. */
@@ -42,7 +44,7 @@ struct backend_ops {
 	/* Writes initial values of count elements, before the first ready. */
 	int (*write)(struct backend *backend, unsigned unit, unsigned tensor, uint64_t first, uint64_t count,
 		     const float *values);
-	/* Waits for all ranks; tells how many steps the state contains. */
+	/* Waits for all ranks; tells how many steps the state contains, and sets loss_scale. */
 	int (*ready)(struct backend *backend, uint64_t *ret_step);
 	/* Drops what this rank holds: leases, gradients, a step under way. */
 	void (*abandon)(struct backend *backend);
@@ -81,6 +83,7 @@ struct backend {
 	const char *name;
 	unsigned ranks;	      /* that this process plays, one after the other */
 	unsigned acting_rank; /* whose gradients are pushed */
+	float loss_scale;     /* of the coming step, once the last one's result is known */
 	bool is_stepping;     /* a step has begun whose result nobody has asked for */
 	const struct options *options;
 	struct backend_times times;

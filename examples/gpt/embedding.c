@@ -11,6 +11,7 @@ struct ends {
 	const struct unit_view *gradients;
 	const struct batch *batch;
 	float *x, *logits, *losses;
+	float scale; /* of the loss */
 	const float *x_gradient;
 };
 
@@ -100,7 +101,7 @@ static void row_loss(void *argument, size_t row, void *scratch)
 	const struct ends *ends = argument;
 	float *logits = ends->logits + row * MODEL_VOCABULARY;
 	uint8_t target = byte_at(ends->batch, row, 1);
-	float factor = 1.0f / (float)ends->context->rows;
+	float factor = ends->scale / (float)ends->context->rows;
 
 	layer_kernels->softmax(MODEL_VOCABULARY, MODEL_VOCABULARY, 1.0f, logits);
 	ends->losses[row] = -logf(logits[target]);
@@ -109,9 +110,12 @@ static void row_loss(void *argument, size_t row, void *scratch)
 		logits[i] *= factor;
 }
 
-double head_loss(const struct layer_context *context, const struct batch *batch, float *logits, float *losses)
+double head_loss(const struct layer_context *context, const struct batch *batch, float scale, float *logits,
+		 float *losses)
 {
-	struct ends ends = { .context = context, .batch = batch, .logits = logits, .losses = losses };
+	struct ends ends = {
+		.context = context, .batch = batch, .scale = scale, .logits = logits, .losses = losses
+	};
 	double sum = 0.0;
 
 	team_run(context->team, context->rows, row_loss, &ends);

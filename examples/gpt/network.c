@@ -262,7 +262,8 @@ static int train_head(struct network *network, struct backend *backend, const st
 	if (r < 0)
 		return r;
 	compute_logits(network, &views);
-	*ret_loss = head_loss(&network->context, batch, network->logits, network->losses);
+	*ret_loss =
+		head_loss(&network->context, batch, backend->loss_scale, network->logits, network->losses);
 	r = push_head(network, backend, &views);
 	if (r < 0)
 		return r;
@@ -337,7 +338,7 @@ int network_evaluate(struct network *network, struct backend *backend, const uin
 	r = forward_to_logits(network, backend, &batch);
 	if (r < 0)
 		return r;
-	*ret_loss = head_loss(&network->context, &batch, network->logits, network->losses);
+	*ret_loss = head_loss(&network->context, &batch, 1.0f, network->logits, network->losses);
 	return 0;
 }
 

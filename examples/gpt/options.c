@@ -60,6 +60,8 @@ static const struct flag flags[] = {
 	{ "beta1", "X", "of AdamW, Adam and Lion", FLAG_REAL, AT(beta1), 0, 0.999999, NULL },
 	{ "beta2", "X", "of AdamW, Adam and Lion", FLAG_REAL, AT(beta2), 0, 0.999999, NULL },
 	{ "momentum", "X", "of SGD; 0: none", FLAG_REAL, AT(momentum), 0, 1e3, NULL },
+	{ "loss-scale", "N|dynamic[:N]", "to multiply the loss with, for fp16; dynamic: from N (65536) on",
+	  FLAG_TEXT, AT(loss_scale_text), 0, 0, NULL },
 	{ "seed", "N", "of initial values, batches and sample", FLAG_COUNT, AT(seed), 0, 0x1p53, NULL },
 	{ "evaluate-every", "N", "steps between looks at held-out text; 0: never", FLAG_COUNT,
 	  AT(evaluate_every), 0, 1e9, NULL },
@@ -124,6 +126,8 @@ static const struct options defaults = {
 	.beta2 = 0.95,
 	.momentum = 0.9,
 	.seed = 1,
+	.loss_scale_text = "1",
+	.loss_scale = 1.0,
 	.log_every = 10,
 	.job = "gpt",
 	.stage = 3,
@@ -368,6 +372,18 @@ static int read_crash(struct options *options)
 	return 0;
 }
 
+static int read_loss_scale(struct options *options)
+{
+	static const struct flag flag = { .name = "loss-scale", .least = SCALE_MINIMUM, .most = 1e30 };
+	const char *text = options->loss_scale_text;
+
+	options->is_scale_dynamic = strncmp(text, "dynamic", 7) == 0 && (text[7] == '\0' || text[7] == ':');
+	if (!options->is_scale_dynamic)
+		return read_real(&flag, text, &options->loss_scale);
+	options->loss_scale = SCALE_INITIAL;
+	return text[7] == ':' ? read_real(&flag, text + 8, &options->loss_scale) : 0;
+}
+
 static int check(const struct options *options)
 {
 	uint64_t unit = 16 * options->heads;
@@ -407,6 +423,8 @@ int options_read(int argc, char **argv, struct options *ret_options)
 		r = read_environment(&options);
 	if (r == 0)
 		r = read_crash(&options);
+	if (r == 0)
+		r = read_loss_scale(&options);
 	if (r == 0)
 		r = check(&options);
 	if (r == 0)

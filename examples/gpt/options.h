@@ -22,6 +22,9 @@ struct options {
 	uint64_t evaluate_every, log_every;
 	uint64_t threads; /* 0: 1 with several ranks, else one per processor */
 	bool keep_activations;
+	const char *loss_scale_text; /* --loss-scale: N, dynamic or dynamic:N */
+	double loss_scale;	     /* at first, if it is dynamic */
+	bool is_scale_dynamic;
 
 	/* tierd */
 	bool is_plain;
@@ -44,6 +47,13 @@ struct options {
 	char crash_point[12]; /* "": none */
 	uint64_t crash_step, crash_rank;
 };
+
+/* A dynamic loss scale starts here, unless --loss-scale says otherwise; what becomes of it. */
+#define SCALE_INITIAL 65536.0
+#define SCALE_INTERVAL 2000
+#define SCALE_GROWTH 2.0f
+#define SCALE_BACKOFF 0.5f
+#define SCALE_MINIMUM 1.0f
 
 /* Reads flags and environment; a mistake is reported with its remedy. -EINVAL then; -ECANCELED after --help
  * and

@@ -13,7 +13,7 @@ struct plain {
 	struct team *team;
 	struct plain_gradients *held; /* by the rank that acts, of unit held_unit */
 	unsigned held_unit;
-	uint64_t steps;
+	uint64_t steps, good_steps; /* good: since the loss scale has changed */
 	struct backend_result result;
 	struct plain_unit *units;
 };
@@ -94,7 +94,8 @@ static int plain_push(struct backend *backend, unsigned unit)
  * result. */
 static int clip(struct plain *plain, const struct backend_rates *rates, double *ret_factor)
 {
-	double clip_norm = (float)plain->backend.options->clip, scale = (double)rates->gradient_scale;
+	double clip_norm = (float)plain->backend.options->clip;
+	double scale = (double)rates->gradient_scale / (double)rates->loss_scale;
 	double sum = 0.0, norm;
 	int r;
 
@@ -124,6 +125,21 @@ static void update(struct plain *plain, struct plain_unit *unit, const struct ba
 	plain_unit_update(unit, plain->team, update_kernels->updates[options->optimizer], constants);
 }
 
+/* docs/numerics.md, "Loss scale". */
+static float next_loss_scale(struct plain *plain, float loss_scale)
+{
+	if (!plain->backend.options->is_scale_dynamic)
+		return loss_scale;
+	if (plain->result.is_skipped) {
+		plain->good_steps = 0;
+		return fmaxf(loss_scale * SCALE_BACKOFF, SCALE_MINIMUM);
+	}
+	if (++plain->good_steps < SCALE_INTERVAL)
+		return loss_scale;
+	plain->good_steps = 0;
+	return isfinite(loss_scale * SCALE_GROWTH) ? loss_scale * SCALE_GROWTH : loss_scale;
+}
+
 static int plain_step(struct backend *backend, const struct backend_rates *rates)
 {
 	struct plain *plain = plain_of(backend);
@@ -138,6 +154,7 @@ static int plain_step(struct backend *backend, const struct backend_rates *rates
 			update(plain, &plain->units[unit], rates, factor);
 		plain_unit_next_step(&plain->units[unit]);
 	}
+	plain->result.next_loss_scale = next_loss_scale(plain, rates->loss_scale);
 	plain->result.step = ++plain->steps;
 	return 0;
 }
@@ -223,6 +240,7 @@ int plain_backend_new(const struct options *options, const struct model *model, 
 		.name = "plain memory",
 		.ranks = (unsigned)options->world_size,
 		.options = options,
+		.loss_scale = (float)options->loss_scale,
 	};
 	plain->model = model;
 	plain->team = team;

@@ -122,6 +122,7 @@ void report_step(struct report *report, uint64_t step, float learning_rate,
 
 	report->gradient_norm = result->gradient_norm;
 	report->skipped_steps += result->is_skipped;
+	report->loss_scale = result->next_loss_scale;
 	if (options->rank != 0 || options->log_every == 0 ||
 	    ((step + 1) % options->log_every != 0 && step + 1 != options->steps))
 		return;
@@ -279,6 +280,7 @@ static void write_run(FILE *file, const struct report *report)
 	write_count(file, "data_bytes", report->data_bytes);
 	write_count(file, "steps", options->steps);
 	write_count(file, "first_step", report->first_step);
+	write_real(file, "loss_scale", (double)report->loss_scale);
 	write_count(file, "skipped_steps", report->skipped_steps);
 	write_count(file, "recoveries", report->recoveries);
 }

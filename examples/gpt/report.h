@@ -31,6 +31,7 @@ struct report {
 	struct progress done;	/* by this process */
 	double gradient_norm;	/* of the last step */
 	double evaluation_loss; /* NaN: none */
+	float loss_scale;	/* of the coming step */
 	uint64_t skipped_steps, recoveries;
 	struct progress shown; /* by the last line */
 	struct sampling sampling;

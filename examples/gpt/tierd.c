@@ -56,6 +56,7 @@ static int ready(struct backend *backend, uint64_t *ret_step)
 
 	if (r < 0)
 		return r;
+	backend->loss_scale = state.loss_scale;
 	*ret_step = state.step;
 	return 0;
 }
@@ -143,6 +144,7 @@ static int step(struct backend *backend, const struct backend_rates *rates)
 
 	tierd_rates.learning_rate = rates->learning_rate;
 	tierd_rates.gradient_scale = rates->gradient_scale;
+	tierd_rates.loss_scale = rates->loss_scale;
 	return tierd_step(tierd_of(backend)->job, &tierd_rates, &tierd_of(backend)->ticket);
 }
 
@@ -159,7 +161,8 @@ static int wait_for_step(struct backend *backend, struct backend_result *ret_res
 	if (r < 0)
 		return r;
 	tierd->ticket = tierd_ticket_free(tierd->ticket);
-	*ret_result = (struct backend_result){ result.step, result.gradient_norm, result.is_skipped };
+	*ret_result = (struct backend_result){ result.step, result.gradient_norm, result.is_skipped,
+					       result.next_loss_scale };
 	return 0;
 }
 
@@ -289,6 +292,11 @@ static int open_job(struct tierd *tierd, const struct options *options)
 	job.stage = (uint32_t)options->stage;
 	job.mode = mode_of(options->mode);
 	job.optimizer = optimizer_of(options->optimizer);
+	job.loss_scale = (float)options->loss_scale;
+	job.loss_scale_interval = options->is_scale_dynamic ? SCALE_INTERVAL : 0;
+	job.loss_scale_growth = SCALE_GROWTH;
+	job.loss_scale_backoff = SCALE_BACKOFF;
+	job.loss_scale_minimum = SCALE_MINIMUM;
 	job.clip_norm = (float)options->clip;
 	job.parameter_placement = placement_of(options->parameters_on);
 	job.optimizer_placement = placement_of(options->optimizer_on);

@@ -145,6 +145,7 @@ static int begin_step(struct training *training)
 	struct backend_rates rates = {
 		.learning_rate = schedule_learning_rate(&schedule, training->step),
 		.gradient_scale = 1.0f / (float)(options->world_size * options->micro_batches),
+		.loss_scale = training->backend->loss_scale,
 	};
 
 	training->learning_rate = rates.learning_rate;
@@ -173,6 +174,10 @@ static int train_step(struct training *training)
 	int r;
 
 	training->backend->step = training->step;
+	/* A dynamic scale depends on how the last step has gone; else that may still be under way. */
+	r = training->options->is_scale_dynamic ? finish_step(training) : 0;
+	if (r < 0)
+		return r;
 	r = train_micro_batches(training, &loss);
 	if (r < 0)
 		return r;

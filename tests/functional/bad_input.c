@@ -68,6 +68,15 @@ CHANGE(nesterov_alone, options->optimizer = TIERD_SGD;
 CHANGE(nesterov_dampened, options->optimizer = TIERD_SGD;
        set_group(options, (struct tierd_group){ sizeof(groups[0]), .momentum = 0.5f, .dampening = 0.1f,
 						.nesterov = true }))
+CHANGE(scale_0, options->loss_scale = 0)
+CHANGE(scale_negative, options->loss_scale = -2)
+CHANGE(scale_nan, options->loss_scale = NAN)
+CHANGE(growth_1, options->loss_scale_interval = 10; options->loss_scale_growth = 1)
+CHANGE(backoff_1, options->loss_scale_interval = 10; options->loss_scale_backoff = 1)
+CHANGE(backoff_nan, options->loss_scale_interval = 10; options->loss_scale_backoff = NAN)
+CHANGE(minimum_0, options->loss_scale_interval = 10; options->loss_scale_minimum = 0)
+CHANGE(minimum_above, options->loss_scale_interval = 10; options->loss_scale_minimum = 2)
+CHANGE(dynamic_reports, options->loss_scale_interval = 10; options->nonfinite = TIERD_NONFINITE_REPORT)
 CHANGE(nvme_at_stage_2, options->stage = 2; options->parameter_placement = TIERD_PLACE_NVME)
 
 static void bad_options_are_refused(struct tierd_node *node)
@@ -107,6 +116,16 @@ static void bad_options_are_refused(struct tierd_node *node)
 		{ momentum_negative, "momentum is -0.5" },
 		{ nesterov_alone, "nesterov with momentum 0" },
 		{ nesterov_dampened, "dampening 0.1; it wants a momentum and no dampening" },
+		{ scale_0, "loss_scale is 0" },
+		{ scale_negative, "loss_scale is -2" },
+		{ scale_nan, "loss_scale is nan" },
+		{ growth_1, "loss_scale_growth is 1; it is above 1" },
+		{ backoff_1, "loss_scale_backoff is 1; it is between" },
+		{ backoff_nan, "loss_scale_backoff is nan" },
+		{ minimum_0, "loss_scale_minimum is 0" },
+		{ minimum_above,
+		  "loss_scale_minimum is 2; it is above 0 and at most loss_scale, which is 1" },
+		{ dynamic_reports, "nonfinite cannot report" },
 		{ nvme_at_stage_2, "parameters on NVMe at stage 2" },
 	};
 	struct tierd_job *job = NULL;
@@ -122,6 +141,8 @@ static void bad_options_are_refused(struct tierd_node *node)
 
 CHANGE(other_world, options->world_size = 3)
 CHANGE(other_stage, options->stage = 1)
+CHANGE(other_scale, options->loss_scale = 8)
+CHANGE(other_interval, options->loss_scale_interval = 100)
 CHANGE(other_optimizer, options->optimizer = TIERD_LION)
 CHANGE(other_nonfinite, options->nonfinite = TIERD_NONFINITE_REPORT)
 CHANGE(other_placement, options->parameter_placement = TIERD_PLACE_HOST)
@@ -142,6 +163,8 @@ static void ranks_that_disagree_hear_the_difference(struct tierd_node *node)
 		const char *text;
 	} cases[] = {
 		{ other_world, "rank 1: world size is 3 here, 2 in the job" },
+		{ other_scale, "loss_scale is 8 here, 1 in the job" },
+		{ other_interval, "loss_scale_interval is 100 here, 0 in the job" },
 		{ other_optimizer, "optimizer is lion here, adamw in the job" },
 		{ other_stage, "stage is 1 here, 3 in the job" },
 		{ other_nonfinite, "nonfinite is 1 here, 0 in the job" },

@@ -157,7 +157,7 @@ def requests_that_lie():
         ("hint beyond", PREFETCH, number(1, job) + data(2, b"\x09\xff\xff\xff\xff\x0f"), ["OK", "EINVAL"]),
         ("phase without a name", PHASE, number(1, job), ["EINVAL"]),
         ("step without rates", STEP, here, ["EINVAL"]),
-        ("step at loss scale 0", STEP, here + data(3, b""), ["EINVAL"]),
+        ("step at loss scale -1", STEP, here + data(3, real(3, -1.0)), ["EINVAL"]),
         ("announcement without rates", BEGIN, here + number(4, 1), ["EINVAL"]),
         ("read of no state", READ, number(1, job) + data(4, "w") + number(6, 1), ["ENODATA"]),
         ("read beyond", READ, number(1, job) + data(4, "m") + number(5, 999) + number(6, 2), ["ERANGE", "EINVAL"]),

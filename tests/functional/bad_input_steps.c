@@ -151,7 +151,7 @@ static void bad_rates_are_refused(struct tierd_node *node)
 		{ { sizeof(rates), NAN, 1, 1, 0, NULL }, "learning rate nan" },
 		{ { sizeof(rates), INFINITY, 1, 1, 0, NULL }, "learning rate inf" },
 		{ { sizeof(rates), 1, NAN, 1, 0, NULL }, "gradient scale" },
-		{ { sizeof(rates), 1, 1, 0, 0, NULL }, "loss scale 0" },
+		{ { sizeof(rates), 1, 1, NAN, 0, NULL }, "loss scale nan" },
 		{ { sizeof(rates), 1, 1, -1, 0, NULL }, "loss scale -1" },
 		{ { sizeof(rates), 1, 1, 1, 2, NULL }, "the rates have 2 groups" },
 		{ { sizeof(rates), 1, 1, 1, 1, NULL }, "groups is NULL" },

@@ -26,6 +26,14 @@ check --optimizer sgd --momentum 0 --stage 1 --format fp32
 check --optimizer lion --stage 0
 check --format fp16 --stage 3 --micro-batches 2
 check --format fp16 --stage 1 --optimizer lion
+check --format fp16 --loss-scale 1024
+check --format fp16 --loss-scale dynamic --ranks 3
+# From so high on it has to come down: gradients overflow at first.
+check --format fp16 --loss-scale dynamic:1e8 --steps 12 --json "$scratch/report"
+grep -q '"skipped_steps": [1-9]' "$scratch/report" || fail "nothing has overflown: $(cat "$scratch/report")"
+grep -q '"loss_scale": 1e+08' "$scratch/report" && fail 'the loss scale has not backed off'
+expect_status 2 "$gpt" --loss-scale 0
+expect_text 'a number from 1'
 grep -q . "$scratch/tierd" || fail 'the dump is empty'
 expect_status 2 "$gpt" --optimizer adagrad
 expect_text 'adamw|adam|sgd|lion'

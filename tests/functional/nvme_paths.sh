@@ -28,7 +28,7 @@ run_gpt() {
 }
 
 train() { # [FLAG…]
-	run_gpt --stage 3 --parameters nvme --optimizer nvme --mode replace "$@" >"$scratch/out" 2>&1 ||
+	run_gpt --stage 3 --parameters-on nvme --optimizer-on nvme --mode replace "$@" >"$scratch/out" 2>&1 ||
 		fail "gpt $*: $(cat "$scratch/out")"
 }
 

@@ -19,6 +19,7 @@ struct options small_options(void)
 		.weight_decay = 0.1,
 		.beta1 = 0.9,
 		.beta2 = 0.95,
+		.loss_scale = 1.0,
 		.seed = 7,
 		.threads = 1,
 		.is_plain = true,
@@ -91,7 +92,7 @@ void fixture_train(struct fixture *fixture, uint64_t key)
 
 struct backend_result fixture_step(struct fixture *fixture)
 {
-	struct backend_rates rates = { .learning_rate = 1e-3f, .gradient_scale = 1.0f };
+	struct backend_rates rates = { .learning_rate = 1e-3f, .gradient_scale = 1.0f, .loss_scale = 1.0f };
 	struct backend_result result;
 
 	assert_int_equal(backend_step(fixture->backend, &rates), 0);

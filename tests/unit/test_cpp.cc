@@ -14,7 +14,7 @@ int main()
 	tierd_node *node = nullptr;
 
 	if (options.stage != 3 || group.learning_rate != 1.0f || tensor.format != TIERD_BF16 ||
-	    rates.loss_scale != 1.0f || statistics.size != sizeof(statistics))
+	    rates.loss_scale != 0.0f || statistics.size != sizeof(statistics))
 		return 1;
 	if (tierd_connect("/nonexistent/tierd.sock", &node) == 0 || std::strlen(tierd_message()) == 0)
 		return 1;

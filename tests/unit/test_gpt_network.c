@@ -136,7 +136,8 @@ static void gradients_are_the_slopes_of_the_loss(void **state)
 {
 	struct options options = small_options();
 	struct fixture fixture;
-	struct catcher catcher = { .backend = { .ops = &catcher_ops, .options = &options } };
+	struct catcher catcher = { .backend = {
+					   .ops = &catcher_ops, .options = &options, .loss_scale = 1.0f } };
 	uint8_t bytes[1024];
 	double loss;
 

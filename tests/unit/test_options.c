@@ -67,6 +67,9 @@ static void what_is_not_given_is_filled_in(void **state)
 	assert_int_equal(options.optimizer_placement, PLACEMENT_NVME);
 	assert_int_equal(options.gradient_buffers, 2);
 	assert_int_equal(options.group_count, 1);
+	assert_string_equal(options.optimizer->name, "adamw");
+	assert_int_equal(options.slot_count, 2);
+	assert_true(options.loss_scale.initial == 1 && !loss_scale_is_dynamic(&options.loss_scale));
 	open.stage = 1;
 	assert_int_equal(read_options(&open, &options), 0);
 	assert_int_equal(options.parameter_placement, PLACEMENT_HOST);
@@ -88,6 +91,8 @@ static void wrong_values_are_refused(void **state)
 	REFUSED(clip_norm, -1.0f, "clip_norm is -1");
 	REFUSED(clip_norm, NAN, "clip_norm");
 	REFUSED(nonfinite, 2, "treatment 2");
+	REFUSED(loss_scale, -1.0f, "loss_scale is -1");
+	REFUSED(loss_scale_interval, 5, "loss_scale_growth is 0");
 	REFUSED(parameter_placement, 3, "placement");
 	REFUSED(gradient_buffers, 65, "65 gradient buffers");
 	open = valid();
@@ -133,6 +138,31 @@ static void wrong_groups_are_refused(void **state)
 	expect_refused(&open, "65 parameter groups");
 }
 
+static void slots_are_kept_if_a_group_wants_them(void **state)
+{
+	Tierd__Wire__Group groups[2] = { TIERD__WIRE__GROUP__INIT, TIERD__WIRE__GROUP__INIT };
+	Tierd__Wire__Group *pointers[] = { &groups[0], &groups[1] };
+	struct optimizer_group changed[WIRE_MAX_GROUPS];
+	Tierd__Wire__JobOpen open = valid();
+	struct job_options options;
+	uint32_t count;
+
+	open.optimizer = OPTIMIZER_SGD;
+	open.n_groups = 2;
+	open.groups = pointers;
+	assert_int_equal(read_options(&open, &options), 0);
+	assert_int_equal(options.slot_count, 0);
+	groups[1].momentum = 0.9f;
+	assert_int_equal(options_set_groups(&options, changed, &count, pointers, 2, message, sizeof(message)),
+			 -EINVAL);
+	assert_non_null(strstr(message, "the job keeps none"));
+	assert_int_equal(read_options(&open, &options), 0);
+	assert_int_equal(options.slot_count, 1);
+	groups[1].momentum = 0;
+	assert_int_equal(options_set_groups(&options, changed, &count, pointers, 2, message, sizeof(message)),
+			 0);
+}
+
 static void the_first_difference_is_named(void **state)
 {
 	Tierd__Wire__JobOpen open = valid();
@@ -150,6 +180,12 @@ static void the_first_difference_is_named(void **state)
 	DIFFERS(seed, 7, "seed is 7 here");
 	DIFFERS(is_strict, true, "strict is 1 here");
 	DIFFERS(clip_norm, 1.5f, "clip_norm is 1.5 here, 0 in the job");
+	DIFFERS(loss_scale.initial, 8, "loss_scale is 8 here, 1 in the job");
+	DIFFERS(loss_scale.interval, 8, "loss_scale_interval is 8 here, 0 in the job");
+	DIFFERS(loss_scale.growth, 3, "loss_scale_growth is 3 here");
+	DIFFERS(loss_scale.backoff, 3, "loss_scale_backoff is 3 here");
+	DIFFERS(loss_scale.minimum, 3, "loss_scale_minimum is 3 here");
+	DIFFERS(optimizer, optimizer_find("sgd", SIMD_SCALAR), "optimizer is sgd here, adamw in the job");
 	DIFFERS(groups[0].beta1, 0.5f, "parameter group 0");
 	DIFFERS(group_count, 2, "number of parameter groups");
 #undef DIFFERS
@@ -158,9 +194,13 @@ static void the_first_difference_is_named(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_of_jobs_are_checked), cmocka_unit_test(what_is_not_given_is_filled_in),
-		cmocka_unit_test(wrong_values_are_refused),  cmocka_unit_test(nvme_without_a_path_is_refused),
-		cmocka_unit_test(wrong_groups_are_refused),  cmocka_unit_test(the_first_difference_is_named),
+		cmocka_unit_test(names_of_jobs_are_checked),
+		cmocka_unit_test(what_is_not_given_is_filled_in),
+		cmocka_unit_test(wrong_values_are_refused),
+		cmocka_unit_test(nvme_without_a_path_is_refused),
+		cmocka_unit_test(wrong_groups_are_refused),
+		cmocka_unit_test(the_first_difference_is_named),
+		cmocka_unit_test(slots_are_kept_if_a_group_wants_them),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

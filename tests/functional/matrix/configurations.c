@@ -7,7 +7,8 @@
 bool configurations_are_alike(const struct configuration *a, const struct configuration *b)
 {
 	return a->ranks == b->ranks && a->micro_batches == b->micro_batches && a->format == b->format &&
-	       a->has_wide == b->has_wide && a->has_skips == b->has_skips && a->rule == b->rule;
+	       a->has_wide == b->has_wide && a->has_skips == b->has_skips && a->rule == b->rule &&
+	       a->has_dynamic_scale == b->has_dynamic_scale;
 }
 
 /* Ranks that push in different orders need room to put gradients aside, or buffers to leave them in. */
@@ -56,14 +57,14 @@ static unsigned all_configurations(struct configuration *all)
 static unsigned wide_configurations(struct configuration *all)
 {
 	static const struct configuration wide[] = {
-		{ 2, 1, TIERD_BF16, true, false, RULE_ADAMW, 3, true, true, 2 },
-		{ 2, 1, TIERD_BF16, true, false, RULE_ADAMW, 2, false, true, 1 },
-		{ 2, 1, TIERD_BF16, true, false, RULE_ADAMW, 0, false, false, 2 },
-		{ 2, 1, TIERD_BF16, true, false, RULE_ADAMW, 1, false, true, 2 },
-		{ 4, 2, TIERD_BF16, true, true, RULE_ADAMW, 3, true, true, 1 },
-		{ 4, 2, TIERD_BF16, true, true, RULE_ADAMW, 3, true, false, 2 },
-		{ 1, 1, TIERD_FP32, true, false, RULE_ADAMW, 3, true, true, 2 },
-		{ 1, 1, TIERD_FP32, true, false, RULE_ADAMW, 3, false, true, 1 },
+		{ 2, 1, TIERD_BF16, true, false, RULE_ADAMW, false, 3, true, true, 2 },
+		{ 2, 1, TIERD_BF16, true, false, RULE_ADAMW, false, 2, false, true, 1 },
+		{ 2, 1, TIERD_BF16, true, false, RULE_ADAMW, false, 0, false, false, 2 },
+		{ 2, 1, TIERD_BF16, true, false, RULE_ADAMW, false, 1, false, true, 2 },
+		{ 4, 2, TIERD_BF16, true, true, RULE_ADAMW, false, 3, true, true, 1 },
+		{ 4, 2, TIERD_BF16, true, true, RULE_ADAMW, false, 3, true, false, 2 },
+		{ 1, 1, TIERD_FP32, true, false, RULE_ADAMW, false, 3, true, true, 2 },
+		{ 1, 1, TIERD_FP32, true, false, RULE_ADAMW, false, 3, false, true, 1 },
 	};
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(wide); i++) {
@@ -78,13 +79,13 @@ static unsigned wide_configurations(struct configuration *all)
 static unsigned few_configurations(struct configuration *all)
 {
 	static const struct configuration few[] = {
-		{ 2, 3, TIERD_BF16, false, true, RULE_ADAMW, 3, true, true, 1 },
-		{ 2, 3, TIERD_BF16, false, true, RULE_ADAMW, 1, false, true, 2 },
-		{ 2, 3, TIERD_BF16, false, true, RULE_ADAMW, 0, false, false, 1 },
-		{ 4, 3, TIERD_FP32, false, true, RULE_ADAMW, 3, true, true, 2 },
-		{ 2, 1, TIERD_BF16, true, false, RULE_ADAMW, 3, true, true, 2 },
-		{ 3, 3, TIERD_BF16, false, true, RULE_ADAMW, 2, false, true, 1 },
-		{ 3, 3, TIERD_BF16, false, true, RULE_ADAMW, 0, false, false, 2 },
+		{ 2, 3, TIERD_BF16, false, true, RULE_ADAMW, false, 3, true, true, 1 },
+		{ 2, 3, TIERD_BF16, false, true, RULE_ADAMW, false, 1, false, true, 2 },
+		{ 2, 3, TIERD_BF16, false, true, RULE_ADAMW, false, 0, false, false, 1 },
+		{ 4, 3, TIERD_FP32, false, true, RULE_ADAMW, false, 3, true, true, 2 },
+		{ 2, 1, TIERD_BF16, true, false, RULE_ADAMW, false, 3, true, true, 2 },
+		{ 3, 3, TIERD_BF16, false, true, RULE_ADAMW, false, 2, false, true, 1 },
+		{ 3, 3, TIERD_BF16, false, true, RULE_ADAMW, false, 0, false, false, 2 },
 	};
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(few); i++) {
@@ -101,14 +102,16 @@ static unsigned optimizer_configurations(struct configuration *all)
 	static const enum rule rules[] = { RULE_ADAM, RULE_SGD, RULE_MOMENTUM, RULE_LION };
 	unsigned count = 0;
 
-	all[count++] = (struct configuration){ 2, 1, TIERD_BF16, true, false, RULE_LION, 3, true, true, 2 };
-	all[count++] = (struct configuration){ 2, 1, TIERD_BF16, true, false, RULE_SGD, 3, true, true, 2 };
+	all[count++] =
+		(struct configuration){ 2, 1, TIERD_BF16, true, false, RULE_LION, false, 3, true, true, 2 };
+	all[count++] =
+		(struct configuration){ 2, 1, TIERD_BF16, true, false, RULE_SGD, false, 3, true, true, 2 };
 	for (unsigned i = 0; i < ARRAY_LENGTH(rules); i++) {
 		const struct configuration some[] = {
-			{ 2, 3, TIERD_BF16, false, true, rules[i], 3, true, true, 1 },
-			{ 2, 3, TIERD_BF16, false, true, rules[i], 0, false, false, 2 },
-			{ 1, 1, TIERD_FP32, false, false, rules[i], 2, false, true, 2 },
-			{ 4, 1, TIERD_BF16, false, false, rules[i], 1, false, true, 2 },
+			{ 2, 3, TIERD_BF16, false, true, rules[i], false, 3, true, true, 1 },
+			{ 2, 3, TIERD_BF16, false, true, rules[i], false, 0, false, false, 2 },
+			{ 1, 1, TIERD_FP32, false, false, rules[i], false, 2, false, true, 2 },
+			{ 4, 1, TIERD_BF16, false, false, rules[i], false, 1, false, true, 2 },
 		};
 
 		memcpy(all + count, some, sizeof(some));
@@ -120,17 +123,19 @@ static unsigned optimizer_configurations(struct configuration *all)
 	return count;
 }
 
-/* fp16 with several optimizers; in wide units a chunk is smaller than with the others. */
+/* fp16 with several optimizers, some with a dynamic loss scale; in wide units a chunk is smaller than with
+ * the others. */
 static unsigned half_configurations(struct configuration *all)
 {
 	static const struct configuration half[] = {
-		{ 2, 3, TIERD_FP16, false, true, RULE_ADAMW, 3, true, true, 1 },
-		{ 2, 3, TIERD_FP16, false, true, RULE_ADAMW, 0, false, false, 2 },
-		{ 3, 1, TIERD_FP16, false, false, RULE_MOMENTUM, 2, false, true, 2 },
-		{ 1, 1, TIERD_FP16, false, false, RULE_SGD, 1, false, false, 1 },
-		{ 4, 1, TIERD_FP16, false, false, RULE_LION, 1, false, true, 2 },
-		{ 2, 1, TIERD_FP16, true, false, RULE_ADAM, 3, true, true, 2 },
-		{ 2, 1, TIERD_FP16, true, false, RULE_ADAM, 3, true, false, 1 },
+		{ 2, 3, TIERD_FP16, false, true, RULE_ADAMW, true, 3, true, true, 1 },
+		{ 2, 3, TIERD_FP16, false, true, RULE_ADAMW, true, 0, false, false, 2 },
+		{ 2, 3, TIERD_BF16, false, true, RULE_MOMENTUM, true, 2, false, true, 2 },
+		{ 3, 1, TIERD_FP16, false, false, RULE_MOMENTUM, false, 2, false, true, 2 },
+		{ 1, 1, TIERD_FP16, false, false, RULE_SGD, false, 1, false, false, 1 },
+		{ 4, 1, TIERD_FP16, false, false, RULE_LION, false, 1, false, true, 2 },
+		{ 2, 1, TIERD_FP16, true, false, RULE_ADAM, false, 3, true, true, 2 },
+		{ 2, 1, TIERD_FP16, true, false, RULE_ADAM, false, 3, true, false, 1 },
 	};
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(half); i++) {
@@ -144,8 +149,8 @@ static unsigned half_configurations(struct configuration *all)
 static unsigned repeated_configurations(struct configuration *all)
 {
 	for (unsigned i = 0; i < 3; i++)
-		all[i] =
-			(struct configuration){ 4, 3, TIERD_BF16, false, true, RULE_ADAMW, 3, true, true, 1 };
+		all[i] = (struct configuration){ 4,	3, TIERD_BF16, false, true, RULE_ADAMW,
+						 false, 3, true,       true,  1 };
 	return 3;
 }
 

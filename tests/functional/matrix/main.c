@@ -15,7 +15,7 @@
 
 /* ---- A rank ---- */
 
-enum { RANK_NUMBER = 2, RANK_BUDGET, RANK_DESCRIPTOR, RANK_VALUES, RANK_ARGUMENTS = RANK_VALUES + 10 };
+enum { RANK_NUMBER = 2, RANK_BUDGET, RANK_DESCRIPTOR, RANK_VALUES, RANK_ARGUMENTS = RANK_VALUES + 11 };
 
 static unsigned number(const char *text)
 {
@@ -30,10 +30,11 @@ static struct configuration read_configuration(char **values)
 				       .has_wide = number(values[3]),
 				       .has_skips = number(values[4]),
 				       .rule = (enum rule)number(values[5]),
-				       .stage = number(values[6]),
-				       .has_nvme_parameters = number(values[7]),
-				       .has_nvme_optimizer = number(values[8]),
-				       .gradient_buffers = number(values[9]) };
+				       .has_dynamic_scale = number(values[6]),
+				       .stage = number(values[7]),
+				       .has_nvme_parameters = number(values[8]),
+				       .has_nvme_optimizer = number(values[9]),
+				       .gradient_buffers = number(values[10]) };
 }
 
 static void rank_init(struct rank *rank, const struct configuration *configuration, unsigned index)
@@ -83,6 +84,7 @@ static void become_rank(const struct configuration *configuration, unsigned rank
 		configuration->has_wide,
 		configuration->has_skips,
 		configuration->rule,
+		configuration->has_dynamic_scale,
 		configuration->stage,
 		configuration->has_nvme_parameters,
 		configuration->has_nvme_optimizer,

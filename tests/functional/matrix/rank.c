@@ -20,12 +20,12 @@ void configuration_print(const struct configuration *configuration, char *text, 
 					     [RULE_MOMENTUM] = "momentum",
 					     [RULE_LION] = "Lion" };
 
-	snprintf(text, size, "stage %u, %s/%s, %u ranks, %s, %s, %u micro-batches, %s, %s, %u buffers",
+	snprintf(text, size, "stage %u, %s/%s, %u ranks, %s, %s, %u micro-batches, %s, %s, %s, %u buffers",
 		 configuration->stage, configuration->has_nvme_parameters ? "nvme" : "host",
 		 configuration->has_nvme_optimizer ? "nvme" : "host", configuration->ranks,
 		 formats[configuration->format], rules[configuration->rule], configuration->micro_batches,
 		 configuration->has_skips ? "skips" : "no skips", configuration->has_wide ? "wide" : "small",
-		 configuration->gradient_buffers);
+		 configuration->has_dynamic_scale ? "dynamic" : "static", configuration->gradient_buffers);
 }
 
 void rank_fail(const struct rank *rank, const char *format, ...)
@@ -100,8 +100,7 @@ void rank_join(struct rank *rank, uint64_t host_budget)
 	options.world_size = configuration->ranks;
 	options.stage = configuration->stage;
 	options.mode = TIERD_REPLACE;
-	options.optimizer = schedule_optimizer(configuration);
-	options.clip_norm = schedule_clip_norm();
+	schedule_options(configuration, &options);
 	options.parameter_placement =
 		configuration->has_nvme_parameters ? TIERD_PLACE_NVME : TIERD_PLACE_HOST;
 	options.optimizer_placement = configuration->has_nvme_optimizer ? TIERD_PLACE_NVME : TIERD_PLACE_HOST;

@@ -103,6 +103,9 @@ struct training {
 	float *sums[MODEL_MAX_UNITS];
 	bool has_content[MODEL_MAX_UNITS];
 	unsigned updates[MODEL_MAX_UNITS];
+	struct tierd_job_options options; /* of the loss scale */
+	float loss_scale;
+	unsigned good_steps; /* since that changed */
 };
 
 static void copy_parameter(const float *masters, const struct model_tensor *tensor, void *parameters)
@@ -175,7 +178,8 @@ static void update_tensor(const struct training *training, unsigned unit, unsign
 	struct formula formula = {
 		.rule = training->configuration->rule,
 		.group = group,
-		.rate = (double)schedule_rates(step, groups).learning_rate * (double)group->learning_rate,
+		.rate = (double)schedule_rates(training->configuration, step, groups).learning_rate *
+			(double)group->learning_rate,
 		.factor = factor,
 		.update = training->updates[unit],
 	};
@@ -197,11 +201,29 @@ static void update_units(struct training *training, unsigned step, float factor)
 	}
 }
 
+/* Of the coming step. */
+static float move_scale(struct training *training, bool has_overflown)
+{
+	const struct tierd_job_options *options = &training->options;
+
+	if (!training->configuration->has_dynamic_scale)
+		return 1.0f;
+	training->good_steps = has_overflown ? 0 : training->good_steps + 1;
+	if (has_overflown)
+		training->loss_scale = fmaxf(training->loss_scale * options->loss_scale_backoff,
+					     options->loss_scale_minimum);
+	else if (training->good_steps % options->loss_scale_interval == 0)
+		training->loss_scale = training->loss_scale * options->loss_scale_growth;
+	return training->loss_scale;
+}
+
 static void take_step(struct training *training, unsigned step)
 {
 	struct reference_step *result = &reference_steps(training->reference)[step];
-	struct tierd_rates rates = schedule_rates(step, NULL);
-	double scale = (double)rates.gradient_scale / (double)rates.loss_scale;
+	struct tierd_rates rates = schedule_rates(training->configuration, step, NULL);
+	float loss_scale =
+		training->configuration->has_dynamic_scale ? training->loss_scale : rates.loss_scale;
+	double scale = (double)rates.gradient_scale / (double)loss_scale;
 	double limit = (double)schedule_clip_norm();
 
 	for (unsigned u = 0; u < training->model->unit_count; u++)
@@ -210,7 +232,9 @@ static void take_step(struct training *training, unsigned step)
 	double squares = sum_squares(training);
 
 	*result = (struct reference_step){ .norm = sqrt(squares) * fabs(scale),
-					   .is_skipped = !isfinite(squares) };
+					   .is_skipped = !isfinite(squares),
+					   .loss_scale = loss_scale };
+	result->next_loss_scale = move_scale(training, result->is_skipped);
 	if (result->is_skipped)
 		return;
 	result->is_clipped = result->norm > limit;
@@ -238,6 +262,8 @@ void reference_train(const struct reference *reference, const struct configurati
 				     .model = reference->model,
 				     .configuration = configuration };
 
+	schedule_options(configuration, &training.options);
+	training.loss_scale = training.options.loss_scale;
 	for (unsigned u = 0; u < reference->model->unit_count; u++)
 		training.sums[u] = sum_buffer(&reference->model->units[u]);
 	begin(&training, initial);

@@ -11,6 +11,7 @@
 struct reference_step {
 	double norm;
 	bool is_skipped, is_clipped;
+	float loss_scale, next_loss_scale;
 };
 
 struct reference {

@@ -11,7 +11,8 @@ float schedule_clip_norm(void)
 	return 0.03f;
 }
 
-uint32_t schedule_optimizer(const struct configuration *configuration)
+/* A dynamic scale grows, backs off, and reaches its minimum within a few steps. */
+void schedule_options(const struct configuration *configuration, struct tierd_job_options *options)
 {
 	static const uint32_t kinds[] = { [RULE_ADAMW] = TIERD_ADAMW,
 					  [RULE_ADAM] = TIERD_ADAM,
@@ -19,7 +20,15 @@ uint32_t schedule_optimizer(const struct configuration *configuration)
 					  [RULE_MOMENTUM] = TIERD_SGD,
 					  [RULE_LION] = TIERD_LION };
 
-	return kinds[configuration->rule];
+	options->optimizer = kinds[configuration->rule];
+	options->clip_norm = schedule_clip_norm();
+	if (!configuration->has_dynamic_scale)
+		return;
+	options->loss_scale = 1e6f;
+	options->loss_scale_interval = 2;
+	options->loss_scale_growth = 2.5f;
+	options->loss_scale_backoff = 0.125f;
+	options->loss_scale_minimum = 7e5f;
 }
 
 unsigned schedule_slots(const struct configuration *configuration, const char *ret_names[2])
@@ -78,7 +87,8 @@ static const struct step_values {
 	{ 0.01f, 0.9f, 1.024e9f, 10 }, { 0.03f, -1.7f, 1e6f, 6 },
 };
 
-struct tierd_rates schedule_rates(unsigned step, const struct tierd_group groups[MODEL_GROUPS])
+struct tierd_rates schedule_rates(const struct configuration *configuration, unsigned step,
+				  const struct tierd_group groups[MODEL_GROUPS])
 {
 	const struct step_values *values = &values_of[step];
 	bool is_changing = step == GROUPS_CHANGE;
@@ -86,7 +96,7 @@ struct tierd_rates schedule_rates(unsigned step, const struct tierd_group groups
 	return (struct tierd_rates){ .size = sizeof(struct tierd_rates),
 				     .learning_rate = values->learning_rate,
 				     .gradient_scale = values->gradient_scale,
-				     .loss_scale = values->loss_scale,
+				     .loss_scale = configuration->has_dynamic_scale ? 0 : values->loss_scale,
 				     .group_count = is_changing ? MODEL_GROUPS : 0,
 				     .groups = is_changing ? groups : NULL };
 }

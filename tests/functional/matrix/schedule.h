@@ -15,6 +15,7 @@ struct configuration {
 	bool has_wide;
 	bool has_skips; /* ranks skip units; one step has gradients that are not finite */
 	enum rule rule;
+	bool has_dynamic_scale;
 
 	/* What must not change a bit, but for the stage's order of sums. */
 	unsigned stage;
@@ -30,13 +31,16 @@ static inline bool configuration_is_early(const struct configuration *configurat
 }
 
 float schedule_clip_norm(void);
-uint32_t schedule_optimizer(const struct configuration *configuration);
+/* Fills in what the configuration says of optimizer and loss scale. */
+void schedule_options(const struct configuration *configuration, struct tierd_job_options *options);
 /* The names of what the optimizer keeps; returns how many there are. */
 unsigned schedule_slots(const struct configuration *configuration, const char *ret_names[2]);
 void schedule_groups(const struct configuration *configuration, unsigned step,
 		     struct tierd_group groups[MODEL_GROUPS]);
-/* Rates of a step, counted from 0; groups are passed only where they change, and are borrowed. */
-struct tierd_rates schedule_rates(unsigned step, const struct tierd_group groups[MODEL_GROUPS]);
+/* Rates of a step, counted from 0; groups are passed only where they change, and are borrowed. A dynamic loss
+ * scale is left to the job. */
+struct tierd_rates schedule_rates(const struct configuration *configuration, unsigned step,
+				  const struct tierd_group groups[MODEL_GROUPS]);
 
 /* Whether the rank pushes the unit in this micro-batch of the trainer. */
 bool schedule_is_pushed(const struct configuration *configuration, const struct model *model, unsigned step,

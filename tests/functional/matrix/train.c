@@ -98,10 +98,11 @@ static void check_result(const struct rank *rank, const struct tierd_step_result
 	const struct reference_step *expected = &reference_steps(&rank->reference)[rank->ticket_step];
 
 	if (result->step != rank->ticket_step + 1 || result->is_skipped != expected->is_skipped ||
-	    result->loss_scale != schedule_rates(rank->ticket_step, NULL).loss_scale)
-		rank_fail(rank, "step %u reports step %llu, %s, loss scale %g", rank->ticket_step + 1,
+	    result->loss_scale != expected->loss_scale ||
+	    result->next_loss_scale != expected->next_loss_scale)
+		rank_fail(rank, "step %u reports step %llu, %s, loss scales %g and %g", rank->ticket_step + 1,
 			  (unsigned long long)result->step, result->is_skipped ? "skipped" : "taken",
-			  (double)result->loss_scale);
+			  (double)result->loss_scale, (double)result->next_loss_scale);
 	if (expected->is_skipped ? isfinite(result->gradient_norm)
 				 : memcmp(&result->gradient_norm, &expected->norm, sizeof(double)) != 0)
 		rank_fail(rank, "step %u has the norm %a instead of %a", rank->ticket_step + 1,
@@ -126,7 +127,7 @@ static void announce(const struct rank *rank, unsigned step)
 	struct tierd_rates rates;
 
 	schedule_groups(&rank->configuration, step, groups);
-	rates = schedule_rates(step, groups);
+	rates = schedule_rates(&rank->configuration, step, groups);
 	rank_must(rank, tierd_step_begin(rank->job, &rates, rank->configuration.micro_batches),
 		  "tierd_step_begin");
 }
@@ -157,7 +158,7 @@ void rank_train(struct rank *rank)
 		struct tierd_rates rates;
 
 		schedule_groups(&rank->configuration, step, groups);
-		rates = schedule_rates(step, groups);
+		rates = schedule_rates(&rank->configuration, step, groups);
 		for (unsigned m = 0; m < rank->configuration.micro_batches; m++)
 			train_micro_batch(rank, step, m);
 		if ((rank->rank + step) % 3 == 0 && !rank_runs_ahead(rank))
