@@ -260,13 +260,20 @@ void gradient_abort(struct job *job)
 	reset_open_sums(job);
 }
 
-/* Contributions that ranks made to the step after it are to the open one now. */
+/* Contributions that ranks made to the step after it are to the open one now, those that are being put aside
+ * too. */
 void gradient_drop_open(struct job *job)
 {
 	reset_open_sums(job);
 	for (uint64_t i = 0; i < (uint64_t)job->catalog.unit_count * job->sum_ranks; i++)
 		QUEUE_FOREACH (link, &job->sums[i].waiting)
 			queue_entry(link, struct contribution, link)->step = gradient_open_step(job);
+	QUEUE_FOREACH (link, &job->all_held) {
+		struct contribution *source = queue_entry(link, struct held_buffer, all_link)->source;
+
+		if (source)
+			source->step = gradient_open_step(job);
+	}
 }
 
 /* ---- Memory ---- */

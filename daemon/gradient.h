@@ -24,8 +24,8 @@ struct held_buffer {
 	struct queue all_link; /* of all */
 	struct memory memory;
 	struct contribution contribution;
-	struct work work; /* copies it here */
-	struct contribution *source;
+	struct work work;	     /* copies it here */
+	struct contribution *source; /* while it is copied: it waits for no sum then */
 	uint64_t source_bytes;
 };
 

@@ -18,7 +18,7 @@ static void run_copy(struct work *work)
 static void on_copied(struct work *work)
 {
 	struct held_buffer *held = container_of(work, struct held_buffer, work);
-	struct contribution *source = held->source;
+	struct contribution *source = TAKE_PTR(held->source);
 	struct member *member = source->member;
 	struct job *job = member->job;
 	uint32_t unit = source->unit;

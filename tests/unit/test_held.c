@@ -1,0 +1,181 @@
+/* Gradients that are put aside: whatever becomes of the step meanwhile, each is summed once, into the step
+ * that it belongs to. */
+#include <errno.h>
+#include <math.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "daemon/gradient.h"
+#include "tests/unit/daemon_support.h"
+
+#define ELEMENTS 1000
+
+static struct scene scene;
+static struct actor first, second;
+
+static void open_rank(struct actor *actor, uint32_t rank)
+{
+	const struct actor_tensor tensor = { "w", FORMAT_FP32, INITIALIZE_ONES, ELEMENTS, false };
+	const struct actor_job job = {
+		.stage = 2, .rank = rank, .world_size = 2, .nonfinite = NONFINITE_REPORT
+	};
+
+	assert_int_equal(actor_enter(&scene, actor), 0);
+	assert_int_equal(actor_open(actor, &job), 0);
+	assert_int_equal(actor_define(actor, "unit", &tensor, 1), 0);
+}
+
+static void start_two(void)
+{
+	uint32_t ready;
+
+	open_rank(&first, 0);
+	open_rank(&second, 1);
+	ready = actor_send_ready(&first, -1);
+	assert_int_equal(actor_ready(&second), 0);
+	assert_int_equal(actor_finish_ready(&first, ready), 0);
+}
+
+static void push(struct actor *actor, uint32_t buffer, float value)
+{
+	float *gradients = (float *)(actor->gradients.base + buffer * actor->buffer_bytes);
+
+	for (unsigned i = 0; i < ELEMENTS; i++)
+		gradients[i] = value;
+	actor_send_push(actor, 0, buffer);
+}
+
+static uint32_t send_buffer_wait(struct actor *actor)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__BufferWait wait = TIERD__WIRE__BUFFER_WAIT__INIT;
+
+	wait.job = actor->job;
+	wait.epoch = actor->epoch;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT;
+	request.buffer_wait = &wait;
+	return actor_send(actor, &request);
+}
+
+/* ---- Keeps the workers busy until it is told ---- */
+
+#define MAX_WORKERS 16
+
+static struct blockade {
+	sem_t started, end;
+	unsigned count, done;
+	struct work works[MAX_WORKERS];
+} blockade;
+
+static void run_blockade(struct work *work)
+{
+	sem_post(&blockade.started);
+	while (sem_wait(&blockade.end) < 0 && errno == EINTR)
+		;
+}
+
+static void on_blockade_done(struct work *work)
+{
+	blockade.done++;
+}
+
+/* When it returns, what was submitted before has been run, and nothing else will be. */
+static void block_workers(void)
+{
+	blockade = (struct blockade){ .count = workers_count(scene.node->workers) };
+	assert_true(blockade.count <= MAX_WORKERS);
+	assert_int_equal(sem_init(&blockade.started, 0, 0) + sem_init(&blockade.end, 0, 0), 0);
+	for (unsigned i = 0; i < blockade.count; i++) {
+		blockade.works[i] = (struct work){ .run = run_blockade,
+						   .done = on_blockade_done,
+						   .urgency = WORK_NORMAL };
+		workers_submit(scene.node->workers, &blockade.works[i]);
+	}
+	for (unsigned i = 0; i < blockade.count; i++)
+		while (sem_wait(&blockade.started) < 0 && errno == EINTR)
+			;
+}
+
+static void unblock_workers(void)
+{
+	for (unsigned i = 0; i < blockade.count; i++)
+		sem_post(&blockade.end);
+	while (blockade.done < blockade.count)
+		scene_wait(&scene);
+}
+
+/* ---- The tests ---- */
+
+static void take_good_step(void)
+{
+	uint32_t steps[2];
+
+	for (unsigned i = 0; i < first.buffer_count; i++)
+		push(&second, i, 1.0f);
+	steps[0] = actor_send_step(&first, 0.1f);
+	steps[1] = actor_send_step(&second, 0.1f);
+	assert_int_equal(actor_await(&first, steps[0], 0)->status, 0);
+	assert_int_equal(actor_await(&second, steps[1], 0)->status, 0);
+	/* Every push of both, and nothing of the step that failed. */
+	double norm = actor_find(&first, steps[0], 0)->reply->step->gradient_norm;
+
+	assert_true(fabs(norm - 2.0 * first.buffer_count * sqrt(ELEMENTS)) < 1e-3);
+}
+
+static void gradients_on_their_way_aside_survive_a_failed_step(void **state)
+{
+	const struct job *job;
+	uint32_t steps[2], wait;
+
+	start_two();
+	job = job_find(scene.node, geteuid(), "play");
+	push(&first, 0, 1.0f);
+	push(&second, 0, INFINITY);
+	scene_settle(&scene);
+	steps[0] = actor_send_step(&first, 0.1f);
+	/* It pushes ahead for the step after it, with all its buffers. */
+	for (unsigned i = 0; i < first.buffer_count; i++)
+		push(&first, i, 1.0f);
+	steps[1] = actor_send_step(&second, 0.1f);
+	assert_non_null(job->norm);
+	block_workers();
+	wait = send_buffer_wait(&first);
+	assert_int_equal(job->reductions_running, 1);
+	assert_int_equal(actor_await(&first, steps[0], 0)->status, -EDOM);
+	assert_int_equal(actor_await(&second, steps[1], 0)->status, -EDOM);
+	assert_int_equal(job->reductions_running, 1);
+	unblock_workers();
+	assert_int_equal(actor_await(&first, wait, 0)->status, 0);
+	QUEUE_FOREACH (link, &job->sums[0].waiting)
+		assert_int_equal(queue_entry(link, struct contribution, link)->step, gradient_open_step(job));
+	take_good_step();
+}
+
+static int setup(void **state)
+{
+	log_open(LOG_LEVEL_ERROR);
+	return scene_open(&(struct scene_options){ 0 }, &scene);
+}
+
+static int teardown(void **state)
+{
+	actor_die(&first);
+	actor_die(&second);
+	scene_close(&scene);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(gradients_on_their_way_aside_survive_a_failed_step, setup,
+						teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
