@@ -70,12 +70,35 @@ bool gradient_is_in_use(const struct job *job, uint32_t unit)
 
 /* ---- Contributions come and go ---- */
 
+static struct sum *sum_of(const struct contribution *contribution)
+{
+	return gradient_sum_of(contribution->member->job, contribution->unit, contribution->rank);
+}
+
+void contribution_wait(struct contribution *contribution)
+{
+	struct sum *sum = sum_of(contribution);
+
+	queue_push(&sum->waiting, &contribution->link);
+	sum->waiting_count++;
+	contribution->member->job->waiting_of_step[contribution->step % 2]++;
+}
+
+void contribution_take(struct contribution *contribution)
+{
+	if (queue_is_empty(&contribution->link))
+		return;
+	queue_remove(&contribution->link);
+	sum_of(contribution)->waiting_count--;
+	contribution->member->job->waiting_of_step[contribution->step % 2]--;
+}
+
 static void free_contribution(struct contribution *contribution)
 {
 	struct member *member = contribution->member;
 	struct job *job = member->job;
 
-	queue_remove(&contribution->link);
+	contribution_take(contribution);
 	contribution->is_active = contribution->is_reading = contribution->is_void = false;
 	contribution->pending = NULL;
 	if (contribution->held)
@@ -184,13 +207,13 @@ void gradient_push(struct pending *pending, const Tierd__Wire__Push *push)
 		.pending = push->is_silent ? NULL : pending,
 		.is_active = true,
 	};
-	queue_push(&gradient_sum_of(job, push->unit, member->rank)->waiting, &contribution->link);
+	contribution_wait(contribution);
 	member->busy++;
 	member->pushes++;
 	account_push(job, member, push->unit);
 	if (push->is_silent)
 		pending_drop(pending);
-	gradient_try(job, push->unit);
+	sum_try(job, sum_of(contribution));
 }
 
 bool gradient_has_pushed(const struct member *member)
@@ -250,6 +273,7 @@ static void reset_open_sums(struct job *job)
 	for (uint32_t unit = 0; job->sums && unit < job->catalog.unit_count; unit++)
 		if (!gradient_is_in_use(job, unit))
 			gradient_reset_unit(job, unit);
+	job->folded_units = 0;
 }
 
 void gradient_abort(struct job *job)
@@ -260,14 +284,21 @@ void gradient_abort(struct job *job)
 	reset_open_sums(job);
 }
 
+static void relabel_waiting(struct job *job, uint64_t step)
+{
+	for (uint64_t i = 0; i < (uint64_t)job->catalog.unit_count * job->sum_ranks; i++)
+		QUEUE_FOREACH (link, &job->sums[i].waiting)
+			queue_entry(link, struct contribution, link)->step = step;
+	job->waiting_of_step[step % 2] += job->waiting_of_step[(step + 1) % 2];
+	job->waiting_of_step[(step + 1) % 2] = 0;
+}
+
 /* Contributions that ranks made to the step after it are to the open one now, those that are being put aside
  * too. */
 void gradient_drop_open(struct job *job)
 {
 	reset_open_sums(job);
-	for (uint64_t i = 0; i < (uint64_t)job->catalog.unit_count * job->sum_ranks; i++)
-		QUEUE_FOREACH (link, &job->sums[i].waiting)
-			queue_entry(link, struct contribution, link)->step = gradient_open_step(job);
+	relabel_waiting(job, gradient_open_step(job));
 	QUEUE_FOREACH (link, &job->all_held) {
 		struct contribution *source = queue_entry(link, struct held_buffer, all_link)->source;
 

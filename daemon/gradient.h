@@ -34,6 +34,12 @@ struct sum *gradient_sum_of(const struct job *job, uint32_t unit, uint32_t rank)
 float *gradient_sum_address(const struct job *job, const struct sum *sum);
 bool gradient_is_in_use(const struct job *job, uint32_t unit);
 
+/* Starts adding to the sum what waits for it, if all of its next micro-batch is there. */
+void sum_try(struct job *job, struct sum *sum);
+
+/* Waits in its sum's queue from now on; not any more. */
+void contribution_wait(struct contribution *contribution);
+void contribution_take(struct contribution *contribution);
 /* Read to its end: the rank has its buffer back, and hears of it. */
 void contribution_finish(struct contribution *contribution, int status);
 

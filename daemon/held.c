@@ -21,11 +21,11 @@ static void on_copied(struct work *work)
 	struct contribution *source = TAKE_PTR(held->source);
 	struct member *member = source->member;
 	struct job *job = member->job;
-	uint32_t unit = source->unit;
+	struct sum *sum = gradient_sum_of(job, source->unit, source->rank);
 
 	held->contribution = (struct contribution){ .member = member,
 						    .rank = source->rank,
-						    .unit = unit,
+						    .unit = source->unit,
 						    .micro_batch = source->micro_batch,
 						    .step = source->step,
 						    .data = held->memory.base,
@@ -38,11 +38,11 @@ static void on_copied(struct work *work)
 		queue_push(&job->free_held, &held->link);
 	} else {
 		member->busy++;
-		queue_push(&gradient_sum_of(job, unit, source->rank)->waiting, &held->contribution.link);
+		contribution_wait(&held->contribution);
 	}
 	contribution_finish(source, 0);
 	member_release(member);
-	gradient_try(job, unit);
+	sum_try(job, sum);
 	gradient_unblock(job, false);
 	step_advance(job);
 	job_settle(job);
@@ -122,7 +122,7 @@ static bool put_aside(struct job *job, struct contribution *contribution, bool w
 		return false;
 	struct held_buffer *held = queue_entry(queue_pop(&job->free_held), struct held_buffer, link);
 
-	queue_remove(&contribution->link);
+	contribution_take(contribution);
 	contribution->is_reading = true;
 	held->source = contribution;
 	held->source_bytes = unit_layout_gradient_bytes(&job->catalog.units[contribution->unit].layout);

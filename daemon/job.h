@@ -67,10 +67,11 @@ struct residence {
 /* The sum of a unit's gradients in the open step (stages 0 and 1: of one rank's). */
 struct sum {
 	struct queue waiting; /* contributions */
-	struct queue link;    /* of job->sums_waiting for a reduction */
-	uint32_t unit, rank;  /* rank: of stages 0 and 1 */
-	uint32_t next;	      /* the micro-batch that comes next */
-	bool has_content;     /* of the open step */
+	uint32_t waiting_count;
+	struct queue link;   /* of job->sums_waiting for a reduction */
+	uint32_t unit, rank; /* rank: of stages 0 and 1 */
+	uint32_t next;	     /* the micro-batch that comes next */
+	bool has_content;    /* of the open step */
 	bool is_reducing;
 };
 
@@ -147,6 +148,10 @@ struct job {
 	struct reduction *reductions;
 	struct queue free_reductions, sums_waiting;
 	unsigned reductions_running;
+	/* Contributions that wait in sums: of the open step and the one after it, each at its number
+	 * modulo 2. */
+	uint64_t waiting_of_step[2];
+	uint32_t folded_units; /* units before this one are folded, in stages 0 and 1 */
 	struct queue free_held, all_held;
 	unsigned held_count;
 
@@ -289,6 +294,8 @@ void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
 void gradient_unblock(struct job *job, bool with_gathers);
 void gradient_try(struct job *job, uint32_t unit);
 void gradient_try_all(struct job *job);
+/* A rank has closed its part: sums need not wait for it any more. */
+void gradient_try_closed(struct job *job);
 bool gradient_is_complete(const struct job *job); /* all contributions to the open step are summed */
 bool gradient_fold(struct job *job);		  /* stages 0, 1: true if something was started */
 bool gradient_has_content(const struct job *job, uint32_t unit);

@@ -16,7 +16,7 @@ static void run_waiting_sums(struct job *job)
 
 		if (!link)
 			return;
-		gradient_try(job, queue_entry(link, struct sum, link)->unit);
+		sum_try(job, queue_entry(link, struct sum, link));
 	}
 }
 
@@ -25,7 +25,6 @@ static void on_reduced(struct collective_op *op, int status)
 	struct reduction *reduction = container_of(op, struct reduction, push.op);
 	struct job *job = reduction->job;
 	struct sum *sum = reduction->sum;
-	uint32_t unit = sum ? sum->unit : op->unit;
 
 	job->reductions_running--;
 	for (uint32_t rank = 0; sum && rank < job->options.world_size; rank++) {
@@ -37,10 +36,11 @@ static void on_reduced(struct collective_op *op, int status)
 		contribution_finish(contribution, status);
 		member_release(member);
 	}
-	if (sum)
-		sum->is_reducing = false;
 	queue_push(&job->free_reductions, &reduction->link);
-	gradient_try(job, unit);
+	if (sum) {
+		sum->is_reducing = false;
+		sum_try(job, sum);
+	}
 	run_waiting_sums(job);
 	gradient_unblock(job, false);
 	step_advance(job);
@@ -96,24 +96,22 @@ static void set_segments(struct reduction *reduction, const struct unit_layout *
 	reduction->push.segment_count = UNIT_TRAINABLE_SECTIONS;
 }
 
-static struct contribution *find_contribution(const struct job *job, struct sum *sum, uint32_t rank)
-{
-	QUEUE_FOREACH (link, &sum->waiting) {
-		struct contribution *contribution = queue_entry(link, struct contribution, link);
-
-		if (contribution->rank == rank && contribution->micro_batch == sum->next &&
-		    contribution->step == gradient_open_step(job) && !contribution->is_reading)
-			return contribution;
-	}
-	return NULL;
-}
-
 /* Whether the rank will not push the sum's next micro-batch any more. */
 static bool is_absent(const struct job *job, const struct sum *sum, uint32_t rank)
 {
 	const struct member *member = job->ranks[rank];
 
 	return !member || (member->is_closed && member->closed_pushed[sum->unit] <= sum->next);
+}
+
+/* More are missing than can be absent: without looking at each rank. */
+static bool is_hopeless(const struct job *job, const struct sum *sum)
+{
+	uint32_t absent = job->closed_count + job->options.world_size - job->member_count;
+
+	if (gradient_is_early(job))
+		return sum->waiting_count == 0;
+	return sum->waiting_count == 0 || sum->waiting_count + absent < job->options.world_size;
 }
 
 /* Collects the contributions to the next micro-batch. False if one is still to come, or there is none. */
@@ -123,21 +121,25 @@ static bool collect(struct job *job, struct sum *sum, struct contribution **ret_
 	uint32_t end = gradient_is_early(job) ? first + 1 : job->options.world_size;
 	bool has_some = false;
 
-	for (uint32_t rank = first; rank < end; rank++) {
-		ret_contributions[rank] = find_contribution(job, sum, rank);
-		if (ret_contributions[rank])
-			has_some = true;
-		else if (!is_absent(job, sum, rank))
-			return false;
+	QUEUE_FOREACH (link, &sum->waiting) {
+		struct contribution *contribution = queue_entry(link, struct contribution, link);
+
+		if (contribution->micro_batch != sum->next || contribution->step != gradient_open_step(job))
+			continue;
+		ret_contributions[contribution->rank] = contribution;
+		has_some = true;
 	}
+	for (uint32_t rank = first; has_some && rank < end; rank++)
+		if (!ret_contributions[rank] && !is_absent(job, sum, rank))
+			return false;
 	return has_some;
 }
 
-static void try_sum(struct job *job, struct sum *sum)
+void sum_try(struct job *job, struct sum *sum)
 {
 	struct reduction *reduction;
 
-	if (sum->is_reducing || queue_is_empty(&sum->waiting) || gradient_is_in_use(job, sum->unit))
+	if (sum->is_reducing || is_hopeless(job, sum) || gradient_is_in_use(job, sum->unit))
 		return;
 	reduction = take_reduction(job, sum->unit);
 	if (!reduction) {
@@ -154,7 +156,7 @@ static void try_sum(struct job *job, struct sum *sum)
 
 		if (!contribution)
 			continue;
-		queue_remove(&contribution->link);
+		contribution_take(contribution);
 		contribution->is_reading = true;
 		reduction->pointers[rank] = contribution->data;
 	}
@@ -171,7 +173,7 @@ static void try_sum(struct job *job, struct sum *sum)
 void gradient_try(struct job *job, uint32_t unit)
 {
 	for (uint32_t rank = 0; rank < job->sum_ranks; rank++)
-		try_sum(job, gradient_sum_of(job, unit, rank));
+		sum_try(job, gradient_sum_of(job, unit, rank));
 }
 
 void gradient_try_all(struct job *job)
@@ -180,25 +182,38 @@ void gradient_try_all(struct job *job)
 		gradient_try(job, unit);
 }
 
-bool gradient_is_complete(const struct job *job)
+/* A rank's own sum waits for nobody else. */
+void gradient_try_closed(struct job *job)
 {
-	if (job->reductions_running > 0)
-		return false;
-	for (uint64_t i = 0; i < (uint64_t)job->catalog.unit_count * job->sum_ranks; i++)
-		QUEUE_FOREACH (link, &job->sums[i].waiting)
-			if (queue_entry(link, struct contribution, link)->step == gradient_open_step(job))
-				return false;
-	return true;
+	if (!gradient_is_early(job) && job->waiting_of_step[gradient_open_step(job) % 2] > 0)
+		gradient_try_all(job);
 }
 
+bool gradient_is_complete(const struct job *job)
+{
+	return job->reductions_running == 0 && job->waiting_of_step[gradient_open_step(job) % 2] == 0;
+}
+
+static bool needs_fold(const struct job *job, uint32_t unit)
+{
+	for (uint32_t rank = 1; rank < job->sum_ranks; rank++)
+		if (gradient_sum_of(job, unit, rank)->has_content)
+			return true;
+	return false;
+}
+
+/* Marks what is folded by giving the content to rank 0 alone. */
 static void fold_unit(struct job *job, uint32_t unit)
 {
 	struct reduction *reduction = take_reduction(job, unit);
 
-	for (uint32_t rank = 0; rank < job->sum_ranks; rank++)
-		if (gradient_sum_of(job, unit, rank)->has_content)
-			reduction->pointers[rank] =
-				gradient_sum_address(job, gradient_sum_of(job, unit, rank));
+	for (uint32_t rank = 0; rank < job->sum_ranks; rank++) {
+		struct sum *sum = gradient_sum_of(job, unit, rank);
+
+		if (sum->has_content)
+			reduction->pointers[rank] = gradient_sum_address(job, sum);
+		sum->has_content = rank == 0;
+	}
 	reduction->sum = NULL;
 	reduction->segments[0] =
 		(struct collective_segment){ REDUCE_FP32, 0,
@@ -210,28 +225,20 @@ static void fold_unit(struct job *job, uint32_t unit)
 	submit_reduction(job, reduction);
 }
 
-/* Marks what is folded by giving the content to rank 0 alone. */
+/* From where it was when the reductions ran out. */
 bool gradient_fold(struct job *job)
 {
-	bool has_started = false;
-
-	if (job->sum_ranks == 1)
-		return false;
-	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
-		bool has_others = false;
-
-		for (uint32_t rank = 1; rank < job->sum_ranks; rank++)
-			has_others |= gradient_sum_of(job, unit, rank)->has_content;
-		if (!has_others)
+	for (; job->sum_ranks > 1 && job->folded_units < job->catalog.unit_count; job->folded_units++) {
+		if (!needs_fold(job, job->folded_units))
 			continue;
-		has_started = true;
 		if (queue_is_empty(&job->free_reductions))
 			return true;
-		fold_unit(job, unit);
-		for (uint32_t rank = 0; rank < job->sum_ranks; rank++)
-			gradient_sum_of(job, unit, rank)->has_content = rank == 0;
+		fold_unit(job, job->folded_units);
 	}
-	return has_started || job->reductions_running > 0;
+	if (job->reductions_running > 0)
+		return true;
+	job->folded_units = 0;
+	return false;
 }
 
 int reduction_init(struct job *job)

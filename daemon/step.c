@@ -19,7 +19,7 @@ struct norm_work {
 	norm_kernel *kernel;
 	_Atomic uint32_t next_unit;
 	bool *is_pushed;       /* by unit: the gradients' own mark may go while this is measured */
-	uint64_t *first_block; /* by unit */
+	uint64_t *first_block; /* by unit, and the end */
 	double *blocks;
 	unsigned left;
 	bool is_void; /* the epoch has ended meanwhile */
@@ -197,7 +197,7 @@ static bool close_part(struct pending *pending, struct step_rates *rates)
 	memset(member->pushed, 0, job->catalog.unit_count * sizeof(*member->pushed));
 	job->closed_count++;
 	member_finish_pass(member);
-	gradient_try_all(job);
+	gradient_try_closed(job);
 	gradient_unblock(job, false);
 	step_advance(job);
 	return true;
@@ -359,12 +359,12 @@ static int norm_new(struct job *job, struct norm_work **ret_norm)
 	norm->kernel = norm_block_kernel(simd_level());
 	norm->work_count = count;
 	norm->is_pushed = calloc(job->catalog.unit_count, sizeof(*norm->is_pushed));
-	norm->first_block = calloc(job->catalog.unit_count, sizeof(*norm->first_block));
+	norm->first_block = calloc(job->catalog.unit_count + 1, sizeof(*norm->first_block));
 	for (uint32_t unit = 0; norm->is_pushed && norm->first_block && unit < job->catalog.unit_count;
 	     unit++) {
 		norm->is_pushed[unit] = gradient_has_content(job, unit);
-		norm->first_block[unit] = blocks;
 		blocks += blocks_of(job, unit);
+		norm->first_block[unit + 1] = blocks;
 	}
 	norm->blocks = calloc(blocks + 1, sizeof(*norm->blocks));
 	if (!norm->is_pushed || !norm->first_block || !norm->blocks) {
@@ -464,8 +464,9 @@ static void decide_finite(struct job *job, double norm)
 static const char *nonfinite_unit(const struct job *job, const struct norm_work *norm)
 {
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
-		for (uint64_t i = 0; norm->is_pushed[unit] && i < blocks_of(job, unit); i++)
-			if (!isfinite(norm->blocks[norm->first_block[unit] + i]))
+		for (uint64_t i = norm->first_block[unit];
+		     norm->is_pushed[unit] && i < norm->first_block[unit + 1]; i++)
+			if (!isfinite(norm->blocks[i]))
 				return job->catalog.units[unit].name;
 	return "?";
 }
@@ -477,8 +478,9 @@ static void decide(struct job *job, const struct norm_work *norm)
 	double sum = 0.0;
 
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
-		for (uint64_t i = 0; norm->is_pushed[unit] && i < blocks_of(job, unit); i++)
-			sum += norm->blocks[norm->first_block[unit] + i];
+		for (uint64_t i = norm->first_block[unit];
+		     norm->is_pushed[unit] && i < norm->first_block[unit + 1]; i++)
+			sum += norm->blocks[i];
 	if (!isfinite(sum) && job->options.nonfinite == NONFINITE_REPORT) {
 		snprintf(message, sizeof(message), "the gradients of unit \"%s\" hold a NaN or an infinity",
 			 nonfinite_unit(job, norm));
@@ -518,7 +520,7 @@ void step_advance(struct job *job)
 	char message[256];
 
 	if (!job->is_live || job->closed_count < job->options.world_size || job->norm || job->sweep ||
-	    job->decided > job->step || !gradient_is_complete(job))
+	    job->decided > job->step || !gradient_is_complete(job) || gradient_fold(job))
 		return;
 	const char *missing = missing_unit(job);
 
@@ -526,9 +528,6 @@ void step_advance(struct job *job)
 		snprintf(message, sizeof(message), "nobody has pushed unit \"%s\", and the job is strict",
 			 missing);
 		fail_step(job, -ENODATA, message);
-		return;
-	}
-	if (gradient_fold(job)) {
 		return;
 	}
 	if (start_norm(job) < 0)
