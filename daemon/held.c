@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "daemon/disposal.h"
 #include "daemon/gradient.h"
 
 static void run_copy(struct work *work)
@@ -207,7 +208,7 @@ void held_clear(struct job *job)
 	for (struct queue *link = queue_pop(&job->all_held); link; link = queue_pop(&job->all_held)) {
 		struct held_buffer *held = queue_entry(link, struct held_buffer, all_link);
 
-		memory_free(&held->memory);
+		disposal_start_memory(job->node, &held->memory);
 		free(held);
 	}
 	queue_init(&job->free_held);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/budget.h"
+#include "daemon/disposal.h"
 #include "daemon/job.h"
 #include "daemon/refuse.h"
 
@@ -120,7 +121,7 @@ static void clear_pages(struct member *member)
 		member->doorbell_fd = fd_close(member->doorbell_fd);
 	}
 	memory_free(&member->page);
-	memory_free(&member->gradients);
+	disposal_start_memory(member->job->node, &member->gradients);
 	free(member->pushed);
 	free(member->closed_pushed);
 	free(member->contributions);

@@ -52,7 +52,7 @@ struct node {
 	struct queue dying; /* dropped jobs that are not quiet yet */
 	struct staging staging;
 	uint64_t jobs_created;
-	unsigned disposals; /* of jobs' memory and files, under way */
+	unsigned disposals; /* under way */
 	void (*on_idle)(void *argument);
 	void *idle_argument;
 	uint64_t incarnation;

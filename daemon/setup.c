@@ -9,16 +9,11 @@
 #include "common/log.h"
 #include "common/size.h"
 #include "daemon/budget.h"
+#include "daemon/disposal.h"
 #include "daemon/job.h"
 #include "daemon/refuse.h"
 #include "offload/fault.h"
 #include "offload/nvme.h"
-
-/* What is made: the worker fills it in, the job gets it when all went well. */
-struct made {
-	struct memory arena, sums, directory;
-	struct store *parameter_store, *optimizer_store;
-};
 
 struct setup {
 	struct work work;
@@ -373,66 +368,12 @@ static void run_setup(struct work *work)
 
 /* ---- Back on the loop ---- */
 
-/* Unmapping, unpinning and unlinking can take seconds. */
-struct disposal {
-	struct work work;
-	struct node *node;
-	struct made made;
-};
-
-static void unmake(struct node *node, struct made *made)
-{
-	if (made->optimizer_store != made->parameter_store)
-		store_free(made->optimizer_store);
-	store_free(made->parameter_store);
-	if (made->arena.base)
-		engine_buffer_remove(node->engine, made->arena.base);
-	memory_free(&made->arena);
-	memory_free(&made->sums);
-	memory_free(&made->directory);
-	*made = (struct made){ .arena = MEMORY_INIT, .sums = MEMORY_INIT, .directory = MEMORY_INIT };
-}
-
-static void run_disposal(struct work *work)
-{
-	struct disposal *disposal = container_of(work, struct disposal, work);
-
-	unmake(disposal->node, &disposal->made);
-}
-
-static void on_disposed(struct work *work)
-{
-	struct disposal *disposal = container_of(work, struct disposal, work);
-
-	disposal->node->disposals--;
-	free(disposal);
-}
-
-/* Off the loop, on the one thread that also reserves: what comes later finds the space free. */
-static void dispose(struct node *node, struct made *made)
-{
-	struct disposal *disposal = calloc(1, sizeof(*disposal));
-
-	if (!disposal) {
-		unmake(node, made);
-		return;
-	}
-	*disposal = (struct disposal){
-		.work = { .run = run_disposal, .done = on_disposed, .urgency = WORK_NORMAL },
-		.node = node,
-		.made = *made
-	};
-	*made = (struct made){ .arena = MEMORY_INIT, .sums = MEMORY_INIT, .directory = MEMORY_INIT };
-	node->disposals++;
-	workers_submit(node->slow_workers, &disposal->work);
-}
-
 /* Before anything else is planned: what is given up here may be what that needs. */
 static void setup_give_up(struct setup *setup)
 {
 	store_layout_free(setup->nvme);
 	store_layout_free(setup->host);
-	dispose(setup->job->node, &setup->made);
+	disposal_start(setup->job->node, &setup->made);
 }
 
 static void fill_directory(struct job *job)
@@ -475,7 +416,7 @@ static int take_over(struct setup *setup)
 	job->directory = (struct directory_header *)job->directory_memory.base;
 	job->parameter_store = setup->made.parameter_store;
 	job->optimizer_store = setup->made.optimizer_store;
-	setup->made = (struct made){ .arena = MEMORY_INIT, .sums = MEMORY_INIT, .directory = MEMORY_INIT };
+	setup->made = (struct made)MADE_INIT;
 	fill_directory(job);
 	take_all_slots(job);
 	int r = gradient_init(job);
@@ -519,7 +460,7 @@ void setup_start(struct job *job)
 	*setup = (struct setup){
 		.job = job,
 		.is_strict = job->uid == 0 || job->uid == geteuid(),
-		.made = { .arena = MEMORY_INIT, .sums = MEMORY_INIT, .directory = MEMORY_INIT },
+		.made = MADE_INIT,
 		.work = { .run = run_setup, .done = on_setup_done, .urgency = WORK_NORMAL },
 	};
 	snprintf(setup->file, sizeof(setup->file), "%u-%s-%llu.store", (unsigned)job->uid, job->name,
@@ -543,7 +484,7 @@ void setup_clear(struct job *job)
 
 	gradient_clear(job);
 	sweep_free(job);
-	dispose(job->node, &made);
+	disposal_start(job->node, &made);
 	job->arena = job->sums_memory = job->directory_memory = (struct memory)MEMORY_INIT;
 	job->parameter_store = job->optimizer_store = NULL;
 	job->directory = NULL;

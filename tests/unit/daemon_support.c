@@ -72,6 +72,55 @@ void scene_settle(struct scene *scene)
 		scene_wait(scene);
 }
 
+/* ---- Blockade ---- */
+
+static void await_semaphore(sem_t *semaphore)
+{
+	while (sem_wait(semaphore) < 0)
+		assert(errno == EINTR);
+}
+
+static void run_blocker(struct work *work)
+{
+	struct blockade *blockade = container_of(work, struct blocker, work)->blockade;
+
+	sem_post(&blockade->started);
+	await_semaphore(&blockade->end);
+}
+
+static void on_unblocked(struct work *work)
+{
+	container_of(work, struct blocker, work)->blockade->done++;
+}
+
+void blockade_begin(struct scene *scene, struct workers *workers, struct blockade *blockade)
+{
+	*blockade = (struct blockade){ .scene = scene, .count = workers_count(workers) };
+	assert(blockade->count <= ARRAY_LENGTH(blockade->blockers));
+	sem_init(&blockade->started, 0, 0);
+	sem_init(&blockade->end, 0, 0);
+	for (unsigned i = 0; i < blockade->count; i++) {
+		struct blocker *blocker = &blockade->blockers[i];
+
+		blocker->blockade = blockade;
+		blocker->work =
+			(struct work){ .run = run_blocker, .done = on_unblocked, .urgency = WORK_NORMAL };
+		workers_submit(workers, &blocker->work);
+	}
+	for (unsigned i = 0; i < blockade->count; i++)
+		await_semaphore(&blockade->started);
+}
+
+void blockade_end(struct blockade *blockade)
+{
+	if (blockade->done == blockade->count)
+		return;
+	for (unsigned i = 0; i < blockade->count; i++)
+		sem_post(&blockade->end);
+	while (blockade->done < blockade->count)
+		scene_wait(blockade->scene);
+}
+
 /* ---- Recording ---- */
 
 static void map(struct memory_view *view, int fd, int protection)

@@ -5,6 +5,7 @@
 #define TIERD_TESTS_UNIT_DAEMON_SUPPORT_H
 
 #include <event2/event.h>
+#include <semaphore.h>
 
 #include "common/size.h"
 #include "daemon/client.h"
@@ -37,6 +38,22 @@ void scene_close(struct scene *scene);
 void scene_wait(struct scene *scene);
 /* Turns the loop until no job has anything in flight. */
 void scene_settle(struct scene *scene);
+
+/* Keeps all threads of a pool busy until it ends. */
+struct blockade {
+	struct scene *scene;
+	sem_t started, end;
+	unsigned count, done;
+	struct blocker {
+		struct work work;
+		struct blockade *blockade;
+	} blockers[8];
+};
+
+/* When it returns, what was submitted before has been run, and nothing else will be. */
+void blockade_begin(struct scene *scene, struct workers *workers, struct blockade *blockade);
+/* Again, or of one that has not begun: does nothing. */
+void blockade_end(struct blockade *blockade);
 
 struct answer {
 	uint32_t number;

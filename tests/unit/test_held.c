@@ -2,7 +2,6 @@
  * that it belongs to. */
 #include <errno.h>
 #include <math.h>
-#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,6 +16,7 @@
 
 static struct scene scene;
 static struct actor first, second;
+static struct blockade blockade;
 
 static void open_rank(struct actor *actor, uint32_t rank)
 {
@@ -62,53 +62,6 @@ static uint32_t send_buffer_wait(struct actor *actor)
 	return actor_send(actor, &request);
 }
 
-/* ---- Keeps the workers busy until it is told ---- */
-
-#define MAX_WORKERS 16
-
-static struct blockade {
-	sem_t started, end;
-	unsigned count, done;
-	struct work works[MAX_WORKERS];
-} blockade;
-
-static void run_blockade(struct work *work)
-{
-	sem_post(&blockade.started);
-	while (sem_wait(&blockade.end) < 0 && errno == EINTR)
-		;
-}
-
-static void on_blockade_done(struct work *work)
-{
-	blockade.done++;
-}
-
-/* When it returns, what was submitted before has been run, and nothing else will be. */
-static void block_workers(void)
-{
-	blockade = (struct blockade){ .count = workers_count(scene.node->workers) };
-	assert_true(blockade.count <= MAX_WORKERS);
-	assert_int_equal(sem_init(&blockade.started, 0, 0) + sem_init(&blockade.end, 0, 0), 0);
-	for (unsigned i = 0; i < blockade.count; i++) {
-		blockade.works[i] = (struct work){ .run = run_blockade,
-						   .done = on_blockade_done,
-						   .urgency = WORK_NORMAL };
-		workers_submit(scene.node->workers, &blockade.works[i]);
-	}
-	for (unsigned i = 0; i < blockade.count; i++)
-		while (sem_wait(&blockade.started) < 0 && errno == EINTR)
-			;
-}
-
-static void unblock_workers(void)
-{
-	for (unsigned i = 0; i < blockade.count; i++)
-		sem_post(&blockade.end);
-	while (blockade.done < blockade.count)
-		scene_wait(&scene);
-}
-
 /* ---- The tests ---- */
 
 static void take_good_step(void)
@@ -143,13 +96,13 @@ static void gradients_on_their_way_aside_survive_a_failed_step(void **state)
 		push(&first, i, 1.0f);
 	steps[1] = actor_send_step(&second, 0.1f);
 	assert_non_null(job->norm);
-	block_workers();
+	blockade_begin(&scene, scene.node->workers, &blockade);
 	wait = send_buffer_wait(&first);
 	assert_int_equal(job->reductions_running, 1);
 	assert_int_equal(actor_await(&first, steps[0], 0)->status, -EDOM);
 	assert_int_equal(actor_await(&second, steps[1], 0)->status, -EDOM);
 	assert_int_equal(job->reductions_running, 1);
-	unblock_workers();
+	blockade_end(&blockade);
 	assert_int_equal(actor_await(&first, wait, 0)->status, 0);
 	QUEUE_FOREACH (link, &job->sums[0].waiting)
 		assert_int_equal(queue_entry(link, struct contribution, link)->step, gradient_open_step(job));
@@ -164,6 +117,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
+	blockade_end(&blockade);
 	actor_die(&first);
 	actor_die(&second);
 	scene_close(&scene);

@@ -1,0 +1,67 @@
+#include "daemon/disposal.h"
+
+#include <stdlib.h>
+
+#include "offload/store.h"
+
+struct disposal {
+	struct work work;
+	struct node *node;
+	struct made made;
+};
+
+static void unmake(struct node *node, struct made *made)
+{
+	if (made->optimizer_store != made->parameter_store)
+		store_free(made->optimizer_store);
+	store_free(made->parameter_store);
+	if (made->arena.base)
+		engine_buffer_remove(node->engine, made->arena.base);
+	memory_free(&made->arena);
+	memory_free(&made->sums);
+	memory_free(&made->directory);
+}
+
+static void run_disposal(struct work *work)
+{
+	struct disposal *disposal = container_of(work, struct disposal, work);
+
+	unmake(disposal->node, &disposal->made);
+}
+
+static void on_disposed(struct work *work)
+{
+	struct disposal *disposal = container_of(work, struct disposal, work);
+
+	disposal->node->disposals--;
+	free(disposal);
+}
+
+void disposal_start(struct node *node, struct made *made)
+{
+	struct disposal *disposal = calloc(1, sizeof(*disposal));
+
+	if (disposal) {
+		*disposal = (struct disposal){
+			.work = { .run = run_disposal, .done = on_disposed, .urgency = WORK_NORMAL },
+			.node = node,
+			.made = *made
+		};
+		node->disposals++;
+		workers_submit(node->slow_workers, &disposal->work);
+	} else {
+		unmake(node, made);
+	}
+	*made = (struct made)MADE_INIT;
+}
+
+void disposal_start_memory(struct node *node, struct memory *memory)
+{
+	struct made made = MADE_INIT;
+
+	if (!memory->base)
+		return;
+	made.sums = *memory;
+	*memory = (struct memory)MEMORY_INIT;
+	disposal_start(node, &made);
+}

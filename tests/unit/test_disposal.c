@@ -1,0 +1,109 @@
+/* Large memory is given back off the loop: it is still there as long as the thread that does so is busy, and
+ * the loop goes on meanwhile. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "daemon/gradient.h"
+#include "tests/unit/daemon_support.h"
+
+static struct scene scene;
+static struct actor first, second;
+static struct blockade blockade;
+
+static void open_rank(struct actor *actor, uint32_t rank)
+{
+	const struct actor_tensor tensor = { "w", FORMAT_FP32, INITIALIZE_ONES, 1000, false };
+	const struct actor_job job = { .stage = 2, .rank = rank, .world_size = 2 };
+
+	assert_int_equal(actor_enter(&scene, actor), 0);
+	assert_int_equal(actor_open(actor, &job), 0);
+	assert_int_equal(actor_define(actor, "unit", &tensor, 1), 0);
+}
+
+static struct job *start_two(void)
+{
+	uint32_t ready;
+
+	open_rank(&first, 0);
+	open_rank(&second, 1);
+	ready = actor_send_ready(&first, -1);
+	assert_int_equal(actor_ready(&second), 0);
+	assert_int_equal(actor_finish_ready(&first, ready), 0);
+	return job_find(scene.node, geteuid(), "play");
+}
+
+static bool is_mapped(const void *address)
+{
+	return msync((void *)(uintptr_t)address, 4096, MS_ASYNC) == 0 || errno != ENOMEM;
+}
+
+static void await_disposals(void)
+{
+	while (scene.node->disposals > 0)
+		scene_wait(&scene);
+}
+
+static void gradients_of_a_rank_that_dies_are_unmapped_off_the_loop(void **state)
+{
+	const void *gradients = start_two()->ranks[1]->gradients.base;
+
+	blockade_begin(&scene, scene.node->slow_workers, &blockade);
+	actor_die(&second);
+	scene_settle(&scene);
+	assert_true(is_mapped(gradients));
+	/* Nobody waits for it. */
+	assert_int_equal(first.ended_epochs, 1);
+	open_rank(&second, 1);
+	blockade_end(&blockade);
+	await_disposals();
+	assert_false(is_mapped(gradients));
+}
+
+static void held_buffers_of_a_job_that_ends_are_unmapped_off_the_loop(void **state)
+{
+	struct job *job = start_two();
+	const void *held =
+		queue_entry(queue_first(&job->all_held), struct held_buffer, all_link)->memory.base;
+
+	actor_die(&first);
+	actor_die(&second);
+	blockade_begin(&scene, scene.node->slow_workers, &blockade);
+	job_drop(job);
+	scene_settle(&scene);
+	assert_true(is_mapped(held));
+	blockade_end(&blockade);
+	await_disposals();
+	assert_false(is_mapped(held));
+}
+
+static int setup(void **state)
+{
+	log_open(LOG_LEVEL_ERROR);
+	return scene_open(&(struct scene_options){ 0 }, &scene);
+}
+
+static int teardown(void **state)
+{
+	blockade_end(&blockade);
+	actor_die(&first);
+	actor_die(&second);
+	scene_close(&scene);
+	return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(gradients_of_a_rank_that_dies_are_unmapped_off_the_loop),
+		TEST(held_buffers_of_a_job_that_ends_are_unmapped_off_the_loop),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
