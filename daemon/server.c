@@ -14,6 +14,7 @@
 
 #define ACCEPTS_PER_TURN 16
 #define PAUSE_MS 100
+#define LEASE_LOOK_MS 1000
 
 struct server {
 	struct session_shared shared;
@@ -250,6 +251,7 @@ int server_new(struct event_base *loop, struct node *node, const struct server_c
 		.maximum_output = config->maximum_output,
 		.first_frame_ms = config->first_frame_ms,
 		.frame_ms = config->frame_ms,
+		.lease_look_ms = LEASE_LOOK_MS,
 		.over = on_over,
 		.argument = server,
 	};

@@ -6,10 +6,10 @@
  *   ENDED     the socket is closed; the process may still read what it has leased
  *
  * To ENDED lead: the end of the stream, an error of the socket, an unread last answer, too many unread
- * answers, and the death of the process. The client is freed, and over() called, when it has no lease, or
- * when the process is dead: not before, because a live process may still read what it has mapped. Both happen
- * only in on_ending(), which the loop calls: never below a request that is being handled, or another
- * session's event. */
+ * answers, and the death of the process. The client is freed, and over() called, when it has no lease, which
+ * is looked at every lease_look_ms, or when the process is dead: not before, because a live process may still
+ * read what it has mapped. Both happen only in on_ending(), which the loop calls: never below a request that
+ * is being handled, or another session's event. */
 #include "daemon/session.h"
 
 #include <ctype.h>
@@ -96,9 +96,9 @@ static void on_ending(evutil_socket_t fd, short what, void *argument)
 		session->has_hung_up = true;
 		client_hang_up(session->client, session->reason);
 	}
+	/* Nobody tells when they go: it has hung up. */
 	if (session->client && !session->is_dead && client_has_leases(session->client)) {
-		log_debug("%s: %s; its leases stay until the process ends", session->program,
-			  session->reason);
+		arm(&session->ending, session->shared->lease_look_ms);
 		return;
 	}
 	event_del(&session->death);

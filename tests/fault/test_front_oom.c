@@ -161,6 +161,7 @@ static void a_session_ends_at_worst(void **state)
 		.maximum_output = 1 << 20,
 		.first_frame_ms = 1000000,
 		.frame_ms = 1000000,
+		.lease_look_ms = 1,
 		.over = on_over,
 	};
 	size_t length = make_input(input);

@@ -115,6 +115,7 @@ static int setup(void **state)
 		.maximum_output = OUTPUT_BYTES,
 		.first_frame_ms = 1000000,
 		.frame_ms = 1000000,
+		.lease_look_ms = 1,
 		.over = on_over,
 		.argument = fixture,
 	};
@@ -726,6 +727,21 @@ static void leases_stay_until_the_process_is_dead(void **state)
 	assert_false(fake.is_there);
 }
 
+static void a_session_ends_when_its_last_lease_is_released(void **state)
+{
+	struct fixture *fixture = *state;
+
+	fake.has_leases = true;
+	replace_by_child(fixture, say_hello_and_close);
+	while (fake.reason[0] == '\0')
+		event_base_loop(fixture->shared.loop, EVLOOP_ONCE);
+	assert_true(fake.is_there);
+	fake.has_leases = false;
+	wait_until_over(fixture);
+	assert_false(fake.is_there);
+	assert_int_equal(waitpid(fixture->child, NULL, WNOHANG), 0);
+}
+
 static void the_death_of_a_process_is_named(void **state)
 {
 	struct fixture *fixture = *state;
@@ -783,6 +799,7 @@ int main(void)
 		TEST(what_was_sent_before_the_end_is_handled),
 		TEST(an_answer_to_one_that_has_gone_is_dropped),
 		TEST(leases_stay_until_the_process_is_dead),
+		TEST(a_session_ends_when_its_last_lease_is_released),
 		TEST(the_death_of_a_process_is_named),
 		TEST(death_is_seen_while_another_process_holds_the_socket),
 	};
