@@ -52,9 +52,10 @@ static void on_doorbell(evutil_socket_t fd, short events, void *argument)
 
 	if (member->has_left)
 		return;
-	residency_serve(member->job);
+	/* First the wish, then the look: a release between the two rings again. */
 	if (!queue_is_empty(&member->job->slot_wishes))
 		job_watch_slots(member->job);
+	residency_serve(member->job);
 	prefetch_run(member->job);
 }
 

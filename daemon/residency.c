@@ -430,6 +430,7 @@ void residency_serve(struct job *job)
 	if (queue_is_empty(&job->slot_wishes))
 		return;
 	prefetch_find_next_uses(job);
+	/* Nothing called from here serves wishes or takes them back, a load that fails at once included. */
 	QUEUE_FOREACH (link, &job->slot_wishes) {
 		struct residence *residence = queue_entry(link, struct residence, link);
 		uint32_t pack = residence_pack(residence);
@@ -443,8 +444,6 @@ void residency_serve(struct job *job)
 			continue;
 		residency_unwish(residence);
 		start_load(job, pack, TIER_DEMAND);
-		/* A load that failed at once has changed the queue: the next transfer serves the rest. */
-		break;
 	}
 }
 

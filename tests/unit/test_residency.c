@@ -1,0 +1,74 @@
+/* Packs that wait for slots get them as soon as there are some. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "daemon/job.h"
+#include "tests/unit/daemon_support.h"
+
+#define UNITS 8
+#define ELEMENTS (UINT64_C(1) << 20) /* a pack each */
+
+static struct scene scene;
+static struct actor actor;
+
+static struct job *start(void)
+{
+	assert_int_equal(actor_enter(&scene, &actor), 0);
+	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 3, .host_budget = 46 * MIB }), 0);
+	for (unsigned i = 0; i < UNITS; i++) {
+		char name[8];
+		const struct actor_tensor tensor = { name, FORMAT_BF16, INITIALIZE_ONES, ELEMENTS, false };
+
+		snprintf(name, sizeof(name), "u%u", i);
+		assert_int_equal(actor_define(&actor, name, &tensor, 1), 0);
+	}
+	assert_int_equal(actor_ready(&actor), 0);
+	return job_find(scene.node, geteuid(), "play");
+}
+
+static void slots_that_become_free_together_are_filled_together(void **state)
+{
+	struct job *job = start();
+	uint32_t gathers[UNITS], slots = job->slots.count, loading = 0;
+
+	assert_true(slots >= 2 && 2 * slots <= UNITS);
+	for (uint32_t unit = 0; unit < slots; unit++)
+		assert_int_equal(actor_gather(&actor, unit, 0, NULL), 0);
+	for (uint32_t unit = slots; unit < 2 * slots; unit++)
+		gathers[unit] = actor_send_gather(&actor, unit, 0, false);
+	for (uint32_t unit = 0; unit < slots; unit++)
+		actor_release(&actor, unit);
+	residency_serve(job);
+	for (uint32_t pack = 0; pack < UNITS; pack++)
+		loading += job->residences[pack].state == DIRECTORY_LOADING;
+	assert_int_equal(loading, slots);
+	for (uint32_t unit = slots; unit < 2 * slots; unit++)
+		assert_int_equal(actor_await(&actor, gathers[unit], 0)->status, 0);
+}
+
+static int setup(void **state)
+{
+	log_open(LOG_LEVEL_ERROR);
+	return scene_open(&(struct scene_options){ 0 }, &scene);
+}
+
+static int teardown(void **state)
+{
+	actor_die(&actor);
+	scene_close(&scene);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(slots_that_become_free_together_are_filled_together, setup,
+						teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
