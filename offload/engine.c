@@ -8,45 +8,66 @@
 #include "offload/engine_backend.h"
 
 #define MAX_QUEUE_DEPTH 4096
+#define MAX_IN_FLIGHT 16384 /* io_uring takes twice that */
 #define MAX_RETRIES 8
 #define PAGE_BYTES ((size_t)4096)
 
-static int open_backend(const struct engine_config *config, char *why, size_t why_size,
+static int open_backend(const struct engine_config *config, unsigned devices, char *why, size_t why_size,
 			struct engine **ret_engine)
 {
+	unsigned depth = config->queue_depth;
 	const char *step = NULL;
 	int r;
 
+	if (depth > MAX_IN_FLIGHT / devices)
+		depth = MAX_IN_FLIGHT / devices;
 	if (config->is_plain) {
 		snprintf(why, why_size, "io_uring is switched off");
-		return plain_new(config->queue_depth, ret_engine);
+		return plain_new(depth, devices, ret_engine);
 	}
-	r = ring_new(config->queue_depth, &step, ret_engine);
+	r = ring_new(depth, devices, &step, ret_engine);
 	if (r == 0 || !step)
 		return r;
 	snprintf(why, why_size, "%s: %s", step, strerror(-r));
-	return plain_new(config->queue_depth, ret_engine);
+	return plain_new(depth, devices, ret_engine);
+}
+
+static int make_schedules(struct engine *engine, const struct engine_config *config, unsigned devices)
+{
+	struct schedule_limits limits = { .depth = engine->queue_depth,
+					  .background_bytes = config->background_bytes };
+
+	if (limits.background_bytes == 0)
+		limits.background_bytes = ENGINE_DEFAULT_BACKGROUND_BYTES;
+	engine->devices = calloc(devices, sizeof(*engine->devices));
+	if (!engine->devices)
+		return -ENOMEM;
+	engine->device_count = devices;
+	for (unsigned device = 0; device < devices; device++)
+		schedule_init(&engine->devices[device], &limits);
+	return 0;
 }
 
 int engine_new(const struct engine_config *config, struct engine **ret_engine)
 {
-	struct engine *engine;
+	unsigned devices = config->devices ? config->devices : 1;
+	_cleanup_(engine_freep) struct engine *engine = NULL;
 	char why[sizeof(engine->why)] = "";
 	int r;
 
-	if (config->queue_depth == 0 || config->queue_depth > MAX_QUEUE_DEPTH)
+	if (config->queue_depth == 0 || config->queue_depth > MAX_QUEUE_DEPTH || devices > ENGINE_MAX_DEVICES)
 		return -EINVAL;
-	r = open_backend(config, why, sizeof(why), &engine);
+	r = open_backend(config, devices, why, sizeof(why), &engine);
 	if (r < 0)
 		return r;
 
 	memcpy(engine->why, why, sizeof(why));
-	engine->queue_depth = config->queue_depth;
-	for (int priority = 0; priority < TIER_PRIORITIES; priority++)
-		queue_init(&engine->waiting[priority]);
 	for (int file = 0; file < ENGINE_FILES; file++)
-		engine->files[file] = -1;
-	*ret_engine = engine;
+		engine->files[file].fd = -1;
+	r = make_schedules(engine, config, devices);
+	if (r < 0)
+		return r;
+	*ret_engine = TAKE_PTR(engine);
 	return 0;
 }
 
@@ -54,9 +75,9 @@ struct engine *engine_free(struct engine *engine)
 {
 	if (!engine)
 		return NULL;
-	assert(engine->in_flight == 0);
-	for (int priority = 0; priority < TIER_PRIORITIES; priority++)
-		assert(queue_is_empty(&engine->waiting[priority]));
+	for (int file = 0; file < ENGINE_FILES; file++)
+		assert(engine->files[file].fd < 0 || schedule_flow_is_idle(&engine->files[file].flow));
+	free(engine->devices);
 	engine->ops->free(engine);
 	return NULL;
 }
@@ -71,18 +92,20 @@ const char *engine_why(const struct engine *engine)
 	return engine->why[0] ? engine->why : NULL;
 }
 
-int engine_file_add(struct engine *engine, int fd)
+int engine_file_add(struct engine *engine, int fd, unsigned device, unsigned weight)
 {
+	assert(device < engine->device_count);
 	for (int file = 0; file < ENGINE_FILES; file++) {
 		int r = 0;
 
-		if (engine->files[file] >= 0)
+		if (engine->files[file].fd >= 0)
 			continue;
 		if (engine->ops->file_add)
 			r = engine->ops->file_add(engine, file, fd);
 		if (r < 0)
 			return r;
-		engine->files[file] = fd;
+		schedule_flow_init(&engine->files[file].flow, &engine->devices[device], weight);
+		engine->files[file].fd = fd;
 		return file;
 	}
 	return -ENFILE;
@@ -90,10 +113,11 @@ int engine_file_add(struct engine *engine, int fd)
 
 void engine_file_remove(struct engine *engine, int file)
 {
-	assert(file >= 0 && file < ENGINE_FILES && engine->files[file] >= 0);
+	assert(file >= 0 && file < ENGINE_FILES && engine->files[file].fd >= 0);
+	assert(schedule_flow_is_idle(&engine->files[file].flow));
 	if (engine->ops->file_remove)
 		engine->ops->file_remove(engine, file);
-	engine->files[file] = -1;
+	engine->files[file].fd = -1;
 }
 
 int engine_buffer_add(struct engine *engine, void *base, size_t length)
@@ -107,43 +131,40 @@ void engine_buffer_remove(struct engine *engine, void *base)
 		engine->ops->buffer_remove(engine, base);
 }
 
-static struct queue *pop_waiting(struct engine *engine)
-{
-	for (int priority = 0; priority < TIER_PRIORITIES; priority++) {
-		struct queue *link = queue_pop(&engine->waiting[priority]);
-
-		if (link)
-			return link;
-	}
-	return NULL;
-}
-
 static void start_waiting(struct engine *engine)
 {
 	bool has_started = false;
-	struct queue *link;
+	struct tier_io *io;
 
-	while (engine->in_flight < engine->queue_depth && (link = pop_waiting(engine))) {
-		engine->in_flight++;
-		engine->ops->start(engine, queue_entry(link, struct tier_io, link));
-		has_started = true;
-	}
+	for (unsigned device = 0; device < engine->device_count; device++)
+		while ((io = schedule_next(&engine->devices[device]))) {
+			engine->ops->start(engine, io);
+			has_started = true;
+		}
 	if (has_started)
 		engine->ops->flush(engine);
 }
 
 int engine_submit(struct engine *engine, int file, struct tier_io *io)
 {
-	assert(file >= 0 && file < ENGINE_FILES && engine->files[file] >= 0);
+	assert(file >= 0 && file < ENGINE_FILES && engine->files[file].fd >= 0);
 	assert(io->length > 0);
 	io->file = file;
 	io->finished = 0;
 	io->retries = 0;
-	queue_push(&engine->waiting[io->priority], &io->link);
+	schedule_push(&engine->files[file].flow, io);
 	/* During a reap one flush at its end shows the kernel all that was submitted. */
 	if (!engine->is_reaping)
 		start_waiting(engine);
 	return 0;
+}
+
+void engine_raise(struct engine *engine, struct tier_io *io, enum tier_priority priority)
+{
+	schedule_raise(io, priority);
+	/* It may start where it could not before. */
+	if (!engine->is_reaping)
+		start_waiting(engine);
 }
 
 /* Whether a transfer that did not advance may try again; the status if not. */
@@ -185,9 +206,9 @@ void engine_finish(struct engine *engine, struct tier_io *io, int result)
 	int status;
 
 	assert(engine->is_reaping);
-	engine->in_flight--;
+	schedule_finish(io);
 	if (goes_on(io, result, &status))
-		queue_push_front(&engine->waiting[io->priority], &io->link);
+		schedule_push_rest(io->flow, io);
 	else
 		io->done(io, status);
 }

@@ -9,12 +9,18 @@
 
 struct engine;
 
+#define ENGINE_MAX_DEVICES 16
+#define ENGINE_DEFAULT_BACKGROUND_BYTES ((size_t)4 << 20)
+
 struct engine_config {
-	unsigned queue_depth; /* transfers that the devices see at once; more wait here, by priority */
-	bool is_plain;	      /* do not try io_uring */
+	unsigned queue_depth;	 /* transfers that a device sees at once; more wait here, in a schedule */
+	unsigned devices;	 /* 0: one */
+	size_t background_bytes; /* that a device sees at once of all but demand reads; 0: the default */
+	bool is_plain;		 /* do not try io_uring */
 };
 
-/* -EINVAL: queue_depth is 0 or above 4096. Where io_uring is refused the plain backend is taken, and
+/* -EINVAL: queue_depth is 0 or above 4096, or there are too many devices. All devices together see at most
+ * 16384 transfers, with the plain backend 8 each. Where io_uring is refused the plain backend is taken, and
  * engine_why() says why. */
 int engine_new(const struct engine_config *config, struct engine **ret_engine);
 
@@ -25,9 +31,10 @@ DEFINE_FREEP(struct engine *, engine_free)
 const char *engine_name(const struct engine *engine); /* "io_uring" or "plain" */
 const char *engine_why(const struct engine *engine);  /* why it is not io_uring; NULL if it is */
 
-/* Makes a file known to the engine. The descriptor stays the caller's, open until engine_file_remove().
- * Returns the file's slot, or -errno (-ENFILE: all slots are taken). */
-int engine_file_add(struct engine *engine, int fd);
+/* Makes a file known to the engine. The descriptor stays the caller's, open until engine_file_remove(), when
+ * all its transfers are done. It lies on that device, of which it gets a share by its weight (see schedule.h)
+ * beside the other files. Returns the file's slot, or -errno (-ENFILE: all slots are taken). */
+int engine_file_add(struct engine *engine, int fd, unsigned device, unsigned weight);
 void engine_file_remove(struct engine *engine, int file);
 
 /* Pins a region, in pieces of at most 1 GiB, so that transfers need not; may be slow, and may be called from
@@ -38,9 +45,12 @@ void engine_file_remove(struct engine *engine, int file);
 int engine_buffer_add(struct engine *engine, void *base, size_t length);
 void engine_buffer_remove(struct engine *engine, void *base);
 
-/* Queues a transfer at offset io->offset of the file. Short transfers are resumed, interrupted ones tried
- * again; a read beyond the end of the file is -EIO. */
+/* Queues a transfer at offset io->offset of the file. It is moved in pieces, one after the other. Short
+ * transfers are resumed, interrupted ones tried again; a read beyond the end of the file is -EIO. */
 int engine_submit(struct engine *engine, int file, struct tier_io *io);
+
+/* What is left of a transfer that is submitted and not done goes on at a higher priority. */
+void engine_raise(struct engine *engine, struct tier_io *io, enum tier_priority priority);
 
 /* Readable while completions wait for engine_reap(), which runs their done() and starts what waits. */
 int engine_fd(const struct engine *engine);

@@ -3,8 +3,10 @@
 #define TIERD_OFFLOAD_ENGINE_BACKEND_H
 
 #include "offload/engine.h"
+#include "offload/schedule.h"
 
 #define ENGINE_FILES 256
+_Static_assert(ENGINE_FILES <= SCHEDULE_MAX_FLOWS, "each file is a flow");
 
 struct engine_ops {
 	const char *name;
@@ -13,7 +15,7 @@ struct engine_ops {
 	void (*file_remove)(struct engine *engine, int file);
 	int (*buffer_add)(struct engine *engine, void *base, size_t length);
 	void (*buffer_remove)(struct engine *engine, void *base);
-	/* Starts what is left of a transfer; never more than queue_depth at once. */
+	/* Starts the next piece of a transfer; never more than queue_depth at once for each device. */
 	void (*start)(struct engine *engine, struct tier_io *io);
 	/* Shows the kernel what was started. */
 	void (*flush)(struct engine *engine);
@@ -25,11 +27,15 @@ struct engine_ops {
 /* Embedded first in every backend's own struct. */
 struct engine {
 	const struct engine_ops *ops;
-	unsigned queue_depth, in_flight;
-	int fd; /* engine_fd(); the backend's */
+	unsigned queue_depth; /* of each device; the backend's, at most what it was asked for */
+	int fd;		      /* engine_fd(); the backend's */
 	bool is_reaping;
-	struct queue waiting[TIER_PRIORITIES];
-	int files[ENGINE_FILES]; /* descriptors, or -1 */
+	unsigned device_count;
+	struct schedule *devices;
+	struct {
+		int fd; /* -1: the slot is free */
+		struct schedule_flow flow;
+	} files[ENGINE_FILES];
 	char why[128];
 };
 
@@ -44,20 +50,17 @@ static inline uint64_t engine_rest_offset(const struct tier_io *io)
 	return io->offset + io->finished;
 }
 
-/* The kernel moves less than 2 GiB at once. */
-static inline unsigned engine_rest_length(const struct tier_io *io)
+static inline unsigned engine_piece_length(const struct tier_io *io)
 {
-	size_t rest = io->length - io->finished;
-
-	return rest < (UINT32_C(1) << 30) ? (unsigned)rest : UINT32_C(1) << 30;
+	return (unsigned)io->piece;
 }
 
 /* Of the backend, from reap only: a started transfer has moved result bytes, or failed with -errno. */
 void engine_finish(struct engine *engine, struct tier_io *io, int result);
 
-/* queue_depth is known, the rest is the backend's to fill. -ENOMEM, or another error and in ret_step what the
+/* -ENOMEM, or another error and in ret_step what the
  * kernel refused. */
-int ring_new(unsigned queue_depth, const char **ret_step, struct engine **ret_engine);
-int plain_new(unsigned queue_depth, struct engine **ret_engine);
+int ring_new(unsigned queue_depth, unsigned devices, const char **ret_step, struct engine **ret_engine);
+int plain_new(unsigned queue_depth, unsigned devices, struct engine **ret_engine);
 
 #endif

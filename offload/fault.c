@@ -144,6 +144,13 @@ static int fault_submit(struct tier *base, struct tier_io *io)
 	return submit_spoilt(tier, io);
 }
 
+/* What stands for a transfer that fails is not raised: the original waits nowhere. */
+static void fault_raise(struct tier *base, struct tier_io *io, enum tier_priority priority)
+{
+	if (!queue_is_empty(&io->link))
+		tier_raise(container_of(base, struct fault_tier, tier)->next, io, priority);
+}
+
 static void fault_free(struct tier *base)
 {
 	struct fault_tier *tier = container_of(base, struct fault_tier, tier);
@@ -164,6 +171,7 @@ int fault_tier_new(struct tier *next, const struct fault_config *config, struct 
 		.name = "fault",
 		.block_size = next->ops->block_size,
 		.submit = fault_submit,
+		.raise = fault_raise,
 		.free = fault_free,
 	};
 	tier->tier = (struct tier){ .ops = &tier->ops, .capacity = next->capacity, .label = next->label };

@@ -8,6 +8,7 @@
 #include <sys/statvfs.h>
 
 #include "common/size.h"
+#include "offload/schedule.h"
 
 #define BLOCK_BYTES 4096
 
@@ -26,6 +27,11 @@ static int nvme_submit(struct tier *tier, struct tier_io *io)
 	struct nvme_tier *nvme = container_of(tier, struct nvme_tier, tier);
 
 	return engine_submit(nvme->engine, nvme->file, io);
+}
+
+static void nvme_raise(struct tier *tier, struct tier_io *io, enum tier_priority priority)
+{
+	engine_raise(container_of(tier, struct nvme_tier, tier)->engine, io, priority);
 }
 
 void nvme_tier_discard(struct tier *tier)
@@ -58,6 +64,7 @@ static const struct tier_ops nvme_ops = {
 	.name = "nvme",
 	.block_size = BLOCK_BYTES,
 	.submit = nvme_submit,
+	.raise = nvme_raise,
 	.free = nvme_free,
 };
 
@@ -124,7 +131,8 @@ int nvme_tier_new(const struct nvme_config *config, struct tier **ret_tier)
 		return r;
 	if (ftruncate(nvme->fd, (off_t)config->capacity) < 0)
 		return -errno;
-	r = engine_file_add(config->engine, nvme->fd);
+	r = engine_file_add(config->engine, nvme->fd, config->device,
+			    config->weight ? config->weight : SCHEDULE_DEFAULT_WEIGHT);
 	if (r < 0)
 		return r;
 	nvme->file = r;

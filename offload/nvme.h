@@ -11,6 +11,8 @@ struct nvme_config {
 	const char *name;      /* of the file in it; created, or -EEXIST; unlinked by tier_free() */
 	uint64_t capacity;     /* bytes; a multiple of 1 MiB */
 	bool is_buffered;      /* do not try O_DIRECT */
+	unsigned device;       /* of the engine, on which the directory lies */
+	unsigned weight;       /* of the file's share of the device; 0: SCHEDULE_DEFAULT_WEIGHT */
 };
 
 /* Creates the file, mode 0600. -EINVAL: not a multiple of 1 MiB, or 0. Where the file system refuses O_DIRECT

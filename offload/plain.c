@@ -5,7 +5,9 @@
 #include "common/workers.h"
 #include "offload/engine_backend.h"
 
-#define MAX_THREADS 8
+/* Of each device: what is queued here could not be overtaken, and a slow device shall not take the threads of
+ * another. */
+#define MAX_DEPTH 8
 
 struct plain_operation {
 	struct work work;
@@ -28,7 +30,7 @@ static void operation_run(struct work *work)
 	struct plain_operation *operation = container_of(work, struct plain_operation, work);
 	struct tier_io *io = operation->io;
 	void *buffer = engine_rest_buffer(io);
-	size_t length = engine_rest_length(io);
+	size_t length = engine_piece_length(io);
 	off_t offset = (off_t)engine_rest_offset(io);
 	ssize_t n = io->direction == TIER_READ ? pread(operation->fd, buffer, length, offset)
 					       : pwrite(operation->fd, buffer, length, offset);
@@ -54,7 +56,7 @@ static void plain_start(struct engine *engine, struct tier_io *io)
 	assert(link);
 	operation = queue_entry(link, struct plain_operation, link);
 	operation->io = io;
-	operation->fd = engine->files[io->file];
+	operation->fd = engine->files[io->file].fd;
 	operation->work.urgency = io->priority == TIER_DEMAND ? WORK_URGENT : WORK_NORMAL;
 	workers_submit(plain->workers, &operation->work);
 }
@@ -87,17 +89,18 @@ static const struct engine_ops plain_ops = {
 	.free = plain_free,
 };
 
-int plain_new(unsigned queue_depth, struct engine **ret_engine)
+int plain_new(unsigned queue_depth, unsigned devices, struct engine **ret_engine)
 {
-	struct plain_engine *plain = calloc(1, sizeof(*plain) + queue_depth * sizeof(plain->operations[0]));
-	unsigned threads = queue_depth < MAX_THREADS ? queue_depth : MAX_THREADS;
+	unsigned depth = queue_depth < MAX_DEPTH ? queue_depth : MAX_DEPTH, threads = depth * devices;
+	struct plain_engine *plain = calloc(1, sizeof(*plain) + threads * sizeof(plain->operations[0]));
 	int r;
 
 	if (!plain)
 		return -ENOMEM;
 	plain->engine.ops = &plain_ops;
+	plain->engine.queue_depth = depth;
 	queue_init(&plain->free);
-	for (unsigned i = 0; i < queue_depth; i++) {
+	for (unsigned i = 0; i < threads; i++) {
 		struct plain_operation *operation = &plain->operations[i];
 
 		operation->plain = plain;

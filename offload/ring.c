@@ -3,7 +3,8 @@
  * A transfer is started (an entry is prepared), shown to the kernel (flush), and completed (reap). Where the
  * kernel takes no entries, flush leaves them, makes the descriptor readable, and the next reap takes them
  * back and finishes them with the error; the front door decides which errors are worth another try. At most
- * queue_depth entries are out at once and the completion ring is twice that, so it cannot overflow. */
+ * queue_depth entries for each device are out at once and the completion ring is twice that, so it cannot
+ * overflow. */
 #include <assert.h>
 #include <errno.h>
 #include <liburing.h>
@@ -99,7 +100,7 @@ static int ring_buffer_add(struct engine *engine, void *base, size_t length)
 static void prepare(struct ring_engine *ring, struct io_uring_sqe *entry, struct tier_io *io, int fd)
 {
 	char *buffer = engine_rest_buffer(io);
-	unsigned length = engine_rest_length(io);
+	unsigned length = engine_piece_length(io);
 	uint64_t offset = engine_rest_offset(io);
 	int slot = ring->has_buffers ? pins_find(&ring->pins, buffer, length) : -1;
 
@@ -119,7 +120,7 @@ static void ring_start(struct engine *engine, struct tier_io *io)
 	struct io_uring_sqe *entry = io_uring_get_sqe(&ring->ring);
 
 	assert(entry);
-	prepare(ring, entry, io, ring->has_files ? io->file : engine->files[io->file]);
+	prepare(ring, entry, io, ring->has_files ? io->file : engine->files[io->file].fd);
 	if (ring->has_files)
 		entry->flags |= IOSQE_FIXED_FILE;
 	io_uring_sqe_set_data(entry, io);
@@ -210,7 +211,7 @@ static const struct engine_ops ring_ops = {
 };
 
 /* Tables of files and buffers only make it faster; kernels before 5.19 have none that start empty. */
-static int open_ring(struct ring_engine *ring, unsigned queue_depth, const char **ret_step)
+static int open_ring(struct ring_engine *ring, unsigned entries, const char **ret_step)
 {
 	int r;
 
@@ -220,7 +221,7 @@ static int open_ring(struct ring_engine *ring, unsigned queue_depth, const char 
 		return -errno;
 	}
 	/* Without IORING_SETUP_SINGLE_ISSUER: buffers are registered from other threads. */
-	r = io_uring_queue_init(queue_depth, &ring->ring, 0);
+	r = io_uring_queue_init(entries, &ring->ring, 0);
 	if (r < 0) {
 		*ret_step = "io_uring_setup";
 		return r;
@@ -236,7 +237,7 @@ static int open_ring(struct ring_engine *ring, unsigned queue_depth, const char 
 	return 0;
 }
 
-int ring_new(unsigned queue_depth, const char **ret_step, struct engine **ret_engine)
+int ring_new(unsigned queue_depth, unsigned devices, const char **ret_step, struct engine **ret_engine)
 {
 	struct ring_engine *ring = calloc(1, sizeof(*ring));
 	int r;
@@ -245,8 +246,9 @@ int ring_new(unsigned queue_depth, const char **ret_step, struct engine **ret_en
 		return -ENOMEM;
 	ring->engine.ops = &ring_ops;
 	ring->engine.fd = -1;
+	ring->engine.queue_depth = queue_depth;
 	pins_init(&ring->pins);
-	r = open_ring(ring, queue_depth, ret_step);
+	r = open_ring(ring, queue_depth * devices, ret_step);
 	if (r < 0) {
 		ring_free(&ring->engine);
 		return r;

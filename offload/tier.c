@@ -17,12 +17,20 @@ int tier_submit(struct tier *tier, struct tier_io *io)
 
 	if (io->offset > tier->capacity || io->length > tier->capacity - io->offset)
 		return -ERANGE;
+	queue_init(&io->link);
 	r = tier->ops->submit(tier, io);
 	if (r < 0)
 		return r;
 	tier->submitted[io->direction].requests++;
 	tier->submitted[io->direction].bytes += io->length;
 	return 0;
+}
+
+void tier_raise(struct tier *tier, struct tier_io *io, enum tier_priority priority)
+{
+	assert((unsigned)priority < TIER_PRIORITIES);
+	if (tier->ops->raise)
+		tier->ops->raise(tier, io, priority);
 }
 
 struct tier *tier_free(struct tier *tier)

@@ -2,6 +2,7 @@
 #ifndef TIERD_OFFLOAD_TIER_H
 #define TIERD_OFFLOAD_TIER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,16 +28,20 @@ struct tier_io {
 	void (*done)(struct tier_io *io, int status); /* 0 or -errno */
 
 	/* Of the tier, while submitted. */
-	struct queue link;
-	size_t finished;
+	struct queue link; /* of what waits */
+	size_t finished, piece;
 	unsigned retries;
 	int file;
+	struct schedule_flow *flow;
+	bool is_background; /* what is in flight */
 };
 
 struct tier_ops {
 	const char *name;
 	size_t block_size; /* offset, length and buffer align to it */
 	int (*submit)(struct tier *tier, struct tier_io *io);
+	/* NULL: transfers do not wait here. */
+	void (*raise)(struct tier *tier, struct tier_io *io, enum tier_priority priority);
 	void (*free)(struct tier *tier);
 };
 
@@ -53,6 +58,10 @@ struct tier {
 /* Starts a transfer of at least one byte. -ERANGE: outside the capacity; other errors: the backend's. After
  * an error done() never runs; it never runs inside this call either. */
 int tier_submit(struct tier *tier, struct tier_io *io);
+
+/* Somebody has come to wait for a transfer that is submitted and not done: what the device has not seen of it
+ * goes on at that priority. Nothing happens if it has it already. */
+void tier_raise(struct tier *tier, struct tier_io *io, enum tier_priority priority);
 
 /* All transfers must be done. */
 struct tier *tier_free(struct tier *tier);

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "offload/memory.h"
+#include "offload/schedule.h"
 #include "tests/unit/io_support.h"
 
 #define CHUNK ((size_t)64 << 10)
@@ -35,7 +36,7 @@ static int open_engine(struct fixture *fixture, unsigned queue_depth)
 		fixture->loop.engine = engine_free(fixture->loop.engine);
 		return -EOPNOTSUPP;
 	}
-	fixture->file = engine_file_add(fixture->loop.engine, fixture->fd);
+	fixture->file = engine_file_add(fixture->loop.engine, fixture->fd, 0, SCHEDULE_DEFAULT_WEIGHT);
 	assert_true(fixture->file >= 0);
 	return 0;
 }
@@ -155,6 +156,87 @@ static void a_demand_read_overtakes_all_that_waits(void **state)
 	free(pages);
 }
 
+/* With one transfer in flight, what is raised goes on next. */
+static void a_raised_prefetch_overtakes_the_others(void **state)
+{
+	static const unsigned expected[] = { 0, 3, 1, 2 };
+	struct test_io tests[ARRAY_LENGTH(expected)];
+	unsigned char *pages = pages_new(4096);
+	struct fixture fixture;
+
+	open_fixture(&fixture, 1);
+	assert_int_equal(transfer(&fixture, TIER_WRITE, pages, 0, 4096), 0);
+	for (unsigned i = 0; i < ARRAY_LENGTH(expected); i++) {
+		test_io_init(&tests[i], TIER_READ, pages, 0, 4096);
+		tests[i].io.priority = TIER_PREFETCH;
+		assert_int_equal(engine_submit(fixture.loop.engine, fixture.file, &tests[i].io), 0);
+	}
+	engine_raise(fixture.loop.engine, &tests[3].io, TIER_DEMAND);
+	engine_raise(fixture.loop.engine, &tests[0].io, TIER_DEMAND);
+	for (unsigned i = 0; i < ARRAY_LENGTH(expected); i++)
+		assert_int_equal(test_io_wait(&fixture.loop, &tests[i]), 0);
+	for (unsigned i = 1; i < ARRAY_LENGTH(expected); i++)
+		assert_true(tests[expected[i - 1]].order < tests[expected[i]].order);
+	close_fixture(&fixture);
+	free(pages);
+}
+
+static void a_transfer_of_many_pieces_comes_back_whole(void **state)
+{
+	size_t length = 5 * SCHEDULE_PIECE_BYTES / 2;
+	unsigned char *out = pages_new(length), *in = pages_new(length);
+	struct fixture fixture;
+
+	open_fixture(&fixture, 2);
+	pages_fill(out, length, 5);
+	assert_int_equal(transfer(&fixture, TIER_WRITE, out, 4096, length), 0);
+	assert_int_equal(transfer(&fixture, TIER_READ, in, 4096, length), 0);
+	assert_memory_equal(in, out, length);
+	close_fixture(&fixture);
+	free(out);
+	free(in);
+}
+
+/* A pipe stands for a device that takes its time. */
+static void a_device_that_does_not_answer_holds_up_no_other(void **state)
+{
+	struct engine_config config = { .queue_depth = 1, .devices = 2, .is_plain = is_plain };
+	unsigned char *pages = pages_new(2 * 4096);
+	struct test_io slow[2];
+	struct fixture fixture;
+	int ends[2], file;
+
+	open_fixture(&fixture, 1);
+	if (is_plain) {
+		print_message("pread takes no pipe\n");
+		close_fixture(&fixture);
+		free(pages);
+		skip();
+	}
+	engine_file_remove(fixture.loop.engine, fixture.file);
+	fixture.loop.engine = engine_free(fixture.loop.engine);
+	assert_int_equal(engine_new(&config, &fixture.loop.engine), 0);
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	file = engine_file_add(fixture.loop.engine, ends[0], 0, SCHEDULE_DEFAULT_WEIGHT);
+	fixture.file = engine_file_add(fixture.loop.engine, fixture.fd, 1, SCHEDULE_DEFAULT_WEIGHT);
+	for (unsigned i = 0; i < 2; i++) {
+		test_io_init(&slow[i], TIER_READ, pages, 0, 4096);
+		assert_int_equal(engine_submit(fixture.loop.engine, file, &slow[i].io), 0);
+	}
+	for (unsigned i = 0; i < 10; i++)
+		assert_int_equal(transfer(&fixture, TIER_WRITE, pages + 4096, i * 4096, 4096), 0);
+	assert_int_equal(slow[0].done_count + slow[1].done_count, 0);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(write(ends[1], pages + 4096, 4096), 4096);
+		assert_int_equal(test_io_wait(&fixture.loop, &slow[i]), 0);
+	}
+	engine_file_remove(fixture.loop.engine, file);
+	close(ends[0]);
+	close(ends[1]);
+	close_fixture(&fixture);
+	free(pages);
+}
+
 static void a_read_beyond_the_end_is_an_error(void **state)
 {
 	unsigned char *pages = pages_new(16384);
@@ -239,12 +321,12 @@ static void every_file_slot_can_be_used_again(void **state)
 	int added = 0, file;
 
 	open_fixture(&fixture, 1);
-	while ((file = engine_file_add(fixture.loop.engine, fixture.fd)) >= 0)
+	while ((file = engine_file_add(fixture.loop.engine, fixture.fd, 0, SCHEDULE_DEFAULT_WEIGHT)) >= 0)
 		added++;
 	assert_int_equal(file, -ENFILE);
 	assert_true(added > 32);
 	engine_file_remove(fixture.loop.engine, 7);
-	assert_int_equal(engine_file_add(fixture.loop.engine, fixture.fd), 7);
+	assert_int_equal(engine_file_add(fixture.loop.engine, fixture.fd, 0, SCHEDULE_DEFAULT_WEIGHT), 7);
 	close_fixture(&fixture);
 }
 
@@ -289,6 +371,8 @@ static void a_queue_depth_out_of_range_is_refused(void **state)
 	assert_int_equal(engine_new(&config, &engine), -EINVAL);
 	config.queue_depth = 4097;
 	assert_int_equal(engine_new(&config, &engine), -EINVAL);
+	config = (struct engine_config){ .queue_depth = 1, .devices = 17, .is_plain = is_plain };
+	assert_int_equal(engine_new(&config, &engine), -EINVAL);
 	assert_null(engine);
 }
 
@@ -311,6 +395,9 @@ int main(void)
 		cmocka_unit_test(bytes_come_back_at_any_queue_depth),
 		cmocka_unit_test(bytes_come_back_through_pinned_and_half_pinned_buffers),
 		cmocka_unit_test(a_demand_read_overtakes_all_that_waits),
+		cmocka_unit_test(a_raised_prefetch_overtakes_the_others),
+		cmocka_unit_test(a_transfer_of_many_pieces_comes_back_whole),
+		cmocka_unit_test(a_device_that_does_not_answer_holds_up_no_other),
 		cmocka_unit_test(a_read_beyond_the_end_is_an_error),
 		cmocka_unit_test(a_write_that_is_cut_short_is_resumed),
 		cmocka_unit_test(done_may_submit),
