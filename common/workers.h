@@ -8,9 +8,9 @@
 
 struct workers;
 
-/* Work of a higher urgency starts first: somebody waits for a demand read, nobody for an update of a
- * late layer. */
-enum work_urgency { WORK_URGENT, WORK_NORMAL, WORK_URGENCIES };
+/* Work of a higher urgency starts first: somebody waits for a demand read, soon for a prefetch, nobody for an
+ * update of a late layer. */
+enum work_urgency { WORK_URGENT, WORK_SOON, WORK_NORMAL, WORK_URGENCIES };
 
 /* One piece of work. The caller owns it and leaves it alone from workers_submit() until done() runs,
  * once, on the thread that calls workers_reap(). */

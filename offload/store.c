@@ -30,6 +30,13 @@ int store_submit(struct store *store, struct store_transfer *transfer)
 	return store->ops->submit(store, transfer);
 }
 
+void store_raise(struct store *store, struct store_transfer *transfer, enum tier_priority priority)
+{
+	assert((unsigned)priority < TIER_PRIORITIES);
+	if (priority < transfer->priority)
+		store->ops->raise(store, transfer, priority);
+}
+
 int store_abandon(struct store *store, uint32_t stream, uint64_t offset, uint64_t length)
 {
 	if (!store->ops->abandon)

@@ -46,7 +46,7 @@ struct store_transfer {
 	} fault;
 
 	/* Of the store, while submitted. */
-	struct queue link;
+	struct queue link, operations;
 	uint64_t issued, completed;
 	int status;
 };
@@ -54,6 +54,7 @@ struct store_transfer {
 struct store_ops {
 	const char *name; /* "nvme" or "host" */
 	int (*submit)(struct store *store, struct store_transfer *transfer);
+	void (*raise)(struct store *store, struct store_transfer *transfer, enum tier_priority priority);
 	int (*abandon)(struct store *store, uint32_t stream, uint64_t offset, uint64_t length);
 	void *(*address)(struct store *store, uint32_t stream, uint64_t offset);
 	int (*commit)(struct store *store);
@@ -106,6 +107,10 @@ const char *store_name(const struct store *store);
 /* -EINVAL: not whole blocks, or outside the sections; -EOPNOTSUPP: a host store. After an error done() never
  * runs. */
 int store_submit(struct store *store, struct store_transfer *transfer);
+
+/* Somebody has come to wait for a transfer that is submitted and not done: what has not reached a device goes
+ * on at that priority. Nothing happens if it has it already. done() does not run inside. */
+void store_raise(struct store *store, struct store_transfer *transfer, enum tier_priority priority);
 
 /* Gives up rewrites that have begun and not become visible, of all extents that the range touches, so that
  * the next writes begin from nothing. No write of them may be submitted. -EINVAL: outside the sections;

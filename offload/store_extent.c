@@ -1,9 +1,10 @@
 /* The store on devices.
  *
  * A transfer waits by priority, and is cut into operations of at most an extent, of which each device has a
- * fixed number. An operation that reads: extent never written ─► zeros, on a worker; else device ─► verify,
- * on a worker. One that writes: checksums, on a worker unless the caller gave them ─► free place of the
- * device ─► map. The transfer is done when all that was issued has ended; after the first error no more is.
+ * fixed number; some are left for each priority, because others may wait for long in the device's schedule.
+ * An operation that reads: extent never written ─► zeros, on a worker; else device ─► verify, on a worker.
+ * One that writes: checksums, on a worker unless the caller gave them ─► free place of the device ─► map. The
+ * transfer is done when all that was issued has ended; after the first error no more is.
  *
  * A read needs no lock on its place: where its extent was rewritten meanwhile, the place may hold other bytes
  * by now; then the checksums do not match, the version differs, and it starts again at the new place. A write
@@ -18,11 +19,12 @@
 
 #define DEFAULT_DEPTH 16
 #define MAX_DEPTH 1024
+#define RESERVED_PART 4
 
 struct operation {
 	struct work work;
 	struct tier_io io;
-	struct queue link; /* of its device, while free */
+	struct queue link; /* of its device while free, else of its transfer */
 	struct extent_store *store;
 	struct store_transfer *transfer;
 	unsigned device;
@@ -34,6 +36,8 @@ struct operation {
 	uint64_t checksums[STORE_EXTENT_BLOCKS]; /* of its blocks, from the first on */
 	uint32_t version;
 	bool is_second_try;
+	enum tier_priority priority; /* it counts in its device's */
+	bool is_submitted;	     /* to the tier */
 	int status;
 	uint64_t fault_offset; /* of what failed, from the start of the operation */
 };
@@ -41,6 +45,7 @@ struct operation {
 struct device {
 	struct tier *tier;
 	struct queue free;
+	unsigned used[TIER_PRIORITIES];
 };
 
 struct extent_store {
@@ -109,6 +114,11 @@ static void fail_transfer(struct operation *operation, int status)
 
 static void issue_waiting(struct extent_store *store);
 
+static unsigned *used_by(const struct operation *operation)
+{
+	return &operation->store->devices[operation->device].used[operation->priority];
+}
+
 static void end(struct operation *operation, int status)
 {
 	struct extent_store *store = operation->store;
@@ -117,6 +127,8 @@ static void end(struct operation *operation, int status)
 	if (status < 0)
 		fail_transfer(operation, status);
 	transfer->completed += operation->length;
+	--*used_by(operation);
+	queue_remove(&operation->link);
 	queue_push_front(&store->devices[operation->device].free, &operation->link);
 	store->free_count++;
 	issue_waiting(store);
@@ -133,12 +145,19 @@ static void end_from_worker(struct work *work)
 	end(operation, operation->status);
 }
 
+static enum work_urgency urgency_of(const struct store_transfer *transfer)
+{
+	if (transfer->direction == TIER_WRITE)
+		return WORK_NORMAL;
+	return transfer->priority == TIER_DEMAND ? WORK_URGENT : WORK_SOON;
+}
+
 static void run_on_worker(struct operation *operation, void (*run)(struct work *work),
 			  void (*done)(struct work *work))
 {
 	operation->work.run = run;
 	operation->work.done = done;
-	operation->work.urgency = operation->transfer->direction == TIER_READ ? WORK_URGENT : WORK_NORMAL;
+	operation->work.urgency = urgency_of(operation->transfer);
 	workers_submit(operation->store->workers, &operation->work);
 }
 
@@ -156,6 +175,8 @@ static void end_later(struct operation *operation, int status)
 static int submit_io(struct operation *operation, uint32_t place,
 		     void (*done)(struct tier_io *io, int status))
 {
+	int r;
+
 	operation->io = (struct tier_io){
 		.direction = operation->transfer->direction,
 		.priority = operation->transfer->priority,
@@ -164,7 +185,9 @@ static int submit_io(struct operation *operation, uint32_t place,
 		.length = operation->length,
 		.done = done,
 	};
-	return tier_submit(operation->store->devices[operation->device].tier, &operation->io);
+	r = tier_submit(operation->store->devices[operation->device].tier, &operation->io);
+	operation->is_submitted = r == 0;
+	return r;
 }
 
 /* ---- Reads ---- */
@@ -207,6 +230,7 @@ static void read_done(struct tier_io *io, int status)
 {
 	struct operation *operation = container_of(io, struct operation, io);
 
+	operation->is_submitted = false;
 	if (status < 0)
 		end(operation, status);
 	else
@@ -259,6 +283,7 @@ static void write_done(struct tier_io *io, int status)
 	struct extent_store *store = operation->store;
 	uint8_t blocks = block_mask(operation);
 
+	operation->is_submitted = false;
 	if (status == 0) {
 		store->store.bytes[TIER_WRITE] += operation->length;
 		store_map_complete(&store->map, operation->extent, blocks, operation->checksums);
@@ -304,6 +329,9 @@ static void issue(struct operation *operation, struct store_transfer *transfer, 
 	uint64_t in_extent;
 
 	operation->transfer = transfer;
+	queue_push(&transfer->operations, &operation->link);
+	operation->priority = transfer->priority;
+	++*used_by(operation);
 	operation->extent = extent;
 	operation->offset = transfer->offset + transfer->issued;
 	operation->buffer = (char *)transfer->buffer + transfer->issued;
@@ -321,27 +349,61 @@ static void issue(struct operation *operation, struct store_transfer *transfer, 
 		start_write(operation);
 }
 
+/* Some operations are left for demand reads, and some each for prefetch and write-back. */
+static bool may_use(const struct extent_store *store, const struct device *device,
+		    enum tier_priority priority)
+{
+	unsigned rest = store->depth - store->depth / RESERVED_PART;
+
+	return priority == TIER_DEMAND ||
+	       (device->used[priority] < rest - rest / RESERVED_PART &&
+		device->used[TIER_PREFETCH] + device->used[TIER_WRITE_BACK] < rest);
+}
+
+/* A free operation of the device, or NULL. */
+static struct operation *take_operation(struct extent_store *store, struct device *device,
+					enum tier_priority priority)
+{
+	struct queue *link = may_use(store, device, priority) ? queue_pop(&device->free) : NULL;
+
+	if (!link)
+		return NULL;
+	store->free_count--;
+	return queue_entry(link, struct operation, link);
+}
+
+/* Whether any device has a free operation for it. */
+static bool has_operation(const struct extent_store *store, enum tier_priority priority)
+{
+	for (unsigned device = 0; device < store->device_count; device++)
+		if (!queue_is_empty(&store->devices[device].free) &&
+		    may_use(store, &store->devices[device], priority))
+			return true;
+	return false;
+}
+
 static void issue_transfer(struct extent_store *store, struct store_transfer *transfer)
 {
 	while (transfer->issued < transfer->length) {
 		uint64_t extent = store_layout_extent(store->store.layout, transfer->stream,
 						      transfer->offset + transfer->issued);
-		struct queue *link = queue_pop(&store->devices[extent % store->device_count].free);
+		struct operation *operation = take_operation(
+			store, &store->devices[extent % store->device_count], transfer->priority);
 
-		if (!link)
+		if (!operation)
 			return;
-		store->free_count--;
-		issue(queue_entry(link, struct operation, link), transfer, extent);
+		issue(operation, transfer, extent);
 	}
 	queue_remove(&transfer->link);
 }
 
-static void issue_queue(struct extent_store *store, struct queue *waiting)
+static void issue_queue(struct extent_store *store, enum tier_priority priority)
 {
+	struct queue *waiting = &store->waiting[priority];
 	struct queue *link = waiting->next;
 
 	/* One whose next device is busy does not hold up the others. */
-	while (link != waiting && store->free_count > 0) {
+	while (link != waiting && has_operation(store, priority)) {
 		struct queue *next = link->next;
 
 		issue_transfer(store, queue_entry(link, struct store_transfer, link));
@@ -352,7 +414,7 @@ static void issue_queue(struct extent_store *store, struct queue *waiting)
 static void issue_waiting(struct extent_store *store)
 {
 	for (int priority = 0; priority < TIER_PRIORITIES; priority++)
-		issue_queue(store, &store->waiting[priority]);
+		issue_queue(store, (enum tier_priority)priority);
 }
 
 static int extent_submit(struct store *base, struct store_transfer *transfer)
@@ -363,9 +425,32 @@ static int extent_submit(struct store *base, struct store_transfer *transfer)
 	transfer->status = 0;
 	transfer->fault.stream_offset = transfer->fault.device_offset = 0;
 	transfer->fault.device = NULL;
+	queue_init(&transfer->operations);
 	queue_push(&store->waiting[transfer->priority], &transfer->link);
 	issue_waiting(store);
 	return 0;
+}
+
+static void extent_raise(struct store *base, struct store_transfer *transfer, enum tier_priority priority)
+{
+	struct extent_store *store = container_of(base, struct extent_store, store);
+
+	transfer->priority = priority;
+	QUEUE_FOREACH (link, &transfer->operations) {
+		struct operation *operation = queue_entry(link, struct operation, link);
+
+		--*used_by(operation);
+		operation->priority = priority;
+		++*used_by(operation);
+		if (operation->is_submitted)
+			tier_raise(store->devices[operation->device].tier, &operation->io, priority);
+	}
+	/* Not if all of it has been issued, or it has failed. */
+	if (!queue_is_empty(&transfer->link)) {
+		queue_remove(&transfer->link);
+		queue_push(&store->waiting[priority], &transfer->link);
+	}
+	issue_waiting(store);
 }
 
 static int extent_abandon(struct store *base, uint32_t stream, uint64_t offset, uint64_t length)
@@ -397,6 +482,7 @@ static void extent_free(struct store *base)
 static const struct store_ops extent_ops = {
 	.name = "nvme",
 	.submit = extent_submit,
+	.raise = extent_raise,
 	.abandon = extent_abandon,
 	.free = extent_free,
 };

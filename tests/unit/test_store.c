@@ -233,6 +233,7 @@ static void a_demand_read_overtakes_what_waits(void **state)
 }
 
 #define AT_ONCE 40
+#define LENGTH_OF_FIRST (3 * STORE_EXTENT_BYTES)
 
 static void many_transfers_at_once_are_each_done_once(void **state)
 {
@@ -370,14 +371,15 @@ static void a_host_store_is_reached_by_address(void **state)
 	store = store_free(store);
 }
 
-static void open_on_files(struct store_fixture *fixture, struct scratch *scratch, bool is_plain)
+static void open_on_files(struct store_fixture *fixture, struct scratch *scratch, bool is_plain,
+			  unsigned queue_depth)
 {
-	struct engine_config engine = { .queue_depth = 8, .is_plain = is_plain };
+	struct engine_config engine = { .queue_depth = queue_depth, .is_plain = is_plain };
 	struct store_config config = { 0 };
 	struct store_layout *layout = store_fixture_layout(fixture);
 
 	assert_int_equal(engine_new(&engine, &fixture->loop.engine), 0);
-	assert_int_equal(workers_new(2, "test", &fixture->loop.workers), 0);
+	assert_int_equal(workers_new(1, "test", &fixture->loop.workers), 0);
 	for (unsigned device = 0; device < 2; device++) {
 		struct nvme_config nvme = {
 			.engine = fixture->loop.engine,
@@ -400,13 +402,108 @@ static void bytes_come_back_from_files(void **state)
 		struct scratch scratch;
 
 		scratch_open(&scratch);
-		open_on_files(&fixture, &scratch, is_plain);
+		open_on_files(&fixture, &scratch, is_plain, 8);
 		for (unsigned section = 0; section < SECTION_COUNT; section++)
 			check_section(&fixture, section, section);
 		store_fixture_close(&fixture);
 		fixture.loop.engine = engine_free(fixture.loop.engine);
 		scratch_close(&scratch);
 	}
+}
+
+/* Waiting in the store, where one operation is all there is. */
+static void a_raised_transfer_overtakes_what_waits(void **state)
+{
+	static const unsigned expected[] = { 0, 3, 1, 2 };
+	unsigned char *pages = pages_new(4 * 2 * STORE_EXTENT_BYTES);
+	struct test_transfer tests[ARRAY_LENGTH(expected)];
+	struct store_fixture fixture;
+
+	store_fixture_open(&fixture, 1, 1, NULL);
+	for (unsigned i = 0; i < ARRAY_LENGTH(expected); i++) {
+		test_transfer_init(&tests[i], TIER_READ, STREAM_FIRST, 0, 2 * STORE_EXTENT_BYTES,
+				   pages + i * 2 * STORE_EXTENT_BYTES);
+		tests[i].transfer.priority = i == 2 ? TIER_WRITE_BACK : TIER_PREFETCH;
+		assert_int_equal(store_submit(fixture.store, &tests[i].transfer), 0);
+	}
+	/* The first has begun: raised, it goes on first. */
+	store_raise(fixture.store, &tests[0].transfer, TIER_DEMAND);
+	store_raise(fixture.store, &tests[3].transfer, TIER_DEMAND);
+	for (unsigned i = 0; i < ARRAY_LENGTH(expected); i++)
+		assert_int_equal(test_transfer_wait(&fixture, &tests[i]), 0);
+	for (unsigned i = 1; i < ARRAY_LENGTH(expected); i++)
+		assert_true(tests[expected[i - 1]].order < tests[expected[i]].order);
+	store_fixture_close(&fixture);
+	free(pages);
+}
+
+/* Waiting in the devices' schedule, to which the store has passed all of them. */
+static void a_raised_transfer_overtakes_what_waits_for_the_device(void **state)
+{
+	static const unsigned expected[] = { 0, 3, 1, 2 };
+	unsigned char *pages = pages_new(LENGTH_OF_FIRST);
+	struct test_transfer tests[ARRAY_LENGTH(expected)];
+	struct store_fixture fixture = { .device_count = 0 };
+	struct scratch scratch;
+
+	scratch_open(&scratch);
+	open_on_files(&fixture, &scratch, false, 1);
+	assert_int_equal(
+		store_fixture_transfer(&fixture, TIER_WRITE, STREAM_FIRST, 0, LENGTH_OF_FIRST, pages), 0);
+	for (unsigned i = 0; i < ARRAY_LENGTH(expected); i++) {
+		test_transfer_init(&tests[i], TIER_READ, STREAM_FIRST, 0, STORE_BLOCK_BYTES,
+				   pages + i * STORE_BLOCK_BYTES);
+		tests[i].transfer.priority = TIER_PREFETCH;
+		assert_int_equal(store_submit(fixture.store, &tests[i].transfer), 0);
+	}
+	store_raise(fixture.store, &tests[3].transfer, TIER_DEMAND);
+	for (unsigned i = 0; i < ARRAY_LENGTH(expected); i++)
+		assert_int_equal(test_transfer_wait(&fixture, &tests[i]), 0);
+	for (unsigned i = 1; i < ARRAY_LENGTH(expected); i++)
+		assert_true(tests[expected[i - 1]].order < tests[expected[i]].order);
+	store_fixture_close(&fixture);
+	fixture.loop.engine = engine_free(fixture.loop.engine);
+	scratch_close(&scratch);
+	free(pages);
+}
+
+/* Whatever else waits, or it would wait for what waits itself in a device's schedule. */
+static void each_priority_has_operations_left_for_it(void **state)
+{
+	enum { DEPTH = 8, MANY = 12 };
+	unsigned char *pages = pages_new((MANY + 3) * STORE_BLOCK_BYTES);
+	static const enum tier_priority others[] = { TIER_WRITE_BACK, TIER_WRITE_BACK, TIER_DEMAND };
+	static const unsigned expected[] = { 6, 6, 7 };
+	struct test_transfer many[MANY], few[ARRAY_LENGTH(others)];
+	struct store_fixture fixture;
+
+	store_fixture_open(&fixture, 1, DEPTH, NULL);
+	assert_int_equal(
+		store_fixture_transfer(&fixture, TIER_WRITE, STREAM_FIRST, 0, LENGTH_OF_FIRST, pages), 0);
+	for (unsigned i = 0; i < MANY; i++) {
+		test_transfer_init(&many[i], TIER_READ, STREAM_FIRST, 0, STORE_BLOCK_BYTES,
+				   pages + i * STORE_BLOCK_BYTES);
+		many[i].transfer.priority = TIER_PREFETCH;
+		assert_int_equal(store_submit(fixture.store, &many[i].transfer), 0);
+	}
+	/* The host tier moves nothing before the loop turns. */
+	assert_int_equal(fixture.tiers[0]->submitted[TIER_READ].requests, 5);
+	for (unsigned i = 0; i < ARRAY_LENGTH(others); i++) {
+		test_transfer_init(&few[i], TIER_READ, STREAM_FIRST, 0, STORE_BLOCK_BYTES,
+				   pages + (MANY + i) * STORE_BLOCK_BYTES);
+		few[i].transfer.priority = others[i];
+		assert_int_equal(store_submit(fixture.store, &few[i].transfer), 0);
+		assert_int_equal(fixture.tiers[0]->submitted[TIER_READ].requests, expected[i]);
+	}
+	/* What is raised gives its operation back to the others. */
+	store_raise(fixture.store, &many[0].transfer, TIER_DEMAND);
+	assert_int_equal(fixture.tiers[0]->submitted[TIER_READ].requests, DEPTH);
+	for (unsigned i = 0; i < MANY; i++)
+		assert_int_equal(test_transfer_wait(&fixture, &many[i]), 0);
+	for (unsigned i = 0; i < ARRAY_LENGTH(others); i++)
+		assert_int_equal(test_transfer_wait(&fixture, &few[i]), 0);
+	store_fixture_close(&fixture);
+	free(pages);
 }
 
 int main(void)
@@ -426,6 +523,9 @@ int main(void)
 		cmocka_unit_test(a_device_that_is_too_small_is_refused),
 		cmocka_unit_test(a_host_store_is_reached_by_address),
 		cmocka_unit_test(bytes_come_back_from_files),
+		cmocka_unit_test(a_raised_transfer_overtakes_what_waits),
+		cmocka_unit_test(a_raised_transfer_overtakes_what_waits_for_the_device),
+		cmocka_unit_test(each_priority_has_operations_left_for_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
