@@ -8,7 +8,7 @@
  *
  * A read needs no lock on its place: where its extent was rewritten meanwhile, the place may hold other bytes
  * by now; then the checksums do not match, the version differs, and it starts again at the new place. A write
- * that fails goes to another place once; the broken one is not used again. */
+ * that fails, or is refused, goes to another place once; a broken place is not used again. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -267,10 +267,22 @@ static void run_checksum(struct work *work)
 
 static void write_done(struct tier_io *io, int status);
 
+/* Whether a write that has failed, or was refused, has another place to go to. */
+static bool find_second_place(struct operation *operation, bool is_broken)
+{
+	if (operation->is_second_try ||
+	    store_map_move(&operation->store->map, operation->extent, block_mask(operation), is_broken) < 0)
+		return false;
+	operation->is_second_try = true;
+	return true;
+}
+
 static void submit_write(struct operation *operation)
 {
 	int r = submit_io(operation, entry_of(operation)->pending_place, write_done);
 
+	if (r < 0 && find_second_place(operation, false))
+		r = submit_io(operation, entry_of(operation)->pending_place, write_done);
 	if (r < 0) {
 		store_map_fail(&operation->store->map, operation->extent, block_mask(operation), false);
 		end_later(operation, r);
@@ -288,8 +300,7 @@ static void write_done(struct tier_io *io, int status)
 		store->store.bytes[TIER_WRITE] += operation->length;
 		store_map_complete(&store->map, operation->extent, blocks, operation->checksums);
 		end(operation, 0);
-	} else if (!operation->is_second_try && store_map_move(&store->map, operation->extent, blocks) == 0) {
-		operation->is_second_try = true;
+	} else if (find_second_place(operation, true)) {
 		submit_write(operation);
 	} else {
 		store_map_fail(&store->map, operation->extent, blocks, true);

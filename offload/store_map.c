@@ -144,7 +144,7 @@ void store_map_fail(struct store_map *map, uint64_t extent, uint8_t blocks, bool
 	settle(map, extent);
 }
 
-int store_map_move(struct store_map *map, uint64_t extent, uint8_t blocks)
+int store_map_move(struct store_map *map, uint64_t extent, uint8_t blocks, bool is_broken)
 {
 	struct store_extent *entry = &map->extents[extent];
 	uint32_t place;
@@ -154,6 +154,8 @@ int store_map_move(struct store_map *map, uint64_t extent, uint8_t blocks)
 	place = places_take(places_of(map, extent));
 	if (place == PLACES_NONE)
 		return -ENOSPC;
+	if (!is_broken)
+		places_give(places_of(map, extent), entry->pending_place);
 	entry->pending_place = place;
 	return 0;
 }

@@ -41,9 +41,10 @@ void store_map_complete(struct store_map *map, uint64_t extent, uint8_t blocks, 
 /* It failed, on the device or before it. */
 void store_map_fail(struct store_map *map, uint64_t extent, uint8_t blocks, bool is_broken);
 
-/* It failed on the device, and goes on at another place, which is possible while the rewrite consists of
- * these blocks only. -EIO: it does not; -ENOSPC. */
-int store_map_move(struct store_map *map, uint64_t extent, uint8_t blocks);
+/* It failed, and goes on at another place, which is possible while the rewrite consists of these blocks only.
+ * is_broken: the device took it, and the old place is not used again. -EIO: the rewrite has more blocks;
+ * -ENOSPC. */
+int store_map_move(struct store_map *map, uint64_t extent, uint8_t blocks, bool is_broken);
 
 /* Gives up a rewrite of which nothing is in flight. */
 void store_map_abandon(struct store_map *map, uint64_t extent);

@@ -180,20 +180,48 @@ static void a_dead_device_never_runs_out_of_answers(void **state)
 	store_fixture_close(&fixture);
 }
 
-static void each_submission_that_fails_fails_its_transfer(void **state)
+static void a_write_that_is_refused_goes_to_another_place(void **state)
 {
-	for (unsigned nth = 1; nth <= 3; nth++) {
+	for (unsigned nth = 1; nth <= 6; nth++) {
 		struct store_fixture fixture;
 		char text[64];
 
 		snprintf(text, sizeof(text), "submit:write:%u:ENOMEM", nth);
 		store_fixture_open(&fixture, 1, 1, text);
-		assert_int_equal(write_all(&fixture, new_bytes), -ENOMEM);
-		assert_int_equal(last_transfer.transfer.fault.stream_offset, (nth - 1) * STORE_EXTENT_BYTES);
+		assert_int_equal(write_all(&fixture, old_bytes), 0);
 		assert_int_equal(write_all(&fixture, new_bytes), 0);
+		assert_true(fault_tier_has_tripped(fixture.tiers[0]));
+		assert_int_equal(fixture.tiers[0]->submitted[TIER_WRITE].requests, 6);
 		assert_int_equal(read_all(&fixture), 0);
 		assert_memory_equal(in, new_bytes, LENGTH);
 		store_fixture_close(&fixture);
+	}
+}
+
+/* And no place is lost by it, or there would be none left at last. */
+static void a_write_that_is_refused_twice_fails_its_transfer(void **state)
+{
+	struct store_fixture fixture;
+
+	store_fixture_open(&fixture, 1, 1, "submit:write:5:ENOMEM:lasting");
+	assert_int_equal(write_all(&fixture, old_bytes), 0);
+	for (unsigned i = 0; i < 40; i++) {
+		assert_int_equal(write_all(&fixture, new_bytes), -ENOMEM);
+		assert_int_equal(last_transfer.transfer.fault.stream_offset, i == 0 ? STORE_EXTENT_BYTES : 0);
+	}
+	assert_int_equal(read_all(&fixture), 0);
+	/* The first extent of the first attempt had become visible. */
+	assert_memory_equal(in, new_bytes, STORE_EXTENT_BYTES);
+	assert_memory_equal(in + STORE_EXTENT_BYTES, old_bytes + STORE_EXTENT_BYTES,
+			    LENGTH - STORE_EXTENT_BYTES);
+	store_fixture_close(&fixture);
+}
+
+static void each_read_that_is_refused_fails_its_transfer(void **state)
+{
+	for (unsigned nth = 1; nth <= 3; nth++) {
+		struct store_fixture fixture;
+		char text[64];
 
 		snprintf(text, sizeof(text), "submit:read:%u:ENOMEM", nth);
 		store_fixture_open(&fixture, 1, 1, text);
@@ -319,7 +347,9 @@ int main(void)
 		PAGES_TEST(a_write_that_fails_goes_to_another_place),
 		PAGES_TEST(after_a_write_error_the_old_content_is_read),
 		PAGES_TEST(a_dead_device_never_runs_out_of_answers),
-		PAGES_TEST(each_submission_that_fails_fails_its_transfer),
+		PAGES_TEST(a_write_that_is_refused_goes_to_another_place),
+		PAGES_TEST(a_write_that_is_refused_twice_fails_its_transfer),
+		PAGES_TEST(each_read_that_is_refused_fails_its_transfer),
 		PAGES_TEST(each_read_that_fails_fails_its_transfer),
 		PAGES_TEST(a_read_whose_place_was_reused_meanwhile_starts_again),
 	};

@@ -32,8 +32,10 @@ run corrupt:write:1 lasting 'checksum'
 run lose:write:3 lasting 'checksum'
 run complete:write:1:EIO survive
 run complete:write:30:EIO survive
+run submit:write:1:EIO survive
+run submit:write:30:EIO survive
 for fault in complete:write:1:EIO:lasting complete:write:8:EIO:lasting complete:write:40:ENOSPC:lasting \
-	submit:write:30:EIO corrupt:write:20; do
+	submit:write:30:EIO:lasting corrupt:write:20; do
 	run "$fault" write
 	grep -q 'job write is broken at step' "$tierd_log" || fail 'the log does not say that the job is broken'
 done

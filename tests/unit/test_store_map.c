@@ -130,13 +130,13 @@ static void only_a_rewrite_without_other_blocks_can_move(void **state)
 
 	assert_int_equal(store_map_begin(map, 0, 0x3), 0);
 	first = map->extents[0].pending_place;
-	assert_int_equal(store_map_move(map, 0, 0x3), 0);
+	assert_int_equal(store_map_move(map, 0, 0x3, true), 0);
 	assert_int_not_equal(map->extents[0].pending_place, first);
 	assert_int_equal(count_free(map), PLACES - 2);
 	assert_int_equal(store_map_begin(map, 0, 0x4), 0);
-	assert_int_equal(store_map_move(map, 0, 0x3), -EIO);
+	assert_int_equal(store_map_move(map, 0, 0x3, true), -EIO);
 	store_map_complete(map, 0, 0x4, sums);
-	assert_int_equal(store_map_move(map, 0, 0x3), -EIO);
+	assert_int_equal(store_map_move(map, 0, 0x3, true), -EIO);
 	store_map_fail(map, 0, 0x3, false);
 	assert_int_equal(count_free(map), PLACES - 1);
 }
