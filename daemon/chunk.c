@@ -201,6 +201,13 @@ static void fail_chunk(struct chunk *chunk, const struct chunk_part *part, int s
 
 static void on_transferred(struct store_transfer *transfer, int status);
 
+static enum tier_priority priority_of(const struct chunk *chunk, enum tier_direction direction)
+{
+	if (direction == TIER_WRITE)
+		return TIER_WRITE_BACK;
+	return residency_is_awaited(chunk->sweep->job, chunk->pack) ? TIER_DEMAND : TIER_PREFETCH;
+}
+
 static void submit_parts(struct chunk *chunk, enum tier_direction direction)
 {
 	for (int i = 0; i < CHUNK_STREAMS; i++) {
@@ -209,7 +216,7 @@ static void submit_parts(struct chunk *chunk, enum tier_direction direction)
 		if (!(direction == TIER_READ ? part->is_read : part->is_written))
 			continue;
 		part->transfer.direction = direction;
-		part->transfer.priority = direction == TIER_READ ? TIER_PREFETCH : TIER_WRITE_BACK;
+		part->transfer.priority = priority_of(chunk, direction);
 		part->transfer.buffer = part->data;
 		part->transfer.checksums = direction == TIER_WRITE ? part->checksums : NULL;
 		part->transfer.done = on_transferred;
@@ -220,6 +227,7 @@ static void submit_parts(struct chunk *chunk, enum tier_direction direction)
 			continue;
 		}
 		chunk->transfers_left++;
+		part->is_reading = direction == TIER_READ;
 		if (direction == TIER_READ)
 			chunk->sweep->job->statistics.update_read_bytes += part->transfer.length;
 		else if (chunk->sweep->is_initializing)
@@ -260,6 +268,7 @@ static void on_transferred(struct store_transfer *transfer, int status)
 	struct chunk_part *part = container_of(transfer, struct chunk_part, transfer);
 	struct chunk *chunk = part->chunk;
 
+	part->is_reading = false;
 	if (status < 0)
 		fail_chunk(chunk, part, status);
 	if (--chunk->transfers_left > 0)
@@ -268,6 +277,18 @@ static void on_transferred(struct store_transfer *transfer, int status)
 		compute(chunk);
 	else
 		retire(chunk);
+}
+
+void sweep_raise(struct job *job, uint32_t pack)
+{
+	for (unsigned i = 0; i < job->node->staging.count; i++) {
+		struct chunk *chunk = &job->sweep->chunks[i];
+
+		for (int stream = 0; stream < CHUNK_STREAMS && chunk->pack == pack; stream++)
+			if (chunk->parts[stream].is_reading)
+				store_raise(chunk->parts[stream].store, &chunk->parts[stream].transfer,
+					    TIER_DEMAND);
+	}
 }
 
 /* ---- Start ---- */

@@ -39,6 +39,7 @@ struct residence;
 struct pack_transfer {
 	struct store_transfer transfer;
 	struct residence *residence;
+	bool is_loading;
 };
 
 /* How a pack is present in host memory. */
@@ -230,6 +231,8 @@ void job_planned(struct job *job, int r, const char *message);
 /* True: the pack is resident at the version. False: the waiter is queued, and the pack is loaded if need be.
  */
 bool residency_want(struct job *job, uint32_t pack, struct waiter *waiter, enum tier_priority priority);
+/* Whether somebody waits for it, at a version that has been decided. */
+bool residency_is_awaited(const struct job *job, uint32_t pack);
 void residency_forget(struct waiter *waiter);
 /* Starts a load without anybody waiting; false if there is no slot for it. */
 bool residency_prefetch(struct job *job, uint32_t pack);
@@ -323,6 +326,8 @@ void step_abort(struct job *job);
 int sweep_start(struct job *job, bool is_initializing);
 /* In the job's turn alone. */
 void sweep_go_on(struct job *job);
+/* Somebody has come to wait for a pack that the running sweep has begun. */
+void sweep_raise(struct job *job, uint32_t pack);
 void sweep_free(struct job *job);
 /* What is in flight comes home, no more is started, nothing is applied. */
 void sweep_cancel(struct job *job);

@@ -4,7 +4,8 @@
 
 #include "daemon/job.h"
 
-/* Loads in flight for prefetches: more would only make a demand read wait in the device. */
+/* Loads under way for prefetches: what is being loaded has its slot already, and can be used by nobody yet.
+ */
 #define MAX_LOADING_BYTES (UINT64_C(64) << 20)
 
 static void note_use(struct job *job, uint32_t unit, uint32_t distance)

@@ -286,6 +286,7 @@ static void on_section_loaded(struct store_transfer *transfer, int status)
 	struct residence *residence = part->residence;
 	struct job *job = residence->job;
 
+	part->is_loading = false;
 	if (status < 0 && residence->status == 0) {
 		residence->status = status;
 		log_error("job %s: unit \"%s\" cannot be read from %s at byte %llu: %s", job->name,
@@ -348,6 +349,7 @@ static void start_load(struct job *job, uint32_t pack, enum tier_priority priori
 			residence->status = r;
 			continue;
 		}
+		residence->parts[section].is_loading = true;
 		residence->transfers_left++;
 		job->statistics.gather_read_bytes += residence->parts[section].transfer.length;
 	}
@@ -384,6 +386,29 @@ static void request_load(struct job *job, uint32_t pack, enum tier_priority prio
 		wish_for_slot(job, pack);
 }
 
+/* What was being loaded ahead, or updated, is waited for now. */
+static void raise_transfers(struct job *job, uint32_t pack, enum tier_priority priority)
+{
+	struct residence *residence = &job->residences[pack];
+
+	if (residence->sweep == SWEEP_RUNNING)
+		sweep_raise(job, pack);
+	if (residence->state != DIRECTORY_LOADING || residence->priority <= priority)
+		return;
+	residence->priority = priority;
+	for (int section = 0; section < UNIT_SECTIONS; section++)
+		if (residence->parts[section].is_loading)
+			store_raise(job->parameter_store, &residence->parts[section].transfer, priority);
+}
+
+bool residency_is_awaited(const struct job *job, uint32_t pack)
+{
+	QUEUE_FOREACH (link, &job->residences[pack].waiters)
+		if (queue_entry(link, struct waiter, link)->version <= job->decided)
+			return true;
+	return false;
+}
+
 bool residency_want(struct job *job, uint32_t pack, struct waiter *waiter, enum tier_priority priority)
 {
 	struct residence *residence = &job->residences[pack];
@@ -394,8 +419,10 @@ bool residency_want(struct job *job, uint32_t pack, struct waiter *waiter, enum 
 	}
 	queue_push(&residence->waiters, &waiter->link);
 	/* A version that is not decided yet comes with its step: loading the present one helps nobody. */
-	if (waiter->version <= job->decided)
-		request_load(job, pack, priority);
+	if (waiter->version > job->decided)
+		return false;
+	raise_transfers(job, pack, priority);
+	request_load(job, pack, priority);
 	return false;
 }
 

@@ -17,6 +17,7 @@ struct chunk_part {
 	struct chunk *chunk;
 	struct store *store; /* NULL: in host memory, nothing to transfer */
 	bool is_read, is_written;
+	bool is_reading; /* now */
 	void *data;
 	uint64_t checksums[CHUNK_BLOCKS];
 };
