@@ -113,10 +113,11 @@ struct tierd_job_options {
 	float loss_scale_growth;      /* dynamic: times this, above 1 */
 	float loss_scale_backoff;     /* dynamic: after an overflow, times this, between 0 and 1 */
 	float loss_scale_minimum;     /* dynamic: but never below this */
+	uint32_t io_weight;           /* 1 .. 10000: this job's share of the NVMe devices beside others'; 0: 100 */
 };
 #define TIERD_JOB_OPTIONS_INIT { sizeof(struct tierd_job_options), NULL, 0, 1, 3, TIERD_EITHER, TIERD_ADAMW, 0.0f, \
 	TIERD_NONFINITE_SKIP, TIERD_PLACE_DEFAULT, TIERD_PLACE_DEFAULT, 0, 0, false, false, 0, 0, NULL, \
-	1.0f, 0, 2.0f, 0.5f, 1.0f }
+	1.0f, 0, 2.0f, 0.5f, 1.0f, 0 }
 
 enum tierd_job_status {
 	TIERD_NEW = 1, /* never trained: its tensors need values */

@@ -20,6 +20,7 @@ enum flag { FLAG_HELP = 1, FLAG_VERSION, FLAG_CHECK, FLAG_CONFIG, FLAG_OPTION };
 static const struct config built_in = {
 	.log_level = LOG_LEVEL_INFO,
 	.queue_depth = 32,
+	.background_bytes = 4 * MIB,
 	.connections = 256,
 	.requests_per_connection = 64,
 	.output_queue = 4 * MIB,

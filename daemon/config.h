@@ -33,6 +33,7 @@ struct config {
 	unsigned path_count;
 	unsigned io_engine; /* enum config_io_engine */
 	unsigned queue_depth;
+	uint64_t background_bytes;
 	unsigned direct_io; /* enum config_direct_io */
 	unsigned connections, requests_per_connection;
 	uint64_t output_queue;

@@ -115,6 +115,7 @@ static int start_node(struct daemon *daemon)
 		.host_budget = config->host_budget,
 		.workers = config->workers,
 		.queue_depth = config->queue_depth,
+		.background_bytes = config->background_bytes,
 		.is_plain_io = config->io_engine == CONFIG_ENGINE_PLAIN,
 		.is_buffered_io = config->direct_io == CONFIG_DIRECT_OFF,
 		.path_count = config->path_count,

@@ -76,6 +76,24 @@ static int open_folder(struct node_path *path)
 	return flock(path->directory_fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno == EWOULDBLOCK ? -EBUSY : -errno;
 }
 
+/* Paths on one disk have one schedule, or each would leave room for demand reads that the other fills. */
+static int find_device(struct node *node, unsigned index)
+{
+	struct node_path *path = &node->paths[index];
+	struct stat status;
+
+	if (fstat(path->directory_fd, &status) < 0)
+		return -errno;
+	path->file_system = status.st_dev;
+	for (unsigned i = 0; i < index; i++)
+		if (node->paths[i].file_system == path->file_system) {
+			path->device = node->paths[i].device;
+			return 0;
+		}
+	path->device = node->device_count++;
+	return 0;
+}
+
 static int open_path(struct node *node, const struct node_config *config, unsigned index)
 {
 	struct node_path *path = &node->paths[index];
@@ -88,6 +106,8 @@ static int open_path(struct node *node, const struct node_config *config, unsign
 		return -ENOMEM;
 	node->path_count++;
 	r = open_folder(path);
+	if (r == 0)
+		r = find_device(node, index);
 	if (r == -EBUSY)
 		log_error("%s is in use by another tierd", path->path);
 	else if (r < 0)
@@ -172,7 +192,10 @@ static int check_fault(const char *text)
 
 static int start_engine(struct node *node, const struct node_config *config)
 {
-	struct engine_config engine = { .queue_depth = config->queue_depth, .is_plain = config->is_plain_io };
+	struct engine_config engine = { .queue_depth = config->queue_depth,
+					.devices = node->device_count,
+					.background_bytes = config->background_bytes,
+					.is_plain = config->is_plain_io };
 	int r = engine_new(&engine, &node->engine);
 
 	if (r < 0) {

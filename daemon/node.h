@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "collectives/collective.h"
 #include "common/queue.h"
@@ -18,6 +19,8 @@ struct node_path {
 	uint64_t used;	   /* bytes that jobs have reserved */
 	int directory_fd;  /* the daemon's own folder in it */
 	bool is_direct;	   /* O_DIRECT works there */
+	dev_t file_system;
+	unsigned device; /* of the engine: folders of one file system share it */
 };
 
 /* What a node is made from; the daemon's configuration fills it. */
@@ -25,8 +28,9 @@ struct node_config {
 	uint64_t host_budget; /* bytes of host memory for all jobs together */
 	unsigned workers;
 	unsigned queue_depth;
-	bool is_plain_io;    /* do not try io_uring */
-	bool is_buffered_io; /* do not try O_DIRECT */
+	uint64_t background_bytes; /* see engine_config */
+	bool is_plain_io;	   /* do not try io_uring */
+	bool is_buffered_io;	   /* do not try O_DIRECT */
 	unsigned path_count;
 	struct {
 		const char *path; /* an existing folder */
@@ -46,7 +50,7 @@ struct node {
 	struct workers *slow_workers; /* what can take long in the kernel */
 	struct collective *collective;
 	struct node_path paths[NODE_MAX_PATHS];
-	unsigned path_count;
+	unsigned path_count, device_count;
 	uint64_t host_budget, host_used;
 	struct queue jobs;
 	struct queue dying; /* dropped jobs that are not quiet yet */

@@ -6,6 +6,7 @@
 
 #include "common/cleanup.h"
 #include "daemon/refuse.h"
+#include "offload/schedule.h"
 #include "proto/name.h"
 
 bool options_name_is_valid(const char *name)
@@ -114,6 +115,9 @@ static int check_values(const Tierd__Wire__JobOpen *open, char *message, size_t 
 	if (open->gradient_buffers > WIRE_MAX_GRADIENT_BUFFERS)
 		return refuse(message, size, -EINVAL, "%u gradient buffers; at most %d are allowed",
 			      open->gradient_buffers, WIRE_MAX_GRADIENT_BUFFERS);
+	if (open->io_weight > SCHEDULE_MAX_WEIGHT)
+		return refuse(message, size, -EINVAL, "io_weight is %u; 1 to %d are allowed, or 0 for %d",
+			      open->io_weight, SCHEDULE_MAX_WEIGHT, SCHEDULE_DEFAULT_WEIGHT);
 	return 0;
 }
 
@@ -171,6 +175,7 @@ int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, 
 		.parameter_placement = open->parameter_placement,
 		.optimizer_placement = open->optimizer_placement,
 		.gradient_buffers = open->gradient_buffers ? open->gradient_buffers : 2,
+		.io_weight = open->io_weight ? open->io_weight : SCHEDULE_DEFAULT_WEIGHT,
 		.clip_norm = open->clip_norm,
 		.host_budget = open->host_budget,
 		.seed = open->seed,
@@ -202,6 +207,7 @@ int options_compare(const struct job_options *here, const struct job_options *jo
 		{ "parameter placement", here->parameter_placement, job->parameter_placement },
 		{ "optimizer placement", here->optimizer_placement, job->optimizer_placement },
 		{ "gradient buffers", here->gradient_buffers, job->gradient_buffers },
+		{ "io_weight", here->io_weight, job->io_weight },
 		{ "host budget", here->host_budget, job->host_budget },
 		{ "seed", here->seed, job->seed },
 		{ "strict", here->is_strict, job->is_strict },

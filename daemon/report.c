@@ -146,6 +146,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 		(char *)(job->options.optimizer_placement == PLACEMENT_NVME ? "nvme" : "host");
 	wire->optimizer = (char *)job->options.optimizer->name;
 	wire->loss_scale = job->loss_scale.value;
+	wire->io_weight = job->options.io_weight;
 	account_statistics(job, NULL, &entry->statistics);
 	wire->statistics = &entry->statistics;
 	return fill_members(entry, job);

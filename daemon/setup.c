@@ -257,7 +257,9 @@ static int make_tier(struct setup *setup, unsigned index, struct tier **ret_tier
 				      .directory = path->path,
 				      .name = setup->file,
 				      .capacity = setup->device_bytes,
-				      .is_buffered = !path->is_direct };
+				      .is_buffered = !path->is_direct,
+				      .device = path->device,
+				      .weight = setup->job->options.io_weight };
 	_cleanup_(tier_freep) struct tier *tier = NULL;
 	struct fault_config fault;
 	char needed[16], there[16];

@@ -56,6 +56,7 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddNumberToObject(json, "host_bytes", (double)job->host_bytes);
 	cJSON_AddNumberToObject(json, "host_budget", (double)job->host_budget);
 	cJSON_AddNumberToObject(json, "nvme_bytes", (double)job->nvme_bytes);
+	cJSON_AddNumberToObject(json, "io_weight", job->io_weight);
 	cJSON_AddStringToObject(json, "parameter_placement", job->parameter_placement);
 	cJSON_AddStringToObject(json, "optimizer_placement", job->optimizer_placement);
 	cJSON_AddStringToObject(json, "optimizer", job->optimizer);
@@ -78,9 +79,10 @@ static void add_user(struct table *table, uid_t uid)
 
 static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 {
-	static const char *const titles[] = { "JOB",	       "USER",	    "STATUS",	   ">RANKS", ">STAGE",
-					      ">STEP",	       ">UNITS",    ">PARAMETERS", ">HOST",  ">NVME",
-					      "PARAMETERS ON", "OPTIMIZER", "STATE ON",	   NULL };
+	static const char *const titles[] = { "JOB",	   "USER",     "STATUS",     ">RANKS",
+					      ">STAGE",	   ">STEP",    ">UNITS",     ">PARAMETERS",
+					      ">HOST",	   ">NVME",    ">IO WEIGHT", "PARAMETERS ON",
+					      "OPTIMIZER", "STATE ON", NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
 	for (size_t i = 0; table && i < jobs->n_jobs; i++) {
@@ -96,6 +98,7 @@ static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 		table_add_count(table, job->parameters);
 		table_add_bytes(table, job->host_bytes);
 		table_add_bytes(table, job->nvme_bytes);
+		table_add(table, "%u", job->io_weight);
 		table_add(table, "%s", job->parameter_placement);
 		table_add(table, "%s", job->optimizer);
 		table_add(table, "%s", job->optimizer_placement);

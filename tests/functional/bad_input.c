@@ -52,6 +52,7 @@ CHANGE(clip_infinite, options->clip_norm = INFINITY)
 CHANGE(nonfinite_5, options->nonfinite = 5)
 CHANGE(placement_5, options->parameter_placement = 5)
 CHANGE(buffers_65, options->gradient_buffers = 65)
+CHANGE(weight_10001, options->io_weight = 10001)
 CHANGE(groups_65, set_group(options, (struct tierd_group)TIERD_GROUP_INIT); options->group_count = 65)
 CHANGE(groups_null, options->group_count = 1)
 CHANGE(group_size, set_group(options, (struct tierd_group){ 4, 1, 0.9f, 0.999f, 1e-8f, 0 }))
@@ -105,6 +106,7 @@ static void bad_options_are_refused(struct tierd_node *node)
 		{ nonfinite_5, "no treatment 5" },
 		{ placement_5, "no such placement" },
 		{ buffers_65, "65 gradient buffers; at most 64" },
+		{ weight_10001, "io_weight is 10001; 1 to 10000" },
 		{ groups_65, "65 parameter groups" },
 		{ groups_null, "groups is NULL" },
 		{ group_size, "group 0 has a wrong size" },
@@ -149,6 +151,7 @@ CHANGE(other_placement, options->parameter_placement = TIERD_PLACE_HOST)
 CHANGE(other_optimizer_placement, options->optimizer_placement = TIERD_PLACE_HOST)
 CHANGE(other_budget, options->host_budget = 1 << 20)
 CHANGE(other_buffers, options->gradient_buffers = 3)
+CHANGE(other_weight, options->io_weight = 3)
 CHANGE(other_strict, options->strict = true)
 CHANGE(other_seed, options->seed = 5)
 CHANGE(other_clip, options->clip_norm = 2)
@@ -172,6 +175,7 @@ static void ranks_that_disagree_hear_the_difference(struct tierd_node *node)
 		{ other_optimizer_placement, "optimizer placement is" },
 		{ other_budget, "host budget is 1048576 here, 0 in the job" },
 		{ other_buffers, "gradient buffers is 3 here, 2 in the job" },
+		{ other_weight, "io_weight is 3 here, 100 in the job" },
 		{ other_strict, "strict is 1 here, 0 in the job" },
 		{ other_seed, "seed is 5 here, 0 in the job" },
 		{ other_clip, "clip_norm is 2 here, 0 in the job" },

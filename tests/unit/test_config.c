@@ -144,6 +144,7 @@ static void every_key_is_read(void **state)
 					   "[io]\n"
 					   "engine = plain\n"
 					   "queue_depth = 64\n"
+					   "background_bytes = 16M\n"
 					   "direct = off\n"
 					   "[limits]\n"
 					   "connections = 10\n"
@@ -164,6 +165,7 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->paths[1].capacity, 512 * GIB);
 	assert_int_equal(config->io_engine, CONFIG_ENGINE_PLAIN);
 	assert_int_equal(config->queue_depth, 64);
+	assert_int_equal(config->background_bytes, 16 * MIB);
 	assert_int_equal(config->direct_io, CONFIG_DIRECT_OFF);
 	assert_int_equal(config->connections, 10);
 	assert_int_equal(config->requests_per_connection, 17);

@@ -66,6 +66,7 @@ static void what_is_not_given_is_filled_in(void **state)
 	assert_int_equal(options.parameter_placement, PLACEMENT_NVME);
 	assert_int_equal(options.optimizer_placement, PLACEMENT_NVME);
 	assert_int_equal(options.gradient_buffers, 2);
+	assert_int_equal(options.io_weight, 100);
 	assert_int_equal(options.group_count, 1);
 	assert_string_equal(options.optimizer->name, "adamw");
 	assert_int_equal(options.slot_count, 2);
@@ -95,6 +96,7 @@ static void wrong_values_are_refused(void **state)
 	REFUSED(loss_scale_interval, 5, "loss_scale_growth is 0");
 	REFUSED(parameter_placement, 3, "placement");
 	REFUSED(gradient_buffers, 65, "65 gradient buffers");
+	REFUSED(io_weight, 10001, "io_weight is 10001; 1 to 10000");
 	open = valid();
 	open.stage = 2;
 	open.parameter_placement = PLACEMENT_NVME;
@@ -179,6 +181,7 @@ static void the_first_difference_is_named(void **state)
 	DIFFERS(stage, 2, "stage is 2 here, 3 in the job");
 	DIFFERS(seed, 7, "seed is 7 here");
 	DIFFERS(is_strict, true, "strict is 1 here");
+	DIFFERS(io_weight, 7, "io_weight is 7 here");
 	DIFFERS(clip_norm, 1.5f, "clip_norm is 1.5 here, 0 in the job");
 	DIFFERS(loss_scale.initial, 8, "loss_scale is 8 here, 1 in the job");
 	DIFFERS(loss_scale.interval, 8, "loss_scale_interval is 8 here, 0 in the job");
