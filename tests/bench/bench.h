@@ -26,7 +26,7 @@ struct bench_comparison {
 struct bench_result {
 	const char *name; /* borrowed for as long as the bench lives */
 	double value;
-	const char *unit;
+	const char *unit; /* of "ratio" more is better, of all others less */
 	double limit, spread;
 };
 

@@ -41,6 +41,8 @@ static int run(struct bench *bench)
 		r = bench_gather_hits(bench);
 	if (r == 0 && bench_wants(bench, "request_us"))
 		r = bench_requests(bench);
+	if (r == 0 && bench_wants(bench, "isolation_p99_ratio"))
+		r = bench_isolation(bench);
 	if (r == 0 && bench_wants(bench, "gather_cold_ratio"))
 		r = bench_gather_cold(bench);
 	return r;

@@ -9,6 +9,7 @@
 int bench_gather_cold(struct bench *bench);
 int bench_gather_hits(struct bench *bench);
 int bench_requests(struct bench *bench);
+int bench_isolation(struct bench *bench);
 
 /* Defines a unit of one tensor that tierd fills; its name is the tensor's too. */
 int gather_define(struct tierd_job *job, const char *name, uint64_t elements, bool is_frozen);
