@@ -30,21 +30,13 @@ static void empty_and_long_names_are_told_apart(void **state)
 static void controls_and_broken_sequences_are_refused(void **state)
 {
 	static const char *const bad[] = {
-		"\t",
-		"\x7f", /* controls of ASCII */
-		"\xc2\x80",
-		"\xc2\x9b"
-		"31m", /* controls of Latin-1: an escape sequence */
-		"caf\xe9",
-		"\x80", /* not UTF-8 */
-		"\xc3",
-		"\xe2\x82", /* cut off */
-		"\xc0\xaf",
-		"\xe0\x80\xaf", /* written too long */
-		"\xf0\x80\x80\xaf",
-		"\xed\xa0\x80", /* a surrogate */
-		"\xf4\x90\x80\x80",
-		"\xf8\x88\x80\x80\x80", /* beyond Unicode */
+		/* controls of ASCII, and of Latin-1: the start of an escape sequence */
+		"\t", "\x7f", "\xc2\x80", "\xc2\x9bK",
+		/* not UTF-8, and cut off */
+		"caf\xe9", "\x80", "\xc3", "\xe2\x82",
+		/* written too long, a surrogate, beyond Unicode */
+		"\xc0\xaf", "\xe0\x80\xaf", "\xf0\x80\x80\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+		"\xf8\x88\x80\x80\x80"
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
