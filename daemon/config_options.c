@@ -1,5 +1,6 @@
 #include "daemon/config_options.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,7 @@ const struct config_option config_options[] = {
 	{ "daemon", "state_directory", "state-dir", "DIR", "the daemon's own files", CONFIG_TEXT,
 	  PLACE(state_directory) },
 	{ "daemon", "log_level", "log-level", "LEVEL", "error, warning, info or debug", CONFIG_CHOICE,
-	  PLACE(log_level), .choices = log_levels },
+	  PLACE(log_level), .choices = log_levels, .is_live = true },
 	{ "daemon", "workers", "workers", "N", "threads for the optimizer, reduction and checksums",
 	  CONFIG_COUNT, PLACE(workers), 1, 1024 },
 	{ "memory", "host_budget", "host-budget", "SIZE", "host memory for all jobs together", CONFIG_SIZE,
@@ -55,16 +56,17 @@ const struct config_option config_options[] = {
 	{ "io", "direct", "direct-io", "MODE", "auto or off (through the page cache)", CONFIG_CHOICE,
 	  PLACE(direct_io), .choices = direct_modes },
 	{ "limits", "connections", "max-connections", "N", "connections at once", CONFIG_COUNT,
-	  PLACE(connections), 1, 65536 },
+	  PLACE(connections), 1, 65536, .is_live = true },
 	{ "limits", "requests_per_connection", "requests-per-connection", "N",
 	  "gathers and pushes of one connection that may wait for their answers", CONFIG_COUNT,
-	  PLACE(requests_per_connection), 16, 4096 },
+	  PLACE(requests_per_connection), 16, 4096, .is_live = true },
 	{ "limits", "output_queue", "output-queue", "SIZE", "answers that a connection may leave unread",
-	  CONFIG_SIZE, PLACE(output_queue), MIB, GIB },
+	  CONFIG_SIZE, PLACE(output_queue), MIB, GIB, .is_live = true },
 	{ "limits", "first_frame_seconds", "first-frame-seconds", "N",
-	  "until a connection must have said hello", CONFIG_COUNT, PLACE(first_frame_seconds), 1, 3600 },
+	  "until a connection must have said hello", CONFIG_COUNT, PLACE(first_frame_seconds), 1, 3600,
+	  .is_live = true },
 	{ "limits", "frame_seconds", "frame-seconds", "N", "until a message that has begun must be complete",
-	  CONFIG_COUNT, PLACE(frame_seconds), 1, 3600 },
+	  CONFIG_COUNT, PLACE(frame_seconds), 1, 3600, .is_live = true },
 	{ "testing", "fault", "fault", "SPEC", NULL, CONFIG_TEXT, PLACE(fault) },
 };
 const unsigned config_option_count = ARRAY_LENGTH(config_options);
@@ -165,6 +167,49 @@ int config_option_set(struct config *config, const struct config_option *option,
 		return add_path(config, option, value);
 	}
 	return -EINVAL;
+}
+
+static bool has_same_paths(const struct config *one, const struct config *other)
+{
+	if (one->path_count != other->path_count)
+		return false;
+	for (unsigned i = 0; i < one->path_count; i++)
+		if (strcmp(one->paths[i].path, other->paths[i].path) != 0 ||
+		    one->paths[i].capacity != other->paths[i].capacity)
+			return false;
+	return true;
+}
+
+static bool is_same_text(const char *one, const char *other)
+{
+	return one && other ? strcmp(one, other) == 0 : one == other;
+}
+
+bool config_option_equal(const struct config_option *option, const struct config *one,
+			 const struct config *other)
+{
+	const void *left = (const char *)one + option->offset, *right = (const char *)other + option->offset;
+
+	switch (option->kind) {
+	case CONFIG_TEXT:
+		return is_same_text(*(char *const *)left, *(char *const *)right);
+	case CONFIG_SIZE:
+		return *(const uint64_t *)left == *(const uint64_t *)right;
+	case CONFIG_COUNT:
+	case CONFIG_CHOICE:
+		return *(const unsigned *)left == *(const unsigned *)right;
+	case CONFIG_PATHS:
+		return has_same_paths(one, other);
+	}
+	return false;
+}
+
+void config_option_copy(const struct config_option *option, const struct config *from, struct config *to)
+{
+	size_t size = option->kind == CONFIG_SIZE ? sizeof(uint64_t) : sizeof(unsigned);
+
+	assert(option->is_live);
+	memcpy((char *)to + option->offset, (const char *)from + option->offset, size);
 }
 
 static void describe_choices(const struct config_choice *choice, char *text, size_t size)

@@ -18,6 +18,7 @@ struct config_option {
 	size_t offset; /* in struct config */
 	uint64_t minimum, maximum;
 	const struct config_choice *choices;
+	bool is_live; /* a reload changes it while the daemon runs; never a text or paths */
 };
 
 extern const struct config_option config_options[];
@@ -34,6 +35,13 @@ int config_option_set(struct config *config, const struct config_option *option,
 
 /* What the option takes, for a person. */
 void config_option_describe(const struct config_option *option, char *text, size_t size);
+
+/* Do two configurations agree on it? */
+bool config_option_equal(const struct config_option *option, const struct config *one,
+			 const struct config *other);
+
+/* Takes over the value of a live option. */
+void config_option_copy(const struct config_option *option, const struct config *from, struct config *to);
 
 /* The value of any kind but CONFIG_PATHS. */
 void config_option_print(const struct config *config, const struct config_option *option, FILE *stream);

@@ -9,23 +9,28 @@
 
 #include "common/log.h"
 #include "common/size.h"
+#include "daemon/activation.h"
 #include "daemon/config.h"
 #include "daemon/config_defaults.h"
 #include "daemon/lock.h"
 #include "daemon/node.h"
 #include "daemon/notify.h"
+#include "daemon/reload.h"
 #include "daemon/server.h"
 
 enum { EXIT_RUNTIME = 1, EXIT_USAGE = 2 };
 
 struct daemon {
-	const struct config *config;
+	struct config *config;
+	int argc;
+	char **argv;
 	struct event_base *loop;
 	struct node *node;
 	struct server *server;
-	int lock;
+	int lock, inherited_socket;
 	bool is_stopping;
-	struct event terminate, interrupt, hang_up;
+	struct event terminate, interrupt, hang_up, heartbeat;
+	char status[256]; /* as the service manager knows it */
 };
 
 static void raise_limit(int resource, const char *name)
@@ -37,6 +42,59 @@ static void raise_limit(int resource, const char *name)
 	limit.rlim_cur = limit.rlim_max;
 	if (setrlimit(resource, &limit) < 0)
 		log_debug("the limit %s cannot be raised: %s", name, strerror(errno));
+}
+
+/* ---- What the service manager sees -----------------------------------------------------------------------
+ */
+
+static void describe(const struct daemon *daemon, char *text, size_t size)
+{
+	const struct node *node = daemon->node;
+	unsigned jobs = 0;
+
+	QUEUE_FOREACH (link, &node->jobs)
+		jobs++;
+	snprintf(text, size,
+		 "listening at %.100s; jobs: %u, clients: %u; host memory: %llu of %llu MiB, NVMe paths: %u; "
+		 "state "
+		 "ends with the daemon",
+		 daemon->config->socket, jobs, node->clients, (unsigned long long)(node->host_used / MIB),
+		 (unsigned long long)(node->host_budget / MIB), node->path_count);
+}
+
+/* The loop itself says that it lives, so that one that hangs falls silent, and is killed. */
+static void on_heartbeat(evutil_socket_t fd, short what, void *argument)
+{
+	struct daemon *daemon = argument;
+	char status[sizeof(daemon->status)];
+
+	notify_alive();
+	if (daemon->is_stopping)
+		return;
+	describe(daemon, status, sizeof(status));
+	if (strcmp(status, daemon->status) == 0)
+		return;
+	memcpy(daemon->status, status, sizeof(status));
+	notify_status(status);
+}
+
+/* At half of the interval, so that a late one is no dead one. */
+static int start_heartbeat(struct daemon *daemon)
+{
+	uint64_t half_us = notify_watchdog_us() / 2;
+	struct timeval period = { .tv_sec = (time_t)(half_us / 1000000),
+				  .tv_usec = (suseconds_t)(half_us % 1000000) };
+
+	if (half_us == 0)
+		return 0;
+	event_assign(&daemon->heartbeat, daemon->loop, -1, EV_PERSIST, on_heartbeat, daemon);
+	return event_add(&daemon->heartbeat, &period) < 0 ? -ENOMEM : 0;
+}
+
+static void say_ready(struct daemon *daemon)
+{
+	describe(daemon, daemon->status, sizeof(daemon->status));
+	notify_ready(daemon->status);
 }
 
 /* ---- Signals ---------------------------------------------------------------------------------------------
@@ -65,9 +123,32 @@ static void on_terminate(evutil_socket_t number, short what, void *argument)
 	node_stop(daemon->node, on_idle, daemon);
 }
 
+static struct server_limits limits_of(const struct config *config)
+{
+	return (struct server_limits){
+		.maximum_connections = config->connections,
+		.maximum_requests = config->requests_per_connection,
+		.maximum_output = config->output_queue,
+		.first_frame_ms = config->first_frame_seconds * 1000,
+		.frame_ms = config->frame_seconds * 1000,
+	};
+}
+
 static void on_hang_up(evutil_socket_t number, short what, void *argument)
 {
-	log_warning("SIGHUP: the configuration is read at start only; restart tierd to change it");
+	struct daemon *daemon = argument;
+	struct config_problem problem;
+	struct server_limits limits;
+
+	if (daemon->is_stopping)
+		return;
+	notify_reloading();
+	if (reload(daemon->config, daemon->argc, daemon->argv, &problem) < 0)
+		log_error("%s; the configuration stays as it was", problem.text);
+	log_open((enum log_level)daemon->config->log_level);
+	limits = limits_of(daemon->config);
+	server_limit(daemon->server, &limits);
+	say_ready(daemon);
 }
 
 static int watch_signal(struct daemon *daemon, struct event *event, int number, event_callback_fn callback)
@@ -147,11 +228,8 @@ static int start_server(struct daemon *daemon)
 	struct server_config server = {
 		.path = config->socket,
 		.mode = config_is_system() ? 0660 : 0600,
-		.maximum_connections = config->connections,
-		.maximum_requests = config->requests_per_connection,
-		.maximum_output = config->output_queue,
-		.first_frame_ms = config->first_frame_seconds * 1000,
-		.frame_ms = config->frame_seconds * 1000,
+		.inherited = TAKE_FD(daemon->inherited_socket),
+		.limits = limits_of(config),
 	};
 
 	return server_new(daemon->loop, daemon->node, &server, &daemon->server);
@@ -159,8 +237,10 @@ static int start_server(struct daemon *daemon)
 
 static int start(struct daemon *daemon)
 {
-	int r = take_lock(daemon);
+	int r = activation_take(daemon->config->socket, &daemon->inherited_socket);
 
+	if (r == 0)
+		r = take_lock(daemon);
 	if (r < 0)
 		return r;
 	daemon->loop = event_base_new();
@@ -173,11 +253,15 @@ static int start(struct daemon *daemon)
 		r = start_server(daemon);
 	if (r == 0)
 		r = watch_signals(daemon);
+	if (r == 0)
+		r = start_heartbeat(daemon);
 	return r;
 }
 
 static void stop(struct daemon *daemon)
 {
+	/* The heartbeat goes on meanwhile: jobs may have much to give back. */
+	daemon->is_stopping = true;
 	server_free(daemon->server);
 	node_free(daemon->node);
 	if (event_initialized(&daemon->terminate))
@@ -186,15 +270,19 @@ static void stop(struct daemon *daemon)
 		event_del(&daemon->interrupt);
 	if (event_initialized(&daemon->hang_up))
 		event_del(&daemon->hang_up);
+	if (event_initialized(&daemon->heartbeat))
+		event_del(&daemon->heartbeat);
 	if (daemon->loop)
 		event_base_free(daemon->loop);
 	fd_close(daemon->lock);
+	fd_close(daemon->inherited_socket);
 }
 
-static int run(const struct config *config)
+static int run(struct config *config, int argc, char *argv[])
 {
-	struct daemon daemon = { .config = config, .lock = -1 };
-	char status[256];
+	struct daemon daemon = {
+		.config = config, .argc = argc, .argv = argv, .lock = -1, .inherited_socket = -1
+	};
 	int r;
 
 	signal(SIGPIPE, SIG_IGN);
@@ -204,12 +292,8 @@ static int run(const struct config *config)
 
 	r = start(&daemon);
 	if (r == 0) {
-		snprintf(status, sizeof(status),
-			 "listening at %.100s; host memory: %llu MiB, NVMe paths: %u; state ends with the "
-			 "daemon",
-			 config->socket, (unsigned long long)(config->host_budget / MIB), config->path_count);
-		log_info("tierd " TIERD_VERSION " is %s", status);
-		notify_ready(status);
+		say_ready(&daemon);
+		log_info("tierd " TIERD_VERSION " is %s", daemon.status);
 		event_base_dispatch(daemon.loop);
 	}
 	stop(&daemon);
@@ -242,5 +326,5 @@ int main(int argc, char *argv[])
 	case CONFIG_RUN:
 		break;
 	}
-	return run(config);
+	return run(config, argc, argv);
 }

@@ -22,7 +22,8 @@ struct server {
 	unsigned count, maximum;
 	char *path;
 	int socket;
-	bool is_pausing; /* there are no descriptors to accept with */
+	bool is_inherited; /* the socket, from the service manager, which keeps its file */
+	bool is_pausing;   /* there are no descriptors to accept with */
 	struct event accepting, pause;
 };
 
@@ -212,6 +213,24 @@ static void on_pause_over(evutil_socket_t fd, short what, void *argument)
 /* ---- Life ------------------------------------------------------------------------------------------------
  */
 
+void server_limit(struct server *server, const struct server_limits *limits)
+{
+	struct session_shared *shared = &server->shared;
+
+	server->maximum = limits->maximum_connections;
+	shared->maximum_requests = limits->maximum_requests;
+	shared->maximum_output = limits->maximum_output;
+	shared->first_frame_ms = limits->first_frame_ms;
+	shared->frame_ms = limits->frame_ms;
+}
+
+static int open_socket(struct server *server, const struct server_config *config)
+{
+	if (!server->is_inherited)
+		return listen_at(config->path, config->mode, &server->socket);
+	return evutil_make_socket_nonblocking(server->socket) < 0 ? -errno : 0;
+}
+
 static int start(struct server *server, const struct server_config *config)
 {
 	int r;
@@ -222,7 +241,7 @@ static int start(struct server *server, const struct server_config *config)
 	r = frame_arena_new(&server->shared.arena);
 	if (r < 0)
 		return r;
-	r = listen_at(config->path, config->mode, &server->socket);
+	r = open_socket(server, config);
 	if (r < 0)
 		return r;
 	event_assign(&server->accepting, server->shared.loop, server->socket, EV_READ | EV_PERSIST,
@@ -239,22 +258,20 @@ int server_new(struct event_base *loop, struct node *node, const struct server_c
 
 	if (!server) {
 		log_error("out of memory");
+		fd_close(config->inherited);
 		return -ENOMEM;
 	}
-	server->socket = -1;
-	server->maximum = config->maximum_connections;
+	server->socket = config->inherited;
+	server->is_inherited = config->inherited >= 0;
 	queue_init(&server->sessions);
 	server->shared = (struct session_shared){
 		.loop = loop,
 		.node = node,
-		.maximum_requests = config->maximum_requests,
-		.maximum_output = config->maximum_output,
-		.first_frame_ms = config->first_frame_ms,
-		.frame_ms = config->frame_ms,
 		.lease_look_ms = LEASE_LOOK_MS,
 		.over = on_over,
 		.argument = server,
 	};
+	server_limit(server, &config->limits);
 	r = start(server, config);
 	if (r < 0) {
 		log_error("cannot listen at %s: %s", config->path, explain_listen(r));
@@ -268,10 +285,13 @@ void server_close(struct server *server)
 {
 	if (server->socket < 0)
 		return;
-	event_del(&server->accepting);
-	event_del(&server->pause);
+	if (event_initialized(&server->accepting)) {
+		event_del(&server->accepting);
+		event_del(&server->pause);
+	}
 	server->is_pausing = false;
-	unlink(server->path);
+	if (!server->is_inherited)
+		unlink(server->path);
 	server->socket = fd_close(server->socket);
 }
 

@@ -137,7 +137,8 @@ static void send_message(struct session *session, enum frame_type type, uint32_t
 	if (session->state >= SESSION_CLOSING)
 		return;
 	r = frame_encode(type, request, message, &frame, &length);
-	if (r == 0 && length > session->shared->maximum_output - session->outbox.bytes) {
+	/* A reload may have made the maximum less than what waits already. */
+	if (r == 0 && session->outbox.bytes + length > session->shared->maximum_output) {
 		free(frame);
 		r = -ENOBUFS;
 	} else if (r == 0) {

@@ -9,11 +9,13 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <cmocka.h>
 
 #include "common/log.h"
 #include "daemon/client.h"
 #include "daemon/config.h"
+#include "daemon/reload.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
 #include "tests/fault/alloc_fault.h"
@@ -71,11 +73,38 @@ static void a_configuration_survives(void **state)
 	}
 }
 
+/* What is in effect stays as it is, to the last option, or all of it is taken over. */
+static void a_reload_survives(void **state)
+{
+	char *arguments[] = { (char *)"tierd",	   (char *)"--config",
+			      (char *)"/dev/null", (char *)"--socket",
+			      (char *)"/s",	   (char *)"--max-connections",
+			      (char *)"17",	   (char *)"--log-level",
+			      (char *)"debug",	   NULL };
+	struct config_problem problem;
+	bool has_tripped = true;
+
+	for (unsigned nth = 1; has_tripped; nth++) {
+		_cleanup_(config_freep) struct config *config = NULL;
+
+		assert_int_equal(config_new(5, arguments, &config, &problem), 0);
+		alloc_fault_arm(nth);
+		int r = reload(config, 9, arguments, &problem);
+
+		has_tripped = alloc_fault_tripped();
+		assert_int_equal(r, has_tripped ? -ENOMEM : 0);
+		assert_int_equal(config->connections, has_tripped ? 256 : 17);
+		assert_int_equal(config->log_level, has_tripped ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG);
+	}
+}
+
+static const struct server_limits limits = { 1, 1, 1 << 20, 1000, 1000 };
+
 static void a_server_survives(void **state)
 {
 	char folder[] = "/tmp/tierd-front-XXXXXX", path[64];
 	struct event_base *loop = event_base_new();
-	struct server_config config = { path, 0600, 1, 1, 1 << 20, 1000, 1000 };
+	struct server_config config = { path, 0600, -1, limits };
 	bool has_tripped = true;
 
 	assert_non_null(mkdtemp(folder));
@@ -90,6 +119,42 @@ static void a_server_survives(void **state)
 		assert_int_equal(r, has_tripped ? -ENOMEM : 0);
 		server_free(server);
 		assert_int_equal(access(path, F_OK), -1);
+	}
+	rmdir(folder);
+	event_base_free(loop);
+}
+
+static int listen_at(const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	strcpy(address.sun_path, path);
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	return fd;
+}
+
+static void an_inherited_socket_is_closed_and_its_file_stays(void **state)
+{
+	char folder[] = "/tmp/tierd-front-XXXXXX", path[64];
+	struct event_base *loop = event_base_new();
+	bool has_tripped = true;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/socket", folder);
+	for (unsigned nth = 1; has_tripped; nth++) {
+		struct server_config config = { path, 0600, listen_at(path), limits };
+		struct server *server = NULL;
+
+		alloc_fault_arm(nth);
+		int r = server_new(loop, NULL, &config, &server);
+
+		has_tripped = alloc_fault_tripped();
+		assert_int_equal(r, has_tripped ? -ENOMEM : 0);
+		server_free(server);
+		assert_int_equal(fcntl(config.inherited, F_GETFD), -1);
+		assert_int_equal(unlink(path), 0);
 	}
 	rmdir(folder);
 	event_base_free(loop);
@@ -182,7 +247,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_configuration_survives),
+		cmocka_unit_test(a_reload_survives),
 		cmocka_unit_test(a_server_survives),
+		cmocka_unit_test(an_inherited_socket_is_closed_and_its_file_stays),
 		cmocka_unit_test(a_session_ends_at_worst),
 	};
 

@@ -20,7 +20,7 @@ fi
 
 kill -HUP "$tierd_pid"
 expect_status 0 "$TIERCTL" ping
-grep -q SIGHUP "$tierd_log" || fail 'SIGHUP is not mentioned in the log'
+grep -q 'configuration was read again' "$tierd_log" || fail 'the log does not mention the reload'
 
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "SIGTERM: exit status $tierd_status"

@@ -1,0 +1,15 @@
+#!/bin/sh
+# What the daemon and a service manager say to each other: readiness, watchdog, reload, an inherited socket.
+# shellcheck source=tests/functional/lib.sh
+. "$(dirname "$0")/lib.sh"
+command -v python3 >/dev/null || skip 'python3 is not installed'
+ldd "$TIERD" | grep -q libsystemd || skip 'tierd is built without libsystemd'
+
+service=$(dirname "$0")/service.py
+for scenario in $(sed -n 's/^def \([a-z_]*\)():$/\1/p' "$service" | grep -vx log); do
+	mkdir "$scratch/$scenario"
+	tierd_log=$scratch/$scenario/log
+	SCRATCH=$scratch/$scenario TIERD_SOCKET=$scratch/$scenario/run/tierd.sock timeout 60 python3 "$service" "$scenario" \
+		"$TIERD" --socket "$scratch/$scenario/run/tierd.sock" --state-dir "$scratch/$scenario/state" \
+		--host-budget 64M --workers 1 || fail "$scenario"
+done
