@@ -94,6 +94,24 @@ static int find_device(struct node *node, unsigned index)
 	return 0;
 }
 
+/* What an administrator forgets: the unit's sandbox, and the folder's owner. */
+static void explain_path(const char *path, int r)
+{
+	if (r == -EBUSY)
+		log_error("%s is in use by another tierd", path);
+	else if (r == -EROFS)
+		log_error(
+			"%s cannot be written to; under systemd the unit needs ReadWritePaths=%s/tierd, see "
+			"systemctl edit tierd",
+			path, path);
+	else if (r == -EACCES)
+		log_error("%s cannot be used: %s; the folder tierd in it must exist and belong to the user "
+			  "that runs the daemon",
+			  path, strerror(-r));
+	else
+		log_error("%s cannot be used: %s", path, strerror(-r));
+}
+
 static int open_path(struct node *node, const struct node_config *config, unsigned index)
 {
 	struct node_path *path = &node->paths[index];
@@ -108,12 +126,10 @@ static int open_path(struct node *node, const struct node_config *config, unsign
 	r = open_folder(path);
 	if (r == 0)
 		r = find_device(node, index);
-	if (r == -EBUSY)
-		log_error("%s is in use by another tierd", path->path);
-	else if (r < 0)
-		log_error("%s cannot be used: %s", path->path, strerror(-r));
-	if (r < 0)
+	if (r < 0) {
+		explain_path(path->path, r);
 		return r;
+	}
 	remove_leftovers(path);
 	path->is_direct = !config->is_buffered_io && probe_direct(path->directory_fd);
 	if (!path->is_direct)

@@ -51,7 +51,9 @@ static int map(struct memory *memory)
 	if (!base)
 		return -ENOMEM;
 	if (mmap(base, memory->length, PROT_READ | PROT_WRITE, flags, memory->fd, 0) == MAP_FAILED ||
-	    madvise(base, memory->length, MADV_DONTFORK) < 0) {
+	    madvise(base, memory->length, MADV_DONTFORK) < 0 ||
+	    /* A core dump is to have the daemon's own bytes, not all that users entrust to it. */
+	    madvise(base, memory->length, MADV_DONTDUMP) < 0) {
 		int r = -errno;
 
 		munmap(base, memory->length);

@@ -1,80 +1,25 @@
 #!/usr/bin/env python3
 """Plays the service manager for one daemon: service.py SCENARIO TIERD FLAG…
 
-The log of the daemon is $TIERD_LOG, a folder for files $SCRATCH, the socket $TIERD_SOCKET.
+$SCRATCH is a folder of its own, $TIERD_SOCKET where the daemon listens.
 """
 import os
+import queue
 import signal
 import socket
-import subprocess
 import sys
-import time
 
 import frames
+from manager import LOG, SCRATCH, Manager as BareManager
 
-SCRATCH = os.environ["SCRATCH"]
 CONFIGURATION = f"{SCRATCH}/tierd.conf"
-LOG = f"{SCRATCH}/log"
 
 
-class Manager:
-    """Starts a daemon and hears what it notifies."""
+class Manager(BareManager):
+    """Of the daemon that the command line names."""
 
     def __init__(self, environment=None, descriptors=(), command=None, stderr=None):
-        path = f"{SCRATCH}/notify"
-        if os.path.exists(path):
-            os.unlink(path)
-        self.notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.notices.settimeout(30)
-        self.notices.bind(path)
-
-        def hand_over():
-            # From 3 on, as sd_listen_fds(3) wants them; copies first, because they may lie there.
-            copies = [os.dup(fd) for fd in descriptors]
-            for place, copy in enumerate(copies, 3):
-                os.dup2(copy, place, inheritable=True)
-
-        with open(LOG, "ab") as log:
-            # The shell knows the pid for which the sockets are, and then is the daemon.
-            self.process = subprocess.Popen(
-                ["sh", "-c", 'LISTEN_PID=$$ exec "$@"', "sh", *(command or sys.argv[2:])],
-                env={**os.environ, "NOTIFY_SOCKET": path, **(environment or {})},
-                stderr=stderr or log, close_fds=False, preexec_fn=hand_over if descriptors else None)
-
-    def next(self):
-        notice = self.notices.recv(4096).decode().split("\n")
-        return dict(line.split("=", 1) for line in notice)
-
-    def await_ready(self):
-        notice = self.next()
-        assert notice["READY"] == "1" and notice["STATUS"].startswith("listening at "), notice
-
-    def await_alive(self):
-        """The next notice that feeds the watchdog."""
-        while "WATCHDOG" not in self.next():
-            pass
-
-    def reload(self):
-        before = time.monotonic_ns() // 1000
-        self.process.send_signal(signal.SIGHUP)
-        notice = self.next()
-        assert notice["RELOADING"] == "1", notice
-        assert before <= int(notice["MONOTONIC_USEC"]) <= time.monotonic_ns() // 1000, notice
-        self.await_ready()
-
-    def end(self):
-        self.process.send_signal(signal.SIGTERM)
-        notice = self.next()
-        while "STOPPING" not in notice:
-            notice = self.next()
-        assert self.process.wait(30) == 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
+        super().__init__(command or sys.argv[2:], environment, descriptors, stderr)
 
 
 def log():
@@ -156,12 +101,11 @@ def a_loop_that_hangs_falls_silent_and_is_killed():
         manager.process.send_signal(signal.SIGHUP)
         while "RELOADING" not in manager.next():
             pass
-        manager.notices.settimeout(0.5)
         try:
-            while "WATCHDOG" in manager.next():
+            while "WATCHDOG" in manager.next(timeout=0.5):
                 pass
             raise AssertionError("it goes on")
-        except TimeoutError:
+        except queue.Empty:
             manager.process.send_signal(signal.SIGABRT)
         assert manager.process.wait(30) == -signal.SIGABRT
     os.close(reader)

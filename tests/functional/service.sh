@@ -6,10 +6,11 @@ command -v python3 >/dev/null || skip 'python3 is not installed'
 ldd "$TIERD" | grep -q libsystemd || skip 'tierd is built without libsystemd'
 
 service=$(dirname "$0")/service.py
-for scenario in $(sed -n 's/^def \([a-z_]*\)():$/\1/p' "$service" | grep -vx log); do
+sed -n 's/^def \([a-z_]*\)():$/\1/p' "$service" | grep -vx log >"$scratch/scenarios"
+while read -r scenario; do
 	mkdir "$scratch/$scenario"
 	tierd_log=$scratch/$scenario/log
 	SCRATCH=$scratch/$scenario TIERD_SOCKET=$scratch/$scenario/run/tierd.sock timeout 60 python3 "$service" "$scenario" \
 		"$TIERD" --socket "$scratch/$scenario/run/tierd.sock" --state-dir "$scratch/$scenario/state" \
-		--host-budget 64M --workers 1 || fail "$scenario"
-done
+		--host-budget 64M --workers 1 </dev/null || fail "$scenario"
+done <"$scratch/scenarios"

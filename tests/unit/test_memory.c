@@ -277,6 +277,38 @@ static void a_forked_child_has_no_mapping(void **state)
 	assert_int_equal(attack(find_mapping, -1, false), 0);
 }
 
+/* The flags that the kernel shows for the mapping at an address. */
+static void read_flags(const char *base, char *flags, size_t size)
+{
+	FILE *maps = fopen("/proc/self/smaps", "re");
+	unsigned long start, end, address = (unsigned long)base;
+	bool is_there = false;
+	char line[512];
+
+	assert_non_null(maps);
+	flags[0] = '\0';
+	while (fgets(line, sizeof(line), maps)) {
+		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+			is_there = start <= address && address < end;
+		else if (is_there && strncmp(line, "VmFlags:", 8) == 0)
+			snprintf(flags, size, "%s", line);
+	}
+	fclose(maps);
+}
+
+static void what_users_entrust_is_in_no_core_dump(void **state)
+{
+	_cleanup_(memory_free) struct memory shared = MEMORY_INIT, own = MEMORY_INIT;
+	char flags[512];
+
+	assert_int_equal(memory_new_shared("tierd-test-dump", LENGTH, &shared), 0);
+	assert_int_equal(memory_new_private(LENGTH, &own), 0);
+	read_flags(shared.base, flags, sizeof(flags));
+	assert_non_null(strstr(flags, " dd"));
+	read_flags(own.base, flags, sizeof(flags));
+	assert_non_null(strstr(flags, " dd"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -285,6 +317,7 @@ int main(void)
 		cmocka_unit_test(resident_bytes_are_what_was_touched),
 		cmocka_unit_test(populating_gives_every_page_and_keeps_the_bytes),
 		cmocka_unit_test(a_forked_child_has_no_mapping),
+		cmocka_unit_test(what_users_entrust_is_in_no_core_dump),
 		cmocka_unit_test(a_plain_memfd_would_fall_to_another_user),
 		cmocka_unit_test(another_user_can_read_but_not_write_read_only_memory),
 		cmocka_unit_test(strict_read_only_memory_resists_the_same_user),

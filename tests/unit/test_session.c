@@ -506,6 +506,27 @@ static void a_client_that_does_not_read_is_cut_off(void **state)
 	assert_non_null(strstr(fake.reason, "did not read"));
 }
 
+static void a_maximum_that_falls_below_what_waits_cuts_off_at_the_next_answer(void **state)
+{
+	struct fixture *fixture = *state;
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__NodeReply node = TIERD__WIRE__NODE_REPLY__INIT;
+	_cleanup_free_ char *text = malloc(700001);
+
+	memset(text, 'x', 700000);
+	text[700000] = '\0';
+	node.version = text;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_NODE;
+	reply.node = &node;
+	greet(fixture);
+	port_reply(fake.port, 1, &reply);
+	fixture->shared.maximum_output = 1000;
+	assert_false(fixture->is_over);
+	port_reply(fake.port, 2, NULL);
+	wait_until_over(fixture);
+	assert_non_null(strstr(fake.reason, "did not read"));
+}
+
 static void answers_that_wait_stop_the_reading(void **state)
 {
 	struct fixture *fixture = *state;
@@ -791,6 +812,7 @@ int main(void)
 		TEST(a_frame_that_is_never_complete_is_refused),
 		TEST(unanswered_requests_do_not_stop_the_reading),
 		TEST(a_client_that_does_not_read_is_cut_off),
+		TEST(a_maximum_that_falls_below_what_waits_cuts_off_at_the_next_answer),
 		TEST(answers_that_wait_stop_the_reading),
 		TEST(descriptors_travel_with_their_frame),
 		TEST(descriptors_that_were_not_sent_are_closed),
