@@ -73,6 +73,10 @@ static int open_folder(struct node_path *path)
 	path->directory_fd = openat(parent, "tierd", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (path->directory_fd < 0)
 		return -errno;
+	/* It may be read-only for us alone, in a sandbox: found out by the first job, that would be too late.
+	 */
+	if (faccessat(path->directory_fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
+		return -errno;
 	return flock(path->directory_fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno == EWOULDBLOCK ? -EBUSY : -errno;
 }
 

@@ -78,6 +78,19 @@ CapabilityBoundingSet=~ be without capabilities
 ReadWritePaths= write to the NVMe path
 END
 
+# What an administrator forgets is named at start.
+refuses() {
+	text=$1
+	shift
+	expect_status 1 timeout 30 "$@"
+	expect_text "$text"
+}
+printf '[Service]\nReadWritePaths=\n' >"$scratch/less.conf"
+refuses 'the unit needs ReadWritePaths=/mnt/nvme0/tierd' "$@" --unit "$scratch/less.conf"
+chown 0:0 "$nvme/tierd"
+refuses 'must exist and belong to the user' "$@"
+chown $uid:$uid "$nvme/tierd"
+
 # The service itself, and a trainer who is a member of its group.
 cp "$gpt" "$here/../../docs/numerics.md" "$scratch/bin"
 cp "$(ldd "$gpt" | sed -n 's/.*=> \(.*libtierd[^ ]*\).*/\1/p')" "$scratch/bin"
