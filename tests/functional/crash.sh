@@ -14,7 +14,8 @@ train() {
 }
 
 tierd_start
-for configuration in 'nvme --stage 3' 'micro --stage 2 --micro-batches 2' 'early --stage 0 --micro-batches 2 --format fp32'; do
+for configuration in 'nvme --stage 3' 'micro --stage 2 --micro-batches 2' 'early --stage 0 --micro-batches 2 --format fp32' \
+	'scaled --stage 3 --format fp16 --loss-scale dynamic:1e8'; do
 	name=${configuration%% *} flags=${configuration#* }
 	# shellcheck disable=SC2086
 	train $flags --job "calm-$name" --dump "$scratch/calm"

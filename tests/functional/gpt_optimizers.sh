@@ -23,6 +23,8 @@ check --optimizer adamw
 check --optimizer adam --stage 2
 check --optimizer sgd --learning-rate 0.1 --micro-batches 2
 check --optimizer sgd --momentum 0 --stage 1 --format fp32
+# Nothing is kept beside the parameters, wherever that would lie.
+check --optimizer sgd --momentum 0 --format fp32 --optimizer-on host
 check --optimizer lion --stage 0
 check --format fp16 --stage 3 --micro-batches 2
 check --format fp16 --stage 1 --optimizer lion

@@ -88,12 +88,12 @@ static uint32_t send_read(struct actor *actor)
 static void take_all_staging(struct queue *taken)
 {
 	struct staging_wish wish = { .granted = NULL };
-	struct staging_buffer *buffers;
+	struct staging_buffer *buffer;
 
 	queue_init(taken);
 	queue_init(&wish.link);
-	while ((buffers = staging_take(&scene.node->staging, &wish)))
-		queue_push(taken, &buffers->link);
+	while ((buffer = staging_take(&scene.node->staging, &wish)))
+		queue_push(taken, &buffer->link);
 	queue_remove(&wish.link);
 }
 
