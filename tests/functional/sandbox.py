@@ -34,7 +34,7 @@ with Manager(sandbox, {"NOTIFY_SOCKET": "/run/notify", "WATCHDOG_USEC": "200000"
     proc = f"/proc/{manager.process.pid}"
     assert "Seccomp:\t2" in text(f"{proc}/status") and "CapEff:\t0000000000000000" in text(f"{proc}/status")
 
-    train("sandboxed", "--parameters", "nvme", "--optimizer", "nvme")
+    train("sandboxed", "--parameters-on", "nvme", "--optimizer-on", "nvme")
     assert "memfd:" in text(f"{proc}/maps")
     huge = sum(int(line.split()[1]) for line in text(f"{proc}/smaps").splitlines()
                if line.startswith(("AnonHugePages:", "ShmemPmdMapped:")))
