@@ -286,6 +286,7 @@ static void end_for_member(struct job *job, struct member *member, int r)
 	member->announced.is_made = member->announced_next.is_made = false;
 	if (member->pushed)
 		memset(member->pushed, 0, job->catalog.unit_count * sizeof(*member->pushed));
+	member->pushed_count = 0;
 	gradient_forget_member(member);
 	QUEUE_FOREACH (link, &member->pendings) {
 		struct pending *pending = queue_entry(link, struct pending, member_link);

@@ -209,6 +209,7 @@ void gradient_push(struct pending *pending, const Tierd__Wire__Push *push)
 	};
 	contribution_wait(contribution);
 	member->busy++;
+	member->pushed_count++;
 	member->pushes++;
 	account_push(job, member, push->unit);
 	if (push->is_silent)
@@ -221,10 +222,7 @@ bool gradient_has_pushed(const struct member *member)
 	for (uint32_t i = 0; i < member->buffer_count; i++)
 		if (member->contributions[i].is_active)
 			return true;
-	for (uint32_t unit = 0; member->pushed && unit < member->job->catalog.unit_count; unit++)
-		if (member->pushed[unit] > 0)
-			return true;
-	return false;
+	return member->pushed_count > 0;
 }
 
 /* ---- Ends ---- */

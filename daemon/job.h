@@ -138,8 +138,9 @@ struct job {
 	struct queue tensor_waiting; /* operations that wait for a pack to be written back */
 	struct queue filling;	     /* pendings of tensor writes that wait for the plan */
 	bool has_values;	     /* every tensor has been written, or has an initializer */
-	uint32_t initialized_units;  /* whose frozen tensors have been filled */
-	bool is_filling_tensor;	     /* an initializer fills a frozen one: one at a time */
+	/* Frozen tensors have been filled in units before this one, and in it in those before that tensor. */
+	uint32_t initialized_units, initialized_tensors;
+	bool is_filling_tensor; /* an initializer fills a frozen one: one at a time */
 
 	/* Gradients. */
 	uint64_t *sum_offsets; /* by unit: elements of sums_memory, which has a region per rank in stages 0, 1

@@ -55,6 +55,7 @@ struct member {
 		struct step_rates rates;
 	} announced, announced_next;
 	uint32_t *pushed;		    /* by unit, since its last step */
+	uint64_t pushed_count;		    /* of all units */
 	uint32_t *closed_pushed;	    /* by unit, in the part that it has closed */
 	struct contribution *contributions; /* by buffer */
 	struct queue buffer_waiters;

@@ -195,6 +195,7 @@ static bool close_part(struct pending *pending, struct step_rates *rates)
 	member->is_closed = true;
 	memcpy(member->closed_pushed, member->pushed, job->catalog.unit_count * sizeof(*member->pushed));
 	memset(member->pushed, 0, job->catalog.unit_count * sizeof(*member->pushed));
+	member->pushed_count = 0;
 	job->closed_count++;
 	member_finish_pass(member);
 	gradient_try_closed(job);

@@ -472,22 +472,29 @@ void tensor_fill_waiting(struct job *job)
 	}
 }
 
-static struct tensor *next_to_fill(const struct unit *unit)
+/* From where the last one was found; NULL: none is left. */
+static const struct tensor *next_to_fill(struct job *job)
 {
-	for (uint32_t t = 0; t < unit->tensor_count; t++) {
-		struct tensor *tensor = &unit->tensors[t];
+	for (; job->initialized_units < job->catalog.unit_count; job->initialized_units++) {
+		const struct unit *unit = &job->catalog.units[job->initialized_units];
 
-		if (tensor->is_frozen && tensor->initializer != INITIALIZE_NONE && !tensor_is_written(tensor))
-			return tensor;
+		for (; job->initialized_tensors < unit->tensor_count; job->initialized_tensors++) {
+			const struct tensor *tensor = &unit->tensors[job->initialized_tensors];
+
+			if (tensor->is_frozen && tensor->initializer != INITIALIZE_NONE &&
+			    !tensor_is_written(tensor))
+				return tensor;
+		}
+		job->initialized_tensors = 0;
 	}
 	return NULL;
 }
 
-static int fill_tensor(struct job *job, uint32_t unit, const struct tensor *tensor)
+static int fill_tensor(struct job *job, const struct tensor *tensor)
 {
-	struct tensor_operation *operation = operation_new(
-		job, NULL, OPERATION_INITIALIZE, unit, (uint32_t)(tensor - job->catalog.units[unit].tensors),
-		0, tensor->layout.elements);
+	struct tensor_operation *operation =
+		operation_new(job, NULL, OPERATION_INITIALIZE, job->initialized_units,
+			      job->initialized_tensors, 0, tensor->layout.elements);
 
 	if (!operation)
 		return -ENOMEM;
@@ -506,12 +513,10 @@ int tensor_initialize(struct job *job)
 	/* What it waits for may bring the job here again. */
 	if (job->is_filling_tensor)
 		return 1;
-	for (; job->initialized_units < job->catalog.unit_count; job->initialized_units++) {
-		const struct tensor *tensor = next_to_fill(&job->catalog.units[job->initialized_units]);
+	const struct tensor *tensor = next_to_fill(job);
 
-		if (tensor)
-			return fill_tensor(job, job->initialized_units, tensor);
-	}
+	if (tensor)
+		return fill_tensor(job, tensor);
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
 		if (residency_flush(job, pack))
 			r = 1;

@@ -175,6 +175,31 @@ static void frozen_and_aligned_tensors_have_their_values(void **state)
 	assert_int_equal(actor_read(&first, 1, 2, "parameter", 0, 1, 0), -EINVAL);
 }
 
+static void frozen_tensors_side_by_side_are_all_initialized(void **state)
+{
+	static const struct actor_tensor tensors[] = {
+		{ "a", FORMAT_FP32, INITIALIZE_ONES, 300, true },
+		{ "w", FORMAT_BF16, INITIALIZE_ONES, 300, false },
+		{ "b", FORMAT_FP32, INITIALIZE_ONES, 300, true },
+		{ "c", FORMAT_FP32, INITIALIZE_ONES, 300, true },
+		{ "d", FORMAT_FP32, INITIALIZE_ONES, 300, true },
+		{ "e", FORMAT_FP32, INITIALIZE_ONES, 300, true },
+	};
+
+	assert_int_equal(actor_enter(&scene, &first), 0);
+	assert_int_equal(actor_open(&first, &(struct actor_job){ .stage = 3 }), 0);
+	assert_int_equal(actor_define(&first, "one", tensors, 4), 0);
+	assert_int_equal(actor_define(&first, "two", tensors + 4, 2), 0);
+	assert_int_equal(actor_ready(&first), 0);
+	for (unsigned i = 0; i < ARRAY_LENGTH(tensors); i++) {
+		if (!tensors[i].is_frozen)
+			continue;
+		assert_int_equal(actor_read(&first, i / 4, i % 4, "parameter", 0, 300, 0), 0);
+		for (unsigned at = 0; at < 300; at++)
+			assert_true(((float *)first.window.base)[at] == 1.0f);
+	}
+}
+
 static void written_values_are_read_back(void **state)
 {
 	const struct actor_tensor tensors[] = { { "w", FORMAT_FP32, INITIALIZE_NONE, 100, false } };
@@ -630,6 +655,7 @@ int main(void)
 		TEST(a_job_trains_on_nvme),
 		TEST(every_stage_trains),
 		TEST(frozen_and_aligned_tensors_have_their_values),
+		TEST(frozen_tensors_side_by_side_are_all_initialized),
 		TEST(written_values_are_read_back),
 		TEST(a_step_with_a_lease_is_refused),
 		TEST(gradients_that_are_not_finite_skip_the_step),
