@@ -58,7 +58,8 @@ struct residence {
 	uint64_t version;
 	uint64_t used; /* job->clock at its last use */
 	struct queue waiters;
-	struct queue link; /* of job->slot_wishes */
+	struct queue link;	 /* of job->slot_wishes */
+	struct queue sweep_link; /* of the sweep, in SWEEP_WAITING */
 	struct pack_transfer parts[UNIT_SECTIONS];
 	unsigned transfers_left;
 	int status;
@@ -329,6 +330,8 @@ int sweep_start(struct job *job, bool is_initializing);
 void sweep_go_on(struct job *job);
 /* Somebody has come to wait for a pack that the running sweep has begun. */
 void sweep_raise(struct job *job, uint32_t pack);
+/* Or that waits for its turn: it comes before others. */
+void sweep_hasten(struct job *job, uint32_t pack);
 void sweep_free(struct job *job);
 /* What is in flight comes home, no more is started, nothing is applied. */
 void sweep_cancel(struct job *job);

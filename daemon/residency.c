@@ -417,6 +417,8 @@ bool residency_want(struct job *job, uint32_t pack, struct waiter *waiter, enum 
 		residence->used = ++job->clock;
 		return true;
 	}
+	if (queue_is_empty(&residence->waiters))
+		sweep_hasten(job, pack);
 	queue_push(&residence->waiters, &waiter->link);
 	/* A version that is not decided yet comes with its step: loading the present one helps nobody. */
 	if (waiter->version > job->decided)

@@ -207,6 +207,7 @@ static int plan_packs(struct setup *setup)
 		job->residences[i] = (struct residence){ .slot = SLOT_NONE, .job = job };
 		queue_init(&job->residences[i].waiters);
 		queue_init(&job->residences[i].link);
+		queue_init(&job->residences[i].sweep_link);
 	}
 	setup->directory_bytes = size_align(directory_bytes(job->catalog.unit_count), 4096);
 	return 0;

@@ -228,32 +228,39 @@ static bool begin_pack(struct sweep *sweep, uint32_t pack)
 	sweep->pack = pack;
 	sweep->section = (enum unit_section)0;
 	sweep->first = 0;
+	queue_remove(&residence->sweep_link);
 	sweep->packs_left--;
-	while (sweep->cursor < job->catalog.pack_count &&
-	       job->residences[sweep->order[sweep->cursor]].sweep != SWEEP_WAITING)
-		sweep->cursor++;
 	return true;
 }
 
-/* A pack that somebody waits for is next; else the order decides. One that cannot begin now lets others pass
- * it. */
+/* One that cannot begin now lets others pass it. */
+static bool begin_one_of(struct sweep *sweep, struct queue *packs, unsigned *tries)
+{
+	QUEUE_FOREACH (link, packs) {
+		if (*tries == BEGIN_TRIES)
+			return false;
+		if (begin_pack(sweep, residence_pack(queue_entry(link, struct residence, sweep_link))))
+			return true;
+		(*tries)++;
+	}
+	return false;
+}
+
 static bool begin_next_pack(struct sweep *sweep)
 {
-	const struct job *job = sweep->job;
 	unsigned tries = 0;
 
-	for (int is_wanted = 1; is_wanted >= 0; is_wanted--)
-		for (uint32_t i = sweep->cursor; i < job->catalog.pack_count && tries < BEGIN_TRIES; i++) {
-			const struct residence *residence = &job->residences[sweep->order[i]];
+	return begin_one_of(sweep, &sweep->wanted, &tries) || begin_one_of(sweep, &sweep->waiting, &tries);
+}
 
-			if (residence->sweep != SWEEP_WAITING ||
-			    (is_wanted && queue_is_empty(&residence->waiters)))
-				continue;
-			if (begin_pack(sweep, sweep->order[i]))
-				return true;
-			tries++;
-		}
-	return false;
+void sweep_hasten(struct job *job, uint32_t pack)
+{
+	struct residence *residence = &job->residences[pack];
+
+	if (!job->sweep || residence->sweep != SWEEP_WAITING)
+		return;
+	queue_remove(&residence->sweep_link);
+	queue_push(&job->sweep->wanted, &residence->sweep_link);
 }
 
 static void end_pack(struct sweep *sweep)
@@ -321,30 +328,38 @@ static int sweep_new(struct job *job, bool is_initializing, struct sweep **ret_s
 	sweep->wish.granted = on_staging;
 	queue_init(&sweep->wish.link);
 	queue_init(&sweep->free_chunks);
+	queue_init(&sweep->wanted);
+	queue_init(&sweep->waiting);
 	for (unsigned i = 0; i < count; i++) {
 		sweep->chunks[i].sweep = sweep;
 		queue_push(&sweep->free_chunks, &sweep->chunks[i].link);
 	}
-	sweep->order = calloc(job->catalog.pack_count, sizeof(*sweep->order));
 	sweep->lease_timer = event_new(job->node->loop, -1, 0, on_lease_timer, job);
 	*ret_sweep = sweep;
-	return sweep->order && sweep->lease_timer ? 0 : -ENOMEM;
+	return sweep->lease_timer ? 0 : -ENOMEM;
+}
+
+static void add_pack(struct sweep *sweep, struct residence *residence)
+{
+	residence->sweep = SWEEP_WAITING;
+	sweep->packs_left++;
+	queue_push(queue_is_empty(&residence->waiters) ? &sweep->waiting : &sweep->wanted,
+		   &residence->sweep_link);
 }
 
 int sweep_start(struct job *job, bool is_initializing)
 {
-	int r = sweep_new(job, is_initializing, &job->sweep);
+	_cleanup_free_ uint32_t *order = calloc(job->catalog.pack_count, sizeof(*order));
+	int r = order ? sweep_new(job, is_initializing, &job->sweep) : -ENOMEM;
 
 	if (r < 0) {
 		sweep_free(job);
 		return r;
 	}
-	prefetch_pass_order(job, job->sweep->order);
-	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		if (has_work(job, pack, is_initializing)) {
-			job->residences[pack].sweep = SWEEP_WAITING;
-			job->sweep->packs_left++;
-		}
+	prefetch_pass_order(job, order);
+	for (uint32_t i = 0; i < job->catalog.pack_count; i++)
+		if (has_work(job, order[i], is_initializing))
+			add_pack(job->sweep, &job->residences[order[i]]);
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
 		if (job->residences[pack].sweep == SWEEP_NOTHING)
 			residency_set_version(job, pack, job->decided);
@@ -364,7 +379,9 @@ void sweep_free(struct job *job)
 		staging_give(&job->node->staging, sweep->granted);
 	if (sweep->lease_timer)
 		event_free(sweep->lease_timer);
-	free(sweep->order);
+	/* Of one that has failed. */
+	while (queue_pop(&sweep->wanted) || queue_pop(&sweep->waiting))
+		;
 	free(sweep);
 }
 

@@ -39,9 +39,9 @@ struct sweep {
 	struct job *job;
 	bool is_initializing;
 	bool has_failed;
-	uint32_t *order;
+	struct queue wanted,
+		waiting;     /* packs that are not begun: those that somebody waits for, the others */
 	uint32_t packs_left; /* not begun */
-	uint32_t cursor;     /* in order: packs before it have begun */
 	unsigned running;    /* chunks in flight */
 
 	uint32_t pack; /* whose chunks are being started; SLOT_NONE: none */

@@ -1,4 +1,5 @@
-/* Packs that wait for slots get them as soon as there are some. */
+/* Packs that wait for slots get them as soon as there are some; those that somebody waits for are updated
+ * first. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,7 +7,7 @@
 #include <cmocka.h>
 
 #include "common/log.h"
-#include "daemon/job.h"
+#include "daemon/sweep.h"
 #include "tests/unit/daemon_support.h"
 
 #define UNITS 8
@@ -50,6 +51,28 @@ static void slots_that_become_free_together_are_filled_together(void **state)
 		assert_int_equal(actor_await(&actor, gathers[unit], 0)->status, 0);
 }
 
+static void packs_that_somebody_waits_for_are_updated_first(void **state)
+{
+	struct job *job = start();
+	uint32_t gathers[2], step;
+
+	for (uint32_t unit = 0; unit < UNITS; unit++)
+		assert_int_equal(actor_await(&actor, actor_send_push(&actor, unit, 0), 0)->status, 0);
+	step = actor_send_step(&actor, 0.1f);
+	/* Before the step is decided, and while it is applied; in their order they would be the last. */
+	gathers[0] = actor_send_gather(&actor, UNITS - 1, 1, false);
+	while (!job->sweep)
+		scene_wait(&scene);
+	assert_int_equal(job->residences[UNITS - 2].sweep, SWEEP_WAITING);
+	gathers[1] = actor_send_gather(&actor, UNITS - 2, 1, false);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(actor_await(&actor, gathers[i], 0)->status, 0);
+		assert_non_null(job->sweep);
+		assert_true(job->sweep->packs_left > 0);
+	}
+	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
+}
+
 static int setup(void **state)
 {
 	log_open(LOG_LEVEL_ERROR);
@@ -67,6 +90,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(slots_that_become_free_together_are_filled_together, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(packs_that_somebody_waits_for_are_updated_first, setup,
 						teardown),
 	};
 
