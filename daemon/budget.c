@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "common/size.h"
+#include "daemon/holders.h"
 #include "daemon/job.h"
 #include "daemon/refuse.h"
 
@@ -47,13 +48,15 @@ static void take_host(struct job *job, uint64_t bytes)
  * can say how much would do, and what comes after the plan is little beside it. */
 int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size)
 {
-	char needed[16], there[16];
+	char needed[16], there[16], holders[HOLDERS_TEXT];
 	uint64_t left = node_left(job->node);
 
-	if (bytes > left)
+	if (bytes > left) {
+		holders_describe(job, HOLDERS_OF_HOST, holders, sizeof(holders));
 		return refuse(message, size, -ENOMEM,
-			      "%s of host memory for it are more than the %s left of what tierd may use",
-			      budget_print(bytes, needed), budget_print(left, there));
+			      "%s of host memory for it are more than the %s left of what tierd may use%s",
+			      budget_print(bytes, needed), budget_print(left, there), holders);
+	}
 	job->charged_bytes += bytes;
 	take_host(job, bytes);
 	return 0;
@@ -81,7 +84,10 @@ static uint64_t sum_of(const struct budget_needs *needs)
 static int refuse_host(const struct job *job, const struct budget_needs *needs, uint64_t budget, bool is_own,
 		       char *message, size_t size)
 {
-	char least[16], arena[16], sums[16], buffers[16], state[16], there[16];
+	char least[16], arena[16], sums[16], buffers[16], state[16], there[16], holders[HOLDERS_TEXT] = "";
+
+	if (!is_own)
+		holders_describe(job, HOLDERS_OF_HOST, holders, sizeof(holders));
 
 	/* What it has already taken is a part of both. */
 	budget_print(size_sum(size_sum(sum_of(needs), job->slots.bytes), job->charged_bytes), least);
@@ -93,9 +99,9 @@ static int refuse_host(const struct job *job, const struct budget_needs *needs, 
 	return refuse(
 		message, size, -ENOMEM,
 		"it needs at least %s of host memory (parameters %s, gradient sums %s, gradient buffers %s, "
-		"optimizer state %s), and there are %s (%s); %s",
+		"optimizer state %s), and there are %s (%s)%s; %s",
 		least, arena, sums, buffers, state, there,
-		is_own ? "the job's host_budget" : "what tierd has left of its own",
+		is_own ? "the job's host_budget" : "what tierd has left of its own", holders,
 		job->node->path_count > 0 ? "raise host_budget, or place more on NVMe" : "raise host_budget");
 }
 
@@ -121,21 +127,26 @@ int budget_take_host(struct job *job, const struct budget_needs *needs, char *me
 
 /* ---- NVMe ---- */
 
+static int refuse_path(const struct job *job, const struct node_path *path, uint64_t bytes, char *message,
+		       size_t size)
+{
+	char needed[16], there[16], holders[HOLDERS_TEXT];
+
+	holders_describe(job, HOLDERS_OF_NVME, holders, sizeof(holders));
+	return refuse(
+		message, size, -ENOSPC,
+		"it needs %s on %s (twice its state: updates go to free places), and %s are left there%s",
+		budget_print(bytes, needed), path->path, budget_print(path->capacity - path->used, there),
+		holders);
+}
+
 int budget_take_paths(struct job *job, uint64_t bytes, char *message, size_t size)
 {
 	struct node *node = job->node;
-	char needed[16], there[16];
 
-	for (unsigned i = 0; i < node->path_count; i++) {
-		uint64_t left = node->paths[i].capacity - node->paths[i].used;
-
-		if (bytes > left)
-			return refuse(
-				message, size, -ENOSPC,
-				"it needs %s on %s (twice its state: updates go to free places), and %s "
-				"are left there",
-				budget_print(bytes, needed), node->paths[i].path, budget_print(left, there));
-	}
+	for (unsigned i = 0; i < node->path_count; i++)
+		if (bytes > node->paths[i].capacity - node->paths[i].used)
+			return refuse_path(job, &node->paths[i], bytes, message, size);
 	for (unsigned i = 0; i < node->path_count; i++) {
 		node->paths[i].used += bytes;
 		job->path_bytes[i] = bytes;

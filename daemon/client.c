@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/drop.h"
 #include "daemon/job.h"
 #include "daemon/report.h"
 
@@ -216,7 +217,7 @@ static void await(struct pending *pending, const Tierd__Wire__GatherAwait *await
 
 static void set_phase(struct pending *pending, const Tierd__Wire__Phase *phase)
 {
-	char message[256];
+	char message[640];
 	int r;
 
 	if (!job_check_live(pending, pending->member->epoch))
@@ -269,10 +270,13 @@ static bool handle_node_request(struct pending *pending, const Tierd__Wire__Requ
 		report_node(pending, pending->client->node);
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_JOBS_READ:
-		report_jobs(pending, pending->client->node, pending->client->port->uid);
+		report_jobs(pending, pending->client->node);
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_UNITS_READ:
-		report_units(pending, pending->client->node, pending->client->port->uid, request->units_read);
+		report_units(pending, pending->client->node, request->units_read);
+		return true;
+	case TIERD__WIRE__REQUEST__BODY_JOB_DROP:
+		drop_job(pending, request->job_drop);
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_JOB_OPEN:
 		open_job(pending, request->job_open);

@@ -214,6 +214,7 @@ struct config *config_free(struct config *config)
 	free(config->file);
 	free(config->socket);
 	free(config->state_directory);
+	who_list_clear(&config->administrators);
 	free(config->fault);
 	free(config);
 	return NULL;
@@ -245,6 +246,8 @@ void config_print(const struct config *config, FILE *stream)
 			print_paths(config, option->key, stream);
 			continue;
 		}
+		if (option->kind == CONFIG_WHO && config->administrators.count == 0)
+			continue;
 		fprintf(stream, "%s = ", option->key);
 		config_option_print(config, option, stream);
 		fputc('\n', stream);

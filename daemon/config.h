@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "common/cleanup.h"
+#include "daemon/who.h"
 
 #define CONFIG_MAX_PATHS 16
 #define CONFIG_SYSTEM_FILE "/etc/tierd/tierd.conf"
@@ -38,6 +39,7 @@ struct config {
 	unsigned connections, requests_per_connection;
 	uint64_t output_queue;
 	unsigned first_frame_seconds, frame_seconds;
+	struct who_list administrators;
 	char *fault; /* NULL: none */
 };
 

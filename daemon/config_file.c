@@ -94,9 +94,10 @@ static int handle_unknown(struct reading *reading, const char *section, const ch
 						 option->key);
 	}
 	if (!config_section_exists(section))
-		return report(reading, -EINVAL,
-			      "unknown section [%s]; the sections are daemon, memory, nvme, io and limits",
-			      section);
+		return report(
+			reading, -EINVAL,
+			"unknown section [%s]; the sections are daemon, memory, nvme, io, users and limits",
+			section);
 	return report(reading, -EINVAL, "unknown key '%s' in [%s]; it has %s", key, section, known);
 }
 

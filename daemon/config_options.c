@@ -55,6 +55,8 @@ const struct config_option config_options[] = {
 	  GIB },
 	{ "io", "direct", "direct-io", "MODE", "auto or off (through the page cache)", CONFIG_CHOICE,
 	  PLACE(direct_io), .choices = direct_modes },
+	{ "users", "administrators", "administrators", "NAMES",
+	  "users and @groups that see and rule all jobs", CONFIG_WHO, PLACE(administrators) },
 	{ "limits", "connections", "max-connections", "N", "connections at once", CONFIG_COUNT,
 	  PLACE(connections), 1, 65536, .is_live = true },
 	{ "limits", "requests_per_connection", "requests-per-connection", "N",
@@ -150,6 +152,13 @@ static int add_path(struct config *config, const struct config_option *option, c
 	return 0;
 }
 
+static int set_who(struct who_list *place, const char *value)
+{
+	int r = strchr(value, ';') ? -EINVAL : who_list_set(place, value);
+
+	return r == -ENOENT ? -EINVAL : r;
+}
+
 int config_option_set(struct config *config, const struct config_option *option, const char *value)
 {
 	void *place = (char *)config + option->offset;
@@ -165,6 +174,8 @@ int config_option_set(struct config *config, const struct config_option *option,
 		return set_choice(place, option, value);
 	case CONFIG_PATHS:
 		return add_path(config, option, value);
+	case CONFIG_WHO:
+		return set_who(place, value);
 	}
 	return -EINVAL;
 }
@@ -247,6 +258,11 @@ void config_option_describe(const struct config_option *option, char *text, size
 			 "FOLDER:SIZE with at least %s, such as /mnt/nvme0:100G; at most %d of them", minimum,
 			 CONFIG_MAX_PATHS);
 		break;
+	case CONFIG_WHO:
+		snprintf(text, size,
+			 "users and @groups that exist here, such as root, @wheel; at most %d of them",
+			 WHO_LIST_MAX);
+		break;
 	}
 }
 
@@ -276,6 +292,9 @@ void config_option_print(const struct config *config, const struct config_option
 		break;
 	case CONFIG_CHOICE:
 		fputs(choice_name(option, *(const unsigned *)place), stream);
+		break;
+	case CONFIG_WHO:
+		fputs(((const struct who_list *)place)->text, stream);
 		break;
 	case CONFIG_PATHS:
 		break;

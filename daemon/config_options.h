@@ -4,7 +4,7 @@
 
 #include "daemon/config.h"
 
-enum config_kind { CONFIG_TEXT, CONFIG_SIZE, CONFIG_COUNT, CONFIG_CHOICE, CONFIG_PATHS };
+enum config_kind { CONFIG_TEXT, CONFIG_SIZE, CONFIG_COUNT, CONFIG_CHOICE, CONFIG_PATHS, CONFIG_WHO };
 
 struct config_choice {
 	const char *name; /* NULL ends the list */

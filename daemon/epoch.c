@@ -9,6 +9,7 @@
 #include <string.h>
 #include <fcntl.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "daemon/job.h"
 
@@ -410,6 +411,7 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 	if (job->member_count > 0)
 		return;
 	job->is_live = false;
+	job->idle_since_ns = clock_now_ns();
 	/* Nothing of it is worth keeping; of a broken job, the news that it is. */
 	if (job->phase < JOB_TRAINED && !job->is_dropped)
 		job_drop(job);

@@ -41,8 +41,13 @@ const char *job_status_name(const struct job *job)
 	case JOB_BROKEN:
 		return "broken";
 	default:
-		return job->is_live ? "training" : "waiting for its ranks";
+		return job->is_live ? "training" : job_is_idle(job) ? "idle" : "waiting for its ranks";
 	}
+}
+
+bool job_is_idle(const struct job *job)
+{
+	return job->member_count == 0 && job->phase >= JOB_TRAINED;
 }
 
 /* ---- Creation and end ---- */
@@ -256,7 +261,7 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 		 struct queue *client_members, uint32_t handle)
 {
 	struct member *member;
-	char message[256];
+	char message[640];
 	int r;
 
 	if (job->is_live)
@@ -377,7 +382,7 @@ static void reply_defined(struct pending *pending, uint32_t unit)
 static int add_unit(struct job *job, const Tierd__Wire__UnitDefine *definition, char *message, size_t size)
 {
 	uint64_t bytes = catalog_definition_bytes(definition);
-	char reason[256];
+	char reason[640];
 	int r = budget_charge(job, bytes, reason, sizeof(reason));
 
 	if (r < 0)
@@ -393,7 +398,7 @@ void job_define(struct pending *pending, const Tierd__Wire__UnitDefine *definiti
 {
 	struct member *member = pending->member;
 	struct job *job = member->job;
-	char message[512];
+	char message[832];
 	int r;
 
 	if (member->defined < job->catalog.unit_count) {

@@ -132,6 +132,7 @@ struct job {
 	uint64_t clock;
 	char holders[384]; /* who keeps a gather from ever fitting, for its message */
 	struct event *slot_timer, *turn;
+	uint64_t idle_since_ns;		 /* has had no rank since; once it has a state */
 	uint64_t host_bytes, nvme_bytes; /* of the budgets */
 	uint64_t charged_bytes;		 /* of host_bytes: outside of the plan */
 	uint32_t windows;		 /* of members, as many as were charged */
@@ -215,6 +216,8 @@ void job_drop(struct job *job);
 void job_free(struct job *job);
 
 const char *job_status_name(const struct job *job);
+/* It has a state, and no ranks. */
+bool job_is_idle(const struct job *job);
 
 /* False, and the request is answered, if the member may not train now: stale, not ready, broken. */
 bool job_check_live(struct pending *pending, uint32_t epoch);

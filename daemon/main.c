@@ -200,6 +200,7 @@ static int start_node(struct daemon *daemon)
 		.is_plain_io = config->io_engine == CONFIG_ENGINE_PLAIN,
 		.is_buffered_io = config->direct_io == CONFIG_DIRECT_OFF,
 		.path_count = config->path_count,
+		.administrators = &config->administrators,
 		.fault = config->fault,
 	};
 	int r;

@@ -10,6 +10,7 @@
 #include "common/queue.h"
 #include "common/workers.h"
 #include "daemon/staging.h"
+#include "daemon/who.h"
 
 #define NODE_MAX_PATHS 16
 
@@ -36,7 +37,8 @@ struct node_config {
 		const char *path; /* an existing folder */
 		uint64_t capacity;
 	} paths[NODE_MAX_PATHS];
-	const char *fault; /* see fault_config_parse(); for tests; NULL: none */
+	const struct who_list *administrators; /* borrowed until node_free(); NULL: none */
+	const char *fault;		       /* see fault_config_parse(); for tests; NULL: none */
 };
 
 struct event_base;
@@ -64,6 +66,7 @@ struct node {
 	uint64_t requests;
 	unsigned clients;
 	bool is_stopping;
+	const struct who_list *administrators;
 	const char *fault;
 };
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -34,6 +35,28 @@ int peer_open_process(int socket, pid_t pid)
 		return -errno;
 	}
 	return process;
+}
+
+int peer_groups(int socket, gid_t **ret_groups, unsigned *ret_count)
+{
+	socklen_t size = 0;
+	gid_t *groups;
+
+	/* The first time around it tells how much room they take. */
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, NULL, &size) < 0 && errno != ERANGE)
+		return -errno;
+	groups = malloc(size ? size : 1);
+	if (!groups)
+		return -ENOMEM;
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups, &size) < 0) {
+		int r = -errno;
+
+		free(groups);
+		return r;
+	}
+	*ret_groups = groups;
+	*ret_count = size / sizeof(*groups);
+	return 0;
 }
 
 static bool is_exiting(pid_t pid)

@@ -9,6 +9,9 @@
  * Returns it, or -errno; -ESRCH: the process is dead already. */
 int peer_open_process(int socket, pid_t pid);
 
+/* The groups of the peer when it connected, beside the one of SO_PEERCRED; the caller frees them. */
+int peer_groups(int socket, gid_t **ret_groups, unsigned *ret_count);
+
 /* Is the process dead, or on its way: its memory is gone or going? A process that is killed closes its
  * sockets some microseconds before it counts as dead, so that process may not be readable yet when the socket
  * ends. */

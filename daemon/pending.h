@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "common/queue.h"
 #include "daemon/port.h"
 
 struct client;

@@ -27,6 +27,8 @@ struct port {
 	uid_t uid; /* of the peer, as the kernel tells */
 	gid_t gid;
 	pid_t pid;
+	gid_t *groups; /* beside gid */
+	unsigned group_count;
 };
 
 /* Sends a reply with a body (or without: NULL), status 0. */

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "daemon/job.h"
+#include "daemon/access.h"
 #include "proto/name.h"
 
 /* As many units as fit in a frame, with names of full length; and as many jobs, with so many ranks in all: a
@@ -73,12 +73,6 @@ void report_node(struct pending *pending, struct node *node)
 
 /* ---- Jobs ---- */
 
-/* A user sees his own jobs; root sees all. */
-static bool is_visible(const struct job *job, uid_t uid)
-{
-	return uid == 0 || job->uid == uid;
-}
-
 static const char *activity(const struct job *job, const struct member *member)
 {
 	if (member->ready)
@@ -131,6 +125,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->name = job->name;
 	wire->uid = job->uid;
 	wire->status = (char *)job_status_name(job);
+	wire->idle_ms = job_is_idle(job) ? 1 + (clock_now_ns() - job->idle_since_ns) / 1000000 : 0;
 	wire->world_size = job->options.world_size;
 	wire->stage = job->options.stage;
 	wire->epoch = job->epoch;
@@ -162,7 +157,8 @@ static void free_entries(struct job_entry *entries, size_t count)
 }
 
 /* The oldest ones that fit together; how many, and how many there are. */
-static void count_visible(const struct node *node, uid_t uid, size_t *ret_count, uint32_t *ret_total)
+static void count_visible(const struct node *node, const struct port *port, size_t *ret_count,
+			  uint32_t *ret_total)
 {
 	size_t count = 0, members = 0;
 	uint32_t total = 0;
@@ -170,7 +166,7 @@ static void count_visible(const struct node *node, uid_t uid, size_t *ret_count,
 	QUEUE_FOREACH (link, &node->jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
 
-		if (!is_visible(job, uid))
+		if (!access_may_see(job, port))
 			continue;
 		members += job->member_count;
 		if (count == total && count < JOBS_PER_REPLY && members <= MEMBERS_PER_REPLY)
@@ -182,7 +178,7 @@ static void count_visible(const struct node *node, uid_t uid, size_t *ret_count,
 }
 
 static int fill_jobs(struct job_entry *entries, Tierd__Wire__JobEntry **pointers, size_t count,
-		     struct node *node, uid_t uid)
+		     struct node *node, const struct port *port)
 {
 	size_t filled = 0;
 	int r = 0;
@@ -190,7 +186,7 @@ static int fill_jobs(struct job_entry *entries, Tierd__Wire__JobEntry **pointers
 	QUEUE_FOREACH (link, &node->jobs) {
 		struct job *job = queue_entry(link, struct job, link);
 
-		if (r < 0 || filled == count || !is_visible(job, uid))
+		if (r < 0 || filled == count || !access_may_see(job, port))
 			continue;
 		r = fill_job(&entries[filled], job);
 		pointers[filled] = &entries[filled].wire;
@@ -199,19 +195,20 @@ static int fill_jobs(struct job_entry *entries, Tierd__Wire__JobEntry **pointers
 	return r;
 }
 
-void report_jobs(struct pending *pending, struct node *node, uid_t uid)
+void report_jobs(struct pending *pending, struct node *node)
 {
+	const struct port *port = pending_port(pending);
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__JobsReply body = TIERD__WIRE__JOBS_REPLY__INIT;
 	_cleanup_free_ Tierd__Wire__JobEntry **pointers = NULL;
 	struct job_entry *entries;
 	int r = -ENOMEM;
 
-	count_visible(node, uid, &body.n_jobs, &body.total);
+	count_visible(node, port, &body.n_jobs, &body.total);
 	entries = calloc(body.n_jobs + 1, sizeof(*entries));
 	pointers = calloc(body.n_jobs + 1, sizeof(*pointers));
 	if (entries && pointers)
-		r = fill_jobs(entries, pointers, body.n_jobs, node, uid);
+		r = fill_jobs(entries, pointers, body.n_jobs, node, port);
 	body.jobs = pointers;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOBS;
 	reply.jobs = &body;
@@ -301,25 +298,24 @@ static void reply_units(struct pending *pending, const struct job *job, uint32_t
 	pending_reply(pending, &reply);
 }
 
-static struct job *find_visible(struct node *node, uid_t uid, const char *name)
+static struct job *find_visible(struct node *node, const struct port *port, const char *name)
 {
-	struct job *own = job_find(node, uid, name);
+	struct job *own = job_find(node, port->uid, name);
 
 	if (own)
 		return own;
 	QUEUE_FOREACH (link, &node->jobs) {
 		struct job *job = queue_entry(link, struct job, link);
 
-		if (is_visible(job, uid) && strcmp(job->name, name) == 0)
+		if (access_may_see(job, port) && strcmp(job->name, name) == 0)
 			return job;
 	}
 	return NULL;
 }
 
-void report_units(struct pending *pending, struct node *node, uid_t uid,
-		  const Tierd__Wire__UnitsRead *request)
+void report_units(struct pending *pending, struct node *node, const Tierd__Wire__UnitsRead *request)
 {
-	const struct job *job = find_visible(node, uid, request->job);
+	const struct job *job = find_visible(node, pending_port(pending), request->job);
 
 	if (!job) {
 		pending_error(pending, -ENOENT, "there is no job %.*s", name_fit(request->job, 80),

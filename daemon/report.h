@@ -6,8 +6,7 @@
 #include "daemon/pending.h"
 
 void report_node(struct pending *pending, struct node *node);
-void report_jobs(struct pending *pending, struct node *node, uid_t uid);
-void report_units(struct pending *pending, struct node *node, uid_t uid,
-		  const Tierd__Wire__UnitsRead *request);
+void report_jobs(struct pending *pending, struct node *node);
+void report_units(struct pending *pending, struct node *node, const Tierd__Wire__UnitsRead *request);
 
 #endif

@@ -485,12 +485,16 @@ static int look_at_peer(struct session *session)
 {
 	struct ucred credentials;
 	socklen_t size = sizeof(credentials);
+	int r;
 
 	if (getsockopt(session->socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) < 0)
 		return -errno;
 	session->port.uid = credentials.uid;
 	session->port.gid = credentials.gid;
 	session->port.pid = credentials.pid;
+	r = peer_groups(session->socket, &session->port.groups, &session->port.group_count);
+	if (r < 0)
+		return r;
 	describe_program(session, "");
 	session->process = peer_open_process(session->socket, credentials.pid);
 	return session->process < 0 ? session->process : 0;
@@ -559,6 +563,7 @@ struct session *session_free(struct session *session)
 	fd_close(session->socket);
 	fd_close(session->process);
 	inbox_clear(&session->inbox);
+	free(session->port.groups);
 	free(session);
 	return NULL;
 }

@@ -24,7 +24,7 @@ struct setup {
 	char file[128];
 	struct made made;
 	int status;
-	char message[512];
+	char message[1024];
 };
 
 /* ---- Streams and places ---- */

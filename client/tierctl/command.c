@@ -1,6 +1,7 @@
 #include "client/tierctl/command.h"
 
 #include <errno.h>
+#include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,6 +67,17 @@ int command_ask_node(struct ask *ask, const Tierd__Wire__NodeReply **ret_node)
 		return command_fail(COMMAND_FAILED, "tierd answered something else than was asked");
 	*ret_node = reply->node;
 	return COMMAND_DONE;
+}
+
+const char *command_user_name(uid_t uid, char text[TEXT_SIZE])
+{
+	const struct passwd *user = getpwuid(uid);
+
+	if (user)
+		snprintf(text, TEXT_SIZE, "%s", user->pw_name);
+	else
+		snprintf(text, TEXT_SIZE, "%u", (unsigned)uid);
+	return text;
 }
 
 /* The path of a folder need not be UTF-8. Line ends and tabs are the printer's own. */

@@ -4,6 +4,7 @@
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "client/tierctl/ask.h"
 #include "client/tierctl/table.h"
@@ -20,6 +21,7 @@ int command_ping(const struct command_context *context, int count, char *argumen
 int command_status(const struct command_context *context, int count, char *arguments[]);
 int command_tiers(const struct command_context *context, int count, char *arguments[]);
 int command_jobs(const struct command_context *context, int count, char *arguments[]);
+int command_drop(const struct command_context *context, int count, char *arguments[]);
 int command_units(const struct command_context *context, int count, char *arguments[]);
 int command_plan(const struct command_context *context, int count, char *arguments[]);
 
@@ -29,6 +31,12 @@ int command_ask(struct ask *ask, const Tierd__Wire__Request *request, const Tier
 
 /* The node's account of itself, in one go. */
 int command_ask_node(struct ask *ask, const Tierd__Wire__NodeReply **ret_node);
+
+/* The jobs that the user may see; says on stderr if they are not all. */
+int command_ask_jobs(struct ask *ask, const Tierd__Wire__JobsReply **ret_jobs);
+
+/* The user's name, or the number if there is none. */
+const char *command_user_name(uid_t uid, char text[TEXT_SIZE]);
 
 /* Prints and frees. */
 int command_print_json(cJSON *json);

@@ -1,7 +1,6 @@
 #include "client/tierctl/command.h"
 
 #include <inttypes.h>
-#include <pwd.h>
 #include <string.h>
 
 /* ---- Jobs ------------------------------------------------------------------------------------------------
@@ -47,6 +46,7 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddStringToObject(json, "name", job->name);
 	cJSON_AddNumberToObject(json, "uid", job->uid);
 	cJSON_AddStringToObject(json, "status", job->status);
+	cJSON_AddNumberToObject(json, "idle_ms", (double)job->idle_ms);
 	cJSON_AddNumberToObject(json, "world_size", job->world_size);
 	cJSON_AddNumberToObject(json, "stage", job->stage);
 	cJSON_AddNumberToObject(json, "epoch", job->epoch);
@@ -69,12 +69,19 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 
 static void add_user(struct table *table, uid_t uid)
 {
-	struct passwd *user = getpwuid(uid);
+	char name[TEXT_SIZE];
 
-	if (user)
-		table_add(table, "%s", user->pw_name);
+	table_add(table, "%s", command_user_name(uid, name));
+}
+
+static void add_status(struct table *table, const Tierd__Wire__JobEntry *job)
+{
+	char idle[TEXT_SIZE];
+
+	if (job->idle_ms > 0)
+		table_add(table, "%s for %s", job->status, text_duration(job->idle_ms, idle));
 	else
-		table_add(table, "%u", uid);
+		table_add(table, "%s", job->status);
 }
 
 static int print_jobs(const Tierd__Wire__JobsReply *jobs)
@@ -90,7 +97,7 @@ static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 
 		table_add(table, "%s", job->name);
 		add_user(table, job->uid);
-		table_add(table, "%s", job->status);
+		add_status(table, job);
 		table_add(table, "%zu/%u", job->n_members, job->world_size);
 		table_add(table, "%u", job->stage);
 		table_add(table, "%" PRIu64, job->step);
@@ -114,31 +121,43 @@ static void tell_missing(const Tierd__Wire__JobsReply *jobs)
 			jobs->n_jobs, jobs->total);
 }
 
-int command_jobs(const struct command_context *context, int count, char *arguments[])
+int command_ask_jobs(struct ask *ask, const Tierd__Wire__JobsReply **ret_jobs)
 {
-	_cleanup_(ask_freep) struct ask *ask = NULL;
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobsRead read = TIERD__WIRE__JOBS_READ__INIT;
 	const Tierd__Wire__Reply *reply;
-	cJSON *json;
-	int code = command_check_none(count, arguments);
+	int code;
 
-	if (code == COMMAND_DONE)
-		code = command_connect(context, &ask);
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOBS_READ;
 	request.jobs_read = &read;
-	if (code == COMMAND_DONE)
-		code = command_ask(ask, &request, &reply);
+	code = command_ask(ask, &request, &reply);
 	if (code != COMMAND_DONE)
 		return code;
 	if (reply->body_case != TIERD__WIRE__REPLY__BODY_JOBS)
 		return command_fail(COMMAND_FAILED, "tierd answered something else than was asked");
 	tell_missing(reply->jobs);
+	*ret_jobs = reply->jobs;
+	return COMMAND_DONE;
+}
+
+int command_jobs(const struct command_context *context, int count, char *arguments[])
+{
+	_cleanup_(ask_freep) struct ask *ask = NULL;
+	const Tierd__Wire__JobsReply *jobs;
+	cJSON *json;
+	int code = command_check_none(count, arguments);
+
+	if (code == COMMAND_DONE)
+		code = command_connect(context, &ask);
+	if (code == COMMAND_DONE)
+		code = command_ask_jobs(ask, &jobs);
+	if (code != COMMAND_DONE)
+		return code;
 	if (!context->is_json)
-		return print_jobs(reply->jobs);
+		return print_jobs(jobs);
 	json = cJSON_CreateArray();
-	for (size_t i = 0; i < reply->jobs->n_jobs; i++)
-		cJSON_AddItemToArray(json, job_json(reply->jobs->jobs[i]));
+	for (size_t i = 0; i < jobs->n_jobs; i++)
+		cJSON_AddItemToArray(json, job_json(jobs->jobs[i]));
 	return command_print_json(json);
 }
 

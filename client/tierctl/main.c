@@ -14,6 +14,7 @@ static const struct verb {
 } verbs[] = {
 	{ "status", command_status, "status", "the daemon and what it has in use" },
 	{ "jobs", command_jobs, "jobs", "the jobs that you may see" },
+	{ "drop", command_drop, "drop JOB", "end a job and discard its state" },
 	{ "units", command_units, "units JOB", "a job's units: where they are, leases, versions" },
 	{ "tiers", command_tiers, "tiers", "host memory and NVMe paths" },
 	{ "plan", command_plan, "plan FLAG…", "what a model needs, and whether it fits here" },
@@ -39,6 +40,10 @@ static void print_usage(FILE *stream)
 	      "  --largest-unit N      elements of the largest layer (a 32nd of the model)\n"
 	      "  --micro-batches G     in a step (1)\n"
 	      "  --host SIZE --nvme SIZE  free on this node (the daemon is asked)\n\n"
+	      "drop JOB\n"
+	      "  --user USER  the job's owner (default: you, or who else has one of that name)\n"
+	      "  --force      also if ranks are attached\n"
+	      "  --yes        do not ask\n\n"
 	      "Exit codes: 0 done, 1 the daemon refused, 2 usage, 3 no daemon.\n",
 	      stream);
 }

@@ -146,6 +146,8 @@ static void every_key_is_read(void **state)
 					   "queue_depth = 64\n"
 					   "background_bytes = 16M\n"
 					   "direct = off\n"
+					   "[users]\n"
+					   "administrators = root, @0 77\n"
 					   "[limits]\n"
 					   "connections = 10\n"
 					   "requests_per_connection = 17\n"
@@ -167,6 +169,11 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->queue_depth, 64);
 	assert_int_equal(config->background_bytes, 16 * MIB);
 	assert_int_equal(config->direct_io, CONFIG_DIRECT_OFF);
+	assert_int_equal(config->administrators.count, 3);
+	assert_int_equal(config->administrators.entries[0].kind, WHO_USER);
+	assert_int_equal(config->administrators.entries[0].id, 0);
+	assert_int_equal(config->administrators.entries[1].kind, WHO_GROUP);
+	assert_int_equal(config->administrators.entries[2].id, 77);
 	assert_int_equal(config->connections, 10);
 	assert_int_equal(config->requests_per_connection, 17);
 	assert_int_equal(config->output_queue, 2 * MIB);
@@ -185,6 +192,11 @@ static void problems_name_file_line_key_value_and_what_is_allowed(void **state)
 	assert_refused("[daemon]\nlog_level = loud\n", 2, "one of error, warning, info, debug");
 	assert_refused("[daemon]\nsocket =\n", 2, "not empty");
 	assert_refused("[nvme]\npath = /mnt\n", 2, "FOLDER:SIZE");
+	assert_refused("[users]\nadministrators = root, no-such-user\n", 2, "users and @groups that exist");
+	assert_refused("[users]\nadministrators = @no-such-group\n", 2, "users and @groups that exist");
+	assert_refused("[users]\nadministrators = *\n", 2, "users and @groups that exist");
+	assert_refused("[users]\nadministrators = @\n", 2, "users and @groups that exist");
+	assert_refused("[users]\nadministrators = 4294967295\n", 2, "users and @groups that exist");
 	assert_refused("[io]\nengine = fast\n", 2, "one of auto, io_uring, plain");
 }
 

@@ -178,6 +178,58 @@ static void a_rank_may_close_at_any_point(void **state)
 	leave_everywhere(CLOSES);
 }
 
+/* ---- The job is dropped ---- */
+
+static int drop(struct actor *actor, bool is_forced)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobDrop body = TIERD__WIRE__JOB_DROP__INIT;
+
+	body.name = (char *)"play";
+	body.force = is_forced;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_DROP;
+	request.job_drop = &body;
+	return actor_ask(actor, &request, NULL);
+}
+
+static void drop_at(unsigned point)
+{
+	uint64_t before;
+
+	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+	before = scene.node->host_used;
+	assert_int_equal(actor_enter(&scene, &stays), 0);
+	assert_int_equal(actor_enter(&scene, &leaves), 0);
+	open_rank(&stays, 0, 3);
+	for (unsigned i = 0; i <= point; i++)
+		act(i);
+	assert_int_equal(drop(&stays, false), -EBUSY);
+	assert_int_equal(drop(&stays, true), 0);
+	assert_int_equal(drop(&stays, true), -ENOENT);
+	assert_int_equal(client_outstanding(stays.client), 0);
+	assert_int_equal(client_outstanding(leaves.client), 0);
+	if (point > 0)
+		assert_non_null(strstr(leaves.reason, "was dropped by user"));
+	scene_settle(&scene);
+	assert_int_equal(scene.node->host_used, before);
+	assert_int_equal(scene.node->paths[0].used, 0);
+	/* What the name means now is a new job. */
+	open_rank(&stays, 0, 3);
+	open_rank(&leaves, 1, 3);
+	make_ready();
+	assert_int_equal(stays.step, 0);
+	take_step();
+	actor_die(&leaves);
+	actor_die(&stays);
+	scene_close(&scene);
+}
+
+static void a_job_may_be_dropped_at_any_point(void **state)
+{
+	for (unsigned point = 0; point < POINTS; point++)
+		drop_at(point);
+}
+
 static void the_others_are_told_who_is_lost(void **state)
 {
 	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
@@ -301,6 +353,7 @@ int main(void)
 		cmocka_unit_test(a_rank_may_die_at_any_point),
 		cmocka_unit_test(a_rank_may_detach_at_any_point),
 		cmocka_unit_test(a_rank_may_close_at_any_point),
+		cmocka_unit_test(a_job_may_be_dropped_at_any_point),
 		cmocka_unit_test(the_others_are_told_who_is_lost),
 		cmocka_unit_test(closing_waits_for_the_steps_that_were_closed),
 		cmocka_unit_test(closing_ends_when_its_step_does_not_come),

@@ -1,0 +1,17 @@
+/* Access: what a peer may see and do of jobs. A job belongs to a user; for others it does not exist, unless
+ * they administer the daemon. */
+#ifndef TIERD_DAEMON_ACCESS_H
+#define TIERD_DAEMON_ACCESS_H
+
+#include "daemon/job.h"
+#include "daemon/port.h"
+
+bool access_is_administrator(const struct node *node, const struct port *port);
+
+/* It is listed for the peer, with its units and members. */
+bool access_may_see(const struct job *job, const struct port *port);
+
+/* It may end it. */
+bool access_may_drop(const struct job *job, const struct port *port);
+
+#endif

@@ -1,0 +1,66 @@
+#include "daemon/drop.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "common/log.h"
+#include "daemon/access.h"
+#include "proto/name.h"
+
+/* Of its ranks that are there, as many as there is room for. */
+static void name_ranks(const struct job *job, char *text, size_t size)
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (uint32_t rank = 0; rank < job->options.world_size && used + 32 < size; rank++)
+		if (job->ranks[rank])
+			used += (size_t)snprintf(text + used, size - used, "%srank %u (pid %d)",
+						 used ? ", " : "", rank, (int)job->ranks[rank]->pid);
+}
+
+static void send_ranks_away(struct job *job, const char *reason)
+{
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank])
+			job_leave(job->ranks[rank], false, reason);
+}
+
+static void drop(struct job *job, uid_t uid)
+{
+	char reason[160];
+
+	snprintf(reason, sizeof(reason), "job %s was dropped by user %u", job->name, (unsigned)uid);
+	log_info("%s at step %llu", reason, (unsigned long long)job->step);
+	send_ranks_away(job, reason);
+	/* A job without state has gone with its last rank. */
+	if (!job->is_dropped)
+		job_drop(job);
+}
+
+void drop_job(struct pending *pending, const Tierd__Wire__JobDrop *request)
+{
+	const struct port *port = pending_port(pending);
+	uid_t owner = request->has_owner ? request->owner : port->uid;
+	struct job *job = job_find(pending_node(pending), owner, request->name);
+	char ranks[256];
+
+	if (!job || !access_may_see(job, port)) {
+		pending_error(pending, -ENOENT, "there is no job %.*s%s", name_fit(request->name, 80),
+			      request->name, request->has_owner ? " of that user" : "");
+		return;
+	}
+	if (!access_may_drop(job, port)) {
+		pending_error(pending, -EPERM, "job %s is for its owner to drop, user %u", job->name,
+			      (unsigned)job->uid);
+		return;
+	}
+	name_ranks(job, ranks, sizeof(ranks));
+	if (ranks[0] && !request->force) {
+		pending_error(pending, -EBUSY, "job %s is in use by %s; end them, or drop it with force",
+			      job->name, ranks);
+		return;
+	}
+	drop(job, port->uid);
+	pending_reply(pending, NULL);
+}

@@ -1,0 +1,10 @@
+/* Drop: a job and its state end because its owner or an administrator says so. */
+#ifndef TIERD_DAEMON_DROP_H
+#define TIERD_DAEMON_DROP_H
+
+#include "daemon/pending.h"
+
+/* Answers the request. Its memory and files are given back when nothing of it is in flight any more. */
+void drop_job(struct pending *pending, const Tierd__Wire__JobDrop *request);
+
+#endif

@@ -1,0 +1,92 @@
+#include "daemon/holders.h"
+
+#include <stdio.h>
+
+#include "common/clock.h"
+#include "daemon/budget.h"
+#include "daemon/job.h"
+
+#define NAMED 3
+
+struct account {
+	const struct job *largest[NAMED]; /* descending */
+	unsigned count;			  /* of the owner's other jobs */
+	bool has_idle;
+	uint64_t unnamed, others;
+};
+
+static uint64_t bytes_of(const struct job *job, enum holders_of what)
+{
+	return what == HOLDERS_OF_HOST ? job->host_bytes : job->nvme_bytes;
+}
+
+/* What falls out at the end has no name. */
+static void add_own(struct account *account, const struct job *job, enum holders_of what)
+{
+	account->count++;
+	account->has_idle |= job_is_idle(job);
+	for (unsigned i = 0; i < NAMED && job; i++) {
+		const struct job *here = account->largest[i];
+
+		if (here && bytes_of(here, what) >= bytes_of(job, what))
+			continue;
+		account->largest[i] = job;
+		job = here;
+	}
+	if (job)
+		account->unnamed += bytes_of(job, what);
+}
+
+static struct account add_up(const struct job *wanting, enum holders_of what)
+{
+	struct account account = { 0 };
+
+	QUEUE_FOREACH (link, &wanting->node->jobs) {
+		const struct job *job = queue_entry(link, struct job, link);
+
+		if (job == wanting || bytes_of(job, what) == 0)
+			continue;
+		if (job->uid == wanting->uid)
+			add_own(&account, job, what);
+		else
+			account.others += bytes_of(job, what);
+	}
+	return account;
+}
+
+static void print_idle(const struct job *job, char text[48])
+{
+	unsigned long long minutes = (clock_now_ns() - job->idle_since_ns) / UINT64_C(60000000000);
+
+	if (!job_is_idle(job))
+		text[0] = '\0';
+	else if (minutes == 0)
+		snprintf(text, 48, " (idle)");
+	else if (minutes < 60)
+		snprintf(text, 48, " (idle for %llu min)", minutes);
+	else
+		snprintf(text, 48, " (idle for %llu h %llu min)", minutes / 60, minutes % 60);
+}
+
+void holders_describe(const struct job *job, enum holders_of what, char *text, size_t size)
+{
+	struct account account = add_up(job, what);
+	char bytes[16], idle[48];
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (unsigned i = 0; i < NAMED && account.largest[i] && used < size; i++) {
+		print_idle(account.largest[i], idle);
+		used += (size_t)snprintf(text + used, size - used, "%s%s has %s%s", used ? ", " : "; ",
+					 account.largest[i]->name,
+					 budget_print(bytes_of(account.largest[i], what), bytes), idle);
+	}
+	if (account.count > NAMED && used < size)
+		used += (size_t)snprintf(text + used, size - used, ", %u more of yours have %s",
+					 account.count - NAMED, budget_print(account.unnamed, bytes));
+	if (account.others > 0 && used < size)
+		used += (size_t)snprintf(text + used, size - used, "%sother users have %s",
+					 used ? ", " : "; ", budget_print(account.others, bytes));
+	if (account.has_idle && used < size)
+		snprintf(text + used, size - used, "; tierctl drop ends an idle job");
+}

@@ -1,0 +1,20 @@
+/* Holders: who has the memory or the disk that a job lacks. */
+#ifndef TIERD_DAEMON_HOLDERS_H
+#define TIERD_DAEMON_HOLDERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct job;
+
+enum holders_of { HOLDERS_OF_HOST, HOLDERS_OF_NVME };
+
+/* Enough for the longest names. */
+#define HOLDERS_TEXT 480
+
+/* The largest other jobs of the job's owner by name, with their bytes and since when they are idle; those of
+ * other users as one sum. Such as "; gpt has 3.0 GiB (idle for 5 min), other users have 1.0 GiB; tierctl drop
+ * ends an idle job", or nothing. */
+void holders_describe(const struct job *job, enum holders_of what, char *text, size_t size);
+
+#endif

@@ -1,0 +1,135 @@
+/* One rank of a job, of any user: joins, trains a step, says so, and leaves when its standard input ends.
+ *
+ * user_job KEY=VALUE…    uid, groups (the first is the primary one), job, rank, world_size, mib (of
+ * parameters), units, mode, owner, share, share_group, stage, parameters and optimizer (nvme or host),
+ * host_budget, nvme_budget (bytes), steps, pattern (what the parameters are)
+ *
+ * Prints "ready" when it has trained. What fails is printed as "ERRNO: message", with the exit status 1. */
+#include <ctype.h>
+#include <errno.h>
+#include <grp.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "crash_support.h"
+
+static const char *value_of(int count, char *arguments[], const char *key, const char *otherwise)
+{
+	size_t length = strlen(key);
+
+	for (int i = 1; i < count; i++)
+		if (strncmp(arguments[i], key, length) == 0 && arguments[i][length] == '=')
+			return arguments[i] + length + 1;
+	return otherwise;
+}
+
+static uint64_t number_of(int count, char *arguments[], const char *key, uint64_t otherwise)
+{
+	const char *text = value_of(count, arguments, key, NULL);
+
+	return text ? strtoull(text, NULL, 0) : otherwise;
+}
+
+static void become(int count, char *arguments[])
+{
+	uid_t uid = (uid_t)number_of(count, arguments, "uid", getuid());
+	char *text = strdup(value_of(count, arguments, "groups", ""));
+	gid_t groups[16];
+	size_t group_count = 0;
+
+	if (uid == getuid())
+		return;
+	for (char *word = strtok(text, ","); word && group_count < 16; word = strtok(NULL, ","))
+		groups[group_count++] = (gid_t)strtoul(word, NULL, 10);
+	free(text);
+	REQUIRE(setgroups(group_count, groups) == 0);
+	REQUIRE(setgid(group_count ? groups[0] : (gid_t)uid) == 0);
+	REQUIRE(setuid(uid) == 0);
+}
+
+static void check(int r)
+{
+	if (r == 0)
+		return;
+	printf("%s: %s\n", strerrorname_np(-r), tierd_message());
+	exit(1);
+}
+
+static uint32_t placement(const char *text)
+{
+	return strcmp(text, "nvme") == 0   ? TIERD_PLACE_NVME
+	       : strcmp(text, "host") == 0 ? TIERD_PLACE_HOST
+					   : TIERD_PLACE_DEFAULT;
+}
+
+static struct tierd_job_options read_options(int count, char *arguments[])
+{
+	struct tierd_job_options options = support_options(value_of(count, arguments, "job", "job"), 0, 1);
+
+	options.rank = (uint32_t)number_of(count, arguments, "rank", 0);
+	options.world_size = (uint32_t)number_of(count, arguments, "world_size", 1);
+	options.stage = (uint32_t)number_of(count, arguments, "stage", 3);
+	options.mode = (uint32_t)number_of(count, arguments, "mode", TIERD_EITHER);
+	options.host_budget = number_of(count, arguments, "host_budget", 0);
+	options.parameter_placement = placement(value_of(count, arguments, "parameters", ""));
+	options.optimizer_placement = placement(value_of(count, arguments, "optimizer", ""));
+	return options;
+}
+
+static void define(struct tierd_job *job, unsigned units, uint64_t elements, double value)
+{
+	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
+	char name[16];
+	uint32_t unit;
+
+	tensor.name = name;
+	tensor.format = TIERD_FP32;
+	tensor.dimensions = 1;
+	tensor.shape[0] = elements;
+	tensor.initializer = TIERD_INITIALIZE_NORMAL;
+	tensor.a = value;
+	for (unsigned i = 0; i < units; i++) {
+		snprintf(name, sizeof(name), "u%u", i);
+		check(tierd_unit_define(job, name, &tensor, 1, &unit));
+	}
+}
+
+/* Of a learning rate of 0: the parameters stay what they are. */
+static void train(struct tierd_job *job, unsigned units, uint64_t elements, uint64_t steps)
+{
+	struct tierd_rates rates = TIERD_RATES_INIT;
+
+	for (uint64_t step = 0; step < steps; step++) {
+		for (unsigned i = 0; i < units; i++)
+			check(support_push(job, i, elements, 1.0f));
+		check(tierd_step(job, &rates, NULL));
+	}
+}
+
+int main(int argc, char *argv[])
+{
+	unsigned units = (unsigned)number_of(argc, argv, "units", 2);
+	uint64_t elements = (number_of(argc, argv, "mib", 2) << 20) / 4 / units;
+	struct tierd_job_options options = read_options(argc, argv);
+	struct tierd_job_state state;
+	struct tierd_node *node;
+	struct tierd_job *job;
+
+	become(argc, argv);
+	check(tierd_connect(NULL, &node));
+	check(tierd_set_timeout(node, PATIENCE_MS));
+	check(tierd_job_open(node, &options, &job));
+	define(job, units, elements, (double)number_of(argc, argv, "pattern", 1));
+	check(tierd_job_ready(job, -1, &state));
+	train(job, units, elements, number_of(argc, argv, "steps", 1));
+	check(tierd_job_state(job, &state));
+	printf("ready\n");
+	fflush(stdout);
+	while (getchar() != EOF)
+		;
+	/* Whether it may go on. */
+	check(tierd_job_state(job, &state));
+	OK(tierd_job_close(job));
+	tierd_disconnect(node);
+	return 0;
+}

@@ -1,0 +1,24 @@
+#!/bin/sh
+# Several users of one daemon: what belongs to whom, who may see, end and join it, and what each may hold.
+# users.sh PROGRAM SCENARIO: the program is user_job.c, the scenario users_SCENARIO.py
+# shellcheck source=tests/functional/lib.sh
+. "$(dirname "$0")/lib.sh"
+program=$1 scenario=$2
+command -v python3 >/dev/null || skip 'python3 is not installed'
+[ "$(id -u)" -eq 0 ] || skip 'only root can play several users'
+
+case $scenario in
+drop) set -- --administrators '60009, @60019' ;;
+*) set -- ;;
+esac
+tierd_start "$@"
+# Users need a way to the socket, and to tierctl wherever it was built.
+chmod 755 "$scratch" "$scratch/run"
+chmod 666 "$TIERD_SOCKET"
+cp "$TIERCTL" "$scratch/tierctl"
+chmod 755 "$scratch/tierctl"
+TIERD_PID=$tierd_pid TIERD_LOG=$tierd_log NVME=$nvme TIERCTL=$scratch/tierctl \
+	python3 "$(dirname "$0")/users_$scenario.py" "$program" || fail 'see above'
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
+[ -z "$(find "$nvme" -name '*.store')" ] || fail 'a store file is left'
