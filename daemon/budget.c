@@ -122,7 +122,23 @@ int budget_take_host(struct job *job, const struct budget_needs *needs, char *me
 	if (size_sum(fixed, budget_arena_bytes(job)) > budget)
 		return refuse_host(job, needs, budget, is_own, message, size);
 	take_host(job, fixed + budget_arena_bytes(job));
+	job->has_plan = true;
+	if (job->kept_bytes == 0)
+		job->kept_bytes = needs->metadata;
 	return 0;
+}
+
+void budget_release_host(struct job *job)
+{
+	uint64_t bytes = job->host_bytes - job->charged_bytes - job->kept_bytes;
+
+	job->host_bytes -= bytes;
+	job->node->host_used -= bytes;
+	job->has_plan = false;
+	if (job->member_count > 0)
+		return;
+	budget_uncharge(job, job->windows * WINDOW_BYTES);
+	job->windows = 0;
 }
 
 /* ---- NVMe ---- */
@@ -159,6 +175,8 @@ void budget_give_back(struct job *job)
 {
 	job->node->host_used -= job->host_bytes - job->charged_bytes;
 	job->host_bytes = job->charged_bytes;
+	job->kept_bytes = 0;
+	job->has_plan = false;
 	for (unsigned i = 0; i < job->node->path_count; i++) {
 		job->node->paths[i].used -= job->path_bytes[i];
 		job->path_bytes[i] = 0;

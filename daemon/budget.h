@@ -25,6 +25,9 @@ uint64_t budget_arena_bytes(const struct job *job);
 /* As many bytes of each path. */
 int budget_take_paths(struct job *job, uint64_t bytes, char *message, size_t size);
 
+/* What a job without ranks does not need: all but its metadata and definitions. */
+void budget_release_host(struct job *job);
+
 /* What was taken, but not what was charged. */
 void budget_give_back(struct job *job);
 

@@ -19,6 +19,7 @@ enum flag { FLAG_HELP = 1, FLAG_VERSION, FLAG_CHECK, FLAG_CONFIG, FLAG_OPTION };
 
 static const struct config built_in = {
 	.log_level = LOG_LEVEL_INFO,
+	.idle_release_seconds = 600,
 	.queue_depth = 32,
 	.background_bytes = 4 * MIB,
 	.connections = 256,

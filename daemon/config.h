@@ -30,6 +30,7 @@ struct config {
 	unsigned log_level; /* enum log_level */
 	unsigned workers;
 	uint64_t host_budget;
+	unsigned idle_release_seconds;
 	struct config_path paths[CONFIG_MAX_PATHS];
 	unsigned path_count;
 	unsigned io_engine; /* enum config_io_engine */

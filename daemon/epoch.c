@@ -9,8 +9,8 @@
 #include <string.h>
 #include <fcntl.h>
 
-#include "common/clock.h"
 #include "common/log.h"
+#include "daemon/idle.h"
 #include "daemon/job.h"
 
 /* ---- Ready ---- */
@@ -224,6 +224,10 @@ void job_go_on(struct job *job)
 		if ((can_start || !queue_is_empty(&job->filling)) && node_has_settled(job->node))
 			setup_start(job);
 		break;
+	case JOB_RELEASED:
+		if (can_start && node_has_settled(job->node))
+			setup_start(job);
+		break;
 	case JOB_FILLING:
 		if (can_start)
 			start_initializing(job);
@@ -411,8 +415,9 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 	if (job->member_count > 0)
 		return;
 	job->is_live = false;
-	job->idle_since_ns = clock_now_ns();
 	/* Nothing of it is worth keeping; of a broken job, the news that it is. */
 	if (job->phase < JOB_TRAINED && !job->is_dropped)
 		job_drop(job);
+	else if (!job->is_dropped)
+		idle_begin(job);
 }

@@ -1,5 +1,6 @@
 /* A job's life. Its phases: FORMING (units are defined) → PLANNING → FILLING (values are written) →
- * INITIALIZING → TRAINED; BROKEN when the state is lost. Beside that, epochs: see epoch.c. */
+ * INITIALIZING → TRAINED (→ RELEASED → RETURNING → TRAINED); BROKEN when the state is lost. Beside that,
+ * epochs: see epoch.c. */
 #include "daemon/job.h"
 
 #include <errno.h>
@@ -11,6 +12,7 @@
 
 #include "common/log.h"
 #include "daemon/budget.h"
+#include "daemon/idle.h"
 #include "daemon/refuse.h"
 #include "proto/name.h"
 
@@ -33,6 +35,7 @@ const char *job_status_name(const struct job *job)
 	case JOB_FORMING:
 		return "forming";
 	case JOB_PLANNING:
+	case JOB_RETURNING:
 		return "planning";
 	case JOB_FILLING:
 		return "filling";
@@ -155,6 +158,7 @@ void job_free(struct job *job)
 		event_free(job->slot_timer);
 	if (job->turn)
 		event_free(job->turn);
+	idle_end(job);
 	queue_remove(&job->link);
 	free(job->ranks);
 	free(job);
@@ -184,8 +188,8 @@ static bool members_are_quiet(const struct job *job)
 
 bool job_is_quiet(const struct job *job)
 {
-	return job->phase != JOB_PLANNING && !job->is_filling_tensor && !job->sweep &&
-	       job->reductions_running == 0 && !job->norm && residency_is_quiet(job) &&
+	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && !job->is_filling_tensor &&
+	       !job->sweep && job->reductions_running == 0 && !job->norm && residency_is_quiet(job) &&
 	       members_are_quiet(job);
 }
 
@@ -193,7 +197,7 @@ bool job_is_quiet(const struct job *job)
 
 static bool has_state(const struct job *job)
 {
-	return job->phase == JOB_TRAINED || job->phase == JOB_BROKEN;
+	return job->phase >= JOB_TRAINED;
 }
 
 static void reply_opened(struct pending *pending, struct member *member)
@@ -249,7 +253,7 @@ static int charge_window(struct job *job, char *message, size_t size)
 {
 	int r;
 
-	if (job->host_bytes > job->charged_bytes || job->windows > job->member_count)
+	if (job->has_plan || job->windows > job->member_count)
 		return 0;
 	r = budget_charge(job, WINDOW_BYTES, message, size);
 	if (r == 0)
@@ -279,6 +283,7 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 		return;
 	}
 	member->handle = handle;
+	idle_end(job);
 	job->ranks[open->rank] = member;
 	job->member_count++;
 	queue_push(client_members, &member->client_link);

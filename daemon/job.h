@@ -17,6 +17,8 @@ enum job_phase {
 	JOB_FILLING,	  /* tensors may be written */
 	JOB_INITIALIZING, /* masters are being split and stored */
 	JOB_TRAINED,	  /* it has a state */
+	JOB_RELEASED,	  /* it has one, on NVMe alone: its host memory is given back */
+	JOB_RETURNING,	  /* host memory is being reserved again, off the loop */
 	JOB_BROKEN,	  /* the state is lost; reason says why */
 };
 
@@ -131,11 +133,13 @@ struct job {
 	struct queue slot_wishes; /* residences that wait for a slot */
 	uint64_t clock;
 	char holders[384]; /* who keeps a gather from ever fitting, for its message */
-	struct event *slot_timer, *turn;
-	uint64_t idle_since_ns;		 /* has had no rank since; once it has a state */
-	uint64_t host_bytes, nvme_bytes; /* of the budgets */
-	uint64_t charged_bytes;		 /* of host_bytes: outside of the plan */
-	uint32_t windows;		 /* of members, as many as were charged */
+	struct event *slot_timer, *turn, *idle_timer; /* idle_timer: NULL, or of daemon/idle.c */
+	uint64_t idle_since_ns;			      /* has had no rank since; once it has a state */
+	uint64_t host_bytes, nvme_bytes;	      /* of the budgets */
+	uint64_t charged_bytes;			      /* of host_bytes: outside of the plan */
+	uint64_t kept_bytes;			      /* of its plan: what stays when it is released */
+	uint32_t windows;			      /* of members, as many as were charged */
+	bool has_plan;				      /* all its ranks' windows are in it */
 	uint64_t path_bytes[NODE_MAX_PATHS];
 	struct queue tensor_waiting; /* operations that wait for a pack to be written back */
 	struct queue filling;	     /* pendings of tensor writes that wait for the plan */
@@ -226,8 +230,11 @@ bool job_check_unit(struct pending *pending, uint32_t unit);
 /* ---- setup.c: planning and reserving memory and disk ---- */
 
 /* Plans and reserves; job->phase becomes JOB_FILLING, or JOB_FORMING again after an error, and job_planned()
- * is called. */
+ * is called. Of a released job: JOB_TRAINED, or JOB_RELEASED. */
 void setup_start(struct job *job);
+/* Gives back what host memory a job needs only while it is used. It has no ranks, all of its state is on
+ * NVMe, and nothing is in flight. */
+void setup_release(struct job *job);
 void setup_clear(struct job *job);
 void job_planned(struct job *job, int r, const char *message);
 
@@ -257,6 +264,9 @@ void residency_set_version(struct job *job, uint32_t pack, uint64_t version);
 bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance);
 /* Serves those who wait for slots, after a release or the end of a transfer. */
 void residency_serve(struct job *job);
+/* All packs leave host memory, whose end this is; they are as they were in a new arena. */
+void residency_forget_all(struct job *job);
+void residency_restore_all(struct job *job);
 /* Writes frozen values that are only in host memory; true if it started something. */
 bool residency_flush(struct job *job, uint32_t pack);
 /* Whether a gather of the member waits for a slot. */

@@ -200,6 +200,7 @@ static int start_node(struct daemon *daemon)
 		.is_plain_io = config->io_engine == CONFIG_ENGINE_PLAIN,
 		.is_buffered_io = config->direct_io == CONFIG_DIRECT_OFF,
 		.path_count = config->path_count,
+		.idle_release_ms = (uint64_t)config->idle_release_seconds * 1000,
 		.administrators = &config->administrators,
 		.fault = config->fault,
 	};

@@ -266,6 +266,7 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 	node->host_budget = config->host_budget;
 	node->started_ns = clock_now_ns();
 	node->fault = config->fault;
+	node->idle_release_ms = config->idle_release_ms;
 	node->administrators = config->administrators;
 	node->staging.memory = (struct memory)MEMORY_INIT;
 	queue_init(&node->jobs);

@@ -37,6 +37,7 @@ struct node_config {
 		const char *path; /* an existing folder */
 		uint64_t capacity;
 	} paths[NODE_MAX_PATHS];
+	uint64_t idle_release_ms;	       /* 0: never */
 	const struct who_list *administrators; /* borrowed until node_free(); NULL: none */
 	const char *fault;		       /* see fault_config_parse(); for tests; NULL: none */
 };
@@ -66,6 +67,7 @@ struct node {
 	uint64_t requests;
 	unsigned clients;
 	bool is_stopping;
+	uint64_t idle_release_ms;
 	const struct who_list *administrators;
 	const char *fault;
 };

@@ -19,6 +19,7 @@ struct setup {
 	struct work work;
 	struct job *job;
 	struct store_layout *nvme, *host; /* NULL: no such store */
+	bool is_return; /* of a released job: it has its packs, its stores and their metadata */
 	bool is_strict;
 	uint64_t arena_bytes, sums_bytes, directory_bytes, device_bytes;
 	char file[128];
@@ -155,7 +156,7 @@ static struct budget_needs find_needs(const struct setup *setup)
 			 ranks * size_align(
 					 lease_bytes(job->catalog.unit_count, job->options.gradient_buffers),
 					 4096),
-		.metadata = job_metadata_bytes(job),
+		.metadata = setup->is_return ? 0 : job_metadata_bytes(job),
 	};
 
 	if (setup->nvme)
@@ -209,7 +210,6 @@ static int plan_packs(struct setup *setup)
 		queue_init(&job->residences[i].link);
 		queue_init(&job->residences[i].sweep_link);
 	}
-	setup->directory_bytes = size_align(directory_bytes(job->catalog.unit_count), 4096);
 	return 0;
 }
 
@@ -229,11 +229,12 @@ static int plan_budgets(struct setup *setup)
 
 static int plan(struct setup *setup)
 {
-	int r = plan_packs(setup);
+	int r = setup->is_return ? 0 : plan_packs(setup);
 
+	setup->directory_bytes = size_align(directory_bytes(setup->job->catalog.unit_count), 4096);
 	if (r == 0)
 		r = plan_sums(setup);
-	if (r == 0)
+	if (r == 0 && !setup->is_return)
 		r = plan_stores(setup);
 	if (r == 0)
 		r = plan_budgets(setup);
@@ -365,7 +366,7 @@ static void run_setup(struct work *work)
 	struct setup *setup = container_of(work, struct setup, work);
 
 	setup->status = make_memory(setup);
-	if (setup->status == 0)
+	if (setup->status == 0 && !setup->is_return)
 		setup->status = make_stores(setup);
 }
 
@@ -417,11 +418,16 @@ static int take_over(struct setup *setup)
 	job->sums_memory = setup->made.sums;
 	job->directory_memory = setup->made.directory;
 	job->directory = (struct directory_header *)job->directory_memory.base;
-	job->parameter_store = setup->made.parameter_store;
-	job->optimizer_store = setup->made.optimizer_store;
+	if (!setup->is_return) {
+		job->parameter_store = setup->made.parameter_store;
+		job->optimizer_store = setup->made.optimizer_store;
+	}
 	setup->made = (struct made)MADE_INIT;
 	fill_directory(job);
-	take_all_slots(job);
+	if (setup->is_return)
+		residency_restore_all(job);
+	else
+		take_all_slots(job);
 	int r = gradient_init(job);
 
 	return r < 0 ? refuse(setup->message, sizeof(setup->message), r,
@@ -434,10 +440,16 @@ static void finish(struct setup *setup, int r)
 	struct job *job = setup->job;
 
 	job->setup = NULL;
-	job->phase = r < 0 ? JOB_FORMING : JOB_FILLING;
 	setup_give_up(setup);
-	if (r < 0)
-		setup_clear(job);
+	if (setup->is_return) {
+		job->phase = r < 0 ? JOB_RELEASED : JOB_TRAINED;
+		if (r < 0)
+			setup_release(job);
+	} else {
+		job->phase = r < 0 ? JOB_FORMING : JOB_FILLING;
+		if (r < 0)
+			setup_clear(job);
+	}
 	job_planned(job, r, setup->message);
 	free(setup);
 }
@@ -462,6 +474,7 @@ void setup_start(struct job *job)
 	}
 	*setup = (struct setup){
 		.job = job,
+		.is_return = job->phase == JOB_RELEASED,
 		.is_strict = job->uid == 0 || job->uid == geteuid(),
 		.made = MADE_INIT,
 		.work = { .run = run_setup, .done = on_setup_done, .urgency = WORK_NORMAL },
@@ -469,7 +482,7 @@ void setup_start(struct job *job)
 	snprintf(setup->file, sizeof(setup->file), "%u-%s-%llu.store", (unsigned)job->uid, job->name,
 		 (unsigned long long)job->node->jobs_created);
 	job->setup = setup;
-	job->phase = JOB_PLANNING;
+	job->phase = setup->is_return ? JOB_RETURNING : JOB_PLANNING;
 	r = plan(setup);
 	if (r < 0)
 		finish(setup, r);
@@ -477,30 +490,45 @@ void setup_start(struct job *job)
 		workers_submit(job->node->slow_workers, &setup->work);
 }
 
-void setup_clear(struct job *job)
+static void clear_memory(struct job *job, struct made *made)
 {
-	struct made made = { .arena = job->arena,
-			     .sums = job->sums_memory,
-			     .directory = job->directory_memory,
-			     .parameter_store = job->parameter_store,
-			     .optimizer_store = job->optimizer_store };
-
 	gradient_clear(job);
-	sweep_free(job);
-	disposal_start(job->node, &made);
+	made->arena = job->arena;
+	made->sums = job->sums_memory;
+	made->directory = job->directory_memory;
+	disposal_start(job->node, made);
 	job->arena = job->sums_memory = job->directory_memory = (struct memory)MEMORY_INIT;
-	job->parameter_store = job->optimizer_store = NULL;
 	job->directory = NULL;
 	slots_free(&job->slots);
+	free(job->sum_offsets);
+	job->sum_offsets = NULL;
+	job->has_next_uses = false;
+}
+
+void setup_release(struct job *job)
+{
+	struct made made = MADE_INIT;
+
+	residency_forget_all(job);
+	clear_memory(job, &made);
+	budget_release_host(job);
+}
+
+void setup_clear(struct job *job)
+{
+	struct made made = MADE_INIT;
+
+	made.parameter_store = job->parameter_store;
+	made.optimizer_store = job->optimizer_store;
+	sweep_free(job);
+	clear_memory(job, &made);
+	job->parameter_store = job->optimizer_store = NULL;
 	catalog_unpack(&job->catalog);
 	free(job->places);
 	free(job->residences);
 	free(job->next_use);
-	free(job->sum_offsets);
 	job->places = NULL;
 	job->residences = NULL;
 	job->next_use = NULL;
-	job->has_next_uses = false;
-	job->sum_offsets = NULL;
 	budget_give_back(job);
 }

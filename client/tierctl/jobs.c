@@ -47,6 +47,7 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddNumberToObject(json, "uid", job->uid);
 	cJSON_AddStringToObject(json, "status", job->status);
 	cJSON_AddNumberToObject(json, "idle_ms", (double)job->idle_ms);
+	cJSON_AddBoolToObject(json, "is_released", job->is_released);
 	cJSON_AddNumberToObject(json, "world_size", job->world_size);
 	cJSON_AddNumberToObject(json, "stage", job->stage);
 	cJSON_AddNumberToObject(json, "epoch", job->epoch);
@@ -74,12 +75,21 @@ static void add_user(struct table *table, uid_t uid)
 	table_add(table, "%s", command_user_name(uid, name));
 }
 
+/* It keeps what it holds, however long it is idle. */
+static bool is_in_host(const Tierd__Wire__JobEntry *job)
+{
+	return strcmp(job->parameter_placement, "nvme") != 0 || strcmp(job->optimizer_placement, "nvme") != 0;
+}
+
 static void add_status(struct table *table, const Tierd__Wire__JobEntry *job)
 {
 	char idle[TEXT_SIZE];
 
 	if (job->idle_ms > 0)
-		table_add(table, "%s for %s", job->status, text_duration(job->idle_ms, idle));
+		table_add(table, "%s for %s%s", job->status, text_duration(job->idle_ms, idle),
+			  job->is_released  ? ", on NVMe only"
+			  : is_in_host(job) ? ", state in host memory"
+					    : "");
 	else
 		table_add(table, "%s", job->status);
 }

@@ -1,8 +1,9 @@
 /* One rank of a job, of any user: joins, trains a step, says so, and leaves when its standard input ends.
  *
  * user_job KEY=VALUE…    uid, groups (the first is the primary one), job, rank, world_size, mib (of
- * parameters), units, mode, owner, share, share_group, stage, parameters and optimizer (nvme or host),
- * host_budget, nvme_budget (bytes), steps, pattern (what the parameters are)
+ * parameters), units, frozen (the first of them), mode, owner, share, share_group, stage, parameters and
+ * optimizer (nvme or host), host_budget, nvme_budget (bytes), steps, pattern (what the parameters are),
+ * digest (1: says what the state is)
  *
  * Prints "ready" when it has trained. What fails is printed as "ERRNO: message", with the exit status 1. */
 #include <ctype.h>
@@ -76,7 +77,7 @@ static struct tierd_job_options read_options(int count, char *arguments[])
 	return options;
 }
 
-static void define(struct tierd_job *job, unsigned units, uint64_t elements, double value)
+static void define(struct tierd_job *job, unsigned units, unsigned frozen, uint64_t elements, double value)
 {
 	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
 	char name[16];
@@ -90,25 +91,45 @@ static void define(struct tierd_job *job, unsigned units, uint64_t elements, dou
 	tensor.a = value;
 	for (unsigned i = 0; i < units; i++) {
 		snprintf(name, sizeof(name), "u%u", i);
+		tensor.is_frozen = i < frozen;
 		check(tierd_unit_define(job, name, &tensor, 1, &unit));
 	}
 }
 
-/* Of a learning rate of 0: the parameters stay what they are. */
-static void train(struct tierd_job *job, unsigned units, uint64_t elements, uint64_t steps)
+static void train(struct tierd_job *job, unsigned units, unsigned frozen, uint64_t elements, uint64_t steps)
 {
 	struct tierd_rates rates = TIERD_RATES_INIT;
 
+	rates.learning_rate = 0.1f;
 	for (uint64_t step = 0; step < steps; step++) {
-		for (unsigned i = 0; i < units; i++)
-			check(support_push(job, i, elements, 1.0f));
+		for (unsigned i = frozen; i < units; i++)
+			check(support_push(job, i, elements, 1.0f / (float)(step + i + 1)));
 		check(tierd_step(job, &rates, NULL));
 	}
+}
+
+/* A number for all values of the job's state (FNV-1a, by words). */
+static uint64_t digest(struct tierd_job *job, unsigned units, unsigned frozen, uint64_t elements)
+{
+	static const char *const states[] = { "parameter", "m", "v" };
+	uint32_t *values = malloc(elements * sizeof(*values));
+	uint64_t sum = UINT64_C(0xcbf29ce484222325);
+
+	REQUIRE(values);
+	for (unsigned unit = 0; unit < units; unit++)
+		for (unsigned i = 0; i < (unit < frozen ? 1 : 3); i++) {
+			check(tierd_tensor_read(job, unit, 0, states[i], 0, elements, values));
+			for (uint64_t k = 0; k < elements; k++)
+				sum = (sum ^ values[k]) * UINT64_C(0x100000001b3);
+		}
+	free(values);
+	return sum;
 }
 
 int main(int argc, char *argv[])
 {
 	unsigned units = (unsigned)number_of(argc, argv, "units", 2);
+	unsigned frozen = (unsigned)number_of(argc, argv, "frozen", 0);
 	uint64_t elements = (number_of(argc, argv, "mib", 2) << 20) / 4 / units;
 	struct tierd_job_options options = read_options(argc, argv);
 	struct tierd_job_state state;
@@ -119,10 +140,13 @@ int main(int argc, char *argv[])
 	check(tierd_connect(NULL, &node));
 	check(tierd_set_timeout(node, PATIENCE_MS));
 	check(tierd_job_open(node, &options, &job));
-	define(job, units, elements, (double)number_of(argc, argv, "pattern", 1));
+	define(job, units, frozen, elements, (double)number_of(argc, argv, "pattern", 1));
 	check(tierd_job_ready(job, -1, &state));
-	train(job, units, elements, number_of(argc, argv, "steps", 1));
+	train(job, units, frozen, elements, number_of(argc, argv, "steps", 1));
 	check(tierd_job_state(job, &state));
+	if (number_of(argc, argv, "digest", 0))
+		printf("step %llu: %016llx\n", (unsigned long long)state.step,
+		       (unsigned long long)digest(job, units, frozen, elements));
 	printf("ready\n");
 	fflush(stdout);
 	while (getchar() != EOF)

@@ -9,6 +9,7 @@ command -v python3 >/dev/null || skip 'python3 is not installed'
 
 case $scenario in
 drop) set -- --administrators '60009, @60019' ;;
+idle) set -- --idle-release-seconds 1 ;;
 *) set -- ;;
 esac
 tierd_start "$@"

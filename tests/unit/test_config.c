@@ -138,6 +138,7 @@ static void every_key_is_read(void **state)
 					   "\n"
 					   "[memory]\n"
 					   "host_budget = 8G\n"
+					   "idle_release_seconds = 77\n"
 					   "[nvme]\r\n"
 					   "path = /mnt/a:1T\r\n"
 					   "path = /mnt/b:512G\n"
@@ -162,6 +163,7 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->log_level, LOG_LEVEL_DEBUG);
 	assert_int_equal(config->workers, 3);
 	assert_int_equal(config->host_budget, 8 * GIB);
+	assert_int_equal(config->idle_release_seconds, 77);
 	assert_int_equal(config->path_count, 2);
 	assert_string_equal(config->paths[1].path, "/mnt/b");
 	assert_int_equal(config->paths[1].capacity, 512 * GIB);

@@ -230,6 +230,126 @@ static void a_job_may_be_dropped_at_any_point(void **state)
 		drop_at(point);
 }
 
+/* ---- The job is released ---- */
+
+static struct job *await_phase(enum job_phase phase)
+{
+	struct job *job = job_find(scene.node, geteuid(), "play");
+
+	while (job->phase != phase)
+		scene_wait(&scene);
+	return job;
+}
+
+static void train_and_release(void)
+{
+	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+	scene.node->idle_release_ms = 1;
+	assert_int_equal(actor_enter(&scene, &stays), 0);
+	assert_int_equal(actor_enter(&scene, &leaves), 0);
+	open_rank(&stays, 0, 3);
+	open_rank(&leaves, 1, 3);
+	make_ready();
+	take_step();
+	actor_die(&leaves);
+	actor_die(&stays);
+	await_phase(JOB_RELEASED);
+	assert_int_equal(actor_enter(&scene, &stays), 0);
+	assert_int_equal(actor_enter(&scene, &leaves), 0);
+}
+
+/* What is left when nothing is: the node's own. */
+static void expect_all_is_given_back(void)
+{
+	actor_die(&leaves);
+	actor_die(&stays);
+	scene_settle(&scene);
+	assert_int_equal(scene.node->host_used, staging_bytes(scene.node->staging.count));
+	assert_int_equal(scene.node->paths[0].used, 0);
+	scene_close(&scene);
+}
+
+static void a_released_job_returns_at_its_step(void **state)
+{
+	train_and_release();
+	open_rank(&stays, 0, 3);
+	open_rank(&leaves, 1, 3);
+	make_ready();
+	assert_int_equal(stays.step, 1);
+	take_step();
+	assert_int_equal(drop(&stays, true), 0);
+	expect_all_is_given_back();
+}
+
+static void a_rank_may_die_while_its_job_returns(void **state)
+{
+	struct job *job;
+	uint64_t released;
+
+	train_and_release();
+	job = job_find(scene.node, geteuid(), "play");
+	released = job->host_bytes;
+	open_rank(&stays, 0, 3);
+	open_rank(&leaves, 1, 3);
+	actor_send_ready(&stays, -1);
+	actor_send_ready(&leaves, -1);
+	assert_int_equal(job->phase, JOB_RETURNING);
+	actor_die(&leaves);
+	actor_die(&stays);
+	await_phase(JOB_TRAINED);
+	await_phase(JOB_RELEASED);
+	assert_int_equal(job->host_bytes, released);
+	assert_int_equal(job->step, 1);
+	assert_int_equal(actor_enter(&scene, &stays), 0);
+	assert_int_equal(actor_enter(&scene, &leaves), 0);
+	assert_int_equal(drop(&stays, false), 0);
+	expect_all_is_given_back();
+}
+
+static void a_job_may_be_dropped_while_it_returns(void **state)
+{
+	train_and_release();
+	open_rank(&stays, 0, 3);
+	open_rank(&leaves, 1, 3);
+	actor_send_ready(&stays, -1);
+	actor_send_ready(&leaves, -1);
+	assert_int_equal(drop(&stays, true), 0);
+	assert_int_equal(client_outstanding(stays.client), 0);
+	expect_all_is_given_back();
+}
+
+/* Nor may what a living process has leased. */
+static void a_job_with_a_rank_is_not_released(void **state)
+{
+	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+	scene.node->idle_release_ms = 1;
+	assert_int_equal(actor_enter(&scene, &stays), 0);
+	assert_int_equal(actor_enter(&scene, &leaves), 0);
+	open_rank(&stays, 0, 3);
+	open_rank(&leaves, 1, 3);
+	make_ready();
+	assert_int_equal(actor_gather(&stays, 0, 0, NULL), 0);
+	client_hang_up(leaves.client, "it closed the connection");
+	client_hang_up(stays.client, "it closed the connection");
+	struct job *job = job_find(scene.node, geteuid(), "play");
+
+	assert_true(job_is_idle(job) && event_pending(job->idle_timer, EV_TIMEOUT, NULL));
+	/* Until the timer has looked, and found the lease. */
+	for (struct timeval due, first = { 0 };; scene_wait(&scene)) {
+		assert_true(event_pending(job->idle_timer, EV_TIMEOUT, &due));
+		if (first.tv_sec == 0)
+			first = due;
+		if (evutil_timercmp(&due, &first, !=))
+			break;
+	}
+	assert_int_equal(job->phase, JOB_TRAINED);
+	actor_release(&stays, 0);
+	await_phase(JOB_RELEASED);
+	actor_die(&leaves);
+	actor_die(&stays);
+	scene_close(&scene);
+}
+
 static void the_others_are_told_who_is_lost(void **state)
 {
 	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
@@ -354,6 +474,10 @@ int main(void)
 		cmocka_unit_test(a_rank_may_detach_at_any_point),
 		cmocka_unit_test(a_rank_may_close_at_any_point),
 		cmocka_unit_test(a_job_may_be_dropped_at_any_point),
+		cmocka_unit_test(a_released_job_returns_at_its_step),
+		cmocka_unit_test(a_rank_may_die_while_its_job_returns),
+		cmocka_unit_test(a_job_may_be_dropped_while_it_returns),
+		cmocka_unit_test(a_job_with_a_rank_is_not_released),
 		cmocka_unit_test(the_others_are_told_who_is_lost),
 		cmocka_unit_test(closing_waits_for_the_steps_that_were_closed),
 		cmocka_unit_test(closing_ends_when_its_step_does_not_come),

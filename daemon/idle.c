@@ -1,0 +1,86 @@
+#include "daemon/idle.h"
+
+#include <event2/event.h>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/size.h"
+
+static void arm(struct job *job, uint64_t ms)
+{
+	struct timeval delay = { .tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000) };
+
+	event_add(job->idle_timer, &delay);
+}
+
+/* What is only in host memory has to be written first. */
+static bool flush_all(struct job *job)
+{
+	bool has_started = false;
+
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
+		has_started |= residency_flush(job, pack);
+	return !has_started;
+}
+
+/* The process of a rank that has left may live, and read what it has leased: until it does not. */
+static void look_at_lingering(struct job *job)
+{
+	QUEUE_FOREACH (link, &job->lingering)
+		member_release(queue_entry(link, struct member, link));
+}
+
+static bool has_come_to_rest(struct job *job)
+{
+	look_at_lingering(job);
+	return job_is_quiet(job) && job->decided == job->step && queue_is_empty(&job->lingering);
+}
+
+static void release(struct job *job)
+{
+	uint64_t before = job->host_bytes;
+
+	setup_release(job);
+	job->phase = JOB_RELEASED;
+	log_info("job %s is idle: %llu MiB of host memory are given back, its state of step %llu stays on "
+		 "NVMe",
+		 job->name, (unsigned long long)((before - job->host_bytes) / MIB),
+		 (unsigned long long)job->step);
+}
+
+static void on_idle_timer(evutil_socket_t fd, short events, void *argument)
+{
+	struct job *job = argument;
+
+	if (!job_is_idle(job))
+		return;
+	if (job->phase == JOB_TRAINED && flush_all(job) && has_come_to_rest(job))
+		release(job);
+	else if (job->phase == JOB_BROKEN && has_come_to_rest(job))
+		/* All that is left of it is the news. */
+		setup_clear(job);
+	else if (job->phase != JOB_RELEASED)
+		arm(job, 1000);
+}
+
+void idle_begin(struct job *job)
+{
+	bool is_releasable =
+		(job->has_nvme_parameters && job->has_nvme_optimizer) || job->phase == JOB_BROKEN;
+
+	job->idle_since_ns = clock_now_ns();
+	if (job->node->idle_release_ms == 0 || !is_releasable)
+		return;
+	if (!job->idle_timer)
+		job->idle_timer = event_new(job->node->loop, -1, 0, on_idle_timer, job);
+	/* Without a timer it only keeps its memory. */
+	if (job->idle_timer)
+		arm(job, job->node->idle_release_ms);
+}
+
+void idle_end(struct job *job)
+{
+	if (job->idle_timer)
+		event_free(job->idle_timer);
+	job->idle_timer = NULL;
+}

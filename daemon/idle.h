@@ -1,0 +1,14 @@
+/* Idle: what becomes of a job that has a state and no ranks. Its host memory is given back after a while, if
+ * all of its state is on NVMe; the state stays until somebody drops it. */
+#ifndef TIERD_DAEMON_IDLE_H
+#define TIERD_DAEMON_IDLE_H
+
+#include "daemon/job.h"
+
+/* Its last rank has left. */
+void idle_begin(struct job *job);
+
+/* A rank has come, or the job ends. */
+void idle_end(struct job *job);
+
+#endif
