@@ -364,8 +364,11 @@ void client_hang_up(struct client *client, const char *reason)
 	client->has_hung_up = true;
 	/* From the start each time: a leaving member can take others with it. */
 	for (struct member *member = first_present(client); member; member = first_present(client)) {
-		snprintf(text, sizeof(text), "rank %u (pid %d) is lost: %s", member->rank, (int)member->pid,
-			 reason);
+		if (reason)
+			snprintf(text, sizeof(text), "rank %u (pid %d) is lost: %s", member->rank,
+				 (int)member->pid, reason);
+		else
+			snprintf(text, sizeof(text), "the daemon ends");
 		job_leave(member, false, text);
 	}
 }

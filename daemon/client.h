@@ -22,8 +22,8 @@ void client_request(struct client *client, uint32_t number, const Tierd__Wire__R
 unsigned client_outstanding(const struct client *client);
 
 /* The connection has ended: nothing is sent to the port any more, its ranks leave their jobs (reason is for
- * the other ranks: "its process died", "it closed the connection"). What the process may still read stays
- * leased until client_free(). */
+ * the other ranks: "its process died", "it closed the connection"; NULL: the daemon ends). What the process
+ * may still read stays leased until client_free(). */
 void client_hang_up(struct client *client, const char *reason);
 bool client_has_leases(const struct client *client);
 

@@ -194,8 +194,8 @@ static void start_initializing(struct job *job)
 	unsigned unwritten = job->has_values ? 0 : catalog_unwritten(&job->catalog, names, sizeof(names));
 
 	if (unwritten > 0) {
-		snprintf(message, sizeof(message), "%u tensors have no values and no initializer: %s%s",
-			 unwritten, names, unwritten > 4 ? ", …" : "");
+		snprintf(message, sizeof(message), "%u tensor%s no values and no initializer: %s%s",
+			 unwritten, unwritten == 1 ? " has" : "s have", names, unwritten > 4 ? ", …" : "");
 		fail_all_ready(job, -ENODATA, message);
 		return;
 	}
@@ -244,7 +244,10 @@ void job_go_on(struct job *job)
 void job_planned(struct job *job, int r, const char *message)
 {
 	if (r < 0) {
-		log_info("job %s cannot be prepared: %s", job->name, message);
+		/* Each rank may try, and is told; the log needs it once. */
+		if (strcmp(job->reason, message) != 0)
+			log_info("job %s cannot be prepared: %s", job->name, message);
+		snprintf(job->reason, sizeof(job->reason), "%s", message);
 		fail_all_ready(job, r, message);
 		for (struct queue *link = queue_pop(&job->filling); link; link = queue_pop(&job->filling))
 			pending_error(queue_entry(link, struct pending, link), r, "job %s: %s", job->name,

@@ -198,6 +198,7 @@ static int start_node(struct daemon *daemon)
 		.queue_depth = config->queue_depth,
 		.background_bytes = config->background_bytes,
 		.is_plain_io = config->io_engine == CONFIG_ENGINE_PLAIN,
+		.needs_io_uring = config->io_engine == CONFIG_ENGINE_IO_URING,
 		.is_buffered_io = config->direct_io == CONFIG_DIRECT_OFF,
 		.path_count = config->path_count,
 		.idle_release_ms = (uint64_t)config->idle_release_seconds * 1000,
@@ -214,11 +215,6 @@ static int start_node(struct daemon *daemon)
 	r = node_new(daemon->loop, &node, &daemon->node);
 	if (r < 0)
 		return r;
-	if (config->io_engine == CONFIG_ENGINE_IO_URING && engine_why(daemon->node->engine)) {
-		log_error("io_uring is configured (engine = io_uring) but cannot be used: %s",
-			  engine_why(daemon->node->engine));
-		return -EOPNOTSUPP;
-	}
 	if (config->path_count == 0)
 		log_warning("no NVMe path is configured: all state stays in host memory");
 	return 0;

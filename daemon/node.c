@@ -4,10 +4,12 @@
 #include <dirent.h>
 #include <event2/event.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -46,9 +48,9 @@ static void remove_leftovers(struct node_path *path)
 			count++;
 	closedir(directory);
 	if (count > 0)
-		log_warning("%s: removed %u store files of a tierd that ended without cleaning up; their "
+		log_warning("%s: removed %u store file%s of a tierd that ended without cleaning up; the "
 			    "jobs are lost",
-			    path->path, count);
+			    path->folder, count, count == 1 ? "" : "s");
 }
 
 static bool probe_direct(int directory_fd)
@@ -98,22 +100,23 @@ static int find_device(struct node *node, unsigned index)
 	return 0;
 }
 
-/* What an administrator forgets: the unit's sandbox, and the folder's owner. */
-static void explain_path(const char *path, int r)
+/* What a plain "Permission denied" would leave to guess: what was wanted there, and as whom. */
+static void log_unusable(const struct node_path *path, int r)
 {
+	const struct passwd *user = getpwuid(geteuid());
+	const char *name = user ? user->pw_name : "tierd's user";
+
 	if (r == -EBUSY)
-		log_error("%s is in use by another tierd", path);
+		log_error("%s is in use by another tierd", path->path);
+	else if (r == -EACCES || r == -EPERM)
+		log_error("%s cannot be used: %s wants to make a folder \"tierd\" in it and to write there: "
+			  "%s; as root: install -d -o %s -m 0700 %s",
+			  path->path, name, strerror(-r), name, path->folder);
 	else if (r == -EROFS)
-		log_error(
-			"%s cannot be written to; under systemd the unit needs ReadWritePaths=%s/tierd, see "
-			"systemctl edit tierd",
-			path, path);
-	else if (r == -EACCES)
-		log_error("%s cannot be used: %s; the folder tierd in it must exist and belong to the user "
-			  "that runs the daemon",
-			  path, strerror(-r));
+		log_error("%s cannot be used: it is read-only; of a service, ReadWritePaths= has to name %s",
+			  path->path, path->folder);
 	else
-		log_error("%s cannot be used: %s", path, strerror(-r));
+		log_error("%s cannot be used: %s", path->path, strerror(-r));
 }
 
 static int open_path(struct node *node, const struct node_config *config, unsigned index)
@@ -124,14 +127,16 @@ static int open_path(struct node *node, const struct node_config *config, unsign
 	path->directory_fd = -1;
 	path->capacity = config->paths[index].capacity;
 	path->path = strdup(config->paths[index].path);
-	if (!path->path)
+	if (!path->path || asprintf(&path->folder, "%s/tierd", path->path) < 0) {
+		free(path->path);
 		return -ENOMEM;
+	}
 	node->path_count++;
 	r = open_folder(path);
 	if (r == 0)
 		r = find_device(node, index);
 	if (r < 0) {
-		explain_path(path->path, r);
+		log_unusable(path, r);
 		return r;
 	}
 	remove_leftovers(path);
@@ -222,6 +227,11 @@ static int start_engine(struct node *node, const struct node_config *config)
 		log_error("no input and output engine: %s", strerror(-r));
 		return r;
 	}
+	if (engine_why(node->engine) && config->needs_io_uring) {
+		log_error("io_uring is configured (engine = io_uring) but cannot be used: %s",
+			  engine_why(node->engine));
+		return -EOPNOTSUPP;
+	}
 	if (engine_why(node->engine) && !config->is_plain_io)
 		log_warning("%s, falling back to threads with pread and pwrite", engine_why(node->engine));
 	return 0;
@@ -251,8 +261,31 @@ static int start_staging(struct node *node)
 		log_error("no memory for %u staging buffers: %s", count, strerror(-r));
 		return r;
 	}
+	node_note_pinning(node, node->staging.pinning);
 	node->host_used += staging_bytes(count);
 	return 0;
+}
+
+void node_note_pinning(struct node *node, int r)
+{
+	struct rlimit limit = { 0 };
+
+	if (r >= 0 || node->has_noted_pinning)
+		return;
+	node->has_noted_pinning = true;
+	getrlimit(RLIMIT_MEMLOCK, &limit);
+	if (r == -ENOMEM || r == -EPERM)
+		log_warning("memory cannot be pinned for the devices: RLIMIT_MEMLOCK allows %llu KiB (raise "
+			    "it by "
+			    "ulimit -l, or LimitMEMLOCK= of the service), falling back to transfers that "
+			    "take more "
+			    "processor time",
+			    (unsigned long long)limit.rlim_cur / KIB);
+	else
+		log_warning(
+			"memory cannot be pinned for the devices: %s, falling back to transfers that take "
+			"more processor time",
+			strerror(-r));
 }
 
 int node_new(struct event_base *loop, const struct node_config *config, struct node **ret_node)
@@ -350,6 +383,7 @@ struct node *node_free(struct node *node)
 	for (unsigned i = 0; i < node->path_count; i++) {
 		fd_close(node->paths[i].directory_fd);
 		free(node->paths[i].path);
+		free(node->paths[i].folder);
 	}
 	free(node);
 	return NULL;

@@ -16,9 +16,10 @@
 
 struct node_path {
 	char *path;	   /* owned */
+	char *folder;	   /* the daemon's own in it; owned */
 	uint64_t capacity; /* bytes that tierd may use there */
 	uint64_t used;	   /* bytes that jobs have reserved */
-	int directory_fd;  /* the daemon's own folder in it */
+	int directory_fd;  /* of the folder */
 	bool is_direct;	   /* O_DIRECT works there */
 	dev_t file_system;
 	unsigned device; /* of the engine: folders of one file system share it */
@@ -31,6 +32,7 @@ struct node_config {
 	unsigned queue_depth;
 	uint64_t background_bytes; /* see engine_config */
 	bool is_plain_io;	   /* do not try io_uring */
+	bool needs_io_uring;	   /* do not do without it */
 	bool is_buffered_io;	   /* do not try O_DIRECT */
 	unsigned path_count;
 	struct {
@@ -69,6 +71,7 @@ struct node {
 	bool is_stopping;
 	uint64_t idle_release_ms;
 	const struct who_list *administrators;
+	bool has_noted_pinning;
 	const char *fault;
 };
 
@@ -86,6 +89,9 @@ bool node_has_settled(const struct node *node);
 
 /* Calls on_idle once it is due. */
 void node_check_idle(struct node *node);
+
+/* Says, once, that memory could not be pinned (r: what engine_buffer_add() said), and what to do about it. */
+void node_note_pinning(struct node *node, int r);
 
 /* All clients are freed. */
 struct node *node_free(struct node *node);

@@ -66,6 +66,7 @@ void report_node(struct pending *pending, struct node *node)
 	body.has_huge_pages = node->staging.memory.is_huge;
 	body.store = (char *)"state ends with the daemon";
 	body.requests = node->requests;
+	body.pinned_bytes = engine_pinned(node->engine);
 	reply.body_case = TIERD__WIRE__REPLY__BODY_NODE;
 	reply.node = &body;
 	pending_reply(pending, &reply);

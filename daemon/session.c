@@ -119,10 +119,8 @@ static void flush(struct session *session)
 	if (r == -EAGAIN)
 		event_add(&session->writing, NULL);
 	else if (r < 0)
-		end(session,
-		    peer_is_dying(session->port.pid, session->process) ? "its process (pid %d) died"
-								       : "its connection (pid %d) broke",
-		    session->port.pid);
+		end(session, peer_is_dying(session->port.pid, session->process) ? "its process died"
+										: "its connection broke");
 	else if (session->state == SESSION_CLOSING)
 		end(session, "it was refused");
 }
@@ -422,9 +420,9 @@ static void on_readable(evutil_socket_t fd, short what, void *argument)
 	if (r == 0)
 		handle_input(session);
 	else if (r != -EAGAIN && peer_is_dying(session->port.pid, session->process))
-		end(session, "its process (pid %d) died", session->port.pid);
+		end(session, "its process died");
 	else if (r != -EAGAIN)
-		end(session, "it closed the connection (pid %d)", session->port.pid);
+		end(session, "it closed the connection");
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *argument)
@@ -475,7 +473,7 @@ static void on_death(evutil_socket_t fd, short what, void *argument)
 			break;
 		handle_input(session);
 	}
-	end(session, "its process (pid %d) died", session->port.pid);
+	end(session, "its process died");
 }
 
 /* ---- Life ------------------------------------------------------------------------------------------------
@@ -550,12 +548,13 @@ struct session *session_free(struct session *session)
 	if (event_initialized(&session->reading)) {
 		if (session->state != SESSION_ENDED)
 			outbox_send(&session->outbox, session->socket);
-		end(session, "the daemon ends");
+		end(session, "%s", "");
 		event_del(&session->death);
 		event_del(&session->ending);
 	}
+	/* Without a reason of its own it is the daemon that ends. */
 	if (session->client && !session->has_hung_up)
-		client_hang_up(session->client, session->reason);
+		client_hang_up(session->client, *session->reason ? session->reason : NULL);
 	if (session->client)
 		client_free(session->client);
 	queue_remove(&session->link);

@@ -24,6 +24,7 @@ struct setup {
 	uint64_t arena_bytes, sums_bytes, directory_bytes, device_bytes;
 	char file[128];
 	struct made made;
+	int pinning; /* what engine_buffer_add() said */
 	int status;
 	char message[1024];
 };
@@ -256,7 +257,7 @@ static int make_tier(struct setup *setup, unsigned index, struct tier **ret_tier
 	struct node_path *path = &node->paths[index];
 	struct nvme_config config = { .engine = node->engine,
 				      .directory_fd = path->directory_fd,
-				      .directory = path->path,
+				      .directory = path->folder,
 				      .name = setup->file,
 				      .capacity = setup->device_bytes,
 				      .is_buffered = !path->is_direct,
@@ -290,10 +291,23 @@ static int make_tier(struct setup *setup, unsigned index, struct tier **ret_tier
 	return 0;
 }
 
+/* A write that failed once: no harm yet, but the disk's owner wants to know. */
+static void on_moved(const struct store_failure *failure, void *argument)
+{
+	const struct job *job = argument;
+
+	log_warning("job %s: %s cannot be written at byte %llu: %s, falling back to another place", job->name,
+		    failure->device, (unsigned long long)failure->device_offset, strerror(-failure->status));
+}
+
 static int make_nvme_store(struct setup *setup, struct store **ret_store)
 {
 	struct node *node = setup->job->node;
-	struct store_config config = { .workers = node->workers };
+	struct store_config config = {
+		.workers = node->workers,
+		.on_moved = on_moved,
+		.argument = setup->job,
+	};
 	struct tier *tiers[NODE_MAX_PATHS] = { NULL };
 	int r = 0;
 
@@ -344,7 +358,8 @@ static int make_memory(struct setup *setup)
 	if (r == 0) {
 		memory_make_huge(&setup->made.arena, true);
 		if (setup->job->has_nvme_parameters)
-			(void)engine_buffer_add(engine, setup->made.arena.base, setup->made.arena.length);
+			setup->pinning =
+				engine_buffer_add(engine, setup->made.arena.base, setup->made.arena.length);
 		r = memory_seal(&setup->made.arena, MEMORY_READ_ONLY, setup->is_strict);
 	}
 	if (r == 0)
@@ -458,6 +473,7 @@ static void on_setup_done(struct work *work)
 {
 	struct setup *setup = container_of(work, struct setup, work);
 
+	node_note_pinning(setup->job->node, setup->pinning);
 	if (setup->status == 0)
 		setup->status = take_over(setup);
 	finish(setup, setup->status);

@@ -17,8 +17,7 @@ int staging_init(struct staging *staging, unsigned count, struct engine *engine)
 	if (r < 0)
 		return r;
 	memory_make_huge(&staging->memory, false);
-	/* Transfers work without pinning too, at more processor time. */
-	(void)engine_buffer_add(engine, staging->memory.base, staging->memory.length);
+	staging->pinning = engine_buffer_add(engine, staging->memory.base, staging->memory.length);
 	for (unsigned i = 0; i < count; i++) {
 		staging->all[i] = (struct staging_buffer){ .data = staging->memory.base + i * STAGING_BYTES };
 		queue_push(&staging->free, &staging->all[i].link);

@@ -17,6 +17,7 @@ struct staging {
 	struct memory memory;
 	struct staging_buffer *all;
 	unsigned count;
+	int pinning; /* 0, or why the kernel does not pin it: transfers cost more processor time */
 	struct queue free;
 	struct queue wanted; /* struct staging_wish, first come first served */
 };

@@ -28,7 +28,9 @@ static int open_backend(const struct engine_config *config, unsigned devices, ch
 	r = ring_new(depth, devices, &step, ret_engine);
 	if (r == 0 || !step)
 		return r;
-	snprintf(why, why_size, "%s: %s", step, strerror(-r));
+	snprintf(why, why_size, "%s: %s%s", step, strerror(-r),
+		 r == -ENOMEM ? " (RLIMIT_MEMLOCK: raise it by ulimit -l, or LimitMEMLOCK= of the service)"
+			      : "");
 	return plain_new(depth, devices, ret_engine);
 }
 
@@ -129,6 +131,11 @@ void engine_buffer_remove(struct engine *engine, void *base)
 {
 	if (engine->ops->buffer_remove)
 		engine->ops->buffer_remove(engine, base);
+}
+
+uint64_t engine_pinned(struct engine *engine)
+{
+	return engine->ops->pinned ? engine->ops->pinned(engine) : 0;
 }
 
 static void start_waiting(struct engine *engine)

@@ -45,6 +45,9 @@ void engine_file_remove(struct engine *engine, int file);
 int engine_buffer_add(struct engine *engine, void *base, size_t length);
 void engine_buffer_remove(struct engine *engine, void *base);
 
+/* Bytes that are pinned. */
+uint64_t engine_pinned(struct engine *engine);
+
 /* Queues a transfer at offset io->offset of the file. It is moved in pieces, one after the other. Short
  * transfers are resumed, interrupted ones tried again; a read beyond the end of the file is -EIO. */
 int engine_submit(struct engine *engine, int file, struct tier_io *io);

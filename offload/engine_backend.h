@@ -10,11 +10,12 @@ _Static_assert(ENGINE_FILES <= SCHEDULE_MAX_FLOWS, "each file is a flow");
 
 struct engine_ops {
 	const char *name;
-	/* These four may be NULL: nothing to do. */
+	/* These five may be NULL: nothing to do. */
 	int (*file_add)(struct engine *engine, int file, int fd);
 	void (*file_remove)(struct engine *engine, int file);
 	int (*buffer_add)(struct engine *engine, void *base, size_t length);
 	void (*buffer_remove)(struct engine *engine, void *base);
+	uint64_t (*pinned)(struct engine *engine);
 	/* Starts the next piece of a transfer; never more than queue_depth at once for each device. */
 	void (*start)(struct engine *engine, struct tier_io *io);
 	/* Shows the kernel what was started. */

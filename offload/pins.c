@@ -89,6 +89,18 @@ void pins_give(struct pins *pins, int slot)
 	pthread_mutex_unlock(&pins->lock);
 }
 
+uint64_t pins_bytes(struct pins *pins)
+{
+	uint64_t bytes = 0;
+
+	pthread_mutex_lock(&pins->lock);
+	for (unsigned slot = 0; slot < pins->used; slot++)
+		if (pins->slots[slot].base && pins->slots[slot].is_ready)
+			bytes += pins->slots[slot].length;
+	pthread_mutex_unlock(&pins->lock);
+	return bytes;
+}
+
 static bool holds(const struct pin *pin, const char *address, size_t length)
 {
 	return pin->is_ready && address >= pin->base && length <= pin->length &&

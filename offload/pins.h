@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define PINS_SLOTS 1024
 #define PINS_PIECE_BYTES ((size_t)1 << 30)
@@ -35,6 +36,9 @@ int pins_next(struct pins *pins, const void *region, int slot, struct pin *ret_p
 
 /* Forgets a piece; its slot is free. */
 void pins_give(struct pins *pins, int slot);
+
+/* Of all pieces that the kernel has. */
+uint64_t pins_bytes(struct pins *pins);
 
 /* The slot whose piece holds the whole range; -1: none. */
 int pins_find(struct pins *pins, const void *address, size_t length);

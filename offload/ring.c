@@ -97,6 +97,11 @@ static int ring_buffer_add(struct engine *engine, void *base, size_t length)
 	return 0;
 }
 
+static uint64_t ring_pinned(struct engine *engine)
+{
+	return pins_bytes(&ring_of(engine)->pins);
+}
+
 static void prepare(struct ring_engine *ring, struct io_uring_sqe *entry, struct tier_io *io, int fd)
 {
 	char *buffer = engine_rest_buffer(io);
@@ -204,6 +209,7 @@ static const struct engine_ops ring_ops = {
 	.file_remove = ring_file_remove,
 	.buffer_add = ring_buffer_add,
 	.buffer_remove = ring_buffer_remove,
+	.pinned = ring_pinned,
 	.start = ring_start,
 	.flush = ring_flush,
 	.reap = ring_reap,

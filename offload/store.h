@@ -83,9 +83,19 @@ uint64_t store_layout_extents(const struct store_layout *layout); /* of all stre
 uint64_t store_layout_device_bytes(const struct store_layout *layout, unsigned devices);
 uint64_t store_layout_metadata_bytes(const struct store_layout *layout);
 
+/* A write that failed and has another place now. */
+struct store_failure {
+	const char *device;
+	uint64_t device_offset;
+	int status;
+};
+
 struct store_config {
 	struct workers *workers; /* compute and verify checksums; borrowed */
-	unsigned depth;		 /* extents in flight per device, at most 1024; 0: 16 */
+	/* Told of each, on the loop; the store must not be used in it. NULL: nobody is. */
+	void (*on_moved)(const struct store_failure *failure, void *argument);
+	void *argument;
+	unsigned depth; /* extents in flight per device, at most 1024; 0: 16 */
 };
 
 /* A store on one or several NVMe (or, in tests, other) tiers, striped by extent. Owns layout and tiers, also

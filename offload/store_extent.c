@@ -55,6 +55,8 @@ struct extent_store {
 	struct queue waiting[TIER_PRIORITIES];
 	unsigned depth, free_count, device_count;
 	struct operation *operations;
+	void (*on_moved)(const struct store_failure *failure, void *argument);
+	void *argument;
 	struct device devices[];
 };
 
@@ -267,13 +269,27 @@ static void run_checksum(struct work *work)
 
 static void write_done(struct tier_io *io, int status);
 
+static void tell_moved(const struct operation *operation, int status)
+{
+	const struct extent_store *store = operation->store;
+	struct store_failure failure = {
+		.device = store->devices[operation->device].tier->label,
+		.device_offset = operation->io.offset,
+		.status = status,
+	};
+
+	if (store->on_moved)
+		store->on_moved(&failure, store->argument);
+}
+
 /* Whether a write that has failed, or was refused, has another place to go to. */
-static bool find_second_place(struct operation *operation, bool is_broken)
+static bool find_second_place(struct operation *operation, int status, bool is_broken)
 {
 	if (operation->is_second_try ||
 	    store_map_move(&operation->store->map, operation->extent, block_mask(operation), is_broken) < 0)
 		return false;
 	operation->is_second_try = true;
+	tell_moved(operation, status);
 	return true;
 }
 
@@ -281,7 +297,7 @@ static void submit_write(struct operation *operation)
 {
 	int r = submit_io(operation, entry_of(operation)->pending_place, write_done);
 
-	if (r < 0 && find_second_place(operation, false))
+	if (r < 0 && find_second_place(operation, r, false))
 		r = submit_io(operation, entry_of(operation)->pending_place, write_done);
 	if (r < 0) {
 		store_map_fail(&operation->store->map, operation->extent, block_mask(operation), false);
@@ -300,7 +316,7 @@ static void write_done(struct tier_io *io, int status)
 		store->store.bytes[TIER_WRITE] += operation->length;
 		store_map_complete(&store->map, operation->extent, blocks, operation->checksums);
 		end(operation, 0);
-	} else if (find_second_place(operation, true)) {
+	} else if (find_second_place(operation, status, true)) {
 		submit_write(operation);
 	} else {
 		store_map_fail(&store->map, operation->extent, blocks, true);
@@ -568,6 +584,8 @@ int store_new_nvme(const struct store_config *config, struct store_layout *layou
 	if (!store)
 		return -ENOMEM;
 	store->workers = config->workers;
+	store->on_moved = config->on_moved;
+	store->argument = config->argument;
 	if (tier_count == 0 || depth > MAX_DEPTH)
 		r = -EINVAL;
 	if (r == 0)

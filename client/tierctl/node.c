@@ -59,6 +59,7 @@ static void add_tiers(cJSON *json, const Tierd__Wire__NodeReply *node)
 	cJSON_AddNumberToObject(host, "budget_bytes", (double)node->host_budget_bytes);
 	cJSON_AddNumberToObject(host, "used_bytes", (double)node->host_used_bytes);
 	cJSON_AddBoolToObject(host, "has_huge_pages", node->has_huge_pages);
+	cJSON_AddNumberToObject(host, "pinned_bytes", (double)node->pinned_bytes);
 	paths = cJSON_AddArrayToObject(json, "nvme");
 	for (size_t i = 0; i < node->n_paths; i++)
 		cJSON_AddItemToArray(paths, path_json(node->paths[i]));
@@ -97,13 +98,14 @@ static void print_status(const struct command_context *context, const Tierd__Wir
 	printf("jobs       %u\n", node->jobs);
 	printf("clients    %u\n", node->clients);
 	printf("requests   %" PRIu64 "\n", node->requests);
-	printf("host       %s of %s%s\n", text_bytes(node->host_used_bytes, a),
+	printf("host       %s of %s%s", text_bytes(node->host_used_bytes, a),
 	       text_bytes(node->host_budget_bytes, b), node->has_huge_pages ? ", huge pages" : "");
+	printf(", %s pinned\n", text_bytes(node->pinned_bytes, a));
 	if (node->n_paths == 0)
 		printf("nvme       none configured\n");
 	else
-		printf("nvme       %s of %s on %zu paths\n", text_bytes(used, a), text_bytes(capacity, b),
-		       node->n_paths);
+		printf("nvme       %s of %s on %zu path%s\n", text_bytes(used, a), text_bytes(capacity, b),
+		       node->n_paths, node->n_paths == 1 ? "" : "s");
 	printf("workers    %u, %s\n", node->workers, node->simd);
 	printf("io engine  %s%s%s\n", node->io_engine, *node->io_engine_why ? ": " : "", node->io_engine_why);
 	printf("store      %s\n", node->store);

@@ -387,9 +387,13 @@ static void where_io_uring_is_refused_the_plain_engine_says_why(void **state)
 		enum call call;
 		int result;
 		const char *why;
-	} cases[] = { { CALL_QUEUE, -EPERM, "io_uring_setup: Operation not permitted" },
-		      { CALL_QUEUE, -ENOSYS, "io_uring_setup: Function not implemented" },
-		      { CALL_EVENTFD, -ENOMEM, "io_uring_register_eventfd: Cannot allocate memory" } };
+	} cases[] = {
+		{ CALL_QUEUE, -EPERM, "io_uring_setup: Operation not permitted" },
+		{ CALL_QUEUE, -ENOSYS, "io_uring_setup: Function not implemented" },
+		{ CALL_EVENTFD, -ENOMEM,
+		  "io_uring_register_eventfd: Cannot allocate memory (RLIMIT_MEMLOCK: raise it by ulimit "
+		  "-l, or LimitMEMLOCK= of the service)" }
+	};
 
 	if (may_skip())
 		skip();

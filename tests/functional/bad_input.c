@@ -527,7 +527,7 @@ static void tensors_without_values_are_named(struct tierd_node *node)
 	OK(tierd_tensor_write(job, 0, 3, 0, 128, values, false));
 	OK(tierd_tensor_write(job, 0, 2, 1, 127, values, false));
 	FAILS(tierd_job_ready(job, -1, NULL), -ENODATA,
-	      "1 tensors have no values and no initializer: \"partial\"");
+	      "1 tensor has no values and no initializer: \"partial\"");
 	OK(tierd_tensor_write(job, 0, 2, 0, 2, values, false));
 	OK(tierd_job_ready(job, -1, NULL));
 	FAILS(tierd_tensor_write(job, 0, 0, 0, 1, values, false), -EINVAL, "is trained already");

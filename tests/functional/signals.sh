@@ -36,7 +36,7 @@ for what in wait:waiting train:training; do
 done
 [ "$(find "$nvme" -name '*.store' | wc -l)" -eq 1 ] || fail 'the killed daemon should have left its store file'
 tierd_start
-grep -q 'removed 1 store files of a tierd that ended without cleaning up' "$tierd_log" ||
+grep -q 'removed 1 store file of a tierd that ended without cleaning up' "$tierd_log" ||
 	fail 'nothing is said about what the killed daemon left'
 [ -z "$(find "$nvme" -name '*.store')" ] || fail 'a store file is left'
 tierd_stop

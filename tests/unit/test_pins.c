@@ -56,7 +56,9 @@ static void a_range_is_found_only_within_one_ready_piece(void **state)
 
 	assert_int_equal(pins_take(pins, region, 2 * PINS_PIECE_BYTES), 0);
 	assert_int_equal(pins_find(pins, region, 4096), -1);
+	assert_int_equal(pins_bytes(pins), 0);
 	pins_ready(pins, region);
+	assert_int_equal(pins_bytes(pins), 2 * PINS_PIECE_BYTES);
 	assert_int_equal(pins_find(pins, region, 4096), 0);
 	assert_int_equal(pins_find(pins, region + PINS_PIECE_BYTES - 4096, 4096), 0);
 	assert_int_equal(pins_find(pins, region + PINS_PIECE_BYTES - 4096, 8192), -1);
