@@ -132,7 +132,7 @@ struct tierd_job_state {
 };
 /* Joins the job as one of its ranks. The first rank's options are the job's; a rank that disagrees gets
  * -EINVAL and the first difference. -EBUSY: the rank is held by a live process (see takeover).
- * tierd_job_state() then says whether the job is NEW. */
+ * Until the first ready, ranks join what the first of them created, whatever their mode (but RESUME). tierd_job_state() then says whether the job is NEW. */
 int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *options, struct tierd_job **ret_job);
 int tierd_job_state(struct tierd_job *job, struct tierd_job_state *ret_state);
 
@@ -160,7 +160,7 @@ enum tierd_initializer {
 	TIERD_INITIALIZE_NONE,    /* some rank writes the values with tierd_tensor_write before tierd_job_ready */
 	TIERD_INITIALIZE_ZEROS,
 	TIERD_INITIALIZE_ONES,
-	TIERD_INITIALIZE_NORMAL,  /* a: mean, b: standard deviation */
+	TIERD_INITIALIZE_NORMAL,  /* a: mean, b: standard deviation, not negative */
 	TIERD_INITIALIZE_UNIFORM, /* a: low, b: high; [low, high) */
 };
 
@@ -170,7 +170,7 @@ struct tierd_tensor {
 	const char *alias;     /* another name of the same tensor (tied weights), or NULL */
 	uint32_t format;       /* enum tierd_format */
 	uint32_t dimensions;   /* 0 (a scalar) .. TIERD_MAX_DIMENSIONS */
-	uint64_t shape[TIERD_MAX_DIMENSIONS];
+	uint64_t shape[TIERD_MAX_DIMENSIONS]; /* with a 0: no elements */
 	uint32_t group;        /* index of the parameter group */
 	bool is_frozen;        /* never updated: no gradients, no optimizer state */
 	uint32_t initializer;  /* enum tierd_initializer */
@@ -269,7 +269,8 @@ int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uin
 /* ---- Tensors ------------------------------------------------------------------------------------------ */
 
 /* Writes count elements from element first on, before the first tierd_job_ready: data is in the tensor's format, or fp32 where
- * is_master is set (bf16 and fp16 parameters then get a master of full precision). Any rank may write any piece. */
+ * is_master is set (bf16 and fp16 parameters then get a master of full precision). Any rank may write any piece.
+ * -EBUSY: the job has been ready already. */
 int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count,
 		       const void *data, bool is_master);
 

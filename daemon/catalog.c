@@ -83,6 +83,9 @@ static int check_tensor(const Tierd__Wire__Tensor *wire, uint32_t group_count, c
 	if (!isfinite(wire->a) || !isfinite(wire->b))
 		return refuse(message, size, -EINVAL,
 			      "tensor \"%s\": its initializer has a value that is not finite", wire->name);
+	if (wire->initializer == INITIALIZE_NORMAL && wire->b < 0)
+		return refuse(message, size, -EINVAL, "tensor \"%s\": its standard deviation is %g, below 0",
+			      wire->name, wire->b);
 	return check_slice(wire, message, size);
 }
 

@@ -422,7 +422,7 @@ static bool check_write(struct pending *pending, const Tierd__Wire__TensorWrite 
 	if (job->phase == JOB_BROKEN)
 		return job_check_live(pending, 0);
 	if (job->phase > JOB_FILLING) {
-		pending_error(pending, -EINVAL, "job %s is trained already: its tensors have values",
+		pending_error(pending, -EBUSY, "job %s has been ready already: its tensors have values",
 			      job->name);
 		return false;
 	}

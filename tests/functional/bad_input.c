@@ -226,6 +226,7 @@ TENSOR(tensor_wraps_to_zero, tensor->shape[0] = UINT64_C(1) << 32; tensor->shape
 TENSOR(tensor_huge, tensor->shape[0] = UINT64_C(1) << 44; tensor->shape[1] = 2)
 TENSOR(tensor_format, tensor->format = 4)
 TENSOR(tensor_initializer, tensor->initializer = 5)
+TENSOR(tensor_deviation, tensor->initializer = TIERD_INITIALIZE_NORMAL; tensor->b = -1.0)
 TENSOR(tensor_nan, tensor->initializer = TIERD_INITIALIZE_NORMAL; tensor->a = NAN)
 TENSOR(tensor_group, tensor->group = 1)
 TENSOR(tensor_slice, tensor->slice_of = "big"; tensor->slice_row = 1; tensor->slice_rows = 8)
@@ -252,6 +253,7 @@ static void bad_tensors_are_refused(struct tierd_node *node)
 		{ tensor_huge, -EOVERFLOW, "more than 2^44 elements" },
 		{ tensor_format, -EINVAL, "4 is no number format" },
 		{ tensor_initializer, -EINVAL, "5 is no initializer" },
+		{ tensor_deviation, -EINVAL, "its standard deviation is -1, below 0" },
 		{ tensor_nan, -EINVAL, "not finite" },
 		{ tensor_group, -EINVAL, "is of group 1, but the job has 1" },
 		{ tensor_slice, -ERANGE, "has 8 rows from row 1 on, but \"big\" has only 8" },
@@ -530,7 +532,7 @@ static void tensors_without_values_are_named(struct tierd_node *node)
 	      "1 tensor has no values and no initializer: \"partial\"");
 	OK(tierd_tensor_write(job, 0, 2, 0, 2, values, false));
 	OK(tierd_job_ready(job, -1, NULL));
-	FAILS(tierd_tensor_write(job, 0, 0, 0, 1, values, false), -EINVAL, "is trained already");
+	FAILS(tierd_tensor_write(job, 0, 0, 0, 1, values, false), -EBUSY, "has been ready already");
 	OK(tierd_job_close(job));
 	support_drop("unwritten");
 }
