@@ -151,8 +151,9 @@ static int refuse_path(const struct job *job, const struct node_path *path, uint
 	holders_describe(job, HOLDERS_OF_NVME, holders, sizeof(holders));
 	return refuse(
 		message, size, -ENOSPC,
-		"it needs %s on %s (twice its state: updates go to free places), and %s are left there%s",
+		"it needs %s on %s (twice its state: updates go to free places), and %s are left there%s%s",
 		budget_print(bytes, needed), path->path, budget_print(path->capacity - path->used, there),
+		job->node->path_count > 1 ? "; state is striped evenly, so each path needs as much" : "",
 		holders);
 }
 

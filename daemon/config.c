@@ -4,10 +4,10 @@
 #include <getopt.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "common/log.h"
 #include "common/size.h"
+#include "daemon/config_check.h"
 #include "daemon/config_defaults.h"
 #include "daemon/config_options.h"
 #include "daemon/config_values.h"
@@ -15,7 +15,7 @@
 /* What getopt returns for the flags that are no keys of the file, and for those that are. */
 enum flag { FLAG_HELP = 1, FLAG_VERSION, FLAG_CHECK, FLAG_CONFIG, FLAG_OPTION };
 
-#define MAX_FLAGS 32
+#define MAX_FLAGS (CONFIG_MAX_OPTIONS + 8)
 
 static const struct config built_in = {
 	.log_level = LOG_LEVEL_INFO,
@@ -134,26 +134,6 @@ static int read_file(struct config *config, struct config_problem *problem)
 	return r;
 }
 
-static int check_paths(const struct config *config, struct config_problem *problem)
-{
-	struct stat folders[CONFIG_MAX_PATHS];
-
-	for (unsigned i = 0; i < config->path_count; i++) {
-		const char *path = config->paths[i].path;
-
-		if (stat(path, &folders[i]) < 0)
-			return fail(problem, -EINVAL, "NVMe path %s: %s; create the folder first", path,
-				    strerror(errno));
-		if (!S_ISDIR(folders[i].st_mode))
-			return fail(problem, -EINVAL, "NVMe path %s is not a folder", path);
-		for (unsigned k = 0; k < i; k++)
-			if (folders[i].st_dev == folders[k].st_dev && folders[i].st_ino == folders[k].st_ino)
-				return fail(problem, -EINVAL, "NVMe path %s is the same folder as %s", path,
-					    config->paths[k].path);
-	}
-	return 0;
-}
-
 int config_fill(struct config *config, struct config_problem *problem)
 {
 	int r = 0;
@@ -187,7 +167,7 @@ static int config_load(struct config *config, int argc, char *const argv[], stru
 	if (r == 0)
 		r = config_fill(config, problem);
 	if (r == 0)
-		r = check_paths(config, problem);
+		r = config_check(config, problem);
 	return r;
 }
 

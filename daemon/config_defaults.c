@@ -55,12 +55,17 @@ static uint64_t smallest_cgroup_limit(void)
 	return smallest;
 }
 
-uint64_t config_default_host_budget(void)
+uint64_t config_default_memory(void)
 {
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t limit = smallest_cgroup_limit();
 
-	return (limit < memory ? limit : memory) / 2 / MIB * MIB;
+	return limit < memory ? limit : memory;
+}
+
+uint64_t config_default_host_budget(void)
+{
+	return config_default_memory() / 2 / MIB * MIB;
 }
 
 unsigned config_default_workers(void)

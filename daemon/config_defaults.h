@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Half of the physical memory, or of the cgroup's limit if that is smaller. */
+/* The physical memory, or the cgroup's limit if that is smaller; and half of it. */
+uint64_t config_default_memory(void);
 uint64_t config_default_host_budget(void);
 
 /* The processors that this process may run on. */

@@ -1,5 +1,6 @@
 #include "daemon/config.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <ini.h>
@@ -17,6 +18,7 @@ struct reading {
 	const char *name;
 	FILE *stream;
 	unsigned line;
+	unsigned first_lines[CONFIG_MAX_OPTIONS]; /* of each option; 0: not yet given */
 	int status;
 };
 
@@ -51,6 +53,22 @@ static void check_line(struct reading *reading, const char *line)
 		report(reading, -EINVAL, "neither a [section] nor key = value");
 }
 
+/* inih knows only that a ';' after a blank begins a comment. */
+static void cut_comment(char *line)
+{
+	for (char *mark = strchr(line, '#'); mark; mark = strchr(mark + 1, '#'))
+		if (mark > line && isspace((unsigned char)mark[-1])) {
+			*mark = '\0';
+			return;
+		}
+}
+
+/* Editors of other systems begin a file with it. */
+static bool is_byte_order_mark(const struct reading *reading, const char *line, int length)
+{
+	return reading->line == 1 && length == 3 && memcmp(line, "\xEF\xBB\xBF", 3) == 0;
+}
+
 /* For inih, as fgets. Blanks before a key are dropped: inih would take the line for the rest of a value. */
 static char *read_line(char *line, int size, void *argument)
 {
@@ -72,12 +90,27 @@ static char *read_line(char *line, int size, void *argument)
 			return NULL;
 		}
 		line[length++] = (char)c;
+		if (is_byte_order_mark(reading, line, length))
+			length = 0;
 	}
 	if (c == EOF && length == 0)
 		return NULL;
 	line[length] = '\0';
+	cut_comment(line);
 	check_line(reading, line);
 	return line;
+}
+
+static int handle_unknown_section(struct reading *reading, const char *section, const char *key)
+{
+	char sections[256];
+
+	config_sections_describe(sections, sizeof(sections));
+	if (*section)
+		return report(reading, -EINVAL, "unknown section [%s]; the sections are %s", section,
+			      sections);
+	return report(reading, -EINVAL, "'%s' stands before the first [section]; the sections are %s", key,
+		      sections);
 }
 
 static int handle_unknown(struct reading *reading, const char *section, const char *key)
@@ -85,20 +118,30 @@ static int handle_unknown(struct reading *reading, const char *section, const ch
 	char known[512];
 	size_t used = 0;
 
+	if (!config_section_exists(section))
+		return handle_unknown_section(reading, section, key);
 	known[0] = '\0';
 	for (unsigned i = 0; i < config_option_count && used < sizeof(known); i++) {
 		const struct config_option *option = &config_options[i];
 
-		if (config_section_exists(section) && strcmp(option->section, section) == 0 && option->help)
+		if (strcmp(option->section, section) == 0 && option->help)
 			used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "",
 						 option->key);
 	}
-	if (!config_section_exists(section))
-		return report(
-			reading, -EINVAL,
-			"unknown section [%s]; the sections are daemon, memory, nvme, io, users and limits",
-			section);
 	return report(reading, -EINVAL, "unknown key '%s' in [%s]; it has %s", key, section, known);
+}
+
+/* Which of two values was meant? Only paths may be several. */
+static int handle_again(struct reading *reading, const struct config_option *option)
+{
+	unsigned *first = &reading->first_lines[option - config_options];
+
+	assert(config_option_count <= CONFIG_MAX_OPTIONS);
+	if (*first > 0 && option->kind != CONFIG_PATHS)
+		return report(reading, -EINVAL, "%s is in line %u already; give it once", option->key,
+			      *first);
+	*first = reading->line;
+	return 0;
 }
 
 /* For inih: 1 goes on, 0 is an error. */
@@ -115,6 +158,8 @@ static int handle_key(void *argument, const char *section, const char *key, cons
 		handle_unknown(reading, section, key);
 		return 0;
 	}
+	if (handle_again(reading, option) < 0)
+		return 0;
 	r = config_option_set(reading->config, option, value);
 	if (r < 0) {
 		config_option_describe(option, allowed, sizeof(allowed));

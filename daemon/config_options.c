@@ -93,12 +93,27 @@ bool config_section_exists(const char *section)
 	return false;
 }
 
+void config_sections_describe(char *text, size_t size)
+{
+	const char *last = "";
+	size_t used = 0;
+
+	for (unsigned i = 0; i < config_option_count && used < size; i++) {
+		const char *section = config_options[i].section;
+
+		if (strcmp(section, last) != 0)
+			used += (size_t)snprintf(text + used, size - used, "%s%s", *last ? ", " : "",
+						 section);
+		last = section;
+	}
+}
+
 static int set_text(char **place, const char *value)
 {
 	char *copy;
 
-	/* In the file a ';' could begin a comment. */
-	if (*value == '\0' || strchr(value, ';'))
+	/* In the file these could begin a comment. */
+	if (*value == '\0' || strpbrk(value, ";#"))
 		return -EINVAL;
 	copy = strdup(value);
 	if (!copy)
@@ -148,7 +163,7 @@ static int add_path(struct config *config, const struct config_option *option, c
 
 	if (r == -ENOMEM)
 		return r;
-	if (r < 0 || strchr(path, ';') || capacity < option->minimum || capacity > option->maximum ||
+	if (r < 0 || strpbrk(path, ";#") || capacity < option->minimum || capacity > option->maximum ||
 	    config->path_count == CONFIG_MAX_PATHS)
 		return -EINVAL;
 	config->paths[config->path_count++] = (struct config_path){ TAKE_PTR(path), capacity };
@@ -243,11 +258,11 @@ void config_option_describe(const struct config_option *option, char *text, size
 	config_format_size(option->maximum, maximum);
 	switch (option->kind) {
 	case CONFIG_TEXT:
-		snprintf(text, size, "a text that is not empty and has no ';'");
+		snprintf(text, size, "a text that is not empty and has neither ';' nor '#'");
 		break;
 	case CONFIG_SIZE:
-		snprintf(text, size, "a size from %s to %s, such as 8G (K, M, G, T: powers of two)", minimum,
-			 maximum);
+		snprintf(text, size, "a size from %s to %s, such as %s (K, M, G, T: powers of two)", minimum,
+			 maximum, option->maximum >= 8 * GIB ? "8G" : "8M");
 		break;
 	case CONFIG_COUNT:
 		snprintf(text, size, "a number from %u to %u", (unsigned)option->minimum,

@@ -4,6 +4,8 @@
 
 #include "daemon/config.h"
 
+#define CONFIG_MAX_OPTIONS 64
+
 enum config_kind { CONFIG_TEXT, CONFIG_SIZE, CONFIG_COUNT, CONFIG_CHOICE, CONFIG_PATHS, CONFIG_WHO };
 
 struct config_choice {
@@ -29,6 +31,9 @@ const struct config_option *config_option_find(const char *section, const char *
 
 /* Is there a section of this name? */
 bool config_section_exists(const char *section);
+
+/* All of them, for a person: "daemon, memory, …". */
+void config_sections_describe(char *text, size_t size);
 
 /* -EINVAL: not what the option takes; -ENOMEM. */
 int config_option_set(struct config *config, const struct config_option *option, const char *value);

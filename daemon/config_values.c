@@ -37,7 +37,7 @@ int config_parse_size(const char *text, uint64_t *ret_size)
 	if (r < 0)
 		return r;
 	if (*end != '\0') {
-		suffix = strchr(suffixes, *end);
+		suffix = strchr(suffixes, toupper((unsigned char)*end));
 		if (!suffix || end[1] != '\0')
 			return -EINVAL;
 		if (!size_multiply(size, UINT64_C(1) << 10 * (suffix - suffixes + 1), &size))

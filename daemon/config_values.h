@@ -7,8 +7,8 @@
 
 #define CONFIG_SIZE_TEXT 32
 
-/* "8G": digits and K, M, G or T (powers of two), or plain bytes. -EINVAL: anything else; -ERANGE: it does not
- * fit in 64 bits. */
+/* "8G": digits and K, M, G or T, in either case (powers of two), or plain bytes. -EINVAL: anything else;
+ * -ERANGE: it does not fit in 64 bits. */
 int config_parse_size(const char *text, uint64_t *ret_size);
 
 /* Digits only. -EINVAL, -ERANGE. */

@@ -11,6 +11,7 @@
 #include "common/size.h"
 #include "daemon/activation.h"
 #include "daemon/config.h"
+#include "daemon/config_check.h"
 #include "daemon/config_defaults.h"
 #include "daemon/lock.h"
 #include "daemon/node.h"
@@ -287,6 +288,7 @@ static int run(struct config *config, int argc, char *argv[])
 	umask(077);
 	raise_limit(RLIMIT_MEMLOCK, "MEMLOCK");
 	raise_limit(RLIMIT_NOFILE, "NOFILE");
+	config_warn(config);
 
 	r = start(&daemon);
 	if (r == 0) {
@@ -319,6 +321,7 @@ int main(int argc, char *argv[])
 		puts("tierd " TIERD_VERSION);
 		return EXIT_SUCCESS;
 	case CONFIG_CHECK:
+		config_warn(config);
 		config_print(config, stdout);
 		return EXIT_SUCCESS;
 	case CONFIG_RUN:

@@ -17,7 +17,6 @@
 #include "common/log.h"
 #include "common/size.h"
 #include "daemon/job.h"
-#include "offload/fault.h"
 
 struct node_events {
 	struct event *engine, *workers, *slow_workers;
@@ -205,16 +204,6 @@ static void unwatch_all(struct node *node)
 
 /* ---- Life ---- */
 
-static int check_fault(const char *text)
-{
-	struct fault_config fault;
-
-	if (!text || fault_config_parse(text, &fault) == 0)
-		return 0;
-	log_error("\"%s\" is no fault; an example is complete:write:3:EIO", text);
-	return -EINVAL;
-}
-
 static int start_engine(struct node *node, const struct node_config *config)
 {
 	struct engine_config engine = { .queue_depth = config->queue_depth,
@@ -306,7 +295,6 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 	queue_init(&node->dying);
 	if (getrandom(&node->incarnation, sizeof(node->incarnation), 0) != sizeof(node->incarnation))
 		node->incarnation = node->started_ns;
-	r = check_fault(config->fault);
 	for (unsigned i = 0; i < config->path_count && r == 0; i++)
 		r = open_path(node, config, i);
 	if (r == 0)

@@ -41,7 +41,7 @@ struct node_config {
 	} paths[NODE_MAX_PATHS];
 	uint64_t idle_release_ms;	       /* 0: never */
 	const struct who_list *administrators; /* borrowed until node_free(); NULL: none */
-	const char *fault;		       /* see fault_config_parse(); for tests; NULL: none */
+	const char *fault;		       /* as fault_config_parse() takes it; for tests; NULL: none */
 };
 
 struct event_base;

@@ -24,6 +24,11 @@ refuses 'nonsense\n' "$conf:1:"
 refuses "[nvme]\npath = $scratch/missing:1G\n" missing 'create the folder'
 refuses "[nvme]\npath = $nvme\n" 'FOLDER:SIZE'
 refuses "[nvme]\npath = $nvme:1G\npath = $nvme/:1G\n" 'same folder'
+refuses '[limits]\noutput_queue = 2G\n' 'from 1M to 1G, such as 8M'
+refuses '[daemon]\nworkers = 1\n\nworkers = 2\n' "$conf:4:" 'workers is in line 2 already'
+refuses 'workers = 1\n' "$conf:1:" "'workers' stands before the first [section]" 'limits, testing'
+refuses '[testing]\nfault = nonsense\n' '"nonsense" is no fault; an example is'
+refuses "[daemon]\nsocket = /$(printf '%0120d' 0)\n" 'longer than 107 bytes'
 
 expect_status 2 "$TIERD" --config "$scratch/none.conf"
 expect_text none.conf
@@ -33,6 +38,18 @@ expect_status 2 "$TIERD" --frobnicate
 expect_text frobnicate
 expect_status 2 "$TIERD" --host-budget 1Q
 expect_text '--host-budget'
+
+# A mark at the beginning, comments and small letters are no harm; what exceeds the machine is warned of.
+printf '\357\273\277[memory]\nhost_budget = 900t # most\n[nvme]\npath = %s:900T ; all\n[limits]\nconnections = 65536\n' "$nvme" >"$conf"
+expect_status 0 sh -c 'ulimit -n 1000; exec "$@"' sh "$TIERD" --config "$conf" --check-config
+expect_text 'host_budget = 900T is more than the memory that there is'
+expect_text "NVMe path $nvme: 900T is more than its disk has"
+expect_text 'connections = 65536 may take 524352 descriptors, and RLIMIT_NOFILE allows 1000'
+printf '# all\n[memory]\nhost_budget = 64M\n' >"$conf"
+expect_status 0 "$TIERD" --config "$conf" --check-config
+case $output in
+*warning*) fail "a warning without a reason: $output" ;;
+esac
 
 # What is in effect can be read back, and flags win.
 printf '[daemon]\nworkers = 3\n[nvme]\npath = %s:2G\n' "$nvme" >"$conf"

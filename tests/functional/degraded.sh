@@ -30,8 +30,9 @@ limit_memory() {
 
 # ---- A write that failed and went elsewhere
 
-tierd_start --fault complete:write:20:EIO
-train
+# So small that each extent is one write: one that fails beside others of its extent cannot move.
+tierd_start --fault complete:write:5:EIO
+train --layers 1 --width 32
 expect_once "job gpt: $nvme/tierd/.*\.store cannot be written at byte [0-9]*: Input/output error, falling back to another place"
 tierd_stop
 

@@ -51,11 +51,17 @@ static void sizes_have_suffixes_of_powers_of_two(void **state)
 		const char *text;
 		uint64_t size;
 	} sizes[] = {
-		{ "0", 0 },	      { "1", 1 },
-		{ "4096", 4096 },     { "1K", KIB },
-		{ "3M", 3 * MIB },    { "8G", 8 * GIB },
-		{ "2T", 2048 * GIB }, { "16777215T", 16777215 * (1024 * GIB) },
-		{ "007", 7 },	      { "18446744073709551615", UINT64_MAX },
+		{ "0", 0 },
+		{ "1", 1 },
+		{ "4096", 4096 },
+		{ "1K", KIB },
+		{ "3M", 3 * MIB },
+		{ "8G", 8 * GIB },
+		{ "2T", 2048 * GIB },
+		{ "16777215T", 16777215 * (1024 * GIB) },
+		{ "007", 7 },
+		{ "8g", 8 * GIB },
+		{ "18446744073709551615", UINT64_MAX },
 	};
 
 	for (size_t i = 0; i < ARRAY_LENGTH(sizes); i++) {
@@ -68,7 +74,7 @@ static void sizes_have_suffixes_of_powers_of_two(void **state)
 
 static void sizes_that_are_none_are_refused_and_leave_the_output(void **state)
 {
-	static const char *const wrong[] = { "",   "K",	   "8g",   "8GB", "8 G", "-1",
+	static const char *const wrong[] = { "",   "K",	   "8GiB", "8GB", "8 G", "-1",
 					     "+1", "0x10", "1.5G", "G8",  " 8" };
 	uint64_t size = 77;
 
@@ -211,7 +217,7 @@ static void unknown_keys_and_sections_are_problems(void **state)
 {
 	assert_refused("[daemon]\nworker = 3\n", 2, "unknown key 'worker' in [daemon]; it has socket");
 	assert_refused("[demon]\nworkers = 3\n", 2, "unknown section [demon]");
-	assert_refused("workers = 3\n", 1, "unknown section []");
+	assert_refused("workers = 3\n", 1, "'workers' stands before the first [section]");
 	assert_refused("[daemon]\nworkers\n", 2, "neither");
 	assert_refused("[daemon\nworkers = 3\n", 1, "neither");
 }
