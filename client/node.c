@@ -9,31 +9,21 @@
 #include "client/job.h"
 #include "client/ticket.h"
 #include "common/clock.h"
+#include "proto/socket_path.h"
 
-#define SYSTEM_SOCKET "/run/tierd/tierd.sock"
 /* A daemon greets at once; one that does not hangs. */
 #define GREETING_SECONDS 10
 
-static int choose_path(const char *socket_path, struct sockaddr_un *ret_address)
+static int choose_path(const char *given, struct sockaddr_un *ret_address)
 {
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
-	int length;
+	char buffer[SOCKET_PATH_SIZE];
+	const char *path = socket_path_choose(given, buffer);
 
 	*ret_address = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	if (!socket_path)
-		socket_path = getenv("TIERD_SOCKET");
-	if ((!socket_path || !*socket_path) && runtime && *runtime) {
-		length = snprintf(ret_address->sun_path, sizeof(ret_address->sun_path), "%s/tierd/tierd.sock",
-				  runtime);
-		if (length < (int)sizeof(ret_address->sun_path) && access(ret_address->sun_path, F_OK) == 0)
-			return 0;
-	}
-	if (!socket_path || !*socket_path)
-		socket_path = SYSTEM_SOCKET;
-	length = snprintf(ret_address->sun_path, sizeof(ret_address->sun_path), "%s", socket_path);
-	if (length >= (int)sizeof(ret_address->sun_path))
+	if (strlen(path) >= SOCKET_PATH_SIZE)
 		return message_fail(-ENAMETOOLONG, "the socket's path is longer than %zu bytes: %s",
-				    sizeof(ret_address->sun_path) - 1, socket_path);
+				    SOCKET_PATH_SIZE - 1, path);
+	strcpy(ret_address->sun_path, path);
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "daemon/drop.h"
 #include "daemon/job.h"
 #include "daemon/report.h"
@@ -142,6 +143,7 @@ static bool bind_member(struct pending *pending, uint32_t handle)
 		return false;
 	}
 	pending->member = member;
+	member->heard_ns = clock_now_ns();
 	queue_push(&member->pendings, &pending->member_link);
 	return true;
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "daemon/budget.h"
 #include "daemon/idle.h"
@@ -31,6 +32,9 @@ struct job *job_find(struct node *node, uid_t uid, const char *name)
 
 const char *job_status_name(const struct job *job)
 {
+	/* Values may be written before all ranks are here. */
+	if (job->phase < JOB_INITIALIZING && job->member_count < job->options.world_size)
+		return "waiting for its ranks";
 	switch (job->phase) {
 	case JOB_FORMING:
 		return "forming";
@@ -284,6 +288,7 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 	}
 	member->handle = handle;
 	idle_end(job);
+	member->heard_ns = clock_now_ns();
 	job->ranks[open->rank] = member;
 	job->member_count++;
 	queue_push(client_members, &member->client_link);

@@ -69,6 +69,7 @@ struct member {
 	uint64_t trace_tail;	/* read up to here */
 
 	uint64_t pushes, communicated_elements;
+	uint64_t heard_ns; /* when its last request came */
 
 	/* Silent pushes that were refused in this epoch, and why the last one was: the step must not go on
 	 * without them. */

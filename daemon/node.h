@@ -19,6 +19,7 @@ struct node_path {
 	char *folder;	   /* the daemon's own in it; owned */
 	uint64_t capacity; /* bytes that tierd may use there */
 	uint64_t used;	   /* bytes that jobs have reserved */
+	uint64_t moved[2]; /* bytes, by enum tier_direction, of jobs that are gone */
 	int directory_fd;  /* of the folder */
 	bool is_direct;	   /* O_DIRECT works there */
 	dev_t file_system;

@@ -11,14 +11,15 @@
 #include "proto/name.h"
 
 /* As many units as fit in a frame, with names of full length; and as many jobs, with so many ranks in all: a
- * job packs to less than 512 bytes beside its ranks, a rank to less than 48. Unpacked, for which there is a
+ * job packs to less than 672 bytes beside its ranks, a rank to less than 64. Unpacked, for which there is a
  * bound too, all of that is less than 2 MiB. */
 #define UNITS_PER_REPLY 512
-#define JOBS_PER_REPLY 1024
+#define JOBS_PER_REPLY 768
 #define MEMBERS_PER_REPLY 8192
 
 /* ---- Node ---- */
 
+/* Beside what the stores of jobs that are gone have moved. */
 static void add_traffic(const struct node *node, unsigned path, Tierd__Wire__Path *wire)
 {
 	QUEUE_FOREACH (link, &node->jobs) {
@@ -26,11 +27,10 @@ static void add_traffic(const struct node *node, unsigned path, Tierd__Wire__Pat
 		const struct store *store =
 			job->has_nvme_optimizer ? job->optimizer_store : job->parameter_store;
 
-		/* A store is striped over all paths alike. */
 		if (!store || job->path_bytes[path] == 0)
 			continue;
-		wire->read_bytes += store_bytes(store, TIER_READ) / node->path_count;
-		wire->written_bytes += store_bytes(store, TIER_WRITE) / node->path_count;
+		wire->read_bytes += store_device_bytes(store, path, TIER_READ);
+		wire->written_bytes += store_device_bytes(store, path, TIER_WRITE);
 	}
 }
 
@@ -45,6 +45,8 @@ void report_node(struct pending *pending, struct node *node)
 		paths[i].path = node->paths[i].path;
 		paths[i].capacity_bytes = node->paths[i].capacity;
 		paths[i].used_bytes = node->paths[i].used;
+		paths[i].read_bytes = node->paths[i].moved[TIER_READ];
+		paths[i].written_bytes = node->paths[i].moved[TIER_WRITE];
 		paths[i].is_direct = node->paths[i].is_direct;
 		add_traffic(node, i, &paths[i]);
 		path_pointers[i] = &paths[i];
@@ -90,6 +92,7 @@ struct job_entry {
 	Tierd__Wire__StatisticsReply statistics;
 	Tierd__Wire__Member *members;
 	Tierd__Wire__Member **member_pointers;
+	char reason[160];
 };
 
 static int fill_members(struct job_entry *entry, const struct job *job)
@@ -110,6 +113,10 @@ static int fill_members(struct job_entry *entry, const struct job *job)
 		wire->rank = rank;
 		wire->pid = (uint32_t)member->pid;
 		wire->activity = (char *)activity(job, member);
+		wire->silent_ms = (clock_now_ns() - member->heard_ns) / 1000000;
+		wire->pushes = member->pushes;
+		entry->statistics.pushes += member->pushes;
+		entry->statistics.communicated_elements += member->communicated_elements;
 		entry->member_pointers[count++] = wire;
 	}
 	entry->wire.n_members = count;
@@ -146,6 +153,10 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->io_weight = job->options.io_weight;
 	account_statistics(job, NULL, &entry->statistics);
 	wire->statistics = &entry->statistics;
+	if (job->phase == JOB_BROKEN) {
+		snprintf(entry->reason, sizeof(entry->reason), "%.159s", job->reason);
+		wire->reason = entry->reason;
+	}
 	return fill_members(entry, job);
 }
 

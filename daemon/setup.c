@@ -506,6 +506,19 @@ void setup_start(struct job *job)
 		workers_submit(job->node->slow_workers, &setup->work);
 }
 
+/* What tierctl shows of a path is more than its present jobs. */
+static void remember_traffic(const struct job *job)
+{
+	const struct store *store = job->has_nvme_optimizer ? job->optimizer_store : job->parameter_store;
+
+	for (unsigned i = 0; store && i < job->node->path_count && job->path_bytes[i] > 0; i++) {
+		struct node_path *path = &job->node->paths[i];
+
+		path->moved[TIER_READ] += store_device_bytes(store, i, TIER_READ);
+		path->moved[TIER_WRITE] += store_device_bytes(store, i, TIER_WRITE);
+	}
+}
+
 static void clear_memory(struct job *job, struct made *made)
 {
 	gradient_clear(job);
@@ -537,6 +550,7 @@ void setup_clear(struct job *job)
 	made.parameter_store = job->parameter_store;
 	made.optimizer_store = job->optimizer_store;
 	sweep_free(job);
+	remember_traffic(job);
 	clear_memory(job, &made);
 	job->parameter_store = job->optimizer_store = NULL;
 	catalog_unpack(&job->catalog);

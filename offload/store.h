@@ -58,6 +58,8 @@ struct store_ops {
 	int (*abandon)(struct store *store, uint32_t stream, uint64_t offset, uint64_t length);
 	void *(*address)(struct store *store, uint32_t stream, uint64_t offset);
 	int (*commit)(struct store *store);
+	/* NULL: it has no devices. */
+	uint64_t (*device_bytes)(const struct store *store, unsigned device, enum tier_direction direction);
 	void (*free)(struct store *store);
 };
 
@@ -135,6 +137,8 @@ int store_commit(struct store *store);
 
 /* Bytes moved from and to the devices so far, by direction. */
 uint64_t store_bytes(const struct store *store, enum tier_direction direction);
+/* Bytes that one of the devices was asked to move so far. */
+uint64_t store_device_bytes(const struct store *store, unsigned device, enum tier_direction direction);
 /* Host memory that the store holds. */
 uint64_t store_host_bytes(const struct store *store);
 

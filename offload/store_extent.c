@@ -506,11 +506,19 @@ static void extent_free(struct store *base)
 	free(store);
 }
 
+static uint64_t extent_device_bytes(const struct store *base, unsigned device, enum tier_direction direction)
+{
+	const struct extent_store *store = container_of(base, const struct extent_store, store);
+
+	return store->devices[device].tier->submitted[direction].bytes;
+}
+
 static const struct store_ops extent_ops = {
 	.name = "nvme",
 	.submit = extent_submit,
 	.raise = extent_raise,
 	.abandon = extent_abandon,
+	.device_bytes = extent_device_bytes,
 	.free = extent_free,
 };
 

@@ -48,23 +48,6 @@ static int lose(struct ask *ask, int r)
 	return fail(ask, r, "the connection to tierd at %s broke: %s", ask->path, strerror(-r));
 }
 
-char *ask_default_socket(void)
-{
-	const char *chosen = getenv("TIERD_SOCKET"), *runtime = getenv("XDG_RUNTIME_DIR");
-	char *path;
-
-	if (chosen && *chosen)
-		return strdup(chosen);
-	if (runtime && *runtime) {
-		if (asprintf(&path, "%s/tierd/tierd.sock", runtime) < 0)
-			return NULL;
-		if (access(path, F_OK) == 0)
-			return path;
-		free(path);
-	}
-	return strdup("/run/tierd/tierd.sock");
-}
-
 /* ---- Bytes -----------------------------------------------------------------------------------------------
  */
 

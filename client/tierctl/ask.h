@@ -9,10 +9,6 @@
 
 struct ask;
 
-/* $TIERD_SOCKET, else $XDG_RUNTIME_DIR/tierd/tierd.sock where that exists, else /run/tierd/tierd.sock. The
- * caller frees it; NULL: out of memory. */
-char *ask_default_socket(void);
-
 /* Connects and says hello. The object is there also after an error, for ask_message(), unless -ENOMEM. */
 int ask_open(const char *socket_path, struct ask **ret_ask);
 struct ask *ask_free(struct ask *ask);

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- Jobs ------------------------------------------------------------------------------------------------
  */
@@ -17,6 +18,8 @@ static cJSON *members_json(const Tierd__Wire__JobEntry *job)
 		cJSON_AddNumberToObject(json, "rank", member->rank);
 		cJSON_AddNumberToObject(json, "pid", member->pid);
 		cJSON_AddStringToObject(json, "activity", member->activity);
+		cJSON_AddNumberToObject(json, "silent_ms", (double)member->silent_ms);
+		cJSON_AddNumberToObject(json, "pushes", (double)member->pushes);
 		cJSON_AddItemToArray(members, json);
 	}
 	return members;
@@ -48,6 +51,8 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddStringToObject(json, "status", job->status);
 	cJSON_AddNumberToObject(json, "idle_ms", (double)job->idle_ms);
 	cJSON_AddBoolToObject(json, "is_released", job->is_released);
+	if (*job->reason)
+		cJSON_AddStringToObject(json, "reason", job->reason);
 	cJSON_AddNumberToObject(json, "world_size", job->world_size);
 	cJSON_AddNumberToObject(json, "stage", job->stage);
 	cJSON_AddNumberToObject(json, "epoch", job->epoch);
@@ -123,12 +128,73 @@ static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 	return command_print_table(table);
 }
 
+static const Tierd__Wire__Member *find_member(const Tierd__Wire__JobEntry *job, uint32_t rank)
+{
+	for (size_t i = 0; i < job->n_members; i++)
+		if (job->members[i]->rank == rank)
+			return job->members[i];
+	return NULL;
+}
+
+/* Who keeps the others waiting has been silent for the longest time. */
+static int print_ranks(const Tierd__Wire__JobEntry *job)
+{
+	static const char *const titles[] = { ">RANK", ">PID", ">PUSHES", ">LAST REQUEST", "ACTIVITY", NULL };
+	_cleanup_(table_freep) struct table *table = table_new(titles);
+	char text[TEXT_SIZE];
+
+	for (uint32_t rank = 0; table && rank < job->world_size; rank++) {
+		const Tierd__Wire__Member *member = find_member(job, rank);
+
+		table_add(table, "%u", rank);
+		if (!member) {
+			for (unsigned i = 0; i < 3; i++)
+				table_add(table, "-");
+			table_add(table, "not here");
+			continue;
+		}
+		table_add(table, "%u", member->pid);
+		table_add(table, "%" PRIu64, member->pushes);
+		table_add(table, "%s ago", text_duration(member->silent_ms, text));
+		table_add(table, "%s", member->activity);
+	}
+	printf("%s: %s, step %" PRIu64 "%s%s\n\n", job->name, job->status, job->step,
+	       *job->reason ? ": " : "", job->reason);
+	return command_print_table(table);
+}
+
 /* Beside the table or the JSON: whoever reads only those must not take them for all. */
 static void tell_missing(const Tierd__Wire__JobsReply *jobs)
 {
 	if (jobs->total > jobs->n_jobs)
 		fprintf(stderr, "tierctl: %zu of %u jobs are shown; more do not fit into an answer\n",
 			jobs->n_jobs, jobs->total);
+}
+
+static int show_jobs(const struct command_context *context, const Tierd__Wire__JobsReply *jobs)
+{
+	cJSON *json;
+
+	if (!context->is_json)
+		return print_jobs(jobs);
+	json = cJSON_CreateArray();
+	for (size_t i = 0; i < jobs->n_jobs; i++)
+		cJSON_AddItemToArray(json, job_json(jobs->jobs[i]));
+	return command_print_json(json);
+}
+
+/* Of several users' jobs of this name, one's own. */
+static int show_job(const struct command_context *context, const Tierd__Wire__JobsReply *jobs,
+		    const char *name)
+{
+	const Tierd__Wire__JobEntry *found = NULL;
+
+	for (size_t i = 0; i < jobs->n_jobs; i++)
+		if (strcmp(jobs->jobs[i]->name, name) == 0 && (!found || jobs->jobs[i]->uid == getuid()))
+			found = jobs->jobs[i];
+	if (!found)
+		return command_fail(COMMAND_FAILED, "there is no job %s; see tierctl jobs", name);
+	return context->is_json ? command_print_json(job_json(found)) : print_ranks(found);
 }
 
 int command_ask_jobs(struct ask *ask, const Tierd__Wire__JobsReply **ret_jobs)
@@ -154,21 +220,16 @@ int command_jobs(const struct command_context *context, int count, char *argumen
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	const Tierd__Wire__JobsReply *jobs;
-	cJSON *json;
-	int code = command_check_none(count, arguments);
+	int code;
 
-	if (code == COMMAND_DONE)
-		code = command_connect(context, &ask);
+	if (count > 2)
+		return command_fail(COMMAND_USAGE, "jobs takes the name of one job at most");
+	code = command_connect(context, &ask);
 	if (code == COMMAND_DONE)
 		code = command_ask_jobs(ask, &jobs);
 	if (code != COMMAND_DONE)
 		return code;
-	if (!context->is_json)
-		return print_jobs(jobs);
-	json = cJSON_CreateArray();
-	for (size_t i = 0; i < jobs->n_jobs; i++)
-		cJSON_AddItemToArray(json, job_json(jobs->jobs[i]));
-	return command_print_json(json);
+	return count > 1 ? show_job(context, jobs, arguments[1]) : show_jobs(context, jobs);
 }
 
 /* ---- Units -----------------------------------------------------------------------------------------------

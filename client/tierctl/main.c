@@ -1,9 +1,9 @@
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "client/tierctl/command.h"
+#include "proto/socket_path.h"
 
 static int command_help(const struct command_context *context, int count, char *arguments[]);
 
@@ -13,7 +13,7 @@ static const struct verb {
 	const char *usage, *help;
 } verbs[] = {
 	{ "status", command_status, "status", "the daemon and what it has in use" },
-	{ "jobs", command_jobs, "jobs", "the jobs that you may see" },
+	{ "jobs", command_jobs, "jobs [JOB]", "the jobs that you may see; of one, what each rank does" },
 	{ "drop", command_drop, "drop JOB", "end a job and discard its state" },
 	{ "units", command_units, "units JOB", "a job's units: where they are, leases, versions" },
 	{ "tiers", command_tiers, "tiers", "host memory and NVMe paths" },
@@ -24,7 +24,7 @@ static const struct verb {
 
 static void print_usage(FILE *stream)
 {
-	fputs("Usage: tierctl [--socket PATH] [--json] COMMAND\n\n", stream);
+	fputs("Usage: tierctl COMMAND [--socket PATH] [--json]\n\n", stream);
 	for (size_t i = 0; i < ARRAY_LENGTH(verbs); i++)
 		fprintf(stream, "  %-10s  %s\n", verbs[i].usage, verbs[i].help);
 	fputs("\n"
@@ -62,80 +62,76 @@ static const struct verb *find_verb(const char *name)
 	return NULL;
 }
 
-/* -1: go on; else an exit code. Flags before the verb are tierctl's, what follows is the verb's. */
-static int read_flags(struct command_context *context, int count, char *arguments[])
+/* The value of a flag "--name VALUE" or "--name=VALUE" at arguments[*at], or NULL if it is another one. Moves
+ * on to the value; "" if there is none. */
+static const char *read_value(const char *name, int count, char *arguments[], int *at)
 {
-	static const struct option flags[] = {
-		{ "socket", required_argument, NULL, 's' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'v' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int flag;
+	size_t length = strlen(name);
+	const char *text = arguments[*at];
 
-	opterr = 0;
-	while ((flag = getopt_long(count, arguments, "+:", flags, NULL)) != -1) {
-		switch (flag) {
-		case 's':
-			context->socket = optarg;
-			break;
-		case 'j':
+	if (strncmp(text, name, length) != 0 || (text[length] != '\0' && text[length] != '='))
+		return NULL;
+	if (text[length] == '=')
+		return text + length + 1;
+	return *at + 1 < count ? arguments[++*at] : "";
+}
+
+/* tierctl's own flags, which may stand anywhere, are taken out of the arguments. -1: go on; else an exit
+ * code. */
+static int take_flags(struct command_context *context, int *count, char *arguments[])
+{
+	int kept = 1;
+
+	for (int i = 1; i < *count; i++) {
+		const char *socket = read_value("--socket", *count, arguments, &i);
+
+		if (socket && !*socket)
+			return command_fail(COMMAND_USAGE, "--socket needs a value");
+		if (socket) {
+			context->socket = socket;
+		} else if (strcmp(arguments[i], "--json") == 0) {
 			context->is_json = true;
-			break;
-		case 'h':
+		} else if (strcmp(arguments[i], "--help") == 0) {
 			print_usage(stdout);
 			return COMMAND_DONE;
-		case 'v':
+		} else if (strcmp(arguments[i], "--version") == 0) {
 			puts("tierctl " TIERD_VERSION);
 			return COMMAND_DONE;
-		case ':':
-			return command_fail(COMMAND_USAGE, "%s needs a value", arguments[optind - 1]);
-		default:
-			return command_fail(COMMAND_USAGE, "unknown flag %s; see tierctl --help",
-					    arguments[optind - 1]);
+		} else {
+			arguments[kept++] = arguments[i];
 		}
 	}
+	arguments[kept] = NULL;
+	*count = kept;
 	return -1;
 }
 
-/* --json is so often written last that it may stand anywhere. */
-static int take_json(struct command_context *context, int count, char *arguments[])
+/* What did not get out was not said. */
+static int finish(int code)
 {
-	int kept = 0;
-
-	for (int i = 0; i < count; i++)
-		if (strcmp(arguments[i], "--json") == 0)
-			context->is_json = true;
-		else
-			arguments[kept++] = arguments[i];
-	arguments[kept] = NULL;
-	return kept;
+	if (fflush(stdout) != 0 || ferror(stdout))
+		return command_fail(COMMAND_FAILED, "writing the output: %s", strerror(errno));
+	return code;
 }
 
 int main(int argc, char *argv[])
 {
-	_cleanup_free_ char *default_socket = ask_default_socket();
-	struct command_context context = { .socket = default_socket };
+	struct command_context context = { NULL };
+	char buffer[SOCKET_PATH_SIZE];
 	const struct verb *verb;
-	int code, count = take_json(&context, argc, argv);
+	int count = argc, code = take_flags(&context, &count, argv);
 
-	code = read_flags(&context, count, argv);
 	if (code >= 0)
-		return code;
-	if (!context.socket)
-		return command_fail(COMMAND_FAILED, "out of memory");
-	if (optind == count) {
+		return finish(code);
+	context.socket = socket_path_choose(context.socket, buffer);
+	if (count < 2) {
 		print_usage(stderr);
 		return COMMAND_USAGE;
 	}
-	verb = find_verb(argv[optind]);
+	if (argv[1][0] == '-')
+		return command_fail(COMMAND_USAGE, "unknown flag %s; see tierctl --help", argv[1]);
+	verb = find_verb(argv[1]);
 	if (!verb)
-		return command_fail(COMMAND_USAGE, "there is no command '%s'; see tierctl help",
-				    argv[optind]);
-	code = verb->run(&context, count - optind, argv + optind);
-	/* What did not get out was not said. */
-	if (fflush(stdout) != 0 || ferror(stdout))
-		return command_fail(COMMAND_FAILED, "writing the output: %s", strerror(errno));
-	return code;
+		return command_fail(COMMAND_USAGE, "there is no command '%s'; see tierctl help", argv[1]);
+	return finish(verb->run(&context, count - 1, argv + 1));
 }

@@ -7,10 +7,6 @@
 #include "common/cleanup.h"
 #include "common/size.h"
 
-/* More than any model, and small enough for all sums and products below. */
-#define MAXIMUM_PARAMETERS (UINT64_C(1) << 44)
-#define MAXIMUM_RANKS 1024
-#define MAXIMUM_MICRO_BATCHES 65536
 #define MAXIMUM_BUFFERS 64
 
 /* Gathered units in host memory, where parameters live on NVMe: one in use, the next ones on their way. */
@@ -22,8 +18,8 @@ int plan_check(const struct plan_model *model)
 	    model->local_ranks > model->world_size || model->micro_batches == 0 || model->largest_unit == 0 ||
 	    model->largest_unit > model->parameters || model->gradient_buffers == 0)
 		return -EINVAL;
-	if (model->parameters > MAXIMUM_PARAMETERS || model->world_size > MAXIMUM_RANKS ||
-	    model->micro_batches > MAXIMUM_MICRO_BATCHES || model->gradient_buffers > MAXIMUM_BUFFERS)
+	if (model->parameters > PLAN_MAX_PARAMETERS || model->world_size > PLAN_MAX_RANKS ||
+	    model->micro_batches > PLAN_MAX_MICRO_BATCHES || model->gradient_buffers > MAXIMUM_BUFFERS)
 		return -ERANGE;
 	return 0;
 }

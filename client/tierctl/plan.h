@@ -47,6 +47,11 @@ struct plan_traffic {
 	uint64_t gather_read; /* if nothing stays in memory from one use to the next */
 };
 
+/* More than any model, and small enough for all sums and products of a plan. */
+#define PLAN_MAX_PARAMETERS (UINT64_C(1) << 44)
+#define PLAN_MAX_RANKS 1024
+#define PLAN_MAX_MICRO_BATCHES 65536
+
 /* -EINVAL: not a model (a zero, more local ranks than ranks, a unit larger than the model); -ERANGE: too
  * large to count. The other functions take only what passed. */
 int plan_check(const struct plan_model *model);

@@ -1,5 +1,7 @@
 #include "client/tierctl/command.h"
 
+#include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -22,13 +24,23 @@ struct plan_request {
 /* ---- Flags -----------------------------------------------------------------------------------------------
  */
 
-static int set_small(unsigned *place, const char *text)
+static int set_count(uint64_t *place, const char *text, uint64_t maximum)
 {
 	uint64_t number;
 	int r = plan_parse_count(text, &number);
 
-	if (r == 0 && number > 1000000)
+	if (r == 0 && (number == 0 || number > maximum))
 		r = -ERANGE;
+	if (r == 0)
+		*place = number;
+	return r;
+}
+
+static int set_small(unsigned *place, const char *text, unsigned maximum)
+{
+	uint64_t number;
+	int r = set_count(&number, text, maximum);
+
 	if (r == 0)
 		*place = (unsigned)number;
 	return r;
@@ -52,7 +64,7 @@ static int set_bytes(uint64_t *place, const char *text)
 	if (r < 0)
 		return r;
 	if (text[length] != '\0') {
-		suffix = strchr(suffixes, text[length]);
+		suffix = strchr(suffixes, toupper((unsigned char)text[length]));
 		if (!suffix)
 			return -EINVAL;
 		if (!size_multiply(number, UINT64_C(1) << 10 * (suffix - suffixes + 1), &number))
@@ -74,11 +86,11 @@ static int set_flag(struct plan_request *request, int flag, const char *value)
 {
 	switch (flag) {
 	case 'p':
-		return plan_parse_count(value, &request->model.parameters);
+		return set_count(&request->model.parameters, value, PLAN_MAX_PARAMETERS);
 	case 'w':
-		return set_small(&request->model.world_size, value);
+		return set_small(&request->model.world_size, value, PLAN_MAX_RANKS);
 	case 'k':
-		return set_small(&request->model.local_ranks, value);
+		return set_small(&request->model.local_ranks, value, PLAN_MAX_RANKS);
 	case 'f':
 		return plan_set_format(&request->model, value);
 	case 'o':
@@ -86,9 +98,9 @@ static int set_flag(struct plan_request *request, int flag, const char *value)
 	case 's':
 		return set_stage(&request->stage, value);
 	case 'l':
-		return plan_parse_count(value, &request->model.largest_unit);
+		return set_count(&request->model.largest_unit, value, PLAN_MAX_PARAMETERS);
 	case 'g':
-		return set_small(&request->model.micro_batches, value);
+		return set_small(&request->model.micro_batches, value, PLAN_MAX_MICRO_BATCHES);
 	case 'h':
 		request->has_host = true;
 		return set_bytes(&request->host_bytes, value);
@@ -97,6 +109,26 @@ static int set_flag(struct plan_request *request, int flag, const char *value)
 		return set_bytes(&request->nvme_bytes, value);
 	default:
 		return -ENOENT;
+	}
+}
+
+static const char *describe_flag(int flag)
+{
+	switch (flag) {
+	case 'p':
+	case 'l':
+		return "a count such as 7B, 350M or 124000000, at most 2^44";
+	case 'w':
+	case 'k':
+		return "a number from 1 to 1024";
+	case 'g':
+		return "a number from 1 to 65536";
+	case 'f':
+		return "bf16 or fp32";
+	case 's':
+		return "0, 1, 2 or 3";
+	default:
+		return "a size such as 64G (K, M, G or T)";
 	}
 }
 
@@ -125,8 +157,8 @@ static int read_flags(struct plan_request *request, int count, char *arguments[]
 			return command_fail(COMMAND_USAGE, "plan has no flag %s; see tierctl help",
 					    arguments[optind - 1]);
 		if (set_flag(request, flag, optarg) < 0)
-			return command_fail(COMMAND_USAGE, "--%s cannot be '%s'; see tierctl help",
-					    flags[index].name, optarg);
+			return command_fail(COMMAND_USAGE, "--%s cannot be '%s'; it takes %s",
+					    flags[index].name, optarg, describe_flag(flag));
 	}
 	if (optind < count)
 		return command_fail(COMMAND_USAGE, "plan takes flags only, not '%s'", arguments[optind]);
@@ -144,17 +176,15 @@ static int complete(struct plan_request *request)
 		model->local_ranks = model->world_size;
 	if (model->largest_unit == 0)
 		model->largest_unit = size_divide_up(model->parameters, USUAL_UNITS);
-	switch (plan_check(model)) {
-	case -EINVAL:
+	if (model->local_ranks > model->world_size)
+		return command_fail(COMMAND_USAGE, "--local-ranks %u are more than --world-size %u",
+				    model->local_ranks, model->world_size);
+	if (model->largest_unit > model->parameters)
 		return command_fail(COMMAND_USAGE,
-				    "local ranks are 1 to the world size, micro-batches at least 1, and "
-				    "no unit is larger than the model");
-	case -ERANGE:
-		return command_fail(COMMAND_USAGE,
-				    "at most 2^44 parameters, 1024 ranks, 65536 micro-batches");
-	default:
-		return COMMAND_DONE;
-	}
+				    "--largest-unit %" PRIu64 " is more than --parameters %" PRIu64,
+				    model->largest_unit, model->parameters);
+	assert(plan_check(model) == 0);
+	return COMMAND_DONE;
 }
 
 static uint64_t left_of(uint64_t whole, uint64_t used)
@@ -189,9 +219,26 @@ static void look_at_node(const struct command_context *context, struct plan_requ
 /* ---- Results ---------------------------------------------------------------------------------------------
  */
 
+static bool lacks_host(const struct plan_request *request, const struct plan_place *place)
+{
+	return request->has_host && place->host_bytes > request->host_bytes;
+}
+
+static bool lacks_nvme(const struct plan_request *request, const struct plan_place *place)
+{
+	return request->has_nvme && place->nvme_bytes > request->nvme_bytes;
+}
+
+/* Where something is not known, what needs nothing of it, or lacks the other, can be judged all the same. */
+static bool is_known(const struct plan_request *request, const struct plan_place *place)
+{
+	return lacks_host(request, place) || lacks_nvme(request, place) ||
+	       (request->has_host && (request->has_nvme || place->nvme_bytes == 0));
+}
+
 static bool fits(const struct plan_request *request, const struct plan_place *place)
 {
-	return place->host_bytes <= request->host_bytes && place->nvme_bytes <= request->nvme_bytes;
+	return !lacks_host(request, place) && !lacks_nvme(request, place);
 }
 
 static bool is_wanted(const struct plan_request *request, unsigned stage)
@@ -215,7 +262,7 @@ static cJSON *place_json(const struct plan_request *request, const struct plan_p
 	cJSON_AddNumberToObject(json, "update_read_bytes_per_parameter", (double)traffic.update_read);
 	cJSON_AddNumberToObject(json, "update_written_bytes_per_parameter", (double)traffic.update_written);
 	cJSON_AddNumberToObject(json, "gather_read_bytes_per_parameter", (double)traffic.gather_read);
-	if (request->has_host && request->has_nvme)
+	if (is_known(request, place))
 		cJSON_AddBoolToObject(json, "fits", fits(request, place));
 	return json;
 }
@@ -287,14 +334,15 @@ static int print_memory(const struct plan_request *request)
 
 static void add_fit(struct table *table, const struct plan_request *request, const struct plan_place *place)
 {
-	if (!request->has_host || !request->has_nvme)
+	bool no_host = lacks_host(request, place), no_nvme = lacks_nvme(request, place);
+
+	if (!is_known(request, place))
 		table_add(table, "?");
 	else if (fits(request, place))
 		table_add(table, "yes");
-	else if (place->host_bytes <= request->host_bytes)
-		table_add(table, "no: NVMe");
 	else
-		table_add(table, place->nvme_bytes <= request->nvme_bytes ? "no: host" : "no: host, NVMe");
+		table_add(table, "no: %s%s%s", no_host ? "host" : "", no_host && no_nvme ? ", " : "",
+			  no_nvme ? "NVMe" : "");
 }
 
 static void add_place(struct table *table, const struct plan_request *request, unsigned stage,
@@ -341,6 +389,16 @@ static int print_tables(const struct plan_request *request)
 	if (request->has_host && request->has_nvme)
 		printf("Free here (%s): %s of host memory, %s of NVMe\n\n", request->source,
 		       text_bytes(request->host_bytes, a), text_bytes(request->nvme_bytes, b));
+	else if (request->has_host)
+		printf("Free here (%s): %s of host memory; no tierd answers, so --nvme would have to say "
+		       "what else "
+		       "there is\n\n",
+		       request->source, text_bytes(request->host_bytes, a));
+	else if (request->has_nvme)
+		printf("Free here (%s): %s of NVMe; no tierd answers, so --host would have to say what else "
+		       "there "
+		       "is\n\n",
+		       request->source, text_bytes(request->nvme_bytes, b));
 	else
 		printf("No tierd answers, so what fits is unknown; --host and --nvme say what there is\n\n");
 	code = print_memory(request);

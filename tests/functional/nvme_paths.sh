@@ -98,10 +98,18 @@ train --host-budget "$budget" --dump "$scratch/three"
 expect_status 0 "$TIERCTL" tiers
 expect_text "$two"
 expect_text "$three"
+# Each is asked for its share, and what was moved is not forgotten with the job.
+moved() { # how many paths have read and written something
+	"$TIERCTL" --json tiers | python3 -c \
+		'import json, sys; print(sum(p["read_bytes"] > 0 and p["written_bytes"] > 0 for p in json.load(sys.stdin)["nvme"]))'
+}
+[ "$(moved)" -eq 3 ] || fail "not all paths have moved bytes: $("$TIERCTL" tiers)"
 # Not all layers fit: some lie on NVMe alone.
 expect_status 0 "$TIERCTL" units gpt
 expect_text ' nvme '
 look "$scratch/shares"
+train --parameters-on host --optimizer-on host --steps 1
+[ "$(moved)" -eq 3 ] || fail "what was moved is forgotten: $("$TIERCTL" tiers)"
 stop
 cmp "$scratch/one" "$scratch/three" || fail 'three paths give other bits than one'
 

@@ -92,9 +92,15 @@ def leases_of_all_ranks_are_added():
     assert leases("shared") == {1: 3, 2: 1}
     assert [len(unit["shard_elements"]) for unit in units("shared")] == [2, 2, 2]
     assert [member["activity"] for member in job_of("shared")["members"]] == ["training", "training"]
+    assert all(member["silent_ms"] >= 0 for member in job_of("shared")["members"])
+    assert json.loads(run("--json", "jobs", "shared"))["name"] == "shared"
+    text = run("jobs", "shared").splitlines()
+    assert text[0].startswith("shared: training, step 0") and text[2].split()[0] == "RANK"
+    assert [line.split()[0] for line in text[3:]] == ["0", "1"] and all(" ago  training" in line for line in text[3:])
     client.go_on()
     client.expect("one")
     assert leases("shared") == {1: 1, 2: 1}
+    assert run("jobs", "shared").splitlines()[-1].endswith("not here")
     shown = job_of("shared")
     assert [(member["rank"], member["activity"]) for member in shown["members"]] == [(0, "stale")]
     assert shown["status"] == "waiting for its ranks" and shown["world_size"] == 2

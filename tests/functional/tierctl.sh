@@ -21,6 +21,12 @@ expect_text frobnicate
 expect_status 2 "$TIERCTL" --frobnicate status
 expect_status 2 "$TIERCTL" status surplus
 expect_status 2 "$TIERCTL" units
+expect_status 2 "$TIERCTL" jobs one two
+expect_status 2 "$TIERCTL" status --socket
+for verb in status plan; do
+	expect_status 0 "$TIERCTL" $verb --help
+	expect_text Usage
+done
 for verb in status jobs tiers ping 'units gpt'; do
 	# shellcheck disable=SC2086 # a verb and its argument
 	expect_status 3 "$TIERCTL" $verb
@@ -33,7 +39,14 @@ expect_text 'so what fits is unknown'
 expect_status 2 "$TIERCTL" plan --parameters 7B
 expect_status 2 "$TIERCTL" plan --parameters seven --world-size 8
 expect_text seven
+expect_status 2 "$TIERCTL" plan --parameters 7B --world-size 0
+expect_text "--world-size cannot be '0'; it takes a number from 1 to 1024"
+expect_status 2 "$TIERCTL" plan --parameters 7B --world-size 8 --micro-batches 65537
+expect_text "--micro-batches cannot be '65537'"
+expect_status 2 "$TIERCTL" plan --parameters 7B --world-size 8 --largest-unit 8B
+expect_text '--largest-unit 8000000000 is more than --parameters 7000000000'
 expect_status 2 "$TIERCTL" plan --parameters 7B --world-size 8 --local-ranks 9
+expect_text '--local-ranks 9 are more than --world-size 8'
 expect_status 2 "$TIERCTL" plan --parameters 7B --world-size 8 --stage 4
 json 'j["stages"][0]["bytes_per_rank"] == 16e9' plan --parameters 1B --world-size 8
 json 'j["stages"][3]["bytes_per_rank"] == 2e9' plan --parameters 1B --world-size 8
@@ -44,6 +57,13 @@ json 'all(p["fits"] for p in j["stages"][0]["placements"])' \
 	plan --parameters 1B --world-size 8 --stage 3 --host 64G --nvme 64G
 json '[p["fits"] for p in j["stages"][0]["placements"]] == [False, False, False, True]' \
 	plan --parameters 1B --world-size 8 --stage 3 --host 5G --nvme 64G
+# With one of the two, what needs the other is not known, but what lacks the first, or needs nothing else, is.
+json '[p.get("fits") for p in j["stages"][0]["placements"]] == [False, False, False, None]' \
+	plan --parameters 1B --world-size 8 --stage 3 --host 5g
+json '[p.get("fits") for p in j["stages"][0]["placements"]] == [True, None, None, None]' \
+	plan --parameters 1B --world-size 8 --stage 3 --host 64g
+expect_status 0 "$TIERCTL" plan --parameters 1B --world-size 8 --host 5G
+expect_text '5.00 GiB of host memory; no tierd answers'
 
 tierd_start --log-level debug
 expect_status 0 "$TIERCTL" ping
@@ -54,6 +74,16 @@ expect_status 0 "$TIERCTL" tiers
 expect_text "$nvme"
 expect_status 0 "$TIERCTL" jobs
 expect_status 1 "$TIERCTL" units no-such-job
+expect_status 1 "$TIERCTL" jobs no-such-job
+expect_status 0 "$TIERCTL" status
+expect_text ' pinned'
+expect_status 0 env TIERD_SOCKET=/none "$TIERCTL" ping --socket "$TIERD_SOCKET"
+expect_status 0 env TIERD_SOCKET=/none "$TIERCTL" ping "--socket=$TIERD_SOCKET" --json
+for verb in help status 'status --json' jobs tiers 'plan --parameters 1B --world-size 2'; do
+	# shellcheck disable=SC2016,SC2086 # a verb and its arguments
+	expect_status 1 sh -c '"$0" "$@" >/dev/full' "$TIERCTL" $verb
+	expect_text 'No space left on device'
+done
 expect_status 3 "$TIERCTL" --socket "$scratch/none" ping
 json "j['pid'] == $tierd_pid and j['host']['budget_bytes'] == 256 << 20" status
 json "j['nvme'][0]['path'] == '$nvme' and j['nvme'][0]['capacity_bytes'] == 1 << 30" tiers
