@@ -21,9 +21,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "daemon/client.h"
 #include "daemon/inbox.h"
+#include "daemon/log_limit.h"
 #include "daemon/node.h"
 #include "daemon/outbox.h"
 #include "daemon/peer.h"
@@ -53,6 +55,8 @@ struct session {
 	char program[64];
 	char reason[160];
 };
+
+static struct log_limit refusals = { .what = "refusals of clients" };
 
 static void arm(struct event *timer, unsigned ms)
 {
@@ -203,7 +207,8 @@ static void refuse(struct session *session, uint32_t request, int r, const char 
 	if (session->state >= SESSION_CLOSING)
 		return;
 	vsnprintf(text, sizeof(text), format, arguments);
-	log_info("%s: %s; closing its connection", session->program, text);
+	if (log_limit_allows(&refusals, clock_now_ns()))
+		log_info("%s: %s; closing its connection", session->program, text);
 	snprintf(session->reason, sizeof(session->reason), "it was refused: %.100s", text);
 
 	session->is_handling = true;
