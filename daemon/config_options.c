@@ -229,6 +229,9 @@ bool config_option_equal(const struct config_option *option, const struct config
 		return *(const unsigned *)left == *(const unsigned *)right;
 	case CONFIG_PATHS:
 		return has_same_paths(one, other);
+	case CONFIG_WHO:
+		return is_same_text(((const struct who_list *)left)->text,
+				    ((const struct who_list *)right)->text);
 	}
 	return false;
 }

@@ -26,7 +26,8 @@ int scene_open(const struct scene_options *options, struct scene *scene)
 	};
 
 	memset(scene, 0, sizeof(*scene));
-	snprintf(scene->folder, sizeof(scene->folder), SCENE_DISK "/tierd-scene-XXXXXX");
+	snprintf(scene->folder, sizeof(scene->folder), "%s/tierd-scene-XXXXXX",
+		 getenv("TMPDIR") ?: "/var/tmp");
 	if (!mkdtemp(scene->folder)) {
 		scene->folder[0] = '\0';
 		return -errno;

@@ -13,14 +13,13 @@
 #include "proto/unit_layout.h"
 #include "proto/vocabulary.h"
 
-#define SCENE_DISK "/var/tmp"
 #define ACTOR_REQUESTS 256
 #define ACTOR_ANSWERS 512
 
 struct scene {
 	struct event_base *loop;
 	struct node *node;
-	char folder[64];
+	char folder[256];
 };
 
 /* What the node is made from; 0 is the default everywhere. */
