@@ -164,7 +164,7 @@ def requests_that_lie():
         ("read around", READ, number(1, job) + data(4, "m") + number(5, -1) + number(6, 2), ["ERANGE", "EINVAL"]),
         ("read of no tensor", READ, number(1, job) + number(3, 1) + data(4, "m") + number(6, 1), ["EINVAL"]),
         ("read of the future", READ, number(1, job) + data(4, "m") + number(6, 1) + number(7, 1 << 60), ["EINVAL"]),
-        ("write when trained", WRITE, number(1, job) + number(5, 1), ["EINVAL"]),
+        ("write when trained", WRITE, number(1, job) + number(5, 1), ["EBUSY"]),
         ("late unit", DEFINE, number(1, job) + data(2, "more") + data(3, data(1, "t") + number(3, 1)), ["EINVAL"]),
         ("second ready", READY, number(1, job), ["EINVAL"]),
         ("unknown request", 15000, b"", ["EOPNOTSUPP", "EPROTO"]),

@@ -86,9 +86,9 @@ refuses() {
 	expect_text "$text"
 }
 printf '[Service]\nReadWritePaths=\n' >"$scratch/less.conf"
-refuses 'the unit needs ReadWritePaths=/mnt/nvme0/tierd' "$@" --unit "$scratch/less.conf"
+refuses 'ReadWritePaths= has to name /mnt/nvme0/tierd' "$@" --unit "$scratch/less.conf"
 chown 0:0 "$nvme/tierd"
-refuses 'must exist and belong to the user' "$@"
+refuses 'install -d -o tierd -m 0700 /mnt/nvme0/tierd' "$@"
 chown $uid:$uid "$nvme/tierd"
 
 # The service itself, and a trainer who is a member of its group.
