@@ -343,7 +343,7 @@ int sweep_start(struct job *job, bool is_initializing);
 void sweep_go_on(struct job *job);
 /* Somebody has come to wait for a pack that the running sweep has begun. */
 void sweep_raise(struct job *job, uint32_t pack);
-/* Or that waits for its turn: it comes before others. */
+/* Or that it has not begun: the pack comes before others. */
 void sweep_hasten(struct job *job, uint32_t pack);
 void sweep_free(struct job *job);
 /* What is in flight comes home, no more is started, nothing is applied. */

@@ -134,10 +134,10 @@ static void a_step_is_linear_in_the_units(void **state)
 {
 	double few, many;
 
-	start(4, 3000, 1);
+	start(4, 5000, 1);
 	few = least(take_step, true);
 	end();
-	start(4, 3000 * TIMES, 1);
+	start(4, 5000 * TIMES, 1);
 	many = least(take_step, true);
 	end();
 	check_ratio(few, many);
