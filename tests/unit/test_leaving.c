@@ -293,7 +293,7 @@ static void a_rank_may_die_while_its_job_returns(void **state)
 	open_rank(&leaves, 1, 3);
 	actor_send_ready(&stays, -1);
 	actor_send_ready(&leaves, -1);
-	assert_int_equal(job->phase, JOB_RETURNING);
+	await_phase(JOB_RETURNING);
 	actor_die(&leaves);
 	actor_die(&stays);
 	await_phase(JOB_TRAINED);
@@ -313,6 +313,7 @@ static void a_job_may_be_dropped_while_it_returns(void **state)
 	open_rank(&leaves, 1, 3);
 	actor_send_ready(&stays, -1);
 	actor_send_ready(&leaves, -1);
+	await_phase(JOB_RETURNING);
 	assert_int_equal(drop(&stays, true), 0);
 	assert_int_equal(client_outstanding(stays.client), 0);
 	expect_all_is_given_back();
