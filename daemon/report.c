@@ -76,12 +76,27 @@ void report_node(struct pending *pending, struct node *node)
 
 /* ---- Jobs ---- */
 
+static bool is_gathering(const struct member *member)
+{
+	QUEUE_FOREACH (link, &member->pendings) {
+		const struct pending *pending = queue_entry(link, struct pending, member_link);
+
+		if (pending->waiter.is_gather && pending->waiter.blocked)
+			return true;
+	}
+	return false;
+}
+
 static const char *activity(const struct job *job, const struct member *member)
 {
 	if (member->ready)
 		return "waiting in tierd_job_ready";
 	if (!job->is_live || member->epoch != job->epoch)
 		return member->epoch == 0 ? "opening" : "stale";
+	if (!queue_is_empty(&member->buffer_waiters))
+		return "waiting for a gradient buffer";
+	if (is_gathering(member))
+		return "waiting for a gather";
 	if (member->is_closed)
 		return "has closed its step";
 	return member->step ? "waiting for its step" : "training";

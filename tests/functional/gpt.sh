@@ -1,7 +1,7 @@
 #!/bin/sh
 # What the example trainer tells: where a job stands, what is wrong with its flags, its files and its environment, and
 # that before it trains.
-# shellcheck source=tests/functional/lib.sh disable=SC2119
+# shellcheck source=tests/functional/lib.sh disable=SC2016,SC2119
 . "$(dirname "$0")/lib.sh"
 gpt=$1
 unset RANK WORLD_SIZE LOCAL_RANK
@@ -71,3 +71,29 @@ expect_text 'failed with status 1'
 expect_no_text '--restart'
 expect_status 1 run_gpt --steps 3 --ranks 2 --mode replace --crash-at 1:push:1
 expect_text '--restart N starts a rank again that is killed'
+
+# ---- A rank that hangs is found
+
+ranks() { # AWK-PROGRAM: over the lines of the ranks
+	"$TIERCTL" jobs gpt 2>/dev/null | awk "$1"
+}
+
+wait_until() { # AWK-PROGRAM: ends with 0
+	tries=3000
+	until ranks "$1"; do
+		tries=$((tries - 1))
+		[ $tries -gt 0 ] || fail "the ranks are never so: $("$TIERCTL" jobs gpt)"
+	done
+}
+
+run_gpt --steps 1000000 --ranks 3 --mode replace --log-every 0 >"$scratch/out" 2>&1 &
+launcher=$!
+wait_until '/training, step [1-9]/ { is_stepping = 1 } END { exit !is_stepping }'
+hanging=$(ranks '$1 == 1 { print $2 }')
+kill -STOP "$hanging"
+wait_until '$1 == 1 && /ago  training/ { hangs = 1 } ($1 == 0 || $1 == 2) && /ago  waiting/ { waiting++ }
+	END { exit !(hangs && waiting == 2) }'
+kill -KILL "$hanging"
+wait "$launcher" && fail 'a rank was killed, and gpt succeeds'
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
