@@ -55,5 +55,8 @@ with Manager(sandbox, {"NOTIFY_SOCKET": "/run/notify", "WATCHDOG_USEC": "200000"
 
 log = text(LOG)
 assert "connections in [limits] is 7 from now on" in log, log
-assert "warning" not in log and "error" not in log, log
+# Where the launcher may not raise a limit (it says so), the daemon warns of the one that it has.
+worries = [line for line in log.splitlines() if ("warning" in line or "error" in line)
+           and "RLIMIT_MEMLOCK" not in line and "LimitNOFILE" not in line]
+assert not worries, worries
 assert not os.path.exists(os.environ["TIERD_SOCKET"])
