@@ -198,6 +198,7 @@ static void encode_options(const struct tierd_job_options *options, struct wire_
 	ret_open->loss_scale_growth = options->loss_scale_growth;
 	ret_open->loss_scale_backoff = options->loss_scale_backoff;
 	ret_open->loss_scale_minimum = options->loss_scale_minimum;
+	ret_open->nvme_budget = options->nvme_budget;
 	ret_open->io_weight = options->io_weight;
 	ret_open->n_groups = options->group_count;
 	ret_open->groups = groups->pointers;

@@ -101,7 +101,7 @@ struct tierd_job_options {
 	uint32_t nonfinite;  /* enum tierd_nonfinite */
 	uint32_t parameter_placement; /* enum tierd_placement; NVMe needs stage 3. Default: NVMe at stage 3 where the daemon has paths, else host */
 	uint32_t optimizer_placement; /* enum tierd_placement. Default: NVMe where the daemon has paths, else host */
-	uint64_t host_budget;         /* bytes of host memory for this job; 0: what the daemon has left */
+	uint64_t host_budget;         /* bytes of host memory for this job; 0: what the daemon gives by default, or has left */
 	uint32_t gradient_buffers;    /* per rank, each as large as the largest unit's gradients; 0: 2 */
 	bool strict;                  /* a step in which nobody pushed some trainable unit fails with -ENODATA naming it */
 	bool takeover;                /* end another session of this user that holds the rank */
@@ -114,10 +114,11 @@ struct tierd_job_options {
 	float loss_scale_backoff;     /* dynamic: after an overflow, times this, between 0 and 1 */
 	float loss_scale_minimum;     /* dynamic: but never below this */
 	uint32_t io_weight;           /* 1 .. 10000: this job's share of the NVMe devices beside others'; 0: 100 */
+	uint64_t nvme_budget;         /* bytes on NVMe for this job; 0: what the daemon gives by default, or has left */
 };
 #define TIERD_JOB_OPTIONS_INIT { sizeof(struct tierd_job_options), NULL, 0, 1, 3, TIERD_EITHER, TIERD_ADAMW, 0.0f, \
 	TIERD_NONFINITE_SKIP, TIERD_PLACE_DEFAULT, TIERD_PLACE_DEFAULT, 0, 0, false, false, 0, 0, NULL, \
-	1.0f, 0, 2.0f, 0.5f, 1.0f, 0 }
+	1.0f, 0, 2.0f, 0.5f, 1.0f, 0, 0 }
 
 enum tierd_job_status {
 	TIERD_NEW = 1, /* never trained: its tensors need values */

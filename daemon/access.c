@@ -23,6 +23,32 @@ bool access_is_administrator(const struct node *node, const struct port *port)
 	return false;
 }
 
+/* What is said of kind after kind, until one has a word to say. */
+static uint64_t find_word(const struct node *node, const struct port *port, size_t offset)
+{
+	uint64_t most = 0;
+
+	for (enum who_kind kind = WHO_USER; kind <= WHO_EVERYONE && most == 0; kind++)
+		for (unsigned i = 0; i < node->limit_count; i++) {
+			const struct limit *limit = &node->limits[i];
+			uint64_t word = *(const uint64_t *)((const char *)&limit->quota + offset);
+
+			if (limit->who.kind == kind && is_meant(port, &limit->who) && word > most)
+				most = word;
+		}
+	return most;
+}
+
+struct quota access_quota(const struct node *node, const struct port *port)
+{
+	return (struct quota){
+		.host_default = find_word(node, port, offsetof(struct quota, host_default)),
+		.host_maximum = find_word(node, port, offsetof(struct quota, host_maximum)),
+		.nvme_default = find_word(node, port, offsetof(struct quota, nvme_default)),
+		.nvme_maximum = find_word(node, port, offsetof(struct quota, nvme_maximum)),
+	};
+}
+
 bool access_may_see(const struct job *job, const struct port *port)
 {
 	return access_may_drop(job, port);

@@ -67,7 +67,7 @@ void account_statistics(const struct job *job, const struct member *member,
 	reply->communicated_elements = member ? member->communicated_elements : 0;
 	reply->job_parameters = job->catalog.parameters;
 	reply->job_host_bytes = job->host_bytes;
-	reply->job_host_budget = job->options.host_budget;
+	reply->job_host_budget = job->host_budget;
 	reply->job_nvme_bytes = job->nvme_bytes;
 	reply->job_gather_read_bytes = job->statistics.gather_read_bytes;
 	reply->job_update_read_bytes = job->statistics.update_read_bytes;

@@ -8,6 +8,9 @@
 #include "daemon/job.h"
 #include "daemon/refuse.h"
 
+/* With the names of three jobs. */
+#define ROOM_TEXT (HOLDERS_TEXT + 80)
+
 const char *budget_print(uint64_t bytes, char text[16])
 {
 	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
@@ -22,20 +25,66 @@ const char *budget_print(uint64_t bytes, char text[16])
 
 /* ---- Host memory ---- */
 
-static uint64_t node_left(const struct node *node)
+/* What a job may take beside what it has, and by which bound. */
+struct room {
+	uint64_t bytes;
+	enum { ROOM_OF_JOB, ROOM_OF_USER, ROOM_OF_NODE } bound;
+};
+
+static uint64_t left_of(uint64_t most, uint64_t used)
 {
-	return node->host_budget > node->host_used ? node->host_budget - node->host_used : 0;
+	return most > used ? most - used : 0;
 }
 
-/* What the job may take beside what it has. */
-static uint64_t host_left(const struct job *job, bool *ret_is_own)
+static uint64_t user_bytes(const struct job *job, bool is_host)
 {
-	uint64_t left = node_left(job->node);
-	uint64_t own =
-		job->options.host_budget > job->host_bytes ? job->options.host_budget - job->host_bytes : 0;
+	uint64_t bytes = 0;
 
-	*ret_is_own = job->options.host_budget && own < left;
-	return *ret_is_own ? own : left;
+	QUEUE_FOREACH (link, &job->node->jobs) {
+		const struct job *other = queue_entry(link, struct job, link);
+
+		if (other->uid == job->uid)
+			bytes += is_host ? other->host_bytes : other->nvme_bytes;
+	}
+	return bytes;
+}
+
+/* Without the job's own budget. */
+static struct room shared_room(const struct job *job)
+{
+	const struct node *node = job->node;
+	uint64_t left = left_of(node->host_budget, node->host_used), of_user;
+
+	if (job->host_maximum == 0)
+		return (struct room){ left, ROOM_OF_NODE };
+	of_user = left_of(job->host_maximum, user_bytes(job, true));
+	return of_user < left ? (struct room){ of_user, ROOM_OF_USER } : (struct room){ left, ROOM_OF_NODE };
+}
+
+static struct room host_room(const struct job *job)
+{
+	struct room room = shared_room(job);
+	uint64_t own = left_of(job->host_budget, job->host_bytes);
+
+	return job->host_budget && own < room.bytes ? (struct room){ own, ROOM_OF_JOB } : room;
+}
+
+/* Of the host memory: whose it is, and who has the rest. */
+static const char *describe_room(const struct job *job, struct room room, char *text, size_t size)
+{
+	char maximum[16], holders[HOLDERS_TEXT];
+
+	if (room.bound == ROOM_OF_JOB) {
+		snprintf(text, size, "the job's host_budget");
+		return text;
+	}
+	holders_describe(job, HOLDERS_OF_HOST, room.bound == ROOM_OF_NODE, holders, sizeof(holders));
+	if (room.bound == ROOM_OF_USER)
+		snprintf(text, size, "what is left of this user's host_maximum, %s%s",
+			 budget_print(job->host_maximum, maximum), holders);
+	else
+		snprintf(text, size, "what tierd has left of its own%s", holders);
+	return text;
 }
 
 static void take_host(struct job *job, uint64_t bytes)
@@ -44,19 +93,17 @@ static void take_host(struct job *job, uint64_t bytes)
 	job->node->host_used += bytes;
 }
 
-/* Only the daemon's budget is asked: the job's own is asked by the plan, which knows what else it needs and
- * can say how much would do, and what comes after the plan is little beside it. */
+/* The job's own budget is asked by the plan, which knows what else it needs and can say how much would do;
+ * and what comes after the plan is little beside it. */
 int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size)
 {
-	char needed[16], there[16], holders[HOLDERS_TEXT];
-	uint64_t left = node_left(job->node);
+	char needed[16], there[16], whose[ROOM_TEXT];
+	struct room room = shared_room(job);
 
-	if (bytes > left) {
-		holders_describe(job, HOLDERS_OF_HOST, holders, sizeof(holders));
-		return refuse(message, size, -ENOMEM,
-			      "%s of host memory for it are more than the %s left of what tierd may use%s",
-			      budget_print(bytes, needed), budget_print(left, there), holders);
-	}
+	if (bytes > room.bytes)
+		return refuse(message, size, -ENOMEM, "it takes %s of host memory, and there are %s (%s)",
+			      budget_print(bytes, needed), budget_print(room.bytes, there),
+			      describe_room(job, room, whose, sizeof(whose)));
 	job->charged_bytes += bytes;
 	take_host(job, bytes);
 	return 0;
@@ -81,13 +128,10 @@ static uint64_t sum_of(const struct budget_needs *needs)
 	return sum;
 }
 
-static int refuse_host(const struct job *job, const struct budget_needs *needs, uint64_t budget, bool is_own,
+static int refuse_host(const struct job *job, const struct budget_needs *needs, struct room room,
 		       char *message, size_t size)
 {
-	char least[16], arena[16], sums[16], buffers[16], state[16], there[16], holders[HOLDERS_TEXT] = "";
-
-	if (!is_own)
-		holders_describe(job, HOLDERS_OF_HOST, holders, sizeof(holders));
+	char least[16], arena[16], sums[16], buffers[16], state[16], there[16], whose[ROOM_TEXT];
 
 	/* What it has already taken is a part of both. */
 	budget_print(size_sum(size_sum(sum_of(needs), job->slots.bytes), job->charged_bytes), least);
@@ -95,13 +139,12 @@ static int refuse_host(const struct job *job, const struct budget_needs *needs, 
 	budget_print(needs->sums, sums);
 	budget_print(size_sum(size_sum(needs->gradients, needs->held), needs->windows), buffers);
 	budget_print(needs->state, state);
-	budget_print(budget + job->charged_bytes, there);
+	budget_print(size_sum(room.bytes, job->charged_bytes), there);
 	return refuse(
 		message, size, -ENOMEM,
 		"it needs at least %s of host memory (parameters %s, gradient sums %s, gradient buffers %s, "
-		"optimizer state %s), and there are %s (%s)%s; %s",
-		least, arena, sums, buffers, state, there,
-		is_own ? "the job's host_budget" : "what tierd has left of its own", holders,
+		"optimizer state %s), and there are %s (%s); %s",
+		least, arena, sums, buffers, state, there, describe_room(job, room, whose, sizeof(whose)),
 		job->node->path_count > 0 ? "raise host_budget, or place more on NVMe" : "raise host_budget");
 }
 
@@ -112,15 +155,14 @@ uint64_t budget_arena_bytes(const struct job *job)
 
 int budget_take_host(struct job *job, const struct budget_needs *needs, char *message, size_t size)
 {
-	bool is_own;
-	uint64_t budget = host_left(job, &is_own), fixed = sum_of(needs);
-	int r = slots_plan(&job->catalog, !job->has_nvme_parameters, budget > fixed ? budget - fixed : 0,
-			   &job->slots);
+	struct room room = host_room(job);
+	uint64_t fixed = sum_of(needs);
+	int r = slots_plan(&job->catalog, !job->has_nvme_parameters, left_of(room.bytes, fixed), &job->slots);
 
 	if (r < 0)
 		return refuse(message, size, r, "out of memory");
-	if (size_sum(fixed, budget_arena_bytes(job)) > budget)
-		return refuse_host(job, needs, budget, is_own, message, size);
+	if (size_sum(fixed, budget_arena_bytes(job)) > room.bytes)
+		return refuse_host(job, needs, room, message, size);
 	take_host(job, fixed + budget_arena_bytes(job));
 	job->has_plan = true;
 	if (job->kept_bytes == 0)
@@ -148,7 +190,7 @@ static int refuse_path(const struct job *job, const struct node_path *path, uint
 {
 	char needed[16], there[16], holders[HOLDERS_TEXT];
 
-	holders_describe(job, HOLDERS_OF_NVME, holders, sizeof(holders));
+	holders_describe(job, HOLDERS_OF_NVME, true, holders, sizeof(holders));
 	return refuse(
 		message, size, -ENOSPC,
 		"it needs %s on %s (twice its state: updates go to free places), and %s are left there%s%s",
@@ -157,9 +199,36 @@ static int refuse_path(const struct job *job, const struct node_path *path, uint
 		holders);
 }
 
+/* On all paths together. */
+static int check_nvme(const struct job *job, uint64_t bytes, char *message, size_t size)
+{
+	char needed[16], most[16], there[16], holders[HOLDERS_TEXT];
+	uint64_t left = left_of(job->nvme_maximum, user_bytes(job, false));
+
+	if (job->nvme_budget && bytes > job->nvme_budget)
+		return refuse(message, size, -ENOSPC,
+			      "it needs %s on NVMe (twice its state: updates go to free places), and its "
+			      "nvme_budget "
+			      "is %s",
+			      budget_print(bytes, needed), budget_print(job->nvme_budget, most));
+	if (job->nvme_maximum == 0 || bytes <= left)
+		return 0;
+	holders_describe(job, HOLDERS_OF_NVME, false, holders, sizeof(holders));
+	return refuse(
+		message, size, -ENOSPC,
+		"it needs %s on NVMe (twice its state: updates go to free places), and %s are left of this "
+		"user's nvme_maximum, %s%s",
+		budget_print(bytes, needed), budget_print(left, there), budget_print(job->nvme_maximum, most),
+		holders);
+}
+
 int budget_take_paths(struct job *job, uint64_t bytes, char *message, size_t size)
 {
 	struct node *node = job->node;
+	int r = check_nvme(job, bytes * node->path_count, message, size);
+
+	if (r < 0)
+		return r;
 
 	for (unsigned i = 0; i < node->path_count; i++)
 		if (bytes > node->paths[i].capacity - node->paths[i].used)

@@ -64,6 +64,24 @@ static void clear_paths(struct config *config)
 		free(config->paths[--config->path_count].path);
 }
 
+static void clear_limits(struct config *config)
+{
+	while (config->limit_count > 0)
+		free(config->limits[--config->limit_count].text);
+}
+
+/* What flags say replaces what the file says; the first of them clears the place. */
+static void make_place(struct config *config, enum config_kind kind, bool has_been[])
+{
+	if (has_been[kind])
+		return;
+	has_been[kind] = true;
+	if (kind == CONFIG_PATHS)
+		clear_paths(config);
+	if (kind == CONFIG_LIMITS)
+		clear_limits(config);
+}
+
 static int set_flag(struct config *config, const struct config_option *option, const char *value,
 		    struct config_problem *problem)
 {
@@ -81,7 +99,7 @@ static int read_flags(struct config *config, bool is_first, int argc, char *cons
 		      struct config_problem *problem)
 {
 	struct option flags[MAX_FLAGS];
-	bool has_paths = false;
+	bool has_been[CONFIG_KINDS] = { false };
 	int flag, index, r = 0;
 
 	_Static_assert(FLAG_OPTION < '?', "getopt's own answer stays apart");
@@ -94,10 +112,7 @@ static int read_flags(struct config *config, bool is_first, int argc, char *cons
 		if (flag == '?')
 			return fail(problem, -EINVAL, "unknown flag %s; see tierd --help", argv[optind - 1]);
 		if (flag == FLAG_OPTION && !is_first) {
-			if (config_options[index].kind == CONFIG_PATHS && !has_paths) {
-				clear_paths(config);
-				has_paths = true;
-			}
+			make_place(config, config_options[index].kind, has_been);
 			r = set_flag(config, &config_options[index], optarg, problem);
 		} else if (flag == FLAG_HELP || flag == FLAG_VERSION || flag == FLAG_CHECK) {
 			config->action = flag == FLAG_HELP    ? CONFIG_HELP
@@ -196,6 +211,7 @@ struct config *config_free(struct config *config)
 	free(config->socket);
 	free(config->state_directory);
 	who_list_clear(&config->administrators);
+	clear_limits(config);
 	free(config->fault);
 	free(config);
 	return NULL;
@@ -225,6 +241,11 @@ void config_print(const struct config *config, FILE *stream)
 		section = option->section;
 		if (option->kind == CONFIG_PATHS) {
 			print_paths(config, option->key, stream);
+			continue;
+		}
+		if (option->kind == CONFIG_LIMITS) {
+			for (unsigned k = 0; k < config->limit_count; k++)
+				fprintf(stream, "%s = %s\n", option->key, config->limits[k].text);
 			continue;
 		}
 		if (option->kind == CONFIG_WHO && config->administrators.count == 0)

@@ -60,6 +60,8 @@ const struct config_option config_options[] = {
 	  PLACE(direct_io), .choices = direct_modes },
 	{ "users", "administrators", "administrators", "NAMES",
 	  "users and @groups that see and rule all jobs", CONFIG_WHO, PLACE(administrators) },
+	{ "users", "limit", "limit", "WHO=…", "what jobs of a user, a @group or * get and hold; repeat it",
+	  CONFIG_LIMITS, PLACE(limits) },
 	{ "limits", "connections", "max-connections", "N", "connections at once", CONFIG_COUNT,
 	  PLACE(connections), 1, 65536, .is_live = true },
 	{ "limits", "requests_per_connection", "requests-per-connection", "N",
@@ -170,6 +172,17 @@ static int add_path(struct config *config, const struct config_option *option, c
 	return 0;
 }
 
+static int add_limit(struct config *config, const char *value)
+{
+	int r = config->limit_count < CONFIG_MAX_LIMITS && !strchr(value, ';')
+			? limit_parse(value, &config->limits[config->limit_count])
+			: -EINVAL;
+
+	if (r == 0)
+		config->limit_count++;
+	return r == -ENOENT ? -EINVAL : r;
+}
+
 static int set_who(struct who_list *place, const char *value)
 {
 	int r = strchr(value, ';') ? -EINVAL : who_list_set(place, value);
@@ -194,6 +207,10 @@ int config_option_set(struct config *config, const struct config_option *option,
 		return add_path(config, option, value);
 	case CONFIG_WHO:
 		return set_who(place, value);
+	case CONFIG_LIMITS:
+		return add_limit(config, value);
+	case CONFIG_KINDS:
+		break;
 	}
 	return -EINVAL;
 }
@@ -214,6 +231,16 @@ static bool is_same_text(const char *one, const char *other)
 	return one && other ? strcmp(one, other) == 0 : one == other;
 }
 
+static bool has_same_limits(const struct config *one, const struct config *other)
+{
+	if (one->limit_count != other->limit_count)
+		return false;
+	for (unsigned i = 0; i < one->limit_count; i++)
+		if (strcmp(one->limits[i].text, other->limits[i].text) != 0)
+			return false;
+	return true;
+}
+
 bool config_option_equal(const struct config_option *option, const struct config *one,
 			 const struct config *other)
 {
@@ -229,6 +256,10 @@ bool config_option_equal(const struct config_option *option, const struct config
 		return *(const unsigned *)left == *(const unsigned *)right;
 	case CONFIG_PATHS:
 		return has_same_paths(one, other);
+	case CONFIG_LIMITS:
+		return has_same_limits(one, other);
+	case CONFIG_KINDS:
+		break;
 	case CONFIG_WHO:
 		return is_same_text(((const struct who_list *)left)->text,
 				    ((const struct who_list *)right)->text);
@@ -284,6 +315,15 @@ void config_option_describe(const struct config_option *option, char *text, size
 			 "users and @groups that exist here, such as root, @wheel; at most %d of them",
 			 WHO_LIST_MAX);
 		break;
+	case CONFIG_LIMITS:
+		snprintf(text, size,
+			 "a user, @group or *, and host_default, host_maximum, nvme_default or nvme_maximum "
+			 "with "
+			 "a size from 1M, such as '@research host_maximum=64G'; at most %d of them",
+			 CONFIG_MAX_LIMITS);
+		break;
+	case CONFIG_KINDS:
+		break;
 	}
 }
 
@@ -318,6 +358,8 @@ void config_option_print(const struct config *config, const struct config_option
 		fputs(((const struct who_list *)place)->text, stream);
 		break;
 	case CONFIG_PATHS:
+	case CONFIG_LIMITS:
+	case CONFIG_KINDS:
 		break;
 	}
 }

@@ -6,7 +6,16 @@
 
 #define CONFIG_MAX_OPTIONS 64
 
-enum config_kind { CONFIG_TEXT, CONFIG_SIZE, CONFIG_COUNT, CONFIG_CHOICE, CONFIG_PATHS, CONFIG_WHO };
+enum config_kind {
+	CONFIG_TEXT,
+	CONFIG_SIZE,
+	CONFIG_COUNT,
+	CONFIG_CHOICE,
+	CONFIG_PATHS,
+	CONFIG_WHO,
+	CONFIG_LIMITS,
+	CONFIG_KINDS
+};
 
 struct config_choice {
 	const char *name; /* NULL ends the list */

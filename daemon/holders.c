@@ -68,7 +68,7 @@ static void print_idle(const struct job *job, char text[48])
 		snprintf(text, 48, " (idle for %llu h %llu min)", minutes / 60, minutes % 60);
 }
 
-void holders_describe(const struct job *job, enum holders_of what, char *text, size_t size)
+void holders_describe(const struct job *job, enum holders_of what, bool with_others, char *text, size_t size)
 {
 	struct account account = add_up(job, what);
 	char bytes[16], idle[48];
@@ -84,7 +84,7 @@ void holders_describe(const struct job *job, enum holders_of what, char *text, s
 	if (account.count > NAMED && used < size)
 		used += (size_t)snprintf(text + used, size - used, ", %u more of yours have %s",
 					 account.count - NAMED, budget_print(account.unnamed, bytes));
-	if (account.others > 0 && used < size)
+	if (with_others && account.others > 0 && used < size)
 		used += (size_t)snprintf(text + used, size - used, "%sother users have %s",
 					 used ? ", " : "; ", budget_print(account.others, bytes));
 	if (account.has_idle && used < size)

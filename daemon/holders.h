@@ -13,8 +13,8 @@ enum holders_of { HOLDERS_OF_HOST, HOLDERS_OF_NVME };
 #define HOLDERS_TEXT 480
 
 /* The largest other jobs of the job's owner by name, with their bytes and since when they are idle; those of
- * other users as one sum. Such as "; gpt has 3.0 GiB (idle for 5 min), other users have 1.0 GiB; tierctl drop
- * ends an idle job", or nothing. */
-void holders_describe(const struct job *job, enum holders_of what, char *text, size_t size);
+ * other users, if wanted, as one sum. Such as "; gpt has 3.0 GiB (idle for 5 min), other users have 1.0 GiB;
+ * tierctl drop ends an idle job", or nothing. */
+void holders_describe(const struct job *job, enum holders_of what, bool with_others, char *text, size_t size);
 
 #endif

@@ -12,6 +12,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "daemon/access.h"
 #include "daemon/budget.h"
 #include "daemon/idle.h"
 #include "daemon/refuse.h"
@@ -105,21 +106,31 @@ void job_settle(struct job *job)
 	event_active(job->turn, EV_TIMEOUT, 0);
 }
 
-static int job_new(struct node *node, uid_t uid, const char *name, const struct job_options *options,
-		   struct job **ret_job)
+static void set_limits(struct job *job, const struct quota *quota)
+{
+	job->host_budget = job->options.host_budget ? job->options.host_budget : quota->host_default;
+	job->nvme_budget = job->options.nvme_budget ? job->options.nvme_budget : quota->nvme_default;
+	job->host_maximum = quota->host_maximum;
+	job->nvme_maximum = quota->nvme_maximum;
+}
+
+static int job_new(struct node *node, const struct port *owner, const char *name,
+		   const struct job_options *options, struct job **ret_job)
 {
 	struct job *job = calloc(1, sizeof(*job));
+	struct quota quota = access_quota(node, owner);
 
 	if (!job)
 		return -ENOMEM;
 	*job = (struct job){ .node = node,
-			     .uid = uid,
+			     .uid = owner->uid,
 			     .options = *options,
 			     .epoch = 1,
 			     .directory_memory = MEMORY_INIT,
 			     .arena = MEMORY_INIT,
 			     .sums_memory = MEMORY_INIT };
 	snprintf(job->name, sizeof(job->name), "%s", name);
+	set_limits(job, &quota);
 	memcpy(job->groups, options->groups, sizeof(job->groups));
 	job->loss_scale.value = options->loss_scale.initial;
 	queue_init(&job->lingering);
@@ -367,7 +378,7 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 			pending_error(pending, -EBUSY, "this user has %d jobs already", MAX_JOBS_PER_USER);
 			return;
 		}
-		r = job_new(node, pending_port(pending)->uid, open->name, &options, &job);
+		r = job_new(node, pending_port(pending), open->name, &options, &job);
 		if (r < 0) {
 			pending_error(pending, r, "job %s: out of memory", open->name);
 			return;

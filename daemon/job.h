@@ -136,6 +136,8 @@ struct job {
 	struct event *slot_timer, *turn, *idle_timer; /* idle_timer: NULL, or of daemon/idle.c */
 	uint64_t idle_since_ns;			      /* has had no rank since; once it has a state */
 	uint64_t host_bytes, nvme_bytes;	      /* of the budgets */
+	uint64_t host_budget, nvme_budget;	      /* its own; 0: none */
+	uint64_t host_maximum, nvme_maximum;	      /* of all jobs of its owner; 0: none */
 	uint64_t charged_bytes;			      /* of host_bytes: outside of the plan */
 	uint64_t kept_bytes;			      /* of its plan: what stays when it is released */
 	uint32_t windows;			      /* of members, as many as were charged */

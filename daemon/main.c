@@ -204,6 +204,8 @@ static int start_node(struct daemon *daemon)
 		.path_count = config->path_count,
 		.idle_release_ms = (uint64_t)config->idle_release_seconds * 1000,
 		.administrators = &config->administrators,
+		.limits = config->limits,
+		.limit_count = config->limit_count,
 		.fault = config->fault,
 	};
 	int r;

@@ -10,7 +10,7 @@
 #include "common/queue.h"
 #include "common/workers.h"
 #include "daemon/staging.h"
-#include "daemon/who.h"
+#include "daemon/limit.h"
 
 #define NODE_MAX_PATHS 16
 
@@ -42,7 +42,9 @@ struct node_config {
 	} paths[NODE_MAX_PATHS];
 	uint64_t idle_release_ms;	       /* 0: never */
 	const struct who_list *administrators; /* borrowed until node_free(); NULL: none */
-	const char *fault;		       /* as fault_config_parse() takes it; for tests; NULL: none */
+	const struct limit *limits;	       /* borrowed too */
+	unsigned limit_count;
+	const char *fault; /* as fault_config_parse() takes it; for tests; NULL: none */
 };
 
 struct event_base;
@@ -73,6 +75,8 @@ struct node {
 	uint64_t idle_release_ms;
 	const struct who_list *administrators;
 	bool has_noted_pinning;
+	const struct limit *limits;
+	unsigned limit_count;
 	const char *fault;
 };
 

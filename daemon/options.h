@@ -25,7 +25,7 @@ struct job_options {
 	unsigned slot_count; /* of the optimizer's slots, those that the job keeps */
 	float clip_norm;
 	struct loss_scale_options loss_scale;
-	uint64_t host_budget, seed;
+	uint64_t host_budget, nvme_budget, seed;
 	bool is_strict;
 	uint32_t group_count;
 	struct optimizer_group groups[WIRE_MAX_GROUPS];

@@ -157,7 +157,8 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->units = job->catalog.unit_count;
 	wire->parameters = job->catalog.parameters;
 	wire->host_bytes = job->host_bytes;
-	wire->host_budget = job->options.host_budget;
+	wire->host_budget = job->host_budget;
+	wire->nvme_budget = job->nvme_budget;
 	wire->nvme_bytes = job->nvme_bytes;
 	wire->parameter_placement =
 		(char *)(job->options.parameter_placement == PLACEMENT_NVME ? "nvme" : "host");

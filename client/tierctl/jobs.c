@@ -61,6 +61,7 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddNumberToObject(json, "parameters", (double)job->parameters);
 	cJSON_AddNumberToObject(json, "host_bytes", (double)job->host_bytes);
 	cJSON_AddNumberToObject(json, "host_budget", (double)job->host_budget);
+	cJSON_AddNumberToObject(json, "nvme_budget", (double)job->nvme_budget);
 	cJSON_AddNumberToObject(json, "nvme_bytes", (double)job->nvme_bytes);
 	cJSON_AddNumberToObject(json, "io_weight", job->io_weight);
 	cJSON_AddStringToObject(json, "parameter_placement", job->parameter_placement);

@@ -72,6 +72,7 @@ static struct tierd_job_options read_options(int count, char *arguments[])
 	options.stage = (uint32_t)number_of(count, arguments, "stage", 3);
 	options.mode = (uint32_t)number_of(count, arguments, "mode", TIERD_EITHER);
 	options.host_budget = number_of(count, arguments, "host_budget", 0);
+	options.nvme_budget = number_of(count, arguments, "nvme_budget", 0);
 	options.parameter_placement = placement(value_of(count, arguments, "parameters", ""));
 	options.optimizer_placement = placement(value_of(count, arguments, "optimizer", ""));
 	return options;

@@ -10,6 +10,10 @@ command -v python3 >/dev/null || skip 'python3 is not installed'
 case $scenario in
 drop) set -- --administrators '60009, @60019' ;;
 idle) set -- --idle-release-seconds 1 ;;
+limits)
+	set -- --limit '60001 host_maximum=64M nvme_maximum=110M' --limit '@60019 host_default=16M nvme_default=30M' \
+		--limit '@60020 host_default=12M' --limit '* host_maximum=128M'
+	;;
 *) set -- ;;
 esac
 tierd_start "$@"

@@ -312,7 +312,7 @@ static void definitions_are_charged_before_the_job_is_planned(void **state)
 	assert_int_equal(actor_open(&first, &(struct actor_job){ .stage = 3 }), 0);
 	assert_int_equal(scene.node->host_used, before + MIB);
 	count = define_until_refused();
-	assert_non_null(strstr(actor_message(&first), "left of what tierd may use"));
+	assert_non_null(strstr(actor_message(&first), "what tierd has left of its own"));
 	assert_in_range(count, MIB / 2048, MIB / 512);
 	assert_in_range(scene.node->host_used, before + 2 * MIB - 2048, before + 2 * MIB);
 	/* What is refused for another reason costs nothing. */
@@ -340,7 +340,7 @@ static void jobs_of_definitions_alone_end_at_the_nodes_budget(void **state)
 	job.name = "more";
 	r = actor_open(&first, &job);
 	assert_int_equal(r, -ENOMEM);
-	assert_non_null(strstr(actor_message(&first), "of what tierd may use"));
+	assert_non_null(strstr(actor_message(&first), "what tierd has left of its own"));
 	scene_settle(&scene);
 	assert_null(job_find(scene.node, geteuid(), "more"));
 }

@@ -155,6 +155,9 @@ static void every_key_is_read(void **state)
 					   "direct = off\n"
 					   "[users]\n"
 					   "administrators = root, @0 77\n"
+					   "limit = root host_maximum=2G nvme_default=3M\n"
+					   "limit = @77\thost_default=4M  nvme_maximum=1T\n"
+					   "limit = * host_maximum=1M\n"
 					   "[limits]\n"
 					   "connections = 10\n"
 					   "requests_per_connection = 17\n"
@@ -177,6 +180,14 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->queue_depth, 64);
 	assert_int_equal(config->background_bytes, 16 * MIB);
 	assert_int_equal(config->direct_io, CONFIG_DIRECT_OFF);
+	assert_int_equal(config->limit_count, 3);
+	assert_int_equal(config->limits[0].who.kind, WHO_USER);
+	assert_int_equal(config->limits[0].quota.host_maximum, 2 * GIB);
+	assert_int_equal(config->limits[0].quota.nvme_default, 3 * MIB);
+	assert_int_equal(config->limits[0].quota.host_default, 0);
+	assert_int_equal(config->limits[1].who.id, 77);
+	assert_int_equal(config->limits[1].quota.nvme_maximum, 1024 * GIB);
+	assert_int_equal(config->limits[2].who.kind, WHO_EVERYONE);
 	assert_int_equal(config->administrators.count, 3);
 	assert_int_equal(config->administrators.entries[0].kind, WHO_USER);
 	assert_int_equal(config->administrators.entries[0].id, 0);
@@ -192,6 +203,16 @@ static void every_key_is_read(void **state)
 
 static void problems_name_file_line_key_value_and_what_is_allowed(void **state)
 {
+	static const char *const limits[] = { "",
+					      "root",
+					      "* ",
+					      "no-such-user host_maximum=1G",
+					      "root host_maximum",
+					      "root host_maximum=1Q",
+					      "root host_maximum=1K",
+					      "root maximum=1G",
+					      "root host_maximum=1G host_maximum=2G" };
+
 	assert_refused("[memory]\n\nhost_budget = 8Q\n", 3, "host_budget = '8Q' in [memory]");
 	assert_refused("[memory]\nhost_budget = 8Q\n", 2, "a size from 1M to 1024T");
 	assert_refused("[memory]\nhost_budget = 1K\n", 2, "a size from 1M");
@@ -202,6 +223,12 @@ static void problems_name_file_line_key_value_and_what_is_allowed(void **state)
 	assert_refused("[nvme]\npath = /mnt\n", 2, "FOLDER:SIZE");
 	assert_refused("[users]\nadministrators = root, no-such-user\n", 2, "users and @groups that exist");
 	assert_refused("[users]\nadministrators = @no-such-group\n", 2, "users and @groups that exist");
+	for (unsigned i = 0; i < ARRAY_LENGTH(limits); i++) {
+		char text[128];
+
+		snprintf(text, sizeof(text), "[users]\nlimit = %s\n", limits[i]);
+		assert_refused(text, 2, "host_default, host_maximum, nvme_default or nvme_maximum");
+	}
 	assert_refused("[users]\nadministrators = *\n", 2, "users and @groups that exist");
 	assert_refused("[users]\nadministrators = @\n", 2, "users and @groups that exist");
 	assert_refused("[users]\nadministrators = 4294967295\n", 2, "users and @groups that exist");

@@ -1,0 +1,23 @@
+/* A limit: what the configuration gives to users and to their jobs. */
+#ifndef TIERD_DAEMON_LIMIT_H
+#define TIERD_DAEMON_LIMIT_H
+
+#include "daemon/who.h"
+
+/* The budgets of a job that asks for none, and what all jobs of one user may hold together; 0: as much as
+ * there is. */
+struct quota {
+	uint64_t host_default, host_maximum, nvme_default, nvme_maximum;
+};
+
+struct limit {
+	struct who who;
+	struct quota quota;
+	char *text; /* owned; as written */
+};
+
+/* "alice host_maximum=64G nvme_maximum=1T", "@research host_default=8G", "* host_maximum=16G". -EINVAL,
+ * -ENOENT (there is no such user or group), -ENOMEM. */
+int limit_parse(const char *text, struct limit *ret_limit);
+
+#endif

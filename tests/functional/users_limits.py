@@ -1,0 +1,68 @@
+"""Users and their jobs keep to the budgets that the configuration gives them (see users.sh)."""
+from users import ALICE, BOB, jobs, node, refused, tierctl, train, wait_until
+
+# Of both groups: the more generous one counts, word by word.
+STUDENT, GROUPS = 60004, "60019,60020"
+MIB = 1 << 20
+
+
+def a_user_has_a_maximum_of_host_memory():
+    train(ALICE, job="first", mib=16)
+    first = jobs(ALICE)["first"]["host_bytes"]
+    assert 32 * MIB < first < 64 * MIB
+    text = refused(
+        ALICE, "ENOMEM", "what is left of this user's host_maximum, 64.0 MiB", "; first has", job="second", mib=16
+    )
+    assert "other users" not in text and "tierctl drop" in text, text
+    # Definitions count too, before there is a plan.
+    refused(ALICE, "ENOMEM", "host_maximum", job="second", mib=16, units=20000)
+    train(BOB, job="his", mib=16)
+    tierctl(ALICE, "drop", "first", "--yes")
+    train(ALICE, job="second", mib=16)
+    tierctl(ALICE, "drop", "second", "--yes")
+    # What is said of everyone.
+    refused(BOB, "ENOMEM", "host_maximum, 128.0 MiB", "; his has", job="large", mib=32, units=2)
+    tierctl(BOB, "drop", "his", "--yes")
+
+
+def a_user_has_a_maximum_on_nvme():
+    train(ALICE, job="first", mib=8)
+    refused(ALICE, "ENOSPC", "left of this user's nvme_maximum, 110.0 MiB", "; first has", job="second", mib=8, units=8)
+    tierctl(ALICE, "drop", "first", "--yes")
+    train(ALICE, job="second", mib=8, units=8)
+    tierctl(ALICE, "drop", "second", "--yes")
+
+
+def a_job_has_budgets_of_its_own():
+    refused(BOB, "ENOSPC", "its nvme_budget is 20.0 MiB", job="own", mib=8, nvme_budget=20 * MIB)
+    train(BOB, job="own", mib=8, nvme_budget=200 * MIB)
+    assert jobs(BOB)["own"]["nvme_budget"] == 200 * MIB
+    refused(BOB, "EINVAL", "NVMe budget is 0 here, 209715200 in the job", job="own", mib=8)
+    tierctl(BOB, "drop", "own", "--yes")
+
+
+def a_job_that_names_no_budget_gets_the_default():
+    keys = {"groups": GROUPS, "job": "default", "mib": 2}
+    train(STUDENT, **keys)
+    shown = jobs(STUDENT)["default"]
+    assert shown["host_budget"] == 16 * MIB and shown["nvme_budget"] == 30 * MIB, shown
+    tierctl(STUDENT, "drop", "default", "--yes")
+    keys["mib"] = 16
+    refused(STUDENT, "ENOMEM", "16.0 MiB (the job's host_budget)", **keys)
+    refused(STUDENT, "ENOSPC", "its nvme_budget is 30.0 MiB", host_budget=100 * MIB, **keys)
+    train(STUDENT, host_budget=100 * MIB, nvme_budget=200 * MIB, **keys)
+    tierctl(STUDENT, "drop", "default", "--yes")
+    # With one of the groups.
+    keys.update(groups="60020", mib=2)
+    train(STUDENT, **keys)
+    shown = jobs(STUDENT)["default"]
+    assert shown["host_budget"] == 12 * MIB and shown["nvme_budget"] == 0, shown
+    tierctl(STUDENT, "drop", "default", "--yes")
+
+
+begin = node()["host"]["used_bytes"]
+a_user_has_a_maximum_of_host_memory()
+a_user_has_a_maximum_on_nvme()
+a_job_has_budgets_of_its_own()
+a_job_that_names_no_budget_gets_the_default()
+wait_until(lambda: node()["host"]["used_bytes"] == begin and node()["nvme"][0]["used_bytes"] == 0)
