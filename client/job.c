@@ -23,7 +23,8 @@ static_assert(TIERD_MAX_NAME == WIRE_MAX_NAME && TIERD_MAX_JOB_NAME == WIRE_MAX_
 static_assert((int)TIERD_REPLACE == MODE_REPLACE && (int)TIERD_LION == OPTIMIZER_LION &&
 		      (int)TIERD_PLACE_NVME == PLACEMENT_NVME &&
 		      (int)TIERD_NONFINITE_REPORT == NONFINITE_REPORT && (int)TIERD_RESUMED == JOB_RESUMED &&
-		      (int)TIERD_FP16 == FORMAT_FP16 && (int)TIERD_INITIALIZE_UNIFORM == INITIALIZE_UNIFORM,
+		      (int)TIERD_SHARE_TRAIN == SHARING_TRAIN && (int)TIERD_FP16 == FORMAT_FP16 &&
+		      (int)TIERD_INITIALIZE_UNIFORM == INITIALIZE_UNIFORM,
 	      "enumerations of tierd.h and the wire");
 
 /* ---- What a call needs ---- */
@@ -167,6 +168,8 @@ static int check_options(const struct tierd_job_options *options)
 	/* On the wire it means one that was not given. */
 	if (options->loss_scale == 0)
 		return message_fail(-EINVAL, "loss_scale is 0; it is above 0 and finite");
+	if (options->owner > UINT32_MAX)
+		return message_fail(-EINVAL, "owner %lld is no user", (long long)options->owner);
 	if (options->group_count > TIERD_MAX_GROUPS)
 		return message_fail(-EINVAL, "%u parameter groups are more than %d", options->group_count,
 				    TIERD_MAX_GROUPS);
@@ -198,6 +201,10 @@ static void encode_options(const struct tierd_job_options *options, struct wire_
 	ret_open->loss_scale_growth = options->loss_scale_growth;
 	ret_open->loss_scale_backoff = options->loss_scale_backoff;
 	ret_open->loss_scale_minimum = options->loss_scale_minimum;
+	ret_open->has_owner = options->owner >= 0;
+	ret_open->owner = options->owner >= 0 ? (uint32_t)options->owner : 0;
+	ret_open->sharing = options->sharing;
+	ret_open->share_group = options->share_group;
 	ret_open->nvme_budget = options->nvme_budget;
 	ret_open->io_weight = options->io_weight;
 	ret_open->n_groups = options->group_count;

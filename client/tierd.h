@@ -89,6 +89,13 @@ struct tierd_group {
 };
 #define TIERD_GROUP_INIT { sizeof(struct tierd_group), 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f, 0.0f, 0.0f, false }
 
+/* What members of a group may do with another user's job. */
+enum tierd_sharing {
+	TIERD_PRIVATE,     /* for them it does not exist */
+	TIERD_SHARE_READ,  /* see it */
+	TIERD_SHARE_TRAIN, /* be ranks of it, too */
+};
+
 struct tierd_job_options {
 	size_t size;         /* sizeof(struct tierd_job_options) */
 	const char *name;    /* [a-z0-9][a-z0-9._-]{0,63}, without ".." */
@@ -115,10 +122,13 @@ struct tierd_job_options {
 	float loss_scale_minimum;     /* dynamic: but never below this */
 	uint32_t io_weight;           /* 1 .. 10000: this job's share of the NVMe devices beside others'; 0: 100 */
 	uint64_t nvme_budget;         /* bytes on NVMe for this job; 0: what the daemon gives by default, or has left */
+	int64_t owner;                /* the user whose job it is, who shares it; -1: the caller's own */
+	uint32_t sharing;             /* enum tierd_sharing: what others may; the owner says */
+	uint32_t share_group;         /* the group that they are members of */
 };
 #define TIERD_JOB_OPTIONS_INIT { sizeof(struct tierd_job_options), NULL, 0, 1, 3, TIERD_EITHER, TIERD_ADAMW, 0.0f, \
 	TIERD_NONFINITE_SKIP, TIERD_PLACE_DEFAULT, TIERD_PLACE_DEFAULT, 0, 0, false, false, 0, 0, NULL, \
-	1.0f, 0, 2.0f, 0.5f, 1.0f, 0, 0 }
+	1.0f, 0, 2.0f, 0.5f, 1.0f, 0, 0, -1, TIERD_PRIVATE, 0 }
 
 enum tierd_job_status {
 	TIERD_NEW = 1, /* never trained: its tensors need values */

@@ -51,7 +51,14 @@ struct quota access_quota(const struct node *node, const struct port *port)
 
 bool access_may_see(const struct job *job, const struct port *port)
 {
-	return access_may_drop(job, port);
+	return access_may_drop(job, port) ||
+	       (job->options.sharing != SHARING_NONE && is_member(port, job->options.share_group));
+}
+
+bool access_may_train(const struct job *job, const struct port *port)
+{
+	return job->uid == port->uid ||
+	       (job->options.sharing == SHARING_TRAIN && is_member(port, job->options.share_group));
 }
 
 bool access_may_drop(const struct job *job, const struct port *port)

@@ -1,5 +1,5 @@
 /* Access: what a peer may see and do of jobs. A job belongs to a user; for others it does not exist, unless
- * they administer the daemon. */
+ * it is shared with a group of theirs, or they administer the daemon. */
 #ifndef TIERD_DAEMON_ACCESS_H
 #define TIERD_DAEMON_ACCESS_H
 
@@ -14,6 +14,9 @@ struct quota access_quota(const struct node *node, const struct port *port);
 
 /* It is listed for the peer, with its units and members. */
 bool access_may_see(const struct job *job, const struct port *port);
+
+/* It may be one of its ranks. */
+bool access_may_train(const struct job *job, const struct port *port);
 
 /* It may end it. */
 bool access_may_drop(const struct job *job, const struct port *port);

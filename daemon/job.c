@@ -251,6 +251,12 @@ static bool clear_rank(struct pending *pending, struct job *job, const Tierd__Wi
 
 	if (!member)
 		return true;
+	/* Of a shared job a rank is taken from its holder by himself, or by the job's owner. */
+	if (member->port->uid != pending_port(pending)->uid && job->uid != pending_port(pending)->uid) {
+		pending_error(pending, -EBUSY, "rank %u of job %s is held by process %d of user %u",
+			      open->rank, job->name, (int)member->pid, (unsigned)member->port->uid);
+		return false;
+	}
 	if (!open->takeover) {
 		pending_error(pending, -EBUSY,
 			      "rank %u of job %s is held by process %d; end it, or open with takeover",
@@ -347,6 +353,45 @@ static unsigned count_jobs(const struct node *node, uid_t uid)
 	return count;
 }
 
+static bool is_foreign(const struct pending *pending, const Tierd__Wire__JobOpen *open)
+{
+	return open->has_owner && open->owner != pending_port(pending)->uid;
+}
+
+static void refuse_foreign(struct pending *pending, const Tierd__Wire__JobOpen *open)
+{
+	pending_error(pending, -ENOENT, "there is no job %s of user %u that is shared with you", open->name,
+		      open->owner);
+}
+
+/* The caller's own, NULL if there is none; or another user's, which is there and shared with the caller,
+ * whose own idea of sharing does not count. */
+static bool find_to_open(struct pending *pending, const Tierd__Wire__JobOpen *open,
+			 struct job_options *options, struct job **ret_job)
+{
+	const struct port *port = pending_port(pending);
+	struct job *job;
+
+	if (!is_foreign(pending, open)) {
+		*ret_job = job_find(pending_node(pending), port->uid, open->name);
+		return true;
+	}
+	job = job_find(pending_node(pending), open->owner, open->name);
+	if (!job || !access_may_see(job, port)) {
+		refuse_foreign(pending, open);
+		return false;
+	}
+	if (!access_may_train(job, port) || open->mode == MODE_REPLACE) {
+		pending_error(pending, -EPERM, "job %s of user %u is not yours to %s", open->name,
+			      open->owner, open->mode == MODE_REPLACE ? "replace" : "train");
+		return false;
+	}
+	options->sharing = job->options.sharing;
+	options->share_group = job->options.share_group;
+	*ret_job = job;
+	return true;
+}
+
 void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct queue *client_members,
 	      uint32_t handle)
 {
@@ -364,7 +409,8 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 		pending_error(pending, -ESHUTDOWN, "tierd is stopping; no job can be opened");
 		return;
 	}
-	job = job_find(node, pending_port(pending)->uid, open->name);
+	if (!find_to_open(pending, open, &options, &job))
+		return;
 	if (!check_mode(pending, &job, open->mode, open->name))
 		return;
 	if (job && options_compare(&options, &job->options, message, sizeof(message)) < 0) {
@@ -374,6 +420,10 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 	if (!clear_rank(pending, job, open))
 		return;
 	if (!job || job->is_dropped) {
+		if (is_foreign(pending, open)) {
+			refuse_foreign(pending, open);
+			return;
+		}
 		if (count_jobs(node, pending_port(pending)->uid) >= MAX_JOBS_PER_USER) {
 			pending_error(pending, -EBUSY, "this user has %d jobs already", MAX_JOBS_PER_USER);
 			return;

@@ -110,6 +110,8 @@ static int check_values(const Tierd__Wire__JobOpen *open, char *message, size_t 
 	if (open->nonfinite > NONFINITE_REPORT)
 		return refuse(message, size, -EINVAL, "no treatment %u of gradients that are not finite",
 			      open->nonfinite);
+	if (open->sharing > SHARING_TRAIN)
+		return refuse(message, size, -EINVAL, "no sharing %u", open->sharing);
 	if (open->parameter_placement > PLACEMENT_NVME || open->optimizer_placement > PLACEMENT_NVME)
 		return refuse(message, size, -EINVAL, "no such placement");
 	if (open->gradient_buffers > WIRE_MAX_GRADIENT_BUFFERS)
@@ -179,6 +181,8 @@ int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, 
 		.clip_norm = open->clip_norm,
 		.host_budget = open->host_budget,
 		.nvme_budget = open->nvme_budget,
+		.sharing = open->sharing,
+		.share_group = open->sharing == SHARING_NONE ? 0 : open->share_group,
 		.seed = open->seed,
 		.is_strict = open->strict,
 		.optimizer = find_optimizer(open->optimizer),
@@ -210,6 +214,8 @@ int options_compare(const struct job_options *here, const struct job_options *jo
 		{ "gradient buffers", here->gradient_buffers, job->gradient_buffers },
 		{ "io_weight", here->io_weight, job->io_weight },
 		{ "host budget", here->host_budget, job->host_budget },
+		{ "sharing", here->sharing, job->sharing },
+		{ "group that it is shared with", here->share_group, job->share_group },
 		{ "NVMe budget", here->nvme_budget, job->nvme_budget },
 		{ "seed", here->seed, job->seed },
 		{ "strict", here->is_strict, job->is_strict },

@@ -25,6 +25,7 @@ struct job_options {
 	unsigned slot_count; /* of the optimizer's slots, those that the job keeps */
 	float clip_norm;
 	struct loss_scale_options loss_scale;
+	uint32_t sharing, share_group;
 	uint64_t host_budget, nvme_budget, seed;
 	bool is_strict;
 	uint32_t group_count;

@@ -150,6 +150,10 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->status = (char *)job_status_name(job);
 	wire->idle_ms = job_is_idle(job) ? 1 + (clock_now_ns() - job->idle_since_ns) / 1000000 : 0;
 	wire->is_released = job->phase == JOB_RELEASED;
+	wire->sharing = (char *)(job->options.sharing == SHARING_TRAIN	? "train"
+				 : job->options.sharing == SHARING_READ ? "read"
+									: "no");
+	wire->share_group = job->options.share_group;
 	wire->world_size = job->options.world_size;
 	wire->stage = job->options.stage;
 	wire->epoch = job->epoch;

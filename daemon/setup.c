@@ -491,7 +491,7 @@ void setup_start(struct job *job)
 	*setup = (struct setup){
 		.job = job,
 		.is_return = job->phase == JOB_RELEASED,
-		.is_strict = job->uid == 0 || job->uid == geteuid(),
+		.is_strict = job->uid == 0 || job->uid == geteuid() || job->options.sharing != SHARING_NONE,
 		.made = MADE_INIT,
 		.work = { .run = run_setup, .done = on_setup_done, .urgency = WORK_NORMAL },
 	};

@@ -50,6 +50,8 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddNumberToObject(json, "uid", job->uid);
 	cJSON_AddStringToObject(json, "status", job->status);
 	cJSON_AddNumberToObject(json, "idle_ms", (double)job->idle_ms);
+	cJSON_AddStringToObject(json, "sharing", job->sharing);
+	cJSON_AddNumberToObject(json, "share_group", job->share_group);
 	cJSON_AddBoolToObject(json, "is_released", job->is_released);
 	if (*job->reason)
 		cJSON_AddStringToObject(json, "reason", job->reason);

@@ -1,15 +1,18 @@
 /* One rank of a job, of any user: joins, trains a step, says so, and leaves when its standard input ends.
  *
  * user_job KEY=VALUE…    uid, groups (the first is the primary one), job, rank, world_size, mib (of
- * parameters), units, frozen (the first of them), mode, owner, share, share_group, stage, parameters and
- * optimizer (nvme or host), host_budget, nvme_budget (bytes), steps, pattern (what the parameters are),
- * digest (1: says what the state is)
+ * parameters), units, frozen (the first of them), mode, owner, sharing, share_group, takeover, stage,
+ * parameters and optimizer (nvme or host), host_budget, nvme_budget (bytes), steps, pattern (what the
+ * parameters are), digest (1: says what the state is), search (for the pattern of another job, before any
+ * step; says how often it was found)
  *
  * Prints "ready" when it has trained. What fails is printed as "ERRNO: message", with the exit status 1. */
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "crash_support.h"
@@ -72,6 +75,10 @@ static struct tierd_job_options read_options(int count, char *arguments[])
 	options.stage = (uint32_t)number_of(count, arguments, "stage", 3);
 	options.mode = (uint32_t)number_of(count, arguments, "mode", TIERD_EITHER);
 	options.host_budget = number_of(count, arguments, "host_budget", 0);
+	options.owner = (int64_t)strtoll(value_of(count, arguments, "owner", "-1"), NULL, 10);
+	options.sharing = (uint32_t)number_of(count, arguments, "sharing", TIERD_PRIVATE);
+	options.share_group = (uint32_t)number_of(count, arguments, "share_group", 0);
+	options.takeover = number_of(count, arguments, "takeover", 0) != 0;
 	options.nvme_budget = number_of(count, arguments, "nvme_budget", 0);
 	options.parameter_placement = placement(value_of(count, arguments, "parameters", ""));
 	options.optimizer_placement = placement(value_of(count, arguments, "optimizer", ""));
@@ -127,6 +134,68 @@ static uint64_t digest(struct tierd_job *job, unsigned units, unsigned frozen, u
 	return sum;
 }
 
+/* What is mapped for reading cannot be made writable, nor be opened again for writing. */
+static void attack(const char *from, const char *to, const char *protection)
+{
+	char path[64];
+
+	if (protection[1] == 'w')
+		return;
+	REQUIRE(mprotect((void *)from, (size_t)(to - from), PROT_READ | PROT_WRITE) < 0);
+	snprintf(path, sizeof(path), "/proc/self/map_files/%lx-%lx", (unsigned long)from, (unsigned long)to);
+	REQUIRE(open(path, O_RDWR | O_CLOEXEC) < 0);
+}
+
+/* How often the word is in what the daemon shares with this process. */
+static uint64_t search(uint32_t word)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char line[512], protection[8];
+	uint64_t found = 0, looked = 0;
+	char *from, *to;
+
+	REQUIRE(maps);
+	while (fgets(line, sizeof(line), maps)) {
+		if (!strstr(line, "/memfd:tierd-") ||
+		    sscanf(line, "%p-%p %7s", (void **)&from, (void **)&to, protection) != 3)
+			continue;
+		attack(from, to, protection);
+		for (const uint32_t *value = (const uint32_t *)from; value < (const uint32_t *)to; value++)
+			found += *value == word;
+		looked++;
+	}
+	fclose(maps);
+	/* Window, arena, directory, leases, gradients. */
+	REQUIRE(looked >= 5);
+	return found;
+}
+
+static uint64_t search_state(struct tierd_job *job, unsigned units, uint64_t elements, float pattern)
+{
+	uint32_t *values = malloc(elements * sizeof(*values)), word;
+	struct tierd_view view;
+	uint64_t found;
+
+	memcpy(&word, &pattern, sizeof(word));
+	REQUIRE(values);
+	found = search(word);
+	for (unsigned unit = 0; unit < units; unit++) {
+		check(tierd_gather(job, unit, &view));
+		check(tierd_gradients(job, unit, &view));
+		found += search(word);
+		check(tierd_discard(job, unit));
+		check(tierd_release(job, unit));
+		/* Nobody has trained yet: all of the moments are zero. */
+		for (unsigned moment = 0; moment < 2; moment++) {
+			check(tierd_tensor_read(job, unit, 0, moment ? "v" : "m", 0, elements, values));
+			for (uint64_t i = 0; i < elements; i++)
+				found += values[i] != 0;
+		}
+	}
+	free(values);
+	return found;
+}
+
 int main(int argc, char *argv[])
 {
 	unsigned units = (unsigned)number_of(argc, argv, "units", 2);
@@ -145,6 +214,10 @@ int main(int argc, char *argv[])
 	check(tierd_job_ready(job, -1, &state));
 	train(job, units, frozen, elements, number_of(argc, argv, "steps", 1));
 	check(tierd_job_state(job, &state));
+	if (number_of(argc, argv, "search", 0))
+		printf("found %llu\n",
+		       (unsigned long long)search_state(job, units, elements,
+							(float)number_of(argc, argv, "search", 0)));
 	if (number_of(argc, argv, "digest", 0))
 		printf("step %llu: %016llx\n", (unsigned long long)state.step,
 		       (unsigned long long)digest(job, units, frozen, elements));

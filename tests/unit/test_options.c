@@ -96,6 +96,7 @@ static void wrong_values_are_refused(void **state)
 	REFUSED(loss_scale_interval, 5, "loss_scale_growth is 0");
 	REFUSED(parameter_placement, 3, "placement");
 	REFUSED(gradient_buffers, 65, "65 gradient buffers");
+	REFUSED(sharing, 3, "no sharing 3");
 	REFUSED(io_weight, 10001, "io_weight is 10001; 1 to 10000");
 	open = valid();
 	open.stage = 2;
@@ -181,6 +182,8 @@ static void the_first_difference_is_named(void **state)
 	DIFFERS(stage, 2, "stage is 2 here, 3 in the job");
 	DIFFERS(seed, 7, "seed is 7 here");
 	DIFFERS(is_strict, true, "strict is 1 here");
+	DIFFERS(nvme_budget, 7, "NVMe budget is 7 here");
+	DIFFERS(sharing, SHARING_READ, "sharing is 1 here");
 	DIFFERS(io_weight, 7, "io_weight is 7 here");
 	DIFFERS(clip_norm, 1.5f, "clip_norm is 1.5 here, 0 in the job");
 	DIFFERS(loss_scale.initial, 8, "loss_scale is 8 here, 1 in the job");
