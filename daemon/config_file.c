@@ -131,13 +131,13 @@ static int handle_unknown(struct reading *reading, const char *section, const ch
 	return report(reading, -EINVAL, "unknown key '%s' in [%s]; it has %s", key, section, known);
 }
 
-/* Which of two values was meant? Only paths may be several. */
+/* Which of two values was meant? Only paths and limits may be several. */
 static int handle_again(struct reading *reading, const struct config_option *option)
 {
 	unsigned *first = &reading->first_lines[option - config_options];
 
 	assert(config_option_count <= CONFIG_MAX_OPTIONS);
-	if (*first > 0 && option->kind != CONFIG_PATHS)
+	if (*first > 0 && option->kind != CONFIG_PATHS && option->kind != CONFIG_LIMITS)
 		return report(reading, -EINVAL, "%s is in line %u already; give it once", option->key,
 			      *first);
 	*first = reading->line;

@@ -251,6 +251,13 @@ static bool clear_rank(struct pending *pending, struct job *job, const Tierd__Wi
 
 	if (!member)
 		return true;
+	/* A trainer that is restarted at once may be faster than the news of its death. */
+	if (port_is_dead(member->port)) {
+		snprintf(reason, sizeof(reason), "rank %u (pid %d) is lost: its process died", member->rank,
+			 (int)member->pid);
+		job_leave(member, false, reason);
+		return true;
+	}
 	/* Of a shared job a rank is taken from its holder by himself, or by the job's owner. */
 	if (member->port->uid != pending_port(pending)->uid && job->uid != pending_port(pending)->uid) {
 		pending_error(pending, -EBUSY, "rank %u of job %s is held by process %d of user %u",

@@ -3,6 +3,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+bool port_is_dead(const struct port *port)
+{
+	return port->ops->is_dead && port->ops->is_dead(port);
+}
+
 void port_reply_fds(struct port *port, uint32_t request, Tierd__Wire__Reply *body, const int *fds,
 		    unsigned fd_count)
 {

@@ -2,6 +2,7 @@
 #ifndef TIERD_DAEMON_PORT_H
 #define TIERD_DAEMON_PORT_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "proto/frame.h"
@@ -17,6 +18,10 @@ struct port_ops {
 	void (*event)(struct port *port, const Tierd__Wire__Event *event);
 	/* Ends the connection soon, from the loop. */
 	void (*close)(struct port *port, const char *reason);
+	/* The process at the other end has died, though the loop may not have come to it yet. NULL: it never
+	 * has.
+	 */
+	bool (*is_dead)(const struct port *port);
 };
 
 #define PORT_MAX_FDS 8
@@ -30,6 +35,8 @@ struct port {
 	gid_t *groups; /* beside gid */
 	unsigned group_count;
 };
+
+bool port_is_dead(const struct port *port);
 
 /* Sends a reply with a body (or without: NULL), status 0. */
 void port_reply(struct port *port, uint32_t request, Tierd__Wire__Reply *body);

@@ -178,9 +178,16 @@ static void close_port(struct port *port, const char *reason)
 	end(container_of(port, struct session, port), "%s", reason);
 }
 
-static const struct port_ops session_port_ops = { .reply = send_reply,
-						  .event = send_event,
-						  .close = close_port };
+static bool has_dead_process(const struct port *port)
+{
+	const struct session *session = container_of(port, struct session, port);
+
+	return peer_is_dying(port->pid, session->process);
+}
+
+static const struct port_ops session_port_ops = {
+	.reply = send_reply, .event = send_event, .close = close_port, .is_dead = has_dead_process
+};
 
 /* An answer to a broken Hello is a HelloReply; to anything else, a Reply. */
 static void send_refusal(struct session *session, uint32_t request, int r, char *text)
