@@ -29,8 +29,8 @@ static uint64_t find_word(const struct node *node, const struct port *port, size
 	uint64_t most = 0;
 
 	for (enum who_kind kind = WHO_USER; kind <= WHO_EVERYONE && most == 0; kind++)
-		for (unsigned i = 0; i < node->limit_count; i++) {
-			const struct limit *limit = &node->limits[i];
+		for (unsigned i = 0; node->limits && i < node->limits->count; i++) {
+			const struct limit *limit = &node->limits->entries[i];
 			uint64_t word = *(const uint64_t *)((const char *)&limit->quota + offset);
 
 			if (limit->who.kind == kind && is_meant(port, &limit->who) && word > most)

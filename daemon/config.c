@@ -64,12 +64,6 @@ static void clear_paths(struct config *config)
 		free(config->paths[--config->path_count].path);
 }
 
-static void clear_limits(struct config *config)
-{
-	while (config->limit_count > 0)
-		free(config->limits[--config->limit_count].text);
-}
-
 /* What flags say replaces what the file says; the first of them clears the place. */
 static void make_place(struct config *config, enum config_kind kind, bool has_been[])
 {
@@ -79,7 +73,7 @@ static void make_place(struct config *config, enum config_kind kind, bool has_be
 	if (kind == CONFIG_PATHS)
 		clear_paths(config);
 	if (kind == CONFIG_LIMITS)
-		clear_limits(config);
+		limit_list_clear(&config->limits);
 }
 
 static int set_flag(struct config *config, const struct config_option *option, const char *value,
@@ -211,7 +205,7 @@ struct config *config_free(struct config *config)
 	free(config->socket);
 	free(config->state_directory);
 	who_list_clear(&config->administrators);
-	clear_limits(config);
+	limit_list_clear(&config->limits);
 	free(config->fault);
 	free(config);
 	return NULL;
@@ -244,8 +238,8 @@ void config_print(const struct config *config, FILE *stream)
 			continue;
 		}
 		if (option->kind == CONFIG_LIMITS) {
-			for (unsigned k = 0; k < config->limit_count; k++)
-				fprintf(stream, "%s = %s\n", option->key, config->limits[k].text);
+			for (unsigned k = 0; k < config->limits.count; k++)
+				fprintf(stream, "%s = %s\n", option->key, config->limits.entries[k].text);
 			continue;
 		}
 		if (option->kind == CONFIG_WHO && config->administrators.count == 0)

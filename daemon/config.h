@@ -10,7 +10,6 @@
 #include "daemon/limit.h"
 
 #define CONFIG_MAX_PATHS 16
-#define CONFIG_MAX_LIMITS 64
 #define CONFIG_SYSTEM_FILE "/etc/tierd/tierd.conf"
 
 enum config_action { CONFIG_RUN, CONFIG_CHECK, CONFIG_HELP, CONFIG_VERSION };
@@ -42,8 +41,7 @@ struct config {
 	uint64_t output_queue;
 	unsigned first_frame_seconds, frame_seconds;
 	struct who_list administrators;
-	struct limit limits[CONFIG_MAX_LIMITS];
-	unsigned limit_count;
+	struct limit_list limits;
 	char *fault; /* NULL: none */
 };
 

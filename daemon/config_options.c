@@ -59,9 +59,10 @@ const struct config_option config_options[] = {
 	{ "io", "direct", "direct-io", "MODE", "auto or off (through the page cache)", CONFIG_CHOICE,
 	  PLACE(direct_io), .choices = direct_modes },
 	{ "users", "administrators", "administrators", "NAMES",
-	  "users and @groups that see and rule all jobs", CONFIG_WHO, PLACE(administrators) },
+	  "users and @groups that see and rule all jobs", CONFIG_WHO, PLACE(administrators),
+	  .is_live = true },
 	{ "users", "limit", "limit", "WHO=…", "what jobs of a user, a @group or * get and hold; repeat it",
-	  CONFIG_LIMITS, PLACE(limits) },
+	  CONFIG_LIMITS, PLACE(limits), .is_live = true },
 	{ "limits", "connections", "max-connections", "N", "connections at once", CONFIG_COUNT,
 	  PLACE(connections), 1, 65536, .is_live = true },
 	{ "limits", "requests_per_connection", "requests-per-connection", "N",
@@ -172,14 +173,10 @@ static int add_path(struct config *config, const struct config_option *option, c
 	return 0;
 }
 
-static int add_limit(struct config *config, const char *value)
+static int add_limit(struct limit_list *place, const char *value)
 {
-	int r = config->limit_count < CONFIG_MAX_LIMITS && !strchr(value, ';')
-			? limit_parse(value, &config->limits[config->limit_count])
-			: -EINVAL;
+	int r = strchr(value, ';') ? -EINVAL : limit_list_add(place, value);
 
-	if (r == 0)
-		config->limit_count++;
 	return r == -ENOENT ? -EINVAL : r;
 }
 
@@ -208,7 +205,7 @@ int config_option_set(struct config *config, const struct config_option *option,
 	case CONFIG_WHO:
 		return set_who(place, value);
 	case CONFIG_LIMITS:
-		return add_limit(config, value);
+		return add_limit(place, value);
 	case CONFIG_KINDS:
 		break;
 	}
@@ -231,12 +228,12 @@ static bool is_same_text(const char *one, const char *other)
 	return one && other ? strcmp(one, other) == 0 : one == other;
 }
 
-static bool has_same_limits(const struct config *one, const struct config *other)
+static bool has_same_limits(const struct limit_list *one, const struct limit_list *other)
 {
-	if (one->limit_count != other->limit_count)
+	if (one->count != other->count)
 		return false;
-	for (unsigned i = 0; i < one->limit_count; i++)
-		if (strcmp(one->limits[i].text, other->limits[i].text) != 0)
+	for (unsigned i = 0; i < one->count; i++)
+		if (strcmp(one->entries[i].text, other->entries[i].text) != 0)
 			return false;
 	return true;
 }
@@ -257,7 +254,7 @@ bool config_option_equal(const struct config_option *option, const struct config
 	case CONFIG_PATHS:
 		return has_same_paths(one, other);
 	case CONFIG_LIMITS:
-		return has_same_limits(one, other);
+		return has_same_limits(left, right);
 	case CONFIG_KINDS:
 		break;
 	case CONFIG_WHO:
@@ -267,12 +264,31 @@ bool config_option_equal(const struct config_option *option, const struct config
 	return false;
 }
 
-void config_option_copy(const struct config_option *option, const struct config *from, struct config *to)
+static size_t value_size(enum config_kind kind)
 {
-	size_t size = option->kind == CONFIG_SIZE ? sizeof(uint64_t) : sizeof(unsigned);
+	switch (kind) {
+	case CONFIG_SIZE:
+		return sizeof(uint64_t);
+	case CONFIG_WHO:
+		return sizeof(struct who_list);
+	case CONFIG_LIMITS:
+		return sizeof(struct limit_list);
+	default:
+		return sizeof(unsigned);
+	}
+}
+
+void config_option_exchange(const struct config_option *option, struct config *one, struct config *other)
+{
+	char *left = (char *)one + option->offset, *right = (char *)other + option->offset;
 
 	assert(option->is_live);
-	memcpy((char *)to + option->offset, (const char *)from + option->offset, size);
+	for (size_t i = 0; i < value_size(option->kind); i++) {
+		char byte = left[i];
+
+		left[i] = right[i];
+		right[i] = byte;
+	}
 }
 
 static void describe_choices(const struct config_choice *choice, char *text, size_t size)
@@ -320,7 +336,7 @@ void config_option_describe(const struct config_option *option, char *text, size
 			 "a user, @group or *, and host_default, host_maximum, nvme_default or nvme_maximum "
 			 "with "
 			 "a size from 1M, such as '@research host_maximum=64G'; at most %d of them",
-			 CONFIG_MAX_LIMITS);
+			 LIMIT_LIST_MAX);
 		break;
 	case CONFIG_KINDS:
 		break;
@@ -333,6 +349,14 @@ static const char *choice_name(const struct config_option *option, unsigned valu
 		if (choice->value == value)
 			return choice->name;
 	return "";
+}
+
+static void print_limits(const struct limit_list *limits, FILE *stream)
+{
+	for (unsigned i = 0; i < limits->count; i++)
+		fprintf(stream, "%s%s", i ? ", " : "", limits->entries[i].text);
+	if (limits->count == 0)
+		fputs("none", stream);
 }
 
 void config_option_print(const struct config *config, const struct config_option *option, FILE *stream)
@@ -355,10 +379,12 @@ void config_option_print(const struct config *config, const struct config_option
 		fputs(choice_name(option, *(const unsigned *)place), stream);
 		break;
 	case CONFIG_WHO:
-		fputs(((const struct who_list *)place)->text, stream);
+		fputs(((const struct who_list *)place)->text ?: "nobody", stream);
+		break;
+	case CONFIG_LIMITS:
+		print_limits(place, stream);
 		break;
 	case CONFIG_PATHS:
-	case CONFIG_LIMITS:
 	case CONFIG_KINDS:
 		break;
 	}

@@ -29,7 +29,7 @@ struct config_option {
 	size_t offset; /* in struct config */
 	uint64_t minimum, maximum;
 	const struct config_choice *choices;
-	bool is_live; /* a reload changes it while the daemon runs; never a text or paths */
+	bool is_live; /* a reload changes it while the daemon runs; never a text or path */
 };
 
 extern const struct config_option config_options[];
@@ -54,8 +54,8 @@ void config_option_describe(const struct config_option *option, char *text, size
 bool config_option_equal(const struct config_option *option, const struct config *one,
 			 const struct config *other);
 
-/* Takes over the value of a live option. */
-void config_option_copy(const struct config_option *option, const struct config *from, struct config *to);
+/* Exchanges the values of a live option. */
+void config_option_exchange(const struct config_option *option, struct config *one, struct config *other);
 
 /* The value of any kind but CONFIG_PATHS. */
 void config_option_print(const struct config *config, const struct config_option *option, FILE *stream);

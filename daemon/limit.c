@@ -63,3 +63,18 @@ int limit_parse(const char *text, struct limit *ret_limit)
 	*ret_limit = limit;
 	return 0;
 }
+
+int limit_list_add(struct limit_list *list, const char *text)
+{
+	int r = list->count < LIMIT_LIST_MAX ? limit_parse(text, &list->entries[list->count]) : -EINVAL;
+
+	if (r == 0)
+		list->count++;
+	return r;
+}
+
+void limit_list_clear(struct limit_list *list)
+{
+	while (list->count > 0)
+		free(list->entries[--list->count].text);
+}

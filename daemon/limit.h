@@ -16,8 +16,19 @@ struct limit {
 	char *text; /* owned; as written */
 };
 
+#define LIMIT_LIST_MAX 64
+
+struct limit_list {
+	struct limit entries[LIMIT_LIST_MAX];
+	unsigned count;
+};
+
 /* "alice host_maximum=64G nvme_maximum=1T", "@research host_default=8G", "* host_maximum=16G". -EINVAL,
  * -ENOENT (there is no such user or group), -ENOMEM. */
 int limit_parse(const char *text, struct limit *ret_limit);
+
+/* Appends; -EINVAL as above, or if there is no place. */
+int limit_list_add(struct limit_list *list, const char *text);
+void limit_list_clear(struct limit_list *list);
 
 #endif

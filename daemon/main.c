@@ -147,6 +147,7 @@ static void on_hang_up(evutil_socket_t number, short what, void *argument)
 	if (reload(daemon->config, daemon->argc, daemon->argv, &problem) < 0)
 		log_error("%s; the configuration stays as it was", problem.text);
 	log_open((enum log_level)daemon->config->log_level);
+	daemon->node->idle_release_ms = (uint64_t)daemon->config->idle_release_seconds * 1000;
 	limits = limits_of(daemon->config);
 	server_limit(daemon->server, &limits);
 	say_ready(daemon);
@@ -204,8 +205,7 @@ static int start_node(struct daemon *daemon)
 		.path_count = config->path_count,
 		.idle_release_ms = (uint64_t)config->idle_release_seconds * 1000,
 		.administrators = &config->administrators,
-		.limits = config->limits,
-		.limit_count = config->limit_count,
+		.limits = &config->limits,
 		.fault = config->fault,
 	};
 	int r;

@@ -291,7 +291,6 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 	node->idle_release_ms = config->idle_release_ms;
 	node->administrators = config->administrators;
 	node->limits = config->limits;
-	node->limit_count = config->limit_count;
 	node->staging.memory = (struct memory)MEMORY_INIT;
 	queue_init(&node->jobs);
 	queue_init(&node->dying);

@@ -42,9 +42,8 @@ struct node_config {
 	} paths[NODE_MAX_PATHS];
 	uint64_t idle_release_ms;	       /* 0: never */
 	const struct who_list *administrators; /* borrowed until node_free(); NULL: none */
-	const struct limit *limits;	       /* borrowed too */
-	unsigned limit_count;
-	const char *fault; /* as fault_config_parse() takes it; for tests; NULL: none */
+	const struct limit_list *limits;       /* in the same way */
+	const char *fault;		       /* as fault_config_parse() takes it; for tests; NULL: none */
 };
 
 struct event_base;
@@ -75,8 +74,7 @@ struct node {
 	uint64_t idle_release_ms;
 	const struct who_list *administrators;
 	bool has_noted_pinning;
-	const struct limit *limits;
-	unsigned limit_count;
+	const struct limit_list *limits;
 	const char *fault;
 };
 

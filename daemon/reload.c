@@ -15,9 +15,9 @@ static void describe(const struct config *config, const struct config_option *op
 }
 
 /* Returns whether it changes what is in effect. */
-static bool take_over(struct config *config, const struct config *fresh, const struct config_option *option)
+static bool take_over(struct config *config, struct config *fresh, const struct config_option *option)
 {
-	char value[64];
+	char value[256];
 
 	if (config_option_equal(option, config, fresh))
 		return false;
@@ -27,7 +27,7 @@ static bool take_over(struct config *config, const struct config *fresh, const s
 			option->key, option->section);
 		return false;
 	}
-	config_option_copy(option, fresh, config);
+	config_option_exchange(option, config, fresh);
 	describe(config, option, value, sizeof(value));
 	log_info("%s in [%s] is %s from now on", option->key, option->section, value);
 	return true;

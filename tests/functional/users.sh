@@ -11,8 +11,14 @@ case $scenario in
 drop) set -- --administrators '60009, @60019' ;;
 idle) set -- --idle-release-seconds 1 ;;
 limits)
-	set -- --limit '60001 host_maximum=64M nvme_maximum=110M' --limit '@60019 host_default=16M nvme_default=30M' \
-		--limit '@60020 host_default=12M' --limit '* host_maximum=128M'
+	cat >"$scratch/tierd.conf" <<-'END'
+		[users]
+		limit = 60001 host_maximum=64M nvme_maximum=110M
+		limit = @60019 host_default=16M nvme_default=30M
+		limit = @60020 host_default=12M
+		limit = * host_maximum=128M
+	END
+	set -- --config "$scratch/tierd.conf"
 	;;
 *) set -- ;;
 esac
@@ -22,7 +28,7 @@ chmod 755 "$scratch" "$scratch/run"
 chmod 666 "$TIERD_SOCKET"
 cp "$TIERCTL" "$scratch/tierctl"
 chmod 755 "$scratch/tierctl"
-TIERD_PID=$tierd_pid TIERD_LOG=$tierd_log NVME=$nvme TIERCTL=$scratch/tierctl \
+TIERD_PID=$tierd_pid TIERD_LOG=$tierd_log NVME=$nvme CONF=$scratch/tierd.conf TIERCTL=$scratch/tierctl \
 	python3 "$(dirname "$0")/users_$scenario.py" "$program" || fail 'see above'
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

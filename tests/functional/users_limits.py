@@ -1,9 +1,13 @@
 """Users and their jobs keep to the budgets that the configuration gives them (see users.sh)."""
-from users import ALICE, BOB, jobs, node, refused, tierctl, train, wait_until
+import os
+import signal
+
+from users import ADMINISTRATOR, ALICE, BOB, Rank, jobs, node, refused, tierctl, train, wait_until
 
 # Of both groups: the more generous one counts, word by word.
 STUDENT, GROUPS = 60004, "60019,60020"
 MIB = 1 << 20
+RESUME = 2
 
 
 def a_user_has_a_maximum_of_host_memory():
@@ -60,9 +64,28 @@ def a_job_that_names_no_budget_gets_the_default():
     tierctl(STUDENT, "drop", "default", "--yes")
 
 
+def a_reload_changes_limits_and_administrators():
+    """For new jobs; those that are there keep what they had."""
+    train(ALICE, job="old", mib=4)
+    assert jobs(ADMINISTRATOR) == {}
+    with open(os.environ["CONF"], "w", encoding="utf-8") as configuration:
+        configuration.write(f"[users]\nadministrators = {ADMINISTRATOR}\nlimit = {ALICE} host_maximum=20M\n")
+    os.kill(int(os.environ["TIERD_PID"]), signal.SIGHUP)
+    wait_until(lambda: "old" in jobs(ADMINISTRATOR))
+    refused(ALICE, "ENOMEM", "host_maximum, 20.0 MiB", "; old has", job="new", mib=4)
+    train(BOB, job="his", mib=32, units=4)
+    Rank(ALICE, job="old", mib=4, mode=RESUME).ready().leave()
+    tierctl(ADMINISTRATOR, "drop", "old", "--yes")
+    tierctl(ADMINISTRATOR, "drop", "his", "--yes")
+    log = open(os.environ["TIERD_LOG"], encoding="utf-8").read()
+    assert f"administrators in [users] is {ADMINISTRATOR} from now on" in log
+    assert f"limit in [users] is {ALICE} host_maximum=20M from now on" in log
+
+
 begin = node()["host"]["used_bytes"]
 a_user_has_a_maximum_of_host_memory()
 a_user_has_a_maximum_on_nvme()
 a_job_has_budgets_of_its_own()
 a_job_that_names_no_budget_gets_the_default()
+a_reload_changes_limits_and_administrators()
 wait_until(lambda: node()["host"]["used_bytes"] == begin and node()["nvme"][0]["used_bytes"] == 0)
