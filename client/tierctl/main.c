@@ -18,6 +18,7 @@ static const struct verb {
 	{ "units", command_units, "units JOB", "a job's units: where they are, leases, versions" },
 	{ "tiers", command_tiers, "tiers", "host memory and NVMe paths" },
 	{ "plan", command_plan, "plan FLAG…", "what a model needs, and whether it fits here" },
+	{ "config", command_config, "config check [FILE]", "what tierd makes of a configuration" },
 	{ "ping", command_ping, "ping", "is the daemon there, and how fast does it answer" },
 	{ "help", command_help, "help", "this" },
 };
@@ -26,7 +27,7 @@ static void print_usage(FILE *stream)
 {
 	fputs("Usage: tierctl COMMAND [--socket PATH] [--json]\n\n", stream);
 	for (size_t i = 0; i < ARRAY_LENGTH(verbs); i++)
-		fprintf(stream, "  %-10s  %s\n", verbs[i].usage, verbs[i].help);
+		fprintf(stream, "  %-19s  %s\n", verbs[i].usage, verbs[i].help);
 	fputs("\n"
 	      "  --socket PATH  of the daemon (default: $TIERD_SOCKET, $XDG_RUNTIME_DIR/tierd/tierd.sock,\n"
 	      "                 /run/tierd/tierd.sock)\n"
