@@ -165,7 +165,12 @@ int tierd_job_detach(struct tierd_job *job);
 
 /* ---- Units ------------------------------------------------------------------------------------------- */
 
-enum tierd_format { TIERD_FP32 = 1, TIERD_BF16 = 2, TIERD_FP16 = 3 };
+enum tierd_format {
+	TIERD_FP32 = 1,
+	TIERD_BF16 = 2,
+	TIERD_FP16 = 3,
+	TIERD_BYTES = 4, /* of any meaning (int8, two 4-bit numbers, …): an element is a byte; frozen, without initializer */
+};
 
 enum tierd_initializer {
 	TIERD_INITIALIZE_NONE,    /* some rank writes the values with tierd_tensor_write before tierd_job_ready */

@@ -78,9 +78,19 @@ static int check_tensor(const struct tierd_job *job, const struct tierd_tensor *
 		r = check_slice(tensor);
 	if (r < 0)
 		return r;
-	if (tensor->format < TIERD_FP32 || tensor->format > TIERD_FP16)
+	if (tensor->format < TIERD_FP32 || tensor->format > TIERD_BYTES)
 		return message_fail(-EINVAL, "tensor \"%s\": %u is no number format", tensor->name,
 				    tensor->format);
+	if (tensor->format == TIERD_BYTES && !tensor->is_frozen)
+		return message_fail(-EINVAL,
+				    "tensor \"%s\" holds bytes, which cannot be trained; set is_frozen, or "
+				    "choose a number format",
+				    tensor->name);
+	if (tensor->format == TIERD_BYTES && tensor->initializer != TIERD_INITIALIZE_NONE)
+		return message_fail(-EINVAL,
+				    "tensor \"%s\" holds bytes, and initializers make numbers; write it with "
+				    "tierd_tensor_write",
+				    tensor->name);
 	if (tensor->initializer > TIERD_INITIALIZE_UNIFORM)
 		return message_fail(-EINVAL, "tensor \"%s\": %u is no initializer", tensor->name,
 				    tensor->initializer);

@@ -80,6 +80,12 @@ static int check_tensor(const Tierd__Wire__Tensor *wire, uint32_t group_count, c
 	if (wire->initializer > INITIALIZE_UNIFORM)
 		return refuse(message, size, -EINVAL, "tensor \"%s\": no initializer %u", wire->name,
 			      wire->initializer);
+	if (wire->format == FORMAT_BYTES && !wire->is_frozen)
+		return refuse(message, size, -EINVAL, "tensor \"%s\" holds bytes, which cannot be trained",
+			      wire->name);
+	if (wire->format == FORMAT_BYTES && wire->initializer != INITIALIZE_NONE)
+		return refuse(message, size, -EINVAL,
+			      "tensor \"%s\" holds bytes, and initializers make numbers", wire->name);
 	if (!isfinite(wire->a) || !isfinite(wire->b))
 		return refuse(message, size, -EINVAL,
 			      "tensor \"%s\": its initializer has a value that is not finite", wire->name);
@@ -345,9 +351,10 @@ static int compare_shape(const struct unit *unit, const struct tensor *tensor,
 
 static const char *format_name(uint32_t format)
 {
-	static const char *const names[] = {
-		[FORMAT_FP32] = "fp32", [FORMAT_BF16] = "bf16", [FORMAT_FP16] = "fp16"
-	};
+	static const char *const names[] = { [FORMAT_FP32] = "fp32",
+					     [FORMAT_BF16] = "bf16",
+					     [FORMAT_FP16] = "fp16",
+					     [FORMAT_BYTES] = "bytes" };
 
 	return format > 0 && format < ARRAY_LENGTH(names) ? names[format] : "?";
 }

@@ -1,5 +1,6 @@
 #include "daemon/state.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@ enum master_kind state_master_kind(enum unit_section section)
 		[SECTION_FROZEN_FP16] = MASTER_BESIDE, [SECTION_FROZEN_FP32] = MASTER_ITSELF,
 	};
 
+	assert(section != SECTION_FROZEN_BYTES);
 	return kinds[section];
 }
 

@@ -10,7 +10,7 @@
 #define STATE_SLOTS 1
 #define STATES_MAXIMUM (STATE_SLOTS + OPTIMIZER_MAX_SLOTS)
 
-/* Of a frozen section: how its format would, which says how to convert. */
+/* Of a frozen section: how its format would, which says how to convert. Not of bytes. */
 enum master_kind state_master_kind(enum unit_section section);
 
 static inline unsigned state_count(const struct job_options *options)

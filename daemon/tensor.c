@@ -366,6 +366,11 @@ static struct tensor_operation *operation_new(struct job *job, struct pending *p
 }
 
 /* In the window a value is fp32 or, unless is_wide, of the tensor's format. */
+static uint64_t window_element_bytes(const struct tensor *tensor, bool is_wide)
+{
+	return is_wide ? sizeof(float) : section_element_bytes(tensor->layout.section);
+}
+
 static bool check_range(struct pending *pending, uint32_t unit, uint32_t index, uint64_t first,
 			uint64_t count, bool is_wide)
 {
@@ -384,7 +389,7 @@ static bool check_range(struct pending *pending, uint32_t unit, uint32_t index, 
 			pending, -ERANGE, "tensor \"%s\" has %llu elements; %llu from %llu on are beyond",
 			units->tensors[index].name, (unsigned long long)units->tensors[index].layout.elements,
 			(unsigned long long)count, (unsigned long long)first);
-	else if (count > WINDOW_BYTES / (is_wide || units->tensors[index].format == FORMAT_FP32 ? 4 : 2))
+	else if (count > WINDOW_BYTES / window_element_bytes(&units->tensors[index], is_wide))
 		pending_error(pending, -E2BIG, "the window has room for %llu bytes",
 			      (unsigned long long)WINDOW_BYTES);
 	else if (pending->member->operation)

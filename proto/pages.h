@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #define PAGES_MAGIC 0x64726974 /* "tird" */
-#define PAGES_VERSION 2
+#define PAGES_VERSION 3
 
 /* ---- Directory ---- */
 
@@ -62,7 +62,7 @@ static inline uint64_t directory_word_offset(uint64_t word)
 	return (word & UINT64_C(0xffffffffff)) * DIRECTORY_OFFSET_UNIT;
 }
 
-#define UNIT_SECTIONS 6 /* see unit_layout.h */
+#define UNIT_SECTIONS 7 /* see unit_layout.h */
 
 struct directory_entry {
 	_Atomic uint64_t word;

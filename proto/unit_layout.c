@@ -20,11 +20,14 @@ int unit_layout_elements(const uint64_t *shape, size_t dimensions, uint64_t *ret
 
 const char *section_format(enum unit_section section)
 {
-	static const char *const names[UNIT_TRAINABLE_SECTIONS] = {
-		[SECTION_BF16] = "bf16", [SECTION_FP16] = "fp16", [SECTION_FP32] = "fp32"
+	static const char *const names[UNIT_SECTIONS] = {
+		[SECTION_BF16] = "bf16",	 [SECTION_FP16] = "fp16",
+		[SECTION_FP32] = "fp32",	 [SECTION_FROZEN_BF16] = "bf16",
+		[SECTION_FROZEN_FP16] = "fp16",	 [SECTION_FROZEN_FP32] = "fp32",
+		[SECTION_FROZEN_BYTES] = "bytes"
 	};
 
-	return names[section % UNIT_TRAINABLE_SECTIONS];
+	return names[section];
 }
 
 static int section_of(uint32_t format, bool is_frozen, enum unit_section *ret_section)
@@ -33,9 +36,12 @@ static int section_of(uint32_t format, bool is_frozen, enum unit_section *ret_se
 		[FORMAT_FP32] = { SECTION_FP32, SECTION_FROZEN_FP32 },
 		[FORMAT_BF16] = { SECTION_BF16, SECTION_FROZEN_BF16 },
 		[FORMAT_FP16] = { SECTION_FP16, SECTION_FROZEN_FP16 },
+		[FORMAT_BYTES] = { SECTION_FROZEN_BYTES, SECTION_FROZEN_BYTES }, /* the first is refused */
 	};
 
 	if (format == 0 || format >= sizeof(sections) / sizeof(sections[0]))
+		return -EINVAL;
+	if (format == FORMAT_BYTES && !is_frozen)
 		return -EINVAL;
 	*ret_section = sections[format][is_frozen];
 	return 0;

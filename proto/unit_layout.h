@@ -1,9 +1,9 @@
 /* Where the tensors of a unit lie: library and daemon compute it alike, from the definition alone.
  *
- * A unit has six sections, by whether its tensors are trained and by format. Within a section tensors follow
- * in order of definition, each at a multiple of 256 bytes; a section's length is a multiple of 256 elements.
- * The trainable elements of a unit are numbered through its sections in their order; gradients lie in the
- * same order, without gap. */
+ * A unit has seven sections, by whether its tensors are trained and by format; bytes are never trained.
+ * Within a section tensors follow in order of definition, each at a multiple of 256 bytes; a section's length
+ * is a multiple of 256 elements. The trainable elements of a unit are numbered through its sections in their
+ * order; gradients lie in the same order, without gap. */
 #ifndef TIERD_PROTO_UNIT_LAYOUT_H
 #define TIERD_PROTO_UNIT_LAYOUT_H
 
@@ -19,7 +19,8 @@ enum unit_section {
 	SECTION_FP32,
 	SECTION_FROZEN_BF16,
 	SECTION_FROZEN_FP16,
-	SECTION_FROZEN_FP32
+	SECTION_FROZEN_FP32,
+	SECTION_FROZEN_BYTES
 };
 
 /* The first of them. */
@@ -37,10 +38,12 @@ static inline bool section_is_trainable(enum unit_section section)
 
 static inline uint64_t section_element_bytes(enum unit_section section)
 {
+	if (section == SECTION_FROZEN_BYTES)
+		return 1;
 	return section == SECTION_FP32 || section == SECTION_FROZEN_FP32 ? 4 : 2;
 }
 
-/* "bf16", "fp16" or "fp32". */
+/* "bf16", "fp16", "fp32" or "bytes". */
 const char *section_format(enum unit_section section);
 
 struct unit_layout {
@@ -62,8 +65,8 @@ static inline void unit_layout_init(struct unit_layout *layout)
 /* Elements of a shape; 1 for a scalar. -EOVERFLOW above UNIT_MAX_ELEMENTS. */
 int unit_layout_elements(const uint64_t *shape, size_t dimensions, uint64_t *ret_elements);
 
-/* Appends the next tensor. format is that of tierd.h. -EINVAL: unknown format; -EOVERFLOW: the unit gets too
- * large. */
+/* Appends the next tensor. format is that of tierd.h. -EINVAL: unknown format, or bytes that are not frozen;
+ * -EOVERFLOW: the unit gets too large. */
 int unit_layout_append(struct unit_layout *layout, uint32_t format, bool is_frozen, uint64_t elements,
 		       struct tensor_layout *ret_tensor);
 

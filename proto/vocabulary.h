@@ -15,7 +15,7 @@ enum wire_placement { PLACEMENT_DEFAULT, PLACEMENT_HOST, PLACEMENT_NVME };
 enum wire_nonfinite { NONFINITE_SKIP, NONFINITE_REPORT };
 enum wire_sharing { SHARING_NONE, SHARING_READ, SHARING_TRAIN };
 enum wire_job_status { JOB_NEW = 1, JOB_RESUMED };
-enum wire_format { FORMAT_FP32 = 1, FORMAT_BF16, FORMAT_FP16 };
+enum wire_format { FORMAT_FP32 = 1, FORMAT_BF16, FORMAT_FP16, FORMAT_BYTES };
 enum wire_initializer {
 	INITIALIZE_NONE,
 	INITIALIZE_ZEROS,

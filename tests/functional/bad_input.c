@@ -224,7 +224,9 @@ TENSOR(tensor_nine, tensor->dimensions = 9)
 TENSOR(tensor_overflow, tensor->shape[0] = UINT64_C(1) << 63; tensor->shape[1] = 4)
 TENSOR(tensor_wraps_to_zero, tensor->shape[0] = UINT64_C(1) << 32; tensor->shape[1] = UINT64_C(1) << 32)
 TENSOR(tensor_huge, tensor->shape[0] = UINT64_C(1) << 44; tensor->shape[1] = 2)
-TENSOR(tensor_format, tensor->format = 4)
+TENSOR(tensor_format, tensor->format = 5)
+TENSOR(tensor_bytes, tensor->format = TIERD_BYTES)
+TENSOR(tensor_filled_bytes, tensor->format = TIERD_BYTES; tensor->is_frozen = true)
 TENSOR(tensor_initializer, tensor->initializer = 5)
 TENSOR(tensor_deviation, tensor->initializer = TIERD_INITIALIZE_NORMAL; tensor->b = -1.0)
 TENSOR(tensor_nan, tensor->initializer = TIERD_INITIALIZE_NORMAL; tensor->a = NAN)
@@ -251,7 +253,9 @@ static void bad_tensors_are_refused(struct tierd_node *node)
 		{ tensor_overflow, -EOVERFLOW, "more than 2^44 elements" },
 		{ tensor_wraps_to_zero, -EOVERFLOW, "more than 2^44 elements" },
 		{ tensor_huge, -EOVERFLOW, "more than 2^44 elements" },
-		{ tensor_format, -EINVAL, "4 is no number format" },
+		{ tensor_format, -EINVAL, "5 is no number format" },
+		{ tensor_bytes, -EINVAL, "holds bytes, which cannot be trained; set is_frozen" },
+		{ tensor_filled_bytes, -EINVAL, "write it with tierd_tensor_write" },
 		{ tensor_initializer, -EINVAL, "5 is no initializer" },
 		{ tensor_deviation, -EINVAL, "its standard deviation is -1, below 0" },
 		{ tensor_nan, -EINVAL, "not finite" },

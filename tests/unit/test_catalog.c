@@ -136,8 +136,13 @@ static void wrong_tensors_are_refused(void **state)
 
 	begin_one(&draft)->group = 2;
 	expect_refused(&draft, -EINVAL, "tensor \"w\" is in parameter group 2; the job has 2");
-	begin_one(&draft)->format = 4;
-	expect_refused(&draft, -EINVAL, "unknown format 4");
+	begin_one(&draft)->format = 5;
+	expect_refused(&draft, -EINVAL, "unknown format 5");
+	begin_one(&draft)->format = FORMAT_BYTES;
+	expect_refused(&draft, -EINVAL, "tensor \"w\" holds bytes, which cannot be trained");
+	draft.tensors[0].is_frozen = true;
+	draft.tensors[0].initializer = INITIALIZE_ONES;
+	expect_refused(&draft, -EINVAL, "initializers make numbers");
 	begin_one(&draft)->initializer = 5;
 	expect_refused(&draft, -EINVAL, "no initializer 5");
 	begin_one(&draft)->b = NAN;

@@ -33,7 +33,7 @@ static void shapes_that_overflow_are_refused(void **state)
 static void tensors_are_sorted_by_format_and_aligned(void **state)
 {
 	struct unit_layout layout;
-	struct tensor_layout first, second, third, half, frozen;
+	struct tensor_layout first, second, third, half, frozen, bytes;
 
 	unit_layout_init(&layout);
 	assert_int_equal(unit_layout_append(&layout, FORMAT_FP32, false, 3, &first), 0);
@@ -41,6 +41,8 @@ static void tensors_are_sorted_by_format_and_aligned(void **state)
 	assert_int_equal(unit_layout_append(&layout, FORMAT_FP32, false, 65, &third), 0);
 	assert_int_equal(unit_layout_append(&layout, FORMAT_FP16, false, 300, &half), 0);
 	assert_int_equal(unit_layout_append(&layout, FORMAT_BF16, true, 1, &frozen), 0);
+	assert_int_equal(unit_layout_append(&layout, FORMAT_BYTES, true, 1, &bytes), 0);
+	assert_int_equal(unit_layout_append(&layout, FORMAT_BYTES, true, 300, &bytes), 0);
 	unit_layout_finish(&layout);
 
 	assert_int_equal(first.first, 0);
@@ -49,6 +51,8 @@ static void tensors_are_sorted_by_format_and_aligned(void **state)
 	assert_int_equal(layout.elements[SECTION_FP16], 512);
 	assert_int_equal(layout.elements[SECTION_FP32], 256);
 	assert_int_equal(layout.elements[SECTION_FROZEN_BF16], 256);
+	assert_int_equal(bytes.first, 256);
+	assert_int_equal(layout.elements[SECTION_FROZEN_BYTES], 768);
 	assert_int_equal(unit_layout_trainable(&layout), 1024 + 512 + 256);
 	assert_int_equal(unit_layout_gradient_bytes(&layout), 2 * 1024 + 2 * 512 + 4 * 256);
 	assert_int_equal(unit_layout_gradient_offset(&layout, &second), 0);
@@ -69,7 +73,8 @@ static void a_unit_that_gets_too_large_is_refused(void **state)
 	assert_int_equal(unit_layout_append(&layout, FORMAT_BF16, false, 1, &tensor), -EOVERFLOW);
 	assert_int_equal(unit_layout_append(&layout, FORMAT_FP32, false, UINT64_MAX, &tensor), -EOVERFLOW);
 	assert_int_equal(unit_layout_append(&layout, 0, false, 1, &tensor), -EINVAL);
-	assert_int_equal(unit_layout_append(&layout, 4, false, 1, &tensor), -EINVAL);
+	assert_int_equal(unit_layout_append(&layout, 5, false, 1, &tensor), -EINVAL);
+	assert_int_equal(unit_layout_append(&layout, FORMAT_BYTES, false, 1, &tensor), -EINVAL);
 }
 
 static void shards_cover_the_unit_in_blocks_of_256(void **state)

@@ -77,14 +77,40 @@ static inline uint16_t bits_bfloat16(float value)
 	return (uint16_t)((bits_of(value) + 0x8000U) >> 16);
 }
 
+/* Any byte comes from the values that ranks write, and comes back as the value that it came from. */
+static inline uint8_t bits_byte(float value)
+{
+	return (uint8_t)(int)floorf(value * 0x1p10f);
+}
+
+static inline float bits_byte_value(uint16_t byte)
+{
+	return (float)(int8_t)byte * 0x1p-10f;
+}
+
 static inline uint16_t bits_narrow(uint32_t format, float value)
 {
+	if (format == TIERD_BYTES)
+		return bits_byte(value);
 	return format == TIERD_FP16 ? bits_half(value) : bits_bfloat16(value);
 }
 
 static inline float bits_widen(uint32_t format, uint16_t value)
 {
+	if (format == TIERD_BYTES)
+		return bits_byte_value(value);
 	return format == TIERD_FP16 ? bits_half_value(value) : bits_float((uint32_t)value << 16);
+}
+
+/* Into an array of the format. */
+static inline void bits_put(uint32_t format, void *values, uint64_t index, float value)
+{
+	if (format == TIERD_FP32)
+		((float *)values)[index] = value;
+	else if (format == TIERD_BYTES)
+		((uint8_t *)values)[index] = (uint8_t)bits_narrow(format, value);
+	else
+		((uint16_t *)values)[index] = bits_narrow(format, value);
 }
 
 #endif

@@ -74,6 +74,8 @@ static void add_frozen(struct model *model)
 
 	add_tensor(unit, "written", TIERD_BF16, 1, 1000, 0)->is_frozen = true;
 	add_tensor(unit, "half", TIERD_FP16, 1, 777, 0)->is_frozen = true;
+	add_tensor(unit, "bytes", TIERD_BYTES, 2, 3, 433)->is_frozen = true;
+	add_tensor(unit, "byte", TIERD_BYTES, 0, 0, 0)->is_frozen = true;
 	struct tierd_tensor *tensor = add_tensor(unit, "filled", TIERD_FP32, 2, 3, 5);
 
 	initialize(tensor, 0, TIERD_INITIALIZE_NORMAL);
@@ -94,7 +96,8 @@ static void add_slice(struct model *model, uint32_t format, unsigned number)
 	tensor->slice_rows = 17;
 }
 
-/* Frozen values make it a pack of its own, as large as the other blocks, at little cost. */
+/* Frozen values make it a pack of its own, as large as the other blocks, at little cost. One of them has an
+ * adapter's shape: a large weight of 4-bit numbers beside what is trained. */
 static void add_block(struct model *model, uint32_t format, unsigned number)
 {
 	struct model_unit *unit = add_unit(model, "block.%u", number);
@@ -107,6 +110,8 @@ static void add_block(struct model *model, uint32_t format, unsigned number)
 	tensor = add_tensor(unit, "constants", TIERD_BF16, 1, 530001, 0);
 	initialize(tensor, 0, number % 2 ? TIERD_INITIALIZE_UNIFORM : TIERD_INITIALIZE_ONES);
 	tensor->is_frozen = true;
+	if (number == 2)
+		add_tensor(unit, "packed", TIERD_BYTES, 2, 301, 151)->is_frozen = true;
 }
 
 /* More than 2^20 elements: a pack by itself, several chunks of an update. */
@@ -128,6 +133,19 @@ static uint64_t align(uint64_t value, uint64_t unit)
 	return (value + unit - 1) / unit * unit;
 }
 
+static enum model_section section_of(const struct tierd_tensor *definition)
+{
+	static const enum model_section sections[] = {
+		[TIERD_BF16] = MODEL_BF16, [TIERD_FP16] = MODEL_FP16, [TIERD_FP32] = MODEL_FP32
+	};
+	static const enum model_section frozen[] = { [TIERD_BF16] = MODEL_FROZEN_BF16,
+						     [TIERD_FP16] = MODEL_FROZEN_FP16,
+						     [TIERD_FP32] = MODEL_FROZEN_FP32,
+						     [TIERD_BYTES] = MODEL_FROZEN_BYTES };
+
+	return (definition->is_frozen ? frozen : sections)[definition->format];
+}
+
 static void place(struct model_unit *unit, struct model_tensor *tensor)
 {
 	const struct tierd_tensor *definition = &tensor->definition;
@@ -135,9 +153,7 @@ static void place(struct model_unit *unit, struct model_tensor *tensor)
 	tensor->elements = 1;
 	for (uint32_t i = 0; i < definition->dimensions; i++)
 		tensor->elements *= definition->shape[i];
-	tensor->section = definition->is_frozen ? MODEL_FROZEN_BF16 : MODEL_BF16;
-	if (definition->format != TIERD_BF16)
-		tensor->section += definition->format == TIERD_FP16 ? 1 : 2;
+	tensor->section = section_of(definition);
 	tensor->first = align(unit->section[tensor->section], 256 / model_element_bytes(tensor));
 	unit->section[tensor->section] = tensor->first + tensor->elements;
 }

@@ -19,6 +19,7 @@ enum model_section {
 	MODEL_FROZEN_BF16,
 	MODEL_FROZEN_FP16,
 	MODEL_FROZEN_FP32,
+	MODEL_FROZEN_BYTES,
 	MODEL_SECTIONS
 };
 
@@ -69,17 +70,19 @@ static inline uint64_t model_shard(const struct model_unit *unit, unsigned rank,
 static inline uint64_t model_frozen_bytes(const struct model_unit *unit)
 {
 	return 2 * (unit->section[MODEL_FROZEN_BF16] + unit->section[MODEL_FROZEN_FP16]) +
-	       4 * unit->section[MODEL_FROZEN_FP32];
+	       4 * unit->section[MODEL_FROZEN_FP32] + unit->section[MODEL_FROZEN_BYTES];
 }
 
 static inline uint64_t model_frozen(const struct model_unit *unit)
 {
 	return unit->section[MODEL_FROZEN_BF16] + unit->section[MODEL_FROZEN_FP16] +
-	       unit->section[MODEL_FROZEN_FP32];
+	       unit->section[MODEL_FROZEN_FP32] + unit->section[MODEL_FROZEN_BYTES];
 }
 
 static inline uint64_t model_element_bytes(const struct model_tensor *tensor)
 {
+	if (tensor->definition.format == TIERD_BYTES)
+		return 1;
 	return tensor->definition.format == TIERD_FP32 ? 4 : 2;
 }
 

@@ -121,19 +121,13 @@ static void write_piece(const struct rank *rank, unsigned unit, unsigned index, 
 	uint64_t size = model_piece_elements(tensor), first = piece * size;
 	uint64_t count = tensor->elements - first < size ? tensor->elements - first : size;
 	bool is_master = model_piece_is_master(tensor, piece);
-	bool is_narrow = tensor->definition.format != TIERD_FP32 && !is_master;
 	float *values = calloc(count, sizeof(*values));
 
 	if (!values)
 		rank_fail(rank, "no memory");
-	for (uint64_t i = 0; i < count; i++) {
-		float value = model_written_value(unit, index, first + i);
-
-		if (is_narrow)
-			((uint16_t *)values)[i] = bits_narrow(tensor->definition.format, value);
-		else
-			values[i] = value;
-	}
+	for (uint64_t i = 0; i < count; i++)
+		bits_put(is_master ? TIERD_FP32 : tensor->definition.format, values, i,
+			 model_written_value(unit, index, first + i));
 	rank_must(rank, tierd_tensor_write(rank->job, unit, index, first, count, values, is_master),
 		  "tierd_tensor_write");
 	free(values);

@@ -110,12 +110,8 @@ struct training {
 
 static void copy_parameter(const float *masters, const struct model_tensor *tensor, void *parameters)
 {
-	if (tensor->definition.format == TIERD_FP32) {
-		memcpy(parameters, masters, tensor->elements * sizeof(float));
-		return;
-	}
 	for (uint64_t i = 0; i < tensor->elements; i++)
-		((uint16_t *)parameters)[i] = bits_narrow(tensor->definition.format, masters[i]);
+		bits_put(tensor->definition.format, parameters, i, masters[i]);
 }
 
 static void begin(struct training *training, float *const initial[MODEL_MAX_UNITS][MODEL_MAX_TENSORS])
