@@ -13,16 +13,6 @@ static void arm(struct job *job, uint64_t ms)
 	event_add(job->idle_timer, &delay);
 }
 
-/* What is only in host memory has to be written first. */
-static bool flush_all(struct job *job)
-{
-	bool has_started = false;
-
-	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		has_started |= residency_flush(job, pack);
-	return !has_started;
-}
-
 /* The process of a rank that has left may live, and read what it has leased: until it does not. */
 static void look_at_lingering(struct job *job)
 {
@@ -54,7 +44,8 @@ static void on_idle_timer(evutil_socket_t fd, short events, void *argument)
 
 	if (!job_is_idle(job))
 		return;
-	if (job->phase == JOB_TRAINED && flush_all(job) && has_come_to_rest(job))
+	/* What was only in host memory has been written before it was trained. */
+	if (job->phase == JOB_TRAINED && has_come_to_rest(job))
 		release(job);
 	else if (job->phase == JOB_BROKEN && has_come_to_rest(job))
 		/* All that is left of it is the news. */

@@ -266,9 +266,8 @@ void residency_set_version(struct job *job, uint32_t pack, uint64_t version);
 bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance);
 /* Serves those who wait for slots, after a release or the end of a transfer. */
 void residency_serve(struct job *job);
-/* All packs leave host memory, whose end this is; they are as they were in a new arena. */
+/* The arena has gone, and all packs with it. */
 void residency_forget_all(struct job *job);
-void residency_restore_all(struct job *job);
 /* Writes frozen values that are only in host memory; true if it started something. */
 bool residency_flush(struct job *job, uint32_t pack);
 /* Whether a gather of the member waits for a slot. */

@@ -540,12 +540,6 @@ void residency_forget_all(struct job *job)
 	}
 }
 
-void residency_restore_all(struct job *job)
-{
-	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		residency_set_version(job, pack, job->residences[pack].version);
-}
-
 bool residency_is_quiet(const struct job *job)
 {
 	for (uint32_t pack = 0; job->residences && pack < job->catalog.pack_count; pack++) {

@@ -439,10 +439,7 @@ static int take_over(struct setup *setup)
 	}
 	setup->made = (struct made)MADE_INIT;
 	fill_directory(job);
-	if (setup->is_return)
-		residency_restore_all(job);
-	else
-		take_all_slots(job);
+	take_all_slots(job);
 	int r = gradient_init(job);
 
 	return r < 0 ? refuse(setup->message, sizeof(setup->message), r,

@@ -100,8 +100,24 @@ static void define(struct tierd_job *job, unsigned units, unsigned frozen, uint6
 	for (unsigned i = 0; i < units; i++) {
 		snprintf(name, sizeof(name), "u%u", i);
 		tensor.is_frozen = i < frozen;
+		/* Frozen ones are written, by hand: they are only in host memory then. */
+		tensor.initializer = tensor.is_frozen ? TIERD_INITIALIZE_NONE : TIERD_INITIALIZE_NORMAL;
 		check(tierd_unit_define(job, name, &tensor, 1, &unit));
 	}
+}
+
+static void write_frozen(struct tierd_job *job, unsigned frozen, uint64_t elements, float value)
+{
+	float *values = malloc(elements * sizeof(*values));
+	struct tierd_job_state state;
+
+	REQUIRE(values);
+	for (uint64_t i = 0; i < elements; i++)
+		values[i] = value;
+	check(tierd_job_state(job, &state));
+	for (unsigned i = 0; i < frozen && state.status == TIERD_NEW; i++)
+		check(tierd_tensor_write(job, i, 0, 0, elements, values, false));
+	free(values);
 }
 
 static void train(struct tierd_job *job, unsigned units, unsigned frozen, uint64_t elements, uint64_t steps)
@@ -211,6 +227,7 @@ int main(int argc, char *argv[])
 	check(tierd_set_timeout(node, PATIENCE_MS));
 	check(tierd_job_open(node, &options, &job));
 	define(job, units, frozen, elements, (double)number_of(argc, argv, "pattern", 1));
+	write_frozen(job, frozen, elements, (float)number_of(argc, argv, "pattern", 1));
 	check(tierd_job_ready(job, -1, &state));
 	train(job, units, frozen, elements, number_of(argc, argv, "steps", 1));
 	check(tierd_job_state(job, &state));

@@ -14,8 +14,8 @@ limits)
 	cat >"$scratch/tierd.conf" <<-'END'
 		[users]
 		limit = 60001 host_maximum=64M nvme_maximum=110M
-		limit = @60019 host_default=16M nvme_default=30M
 		limit = @60020 host_default=12M
+		limit = @60019 host_default=16M nvme_default=30M
 		limit = * host_maximum=128M
 	END
 	set -- --config "$scratch/tierd.conf"

@@ -102,6 +102,8 @@ def refusals_say_who_holds_what():
     first, second, rest = (text.index(word) for word in ("; first has", "used has", "other users have"))
     assert first < second < rest and "(idle), " in text[first:rest], text
     assert "his" not in text.split("(", 1)[1].replace("this", ""), text
+    # Nor does what it has itself.
+    assert "more of yours" not in text, text
     tierctl(ALICE, "drop", "first", "--yes")
     text = refused(ALICE, "ENOSPC", "are left there; ", " has 32.0 MiB (idle)", job="large", mib=160, units=40)
     assert "other users have 16.0 MiB" in text, text
