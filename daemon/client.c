@@ -229,10 +229,12 @@ static void set_phase(struct pending *pending, const Tierd__Wire__Phase *phase)
 		return;
 	}
 	r = member_set_phase(pending->member, phase->name, message, sizeof(message));
-	if (r < 0)
+	if (r < 0) {
 		pending_error(pending, r, "phase \"%s\": %s", phase->name, message);
-	else
-		pending_reply(pending, NULL);
+		return;
+	}
+	prefetch_run(pending->member->job);
+	pending_reply(pending, NULL);
 }
 
 static void read_statistics(struct pending *pending)

@@ -234,6 +234,12 @@ static int add_order(struct member *member, const char *phase, struct order **re
 	return 0;
 }
 
+/* Its passes end with steps: evaluating in the middle of one leaves it as it is. */
+static bool is_training(const struct order *order)
+{
+	return order->has_steps || strcmp(order->phase, "train") == 0;
+}
+
 int member_set_phase(struct member *member, const char *phase, char *message, size_t size)
 {
 	struct order *order = find_order(member, phase);
@@ -245,7 +251,7 @@ int member_set_phase(struct member *member, const char *phase, char *message, si
 		if (r < 0)
 			return r;
 	}
-	if (member->order && member->order != order && strcmp(member->order->phase, "train") != 0)
+	if (member->order && member->order != order && !is_training(member->order))
 		order_finish_pass(member->order);
 	member->order = order;
 	member->job->has_next_uses = false;
@@ -266,6 +272,7 @@ uint64_t member_last_version(const struct member *member)
 void member_finish_pass(struct member *member)
 {
 	member_read_trace(member);
+	member->order->has_steps = true;
 	order_finish_pass(member->order);
 	member->job->has_next_uses = false;
 }

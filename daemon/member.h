@@ -97,8 +97,9 @@ static inline bool member_has_lease(const struct member *member, uint32_t unit)
 
 bool member_has_leases(const struct member *member);
 
-/* Makes phase the current one. -E2BIG: too many phases; -ENOMEM: no memory for another. Message: for the
- * client, if it fails. The first phase is in the job's plan. */
+/* Makes phase the current one, and ends the pass of the last one, unless steps do that. -E2BIG: too many
+ * phases; -ENOMEM: no memory for another. Message: for the client, if it fails. The first phase is in the
+ * job's plan. */
 int member_set_phase(struct member *member, const char *phase, char *message, size_t size);
 uint64_t member_phase_bytes(const struct job *job);
 

@@ -2,6 +2,7 @@
 #ifndef TIERD_DAEMON_ORDER_H
 #define TIERD_DAEMON_ORDER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/queue.h"
@@ -13,6 +14,7 @@ struct order {
 	char *phase;
 	uint32_t *learned, *seen; /* units; both have capacity entries */
 	uint32_t learned_count, seen_count, capacity;
+	bool has_steps;	   /* this rank has closed one in this phase: its passes end with steps */
 	uint32_t position; /* in learned: what comes next; it wraps, as passes repeat */
 };
 

@@ -1,0 +1,203 @@
+/* Phases: an evaluation, or a sample, has an order of gathers of its own, and leaves that of the training as
+ * it is. Every unit is a pack, and host memory has room for a few of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <cmocka.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "daemon/job.h"
+#include "tests/unit/daemon_support.h"
+
+#define UNITS 8
+#define ELEMENTS (UINT64_C(1) << 20)
+
+static struct scene scene;
+static struct actor actor;
+
+static const uint32_t forward[] = { 0, 1, 2, 3, 4, 5, 6, 7 };
+static const uint32_t backward[] = { 7, 6, 5, 4, 3, 2, 1, 0 };
+static const uint32_t evaluation[] = { 6, 3, 5, 1 };
+
+static struct job *start(void)
+{
+	assert_int_equal(actor_enter(&scene, &actor), 0);
+	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 3, .host_budget = 46 * MIB }), 0);
+	for (unsigned i = 0; i < UNITS; i++) {
+		char name[8];
+		const struct actor_tensor tensor = { name, FORMAT_BF16, INITIALIZE_ONES, ELEMENTS, false };
+
+		snprintf(name, sizeof(name), "u%u", i);
+		assert_int_equal(actor_define(&actor, name, &tensor, 1), 0);
+	}
+	assert_int_equal(actor_ready(&actor), 0);
+	return job_find(scene.node, geteuid(), "play");
+}
+
+/* As the library does: a gather is noted in the trace. */
+static void gather_all(const struct job *job, const uint32_t *units, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		(void)trace_append((struct lease_header *)actor.leases.base, units[i]);
+		assert_int_equal(actor_gather(&actor, units[i], job->decided, NULL), 0);
+		actor_release(&actor, units[i]);
+	}
+}
+
+static void change_phase(const char *name)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Phase phase = TIERD__WIRE__PHASE__INIT;
+
+	phase.job = actor.job;
+	phase.name = (char *)name;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_PHASE;
+	request.phase = &phase;
+	assert_int_equal(actor_ask(&actor, &request, NULL), 0);
+}
+
+static void evaluate(const struct job *job, const char *training)
+{
+	change_phase("eval");
+	gather_all(job, evaluation, ARRAY_LENGTH(evaluation));
+	change_phase(training);
+}
+
+static void close_step(void)
+{
+	assert_int_equal(actor_await(&actor, actor_send_step(&actor, 0.1f), 0)->status, 0);
+	scene_settle(&scene);
+}
+
+static void train(const struct job *job)
+{
+	gather_all(job, forward, UNITS);
+	gather_all(job, backward, UNITS);
+	close_step();
+}
+
+/* What the daemon expects from the next gather on. */
+static void expect_order(const struct job *job, const uint32_t *units, unsigned count, unsigned ahead)
+{
+	for (unsigned i = 0; i < count; i++)
+		assert_int_equal(order_expected(job->ranks[0]->order, ahead + i), units[i]);
+}
+
+static void expect_training(const struct job *job)
+{
+	expect_order(job, forward, UNITS, 0);
+	expect_order(job, backward, UNITS, UNITS);
+	assert_int_equal(job->ranks[0]->order->learned_count, 2 * UNITS);
+}
+
+static void an_evaluation_between_steps_leaves_the_order_of_training(void **state)
+{
+	struct job *job = start();
+
+	train(job);
+	expect_training(job);
+	evaluate(job, "train");
+	expect_training(job);
+	train(job);
+	expect_training(job);
+}
+
+static void an_evaluation_within_a_step_leaves_the_order_of_training(void **state)
+{
+	struct job *job = start();
+
+	train(job);
+	gather_all(job, forward, 5);
+	evaluate(job, "train");
+	expect_order(job, forward + 5, UNITS - 5, 0);
+	gather_all(job, forward + 5, UNITS - 5);
+	gather_all(job, backward, UNITS);
+	close_step();
+	expect_training(job);
+}
+
+static void a_training_phase_may_have_any_name(void **state)
+{
+	struct job *job = start();
+
+	change_phase("tune");
+	train(job);
+	gather_all(job, forward, 5);
+	evaluate(job, "tune");
+	expect_order(job, forward + 5, UNITS - 5, 0);
+	gather_all(job, forward + 5, UNITS - 5);
+	gather_all(job, backward, UNITS);
+	close_step();
+	expect_training(job);
+}
+
+static void an_evaluation_learns_its_own_order(void **state)
+{
+	struct job *job = start();
+
+	train(job);
+	evaluate(job, "train");
+	train(job);
+	change_phase("eval");
+	expect_order(job, evaluation, ARRAY_LENGTH(evaluation), 0);
+	assert_int_equal(job->ranks[0]->order->learned_count, ARRAY_LENGTH(evaluation));
+	change_phase("train");
+}
+
+static bool is_loaded(const struct job *job, uint32_t unit)
+{
+	enum directory_state now = job->residences[job->catalog.units[unit].pack].state;
+
+	return now == DIRECTORY_LOADING || now == DIRECTORY_RESIDENT;
+}
+
+/* Nobody gathers: only the change of the phase can have loaded it. */
+static void a_change_of_the_phase_prefetches_what_it_begins_with(void **state)
+{
+	struct job *job = start();
+
+	train(job);
+	evaluate(job, "train");
+	gather_all(job, forward, UNITS);
+	gather_all(job, backward, UNITS);
+	close_step();
+	assert_false(is_loaded(job, 6));
+	change_phase("eval");
+	assert_true(is_loaded(job, 6));
+	scene_settle(&scene);
+	gather_all(job, evaluation, ARRAY_LENGTH(evaluation));
+	assert_false(is_loaded(job, 0));
+	change_phase("train");
+	assert_true(is_loaded(job, 0));
+	scene_settle(&scene);
+}
+
+static int setup(void **state)
+{
+	log_open(LOG_LEVEL_ERROR);
+	return scene_open(&(struct scene_options){ 0 }, &scene);
+}
+
+static int teardown(void **state)
+{
+	actor_die(&actor);
+	scene_close(&scene);
+	return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(an_evaluation_between_steps_leaves_the_order_of_training),
+		TEST(an_evaluation_within_a_step_leaves_the_order_of_training),
+		TEST(a_training_phase_may_have_any_name),
+		TEST(an_evaluation_learns_its_own_order),
+		TEST(a_change_of_the_phase_prefetches_what_it_begins_with),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
