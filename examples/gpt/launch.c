@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "environment.h"
 
 struct world {
 	char **argv;
-	char **restart_argv; /* resumes the job and does not crash again; owned, its strings are not */
 	const struct options *options;
 	sigset_t signals; /* that the launcher waits for, and ranks do not inherit as blocked */
 	uint64_t restarts;
@@ -22,52 +22,22 @@ struct world {
 	pid_t *ranks; /* 0: ended */
 };
 
-/* The later of two flags wins, so a restarted rank gets the same flags and one more; but it must not crash
- * again. */
-static char **restart_arguments(char **argv)
-{
-	static char mode[] = "--mode=either", crash[] = "--crash-at";
-	size_t count = 0, kept = 0;
-	char **arguments;
-
-	while (argv[count])
-		count++;
-	arguments = calloc(count + 2, sizeof(*arguments));
-	for (size_t i = 0; arguments && i < count; i++) {
-		if (strcmp(argv[i], crash) == 0)
-			i++;
-		else if (strncmp(argv[i], "--crash-at=", sizeof(crash)) != 0)
-			arguments[kept++] = argv[i];
-	}
-	if (arguments)
-		arguments[kept] = mode;
-	return arguments;
-}
-
-static void set_number(const char *name, uint64_t value)
-{
-	char text[24];
-
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
-	setenv(name, text, 1);
-}
-
 /* In the child: a fresh image, so that no rank inherits anything of another's. */
-static void become_rank(const struct world *world, unsigned rank, char **argv, pid_t parent)
+static void become_rank(const struct world *world, unsigned rank, bool is_restart, pid_t parent)
 {
+	struct environment environment = { true, rank, world->options->ranks, is_restart };
+
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
 		_exit(1);
 	sigprocmask(SIG_UNBLOCK, &world->signals, NULL);
-	set_number("RANK", rank);
-	set_number("LOCAL_RANK", rank);
-	set_number("WORLD_SIZE", world->options->ranks);
-	execv("/proc/self/exe", argv);
+	environment_set(&environment);
+	execv("/proc/self/exe", world->argv);
 	fprintf(stderr, "gpt: cannot start rank %u: %s\n", rank, strerror(errno));
 	_exit(1);
 }
 
-static int start_rank(struct world *world, unsigned rank, char **argv)
+static int start_rank(struct world *world, unsigned rank, bool is_restart)
 {
 	pid_t parent = getpid(), pid = fork();
 
@@ -78,7 +48,7 @@ static int start_rank(struct world *world, unsigned rank, char **argv)
 		return r;
 	}
 	if (pid == 0)
-		become_rank(world, rank, argv, parent);
+		become_rank(world, rank, is_restart, parent);
 	world->ranks[rank] = pid;
 	world->running++;
 	return 0;
@@ -118,7 +88,7 @@ static void rank_ended(struct world *world, unsigned rank, int status)
 	if (is_killed && world->restarts > 0) {
 		world->restarts--;
 		fprintf(stderr, "gpt: starting rank %u again\n", rank);
-		if (start_rank(world, rank, world->restart_argv) == 0)
+		if (start_rank(world, rank, true) == 0)
 			return;
 	}
 	fprintf(stderr, "gpt: ending the other ranks%s\n", advice(world, is_killed));
@@ -155,10 +125,9 @@ static void wait_for_ranks(struct world *world)
 int launch(char **argv, const struct options *options)
 {
 	_cleanup_free_ pid_t *ranks = calloc(options->ranks, sizeof(*ranks));
-	_cleanup_free_ char **restart_argv = restart_arguments(argv);
-	struct world world = { argv, restart_argv, options, .restarts = options->restarts, .ranks = ranks };
+	struct world world = { argv, options, .restarts = options->restarts, .ranks = ranks };
 
-	if (!ranks || !restart_argv) {
+	if (!ranks) {
 		fprintf(stderr, "gpt: out of memory\n");
 		return -ENOMEM;
 	}
@@ -168,7 +137,7 @@ int launch(char **argv, const struct options *options)
 	sigaddset(&world.signals, SIGINT);
 	sigprocmask(SIG_BLOCK, &world.signals, NULL);
 	for (unsigned rank = 0; rank < options->ranks; rank++) {
-		if (start_rank(&world, rank, argv) < 0) {
+		if (start_rank(&world, rank, false) < 0) {
 			end_ranks(&world);
 			break;
 		}

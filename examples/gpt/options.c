@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "environment.h"
 #include "number.h"
 
 enum flag_kind { FLAG_COUNT, FLAG_BYTES, FLAG_REAL, FLAG_TEXT, FLAG_CHOICE, FLAG_SWITCH };
@@ -186,17 +187,19 @@ static void print_help(void)
 	for (size_t i = 0; i < ARRAY_LENGTH(flags); i++)
 		print_flag(&flags[i]);
 	printf("\n  --help, --version\n\n"
-	       "RANK, WORLD_SIZE and LOCAL_RANK in the environment, as torchrun sets them, make it one rank "
-	       "of "
-	       "several.\nAll ranks of a job are on one node, so LOCAL_RANK has to be the same as RANK.\n\n"
+	       "RANK and WORLD_SIZE in the environment make it one rank of several. torchrun sets them:\n"
+	       "  torchrun --no-python --nproc-per-node 4 gpt --stage 3\n"
+	       "All ranks of a job are on one node: LOCAL_RANK and LOCAL_WORLD_SIZE have to be the same. "
+	       "With "
+	       "a\nTORCHELASTIC_RESTART_COUNT above 0 the job goes on where it stands, whatever --mode "
+	       "says.\n\n"
 	       "Losses in lines of progress are those of rank 0. Exit status: 0; 1: training failed; 2: "
 	       "wrong flags.\n");
 }
 
 static int fail(const struct flag *flag, const char *value, const char *remedy)
 {
-	fprintf(stderr, "gpt: %s%s: '%s' is not possible; give %s\n", *flag->name == '$' ? "" : "--",
-		flag->name, value, remedy);
+	fprintf(stderr, "gpt: --%s: '%s' is not possible; give %s\n", flag->name, value, remedy);
 	return -EINVAL;
 }
 
@@ -306,39 +309,23 @@ static int read_flag(char **arguments, int *at, struct options *options)
 	return read_value(flag, arguments[(*at)++], options);
 }
 
+/* A rank that is started again goes on where the job stands, whatever the mode was, and does not crash again.
+ */
 static int read_environment(struct options *options)
 {
-	static const struct flag rank = { .name = "$RANK", .least = 0, .most = 1023 };
-	static const struct flag world_size = { .name = "$WORLD_SIZE", .least = 1, .most = 1024 };
-	static const struct flag local_rank = { .name = "$LOCAL_RANK", .least = 0, .most = 1023 };
-	const char *rank_text = getenv("RANK"), *world_text = getenv("WORLD_SIZE");
-	const char *local_text = getenv("LOCAL_RANK");
-	uint64_t local;
-	int r;
+	struct environment environment;
+	int r = environment_read(&environment);
 
-	options->world_size = options->ranks;
-	if (!rank_text && !world_text)
-		return 0;
-	if (!rank_text || !world_text) {
-		fprintf(stderr,
-			"gpt: RANK and WORLD_SIZE belong together; set both, or neither and give --ranks\n");
-		return -EINVAL;
+	if (r < 0)
+		return r;
+	options->is_rank = environment.is_rank;
+	options->rank = environment.rank;
+	options->world_size = environment.is_rank ? environment.world_size : options->ranks;
+	if (environment.restarts > 0) {
+		options->mode = MODE_EITHER;
+		options->crash_at = NULL;
 	}
-	r = read_count(&rank, rank_text, &options->rank);
-	if (r == 0)
-		r = read_count(&world_size, world_text, &options->world_size);
-	if (r == 0 && options->rank >= options->world_size)
-		return fail(&rank, rank_text, "a rank below WORLD_SIZE");
-	local = options->rank;
-	if (r == 0 && local_text)
-		r = read_count(&local_rank, local_text, &local);
-	/* The others would wait for ranks that never come. */
-	if (r == 0 && local != options->rank)
-		return fail(
-			&local_rank, local_text,
-			"the same as RANK: tierd serves the ranks of one node, so start all of them here");
-	options->is_rank = true;
-	return r;
+	return 0;
 }
 
 static bool is_crash_point(const char *point)

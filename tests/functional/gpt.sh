@@ -4,7 +4,7 @@
 # shellcheck source=tests/functional/lib.sh disable=SC2016,SC2119
 . "$(dirname "$0")/lib.sh"
 gpt=$1
-unset RANK WORLD_SIZE LOCAL_RANK
+unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE TORCHELASTIC_RESTART_COUNT
 cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
 
 run_gpt() {
@@ -41,6 +41,10 @@ expect_status 2 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 "$gpt"
 expect_text 'one node'
 expect_status 2 env RANK=0 WORLD_SIZE=1 LOCAL_RANK=first "$gpt"
 expect_text LOCAL_RANK
+expect_status 2 env RANK=0 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 "$gpt"
+expect_text 'LOCAL_RANK 0 of LOCAL_WORLD_SIZE 2 is not RANK 0 of WORLD_SIZE 4'
+expect_status 2 env RANK=0 WORLD_SIZE=1 TORCHELASTIC_RESTART_COUNT=often "$gpt"
+expect_text 'TORCHELASTIC_RESTART_COUNT'
 expect_status 0 "$gpt" --help
 expect_text LOCAL_RANK
 
@@ -60,6 +64,10 @@ expect_status 0 run_gpt --steps 5 --ranks 1 --sample-bytes 8
 expect_text 'job gpt stands at step 3 of 5: going on from there'
 expect_text 'sample'
 expect_no_text nan
+expect_status 0 env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 TORCHELASTIC_RESTART_COUNT=1 timeout 60 "$gpt" \
+	--layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --data "$scratch/data" --steps 6 --mode replace \
+	--crash-at 5:push:0
+expect_text 'job gpt stands at step 5 of 6: going on from there'
 expect_status 0 run_gpt --steps 3 --mode replace --host-budget 1T
 expect_no_text 'stands at'
 
