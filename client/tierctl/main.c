@@ -38,6 +38,7 @@ static void print_usage(FILE *stream)
 	      "  --optimizer NAME      adamw, adam, lion, momentum (SGD with it) or sgd (adamw)\n"
 	      "  --stage N             only this ZeRO stage (all)\n"
 	      "  --local-ranks K       ranks on this node (all)\n"
+	      "  --frozen SIZE         of tensors that are not trained (0)\n"
 	      "  --largest-unit N      elements of the largest layer (a 32nd of the model)\n"
 	      "  --micro-batches G     in a step (1)\n"
 	      "  --host SIZE --nvme SIZE  free on this node (the daemon is asked)\n\n"

@@ -19,7 +19,8 @@ int plan_check(const struct plan_model *model)
 	    model->largest_unit > model->parameters || model->gradient_buffers == 0)
 		return -EINVAL;
 	if (model->parameters > PLAN_MAX_PARAMETERS || model->world_size > PLAN_MAX_RANKS ||
-	    model->micro_batches > PLAN_MAX_MICRO_BATCHES || model->gradient_buffers > MAXIMUM_BUFFERS)
+	    model->micro_batches > PLAN_MAX_MICRO_BATCHES || model->frozen_bytes > PLAN_MAX_FROZEN_BYTES ||
+	    model->gradient_buffers > MAXIMUM_BUFFERS)
 		return -ERANGE;
 	return 0;
 }
@@ -76,11 +77,17 @@ static uint64_t part(const struct plan_model *model, uint64_t bytes, bool is_par
 	return is_partitioned ? size_divide_up(bytes, model->world_size) : bytes;
 }
 
+/* All that is gathered. */
+static uint64_t parameter_bytes(const struct plan_model *model)
+{
+	return model->parameters * plan_layout(model).parameter + model->frozen_bytes;
+}
+
 struct plan_memory plan_memory(const struct plan_model *model, unsigned stage)
 {
 	struct plan_layout layout = plan_layout(model);
 	struct plan_memory memory = {
-		.parameters = part(model, model->parameters * layout.parameter, stage >= 3),
+		.parameters = part(model, parameter_bytes(model), stage >= 3),
 		.gradients = part(model, model->parameters * layout.gradient, stage >= 2),
 		.optimizer = part(model, model->parameters * layout.optimizer, stage >= 1),
 	};
@@ -110,8 +117,9 @@ static uint64_t local_part(const struct plan_model *model, uint64_t bytes, bool 
 
 static uint64_t parameters_on_host(const struct plan_model *model, unsigned stage, bool is_nvme)
 {
-	uint64_t all = model->parameters * plan_layout(model).parameter;
-	uint64_t window = WINDOW_UNITS * model->largest_unit * plan_layout(model).parameter;
+	uint64_t all = parameter_bytes(model);
+	uint64_t frozen = size_divide_up(model->frozen_bytes, model->parameters / model->largest_unit);
+	uint64_t window = WINDOW_UNITS * (model->largest_unit * plan_layout(model).parameter + frozen);
 	uint64_t local = local_part(model, all, stage >= 3);
 
 	/* Shards are gathered in place, so the window never makes more than all of them. */
@@ -124,7 +132,7 @@ int plan_place(const struct plan_model *model, unsigned stage, bool is_parameter
 	       struct plan_place *ret_place)
 {
 	struct plan_layout layout = plan_layout(model);
-	uint64_t parameters = local_part(model, model->parameters * layout.parameter, stage >= 3);
+	uint64_t parameters = local_part(model, parameter_bytes(model), stage >= 3);
 	uint64_t optimizer = local_part(model, model->parameters * layout.optimizer, stage >= 1);
 	uint64_t gradients = model->parameters * layout.gradient;
 	struct plan_place place = {
@@ -151,14 +159,14 @@ int plan_place(const struct plan_model *model, unsigned stage, bool is_parameter
 struct plan_traffic plan_traffic(const struct plan_model *model, const struct plan_place *place)
 {
 	struct plan_layout layout = plan_layout(model);
+	uint64_t gathered = size_divide_up(parameter_bytes(model), model->parameters);
 	uint64_t update = (place->is_parameter_nvme ? layout.parameter : 0) +
 			  (place->is_optimizer_nvme ? layout.optimizer : 0);
 
 	return (struct plan_traffic){
 		.update_read = update,
 		.update_written = update,
-		.gather_read =
-			place->is_parameter_nvme ? UINT64_C(2) * layout.parameter * model->micro_batches : 0,
+		.gather_read = place->is_parameter_nvme ? 2 * gathered * model->micro_batches : 0,
 	};
 }
 

@@ -11,7 +11,8 @@
 enum plan_format { PLAN_BF16, PLAN_FP16, PLAN_FP32 };
 
 struct plan_model {
-	uint64_t parameters;
+	uint64_t parameters;   /* that are trained */
+	uint64_t frozen_bytes; /* of tensors that are not; they lie evenly beside the parameters */
 	uint64_t largest_unit; /* elements */
 	unsigned world_size, local_ranks;
 	unsigned micro_batches;
@@ -51,6 +52,7 @@ struct plan_traffic {
 #define PLAN_MAX_PARAMETERS (UINT64_C(1) << 44)
 #define PLAN_MAX_RANKS 1024
 #define PLAN_MAX_MICRO_BATCHES 65536
+#define PLAN_MAX_FROZEN_BYTES (UINT64_C(1) << 46)
 
 /* -EINVAL: not a model (a zero, more local ranks than ranks, a unit larger than the model); -ERANGE: too
  * large to count. The other functions take only what passed. */

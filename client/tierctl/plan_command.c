@@ -101,6 +101,8 @@ static int set_flag(struct plan_request *request, int flag, const char *value)
 		return set_count(&request->model.largest_unit, value, PLAN_MAX_PARAMETERS);
 	case 'g':
 		return set_small(&request->model.micro_batches, value, PLAN_MAX_MICRO_BATCHES);
+	case 'z':
+		return set_bytes(&request->model.frozen_bytes, value);
 	case 'h':
 		request->has_host = true;
 		return set_bytes(&request->host_bytes, value);
@@ -142,6 +144,7 @@ static int read_flags(struct plan_request *request, int count, char *arguments[]
 		{ "optimizer", required_argument, NULL, 'o' },
 		{ "stage", required_argument, NULL, 's' },
 		{ "largest-unit", required_argument, NULL, 'l' },
+		{ "frozen", required_argument, NULL, 'z' },
 		{ "micro-batches", required_argument, NULL, 'g' },
 		{ "host", required_argument, NULL, 'h' },
 		{ "nvme", required_argument, NULL, 'n' },
@@ -183,6 +186,9 @@ static int complete(struct plan_request *request)
 		return command_fail(COMMAND_USAGE,
 				    "--largest-unit %" PRIu64 " is more than --parameters %" PRIu64,
 				    model->largest_unit, model->parameters);
+	if (model->frozen_bytes > PLAN_MAX_FROZEN_BYTES)
+		return command_fail(COMMAND_USAGE, "--frozen %" PRIu64 " bytes are more than 64T",
+				    model->frozen_bytes);
 	assert(plan_check(model) == 0);
 	return COMMAND_DONE;
 }
@@ -293,6 +299,7 @@ static int print_json(const struct plan_request *request)
 	cJSON *json = cJSON_CreateObject(), *stages;
 
 	cJSON_AddNumberToObject(json, "parameters", (double)model->parameters);
+	cJSON_AddNumberToObject(json, "frozen_bytes", (double)model->frozen_bytes);
 	cJSON_AddStringToObject(json, "format", plan_format_name(model->format));
 	cJSON_AddStringToObject(json, "optimizer", model->optimizer);
 	cJSON_AddNumberToObject(json, "world_size", model->world_size);
@@ -382,10 +389,13 @@ static int print_tables(const struct plan_request *request)
 	int code;
 
 	printf("%s parameters in %s with %s over %u ranks, %u of them here; largest unit %s, %u "
-	       "micro-batches\n",
+	       "micro-batches",
 	       text_count(model->parameters, a), plan_format_name(model->format), model->optimizer,
 	       model->world_size, model->local_ranks, text_count(model->largest_unit, b),
 	       model->micro_batches);
+	if (model->frozen_bytes > 0)
+		printf("; %s frozen", text_bytes(model->frozen_bytes, a));
+	putchar('\n');
 	if (request->has_host && request->has_nvme)
 		printf("Free here (%s): %s of host memory, %s of NVMe\n\n", request->source,
 		       text_bytes(request->host_bytes, a), text_bytes(request->nvme_bytes, b));

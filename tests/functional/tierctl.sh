@@ -52,6 +52,9 @@ json 'j["stages"][0]["bytes_per_rank"] == 16e9' plan --parameters 1B --world-siz
 json 'j["stages"][3]["bytes_per_rank"] == 2e9' plan --parameters 1B --world-size 8
 json 'j["stages"][0]["bytes_per_rank"] == 8e9' plan --parameters 1B --world-size 8 --optimizer sgd
 expect_status 2 "$TIERCTL" plan --parameters 1B --world-size 8 --optimizer adagrad
+json 'j["stages"][3]["parameter_bytes_per_rank"] == 10e6 + 2**30' plan --parameters 40M --world-size 8 --frozen 8G
+expect_status 2 "$TIERCTL" plan --parameters 40M --world-size 8 --frozen 100T
+expect_text 'more than 64T'
 json '"fits" not in j["stages"][0]["placements"][0]' plan --parameters 1B --world-size 8
 json 'all(p["fits"] for p in j["stages"][0]["placements"])' \
 	plan --parameters 1B --world-size 8 --stage 3 --host 64G --nvme 64G

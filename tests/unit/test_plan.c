@@ -110,6 +110,32 @@ static void memory_follows_the_formulas(void **state)
 	assert_int_equal(plan_memory(&model, 3).optimizer, 8000000 / 8);
 }
 
+/* Adapters over frozen weights. */
+static void frozen_bytes_are_gathered_and_nothing_else(void **state)
+{
+	struct plan_model model = make_model(1000000, 4);
+	struct plan_place place;
+	struct plan_traffic traffic;
+
+	model.frozen_bytes = 40000000;
+	assert_int_equal(plan_memory(&model, 2).parameters, 42000000);
+	assert_int_equal(plan_memory(&model, 3).parameters, 42000000 / 4);
+	assert_int_equal(plan_memory(&model, 3).optimizer, 10000000 / 4);
+	assert_int_equal(plan_memory(&model, 3).gradients, 4000000 / 4);
+	assert_int_equal(plan_place(&model, 2, false, true, &place), 0);
+	assert_int_equal(place.parameters_host, 42000000);
+	assert_int_equal(place.nvme_bytes, 20000000);
+	assert_int_equal(plan_place(&model, 3, true, true, &place), 0);
+	assert_int_equal(place.parameters_host, 4 * (20000 + 400000));
+	assert_int_equal(place.buffers_host, 10000 * 2 * 2 * 4);
+	assert_int_equal(place.nvme_bytes, 2 * (42000000 + 10000000));
+	traffic = plan_traffic(&model, &place);
+	assert_int_equal(traffic.gather_read, 2 * 42);
+	assert_int_equal(traffic.update_read, 12);
+	model.frozen_bytes = PLAN_MAX_FROZEN_BYTES + 1;
+	assert_int_equal(plan_check(&model), -ERANGE);
+}
+
 static void a_part_is_rounded_up(void **state)
 {
 	struct plan_model model = make_model(1001, 4);
@@ -272,6 +298,7 @@ int main(void)
 		cmocka_unit_test(a_parameter_with_adam_costs_sixteen_bytes_but_in_fp16_eighteen),
 		cmocka_unit_test(optimizers_differ_in_what_they_keep),
 		cmocka_unit_test(memory_follows_the_formulas),
+		cmocka_unit_test(frozen_bytes_are_gathered_and_nothing_else),
 		cmocka_unit_test(a_part_is_rounded_up),
 		cmocka_unit_test(communication_follows_the_formulas),
 		cmocka_unit_test(parameters_leave_host_memory_at_stage_3_only),
