@@ -18,6 +18,8 @@ static const struct verb {
 	{ "units", command_units, "units JOB", "a job's units: where they are, leases, versions" },
 	{ "tiers", command_tiers, "tiers", "host memory and NVMe paths" },
 	{ "plan", command_plan, "plan FLAG…", "what a model needs, and whether it fits here" },
+	{ "doctor", command_doctor, "doctor [FILE]",
+	  "what this machine has of what tierd needs, and what it lacks" },
 	{ "config", command_config, "config check [FILE]", "what tierd makes of a configuration" },
 	{ "ping", command_ping, "ping", "is the daemon there, and how fast does it answer" },
 	{ "help", command_help, "help", "this" },

@@ -215,3 +215,30 @@ int plan_parse_count(const char *text, uint64_t *ret_count)
 	*ret_count = count;
 	return 0;
 }
+
+int plan_parse_bytes(const char *text, uint64_t *ret_bytes)
+{
+	static const char suffixes[] = "KMGT";
+	const char *suffix;
+	char digits[24];
+	size_t length = strspn(text, "0123456789");
+	uint64_t number;
+	int r;
+
+	if (length == 0 || length >= sizeof(digits) || (text[length] != '\0' && text[length + 1] != '\0'))
+		return -EINVAL;
+	memcpy(digits, text, length);
+	digits[length] = '\0';
+	r = plan_parse_count(digits, &number);
+	if (r < 0)
+		return r;
+	if (text[length] != '\0') {
+		suffix = strchr(suffixes, toupper((unsigned char)text[length]));
+		if (!suffix)
+			return -EINVAL;
+		if (!size_multiply(number, UINT64_C(1) << 10 * (suffix - suffixes + 1), &number))
+			return -ERANGE;
+	}
+	*ret_bytes = number;
+	return 0;
+}

@@ -79,4 +79,7 @@ int plan_set_optimizer(struct plan_model *model, const char *name);
 /* "7B", "1.5B", "350M", "124000000": with K, M, B (or G) and T, powers of ten. -EINVAL, -ERANGE. */
 int plan_parse_count(const char *text, uint64_t *ret_count);
 
+/* "64G": powers of two. -EINVAL, -ERANGE. */
+int plan_parse_bytes(const char *text, uint64_t *ret_bytes);
+
 #endif

@@ -46,34 +46,6 @@ static int set_small(unsigned *place, const char *text, unsigned maximum)
 	return r;
 }
 
-/* "64G": powers of two. */
-static int set_bytes(uint64_t *place, const char *text)
-{
-	static const char suffixes[] = "KMGT";
-	const char *suffix;
-	char digits[24];
-	size_t length = strspn(text, "0123456789");
-	uint64_t number;
-	int r;
-
-	if (length == 0 || length >= sizeof(digits) || (text[length] != '\0' && text[length + 1] != '\0'))
-		return -EINVAL;
-	memcpy(digits, text, length);
-	digits[length] = '\0';
-	r = plan_parse_count(digits, &number);
-	if (r < 0)
-		return r;
-	if (text[length] != '\0') {
-		suffix = strchr(suffixes, toupper((unsigned char)text[length]));
-		if (!suffix)
-			return -EINVAL;
-		if (!size_multiply(number, UINT64_C(1) << 10 * (suffix - suffixes + 1), &number))
-			return -ERANGE;
-	}
-	*place = number;
-	return 0;
-}
-
 static int set_stage(int *place, const char *text)
 {
 	if (text[0] < '0' || text[0] >= '0' + PLAN_STAGES || text[1] != '\0')
@@ -105,10 +77,10 @@ static int set_flag(struct plan_request *request, int flag, const char *value)
 		return set_bytes(&request->model.frozen_bytes, value);
 	case 'h':
 		request->has_host = true;
-		return set_bytes(&request->host_bytes, value);
+		return plan_parse_bytes(value, &request->host_bytes);
 	case 'n':
 		request->has_nvme = true;
-		return set_bytes(&request->nvme_bytes, value);
+		return plan_parse_bytes(value, &request->nvme_bytes);
 	default:
 		return -ENOENT;
 	}

@@ -1,0 +1,45 @@
+/* The doctor: what tierd needs of this machine, whether it is there, and what would help. */
+#ifndef TIERD_CLIENT_TIERCTL_DOCTOR_H
+#define TIERD_CLIENT_TIERCTL_DOCTOR_H
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "client/tierctl/mounts.h"
+#include "client/tierctl/service.h"
+#include "proto/frame.h"
+
+/* POOR: tierd works without it, only worse. MISSING: what it is there for suffers. */
+enum finding { FINDING_FOUND, FINDING_POOR, FINDING_MISSING, FINDING_UNKNOWN };
+
+/* What is known before the first look; a running daemon's word counts more than a configuration. */
+struct doctor {
+	const Tierd__Wire__NodeReply *node; /* NULL: no daemon answers */
+	pid_t daemon;			    /* its process, where it can be looked at here; else 0 */
+	struct service service;
+	const cJSON *configuration; /* NULL: not known */
+	uint64_t host_budget;	    /* 0: not known */
+	uint64_t connections;	    /* 0: not known */
+	cJSON *findings;
+};
+
+/* Adds one. remedy: NULL where nothing is to be done. Returns it, for numbers beside the text. */
+cJSON *doctor_add(struct doctor *doctor, enum finding finding, const char *what, const char *remedy,
+		  const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* ---- doctor_machine.c ---- */
+void doctor_look_at_io_uring(struct doctor *doctor);
+void doctor_look_at_huge_pages(struct doctor *doctor);
+void doctor_look_at_gpu(struct doctor *doctor);
+
+/* ---- doctor_limits.c ---- */
+void doctor_look_at_limits(struct doctor *doctor);
+
+/* ---- doctor_path.c, doctor_disk.c ---- */
+void doctor_look_at_path(struct doctor *doctor, const char *path);
+/* O_DIRECT, and how fast it is; folder: where tierd keeps its files, or will. */
+void doctor_look_at_disk(struct doctor *doctor, const char *path, const char *folder);
+
+#endif

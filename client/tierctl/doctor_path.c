@@ -1,0 +1,142 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+
+#include "client/tierctl/doctor.h"
+#include "common/cleanup.h"
+
+/* ---- The file system -------------------------------------------------------------------------------------
+ */
+
+struct judgement {
+	const char *name; /* a type, or an option */
+	enum finding finding;
+	const char *why, *remedy;
+};
+
+#define COPIES "it writes all that changes to new places, as tierd does itself, so it is done twice"
+
+static const struct judgement types[] = {
+	{ "btrfs", FINDING_POOR, COPIES,
+	  "chattr +C on the folder tierd in it while that is empty; or ext4 or XFS" },
+	{ "bcachefs", FINDING_POOR, COPIES, "ext4 or XFS" },
+	{ "zfs", FINDING_POOR, COPIES, "ext4 or XFS" },
+	{ "overlay", FINDING_POOR, "it is a container's layer, and ends with the container",
+	  "a volume on the NVMe device" },
+	{ "tmpfs", FINDING_MISSING, "it is memory, and no disk", "a folder on an NVMe device" },
+	{ "ramfs", FINDING_MISSING, "it is memory, and no disk", "a folder on an NVMe device" },
+	{ "nfs", FINDING_MISSING, "it is another machine's", "a folder on an NVMe device of this machine" },
+	{ "nfs4", FINDING_MISSING, "it is another machine's", "a folder on an NVMe device of this machine" },
+	{ "cifs", FINDING_MISSING, "it is another machine's", "a folder on an NVMe device of this machine" },
+	{ "ceph", FINDING_MISSING, "it is another machine's", "a folder on an NVMe device of this machine" },
+	{ "9p", FINDING_MISSING, "it is another machine's", "a folder on an NVMe device of this machine" },
+};
+
+static const struct judgement options[] = {
+	{ ",ro,", FINDING_MISSING, "it is mounted read-only", "mount -o remount,rw" },
+	{ ",nobarrier,", FINDING_MISSING, "a flush does not reach the device, so nothing is durable",
+	  "no nobarrier in /etc/fstab" },
+	{ ",barrier=0,", FINDING_MISSING, "a flush does not reach the device, so nothing is durable",
+	  "no barrier=0 in /etc/fstab" },
+	{ ",data=journal,", FINDING_POOR, "all that is written goes through its journal first",
+	  "data=ordered in /etc/fstab" },
+	{ ",sync,", FINDING_POOR, "each write waits for the device; tierd flushes where it must",
+	  "no sync in /etc/fstab" },
+};
+
+/* Btrfs copies nothing in folders with this attribute. */
+static bool is_nocow(const char *folder)
+{
+	_cleanup_close_ int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int flags = 0;
+
+	return fd >= 0 && ioctl(fd, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_NOCOW_FL);
+}
+
+static const struct judgement *judge_type(const struct mount *mount, const char *folder)
+{
+	for (size_t i = 0; i < ARRAY_LENGTH(types); i++)
+		if (strcmp(types[i].name, mount->type) == 0)
+			return strcmp(mount->type, "btrfs") == 0 &&
+					       (strstr(mount->options, ",nodatacow,") || is_nocow(folder))
+				       ? NULL
+				       : &types[i];
+	return NULL;
+}
+
+static const struct judgement *judge_options(const struct mount *mount)
+{
+	for (size_t i = 0; i < ARRAY_LENGTH(options); i++)
+		if (strstr(mount->options, options[i].name))
+			return &options[i];
+	return NULL;
+}
+
+/* What matters most comes first. */
+static void look_at_file_system(struct doctor *doctor, const char *path, const char *folder)
+{
+	const struct judgement *judgement, *of_type;
+	struct mount mount;
+	int r = mounts_find(doctor->daemon, folder, &mount);
+
+	if (r < 0 && doctor->daemon)
+		r = mounts_find(0, folder, &mount);
+	if (r < 0) {
+		doctor_add(doctor, FINDING_UNKNOWN, "file system", NULL, "%s: %s", path, strerror(-r));
+		return;
+	}
+	judgement = judge_options(&mount);
+	of_type = judge_type(&mount, folder);
+	if (of_type && (!judgement || judgement->finding < of_type->finding))
+		judgement = of_type;
+	mount.options[strlen(mount.options) - 1] = '\0';
+	if (judgement)
+		doctor_add(doctor, judgement->finding, "file system", judgement->remedy, "%s: %s (%s): %s",
+			   path, mount.type, mount.options + 1, judgement->why);
+	else
+		doctor_add(doctor, FINDING_FOUND, "file system", NULL, "%s: %s (%s)", path, mount.type,
+			   mount.options + 1);
+}
+
+/* ---- The sandbox -----------------------------------------------------------------------------------------
+ */
+
+static void look_at_sandbox(struct doctor *doctor, const char *path, const char *folder)
+{
+	_cleanup_free_ char *remedy = NULL;
+	const struct service *service = &doctor->service;
+
+	/* Another daemon, one that somebody has started by hand. */
+	if (doctor->node && (!service->is_loaded || service->pid != (pid_t)doctor->node->pid))
+		doctor_add(doctor, FINDING_FOUND, "ReadWritePaths", NULL,
+			   "%s: the running tierd is not the service, and could open it", path);
+	else if (!service->is_loaded)
+		doctor_add(doctor, FINDING_UNKNOWN, "ReadWritePaths", NULL,
+			   "%s: systemd knows no tierd.service here", path);
+	else if (service_may_write(service, folder))
+		doctor_add(doctor, FINDING_FOUND, "ReadWritePaths", NULL, "%s", path);
+	else if (asprintf(&remedy, "systemctl edit tierd: [Service] ReadWritePaths=%s", folder) >= 0)
+		doctor_add(doctor, FINDING_MISSING, "ReadWritePaths", remedy,
+			   "%s: the service may not write there", path);
+}
+
+/* tierd's own folder in it is where it counts; without one, the path is what it will be made in. */
+void doctor_look_at_path(struct doctor *doctor, const char *path)
+{
+	_cleanup_free_ char *folder = NULL;
+	struct stat status;
+
+	if (asprintf(&folder, "%s/tierd", path) < 0) {
+		folder = NULL;
+		return;
+	}
+	look_at_sandbox(doctor, path, folder);
+	if (stat(folder, &status) < 0)
+		folder[strlen(path)] = '\0';
+	look_at_file_system(doctor, path, folder);
+	doctor_look_at_disk(doctor, path, folder);
+}

@@ -1,0 +1,77 @@
+#include "client/tierctl/service.h"
+
+#include <string.h>
+
+#include "client/tierctl/mounts.h"
+#include "client/tierctl/program.h"
+#include "common/cleanup.h"
+
+static uint64_t read_limit(const char *text)
+{
+	return strcmp(text, "infinity") == 0 ? UINT64_MAX : strtoull(text, NULL, 10);
+}
+
+static void take_property(struct service *service, const char *name, const char *value)
+{
+	if (strcmp(name, "LoadState") == 0)
+		service->is_loaded = strcmp(value, "loaded") == 0;
+	else if (strcmp(name, "MainPID") == 0)
+		service->pid = (pid_t)strtol(value, NULL, 10);
+	else if (strcmp(name, "ProtectSystem") == 0)
+		service->is_strict = strcmp(value, "strict") == 0;
+	else if (strcmp(name, "ReadWritePaths") == 0 && !service->writable)
+		service->writable = strdup(value);
+	else if (strcmp(name, "LimitNOFILE") == 0)
+		service->files = read_limit(value);
+	else if (strcmp(name, "LimitMEMLOCK") == 0)
+		service->locked_bytes = read_limit(value);
+}
+
+/* A machine without systemd has no service, and that is no error. */
+void service_read(struct service *ret_service)
+{
+	static const char *const arguments[] = {
+		"systemctl",
+		"show",
+		"--no-pager",
+		"--property=LoadState,MainPID,ProtectSystem,ReadWritePaths,LimitNOFILE,LimitMEMLOCK",
+		"tierd.service",
+		NULL
+	};
+	struct program_result result = PROGRAM_RESULT_INIT;
+	struct service service = { 0 };
+
+	if (program_run(arguments, NULL, &result) == 0 && result.status == 0)
+		for (char *rest, *line = strtok_r(result.output, "\n", &rest); line;
+		     line = strtok_r(NULL, "\n", &rest)) {
+			char *value = strchr(line, '=');
+
+			if (!value)
+				continue;
+			*value = '\0';
+			take_property(&service, line, value + 1);
+		}
+	program_result_clear(&result);
+	*ret_service = service;
+}
+
+void service_clear(struct service *service)
+{
+	free(service->writable);
+	service->writable = NULL;
+}
+
+/* A name may begin with "-" (it need not exist) or "+" (as seen from the service's root). */
+bool service_may_write(const struct service *service, const char *folder)
+{
+	_cleanup_free_ char *names = service->writable ? strdup(service->writable) : NULL;
+
+	if (!service->is_strict)
+		return true;
+	if (!names)
+		return false;
+	for (char *rest, *name = strtok_r(names, " ", &rest); name; name = strtok_r(NULL, " ", &rest))
+		if (mounts_is_under(folder, name + strspn(name, "-+")))
+			return true;
+	return false;
+}
