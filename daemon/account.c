@@ -61,6 +61,8 @@ static void add_unit(const struct job *job, const struct unit *unit, uint32_t ra
 void account_statistics(const struct job *job, const struct member *member,
 			Tierd__Wire__StatisticsReply *reply)
 {
+	const struct statistics_figures *figures = &job->figures;
+
 	for (uint32_t i = 0; i < job->catalog.unit_count; i++)
 		add_unit(job, &job->catalog.units[i], member ? member->rank : 0, reply);
 	reply->pushes = member ? member->pushes : 0;
@@ -69,19 +71,29 @@ void account_statistics(const struct job *job, const struct member *member,
 	reply->job_host_bytes = job->host_bytes;
 	reply->job_host_budget = job->host_budget;
 	reply->job_nvme_bytes = job->nvme_bytes;
-	reply->job_gather_read_bytes = job->statistics.gather_read_bytes;
-	reply->job_update_read_bytes = job->statistics.update_read_bytes;
-	reply->job_update_written_bytes = job->statistics.update_written_bytes;
-	reply->job_initialize_written_bytes = job->statistics.initialize_written_bytes;
+	reply->job_gather_read_bytes = figures->bytes[STATISTICS_DEMAND][STATISTICS_READ] +
+				       figures->bytes[STATISTICS_PREFETCH][STATISTICS_READ];
+	reply->job_update_read_bytes = figures->bytes[STATISTICS_UPDATE][STATISTICS_READ];
+	reply->job_update_written_bytes = figures->bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN];
+	reply->job_initialize_written_bytes = figures->bytes[STATISTICS_WRITE_BACK][STATISTICS_WRITTEN];
 	reply->job_steps = job->step;
-	reply->job_step_ns = job->statistics.step_ns;
+	reply->job_step_ns = figures->step_ns;
 }
 
 /* Stages 2 and 3 reduce every push to its owners at once: one reduce-scatter each. */
 void account_push(struct job *job, struct member *member, uint32_t unit)
 {
+	job->figures.pushes++;
 	if (job->options.stage >= 2)
 		member->communicated_elements += unit_layout_trainable(&job->catalog.units[unit].layout);
+}
+
+void account_transfer(struct job *job, enum statistics_kind kind, const struct store_transfer *transfer)
+{
+	unsigned direction = transfer->direction == TIER_READ ? STATISTICS_READ : STATISTICS_WRITTEN;
+
+	job->figures.bytes[kind][direction] += transfer->length;
+	job->figures.transfers[kind][direction]++;
 }
 
 /* What a step exchanges: stage 0 all-reduces gradients, stage 1 reduce-scatters them and all-gathers

@@ -228,12 +228,11 @@ static void submit_parts(struct chunk *chunk, enum tier_direction direction)
 		}
 		chunk->transfers_left++;
 		part->is_reading = direction == TIER_READ;
-		if (direction == TIER_READ)
-			chunk->sweep->job->statistics.update_read_bytes += part->transfer.length;
-		else if (chunk->sweep->is_initializing)
-			chunk->sweep->job->statistics.initialize_written_bytes += part->transfer.length;
-		else
-			chunk->sweep->job->statistics.update_written_bytes += part->transfer.length;
+		account_transfer(chunk->sweep->job,
+				 direction == TIER_WRITE && chunk->sweep->is_initializing
+					 ? STATISTICS_WRITE_BACK
+					 : STATISTICS_UPDATE,
+				 &part->transfer);
 	}
 }
 

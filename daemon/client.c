@@ -11,6 +11,8 @@
 #include "daemon/drop.h"
 #include "daemon/job.h"
 #include "daemon/report.h"
+#include "daemon/stall.h"
+#include "daemon/statistics.h"
 
 #define CLIENT_MAX_MEMBERS 64
 /* For what is not a gather or a push: a client that has as many of those waiting as it may can still take
@@ -78,6 +80,7 @@ void pending_drop(struct pending *pending)
 	if (pending->timer)
 		event_free(pending->timer);
 	pending->timer = NULL;
+	stall_end(pending);
 	queue_remove(&pending->waiter.link);
 	queue_remove(&pending->member_link);
 	queue_remove(&pending->link);
@@ -209,8 +212,11 @@ static void await(struct pending *pending, const Tierd__Wire__GatherAwait *await
 	QUEUE_FOREACH (link, &member->pendings) {
 		struct pending *other = queue_entry(link, struct pending, member_link);
 
-		if (other->number == await->request && other->waiter.is_gather)
-			other->waiter.blocked = member;
+		if (other->number != await->request || !other->waiter.is_gather)
+			continue;
+		other->waiter.blocked = member;
+		residency_note_stall(member->job, member->job->catalog.units[other->unit].pack,
+				     &other->waiter);
 	}
 	pending_reply(pending, NULL);
 	if (member->job->is_live)
@@ -278,6 +284,9 @@ static bool handle_node_request(struct pending *pending, const Tierd__Wire__Requ
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_UNITS_READ:
 		report_units(pending, pending->client->node, request->units_read);
+		return true;
+	case TIERD__WIRE__REQUEST__BODY_STATISTICS_MAP:
+		statistics_map(pending, request->statistics_map);
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_JOB_DROP:
 		drop_job(pending, request->job_drop);

@@ -175,6 +175,7 @@ static void begin_epoch(struct job *job)
 		}
 	}
 	job->is_live = true;
+	job->figures.epochs++;
 	job->departed[0] = '\0';
 	atomic_store(&job->directory->epoch, job->epoch);
 	bool is_complete = true;
@@ -316,8 +317,10 @@ static void end_epoch(struct job *job, int r)
 
 	job->is_live = false;
 	job->closed_count = 0;
-	if (was_live)
+	if (was_live) {
 		job->epoch++;
+		job->figures.broken_epochs++;
+	}
 	if (job->directory)
 		atomic_store(&job->directory->epoch, job->epoch);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)

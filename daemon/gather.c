@@ -83,6 +83,7 @@ void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather)
 			      (unsigned long long)gather->version);
 		return;
 	}
+	job->figures.misses++;
 	/* Sent before the refusal of its step was read. */
 	if (pending->waiter.version > member_last_version(member)) {
 		pending_error(pending, -EAGAIN, "the awaited step was refused");

@@ -7,6 +7,7 @@
 #include "common/size.h"
 #include "daemon/disposal.h"
 #include "daemon/gradient.h"
+#include "daemon/stall.h"
 
 static void run_copy(struct work *work)
 {
@@ -179,6 +180,7 @@ void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
 			return;
 		}
 	queue_push(&member->buffer_waiters, &pending->link);
+	stall_begin(pending, STATISTICS_GRADIENT_BUFFER);
 	if (has_reading_buffer(member))
 		return;
 	waiting = waiting_buffer(member);

@@ -16,6 +16,7 @@
 #include "daemon/budget.h"
 #include "daemon/idle.h"
 #include "daemon/refuse.h"
+#include "daemon/statistics.h"
 #include "proto/name.h"
 
 #define MAX_JOBS_PER_USER 256
@@ -128,7 +129,8 @@ static int job_new(struct node *node, const struct port *owner, const char *name
 			     .epoch = 1,
 			     .directory_memory = MEMORY_INIT,
 			     .arena = MEMORY_INIT,
-			     .sums_memory = MEMORY_INIT };
+			     .sums_memory = MEMORY_INIT,
+			     .statistics = MEMORY_INIT };
 	snprintf(job->name, sizeof(job->name), "%s", name);
 	set_limits(job, &quota);
 	memcpy(job->groups, options->groups, sizeof(job->groups));
@@ -167,6 +169,7 @@ void job_free(struct job *job)
 		member_free(member);
 	}
 	setup_clear(job);
+	statistics_end_job(job);
 	catalog_free(&job->catalog);
 	budget_uncharge(job, job->charged_bytes);
 	if (job->slot_timer)

@@ -10,6 +10,7 @@
 #include "daemon/staging.h"
 #include "daemon/state.h"
 #include "offload/store.h"
+#include "proto/statistics.h"
 
 enum job_phase {
 	JOB_FORMING,	  /* units are being defined */
@@ -186,10 +187,8 @@ struct job {
 	bool has_next_uses; /* nothing has moved since they were found */
 	uint64_t loading_bytes;
 
-	struct {
-		uint64_t gather_read_bytes, update_read_bytes, update_written_bytes, initialize_written_bytes;
-		uint64_t step_ns;
-	} statistics;
+	struct statistics_figures figures;
+	struct memory statistics; /* its page, once somebody has asked for it */
 };
 
 /* ---- job.c, epoch.c: membership and epochs ---- */
@@ -248,6 +247,8 @@ bool residency_want(struct job *job, uint32_t pack, struct waiter *waiter, enum 
 /* Whether somebody waits for it, at a version that has been decided. */
 bool residency_is_awaited(const struct job *job, uint32_t pack);
 void residency_forget(struct waiter *waiter);
+/* The rank of a gather that waits has come to do nothing else. */
+void residency_note_stall(const struct job *job, uint32_t pack, struct waiter *waiter);
 /* Starts a load without anybody waiting; false if there is no slot for it. */
 bool residency_prefetch(struct job *job, uint32_t pack);
 void residency_pin(struct job *job, uint32_t pack);
@@ -372,6 +373,7 @@ void tensor_forget(struct member *member);
 /* ---- account.c ---- */
 void account_statistics(const struct job *job, const struct member *member,
 			Tierd__Wire__StatisticsReply *reply);
+void account_transfer(struct job *job, enum statistics_kind kind, const struct store_transfer *transfer);
 void account_step(struct job *job);
 void account_push(struct job *job, struct member *member, uint32_t unit);
 

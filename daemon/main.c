@@ -18,6 +18,7 @@
 #include "daemon/notify.h"
 #include "daemon/reload.h"
 #include "daemon/server.h"
+#include "daemon/statistics.h"
 
 enum { EXIT_RUNTIME = 1, EXIT_USAGE = 2 };
 
@@ -28,6 +29,7 @@ struct daemon {
 	struct event_base *loop;
 	struct node *node;
 	struct server *server;
+	struct statistics *statistics;
 	int lock, inherited_socket;
 	bool is_stopping;
 	struct event terminate, interrupt, hang_up, heartbeat;
@@ -233,7 +235,10 @@ static int start_server(struct daemon *daemon)
 		.limits = limits_of(config),
 	};
 
-	return server_new(daemon->loop, daemon->node, &server, &daemon->server);
+	int r = server_new(daemon->loop, daemon->node, &server, &daemon->server);
+
+	/* Now the folder of the socket is there. */
+	return r < 0 ? r : statistics_new(daemon->node, server.path, server.mode, &daemon->statistics);
 }
 
 static int start(struct daemon *daemon)
@@ -264,6 +269,7 @@ static void stop(struct daemon *daemon)
 	/* The heartbeat goes on meanwhile: jobs may have much to give back. */
 	daemon->is_stopping = true;
 	server_free(daemon->server);
+	statistics_free(daemon->statistics);
 	node_free(daemon->node);
 	if (event_initialized(&daemon->terminate))
 		event_del(&daemon->terminate);

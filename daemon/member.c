@@ -7,10 +7,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "daemon/budget.h"
 #include "daemon/disposal.h"
 #include "daemon/job.h"
 #include "daemon/refuse.h"
+#include "daemon/statistics.h"
 
 int member_new(struct job *job, struct client *client, struct port *port, uint32_t rank,
 	       struct member **ret_member)
@@ -121,6 +123,8 @@ static void clear_pages(struct member *member)
 		event_del(&member->doorbell);
 		member->doorbell_fd = fd_close(member->doorbell_fd);
 	}
+	statistics_count_gathers(member);
+	member->has_pages = false;
 	memory_free(&member->page);
 	disposal_start_memory(member->job->node, &member->gradients);
 	free(member->pushed);
@@ -152,6 +156,7 @@ int member_make_pages(struct member *member)
 		clear_pages(member);
 		return r;
 	}
+	member->counted_ns = clock_now_ns();
 	member->has_pages = true;
 	return 0;
 }

@@ -65,8 +65,9 @@ struct member {
 	struct queue orders;
 	struct order *order; /* of the current phase */
 	unsigned phases;
-	uint64_t charged_bytes; /* of those after the first */
-	uint64_t trace_tail;	/* read up to here */
+	uint64_t charged_bytes;		      /* of those after the first */
+	uint64_t trace_tail;		      /* read up to here */
+	uint64_t counted_gathers, counted_ns; /* of the trace's head: counted so far, and when */
 
 	uint64_t pushes, communicated_elements;
 	uint64_t heard_ns; /* when its last request came */

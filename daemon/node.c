@@ -292,6 +292,7 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 	node->administrators = config->administrators;
 	node->limits = config->limits;
 	node->staging.memory = (struct memory)MEMORY_INIT;
+	node->statistics = (struct memory)MEMORY_INIT;
 	queue_init(&node->jobs);
 	queue_init(&node->dying);
 	if (getrandom(&node->incarnation, sizeof(node->incarnation), 0) != sizeof(node->incarnation))
@@ -317,6 +318,27 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 bool node_has_settled(const struct node *node)
 {
 	return queue_is_empty(&node->dying);
+}
+
+static uint64_t moved_by(const struct queue *jobs, unsigned path, enum tier_direction direction)
+{
+	uint64_t bytes = 0;
+
+	QUEUE_FOREACH (link, jobs) {
+		const struct job *job = queue_entry(link, struct job, link);
+		const struct store *store =
+			job->has_nvme_optimizer ? job->optimizer_store : job->parameter_store;
+
+		if (store && job->path_bytes[path] > 0)
+			bytes += store_device_bytes(store, path, direction);
+	}
+	return bytes;
+}
+
+uint64_t node_moved_bytes(const struct node *node, unsigned path, enum tier_direction direction)
+{
+	return node->paths[path].moved[direction] + moved_by(&node->jobs, path, direction) +
+	       moved_by(&node->dying, path, direction);
 }
 
 static bool is_idle(const struct node *node)
@@ -369,6 +391,7 @@ struct node *node_free(struct node *node)
 	if (node->engine)
 		staging_clear(&node->staging, node->engine);
 	engine_free(node->engine);
+	memory_free(&node->statistics);
 	for (unsigned i = 0; i < node->path_count; i++) {
 		fd_close(node->paths[i].directory_fd);
 		free(node->paths[i].path);

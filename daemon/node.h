@@ -11,6 +11,9 @@
 #include "common/workers.h"
 #include "daemon/staging.h"
 #include "daemon/limit.h"
+#include "offload/memory.h"
+#include "offload/tier.h"
+#include "proto/statistics.h"
 
 #define NODE_MAX_PATHS 16
 
@@ -75,6 +78,8 @@ struct node {
 	const struct who_list *administrators;
 	bool has_noted_pinning;
 	const struct limit_list *limits;
+	struct statistics_figures past; /* of jobs that are gone */
+	struct memory statistics;	/* the node's page, once somebody has asked for it */
 	const char *fault;
 };
 
@@ -92,6 +97,9 @@ bool node_has_settled(const struct node *node);
 
 /* Calls on_idle once it is due. */
 void node_check_idle(struct node *node);
+
+/* Bytes that a path was asked to move, by all jobs, those that are gone included. */
+uint64_t node_moved_bytes(const struct node *node, unsigned path, enum tier_direction direction);
 
 /* Says, once, that memory could not be pinned (r: what engine_buffer_add() said), and what to do about it. */
 void node_note_pinning(struct node *node, int r);

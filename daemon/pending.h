@@ -6,6 +6,7 @@
 
 #include "common/queue.h"
 #include "daemon/port.h"
+#include "proto/statistics.h"
 
 struct client;
 struct member;
@@ -16,6 +17,8 @@ struct waiter {
 	bool is_gather;		/* a client's: embedded in a pending */
 	struct member *blocked; /* that does nothing else meanwhile, or NULL */
 	uint64_t version;
+	uint64_t stalled_ns; /* its rank waits since, for cause; 0: it does not */
+	enum statistics_cause cause;
 	/* status 0: the pack is resident and stays so until the callback returns, or longer if it pins it. */
 	void (*done)(struct waiter *waiter, int status);
 };

@@ -19,21 +19,6 @@
 
 /* ---- Node ---- */
 
-/* Beside what the stores of jobs that are gone have moved. */
-static void add_traffic(const struct node *node, unsigned path, Tierd__Wire__Path *wire)
-{
-	QUEUE_FOREACH (link, &node->jobs) {
-		const struct job *job = queue_entry(link, struct job, link);
-		const struct store *store =
-			job->has_nvme_optimizer ? job->optimizer_store : job->parameter_store;
-
-		if (!store || job->path_bytes[path] == 0)
-			continue;
-		wire->read_bytes += store_device_bytes(store, path, TIER_READ);
-		wire->written_bytes += store_device_bytes(store, path, TIER_WRITE);
-	}
-}
-
 void report_node(struct pending *pending, struct node *node)
 {
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
@@ -45,10 +30,9 @@ void report_node(struct pending *pending, struct node *node)
 		paths[i].path = node->paths[i].path;
 		paths[i].capacity_bytes = node->paths[i].capacity;
 		paths[i].used_bytes = node->paths[i].used;
-		paths[i].read_bytes = node->paths[i].moved[TIER_READ];
-		paths[i].written_bytes = node->paths[i].moved[TIER_WRITE];
+		paths[i].read_bytes = node_moved_bytes(node, i, TIER_READ);
+		paths[i].written_bytes = node_moved_bytes(node, i, TIER_WRITE);
 		paths[i].is_direct = node->paths[i].is_direct;
-		add_traffic(node, i, &paths[i]);
 		path_pointers[i] = &paths[i];
 	}
 	body.version = (char *)TIERD_VERSION;

@@ -11,6 +11,7 @@
 
 #include "common/log.h"
 #include "common/size.h"
+#include "daemon/stall.h"
 
 static struct directory_entry *entry_of(const struct job *job, uint32_t unit)
 {
@@ -264,6 +265,33 @@ bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance)
 	return true;
 }
 
+/* ---- Stalls ---- */
+
+static enum statistics_cause cause_of(const struct residence *residence, const struct waiter *waiter)
+{
+	if (waiter->version > residence->version || residence->state == DIRECTORY_UPDATING ||
+	    residence->sweep != SWEEP_NOTHING)
+		return STATISTICS_STEP;
+	return residence->wants_slot ? STATISTICS_SLOT : STATISTICS_NVME_READ;
+}
+
+void residency_note_stall(const struct job *job, uint32_t pack, struct waiter *waiter)
+{
+	if (waiter->is_gather && waiter->blocked && !queue_is_empty(&waiter->link))
+		stall_begin(container_of(waiter, struct pending, waiter),
+			    cause_of(&job->residences[pack], waiter));
+}
+
+static void move_stalls(struct residence *residence)
+{
+	QUEUE_FOREACH (link, &residence->waiters) {
+		struct waiter *waiter = queue_entry(link, struct waiter, link);
+
+		if (waiter->is_gather)
+			stall_move(container_of(waiter, struct pending, waiter), cause_of(residence, waiter));
+	}
+}
+
 /* ---- Loading ---- */
 
 static void finish_load(struct job *job, struct residence *residence)
@@ -335,6 +363,7 @@ static void start_load(struct job *job, uint32_t pack, enum tier_priority priori
 	struct residence *residence = &job->residences[pack];
 
 	set_state(job, pack, DIRECTORY_LOADING);
+	move_stalls(residence);
 	residence->priority = priority;
 	residence->status = 0;
 	residence->transfers_left = 1;
@@ -351,7 +380,8 @@ static void start_load(struct job *job, uint32_t pack, enum tier_priority priori
 		}
 		residence->parts[section].is_loading = true;
 		residence->transfers_left++;
-		job->statistics.gather_read_bytes += residence->parts[section].transfer.length;
+		account_transfer(job, priority == TIER_DEMAND ? STATISTICS_DEMAND : STATISTICS_PREFETCH,
+				 &residence->parts[section].transfer);
 	}
 	if (--residence->transfers_left == 0)
 		finish_load(job, residence);
@@ -364,6 +394,7 @@ static void wish_for_slot(struct job *job, uint32_t pack)
 	if (residence->wants_slot)
 		return;
 	residence->wants_slot = true;
+	move_stalls(residence);
 	queue_push(&job->slot_wishes, &residence->link);
 	job_watch_slots(job);
 	/* A release between looking and asking has not rung. */
@@ -420,6 +451,7 @@ bool residency_want(struct job *job, uint32_t pack, struct waiter *waiter, enum 
 	if (queue_is_empty(&residence->waiters))
 		sweep_hasten(job, pack);
 	queue_push(&residence->waiters, &waiter->link);
+	residency_note_stall(job, pack, waiter);
 	/* A version that is not decided yet comes with its step: loading the present one helps nobody. */
 	if (waiter->version > job->decided)
 		return false;
@@ -527,7 +559,7 @@ bool residency_flush(struct job *job, uint32_t pack)
 			continue;
 		}
 		residence->writes++;
-		job->statistics.initialize_written_bytes += residence->parts[section].transfer.length;
+		account_transfer(job, STATISTICS_WRITE_BACK, &residence->parts[section].transfer);
 	}
 	return true;
 }

@@ -438,6 +438,7 @@ static void open_next(struct job *job)
 static void skip(struct job *job)
 {
 	job->is_skipped = true;
+	job->figures.skipped_steps++;
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
 		gradient_reset_unit(job, unit);
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
@@ -571,7 +572,8 @@ static void reply_applied(struct job *job, struct member *member, int durable)
 void step_applied(struct job *job)
 {
 	job->step = job->decided;
-	job->statistics.step_ns += clock_now_ns() - job->decided_ns;
+	job->figures.steps++;
+	job->figures.step_ns += clock_now_ns() - job->decided_ns;
 	account_step(job);
 	int durable = store_commit(job->optimizer_store);
 

@@ -149,6 +149,7 @@ static void unmap_all(struct actor *actor)
 	unmap(&actor->arena);
 	unmap(&actor->leases);
 	unmap(&actor->gradients);
+	unmap(&actor->statistics);
 }
 
 static void take_memory(struct actor *actor, const Tierd__Wire__Reply *reply, const int *fds, unsigned count)
@@ -164,6 +165,11 @@ static void take_memory(struct actor *actor, const Tierd__Wire__Reply *reply, co
 		map(&actor->arena, fds[1], PROT_READ);
 		map(&actor->leases, fds[2], PROT_READ | PROT_WRITE);
 		map(&actor->gradients, fds[3], PROT_READ | PROT_WRITE);
+	}
+	if (reply->body_case == TIERD__WIRE__REPLY__BODY__NOT_SET && count > 0) {
+		assert(count == 1);
+		unmap(&actor->statistics);
+		map(&actor->statistics, fds[0], PROT_READ);
 	}
 }
 

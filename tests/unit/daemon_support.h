@@ -77,7 +77,7 @@ struct actor {
 	struct memory_view {
 		char *base;
 		size_t bytes;
-	} window, directory, arena, leases, gradients;
+	} window, directory, arena, leases, gradients, statistics;
 };
 
 /* -ENOMEM: the daemon has none for another client. */

@@ -1,0 +1,52 @@
+#include "daemon/stall.h"
+
+#include "common/clock.h"
+#include "daemon/job.h"
+
+static void count(struct pending *pending, uint64_t now)
+{
+	struct waiter *waiter = &pending->waiter;
+
+	pending->member->job->figures.stall_ns[waiter->cause] += now - waiter->stalled_ns;
+	waiter->stalled_ns = now;
+}
+
+void stall_begin(struct pending *pending, enum statistics_cause cause)
+{
+	if (pending->waiter.stalled_ns != 0)
+		return;
+	pending->waiter.cause = cause;
+	pending->waiter.stalled_ns = clock_now_ns();
+}
+
+void stall_move(struct pending *pending, enum statistics_cause cause)
+{
+	if (pending->waiter.stalled_ns == 0 || pending->waiter.cause == cause)
+		return;
+	count(pending, clock_now_ns());
+	pending->waiter.cause = cause;
+}
+
+void stall_end(struct pending *pending)
+{
+	if (pending->waiter.stalled_ns == 0)
+		return;
+	count(pending, clock_now_ns());
+	pending->waiter.stalled_ns = 0;
+}
+
+void stall_count(struct job *job)
+{
+	uint64_t now = clock_now_ns();
+
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		if (!job->ranks[rank])
+			continue;
+		QUEUE_FOREACH (link, &job->ranks[rank]->pendings) {
+			struct pending *pending = queue_entry(link, struct pending, member_link);
+
+			if (pending->waiter.stalled_ns != 0)
+				count(pending, now);
+		}
+	}
+}

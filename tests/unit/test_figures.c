@@ -1,0 +1,289 @@
+/* What the daemon counts, as its pages of statistics show it: whose they are, and what a client can do to
+ * them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "daemon/job.h"
+#include "daemon/statistics.h"
+#include "tests/unit/daemon_support.h"
+
+#define UNITS 8
+#define ELEMENTS (UINT64_C(1) << 20) /* a pack each */
+#define UNIT_BYTES (2 * ELEMENTS)
+
+static struct scene scene;
+static struct actor actor;
+
+/* On NVMe, with room for some of its units. */
+static struct job *start(void)
+{
+	assert_int_equal(actor_enter(&scene, &actor), 0);
+	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 3, .host_budget = 46 * MIB }), 0);
+	for (unsigned i = 0; i < UNITS; i++) {
+		char name[8];
+		const struct actor_tensor tensor = { name, FORMAT_BF16, INITIALIZE_ONES, ELEMENTS, false };
+
+		snprintf(name, sizeof(name), "u%u", i);
+		assert_int_equal(actor_define(&actor, name, &tensor, 1), 0);
+	}
+	assert_int_equal(actor_ready(&actor), 0);
+	return job_find(scene.node, geteuid(), "play");
+}
+
+static int map_page(const char *job)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__StatisticsMap map = TIERD__WIRE__STATISTICS_MAP__INIT;
+
+	map.job = (char *)job;
+	map.has_owner = true;
+	map.owner = geteuid();
+	request.body_case = TIERD__WIRE__REQUEST__BODY_STATISTICS_MAP;
+	request.statistics_map = &map;
+	return actor_ask(&actor, &request, NULL);
+}
+
+static struct statistics_job job_page(void)
+{
+	struct statistics_job body;
+
+	assert_int_equal(map_page("play"), 0);
+	assert_int_equal(actor.statistics.bytes, STATISTICS_PAGE_BYTES);
+	assert_int_equal(statistics_page_read(actor.statistics.base, STATISTICS_OF_JOB, &body, sizeof(body)),
+			 0);
+	return body;
+}
+
+static struct statistics_node node_page(void)
+{
+	struct statistics_node body;
+
+	assert_int_equal(map_page(""), 0);
+	assert_int_equal(statistics_page_read(actor.statistics.base, STATISTICS_OF_NODE, &body, sizeof(body)),
+			 0);
+	return body;
+}
+
+static uint32_t absent_unit(const struct job *job)
+{
+	for (uint32_t pack = 0; pack < UNITS; pack++)
+		if (job->residences[pack].state == DIRECTORY_ABSENT)
+			return pack;
+	fail_msg("all units are in host memory");
+	return 0;
+}
+
+static void what_a_gather_waits_for_is_counted(void **state)
+{
+	struct job *job = start();
+	struct statistics_figures before, after;
+	uint32_t gather;
+
+	scene_settle(&scene);
+	before = job_page().figures;
+	gather = actor_send_gather(&actor, absent_unit(job), 0, true);
+	assert_int_equal(actor_await(&actor, gather, 0)->status, 0);
+	after = job_page().figures;
+	assert_int_equal(after.misses - before.misses, 1);
+	assert_true(after.stall_ns[STATISTICS_NVME_READ] > before.stall_ns[STATISTICS_NVME_READ]);
+	assert_int_equal(after.stall_ns[STATISTICS_STEP], before.stall_ns[STATISTICS_STEP]);
+	assert_int_equal(after.bytes[STATISTICS_DEMAND][STATISTICS_READ] -
+				 before.bytes[STATISTICS_DEMAND][STATISTICS_READ],
+			 UNIT_BYTES);
+	assert_int_equal(after.transfers[STATISTICS_DEMAND][STATISTICS_READ] -
+				 before.transfers[STATISTICS_DEMAND][STATISTICS_READ],
+			 1);
+}
+
+static void a_stall_that_goes_on_is_counted_too(void **state)
+{
+	struct job *job = start();
+	uint64_t waited;
+
+	assert_int_equal(job->decided, 0);
+	/* The loop does not turn from here on: the step never comes. */
+	actor_send_push(&actor, 0, 0);
+	actor_send_step(&actor, 0.1f);
+	actor_send_gather(&actor, 0, 1, true);
+	waited = job_page().figures.stall_ns[STATISTICS_STEP];
+	assert_true(waited > 0);
+	assert_true(job_page().figures.stall_ns[STATISTICS_STEP] > waited);
+}
+
+static void a_step_shows_what_it_moved(void **state)
+{
+	struct job *job = start();
+	uint32_t step;
+
+	for (uint32_t unit = 0; unit < UNITS; unit++)
+		assert_int_equal(actor_await(&actor, actor_send_push(&actor, unit, 0), 0)->status, 0);
+	step = actor_send_step(&actor, 0.1f);
+	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
+	struct statistics_job page = job_page();
+
+	assert_int_equal(page.step, 1);
+	assert_int_equal(page.ranks, 1);
+	assert_string_equal(page.name, "play");
+	assert_string_equal(page.status, "training");
+	assert_int_equal(page.figures.steps, 1);
+	assert_int_equal(page.figures.skipped_steps, 0);
+	assert_int_equal(page.figures.epochs, 1);
+	assert_int_equal(page.figures.pushes, UNITS);
+	assert_true(page.figures.step_ns > 0);
+	assert_int_equal(page.nvme_bytes, job->nvme_bytes);
+	/* Remainder, m and v, and the parameters. */
+	assert_int_equal(page.figures.bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN], UNITS * 12 * ELEMENTS);
+	assert_true(page.figures.bytes[STATISTICS_WRITE_BACK][STATISTICS_WRITTEN] > 0);
+}
+
+static void a_lost_rank_breaks_an_epoch(void **state)
+{
+	struct job *job = start();
+
+	job_abort(job, -ESTALE, "for the test");
+	assert_int_equal(job_page().figures.broken_epochs, 1);
+}
+
+static void the_node_keeps_the_figures_of_jobs_that_are_gone(void **state)
+{
+	struct job *job = start();
+	struct statistics_figures figures = job_page().figures;
+	struct statistics_node before = node_page(), after;
+
+	assert_int_equal(before.jobs, 1);
+	assert_int_equal(before.clients, 1);
+	assert_int_equal(before.path_count, 1);
+	assert_string_equal(before.paths[0].path, scene.folder);
+	assert_memory_equal(before.figures.bytes, figures.bytes, sizeof(figures.bytes));
+	assert_true(before.paths[0].moved[STATISTICS_WRITTEN] > 0);
+	actor_die(&actor);
+	job_drop(job);
+	scene_settle(&scene);
+	assert_int_equal(actor_enter(&scene, &actor), 0);
+	after = node_page();
+	assert_int_equal(after.jobs, 0);
+	assert_true(after.heartbeat_ns > before.heartbeat_ns);
+	for (unsigned kind = 0; kind < STATISTICS_KINDS; kind++)
+		for (unsigned direction = 0; direction < STATISTICS_DIRECTIONS; direction++)
+			assert_true(after.figures.bytes[kind][direction] >= figures.bytes[kind][direction]);
+	assert_true(after.paths[0].moved[STATISTICS_WRITTEN] >= before.paths[0].moved[STATISTICS_WRITTEN]);
+	assert_int_equal(after.paths[0].used, 0);
+}
+
+static void the_trace_counts_gathers_but_no_nonsense(void **state)
+{
+	struct lease_header *leases;
+	uint64_t before;
+
+	start();
+	leases = (struct lease_header *)actor.leases.base;
+	before = job_page().figures.gathers;
+	atomic_fetch_add(&leases->trace_head, 5);
+	assert_int_equal(job_page().figures.gathers, before + 5);
+	atomic_store(&leases->trace_head, UINT64_MAX / 2);
+	assert_int_equal(job_page().figures.gathers, before + 5);
+	atomic_store(&leases->trace_head, 0);
+	assert_int_equal(job_page().figures.gathers, before + 5);
+	atomic_fetch_add(&leases->trace_head, 2);
+	assert_int_equal(job_page().figures.gathers, before + 7);
+}
+
+static void others_have_no_page_of_the_job(void **state)
+{
+	start();
+	assert_int_equal(map_page("play"), 0);
+	actor.port.uid = geteuid() + 1;
+	assert_int_equal(map_page("play"), -ENOENT);
+	actor.port.uid = geteuid();
+	assert_int_equal(map_page("plays"), -ENOENT);
+}
+
+static void a_page_is_for_reading_only(void **state)
+{
+	struct job *job = start();
+	char path[64];
+	int fd;
+
+	assert_int_equal(map_page("play"), 0);
+	assert_int_not_equal(mprotect(actor.statistics.base, actor.statistics.bytes, PROT_READ | PROT_WRITE),
+			     0);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", job->statistics.fd);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_ptr_equal(mmap(NULL, STATISTICS_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0),
+			 MAP_FAILED);
+	assert_int_equal(write(fd, "x", 1), -1);
+	assert_int_not_equal(ftruncate(fd, 0), 0);
+	close(fd);
+}
+
+static void the_nodes_page_is_published_and_removed(void **state)
+{
+	char socket[300], path[STATISTICS_FILE_SIZE];
+	struct statistics *statistics = NULL;
+	struct statistics_node body;
+	struct stat file;
+	void *page;
+	int fd;
+
+	snprintf(socket, sizeof(socket), "%s/s", scene.folder);
+	assert_int_equal(statistics_new(scene.node, socket, 0660, &statistics), 0);
+	assert_int_equal(statistics_file(socket, path), 0);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0 && fstat(fd, &file) == 0);
+	assert_int_equal(file.st_mode & 07777, 0640);
+	page = mmap(NULL, STATISTICS_PAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(page, MAP_FAILED);
+	assert_int_equal(statistics_page_read(page, STATISTICS_OF_NODE, &body, sizeof(body)), 0);
+	uint64_t first = body.heartbeat_ns;
+
+	while (body.heartbeat_ns == first) {
+		scene_wait(&scene);
+		assert_int_equal(statistics_page_read(page, STATISTICS_OF_NODE, &body, sizeof(body)), 0);
+	}
+	statistics_free(statistics);
+	assert_int_not_equal(access(path, F_OK), 0);
+	munmap(page, STATISTICS_PAGE_BYTES);
+	close(fd);
+}
+
+static int setup(void **state)
+{
+	log_open(LOG_LEVEL_ERROR);
+	return scene_open(&(struct scene_options){ 0 }, &scene);
+}
+
+static int teardown(void **state)
+{
+	actor_die(&actor);
+	scene_close(&scene);
+	return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(what_a_gather_waits_for_is_counted),
+		TEST(a_stall_that_goes_on_is_counted_too),
+		TEST(a_step_shows_what_it_moved),
+		TEST(a_lost_rank_breaks_an_epoch),
+		TEST(the_node_keeps_the_figures_of_jobs_that_are_gone),
+		TEST(the_trace_counts_gathers_but_no_nonsense),
+		TEST(others_have_no_page_of_the_job),
+		TEST(a_page_is_for_reading_only),
+		TEST(the_nodes_page_is_published_and_removed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
