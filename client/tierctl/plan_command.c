@@ -74,7 +74,7 @@ static int set_flag(struct plan_request *request, int flag, const char *value)
 	case 'g':
 		return set_small(&request->model.micro_batches, value, PLAN_MAX_MICRO_BATCHES);
 	case 'z':
-		return set_bytes(&request->model.frozen_bytes, value);
+		return plan_parse_bytes(value, &request->model.frozen_bytes);
 	case 'h':
 		request->has_host = true;
 		return plan_parse_bytes(value, &request->host_bytes);
