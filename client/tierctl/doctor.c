@@ -210,12 +210,13 @@ static int print_json(cJSON *findings)
 
 int command_doctor(const struct command_context *context, int count, char *arguments[])
 {
-	struct doctor doctor = { .findings = cJSON_CreateArray() };
+	struct doctor doctor = { NULL };
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	int code, result;
 
 	if (count > 2)
 		return command_fail(COMMAND_USAGE, "doctor takes one configuration file at most");
+	doctor.findings = cJSON_CreateArray();
 	(void)ask_open(context->socket, &ask);
 	code = visit(&doctor, context, ask, arguments[1]);
 	if (code != COMMAND_DONE) {

@@ -60,14 +60,14 @@ limited() { # LIMIT COMMAND…
 	# shellcheck disable=SC3045 # dash has it
 	(ulimit "$1" "$2" && shift 2 && "$@")
 }
-doctor 'of("LimitNOFILE")["finding"] == "found"' limited -n 136 "$TIERCTL" doctor "$conf"
+doctor 'of("LimitNOFILE")["finding"] == "found"' limited -n 136 "$TIERCTL" doctor "$scratch/base.conf"
 doctor 'of("LimitNOFILE")["finding"] == "missing" and "135 descriptors" in of("LimitNOFILE")["text"]' \
-	limited -n 135 "$TIERCTL" doctor "$conf"
+	limited -n 135 "$TIERCTL" doctor "$scratch/base.conf"
 without_capability() {
 	if [ "$(id -u)" -eq 0 ]; then setpriv --bounding-set=-ipc_lock "$@"; else "$@"; fi
 }
 doctor 'of("memlock")["finding"] == "missing" and "64.0 KiB may be pinned" in of("memlock")["text"]' \
-	limited -l 64 without_capability "$TIERCTL" doctor "$conf"
+	limited -l 64 without_capability "$TIERCTL" doctor "$scratch/base.conf"
 
 # Memory is no disk.
 if [ "$(stat -f -c %T /dev/shm)" = tmpfs ] && shm=$(mktemp -d /dev/shm/tierd-test-XXXXXX); then
