@@ -1,5 +1,9 @@
 #include "daemon/access.h"
 
+#include <errno.h>
+
+#include "proto/name.h"
+
 static bool is_member(const struct port *port, gid_t group)
 {
 	for (unsigned i = 0; i < port->group_count; i++)
@@ -64,4 +68,16 @@ bool access_may_train(const struct job *job, const struct port *port)
 bool access_may_drop(const struct job *job, const struct port *port)
 {
 	return job->uid == port->uid || access_is_administrator(job->node, port);
+}
+
+struct job *access_find(struct pending *pending, const char *name, bool has_owner, uid_t owner)
+{
+	const struct port *port = pending_port(pending);
+	struct job *job = job_find(pending_node(pending), has_owner ? owner : port->uid, name);
+
+	if (job && access_may_see(job, port))
+		return job;
+	pending_error(pending, -ENOENT, "there is no job %.*s%s", name_fit(name, 80), name,
+		      has_owner ? " of that user" : "");
+	return NULL;
 }

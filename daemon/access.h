@@ -4,6 +4,7 @@
 #define TIERD_DAEMON_ACCESS_H
 
 #include "daemon/job.h"
+#include "daemon/pending.h"
 #include "daemon/port.h"
 
 bool access_is_administrator(const struct node *node, const struct port *port);
@@ -14,6 +15,10 @@ struct quota access_quota(const struct node *node, const struct port *port);
 
 /* It is listed for the peer, with its units and members. */
 bool access_may_see(const struct job *job, const struct port *port);
+
+/* That user's job, or without has_owner the peer's own; NULL, and the request is answered, if the peer sees
+ * none of that name. */
+struct job *access_find(struct pending *pending, const char *name, bool has_owner, uid_t owner);
 
 /* It may be one of its ranks. */
 bool access_may_train(const struct job *job, const struct port *port);

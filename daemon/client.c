@@ -9,7 +9,9 @@
 
 #include "common/clock.h"
 #include "daemon/drop.h"
+#include "daemon/evict.h"
 #include "daemon/job.h"
+#include "daemon/leases.h"
 #include "daemon/report.h"
 #include "daemon/stall.h"
 #include "daemon/statistics.h"
@@ -290,6 +292,12 @@ static bool handle_node_request(struct pending *pending, const Tierd__Wire__Requ
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_JOB_DROP:
 		drop_job(pending, request->job_drop);
+		return true;
+	case TIERD__WIRE__REQUEST__BODY_LEASES_READ:
+		leases_report(pending, request->leases_read);
+		return true;
+	case TIERD__WIRE__REQUEST__BODY_JOB_EVICT:
+		evict_units(pending, request->job_evict);
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_JOB_OPEN:
 		open_job(pending, request->job_open);

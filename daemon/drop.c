@@ -5,7 +5,6 @@
 
 #include "common/log.h"
 #include "daemon/access.h"
-#include "proto/name.h"
 
 /* Of its ranks that are there, as many as there is room for. */
 static void name_ranks(const struct job *job, char *text, size_t size)
@@ -41,15 +40,11 @@ static void drop(struct job *job, uid_t uid)
 void drop_job(struct pending *pending, const Tierd__Wire__JobDrop *request)
 {
 	const struct port *port = pending_port(pending);
-	uid_t owner = request->has_owner ? request->owner : port->uid;
-	struct job *job = job_find(pending_node(pending), owner, request->name);
+	struct job *job = access_find(pending, request->name, request->has_owner, request->owner);
 	char ranks[256];
 
-	if (!job || !access_may_see(job, port)) {
-		pending_error(pending, -ENOENT, "there is no job %.*s%s", name_fit(request->name, 80),
-			      request->name, request->has_owner ? " of that user" : "");
+	if (!job)
 		return;
-	}
 	if (!access_may_drop(job, port)) {
 		pending_error(pending, -EPERM, "job %s is for its owner to drop, user %u", job->name,
 			      (unsigned)job->uid);

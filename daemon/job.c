@@ -315,7 +315,7 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 	}
 	member->handle = handle;
 	idle_end(job);
-	member->heard_ns = clock_now_ns();
+	member->joined_ns = member->heard_ns = clock_now_ns();
 	job->ranks[open->rank] = member;
 	job->member_count++;
 	queue_push(client_members, &member->client_link);

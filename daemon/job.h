@@ -267,6 +267,10 @@ void residency_set_version(struct job *job, uint32_t pack, uint64_t version);
 bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance);
 /* Serves those who wait for slots, after a release or the end of a transfer. */
 void residency_serve(struct job *job);
+/* The pack leaves host memory, unless somebody reads it, or it has to be written first. */
+bool residency_evict(struct job *job, uint32_t pack);
+/* Somebody has a lease on one of its units. */
+bool residency_is_leased(struct job *job, uint32_t pack);
 /* The arena has gone, and all packs with it. */
 void residency_forget_all(struct job *job);
 /* Writes frozen values that are only in host memory; true if it started something. */

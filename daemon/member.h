@@ -70,7 +70,7 @@ struct member {
 	uint64_t counted_gathers, counted_ns; /* of the trace's head: counted so far, and when */
 
 	uint64_t pushes, communicated_elements;
-	uint64_t heard_ns; /* when its last request came */
+	uint64_t joined_ns, heard_ns; /* when it has opened the job; when its last request came */
 
 	/* Silent pushes that were refused in this epoch, and why the last one was: the step must not go on
 	 * without them. */

@@ -572,6 +572,20 @@ void residency_forget_all(struct job *job)
 	}
 }
 
+bool residency_is_leased(struct job *job, uint32_t pack)
+{
+	return pack_holder(job, pack, false) != NULL;
+}
+
+bool residency_evict(struct job *job, uint32_t pack)
+{
+	if (!is_evictable(&job->residences[pack]) || residency_flush(job, pack) ||
+	    !pack_close(job, pack, DIRECTORY_DRAINING, false))
+		return false;
+	vacate(job, pack);
+	return true;
+}
+
 bool residency_is_quiet(const struct job *job)
 {
 	for (uint32_t pack = 0; job->residences && pack < job->catalog.pack_count; pack++) {

@@ -25,6 +25,8 @@ int command_drop(const struct command_context *context, int count, char *argumen
 int command_units(const struct command_context *context, int count, char *arguments[]);
 int command_config(const struct command_context *context, int count, char *arguments[]);
 int command_doctor(const struct command_context *context, int count, char *arguments[]);
+int command_leases(const struct command_context *context, int count, char *arguments[]);
+int command_evict(const struct command_context *context, int count, char *arguments[]);
 int command_plan(const struct command_context *context, int count, char *arguments[]);
 
 /* Connects; an exit code and a message if that fails. */

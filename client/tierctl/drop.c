@@ -1,36 +1,15 @@
+#include "client/tierctl/choice.h"
 #include "client/tierctl/command.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <pwd.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 struct drop_flags {
-	const char *job;
-	bool has_user, is_forced, is_confirmed;
-	uid_t user;
+	struct choice choice;
+	bool is_forced, is_confirmed;
 };
-
-static int read_user(const char *text, uid_t *ret_user)
-{
-	const struct passwd *user = getpwnam(text);
-	char *end;
-	unsigned long number;
-
-	if (user) {
-		*ret_user = user->pw_uid;
-		return COMMAND_DONE;
-	}
-	errno = 0;
-	number = strtoul(text, &end, 10);
-	if (errno || *text < '0' || *text > '9' || *end != '\0' || number >= UINT32_MAX)
-		return command_fail(COMMAND_USAGE, "there is no user '%s'", text);
-	*ret_user = (uid_t)number;
-	return COMMAND_DONE;
-}
 
 static int read_flags(struct drop_flags *flags, int count, char *arguments[])
 {
@@ -45,8 +24,7 @@ static int read_flags(struct drop_flags *flags, int count, char *arguments[])
 	optind = 0;
 	while (code == COMMAND_DONE && (flag = getopt_long(count, arguments, ":", known, NULL)) != -1) {
 		if (flag == 'u') {
-			flags->has_user = true;
-			code = read_user(optarg, &flags->user);
+			code = choice_read_user(&flags->choice, optarg);
 		} else if (flag == 'f') {
 			flags->is_forced = true;
 		} else if (flag == 'y') {
@@ -59,38 +37,8 @@ static int read_flags(struct drop_flags *flags, int count, char *arguments[])
 	}
 	if (code == COMMAND_DONE && optind + 1 != count)
 		return command_fail(COMMAND_USAGE, "drop takes the name of one job; see tierctl jobs");
-	flags->job = arguments[optind];
+	flags->choice.job = arguments[optind];
 	return code;
-}
-
-/* The named user's; else the caller's own, else the only one of that name. */
-static int find_job(const Tierd__Wire__JobsReply *jobs, const struct drop_flags *flags,
-		    const Tierd__Wire__JobEntry **ret_job)
-{
-	const Tierd__Wire__JobEntry *found = NULL;
-	uid_t wanted = flags->has_user ? flags->user : geteuid();
-	unsigned others = 0;
-
-	for (size_t i = 0; i < jobs->n_jobs; i++) {
-		const Tierd__Wire__JobEntry *job = jobs->jobs[i];
-
-		if (strcmp(job->name, flags->job) != 0)
-			continue;
-		if (job->uid == wanted) {
-			*ret_job = job;
-			return COMMAND_DONE;
-		}
-		found = job;
-		others++;
-	}
-	if (flags->has_user || others == 0)
-		return command_fail(COMMAND_FAILED, "there is no job %s%s that you may see", flags->job,
-				    flags->has_user ? " of that user" : "");
-	if (others > 1)
-		return command_fail(COMMAND_FAILED, "%u users have a job %s; say whose with --user", others,
-				    flags->job);
-	*ret_job = found;
-	return COMMAND_DONE;
 }
 
 static int ask_person(const Tierd__Wire__JobEntry *job)
@@ -125,12 +73,12 @@ int command_drop(const struct command_context *context, int count, char *argumen
 	if (code == COMMAND_DONE)
 		code = command_ask_jobs(ask, &jobs);
 	if (code == COMMAND_DONE)
-		code = find_job(jobs, &flags, &job);
+		code = choice_find(&flags.choice, jobs, &job);
 	if (code == COMMAND_DONE && !flags.is_confirmed)
 		code = ask_person(job);
 	if (code != COMMAND_DONE)
 		return code;
-	drop.name = (char *)flags.job;
+	drop.name = job->name;
 	drop.has_owner = true;
 	drop.owner = job->uid;
 	drop.force = flags.is_forced;

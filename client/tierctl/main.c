@@ -16,6 +16,8 @@ static const struct verb {
 	{ "jobs", command_jobs, "jobs [JOB]", "the jobs that you may see; of one, what each rank does" },
 	{ "drop", command_drop, "drop JOB", "end a job and discard its state" },
 	{ "units", command_units, "units JOB", "a job's units: where they are, leases, versions" },
+	{ "leases", command_leases, "leases [JOB]", "which ranks hold which units" },
+	{ "evict", command_evict, "evict JOB [UNIT…]", "units that nobody holds leave host memory" },
 	{ "tiers", command_tiers, "tiers", "host memory and NVMe paths" },
 	{ "plan", command_plan, "plan FLAG…", "what a model needs, and whether it fits here" },
 	{ "doctor", command_doctor, "doctor [FILE]",
@@ -44,10 +46,10 @@ static void print_usage(FILE *stream)
 	      "  --largest-unit N      elements of the largest layer (a 32nd of the model)\n"
 	      "  --micro-batches G     in a step (1)\n"
 	      "  --host SIZE --nvme SIZE  free on this node (the daemon is asked)\n\n"
-	      "drop JOB\n"
+	      "drop JOB, leases [JOB], evict JOB\n"
 	      "  --user USER  the job's owner (default: you, or who else has one of that name)\n"
-	      "  --force      also if ranks are attached\n"
-	      "  --yes        do not ask\n\n"
+	      "  --force      (drop) also if ranks are attached\n"
+	      "  --yes        (drop) do not ask\n\n"
 	      "Exit codes: 0 done, 1 the daemon refused, 2 usage, 3 no daemon.\n",
 	      stream);
 }

@@ -3,8 +3,8 @@
  * user_job KEY=VALUE…    uid, groups (the first is the primary one), job, rank, world_size, mib (of
  * parameters), units, frozen (the first of them), mode, owner, sharing, share_group, takeover, stage,
  * parameters and optimizer (nvme or host), host_budget, nvme_budget (bytes), steps, pattern (what the
- * parameters are), digest (1: says what the state is), search (for the pattern of another job, before any
- * step; says how often it was found)
+ * parameters are), digest (1: says what the state is), hold (a unit that it gathers, and keeps), search (for
+ * the pattern of another job, before any step; says how often it was found)
  *
  * Prints "ready" when it has trained. What fails is printed as "ERRNO: message", with the exit status 1. */
 #include <ctype.h>
@@ -218,7 +218,9 @@ int main(int argc, char *argv[])
 	unsigned frozen = (unsigned)number_of(argc, argv, "frozen", 0);
 	uint64_t elements = (number_of(argc, argv, "mib", 2) << 20) / 4 / units;
 	struct tierd_job_options options = read_options(argc, argv);
+	unsigned hold = (unsigned)number_of(argc, argv, "hold", units);
 	struct tierd_job_state state;
+	struct tierd_view parameters;
 	struct tierd_node *node;
 	struct tierd_job *job;
 
@@ -238,10 +240,14 @@ int main(int argc, char *argv[])
 	if (number_of(argc, argv, "digest", 0))
 		printf("step %llu: %016llx\n", (unsigned long long)state.step,
 		       (unsigned long long)digest(job, units, frozen, elements));
+	if (hold < units)
+		check(tierd_gather(job, hold, &parameters));
 	printf("ready\n");
 	fflush(stdout);
 	while (getchar() != EOF)
 		;
+	if (hold < units)
+		check(tierd_release(job, hold));
 	/* Whether it may go on. */
 	check(tierd_job_state(job, &state));
 	OK(tierd_job_close(job));

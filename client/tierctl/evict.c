@@ -1,0 +1,93 @@
+#include "client/tierctl/choice.h"
+#include "client/tierctl/command.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+
+static int read_units(int count, char *arguments[], uint32_t *units)
+{
+	for (int i = 0; i < count; i++) {
+		char *end;
+		unsigned long number;
+
+		errno = 0;
+		number = strtoul(arguments[i], &end, 10);
+		if (errno || *arguments[i] < '0' || *arguments[i] > '9' || *end != '\0' ||
+		    number > UINT32_MAX)
+			return command_fail(COMMAND_USAGE,
+					    "'%s' is not the number of a unit; see tierctl units",
+					    arguments[i]);
+		units[i] = (uint32_t)number;
+	}
+	return COMMAND_DONE;
+}
+
+static int print(const struct command_context *context, const Tierd__Wire__JobEvictReply *result)
+{
+	char text[TEXT_SIZE];
+	cJSON *json;
+
+	if (!context->is_json) {
+		printf("%u units have left host memory, %s", result->units, text_bytes(result->bytes, text));
+		if (result->leased_units > 0)
+			printf("; %u stay: somebody reads them (tierctl leases)", result->leased_units);
+		if (result->busy_units > 0)
+			printf("; %u stay: they are being moved or updated", result->busy_units);
+		putchar('\n');
+		return COMMAND_DONE;
+	}
+	json = cJSON_CreateObject();
+	cJSON_AddNumberToObject(json, "units", result->units);
+	cJSON_AddNumberToObject(json, "bytes", (double)result->bytes);
+	cJSON_AddNumberToObject(json, "leased_units", result->leased_units);
+	cJSON_AddNumberToObject(json, "busy_units", result->busy_units);
+	return command_print_json(json);
+}
+
+static int evict(const struct command_context *context, const struct choice *choice, uint32_t *units,
+		 size_t unit_count)
+{
+	_cleanup_(ask_freep) struct ask *ask = NULL;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobEvict evict = TIERD__WIRE__JOB_EVICT__INIT;
+	const Tierd__Wire__JobEntry *job;
+	const Tierd__Wire__JobsReply *jobs;
+	const Tierd__Wire__Reply *reply;
+	int code = command_connect(context, &ask);
+
+	if (code == COMMAND_DONE)
+		code = command_ask_jobs(ask, &jobs);
+	if (code == COMMAND_DONE)
+		code = choice_find(choice, jobs, &job);
+	if (code != COMMAND_DONE)
+		return code;
+	evict.name = (char *)choice->job;
+	evict.has_owner = true;
+	evict.owner = job->uid;
+	evict.units = units;
+	evict.n_units = unit_count;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_EVICT;
+	request.job_evict = &evict;
+	code = command_ask(ask, &request, &reply);
+	if (code != COMMAND_DONE)
+		return code;
+	if (reply->body_case != TIERD__WIRE__REPLY__BODY_JOB_EVICT)
+		return command_fail(COMMAND_FAILED, "tierd answered something else than was asked");
+	return print(context, reply->job_evict);
+}
+
+int command_evict(const struct command_context *context, int count, char *arguments[])
+{
+	_cleanup_free_ uint32_t *units = calloc((size_t)count, sizeof(*units));
+	struct choice choice = { 0 };
+	int code = choice_read_flags(&choice, count, arguments), first = optind + 1;
+
+	if (code == COMMAND_DONE && !units)
+		code = command_fail(COMMAND_FAILED, "out of memory");
+	if (code == COMMAND_DONE && !choice.job)
+		code = command_fail(COMMAND_USAGE, "evict takes the name of a job; see tierctl jobs");
+	if (code == COMMAND_DONE)
+		code = read_units(count - first, arguments + first, units);
+	return code == COMMAND_DONE ? evict(context, &choice, units, (size_t)(count - first)) : code;
+}

@@ -1,0 +1,130 @@
+#include "client/tierctl/choice.h"
+#include "client/tierctl/command.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+
+struct output {
+	struct table *table;
+	cJSON *json; /* NULL: the table */
+};
+
+static void add_lease(const struct output *output, const Tierd__Wire__JobEntry *job,
+		      const Tierd__Wire__LeasedUnit *unit, const Tierd__Wire__Lease *lease)
+{
+	char text[TEXT_SIZE];
+
+	table_add(output->table, "%s", job->name);
+	table_add(output->table, "%s", command_user_name(job->uid, text));
+	table_add(output->table, "%u", unit->unit);
+	table_add(output->table, "%u", lease->rank);
+	table_add(output->table, "%u", lease->pid);
+	table_add(output->table, "%u", lease->count);
+	table_add(output->table, "%s%s", text_duration(lease->joined_ms, text),
+		  lease->has_left ? ", has left" : "");
+	table_add(output->table, "%s", unit->name);
+}
+
+static cJSON *lease_json(const Tierd__Wire__JobEntry *job, const Tierd__Wire__LeasedUnit *unit,
+			 const Tierd__Wire__Lease *lease)
+{
+	cJSON *json = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(json, "job", job->name);
+	cJSON_AddNumberToObject(json, "uid", job->uid);
+	cJSON_AddNumberToObject(json, "unit", unit->unit);
+	cJSON_AddStringToObject(json, "name", unit->name);
+	cJSON_AddNumberToObject(json, "rank", lease->rank);
+	cJSON_AddNumberToObject(json, "pid", lease->pid);
+	cJSON_AddNumberToObject(json, "count", lease->count);
+	cJSON_AddNumberToObject(json, "joined_ms", (double)lease->joined_ms);
+	cJSON_AddBoolToObject(json, "has_left", lease->has_left);
+	return json;
+}
+
+static void add_leases(const struct output *output, const Tierd__Wire__JobEntry *job,
+		       const Tierd__Wire__LeasesReply *leases)
+{
+	for (size_t i = 0; i < leases->n_units; i++)
+		for (size_t k = 0; k < leases->units[i]->n_leases; k++)
+			if (output->json)
+				cJSON_AddItemToArray(output->json, lease_json(job, leases->units[i],
+									      leases->units[i]->leases[k]));
+			else
+				add_lease(output, job, leases->units[i], leases->units[i]->leases[k]);
+}
+
+/* Asks until all units have been looked at. The job is one of another connection's answer, which stays. */
+static int read_job(struct ask *ask, const Tierd__Wire__JobEntry *job, const struct output *output)
+{
+	uint32_t first = 0, total = 1;
+
+	while (first < total) {
+		Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+		Tierd__Wire__LeasesRead read = TIERD__WIRE__LEASES_READ__INIT;
+		const Tierd__Wire__Reply *reply;
+		int code;
+
+		read.name = job->name;
+		read.has_owner = true;
+		read.owner = job->uid;
+		read.first = first;
+		request.body_case = TIERD__WIRE__REQUEST__BODY_LEASES_READ;
+		request.leases_read = &read;
+		code = command_ask(ask, &request, &reply);
+		if (code != COMMAND_DONE)
+			return code;
+		if (reply->body_case != TIERD__WIRE__REPLY__BODY_LEASES || reply->leases->next < first)
+			return command_fail(COMMAND_FAILED, "tierd answered something else than was asked");
+		add_leases(output, job, reply->leases);
+		if (reply->leases->next == first)
+			return COMMAND_DONE;
+		total = reply->leases->total;
+		first = reply->leases->next;
+	}
+	return COMMAND_DONE;
+}
+
+static int read_jobs(const struct command_context *context, const struct choice *choice,
+		     const struct output *output)
+{
+	_cleanup_(ask_freep) struct ask *list = NULL, *ask = NULL;
+	const Tierd__Wire__JobEntry *job;
+	const Tierd__Wire__JobsReply *jobs;
+	int code = command_connect(context, &list);
+
+	if (code == COMMAND_DONE)
+		code = command_ask_jobs(list, &jobs);
+	if (code == COMMAND_DONE)
+		code = command_connect(context, &ask);
+	if (code == COMMAND_DONE && choice->job) {
+		code = choice_find(choice, jobs, &job);
+		return code == COMMAND_DONE ? read_job(ask, job, output) : code;
+	}
+	for (size_t i = 0; code == COMMAND_DONE && i < jobs->n_jobs; i++)
+		code = read_job(ask, jobs->jobs[i], output);
+	return code;
+}
+
+int command_leases(const struct command_context *context, int count, char *arguments[])
+{
+	static const char *const titles[] = { "JOB",	 "USER",   ">UNIT", ">RANK", ">PID",
+					      ">LEASES", "JOINED", "NAME",  NULL };
+	_cleanup_(table_freep) struct table *table = table_new(titles);
+	struct output output = { .table = table };
+	struct choice choice = { 0 };
+	int code = choice_read_flags(&choice, count, arguments);
+
+	if (code == COMMAND_DONE && optind + 1 < count)
+		code = command_fail(COMMAND_USAGE, "leases takes the name of one job at most");
+	if (code != COMMAND_DONE)
+		return code;
+	if (!table)
+		return command_print_table(NULL);
+	output.json = context->is_json ? cJSON_CreateArray() : NULL;
+	code = read_jobs(context, &choice, &output);
+	if (code == COMMAND_DONE)
+		return output.json ? command_print_json(output.json) : command_print_table(table);
+	cJSON_Delete(output.json);
+	return code;
+}
