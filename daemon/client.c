@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "daemon/drain.h"
 #include "daemon/drop.h"
 #include "daemon/evict.h"
 #include "daemon/job.h"
@@ -298,6 +299,9 @@ static bool handle_node_request(struct pending *pending, const Tierd__Wire__Requ
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_JOB_EVICT:
 		evict_units(pending, request->job_evict);
+		return true;
+	case TIERD__WIRE__REQUEST__BODY_NODE_DRAIN:
+		drain_node(pending, request->node_drain);
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_JOB_OPEN:
 		open_job(pending, request->job_open);

@@ -421,6 +421,13 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 	}
 	if (!find_to_open(pending, open, &options, &job))
 		return;
+	if (node->is_draining && (!job || job->member_count == 0)) {
+		pending_error(pending, -ESHUTDOWN,
+			      "tierd drains: job %s cannot be opened until it has been started again, or "
+			      "tierctl drain --undo",
+			      open->name);
+		return;
+	}
 	if (!check_mode(pending, &job, open->mode, open->name))
 		return;
 	if (job && options_compare(&options, &job->options, message, sizeof(message)) < 0) {

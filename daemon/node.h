@@ -74,6 +74,7 @@ struct node {
 	uint64_t requests;
 	unsigned clients;
 	bool is_stopping;
+	bool is_draining; /* only jobs that have ranks may be opened */
 	uint64_t idle_release_ms;
 	const struct who_list *administrators;
 	bool has_noted_pinning;

@@ -41,6 +41,9 @@ void report_node(struct pending *pending, struct node *node)
 	QUEUE_FOREACH (link, &node->jobs)
 		body.jobs++;
 	body.clients = node->clients;
+	body.is_draining = node->is_draining;
+	QUEUE_FOREACH (link, &node->jobs)
+		body.ranks += queue_entry(link, struct job, link)->member_count;
 	body.host_budget_bytes = node->host_budget;
 	body.host_used_bytes = node->host_used;
 	body.n_paths = node->path_count;

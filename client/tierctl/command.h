@@ -27,6 +27,7 @@ int command_config(const struct command_context *context, int count, char *argum
 int command_doctor(const struct command_context *context, int count, char *arguments[]);
 int command_leases(const struct command_context *context, int count, char *arguments[]);
 int command_evict(const struct command_context *context, int count, char *arguments[]);
+int command_drain(const struct command_context *context, int count, char *arguments[]);
 int command_plan(const struct command_context *context, int count, char *arguments[]);
 
 /* Connects; an exit code and a message if that fails. */

@@ -18,6 +18,7 @@ static const struct verb {
 	{ "units", command_units, "units JOB", "a job's units: where they are, leases, versions" },
 	{ "leases", command_leases, "leases [JOB]", "which ranks hold which units" },
 	{ "evict", command_evict, "evict JOB [UNIT…]", "units that nobody holds leave host memory" },
+	{ "drain", command_drain, "drain", "no new jobs, and wait until no rank has one open" },
 	{ "tiers", command_tiers, "tiers", "host memory and NVMe paths" },
 	{ "plan", command_plan, "plan FLAG…", "what a model needs, and whether it fits here" },
 	{ "doctor", command_doctor, "doctor [FILE]",
@@ -50,6 +51,9 @@ static void print_usage(FILE *stream)
 	      "  --user USER  the job's owner (default: you, or who else has one of that name)\n"
 	      "  --force      (drop) also if ranks are attached\n"
 	      "  --yes        (drop) do not ask\n\n"
+	      "drain\n"
+	      "  --timeout SECONDS  wait no longer (for ever)\n"
+	      "  --undo             jobs may be opened again\n\n"
 	      "Exit codes: 0 done, 1 the daemon refused, 2 usage, 3 no daemon.\n",
 	      stream);
 }

@@ -74,6 +74,8 @@ static cJSON *status_json(const Tierd__Wire__NodeReply *node)
 	cJSON_AddNumberToObject(json, "uptime_ms", (double)node->uptime_ms);
 	cJSON_AddNumberToObject(json, "jobs", node->jobs);
 	cJSON_AddNumberToObject(json, "clients", node->clients);
+	cJSON_AddNumberToObject(json, "ranks", node->ranks);
+	cJSON_AddBoolToObject(json, "is_draining", node->is_draining);
 	cJSON_AddNumberToObject(json, "requests", (double)node->requests);
 	cJSON_AddNumberToObject(json, "workers", node->workers);
 	cJSON_AddStringToObject(json, "simd", node->simd);
@@ -95,7 +97,7 @@ static void print_status(const struct command_context *context, const Tierd__Wir
 	}
 	printf("tierd %s at %s, pid %u, up %s\n", node->version, context->socket, node->pid,
 	       text_duration(node->uptime_ms, a));
-	printf("jobs       %u\n", node->jobs);
+	printf("jobs       %u%s\n", node->jobs, node->is_draining ? ", no new ones: tierd drains" : "");
 	printf("clients    %u\n", node->clients);
 	printf("requests   %" PRIu64 "\n", node->requests);
 	printf("host       %s of %s%s", text_bytes(node->host_used_bytes, a),

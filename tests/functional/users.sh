@@ -8,7 +8,7 @@ command -v python3 >/dev/null || skip 'python3 is not installed'
 [ "$(id -u)" -eq 0 ] || skip 'only root can play several users'
 
 case $scenario in
-drop | evict) set -- --administrators '60009, @60019' ;;
+drop | evict | drain) set -- --administrators '60009, @60019' ;;
 idle) set -- --idle-release-seconds 1 ;;
 limits)
 	cat >"$scratch/tierd.conf" <<-'END'

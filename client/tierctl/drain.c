@@ -1,0 +1,116 @@
+#include "client/tierctl/command.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/clock.h"
+
+#define LOOK_NS 100000000
+
+struct drain_flags {
+	bool is_undone, has_timeout;
+	uint64_t timeout_ns;
+};
+
+static int read_timeout(struct drain_flags *flags, const char *text)
+{
+	char *end;
+	unsigned long seconds;
+
+	errno = 0;
+	seconds = strtoul(text, &end, 10);
+	if (errno || *text < '0' || *text > '9' || *end != '\0' || seconds > UINT32_MAX)
+		return command_fail(COMMAND_USAGE, "--timeout '%s' is not a number of seconds", text);
+	flags->has_timeout = true;
+	flags->timeout_ns = (uint64_t)seconds * 1000000000;
+	return COMMAND_DONE;
+}
+
+static int read_flags(struct drain_flags *flags, int count, char *arguments[])
+{
+	static const struct option known[] = {
+		{ "timeout", required_argument, NULL, 't' },
+		{ "undo", no_argument, NULL, 'u' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int flag, code = COMMAND_DONE;
+
+	optind = 0;
+	while (code == COMMAND_DONE && (flag = getopt_long(count, arguments, ":", known, NULL)) != -1) {
+		if (flag == 't')
+			code = read_timeout(flags, optarg);
+		else if (flag == 'u')
+			flags->is_undone = true;
+		else
+			code = command_fail(COMMAND_USAGE,
+					    flag == ':' ? "%s needs a value" : "unknown flag %s of drain",
+					    arguments[optind - 1]);
+	}
+	if (code == COMMAND_DONE && optind < count)
+		return command_fail(COMMAND_USAGE, "drain takes no argument, such as '%s'",
+				    arguments[optind]);
+	return code;
+}
+
+/* What is left of ranks, when there are none or the time is up. */
+static int wait_for_ranks(struct ask *ask, const struct drain_flags *flags, uint32_t *ret_ranks)
+{
+	static const struct timespec pause = { .tv_nsec = LOOK_NS };
+	uint64_t began = clock_now_ns();
+	const Tierd__Wire__NodeReply *node;
+
+	for (;;) {
+		int code = command_ask_node(ask, &node);
+
+		if (code != COMMAND_DONE)
+			return code;
+		*ret_ranks = node->ranks;
+		if (node->ranks == 0 || !node->is_draining ||
+		    (flags->has_timeout && clock_now_ns() - began >= flags->timeout_ns))
+			return COMMAND_DONE;
+		nanosleep(&pause, NULL);
+	}
+}
+
+static int print(const struct command_context *context, bool is_draining, uint32_t ranks)
+{
+	cJSON *json;
+
+	if (!context->is_json)
+		return COMMAND_DONE;
+	json = cJSON_CreateObject();
+	cJSON_AddBoolToObject(json, "is_draining", is_draining);
+	cJSON_AddNumberToObject(json, "ranks", ranks);
+	return command_print_json(json);
+}
+
+int command_drain(const struct command_context *context, int count, char *arguments[])
+{
+	_cleanup_(ask_freep) struct ask *ask = NULL;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__NodeDrain drain = TIERD__WIRE__NODE_DRAIN__INIT;
+	const Tierd__Wire__Reply *reply;
+	struct drain_flags flags = { 0 };
+	uint32_t ranks = 0;
+	int code = read_flags(&flags, count, arguments);
+
+	if (code == COMMAND_DONE)
+		code = command_connect(context, &ask);
+	if (code != COMMAND_DONE)
+		return code;
+	drain.undo = flags.is_undone;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_NODE_DRAIN;
+	request.node_drain = &drain;
+	code = command_ask(ask, &request, &reply);
+	if (code == COMMAND_DONE)
+		code = wait_for_ranks(ask, &flags, &ranks);
+	if (code == COMMAND_DONE)
+		code = print(context, !flags.is_undone, ranks);
+	if (code == COMMAND_DONE && ranks > 0 && !flags.is_undone)
+		return command_fail(COMMAND_FAILED, "%u ranks still have a job open; see tierctl jobs",
+				    ranks);
+	return code;
+}

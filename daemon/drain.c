@@ -1,0 +1,25 @@
+#include "daemon/drain.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "daemon/access.h"
+
+void drain_node(struct pending *pending, const Tierd__Wire__NodeDrain *request)
+{
+	const struct port *port = pending_port(pending);
+	struct node *node = pending_node(pending);
+
+	if (port->uid != geteuid() && !access_is_administrator(node, port)) {
+		pending_error(pending, -EPERM,
+			      "tierd is for its administrators to drain (administrators = in "
+			      "the configuration), and for its own user");
+		return;
+	}
+	if (node->is_draining == request->undo)
+		log_info("user %u: %s", (unsigned)port->uid,
+			 request->undo ? "jobs may be opened again" : "draining: no new jobs");
+	node->is_draining = !request->undo;
+	pending_reply(pending, NULL);
+}
