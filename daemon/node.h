@@ -80,7 +80,8 @@ struct node {
 	bool has_noted_pinning;
 	const struct limit_list *limits;
 	struct statistics_figures past; /* of jobs that are gone */
-	struct memory statistics;	/* the node's page, once somebody has asked for it */
+	void *published;	  /* the mapping of its file: see daemon/statistics.h; NULL: there is none */
+	struct memory statistics; /* the node's page, once somebody has asked for it */
 	const char *fault;
 };
 

@@ -22,7 +22,6 @@ struct statistics {
 	struct node *node;
 	struct event *timer;
 	char path[STATISTICS_FILE_SIZE];
-	void *page; /* of the file; NULL: there is none */
 };
 
 /* ---- Counting ---- */
@@ -112,6 +111,17 @@ static void fill_node(struct statistics_node *body, const struct node *node)
 		fill_path(&body->paths[i], node, i);
 }
 
+static void write_node(const struct node *node)
+{
+	struct statistics_node body;
+
+	fill_node(&body, node);
+	if (node->published)
+		statistics_page_write(node->published, &body);
+	if (node->statistics.fd >= 0)
+		statistics_page_write(node->statistics.base, &body);
+}
+
 static void write_job(const struct job *job)
 {
 	struct statistics_job body = {
@@ -168,19 +178,18 @@ static void reply_page(struct pending *pending, const struct memory *page)
 
 static void map_node(struct pending *pending, struct node *node)
 {
-	struct statistics_node body;
 	int r = 0;
 
 	if (node->statistics.fd < 0)
-		r = make_page("tierd-node", STATISTICS_OF_NODE, sizeof(body), &node->statistics);
+		r = make_page("tierd-node", STATISTICS_OF_NODE, sizeof(struct statistics_node),
+			      &node->statistics);
 	if (r < 0) {
 		pending_error(pending, r, "no memory for a page of statistics: %s", strerror(-r));
 		return;
 	}
 	QUEUE_FOREACH (link, &node->jobs)
 		count_job(queue_entry(link, struct job, link));
-	fill_node(&body, node);
-	statistics_page_write(node->statistics.base, &body);
+	write_node(node);
 	reply_page(pending, &node->statistics);
 }
 
@@ -234,7 +243,6 @@ void statistics_map(struct pending *pending, const Tierd__Wire__StatisticsMap *r
 static void write_all(const struct statistics *statistics)
 {
 	struct node *node = statistics->node;
-	struct statistics_node body;
 
 	QUEUE_FOREACH (link, &node->jobs) {
 		struct job *job = queue_entry(link, struct job, link);
@@ -243,11 +251,7 @@ static void write_all(const struct statistics *statistics)
 		if (job->statistics.fd >= 0)
 			write_job(job);
 	}
-	fill_node(&body, node);
-	if (statistics->page)
-		statistics_page_write(statistics->page, &body);
-	if (node->statistics.fd >= 0)
-		statistics_page_write(node->statistics.base, &body);
+	write_node(node);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *argument)
@@ -290,7 +294,7 @@ static void publish(struct statistics *statistics, const char *socket, mode_t so
 	int r = statistics_file(socket, statistics->path);
 
 	if (r == 0)
-		r = map_file(statistics->path, socket_mode & 0640, &statistics->page);
+		r = map_file(statistics->path, socket_mode & 0640, &statistics->node->published);
 	if (r < 0)
 		log_warning("%s cannot be made: %s; nobody sees the figures of a tierd that is stuck",
 			    statistics->path, strerror(-r));
@@ -320,8 +324,9 @@ struct statistics *statistics_free(struct statistics *statistics)
 		return NULL;
 	if (statistics->timer)
 		event_free(statistics->timer);
-	if (statistics->page) {
-		munmap(statistics->page, STATISTICS_PAGE_BYTES);
+	if (statistics->node->published) {
+		munmap(statistics->node->published, STATISTICS_PAGE_BYTES);
+		statistics->node->published = NULL;
 		unlink(statistics->path);
 	}
 	free(statistics);

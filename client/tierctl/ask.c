@@ -10,10 +10,12 @@
 #include "proto/status.h"
 
 #define PROGRAM "tierctl " TIERD_VERSION
-#define TIMEOUT_SECONDS 10
+#define TIMEOUT_MS 10000
 
 struct ask {
 	int socket;
+	int descriptor; /* that came with the last answer, or -1 */
+	unsigned timeout_ms;
 	const char *path;
 	struct frame_arena *arena;
 	uint8_t *bytes;
@@ -39,8 +41,8 @@ static int lose(struct ask *ask, int r)
 {
 	ask->socket = fd_close(ask->socket);
 	if (r == -EAGAIN)
-		return fail(ask, -ETIMEDOUT, "tierd at %s does not answer within %d s", ask->path,
-			    TIMEOUT_SECONDS);
+		return fail(ask, -ETIMEDOUT, "tierd at %s does not answer within %g s", ask->path,
+			    ask->timeout_ms / 1000.0);
 	if (r == -EPIPE || r == -ECONNRESET)
 		return fail(ask, r, "tierd at %s closed the connection", ask->path);
 	if (r == -EPROTO || r == -EMSGSIZE)
@@ -66,10 +68,36 @@ static int send_all(struct ask *ask, const uint8_t *bytes, size_t length)
 	return 0;
 }
 
+/* It takes one descriptor of them, and the kernel closes the others. */
+static void take_descriptor(struct ask *ask, struct msghdr *message)
+{
+	struct cmsghdr *control = CMSG_FIRSTHDR(message);
+
+	if (!control || control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS ||
+	    control->cmsg_len != CMSG_LEN(sizeof(int)))
+		return;
+	fd_close(ask->descriptor);
+	memcpy(&ask->descriptor, CMSG_DATA(control), sizeof(int));
+}
+
+static ssize_t receive_some(struct ask *ask, uint8_t *bytes, size_t length)
+{
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+	struct iovec part = { bytes, length };
+	struct msghdr message = {
+		.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
+	};
+	ssize_t received = recvmsg(ask->socket, &message, MSG_CMSG_CLOEXEC);
+
+	if (received >= 0)
+		take_descriptor(ask, &message);
+	return received;
+}
+
 static int receive_all(struct ask *ask, uint8_t *bytes, size_t length)
 {
 	while (length > 0) {
-		ssize_t received = recv(ask->socket, bytes, length, 0);
+		ssize_t received = receive_some(ask, bytes, length);
 
 		if (received == 0)
 			return -EPIPE;
@@ -150,7 +178,8 @@ static int say_hello(struct ask *ask)
 static int connect_to(struct ask *ask)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	struct timeval timeout = { .tv_sec = TIMEOUT_SECONDS };
+	struct timeval timeout = { .tv_sec = (time_t)(ask->timeout_ms / 1000),
+				   .tv_usec = (suseconds_t)(ask->timeout_ms % 1000 * 1000) };
 
 	if (strlen(ask->path) >= sizeof(address.sun_path))
 		return fail(ask, -ENAMETOOLONG, "the path of a socket has at most 107 bytes: %s", ask->path);
@@ -170,14 +199,15 @@ static int connect_to(struct ask *ask)
 	return fail(ask, -errno, "%s: %s", ask->path, strerror(errno));
 }
 
-int ask_open(const char *socket_path, struct ask **ret_ask)
+int ask_open_within(const char *socket_path, unsigned timeout_ms, struct ask **ret_ask)
 {
 	_cleanup_(ask_freep) struct ask *ask = calloc(1, sizeof(*ask));
 	int r;
 
 	if (!ask)
 		return -ENOMEM;
-	ask->socket = -1;
+	ask->socket = ask->descriptor = -1;
+	ask->timeout_ms = timeout_ms;
 	ask->path = socket_path;
 	ask->bytes = malloc(FRAME_MAX_BYTES);
 	if (!ask->bytes || frame_arena_new(&ask->arena) < 0)
@@ -191,11 +221,17 @@ int ask_open(const char *socket_path, struct ask **ret_ask)
 	return r;
 }
 
+int ask_open(const char *socket_path, struct ask **ret_ask)
+{
+	return ask_open_within(socket_path, TIMEOUT_MS, ret_ask);
+}
+
 struct ask *ask_free(struct ask *ask)
 {
 	if (!ask)
 		return NULL;
 	fd_close(ask->socket);
+	fd_close(ask->descriptor);
 	frame_arena_free(ask->arena);
 	free(ask->bytes);
 	free(ask);
@@ -208,6 +244,8 @@ int ask_request(struct ask *ask, const Tierd__Wire__Request *request, const Tier
 	ProtobufCMessage *message;
 	int r = send_message(ask, FRAME_REQUEST, &request->base);
 
+	ask->descriptor = fd_close(ask->descriptor);
+
 	if (r == 0)
 		r = receive_message(ask, FRAME_REPLY, &tierd__wire__reply__descriptor, &message);
 	if (r < 0)
@@ -218,6 +256,11 @@ int ask_request(struct ask *ask, const Tierd__Wire__Request *request, const Tier
 		return r;
 	*ret_reply = reply;
 	return 0;
+}
+
+int ask_take_descriptor(struct ask *ask)
+{
+	return TAKE_FD(ask->descriptor);
 }
 
 bool ask_is_connected(const struct ask *ask)

@@ -11,12 +11,16 @@ struct ask;
 
 /* Connects and says hello. The object is there also after an error, for ask_message(), unless -ENOMEM. */
 int ask_open(const char *socket_path, struct ask **ret_ask);
+/* Waits so long for each answer. */
+int ask_open_within(const char *socket_path, unsigned timeout_ms, struct ask **ret_ask);
 struct ask *ask_free(struct ask *ask);
 DEFINE_FREEP(struct ask *, ask_free)
 
 /* Sends the request and waits for its answer, which is valid until the next. What the daemon refused is an
  * error too, but the connection stays; ask_is_connected() tells that from a daemon that is gone. */
 int ask_request(struct ask *ask, const Tierd__Wire__Request *request, const Tierd__Wire__Reply **ret_reply);
+/* The descriptor that came with the last answer, now the caller's; -1: none did. */
+int ask_take_descriptor(struct ask *ask);
 bool ask_is_connected(const struct ask *ask);
 
 /* What went wrong last. */

@@ -20,6 +20,7 @@ static const struct verb {
 	{ "evict", command_evict, "evict JOB [UNIT…]", "units that nobody holds leave host memory" },
 	{ "drain", command_drain, "drain", "no new jobs, and wait until no rank has one open" },
 	{ "tiers", command_tiers, "tiers", "host memory and NVMe paths" },
+	{ "metrics", command_metrics, "metrics", "figures for Prometheus" },
 	{ "plan", command_plan, "plan FLAG…", "what a model needs, and whether it fits here" },
 	{ "doctor", command_doctor, "doctor [FILE]",
 	  "what this machine has of what tierd needs, and what it lacks" },

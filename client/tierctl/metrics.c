@@ -1,0 +1,279 @@
+/* The exposition format of Prometheus: the samples of a metric together, after its help and type. */
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "client/tierctl/view.h"
+
+enum shape { PLAIN, BY_KIND, BY_CAUSE };
+
+/* A word of a body, or several of them. */
+struct family {
+	const char *name, *help;
+	bool is_counter;
+	enum shape shape;
+	size_t offset;
+	double unit; /* that a count of 1 stands for */
+};
+
+#define NODE(field) offsetof(struct statistics_node, field)
+#define JOB(field) offsetof(struct statistics_job, field)
+#define FIGURE(field) offsetof(struct statistics_figures, field)
+
+static const struct family of_nodes[] = {
+	{ "host_budget_bytes", "Host memory that the daemon may use.", false, PLAIN, NODE(host_budget), 1 },
+	{ "host_used_bytes", "Host memory that jobs and the daemon's buffers have reserved.", false, PLAIN,
+	  NODE(host_used), 1 },
+	{ "host_pinned_bytes", "Host memory that is registered with io_uring.", false, PLAIN, NODE(pinned),
+	  1 },
+	{ "clients", "Connections.", false, PLAIN, NODE(clients), 1 },
+	{ "jobs", "Jobs of all users.", false, PLAIN, NODE(jobs), 1 },
+	{ "requests_total", "Requests received.", true, PLAIN, NODE(requests), 1 },
+};
+
+static const struct family of_jobs[] = {
+	{ "step", "The last applied step.", false, PLAIN, JOB(step), 1 },
+	{ "epoch", "The number of its epoch.", false, PLAIN, JOB(epoch), 1 },
+	{ "ranks", "Ranks that are there.", false, PLAIN, JOB(ranks), 1 },
+	{ "world_size", "Ranks that it has.", false, PLAIN, JOB(world_size), 1 },
+	{ "parameters", "Elements of its parameters.", false, PLAIN, JOB(parameters), 1 },
+	{ "host_bytes", "Host memory that it has reserved.", false, PLAIN, JOB(host_bytes), 1 },
+	{ "nvme_bytes", "NVMe space that it has reserved.", false, PLAIN, JOB(nvme_bytes), 1 },
+};
+
+/* Of the node, and of each job. */
+static const struct family of_both[] = {
+	{ "io_bytes_total", "Bytes asked from and given to NVMe, by what for.", true, BY_KIND, FIGURE(bytes),
+	  1 },
+	{ "io_transfers_total", "Transfers from and to NVMe, by what for.", true, BY_KIND, FIGURE(transfers),
+	  1 },
+	{ "gathers_total", "Units gathered.", true, PLAIN, FIGURE(gathers), 1 },
+	{ "gather_misses_total", "Gathers that had to ask the daemon.", true, PLAIN, FIGURE(misses), 1 },
+	{ "pushes_total", "Gradients of units pushed.", true, PLAIN, FIGURE(pushes), 1 },
+	{ "stall_seconds_total", "Time that ranks have waited, by what for.", true, BY_CAUSE,
+	  FIGURE(stall_ns), 1e-9 },
+	{ "steps_total", "Steps applied, those that were skipped included.", true, PLAIN, FIGURE(steps), 1 },
+	{ "skipped_steps_total", "Steps skipped: their gradients were not finite.", true, PLAIN,
+	  FIGURE(skipped_steps), 1 },
+	{ "step_seconds_total", "Time from decision to applied.", true, PLAIN, FIGURE(step_ns), 1e-9 },
+	{ "epochs_total", "Epochs begun.", true, PLAIN, FIGURE(epochs), 1 },
+	{ "broken_epochs_total", "Epochs that ended by a loss.", true, PLAIN, FIGURE(broken_epochs), 1 },
+};
+
+/* ---- Samples ---- */
+
+#define MAX_LABELS 4
+
+struct sample {
+	const char *name; /* whole */
+	struct {
+		const char *key, *value;
+	} labels[MAX_LABELS];
+	unsigned label_count;
+	double value;
+};
+
+struct output {
+	cJSON *json; /* NULL: text */
+};
+
+static void add_label(struct sample *sample, const char *key, const char *value)
+{
+	sample->labels[sample->label_count].key = key;
+	sample->labels[sample->label_count++].value = value;
+}
+
+static void print_value(const char *text)
+{
+	for (; *text; text++)
+		if (*text == '\n')
+			fputs("\\n", stdout);
+		else if (*text == '"' || *text == '\\')
+			printf("\\%c", *text);
+		else
+			putchar(*text);
+}
+
+static void print_sample(const struct sample *sample)
+{
+	fputs(sample->name, stdout);
+	for (unsigned i = 0; i < sample->label_count; i++) {
+		printf("%c%s=\"", i ? ',' : '{', sample->labels[i].key);
+		print_value(sample->labels[i].value);
+		putchar('"');
+	}
+	printf("%s %.17g\n", sample->label_count ? "}" : "", sample->value);
+}
+
+static void put(struct output *output, const struct sample *sample)
+{
+	cJSON *json, *labels;
+
+	if (!output->json) {
+		print_sample(sample);
+		return;
+	}
+	json = cJSON_CreateObject();
+	cJSON_AddStringToObject(json, "name", sample->name);
+	labels = cJSON_AddObjectToObject(json, "labels");
+	for (unsigned i = 0; i < sample->label_count; i++)
+		cJSON_AddStringToObject(labels, sample->labels[i].key, sample->labels[i].value);
+	cJSON_AddNumberToObject(json, "value", sample->value);
+	cJSON_AddItemToArray(output->json, json);
+}
+
+static void put_word(struct output *output, struct sample sample, const uint64_t *word, double unit)
+{
+	sample.value = (double)*word * unit;
+	put(output, &sample);
+}
+
+static void put_kinds(struct output *output, const struct sample *sample, const uint64_t *words, double unit)
+{
+	for (unsigned i = 0; i < STATISTICS_KINDS * STATISTICS_DIRECTIONS; i++) {
+		struct sample one = *sample;
+
+		add_label(&one, "kind", view_kind_name(i / STATISTICS_DIRECTIONS));
+		add_label(&one, "direction", view_direction_name(i % STATISTICS_DIRECTIONS));
+		put_word(output, one, &words[i], unit);
+	}
+}
+
+static void put_causes(struct output *output, const struct sample *sample, const uint64_t *words, double unit)
+{
+	for (unsigned i = 0; i < STATISTICS_CAUSES; i++) {
+		struct sample one = *sample;
+
+		add_label(&one, "cause", view_cause_name(i));
+		put_word(output, one, &words[i], unit);
+	}
+}
+
+/* sample: its name and the labels that it has already. */
+static void put_family(struct output *output, const struct sample *sample, const struct family *family,
+		       const void *body)
+{
+	const uint64_t *words = (const uint64_t *)((const char *)body + family->offset);
+
+	if (family->shape == BY_KIND)
+		put_kinds(output, sample, words, family->unit);
+	else if (family->shape == BY_CAUSE)
+		put_causes(output, sample, words, family->unit);
+	else
+		put_word(output, *sample, words, family->unit);
+}
+
+/* ---- Families ---- */
+
+static void begin(const struct output *output, const char *name, const struct family *family)
+{
+	if (!output->json)
+		printf("# HELP %s %s\n# TYPE %s %s\n", name, family->help, name,
+		       family->is_counter ? "counter" : "gauge");
+}
+
+static void put_node(struct output *output, const struct family *family, const void *body)
+{
+	char name[64];
+	struct sample sample = { .name = name };
+
+	snprintf(name, sizeof(name), "tierd_%s", family->name);
+	begin(output, name, family);
+	put_family(output, &sample, family, body);
+}
+
+/* offset: of what the family is in, in a job's body. */
+static void put_jobs(struct output *output, const struct family *family, const struct view *view,
+		     size_t offset)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "tierd_job_%s", family->name);
+	if (view->job_count > 0)
+		begin(output, name, family);
+	for (size_t i = 0; i < view->job_count; i++) {
+		const struct view_job *job = &view->jobs[i];
+		struct sample sample = { .name = name };
+
+		add_label(&sample, "user", job->user);
+		add_label(&sample, "job", job->body.name);
+		put_family(output, &sample, family, (const char *)&job->body + offset);
+	}
+}
+
+static void put_path_words(struct output *output, const struct statistics_node *node, const char *name,
+			   size_t offset)
+{
+	for (size_t i = 0; i < node->path_count; i++) {
+		struct sample sample = { .name = name };
+
+		add_label(&sample, "path", node->paths[i].path);
+		put_word(output, sample, (const uint64_t *)((const char *)&node->paths[i] + offset), 1);
+	}
+}
+
+static void put_paths(struct output *output, const struct statistics_node *node)
+{
+	static const struct family capacity = { .help = "What the daemon may use of an NVMe path." };
+	static const struct family used = { .help = "What jobs have reserved of an NVMe path." };
+	static const struct family moved = { .help = "Bytes that an NVMe path was asked to move.",
+					     .is_counter = true };
+
+	if (node->path_count == 0)
+		return;
+	begin(output, "tierd_path_capacity_bytes", &capacity);
+	put_path_words(output, node, "tierd_path_capacity_bytes", offsetof(struct statistics_path, capacity));
+	begin(output, "tierd_path_used_bytes", &used);
+	put_path_words(output, node, "tierd_path_used_bytes", offsetof(struct statistics_path, used));
+	begin(output, "tierd_path_read_bytes_total", &moved);
+	put_path_words(output, node, "tierd_path_read_bytes_total",
+		       offsetof(struct statistics_path, moved[STATISTICS_READ]));
+	begin(output, "tierd_path_written_bytes_total", &moved);
+	put_path_words(output, node, "tierd_path_written_bytes_total",
+		       offsetof(struct statistics_path, moved[STATISTICS_WRITTEN]));
+}
+
+static void put_times(struct output *output, const struct view *view)
+{
+	static const struct family silent = {
+		"heartbeat_age_seconds", "Since the daemon's loop last turned.", false, PLAIN, 0, 1e-9
+	};
+	static const struct family uptime = {
+		"uptime_seconds", "Since the daemon started, when it last turned.", false, PLAIN, 0, 1e-9
+	};
+	uint64_t age = view_silent_ns(view), up = view->node.heartbeat_ns - view->node.started_ns;
+
+	put_node(output, &silent, &age);
+	put_node(output, &uptime, &up);
+}
+
+static void put_all(struct output *output, const struct view *view)
+{
+	put_times(output, view);
+	for (size_t i = 0; i < ARRAY_LENGTH(of_nodes); i++)
+		put_node(output, &of_nodes[i], &view->node);
+	put_paths(output, &view->node);
+	for (size_t i = 0; i < ARRAY_LENGTH(of_both); i++)
+		put_node(output, &of_both[i], &view->node.figures);
+	for (size_t i = 0; i < ARRAY_LENGTH(of_jobs); i++)
+		put_jobs(output, &of_jobs[i], view, 0);
+	for (size_t i = 0; i < ARRAY_LENGTH(of_both); i++)
+		put_jobs(output, &of_both[i], view, JOB(figures));
+}
+
+int command_metrics(const struct command_context *context, int count, char *arguments[])
+{
+	struct output output = { NULL };
+	struct view view = { NULL };
+	int code = command_check_none(count, arguments);
+
+	if (code == COMMAND_DONE)
+		code = view_open(context, &view);
+	if (code == COMMAND_DONE) {
+		output.json = context->is_json ? cJSON_CreateArray() : NULL;
+		put_all(&output, &view);
+		code = output.json ? command_print_json(output.json) : COMMAND_DONE;
+	}
+	view_close(&view);
+	return code;
+}

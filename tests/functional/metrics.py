@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""What tierctl metrics says, and that a parser of Prometheus' text can take it.
+
+metrics.py PROGRAM    a rank that trains (user_job.c); TIERCTL names tierctl"""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+DAEMON = int(os.environ["TIERD_PID"])
+LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"')
+LINE = re.compile(r"([a-z_]+)(?:\{(.*)\})? (\S+)")
+
+
+def tierctl(*arguments):
+    result = subprocess.run([os.environ["TIERCTL"], *arguments], capture_output=True, text=True)
+    assert result.returncode == 0 and result.stderr == "", result.stderr
+    return result.stdout
+
+
+def unescape(value):
+    return re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], value)
+
+
+def parse(text):
+    """Samples by name and labels; each metric's help and type come before its samples, which stand together."""
+    samples, metric, helped, done = {}, None, None, set()
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            helped = line.split()[2]
+            assert helped not in done, line
+            done.add(helped)
+        elif line.startswith("# TYPE "):
+            _, _, metric, kind = line.split()
+            assert metric == helped and kind == ("counter" if metric.endswith("_total") else "gauge"), line
+        else:
+            name, labels, value = LINE.fullmatch(line).groups()
+            assert name == metric, line
+            pairs = LABEL.findall(labels or "")
+            assert ",".join(f'{key}="{value}"' for key, value in pairs) == (labels or ""), line
+            key = (name, *(f"{key}={unescape(value)}" for key, value in pairs))
+            assert key not in samples, line
+            samples[key] = float(value)
+    return samples
+
+
+def rank(**keys):
+    words = [f"{key}={value}" for key, value in keys.items()]
+    process = subprocess.Popen([sys.argv[1], *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    line = process.stdout.readline()
+    assert line == "ready\n", line
+    return process
+
+
+def end(process):
+    process.stdin.close()
+    assert process.wait() == 0
+    process.stdout.close()
+
+
+def figures_of_a_job_and_of_the_node():
+    before = parse(tierctl("metrics"))
+    assert before["tierd_jobs",] == 0 and before["tierd_steps_total",] == 0
+    assert not any(key[0].startswith("tierd_job_") for key in before)
+    process = rank(job="gpt", steps=3)
+    now = parse(tierctl("metrics"))
+    user = next(label for key in now for label in key if label.startswith("user="))
+    job = (user, "job=gpt")
+    assert now["tierd_jobs",] == 1 and now["tierd_clients",] == 2
+    assert now["tierd_job_step", *job] == 3 and now["tierd_job_steps_total", *job] == 3
+    assert now["tierd_job_ranks", *job] == now["tierd_job_world_size", *job] == 1
+    assert now["tierd_steps_total",] == 3 and now["tierd_epochs_total",] == 1
+    for name in ("gathers_total", "gather_misses_total", "pushes_total", "step_seconds_total"):
+        assert now["tierd_job_" + name, *job] == now["tierd_" + name,]
+    written = now["tierd_job_io_bytes_total", *job, "kind=update", "direction=written"]
+    assert written > 0 and written == now["tierd_io_bytes_total", "kind=update", "direction=written"]
+    path = "path=" + os.environ["NVME"]
+    assert now["tierd_path_capacity_bytes", path] == 1 << 30
+    # Over both paths.
+    assert sum(value for key, value in now.items() if key[0] == "tierd_path_written_bytes_total") >= written
+    assert 0 <= now["tierd_heartbeat_age_seconds",] < now["tierd_uptime_seconds",] + 1
+    end(process)
+    shown = {(s["name"], *(f"{k}={v}" for k, v in s["labels"].items())): s["value"]
+             for s in json.loads(tierctl("--json", "metrics"))}
+    assert set(shown) == set(now) and shown["tierd_job_step", *job] == 3
+    return now
+
+
+def counters_stay_when_their_job_goes(before):
+    tierctl("drop", "gpt", "--yes")
+    now = parse(tierctl("metrics"))
+    assert not any(key[0].startswith("tierd_job_") for key in now)
+    for key, value in before.items():
+        if key[0].endswith("_total") and not key[0].startswith("tierd_job_"):
+            assert now[key] >= value, key
+
+
+def names_are_escaped():
+    path = os.environ["NVME"] + '/a"b\\c'
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"')
+    text = tierctl("metrics")
+    assert f'tierd_path_used_bytes{{path="{escaped}"}}' in text
+    assert ("tierd_path_used_bytes", "path=" + path) in parse(text)
+    shown = json.loads(tierctl("--json", "metrics"))
+    assert path in {sample["labels"].get("path") for sample in shown}
+
+
+def a_daemon_that_is_stopped_still_shows_its_figures():
+    process = rank(job="gpt", steps=2)
+    turning = parse(tierctl("metrics"))
+    os.kill(DAEMON, signal.SIGSTOP)
+    try:
+        # Before its silence is long enough to be one it is asked, and does not answer; then it is not asked.
+        for _ in range(2):
+            stuck = parse(tierctl("metrics"))
+        assert stuck["tierd_heartbeat_age_seconds",] >= 2
+        assert stuck["tierd_jobs",] == 1 and stuck["tierd_steps_total",] == turning["tierd_steps_total",]
+        assert not any(key[0].startswith("tierd_job_") for key in stuck)
+    finally:
+        os.kill(DAEMON, signal.SIGCONT)
+    end(process)
+    now = parse(tierctl("metrics"))
+    assert now["tierd_heartbeat_age_seconds",] < 2 and ("tierd_job_step" in {key[0] for key in now})
+
+
+before = figures_of_a_job_and_of_the_node()
+counters_stay_when_their_job_goes(before)
+names_are_escaped()
+a_daemon_that_is_stopped_still_shows_its_figures()
