@@ -22,6 +22,7 @@ int command_status(const struct command_context *context, int count, char *argum
 int command_tiers(const struct command_context *context, int count, char *arguments[]);
 int command_jobs(const struct command_context *context, int count, char *arguments[]);
 int command_drop(const struct command_context *context, int count, char *arguments[]);
+int command_top(const struct command_context *context, int count, char *arguments[]);
 int command_metrics(const struct command_context *context, int count, char *arguments[]);
 int command_units(const struct command_context *context, int count, char *arguments[]);
 int command_config(const struct command_context *context, int count, char *arguments[]);

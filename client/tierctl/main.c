@@ -20,6 +20,7 @@ static const struct verb {
 	{ "evict", command_evict, "evict JOB [UNIT…]", "units that nobody holds leave host memory" },
 	{ "drain", command_drain, "drain", "no new jobs, and wait until no rank has one open" },
 	{ "tiers", command_tiers, "tiers", "host memory and NVMe paths" },
+	{ "top", command_top, "top", "what node and jobs do now, again and again" },
 	{ "metrics", command_metrics, "metrics", "figures for Prometheus" },
 	{ "plan", command_plan, "plan FLAG…", "what a model needs, and whether it fits here" },
 	{ "doctor", command_doctor, "doctor [FILE]",
@@ -48,6 +49,9 @@ static void print_usage(FILE *stream)
 	      "  --largest-unit N      elements of the largest layer (a 32nd of the model)\n"
 	      "  --micro-batches G     in a step (1)\n"
 	      "  --host SIZE --nvme SIZE  free on this node (the daemon is asked)\n\n"
+	      "top\n"
+	      "  --once        one look\n"
+	      "  --interval S  seconds between two (2)\n\n"
 	      "drop JOB, leases [JOB], evict JOB\n"
 	      "  --user USER  the job's owner (default: you, or who else has one of that name)\n"
 	      "  --force      (drop) also if ranks are attached\n"

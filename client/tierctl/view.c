@@ -251,9 +251,26 @@ int view_open(const struct command_context *context, struct view *view)
 	return view_refresh(view);
 }
 
+/* A daemon that has come back, or another one in its place, has another page and other jobs. */
+static void connect_again(struct view *view)
+{
+	struct ask *ask = NULL;
+
+	if (ask_open_within(view->context->socket, PROBE_MS, &ask) < 0) {
+		ask_free(ask);
+		return;
+	}
+	view->ask = ask;
+	map_node(view);
+}
+
 int view_refresh(struct view *view)
 {
-	int code, r = look_at_node(view);
+	int code, r;
+
+	if (!view->ask)
+		connect_again(view);
+	r = look_at_node(view);
 
 	if (r < 0)
 		return fail_page(view, r);

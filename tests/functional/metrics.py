@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What tierctl metrics says, and that a parser of Prometheus' text can take it.
+"""What tierctl metrics says, and that a parser of Prometheus' text can take it; and what tierctl top shows.
 
 metrics.py PROGRAM    a rank that trains (user_job.c); TIERCTL names tierctl"""
 import json
@@ -125,7 +125,50 @@ def a_daemon_that_is_stopped_still_shows_its_figures():
     assert now["tierd_heartbeat_age_seconds",] < 2 and ("tierd_job_step" in {key[0] for key in now})
 
 
+def top_shows_node_and_jobs():
+    process = rank(job="gpt", steps=2)
+    text = tierctl("top", "--once")
+    assert f"pid {DAEMON}," in text and "HAS NOT TURNED" not in text and "\033" not in text
+    assert os.environ["NVME"] in text and "stalls   nvme_read " in text
+    titles, row = text.splitlines()[-2:]
+    assert titles.split()[0] == "JOB" and row.split()[0] == "gpt" and row.split()[2:5] == ["training", "1/1", "2"]
+    end(process)
+    tierctl("drop", "gpt", "--yes")
+
+
+def top_goes_on_while_the_daemon_is_stopped():
+    process = rank(job="gpt", steps=2)
+    top = subprocess.Popen(
+        [os.environ["TIERCTL"], "top", "--interval", "0.1"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+
+    def await_lines(*starts):
+        """Of one look, and in this order."""
+        for start in starts:
+            while not (line := top.stdout.readline()).startswith(start):
+                assert line, f"top ended before it said {start}"
+
+    await_lines("tierd at ", "jobs ", "gpt ")
+    os.kill(DAEMON, signal.SIGSTOP)
+    try:
+        await_lines(*("THE DAEMON HAS NOT TURNED FOR ", "gpt ") * 2)
+        assert "THE DAEMON HAS NOT TURNED FOR " in tierctl("top", "--once")
+    finally:
+        os.kill(DAEMON, signal.SIGCONT)
+    # Connected again, it shows the job that is new.
+    other = rank(job="other", steps=1)
+    await_lines("other ")
+    top.terminate()
+    top.wait()
+    top.stdout.close()
+    for one, job in (process, "gpt"), (other, "other"):
+        end(one)
+        tierctl("drop", job, "--yes")
+
+
 before = figures_of_a_job_and_of_the_node()
 counters_stay_when_their_job_goes(before)
 names_are_escaped()
+top_shows_node_and_jobs()
+top_goes_on_while_the_daemon_is_stopped()
 a_daemon_that_is_stopped_still_shows_its_figures()

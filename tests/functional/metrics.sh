@@ -12,6 +12,13 @@ tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 [ ! -e "$TIERD_SOCKET.statistics" ] || fail 'the page of statistics is left'
 expect_status 3 "$TIERCTL" metrics
+expect_status 3 "$TIERCTL" top --once
+expect_status 2 "$TIERCTL" top --interval 0
+expect_text "--interval cannot be '0'"
+expect_status 2 "$TIERCTL" top --interval nan
+expect_status 2 "$TIERCTL" top surplus
+expect_status 2 "$TIERCTL" top --json --once
+expect_text 'tierctl --json metrics'
 
 # What a dead daemon leaves is not taken for a living one's.
 tierd_start
