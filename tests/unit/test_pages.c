@@ -141,7 +141,8 @@ static void run_daemon(struct scene *scene)
 
 	unsigned moves = 0;
 
-	for (uint64_t round = 0; moves < MOVES; round++) {
+	/* On a busy machine the clients may come late. */
+	for (uint64_t round = 0; moves < MOVES || scene->taken < TAKEN; round++) {
 		uint32_t unit = (uint32_t)(round % UNITS);
 
 		if (round % 3 != 0) {
@@ -183,7 +184,6 @@ static void nobody_sees_a_unit_change_under_a_lease(void **state)
 		pthread_join(threads[i], NULL);
 	assert_int_equal(scene.torn, 0);
 	assert_int_equal(scene.old, 0);
-	assert_true(scene.taken > 0);
 	for (int i = 0; i < CLIENTS; i++)
 		for (uint32_t unit = 0; unit < UNITS; unit++)
 			assert_int_equal(lease_counters(scene.leases[i], 2)[unit], 0);
