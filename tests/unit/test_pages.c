@@ -14,7 +14,7 @@
 #include "proto/pages.h"
 
 enum { UNITS = 4, CLIENTS = 3, THREADS = 2, SLOTS = 8, SLOT_BYTES = 256, WORDS = SLOT_BYTES / 8 };
-enum { MOVES = 20000 };
+enum { TAKEN = 1000, MOVES = 20000 };
 
 /* One address space stands for several: the evictor only touches what the daemon would. */
 struct scene {
