@@ -21,9 +21,9 @@ static const void *map_page(int fd)
 	struct stat status;
 	void *page;
 
-	if (fd < 0 || fstat(fd, &status) < 0 || status.st_size < STATISTICS_PAGE_BYTES)
+	if (owned < 0 || fstat(owned, &status) < 0 || status.st_size < STATISTICS_PAGE_BYTES)
 		return NULL;
-	page = mmap(NULL, STATISTICS_PAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+	page = mmap(NULL, STATISTICS_PAGE_BYTES, PROT_READ, MAP_SHARED, owned, 0);
 	return page == MAP_FAILED ? NULL : page;
 }
 

@@ -37,12 +37,13 @@ static uint64_t number_of(int count, char *arguments[], const char *key, uint64_
 static void become(int count, char *arguments[])
 {
 	uid_t uid = (uid_t)number_of(count, arguments, "uid", getuid());
-	char *text = strdup(value_of(count, arguments, "groups", ""));
 	gid_t groups[16];
 	size_t group_count = 0;
+	char *text;
 
 	if (uid == getuid())
 		return;
+	text = strdup(value_of(count, arguments, "groups", ""));
 	for (char *word = strtok(text, ","); word && group_count < 16; word = strtok(NULL, ","))
 		groups[group_count++] = (gid_t)strtoul(word, NULL, 10);
 	free(text);
