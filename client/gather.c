@@ -297,27 +297,16 @@ static int gather_slowly(struct tierd_job *job, uint32_t unit, struct tierd_view
 
 /* ---- Given up ---- */
 
-static bool has_given_up(const struct tierd_job *job)
-{
-	QUEUE_FOREACH (link, &job->node->tickets) {
-		const struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
-
-		if (ticket->job == job && ticket->kind == &gather_kind && ticket->is_orphan)
-			return true;
-	}
-	return false;
-}
-
 static bool is_settled(const void *argument)
 {
-	return !has_given_up(argument);
+	return !ticket_is_given_up(argument, &gather_kind);
 }
 
 int gathers_settle(struct tierd_job *job)
 {
 	int r;
 
-	if (!has_given_up(job))
+	if (!ticket_is_given_up(job, &gather_kind))
 		return 0;
 	r = connection_wait(job->node, is_settled, job, connection_deadline(job->node, -1));
 	if (r == -ETIMEDOUT)

@@ -246,17 +246,6 @@ static uint64_t ready_deadline(const struct tierd_node *node, int timeout_ms)
 	return connection_deadline(node, timeout_ms + READY_MARGIN_MS);
 }
 
-static bool has_given_up(const struct tierd_job *job)
-{
-	QUEUE_FOREACH (link, &job->node->tickets) {
-		const struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
-
-		if (ticket->job == job && ticket->kind == &ready_kind && ticket->is_orphan)
-			return true;
-	}
-	return false;
-}
-
 static bool is_answered(const void *argument)
 {
 	const struct tierd_job *job = argument;
@@ -269,7 +258,7 @@ static int claim(struct tierd_job *job, uint64_t deadline)
 {
 	int r = 0;
 
-	if (job->is_getting_ready && has_given_up(job))
+	if (job->is_getting_ready && ticket_is_given_up(job, &ready_kind))
 		r = connection_wait(job->node, is_answered, job, deadline);
 	if (r < 0 && r != -ETIMEDOUT)
 		return r;

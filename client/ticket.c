@@ -228,6 +228,17 @@ void ticket_abandon(struct tierd_ticket *ticket)
 	ticket->is_orphan = true;
 }
 
+bool ticket_is_given_up(const struct tierd_job *job, const struct ticket_kind *kind)
+{
+	QUEUE_FOREACH (link, &job->node->tickets) {
+		const struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
+
+		if (ticket->job == job && ticket->kind == kind && ticket->is_orphan)
+			return true;
+	}
+	return false;
+}
+
 int ticket_call(struct tierd_job *job, const Tierd__Wire__Request *request)
 {
 	struct tierd_ticket *ticket = NULL;

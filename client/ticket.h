@@ -98,6 +98,9 @@ int ticket_await(struct tierd_ticket *ticket, enum tierd_event event, uint64_t d
 /* Gives the ticket up: it is freed now or after its last reply. */
 void ticket_abandon(struct tierd_ticket *ticket);
 
+/* A ticket of this kind was given up, and its answer is still to come. */
+bool ticket_is_given_up(const struct tierd_job *job, const struct ticket_kind *kind);
+
 /* Sends a request with a plain reply and waits for it. */
 int ticket_call(struct tierd_job *job, const Tierd__Wire__Request *request);
 
