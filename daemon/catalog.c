@@ -246,11 +246,13 @@ static int check_definition(const struct catalog *catalog, const Tierd__Wire__Un
 		return r;
 	if (definition->n_tensors == 0)
 		return refuse(message, size, -EINVAL, "unit \"%s\" has no tensors", definition->name);
-	if (catalog->unit_count == CATALOG_MAX_UNITS ||
-	    catalog->tensor_count + definition->n_tensors > CATALOG_MAX_TENSORS)
+	if (catalog->unit_count == catalog->unit_maximum ||
+	    catalog->tensor_count + definition->n_tensors > catalog->tensor_maximum)
 		return refuse(message, size, -E2BIG,
-			      "unit \"%s\" is too many: a job has at most %d units and %d tensors",
-			      definition->name, CATALOG_MAX_UNITS, CATALOG_MAX_TENSORS);
+			      "unit \"%s\" is too many: a job has at most %u units and %llu tensors here "
+			      "(units_per_job, tensors_per_job)",
+			      definition->name, catalog->unit_maximum,
+			      (unsigned long long)catalog->tensor_maximum);
 	if (names_have(catalog->unit_names, definition->name))
 		return refuse(message, size, -EEXIST, "there is already a unit \"%s\"", definition->name);
 	return 0;

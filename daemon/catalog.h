@@ -10,6 +10,7 @@
 #include "proto/unit_layout.h"
 #include "proto/vocabulary.h"
 
+/* The most that may be configured. */
 #define CATALOG_MAX_UNITS 100000
 #define CATALOG_MAX_TENSORS 1000000
 /* Separate pieces of a tensor that have been written; touching ones are one. */
@@ -70,6 +71,8 @@ struct catalog {
 	struct unit *units;
 	uint32_t unit_count, unit_capacity;
 	uint64_t tensor_count;
+	uint32_t unit_maximum; /* the owner sets both */
+	uint64_t tensor_maximum;
 	struct pack *packs; /* once packed */
 	uint32_t pack_count;
 	uint64_t parameters, trainable, gradient_bytes_maximum; /* trainable: with padding */

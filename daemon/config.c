@@ -7,6 +7,7 @@
 
 #include "common/log.h"
 #include "common/size.h"
+#include "daemon/catalog.h"
 #include "daemon/config_check.h"
 #include "daemon/config_defaults.h"
 #include "daemon/config_options.h"
@@ -25,6 +26,9 @@ static const struct config built_in = {
 	.connections = 256,
 	.requests_per_connection = 64,
 	.output_queue = 4 * MIB,
+	.frame_size = FRAME_MAX_BYTES,
+	.units_per_job = CATALOG_MAX_UNITS,
+	.tensors_per_job = CATALOG_MAX_TENSORS,
 	.first_frame_seconds = 5,
 	.frame_seconds = 10,
 };

@@ -38,7 +38,8 @@ struct config {
 	uint64_t background_bytes;
 	unsigned direct_io; /* enum config_direct_io */
 	unsigned connections, requests_per_connection;
-	uint64_t output_queue;
+	uint64_t output_queue, frame_size;
+	unsigned units_per_job, tensors_per_job;
 	unsigned first_frame_seconds, frame_seconds;
 	struct who_list administrators;
 	struct limit_list limits;

@@ -7,6 +7,7 @@
 
 #include "common/log.h"
 #include "common/size.h"
+#include "daemon/catalog.h"
 #include "daemon/config_values.h"
 
 static const struct config_choice log_levels[] = {
@@ -70,6 +71,12 @@ const struct config_option config_options[] = {
 	  PLACE(requests_per_connection), 16, 4096, .is_live = true },
 	{ "limits", "output_queue", "output-queue", "SIZE", "answers that a connection may leave unread",
 	  CONFIG_SIZE, PLACE(output_queue), MIB, GIB, .is_live = true },
+	{ "limits", "frame_size", "frame-size", "SIZE", "the largest message that a connection may send",
+	  CONFIG_SIZE, PLACE(frame_size), MIB / 16, FRAME_MAX_BYTES, .is_live = true },
+	{ "limits", "units_per_job", "units-per-job", "N", "units that a job may define", CONFIG_COUNT,
+	  PLACE(units_per_job), 1, CATALOG_MAX_UNITS, .is_live = true },
+	{ "limits", "tensors_per_job", "tensors-per-job", "N", "tensors that a job may define", CONFIG_COUNT,
+	  PLACE(tensors_per_job), 1, CATALOG_MAX_TENSORS, .is_live = true },
 	{ "limits", "first_frame_seconds", "first-frame-seconds", "N",
 	  "until a connection must have said hello", CONFIG_COUNT, PLACE(first_frame_seconds), 1, 3600,
 	  .is_live = true },

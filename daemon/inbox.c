@@ -31,7 +31,8 @@ int inbox_read(struct inbox *inbox, int socket)
 	return 0;
 }
 
-int inbox_next(struct inbox *inbox, struct frame_header *ret_header, const uint8_t **ret_bytes)
+int inbox_next(struct inbox *inbox, size_t maximum, struct frame_header *ret_header,
+	       const uint8_t **ret_bytes)
 {
 	const uint8_t *frame = inbox->bytes + inbox->start;
 	size_t length = inbox->end - inbox->start;
@@ -43,6 +44,8 @@ int inbox_next(struct inbox *inbox, struct frame_header *ret_header, const uint8
 	r = frame_header_decode(frame, &header);
 	if (r < 0)
 		return r;
+	if (header.length > maximum - FRAME_HEADER_BYTES)
+		return -EMSGSIZE;
 	if (length - FRAME_HEADER_BYTES < header.length)
 		return 0;
 	inbox->start += FRAME_HEADER_BYTES + header.length;

@@ -21,9 +21,10 @@ void inbox_clear(struct inbox *inbox);
  * since nobody asks for them. -EAGAIN: nothing is there; -EPIPE: the end of the stream. */
 int inbox_read(struct inbox *inbox, int socket);
 
-/* 1: a frame, whose bytes stay until inbox_settle(); 0: none is complete; or what frame_header_decode() says.
- */
-int inbox_next(struct inbox *inbox, struct frame_header *ret_header, const uint8_t **ret_bytes);
+/* 1: a frame, whose bytes stay until inbox_settle(); 0: none is complete; or what frame_header_decode() says;
+ * -EMSGSIZE: one of more than maximum bytes, header included, as soon as its header is here. */
+int inbox_next(struct inbox *inbox, size_t maximum, struct frame_header *ret_header,
+	       const uint8_t **ret_bytes);
 
 /* Makes room for more of the frame that has begun, and gives back what large ones needed. -ENOMEM. */
 int inbox_settle(struct inbox *inbox);

@@ -132,6 +132,8 @@ static int job_new(struct node *node, const struct port *owner, const char *name
 			     .sums_memory = MEMORY_INIT,
 			     .statistics = MEMORY_INIT };
 	snprintf(job->name, sizeof(job->name), "%s", name);
+	job->catalog.unit_maximum = node->units_per_job;
+	job->catalog.tensor_maximum = node->tensors_per_job;
 	set_limits(job, &quota);
 	memcpy(job->groups, options->groups, sizeof(job->groups));
 	job->loss_scale.value = options->loss_scale.initial;

@@ -132,6 +132,7 @@ static struct server_limits limits_of(const struct config *config)
 		.maximum_connections = config->connections,
 		.maximum_requests = config->requests_per_connection,
 		.maximum_output = config->output_queue,
+		.maximum_frame = config->frame_size,
 		.first_frame_ms = config->first_frame_seconds * 1000,
 		.frame_ms = config->frame_seconds * 1000,
 	};
@@ -149,6 +150,8 @@ static void on_hang_up(evutil_socket_t number, short what, void *argument)
 	if (reload(daemon->config, daemon->argc, daemon->argv, &problem) < 0)
 		log_error("%s; the configuration stays as it was", problem.text);
 	log_open((enum log_level)daemon->config->log_level);
+	daemon->node->units_per_job = daemon->config->units_per_job;
+	daemon->node->tensors_per_job = daemon->config->tensors_per_job;
 	daemon->node->idle_release_ms = (uint64_t)daemon->config->idle_release_seconds * 1000;
 	limits = limits_of(daemon->config);
 	server_limit(daemon->server, &limits);
@@ -208,6 +211,8 @@ static int start_node(struct daemon *daemon)
 		.idle_release_ms = (uint64_t)config->idle_release_seconds * 1000,
 		.administrators = &config->administrators,
 		.limits = &config->limits,
+		.units_per_job = config->units_per_job,
+		.tensors_per_job = config->tensors_per_job,
 		.fault = config->fault,
 	};
 	int r;

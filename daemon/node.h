@@ -43,10 +43,11 @@ struct node_config {
 		const char *path; /* an existing folder */
 		uint64_t capacity;
 	} paths[NODE_MAX_PATHS];
-	uint64_t idle_release_ms;	       /* 0: never */
-	const struct who_list *administrators; /* borrowed until node_free(); NULL: none */
-	const struct limit_list *limits;       /* in the same way */
-	const char *fault;		       /* as fault_config_parse() takes it; for tests; NULL: none */
+	uint64_t idle_release_ms;		 /* 0: never */
+	const struct who_list *administrators;	 /* borrowed until node_free(); NULL: none */
+	const struct limit_list *limits;	 /* in the same way */
+	unsigned units_per_job, tensors_per_job; /* of jobs from now on; 0: CATALOG_MAX_… */
+	const char *fault;			 /* as fault_config_parse() takes it; for tests; NULL: none */
 };
 
 struct event_base;
@@ -79,6 +80,7 @@ struct node {
 	const struct who_list *administrators;
 	bool has_noted_pinning;
 	const struct limit_list *limits;
+	unsigned units_per_job, tensors_per_job;
 	struct statistics_figures past; /* of jobs that are gone */
 	void *published;	  /* the mapping of its file: see daemon/statistics.h; NULL: there is none */
 	struct memory statistics; /* the node's page, once somebody has asked for it */

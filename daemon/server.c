@@ -220,6 +220,7 @@ void server_limit(struct server *server, const struct server_limits *limits)
 	server->maximum = limits->maximum_connections;
 	shared->maximum_requests = limits->maximum_requests;
 	shared->maximum_output = limits->maximum_output;
+	shared->maximum_frame = limits->maximum_frame;
 	shared->first_frame_ms = limits->first_frame_ms;
 	shared->frame_ms = limits->frame_ms;
 }

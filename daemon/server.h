@@ -13,7 +13,7 @@ struct server;
 
 struct server_limits {
 	unsigned maximum_connections, maximum_requests;
-	size_t maximum_output;
+	size_t maximum_output, maximum_frame;
 	unsigned first_frame_ms, frame_ms;
 };
 

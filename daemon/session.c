@@ -393,7 +393,7 @@ static int handle_frames(struct session *session)
 	for (unsigned i = 0; r > 0 && i < FRAMES_PER_TURN && session->state < SESSION_CLOSING; i++) {
 		if (has_enough(session))
 			break;
-		r = inbox_next(&session->inbox, &header, &bytes);
+		r = inbox_next(&session->inbox, session->shared->maximum_frame, &header, &bytes);
 		if (r > 0)
 			handle_frame(session, &header, bytes);
 	}
@@ -406,7 +406,9 @@ static void handle_input(struct session *session)
 	int r = handle_frames(session);
 
 	if (r == -EMSGSIZE)
-		refuse_request(session, 0, r, "a frame of more than %u bytes", FRAME_MAX_BYTES);
+		refuse_request(session, 0, r,
+			       "a frame of more than %zu bytes: send less at once, or raise frame_size",
+			       session->shared->maximum_frame);
 	else if (r < 0)
 		refuse_request(session, 0, r, "what it sends is not a frame of tierd's protocol");
 	flush(session);

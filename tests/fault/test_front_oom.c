@@ -224,6 +224,7 @@ static void a_session_ends_at_worst(void **state)
 		.node = &node,
 		.maximum_requests = 8,
 		.maximum_output = 1 << 20,
+		.maximum_frame = FRAME_MAX_BYTES,
 		.first_frame_ms = 1000000,
 		.frame_ms = 1000000,
 		.lease_look_ms = 1,

@@ -16,7 +16,7 @@
 #define TENSORS 5000
 #define MOST_UNITS 100000
 #define MOST_TENSORS 1000000
-#define TOO_MANY "a job has at most 100000 units and 1000000 tensors"
+#define TOO_MANY "a job has at most 100000 units and 1000000 tensors here"
 
 struct ranks {
 	unsigned count;

@@ -15,6 +15,7 @@
 #define MAX_TENSORS 4
 
 static struct catalog catalog;
+static uint32_t unit_maximum = CATALOG_MAX_UNITS, tensor_maximum = CATALOG_MAX_TENSORS;
 static char message[512];
 
 /* A definition and all that it points to. */
@@ -57,6 +58,8 @@ static Tierd__Wire__Tensor *begin_one(struct draft *draft)
 static int define(struct draft *draft)
 {
 	message[0] = '\0';
+	catalog.unit_maximum = unit_maximum;
+	catalog.tensor_maximum = tensor_maximum;
 	return catalog_define(&catalog, &draft->define, 2, message, sizeof(message));
 }
 
@@ -90,6 +93,8 @@ static void expect_refused(struct draft *draft, int error, const char *text)
 static int teardown(void **state)
 {
 	catalog_free(&catalog);
+	unit_maximum = CATALOG_MAX_UNITS;
+	tensor_maximum = CATALOG_MAX_TENSORS;
 	return 0;
 }
 
@@ -356,6 +361,32 @@ static void written_spans_equal_a_map(void **state)
 	}
 }
 
+static void units_beyond_the_configured_number_are_refused(void **state)
+{
+	struct draft draft;
+
+	unit_maximum = 2;
+	define_simple("a", 10);
+	define_simple("b", 10);
+	begin_one(&draft);
+	expect_refused(&draft, -E2BIG, "unit \"unit\" is too many: a job has at most 2 units");
+	unit_maximum = 3;
+	assert_int_equal(define(&draft), 0);
+}
+
+static void tensors_beyond_the_configured_number_are_refused(void **state)
+{
+	struct draft draft;
+
+	tensor_maximum = 2;
+	define_simple("a", 10);
+	begin_one(&draft);
+	add(&draft, "x", FORMAT_BF16, 10);
+	expect_refused(&draft, -E2BIG, "2 tensors here (units_per_job, tensors_per_job)");
+	draft.define.n_tensors = 1;
+	assert_int_equal(define(&draft), 0);
+}
+
 static void unwritten_tensors_are_named(void **state)
 {
 	char text[256], small[8], name[16];
@@ -389,6 +420,8 @@ int main(void)
 		TEST(a_unit_of_empty_tensors_has_a_place),
 		TEST(written_spans_merge),
 		TEST(written_spans_equal_a_map),
+		TEST(units_beyond_the_configured_number_are_refused),
+		TEST(tensors_beyond_the_configured_number_are_refused),
 		TEST(unwritten_tensors_are_named),
 	};
 

@@ -162,6 +162,9 @@ static void every_key_is_read(void **state)
 					   "connections = 10\n"
 					   "requests_per_connection = 17\n"
 					   "output_queue = 2M\n"
+					   "frame_size = 128K\n"
+					   "units_per_job = 14\n"
+					   "tensors_per_job = 15\n"
 					   "first_frame_seconds = 12\n"
 					   "frame_seconds = 13\n"
 					   "[testing]\n"
@@ -196,6 +199,9 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->connections, 10);
 	assert_int_equal(config->requests_per_connection, 17);
 	assert_int_equal(config->output_queue, 2 * MIB);
+	assert_int_equal(config->frame_size, 128 * 1024);
+	assert_int_equal(config->units_per_job, 14);
+	assert_int_equal(config->tensors_per_job, 15);
 	assert_int_equal(config->first_frame_seconds, 12);
 	assert_int_equal(config->frame_seconds, 13);
 	assert_string_equal(config->fault, "complete:write:3:EIO");

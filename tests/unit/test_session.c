@@ -113,6 +113,7 @@ static int setup(void **state)
 		.node = &fixture->node,
 		.maximum_requests = 4,
 		.maximum_output = OUTPUT_BYTES,
+		.maximum_frame = FRAME_MAX_BYTES,
 		.first_frame_ms = 1000000,
 		.frame_ms = 1000000,
 		.lease_look_ms = 1,
@@ -248,13 +249,14 @@ static const Tierd__Wire__HelloReply *receive_hello(struct fixture *fixture, uin
 					   &tierd__wire__hello_reply__descriptor);
 }
 
-static void receive_reply(struct fixture *fixture, uint32_t number, int r)
+static const char *receive_reply(struct fixture *fixture, uint32_t number, int r)
 {
 	const Tierd__Wire__Reply *reply =
 		(const void *)receive_frame(fixture, FRAME_REPLY, number, &tierd__wire__reply__descriptor);
 
 	assert_int_equal(status_to_errno(reply->status->code), r);
 	assert_true(r == 0 || *reply->status->message);
+	return reply->status->message;
 }
 
 static void greet(struct fixture *fixture)
@@ -433,6 +435,19 @@ static void an_oversized_frame_is_refused_before_it_arrives(void **state)
 	send_bytes(*state, header, sizeof(header));
 	receive_reply(*state, 0, -EMSGSIZE);
 	expect_end(*state);
+}
+
+static void a_frame_beyond_the_configured_size_is_refused_before_it_arrives(void **state)
+{
+	static const uint8_t header[FRAME_HEADER_BYTES] = { 't',  'i',	'r', '1', 1, 0, 3, 0,
+							    0xF1, 0xFF, 0,   0,	  1, 0, 0, 0 };
+	struct fixture *fixture = *state;
+
+	fixture->shared.maximum_frame = 65536;
+	greet(fixture);
+	send_bytes(fixture, header, sizeof(header));
+	assert_non_null(strstr(receive_reply(fixture, 0, -EMSGSIZE), "more than 65536 bytes"));
+	expect_end(fixture);
 }
 
 static void a_malformed_request_is_answered_under_its_number(void **state)
@@ -805,6 +820,7 @@ int main(void)
 		TEST(a_large_frame_is_handled_and_small_ones_after_it),
 		TEST(garbage_is_refused),
 		TEST(an_oversized_frame_is_refused_before_it_arrives),
+		TEST(a_frame_beyond_the_configured_size_is_refused_before_it_arrives),
 		TEST(a_malformed_request_is_answered_under_its_number),
 		TEST(a_frame_of_another_version_is_refused),
 		TEST(a_frame_that_is_never_complete_is_refused),
