@@ -75,6 +75,9 @@ struct store_layout *store_layout_free(struct store_layout *layout);
 DEFINE_FREEP(struct store_layout *, store_layout_free)
 /* Adds a stream ("m.bf16"); name is copied. Returns its index or -errno. */
 int store_layout_add_stream(struct store_layout *layout, const char *name);
+/* A scratch stream has one place for each extent, not two: what an extent holds is lost as soon as a write of
+ * it begins, and it reads as zeros until that has ended well. For what no commit ever needs. */
+int store_layout_add_scratch_stream(struct store_layout *layout, const char *name);
 /* Appends a section of length bytes (> 0) to a stream; ret_offset: where it starts in the stream, in bytes.
  * -EINVAL, -EOVERFLOW. */
 int store_layout_add_section(struct store_layout *layout, uint32_t stream, uint64_t length,

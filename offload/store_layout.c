@@ -49,7 +49,7 @@ static int grow_streams(struct store_layout *layout)
 	return 0;
 }
 
-int store_layout_add_stream(struct store_layout *layout, const char *name)
+static int add_stream(struct store_layout *layout, const char *name, bool is_scratch)
 {
 	size_t size = strlen(name) + 1;
 	char *copy;
@@ -66,9 +66,20 @@ int store_layout_add_stream(struct store_layout *layout, const char *name)
 	memcpy(copy, name, size);
 	layout->streams[layout->stream_count] = (struct store_stream){
 		.name = copy,
+		.is_scratch = is_scratch,
 		.first_extent = store_layout_extents(layout),
 	};
 	return (int)layout->stream_count++;
+}
+
+int store_layout_add_stream(struct store_layout *layout, const char *name)
+{
+	return add_stream(layout, name, false);
+}
+
+int store_layout_add_scratch_stream(struct store_layout *layout, const char *name)
+{
+	return add_stream(layout, name, true);
 }
 
 static int grow_sections(struct store_stream *stream)
@@ -160,9 +171,22 @@ uint64_t store_layout_extent(const struct store_layout *layout, uint32_t stream,
 	return layout->streams[stream].first_extent + offset / STORE_EXTENT_BYTES;
 }
 
+/* Of extents that follow each other a device has at most its even share, rounded up. */
 uint64_t store_layout_places(const struct store_layout *layout, unsigned devices)
 {
-	return 2 * size_divide_up(store_layout_extents(layout), devices) + SPARE_PLACES;
+	uint64_t places = SPARE_PLACES, run = 0;
+
+	for (uint32_t i = 0; i < layout->stream_count; i++) {
+		const struct store_stream *stream = &layout->streams[i];
+
+		if (!stream->is_scratch) {
+			run += stream->extents;
+			continue;
+		}
+		places += 2 * size_divide_up(run, devices) + size_divide_up(stream->extents, devices);
+		run = 0;
+	}
+	return places + 2 * size_divide_up(run, devices);
 }
 
 uint64_t store_layout_device_bytes(const struct store_layout *layout, unsigned devices)

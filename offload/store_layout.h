@@ -10,6 +10,7 @@ struct store_stream {
 	char *name;
 	struct store_section *sections;
 	size_t section_count, section_capacity;
+	bool is_scratch;
 	uint64_t first_extent, extents; /* extents of all streams are numbered through */
 };
 

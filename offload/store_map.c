@@ -8,7 +8,7 @@
 
 _Static_assert(sizeof(struct store_extent) <= 128, "the plan of host memory counts on it");
 
-static void init_section(struct store_extent *extents, const struct store_section *section)
+static void init_section(struct store_extent *extents, const struct store_section *section, bool is_scratch)
 {
 	for (uint64_t offset = 0; offset < section->length; offset += STORE_EXTENT_BYTES) {
 		uint64_t rest = section->length - offset;
@@ -17,6 +17,7 @@ static void init_section(struct store_extent *extents, const struct store_sectio
 			.place = PLACES_NONE,
 			.pending_place = PLACES_NONE,
 			.length = (uint32_t)(rest < STORE_EXTENT_BYTES ? rest : STORE_EXTENT_BYTES),
+			.is_scratch = is_scratch,
 		};
 	}
 }
@@ -27,7 +28,8 @@ static void init_extents(struct store_map *map, const struct store_layout *layou
 		const struct store_stream *stream = &layout->streams[i];
 
 		for (size_t section = 0; section < stream->section_count; section++)
-			init_section(map->extents + stream->first_extent, &stream->sections[section]);
+			init_section(map->extents + stream->first_extent, &stream->sections[section],
+				     stream->is_scratch);
 	}
 }
 
@@ -92,6 +94,18 @@ static void make_visible(struct store_map *map, uint64_t extent)
 	entry->written = 0;
 }
 
+/* The version tells a read in progress that it must not look for the old bytes any more. */
+static void give_up_place(struct store_map *map, uint64_t extent)
+{
+	struct store_extent *entry = &map->extents[extent];
+
+	if (entry->place == PLACES_NONE)
+		return;
+	places_give(places_of(map, extent), entry->place);
+	entry->place = PLACES_NONE;
+	entry->version++;
+}
+
 int store_map_begin(struct store_map *map, uint64_t extent, uint8_t blocks)
 {
 	struct store_extent *entry = &map->extents[extent];
@@ -101,6 +115,8 @@ int store_map_begin(struct store_map *map, uint64_t extent, uint8_t blocks)
 	if (entry->has_failed)
 		return -EIO;
 	if (entry->pending_place == PLACES_NONE) {
+		if (entry->is_scratch)
+			give_up_place(map, extent);
 		entry->pending_place = places_take(places_of(map, extent));
 		if (entry->pending_place == PLACES_NONE)
 			return -ENOSPC;

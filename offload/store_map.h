@@ -17,6 +17,7 @@ struct store_extent {
 	uint8_t written, in_flight;
 	bool has_failed; /* the rewrite is given up when nothing of it is in flight any more */
 	bool is_broken;	 /* its place took an error, and is not used again */
+	bool is_scratch; /* it gives its place up for its rewrite */
 };
 
 struct store_map {

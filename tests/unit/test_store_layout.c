@@ -119,6 +119,28 @@ static void what_a_store_needs_is_known_before(void **state)
 	layout = store_layout_free(layout);
 }
 
+static void a_scratch_stream_needs_one_place_for_each_extent(void **state)
+{
+	struct store_layout *layout;
+	uint64_t offset;
+
+	assert_int_equal(store_layout_new(&layout), 0);
+	assert_int_equal(store_layout_add_stream(layout, "kept"), 0);
+	assert_int_equal(store_layout_add_scratch_stream(layout, "scratch"), 1);
+	assert_int_equal(store_layout_add_stream(layout, "kept too"), 2);
+	assert_int_equal(store_layout_add_section(layout, 0, 10 * STORE_EXTENT_BYTES, &offset), 0);
+	assert_int_equal(store_layout_add_section(layout, 1, 1000 * STORE_EXTENT_BYTES, &offset), 0);
+	assert_int_equal(store_layout_add_section(layout, 2, 10 * STORE_EXTENT_BYTES, &offset), 0);
+	for (unsigned devices = 1; devices <= 8; devices++) {
+		/* Extent i lies on device i modulo their number: the first one has the most. */
+		uint64_t least = 2 * size_divide_up(10, devices) + size_divide_up(1000, devices);
+
+		assert_true(store_layout_places(layout, devices) > least + 2 * (10 / devices));
+		assert_true(store_layout_places(layout, devices) < least + 2 * (10 / devices) + 16);
+	}
+	layout = store_layout_free(layout);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -127,6 +149,7 @@ int main(void)
 		cmocka_unit_test(only_whole_blocks_of_one_section_are_a_range),
 		cmocka_unit_test(senseless_sections_are_refused),
 		cmocka_unit_test(what_a_store_needs_is_known_before),
+		cmocka_unit_test(a_scratch_stream_needs_one_place_for_each_extent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,8 +11,7 @@
 
 #define PLACES 6
 
-/* One section: an extent of four blocks and one of two, on one device. */
-static int open_map(void **state)
+static int open_map_of(void **state, int (*add_stream)(struct store_layout *layout, const char *name))
 {
 	struct store_map *map = malloc(sizeof(*map));
 	struct store_layout *layout;
@@ -20,13 +19,24 @@ static int open_map(void **state)
 
 	assert_non_null(map);
 	assert_int_equal(store_layout_new(&layout), 0);
-	assert_int_equal(store_layout_add_stream(layout, "only"), 0);
+	assert_int_equal(add_stream(layout, "only"), 0);
 	assert_int_equal(
 		store_layout_add_section(layout, 0, STORE_EXTENT_BYTES + STORE_BLOCK_BYTES + 1, &offset), 0);
 	assert_int_equal(store_map_init(map, layout, PLACES, 1), 0);
 	layout = store_layout_free(layout);
 	*state = map;
 	return 0;
+}
+
+/* One section: an extent of four blocks and one of two, on one device. */
+static int open_map(void **state)
+{
+	return open_map_of(state, store_layout_add_stream);
+}
+
+static int open_scratch_map(void **state)
+{
+	return open_map_of(state, store_layout_add_scratch_stream);
 }
 
 static int close_map(void **state)
@@ -155,6 +165,32 @@ static void an_abandoned_rewrite_gives_its_place_back(void **state)
 	assert_int_equal(map->extents[0].place, PLACES_NONE);
 }
 
+static void a_scratch_extent_gives_its_place_up_for_its_rewrite(void **state)
+{
+	struct store_map *map = *state;
+	const struct store_extent *entry = &map->extents[0];
+	uint32_t version;
+
+	for (unsigned i = 1; i <= 20; i++) {
+		assert_int_equal(store_map_begin(map, 0, 0x3), 0);
+		version = entry->version;
+		assert_int_equal(store_map_begin(map, 0, 0xc), 0);
+		assert_int_equal(entry->place, PLACES_NONE);
+		assert_int_equal(count_free(map), PLACES - 1);
+		store_map_complete(map, 0, 0xf, sums);
+		assert_int_equal(entry->version, version + 1);
+		assert_int_not_equal(entry->place, PLACES_NONE);
+		assert_int_equal(count_free(map), PLACES - 1);
+	}
+	version = entry->version;
+	assert_int_equal(store_map_begin(map, 0, 0xf), 0);
+	/* A read of what was there must not believe what it finds. */
+	assert_int_not_equal(entry->version, version);
+	store_map_fail(map, 0, 0xf, false);
+	assert_int_equal(entry->place, PLACES_NONE);
+	assert_int_equal(count_free(map), PLACES);
+}
+
 #define MAP_TEST(name) cmocka_unit_test_setup_teardown(name, open_map, close_map)
 
 int main(void)
@@ -167,6 +203,8 @@ int main(void)
 		MAP_TEST(a_broken_place_is_not_used_again),
 		MAP_TEST(only_a_rewrite_without_other_blocks_can_move),
 		MAP_TEST(an_abandoned_rewrite_gives_its_place_back),
+		cmocka_unit_test_setup_teardown(a_scratch_extent_gives_its_place_up_for_its_rewrite,
+						open_scratch_map, close_map),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
