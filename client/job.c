@@ -191,6 +191,7 @@ static void encode_options(const struct tierd_job_options *options, struct wire_
 	ret_open->nonfinite = options->nonfinite;
 	ret_open->parameter_placement = options->parameter_placement;
 	ret_open->optimizer_placement = options->optimizer_placement;
+	ret_open->gradient_placement = options->gradient_placement;
 	ret_open->host_budget = options->host_budget;
 	ret_open->gradient_buffers = options->gradient_buffers;
 	ret_open->strict = options->strict;

@@ -55,6 +55,8 @@ static void merge(const struct tierd_job *job, const Tierd__Wire__StatisticsRepl
 		.job_initialize_written_bytes = reply->job_initialize_written_bytes,
 		.job_steps = reply->job_steps,
 		.job_step_ns = reply->job_step_ns,
+		.job_gradient_read_bytes = reply->job_gradient_read_bytes,
+		.job_gradient_written_bytes = reply->job_gradient_written_bytes,
 	};
 	count_gathers(job, ret_statistics);
 }

@@ -125,10 +125,11 @@ struct tierd_job_options {
 	int64_t owner;                /* the user whose job it is, who shares it; -1: the caller's own */
 	uint32_t sharing;             /* enum tierd_sharing: what others may; the owner says */
 	uint32_t share_group;         /* the group that they are members of */
+	uint32_t gradient_placement;  /* enum tierd_placement, of the sums of gradients; NVMe needs stage 2 or 3. Default: host if they fit there, else NVMe */
 };
 #define TIERD_JOB_OPTIONS_INIT { sizeof(struct tierd_job_options), NULL, 0, 1, 3, TIERD_EITHER, TIERD_ADAMW, 0.0f, \
 	TIERD_NONFINITE_SKIP, TIERD_PLACE_DEFAULT, TIERD_PLACE_DEFAULT, 0, 0, false, false, 0, 0, NULL, \
-	1.0f, 0, 2.0f, 0.5f, 1.0f, 0, 0, -1, TIERD_PRIVATE, 0 }
+	1.0f, 0, 2.0f, 0.5f, 1.0f, 0, 0, -1, TIERD_PRIVATE, 0, TIERD_PLACE_DEFAULT }
 
 enum tierd_job_status {
 	TIERD_NEW = 1, /* never trained: its tensors need values */
@@ -338,8 +339,9 @@ struct tierd_statistics {
 	uint64_t job_update_read_bytes, job_update_written_bytes;
 	uint64_t job_initialize_written_bytes;
 	uint64_t job_steps, job_step_ns;   /* from the decision to applied, summed */
+	uint64_t job_gradient_read_bytes, job_gradient_written_bytes; /* of sums that have no room in host memory */
 };
-#define TIERD_STATISTICS_INIT { sizeof(struct tierd_statistics), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define TIERD_STATISTICS_INIT { sizeof(struct tierd_statistics), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 int tierd_statistics(struct tierd_job *job, struct tierd_statistics *ret_statistics);
 
 #ifdef __GNUC__

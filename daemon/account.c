@@ -76,6 +76,8 @@ void account_statistics(const struct job *job, const struct member *member,
 	reply->job_update_read_bytes = figures->bytes[STATISTICS_UPDATE][STATISTICS_READ];
 	reply->job_update_written_bytes = figures->bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN];
 	reply->job_initialize_written_bytes = figures->bytes[STATISTICS_WRITE_BACK][STATISTICS_WRITTEN];
+	reply->job_gradient_read_bytes = figures->bytes[STATISTICS_GRADIENT][STATISTICS_READ];
+	reply->job_gradient_written_bytes = figures->bytes[STATISTICS_GRADIENT][STATISTICS_WRITTEN];
 	reply->job_steps = job->step;
 	reply->job_step_ns = figures->step_ns;
 }

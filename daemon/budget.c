@@ -148,9 +148,38 @@ static int refuse_host(const struct job *job, const struct budget_needs *needs, 
 		job->node->path_count > 0 ? "raise host_budget, or place more on NVMe" : "raise host_budget");
 }
 
+static uint64_t arena_bytes(const struct slots *slots)
+{
+	return size_align(slots->bytes ? slots->bytes : 4096, 4096);
+}
+
 uint64_t budget_arena_bytes(const struct job *job)
 {
-	return size_align(job->slots.bytes ? job->slots.bytes : 4096, 4096);
+	return arena_bytes(&job->slots);
+}
+
+/* No memory for the plan is found out again, and said, when it is taken. */
+static uint64_t plan_arena(const struct job *job, uint64_t budget)
+{
+	struct slots slots = { 0 };
+	int r = slots_plan(&job->catalog, !job->has_nvme_parameters, budget, &slots);
+	uint64_t bytes = arena_bytes(&slots);
+
+	slots_free(&slots);
+	return r < 0 ? 0 : bytes;
+}
+
+bool budget_fits_host(const struct job *job, const struct budget_needs *needs)
+{
+	return size_sum(sum_of(needs), plan_arena(job, 0)) <= host_room(job).bytes;
+}
+
+uint64_t budget_spare_host(const struct job *job, const struct budget_needs *needs, uint64_t *ret_arena)
+{
+	uint64_t least = plan_arena(job, 0);
+
+	*ret_arena = plan_arena(job, UINT64_MAX) - least;
+	return left_of(host_room(job).bytes, size_sum(sum_of(needs), least));
 }
 
 int budget_take_host(struct job *job, const struct budget_needs *needs, char *message, size_t size)
@@ -185,18 +214,24 @@ void budget_release_host(struct job *job)
 
 /* ---- NVMe ---- */
 
+static const char *describe_nvme(const struct job *job)
+{
+	return job->has_nvme_sums ? "twice its state: updates go to free places; and its gradient sums, once"
+				  : "twice its state: updates go to free places";
+}
+
 static int refuse_path(const struct job *job, const struct node_path *path, uint64_t bytes, char *message,
 		       size_t size)
 {
 	char needed[16], there[16], holders[HOLDERS_TEXT];
 
 	holders_describe(job, HOLDERS_OF_NVME, true, holders, sizeof(holders));
-	return refuse(
-		message, size, -ENOSPC,
-		"it needs %s on %s (twice its state: updates go to free places), and %s are left there%s%s",
-		budget_print(bytes, needed), path->path, budget_print(path->capacity - path->used, there),
-		job->node->path_count > 1 ? "; state is striped evenly, so each path needs as much" : "",
-		holders);
+	return refuse(message, size, -ENOSPC, "it needs %s on %s (%s), and %s are left there%s%s",
+		      budget_print(bytes, needed), path->path, describe_nvme(job),
+		      budget_print(path->capacity - path->used, there),
+		      job->node->path_count > 1 ? "; state is striped evenly, so each path needs as much"
+						: "",
+		      holders);
 }
 
 /* On all paths together. */
@@ -206,20 +241,16 @@ static int check_nvme(const struct job *job, uint64_t bytes, char *message, size
 	uint64_t left = left_of(job->nvme_maximum, user_bytes(job, false));
 
 	if (job->nvme_budget && bytes > job->nvme_budget)
-		return refuse(message, size, -ENOSPC,
-			      "it needs %s on NVMe (twice its state: updates go to free places), and its "
-			      "nvme_budget "
-			      "is %s",
-			      budget_print(bytes, needed), budget_print(job->nvme_budget, most));
+		return refuse(message, size, -ENOSPC, "it needs %s on NVMe (%s), and its nvme_budget is %s",
+			      budget_print(bytes, needed), describe_nvme(job),
+			      budget_print(job->nvme_budget, most));
 	if (job->nvme_maximum == 0 || bytes <= left)
 		return 0;
 	holders_describe(job, HOLDERS_OF_NVME, false, holders, sizeof(holders));
-	return refuse(
-		message, size, -ENOSPC,
-		"it needs %s on NVMe (twice its state: updates go to free places), and %s are left of this "
-		"user's nvme_maximum, %s%s",
-		budget_print(bytes, needed), budget_print(left, there), budget_print(job->nvme_maximum, most),
-		holders);
+	return refuse(message, size, -ENOSPC,
+		      "it needs %s on NVMe (%s), and %s are left of this user's nvme_maximum, %s%s",
+		      budget_print(bytes, needed), describe_nvme(job), budget_print(left, there),
+		      budget_print(job->nvme_maximum, most), holders);
 }
 
 int budget_take_paths(struct job *job, uint64_t bytes, char *message, size_t size)

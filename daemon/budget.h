@@ -2,6 +2,7 @@
 #ifndef TIERD_DAEMON_BUDGET_H
 #define TIERD_DAEMON_BUDGET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,11 @@ void budget_uncharge(struct job *job, uint64_t bytes);
  * errno with a message for the client. */
 int budget_take_host(struct job *job, const struct budget_needs *needs, char *message, size_t size);
 uint64_t budget_arena_bytes(const struct job *job);
+
+/* Whether the job may have what it needs, beside the least arena. */
+bool budget_fits_host(const struct job *job, const struct budget_needs *needs);
+/* What it may have beyond that; ret_arena: as much of it as an arena has use for. */
+uint64_t budget_spare_host(const struct job *job, const struct budget_needs *needs, uint64_t *ret_arena);
 
 /* As many bytes of each path. */
 int budget_take_paths(struct job *job, uint64_t bytes, char *message, size_t size);

@@ -12,11 +12,15 @@ struct disposal {
 
 static void unmake(struct node *node, struct made *made)
 {
+	if (made->gradient_store != made->optimizer_store && made->gradient_store != made->parameter_store)
+		store_free(made->gradient_store);
 	if (made->optimizer_store != made->parameter_store)
 		store_free(made->optimizer_store);
 	store_free(made->parameter_store);
 	if (made->arena.base)
 		engine_buffer_remove(node->engine, made->arena.base);
+	if (made->sums.base)
+		engine_buffer_remove(node->engine, made->sums.base);
 	memory_free(&made->arena);
 	memory_free(&made->sums);
 	memory_free(&made->directory);

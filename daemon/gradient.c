@@ -32,6 +32,8 @@ float *gradient_sum_address(const struct job *job, const struct sum *sum)
 {
 	uint64_t region = job->sums_memory.length / sizeof(float) / job->sum_ranks;
 
+	if (job->spill)
+		return spill_address(job, job->catalog.units[sum->unit].pack) + job->sum_offsets[sum->unit];
 	return (float *)job->sums_memory.base + sum->rank * region + job->sum_offsets[sum->unit];
 }
 
@@ -50,6 +52,7 @@ bool gradient_has_content(const struct job *job, uint32_t unit)
 
 void gradient_reset_unit(struct job *job, uint32_t unit)
 {
+	spill_drop(job, job->catalog.units[unit].pack);
 	for (uint32_t rank = 0; rank < job->sum_ranks; rank++) {
 		gradient_sum_of(job, unit, rank)->has_content = false;
 		gradient_sum_of(job, unit, rank)->next = 0;
@@ -320,13 +323,14 @@ int gradient_init(struct job *job)
 		queue_init(&job->sums[i].waiting);
 		queue_init(&job->sums[i].link);
 	}
-	return held_init(job);
+	return held_init(job) < 0 ? -ENOMEM : spill_new(job);
 }
 
 void gradient_clear(struct job *job)
 {
 	reduction_clear(job);
 	held_clear(job);
+	spill_free(job);
 	free(job->sums);
 	job->sums = NULL;
 	queue_init(&job->sums_waiting);

@@ -4,6 +4,7 @@
 #define TIERD_DAEMON_GRADIENT_H
 
 #include "daemon/job.h"
+#include "daemon/spill.h"
 
 #define REDUCTIONS 16
 

@@ -102,8 +102,8 @@ static bool grow_held(struct job *job)
  * no slot is or becomes free unless some rank releases a unit. */
 static bool all_are_blocked(const struct job *job, bool with_gathers)
 {
-	/* A decision, or its sweep, frees what waits for it. */
-	if (job->closed_count == job->options.world_size || job->sweep || job->norm)
+	/* A decision, its sweep, or a buffer for spilled sums frees what waits for it. */
+	if (job->closed_count == job->options.world_size || job->sweep || job->norm || spill_is_wished(job))
 		return false;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		const struct member *member = job->ranks[rank];

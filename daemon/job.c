@@ -16,6 +16,7 @@
 #include "daemon/budget.h"
 #include "daemon/idle.h"
 #include "daemon/refuse.h"
+#include "daemon/spill.h"
 #include "daemon/statistics.h"
 #include "proto/name.h"
 
@@ -52,6 +53,13 @@ const char *job_status_name(const struct job *job)
 	default:
 		return job->is_live ? "training" : job_is_idle(job) ? "idle" : "waiting for its ranks";
 	}
+}
+
+struct store *job_nvme_store(const struct job *job)
+{
+	if (job->has_nvme_optimizer)
+		return job->optimizer_store;
+	return job->has_nvme_parameters ? job->parameter_store : job->gradient_store;
 }
 
 bool job_is_idle(const struct job *job)
@@ -93,6 +101,7 @@ static void on_turn(evutil_socket_t fd, short events, void *argument)
 {
 	struct job *job = argument;
 
+	spill_serve(job);
 	sweep_go_on(job);
 	residency_serve(job);
 	if (!job->is_dropped)

@@ -27,11 +27,13 @@ enum job_phase {
 struct job_streams {
 	uint32_t parameter[UNIT_SECTIONS];
 	uint32_t state[UNIT_TRAINABLE_SECTIONS][STATES_MAXIMUM];
+	uint32_t accumulator; /* of spilled sums */
 };
 
 /* Where a pack's sections start in the streams, in bytes. */
 struct pack_place {
 	uint64_t parameter[UNIT_SECTIONS], state[UNIT_TRAINABLE_SECTIONS][STATES_MAXIMUM];
+	uint64_t accumulator; /* of all its units' sums, one after the other */
 };
 
 enum sweep_state { SWEEP_NOTHING, SWEEP_WAITING, SWEEP_RUNNING };
@@ -99,6 +101,7 @@ struct held_buffer;
 struct norm_work;
 struct sweep;
 struct setup;
+struct spill;
 
 struct job {
 	struct queue link; /* of the node's */
@@ -121,13 +124,13 @@ struct job {
 	bool has_begun;		/* an epoch was live once */
 
 	/* Memory and places. */
-	bool has_nvme_parameters, has_nvme_optimizer;
+	bool has_nvme_parameters, has_nvme_optimizer, has_nvme_sums;
 	struct setup *setup;
 	struct memory directory_memory, arena, sums_memory;
 	struct directory_header *directory;
 	struct slots slots;
-	/* One and the same where both are on NVMe; NULL: none. */
-	struct store *parameter_store, *optimizer_store;
+	/* One and the same where they are on NVMe; NULL: none. */
+	struct store *parameter_store, *optimizer_store, *gradient_store;
 	struct job_streams streams;
 	struct pack_place *places;
 	struct residence *residences;
@@ -152,13 +155,16 @@ struct job {
 	bool is_filling_tensor; /* an initializer fills a frozen one: one at a time */
 
 	/* Gradients. */
-	uint64_t *sum_offsets; /* by unit: elements of sums_memory, which has a region per rank in stages 0, 1
-				*/
+	/* By unit: elements of sums_memory, which has a region per rank in stages 0 and 1; or, where sums may
+	 * be spilled, of the pack's buffer. */
+	uint64_t *sum_offsets;
+	uint64_t sum_buffer_bytes; /* 0: they are all in sums_memory */
+	struct spill *spill;	   /* NULL in the same case */
 	struct sum *sums;
 	uint32_t sum_ranks; /* 1, or world_size in stages 0 and 1 */
 	struct reduction *reductions;
 	struct queue free_reductions, sums_waiting;
-	unsigned reductions_running;
+	unsigned reductions_running; /* and copies and transfers of gradients */
 	/* Contributions that wait in sums: of the open step and the one after it, each at its number
 	 * modulo 2. */
 	uint64_t waiting_of_step[2];
@@ -221,6 +227,8 @@ void job_drop(struct job *job);
 void job_free(struct job *job);
 
 const char *job_status_name(const struct job *job);
+/* Where it is on NVMe; NULL: nowhere. */
+struct store *job_nvme_store(const struct job *job);
 /* It has a state, and no ranks. */
 bool job_is_idle(const struct job *job);
 
@@ -324,9 +332,10 @@ bool gradient_is_complete(const struct job *job); /* all contributions to the op
 bool gradient_fold(struct job *job);		  /* stages 0, 1: true if something was started */
 bool gradient_has_content(const struct job *job, uint32_t unit);
 float *gradient_sum(const struct job *job, uint32_t unit);
-void gradient_reset_unit(struct job *job, uint32_t unit); /* its sum is consumed */
-void gradient_abort(struct job *job);			  /* the epoch has ended */
-void gradient_drop_open(struct job *job);		  /* the open step has failed */
+/* Its sum is consumed. The units of a pack are reset together. */
+void gradient_reset_unit(struct job *job, uint32_t unit);
+void gradient_abort(struct job *job);	  /* the epoch has ended */
+void gradient_drop_open(struct job *job); /* the open step has failed */
 /* The member's contributions have nobody to answer any more; are void (what a worker reads is not summed
  * again). */
 void gradient_forget_pendings(struct member *member);

@@ -328,8 +328,7 @@ static uint64_t moved_by(const struct queue *jobs, unsigned path, enum tier_dire
 
 	QUEUE_FOREACH (link, jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
-		const struct store *store =
-			job->has_nvme_optimizer ? job->optimizer_store : job->parameter_store;
+		const struct store *store = job_nvme_store(job);
 
 		if (store && job->path_bytes[path] > 0)
 			bytes += store_device_bytes(store, path, direction);

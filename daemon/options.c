@@ -112,7 +112,8 @@ static int check_values(const Tierd__Wire__JobOpen *open, char *message, size_t 
 			      open->nonfinite);
 	if (open->sharing > SHARING_TRAIN)
 		return refuse(message, size, -EINVAL, "no sharing %u", open->sharing);
-	if (open->parameter_placement > PLACEMENT_NVME || open->optimizer_placement > PLACEMENT_NVME)
+	if (open->parameter_placement > PLACEMENT_NVME || open->optimizer_placement > PLACEMENT_NVME ||
+	    open->gradient_placement > PLACEMENT_NVME)
 		return refuse(message, size, -EINVAL, "no such placement");
 	if (open->gradient_buffers > WIRE_MAX_GRADIENT_BUFFERS)
 		return refuse(message, size, -EINVAL, "%u gradient buffers; at most %d are allowed",
@@ -154,8 +155,15 @@ static int resolve_placement(struct job_options *options, bool has_paths, char *
 			      "parameters on NVMe at stage %u: only stage 3 partitions parameters; the lower "
 			      "stages keep them resident",
 			      options->stage);
-	if (!has_paths && (options->parameter_placement == PLACEMENT_NVME ||
-			   options->optimizer_placement == PLACEMENT_NVME))
+	if (options->gradient_placement == PLACEMENT_NVME && options->stage < 2)
+		return refuse(
+			message, size, -EINVAL,
+			"gradient sums on NVMe at stage %u: only stages 2 and 3 partition gradients; the "
+			"lower stages keep a sum of each rank in host memory until the step",
+			options->stage);
+	if (!has_paths &&
+	    (options->parameter_placement == PLACEMENT_NVME ||
+	     options->optimizer_placement == PLACEMENT_NVME || options->gradient_placement == PLACEMENT_NVME))
 		return refuse(message, size, -EINVAL,
 			      "this daemon has no NVMe path; configure one, or place the job in host memory");
 	return 0;
@@ -176,6 +184,7 @@ int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, 
 		.nonfinite = open->nonfinite,
 		.parameter_placement = open->parameter_placement,
 		.optimizer_placement = open->optimizer_placement,
+		.gradient_placement = open->gradient_placement,
 		.gradient_buffers = open->gradient_buffers ? open->gradient_buffers : 2,
 		.io_weight = open->io_weight ? open->io_weight : SCHEDULE_DEFAULT_WEIGHT,
 		.clip_norm = open->clip_norm,
@@ -211,6 +220,7 @@ int options_compare(const struct job_options *here, const struct job_options *jo
 		{ "nonfinite", here->nonfinite, job->nonfinite },
 		{ "parameter placement", here->parameter_placement, job->parameter_placement },
 		{ "optimizer placement", here->optimizer_placement, job->optimizer_placement },
+		{ "gradient placement", here->gradient_placement, job->gradient_placement },
 		{ "gradient buffers", here->gradient_buffers, job->gradient_buffers },
 		{ "io_weight", here->io_weight, job->io_weight },
 		{ "host budget", here->host_budget, job->host_budget },

@@ -19,8 +19,8 @@ struct step_rates {
 };
 
 struct job_options {
-	uint32_t world_size, stage, nonfinite, parameter_placement, optimizer_placement, gradient_buffers,
-		io_weight;
+	uint32_t world_size, stage, nonfinite, parameter_placement, optimizer_placement, gradient_placement,
+		gradient_buffers, io_weight;
 	const struct optimizer *optimizer;
 	unsigned slot_count; /* of the optimizer's slots, those that the job keeps */
 	float clip_norm;

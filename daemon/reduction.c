@@ -38,6 +38,7 @@ static void on_reduced(struct collective_op *op, int status)
 	}
 	queue_push(&job->free_reductions, &reduction->link);
 	if (sum) {
+		spill_unpin(job, job->catalog.units[sum->unit].pack);
 		sum->is_reducing = false;
 		sum_try(job, sum);
 	}
@@ -137,6 +138,7 @@ static bool collect(struct job *job, struct sum *sum, struct contribution **ret_
 
 void sum_try(struct job *job, struct sum *sum)
 {
+	uint32_t pack = job->catalog.units[sum->unit].pack;
 	struct reduction *reduction;
 
 	if (sum->is_reducing || is_hopeless(job, sum) || gradient_is_in_use(job, sum->unit))
@@ -147,7 +149,7 @@ void sum_try(struct job *job, struct sum *sum)
 		queue_push(&job->sums_waiting, &sum->link);
 		return;
 	}
-	if (!collect(job, sum, reduction->contributions)) {
+	if (!collect(job, sum, reduction->contributions) || !spill_want(job, pack)) {
 		queue_push(&job->free_reductions, &reduction->link);
 		return;
 	}
@@ -160,6 +162,7 @@ void sum_try(struct job *job, struct sum *sum)
 		contribution->is_reading = true;
 		reduction->pointers[rank] = contribution->data;
 	}
+	spill_pin(job, pack, true);
 	set_segments(reduction, &job->catalog.units[sum->unit].layout);
 	reduction->sum = sum;
 	reduction->push.sum = gradient_sum_address(job, sum);

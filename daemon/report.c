@@ -126,6 +126,13 @@ static int fill_members(struct job_entry *entry, const struct job *job)
 	return 0;
 }
 
+static const char *gradient_placement(const struct job *job)
+{
+	if (job->phase <= JOB_PLANNING && job->options.gradient_placement == PLACEMENT_DEFAULT)
+		return "auto";
+	return job->has_nvme_sums || job->options.gradient_placement == PLACEMENT_NVME ? "nvme" : "host";
+}
+
 static int fill_job(struct job_entry *entry, struct job *job)
 {
 	Tierd__Wire__JobEntry *wire = &entry->wire;
@@ -155,6 +162,8 @@ static int fill_job(struct job_entry *entry, struct job *job)
 		(char *)(job->options.parameter_placement == PLACEMENT_NVME ? "nvme" : "host");
 	wire->optimizer_placement =
 		(char *)(job->options.optimizer_placement == PLACEMENT_NVME ? "nvme" : "host");
+	wire->gradient_placement = (char *)gradient_placement(job);
+	wire->spill_bytes = job->spill ? job->sums_memory.length : 0;
 	wire->optimizer = (char *)job->options.optimizer->name;
 	wire->loss_scale = job->loss_scale.value;
 	wire->io_weight = job->options.io_weight;

@@ -12,6 +12,7 @@
 #include "daemon/disposal.h"
 #include "daemon/job.h"
 #include "daemon/refuse.h"
+#include "daemon/spill.h"
 #include "offload/fault.h"
 #include "offload/nvme.h"
 
@@ -22,6 +23,7 @@ struct setup {
 	bool is_return; /* of a released job: it has its packs, its stores and their metadata */
 	bool is_strict;
 	uint64_t arena_bytes, sums_bytes, directory_bytes, device_bytes;
+	uint64_t spill_bytes; /* what is counted of spilled sums beside their buffers */
 	char file[128];
 	struct made made;
 	int pinning; /* what engine_buffer_add() said */
@@ -129,6 +131,42 @@ static int plan_stores(struct setup *setup)
 		     : 0;
 }
 
+static int fill_accumulator(struct job *job, struct store_layout *layout)
+{
+	int r = store_layout_add_scratch_stream(layout, "accumulator.fp32");
+
+	if (r >= 0)
+		job->streams.accumulator = (uint32_t)r;
+	for (uint32_t i = 0; i < job->catalog.pack_count && r >= 0; i++)
+		if (spill_pack_bytes(job, i) > 0)
+			r = store_layout_add_section(layout, job->streams.accumulator,
+						     spill_pack_bytes(job, i), &job->places[i].accumulator);
+	return r < 0 ? r : 0;
+}
+
+static int add_accumulator(struct setup *setup)
+{
+	int r = setup->nvme ? 0 : store_layout_new(&setup->nvme);
+
+	if (r == 0)
+		r = fill_accumulator(setup->job, setup->nvme);
+	setup->job->has_nvme_sums = true;
+	return r < 0 ? refuse(setup->message, sizeof(setup->message), r,
+			      "its gradient sums cannot be laid out: %s", strerror(-r))
+		     : 0;
+}
+
+/* Whether spilled sums need less host memory than all of them, also with a store for them alone. */
+static bool is_spilling_worth_it(const struct setup *setup)
+{
+	_cleanup_(store_layout_freep) struct store_layout *layout = NULL;
+	struct spill_plan plan = spill_plan(setup->job);
+	uint64_t bytes = plan.least * plan.buffer_bytes + plan.metadata_bytes;
+
+	return store_layout_new(&layout) == 0 && fill_accumulator(setup->job, layout) == 0 &&
+	       size_sum(bytes, store_layout_metadata_bytes(layout)) < setup->sums_bytes;
+}
+
 /* ---- Needs ---- */
 
 /* Beside the definitions, which are charged as they come. */
@@ -148,7 +186,7 @@ static struct budget_needs find_needs(const struct setup *setup)
 	const struct job *job = setup->job;
 	uint64_t ranks = job->options.world_size;
 	struct budget_needs needs = {
-		.sums = setup->sums_bytes,
+		.sums = size_sum(setup->sums_bytes, setup->spill_bytes),
 		.gradients = size_product(ranks * job->options.gradient_buffers,
 					  job->catalog.gradient_bytes_maximum),
 		.held = gradient_held_bytes(job, job->held_count),
@@ -193,6 +231,67 @@ static int plan_sums(struct setup *setup)
 	return 0;
 }
 
+/* By pack; with what the buffers will be. */
+static void plan_spill(struct setup *setup)
+{
+	struct job *job = setup->job;
+	struct spill_plan plan = spill_plan(job);
+
+	for (uint32_t i = 0; i < job->catalog.pack_count; i++) {
+		const struct pack *pack = &job->catalog.packs[i];
+		uint64_t first = job->sum_offsets[pack->first_unit];
+
+		for (uint32_t u = pack->first_unit; u < pack->first_unit + pack->unit_count; u++)
+			job->sum_offsets[u] -= first;
+	}
+	job->sum_buffer_bytes = plan.buffer_bytes;
+	setup->spill_bytes = plan.metadata_bytes;
+	setup->sums_bytes = plan.least * plan.buffer_bytes;
+}
+
+/* Half of what is left beside the least that it needs, and what parameters have no use for. */
+static void add_buffers(struct setup *setup, struct budget_needs *needs)
+{
+	const struct job *job = setup->job;
+	struct spill_plan plan = spill_plan(job);
+	uint64_t wanted = 0, spare = budget_spare_host(job, needs, &wanted);
+	uint64_t rest = spare > wanted ? spare - wanted : 0;
+	uint64_t more = (rest > spare / 2 ? rest : spare / 2) / plan.buffer_bytes;
+
+	if (more > plan.most - plan.least)
+		more = plan.most - plan.least;
+	needs->sums += more * plan.buffer_bytes;
+	setup->sums_bytes += more * plan.buffer_bytes;
+}
+
+static bool should_spill(const struct setup *setup)
+{
+	const struct job *job = setup->job;
+	struct budget_needs needs = find_needs(setup);
+
+	if (job->options.stage < 2 || job->node->path_count == 0 || setup->sums_bytes == 0)
+		return false;
+	if (job->options.gradient_placement != PLACEMENT_DEFAULT)
+		return job->options.gradient_placement == PLACEMENT_NVME;
+	return !budget_fits_host(job, &needs) && is_spilling_worth_it(setup);
+}
+
+static int place_sums(struct setup *setup)
+{
+	struct job *job = setup->job;
+	int r = 0;
+
+	if (!setup->is_return) {
+		job->has_nvme_sums = false;
+		if (should_spill(setup))
+			r = add_accumulator(setup);
+	}
+	job->sum_buffer_bytes = 0;
+	if (r == 0 && job->has_nvme_sums)
+		plan_spill(setup);
+	return r;
+}
+
 static int plan_packs(struct setup *setup)
 {
 	struct job *job = setup->job;
@@ -218,6 +317,9 @@ static int plan_budgets(struct setup *setup)
 {
 	struct job *job = setup->job;
 	struct budget_needs needs = find_needs(setup);
+
+	if (job->has_nvme_sums)
+		add_buffers(setup, &needs);
 	int r = budget_take_host(job, &needs, setup->message, sizeof(setup->message));
 
 	setup->arena_bytes = budget_arena_bytes(job);
@@ -237,6 +339,8 @@ static int plan(struct setup *setup)
 		r = plan_sums(setup);
 	if (r == 0 && !setup->is_return)
 		r = plan_stores(setup);
+	if (r == 0)
+		r = place_sums(setup);
 	if (r == 0)
 		r = plan_budgets(setup);
 	return r;
@@ -340,26 +444,33 @@ static int make_stores(struct setup *setup)
 	}
 	setup->made.parameter_store = job->has_nvme_parameters ? nvme : NULL;
 	setup->made.optimizer_store = job->has_nvme_optimizer ? nvme : host;
+	setup->made.gradient_store = job->has_nvme_sums ? nvme : NULL;
 	/* After an error both may be unreachable otherwise. */
 	if (r < 0) {
 		store_free(nvme);
 		store_free(host);
-		setup->made.parameter_store = setup->made.optimizer_store = NULL;
+		setup->made.parameter_store = setup->made.optimizer_store = setup->made.gradient_store = NULL;
 	}
 	return r;
+}
+
+static void note_pinning(struct setup *setup, const struct memory *memory)
+{
+	int r = engine_buffer_add(setup->job->node->engine, memory->base, memory->length);
+
+	if (r < 0)
+		setup->pinning = r;
 }
 
 /* Huge pages first, then pinning, then the seals: the other orders fail. */
 static int make_memory(struct setup *setup)
 {
-	struct engine *engine = setup->job->node->engine;
 	int r = memory_new_shared("tierd-arena", setup->arena_bytes, &setup->made.arena);
 
 	if (r == 0) {
 		memory_make_huge(&setup->made.arena, true);
 		if (setup->job->has_nvme_parameters)
-			setup->pinning =
-				engine_buffer_add(engine, setup->made.arena.base, setup->made.arena.length);
+			note_pinning(setup, &setup->made.arena);
 		r = memory_seal(&setup->made.arena, MEMORY_READ_ONLY, setup->is_strict);
 	}
 	if (r == 0)
@@ -370,6 +481,8 @@ static int make_memory(struct setup *setup)
 		r = memory_new_private(setup->sums_bytes, &setup->made.sums);
 		if (r == 0)
 			memory_make_huge(&setup->made.sums, false);
+		if (r == 0 && setup->job->has_nvme_sums)
+			note_pinning(setup, &setup->made.sums);
 	}
 	return r < 0 ? refuse(setup->message, sizeof(setup->message), r, "no host memory for it: %s",
 			      strerror(-r))
@@ -436,6 +549,7 @@ static int take_over(struct setup *setup)
 	if (!setup->is_return) {
 		job->parameter_store = setup->made.parameter_store;
 		job->optimizer_store = setup->made.optimizer_store;
+		job->gradient_store = setup->made.gradient_store;
 	}
 	setup->made = (struct made)MADE_INIT;
 	fill_directory(job);
@@ -506,7 +620,7 @@ void setup_start(struct job *job)
 /* What tierctl shows of a path is more than its present jobs. */
 static void remember_traffic(const struct job *job)
 {
-	const struct store *store = job->has_nvme_optimizer ? job->optimizer_store : job->parameter_store;
+	const struct store *store = job_nvme_store(job);
 
 	for (unsigned i = 0; store && i < job->node->path_count && job->path_bytes[i] > 0; i++) {
 		struct node_path *path = &job->node->paths[i];
@@ -546,10 +660,11 @@ void setup_clear(struct job *job)
 
 	made.parameter_store = job->parameter_store;
 	made.optimizer_store = job->optimizer_store;
+	made.gradient_store = job->gradient_store;
 	sweep_free(job);
 	remember_traffic(job);
 	clear_memory(job, &made);
-	job->parameter_store = job->optimizer_store = NULL;
+	job->parameter_store = job->optimizer_store = job->gradient_store = NULL;
 	catalog_unpack(&job->catalog);
 	free(job->places);
 	free(job->residences);

@@ -11,7 +11,8 @@
 #include "common/log.h"
 #include "common/size.h"
 #include "daemon/job.h"
-#include "offload/norm.h"
+#include "daemon/norm.h"
+#include "daemon/spill.h"
 
 /* The square sums of all blocks of the units that were pushed, on the workers. */
 struct norm_work {
@@ -19,6 +20,7 @@ struct norm_work {
 	norm_kernel *kernel;
 	_Atomic uint32_t next_unit;
 	bool *is_pushed;       /* by unit: the gradients' own mark may go while this is measured */
+	const float **sums;    /* by unit; NULL: not pushed, or measured before it was spilled */
 	uint64_t *first_block; /* by unit, and the end */
 	double *blocks;
 	unsigned left;
@@ -273,40 +275,6 @@ static void close_next_parts(struct job *job)
 
 /* ---- Norm ---- */
 
-static uint64_t blocks_of(const struct job *job, uint32_t unit)
-{
-	uint64_t blocks = 0;
-
-	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		const struct unit_layout *layout = &job->catalog.units[unit].layout;
-		uint64_t first = unit_layout_shard(layout, rank, job->options.world_size);
-		uint64_t end = unit_layout_shard(layout, rank + 1, job->options.world_size);
-
-		blocks += size_divide_up(end - first, NORM_BLOCK_ELEMENTS);
-	}
-	return blocks;
-}
-
-static void measure_unit(const struct norm_work *norm, uint32_t unit)
-{
-	const struct job *job = norm->job;
-	const struct unit_layout *layout = &job->catalog.units[unit].layout;
-	const float *sum = gradient_sum(job, unit);
-	double *block = &norm->blocks[norm->first_block[unit]];
-
-	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		uint64_t first = unit_layout_shard(layout, rank, job->options.world_size);
-		uint64_t end = unit_layout_shard(layout, rank + 1, job->options.world_size);
-
-		for (; first < end; first += NORM_BLOCK_ELEMENTS) {
-			uint64_t count =
-				end - first < NORM_BLOCK_ELEMENTS ? end - first : NORM_BLOCK_ELEMENTS;
-
-			*block++ = norm->kernel(sum + first, count);
-		}
-	}
-}
-
 static void run_norm(struct work *work)
 {
 	struct norm_work *norm = container_of(work, struct norm_part, work)->norm;
@@ -316,8 +284,9 @@ static void run_norm(struct work *work)
 
 		if (unit >= norm->job->catalog.unit_count)
 			return;
-		if (norm->is_pushed[unit])
-			measure_unit(norm, unit);
+		if (norm->sums[unit])
+			norm_measure(norm->job, norm->kernel, unit, norm->sums[unit],
+				     &norm->blocks[norm->first_block[unit]]);
 	}
 }
 
@@ -326,6 +295,7 @@ static struct norm_work *norm_free(struct norm_work *norm)
 	if (!norm)
 		return NULL;
 	free(norm->is_pushed);
+	free(norm->sums);
 	free(norm->first_block);
 	free(norm->blocks);
 	free(norm);
@@ -348,6 +318,24 @@ static void on_norm_done(struct work *work)
 	job_settle(job);
 }
 
+/* What is not in host memory has been measured already. */
+static void take_sums(struct norm_work *norm)
+{
+	struct job *job = norm->job;
+
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
+		uint64_t first = norm->first_block[unit];
+
+		if (!norm->is_pushed[unit])
+			continue;
+		if (job->spill && !spill_address(job, job->catalog.units[unit].pack))
+			memcpy(&norm->blocks[first], spill_norm(job, unit),
+			       (norm->first_block[unit + 1] - first) * sizeof(*norm->blocks));
+		else
+			norm->sums[unit] = gradient_sum(job, unit);
+	}
+}
+
 static int norm_new(struct job *job, struct norm_work **ret_norm)
 {
 	unsigned count = workers_count(job->node->workers);
@@ -360,18 +348,20 @@ static int norm_new(struct job *job, struct norm_work **ret_norm)
 	norm->kernel = norm_block_kernel(simd_level());
 	norm->work_count = count;
 	norm->is_pushed = calloc(job->catalog.unit_count, sizeof(*norm->is_pushed));
+	norm->sums = calloc(job->catalog.unit_count, sizeof(*norm->sums));
 	norm->first_block = calloc(job->catalog.unit_count + 1, sizeof(*norm->first_block));
 	for (uint32_t unit = 0; norm->is_pushed && norm->first_block && unit < job->catalog.unit_count;
 	     unit++) {
 		norm->is_pushed[unit] = gradient_has_content(job, unit);
-		blocks += blocks_of(job, unit);
+		blocks += norm_blocks(job, unit);
 		norm->first_block[unit + 1] = blocks;
 	}
 	norm->blocks = calloc(blocks + 1, sizeof(*norm->blocks));
-	if (!norm->is_pushed || !norm->first_block || !norm->blocks) {
+	if (!norm->is_pushed || !norm->sums || !norm->first_block || !norm->blocks) {
 		norm_free(norm);
 		return -ENOMEM;
 	}
+	take_sums(norm);
 	*ret_norm = norm;
 	return 0;
 }

@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/size.h"
+#include "daemon/spill.h"
 #include "daemon/sweep.h"
 #include "proto/name.h"
 
@@ -39,10 +40,12 @@ static void finish_sweep(struct job *job)
 	}
 	job->phase = JOB_TRAINED;
 	log_info("job %s: %llu parameters in %u units, %u ranks, stage %u; %llu MiB of host memory, %llu MiB "
-		 "on NVMe",
+		 "on NVMe; gradient sums %s",
 		 job->name, (unsigned long long)job->catalog.parameters, job->catalog.unit_count,
 		 job->options.world_size, job->options.stage, (unsigned long long)(job->host_bytes / MIB),
-		 (unsigned long long)(job->nvme_bytes / MIB));
+		 (unsigned long long)(job->nvme_bytes / MIB),
+		 job->has_nvme_sums ? "on NVMe, as far as they do not fit in their buffers"
+				    : "in host memory");
 	job_settle(job);
 }
 
@@ -65,6 +68,7 @@ static void count_updates(struct job *job, uint32_t pack)
 {
 	const struct pack *units = &job->catalog.packs[pack];
 
+	spill_unpin(job, pack);
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++) {
 		if (!job->sweep->is_initializing && gradient_has_content(job, u)) {
 			job->catalog.units[u].updates++;
@@ -213,12 +217,15 @@ static bool begin_pack(struct sweep *sweep, uint32_t pack)
 	struct job *job = sweep->job;
 	struct residence *residence = &job->residences[pack];
 
-	if (residence->state == DIRECTORY_LOADING || residence->writes > 0 || residence->pins > 0)
+	/* Its sums may be read ahead while it waits. */
+	if (!spill_want(job, pack) || residence->state == DIRECTORY_LOADING || residence->writes > 0 ||
+	    residence->pins > 0)
 		return false;
 	if (residence->state == DIRECTORY_RESIDENT && !residency_begin_update(job, pack)) {
 		wait_for_holder(sweep, pack);
 		return false;
 	}
+	spill_pin(job, pack, false);
 	sweep->was_absent = residence->state == DIRECTORY_ABSENT;
 	if (sweep->was_absent)
 		try_slot(job, pack);

@@ -11,17 +11,24 @@
 
 #include "common/size.h"
 #include "daemon/job.h"
+#include "daemon/spill.h"
 #include "offload/format.h"
 #include "proto/name.h"
 
 enum operation_kind { OPERATION_WRITE, OPERATION_READ, OPERATION_INITIALIZE };
-enum operation_stage { WAITING_FOR_PACK, WAITING_FOR_WRITES, WAITING_FOR_STAGING, IN_FLIGHT };
+enum operation_stage {
+	WAITING_FOR_PACK,
+	WAITING_FOR_WRITES,
+	WAITING_FOR_SUMS,
+	WAITING_FOR_STAGING,
+	IN_FLIGHT
+};
 
 /* Instead of a state's number. */
 #define READ_PARAMETER (-1)
 
 struct tensor_operation {
-	struct queue link; /* of the job's waiting ones, in WAITING_FOR_WRITES */
+	struct queue link; /* of the job's waiting ones, in WAITING_FOR_WRITES and WAITING_FOR_SUMS */
 	enum operation_kind kind;
 	enum operation_stage stage;
 	int state; /* READ_PARAMETER, STATE_MASTER or a slot's number */
@@ -137,10 +144,18 @@ static void finish(struct tensor_operation *operation)
 	job_settle(job);
 }
 
+/* The values go where gradients will be summed. */
+static bool writes_masters(const struct tensor_operation *operation)
+{
+	return operation->kind == OPERATION_WRITE && !operation->tensor->is_frozen;
+}
+
 static void on_worked(struct work *work)
 {
 	struct tensor_operation *operation = container_of(work, struct tensor_operation, work);
 
+	if (writes_masters(operation))
+		spill_unpin(operation->job, pack_of(operation));
 	if (operation->kind != OPERATION_READ && operation->tensor->is_frozen &&
 	    operation->job->has_nvme_parameters)
 		operation->job->residences[pack_of(operation)].is_dirty = true;
@@ -302,6 +317,19 @@ static void go_on(struct tensor_operation *operation)
 		read_state(operation, buffer);
 }
 
+static void write_masters(struct tensor_operation *operation)
+{
+	struct job *job = operation->job;
+
+	if (!spill_want(job, pack_of(operation))) {
+		operation->stage = WAITING_FOR_SUMS;
+		queue_push(&job->tensor_waiting, &operation->link);
+		return;
+	}
+	spill_pin(job, pack_of(operation), true);
+	start_work(operation);
+}
+
 void tensor_resume(struct job *job)
 {
 	struct queue waiting;
@@ -310,8 +338,14 @@ void tensor_resume(struct job *job)
 	for (struct queue *link = queue_pop(&job->tensor_waiting); link;
 	     link = queue_pop(&job->tensor_waiting))
 		queue_push(&waiting, link);
-	for (struct queue *link = queue_pop(&waiting); link; link = queue_pop(&waiting))
-		go_on(queue_entry(link, struct tensor_operation, link));
+	for (struct queue *link = queue_pop(&waiting); link; link = queue_pop(&waiting)) {
+		struct tensor_operation *operation = queue_entry(link, struct tensor_operation, link);
+
+		if (operation->stage == WAITING_FOR_SUMS)
+			write_masters(operation);
+		else
+			go_on(operation);
+	}
 }
 
 /* ---- Start ---- */
@@ -405,7 +439,6 @@ static void start_write(struct pending *pending)
 {
 	struct member *member = pending->member;
 	struct job *job = member->job;
-	const struct tensor *tensor = &job->catalog.units[pending->unit].tensors[pending->tensor];
 	struct tensor_operation *operation = operation_new(job, pending, OPERATION_WRITE, pending->unit,
 							   pending->tensor, pending->first, pending->count);
 
@@ -414,7 +447,9 @@ static void start_write(struct pending *pending)
 		return;
 	}
 	operation->is_master = pending->is_master;
-	if (tensor->is_frozen && job->has_nvme_parameters)
+	if (writes_masters(operation))
+		write_masters(operation);
+	else if (job->has_nvme_parameters)
 		want_pack(operation, 0);
 	else
 		start_work(operation);
@@ -643,6 +678,16 @@ void tensor_forget(struct member *member)
 	if (!operation)
 		return;
 	operation->pending = NULL;
-	if (operation->stage != IN_FLIGHT)
-		operation_free(operation);
+	if (operation->stage == IN_FLIGHT)
+		return;
+	struct job *job = operation->job;
+	uint32_t pack = pack_of(operation);
+	bool was_waiting = operation->stage == WAITING_FOR_SUMS;
+
+	operation_free(operation);
+	if (!was_waiting)
+		return;
+	spill_forget(job, pack);
+	/* Others may want them. */
+	tensor_resume(job);
 }

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define STATISTICS_MAGIC 0x74737264 /* "drst" */
-#define STATISTICS_VERSION 1
+#define STATISTICS_VERSION 2
 #define STATISTICS_PAGE_BYTES 8192
 #define STATISTICS_MAX_PATHS 16
 #define STATISTICS_PATH_BYTES 96
@@ -22,12 +22,14 @@
 enum statistics_subject { STATISTICS_OF_NODE = 1, STATISTICS_OF_JOB };
 
 /* Who waits for the bytes: a gather; a gather to come; a step, which reads and writes state; nobody, for
- * values that were written or initialized and go to NVMe. */
+ * values that were written or initialized and go to NVMe; a push or a step, for sums of gradients that have
+ * no room in host memory. */
 enum statistics_kind {
 	STATISTICS_DEMAND,
 	STATISTICS_PREFETCH,
 	STATISTICS_UPDATE,
 	STATISTICS_WRITE_BACK,
+	STATISTICS_GRADIENT,
 	STATISTICS_KINDS
 };
 

@@ -68,6 +68,8 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddNumberToObject(json, "io_weight", job->io_weight);
 	cJSON_AddStringToObject(json, "parameter_placement", job->parameter_placement);
 	cJSON_AddStringToObject(json, "optimizer_placement", job->optimizer_placement);
+	cJSON_AddStringToObject(json, "gradient_placement", job->gradient_placement);
+	cJSON_AddNumberToObject(json, "spill_bytes", (double)job->spill_bytes);
 	cJSON_AddStringToObject(json, "optimizer", job->optimizer);
 	cJSON_AddNumberToObject(json, "loss_scale", (double)job->loss_scale);
 	cJSON_AddItemToObject(json, "members", members_json(job));
@@ -107,7 +109,7 @@ static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 	static const char *const titles[] = { "JOB",	   "USER",     "STATUS",     ">RANKS",
 					      ">STAGE",	   ">STEP",    ">UNITS",     ">PARAMETERS",
 					      ">HOST",	   ">NVME",    ">IO WEIGHT", "PARAMETERS ON",
-					      "OPTIMIZER", "STATE ON", NULL };
+					      "OPTIMIZER", "STATE ON", "SUMS ON",    NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
 	for (size_t i = 0; table && i < jobs->n_jobs; i++) {
@@ -127,6 +129,7 @@ static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 		table_add(table, "%s", job->parameter_placement);
 		table_add(table, "%s", job->optimizer);
 		table_add(table, "%s", job->optimizer_placement);
+		table_add(table, "%s", job->gradient_placement);
 	}
 	return command_print_table(table);
 }

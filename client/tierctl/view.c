@@ -157,7 +157,7 @@ static void read_jobs(struct view *view)
 
 const char *view_kind_name(unsigned kind)
 {
-	static const char *const names[] = { "demand", "prefetch", "update", "write_back" };
+	static const char *const names[] = { "demand", "prefetch", "update", "write_back", "gradient" };
 
 	return kind < ARRAY_LENGTH(names) ? names[kind] : "?";
 }

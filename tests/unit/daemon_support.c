@@ -300,6 +300,7 @@ int actor_open(struct actor *actor, const struct actor_job *job)
 	open.host_budget = job->host_budget;
 	open.parameter_placement = job->parameter_placement;
 	open.optimizer_placement = job->optimizer_placement;
+	open.gradient_placement = job->gradient_placement;
 	open.strict = job->is_strict;
 	open.takeover = job->is_takeover;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_OPEN;

@@ -101,7 +101,7 @@ struct actor_job {
 	const char *name;
 	uint32_t rank, world_size, stage, mode, nonfinite;
 	uint64_t host_budget;
-	uint32_t parameter_placement, optimizer_placement;
+	uint32_t parameter_placement, optimizer_placement, gradient_placement;
 	bool is_strict, is_takeover;
 };
 

@@ -262,6 +262,24 @@ static void check_updates(const struct rank *rank, const struct tierd_statistics
 			     (double)trainable(&rank->model));
 }
 
+/* ---- Sums ---- */
+
+/* In the least host memory sums have two buffers, and wide units are more than that. */
+static void check_sums(const struct rank *rank, const struct tierd_statistics *statistics)
+{
+	const struct configuration *configuration = &rank->configuration;
+	uint64_t read = statistics->job_gradient_read_bytes, written = statistics->job_gradient_written_bytes;
+
+	if (configuration->gradient_placement == TIERD_PLACE_HOST || configuration->stage < 2) {
+		expect(rank, "bytes of sums read", read, 0);
+		expect(rank, "bytes of sums written", written, 0);
+	} else if (configuration->is_tight && configuration->gradient_placement == TIERD_PLACE_NVME &&
+		   (read == 0 || written == 0)) {
+		rank_fail(rank, "sums have read %llu bytes and written %llu: they were not spilled",
+			  (unsigned long long)read, (unsigned long long)written);
+	}
+}
+
 void rank_check_account(const struct rank *rank, uint64_t host_budget)
 {
 	struct tierd_statistics statistics = TIERD_STATISTICS_INIT;
@@ -275,4 +293,5 @@ void rank_check_account(const struct rank *rank, uint64_t host_budget)
 	check_memory(rank, &statistics);
 	check_communication(rank, &statistics);
 	check_updates(rank, &statistics);
+	check_sums(rank, &statistics);
 }

@@ -146,6 +146,37 @@ static unsigned half_configurations(struct configuration *all)
 	return ARRAY_LENGTH(half);
 }
 
+/* Sums that are spilled to NVMe through as few buffers as there can be, beside the same ones in host memory.
+ */
+static unsigned spilled_configurations(struct configuration *all)
+{
+	static const struct configuration base[] = {
+		{ 1, 1, TIERD_FP32, true, false, RULE_ADAMW, false },
+		{ 1, 3, TIERD_BF16, true, false, RULE_LION, false },
+		{ 2, 3, TIERD_FP16, true, true, RULE_ADAMW, true },
+		{ 4, 2, TIERD_BF16, true, true, RULE_ADAMW, false },
+		{ 1, 3, TIERD_BF16, false, false, RULE_MOMENTUM, false },
+		{ 3, 3, TIERD_FP32, false, true, RULE_ADAMW, false },
+		{ 4, 3, TIERD_FP16, false, true, RULE_ADAM, true },
+	};
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(base); i++)
+		for (unsigned placement = 0; placement < 4; placement++) {
+			struct configuration *configuration = &all[count++];
+
+			*configuration = base[i];
+			configuration->stage = placement < 2 ? 3 : 2;
+			configuration->has_nvme_parameters = placement < 2;
+			configuration->has_nvme_optimizer = placement % 2 == 0;
+			configuration->gradient_buffers = 1 + i % 2;
+			configuration->gradient_placement =
+				placement == 3 ? TIERD_PLACE_HOST : TIERD_PLACE_NVME;
+			tighten(configuration);
+		}
+	return count;
+}
+
 static unsigned repeated_configurations(struct configuration *all)
 {
 	for (unsigned i = 0; i < 3; i++)
@@ -159,9 +190,10 @@ unsigned configurations_of(const char *set, struct configuration *all)
 	static const struct {
 		const char *name;
 		unsigned (*fill)(struct configuration *all);
-	} sets[] = { { "all", all_configurations },   { "wide", wide_configurations },
-		     { "few", few_configurations },   { "optimizers", optimizer_configurations },
-		     { "half", half_configurations }, { "repeated", repeated_configurations } };
+	} sets[] = { { "all", all_configurations },	   { "wide", wide_configurations },
+		     { "few", few_configurations },	   { "optimizers", optimizer_configurations },
+		     { "half", half_configurations },	   { "repeated", repeated_configurations },
+		     { "spilled", spilled_configurations } };
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(sets); i++)
 		if (strcmp(set, sets[i].name) == 0)

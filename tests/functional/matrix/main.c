@@ -15,7 +15,7 @@
 
 /* ---- A rank ---- */
 
-enum { RANK_NUMBER = 2, RANK_BUDGET, RANK_DESCRIPTOR, RANK_VALUES, RANK_ARGUMENTS = RANK_VALUES + 11 };
+enum { RANK_NUMBER = 2, RANK_BUDGET, RANK_DESCRIPTOR, RANK_VALUES, RANK_ARGUMENTS = RANK_VALUES + 13 };
 
 static unsigned number(const char *text)
 {
@@ -34,7 +34,9 @@ static struct configuration read_configuration(char **values)
 				       .stage = number(values[7]),
 				       .has_nvme_parameters = number(values[8]),
 				       .has_nvme_optimizer = number(values[9]),
-				       .gradient_buffers = number(values[10]) };
+				       .gradient_buffers = number(values[10]),
+				       .is_tight = number(values[11]),
+				       .gradient_placement = number(values[12]) };
 }
 
 static void rank_init(struct rank *rank, const struct configuration *configuration, unsigned index)
@@ -89,6 +91,8 @@ static void become_rank(const struct configuration *configuration, unsigned rank
 		configuration->has_nvme_parameters,
 		configuration->has_nvme_optimizer,
 		configuration->gradient_buffers,
+		configuration->is_tight,
+		configuration->gradient_placement,
 	};
 	static char texts[RANK_ARGUMENTS - RANK_NUMBER][24], name[] = "matrix", verb[] = "rank";
 	char *argv[RANK_ARGUMENTS + 1] = { name, verb };

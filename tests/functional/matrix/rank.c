@@ -20,11 +20,14 @@ void configuration_print(const struct configuration *configuration, char *text, 
 					     [RULE_MOMENTUM] = "momentum",
 					     [RULE_LION] = "Lion" };
 
-	snprintf(text, size, "stage %u, %s/%s, %u ranks, %s, %s, %u micro-batches, %s, %s, %s, %u buffers",
+	static const char *const sums[] = { "auto", "host", "nvme" };
+
+	snprintf(text, size, "stage %u, %s/%s/%s, %u ranks, %s, %s, %u micro-batches, %s, %s, %s, %u buffers",
 		 configuration->stage, configuration->has_nvme_parameters ? "nvme" : "host",
-		 configuration->has_nvme_optimizer ? "nvme" : "host", configuration->ranks,
-		 formats[configuration->format], rules[configuration->rule], configuration->micro_batches,
-		 configuration->has_skips ? "skips" : "no skips", configuration->has_wide ? "wide" : "small",
+		 configuration->has_nvme_optimizer ? "nvme" : "host", sums[configuration->gradient_placement],
+		 configuration->ranks, formats[configuration->format], rules[configuration->rule],
+		 configuration->micro_batches, configuration->has_skips ? "skips" : "no skips",
+		 configuration->has_wide ? "wide" : "small",
 		 configuration->has_dynamic_scale ? "dynamic" : "static", configuration->gradient_buffers);
 }
 
@@ -104,6 +107,7 @@ void rank_join(struct rank *rank, uint64_t host_budget)
 	options.parameter_placement =
 		configuration->has_nvme_parameters ? TIERD_PLACE_NVME : TIERD_PLACE_HOST;
 	options.optimizer_placement = configuration->has_nvme_optimizer ? TIERD_PLACE_NVME : TIERD_PLACE_HOST;
+	options.gradient_placement = configuration->gradient_placement;
 	options.host_budget = host_budget;
 	options.gradient_buffers = configuration->gradient_buffers;
 	options.seed = rank->model.seed;

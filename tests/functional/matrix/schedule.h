@@ -22,6 +22,7 @@ struct configuration {
 	bool has_nvme_parameters, has_nvme_optimizer;
 	unsigned gradient_buffers;
 	bool is_tight; /* the least host memory that tierd takes */
+	uint32_t gradient_placement;
 };
 
 /* In which order contributions are summed: stages 0 and 1, or 2 and 3. */

@@ -1,0 +1,51 @@
+/* Spilled sums: where host memory has no room for the gradient sums of all units, it has buffers for some
+ * packs' sums, and the others lie on NVMe. */
+#ifndef TIERD_DAEMON_SPILL_H
+#define TIERD_DAEMON_SPILL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct job;
+
+/* What a job's sums need if they may be spilled: a buffer has room for any pack's; with fewer than the least
+ * number of them a job would wait for each transfer, with the most nothing is ever spilled. */
+struct spill_plan {
+	uint64_t buffer_bytes;
+	uint32_t least, most;
+	uint64_t metadata_bytes;
+};
+
+struct spill_plan spill_plan(const struct job *job);
+
+/* Bytes of a pack's sums; 0: it has none. */
+uint64_t spill_pack_bytes(const struct job *job, uint32_t pack);
+
+/* Of the job's sums_memory, which is cut into buffers. The rest does nothing for a job without. */
+int spill_new(struct job *job);
+void spill_free(struct job *job);
+
+/* True: the pack's sums are in host memory, and stay there until they have been pinned and unpinned. False:
+ * they are on their way, and the sums of its units, the sweep and writes of tensors are tried again when they
+ * have come. */
+bool spill_want(struct job *job, uint32_t pack);
+/* Nobody wants them any more. */
+void spill_forget(struct job *job, uint32_t pack);
+/* After spill_want() has said true. is_changed: what is on NVMe is not what they are now. */
+void spill_pin(struct job *job, uint32_t pack, bool is_changed);
+void spill_unpin(struct job *job, uint32_t pack);
+
+/* The pack's sums mean nothing any more. */
+void spill_drop(struct job *job, uint32_t pack);
+
+/* Where the pack's sums lie; NULL: not in host memory. They do not move while they are pinned. */
+float *spill_address(const struct job *job, uint32_t pack);
+/* Of a unit whose sum is not: the square sums of its blocks, as norm_measure() gives them. */
+const double *spill_norm(const struct job *job, uint32_t unit);
+
+/* In the job's turn alone: gives buffers to who waits for them. */
+void spill_serve(struct job *job);
+/* Somebody waits for a buffer, and will get one. */
+bool spill_is_wished(const struct job *job);
+
+#endif
