@@ -197,7 +197,9 @@ static void submit(struct spilled *spilled, enum tier_direction direction)
 		log_error("job %s: a transfer of sums was refused: %s", job->name, strerror(-r));
 		abort();
 	}
-	account_transfer(job, STATISTICS_GRADIENT, &spilled->transfer);
+	/* Zeros that were never written are not read, either. */
+	if (direction == TIER_WRITE || spilled->is_stored)
+		account_transfer(job, STATISTICS_GRADIENT, &spilled->transfer);
 }
 
 static void fail(struct spilled *spilled, int status)

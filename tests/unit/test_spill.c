@@ -1,0 +1,400 @@
+/* Sums that are spilled: how many bytes that costs, and that nothing changes a bit or waits for ever, whoever
+ * goes in the middle of it. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "daemon/gradient.h"
+#include "tests/unit/daemon_support.h"
+
+#define UNITS 8
+#define ELEMENTS (UINT64_C(1) << 20) /* a pack each */
+#define SUM_BYTES (4 * ELEMENTS)
+
+static struct scene scene;
+static struct actor actor, others[2];
+static struct blockade blockade;
+
+/* ---- A job with two buffers ---- */
+
+static struct job *find(void)
+{
+	return job_find(scene.node, geteuid(), "play");
+}
+
+static void open_rank(struct actor *who, const struct actor_job *job)
+{
+	assert_int_equal(actor_enter(&scene, who), 0);
+	assert_int_equal(actor_open(who, job), 0);
+	for (unsigned i = 0; i < UNITS; i++) {
+		char name[8];
+		const struct actor_tensor tensor = { name, FORMAT_BF16,
+						     job->world_size > 1 ? INITIALIZE_NONE : INITIALIZE_ONES,
+						     ELEMENTS, false };
+
+		snprintf(name, sizeof(name), "u%u", i);
+		assert_int_equal(actor_define(who, name, &tensor, 1), 0);
+	}
+}
+
+static int try_budget(uint64_t host_budget, uint32_t placement, uint64_t *ret_bytes)
+{
+	const struct actor_job job = { .stage = 2,
+				       .host_budget = host_budget,
+				       .parameter_placement = PLACEMENT_HOST,
+				       .optimizer_placement = PLACEMENT_NVME,
+				       .gradient_placement = placement };
+	int r;
+
+	actor_die(&actor);
+	scene_settle(&scene);
+	open_rank(&actor, &(struct actor_job){ .stage = job.stage,
+					       .mode = MODE_REPLACE,
+					       .host_budget = job.host_budget,
+					       .parameter_placement = job.parameter_placement,
+					       .optimizer_placement = job.optimizer_placement,
+					       .gradient_placement = job.gradient_placement });
+	r = actor_ready(&actor);
+	if (ret_bytes)
+		*ret_bytes = find()->host_bytes;
+	return r;
+}
+
+/* The arena is as large as it is, so all that differs is the number of buffers. */
+static uint64_t least_budget(void)
+{
+	uint64_t bytes;
+
+	assert_int_equal(try_budget(0, PLACEMENT_NVME, &bytes), 0);
+	assert_int_equal(find()->sums_memory.length, UNITS * SUM_BYTES);
+	return bytes - (UNITS - 2) * SUM_BYTES;
+}
+
+static struct job *start(void)
+{
+	assert_int_equal(try_budget(least_budget(), PLACEMENT_NVME, NULL), 0);
+	assert_int_equal(find()->sums_memory.length, 2 * SUM_BYTES);
+	return find();
+}
+
+static int push(uint32_t unit, float value)
+{
+	actor_fill(&actor, FORMAT_BF16, ELEMENTS, value);
+	return actor_await(&actor, actor_send_push(&actor, unit, 0), 0)->status;
+}
+
+/* As a backward does. */
+static void push_all(unsigned micro_batches, float value)
+{
+	for (unsigned m = 0; m < micro_batches; m++)
+		for (uint32_t unit = UNITS; unit-- > 0;)
+			assert_int_equal(push(unit, value + (float)m + (float)unit), 0);
+}
+
+/* Returns the norm. */
+static double step(void)
+{
+	const struct answer *answer = actor_await(&actor, actor_send_step(&actor, 0.1f), 0);
+
+	assert_int_equal(answer->status, 0);
+	return answer->reply->step->gradient_norm;
+}
+
+static void read_master(uint32_t unit, uint64_t version, float values[1000])
+{
+	assert_int_equal(actor_read(&actor, unit, 0, "master", ELEMENTS - 1000, 1000, version), 0);
+	memcpy(values, actor.window.base, 1000 * sizeof(float));
+}
+
+static uint64_t moved(const struct job *job, unsigned direction)
+{
+	return job->figures.bytes[STATISTICS_GRADIENT][direction];
+}
+
+/* ---- Bytes ---- */
+
+/* Two of eight sums stay, and they are those that the sweep comes to first. */
+static void a_sum_is_written_and_read_once_a_micro_batch(void **state)
+{
+	struct job *job = start();
+
+	push_all(1, 1.0f);
+	assert_int_equal(moved(job, STATISTICS_WRITTEN), (UNITS - 2) * SUM_BYTES);
+	step();
+	assert_int_equal(moved(job, STATISTICS_WRITTEN), (UNITS - 2) * SUM_BYTES);
+	assert_int_equal(moved(job, STATISTICS_READ), (UNITS - 2) * SUM_BYTES);
+	push_all(2, 1.0f);
+	step();
+	uint64_t written = moved(job, STATISTICS_WRITTEN), read = moved(job, STATISTICS_READ);
+
+	/* From now on it knows that there are two micro-batches. */
+	push_all(2, 1.0f);
+	step();
+	assert_int_equal(moved(job, STATISTICS_WRITTEN) - written, 2 * (UNITS - 2) * SUM_BYTES);
+	assert_int_equal(moved(job, STATISTICS_READ) - read, 2 * (UNITS - 2) * SUM_BYTES);
+}
+
+static void spilled_sums_give_the_same_bits(void **state)
+{
+	float spilled[2][1000], kept[2][1000];
+	double norms[2];
+
+	start();
+	push_all(3, 0.5f);
+	norms[0] = step();
+	read_master(0, 1, spilled[0]);
+	read_master(UNITS - 1, 1, spilled[1]);
+	assert_int_equal(try_budget(0, PLACEMENT_HOST, NULL), 0);
+	assert_null(find()->spill);
+	push_all(3, 0.5f);
+	norms[1] = step();
+	read_master(0, 1, kept[0]);
+	read_master(UNITS - 1, 1, kept[1]);
+	assert_memory_equal(&norms[0], &norms[1], sizeof(norms[0]));
+	assert_memory_equal(spilled, kept, sizeof(kept));
+}
+
+/* ---- Budgets ---- */
+
+static void one_byte_less_than_the_least_is_refused(void **state)
+{
+	uint64_t least = least_budget();
+
+	assert_int_equal(try_budget(least, PLACEMENT_NVME, NULL), 0);
+	assert_int_equal(try_budget(least - 1, PLACEMENT_NVME, NULL), -ENOMEM);
+	assert_non_null(strstr(actor_message(&actor), "gradient sums 8.0 MiB"));
+	assert_int_equal(try_budget(least - 1, PLACEMENT_DEFAULT, NULL), -ENOMEM);
+	assert_int_equal(try_budget(least, PLACEMENT_DEFAULT, NULL), 0);
+	assert_true(find()->has_nvme_sums);
+}
+
+static void sums_stay_in_host_memory_as_long_as_they_fit(void **state)
+{
+	uint64_t bytes;
+
+	assert_int_equal(try_budget(0, PLACEMENT_DEFAULT, &bytes), 0);
+	assert_false(find()->has_nvme_sums);
+	assert_int_equal(try_budget(bytes, PLACEMENT_DEFAULT, NULL), 0);
+	assert_false(find()->has_nvme_sums);
+	assert_int_equal(try_budget(bytes - 1, PLACEMENT_DEFAULT, NULL), 0);
+	assert_true(find()->has_nvme_sums);
+	assert_int_equal(find()->sums_memory.length, (UNITS - 1) * SUM_BYTES);
+	assert_true(find()->host_bytes < bytes);
+	assert_int_equal(try_budget(bytes - 1, PLACEMENT_HOST, NULL), -ENOMEM);
+}
+
+/* ---- Ends in the middle ---- */
+
+/* One pack's sums wait for a worker to measure them, another's for their buffer. */
+static void stop_in_a_spill(struct job *job)
+{
+	assert_int_equal(push(7, 100.0f), 0);
+	assert_int_equal(push(6, 100.0f), 0);
+	actor_fill(&actor, FORMAT_BF16, ELEMENTS, 100.0f);
+	blockade_begin(&scene, scene.node->workers, &blockade);
+	actor_send_push(&actor, 5, 0);
+	assert_true(spill_is_wished(job));
+	event_base_loop(scene.loop, EVLOOP_NONBLOCK);
+	assert_int_equal(job->reductions_running, 1);
+}
+
+static void expect_a_good_step(double norm)
+{
+	push_all(1, 0.5f);
+	double now = step();
+
+	assert_memory_equal(&now, &norm, sizeof(norm));
+}
+
+static double good_norm(void)
+{
+	start();
+	push_all(1, 0.5f);
+	return step();
+}
+
+static void an_epoch_that_ends_leaves_nothing_in_the_sums(void **state)
+{
+	double norm = good_norm();
+	struct job *job = start();
+	uint32_t ready;
+
+	stop_in_a_spill(job);
+	job_abort(job, -ESTALE, "for the test");
+	ready = actor_send_ready(&actor, -1);
+	event_base_loop(scene.loop, EVLOOP_NONBLOCK);
+	/* What is in transfer comes home first. */
+	assert_null(actor_find(&actor, ready, 0));
+	blockade_end(&blockade);
+	assert_int_equal(actor_finish_ready(&actor, ready), 0);
+	expect_a_good_step(norm);
+}
+
+static void a_rank_that_dies_in_a_spill_is_replaced(void **state)
+{
+	double norm = good_norm();
+	struct job *job = start();
+	uint64_t budget = job->host_budget;
+
+	stop_in_a_spill(job);
+	actor_die(&actor);
+	blockade_end(&blockade);
+	scene_settle(&scene);
+	open_rank(&actor, &(struct actor_job){ .stage = 2,
+					       .host_budget = budget,
+					       .parameter_placement = PLACEMENT_HOST,
+					       .optimizer_placement = PLACEMENT_NVME,
+					       .gradient_placement = PLACEMENT_NVME });
+	assert_int_equal(actor_ready(&actor), 0);
+	expect_a_good_step(norm);
+}
+
+static void a_job_that_is_dropped_in_a_spill_is_gone(void **state)
+{
+	struct job *job = start();
+
+	stop_in_a_spill(job);
+	actor_die(&actor);
+	job_drop(job);
+	blockade_end(&blockade);
+	scene_settle(&scene);
+	assert_null(find());
+	assert_int_equal(scene.node->paths[0].used, 0);
+}
+
+static void a_released_job_has_its_buffers_again(void **state)
+{
+	const struct actor_job options = { .stage = 3, .gradient_placement = PLACEMENT_NVME };
+	struct job *job;
+	double norm;
+
+	open_rank(&actor, &options);
+	assert_int_equal(actor_ready(&actor), 0);
+	push_all(1, 0.5f);
+	norm = step();
+	job = find();
+	scene.node->idle_release_ms = 1;
+	actor_die(&actor);
+	while (job->phase != JOB_RELEASED)
+		scene_wait(&scene);
+	assert_null(job->spill);
+	open_rank(&actor, &options);
+	assert_int_equal(actor_ready(&actor), 0);
+	assert_non_null(job->spill);
+	expect_a_good_step(norm);
+}
+
+/* ---- Values ---- */
+
+static uint32_t send_write(struct actor *who, uint32_t unit)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__TensorWrite write = TIERD__WIRE__TENSOR_WRITE__INIT;
+
+	write.job = who->job;
+	write.unit = unit;
+	write.count = 1000;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_WRITE;
+	request.tensor_write = &write;
+	return actor_send(who, &request);
+}
+
+static void open_three(uint64_t budget)
+{
+	for (unsigned rank = 0; rank < 3; rank++)
+		open_rank(rank ? &others[rank - 1] : &actor,
+			  &(struct actor_job){ .rank = rank,
+					       .world_size = 3,
+					       .stage = 3,
+					       .host_budget = budget,
+					       .gradient_placement = PLACEMENT_NVME });
+}
+
+/* A plan that is refused leaves the job as it was, so ranks come anew. */
+static void open_three_with_two_buffers(void)
+{
+	for (uint64_t budget = 16 * MIB;; budget += MIB) {
+		open_three(budget);
+		if (actor_write(&actor, 0, 0, 0, 1000) == 0)
+			return;
+		actor_die(&actor);
+		actor_die(&others[0]);
+		actor_die(&others[1]);
+		scene_settle(&scene);
+	}
+}
+
+/* Three write into three packs, and there are two buffers. */
+static void who_waits_for_a_buffer_to_write_into_may_die(void **state)
+{
+	uint32_t writes[3];
+
+	open_three_with_two_buffers();
+	assert_int_equal(find()->sums_memory.length, 2 * SUM_BYTES);
+	assert_int_equal(actor_write(&actor, 1, 0, 0, 1000), 0);
+	blockade_begin(&scene, scene.node->workers, &blockade);
+	writes[0] = send_write(&actor, 0);
+	writes[1] = send_write(&others[0], 1);
+	send_write(&others[1], 2);
+	event_base_loop(scene.loop, EVLOOP_NONBLOCK);
+	assert_true(spill_is_wished(find()));
+	actor_die(&others[1]);
+	assert_false(spill_is_wished(find()));
+	blockade_end(&blockade);
+	assert_int_equal(actor_await(&actor, writes[0], 0)->status, 0);
+	assert_int_equal(actor_await(&others[0], writes[1], 0)->status, 0);
+	assert_int_equal(actor_write(&actor, 3, 0, 0, 1000), 0);
+	assert_int_equal(actor_write(&actor, 4, 0, 0, 1000), 0);
+}
+
+static void placements_that_cannot_be_are_refused(void **state)
+{
+	assert_int_equal(actor_enter(&scene, &actor), 0);
+	assert_int_equal(
+		actor_open(&actor, &(struct actor_job){ .stage = 1, .gradient_placement = PLACEMENT_NVME }),
+		-EINVAL);
+	assert_non_null(strstr(actor_message(&actor), "only stages 2 and 3 partition gradients"));
+	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 2, .gradient_placement = 3 }),
+			 -EINVAL);
+}
+
+static int setup(void **state)
+{
+	log_open(LOG_LEVEL_ERROR);
+	return scene_open(&(struct scene_options){ .capacity = 512 * MIB }, &scene);
+}
+
+static int teardown(void **state)
+{
+	blockade_end(&blockade);
+	actor_die(&actor);
+	actor_die(&others[0]);
+	actor_die(&others[1]);
+	scene_close(&scene);
+	return 0;
+}
+
+#define SPILL_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		SPILL_TEST(a_sum_is_written_and_read_once_a_micro_batch),
+		SPILL_TEST(spilled_sums_give_the_same_bits),
+		SPILL_TEST(one_byte_less_than_the_least_is_refused),
+		SPILL_TEST(sums_stay_in_host_memory_as_long_as_they_fit),
+		SPILL_TEST(an_epoch_that_ends_leaves_nothing_in_the_sums),
+		SPILL_TEST(a_rank_that_dies_in_a_spill_is_replaced),
+		SPILL_TEST(a_job_that_is_dropped_in_a_spill_is_gone),
+		SPILL_TEST(a_released_job_has_its_buffers_again),
+		SPILL_TEST(who_waits_for_a_buffer_to_write_into_may_die),
+		SPILL_TEST(placements_that_cannot_be_are_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
