@@ -17,56 +17,15 @@
  * The sweep needs staging buffers, slots and the end of leases, none of which waits for a sum. It comes
  * first: pushes take no buffer from what it has still to apply, but wait for its end; it takes theirs, and,
  * while none of its packs has one, its own last one's. So with one buffer everything goes on, one pack after
- * the other.
- *
- * A transfer that fails ends the epoch, if the step is not decided, and the job stands at the last applied
- * one. Of a decided step, or before training, the sums are a part of the state, and the job is broken. When
- * an epoch ends, sums that are pinned or in transfer are void, and go when that comes home; job->
- * reductions_running counts the transfers, so no epoch begins before. */
+ * the other. */
 #include "daemon/spill.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "common/log.h"
 #include "common/size.h"
-#include "daemon/gradient.h"
-#include "daemon/norm.h"
-
-enum spill_state { SPILL_ABSENT, SPILL_LOADING, SPILL_PRESENT, SPILL_WRITING };
-
-/* A pack's sums. */
-struct spilled {
-	struct spill *spill;
-	struct queue link; /* of the wishes, or of the ready ones */
-	uint64_t bytes;	   /* 0: it has none, and nothing is done for it */
-	enum spill_state state;
-	char *buffer;	/* unless it is absent */
-	bool is_wanted; /* by somebody who has not pinned it yet */
-	bool is_stored; /* what lies on NVMe is what it is */
-	bool is_void;	/* to be dropped when it comes home */
-	unsigned pins;
-	uint64_t used; /* spill->clock when it was changed last */
-	struct store_transfer transfer;
-	struct work work;
-};
-
-struct spill {
-	struct job *job;
-	norm_kernel *kernel;
-	uint64_t clock;
-	uint32_t micro_batches; /* of the last step */
-	unsigned writing;
-	struct queue sweep_wishes, wishes; /* packs that wait for a buffer */
-	struct queue ready;		   /* that are present now, as somebody wanted */
-	uint32_t buffer_count;
-	struct spilled **owners; /* by buffer; NULL: it is free */
-	uint64_t *first_block;	 /* by unit */
-	double *blocks;
-	struct spilled packs[];
-};
+#include "daemon/spilled.h"
 
 /* ---- Plan ---- */
 
@@ -102,227 +61,13 @@ struct spill_plan spill_plan(const struct job *job)
 	return plan;
 }
 
-/* ---- Buffers ---- */
-
-static uint32_t pack_of(const struct spilled *spilled)
-{
-	return (uint32_t)(spilled - spilled->spill->packs);
-}
-
-/* NULL: the pack's sums are never spilled. */
-static struct spilled *spilled_of(const struct job *job, uint32_t pack)
-{
-	return job->spill && job->spill->packs[pack].bytes > 0 ? &job->spill->packs[pack] : NULL;
-}
-
-/* It is a part of a decided step, or of what the first sweep splits. */
-static bool is_in_sweep(const struct spilled *spilled)
-{
-	return spilled->spill->job->residences[pack_of(spilled)].sweep != SWEEP_NOTHING;
-}
-
-static struct queue *wishes_of(const struct spilled *spilled)
-{
-	return is_in_sweep(spilled) ? &spilled->spill->sweep_wishes : &spilled->spill->wishes;
-}
-
-static bool take_buffer(struct spilled *spilled)
-{
-	struct spill *spill = spilled->spill;
-
-	for (uint32_t i = 0; i < spill->buffer_count; i++)
-		if (!spill->owners[i]) {
-			spill->owners[i] = spilled;
-			spilled->buffer = spill->job->sums_memory.base + i * spill->job->sum_buffer_bytes;
-			return true;
-		}
-	return false;
-}
-
-static void vacate(struct spilled *spilled)
-{
-	struct spill *spill = spilled->spill;
-
-	for (uint32_t i = 0; i < spill->buffer_count; i++)
-		if (spill->owners[i] == spilled)
-			spill->owners[i] = NULL;
-	spilled->buffer = NULL;
-	spilled->state = SPILL_ABSENT;
-}
-
-static void clear(struct spilled *spilled)
-{
-	vacate(spilled);
-	spilled->is_stored = spilled->is_void = false;
-}
-
-static void wish(struct spilled *spilled)
-{
-	if (!queue_is_empty(&spilled->link))
-		return;
-	queue_push(wishes_of(spilled), &spilled->link);
-	job_settle(spilled->spill->job);
-}
-
-/* ---- Transfers ---- */
-
-static enum tier_priority priority_of(const struct spilled *spilled)
-{
-	return !is_in_sweep(spilled) || residency_is_awaited(spilled->spill->job, pack_of(spilled))
-		       ? TIER_DEMAND
-		       : TIER_PREFETCH;
-}
-
-static void on_loaded(struct store_transfer *transfer, int status);
-static void on_written(struct store_transfer *transfer, int status);
-
-static void submit(struct spilled *spilled, enum tier_direction direction)
-{
-	struct job *job = spilled->spill->job;
-	uint32_t pack = pack_of(spilled);
-
-	spilled->transfer = (struct store_transfer){
-		.direction = direction,
-		.priority = direction == TIER_READ ? priority_of(spilled) : TIER_WRITE_BACK,
-		.stream = job->streams.accumulator,
-		.offset = job->places[pack].accumulator,
-		.length = size_align(spilled->bytes, STORE_PAGE_BYTES),
-		.buffer = spilled->buffer,
-		.done = direction == TIER_READ ? on_loaded : on_written,
-	};
-	int r = store_submit(job->gradient_store, &spilled->transfer);
-
-	/* Only our own mistakes are refused: no section, or no page. */
-	if (r < 0) {
-		log_error("job %s: a transfer of sums was refused: %s", job->name, strerror(-r));
-		abort();
-	}
-	/* Zeros that were never written are not read, either. */
-	if (direction == TIER_WRITE || spilled->is_stored)
-		account_transfer(job, STATISTICS_GRADIENT, &spilled->transfer);
-}
-
-static void fail(struct spilled *spilled, int status)
-{
-	const struct store_transfer *transfer = &spilled->transfer;
-	struct job *job = spilled->spill->job;
-	const char *verb = transfer->direction == TIER_READ ? "read back from" : "spilled to";
-	const char *device = transfer->fault.device ? transfer->fault.device : "the store";
-	unsigned long long at = (unsigned long long)transfer->fault.device_offset;
-	const char *unit = pack_name(job, pack_of(spilled));
-
-	if (job->phase < JOB_TRAINED || is_in_sweep(spilled))
-		job_break(job, status, "unit \"%s\": its sums cannot be %s %s at byte %llu: %s", unit, verb,
-			  device, at, store_error(status));
-	else
-		job_abort(job, -ESTALE,
-			  "step %llu is lost: the gradient sums of unit \"%s\" cannot be %s %s at byte %llu: "
-			  "%s",
-			  (unsigned long long)gradient_open_step(job), unit, verb, device, at,
-			  store_error(status));
-}
-
-/* What comes home is present, or has failed. */
-static void come_home(struct spilled *spilled, int status)
-{
-	struct spill *spill = spilled->spill;
-
-	spill->job->reductions_running--;
-	if (spilled->is_void) {
-		clear(spilled);
-		if (spilled->is_wanted)
-			wish(spilled);
-	} else if (status < 0) {
-		fail(spilled, status);
-	} else if (spilled->is_wanted) {
-		queue_push(&spill->ready, &spilled->link);
-	} else if (spilled->transfer.direction == TIER_WRITE) {
-		vacate(spilled);
-	}
-	job_settle(spill->job);
-}
-
-static void on_loaded(struct store_transfer *transfer, int status)
-{
-	struct spilled *spilled = container_of(transfer, struct spilled, transfer);
-
-	spilled->state = SPILL_PRESENT;
-	come_home(spilled, status);
-}
-
-static void on_written(struct store_transfer *transfer, int status)
-{
-	struct spilled *spilled = container_of(transfer, struct spilled, transfer);
-
-	spilled->spill->writing--;
-	spilled->state = SPILL_PRESENT;
-	spilled->is_stored = status == 0;
-	come_home(spilled, status);
-}
-
-/* On a worker. Units that nobody has pushed are measured, too, and not asked for. */
-static void run_measure(struct work *work)
-{
-	const struct spilled *spilled = container_of(work, struct spilled, work);
-	const struct spill *spill = spilled->spill;
-	const struct job *job = spill->job;
-	const struct pack *units = &job->catalog.packs[pack_of(spilled)];
-
-	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		norm_measure(job, spill->kernel, u, (const float *)spilled->buffer + job->sum_offsets[u],
-			     &spill->blocks[spill->first_block[u]]);
-}
-
-static void on_measured(struct work *work)
-{
-	struct spilled *spilled = container_of(work, struct spilled, work);
-
-	if (spilled->is_void) {
-		spilled->spill->writing--;
-		come_home(spilled, 0);
-		return;
-	}
-	submit(spilled, TIER_WRITE);
-}
-
-/* What tensors are written with has no norm. */
-static void start_writing(struct spilled *spilled)
-{
-	struct job *job = spilled->spill->job;
-
-	spilled->state = SPILL_WRITING;
-	spilled->spill->writing++;
-	job->reductions_running++;
-	if (job->phase < JOB_TRAINED) {
-		submit(spilled, TIER_WRITE);
-		return;
-	}
-	spilled->work = (struct work){ .run = run_measure, .done = on_measured, .urgency = WORK_NORMAL };
-	workers_submit(job->node->workers, &spilled->work);
-}
-
-/* It has a buffer. Before training, what was never written are the zeros that a store has without being told.
- */
-static void start(struct spilled *spilled)
-{
-	struct job *job = spilled->spill->job;
-
-	if (!spilled->is_stored && job->phase >= JOB_TRAINED) {
-		spilled->state = SPILL_PRESENT;
-		return;
-	}
-	spilled->state = SPILL_LOADING;
-	job->reductions_running++;
-	submit(spilled, TIER_READ);
-}
-
 /* ---- Who has to go ---- */
 
 /* That have been added. */
 static uint32_t micro_batches_of(const struct spilled *spilled)
 {
 	const struct job *job = spilled->spill->job;
-	const struct pack *units = &job->catalog.packs[pack_of(spilled)];
+	const struct pack *units = &job->catalog.packs[spilled_pack(spilled)];
 	uint32_t most = 0;
 
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
@@ -338,9 +83,9 @@ static bool is_complete(const struct spilled *spilled)
 
 static bool is_farther(const struct spilled *a, const struct spilled *b)
 {
-	if (is_in_sweep(a) != is_in_sweep(b))
-		return is_in_sweep(b);
-	if (is_in_sweep(a) || (is_complete(a) && is_complete(b)))
+	if (spilled_is_in_sweep(a) != spilled_is_in_sweep(b))
+		return spilled_is_in_sweep(b);
+	if (spilled_is_in_sweep(a) || (is_complete(a) && is_complete(b)))
 		return a->used < b->used;
 	if (is_complete(a) != is_complete(b))
 		return is_complete(a);
@@ -356,7 +101,7 @@ static bool is_evictable(const struct spilled *spilled)
 /* The sweep will give its buffer back without another one. */
 static bool is_under_way(const struct spilled *spilled)
 {
-	return is_in_sweep(spilled) &&
+	return spilled_is_in_sweep(spilled) &&
 	       (spilled->is_wanted || spilled->pins > 0 || spilled->state == SPILL_WRITING);
 }
 
@@ -372,7 +117,7 @@ static struct spilled *find_victim(const struct spill *spill, bool is_for_sweep)
 		if (is_evictable(owner) && (!victim || is_farther(owner, victim)))
 			victim = owner;
 	}
-	return victim && is_in_sweep(victim) && !is_for_sweep ? NULL : victim;
+	return victim && spilled_is_in_sweep(victim) && !is_for_sweep ? NULL : victim;
 }
 
 /* ---- Turns ---- */
@@ -391,7 +136,7 @@ static void serve(struct spill *spill, struct queue *wishes, unsigned *promised)
 		struct spilled *spilled = queue_entry(link, struct spilled, link), *victim;
 
 		link = link->next;
-		if (!take_buffer(spilled)) {
+		if (!spilled_take_buffer(spilled)) {
 			if (*promised > 0) {
 				--*promised;
 				continue;
@@ -400,14 +145,14 @@ static void serve(struct spill *spill, struct queue *wishes, unsigned *promised)
 			if (!victim)
 				return;
 			if (!victim->is_stored) {
-				start_writing(victim);
+				spilled_write(victim);
 				continue;
 			}
-			vacate(victim);
-			take_buffer(spilled);
+			spilled_give_buffer(victim);
+			spilled_take_buffer(spilled);
 		}
 		queue_remove(&spilled->link);
-		start(spilled);
+		spilled_start(spilled);
 		if (spilled->state == SPILL_PRESENT)
 			queue_push(&spill->ready, &spilled->link);
 	}
@@ -419,11 +164,10 @@ static void tell_ready(struct spill *spill)
 
 	for (struct queue *link = queue_pop(&spill->ready); link; link = queue_pop(&spill->ready)) {
 		const struct spilled *spilled = queue_entry(link, struct spilled, link);
-		const struct pack *units = &job->catalog.packs[pack_of(spilled)];
+		const struct pack *units = &job->catalog.packs[spilled_pack(spilled)];
 
 		for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 			gradient_try(job, u);
-		tensor_resume(job);
 	}
 }
 
@@ -438,6 +182,9 @@ void spill_serve(struct job *job)
 	serve(spill, &spill->sweep_wishes, &promised);
 	serve(spill, &spill->wishes, &promised);
 	tell_ready(spill);
+	/* All of them, as one that has gone may have wanted the same as another. */
+	if (job->phase < JOB_TRAINED)
+		tensor_resume(job);
 	gradient_unblock(job, false);
 	step_advance(job);
 }
@@ -450,12 +197,18 @@ bool spill_is_wished(const struct job *job)
 
 /* ---- Users ---- */
 
+/* NULL: the pack's sums are never spilled. */
+static struct spilled *spilled_of(const struct job *job, uint32_t pack)
+{
+	return job->spill && job->spill->packs[pack].bytes > 0 ? &job->spill->packs[pack] : NULL;
+}
+
 /* At once, if nobody else waits. */
 static bool is_served_at_once(struct spilled *spilled)
 {
-	if (spill_is_wished(spilled->spill->job) || !take_buffer(spilled))
+	if (spill_is_wished(spilled->spill->job) || !spilled_take_buffer(spilled))
 		return false;
-	start(spilled);
+	spilled_start(spilled);
 	return true;
 }
 
@@ -467,9 +220,8 @@ bool spill_want(struct job *job, uint32_t pack)
 		return true;
 	spilled->is_wanted = true;
 	if (spilled->state == SPILL_ABSENT && !is_served_at_once(spilled))
-		wish(spilled);
-	if (spilled->state == SPILL_LOADING)
-		store_raise(job->gradient_store, &spilled->transfer, priority_of(spilled));
+		spilled_wish(spilled);
+	spilled_raise(spilled);
 	return spilled->state == SPILL_PRESENT && !spilled->is_void;
 }
 
@@ -506,9 +258,9 @@ void spill_unpin(struct job *job, uint32_t pack)
 	if (!spilled || --spilled->pins > 0)
 		return;
 	if (spilled->is_void)
-		clear(spilled);
+		spilled_clear(spilled);
 	if (spilled->is_wanted && spilled->state == SPILL_ABSENT)
-		wish(spilled);
+		spilled_wish(spilled);
 	if (spill_is_wished(job))
 		job_settle(job);
 }
@@ -529,7 +281,7 @@ void spill_drop(struct job *job, uint32_t pack)
 	if (spilled->pins > 0 || spilled->state == SPILL_LOADING || spilled->state == SPILL_WRITING)
 		spilled->is_void = true;
 	else
-		clear(spilled);
+		spilled_clear(spilled);
 	if (spill_is_wished(job))
 		job_settle(job);
 }

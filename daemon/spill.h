@@ -29,7 +29,7 @@ void spill_free(struct job *job);
  * they are on their way, and the sums of its units, the sweep and writes of tensors are tried again when they
  * have come. */
 bool spill_want(struct job *job, uint32_t pack);
-/* Nobody wants them any more. */
+/* Somebody does not want them any more; others have to say that they do, in the job's next turn. */
 void spill_forget(struct job *job, uint32_t pack);
 /* After spill_want() has said true. is_changed: what is on NVMe is not what they are now. */
 void spill_pin(struct job *job, uint32_t pack, bool is_changed);

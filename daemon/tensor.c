@@ -96,6 +96,8 @@ static void operation_free(struct tensor_operation *operation)
 	residency_forget(&operation->waiter);
 	if (operation->kind == OPERATION_INITIALIZE)
 		job->is_filling_tensor = false;
+	if (operation->stage == WAITING_FOR_SUMS)
+		spill_forget(job, pack_of(operation));
 	if (operation->stage == WAITING_FOR_STAGING)
 		queue_remove(&operation->wish.link);
 	if (operation->buffer)
@@ -651,8 +653,8 @@ bool tensor_is_operating(const struct member *member, const struct pending *pend
 
 	if (!operation || operation->pending != pending)
 		return false;
-	/* It may wait for a version that does not come any more. */
-	if (operation->stage == WAITING_FOR_PACK) {
+	/* It may wait for a version that does not come any more, or for sums of a job that is broken. */
+	if (operation->stage == WAITING_FOR_PACK || operation->stage == WAITING_FOR_SUMS) {
 		operation->pending = NULL;
 		operation_free(operation);
 		return false;
@@ -678,16 +680,6 @@ void tensor_forget(struct member *member)
 	if (!operation)
 		return;
 	operation->pending = NULL;
-	if (operation->stage == IN_FLIGHT)
-		return;
-	struct job *job = operation->job;
-	uint32_t pack = pack_of(operation);
-	bool was_waiting = operation->stage == WAITING_FOR_SUMS;
-
-	operation_free(operation);
-	if (!was_waiting)
-		return;
-	spill_forget(job, pack);
-	/* Others may want them. */
-	tensor_resume(job);
+	if (operation->stage != IN_FLIGHT)
+		operation_free(operation);
 }

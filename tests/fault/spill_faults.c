@@ -28,6 +28,7 @@ static struct actor actor;
 static uint64_t budget; /* of two buffers */
 static float reference[COMPARED];
 static unsigned lost, broken;
+static uint32_t initializer = INITIALIZE_ONES;
 
 static const struct actor_job all_in_host = { .stage = 2,
 					      .mode = MODE_REPLACE,
@@ -35,7 +36,7 @@ static const struct actor_job all_in_host = { .stage = 2,
 					      .optimizer_placement = PLACEMENT_HOST,
 					      .gradient_placement = PLACEMENT_HOST };
 
-static int open_job(const struct actor_job *job)
+static int define_job(const struct actor_job *job)
 {
 	int r = actor_enter(&scene, &actor);
 
@@ -43,11 +44,18 @@ static int open_job(const struct actor_job *job)
 		r = actor_open(&actor, job);
 	for (unsigned i = 0; i < UNITS && r == 0; i++) {
 		char name[8];
-		const struct actor_tensor tensor = { name, FORMAT_BF16, INITIALIZE_ONES, ELEMENTS, false };
+		const struct actor_tensor tensor = { name, FORMAT_BF16, initializer, ELEMENTS, false };
 
 		snprintf(name, sizeof(name), "u%u", i);
 		r = actor_define(&actor, name, &tensor, 1);
 	}
+	return r;
+}
+
+static int open_job(const struct actor_job *job)
+{
+	int r = define_job(job);
+
 	return r < 0 ? r : actor_ready(&actor);
 }
 
@@ -188,6 +196,29 @@ static void lasting_write_errors_lose_the_undecided_step_alone(void **state)
 	close_scene();
 }
 
+/* Before training sums hold the values that were written. */
+static void values_that_cannot_be_read_back_break_the_job(void **state)
+{
+	static const uint32_t units[] = { 0, 1, 2, 1 };
+	struct actor_job job = all_in_host;
+	int r = 0;
+
+	job.gradient_placement = PLACEMENT_NVME;
+	job.host_budget = budget;
+	initializer = INITIALIZE_NONE;
+	assert_int_equal(scene_open(&(struct scene_options){ .fault = "complete:read:1" }, &scene), 0);
+	assert_int_equal(define_job(&job), 0);
+	for (unsigned i = 0; i < ARRAY_LENGTH(units); i++) {
+		assert_int_equal(r, 0);
+		r = actor_write(&actor, units[i], 0, 0, 1);
+	}
+	assert_int_equal(r, -EIO);
+	assert_non_null(strstr(actor_message(&actor), "unit \"u1\": its sums cannot be read back"));
+	initializer = INITIALIZE_ONES;
+	expect_that_it_can_be_replaced();
+	close_scene();
+}
+
 /* The arena and all state are as large as they are, so all that differs is the number of buffers. */
 static int setup(void **state)
 {
@@ -211,6 +242,7 @@ int main(void)
 		cmocka_unit_test(a_sum_that_was_written_wrongly_is_found_out),
 		cmocka_unit_test(a_single_failing_write_goes_elsewhere),
 		cmocka_unit_test(lasting_write_errors_lose_the_undecided_step_alone),
+		cmocka_unit_test(values_that_cannot_be_read_back_break_the_job),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);
