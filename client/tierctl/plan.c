@@ -12,6 +12,9 @@
 /* Gathered units in host memory, where parameters live on NVMe: one in use, the next ones on their way. */
 #define WINDOW_UNITS 4
 
+/* Sums in host memory, where the others live on NVMe: one that is added to, and one on its way. */
+#define SUM_BUFFERS 2
+
 int plan_check(const struct plan_model *model)
 {
 	if (model->parameters == 0 || model->world_size == 0 || model->local_ranks == 0 ||
@@ -72,6 +75,12 @@ int plan_set_optimizer(struct plan_model *model, const char *name)
 	return -EINVAL;
 }
 
+int plan_set_gradients(struct plan_model *model, const char *place)
+{
+	model->is_gradient_nvme = strcmp(place, "nvme") == 0;
+	return model->is_gradient_nvme || strcmp(place, "host") == 0 ? 0 : -EINVAL;
+}
+
 static uint64_t part(const struct plan_model *model, uint64_t bytes, bool is_partitioned)
 {
 	return is_partitioned ? size_divide_up(bytes, model->world_size) : bytes;
@@ -128,30 +137,40 @@ static uint64_t parameters_on_host(const struct plan_model *model, unsigned stag
 	return local + window < all ? local + window : all;
 }
 
+/* At stages 0 and 1 the sum of each rank's micro-batches stays apart until the step. */
+static uint64_t gradients_on_host(const struct plan_model *model, unsigned stage, bool is_nvme)
+{
+	uint64_t all = model->parameters * plan_layout(model).gradient;
+	uint64_t buffers = SUM_BUFFERS * model->largest_unit * plan_layout(model).gradient;
+	uint64_t local = stage >= 2 ? local_part(model, all, true) : all * model->local_ranks;
+
+	return is_nvme && buffers < local ? buffers : local;
+}
+
 int plan_place(const struct plan_model *model, unsigned stage, bool is_parameter_nvme, bool is_optimizer_nvme,
 	       struct plan_place *ret_place)
 {
 	struct plan_layout layout = plan_layout(model);
 	uint64_t parameters = local_part(model, parameter_bytes(model), stage >= 3);
 	uint64_t optimizer = local_part(model, model->parameters * layout.optimizer, stage >= 1);
-	uint64_t gradients = model->parameters * layout.gradient;
+	uint64_t gradients = local_part(model, model->parameters * layout.gradient, true);
 	struct plan_place place = {
 		.is_parameter_nvme = is_parameter_nvme,
 		.is_optimizer_nvme = is_optimizer_nvme,
+		.is_gradient_nvme = model->is_gradient_nvme && stage >= 2,
 	};
 
 	if (is_parameter_nvme && stage < 3)
 		return -EINVAL;
 	place.parameters_host = parameters_on_host(model, stage, is_parameter_nvme);
-	/* At stages 0 and 1 the sum of each rank's micro-batches stays apart until the step. */
-	place.gradients_host =
-		stage >= 2 ? local_part(model, gradients, true) : gradients * model->local_ranks;
+	place.gradients_host = gradients_on_host(model, stage, place.is_gradient_nvme);
 	place.optimizer_host = is_optimizer_nvme ? 0 : optimizer;
 	place.buffers_host =
 		model->largest_unit * layout.parameter * model->gradient_buffers * model->local_ranks;
 	place.host_bytes =
 		place.parameters_host + place.gradients_host + place.optimizer_host + place.buffers_host;
-	place.nvme_bytes = 2 * ((is_parameter_nvme ? parameters : 0) + (is_optimizer_nvme ? optimizer : 0));
+	place.nvme_bytes = 2 * ((is_parameter_nvme ? parameters : 0) + (is_optimizer_nvme ? optimizer : 0)) +
+			   (place.is_gradient_nvme ? gradients : 0);
 	*ret_place = place;
 	return 0;
 }
@@ -160,12 +179,15 @@ struct plan_traffic plan_traffic(const struct plan_model *model, const struct pl
 {
 	struct plan_layout layout = plan_layout(model);
 	uint64_t gathered = size_divide_up(parameter_bytes(model), model->parameters);
+	uint64_t sums = place->is_gradient_nvme ? layout.gradient * model->micro_batches : 0;
 	uint64_t update = (place->is_parameter_nvme ? layout.parameter : 0) +
 			  (place->is_optimizer_nvme ? layout.optimizer : 0);
 
 	return (struct plan_traffic){
 		.update_read = update,
 		.update_written = update,
+		.gradient_read = sums,
+		.gradient_written = sums,
 		.gather_read = place->is_parameter_nvme ? 2 * gathered * model->micro_batches : 0,
 	};
 }

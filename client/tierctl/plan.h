@@ -17,6 +17,7 @@ struct plan_model {
 	unsigned world_size, local_ranks;
 	unsigned micro_batches;
 	unsigned gradient_buffers; /* per rank */
+	bool is_gradient_nvme;	   /* sums beyond a few go to NVMe, at the stages that can do that */
 	enum plan_format format;
 	const char *optimizer;
 	unsigned slots; /* that it keeps, in fp32 */
@@ -36,16 +37,17 @@ struct plan_memory {
 
 /* Of this node, where each shared byte lies once. */
 struct plan_place {
-	bool is_parameter_nvme, is_optimizer_nvme;
+	bool is_parameter_nvme, is_optimizer_nvme, is_gradient_nvme;
 	uint64_t parameters_host, gradients_host, optimizer_host, buffers_host;
 	uint64_t host_bytes;
-	uint64_t nvme_bytes; /* twice the state there: updates go to free places */
+	uint64_t nvme_bytes; /* twice the state there: updates go to free places; sums once */
 };
 
 /* Bytes per parameter of this node, in one step. */
 struct plan_traffic {
 	uint64_t update_read, update_written;
-	uint64_t gather_read; /* if nothing stays in memory from one use to the next */
+	/* If nothing stays in memory from one use to the next. */
+	uint64_t gather_read, gradient_read, gradient_written;
 };
 
 /* More than any model, and small enough for all sums and products of a plan. */
@@ -75,6 +77,9 @@ struct plan_traffic plan_traffic(const struct plan_model *model, const struct pl
 
 /* "adamw", "adam", "lion", "momentum" (SGD with it), "sgd" (without). -EINVAL. */
 int plan_set_optimizer(struct plan_model *model, const char *name);
+
+/* Where sums of gradients are: "host", "nvme". -EINVAL. */
+int plan_set_gradients(struct plan_model *model, const char *place);
 
 /* "7B", "1.5B", "350M", "124000000": with K, M, B (or G) and T, powers of ten. -EINVAL, -ERANGE. */
 int plan_parse_count(const char *text, uint64_t *ret_count);

@@ -73,6 +73,8 @@ static int set_flag(struct plan_request *request, int flag, const char *value)
 		return set_count(&request->model.largest_unit, value, PLAN_MAX_PARAMETERS);
 	case 'g':
 		return set_small(&request->model.micro_batches, value, PLAN_MAX_MICRO_BATCHES);
+	case 'a':
+		return plan_set_gradients(&request->model, value);
 	case 'z':
 		return plan_parse_bytes(value, &request->model.frozen_bytes);
 	case 'h':
@@ -101,6 +103,8 @@ static const char *describe_flag(int flag)
 		return "bf16 or fp32";
 	case 's':
 		return "0, 1, 2 or 3";
+	case 'a':
+		return "host or nvme";
 	default:
 		return "a size such as 64G (K, M, G or T)";
 	}
@@ -116,6 +120,7 @@ static int read_flags(struct plan_request *request, int count, char *arguments[]
 		{ "optimizer", required_argument, NULL, 'o' },
 		{ "stage", required_argument, NULL, 's' },
 		{ "largest-unit", required_argument, NULL, 'l' },
+		{ "gradients", required_argument, NULL, 'a' },
 		{ "frozen", required_argument, NULL, 'z' },
 		{ "micro-batches", required_argument, NULL, 'g' },
 		{ "host", required_argument, NULL, 'h' },
@@ -231,6 +236,7 @@ static cJSON *place_json(const struct plan_request *request, const struct plan_p
 
 	cJSON_AddStringToObject(json, "parameters", place->is_parameter_nvme ? "nvme" : "host");
 	cJSON_AddStringToObject(json, "optimizer", place->is_optimizer_nvme ? "nvme" : "host");
+	cJSON_AddStringToObject(json, "gradients", place->is_gradient_nvme ? "nvme" : "host");
 	cJSON_AddNumberToObject(json, "host_bytes", (double)place->host_bytes);
 	cJSON_AddNumberToObject(json, "host_parameter_bytes", (double)place->parameters_host);
 	cJSON_AddNumberToObject(json, "host_gradient_bytes", (double)place->gradients_host);
@@ -240,6 +246,9 @@ static cJSON *place_json(const struct plan_request *request, const struct plan_p
 	cJSON_AddNumberToObject(json, "update_read_bytes_per_parameter", (double)traffic.update_read);
 	cJSON_AddNumberToObject(json, "update_written_bytes_per_parameter", (double)traffic.update_written);
 	cJSON_AddNumberToObject(json, "gather_read_bytes_per_parameter", (double)traffic.gather_read);
+	cJSON_AddNumberToObject(json, "gradient_read_bytes_per_parameter", (double)traffic.gradient_read);
+	cJSON_AddNumberToObject(json, "gradient_written_bytes_per_parameter",
+				(double)traffic.gradient_written);
 	if (is_known(request, place))
 		cJSON_AddBoolToObject(json, "fits", fits(request, place));
 	return json;
@@ -332,17 +341,20 @@ static void add_place(struct table *table, const struct plan_request *request, u
 	table_add(table, "%u", stage);
 	table_add(table, place->is_parameter_nvme ? "nvme" : "host");
 	table_add(table, place->is_optimizer_nvme ? "nvme" : "host");
+	table_add(table, place->is_gradient_nvme ? "nvme" : "host");
 	table_add_bytes(table, place->host_bytes);
 	table_add_bytes(table, place->nvme_bytes);
 	table_add(table, "%" PRIu64 " + %" PRIu64, traffic.update_read, traffic.update_written);
 	table_add(table, "%" PRIu64, traffic.gather_read);
+	table_add(table, "%" PRIu64 " + %" PRIu64, traffic.gradient_read, traffic.gradient_written);
 	add_fit(table, request, place);
 }
 
 static int print_places(const struct plan_request *request)
 {
-	static const char *const titles[] = { ">STAGE",	       "PARAMETERS", "OPTIMIZER", ">HOST", ">NVME",
-					      ">UPDATE R + W", ">GATHERS R", "FITS",	  NULL };
+	static const char *const titles[] = { ">STAGE", "PARAMETERS",	 "OPTIMIZER",  "SUMS",	      ">HOST",
+					      ">NVME",	">UPDATE R + W", ">GATHERS R", ">SUMS R + W", "FITS",
+					      NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 	struct plan_place place;
 

@@ -55,6 +55,10 @@ expect_status 2 "$TIERCTL" plan --parameters 1B --world-size 8 --optimizer adagr
 json 'j["stages"][3]["parameter_bytes_per_rank"] == 10e6 + 2**30' plan --parameters 40M --world-size 8 --frozen 8G
 expect_status 2 "$TIERCTL" plan --parameters 40M --world-size 8 --frozen 100T
 expect_text 'more than 64T'
+json 'j["stages"][2]["placements"][0]["gradient_read_bytes_per_parameter"] == 8' \
+	plan --parameters 1B --world-size 8 --gradients nvme --micro-batches 2
+expect_status 2 "$TIERCTL" plan --parameters 1B --world-size 8 --gradients disk
+expect_text "it takes host or nvme"
 json '"fits" not in j["stages"][0]["placements"][0]' plan --parameters 1B --world-size 8
 json 'all(p["fits"] for p in j["stages"][0]["placements"])' \
 	plan --parameters 1B --world-size 8 --stage 3 --host 64G --nvme 64G

@@ -136,6 +136,33 @@ static void frozen_bytes_are_gathered_and_nothing_else(void **state)
 	assert_int_equal(plan_check(&model), -ERANGE);
 }
 
+static void spilled_sums_cost_nvme_once_and_a_pass_for_each_micro_batch(void **state)
+{
+	struct plan_model model = make_model(1000000, 4);
+	struct plan_place place;
+	struct plan_traffic traffic;
+
+	model.micro_batches = 3;
+	assert_int_equal(plan_set_gradients(&model, "nvme"), 0);
+	assert_int_equal(plan_place(&model, 2, false, true, &place), 0);
+	assert_true(place.is_gradient_nvme);
+	assert_int_equal(place.gradients_host, 2 * 10000 * 4);
+	assert_int_equal(place.nvme_bytes, 2 * 10000000 + 4000000);
+	traffic = plan_traffic(&model, &place);
+	assert_int_equal(traffic.gradient_read, 12);
+	assert_int_equal(traffic.gradient_written, 12);
+	/* Below stage 2 they stay. */
+	assert_int_equal(plan_place(&model, 1, false, true, &place), 0);
+	assert_false(place.is_gradient_nvme);
+	assert_int_equal(place.gradients_host, 4 * 4000000);
+	assert_int_equal(plan_traffic(&model, &place).gradient_written, 0);
+	assert_int_equal(plan_set_gradients(&model, "host"), 0);
+	assert_int_equal(plan_place(&model, 2, false, true, &place), 0);
+	assert_int_equal(place.gradients_host, 4000000);
+	assert_int_equal(place.nvme_bytes, 2 * 10000000);
+	assert_int_equal(plan_set_gradients(&model, "disk"), -EINVAL);
+}
+
 static void a_part_is_rounded_up(void **state)
 {
 	struct plan_model model = make_model(1001, 4);
@@ -299,6 +326,7 @@ int main(void)
 		cmocka_unit_test(optimizers_differ_in_what_they_keep),
 		cmocka_unit_test(memory_follows_the_formulas),
 		cmocka_unit_test(frozen_bytes_are_gathered_and_nothing_else),
+		cmocka_unit_test(spilled_sums_cost_nvme_once_and_a_pass_for_each_micro_batch),
 		cmocka_unit_test(a_part_is_rounded_up),
 		cmocka_unit_test(communication_follows_the_formulas),
 		cmocka_unit_test(parameters_leave_host_memory_at_stage_3_only),
