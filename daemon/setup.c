@@ -161,7 +161,7 @@ static bool is_spilling_worth_it(const struct setup *setup)
 {
 	_cleanup_(store_layout_freep) struct store_layout *layout = NULL;
 	struct spill_plan plan = spill_plan(setup->job);
-	uint64_t bytes = plan.least * plan.buffer_bytes + plan.metadata_bytes;
+	uint64_t bytes = plan.buffer_bytes + plan.metadata_bytes;
 
 	return store_layout_new(&layout) == 0 && fill_accumulator(setup->job, layout) == 0 &&
 	       size_sum(bytes, store_layout_metadata_bytes(layout)) < setup->sums_bytes;
@@ -246,10 +246,10 @@ static void plan_spill(struct setup *setup)
 	}
 	job->sum_buffer_bytes = plan.buffer_bytes;
 	setup->spill_bytes = plan.metadata_bytes;
-	setup->sums_bytes = plan.least * plan.buffer_bytes;
+	setup->sums_bytes = plan.buffer_bytes;
 }
 
-/* Half of what is left beside the least that it needs, and what parameters have no use for. */
+/* Half of what is left beside the first one and the least arena, or all that parameters have no use for. */
 static void add_buffers(struct setup *setup, struct budget_needs *needs)
 {
 	const struct job *job = setup->job;
@@ -258,8 +258,8 @@ static void add_buffers(struct setup *setup, struct budget_needs *needs)
 	uint64_t rest = spare > wanted ? spare - wanted : 0;
 	uint64_t more = (rest > spare / 2 ? rest : spare / 2) / plan.buffer_bytes;
 
-	if (more > plan.most - plan.least)
-		more = plan.most - plan.least;
+	if (more > plan.most - 1)
+		more = plan.most - 1;
 	needs->sums += more * plan.buffer_bytes;
 	setup->sums_bytes += more * plan.buffer_bytes;
 }

@@ -57,7 +57,6 @@ struct spill_plan spill_plan(const struct job *job)
 		plan.metadata_bytes += norm_blocks(job, unit) * sizeof(double);
 	plan.metadata_bytes += plan.most * sizeof(struct spilled *);
 	plan.buffer_bytes = size_align(plan.buffer_bytes, STORE_PAGE_BYTES);
-	plan.least = plan.most < 2 ? plan.most : 2;
 	return plan;
 }
 

@@ -8,11 +8,12 @@
 
 struct job;
 
-/* What a job's sums need if they may be spilled: a buffer has room for any pack's; with fewer than the least
- * number of them a job would wait for each transfer, with the most nothing is ever spilled. */
+/* What a job's sums need if they may be spilled: a buffer has room for any pack's; with one
+ * of them everything goes on, one pack after the other; with as many as there are packs nothing is ever
+ * spilled. */
 struct spill_plan {
 	uint64_t buffer_bytes;
-	uint32_t least, most;
+	uint32_t most;
 	uint64_t metadata_bytes;
 };
 

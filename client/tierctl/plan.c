@@ -12,9 +12,6 @@
 /* Gathered units in host memory, where parameters live on NVMe: one in use, the next ones on their way. */
 #define WINDOW_UNITS 4
 
-/* Sums in host memory, where the others live on NVMe: one that is added to, and one on its way. */
-#define SUM_BUFFERS 2
-
 int plan_check(const struct plan_model *model)
 {
 	if (model->parameters == 0 || model->world_size == 0 || model->local_ranks == 0 ||
@@ -141,10 +138,10 @@ static uint64_t parameters_on_host(const struct plan_model *model, unsigned stag
 static uint64_t gradients_on_host(const struct plan_model *model, unsigned stage, bool is_nvme)
 {
 	uint64_t all = model->parameters * plan_layout(model).gradient;
-	uint64_t buffers = SUM_BUFFERS * model->largest_unit * plan_layout(model).gradient;
+	uint64_t least = model->largest_unit * plan_layout(model).gradient;
 	uint64_t local = stage >= 2 ? local_part(model, all, true) : all * model->local_ranks;
 
-	return is_nvme && buffers < local ? buffers : local;
+	return is_nvme && least < local ? least : local;
 }
 
 int plan_place(const struct plan_model *model, unsigned stage, bool is_parameter_nvme, bool is_optimizer_nvme,

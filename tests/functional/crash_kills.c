@@ -24,12 +24,14 @@ struct configuration {
 	bool is_asynchronous; /* a step is awaited when the next one's gradients are pushed */
 	bool has_skips;	      /* some ranks push some units less often, or not */
 	bool is_announced;    /* tierd_step_begin */
+	uint64_t host_budget; /* so little that sums are spilled; 0: plenty */
 };
 
 static const struct configuration configurations[] = {
 	{ "nvme", 3, TIERD_PLACE_NVME, TIERD_PLACE_NVME, 1, true, true, false },
 	{ "accumulated", 2, TIERD_PLACE_HOST, TIERD_PLACE_NVME, 2, false, true, true },
 	{ "early", 1, TIERD_PLACE_HOST, TIERD_PLACE_HOST, 2, true, true, false },
+	{ "spilled", 3, TIERD_PLACE_NVME, TIERD_PLACE_NVME, 2, true, true, true, 34 << 20 },
 };
 
 struct training {
@@ -63,9 +65,25 @@ static size_t state_bytes(void)
 
 /* ---- Joining ---- */
 
-static void define_unit(struct tierd_job *job, unsigned index)
+/* Makes a unit so large that it shares its pack with no other. */
+static struct tierd_tensor filler(const char *unit)
 {
-	struct tierd_tensor tensors[2] = { TIERD_TENSOR_INIT, TIERD_TENSOR_INIT };
+	static char name[32];
+	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
+
+	snprintf(name, sizeof(name), "%s.filler", unit);
+	tensor.name = name;
+	tensor.format = TIERD_BF16;
+	tensor.dimensions = 1;
+	tensor.shape[0] = 1 << 20;
+	tensor.is_frozen = true;
+	tensor.initializer = TIERD_INITIALIZE_ONES;
+	return tensor;
+}
+
+static void define_unit(struct tierd_job *job, unsigned index, bool has_filler)
+{
+	struct tierd_tensor tensors[3] = { TIERD_TENSOR_INIT, TIERD_TENSOR_INIT };
 	char names[3][16];
 	unsigned count = 0;
 	uint32_t unit;
@@ -88,6 +106,8 @@ static void define_unit(struct tierd_job *job, unsigned index)
 		tensor->b = 1;
 		count++;
 	}
+	if (has_filler)
+		tensors[count++] = filler(names[2]);
 	OK(tierd_unit_define(job, names[2], tensors, count, &unit));
 	REQUIRE(unit == index);
 }
@@ -109,12 +129,15 @@ static void join(struct rank *rank, const char *name)
 	options.stage = rank->configuration->stage;
 	options.parameter_placement = rank->configuration->parameters;
 	options.optimizer_placement = rank->configuration->optimizer;
+	options.host_budget = rank->configuration->host_budget;
+	if (options.host_budget > 0)
+		options.gradient_placement = TIERD_PLACE_NVME;
 	options.clip_norm = 0.5f;
 	options.seed = 7;
 	OK(tierd_job_open(rank->node, &options, &rank->job));
 	OK(tierd_job_state(rank->job, &state));
 	for (unsigned unit = 0; unit < UNITS; unit++)
-		define_unit(rank->job, unit);
+		define_unit(rank->job, unit, rank->configuration->host_budget > 0);
 	if (rank->rank == 0 && state.status == TIERD_NEW)
 		write_values(rank->job);
 }
@@ -247,6 +270,15 @@ static int train(struct rank *rank)
 	return r;
 }
 
+/* Otherwise nobody is killed in the middle of it. */
+static void check_spill(const struct rank *rank)
+{
+	struct tierd_statistics statistics = TIERD_STATISTICS_INIT;
+
+	OK(tierd_statistics(rank->job, &statistics));
+	REQUIRE((statistics.job_gradient_written_bytes > 0) == (rank->configuration->host_budget > 0));
+}
+
 static void run_rank(struct crowd_board *board, unsigned number, void *argument)
 {
 	const struct training *training = argument;
@@ -269,6 +301,7 @@ static void run_rank(struct crowd_board *board, unsigned number, void *argument)
 		if (r != -ESTALE)
 			OK(r);
 	} while (r == -ESTALE || !crowd_arrive(board, number, rank.job));
+	check_spill(&rank);
 	OK(tierd_job_close(rank.job));
 	tierd_disconnect(rank.node);
 }

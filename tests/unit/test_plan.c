@@ -146,7 +146,7 @@ static void spilled_sums_cost_nvme_once_and_a_pass_for_each_micro_batch(void **s
 	assert_int_equal(plan_set_gradients(&model, "nvme"), 0);
 	assert_int_equal(plan_place(&model, 2, false, true, &place), 0);
 	assert_true(place.is_gradient_nvme);
-	assert_int_equal(place.gradients_host, 2 * 10000 * 4);
+	assert_int_equal(place.gradients_host, 10000 * 4);
 	assert_int_equal(place.nvme_bytes, 2 * 10000000 + 4000000);
 	traffic = plan_traffic(&model, &place);
 	assert_int_equal(traffic.gradient_read, 12);
