@@ -240,6 +240,8 @@ static void an_epoch_that_ends_leaves_nothing_in_the_sums(void **state)
 	blockade_end(&blockade);
 	assert_int_equal(actor_finish_ready(&actor, ready), 0);
 	expect_a_good_step(norm);
+	/* Nor on NVMe. */
+	assert_int_equal(moved(job, STATISTICS_READ), (UNITS - 2) * SUM_BYTES);
 }
 
 static void a_rank_that_dies_in_a_spill_is_replaced(void **state)
@@ -294,6 +296,27 @@ static void a_released_job_has_its_buffers_again(void **state)
 	assert_int_equal(actor_ready(&actor), 0);
 	assert_non_null(job->spill);
 	expect_a_good_step(norm);
+}
+
+/* Nobody is blocked for ever here, so no more memory is taken than was planned. */
+static void who_waits_for_a_gradient_buffer_waits_for_the_spill(void **state)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__BufferWait wait = TIERD__WIRE__BUFFER_WAIT__INIT;
+	struct job *job = start();
+
+	assert_int_equal(push(7, 1.0f), 0);
+	assert_int_equal(push(6, 1.0f), 0);
+	assert_int_equal(actor.buffer_count, 2);
+	actor_send_push(&actor, 5, 0);
+	actor_send_push(&actor, 4, 1);
+	assert_true(spill_is_wished(job));
+	wait.job = actor.job;
+	wait.epoch = actor.epoch;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT;
+	request.buffer_wait = &wait;
+	assert_int_equal(actor_ask(&actor, &request, NULL), 0);
+	assert_int_equal(job->held_count, 0);
 }
 
 /* ---- Values ---- */
@@ -398,6 +421,7 @@ int main(void)
 		SPILL_TEST(a_rank_that_dies_in_a_spill_is_replaced),
 		SPILL_TEST(a_job_that_is_dropped_in_a_spill_is_gone),
 		SPILL_TEST(a_released_job_has_its_buffers_again),
+		SPILL_TEST(who_waits_for_a_gradient_buffer_waits_for_the_spill),
 		SPILL_TEST(who_waits_for_a_buffer_to_write_into_may_die),
 		SPILL_TEST(placements_that_cannot_be_are_refused),
 	};
