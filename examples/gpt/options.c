@@ -83,6 +83,8 @@ static const struct flag flags[] = {
 	  placements },
 	{ "optimizer-on", "host|nvme|default", "where the optimizer's state lies", FLAG_CHOICE,
 	  AT(optimizer_on), 0, 0, placements },
+	{ "gradients-on", "host|nvme|default", "where sums of gradients lie", FLAG_CHOICE, AT(gradients_on),
+	  0, 0, placements },
 	{ "host-budget", "BYTES",
 	  "of host memory for the job, such as 8G (K, M, G, T); 0: what the daemon has left", FLAG_BYTES,
 	  AT(host_budget), 0, 0x1p63, NULL },

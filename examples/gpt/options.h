@@ -29,8 +29,9 @@ struct options {
 	/* tierd */
 	bool is_plain;
 	const char *socket, *job;
-	uint64_t stage, mode, parameters_on, optimizer_on; /* enum option_mode, enum option_placement */
-	uint64_t host_budget, timeout;			   /* bytes, seconds */
+	uint64_t stage, mode, parameters_on, optimizer_on,
+		gradients_on;	       /* enum option_mode, enum option_placement */
+	uint64_t host_budget, timeout; /* bytes, seconds */
 
 	/* Ranks */
 	uint64_t ranks, restarts;

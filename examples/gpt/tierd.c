@@ -300,6 +300,7 @@ static int open_job(struct tierd *tierd, const struct options *options)
 	job.clip_norm = (float)options->clip;
 	job.parameter_placement = placement_of(options->parameters_on);
 	job.optimizer_placement = placement_of(options->optimizer_on);
+	job.gradient_placement = placement_of(options->gradients_on);
 	job.host_budget = options->host_budget;
 	job.seed = options->seed;
 	job.group_count = GROUP_COUNT;

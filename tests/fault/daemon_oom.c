@@ -70,6 +70,14 @@ static void a_training_in_host_memory_survives(void **state)
 	survive(&(struct actor_job){ .stage = 1 }, true);
 }
 
+static void a_training_with_spilled_sums_survives(void **state)
+{
+	survive(&(struct actor_job){ .stage = 2,
+				     .optimizer_placement = PLACEMENT_HOST,
+				     .gradient_placement = PLACEMENT_NVME },
+		false);
+}
+
 static void a_node_survives(void **state)
 {
 	bool has_tripped = true;
@@ -98,6 +106,7 @@ int main(void)
 		cmocka_unit_test(a_node_survives),
 		cmocka_unit_test(a_training_on_nvme_survives),
 		cmocka_unit_test(a_training_in_host_memory_survives),
+		cmocka_unit_test(a_training_with_spilled_sums_survives),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

@@ -80,6 +80,8 @@ CHANGE(minimum_0, options->loss_scale_interval = 10; options->loss_scale_minimum
 CHANGE(minimum_above, options->loss_scale_interval = 10; options->loss_scale_minimum = 2)
 CHANGE(dynamic_reports, options->loss_scale_interval = 10; options->nonfinite = TIERD_NONFINITE_REPORT)
 CHANGE(nvme_at_stage_2, options->stage = 2; options->parameter_placement = TIERD_PLACE_NVME)
+CHANGE(sums_on_nvme_at_stage_1, options->stage = 1; options->gradient_placement = TIERD_PLACE_NVME)
+CHANGE(gradient_placement_5, options->gradient_placement = 5)
 
 static void bad_options_are_refused(struct tierd_node *node)
 {
@@ -130,6 +132,8 @@ static void bad_options_are_refused(struct tierd_node *node)
 		  "loss_scale_minimum is 2; it is above 0 and at most loss_scale, which is 1" },
 		{ dynamic_reports, "nonfinite cannot report" },
 		{ nvme_at_stage_2, "parameters on NVMe at stage 2" },
+		{ sums_on_nvme_at_stage_1, "gradient sums on NVMe at stage 1" },
+		{ gradient_placement_5, "no such placement" },
 	};
 	struct tierd_job *job = NULL;
 
@@ -150,6 +154,7 @@ CHANGE(other_optimizer, options->optimizer = TIERD_LION)
 CHANGE(other_nonfinite, options->nonfinite = TIERD_NONFINITE_REPORT)
 CHANGE(other_placement, options->parameter_placement = TIERD_PLACE_HOST)
 CHANGE(other_optimizer_placement, options->optimizer_placement = TIERD_PLACE_HOST)
+CHANGE(other_gradient_placement, options->gradient_placement = TIERD_PLACE_NVME)
 CHANGE(other_budget, options->host_budget = 1 << 20)
 CHANGE(other_buffers, options->gradient_buffers = 3)
 CHANGE(other_weight, options->io_weight = 3)
@@ -174,6 +179,7 @@ static void ranks_that_disagree_hear_the_difference(struct tierd_node *node)
 		{ other_nonfinite, "nonfinite is 1 here, 0 in the job" },
 		{ other_placement, "parameter placement is" },
 		{ other_optimizer_placement, "optimizer placement is" },
+		{ other_gradient_placement, "gradient placement is" },
 		{ other_budget, "host budget is 1048576 here, 0 in the job" },
 		{ other_buffers, "gradient buffers is 3 here, 2 in the job" },
 		{ other_weight, "io_weight is 3 here, 100 in the job" },

@@ -26,6 +26,7 @@ check --optimizer sgd --momentum 0 --stage 1 --format fp32
 # Nothing is kept beside the parameters, wherever that would lie.
 check --optimizer sgd --momentum 0 --format fp32 --optimizer-on host
 check --optimizer lion --stage 0
+check --stage 2 --gradients-on nvme --micro-batches 2
 check --format fp16 --stage 3 --micro-batches 2
 check --format fp16 --stage 1 --optimizer lion
 check --format fp16 --loss-scale 1024

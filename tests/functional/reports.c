@@ -5,6 +5,7 @@
  *   reports shared    two ranks; both hold leases
  *   reports frozen    values of a frozen unit are written before it is ready
  *   reports steps     large units; a step for each line that it reads
+ *   reports spilled   the same, in so little host memory that sums of gradients are spilled
  *   reports wide      the first of WIDE_RANKS ranks, before any other comes
  *   reports jobs N    N jobs that wait for units */
 #include <string.h>
@@ -110,16 +111,15 @@ static void frozen(void)
 	tierd_disconnect(node);
 }
 
-static void steps(void)
+static void train(const struct tierd_job_options *options)
 {
 	struct tierd_node *node = support_connect();
-	struct tierd_job_options options = support_options("steps", 0, 1);
 	struct tierd_rates rates = TIERD_RATES_INIT;
 	struct tierd_ticket *ticket;
 	struct tierd_job *job;
 	char name[16];
 
-	OK(tierd_job_open(node, &options, &job));
+	OK(tierd_job_open(node, options, &job));
 	for (unsigned i = 0; i < LARGE_UNITS; i++) {
 		snprintf(name, sizeof(name), "large%u", i);
 		support_define(job, name, TIERD_FP32, LARGE_ELEMENTS, 1.0);
@@ -135,6 +135,22 @@ static void steps(void)
 	}
 	OK(tierd_job_close(job));
 	tierd_disconnect(node);
+}
+
+static void steps(void)
+{
+	struct tierd_job_options options = support_options("steps", 0, 1);
+
+	train(&options);
+}
+
+static void spilled(void)
+{
+	struct tierd_job_options options = support_options("spilled", 0, 1);
+
+	options.host_budget = 28 << 20;
+	options.gradient_placement = TIERD_PLACE_NVME;
+	train(&options);
 }
 
 static void wide(void)
@@ -181,11 +197,8 @@ int main(int argc, char *argv[])
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} parts[] = { { "many", many },
-		      { "shared", shared },
-		      { "frozen", frozen },
-		      { "steps", steps },
-		      { "wide", wide } };
+	} parts[] = { { "many", many },	  { "shared", shared },	  { "frozen", frozen },
+		      { "steps", steps }, { "spilled", spilled }, { "wide", wide } };
 
 	REQUIRE(argc >= 2);
 	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)

@@ -151,6 +151,27 @@ def units_are_seen_while_a_step_changes_them():
     client.end()
 
 
+def sums_that_are_spilled_are_shown():
+    client = Client("spilled")
+    client.expect("ready")
+    shown = job_of("spilled")
+    assert shown["gradient_placement"] == "nvme" and 0 < shown["spill_bytes"] < 6 << 22
+    assert shown["statistics"]["job_gradient_read_bytes"] == 0
+    client.go_on()
+    client.expect("stepping")
+    client.go_on()
+    client.expect("ready")
+    counts = job_of("spilled")["statistics"]
+    spilled = (6 << 22) - shown["spill_bytes"]
+    assert counts["job_gradient_written_bytes"] == counts["job_gradient_read_bytes"] == spilled, counts
+    titles, rows = table("jobs")
+    assert titles[-2:] == ["SUMS", "ON"]
+    assert all((row[-1] == "nvme") == (row[0] == "spilled") for row in rows)
+    assert f'job="spilled",kind="gradient",direction="written"}} {spilled}' in run("metrics")
+    assert "; gradient " in run("top", "--once")
+    client.end()
+
+
 def a_job_of_very_many_ranks_is_shown():
     client = Client("wide")
     client.expect("defined")
@@ -180,6 +201,7 @@ many_units_are_shown_page_by_page()
 leases_of_all_ranks_are_added()
 what_is_written_is_dirty_until_it_is_stored()
 units_are_seen_while_a_step_changes_them()
+sums_that_are_spilled_are_shown()
 a_job_of_very_many_ranks_is_shown()
 for jobs_more in (70, 240):
     all_jobs_are_shown(jobs_more)

@@ -95,6 +95,7 @@ static void wrong_values_are_refused(void **state)
 	REFUSED(loss_scale, -1.0f, "loss_scale is -1");
 	REFUSED(loss_scale_interval, 5, "loss_scale_growth is 0");
 	REFUSED(parameter_placement, 3, "placement");
+	REFUSED(gradient_placement, 3, "placement");
 	REFUSED(gradient_buffers, 65, "65 gradient buffers");
 	REFUSED(sharing, 3, "no sharing 3");
 	REFUSED(io_weight, 10001, "io_weight is 10001; 1 to 10000");
@@ -102,6 +103,10 @@ static void wrong_values_are_refused(void **state)
 	open.stage = 2;
 	open.parameter_placement = PLACEMENT_NVME;
 	expect_refused(&open, "parameters on NVMe at stage 2");
+	open = valid();
+	open.stage = 1;
+	open.gradient_placement = PLACEMENT_NVME;
+	expect_refused(&open, "gradient sums on NVMe at stage 1");
 #undef REFUSED
 }
 
@@ -111,6 +116,10 @@ static void nvme_without_a_path_is_refused(void **state)
 	struct job_options options;
 
 	open.optimizer_placement = PLACEMENT_NVME;
+	assert_int_equal(options_read(&options, &open, false, message, sizeof(message)), -EINVAL);
+	assert_non_null(strstr(message, "no NVMe path"));
+	open = valid();
+	open.gradient_placement = PLACEMENT_NVME;
 	assert_int_equal(options_read(&options, &open, false, message, sizeof(message)), -EINVAL);
 	assert_non_null(strstr(message, "no NVMe path"));
 }
