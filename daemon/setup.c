@@ -23,7 +23,7 @@ struct setup {
 	bool is_return; /* of a released job: it has its packs, its stores and their metadata */
 	bool is_strict;
 	uint64_t arena_bytes, sums_bytes, directory_bytes, device_bytes;
-	uint64_t spill_bytes; /* what is counted of spilled sums beside their buffers */
+	struct spill_plan spill; /* of sums that may be spilled */
 	char file[128];
 	struct made made;
 	int pinning; /* what engine_buffer_add() said */
@@ -131,40 +131,16 @@ static int plan_stores(struct setup *setup)
 		     : 0;
 }
 
-static int fill_accumulator(struct job *job, struct store_layout *layout)
-{
-	int r = store_layout_add_scratch_stream(layout, "accumulator.fp32");
-
-	if (r >= 0)
-		job->streams.accumulator = (uint32_t)r;
-	for (uint32_t i = 0; i < job->catalog.pack_count && r >= 0; i++)
-		if (spill_pack_bytes(job, i) > 0)
-			r = store_layout_add_section(layout, job->streams.accumulator,
-						     spill_pack_bytes(job, i), &job->places[i].accumulator);
-	return r < 0 ? r : 0;
-}
-
 static int add_accumulator(struct setup *setup)
 {
 	int r = setup->nvme ? 0 : store_layout_new(&setup->nvme);
 
 	if (r == 0)
-		r = fill_accumulator(setup->job, setup->nvme);
+		r = spill_lay_out(setup->job, setup->nvme);
 	setup->job->has_nvme_sums = true;
 	return r < 0 ? refuse(setup->message, sizeof(setup->message), r,
 			      "its gradient sums cannot be laid out: %s", strerror(-r))
 		     : 0;
-}
-
-/* Whether spilled sums need less host memory than all of them, also with a store for them alone. */
-static bool is_spilling_worth_it(const struct setup *setup)
-{
-	_cleanup_(store_layout_freep) struct store_layout *layout = NULL;
-	struct spill_plan plan = spill_plan(setup->job);
-	uint64_t bytes = plan.buffer_bytes + plan.metadata_bytes;
-
-	return store_layout_new(&layout) == 0 && fill_accumulator(setup->job, layout) == 0 &&
-	       size_sum(bytes, store_layout_metadata_bytes(layout)) < setup->sums_bytes;
 }
 
 /* ---- Needs ---- */
@@ -186,7 +162,7 @@ static struct budget_needs find_needs(const struct setup *setup)
 	const struct job *job = setup->job;
 	uint64_t ranks = job->options.world_size;
 	struct budget_needs needs = {
-		.sums = size_sum(setup->sums_bytes, setup->spill_bytes),
+		.sums = size_sum(setup->sums_bytes, setup->spill.metadata_bytes),
 		.gradients = size_product(ranks * job->options.gradient_buffers,
 					  job->catalog.gradient_bytes_maximum),
 		.held = gradient_held_bytes(job, job->held_count),
@@ -231,49 +207,26 @@ static int plan_sums(struct setup *setup)
 	return 0;
 }
 
-/* By pack; with what the buffers will be. */
-static void plan_spill(struct setup *setup)
-{
-	struct job *job = setup->job;
-	struct spill_plan plan = spill_plan(job);
-
-	for (uint32_t i = 0; i < job->catalog.pack_count; i++) {
-		const struct pack *pack = &job->catalog.packs[i];
-		uint64_t first = job->sum_offsets[pack->first_unit];
-
-		for (uint32_t u = pack->first_unit; u < pack->first_unit + pack->unit_count; u++)
-			job->sum_offsets[u] -= first;
-	}
-	job->sum_buffer_bytes = plan.buffer_bytes;
-	setup->spill_bytes = plan.metadata_bytes;
-	setup->sums_bytes = plan.buffer_bytes;
-}
-
-/* Half of what is left beside the first one and the least arena, or all that parameters have no use for. */
+/* As many as there is room for beside the rest. */
 static void add_buffers(struct setup *setup, struct budget_needs *needs)
 {
-	const struct job *job = setup->job;
-	struct spill_plan plan = spill_plan(job);
-	uint64_t wanted = 0, spare = budget_spare_host(job, needs, &wanted);
-	uint64_t rest = spare > wanted ? spare - wanted : 0;
-	uint64_t more = (rest > spare / 2 ? rest : spare / 2) / plan.buffer_bytes;
+	uint64_t arena, spare = budget_spare_host(setup->job, needs, &arena);
+	uint64_t bytes = spill_more_bytes(&setup->spill, spare, arena);
 
-	if (more > plan.most - 1)
-		more = plan.most - 1;
-	needs->sums += more * plan.buffer_bytes;
-	setup->sums_bytes += more * plan.buffer_bytes;
+	needs->sums += bytes;
+	setup->sums_bytes += bytes;
 }
 
-static bool should_spill(const struct setup *setup)
+static bool should_spill(struct setup *setup)
 {
-	const struct job *job = setup->job;
+	struct job *job = setup->job;
 	struct budget_needs needs = find_needs(setup);
 
 	if (job->options.stage < 2 || job->node->path_count == 0 || setup->sums_bytes == 0)
 		return false;
 	if (job->options.gradient_placement != PLACEMENT_DEFAULT)
 		return job->options.gradient_placement == PLACEMENT_NVME;
-	return !budget_fits_host(job, &needs) && is_spilling_worth_it(setup);
+	return !budget_fits_host(job, &needs) && spill_is_worth_it(job, setup->sums_bytes);
 }
 
 static int place_sums(struct setup *setup)
@@ -287,9 +240,13 @@ static int place_sums(struct setup *setup)
 			r = add_accumulator(setup);
 	}
 	job->sum_buffer_bytes = 0;
-	if (r == 0 && job->has_nvme_sums)
-		plan_spill(setup);
-	return r;
+	if (r < 0 || !job->has_nvme_sums)
+		return r;
+	setup->spill = spill_plan(job);
+	setup->sums_bytes = setup->spill.buffer_bytes;
+	spill_cut_sums(job);
+	job->sum_buffer_bytes = setup->spill.buffer_bytes;
+	return 0;
 }
 
 static int plan_packs(struct setup *setup)

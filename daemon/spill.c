@@ -1,7 +1,6 @@
 /* Spilled sums.
  *
- *   ABSENT ─wanted─► LOADING (if there is something to load) ─► PRESENT ─► its buffer is wanted ─► WRITING ─►
- * ABSENT
+ *   ABSENT ─wanted─► LOADING, unless it is new ─► PRESENT ─its buffer is wanted─► WRITING ─► ABSENT
  *
  * A pack's sums are written when others want their buffer, unless what lies on NVMe is the same, and read
  * again for the next micro-batch's addition, or ahead of the sweep, which looks at the packs that it comes to
@@ -26,39 +25,6 @@
 
 #include "common/size.h"
 #include "daemon/spilled.h"
-
-/* ---- Plan ---- */
-
-uint64_t spill_pack_bytes(const struct job *job, uint32_t pack)
-{
-	const struct pack *units = &job->catalog.packs[pack];
-	uint64_t elements = 0;
-
-	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		elements += unit_layout_trainable(&job->catalog.units[u].layout);
-	return size_product(elements, sizeof(float));
-}
-
-struct spill_plan spill_plan(const struct job *job)
-{
-	struct spill_plan plan = { .metadata_bytes =
-					   sizeof(struct spill) +
-					   job->catalog.pack_count * sizeof(struct spilled) +
-					   (job->catalog.unit_count + UINT64_C(1)) * sizeof(uint64_t) };
-
-	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++) {
-		uint64_t bytes = spill_pack_bytes(job, pack);
-
-		plan.most += bytes > 0;
-		if (bytes > plan.buffer_bytes)
-			plan.buffer_bytes = bytes;
-	}
-	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
-		plan.metadata_bytes += norm_blocks(job, unit) * sizeof(double);
-	plan.metadata_bytes += plan.most * sizeof(struct spilled *);
-	plan.buffer_bytes = size_align(plan.buffer_bytes, STORE_PAGE_BYTES);
-	return plan;
-}
 
 /* ---- Who has to go ---- */
 

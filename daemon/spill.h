@@ -7,20 +7,36 @@
 #include <stdint.h>
 
 struct job;
+struct store_layout;
 
-/* What a job's sums need if they may be spilled: a buffer has room for any pack's; with one
- * of them everything goes on, one pack after the other; with as many as there are packs nothing is ever
- * spilled. */
+/* ---- spill_plan.c ---- */
+
+/* A buffer has room for any pack's sums; with one of them everything goes on, one pack after the other, and
+ * with as many as there are packs that have sums nothing is ever spilled. */
 struct spill_plan {
 	uint64_t buffer_bytes;
 	uint32_t most;
-	uint64_t metadata_bytes;
+	uint64_t metadata_bytes; /* beside the buffers */
 };
 
 struct spill_plan spill_plan(const struct job *job);
 
 /* Bytes of a pack's sums; 0: it has none. */
 uint64_t spill_pack_bytes(const struct job *job, uint32_t pack);
+
+/* Whether spilled sums need less host memory than all of them. */
+bool spill_is_worth_it(struct job *job, uint64_t sums_bytes);
+
+/* Adds their stream, with a section for each pack; notes where they are in the job. */
+int spill_lay_out(struct job *job, struct store_layout *layout);
+
+/* The offsets of sums, which count from the first one, begin anew in each pack. */
+void spill_cut_sums(struct job *job);
+
+/* For buffers beside the first: half of what is spare, or, if that is more, what an arena has no use for. */
+uint64_t spill_more_bytes(const struct spill_plan *plan, uint64_t spare, uint64_t arena);
+
+/* ---- spill.c ---- */
 
 /* Of the job's sums_memory, which is cut into buffers. The rest does nothing for a job without. */
 int spill_new(struct job *job);
