@@ -59,11 +59,20 @@ static struct tier *open_device(struct store_fixture *fixture, unsigned device, 
 void store_fixture_open(struct store_fixture *fixture, unsigned device_count, unsigned depth,
 			const char *fault)
 {
-	struct store_layout *layout;
+	struct store_layout *layout = store_fixture_layout(fixture);
+	struct store_fixture offsets = *fixture;
+
+	store_fixture_open_layout(fixture, layout, device_count, depth, fault);
+	fixture->first_offset = offsets.first_offset;
+	memcpy(fixture->offsets, offsets.offsets, sizeof(fixture->offsets));
+}
+
+void store_fixture_open_layout(struct store_fixture *fixture, struct store_layout *layout,
+			       unsigned device_count, unsigned depth, const char *fault)
+{
 	struct store_config config = { .depth = depth };
 
 	*fixture = (struct store_fixture){ .device_count = device_count };
-	layout = store_fixture_layout(fixture);
 	fixture->memory_bytes = store_layout_device_bytes(layout, device_count) / device_count;
 	for (unsigned device = 0; device < device_count; device++)
 		fixture->tiers[device] = open_device(fixture, device, device == 0 ? fault : NULL);

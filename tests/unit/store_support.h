@@ -28,6 +28,9 @@ struct store_layout *store_fixture_layout(struct store_fixture *fixture);
 /* fault: as fault_config_parse() reads it, for the first device; or NULL. */
 void store_fixture_open(struct store_fixture *fixture, unsigned device_count, unsigned depth,
 			const char *fault);
+/* Of this layout, which it owns. */
+void store_fixture_open_layout(struct store_fixture *fixture, struct store_layout *layout,
+			       unsigned device_count, unsigned depth, const char *fault);
 void store_fixture_close(struct store_fixture *fixture);
 
 struct test_transfer {

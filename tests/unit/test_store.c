@@ -328,6 +328,36 @@ static void the_store_may_be_freed_when_the_last_transfer_is_done(void **state)
 	free(pages);
 }
 
+#define SCRATCH_EXTENTS 40
+
+/* Many of its extents are on their way at a time, and none has a second place. */
+static void a_scratch_stream_is_rewritten_within_its_places(void **state)
+{
+	uint64_t length = SCRATCH_EXTENTS * STORE_EXTENT_BYTES, offset;
+	unsigned char *out = pages_new(length), *in = pages_new(length);
+
+	for (unsigned devices = 1; devices <= STORE_TEST_DEVICES; devices++) {
+		struct store_fixture fixture;
+		struct store_layout *layout;
+
+		assert_int_equal(store_layout_new(&layout), 0);
+		assert_int_equal(store_layout_add_stream(layout, "kept"), 0);
+		assert_int_equal(store_layout_add_scratch_stream(layout, "scratch"), 1);
+		assert_int_equal(store_layout_add_section(layout, 1, length, &offset), 0);
+		assert_true(store_layout_device_bytes(layout, devices) < 2 * length);
+		store_fixture_open_layout(&fixture, layout, devices, 0, NULL);
+		for (unsigned round = 0; round < 5; round++) {
+			pages_fill(out, length, round);
+			assert_int_equal(store_fixture_transfer(&fixture, TIER_WRITE, 1, 0, length, out), 0);
+			assert_int_equal(store_fixture_transfer(&fixture, TIER_READ, 1, 0, length, in), 0);
+			assert_memory_equal(in, out, length);
+		}
+		store_fixture_close(&fixture);
+	}
+	free(out);
+	free(in);
+}
+
 static void a_device_that_is_too_small_is_refused(void **state)
 {
 	struct store_fixture fixture = { .device_count = 1 };
@@ -522,6 +552,7 @@ int main(void)
 		cmocka_unit_test(many_transfers_at_once_are_each_done_once),
 		cmocka_unit_test(senseless_transfers_are_refused),
 		cmocka_unit_test(the_store_may_be_freed_when_the_last_transfer_is_done),
+		cmocka_unit_test(a_scratch_stream_is_rewritten_within_its_places),
 		cmocka_unit_test(a_device_that_is_too_small_is_refused),
 		cmocka_unit_test(a_host_store_is_reached_by_address),
 		cmocka_unit_test(bytes_come_back_from_files),
