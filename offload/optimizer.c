@@ -26,12 +26,10 @@ DECLARE(adamw);
 DECLARE(adam);
 DECLARE(sgd);
 DECLARE(lion);
+DECLARE(none);
 
 static const struct optimizer *const optimizers[][SIMD_LEVELS] = {
-	LEVELS(adamw),
-	LEVELS(adam),
-	LEVELS(sgd),
-	LEVELS(lion),
+	LEVELS(adamw), LEVELS(adam), LEVELS(sgd), LEVELS(lion), LEVELS(none),
 };
 
 const struct optimizer *optimizer_find(const char *name, enum simd_level level)

@@ -54,6 +54,8 @@ typedef void optimizer_kernel(const struct optimizer_constants *constants, size_
 
 struct optimizer {
 	const char *name;
+	/* Owners read their gradients and write the new masters, which the kernels get in their place. */
+	bool is_by_owner;
 	/* The state that it keeps, an fp32 per element and slot, which begins as zeros. */
 	const char *slots[OPTIMIZER_MAX_SLOTS];
 	unsigned slot_count;

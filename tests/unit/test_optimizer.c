@@ -110,6 +110,13 @@ static struct element lion(const struct update *u, struct element element, float
 	return element;
 }
 
+/* The masters come in the gradients' place, and no factor counts. */
+static struct element none(const struct update *u, struct element element, float a)
+{
+	element.p = a;
+	return element;
+}
+
 /* ---- The papers, in fp64 and with other orders of operations ---- */
 
 struct exact {
@@ -158,6 +165,11 @@ static void exact_lion(const struct update *u, struct exact *x, double g)
 	x->slots[0] = u->group.beta2 * x->slots[0] + (1 - u->group.beta2) * g;
 }
 
+static void exact_none(const struct update *u, struct exact *x, double g)
+{
+	x->p = g / (double)u->factor;
+}
+
 /* ---- All of them ---- */
 
 static const struct subject {
@@ -172,6 +184,7 @@ static const struct subject {
 	{ "sgd", { 1.0f, 0, 0, 0, 0.1f, 0.9f, 0.3f, false }, sgd, exact_sgd },
 	{ "sgd", { 0.5f, 0, 0, 0, 0.1f, 0.8f, 0, true }, sgd, exact_sgd },
 	{ "lion", { 0.5f, 0.9f, 0.99f, 0, 0.1f }, lion, exact_lion },
+	{ "none", { 0 }, none, exact_none },
 };
 
 static const struct optimizer *optimizer_of(const struct subject *subject, enum simd_level level)
