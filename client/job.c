@@ -20,7 +20,7 @@ static_assert(TIERD_MAX_NAME == WIRE_MAX_NAME && TIERD_MAX_JOB_NAME == WIRE_MAX_
 		      TIERD_MAX_GROUPS == WIRE_MAX_GROUPS && TIERD_MAX_WORLD_SIZE == WIRE_MAX_WORLD_SIZE &&
 		      TIERD_MAX_DIMENSIONS == WIRE_MAX_DIMENSIONS,
 	      "limits of tierd.h and the wire");
-static_assert((int)TIERD_REPLACE == MODE_REPLACE && (int)TIERD_LION == OPTIMIZER_LION &&
+static_assert((int)TIERD_REPLACE == MODE_REPLACE && (int)TIERD_NONE == OPTIMIZER_NONE &&
 		      (int)TIERD_PLACE_NVME == PLACEMENT_NVME &&
 		      (int)TIERD_NONFINITE_REPORT == NONFINITE_REPORT && (int)TIERD_RESUMED == JOB_RESUMED &&
 		      (int)TIERD_SHARE_TRAIN == SHARING_TRAIN && (int)TIERD_BYTES == FORMAT_BYTES &&
@@ -295,6 +295,7 @@ static int job_new(struct tierd_node *node, const struct tierd_job_options *opti
 	job->rank = options->rank;
 	job->world_size = options->world_size;
 	job->stage = options->stage;
+	job->is_by_owner = options->optimizer == TIERD_NONE;
 	job->group_count = options->group_count;
 	*ret_job = job;
 	return 0;

@@ -58,6 +58,7 @@ struct tierd_job {
 	uint32_t number;
 	char name[TIERD_MAX_JOB_NAME + 1];
 	uint32_t rank, world_size, stage, group_count;
+	bool is_by_owner; /* the optimizer is none */
 	struct tierd_job_state state;
 	uint32_t epoch;
 	bool is_stale;

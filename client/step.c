@@ -78,11 +78,31 @@ static void applied(struct tierd_ticket *ticket, const Tierd__Wire__StepReply *r
 	ticket_complete(ticket, TIERD_DONE, 0, NULL);
 }
 
+/* The scale of the coming step is known when this one is decided. */
+static void reduced(struct tierd_ticket *ticket, const Tierd__Wire__StepReduced *reply)
+{
+	ticket->step = (struct tierd_step_result){
+		.step = reply->step,
+		.gradient_norm = reply->gradient_norm,
+		.loss_scale = reply->loss_scale,
+		.next_loss_scale = reply->loss_scale,
+	};
+	ticket_complete(ticket, TIERD_REDUCED, 0, NULL);
+}
+
+static bool is_reduced_reply(const struct tierd_ticket *ticket, const struct answer *answer)
+{
+	return answer->status == 0 && ticket->is_reducing && !ticket->events[TIERD_REDUCED].is_here &&
+	       answer->reply->body_case == TIERD__WIRE__REPLY__BODY_STEP_REDUCED;
+}
+
 static void step_answer(struct tierd_ticket *ticket, const struct answer *answer)
 {
 	struct tierd_job *job = ticket->job;
 
-	if (ticket->events[TIERD_DONE].is_here) {
+	if (is_reduced_reply(ticket, answer)) {
+		reduced(ticket, answer->reply->step_reduced);
+	} else if (ticket->events[TIERD_DONE].is_here) {
 		ticket_complete(ticket, TIERD_DURABLE, answer->status, answer->text);
 	} else if (answer->status < 0) {
 		/* Nobody needs to wait for what will not come. */
@@ -133,6 +153,7 @@ static int step_send(struct tierd_job *job, const struct tierd_rates *rates, str
 		r = ticket_new(job->node, job, &step_kind, &ticket);
 	if (r < 0)
 		return r;
+	ticket->is_reducing = job->is_by_owner;
 	step.job = job->number;
 	step.epoch = job->epoch;
 	step.rates = &wire.rates;
@@ -158,7 +179,13 @@ int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct ti
 	if (r < 0)
 		return r;
 	start = clock_now_ns();
-	r = step_send(job, rates, &ticket);
+	if (job->is_by_owner && !ret_ticket)
+		r = message_fail(-EINVAL,
+				 "job \"%s\" has the optimizer none: its step needs a ticket, to wait for "
+				 "TIERD_REDUCED, and tierd_step_finish before it is done",
+				 job->name);
+	else
+		r = step_send(job, rates, &ticket);
 	if (r == 0 && ret_ticket) {
 		*ret_ticket = ticket;
 	} else if (r == 0) {
@@ -166,6 +193,23 @@ int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct ti
 		ticket_abandon(ticket);
 	}
 	job->step_wait_ns += clock_now_ns() - start;
+	job_exit(job);
+	return r;
+}
+
+int tierd_step_finish(struct tierd_job *job)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__StepFinish finish = TIERD__WIRE__STEP_FINISH__INIT;
+	int r = job_enter(job, JOB_READY);
+
+	if (r < 0)
+		return r;
+	finish.job = job->number;
+	finish.epoch = job->epoch;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP_FINISH;
+	request.step_finish = &finish;
+	r = ticket_call(job, &request);
 	job_exit(job);
 	return r;
 }

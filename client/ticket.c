@@ -45,8 +45,8 @@ static void mark_seen(struct tierd_ticket *ticket, enum tierd_event event)
 
 static void mark_all_seen(struct tierd_ticket *ticket)
 {
-	mark_seen(ticket, TIERD_DONE);
-	mark_seen(ticket, TIERD_DURABLE);
+	for (unsigned event = 0; event < TICKET_EVENTS; event++)
+		mark_seen(ticket, (enum tierd_event)event);
 }
 
 static void mark_unseen(struct tierd_ticket *ticket, enum tierd_event event)
@@ -104,12 +104,20 @@ static void note_event(struct tierd_ticket *ticket, enum tierd_event event, int 
 		mark_unseen(ticket, event);
 }
 
+/* What was not done will not be durable; whatever a step has come to, nothing can be reduced any more. */
+static void note_others(struct tierd_ticket *ticket, int status, const char *text)
+{
+	if (status < 0 && ticket->kind->replies == 2)
+		note_event(ticket, TIERD_DURABLE, status, text);
+	if (ticket->is_reducing)
+		note_event(ticket, TIERD_REDUCED, status, text);
+}
+
 void ticket_complete(struct tierd_ticket *ticket, enum tierd_event event, int status, const char *text)
 {
 	note_event(ticket, event, status, text);
-	/* What was not done will not be durable. */
-	if (event == TIERD_DONE && status < 0 && ticket->kind->replies == 2)
-		note_event(ticket, TIERD_DURABLE, status, text);
+	if (event == TIERD_DONE)
+		note_others(ticket, status, text);
 	if (!has_all_events(ticket))
 		return;
 	queue_remove(&ticket->pending);
@@ -188,8 +196,10 @@ int ticket_await(struct tierd_ticket *ticket, enum tierd_event event, uint64_t d
 			connection_look(ticket->node);
 		r = connection_wait(ticket->node, event_is_here, &awaited, deadline);
 		if (event_is_here(&awaited)) {
-			/* What is durable has been done. */
-			mark_seen(ticket, TIERD_DONE);
+			/* What is durable has been done, and what is done was reduced before. */
+			if (event != TIERD_REDUCED)
+				mark_seen(ticket, TIERD_DONE);
+			mark_seen(ticket, TIERD_REDUCED);
 			mark_seen(ticket, event);
 		}
 	}
@@ -211,8 +221,8 @@ static void ticket_free(struct tierd_ticket *ticket)
 	}
 	if (ticket->kind->dispose)
 		ticket->kind->dispose(ticket);
-	free(ticket->events[TIERD_DONE].text);
-	free(ticket->events[TIERD_DURABLE].text);
+	for (unsigned event = 0; event < TICKET_EVENTS; event++)
+		free(ticket->events[event].text);
 	free(ticket);
 }
 
@@ -260,8 +270,7 @@ static void fail(struct tierd_ticket *ticket, int status, const char *text)
 	if (has_all_events(ticket))
 		return;
 	note_event(ticket, TIERD_DONE, status, text);
-	if (ticket->kind->replies == 2)
-		note_event(ticket, TIERD_DURABLE, status, text);
+	note_others(ticket, status, text);
 }
 
 void ticket_fail_all(struct tierd_node *node, int status, const char *text)
@@ -323,6 +332,12 @@ static void ticket_exit(struct tierd_node *node)
 		connection_exit(node);
 }
 
+static bool has_event(const struct tierd_ticket *ticket, enum tierd_event event)
+{
+	return event == TIERD_DONE || (event == TIERD_DURABLE && ticket->kind->replies == 2) ||
+	       (event == TIERD_REDUCED && ticket->is_reducing);
+}
+
 int tierd_ticket_wait(struct tierd_ticket *ticket, enum tierd_event event, int timeout_ms)
 {
 	struct tierd_node *node = ticket->node;
@@ -330,10 +345,12 @@ int tierd_ticket_wait(struct tierd_ticket *ticket, enum tierd_event event, int t
 
 	if (r < 0)
 		return r;
-	if (event == TIERD_DONE || (event == TIERD_DURABLE && ticket->kind->replies == 2))
+	if (has_event(ticket, event))
 		r = ticket_await(ticket, event, node ? connection_deadline(node, timeout_ms) : 0);
 	else
-		r = message_fail(-EINVAL, "%s has no event %d: only a step becomes durable",
+		r = message_fail(-EINVAL,
+				 "%s has no event %d: only a step becomes durable, and only one with the "
+				 "optimizer none is reduced",
 				 ticket->kind->name, (int)event);
 	ticket_exit(node);
 	return r;
@@ -377,6 +394,8 @@ static int result_is_here(const struct tierd_ticket *ticket, const struct ticket
 	if (ticket->kind != kind)
 		return message_fail(-EINVAL, "the ticket is of %s, not of %s", ticket->kind->name,
 				    kind->name);
+	if (!ticket->events[TIERD_DONE].is_here && ticket->events[TIERD_REDUCED].is_here)
+		return 0;
 	if (!ticket->events[TIERD_DONE].is_here)
 		return message_fail(-EAGAIN, "%s is not done yet; wait for its ticket first", kind->name);
 	if (ticket->events[TIERD_DONE].status < 0)

@@ -5,6 +5,7 @@
 #include "client/connection.h"
 
 #define TICKET_MAX_FDS 5
+#define TICKET_EVENTS 3
 
 struct tierd_ticket;
 
@@ -41,12 +42,13 @@ struct tierd_ticket {
 	uint32_t epoch;
 	uint32_t refused_pushes; /* of a step: those that were known when it was sent */
 	unsigned fd_count;	 /* descriptors that a good reply brings */
+	bool is_reducing;	 /* of a step: with the optimizer none, it has a third event */
 	bool is_orphan;		 /* the user has given it up; it frees itself after the last reply */
 	struct {
 		bool is_here, is_unseen;
 		int status;
-		char *text; /* owned; NULL: none */
-	} events[2];	    /* by enum tierd_event */
+		char *text;	 /* owned; NULL: none */
+	} events[TICKET_EVENTS]; /* by enum tierd_event */
 	union {
 		struct {
 			uint32_t unit;

@@ -67,6 +67,7 @@ enum tierd_optimizer_kind {
 	TIERD_ADAM,  /* weight decay is a part of the gradient; state: "m", "v" */
 	TIERD_SGD,   /* state: "momentum", if some group has one when the job is opened */
 	TIERD_LION,  /* state: "m" */
+	TIERD_NONE,  /* each rank updates its own shard, see tierd_step_finish(); no state; learning rates and groups mean nothing */
 };
 enum tierd_placement { TIERD_PLACE_DEFAULT, TIERD_PLACE_HOST, TIERD_PLACE_NVME };
 
@@ -279,6 +280,18 @@ struct tierd_step_result {
  * returns what tierd_ticket_wait would. */
 int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct tierd_ticket **ret_ticket);
 
+/* With the optimizer none a step is taken by its ranks. When all of them have closed their parts, and the sums are
+ * measured, it is TIERD_REDUCED: ret_ticket must not be NULL, and is waited for until then. From there to
+ * tierd_step_finish() each rank reads the gradients of its shard (tierd_tensor_shard; the same ranges at every
+ * stage) with tierd_tensor_read(…, "gradient", …), as an optimizer takes them: summed, scaled and clipped; its
+ * masters, still of the version before, with "master"; and writes the new ones with tierd_tensor_write, as masters.
+ * What it does not write keeps its value. When all ranks have finished, the step is decided and applied like any
+ * other; until then the death of a rank costs it.
+ * A step that is skipped (its result says so after TIERD_REDUCED) needs no finish, and gives -EBUSY; so does one
+ * that is not reduced yet, or finished already. Between its step and its finish a rank can neither push, nor step,
+ * nor gather trainable units: -EBUSY. */
+int tierd_step_finish(struct tierd_job *job);
+
 /* Tells rates and the number of micro-batches early, at most once before each tierd_step, which must then give the
  * same rates; a rank that pushes a unit more often than announced gets -EINVAL. */
 int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uint32_t micro_batches);
@@ -287,13 +300,18 @@ int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uin
 
 /* Writes count elements from element first on, before the first tierd_job_ready: data is in the tensor's format, or fp32 where
  * is_master is set (bf16 and fp16 parameters then get a master of full precision). Any rank may write any piece.
- * -EBUSY: the job has been ready already. */
+ * -EBUSY: the job has been ready already.
+ * With the optimizer none, new masters of this rank's shard too, from TIERD_REDUCED to tierd_step_finish, in place of the
+ * gradients; is_master must be set. -EDOM: a value is not finite, none is taken; -ERANGE: not all of them are in the
+ * shard; -ENODATA: nobody has pushed the unit in this step, which updates it not; -EBUSY: not at this time. */
 int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count,
 		       const void *data, bool is_master);
 
 /* Reads count elements from element first on, of the last step that this rank has closed. state is "parameter" (in its
  * format), or, as fp32, "master" or what the optimizer keeps (see enum tierd_optimizer_kind). -ENODATA: the tensor has
- * no such state. */
+ * no such state. With the optimizer none also "gradient", of this rank's shard, from TIERD_REDUCED to tierd_step_finish:
+ * -ENODATA, too, where nobody has pushed the unit in this step, or masters were written over them; -ERANGE and -EBUSY as in
+ * tierd_tensor_write. */
 int tierd_tensor_read(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
 		      uint64_t count, void *ret_data);
 
@@ -306,6 +324,7 @@ int tierd_tensor_shard(struct tierd_job *job, uint32_t unit, uint32_t tensor, ui
 enum tierd_event {
 	TIERD_DONE,    /* the request is finished; of a step: applied */
 	TIERD_DURABLE, /* of a step: it survives a crash; -EOPNOTSUPP where the daemon keeps no durable store */
+	TIERD_REDUCED, /* of a step with the optimizer none: its gradients can be read, or it was skipped, or has failed */
 };
 
 /* Waits for the event; returns the request's status, or -ETIMEDOUT. timeout_ms 0 only looks; < 0: the node's
@@ -316,7 +335,8 @@ int tierd_ticket_wait(struct tierd_ticket *ticket, enum tierd_event event, int t
  * it; the node owns it. */
 int tierd_ticket_descriptor(const struct tierd_ticket *ticket);
 
-/* After TIERD_DONE: what the step did; what tierd_job_ready found. -EINVAL for a ticket of another call. */
+/* After TIERD_DONE: what the step did; what tierd_job_ready found. After TIERD_REDUCED: what the step did so far, but for
+ * next_loss_scale, which is not known yet. -EINVAL for a ticket of another call. */
 int tierd_ticket_step_result(struct tierd_ticket *ticket, struct tierd_step_result *ret_result);
 int tierd_ticket_job_state(struct tierd_ticket *ticket, struct tierd_job_state *ret_state);
 

@@ -481,37 +481,52 @@ void catalog_unpack(struct catalog *catalog)
 
 /* ---- Values ---- */
 
-int tensor_mark_written(struct tensor *tensor, uint64_t first, uint64_t count)
+int tensor_reserve_written(struct tensor *tensor, unsigned pieces)
 {
-	struct span span = { first, first + count };
-	unsigned kept = 0, place = 0;
+	unsigned needed = tensor->written_count + pieces, capacity = 2 * tensor->written_capacity + 4;
+	struct span *spans;
 
-	if (count == 0)
-		return 0;
-	if (tensor->written_count == CATALOG_MAX_SPANS)
+	if (needed > CATALOG_MAX_SPANS)
 		return -E2BIG;
-	struct span *spans = malloc((tensor->written_count + 1) * sizeof(*spans));
-
+	if (needed <= tensor->written_capacity)
+		return 0;
+	capacity = capacity > needed ? capacity : needed;
+	spans = realloc(tensor->written, capacity * sizeof(*spans));
 	if (!spans)
 		return -ENOMEM;
-	for (unsigned i = 0; i < tensor->written_count; i++) {
-		const struct span *old = &tensor->written[i];
-
-		if (old->end < span.first || old->first > span.end) {
-			if (old->end < span.first)
-				place = kept + 1;
-			spans[kept++] = *old;
-			continue;
-		}
-		span.first = old->first < span.first ? old->first : span.first;
-		span.end = old->end > span.end ? old->end : span.end;
-	}
-	memmove(spans + place + 1, spans + place, (kept - place) * sizeof(*spans));
-	spans[place] = span;
-	free(tensor->written);
 	tensor->written = spans;
-	tensor->written_count = kept + 1;
+	tensor->written_capacity = capacity;
 	return 0;
+}
+
+int tensor_mark_written(struct tensor *tensor, uint64_t first, uint64_t count)
+{
+	struct span span = { first, first + count }, *spans;
+	unsigned from = 0, end;
+	int r = count > 0 ? tensor_reserve_written(tensor, 1) : 0;
+
+	if (r < 0 || count == 0)
+		return r;
+	spans = tensor->written;
+	while (from < tensor->written_count && spans[from].end < span.first)
+		from++;
+	/* Those that it touches, or overlaps, become one with it. */
+	for (end = from; end < tensor->written_count && spans[end].first <= span.end; end++) {
+		span.first = spans[end].first < span.first ? spans[end].first : span.first;
+		span.end = spans[end].end > span.end ? spans[end].end : span.end;
+	}
+	memmove(spans + from + 1, spans + end, (tensor->written_count - end) * sizeof(*spans));
+	spans[from] = span;
+	tensor->written_count += 1 + from - end;
+	return 0;
+}
+
+bool tensor_has_written(const struct tensor *tensor, uint64_t first, uint64_t count)
+{
+	for (unsigned i = 0; i < tensor->written_count; i++)
+		if (tensor->written[i].first < first + count && first < tensor->written[i].end)
+			return true;
+	return false;
 }
 
 bool tensor_is_written(const struct tensor *tensor)

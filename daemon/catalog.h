@@ -31,8 +31,9 @@ struct tensor {
 	double a, b;
 	uint64_t slice_row, slice_rows;
 	struct tensor_layout layout;
-	struct span *written; /* sorted, disjoint, not touching; owned */
-	unsigned written_count;
+	/* Of its first values; of a reduced step, of its masters. Sorted, disjoint, not touching; owned. */
+	struct span *written;
+	unsigned written_count, written_capacity;
 };
 
 /* Consecutive elements of a section that one parameter group updates. */
@@ -101,9 +102,13 @@ static inline bool unit_is_trainable(const struct unit *unit)
 	return unit_layout_trainable(&unit->layout) != 0;
 }
 
-/* Notes that elements have a value now. -E2BIG: in too many separate pieces. */
+/* Notes that elements have a value now. -E2BIG: in too many separate pieces; -ENOMEM. It cannot fail for as
+ * many pieces as have been reserved. */
 int tensor_mark_written(struct tensor *tensor, uint64_t first, uint64_t count);
+int tensor_reserve_written(struct tensor *tensor, unsigned pieces);
+/* All of it; any of these elements. */
 bool tensor_is_written(const struct tensor *tensor);
+bool tensor_has_written(const struct tensor *tensor, uint64_t first, uint64_t count);
 
 /* Lists tensors without value and initializer (", "-separated, at most a few) into text; returns how many
  * there are. */

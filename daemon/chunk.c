@@ -89,30 +89,60 @@ static void initialize_unit(const struct chunk *chunk, uint32_t index, uint64_t 
 		    arrays.master);
 }
 
+/* Elements from … of the unit's section, which one group updates; their place in the chunk is at. */
+static void update_run(const struct chunk *chunk, uint32_t index, uint32_t group, uint64_t from,
+		       uint64_t count, uint64_t at)
+{
+	const struct job *job = chunk->sweep->job;
+	const struct optimizer *optimizer = job->options.optimizer;
+	struct optimizer_arrays arrays = arrays_at(chunk, at);
+	struct optimizer_constants constants;
+
+	optimizer_set(optimizer, &job->decided_rates.groups[group], (double)job->decided_rates.learning_rate,
+		      job->catalog.units[index].updates + 1, job->factor, &constants);
+	arrays.gradient = section_sum(job, index, chunk->section) + from;
+	optimizer->kernels[state_master_kind(chunk->section)](&constants, count, &arrays);
+}
+
+/* What the owners of a reduced step have written; the rest keeps its values. */
+static void update_written(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
+			   uint64_t at)
+{
+	const struct unit *unit = &chunk->sweep->job->catalog.units[index];
+	uint64_t from, length;
+
+	for (uint32_t t = 0; t < unit->tensor_count; t++) {
+		const struct tensor *tensor = &unit->tensors[t];
+
+		for (unsigned i = 0; tensor->layout.section == chunk->section && i < tensor->written_count;
+		     i++) {
+			const struct span *span = &tensor->written[i];
+
+			if (intersect(first, count, tensor->layout.first + span->first,
+				      span->end - span->first, &from, &length))
+				update_run(chunk, index, tensor->group, from, length, at + (from - first));
+		}
+	}
+}
+
 static void update_unit(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
 			uint64_t at)
 {
 	const struct job *job = chunk->sweep->job;
-	const struct optimizer *optimizer = job->options.optimizer;
 	const struct unit *unit = &job->catalog.units[index];
-	const float *gradients = section_sum(job, index, chunk->section);
+	uint64_t from, length;
 
 	if (!gradient_has_content(job, index))
 		return;
+	if (job->options.optimizer->is_by_owner) {
+		update_written(chunk, index, first, count, at);
+		return;
+	}
 	for (uint32_t i = 0; i < unit->run_count[chunk->section]; i++) {
 		const struct run *run = &unit->runs[chunk->section][i];
-		struct optimizer_constants constants;
-		struct optimizer_arrays arrays;
-		uint64_t from, length;
 
-		if (!intersect(first, count, run->first, run->count, &from, &length))
-			continue;
-		optimizer_set(optimizer, &job->decided_rates.groups[run->group],
-			      (double)job->decided_rates.learning_rate, unit->updates + 1, job->factor,
-			      &constants);
-		arrays = arrays_at(chunk, at + (from - first));
-		arrays.gradient = gradients + from;
-		optimizer->kernels[state_master_kind(chunk->section)](&constants, length, &arrays);
+		if (intersect(first, count, run->first, run->count, &from, &length))
+			update_run(chunk, index, run->group, from, length, at + (from - first));
 	}
 }
 

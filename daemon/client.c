@@ -182,7 +182,8 @@ static void leave(struct pending *pending, const Tierd__Wire__JobLeave *leave)
 {
 	struct member *member = pending->member;
 
-	if (leave->at_once || (!member->step && !member->next_step)) {
+	/* A step that it has not finished does not end any more. */
+	if (leave->at_once || (!member->step && !member->next_step) || reduced_is_owed(member)) {
 		leave_now(pending, leave->at_once);
 	} else if (member->leaving) {
 		pending_error(pending, -EBUSY, "this rank is closing the job already");
@@ -217,6 +218,8 @@ static void await(struct pending *pending, const Tierd__Wire__GatherAwait *await
 
 		if (other->number != await->request || !other->waiter.is_gather)
 			continue;
+		if (gather_refuse_owed(other))
+			break;
 		other->waiter.blocked = member;
 		residency_note_stall(member->job, member->job->catalog.units[other->unit].pack,
 				     &other->waiter);
@@ -332,6 +335,7 @@ static void handle_job_request(struct pending *pending, const Tierd__Wire__Reque
 		HANDLE(PUSH, push, gradient_push(pending, request->push));
 		HANDLE(STEP_BEGIN, step_begin, step_begin(pending, request->step_begin));
 		HANDLE(STEP, step, step_close(pending, request->step));
+		HANDLE(STEP_FINISH, step_finish, reduced_finish(pending, request->step_finish));
 		HANDLE(TENSOR_WRITE, tensor_write, tensor_write(pending, request->tensor_write));
 		HANDLE(TENSOR_READ, tensor_read, tensor_read(pending, request->tensor_read));
 		HANDLE(STATISTICS_READ, statistics_read, read_statistics(pending));

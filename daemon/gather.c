@@ -64,6 +64,20 @@ void gather_expect(struct member *member, uint64_t version)
 	}
 }
 
+bool gather_refuse_owed(struct pending *pending)
+{
+	const struct member *member = pending->member;
+
+	if (!reduced_is_owed(member) || pending->waiter.version <= member->job->decided)
+		return false;
+	pending_error(
+		pending, -EBUSY,
+		"unit \"%s\" has no values of the step that rank %u has closed until the rank finishes it; "
+		"wait for TIERD_REDUCED, write its shard, and call tierd_step_finish first",
+		member->job->catalog.units[pending->unit].name, member->rank);
+	return true;
+}
+
 void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather)
 {
 	struct member *member = pending->member;
@@ -89,6 +103,8 @@ void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather)
 		pending_error(pending, -EAGAIN, "the awaited step was refused");
 		return;
 	}
+	if (gather_refuse_owed(pending))
+		return;
 	if (residency_want(job, job->catalog.units[gather->unit].pack, &pending->waiter, TIER_DEMAND))
 		grant(pending);
 	prefetch_run(job);

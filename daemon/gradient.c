@@ -154,6 +154,11 @@ static int check_push(const struct member *member, const Tierd__Wire__Push *push
 	if (member->contributions[push->buffer].is_active)
 		return refuse(message, size, -EINVAL, "gradient buffer %u is on its way already",
 			      push->buffer);
+	if (reduced_is_owed(member))
+		return refuse(message, size, -EBUSY,
+			      "rank %u has to finish its step before it pushes more; call tierd_step_finish "
+			      "first",
+			      member->rank);
 	if (member->next_step)
 		return refuse(message, size, -EBUSY,
 			      "rank %u has two steps on their way; wait for one before it pushes more",

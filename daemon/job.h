@@ -181,7 +181,9 @@ struct job {
 	struct norm_work *norm;
 	double gradient_norm;
 	bool is_skipped;
-	float factor; /* of the decided step's gradients */
+	float factor;	       /* of the reduced or decided step's gradients */
+	bool is_reduced;       /* the open step waits for the owners of its shards */
+	unsigned shard_copies; /* under way, between their windows and the sums */
 	struct step_rates decided_rates;
 	struct optimizer_group groups[WIRE_MAX_GROUPS]; /* of the last decided step; at first the options' */
 	struct loss_scale loss_scale;
@@ -306,6 +308,8 @@ void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather);
 void gather_expect(struct member *member, uint64_t version);
 /* A step of the member is refused: what waits for its version looks again. */
 void gather_fail_refused(struct member *member);
+/* True, and it is answered, if the gather waits for a step that its own rank has yet to finish. */
+bool gather_refuse_owed(struct pending *pending);
 
 /* ---- prefetch.c ---- */
 /* Looks at the ranks' progress and loads what comes next. */
@@ -348,8 +352,23 @@ void step_close(struct pending *pending, const Tierd__Wire__Step *step);
 void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin);
 /* Decides the open step if everything is there. */
 void step_advance(struct job *job);
+/* The open step is decided; broken: the unit whose gradients are not finite, so that it is skipped, or NULL.
+ */
+void step_decide(struct job *job, const char *broken);
 void step_applied(struct job *job); /* the sweep is done */
 void step_abort(struct job *job);
+
+/* ---- reduced.c ---- */
+/* The open step's gradients are there for the owners of its shards. */
+void reduced_begin(struct job *job);
+/* Decides it if all owners have finished and nothing of theirs is under way. */
+void reduced_advance(struct job *job);
+void reduced_finish(struct pending *pending, const Tierd__Wire__StepFinish *finish);
+/* The rank has closed a step that cannot go on without it: what waits for that would wait for ever. */
+bool reduced_is_owed(const struct member *member);
+/* False, and the request is answered, if these elements are not the member's to read or write now. */
+bool reduced_check(struct pending *pending, uint32_t unit, const struct tensor *tensor, uint64_t first,
+		   uint64_t count);
 
 /* ---- sweep.c, chunk.c ---- */
 /* Passes over all packs that have something to do: applies the decided step, or splits the masters. */

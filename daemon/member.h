@@ -47,6 +47,7 @@ struct member {
 	struct pending *leaving;      /* its leave, which waits for them */
 	struct step_rates next_rates; /* of next_step */
 	bool is_closed;		      /* its part of the open step is */
+	bool is_finished;	      /* and of a reduced step its shard is written */
 	/* What tierd_step_begin has announced: of the open step, and, once it is closed, of the one after it.
 	 */
 	struct announcement {

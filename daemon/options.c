@@ -93,7 +93,8 @@ static const struct optimizer *find_optimizer(uint32_t kind)
 	static const char *const names[] = { [OPTIMIZER_ADAMW] = "adamw",
 					     [OPTIMIZER_ADAM] = "adam",
 					     [OPTIMIZER_SGD] = "sgd",
-					     [OPTIMIZER_LION] = "lion" };
+					     [OPTIMIZER_LION] = "lion",
+					     [OPTIMIZER_NONE] = "none" };
 
 	return kind < ARRAY_LENGTH(names) ? optimizer_find(names[kind], simd_level()) : NULL;
 }

@@ -84,6 +84,8 @@ static const char *activity(const struct job *job, const struct member *member)
 		return "waiting for a gradient buffer";
 	if (is_gathering(member))
 		return "waiting for a gather";
+	if (job->is_reduced && reduced_is_owed(member))
+		return "writing its shard";
 	if (member->is_closed)
 		return "has closed its step";
 	return member->step ? "waiting for its step" : "training";

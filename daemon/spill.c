@@ -11,8 +11,9 @@
  * nothing.
  *
  * Nobody waits for ever. A buffer cannot be taken while its sums are pinned, which a reduction, a worker or
- * an update ends, in transfer, which ends, or wanted by somebody who has not pinned them yet: reductions and
- * writes of tensors are tried as soon as they are present, and need nothing else that a buffer could hold up.
+ * an update ends, in transfer, which ends, or wanted by somebody who has not pinned them yet: reductions, and
+ * what tensors read and write there, are tried as soon as they are present, and need nothing else that a
+ * buffer could hold up.
  * The sweep needs staging buffers, slots and the end of leases, none of which waits for a sum. It comes
  * first: pushes take no buffer from what it has still to apply, but wait for its end; it takes theirs, and,
  * while none of its packs has one, its own last one's. So with one buffer everything goes on, one pack after
@@ -148,7 +149,7 @@ void spill_serve(struct job *job)
 	serve(spill, &spill->wishes, &promised);
 	tell_ready(spill);
 	/* All of them, as one that has gone may have wanted the same as another. */
-	if (job->phase < JOB_TRAINED)
+	if (job->phase < JOB_TRAINED || job->is_reduced)
 		tensor_resume(job);
 	gradient_unblock(job, false);
 	step_advance(job);

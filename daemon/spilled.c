@@ -196,7 +196,7 @@ static void on_measured(struct work *work)
 	submit(spilled, TIER_WRITE);
 }
 
-/* What tensors are written with has no norm. */
+/* What tensors are written with has no norm, and that of a reduced step has been taken. */
 void spilled_write(struct spilled *spilled)
 {
 	struct job *job = spilled->spill->job;
@@ -204,7 +204,7 @@ void spilled_write(struct spilled *spilled)
 	spilled->state = SPILL_WRITING;
 	spilled->spill->writing++;
 	job->reductions_running++;
-	if (job->phase < JOB_TRAINED) {
+	if (job->phase < JOB_TRAINED || job->is_reduced) {
 		submit(spilled, TIER_WRITE);
 		return;
 	}

@@ -1,6 +1,8 @@
 /* The step: COLLECTING until all ranks have closed their part and all contributions are summed, then FOLDING
- * (stages 0 and 1) and MEASURING; then it is decided, and the sweep applies it. */
+ * (stages 0 and 1) and MEASURING; with the optimizer none, REDUCED (reduced.c); then it is decided, and the
+ * sweep applies it. */
 #include <errno.h>
+#include <event2/event.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -195,6 +197,7 @@ static bool close_part(struct pending *pending, struct step_rates *rates)
 	job->has_open_rates = true;
 	member->step = pending;
 	member->is_closed = true;
+	member->is_finished = false;
 	memcpy(member->closed_pushed, member->pushed, job->catalog.unit_count * sizeof(*member->pushed));
 	memset(member->pushed, 0, job->catalog.unit_count * sizeof(*member->pushed));
 	member->pushed_count = 0;
@@ -203,6 +206,9 @@ static bool close_part(struct pending *pending, struct step_rates *rates)
 	gradient_try_closed(job);
 	gradient_unblock(job, false);
 	step_advance(job);
+	/* One that leaves will not finish it. */
+	if (member->leaving && reduced_is_owed(member))
+		event_active(member->leaving->timer, EV_TIMEOUT, 0);
 	return true;
 }
 
@@ -225,6 +231,13 @@ static bool take(struct pending *pending, const Tierd__Wire__Step *step)
 	}
 	if (!member->step)
 		return close_part(pending, &rates);
+	if (reduced_is_owed(member)) {
+		pending_error(
+			pending, -EBUSY,
+			"rank %u has a step on its way that it has to finish; call tierd_step_finish first",
+			member->rank);
+		return false;
+	}
 	if (rates.loss_scale == 0 && loss_scale_is_dynamic(&job->options.loss_scale)) {
 		pending_error(
 			pending, -EINVAL,
@@ -436,21 +449,55 @@ static void skip(struct job *job)
 	step_applied(job);
 }
 
-static void decide_finite(struct job *job, double norm)
+static float factor_of(const struct job *job)
 {
 	const struct step_rates *rates = &job->decided_rates;
 	double scale = (double)rates->gradient_scale / (double)rates->loss_scale;
-	double clip = 1.0;
+	double norm = job->gradient_norm, clip = 1.0;
 
 	if (job->options.clip_norm > 0 && norm > (double)job->options.clip_norm)
 		clip = (double)job->options.clip_norm / (norm + 1e-6);
-	job->factor = (float)(scale * clip);
+	return (float)(scale * clip);
+}
+
+static void apply(struct job *job)
+{
 	job->is_skipped = false;
 	int r = sweep_start(job, false);
 
 	if (r < 0)
 		job_break(job, r, "step %llu cannot be applied: %s", (unsigned long long)job->decided,
 			  strerror(-r));
+}
+
+void step_decide(struct job *job, const char *broken)
+{
+	memcpy(job->groups, job->decided_rates.groups, sizeof(job->groups));
+	job->decided++;
+	job->decided_ns = clock_now_ns();
+	loss_scale_move(&job->loss_scale, &job->options.loss_scale, broken);
+	open_next(job);
+	if (broken) {
+		log_info(
+			"job %s: step %llu is skipped: the gradients of unit \"%s\" are not finite; the loss "
+			"scale is %g now",
+			job->name, (unsigned long long)job->decided, broken, (double)job->loss_scale.value);
+		skip(job);
+	} else {
+		apply(job);
+	}
+	gradient_try_all(job);
+}
+
+static double norm_sum(const struct job *job, const struct norm_work *norm)
+{
+	double sum = 0.0;
+
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
+		for (uint64_t i = norm->first_block[unit];
+		     norm->is_pushed[unit] && i < norm->first_block[unit + 1]; i++)
+			sum += norm->blocks[i];
+	return sum;
 }
 
 static const char *nonfinite_unit(const struct job *job, const struct norm_work *norm)
@@ -466,37 +513,23 @@ static const char *nonfinite_unit(const struct job *job, const struct norm_work 
 static void decide(struct job *job, const struct norm_work *norm)
 {
 	const struct step_rates *rates = &job->open_rates;
+	double sum = norm_sum(job, norm);
+	const char *broken = isfinite(sum) ? NULL : nonfinite_unit(job, norm);
 	char message[256];
-	double sum = 0.0;
 
-	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
-		for (uint64_t i = norm->first_block[unit];
-		     norm->is_pushed[unit] && i < norm->first_block[unit + 1]; i++)
-			sum += norm->blocks[i];
-	if (!isfinite(sum) && job->options.nonfinite == NONFINITE_REPORT) {
+	if (broken && job->options.nonfinite == NONFINITE_REPORT) {
 		snprintf(message, sizeof(message), "the gradients of unit \"%s\" hold a NaN or an infinity",
-			 nonfinite_unit(job, norm));
+			 broken);
 		fail_step(job, -EDOM, message);
 		return;
 	}
 	job->gradient_norm = sqrt(sum) * fabs((double)rates->gradient_scale / (double)rates->loss_scale);
 	job->decided_rates = *rates;
-	memcpy(job->groups, rates->groups, sizeof(job->groups));
-	job->decided++;
-	job->decided_ns = clock_now_ns();
-	loss_scale_move(&job->loss_scale, &job->options.loss_scale, !isfinite(sum));
-	open_next(job);
-	if (!isfinite(sum)) {
-		log_info(
-			"job %s: step %llu is skipped: the gradients of unit \"%s\" are not finite; the loss "
-			"scale is %g now",
-			job->name, (unsigned long long)job->decided, nonfinite_unit(job, norm),
-			(double)job->loss_scale.value);
-		skip(job);
-	} else {
-		decide_finite(job, job->gradient_norm);
-	}
-	gradient_try_all(job);
+	job->factor = broken ? 0 : factor_of(job);
+	if (!broken && job->options.optimizer->is_by_owner)
+		reduced_begin(job);
+	else
+		step_decide(job, broken);
 }
 
 static const char *missing_unit(const struct job *job)
@@ -511,8 +544,8 @@ void step_advance(struct job *job)
 {
 	char message[256];
 
-	if (!job->is_live || job->closed_count < job->options.world_size || job->norm || job->sweep ||
-	    job->decided > job->step || !gradient_is_complete(job) || gradient_fold(job))
+	if (!job->is_live || job->closed_count < job->options.world_size || job->norm || job->is_reduced ||
+	    job->sweep || job->decided > job->step || !gradient_is_complete(job) || gradient_fold(job))
 		return;
 	const char *missing = missing_unit(job);
 
@@ -581,6 +614,7 @@ void step_applied(struct job *job)
 void step_abort(struct job *job)
 {
 	job->has_open_rates = false;
+	job->is_reduced = false;
 	if (job->norm)
 		job->norm->is_void = true;
 }

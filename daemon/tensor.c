@@ -3,8 +3,12 @@
  * Written values of trainable tensors are kept as fp32 masters where the sums of gradients will be, until the
  * first sweep splits them; those of frozen tensors go into the pack's slot. A read takes: the pack, resident
  * and written back; then, if the state is on NVMe, staging buffers and a transfer; then a worker that copies
- * into the window. */
+ * into the window.
+ *
+ * With the optimizer none, masters are written in the same way, and gradients read there, while a step is
+ * reduced. */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,12 +30,13 @@ enum operation_stage {
 
 /* Instead of a state's number. */
 #define READ_PARAMETER (-1)
+#define READ_GRADIENT (-2)
 
 struct tensor_operation {
 	struct queue link; /* of the job's waiting ones, in WAITING_FOR_WRITES and WAITING_FOR_SUMS */
 	enum operation_kind kind;
 	enum operation_stage stage;
-	int state; /* READ_PARAMETER, STATE_MASTER or a slot's number */
+	int state; /* READ_PARAMETER, READ_GRADIENT, STATE_MASTER or a slot's number */
 	struct job *job;
 	struct member *member;	 /* NULL: the daemon's own */
 	struct pending *pending; /* NULL: nobody is left to answer */
@@ -39,6 +44,7 @@ struct tensor_operation {
 	struct tensor *tensor;
 	uint64_t first, count; /* elements of the tensor */
 	bool is_master;
+	bool is_of_shard; /* between the window and the sums of a reduced step */
 	bool has_pin;
 	struct waiter waiter;
 	struct staging_wish wish;
@@ -76,7 +82,8 @@ static void *slot_address(const struct tensor_operation *operation)
 	       pack_element(operation) * section_element_bytes(section_of(operation));
 }
 
-static float *master_address(const struct tensor_operation *operation)
+/* Where the sums of gradients are, or, instead of them, masters. */
+static float *sums_address(const struct tensor_operation *operation)
 {
 	const struct unit *unit = &operation->job->catalog.units[operation->unit];
 
@@ -98,6 +105,8 @@ static void operation_free(struct tensor_operation *operation)
 		job->is_filling_tensor = false;
 	if (operation->stage == WAITING_FOR_SUMS)
 		spill_forget(job, pack_of(operation));
+	if (operation->is_of_shard)
+		job->shard_copies--;
 	if (operation->stage == WAITING_FOR_STAGING)
 		queue_remove(&operation->wish.link);
 	if (operation->buffer)
@@ -113,16 +122,27 @@ static void operation_free(struct tensor_operation *operation)
 		member_release(member);
 }
 
+static void refuse_pieces(struct pending *pending, const char *name)
+{
+	pending_error(pending, -E2BIG,
+		      "tensor \"%s\" is written in more than %d separate pieces; write it in order", name,
+		      CATALOG_MAX_SPANS);
+}
+
 static void finish(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
 	struct pending *pending = TAKE_PTR(operation->pending);
 	enum operation_kind kind = operation->kind;
+	bool is_of_shard = operation->is_of_shard;
 	int status = operation->status;
 	const char *name = operation->tensor->name;
 	char holders[sizeof(job->holders)];
 
 	memcpy(holders, job->holders, sizeof(holders));
+	/* The step has been dropped. */
+	if (is_of_shard && !job->is_reduced)
+		status = -ESTALE;
 	if (status == 0 && kind == OPERATION_WRITE)
 		status = tensor_mark_written(operation->tensor, operation->first, operation->count);
 	if (status == 0 && kind == OPERATION_INITIALIZE)
@@ -134,21 +154,30 @@ static void finish(struct tensor_operation *operation)
 	else if (pending && status == -EAGAIN)
 		pending_error(pending, -ECANCELED, "tensor \"%s\": the awaited step failed", name);
 	else if (pending && status == -E2BIG)
-		pending_error(pending, status,
-			      "tensor \"%s\" is written in more than %d separate pieces; write it in order",
-			      name, CATALOG_MAX_SPANS);
+		refuse_pieces(pending, name);
+	else if (pending && status == -EDOM)
+		pending_error(
+			pending, status,
+			"tensor \"%s\": a NaN or an infinity is among the values; none of them is taken",
+			name);
+	else if (pending && status == -ESTALE)
+		pending_error(pending, status, "%s; call tierd_job_ready", job->reason);
 	else if (pending && status < 0)
 		pending_error(pending, status, "tensor \"%s\": %s", name, store_error(status));
 	else if (pending)
 		pending_reply(pending, NULL);
 	if (kind == OPERATION_INITIALIZE && status < 0)
 		job_break(job, status, "tensor \"%s\" cannot be initialized: %s", name, store_error(status));
+	if (is_of_shard)
+		reduced_advance(job);
 	job_settle(job);
 }
 
-/* The values go where gradients will be summed. */
-static bool writes_masters(const struct tensor_operation *operation)
+/* The values go where gradients will be summed, or come from there. */
+static bool uses_sums(const struct tensor_operation *operation)
 {
+	if (operation->kind == OPERATION_READ)
+		return operation->state == READ_GRADIENT;
 	return operation->kind == OPERATION_WRITE && !operation->tensor->is_frozen;
 }
 
@@ -156,7 +185,7 @@ static void on_worked(struct work *work)
 {
 	struct tensor_operation *operation = container_of(work, struct tensor_operation, work);
 
-	if (writes_masters(operation))
+	if (uses_sums(operation))
 		spill_unpin(operation->job, pack_of(operation));
 	if (operation->kind != OPERATION_READ && operation->tensor->is_frozen &&
 	    operation->job->has_nvme_parameters)
@@ -166,7 +195,27 @@ static void on_worked(struct work *work)
 
 /* ---- On a worker ---- */
 
-static void write_values(const struct tensor_operation *operation)
+static bool are_finite(const float *values, uint64_t count)
+{
+	bool has_other = false;
+
+	for (uint64_t i = 0; i < count; i++)
+		has_other |= !isfinite(values[i]);
+	return !has_other;
+}
+
+/* Who changes the window after this look harms the model that he trains, and nothing else. */
+static int copy_masters(const struct tensor_operation *operation)
+{
+	const float *window = (const float *)operation->member->window.base;
+
+	if (operation->is_of_shard && !are_finite(window, operation->count))
+		return -EDOM;
+	memcpy(sums_address(operation), window, operation->count * sizeof(float));
+	return 0;
+}
+
+static int write_values(const struct tensor_operation *operation)
 {
 	const void *window = operation->member->window.base;
 
@@ -174,18 +223,31 @@ static void write_values(const struct tensor_operation *operation)
 		memcpy(slot_address(operation), window,
 		       operation->count * section_element_bytes(section_of(operation)));
 	} else if (operation->is_master) {
-		memcpy(master_address(operation), window, operation->count * sizeof(float));
+		return copy_masters(operation);
 	} else {
 		format_widen(state_master_kind(section_of(operation)), window, operation->count,
-			     master_address(operation));
+			     sums_address(operation));
 	}
+	return 0;
+}
+
+/* As an optimizer's kernel takes them. */
+static void read_gradients(const struct tensor_operation *operation)
+{
+	float *window = (float *)operation->member->window.base;
+	const float *sums = sums_address(operation), factor = operation->job->factor;
+
+	for (uint64_t i = 0; i < operation->count; i++)
+		window[i] = sums[i] * factor;
 }
 
 static void read_values(const struct tensor_operation *operation)
 {
 	void *window = operation->member->window.base;
 
-	if (operation->state == READ_PARAMETER)
+	if (operation->state == READ_GRADIENT)
+		read_gradients(operation);
+	else if (operation->state == READ_PARAMETER)
 		memcpy(window, slot_address(operation),
 		       operation->count * section_element_bytes(section_of(operation)));
 	else if (operation->state == STATE_MASTER)
@@ -213,10 +275,10 @@ static void initialize_values(const struct tensor_operation *operation)
 
 static void run_operation(struct work *work)
 {
-	const struct tensor_operation *operation = container_of(work, struct tensor_operation, work);
+	struct tensor_operation *operation = container_of(work, struct tensor_operation, work);
 
 	if (operation->kind == OPERATION_WRITE)
-		write_values(operation);
+		operation->status = write_values(operation);
 	else if (operation->kind == OPERATION_READ)
 		read_values(operation);
 	else
@@ -319,7 +381,7 @@ static void go_on(struct tensor_operation *operation)
 		read_state(operation, buffer);
 }
 
-static void write_masters(struct tensor_operation *operation)
+static void take_sums(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
 
@@ -328,7 +390,7 @@ static void write_masters(struct tensor_operation *operation)
 		queue_push(&job->tensor_waiting, &operation->link);
 		return;
 	}
-	spill_pin(job, pack_of(operation), true);
+	spill_pin(job, pack_of(operation), operation->kind == OPERATION_WRITE);
 	start_work(operation);
 }
 
@@ -344,7 +406,7 @@ void tensor_resume(struct job *job)
 		struct tensor_operation *operation = queue_entry(link, struct tensor_operation, link);
 
 		if (operation->stage == WAITING_FOR_SUMS)
-			write_masters(operation);
+			take_sums(operation);
 		else
 			go_on(operation);
 	}
@@ -435,22 +497,81 @@ static bool check_range(struct pending *pending, uint32_t unit, uint32_t index, 
 	return false;
 }
 
+/* ---- A reduced step ---- */
+
+/* Masters, of any part of the member's shard. */
+static bool check_masters(struct pending *pending, const Tierd__Wire__TensorWrite *write)
+{
+	const struct job *job = pending->member->job;
+
+	if (!check_range(pending, write->unit, write->tensor, write->first, write->count, write->is_master))
+		return false;
+	const struct tensor *tensor = &job->catalog.units[write->unit].tensors[write->tensor];
+
+	if (tensor->is_frozen)
+		pending_error(pending, -EINVAL, "tensor \"%s\" is frozen: it is not updated", tensor->name);
+	else if (!write->is_master)
+		pending_error(pending, -EINVAL,
+			      "tensor \"%s\": what a step writes are masters; set is_master, and give fp32",
+			      tensor->name);
+	else
+		return reduced_check(pending, write->unit, tensor, write->first, write->count);
+	return false;
+}
+
+static void read_gradient(struct pending *pending, const Tierd__Wire__TensorRead *read)
+{
+	struct job *job = pending->member->job;
+	const struct tensor *tensor = &job->catalog.units[read->unit].tensors[read->tensor];
+	struct tensor_operation *operation;
+
+	if (!reduced_check(pending, read->unit, tensor, read->first, read->count))
+		return;
+	if (tensor_has_written(tensor, read->first, read->count)) {
+		pending_error(pending, -ENODATA,
+			      "tensor \"%s\": masters have been written over its gradients; read those first",
+			      tensor->name);
+		return;
+	}
+	operation = operation_new(job, pending, OPERATION_READ, read->unit, read->tensor, read->first,
+				  read->count);
+	if (!operation) {
+		pending_error(pending, -ENOMEM, "out of memory");
+		return;
+	}
+	operation->state = READ_GRADIENT;
+	operation->is_of_shard = true;
+	job->shard_copies++;
+	take_sums(operation);
+}
+
 /* ---- Write ---- */
 
 static void start_write(struct pending *pending)
 {
 	struct member *member = pending->member;
 	struct job *job = member->job;
-	struct tensor_operation *operation = operation_new(job, pending, OPERATION_WRITE, pending->unit,
-							   pending->tensor, pending->first, pending->count);
+	struct tensor *tensor = &job->catalog.units[pending->unit].tensors[pending->tensor];
+	/* Of a reduced step they take the gradients' place: then it is too late to find no room for the note.
+	 */
+	int r = tensor_reserve_written(tensor, 1 + job->shard_copies);
+	struct tensor_operation *operation =
+		r < 0 ? NULL
+		      : operation_new(job, pending, OPERATION_WRITE, pending->unit, pending->tensor,
+				      pending->first, pending->count);
 
 	if (!operation) {
-		pending_error(pending, -ENOMEM, "out of memory");
+		if (r == -E2BIG)
+			refuse_pieces(pending, tensor->name);
+		else
+			pending_error(pending, -ENOMEM, "out of memory");
 		return;
 	}
 	operation->is_master = pending->is_master;
-	if (writes_masters(operation))
-		write_masters(operation);
+	operation->is_of_shard = job->is_reduced;
+	job->shard_copies += job->is_reduced;
+	if (uses_sums(operation))
+		take_sums(operation);
 	else if (job->has_nvme_parameters)
 		want_pack(operation, 0);
 	else
@@ -463,6 +584,8 @@ static bool check_write(struct pending *pending, const Tierd__Wire__TensorWrite 
 
 	if (job->phase == JOB_BROKEN)
 		return job_check_live(pending, 0);
+	if (job->phase == JOB_TRAINED && job->options.optimizer->is_by_owner)
+		return check_masters(pending, write);
 	if (job->phase > JOB_FILLING) {
 		pending_error(pending, -EBUSY, "job %s has been ready already: its tensors have values",
 			      job->name);
@@ -494,7 +617,7 @@ void tensor_write(struct pending *pending, const Tierd__Wire__TensorWrite *write
 	pending->first = write->first;
 	pending->count = write->count;
 	pending->is_master = write->is_master;
-	if (job->phase == JOB_FILLING) {
+	if (job->phase == JOB_FILLING || job->is_reduced) {
 		start_write(pending);
 		return;
 	}
@@ -575,6 +698,8 @@ static int find_state(const struct job_options *options, const char *name, int *
 		*ret_state = READ_PARAMETER;
 	else if (strcmp(name, "master") == 0)
 		*ret_state = STATE_MASTER;
+	else if (strcmp(name, "gradient") == 0 && options->optimizer->is_by_owner)
+		*ret_state = READ_GRADIENT;
 	else
 		*ret_state = r = state_find_slot(options, name);
 	return r < 0 ? r : 0;
@@ -583,17 +708,60 @@ static int find_state(const struct job_options *options, const char *name, int *
 /* "parameter, master, m, v" */
 static const char *print_states(const struct job_options *options, char *text, size_t size)
 {
-	size_t used = (size_t)snprintf(text, size, "parameter, master");
+	size_t used = (size_t)snprintf(text, size, "parameter, master%s",
+				       options->optimizer->is_by_owner ? ", gradient" : "");
 
 	for (unsigned slot = 0; slot < options->slot_count && used < size; slot++)
 		used += (size_t)snprintf(text + used, size - used, ", %s", options->optimizer->slots[slot]);
 	return text;
 }
 
+/* Until it finishes its step, a rank has only the values before that. */
+static uint64_t version_for(const struct member *member, uint64_t version)
+{
+	uint64_t decided = member->job->decided;
+
+	return reduced_is_owed(member) && version > decided ? decided : version;
+}
+
+static bool check_version(struct pending *pending, const struct tensor *tensor, uint64_t version)
+{
+	const struct job *job = pending->member->job;
+
+	/* What is applied can be read between epochs, too; what is to come, will come only in a live one. */
+	if (version > job->decided && !job_check_live(pending, pending->member->epoch))
+		return false;
+	if (version > job->decided + 2)
+		pending_error(pending, -EINVAL, "version %llu is ahead of every step",
+			      (unsigned long long)version);
+	else if (version > member_last_version(pending->member))
+		pending_error(pending, -ECANCELED, "tensor \"%s\": the step that it waits for was refused",
+			      tensor->name);
+	else
+		return true;
+	return false;
+}
+
+static void start_read(struct pending *pending, const Tierd__Wire__TensorRead *read, int state,
+		       uint64_t version)
+{
+	struct tensor_operation *operation =
+		operation_new(pending->member->job, pending, OPERATION_READ, read->unit, read->tensor,
+			      read->first, read->count);
+
+	if (!operation) {
+		pending_error(pending, -ENOMEM, "out of memory");
+		return;
+	}
+	operation->state = state;
+	operation->waiter.blocked = pending->member;
+	want_pack(operation, operation->tensor->is_frozen ? 0 : version);
+}
+
 void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read)
 {
 	struct job *job = pending->member->job;
-	struct tensor_operation *operation;
+	uint64_t version = version_for(pending->member, read->version);
 	char names[64];
 	int state;
 
@@ -612,37 +780,17 @@ void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read)
 		return;
 	const struct tensor *tensor = &job->catalog.units[read->unit].tensors[read->tensor];
 
-	/* What is applied can be read between epochs, too; what is to come, will come only in a live one. */
-	if (read->version > job->decided && !job_check_live(pending, pending->member->epoch))
+	if (state != READ_GRADIENT && !check_version(pending, tensor, version))
 		return;
-	if (read->version > job->decided + 2) {
-		pending_error(pending, -EINVAL, "version %llu is ahead of every step",
-			      (unsigned long long)read->version);
-		return;
-	}
-	if (read->version > member_last_version(pending->member)) {
-		pending_error(pending, -ECANCELED, "tensor \"%s\": the step that it waits for was refused",
-			      tensor->name);
-		return;
-	}
-	if (tensor->is_frozen && state != READ_PARAMETER) {
+	if (tensor->is_frozen && state != READ_PARAMETER)
 		pending_error(pending, -ENODATA, "tensor \"%s\" is frozen: it has no %s", tensor->name,
 			      read->state);
-		return;
-	}
-	if (read->count == 0) {
+	else if (state == READ_GRADIENT)
+		read_gradient(pending, read);
+	else if (read->count == 0)
 		pending_reply(pending, NULL);
-		return;
-	}
-	operation = operation_new(job, pending, OPERATION_READ, read->unit, read->tensor, read->first,
-				  read->count);
-	if (!operation) {
-		pending_error(pending, -ENOMEM, "out of memory");
-		return;
-	}
-	operation->state = state;
-	operation->waiter.blocked = pending->member;
-	want_pack(operation, tensor->is_frozen ? 0 : read->version);
+	else
+		start_read(pending, read, state, version);
 }
 
 /* ---- Members that go ---- */

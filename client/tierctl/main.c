@@ -42,7 +42,7 @@ static void print_usage(FILE *stream)
 	      "  --help, --version\n\n"
 	      "plan --parameters 7B --world-size 8\n"
 	      "  --format bf16|fp16|fp32  of the parameters (bf16)\n"
-	      "  --optimizer NAME      adamw, adam, lion, momentum (SGD with it) or sgd (adamw)\n"
+	      "  --optimizer NAME      adamw, adam, lion, momentum (SGD with it), none or sgd (adamw)\n"
 	      "  --stage N             only this ZeRO stage (all)\n"
 	      "  --local-ranks K       ranks on this node (all)\n"
 	      "  --frozen SIZE         of tensors that are not trained (0)\n"

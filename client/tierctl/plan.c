@@ -60,7 +60,7 @@ int plan_set_optimizer(struct plan_model *model, const char *name)
 		const char *name;
 		unsigned slots;
 	} optimizers[] = {
-		{ "adamw", 2 }, { "adam", 2 }, { "lion", 1 }, { "momentum", 1 }, { "sgd", 0 },
+		{ "adamw", 2 }, { "adam", 2 }, { "lion", 1 }, { "momentum", 1 }, { "none", 0 }, { "sgd", 0 },
 	};
 
 	for (size_t i = 0; i < ARRAY_LENGTH(optimizers); i++)

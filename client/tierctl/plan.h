@@ -75,7 +75,7 @@ int plan_place(const struct plan_model *model, unsigned stage, bool is_parameter
 	       struct plan_place *ret_place);
 struct plan_traffic plan_traffic(const struct plan_model *model, const struct plan_place *place);
 
-/* "adamw", "adam", "lion", "momentum" (SGD with it), "sgd" (without). -EINVAL. */
+/* "adamw", "adam", "lion", "momentum" (SGD with it), "none", "sgd" (without). -EINVAL. */
 int plan_set_optimizer(struct plan_model *model, const char *name);
 
 /* Where sums of gradients are: "host", "nvme". -EINVAL. */

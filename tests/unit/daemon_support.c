@@ -301,6 +301,8 @@ int actor_open(struct actor *actor, const struct actor_job *job)
 	open.parameter_placement = job->parameter_placement;
 	open.optimizer_placement = job->optimizer_placement;
 	open.gradient_placement = job->gradient_placement;
+	open.optimizer = job->optimizer;
+	open.clip_norm = job->clip_norm;
 	open.strict = job->is_strict;
 	open.takeover = job->is_takeover;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_OPEN;
@@ -458,19 +460,51 @@ uint32_t actor_send_step(struct actor *actor, float learning_rate)
 	return actor_send(actor, &request);
 }
 
-int actor_write(struct actor *actor, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count)
+int actor_finish(struct actor *actor)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__TensorWrite write = TIERD__WIRE__TENSOR_WRITE__INIT;
+	Tierd__Wire__StepFinish finish = TIERD__WIRE__STEP_FINISH__INIT;
+
+	finish.job = actor->job;
+	finish.epoch = actor->epoch;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP_FINISH;
+	request.step_finish = &finish;
+	return actor_ask(actor, &request, NULL);
+}
+
+static uint32_t send_write(struct actor *actor, const Tierd__Wire__TensorWrite *what)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__TensorWrite write = *what;
 
 	write.job = actor->job;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_WRITE;
+	request.tensor_write = &write;
+	return actor_send(actor, &request);
+}
+
+int actor_write(struct actor *actor, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count)
+{
+	Tierd__Wire__TensorWrite write = TIERD__WIRE__TENSOR_WRITE__INIT;
+
 	write.unit = unit;
 	write.tensor = tensor;
 	write.first = first;
 	write.count = count;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_WRITE;
-	request.tensor_write = &write;
-	return actor_ask(actor, &request, NULL);
+	return actor_await(actor, send_write(actor, &write), 0)->status;
+}
+
+uint32_t actor_send_masters(struct actor *actor, uint32_t unit, uint32_t tensor, uint64_t first,
+			    uint64_t count)
+{
+	Tierd__Wire__TensorWrite write = TIERD__WIRE__TENSOR_WRITE__INIT;
+
+	write.unit = unit;
+	write.tensor = tensor;
+	write.first = first;
+	write.count = count;
+	write.is_master = true;
+	return send_write(actor, &write);
 }
 
 int actor_read(struct actor *actor, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,

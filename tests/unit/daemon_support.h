@@ -101,7 +101,8 @@ struct actor_job {
 	const char *name;
 	uint32_t rank, world_size, stage, mode, nonfinite;
 	uint64_t host_budget;
-	uint32_t parameter_placement, optimizer_placement, gradient_placement;
+	uint32_t parameter_placement, optimizer_placement, gradient_placement, optimizer;
+	float clip_norm;
 	bool is_strict, is_takeover;
 };
 
@@ -134,7 +135,12 @@ uint64_t actor_section(const struct actor *actor, uint32_t unit, int section);
 void actor_fill(struct actor *actor, uint32_t format, uint64_t count, float value);
 uint32_t actor_send_push(struct actor *actor, uint32_t unit, uint32_t buffer);
 uint32_t actor_send_step(struct actor *actor, float learning_rate);
+/* Of the optimizer none; answered at once. */
+int actor_finish(struct actor *actor);
+/* Of what is in the window: values in the tensor's format, or masters. */
 int actor_write(struct actor *actor, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count);
+uint32_t actor_send_masters(struct actor *actor, uint32_t unit, uint32_t tensor, uint64_t first,
+			    uint64_t count);
 int actor_read(struct actor *actor, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
 	       uint64_t count, uint64_t version);
 uint32_t actor_send_leave(struct actor *actor, bool is_at_once);

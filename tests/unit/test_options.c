@@ -88,7 +88,7 @@ static void wrong_values_are_refused(void **state)
 	REFUSED(rank, 4, "rank 4 of world size 4");
 	REFUSED(stage, 4, "stage 4");
 	REFUSED(mode, 4, "open mode 4");
-	REFUSED(optimizer, 4, "optimizer 4");
+	REFUSED(optimizer, 5, "optimizer 5");
 	REFUSED(clip_norm, -1.0f, "clip_norm is -1");
 	REFUSED(clip_norm, NAN, "clip_norm");
 	REFUSED(nonfinite, 2, "treatment 2");

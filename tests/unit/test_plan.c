@@ -85,7 +85,8 @@ static void optimizers_differ_in_what_they_keep(void **state)
 	static const struct {
 		const char *name;
 		unsigned bytes;
-	} optimizers[] = { { "adamw", 10 }, { "adam", 10 }, { "lion", 6 }, { "momentum", 6 }, { "sgd", 2 } };
+	} optimizers[] = { { "adamw", 10 },   { "adam", 10 }, { "lion", 6 },
+			   { "momentum", 6 }, { "none", 2 },  { "sgd", 2 } };
 	struct plan_model model = make_model(1000, 1);
 
 	for (size_t i = 0; i < ARRAY_LENGTH(optimizers); i++) {
