@@ -75,7 +75,8 @@ static unsigned wide_configurations(struct configuration *all)
 	return ARRAY_LENGTH(wide);
 }
 
-/* For other I/O engines, vector instructions and numbers of workers; three ranks have a crooked tree. */
+/* For other I/O engines, vector instructions and numbers of workers; three ranks have a crooked tree; one is
+ * updated by its ranks. */
 static unsigned few_configurations(struct configuration *all)
 {
 	static const struct configuration few[] = {
@@ -90,6 +91,7 @@ static unsigned few_configurations(struct configuration *all)
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(few); i++) {
 		all[i] = few[i];
+		all[i].is_by_owner = i % 5 == 4;
 		if (all[i].has_nvme_parameters && i > 0)
 			tighten(&all[i]);
 	}
@@ -177,6 +179,38 @@ static unsigned spilled_configurations(struct configuration *all)
 	return count;
 }
 
+/* The same rules, but the ranks update their shards themselves. */
+static unsigned owner_configurations(struct configuration *all)
+{
+	static const struct configuration owners[] = {
+		{ 1, 1, TIERD_FP32, false, false, RULE_SGD, false, 3, true, true, 2 },
+		{ 1, 1, TIERD_FP32, false, false, RULE_SGD, false, 0, false, false, 2 },
+		{ 2, 3, TIERD_BF16, false, true, RULE_ADAMW, true, 3, true, true, 1 },
+		{ 2, 3, TIERD_BF16, false, true, RULE_ADAMW, true, 2, false, false, 1 },
+		{ 2, 3, TIERD_BF16, false, true, RULE_ADAMW, true, 1, false, true, 1 },
+		{ 2, 3, TIERD_BF16, false, true, RULE_ADAMW, true, 0, false, false, 2 },
+		{ 2, 3, TIERD_FP16, false, true, RULE_ADAMW, true, 3, true, false, 1 },
+		{ 2, 3, TIERD_FP16, false, true, RULE_ADAMW, true, 1, false, false, 2 },
+		{ 3, 3, TIERD_BF16, false, true, RULE_MOMENTUM, false, 2, false, true, 2 },
+		{ 4, 1, TIERD_FP16, false, false, RULE_ADAMW, false, 2, false, true, 2 },
+		{ 4, 1, TIERD_FP16, false, false, RULE_ADAMW, false, 0, false, true, 2 },
+		{ 4, 3, TIERD_FP32, false, true, RULE_ADAMW, false, 3, true, true, 1 },
+		{ 4, 3, TIERD_FP32, false, true, RULE_ADAMW, false, 1, false, false, 1 },
+		{ 2, 1, TIERD_BF16, true, false, RULE_ADAMW, false, 3, true, true, 2 },
+		{ 2, 1, TIERD_BF16, true, false, RULE_ADAMW, false, 0, false, false, 2 },
+	};
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(owners); i++) {
+		all[i] = owners[i];
+		all[i].is_by_owner = true;
+		if (all[i].has_nvme_parameters) {
+			tighten(&all[i]);
+			all[i].gradient_placement = TIERD_PLACE_NVME;
+		}
+	}
+	return ARRAY_LENGTH(owners);
+}
+
 static unsigned repeated_configurations(struct configuration *all)
 {
 	for (unsigned i = 0; i < 3; i++)
@@ -190,10 +224,10 @@ unsigned configurations_of(const char *set, struct configuration *all)
 	static const struct {
 		const char *name;
 		unsigned (*fill)(struct configuration *all);
-	} sets[] = { { "all", all_configurations },	   { "wide", wide_configurations },
-		     { "few", few_configurations },	   { "optimizers", optimizer_configurations },
-		     { "half", half_configurations },	   { "repeated", repeated_configurations },
-		     { "spilled", spilled_configurations } };
+	} sets[] = { { "all", all_configurations },	    { "wide", wide_configurations },
+		     { "few", few_configurations },	    { "optimizers", optimizer_configurations },
+		     { "half", half_configurations },	    { "repeated", repeated_configurations },
+		     { "spilled", spilled_configurations }, { "owners", owner_configurations } };
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(sets); i++)
 		if (strcmp(set, sets[i].name) == 0)

@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 #include "configurations.h"
-#include "rank.h"
+#include "owner.h"
 #include "references.h"
 
 /* ---- A rank ---- */
 
-enum { RANK_NUMBER = 2, RANK_BUDGET, RANK_DESCRIPTOR, RANK_VALUES, RANK_ARGUMENTS = RANK_VALUES + 13 };
+enum { RANK_NUMBER = 2, RANK_BUDGET, RANK_DESCRIPTOR, RANK_VALUES, RANK_ARGUMENTS = RANK_VALUES + 14 };
 
 static unsigned number(const char *text)
 {
@@ -36,7 +36,8 @@ static struct configuration read_configuration(char **values)
 				       .has_nvme_optimizer = number(values[9]),
 				       .gradient_buffers = number(values[10]),
 				       .is_tight = number(values[11]),
-				       .gradient_placement = number(values[12]) };
+				       .gradient_placement = number(values[12]),
+				       .is_by_owner = number(values[13]) };
 }
 
 static void rank_init(struct rank *rank, const struct configuration *configuration, unsigned index)
@@ -63,8 +64,14 @@ static int run_rank(char **argv)
 	if (state.status != TIERD_NEW || state.step != 0)
 		rank_fail(&rank, "a new job has status %u and stands at step %llu", state.status,
 			  (unsigned long long)state.step);
+	if (configuration.is_by_owner)
+		rank.owner = owner_new(&rank);
 	rank_train(&rank);
 	rank_compare(&rank);
+	if (rank.owner) {
+		owner_compare(rank.owner, &rank);
+		rank.owner = owner_free(rank.owner);
+	}
 	rank_check_account(&rank, budget);
 	rank_must(&rank, tierd_job_close(rank.job), "tierd_job_close");
 	tierd_disconnect(rank.node);
@@ -93,6 +100,7 @@ static void become_rank(const struct configuration *configuration, unsigned rank
 		configuration->gradient_buffers,
 		configuration->is_tight,
 		configuration->gradient_placement,
+		configuration->is_by_owner,
 	};
 	static char texts[RANK_ARGUMENTS - RANK_NUMBER][24], name[] = "matrix", verb[] = "rank";
 	char *argv[RANK_ARGUMENTS + 1] = { name, verb };

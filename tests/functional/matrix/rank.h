@@ -14,6 +14,7 @@ struct rank {
 	struct tierd_job *job;
 	struct tierd_ticket *ticket; /* of the last step, or NULL */
 	unsigned ticket_step;
+	struct owner *owner; /* NULL: tierd updates its shard */
 	/* What it did, by its own count. */
 	uint64_t gathers, gathered_elements, pushes, pushed_elements;
 };

@@ -20,7 +20,7 @@ void schedule_options(const struct configuration *configuration, struct tierd_jo
 					  [RULE_MOMENTUM] = TIERD_SGD,
 					  [RULE_LION] = TIERD_LION };
 
-	options->optimizer = kinds[configuration->rule];
+	options->optimizer = configuration->is_by_owner ? TIERD_NONE : kinds[configuration->rule];
 	options->clip_norm = schedule_clip_norm();
 	if (!configuration->has_dynamic_scale)
 		return;
@@ -33,6 +33,8 @@ void schedule_options(const struct configuration *configuration, struct tierd_jo
 
 unsigned schedule_slots(const struct configuration *configuration, const char *ret_names[2])
 {
+	if (configuration->is_by_owner)
+		return 0;
 	switch (configuration->rule) {
 	case RULE_SGD:
 		return 0;

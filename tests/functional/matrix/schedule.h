@@ -23,6 +23,7 @@ struct configuration {
 	unsigned gradient_buffers;
 	bool is_tight; /* the least host memory that tierd takes */
 	uint32_t gradient_placement;
+	bool is_by_owner; /* the rule is the ranks' own work: tierd has the optimizer none */
 };
 
 /* In which order contributions are summed: stages 0 and 1, or 2 and 3. */
@@ -34,7 +35,7 @@ static inline bool configuration_is_early(const struct configuration *configurat
 float schedule_clip_norm(void);
 /* Fills in what the configuration says of optimizer and loss scale. */
 void schedule_options(const struct configuration *configuration, struct tierd_job_options *options);
-/* The names of what the optimizer keeps; returns how many there are. */
+/* The names of what tierd's optimizer keeps; returns how many there are. */
 unsigned schedule_slots(const struct configuration *configuration, const char *ret_names[2]);
 void schedule_groups(const struct configuration *configuration, unsigned step,
 		     struct tierd_group groups[MODEL_GROUPS]);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "bits.h"
-#include "rank.h"
+#include "owner.h"
 
 static uint64_t all_elements(const struct model_unit *unit)
 {
@@ -165,6 +165,8 @@ void rank_train(struct rank *rank)
 			announce(rank, step);
 		rank_must(rank, tierd_step(rank->job, &rates, &rank->ticket), "tierd_step");
 		rank->ticket_step = step;
+		if (rank->owner)
+			owner_take_step(rank->owner, rank, step);
 		if (rank->rank == 0)
 			wait_for_step(rank);
 	}
