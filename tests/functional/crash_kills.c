@@ -25,13 +25,16 @@ struct configuration {
 	bool has_skips;	      /* some ranks push some units less often, or not */
 	bool is_announced;    /* tierd_step_begin */
 	uint64_t host_budget; /* so little that sums are spilled; 0: plenty */
+	bool is_by_owner;     /* SGD, by the ranks themselves */
 };
 
 static const struct configuration configurations[] = {
-	{ "nvme", 3, TIERD_PLACE_NVME, TIERD_PLACE_NVME, 1, true, true, false },
-	{ "accumulated", 2, TIERD_PLACE_HOST, TIERD_PLACE_NVME, 2, false, true, true },
-	{ "early", 1, TIERD_PLACE_HOST, TIERD_PLACE_HOST, 2, true, true, false },
-	{ "spilled", 3, TIERD_PLACE_NVME, TIERD_PLACE_NVME, 2, true, true, true, 34 << 20 },
+	{ "nvme", 3, TIERD_PLACE_NVME, TIERD_PLACE_NVME, 1, true, true, false, 0, false },
+	{ "accumulated", 2, TIERD_PLACE_HOST, TIERD_PLACE_NVME, 2, false, true, true, 0, false },
+	{ "early", 1, TIERD_PLACE_HOST, TIERD_PLACE_HOST, 2, true, true, false, 0, false },
+	{ "spilled", 3, TIERD_PLACE_NVME, TIERD_PLACE_NVME, 2, true, true, true, 34 << 20, false },
+	{ "owners", 3, TIERD_PLACE_NVME, TIERD_PLACE_NVME, 1, true, true, false, 0, true },
+	{ "spilled-owners", 3, TIERD_PLACE_NVME, TIERD_PLACE_NVME, 1, true, true, false, 34 << 20, true },
 };
 
 struct training {
@@ -132,6 +135,7 @@ static void join(struct rank *rank, const char *name)
 	options.host_budget = rank->configuration->host_budget;
 	if (options.host_budget > 0)
 		options.gradient_placement = TIERD_PLACE_NVME;
+	options.optimizer = rank->configuration->is_by_owner ? TIERD_NONE : TIERD_ADAMW;
 	options.clip_norm = 0.5f;
 	options.seed = 7;
 	OK(tierd_job_open(rank->node, &options, &rank->job));
@@ -212,6 +216,37 @@ static int finish_step(struct rank *rank)
 	return r;
 }
 
+static int update_tensor(const struct rank *rank, uint32_t unit, uint32_t tensor, float rate)
+{
+	static float gradients[600000], masters[600000];
+	uint64_t first, count;
+	int r = tierd_tensor_shard(rank->job, unit, tensor, &first, &count);
+
+	if (r == 0)
+		r = tierd_tensor_read(rank->job, unit, tensor, "gradient", first, count, gradients);
+	if (r == 0)
+		r = tierd_tensor_read(rank->job, unit, tensor, "master", first, count, masters);
+	for (uint64_t i = 0; r == 0 && i < count; i++)
+		masters[i] -= rate * gradients[i];
+	if (r == 0)
+		r = tierd_tensor_write(rank->job, unit, tensor, first, count, masters, true);
+	/* Nobody has pushed it. */
+	return r == -ENODATA ? 0 : r;
+}
+
+static int update_shard(const struct rank *rank, float rate)
+{
+	int r = tierd_ticket_wait(rank->ticket, TIERD_REDUCED, -1);
+
+	for (unsigned unit = 0; unit < UNITS; unit++) {
+		unsigned tensors = (sizes[unit].bf16 > 0) + (sizes[unit].fp32 > 0);
+
+		for (uint32_t tensor = 0; r == 0 && tensor < tensors; tensor++)
+			r = update_tensor(rank, unit, tensor, rate);
+	}
+	return r == 0 ? tierd_step_finish(rank->job) : r;
+}
+
 static int take_step(struct rank *rank)
 {
 	struct tierd_rates rates = TIERD_RATES_INIT;
@@ -228,6 +263,8 @@ static int take_step(struct rank *rank)
 		r = finish_step(rank);
 	if (r == 0)
 		r = tierd_step(rank->job, &rates, &rank->ticket);
+	if (r == 0 && rank->configuration->is_by_owner)
+		r = update_shard(rank, rates.learning_rate);
 	if (r == 0 && !rank->configuration->is_asynchronous)
 		r = finish_step(rank);
 	if (r == 0)
@@ -239,11 +276,12 @@ static int read_state(struct rank *rank, unsigned unit)
 {
 	static const char *const states[] = { "parameter", "master", "m", "v" };
 	unsigned char *place = rank->board->space;
+	const unsigned state_count = rank->configuration->is_by_owner ? 2 : 4;
 	int r = 0;
 
 	for (unsigned i = 0; i < unit; i++)
 		place += unit_state_bytes(i);
-	for (unsigned state = 0; state < 4; state++) {
+	for (unsigned state = 0; state < state_count; state++) {
 		uint64_t bf16 = sizes[unit].bf16, fp32 = sizes[unit].fp32;
 		uint32_t tensor = 0;
 
