@@ -17,6 +17,7 @@
 
 static struct scene scene;
 static struct actor actor;
+static struct actor_job trained = { .stage = 3 };
 static float reference[TRAINING_ELEMENTS];
 
 /* The faults are those of a job's store: one in host memory meets none. */
@@ -61,7 +62,7 @@ static int run_with(const char *fault, bool is_plain_io)
 	float result[TRAINING_ELEMENTS];
 
 	assert_int_equal(scene_open(&options, &scene), 0);
-	int r = training_run(&scene, &actor, &(struct actor_job){ .stage = 3 });
+	int r = training_run(&scene, &actor, &trained);
 
 	if (r == 0)
 		r = read_result(result);
@@ -119,20 +120,36 @@ static void wrong_bytes_are_never_served(void **state)
 	assert_true(fail_each("misdirect", "read", false) > 0);
 }
 
-static int setup(void **state)
+static int set_reference(void)
 {
-	/* The errors that it logs are what is asked for. */
-	log_open(LOG_LEVEL_ERROR);
 	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
-	assert_int_equal(training_run(&scene, &actor, &(struct actor_job){ .stage = 3 }), 0);
+	assert_int_equal(training_run(&scene, &actor, &trained), 0);
 	assert_int_equal(read_result(reference), 0);
 	actor_die(&actor);
 	scene_close(&scene);
 	return 0;
 }
 
+static int setup(void **state)
+{
+	/* The errors that it logs are what is asked for. */
+	log_open(LOG_LEVEL_ERROR);
+	return set_reference();
+}
+
+static int setup_owner(void **state)
+{
+	trained.optimizer = OPTIMIZER_NONE;
+	return set_reference();
+}
+
 int main(void)
 {
+	const struct CMUnitTest of_owner[] = {
+		cmocka_unit_test(failing_reads_are_answered_with_errors),
+		cmocka_unit_test(lasting_write_errors_are_answered),
+		cmocka_unit_test(wrong_bytes_are_never_served),
+	};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(failing_reads_are_answered_with_errors),
 		cmocka_unit_test(a_failing_write_is_survived_or_answered),
@@ -140,5 +157,7 @@ int main(void)
 		cmocka_unit_test(wrong_bytes_are_never_served),
 	};
 
-	return cmocka_run_group_tests(tests, setup, NULL);
+	int failed = cmocka_run_group_tests(tests, setup, NULL);
+
+	return failed + cmocka_run_group_tests_name("with the optimizer none", of_owner, setup_owner, NULL);
 }

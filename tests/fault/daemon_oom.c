@@ -78,6 +78,11 @@ static void a_training_with_spilled_sums_survives(void **state)
 		false);
 }
 
+static void a_training_by_its_owner_survives(void **state)
+{
+	survive(&(struct actor_job){ .stage = 3, .optimizer = OPTIMIZER_NONE }, false);
+}
+
 static void a_node_survives(void **state)
 {
 	bool has_tripped = true;
@@ -107,6 +112,7 @@ int main(void)
 		cmocka_unit_test(a_training_on_nvme_survives),
 		cmocka_unit_test(a_training_in_host_memory_survives),
 		cmocka_unit_test(a_training_with_spilled_sums_survives),
+		cmocka_unit_test(a_training_by_its_owner_survives),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

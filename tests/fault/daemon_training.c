@@ -1,5 +1,7 @@
 #include "tests/fault/daemon_training.h"
 
+#include <string.h>
+
 static int define_units(struct actor *actor)
 {
 	static const struct actor_tensor one[] = { { "w", FORMAT_BF16, INITIALIZE_ONES, TRAINING_ELEMENTS,
@@ -58,17 +60,59 @@ static int gather_all(struct actor *actor, uint64_t version)
 	return r;
 }
 
-static int train(struct actor *actor, uint64_t version)
+static int take_step(struct actor *actor)
 {
+	return actor_await(actor, actor_send_step(actor, 0.1f), 0)->status;
+}
+
+/* In the window: a step of size 0.1 against the gradients, from the masters. */
+static int update_by_owner(struct actor *actor, uint32_t unit, uint32_t tensor, uint64_t version)
+{
+	float *window = (float *)actor->window.base, gradients[TRAINING_ELEMENTS];
+	int r = actor_read(actor, unit, tensor, "gradient", 0, TRAINING_ELEMENTS, version);
+
+	if (r < 0)
+		return r;
+	memcpy(gradients, window, sizeof(gradients));
+	r = actor_read(actor, unit, tensor, "master", 0, TRAINING_ELEMENTS, version + 1);
+	for (unsigned i = 0; r == 0 && i < TRAINING_ELEMENTS; i++)
+		window[i] -= 0.1f * gradients[i];
+	/* In two pieces: the second one takes place in the notes of what is written. */
+	if (r == 0)
+		r = actor_await(actor, actor_send_masters(actor, unit, tensor, 0, 100), 0)->status;
+	return r < 0 ? r
+		     : actor_await(actor, actor_send_masters(actor, unit, tensor, 0, TRAINING_ELEMENTS), 0)
+			       ->status;
+}
+
+static int take_step_by_owner(struct actor *actor, uint64_t version)
+{
+	uint32_t number = actor_send_step(actor, 0.1f);
+	int r = actor_await(actor, number, 0)->status;
+
+	if (r == 0)
+		r = update_by_owner(actor, 0, 0, version);
+	if (r == 0)
+		r = update_by_owner(actor, 1, 1, version);
+	if (r == 0)
+		r = actor_finish(actor);
+	return r < 0 ? r : actor_await(actor, number, 1)->status;
+}
+
+static int train(struct actor *actor, const struct actor_job *job, uint64_t version)
+{
+	bool is_by_owner = job->optimizer == OPTIMIZER_NONE;
 	int r = gather_all(actor, version);
 
 	if (r == 0)
 		r = push_all(actor);
 	if (r == 0)
-		r = actor_await(actor, actor_send_step(actor, 0.1f), 0)->status;
+		r = is_by_owner ? take_step_by_owner(actor, version) : take_step(actor);
 	if (r == 0)
 		r = gather_all(actor, version + 1);
-	return r < 0 ? r : actor_read(actor, 0, 0, "m", 0, TRAINING_ELEMENTS, version + 1);
+	return r < 0 ? r
+		     : actor_read(actor, 0, 0, is_by_owner ? "master" : "m", 0, TRAINING_ELEMENTS,
+				  version + 1);
 }
 
 int training_run(struct scene *scene, struct actor *actor, const struct actor_job *job)
@@ -80,6 +124,6 @@ int training_run(struct scene *scene, struct actor *actor, const struct actor_jo
 	if (r == 0)
 		r = actor_ready(actor);
 	if (r == 0)
-		r = train(actor, 0);
-	return r < 0 ? r : train(actor, 1);
+		r = train(actor, job, 0);
+	return r < 0 ? r : train(actor, job, 1);
 }

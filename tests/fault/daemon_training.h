@@ -7,8 +7,8 @@
 #define TRAINING_ELEMENTS 1000 /* of each tensor */
 
 /* Enters, opens, defines two units (bf16 and fp32, one tensor frozen, one written), gets ready, and takes two
- * steps with gathers and pushes of all units and reads of the state. The first error, or 0; the actor stays
- * for the caller. */
+ * steps with gathers and pushes of all units and reads of the state; with the optimizer none it takes them
+ * itself. The first error, or 0; the actor stays for the caller. */
 int training_run(struct scene *scene, struct actor *actor, const struct actor_job *job);
 
 #endif

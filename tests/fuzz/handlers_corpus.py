@@ -45,6 +45,8 @@ def message(**fields):
 REQUESTS = {name: number for number, name in enumerate(
     ["open", "define", "ready", "leave", "gather", "cancel", "prefetch", "phase", "wait", "push", "begin", "step",
      "write", "read", "statistics", "ping", "node", "jobs", "units"], 1)}
+REQUESTS["finish"] = 60
+NONE = 4  # the optimizer
 
 
 def record(who, action, content=b""):
@@ -107,7 +109,24 @@ def train(who, ranks=1, epoch=1):
             + ask(who, "wait", _1=1, _2=epoch) + step(who, epoch))
 
 
+def own(who, first, epoch=1, finish=True):
+    """Reads gradients of a part of the first unit, writes masters there, and finishes."""
+    return (ask(who, "read", _1=1, _2=0, _3=0, _4="gradient", _5=first, _6=100) + settle()
+            + ask(who, "write", _1=1, _2=0, _3=0, _4=first, _5=100, _6=1) + settle()
+            + (ask(who, "finish", _1=1, _2=epoch) if finish else b""))
+
+
 SEEDS = {
+    "owner": begun(0, 1, _6=NONE) + settle() + train(0) + settle() + own(0, 0) + settle() + train(0) + settle()
+             + own(0, 500) + settle(),
+    "owners": begun(0, 2, _6=NONE) + begun(1, 2, _6=NONE) + settle() + train(0) + train(1) + settle() + own(1, 600)
+              + own(0, 0) + settle() + train(0) + train(1) + settle(),
+    "owner-lost": begun(0, 2, 1, _6=NONE) + begun(1, 2, 1, _6=NONE) + settle() + train(0) + train(1) + settle()
+                  + own(0, 0) + own(1, 600, 1, False) + die(1) + own(0, 0) + ready(0) + opened(1, 2, 1, _6=NONE)
+                  + defined(1) + ready(1) + settle() + train(0, 2, 2) + train(1, 2, 2) + settle() + own(0, 0, 2),
+    "owner-wrong": begun(0, 2, _6=NONE) + begun(1, 2, _6=NONE) + own(0, 0) + settle() + train(0) + own(0, 0) + train(1)
+                   + settle() + own(0, 900) + own(1, 0) + step(0) + ask(0, "gather", _1=1, _2=1, _3=0, _4=1)
+                   + ask(0, "finish", _1=1, _2=9) + ask(0, "leave", _1=1) + settle(),
     "one": begun(0, 1) + settle() + train(0) + settle() + train(0) + settle() + ask(0, "leave", _1=1),
     "host": begun(0, 1, 3, _9=1, _10=1) + settle() + train(0) + settle(),
     "stage0": begun(0, 2, 0) + begun(1, 2, 0) + settle() + train(0) + train(1) + settle(),
