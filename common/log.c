@@ -2,13 +2,17 @@
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LINE_BYTES 1536
 
 static enum log_level maximum = LOG_LEVEL_INFO;
 static bool is_journal;
+static bool (*diverted)(enum log_level level, const char *line, const struct log_fields *fields);
 
 static const struct {
 	const char *name;
@@ -20,10 +24,36 @@ static const struct {
 	{ "debug", LOG_LEVEL_DEBUG },
 };
 
+/* Of a child whose stderr was redirected the variable is still there: it says which stream it means. */
+static bool look_for_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	unsigned long long device, inode;
+	struct stat status;
+
+	return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
+	       fstat(STDERR_FILENO, &status) == 0 && status.st_dev == device && status.st_ino == inode;
+}
+
 void log_open(enum log_level level)
 {
 	maximum = level;
-	is_journal = getenv("JOURNAL_STREAM") != NULL;
+	is_journal = look_for_journal();
+}
+
+void log_divert(bool (*take)(enum log_level level, const char *line, const struct log_fields *fields))
+{
+	diverted = take;
+}
+
+bool log_is_journal(void)
+{
+	return is_journal;
+}
+
+bool log_takes(enum log_level level)
+{
+	return level <= maximum;
 }
 
 int log_level_parse(const char *text, enum log_level *ret_level)
@@ -36,18 +66,35 @@ int log_level_parse(const char *text, enum log_level *ret_level)
 	return -EINVAL;
 }
 
-void log_line(enum log_level level, const char *format, ...)
+/* Bytes of the control character that the text begins with: none, or one, or two of UTF-8. */
+static unsigned control_bytes(const char *text)
 {
-	char line[1024];
-	va_list arguments;
+	const unsigned char *bytes = (const unsigned char *)text;
 
-	if (level > maximum)
-		return;
-	va_start(arguments, format);
-	vsnprintf(line, sizeof(line), format, arguments);
-	va_end(arguments);
+	if (bytes[0] == 0xc2 && bytes[1] >= 0x80 && bytes[1] < 0xa0)
+		return 2;
+	return bytes[0] < ' ' || bytes[0] == 0x7f;
+}
 
-	/* One call, so that lines of several threads and processes do not mix. */
+/* Nothing that a user has named begins a line of its own, or moves a terminal's cursor. */
+static void escape(const char *text, char line[LINE_BYTES])
+{
+	char *end = line;
+
+	while (*text && end + sizeof("\\x00\\x00") <= line + LINE_BYTES) {
+		unsigned controls = control_bytes(text);
+
+		if (controls == 0)
+			*end++ = *text++;
+		for (; controls > 0; controls--, text++)
+			end += sprintf(end, "\\x%02x", (unsigned)(unsigned char)*text);
+	}
+	*end = '\0';
+}
+
+/* One call, so that lines of several threads and processes do not mix. */
+static void print(enum log_level level, const char *line)
+{
 	if (is_journal)
 		fprintf(stderr, "<%d>%s\n", level, line);
 	else
@@ -55,4 +102,20 @@ void log_line(enum log_level level, const char *format, ...)
 			level <= LOG_LEVEL_WARNING ? (level == LOG_LEVEL_ERROR ? "error: " : "warning: ")
 						   : "",
 			line);
+}
+
+void log_about(enum log_level level, const struct log_fields *fields, const char *format, ...)
+{
+	static const struct log_fields nothing;
+	char text[LINE_BYTES], line[LINE_BYTES];
+	va_list arguments;
+
+	if (!log_takes(level))
+		return;
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	escape(text, line);
+	if (!diverted || !diverted(level, line, fields ? fields : &nothing))
+		print(level, line);
 }

@@ -222,10 +222,11 @@ static void fail_chunk(struct chunk *chunk, const struct chunk_part *part, int s
 	if (sweep->has_failed)
 		return;
 	sweep->has_failed = true;
-	job_break(sweep->job, status, "unit \"%s\", %s, cannot be %s %s at byte %llu: %s",
-		  pack_name(sweep->job, chunk->pack), name,
-		  part->transfer.direction == TIER_READ ? "read from" : "written to",
-		  part->transfer.fault.device ? part->transfer.fault.device : "the store",
+	struct log_fields fault = store_fault(sweep->job, chunk->pack, &part->transfer);
+
+	job_break(sweep->job, status, &fault, "unit \"%s\", %s, cannot be %s %s at byte %llu: %s", fault.unit,
+		  name, part->transfer.direction == TIER_READ ? "read from" : "written to",
+		  fault.device ? fault.device : "the store",
 		  (unsigned long long)part->transfer.fault.device_offset, store_error(status));
 }
 

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "common/log.h"
 #include "daemon/access.h"
 
 void drain_node(struct pending *pending, const Tierd__Wire__NodeDrain *request)
@@ -17,9 +16,13 @@ void drain_node(struct pending *pending, const Tierd__Wire__NodeDrain *request)
 			      "the configuration), and for its own user");
 		return;
 	}
-	if (node->is_draining == request->undo)
-		log_info("user %u: %s", (unsigned)port->uid,
-			 request->undo ? "jobs may be opened again" : "draining: no new jobs");
+	if (node->is_draining == request->undo && request->undo)
+		events_of_node(node, EVENT_DRAIN_ENDED, NULL, "user %u: jobs may be opened again",
+			       (unsigned)port->uid);
+	else if (node->is_draining == request->undo)
+		events_of_node(node, EVENT_DRAINING, NULL,
+			       "user %u: draining: no job is opened that no rank has open",
+			       (unsigned)port->uid);
 	node->is_draining = !request->undo;
 	pending_reply(pending, NULL);
 }

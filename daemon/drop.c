@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "common/log.h"
 #include "daemon/access.h"
 
 /* Of its ranks that are there, as many as there is room for. */
@@ -30,7 +29,8 @@ static void drop(struct job *job, uid_t uid)
 	char reason[160];
 
 	snprintf(reason, sizeof(reason), "job %s was dropped by user %u", job->name, (unsigned)uid);
-	log_info("%s at step %llu", reason, (unsigned long long)job->step);
+	events_of_job(job, EVENT_DROPPED, NULL, "user %u has dropped it at step %llu, with its state",
+		      (unsigned)uid, (unsigned long long)job->step);
 	send_ranks_away(job, reason);
 	/* A job without state has gone with its last rank. */
 	if (!job->is_dropped)

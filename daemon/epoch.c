@@ -9,7 +9,6 @@
 #include <string.h>
 #include <fcntl.h>
 
-#include "common/log.h"
 #include "daemon/idle.h"
 #include "daemon/job.h"
 
@@ -183,10 +182,10 @@ static void begin_epoch(struct job *job)
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		is_complete &= reply_ready(job->ranks[rank]);
 	job->has_begun = true;
+	events_of_job(job, EVENT_READY, NULL, "epoch %u begins at step %llu, with %u ranks", job->epoch,
+		      (unsigned long long)job->step, job->options.world_size);
 	if (!is_complete)
 		job_abort(job, -ESTALE, "tierd has no descriptors left for all ranks of job %s", job->name);
-	log_debug("job %s: epoch %u begins at step %llu", job->name, job->epoch,
-		  (unsigned long long)job->step);
 }
 
 static void start_initializing(struct job *job)
@@ -212,7 +211,7 @@ static void start_initializing(struct job *job)
 	job->phase = JOB_INITIALIZING;
 	r = sweep_start(job, true);
 	if (r < 0)
-		job_break(job, r, "its values cannot be stored: %s", strerror(-r));
+		job_break(job, r, NULL, "its values cannot be stored: %s", strerror(-r));
 }
 
 void job_go_on(struct job *job)
@@ -248,7 +247,9 @@ void job_planned(struct job *job, int r, const char *message)
 	if (r < 0) {
 		/* Each rank may try, and is told; the log needs it once. */
 		if (strcmp(job->reason, message) != 0)
-			log_info("job %s cannot be prepared: %s", job->name, message);
+			events_of_job(job, EVENT_REFUSED, NULL,
+				      "it cannot be prepared: %s; its ranks are told, and may try again",
+				      message);
 		snprintf(job->reason, sizeof(job->reason), "%s", message);
 		fail_all_ready(job, r, message);
 		for (struct queue *link = queue_pop(&job->filling); link; link = queue_pop(&job->filling))
@@ -343,12 +344,15 @@ void job_abort(struct job *job, int r, const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
 	va_end(arguments);
-	log_info("job %s: epoch %u ends at step %llu: %s", job->name, job->epoch,
-		 (unsigned long long)job->decided, job->reason);
+	events_of_job(
+		job, EVENT_EPOCH_ENDED, &(struct log_fields){ .step = &job->decided },
+		"epoch %u ends at step %llu: %s; what came after that step is lost, and all ranks have to "
+		"call tierd_job_ready again",
+		job->epoch, (unsigned long long)job->decided, job->reason);
 	end_epoch(job, r);
 }
 
-void job_break(struct job *job, int r, const char *format, ...)
+void job_break(struct job *job, int r, const struct log_fields *about, const char *format, ...)
 {
 	va_list arguments;
 
@@ -357,7 +361,11 @@ void job_break(struct job *job, int r, const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
 	va_end(arguments);
-	log_error("job %s is broken at step %llu: %s", job->name, (unsigned long long)job->step, job->reason);
+	events_of_job(
+		job, EVENT_BROKEN, about,
+		"it is broken at step %llu: %s; its state is lost, all its calls fail, and it has to be "
+		"opened with replace, or dropped",
+		(unsigned long long)job->step, job->reason);
 	job->phase = JOB_BROKEN;
 	sweep_cancel(job);
 	end_epoch(job, -EIO);
@@ -398,6 +406,10 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 	struct job *job = member->job;
 
 	bool is_needed_now = is_needed(job, member);
+
+	/* Who asked to leave has no client any more. */
+	events_of_job(job, member->client ? EVENT_LOST : EVENT_LEFT,
+		      &(struct log_fields){ .rank = &member->rank }, "%s", reason);
 
 	if (!is_orderly)
 		announce_end(member, -ESTALE, reason);

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 
-#include "common/log.h"
 #include "common/size.h"
 #include "daemon/access.h"
 
@@ -32,9 +31,9 @@ static void evict(struct pending *pending, struct job *job, const Tierd__Wire__J
 		evict_pack(job, job->catalog.units[request->units[i]].pack, &result);
 	for (uint32_t pack = 0; request->n_units == 0 && pack < job->catalog.pack_count; pack++)
 		evict_pack(job, pack, &result);
-	log_info("job %s: user %u has evicted %u units, %llu MiB", job->name,
-		 (unsigned)pending_port(pending)->uid, result.units,
-		 (unsigned long long)(result.bytes / MIB));
+	events_of_job(job, EVENT_EVICTED, NULL, "user %u has evicted %u units, %llu MiB, from host memory",
+		      (unsigned)pending_port(pending)->uid, result.units,
+		      (unsigned long long)(result.bytes / MIB));
 	/* Somebody may have waited for a slot. */
 	job_settle(job);
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_EVICT;

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/log.h"
 #include "common/size.h"
 #include "daemon/gradient.h"
 #include "daemon/refuse.h"

@@ -3,7 +3,6 @@
 #include <event2/event.h>
 
 #include "common/clock.h"
-#include "common/log.h"
 #include "common/size.h"
 
 static void arm(struct job *job, uint64_t ms)
@@ -32,10 +31,10 @@ static void release(struct job *job)
 
 	setup_release(job);
 	job->phase = JOB_RELEASED;
-	log_info("job %s is idle: %llu MiB of host memory are given back, its state of step %llu stays on "
-		 "NVMe",
-		 job->name, (unsigned long long)((before - job->host_bytes) / MIB),
-		 (unsigned long long)job->step);
+	events_of_job(
+		job, EVENT_RELEASED, NULL,
+		"it is idle: %llu MiB of host memory are given back, its state of step %llu stays on NVMe",
+		(unsigned long long)((before - job->host_bytes) / MIB), (unsigned long long)job->step);
 }
 
 static void on_idle_timer(evutil_socket_t fd, short events, void *argument)

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "common/log.h"
 #include "daemon/access.h"
 #include "daemon/budget.h"
 #include "daemon/idle.h"
@@ -163,6 +162,8 @@ static int job_new(struct node *node, const struct port *owner, const char *name
 		return -ENOMEM;
 	}
 	node->jobs_created++;
+	events_of_job(job, EVENT_OPENED, NULL, "it is opened, for %u ranks at stage %u", options->world_size,
+		      options->stage);
 	*ret_job = job;
 	return 0;
 }
@@ -320,6 +321,9 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 	}
 	if (r < 0) {
 		pending_error(pending, r, "job %s: no memory for another member: %s", job->name, message);
+		events_of_job(job, EVENT_REFUSED, &(struct log_fields){ .rank = &open->rank },
+			      "rank %u (pid %d) cannot join it: %s", open->rank,
+			      (int)pending_port(pending)->pid, message);
 		if (job->member_count == 0 && !has_state(job))
 			job_drop(job);
 		return;
@@ -330,6 +334,8 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 	job->ranks[open->rank] = member;
 	job->member_count++;
 	queue_push(client_members, &member->client_link);
+	events_of_job(job, EVENT_ATTACHED, &(struct log_fields){ .rank = &member->rank },
+		      "rank %u (pid %d) has opened it", member->rank, (int)member->pid);
 	reply_opened(pending, member);
 }
 

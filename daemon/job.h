@@ -3,6 +3,7 @@
 #define TIERD_DAEMON_JOB_H
 
 #include "daemon/catalog.h"
+#include "daemon/events.h"
 #include "daemon/member.h"
 #include "daemon/node.h"
 #include "daemon/options.h"
@@ -213,8 +214,9 @@ void job_leave(struct member *member, bool is_orderly, const char *reason);
 /* Ends the epoch for all ranks. */
 void job_abort(struct job *job, int r, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* The state is lost: all calls fail from now on. Logged here. */
-void job_break(struct job *job, int r, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The state is lost: all calls fail from now on. Logged here; about: as events_of_job() takes it. */
+void job_break(struct job *job, int r, const struct log_fields *about, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
 
 /* Something that was in flight has come home. What waited for that (the sweep, wishes for slots, a start, a
  * drop) goes on in a turn of its own, from the loop: the caller may be in the middle of a member, an
@@ -299,6 +301,8 @@ bool residency_is_quiet(const struct job *job);
 /* The first of its units' names, and what is wrong with a store, for messages. */
 const char *pack_name(const struct job *job, uint32_t pack);
 const char *store_error(int status);
+/* What a transfer of the pack that has failed is about, for the log. */
+struct log_fields store_fault(const struct job *job, uint32_t pack, const struct store_transfer *transfer);
 char *residency_address(const struct job *job, uint32_t pack);
 
 /* ---- gather.c ---- */

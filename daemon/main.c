@@ -13,6 +13,8 @@
 #include "daemon/config.h"
 #include "daemon/config_check.h"
 #include "daemon/config_defaults.h"
+#include "daemon/events.h"
+#include "daemon/journal.h"
 #include "daemon/lock.h"
 #include "daemon/node.h"
 #include "daemon/notify.h"
@@ -120,7 +122,7 @@ static void on_terminate(evutil_socket_t number, short what, void *argument)
 		return;
 	}
 	daemon->is_stopping = true;
-	log_info("ending: finishing the steps that were decided");
+	events_of_node(daemon->node, EVENT_STOPPING, NULL, "ending: finishing the steps that were decided");
 	notify_stopping("finishing the running steps");
 	server_close(daemon->server);
 	node_stop(daemon->node, on_idle, daemon);
@@ -143,12 +145,17 @@ static void on_hang_up(evutil_socket_t number, short what, void *argument)
 	struct daemon *daemon = argument;
 	struct config_problem problem;
 	struct server_limits limits;
+	int changes;
 
 	if (daemon->is_stopping)
 		return;
 	notify_reloading();
-	if (reload(daemon->config, daemon->argc, daemon->argv, &problem) < 0)
+	changes = reload(daemon->config, daemon->argc, daemon->argv, &problem);
+	if (changes < 0)
 		log_error("%s; the configuration stays as it was", problem.text);
+	else
+		events_of_node(daemon->node, EVENT_RELOADED, NULL,
+			       "the configuration was read again, and %d keys have changed", changes);
 	log_open((enum log_level)daemon->config->log_level);
 	daemon->node->units_per_job = daemon->config->units_per_job;
 	daemon->node->tensors_per_job = daemon->config->tensors_per_job;
@@ -185,11 +192,18 @@ static int take_lock(struct daemon *daemon)
 	int r = lock_take(folder, &holder);
 
 	if (r == -EBUSY && holder > 0)
-		log_error("the state directory %s is in use by another tierd, pid %d", folder, holder);
+		log_error("the state directory %s is in use by another tierd, pid %d; end that one, or "
+			  "choose another --state-dir",
+			  folder, holder);
 	else if (r == -EBUSY)
-		log_error("the state directory %s is in use by another tierd", folder);
+		log_error(
+			"the state directory %s is in use by another tierd; end that one, or choose another "
+			"--state-dir",
+			folder);
 	else if (r < 0)
-		log_error("the state directory %s cannot be used: %s", folder, strerror(-r));
+		log_error("the state directory %s cannot be used: %s; tierd has to be able to make it and to "
+			  "write there, or choose another --state-dir",
+			  folder, strerror(-r));
 	if (r < 0)
 		return r;
 	daemon->lock = r;
@@ -226,7 +240,8 @@ static int start_node(struct daemon *daemon)
 	if (r < 0)
 		return r;
 	if (config->path_count == 0)
-		log_warning("no NVMe path is configured: all state stays in host memory");
+		log_warning("no NVMe path is configured (path = in [nvme]): all state stays in host memory, "
+			    "and a job that does not fit there is refused");
 	return 0;
 }
 
@@ -256,7 +271,8 @@ static int start(struct daemon *daemon)
 		return r;
 	daemon->loop = event_base_new();
 	if (!daemon->loop) {
-		log_error("the event loop cannot be created");
+		log_error("the event loop cannot be created: no memory or descriptors are left; tierd cannot "
+			  "start");
 		return -ENOMEM;
 	}
 	r = start_node(daemon);
@@ -321,6 +337,7 @@ int main(int argc, char *argv[])
 	struct config_problem problem;
 
 	log_open(LOG_LEVEL_INFO);
+	journal_open();
 	if (config_new(argc, argv, &config, &problem) < 0) {
 		log_error("%s", problem.text);
 		return EXIT_USAGE;

@@ -106,7 +106,8 @@ static void log_unusable(const struct node_path *path, int r)
 	const char *name = user ? user->pw_name : "tierd's user";
 
 	if (r == -EBUSY)
-		log_error("%s is in use by another tierd", path->path);
+		log_error("%s is in use by another tierd; end that one, or give each a path of its own",
+			  path->path);
 	else if (r == -EACCES || r == -EPERM)
 		log_error("%s cannot be used: %s wants to make a folder \"tierd\" in it and to write there: "
 			  "%s; as root: install -d -o %s -m 0700 %s",
@@ -115,7 +116,8 @@ static void log_unusable(const struct node_path *path, int r)
 		log_error("%s cannot be used: it is read-only; of a service, ReadWritePaths= has to name %s",
 			  path->path, path->folder);
 	else
-		log_error("%s cannot be used: %s", path->path, strerror(-r));
+		log_error("%s cannot be used: %s; a path is an existing folder that %s may write to",
+			  path->path, strerror(-r), name);
 }
 
 static int open_path(struct node *node, const struct node_config *config, unsigned index)
@@ -141,7 +143,9 @@ static int open_path(struct node *node, const struct node_config *config, unsign
 	remove_leftovers(path);
 	path->is_direct = !config->is_buffered_io && probe_direct(path->directory_fd);
 	if (!path->is_direct)
-		log_warning("%s: %s, falling back to buffered input and output", path->path,
+		log_warning("%s: %s, falling back to buffered input and output, which takes more memory and "
+			    "processor time",
+			    path->path,
 			    config->is_buffered_io ? "O_DIRECT is turned off"
 						   : "the file system refuses O_DIRECT");
 	return 0;
@@ -213,12 +217,16 @@ static int start_engine(struct node *node, const struct node_config *config)
 	int r = engine_new(&engine, &node->engine);
 
 	if (r < 0) {
-		log_error("no input and output engine: %s", strerror(-r));
+		log_error("no input and output engine: %s; tierd cannot start without memory, threads and "
+			  "descriptors for it",
+			  strerror(-r));
 		return r;
 	}
 	if (engine_why(node->engine) && config->needs_io_uring) {
-		log_error("io_uring is configured (engine = io_uring) but cannot be used: %s",
-			  engine_why(node->engine));
+		log_error(
+			"io_uring is configured (engine = io_uring) but cannot be used: %s; allow it (sysctl "
+			"kernel.io_uring_disabled=0), or set engine = auto",
+			engine_why(node->engine));
 		return -EOPNOTSUPP;
 	}
 	if (engine_why(node->engine) && !config->is_plain_io)
@@ -235,7 +243,10 @@ static int start_threads(struct node *node, const struct node_config *config)
 	if (r == 0)
 		r = collective_new_local(node->workers, &node->collective);
 	if (r < 0)
-		log_error("the worker threads cannot be started: %s", strerror(-r));
+		log_error(
+			"the worker threads cannot be started: %s; allow more (TasksMax= of the service), or "
+			"set fewer workers",
+			strerror(-r));
 	return r;
 }
 
@@ -247,7 +258,8 @@ static int start_staging(struct node *node)
 	int r = staging_init(&node->staging, count, node->engine);
 
 	if (r < 0) {
-		log_error("no memory for %u staging buffers: %s", count, strerror(-r));
+		log_error("no memory for %u staging buffers: %s; free some, or lower host_budget", count,
+			  strerror(-r));
 		return r;
 	}
 	node_note_pinning(node, node->staging.pinning);

@@ -78,7 +78,10 @@ static void submit_reduction(struct job *job, struct reduction *reduction)
 
 	/* Only our own mistakes are refused: nobody contributing, or too many ranks. */
 	if (r < 0) {
-		log_error("job %s: a reduction was refused: %s", job->name, strerror(-r));
+		log_about(LOG_LEVEL_ERROR, &(struct log_fields){ .job = job->name, .user = &job->uid },
+			  "job %s of user %u: a reduction was refused: %s; this is a mistake of tierd, which "
+			  "ends here: please report it",
+			  job->name, (unsigned)job->uid, strerror(-r));
 		abort();
 	}
 }

@@ -43,7 +43,5 @@ int reload(struct config *config, int argc, char *const argv[], struct config_pr
 		return r;
 	for (unsigned i = 0; i < config_option_count; i++)
 		changes += take_over(config, fresh, &config_options[i]);
-	if (changes == 0)
-		log_info("the configuration was read again; nothing that is in effect has changed");
-	return 0;
+	return (int)changes;
 }

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/log.h"
 #include "common/size.h"
 #include "daemon/stall.h"
 
@@ -317,10 +316,14 @@ static void on_section_loaded(struct store_transfer *transfer, int status)
 	part->is_loading = false;
 	if (status < 0 && residence->status == 0) {
 		residence->status = status;
-		log_error("job %s: unit \"%s\" cannot be read from %s at byte %llu: %s", job->name,
-			  pack_name(job, residence_pack(residence)),
-			  transfer->fault.device ? transfer->fault.device : "its store",
-			  (unsigned long long)transfer->fault.device_offset, store_error(status));
+		struct log_fields fault = store_fault(job, residence_pack(residence), transfer);
+
+		events_of_job(
+			job, EVENT_READ_FAILED, &fault,
+			"unit \"%s\" cannot be read from %s at byte %llu: %s; who waits for it is told, "
+			"and the next gather tries again: look at the disk",
+			fault.unit, fault.device ? fault.device : "its store",
+			(unsigned long long)transfer->fault.device_offset, store_error(status));
 	}
 	if (--residence->transfers_left == 0)
 		finish_load(job, residence);
@@ -334,6 +337,15 @@ const char *pack_name(const struct job *job, uint32_t pack)
 const char *store_error(int status)
 {
 	return status == -EBADMSG ? "its checksum does not match" : strerror(-status);
+}
+
+struct log_fields store_fault(const struct job *job, uint32_t pack, const struct store_transfer *transfer)
+{
+	return (struct log_fields){
+		.unit = pack_name(job, pack),
+		.tier = transfer->fault.device ? "nvme" : NULL,
+		.device = transfer->fault.device,
+	};
 }
 
 static void prepare(struct job *job, uint32_t pack, int section, enum tier_direction direction,
@@ -528,10 +540,12 @@ static void on_section_flushed(struct store_transfer *transfer, int status)
 	struct job *job = residence->job;
 
 	residence->writes--;
-	if (status < 0)
-		job_break(job, status, "unit \"%s\" cannot be written to %s: %s",
-			  pack_name(job, residence_pack(residence)),
-			  transfer->fault.device ? transfer->fault.device : "its store", store_error(status));
+	if (status < 0) {
+		struct log_fields fault = store_fault(job, residence_pack(residence), transfer);
+
+		job_break(job, status, &fault, "unit \"%s\" cannot be written to %s: %s", fault.unit,
+			  fault.device ? fault.device : "its store", store_error(status));
+	}
 	job_settle(job);
 }
 
@@ -554,8 +568,8 @@ bool residency_flush(struct job *job, uint32_t pack)
 		int r = store_submit(job->parameter_store, &residence->parts[section].transfer);
 
 		if (r < 0) {
-			job_break(job, r, "unit \"%s\" cannot be written: %s", pack_name(job, pack),
-				  strerror(-r));
+			job_break(job, r, &(struct log_fields){ .unit = pack_name(job, pack) },
+				  "unit \"%s\" cannot be written: %s", pack_name(job, pack), strerror(-r));
 			continue;
 		}
 		residence->writes++;

@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include "common/log.h"
+#include "daemon/events.h"
 #include "daemon/node.h"
 #include "daemon/session.h"
 
@@ -100,13 +101,13 @@ static const char *explain_listen(int r)
 {
 	switch (r) {
 	case -EADDRINUSE:
-		return "another daemon listens there";
+		return "another daemon listens there; end it, or choose another --socket";
 	case -EEXIST:
-		return "there is a file that is not a socket";
+		return "there is a file that is not a socket; remove it, or choose another --socket";
 	case -ENAMETOOLONG:
 		return "the path of a socket has at most 107 bytes";
 	case -ENOENT:
-		return "the folder does not exist, nor does its parent";
+		return "the folder does not exist, nor does its parent; make it";
 	default:
 		return strerror(-r);
 	}
@@ -162,7 +163,8 @@ static void add_session(struct server *server, int socket)
 
 	if (r < 0) {
 		if (r != -ESRCH)
-			log_warning("a connection is refused: %s", strerror(-r));
+			events_of_node(server->shared.node, EVENT_NOT_CONNECTED, NULL,
+				       "a connection is refused: %s; its client may try again", strerror(-r));
 		return;
 	}
 	queue_push(&server->sessions, session_link(session));
@@ -178,10 +180,9 @@ static void pause_accepting(struct server *server, int r)
 {
 	struct timeval delay = { .tv_usec = PAUSE_MS * 1000 };
 
-	if (r == -EMFILE || r == -ENFILE)
-		log_warning("no free descriptors for another connection; raise LimitNOFILE");
-	else
-		log_warning("a connection cannot be accepted: %s", strerror(-r));
+	events_of_node(server->shared.node, EVENT_NOT_CONNECTED, NULL,
+		       "a connection cannot be accepted, and waits: %s%s", strerror(-r),
+		       r == -EMFILE || r == -ENFILE ? "; raise LimitNOFILE" : "");
 	server->is_pausing = true;
 	event_del(&server->accepting);
 	event_add(&server->pause, &delay);

@@ -21,11 +21,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "common/clock.h"
-#include "common/log.h"
 #include "daemon/client.h"
+#include "daemon/events.h"
 #include "daemon/inbox.h"
-#include "daemon/log_limit.h"
 #include "daemon/node.h"
 #include "daemon/outbox.h"
 #include "daemon/peer.h"
@@ -55,8 +53,6 @@ struct session {
 	char program[64];
 	char reason[160];
 };
-
-static struct log_limit refusals = { .what = "refusals of clients" };
 
 static void arm(struct event *timer, unsigned ms)
 {
@@ -110,6 +106,23 @@ static void on_ending(evutil_socket_t fd, short what, void *argument)
 	session->shared->over(session, session->shared->argument);
 }
 
+static void tell(const struct session *session, enum event_kind kind, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Of a connection that the daemon has ended: why. */
+static void tell(const struct session *session, enum event_kind kind, const char *format, ...)
+{
+	char why[512];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(why, sizeof(why), format, arguments);
+	va_end(arguments);
+	events_of_node(session->shared->node, kind, &(struct log_fields){ .user = &session->port.uid },
+		       "%s: %s; its connection is closed, and its ranks leave their jobs", session->program,
+		       why);
+}
+
 /* ---- Answers ---------------------------------------------------------------------------------------------
  */
 
@@ -147,13 +160,13 @@ static void send_message(struct session *session, enum frame_type type, uint32_t
 		r = outbox_push(&session->outbox, frame, length, fds, fd_count);
 	}
 	if (r == -ENOBUFS) {
-		log_info("%s leaves %zu bytes of answers unread; closing its connection", session->program,
-			 session->outbox.bytes);
+		size_t unread = session->outbox.bytes;
+
 		end(session, "it did not read its answers");
+		tell(session, EVENT_CLIENT_REFUSED, "it leaves %zu bytes of answers unread", unread);
 	} else if (r < 0) {
-		log_warning("%s cannot be answered: %s; closing its connection", session->program,
-			    strerror(-r));
 		end(session, "it could not be answered");
+		tell(session, EVENT_CLIENT_LOST, "it cannot be answered: %s", strerror(-r));
 	} else if (!session->is_handling) {
 		flush(session);
 	}
@@ -214,8 +227,7 @@ static void refuse(struct session *session, uint32_t request, int r, const char 
 	if (session->state >= SESSION_CLOSING)
 		return;
 	vsnprintf(text, sizeof(text), format, arguments);
-	if (log_limit_allows(&refusals, clock_now_ns()))
-		log_info("%s: %s; closing its connection", session->program, text);
+	tell(session, EVENT_CLIENT_REFUSED, "%s", text);
 	snprintf(session->reason, sizeof(session->reason), "it was refused: %.100s", text);
 
 	session->is_handling = true;
@@ -371,8 +383,8 @@ static void stop_reading(struct session *session)
 static void go_on_reading(struct session *session)
 {
 	if (inbox_settle(&session->inbox) < 0) {
-		log_warning("%s: no memory for its request; closing its connection", session->program);
 		end(session, "there was no memory for its request");
+		tell(session, EVENT_CLIENT_LOST, "there is no memory for its request");
 		return;
 	}
 	session->is_waiting = false;

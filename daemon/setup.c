@@ -6,7 +6,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "common/log.h"
 #include "common/size.h"
 #include "daemon/budget.h"
 #include "daemon/disposal.h"
@@ -357,8 +356,11 @@ static void on_moved(const struct store_failure *failure, void *argument)
 {
 	const struct job *job = argument;
 
-	log_warning("job %s: %s cannot be written at byte %llu: %s, falling back to another place", job->name,
-		    failure->device, (unsigned long long)failure->device_offset, strerror(-failure->status));
+	events_of_job(
+		job, EVENT_WRITE_FAILED, &(struct log_fields){ .tier = "nvme", .device = failure->device },
+		"%s cannot be written at byte %llu: %s, falling back to another place: look at the disk "
+		"before more of it fails",
+		failure->device, (unsigned long long)failure->device_offset, strerror(-failure->status));
 }
 
 static int make_nvme_store(struct setup *setup, struct store **ret_store)
@@ -528,6 +530,10 @@ static void finish(struct setup *setup, int r)
 		job->phase = r < 0 ? JOB_RELEASED : JOB_TRAINED;
 		if (r < 0)
 			setup_release(job);
+		else
+			events_of_job(job, EVENT_RETURNED, NULL,
+				      "its ranks are back: it has %llu MiB of host memory",
+				      (unsigned long long)(job->host_bytes / MIB));
 	} else {
 		job->phase = r < 0 ? JOB_FORMING : JOB_FILLING;
 		if (r < 0)

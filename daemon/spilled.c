@@ -105,7 +105,10 @@ static void submit(struct spilled *spilled, enum tier_direction direction)
 
 	/* Only our own mistakes are refused: no section, or no page. */
 	if (r < 0) {
-		log_error("job %s: a transfer of sums was refused: %s", job->name, strerror(-r));
+		log_about(LOG_LEVEL_ERROR, &(struct log_fields){ .job = job->name, .user = &job->uid },
+			  "job %s of user %u: a transfer of sums was refused: %s; this is a mistake of "
+			  "tierd, which ends here: please report it",
+			  job->name, (unsigned)job->uid, strerror(-r));
 		abort();
 	}
 	/* Zeros that were never written are not read, either. */
@@ -118,18 +121,18 @@ static void fail(struct spilled *spilled, int status)
 	const struct store_transfer *transfer = &spilled->transfer;
 	struct job *job = spilled->spill->job;
 	const char *verb = transfer->direction == TIER_READ ? "read back from" : "spilled to";
-	const char *device = transfer->fault.device ? transfer->fault.device : "the store";
+	const struct log_fields fault = store_fault(job, spilled_pack(spilled), transfer);
+	const char *device = fault.device ? fault.device : "the store";
 	unsigned long long at = (unsigned long long)transfer->fault.device_offset;
-	const char *unit = pack_name(job, spilled_pack(spilled));
 
 	if (job->phase < JOB_TRAINED || spilled_is_in_sweep(spilled))
-		job_break(job, status, "unit \"%s\": its sums cannot be %s %s at byte %llu: %s", unit, verb,
-			  device, at, store_error(status));
+		job_break(job, status, &fault, "unit \"%s\": its sums cannot be %s %s at byte %llu: %s",
+			  fault.unit, verb, device, at, store_error(status));
 	else
 		job_abort(job, -ESTALE,
 			  "step %llu is lost: the gradient sums of unit \"%s\" cannot be %s %s at byte %llu: "
 			  "%s",
-			  (unsigned long long)gradient_open_step(job), unit, verb, device, at,
+			  (unsigned long long)gradient_open_step(job), fault.unit, verb, device, at,
 			  store_error(status));
 }
 

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "common/log.h"
 #include "common/size.h"
 #include "daemon/job.h"
 #include "daemon/norm.h"
@@ -466,8 +465,17 @@ static void apply(struct job *job)
 	int r = sweep_start(job, false);
 
 	if (r < 0)
-		job_break(job, r, "step %llu cannot be applied: %s", (unsigned long long)job->decided,
+		job_break(job, r, NULL, "step %llu cannot be applied: %s", (unsigned long long)job->decided,
 			  strerror(-r));
+}
+
+static void tell_skipped(const struct job *job, const char *unit)
+{
+	events_of_job(
+		job, EVENT_SKIPPED, &(struct log_fields){ .unit = unit, .step = &job->decided },
+		"step %llu is skipped: the gradients of unit \"%s\" are not finite; nothing is updated, "
+		"and the loss scale is %g now",
+		(unsigned long long)job->decided, unit, (double)job->loss_scale.value);
 }
 
 void step_decide(struct job *job, const char *broken)
@@ -478,10 +486,7 @@ void step_decide(struct job *job, const char *broken)
 	loss_scale_move(&job->loss_scale, &job->options.loss_scale, broken);
 	open_next(job);
 	if (broken) {
-		log_info(
-			"job %s: step %llu is skipped: the gradients of unit \"%s\" are not finite; the loss "
-			"scale is %g now",
-			job->name, (unsigned long long)job->decided, broken, (double)job->loss_scale.value);
+		tell_skipped(job, broken);
 		skip(job);
 	} else {
 		apply(job);
@@ -592,6 +597,16 @@ static void reply_applied(struct job *job, struct member *member, int durable)
 	member_step_over(member);
 }
 
+static void tell_applied(const struct job *job, int durable)
+{
+	if (!job->is_skipped)
+		events_of_job(job, EVENT_APPLIED, NULL, "step %llu is applied; gradient norm %g",
+			      (unsigned long long)job->step, job->gradient_norm);
+	if (durable == 0)
+		events_of_job(job, EVENT_DURABLE, NULL, "step %llu is durable",
+			      (unsigned long long)job->step);
+}
+
 void step_applied(struct job *job)
 {
 	job->step = job->decided;
@@ -600,6 +615,7 @@ void step_applied(struct job *job)
 	account_step(job);
 	int durable = store_commit(job->optimizer_store);
 
+	tell_applied(job, durable);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank] && job->ranks[rank]->step && !job->ranks[rank]->is_closed)
 			reply_applied(job, job->ranks[rank], durable);

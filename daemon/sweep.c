@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "common/log.h"
 #include "common/size.h"
 #include "daemon/spill.h"
 #include "daemon/sweep.h"
@@ -39,13 +38,15 @@ static void finish_sweep(struct job *job)
 		return;
 	}
 	job->phase = JOB_TRAINED;
-	log_info("job %s: %llu parameters in %u units, %u ranks, stage %u; %llu MiB of host memory, %llu MiB "
-		 "on NVMe; gradient sums %s",
-		 job->name, (unsigned long long)job->catalog.parameters, job->catalog.unit_count,
-		 job->options.world_size, job->options.stage, (unsigned long long)(job->host_bytes / MIB),
-		 (unsigned long long)(job->nvme_bytes / MIB),
-		 job->has_nvme_sums ? "on NVMe, as far as they do not fit in their buffers"
-				    : "in host memory");
+	events_of_job(job, EVENT_INITIALIZED, NULL,
+		      "%llu parameters in %u units, %u ranks, stage %u; %llu MiB of host memory, %llu MiB on "
+		      "NVMe; gradient sums %s",
+		      (unsigned long long)job->catalog.parameters, job->catalog.unit_count,
+		      job->options.world_size, job->options.stage,
+		      (unsigned long long)(job->host_bytes / MIB),
+		      (unsigned long long)(job->nvme_bytes / MIB),
+		      job->has_nvme_sums ? "on NVMe, as far as they do not fit in their buffers"
+					 : "in host memory");
 	job_settle(job);
 }
 
@@ -158,7 +159,9 @@ static void throw_out(struct job *job, uint32_t pack, struct member *holder)
 
 	snprintf(reason, sizeof(reason), "rank %u (pid %d) has kept a lease on unit \"%.*s\" through a step",
 		 holder->rank, (int)holder->pid, name_fit(pack_name(job, pack), 40), pack_name(job, pack));
-	log_warning("job %s: %s; its session ends", job->name, reason);
+	events_of_job(job, EVENT_THROWN_OUT,
+		      &(struct log_fields){ .unit = pack_name(job, pack), .rank = &holder->rank },
+		      "%s; its session ends, and the step goes on without it", reason);
 	holder->has_void_leases = true;
 	if (holder->has_left)
 		member_release(holder);

@@ -167,7 +167,8 @@ static void finish(struct tensor_operation *operation)
 	else if (pending)
 		pending_reply(pending, NULL);
 	if (kind == OPERATION_INITIALIZE && status < 0)
-		job_break(job, status, "tensor \"%s\" cannot be initialized: %s", name, store_error(status));
+		job_break(job, status, NULL, "tensor \"%s\" cannot be initialized: %s", name,
+			  store_error(status));
 	if (is_of_shard)
 		reduced_advance(job);
 	job_settle(job);

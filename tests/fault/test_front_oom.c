@@ -15,6 +15,7 @@
 #include "common/log.h"
 #include "daemon/client.h"
 #include "daemon/config.h"
+#include "daemon/events.h"
 #include "daemon/reload.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
@@ -51,6 +52,11 @@ bool client_has_leases(const struct client *client)
 struct client *client_free(struct client *client)
 {
 	return NULL;
+}
+
+void events_of_node(struct node *node, enum event_kind kind, const struct log_fields *about,
+		    const char *format, ...)
+{
 }
 
 static void a_configuration_survives(void **state)
@@ -92,7 +98,7 @@ static void a_reload_survives(void **state)
 		int r = reload(config, 9, arguments, &problem);
 
 		has_tripped = alloc_fault_tripped();
-		assert_int_equal(r, has_tripped ? -ENOMEM : 0);
+		assert_int_equal(r, has_tripped ? -ENOMEM : 2);
 		assert_int_equal(config->connections, has_tripped ? 256 : 17);
 		assert_int_equal(config->log_level, has_tripped ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG);
 	}

@@ -37,5 +37,5 @@ run submit:write:30:EIO survive
 for fault in complete:write:1:EIO:lasting complete:write:8:EIO:lasting complete:write:40:ENOSPC:lasting \
 	submit:write:30:EIO:lasting corrupt:write:20; do
 	run "$fault" write
-	grep -q 'job write is broken at step' "$tierd_log" || fail 'the log does not say that the job is broken'
+	grep -q 'job write of user [0-9]*: it is broken at step' "$tierd_log" || fail 'the log does not say that the job is broken'
 done

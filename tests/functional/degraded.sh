@@ -33,7 +33,7 @@ limit_memory() {
 # So small that each extent is one write: one that fails beside others of its extent cannot move.
 tierd_start --fault complete:write:5:EIO
 train --layers 1 --width 32
-expect_once "job gpt: $nvme/tierd/.*\.store cannot be written at byte [0-9]*: Input/output error, falling back to another place"
+expect_once "job gpt of user [0-9]*: $nvme/tierd/.*\.store cannot be written at byte [0-9]*: Input/output error, falling back to another place"
 tierd_stop
 
 # What is lost is lost, but the file is named as it is, and once.
@@ -45,7 +45,7 @@ expect_text "written to $nvme/tierd/"
 case $output in
 *'Input/output error'*'Input/output error'*) fail "the error is there twice: $output" ;;
 esac
-expect_once 'job gpt is broken'
+expect_once 'job gpt of user [0-9]*: it is broken'
 tierd_stop
 
 # ---- Memory that cannot be pinned, a kernel without io_uring

@@ -15,6 +15,7 @@
 
 #include "common/log.h"
 #include "daemon/client.h"
+#include "daemon/events.h"
 #include "daemon/session.h"
 
 #define INCARNATION 4711
@@ -31,6 +32,27 @@ struct client {
 };
 
 static struct client fake;
+
+/* Stands in for daemon/events.c. */
+static struct {
+	unsigned count;
+	enum event_kind kind;
+	uid_t user;
+	char text[1024];
+} told;
+
+void events_of_node(struct node *node, enum event_kind kind, const struct log_fields *about,
+		    const char *format, ...)
+{
+	va_list arguments;
+
+	told.count++;
+	told.kind = kind;
+	told.user = *about->user;
+	va_start(arguments, format);
+	vsnprintf(told.text, sizeof(told.text), format, arguments);
+	va_end(arguments);
+}
 
 int client_new(struct node *node, struct port *port, unsigned maximum_requests, struct client **ret_client)
 {
@@ -106,6 +128,7 @@ static int setup(void **state)
 	int ends[2];
 
 	memset(&fake, 0, sizeof(fake));
+	memset(&told, 0, sizeof(told));
 	fake.answers_at_once = true;
 	fixture->node.incarnation = INCARNATION;
 	fixture->shared = (struct session_shared){
@@ -313,6 +336,11 @@ static void a_version_that_we_do_not_speak_is_refused(void **state)
 	assert_non_null(strstr(reply->status->message, "17 to 18"));
 	assert_non_null(strstr(reply->status->message, "1 to 1"));
 	expect_end(*state);
+	assert_int_equal(told.count, 1);
+	assert_int_equal(told.kind, EVENT_CLIENT_REFUSED);
+	assert_int_equal(told.user, getuid());
+	assert_non_null(strstr(told.text, "it speaks versions 17 to 18"));
+	assert_non_null(strstr(told.text, "its connection is closed"));
 	assert_false(fake.is_there);
 }
 

@@ -1,0 +1,48 @@
+/* Events: what happens to jobs and to the node, told once, with its cause and what follows from it. */
+#ifndef TIERD_DAEMON_EVENTS_H
+#define TIERD_DAEMON_EVENTS_H
+
+#include "common/log.h"
+
+struct job;
+struct node;
+
+enum event_kind {
+	EVENT_OPENED,
+	EVENT_ATTACHED,
+	EVENT_LEFT,
+	EVENT_LOST,
+	EVENT_INITIALIZED,
+	EVENT_READY,
+	EVENT_EPOCH_ENDED,
+	EVENT_APPLIED,
+	EVENT_SKIPPED,
+	EVENT_DURABLE,
+	EVENT_BROKEN,
+	EVENT_RELEASED,
+	EVENT_RETURNED,
+	EVENT_EVICTED,
+	EVENT_DROPPED,
+	EVENT_REFUSED,
+	EVENT_READ_FAILED,
+	EVENT_WRITE_FAILED,
+	EVENT_THROWN_OUT,
+	EVENT_CLIENT_REFUSED,
+	EVENT_CLIENT_LOST,
+	EVENT_NOT_CONNECTED,
+	EVENT_DRAINING,
+	EVENT_DRAIN_ENDED,
+	EVENT_RELOADED,
+	EVENT_STOPPING,
+};
+
+/* about: what else it is about than the job, its owner and its step; or NULL. What users cause is logged so
+ * often and no more. Allocates nothing. */
+void events_of_job(const struct job *job, enum event_kind kind, const struct log_fields *about,
+		   const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* about->user: the one whom it concerns; NULL: nobody in particular. */
+void events_of_node(struct node *node, enum event_kind kind, const struct log_fields *about,
+		    const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+#endif

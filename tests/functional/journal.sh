@@ -1,0 +1,19 @@
+#!/bin/sh
+# The journal gets each line with its fields: job, user, tier, device, step. journal.sh PROGRAM: user_job.c
+# shellcheck source=tests/functional/lib.sh
+. "$(dirname "$0")/lib.sh"
+command -v python3 >/dev/null || skip 'python3 is not installed'
+ldd "$TIERD" | grep -q libsystemd || skip 'tierd is built without libsystemd'
+[ "$(id -u)" -eq 0 ] || skip 'only root can play several users'
+unshare --mount --propagation private mount -t tmpfs none /run 2>/dev/null || skip 'no mount namespace can be made here'
+
+mkdir "$scratch/run"
+chmod 755 "$scratch" "$scratch/run"
+cat >"$scratch/play" <<'END'
+mount -t tmpfs none /run
+exec "$@"
+END
+tierd_log=$scratch/stderr
+SCRATCH=$scratch timeout 100 unshare --mount --propagation private sh "$scratch/play" \
+	python3 "$(dirname "$0")/journal.py" "$1" "$TIERD" --socket "$TIERD_SOCKET" --state-dir "$scratch/state" \
+	--host-budget 64M --workers 1 --nvme "$nvme:1G" --fault complete:write:1:EIO || fail 'see above'
