@@ -1,6 +1,7 @@
 #include "daemon/access.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "proto/name.h"
 
@@ -25,6 +26,11 @@ bool access_is_administrator(const struct node *node, const struct port *port)
 		if (is_meant(port, &node->administrators->entries[i]))
 			return true;
 	return false;
+}
+
+bool access_may_rule(const struct node *node, const struct port *port)
+{
+	return port->uid == geteuid() || access_is_administrator(node, port);
 }
 
 /* What is said of kind after kind, until one has a word to say. */

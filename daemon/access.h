@@ -9,6 +9,9 @@
 
 bool access_is_administrator(const struct node *node, const struct port *port);
 
+/* It administers the daemon, or runs it. */
+bool access_may_rule(const struct node *node, const struct port *port);
+
 /* What the configuration gives to the peer's jobs: of each word what is said of the user, else the most that
  * is said of one of his groups, else what is said of everyone. */
 struct quota access_quota(const struct node *node, const struct port *port);

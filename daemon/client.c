@@ -16,6 +16,7 @@
 #include "daemon/report.h"
 #include "daemon/stall.h"
 #include "daemon/statistics.h"
+#include "daemon/watch.h"
 
 #define CLIENT_MAX_MEMBERS 64
 /* For what is not a gather or a push: a client that has as many of those waiting as it may can still take
@@ -29,6 +30,7 @@ struct client {
 	bool has_hung_up;
 	struct queue members;
 	uint32_t next_handle;
+	struct watch watch;
 	struct queue free;
 	unsigned outstanding, maximum_requests;
 	struct pending pendings[];
@@ -46,6 +48,7 @@ int client_new(struct node *node, struct port *port, unsigned maximum_requests, 
 	client->maximum_requests = maximum_requests;
 	queue_init(&client->members);
 	queue_init(&client->free);
+	watch_init(&client->watch, port);
 	for (unsigned i = 0; i < pendings; i++)
 		queue_push(&client->free, &client->pendings[i].link);
 	node->clients++;
@@ -306,6 +309,9 @@ static bool handle_node_request(struct pending *pending, const Tierd__Wire__Requ
 	case TIERD__WIRE__REQUEST__BODY_NODE_DRAIN:
 		drain_node(pending, request->node_drain);
 		return true;
+	case TIERD__WIRE__REQUEST__BODY_WATCH:
+		watch_begin(&pending->client->watch, pending, request->watch);
+		return true;
 	case TIERD__WIRE__REQUEST__BODY_JOB_OPEN:
 		open_job(pending, request->job_open);
 		return true;
@@ -371,6 +377,11 @@ void client_request(struct client *client, uint32_t number, const Tierd__Wire__R
 		handle_job_request(pending, request);
 }
 
+void client_catch_up(struct client *client)
+{
+	watch_catch_up(&client->watch);
+}
+
 /* ---- End ---- */
 
 static struct member *first_present(struct client *client)
@@ -391,6 +402,7 @@ void client_hang_up(struct client *client, const char *reason)
 	if (client->has_hung_up)
 		return;
 	client->has_hung_up = true;
+	watch_end(&client->watch);
 	/* From the start each time: a leaving member can take others with it. */
 	for (struct member *member = first_present(client); member; member = first_present(client)) {
 		if (reason)

@@ -18,6 +18,9 @@ int client_new(struct node *node, struct port *port, unsigned maximum_requests, 
  * before. The message is valid only for the call. */
 void client_request(struct client *client, uint32_t number, const Tierd__Wire__Request *request);
 
+/* What was sent has been read. */
+void client_catch_up(struct client *client);
+
 /* Requests that are not yet answered. */
 unsigned client_outstanding(const struct client *client);
 

@@ -1,7 +1,6 @@
 #include "daemon/drain.h"
 
 #include <errno.h>
-#include <unistd.h>
 
 #include "daemon/access.h"
 
@@ -10,7 +9,7 @@ void drain_node(struct pending *pending, const Tierd__Wire__NodeDrain *request)
 	const struct port *port = pending_port(pending);
 	struct node *node = pending_node(pending);
 
-	if (port->uid != geteuid() && !access_is_administrator(node, port)) {
+	if (!access_may_rule(node, port)) {
 		pending_error(pending, -EPERM,
 			      "tierd is for its administrators to drain (administrators = in "
 			      "the configuration), and for its own user");

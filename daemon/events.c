@@ -6,6 +6,7 @@
 #include "common/clock.h"
 #include "daemon/job.h"
 #include "daemon/log_limit.h"
+#include "daemon/watch.h"
 
 /* Of users whose numbers differ by this much the one can use up what is logged of the other. */
 #define LIMITED_USERS 16
@@ -17,6 +18,7 @@ static const struct kind {
 	const char *name;
 	enum log_level level;
 	const char *id;
+	bool is_public, is_step;
 } kinds[] = {
 	[EVENT_OPENED] = { "opened", LOG_LEVEL_DEBUG },
 	[EVENT_ATTACHED] = { "attached", LOG_LEVEL_DEBUG },
@@ -25,9 +27,9 @@ static const struct kind {
 	[EVENT_INITIALIZED] = { "initialized", LOG_LEVEL_INFO },
 	[EVENT_READY] = { "ready", LOG_LEVEL_DEBUG },
 	[EVENT_EPOCH_ENDED] = { "epoch-ended", LOG_LEVEL_INFO, "2ddd423b91034d82aa031d0f25a6c225" },
-	[EVENT_APPLIED] = { "applied", LOG_LEVEL_DEBUG },
+	[EVENT_APPLIED] = { "applied", LOG_LEVEL_DEBUG, .is_step = true },
 	[EVENT_SKIPPED] = { "skipped", LOG_LEVEL_INFO },
-	[EVENT_DURABLE] = { "durable", LOG_LEVEL_DEBUG },
+	[EVENT_DURABLE] = { "durable", LOG_LEVEL_DEBUG, .is_step = true },
 	[EVENT_BROKEN] = { "broken", LOG_LEVEL_ERROR, "cc4764cb758340788b726ddcbc01362b" },
 	[EVENT_RELEASED] = { "released", LOG_LEVEL_INFO },
 	[EVENT_RETURNED] = { "returned", LOG_LEVEL_INFO },
@@ -40,10 +42,10 @@ static const struct kind {
 	[EVENT_CLIENT_REFUSED] = { "client-refused", LOG_LEVEL_INFO, "c9268ad75eb14b2a893f115efc4f4394" },
 	[EVENT_CLIENT_LOST] = { "client-lost", LOG_LEVEL_WARNING },
 	[EVENT_NOT_CONNECTED] = { "not-connected", LOG_LEVEL_WARNING },
-	[EVENT_DRAINING] = { "draining", LOG_LEVEL_INFO },
-	[EVENT_DRAIN_ENDED] = { "drain-ended", LOG_LEVEL_INFO },
+	[EVENT_DRAINING] = { "draining", LOG_LEVEL_INFO, .is_public = true },
+	[EVENT_DRAIN_ENDED] = { "drain-ended", LOG_LEVEL_INFO, .is_public = true },
 	[EVENT_RELOADED] = { "reloaded", LOG_LEVEL_INFO },
-	[EVENT_STOPPING] = { "stopping", LOG_LEVEL_INFO },
+	[EVENT_STOPPING] = { "stopping", LOG_LEVEL_INFO, .is_public = true },
 };
 
 /* What goes wrong has a limit of its own: plain news, however much, does not keep it out. */
@@ -60,19 +62,36 @@ static bool may_log(enum log_level level, const uid_t *user)
 	return log_limit_allows(limit, clock_now_ns());
 }
 
-static void tell(const struct kind *kind, struct log_fields *fields, const char *format, va_list arguments)
+static void log_event(const struct kind *kind, const struct log_fields *fields, const char *text)
 {
-	char text[TEXT_BYTES];
-
-	if (!may_log(kind->level, fields->user))
-		return;
-	vsnprintf(text, sizeof(text), format, arguments);
-	fields->id = kind->id;
 	if (fields->job)
 		log_about(kind->level, fields, "job %s of user %u: %s", fields->job, (unsigned)*fields->user,
 			  text);
 	else
 		log_about(kind->level, fields, "%s", text);
+}
+
+static void tell(struct node *node, const struct job *job, const struct kind *kind, struct log_fields *fields,
+		 const char *format, va_list arguments)
+{
+	bool is_logged = may_log(kind->level, fields->user);
+	char text[TEXT_BYTES];
+
+	if (!is_logged && queue_is_empty(&node->watches))
+		return;
+	vsnprintf(text, sizeof(text), format, arguments);
+	fields->id = kind->id;
+	if (is_logged)
+		log_event(kind, fields, text);
+	watch_tell(node, &(struct watch_news){
+				 .event = kind->name,
+				 .job = job,
+				 .is_public = kind->is_public,
+				 .is_step = kind->is_step,
+				 .level = kind->level,
+				 .fields = fields,
+				 .text = text,
+			 });
 }
 
 void events_of_job(const struct job *job, enum event_kind kind, const struct log_fields *about,
@@ -86,7 +105,7 @@ void events_of_job(const struct job *job, enum event_kind kind, const struct log
 	if (!fields.step)
 		fields.step = &job->step;
 	va_start(arguments, format);
-	tell(&kinds[kind], &fields, format, arguments);
+	tell(job->node, job, &kinds[kind], &fields, format, arguments);
 	va_end(arguments);
 }
 
@@ -97,6 +116,6 @@ void events_of_node(struct node *node, enum event_kind kind, const struct log_fi
 	va_list arguments;
 
 	va_start(arguments, format);
-	tell(&kinds[kind], &fields, format, arguments);
+	tell(node, NULL, &kinds[kind], &fields, format, arguments);
 	va_end(arguments);
 }

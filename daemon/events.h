@@ -37,7 +37,7 @@ enum event_kind {
 };
 
 /* about: what else it is about than the job, its owner and its step; or NULL. What users cause is logged so
- * often and no more. Allocates nothing. */
+ * often and no more. Allocates nothing unless somebody watches. */
 void events_of_job(const struct job *job, enum event_kind kind, const struct log_fields *about,
 		   const char *format, ...) __attribute__((format(printf, 4, 5)));
 

@@ -308,6 +308,7 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 	node->staging.memory = (struct memory)MEMORY_INIT;
 	node->statistics = (struct memory)MEMORY_INIT;
 	queue_init(&node->jobs);
+	queue_init(&node->watches);
 	queue_init(&node->dying);
 	if (getrandom(&node->incarnation, sizeof(node->incarnation), 0) != sizeof(node->incarnation))
 		node->incarnation = node->started_ns;

@@ -64,7 +64,8 @@ struct node {
 	unsigned path_count, device_count;
 	uint64_t host_budget, host_used;
 	struct queue jobs;
-	struct queue dying; /* dropped jobs that are not quiet yet */
+	struct queue watches; /* of clients that watch */
+	struct queue dying;   /* dropped jobs that are not quiet yet */
 	struct staging staging;
 	uint64_t jobs_created;
 	unsigned disposals; /* under way */

@@ -8,6 +8,11 @@ bool port_is_dead(const struct port *port)
 	return port->ops->is_dead && port->ops->is_dead(port);
 }
 
+bool port_has_room(const struct port *port)
+{
+	return !port->ops->has_room || port->ops->has_room(port);
+}
+
 void port_reply_fds(struct port *port, uint32_t request, Tierd__Wire__Reply *body, const int *fds,
 		    unsigned fd_count)
 {

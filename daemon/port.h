@@ -22,6 +22,8 @@ struct port_ops {
 	 * has.
 	 */
 	bool (*is_dead)(const struct port *port);
+	/* Little of what was sent is still unread. NULL: never much. */
+	bool (*has_room)(const struct port *port);
 };
 
 #define PORT_MAX_FDS 8
@@ -37,6 +39,7 @@ struct port {
 };
 
 bool port_is_dead(const struct port *port);
+bool port_has_room(const struct port *port);
 
 /* Sends a reply with a body (or without: NULL), status 0. */
 void port_reply(struct port *port, uint32_t request, Tierd__Wire__Reply *body);

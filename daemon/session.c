@@ -198,8 +198,20 @@ static bool has_dead_process(const struct port *port)
 	return peer_is_dying(port->pid, session->process);
 }
 
+/* Long before it has enough: its own answers are to find room. */
+static bool has_room(const struct port *port)
+{
+	const struct session *session = container_of(port, struct session, port);
+
+	return session->outbox.bytes < session->shared->maximum_output / 4;
+}
+
 static const struct port_ops session_port_ops = {
-	.reply = send_reply, .event = send_event, .close = close_port, .is_dead = has_dead_process
+	.reply = send_reply,
+	.event = send_event,
+	.close = close_port,
+	.is_dead = has_dead_process,
+	.has_room = has_room,
 };
 
 /* An answer to a broken Hello is a HelloReply; to anything else, a Reply. */
@@ -456,6 +468,8 @@ static void on_writable(evutil_socket_t fd, short what, void *argument)
 	struct session *session = argument;
 
 	flush(session);
+	if (session->state == SESSION_OPEN)
+		client_catch_up(session->client);
 	if (session->is_waiting && session->state < SESSION_CLOSING)
 		arm(&session->turn, 0);
 }

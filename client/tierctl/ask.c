@@ -1,12 +1,15 @@
 #include "client/tierctl/ask.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "common/clock.h"
 #include "proto/status.h"
 
 #define PROGRAM "tierctl " TIERD_VERSION
@@ -255,6 +258,37 @@ int ask_request(struct ask *ask, const Tierd__Wire__Request *request, const Tier
 	if (r < 0)
 		return r;
 	*ret_reply = reply;
+	return 0;
+}
+
+/* Of the time until then, as poll() takes it. */
+static int milliseconds_until(uint64_t end_ns)
+{
+	uint64_t now_ns = clock_now_ns(), ms;
+
+	if (end_ns == 0)
+		return -1;
+	if (now_ns >= end_ns)
+		return 0;
+	ms = (end_ns - now_ns + 999999) / 1000000;
+	return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+int ask_event(struct ask *ask, uint64_t end_ns, const Tierd__Wire__Event **ret_event)
+{
+	struct pollfd socket = { .fd = ask->socket, .events = POLLIN };
+	ProtobufCMessage *message;
+	int r;
+
+	do
+		r = poll(&socket, 1, milliseconds_until(end_ns));
+	while (r < 0 && errno == EINTR);
+	if (r == 0)
+		return fail(ask, -ETIMEDOUT, "nothing happened");
+	r = receive_message(ask, FRAME_EVENT, &tierd__wire__event__descriptor, &message);
+	if (r < 0)
+		return lose(ask, r);
+	*ret_event = (const Tierd__Wire__Event *)message;
 	return 0;
 }
 

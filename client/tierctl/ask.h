@@ -19,6 +19,9 @@ DEFINE_FREEP(struct ask *, ask_free)
 /* Sends the request and waits for its answer, which is valid until the next. What the daemon refused is an
  * error too, but the connection stays; ask_is_connected() tells that from a daemon that is gone. */
 int ask_request(struct ask *ask, const Tierd__Wire__Request *request, const Tierd__Wire__Reply **ret_reply);
+/* After a Watch: waits for the next event, which is valid until the next, until end_ns (0: for ever; by
+ * clock_now_ns()). -ETIMEDOUT of a connection that stays: none came. */
+int ask_event(struct ask *ask, uint64_t end_ns, const Tierd__Wire__Event **ret_event);
 /* The descriptor that came with the last answer, now the caller's; -1: none did. */
 int ask_take_descriptor(struct ask *ask);
 bool ask_is_connected(const struct ask *ask);

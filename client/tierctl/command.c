@@ -94,17 +94,30 @@ static void make_printable(char *text)
 	}
 }
 
-int command_print_json(cJSON *json)
+static int print_json(char *text)
 {
-	char *text = json ? cJSON_Print(json) : NULL;
-
-	cJSON_Delete(json);
 	if (!text)
 		return command_fail(COMMAND_FAILED, "out of memory");
 	make_printable(text);
 	puts(text);
 	cJSON_free(text);
 	return COMMAND_DONE;
+}
+
+int command_print_json(cJSON *json)
+{
+	char *text = json ? cJSON_Print(json) : NULL;
+
+	cJSON_Delete(json);
+	return print_json(text);
+}
+
+int command_print_json_line(cJSON *json)
+{
+	char *text = json ? cJSON_PrintUnformatted(json) : NULL;
+
+	cJSON_Delete(json);
+	return print_json(text);
 }
 
 int command_print_table(const struct table *table)

@@ -30,6 +30,7 @@ int command_doctor(const struct command_context *context, int count, char *argum
 int command_leases(const struct command_context *context, int count, char *arguments[]);
 int command_evict(const struct command_context *context, int count, char *arguments[]);
 int command_drain(const struct command_context *context, int count, char *arguments[]);
+int command_watch(const struct command_context *context, int count, char *arguments[]);
 int command_plan(const struct command_context *context, int count, char *arguments[]);
 
 /* Connects; an exit code and a message if that fails. */
@@ -47,6 +48,8 @@ const char *command_user_name(uid_t uid, char text[TEXT_SIZE]);
 
 /* Prints and frees. */
 int command_print_json(cJSON *json);
+/* One of many values, each of which is a line. */
+int command_print_json_line(cJSON *json);
 int command_print_table(const struct table *table);
 
 int command_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -21,6 +21,7 @@ static const struct verb {
 	{ "drain", command_drain, "drain", "no new jobs, and wait until no rank has one open" },
 	{ "tiers", command_tiers, "tiers", "host memory and NVMe paths" },
 	{ "top", command_top, "top", "what node and jobs do now, again and again" },
+	{ "watch", command_watch, "watch [JOB]", "what happens, as lines, until it is interrupted" },
 	{ "metrics", command_metrics, "metrics", "figures for Prometheus" },
 	{ "plan", command_plan, "plan FLAG…", "what a model needs, and whether it fits here" },
 	{ "doctor", command_doctor, "doctor [FILE]",
@@ -52,7 +53,11 @@ static void print_usage(FILE *stream)
 	      "top\n"
 	      "  --once        one look\n"
 	      "  --interval S  seconds between two (2)\n\n"
-	      "drop JOB, leases [JOB], evict JOB\n"
+	      "watch\n"
+	      "  --steps            each step that is applied or durable, too\n"
+	      "  --count N          end after so many events\n"
+	      "  --timeout SECONDS  end after that time\n\n"
+	      "drop JOB, leases [JOB], evict JOB, watch [JOB]\n"
 	      "  --user USER  the job's owner (default: you, or who else has one of that name)\n"
 	      "  --force      (drop) also if ranks are attached\n"
 	      "  --yes        (drop) do not ask\n\n"

@@ -20,6 +20,7 @@ limits)
 	END
 	set -- --config "$scratch/tierd.conf"
 	;;
+watch) set -- --administrators '60009' --output-queue 1M ;;
 *) set -- ;;
 esac
 tierd_start "$@"

@@ -47,6 +47,7 @@ REQUESTS = {name: number for number, name in enumerate(
      "write", "read", "statistics", "ping", "node", "jobs", "units"], 1)}
 REQUESTS["finish"] = 60
 NONE = 4  # the optimizer
+REQUESTS["watch"] = 110
 
 
 def record(who, action, content=b""):
@@ -149,6 +150,8 @@ SEEDS = {
                + ask(0, "statistics", _1=1),
     "lease": begun(0, 2) + begun(1, 2) + settle() + ask(1, "gather", _1=1, _2=1, _3=1, _5=1) + settle() + step(1) + train(0)
              + settle() + die(1),
+    "watch": ask(1, "watch", _4=1) + begun(0, 1) + settle() + train(0) + settle() + ask(0, "watch", _1="play", _2=1, _3=7)
+             + ask(1, "watch", _1="x" * 65) + train(0) + die(1) + settle() + die(0),
     "small": begun(0, 1, 3, _11=1000000) + settle(),
 }
 

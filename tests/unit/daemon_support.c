@@ -199,13 +199,30 @@ static void record_reply(struct port *port, uint32_t request, const Tierd__Wire_
 	take_memory(actor, reply, fds, fd_count);
 }
 
+static void record_happened(struct actor *actor, const Tierd__Wire__Event__Happened *event)
+{
+	struct happened *happened = &actor->happened[actor->happened_count++ % ACTOR_EVENTS];
+
+	assert(event->event && event->text[0] && event->time_ns > 0);
+	snprintf(happened->event, sizeof(happened->event), "%s", event->event);
+	snprintf(happened->job, sizeof(happened->job), "%s", event->job);
+	snprintf(happened->text, sizeof(happened->text), "%s", event->text);
+	happened->step = event->step;
+}
+
 static void record_event(struct port *port, const Tierd__Wire__Event *event)
 {
 	struct actor *actor = container_of(port, struct actor, port);
 
-	assert(event->body_case == TIERD__WIRE__EVENT__BODY_EPOCH_ENDED);
-	actor->ended_epochs++;
-	snprintf(actor->reason, sizeof(actor->reason), "%s", event->epoch_ended->reason->message);
+	if (event->body_case == TIERD__WIRE__EVENT__BODY_HAPPENED) {
+		record_happened(actor, event->happened);
+	} else if (event->body_case == TIERD__WIRE__EVENT__BODY_LOST) {
+		actor->lost_count += event->lost->count;
+	} else {
+		assert(event->body_case == TIERD__WIRE__EVENT__BODY_EPOCH_ENDED);
+		actor->ended_epochs++;
+		snprintf(actor->reason, sizeof(actor->reason), "%s", event->epoch_ended->reason->message);
+	}
 }
 
 static void record_close(struct port *port, const char *reason)
@@ -213,9 +230,14 @@ static void record_close(struct port *port, const char *reason)
 	container_of(port, struct actor, port)->is_closed = true;
 }
 
-static const struct port_ops recorder_ops = { .reply = record_reply,
-					      .event = record_event,
-					      .close = record_close };
+static bool has_room(const struct port *port)
+{
+	return !container_of(port, const struct actor, port)->is_slow;
+}
+
+static const struct port_ops recorder_ops = {
+	.reply = record_reply, .event = record_event, .close = record_close, .has_room = has_room
+};
 
 /* ---- Actors ---- */
 

@@ -15,6 +15,7 @@
 
 #define ACTOR_REQUESTS 256
 #define ACTOR_ANSWERS 512
+#define ACTOR_EVENTS 64
 
 struct scene {
 	struct event_base *loop;
@@ -68,6 +69,14 @@ struct actor {
 	struct answer answers[ACTOR_ANSWERS];
 	unsigned answer_count;
 	unsigned ended_epochs;
+	/* What it has heard as one who watches, the first ones. */
+	struct happened {
+		char event[32], job[80], text[256];
+		uint64_t step;
+	} happened[ACTOR_EVENTS];
+	unsigned happened_count;
+	uint64_t lost_count;
+	bool is_slow;	/* there is no room for more events */
 	bool is_closed; /* the daemon wants to end the connection */
 	char reason[1024];
 

@@ -1,0 +1,229 @@
+#include "client/tierctl/choice.h"
+#include "client/tierctl/command.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/clock.h"
+#include "proto/name.h"
+
+struct watch_flags {
+	struct choice choice;
+	bool with_steps;
+	uint64_t count;	     /* 0: no end */
+	uint64_t timeout_ms; /* 0: none */
+};
+
+/* ---- Flags -----------------------------------------------------------------------------------------------
+ */
+
+static int read_number(const char *flag, const char *text, uint64_t maximum, uint64_t *ret_number)
+{
+	char *end;
+	unsigned long long number;
+
+	errno = 0;
+	number = strtoull(text, &end, 10);
+	if (errno || *text < '0' || *text > '9' || *end != '\0' || number == 0 || number > maximum)
+		return command_fail(COMMAND_USAGE, "%s '%s' is not a number from 1 to %" PRIu64, flag, text,
+				    maximum);
+	*ret_number = number;
+	return COMMAND_DONE;
+}
+
+static int read_timeout(struct watch_flags *flags, const char *text)
+{
+	uint64_t seconds = 0;
+	int code = read_number("--timeout", text, UINT32_MAX, &seconds);
+
+	flags->timeout_ms = seconds * 1000;
+	return code;
+}
+
+static int read_flag(struct watch_flags *flags, int flag, const char *value, char *arguments[])
+{
+	switch (flag) {
+	case 'u':
+		return choice_read_user(&flags->choice, value);
+	case 's':
+		flags->with_steps = true;
+		return COMMAND_DONE;
+	case 'c':
+		return read_number("--count", value, UINT32_MAX, &flags->count);
+	case 't':
+		return read_timeout(flags, value);
+	default:
+		return command_fail(COMMAND_USAGE,
+				    flag == ':' ? "%s needs a value" : "unknown flag %s of watch",
+				    arguments[optind - 1]);
+	}
+}
+
+static int read_flags(struct watch_flags *flags, int count, char *arguments[])
+{
+	static const struct option known[] = {
+		{ "user", required_argument, NULL, 'u' },
+		{ "steps", no_argument, NULL, 's' },
+		{ "count", required_argument, NULL, 'c' },
+		{ "timeout", required_argument, NULL, 't' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int flag, code = COMMAND_DONE;
+
+	optind = 0;
+	while (code == COMMAND_DONE && (flag = getopt_long(count, arguments, ":", known, NULL)) != -1)
+		code = read_flag(flags, flag, optarg, arguments);
+	if (code == COMMAND_DONE && count - optind > 1)
+		return command_fail(COMMAND_USAGE, "watch takes the name of one job at most");
+	flags->choice.job = arguments[optind];
+	if (code == COMMAND_DONE && flags->choice.has_user && !flags->choice.job)
+		return command_fail(COMMAND_USAGE, "--user says whose job; watch JOB --user USER");
+	return code;
+}
+
+/* ---- Lines -----------------------------------------------------------------------------------------------
+ */
+
+/* ISO 8601, to the millisecond, in the zone of who reads it. */
+static const char *print_time(uint64_t time_ns, char text[48])
+{
+	time_t seconds = (time_t)(time_ns / 1000000000);
+	char date[24], zone[8];
+	struct tm local;
+
+	localtime_r(&seconds, &local);
+	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &local);
+	strftime(zone, sizeof(zone), "%z", &local);
+	snprintf(text, 48, "%s.%03u%.3s:%.2s", date, (unsigned)(time_ns / 1000000 % 1000), zone, zone + 3);
+	return text;
+}
+
+static cJSON *event_json(const Tierd__Wire__Event__Happened *event)
+{
+	cJSON *json = cJSON_CreateObject();
+	char text[48];
+
+	cJSON_AddStringToObject(json, "time", print_time(event->time_ns, text));
+	cJSON_AddStringToObject(json, "event", event->event);
+	cJSON_AddNumberToObject(json, "priority", event->priority);
+	if (*event->job)
+		cJSON_AddStringToObject(json, "job", event->job);
+	if (event->has_user)
+		cJSON_AddNumberToObject(json, "uid", event->user);
+	if (event->has_rank)
+		cJSON_AddNumberToObject(json, "rank", event->rank);
+	if (event->has_step)
+		cJSON_AddNumberToObject(json, "step", (double)event->step);
+	if (*event->unit)
+		cJSON_AddStringToObject(json, "unit", event->unit);
+	if (*event->tier)
+		cJSON_AddStringToObject(json, "tier", event->tier);
+	if (*event->device)
+		cJSON_AddStringToObject(json, "device", event->device);
+	cJSON_AddStringToObject(json, "text", event->text);
+	return json;
+}
+
+static cJSON *lost_json(uint64_t count)
+{
+	cJSON *json = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(json, "event", "events-lost");
+	cJSON_AddNumberToObject(json, "count", (double)count);
+	return json;
+}
+
+static int print_event(const Tierd__Wire__Event__Happened *event)
+{
+	char time[48], user[TEXT_SIZE];
+
+	name_make_printable(event->text);
+	name_make_printable(event->job);
+	printf("%s %s", print_time(event->time_ns, time), event->event);
+	if (*event->job)
+		printf(" %s (%s)", event->job, command_user_name(event->user, user));
+	printf(": %s\n", event->text);
+	return COMMAND_DONE;
+}
+
+static int print(const struct command_context *context, const Tierd__Wire__Event *event, bool *ret_counts)
+{
+	*ret_counts = event->body_case == TIERD__WIRE__EVENT__BODY_HAPPENED;
+	if (*ret_counts)
+		return context->is_json ? command_print_json_line(event_json(event->happened))
+					: print_event(event->happened);
+	if (event->body_case != TIERD__WIRE__EVENT__BODY_LOST)
+		return COMMAND_DONE;
+	if (context->is_json)
+		return command_print_json_line(lost_json(event->lost->count));
+	printf("%" PRIu64 " events were lost: they came faster than they were read\n", event->lost->count);
+	return COMMAND_DONE;
+}
+
+/* ---- Watching --------------------------------------------------------------------------------------------
+ */
+
+static int ask_to_watch(struct ask *ask, const struct watch_flags *flags)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Watch watch = TIERD__WIRE__WATCH__INIT;
+	const Tierd__Wire__Reply *reply;
+
+	watch.job = (char *)(flags->choice.job ? flags->choice.job : "");
+	watch.has_owner = flags->choice.has_user;
+	watch.owner = flags->choice.user;
+	watch.steps = flags->with_steps;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_WATCH;
+	request.watch = &watch;
+	return command_ask(ask, &request, &reply);
+}
+
+/* The time is up: that is how it was to end, unless so many events were waited for. */
+static int end_of_time(const struct watch_flags *flags, uint64_t seen)
+{
+	if (flags->count == 0)
+		return COMMAND_DONE;
+	return command_fail(COMMAND_FAILED, "%" PRIu64 " of %" PRIu64 " events came within %" PRIu64 " s",
+			    seen, flags->count, flags->timeout_ms / 1000);
+}
+
+static int look_on(const struct command_context *context, struct ask *ask, const struct watch_flags *flags)
+{
+	uint64_t end_ns = flags->timeout_ms ? clock_now_ns() + flags->timeout_ms * 1000000 : 0, seen = 0;
+	const Tierd__Wire__Event *event;
+	int code = COMMAND_DONE;
+	bool counts;
+
+	while (code == COMMAND_DONE && (flags->count == 0 || seen < flags->count)) {
+		int r = ask_event(ask, end_ns, &event);
+
+		if (r == -ETIMEDOUT && ask_is_connected(ask))
+			return end_of_time(flags, seen);
+		if (r < 0)
+			return command_fail(COMMAND_UNREACHABLE, "%s", ask_message(ask));
+		code = print(context, event, &counts);
+		seen += counts;
+		/* Who reads it may have gone; and wants each when it comes. */
+		if (code == COMMAND_DONE && fflush(stdout) != 0)
+			code = COMMAND_FAILED;
+	}
+	return code;
+}
+
+int command_watch(const struct command_context *context, int count, char *arguments[])
+{
+	_cleanup_(ask_freep) struct ask *ask = NULL;
+	struct watch_flags flags = { { NULL } };
+	int code = read_flags(&flags, count, arguments);
+
+	if (code == COMMAND_DONE)
+		code = command_connect(context, &ask);
+	if (code == COMMAND_DONE)
+		code = ask_to_watch(ask, &flags);
+	if (code == COMMAND_DONE)
+		code = look_on(context, ask, &flags);
+	return code;
+}
