@@ -292,7 +292,7 @@ static bool handle_node_request(struct pending *pending, const Tierd__Wire__Requ
 		report_jobs(pending, pending->client->node);
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_UNITS_READ:
-		report_units(pending, pending->client->node, request->units_read);
+		report_units(pending, request->units_read);
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_STATISTICS_MAP:
 		statistics_map(pending, request->statistics_map);

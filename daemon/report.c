@@ -8,7 +8,6 @@
 
 #include "common/clock.h"
 #include "daemon/access.h"
-#include "proto/name.h"
 
 /* As many units as fit in a frame, with names of full length; and as many jobs, with so many ranks in all: a
  * job packs to less than 672 bytes beside its ranks, a rank to less than 64. Unpacked, for which there is a
@@ -329,12 +328,9 @@ static void reply_units(struct pending *pending, const struct job *job, uint32_t
 	pending_reply(pending, &reply);
 }
 
-static struct job *find_visible(struct node *node, const struct port *port, const char *name)
+/* Of several users' jobs of this name, the oldest. */
+static struct job *find_of_others(const struct node *node, const struct port *port, const char *name)
 {
-	struct job *own = job_find(node, port->uid, name);
-
-	if (own)
-		return own;
 	QUEUE_FOREACH (link, &node->jobs) {
 		struct job *job = queue_entry(link, struct job, link);
 
@@ -344,15 +340,23 @@ static struct job *find_visible(struct node *node, const struct port *port, cons
 	return NULL;
 }
 
-void report_units(struct pending *pending, struct node *node, const Tierd__Wire__UnitsRead *request)
+static struct job *find_job(struct pending *pending, const Tierd__Wire__UnitsRead *request)
 {
-	const struct job *job = find_visible(node, pending_port(pending), request->job);
+	const struct port *port = pending_port(pending);
+	struct node *node = pending_node(pending);
+	struct job *other = NULL;
 
-	if (!job) {
-		pending_error(pending, -ENOENT, "there is no job %.*s", name_fit(request->job, 80),
-			      request->job);
+	if (!request->has_owner && !job_find(node, port->uid, request->job))
+		other = find_of_others(node, port, request->job);
+	return other ? other : access_find(pending, request->job, request->has_owner, request->owner);
+}
+
+void report_units(struct pending *pending, const Tierd__Wire__UnitsRead *request)
+{
+	const struct job *job = find_job(pending, request);
+
+	if (!job)
 		return;
-	}
 	uint32_t left =
 		request->first < job->catalog.unit_count ? job->catalog.unit_count - request->first : 0;
 	/* Shards are the largest part of an entry. */

@@ -7,6 +7,6 @@
 
 void report_node(struct pending *pending, struct node *node);
 void report_jobs(struct pending *pending, struct node *node);
-void report_units(struct pending *pending, struct node *node, const Tierd__Wire__UnitsRead *request);
+void report_units(struct pending *pending, const Tierd__Wire__UnitsRead *request);
 
 #endif

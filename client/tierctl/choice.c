@@ -1,13 +1,10 @@
 #include "client/tierctl/choice.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <pwd.h>
 #include <string.h>
 
-#include "client/tierctl/command.h"
-
-int choice_read_user(struct choice *choice, const char *text)
+static int read_user(struct choice *choice, const char *text)
 {
 	const struct passwd *user = getpwnam(text);
 	char *end;
@@ -27,22 +24,17 @@ int choice_read_user(struct choice *choice, const char *text)
 	return COMMAND_DONE;
 }
 
-int choice_read_flags(struct choice *choice, int count, char *arguments[])
+int choice_read(const struct command_context *context, struct choice *choice)
 {
-	static const struct option known[] = {
-		{ "user", required_argument, NULL, 'u' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int flag, code = COMMAND_DONE;
+	const char *user = command_flag(context, "user");
 
-	optind = 0;
-	while (code == COMMAND_DONE && (flag = getopt_long(count, arguments, ":", known, NULL)) != -1)
-		code = flag == 'u' ? choice_read_user(choice, optarg)
-				   : command_fail(COMMAND_USAGE,
-						  flag == ':' ? "%s needs a value" : "unknown flag %s of %s",
-						  arguments[optind - 1], arguments[0]);
-	choice->job = arguments[optind];
-	return code;
+	*choice = (struct choice){ .job = context->count > 0 ? context->arguments[0] : NULL };
+	if (!user)
+		return COMMAND_DONE;
+	if (!choice->job)
+		return command_fail(COMMAND_USAGE, "--user says whose job: tierctl %s JOB --user USER",
+				    context->verb->name);
+	return read_user(choice, user);
 }
 
 int choice_find(const struct choice *choice, const Tierd__Wire__JobsReply *jobs,

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "proto/frame.h"
+#include "client/tierctl/command.h"
 
 struct choice {
 	const char *job;
@@ -13,12 +13,9 @@ struct choice {
 	uid_t user;
 };
 
-/* Exit codes, after a message, as commands return them. */
-int choice_read_user(struct choice *choice, const char *text);
-
-/* For verbs that have no other flag than --user. The job is the first argument beside it, or NULL; getopt's
- * optind says where that is. */
-int choice_read_flags(struct choice *choice, int count, char *arguments[]);
+/* The job is the first argument, or NULL; the user that of --user. Exit codes, after a message, as commands
+ * return them. */
+int choice_read(const struct command_context *context, struct choice *choice);
 
 /* The named user's; else the caller's own, else the only one of that name. */
 int choice_find(const struct choice *choice, const Tierd__Wire__JobsReply *jobs,

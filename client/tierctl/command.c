@@ -1,6 +1,8 @@
 #include "client/tierctl/command.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,11 +22,31 @@ int command_fail(int code, const char *format, ...)
 	return code;
 }
 
-int command_check_none(int count, char *arguments[])
+const char *command_flag(const struct command_context *context, const char *name)
 {
-	if (count == 1)
+	int flag = verb_find_flag(context->verb->flags, name, strlen(name));
+
+	assert(flag >= 0 && flag < VERB_MAX_FLAGS);
+	return context->values[flag];
+}
+
+int command_flag_number(const struct command_context *context, const char *name, uint64_t least,
+			uint64_t most, uint64_t *number)
+{
+	const char *text = command_flag(context, name);
+	unsigned long long value;
+	char *end;
+
+	if (!text)
 		return COMMAND_DONE;
-	return command_fail(COMMAND_USAGE, "%s takes no argument, such as '%s'", arguments[0], arguments[1]);
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (errno || *text < '0' || *text > '9' || *end != '\0' || value < least || value > most)
+		return command_fail(COMMAND_USAGE,
+				    "--%s cannot be '%s'; it takes a number from %" PRIu64 " to %" PRIu64,
+				    name, text, least, most);
+	*number = value;
+	return COMMAND_DONE;
 }
 
 int command_connect(const struct command_context *context, struct ask **ret_ask)

@@ -8,30 +8,45 @@
 
 #include "client/tierctl/ask.h"
 #include "client/tierctl/table.h"
+#include "client/tierctl/verb.h"
 
 enum { COMMAND_DONE = 0, COMMAND_FAILED = 1, COMMAND_USAGE = 2, COMMAND_UNREACHABLE = 3 };
 
+/* What a verb is called with. */
 struct command_context {
 	const char *socket;
-	bool is_json;
+	bool is_json, wants_help, wants_version;
+	const struct verb *verb;
+	const char *values[VERB_MAX_FLAGS]; /* of its flags, in their order; "" of one that takes none; NULL:
+					     * not given */
+	char **arguments;		    /* as many as the verb takes; NULL is behind them */
+	int count;
 };
 
-/* arguments[0] is the verb. They return an exit code, after saying on stderr what is wrong. */
-int command_ping(const struct command_context *context, int count, char *arguments[]);
-int command_status(const struct command_context *context, int count, char *arguments[]);
-int command_tiers(const struct command_context *context, int count, char *arguments[]);
-int command_jobs(const struct command_context *context, int count, char *arguments[]);
-int command_drop(const struct command_context *context, int count, char *arguments[]);
-int command_top(const struct command_context *context, int count, char *arguments[]);
-int command_metrics(const struct command_context *context, int count, char *arguments[]);
-int command_units(const struct command_context *context, int count, char *arguments[]);
-int command_config(const struct command_context *context, int count, char *arguments[]);
-int command_doctor(const struct command_context *context, int count, char *arguments[]);
-int command_leases(const struct command_context *context, int count, char *arguments[]);
-int command_evict(const struct command_context *context, int count, char *arguments[]);
-int command_drain(const struct command_context *context, int count, char *arguments[]);
-int command_watch(const struct command_context *context, int count, char *arguments[]);
-int command_plan(const struct command_context *context, int count, char *arguments[]);
+/* The value of a flag of the verb; NULL: it was not given. */
+const char *command_flag(const struct command_context *context, const char *name);
+/* A number, left as it is where the flag was not given. COMMAND_USAGE, after a message: it is none, or
+ * outside. */
+int command_flag_number(const struct command_context *context, const char *name, uint64_t least,
+			uint64_t most, uint64_t *number);
+
+/* They return an exit code, after saying on stderr what is wrong. */
+int command_ping(const struct command_context *context);
+int command_status(const struct command_context *context);
+int command_tiers(const struct command_context *context);
+int command_jobs(const struct command_context *context);
+int command_drop(const struct command_context *context);
+int command_top(const struct command_context *context);
+int command_metrics(const struct command_context *context);
+int command_units(const struct command_context *context);
+int command_config(const struct command_context *context);
+int command_doctor(const struct command_context *context);
+int command_leases(const struct command_context *context);
+int command_evict(const struct command_context *context);
+int command_drain(const struct command_context *context);
+int command_watch(const struct command_context *context);
+int command_plan(const struct command_context *context);
+int command_help(const struct command_context *context);
 
 /* Connects; an exit code and a message if that fails. */
 int command_connect(const struct command_context *context, struct ask **ret_ask);
@@ -53,8 +68,5 @@ int command_print_json_line(cJSON *json);
 int command_print_table(const struct table *table);
 
 int command_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* Takes no arguments: COMMAND_USAGE if there are some. */
-int command_check_none(int count, char *arguments[]);
 
 #endif

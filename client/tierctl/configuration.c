@@ -104,17 +104,14 @@ static void print_configuration(const cJSON *configuration)
 	}
 }
 
-int command_config(const struct command_context *context, int count, char *arguments[])
+int command_config(const struct command_context *context)
 {
 	const cJSON *problem;
 	cJSON *json;
 	bool is_valid;
 	int r;
 
-	if (count < 2 || count > 3 || strcmp(arguments[1], "check") != 0)
-		return command_fail(COMMAND_USAGE, "config takes the word check, and a file: config check "
-						   "[FILE]");
-	r = configuration_read(arguments[2], &json);
+	r = configuration_read(context->arguments[1], &json);
 	if (r == -ENOENT)
 		return command_fail(COMMAND_FAILED, "tierd, which checks it, is neither in $PATH nor at %s",
 				    TIERD_PROGRAM);

@@ -208,17 +208,15 @@ static int print_json(cJSON *findings)
 	return command_print_json(json);
 }
 
-int command_doctor(const struct command_context *context, int count, char *arguments[])
+int command_doctor(const struct command_context *context)
 {
 	struct doctor doctor = { NULL };
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	int code, result;
 
-	if (count > 2)
-		return command_fail(COMMAND_USAGE, "doctor takes one configuration file at most");
 	doctor.findings = cJSON_CreateArray();
 	(void)ask_open(context->socket, &ask);
-	code = visit(&doctor, context, ask, arguments[1]);
+	code = visit(&doctor, context, ask, context->arguments[0]);
 	if (code != COMMAND_DONE) {
 		cJSON_Delete(doctor.findings);
 		return code;

@@ -1,7 +1,5 @@
 #include "client/tierctl/command.h"
 
-#include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -15,43 +13,14 @@ struct drain_flags {
 	uint64_t timeout_ns;
 };
 
-static int read_timeout(struct drain_flags *flags, const char *text)
+static int read_flags(struct drain_flags *flags, const struct command_context *context)
 {
-	char *end;
-	unsigned long seconds;
+	uint64_t seconds = 0;
+	int code = command_flag_number(context, "timeout", 0, UINT32_MAX, &seconds);
 
-	errno = 0;
-	seconds = strtoul(text, &end, 10);
-	if (errno || *text < '0' || *text > '9' || *end != '\0' || seconds > UINT32_MAX)
-		return command_fail(COMMAND_USAGE, "--timeout '%s' is not a number of seconds", text);
-	flags->has_timeout = true;
-	flags->timeout_ns = (uint64_t)seconds * 1000000000;
-	return COMMAND_DONE;
-}
-
-static int read_flags(struct drain_flags *flags, int count, char *arguments[])
-{
-	static const struct option known[] = {
-		{ "timeout", required_argument, NULL, 't' },
-		{ "undo", no_argument, NULL, 'u' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int flag, code = COMMAND_DONE;
-
-	optind = 0;
-	while (code == COMMAND_DONE && (flag = getopt_long(count, arguments, ":", known, NULL)) != -1) {
-		if (flag == 't')
-			code = read_timeout(flags, optarg);
-		else if (flag == 'u')
-			flags->is_undone = true;
-		else
-			code = command_fail(COMMAND_USAGE,
-					    flag == ':' ? "%s needs a value" : "unknown flag %s of drain",
-					    arguments[optind - 1]);
-	}
-	if (code == COMMAND_DONE && optind < count)
-		return command_fail(COMMAND_USAGE, "drain takes no argument, such as '%s'",
-				    arguments[optind]);
+	flags->is_undone = command_flag(context, "undo") != NULL;
+	flags->has_timeout = command_flag(context, "timeout") != NULL;
+	flags->timeout_ns = seconds * 1000000000;
 	return code;
 }
 
@@ -87,7 +56,7 @@ static int print(const struct command_context *context, bool is_draining, uint32
 	return command_print_json(json);
 }
 
-int command_drain(const struct command_context *context, int count, char *arguments[])
+int command_drain(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
@@ -95,7 +64,7 @@ int command_drain(const struct command_context *context, int count, char *argume
 	const Tierd__Wire__Reply *reply;
 	struct drain_flags flags = { 0 };
 	uint32_t ranks = 0;
-	int code = read_flags(&flags, count, arguments);
+	int code = read_flags(&flags, context);
 
 	if (code == COMMAND_DONE)
 		code = command_connect(context, &ask);

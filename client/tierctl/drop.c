@@ -1,45 +1,9 @@
 #include "client/tierctl/choice.h"
 #include "client/tierctl/command.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-struct drop_flags {
-	struct choice choice;
-	bool is_forced, is_confirmed;
-};
-
-static int read_flags(struct drop_flags *flags, int count, char *arguments[])
-{
-	static const struct option known[] = {
-		{ "user", required_argument, NULL, 'u' },
-		{ "force", no_argument, NULL, 'f' },
-		{ "yes", no_argument, NULL, 'y' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int flag, code = COMMAND_DONE;
-
-	optind = 0;
-	while (code == COMMAND_DONE && (flag = getopt_long(count, arguments, ":", known, NULL)) != -1) {
-		if (flag == 'u') {
-			code = choice_read_user(&flags->choice, optarg);
-		} else if (flag == 'f') {
-			flags->is_forced = true;
-		} else if (flag == 'y') {
-			flags->is_confirmed = true;
-		} else {
-			code = command_fail(COMMAND_USAGE,
-					    flag == ':' ? "%s needs a value" : "unknown flag %s of drop",
-					    arguments[optind - 1]);
-		}
-	}
-	if (code == COMMAND_DONE && optind + 1 != count)
-		return command_fail(COMMAND_USAGE, "drop takes the name of one job; see tierctl jobs");
-	flags->choice.job = arguments[optind];
-	return code;
-}
 
 static int ask_person(const Tierd__Wire__JobEntry *job)
 {
@@ -57,7 +21,17 @@ static int ask_person(const Tierd__Wire__JobEntry *job)
 	return command_fail(COMMAND_FAILED, "job %s stays", job->name);
 }
 
-int command_drop(const struct command_context *context, int count, char *arguments[])
+static cJSON *job_json(const Tierd__Wire__JobEntry *job)
+{
+	cJSON *json = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(json, "name", job->name);
+	cJSON_AddNumberToObject(json, "uid", job->uid);
+	cJSON_AddNumberToObject(json, "step", (double)job->step);
+	return json;
+}
+
+int command_drop(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
@@ -65,24 +39,32 @@ int command_drop(const struct command_context *context, int count, char *argumen
 	const Tierd__Wire__JobEntry *job = NULL;
 	const Tierd__Wire__JobsReply *jobs;
 	const Tierd__Wire__Reply *reply;
-	struct drop_flags flags = { 0 };
-	int code = read_flags(&flags, count, arguments);
+	struct choice choice;
+	cJSON *json = NULL;
+	int code = choice_read(context, &choice);
 
 	if (code == COMMAND_DONE)
 		code = command_connect(context, &ask);
 	if (code == COMMAND_DONE)
 		code = command_ask_jobs(ask, &jobs);
 	if (code == COMMAND_DONE)
-		code = choice_find(&flags.choice, jobs, &job);
-	if (code == COMMAND_DONE && !flags.is_confirmed)
+		code = choice_find(&choice, jobs, &job);
+	if (code == COMMAND_DONE && !command_flag(context, "yes"))
 		code = ask_person(job);
 	if (code != COMMAND_DONE)
 		return code;
 	drop.name = job->name;
 	drop.has_owner = true;
 	drop.owner = job->uid;
-	drop.force = flags.is_forced;
+	drop.force = command_flag(context, "force") != NULL;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_DROP;
 	request.job_drop = &drop;
-	return command_ask(ask, &request, &reply);
+	/* The next answer takes the place of the jobs. */
+	if (context->is_json)
+		json = job_json(job);
+	code = command_ask(ask, &request, &reply);
+	if (code == COMMAND_DONE && context->is_json)
+		return command_print_json(json);
+	cJSON_Delete(json);
+	return code;
 }

@@ -2,12 +2,11 @@
 #include "client/tierctl/command.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 
-static int read_units(int count, char *arguments[], uint32_t *units)
+static int read_units(size_t count, char *arguments[], uint32_t *units)
 {
-	for (int i = 0; i < count; i++) {
+	for (size_t i = 0; i < count; i++) {
 		char *end;
 		unsigned long number;
 
@@ -77,17 +76,16 @@ static int evict(const struct command_context *context, const struct choice *cho
 	return print(context, reply->job_evict);
 }
 
-int command_evict(const struct command_context *context, int count, char *arguments[])
+int command_evict(const struct command_context *context)
 {
-	_cleanup_free_ uint32_t *units = calloc((size_t)count, sizeof(*units));
-	struct choice choice = { 0 };
-	int code = choice_read_flags(&choice, count, arguments), first = optind + 1;
+	size_t count = (size_t)context->count - 1;
+	_cleanup_free_ uint32_t *units = calloc(count + 1, sizeof(*units));
+	struct choice choice;
+	int code = choice_read(context, &choice);
 
 	if (code == COMMAND_DONE && !units)
 		code = command_fail(COMMAND_FAILED, "out of memory");
-	if (code == COMMAND_DONE && !choice.job)
-		code = command_fail(COMMAND_USAGE, "evict takes the name of a job; see tierctl jobs");
 	if (code == COMMAND_DONE)
-		code = read_units(count - first, arguments + first, units);
-	return code == COMMAND_DONE ? evict(context, &choice, units, (size_t)(count - first)) : code;
+		code = read_units(count, context->arguments + 1, units);
+	return code == COMMAND_DONE ? evict(context, &choice, units, count) : code;
 }

@@ -1,11 +1,8 @@
+#include "client/tierctl/choice.h"
 #include "client/tierctl/command.h"
 
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
-
-/* ---- Jobs ------------------------------------------------------------------------------------------------
- */
 
 static cJSON *members_json(const Tierd__Wire__JobEntry *job)
 {
@@ -189,18 +186,15 @@ static int show_jobs(const struct command_context *context, const Tierd__Wire__J
 	return command_print_json(json);
 }
 
-/* Of several users' jobs of this name, one's own. */
-static int show_job(const struct command_context *context, const Tierd__Wire__JobsReply *jobs,
-		    const char *name)
+static int show_job(const struct command_context *context, const struct choice *choice,
+		    const Tierd__Wire__JobsReply *jobs)
 {
-	const Tierd__Wire__JobEntry *found = NULL;
+	const Tierd__Wire__JobEntry *job;
+	int code = choice_find(choice, jobs, &job);
 
-	for (size_t i = 0; i < jobs->n_jobs; i++)
-		if (strcmp(jobs->jobs[i]->name, name) == 0 && (!found || jobs->jobs[i]->uid == getuid()))
-			found = jobs->jobs[i];
-	if (!found)
-		return command_fail(COMMAND_FAILED, "there is no job %s; see tierctl jobs", name);
-	return context->is_json ? command_print_json(job_json(found)) : print_ranks(found);
+	if (code != COMMAND_DONE)
+		return code;
+	return context->is_json ? command_print_json(job_json(job)) : print_ranks(job);
 }
 
 int command_ask_jobs(struct ask *ask, const Tierd__Wire__JobsReply **ret_jobs)
@@ -222,132 +216,18 @@ int command_ask_jobs(struct ask *ask, const Tierd__Wire__JobsReply **ret_jobs)
 	return COMMAND_DONE;
 }
 
-int command_jobs(const struct command_context *context, int count, char *arguments[])
+int command_jobs(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	const Tierd__Wire__JobsReply *jobs;
-	int code;
+	struct choice choice;
+	int code = choice_read(context, &choice);
 
-	if (count > 2)
-		return command_fail(COMMAND_USAGE, "jobs takes the name of one job at most");
-	code = command_connect(context, &ask);
+	if (code == COMMAND_DONE)
+		code = command_connect(context, &ask);
 	if (code == COMMAND_DONE)
 		code = command_ask_jobs(ask, &jobs);
 	if (code != COMMAND_DONE)
 		return code;
-	return count > 1 ? show_job(context, jobs, arguments[1]) : show_jobs(context, jobs);
-}
-
-/* ---- Units -----------------------------------------------------------------------------------------------
- */
-
-static cJSON *unit_json(const Tierd__Wire__UnitEntry *unit)
-{
-	cJSON *json = cJSON_CreateObject(), *shards;
-
-	cJSON_AddNumberToObject(json, "unit", unit->unit);
-	cJSON_AddStringToObject(json, "name", unit->name);
-	cJSON_AddNumberToObject(json, "elements", (double)unit->elements);
-	cJSON_AddNumberToObject(json, "bytes", (double)unit->bytes);
-	cJSON_AddStringToObject(json, "state", unit->state);
-	cJSON_AddStringToObject(json, "tiers", unit->tiers);
-	cJSON_AddNumberToObject(json, "leases", unit->leases);
-	cJSON_AddNumberToObject(json, "version", (double)unit->version);
-	cJSON_AddBoolToObject(json, "is_dirty", unit->is_dirty);
-	cJSON_AddBoolToObject(json, "is_frozen", unit->is_frozen);
-	cJSON_AddNumberToObject(json, "pack", unit->pack);
-	shards = cJSON_AddArrayToObject(json, "shard_elements");
-	for (size_t i = 0; i < unit->n_shard_elements; i++)
-		cJSON_AddItemToArray(shards, cJSON_CreateNumber((double)unit->shard_elements[i]));
-	return json;
-}
-
-/* A shard per rank, about equally large. */
-static void add_shards(struct table *table, const Tierd__Wire__UnitEntry *unit)
-{
-	uint64_t largest = 0;
-	char text[TEXT_SIZE];
-
-	for (size_t i = 0; i < unit->n_shard_elements; i++)
-		if (unit->shard_elements[i] > largest)
-			largest = unit->shard_elements[i];
-	if (unit->n_shard_elements == 0)
-		table_add(table, "-");
-	else
-		table_add(table, "%zu x %s", unit->n_shard_elements, text_count(largest, text));
-}
-
-static void add_unit_row(struct table *table, const Tierd__Wire__UnitEntry *unit)
-{
-	table_add(table, "%u", unit->unit);
-	table_add_count(table, unit->elements);
-	table_add_bytes(table, unit->bytes);
-	add_shards(table, unit);
-	table_add(table, "%s", unit->tiers);
-	table_add(table, "%s", unit->state);
-	table_add(table, "%u", unit->leases);
-	table_add(table, "%" PRIu64, unit->version);
-	table_add(table, unit->is_dirty ? "yes" : "no");
-	table_add(table, unit->is_frozen ? "yes" : "no");
-	table_add(table, "%u", unit->pack);
-	table_add(table, "%s", unit->name);
-}
-
-/* Asks until all are there: a reply has as many as fit in a frame. */
-static int read_units(struct ask *ask, char *job, struct table *table, cJSON *json)
-{
-	uint32_t first = 0, total = 1;
-
-	while (first < total) {
-		Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-		Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;
-		const Tierd__Wire__Reply *reply;
-		int code;
-
-		read.job = job;
-		read.first = first;
-		request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
-		request.units_read = &read;
-		code = command_ask(ask, &request, &reply);
-		if (code != COMMAND_DONE)
-			return code;
-		if (reply->body_case != TIERD__WIRE__REPLY__BODY_UNITS)
-			return command_fail(COMMAND_FAILED, "tierd answered something else than was asked");
-		for (size_t i = 0; i < reply->units->n_units; i++)
-			if (json)
-				cJSON_AddItemToArray(json, unit_json(reply->units->units[i]));
-			else
-				add_unit_row(table, reply->units->units[i]);
-		if (reply->units->n_units == 0)
-			return COMMAND_DONE;
-		total = reply->units->total;
-		first += (uint32_t)reply->units->n_units;
-	}
-	return COMMAND_DONE;
-}
-
-int command_units(const struct command_context *context, int count, char *arguments[])
-{
-	static const char *const titles[] = { ">UNIT", ">ELEMENTS", ">BYTES",	">SHARDS", "TIERS",
-					      "STATE", ">LEASES",   ">VERSION", "DIRTY",   "FROZEN",
-					      ">PACK", "NAME",	    NULL };
-	_cleanup_(ask_freep) struct ask *ask = NULL;
-	_cleanup_(table_freep) struct table *table = table_new(titles);
-	cJSON *json = NULL;
-	int code;
-
-	if (count != 2)
-		return command_fail(COMMAND_USAGE, "units takes the name of one job; see tierctl jobs");
-	if (!table)
-		return command_print_table(NULL);
-	code = command_connect(context, &ask);
-	if (code != COMMAND_DONE)
-		return code;
-	if (context->is_json)
-		json = cJSON_CreateArray();
-	code = read_units(ask, arguments[1], table, json);
-	if (code == COMMAND_DONE)
-		return json ? command_print_json(json) : command_print_table(table);
-	cJSON_Delete(json);
-	return code;
+	return choice.job ? show_job(context, &choice, jobs) : show_jobs(context, jobs);
 }

@@ -1,7 +1,6 @@
 #include "client/tierctl/choice.h"
 #include "client/tierctl/command.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 
 struct output {
@@ -106,17 +105,15 @@ static int read_jobs(const struct command_context *context, const struct choice 
 	return code;
 }
 
-int command_leases(const struct command_context *context, int count, char *arguments[])
+int command_leases(const struct command_context *context)
 {
 	static const char *const titles[] = { "JOB",	 "USER",   ">UNIT", ">RANK", ">PID",
 					      ">LEASES", "JOINED", "NAME",  NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 	struct output output = { .table = table };
-	struct choice choice = { 0 };
-	int code = choice_read_flags(&choice, count, arguments);
+	struct choice choice;
+	int code = choice_read(context, &choice);
 
-	if (code == COMMAND_DONE && optind + 1 < count)
-		code = command_fail(COMMAND_USAGE, "leases takes the name of one job at most");
 	if (code != COMMAND_DONE)
 		return code;
 	if (!table)

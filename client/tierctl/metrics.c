@@ -261,14 +261,12 @@ static void put_all(struct output *output, const struct view *view)
 		put_jobs(output, &of_both[i], view, JOB(figures));
 }
 
-int command_metrics(const struct command_context *context, int count, char *arguments[])
+int command_metrics(const struct command_context *context)
 {
 	struct output output = { NULL };
 	struct view view = { NULL };
-	int code = command_check_none(count, arguments);
+	int code = view_open(context, &view);
 
-	if (code == COMMAND_DONE)
-		code = view_open(context, &view);
 	if (code == COMMAND_DONE) {
 		output.json = context->is_json ? cJSON_CreateArray() : NULL;
 		put_all(&output, &view);

@@ -5,17 +5,15 @@
 
 #include "common/clock.h"
 
-int command_ping(const struct command_context *context, int count, char *arguments[])
+int command_ping(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Ping ping = TIERD__WIRE__PING__INIT;
 	const Tierd__Wire__Reply *reply;
 	uint64_t began;
-	int code = command_check_none(count, arguments);
+	int code = command_connect(context, &ask);
 
-	if (code == COMMAND_DONE)
-		code = command_connect(context, &ask);
 	if (code != COMMAND_DONE)
 		return code;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_PING;
@@ -113,14 +111,12 @@ static void print_status(const struct command_context *context, const Tierd__Wir
 	printf("store      %s\n", node->store);
 }
 
-int command_status(const struct command_context *context, int count, char *arguments[])
+int command_status(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	const Tierd__Wire__NodeReply *node;
-	int code = command_check_none(count, arguments);
+	int code = command_connect(context, &ask);
 
-	if (code == COMMAND_DONE)
-		code = command_connect(context, &ask);
 	if (code == COMMAND_DONE)
 		code = command_ask_node(ask, &node);
 	if (code != COMMAND_DONE)
@@ -158,15 +154,13 @@ static int print_tiers(const Tierd__Wire__NodeReply *node)
 	return command_print_table(table);
 }
 
-int command_tiers(const struct command_context *context, int count, char *arguments[])
+int command_tiers(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	const Tierd__Wire__NodeReply *node;
 	cJSON *json;
-	int code = command_check_none(count, arguments);
+	int code = command_connect(context, &ask);
 
-	if (code == COMMAND_DONE)
-		code = command_connect(context, &ask);
 	if (code == COMMAND_DONE)
 		code = command_ask_node(ask, &node);
 	if (code != COMMAND_DONE)

@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <ctype.h>
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -46,102 +45,103 @@ static int set_small(unsigned *place, const char *text, unsigned maximum)
 	return r;
 }
 
-static int set_stage(int *place, const char *text)
+static int set_parameters(struct plan_request *request, const char *value)
 {
-	if (text[0] < '0' || text[0] >= '0' + PLAN_STAGES || text[1] != '\0')
+	return set_count(&request->model.parameters, value, PLAN_MAX_PARAMETERS);
+}
+
+static int set_world_size(struct plan_request *request, const char *value)
+{
+	return set_small(&request->model.world_size, value, PLAN_MAX_RANKS);
+}
+
+static int set_local_ranks(struct plan_request *request, const char *value)
+{
+	return set_small(&request->model.local_ranks, value, PLAN_MAX_RANKS);
+}
+
+static int set_format(struct plan_request *request, const char *value)
+{
+	return plan_set_format(&request->model, value);
+}
+
+static int set_optimizer(struct plan_request *request, const char *value)
+{
+	return plan_set_optimizer(&request->model, value);
+}
+
+static int set_stage(struct plan_request *request, const char *value)
+{
+	if (value[0] < '0' || value[0] >= '0' + PLAN_STAGES || value[1] != '\0')
 		return -EINVAL;
-	*place = text[0] - '0';
+	request->stage = value[0] - '0';
 	return 0;
 }
 
-static int set_flag(struct plan_request *request, int flag, const char *value)
+static int set_largest_unit(struct plan_request *request, const char *value)
 {
-	switch (flag) {
-	case 'p':
-		return set_count(&request->model.parameters, value, PLAN_MAX_PARAMETERS);
-	case 'w':
-		return set_small(&request->model.world_size, value, PLAN_MAX_RANKS);
-	case 'k':
-		return set_small(&request->model.local_ranks, value, PLAN_MAX_RANKS);
-	case 'f':
-		return plan_set_format(&request->model, value);
-	case 'o':
-		return plan_set_optimizer(&request->model, value);
-	case 's':
-		return set_stage(&request->stage, value);
-	case 'l':
-		return set_count(&request->model.largest_unit, value, PLAN_MAX_PARAMETERS);
-	case 'g':
-		return set_small(&request->model.micro_batches, value, PLAN_MAX_MICRO_BATCHES);
-	case 'a':
-		return plan_set_gradients(&request->model, value);
-	case 'z':
-		return plan_parse_bytes(value, &request->model.frozen_bytes);
-	case 'h':
-		request->has_host = true;
-		return plan_parse_bytes(value, &request->host_bytes);
-	case 'n':
-		request->has_nvme = true;
-		return plan_parse_bytes(value, &request->nvme_bytes);
-	default:
-		return -ENOENT;
-	}
+	return set_count(&request->model.largest_unit, value, PLAN_MAX_PARAMETERS);
 }
 
-static const char *describe_flag(int flag)
+static int set_micro_batches(struct plan_request *request, const char *value)
 {
-	switch (flag) {
-	case 'p':
-	case 'l':
-		return "a count such as 7B, 350M or 124000000, at most 2^44";
-	case 'w':
-	case 'k':
-		return "a number from 1 to 1024";
-	case 'g':
-		return "a number from 1 to 65536";
-	case 'f':
-		return "bf16 or fp32";
-	case 's':
-		return "0, 1, 2 or 3";
-	case 'a':
-		return "host or nvme";
-	default:
-		return "a size such as 64G (K, M, G or T)";
-	}
+	return set_small(&request->model.micro_batches, value, PLAN_MAX_MICRO_BATCHES);
 }
 
-static int read_flags(struct plan_request *request, int count, char *arguments[])
+static int set_gradients(struct plan_request *request, const char *value)
 {
-	static const struct option flags[] = {
-		{ "parameters", required_argument, NULL, 'p' },
-		{ "world-size", required_argument, NULL, 'w' },
-		{ "local-ranks", required_argument, NULL, 'k' },
-		{ "format", required_argument, NULL, 'f' },
-		{ "optimizer", required_argument, NULL, 'o' },
-		{ "stage", required_argument, NULL, 's' },
-		{ "largest-unit", required_argument, NULL, 'l' },
-		{ "gradients", required_argument, NULL, 'a' },
-		{ "frozen", required_argument, NULL, 'z' },
-		{ "micro-batches", required_argument, NULL, 'g' },
-		{ "host", required_argument, NULL, 'h' },
-		{ "nvme", required_argument, NULL, 'n' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int flag, index = 0;
+	return plan_set_gradients(&request->model, value);
+}
 
-	optind = 0;
-	while ((flag = getopt_long(count, arguments, ":", flags, &index)) != -1) {
-		if (flag == ':')
-			return command_fail(COMMAND_USAGE, "%s needs a value", arguments[optind - 1]);
-		if (flag == '?')
-			return command_fail(COMMAND_USAGE, "plan has no flag %s; see tierctl help",
-					    arguments[optind - 1]);
-		if (set_flag(request, flag, optarg) < 0)
-			return command_fail(COMMAND_USAGE, "--%s cannot be '%s'; it takes %s",
-					    flags[index].name, optarg, describe_flag(flag));
+static int set_frozen(struct plan_request *request, const char *value)
+{
+	return plan_parse_bytes(value, &request->model.frozen_bytes);
+}
+
+static int set_host(struct plan_request *request, const char *value)
+{
+	request->has_host = true;
+	return plan_parse_bytes(value, &request->host_bytes);
+}
+
+static int set_nvme(struct plan_request *request, const char *value)
+{
+	request->has_nvme = true;
+	return plan_parse_bytes(value, &request->nvme_bytes);
+}
+
+#define COUNT_HELP "a count such as 7B, 350M or 124000000, at most 2^44"
+#define SIZE_HELP "a size such as 64G (K, M, G or T)"
+
+static const struct plan_flag {
+	const char *name;
+	int (*set)(struct plan_request *request, const char *value);
+	const char *takes;
+} plan_flags[] = {
+	{ "parameters", set_parameters, COUNT_HELP },
+	{ "world-size", set_world_size, "a number from 1 to 1024" },
+	{ "local-ranks", set_local_ranks, "a number from 1 to 1024" },
+	{ "format", set_format, "bf16, fp16 or fp32" },
+	{ "optimizer", set_optimizer, "adamw, adam, lion, momentum, none or sgd" },
+	{ "stage", set_stage, "0, 1, 2 or 3" },
+	{ "largest-unit", set_largest_unit, COUNT_HELP },
+	{ "micro-batches", set_micro_batches, "a number from 1 to 65536" },
+	{ "gradients", set_gradients, "host or nvme" },
+	{ "frozen", set_frozen, SIZE_HELP },
+	{ "host", set_host, SIZE_HELP },
+	{ "nvme", set_nvme, SIZE_HELP },
+};
+
+static int read_flags(struct plan_request *request, const struct command_context *context)
+{
+	for (size_t i = 0; i < ARRAY_LENGTH(plan_flags); i++) {
+		const struct plan_flag *flag = &plan_flags[i];
+		const char *value = command_flag(context, flag->name);
+
+		if (value && flag->set(request, value) < 0)
+			return command_fail(COMMAND_USAGE, "--%s cannot be '%s'; it takes %s", flag->name,
+					    value, flag->takes);
 	}
-	if (optind < count)
-		return command_fail(COMMAND_USAGE, "plan takes flags only, not '%s'", arguments[optind]);
 	if (request->model.parameters == 0 || request->model.world_size == 0)
 		return command_fail(COMMAND_USAGE, "plan needs --parameters and --world-size, such as "
 						   "tierctl plan --parameters 7B --world-size 8");
@@ -399,7 +399,7 @@ static int print_tables(const struct plan_request *request)
 	return code == COMMAND_DONE ? print_places(request) : code;
 }
 
-int command_plan(const struct command_context *context, int count, char *arguments[])
+int command_plan(const struct command_context *context)
 {
 	struct plan_request request = {
 		.model = { .micro_batches = 1, .gradient_buffers = 2, .format = PLAN_BF16 },
@@ -408,7 +408,7 @@ int command_plan(const struct command_context *context, int count, char *argumen
 	int code;
 
 	plan_set_optimizer(&request.model, "adamw");
-	code = read_flags(&request, count, arguments);
+	code = read_flags(&request, context);
 	if (code == COMMAND_DONE)
 		code = complete(&request);
 	if (code != COMMAND_DONE)

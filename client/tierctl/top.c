@@ -1,7 +1,6 @@
 /* top: what node and jobs do now, again and again. Rates are those between two looks; of the first look,
  * since the daemon's start. */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -41,29 +40,12 @@ static int read_interval(const char *text, double *ret_interval)
 	return COMMAND_DONE;
 }
 
-static int read_flags(struct top_flags *flags, int count, char *arguments[])
+static int read_flags(struct top_flags *flags, const struct command_context *context)
 {
-	static const struct option known[] = {
-		{ "once", no_argument, NULL, 'o' },
-		{ "interval", required_argument, NULL, 'i' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int flag, code = COMMAND_DONE;
+	const char *interval = command_flag(context, "interval");
 
-	optind = 0;
-	while (code == COMMAND_DONE && (flag = getopt_long(count, arguments, ":", known, NULL)) != -1) {
-		if (flag == 'o')
-			flags->is_once = true;
-		else if (flag == 'i')
-			code = read_interval(optarg, &flags->interval);
-		else
-			code = command_fail(COMMAND_USAGE,
-					    flag == ':' ? "%s needs a value" : "unknown flag %s of top",
-					    arguments[optind - 1]);
-	}
-	if (code == COMMAND_DONE && optind != count)
-		return command_fail(COMMAND_USAGE, "top takes no argument, such as '%s'", arguments[optind]);
-	return code;
+	flags->is_once = command_flag(context, "once") != NULL;
+	return interval ? read_interval(interval, &flags->interval) : COMMAND_DONE;
 }
 
 /* ---- Rates ---- */
@@ -273,11 +255,11 @@ static int look_on(struct view *view, const struct top_flags *flags)
 	return code;
 }
 
-int command_top(const struct command_context *context, int count, char *arguments[])
+int command_top(const struct command_context *context)
 {
 	struct top_flags flags = { .interval = 2 };
 	struct view view = { NULL };
-	int code = read_flags(&flags, count, arguments);
+	int code = read_flags(&flags, context);
 
 	if (code == COMMAND_DONE && context->is_json)
 		code = command_fail(COMMAND_USAGE, "top is for people; programs take tierctl --json metrics");

@@ -2,7 +2,6 @@
 #include "client/tierctl/command.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
@@ -17,70 +16,17 @@ struct watch_flags {
 	uint64_t timeout_ms; /* 0: none */
 };
 
-/* ---- Flags -----------------------------------------------------------------------------------------------
- */
-
-static int read_number(const char *flag, const char *text, uint64_t maximum, uint64_t *ret_number)
-{
-	char *end;
-	unsigned long long number;
-
-	errno = 0;
-	number = strtoull(text, &end, 10);
-	if (errno || *text < '0' || *text > '9' || *end != '\0' || number == 0 || number > maximum)
-		return command_fail(COMMAND_USAGE, "%s '%s' is not a number from 1 to %" PRIu64, flag, text,
-				    maximum);
-	*ret_number = number;
-	return COMMAND_DONE;
-}
-
-static int read_timeout(struct watch_flags *flags, const char *text)
+static int read_flags(struct watch_flags *flags, const struct command_context *context)
 {
 	uint64_t seconds = 0;
-	int code = read_number("--timeout", text, UINT32_MAX, &seconds);
+	int code = choice_read(context, &flags->choice);
 
+	if (code == COMMAND_DONE)
+		code = command_flag_number(context, "count", 1, UINT32_MAX, &flags->count);
+	if (code == COMMAND_DONE)
+		code = command_flag_number(context, "timeout", 1, UINT32_MAX, &seconds);
+	flags->with_steps = command_flag(context, "steps") != NULL;
 	flags->timeout_ms = seconds * 1000;
-	return code;
-}
-
-static int read_flag(struct watch_flags *flags, int flag, const char *value, char *arguments[])
-{
-	switch (flag) {
-	case 'u':
-		return choice_read_user(&flags->choice, value);
-	case 's':
-		flags->with_steps = true;
-		return COMMAND_DONE;
-	case 'c':
-		return read_number("--count", value, UINT32_MAX, &flags->count);
-	case 't':
-		return read_timeout(flags, value);
-	default:
-		return command_fail(COMMAND_USAGE,
-				    flag == ':' ? "%s needs a value" : "unknown flag %s of watch",
-				    arguments[optind - 1]);
-	}
-}
-
-static int read_flags(struct watch_flags *flags, int count, char *arguments[])
-{
-	static const struct option known[] = {
-		{ "user", required_argument, NULL, 'u' },
-		{ "steps", no_argument, NULL, 's' },
-		{ "count", required_argument, NULL, 'c' },
-		{ "timeout", required_argument, NULL, 't' },
-		{ NULL, 0, NULL, 0 },
-	};
-	int flag, code = COMMAND_DONE;
-
-	optind = 0;
-	while (code == COMMAND_DONE && (flag = getopt_long(count, arguments, ":", known, NULL)) != -1)
-		code = read_flag(flags, flag, optarg, arguments);
-	if (code == COMMAND_DONE && count - optind > 1)
-		return command_fail(COMMAND_USAGE, "watch takes the name of one job at most");
-	flags->choice.job = arguments[optind];
-	if (code == COMMAND_DONE && flags->choice.has_user && !flags->choice.job)
-		return command_fail(COMMAND_USAGE, "--user says whose job; watch JOB --user USER");
 	return code;
 }
 
@@ -213,11 +159,11 @@ static int look_on(const struct command_context *context, struct ask *ask, const
 	return code;
 }
 
-int command_watch(const struct command_context *context, int count, char *arguments[])
+int command_watch(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	struct watch_flags flags = { { NULL } };
-	int code = read_flags(&flags, count, arguments);
+	int code = read_flags(&flags, context);
 
 	if (code == COMMAND_DONE)
 		code = command_connect(context, &ask);

@@ -1,4 +1,5 @@
 """A job is dropped by its owner or an administrator, and by nobody else."""
+import json
 import os
 import pty
 
@@ -18,7 +19,7 @@ def the_owner_drops_what_is_idle():
     assert shown["status"] == "idle" and shown["idle_ms"] > 0 and shown["step"] == 1
     tierctl(ALICE, "jobs", says=["idle for 0 s"])
     tierctl(ALICE, "drop", "gpt", status=2, says=["no terminal", "--yes"])
-    tierctl(ALICE, "drop", status=2, says=["the name of one job"])
+    tierctl(ALICE, "drop", status=2, says=["JOB is missing"])
     tierctl(ALICE, "drop", "gpt", "--frobnicate", status=2, says=["--frobnicate"])
     tierctl(ALICE, "drop", "gpt", "--user", "nobody-of-that-name", status=2, says=["nobody-of-that-name"])
     assert "gpt" in jobs(ALICE)
@@ -79,7 +80,12 @@ def administrators_see_and_drop_all():
     train(BOB, job="gpt")
     train(BOB, job="other")
     assert len(tierctl(ADMINISTRATOR, "jobs").splitlines()) == 4
-    tierctl(ADMINISTRATOR, "drop", "gpt", "--yes", status=1, says=["2 users have a job gpt", "--user"])
+    for verb in (["drop", "--yes"], ["units"], ["jobs"], ["leases"], ["evict"]):
+        tierctl(ADMINISTRATOR, *verb, "gpt", status=1, says=["2 users have a job gpt", "--user"])
+    assert len(json.loads(tierctl(ADMINISTRATOR, "--json", "units", "gpt", "--user", str(BOB)))) == 2
+    assert json.loads(tierctl(ADMINISTRATOR, "--json", "jobs", "gpt", "--user", str(BOB)))["uid"] == BOB
+    for verb in ("units", "jobs", "leases", "evict"):
+        tierctl(BOB, verb, "gpt", "--user", str(ALICE), status=1, says=["no job gpt"])
     tierctl(ADMINISTRATOR, "drop", "gpt", "--yes", "--user", str(BOB))
     assert "gpt" in jobs(ALICE) and "gpt" not in jobs(BOB)
     # Of the group, with it and without it.

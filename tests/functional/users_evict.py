@@ -69,7 +69,7 @@ def values_come_back():
 
 
 def refusals_say_why():
-    tierctl(ALICE, "evict", status=2, says=["the name of a job"])
+    tierctl(ALICE, "evict", status=2, says=["JOB is missing"])
     tierctl(ALICE, "evict", "gpt", "u1", status=2, says=["'u1' is not the number of a unit"])
     tierctl(ALICE, "evict", "gpt", "4", status=1, says=["job gpt has no unit 4; it has 4"])
     tierctl(BOB, "evict", "gpt", status=1, says=["there is no job gpt"])

@@ -139,9 +139,9 @@ def what_fails_is_told():
 def a_watch_ends_when_it_is_told_to():
     tierctl(ALICE, "watch", "--timeout", "1")
     tierctl(ALICE, "watch", "--timeout", "1", "--count", "2", status=1, says=["0 of 2 events came within 1 s"])
-    tierctl(ALICE, "watch", "--count", "none", status=2, says=["'none' is not a number"])
+    tierctl(ALICE, "watch", "--count", "none", status=2, says=["--count cannot be 'none'"])
     tierctl(ALICE, "watch", "--frobnicate", status=2, says=["--frobnicate of watch"])
-    tierctl(ALICE, "watch", "a", "b", status=2, says=["one job at most"])
+    tierctl(ALICE, "watch", "a", "b", status=2, says=["'b' is one argument too many"])
     tierctl(ALICE, "watch", "--user", str(BOB), status=2, says=["watch JOB --user USER"])
     tierctl(ALICE, "--socket", "/nowhere", "watch", status=3, says=["no tierd listens"])
 

@@ -1,0 +1,140 @@
+#include "client/tierctl/arguments.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "client/tierctl/verb.h"
+
+struct reading {
+	struct command_context *context;
+	int argc, at;
+	char **argv;
+	bool has_ended_flags; /* by "--" */
+};
+
+/* The value of the flag at hand: behind its "=", or the next word. */
+static int read_value(struct reading *reading, const struct verb_flag *flag, const char **ret_value)
+{
+	const char *text = reading->argv[reading->at], *end = text + strcspn(text, "="), *value = "";
+
+	if (!flag->value) {
+		if (*end == '=')
+			return command_fail(COMMAND_USAGE, "--%s takes no value", flag->name);
+		*ret_value = "";
+		return COMMAND_DONE;
+	}
+	if (*end == '=')
+		value = end + 1;
+	else if (reading->at + 1 < reading->argc)
+		value = reading->argv[++reading->at];
+	if (!*value)
+		return command_fail(COMMAND_USAGE, "--%s needs a value: %s", flag->name, flag->value);
+	*ret_value = value;
+	return COMMAND_DONE;
+}
+
+static void take_common(struct command_context *context, const char *name, const char *value)
+{
+	if (strcmp(name, "socket") == 0)
+		context->socket = value;
+	else if (strcmp(name, "json") == 0)
+		context->is_json = true;
+	else if (strcmp(name, "help") == 0)
+		context->wants_help = true;
+	else
+		context->wants_version = true;
+}
+
+static int refuse_flag(const struct verb *verb, const char *text)
+{
+	if (!verb)
+		return command_fail(COMMAND_USAGE, "unknown flag %s; see tierctl --help", text);
+	return command_fail(COMMAND_USAGE, "unknown flag %s of %s; see tierctl %s --help", text, verb->name,
+			    verb->name);
+}
+
+static int read_flag(struct reading *reading)
+{
+	struct command_context *context = reading->context;
+	const struct verb_flag *flags = context->verb ? context->verb->flags : NULL;
+	const char *text = reading->argv[reading->at], *value = NULL;
+	const char *name = strncmp(text, "--", 2) == 0 ? text + 2 : "";
+	int own = verb_find_flag(flags, name, strcspn(name, "="));
+	int common = verb_find_flag(verb_common_flags, name, strcspn(name, "="));
+	int code;
+
+	if (own < 0 && common < 0)
+		return refuse_flag(context->verb, text);
+	code = read_value(reading, own >= 0 ? &flags[own] : &verb_common_flags[common], &value);
+	if (code != COMMAND_DONE)
+		return code;
+	if (own >= 0)
+		context->values[own] = value;
+	else
+		take_common(context, verb_common_flags[common].name, value);
+	return COMMAND_DONE;
+}
+
+static int read_word(struct reading *reading)
+{
+	struct command_context *context = reading->context;
+	char *text = reading->argv[reading->at];
+
+	if (context->verb) {
+		/* Never beyond the word at hand. */
+		context->arguments[context->count++] = text;
+		return COMMAND_DONE;
+	}
+	context->verb = verb_find(text);
+	if (!context->verb)
+		return command_fail(COMMAND_USAGE, "there is no command '%s'; see tierctl help", text);
+	return COMMAND_DONE;
+}
+
+static int check_words(const struct command_context *context)
+{
+	const struct verb *verb = context->verb;
+	struct verb_word word;
+
+	for (int i = 0; i < context->count; i++) {
+		const char *text = context->arguments[i];
+
+		if (!verb_argument(verb, (unsigned)i, &word))
+			return command_fail(COMMAND_USAGE, "'%s' is one argument too many: tierctl %s %s",
+					    text, verb->name, verb->arguments);
+		if (islower((unsigned char)word.text[0]) && strcmp(word.text, text) != 0)
+			return command_fail(COMMAND_USAGE, "'%s' is not '%s': tierctl %s %s", text, word.text,
+					    verb->name, verb->arguments);
+	}
+	if (verb_argument(verb, (unsigned)context->count, &word) && !word.is_optional)
+		return command_fail(COMMAND_USAGE, "%s is missing: tierctl %s %s", word.text, verb->name,
+				    verb->arguments);
+	return COMMAND_DONE;
+}
+
+int arguments_read(int argc, char *argv[], struct command_context *context)
+{
+	struct reading reading = { .context = context, .argc = argc, .argv = argv };
+	int code = COMMAND_DONE;
+
+	context->arguments = argv;
+	for (reading.at = 1; code == COMMAND_DONE && reading.at < argc; reading.at++) {
+		const char *text = argv[reading.at];
+
+		if (context->wants_help || context->wants_version)
+			return COMMAND_DONE;
+		if (!reading.has_ended_flags && strcmp(text, "--") == 0)
+			reading.has_ended_flags = true;
+		else if (!reading.has_ended_flags && text[0] == '-' && text[1] != '\0')
+			code = read_flag(&reading);
+		else
+			code = read_word(&reading);
+	}
+	if (code != COMMAND_DONE || context->wants_help || context->wants_version)
+		return code;
+	context->arguments[context->count] = NULL;
+	if (context->verb)
+		return check_words(context);
+	verb_print_all(stderr);
+	return COMMAND_USAGE;
+}

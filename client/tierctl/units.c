@@ -1,0 +1,133 @@
+#include "client/tierctl/choice.h"
+#include "client/tierctl/command.h"
+
+#include <inttypes.h>
+
+static cJSON *unit_json(const Tierd__Wire__UnitEntry *unit)
+{
+	cJSON *json = cJSON_CreateObject(), *shards;
+
+	cJSON_AddNumberToObject(json, "unit", unit->unit);
+	cJSON_AddStringToObject(json, "name", unit->name);
+	cJSON_AddNumberToObject(json, "elements", (double)unit->elements);
+	cJSON_AddNumberToObject(json, "bytes", (double)unit->bytes);
+	cJSON_AddStringToObject(json, "state", unit->state);
+	cJSON_AddStringToObject(json, "tiers", unit->tiers);
+	cJSON_AddNumberToObject(json, "leases", unit->leases);
+	cJSON_AddNumberToObject(json, "version", (double)unit->version);
+	cJSON_AddBoolToObject(json, "is_dirty", unit->is_dirty);
+	cJSON_AddBoolToObject(json, "is_frozen", unit->is_frozen);
+	cJSON_AddNumberToObject(json, "pack", unit->pack);
+	shards = cJSON_AddArrayToObject(json, "shard_elements");
+	for (size_t i = 0; i < unit->n_shard_elements; i++)
+		cJSON_AddItemToArray(shards, cJSON_CreateNumber((double)unit->shard_elements[i]));
+	return json;
+}
+
+/* A shard per rank, about equally large. */
+static void add_shards(struct table *table, const Tierd__Wire__UnitEntry *unit)
+{
+	uint64_t largest = 0;
+	char text[TEXT_SIZE];
+
+	for (size_t i = 0; i < unit->n_shard_elements; i++)
+		if (unit->shard_elements[i] > largest)
+			largest = unit->shard_elements[i];
+	if (unit->n_shard_elements == 0)
+		table_add(table, "-");
+	else
+		table_add(table, "%zu x %s", unit->n_shard_elements, text_count(largest, text));
+}
+
+static void add_unit_row(struct table *table, const Tierd__Wire__UnitEntry *unit)
+{
+	table_add(table, "%u", unit->unit);
+	table_add_count(table, unit->elements);
+	table_add_bytes(table, unit->bytes);
+	add_shards(table, unit);
+	table_add(table, "%s", unit->tiers);
+	table_add(table, "%s", unit->state);
+	table_add(table, "%u", unit->leases);
+	table_add(table, "%" PRIu64, unit->version);
+	table_add(table, unit->is_dirty ? "yes" : "no");
+	table_add(table, unit->is_frozen ? "yes" : "no");
+	table_add(table, "%u", unit->pack);
+	table_add(table, "%s", unit->name);
+}
+
+/* Asks until all are there: a reply has as many as fit in a frame. */
+static int read_units(struct ask *ask, char *job, uid_t owner, struct table *table, cJSON *json)
+{
+	uint32_t first = 0, total = 1;
+
+	while (first < total) {
+		Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+		Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;
+		const Tierd__Wire__Reply *reply;
+		int code;
+
+		read.job = job;
+		read.has_owner = true;
+		read.owner = owner;
+		read.first = first;
+		request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
+		request.units_read = &read;
+		code = command_ask(ask, &request, &reply);
+		if (code != COMMAND_DONE)
+			return code;
+		if (reply->body_case != TIERD__WIRE__REPLY__BODY_UNITS)
+			return command_fail(COMMAND_FAILED, "tierd answered something else than was asked");
+		for (size_t i = 0; i < reply->units->n_units; i++)
+			if (json)
+				cJSON_AddItemToArray(json, unit_json(reply->units->units[i]));
+			else
+				add_unit_row(table, reply->units->units[i]);
+		if (reply->units->n_units == 0)
+			return COMMAND_DONE;
+		total = reply->units->total;
+		first += (uint32_t)reply->units->n_units;
+	}
+	return COMMAND_DONE;
+}
+
+static int find_owner(struct ask *ask, const struct choice *choice, uid_t *ret_owner)
+{
+	const Tierd__Wire__JobEntry *job;
+	const Tierd__Wire__JobsReply *jobs;
+	int code = command_ask_jobs(ask, &jobs);
+
+	if (code == COMMAND_DONE)
+		code = choice_find(choice, jobs, &job);
+	if (code == COMMAND_DONE)
+		*ret_owner = job->uid;
+	return code;
+}
+
+int command_units(const struct command_context *context)
+{
+	static const char *const titles[] = { ">UNIT", ">ELEMENTS", ">BYTES",	">SHARDS", "TIERS",
+					      "STATE", ">LEASES",   ">VERSION", "DIRTY",   "FROZEN",
+					      ">PACK", "NAME",	    NULL };
+	_cleanup_(ask_freep) struct ask *ask = NULL;
+	_cleanup_(table_freep) struct table *table = table_new(titles);
+	struct choice choice;
+	cJSON *json = NULL;
+	uid_t owner = 0;
+	int code = choice_read(context, &choice);
+
+	if (code == COMMAND_DONE && !table)
+		return command_print_table(NULL);
+	if (code == COMMAND_DONE)
+		code = command_connect(context, &ask);
+	if (code == COMMAND_DONE)
+		code = find_owner(ask, &choice, &owner);
+	if (code != COMMAND_DONE)
+		return code;
+	if (context->is_json)
+		json = cJSON_CreateArray();
+	code = read_units(ask, context->arguments[0], owner, table, json);
+	if (code == COMMAND_DONE)
+		return json ? command_print_json(json) : command_print_table(table);
+	cJSON_Delete(json);
+	return code;
+}

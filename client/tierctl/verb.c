@@ -1,0 +1,201 @@
+#include "client/tierctl/verb.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "client/tierctl/command.h"
+
+#define USER_FLAG                                                                                            \
+	{                                                                                                    \
+		"user", "USER", "the job's owner (default: you, or who else has one of that name)"           \
+	}
+#define END                                                                                                  \
+	{                                                                                                    \
+		NULL, NULL, NULL                                                                             \
+	}
+
+static const struct verb_flag user_flags[] = { USER_FLAG, END };
+
+static const struct verb_flag drop_flags[] = {
+	USER_FLAG,
+	{ "force", NULL, "also if ranks are attached" },
+	{ "yes", NULL, "do not ask" },
+	END,
+};
+
+static const struct verb_flag drain_flags[] = {
+	{ "timeout", "SECONDS", "wait no longer (for ever)" },
+	{ "undo", NULL, "jobs may be opened again" },
+	END,
+};
+
+static const struct verb_flag top_flags[] = {
+	{ "once", NULL, "one look" },
+	{ "interval", "SECONDS", "between two (2)" },
+	END,
+};
+
+static const struct verb_flag watch_flags[] = {
+	USER_FLAG,
+	{ "steps", NULL, "each step that is applied or durable, too" },
+	{ "count", "N", "end after so many events" },
+	{ "timeout", "SECONDS", "end after that time" },
+	END,
+};
+
+static const struct verb_flag plan_flags[] = {
+	{ "parameters", "N", "of the model, such as 7B; has to be given" },
+	{ "world-size", "N", "ranks; has to be given" },
+	{ "format", "bf16|fp16|fp32", "of the parameters (bf16)" },
+	{ "optimizer", "adamw|adam|lion|momentum|none|sgd", "momentum: SGD with it (adamw)" },
+	{ "stage", "0|1|2|3", "only this ZeRO stage (all)" },
+	{ "local-ranks", "K", "ranks on this node (all)" },
+	{ "gradients", "host|nvme", "where their sums are, beyond a few (host)" },
+	{ "frozen", "SIZE", "of tensors that are not trained (0)" },
+	{ "largest-unit", "N", "elements of the largest layer (a 32nd of the model)" },
+	{ "micro-batches", "G", "in a step (1)" },
+	{ "host", "SIZE", "free on this node (the daemon is asked)" },
+	{ "nvme", "SIZE", "in the same way" },
+	END,
+};
+
+const struct verb_flag verb_common_flags[] = {
+	{ "socket", "FILE",
+	  "of the daemon (default: $TIERD_SOCKET, $XDG_RUNTIME_DIR/tierd/tierd.sock, "
+	  "/run/tierd/tierd.sock)" },
+	{ "json", NULL, "for programs" },
+	{ "help", NULL, "this; after a command, what it takes" },
+	{ "version", NULL, "which tierctl this is" },
+	END,
+};
+
+const struct verb verbs[] = {
+	{ "status", command_status, "", "the daemon and what it has in use", NULL },
+	{ "jobs", command_jobs, "[JOB]", "the jobs that you may see; of one, what each rank does",
+	  user_flags },
+	{ "drop", command_drop, "JOB", "end a job and discard its state", drop_flags },
+	{ "units", command_units, "JOB", "a job's units: where they are, leases, versions", user_flags },
+	{ "leases", command_leases, "[JOB]", "which ranks hold which units", user_flags },
+	{ "evict", command_evict, "JOB [UNIT…]", "units that nobody holds leave host memory", user_flags },
+	{ "drain", command_drain, "", "no new jobs, and wait until no rank has one open", drain_flags },
+	{ "tiers", command_tiers, "", "host memory and NVMe paths", NULL },
+	{ "top", command_top, "", "what node and jobs do now, again and again", top_flags },
+	{ "watch", command_watch, "[JOB]", "what happens, as lines, until it is interrupted", watch_flags },
+	{ "metrics", command_metrics, "", "figures for Prometheus", NULL },
+	{ "plan", command_plan, "", "what a model needs, and whether it fits here", plan_flags },
+	{ "doctor", command_doctor, "[FILE]", "what this machine has of what tierd needs, and what it lacks",
+	  NULL },
+	{ "config", command_config, "check [FILE]", "what tierd makes of a configuration", NULL },
+	{ "ping", command_ping, "", "is the daemon there, and how fast does it answer", NULL },
+	{ "help", command_help, "[COMMAND]", "this; of a command, what it takes", NULL },
+	{ NULL, NULL, NULL, NULL, NULL },
+};
+
+/* ---- Finding ---------------------------------------------------------------------------------------------
+ */
+
+const struct verb *verb_find(const char *name)
+{
+	for (const struct verb *verb = verbs; verb->name; verb++)
+		if (strcmp(verb->name, name) == 0)
+			return verb;
+	return NULL;
+}
+
+int verb_find_flag(const struct verb_flag *flags, const char *name, size_t length)
+{
+	for (int i = 0; flags && flags[i].name; i++)
+		if (strlen(flags[i].name) == length && strncmp(flags[i].name, name, length) == 0)
+			return i;
+	return -1;
+}
+
+bool verb_argument(const struct verb *verb, unsigned n, struct verb_word *ret_word)
+{
+	const char *word = verb->arguments;
+
+	for (unsigned i = 0; i < n; i++) {
+		const char *blank = strchr(word, ' ');
+
+		/* The one that may come again is the last. */
+		if (!blank && !strstr(word, "…"))
+			return false;
+		word = blank ? blank + 1 : word;
+	}
+	if (!*word)
+		return false;
+	ret_word->is_optional = *word == '[';
+	word += ret_word->is_optional;
+	snprintf(ret_word->text, sizeof(ret_word->text), "%.*s",
+		 (int)strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				   "abcdefghijklmnopqrstuvwxyz"),
+		 word);
+	return true;
+}
+
+/* ---- Help ------------------------------------------------------------------------------------------------
+ */
+
+static void print_flags(const struct verb_flag *flags, FILE *stream)
+{
+	char text[64];
+
+	for (; flags && flags->name; flags++) {
+		snprintf(text, sizeof(text), "--%s%s%s", flags->name, flags->value ? " " : "",
+			 flags->value ? flags->value : "");
+		fprintf(stream, "  %-19s  %s\n", text, flags->help);
+	}
+}
+
+static void print_line(const struct verb *verb, FILE *stream)
+{
+	char text[64];
+	/* Columns, not bytes: the ellipsis has three. */
+	int width = strstr(verb->arguments, "…") ? 21 : 19;
+
+	snprintf(text, sizeof(text), "%s%s%s", verb->name, *verb->arguments ? " " : "", verb->arguments);
+	fprintf(stream, "  %-*s  %s\n", width, text, verb->help);
+}
+
+static bool is_first_with(const struct verb *verb, const struct verb_flag *flags)
+{
+	for (const struct verb *other = verbs; other != verb; other++)
+		if (other->flags == flags)
+			return false;
+	return true;
+}
+
+/* Of all verbs that have the same. */
+static void print_flags_of_all(const struct verb_flag *flags, FILE *stream)
+{
+	const char *before = "\n";
+
+	for (const struct verb *verb = verbs; verb->name; verb++)
+		if (verb->flags == flags) {
+			fprintf(stream, "%s%s", before, verb->name);
+			before = ", ";
+		}
+	fputs("\n", stream);
+	print_flags(flags, stream);
+}
+
+void verb_print_all(FILE *stream)
+{
+	fputs("Usage: tierctl COMMAND [FLAG…]\n\n", stream);
+	for (const struct verb *verb = verbs; verb->name; verb++)
+		print_line(verb, stream);
+	fputs("\n", stream);
+	print_flags(verb_common_flags, stream);
+	for (const struct verb *verb = verbs; verb->name; verb++)
+		if (verb->flags && is_first_with(verb, verb->flags))
+			print_flags_of_all(verb->flags, stream);
+	fputs("\nExit codes: 0 done, 1 the daemon refused, 2 usage, 3 no daemon.\n", stream);
+}
+
+void verb_print_one(const struct verb *verb, FILE *stream)
+{
+	fprintf(stream, "Usage: tierctl %s%s%s%s\n\n  %s\n\n", verb->name, *verb->arguments ? " " : "",
+		verb->arguments, verb->flags ? " [FLAG…]" : "", verb->help);
+	print_flags(verb->flags, stream);
+	print_flags(verb_common_flags, stream);
+}

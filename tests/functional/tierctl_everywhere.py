@@ -1,0 +1,86 @@
+"""Each verb of tierctl says the same of what is the same: a wrong flag, an argument too many, no daemon, a daemon that
+does not answer; and with --json prints JSON and nothing else. tierctl_everywhere.py, in a state that $STATE names.
+"""
+import json
+import os
+import subprocess
+
+TIERCTL = os.environ["TIERCTL"]
+
+# What each verb is called with, and its exit status where all is well.
+VERBS = {
+    "status": [], "jobs": [], "units": ["gpt"], "leases": [], "evict": ["gpt"], "drain": ["--undo"], "tiers": [],
+    "metrics": [], "plan": ["--parameters", "1M", "--world-size", "1"], "doctor": [], "config": ["check"], "ping": [],
+    "watch": ["--timeout", "1"], "drop": ["gpt", "--yes"],
+}
+# They work without a daemon; and this one even while it is stuck.
+ALONE, PATIENT = ("plan", "doctor", "config"), ("metrics",)
+ONE_JOB = ("jobs", "units", "leases", "evict", "drop")
+
+
+def run(*arguments):
+    return subprocess.run([TIERCTL, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+
+def parse(verb, text):
+    """One value; of watch, one a line."""
+    return [json.loads(line) for line in text.splitlines()] if verb == "watch" else json.loads(text) if text else None
+
+
+def help_and_usage_are_the_same_everywhere():
+    verbs = [line.split()[0] for line in run("help").stdout.splitlines() if line.startswith("  ") and line[2].islower()]
+    assert set(verbs) - {"top", "help"} == set(VERBS), verbs
+    for verb in verbs:
+        shown = run(verb, "--help")
+        assert shown.returncode == 0 and shown.stdout.startswith(f"Usage: tierctl {verb}") and not shown.stderr, shown
+        assert run("help", verb).stdout == shown.stdout, verb
+        wrong = run(verb, "--frobnicate")
+        assert wrong.returncode == 2 and not wrong.stdout, wrong
+        assert wrong.stderr == f"tierctl: unknown flag --frobnicate of {verb}; see tierctl {verb} --help\n", wrong
+        if verb != "evict":
+            many = run(verb, *["check" if verb == "config" else "x"] * 3)
+            assert many.returncode == 2 and "one argument too many" in many.stderr and not many.stdout, many
+
+
+def with_a_daemon_all_is_json():
+    for verb, arguments in VERBS.items():
+        done = run("--json", verb, *arguments)
+        assert done.returncode == 0 or verb == "doctor" and done.returncode == 1, done
+        assert not done.stderr, done
+        assert parse(verb, done.stdout) is not None, verb
+        if verb in ONE_JOB:
+            gone = run("--json", verb, "no-such-job", *["--yes"] * (verb == "drop"))
+            assert gone.returncode == 1 and not gone.stdout, gone
+            assert gone.stderr == "tierctl: there is no job no-such-job that you may see\n", gone
+
+
+def without_a_daemon_all_say_where_they_looked():
+    for verb, arguments in VERBS.items():
+        if verb in ALONE:
+            assert run("--json", verb, *arguments).returncode in (0, 1), verb
+            continue
+        lost = run("--json", verb, *arguments)
+        assert lost.returncode == 3 and not lost.stdout, lost
+        assert "no tierd listens at " + os.environ["TIERD_SOCKET"] in lost.stderr, lost
+
+
+def of_one_that_is_stuck_all_say_so():
+    running = {
+        verb: subprocess.Popen([TIERCTL, "--json", verb, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+        for verb, arguments in VERBS.items()
+    }
+    for verb, process in running.items():
+        out, errors = process.communicate()
+        if verb in ALONE + PATIENT:
+            assert process.returncode in (0, 1) and parse(verb, out) is not None, (verb, errors)
+        else:
+            assert process.returncode == 3 and not out, (verb, process.returncode, out)
+            assert "does not answer within 10 s" in errors, (verb, errors)
+
+
+{
+    "here": lambda: (help_and_usage_are_the_same_everywhere(), with_a_daemon_all_is_json()),
+    "absent": without_a_daemon_all_say_where_they_looked,
+    "stuck": of_one_that_is_stuck_all_say_so,
+}[os.environ["STATE"]]()
