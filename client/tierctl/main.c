@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/tierctl/arguments.h"
+#include "client/tierctl/complete.h"
 #include "client/tierctl/verb.h"
 #include "proto/socket_path.h"
 
@@ -49,6 +50,11 @@ int main(int argc, char *argv[])
 	char buffer[SOCKET_PATH_SIZE];
 	int code;
 
+	/* For shells, not for people: it is no verb. */
+	if (argc > 1 && strcmp(argv[1], "complete") == 0) {
+		complete(argc - 2, argv + 2);
+		return COMMAND_DONE;
+	}
 	code = arguments_read(argc, argv, &context);
 	if (code != COMMAND_DONE)
 		return code;
