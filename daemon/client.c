@@ -56,11 +56,6 @@ int client_new(struct node *node, struct port *port, unsigned maximum_requests, 
 	return 0;
 }
 
-unsigned client_outstanding(const struct client *client)
-{
-	return client->outstanding;
-}
-
 /* ---- Pendings ---- */
 
 static struct pending *pending_new(struct client *client, uint32_t number)

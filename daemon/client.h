@@ -21,9 +21,6 @@ void client_request(struct client *client, uint32_t number, const Tierd__Wire__R
 /* What was sent has been read. */
 void client_catch_up(struct client *client);
 
-/* Requests that are not yet answered. */
-unsigned client_outstanding(const struct client *client);
-
 /* The connection has ended: nothing is sent to the port any more, its ranks leave their jobs (reason is for
  * the other ranks: "its process died", "it closed the connection"; NULL: the daemon ends). What the process
  * may still read stays leased until client_free(). */

@@ -37,7 +37,6 @@ static void ask(struct actor *actor, const uint8_t *bytes, size_t length)
 		return;
 	tame((Tierd__Wire__Request *)message);
 	actor_send(actor, (Tierd__Wire__Request *)message);
-	assert(client_outstanding(actor->client) <= ACTOR_REQUESTS + 16);
 }
 
 /* Two bytes of offset, then what is written there. */

@@ -184,6 +184,18 @@ static Tierd__Wire__Reply *copy_of(const Tierd__Wire__Reply *reply)
 	return tierd__wire__reply__unpack(NULL, length, bytes);
 }
 
+/* An error is the last answer, also of one that was to have none; that a step is reduced is none of its two.
+ */
+static void count_answer(struct actor *actor, uint32_t request, const Tierd__Wire__Reply *reply)
+{
+	struct asked *asked = &actor->asked[request % ACTOR_ANSWERS];
+
+	if (asked->number != request || reply->body_case == TIERD__WIRE__REPLY__BODY_STEP_REDUCED)
+		return;
+	assert(asked->answers_left > 0 || reply->status->code != 0);
+	asked->answers_left = reply->status->code != 0 ? 0 : asked->answers_left - 1;
+}
+
 static void record_reply(struct port *port, uint32_t request, const Tierd__Wire__Reply *reply, const int *fds,
 			 unsigned fd_count)
 {
@@ -193,6 +205,7 @@ static void record_reply(struct port *port, uint32_t request, const Tierd__Wire_
 	assert(fd_count <= PORT_MAX_FDS && reply->status);
 	if (answer->reply)
 		tierd__wire__reply__free_unpacked(answer->reply, NULL);
+	count_answer(actor, request, reply);
 	*answer = (struct answer){ request, status_to_errno(reply->status->code), copy_of(reply) };
 	assert(answer->reply);
 	actor->answer_count++;
@@ -267,9 +280,28 @@ void actor_die(struct actor *actor)
 	forget_answers(actor);
 }
 
+static unsigned answers_to(const Tierd__Wire__Request *request)
+{
+	if (request->body_case == TIERD__WIRE__REQUEST__BODY_STEP)
+		return 2;
+	return request->body_case != TIERD__WIRE__REQUEST__BODY_PUSH || !request->push->is_silent;
+}
+
+unsigned actor_outstanding(const struct actor *actor)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < ACTOR_ANSWERS; i++)
+		count += actor->asked[i].answers_left > 0;
+	return count;
+}
+
 uint32_t actor_send(struct actor *actor, Tierd__Wire__Request *request)
 {
-	client_request(actor->client, ++actor->last_number, request);
+	uint32_t number = ++actor->last_number;
+
+	actor->asked[number % ACTOR_ANSWERS] = (struct asked){ number, answers_to(request) };
+	client_request(actor->client, number, request);
 	return actor->last_number;
 }
 
@@ -363,6 +395,34 @@ int actor_define(struct actor *actor, const char *name, const struct actor_tenso
 	request.body_case = TIERD__WIRE__REQUEST__BODY_UNIT_DEFINE;
 	request.unit_define = &define;
 	return actor_ask(actor, &request, NULL);
+}
+
+int actor_define_units(struct actor *actor, unsigned count, uint64_t elements)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < count && r == 0; i++) {
+		char name[16];
+		const struct actor_tensor tensor = { name, FORMAT_BF16, INITIALIZE_ONES, elements, false };
+
+		snprintf(name, sizeof(name), "u%u", i);
+		r = actor_define(actor, name, &tensor, 1);
+	}
+	return r;
+}
+
+struct job *actor_play(struct scene *scene, struct actor *actor)
+{
+	int r = actor_enter(scene, actor);
+
+	if (r == 0)
+		r = actor_open(actor, &(struct actor_job){ .stage = 3, .host_budget = PLAY_HOST_BUDGET });
+	if (r == 0)
+		r = actor_define_units(actor, PLAY_UNITS, PLAY_ELEMENTS);
+	if (r == 0)
+		r = actor_ready(actor);
+	assert(r == 0);
+	return job_find(scene->node, geteuid(), "play");
 }
 
 uint32_t actor_send_ready(struct actor *actor, int timeout_ms)

@@ -68,6 +68,11 @@ struct actor {
 	uint32_t last_number;
 	struct answer answers[ACTOR_ANSWERS];
 	unsigned answer_count;
+	/* Of its last requests: the answers that are still to come. */
+	struct asked {
+		uint32_t number;
+		unsigned answers_left;
+	} asked[ACTOR_ANSWERS];
 	unsigned ended_epochs;
 	/* What it has heard as one who watches, the first ones. */
 	struct happened {
@@ -97,6 +102,8 @@ void actor_die(struct actor *actor);
 /* Sends a request; returns its number. */
 uint32_t actor_send(struct actor *actor, Tierd__Wire__Request *request);
 const struct answer *actor_find(const struct actor *actor, uint32_t number, unsigned nth);
+/* Answers that are still to come; of silent pushes, none. */
+unsigned actor_outstanding(const struct actor *actor);
 /* Waits for the nth answer (from 0) to a request. */
 const struct answer *actor_await(struct actor *actor, uint32_t number, unsigned nth);
 /* Sends, waits, and returns the status. */
@@ -126,6 +133,16 @@ struct actor_tensor {
 
 /* A unit of that name and tensors; they are tensors of one dimension. */
 int actor_define(struct actor *actor, const char *name, const struct actor_tensor *tensors, size_t count);
+
+/* So many units, "u0", "u1", …, of one bf16 tensor each, of ones. */
+int actor_define_units(struct actor *actor, unsigned count, uint64_t elements);
+
+/* A job on NVMe, "play", whose units are packs of their own, with room in host memory for some; its only rank
+ * is ready. */
+#define PLAY_UNITS 8
+#define PLAY_ELEMENTS (UINT64_C(1) << 20)
+#define PLAY_HOST_BUDGET (46 * MIB)
+struct job *actor_play(struct scene *scene, struct actor *actor);
 
 uint32_t actor_send_ready(struct actor *actor, int timeout_ms);
 /* Maps what the answer brought. */

@@ -554,7 +554,7 @@ static void as_many_jobs_as_a_connection_may_have_can_wait_to_be_ready(void **st
 
 		assert_null(actor_find(&first, number, 0));
 	}
-	assert_int_equal(client_outstanding(first.client), 64);
+	assert_int_equal(actor_outstanding(&first), 64);
 	job.name = "more";
 	assert_int_equal(actor_open(&first, &job), -EBUSY);
 	assert_non_null(strstr(actor_message(&first), "64 open jobs"));

@@ -11,8 +11,6 @@
 #include "daemon/log_limit.h"
 #include "tests/unit/daemon_support.h"
 
-#define UNITS 8
-#define ELEMENTS (UINT64_C(1) << 20) /* a pack each */
 #define MAX_LINES 64
 
 static struct scene scene;
@@ -68,18 +66,13 @@ static void open_rank(struct actor *rank, uint32_t number, uint32_t world_size)
 {
 	assert_int_equal(actor_enter(&scene, rank), 0);
 	assert_int_equal(
-		actor_open(rank, &(struct actor_job){ .stage = 3,
-						      .rank = number,
-						      .world_size = world_size,
-						      .host_budget = world_size == 1 ? 46 * MIB : 0 }),
+		actor_open(rank,
+			   &(struct actor_job){ .stage = 3,
+						.rank = number,
+						.world_size = world_size,
+						.host_budget = world_size == 1 ? PLAY_HOST_BUDGET : 0 }),
 		0);
-	for (unsigned i = 0; i < UNITS; i++) {
-		char name[8];
-		const struct actor_tensor tensor = { name, FORMAT_BF16, INITIALIZE_ONES, ELEMENTS, false };
-
-		snprintf(name, sizeof(name), "u%u", i);
-		assert_int_equal(actor_define(rank, name, &tensor, 1), 0);
-	}
+	assert_int_equal(actor_define_units(rank, PLAY_UNITS, PLAY_ELEMENTS), 0);
 }
 
 static void a_lost_rank_is_one_line_with_what_follows(void **state)
@@ -134,7 +127,7 @@ static void a_broken_job_is_an_error_with_the_remedy(void **state)
 		scene_open(&(struct scene_options){ .fault = "complete:write:40:EIO:lasting" }, &scene), 0);
 	open_rank(&actor, 0, 1);
 	if (actor_ready(&actor) == 0)
-		for (uint32_t unit = 0; unit < UNITS; unit++)
+		for (uint32_t unit = 0; unit < PLAY_UNITS; unit++)
 			assert_int_equal(actor_await(&actor, actor_send_push(&actor, unit, 0), 0)->status, 0);
 	actor_await(&actor, actor_send_step(&actor, 0.1f), 0);
 	line = find_line("is broken at step 0");
@@ -147,7 +140,7 @@ static void a_broken_job_is_an_error_with_the_remedy(void **state)
 
 static void what_is_refused_is_told_to_the_log_too(void **state)
 {
-	const struct actor_tensor tensor = { "w", FORMAT_BF16, INITIALIZE_ONES, 64 * ELEMENTS, false };
+	const struct actor_tensor tensor = { "w", FORMAT_BF16, INITIALIZE_ONES, 64 * PLAY_ELEMENTS, false };
 	const struct line *line;
 
 	assert_int_equal(actor_enter(&scene, &actor), 0);

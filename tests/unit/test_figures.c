@@ -16,28 +16,10 @@
 #include "daemon/statistics.h"
 #include "tests/unit/daemon_support.h"
 
-#define UNITS 8
-#define ELEMENTS (UINT64_C(1) << 20) /* a pack each */
-#define UNIT_BYTES (2 * ELEMENTS)
+#define UNIT_BYTES (2 * PLAY_ELEMENTS)
 
 static struct scene scene;
 static struct actor actor;
-
-/* On NVMe, with room for some of its units. */
-static struct job *start(void)
-{
-	assert_int_equal(actor_enter(&scene, &actor), 0);
-	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 3, .host_budget = 46 * MIB }), 0);
-	for (unsigned i = 0; i < UNITS; i++) {
-		char name[8];
-		const struct actor_tensor tensor = { name, FORMAT_BF16, INITIALIZE_ONES, ELEMENTS, false };
-
-		snprintf(name, sizeof(name), "u%u", i);
-		assert_int_equal(actor_define(&actor, name, &tensor, 1), 0);
-	}
-	assert_int_equal(actor_ready(&actor), 0);
-	return job_find(scene.node, geteuid(), "play");
-}
 
 static int map_page(const char *job)
 {
@@ -75,7 +57,7 @@ static struct statistics_node node_page(void)
 
 static uint32_t absent_unit(const struct job *job)
 {
-	for (uint32_t pack = 0; pack < UNITS; pack++)
+	for (uint32_t pack = 0; pack < PLAY_UNITS; pack++)
 		if (job->residences[pack].state == DIRECTORY_ABSENT)
 			return pack;
 	fail_msg("all units are in host memory");
@@ -84,7 +66,7 @@ static uint32_t absent_unit(const struct job *job)
 
 static void what_a_gather_waits_for_is_counted(void **state)
 {
-	struct job *job = start();
+	struct job *job = actor_play(&scene, &actor);
 	struct statistics_figures before, after;
 	uint32_t gather;
 
@@ -106,7 +88,7 @@ static void what_a_gather_waits_for_is_counted(void **state)
 
 static void a_stall_that_goes_on_is_counted_too(void **state)
 {
-	struct job *job = start();
+	struct job *job = actor_play(&scene, &actor);
 	uint64_t waited;
 
 	assert_int_equal(job->decided, 0);
@@ -121,10 +103,10 @@ static void a_stall_that_goes_on_is_counted_too(void **state)
 
 static void a_step_shows_what_it_moved(void **state)
 {
-	struct job *job = start();
+	struct job *job = actor_play(&scene, &actor);
 	uint32_t step;
 
-	for (uint32_t unit = 0; unit < UNITS; unit++)
+	for (uint32_t unit = 0; unit < PLAY_UNITS; unit++)
 		assert_int_equal(actor_await(&actor, actor_send_push(&actor, unit, 0), 0)->status, 0);
 	step = actor_send_step(&actor, 0.1f);
 	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
@@ -137,17 +119,18 @@ static void a_step_shows_what_it_moved(void **state)
 	assert_int_equal(page.figures.steps, 1);
 	assert_int_equal(page.figures.skipped_steps, 0);
 	assert_int_equal(page.figures.epochs, 1);
-	assert_int_equal(page.figures.pushes, UNITS);
+	assert_int_equal(page.figures.pushes, PLAY_UNITS);
 	assert_true(page.figures.step_ns > 0);
 	assert_int_equal(page.nvme_bytes, job->nvme_bytes);
 	/* Remainder, m and v, and the parameters. */
-	assert_int_equal(page.figures.bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN], UNITS * 12 * ELEMENTS);
+	assert_int_equal(page.figures.bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN],
+			 PLAY_UNITS * 12 * PLAY_ELEMENTS);
 	assert_true(page.figures.bytes[STATISTICS_WRITE_BACK][STATISTICS_WRITTEN] > 0);
 }
 
 static void a_lost_rank_breaks_an_epoch(void **state)
 {
-	struct job *job = start();
+	struct job *job = actor_play(&scene, &actor);
 
 	job_abort(job, -ESTALE, "for the test");
 	assert_int_equal(job_page().figures.broken_epochs, 1);
@@ -155,7 +138,7 @@ static void a_lost_rank_breaks_an_epoch(void **state)
 
 static void the_node_keeps_the_figures_of_jobs_that_are_gone(void **state)
 {
-	struct job *job = start();
+	struct job *job = actor_play(&scene, &actor);
 	struct statistics_figures figures = job_page().figures;
 	struct statistics_node before = node_page(), after;
 
@@ -184,7 +167,7 @@ static void the_trace_counts_gathers_but_no_nonsense(void **state)
 	struct lease_header *leases;
 	uint64_t before;
 
-	start();
+	actor_play(&scene, &actor);
 	leases = (struct lease_header *)actor.leases.base;
 	before = job_page().figures.gathers;
 	atomic_fetch_add(&leases->trace_head, 5);
@@ -199,7 +182,7 @@ static void the_trace_counts_gathers_but_no_nonsense(void **state)
 
 static void others_have_no_page_of_the_job(void **state)
 {
-	start();
+	actor_play(&scene, &actor);
 	assert_int_equal(map_page("play"), 0);
 	actor.port.uid = geteuid() + 1;
 	assert_int_equal(map_page("play"), -ENOENT);
@@ -209,7 +192,7 @@ static void others_have_no_page_of_the_job(void **state)
 
 static void a_page_is_for_reading_only(void **state)
 {
-	struct job *job = start();
+	struct job *job = actor_play(&scene, &actor);
 	char path[64];
 	int fd;
 

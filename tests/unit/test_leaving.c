@@ -102,7 +102,7 @@ static void act(unsigned point)
 		break;
 	default:
 		/* Somewhere in the sweep, or after it. */
-		if (client_outstanding(stays.client) + client_outstanding(leaves.client) > 0)
+		if (actor_outstanding(&stays) + actor_outstanding(&leaves) > 0)
 			scene_wait(&scene);
 	}
 }
@@ -149,7 +149,7 @@ static void leave_at(unsigned point, enum manner manner)
 		assert_int_equal(manner, CLOSES);
 		assert_true(actor_await(&stays, actor_send_step(&stays, 0.1f), 0)->status < 0);
 	}
-	while (client_outstanding(stays.client) > 0)
+	while (actor_outstanding(&stays) > 0)
 		scene_wait(&scene);
 	come_back(point, manner);
 	actor_die(&leaves);
@@ -206,8 +206,8 @@ static void drop_at(unsigned point)
 	assert_int_equal(drop(&stays, false), -EBUSY);
 	assert_int_equal(drop(&stays, true), 0);
 	assert_int_equal(drop(&stays, true), -ENOENT);
-	assert_int_equal(client_outstanding(stays.client), 0);
-	assert_int_equal(client_outstanding(leaves.client), 0);
+	assert_int_equal(actor_outstanding(&stays), 0);
+	assert_int_equal(actor_outstanding(&leaves), 0);
 	if (point > 0)
 		assert_non_null(strstr(leaves.reason, "was dropped by user"));
 	scene_settle(&scene);
@@ -317,7 +317,7 @@ static void a_job_may_be_dropped_while_it_returns(void **state)
 	actor_send_ready(&leaves, -1);
 	await_phase(JOB_RETURNING);
 	assert_int_equal(drop(&stays, true), 0);
-	assert_int_equal(client_outstanding(stays.client), 0);
+	assert_int_equal(actor_outstanding(&stays), 0);
 	expect_all_is_given_back();
 }
 

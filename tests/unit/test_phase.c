@@ -11,30 +11,12 @@
 #include "daemon/job.h"
 #include "tests/unit/daemon_support.h"
 
-#define UNITS 8
-#define ELEMENTS (UINT64_C(1) << 20)
-
 static struct scene scene;
 static struct actor actor;
 
 static const uint32_t forward[] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 static const uint32_t backward[] = { 7, 6, 5, 4, 3, 2, 1, 0 };
 static const uint32_t evaluation[] = { 6, 3, 5, 1 };
-
-static struct job *start(void)
-{
-	assert_int_equal(actor_enter(&scene, &actor), 0);
-	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 3, .host_budget = 46 * MIB }), 0);
-	for (unsigned i = 0; i < UNITS; i++) {
-		char name[8];
-		const struct actor_tensor tensor = { name, FORMAT_BF16, INITIALIZE_ONES, ELEMENTS, false };
-
-		snprintf(name, sizeof(name), "u%u", i);
-		assert_int_equal(actor_define(&actor, name, &tensor, 1), 0);
-	}
-	assert_int_equal(actor_ready(&actor), 0);
-	return job_find(scene.node, geteuid(), "play");
-}
 
 /* As the library does: a gather is noted in the trace. */
 static void gather_all(const struct job *job, const uint32_t *units, unsigned count)
@@ -73,8 +55,8 @@ static void close_step(void)
 
 static void train(const struct job *job)
 {
-	gather_all(job, forward, UNITS);
-	gather_all(job, backward, UNITS);
+	gather_all(job, forward, PLAY_UNITS);
+	gather_all(job, backward, PLAY_UNITS);
 	close_step();
 }
 
@@ -87,14 +69,14 @@ static void expect_order(const struct job *job, const uint32_t *units, unsigned 
 
 static void expect_training(const struct job *job)
 {
-	expect_order(job, forward, UNITS, 0);
-	expect_order(job, backward, UNITS, UNITS);
-	assert_int_equal(job->ranks[0]->order->learned_count, 2 * UNITS);
+	expect_order(job, forward, PLAY_UNITS, 0);
+	expect_order(job, backward, PLAY_UNITS, PLAY_UNITS);
+	assert_int_equal(job->ranks[0]->order->learned_count, 2 * PLAY_UNITS);
 }
 
 static void an_evaluation_between_steps_leaves_the_order_of_training(void **state)
 {
-	struct job *job = start();
+	struct job *job = actor_play(&scene, &actor);
 
 	train(job);
 	expect_training(job);
@@ -106,36 +88,36 @@ static void an_evaluation_between_steps_leaves_the_order_of_training(void **stat
 
 static void an_evaluation_within_a_step_leaves_the_order_of_training(void **state)
 {
-	struct job *job = start();
+	struct job *job = actor_play(&scene, &actor);
 
 	train(job);
 	gather_all(job, forward, 5);
 	evaluate(job, "train");
-	expect_order(job, forward + 5, UNITS - 5, 0);
-	gather_all(job, forward + 5, UNITS - 5);
-	gather_all(job, backward, UNITS);
+	expect_order(job, forward + 5, PLAY_UNITS - 5, 0);
+	gather_all(job, forward + 5, PLAY_UNITS - 5);
+	gather_all(job, backward, PLAY_UNITS);
 	close_step();
 	expect_training(job);
 }
 
 static void a_training_phase_may_have_any_name(void **state)
 {
-	struct job *job = start();
+	struct job *job = actor_play(&scene, &actor);
 
 	change_phase("tune");
 	train(job);
 	gather_all(job, forward, 5);
 	evaluate(job, "tune");
-	expect_order(job, forward + 5, UNITS - 5, 0);
-	gather_all(job, forward + 5, UNITS - 5);
-	gather_all(job, backward, UNITS);
+	expect_order(job, forward + 5, PLAY_UNITS - 5, 0);
+	gather_all(job, forward + 5, PLAY_UNITS - 5);
+	gather_all(job, backward, PLAY_UNITS);
 	close_step();
 	expect_training(job);
 }
 
 static void an_evaluation_learns_its_own_order(void **state)
 {
-	struct job *job = start();
+	struct job *job = actor_play(&scene, &actor);
 
 	train(job);
 	evaluate(job, "train");
@@ -156,12 +138,12 @@ static bool is_loaded(const struct job *job, uint32_t unit)
 /* Nobody gathers: only the change of the phase can have loaded it. */
 static void a_change_of_the_phase_prefetches_what_it_begins_with(void **state)
 {
-	struct job *job = start();
+	struct job *job = actor_play(&scene, &actor);
 
 	train(job);
 	evaluate(job, "train");
-	gather_all(job, forward, UNITS);
-	gather_all(job, backward, UNITS);
+	gather_all(job, forward, PLAY_UNITS);
+	gather_all(job, backward, PLAY_UNITS);
 	close_step();
 	assert_false(is_loaded(job, 6));
 	change_phase("eval");

@@ -10,33 +10,15 @@
 #include "daemon/sweep.h"
 #include "tests/unit/daemon_support.h"
 
-#define UNITS 8
-#define ELEMENTS (UINT64_C(1) << 20) /* a pack each */
-
 static struct scene scene;
 static struct actor actor;
 
-static struct job *start(void)
-{
-	assert_int_equal(actor_enter(&scene, &actor), 0);
-	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 3, .host_budget = 46 * MIB }), 0);
-	for (unsigned i = 0; i < UNITS; i++) {
-		char name[8];
-		const struct actor_tensor tensor = { name, FORMAT_BF16, INITIALIZE_ONES, ELEMENTS, false };
-
-		snprintf(name, sizeof(name), "u%u", i);
-		assert_int_equal(actor_define(&actor, name, &tensor, 1), 0);
-	}
-	assert_int_equal(actor_ready(&actor), 0);
-	return job_find(scene.node, geteuid(), "play");
-}
-
 static void slots_that_become_free_together_are_filled_together(void **state)
 {
-	struct job *job = start();
-	uint32_t gathers[UNITS], slots = job->slots.count, loading = 0;
+	struct job *job = actor_play(&scene, &actor);
+	uint32_t gathers[PLAY_UNITS], slots = job->slots.count, loading = 0;
 
-	assert_true(slots >= 2 && 2 * slots <= UNITS);
+	assert_true(slots >= 2 && 2 * slots <= PLAY_UNITS);
 	for (uint32_t unit = 0; unit < slots; unit++)
 		assert_int_equal(actor_gather(&actor, unit, 0, NULL), 0);
 	for (uint32_t unit = slots; unit < 2 * slots; unit++)
@@ -44,7 +26,7 @@ static void slots_that_become_free_together_are_filled_together(void **state)
 	for (uint32_t unit = 0; unit < slots; unit++)
 		actor_release(&actor, unit);
 	residency_serve(job);
-	for (uint32_t pack = 0; pack < UNITS; pack++)
+	for (uint32_t pack = 0; pack < PLAY_UNITS; pack++)
 		loading += job->residences[pack].state == DIRECTORY_LOADING;
 	assert_int_equal(loading, slots);
 	for (uint32_t unit = slots; unit < 2 * slots; unit++)
@@ -53,18 +35,18 @@ static void slots_that_become_free_together_are_filled_together(void **state)
 
 static void packs_that_somebody_waits_for_are_updated_first(void **state)
 {
-	struct job *job = start();
+	struct job *job = actor_play(&scene, &actor);
 	uint32_t gathers[2], step;
 
-	for (uint32_t unit = 0; unit < UNITS; unit++)
+	for (uint32_t unit = 0; unit < PLAY_UNITS; unit++)
 		assert_int_equal(actor_await(&actor, actor_send_push(&actor, unit, 0), 0)->status, 0);
 	step = actor_send_step(&actor, 0.1f);
 	/* Before the step is decided, and while it is applied; in their order they would be the last. */
-	gathers[0] = actor_send_gather(&actor, UNITS - 1, 1, false);
+	gathers[0] = actor_send_gather(&actor, PLAY_UNITS - 1, 1, false);
 	while (!job->sweep)
 		scene_wait(&scene);
-	assert_int_equal(job->residences[UNITS - 2].sweep, SWEEP_WAITING);
-	gathers[1] = actor_send_gather(&actor, UNITS - 2, 1, false);
+	assert_int_equal(job->residences[PLAY_UNITS - 2].sweep, SWEEP_WAITING);
+	gathers[1] = actor_send_gather(&actor, PLAY_UNITS - 2, 1, false);
 	for (unsigned i = 0; i < 2; i++) {
 		assert_int_equal(actor_await(&actor, gathers[i], 0)->status, 0);
 		assert_non_null(job->sweep);

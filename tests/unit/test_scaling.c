@@ -38,13 +38,7 @@ static void open_rank(uint32_t rank, uint32_t stage)
 
 	assert_int_equal(actor_enter(&scene, actor), 0);
 	assert_int_equal(actor_open(actor, &job), 0);
-	for (uint32_t unit = 0; unit < unit_count; unit++) {
-		char name[16];
-		const struct actor_tensor tensor = { name, FORMAT_BF16, INITIALIZE_ONES, 256, false };
-
-		snprintf(name, sizeof(name), "u%u", unit);
-		assert_int_equal(actor_define(actor, name, &tensor, 1), 0);
-	}
+	assert_int_equal(actor_define_units(actor, unit_count, 256), 0);
 }
 
 static void start(uint32_t ranks, uint32_t units, uint32_t stage)

@@ -532,22 +532,29 @@ static void unanswered_requests_do_not_stop_the_reading(void **state)
 	receive_reply(*state, 40, 0);
 }
 
-static void a_client_that_does_not_read_is_cut_off(void **state)
+/* With a text of so many bytes. */
+static void answer_at_length(uint32_t number, size_t length)
 {
-	struct fixture *fixture = *state;
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__NodeReply node = TIERD__WIRE__NODE_REPLY__INIT;
-	char text[65536];
+	_cleanup_free_ char *text = malloc(length + 1);
 
-	memset(text, 'x', sizeof(text) - 1);
-	text[sizeof(text) - 1] = '\0';
+	memset(text, 'x', length);
+	text[length] = '\0';
 	node.version = text;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_NODE;
 	reply.node = &node;
+	port_reply(fake.port, number, &reply);
+}
+
+static void a_client_that_does_not_read_is_cut_off(void **state)
+{
+	struct fixture *fixture = *state;
+
 	greet(fixture);
 	/* The socket's own buffer takes some of it. */
 	for (unsigned i = 0; i < 1000; i++)
-		port_reply(fake.port, 1, &reply);
+		answer_at_length(1, 65535);
 	assert_false(fixture->is_over);
 	wait_until_over(fixture);
 	assert_non_null(strstr(fake.reason, "did not read"));
@@ -556,17 +563,9 @@ static void a_client_that_does_not_read_is_cut_off(void **state)
 static void a_maximum_that_falls_below_what_waits_cuts_off_at_the_next_answer(void **state)
 {
 	struct fixture *fixture = *state;
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
-	Tierd__Wire__NodeReply node = TIERD__WIRE__NODE_REPLY__INIT;
-	_cleanup_free_ char *text = malloc(700001);
 
-	memset(text, 'x', 700000);
-	text[700000] = '\0';
-	node.version = text;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_NODE;
-	reply.node = &node;
 	greet(fixture);
-	port_reply(fake.port, 1, &reply);
+	answer_at_length(1, 700000);
 	fixture->shared.maximum_output = 1000;
 	assert_false(fixture->is_over);
 	port_reply(fake.port, 2, NULL);
@@ -577,18 +576,10 @@ static void a_maximum_that_falls_below_what_waits_cuts_off_at_the_next_answer(vo
 static void answers_that_wait_stop_the_reading(void **state)
 {
 	struct fixture *fixture = *state;
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
-	Tierd__Wire__NodeReply node = TIERD__WIRE__NODE_REPLY__INIT;
-	_cleanup_free_ char *text = malloc(700001);
 
-	memset(text, 'x', 700000);
-	text[700000] = '\0';
-	node.version = text;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_NODE;
-	reply.node = &node;
 	greet(fixture);
-	port_reply(fake.port, 1, &reply);
-	port_reply(fake.port, 2, &reply);
+	answer_at_length(1, 700000);
+	answer_at_length(2, 700000);
 	send_phase(fixture, 3, "later");
 	for (unsigned i = 0; i < 10; i++)
 		turn(fixture);
@@ -633,19 +624,11 @@ static void descriptors_travel_with_their_frame(void **state)
 static void descriptors_that_were_not_sent_are_closed(void **state)
 {
 	struct fixture *fixture = *state;
-	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
-	Tierd__Wire__NodeReply node = TIERD__WIRE__NODE_REPLY__INIT;
-	_cleanup_free_ char *text = malloc(1000001);
 
-	memset(text, 'x', 1000000);
-	text[1000000] = '\0';
-	node.version = text;
-	reply.body_case = TIERD__WIRE__REPLY__BODY_NODE;
-	reply.node = &node;
 	greet(fixture);
 	unsigned before = count_fds();
 
-	port_reply(fake.port, 1, &reply);
+	answer_at_length(1, 1000000);
 	port_reply_fds(fake.port, 2, NULL, (int[]){ fixture->peer }, 1);
 	assert_int_equal(count_fds(), before + 1);
 	shutdown(fixture->peer, SHUT_RDWR);

@@ -122,13 +122,14 @@ static void its_own_read_may_end_its_membership(void **state)
 	end_patience();
 	give_all_staging(&taken);
 	await_close(&keeper);
-	assert_int_equal(client_outstanding(keeper.client), 0);
+	assert_int_equal(actor_outstanding(&keeper), 0);
 	assert_int_equal(actor_find(&keeper, read, 0)->status, 0);
 	assert_null(actor_find(&keeper, read, 1));
 }
 
 static void it_may_die_when_its_patience_has_just_ended(void **state)
 {
+	const struct member *member;
 	struct queue taken;
 
 	open_rank(&keeper, 0, 1);
@@ -139,7 +140,9 @@ static void it_may_die_when_its_patience_has_just_ended(void **state)
 	end_patience();
 	client_hang_up(keeper.client, "its process died");
 	give_all_staging(&taken);
-	assert_int_equal(client_outstanding(keeper.client), 0);
+	assert_false(queue_is_empty(&the_job()->lingering));
+	member = queue_entry(queue_first(&the_job()->lingering), struct member, link);
+	assert_true(queue_is_empty(&member->pendings));
 	scene_settle(&scene);
 	/* The lease of a process that lives is respected, until the sweep had to go on without it. */
 	assert_int_equal(the_job()->step, 1);

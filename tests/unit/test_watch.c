@@ -36,11 +36,9 @@ static int watch(struct actor *actor, const struct wish *wish)
 
 static void begin(void)
 {
-	const struct actor_tensor tensor = { "w", FORMAT_BF16, INITIALIZE_ONES, 1000, false };
-
 	assert_int_equal(actor_enter(&scene, &trainer), 0);
 	assert_int_equal(actor_open(&trainer, &(struct actor_job){ .stage = 3 }), 0);
-	assert_int_equal(actor_define(&trainer, "u", &tensor, 1), 0);
+	assert_int_equal(actor_define_units(&trainer, 1, 1000), 0);
 	assert_int_equal(actor_ready(&trainer), 0);
 }
 
