@@ -490,9 +490,12 @@ static int add_unit(struct job *job, const Tierd__Wire__UnitDefine *definition, 
 	char reason[640];
 	int r = budget_charge(job, bytes, reason, sizeof(reason));
 
-	if (r < 0)
-		return refuse(message, size, r, "unit \"%.*s\": %s", name_fit(definition->name, 80),
-			      definition->name, reason);
+	if (r < 0) {
+		refuse(message, size, r, "unit \"%.*s\": %s", name_fit(definition->name, 80),
+		       definition->name, reason);
+		events_of_job(job, EVENT_REFUSED, NULL, "%s", message);
+		return r;
+	}
 	r = catalog_define(&job->catalog, definition, job->options.group_count, message, size);
 	if (r < 0)
 		budget_uncharge(job, bytes);

@@ -257,8 +257,13 @@ static int start_server(struct daemon *daemon)
 
 	int r = server_new(daemon->loop, daemon->node, &server, &daemon->server);
 
+	if (r < 0)
+		return r;
 	/* Now the folder of the socket is there. */
-	return r < 0 ? r : statistics_new(daemon->node, server.path, server.mode, &daemon->statistics);
+	r = statistics_new(daemon->node, server.path, server.mode, &daemon->statistics);
+	if (r < 0)
+		log_error("no memory for the statistics: %s; tierd cannot start", strerror(-r));
+	return r;
 }
 
 static int start(struct daemon *daemon)
@@ -278,10 +283,13 @@ static int start(struct daemon *daemon)
 	r = start_node(daemon);
 	if (r == 0)
 		r = start_server(daemon);
-	if (r == 0)
-		r = watch_signals(daemon);
+	if (r < 0)
+		return r;
+	r = watch_signals(daemon);
 	if (r == 0)
 		r = start_heartbeat(daemon);
+	if (r < 0)
+		log_error("no memory for signals and heartbeat: %s; tierd cannot start", strerror(-r));
 	return r;
 }
 

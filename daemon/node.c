@@ -294,8 +294,10 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 	struct node *node = calloc(1, sizeof(*node));
 	int r = 0;
 
-	if (!node)
+	if (!node) {
+		log_error("out of memory; tierd cannot start");
 		return -ENOMEM;
+	}
 	node->loop = loop;
 	node->host_budget = config->host_budget;
 	node->started_ns = clock_now_ns();

@@ -1,4 +1,5 @@
 /* What happens to a job is told once: with job, user, unit, tier, cause, and what follows from it. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -154,6 +155,27 @@ static void what_is_refused_is_told_to_the_log_too(void **state)
 	assert_string_equal(line->job, "play");
 }
 
+/* Its name has not been looked at then: it does not get into a field, whatever its length. */
+static void a_unit_without_memory_for_it_is_told_in_one_line(void **state)
+{
+	static char name[100000];
+	const struct actor_tensor tensor = { "w", FORMAT_BF16, INITIALIZE_ONES, 256, false };
+	const struct line *line;
+	uint64_t used;
+
+	memset(name, '\n', sizeof(name) - 1);
+	assert_int_equal(actor_enter(&scene, &actor), 0);
+	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 3 }), 0);
+	used = scene.node->host_used;
+	scene.node->host_used = scene.node->host_budget;
+	assert_int_equal(actor_define(&actor, name, &tensor, 1), -ENOMEM);
+	scene.node->host_used = used;
+	line = find_line("unit ");
+	assert_null(strchr(line->text, '\n'));
+	assert_string_equal(line->unit, "");
+	assert_non_null(strstr(line->text, "what tierd has left"));
+}
+
 static void tell(uid_t user, enum event_kind kind, unsigned count)
 {
 	struct job job = { .name = "flood", .uid = user, .node = scene.node };
@@ -197,6 +219,8 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(a_broken_job_is_an_error_with_the_remedy, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_refused_is_told_to_the_log_too, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_unit_without_memory_for_it_is_told_in_one_line, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(what_one_user_causes_keeps_nobody_else_out_of_the_log, setup,
 						teardown),
 	};
