@@ -28,6 +28,7 @@ struct client {
 	uint32_t numbers[256];
 	size_t name_length;
 	bool answers_at_once, has_leases, is_there;
+	unsigned catch_ups;
 	char reason[256];
 };
 
@@ -81,6 +82,7 @@ void client_hang_up(struct client *client, const char *reason)
 
 void client_catch_up(struct client *client)
 {
+	client->catch_ups++;
 }
 
 bool client_has_leases(const struct client *client)
@@ -589,6 +591,24 @@ static void answers_that_wait_stop_the_reading(void **state)
 	receive_reply(fixture, 3, 0);
 }
 
+/* Who only listens loses events before its answers stop the reading, and hears of it when it has read on. */
+static void one_that_listens_has_room_again_when_it_has_read(void **state)
+{
+	struct fixture *fixture = *state;
+
+	greet(fixture);
+	assert_true(port_has_room(fake.port));
+	answer_at_length(1, 900000);
+	assert_false(port_has_room(fake.port));
+	for (unsigned i = 0; i < 10; i++)
+		turn(fixture);
+	assert_int_equal(fake.catch_ups, 0);
+	receive_reply(fixture, 1, 0);
+	while (fake.catch_ups == 0)
+		turn(fixture);
+	assert_true(port_has_room(fake.port));
+}
+
 static void descriptors_travel_with_their_frame(void **state)
 {
 	struct fixture *fixture = *state;
@@ -843,6 +863,7 @@ int main(void)
 		TEST(a_client_that_does_not_read_is_cut_off),
 		TEST(a_maximum_that_falls_below_what_waits_cuts_off_at_the_next_answer),
 		TEST(answers_that_wait_stop_the_reading),
+		TEST(one_that_listens_has_room_again_when_it_has_read),
 		TEST(descriptors_travel_with_their_frame),
 		TEST(descriptors_that_were_not_sent_are_closed),
 		TEST(descriptors_from_a_client_are_dropped),
