@@ -59,6 +59,8 @@ static const struct verb_flag plan_flags[] = {
 	END,
 };
 
+_Static_assert(ARRAY_LENGTH(plan_flags) <= VERB_MAX_FLAGS + 1, "every flag has a place for its value");
+
 const struct verb_flag verb_common_flags[] = {
 	{ "socket", "FILE",
 	  "of the daemon (default: $TIERD_SOCKET, $XDG_RUNTIME_DIR/tierd/tierd.sock, "

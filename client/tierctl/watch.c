@@ -9,6 +9,8 @@
 #include "common/clock.h"
 #include "proto/name.h"
 
+#define INFO 6 /* the journal's priority */
+
 struct watch_flags {
 	struct choice choice;
 	bool with_steps;
@@ -112,6 +114,21 @@ static int print(const struct command_context *context, const Tierd__Wire__Event
 /* ---- Watching --------------------------------------------------------------------------------------------
  */
 
+/* Who waits for it may act now: nothing that happens from here on is missed. */
+static int print_begin(const struct command_context *context)
+{
+	Tierd__Wire__Event__Happened event = TIERD__WIRE__EVENT__HAPPENED__INIT;
+	struct timespec now;
+	char text[64] = "what happens is told from now on";
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	event.time_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	event.event = (char *)"watching";
+	event.priority = INFO;
+	event.text = text;
+	return context->is_json ? command_print_json_line(event_json(&event)) : print_event(&event);
+}
+
 static int ask_to_watch(struct ask *ask, const struct watch_flags *flags)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
@@ -143,6 +160,7 @@ static int look_on(const struct command_context *context, struct ask *ask, const
 	int code = COMMAND_DONE;
 	bool counts;
 
+	fflush(stdout);
 	while (code == COMMAND_DONE && (flags->count == 0 || seen < flags->count)) {
 		int r = ask_event(ask, end_ns, &event);
 
@@ -169,6 +187,8 @@ int command_watch(const struct command_context *context)
 		code = command_connect(context, &ask);
 	if (code == COMMAND_DONE)
 		code = ask_to_watch(ask, &flags);
+	if (code == COMMAND_DONE)
+		code = print_begin(context);
 	if (code == COMMAND_DONE)
 		code = look_on(context, ask, &flags);
 	return code;
