@@ -1,0 +1,12 @@
+/* The benchmarks of bench_service, one file each: what a tierd costs that serves for weeks, and how soon a
+ * job is open, or open again. All against a tierd of their own. */
+#ifndef TIERD_TESTS_BENCH_SERVICE_H
+#define TIERD_TESTS_BENCH_SERVICE_H
+
+#include "tests/bench/bench.h"
+
+/* Each records its results, or returns a negative errno. */
+int bench_attach(struct bench *bench);
+int bench_idle(struct bench *bench);
+
+#endif

@@ -1,0 +1,316 @@
+/* How long a trainer waits for its job: for a new one, whose memory is made and initialized, and, killed and
+ * started again, for one whose state is still there. From tierd_connect to the pointer of the first gather.
+ *
+ * With huge pages, where the kernel has them, and without. What lies behind a pointer is mapped at its first
+ * use; how long that takes for all parameters is printed beside. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/size.h"
+#include "client/tierd.h"
+#include "tests/bench/node.h"
+#include "tests/bench/service.h"
+
+#define UNITS 16
+#define UNIT_ELEMENTS (UINT64_C(16) << 20) /* fp32, so that nothing has to be written to a disk */
+#define QUICK_UNIT_ELEMENTS (UINT64_C(1) << 20)
+#define NODES 3 /* odd: one is the median */
+#define RESTARTS 5
+#define HUGE_PAGES_LIMIT_MS 50
+#define LIMIT_MS_PER_GIB 15
+
+enum pages { HUGE_PAGES, SMALL_PAGES, PAGES };
+
+/* What a trainer has measured, in milliseconds. */
+struct wait {
+	double open, pointer, use;
+	int error;
+	char message[512];
+};
+
+struct attach {
+	uint64_t elements;
+	unsigned nodes;
+	struct wait *wait; /* shared with the trainer */
+	int line;	   /* of the trainer: it says when it has measured */
+	double opens[PAGES][NODES], pointers[PAGES][NODES * RESTARTS], uses[PAGES][NODES * RESTARTS];
+	double populates[PAGES][NODES];
+	unsigned open_count[PAGES], pointer_count[PAGES];
+	bool is_huge[PAGES];
+};
+
+static double ms_since(uint64_t start)
+{
+	return (double)(clock_now_ns() - start) / 1e6;
+}
+
+static double gib(const struct attach *attach)
+{
+	return (double)(UNITS * attach->elements * sizeof(float)) / (double)GIB;
+}
+
+/* ---- The trainer ---- */
+
+static int define_units(struct tierd_job *job, uint64_t elements)
+{
+	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
+	char name[32];
+	uint32_t unit;
+	int r = 0;
+
+	tensor.name = name;
+	tensor.format = TIERD_FP32;
+	tensor.dimensions = 1;
+	tensor.shape[0] = elements;
+	tensor.initializer = TIERD_INITIALIZE_UNIFORM;
+	tensor.a = -1;
+	tensor.b = 1;
+	for (unsigned i = 0; i < UNITS && r == 0; i++) {
+		snprintf(name, sizeof(name), "layer.%u", i);
+		r = tierd_unit_define(job, name, &tensor, 1, &unit);
+	}
+	return r;
+}
+
+static int open_job(const char *socket, uint64_t elements, struct tierd_job **ret_job)
+{
+	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
+	struct tierd_job_state state;
+	struct tierd_node *node;
+	int r = tierd_connect(socket, &node);
+
+	options.name = "attach";
+	options.parameter_placement = TIERD_PLACE_HOST;
+	if (r == 0)
+		r = tierd_job_open(node, &options, ret_job);
+	if (r == 0)
+		r = define_units(*ret_job, elements);
+	return r < 0 ? r : tierd_job_ready(*ret_job, -1, &state);
+}
+
+static int use_all(struct tierd_job *job, uint64_t elements)
+{
+	struct tierd_view view;
+	volatile char sum = 0;
+	int r = 0;
+
+	for (uint32_t unit = 0; unit < UNITS && r == 0; unit++) {
+		r = tierd_gather(job, unit, &view);
+		for (uint64_t at = 0; r == 0 && at < elements * sizeof(float); at += 4096)
+			sum = (char)(sum + view.base[at]);
+		if (r == 0)
+			r = tierd_release(job, unit);
+	}
+	return r;
+}
+
+static int measure(struct wait *wait, const char *socket, uint64_t elements)
+{
+	uint64_t start = clock_now_ns();
+	struct tierd_view view;
+	struct tierd_job *job;
+	int r = open_job(socket, elements, &job);
+
+	wait->open = ms_since(start);
+	if (r == 0)
+		r = tierd_gather(job, 0, &view);
+	wait->pointer = ms_since(start);
+	if (r == 0)
+		r = tierd_release(job, 0);
+	start = clock_now_ns();
+	if (r == 0)
+		r = use_all(job, elements);
+	wait->use = ms_since(start);
+	return r;
+}
+
+static void run_trainer(const struct attach *attach, const char *socket)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	attach->wait->error = measure(attach->wait, socket, attach->elements);
+	if (attach->wait->error < 0)
+		snprintf(attach->wait->message, sizeof(attach->wait->message), "%s", tierd_message());
+	/* Until it is killed. */
+	for (bool has_told = write(attach->line, "", 1) == 1; has_told;)
+		pause();
+	_exit(EXIT_FAILURE);
+}
+
+/* ---- The first process ---- */
+
+/* One that trains for as long as it takes to measure, and is killed. */
+static int train_and_kill(struct attach *attach, const char *socket)
+{
+	pid_t process;
+	int ends[2];
+	char byte;
+
+	if (pipe(ends) < 0)
+		return -errno;
+	attach->line = ends[1];
+	fflush(NULL);
+	process = fork();
+	if (process == 0)
+		run_trainer(attach, socket);
+	close(ends[1]);
+	int r = process < 0 ? -errno : read(ends[0], &byte, 1) == 1 ? attach->wait->error : -EPIPE;
+
+	close(ends[0]);
+	if (process > 0) {
+		kill(process, SIGKILL);
+		waitpid(process, NULL, 0);
+	}
+	if (r < 0)
+		fprintf(stderr, "attach: %s\n", attach->wait->message);
+	return r;
+}
+
+/* Whether most of what the job has is in huge pages. */
+static bool has_huge_pages(const struct attach *attach, pid_t tierd)
+{
+	unsigned long long kib, found = 0;
+	char path[64], line[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)tierd);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "ShmemPmdMapped: %llu kB", &kib) == 1)
+			found = kib * KIB;
+	if (file)
+		fclose(file);
+	return found >= UNITS * attach->elements * sizeof(float) / 2;
+}
+
+/* What the machine itself takes to give out as much memory as the job fills, for its parameters and the sums
+ * of its gradients, and to fill it. */
+static int populate(const struct attach *attach, enum pages pages, double *ret_ms)
+{
+	size_t bytes = 2 * UNITS * attach->elements * sizeof(float);
+	uint64_t start = clock_now_ns();
+	char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		return -errno;
+	(void)madvise(memory, bytes, pages == HUGE_PAGES ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+	memset(memory, 1, bytes);
+	*ret_ms = ms_since(start);
+	munmap(memory, bytes);
+	return 0;
+}
+
+static int restart(struct attach *attach, enum pages pages, const char *socket)
+{
+	unsigned *count = &attach->pointer_count[pages];
+	int r = train_and_kill(attach, socket);
+
+	attach->pointers[pages][*count] = attach->wait->pointer;
+	attach->uses[pages][*count] = attach->wait->use;
+	++*count;
+	return r;
+}
+
+static int serve(struct attach *attach, enum pages pages)
+{
+	struct bench_node tierd = BENCH_NODE_INIT;
+	unsigned *count = &attach->open_count[pages];
+	int r;
+
+	/* The daemon inherits it. */
+	prctl(PR_SET_THP_DISABLE, pages == SMALL_PAGES, 0, 0, 0);
+	r = bench_node_start(&tierd, "3G", "5G");
+	prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
+	/* The first time is for virtual machines, whose host may have to find memory too. */
+	for (unsigned i = 0; i < 2 && r == 0; i++)
+		r = populate(attach, pages, &attach->populates[pages][*count]);
+	if (r == 0)
+		r = train_and_kill(attach, tierd.socket);
+	attach->opens[pages][*count] = attach->wait->open;
+	++*count;
+	attach->is_huge[pages] = r == 0 && has_huge_pages(attach, tierd.pid);
+	for (unsigned i = 0; i < RESTARTS && r == 0; i++)
+		r = restart(attach, pages, tierd.socket);
+	bench_node_stop(&tierd);
+	return r;
+}
+
+/* ---- Results ---- */
+
+static int compare_doubles(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double median(double *values, unsigned count)
+{
+	qsort(values, count, sizeof(*values), compare_doubles);
+	return values[count / 2];
+}
+
+static int report_attach(struct bench *bench, struct attach *attach, enum pages pages, const char *name)
+{
+	double value = median(attach->pointers[pages], attach->pointer_count[pages]);
+	double limit = attach->is_huge[pages] ? HUGE_PAGES_LIMIT_MS : LIMIT_MS_PER_GIB * gib(attach);
+
+	printf("%s: %.2f GiB in %s pages: the job is open after %.0f ms; restarted %u times, the first "
+	       "pointer "
+	       "after %.2f ms, at most %.2f ms; all of it used once, after %.1f ms more\n",
+	       name, gib(attach), attach->is_huge[pages] ? "huge" : "small",
+	       median(attach->opens[pages], attach->open_count[pages]), attach->pointer_count[pages], value,
+	       attach->pointers[pages][attach->pointer_count[pages] - 1],
+	       median(attach->uses[pages], attach->pointer_count[pages]));
+	if (!bench_wants(bench, name))
+		return 0;
+	return bench_record(
+		bench, &(struct bench_result){ .name = name, .value = value, .unit = "ms", .limit = limit });
+}
+
+static int report_open(struct bench *bench, struct attach *attach)
+{
+	unsigned count = attach->open_count[HUGE_PAGES];
+
+	if (!bench_wants(bench, "open_job_ms"))
+		return 0;
+	return bench_record(bench,
+			    &(struct bench_result){ .name = "open_job_ms",
+						    .value = median(attach->opens[HUGE_PAGES], count),
+						    .unit = "ms",
+						    .limit = median(attach->populates[HUGE_PAGES], count) });
+}
+
+int bench_attach(struct bench *bench)
+{
+	struct attach *attach = calloc(1, sizeof(*attach));
+	int r = 0;
+
+	if (!attach)
+		return -ENOMEM;
+	attach->elements = bench_is_quick(bench) ? QUICK_UNIT_ELEMENTS : UNIT_ELEMENTS;
+	attach->nodes = bench_is_quick(bench) ? 1 : NODES;
+	attach->wait =
+		mmap(NULL, sizeof(*attach->wait), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (attach->wait == MAP_FAILED)
+		r = -errno;
+	for (unsigned i = 0; i < attach->nodes * PAGES && r == 0; i++)
+		r = serve(attach, (enum pages)(i % PAGES));
+	if (r == 0)
+		r = report_open(bench, attach);
+	if (r == 0)
+		r = report_attach(bench, attach, HUGE_PAGES, "attach_ms");
+	if (r == 0)
+		r = report_attach(bench, attach, SMALL_PAGES, "attach_small_pages_ms");
+	if (attach->wait != MAP_FAILED)
+		munmap(attach->wait, sizeof(*attach->wait));
+	free(attach);
+	return r;
+}
