@@ -29,8 +29,11 @@ static void unmake(struct node *node, struct made *made)
 static void run_disposal(struct work *work)
 {
 	struct disposal *disposal = container_of(work, struct disposal, work);
+	bool had_arena = disposal->made.arena.base;
 
 	unmake(disposal->node, &disposal->made);
+	if (had_arena)
+		staging_leave(&disposal->node->staging, disposal->node->engine);
 }
 
 static void on_disposed(struct work *work)
@@ -54,6 +57,7 @@ void disposal_start(struct node *node, struct made *made)
 		node->disposals++;
 		workers_submit(node->slow_workers, &disposal->work);
 	} else {
+		/* The staging buffers are another thread's to leave: they stay. */
 		unmake(node, made);
 	}
 	*made = (struct made)MADE_INIT;

@@ -2,6 +2,14 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+
+static void unpin(struct staging *staging, struct engine *engine)
+{
+	engine_buffer_remove(engine, staging->memory.base);
+	/* In this order: pages that are registered would stay, and others be read and written. */
+	(void)madvise(staging->memory.base, staging->memory.length, MADV_DONTNEED);
+}
 
 int staging_init(struct staging *staging, unsigned count, struct engine *engine)
 {
@@ -18,6 +26,7 @@ int staging_init(struct staging *staging, unsigned count, struct engine *engine)
 		return r;
 	memory_make_huge(&staging->memory, false);
 	staging->pinning = engine_buffer_add(engine, staging->memory.base, staging->memory.length);
+	unpin(staging, engine);
 	for (unsigned i = 0; i < count; i++) {
 		staging->all[i] = (struct staging_buffer){ .data = staging->memory.base + i * STAGING_BYTES };
 		queue_push(&staging->free, &staging->all[i].link);
@@ -27,11 +36,23 @@ int staging_init(struct staging *staging, unsigned count, struct engine *engine)
 
 void staging_clear(struct staging *staging, struct engine *engine)
 {
-	if (staging->memory.base)
+	if (staging->users > 0)
 		engine_buffer_remove(engine, staging->memory.base);
 	memory_free(&staging->memory);
 	free(staging->all);
 	staging->all = NULL;
+}
+
+void staging_use(struct staging *staging, struct engine *engine)
+{
+	if (staging->users++ == 0)
+		(void)engine_buffer_add(engine, staging->memory.base, staging->memory.length);
+}
+
+void staging_leave(struct staging *staging, struct engine *engine)
+{
+	if (--staging->users == 0)
+		unpin(staging, engine);
 }
 
 struct staging_buffer *staging_take(struct staging *staging, struct staging_wish *wish)

@@ -1,4 +1,5 @@
-/* Staging: the node's buffers through which state streams, a chunk of elements at a time. */
+/* Staging: the node's buffers through which state streams, a chunk of elements at a time. They take memory
+ * only while there is a job that may use them. */
 #ifndef TIERD_DAEMON_STAGING_H
 #define TIERD_DAEMON_STAGING_H
 
@@ -18,6 +19,7 @@ struct staging {
 	struct staging_buffer *all;
 	unsigned count;
 	int pinning; /* 0, or why the kernel does not pin it: transfers cost more processor time */
+	unsigned users;
 	struct queue free;
 	struct queue wanted; /* struct staging_wish, first come first served */
 };
@@ -27,8 +29,15 @@ struct staging_wish {
 	void (*granted)(struct staging_wish *wish, struct staging_buffer *buffer);
 };
 
+/* Tries to pin it: who runs the daemon is to hear early that it cannot be. */
 int staging_init(struct staging *staging, unsigned count, struct engine *engine);
 void staging_clear(struct staging *staging, struct engine *engine);
+
+/* Each use is left, once. The first pins the buffers; the last unpins them and gives their memory back, so
+ * nobody has a buffer then. Slow, and all from one thread. */
+void staging_use(struct staging *staging, struct engine *engine);
+void staging_leave(struct staging *staging, struct engine *engine);
+
 static inline size_t staging_bytes(unsigned count)
 {
 	return (size_t)count * STAGING_BYTES;

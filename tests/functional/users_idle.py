@@ -41,6 +41,8 @@ def the_state_is_the_same_after_it(**keys):
     for job in ("kept", "released"):
         tierctl(ALICE, "drop", job, "--yes")
     wait_until(lambda: node()["host"]["used_bytes"] == begin and node()["nvme"][0]["used_bytes"] == 0)
+    # Nor are buffers that all jobs share kept for nobody.
+    wait_until(lambda: node()["host"]["pinned_bytes"] == 0)
 
 
 def what_is_in_host_memory_stays():

@@ -54,6 +54,27 @@ static void buffers_do_not_overlap(void **state)
 	}
 }
 
+static void they_take_memory_only_while_somebody_uses_them(void **state)
+{
+	struct staging_buffer *buffer = staging_take(&staging, NULL);
+
+	assert_int_equal(memory_resident(&staging.memory), 0);
+	assert_int_equal(engine_pinned(engine), 0);
+	staging_use(&staging, engine);
+	staging_use(&staging, engine);
+	buffer->data[0] = 1;
+	staging_give(&staging, buffer);
+	staging_leave(&staging, engine);
+	assert_true(memory_resident(&staging.memory) > 0);
+	staging_leave(&staging, engine);
+	assert_int_equal(memory_resident(&staging.memory), 0);
+	assert_int_equal(engine_pinned(engine), 0);
+	/* And again. */
+	staging_use(&staging, engine);
+	assert_int_equal(buffer->data[0], 0);
+	staging_leave(&staging, engine);
+}
+
 static void who_waits_is_served_in_turn(void **state)
 {
 	struct waiting waiting[2] = { { .wish.granted = on_granted }, { .wish.granted = on_granted } };
@@ -93,6 +114,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(buffers_do_not_overlap),
+		TEST(they_take_memory_only_while_somebody_uses_them),
 		TEST(who_waits_is_served_in_turn),
 		TEST(a_wish_can_be_taken_back),
 	};
