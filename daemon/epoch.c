@@ -218,6 +218,8 @@ void job_go_on(struct job *job)
 {
 	bool can_start = all_are_ready(job) && !fail_incomplete(job);
 
+	if (job->member_count == 0)
+		gradient_shrink_held(job);
 	switch (job->phase) {
 	case JOB_FORMING:
 		/* What is written needs its place, too. */

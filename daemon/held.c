@@ -94,8 +94,28 @@ static bool grow_held(struct job *job)
 		return false;
 	node->host_used += bytes;
 	job->host_bytes += bytes;
-	job->held_count++;
+	job->grown_held++;
 	return true;
+}
+
+static void held_free(struct job *job, struct held_buffer *held)
+{
+	disposal_start_memory(job->node, &held->memory);
+	free(held);
+}
+
+/* What is still read comes free in a turn that comes here again. */
+void gradient_shrink_held(struct job *job)
+{
+	for (; job->grown_held > 0 && !queue_is_empty(&job->free_held); job->grown_held--) {
+		struct held_buffer *held = queue_entry(queue_pop(&job->free_held), struct held_buffer, link);
+		uint64_t bytes = gradient_held_bytes(job, 1);
+
+		queue_remove(&held->all_link);
+		held_free(job, held);
+		job->node->host_used -= bytes;
+		job->host_bytes -= bytes;
+	}
 }
 
 /* Nobody is left who could push or close anything. with_gathers: ranks that wait for a slot are stuck too, as
@@ -207,11 +227,8 @@ int held_init(struct job *job)
 
 void held_clear(struct job *job)
 {
-	for (struct queue *link = queue_pop(&job->all_held); link; link = queue_pop(&job->all_held)) {
-		struct held_buffer *held = queue_entry(link, struct held_buffer, all_link);
-
-		disposal_start_memory(job->node, &held->memory);
-		free(held);
-	}
+	for (struct queue *link = queue_pop(&job->all_held); link; link = queue_pop(&job->all_held))
+		held_free(job, queue_entry(link, struct held_buffer, all_link));
 	queue_init(&job->free_held);
+	job->grown_held = 0;
 }

@@ -171,7 +171,8 @@ struct job {
 	uint64_t waiting_of_step[2];
 	uint32_t folded_units; /* units before this one are folded, in stages 0 and 1 */
 	struct queue free_held, all_held;
-	unsigned held_count;
+	unsigned held_count; /* that are in the plan */
+	unsigned grown_held; /* beyond it */
 
 	/* The step. */
 	uint64_t step;	  /* applied */
@@ -350,6 +351,9 @@ void gradient_forget_pendings(struct member *member);
 void gradient_forget_member(struct member *member);
 bool gradient_has_pushed(const struct member *member);
 uint64_t gradient_held_bytes(const struct job *job, unsigned count);
+
+/* Nobody trains: what held buffers have grown beyond the plan is given back. */
+void gradient_shrink_held(struct job *job);
 
 /* ---- step.c ---- */
 void step_close(struct pending *pending, const Tierd__Wire__Step *step);

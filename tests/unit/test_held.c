@@ -21,6 +21,7 @@ static struct blockade blockade;
 static void open_rank(struct actor *actor, uint32_t rank)
 {
 	const struct actor_tensor tensor = { "w", FORMAT_FP32, INITIALIZE_ONES, ELEMENTS, false };
+	const struct actor_tensor other = { "o", FORMAT_FP32, INITIALIZE_ONES, ELEMENTS, false };
 	const struct actor_job job = {
 		.stage = 2, .rank = rank, .world_size = 2, .nonfinite = NONFINITE_REPORT
 	};
@@ -28,6 +29,7 @@ static void open_rank(struct actor *actor, uint32_t rank)
 	assert_int_equal(actor_enter(&scene, actor), 0);
 	assert_int_equal(actor_open(actor, &job), 0);
 	assert_int_equal(actor_define(actor, "unit", &tensor, 1), 0);
+	assert_int_equal(actor_define(actor, "other", &other, 1), 0);
 }
 
 static void start_two(void)
@@ -109,6 +111,36 @@ static void gradients_on_their_way_aside_survive_a_failed_step(void **state)
 	take_good_step();
 }
 
+/* One rank pushes one unit, the other another, and none ever comes to both. */
+static void buffers_beyond_the_plan_are_given_back_when_nobody_trains(void **state)
+{
+	struct job *job;
+	uint64_t planned;
+	uint32_t wait;
+
+	start_two();
+	job = job_find(scene.node, geteuid(), "play");
+	planned = job->host_bytes;
+	for (unsigned i = 0; i < first.buffer_count; i++) {
+		actor_send_push(&first, 0, i);
+		actor_send_push(&second, 1, i);
+	}
+	for (unsigned i = 0; i < job->held_count; i++) {
+		wait = send_buffer_wait(&first);
+		assert_int_equal(actor_await(&first, wait, 0)->status, 0);
+		actor_send_push(&first, 0, 0);
+	}
+	assert_int_equal(job->host_bytes, planned);
+	send_buffer_wait(&first);
+	wait = send_buffer_wait(&second);
+	assert_int_equal(actor_await(&second, wait, 0)->status, 0);
+	assert_true(job->host_bytes > planned);
+	actor_die(&first);
+	actor_die(&second);
+	scene_settle(&scene);
+	assert_int_equal(job->host_bytes, planned);
+}
+
 static int setup(void **state)
 {
 	log_open(LOG_LEVEL_ERROR);
@@ -129,6 +161,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(gradients_on_their_way_aside_survive_a_failed_step, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(buffers_beyond_the_plan_are_given_back_when_nobody_trains,
+						setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
