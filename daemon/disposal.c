@@ -1,5 +1,6 @@
 #include "daemon/disposal.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 
 #include "offload/store.h"
@@ -8,6 +9,7 @@ struct disposal {
 	struct work work;
 	struct node *node;
 	struct made made;
+	bool is_trim;
 };
 
 static void unmake(struct node *node, struct made *made)
@@ -34,6 +36,8 @@ static void run_disposal(struct work *work)
 	unmake(disposal->node, &disposal->made);
 	if (had_arena)
 		staging_leave(&disposal->node->staging, disposal->node->engine);
+	if (disposal->is_trim)
+		(void)malloc_trim(0);
 }
 
 static void on_disposed(struct work *work)
@@ -44,19 +48,27 @@ static void on_disposed(struct work *work)
 	free(disposal);
 }
 
-void disposal_start(struct node *node, struct made *made)
+/* False: out of memory. */
+static bool start(struct node *node, const struct made *made, bool is_trim)
 {
 	struct disposal *disposal = calloc(1, sizeof(*disposal));
 
-	if (disposal) {
-		*disposal = (struct disposal){
-			.work = { .run = run_disposal, .done = on_disposed, .urgency = WORK_NORMAL },
-			.node = node,
-			.made = *made
-		};
-		node->disposals++;
-		workers_submit(node->slow_workers, &disposal->work);
-	} else {
+	if (!disposal)
+		return false;
+	*disposal = (struct disposal){
+		.work = { .run = run_disposal, .done = on_disposed, .urgency = WORK_NORMAL },
+		.node = node,
+		.made = *made,
+		.is_trim = is_trim,
+	};
+	node->disposals++;
+	workers_submit(node->slow_workers, &disposal->work);
+	return true;
+}
+
+void disposal_start(struct node *node, struct made *made)
+{
+	if (!start(node, made, false)) {
 		/* The staging buffers are another thread's to leave: they stay. */
 		unmake(node, made);
 	}
@@ -72,4 +84,9 @@ void disposal_start_memory(struct node *node, struct memory *memory)
 	made.sums = *memory;
 	*memory = (struct memory)MEMORY_INIT;
 	disposal_start(node, &made);
+}
+
+void disposal_start_trim(struct node *node)
+{
+	(void)start(node, &(struct made)MADE_INIT, true);
 }

@@ -24,4 +24,7 @@ struct made {
 void disposal_start(struct node *node, struct made *made);
 void disposal_start_memory(struct node *node, struct memory *memory);
 
+/* The heap of what has been freed, too: the C library would keep it, as large as the largest job ever was. */
+void disposal_start_trim(struct node *node);
+
 #endif

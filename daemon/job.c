@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "daemon/access.h"
 #include "daemon/budget.h"
+#include "daemon/disposal.h"
 #include "daemon/idle.h"
 #include "daemon/refuse.h"
 #include "daemon/spill.h"
@@ -192,6 +193,7 @@ void job_free(struct job *job)
 	queue_remove(&job->link);
 	free(job->ranks);
 	free(job);
+	disposal_start_trim(node);
 
 	/* Others may have waited for its memory or disk. */
 	QUEUE_FOREACH (link, &node->jobs)

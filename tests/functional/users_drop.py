@@ -3,6 +3,7 @@ import json
 import os
 import pty
 
+from memory import is_sanitized, private_bytes
 from users import ADMINISTRATOR, ALICE, BOB, OPERATOR, OPERATORS, Rank, jobs, node, refused, tierctl, train, wait_until
 
 begin = node()["host"]["used_bytes"]
@@ -123,7 +124,23 @@ def refusals_say_who_holds_what():
     wait_until(everything_is_given_back)
 
 
+def nothing_is_kept_of_a_job_of_many_units():
+    early = Rank(ALICE, job="early").ready()
+    before = private_bytes()
+    wide = Rank(ALICE, job="wide", units=40000, mib=1, steps=0).ready()
+    # What comes later lies behind it in the daemon's heap, which can only be given back in the middle then.
+    late = Rank(ALICE, job="late", mib=1).ready()
+    wide.leave()
+    tierctl(ALICE, "drop", "wide", "--yes")
+    wait_until(lambda: is_sanitized() or private_bytes() < before + (12 << 20))
+    for rank, job in ((early, "early"), (late, "late")):
+        rank.leave()
+        tierctl(ALICE, "drop", job, "--yes")
+    wait_until(everything_is_given_back)
+
+
 the_owner_drops_what_is_idle()
+nothing_is_kept_of_a_job_of_many_units()
 refusals_say_who_holds_what()
 a_person_is_asked()
 a_job_in_use_needs_force_and_its_ranks_hear_why()
