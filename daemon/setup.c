@@ -427,7 +427,7 @@ static int make_memory(struct setup *setup)
 	int r = memory_new_shared("tierd-arena", setup->arena_bytes, &setup->made.arena);
 
 	if (r == 0) {
-		staging_use(&setup->job->node->staging, engine);
+		staging_use(&setup->job->node->staging, setup->job->node->engine);
 		memory_make_huge(&setup->made.arena, true);
 		if (setup->job->has_nvme_parameters)
 			note_pinning(setup, &setup->made.arena);
