@@ -57,6 +57,7 @@ int connection_new(int fd, struct tierd_node **ret_node)
 	node->wake_fd = node->poll_fd = node->done_fd = -1;
 	queue_init(&node->tickets);
 	queue_init(&node->jobs);
+	queue_init(&node->readers);
 	for (int i = 0; i < CONNECTION_BUCKETS; i++)
 		queue_init(&node->pending[i]);
 	init_locks(node);

@@ -34,7 +34,7 @@ struct tierd_node {
 	uint32_t last_request;
 	struct queue pending[CONNECTION_BUCKETS]; /* tickets that wait for a reply, by number */
 	struct queue tickets;			  /* all */
-	struct queue jobs;
+	struct queue jobs, readers;
 
 	int poll_fd, done_fd; /* see tierd_ticket_descriptor(); -1 until it is called */
 	unsigned unseen;      /* tickets with an event that nobody has looked at */

@@ -7,6 +7,7 @@
 
 #include "client/connection.h"
 #include "client/job.h"
+#include "client/reader.h"
 #include "client/ticket.h"
 #include "common/clock.h"
 #include "proto/socket_path.h"
@@ -80,6 +81,8 @@ struct tierd_node *tierd_disconnect(struct tierd_node *node)
 		return NULL;
 	QUEUE_FOREACH (link, &node->jobs)
 		job_drop(queue_entry(link, struct tierd_job, link));
+	QUEUE_FOREACH (link, &node->readers)
+		reader_drop(queue_entry(link, struct tierd_reader, link));
 	if (node->generation == connection_generation)
 		ticket_leave_node(node);
 	return connection_free(node);

@@ -71,6 +71,11 @@ struct tierd_ticket {
 			uint32_t index;
 		} define;
 		Tierd__Wire__StatisticsReply statistics;
+		struct {
+			Tierd__Wire__ReaderOpenReply reply;
+			int fd;
+		} reader_open;
+		struct tierd_reader *reader; /* of its other requests; unless is_orphan */
 	};
 };
 

@@ -32,6 +32,7 @@ extern "C" {
 struct tierd_node;   /* a connection to the daemon */
 struct tierd_job;    /* this rank's membership of a job */
 struct tierd_ticket; /* an asynchronous request */
+struct tierd_reader; /* a look at a job, without being a rank of it */
 
 /* What went wrong in this thread's last failed call: the thing, the cause, and where there is one the remedy.
  * Never NULL. Valid until this thread's next call. */
@@ -93,7 +94,7 @@ struct tierd_group {
 /* What members of a group may do with another user's job. */
 enum tierd_sharing {
 	TIERD_PRIVATE,     /* for them it does not exist */
-	TIERD_SHARE_READ,  /* see it */
+	TIERD_SHARE_READ,  /* see it, and read its parameters: see tierd_reader_open */
 	TIERD_SHARE_TRAIN, /* be ranks of it, too */
 };
 
@@ -342,6 +343,63 @@ int tierd_ticket_job_state(struct tierd_ticket *ticket, struct tierd_job_state *
 
 /* Gives the ticket up. A gather that was still wanted is cancelled, or its lease released; a step or push goes on. */
 struct tierd_ticket *tierd_ticket_free(struct tierd_ticket *ticket);
+
+/* ---- Readers ------------------------------------------------------------------------------------------ */
+
+struct tierd_reader_options {
+	size_t size;      /* sizeof(struct tierd_reader_options) */
+	const char *name; /* of the job */
+	int64_t owner;    /* the user whose job it is; -1: the caller's own */
+};
+#define TIERD_READER_OPTIONS_INIT { sizeof(struct tierd_reader_options), NULL, -1 }
+
+/* Reads a job that has values, whether it is being trained or idle, without a rank: trainers do not wait for readers.
+ * For the owner, administrators, and members of the group with which it is shared; those of a job shared for reading
+ * get its parameters alone. All that a reader gets belongs to one applied step, until it is refreshed. -ENOENT: there is no such job;
+ * -EBUSY: it has no values yet, or there are too many readers; -EIO: its state is lost. */
+int tierd_reader_open(struct tierd_node *node, const struct tierd_reader_options *options,
+		      struct tierd_reader **ret_reader);
+
+/* Frees the handle, and what was kept, in every case. */
+int tierd_reader_close(struct tierd_reader *reader);
+
+struct tierd_reader_state {
+	size_t size;
+	uint64_t step;       /* to which everything that is read belongs */
+	uint32_t unit_count;
+};
+#define TIERD_READER_STATE_INIT { sizeof(struct tierd_reader_state), 0, 0 }
+int tierd_reader_state(struct tierd_reader *reader, struct tierd_reader_state *ret_state);
+
+/* What the job's ranks have defined; initializers are not told. Strings are valid until tierd_reader_close. -EINVAL: no
+ * such unit or tensor. */
+int tierd_reader_unit(struct tierd_reader *reader, uint32_t unit, const char **ret_name, uint32_t *ret_tensor_count);
+int tierd_reader_tensor(struct tierd_reader *reader, uint32_t unit, uint32_t tensor, struct tierd_tensor *ret_tensor);
+
+/* Finds a tensor by its name or alias. -ENOENT. */
+int tierd_reader_find(struct tierd_reader *reader, const char *name, uint32_t *ret_unit, uint32_t *ret_tensor);
+
+/* Elements of the job's state. */
+struct tierd_piece {
+	size_t size;       /* sizeof(struct tierd_piece) */
+	const char *state; /* as in tierd_tensor_read */
+	uint32_t unit;     /* or TIERD_ALL, with all their tensors */
+	uint32_t tensor;   /* or TIERD_ALL of the unit that have this state, whole */
+	uint64_t first, count; /* elements of the tensor */
+};
+#define TIERD_ALL UINT32_MAX
+#define TIERD_PIECE_INIT { sizeof(struct tierd_piece), "parameter", TIERD_ALL, TIERD_ALL, 0, 0 }
+
+/* Moves on to the last step that is applied: waits until none is on its way, and what is kept is copied. Pieces
+ * (replacing those of an earlier refresh; NULL: the same ones) are kept in the daemon's memory, beside the job's: they
+ * stay readable when the job goes on. -ENOMEM says what they take and what there is. */
+int tierd_reader_refresh(struct tierd_reader *reader, const struct tierd_piece *pieces, size_t count,
+			 uint64_t *ret_step);
+
+/* Reads count elements from element first on, as tierd_tensor_read does, of the reader's step. -ESTALE: the job has moved on and
+ * they were not kept; -EPERM: it is shared for reading, and this is no parameter. */
+int tierd_reader_read(struct tierd_reader *reader, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
+		      uint64_t count, void *ret_data);
 
 /* ---- Statistics ---------------------------------------------------------------------------------------- */
 

@@ -6,6 +6,7 @@
 #include "common/size.h"
 #include "daemon/holders.h"
 #include "daemon/job.h"
+#include "daemon/reader.h"
 #include "daemon/refuse.h"
 
 /* With the names of three jobs. */
@@ -36,15 +37,15 @@ static uint64_t left_of(uint64_t most, uint64_t used)
 	return most > used ? most - used : 0;
 }
 
-static uint64_t user_bytes(const struct job *job, bool is_host)
+static uint64_t user_bytes(const struct node *node, uid_t uid, bool is_host)
 {
-	uint64_t bytes = 0;
+	uint64_t bytes = is_host ? readers_user_bytes(node, uid) : 0;
 
-	QUEUE_FOREACH (link, &job->node->jobs) {
-		const struct job *other = queue_entry(link, struct job, link);
+	QUEUE_FOREACH (link, &node->jobs) {
+		const struct job *job = queue_entry(link, struct job, link);
 
-		if (other->uid == job->uid)
-			bytes += is_host ? other->host_bytes : other->nvme_bytes;
+		if (job->uid == uid)
+			bytes += is_host ? job->host_bytes : job->nvme_bytes;
 	}
 	return bytes;
 }
@@ -57,7 +58,7 @@ static struct room shared_room(const struct job *job)
 
 	if (job->host_maximum == 0)
 		return (struct room){ left, ROOM_OF_NODE };
-	of_user = left_of(job->host_maximum, user_bytes(job, true));
+	of_user = left_of(job->host_maximum, user_bytes(node, job->uid, true));
 	return of_user < left ? (struct room){ of_user, ROOM_OF_USER } : (struct room){ left, ROOM_OF_NODE };
 }
 
@@ -114,6 +115,24 @@ void budget_uncharge(struct job *job, uint64_t bytes)
 	job->charged_bytes -= bytes;
 	job->host_bytes -= bytes;
 	job->node->host_used -= bytes;
+}
+
+int budget_take_reader(struct node *node, uid_t uid, uint64_t maximum, uint64_t bytes, char *message,
+		       size_t size)
+{
+	uint64_t left = left_of(node->host_budget, node->host_used);
+	uint64_t of_user = maximum ? left_of(maximum, user_bytes(node, uid, true)) : left;
+	char needed[16], there[16];
+
+	if (bytes > left || bytes > of_user)
+		return refuse(message, size, -ENOMEM,
+			      "its reader takes %s of host memory, and there are %s (%s); keep less at once",
+			      budget_print(bytes, needed),
+			      budget_print(of_user < left ? of_user : left, there),
+			      of_user < left ? "what is left of this user's host_maximum"
+					     : "what tierd has left of its own");
+	node->host_used += bytes;
+	return 0;
 }
 
 /* More than any budget, if it is more than can be counted. */
@@ -238,7 +257,7 @@ static int refuse_path(const struct job *job, const struct node_path *path, uint
 static int check_nvme(const struct job *job, uint64_t bytes, char *message, size_t size)
 {
 	char needed[16], most[16], there[16], holders[HOLDERS_TEXT];
-	uint64_t left = left_of(job->nvme_maximum, user_bytes(job, false));
+	uint64_t left = left_of(job->nvme_maximum, user_bytes(job->node, job->uid, false));
 
 	if (job->nvme_budget && bytes > job->nvme_budget)
 		return refuse(message, size, -ENOSPC, "it needs %s on NVMe (%s), and its nvme_budget is %s",

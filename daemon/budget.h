@@ -5,8 +5,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct job;
+struct node;
 
 /* Host memory that a job takes beside its arena. */
 struct budget_needs {
@@ -17,6 +19,10 @@ struct budget_needs {
  * back. -ENOMEM with a message that begins with the bytes. */
 int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size);
 void budget_uncharge(struct job *job, uint64_t bytes);
+
+/* A reader's memory: of the node's budget and its own user's, not of its job's. */
+int budget_take_reader(struct node *node, uid_t uid, uint64_t maximum, uint64_t bytes, char *message,
+		       size_t size);
 
 /* Plans the arena within what the job may have, and takes it with the rest from the node's budget. A negative
  * errno with a message for the client. */

@@ -165,6 +165,17 @@ static void compute_units(const struct chunk *chunk)
 	}
 }
 
+static void save_for_readers(const struct chunk *chunk)
+{
+	const struct copy_range range = {
+		.pack = chunk->pack, .section = chunk->section, .first = chunk->first, .count = chunk->count
+	};
+	struct optimizer_arrays arrays = arrays_at(chunk, 0);
+
+	QUEUE_FOREACH (link, &chunk->sweep->views)
+		view_save(queue_entry(link, struct view, sweep_link), &range, &arrays);
+}
+
 /* While the data is still in the cache. */
 static void compute_checksums(struct chunk_part *part)
 {
@@ -183,6 +194,7 @@ static void run_chunk(struct work *work)
 {
 	struct chunk *chunk = container_of(work, struct chunk, work);
 
+	save_for_readers(chunk);
 	compute_units(chunk);
 	for (int i = 0; i < CHUNK_STREAMS; i++)
 		if (chunk->parts[i].is_written)

@@ -13,6 +13,7 @@
 #include "daemon/evict.h"
 #include "daemon/job.h"
 #include "daemon/leases.h"
+#include "daemon/reader.h"
 #include "daemon/report.h"
 #include "daemon/stall.h"
 #include "daemon/statistics.h"
@@ -21,14 +22,15 @@
 #define CLIENT_MAX_MEMBERS 64
 /* For what is not a gather or a push: a client that has as many of those waiting as it may can still take
  * them back, close its step, or leave. Each membership can wait for its ready or two steps, and for a tensor;
- * the rest is answered at once. */
-#define SPARE_PENDINGS (3 * CLIENT_MAX_MEMBERS + 16)
+ * each reader for one answer; the rest is answered at once. */
+#define SPARE_PENDINGS (3 * CLIENT_MAX_MEMBERS + READER_MAX_PER_CLIENT + 16)
 
 struct client {
 	struct node *node;
 	struct port *port;
 	bool has_hung_up;
 	struct queue members;
+	struct queue readers;
 	uint32_t next_handle;
 	struct watch watch;
 	struct queue free;
@@ -47,6 +49,7 @@ int client_new(struct node *node, struct port *port, unsigned maximum_requests, 
 	client->port = port;
 	client->maximum_requests = maximum_requests;
 	queue_init(&client->members);
+	queue_init(&client->readers);
 	queue_init(&client->free);
 	watch_init(&client->watch, port);
 	for (unsigned i = 0; i < pendings; i++)
@@ -150,6 +153,15 @@ static bool bind_member(struct pending *pending, uint32_t handle)
 	member->heard_ns = clock_now_ns();
 	queue_push(&member->pendings, &pending->member_link);
 	return true;
+}
+
+static struct reader *find_reader(struct pending *pending, uint32_t handle)
+{
+	struct reader *reader = reader_of(&pending->client->readers, handle);
+
+	if (!reader)
+		pending_error(pending, -EINVAL, "this connection has no reader %u", handle);
+	return reader;
 }
 
 static void leave_now(struct pending *pending, bool at_once)
@@ -315,6 +327,40 @@ static bool handle_node_request(struct pending *pending, const Tierd__Wire__Requ
 	}
 }
 
+static void close_reader(struct reader *reader, struct pending *pending)
+{
+	reader_close(reader);
+	pending_reply(pending, NULL);
+}
+
+#define HANDLE_READER(NAME, field, call)                                                                     \
+	case TIERD__WIRE__REQUEST__BODY_##NAME:                                                              \
+		reader = find_reader(pending, request->field->reader);                                       \
+		if (reader)                                                                                  \
+			call;                                                                                \
+		return true
+
+/* False: it is none of them. */
+static bool handle_reader_request(struct pending *pending, const Tierd__Wire__Request *request)
+{
+	struct client *client = pending->client;
+	struct reader *reader;
+
+	switch (request->body_case) {
+	case TIERD__WIRE__REQUEST__BODY_READER_OPEN:
+		reader_open(pending, request->reader_open, &client->readers, ++client->next_handle);
+		return true;
+		HANDLE_READER(READER_UNITS, reader_units,
+			      reader_units(reader, pending, request->reader_units));
+		HANDLE_READER(READER_REFRESH, reader_refresh,
+			      reader_refresh(reader, pending, request->reader_refresh));
+		HANDLE_READER(READER_READ, reader_read, reader_read(reader, pending, request->reader_read));
+		HANDLE_READER(READER_CLOSE, reader_close, close_reader(reader, pending));
+	default:
+		return false;
+	}
+}
+
 #define HANDLE(NAME, field, call)                                                                            \
 	case TIERD__WIRE__REQUEST__BODY_##NAME:                                                              \
 		if (bind_member(pending, request->field->job))                                               \
@@ -368,7 +414,7 @@ void client_request(struct client *client, uint32_t number, const Tierd__Wire__R
 			client->outstanding);
 		return;
 	}
-	if (!handle_node_request(pending, request))
+	if (!handle_node_request(pending, request) && !handle_reader_request(pending, request))
 		handle_job_request(pending, request);
 }
 
@@ -398,6 +444,7 @@ void client_hang_up(struct client *client, const char *reason)
 		return;
 	client->has_hung_up = true;
 	watch_end(&client->watch);
+	readers_close_all(&client->readers);
 	/* From the start each time: a leaving member can take others with it. */
 	for (struct member *member = first_present(client); member; member = first_present(client)) {
 		if (reason)

@@ -15,6 +15,7 @@
 #include "daemon/budget.h"
 #include "daemon/disposal.h"
 #include "daemon/idle.h"
+#include "daemon/reader.h"
 #include "daemon/refuse.h"
 #include "daemon/spill.h"
 #include "daemon/statistics.h"
@@ -104,6 +105,7 @@ static void on_turn(evutil_socket_t fd, short events, void *argument)
 	spill_serve(job);
 	sweep_go_on(job);
 	residency_serve(job);
+	readers_go_on(job);
 	if (!job->is_dropped)
 		job_go_on(job);
 	else if (job_is_quiet(job))
@@ -147,6 +149,7 @@ static int job_new(struct node *node, const struct port *owner, const char *name
 	memcpy(job->groups, options->groups, sizeof(job->groups));
 	job->loss_scale.value = options->loss_scale.initial;
 	queue_init(&job->lingering);
+	queue_init(&job->readers);
 	queue_init(&job->slot_wishes);
 	queue_init(&job->filling);
 	queue_init(&job->tensor_waiting);
@@ -173,6 +176,7 @@ void job_free(struct job *job)
 {
 	struct node *node = job->node;
 
+	readers_end_job(job);
 	for (struct queue *link = queue_first(&job->lingering); link; link = queue_first(&job->lingering)) {
 		struct member *member = queue_entry(link, struct member, link);
 

@@ -62,7 +62,8 @@ struct residence {
 	bool is_issued;
 	enum tier_priority priority; /* of the load */
 	uint64_t version;
-	uint64_t used; /* job->clock at its last use */
+	uint64_t changed; /* the last step whose sweep has begun to update it */
+	uint64_t used;	  /* job->clock at its last use */
 	struct queue waiters;
 	struct queue link;	 /* of job->slot_wishes */
 	struct queue sweep_link; /* of the sweep, in SWEEP_WAITING */
@@ -123,6 +124,7 @@ struct job {
 	unsigned member_count;
 	struct queue lingering; /* members that have left, whose memory is still used */
 	bool has_begun;		/* an epoch was live once */
+	struct queue readers;	/* daemon/reader.h */
 
 	/* Memory and places. */
 	bool has_nvme_parameters, has_nvme_optimizer, has_nvme_sums;

@@ -312,6 +312,7 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 	queue_init(&node->jobs);
 	queue_init(&node->watches);
 	queue_init(&node->dying);
+	queue_init(&node->readers);
 	if (getrandom(&node->incarnation, sizeof(node->incarnation), 0) != sizeof(node->incarnation))
 		node->incarnation = node->started_ns;
 	for (unsigned i = 0; i < config->path_count && r == 0; i++)
@@ -391,7 +392,7 @@ static void end_jobs(struct node *node)
 {
 	for (struct queue *link = queue_first(&node->jobs); link; link = queue_first(&node->jobs))
 		job_drop(queue_entry(link, struct job, link));
-	while (!queue_is_empty(&node->dying) || node->disposals > 0)
+	while (!queue_is_empty(&node->dying) || !queue_is_empty(&node->readers) || node->disposals > 0)
 		event_base_loop(node->loop, EVLOOP_ONCE);
 }
 

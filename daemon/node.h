@@ -66,6 +66,7 @@ struct node {
 	struct queue jobs;
 	struct queue watches; /* of clients that watch */
 	struct queue dying;   /* dropped jobs that are not quiet yet */
+	struct queue readers; /* of all jobs, and those whose job is gone */
 	struct staging staging;
 	uint64_t jobs_created;
 	unsigned disposals; /* under way */

@@ -8,6 +8,7 @@
 
 #include "common/clock.h"
 #include "daemon/access.h"
+#include "daemon/reader.h"
 
 /* As many units as fit in a frame, with names of full length; and as many jobs, with so many ranks in all: a
  * job packs to less than 672 bytes beside its ranks, a rank to less than 64. Unpacked, for which there is a
@@ -158,6 +159,8 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->host_bytes = job->host_bytes;
 	wire->host_budget = job->host_budget;
 	wire->nvme_budget = job->nvme_budget;
+	wire->readers = readers_count(job);
+	wire->reader_bytes = readers_bytes(job);
 	wire->nvme_bytes = job->nvme_bytes;
 	wire->parameter_placement =
 		(char *)(job->options.parameter_placement == PLACEMENT_NVME ? "nvme" : "host");

@@ -2,7 +2,11 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "daemon/refuse.h"
+#include "proto/name.h"
 
 enum master_kind state_master_kind(enum unit_section section)
 {
@@ -37,10 +41,39 @@ const char *state_stream_name(const struct job_options *options, enum unit_secti
 	return state_master_kind(section) == MASTER_BESIDE ? "master" : "remainder";
 }
 
-int state_find_slot(const struct job_options *options, const char *name)
+/* "parameter, master, m, v" */
+static const char *print_names(const struct job_options *options, char *text, size_t size)
+{
+	size_t used = (size_t)snprintf(text, size, "parameter, master");
+
+	for (unsigned slot = 0; slot < options->slot_count && used < size; slot++)
+		used += (size_t)snprintf(text + used, size - used, ", %s", options->optimizer->slots[slot]);
+	return text;
+}
+
+static int find_slot(const struct job_options *options, const char *name)
 {
 	for (unsigned slot = 0; slot < options->slot_count; slot++)
 		if (strcmp(options->optimizer->slots[slot], name) == 0)
 			return (int)(STATE_SLOTS + slot);
 	return -ENODATA;
+}
+
+int state_find(const struct job_options *options, const char *name, int *ret_state, char *message,
+	       size_t size)
+{
+	char names[64];
+	int slot = find_slot(options, name);
+
+	if (strcmp(name, "parameter") == 0)
+		*ret_state = STATE_PARAMETER;
+	else if (strcmp(name, "master") == 0)
+		*ret_state = STATE_MASTER;
+	else if (slot < 0)
+		return refuse(message, size, slot, "there is no state \"%.*s\" with %s; there are: %s",
+			      name_fit(name, 40), name, options->optimizer->name,
+			      print_names(options, names, sizeof(names)));
+	else
+		*ret_state = slot;
+	return 0;
 }

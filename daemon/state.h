@@ -6,6 +6,8 @@
 #include "daemon/options.h"
 #include "proto/unit_layout.h"
 
+/* Instead of a state's number, where either is meant. */
+#define STATE_PARAMETER (-1)
 #define STATE_MASTER 0
 #define STATE_SLOTS 1
 #define STATES_MAXIMUM (STATE_SLOTS + OPTIMIZER_MAX_SLOTS)
@@ -27,7 +29,9 @@ uint64_t state_all_bytes(const struct job_options *options, enum unit_section se
 /* "remainder", "master", "m", …: the name of its stream, and in messages. */
 const char *state_stream_name(const struct job_options *options, enum unit_section section, unsigned state);
 
-/* The slot of this name as a state's number; -ENODATA: the job has none. */
-int state_find_slot(const struct job_options *options, const char *name);
+/* What "parameter", "master" or the name of a slot means: STATE_PARAMETER or a state's number; -ENODATA with
+ * a message that lists what there is: the job has none of this name. */
+int state_find(const struct job_options *options, const char *name, int *ret_state, char *message,
+	       size_t size);
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "common/clock.h"
 #include "common/size.h"
+#include "daemon/reader.h"
 #include "daemon/spill.h"
 #include "daemon/sweep.h"
 #include "proto/name.h"
@@ -20,6 +21,26 @@
 #define LEASE_PATIENCE_NS UINT64_C(1000000000)
 /* Packs that are passed over, being loaded, read or leased, before the sweep waits. */
 #define BEGIN_TRIES 16
+
+/* ---- Readers' views ---- */
+
+static void begin_save(struct sweep *sweep, uint32_t pack)
+{
+	QUEUE_FOREACH (link, &sweep->views)
+		view_begin_save(queue_entry(link, struct view, sweep_link), pack);
+}
+
+static void end_save(struct sweep *sweep, uint32_t pack)
+{
+	QUEUE_FOREACH (link, &sweep->views)
+		view_end_save(queue_entry(link, struct view, sweep_link), pack);
+}
+
+static void end_views(struct sweep *sweep)
+{
+	QUEUE_FOREACH (link, &sweep->views)
+		view_end_sweep(queue_entry(link, struct view, sweep_link), sweep->has_failed ? -EIO : 0);
+}
 
 /* ---- The end of packs and the sweep ---- */
 
@@ -56,6 +77,7 @@ static void finish_pack(struct job *job, uint32_t pack)
 	struct residence *residence = &job->residences[pack];
 
 	residence->sweep = SWEEP_NOTHING;
+	end_save(job->sweep, pack);
 	if (residence->slot != SLOT_NONE)
 		residency_publish(job, pack, job->decided);
 	else
@@ -220,6 +242,8 @@ static bool begin_pack(struct sweep *sweep, uint32_t pack)
 	struct job *job = sweep->job;
 	struct residence *residence = &job->residences[pack];
 
+	if (residence->pins > 0)
+		readers_raise(job, pack);
 	/* Its sums may be read ahead while it waits. */
 	if (!spill_want(job, pack) || residence->state == DIRECTORY_LOADING || residence->writes > 0 ||
 	    residence->pins > 0)
@@ -233,6 +257,8 @@ static bool begin_pack(struct sweep *sweep, uint32_t pack)
 	if (sweep->was_absent)
 		try_slot(job, pack);
 	residence->sweep = SWEEP_RUNNING;
+	residence->changed = job->decided;
+	begin_save(sweep, pack);
 	residence->is_issued = false;
 	residence->uncomputed = residence->unwritten = 0;
 	sweep->pack = pack;
@@ -340,6 +366,7 @@ static int sweep_new(struct job *job, bool is_initializing, struct sweep **ret_s
 	queue_init(&sweep->free_chunks);
 	queue_init(&sweep->wanted);
 	queue_init(&sweep->waiting);
+	queue_init(&sweep->views);
 	for (unsigned i = 0; i < count; i++) {
 		sweep->chunks[i].sweep = sweep;
 		queue_push(&sweep->free_chunks, &sweep->chunks[i].link);
@@ -366,6 +393,7 @@ int sweep_start(struct job *job, bool is_initializing)
 		sweep_free(job);
 		return r;
 	}
+	readers_enlist(job, &job->sweep->views);
 	prefetch_pass_order(job, order);
 	for (uint32_t i = 0; i < job->catalog.pack_count; i++)
 		if (has_work(job, order[i], is_initializing))
@@ -383,6 +411,7 @@ void sweep_free(struct job *job)
 
 	if (!sweep)
 		return;
+	end_views(sweep);
 	if (sweep->is_wishing)
 		queue_remove(&sweep->wish.link);
 	if (sweep->granted)

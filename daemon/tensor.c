@@ -15,9 +15,9 @@
 
 #include "common/size.h"
 #include "daemon/job.h"
+#include "daemon/refuse.h"
 #include "daemon/spill.h"
 #include "offload/format.h"
-#include "proto/name.h"
 
 enum operation_kind { OPERATION_WRITE, OPERATION_READ, OPERATION_INITIALIZE };
 enum operation_stage {
@@ -28,15 +28,14 @@ enum operation_stage {
 	IN_FLIGHT
 };
 
-/* Instead of a state's number. */
-#define READ_PARAMETER (-1)
+/* Beside those of daemon/state.h. */
 #define READ_GRADIENT (-2)
 
 struct tensor_operation {
 	struct queue link; /* of the job's waiting ones, in WAITING_FOR_WRITES and WAITING_FOR_SUMS */
 	enum operation_kind kind;
 	enum operation_stage stage;
-	int state; /* READ_PARAMETER, READ_GRADIENT, STATE_MASTER or a slot's number */
+	int state; /* STATE_PARAMETER, READ_GRADIENT, STATE_MASTER or a slot's number */
 	struct job *job;
 	struct member *member;	 /* NULL: the daemon's own */
 	struct pending *pending; /* NULL: nobody is left to answer */
@@ -248,7 +247,7 @@ static void read_values(const struct tensor_operation *operation)
 
 	if (operation->state == READ_GRADIENT)
 		read_gradients(operation);
-	else if (operation->state == READ_PARAMETER)
+	else if (operation->state == STATE_PARAMETER)
 		memcpy(window, slot_address(operation),
 		       operation->count * section_element_bytes(section_of(operation)));
 	else if (operation->state == STATE_MASTER)
@@ -297,7 +296,7 @@ static void start_work(struct tensor_operation *operation)
 
 static bool needs_state(const struct tensor_operation *operation)
 {
-	return operation->kind == OPERATION_READ && operation->state != READ_PARAMETER &&
+	return operation->kind == OPERATION_READ && operation->state != STATE_PARAMETER &&
 	       state_bytes(section_of(operation), (unsigned)operation->state) > 0;
 }
 
@@ -691,30 +690,20 @@ int tensor_initialize(struct job *job)
 
 /* ---- Read ---- */
 
-static int find_state(const struct job_options *options, const char *name, int *ret_state)
+/* What a rank may read beside what the job keeps. */
+static int find_state(const struct job_options *options, const char *name, int *ret_state, char *message,
+		      size_t size)
 {
-	int r = 0;
+	bool is_by_owner = options->optimizer->is_by_owner;
+	char others[200];
+	int r;
 
-	if (strcmp(name, "parameter") == 0)
-		*ret_state = READ_PARAMETER;
-	else if (strcmp(name, "master") == 0)
-		*ret_state = STATE_MASTER;
-	else if (strcmp(name, "gradient") == 0 && options->optimizer->is_by_owner)
+	if (is_by_owner && strcmp(name, "gradient") == 0) {
 		*ret_state = READ_GRADIENT;
-	else
-		*ret_state = r = state_find_slot(options, name);
-	return r < 0 ? r : 0;
-}
-
-/* "parameter, master, m, v" */
-static const char *print_states(const struct job_options *options, char *text, size_t size)
-{
-	size_t used = (size_t)snprintf(text, size, "parameter, master%s",
-				       options->optimizer->is_by_owner ? ", gradient" : "");
-
-	for (unsigned slot = 0; slot < options->slot_count && used < size; slot++)
-		used += (size_t)snprintf(text + used, size - used, ", %s", options->optimizer->slots[slot]);
-	return text;
+		return 0;
+	}
+	r = state_find(options, name, ret_state, others, sizeof(others));
+	return r < 0 ? refuse(message, size, r, "%s%s", others, is_by_owner ? ", gradient" : "") : 0;
 }
 
 /* Until it finishes its step, a rank has only the values before that. */
@@ -763,27 +752,27 @@ void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read)
 {
 	struct job *job = pending->member->job;
 	uint64_t version = version_for(pending->member, read->version);
-	char names[64];
+	char message[256];
 	int state;
 
 	if (job->phase != JOB_TRAINED || pending->member->epoch == 0) {
 		job_check_live(pending, pending->member->epoch);
 		return;
 	}
-	if (find_state(&job->options, read->state, &state) < 0) {
-		pending_error(pending, -ENODATA, "there is no state \"%.*s\" with %s; there are: %s",
-			      name_fit(read->state, 40), read->state, job->options.optimizer->name,
-			      print_states(&job->options, names, sizeof(names)));
+	int r = find_state(&job->options, read->state, &state, message, sizeof(message));
+
+	if (r < 0) {
+		pending_error(pending, r, "%s", message);
 		return;
 	}
 	if (!check_range(pending, read->unit, read->tensor, read->first, read->count,
-			 state != READ_PARAMETER))
+			 state != STATE_PARAMETER))
 		return;
 	const struct tensor *tensor = &job->catalog.units[read->unit].tensors[read->tensor];
 
 	if (state != READ_GRADIENT && !check_version(pending, tensor, version))
 		return;
-	if (tensor->is_frozen && state != READ_PARAMETER)
+	if (tensor->is_frozen && state != STATE_PARAMETER)
 		pending_error(pending, -ENODATA, "tensor \"%s\" is frozen: it has no %s", tensor->name,
 			      read->state);
 	else if (state == READ_GRADIENT)

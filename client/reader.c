@@ -1,0 +1,470 @@
+#include "client/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "client/job.h"
+#include "client/structure.h"
+#include "client/ticket.h"
+
+#define MAX_PIECES 10000
+/* Room for an element is what it takes; less than a page makes no sense. */
+#define WINDOW_BYTES_MINIMUM 4096
+
+/* ---- Calls ---- */
+
+static int enter(struct tierd_reader *reader)
+{
+	int r = connection_enter(reader->node);
+
+	if (r < 0)
+		return r;
+	r = connection_check(reader->node);
+	if (r < 0)
+		connection_exit(reader->node);
+	return r;
+}
+
+static bool is_free(const void *argument)
+{
+	return !((const struct tierd_reader *)argument)->is_busy;
+}
+
+/* One thread at a time: the window is one. */
+static int take(struct tierd_reader *reader, uint64_t deadline)
+{
+	int r = connection_wait(reader->node, is_free, reader, deadline);
+
+	if (r == -ETIMEDOUT)
+		return message_fail(r, "another thread still uses this reader of job \"%s\"", reader->name);
+	if (r == 0)
+		reader->is_busy = true;
+	return r;
+}
+
+static void give(struct tierd_reader *reader)
+{
+	reader->is_busy = false;
+	pthread_cond_broadcast(&reader->node->changed);
+}
+
+int reader_call(struct tierd_reader *reader, const struct ticket_kind *kind,
+		const Tierd__Wire__Request *request, uint64_t deadline)
+{
+	struct tierd_ticket *ticket = NULL;
+	int r = ticket_new(reader->node, NULL, kind, &ticket);
+
+	if (r < 0)
+		return r;
+	ticket->reader = reader;
+	r = ticket_send(ticket, request);
+	if (r < 0)
+		return r;
+	r = ticket_await(ticket, TIERD_DONE, deadline);
+	ticket_abandon(ticket);
+	return r;
+}
+
+static void status_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+}
+
+/* ---- Open ---- */
+
+static void post_close(struct tierd_node *node, uint32_t number)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__ReaderClose body = TIERD__WIRE__READER_CLOSE__INIT;
+
+	body.reader = number;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_CLOSE;
+	request.reader_close = &body;
+	connection_post(node, connection_number(node), &request);
+}
+
+static void open_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	if (answer->status < 0) {
+		ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+		return;
+	}
+	if (answer->reply->body_case != TIERD__WIRE__REPLY__BODY_READER_OPEN) {
+		ticket_violation(ticket, "another reply");
+		return;
+	}
+	/* Nobody waits any more: the reader must not stay behind. */
+	if (ticket->is_orphan) {
+		struct tierd_node *node = ticket->node;
+
+		ticket_complete(ticket, TIERD_DONE, 0, NULL);
+		post_close(node, answer->reply->reader_open->reader);
+		return;
+	}
+	ticket->reader_open.reply = *answer->reply->reader_open;
+	ticket->reader_open.fd = fcntl(answer->fds[0], F_DUPFD_CLOEXEC, 0);
+	ticket_complete(ticket, TIERD_DONE, ticket->reader_open.fd < 0 ? -errno : 0, NULL);
+}
+
+static void open_dispose(struct tierd_ticket *ticket)
+{
+	fd_close(ticket->reader_open.fd);
+}
+
+static const struct ticket_kind open_kind = { .name = "tierd_reader_open",
+					      .replies = 1,
+					      .answer = open_answer,
+					      .dispose = open_dispose,
+					      .is_jobless = true };
+
+static struct tierd_reader *reader_free(struct tierd_reader *reader)
+{
+	if (!reader)
+		return NULL;
+	queue_remove(&reader->link);
+	/* A child has no mapping there, but may have put something else. */
+	if (reader->generation == connection_generation)
+		mapping_free(&reader->window);
+	reader_forget(reader);
+	free(reader);
+	return NULL;
+}
+DEFINE_FREEP(struct tierd_reader *, reader_free)
+
+void reader_drop(struct tierd_reader *reader)
+{
+	reader_free(reader);
+}
+
+static int adopt(struct tierd_reader *reader, struct tierd_ticket *ticket)
+{
+	const Tierd__Wire__ReaderOpenReply *reply = &ticket->reader_open.reply;
+	int r = -EPROTO;
+
+	if (reply->window_bytes >= WINDOW_BYTES_MINIMUM && reply->unit_count <= JOB_MAX_UNITS)
+		r = mapping_new(ticket->reader_open.fd, reply->window_bytes, PROT_READ | PROT_WRITE,
+				&reader->window);
+	if (r < 0) {
+		post_close(reader->node, reply->reader);
+		return message_fail(r, "mapping the window of a reader of job \"%s\": %s", reader->name,
+				    strerror(-r));
+	}
+	reader->number = reply->reader;
+	reader->step = reply->step;
+	reader->unit_count = reply->unit_count;
+	return 0;
+}
+
+static int open_locked(struct tierd_reader *reader, const Tierd__Wire__Request *request, uint64_t deadline)
+{
+	struct tierd_ticket *ticket = NULL;
+	int r = connection_check(reader->node);
+
+	if (r == 0)
+		r = ticket_new(reader->node, NULL, &open_kind, &ticket);
+	if (r < 0)
+		return r;
+	ticket->fd_count = 1;
+	ticket->reader_open.fd = -1;
+	r = ticket_send(ticket, request);
+	if (r < 0)
+		return r;
+	r = ticket_await(ticket, TIERD_DONE, deadline);
+	if (r == 0)
+		r = adopt(reader, ticket);
+	ticket_abandon(ticket);
+	return r;
+}
+
+static int refresh(struct tierd_reader *reader, const Tierd__Wire__ReaderRefresh *body, uint64_t deadline);
+
+/* Its units, and the step at which it stands. */
+static int complete(struct tierd_reader *reader, uint64_t deadline)
+{
+	Tierd__Wire__ReaderRefresh body = TIERD__WIRE__READER_REFRESH__INIT;
+	int r = reader_learn(reader, deadline);
+
+	if (r == 0)
+		r = refresh(reader, &body, deadline);
+	if (r < 0)
+		post_close(reader->node, reader->number);
+	return r;
+}
+
+static int reader_new(struct tierd_node *node, const char *name, struct tierd_reader **ret_reader)
+{
+	struct tierd_reader *reader = calloc(1, sizeof(*reader));
+
+	if (!reader)
+		return message_fail_memory();
+	reader->node = node;
+	reader->generation = node->generation;
+	queue_init(&reader->link);
+	snprintf(reader->name, sizeof(reader->name), "%s", name);
+	*ret_reader = reader;
+	return 0;
+}
+
+int tierd_reader_open(struct tierd_node *node, const struct tierd_reader_options *options,
+		      struct tierd_reader **ret_reader)
+{
+	struct tierd_reader_options own = TIERD_READER_OPTIONS_INIT;
+	_cleanup_(reader_freep) struct tierd_reader *reader = NULL;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__ReaderOpen open = TIERD__WIRE__READER_OPEN__INIT;
+	int r = structure_take(&own, sizeof(own), sizeof(own), options);
+
+	if (r < 0)
+		return message_fail(
+			r, "the reader's options have a wrong size; start from TIERD_READER_OPTIONS_INIT");
+	if (!own.name || strlen(own.name) > TIERD_MAX_JOB_NAME || own.owner > UINT32_MAX)
+		return message_fail(-EINVAL, "a reader names a job, in at most %d bytes, and its owner",
+				    TIERD_MAX_JOB_NAME);
+	r = reader_new(node, own.name, &reader);
+	if (r == 0)
+		r = connection_enter(node);
+	if (r < 0)
+		return r;
+	uint64_t deadline = connection_deadline(node, -1);
+
+	open.name = (char *)own.name;
+	open.has_owner = own.owner >= 0;
+	open.owner = own.owner >= 0 ? (uint32_t)own.owner : 0;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_OPEN;
+	request.reader_open = &open;
+	r = open_locked(reader, &request, deadline);
+	if (r == 0)
+		r = complete(reader, deadline);
+	if (r == 0)
+		queue_push(&node->readers, &reader->link);
+	connection_exit(node);
+	if (r == 0)
+		*ret_reader = TAKE_PTR(reader);
+	return r;
+}
+
+int tierd_reader_close(struct tierd_reader *reader)
+{
+	static const struct ticket_kind kind = {
+		.name = "tierd_reader_close", .replies = 1, .answer = status_answer, .is_jobless = true
+	};
+	struct tierd_node *node = reader->node;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__ReaderClose body = TIERD__WIRE__READER_CLOSE__INIT;
+	int r = connection_enter(node);
+
+	if (r < 0) {
+		reader_free(reader);
+		return r;
+	}
+	body.reader = reader->number;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_CLOSE;
+	request.reader_close = &body;
+	r = connection_check(node);
+	if (r == 0)
+		r = reader_call(reader, &kind, &request, connection_deadline(node, -1));
+	reader_free(reader);
+	connection_exit(node);
+	return r;
+}
+
+int tierd_reader_state(struct tierd_reader *reader, struct tierd_reader_state *ret_state)
+{
+	struct tierd_reader_state own = TIERD_READER_STATE_INIT;
+	int r = enter(reader);
+
+	if (r < 0)
+		return r;
+	own.step = reader->step;
+	own.unit_count = reader->unit_count;
+	connection_exit(reader->node);
+	if (structure_give(ret_state, sizeof(own), &own, sizeof(own)) < 0)
+		return message_fail(-EINVAL,
+				    "the state has a wrong size; start from TIERD_READER_STATE_INIT");
+	return 0;
+}
+
+/* ---- Refresh ---- */
+
+static void refresh_answer(struct tierd_ticket *ticket, const struct answer *answer)
+{
+	if (answer->status == 0 && answer->reply->body_case != TIERD__WIRE__REPLY__BODY_READER_REFRESH) {
+		ticket_violation(ticket, "another reply");
+		return;
+	}
+	if (answer->status == 0 && !ticket->is_orphan)
+		ticket->reader->step = answer->reply->reader_refresh->step;
+	ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
+}
+
+static const struct ticket_kind refresh_kind = {
+	.name = "tierd_reader_refresh", .replies = 1, .answer = refresh_answer, .is_jobless = true
+};
+
+static int refresh(struct tierd_reader *reader, const Tierd__Wire__ReaderRefresh *body, uint64_t deadline)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__ReaderRefresh refresh = *body;
+
+	refresh.reader = reader->number;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_REFRESH;
+	request.reader_refresh = &refresh;
+	return reader_call(reader, &refresh_kind, &request, deadline);
+}
+
+static int encode_piece(const struct tierd_piece *piece, Tierd__Wire__ReaderPiece *ret_wire)
+{
+	if (!piece->state)
+		return message_fail(-EINVAL,
+				    "a piece names no state; it is \"parameter\", \"master\" or a slot of "
+				    "the optimizer, such as \"m\"");
+	tierd__wire__reader_piece__init(ret_wire);
+	ret_wire->state = (char *)piece->state;
+	ret_wire->all_units = piece->unit == TIERD_ALL;
+	ret_wire->all_tensors = piece->tensor == TIERD_ALL || ret_wire->all_units;
+	ret_wire->unit = ret_wire->all_units ? 0 : piece->unit;
+	ret_wire->tensor = ret_wire->all_tensors ? 0 : piece->tensor;
+	ret_wire->first = ret_wire->all_tensors ? 0 : piece->first;
+	ret_wire->count = ret_wire->all_tensors ? 0 : piece->count;
+	return 0;
+}
+
+/* Pieces as given, which a program of a later version may have made larger. */
+static int encode_pieces(const struct tierd_piece *pieces, size_t count, Tierd__Wire__ReaderPiece *wire,
+			 Tierd__Wire__ReaderPiece **pointers)
+{
+	for (size_t i = 0; i < count; i++) {
+		const char *given = (const char *)pieces + i * pieces->size;
+		struct tierd_piece piece = TIERD_PIECE_INIT;
+		int r = structure_take(&piece, sizeof(piece), sizeof(piece), given);
+
+		if (r < 0 || piece.size != pieces->size)
+			return message_fail(-EINVAL,
+					    "piece %zu has a wrong size; start from TIERD_PIECE_INIT", i);
+		r = encode_piece(&piece, &wire[i]);
+		if (r < 0)
+			return r;
+		pointers[i] = &wire[i];
+	}
+	return 0;
+}
+
+static int refresh_alone(struct tierd_reader *reader, const Tierd__Wire__ReaderRefresh *body,
+			 uint64_t *ret_step)
+{
+	uint64_t deadline;
+	int r = enter(reader);
+
+	if (r < 0)
+		return r;
+	deadline = connection_deadline(reader->node, -1);
+	r = take(reader, deadline);
+	if (r == 0) {
+		r = refresh(reader, body, deadline);
+		give(reader);
+	}
+	if (r == 0 && ret_step)
+		*ret_step = reader->step;
+	connection_exit(reader->node);
+	return r;
+}
+
+int tierd_reader_refresh(struct tierd_reader *reader, const struct tierd_piece *pieces, size_t count,
+			 uint64_t *ret_step)
+{
+	Tierd__Wire__ReaderRefresh body = TIERD__WIRE__READER_REFRESH__INIT;
+	_cleanup_free_ Tierd__Wire__ReaderPiece *wire = NULL;
+	_cleanup_free_ Tierd__Wire__ReaderPiece **pointers = NULL;
+	int r = 0;
+
+	if (!pieces)
+		return refresh_alone(reader, &body, ret_step);
+	if (count > MAX_PIECES)
+		return message_fail(-E2BIG, "%zu pieces are more than %d; TIERD_ALL chooses many at once",
+				    count, MAX_PIECES);
+	wire = calloc(count + 1, sizeof(*wire));
+	pointers = calloc(count + 1, sizeof(*pointers));
+	if (!wire || !pointers)
+		return message_fail_memory();
+	r = encode_pieces(pieces, count, wire, pointers);
+	if (r < 0)
+		return r;
+	body.has_pieces = true;
+	body.n_pieces = count;
+	body.pieces = pointers;
+	return refresh_alone(reader, &body, ret_step);
+}
+
+/* ---- Read ---- */
+
+static const struct ticket_kind read_kind = {
+	.name = "tierd_reader_read", .replies = 1, .answer = status_answer, .is_jobless = true
+};
+
+static uint64_t element_bytes(const struct tierd_tensor *tensor, const char *state)
+{
+	if (strcmp(state, "parameter") != 0 || tensor->format == TIERD_FP32)
+		return 4;
+	return tensor->format == TIERD_BYTES ? 1 : 2;
+}
+
+/* What the window has room for at a time; copied without the lock. */
+static int read_all(struct tierd_reader *reader, Tierd__Wire__ReaderRead *read, uint64_t bytes, char *data,
+		    uint64_t deadline)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	uint64_t fits = reader->window.bytes / bytes, left = read->count;
+	int r = 0;
+
+	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_READ;
+	request.reader_read = read;
+	for (; r == 0 && left > 0; left -= read->count) {
+		read->count = left < fits ? left : fits;
+		r = reader_call(reader, &read_kind, &request, deadline);
+		if (r < 0)
+			return r;
+		connection_exit(reader->node);
+		memcpy(data, reader->window.address, read->count * bytes);
+		pthread_mutex_lock(&reader->node->lock);
+		r = connection_check(reader->node);
+		data += read->count * bytes;
+		read->first += read->count;
+	}
+	return r;
+}
+
+int tierd_reader_read(struct tierd_reader *reader, uint32_t unit, uint32_t tensor, const char *state,
+		      uint64_t first, uint64_t count, void *ret_data)
+{
+	Tierd__Wire__ReaderRead read = TIERD__WIRE__READER_READ__INIT;
+	int r = reader_check_range(reader, unit, tensor, first, count);
+	uint64_t deadline;
+
+	if (r == 0 && !state)
+		r = message_fail(-EINVAL,
+				 "no state is named; it is \"parameter\", \"master\" or a slot of the "
+				 "optimizer, such as \"m\"");
+	if (r == 0)
+		r = enter(reader);
+	if (r < 0)
+		return r;
+	deadline = connection_deadline(reader->node, -1);
+	r = take(reader, deadline);
+	if (r == 0) {
+		read.reader = reader->number;
+		read.unit = unit;
+		read.tensor = tensor;
+		read.state = (char *)state;
+		read.first = first;
+		read.count = count;
+		read.step = reader->step;
+		r = read_all(reader, &read, element_bytes(&reader->units[unit].tensors[tensor], state),
+			     ret_data, deadline);
+		give(reader);
+	}
+	connection_exit(reader->node);
+	return r;
+}

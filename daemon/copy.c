@@ -1,0 +1,261 @@
+/* A copy takes, where the values are on NVMe, a staging buffer; then it pins the pack, so that no sweep
+ * begins on it, reads, and has a worker copy. The pin is held for one transfer and one memcpy. */
+#include "daemon/copy.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/size.h"
+#include "daemon/job.h"
+#include "offload/format.h"
+
+uint64_t copy_element_bytes(enum unit_section section, int state)
+{
+	return state == STATE_PARAMETER ? section_element_bytes(section) : sizeof(float);
+}
+
+void copy_values(enum unit_section section, int state, const void *parameter, const void *kept,
+		 uint64_t count, void *target)
+{
+	if (state == STATE_MASTER)
+		format_restore(state_master_kind(section), parameter, kept, count, target);
+	else
+		memcpy(target, state == STATE_PARAMETER ? parameter : kept,
+		       count * copy_element_bytes(section, state));
+}
+
+enum copy_outlook copy_look(const struct job *job, const struct copy_range *range, uint64_t version)
+{
+	const struct residence *residence = &job->residences[range->pack];
+
+	if (!section_is_trainable(range->section))
+		return residence->sweep == SWEEP_NOTHING ? COPY_POSSIBLE : COPY_LATER;
+	/* One that waits for its sweep is not held up: its next version is decided. */
+	return residence->sweep == SWEEP_NOTHING && residence->changed <= version ? COPY_POSSIBLE : COPY_GONE;
+}
+
+/* ---- The end ---- */
+
+static void end(struct copy *copy, int status)
+{
+	struct staging_buffer *buffer = TAKE_PTR(copy->buffer);
+
+	if (buffer)
+		staging_give(&copy->job->node->staging, buffer);
+	if (copy->is_pinning)
+		residency_unpin(copy->job, copy->range.pack);
+	copy->is_pinning = false;
+	copy->done(copy, status);
+}
+
+/* ---- On a worker ---- */
+
+static void run_copy(struct work *work)
+{
+	struct copy *copy = container_of(work, struct copy, work);
+
+	copy_values(copy->range.section, copy->range.state, copy->parameter.data, copy->kept.data,
+		    copy->range.count, copy->target);
+}
+
+static void on_copied(struct work *work)
+{
+	end(container_of(work, struct copy, work), 0);
+}
+
+static void start_work(struct copy *copy)
+{
+	copy->work = (struct work){ .run = run_copy, .done = on_copied, .urgency = WORK_SOON };
+	workers_submit(copy->job->node->workers, &copy->work);
+}
+
+/* ---- Sources ---- */
+
+static bool needs_parameter(const struct copy *copy)
+{
+	return copy->range.state <= STATE_MASTER;
+}
+
+static bool needs_kept(const struct copy *copy)
+{
+	return copy->range.state != STATE_PARAMETER &&
+	       state_bytes(copy->range.section, (unsigned)copy->range.state) > 0;
+}
+
+static bool is_in_slot(const struct copy *copy)
+{
+	return copy->job->residences[copy->range.pack].state == DIRECTORY_RESIDENT;
+}
+
+static bool needs_staging(const struct copy *copy)
+{
+	return (needs_parameter(copy) && !is_in_slot(copy)) ||
+	       (needs_kept(copy) && copy->job->has_nvme_optimizer);
+}
+
+static void on_read(struct store_transfer *transfer, int status)
+{
+	struct copy_source *source = container_of(transfer, struct copy_source, transfer);
+	struct copy *copy = source->copy;
+
+	source->is_reading = false;
+	if (status < 0)
+		copy->status = status;
+	if (--copy->transfers_left > 0)
+		return;
+	if (copy->status < 0)
+		end(copy, copy->status);
+	else
+		start_work(copy);
+}
+
+/* Whole blocks around the elements, of which the section begins at an offset of the stream. Returns how much
+ * of the buffer they take. */
+static uint64_t read_source(struct copy *copy, struct copy_source *source, uint32_t stream, uint64_t offset,
+			    uint64_t element_bytes, char *buffer)
+{
+	const struct copy_range *range = &copy->range;
+	uint64_t elements = copy->job->catalog.packs[range->pack].elements[range->section];
+	uint64_t start = range->first * element_bytes / STORE_BLOCK_BYTES * STORE_BLOCK_BYTES;
+	uint64_t end = size_align((range->first + range->count) * element_bytes, STORE_BLOCK_BYTES);
+	uint64_t total = size_align(elements * element_bytes, STORE_PAGE_BYTES);
+
+	source->transfer = (struct store_transfer){ .direction = TIER_READ,
+						    .priority = TIER_PREFETCH,
+						    .stream = stream,
+						    .offset = offset + start,
+						    .length = (end < total ? end : total) - start,
+						    .buffer = buffer,
+						    .done = on_read };
+	source->copy = copy;
+	source->data = buffer + (range->first * element_bytes - start);
+	int r = store_submit(source->store, &source->transfer);
+
+	if (r < 0) {
+		copy->status = r;
+		return 0;
+	}
+	source->is_reading = true;
+	copy->transfers_left++;
+	return source->transfer.length;
+}
+
+static uint64_t find_parameter(struct copy *copy)
+{
+	struct job *job = copy->job;
+	const struct copy_range *range = &copy->range;
+	uint64_t bytes = section_element_bytes(range->section);
+
+	if (!needs_parameter(copy))
+		return 0;
+	if (is_in_slot(copy)) {
+		copy->parameter.data = residency_address(job, range->pack) +
+				       job->catalog.packs[range->pack].slot_offset[range->section] +
+				       range->first * bytes;
+		return 0;
+	}
+	copy->parameter.store = job->parameter_store;
+	return read_source(copy, &copy->parameter, job->streams.parameter[range->section],
+			   job->places[range->pack].parameter[range->section], bytes, copy->buffer->data);
+}
+
+static void find_kept(struct copy *copy, uint64_t used)
+{
+	struct job *job = copy->job;
+	const struct copy_range *range = &copy->range;
+
+	if (!needs_kept(copy))
+		return;
+	uint32_t stream = job->streams.state[range->section][range->state];
+	uint64_t offset = job->places[range->pack].state[range->section][range->state];
+	uint64_t bytes = state_bytes(range->section, (unsigned)range->state);
+
+	copy->kept.store = job->optimizer_store;
+	if (job->has_nvme_optimizer)
+		read_source(copy, &copy->kept, stream, offset, bytes, copy->buffer->data + used);
+	else
+		copy->kept.data =
+			(char *)store_address(job->optimizer_store, stream, offset) + range->first * bytes;
+}
+
+/* ---- Start ---- */
+
+/* Two transfers of COPY_BYTES, and what their whole blocks are beyond that. */
+_Static_assert(2 * (COPY_BYTES + STORE_BLOCK_BYTES) <= STAGING_BYTES, "a staging buffer has room for a copy");
+
+/* With the buffer that it needs. */
+static int take(struct copy *copy)
+{
+	copy->is_pinning = true;
+	residency_pin(copy->job, copy->range.pack);
+	find_kept(copy, find_parameter(copy));
+	if (copy->transfers_left > 0)
+		return 0;
+	if (copy->status == 0)
+		start_work(copy);
+	return copy->status;
+}
+
+static void on_staging(struct staging_wish *wish, struct staging_buffer *buffer)
+{
+	struct copy *copy = container_of(wish, struct copy, wish);
+	int r = -EAGAIN;
+
+	copy->is_wishing = false;
+	copy->buffer = buffer;
+	if (copy_look(copy->job, &copy->range, copy->version) == COPY_POSSIBLE)
+		r = take(copy);
+	if (r < 0)
+		end(copy, r);
+}
+
+/* As if it had never been tried. */
+static int undo(struct copy *copy, int r)
+{
+	struct staging_buffer *buffer = TAKE_PTR(copy->buffer);
+
+	if (buffer)
+		staging_give(&copy->job->node->staging, buffer);
+	residency_unpin(copy->job, copy->range.pack);
+	copy->is_pinning = false;
+	return r;
+}
+
+int copy_start(struct copy *copy)
+{
+	int r;
+
+	copy->buffer = NULL;
+	copy->parameter = copy->kept = (struct copy_source){ .data = NULL };
+	copy->transfers_left = 0;
+	copy->status = 0;
+	copy->is_pinning = false;
+	queue_init(&copy->wish.link);
+	copy->wish.granted = on_staging;
+	if (needs_staging(copy)) {
+		copy->buffer = staging_take(&copy->job->node->staging, &copy->wish);
+		copy->is_wishing = !copy->buffer;
+		if (copy->is_wishing)
+			return 0;
+	}
+	r = take(copy);
+	return r < 0 ? undo(copy, r) : 0;
+}
+
+bool copy_cancel(struct copy *copy)
+{
+	if (!copy->is_wishing)
+		return false;
+	queue_remove(&copy->wish.link);
+	copy->is_wishing = false;
+	return true;
+}
+
+void copy_raise(struct copy *copy)
+{
+	struct copy_source *sources[] = { &copy->parameter, &copy->kept };
+
+	for (size_t i = 0; i < ARRAY_LENGTH(sources); i++)
+		if (sources[i]->is_reading)
+			store_raise(sources[i]->store, &sources[i]->transfer, TIER_DEMAND);
+}

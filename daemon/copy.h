@@ -1,0 +1,76 @@
+/* A copy: elements of a job's state on their way to memory of the daemon, from wherever they lie, without a
+ * slot of the arena. */
+#ifndef TIERD_DAEMON_COPY_H
+#define TIERD_DAEMON_COPY_H
+
+#include "daemon/staging.h"
+#include "daemon/state.h"
+#include "offload/store.h"
+
+struct job;
+
+/* Of the copied elements, at most. */
+#define COPY_BYTES (UINT64_C(1) << 20)
+
+/* Elements of a pack's section, as a parameter or a state beside it. */
+struct copy_range {
+	uint32_t pack;
+	enum unit_section section;
+	int state; /* STATE_PARAMETER or a state's number */
+	uint64_t first, count;
+};
+
+/* A copied element: a parameter in its format, everything else as fp32. */
+uint64_t copy_element_bytes(enum unit_section section, int state);
+
+/* Elements as they lie, the parameter and what is kept beside it, to their copies. May be called by workers.
+ */
+void copy_values(enum unit_section section, int state, const void *parameter, const void *kept,
+		 uint64_t count, void *target);
+
+enum copy_outlook {
+	COPY_POSSIBLE,
+	COPY_LATER, /* a sweep is at the pack: look again in the job's next turn */
+	COPY_GONE,  /* the values of that version are overwritten, or about to be */
+};
+
+/* The version is that of a step after whose sweep none was running. */
+enum copy_outlook copy_look(const struct job *job, const struct copy_range *range, uint64_t version);
+
+/* One of the streams that a copy reads. */
+struct copy_source {
+	struct copy *copy;
+	struct store *store;
+	struct store_transfer transfer;
+	bool is_reading;
+	const void *data;
+};
+
+struct copy {
+	/* The caller's, who leaves all of it and the target alone until done(), which runs once, on the loop.
+	 * -EAGAIN: while it waited for a buffer the pack was taken by a sweep. */
+	struct job *job;
+	struct copy_range range;
+	uint64_t version;
+	void *target;
+	void (*done)(struct copy *copy, int status);
+
+	struct staging_wish wish;
+	struct staging_buffer *buffer;
+	struct copy_source parameter, kept;
+	unsigned transfers_left;
+	bool is_wishing, is_pinning;
+	int status;
+	struct work work;
+};
+
+/* What can be copied now. After an error done() never runs. */
+int copy_start(struct copy *copy);
+
+/* True: it has not begun, and done() never runs. */
+bool copy_cancel(struct copy *copy);
+
+/* Somebody waits for the pack. */
+void copy_raise(struct copy *copy);
+
+#endif

@@ -1,0 +1,10 @@
+/* The definition of a job: its units and tensors, told to those who have not defined them. */
+#ifndef TIERD_DAEMON_DEFINITION_H
+#define TIERD_DAEMON_DEFINITION_H
+
+#include "daemon/job.h"
+
+/* From this tensor of this unit on, as many as fit in a frame. */
+void definition_report(struct pending *pending, const struct job *job, uint32_t unit, uint32_t tensor);
+
+#endif
