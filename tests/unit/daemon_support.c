@@ -150,6 +150,7 @@ static void unmap_all(struct actor *actor)
 	unmap(&actor->leases);
 	unmap(&actor->gradients);
 	unmap(&actor->statistics);
+	unmap(&actor->reader_window);
 }
 
 static void take_memory(struct actor *actor, const Tierd__Wire__Reply *reply, const int *fds, unsigned count)
@@ -165,6 +166,11 @@ static void take_memory(struct actor *actor, const Tierd__Wire__Reply *reply, co
 		map(&actor->arena, fds[1], PROT_READ);
 		map(&actor->leases, fds[2], PROT_READ | PROT_WRITE);
 		map(&actor->gradients, fds[3], PROT_READ | PROT_WRITE);
+	}
+	if (reply->body_case == TIERD__WIRE__REPLY__BODY_READER_OPEN) {
+		assert(count == 1);
+		unmap(&actor->reader_window);
+		map(&actor->reader_window, fds[0], PROT_READ | PROT_WRITE);
 	}
 	if (reply->body_case == TIERD__WIRE__REPLY__BODY__NOT_SET && count > 0) {
 		assert(count == 1);
@@ -616,5 +622,64 @@ uint32_t actor_send_leave(struct actor *actor, bool is_at_once)
 	leave.at_once = is_at_once;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_LEAVE;
 	request.job_leave = &leave;
+	return actor_send(actor, &request);
+}
+
+/* ---- Readers ---- */
+
+int actor_open_reader(struct actor *actor, const char *job, uint32_t *ret_reader)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__ReaderOpen open = TIERD__WIRE__READER_OPEN__INIT;
+	const Tierd__Wire__Reply *reply;
+
+	open.name = (char *)job;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_OPEN;
+	request.reader_open = &open;
+	int r = actor_ask(actor, &request, &reply);
+
+	if (r == 0)
+		*ret_reader = reply->reader_open->reader;
+	return r;
+}
+
+uint32_t actor_send_refresh(struct actor *actor, uint32_t reader, const Tierd__Wire__ReaderPiece *pieces,
+			    size_t count)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__ReaderRefresh refresh = TIERD__WIRE__READER_REFRESH__INIT;
+	Tierd__Wire__ReaderPiece *pointers[64];
+
+	assert(count <= ARRAY_LENGTH(pointers));
+	for (size_t i = 0; i < count; i++)
+		pointers[i] = (Tierd__Wire__ReaderPiece *)&pieces[i];
+	refresh.reader = reader;
+	refresh.has_pieces = pieces != NULL;
+	refresh.pieces = pointers;
+	refresh.n_pieces = count;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_REFRESH;
+	request.reader_refresh = &refresh;
+	return actor_send(actor, &request);
+}
+
+uint32_t actor_send_reader_read(struct actor *actor, uint32_t reader, const Tierd__Wire__ReaderRead *read)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__ReaderRead own = *read;
+
+	own.reader = reader;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_READ;
+	request.reader_read = &own;
+	return actor_send(actor, &request);
+}
+
+uint32_t actor_send_close_reader(struct actor *actor, uint32_t reader)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__ReaderClose close = TIERD__WIRE__READER_CLOSE__INIT;
+
+	close.reader = reader;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_CLOSE;
+	request.reader_close = &close;
 	return actor_send(actor, &request);
 }

@@ -91,7 +91,7 @@ struct actor {
 	struct memory_view {
 		char *base;
 		size_t bytes;
-	} window, directory, arena, leases, gradients, statistics;
+	} window, directory, arena, leases, gradients, statistics, reader_window;
 };
 
 /* -ENOMEM: the daemon has none for another client. */
@@ -170,5 +170,15 @@ uint32_t actor_send_masters(struct actor *actor, uint32_t unit, uint32_t tensor,
 int actor_read(struct actor *actor, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
 	       uint64_t count, uint64_t version);
 uint32_t actor_send_leave(struct actor *actor, bool is_at_once);
+
+/* ---- Those of a reader ---- */
+
+/* ret_reader: its number. The window is that of the last one. */
+int actor_open_reader(struct actor *actor, const char *job, uint32_t *ret_reader);
+/* pieces NULL: those that are kept already. */
+uint32_t actor_send_refresh(struct actor *actor, uint32_t reader, const Tierd__Wire__ReaderPiece *pieces,
+			    size_t count);
+uint32_t actor_send_reader_read(struct actor *actor, uint32_t reader, const Tierd__Wire__ReaderRead *read);
+uint32_t actor_send_close_reader(struct actor *actor, uint32_t reader);
 
 #endif
