@@ -70,6 +70,8 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddStringToObject(json, "optimizer", job->optimizer);
 	cJSON_AddNumberToObject(json, "loss_scale", (double)job->loss_scale);
 	cJSON_AddItemToObject(json, "members", members_json(job));
+	cJSON_AddNumberToObject(json, "readers", job->readers);
+	cJSON_AddNumberToObject(json, "reader_bytes", (double)job->reader_bytes);
 	if (job->statistics)
 		cJSON_AddItemToObject(json, "statistics", statistics_json(job->statistics));
 	return json;
@@ -139,6 +141,16 @@ static const Tierd__Wire__Member *find_member(const Tierd__Wire__JobEntry *job, 
 	return NULL;
 }
 
+/* Readers have no ranks, and memory of their own. */
+static void print_readers(const Tierd__Wire__JobEntry *job)
+{
+	char bytes[TEXT_SIZE];
+
+	if (job->readers > 0)
+		printf(", %u reader%s with %s", job->readers, job->readers == 1 ? "" : "s",
+		       text_bytes(job->reader_bytes, bytes));
+}
+
 /* Who keeps the others waiting has been silent for the longest time. */
 static int print_ranks(const Tierd__Wire__JobEntry *job)
 {
@@ -161,8 +173,9 @@ static int print_ranks(const Tierd__Wire__JobEntry *job)
 		table_add(table, "%s ago", text_duration(member->silent_ms, text));
 		table_add(table, "%s", member->activity);
 	}
-	printf("%s: %s, step %" PRIu64 "%s%s\n\n", job->name, job->status, job->step,
-	       *job->reason ? ": " : "", job->reason);
+	printf("%s: %s, step %" PRIu64, job->name, job->status, job->step);
+	print_readers(job);
+	printf("%s%s\n\n", *job->reason ? ": " : "", job->reason);
 	return command_print_table(table);
 }
 

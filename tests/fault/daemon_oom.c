@@ -83,6 +83,49 @@ static void a_training_by_its_owner_survives(void **state)
 	survive(&(struct actor_job){ .stage = 3, .optimizer = OPTIMIZER_NONE }, false);
 }
 
+/* Opens a reader, keeps two states, and reads of those and of what is not kept. */
+static int read_all(void)
+{
+	static const char *const states[] = { "master", "v", "parameter" };
+	Tierd__Wire__ReaderPiece pieces[2];
+	Tierd__Wire__ReaderRead read = TIERD__WIRE__READER_READ__INIT;
+	uint32_t reader;
+	int r = actor_open_reader(&actor, "play", &reader);
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(pieces); i++) {
+		tierd__wire__reader_piece__init(&pieces[i]);
+		pieces[i].state = (char *)states[i];
+		pieces[i].all_units = true;
+	}
+	if (r == 0)
+		r = actor_await(&actor, actor_send_refresh(&actor, reader, pieces, 2), 0)->status;
+	read.count = TRAINING_ELEMENTS;
+	read.step = 2;
+	for (unsigned i = 0; i < ARRAY_LENGTH(states) && r == 0; i++) {
+		read.state = (char *)states[i];
+		r = actor_await(&actor, actor_send_reader_read(&actor, reader, &read), 0)->status;
+	}
+	return r;
+}
+
+static void a_reader_survives(void **state)
+{
+	bool has_tripped = true;
+
+	for (unsigned nth = 1; has_tripped; nth++) {
+		assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+		assert_int_equal(training_run(&scene, &actor, &(struct actor_job){ .stage = 3 }), 0);
+		alloc_fault_arm(nth);
+		int r = read_all();
+
+		has_tripped = alloc_fault_tripped();
+		if (!has_tripped)
+			assert_int_equal(r, 0);
+		expect_that_others_train();
+		end_scene();
+	}
+}
+
 static void a_node_survives(void **state)
 {
 	bool has_tripped = true;
@@ -113,6 +156,7 @@ int main(void)
 		cmocka_unit_test(a_training_in_host_memory_survives),
 		cmocka_unit_test(a_training_with_spilled_sums_survives),
 		cmocka_unit_test(a_training_by_its_owner_survives),
+		cmocka_unit_test(a_reader_survives),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

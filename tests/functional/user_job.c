@@ -5,6 +5,8 @@
  * parameters and optimizer (nvme or host), host_budget, nvme_budget (bytes), steps, pattern (what the
  * parameters are), digest (1: says what the state is), hold (a unit that it gathers, and keeps), search (for
  * the pattern of another job, before any step; says how often it was found)
+ * user_job reads=STATE KEY=VALUE…    a reader of the job instead (uid, groups, job, owner): says what the
+ * state is, or all of it, as digest does
  *
  * Prints "ready" when it has trained. What fails is printed as "ERRNO: message", with the exit status 1. */
 #include <ctype.h>
@@ -133,22 +135,75 @@ static void train(struct tierd_job *job, unsigned units, unsigned frozen, uint64
 	}
 }
 
+static uint64_t add_words(uint64_t sum, const uint32_t *values, uint64_t count)
+{
+	for (uint64_t i = 0; i < count; i++)
+		sum = (sum ^ values[i]) * UINT64_C(0x100000001b3);
+	return sum;
+}
+
+#define NO_WORDS UINT64_C(0xcbf29ce484222325)
+static const char *const states[] = { "parameter", "m", "v" };
+
 /* A number for all values of the job's state (FNV-1a, by words). */
 static uint64_t digest(struct tierd_job *job, unsigned units, unsigned frozen, uint64_t elements)
 {
-	static const char *const states[] = { "parameter", "m", "v" };
 	uint32_t *values = malloc(elements * sizeof(*values));
-	uint64_t sum = UINT64_C(0xcbf29ce484222325);
+	uint64_t sum = NO_WORDS;
 
 	REQUIRE(values);
 	for (unsigned unit = 0; unit < units; unit++)
 		for (unsigned i = 0; i < (unit < frozen ? 1 : 3); i++) {
 			check(tierd_tensor_read(job, unit, 0, states[i], 0, elements, values));
-			for (uint64_t k = 0; k < elements; k++)
-				sum = (sum ^ values[k]) * UINT64_C(0x100000001b3);
+			sum = add_words(sum, values, elements);
 		}
 	free(values);
 	return sum;
+}
+
+/* The same of what a reader finds, or of one of the states. */
+static uint64_t digest_reader(struct tierd_reader *reader, unsigned units, const char *state)
+{
+	bool is_all = strcmp(state, "all") == 0;
+	uint64_t sum = NO_WORDS;
+
+	for (unsigned unit = 0; unit < units; unit++)
+		for (unsigned i = 0; i < (is_all ? 3 : 1); i++) {
+			struct tierd_tensor tensor = TIERD_TENSOR_INIT;
+
+			check(tierd_reader_tensor(reader, unit, 0, &tensor));
+			uint32_t *values = malloc(tensor.shape[0] * sizeof(*values));
+
+			REQUIRE(values);
+			if (!tensor.is_frozen || i == 0) {
+				check(tierd_reader_read(reader, unit, 0, is_all ? states[i] : state, 0,
+							tensor.shape[0], values));
+				sum = add_words(sum, values, tensor.shape[0]);
+			}
+			free(values);
+		}
+	return sum;
+}
+
+static int read_job(struct tierd_node *node, int count, char *arguments[])
+{
+	struct tierd_reader_options options = TIERD_READER_OPTIONS_INIT;
+	struct tierd_reader_state state = TIERD_READER_STATE_INIT;
+	const char *read = value_of(count, arguments, "reads", "all");
+	struct tierd_reader *reader;
+
+	options.name = value_of(count, arguments, "job", "job");
+	options.owner = (int64_t)strtoll(value_of(count, arguments, "owner", "-1"), NULL, 10);
+	check(tierd_reader_open(node, &options, &reader));
+	check(tierd_reader_state(reader, &state));
+	printf("step %llu: %016llx\nready\n", (unsigned long long)state.step,
+	       (unsigned long long)digest_reader(reader, state.unit_count, read));
+	fflush(stdout);
+	while (getchar() != EOF)
+		;
+	OK(tierd_reader_close(reader));
+	tierd_disconnect(node);
+	return 0;
 }
 
 /* What is mapped for reading cannot be made writable, nor be opened again for writing. */
@@ -228,6 +283,8 @@ int main(int argc, char *argv[])
 	become(argc, argv);
 	check(tierd_connect(NULL, &node));
 	check(tierd_set_timeout(node, PATIENCE_MS));
+	if (value_of(argc, argv, "reads", NULL))
+		return read_job(node, argc, argv);
 	check(tierd_job_open(node, &options, &job));
 	define(job, units, frozen, elements, (double)number_of(argc, argv, "pattern", 1));
 	write_frozen(job, frozen, elements, (float)number_of(argc, argv, "pattern", 1));

@@ -10,6 +10,7 @@ command -v python3 >/dev/null || skip 'python3 is not installed'
 case $scenario in
 drop | evict | drain) set -- --administrators '60009, @60019' ;;
 idle) set -- --idle-release-seconds 1 ;;
+read) set -- --administrators 60009 --idle-release-seconds 1 ;;
 limits)
 	cat >"$scratch/tierd.conf" <<-'END'
 		[users]

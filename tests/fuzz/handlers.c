@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "daemon/reader.h"
 #include "tests/unit/daemon_support.h"
 
 #define ACTORS 2

@@ -46,6 +46,7 @@ REQUESTS = {name: number for number, name in enumerate(
     ["open", "define", "ready", "leave", "gather", "cancel", "prefetch", "phase", "wait", "push", "begin", "step",
      "write", "read", "statistics", "ping", "node", "jobs", "units"], 1)}
 REQUESTS["finish"] = 60
+REQUESTS.update({"look": 70, "list": 71, "refresh": 72, "copy": 73, "close": 74})
 NONE = 4  # the optimizer
 REQUESTS["watch"] = 110
 
@@ -152,6 +153,17 @@ SEEDS = {
              + settle() + die(1),
     "watch": ask(1, "watch", _4=1) + begun(0, 1) + settle() + train(0) + settle() + ask(0, "watch", _1="play", _2=1, _3=7)
              + ask(1, "watch", _1="x" * 65) + train(0) + die(1) + settle() + die(0),
+    "reader": begun(0, 1) + settle() + ask(1, "look", _1="play") + ask(1, "list", _1=1)
+              + ask(1, "refresh", _1=1, _2=1, _3=[message(_3="master", _7=1), message(_1=1, _3="parameter", _6=1)]) + settle()
+              + train(0) + settle() + ask(1, "copy", _1=1, _3=0, _4="master", _6=1000) + settle()
+              + ask(1, "copy", _1=1, _4="m", _6=10) + ask(1, "refresh", _1=1) + settle()
+              + ask(1, "copy", _1=1, _4="m", _5=990, _6=10, _7=1) + settle() + ask(1, "close", _1=1) + ask(0, "jobs"),
+    "reader_idle": begun(0, 1) + settle() + train(0) + settle() + die(0) + ask(1, "look", _1="play") + ask(1, "refresh", _1=1)
+                   + ask(1, "copy", _1=1, _2=1, _3=1, _4="v", _6=300, _7=1) + settle() + ask(1, "list", _1=1, _2=1, _3=1)
+                   + ask(0, "look", _1="play") + opened(0, 1, 3, _5=3) + ask(1, "copy", _1=1, _4="parameter", _6=1, _7=1) + settle(),
+    "reader_lost": begun(0, 1) + settle() + ask(1, "look", _1="play") + train(0)
+                   + ask(1, "refresh", _1=1, _2=1, _3=[message(_3="v", _7=1), message(_3="parameter", _5=999, _4=1)]) + die(1)
+                   + settle() + ask(1, "look", _1="play") + ask(1, "refresh", _1=1, _2=1, _3=message(_1=7, _3="w")) + settle(),
     "small": begun(0, 1, 3, _11=1000000) + settle(),
 }
 

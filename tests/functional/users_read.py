@@ -1,0 +1,82 @@
+"""A job is read by its owner, by administrators, and, its parameters, by the members of the group that it is shared with."""
+from users import ADMINISTRATOR, ALICE, BOB, Rank, jobs, node, refused, tierctl, train, wait_until
+
+READ, TRAIN, RESUME = 1, 2, 2
+GROUP, MEMBER, OWNER = 60100, f"{BOB},60100", {"owner": ALICE}
+begin = node()["host"]["used_bytes"]
+
+
+def digest(uid, **keys):
+    rank = Rank(uid, **keys)
+    line = rank.line()
+    assert line.startswith("step "), line
+    rank.ready().leave()
+    return line
+
+
+def who_may_not_see_a_job_finds_none():
+    train(ALICE, job="private")
+    train(ALICE, job="shared", sharing=READ, share_group=GROUP)
+    refused(BOB, "ENOENT", job="private", reads="parameter", groups=MEMBER, **OWNER)
+    refused(BOB, "ENOENT", job="shared", reads="parameter", **OWNER)
+    refused(BOB, "ENOENT", job="shared", reads="parameter", groups=MEMBER)
+    refused(BOB, "ENOENT", job="no-such", reads="parameter", groups=MEMBER, **OWNER)
+    tierctl(ALICE, "drop", "private", "--yes")
+
+
+def a_member_reads_parameters_alone():
+    mine = digest(ALICE, job="shared", reads="parameter")
+    assert mine.startswith("step 1: ")
+    assert digest(BOB, job="shared", reads="parameter", groups=MEMBER, **OWNER) == mine
+    assert digest(ADMINISTRATOR, job="shared", reads="parameter", **OWNER) == mine
+    for state in ("m", "v", "master"):
+        refused(BOB, "EPERM", "shared for reading", job="shared", reads=state, groups=MEMBER, **OWNER)
+        assert digest(ADMINISTRATOR, job="shared", reads=state, **OWNER) == digest(ALICE, job="shared", reads=state)
+    # Of a group that may train it, all.
+    train(ALICE, job="trained", sharing=TRAIN, share_group=GROUP)
+    assert digest(BOB, job="trained", reads="all", groups=MEMBER, **OWNER) == digest(ALICE, job="trained", reads="all")
+    tierctl(ALICE, "drop", "trained", "--yes")
+
+
+def a_reader_is_shown_and_delays_nothing():
+    keys = {"job": "busy", "world_size": 2, "stage": 2}
+    train_pair(keys)
+    reader = Rank(ALICE, job="busy", reads="all")
+    assert reader.line().startswith("step 1: ")
+    reader.ready()
+    shown = jobs(ALICE)["busy"]
+    assert shown["readers"] == 1 and shown["reader_bytes"] >= 1 << 20
+    assert shown["status"].startswith("idle") and shown["members"] == []
+    assert "1 reader" in tierctl(ALICE, "jobs", "busy")
+    # Its ranks return without it.
+    train_pair(keys)
+    assert jobs(ALICE)["busy"]["step"] == 2 and jobs(ALICE)["busy"]["readers"] == 1
+    reader.kill()
+    wait_until(lambda: jobs(ALICE)["busy"]["readers"] == 0)
+    tierctl(ALICE, "drop", "busy", "--yes")
+
+
+def train_pair(keys):
+    first, second = Rank(ALICE, **keys), Rank(ALICE, rank=1, **keys)
+    first.ready()
+    second.ready()
+    first.leave()
+    second.leave()
+
+
+def what_was_released_is_read_where_it_is():
+    train(ALICE, job="released", steps=3)
+    wait_until(lambda: jobs(ALICE)["released"]["is_released"])
+    found = digest(ALICE, job="released", reads="all")
+    shown = jobs(ALICE)["released"]
+    assert shown["is_released"] and shown["host_bytes"] < 1 << 20
+    assert digest(ALICE, job="released", mode=RESUME, steps=0, digest=1) == found
+    tierctl(ALICE, "drop", "released", "--yes")
+
+
+who_may_not_see_a_job_finds_none()
+a_member_reads_parameters_alone()
+a_reader_is_shown_and_delays_nothing()
+what_was_released_is_read_where_it_is()
+tierctl(ALICE, "drop", "shared", "--yes")
+wait_until(lambda: node()["host"]["used_bytes"] == begin)
