@@ -41,6 +41,7 @@ int command_metrics(const struct command_context *context);
 int command_units(const struct command_context *context);
 int command_config(const struct command_context *context);
 int command_doctor(const struct command_context *context);
+int command_read(const struct command_context *context);
 int command_leases(const struct command_context *context);
 int command_evict(const struct command_context *context);
 int command_drain(const struct command_context *context);

@@ -23,6 +23,13 @@ static const struct verb_flag drop_flags[] = {
 	END,
 };
 
+static const struct verb_flag read_flags[] = {
+	USER_FLAG,
+	{ "state", "STATE", "parameter, master, or what the optimizer keeps (parameter)" },
+	{ "output", "FILE", "where the values go (standard output)" },
+	END,
+};
+
 static const struct verb_flag drain_flags[] = {
 	{ "timeout", "SECONDS", "wait no longer (for ever)" },
 	{ "undo", NULL, "jobs may be opened again" },
@@ -77,6 +84,7 @@ const struct verb verbs[] = {
 	  user_flags },
 	{ "drop", command_drop, "JOB", "end a job and discard its state", drop_flags },
 	{ "units", command_units, "JOB", "a job's units: where they are, leases, versions", user_flags },
+	{ "read", command_read, "JOB TENSOR", "a tensor's values as raw bytes, of one step", read_flags },
 	{ "leases", command_leases, "[JOB]", "which ranks hold which units", user_flags },
 	{ "evict", command_evict, "JOB [UNIT…]", "units that nobody holds leave host memory", user_flags },
 	{ "drain", command_drain, "", "no new jobs, and wait until no rank has one open", drain_flags },

@@ -1,4 +1,8 @@
 """A job is read by its owner, by administrators, and, its parameters, by the members of the group that it is shared with."""
+import array
+import os
+import tempfile
+
 from users import ADMINISTRATOR, ALICE, BOB, Rank, jobs, node, refused, tierctl, train, wait_until
 
 READ, TRAIN, RESUME = 1, 2, 2
@@ -36,6 +40,34 @@ def a_member_reads_parameters_alone():
     train(ALICE, job="trained", sharing=TRAIN, share_group=GROUP)
     assert digest(BOB, job="trained", reads="all", groups=MEMBER, **OWNER) == digest(ALICE, job="trained", reads="all")
     tierctl(ALICE, "drop", "trained", "--yes")
+
+
+def words_digest(paths):
+    total = 0xcbf29ce484222325
+    for path in paths:
+        words = array.array("I")
+        with open(path, "rb") as file:
+            words.frombytes(file.read())
+        for word in words:
+            total = (total ^ word) * 0x100000001b3 & (1 << 64) - 1
+    return f"{total:016x}"
+
+
+def a_tensor_is_written_to_a_file():
+    mine = digest(ALICE, job="shared", reads="parameter")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        paths = [os.path.join(folder, name) for name in ("u0", "u1")]
+        for path in paths:
+            tierctl(BOB, "read", "shared", os.path.basename(path), "--output", path, groups=[GROUP],
+                    says=["of step 1: 262144 elements, fp32, 1.00 MiB"])
+        assert mine == f"step 1: {words_digest(paths)}"
+        member = {"groups": [GROUP], "status": 1}
+        tierctl(BOB, "read", "shared", "u0", "--state", "m", "--output", paths[0], says=["shared for reading"], **member)
+        tierctl(BOB, "read", "shared", "no-such", "--output", paths[0], says=["has no tensor"], **member)
+        tierctl(BOB, "read", "shared", "u0", "--output", "/proc/none", says=["/proc/none"], **member)
+    tierctl(BOB, "read", "shared", "u0", status=1, says=["there is no job shared"])
+    tierctl(ALICE, "read", "shared", status=2, says=["names of a job and of one of its tensors"])
 
 
 def a_reader_is_shown_and_delays_nothing():
@@ -76,6 +108,7 @@ def what_was_released_is_read_where_it_is():
 
 who_may_not_see_a_job_finds_none()
 a_member_reads_parameters_alone()
+a_tensor_is_written_to_a_file()
 a_reader_is_shown_and_delays_nothing()
 what_was_released_is_read_where_it_is()
 tierctl(ALICE, "drop", "shared", "--yes")

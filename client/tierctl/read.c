@@ -1,0 +1,186 @@
+#include "client/tierctl/choice.h"
+#include "client/tierctl/command.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/tierd.h"
+
+/* Elements at a time. */
+#define PIECE_ELEMENTS (UINT64_C(1) << 18)
+
+struct read_flags {
+	struct choice choice;
+	const char *tensor, *state, *output;
+};
+
+/* What is read, and where it goes. */
+struct reading {
+	struct tierd_node *node;
+	struct tierd_reader *reader;
+	uint32_t unit, index;
+	struct tierd_tensor tensor;
+	uint64_t elements, element_bytes;
+	FILE *stream;
+};
+
+static int read_flags(const struct command_context *context, struct read_flags *flags)
+{
+	const char *state = command_flag(context, "state");
+
+	flags->tensor = context->arguments[1];
+	flags->state = state ? state : "parameter";
+	flags->output = command_flag(context, "output");
+	return choice_read(context, &flags->choice);
+}
+
+static int fail(void)
+{
+	return command_fail(COMMAND_FAILED, "%s", tierd_message());
+}
+
+/* Whose job it is the daemon's list says, as for the other commands. */
+static int find_owner(const struct command_context *context, const struct choice *choice, uid_t *ret_owner)
+{
+	_cleanup_(ask_freep) struct ask *ask = NULL;
+	const Tierd__Wire__JobEntry *job = NULL;
+	const Tierd__Wire__JobsReply *jobs;
+	int code = command_connect(context, &ask);
+
+	if (code == COMMAND_DONE)
+		code = command_ask_jobs(ask, &jobs);
+	if (code == COMMAND_DONE)
+		code = choice_find(choice, jobs, &job);
+	if (code == COMMAND_DONE)
+		*ret_owner = job->uid;
+	return code;
+}
+
+static int open_reader(struct reading *reading, const struct command_context *context,
+		       const struct read_flags *flags)
+{
+	struct tierd_reader_options options = TIERD_READER_OPTIONS_INIT;
+	uid_t owner;
+	int code = find_owner(context, &flags->choice, &owner);
+
+	if (code != COMMAND_DONE)
+		return code;
+	options.name = flags->choice.job;
+	options.owner = owner;
+	if (tierd_connect(context->socket, &reading->node) < 0)
+		return command_fail(COMMAND_UNREACHABLE, "%s", tierd_message());
+	if (tierd_reader_open(reading->node, &options, &reading->reader) < 0 ||
+	    tierd_reader_find(reading->reader, flags->tensor, &reading->unit, &reading->index) < 0 ||
+	    tierd_reader_tensor(reading->reader, reading->unit, reading->index, &reading->tensor) < 0)
+		return fail();
+	return COMMAND_DONE;
+}
+
+static void measure(struct reading *reading, const char *state)
+{
+	const struct tierd_tensor *tensor = &reading->tensor;
+
+	reading->elements = 1;
+	for (uint32_t i = 0; i < tensor->dimensions; i++)
+		reading->elements *= tensor->shape[i];
+	reading->element_bytes = 2;
+	if (strcmp(state, "parameter") != 0 || tensor->format == TIERD_FP32)
+		reading->element_bytes = 4;
+	else if (tensor->format == TIERD_BYTES)
+		reading->element_bytes = 1;
+}
+
+/* A job that is trained goes on meanwhile. Without memory for the tensor it is read all the same, if the job
+ * does not change it. */
+static int keep(const struct reading *reading, const char *state)
+{
+	struct tierd_piece piece = TIERD_PIECE_INIT;
+	int r;
+
+	piece.state = state;
+	piece.unit = reading->unit;
+	piece.tensor = reading->index;
+	piece.count = reading->elements;
+	r = tierd_reader_refresh(reading->reader, &piece, 1, NULL);
+	if (r == -ENOMEM)
+		r = tierd_reader_refresh(reading->reader, NULL, 0, NULL);
+	return r < 0 ? fail() : COMMAND_DONE;
+}
+
+static int copy(const struct reading *reading, const char *state)
+{
+	_cleanup_free_ char *data = malloc(PIECE_ELEMENTS * reading->element_bytes);
+
+	if (!data)
+		return command_fail(COMMAND_FAILED, "out of memory");
+	for (uint64_t first = 0, count; first < reading->elements; first += count) {
+		count = reading->elements - first < PIECE_ELEMENTS ? reading->elements - first
+								   : PIECE_ELEMENTS;
+		if (tierd_reader_read(reading->reader, reading->unit, reading->index, state, first, count,
+				      data) < 0)
+			return fail();
+		if (fwrite(data, reading->element_bytes, count, reading->stream) != count)
+			return command_fail(COMMAND_FAILED, "writing the values: %s", strerror(errno));
+	}
+	return COMMAND_DONE;
+}
+
+static int open_output(struct reading *reading, const char *path)
+{
+	reading->stream = path ? fopen(path, "we") : stdout;
+	if (!reading->stream)
+		return command_fail(COMMAND_FAILED, "%s: %s", path, strerror(errno));
+	return COMMAND_DONE;
+}
+
+static int close_output(const struct reading *reading, const char *path, int code)
+{
+	if (path && reading->stream && fclose(reading->stream) != 0 && code == COMMAND_DONE)
+		return command_fail(COMMAND_FAILED, "%s: %s", path, strerror(errno));
+	return code;
+}
+
+/* Beside the values, which may be on the standard output. */
+static void tell(const struct reading *reading, const struct read_flags *flags)
+{
+	static const char *const formats[] = { "?", "fp32", "bf16", "fp16", "bytes" };
+	struct tierd_reader_state state = TIERD_READER_STATE_INIT;
+	bool is_parameter = strcmp(flags->state, "parameter") == 0;
+	char bytes[TEXT_SIZE];
+
+	tierd_reader_state(reading->reader, &state);
+	fprintf(stderr, "%s, %s, of step %llu: %llu elements, %s, %s\n", reading->tensor.name, flags->state,
+		(unsigned long long)state.step, (unsigned long long)reading->elements,
+		formats[is_parameter ? reading->tensor.format % 5 : TIERD_FP32],
+		text_bytes(reading->elements * reading->element_bytes, bytes));
+}
+
+int command_read(const struct command_context *context)
+{
+	struct read_flags flags = { .state = NULL };
+	struct reading reading = { .tensor = TIERD_TENSOR_INIT };
+	int code = read_flags(context, &flags);
+
+	if (code == COMMAND_DONE && !flags.output && isatty(STDOUT_FILENO))
+		code = command_fail(
+			COMMAND_USAGE,
+			"raw values are not for a terminal; say where they go, with --output FILE");
+	if (code == COMMAND_DONE)
+		code = open_reader(&reading, context, &flags);
+	if (code == COMMAND_DONE) {
+		measure(&reading, flags.state);
+		code = keep(&reading, flags.state);
+	}
+	if (code == COMMAND_DONE)
+		code = open_output(&reading, flags.output);
+	if (code == COMMAND_DONE)
+		code = copy(&reading, flags.state);
+	code = close_output(&reading, flags.output, code);
+	if (code == COMMAND_DONE)
+		tell(&reading, &flags);
+	tierd_disconnect(reading.node);
+	return code;
+}
