@@ -48,6 +48,9 @@ struct backend_ops {
 	int (*ready)(struct backend *backend, uint64_t *ret_step);
 	/* Drops what this rank holds: leases, gradients, a step under way. */
 	void (*abandon)(struct backend *backend);
+	/* After the job's last step: a backend that needs no other rank for what is left. -EAGAIN and others:
+	 * it has steps to take. NULL: the other ranks are here. */
+	int (*outlive)(struct backend *backend, struct backend **ret_backend);
 
 	/* Names the phase whose order of gathers follows. */
 	int (*phase)(struct backend *backend, const char *name);
@@ -97,6 +100,11 @@ int plain_backend_new(const struct options *options, const struct model *model, 
 /* Connects to tierd and joins the job; an error has been reported. */
 int tierd_backend_new(const struct options *options, const struct model *model, struct backend **ret_backend);
 
+/* A job that has taken its last step, to be read without its other ranks. -EAGAIN: it has not; or whatever
+ * tierd says. Nothing is reported. */
+int finished_backend_new(const struct options *options, const struct model *model,
+			 struct backend **ret_backend);
+
 /* The front doors: they check, take the time, and crash where --crash-at says so. */
 int backend_gather(struct backend *backend, unsigned unit, struct unit_view *ret_parameters);
 int backend_release(struct backend *backend, unsigned unit);
@@ -111,7 +119,7 @@ int backend_recover(struct backend *backend, uint64_t *ret_step);
 struct backend *backend_free(struct backend *backend);
 DEFINE_FREEP(struct backend *, backend_free)
 
-/* Dies at once if --crash-at names this point of this step: gather, push, step, stepped. */
+/* Dies at once if --crash-at names this point of this step: gather, push, step, stepped, end. */
 void backend_crash_point(const struct backend *backend, const char *point);
 
 #endif

@@ -95,7 +95,7 @@ static const struct flag flags[] = {
 	  0, 1e6, NULL },
 	{ "crash-at", "STEP:POINT[:RANK]",
 	  "for tests: rank RANK (1) kills itself in step STEP (from 0), at POINT: "
-	  "gather, push, step or stepped",
+	  "gather, push, step, stepped or (after the last step) end",
 	  FLAG_TEXT, AT(crash_at), 0, 0, NULL },
 	{ NULL, NULL, "In and out", 0, 0, 0, 0, NULL },
 	{ "data", "FILE", "to learn from; default: the sources and documents of tierd", FLAG_TEXT, AT(data),
@@ -323,7 +323,8 @@ static int read_environment(struct options *options)
 	options->is_rank = environment.is_rank;
 	options->rank = environment.rank;
 	options->world_size = environment.is_rank ? environment.world_size : options->ranks;
-	if (environment.restarts > 0) {
+	options->is_restarted = environment.restarts > 0;
+	if (options->is_restarted) {
 		options->mode = MODE_EITHER;
 		options->crash_at = NULL;
 	}
@@ -332,7 +333,7 @@ static int read_environment(struct options *options)
 
 static bool is_crash_point(const char *point)
 {
-	static const char *const points[] = { "gather", "push", "step", "stepped" };
+	static const char *const points[] = { "gather", "push", "step", "stepped", "end" };
 
 	for (size_t i = 0; i < ARRAY_LENGTH(points); i++) {
 		if (strcmp(points[i], point) == 0)
@@ -353,7 +354,7 @@ static int read_crash(struct options *options)
 			&end);
 	if (fields < 2 || options->crash_at[end] || !is_crash_point(options->crash_point))
 		return fail(&flag, options->crash_at,
-			    "STEP:POINT[:RANK], with gather, push, step or stepped as POINT");
+			    "STEP:POINT[:RANK], with gather, push, step, stepped or end as POINT");
 	if (rank >= options->world_size)
 		return fail(&flag, options->crash_at, "a rank that there is");
 	options->crash_step = step;

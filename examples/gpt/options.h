@@ -36,7 +36,8 @@ struct options {
 	/* Ranks */
 	uint64_t ranks, restarts;
 	uint64_t rank, world_size;
-	bool is_rank; /* one of several, told by the environment */
+	bool is_rank;	   /* one of several, told by the environment */
+	bool is_restarted; /* in the same way: another process was this rank before */
 
 	/* In and out */
 	const char *data, *prompt, *json, *dump;

@@ -38,6 +38,8 @@ static int finish(struct training *training, const struct outputs *outputs)
 	if (options->sample_bytes > 0)
 		r = draw_sample(training);
 	if (r == 0 && outputs->dump)
+		rewind(outputs->dump);
+	if (r == 0 && outputs->dump)
 		r = dump_write(outputs->dump, training->backend, training->model);
 	if (r < 0)
 		return r;
@@ -54,7 +56,12 @@ static int run(struct training *training, const struct outputs *outputs)
 	r = train_steps(training);
 	if (r < 0)
 		return r;
-	return finish(training, outputs);
+	backend_crash_point(training->backend, "end");
+	r = finish(training, outputs);
+	/* A rank has died that none of this needs. */
+	if (r == -ESTALE && train_outlive(training) == 0)
+		r = finish(training, outputs);
+	return r;
 }
 
 static unsigned thread_count(const struct options *options)
@@ -71,6 +78,9 @@ static int open_backend(const struct options *options, const struct model *model
 {
 	if (options->is_plain)
 		return plain_backend_new(options, model, team, ret_backend);
+	/* If the others have finished meanwhile, they do not come back. */
+	if (options->is_restarted && finished_backend_new(options, model, ret_backend) == 0)
+		return 0;
 	return tierd_backend_new(options, model, ret_backend);
 }
 
@@ -87,17 +97,14 @@ static void report_failure(const struct options *options, const struct outputs *
 }
 
 /* Runs with the backend, and leaves it in good order if all went well. */
-static int run_with_backend(struct training *training, const struct outputs *outputs, struct backend *backend)
+static int run_with_backend(struct training *training, const struct outputs *outputs)
 {
-	int r;
+	int r = run(training, outputs);
 
-	training->backend = backend;
-	training->report->backend = backend->name;
-	r = run(training, outputs);
 	if (r == 0)
-		return backend->ops->close(backend);
-	report_failure(training->options, outputs, backend, r);
-	backend_free(backend);
+		return training->backend->ops->close(training->backend);
+	report_failure(training->options, outputs, training->backend, r);
+	backend_free(training->backend);
 	return r;
 }
 
@@ -139,7 +146,8 @@ int rank_train(const struct options *options)
 	r = open_backend(options, model, team, &backend);
 	if (r < 0)
 		return r;
-	struct training training = { options, model, network, data, NULL, report, bytes, 0, 0.0f };
+	report->backend = backend->name;
+	struct training training = { options, model, network, data, backend, report, bytes, 0, 0.0f };
 
-	return run_with_backend(&training, &outputs, backend);
+	return run_with_backend(&training, &outputs);
 }

@@ -77,6 +77,11 @@ static void abandon(struct backend *backend)
 	}
 }
 
+static int outlive(struct backend *backend, struct backend **ret_backend)
+{
+	return finished_backend_new(backend->options, tierd_of(backend)->model, ret_backend);
+}
+
 static int phase(struct backend *backend, const char *name)
 {
 	return tierd_phase(tierd_of(backend)->job, name);
@@ -217,6 +222,7 @@ static const struct backend_ops tierd_ops = {
 	.write = write_values,
 	.ready = ready,
 	.abandon = abandon,
+	.outlive = outlive,
 	.phase = phase,
 	.gather = gather,
 	.release = release,

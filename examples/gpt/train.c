@@ -11,13 +11,33 @@
 
 /* ---- Recovery ---- */
 
+int train_outlive(struct training *training)
+{
+	struct backend *backend = training->backend, *reader;
+	int r = backend->ops->outlive ? backend->ops->outlive(backend, &reader) : -EAGAIN;
+
+	if (r < 0)
+		return r;
+	fprintf(stderr, "gpt: rank %llu: the job has taken its last step; going on without the other ranks\n",
+		(unsigned long long)training->options->rank);
+	backend->ops->abandon(backend);
+	backend_free(backend);
+	training->backend = reader;
+	return backend_recover(reader, &training->step);
+}
+
 static int recover(struct training *training)
 {
 	struct backend *backend = training->backend;
+	char why[512];
 	int r;
 
+	snprintf(why, sizeof(why), "%s", backend->ops->message(backend));
+	/* What keeps it from that, the other ranks will see, too. */
+	if (train_outlive(training) == 0)
+		return 0;
 	fprintf(stderr, "gpt: rank %llu: %s; waiting for all ranks\n",
-		(unsigned long long)training->options->rank, backend->ops->message(backend));
+		(unsigned long long)training->options->rank, why);
 	/* Another rank may be lost before the first call of the new epoch. */
 	do {
 		r = backend_recover(backend, &training->step);

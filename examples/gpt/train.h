@@ -24,6 +24,10 @@ struct training {
 /* Writes the initial values where the job is new, and waits for all ranks. */
 int train_start(struct training *training);
 
+/* If the job has taken its last step: replaces the backend by one that needs no other rank. An error: it has
+ * not, and nothing has changed. */
+int train_outlive(struct training *training);
+
 /* Runs the remaining steps. When a rank dies, it waits for that to come back, and goes on from where the job
  * stands. */
 int train_steps(struct training *training);

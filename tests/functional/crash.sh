@@ -19,6 +19,16 @@ for configuration in 'nvme --stage 3' 'micro --stage 2 --micro-batches 2' 'early
 	name=${configuration%% *} flags=${configuration#* }
 	# shellcheck disable=SC2086
 	train $flags --job "calm-$name" --dump "$scratch/calm"
+	# The others have left: a rank that is started again finds the job finished, and needs none of them.
+	# shellcheck disable=SC2086
+	RANK=0 WORLD_SIZE=4 TORCHELASTIC_RESTART_COUNT=1 train $flags --job "calm-$name" --dump "$scratch/again" \
+		--json "$scratch/report" --sample-bytes 4
+	cmp "$scratch/calm" "$scratch/again" || fail "$name: another result is read from the finished job"
+	# shellcheck disable=SC2086
+	for rank in 0 1; do
+		train $flags --job "wild-$name" --dump "$scratch/wild" --crash-at "4:end:$rank" --restart 1
+		cmp "$scratch/calm" "$scratch/wild" || fail "$name: another result after rank $rank has died at the end"
+	done
 	for crash in 0:gather:0 2:gather:3 4:gather:1 0:push:1 3:push:0 1:step:2 2:step:0 4:step:3 0:stepped:2 3:stepped:0 3:stepped:1; do
 		# shellcheck disable=SC2086
 		train $flags --job "wild-$name" --dump "$scratch/wild" --crash-at "$crash" --restart 1
