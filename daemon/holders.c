@@ -5,6 +5,7 @@
 #include "common/clock.h"
 #include "daemon/budget.h"
 #include "daemon/job.h"
+#include "daemon/reader.h"
 
 #define NAMED 3
 
@@ -13,6 +14,7 @@ struct account {
 	unsigned count;			  /* of the owner's other jobs */
 	bool has_idle;
 	uint64_t unnamed, others;
+	uint64_t readers; /* of the owner */
 };
 
 static uint64_t bytes_of(const struct job *job, enum holders_of what)
@@ -51,6 +53,10 @@ static struct account add_up(const struct job *wanting, enum holders_of what)
 		else
 			account.others += bytes_of(job, what);
 	}
+	if (what == HOLDERS_OF_HOST) {
+		account.readers = readers_user_bytes(wanting->node, wanting->uid);
+		account.others += readers_all_bytes(wanting->node) - account.readers;
+	}
 	return account;
 }
 
@@ -84,6 +90,9 @@ void holders_describe(const struct job *job, enum holders_of what, bool with_oth
 	if (account.count > NAMED && used < size)
 		used += (size_t)snprintf(text + used, size - used, ", %u more of yours have %s",
 					 account.count - NAMED, budget_print(account.unnamed, bytes));
+	if (account.readers > 0 && used < size)
+		used += (size_t)snprintf(text + used, size - used, "%syour readers have %s",
+					 used ? ", " : "; ", budget_print(account.readers, bytes));
 	if (with_others && account.others > 0 && used < size)
 		used += (size_t)snprintf(text + used, size - used, "%sother users have %s",
 					 used ? ", " : "; ", budget_print(account.others, bytes));

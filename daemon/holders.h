@@ -10,11 +10,11 @@ struct job;
 enum holders_of { HOLDERS_OF_HOST, HOLDERS_OF_NVME };
 
 /* Enough for the longest names. */
-#define HOLDERS_TEXT 480
+#define HOLDERS_TEXT 520
 
-/* The largest other jobs of the job's owner by name, with their bytes and since when they are idle; those of
- * other users, if wanted, as one sum. Such as "; gpt has 3.0 GiB (idle for 5 min), other users have 1.0 GiB;
- * tierctl drop ends an idle job", or nothing. */
+/* The largest other jobs of the job's owner by name, with their bytes and since when they are idle; what his
+ * readers have; and what other users have, if wanted, as one sum. Such as "; gpt has 3.0 GiB (idle for 5
+ * min), other users have 1.0 GiB; tierctl drop ends an idle job", or nothing. */
 void holders_describe(const struct job *job, enum holders_of what, bool with_others, char *text, size_t size);
 
 #endif

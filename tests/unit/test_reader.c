@@ -323,6 +323,27 @@ static void more_than_there_is_cannot_be_kept(void **state)
 	expect_parameter(reader, 0, 0, 1.0f);
 }
 
+static void who_lacks_memory_hears_what_readers_have(void **state)
+{
+	Tierd__Wire__ReaderPiece pieces[4];
+	struct actor_job large = { .name = "large", .stage = 3, .parameter_placement = PLACEMENT_HOST };
+	const struct actor_tensor tensor = { "w", FORMAT_FP32, INITIALIZE_ONES, 60 * MIB, false };
+
+	start_with(UNITS, ELEMENTS, PLACEMENT_NVME);
+	for (unsigned i = 0; i < ARRAY_LENGTH(pieces); i++)
+		pieces[i] = everything("v");
+	assert_int_equal(
+		actor_await(&watcher, actor_send_refresh(&watcher, open_reader(&watcher), pieces, 4), 0)
+			->status,
+		0);
+	actor_die(&trainer);
+	assert_int_equal(actor_enter(&scene, &trainer), 0);
+	assert_int_equal(actor_open(&trainer, &large), 0);
+	assert_int_equal(actor_define(&trainer, "u", &tensor, 1), 0);
+	assert_int_equal(actor_ready(&trainer), -ENOMEM);
+	assert_non_null(strstr(actor_message(&trainer), "your readers have 1"));
+}
+
 /* ---- Refusals ---- */
 
 static void there_is_a_limit_to_readers(void **state)
@@ -513,6 +534,7 @@ int main(void)
 		TEST(a_reader_that_dies_in_the_middle_leaves_nothing),
 		TEST(what_a_sweep_saves_for_one_that_dies_goes_with_the_sweep),
 		TEST(more_than_there_is_cannot_be_kept),
+		TEST(who_lacks_memory_hears_what_readers_have),
 		TEST(there_is_a_limit_to_readers),
 		TEST(what_cannot_be_read_is_refused),
 		TEST(what_cannot_be_kept_is_refused),

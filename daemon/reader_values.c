@@ -1,0 +1,322 @@
+/* A reader does one thing at a time, for the one request that is unanswered:
+ *
+ *   REFRESHING  waits until no step is being applied, then stands at the last one; what it chose is copied
+ *   READING     waits until no sweep is at the pack, then copies into the window, or takes what was kept
+ *
+ * Of a job at most VIEWS_AT_ONCE readers are copying, in the order in which they have asked: a sweep, which
+ * has to save what is missing, is held up by no more than that. */
+#include "daemon/reader_values.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/size.h"
+#include "daemon/refuse.h"
+
+#define VIEWS_AT_ONCE 2
+
+/* ---- What is kept ---- */
+
+static void free_chosen(struct reader *reader)
+{
+	reader_uncharge(reader, selection_bytes(&reader->chosen));
+	selection_clear(&reader->chosen);
+	reader->has_chosen = false;
+}
+
+static void free_view(struct reader *reader)
+{
+	reader_uncharge(reader, selection_bytes(&reader->view.selection) + reader->view.memory.length);
+	view_clear(&reader->view, reader->node);
+}
+
+/* ---- Refresh ---- */
+
+static void reply_refreshed(struct reader *reader)
+{
+	struct pending *pending = TAKE_PTR(reader->pending);
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__ReaderRefreshReply body = TIERD__WIRE__READER_REFRESH_REPLY__INIT;
+
+	body.step = reader->step;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_READER_REFRESH;
+	reply.reader_refresh = &body;
+	pending_reply(pending, &reply);
+}
+
+static void on_view(struct view *view, int status)
+{
+	struct reader *reader = container_of(view, struct reader, view);
+	char message[128];
+
+	if (status == 0) {
+		reply_refreshed(reader);
+		return;
+	}
+	snprintf(message, sizeof(message), "what is to be kept cannot be read: %s", store_error(status));
+	reader_fail(reader, status, message);
+}
+
+static void on_rest(struct view *view)
+{
+	reader_release(container_of(view, struct reader, view));
+}
+
+/* What was chosen takes the place of what was kept so far. */
+static int choose(struct reader *reader, char *message, size_t size)
+{
+	uint64_t bytes;
+	int r;
+
+	if (!reader->has_chosen)
+		return 0;
+	free_view(reader);
+	bytes = size_align(reader->chosen.bytes, 4096);
+	r = reader_charge(reader, bytes, message, size);
+	if (r == 0) {
+		r = view_choose(&reader->view, &reader->chosen);
+		if (r < 0) {
+			reader_uncharge(reader, bytes);
+			snprintf(message, size, "no memory for what is to be kept: %s", strerror(-r));
+		}
+	}
+	if (r < 0)
+		free_chosen(reader);
+	reader->has_chosen = false;
+	return r;
+}
+
+static void begin(struct reader *reader)
+{
+	char message[800];
+	int r = choose(reader, message, sizeof(message));
+
+	if (r < 0) {
+		reader_fail(reader, r, message);
+		return;
+	}
+	reader->step = reader->job->step;
+	/* Whoever has not begun yet was there before. */
+	queue_remove(&reader->job_link);
+	queue_push(&reader->job->readers, &reader->job_link);
+	if (reader->view.selection.count == 0) {
+		reply_refreshed(reader);
+		return;
+	}
+	view_begin(&reader->view, reader->step);
+	job_settle(reader->job);
+}
+
+static unsigned count_views(const struct job *job)
+{
+	unsigned count = 0;
+
+	QUEUE_FOREACH (link, &job->readers)
+		count += queue_entry(link, struct reader, job_link)->view.is_begun;
+	return count;
+}
+
+static void go_on_refreshing(struct reader *reader)
+{
+	const struct job *job = reader->job;
+
+	if (reader->view.is_begun)
+		view_go_on(&reader->view);
+	else if (!job->sweep && job->decided == job->step && !view_is_in_use(&reader->view) &&
+		 count_views(job) < VIEWS_AT_ONCE)
+		begin(reader);
+}
+
+static int take_choice(struct reader *reader, const Tierd__Wire__ReaderRefresh *refresh, char *message,
+		       size_t size)
+{
+	struct selection chosen = { NULL };
+	int r = selection_read(&chosen, reader->job, reader->may_read_all, refresh->pieces, refresh->n_pieces,
+			       message, size);
+
+	if (r == 0)
+		r = reader_charge(reader, selection_bytes(&chosen), message, size);
+	if (r < 0) {
+		selection_clear(&chosen);
+		return r;
+	}
+	free_chosen(reader);
+	reader->chosen = chosen;
+	reader->has_chosen = true;
+	return 0;
+}
+
+void reader_refresh(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderRefresh *refresh)
+{
+	char message[800];
+	int r = 0;
+
+	if (!reader_check(reader, pending))
+		return;
+	if (refresh->has_pieces)
+		r = take_choice(reader, refresh, message, sizeof(message));
+	if (r < 0) {
+		pending_error(pending, r, "job %s: %s", reader->job_name, message);
+		return;
+	}
+	reader->pending = pending;
+	reader->activity = REFRESHING;
+	job_settle(reader->job);
+}
+
+/* ---- Read ---- */
+
+static void reply_read(struct reader *reader)
+{
+	struct pending *pending = TAKE_PTR(reader->pending);
+
+	if (pending)
+		pending_reply(pending, NULL);
+	reader_release(reader);
+}
+
+static void run_kept(struct work *work)
+{
+	struct reader *reader = container_of(work, struct reader, work);
+
+	memcpy(reader->window.base, reader->kept, reader->kept_bytes);
+}
+
+static void on_kept(struct work *work)
+{
+	struct reader *reader = container_of(work, struct reader, work);
+
+	reader->is_working = false;
+	reply_read(reader);
+}
+
+static void read_kept(struct reader *reader)
+{
+	reader->is_working = true;
+	reader->work = (struct work){ .run = run_kept, .done = on_kept, .urgency = WORK_SOON };
+	workers_submit(reader->node->workers, &reader->work);
+}
+
+static void fail_read(struct reader *reader, int status)
+{
+	char message[128];
+
+	snprintf(message, sizeof(message), "the values cannot be read: %s", store_error(status));
+	reader_fail(reader, status, message);
+}
+
+static void on_copied(struct copy *copy, int status)
+{
+	struct reader *reader = container_of(copy, struct reader, copy);
+
+	reader->is_copying = false;
+	/* Of one that was given up nobody wants to know. */
+	if (status == -EAGAIN && reader->pending)
+		job_settle(copy->job);
+	else if (status < 0 && reader->pending)
+		fail_read(reader, status);
+	else
+		reply_read(reader);
+}
+
+static void go_on_reading(struct reader *reader)
+{
+	const struct job *job = reader->job;
+	enum copy_outlook outlook;
+	char message[160];
+	int r;
+
+	if (reader->is_copying || reader->is_working)
+		return;
+	outlook = copy_look(job, &reader->copy.range, reader->step);
+	if (outlook == COPY_GONE) {
+		snprintf(
+			message, sizeof(message),
+			"it has moved on to step %llu, and this reader is at %llu; refresh it, and keep what "
+			"has to be of one step",
+			(unsigned long long)job->decided, (unsigned long long)reader->step);
+		reader_fail(reader, -ESTALE, message);
+	}
+	if (outlook != COPY_POSSIBLE)
+		return;
+	reader->is_copying = true;
+	r = copy_start(&reader->copy);
+	if (r == 0)
+		return;
+	reader->is_copying = false;
+	fail_read(reader, r);
+}
+
+static int find_range(const struct reader *reader, const Tierd__Wire__ReaderRead *read,
+		      struct copy_range *ret_range, char *message, size_t size)
+{
+	int r = selection_find(reader->job, reader->may_read_all, read->unit, read->tensor, read->state,
+			       read->first, read->count, ret_range, message, size);
+
+	if (r < 0)
+		return r;
+	if (read->count > WINDOW_BYTES / copy_element_bytes(ret_range->section, ret_range->state))
+		return refuse(message, size, -E2BIG, "the window has room for %llu bytes",
+			      (unsigned long long)WINDOW_BYTES);
+	if (read->step != reader->step)
+		return refuse(message, size, -ESTALE,
+			      "its reader is at step %llu, and not at %llu; refresh it",
+			      (unsigned long long)reader->step, (unsigned long long)read->step);
+	return 0;
+}
+
+void reader_read(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderRead *read)
+{
+	struct copy_range range;
+	char message[400];
+	int r;
+
+	if (!reader_check(reader, pending))
+		return;
+	r = find_range(reader, read, &range, message, sizeof(message));
+	if (r < 0) {
+		pending_error(pending, r, "job %s: %s", reader->job_name, message);
+		return;
+	}
+	if (range.count == 0) {
+		pending_reply(pending, NULL);
+		return;
+	}
+	reader->pending = pending;
+	reader->activity = READING;
+	reader->kept = view_find(&reader->view, &range);
+	reader->kept_bytes = range.count * copy_element_bytes(range.section, range.state);
+	reader->copy = (struct copy){ .job = reader->job,
+				      .range = range,
+				      .version = reader->step,
+				      .target = reader->window.base,
+				      .done = on_copied };
+	if (reader->kept)
+		read_kept(reader);
+	else
+		go_on_reading(reader);
+}
+
+/* ---- For reader.c ---- */
+
+void reader_values_init(struct reader *reader)
+{
+	view_init(&reader->view, reader->job);
+	reader->view.done = on_view;
+	reader->view.rest = on_rest;
+}
+
+void reader_values_clear(struct reader *reader)
+{
+	free_view(reader);
+	free_chosen(reader);
+}
+
+void reader_values_go_on(struct reader *reader)
+{
+	if (reader->activity == REFRESHING)
+		go_on_refreshing(reader);
+	else
+		go_on_reading(reader);
+}

@@ -1,0 +1,57 @@
+/* The inside of a reader; for reader.c and reader_values.c. */
+#ifndef TIERD_DAEMON_READER_VALUES_H
+#define TIERD_DAEMON_READER_VALUES_H
+
+#include "daemon/job.h"
+#include "daemon/reader.h"
+#include "daemon/view.h"
+
+struct reader {
+	struct queue link;	  /* of the node's */
+	struct queue job_link;	  /* of the job's */
+	struct queue client_link; /* of the client's */
+	struct node *node;
+	struct job *job; /* NULL: it is gone */
+	char job_name[WIRE_MAX_JOB_NAME + 1];
+	uint32_t handle;
+	uid_t uid;
+	uint64_t host_maximum; /* of its user; 0: none */
+	uint64_t bytes;	       /* charged */
+	bool may_read_all;     /* else parameters only */
+	bool is_closed;
+	uint64_t step;
+	struct memory window;
+
+	struct pending *pending; /* the request that it works for, or NULL */
+	enum { REFRESHING, READING } activity;
+	struct view view;
+	struct selection chosen; /* for the next view, if has_chosen */
+	bool has_chosen;
+	struct copy copy; /* into the window */
+	bool is_copying, is_working;
+	const char *kept; /* what the work copies */
+	uint64_t kept_bytes;
+	struct work work;
+};
+
+/* Host memory: of the node's budget and the reader's user's. */
+int reader_charge(struct reader *reader, uint64_t bytes, char *message, size_t size);
+void reader_uncharge(struct reader *reader, uint64_t bytes);
+
+/* It has been closed, and this was the last that was in flight: it is freed. */
+void reader_release(struct reader *reader);
+
+/* The request, if there is one, is answered; what has not begun is taken back. */
+void reader_fail(struct reader *reader, int r, const char *message);
+
+/* False, and the request is answered, if it cannot be taken now. */
+bool reader_check(struct reader *reader, struct pending *pending);
+
+/* Of a new reader, and of one that nothing is in flight of. */
+void reader_values_init(struct reader *reader);
+void reader_values_clear(struct reader *reader);
+
+/* In the job's turn, of one that works for a request. */
+void reader_values_go_on(struct reader *reader);
+
+#endif
