@@ -65,7 +65,7 @@ static void on_copied(struct work *work)
 
 static void start_work(struct copy *copy)
 {
-	copy->work = (struct work){ .run = run_copy, .done = on_copied, .urgency = WORK_SOON };
+	copy->work = (struct work){ .run = run_copy, .done = on_copied, .urgency = WORK_NORMAL };
 	workers_submit(copy->job->node->workers, &copy->work);
 }
 

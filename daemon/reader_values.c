@@ -194,7 +194,7 @@ static void on_kept(struct work *work)
 static void read_kept(struct reader *reader)
 {
 	reader->is_working = true;
-	reader->work = (struct work){ .run = run_kept, .done = on_kept, .urgency = WORK_SOON };
+	reader->work = (struct work){ .run = run_kept, .done = on_kept, .urgency = WORK_NORMAL };
 	workers_submit(reader->node->workers, &reader->work);
 }
 

@@ -188,6 +188,9 @@ void view_go_on(struct view *view)
 
 void view_begin_save(struct view *view, uint32_t pack)
 {
+	/* Nobody wants what was given up. */
+	if (!view->is_begun)
+		return;
 	for (struct piece *piece = selection_first(&view->selection, pack);
 	     selection_has(&view->selection, piece, pack); piece++)
 		if (piece->status == PIECE_MISSING && section_is_trainable(piece->range.section))
