@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "crash_support.h"
 
