@@ -31,6 +31,15 @@ static void free_view(struct reader *reader)
 	view_clear(&reader->view, reader->node);
 }
 
+/* For the client bytes that are wrong are as good as none. */
+static void fail_values(struct reader *reader, const char *which, int status)
+{
+	char message[128];
+
+	snprintf(message, sizeof(message), "%s cannot be read: %s", which, store_error(status));
+	reader_fail(reader, status == -EBADMSG ? -EIO : status, message);
+}
+
 /* ---- Refresh ---- */
 
 static void reply_refreshed(struct reader *reader)
@@ -48,14 +57,11 @@ static void reply_refreshed(struct reader *reader)
 static void on_view(struct view *view, int status)
 {
 	struct reader *reader = container_of(view, struct reader, view);
-	char message[128];
 
-	if (status == 0) {
+	if (status < 0)
+		fail_values(reader, "what is to be kept", status);
+	else
 		reply_refreshed(reader);
-		return;
-	}
-	snprintf(message, sizeof(message), "what is to be kept cannot be read: %s", store_error(status));
-	reader_fail(reader, status, message);
 }
 
 static void on_rest(struct view *view)
@@ -198,14 +204,6 @@ static void read_kept(struct reader *reader)
 	workers_submit(reader->node->workers, &reader->work);
 }
 
-static void fail_read(struct reader *reader, int status)
-{
-	char message[128];
-
-	snprintf(message, sizeof(message), "the values cannot be read: %s", store_error(status));
-	reader_fail(reader, status, message);
-}
-
 static void on_copied(struct copy *copy, int status)
 {
 	struct reader *reader = container_of(copy, struct reader, copy);
@@ -215,7 +213,7 @@ static void on_copied(struct copy *copy, int status)
 	if (status == -EAGAIN && reader->pending)
 		job_settle(copy->job);
 	else if (status < 0 && reader->pending)
-		fail_read(reader, status);
+		fail_values(reader, "the values", status);
 	else
 		reply_read(reader);
 }
@@ -245,7 +243,7 @@ static void go_on_reading(struct reader *reader)
 	if (r == 0)
 		return;
 	reader->is_copying = false;
-	fail_read(reader, r);
+	fail_values(reader, "the values", r);
 }
 
 static int find_range(const struct reader *reader, const Tierd__Wire__ReaderRead *read,

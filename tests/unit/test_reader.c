@@ -475,6 +475,23 @@ static void a_dropped_job_leaves_its_readers_alone(void **state)
 	assert_true(queue_is_empty(&scene.node->readers));
 }
 
+static void what_cannot_be_read_fails_for_the_reader_alone(void **state)
+{
+	Tierd__Wire__ReaderPiece pieces = everything("m");
+	uint32_t reader;
+
+	scene_close(&scene);
+	assert_int_equal(scene_open(&(struct scene_options){ .fault = "corrupt:read:1" }, &scene), 0);
+	start();
+	take_step();
+	reader = open_reader(&watcher);
+	assert_int_equal(refresh(&watcher, reader, &pieces), -EIO);
+	assert_non_null(strstr(actor_message(&watcher), "its checksum does not match"));
+	take_step();
+	assert_int_equal(refresh(&watcher, reader, NULL), 0);
+	assert_int_equal(read_one(&watcher, reader, reading(0, "m", 0, SMALL)), 0);
+}
+
 /* ---- The idle job ---- */
 
 static void an_idle_job_is_read_and_stays_idle(void **state)
@@ -541,6 +558,7 @@ int main(void)
 		TEST(a_reader_does_one_thing_at_a_time),
 		TEST(a_job_without_values_cannot_be_read),
 		TEST(a_dropped_job_leaves_its_readers_alone),
+		TEST(what_cannot_be_read_fails_for_the_reader_alone),
 		TEST(an_idle_job_is_read_and_stays_idle),
 	};
 
