@@ -198,7 +198,7 @@ struct piece *selection_first(const struct selection *selection, uint32_t pack)
 		else
 			to = middle;
 	}
-	return selection->pieces + from;
+	return from < selection->count ? selection->pieces + from : NULL;
 }
 
 uint64_t selection_bytes(const struct selection *selection)

@@ -33,11 +33,11 @@ int selection_find(const struct job *job, bool may_read_all, uint32_t unit, uint
 int selection_read(struct selection *selection, const struct job *job, bool may_read_all,
 		   Tierd__Wire__ReaderPiece *const *pieces, size_t count, char *message, size_t size);
 
-/* The first piece of the pack, or of one after it. */
+/* The first piece of the pack, or of one after it, or NULL. */
 struct piece *selection_first(const struct selection *selection, uint32_t pack);
 static inline bool selection_has(const struct selection *selection, const struct piece *piece, uint32_t pack)
 {
-	return piece < selection->pieces + selection->count && piece->range.pack == pack;
+	return piece && piece < selection->pieces + selection->count && piece->range.pack == pack;
 }
 
 uint64_t selection_bytes(const struct selection *selection); /* of itself */
