@@ -144,18 +144,32 @@ static int close_output(const struct reading *reading, const char *path, int cod
 }
 
 /* Beside the values, which may be on the standard output. */
-static void tell(const struct reading *reading, const struct read_flags *flags)
+static void tell(const struct reading *reading, const struct read_flags *flags, bool is_json)
 {
 	static const char *const formats[] = { "?", "fp32", "bf16", "fp16", "bytes" };
 	struct tierd_reader_state state = TIERD_READER_STATE_INIT;
 	bool is_parameter = strcmp(flags->state, "parameter") == 0;
+	const char *format = formats[is_parameter ? reading->tensor.format % 5 : TIERD_FP32];
+	_cleanup_free_ char *line = NULL;
 	char bytes[TEXT_SIZE];
+	cJSON *json;
 
 	tierd_reader_state(reading->reader, &state);
-	fprintf(stderr, "%s, %s, of step %llu: %llu elements, %s, %s\n", reading->tensor.name, flags->state,
-		(unsigned long long)state.step, (unsigned long long)reading->elements,
-		formats[is_parameter ? reading->tensor.format % 5 : TIERD_FP32],
-		text_bytes(reading->elements * reading->element_bytes, bytes));
+	if (!is_json) {
+		fprintf(stderr, "%s, %s, of step %llu: %llu elements, %s, %s\n", reading->tensor.name,
+			flags->state, (unsigned long long)state.step, (unsigned long long)reading->elements,
+			format, text_bytes(reading->elements * reading->element_bytes, bytes));
+		return;
+	}
+	json = cJSON_CreateObject();
+	cJSON_AddStringToObject(json, "tensor", reading->tensor.name);
+	cJSON_AddStringToObject(json, "state", flags->state);
+	cJSON_AddNumberToObject(json, "step", (double)state.step);
+	cJSON_AddNumberToObject(json, "elements", (double)reading->elements);
+	cJSON_AddStringToObject(json, "format", format);
+	line = cJSON_PrintUnformatted(json);
+	fprintf(stderr, "%s\n", line ? line : "{}");
+	cJSON_Delete(json);
 }
 
 int command_read(const struct command_context *context)
@@ -180,7 +194,7 @@ int command_read(const struct command_context *context)
 		code = copy(&reading, flags.state);
 	code = close_output(&reading, flags.output, code);
 	if (code == COMMAND_DONE)
-		tell(&reading, &flags);
+		tell(&reading, &flags, context->is_json);
 	tierd_disconnect(reading.node);
 	return code;
 }

@@ -62,12 +62,14 @@ def a_tensor_is_written_to_a_file():
             tierctl(BOB, "read", "shared", os.path.basename(path), "--output", path, groups=[GROUP],
                     says=["of step 1: 262144 elements, fp32, 1.00 MiB"])
         assert mine == f"step 1: {words_digest(paths)}"
+        tierctl(BOB, "read", "shared", "u0", "--json", "--output", paths[0], groups=[GROUP],
+                says=['"elements":262144,"format":"fp32"'])
         member = {"groups": [GROUP], "status": 1}
         tierctl(BOB, "read", "shared", "u0", "--state", "m", "--output", paths[0], says=["shared for reading"], **member)
         tierctl(BOB, "read", "shared", "no-such", "--output", paths[0], says=["has no tensor"], **member)
         tierctl(BOB, "read", "shared", "u0", "--output", "/proc/none", says=["/proc/none"], **member)
     tierctl(BOB, "read", "shared", "u0", status=1, says=["there is no job shared"])
-    tierctl(ALICE, "read", "shared", status=2, says=["names of a job and of one of its tensors"])
+    tierctl(ALICE, "read", "shared", status=2, says=["TENSOR is missing"])
 
 
 def a_reader_is_shown_and_delays_nothing():
