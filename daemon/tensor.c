@@ -612,6 +612,11 @@ void tensor_write(struct pending *pending, const Tierd__Wire__TensorWrite *write
 
 	if (!check_write(pending, write))
 		return;
+	/* There may be nothing at all in the job, and no memory to write to. */
+	if (write->count == 0) {
+		pending_reply(pending, NULL);
+		return;
+	}
 	pending->unit = write->unit;
 	pending->tensor = write->tensor;
 	pending->first = write->first;

@@ -44,11 +44,10 @@ def message(**fields):
 
 REQUESTS = {name: number for number, name in enumerate(
     ["open", "define", "ready", "leave", "gather", "cancel", "prefetch", "phase", "wait", "push", "begin", "step",
-     "write", "read", "statistics", "ping", "node", "jobs", "units"], 1)}
-REQUESTS["finish"] = 60
+     "write", "read", "statistics", "ping", "node", "jobs", "units", "await"], 1)}
+REQUESTS |= {"drop": 30, "map": 40, "leases": 50, "evict": 51, "drain": 52, "finish": 60, "watch": 110}
 REQUESTS.update({"look": 70, "list": 71, "refresh": 72, "copy": 73, "close": 74})
 NONE = 4  # the optimizer
-REQUESTS["watch"] = 110
 
 
 def record(who, action, content=b""):
@@ -139,7 +138,7 @@ SEEDS = {
     "decided": begun(0, 2) + begun(1, 2) + settle() + train(0) + train(1) + die(0) + die(1) + opened(0, 2) + settle(),
     "begin": begun(0, 1) + settle() + ask(0, "begin", _1=1, _2=1, _3=RATES, _4=1) + train(0) + settle(),
     "cancel": begun(0, 2) + begun(1, 2) + settle() + train(0) + ask(0, "gather", _1=1, _2=1, _3=0, _4=1)
-              + ask(0, "cancel", _1=1, _2=13) + settle(),
+              + ask(0, "cancel", _1=1, _2=10) + settle(),
     "values": opened(0, 1) + ask(0, "define", _1=1, _2="u", _3=[tensor("w", 100, BF16, 0), tensor("f", 50, FP32, 0, 1)])
               + ask(0, "write", _1=1, _2=0, _3=0, _4=0, _5=100) + settle() + ask(0, "write", _1=1, _3=1, _5=50) + ready(0)
               + settle() + ask(0, "read", _1=1, _4="master", _6=100) + settle() + ask(0, "read", _1=1, _4="v", _6=7),
@@ -164,6 +163,21 @@ SEEDS = {
     "reader_lost": begun(0, 1) + settle() + ask(1, "look", _1="play") + train(0)
                    + ask(1, "refresh", _1=1, _2=1, _3=[message(_3="v", _7=1), message(_3="parameter", _5=999, _4=1)]) + die(1)
                    + settle() + ask(1, "look", _1="play") + ask(1, "refresh", _1=1, _2=1, _3=message(_1=7, _3="w")) + settle(),
+    "await": begun(0, 2) + begun(1, 2) + settle() + train(0) + ask(0, "gather", _1=1, _2=1, _3=0, _4=1)
+             + ask(0, "await", _1=1, _2=10) + train(1) + settle(),
+    "drop": begun(0, 1) + settle() + train(0) + ask(1, "drop", _1="play") + ask(1, "drop", _1="play", _4=1) + settle()
+            + ask(0, "gather", _1=1, _2=1, _3=0) + opened(0, 1) + settle() + die(0) + ask(1, "drop", _1="play") + settle(),
+    "drop_owner": begun(0, 1) + settle() + die(0) + ask(1, "drop", _1="play", _2=1, _3=60001) + settle(),
+    "map": ask(0, "map") + begun(0, 1) + ask(1, "map", _1="play") + settle() + train(0)
+           + ask(1, "map", _1="play", _2=1, _3=60001) + ask(1, "map") + settle(),
+    "leases": begun(0, 2) + begun(1, 2) + settle() + ask(0, "gather", _1=1, _2=1, _3=0, _5=1)
+              + ask(1, "gather", _1=1, _2=1, _3=1) + settle() + ask(1, "leases", _1="play")
+              + ask(1, "leases", _1="play", _4=1) + ask(1, "leases", _1="play", _4=7) + die(0) + ask(1, "leases", _1="play"),
+    "evict": begun(0, 1) + settle() + ask(0, "gather", _1=1, _2=1, _3=0, _5=1) + settle() + ask(1, "evict", _1="play")
+             + release(0, 2, 2, 0) + ask(1, "evict", _1="play", _4=b"\x00\x01") + settle()
+             + ask(1, "evict", _1="play", _4=b"\x02") + ask(0, "gather", _1=1, _2=1, _3=1, _5=1) + settle(),
+    "drain": begun(0, 1) + settle() + ask(1, "drain") + opened(1, 1, 3, "more") + train(0) + settle()
+             + ask(1, "drain", _1=1) + opened(1, 1, 3, "more") + settle(),
     "small": begun(0, 1, 3, _11=1000000) + settle(),
 }
 
