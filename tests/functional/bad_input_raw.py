@@ -7,130 +7,18 @@ import errno
 import mmap
 import os
 import random
-import select
-import socket
-import struct
 import subprocess
 import sys
 import threading
 
 import frames
-from frames import HELLO_REPLY, REPLY, REQUEST
+from messages import (
+    BEGIN, CANCEL, DEFINE, GATHER, LEAVE, PHASE, PREFETCH, PUSH, READ, READY, STATISTICS, STEP, WAIT, WRITE, Client, codes,
+    data, join, number, rates, real, varint,
+)
 
 trainer, folder = sys.argv[1:]
 chance = random.Random(7)
-OPEN, DEFINE, READY, LEAVE, GATHER, CANCEL, PREFETCH, PHASE, WAIT, PUSH, BEGIN, STEP, WRITE, READ, STATISTICS = range(1, 16)
-
-
-def codes():
-    """Status codes by errno, from the table itself."""
-    with open(os.path.join(os.path.dirname(__file__), "../../proto/status.c"), encoding="utf-8") as file:
-        text = file.read()
-    table = text[text.index("{", text.index("[]")) + 1 : text.index("};")]
-    names = [entry.strip() for entry in table.split(",")]
-    return {name: index for index, name in enumerate(names)}
-
-
-def varint(value):
-    encoded = b""
-    while value > 0x7F:
-        encoded += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return encoded + bytes([value])
-
-
-def number(field, value):
-    return varint(field << 3) + varint(value % (1 << 64))
-
-
-def data(field, value):
-    value = value.encode() if isinstance(value, str) else value
-    return varint(field << 3 | 2) + varint(len(value)) + value
-
-
-def real(field, value):
-    return varint(field << 3 | 5) + struct.pack("<f", value)
-
-
-def rates(learning_rate=0.0):
-    return real(1, learning_rate) + real(2, 1.0) + real(3, 1.0)
-
-
-class Client:
-    """A connection that keeps the descriptors that come with the answers."""
-
-    def __init__(self):
-        self.socket = frames.connect()
-        self.buffer, self.descriptors, self.requests = b"", [], 1
-        frames.send(self.socket, frames.hello())
-        assert self.next_frame()[0] == HELLO_REPLY
-
-    def fill(self):
-        received, descriptors, _, _ = socket.recv_fds(self.socket, 65536, 16)
-        self.descriptors += descriptors
-        if not received:
-            raise EOFError
-        self.buffer += received
-
-    def next_frame(self):
-        while True:
-            if len(self.buffer) >= 16:
-                _, _, kind, length, request = struct.unpack("<IHHII", self.buffer[:16])
-                if len(self.buffer) >= 16 + length:
-                    body, self.buffer = self.buffer[16 : 16 + length], self.buffer[16 + length :]
-                    return kind, request, frames.fields(body)
-            self.fill()
-
-    def send(self, field, body):
-        self.requests += 1
-        self.socket.sendall(frames.frame(REQUEST, data(field, body), request=self.requests))
-        return self.requests
-
-    def call(self, field, body):
-        """Status code, message, and the fields of the answer's body."""
-        request = self.send(field, body)
-        while True:
-            kind, answered, reply = self.next_frame()
-            if kind == REPLY and answered == request:
-                status = frames.fields(reply.pop(1, b""))
-                body = frames.fields(next(iter(reply.values()))) if reply else {}
-                return status.get(1, 0), status.get(2, b"").decode(), body
-
-    def drain(self):
-        """Reads what is there. False: tierd takes nothing more, as too many requests wait for their answers."""
-        while select.select([self.socket], [], [], 0)[0]:
-            self.fill()
-        self.buffer = b""
-        return bool(select.select([], [self.socket], [], 0)[1])
-
-    def close(self):
-        self.socket.close()
-        for descriptor in self.descriptors:
-            os.close(descriptor)
-
-
-def open_job(client, name, mode=0, stage=3, buffers=2):
-    return client.call(
-        OPEN,
-        data(1, name) + number(3, 1) + number(4, stage) + number(5, mode) + number(12, buffers) + number(14, 1),
-    )
-
-
-def define(client, job, name, elements):
-    tensor = data(1, name) + number(3, 1) + data(4, varint(elements)) + number(6, 0) + number(7, 2)
-    return client.call(DEFINE, number(1, job) + data(2, name) + data(3, tensor))
-
-
-def join(client, name, mode=0):
-    code, text, opened = open_job(client, name, mode)
-    assert code == 0, text
-    job = opened[1]
-    for unit in range(3):
-        code, text, _ = define(client, job, f"unit{unit}", 1000)
-        assert code == 0, text
-    code, text, ready = client.call(READY, number(1, job) + number(2, 20000))
-    assert code == 0, text
-    return job, ready[3]
 
 
 def requests_that_lie():

@@ -4,7 +4,8 @@
  * parameters), units, frozen (the first of them), mode, owner, sharing, share_group, takeover, stage,
  * parameters and optimizer (nvme or host), host_budget, nvme_budget (bytes), steps, pattern (what the
  * parameters are), digest (1: says what the state is), hold (a unit that it gathers, and keeps), search (for
- * the pattern of another job, before any step; says how often it was found)
+ * the pattern of another job, before any step; says how often it was found), paced (1: for each line that it
+ * reads it takes a step, and says so; the digest comes at the end)
  * user_job reads=STATE KEY=VALUE…    a reader of the job instead (uid, groups, job, owner): says what the
  * state is, or all of it, as digest does
  *
@@ -123,12 +124,13 @@ static void write_frozen(struct tierd_job *job, unsigned frozen, uint64_t elemen
 	free(values);
 }
 
-static void train(struct tierd_job *job, unsigned units, unsigned frozen, uint64_t elements, uint64_t steps)
+static void train(struct tierd_job *job, unsigned units, unsigned frozen, uint64_t elements, uint64_t first,
+		  uint64_t steps)
 {
 	struct tierd_rates rates = TIERD_RATES_INIT;
 
 	rates.learning_rate = 0.1f;
-	for (uint64_t step = 0; step < steps; step++) {
+	for (uint64_t step = first; step < first + steps; step++) {
 		for (unsigned i = frozen; i < units; i++)
 			check(support_push(job, i, elements, 1.0f / (float)(step + i + 1)));
 		check(tierd_step(job, &rates, NULL));
@@ -206,6 +208,27 @@ static int read_job(struct tierd_node *node, int count, char *arguments[])
 	return 0;
 }
 
+static void say_digest(struct tierd_job *job, unsigned units, unsigned frozen, uint64_t elements)
+{
+	struct tierd_job_state state;
+
+	check(tierd_job_state(job, &state));
+	printf("step %llu: %016llx\n", (unsigned long long)state.step,
+	       (unsigned long long)digest(job, units, frozen, elements));
+}
+
+static void train_by_lines(struct tierd_job *job, unsigned units, unsigned frozen, uint64_t elements,
+			   uint64_t steps)
+{
+	for (int character = getchar(); character != EOF; character = getchar()) {
+		if (character != '\n')
+			continue;
+		train(job, units, frozen, elements, steps++, 1);
+		printf("applied %llu\n", (unsigned long long)steps);
+		fflush(stdout);
+	}
+}
+
 /* What is mapped for reading cannot be made writable, nor be opened again for writing. */
 static void attack(const char *from, const char *to, const char *protection)
 {
@@ -273,6 +296,8 @@ int main(int argc, char *argv[])
 	unsigned units = (unsigned)number_of(argc, argv, "units", 2);
 	unsigned frozen = (unsigned)number_of(argc, argv, "frozen", 0);
 	uint64_t elements = (number_of(argc, argv, "mib", 2) << 20) / 4 / units;
+	uint64_t steps = number_of(argc, argv, "steps", 1);
+	bool is_paced = number_of(argc, argv, "paced", 0) != 0;
 	struct tierd_job_options options = read_options(argc, argv);
 	unsigned hold = (unsigned)number_of(argc, argv, "hold", units);
 	struct tierd_job_state state;
@@ -289,21 +314,23 @@ int main(int argc, char *argv[])
 	define(job, units, frozen, elements, (double)number_of(argc, argv, "pattern", 1));
 	write_frozen(job, frozen, elements, (float)number_of(argc, argv, "pattern", 1));
 	check(tierd_job_ready(job, -1, &state));
-	train(job, units, frozen, elements, number_of(argc, argv, "steps", 1));
-	check(tierd_job_state(job, &state));
+	train(job, units, frozen, elements, 0, steps);
 	if (number_of(argc, argv, "search", 0))
 		printf("found %llu\n",
 		       (unsigned long long)search_state(job, units, elements,
 							(float)number_of(argc, argv, "search", 0)));
-	if (number_of(argc, argv, "digest", 0))
-		printf("step %llu: %016llx\n", (unsigned long long)state.step,
-		       (unsigned long long)digest(job, units, frozen, elements));
+	if (number_of(argc, argv, "digest", 0) && !is_paced)
+		say_digest(job, units, frozen, elements);
 	if (hold < units)
 		check(tierd_gather(job, hold, &parameters));
 	printf("ready\n");
 	fflush(stdout);
+	if (is_paced)
+		train_by_lines(job, units, frozen, elements, steps);
 	while (getchar() != EOF)
 		;
+	if (number_of(argc, argv, "digest", 0) && is_paced)
+		say_digest(job, units, frozen, elements);
 	if (hold < units)
 		check(tierd_release(job, hold));
 	/* Whether it may go on. */

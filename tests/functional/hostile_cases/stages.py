@@ -1,0 +1,127 @@
+"""Requests that are right, at a stage where they are not, or about what is not there; and requests with nothing in them."""
+from hostile_cases.case import BUFFERS, DEFINED, EPOCH, FINE, GREETED, JOB, LEFT, OPENED, READY, UNITS, Answered, Case, one_of
+from hostile_cases.request import KINDS, of_job
+from messages import (
+    AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
+    PUSH, READ, READY as READY_FIELD, STATISTICS, STEP, UNITS as UNITS_FIELD, WAIT, WRITE, data, number, rates, varint,
+)
+
+NOT_READY = Answered("EINVAL", "this rank has not called tierd_job_ready")
+BEYOND = 0xFFFFFFFF
+
+
+def no_job(job):
+    return Answered("EINVAL", f"this connection has no open job {job}")
+
+
+def empty():
+    """A request's message without any field in it."""
+    expected = {field: no_job(0) for field in of_job()}
+    expected |= {OPEN: Answered("EINVAL", "job name"), PING: FINE, NODE: FINE, JOBS: FINE, MAP: FINE}
+    expected |= {field: Answered("ENOENT", "there is no job") for field in (UNITS_FIELD, DROP, LEASES, EVICT)}
+    for field, outcome in expected.items():
+        yield Case(f"{KINDS[field]} with nothing in it", GREETED, (field, b""), outcome)
+
+
+def without_job():
+    for field, body in of_job().items():
+        yield Case(f"{KINDS[field]} before a job is open", GREETED, (field, body), no_job(JOB))
+    for field, body in of_job().items():
+        yield Case(f"{KINDS[field]} after the job was left", LEFT, (field, body), no_job(JOB))
+    for job in (0, JOB + 1, BEYOND):
+        for field, body in of_job(job=job).items():
+            yield Case(f"{KINDS[field]} of job {job}", READY, (field, body), no_job(job))
+
+
+def too_early():
+    for field in (GATHER, PHASE, WAIT, PUSH, BEGIN, STEP, FINISH, READ):
+        yield Case(f"{KINDS[field]} before units are defined", OPENED, (field, of_job()[field]), NOT_READY)
+        yield Case(f"{KINDS[field]} before the job is ready", DEFINED, (field, of_job()[field]), NOT_READY)
+
+
+def other_epochs():
+    for epoch in (0, EPOCH + 1, BEYOND):
+        for field in (GATHER, WAIT, PUSH, BEGIN, STEP, FINISH):
+            body = of_job(epoch=epoch)[field]
+            yield Case(f"{KINDS[field]} of epoch {epoch}", READY, (field, body), Answered("ESTALE", "call tierd_job_ready"))
+
+
+def other_units():
+    for unit in (UNITS, 1 << 16, 1 << 31, BEYOND):
+        for field in (GATHER, PUSH, READ):
+            body = of_job(unit=unit)[field]
+            yield Case(f"{KINDS[field]} of unit {unit}", READY, (field, body), Answered("EINVAL", f"no unit {unit}"))
+        body = number(1, JOB) + number(2, unit) + number(5, 1)
+        yield Case(f"values to write to unit {unit}", DEFINED, (WRITE, body), Answered("EINVAL", f"no unit {unit}"))
+        yield Case(f"a prefetch of unit {unit}", READY, (PREFETCH, of_job(unit=unit)[PREFETCH]), one_of("OK", "EINVAL"))
+        body = data(1, "hostile") + data(4, varint(unit))
+        yield Case(f"unit {unit} to evict", READY, (EVICT, body), Answered("EINVAL", f"no unit {unit}"))
+    for buffer in (BUFFERS, 1 << 31, BEYOND):
+        body = number(1, JOB) + number(2, EPOCH) + number(4, buffer)
+        yield Case(f"a push from buffer {buffer}", READY, (PUSH, body), Answered("EINVAL", f"no gradient buffer {buffer}"))
+    for index in (1, BEYOND):
+        body = number(1, JOB) + number(3, index) + data(4, "m") + number(6, 1)
+        yield Case(f"values to read of tensor {index}", READY, (READ, body), Answered("EINVAL", f"no tensor {index}"))
+
+
+def here(**fields):
+    return number(1, JOB) + number(2, EPOCH) + b"".join(number(int(name[1:]), value) for name, value in fields.items())
+
+
+def left_then(field, body):
+    """Leaves its job, with the request in the same piece behind it."""
+
+    def act(client):
+        left, asked = client.send(LEAVE, number(1, JOB) + number(2, 1)), client.send(field, body)
+        assert client.answer(left)[0] == 0
+        code, text, _ = client.answer(asked)
+        assert code == 2 and "no open job" in text, (code, text)
+
+    return Case(f"{KINDS[field]} in one piece behind the leave", READY, act, None)
+
+
+CASES = [
+    *empty(),
+    *without_job(),
+    *too_early(),
+    *other_epochs(),
+    *other_units(),
+    *(left_then(field, body) for field, body in of_job().items()),
+    Case("a second ready", READY, (READY_FIELD, number(1, JOB)), Answered("EINVAL", "")),
+    Case("a unit after ready", READY, (DEFINE, of_job()[DEFINE]), Answered("EINVAL", "one too many")),
+    Case("a unit twice", DEFINED, (DEFINE, number(1, JOB) + data(2, "unit0") + of_job()[DEFINE][8:]),
+         Answered("EEXIST", 'already a unit "unit0"')),
+    Case("values for a unit that has an initializer", DEFINED, (WRITE, number(1, JOB) + number(5, 1)),
+         Answered("EINVAL", "has an initializer")),
+    Case("values for a job that trains", READY, (WRITE, number(1, JOB) + number(5, 1)), Answered("EBUSY", "ready already")),
+    Case("no values for a job that trains", READY, (WRITE, number(1, JOB)), Answered("EBUSY", "ready already")),
+    Case("a gather of a step that nobody takes", READY, (GATHER, here(_3=0, _4=3)), Answered("EINVAL", "ahead of every step")),
+    Case("a gather of step 2^64-1", READY, (GATHER, here(_3=0, _4=-1)), Answered("EINVAL", "ahead of every step")),
+    Case("a read of step 2^64-1", READY, (READ, number(1, JOB) + data(4, "m") + number(6, 1) + number(7, -1)),
+         Answered("EINVAL", "ahead of every step")),
+    Case("a cancel of nothing", READY, (CANCEL, number(1, JOB) + number(2, 77777)), FINE),
+    Case("an await of nothing", READY, (AWAIT, number(1, JOB) + number(2, 77777)), FINE),
+    Case("a step without rates", READY, (STEP, here()), Answered("EINVAL", "a step without rates")),
+    Case("an announced step without rates", READY, (BEGIN, here(_4=1)), Answered("EINVAL", "a step without rates")),
+    Case("an announced step of 0 micro-batches", READY, (BEGIN, here() + data(3, rates())), Answered("EINVAL", "0 micro-batches")),
+    Case("a step to finish that is not reduced", READY, (FINISH, here()), Answered("EBUSY", "while a step of its own is reduced")),
+    Case("a step that knows of pushes that were refused", READY, (STEP, here(_4=5) + data(3, rates())), one_of("EINVAL", "OK")),
+    Case("a second rank 0", READY, (OPEN, data(1, "hostile") + number(3, 1) + number(4, 3)), Answered("EBUSY", "held by process")),
+    Case("a job that trains, opened with another stage", READY, (OPEN, data(1, "hostile") + number(3, 1) + number(4, 2)),
+         Answered("EINVAL", "stage is 2 here, 3 in the job")),
+    Case("a job that trains, to replace", READY, (OPEN, data(1, "hostile") + number(3, 1) + number(4, 3) + number(5, 3)),
+         Answered("EBUSY", "of its ranks are alive")),
+    Case("a job that trains, to create", READY, (OPEN, data(1, "hostile") + number(3, 1) + number(4, 3) + number(5, 1)),
+         Answered("EEXIST", "exists at step 0")),
+    Case("a job that trains, to drop", READY, (DROP, data(1, "hostile")), Answered("EBUSY", "in use by")),
+    Case("a job that is not there, to resume", GREETED, (OPEN, data(1, "absent") + number(3, 1) + number(5, 2)),
+         Answered("ENOENT", "no job absent to resume")),
+    Case("a job of a user that is not there", GREETED, (OPEN, data(1, "hostile") + number(3, 1) + number(41, 1) + number(42, BEYOND)),
+         Answered("ENOENT", "shared with you")),
+    Case("units of a job that has none yet", OPENED, (UNITS_FIELD, data(1, "hostile")), FINE),
+    Case("units from 2^32-1 on", READY, (UNITS_FIELD, data(1, "hostile") + number(2, BEYOND)), FINE),
+    Case("leases from unit 2^32-1 on", READY, (LEASES, data(1, "hostile") + number(4, BEYOND)), FINE),
+    Case("leases of a job that has no units yet", OPENED, (LEASES, data(1, "hostile")), FINE),
+    Case("units to evict of a job that has none yet", OPENED, (EVICT, data(1, "hostile")), Answered("EBUSY", "when it has a state")),
+    Case("an undone drain that nobody began", GREETED, (DRAIN, number(1, 1)), FINE),
+]
