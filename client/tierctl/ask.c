@@ -149,11 +149,14 @@ static int receive_message(struct ask *ask, enum frame_type type,
 
 static int refuse(struct ask *ask, const Tierd__Wire__Status *status)
 {
-	int r = status ? status_to_errno(status->code) : -EPROTO;
+	int r;
 
+	if (!status)
+		return lose(ask, -EPROTO);
+	r = status_to_errno(status->code);
 	if (r == 0)
 		return 0;
-	if (status && status->message && *status->message)
+	if (*status->message)
 		return fail(ask, r, "%s", status->message);
 	return fail(ask, r, "%s", strerror(-r));
 }

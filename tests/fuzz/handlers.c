@@ -2,15 +2,15 @@
  * pages that they share with it. Whatever they do, requests are answered once, nothing of the node is lost,
  * and it can be ended.
  *
- * An input is a sequence of records: a byte that says who (bit 0) does what (bits 1 and 2), a length of two
- * bytes, little endian, and as many bytes: a packed Request, or of what is written where on the lease page or
- * the exchange window. */
+ * An input is a script, whose actions say who (bit 0) does what (bits 1 and 2). The bytes are a packed
+ * Request, or of what is written where on the lease page. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 
 #include "common/log.h"
 #include "daemon/reader.h"
+#include "tests/fuzz/script.h"
 #include "tests/unit/daemon_support.h"
 
 #define ACTORS 2
@@ -84,19 +84,12 @@ static void act(struct scene *scene, struct actor *actor, enum action action, co
 
 static void play(struct scene *scene, const uint8_t *bytes, size_t length)
 {
-	for (unsigned i = 0; i < MAX_RECORDS && length >= 3; i++) {
-		struct actor *actor = &actors[bytes[0] & 1];
-		enum action action = (enum action)(bytes[0] >> 1 & 3);
-		size_t count = (size_t)(bytes[1] | bytes[2] << 8);
+	struct script script = { bytes, length };
+	struct script_record record;
 
-		bytes += 3;
-		length -= 3;
-		if (count > length)
-			count = length;
-		act(scene, actor, action, bytes, count);
-		bytes += count;
-		length -= count;
-	}
+	for (unsigned i = 0; i < MAX_RECORDS && script_next(&script, &record); i++)
+		act(scene, &actors[record.action & 1], (enum action)(record.action >> 1 & 3), record.bytes,
+		    record.length);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)

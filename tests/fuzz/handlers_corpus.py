@@ -188,4 +188,5 @@ def main():
             file.write(content)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -333,16 +334,46 @@ static bool handle(struct fake_peer *peer)
 	return goes_on;
 }
 
+/* False: nobody comes any more. */
+static bool accept_one(struct fake_peer *peer, struct pollfd *connection)
+{
+	connection->fd = accept4(peer->listener, NULL, NULL, SOCK_CLOEXEC);
+	connection->events = POLLIN;
+	return connection->fd >= 0;
+}
+
+static void serve_one(struct fake_peer *peer, struct pollfd *connection)
+{
+	peer->fd = connection->fd;
+	if (handle(peer))
+		return;
+	close(connection->fd);
+	connection->fd = -1;
+}
+
+/* Connections that have ended, and a listener that is shut, have -1 in their places, which poll skips. */
 static void *serve(void *argument)
 {
 	struct fake_peer *peer = argument;
+	struct pollfd waiting[1 + FAKE_CONNECTIONS] = { { .fd = peer->listener, .events = POLLIN } };
+	unsigned count = 1, open = 1;
 
-	peer->fd = accept4(peer->listener, NULL, NULL, SOCK_CLOEXEC);
-	if (peer->fd < 0)
-		return NULL;
-	while (handle(peer))
-		;
-	close(peer->fd);
+	while (open > 0 && poll(waiting, count, -1) > 0) {
+		unsigned known = count;
+
+		if (waiting[0].revents) {
+			if (count <= FAKE_CONNECTIONS && accept_one(peer, &waiting[count]))
+				count++;
+			else
+				waiting[0].fd = -1;
+		}
+		for (unsigned i = 1; i < known; i++)
+			if (waiting[i].revents)
+				serve_one(peer, &waiting[i]);
+		open = 0;
+		for (unsigned i = 0; i < count; i++)
+			open += waiting[i].fd >= 0;
+	}
 	return NULL;
 }
 
@@ -357,7 +388,7 @@ void fake_peer_start(struct fake_peer *peer)
 	assert(frame_arena_new(&peer->arena) == 0);
 	peer->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert(bind(peer->listener, (struct sockaddr *)&address, sizeof(address)) == 0);
-	assert(listen(peer->listener, 1) == 0);
+	assert(listen(peer->listener, FAKE_CONNECTIONS) == 0);
 	assert(pthread_create(&peer->thread, NULL, serve, peer) == 0);
 }
 

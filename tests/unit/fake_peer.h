@@ -1,5 +1,5 @@
-/* The fake peer is the daemon's side of one connection, in a thread of the test: it answers as the protocol
- * says, but for what a test's hook does instead. */
+/* The fake peer is the daemon's side of a few connections, in a thread of the test: it answers as the
+ * protocol says, but for what a test's hook does instead. */
 #ifndef TIERD_TESTS_FAKE_PEER_H
 #define TIERD_TESTS_FAKE_PEER_H
 
@@ -10,6 +10,7 @@
 #include "proto/pages.h"
 #include "proto/unit_layout.h"
 
+#define FAKE_CONNECTIONS 4
 #define FAKE_MAX_UNITS 16
 #define FAKE_SLOT_BYTES 65536
 #define FAKE_BUFFER_BYTES 65536
@@ -24,7 +25,7 @@ struct fake_peer {
 	_Atomic int stage; /* for hooks that count, and tests that wait for them */
 
 	char path[64];
-	int listener, fd;
+	int listener, fd; /* fd: the connection whose request is handled */
 	pthread_t thread;
 	struct frame_arena *arena;
 	struct unit_layout layouts[FAKE_MAX_UNITS];

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the fuzzers of libtierd and tierctl: answers of a daemon, right ones and others.
+
+usage: client_corpus.py FOLDER, which has folders library and tierctl
+"""
+import errno
+import os
+import struct
+import sys
+
+from handlers_corpus import field, message
+
+ANSWER, REPLY, PAGES, EVENT, OTHER, FAIL, NOISE, HANG_UP = range(8)
+PING, STATUS, JOBS, JOB, UNITS, LEASES, LEASES_OF, EVICT, TIERS, TOP, METRICS, PLAN, WATCH = range(13)
+JSON = 0x80
+
+
+def record(action, content=b""):
+    return bytes([action]) + struct.pack("<H", len(content)) + content
+
+
+def reply(number, body, status=b""):
+    return field(1, status) + field(number, body)
+
+
+# ---- libtierd ----
+
+GOOD = record(ANSWER)
+# A hello, a job, two units, a ready: then everything is asked of a job that trains.
+READY = GOOD * 5
+ENDED = field(1, message(_1=7, _2=1, _3=message(_1=6, _2="rank 1 (pid 7) is lost")))
+
+
+def at(request, *records):
+    """The answers to the request of that number, and to all before it, which are right."""
+    return GOOD * request + b"".join(records)
+
+
+LIBRARY = {
+    "good": b"",
+    "hello_other_version": record(REPLY, message(_1=b"", _2=9, _3="tierd 9")),
+    "hello_refused": record(REPLY, message(_1=message(_1=17, _2="it speaks versions 1 to 1"), _3="tierd 9")),
+    "hello_noise": record(NOISE, b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+    "open_refused": at(1, record(FAIL, bytes([errno.EBUSY]) + b"rank 0 is held")),
+    "open_unknown_code": at(1, record(REPLY, field(1, message(_1=12345, _2="?")))),
+    "open_without_window": at(1, record(REPLY, reply(2, message(_1=7, _2=1, _5=4096)))),
+    "open_small_window": at(1, record(PAGES, struct.pack("<H", 12) + reply(2, message(_1=7, _2=1, _5=1 << 40))[:12])),
+    "open_empty": at(1, record(REPLY)),
+    "define_other": at(2, record(REPLY, reply(3, message(_1=99)))),
+    "define_wrong_body": at(2, record(REPLY, reply(5, message(_1=99)))),
+    "ready_without_pages": at(4, record(REPLY, reply(4, message(
+        _1=1, _2=0, _3=1, _4=2, _5=4096, _6=131072, _7=40960, _8=2, _9=65536)))),
+    "ready_timeout": at(4, record(FAIL, bytes([errno.ETIMEDOUT]) + b"rank 1 is not there")),
+    "gather_beyond": at(5, record(REPLY, reply(5, message(_1=1 << 40, _2=0)))),
+    "gather_huge": at(5, record(REPLY, reply(5, message(_1=-1, _2=-1)))),
+    "gather_again": at(5, record(FAIL, bytes([errno.EAGAIN]))),
+    "gather_stale": at(5, record(FAIL, bytes([errno.ESTALE]) + b"call tierd_job_ready")),
+    "epoch_ends": at(5, record(EVENT, ENDED)) + record(EVENT, ENDED),
+    "epoch_of_other_job": at(5, record(EVENT, field(1, message(_1=8, _2=1)))),
+    "event_empty": at(5, record(EVENT)),
+    "other_request": at(5, record(OTHER, reply(5, message(_1=0)))),
+    "hang_up": at(6, record(HANG_UP)),
+    "noise": at(6, record(NOISE, b"\xff" * 40)),
+    "half_a_frame": at(6, record(NOISE, b"tir1\x01\x00\x04\x00\x40\x00\x00\x00\x08\x00\x00\x00half")),
+    "step_refused": at(11, record(FAIL, bytes([errno.EINVAL]) + b"a step without rates")),
+    "step_twice": at(11, record(REPLY, reply(6, message(_1=1, _2=(0.5,), _4=1.0)))) + record(OTHER, reply(7, message(_1=1))),
+    "statistics": at(14, record(REPLY, reply(8, message(**{f"_{n}": n << 40 for n in range(1, 16)})))),
+}
+
+# ---- tierctl ----
+
+STATISTICS = message(**{f"_{n}": n * 1000003 for n in range(1, 16)})
+NODE = message(_1="0.1.0", _2=77, _3=123456, _4=2, _5=3, _6=1 << 36, _7=1 << 35, _8=[
+    message(_1="/nvme/0", _2=1 << 40, _3=1 << 39, _4=5, _5=6, _6=1), message(_1="\x1b[2J", _2=0, _3=1 << 63)],
+    _9="io_uring", _11="avx2", _12=8, _13=1, _15=9, _16=10, _51=1)
+RANK = message(_1=0, _2=77, _3="training", _4=12, _5=34)
+A_JOB = message(_1="job", _2=1000, _3="trained", _4=2, _5=3, _6=1, _7=5, _8=2, _9=600, _10=1 << 20, _11=1 << 30,
+                _12=1 << 30, _13="nvme", _14="nvme", _15=[RANK, RANK], _16=STATISTICS, _17="adamw", _18=1.0, _19=100, _33="no")
+A_UNIT = message(_1=0, _2="layer 0", _3=300, _4=1200, _5="resident", _6="host+nvme", _7=1, _8=5, _9=1, _11=0, _12=b"\x96\x02")
+LEASED = message(_1=0, _2="layer 0", _3=[message(_1=0, _2=77, _3=1, _4=55), message(_1=1, _2=78, _3=2, _5=1)])
+
+
+def replied(number, body):
+    return record(REPLY, reply(number, body))
+
+
+def page(kind, body_bytes, words):
+    """As proto/statistics.h has it; the second copy is shown."""
+    header = struct.pack("<IIIIQ5Q", 0x74737264, 1, kind, body_bytes, 1, *[0] * 5)
+    return record(PAGES, struct.pack("<H", 2) + b"\x0a\x00" + header + bytes(504 * 8) + struct.pack(f"<{len(words)}Q", *words))
+
+
+def asked(command, *answers):
+    return bytes([command]) + GOOD + b"".join(answers)
+
+
+TIERCTL = {
+    "ping": asked(PING, record(REPLY, field(1, b""))),
+    "no_hello": bytes([STATUS]) + record(HANG_UP),
+    "noise": bytes([STATUS]) + record(NOISE, b"\xff" * 100),
+    "status": asked(STATUS, replied(9, NODE)),
+    "status_json": asked(STATUS | JSON, replied(9, NODE)),
+    "status_empty": asked(STATUS, replied(9, b"")),
+    "status_refused": asked(STATUS, record(FAIL, bytes([errno.EACCES]) + b"no")),
+    "tiers": asked(TIERS, replied(9, NODE)),
+    "tiers_json": asked(TIERS | JSON, replied(9, NODE)),
+    "jobs": asked(JOBS, replied(10, message(_1=[A_JOB, A_JOB], _2=2))),
+    "jobs_json": asked(JOBS | JSON, replied(10, message(_1=[A_JOB, b""], _2=9))),
+    "job": asked(JOB, replied(10, message(_1=A_JOB, _2=1))),
+    "job_json": asked(JOB | JSON, replied(10, message(_1=A_JOB, _2=1))),
+    "job_absent": asked(JOB, replied(10, b"")),
+    "units": asked(UNITS, replied(11, message(_1=A_UNIT, _2=2)), replied(11, message(_1=A_UNIT, _2=2))),
+    "units_json": asked(UNITS | JSON, replied(11, message(_1=A_UNIT, _2=1))),
+    "units_without_end": asked(UNITS, replied(11, message(_2=5))),
+    "leases": asked(LEASES, replied(10, message(_1=A_JOB, _2=1)), replied(50, message(_1=LEASED, _2=1, _3=1))),
+    "leases_json": asked(LEASES | JSON, replied(10, message(_1=A_JOB, _2=1)), replied(50, message(_1=LEASED, _2=1, _3=1))),
+    "leases_of": asked(LEASES_OF, replied(10, message(_1=A_JOB, _2=1)), replied(50, message(_1=LEASED, _2=0, _3=9))),
+    "evict": asked(EVICT, replied(10, message(_1=A_JOB, _2=1)), replied(51, message(_1=2, _2=1 << 30, _3=1, _4=1))),
+    "top": asked(TOP, page(1, 2360, [1] * 295)),
+    "top_other_version": asked(TOP, page(1, 8, [1])),
+    "metrics": asked(METRICS, page(1, 2360, [1] * 295), replied(10, message(_1=A_JOB, _2=1)), page(2, 416, [3] * 52)),
+    "watch": asked(WATCH, record(EVENT, field(110, message(
+        _1=1700000000 << 30, _2="epoch-ended", _3=5, _4="rank 0 is lost", _5="job", _6=1, _7=1000, _8=1, _9=0, _10=1, _11=7,
+        _12="layer 0", _13="nvme", _14="/nvme/0"))), record(EVENT, field(111, message(_1=5)))),
+    "watch_json": asked(WATCH | JSON, record(EVENT, field(110, message(_2="\x1b[2J", _4="a\nb"))), record(EVENT)),
+    "plan": asked(PLAN, replied(9, NODE)),
+    "plan_json": asked(PLAN | JSON, replied(9, NODE)),
+}
+
+
+def main():
+    for folder, seeds in (("library", LIBRARY), ("tierctl", TIERCTL)):
+        for name, content in seeds.items():
+            with open(os.path.join(sys.argv[1], folder, name), "wb") as file:
+                file.write(content)
+
+
+if __name__ == "__main__":
+    main()
