@@ -1,0 +1,32 @@
+#!/bin/sh
+# A client that writes noise over its shared pages while tierd works with them harms nobody: a job that trains meanwhile gets
+# the same bits as alone, and nothing is left of the mutator but its job. mutator.sh MUTATOR TRAINER; $SEED repeats a run.
+# shellcheck source=tests/functional/lib.sh disable=SC2119
+. "$(dirname "$0")/lib.sh"
+mutator=$1 trainer=$2
+seed=${SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
+
+tierd_start
+echo "seed $seed"
+"$trainer" steady calm "$scratch/calm" || fail 'the trainer fails alone'
+before=$(open_descriptors)
+"$mutator" "$seed" "${ROUNDS:-30}" &
+pid=$!
+rounds=0
+until [ $rounds -gt 1 ] && ! kill -0 $pid 2>/dev/null; do
+	"$trainer" steady victim "$scratch/victim" || fail 'the trainer fails beside the mutator'
+	cmp "$scratch/calm" "$scratch/victim" || fail "another job's state has changed"
+	rounds=$((rounds + 1))
+done
+wait $pid || fail 'the mutator fails'
+expect_status 0 "$TIERCTL" drop --yes --force mutator
+tries=1000
+while [ "$(open_descriptors)" -gt "$before" ]; do
+	tries=$((tries - 1))
+	[ $tries -gt 0 ] || fail "$before descriptors before, $(open_descriptors) after"
+	"$TIERCTL" ping >/dev/null
+done
+expect_status 0 "$TIERCTL" status
+expect_text "pid $tierd_pid"
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
