@@ -5,7 +5,8 @@
  * parameters and optimizer (nvme or host), host_budget, nvme_budget (bytes), steps, pattern (what the
  * parameters are), digest (1: says what the state is), hold (a unit that it gathers, and keeps), search (for
  * the pattern of another job, before any step; says how often it was found), paced (1: for each line that it
- * reads it takes a step, and says so; the digest comes at the end)
+ * reads it takes a step, and says so; the digest comes at the end), heir (1: forks a child, says its number,
+ * and leaves it all descriptors)
  * user_job reads=STATE KEY=VALUE…    a reader of the job instead (uid, groups, job, owner): says what the
  * state is, or all of it, as digest does
  *
@@ -229,6 +230,17 @@ static void train_by_lines(struct tierd_job *job, unsigned units, unsigned froze
 	}
 }
 
+/* It does nothing with them: only the kernel sees that the connection is still open. */
+static void leave_to_heir(void)
+{
+	pid_t heir = fork();
+
+	REQUIRE(heir >= 0);
+	while (heir == 0)
+		pause();
+	printf("heir %d\n", (int)heir);
+}
+
 /* What is mapped for reading cannot be made writable, nor be opened again for writing. */
 static void attack(const char *from, const char *to, const char *protection)
 {
@@ -323,6 +335,8 @@ int main(int argc, char *argv[])
 		say_digest(job, units, frozen, elements);
 	if (hold < units)
 		check(tierd_gather(job, hold, &parameters));
+	if (number_of(argc, argv, "heir", 0))
+		leave_to_heir();
 	printf("ready\n");
 	fflush(stdout);
 	if (is_paced)

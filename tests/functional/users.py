@@ -9,12 +9,12 @@ ALICE, BOB, ADMINISTRATOR, OPERATOR, OPERATORS = 60001, 60002, 60009, 60003, 600
 
 
 class Rank:
-    """A rank that stays until it is told to leave."""
+    """A rank that stays until it is told to leave. within: a program that runs it."""
 
-    def __init__(self, uid, **keys):
+    def __init__(self, uid, within=(), **keys):
         words = [f"{key}={value}" for key, value in keys.items()]
         self.process = subprocess.Popen(
-            [sys.argv[1], f"uid={uid}", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*within, sys.argv[1], f"uid={uid}", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def line(self):
