@@ -5,6 +5,7 @@
 #include "client/job.h"
 #include "client/ticket.h"
 #include "common/clock.h"
+#include "proto/vocabulary.h"
 
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
@@ -383,9 +384,6 @@ int tierd_gather_end(struct tierd_ticket *ticket, int timeout_ms, struct tierd_v
 
 /* ---- Hints ---- */
 
-/* No arena holds more units than these at once. */
-#define PREFETCH_MAX_UNITS 65536
-
 int tierd_prefetch(struct tierd_job *job, const uint32_t *units, size_t count)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
@@ -398,7 +396,7 @@ int tierd_prefetch(struct tierd_job *job, const uint32_t *units, size_t count)
 		r = job_check_unit(job, units[i]);
 	if (r == 0 && count > 0) {
 		prefetch.job = job->number;
-		prefetch.n_units = count < PREFETCH_MAX_UNITS ? count : PREFETCH_MAX_UNITS;
+		prefetch.n_units = count < WIRE_MAX_PREFETCH ? count : WIRE_MAX_PREFETCH;
 		prefetch.units = (uint32_t *)units;
 		request.body_case = TIERD__WIRE__REQUEST__BODY_PREFETCH;
 		request.prefetch = &prefetch;

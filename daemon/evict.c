@@ -43,6 +43,11 @@ static void evict(struct pending *pending, struct job *job, const Tierd__Wire__J
 
 static bool has_units(struct pending *pending, const struct job *job, const Tierd__Wire__JobEvict *request)
 {
+	if (request->n_units > job->catalog.unit_count) {
+		pending_error(pending, -EINVAL, "job %s has %u units, not the %zu that are named", job->name,
+			      job->catalog.unit_count, request->n_units);
+		return false;
+	}
 	for (size_t i = 0; i < request->n_units; i++)
 		if (request->units[i] >= job->catalog.unit_count) {
 			pending_error(pending, -EINVAL, "job %s has no unit %u; it has %u", job->name,

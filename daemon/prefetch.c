@@ -153,6 +153,11 @@ void prefetch_hint(struct pending *pending, const Tierd__Wire__Prefetch *prefetc
 		job_check_live(pending, pending->member->epoch);
 		return;
 	}
+	if (prefetch->n_units > WIRE_MAX_PREFETCH) {
+		pending_error(pending, -E2BIG, "a hint of %zu units; at most %d are taken at once",
+			      prefetch->n_units, WIRE_MAX_PREFETCH);
+		return;
+	}
 	for (size_t i = 0; i < prefetch->n_units; i++)
 		if (!job_check_unit(pending, prefetch->units[i]))
 			return;
