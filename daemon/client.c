@@ -456,6 +456,11 @@ void client_hang_up(struct client *client, const char *reason)
 	}
 }
 
+bool client_has_jobs(const struct client *client)
+{
+	return !queue_is_empty(&client->members);
+}
+
 bool client_has_leases(const struct client *client)
 {
 	QUEUE_FOREACH (link, &client->members)

@@ -26,6 +26,7 @@ void client_catch_up(struct client *client);
  * may still read stays leased until client_free(). */
 void client_hang_up(struct client *client, const char *reason);
 bool client_has_leases(const struct client *client);
+bool client_has_jobs(const struct client *client);
 
 /* The process is dead, or has no lease: frees all. */
 struct client *client_free(struct client *client);

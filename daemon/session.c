@@ -123,6 +123,15 @@ static void tell(const struct session *session, enum event_kind kind, const char
 		       why);
 }
 
+/* The other ranks want to know it. Where there are none, nobody does, and finding out takes longer than all
+ * else of a connection that comes and goes. */
+static const char *why_it_ended(const struct session *session, const char *otherwise)
+{
+	bool is_rank = session->client && client_has_jobs(session->client);
+
+	return is_rank && peer_is_dying(session->port.pid, session->process) ? "its process died" : otherwise;
+}
+
 /* ---- Answers ---------------------------------------------------------------------------------------------
  */
 
@@ -136,8 +145,7 @@ static void flush(struct session *session)
 	if (r == -EAGAIN)
 		event_add(&session->writing, NULL);
 	else if (r < 0)
-		end(session, peer_is_dying(session->port.pid, session->process) ? "its process died"
-										: "its connection broke");
+		end(session, "%s", why_it_ended(session, "its connection broke"));
 	else if (session->state == SESSION_CLOSING)
 		end(session, "it was refused");
 }
@@ -457,10 +465,8 @@ static void on_readable(evutil_socket_t fd, short what, void *argument)
 
 	if (r == 0)
 		handle_input(session);
-	else if (r != -EAGAIN && peer_is_dying(session->port.pid, session->process))
-		end(session, "its process died");
 	else if (r != -EAGAIN)
-		end(session, "it closed the connection");
+		end(session, "%s", why_it_ended(session, "it closed the connection"));
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *argument)

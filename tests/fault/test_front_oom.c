@@ -53,6 +53,11 @@ bool client_has_leases(const struct client *client)
 	return false;
 }
 
+bool client_has_jobs(const struct client *client)
+{
+	return false;
+}
+
 struct client *client_free(struct client *client)
 {
 	return NULL;

@@ -90,6 +90,11 @@ bool client_has_leases(const struct client *client)
 	return client->has_leases;
 }
 
+bool client_has_jobs(const struct client *client)
+{
+	return client->has_leases;
+}
+
 struct client *client_free(struct client *client)
 {
 	assert_true(client->is_there);
