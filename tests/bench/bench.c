@@ -106,10 +106,15 @@ static int compare_doubles(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+double bench_quantile(double *values, unsigned count, double part)
+{
+	qsort(values, count, sizeof(*values), compare_doubles);
+	return values[(unsigned)(part * (count - 1))];
+}
+
 static double median(double values[PAIRS])
 {
-	qsort(values, PAIRS, sizeof(*values), compare_doubles);
-	return values[PAIRS / 2];
+	return bench_quantile(values, PAIRS, 0.5);
 }
 
 int bench_compare(struct bench *bench, const struct bench_comparison *comparison)

@@ -43,6 +43,9 @@ bool bench_is_quick(const struct bench *bench);
  * returned. */
 int bench_compare(struct bench *bench, const struct bench_comparison *comparison);
 
+/* Sorts the values; part: from 0, the least, to 1. */
+double bench_quantile(double *values, unsigned count, double part);
+
 /* -ENOBUFS: too many. */
 int bench_record(struct bench *bench, const struct bench_result *result);
 

@@ -26,6 +26,37 @@ int gather_define(struct tierd_job *job, const char *name, uint64_t elements, bo
 	return tierd_unit_define(job, name, &tensor, 1, &unit);
 }
 
+static int make_ready(struct tierd_job *job, const struct gather_job *wanted)
+{
+	struct tierd_job_state state;
+	char unit[32];
+	int r = 0;
+
+	for (unsigned i = 0; i < wanted->units && r == 0; i++) {
+		snprintf(unit, sizeof(unit), "layer.%u", i);
+		r = gather_define(job, unit, wanted->elements, wanted->is_frozen);
+	}
+	return r == 0 ? tierd_job_ready(job, -1, &state) : r;
+}
+
+int gather_open(const struct bench_node *tierd, const struct gather_job *wanted, struct tierd_node **ret_node,
+		struct tierd_job **ret_job)
+{
+	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
+	int r;
+
+	options.name = wanted->name;
+	options.host_budget = wanted->host_budget;
+	r = tierd_connect(tierd->socket, ret_node);
+	if (r == 0)
+		r = tierd_job_open(*ret_node, &options, ret_job);
+	if (r == 0)
+		r = make_ready(*ret_job, wanted);
+	if (r < 0)
+		fprintf(stderr, "%s: %s\n", wanted->name, tierd_message());
+	return r;
+}
+
 int gather_end_pass(struct tierd_job *job)
 {
 	struct tierd_rates rates = TIERD_RATES_INIT;
@@ -43,6 +74,8 @@ static int run(struct bench *bench)
 		r = bench_requests(bench);
 	if (r == 0 && bench_wants(bench, "isolation_p99_ratio"))
 		r = bench_isolation(bench);
+	if (r == 0 && bench_wants(bench, "hostile_latency_ratio"))
+		r = bench_hostile(bench);
 	if (r == 0 && bench_wants(bench, "gather_cold_ratio"))
 		r = bench_gather_cold(bench);
 	return r;

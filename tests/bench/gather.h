@@ -4,15 +4,29 @@
 
 #include "client/tierd.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/node.h"
 
 /* Each records its results, or returns a negative errno. */
 int bench_gather_cold(struct bench *bench);
 int bench_gather_hits(struct bench *bench);
 int bench_requests(struct bench *bench);
 int bench_isolation(struct bench *bench);
+int bench_hostile(struct bench *bench);
 
 /* Defines a unit of one tensor that tierd fills; its name is the tensor's too. */
 int gather_define(struct tierd_job *job, const char *name, uint64_t elements, bool is_frozen);
+
+struct gather_job {
+	const char *name;
+	uint64_t host_budget;
+	unsigned units;
+	uint64_t elements; /* of each */
+	bool is_frozen;
+};
+
+/* Connects, and makes such a job of one rank ready. What went wrong is on stderr. */
+int gather_open(const struct bench_node *tierd, const struct gather_job *wanted, struct tierd_node **ret_node,
+		struct tierd_job **ret_job);
 
 /* A step that nobody has pushed to: it ends the pass, so that the order of its gathers is learned. */
 int gather_end_pass(struct tierd_job *job);

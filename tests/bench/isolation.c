@@ -54,30 +54,6 @@ struct isolation {
 	uint64_t beside_ns, bytes_before;
 };
 
-static int open_job(struct isolation *isolation, const char *name, uint64_t budget, unsigned units,
-		    uint64_t elements, bool is_frozen)
-{
-	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
-	struct tierd_job_state state;
-	char unit[32];
-	int r;
-
-	options.name = name;
-	options.host_budget = budget;
-	r = tierd_connect(isolation->tierd.socket, &isolation->node);
-	if (r == 0)
-		r = tierd_job_open(isolation->node, &options, &isolation->job);
-	for (unsigned i = 0; i < units && r == 0; i++) {
-		snprintf(unit, sizeof(unit), "layer.%u", i);
-		r = gather_define(isolation->job, unit, elements, is_frozen);
-	}
-	if (r == 0)
-		r = tierd_job_ready(isolation->job, -1, &state);
-	if (r < 0)
-		fprintf(stderr, "%s: %s\n", name, tierd_message());
-	return r;
-}
-
 /* ---- The stream ---- */
 
 static int stream_unit(struct tierd_job *job, uint32_t unit)
@@ -138,7 +114,9 @@ static void run_stream(struct isolation *isolation)
 	int r;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	r = open_job(isolation, "stream", STREAM_BUDGET, STREAM_UNITS, STREAM_ELEMENTS, false);
+	r = gather_open(&isolation->tierd,
+			&(struct gather_job){ "stream", STREAM_BUDGET, STREAM_UNITS, STREAM_ELEMENTS, false },
+			&isolation->node, &isolation->job);
 	/* The first pass teaches the order. */
 	do {
 		if (r == 0)
@@ -227,41 +205,28 @@ static int gather_all(struct isolation *isolation)
 
 /* ---- Results ---- */
 
-static int compare_doubles(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double quantile(double *values, unsigned count, double part)
-{
-	qsort(values, count, sizeof(*values), compare_doubles);
-	return values[(unsigned)(part * (count - 1))];
-}
-
 static int report(struct bench *bench, struct isolation *isolation)
 {
 	unsigned count = isolation->counts[ALONE];
 	double *alone = isolation->waits[ALONE], *beside = isolation->waits[BESIDE];
-	double first = quantile(alone, count / 2, 0.99),
-	       second = quantile(alone + count / 2, count / 2, 0.99);
+	double first = bench_quantile(alone, count / 2, 0.99),
+	       second = bench_quantile(alone + count / 2, count / 2, 0.99);
 	double moved = (double)(atomic_load(&isolation->shared->bytes) - isolation->bytes_before);
 
 	if (moved == 0)
 		return -ENODATA;
 	printf("isolation: %u gathers of %llu MiB alone: median %.1f ms, p99 %.1f ms; beside a stream of "
 	       "%.0f MiB/s: %.1f ms, %.1f ms\n",
-	       count, (unsigned long long)(2 * QUIET_ELEMENTS / MIB), quantile(alone, count, 0.5),
-	       quantile(alone, count, 0.99), moved / (double)MIB / ((double)isolation->beside_ns / 1e9),
-	       quantile(beside, count, 0.5), quantile(beside, count, 0.99));
+	       count, (unsigned long long)(2 * QUIET_ELEMENTS / MIB), bench_quantile(alone, count, 0.5),
+	       bench_quantile(alone, count, 0.99), moved / (double)MIB / ((double)isolation->beside_ns / 1e9),
+	       bench_quantile(beside, count, 0.5), bench_quantile(beside, count, 0.99));
 	return bench_record(
-		bench,
-		&(struct bench_result){ .name = "isolation_p99_ratio",
-					.value = quantile(beside, count, 0.99) / quantile(alone, count, 0.99),
-					.unit = "times",
-					.limit = LIMIT,
-					.spread = first > second ? first / second : second / first });
+		bench, &(struct bench_result){ .name = "isolation_p99_ratio",
+					       .value = bench_quantile(beside, count, 0.99) /
+							bench_quantile(alone, count, 0.99),
+					       .unit = "times",
+					       .limit = LIMIT,
+					       .spread = first > second ? first / second : second / first });
 }
 
 int bench_isolation(struct bench *bench)
@@ -277,7 +242,10 @@ int bench_isolation(struct bench *bench)
 	if (r == 0)
 		r = start_stream(isolation);
 	if (r == 0)
-		r = open_job(isolation, "quiet", QUIET_BUDGET, QUIET_UNITS, QUIET_ELEMENTS, true);
+		r = gather_open(
+			&isolation->tierd,
+			&(struct gather_job){ "quiet", QUIET_BUDGET, QUIET_UNITS, QUIET_ELEMENTS, true },
+			&isolation->node, &isolation->job);
 	if (r == 0)
 		r = gather_all(isolation);
 	if (r == 0)
