@@ -33,6 +33,8 @@ for verb in status jobs tiers ping 'units gpt'; do
 	expect_text "$TIERD_SOCKET"
 done
 
+python3 "$(dirname "$0")/strangers.py" "$scratch" || fail 'see above'
+
 # The plan needs no daemon.
 expect_status 0 "$TIERCTL" plan --parameters 7B --world-size 8
 expect_text 'so what fits is unknown'
