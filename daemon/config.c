@@ -24,6 +24,7 @@ static const struct config built_in = {
 	.queue_depth = 32,
 	.background_bytes = 4 * MIB,
 	.connections = 256,
+	.connections_per_user = 16,
 	.requests_per_connection = 64,
 	.output_queue = 4 * MIB,
 	.frame_size = FRAME_MAX_BYTES,

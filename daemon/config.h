@@ -37,7 +37,7 @@ struct config {
 	unsigned queue_depth;
 	uint64_t background_bytes;
 	unsigned direct_io; /* enum config_direct_io */
-	unsigned connections, requests_per_connection;
+	unsigned connections, connections_per_user, requests_per_connection;
 	uint64_t output_queue, frame_size;
 	unsigned units_per_job, tensors_per_job;
 	unsigned first_frame_seconds, frame_seconds;

@@ -110,10 +110,19 @@ static void warn_files(unsigned connections)
 		connections, (unsigned long long)needed, (unsigned long long)limit.rlim_max);
 }
 
+/* He who has all of them keeps everybody out, administrators too. */
+static void warn_connections(const struct config *config)
+{
+	if (config->connections_per_user >= config->connections)
+		log_warning("connections_per_user = %u lets one user take all %u connections",
+			    config->connections_per_user, config->connections);
+}
+
 void config_warn(const struct config *config)
 {
 	warn_memory(config->host_budget);
 	for (unsigned i = 0; i < config->path_count; i++)
 		warn_path(&config->paths[i]);
 	warn_files(config->connections);
+	warn_connections(config);
 }

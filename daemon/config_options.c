@@ -66,6 +66,8 @@ const struct config_option config_options[] = {
 	  CONFIG_LIMITS, PLACE(limits), .is_live = true },
 	{ "limits", "connections", "max-connections", "N", "connections at once", CONFIG_COUNT,
 	  PLACE(connections), 1, 65536, .is_live = true },
+	{ "limits", "connections_per_user", "connections-per-user", "N", "connections of one user at once",
+	  CONFIG_COUNT, PLACE(connections_per_user), 1, 65536, .is_live = true },
 	{ "limits", "requests_per_connection", "requests-per-connection", "N",
 	  "gathers and pushes of one connection that may wait for their answers", CONFIG_COUNT,
 	  PLACE(requests_per_connection), 16, 4096, .is_live = true },

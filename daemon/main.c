@@ -132,6 +132,7 @@ static struct server_limits limits_of(const struct config *config)
 {
 	return (struct server_limits){
 		.maximum_connections = config->connections,
+		.maximum_per_user = config->connections_per_user,
 		.maximum_requests = config->requests_per_connection,
 		.maximum_output = config->output_queue,
 		.maximum_frame = config->frame_size,

@@ -20,7 +20,7 @@
 struct server {
 	struct session_shared shared;
 	struct queue sessions; /* the oldest first */
-	unsigned count, maximum;
+	unsigned maximum, maximum_per_user;
 	char *path;
 	int socket;
 	bool is_inherited; /* the socket, from the service manager, which keeps its file */
@@ -130,27 +130,51 @@ static void on_over(struct session *session, void *argument)
 	struct server *server = argument;
 
 	session_free(session);
-	server->count--;
 	resume(server);
 }
 
-/* Connections that never said hello make room for new ones, so that no number of them keeps others out. */
-static struct session *find_silent(struct server *server)
+/* The connections of one user, or of all, and of those the oldest that never said hello: it makes room for a
+ * new one, so that no number of them keeps others out. */
+struct census {
+	unsigned count;
+	struct session *silent;
+};
+
+static struct census count_sessions(struct server *server, const struct session *newest, bool of_all)
 {
+	struct census census = { 0 };
+
 	QUEUE_FOREACH (link, &server->sessions) {
-		if (session_is_silent(session_from_link(link)))
-			return session_from_link(link);
+		struct session *session = session_from_link(link);
+
+		if (session_is_going(session) || !(of_all || session_uid(session) == session_uid(newest)))
+			continue;
+		census.count++;
+		if (!census.silent && session != newest && session_is_silent(session))
+			census.silent = session;
 	}
-	return NULL;
+	return census;
 }
 
+/* Of the same user first, so that nobody takes a place from others who has enough himself. */
 static void make_place(struct server *server, struct session *newest)
 {
-	struct session *silent = find_silent(server);
+	const struct who_list *administrators = server->shared.node->administrators;
+	struct census own = count_sessions(server, newest, false), all;
 
-	if (silent && silent != newest)
-		session_refuse(silent, -EBUSY, "it said nothing, and others need its connection");
-	else
+	if (own.count > server->maximum_per_user && own.silent)
+		session_refuse(own.silent, -EBUSY, "it said nothing, and others need its connection");
+	else if (own.count > server->maximum_per_user)
+		session_refuse(newest, -EBUSY,
+			       "user %u has %u connections, and may have no more (a job takes one for each "
+			       "rank); end one, or ask %s to raise connections_per_user in tierd.conf",
+			       session_uid(newest), own.count - 1,
+			       administrators && administrators->count > 0 ? administrators->text
+									   : "those who run tierd");
+	all = count_sessions(server, newest, true);
+	if (all.count > server->maximum && all.silent)
+		session_refuse(all.silent, -EBUSY, "it said nothing, and others need its connection");
+	else if (all.count > server->maximum)
 		session_refuse(newest, -EBUSY,
 			       "all %u connections are in use; end one, or raise connections in tierd.conf",
 			       server->maximum);
@@ -168,8 +192,7 @@ static void add_session(struct server *server, int socket)
 		return;
 	}
 	queue_push(&server->sessions, session_link(session));
-	if (++server->count > server->maximum)
-		make_place(server, session);
+	make_place(server, session);
 }
 
 /* ---- The loop's calls ------------------------------------------------------------------------------------
@@ -219,6 +242,7 @@ void server_limit(struct server *server, const struct server_limits *limits)
 	struct session_shared *shared = &server->shared;
 
 	server->maximum = limits->maximum_connections;
+	server->maximum_per_user = limits->maximum_per_user;
 	shared->maximum_requests = limits->maximum_requests;
 	shared->maximum_output = limits->maximum_output;
 	shared->maximum_frame = limits->maximum_frame;

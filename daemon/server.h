@@ -12,7 +12,7 @@ struct node;
 struct server;
 
 struct server_limits {
-	unsigned maximum_connections, maximum_requests;
+	unsigned maximum_connections, maximum_per_user, maximum_requests;
 	size_t maximum_output, maximum_frame;
 	unsigned first_frame_ms, frame_ms;
 };

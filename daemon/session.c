@@ -618,6 +618,16 @@ bool session_is_silent(const struct session *session)
 	return session->state == SESSION_HELLO;
 }
 
+bool session_is_going(const struct session *session)
+{
+	return session->state == SESSION_ENDED && !session->has_hung_up;
+}
+
+uid_t session_uid(const struct session *session)
+{
+	return session->port.uid;
+}
+
 struct queue *session_link(struct session *session)
 {
 	return &session->link;

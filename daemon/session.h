@@ -39,6 +39,11 @@ DEFINE_FREEP(struct session *, session_free)
 /* It has not said hello yet. */
 bool session_is_silent(const struct session *session);
 
+/* It has ended, and nothing keeps it beyond this turn of the loop. */
+bool session_is_going(const struct session *session);
+
+uid_t session_uid(const struct session *session);
+
 /* Tells the client why (in place of an answer that it may wait for) and ends the session, on the loop. */
 void session_refuse(struct session *session, int r, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -113,7 +113,7 @@ static void a_reload_survives(void **state)
 	}
 }
 
-static const struct server_limits limits = { 1, 1, 1 << 20, 1000, 1000 };
+static const struct server_limits limits = { 1, 1, 1, 1 << 20, 1 << 20, 1000, 1000 };
 
 static void a_server_survives(void **state)
 {

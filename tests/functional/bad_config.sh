@@ -45,6 +45,9 @@ expect_status 0 sh -c 'ulimit -n 1000; exec "$@"' sh "$TIERD" --config "$conf" -
 expect_text 'host_budget = 900T is more than the memory that there is'
 expect_text "NVMe path $nvme: 900T is more than its disk has"
 expect_text 'connections = 65536 may take 524352 descriptors, and RLIMIT_NOFILE allows 1000'
+printf '[limits]\nconnections = 9\nconnections_per_user = 9\n' >"$conf"
+expect_status 0 "$TIERD" --config "$conf" --check-config
+expect_text 'connections_per_user = 9 lets one user take all 9 connections'
 printf '# all\n[memory]\nhost_budget = 64M\n' >"$conf"
 expect_status 0 "$TIERD" --config "$conf" --check-config
 case $output in

@@ -7,7 +7,7 @@ python3 -c 'import resource, sys; sys.exit(resource.getrlimit(resource.RLIMIT_NO
 	skip 'fewer than 1,100 descriptors are allowed'
 
 # An hour: what ends the silent ones here is the need for their places.
-tierd_start --first-frame-seconds 3600 --max-connections 256
+tierd_start --first-frame-seconds 3600 --max-connections 256 --connections-per-user 1000
 before=$(open_descriptors)
 python3 "$(dirname "$0")/idle_clients.py" 1000 || fail 'a client was not answered'
 tries=1000

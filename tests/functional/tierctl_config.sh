@@ -17,7 +17,7 @@ json() { # EXPRESSION STATUS COMMAND…: evaluates it over the command's output
 }
 
 mkdir "$nvme/a" "$nvme/b"
-printf '[memory]\nhost_budget = 512M\n[nvme]\npath = %s/a:1G\npath = %s/b:2G\n[limits]\nconnections = 7\n' \
+printf '[memory]\nhost_budget = 512M\n[nvme]\npath = %s/a:1G\npath = %s/b:2G\n[limits]\nconnections = 7\nconnections_per_user = 6\n' \
 	"$nvme" "$nvme" >"$conf"
 printf '[daemon]\nsocket = %s/s\nstate_directory = %s/d\n' "$scratch" "$scratch" >>"$conf"
 expect_status 0 "$TIERCTL" config check "$conf"
@@ -29,7 +29,7 @@ expect_text "path = $nvme/b:2G"
 "$TIERD" --config "$conf" --check-config | cmp - "$scratch/printed" || fail 'tierd --check-config says something else'
 json "j['is_valid'] and j['problems'] == []" 0 config check "$conf"
 json "j['configuration']['nvme']['path'] == ['$nvme/a:1G', '$nvme/b:2G']" 0 config check "$conf"
-json "j['configuration']['limits']['connections'] == '7'" 0 config check "$conf"
+json "j['configuration']['limits']['connections_per_user'] == '6'" 0 config check "$conf"
 
 # A warning makes it no less valid.
 printf '[memory]\nhost_budget = 900T\n' >"$scratch/large.conf"

@@ -11,6 +11,10 @@ case $scenario in
 drop | evict | drain) set -- --administrators '60009, @60019' ;;
 idle) set -- --idle-release-seconds 1 ;;
 read) set -- --administrators 60009 --idle-release-seconds 1 ;;
+connections)
+	printf '[users]\nadministrators = 60009\n[limits]\nconnections_per_user = 4\n' >"$scratch/tierd.conf"
+	set -- --config "$scratch/tierd.conf"
+	;;
 limits)
 	cat >"$scratch/tierd.conf" <<-'END'
 		[users]

@@ -39,7 +39,8 @@ static size_t print_text(const struct config *config, char text[TEXT_BYTES])
 static const char complete[] = "[daemon]\nsocket = /s\nstate_directory = /d\nlog_level = info\nworkers = 1\n"
 			       "[memory]\nhost_budget = 1G\nidle_release_seconds = 1\n[io]\nqueue_depth = 1\n"
 			       "background_bytes = 1M\n"
-			       "[limits]\nconnections = 1\nrequests_per_connection = 16\noutput_queue = 1M\n"
+			       "[limits]\nconnections = 1\nconnections_per_user = 1\nrequests_per_connection "
+			       "= 16\noutput_queue = 1M\n"
 			       "frame_size = 64K\nunits_per_job = 1\ntensors_per_job = 1\n"
 			       "first_frame_seconds = 1\nframe_seconds = 1\n";
 

@@ -160,6 +160,7 @@ static void every_key_is_read(void **state)
 					   "limit = * host_maximum=1M\n"
 					   "[limits]\n"
 					   "connections = 10\n"
+					   "connections_per_user = 9\n"
 					   "requests_per_connection = 17\n"
 					   "output_queue = 2M\n"
 					   "frame_size = 128K\n"
@@ -197,6 +198,7 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->administrators.entries[1].kind, WHO_GROUP);
 	assert_int_equal(config->administrators.entries[2].id, 77);
 	assert_int_equal(config->connections, 10);
+	assert_int_equal(config->connections_per_user, 9);
 	assert_int_equal(config->requests_per_connection, 17);
 	assert_int_equal(config->output_queue, 2 * MIB);
 	assert_int_equal(config->frame_size, 128 * 1024);
@@ -341,6 +343,7 @@ static void flags_win_over_the_file_and_the_rest_has_defaults(void **state)
 	assert_int_equal(config->workers, 7);
 	assert_int_equal(config->path_count, 1);
 	assert_int_equal(config->connections, 256);
+	assert_int_equal(config->connections_per_user, 16);
 	assert_int_equal(config->host_budget, config_default_host_budget());
 	assert_non_null(config->state_directory);
 }

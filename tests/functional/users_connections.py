@@ -1,0 +1,91 @@
+"""A user who takes all the connections that he may have takes none from others (see users.sh)."""
+import os
+import signal
+
+import frames
+from users import ADMINISTRATOR, ALICE, BOB, Rank, refused, tierctl, wait_until
+
+MAXIMUM = 4
+
+
+def connect_as(uid, greets=True):
+    os.seteuid(uid)
+    try:
+        return frames.greet() if greets else frames.connect()
+    finally:
+        os.seteuid(0)
+
+
+def refusal(uid):
+    connection = connect_as(uid, greets=False)
+    frames.send(connection, frames.hello())
+    kind, _, code, text = frames.receive(connection)
+    assert kind == frames.HELLO_REPLY and frames.is_closed(connection)
+    return code, text
+
+
+def close_all(connections):
+    for connection in connections:
+        connection.close()
+    connections.clear()
+
+
+def is_full(uid):
+    """Takes no place of its own where there is one."""
+    connection = connect_as(uid, greets=False)
+    frames.send(connection, frames.hello())
+    code = frames.receive(connection)[2]
+    connection.close()
+    return code != 0
+
+
+def the_limit_is_each_users_own():
+    hers = [connect_as(ALICE) for _ in range(MAXIMUM)]
+    for _ in range(50):
+        code, text = refusal(ALICE)
+        assert code == frames.EBUSY, code
+        for part in (f"user {ALICE} has {MAXIMUM} connections", "connections_per_user", f"ask {ADMINISTRATOR} to raise"):
+            assert part in text, text
+    refused(ALICE, "EBUSY", "connections_per_user")
+    his = [connect_as(BOB) for _ in range(MAXIMUM)]
+    tierctl(ADMINISTRATOR, "jobs")
+    tierctl(0, "jobs")
+    for connection in hers + his:
+        frames.ping(connection)
+    # One that ends makes room for one.
+    hers.pop().close()
+    wait_until(lambda: not is_full(ALICE))
+    close_all(hers + his)
+
+
+def the_silent_make_room_for_their_own_user_only():
+    wait_until(lambda: not is_full(ALICE))
+    his = connect_as(BOB, greets=False)
+    hers = [connect_as(ALICE, greets=False) for _ in range(5 * MAXIMUM)]
+    last = connect_as(ALICE)
+    # The oldest were told, and his was not.
+    assert frames.receive(hers[0])[2] == frames.EBUSY and frames.is_closed(hers[0])
+    frames.send(his, frames.hello())
+    assert frames.receive(his)[2] == 0
+    frames.ping(last)
+    close_all(hers + [his, last])
+
+
+def a_reload_raises_it_for_a_larger_job():
+    with open(os.environ["CONF"], "w", encoding="utf-8") as configuration:
+        configuration.write("[limits]\nconnections_per_user = 40\n")
+    os.kill(int(os.environ["TIERD_PID"]), signal.SIGHUP)
+    wait_until(lambda: not is_full(ALICE))
+    ranks = [Rank(ALICE, job="wide", rank=rank, world_size=10) for rank in range(10)]
+    for rank in ranks:
+        rank.ready()
+    for rank in ranks:
+        rank.leave()
+    tierctl(ALICE, "drop", "wide", "--yes")
+    log = open(os.environ["TIERD_LOG"], encoding="utf-8").read()
+    assert "connections_per_user in [limits] is 40 from now on" in log
+
+
+the_limit_is_each_users_own()
+the_silent_make_room_for_their_own_user_only()
+a_reload_raises_it_for_a_larger_job()
