@@ -54,6 +54,8 @@ int connection_new(int fd, struct tierd_node **ret_node)
 	}
 	node->generation = connection_generation;
 	node->timeout_ms = -1;
+	node->versions = FRAME_VERSIONS;
+	node->pages = PAGES_VERSIONS;
 	node->wake_fd = node->poll_fd = node->done_fd = -1;
 	queue_init(&node->tickets);
 	queue_init(&node->jobs);
@@ -151,6 +153,15 @@ static int unpack(struct tierd_node *node, const ProtobufCMessageDescriptor *des
 	return r;
 }
 
+static void fail_version(struct tierd_node *node, const Tierd__Wire__HelloReply *hello, const char *what,
+			 uint32_t chosen, struct versions ours)
+{
+	connection_fail(node, -EPROTONOSUPPORT,
+			"%.40s chose version %u of the %s, and this library (" TIERD_VERSION
+			") speaks %u to %u; update the older of the two",
+			*hello->daemon ? hello->daemon : "tierd", chosen, what, ours.minimum, ours.maximum);
+}
+
 static void handle_hello(struct tierd_node *node, const uint8_t *payload, uint32_t length)
 {
 	ProtobufCMessage *message;
@@ -163,10 +174,10 @@ static void handle_hello(struct tierd_node *node, const uint8_t *payload, uint32
 	if (r < 0)
 		connection_fail(node, r, "tierd refused the connection: %s",
 				hello->status ? hello->status->message : "it gave no reason");
-	else if (hello->version < FRAME_VERSION_MINIMUM || hello->version > FRAME_VERSION_MAXIMUM)
-		connection_fail(node, -EPROTONOSUPPORT,
-				"tierd chose version %u of the protocol; this library speaks %d to %d",
-				hello->version, FRAME_VERSION_MINIMUM, FRAME_VERSION_MAXIMUM);
+	else if (!versions_have(node->versions, hello->version))
+		fail_version(node, hello, "protocol", hello->version, node->versions);
+	else if (hello->pages != 0 && !versions_have(node->pages, hello->pages))
+		fail_version(node, hello, "shared pages", hello->pages, node->pages);
 	else
 		node->version = hello->version;
 }
@@ -206,8 +217,9 @@ static void handle_event(struct tierd_node *node, const uint8_t *payload, uint32
 
 static void handle(struct tierd_node *node, const struct frame_header *header, const uint8_t *payload)
 {
-	if (header->version != (node->version ? node->version : FRAME_VERSION_MINIMUM))
-		connection_fail(node, -EPROTO, "tierd sent a frame of protocol version %u", header->version);
+	if (header->version != (node->version ? node->version : FRAME_VERSION_HELLO))
+		connection_fail(node, -EPROTO, "tierd sent a frame of protocol version %u, agreed was %u",
+				header->version, node->version ? node->version : FRAME_VERSION_HELLO);
 	else if (header->type == FRAME_HELLO_REPLY && node->version == 0)
 		handle_hello(node, payload, header->length);
 	else if (header->type == FRAME_REPLY && node->version != 0)
@@ -355,7 +367,8 @@ int connection_send(struct tierd_node *node, uint32_t number, const Tierd__Wire_
 
 	if (r < 0)
 		return r;
-	while ((r = stream_queue(node->stream, FRAME_REQUEST, number, &request->base)) == -ENOBUFS) {
+	while ((r = stream_queue(node->stream, node->version, FRAME_REQUEST, number, &request->base)) ==
+	       -ENOBUFS) {
 		r = push_out(node);
 		if (r == -ETIMEDOUT)
 			return message_fail(r, "tierd does not read what this process sends");
@@ -377,7 +390,7 @@ void connection_post(struct tierd_node *node, uint32_t number, const Tierd__Wire
 
 	if (node->error)
 		return;
-	r = stream_queue(node->stream, FRAME_REQUEST, number, &request->base);
+	r = stream_queue(node->stream, node->version, FRAME_REQUEST, number, &request->base);
 	if (r < 0) {
 		connection_fail(node, r, "sending to tierd: %s", strerror(-r));
 		return;
@@ -399,10 +412,12 @@ int connection_greet(struct tierd_node *node, uint64_t deadline)
 	Tierd__Wire__Hello hello = TIERD__WIRE__HELLO__INIT;
 	int r;
 
-	hello.version_minimum = FRAME_VERSION_MINIMUM;
-	hello.version_maximum = FRAME_VERSION_MAXIMUM;
+	hello.version_minimum = node->versions.minimum;
+	hello.version_maximum = node->versions.maximum;
+	hello.pages_minimum = node->pages.minimum;
+	hello.pages_maximum = node->pages.maximum;
 	hello.program = (char *)"libtierd " TIERD_VERSION;
-	r = stream_queue(node->stream, FRAME_HELLO, 0, &hello.base);
+	r = stream_queue(node->stream, FRAME_VERSION_HELLO, FRAME_HELLO, 0, &hello.base);
 	if (r < 0)
 		return message_fail_text(r, NULL);
 	pthread_mutex_lock(&node->lock);

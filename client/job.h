@@ -137,7 +137,7 @@ struct unit *unit_free(struct unit *unit);
 DEFINE_FREEP(struct unit *, unit_free)
 
 /* Maps the pages of a first ready; the descriptors are the caller's. -EPROTO: they are not as the protocol
- * says. */
+ * says; -EPROTONOSUPPORT: of another version, and the connection has ended. */
 int job_map_pages(struct tierd_job *job, const Tierd__Wire__JobReadyReply *reply, const int *fds);
 void job_unmap_pages(struct tierd_job *job);
 

@@ -43,17 +43,23 @@ static int map_all(struct tierd_job *job, const Tierd__Wire__JobReadyReply *repl
 	return r;
 }
 
-static bool pages_are_ours(const struct tierd_job *job, const Tierd__Wire__JobReadyReply *reply)
+static int check_pages(const struct tierd_job *job, const Tierd__Wire__JobReadyReply *reply)
 {
 	const struct directory_header *directory = job->directory_mapping.address;
 	const struct lease_header *leases = job->lease_mapping.address;
 
-	return reply->unit_count == job->unit_count && directory->magic == PAGES_MAGIC &&
-	       directory->version == PAGES_VERSION && directory->unit_count == reply->unit_count &&
-	       reply->directory_bytes >= directory_bytes(reply->unit_count) && leases->magic == PAGES_MAGIC &&
-	       leases->version == PAGES_VERSION && leases->unit_count == reply->unit_count &&
-	       leases->buffer_count == reply->gradient_buffers &&
-	       reply->lease_bytes >= lease_bytes(reply->unit_count, reply->gradient_buffers);
+	if (reply->directory_bytes < sizeof(*directory) || reply->lease_bytes < sizeof(*leases) ||
+	    directory->magic != PAGES_MAGIC || leases->magic != PAGES_MAGIC)
+		return -EPROTO;
+	/* A daemon that negotiates would have said so before. */
+	if (!versions_have(job->node->pages, directory->version) || leases->version != directory->version)
+		return -EPROTONOSUPPORT;
+	if (reply->unit_count != job->unit_count || directory->unit_count != reply->unit_count ||
+	    reply->directory_bytes < directory_bytes(reply->unit_count) ||
+	    leases->unit_count != reply->unit_count || leases->buffer_count != reply->gradient_buffers ||
+	    reply->lease_bytes < lease_bytes(reply->unit_count, reply->gradient_buffers))
+		return -EPROTO;
+	return 0;
 }
 
 static uint64_t unit_elements(const struct unit *unit)
@@ -117,8 +123,17 @@ int job_map_pages(struct tierd_job *job, const Tierd__Wire__JobReadyReply *reply
 	struct statfs status;
 	int r = map_all(job, reply, fds);
 
-	if (r == 0 && !pages_are_ours(job, reply))
-		r = -EPROTO;
+	if (r == 0)
+		r = check_pages(job, reply);
+	if (r == -EPROTONOSUPPORT) {
+		const struct directory_header *directory = job->directory_mapping.address;
+
+		connection_fail(job->node, r,
+				"tierd laid the pages of job \"%s\" out in version %u, and this library "
+				"(" TIERD_VERSION ") uses %u to %u; update the older of the two",
+				job->name, directory->version, job->node->pages.minimum,
+				job->node->pages.maximum);
+	}
 	if (r == 0)
 		r = prepare(job, reply);
 	if (r == 0 && fstatfs(fds[FD_ARENA], &status) < 0)
@@ -190,10 +205,10 @@ static void ready_answer(struct tierd_ticket *ticket, const struct answer *answe
 	}
 	if (ticket->fd_count > 0)
 		r = job_map_pages(job, reply, answer->fds);
-	if (r == -EPROTO) {
+	if (r == -EPROTO)
 		ticket_violation(ticket, "pages of another layout");
+	if (r == -EPROTO || r == -EPROTONOSUPPORT)
 		return;
-	}
 	if (r == 0) {
 		begin_epoch(job, reply);
 		job->has_unclaimed_ready = ticket->is_orphan;

@@ -71,12 +71,12 @@ static int make_room(struct stream *stream, size_t length)
 	return 0;
 }
 
-int stream_queue(struct stream *stream, enum frame_type type, uint32_t request,
+int stream_queue(struct stream *stream, uint32_t version, enum frame_type type, uint32_t request,
 		 const ProtobufCMessage *message)
 {
 	_cleanup_free_ uint8_t *frame = NULL;
 	size_t length;
-	int r = frame_encode(type, request, message, &frame, &length);
+	int r = frame_encode(version, type, request, message, &frame, &length);
 
 	if (r == 0)
 		r = make_room(stream, length);

@@ -21,7 +21,7 @@ DEFINE_FREEP(struct stream *, stream_free)
 int stream_fd(const struct stream *stream);
 
 /* Queues a frame. -EMSGSIZE: too large for one; -ENOBUFS: too much is waiting to be sent. */
-int stream_queue(struct stream *stream, enum frame_type type, uint32_t request,
+int stream_queue(struct stream *stream, uint32_t version, enum frame_type type, uint32_t request,
 		 const ProtobufCMessage *message);
 
 /* Sends what the socket takes. -ECONNRESET, or what else it says. */

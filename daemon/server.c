@@ -12,6 +12,7 @@
 #include "daemon/events.h"
 #include "daemon/node.h"
 #include "daemon/session.h"
+#include "proto/pages.h"
 
 #define ACCEPTS_PER_TURN 16
 #define PAUSE_MS 100
@@ -293,6 +294,8 @@ int server_new(struct event_base *loop, struct node *node, const struct server_c
 	server->shared = (struct session_shared){
 		.loop = loop,
 		.node = node,
+		.versions = FRAME_VERSIONS,
+		.pages = PAGES_VERSIONS,
 		.lease_look_ms = LEASE_LOOK_MS,
 		.over = on_over,
 		.argument = server,

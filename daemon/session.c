@@ -45,7 +45,7 @@ struct session {
 	bool is_dead;	  /* the process */
 	bool has_hung_up;
 	int socket, process;
-	uint16_t version;
+	uint32_t version, pages; /* that were agreed on */
 	struct event reading, writing, turn, deadline, death, ending;
 	struct client *client;
 	struct outbox outbox;
@@ -159,7 +159,7 @@ static void send_message(struct session *session, enum frame_type type, uint32_t
 
 	if (session->state >= SESSION_CLOSING)
 		return;
-	r = frame_encode(type, request, message, &frame, &length);
+	r = frame_encode(session->version, type, request, message, &frame, &length);
 	/* A reload may have made the maximum less than what waits already. */
 	if (r == 0 && session->outbox.bytes + length > session->shared->maximum_output) {
 		free(frame);
@@ -304,9 +304,35 @@ static void send_hello_reply(struct session *session, uint32_t request)
 
 	hello.status = &status;
 	hello.version = session->version;
+	hello.pages = session->pages;
 	hello.daemon = (char *)"tierd " TIERD_VERSION;
 	hello.incarnation = session->shared->node->incarnation;
 	send_message(session, FRAME_HELLO_REPLY, request, &hello.base, NULL, 0);
+}
+
+static void refuse_versions(struct session *session, uint32_t request, const char *what,
+			    struct versions theirs, struct versions ours)
+{
+	refuse_request(session, request, -EPROTONOSUPPORT,
+		       "the client speaks versions %u to %u of the %s, this tierd (" TIERD_VERSION
+		       ") %u to %u; update the older of the two",
+		       theirs.minimum, theirs.maximum, what, ours.minimum, ours.maximum);
+}
+
+/* Whatever it says is the peer's own: a job that others train goes on. */
+static bool agree(struct session *session, uint32_t request, const Tierd__Wire__Hello *hello)
+{
+	const struct session_shared *shared = session->shared;
+	struct versions versions = { hello->version_minimum, hello->version_maximum };
+	struct versions pages = { hello->pages_minimum, hello->pages_maximum };
+
+	session->version = versions_agree(shared->versions, versions);
+	session->pages = versions_agree(shared->pages, pages);
+	if (session->version == 0)
+		refuse_versions(session, request, "protocol", versions, shared->versions);
+	else if (session->pages == 0 && pages.maximum != 0)
+		refuse_versions(session, request, "shared pages", pages, shared->pages);
+	return session->state == SESSION_HELLO;
 }
 
 static void handle_hello(struct session *session, const struct frame_header *header, const uint8_t *bytes)
@@ -322,18 +348,8 @@ static void handle_hello(struct session *session, const struct frame_header *hea
 	}
 	hello = (const Tierd__Wire__Hello *)message;
 	describe_program(session, hello->program);
-	if (hello->version_minimum > FRAME_VERSION_MAXIMUM ||
-	    hello->version_maximum < FRAME_VERSION_MINIMUM ||
-	    hello->version_minimum > hello->version_maximum) {
-		refuse_request(session, header->request, -EPROTONOSUPPORT,
-			       "it speaks versions %u to %u of the protocol, this tierd (" TIERD_VERSION
-			       ") %d to %d",
-			       hello->version_minimum, hello->version_maximum, FRAME_VERSION_MINIMUM,
-			       FRAME_VERSION_MAXIMUM);
+	if (!agree(session, header->request, hello))
 		return;
-	}
-	session->version = hello->version_maximum < FRAME_VERSION_MAXIMUM ? (uint16_t)hello->version_maximum
-									  : FRAME_VERSION_MAXIMUM;
 	r = client_new(session->shared->node, &session->port, session->shared->maximum_requests,
 		       &session->client);
 	if (r < 0) {

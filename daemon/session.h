@@ -18,9 +18,10 @@ struct session_shared {
 	struct event_base *loop;
 	struct node *node;
 	struct frame_arena *arena;
-	unsigned maximum_requests; /* unanswered; see client_new() */
-	size_t maximum_output;	   /* bytes of answers that the client leaves unread; then it is cut off */
-	size_t maximum_frame;	   /* bytes that it may send in one, the header included */
+	struct versions versions, pages; /* that this daemon speaks, and lays out */
+	unsigned maximum_requests;	 /* unanswered; see client_new() */
+	size_t maximum_output; /* bytes of answers that the client leaves unread; then it is cut off */
+	size_t maximum_frame;  /* bytes that it may send in one, the header included */
 	unsigned first_frame_ms, frame_ms;
 	unsigned lease_look_ms; /* between two looks whether an ended session's leases are gone */
 	/* Runs on the loop, once: the connection has ended and nothing of its process is in use any more. The

@@ -58,17 +58,20 @@ int frame_header_decode(const uint8_t bytes[FRAME_HEADER_BYTES], struct frame_he
 	return 0;
 }
 
-static void header_encode(enum frame_type type, uint32_t length, uint32_t request, uint8_t *bytes)
+static void header_encode(uint32_t version, enum frame_type type, uint32_t length, uint32_t request,
+			  uint8_t *bytes)
 {
+	bool is_hello = type == FRAME_HELLO || type == FRAME_HELLO_REPLY;
+
 	put32(bytes, FRAME_MAGIC);
-	put16(bytes + 4, FRAME_VERSION_MAXIMUM);
+	put16(bytes + 4, is_hello ? FRAME_VERSION_HELLO : (uint16_t)version);
 	put16(bytes + 6, (uint16_t)type);
 	put32(bytes + 8, length);
 	put32(bytes + 12, request);
 }
 
-int frame_encode(enum frame_type type, uint32_t request, const ProtobufCMessage *message, uint8_t **ret_frame,
-		 size_t *ret_length)
+int frame_encode(uint32_t version, enum frame_type type, uint32_t request, const ProtobufCMessage *message,
+		 uint8_t **ret_frame, size_t *ret_length)
 {
 	size_t length = protobuf_c_message_get_packed_size(message);
 	uint8_t *frame;
@@ -78,7 +81,7 @@ int frame_encode(enum frame_type type, uint32_t request, const ProtobufCMessage 
 	frame = malloc(FRAME_HEADER_BYTES + length);
 	if (!frame)
 		return -ENOMEM;
-	header_encode(type, (uint32_t)length, request, frame);
+	header_encode(version, type, (uint32_t)length, request, frame);
 	protobuf_c_message_pack(message, frame + FRAME_HEADER_BYTES);
 	*ret_frame = frame;
 	*ret_length = FRAME_HEADER_BYTES + length;

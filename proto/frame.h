@@ -6,14 +6,17 @@
 #include <stdint.h>
 
 #include "proto/tierd.pb-c.h"
+#include "proto/versions.h"
 
 #define FRAME_MAGIC 0x31726974 /* "tir1", little-endian like all fields */
 #define FRAME_HEADER_BYTES 16
 #define FRAME_MAX_BYTES (1u << 20) /* with the header */
 
-/* Versions of the protocol that this code speaks. */
-#define FRAME_VERSION_MINIMUM 1
-#define FRAME_VERSION_MAXIMUM 1
+/* Versions of the protocol that this code speaks; docs/protocol.md says when there has to be another one. */
+#define FRAME_VERSIONS ((struct versions){ 1, 1 })
+
+/* Hellos have this one for ever: they come before any other is agreed on. */
+#define FRAME_VERSION_HELLO 1
 
 enum frame_type { FRAME_HELLO = 1, FRAME_HELLO_REPLY, FRAME_REQUEST, FRAME_REPLY, FRAME_EVENT };
 
@@ -27,9 +30,10 @@ struct frame_header {
 /* Reads a header. -EPROTO: wrong magic or unknown type; -EMSGSIZE: the frame is over the limit. */
 int frame_header_decode(const uint8_t bytes[FRAME_HEADER_BYTES], struct frame_header *ret_header);
 
-/* A packed message with its header; the caller frees it. -EMSGSIZE: over the limit; -ENOMEM. */
-int frame_encode(enum frame_type type, uint32_t request, const ProtobufCMessage *message, uint8_t **ret_frame,
-		 size_t *ret_length);
+/* A packed message with its header; the caller frees it. The version is the one that was negotiated; hellos
+ * have their own. -EMSGSIZE: over the limit; -ENOMEM. */
+int frame_encode(uint32_t version, enum frame_type type, uint32_t request, const ProtobufCMessage *message,
+		 uint8_t **ret_frame, size_t *ret_length);
 
 /* Unpacks into memory of the arena, which bounds what a message can make us allocate; how deep it nests is
  * bounded by the schema. */

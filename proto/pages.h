@@ -22,8 +22,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "proto/versions.h"
+
 #define PAGES_MAGIC 0x64726974 /* "tird" */
 #define PAGES_VERSION 3
+#define PAGES_VERSIONS ((struct versions){ PAGES_VERSION, PAGES_VERSION }) /* that this code can use */
 
 /* ---- Directory ---- */
 

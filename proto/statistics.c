@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 #define COPY_WORDS 504
 #define READ_TRIES 1000
@@ -49,12 +50,18 @@ void statistics_page_write(void *place, const void *body)
 int statistics_page_read(const void *place, enum statistics_subject subject, void *body, size_t body_bytes)
 {
 	const struct page *page = place;
+	size_t page_bytes = page->body_bytes;
 	uint64_t *words = body;
 
 	if (page->magic != STATISTICS_MAGIC || page->subject != (uint32_t)subject)
 		return -EPROTO;
-	if (page->version != STATISTICS_VERSION || page->body_bytes != body_bytes)
+	if (page->version != STATISTICS_VERSION)
 		return -EPROTONOSUPPORT;
+	if (page_bytes % 8 != 0 || page_bytes > sizeof(page->copies[0]))
+		return -EPROTO;
+	memset(body, 0, body_bytes);
+	if (body_bytes > page_bytes)
+		body_bytes = page_bytes;
 	for (unsigned tries = 0; tries < READ_TRIES; tries++) {
 		uint64_t sequence = atomic_load_explicit(&page->sequence, memory_order_acquire);
 
@@ -67,6 +74,13 @@ int statistics_page_read(const void *place, enum statistics_subject subject, voi
 			return 0;
 	}
 	return -EAGAIN;
+}
+
+uint32_t statistics_page_version(const void *place)
+{
+	const struct page *page = place;
+
+	return page->version;
 }
 
 int statistics_file(const char *socket, char path[STATISTICS_FILE_SIZE])

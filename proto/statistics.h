@@ -90,9 +90,12 @@ struct statistics_job {
 void statistics_page_init(void *page, enum statistics_subject subject, size_t body_bytes);
 void statistics_page_write(void *page, const void *body);
 
-/* -EPROTO: it is no such page; -EPROTONOSUPPORT: of another version; -EAGAIN: there is nothing in it yet, or
- * its writer was always faster. */
+/* A body of the same version may have grown at its end: what is more than the reader knows is left out, what
+ * is less is 0. -EPROTO: it is no such page; -EPROTONOSUPPORT: of another version; -EAGAIN: there is nothing
+ * in it yet, or its writer was always faster. */
 int statistics_page_read(const void *page, enum statistics_subject subject, void *body, size_t body_bytes);
+
+uint32_t statistics_page_version(const void *page);
 
 /* Where a daemon that listens at the socket publishes the page of its node: beside it. -ENAMETOOLONG. */
 #define STATISTICS_FILE_SIZE 128

@@ -22,6 +22,7 @@ struct ask {
 	const char *path;
 	struct frame_arena *arena;
 	uint8_t *bytes;
+	uint32_t version; /* of the protocol; 0: not greeted yet */
 	uint32_t number;
 	char daemon[64];
 	char message[1280];
@@ -118,7 +119,7 @@ static int send_message(struct ask *ask, enum frame_type type, const ProtobufCMe
 {
 	_cleanup_free_ uint8_t *frame = NULL;
 	size_t length;
-	int r = frame_encode(type, ++ask->number, message, &frame, &length);
+	int r = frame_encode(ask->version, type, ++ask->number, message, &frame, &length);
 
 	if (r == 0)
 		r = send_all(ask, frame, length);
@@ -137,7 +138,8 @@ static int receive_message(struct ask *ask, enum frame_type type,
 		r = frame_header_decode(bytes, &header);
 	if (r == 0)
 		r = receive_all(ask, ask->bytes, header.length);
-	if (r == 0 && header.type != type)
+	if (r == 0 &&
+	    (header.type != type || header.version != (ask->version ? ask->version : FRAME_VERSION_HELLO)))
 		r = -EPROTO;
 	if (r == 0)
 		r = frame_decode(ask->arena, descriptor, ask->bytes, header.length, ret_message);
@@ -168,8 +170,8 @@ static int say_hello(struct ask *ask)
 	ProtobufCMessage *message;
 	int r;
 
-	hello.version_minimum = FRAME_VERSION_MINIMUM;
-	hello.version_maximum = FRAME_VERSION_MAXIMUM;
+	hello.version_minimum = FRAME_VERSIONS.minimum;
+	hello.version_maximum = FRAME_VERSIONS.maximum;
 	hello.program = (char *)PROGRAM;
 	r = send_message(ask, FRAME_HELLO, &hello.base);
 	if (r == 0)
@@ -178,7 +180,16 @@ static int say_hello(struct ask *ask)
 		return lose(ask, r);
 	reply = (const Tierd__Wire__HelloReply *)message;
 	snprintf(ask->daemon, sizeof(ask->daemon), "%s", reply->daemon);
-	return refuse(ask, reply->status);
+	r = refuse(ask, reply->status);
+	if (r < 0)
+		return r;
+	if (!versions_have(FRAME_VERSIONS, reply->version))
+		return fail(ask, -EPROTONOSUPPORT,
+			    "tierd at %s chose version %u of the protocol, and " PROGRAM
+			    " speaks %u to %u; update the older of the two",
+			    ask->path, reply->version, FRAME_VERSIONS.minimum, FRAME_VERSIONS.maximum);
+	ask->version = reply->version;
+	return 0;
 }
 
 static int connect_to(struct ask *ask)

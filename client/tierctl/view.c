@@ -202,8 +202,9 @@ static int fail_page(const struct view *view, int r)
 	if (r == -EPROTONOSUPPORT)
 		return command_fail(
 			COMMAND_FAILED,
-			"tierd at %s has statistics of another version than tierctl " TIERD_VERSION,
-			view->context->socket);
+			"tierd at %s writes its statistics in version %u, and tierctl " TIERD_VERSION
+			" reads %u; update the older of the two",
+			view->context->socket, statistics_page_version(view->page), STATISTICS_VERSION);
 	return command_fail(COMMAND_UNREACHABLE, "the statistics of tierd at %s cannot be read: %s",
 			    view->context->socket, strerror(-r));
 }

@@ -62,10 +62,10 @@ int line_greet(int socket)
 	size_t length, reply;
 	int r;
 
-	hello.version_minimum = FRAME_VERSION_MINIMUM;
-	hello.version_maximum = FRAME_VERSION_MAXIMUM;
+	hello.version_minimum = FRAME_VERSIONS.minimum;
+	hello.version_maximum = FRAME_VERSIONS.maximum;
 	hello.program = (char *)"bench_gather";
-	r = frame_encode(FRAME_HELLO, 0, &hello.base, &frame, &length);
+	r = frame_encode(1, FRAME_HELLO, 0, &hello.base, &frame, &length);
 	if (r == 0)
 		r = line_send(socket, frame, length);
 	return r < 0 ? r : receive_frame(socket, FRAME_HELLO_REPLY, &reply);
@@ -84,7 +84,7 @@ int line_open(const char *path, struct line *line)
 	request.ping = &ping;
 	r = line_greet(line->socket);
 	if (r == 0)
-		r = frame_encode(FRAME_REQUEST, 1, &request.base, &line->request, &line->request_length);
+		r = frame_encode(1, FRAME_REQUEST, 1, &request.base, &line->request, &line->request_length);
 	if (r == 0)
 		r = line_send(line->socket, line->request, line->request_length);
 	return r < 0 ? r : receive_frame(line->socket, FRAME_REPLY, &line->reply_length);

@@ -196,8 +196,8 @@ static size_t make_input(uint8_t input[16384])
 	phase.name = name;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_PHASE;
 	request.phase = &phase;
-	assert_int_equal(frame_encode(FRAME_HELLO, 1, &hello.base, &first, &first_length), 0);
-	assert_int_equal(frame_encode(FRAME_REQUEST, 2, &request.base, &second, &second_length), 0);
+	assert_int_equal(frame_encode(1, FRAME_HELLO, 1, &hello.base, &first, &first_length), 0);
+	assert_int_equal(frame_encode(1, FRAME_REQUEST, 2, &request.base, &second, &second_length), 0);
 	memcpy(input, first, first_length);
 	memcpy(input + first_length, second, second_length);
 	return first_length + second_length;
@@ -237,6 +237,7 @@ static void a_session_ends_at_worst(void **state)
 	struct session_shared shared = {
 		.loop = event_base_new(),
 		.node = &node,
+		.versions = FRAME_VERSIONS,
 		.maximum_requests = 8,
 		.maximum_output = 1 << 20,
 		.maximum_frame = FRAME_MAX_BYTES,

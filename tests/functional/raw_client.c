@@ -23,7 +23,7 @@ static bool send_message(struct raw_client *client, enum frame_type type, const 
 	uint8_t *frame;
 	size_t length;
 
-	REQUIRE(frame_encode(type, ++client->number, message, &frame, &length) == 0);
+	REQUIRE(frame_encode(1, type, ++client->number, message, &frame, &length) == 0);
 	ssize_t sent = send(client->socket, frame, length, MSG_NOSIGNAL);
 	free(frame);
 	return sent == (ssize_t)length;
@@ -98,8 +98,8 @@ void raw_open(struct raw_client *client)
 	*client = (struct raw_client){ .bytes = malloc(FRAME_MAX_BYTES) };
 	REQUIRE(client->bytes && frame_arena_new(&client->arena) == 0);
 	connect_to(client);
-	hello.version_minimum = FRAME_VERSION_MINIMUM;
-	hello.version_maximum = FRAME_VERSION_MAXIMUM;
+	hello.version_minimum = FRAME_VERSIONS.minimum;
+	hello.version_maximum = FRAME_VERSIONS.maximum;
 	REQUIRE(send_message(client, FRAME_HELLO, &hello.base));
 	REQUIRE(await_frame(client, FRAME_HELLO_REPLY));
 }

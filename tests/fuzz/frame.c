@@ -67,7 +67,7 @@ static void write_and_read_again(const struct frame_header *header, ProtobufCMes
 	int r;
 
 	forget_unknown(message);
-	r = frame_encode(header->type, header->request, message, &frame, &length);
+	r = frame_encode(1, header->type, header->request, message, &frame, &length);
 	/* What was read from its shortest form may be longer than a frame when it is written. */
 	if (r == -EMSGSIZE)
 		return;
@@ -76,7 +76,7 @@ static void write_and_read_again(const struct frame_header *header, ProtobufCMes
 			 &copy);
 	assert(r == 0 || r == -ENOMEM);
 	if (r == 0) {
-		assert(frame_encode(header->type, header->request, copy, &again, &length_again) == 0);
+		assert(frame_encode(1, header->type, header->request, copy, &again, &length_again) == 0);
 		assert(length == length_again && memcmp(frame, again, length) == 0);
 		free(again);
 	}

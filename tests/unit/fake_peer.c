@@ -34,7 +34,7 @@ static void send_frame(struct fake_peer *peer, enum frame_type type, uint32_t nu
 	uint8_t *frame;
 	size_t length;
 
-	assert(frame_encode(type, number, message, &frame, &length) == 0);
+	assert(frame_encode(peer->version ?: 1, type, number, message, &frame, &length) == 0);
 	struct iovec vector = { frame, length };
 	struct msghdr header = { .msg_iov = &vector, .msg_iovlen = 1 };
 
@@ -144,7 +144,7 @@ static void answer_define(struct fake_peer *peer, uint32_t number, const Tierd__
 	fake_peer_reply(peer, number, &reply);
 }
 
-static void make_pages(struct fake_peer *peer)
+void fake_peer_make_pages(struct fake_peer *peer)
 {
 	peer->fds[0] = shared_memory(directory_bytes(peer->unit_count), &peer->directory);
 	peer->fds[1] = shared_memory(peer->unit_count * FAKE_SLOT_BYTES, &peer->arena_bytes);
@@ -176,7 +176,7 @@ static void answer_ready(struct fake_peer *peer, uint32_t number)
 	bool is_first = !peer->has_sent_pages;
 
 	if (is_first && !peer->directory)
-		make_pages(peer);
+		fake_peer_make_pages(peer);
 	peer->has_sent_pages = true;
 	ready.status = 1;
 	ready.step = peer->step;
@@ -306,7 +306,8 @@ static bool greet(struct fake_peer *peer)
 	Tierd__Wire__HelloReply hello = TIERD__WIRE__HELLO_REPLY__INIT;
 
 	hello.status = &status;
-	hello.version = 1;
+	hello.version = peer->version ?: 1;
+	hello.pages = peer->pages;
 	send_frame(peer, FRAME_HELLO_REPLY, 0, &hello.base, NULL, 0);
 	return true;
 }

@@ -22,6 +22,8 @@ struct fake_peer {
 	bool (*hook)(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request);
 	/* Instead of a greeting; true: go on with requests. */
 	bool (*greet)(struct fake_peer *peer);
+	uint32_t version;  /* of the protocol that it chooses and speaks; 0: 1 */
+	uint32_t pages;	   /* that it chooses; 0: it says nothing of them */
 	_Atomic int stage; /* for hooks that count, and tests that wait for them */
 
 	char path[64];
@@ -52,6 +54,7 @@ void fake_peer_end_epoch(struct fake_peer *peer, const char *reason);
 void fake_peer_send(struct fake_peer *peer, const void *bytes, size_t length);
 /* The default answer. */
 void fake_peer_answer(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request);
+void fake_peer_make_pages(struct fake_peer *peer);
 void fake_peer_gather(struct fake_peer *peer, uint32_t number, uint32_t unit);
 
 #endif

@@ -23,7 +23,7 @@ static void a_frame_comes_back_as_it_went(void **state)
 	phase.name = (char *)"train";
 	request.body_case = TIERD__WIRE__REQUEST__BODY_PHASE;
 	request.phase = &phase;
-	assert_int_equal(frame_encode(FRAME_REQUEST, 0x12345678, &request.base, &frame, &length), 0);
+	assert_int_equal(frame_encode(1, FRAME_REQUEST, 0x12345678, &request.base, &frame, &length), 0);
 	assert_memory_equal(frame, "tir1\1\0\3\0", 8);
 	assert_memory_equal(frame + 12, "\x78\x56\x34\x12", 4);
 	assert_int_equal(frame_header_decode(frame, &header), 0);
@@ -77,7 +77,7 @@ static int encode_text(size_t bytes, uint8_t **ret_frame, size_t *ret_length)
 	memset(text, 'x', bytes);
 	text[bytes] = '\0';
 	status.message = text;
-	r = frame_encode(FRAME_REPLY, 1, &status.base, ret_frame, ret_length);
+	r = frame_encode(1, FRAME_REPLY, 1, &status.base, ret_frame, ret_length);
 	free(text);
 	return r;
 }

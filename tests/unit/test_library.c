@@ -222,7 +222,7 @@ static bool answer_with_unknown_status(struct fake_peer *peer, uint32_t number,
 		return false;
 	status.code = 4711;
 	reply.status = &status;
-	assert_int_equal(frame_encode(FRAME_REPLY, number, &reply.base, &frame, &length), 0);
+	assert_int_equal(frame_encode(1, FRAME_REPLY, number, &reply.base, &frame, &length), 0);
 	fake_peer_send(peer, frame, length);
 	free(frame);
 	return true;

@@ -111,6 +111,7 @@ struct fixture {
 	struct session *session;
 	struct frame_arena *arena; /* of the other end */
 	int peer;
+	uint32_t version; /* that its frames have, but hellos; 0: 1 */
 	pid_t child;
 	bool is_over;
 	uint8_t bytes[FRAME_MAX_BYTES];
@@ -145,6 +146,8 @@ static int setup(void **state)
 	fixture->shared = (struct session_shared){
 		.loop = event_base_new(),
 		.node = &fixture->node,
+		.versions = FRAME_VERSIONS,
+		.pages = { 3, 3 },
 		.maximum_requests = 4,
 		.maximum_output = OUTPUT_BYTES,
 		.maximum_frame = FRAME_MAX_BYTES,
@@ -221,18 +224,25 @@ static void send_frame(struct fixture *fixture, enum frame_type type, uint32_t n
 	_cleanup_free_ uint8_t *frame = NULL;
 	size_t length;
 
-	assert_int_equal(frame_encode(type, number, message, &frame, &length), 0);
+	assert_int_equal(frame_encode(fixture->version ?: 1, type, number, message, &frame, &length), 0);
 	send_bytes(fixture, frame, length);
+}
+
+static void send_hello_with_pages(struct fixture *fixture, struct versions versions, struct versions pages)
+{
+	Tierd__Wire__Hello hello = TIERD__WIRE__HELLO__INIT;
+
+	hello.version_minimum = versions.minimum;
+	hello.version_maximum = versions.maximum;
+	hello.pages_minimum = pages.minimum;
+	hello.pages_maximum = pages.maximum;
+	hello.program = (char *)"test\n1";
+	send_frame(fixture, FRAME_HELLO, 7, &hello.base);
 }
 
 static void send_hello(struct fixture *fixture, uint32_t minimum, uint32_t maximum)
 {
-	Tierd__Wire__Hello hello = TIERD__WIRE__HELLO__INIT;
-
-	hello.version_minimum = minimum;
-	hello.version_maximum = maximum;
-	hello.program = (char *)"test\n1";
-	send_frame(fixture, FRAME_HELLO, 7, &hello.base);
+	send_hello_with_pages(fixture, (struct versions){ minimum, maximum }, (struct versions){ 0, 0 });
 }
 
 static void send_phase(struct fixture *fixture, uint32_t number, const char *name)
@@ -271,6 +281,7 @@ static ProtobufCMessage *receive_frame(struct fixture *fixture, enum frame_type 
 	assert_int_equal(frame_header_decode(fixture->bytes, &header), 0);
 	assert_int_equal(header.type, type);
 	assert_int_equal(header.request, number);
+	assert_int_equal(header.version, type == FRAME_HELLO_REPLY ? 1 : fixture->version ?: 1);
 	receive_bytes(fixture, fixture->bytes, header.length);
 	assert_int_equal(frame_decode(fixture->arena, descriptor, fixture->bytes, header.length, &message),
 			 0);
@@ -329,7 +340,7 @@ static void a_hello_is_answered_with_version_and_incarnation(void **state)
 	send_hello(*state, 0, 9);
 	reply = receive_hello(*state, 7);
 	assert_int_equal(reply->status->code, 0);
-	assert_int_equal(reply->version, FRAME_VERSION_MAXIMUM);
+	assert_int_equal(reply->version, FRAME_VERSIONS.maximum);
 	assert_int_equal(reply->incarnation, INCARNATION);
 	assert_string_equal(reply->daemon, "tierd " TIERD_VERSION);
 	assert_false(session_is_silent(((struct fixture *)*state)->session));
@@ -353,6 +364,74 @@ static void a_version_that_we_do_not_speak_is_refused(void **state)
 	assert_non_null(strstr(told.text, "it speaks versions 17 to 18"));
 	assert_non_null(strstr(told.text, "its connection is closed"));
 	assert_false(fake.is_there);
+}
+
+/* A daemon that speaks 3 to 5 meets older and newer peers. */
+static void every_range_of_versions_gets_its_highest_or_a_reason(void **state)
+{
+	struct fixture *fixture;
+	const Tierd__Wire__HelloReply *reply;
+	char range[32];
+
+	for (uint32_t minimum = 0; minimum < 8; minimum++)
+		for (uint32_t maximum = 0; maximum < 8; maximum++) {
+			bool agrees = minimum <= maximum && maximum >= 3 && minimum <= 5;
+
+			teardown(state);
+			setup(state);
+			fixture = *state;
+			fixture->shared.versions = (struct versions){ 3, 5 };
+			send_hello(fixture, minimum, maximum);
+			reply = receive_hello(fixture, 7);
+			assert_int_equal(status_to_errno(reply->status->code), agrees ? 0 : -EPROTONOSUPPORT);
+			assert_int_equal(reply->version, agrees ? maximum < 5 ? maximum : 5 : 0);
+			snprintf(range, sizeof(range), "%u to %u of the protocol", minimum, maximum);
+			assert_true(agrees || (strstr(reply->status->message, range) &&
+					       strstr(reply->status->message, "3 to 5")));
+			if (!agrees) {
+				expect_end(fixture);
+				continue;
+			}
+			fixture->version = reply->version;
+			send_phase(fixture, 9, "");
+			receive_reply(fixture, 9, 0);
+			/* Any other is none. */
+			send_bytes(fixture, "tir1\7\0\3\0\0\0\0\0\12\0\0\0", 16);
+			receive_reply(fixture, 10, -EPROTO);
+		}
+}
+
+static void every_range_of_pages_gets_its_highest_or_a_reason(void **state)
+{
+	static const struct {
+		struct versions pages;
+		uint32_t chosen; /* 0: refused */
+	} cases[] = { { { 1, 3 }, 0 }, { { 1, 4 }, 4 }, { { 5, 5 }, 5 },
+		      { { 4, 9 }, 5 }, { { 6, 9 }, 0 }, { { 9, 4 }, 0 } };
+	struct fixture *fixture;
+	const Tierd__Wire__HelloReply *reply;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		teardown(state);
+		setup(state);
+		fixture = *state;
+		fixture->shared.pages = (struct versions){ 4, 5 };
+		send_hello_with_pages(fixture, FRAME_VERSIONS, cases[i].pages);
+		reply = receive_hello(fixture, 7);
+		assert_int_equal(status_to_errno(reply->status->code),
+				 cases[i].chosen ? 0 : -EPROTONOSUPPORT);
+		assert_int_equal(reply->pages, cases[i].chosen);
+		assert_true(cases[i].chosen || strstr(reply->status->message, "of the shared pages"));
+	}
+}
+
+/* As tierctl does, which maps none. */
+static void who_says_nothing_of_pages_needs_none(void **state)
+{
+	struct fixture *fixture = *state;
+
+	fixture->shared.pages = (struct versions){ 8, 9 };
+	greet(fixture);
 }
 
 static void a_request_before_the_hello_is_refused(void **state)
@@ -409,7 +488,7 @@ static void a_frame_may_arrive_byte_by_byte(void **state)
 
 	request.body_case = TIERD__WIRE__REQUEST__BODY_PING;
 	request.ping = &ping;
-	assert_int_equal(frame_encode(FRAME_REQUEST, 5, &request.base, &frame, &length), 0);
+	assert_int_equal(frame_encode(1, FRAME_REQUEST, 5, &request.base, &frame, &length), 0);
 	greet(*state);
 	for (size_t i = 0; i < length; i++) {
 		assert_int_equal(fake.requests, 0);
@@ -432,7 +511,7 @@ static void many_frames_at_once_are_answered_in_order(void **state)
 		_cleanup_free_ uint8_t *frame = NULL;
 		size_t length;
 
-		assert_int_equal(frame_encode(FRAME_REQUEST, number, &request.base, &frame, &length), 0);
+		assert_int_equal(frame_encode(1, FRAME_REQUEST, number, &request.base, &frame, &length), 0);
 		memcpy(frames + used, frame, length);
 		used += length;
 	}
@@ -677,7 +756,7 @@ static void descriptors_from_a_client_are_dropped(void **state)
 		.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)
 	};
 
-	assert_int_equal(frame_encode(FRAME_REQUEST, 1, &request.base, &frame, &length), 0);
+	assert_int_equal(frame_encode(1, FRAME_REQUEST, 1, &request.base, &frame, &length), 0);
 	part = (struct iovec){ frame, length };
 	memcpy(CMSG_DATA(&control.header), &fixture->peer, sizeof(int));
 	greet(fixture);
@@ -761,7 +840,7 @@ static void say_hello(int socket)
 	size_t length;
 
 	hello.version_minimum = hello.version_maximum = 1;
-	frame_encode(FRAME_HELLO, 1, &hello.base, &frame, &length);
+	frame_encode(1, FRAME_HELLO, 1, &hello.base, &frame, &length);
 	(void)!write(socket, frame, length);
 	free(frame);
 }
@@ -851,6 +930,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_hello_is_answered_with_version_and_incarnation),
 		TEST(a_version_that_we_do_not_speak_is_refused),
+		TEST(every_range_of_versions_gets_its_highest_or_a_reason),
+		TEST(every_range_of_pages_gets_its_highest_or_a_reason),
+		TEST(who_says_nothing_of_pages_needs_none),
 		TEST(a_request_before_the_hello_is_refused),
 		TEST(a_second_hello_is_refused),
 		TEST(a_silent_connection_is_ended),
