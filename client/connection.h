@@ -22,6 +22,7 @@ struct tierd_node {
 	pthread_cond_t changed;
 	uint32_t generation; /* of the process that connected */
 	int timeout_ms;
+	uint32_t connections;		 /* opened so far */
 	struct versions versions, pages; /* that this library speaks, and can map */
 	uint32_t version;		 /* of the protocol; 0: not greeted yet */
 	int error;			 /* why the connection has ended */

@@ -8,7 +8,8 @@
 
 struct debug {
 	pthread_mutex_t lock;
-	struct tierd_job *job;
+	const struct tierd_job *job;
+	const struct attachment *attachment;
 	uint64_t page_bytes;
 	uint32_t *page_leases;
 	uint32_t *unit_leases;
@@ -33,7 +34,7 @@ struct debug *debug_free(struct debug *debug)
 }
 DEFINE_FREEP(struct debug *, debug_free)
 
-int debug_new(struct tierd_job *job, struct debug **ret_debug)
+int debug_new(const struct tierd_job *job, const struct attachment *attachment, struct debug **ret_debug)
 {
 	_cleanup_(debug_freep) struct debug *debug = calloc(1, sizeof(*debug));
 
@@ -41,12 +42,14 @@ int debug_new(struct tierd_job *job, struct debug **ret_debug)
 		return -ENOMEM;
 	pthread_mutex_init(&debug->lock, NULL);
 	debug->job = job;
-	debug->page_bytes = job->arena_page_bytes;
-	debug->page_leases = calloc(job->arena_mapping.bytes / debug->page_bytes + 1, sizeof(uint32_t));
+	debug->attachment = attachment;
+	debug->page_bytes = attachment->arena_page_bytes;
+	debug->page_leases =
+		calloc(attachment->arena_mapping.bytes / debug->page_bytes + 1, sizeof(uint32_t));
 	debug->unit_leases = calloc(job->unit_count, sizeof(uint32_t));
 	if (!debug->page_leases || !debug->unit_leases)
 		return -ENOMEM;
-	if (mprotect(job->arena, job->arena_mapping.bytes, PROT_NONE) < 0)
+	if (mprotect(attachment->arena, attachment->arena_mapping.bytes, PROT_NONE) < 0)
 		return -errno;
 	*ret_debug = TAKE_PTR(debug);
 	return 0;
@@ -55,7 +58,7 @@ int debug_new(struct tierd_job *job, struct debug **ret_debug)
 static int page_take(struct debug *debug, uint64_t page)
 {
 	if (debug->page_leases[page] == 0 &&
-	    mprotect(debug->job->arena + page * debug->page_bytes, debug->page_bytes, PROT_READ) < 0)
+	    mprotect(debug->attachment->arena + page * debug->page_bytes, debug->page_bytes, PROT_READ) < 0)
 		return -errno;
 	debug->page_leases[page]++;
 	return 0;
@@ -64,7 +67,8 @@ static int page_take(struct debug *debug, uint64_t page)
 static void page_give(struct debug *debug, uint64_t page)
 {
 	if (--debug->page_leases[page] == 0)
-		(void)mprotect(debug->job->arena + page * debug->page_bytes, debug->page_bytes, PROT_NONE);
+		(void)mprotect(debug->attachment->arena + page * debug->page_bytes, debug->page_bytes,
+			       PROT_NONE);
 }
 
 struct page_range {
@@ -127,18 +131,18 @@ int debug_take(struct debug *debug, uint32_t number, uint64_t offset)
 
 bool debug_give(struct debug *debug, uint32_t number)
 {
-	struct tierd_job *job = debug->job;
+	const struct attachment *attachment = debug->attachment;
 	bool is_held;
 
 	pthread_mutex_lock(&debug->lock);
 	is_held = debug->unit_leases[number] > 0;
 	if (is_held) {
 		/* Under the lease its place stays, whatever its state. */
-		uint64_t offset = directory_word_offset(job->entries[number].word);
+		uint64_t offset = directory_word_offset(attachment->entries[number].word);
 
 		debug->unit_leases[number]--;
-		sections_give(debug, job->units[number], offset, UNIT_SECTIONS);
-		lease_give(&job->counters[number]);
+		sections_give(debug, debug->job->units[number], offset, UNIT_SECTIONS);
+		lease_give(&attachment->counters[number]);
 	}
 	pthread_mutex_unlock(&debug->lock);
 	return is_held;

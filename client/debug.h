@@ -6,12 +6,13 @@
 #include <stdint.h>
 
 struct debug;
+struct attachment;
 struct tierd_job;
 
 bool debug_is_wanted(void);
 
-/* For a job whose pages are mapped: closes its arena. */
-int debug_new(struct tierd_job *job, struct debug **ret_debug);
+/* For an attachment of the job: closes its arena. */
+int debug_new(const struct tierd_job *job, const struct attachment *attachment, struct debug **ret_debug);
 struct debug *debug_free(struct debug *debug);
 
 /* A lease on the unit, whose values begin at offset in the arena, was taken; opens its pages. Any thread. */

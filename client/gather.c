@@ -17,71 +17,85 @@ static void ring(const struct tierd_job *job)
 	(void)!write(job->doorbell_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
 }
 
-static inline void note_gather(struct tierd_job *job, uint32_t unit)
+static inline void note_gather(struct tierd_job *job, const struct attachment *attachment, uint32_t unit)
 {
 	atomic_fetch_add_explicit(&job->hot[unit].gathers, 1, memory_order_relaxed);
-	if (trace_append(job->leases, unit))
+	if (trace_append(attachment->leases, unit))
 		ring(job);
 }
 
-static inline void show(const struct tierd_job *job, uint32_t unit, uint64_t offset, uint64_t version,
-			struct tierd_view *ret_view)
+static inline void show(const struct tierd_job *job, const struct attachment *attachment, uint32_t unit,
+			uint64_t offset, uint64_t version, struct tierd_view *ret_view)
 {
-	ret_view->base = job->arena + offset;
+	ret_view->base = attachment->arena + offset;
 	ret_view->offsets = job->hot[unit].offsets;
 	ret_view->version = version;
 }
 
 /* Gives a lease back that nobody has seen. */
-static void take_back(struct tierd_job *job, uint32_t unit)
+static void take_back(struct tierd_job *job, const struct attachment *attachment, uint32_t unit)
 {
-	lease_give(&job->counters[unit]);
-	if (release_is_awaited(job->leases))
+	lease_give(&attachment->counters[unit]);
+	if (release_is_awaited(attachment->leases))
 		ring(job);
 }
 
 /* Takes a lease if the unit is there: 1; 0 if not. In a debugging run, an error if its pages do not open. */
-static inline int take(struct tierd_job *job, uint32_t unit, uint64_t *ret_offset, uint64_t *ret_version)
+static inline int take(struct tierd_job *job, const struct attachment *attachment, uint32_t unit,
+		       uint64_t *ret_offset, uint64_t *ret_version)
 {
 	uint64_t mask = job->hot[unit].awaited_mask;
 	uint64_t awaited = atomic_load_explicit(&job->awaited, memory_order_acquire) & mask;
 	uint64_t word;
 
-	if (!lease_take(&job->entries[unit], &job->counters[unit], awaited, &word))
+	if (!lease_take(&attachment->entries[unit], &attachment->counters[unit], awaited, &word))
 		return 0;
-	/* Another thread may have closed a step before tierd could see this lease. */
-	if (UNLIKELY((atomic_load_explicit(&job->awaited, memory_order_seq_cst) & mask) != awaited)) {
-		take_back(job, unit);
+	/* Another thread may have closed a step, or found the connection lost, before anybody could see this
+	 * lease. */
+	if (UNLIKELY((atomic_load_explicit(&job->awaited, memory_order_seq_cst) & mask) != awaited) ||
+	    UNLIKELY(atomic_load_explicit(&attachment->live_epoch, memory_order_seq_cst) ==
+		     ATTACHMENT_NO_EPOCH)) {
+		take_back(job, attachment, unit);
 		return 0;
 	}
 	*ret_offset = directory_word_offset(word);
-	*ret_version = atomic_load_explicit(&job->entries[unit].version, memory_order_relaxed);
-	if (LIKELY(!job->debug))
+	*ret_version = atomic_load_explicit(&attachment->entries[unit].version, memory_order_relaxed);
+	if (LIKELY(!attachment->debug))
 		return 1;
-	int r = debug_take(job->debug, unit, *ret_offset);
+	int r = debug_take(attachment->debug, unit, *ret_offset);
 
 	if (r < 0)
-		take_back(job, unit);
+		take_back(job, attachment, unit);
 	return r < 0 ? r : 1;
 }
 
-static inline bool is_fit(const struct tierd_job *job, uint32_t unit)
+static inline const struct attachment *newest(const struct tierd_job *job)
 {
-	return unit < atomic_load_explicit(&job->ready_units, memory_order_acquire) &&
-	       job->generation == connection_generation &&
-	       atomic_load_explicit(&job->directory->epoch, memory_order_acquire) ==
-		       atomic_load_explicit(&job->live_epoch, memory_order_relaxed);
+	return atomic_load_explicit(&job->attachment, memory_order_acquire);
+}
+
+static inline bool is_fit(const struct tierd_job *job, uint32_t unit,
+			  const struct attachment **ret_attachment)
+{
+	if (UNLIKELY(unit >= atomic_load_explicit(&job->ready_units, memory_order_acquire)) ||
+	    UNLIKELY(job->generation != connection_generation))
+		return false;
+	*ret_attachment = newest(job);
+	return atomic_load_explicit(&(*ret_attachment)->directory->epoch, memory_order_acquire) ==
+	       atomic_load_explicit(&(*ret_attachment)->live_epoch, memory_order_relaxed);
 }
 
 static int gather_slowly(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters);
 
 int tierd_gather(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters)
 {
+	const struct attachment *attachment;
 	uint64_t offset, version;
 
-	if (LIKELY(is_fit(job, unit)) && LIKELY(take(job, unit, &offset, &version) == 1)) {
-		note_gather(job, unit);
-		show(job, unit, offset, version, ret_parameters);
+	if (LIKELY(is_fit(job, unit, &attachment)) &&
+	    LIKELY(take(job, attachment, unit, &offset, &version) == 1)) {
+		note_gather(job, attachment, unit);
+		show(job, attachment, unit, offset, version, ret_parameters);
 		return 0;
 	}
 	return gather_slowly(job, unit, ret_parameters);
@@ -97,11 +111,25 @@ static int fail_to_release(const struct tierd_job *job, uint32_t unit)
 			    job->units[unit]->name);
 }
 
+static inline bool give_to(const struct attachment *attachment, uint32_t unit)
+{
+	return LIKELY(!attachment->debug) ? lease_give(&attachment->counters[unit])
+					  : debug_give(attachment->debug, unit);
+}
+
+/* The oldest first: a view of a daemon that is gone needs no lease any more, one of this daemon does. */
+static bool give_to_oldest(const struct attachment *attachment, uint32_t unit)
+{
+	return attachment && (give_to_oldest(attachment->older, unit) || give_to(attachment, unit));
+}
+
 static inline bool give(struct tierd_job *job, uint32_t unit)
 {
-	bool is_given = LIKELY(!job->debug) ? lease_give(&job->counters[unit]) : debug_give(job->debug, unit);
+	const struct attachment *attachment = newest(job);
+	bool is_given =
+		LIKELY(!attachment->older) ? give_to(attachment, unit) : give_to_oldest(attachment, unit);
 
-	if (release_is_awaited(job->leases))
+	if (release_is_awaited(attachment->leases))
 		ring(job);
 	return is_given;
 }
@@ -134,7 +162,8 @@ static void have(struct tierd_ticket *ticket, uint64_t offset, uint64_t version)
 	ticket->gather.offset = offset;
 	ticket->gather.version = version;
 	ticket->gather.is_leased = true;
-	note_gather(ticket->job, ticket->gather.unit);
+	ticket->gather.attachment = newest(ticket->job);
+	note_gather(ticket->job, ticket->gather.attachment, ticket->gather.unit);
 	ticket_complete(ticket, TIERD_DONE, 0, NULL);
 }
 
@@ -142,18 +171,19 @@ static void have(struct tierd_ticket *ticket, uint64_t offset, uint64_t version)
 static void gather_granted(struct tierd_ticket *ticket, const Tierd__Wire__GatherReply *reply)
 {
 	struct tierd_job *job = ticket->job;
+	const struct attachment *attachment = newest(job);
 	uint32_t unit = ticket->gather.unit;
 	int r = 0;
 
-	if (reply->offset > job->arena_mapping.bytes ||
-	    job->units[unit]->end > job->arena_mapping.bytes - reply->offset) {
+	if (reply->offset > attachment->arena_mapping.bytes ||
+	    job->units[unit]->end > attachment->arena_mapping.bytes - reply->offset) {
 		ticket_violation(ticket, "a place outside the arena");
 		return;
 	}
-	if (job->debug)
-		r = debug_take(job->debug, unit, reply->offset);
+	if (attachment->debug)
+		r = debug_take(attachment->debug, unit, reply->offset);
 	if (r < 0)
-		take_back(job, unit);
+		take_back(job, attachment, unit);
 	if (r == 0 && !ticket->is_orphan) {
 		have(ticket, reply->offset, reply->version);
 		return;
@@ -175,7 +205,7 @@ static void gather_again(struct tierd_ticket *ticket)
 		ticket_complete(ticket, TIERD_DONE, -ECANCELED, NULL);
 		return;
 	}
-	r = take(ticket->job, ticket->gather.unit, &offset, &version);
+	r = take(ticket->job, newest(ticket->job), ticket->gather.unit, &offset, &version);
 	if (r == 1) {
 		have(ticket, offset, version);
 	} else if (r < 0) {
@@ -268,8 +298,8 @@ static int finish(struct tierd_ticket *ticket, uint64_t deadline, struct tierd_v
 		r = message_fail(-ECANCELED, "the job of this gather was left");
 	if (r == 0) {
 		ticket->gather.is_leased = false;
-		show(ticket->job, ticket->gather.unit, ticket->gather.offset, ticket->gather.version,
-		     ret_parameters);
+		show(ticket->job, ticket->gather.attachment, ticket->gather.unit, ticket->gather.offset,
+		     ticket->gather.version, ret_parameters);
 	}
 	return r;
 }
@@ -325,7 +355,7 @@ static int gather_begin_locked(struct tierd_job *job, uint32_t unit, struct tier
 
 	if (r < 0)
 		return r;
-	r = take(job, unit, &offset, &version);
+	r = take(job, newest(job), unit, &offset, &version);
 	if (r < 0)
 		return message_fail(r, "opening the pages of unit \"%s\": %s", job_unit_name(job, unit),
 				    strerror(-r));

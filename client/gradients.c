@@ -11,25 +11,30 @@
  * is known only here. */
 static uint32_t state_of(const struct tierd_job *job, uint32_t buffer)
 {
-	return atomic_load_explicit(&job->buffer_states[buffer], memory_order_acquire);
+	return atomic_load_explicit(&job->attachment->buffer_states[buffer], memory_order_acquire);
 }
 
 static void set_state(struct tierd_job *job, uint32_t buffer, enum gradient_buffer_state state)
 {
-	atomic_store_explicit(&job->buffer_states[buffer], state, memory_order_release);
+	atomic_store_explicit(&job->attachment->buffer_states[buffer], state, memory_order_release);
+}
+
+static uint32_t buffer_count(const struct tierd_job *job)
+{
+	return job->attachment ? job->attachment->buffer_count : 0;
 }
 
 static uint32_t held_buffer(const struct tierd_job *job, uint32_t unit)
 {
-	for (uint32_t i = 0; i < job->buffer_count; i++)
-		if (state_of(job, i) == GRADIENT_BUFFER_HELD && job->buffers[i].unit == unit)
+	for (uint32_t i = 0; i < buffer_count(job); i++)
+		if (state_of(job, i) == GRADIENT_BUFFER_HELD && job->attachment->buffers[i].unit == unit)
 			return i;
 	return NO_BUFFER;
 }
 
 static uint32_t buffer_in_state(const struct tierd_job *job, enum gradient_buffer_state state)
 {
-	for (uint32_t i = 0; i < job->buffer_count; i++)
+	for (uint32_t i = 0; i < buffer_count(job); i++)
 		if (state_of(job, i) == state)
 			return i;
 	return NO_BUFFER;
@@ -37,14 +42,14 @@ static uint32_t buffer_in_state(const struct tierd_job *job, enum gradient_buffe
 
 void gradients_drop(struct tierd_job *job)
 {
-	for (uint32_t i = 0; i < job->buffer_count; i++)
+	for (uint32_t i = 0; i < buffer_count(job); i++)
 		if (state_of(job, i) == GRADIENT_BUFFER_HELD)
 			set_state(job, i, GRADIENT_BUFFER_FREE);
 }
 
 void gradients_recover(struct tierd_job *job)
 {
-	for (uint32_t i = 0; i < job->buffer_count; i++)
+	for (uint32_t i = 0; i < buffer_count(job); i++)
 		if (state_of(job, i) == GRADIENT_BUFFER_PUSHED)
 			set_state(job, i, GRADIENT_BUFFER_FREE);
 }
@@ -53,15 +58,16 @@ void gradients_recover(struct tierd_job *job)
 
 static char *buffer_address(const struct tierd_job *job, uint32_t buffer)
 {
-	return (char *)job->gradient_mapping.address + buffer * job->buffer_bytes;
+	return (char *)job->attachment->gradient_mapping.address + buffer * job->attachment->buffer_bytes;
 }
 
 /* Without the lock, which others need while a large unit is zeroed. */
 static void hand_out(struct tierd_job *job, uint32_t buffer, uint32_t unit)
 {
-	struct gradient_buffer *own = &job->buffers[buffer];
+	struct gradient_buffer *own = &job->attachment->buffers[buffer];
 	uint64_t bytes = unit_layout_gradient_bytes(&job->units[unit]->layout);
 	uint64_t dirty = own->dirty_bytes < bytes ? own->dirty_bytes : bytes;
+	char *address = buffer_address(job, buffer);
 
 	own->unit = unit;
 	own->is_being_zeroed = true;
@@ -69,7 +75,7 @@ static void hand_out(struct tierd_job *job, uint32_t buffer, uint32_t unit)
 		own->dirty_bytes = bytes;
 	set_state(job, buffer, GRADIENT_BUFFER_HELD);
 	job_exit(job);
-	memset(buffer_address(job, buffer), 0, dirty);
+	memset(address, 0, dirty);
 	pthread_mutex_lock(&job->node->lock);
 	own->is_being_zeroed = false;
 	pthread_cond_broadcast(&job->node->changed);
@@ -106,7 +112,7 @@ static int find_buffer(struct tierd_job *job, uint32_t unit, uint32_t *ret_buffe
 		return message_fail(-ENOBUFS,
 				    "all %u gradient buffers are held by this rank, one of them for \"%s\"; "
 				    "push or discard one, or open the job with more",
-				    job->buffer_count, job_unit_name(job, job->buffers[0].unit));
+				    buffer_count(job), job_unit_name(job, job->attachment->buffers[0].unit));
 	}
 	start = clock_now_ns();
 	r = wait_for_buffer(job);
@@ -116,7 +122,7 @@ static int find_buffer(struct tierd_job *job, uint32_t unit, uint32_t *ret_buffe
 
 static void wait_until_zeroed(struct tierd_job *job, uint32_t buffer)
 {
-	while (job->buffers[buffer].is_being_zeroed)
+	while (job->attachment->buffers[buffer].is_being_zeroed)
 		pthread_cond_wait(&job->node->changed, &job->node->lock);
 }
 
@@ -164,8 +170,8 @@ static void push_answer(struct tierd_ticket *ticket, const struct answer *answer
 	uint32_t buffer = ticket->push.buffer;
 
 	/* A push that the daemon refused has left the buffer as it was; nobody will free it. */
-	if (answer->status < 0 && buffer < job->buffer_count &&
-	    job->buffers[buffer].pushes == ticket->push.number &&
+	if (answer->status < 0 && buffer < buffer_count(job) &&
+	    job->attachment->buffers[buffer].pushes == ticket->push.number &&
 	    state_of(job, buffer) == GRADIENT_BUFFER_PUSHED)
 		set_state(job, buffer, GRADIENT_BUFFER_FREE);
 	if (ticket->push.is_silent && answer->status < 0 && ticket->epoch == job->epoch) {
@@ -216,7 +222,7 @@ static int push_locked(struct tierd_job *job, uint32_t unit, bool is_silent, str
 	if (r < 0)
 		return r;
 	ticket->push.buffer = buffer;
-	ticket->push.number = ++job->buffers[buffer].pushes;
+	ticket->push.number = ++job->attachment->buffers[buffer].pushes;
 	ticket->push.is_silent = is_silent;
 	push.job = job->number;
 	push.epoch = job->epoch;
@@ -284,5 +290,5 @@ const char *gradients_held(const struct tierd_job *job)
 {
 	uint32_t buffer = buffer_in_state(job, GRADIENT_BUFFER_HELD);
 
-	return buffer == NO_BUFFER ? NULL : job_unit_name(job, job->buffers[buffer].unit);
+	return buffer == NO_BUFFER ? NULL : job_unit_name(job, job->attachment->buffers[buffer].unit);
 }

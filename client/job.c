@@ -31,7 +31,8 @@ static_assert((int)TIERD_REPLACE == MODE_REPLACE && (int)TIERD_NONE == OPTIMIZER
 
 void job_poison(struct tierd_job *job)
 {
-	job->live_epoch = JOB_NO_EPOCH;
+	if (job->attachment)
+		job->attachment->live_epoch = ATTACHMENT_NO_EPOCH;
 }
 
 void job_epoch_ended(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded *event)
@@ -47,6 +48,11 @@ void job_epoch_ended(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded
 	push_forget(job, job->node->last_request);
 }
 
+bool job_is_attached(const struct tierd_job *job)
+{
+	return job->attachment && job->attachment->connection == job->node->connections;
+}
+
 static bool is_stale(const void *argument)
 {
 	const struct tierd_job *job = argument;
@@ -59,7 +65,7 @@ static int check_epoch(struct tierd_job *job)
 {
 	int r = 0;
 
-	if (!job->is_stale && job->directory && job->directory->epoch != job->epoch)
+	if (!job->is_stale && job_is_attached(job) && job->attachment->directory->epoch != job->epoch)
 		r = connection_wait(job->node, is_stale, job, clock_now_ns() + EVENT_DELAY_NS);
 	if (r < 0 && r != -ETIMEDOUT)
 		return r;
@@ -267,10 +273,14 @@ static struct tierd_job *job_free(struct tierd_job *job)
 {
 	if (!job)
 		return NULL;
-	job_unmap_pages(job);
 	/* A child has no mapping there, but may have put something else. */
-	if (job->generation == connection_generation)
+	bool is_child = job->generation != connection_generation;
+
+	attachment_free(job->attachment, is_child);
+	if (!is_child)
 		mapping_free(&job->window_mapping);
+	fd_close(job->doorbell_fd);
+	free(job->hot);
 	for (uint32_t i = 0; i < job->unit_count; i++)
 		unit_free(job->units[i]);
 	free(job->units);
@@ -287,7 +297,6 @@ static int job_new(struct tierd_node *node, const struct tierd_job_options *opti
 	if (!job)
 		return message_fail_memory();
 	job->generation = node->generation;
-	job->live_epoch = JOB_NO_EPOCH;
 	job->doorbell_fd = -1;
 	job->node = node;
 	queue_init(&job->link);

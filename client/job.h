@@ -2,12 +2,12 @@
 #ifndef TIERD_CLIENT_JOB_H
 #define TIERD_CLIENT_JOB_H
 
+#include "client/attachment.h"
 #include "client/connection.h"
 #include "client/mapping.h"
 #include "proto/pages.h"
 #include "proto/unit_layout.h"
 
-struct debug;
 struct ticket_kind;
 
 /* A unit as it was defined. */
@@ -30,27 +30,14 @@ struct hot_unit {
 	_Atomic uint64_t gathers;
 };
 
-struct gradient_buffer {
-	uint32_t unit; /* while it is held */
-	uint64_t pushes;
-	bool is_being_zeroed; /* by the thread that took it, without the lock */
-	uint64_t dirty_bytes; /* from the start; the rest was never handed out, and a new memfd is zero */
-};
-
 struct tierd_job {
 	/* Constant from the first ready on, but for the atomics: read without the lock. */
 	_Atomic uint32_t ready_units; /* 0: not ready */
 	uint32_t generation;
-	_Atomic uint64_t live_epoch; /* JOB_NO_EPOCH: ended, or never begun */
-	_Atomic uint64_t awaited;    /* this rank's last step, which gathers must contain */
-	struct directory_header *directory;
-	struct directory_entry *entries;
-	struct lease_header *leases;
-	_Atomic uint32_t *counters;
-	char *arena;
+	_Atomic uint64_t awaited;		 /* this rank's last step, which gathers must contain */
+	_Atomic(struct attachment *) attachment; /* the newest; NULL: not ready */
 	struct hot_unit *hot;
 	int doorbell_fd;
-	struct debug *debug; /* NULL: not TIERD_DEBUG=leases */
 
 	/* With the node's lock. */
 	struct tierd_node *node;
@@ -70,20 +57,13 @@ struct tierd_job {
 	struct unit **units;
 	uint32_t unit_count, unit_capacity;
 
-	struct mapping window_mapping, directory_mapping, arena_mapping, lease_mapping, gradient_mapping;
+	struct mapping window_mapping;
 	bool is_window_busy;
-	_Atomic uint32_t *buffer_states; /* enum gradient_buffer_state, in the lease page */
-	struct gradient_buffer *buffers;
-	uint32_t buffer_count;
-	uint64_t buffer_bytes;
-
-	uint64_t arena_page_bytes;
 	bool is_getting_ready;
 	bool has_unclaimed_ready; /* a ready that nobody waited for any more came through */
 	uint64_t gather_misses, gather_wait_ns, gradient_wait_ns, step_wait_ns;
 };
 
-#define JOB_NO_EPOCH UINT64_MAX
 #define JOB_MAX_UNITS 100000
 
 /* What a call needs of its job. */
@@ -105,6 +85,9 @@ int job_check(struct tierd_job *job, enum job_need need);
 /* From now on gathers take the slow way, and learn there what happened. */
 void job_poison(struct tierd_job *job);
 void job_epoch_ended(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded *event);
+
+/* What is mapped belongs to this connection. */
+bool job_is_attached(const struct tierd_job *job);
 
 /* 0, or -EINVAL. */
 int job_check_unit(const struct tierd_job *job, uint32_t unit);
@@ -135,11 +118,6 @@ void job_drop(struct tierd_job *job);
 
 struct unit *unit_free(struct unit *unit);
 DEFINE_FREEP(struct unit *, unit_free)
-
-/* Maps the pages of a first ready; the descriptors are the caller's. -EPROTO: they are not as the protocol
- * says; -EPROTONOSUPPORT: of another version, and the connection has ended. */
-int job_map_pages(struct tierd_job *job, const Tierd__Wire__JobReadyReply *reply, const int *fds);
-void job_unmap_pages(struct tierd_job *job);
 
 /* Gives back the buffers that this rank holds. */
 void gradients_drop(struct tierd_job *job);

@@ -128,7 +128,7 @@ static int check_leases(const struct tierd_job *job)
 			-EBUSY,
 			"a gradient buffer of unit \"%s\" is held; push or discard it before the step", held);
 	for (uint32_t unit = 0; unit < job->unit_count; unit++)
-		if (job->hot[unit].awaited_mask && lease_is_held(&job->counters[unit]))
+		if (job->hot[unit].awaited_mask && attachment_has_lease(job->attachment, unit))
 			return message_fail(-EBUSY,
 					    "a lease on unit \"%s\" is held; release it before the step",
 					    job_unit_name(job, unit));

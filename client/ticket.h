@@ -7,6 +7,7 @@
 #define TICKET_MAX_FDS 5
 #define TICKET_EVENTS 3
 
+struct attachment;
 struct tierd_ticket;
 
 /* What came: a status with its text, a body, and descriptors. The handler takes those it keeps. */
@@ -54,6 +55,7 @@ struct tierd_ticket {
 			uint32_t unit;
 			uint64_t offset, version;
 			bool is_blocking, is_leased;
+			const struct attachment *attachment; /* that the lease is in */
 		} gather;
 		struct {
 			uint32_t buffer;

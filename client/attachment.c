@@ -1,0 +1,258 @@
+#include "client/attachment.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "client/debug.h"
+#include "client/job.h"
+#include "client/ticket.h"
+#include "proto/vocabulary.h"
+
+/* The descriptors of a connection's first ready, in their order. */
+enum { FD_DIRECTORY, FD_ARENA, FD_LEASES, FD_GRADIENTS, FD_DOORBELL, FDS };
+static_assert(FDS == ATTACHMENT_FDS && FDS == TICKET_MAX_FDS, "an answer holds them all");
+
+/* ---- Pages ---- */
+
+static int map_all(struct attachment *attachment, const Tierd__Wire__JobReadyReply *reply, const int *fds)
+{
+	uint64_t gradient_bytes;
+	int r = -EPROTO;
+
+	if (reply->gradient_buffers <= WIRE_MAX_GRADIENT_BUFFERS)
+		r = mapping_new(fds[FD_DIRECTORY], reply->directory_bytes, PROT_READ,
+				&attachment->directory_mapping);
+	if (r == 0)
+		r = mapping_new(fds[FD_ARENA], reply->arena_bytes, PROT_READ, &attachment->arena_mapping);
+	if (r == 0)
+		r = mapping_new(fds[FD_LEASES], reply->lease_bytes, PROT_READ | PROT_WRITE,
+				&attachment->lease_mapping);
+	if (r == 0 &&
+	    __builtin_mul_overflow(reply->gradient_buffers, reply->gradient_buffer_bytes, &gradient_bytes))
+		r = -EPROTO;
+	if (r == 0 && gradient_bytes > 0)
+		r = mapping_new(fds[FD_GRADIENTS], gradient_bytes, PROT_READ | PROT_WRITE,
+				&attachment->gradient_mapping);
+	return r;
+}
+
+static int refuse_version(const struct tierd_job *job, const struct directory_header *directory)
+{
+	connection_fail(job->node, -EPROTONOSUPPORT,
+			"tierd laid the pages of job \"%s\" out in version %u, and this library "
+			"(" TIERD_VERSION ") uses %u to %u; update the older of the two",
+			job->name, directory->version, job->node->pages.minimum, job->node->pages.maximum);
+	return -EPROTONOSUPPORT;
+}
+
+static int check_pages(const struct tierd_job *job, const struct attachment *attachment,
+		       const Tierd__Wire__JobReadyReply *reply)
+{
+	const struct directory_header *directory = attachment->directory_mapping.address;
+	const struct lease_header *leases = attachment->lease_mapping.address;
+
+	if (reply->directory_bytes < sizeof(*directory) || reply->lease_bytes < sizeof(*leases) ||
+	    directory->magic != PAGES_MAGIC || leases->magic != PAGES_MAGIC)
+		return -EPROTO;
+	/* A daemon that negotiates would have said so before. */
+	if (!versions_have(job->node->pages, directory->version) || leases->version != directory->version)
+		return refuse_version(job, directory);
+	if (reply->unit_count != job->unit_count || directory->unit_count != reply->unit_count ||
+	    reply->directory_bytes < directory_bytes(reply->unit_count) ||
+	    leases->unit_count != reply->unit_count || leases->buffer_count != reply->gradient_buffers ||
+	    reply->lease_bytes < lease_bytes(reply->unit_count, reply->gradient_buffers))
+		return -EPROTO;
+	return 0;
+}
+
+static int prepare(struct attachment *attachment, const struct tierd_job *job,
+		   const Tierd__Wire__JobReadyReply *reply, int arena_fd)
+{
+	struct statfs status;
+
+	attachment->buffers = calloc(reply->gradient_buffers + 1, sizeof(*attachment->buffers));
+	if (!attachment->buffers)
+		return -ENOMEM;
+	attachment->directory = attachment->directory_mapping.address;
+	attachment->entries = directory_entries(attachment->directory);
+	attachment->leases = attachment->lease_mapping.address;
+	attachment->arena = attachment->arena_mapping.address;
+	attachment->buffer_count = reply->gradient_buffers;
+	attachment->buffer_bytes = reply->gradient_buffer_bytes;
+	attachment->buffer_states = lease_buffers(attachment->leases);
+	attachment->counters = lease_counters(attachment->leases, attachment->buffer_count);
+	for (uint32_t i = 0; i < job->unit_count; i++)
+		if (unit_layout_gradient_bytes(&job->units[i]->layout) > attachment->buffer_bytes)
+			return -EPROTO;
+	if (fstatfs(arena_fd, &status) < 0)
+		return -errno;
+	/* Of reserved huge pages, parts cannot be protected. */
+	attachment->arena_page_bytes = status.f_type == HUGETLBFS_MAGIC ? (uint64_t)status.f_bsize : 4096;
+	return 0;
+}
+
+/* ---- Units ---- */
+
+static uint64_t unit_elements(const struct unit *unit)
+{
+	uint64_t elements = 0;
+
+	for (int section = 0; section < UNIT_SECTIONS; section++)
+		elements += unit->layout.elements[section];
+	return elements;
+}
+
+static void place_unit(struct unit *unit, const struct directory_unit *place, struct hot_unit *ret_hot)
+{
+	memcpy(unit->spans, place->section_offsets, sizeof(unit->spans));
+	unit->end = 0;
+	for (int section = 0; section < UNIT_SECTIONS; section++) {
+		uint64_t bytes =
+			unit->layout.elements[section] * section_element_bytes((enum unit_section)section);
+
+		if (bytes > 0 && unit->spans[section] + bytes > unit->end)
+			unit->end = unit->spans[section] + bytes;
+	}
+	for (uint32_t i = 0; i < unit->tensor_count; i++) {
+		const struct tensor_layout *tensor = &unit->tensors[i];
+
+		unit->offsets[i] =
+			unit->spans[tensor->section] + tensor->first * section_element_bytes(tensor->section);
+	}
+	ret_hot->offsets = unit->offsets;
+	ret_hot->awaited_mask = unit_is_trainable(unit) ? UINT64_MAX : 0;
+	ret_hot->elements = unit_elements(unit);
+}
+
+static int place_units(struct tierd_job *job, struct directory_header *directory)
+{
+	job->hot = aligned_alloc(64, (job->unit_count * sizeof(*job->hot) + 63) / 64 * 64 + 64);
+	if (!job->hot)
+		return -ENOMEM;
+	memset(job->hot, 0, job->unit_count * sizeof(*job->hot));
+	for (uint32_t i = 0; i < job->unit_count; i++)
+		place_unit(job->units[i], &directory_units(directory)[i], &job->hot[i]);
+	return 0;
+}
+
+/* Views that are held point into what was placed first. */
+static int check_places(const struct tierd_job *job, struct directory_header *directory)
+{
+	for (uint32_t i = 0; i < job->unit_count; i++)
+		if (memcmp(job->units[i]->spans, directory_units(directory)[i].section_offsets,
+			   sizeof(job->units[i]->spans)) != 0)
+			return -EPROTO;
+	return 0;
+}
+
+/* ---- Life ---- */
+
+/* The number stays, so that a thread which is about to ring never meets another file under it. */
+static int take_doorbell(struct tierd_job *job, int fd)
+{
+	if (job->doorbell_fd >= 0)
+		return dup3(fd, job->doorbell_fd, O_CLOEXEC) < 0 ? -errno : 0;
+	job->doorbell_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	return job->doorbell_fd < 0 ? -errno : 0;
+}
+
+static int attach(struct attachment *attachment, struct tierd_job *job,
+		  const Tierd__Wire__JobReadyReply *reply, const int *fds)
+{
+	int r = map_all(attachment, reply, fds);
+
+	if (r == 0)
+		r = check_pages(job, attachment, reply);
+	if (r == 0)
+		r = prepare(attachment, job, reply, fds[FD_ARENA]);
+	if (r == 0 && debug_is_wanted())
+		r = debug_new(job, attachment, &attachment->debug);
+	if (r == 0)
+		r = job->hot ? check_places(job, attachment->directory)
+			     : place_units(job, attachment->directory);
+	return r < 0 ? r : take_doorbell(job, fds[FD_DOORBELL]);
+}
+
+int attachment_new(struct tierd_job *job, const Tierd__Wire__JobReadyReply *reply, const int *fds)
+{
+	struct attachment *attachment = calloc(1, sizeof(*attachment));
+	int r;
+
+	if (!attachment)
+		return -ENOMEM;
+	attachment->live_epoch = ATTACHMENT_NO_EPOCH;
+	r = attach(attachment, job, reply, fds);
+	if (r < 0) {
+		attachment_free(attachment, false);
+		return r;
+	}
+	attachment->connection = job->node->connections;
+	attachment->older = job->attachment;
+	job->attachment = attachment;
+	return 0;
+}
+
+struct attachment *attachment_free(struct attachment *attachment, bool is_child)
+{
+	while (attachment) {
+		struct attachment *older = attachment->older;
+
+		/* A child may have put something else there. */
+		if (!is_child) {
+			mapping_free(&attachment->directory_mapping);
+			mapping_free(&attachment->arena_mapping);
+			mapping_free(&attachment->lease_mapping);
+			mapping_free(&attachment->gradient_mapping);
+			debug_free(attachment->debug);
+		}
+		free(attachment->buffers);
+		free(attachment);
+		attachment = older;
+	}
+	return NULL;
+}
+
+/* ---- Of earlier connections ---- */
+
+bool attachment_has_lease(const struct attachment *attachment, uint32_t unit)
+{
+	for (; attachment; attachment = attachment->older)
+		if (lease_is_held(&attachment->counters[unit]))
+			return true;
+	return false;
+}
+
+static bool has_any_lease(const struct attachment *attachment, uint32_t unit_count)
+{
+	for (uint32_t unit = 0; unit < unit_count; unit++)
+		if (attachment_has_lease(attachment, unit))
+			return true;
+	return false;
+}
+
+static bool is_being_zeroed(const struct attachment *attachment)
+{
+	for (uint32_t i = 0; i < attachment->buffer_count; i++)
+		if (attachment->buffers[i].is_being_zeroed)
+			return true;
+	return false;
+}
+
+void attachment_collect(struct tierd_job *job)
+{
+	struct attachment *newest = job->attachment;
+
+	if (!newest || !newest->older || has_any_lease(newest, job->unit_count))
+		return;
+	for (struct attachment *older = newest->older; older; older = older->older) {
+		mapping_free(&older->arena_mapping);
+		if (!is_being_zeroed(older))
+			mapping_free(&older->gradient_mapping);
+	}
+}
