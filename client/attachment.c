@@ -220,18 +220,19 @@ struct attachment *attachment_free(struct attachment *attachment, bool is_child)
 
 /* ---- Of earlier connections ---- */
 
-bool attachment_has_lease(const struct attachment *attachment, uint32_t unit)
+uint64_t attachment_leases(const struct attachment *attachment, uint32_t unit)
 {
+	uint64_t leases = 0;
+
 	for (; attachment; attachment = attachment->older)
-		if (lease_is_held(&attachment->counters[unit]))
-			return true;
-	return false;
+		leases += atomic_load_explicit(&attachment->counters[unit], memory_order_seq_cst);
+	return leases;
 }
 
 static bool has_any_lease(const struct attachment *attachment, uint32_t unit_count)
 {
 	for (uint32_t unit = 0; unit < unit_count; unit++)
-		if (attachment_has_lease(attachment, unit))
+		if (attachment_leases(attachment, unit) > 0)
 			return true;
 	return false;
 }

@@ -57,8 +57,8 @@ int attachment_new(struct tierd_job *job, const Tierd__Wire__JobReadyReply *repl
 /* With the older ones. In a forked child the mappings are not there. */
 struct attachment *attachment_free(struct attachment *attachment, bool is_child);
 
-/* This rank has a lease on the unit, in this attachment or an older one. */
-bool attachment_has_lease(const struct attachment *attachment, uint32_t unit);
+/* How many leases this rank has on the unit, in this attachment and the older ones. */
+uint64_t attachment_leases(const struct attachment *attachment, uint32_t unit);
 
 /* Gives the memory of older attachments back if no lease is left in any: which of two leases on a unit is
  * released first nobody says, so none counts as that of the older view before both are gone. */

@@ -5,10 +5,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include "client/job.h"
+#include "client/reopen.h"
 #include "client/ticket.h"
 #include "common/clock.h"
 #include "proto/status.h"
@@ -41,17 +43,15 @@ static void init_locks(struct tierd_node *node)
 	pthread_mutex_init(&node->lock, NULL);
 }
 
-int connection_new(int fd, struct tierd_node **ret_node)
+int connection_new(struct tierd_node **ret_node)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	_cleanup_(connection_freep) struct tierd_node *node = calloc(1, sizeof(*node));
 	int r;
 
 	pthread_once(&once, watch_forks);
-	if (!node) {
-		close(fd);
+	if (!node)
 		return -ENOMEM;
-	}
 	node->generation = connection_generation;
 	node->timeout_ms = -1;
 	node->versions = FRAME_VERSIONS;
@@ -63,9 +63,7 @@ int connection_new(int fd, struct tierd_node **ret_node)
 	for (int i = 0; i < CONNECTION_BUCKETS; i++)
 		queue_init(&node->pending[i]);
 	init_locks(node);
-	r = stream_new(fd, &node->stream);
-	if (r == 0)
-		r = frame_arena_new(&node->arena);
+	r = frame_arena_new(&node->arena);
 	if (r < 0)
 		return r;
 	node->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -98,6 +96,8 @@ int connection_enter(struct tierd_node *node)
 	if (node->generation != connection_generation)
 		return message_fail_child();
 	pthread_mutex_lock(&node->lock);
+	while (node->is_reconnecting)
+		pthread_cond_wait(&node->changed, &node->lock);
 	return 0;
 }
 
@@ -106,14 +106,53 @@ void connection_exit(struct tierd_node *node)
 	pthread_mutex_unlock(&node->lock);
 }
 
+int connection_open(struct tierd_node *node, int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	struct stream *stream;
+	int r = stream_new(fd, &stream);
+
+	if (r < 0)
+		return message_fail(r, "connecting to tierd: %s", strerror(-r));
+	if (node->poll_fd >= 0 && epoll_ctl(node->poll_fd, EPOLL_CTL_ADD, fd, &event) < 0) {
+		r = -errno;
+		stream_free(stream);
+		return message_fail(r, "connecting to tierd: %s", strerror(-r));
+	}
+	stream_free(node->stream);
+	node->stream = stream;
+	node->connections++;
+	node->version = 0;
+	node->error = 0;
+	node->is_lost = false;
+	return 0;
+}
+
+void connection_give_up(struct tierd_node *node, int r, const char *text)
+{
+	node->is_lost = false;
+	node->error = r;
+	snprintf(node->error_text, sizeof(node->error_text), "%s", text);
+}
+
 int connection_check(const struct tierd_node *node)
 {
+	if (node->is_reconnecting && !pthread_equal(node->reconnecting, pthread_self()))
+		return message_fail(-ECONNRESET, "the connection to tierd is being opened again");
 	return node->error ? message_fail_text(node->error, node->error_text) : 0;
 }
 
 static void wake_reader(struct tierd_node *node)
 {
 	(void)!write(node->wake_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
+}
+
+static void lose_job(const struct tierd_node *node, struct tierd_job *job)
+{
+	if (node->is_lost || node->is_reconnecting)
+		job_lose(job);
+	else
+		job_poison(job);
 }
 
 void connection_fail(struct tierd_node *node, int r, const char *format, ...)
@@ -126,9 +165,13 @@ void connection_fail(struct tierd_node *node, int r, const char *format, ...)
 	vsnprintf(node->error_text, sizeof(node->error_text), format, arguments);
 	va_end(arguments);
 	node->error = r;
+	node->is_lost = r == -ECONNRESET && node->reconnect_ms > 0;
 	shutdown(stream_fd(node->stream), SHUT_RDWR);
+	/* Else it would be readable for ever, with nothing to be read. */
+	if (node->is_lost && node->poll_fd >= 0)
+		(void)epoll_ctl(node->poll_fd, EPOLL_CTL_DEL, stream_fd(node->stream), NULL);
 	QUEUE_FOREACH (link, &node->jobs)
-		job_poison(queue_entry(link, struct tierd_job, link));
+		lose_job(node, queue_entry(link, struct tierd_job, link));
 	ticket_fail_all(node, r, node->error_text);
 	pthread_cond_broadcast(&node->changed);
 	wake_reader(node);
@@ -162,6 +205,12 @@ static void fail_version(struct tierd_node *node, const Tierd__Wire__HelloReply 
 			*hello->daemon ? hello->daemon : "tierd", chosen, what, ours.minimum, ours.maximum);
 }
 
+static void accept_hello(struct tierd_node *node, const Tierd__Wire__HelloReply *hello)
+{
+	node->version = hello->version;
+	node->incarnation = hello->incarnation;
+}
+
 static void handle_hello(struct tierd_node *node, const uint8_t *payload, uint32_t length)
 {
 	ProtobufCMessage *message;
@@ -179,7 +228,7 @@ static void handle_hello(struct tierd_node *node, const uint8_t *payload, uint32
 	else if (hello->pages != 0 && !versions_have(node->pages, hello->pages))
 		fail_version(node, hello, "shared pages", hello->pages, node->pages);
 	else
-		node->version = hello->version;
+		accept_hello(node, hello);
 }
 
 static void handle_reply(struct tierd_node *node, uint32_t request, const uint8_t *payload, uint32_t length)
@@ -363,6 +412,7 @@ uint32_t connection_number(struct tierd_node *node)
 
 int connection_send(struct tierd_node *node, uint32_t number, const Tierd__Wire__Request *request)
 {
+	uint32_t connection = node->connections;
 	int r = connection_check(node);
 
 	if (r < 0)
@@ -370,6 +420,9 @@ int connection_send(struct tierd_node *node, uint32_t number, const Tierd__Wire_
 	while ((r = stream_queue(node->stream, node->version, FRAME_REQUEST, number, &request->base)) ==
 	       -ENOBUFS) {
 		r = push_out(node);
+		/* The request was made for the one that was lost. */
+		if (r == 0 && node->connections != connection)
+			return message_fail(-ECONNRESET, GONE);
 		if (r == -ETIMEDOUT)
 			return message_fail(r, "tierd does not read what this process sends");
 		if (r < 0)
@@ -420,9 +473,7 @@ int connection_greet(struct tierd_node *node, uint64_t deadline)
 	r = stream_queue(node->stream, FRAME_VERSION_HELLO, FRAME_HELLO, 0, &hello.base);
 	if (r < 0)
 		return message_fail_text(r, NULL);
-	pthread_mutex_lock(&node->lock);
 	write_all(node);
 	r = connection_wait(node, is_greeted, node, deadline);
-	pthread_mutex_unlock(&node->lock);
 	return r == -ETIMEDOUT ? message_fail(r, "tierd accepted the connection but says nothing") : r;
 }

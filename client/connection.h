@@ -13,6 +13,7 @@
 #include "client/stream.h"
 #include "client/tierd.h"
 #include "common/queue.h"
+#include "proto/socket_path.h"
 
 #define CONNECTION_BUCKETS 256
 #define CONNECTION_NEVER UINT64_MAX
@@ -28,7 +29,14 @@ struct tierd_node {
 	int error;			 /* why the connection has ended */
 	char error_text[512];
 
-	struct stream *stream;
+	char socket_path[SOCKET_PATH_SIZE];
+	int reconnect_ms;     /* 0: a connection that is lost stays so */
+	bool is_lost;	      /* and may be opened again */
+	bool is_reconnecting; /* by this thread; others wait until it is done */
+	pthread_t reconnecting;
+	uint64_t incarnation; /* of the daemon */
+
+	struct stream *stream; /* NULL: never connected */
 	struct frame_arena *arena;
 	bool has_reader, is_reader_awake_to_output;
 	int wake_fd; /* calls the reader out of poll() */
@@ -45,19 +53,25 @@ struct tierd_node {
 /* Counts forks: a child differs from the process that connected. */
 extern uint32_t connection_generation;
 
-/* Takes the socket over. */
-int connection_new(int fd, struct tierd_node **ret_node);
+/* Not connected yet. */
+int connection_new(struct tierd_node **ret_node);
 struct tierd_node *connection_free(struct tierd_node *node);
 DEFINE_FREEP(struct tierd_node *, connection_free)
-
-/* Exchanges hellos. */
-int connection_greet(struct tierd_node *node, uint64_t deadline);
 
 /* Locks. -ECHILD in a forked child, without a lock. */
 int connection_enter(struct tierd_node *node);
 void connection_exit(struct tierd_node *node);
 
 /* ---- With the lock held ---- */
+
+/* Begins a connection, in the place of one that has ended; takes the socket over, also when it fails. */
+int connection_open(struct tierd_node *node, int fd);
+
+/* Exchanges hellos. */
+int connection_greet(struct tierd_node *node, uint64_t deadline);
+
+/* One that was lost stays so. */
+void connection_give_up(struct tierd_node *node, int r, const char *text);
 
 /* 0, or the error that ended the connection, as this thread's message. */
 int connection_check(const struct tierd_node *node);

@@ -32,10 +32,13 @@ static inline void show(const struct tierd_job *job, const struct attachment *at
 	ret_view->version = version;
 }
 
-/* Gives a lease back that nobody has seen. */
+static inline bool give(struct tierd_job *job, uint32_t unit);
+
+/* Gives a lease back that nobody has seen; or that of another thread, which has given this one for it. */
 static void take_back(struct tierd_job *job, const struct attachment *attachment, uint32_t unit)
 {
-	lease_give(&attachment->counters[unit]);
+	if (!lease_give(&attachment->counters[unit]))
+		give(job, unit);
 	if (release_is_awaited(attachment->leases))
 		ring(job);
 }
@@ -46,10 +49,13 @@ static inline int take(struct tierd_job *job, const struct attachment *attachmen
 {
 	uint64_t mask = job->hot[unit].awaited_mask;
 	uint64_t awaited = atomic_load_explicit(&job->awaited, memory_order_acquire) & mask;
-	uint64_t word;
+	uint64_t word = 0;
 
-	if (!lease_take(&attachment->entries[unit], &attachment->counters[unit], awaited, &word))
+	if (!lease_take(&attachment->entries[unit], &attachment->counters[unit], awaited, &word)) {
+		if (UNLIKELY(word == LEASE_OWED))
+			give(job, unit);
 		return 0;
+	}
 	/* Another thread may have closed a step, or found the connection lost, before anybody could see this
 	 * lease. */
 	if (UNLIKELY((atomic_load_explicit(&job->awaited, memory_order_seq_cst) & mask) != awaited) ||
@@ -125,9 +131,15 @@ static bool give_to_oldest(const struct attachment *attachment, uint32_t unit)
 
 static inline bool give(struct tierd_job *job, uint32_t unit)
 {
-	const struct attachment *attachment = newest(job);
-	bool is_given =
-		LIKELY(!attachment->older) ? give_to(attachment, unit) : give_to_oldest(attachment, unit);
+	const struct attachment *attachment;
+	bool is_given;
+
+	/* Another thread may have given the lease that we saw, for one that is in a newer attachment. */
+	do {
+		attachment = newest(job);
+		is_given = LIKELY(!attachment->older) ? give_to(attachment, unit)
+						      : give_to_oldest(attachment, unit);
+	} while (UNLIKELY(!is_given) && attachment != newest(job));
 
 	if (release_is_awaited(attachment->leases))
 		ring(job);
@@ -304,7 +316,7 @@ static int finish(struct tierd_ticket *ticket, uint64_t deadline, struct tierd_v
 	return r;
 }
 
-static int gather_slowly(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters)
+static int gather_once(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters)
 {
 	struct tierd_ticket *ticket = NULL;
 	uint64_t start;
@@ -322,8 +334,36 @@ static int gather_slowly(struct tierd_job *job, uint32_t unit, struct tierd_view
 		job->gather_misses++;
 		job->gather_wait_ns += clock_now_ns() - start;
 	}
-	job_exit(job);
-	return r;
+	return job_finish(job, r);
+}
+
+static int gather_slowly(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters)
+{
+	return JOB_REPEAT(gather_once(job, unit, ret_parameters));
+}
+
+/* ---- Not answered ---- */
+
+void gathers_lose(struct tierd_job *job)
+{
+	QUEUE_FOREACH (link, &job->node->tickets) {
+		const struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
+
+		if (ticket->job == job && ticket->kind == &gather_kind && !queue_is_empty(&ticket->pending))
+			job->units[ticket->gather.unit]->unheard++;
+	}
+}
+
+bool gathers_forget(struct tierd_job *job, uint32_t unit)
+{
+	uint64_t held = attachment_leases(job->attachment, unit);
+
+	if (held > job->units[unit]->unheard)
+		return false;
+	job->units[unit]->unheard = 0;
+	for (; held > 0; held--)
+		give(job, unit);
+	return true;
 }
 
 /* ---- Given up ---- */
@@ -374,15 +414,16 @@ static int gather_begin_locked(struct tierd_job *job, uint32_t unit, struct tier
 	return 0;
 }
 
-int tierd_gather_begin(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
+static int gather_begin_once(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
 {
 	int r = job_enter(job, JOB_READY);
 
-	if (r < 0)
-		return r;
-	r = gather_begin_locked(job, unit, ret_ticket);
-	job_exit(job);
-	return r;
+	return r < 0 ? r : job_finish(job, gather_begin_locked(job, unit, ret_ticket));
+}
+
+int tierd_gather_begin(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
+{
+	return JOB_REPEAT(gather_begin_once(job, unit, ret_ticket));
 }
 
 int tierd_gather_end(struct tierd_ticket *ticket, int timeout_ms, struct tierd_view *ret_parameters)
@@ -390,6 +431,8 @@ int tierd_gather_end(struct tierd_ticket *ticket, int timeout_ms, struct tierd_v
 	struct tierd_node *node = ticket->node;
 	struct tierd_job *job = ticket->job;
 	uint64_t start = clock_now_ns();
+	bool can_repeat = false;
+	uint32_t unit = 0;
 	int r;
 
 	if (ticket->kind != &gather_kind)
@@ -406,15 +449,19 @@ int tierd_gather_end(struct tierd_ticket *ticket, int timeout_ms, struct tierd_v
 	r = finish(ticket, connection_deadline(node, timeout_ms), ret_parameters);
 	if (ticket->job == job && job && !node->error)
 		job->gather_wait_ns += clock_now_ns() - start;
-	if (r != -ETIMEDOUT)
+	if (r != -ETIMEDOUT) {
+		unit = ticket->gather.unit;
+		can_repeat = r == -ECONNRESET && ticket->job && node->reconnect_ms > 0 && timeout_ms != 0;
 		ticket_abandon(ticket);
+	}
 	connection_exit(node);
-	return r;
+	/* What was asked for over a connection that was lost meanwhile. */
+	return can_repeat ? tierd_gather(job, unit, ret_parameters) : r;
 }
 
 /* ---- Hints ---- */
 
-int tierd_prefetch(struct tierd_job *job, const uint32_t *units, size_t count)
+static int prefetch_once(struct tierd_job *job, const uint32_t *units, size_t count)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Prefetch prefetch = TIERD__WIRE__PREFETCH__INIT;
@@ -433,27 +480,54 @@ int tierd_prefetch(struct tierd_job *job, const uint32_t *units, size_t count)
 		/* A hint: nobody waits for the reply, and none comes back to a ticket. */
 		r = connection_send(job->node, connection_number(job->node), &request);
 	}
-	job_exit(job);
-	return r;
+	return job_finish(job, r);
+}
+
+int tierd_prefetch(struct tierd_job *job, const uint32_t *units, size_t count)
+{
+	return JOB_REPEAT(prefetch_once(job, units, count));
+}
+
+static void encode_phase(const struct tierd_job *job, const char *name, Tierd__Wire__Phase *phase,
+			 Tierd__Wire__Request *request)
+{
+	phase->job = job->number;
+	phase->name = (char *)name;
+	request->body_case = TIERD__WIRE__REQUEST__BODY_PHASE;
+	request->phase = phase;
+}
+
+void phase_restore(struct tierd_job *job)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Phase phase = TIERD__WIRE__PHASE__INIT;
+
+	if (*job->phase == '\0')
+		return;
+	encode_phase(job, job->phase, &phase, &request);
+	connection_post(job->node, connection_number(job->node), &request);
+}
+
+static int phase_once(struct tierd_job *job, const char *name)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Phase phase = TIERD__WIRE__PHASE__INIT;
+	int r = job_enter(job, JOB_READY);
+
+	if (r < 0)
+		return r;
+	encode_phase(job, name, &phase, &request);
+	r = ticket_call(job, &request);
+	if (r == 0)
+		strcpy(job->phase, name);
+	return job_finish(job, r);
 }
 
 int tierd_phase(struct tierd_job *job, const char *name)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__Phase phase = TIERD__WIRE__PHASE__INIT;
 	size_t length = name ? strnlen(name, TIERD_MAX_NAME + 1) : 0;
-	int r;
 
 	if (length == 0 || length > TIERD_MAX_NAME)
 		return message_fail(-EINVAL, "a phase has a name of 1 to %d bytes", TIERD_MAX_NAME);
-	r = job_enter(job, JOB_READY);
-	if (r < 0)
-		return r;
-	phase.job = job->number;
-	phase.name = (char *)name;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_PHASE;
-	request.phase = &phase;
-	r = ticket_call(job, &request);
-	job_exit(job);
-	return r;
+	return JOB_REPEAT(phase_once(job, name));
 }

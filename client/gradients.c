@@ -146,7 +146,7 @@ static int gradients_locked(struct tierd_job *job, uint32_t unit, uint32_t *ret_
 	return 0;
 }
 
-int tierd_gradients(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_gradients)
+static int gradients_once(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_gradients)
 {
 	uint32_t buffer;
 	int r = job_enter(job, JOB_READY);
@@ -158,8 +158,12 @@ int tierd_gradients(struct tierd_job *job, uint32_t unit, struct tierd_view *ret
 		*ret_gradients = (struct tierd_view){ .base = buffer_address(job, buffer),
 						      .offsets = job->units[unit]->gradient_offsets,
 						      .version = job->awaited };
-	job_exit(job);
-	return r;
+	return job_finish(job, r);
+}
+
+int tierd_gradients(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_gradients)
+{
+	return JOB_REPEAT(gradients_once(job, unit, ret_gradients));
 }
 
 /* ---- Push and discard ---- */
@@ -232,6 +236,7 @@ static int push_locked(struct tierd_job *job, uint32_t unit, bool is_silent, str
 	request.body_case = TIERD__WIRE__REQUEST__BODY_PUSH;
 	request.push = &push;
 	set_state(job, buffer, GRADIENT_BUFFER_PUSHED);
+	job->has_undecided = true;
 	r = ticket_send(ticket, &request);
 	if (r < 0)
 		set_state(job, buffer, GRADIENT_BUFFER_HELD);
@@ -240,7 +245,7 @@ static int push_locked(struct tierd_job *job, uint32_t unit, bool is_silent, str
 	return r;
 }
 
-int tierd_push(struct tierd_job *job, uint32_t unit)
+static int push_once(struct tierd_job *job, uint32_t unit)
 {
 	struct tierd_ticket *ticket = NULL;
 	int r = job_enter(job, JOB_READY);
@@ -252,11 +257,15 @@ int tierd_push(struct tierd_job *job, uint32_t unit)
 		r = push_locked(job, unit, true, &ticket);
 	if (r == 0)
 		ticket_abandon(ticket);
-	job_exit(job);
-	return r;
+	return job_finish(job, r);
 }
 
-int tierd_push_begin(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
+int tierd_push(struct tierd_job *job, uint32_t unit)
+{
+	return JOB_REPEAT(push_once(job, unit));
+}
+
+static int push_begin_once(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
 {
 	int r = job_enter(job, JOB_READY);
 
@@ -265,8 +274,12 @@ int tierd_push_begin(struct tierd_job *job, uint32_t unit, struct tierd_ticket *
 	r = push_check(job);
 	if (r == 0)
 		r = push_locked(job, unit, false, ret_ticket);
-	job_exit(job);
-	return r;
+	return job_finish(job, r);
+}
+
+int tierd_push_begin(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
+{
+	return JOB_REPEAT(push_begin_once(job, unit, ret_ticket));
 }
 
 int tierd_discard(struct tierd_job *job, uint32_t unit)

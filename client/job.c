@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "client/reconnect.h"
 #include "client/structure.h"
 #include "client/ticket.h"
 #include "common/clock.h"
@@ -77,13 +78,29 @@ static int check_epoch(struct tierd_job *job)
 
 int job_check(struct tierd_job *job, enum job_need need)
 {
-	int r = connection_check(job->node);
+	int r = reconnect(job->node);
 
+	if (r == 0 && job->refusal < 0)
+		r = message_fail_text(job->refusal, job->stale_text);
+	if (r == 0 && need >= JOB_LIVE)
+		r = job_rejoin(job);
 	if (r == 0 && need >= JOB_LIVE)
 		r = check_epoch(job);
 	if (r == 0 && need == JOB_READY && job->ready_units == 0)
 		r = message_fail(-EINVAL, "job \"%s\" is not ready; call tierd_job_ready first", job->name);
 	return r;
+}
+
+/* A daemon that hangs up at this very request, again and again, is not asked for ever. */
+#define MAX_INTERRUPTIONS 32
+
+static bool can_repeat(struct tierd_job *job, int r)
+{
+	const struct tierd_node *node = job->node;
+
+	if (r != -ECONNRESET || node->reconnect_ms == 0 || (node->error && !node->is_lost))
+		return false;
+	return ++job->interruptions <= MAX_INTERRUPTIONS;
 }
 
 int job_enter(struct tierd_job *job, enum job_need need)
@@ -92,7 +109,12 @@ int job_enter(struct tierd_job *job, enum job_need need)
 
 	if (r < 0)
 		return r;
-	r = job_check(job, need);
+	/* Better before than in the middle of the call. */
+	if (job->node->reconnect_ms > 0)
+		connection_look(job->node);
+	do
+		r = job_check(job, need);
+	while (can_repeat(job, r));
 	if (r < 0)
 		connection_exit(job->node);
 	return r;
@@ -101,6 +123,22 @@ int job_enter(struct tierd_job *job, enum job_need need)
 void job_exit(struct tierd_job *job)
 {
 	connection_exit(job->node);
+}
+
+int job_finish(struct tierd_job *job, int r)
+{
+	/* Where it stands now is worth knowing. */
+	if (r == -ESTALE && job->node->is_lost) {
+		int checked = job_check(job, JOB_LIVE);
+
+		r = checked < 0 ? checked : r;
+	}
+	if (r != -ECONNRESET)
+		job->interruptions = 0;
+	else if (can_repeat(job, r))
+		r = JOB_AGAIN;
+	job_exit(job);
+	return r;
 }
 
 int job_check_unit(const struct tierd_job *job, uint32_t unit)
@@ -284,6 +322,7 @@ static struct tierd_job *job_free(struct tierd_job *job)
 	for (uint32_t i = 0; i < job->unit_count; i++)
 		unit_free(job->units[i]);
 	free(job->units);
+	free(job->opening.bytes);
 	free(job);
 	return NULL;
 }
@@ -315,6 +354,7 @@ static int adopt(struct tierd_job *job, struct tierd_ticket *ticket)
 	const Tierd__Wire__JobOpenReply *reply = &ticket->open.reply;
 	int r = -EPROTO;
 
+	mapping_free(&job->window_mapping);
 	if (reply->window_bytes >= WINDOW_BYTES_MINIMUM)
 		r = mapping_new(ticket->open.fd, reply->window_bytes, PROT_READ | PROT_WRITE,
 				&job->window_mapping);
@@ -326,18 +366,15 @@ static int adopt(struct tierd_job *job, struct tierd_ticket *ticket)
 	job->number = reply->job;
 	job->state = (struct tierd_job_state){ reply->status, reply->epoch, reply->step, reply->loss_scale };
 	job->epoch = reply->epoch;
-	job->awaited = reply->step;
-	queue_push(&job->node->jobs, &job->link);
+	job->incarnation = job->node->incarnation;
 	return 0;
 }
 
-static int open_locked(struct tierd_job *job, const Tierd__Wire__Request *request)
+int job_open_call(struct tierd_job *job, const Tierd__Wire__Request *request, uint64_t deadline)
 {
 	struct tierd_ticket *ticket = NULL;
-	int r = connection_check(job->node);
+	int r = ticket_new(job->node, NULL, &open_kind, &ticket);
 
-	if (r == 0)
-		r = ticket_new(job->node, NULL, &open_kind, &ticket);
 	if (r < 0)
 		return r;
 	ticket->fd_count = 1;
@@ -345,10 +382,35 @@ static int open_locked(struct tierd_job *job, const Tierd__Wire__Request *reques
 	r = ticket_send(ticket, request);
 	if (r < 0)
 		return r;
-	r = ticket_await(ticket, TIERD_DONE, connection_deadline(job->node, -1));
+	r = ticket_await(ticket, TIERD_DONE, deadline);
 	if (r == 0)
 		r = adopt(job, ticket);
 	ticket_abandon(ticket);
+	return r;
+}
+
+static int open_first(struct tierd_job *job, const Tierd__Wire__Request *request)
+{
+	struct tierd_node *node = job->node;
+	int r = connection_enter(node);
+
+	if (r < 0)
+		return r;
+	if (node->reconnect_ms > 0)
+		connection_look(node);
+	r = reconnect(node);
+	if (r == 0)
+		r = job_open_call(job, request, connection_deadline(node, -1));
+	if (r == 0) {
+		job->awaited = job->state.step;
+		queue_push(&node->jobs, &job->link);
+	}
+	if (can_repeat(job, r)) {
+		/* It may have been opened, by a connection of which tierd has not seen the end yet. */
+		request->job_open->is_reconnect = true;
+		r = JOB_AGAIN;
+	}
+	connection_exit(node);
 	return r;
 }
 
@@ -381,11 +443,9 @@ int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *opti
 	encode_options(&own, &groups, &open);
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_OPEN;
 	request.job_open = &open;
-	r = connection_enter(node);
-	if (r < 0)
-		return r;
-	r = open_locked(job, &request);
-	connection_exit(node);
+	r = reopen_remember(node, &open.base, &job->opening);
+	if (r == 0)
+		r = JOB_REPEAT(open_first(job, &request));
 	if (r == 0)
 		*ret_job = TAKE_PTR(job);
 	return r;
@@ -424,11 +484,21 @@ static int leave(struct tierd_job *job, bool at_once)
 		job_drop(job);
 		return r;
 	}
+	if (node->reconnect_ms > 0)
+		connection_look(node);
+	if (node->is_lost || job->refusal < 0) {
+		/* With the connection tierd has ended the membership. */
+		r = job->is_stale && !at_once ? message_fail_text(-ESTALE, job->stale_text) : 0;
+		job_drop(job);
+		connection_exit(node);
+		return r;
+	}
 	body.job = job->number;
 	body.at_once = at_once;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_LEAVE;
 	request.job_leave = &body;
 	r = ticket_call(job, &request);
+	reconnect_settle(node);
 	job_drop(job);
 	connection_exit(node);
 	return r;

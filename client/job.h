@@ -5,6 +5,7 @@
 #include "client/attachment.h"
 #include "client/connection.h"
 #include "client/mapping.h"
+#include "client/reopen.h"
 #include "proto/pages.h"
 #include "proto/unit_layout.h"
 
@@ -14,12 +15,14 @@ struct ticket_kind;
 struct unit {
 	char *name;
 	struct unit_layout layout;
+	struct remembered definition;
 	uint32_t tensor_count;
 	struct tensor_layout *tensors;
 	uint64_t *offsets;	       /* in a view of parameters; known once the job is ready */
 	uint64_t *gradient_offsets;    /* in a view of gradients */
 	uint64_t spans[UNIT_SECTIONS]; /* where sections begin, as in the directory page */
 	uint64_t end;		       /* of the last section, from the unit's offset */
+	uint32_t unheard;	       /* gathers whose answers were lost with a connection */
 };
 
 /* What a gather needs of a unit, side by side. */
@@ -50,6 +53,8 @@ struct tierd_job {
 	uint32_t epoch;
 	bool is_stale;
 	char stale_text[512];
+	bool has_undecided;	 /* handed in for a step that this rank has not closed */
+	bool has_written;	 /* values of tensors */
 	uint32_t refused_pushes; /* without tickets, in this epoch */
 	int push_error;		 /* of the last of them: the next push or step reports it */
 	char push_error_text[512];
@@ -59,6 +64,17 @@ struct tierd_job {
 
 	struct mapping window_mapping;
 	bool is_window_busy;
+	/* Of a connection that was lost; see reopen.h. */
+	struct remembered opening;
+	uint64_t incarnation;		/* of the daemon that opened it */
+	const char *lost_work;		/* that this rank is still to be told of; NULL: none */
+	char phase[TIERD_MAX_NAME + 1]; /* that the rank has named; "": none */
+	bool must_reopen;		/* before anything else is asked */
+	bool must_rejoin;		/* the other ranks, before the next call goes on */
+	bool is_rejoining;
+	int refusal;		/* it cannot be opened again, stale_text says why */
+	unsigned interruptions; /* in a row */
+
 	bool is_getting_ready;
 	bool has_unclaimed_ready; /* a ready that nobody waited for any more came through */
 	uint64_t gather_misses, gather_wait_ns, gradient_wait_ns, step_wait_ns;
@@ -76,6 +92,21 @@ enum job_need {
 /* Locks the node if the job is fit for the call. */
 int job_enter(struct tierd_job *job, enum job_need need);
 void job_exit(struct tierd_job *job);
+
+/* The same at the end of a call that asked the daemon. JOB_AGAIN: the connection was lost in the middle of
+ * it, and the call can be made again from the start. If it cannot, that is said as by the next call. */
+#define JOB_AGAIN 1
+int job_finish(struct tierd_job *job, int r);
+
+#define JOB_REPEAT(call)                                                                                     \
+	({                                                                                                   \
+		int repeat_r;                                                                                \
+                                                                                                             \
+		do                                                                                           \
+			repeat_r = (call);                                                                   \
+		while (repeat_r == JOB_AGAIN);                                                               \
+		repeat_r;                                                                                    \
+	})
 
 /* ---- With the lock held ---- */
 
@@ -111,6 +142,12 @@ struct wire_groups {
 };
 int job_encode_groups(const struct tierd_group *groups, uint32_t count, struct wire_groups *ret_groups);
 
+/* Opens the job, or opens it again. */
+int job_open_call(struct tierd_job *job, const Tierd__Wire__Request *request, uint64_t deadline);
+
+/* As tierd_job_ready, with the lock held. */
+int job_ready_locked(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state);
+
 /* Frees the handle; the daemon is told elsewhere. Its tickets fail. */
 void job_drop(struct tierd_job *job);
 
@@ -128,6 +165,17 @@ void gradients_recover(struct tierd_job *job);
 
 /* The name of a unit of which this rank holds a buffer; NULL: none. */
 const char *gradients_held(const struct tierd_job *job);
+
+/* The answers to gathers that are on their way do not come: each may have left a lease that nobody knows of.
+ */
+void gathers_lose(struct tierd_job *job);
+
+/* Where this rank must not have a lease on the unit: gives back those that nobody knows of. False: there are
+ * more. */
+bool gathers_forget(struct tierd_job *job, uint32_t unit);
+
+/* Names the phase again, to a daemon that does not know it. */
+void phase_restore(struct tierd_job *job);
 
 /* Waits for the answers to gathers that were given up: each may bring a lease, which goes back then. May
  * release the lock; where it returns 0 the job is fit still. */

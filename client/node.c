@@ -1,78 +1,75 @@
 #include <errno.h>
-#include <stdio.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/un.h>
 
 #include "client/connection.h"
 #include "client/job.h"
 #include "client/reader.h"
+#include "client/reconnect.h"
+#include "client/structure.h"
 #include "client/ticket.h"
-#include "common/clock.h"
-#include "proto/socket_path.h"
 
-/* A daemon greets at once; one that does not hangs. */
-#define GREETING_SECONDS 10
+#define RECONNECT_VARIABLE "TIERD_RECONNECT_MS"
 
-static int choose_path(const char *given, struct sockaddr_un *ret_address)
+static int choose_path(struct tierd_node *node, const char *given)
 {
 	char buffer[SOCKET_PATH_SIZE];
 	const char *path = socket_path_choose(given, buffer);
 
-	*ret_address = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	if (strlen(path) >= SOCKET_PATH_SIZE)
 		return message_fail(-ENAMETOOLONG, "the socket's path is longer than %zu bytes: %s",
 				    SOCKET_PATH_SIZE - 1, path);
-	strcpy(ret_address->sun_path, path);
+	strcpy(node->socket_path, path);
 	return 0;
 }
 
-static int fail_to_connect(int r, const char *path)
+static int choose_reconnect(struct tierd_node *node, int given)
 {
-	if (r == -ENOENT || r == -ECONNREFUSED)
-		return message_fail(
-			r, "no tierd listens at %s; start it, or set TIERD_SOCKET to where it listens", path);
-	if (r == -EAGAIN)
-		return message_fail(-ETIMEDOUT, "tierd at %s does not accept connections", path);
-	return message_fail(r, "connecting to tierd at %s: %s", path, strerror(-r));
+	const char *text = given < 0 ? getenv(RECONNECT_VARIABLE) : NULL;
+	char *end;
+	long value;
+
+	node->reconnect_ms = given < 0 ? 0 : given;
+	if (!text || *text == '\0')
+		return 0;
+	errno = 0;
+	value = strtol(text, &end, 10);
+	if (errno || *end || value < 0 || value > INT_MAX)
+		return message_fail(-EINVAL,
+				    RECONNECT_VARIABLE " is \"%.32s\"; it is a number of milliseconds", text);
+	node->reconnect_ms = (int)value;
+	return 0;
 }
 
-static int open_socket(const struct sockaddr_un *address, int *ret_fd)
+int tierd_connect_with(const struct tierd_connect_options *options, struct tierd_node **ret_node)
 {
-	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct timeval limit = { .tv_sec = GREETING_SECONDS };
+	struct tierd_connect_options own = TIERD_CONNECT_OPTIONS_INIT;
+	_cleanup_(connection_freep) struct tierd_node *node = NULL;
+	int r = structure_take(&own, sizeof(own), sizeof(own), options);
 
-	if (fd < 0)
-		return fail_to_connect(-errno, address->sun_path);
-	/* Without it a daemon that does not accept would hold us for ever; later calls never block in the
-	 * socket. */
-	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-	while (connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0)
-		if (errno != EINTR)
-			return fail_to_connect(-errno, address->sun_path);
-	*ret_fd = TAKE_FD(fd);
-	return 0;
+	if (r < 0)
+		return message_fail(r, "the options of the connection have a wrong size; start from "
+				       "TIERD_CONNECT_OPTIONS_INIT");
+	r = connection_new(&node);
+	if (r < 0)
+		return message_fail(r, "connecting to tierd: %s", strerror(-r));
+	r = choose_path(node, own.socket_path);
+	if (r == 0)
+		r = choose_reconnect(node, own.reconnect_ms);
+	if (r == 0)
+		r = reconnect_first(node);
+	if (r == 0)
+		*ret_node = TAKE_PTR(node);
+	return r;
 }
 
 int tierd_connect(const char *socket_path, struct tierd_node **ret_node)
 {
-	_cleanup_(connection_freep) struct tierd_node *node = NULL;
-	struct sockaddr_un address;
-	int fd = -1;
-	int r = choose_path(socket_path, &address);
+	struct tierd_connect_options options = TIERD_CONNECT_OPTIONS_INIT;
 
-	if (r == 0)
-		r = open_socket(&address, &fd);
-	if (r < 0)
-		return r;
-	r = connection_new(fd, &node);
-	if (r < 0)
-		return message_fail(r, "connecting to tierd: %s", strerror(-r));
-	r = connection_greet(node, clock_now_ns() + GREETING_SECONDS * UINT64_C(1000000000));
-	if (r == 0)
-		*ret_node = TAKE_PTR(node);
-	return r;
+	options.socket_path = socket_path;
+	return tierd_connect_with(&options, ret_node);
 }
 
 struct tierd_node *tierd_disconnect(struct tierd_node *node)

@@ -18,7 +18,8 @@ static void begin_epoch(struct tierd_job *job, const Tierd__Wire__JobReadyReply 
 	job->state = (struct tierd_job_state){ reply->status, reply->epoch, reply->step, reply->loss_scale };
 	job->epoch = reply->epoch;
 	job->awaited = reply->step;
-	job->is_stale = false;
+	job->is_stale = job->has_undecided = job->must_rejoin = false;
+	job->lost_work = NULL;
 	job->attachment->live_epoch = reply->epoch;
 	job->ready_units = job->unit_count;
 }
@@ -30,6 +31,9 @@ static void ready_answer(struct tierd_ticket *ticket, const struct answer *answe
 	int r = 0;
 
 	job->is_getting_ready = false;
+	/* A job without values can be given some; else it would have to be closed first. */
+	if (answer->status == -ENODATA)
+		job->is_stale = false;
 	if (answer->status < 0) {
 		ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
 		return;
@@ -47,6 +51,10 @@ static void ready_answer(struct tierd_ticket *ticket, const struct answer *answe
 		return;
 	if (r == 0) {
 		begin_epoch(job, reply);
+		if (ticket->fd_count > 0) {
+			attachment_collect(job);
+			phase_restore(job);
+		}
 		job->has_unclaimed_ready = ticket->is_orphan;
 		ticket->state = job->state;
 	}
@@ -119,7 +127,7 @@ static int claim(struct tierd_job *job, uint64_t deadline)
 	return 1;
 }
 
-static int ready_locked(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state)
+int job_ready_locked(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state)
 {
 	struct tierd_ticket *ticket = NULL;
 	int r = claim(job, connection_deadline(job->node, timeout_ms));
@@ -139,18 +147,23 @@ static int ready_locked(struct tierd_job *job, int timeout_ms, struct tierd_job_
 	return r;
 }
 
-int tierd_job_ready(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state)
+static int ready_once(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state)
 {
 	struct tierd_job_state state;
 	int r = job_enter(job, JOB_OPEN);
 
 	if (r < 0)
 		return r;
-	r = ready_locked(job, timeout_ms, &state);
-	job_exit(job);
+	r = job_ready_locked(job, timeout_ms, &state);
+	r = job_finish(job, r);
 	if (r == 0 && ret_state)
 		*ret_state = state;
 	return r;
+}
+
+int tierd_job_ready(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state)
+{
+	return JOB_REPEAT(ready_once(job, timeout_ms, ret_state));
 }
 
 static int begin_claimed(struct tierd_job *job, struct tierd_ticket **ret_ticket)
@@ -168,7 +181,7 @@ static int begin_claimed(struct tierd_job *job, struct tierd_ticket **ret_ticket
 	return 0;
 }
 
-int tierd_job_ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket)
+static int ready_begin_once(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket)
 {
 	int r = job_enter(job, JOB_OPEN);
 
@@ -179,8 +192,12 @@ int tierd_job_ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ti
 		r = ready_begin(job, timeout_ms, ret_ticket);
 	else if (r == 1)
 		r = begin_claimed(job, ret_ticket);
-	job_exit(job);
-	return r;
+	return job_finish(job, r);
+}
+
+int tierd_job_ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket)
+{
+	return JOB_REPEAT(ready_begin_once(job, timeout_ms, ret_ticket));
 }
 
 const struct ticket_kind ready_kind = { .name = "tierd_job_ready", .replies = 1, .answer = ready_answer };

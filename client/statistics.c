@@ -83,15 +83,18 @@ static int statistics_locked(struct tierd_job *job, struct tierd_statistics *ret
 	return r;
 }
 
+static int statistics_once(struct tierd_job *job, struct tierd_statistics *ret_statistics)
+{
+	int r = job_enter(job, JOB_LIVE);
+
+	return r < 0 ? r : job_finish(job, statistics_locked(job, ret_statistics));
+}
+
 int tierd_statistics(struct tierd_job *job, struct tierd_statistics *ret_statistics)
 {
 	struct tierd_statistics own;
-	int r = job_enter(job, JOB_LIVE);
+	int r = JOB_REPEAT(statistics_once(job, &own));
 
-	if (r < 0)
-		return r;
-	r = statistics_locked(job, &own);
-	job_exit(job);
 	if (r == 0 && structure_give(ret_statistics, sizeof(own), &own, sizeof(own)) < 0)
 		r = message_fail(-EINVAL,
 				 "the statistics have a wrong size; start from TIERD_STATISTICS_INIT");

@@ -37,7 +37,7 @@ static int encode_rates(const struct tierd_job *job, const struct tierd_rates *g
 	return 0;
 }
 
-int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uint32_t micro_batches)
+static int step_begin_once(struct tierd_job *job, const struct tierd_rates *rates, uint32_t micro_batches)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__StepBegin begin = TIERD__WIRE__STEP_BEGIN__INIT;
@@ -54,10 +54,15 @@ int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uin
 		begin.micro_batches = micro_batches;
 		request.body_case = TIERD__WIRE__REQUEST__BODY_STEP_BEGIN;
 		request.step_begin = &begin;
+		job->has_undecided = true;
 		r = ticket_call(job, &request);
 	}
-	job_exit(job);
-	return r;
+	return job_finish(job, r);
+}
+
+int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uint32_t micro_batches)
+{
+	return JOB_REPEAT(step_begin_once(job, rates, micro_batches));
 }
 
 /* ---- Step ---- */
@@ -106,8 +111,10 @@ static void step_answer(struct tierd_ticket *ticket, const struct answer *answer
 		ticket_complete(ticket, TIERD_DURABLE, answer->status, answer->text);
 	} else if (answer->status < 0) {
 		/* Nobody needs to wait for what will not come. */
-		if (ticket->epoch == job->epoch)
+		if (ticket->epoch == job->epoch) {
 			job->awaited--;
+			job->has_undecided = true;
+		}
 		/* It was for a push of which we had not heard: this reports it. */
 		if (ticket->refused_pushes != job->refused_pushes)
 			job->push_error = 0;
@@ -119,7 +126,7 @@ static void step_answer(struct tierd_ticket *ticket, const struct answer *answer
 	}
 }
 
-static int check_leases(const struct tierd_job *job)
+static int check_leases(struct tierd_job *job)
 {
 	const char *held = gradients_held(job);
 
@@ -128,7 +135,7 @@ static int check_leases(const struct tierd_job *job)
 			-EBUSY,
 			"a gradient buffer of unit \"%s\" is held; push or discard it before the step", held);
 	for (uint32_t unit = 0; unit < job->unit_count; unit++)
-		if (job->hot[unit].awaited_mask && attachment_has_lease(job->attachment, unit))
+		if (job->hot[unit].awaited_mask && !gathers_forget(job, unit))
 			return message_fail(-EBUSY,
 					    "a lease on unit \"%s\" is held; release it before the step",
 					    job_unit_name(job, unit));
@@ -150,6 +157,8 @@ static int step_send(struct tierd_job *job, const struct tierd_rates *rates, str
 	if (r == 0)
 		r = check_leases(job);
 	if (r == 0)
+		attachment_collect(job);
+	if (r == 0)
 		r = ticket_new(job->node, job, &step_kind, &ticket);
 	if (r < 0)
 		return r;
@@ -163,14 +172,16 @@ static int step_send(struct tierd_job *job, const struct tierd_rates *rates, str
 	/* Before it is sent: a gather after it must not find the old version. */
 	job->awaited++;
 	r = ticket_send(ticket, &request);
-	if (r < 0)
+	if (r < 0) {
 		job->awaited--;
-	else
+	} else {
+		job->has_undecided = false;
 		*ret_ticket = ticket;
+	}
 	return r;
 }
 
-int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct tierd_ticket **ret_ticket)
+static int step_once(struct tierd_job *job, const struct tierd_rates *rates, struct tierd_ticket **ret_ticket)
 {
 	struct tierd_ticket *ticket = NULL;
 	uint64_t start;
@@ -193,8 +204,12 @@ int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct ti
 		ticket_abandon(ticket);
 	}
 	job->step_wait_ns += clock_now_ns() - start;
-	job_exit(job);
-	return r;
+	return job_finish(job, r);
+}
+
+int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct tierd_ticket **ret_ticket)
+{
+	return JOB_REPEAT(step_once(job, rates, ret_ticket));
 }
 
 int tierd_step_finish(struct tierd_job *job)

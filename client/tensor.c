@@ -39,9 +39,17 @@ static void window_answer(struct tierd_ticket *ticket, const struct answer *answ
 	ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
 }
 
+/* The answer that would have given it back does not come. */
+static void window_dispose(struct tierd_ticket *ticket)
+{
+	if (ticket->is_orphan && ticket->job && !ticket->events[TIERD_DONE].is_here)
+		window_give(ticket->job);
+}
+
 static const struct ticket_kind window_kind = { .name = "tierd_tensor_read or tierd_tensor_write",
 						.replies = 1,
-						.answer = window_answer };
+						.answer = window_answer,
+						.dispose = window_dispose };
 
 /* With the window taken; it is kept if the call succeeds. */
 static int window_call(struct tierd_job *job, const Tierd__Wire__Request *request, uint64_t deadline)
@@ -71,6 +79,7 @@ struct transfer {
 	uint32_t unit, tensor;
 	const char *state; /* NULL: write */
 	bool is_master;
+	bool has_full_elements; /* of four bytes, whatever the tensor's format */
 	uint64_t first, count;
 	char *data;
 	uint64_t element_bytes;
@@ -123,6 +132,7 @@ static int move_piece(struct transfer *transfer, uint64_t count)
 						    .count = count,
 						    .is_master = transfer->is_master };
 		request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_WRITE;
+		job->has_written = true;
 		request.tensor_write = &write;
 	}
 	return window_call(job, &request, transfer->deadline);
@@ -168,6 +178,27 @@ static int transfer_all(struct transfer *transfer)
 	return 0;
 }
 
+/* Goes on where it was, should the connection be lost. */
+static int transfer_once(struct transfer *transfer, enum job_need need)
+{
+	struct tierd_job *job = transfer->job;
+	int r = job_enter(job, need);
+
+	if (r < 0)
+		return r;
+	r = check_range(job, transfer->unit, transfer->tensor, transfer->first, transfer->count);
+	if (r == 0) {
+		transfer->element_bytes =
+			transfer->has_full_elements
+				? 4
+				: section_element_bytes(
+					  job->units[transfer->unit]->tensors[transfer->tensor].section);
+		transfer->deadline = connection_deadline(job->node, -1);
+		r = transfer_all(transfer);
+	}
+	return job_finish(job, r);
+}
+
 int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count,
 		       const void *data, bool is_master)
 {
@@ -175,22 +206,12 @@ int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, ui
 				     .unit = unit,
 				     .tensor = tensor,
 				     .is_master = is_master,
+				     .has_full_elements = is_master,
 				     .first = first,
 				     .count = count,
 				     .data = (char *)data };
-	int r = job_enter(job, JOB_LIVE);
 
-	if (r < 0)
-		return r;
-	r = check_range(job, unit, tensor, first, count);
-	if (r == 0) {
-		transfer.element_bytes =
-			is_master ? 4 : section_element_bytes(job->units[unit]->tensors[tensor].section);
-		transfer.deadline = connection_deadline(job->node, -1);
-		r = transfer_all(&transfer);
-	}
-	job_exit(job);
-	return r;
+	return JOB_REPEAT(transfer_once(&transfer, JOB_LIVE));
 }
 
 int tierd_tensor_read(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state,
@@ -203,26 +224,13 @@ int tierd_tensor_read(struct tierd_job *job, uint32_t unit, uint32_t tensor, con
 				     .first = first,
 				     .count = count,
 				     .data = ret_data };
-	int r;
 
 	if (!state)
 		return message_fail(-EINVAL,
 				    "no state is named; it is \"parameter\", \"master\" or a slot of the "
 				    "optimizer, such as \"m\"");
-	r = job_enter(job, JOB_READY);
-	if (r < 0)
-		return r;
-	r = check_range(job, unit, tensor, first, count);
-	if (r == 0) {
-		transfer.element_bytes =
-			strcmp(state, "parameter") != 0
-				? 4
-				: section_element_bytes(job->units[unit]->tensors[tensor].section);
-		transfer.deadline = connection_deadline(job->node, -1);
-		r = transfer_all(&transfer);
-	}
-	job_exit(job);
-	return r;
+	transfer.has_full_elements = strcmp(state, "parameter") != 0;
+	return JOB_REPEAT(transfer_once(&transfer, JOB_READY));
 }
 
 /* ---- Shards ---- */

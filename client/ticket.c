@@ -228,7 +228,7 @@ static void ticket_free(struct tierd_ticket *ticket)
 
 void ticket_abandon(struct tierd_ticket *ticket)
 {
-	if (ticket->kind->abandon && ticket->node && !ticket->node->error)
+	if (ticket->kind->abandon && ticket->node)
 		ticket->kind->abandon(ticket);
 	if (!ticket->node || queue_is_empty(&ticket->pending)) {
 		ticket_free(ticket);
@@ -251,6 +251,11 @@ bool ticket_is_given_up(const struct tierd_job *job, const struct ticket_kind *k
 
 int ticket_call(struct tierd_job *job, const Tierd__Wire__Request *request)
 {
+	return ticket_call_until(job, request, connection_deadline(job->node, -1));
+}
+
+int ticket_call_until(struct tierd_job *job, const Tierd__Wire__Request *request, uint64_t deadline)
+{
 	struct tierd_ticket *ticket = NULL;
 	int r = ticket_new(job->node, job, &ticket_plain, &ticket);
 
@@ -258,7 +263,7 @@ int ticket_call(struct tierd_job *job, const Tierd__Wire__Request *request)
 		r = ticket_send(ticket, request);
 	if (r < 0)
 		return r;
-	r = ticket_await(ticket, TIERD_DONE, connection_deadline(job->node, -1));
+	r = ticket_await(ticket, TIERD_DONE, deadline);
 	ticket_abandon(ticket);
 	return r;
 }
@@ -282,6 +287,8 @@ void ticket_fail_all(struct tierd_node *node, int status, const char *text)
 		queue_remove(&ticket->pending);
 		if (ticket->is_orphan)
 			ticket_free(ticket);
+		else if (ticket->job && ticket->job->is_stale && ticket->kind != &ready_kind)
+			fail(ticket, -ESTALE, ticket->job->stale_text);
 		else
 			fail(ticket, status, text);
 	}

@@ -112,6 +112,7 @@ bool ticket_is_given_up(const struct tierd_job *job, const struct ticket_kind *k
 
 /* Sends a request with a plain reply and waits for it. */
 int ticket_call(struct tierd_job *job, const Tierd__Wire__Request *request);
+int ticket_call_until(struct tierd_job *job, const Tierd__Wire__Request *request, uint64_t deadline);
 
 /* The reply to a request of this number, if somebody still wants it. */
 void ticket_answer(struct tierd_node *node, uint32_t request, const Tierd__Wire__Reply *reply);

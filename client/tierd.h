@@ -48,6 +48,20 @@ const char *tierd_version(void);
  * -ENOENT or -ECONNREFUSED: no daemon; -EPROTONOSUPPORT: no common version. */
 int tierd_connect(const char *socket_path, struct tierd_node **ret_node);
 
+struct tierd_connect_options {
+	size_t size;             /* sizeof(struct tierd_connect_options) */
+	const char *socket_path; /* as of tierd_connect */
+	int reconnect_ms;        /* how long it tries to open a connection, again and again; negative: $TIERD_RECONNECT_MS, else 0 */
+};
+#define TIERD_CONNECT_OPTIONS_INIT { sizeof(struct tierd_connect_options), NULL, -1 }
+
+/* As tierd_connect, but keeps trying for reconnect_ms while no daemon listens. And if the connection is lost later,
+ * because tierd was restarted or has ended it, the next call that needs it opens it again, for reconnect_ms,
+ * with its jobs. A job that stands where this rank does goes on without an error; if work of this rank was
+ * lost, its calls return -ESTALE, as at the end of an epoch, and say what. Without a daemon within
+ * reconnect_ms they return -ECONNRESET from then on. */
+int tierd_connect_with(const struct tierd_connect_options *options, struct tierd_node **ret_node);
+
 /* Ends the connection, and with it what is left of its jobs' memberships (as tierd_job_detach). Takes NULL. */
 struct tierd_node *tierd_disconnect(struct tierd_node *node);
 

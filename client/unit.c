@@ -14,6 +14,7 @@ struct unit *unit_free(struct unit *unit)
 	free(unit->name);
 	free(unit->tensors);
 	free(unit->offsets);
+	free(unit->definition.bytes);
 	free(unit->gradient_offsets);
 	free(unit);
 	return NULL;
@@ -269,8 +270,8 @@ static int define_locked(struct tierd_job *job, struct unit **unit, const Tierd_
 	return r;
 }
 
-int tierd_unit_define(struct tierd_job *job, const char *name, const struct tierd_tensor *tensors,
-		      size_t tensor_count, uint32_t *ret_unit)
+static int define_once(struct tierd_job *job, const char *name, const struct tierd_tensor *tensors,
+		       size_t tensor_count, uint32_t *ret_unit)
 {
 	_cleanup_(definition_free) struct definition definition = { NULL };
 	_cleanup_(unit_freep) struct unit *unit = NULL;
@@ -298,7 +299,14 @@ int tierd_unit_define(struct tierd_job *job, const char *name, const struct tier
 	request.unit_define = &body;
 	r = lay_out(job, &definition, unit);
 	if (r == 0)
+		r = reopen_remember(job->node, &body.base, &unit->definition);
+	if (r == 0)
 		r = define_locked(job, &unit, &request, ret_unit);
-	job_exit(job);
-	return r;
+	return job_finish(job, r);
+}
+
+int tierd_unit_define(struct tierd_job *job, const char *name, const struct tierd_tensor *tensors,
+		      size_t tensor_count, uint32_t *ret_unit)
+{
+	return JOB_REPEAT(define_once(job, name, tensors, tensor_count, ret_unit));
 }

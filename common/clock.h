@@ -13,4 +13,11 @@ static inline uint64_t clock_now_ns(void)
 	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
+static inline void clock_sleep_ns(uint64_t ns)
+{
+	struct timespec pause = { .tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000) };
+
+	nanosleep(&pause, NULL);
+}
+
 #endif

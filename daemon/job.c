@@ -285,6 +285,12 @@ static bool clear_rank(struct pending *pending, struct job *job, const Tierd__Wi
 			      open->rank, job->name, (int)member->pid, (unsigned)member->port->uid);
 		return false;
 	}
+	if (open->is_reconnect && member->pid == pending_port(pending)->pid) {
+		snprintf(reason, sizeof(reason), "rank %u (pid %d) has lost its connection", member->rank,
+			 (int)member->pid);
+		job_leave(member, false, reason);
+		return true;
+	}
 	if (!open->takeover) {
 		pending_error(pending, -EBUSY,
 			      "rank %u of job %s is held by process %d; end it, or open with takeover",

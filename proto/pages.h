@@ -142,8 +142,24 @@ static inline size_t lease_bytes(uint32_t unit_count, uint32_t buffer_count)
 
 /* ---- The client's side ---- */
 
+/* False: there was no lease to give back. */
+static inline bool lease_give(_Atomic uint32_t *lease)
+{
+	uint32_t count = atomic_load_explicit(lease, memory_order_relaxed);
+
+	while (count != 0)
+		if (atomic_compare_exchange_weak_explicit(lease, &count, count - 1, memory_order_seq_cst,
+							  memory_order_relaxed))
+			return true;
+	return false;
+}
+
+/* No word that there is. */
+#define LEASE_OWED UINT64_MAX
+
 /* Takes a lease if the unit is resident at the awaited version at least (0 for frozen units). ret_word: the
- * word under which it is held. */
+ * word under which it is held. If not, it is left alone, or LEASE_OWED: another thread has given back the
+ * lease that was counted for a moment, and owes its own, in another lease page. */
 static inline bool lease_take(struct directory_entry *entry, _Atomic uint32_t *lease, uint64_t awaited,
 			      uint64_t *ret_word)
 {
@@ -159,21 +175,12 @@ static inline bool lease_take(struct directory_entry *entry, _Atomic uint32_t *l
 			*ret_word = word;
 			return true;
 		}
-		atomic_fetch_sub_explicit(lease, 1, memory_order_release);
+		if (!lease_give(lease)) {
+			*ret_word = LEASE_OWED;
+			return false;
+		}
 		word = again;
 	}
-}
-
-/* False: there was no lease to give back. */
-static inline bool lease_give(_Atomic uint32_t *lease)
-{
-	uint32_t count = atomic_load_explicit(lease, memory_order_relaxed);
-
-	while (count != 0)
-		if (atomic_compare_exchange_weak_explicit(lease, &count, count - 1, memory_order_seq_cst,
-							  memory_order_relaxed))
-			return true;
-	return false;
 }
 
 /* After a release; true: the daemon asked to be told, once. It sets the wish and then looks at the leases, we

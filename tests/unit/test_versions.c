@@ -59,7 +59,11 @@ static int greet(int end, struct tierd_node *node, uint32_t version, uint32_t pa
 	send_message(end, 77, FRAME_HELLO_REPLY, &hello.base);
 	node->versions = (struct versions){ 2, 4 };
 	node->pages = (struct versions){ 6, 7 };
-	return connection_greet(node, CONNECTION_NEVER);
+	assert_int_equal(connection_enter(node), 0);
+	int r = connection_greet(node, CONNECTION_NEVER);
+
+	connection_exit(node);
+	return r;
 }
 
 static struct tierd_node *open_node(int *ret_end)
@@ -68,7 +72,8 @@ static struct tierd_node *open_node(int *ret_end)
 	int ends[2];
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-	assert_int_equal(connection_new(ends[0], &node), 0);
+	assert_int_equal(connection_new(&node), 0);
+	assert_int_equal(connection_open(node, ends[0]), 0);
 	*ret_end = ends[1];
 	return node;
 }

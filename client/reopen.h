@@ -1,0 +1,34 @@
+/* Reopening: what becomes of a job when its connection is lost, and how it goes on over another one. */
+#ifndef TIERD_CLIENT_REOPEN_H
+#define TIERD_CLIENT_REOPEN_H
+
+#include <stdint.h>
+
+#include "proto/tierd.pb-c.h"
+
+struct tierd_job;
+struct tierd_node;
+
+/* A message as it was sent, to be sent again. */
+struct remembered {
+	uint8_t *bytes; /* owned; NULL: none */
+	size_t length;
+};
+
+/* Only where the node reconnects. -ENOMEM. */
+int reopen_remember(const struct tierd_node *node, const ProtobufCMessage *message,
+		    struct remembered *ret_message);
+
+/* ---- With the lock held ---- */
+
+/* The connection is lost; from now on the job is stale if something of this rank's was undecided. */
+void job_lose(struct tierd_job *job);
+
+/* Over a new connection: opens the job, and defines its units. An error is the connection's; a job that
+ * cannot be opened says so at its next call. */
+int job_reopen(struct tierd_job *job);
+
+/* Waits for the other ranks, as tierd_job_ready; then the job goes on as if nothing had happened. */
+int job_rejoin(struct tierd_job *job);
+
+#endif
