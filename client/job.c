@@ -82,11 +82,11 @@ int job_check(struct tierd_job *job, enum job_need need)
 
 	if (r == 0 && job->refusal < 0)
 		r = message_fail_text(job->refusal, job->stale_text);
-	if (r == 0 && need >= JOB_LIVE)
+	if (r == 0 && need == JOB_READY)
 		r = job_rejoin(job);
 	if (r == 0 && need >= JOB_LIVE)
 		r = check_epoch(job);
-	if (r == 0 && need == JOB_READY && job->ready_units == 0)
+	if (r == 0 && need >= JOB_STATE && job->ready_units == 0)
 		r = message_fail(-EINVAL, "job \"%s\" is not ready; call tierd_job_ready first", job->name);
 	return r;
 }
@@ -473,6 +473,15 @@ void job_drop(struct tierd_job *job)
 	job_free(job);
 }
 
+/* With the connection, tierd has ended the membership. */
+static bool has_been_left(const struct tierd_job *job)
+{
+	const struct tierd_node *node = job->node;
+
+	return node->is_lost || node->is_reconnecting || (job->must_reopen && !node->error) ||
+	       job->refusal < 0;
+}
+
 static int leave(struct tierd_job *job, bool at_once)
 {
 	struct tierd_node *node = job->node;
@@ -486,18 +495,15 @@ static int leave(struct tierd_job *job, bool at_once)
 	}
 	if (node->reconnect_ms > 0)
 		connection_look(node);
-	if (node->is_lost || job->refusal < 0) {
-		/* With the connection tierd has ended the membership. */
-		r = job->is_stale && !at_once ? message_fail_text(-ESTALE, job->stale_text) : 0;
-		job_drop(job);
-		connection_exit(node);
-		return r;
-	}
 	body.job = job->number;
 	body.at_once = at_once;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_LEAVE;
 	request.job_leave = &body;
-	r = ticket_call(job, &request);
+	if (!has_been_left(job))
+		r = ticket_call(job, &request);
+	/* Also in the middle of the call. */
+	if (has_been_left(job))
+		r = job->lost_work && !at_once ? message_fail_text(-ESTALE, job->stale_text) : 0;
 	reconnect_settle(node);
 	job_drop(job);
 	connection_exit(node);

@@ -86,7 +86,8 @@ struct tierd_job {
 enum job_need {
 	JOB_OPEN,  /* a connection */
 	JOB_LIVE,  /* and no epoch that has ended */
-	JOB_READY, /* and a ready that was answered */
+	JOB_STATE, /* and a ready that was answered, once */
+	JOB_READY, /* over this connection, too: where it was lost, the other ranks have to come */
 };
 
 /* Locks the node if the job is fit for the call. */

@@ -143,6 +143,7 @@ static void judge(struct tierd_job *job, bool is_restarted)
 	job->must_rejoin = !job->is_stale && job->ready_units > 0;
 }
 
+/* Lost again, or the daemon has no place for anybody. */
 static bool is_of_the_connection(const struct tierd_node *node, int r)
 {
 	return node->error || r == -ESHUTDOWN || r == -ETIMEDOUT || r == -ENOMEM;
@@ -154,7 +155,7 @@ int job_reopen(struct tierd_job *job)
 	int r = open_and_define(job);
 
 	if (r < 0 && is_of_the_connection(job->node, r))
-		return r;
+		return job->node->error ? connection_check(job->node) : r;
 	job->must_reopen = false;
 	job->refusal = r;
 	if (r == 0)

@@ -230,7 +230,7 @@ int tierd_tensor_read(struct tierd_job *job, uint32_t unit, uint32_t tensor, con
 				    "no state is named; it is \"parameter\", \"master\" or a slot of the "
 				    "optimizer, such as \"m\"");
 	transfer.has_full_elements = strcmp(state, "parameter") != 0;
-	return JOB_REPEAT(transfer_once(&transfer, JOB_READY));
+	return JOB_REPEAT(transfer_once(&transfer, JOB_STATE));
 }
 
 /* ---- Shards ---- */

@@ -341,6 +341,7 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 		return;
 	}
 	member->handle = handle;
+	member->has_reconnected = open->is_reconnect;
 	idle_end(job);
 	member->joined_ns = member->heard_ns = clock_now_ns();
 	job->ranks[open->rank] = member;

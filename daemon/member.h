@@ -26,8 +26,9 @@ struct member {
 	uint32_t handle;       /* names the job on the connection */
 	uint32_t rank;
 	pid_t pid;
-	uint32_t epoch;	  /* that it takes part in; of a job that runs, job->epoch, or it is stale */
-	uint32_t defined; /* units that it has defined, or found equal */
+	uint32_t epoch;	      /* that it takes part in; of a job that runs, job->epoch, or it is stale */
+	uint32_t defined;     /* units that it has defined, or found equal */
+	bool has_reconnected; /* it has lost an earlier connection, and may read what there is */
 	bool has_left;
 	bool has_void_leases; /* it kept one where it may not: they do not count any more */
 	bool is_stuck;	      /* scratch: waits for a slot that cannot become free */

@@ -760,7 +760,7 @@ void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read)
 	char message[256];
 	int state;
 
-	if (job->phase != JOB_TRAINED || pending->member->epoch == 0) {
+	if (job->phase != JOB_TRAINED || (pending->member->epoch == 0 && !pending->member->has_reconnected)) {
 		job_check_live(pending, pending->member->epoch);
 		return;
 	}

@@ -1,0 +1,44 @@
+#!/bin/sh
+# Each connection is cut after some bytes, anywhere, again and again: the training ends with the same bits as one that
+# nobody disturbed.
+# shellcheck source=tests/functional/lib.sh disable=SC2119
+. "$(dirname "$0")/lib.sh"
+gpt=$1
+command -v python3 >/dev/null || skip 'python3 is not installed'
+cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
+
+train() {
+	timeout 100 "$gpt" --layers 2 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 \
+		--data "$scratch/data" "$@" >"$scratch/out" 2>&1 || fail "gpt $*: $(tail -n 20 "$scratch/out")"
+}
+
+tierd_start --connections-per-user 64
+mkfifo "$scratch/end"
+# A rank of several that is cut after the last step would wait for those that have left.
+for configuration in 'single 1000 --ranks 1 --stage 3' 'pair 6 --ranks 2 --stage 3' \
+	'micro 6 --ranks 2 --stage 1 --micro-batches 2'; do
+	name=${configuration%% *} flags=${configuration#* }
+	maximum=${flags%% *} flags=${flags#* }
+	# shellcheck disable=SC2086
+	train $flags --steps 24 --job "calm-$name" --dump "$scratch/calm"
+	# Values are written before anything is cut: those that were not kept would have to be written again.
+	# shellcheck disable=SC2086
+	train $flags --steps 1 --job "cut-$name"
+	python3 "$(dirname "$0")/cutting_proxy.py" "$scratch/proxy" 7 1500 5000 "$maximum" <"$scratch/end" >"$scratch/cuts" &
+	proxy=$!
+	exec 9>"$scratch/end"
+	until grep -q listening "$scratch/cuts" 2>/dev/null; do
+		kill -0 "$proxy" 2>/dev/null || fail 'the proxy ended'
+	done
+	# shellcheck disable=SC2086
+	TIERD_RECONNECT_MS=20000 TIERD_SOCKET=$scratch/proxy train $flags --steps 24 --job "cut-$name" --dump "$scratch/cut"
+	exec 9>&-
+	wait "$proxy"
+	cuts=$(tail -n 1 "$scratch/cuts")
+	rm "$scratch/proxy"
+	[ "$cuts" -ge 3 ] || fail "$name: only $cuts connections were cut"
+	cmp "$scratch/calm" "$scratch/cut" || fail "$name: another result after $cuts cuts"
+	echo "$name: $cuts cuts"
+done
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
