@@ -115,7 +115,8 @@ static void answer_open(struct fake_peer *peer, uint32_t number)
 	if (!peer->window)
 		peer->window_fd = shared_memory(FAKE_WINDOW_BYTES, &peer->window);
 	open.job = 7;
-	open.status = 1;
+	open.status = peer->step > 0 ? 2 : 1;
+	open.step = peer->step;
 	open.window_bytes = FAKE_WINDOW_BYTES;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_OPEN;
 	reply.job_open = &open;
@@ -308,6 +309,7 @@ static bool greet(struct fake_peer *peer)
 	hello.status = &status;
 	hello.version = peer->version ?: 1;
 	hello.pages = peer->pages;
+	hello.incarnation = peer->connection;
 	send_frame(peer, FRAME_HELLO_REPLY, 0, &hello.base, NULL, 0);
 	return true;
 }
@@ -335,12 +337,38 @@ static bool handle(struct fake_peer *peer)
 	return goes_on;
 }
 
-/* False: nobody comes any more. */
+static void drop_pages(struct fake_peer *peer)
+{
+	if (!peer->directory)
+		return;
+	munmap(peer->directory, directory_bytes(peer->unit_count));
+	munmap(peer->arena_bytes, peer->unit_count * FAKE_SLOT_BYTES);
+	munmap(peer->leases, lease_bytes(peer->unit_count, FAKE_BUFFERS));
+	munmap(peer->gradients, FAKE_BUFFERS * FAKE_BUFFER_BYTES);
+	for (int i = 0; i < 5; i++)
+		close(peer->fds[i]);
+	peer->directory = NULL;
+}
+
+static void start_again(struct fake_peer *peer)
+{
+	drop_pages(peer);
+	peer->unit_count = 0;
+	peer->has_sent_pages = false;
+}
+
+/* False: nobody comes any more, or as many have come as were wanted. */
 static bool accept_one(struct fake_peer *peer, struct pollfd *connection)
 {
+	if (peer->connections > 0 && peer->connection == peer->connections)
+		return false;
 	connection->fd = accept4(peer->listener, NULL, NULL, SOCK_CLOEXEC);
 	connection->events = POLLIN;
-	return connection->fd >= 0;
+	if (connection->fd < 0)
+		return false;
+	if (peer->connection++ > 0 && peer->connections > 0)
+		start_again(peer);
+	return true;
 }
 
 static void serve_one(struct fake_peer *peer, struct pollfd *connection)
@@ -406,12 +434,5 @@ void fake_peer_stop(struct fake_peer *peer)
 		munmap(peer->window, FAKE_WINDOW_BYTES);
 		close(peer->window_fd);
 	}
-	if (peer->directory) {
-		munmap(peer->directory, directory_bytes(peer->unit_count));
-		munmap(peer->arena_bytes, peer->unit_count * FAKE_SLOT_BYTES);
-		munmap(peer->leases, lease_bytes(peer->unit_count, FAKE_BUFFERS));
-		munmap(peer->gradients, FAKE_BUFFERS * FAKE_BUFFER_BYTES);
-		for (int i = 0; i < 5; i++)
-			close(peer->fds[i]);
-	}
+	drop_pages(peer);
 }

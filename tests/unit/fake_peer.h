@@ -22,9 +22,13 @@ struct fake_peer {
 	bool (*hook)(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request);
 	/* Instead of a greeting; true: go on with requests. */
 	bool (*greet)(struct fake_peer *peer);
-	uint32_t version;  /* of the protocol that it chooses and speaks; 0: 1 */
-	uint32_t pages;	   /* that it chooses; 0: it says nothing of them */
-	_Atomic int stage; /* for hooks that count, and tests that wait for them */
+	/* How many it takes, one after another; 0: one. Each finds a daemon that was started again, with the
+	 * state that it had. */
+	unsigned connections;
+	_Atomic unsigned connection; /* that is served, counted from 1 */
+	uint32_t version;	     /* of the protocol that it chooses and speaks; 0: 1 */
+	uint32_t pages;		     /* that it chooses; 0: it says nothing of them */
+	_Atomic int stage;	     /* for hooks that count, and tests that wait for them */
 
 	char path[64];
 	int listener, fd; /* fd: the connection whose request is handled */
@@ -33,7 +37,7 @@ struct fake_peer {
 	struct unit_layout layouts[FAKE_MAX_UNITS];
 	uint32_t unit_count;
 	uint32_t epoch;
-	uint64_t step;
+	_Atomic uint64_t step;
 	bool has_sent_pages;
 	struct directory_header *directory;
 	struct lease_header *leases;

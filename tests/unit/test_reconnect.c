@@ -1,0 +1,248 @@
+/* A library whose daemon goes and comes back, with the state that it had or another, or not as it was. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "client/tierd.h"
+#include "tests/unit/fake_peer.h"
+
+#define BODY(kind) TIERD__WIRE__REQUEST__BODY_##kind
+#define PATIENCE_MS 20000
+
+struct scene {
+	struct fake_peer peer;
+	struct tierd_node *node;
+	struct tierd_job *job;
+};
+
+static void assert_says(const char *words)
+{
+	if (!strstr(tierd_message(), words))
+		fail_msg("\"%s\" is not in \"%s\"", words, tierd_message());
+}
+
+static void open_job(struct scene *scene)
+{
+	struct tierd_connect_options connect = TIERD_CONNECT_OPTIONS_INIT;
+	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
+	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
+	uint32_t unit;
+
+	fake_peer_start(&scene->peer);
+	connect.socket_path = scene->peer.path;
+	connect.reconnect_ms = PATIENCE_MS;
+	assert_int_equal(tierd_connect_with(&connect, &scene->node), 0);
+	options.name = "test";
+	options.mode = TIERD_CREATE;
+	options.world_size = 2;
+	assert_int_equal(tierd_job_open(scene->node, &options, &scene->job), 0);
+	tensor.dimensions = 1;
+	tensor.shape[0] = 100;
+	tensor.name = "first.w";
+	assert_int_equal(tierd_unit_define(scene->job, "first", &tensor, 1, &unit), 0);
+	tensor.name = "second.w";
+	assert_int_equal(tierd_unit_define(scene->job, "second", &tensor, 1, &unit), 0);
+}
+
+static void train_step(struct scene *scene)
+{
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_view gradients;
+
+	for (uint32_t unit = 0; unit < 2; unit++) {
+		assert_int_equal(tierd_gradients(scene->job, unit, &gradients), 0);
+		assert_int_equal(tierd_push(scene->job, unit), 0);
+	}
+	assert_int_equal(tierd_step(scene->job, &rates, NULL), 0);
+}
+
+static void start(struct scene *scene)
+{
+	open_job(scene);
+	assert_int_equal(tierd_job_ready(scene->job, -1, NULL), 0);
+	train_step(scene);
+}
+
+static void end(struct scene *scene)
+{
+	tierd_disconnect(scene->node);
+	fake_peer_stop(&scene->peer);
+}
+
+/* Of the first connection. */
+static bool dies_at_phase(struct fake_peer *peer, const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(PHASE) || peer->connection > 1)
+		return false;
+	shutdown(peer->fd, SHUT_RDWR);
+	return true;
+}
+
+/* ---- As if nothing had happened ---- */
+
+static char last_phase[64];
+static unsigned openings;
+
+static bool look_and_die_once(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case == BODY(PHASE))
+		snprintf(last_phase, sizeof(last_phase), "%s", request->phase->name);
+	if (request->body_case == BODY(JOB_OPEN)) {
+		assert_int_equal(request->job_open->mode, peer->connection > 1 ? TIERD_EITHER : TIERD_CREATE);
+		assert_int_equal(request->job_open->is_reconnect, peer->connection > 1);
+		assert_int_equal(request->job_open->world_size, 2);
+		openings++;
+	}
+	if (request->body_case != BODY(GATHER) || peer->connection > 1)
+		return false;
+	shutdown(peer->fd, SHUT_RDWR);
+	return true;
+}
+
+static void a_daemon_that_comes_back_with_the_state_is_not_noticed(void **state)
+{
+	struct scene scene = { .peer = { .hook = look_and_die_once, .connections = 2 } };
+	struct tierd_view view;
+	struct tierd_job_state stands;
+
+	openings = 0;
+	start(&scene);
+	assert_int_equal(tierd_phase(scene.job, "evaluation"), 0);
+	/* In the middle of the call. */
+	assert_int_equal(tierd_gather(scene.job, 1, &view), 0);
+	assert_int_equal(view.version, 1);
+	assert_int_equal(tierd_release(scene.job, 1), 0);
+	assert_int_equal(openings, 2);
+	assert_string_equal(last_phase, "evaluation");
+	assert_int_equal(scene.peer.unit_count, 2);
+	assert_int_equal(tierd_job_state(scene.job, &stands), 0);
+	assert_int_equal(stands.step, 1);
+	train_step(&scene);
+	assert_int_equal(tierd_job_close(scene.job), 0);
+	end(&scene);
+}
+
+static bool die_while_it_comes_back(struct fake_peer *peer, uint32_t number,
+				    const Tierd__Wire__Request *request)
+{
+	static const int victims[] = { BODY(PHASE), BODY(JOB_OPEN), BODY(UNIT_DEFINE), BODY(JOB_READY) };
+
+	if (peer->connection > 4 || (int)request->body_case != victims[peer->connection - 1])
+		return false;
+	shutdown(peer->fd, SHUT_RDWR);
+	return true;
+}
+
+static void one_that_goes_again_while_it_comes_back_is_waited_for(void **state)
+{
+	struct scene scene = { .peer = { .hook = die_while_it_comes_back, .connections = 5 } };
+
+	start(&scene);
+	assert_int_equal(tierd_phase(scene.job, "evaluation"), 0);
+	assert_int_equal(scene.peer.connection, 5);
+	train_step(&scene);
+	end(&scene);
+}
+
+/* ---- Not as it was ---- */
+
+static bool forget_a_step(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case == BODY(JOB_OPEN) && peer->connection == 2)
+		peer->step = 3;
+	return dies_at_phase(peer, request);
+}
+
+static void a_job_that_stands_elsewhere_is_said(void **state)
+{
+	struct scene scene = { .peer = { .hook = forget_a_step, .connections = 2 } };
+	struct tierd_job_state stands;
+
+	start(&scene);
+	for (unsigned i = 0; i < 4; i++)
+		train_step(&scene);
+	assert_int_equal(tierd_phase(scene.job, "evaluation"), -ESTALE);
+	assert_says("tierd was restarted: job \"test\" stands at step 3, this rank was at step 5");
+	assert_int_equal(tierd_job_ready(scene.job, -1, &stands), 0);
+	assert_int_equal(stands.step, 3);
+	train_step(&scene);
+	end(&scene);
+}
+
+static bool know_no_job(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case == BODY(JOB_OPEN) && peer->connection == 2) {
+		fake_peer_fail(peer, number, -EINVAL, "rank 0 differs");
+		return true;
+	}
+	return dies_at_phase(peer, request);
+}
+
+static void a_job_that_cannot_be_opened_again_can_only_be_closed(void **state)
+{
+	struct scene scene = { .peer = { .hook = know_no_job, .connections = 2 } };
+
+	start(&scene);
+	assert_int_equal(tierd_phase(scene.job, "evaluation"), -EINVAL);
+	assert_says("cannot be opened again: rank 0 differs; close it");
+	assert_int_equal(tierd_job_ready(scene.job, -1, NULL), -EINVAL);
+	assert_int_equal(tierd_job_close(scene.job), 0);
+	end(&scene);
+}
+
+static bool speak_another_version(struct fake_peer *peer, uint32_t number,
+				  const Tierd__Wire__Request *request)
+{
+	peer->version = request->body_case == BODY(PHASE) ? 9 : 0;
+	return dies_at_phase(peer, request);
+}
+
+static void one_that_comes_back_with_another_protocol_is_given_up(void **state)
+{
+	struct scene scene = { .peer = { .hook = speak_another_version, .connections = 2 } };
+
+	start(&scene);
+	assert_int_equal(tierd_phase(scene.job, "evaluation"), -EPROTONOSUPPORT);
+	assert_says("version 9");
+	assert_int_equal(tierd_phase(scene.job, "evaluation"), -EPROTONOSUPPORT);
+	end(&scene);
+}
+
+static bool die_at_every_phase(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(PHASE))
+		return false;
+	shutdown(peer->fd, SHUT_RDWR);
+	return true;
+}
+
+static void one_that_always_hangs_up_at_a_request_is_not_asked_for_ever(void **state)
+{
+	struct scene scene = { .peer = { .hook = die_at_every_phase, .connections = 1000 } };
+
+	start(&scene);
+	assert_int_equal(tierd_phase(scene.job, "evaluation"), -ECONNRESET);
+	assert_true(scene.peer.connection > 2 && scene.peer.connection < 100);
+	tierd_disconnect(scene.node);
+	fake_peer_stop(&scene.peer);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_daemon_that_comes_back_with_the_state_is_not_noticed),
+		cmocka_unit_test(one_that_goes_again_while_it_comes_back_is_waited_for),
+		cmocka_unit_test(a_job_that_stands_elsewhere_is_said),
+		cmocka_unit_test(a_job_that_cannot_be_opened_again_can_only_be_closed),
+		cmocka_unit_test(one_that_comes_back_with_another_protocol_is_given_up),
+		cmocka_unit_test(one_that_always_hangs_up_at_a_request_is_not_asked_for_ever),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
