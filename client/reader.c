@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "client/job.h"
+#include "client/reconnect.h"
 #include "client/structure.h"
 #include "client/ticket.h"
 
@@ -16,13 +17,26 @@
 
 /* ---- Calls ---- */
 
+/* A connection that was lost has taken its readers with it, also if it has been opened again since. */
+static int check(const struct tierd_reader *reader)
+{
+	int r = connection_check(reader->node);
+
+	if (r == 0 && reader->connections != reader->node->connections)
+		r = message_fail(
+			-ECONNRESET,
+			"the connection of this reader of job \"%s\" was lost; close it and open another",
+			reader->name);
+	return r;
+}
+
 static int enter(struct tierd_reader *reader)
 {
 	int r = connection_enter(reader->node);
 
 	if (r < 0)
 		return r;
-	r = connection_check(reader->node);
+	r = check(reader);
 	if (r < 0)
 		connection_exit(reader->node);
 	return r;
@@ -152,6 +166,7 @@ static int adopt(struct tierd_reader *reader, struct tierd_ticket *ticket)
 		return message_fail(r, "mapping the window of a reader of job \"%s\": %s", reader->name,
 				    strerror(-r));
 	}
+	reader->connections = reader->node->connections;
 	reader->number = reply->reader;
 	reader->step = reply->step;
 	reader->unit_count = reply->unit_count;
@@ -161,7 +176,7 @@ static int adopt(struct tierd_reader *reader, struct tierd_ticket *ticket)
 static int open_locked(struct tierd_reader *reader, const Tierd__Wire__Request *request, uint64_t deadline)
 {
 	struct tierd_ticket *ticket = NULL;
-	int r = connection_check(reader->node);
+	int r = reconnect(reader->node);
 
 	if (r == 0)
 		r = ticket_new(reader->node, NULL, &open_kind, &ticket);
@@ -263,7 +278,7 @@ int tierd_reader_close(struct tierd_reader *reader)
 	body.reader = reader->number;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_CLOSE;
 	request.reader_close = &body;
-	r = connection_check(node);
+	r = check(reader);
 	if (r == 0)
 		r = reader_call(reader, &kind, &request, connection_deadline(node, -1));
 	reader_free(reader);
@@ -429,7 +444,7 @@ static int read_all(struct tierd_reader *reader, Tierd__Wire__ReaderRead *read, 
 		connection_exit(reader->node);
 		memcpy(data, reader->window.address, read->count * bytes);
 		pthread_mutex_lock(&reader->node->lock);
-		r = connection_check(reader->node);
+		r = check(reader);
 		data += read->count * bytes;
 		read->first += read->count;
 	}

@@ -17,6 +17,7 @@ struct tierd_reader {
 	struct tierd_node *node;
 	struct queue link; /* of the node's */
 	uint32_t generation;
+	uint32_t connections; /* of the node, when it was opened */
 	uint32_t number;
 	char name[TIERD_MAX_JOB_NAME + 1];
 	uint64_t step;
