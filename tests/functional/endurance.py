@@ -105,7 +105,8 @@ class Job:
 
 def make_jobs():
     return [
-        Job("streamed", ALICE, 3, "--layers", "3", "--width", "256", "--steps", "8", "--host-budget", "44M"),
+        Job("streamed", ALICE, 3, "--layers", "3", "--width", "256", "--steps", "8", "--host-budget", "44M",
+            "--gradients-on", "nvme"),
         Job("held", ALICE, 2, "--layers", "2", "--width", "64", "--steps", "60", "--stage", "1", "--format", "fp32",
             "--optimizer", "lion", "--parameters-on", "host", "--optimizer-on", "host", "--host-budget", "16M"),
         Job("mixed", BOB, 4, "--layers", "2", "--width", "96", "--steps", "20", "--stage", "2", "--format", "fp16",
