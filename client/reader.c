@@ -69,8 +69,10 @@ int reader_call(struct tierd_reader *reader, const struct ticket_kind *kind,
 		const Tierd__Wire__Request *request, uint64_t deadline)
 {
 	struct tierd_ticket *ticket = NULL;
-	int r = ticket_new(reader->node, NULL, kind, &ticket);
+	int r = check(reader);
 
+	if (r == 0)
+		r = ticket_new(reader->node, NULL, kind, &ticket);
 	if (r < 0)
 		return r;
 	ticket->reader = reader;
@@ -278,9 +280,7 @@ int tierd_reader_close(struct tierd_reader *reader)
 	body.reader = reader->number;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_CLOSE;
 	request.reader_close = &body;
-	r = check(reader);
-	if (r == 0)
-		r = reader_call(reader, &kind, &request, connection_deadline(node, -1));
+	r = reader_call(reader, &kind, &request, connection_deadline(node, -1));
 	reader_free(reader);
 	connection_exit(node);
 	return r;

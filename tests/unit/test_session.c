@@ -361,7 +361,7 @@ static void a_version_that_we_do_not_speak_is_refused(void **state)
 	assert_int_equal(told.count, 1);
 	assert_int_equal(told.kind, EVENT_CLIENT_REFUSED);
 	assert_int_equal(told.user, getuid());
-	assert_non_null(strstr(told.text, "it speaks versions 17 to 18"));
+	assert_non_null(strstr(told.text, "the client speaks versions 17 to 18"));
 	assert_non_null(strstr(told.text, "its connection is closed"));
 	assert_false(fake.is_there);
 }
