@@ -15,10 +15,22 @@
 #include "proto/vocabulary.h"
 
 /* The descriptors of a connection's first ready, in their order. */
-enum { FD_DIRECTORY, FD_ARENA, FD_LEASES, FD_GRADIENTS, FD_DOORBELL, FDS };
-static_assert(FDS == ATTACHMENT_FDS && FDS == TICKET_MAX_FDS, "an answer holds them all");
+enum { FD_DIRECTORY, FD_ARENA, FD_LEASES, FD_GRADIENTS, FD_DOORBELL, FDS, FD_CACHE = FDS };
+static_assert(FDS == ATTACHMENT_FDS && FD_CACHE < TICKET_MAX_FDS, "an answer holds them all");
 
 /* ---- Pages ---- */
+
+/* What is promised to the job, and behind it its cache, if it has one. */
+static int map_arena(struct attachment *attachment, const Tierd__Wire__JobReadyReply *reply, const int *fds)
+{
+	const struct mapping_part parts[] = {
+		{ fds[FD_ARENA], 0, reply->arena_bytes },
+		{ fds[FD_CACHE], reply->cache_offset, reply->cache_bytes },
+	};
+
+	return mapping_new_parts(parts, reply->cache_bytes > 0 ? 2 : 1, PROT_READ,
+				 &attachment->arena_mapping);
+}
 
 static int map_all(struct attachment *attachment, const Tierd__Wire__JobReadyReply *reply, const int *fds)
 {
@@ -29,7 +41,7 @@ static int map_all(struct attachment *attachment, const Tierd__Wire__JobReadyRep
 		r = mapping_new(fds[FD_DIRECTORY], reply->directory_bytes, PROT_READ,
 				&attachment->directory_mapping);
 	if (r == 0)
-		r = mapping_new(fds[FD_ARENA], reply->arena_bytes, PROT_READ, &attachment->arena_mapping);
+		r = map_arena(attachment, reply, fds);
 	if (r == 0)
 		r = mapping_new(fds[FD_LEASES], reply->lease_bytes, PROT_READ | PROT_WRITE,
 				&attachment->lease_mapping);

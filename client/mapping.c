@@ -25,27 +25,59 @@ static int reserve(size_t bytes, char **ret_address)
 	return 0;
 }
 
-int mapping_new(int fd, uint64_t bytes, int protection, struct mapping *ret_mapping)
+/* No part is empty, larger than its file, or begins before the end of the one before it; *end: of them all.
+ */
+static int check(const struct mapping_part *part, uint64_t *end)
 {
 	struct stat status;
-	char *address = NULL;
-	int r;
 
-	if (fstat(fd, &status) < 0)
+	if (fstat(part->fd, &status) < 0)
 		return -errno;
-	if (bytes == 0 || bytes > (uint64_t)status.st_size)
+	if (part->bytes == 0 || part->bytes > (uint64_t)status.st_size || part->offset < *end ||
+	    part->offset % 4096 != 0 || part->offset > INT64_MAX - part->bytes - HUGE_PAGE)
 		return -EPROTO;
-	r = reserve(size_align(bytes, 4096), &address);
+	*end = part->offset + part->bytes;
+	return 0;
+}
+
+static int map(char *address, const struct mapping_part *part, int protection)
+{
+	char *at = address + part->offset;
+
+	if (mmap(at, part->bytes, protection, MAP_SHARED | MAP_FIXED, part->fd, 0) == MAP_FAILED ||
+	    madvise(at, part->bytes, MADV_DONTFORK) < 0)
+		return -errno;
+	return 0;
+}
+
+int mapping_new_parts(const struct mapping_part *parts, unsigned count, int protection,
+		      struct mapping *ret_mapping)
+{
+	char *address = NULL;
+	uint64_t bytes = 0;
+	int r = 0;
+
+	for (unsigned i = 0; i < count && r == 0; i++)
+		r = check(&parts[i], &bytes);
+	if (r == 0)
+		r = reserve(size_align(bytes, 4096), &address);
 	if (r < 0)
 		return r;
-	if (mmap(address, bytes, protection, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED ||
-	    madvise(address, bytes, MADV_DONTFORK) < 0) {
-		r = -errno;
+	for (unsigned i = 0; i < count && r == 0; i++)
+		r = map(address, &parts[i], protection);
+	if (r < 0) {
 		munmap(address, bytes);
 		return r;
 	}
 	*ret_mapping = (struct mapping){ address, bytes };
 	return 0;
+}
+
+int mapping_new(int fd, uint64_t bytes, int protection, struct mapping *ret_mapping)
+{
+	const struct mapping_part part = { fd, 0, bytes };
+
+	return mapping_new_parts(&part, 1, protection, ret_mapping);
 }
 
 void mapping_free(struct mapping *mapping)

@@ -141,6 +141,15 @@ static struct tierd_ticket *find(struct tierd_node *node, uint32_t request)
 	return NULL;
 }
 
+static unsigned count_fds(const struct tierd_ticket *ticket, const Tierd__Wire__Reply *reply)
+{
+	bool has_cache = reply->body_case == TIERD__WIRE__REPLY__BODY_JOB_READY && ticket->fd_count > 0 &&
+			 reply->job_ready->cache_bytes > 0;
+	unsigned count = ticket->fd_count + has_cache;
+
+	return count < TICKET_MAX_FDS ? count : TICKET_MAX_FDS;
+}
+
 void ticket_answer(struct tierd_node *node, uint32_t request, const Tierd__Wire__Reply *reply)
 {
 	struct tierd_ticket *ticket = find(node, request);
@@ -148,14 +157,16 @@ void ticket_answer(struct tierd_node *node, uint32_t request, const Tierd__Wire_
 
 	if (!ticket)
 		return;
+	unsigned fd_count = count_fds(ticket, reply);
+
 	answer.status = status_to_errno(reply->status->code);
 	if (answer.status == -EPROTO && answer.text[0] == '\0')
 		answer.text = "tierd answered with a status that this library does not know";
 	for (unsigned i = 0; i < TICKET_MAX_FDS; i++)
 		answer.fds[i] = -1;
-	for (unsigned i = 0; answer.status == 0 && i < ticket->fd_count; i++)
+	for (unsigned i = 0; answer.status == 0 && i < fd_count; i++)
 		answer.fds[i] = stream_take_fd(node->stream);
-	if (answer.status == 0 && ticket->fd_count > 0 && answer.fds[ticket->fd_count - 1] < 0)
+	if (answer.status == 0 && fd_count > 0 && answer.fds[fd_count - 1] < 0)
 		ticket_violation(ticket, "too few descriptors");
 	else if (!ticket->job && !ticket->kind->is_jobless)
 		ticket_complete(ticket, ticket->events[TIERD_DONE].is_here ? TIERD_DURABLE : TIERD_DONE,

@@ -4,7 +4,7 @@
 
 #include "client/connection.h"
 
-#define TICKET_MAX_FDS 5
+#define TICKET_MAX_FDS 6
 #define TICKET_EVENTS 3
 
 struct attachment;
@@ -42,7 +42,7 @@ struct tierd_ticket {
 	uint32_t request;
 	uint32_t epoch;
 	uint32_t refused_pushes; /* of a step: those that were known when it was sent */
-	unsigned fd_count;	 /* descriptors that a good reply brings */
+	unsigned fd_count;	 /* descriptors that a good reply brings; with a cache one more */
 	bool is_reducing;	 /* of a step: with the optimizer none, it has a third event */
 	bool is_orphan;		 /* the user has given it up; it frees itself after the last reply */
 	struct {

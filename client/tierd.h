@@ -84,7 +84,7 @@ enum tierd_optimizer_kind {
 	TIERD_LION,  /* state: "m" */
 	TIERD_NONE,  /* each rank updates its own shard, see tierd_step_finish(); no state; learning rates and groups mean nothing */
 };
-enum tierd_placement { TIERD_PLACE_DEFAULT, TIERD_PLACE_HOST, TIERD_PLACE_NVME };
+enum tierd_placement { TIERD_PLACE_DEFAULT, TIERD_PLACE_HOST, TIERD_PLACE_NVME, TIERD_PLACE_AUTO };
 
 /* What a step does whose summed gradients hold a NaN or an infinity. */
 enum tierd_nonfinite {
@@ -122,9 +122,9 @@ struct tierd_job_options {
 	uint32_t optimizer;  /* enum tierd_optimizer_kind */
 	float clip_norm;     /* clip gradients to this global 2-norm; 0: no clipping */
 	uint32_t nonfinite;  /* enum tierd_nonfinite */
-	uint32_t parameter_placement; /* enum tierd_placement; NVMe needs stage 3. Default: NVMe at stage 3 where the daemon has paths, else host */
-	uint32_t optimizer_placement; /* enum tierd_placement. Default: NVMe where the daemon has paths, else host */
-	uint64_t host_budget;         /* bytes of host memory for this job; 0: what the daemon gives by default, or has left */
+	uint32_t parameter_placement; /* enum tierd_placement; NVMe needs stage 3. Default: NVMe at stage 3 where the daemon has paths, else host. Auto: host where there is room for it */
+	uint32_t optimizer_placement; /* enum tierd_placement. Default: NVMe where the daemon has paths, else host. Auto: host where there is room for it */
+	uint64_t host_budget;         /* most bytes of host memory for this job, cache included; 0: what the daemon gives by default, or has left */
 	uint32_t gradient_buffers;    /* per rank, each as large as the largest unit's gradients; 0: 2 */
 	bool strict;                  /* a step in which nobody pushed some trainable unit fails with -ENODATA naming it */
 	bool takeover;                /* end another session of this user that holds the rank */

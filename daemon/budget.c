@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "common/size.h"
+#include "daemon/cache.h"
 #include "daemon/holders.h"
 #include "daemon/job.h"
 #include "daemon/reader.h"
@@ -11,6 +12,8 @@
 
 /* With the names of three jobs. */
 #define ROOM_TEXT (HOLDERS_TEXT + 80)
+/* Of a budget, what no cache takes. */
+#define RESERVE_MOST (64 * MIB)
 
 const char *budget_print(uint64_t bytes, char text[16])
 {
@@ -101,12 +104,17 @@ int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size)
 	char needed[16], there[16], whose[ROOM_TEXT];
 	struct room room = shared_room(job);
 
-	if (bytes > room.bytes)
-		return refuse(message, size, -ENOMEM, "it takes %s of host memory, and there are %s (%s)",
+	if (bytes > room.bytes) {
+		bool will_be_there = cache_make_room(job, bytes);
+
+		return refuse(message, size, -ENOMEM, "it takes %s of host memory, and there are %s (%s)%s",
 			      budget_print(bytes, needed), budget_print(room.bytes, there),
-			      describe_room(job, room, whose, sizeof(whose)));
+			      describe_room(job, room, whose, sizeof(whose)),
+			      will_be_there ? "; caches shrink for it: try again" : "");
+	}
 	job->charged_bytes += bytes;
 	take_host(job, bytes);
+	cache_make_room(job, 0);
 	return 0;
 }
 
@@ -153,8 +161,8 @@ static int refuse_host(const struct job *job, const struct budget_needs *needs, 
 	char least[16], arena[16], sums[16], buffers[16], state[16], there[16], whose[ROOM_TEXT];
 
 	/* What it has already taken is a part of both. */
-	budget_print(size_sum(size_sum(sum_of(needs), job->slots.bytes), job->charged_bytes), least);
-	budget_print(job->slots.bytes, arena);
+	budget_print(size_sum(size_sum(sum_of(needs), job->slots.promised), job->charged_bytes), least);
+	budget_print(job->slots.promised, arena);
 	budget_print(needs->sums, sums);
 	budget_print(size_sum(size_sum(needs->gradients, needs->held), needs->windows), buffers);
 	budget_print(needs->state, state);
@@ -174,14 +182,68 @@ static uint64_t arena_bytes(const struct slots *slots)
 
 uint64_t budget_arena_bytes(const struct job *job)
 {
-	return arena_bytes(&job->slots);
+	return size_align(job->slots.promised ? job->slots.promised : 4096, 4096);
 }
+
+/* ---- Cache ---- */
+
+static uint64_t reserve_of(const struct job *job, struct room room)
+{
+	uint64_t part = (room.bound == ROOM_OF_USER ? job->host_maximum : job->node->host_budget) / 16;
+
+	return part < RESERVE_MOST ? part : RESERVE_MOST;
+}
+
+uint64_t budget_lacking(const struct job *job, uint64_t bytes)
+{
+	struct room room = shared_room(job);
+
+	return left_of(size_sum(bytes, reserve_of(job, room)), room.bytes);
+}
+
+bool budget_is_bound_by_user(const struct job *job)
+{
+	return shared_room(job).bound == ROOM_OF_USER;
+}
+
+uint64_t budget_own_room(const struct job *job)
+{
+	return job->host_budget ? left_of(job->host_budget, job->host_bytes) : UINT64_MAX;
+}
+
+bool budget_take_tract(struct job *job, uint32_t tract)
+{
+	uint64_t bytes = job->slots.tracts[tract].bytes;
+
+	if (bytes > budget_own_room(job) || budget_lacking(job, bytes) > 0)
+		return false;
+	job->cache_bytes += bytes;
+	take_host(job, bytes);
+	return true;
+}
+
+void budget_give_tract(struct job *job, uint32_t tract)
+{
+	uint64_t bytes = job->slots.tracts[tract].bytes;
+
+	job->cache_bytes -= bytes;
+	job->host_bytes -= bytes;
+	job->node->host_used -= bytes;
+}
+
+static void take_cache(struct job *job)
+{
+	for (uint32_t i = 0; i < job->slots.tract_count && budget_take_tract(job, i); i++)
+		job->slots.tracts[i].state = TRACT_COMING;
+}
+
+/* ---- The plan of a job ---- */
 
 /* No memory for the plan is found out again, and said, when it is taken. */
 static uint64_t plan_arena(const struct job *job, uint64_t budget)
 {
 	struct slots slots = { 0 };
-	int r = slots_plan(&job->catalog, !job->has_nvme_parameters, budget, &slots);
+	int r = slots_plan(&job->catalog, !job->has_nvme_parameters, budget, 0, &slots);
 	uint64_t bytes = arena_bytes(&slots);
 
 	slots_free(&slots);
@@ -190,7 +252,10 @@ static uint64_t plan_arena(const struct job *job, uint64_t budget)
 
 bool budget_fits_host(const struct job *job, const struct budget_needs *needs)
 {
-	return size_sum(sum_of(needs), plan_arena(job, 0)) <= host_room(job).bytes;
+	uint64_t least = size_sum(sum_of(needs), plan_arena(job, 0));
+
+	return least <= host_room(job).bytes ||
+	       (least <= budget_own_room(job) && cache_can_cover(job, least - shared_room(job).bytes));
 }
 
 uint64_t budget_spare_host(const struct job *job, const struct budget_needs *needs, uint64_t *ret_arena)
@@ -201,17 +266,36 @@ uint64_t budget_spare_host(const struct job *job, const struct budget_needs *nee
 	return left_of(host_room(job).bytes, size_sum(sum_of(needs), least));
 }
 
+/* Of the arena, were the job alone. */
+static uint64_t arena_most(const struct job *job, uint64_t fixed)
+{
+	uint64_t most = job->node->host_budget;
+
+	if (job->host_maximum && job->host_maximum < most)
+		most = job->host_maximum;
+	if (budget_own_room(job) < most)
+		most = budget_own_room(job);
+	return left_of(most, fixed);
+}
+
 int budget_take_host(struct job *job, const struct budget_needs *needs, char *message, size_t size)
 {
 	struct room room = host_room(job);
-	uint64_t fixed = sum_of(needs);
-	int r = slots_plan(&job->catalog, !job->has_nvme_parameters, left_of(room.bytes, fixed), &job->slots);
+	uint64_t fixed = sum_of(needs), least;
+	int r = slots_plan(&job->catalog, !job->has_nvme_parameters, arena_most(job, fixed),
+			   left_of(room.bytes, fixed), &job->slots);
 
+	job->shortage = 0;
 	if (r < 0)
 		return refuse(message, size, r, "out of memory");
-	if (size_sum(fixed, budget_arena_bytes(job)) > room.bytes)
+	least = size_sum(fixed, budget_arena_bytes(job));
+	if (least > room.bytes) {
+		if (least <= budget_own_room(job))
+			job->shortage = least - shared_room(job).bytes;
 		return refuse_host(job, needs, room, message, size);
-	take_host(job, fixed + budget_arena_bytes(job));
+	}
+	take_host(job, least);
+	take_cache(job);
 	job->has_plan = true;
 	if (job->kept_bytes == 0)
 		job->kept_bytes = needs->metadata;
@@ -224,6 +308,7 @@ void budget_release_host(struct job *job)
 
 	job->host_bytes -= bytes;
 	job->node->host_used -= bytes;
+	job->cache_bytes = 0;
 	job->has_plan = false;
 	if (job->member_count > 0)
 		return;
@@ -295,6 +380,7 @@ void budget_give_back(struct job *job)
 {
 	job->node->host_used -= job->host_bytes - job->charged_bytes;
 	job->host_bytes = job->charged_bytes;
+	job->cache_bytes = 0;
 	job->kept_bytes = 0;
 	job->has_plan = false;
 	for (unsigned i = 0; i < job->node->path_count; i++) {

@@ -24,15 +24,27 @@ void budget_uncharge(struct job *job, uint64_t bytes);
 int budget_take_reader(struct node *node, uid_t uid, uint64_t maximum, uint64_t bytes, char *message,
 		       size_t size);
 
-/* Plans the arena within what the job may have, and takes it with the rest from the node's budget. A negative
- * errno with a message for the client. */
+/* Plans the arena within what the job may have, and takes it with the rest from the node's budget, with as
+ * much cache as there is room for: its tracts are coming then. A negative errno with a message for the
+ * client; job->shortage: bytes that would do if others gave them back; 0: none would. */
 int budget_take_host(struct job *job, const struct budget_needs *needs, char *message, size_t size);
+/* Of what is promised. */
 uint64_t budget_arena_bytes(const struct job *job);
 
-/* Whether the job may have what it needs, beside the least arena. */
+/* Whether the job may have what it needs, beside the least arena, now or when caches have shrunk. */
 bool budget_fits_host(const struct job *job, const struct budget_needs *needs);
 /* What it may have beyond that; ret_arena: as much of it as an arena has use for. */
 uint64_t budget_spare_host(const struct job *job, const struct budget_needs *needs, uint64_t *ret_arena);
+/* Caches leave something of the node's and the user's budget: what comes with other jobs before they are
+ * planned. */
+bool budget_take_tract(struct job *job, uint32_t tract);
+void budget_give_tract(struct job *job, uint32_t tract);
+/* Of its own budget. */
+uint64_t budget_own_room(const struct job *job);
+/* What others would have to give back, so that there are bytes for the job, and that is left beside them. */
+uint64_t budget_lacking(const struct job *job, uint64_t bytes);
+/* It is the budget of its user that ends first, not the node's. */
+bool budget_is_bound_by_user(const struct job *job);
 
 /* As many bytes of each path. */
 int budget_take_paths(struct job *job, uint64_t bytes, char *message, size_t size);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "daemon/cache.h"
 #include "daemon/job.h"
 
 static struct waiter *stuck_waiter(struct residence *residence)
@@ -62,7 +63,8 @@ static bool can_never_fit(struct job *job, uint32_t pack)
 	const struct slot_class *class = residency_class(job, pack);
 
 	for (uint32_t slot = class->first; slot < class->first + class->count; slot++)
-		if (job->slots.owners[slot] == SLOT_NONE || !stuck_holder(job, job->slots.owners[slot]))
+		if (job->slots.owners[slot] == SLOT_NONE ||
+		    (slots_has_pack(&job->slots, slot) && !stuck_holder(job, job->slots.owners[slot])))
 			return false;
 	return true;
 }
@@ -101,7 +103,8 @@ static void name_holders(struct job *job, uint32_t pack, char *text, size_t size
 
 	text[0] = '\0';
 	for (uint32_t slot = class->first; slot < class->first + class->count && used + 64 < size; slot++) {
-		struct member *holder = stuck_holder(job, job->slots.owners[slot]);
+		struct member *holder =
+			slots_has_pack(&job->slots, slot) ? stuck_holder(job, job->slots.owners[slot]) : NULL;
 
 		/* It may have let go since we looked: leases are the clients' to change. */
 		if (!holder)
@@ -123,6 +126,8 @@ void residency_check_deadlock(struct job *job)
 
 		if (!waiter || !can_never_fit(job, residence_pack(residence)))
 			continue;
+		if (cache_rescue(job))
+			return;
 		name_holders(job, residence_pack(residence), job->holders, sizeof(job->holders));
 		queue_remove(&waiter->link);
 		if (queue_is_empty(&residence->waiters))

@@ -12,6 +12,13 @@ struct disposal {
 	bool is_trim;
 };
 
+static void free_pinned(struct node *node, struct memory *memory)
+{
+	if (memory->base)
+		engine_buffer_remove(node->engine, memory->base, memory->length);
+	memory_free(memory);
+}
+
 static void unmake(struct node *node, struct made *made)
 {
 	if (made->gradient_store != made->optimizer_store && made->gradient_store != made->parameter_store)
@@ -19,12 +26,9 @@ static void unmake(struct node *node, struct made *made)
 	if (made->optimizer_store != made->parameter_store)
 		store_free(made->optimizer_store);
 	store_free(made->parameter_store);
-	if (made->arena.base)
-		engine_buffer_remove(node->engine, made->arena.base);
-	if (made->sums.base)
-		engine_buffer_remove(node->engine, made->sums.base);
-	memory_free(&made->arena);
-	memory_free(&made->sums);
+	free_pinned(node, &made->arena);
+	free_pinned(node, &made->cache);
+	free_pinned(node, &made->sums);
 	memory_free(&made->directory);
 }
 

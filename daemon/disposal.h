@@ -10,13 +10,13 @@ struct store;
 
 /* What is made for a job: a worker fills it in, the job gets it when all went well. */
 struct made {
-	struct memory arena, sums, directory;
+	struct memory arena, cache, sums, directory;
 	struct store *parameter_store, *optimizer_store, *gradient_store;
 };
 
 #define MADE_INIT                                                                                            \
 	{                                                                                                    \
-		MEMORY_INIT, MEMORY_INIT, MEMORY_INIT, NULL, NULL, NULL                                      \
+		MEMORY_INIT, MEMORY_INIT, MEMORY_INIT, MEMORY_INIT, NULL, NULL, NULL                         \
 	}
 
 /* Both leave nothing behind in what they are given. On the one thread that also reserves: what comes later

@@ -38,7 +38,9 @@ static void on_ready_timeout(evutil_socket_t fd, short events, void *argument)
 	name_missing(job, missing, sizeof(missing));
 	pending->member->ready = NULL;
 	pending_error(pending, -ETIMEDOUT, "job %s: still waiting for %s", job->name,
-		      missing[0] ? missing : "its memory to be prepared");
+		      missing[0]		 ? missing
+		      : job->awaits_since_ns > 0 ? "caches of other jobs to shrink"
+						 : "its memory to be prepared");
 }
 
 static bool start_timeout(struct pending *pending, int timeout_ms)
@@ -126,7 +128,8 @@ static bool reply_ready(struct member *member)
 	struct pending *pending = TAKE_PTR(member->ready);
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__JobReadyReply ready = TIERD__WIRE__JOB_READY_REPLY__INIT;
-	int fds[5] = { -1, -1, -1, -1, -1 };
+	int fds[] = { -1, -1, -1, -1, -1, -1 };
+	unsigned count = job->cache.length > 0 ? 6 : 5;
 	bool is_first = member->epoch == 0;
 
 	if (is_first) {
@@ -135,6 +138,8 @@ static bool reply_ready(struct member *member)
 		fds[2] = memory_client_fd(&member->page, MEMORY_WRITABLE);
 		fds[3] = memory_client_fd(&member->gradients, MEMORY_WRITABLE);
 		fds[4] = fcntl(member->doorbell_fd, F_DUPFD_CLOEXEC, 0);
+		if (job->cache.length > 0)
+			fds[5] = memory_client_fd(&job->cache, MEMORY_READ_ONLY);
 	}
 	ready.status = job->has_begun ? JOB_RESUMED : JOB_NEW;
 	ready.step = job->step;
@@ -143,18 +148,21 @@ static bool reply_ready(struct member *member)
 	ready.unit_count = job->catalog.unit_count;
 	ready.directory_bytes = job->directory_memory.length;
 	ready.arena_bytes = job->arena.length;
+	ready.cache_offset = slots_cache_offset(&job->slots);
+	ready.cache_bytes = job->cache.length;
 	ready.lease_bytes = member->page.length;
 	ready.gradient_buffers = member->buffer_count;
 	ready.gradient_buffer_bytes = job->catalog.gradient_bytes_maximum;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_READY;
 	reply.job_ready = &ready;
-	bool is_complete =
-		!is_first || (fds[0] >= 0 && fds[1] >= 0 && fds[2] >= 0 && fds[3] >= 0 && fds[4] >= 0);
+	bool is_complete = true;
 
+	for (unsigned i = 0; is_first && i < count; i++)
+		is_complete &= fds[i] >= 0;
 	if (is_complete) {
 		member->epoch = job->epoch;
 		member->refused_pushes = 0;
-		pending_reply_fds(pending, &reply, fds, is_first ? 5 : 0);
+		pending_reply_fds(pending, &reply, fds, is_first ? count : 0);
 	} else {
 		pending_error(pending, -EIO, "job %s: no descriptors left for its memory", job->name);
 	}

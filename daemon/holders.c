@@ -74,18 +74,30 @@ static void print_idle(const struct job *job, char text[48])
 		snprintf(text, 48, " (idle for %llu h %llu min)", minutes / 60, minutes % 60);
 }
 
+/* What it would have given up, if that had been enough, or had not been in use. */
+static void print_cache(const struct job *job, enum holders_of what, char text[48])
+{
+	char bytes[16];
+
+	text[0] = '\0';
+	if (what == HOLDERS_OF_HOST && job->cache_bytes > 0)
+		snprintf(text, 48, " (%s of it cache)", budget_print(job->cache_bytes, bytes));
+}
+
 void holders_describe(const struct job *job, enum holders_of what, bool with_others, char *text, size_t size)
 {
 	struct account account = add_up(job, what);
-	char bytes[16], idle[48];
+	char bytes[16], idle[48], cache[48];
 	size_t used = 0;
 
 	text[0] = '\0';
 	for (unsigned i = 0; i < NAMED && account.largest[i] && used < size; i++) {
 		print_idle(account.largest[i], idle);
-		used += (size_t)snprintf(text + used, size - used, "%s%s has %s%s", used ? ", " : "; ",
+		print_cache(account.largest[i], what, cache);
+		used += (size_t)snprintf(text + used, size - used, "%s%s has %s%s%s", used ? ", " : "; ",
 					 account.largest[i]->name,
-					 budget_print(bytes_of(account.largest[i], what), bytes), idle);
+					 budget_print(bytes_of(account.largest[i], what), bytes), cache,
+					 idle);
 	}
 	if (account.count > NAMED && used < size)
 		used += (size_t)snprintf(text + used, size - used, ", %u more of yours have %s",

@@ -10,7 +10,7 @@ struct job;
 enum holders_of { HOLDERS_OF_HOST, HOLDERS_OF_NVME };
 
 /* Enough for the longest names. */
-#define HOLDERS_TEXT 520
+#define HOLDERS_TEXT 600
 
 /* The largest other jobs of the job's owner by name, with their bytes and since when they are idle; what his
  * readers have; and what other users have, if wanted, as one sum. Such as "; gpt has 3.0 GiB (idle for 5

@@ -31,6 +31,7 @@ static void release(struct job *job)
 
 	setup_release(job);
 	job->phase = JOB_RELEASED;
+	job_settle_all(job->node);
 	events_of_job(
 		job, EVENT_RELEASED, NULL,
 		"it is idle: %llu MiB of host memory are given back, its state of step %llu stays on NVMe",

@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "daemon/access.h"
 #include "daemon/budget.h"
+#include "daemon/cache.h"
 #include "daemon/disposal.h"
 #include "daemon/idle.h"
 #include "daemon/reader.h"
@@ -75,6 +76,7 @@ static void on_slot_timer(evutil_socket_t fd, short events, void *argument)
 	struct job *job = argument;
 
 	residency_serve(job);
+	cache_go_on(job);
 	if (queue_is_empty(&job->slot_wishes))
 		return;
 	residency_check_deadlock(job);
@@ -106,6 +108,7 @@ static void on_turn(evutil_socket_t fd, short events, void *argument)
 	sweep_go_on(job);
 	residency_serve(job);
 	readers_go_on(job);
+	cache_go_on(job);
 	if (!job->is_dropped)
 		job_go_on(job);
 	else if (job_is_quiet(job))
@@ -116,6 +119,12 @@ static void on_turn(evutil_socket_t fd, short events, void *argument)
 void job_settle(struct job *job)
 {
 	event_active(job->turn, EV_TIMEOUT, 0);
+}
+
+void job_settle_all(struct node *node)
+{
+	QUEUE_FOREACH (link, &node->jobs)
+		job_settle(queue_entry(link, struct job, link));
 }
 
 static void set_limits(struct job *job, const struct quota *quota)
@@ -140,6 +149,7 @@ static int job_new(struct node *node, const struct port *owner, const char *name
 			     .epoch = 1,
 			     .directory_memory = MEMORY_INIT,
 			     .arena = MEMORY_INIT,
+			     .cache = MEMORY_INIT,
 			     .sums_memory = MEMORY_INIT,
 			     .statistics = MEMORY_INIT };
 	snprintf(job->name, sizeof(job->name), "%s", name);
@@ -193,15 +203,15 @@ void job_free(struct job *job)
 		event_free(job->slot_timer);
 	if (job->turn)
 		event_free(job->turn);
+	if (job->patience)
+		event_free(job->patience);
 	idle_end(job);
 	queue_remove(&job->link);
 	free(job->ranks);
 	free(job);
 	disposal_start_trim(node);
 
-	/* Others may have waited for its memory or disk. */
-	QUEUE_FOREACH (link, &node->jobs)
-		job_settle(queue_entry(link, struct job, link));
+	job_settle_all(node);
 	node_check_idle(node);
 }
 
@@ -210,6 +220,7 @@ void job_drop(struct job *job)
 	queue_remove(&job->link);
 	queue_push(&job->node->dying, &job->link);
 	job->is_dropped = true;
+	cache_end_wait(job);
 	sweep_cancel(job);
 	job_settle(job);
 }
@@ -225,8 +236,8 @@ static bool members_are_quiet(const struct job *job)
 bool job_is_quiet(const struct job *job)
 {
 	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && !job->is_filling_tensor &&
-	       !job->sweep && job->reductions_running == 0 && !job->norm && residency_is_quiet(job) &&
-	       members_are_quiet(job);
+	       !job->sweep && job->reductions_running == 0 && job->cache_moves == 0 && !job->norm &&
+	       residency_is_quiet(job) && members_are_quiet(job);
 }
 
 /* ---- Opening ---- */

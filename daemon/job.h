@@ -130,6 +130,7 @@ struct job {
 	bool has_nvme_parameters, has_nvme_optimizer, has_nvme_sums;
 	struct setup *setup;
 	struct memory directory_memory, arena, sums_memory;
+	struct memory cache; /* the arena goes on there, at slots_cache_offset() */
 	struct directory_header *directory;
 	struct slots slots;
 	/* One and the same where they are on NVMe; NULL: none. */
@@ -147,6 +148,12 @@ struct job {
 	uint64_t host_maximum, nvme_maximum;	      /* of all jobs of its owner; 0: none */
 	uint64_t charged_bytes;			      /* of host_bytes: outside of the plan */
 	uint64_t kept_bytes;			      /* of its plan: what stays when it is released */
+	uint64_t cache_bytes;			      /* of host_bytes: tracts that are not away */
+	uint64_t shortage;			      /* of the last plan: see budget_take_host() */
+	uint64_t awaits_since_ns;		      /* caches give up memory for it; 0: they do not */
+	struct event *patience;			      /* while it waits for that */
+	unsigned cache_moves;			      /* tracts that come or go */
+	unsigned rescues;			      /* how often memory of others was waited for */
 	uint32_t windows;			      /* of members, as many as were charged */
 	bool has_plan;				      /* all its ranks' windows are in it */
 	uint64_t path_bytes[NODE_MAX_PATHS];
@@ -225,6 +232,8 @@ void job_break(struct job *job, int r, const struct log_fields *about, const cha
  * drop) goes on in a turn of its own, from the loop: the caller may be in the middle of a member, an
  * operation or a queue that this would change. */
 void job_settle(struct job *job);
+/* Memory or disk has become free, which others may have waited for. */
+void job_settle_all(struct node *node);
 /* In its turn: starts what all ranks are ready for. */
 void job_go_on(struct job *job);
 /* Asks the clients to ring at a release, and looks again after a while anyway. */
@@ -286,6 +295,8 @@ void residency_serve(struct job *job);
 bool residency_evict(struct job *job, uint32_t pack);
 /* Somebody has a lease on one of its units. */
 bool residency_is_leased(struct job *job, uint32_t pack);
+/* It could not leave host memory now. */
+bool residency_is_held(struct job *job, uint32_t pack);
 /* The arena has gone, and all packs with it. */
 void residency_forget_all(struct job *job);
 /* Writes frozen values that are only in host memory; true if it started something. */

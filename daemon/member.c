@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "daemon/budget.h"
 #include "daemon/disposal.h"
+#include "daemon/cache.h"
 #include "daemon/job.h"
 #include "daemon/refuse.h"
 #include "daemon/statistics.h"
@@ -58,6 +59,7 @@ static void on_doorbell(evutil_socket_t fd, short events, void *argument)
 	if (!queue_is_empty(&member->job->slot_wishes))
 		job_watch_slots(member->job);
 	residency_serve(member->job);
+	cache_go_on(member->job);
 	prefetch_run(member->job);
 }
 

@@ -300,6 +300,7 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 	}
 	node->loop = loop;
 	node->host_budget = config->host_budget;
+	node->cache_patience_ms = 10000;
 	node->started_ns = clock_now_ns();
 	node->fault = config->fault;
 	node->idle_release_ms = config->idle_release_ms;

@@ -113,8 +113,8 @@ static int check_values(const Tierd__Wire__JobOpen *open, char *message, size_t 
 			      open->nonfinite);
 	if (open->sharing > SHARING_TRAIN)
 		return refuse(message, size, -EINVAL, "no sharing %u", open->sharing);
-	if (open->parameter_placement > PLACEMENT_NVME || open->optimizer_placement > PLACEMENT_NVME ||
-	    open->gradient_placement > PLACEMENT_NVME)
+	if (open->parameter_placement > PLACEMENT_AUTO || open->optimizer_placement > PLACEMENT_AUTO ||
+	    open->gradient_placement > PLACEMENT_AUTO)
 		return refuse(message, size, -EINVAL, "no such placement");
 	if (open->gradient_buffers > WIRE_MAX_GRADIENT_BUFFERS)
 		return refuse(message, size, -EINVAL, "%u gradient buffers; at most %d are allowed",
@@ -185,7 +185,9 @@ int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, 
 		.nonfinite = open->nonfinite,
 		.parameter_placement = open->parameter_placement,
 		.optimizer_placement = open->optimizer_placement,
-		.gradient_placement = open->gradient_placement,
+		/* Their default is that tierd chooses. */
+		.gradient_placement = open->gradient_placement == PLACEMENT_AUTO ? PLACEMENT_DEFAULT
+										 : open->gradient_placement,
 		.gradient_buffers = open->gradient_buffers ? open->gradient_buffers : 2,
 		.io_weight = open->io_weight ? open->io_weight : SCHEDULE_DEFAULT_WEIGHT,
 		.clip_norm = open->clip_norm,

@@ -19,7 +19,7 @@ static void note_use(struct job *job, uint32_t unit, uint32_t distance)
 /* As far as the arena can hold what comes: beyond that one pack is as far as another, and the oldest goes. */
 static uint32_t horizon(const struct job *job, const struct order *order)
 {
-	uint32_t far = 4 * job->slots.count + 64;
+	uint32_t far = 4 * job->slots.here + 64;
 
 	return order->learned_count < far ? order->learned_count : far;
 }
@@ -135,7 +135,7 @@ static bool has_absent(const struct job *job)
 
 void prefetch_run(struct job *job)
 {
-	if (!job->is_live || !job->has_nvme_parameters || job->slots.count == job->catalog.pack_count)
+	if (!job->is_live || !job->has_nvme_parameters || job->slots.here == job->catalog.pack_count)
 		return;
 	read_traces(job);
 	load_next(job);

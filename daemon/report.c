@@ -8,13 +8,14 @@
 
 #include "common/clock.h"
 #include "daemon/access.h"
+#include "daemon/placement.h"
 #include "daemon/reader.h"
 
 /* As many units as fit in a frame, with names of full length; and as many jobs, with so many ranks in all: a
- * job packs to less than 672 bytes beside its ranks, a rank to less than 64. Unpacked, for which there is a
+ * job packs to less than 736 bytes beside its ranks, a rank to less than 64. Unpacked, for which there is a
  * bound too, all of that is less than 2 MiB. */
 #define UNITS_PER_REPLY 512
-#define JOBS_PER_REPLY 768
+#define JOBS_PER_REPLY 704
 #define MEMBERS_PER_REPLY 8192
 
 /* ---- Node ---- */
@@ -46,6 +47,8 @@ void report_node(struct pending *pending, struct node *node)
 		body.ranks += queue_entry(link, struct job, link)->member_count;
 	body.host_budget_bytes = node->host_budget;
 	body.host_used_bytes = node->host_used;
+	QUEUE_FOREACH (link, &node->jobs)
+		body.host_cache_bytes += queue_entry(link, struct job, link)->cache_bytes;
 	body.n_paths = node->path_count;
 	body.paths = path_pointers;
 	body.io_engine = (char *)engine_name(node->engine);
@@ -135,6 +138,14 @@ static const char *gradient_placement(const struct job *job)
 	return job->has_nvme_sums || job->options.gradient_placement == PLACEMENT_NVME ? "nvme" : "host";
 }
 
+/* What tierd chooses is chosen when the job is planned. */
+static const char *placement_of(const struct job *job, uint32_t asked, bool has_nvme)
+{
+	if (asked != PLACEMENT_AUTO)
+		return placement_name(asked == PLACEMENT_NVME);
+	return job->phase <= JOB_PLANNING ? "auto" : placement_name(has_nvme);
+}
+
 static int fill_job(struct job_entry *entry, struct job *job)
 {
 	Tierd__Wire__JobEntry *wire = &entry->wire;
@@ -157,15 +168,18 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->units = job->catalog.unit_count;
 	wire->parameters = job->catalog.parameters;
 	wire->host_bytes = job->host_bytes;
+	wire->cache_bytes = job->cache_bytes;
 	wire->host_budget = job->host_budget;
 	wire->nvme_budget = job->nvme_budget;
 	wire->readers = readers_count(job);
 	wire->reader_bytes = readers_bytes(job);
 	wire->nvme_bytes = job->nvme_bytes;
+	wire->is_parameter_placement_auto = job->options.parameter_placement == PLACEMENT_AUTO;
+	wire->is_optimizer_placement_auto = job->options.optimizer_placement == PLACEMENT_AUTO;
 	wire->parameter_placement =
-		(char *)(job->options.parameter_placement == PLACEMENT_NVME ? "nvme" : "host");
+		(char *)placement_of(job, job->options.parameter_placement, job->has_nvme_parameters);
 	wire->optimizer_placement =
-		(char *)(job->options.optimizer_placement == PLACEMENT_NVME ? "nvme" : "host");
+		(char *)placement_of(job, job->options.optimizer_placement, job->has_nvme_optimizer);
 	wire->gradient_placement = (char *)gradient_placement(job);
 	wire->spill_bytes = job->spill ? job->sums_memory.length : 0;
 	wire->optimizer = (char *)job->options.optimizer->name;

@@ -24,7 +24,10 @@ uint32_t residence_pack(const struct residence *residence)
 
 char *residency_address(const struct job *job, uint32_t pack)
 {
-	return job->arena.base + job->slots.offsets[job->residences[pack].slot];
+	uint64_t offset = job->slots.offsets[job->residences[pack].slot];
+	uint64_t cache = slots_cache_offset(&job->slots);
+
+	return offset < cache ? job->arena.base + offset : job->cache.base + (offset - cache);
 }
 
 static void set_state(struct job *job, uint32_t pack, enum directory_state state)
@@ -219,7 +222,7 @@ static uint32_t find_victim(struct job *job, uint32_t pack, uint32_t distance)
 	for (uint32_t slot = class->first; slot < class->first + class->count; slot++) {
 		uint32_t owner = job->slots.owners[slot];
 
-		if (owner == SLOT_NONE || !is_evictable(&job->residences[owner]))
+		if (!slots_has_pack(&job->slots, slot) || !is_evictable(&job->residences[owner]))
 			continue;
 		if (job->next_use[owner] <= distance ||
 		    (victim != SLOT_NONE && !is_later(job, owner, victim)))
@@ -589,6 +592,11 @@ void residency_forget_all(struct job *job)
 bool residency_is_leased(struct job *job, uint32_t pack)
 {
 	return pack_holder(job, pack, false) != NULL;
+}
+
+bool residency_is_held(struct job *job, uint32_t pack)
+{
+	return !is_evictable(&job->residences[pack]) || residency_is_leased(job, pack);
 }
 
 bool residency_evict(struct job *job, uint32_t pack)

@@ -8,10 +8,13 @@
 
 #include "common/size.h"
 #include "daemon/budget.h"
+#include "daemon/cache.h"
 #include "daemon/disposal.h"
 #include "daemon/job.h"
+#include "daemon/placement.h"
 #include "daemon/refuse.h"
 #include "daemon/spill.h"
+#include "daemon/tract.h"
 #include "offload/fault.h"
 #include "offload/nvme.h"
 
@@ -22,6 +25,7 @@ struct setup {
 	bool is_return; /* of a released job: it has its packs, its stores and their metadata */
 	bool is_strict;
 	uint64_t arena_bytes, sums_bytes, directory_bytes, device_bytes;
+	struct placement placement;
 	struct spill_plan spill; /* of sums that may be spilled */
 	char file[128];
 	struct made made;
@@ -110,8 +114,6 @@ static int plan_stores(struct setup *setup)
 	struct job *job = setup->job;
 	int r = 0;
 
-	job->has_nvme_parameters = job->options.parameter_placement == PLACEMENT_NVME;
-	job->has_nvme_optimizer = job->options.optimizer_placement == PLACEMENT_NVME;
 	if (job->has_nvme_parameters || job->has_nvme_optimizer)
 		r = store_layout_new(&setup->nvme);
 	if (r == 0 && !job->has_nvme_optimizer)
@@ -225,7 +227,8 @@ static bool should_spill(struct setup *setup)
 		return false;
 	if (job->options.gradient_placement != PLACEMENT_DEFAULT)
 		return job->options.gradient_placement == PLACEMENT_NVME;
-	return !budget_fits_host(job, &needs) && spill_is_worth_it(job, setup->sums_bytes);
+	return (placement_is_chosen(job) ? setup->placement.has_nvme_sums : !budget_fits_host(job, &needs)) &&
+	       spill_is_worth_it(job, setup->sums_bytes);
 }
 
 static int place_sums(struct setup *setup)
@@ -286,19 +289,85 @@ static int plan_budgets(struct setup *setup)
 	return budget_take_paths(job, setup->device_bytes, setup->message, sizeof(setup->message));
 }
 
+/* ---- Placement ---- */
+
+static int plan_memory(struct setup *setup)
+{
+	int r = plan_sums(setup);
+
+	if (r == 0)
+		r = place_sums(setup);
+	return r < 0 ? r : plan_budgets(setup);
+}
+
+static int plan_placed(struct setup *setup, struct placement placement)
+{
+	int r;
+
+	setup->placement = placement;
+	setup->job->has_nvme_parameters = placement.has_nvme_parameters;
+	setup->job->has_nvme_optimizer = placement.has_nvme_optimizer;
+	r = plan_stores(setup);
+	return r < 0 ? r : plan_memory(setup);
+}
+
+static void forget_placed(struct setup *setup)
+{
+	setup->nvme = store_layout_free(setup->nvme);
+	setup->host = store_layout_free(setup->host);
+	setup->spill = (struct spill_plan){ 0 };
+	free(setup->job->sum_offsets);
+	setup->job->sum_offsets = NULL;
+	slots_free(&setup->job->slots);
+	budget_give_back(setup->job);
+}
+
+static void log_choice(const struct setup *setup, const struct placement_job *description)
+{
+	const struct job *job = setup->job;
+	char traffic[16];
+
+	if (!placement_is_chosen(job))
+		return;
+	budget_print(placement_traffic(description, setup->placement), traffic);
+	log_info("job %s: placement auto: parameters on %s, optimizer state on %s, sums on %s; a step moves "
+		 "%s to "
+		 "and from NVMe, less what is cached",
+		 job->name, placement_name(job->has_nvme_parameters), placement_name(job->has_nvme_optimizer),
+		 placement_name(job->has_nvme_sums), traffic);
+}
+
+/* It does not fit, and will not when caches have shrunk. */
+static bool is_hopeless(const struct job *job, int r)
+{
+	return r == -ENOSPC || (r == -ENOMEM && !cache_can_cover(job, job->shortage));
+}
+
+/* The best of all choices that fits; the last one's refusal is the job's, because it would take the least of
+ * host memory. */
+static int plan_placement(struct setup *setup)
+{
+	struct placement_job description = placement_describe(setup->job);
+	struct placement choices[PLACEMENT_CHOICES];
+	unsigned count = placement_choices(&description, choices);
+	int r = plan_placed(setup, choices[0]);
+
+	for (unsigned i = 1; i < count && is_hopeless(setup->job, r); i++) {
+		forget_placed(setup);
+		r = plan_placed(setup, choices[i]);
+	}
+	if (r == 0)
+		log_choice(setup, &description);
+	return r;
+}
+
 static int plan(struct setup *setup)
 {
 	int r = setup->is_return ? 0 : plan_packs(setup);
 
 	setup->directory_bytes = size_align(directory_bytes(setup->job->catalog.unit_count), 4096);
 	if (r == 0)
-		r = plan_sums(setup);
-	if (r == 0 && !setup->is_return)
-		r = plan_stores(setup);
-	if (r == 0)
-		r = place_sums(setup);
-	if (r == 0)
-		r = plan_budgets(setup);
+		r = setup->is_return ? plan_memory(setup) : plan_placement(setup);
 	return r;
 }
 
@@ -433,6 +502,8 @@ static int make_memory(struct setup *setup)
 			note_pinning(setup, &setup->made.arena);
 		r = memory_seal(&setup->made.arena, MEMORY_READ_ONLY, setup->is_strict);
 	}
+	if (r == 0 && setup->job->slots.cache > 0)
+		r = tract_make_cache(setup->job, &setup->made.cache, &setup->pinning);
 	if (r == 0)
 		r = memory_new_shared("tierd-directory", setup->directory_bytes, &setup->made.directory);
 	if (r == 0)
@@ -503,6 +574,7 @@ static int take_over(struct setup *setup)
 	struct job *job = setup->job;
 
 	job->arena = setup->made.arena;
+	job->cache = setup->made.cache;
 	job->sums_memory = setup->made.sums;
 	job->directory_memory = setup->made.directory;
 	job->directory = (struct directory_header *)job->directory_memory.base;
@@ -513,6 +585,7 @@ static int take_over(struct setup *setup)
 	}
 	setup->made = (struct made)MADE_INIT;
 	fill_directory(job);
+	tract_open_all(job);
 	take_all_slots(job);
 	int r = gradient_init(job);
 
@@ -521,7 +594,7 @@ static int take_over(struct setup *setup)
 		     : 0;
 }
 
-static void finish(struct setup *setup, int r)
+static void end_setup(struct setup *setup, int r)
 {
 	struct job *job = setup->job;
 
@@ -540,7 +613,20 @@ static void finish(struct setup *setup, int r)
 		if (r < 0)
 			setup_clear(job);
 	}
-	job_planned(job, r, setup->message);
+}
+
+static void finish(struct setup *setup, int r)
+{
+	end_setup(setup, r);
+	cache_end_wait(setup->job);
+	job_planned(setup->job, r, setup->message);
+	free(setup);
+}
+
+/* As if it had not begun: it does again when others have given up some of their memory. */
+static void put_off(struct setup *setup, int r)
+{
+	end_setup(setup, r);
 	free(setup);
 }
 
@@ -575,10 +661,14 @@ void setup_start(struct job *job)
 	job->setup = setup;
 	job->phase = setup->is_return ? JOB_RETURNING : JOB_PLANNING;
 	r = plan(setup);
-	if (r < 0)
+	if (r == -ENOMEM && cache_can_cover(job, job->shortage) && cache_await(job)) {
+		put_off(setup, r);
+	} else if (r < 0) {
 		finish(setup, r);
-	else
+	} else {
+		cache_end_wait(job);
 		workers_submit(job->node->slow_workers, &setup->work);
+	}
 }
 
 /* What tierctl shows of a path is more than its present jobs. */
@@ -598,10 +688,11 @@ static void clear_memory(struct job *job, struct made *made)
 {
 	gradient_clear(job);
 	made->arena = job->arena;
+	made->cache = job->cache;
 	made->sums = job->sums_memory;
 	made->directory = job->directory_memory;
 	disposal_start(job->node, made);
-	job->arena = job->sums_memory = job->directory_memory = (struct memory)MEMORY_INIT;
+	job->arena = job->cache = job->sums_memory = job->directory_memory = (struct memory)MEMORY_INIT;
 	job->directory = NULL;
 	slots_free(&job->slots);
 	free(job->sum_offsets);

@@ -73,7 +73,8 @@ static void share_out(struct slots *slots, bool with_all, uint64_t budget)
 	for (uint32_t c = 0; c < slots->class_count; c++) {
 		struct slot_class *class = &slots->classes[c];
 
-		class->count = with_all ? class->packs : class->packs < 2 ? class->packs : 2;
+		class->promised = with_all ? class->packs : class->packs < 2 ? class->packs : 2;
+		class->count = class->promised;
 		slots->bytes += class->count * class->bytes;
 		all += class->packs * class->bytes;
 	}
@@ -91,28 +92,145 @@ static void share_out(struct slots *slots, bool with_all, uint64_t budget)
 	}
 }
 
-static int place(struct slots *slots)
+static int allocate(struct slots *slots)
 {
-	uint64_t offset = 0;
-
 	for (uint32_t c = 0; c < slots->class_count; c++) {
 		slots->classes[c].first = slots->count;
 		slots->count += slots->classes[c].count;
 	}
 	slots->offsets = calloc(slots->count + 1, sizeof(*slots->offsets));
 	slots->owners = calloc(slots->count + 1, sizeof(*slots->owners));
-	if (!slots->offsets || !slots->owners)
-		return -ENOMEM;
+	slots->tract_of = calloc(slots->count + 1, sizeof(*slots->tract_of));
+	slots->in_tracts = calloc(slots->count + 1, sizeof(*slots->in_tracts));
+	slots->tracts = calloc(slots->count + 1, sizeof(*slots->tracts));
+	return slots->offsets && slots->owners && slots->tract_of && slots->in_tracts && slots->tracts
+		       ? 0
+		       : -ENOMEM;
+}
+
+static void place_promised(struct slots *slots)
+{
 	for (uint32_t c = 0; c < slots->class_count; c++)
-		for (uint32_t i = 0; i < slots->classes[c].count; i++) {
-			slots->offsets[slots->classes[c].first + i] = offset;
-			slots->owners[slots->classes[c].first + i] = SLOT_NONE;
-			offset += slots->classes[c].bytes;
+		for (uint32_t i = 0; i < slots->classes[c].promised; i++) {
+			uint32_t slot = slots->classes[c].first + i;
+
+			slots->offsets[slot] = slots->promised;
+			slots->owners[slot] = slots->tract_of[slot] = SLOT_NONE;
+			slots->promised += slots->classes[c].bytes;
+			slots->here++;
 		}
+}
+
+/* ---- Tracts ---- */
+
+/* The class that is the farthest behind: so each tract has about the same share of every class. placed: by
+ * class. */
+static uint32_t next_class(const struct slots *slots, const uint32_t *placed)
+{
+	uint32_t next = SLOT_NONE;
+	double least = 1;
+
+	for (uint32_t c = 0; c < slots->class_count; c++) {
+		uint32_t all = slots->classes[c].count - slots->classes[c].promised;
+		double share = all > placed[c] ? (placed[c] + 0.5) / all : 1;
+
+		if (share < least) {
+			least = share;
+			next = c;
+		}
+	}
+	return next;
+}
+
+static void add_to_tract(struct slots *slots, uint32_t slot, uint64_t bytes, uint64_t target)
+{
+	struct slot_tract *tract = slots->tract_count > 0 ? &slots->tracts[slots->tract_count - 1] : NULL;
+
+	if (!tract || tract->bytes + bytes > target) {
+		tract = &slots->tracts[slots->tract_count++];
+		tract->offset = slots->cache;
+		tract->first = tract == slots->tracts ? 0 : tract[-1].first + tract[-1].count;
+	}
+	slots->in_tracts[tract->first + tract->count++] = slot;
+	slots->offsets[slot] = slots_cache_offset(slots) + slots->cache;
+	slots->owners[slot] = SLOT_AWAY;
+	slots->tract_of[slot] = slots->tract_count - 1;
+	tract->bytes += bytes;
+	slots->cache += bytes;
+}
+
+/* Small enough that little more goes than is needed, and few enough for the kernel's table of buffers. */
+#define TRACTS_USUAL 16
+#define TRACTS_MOST 32
+
+static uint64_t tract_target(const struct slots *slots, uint64_t usual_cache)
+{
+	uint64_t all = slots->bytes - slots->promised;
+	uint64_t usual = (usual_cache < all ? usual_cache : all) / TRACTS_USUAL;
+
+	return usual > all / TRACTS_MOST ? usual : all / TRACTS_MOST;
+}
+
+static int place_tracts(struct slots *slots, uint64_t usual_cache)
+{
+	uint64_t target = tract_target(slots, usual_cache);
+	uint32_t *placed = calloc(slots->class_count + 1, sizeof(*placed));
+
+	if (!placed)
+		return -ENOMEM;
+	for (uint32_t c = next_class(slots, placed); c != SLOT_NONE; c = next_class(slots, placed)) {
+		const struct slot_class *class = &slots->classes[c];
+
+		add_to_tract(slots, class->first + class->promised + placed[c]++, class->bytes, target);
+	}
+	free(placed);
 	return 0;
 }
 
-int slots_plan(const struct catalog *catalog, bool with_all, uint64_t budget, struct slots *ret_slots)
+void slots_open_tract(struct slots *slots, uint32_t index)
+{
+	const struct slot_tract *tract = &slots->tracts[index];
+
+	for (uint32_t i = tract->first; i < tract->first + tract->count; i++) {
+		uint32_t *owner = &slots->owners[slots->in_tracts[i]];
+
+		if (*owner == SLOT_AWAY) {
+			*owner = SLOT_NONE;
+			slots->here++;
+		}
+	}
+	slots->tracts[index].state = TRACT_HERE;
+}
+
+void slots_close_tract(struct slots *slots, uint32_t index)
+{
+	const struct slot_tract *tract = &slots->tracts[index];
+
+	for (uint32_t i = tract->first; i < tract->first + tract->count; i++) {
+		uint32_t *owner = &slots->owners[slots->in_tracts[i]];
+
+		if (*owner == SLOT_NONE) {
+			*owner = SLOT_AWAY;
+			slots->here--;
+		}
+	}
+	slots->tracts[index].state = TRACT_DRAINING;
+}
+
+bool slots_is_empty(const struct slots *slots, uint32_t index)
+{
+	const struct slot_tract *tract = &slots->tracts[index];
+
+	for (uint32_t i = tract->first; i < tract->first + tract->count; i++)
+		if (slots->owners[slots->in_tracts[i]] != SLOT_AWAY)
+			return false;
+	return true;
+}
+
+/* ---- Plan ---- */
+
+int slots_plan(const struct catalog *catalog, bool with_all, uint64_t budget, uint64_t usual_cache,
+	       struct slots *ret_slots)
 {
 	struct slots slots = { 0 };
 	int r = make_classes(catalog, &slots);
@@ -120,7 +238,11 @@ int slots_plan(const struct catalog *catalog, bool with_all, uint64_t budget, st
 	if (r == 0) {
 		tighten_classes(catalog, &slots);
 		share_out(&slots, with_all, budget);
-		r = place(&slots);
+		r = allocate(&slots);
+	}
+	if (r == 0) {
+		place_promised(&slots);
+		r = place_tracts(&slots, usual_cache);
 	}
 	if (r < 0) {
 		slots_free(&slots);
@@ -136,6 +258,9 @@ void slots_free(struct slots *slots)
 	free(slots->class_of_pack);
 	free(slots->offsets);
 	free(slots->owners);
+	free(slots->tract_of);
+	free(slots->in_tracts);
+	free(slots->tracts);
 	*slots = (struct slots){ 0 };
 }
 
@@ -153,5 +278,9 @@ uint32_t slots_take(struct slots *slots, uint32_t pack)
 
 void slots_give(struct slots *slots, uint32_t slot)
 {
-	slots->owners[slot] = SLOT_NONE;
+	uint32_t tract = slots->tract_of[slot];
+	bool goes = tract != SLOT_NONE && slots->tracts[tract].state == TRACT_DRAINING;
+
+	slots->owners[slot] = goes ? SLOT_AWAY : SLOT_NONE;
+	slots->here -= goes;
 }

@@ -6,7 +6,7 @@
 
 static void unpin(struct staging *staging, struct engine *engine)
 {
-	engine_buffer_remove(engine, staging->memory.base);
+	engine_buffer_remove(engine, staging->memory.base, staging->memory.length);
 	/* In this order: pages that are registered would stay, and others be read and written. */
 	(void)madvise(staging->memory.base, staging->memory.length, MADV_DONTNEED);
 }
@@ -37,7 +37,7 @@ int staging_init(struct staging *staging, unsigned count, struct engine *engine)
 void staging_clear(struct staging *staging, struct engine *engine)
 {
 	if (staging->users > 0)
-		engine_buffer_remove(engine, staging->memory.base);
+		engine_buffer_remove(engine, staging->memory.base, staging->memory.length);
 	memory_free(&staging->memory);
 	free(staging->all);
 	staging->all = NULL;

@@ -103,8 +103,10 @@ static void fill_node(struct statistics_node *body, const struct node *node)
 		.path_count = node->path_count,
 	};
 	_Static_assert(NODE_MAX_PATHS <= STATISTICS_MAX_PATHS, "every path has a place in the page");
-	QUEUE_FOREACH (link, &node->jobs)
+	QUEUE_FOREACH (link, &node->jobs) {
 		body->jobs++;
+		body->host_cache += queue_entry(link, struct job, link)->cache_bytes;
+	}
 	add_jobs(&body->figures, &node->jobs);
 	add_jobs(&body->figures, &node->dying);
 	for (unsigned i = 0; i < node->path_count; i++)
@@ -135,6 +137,7 @@ static void write_job(const struct job *job)
 		.units = job->catalog.unit_count,
 		.parameters = job->catalog.parameters,
 		.host_bytes = job->host_bytes,
+		.cache_bytes = job->cache_bytes,
 		.host_budget = job->options.host_budget,
 		.nvme_bytes = job->nvme_bytes,
 		.figures = job->figures,

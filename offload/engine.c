@@ -127,10 +127,10 @@ int engine_buffer_add(struct engine *engine, void *base, size_t length)
 	return engine->ops->buffer_add ? engine->ops->buffer_add(engine, base, length) : 0;
 }
 
-void engine_buffer_remove(struct engine *engine, void *base)
+void engine_buffer_remove(struct engine *engine, void *base, size_t length)
 {
 	if (engine->ops->buffer_remove)
-		engine->ops->buffer_remove(engine, base);
+		engine->ops->buffer_remove(engine, base, length);
 }
 
 uint64_t engine_pinned(struct engine *engine)

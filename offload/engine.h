@@ -43,7 +43,7 @@ void engine_file_remove(struct engine *engine, int file);
  * it. The plain backend has nothing to pin, and returns 0; a kernel without such tables, -EOPNOTSUPP. No
  * transfer may be on its way there when a region is removed. */
 int engine_buffer_add(struct engine *engine, void *base, size_t length);
-void engine_buffer_remove(struct engine *engine, void *base);
+void engine_buffer_remove(struct engine *engine, void *base, size_t length);
 
 /* Bytes that are pinned. */
 uint64_t engine_pinned(struct engine *engine);

@@ -14,7 +14,7 @@ struct engine_ops {
 	int (*file_add)(struct engine *engine, int file, int fd);
 	void (*file_remove)(struct engine *engine, int file);
 	int (*buffer_add)(struct engine *engine, void *base, size_t length);
-	void (*buffer_remove)(struct engine *engine, void *base);
+	void (*buffer_remove)(struct engine *engine, void *base, size_t length);
 	uint64_t (*pinned)(struct engine *engine);
 	/* Starts the next piece of a transfer; never more than queue_depth at once for each device. */
 	void (*start)(struct engine *engine, struct tier_io *io);

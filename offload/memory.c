@@ -116,14 +116,31 @@ int memory_new_shared(const char *name, size_t length, struct memory *ret_memory
 }
 
 /* A huge page without any page is not collapsed, so each gets its first one before. */
-static bool collapse(struct memory *memory)
+static bool collapse(const struct memory *memory, size_t begin, size_t length)
 {
-	size_t whole = memory->length / HUGE_BYTES * HUGE_BYTES;
+	size_t first = size_align(begin, HUGE_BYTES), end = (begin + length) / HUGE_BYTES * HUGE_BYTES;
 
-	for (size_t offset = 0; offset < whole; offset += HUGE_BYTES)
+	for (size_t offset = first; offset < end; offset += HUGE_BYTES)
 		if (madvise(memory->base + offset, PAGE_BYTES, MADV_POPULATE_WRITE) < 0)
 			return false;
-	return whole > 0 && madvise(memory->base, whole, MADV_COLLAPSE) == 0;
+	return first < end && madvise(memory->base + first, end - first, MADV_COLLAPSE) == 0;
+}
+
+bool memory_populate(const struct memory *memory, size_t offset, size_t length)
+{
+	bool is_huge = collapse(memory, offset, length);
+
+	(void)madvise(memory->base + offset, length, MADV_POPULATE_WRITE);
+	return is_huge;
+}
+
+int memory_discard(const struct memory *memory, size_t offset, size_t length)
+{
+	assert(memory->fd >= 0);
+	return fallocate(memory->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+			 (off_t)length) < 0
+		       ? -errno
+		       : 0;
 }
 
 void memory_make_huge(struct memory *memory, bool should_populate)
@@ -132,10 +149,8 @@ void memory_make_huge(struct memory *memory, bool should_populate)
 
 	/* Of shared memory the kernel's shmem_enabled decides, and it is mostly off. */
 	memory->is_huge = has_advice && memory->fd < 0 && memory->length >= HUGE_BYTES;
-	if (!should_populate)
-		return;
-	memory->is_huge = collapse(memory);
-	(void)madvise(memory->base, memory->length, MADV_POPULATE_WRITE);
+	if (should_populate)
+		memory->is_huge = memory_populate(memory, 0, memory->length);
 }
 
 int memory_seal(struct memory *memory, enum memory_access access, bool is_strict)

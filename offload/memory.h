@@ -34,6 +34,13 @@ int memory_new_shared(const char *name, size_t length, struct memory *ret_memory
  * that before sealing; the other order fails. */
 void memory_make_huge(struct memory *memory, bool should_populate);
 
+/* Gets every page of a part now, huge ones where the kernel agrees: true, if it does. */
+bool memory_populate(const struct memory *memory, size_t offset, size_t length);
+
+/* Gives the pages of a part of shared memory back; it is zero afterwards, and pages come again as they are
+ * touched, by whoever maps it. Nothing of it is pinned any more. -EPERM: the region is sealed strictly. */
+int memory_discard(const struct memory *memory, size_t offset, size_t length);
+
 /* Seals the size; a READ_ONLY region also against future mappings for writing by anyone, the daemon's own
  * user and root included, where is_strict. */
 int memory_seal(struct memory *memory, enum memory_access access, bool is_strict);

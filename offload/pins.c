@@ -36,7 +36,6 @@ static void take_pieces(struct pins *pins, const char *region, size_t length)
 		pins->slots[slot] = (struct pin){
 			.base = region + offset,
 			.length = rest < PINS_PIECE_BYTES ? rest : PINS_PIECE_BYTES,
-			.region = region,
 		};
 		if (slot >= pins->used)
 			pins->used = slot + 1;
@@ -58,22 +57,27 @@ int pins_take(struct pins *pins, const void *region, size_t length)
 	return r;
 }
 
-void pins_ready(struct pins *pins, const void *region)
+static bool begins_in(const struct pin *pin, const char *region, size_t length)
+{
+	return pin->base && pin->base >= region && (size_t)(pin->base - region) < length;
+}
+
+void pins_ready(struct pins *pins, const void *region, size_t length)
 {
 	pthread_mutex_lock(&pins->lock);
 	for (unsigned slot = 0; slot < pins->used; slot++)
-		if (pins->slots[slot].region == region)
+		if (begins_in(&pins->slots[slot], region, length))
 			pins->slots[slot].is_ready = true;
 	pthread_mutex_unlock(&pins->lock);
 }
 
-int pins_next(struct pins *pins, const void *region, int slot, struct pin *ret_pin)
+int pins_next(struct pins *pins, const void *region, size_t length, int slot, struct pin *ret_pin)
 {
 	int found = -1;
 
 	pthread_mutex_lock(&pins->lock);
 	for (; found < 0 && slot < (int)pins->used; slot++) {
-		if (pins->slots[slot].region != region)
+		if (!begins_in(&pins->slots[slot], region, length))
 			continue;
 		*ret_pin = pins->slots[slot];
 		found = slot;

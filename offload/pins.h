@@ -13,7 +13,6 @@
 struct pin {
 	const char *base; /* NULL: the slot is free */
 	size_t length;
-	const char *region;
 	bool is_ready; /* the kernel has it */
 };
 
@@ -29,10 +28,10 @@ void pins_destroy(struct pins *pins);
 
 /* Takes slots for the pieces of a region, which pins_find() does not see before pins_ready(). -ENOSPC. */
 int pins_take(struct pins *pins, const void *region, size_t length);
-void pins_ready(struct pins *pins, const void *region);
+void pins_ready(struct pins *pins, const void *region, size_t length);
 
-/* The next slot of the region, from slot on, with its piece; -1: no more. */
-int pins_next(struct pins *pins, const void *region, int slot, struct pin *ret_pin);
+/* The next slot whose piece begins in the region, from slot on, with its piece; -1: no more. */
+int pins_next(struct pins *pins, const void *region, size_t length, int slot, struct pin *ret_pin);
 
 /* Forgets a piece; its slot is free. */
 void pins_give(struct pins *pins, int slot);

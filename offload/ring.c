@@ -64,12 +64,12 @@ static void unpin(struct ring_engine *ring, int slot)
 }
 
 /* A slot that was never pinned is unpinned without harm. */
-static void ring_buffer_remove(struct engine *engine, void *base)
+static void ring_buffer_remove(struct engine *engine, void *base, size_t length)
 {
 	struct ring_engine *ring = ring_of(engine);
 	struct pin piece;
 
-	for (int slot = 0; (slot = pins_next(&ring->pins, base, slot, &piece)) >= 0; slot++) {
+	for (int slot = 0; (slot = pins_next(&ring->pins, base, length, slot, &piece)) >= 0; slot++) {
 		unpin(ring, slot);
 		pins_give(&ring->pins, slot);
 	}
@@ -86,14 +86,14 @@ static int ring_buffer_add(struct engine *engine, void *base, size_t length)
 	r = pins_take(&ring->pins, base, length);
 	if (r < 0)
 		return r;
-	for (int slot = 0; (slot = pins_next(&ring->pins, base, slot, &piece)) >= 0; slot++) {
+	for (int slot = 0; (slot = pins_next(&ring->pins, base, length, slot, &piece)) >= 0; slot++) {
 		r = pin(ring, slot, &piece);
 		if (r < 0) {
-			ring_buffer_remove(engine, base);
+			ring_buffer_remove(engine, base, length);
 			return r;
 		}
 	}
-	pins_ready(&ring->pins, base);
+	pins_ready(&ring->pins, base, length);
 	return 0;
 }
 

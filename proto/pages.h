@@ -25,7 +25,7 @@
 #include "proto/versions.h"
 
 #define PAGES_MAGIC 0x64726974 /* "tird" */
-#define PAGES_VERSION 3
+#define PAGES_VERSION 4
 #define PAGES_VERSIONS ((struct versions){ PAGES_VERSION, PAGES_VERSION }) /* that this code can use */
 
 /* ---- Directory ---- */

@@ -67,7 +67,7 @@ struct statistics_path {
 struct statistics_node {
 	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC, when the loop wrote this */
 	uint64_t started_ns, incarnation, pid;
-	uint64_t host_budget, host_used, pinned;
+	uint64_t host_budget, host_used, host_cache, pinned;
 	uint64_t clients, requests, jobs;
 	struct statistics_figures figures; /* of all jobs, those that are gone included */
 	uint64_t path_count;
@@ -80,7 +80,7 @@ struct statistics_job {
 	uint64_t stage, world_size, ranks; /* ranks: that are there */
 	uint64_t epoch, step;
 	uint64_t units, parameters;
-	uint64_t host_bytes, host_budget, nvme_bytes;
+	uint64_t host_bytes, host_budget, cache_bytes, nvme_bytes;
 	struct statistics_figures figures;
 	char name[STATISTICS_NAME_BYTES];
 	char status[24];

@@ -59,6 +59,8 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddNumberToObject(json, "units", (double)job->units);
 	cJSON_AddNumberToObject(json, "parameters", (double)job->parameters);
 	cJSON_AddNumberToObject(json, "host_bytes", (double)job->host_bytes);
+	cJSON_AddNumberToObject(json, "promised_bytes", (double)(job->host_bytes - job->cache_bytes));
+	cJSON_AddNumberToObject(json, "cache_bytes", (double)job->cache_bytes);
 	cJSON_AddNumberToObject(json, "host_budget", (double)job->host_budget);
 	cJSON_AddNumberToObject(json, "nvme_budget", (double)job->nvme_budget);
 	cJSON_AddNumberToObject(json, "nvme_bytes", (double)job->nvme_bytes);
@@ -67,6 +69,8 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddStringToObject(json, "optimizer_placement", job->optimizer_placement);
 	cJSON_AddStringToObject(json, "gradient_placement", job->gradient_placement);
 	cJSON_AddNumberToObject(json, "spill_bytes", (double)job->spill_bytes);
+	cJSON_AddBoolToObject(json, "is_parameter_placement_auto", job->is_parameter_placement_auto);
+	cJSON_AddBoolToObject(json, "is_optimizer_placement_auto", job->is_optimizer_placement_auto);
 	cJSON_AddStringToObject(json, "optimizer", job->optimizer);
 	cJSON_AddNumberToObject(json, "loss_scale", (double)job->loss_scale);
 	cJSON_AddItemToObject(json, "members", members_json(job));
@@ -103,12 +107,20 @@ static void add_status(struct table *table, const Tierd__Wire__JobEntry *job)
 		table_add(table, "%s", job->status);
 }
 
+static void add_placement(struct table *table, const char *placement, bool is_auto)
+{
+	bool is_chosen = is_auto && strcmp(placement, "auto") != 0;
+
+	table_add(table, "%s%s", placement, is_chosen ? " (auto)" : "");
+}
+
 static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 {
-	static const char *const titles[] = { "JOB",	   "USER",     "STATUS",     ">RANKS",
-					      ">STAGE",	   ">STEP",    ">UNITS",     ">PARAMETERS",
-					      ">HOST",	   ">NVME",    ">IO WEIGHT", "PARAMETERS ON",
-					      "OPTIMIZER", "STATE ON", "SUMS ON",    NULL };
+	static const char *const titles[] = {
+		"JOB",		 "USER",	"STATUS",   ">RANKS",	    ">STAGE", ">STEP",
+		">UNITS",	 ">PARAMETERS", ">HOST",    ">OF IT CACHE", ">NVME",  ">IO WEIGHT",
+		"PARAMETERS ON", "OPTIMIZER",	"STATE ON", "SUMS ON",	    NULL
+	};
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
 	for (size_t i = 0; table && i < jobs->n_jobs; i++) {
@@ -123,11 +135,12 @@ static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 		table_add(table, "%" PRIu64, job->units);
 		table_add_count(table, job->parameters);
 		table_add_bytes(table, job->host_bytes);
+		table_add_bytes(table, job->cache_bytes);
 		table_add_bytes(table, job->nvme_bytes);
 		table_add(table, "%u", job->io_weight);
-		table_add(table, "%s", job->parameter_placement);
+		add_placement(table, job->parameter_placement, job->is_parameter_placement_auto);
 		table_add(table, "%s", job->optimizer);
-		table_add(table, "%s", job->optimizer_placement);
+		add_placement(table, job->optimizer_placement, job->is_optimizer_placement_auto);
 		table_add(table, "%s", job->gradient_placement);
 	}
 	return command_print_table(table);

@@ -24,6 +24,8 @@ static const struct family of_nodes[] = {
 	{ "host_budget_bytes", "Host memory that the daemon may use.", false, PLAIN, NODE(host_budget), 1 },
 	{ "host_used_bytes", "Host memory that jobs and the daemon's buffers have reserved.", false, PLAIN,
 	  NODE(host_used), 1 },
+	{ "host_cache_bytes", "Of the reserved host memory, what jobs give up when others need it.", false,
+	  PLAIN, NODE(host_cache), 1 },
 	{ "host_pinned_bytes", "Host memory that is registered with io_uring.", false, PLAIN, NODE(pinned),
 	  1 },
 	{ "clients", "Connections.", false, PLAIN, NODE(clients), 1 },
@@ -38,6 +40,8 @@ static const struct family of_jobs[] = {
 	{ "world_size", "Ranks that it has.", false, PLAIN, JOB(world_size), 1 },
 	{ "parameters", "Elements of its parameters.", false, PLAIN, JOB(parameters), 1 },
 	{ "host_bytes", "Host memory that it has reserved.", false, PLAIN, JOB(host_bytes), 1 },
+	{ "cache_bytes", "Of its host memory, what it gives up when others need it.", false, PLAIN,
+	  JOB(cache_bytes), 1 },
 	{ "nvme_bytes", "NVMe space that it has reserved.", false, PLAIN, JOB(nvme_bytes), 1 },
 };
 

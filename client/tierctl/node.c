@@ -56,6 +56,7 @@ static void add_tiers(cJSON *json, const Tierd__Wire__NodeReply *node)
 
 	cJSON_AddNumberToObject(host, "budget_bytes", (double)node->host_budget_bytes);
 	cJSON_AddNumberToObject(host, "used_bytes", (double)node->host_used_bytes);
+	cJSON_AddNumberToObject(host, "cache_bytes", (double)node->host_cache_bytes);
 	cJSON_AddBoolToObject(host, "has_huge_pages", node->has_huge_pages);
 	cJSON_AddNumberToObject(host, "pinned_bytes", (double)node->pinned_bytes);
 	paths = cJSON_AddArrayToObject(json, "nvme");
@@ -100,7 +101,8 @@ static void print_status(const struct command_context *context, const Tierd__Wir
 	printf("requests   %" PRIu64 "\n", node->requests);
 	printf("host       %s of %s%s", text_bytes(node->host_used_bytes, a),
 	       text_bytes(node->host_budget_bytes, b), node->has_huge_pages ? ", huge pages" : "");
-	printf(", %s pinned\n", text_bytes(node->pinned_bytes, a));
+	printf(", %s of it cache, %s pinned\n", text_bytes(node->host_cache_bytes, a),
+	       text_bytes(node->pinned_bytes, b));
 	if (node->n_paths == 0)
 		printf("nvme       none configured\n");
 	else

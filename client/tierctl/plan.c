@@ -189,6 +189,34 @@ struct plan_traffic plan_traffic(const struct plan_model *model, const struct pl
 	};
 }
 
+/* As the daemon counts, which does not know how many micro-batches a step will have. */
+static uint64_t moved_bytes(const struct plan_model *model, const struct plan_place *place)
+{
+	struct plan_traffic traffic = plan_traffic(model, place);
+
+	return traffic.update_read + traffic.update_written + traffic.gather_read / model->micro_batches;
+}
+
+int plan_choose(const struct plan_model *model, unsigned stage, uint64_t host_bytes, uint64_t nvme_bytes,
+		struct plan_place *ret_place)
+{
+	struct plan_place place, best;
+	bool has_best = false;
+
+	for (unsigned choice = 0; choice < 4; choice++) {
+		if (plan_place(model, stage, choice & 2, choice & 1, &place) < 0 ||
+		    place.host_bytes > host_bytes || place.nvme_bytes > nvme_bytes)
+			continue;
+		if (has_best && moved_bytes(model, &place) >= moved_bytes(model, &best))
+			continue;
+		best = place;
+		has_best = true;
+	}
+	if (has_best)
+		*ret_place = best;
+	return has_best ? 0 : -ENOSPC;
+}
+
 static uint64_t unit_of(char suffix)
 {
 	switch (toupper((unsigned char)suffix)) {

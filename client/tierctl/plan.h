@@ -75,6 +75,11 @@ int plan_place(const struct plan_model *model, unsigned stage, bool is_parameter
 	       struct plan_place *ret_place);
 struct plan_traffic plan_traffic(const struct plan_model *model, const struct plan_place *place);
 
+/* What placement = auto takes: what fits in these bytes and leaves the least to move on NVMe. -ENOSPC:
+ * nothing fits. */
+int plan_choose(const struct plan_model *model, unsigned stage, uint64_t host_bytes, uint64_t nvme_bytes,
+		struct plan_place *ret_place);
+
 /* "adamw", "adam", "lion", "momentum" (SGD with it), "none", "sgd" (without). -EINVAL. */
 int plan_set_optimizer(struct plan_model *model, const char *name);
 

@@ -193,7 +193,9 @@ static void look_at_node(const struct command_context *context, struct plan_requ
 	for (size_t i = 0; i < node->n_paths; i++)
 		nvme += left_of(node->paths[i]->capacity_bytes, node->paths[i]->used_bytes);
 	if (!request->has_host)
-		request->host_bytes = left_of(node->host_budget_bytes, node->host_used_bytes);
+		/* Caches shrink for a job that needs the memory. */
+		request->host_bytes = left_of(node->host_budget_bytes,
+					      left_of(node->host_used_bytes, node->host_cache_bytes));
 	if (!request->has_nvme)
 		request->nvme_bytes = nvme;
 	request->has_host = request->has_nvme = true;
@@ -224,12 +226,23 @@ static bool fits(const struct plan_request *request, const struct plan_place *pl
 	return !lacks_host(request, place) && !lacks_nvme(request, place);
 }
 
+/* What a job with placement = auto would get now. */
+static bool is_auto(const struct plan_request *request, unsigned stage, const struct plan_place *place)
+{
+	struct plan_place choice;
+
+	return request->has_host && request->has_nvme &&
+	       plan_choose(&request->model, stage, request->host_bytes, request->nvme_bytes, &choice) == 0 &&
+	       choice.is_parameter_nvme == place->is_parameter_nvme &&
+	       choice.is_optimizer_nvme == place->is_optimizer_nvme;
+}
+
 static bool is_wanted(const struct plan_request *request, unsigned stage)
 {
 	return request->stage < 0 || request->stage == (int)stage;
 }
 
-static cJSON *place_json(const struct plan_request *request, const struct plan_place *place)
+static cJSON *place_json(const struct plan_request *request, unsigned stage, const struct plan_place *place)
 {
 	struct plan_traffic traffic = plan_traffic(&request->model, place);
 	cJSON *json = cJSON_CreateObject();
@@ -251,6 +264,8 @@ static cJSON *place_json(const struct plan_request *request, const struct plan_p
 				(double)traffic.gradient_written);
 	if (is_known(request, place))
 		cJSON_AddBoolToObject(json, "fits", fits(request, place));
+	if (request->has_host && request->has_nvme)
+		cJSON_AddBoolToObject(json, "is_auto", is_auto(request, stage, place));
 	return json;
 }
 
@@ -270,7 +285,7 @@ static cJSON *stage_json(const struct plan_request *request, unsigned stage)
 	places = cJSON_AddArrayToObject(json, "placements");
 	for (unsigned choice = 0; choice < 4; choice++)
 		if (plan_place(&request->model, stage, choice & 2, choice & 1, &place) == 0)
-			cJSON_AddItemToArray(places, place_json(request, &place));
+			cJSON_AddItemToArray(places, place_json(request, stage, &place));
 	return json;
 }
 
@@ -320,14 +335,15 @@ static int print_memory(const struct plan_request *request)
 	return command_print_table(table);
 }
 
-static void add_fit(struct table *table, const struct plan_request *request, const struct plan_place *place)
+static void add_fit(struct table *table, const struct plan_request *request, unsigned stage,
+		    const struct plan_place *place)
 {
 	bool no_host = lacks_host(request, place), no_nvme = lacks_nvme(request, place);
 
 	if (!is_known(request, place))
 		table_add(table, "?");
 	else if (fits(request, place))
-		table_add(table, "yes");
+		table_add(table, "yes%s", is_auto(request, stage, place) ? ", auto" : "");
 	else
 		table_add(table, "no: %s%s%s", no_host ? "host" : "", no_host && no_nvme ? ", " : "",
 			  no_nvme ? "NVMe" : "");
@@ -347,7 +363,7 @@ static void add_place(struct table *table, const struct plan_request *request, u
 	table_add(table, "%" PRIu64 " + %" PRIu64, traffic.update_read, traffic.update_written);
 	table_add(table, "%" PRIu64, traffic.gather_read);
 	table_add(table, "%" PRIu64 " + %" PRIu64, traffic.gradient_read, traffic.gradient_written);
-	add_fit(table, request, place);
+	add_fit(table, request, stage, place);
 }
 
 static int print_places(const struct plan_request *request)

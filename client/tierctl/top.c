@@ -92,7 +92,7 @@ static const char *hit_rate(const struct statistics_figures *now, const struct s
 static void print_title(const struct view *view)
 {
 	const struct statistics_node *node = &view->node;
-	char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE];
+	char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE], d[TEXT_SIZE];
 
 	printf("tierd at %s, pid %" PRIu64 ", up %s\n", view->context->socket, node->pid,
 	       text_duration((view->read_ns - node->started_ns) / 1000000, a));
@@ -100,8 +100,9 @@ static void print_title(const struct view *view)
 		printf("THE DAEMON HAS NOT TURNED FOR %" PRIu64 " s; what follows is of then\n",
 		       view_silent_ns(view) / 1000000000);
 	printf("jobs     %" PRIu64 ", clients: %" PRIu64 "\n", node->jobs, node->clients);
-	printf("host     %s of %s, %s pinned\n", text_bytes(node->host_used, a),
-	       text_bytes(node->host_budget, b), text_bytes(node->pinned, c));
+	printf("host     %s of %s, %s of it cache, %s pinned\n", text_bytes(node->host_used, a),
+	       text_bytes(node->host_budget, b), text_bytes(node->host_cache, c),
+	       text_bytes(node->pinned, d));
 }
 
 static void print_paths(const struct statistics_node *now, const struct statistics_node *before,
@@ -171,6 +172,7 @@ static void add_job(struct table *table, const struct view_job *job, const struc
 	table_add(table, "%" PRIu64 "/%" PRIu64, now->ranks, now->world_size);
 	table_add(table, "%" PRIu64, now->step);
 	table_add_bytes(table, now->host_bytes);
+	table_add_bytes(table, now->cache_bytes);
 	table_add_bytes(table, now->nvme_bytes);
 	for (unsigned direction = 0; direction < STATISTICS_DIRECTIONS; direction++)
 		table_add(table, "%s",
@@ -186,8 +188,9 @@ static void add_job(struct table *table, const struct view_job *job, const struc
 
 static int print_jobs(const struct view *view, const struct past *past)
 {
-	static const char *const titles[] = { "JOB",   "USER",	  "STATUS",	">RANKS", ">STEP",  ">HOST",
-					      ">NVME", ">READ/S", ">WRITTEN/S", ">HITS",  ">STALL", NULL };
+	static const char *const titles[] = { "JOB",   "USER",	       "STATUS", ">RANKS",  ">STEP",
+					      ">HOST", ">OF IT CACHE", ">NVME",	 ">READ/S", ">WRITTEN/S",
+					      ">HITS", ">STALL",       NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
 	for (size_t i = 0; table && i < view->job_count; i++)

@@ -24,7 +24,7 @@ struct flag {
 static const char *const formats[] = {
 	[NUMBER_FP32] = "fp32", [NUMBER_BF16] = "bf16", [NUMBER_FP16] = "fp16", NULL
 };
-static const char *const placements[] = { "default", "host", "nvme", NULL };
+static const char *const placements[] = { "default", "host", "nvme", "auto", NULL };
 static const char *const optimizers[] = { [OPTIMIZER_ADAMW] = "adamw",
 					  [OPTIMIZER_ADAM] = "adam",
 					  [OPTIMIZER_SGD] = "sgd",
@@ -79,9 +79,9 @@ static const struct flag flags[] = {
 	{ "mode", "either|create|resume|replace", "what to do about a job of that name", FLAG_CHOICE,
 	  AT(mode), 0, 0, modes },
 	{ "stage", "0-3", "what ZeRO partitions", FLAG_COUNT, AT(stage), 0, 3, NULL },
-	{ "parameters-on", "host|nvme|default", "where parameters lie", FLAG_CHOICE, AT(parameters_on), 0, 0,
-	  placements },
-	{ "optimizer-on", "host|nvme|default", "where the optimizer's state lies", FLAG_CHOICE,
+	{ "parameters-on", "host|nvme|auto|default", "where parameters lie", FLAG_CHOICE, AT(parameters_on),
+	  0, 0, placements },
+	{ "optimizer-on", "host|nvme|auto|default", "where the optimizer's state lies", FLAG_CHOICE,
 	  AT(optimizer_on), 0, 0, placements },
 	{ "gradients-on", "host|nvme|default", "where sums of gradients lie", FLAG_CHOICE, AT(gradients_on),
 	  0, 0, placements },

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum option_placement { PLACE_DEFAULT, PLACE_HOST, PLACE_NVME };
+enum option_placement { PLACE_DEFAULT, PLACE_HOST, PLACE_NVME, PLACE_AUTO };
 /* The order of the names of --optimizer. */
 enum option_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_ADAM, OPTIMIZER_SGD, OPTIMIZER_LION, OPTIMIZER_COUNT };
 enum option_mode { MODE_EITHER, MODE_CREATE, MODE_RESUME, MODE_REPLACE };

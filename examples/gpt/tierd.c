@@ -245,6 +245,7 @@ static uint32_t placement_of(uint64_t placement)
 		[PLACE_DEFAULT] = TIERD_PLACE_DEFAULT,
 		[PLACE_HOST] = TIERD_PLACE_HOST,
 		[PLACE_NVME] = TIERD_PLACE_NVME,
+		[PLACE_AUTO] = TIERD_PLACE_AUTO,
 	};
 
 	return placements[placement];

@@ -405,7 +405,7 @@ static void where_io_uring_is_refused_the_plain_engine_says_why(void **state)
 		assert_string_equal(engine_name(fixture.loop.engine), "plain");
 		assert_string_equal(engine_why(fixture.loop.engine), cases[i].why);
 		assert_int_equal(engine_buffer_add(fixture.loop.engine, fixture.in.base, CHUNK), 0);
-		engine_buffer_remove(fixture.loop.engine, fixture.in.base);
+		engine_buffer_remove(fixture.loop.engine, fixture.in.base, fixture.in.length);
 		expect_round_trip(&fixture);
 		close_fixture(&fixture);
 	}
@@ -461,7 +461,7 @@ static void a_region_that_cannot_be_pinned_still_works(void **state)
 	assert_int_equal(engine_buffer_add(engine, fixture.in.base, fixture.in.length), 0);
 	expect_round_trip(&fixture);
 	assert_int_equal(fault.fixed, CHUNKS);
-	engine_buffer_remove(engine, fixture.in.base);
+	engine_buffer_remove(engine, fixture.in.base, fixture.in.length);
 	close_fixture(&fixture);
 }
 

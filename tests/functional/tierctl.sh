@@ -66,6 +66,13 @@ json 'all(p["fits"] for p in j["stages"][0]["placements"])' \
 	plan --parameters 1B --world-size 8 --stage 3 --host 64G --nvme 64G
 json '[p["fits"] for p in j["stages"][0]["placements"]] == [False, False, False, True]' \
 	plan --parameters 1B --world-size 8 --stage 3 --host 5G --nvme 64G
+# placement = auto takes one of them.
+json '[p["is_auto"] for p in j["stages"][0]["placements"]] == [False, False, False, True]' \
+	plan --parameters 1B --world-size 8 --stage 3 --host 5G --nvme 64G
+json '[p["is_auto"] for p in j["stages"][0]["placements"]] == [False, False, True, False]' \
+	plan --parameters 1B --world-size 8 --stage 3 --host 15G --nvme 64G
+expect_status 0 "$TIERCTL" plan --parameters 1B --world-size 8 --stage 3 --host 64G --nvme 64G
+expect_text 'yes, auto'
 # With one of the two, what needs the other is not known, but what lacks the first, or needs nothing else, is.
 json '[p.get("fits") for p in j["stages"][0]["placements"]] == [False, False, False, None]' \
 	plan --parameters 1B --world-size 8 --stage 3 --host 5g

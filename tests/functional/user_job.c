@@ -3,12 +3,13 @@
  * user_job KEY=VALUE…    uid, groups (the first is the primary one), job, rank, world_size, mib (of
  * parameters), units, frozen (the first of them), mode, owner, sharing, share_group, takeover, stage,
  * parameters and optimizer (nvme or host), host_budget, nvme_budget (bytes), steps, pattern (what the
- * parameters are), digest (1: says what the state is), hold (a unit that it gathers, and keeps), search (for
- * the pattern of another job, before any step; says how often it was found), paced (1: for each line that it
- * reads it takes a step, and says so; the digest comes at the end), heir (1: forks a child, says its number,
- * and leaves it all descriptors)
- * user_job reads=STATE KEY=VALUE…    a reader of the job instead (uid, groups, job, owner): says what the
- * state is, or all of it, as digest does
+ * parameters are), digest (1: says what the state is), hold (a unit that it gathers, and keeps), clutch
+ * (as many of the first units, in the same way), after (steps that it trains when its standard input has
+ * ended, and says what the state is then), search (for the pattern of another job, before any step; says how
+ * often it was found), paced (1: for each line that it reads it takes a step, and says so; the digest comes
+ * at the end), heir (1: forks a child, says its number, and leaves it all descriptors) user_job reads=STATE
+ * KEY=VALUE…    a reader of the job instead (uid, groups, job, owner): says what the state is, or all of it,
+ * as digest does
  *
  * Prints "ready" when it has trained. What fails is printed as "ERRNO: message", with the exit status 1. */
 #include <ctype.h>
@@ -312,6 +313,8 @@ int main(int argc, char *argv[])
 	bool is_paced = number_of(argc, argv, "paced", 0) != 0;
 	struct tierd_job_options options = read_options(argc, argv);
 	unsigned hold = (unsigned)number_of(argc, argv, "hold", units);
+	unsigned clutch = (unsigned)number_of(argc, argv, "clutch", 0);
+	uint64_t after = number_of(argc, argv, "after", 0);
 	struct tierd_job_state state;
 	struct tierd_view parameters;
 	struct tierd_node *node;
@@ -337,6 +340,8 @@ int main(int argc, char *argv[])
 		check(tierd_gather(job, hold, &parameters));
 	if (number_of(argc, argv, "heir", 0))
 		leave_to_heir();
+	for (unsigned unit = 0; unit < clutch; unit++)
+		check(tierd_gather(job, unit, &parameters));
 	printf("ready\n");
 	fflush(stdout);
 	if (is_paced)
@@ -347,6 +352,12 @@ int main(int argc, char *argv[])
 		say_digest(job, units, frozen, elements);
 	if (hold < units)
 		check(tierd_release(job, hold));
+	for (unsigned unit = 0; unit < clutch; unit++)
+		check(tierd_release(job, unit));
+	if (after > 0) {
+		train(job, units, frozen, elements, steps, after);
+		printf("after %016llx\n", (unsigned long long)digest(job, units, frozen, elements));
+	}
 	/* Whether it may go on. */
 	check(tierd_job_state(job, &state));
 	OK(tierd_job_close(job));

@@ -9,6 +9,7 @@ command -v python3 >/dev/null || skip 'python3 is not installed'
 
 case $scenario in
 drop | evict | drain) set -- --administrators '60009, @60019' ;;
+cache) set -- --host-budget 64M ;;
 idle) set -- --idle-release-seconds 1 ;;
 read) set -- --administrators 60009 --idle-release-seconds 1 ;;
 connections)

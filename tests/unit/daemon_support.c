@@ -147,6 +147,7 @@ static void unmap_all(struct actor *actor)
 	unmap(&actor->window);
 	unmap(&actor->directory);
 	unmap(&actor->arena);
+	unmap(&actor->cache);
 	unmap(&actor->leases);
 	unmap(&actor->gradients);
 	unmap(&actor->statistics);
@@ -161,9 +162,12 @@ static void take_memory(struct actor *actor, const Tierd__Wire__Reply *reply, co
 		map(&actor->window, fds[0], PROT_READ | PROT_WRITE);
 	}
 	if (reply->body_case == TIERD__WIRE__REPLY__BODY_JOB_READY && count > 0) {
-		assert(count == 5);
+		assert(count == (reply->job_ready->cache_bytes > 0 ? 6 : 5));
 		map(&actor->directory, fds[0], PROT_READ);
 		map(&actor->arena, fds[1], PROT_READ);
+		actor->cache_offset = reply->job_ready->cache_offset;
+		if (count == 6)
+			map(&actor->cache, fds[5], PROT_READ);
 		map(&actor->leases, fds[2], PROT_READ | PROT_WRITE);
 		map(&actor->gradients, fds[3], PROT_READ | PROT_WRITE);
 	}
@@ -388,6 +392,7 @@ int actor_define(struct actor *actor, const char *name, const struct actor_tenso
 		wire[i].name = (char *)tensors[i].name;
 		wire[i].format = tensors[i].format;
 		wire[i].initializer = tensors[i].initializer;
+		wire[i].a = 1;
 		wire[i].is_frozen = tensors[i].is_frozen;
 		shapes[i] = tensors[i].elements;
 		wire[i].n_shape = 1;
@@ -483,8 +488,13 @@ int actor_gather(struct actor *actor, uint32_t unit, uint64_t version, const voi
 {
 	const struct answer *answer = actor_await(actor, actor_send_gather(actor, unit, version, true), 0);
 
-	if (answer->status == 0 && ret_address)
-		*ret_address = actor->arena.base + answer->reply->gather->offset;
+	if (answer->status == 0 && ret_address) {
+		uint64_t offset = answer->reply->gather->offset;
+
+		*ret_address = offset < actor->cache_offset
+				       ? actor->arena.base + offset
+				       : actor->cache.base + (offset - actor->cache_offset);
+	}
 	return answer->status;
 }
 

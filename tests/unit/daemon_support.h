@@ -87,11 +87,11 @@ struct actor {
 
 	/* What it has got from its job. */
 	uint32_t job, rank, epoch, buffer_count, unit_count;
-	uint64_t step, buffer_bytes;
+	uint64_t step, buffer_bytes, cache_offset;
 	struct memory_view {
 		char *base;
 		size_t bytes;
-	} window, directory, arena, leases, gradients, statistics, reader_window;
+	} window, directory, arena, cache, leases, gradients, statistics, reader_window;
 };
 
 /* -ENOMEM: the daemon has none for another client. */

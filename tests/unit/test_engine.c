@@ -107,8 +107,8 @@ static void bytes_come_back(unsigned queue_depth, bool is_pinned)
 	submit_all(&fixture, tests, (unsigned char *)in.base, TIER_READ);
 	assert_memory_equal(in.base, out.base, out.length);
 	if (is_pinned) {
-		engine_buffer_remove(fixture.loop.engine, out.base);
-		engine_buffer_remove(fixture.loop.engine, in.base);
+		engine_buffer_remove(fixture.loop.engine, out.base, out.length);
+		engine_buffer_remove(fixture.loop.engine, in.base, in.length);
 		submit_all(&fixture, tests, (unsigned char *)in.base, TIER_READ);
 		assert_memory_equal(in.base, out.base, out.length);
 	}
@@ -333,7 +333,7 @@ static void *pin_and_unpin(void *argument)
 	for (unsigned i = 0; i < 50 && r == 0; i++) {
 		r = engine_buffer_add(engine, memory.base, memory.length);
 		if (r == 0)
-			engine_buffer_remove(engine, memory.base);
+			engine_buffer_remove(engine, memory.base, memory.length);
 	}
 	memory_free(&memory);
 	return (void *)(intptr_t)r;

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "common/cleanup.h"
+#include "common/size.h"
 #include "offload/memory.h"
 
 #define LENGTH ((size_t)6 << 20)
@@ -309,6 +310,35 @@ static void what_users_entrust_is_in_no_core_dump(void **state)
 	assert_non_null(strstr(flags, " dd"));
 }
 
+static void the_kernel_gets_the_pages_of_a_part_back(void **state)
+{
+	_cleanup_(memory_free) struct memory memory;
+
+	assert_int_equal(memory_new_shared("tierd-test", 8 * MIB, &memory), 0);
+	assert_int_equal(memory_resident(&memory), 0);
+	memory_populate(&memory, 2 * MIB, 4 * MIB);
+	memory_populate(&memory, 6 * MIB, MIB);
+	assert_int_equal(memory_resident(&memory), 5 * MIB);
+	assert_int_equal(memory_seal(&memory, MEMORY_READ_ONLY, false), 0);
+	memset(memory.base + 2 * MIB, 7, 5 * MIB);
+	assert_int_equal(memory_discard(&memory, 3 * MIB, 2 * MIB), 0);
+	assert_int_equal(memory_resident(&memory), 3 * MIB);
+	assert_int_equal(memory.base[3 * MIB - 1], 7);
+	assert_int_equal(memory.base[5 * MIB], 7);
+	assert_int_equal(memory.base[3 * MIB], 0);
+}
+
+static void nothing_is_taken_out_of_what_is_sealed_strictly(void **state)
+{
+	_cleanup_(memory_free) struct memory memory;
+
+	assert_int_equal(memory_new_shared("tierd-test", 2 * MIB, &memory), 0);
+	memory_populate(&memory, 0, 2 * MIB);
+	assert_int_equal(memory_seal(&memory, MEMORY_READ_ONLY, true), 0);
+	assert_int_equal(memory_discard(&memory, 0, MIB), -EPERM);
+	assert_int_equal(memory_resident(&memory), 2 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -323,6 +353,8 @@ int main(void)
 		cmocka_unit_test(strict_read_only_memory_resists_the_same_user),
 		cmocka_unit_test(lax_read_only_memory_is_lax_only_to_the_same_user),
 		cmocka_unit_test(writable_memory_can_be_emptied_but_not_cut_or_sealed),
+		cmocka_unit_test(the_kernel_gets_the_pages_of_a_part_back),
+		cmocka_unit_test(nothing_is_taken_out_of_what_is_sealed_strictly),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

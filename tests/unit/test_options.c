@@ -94,8 +94,8 @@ static void wrong_values_are_refused(void **state)
 	REFUSED(nonfinite, 2, "treatment 2");
 	REFUSED(loss_scale, -1.0f, "loss_scale is -1");
 	REFUSED(loss_scale_interval, 5, "loss_scale_growth is 0");
-	REFUSED(parameter_placement, 3, "placement");
-	REFUSED(gradient_placement, 3, "placement");
+	REFUSED(parameter_placement, 4, "placement");
+	REFUSED(gradient_placement, 4, "placement");
 	REFUSED(gradient_buffers, 65, "65 gradient buffers");
 	REFUSED(sharing, 3, "no sharing 3");
 	REFUSED(io_weight, 10001, "io_weight is 10001; 1 to 10000");

@@ -284,6 +284,33 @@ static void traffic_is_that_of_the_streams_on_nvme(void **state)
 	}
 }
 
+/* As the daemon chooses: tests/unit/test_placement.c. */
+static void auto_takes_what_fits_and_moves_least(void **state)
+{
+	struct plan_model model = make_model(1000000, 1);
+	struct plan_place place;
+	static const struct {
+		uint64_t host, nvme;
+		bool is_parameter_nvme, is_optimizer_nvme;
+	} cases[] = {
+		{ 20000000, 0, false, false },
+		{ 15000000, 30000000, true, false },
+		{ 7000000, 30000000, false, true },
+		{ 5000000, 30000000, true, true },
+	};
+
+	for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+		assert_int_equal(plan_choose(&model, 3, cases[i].host, cases[i].nvme, &place), 0);
+		assert_int_equal(place.is_parameter_nvme, cases[i].is_parameter_nvme);
+		assert_int_equal(place.is_optimizer_nvme, cases[i].is_optimizer_nvme);
+	}
+	assert_int_equal(plan_choose(&model, 3, 1000, 30000000, &place), -ENOSPC);
+	/* Below stage 3 parameters stay. */
+	assert_int_equal(plan_choose(&model, 2, 7000000, 30000000, &place), 0);
+	assert_false(place.is_parameter_nvme);
+	assert_int_equal(plan_choose(&model, 2, 5000000, 30000000, &place), -ENOSPC);
+}
+
 static void models_that_are_none_are_refused(void **state)
 {
 	struct plan_model model = make_model(1000, 4);
@@ -336,6 +363,7 @@ int main(void)
 		cmocka_unit_test(other_nodes_take_their_part),
 		cmocka_unit_test(the_window_is_never_more_than_the_model),
 		cmocka_unit_test(traffic_is_that_of_the_streams_on_nvme),
+		cmocka_unit_test(auto_takes_what_fits_and_moves_least),
 		cmocka_unit_test(models_that_are_none_are_refused),
 		cmocka_unit_test(the_largest_model_can_be_counted),
 	};

@@ -2,6 +2,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "common/cleanup.h"
@@ -20,20 +22,44 @@ static struct slots plan(const uint64_t *sizes, uint32_t count, bool with_all, u
 
 	for (uint32_t i = 0; i < count; i++)
 		packs[i] = (struct pack){ .slot_bytes = sizes[i] };
-	assert_int_equal(slots_plan(&catalog, with_all, budget, &slots), 0);
+	assert_int_equal(slots_plan(&catalog, with_all, budget, budget, &slots), 0);
 	return slots;
 }
 
+static int compare_offsets(const void *a, const void *b)
+{
+	const uint64_t *left = a, *right = b;
+
+	return *left < *right ? -1 : *left > *right;
+}
+
+/* Side by side, what is promised in one region and the rest in the other. */
 static void expect_disjoint_places(const struct slots *slots)
 {
-	uint64_t end = 0;
+	uint64_t places[MAX_PACKS][2], end = 0, all = 0, promised = 0;
+	uint32_t count = 0;
 
 	for (uint32_t c = 0; c < slots->class_count; c++)
 		for (uint32_t i = 0; i < slots->classes[c].count; i++) {
-			assert_int_equal(slots->offsets[slots->classes[c].first + i], end);
-			end += slots->classes[c].bytes;
+			uint32_t slot = slots->classes[c].first + i;
+
+			places[count][0] = slots->offsets[slot];
+			places[count++][1] = slots->classes[c].bytes;
+			all += slots->classes[c].bytes;
+			assert_int_equal(slots->tract_of[slot] == SLOT_NONE, i < slots->classes[c].promised);
+			promised += i < slots->classes[c].promised ? slots->classes[c].bytes : 0;
 		}
-	assert_int_equal(end, slots->bytes);
+	assert_int_equal(count, slots->count);
+	qsort(places, count, sizeof(places[0]), compare_offsets);
+	for (uint32_t i = 0; i < count; i++) {
+		if (end == slots->promised && i > 0)
+			end = slots_cache_offset(slots);
+		assert_int_equal(places[i][0], end);
+		end += places[i][1];
+	}
+	assert_int_equal(all, slots->bytes);
+	assert_int_equal(promised, slots->promised);
+	assert_int_equal(promised + slots->cache, slots->bytes);
 }
 
 static void similar_sizes_share_a_class(void **state)
@@ -116,6 +142,91 @@ static void a_pack_takes_slots_of_its_class_alone(void **state)
 	slots_free(&slots);
 }
 
+/* ---- Tracts ---- */
+
+static void tracts_hold_all_that_is_not_promised(void **state)
+{
+	const uint64_t sizes[] = {
+		MIB, MIB, MIB, MIB, MIB, MIB, MIB, MIB, MIB, MIB, 4 * MIB, 4 * MIB, 4 * MIB
+	};
+	struct slots slots = plan(sizes, ARRAY_LENGTH(sizes), false, GIB);
+	uint64_t end = 0;
+	uint32_t first = 0;
+
+	expect_disjoint_places(&slots);
+	assert_int_equal(slots.promised, 10 * MIB);
+	assert_int_equal(slots.cache, 12 * MIB);
+	assert_int_equal(slots.here, 4);
+	assert_true(slots.tract_count > 4);
+	for (uint32_t i = 0; i < slots.tract_count; i++) {
+		assert_int_equal(slots.tracts[i].offset, end);
+		assert_int_equal(slots.tracts[i].first, first);
+		assert_int_equal(slots.tracts[i].state, TRACT_AWAY);
+		end += slots.tracts[i].bytes;
+		first += slots.tracts[i].count;
+	}
+	assert_int_equal(end, slots.cache);
+	assert_int_equal(first, 9);
+	slots_free(&slots);
+}
+
+/* However much of the cache there is, classes have their share of it. */
+static void tracts_have_something_of_each_class(void **state)
+{
+	uint64_t sizes[MAX_PACKS];
+
+	for (uint32_t i = 0; i < MAX_PACKS; i++)
+		sizes[i] = i % 2 ? MIB : 2 * MIB;
+	struct slots slots = plan(sizes, MAX_PACKS, false, GIB);
+	uint32_t counts[2] = { 0, 0 };
+
+	for (uint32_t i = 0; i < 12; i++) {
+		counts[slots.in_tracts[i] >= slots.classes[1].first]++;
+		assert_in_range(counts[0], counts[1] - (counts[1] > 0), counts[1] + 1);
+	}
+	slots_free(&slots);
+}
+
+static void a_slot_that_is_away_is_not_taken(void **state)
+{
+	const uint64_t sizes[] = { MIB, MIB, MIB };
+	struct slots slots = plan(sizes, 3, false, GIB);
+
+	assert_int_equal(slots_take(&slots, 0), 0);
+	assert_int_equal(slots_take(&slots, 1), 1);
+	assert_int_equal(slots_take(&slots, 2), SLOT_NONE);
+	assert_false(slots_has_pack(&slots, 2));
+	slots_open_tract(&slots, 0);
+	assert_int_equal(slots.here, 3);
+	assert_int_equal(slots_take(&slots, 2), 2);
+	assert_true(slots_has_pack(&slots, 2));
+	slots_free(&slots);
+}
+
+static void a_tract_that_closes_is_empty_when_its_last_slot_is_given_back(void **state)
+{
+	const uint64_t sizes[] = { 64 * 4096, 64 * 4096, 64 * 4096, 64 * 4096 };
+	struct slots slots = plan(sizes, 4, false, GIB);
+	uint32_t slot = SLOT_NONE;
+
+	for (uint32_t tract = 0; tract < slots.tract_count; tract++)
+		slots_open_tract(&slots, tract);
+	for (uint32_t pack = 0; pack < 3; pack++)
+		slot = slots_take(&slots, pack);
+	uint32_t tract = slots.tract_of[slot];
+
+	slots_close_tract(&slots, tract);
+	assert_false(slots_is_empty(&slots, tract));
+	slots_give(&slots, slot);
+	assert_true(slots_is_empty(&slots, tract));
+	/* It was the last of the three to be taken; the fourth lies elsewhere. */
+	assert_int_not_equal(slots_take(&slots, 3), slot);
+	slots_open_tract(&slots, tract);
+	assert_int_equal(slots.here, 4);
+	assert_int_equal(slots_take(&slots, 2), slot);
+	slots_free(&slots);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -125,6 +236,10 @@ int main(void)
 		cmocka_unit_test(a_budget_is_shared_out_and_kept),
 		cmocka_unit_test(more_budget_than_packs_gives_one_each),
 		cmocka_unit_test(a_pack_takes_slots_of_its_class_alone),
+		cmocka_unit_test(tracts_hold_all_that_is_not_promised),
+		cmocka_unit_test(tracts_have_something_of_each_class),
+		cmocka_unit_test(a_slot_that_is_away_is_not_taken),
+		cmocka_unit_test(a_tract_that_closes_is_empty_when_its_last_slot_is_given_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

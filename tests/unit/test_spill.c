@@ -388,7 +388,7 @@ static void placements_that_cannot_be_are_refused(void **state)
 		actor_open(&actor, &(struct actor_job){ .stage = 1, .gradient_placement = PLACEMENT_NVME }),
 		-EINVAL);
 	assert_non_null(strstr(actor_message(&actor), "only stages 2 and 3 partition gradients"));
-	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 2, .gradient_placement = 3 }),
+	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 2, .gradient_placement = 4 }),
 			 -EINVAL);
 }
 

@@ -1,0 +1,40 @@
+#!/bin/sh
+# placement = auto: the budget decides where state lies, not what comes out.
+# shellcheck source=tests/functional/lib.sh disable=SC2119
+. "$(dirname "$0")/lib.sh"
+gpt=$1
+
+cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
+
+train() {
+	timeout 60 "$gpt" --layers 6 --width 256 --heads 2 --context 16 --batch 2 --steps 3 --ranks 2 --log-every 0 \
+		--threads 1 --data "$scratch/data" "$@" >"$scratch/out" 2>&1 || fail "gpt $*: $(cat "$scratch/out")"
+}
+
+# BUDGET PARAMETERS OPTIMIZER
+check() {
+	train --mode replace --parameters-on auto --optimizer-on auto --host-budget "$1" --dump "$scratch/tierd"
+	cmp "$scratch/plain" "$scratch/tierd" || fail "with $1 of host memory the result is another one"
+	expect_status 0 "$TIERCTL" jobs
+	expect_text "$2 (auto)"
+	expect_text "$3 (auto)"
+	expect_status 0 "$TIERCTL" jobs gpt --json
+	expect_text "\"parameter_placement\":	\"$2\""
+	expect_text "\"optimizer_placement\":	\"$3\""
+	expect_text '"is_optimizer_placement_auto":	true'
+	grep -q "placement auto: parameters on $2, optimizer state on $3" "$tierd_log" || fail 'the log does not tell'
+}
+
+tierd_start
+train --no-tierd --dump "$scratch/plain"
+check 120M host host
+check 60M host nvme
+check 36M host nvme
+check 22M nvme nvme
+# Who returns finds it as it was, and has to ask for the same.
+train --mode resume --steps 4 --parameters-on auto --optimizer-on auto --host-budget 22M
+expect_status 1 timeout 60 "$gpt" --layers 6 --width 256 --heads 2 --context 16 --batch 2 --steps 5 --ranks 2 --threads 1 \
+	--data "$scratch/data" --mode resume --parameters-on nvme --optimizer-on auto --host-budget 22M
+expect_text 'parameter placement is 2 here, 3 in the job'
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

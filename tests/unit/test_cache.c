@@ -1,0 +1,441 @@
+/* Caches shrink when another job needs the memory, and grow when there is some: what is leased stays where it
+ * is, what was promised stays, and the kernel gets the pages. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "daemon/cache.h"
+#include "tests/unit/daemon_support.h"
+
+#define UNITS 20
+#define MORE_UNITS 44
+#define ELEMENTS (UINT64_C(1) << 20) /* a pack each, of 2 MiB */
+#define BUDGET (37 * MIB)
+
+static struct scene scene;
+static struct actor first, second;
+static unsigned units;
+
+static struct job *find(const char *name)
+{
+	return job_find(scene.node, geteuid(), name);
+}
+
+static void define_units(struct actor *actor)
+{
+	for (unsigned i = 0; i < units; i++) {
+		char unit[16];
+		/* The first one is trained: an adapter beside what is frozen. */
+		const struct actor_tensor tensor = { unit, FORMAT_BF16, INITIALIZE_NORMAL,
+						     i > 0 ? ELEMENTS : 256, i > 0 };
+
+		snprintf(unit, sizeof(unit), "u%u", i);
+		assert_int_equal(actor_define(actor, unit, &tensor, 1), 0);
+	}
+}
+
+static void open_job(struct actor *actor, const char *name, uint64_t host_budget)
+{
+	const struct actor_job job = { .name = name, .stage = 3, .host_budget = host_budget };
+
+	assert_int_equal(actor_enter(&scene, actor), 0);
+	assert_int_equal(actor_open(actor, &job), 0);
+	define_units(actor);
+}
+
+static void start(struct actor *actor, const char *name, uint64_t host_budget)
+{
+	open_job(actor, name, host_budget);
+	assert_int_equal(actor_ready(actor), 0);
+}
+
+static uint64_t digest(const void *values, uint32_t unit)
+{
+	const uint64_t *words = values;
+	size_t bytes = 2 * (unit > 0 ? ELEMENTS : 256);
+	uint64_t sum = UINT64_C(0xcbf29ce484222325);
+
+	for (size_t i = 0; i < bytes / sizeof(*words); i++)
+		sum = (sum ^ words[i]) * UINT64_C(0x100000001b3);
+	return sum;
+}
+
+static uint64_t gather_digest(struct actor *actor, uint32_t unit)
+{
+	const void *values;
+	uint64_t sum;
+
+	assert_int_equal(actor_gather(actor, unit, 0, &values), 0);
+	sum = digest(values, unit);
+	actor_release(actor, unit);
+	return sum;
+}
+
+static bool is_moving(const struct job *job)
+{
+	bool is_moving = job->cache_moves > 0;
+
+	for (uint32_t i = 0; i < job->slots.tract_count; i++)
+		is_moving |= job->slots.tracts[i].state == TRACT_DRAINING;
+	return is_moving;
+}
+
+/* What grows or shrinks is charged, and is not there yet, or not any more. */
+static void come_to_rest(void)
+{
+	bool is_resting = false;
+
+	while (!is_resting) {
+		event_base_loop(scene.loop, EVLOOP_NONBLOCK);
+		is_resting = true;
+		QUEUE_FOREACH (link, &scene.node->jobs)
+			is_resting &= !is_moving(queue_entry(link, struct job, link));
+		if (!is_resting)
+			scene_wait(&scene);
+	}
+}
+
+static void expect_consistent(void)
+{
+	uint64_t used = staging_bytes(scene.node->staging.count);
+
+	come_to_rest();
+	QUEUE_FOREACH (link, &scene.node->jobs) {
+		struct job *job = queue_entry(link, struct job, link);
+		uint64_t here = 0;
+
+		for (uint32_t i = 0; i < job->slots.tract_count; i++)
+			if (job->slots.tracts[i].state != TRACT_AWAY)
+				here += job->slots.tracts[i].bytes;
+		assert_int_equal(job->cache_bytes, here);
+		/* What nobody holds, the kernel has. */
+		if (job->cache.base)
+			assert_int_equal(memory_resident(&job->cache), here);
+		used += job->host_bytes;
+	}
+	assert_int_equal(scene.node->host_used, used);
+	assert_true(used <= scene.node->host_budget);
+}
+
+static void caches_shrink_for_a_job_that_opens(void **state)
+{
+	uint64_t sums[UNITS], before;
+
+	start(&first, "first", 0);
+	for (uint32_t unit = 0; unit < UNITS; unit++)
+		sums[unit] = gather_digest(&first, unit);
+	before = find("first")->cache_bytes;
+	assert_true(before > 8 * MIB && before < find("first")->slots.cache);
+	expect_consistent();
+	start(&second, "second", 0);
+	assert_true(find("first")->cache_bytes < before);
+	expect_consistent();
+	for (uint32_t unit = 0; unit < UNITS; unit++) {
+		assert_int_equal(gather_digest(&first, unit), sums[unit]);
+		assert_int_equal(gather_digest(&second, unit) != 0, 1);
+	}
+	expect_consistent();
+}
+
+/* Leases as many units as have a slot; how many. */
+static uint32_t lease_all(struct actor *actor, struct job *job, const void *addresses[MORE_UNITS])
+{
+	uint32_t count = job->slots.here;
+
+	assert_true(count > 4 && count < units);
+	for (uint32_t unit = 0; unit < count; unit++)
+		assert_int_equal(actor_gather(actor, unit, 0, &addresses[unit]), 0);
+	return count;
+}
+
+static void what_is_leased_stays_until_it_is_released(void **state)
+{
+	const void *addresses[MORE_UNITS];
+	uint64_t sums[UNITS];
+	uint32_t count, ready;
+
+	start(&first, "first", 0);
+	count = lease_all(&first, find("first"), addresses);
+	for (uint32_t unit = 0; unit < count; unit++)
+		sums[unit] = digest(addresses[unit], unit);
+	open_job(&second, "second", 0);
+	ready = actor_send_ready(&second, -1);
+	/* More and more tracts are to become empty, none does. */
+	while (find("first")->slots.tracts[0].state != TRACT_DRAINING)
+		scene_wait(&scene);
+	assert_null(actor_find(&second, ready, 0));
+	assert_int_equal(find("first")->cache_moves, 0);
+	for (uint32_t unit = 0; unit < count; unit++) {
+		assert_int_equal(digest(addresses[unit], unit), sums[unit]);
+		actor_release(&first, unit);
+	}
+	assert_int_equal(actor_finish_ready(&second, ready), 0);
+	expect_consistent();
+	for (uint32_t unit = 0; unit < count; unit++)
+		assert_int_equal(gather_digest(&first, unit), sums[unit]);
+}
+
+static void who_keeps_everything_leased_is_named(void **state)
+{
+	const void *addresses[MORE_UNITS];
+	uint32_t count;
+	uint64_t before;
+
+	scene.node->cache_patience_ms = 300;
+	start(&first, "first", 0);
+	count = lease_all(&first, find("first"), addresses);
+	before = find("first")->cache_bytes;
+	open_job(&second, "second", 0);
+	assert_int_equal(actor_ready(&second), -ENOMEM);
+	assert_non_null(strstr(actor_message(&second), "first has"));
+	assert_non_null(strstr(actor_message(&second), "of it cache"));
+	/* It has lost nothing by that, and the other may try again. */
+	assert_int_equal(find("first")->cache_bytes, before);
+	assert_int_equal(find("first")->slots.here, count);
+	for (uint32_t unit = 0; unit < count; unit++)
+		actor_release(&first, unit);
+	assert_int_equal(actor_ready(&second), 0);
+	expect_consistent();
+}
+
+static void what_is_promised_is_not_taken(void **state)
+{
+	start(&first, "first", 9 * MIB);
+	open_job(&second, "second", 0);
+	/* As if others had all that the second job lacks, beside the cache. */
+	scene.node->host_budget = scene.node->host_used + MIB;
+	assert_true(find("first")->cache_bytes > 0);
+	assert_int_equal(actor_ready(&second), -ENOMEM);
+	assert_non_null(strstr(actor_message(&second), "first has"));
+	assert_int_equal(find("second")->awaits_since_ns, 0);
+	for (uint32_t i = 0; i < find("first")->slots.tract_count; i++)
+		assert_int_equal(find("first")->slots.tracts[i].state, TRACT_HERE);
+}
+
+static void a_job_that_dies_while_it_shrinks_leaves_its_memory(void **state)
+{
+	const void *addresses[MORE_UNITS];
+	uint32_t ready;
+
+	start(&first, "first", 0);
+	lease_all(&first, find("first"), addresses);
+	open_job(&second, "second", 0);
+	ready = actor_send_ready(&second, -1);
+	while (find("first")->slots.tracts[0].state != TRACT_DRAINING)
+		scene_wait(&scene);
+	actor_die(&first);
+	assert_int_equal(actor_finish_ready(&second, ready), 0);
+	expect_consistent();
+}
+
+static void who_waits_may_die(void **state)
+{
+	const void *addresses[MORE_UNITS];
+	uint64_t before;
+	uint32_t count;
+
+	start(&first, "first", 0);
+	count = lease_all(&first, find("first"), addresses);
+	before = find("first")->cache_bytes;
+	open_job(&second, "second", 0);
+	actor_send_ready(&second, -1);
+	while (find("first")->slots.tracts[0].state != TRACT_DRAINING)
+		scene_wait(&scene);
+	actor_die(&second);
+	scene_settle(&scene);
+	for (uint32_t i = 0; i < find("first")->slots.tract_count; i++)
+		assert_int_not_equal(find("first")->slots.tracts[i].state, TRACT_DRAINING);
+	assert_int_equal(find("first")->cache_bytes, before);
+	for (uint32_t unit = 0; unit < count; unit++)
+		actor_release(&first, unit);
+}
+
+static void drop(struct actor *actor, const char *name)
+{
+	struct job *job = find(name);
+
+	actor_die(actor);
+	/* Its state outlives its rank. */
+	if (find(name))
+		job_drop(job);
+}
+
+static void a_cache_grows_when_memory_is_given_back(void **state)
+{
+	uint64_t before, shrunk;
+
+	start(&first, "first", 0);
+	before = find("first")->cache_bytes;
+	start(&second, "second", 0);
+	shrunk = find("first")->cache_bytes;
+	assert_true(shrunk < before);
+	drop(&second, "second");
+	while (find("first")->cache_bytes < before || find("first")->cache_moves > 0)
+		scene_wait(&scene);
+	expect_consistent();
+	for (uint32_t unit = 0; unit < UNITS; unit++)
+		gather_digest(&first, unit);
+}
+
+static void who_comes_later_gets_as_much(void **state)
+{
+	start(&first, "first", 0);
+	start(&second, "second", 0);
+	expect_consistent();
+	uint64_t one = find("first")->cache_bytes, other = find("second")->cache_bytes;
+
+	assert_true(other > 0);
+	assert_in_range(one > other ? one - other : other - one, 0, 6 * MIB);
+	/* And a job without ranks needs none. */
+	actor_die(&first);
+	gather_digest(&second, 1);
+	expect_consistent();
+	assert_true(find("second")->cache_bytes > other);
+	expect_consistent();
+}
+
+static void a_choice_of_tierd_counts_on_caches(void **state)
+{
+	const struct actor_job job = { .name = "second",
+				       .stage = 3,
+				       .parameter_placement = PLACEMENT_AUTO,
+				       .optimizer_placement = PLACEMENT_AUTO };
+
+	start(&first, "first", 0);
+	units = 6;
+	assert_int_equal(actor_enter(&scene, &second), 0);
+	assert_int_equal(actor_open(&second, &job), 0);
+	define_units(&second);
+	assert_true(scene.node->host_used + 10 * MIB > scene.node->host_budget);
+	assert_int_equal(actor_ready(&second), 0);
+	assert_false(find("second")->has_nvme_parameters);
+	expect_consistent();
+}
+
+static void a_choice_of_tierd_takes_what_is_left_of_caches_in_use(void **state)
+{
+	const void *addresses[MORE_UNITS];
+	const struct actor_job job = { .name = "second",
+				       .stage = 3,
+				       .parameter_placement = PLACEMENT_AUTO,
+				       .optimizer_placement = PLACEMENT_AUTO };
+
+	scene.node->cache_patience_ms = 300;
+	start(&first, "first", 0);
+	lease_all(&first, find("first"), addresses);
+	/* Enough for the least, and not for all that it would like to have in host memory. */
+	for (uint32_t unit = 5; unit < 9; unit++)
+		actor_release(&first, unit);
+	units = 6;
+	assert_int_equal(actor_enter(&scene, &second), 0);
+	assert_int_equal(actor_open(&second, &job), 0);
+	define_units(&second);
+	assert_int_equal(actor_ready(&second), 0);
+	assert_true(find("second")->has_nvme_parameters);
+	actor_die(&first);
+	expect_consistent();
+}
+
+static void a_budget_of_its_own_bounds_what_grows(void **state)
+{
+	start(&first, "first", 16 * MIB);
+	assert_int_equal(find("first")->slots.here, find("first")->slots.count);
+	assert_true(find("first")->host_bytes <= 16 * MIB);
+	assert_true(find("first")->host_bytes > 13 * MIB);
+}
+
+/* A gather that only slots of a tract which is to go could serve gets one of them. */
+static void a_rank_that_can_go_on_no_other_way_keeps_its_cache(void **state)
+{
+	const void *addresses[MORE_UNITS];
+	uint32_t count, ready, gather, tract = 0;
+
+	units = MORE_UNITS;
+	scene.node->host_budget = 90 * MIB;
+	start(&first, "first", 0);
+	count = lease_all(&first, find("first"), addresses);
+	open_job(&second, "second", 0);
+	scene.node->host_budget = scene.node->host_used + MIB;
+	ready = actor_send_ready(&second, -1);
+	while (find("first")->slots.tracts[0].state != TRACT_DRAINING)
+		scene_wait(&scene);
+	/* Of a tract of two slots or more, one is free, and is not to be used. */
+	while (find("first")->slots.tracts[tract].count < 2)
+		assert_true(++tract < find("first")->slots.tract_count);
+	actor_release(
+		&first,
+		find("first")
+			->slots
+			.owners[find("first")->slots.in_tracts[find("first")->slots.tracts[tract].first]]);
+	gather = actor_send_gather(&first, count, 0, true);
+	assert_int_equal(actor_await(&first, gather, 0)->status, 0);
+	actor_die(&first);
+	assert_int_equal(actor_finish_ready(&second, ready), 0);
+}
+
+/* Of what others can do without; what they hold is not waited for for ever. */
+static void a_rank_that_has_leased_all_its_slots_gets_another_one(void **state)
+{
+	const void *addresses[MORE_UNITS];
+	uint32_t count, unit;
+	int r = 0;
+
+	start(&first, "first", 0);
+	start(&second, "second", 0);
+	come_to_rest();
+	count = lease_all(&second, find("second"), addresses);
+	assert_int_equal(actor_gather(&second, count, 0, NULL), 0);
+	come_to_rest();
+	lease_all(&first, find("first"), addresses);
+	for (unit = count + 1; unit < units && r == 0; unit++)
+		r = actor_gather(&second, unit, 0, NULL);
+	assert_int_equal(r, -EDEADLK);
+	actor_die(&first);
+	assert_int_equal(actor_gather(&second, unit - 1, 0, NULL), 0);
+}
+
+static int setup(void **state)
+{
+	log_open(LOG_LEVEL_ERROR);
+	units = UNITS;
+	return scene_open(&(struct scene_options){ .host_budget = BUDGET, .capacity = GIB }, &scene);
+}
+
+static int teardown(void **state)
+{
+	actor_die(&first);
+	actor_die(&second);
+	scene_close(&scene);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(caches_shrink_for_a_job_that_opens, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_is_leased_stays_until_it_is_released, setup, teardown),
+		cmocka_unit_test_setup_teardown(who_keeps_everything_leased_is_named, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_is_promised_is_not_taken, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_job_that_dies_while_it_shrinks_leaves_its_memory, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(who_waits_may_die, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_cache_grows_when_memory_is_given_back, setup, teardown),
+		cmocka_unit_test_setup_teardown(who_comes_later_gets_as_much, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_choice_of_tierd_counts_on_caches, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_choice_of_tierd_takes_what_is_left_of_caches_in_use, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(a_budget_of_its_own_bounds_what_grows, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_rank_that_has_leased_all_its_slots_gets_another_one, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(a_rank_that_can_go_on_no_other_way_keeps_its_cache, setup,
+						teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
