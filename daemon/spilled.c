@@ -125,15 +125,22 @@ static void fail(struct spilled *spilled, int status)
 	const char *device = fault.device ? fault.device : "the store";
 	unsigned long long at = (unsigned long long)transfer->fault.device_offset;
 
-	if (job->phase < JOB_TRAINED || spilled_is_in_sweep(spilled))
+	if (job->phase < JOB_TRAINED || spilled_is_in_sweep(spilled)) {
 		job_break(job, status, &fault, "unit \"%s\": its sums cannot be %s %s at byte %llu: %s",
 			  fault.unit, verb, device, at, store_error(status));
-	else
-		job_abort(job, -ESTALE,
-			  "step %llu is lost: the gradient sums of unit \"%s\" cannot be %s %s at byte %llu: "
-			  "%s",
-			  (unsigned long long)gradient_open_step(job), fault.unit, verb, device, at,
-			  store_error(status));
+		return;
+	}
+	/* The device is the administrator's business; that the step is lost, its owner's. */
+	events_of_job(
+		job, transfer->direction == TIER_READ ? EVENT_READ_FAILED : EVENT_WRITE_FAILED, &fault,
+		"the gradient sums of unit \"%s\" cannot be %s %s at byte %llu: %s; the open step is lost: "
+		"look at the disk",
+		fault.unit, verb, device, at, store_error(status));
+	job_abort(job, -ESTALE,
+		  "step %llu is lost: the gradient sums of unit \"%s\" cannot be %s %s at byte %llu: "
+		  "%s",
+		  (unsigned long long)gradient_open_step(job), fault.unit, verb, device, at,
+		  store_error(status));
 }
 
 /* What comes home is present, or has failed. */
