@@ -65,9 +65,9 @@ for verb in $verbs; do
 	done
 done </dev/null
 
-expect '--config' tierd --con
-expect '--check-config --config' tierd --c
-expect '--help --host-budget' tierd --h
+expect '--config' tierd --conf
+expect '--check-config' tierd --ch
+expect '--host-budget' tierd --ho
 expect '' tierd "$scratch/o"
 
 # ---- With one, which knows the jobs
