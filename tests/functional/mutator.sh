@@ -1,12 +1,13 @@
 #!/bin/sh
 # A client that writes noise over its shared pages while tierd works with them harms nobody: a job that trains meanwhile gets
 # the same bits as alone, and nothing is left of the mutator but its job. mutator.sh MUTATOR TRAINER; $SEED repeats a run.
-# shellcheck source=tests/functional/lib.sh disable=SC2119
+# shellcheck source=tests/functional/lib.sh
 . "$(dirname "$0")/lib.sh"
 mutator=$1 trainer=$2
 seed=${SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
 
-tierd_start
+# Sessions that tierd has ended for their leases are looked at once a second until those are gone.
+tierd_start --connections-per-user 100
 echo "seed $seed"
 "$trainer" steady calm "$scratch/calm" || fail 'the trainer fails alone'
 before=$(open_descriptors)
