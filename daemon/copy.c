@@ -1,5 +1,6 @@
-/* A copy takes, where the values are on NVMe, a staging buffer; then it pins the pack, so that no sweep
- * begins on it, reads, and has a worker copy. The pin is held for one transfer and one memcpy. */
+/* A copy pins the pack, so that no sweep begins on it, reads what is on NVMe, and has a worker copy. The pin
+ * is held for one transfer and one memcpy. The node's staging buffers are for jobs that are trained; a reader
+ * has its own. */
 #include "daemon/copy.h"
 
 #include <errno.h>
@@ -38,13 +39,7 @@ enum copy_outlook copy_look(const struct job *job, const struct copy_range *rang
 
 static void end(struct copy *copy, int status)
 {
-	struct staging_buffer *buffer = TAKE_PTR(copy->buffer);
-
-	if (buffer)
-		staging_give(&copy->job->node->staging, buffer);
-	if (copy->is_pinning)
-		residency_unpin(copy->job, copy->range.pack);
-	copy->is_pinning = false;
+	residency_unpin(copy->job, copy->range.pack);
 	copy->done(copy, status);
 }
 
@@ -85,12 +80,6 @@ static bool needs_kept(const struct copy *copy)
 static bool is_in_slot(const struct copy *copy)
 {
 	return copy->job->residences[copy->range.pack].state == DIRECTORY_RESIDENT;
-}
-
-static bool needs_staging(const struct copy *copy)
-{
-	return (needs_parameter(copy) && !is_in_slot(copy)) ||
-	       (needs_kept(copy) && copy->job->has_nvme_optimizer);
 }
 
 static void on_read(struct store_transfer *transfer, int status)
@@ -156,7 +145,7 @@ static uint64_t find_parameter(struct copy *copy)
 	}
 	copy->parameter.store = job->parameter_store;
 	return read_source(copy, &copy->parameter, job->streams.parameter[range->section],
-			   job->places[range->pack].parameter[range->section], bytes, copy->buffer->data);
+			   job->places[range->pack].parameter[range->section], bytes, copy->buffer);
 }
 
 static void find_kept(struct copy *copy, uint64_t used)
@@ -172,7 +161,7 @@ static void find_kept(struct copy *copy, uint64_t used)
 
 	copy->kept.store = job->optimizer_store;
 	if (job->has_nvme_optimizer)
-		read_source(copy, &copy->kept, stream, offset, bytes, copy->buffer->data + used);
+		read_source(copy, &copy->kept, stream, offset, bytes, copy->buffer + used);
 	else
 		copy->kept.data =
 			(char *)store_address(job->optimizer_store, stream, offset) + range->first * bytes;
@@ -180,75 +169,20 @@ static void find_kept(struct copy *copy, uint64_t used)
 
 /* ---- Start ---- */
 
-/* Two transfers of COPY_BYTES, and what their whole blocks are beyond that. */
-_Static_assert(2 * (COPY_BYTES + STORE_BLOCK_BYTES) <= STAGING_BYTES, "a staging buffer has room for a copy");
-
-/* With the buffer that it needs. */
-static int take(struct copy *copy)
+int copy_start(struct copy *copy)
 {
-	copy->is_pinning = true;
+	copy->parameter = copy->kept = (struct copy_source){ .data = NULL };
+	copy->transfers_left = 0;
+	copy->status = 0;
 	residency_pin(copy->job, copy->range.pack);
 	find_kept(copy, find_parameter(copy));
 	if (copy->transfers_left > 0)
 		return 0;
 	if (copy->status == 0)
 		start_work(copy);
+	else
+		residency_unpin(copy->job, copy->range.pack);
 	return copy->status;
-}
-
-static void on_staging(struct staging_wish *wish, struct staging_buffer *buffer)
-{
-	struct copy *copy = container_of(wish, struct copy, wish);
-	int r = -EAGAIN;
-
-	copy->is_wishing = false;
-	copy->buffer = buffer;
-	if (copy_look(copy->job, &copy->range, copy->version) == COPY_POSSIBLE)
-		r = take(copy);
-	if (r < 0)
-		end(copy, r);
-}
-
-/* As if it had never been tried. */
-static int undo(struct copy *copy, int r)
-{
-	struct staging_buffer *buffer = TAKE_PTR(copy->buffer);
-
-	if (buffer)
-		staging_give(&copy->job->node->staging, buffer);
-	residency_unpin(copy->job, copy->range.pack);
-	copy->is_pinning = false;
-	return r;
-}
-
-int copy_start(struct copy *copy)
-{
-	int r;
-
-	copy->buffer = NULL;
-	copy->parameter = copy->kept = (struct copy_source){ .data = NULL };
-	copy->transfers_left = 0;
-	copy->status = 0;
-	copy->is_pinning = false;
-	queue_init(&copy->wish.link);
-	copy->wish.granted = on_staging;
-	if (needs_staging(copy)) {
-		copy->buffer = staging_take(&copy->job->node->staging, &copy->wish);
-		copy->is_wishing = !copy->buffer;
-		if (copy->is_wishing)
-			return 0;
-	}
-	r = take(copy);
-	return r < 0 ? undo(copy, r) : 0;
-}
-
-bool copy_cancel(struct copy *copy)
-{
-	if (!copy->is_wishing)
-		return false;
-	queue_remove(&copy->wish.link);
-	copy->is_wishing = false;
-	return true;
 }
 
 void copy_raise(struct copy *copy)

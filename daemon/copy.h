@@ -3,7 +3,7 @@
 #ifndef TIERD_DAEMON_COPY_H
 #define TIERD_DAEMON_COPY_H
 
-#include "daemon/staging.h"
+#include "common/workers.h"
 #include "daemon/state.h"
 #include "offload/store.h"
 
@@ -11,6 +11,8 @@ struct job;
 
 /* Of the copied elements, at most. */
 #define COPY_BYTES (UINT64_C(1) << 20)
+/* What is read for it from NVMe: parameters and what is kept beside them, in whole blocks. */
+#define COPY_BUFFER_BYTES (2 * (COPY_BYTES + STORE_BLOCK_BYTES))
 
 /* Elements of a pack's section, as a parameter or a state beside it. */
 struct copy_range {
@@ -47,28 +49,22 @@ struct copy_source {
 };
 
 struct copy {
-	/* The caller's, who leaves all of it and the target alone until done(), which runs once, on the loop.
-	 * -EAGAIN: while it waited for a buffer the pack was taken by a sweep. */
+	/* The caller's, who leaves all of it, the target and the buffer alone until done(), which runs once,
+	 * on the loop. */
 	struct job *job;
 	struct copy_range range;
-	uint64_t version;
 	void *target;
+	char *buffer; /* COPY_BUFFER_BYTES, page-aligned; NULL if nothing of the job is on NVMe */
 	void (*done)(struct copy *copy, int status);
 
-	struct staging_wish wish;
-	struct staging_buffer *buffer;
 	struct copy_source parameter, kept;
 	unsigned transfers_left;
-	bool is_wishing, is_pinning;
 	int status;
 	struct work work;
 };
 
 /* What can be copied now. After an error done() never runs. */
 int copy_start(struct copy *copy);
-
-/* True: it has not begun, and done() never runs. */
-bool copy_cancel(struct copy *copy);
 
 /* Somebody waits for the pack. */
 void copy_raise(struct copy *copy);

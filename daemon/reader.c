@@ -40,6 +40,7 @@ static void reader_free(struct reader *reader)
 	reader_values_clear(reader);
 	reader_uncharge(reader, reader->bytes);
 	memory_free(&reader->window);
+	memory_free(&reader->buffer);
 	queue_remove(&reader->link);
 	queue_remove(&reader->job_link);
 	queue_remove(&reader->client_link);
@@ -52,13 +53,11 @@ void reader_release(struct reader *reader)
 		reader_free(reader);
 }
 
-/* What waits and has not begun is taken back; what is in flight comes home. */
+/* What is in flight comes home. */
 static void stop(struct reader *reader)
 {
 	reader->pending = NULL;
 	view_cancel(&reader->view);
-	if (reader->is_copying && copy_cancel(&reader->copy))
-		reader->is_copying = false;
 }
 
 void reader_fail(struct reader *reader, int r, const char *message)
@@ -142,16 +141,20 @@ void reader_units(struct reader *reader, struct pending *pending, const Tierd__W
 
 /* ---- Open ---- */
 
-static int make_window(struct reader *reader, char *message, size_t size)
+static int make_memory(struct reader *reader, char *message, size_t size)
 {
-	int r = reader_charge(reader, sizeof(*reader) + WINDOW_BYTES, message, size);
+	const struct job *job = reader->job;
+	uint64_t buffer = job->has_nvme_parameters || job->has_nvme_optimizer ? COPY_BUFFER_BYTES : 0;
+	int r = reader_charge(reader, sizeof(*reader) + WINDOW_BYTES + buffer, message, size);
 
 	if (r < 0)
 		return r;
 	r = memory_new_shared("tierd-window", WINDOW_BYTES, &reader->window);
 	if (r == 0)
 		r = memory_seal(&reader->window, MEMORY_WRITABLE, false);
-	return r < 0 ? refuse(message, size, r, "no exchange window: %s", strerror(-r)) : 0;
+	if (r == 0 && buffer > 0)
+		r = memory_new_private(buffer, &reader->buffer);
+	return r < 0 ? refuse(message, size, r, "no memory to exchange values: %s", strerror(-r)) : 0;
 }
 
 static int reader_new(struct job *job, const struct port *port, struct reader **ret_reader, char *message,
@@ -168,13 +171,14 @@ static int reader_new(struct job *job, const struct port *port, struct reader **
 				   .host_maximum = access_quota(job->node, port).host_maximum,
 				   .may_read_all = access_may_train(job, port) || access_may_drop(job, port),
 				   .step = job->step,
-				   .window = MEMORY_INIT };
+				   .window = MEMORY_INIT,
+				   .buffer = MEMORY_INIT };
 	snprintf(reader->job_name, sizeof(reader->job_name), "%s", job->name);
-	reader_values_init(reader);
 	queue_init(&reader->client_link);
 	queue_push(&job->node->readers, &reader->link);
 	queue_push(&job->readers, &reader->job_link);
-	r = make_window(reader, message, size);
+	r = make_memory(reader, message, size);
+	reader_values_init(reader);
 	if (r < 0)
 		reader_free(reader);
 	else

@@ -210,9 +210,7 @@ static void on_copied(struct copy *copy, int status)
 
 	reader->is_copying = false;
 	/* Of one that was given up nobody wants to know. */
-	if (status == -EAGAIN && reader->pending)
-		job_settle(copy->job);
-	else if (status < 0 && reader->pending)
+	if (status < 0 && reader->pending)
 		fail_values(reader, "the values", status);
 	else
 		reply_read(reader);
@@ -225,7 +223,8 @@ static void go_on_reading(struct reader *reader)
 	char message[160];
 	int r;
 
-	if (reader->is_copying || reader->is_working)
+	/* Of what was given up, too: they share a buffer. */
+	if (reader->is_copying || reader->is_working || reader->view.is_copying)
 		return;
 	outlook = copy_look(job, &reader->copy.range, reader->step);
 	if (outlook == COPY_GONE) {
@@ -287,8 +286,8 @@ void reader_read(struct reader *reader, struct pending *pending, const Tierd__Wi
 	reader->kept_bytes = range.count * copy_element_bytes(range.section, range.state);
 	reader->copy = (struct copy){ .job = reader->job,
 				      .range = range,
-				      .version = reader->step,
 				      .target = reader->window.base,
+				      .buffer = reader->buffer.base,
 				      .done = on_copied };
 	if (reader->kept)
 		read_kept(reader);
@@ -301,6 +300,7 @@ void reader_read(struct reader *reader, struct pending *pending, const Tierd__Wi
 void reader_values_init(struct reader *reader)
 {
 	view_init(&reader->view, reader->job);
+	reader->view.buffer = reader->buffer.base;
 	reader->view.done = on_view;
 	reader->view.rest = on_rest;
 }

@@ -21,6 +21,7 @@ struct reader {
 	bool is_closed;
 	uint64_t step;
 	struct memory window;
+	struct memory buffer; /* for copies of what is on NVMe */
 
 	struct pending *pending; /* the request that it works for, or NULL */
 	enum { REFRESHING, READING } activity;

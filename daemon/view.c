@@ -36,9 +36,6 @@ static void on_copied(struct copy *copy, int status)
 		view->rest(view);
 		return;
 	}
-	/* The sweep saves it. */
-	if (status == -EAGAIN)
-		return;
 	if (status < 0) {
 		end(view, status);
 		return;
@@ -86,8 +83,6 @@ void view_begin(struct view *view, uint64_t version)
 void view_cancel(struct view *view)
 {
 	view->is_begun = false;
-	if (view->is_copying && copy_cancel(&view->copy))
-		view->is_copying = false;
 }
 
 bool view_is_in_use(const struct view *view)
@@ -141,7 +136,7 @@ static int copy_piece(struct view *view, struct piece *piece)
 
 	view->copy.job = view->job;
 	view->copy.range = range;
-	view->copy.version = view->version;
+	view->copy.buffer = view->buffer;
 	view->copy.target = view->memory.base + piece->offset +
 			    piece->copied * copy_element_bytes(range.section, range.state);
 	view->copy.done = on_copied;

@@ -18,6 +18,7 @@ struct view {
 	uint64_t version;
 	struct selection selection;
 	struct memory memory;
+	char *buffer;	  /* for its copies */
 	uint32_t missing; /* pieces */
 	uint32_t next;	  /* the one to look at */
 	bool is_begun;	  /* and not complete, nor failed */
@@ -29,7 +30,7 @@ struct view {
 	void (*rest)(struct view *view);
 };
 
-/* Nothing is kept. The job outlives what is in flight; both callbacks are the caller's to set. */
+/* Nothing is kept. The job outlives what is in flight; buffer and callbacks are the caller's to set. */
 void view_init(struct view *view, struct job *job);
 
 /* Takes the selection over. It is not in use. */

@@ -247,13 +247,13 @@ static void memory_is_charged_and_given_back(void **state)
 	reader = open_reader(&watcher);
 	assert_true(scene.node->host_used >= idle_bytes + WINDOW_BYTES);
 	assert_int_equal(refresh(&watcher, reader, &pieces), 0);
-	assert_true(scene.node->host_used >= idle_bytes + WINDOW_BYTES + kept);
+	assert_true(scene.node->host_used >= idle_bytes + WINDOW_BYTES + COPY_BUFFER_BYTES + kept);
 	assert_true(readers_bytes(job) == scene.node->host_used - idle_bytes);
 	assert_int_equal(readers_count(job), 1);
 	/* Nothing is kept any more. */
 	assert_int_equal(actor_await(&watcher, actor_send_refresh(&watcher, reader, &pieces, 0), 0)->status,
 			 0);
-	assert_true(scene.node->host_used < idle_bytes + WINDOW_BYTES + 4096);
+	assert_true(scene.node->host_used < idle_bytes + WINDOW_BYTES + COPY_BUFFER_BYTES + 4096);
 	assert_int_equal(refresh(&watcher, reader, &pieces), 0);
 	assert_int_equal(actor_await(&watcher, actor_send_close_reader(&watcher, reader), 0)->status, 0);
 	assert_true(scene.node->host_used == idle_bytes);
@@ -317,7 +317,7 @@ static void more_than_there_is_cannot_be_kept(void **state)
 	assert_int_equal(actor_await(&watcher, actor_send_refresh(&watcher, reader, pieces, 64), 0)->status,
 			 -ENOMEM);
 	assert_non_null(strstr(actor_message(&watcher), "what tierd has left"));
-	assert_true(scene.node->host_used <= idle_bytes + WINDOW_BYTES + 4096);
+	assert_true(scene.node->host_used <= idle_bytes + WINDOW_BYTES + COPY_BUFFER_BYTES + 4096);
 	/* It is where it was. */
 	assert_int_equal(refresh(&watcher, reader, NULL), 0);
 	expect_parameter(reader, 0, 0, 1.0f);
@@ -421,7 +421,7 @@ static void what_cannot_be_kept_is_refused(void **state)
 	assert_int_equal(refresh(&watcher, reader, &piece), -ERANGE);
 	piece.state = (char *)"w";
 	assert_int_equal(refresh(&watcher, reader, &piece), -ENODATA);
-	assert_true(scene.node->host_used < idle_bytes + WINDOW_BYTES + 4096);
+	assert_true(scene.node->host_used < idle_bytes + WINDOW_BYTES + COPY_BUFFER_BYTES + 4096);
 }
 
 static void a_reader_does_one_thing_at_a_time(void **state)
