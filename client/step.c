@@ -212,7 +212,7 @@ int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct ti
 	return JOB_REPEAT(step_once(job, rates, ret_ticket));
 }
 
-int tierd_step_finish(struct tierd_job *job)
+static int step_finish_once(struct tierd_job *job)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__StepFinish finish = TIERD__WIRE__STEP_FINISH__INIT;
@@ -225,8 +225,12 @@ int tierd_step_finish(struct tierd_job *job)
 	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP_FINISH;
 	request.step_finish = &finish;
 	r = ticket_call(job, &request);
-	job_exit(job);
-	return r;
+	return job_finish(job, r);
+}
+
+int tierd_step_finish(struct tierd_job *job)
+{
+	return JOB_REPEAT(step_finish_once(job));
 }
 
 const struct ticket_kind step_kind = { .name = "tierd_step", .replies = 2, .answer = step_answer };

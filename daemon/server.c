@@ -163,10 +163,8 @@ static void make_place(struct server *server, struct session *newest)
 	const struct who_list *administrators = server->shared.node->administrators;
 	struct census own = count_sessions(server, newest, false), all;
 
-	if (own.count > server->maximum_per_user && own.silent)
-		session_refuse(own.silent, -EBUSY, "it said nothing, and others need its connection");
-	else if (own.count > server->maximum_per_user)
-		session_refuse(newest, -EBUSY,
+	if (own.count > server->maximum_per_user)
+		session_refuse(own.silent ? own.silent : newest, -EBUSY,
 			       "user %u has %u connections, and may have no more (a job takes one for each "
 			       "rank); end one, or ask %s to raise connections_per_user in tierd.conf",
 			       session_uid(newest), own.count - 1,

@@ -64,7 +64,8 @@ def the_silent_make_room_for_their_own_user_only():
     hers = [connect_as(ALICE, greets=False) for _ in range(5 * MAXIMUM)]
     last = connect_as(ALICE)
     # The oldest were told, and his was not.
-    assert frames.receive(hers[0])[2] == frames.EBUSY and frames.is_closed(hers[0])
+    _, _, code, text = frames.receive(hers[0])
+    assert code == frames.EBUSY and f"user {ALICE} has {MAXIMUM} connections" in text and frames.is_closed(hers[0])
     frames.send(his, frames.hello())
     assert frames.receive(his)[2] == 0
     frames.ping(last)

@@ -390,15 +390,17 @@ static void *serve(void *argument)
 	while (open > 0 && poll(waiting, count, -1) > 0) {
 		unsigned known = count;
 
+		for (unsigned i = 1; i < known; i++)
+			if (waiting[i].fd >= 0 && waiting[i].revents)
+				serve_one(peer, &waiting[i]);
+		while (count > 1 && waiting[count - 1].fd < 0)
+			count--;
 		if (waiting[0].revents) {
 			if (count <= FAKE_CONNECTIONS && accept_one(peer, &waiting[count]))
 				count++;
 			else
 				waiting[0].fd = -1;
 		}
-		for (unsigned i = 1; i < known; i++)
-			if (waiting[i].revents)
-				serve_one(peer, &waiting[i]);
 		open = 0;
 		for (unsigned i = 0; i < count; i++)
 			open += waiting[i].fd >= 0;
