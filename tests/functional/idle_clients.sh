@@ -19,7 +19,7 @@ done
 
 # Nor do they fill the log.
 [ "$(wc -l <"$tierd_log")" -lt 60 ] || fail "the log has $(wc -l <"$tierd_log") lines"
-grep -q 'more refusals of clients follow' "$tierd_log" || fail 'the log does not say that lines are left out'
+grep -q 'more lines about users and their jobs follow' "$tierd_log" || fail 'the log does not say that lines are left out'
 
 # As many connections that did say hello are refused with a reason.
 expect_status 0 python3 "$(dirname "$0")/idle_clients.py" --greet 257
