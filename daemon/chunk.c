@@ -216,7 +216,7 @@ static void retire(struct chunk *chunk)
 	queue_push(&sweep->free_chunks, &chunk->link);
 	sweep_check_pack(job, chunk->pack);
 	if (residence->unwritten == 0)
-		tensor_resume(job);
+		operation_resume(job);
 	if (buffer)
 		staging_give(&job->node->staging, buffer);
 	job_settle(job);

@@ -296,7 +296,8 @@ static bool outlives_epoch(const struct job *job, const struct member *member, c
 {
 	if (pending == member->step)
 		return job->decided > job->step && job->phase != JOB_BROKEN;
-	return pending == member->ready || pending == member->leaving || tensor_is_operating(member, pending);
+	return pending == member->ready || pending == member->leaving ||
+	       operation_is_under_way(member, pending);
 }
 
 static void end_for_member(struct job *job, struct member *member, int r)
@@ -390,7 +391,7 @@ static void answer_pendings(struct member *member, const char *reason)
 {
 	member->ready = member->step = member->next_step = member->leaving = NULL;
 	gradient_forget_pendings(member);
-	tensor_forget(member);
+	operation_forget(member);
 	for (struct queue *link = queue_first(&member->pendings); link; link = queue_first(&member->pendings))
 		pending_error(queue_entry(link, struct pending, member_link), -ESTALE, "%s", reason);
 }

@@ -413,15 +413,17 @@ void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read);
 /* Fills frozen tensors that have an initializer, one at a time, and writes them back. 0: all is done; 1:
  * something is under way, and job_settle() follows; or -errno. */
 int tensor_initialize(struct job *job);
-/* A pack has been written back. */
-void tensor_resume(struct job *job);
 void tensor_fill_waiting(struct job *job);
+
+/* ---- operation.c: see daemon/operation.h, too ---- */
+/* A pack has been written back, or its sums are in host memory. */
+void operation_resume(struct job *job);
 /* The request belongs to an operation in flight; it is answered when that is done. */
-bool tensor_is_operating(const struct member *member, const struct pending *pending);
+bool operation_is_under_way(const struct member *member, const struct pending *pending);
 /* A step of the member is refused: an operation that waits for its version fails. */
-void tensor_fail_refused(struct member *member);
+void operation_fail_refused(struct member *member);
 /* The operation in flight, if any, has nobody to answer any more. */
-void tensor_forget(struct member *member);
+void operation_forget(struct member *member);
 
 /* ---- account.c ---- */
 void account_statistics(const struct job *job, const struct member *member,

@@ -150,7 +150,7 @@ void spill_serve(struct job *job)
 	tell_ready(spill);
 	/* All of them, as one that has gone may have wanted the same as another. */
 	if (job->phase < JOB_TRAINED || job->is_reduced)
-		tensor_resume(job);
+		operation_resume(job);
 	gradient_unblock(job, false);
 	step_advance(job);
 }

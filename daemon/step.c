@@ -260,7 +260,7 @@ static bool take(struct pending *pending, const Tierd__Wire__Step *step)
 static void fail_refused(struct member *member)
 {
 	gather_fail_refused(member);
-	tensor_fail_refused(member);
+	operation_fail_refused(member);
 }
 
 void step_close(struct pending *pending, const Tierd__Wire__Step *step)
