@@ -252,7 +252,7 @@ bool job_is_idle(const struct job *job);
 bool job_check_live(struct pending *pending, uint32_t epoch);
 bool job_check_unit(struct pending *pending, uint32_t unit);
 
-/* ---- setup.c: planning and reserving memory and disk ---- */
+/* ---- setup.c: reserving memory and disk; daemon/setup_plan.c plans them ---- */
 
 /* Plans and reserves; job->phase becomes JOB_FILLING, or JOB_FORMING again after an error, and job_planned()
  * is called. Of a released job: JOB_TRAINED, or JOB_RELEASED. */

@@ -1,0 +1,347 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/size.h"
+#include "daemon/budget.h"
+#include "daemon/cache.h"
+#include "daemon/refuse.h"
+#include "daemon/setup.h"
+
+/* ---- Streams and places ---- */
+
+static int add_stream(struct store_layout *layout, const char *name, uint32_t *ret_stream)
+{
+	int r = store_layout_add_stream(layout, name);
+
+	if (r < 0)
+		return r;
+	*ret_stream = (uint32_t)r;
+	return 0;
+}
+
+static int add_parameter_streams(struct job *job, struct store_layout *layout)
+{
+	char name[32];
+	int r = 0;
+
+	for (int section = 0; section < UNIT_SECTIONS && r == 0; section++) {
+		snprintf(name, sizeof(name), "%s.%s",
+			 section < UNIT_TRAINABLE_SECTIONS ? "parameter" : "frozen",
+			 section_format((enum unit_section)section));
+		r = add_stream(layout, name, &job->streams.parameter[section]);
+	}
+	return r;
+}
+
+static int add_state_streams(struct job *job, struct store_layout *layout)
+{
+	char name[32];
+	int r = 0;
+
+	for (unsigned i = 0; i < UNIT_TRAINABLE_SECTIONS * state_count(&job->options) && r == 0; i++) {
+		enum unit_section section = (enum unit_section)(i / state_count(&job->options));
+		unsigned state = i % state_count(&job->options);
+
+		if (state_bytes(section, state) == 0)
+			continue;
+		snprintf(name, sizeof(name), "%s.%s", state_stream_name(&job->options, section, state),
+			 section_format(section));
+		r = add_stream(layout, name, &job->streams.state[section][state]);
+	}
+	return r;
+}
+
+static int add_state_sections(struct job *job, uint32_t index, enum unit_section section,
+			      struct store_layout *layout)
+{
+	uint64_t elements = job->catalog.packs[index].elements[section];
+	int r = 0;
+
+	for (unsigned state = 0; state < state_count(&job->options) && r == 0; state++)
+		if (elements > 0 && state_bytes(section, state) > 0)
+			r = store_layout_add_section(layout, job->streams.state[section][state],
+						     elements * state_bytes(section, state),
+						     &job->places[index].state[section][state]);
+	return r;
+}
+
+static int add_pack(struct job *job, uint32_t index, struct store_layout *parameters,
+		    struct store_layout *optimizer)
+{
+	const struct pack *pack = &job->catalog.packs[index];
+	int r = 0;
+
+	for (int section = 0; parameters && section < UNIT_SECTIONS && r == 0; section++)
+		if (pack->elements[section] > 0)
+			r = store_layout_add_section(
+				parameters, job->streams.parameter[section],
+				pack->elements[section] * section_element_bytes((enum unit_section)section),
+				&job->places[index].parameter[section]);
+	for (int section = 0; section < UNIT_TRAINABLE_SECTIONS && r == 0; section++)
+		r = add_state_sections(job, index, (enum unit_section)section, optimizer);
+	return r;
+}
+
+static int plan_stores(struct setup *setup)
+{
+	struct job *job = setup->job;
+	int r = 0;
+
+	if (job->has_nvme_parameters || job->has_nvme_optimizer)
+		r = store_layout_new(&setup->nvme);
+	if (r == 0 && !job->has_nvme_optimizer)
+		r = store_layout_new(&setup->host);
+	struct store_layout *parameters = job->has_nvme_parameters ? setup->nvme : NULL;
+	struct store_layout *optimizer = job->has_nvme_optimizer ? setup->nvme : setup->host;
+
+	if (r == 0 && parameters)
+		r = add_parameter_streams(job, parameters);
+	if (r == 0)
+		r = add_state_streams(job, optimizer);
+	for (uint32_t i = 0; i < job->catalog.pack_count && r == 0; i++)
+		r = add_pack(job, i, parameters, optimizer);
+	return r < 0 ? refuse(setup->message, sizeof(setup->message), r, "its streams cannot be laid out: %s",
+			      strerror(-r))
+		     : 0;
+}
+
+static int add_accumulator(struct setup *setup)
+{
+	int r = setup->nvme ? 0 : store_layout_new(&setup->nvme);
+
+	if (r == 0)
+		r = spill_lay_out(setup->job, setup->nvme);
+	setup->job->has_nvme_sums = true;
+	return r < 0 ? refuse(setup->message, sizeof(setup->message), r,
+			      "its gradient sums cannot be laid out: %s", strerror(-r))
+		     : 0;
+}
+
+/* ---- Needs ---- */
+
+/* Beside the definitions, which are charged as they come. */
+static uint64_t job_metadata_bytes(const struct job *job)
+{
+	const struct catalog *catalog = &job->catalog;
+
+	return catalog->unit_count * sizeof(struct sum) * job->sum_ranks +
+	       catalog->pack_count *
+		       (sizeof(struct pack) + sizeof(struct residence) + sizeof(struct pack_place)) +
+	       job->options.world_size * (catalog->unit_count * 2 * sizeof(uint32_t) +
+					  member_phase_bytes(job) + sizeof(struct member));
+}
+
+static struct budget_needs find_needs(const struct setup *setup)
+{
+	const struct job *job = setup->job;
+	uint64_t ranks = job->options.world_size;
+	struct budget_needs needs = {
+		.sums = size_sum(setup->sums_bytes, setup->spill.metadata_bytes),
+		.gradients = size_product(ranks * job->options.gradient_buffers,
+					  job->catalog.gradient_bytes_maximum),
+		.held = gradient_held_bytes(job, job->held_count),
+		.windows = (ranks - job->windows) * WINDOW_BYTES,
+		.pages = setup->directory_bytes +
+			 ranks * size_align(
+					 lease_bytes(job->catalog.unit_count, job->options.gradient_buffers),
+					 4096),
+		.metadata = setup->is_return ? 0 : job_metadata_bytes(job),
+	};
+
+	if (setup->nvme)
+		needs.metadata += store_layout_metadata_bytes(setup->nvme);
+	if (setup->host)
+		needs.state = store_layout_extents(setup->host) * STORE_EXTENT_BYTES;
+	return needs;
+}
+
+/* ---- Plan ---- */
+
+static int plan_sums(struct setup *setup)
+{
+	struct job *job = setup->job;
+	uint64_t elements = 0, bytes;
+
+	job->sum_ranks = job->options.stage < 2 ? job->options.world_size : 1;
+	/* A rank that runs ahead of the others, or skips a unit, needs somewhere to put its gradients aside.
+	 */
+	job->held_count =
+		job->options.stage >= 2 && job->options.world_size > 1 ? job->options.world_size : 0;
+	job->sum_offsets = calloc(job->catalog.unit_count, sizeof(*job->sum_offsets));
+	if (!job->sum_offsets)
+		return refuse(setup->message, sizeof(setup->message), -ENOMEM, "out of memory");
+	for (uint32_t i = 0; i < job->catalog.unit_count; i++) {
+		job->sum_offsets[i] = elements;
+		elements += unit_layout_trainable(&job->catalog.units[i].layout);
+	}
+	if (!size_multiply(elements, sizeof(float) * job->sum_ranks, &bytes) || bytes > UINT64_MAX - 4096)
+		return refuse(setup->message, sizeof(setup->message), -EOVERFLOW,
+			      "its gradients are larger than any memory");
+	setup->sums_bytes = size_align(bytes, 4096);
+	return 0;
+}
+
+/* As many as there is room for beside the rest. */
+static void add_buffers(struct setup *setup, struct budget_needs *needs)
+{
+	uint64_t arena, spare = budget_spare_host(setup->job, needs, &arena);
+	uint64_t bytes = spill_more_bytes(&setup->spill, spare, arena);
+
+	needs->sums += bytes;
+	setup->sums_bytes += bytes;
+}
+
+static bool should_spill(struct setup *setup)
+{
+	struct job *job = setup->job;
+	struct budget_needs needs = find_needs(setup);
+
+	if (job->options.stage < 2 || job->node->path_count == 0 || setup->sums_bytes == 0)
+		return false;
+	if (job->options.gradient_placement != PLACEMENT_DEFAULT)
+		return job->options.gradient_placement == PLACEMENT_NVME;
+	return (placement_is_chosen(job) ? setup->placement.has_nvme_sums : !budget_fits_host(job, &needs)) &&
+	       spill_is_worth_it(job, setup->sums_bytes);
+}
+
+static int place_sums(struct setup *setup)
+{
+	struct job *job = setup->job;
+	int r = 0;
+
+	if (!setup->is_return) {
+		job->has_nvme_sums = false;
+		if (should_spill(setup))
+			r = add_accumulator(setup);
+	}
+	job->sum_buffer_bytes = 0;
+	if (r < 0 || !job->has_nvme_sums)
+		return r;
+	setup->spill = spill_plan(job);
+	setup->sums_bytes = setup->spill.buffer_bytes;
+	spill_cut_sums(job);
+	job->sum_buffer_bytes = setup->spill.buffer_bytes;
+	return 0;
+}
+
+static int plan_packs(struct setup *setup)
+{
+	struct job *job = setup->job;
+	int r = catalog_pack(&job->catalog);
+
+	if (r < 0)
+		return refuse(setup->message, sizeof(setup->message), r, "out of memory");
+	job->places = calloc(job->catalog.pack_count, sizeof(*job->places));
+	job->residences = calloc(job->catalog.pack_count, sizeof(*job->residences));
+	job->next_use = calloc(job->catalog.pack_count, sizeof(*job->next_use));
+	if (!job->places || !job->residences || !job->next_use)
+		return refuse(setup->message, sizeof(setup->message), -ENOMEM, "out of memory");
+	for (uint32_t i = 0; i < job->catalog.pack_count; i++) {
+		job->residences[i] = (struct residence){ .slot = SLOT_NONE, .job = job };
+		queue_init(&job->residences[i].waiters);
+		queue_init(&job->residences[i].link);
+		queue_init(&job->residences[i].sweep_link);
+	}
+	return 0;
+}
+
+static int plan_budgets(struct setup *setup)
+{
+	struct job *job = setup->job;
+	struct budget_needs needs = find_needs(setup);
+
+	if (job->has_nvme_sums)
+		add_buffers(setup, &needs);
+	int r = budget_take_host(job, &needs, setup->message, sizeof(setup->message));
+
+	setup->arena_bytes = budget_arena_bytes(job);
+	if (r < 0 || !setup->nvme)
+		return r;
+	setup->device_bytes =
+		store_layout_device_bytes(setup->nvme, job->node->path_count) / job->node->path_count;
+	return budget_take_paths(job, setup->device_bytes, setup->message, sizeof(setup->message));
+}
+
+/* ---- Placement ---- */
+
+static int plan_memory(struct setup *setup)
+{
+	int r = plan_sums(setup);
+
+	if (r == 0)
+		r = place_sums(setup);
+	return r < 0 ? r : plan_budgets(setup);
+}
+
+static int plan_placed(struct setup *setup, struct placement placement)
+{
+	int r;
+
+	setup->placement = placement;
+	setup->job->has_nvme_parameters = placement.has_nvme_parameters;
+	setup->job->has_nvme_optimizer = placement.has_nvme_optimizer;
+	r = plan_stores(setup);
+	return r < 0 ? r : plan_memory(setup);
+}
+
+static void forget_placed(struct setup *setup)
+{
+	setup->nvme = store_layout_free(setup->nvme);
+	setup->host = store_layout_free(setup->host);
+	setup->spill = (struct spill_plan){ 0 };
+	free(setup->job->sum_offsets);
+	setup->job->sum_offsets = NULL;
+	slots_free(&setup->job->slots);
+	budget_give_back(setup->job);
+}
+
+static void log_choice(const struct setup *setup, const struct placement_job *description)
+{
+	const struct job *job = setup->job;
+	char traffic[16];
+
+	if (!placement_is_chosen(job))
+		return;
+	budget_print(placement_traffic(description, setup->placement), traffic);
+	log_info("job %s: placement auto: parameters on %s, optimizer state on %s, sums on %s; a step moves "
+		 "%s to "
+		 "and from NVMe, less what is cached",
+		 job->name, placement_name(job->has_nvme_parameters), placement_name(job->has_nvme_optimizer),
+		 placement_name(job->has_nvme_sums), traffic);
+}
+
+/* It does not fit, and will not when caches have shrunk. */
+static bool is_hopeless(const struct job *job, int r)
+{
+	return r == -ENOSPC || (r == -ENOMEM && !cache_can_cover(job, job->shortage));
+}
+
+/* The best of all choices that fits; the last one's refusal is the job's, because it would take the least of
+ * host memory. */
+static int plan_placement(struct setup *setup)
+{
+	struct placement_job description = placement_describe(setup->job);
+	struct placement choices[PLACEMENT_CHOICES];
+	unsigned count = placement_choices(&description, choices);
+	int r = plan_placed(setup, choices[0]);
+
+	for (unsigned i = 1; i < count && is_hopeless(setup->job, r); i++) {
+		forget_placed(setup);
+		r = plan_placed(setup, choices[i]);
+	}
+	if (r == 0)
+		log_choice(setup, &description);
+	return r;
+}
+
+int setup_plan(struct setup *setup)
+{
+	int r = setup->is_return ? 0 : plan_packs(setup);
+
+	setup->directory_bytes = size_align(directory_bytes(setup->job->catalog.unit_count), 4096);
+	if (r == 0)
+		r = setup->is_return ? plan_memory(setup) : plan_placement(setup);
+	return r;
+}
