@@ -139,7 +139,7 @@ static void run_trainer(const struct attach *attach, const char *socket)
 	if (attach->wait->error < 0)
 		snprintf(attach->wait->message, sizeof(attach->wait->message), "%s", tierd_message());
 	/* Until it is killed. */
-	for (bool has_told = write(attach->line, "", 1) == 1; has_told;)
+	while (write(attach->line, "", 1) == 1)
 		pause();
 	_exit(EXIT_FAILURE);
 }
