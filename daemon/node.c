@@ -31,6 +31,30 @@ static bool is_store_file(const char *name)
 	return length > 6 && strcmp(name + length - 6, ".store") == 0;
 }
 
+/* Those in a user's folder, and the folder, if nothing else is in it. */
+static unsigned remove_stores(int parent, const char *name)
+{
+	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
+	unsigned count = 0;
+
+	if (!folder) {
+		fd_close(fd);
+		return 0;
+	}
+	for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder))
+		if (is_store_file(entry->d_name) && unlinkat(fd, entry->d_name, 0) == 0)
+			count++;
+	closedir(folder);
+	(void)unlinkat(parent, name, AT_REMOVEDIR);
+	return count;
+}
+
+static bool is_users_folder(const char *name)
+{
+	return name[strspn(name, "0123456789")] == '\0';
+}
+
 /* State ends with the daemon, so what a dead one left can only be in the way. */
 static void remove_leftovers(struct node_path *path)
 {
@@ -43,8 +67,8 @@ static void remove_leftovers(struct node_path *path)
 		return;
 	}
 	for (struct dirent *entry = readdir(directory); entry; entry = readdir(directory))
-		if (is_store_file(entry->d_name) && unlinkat(path->directory_fd, entry->d_name, 0) == 0)
-			count++;
+		if (is_users_folder(entry->d_name))
+			count += remove_stores(path->directory_fd, entry->d_name);
 	closedir(directory);
 	if (count > 0)
 		log_warning("%s: removed %u store file%s of a tierd that ended without cleaning up; the "

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -24,6 +25,12 @@ static uint64_t free_bytes(int directory_fd)
 	return fstatvfs(directory_fd, &status) == 0 ? (uint64_t)status.f_bavail * status.f_frsize : 0;
 }
 
+/* Of each user there is a folder on each path: what is whose can be seen, and counted, without the daemon. */
+static int make_folder(const struct setup *setup, const struct node_path *path)
+{
+	return mkdirat(path->directory_fd, setup->folder, 0700) < 0 && errno != EEXIST ? -errno : 0;
+}
+
 static int make_tier(struct setup *setup, unsigned index, struct tier **ret_tier)
 {
 	struct node *node = setup->job->node;
@@ -39,8 +46,10 @@ static int make_tier(struct setup *setup, unsigned index, struct tier **ret_tier
 	_cleanup_(tier_freep) struct tier *tier = NULL;
 	struct fault_config fault;
 	char needed[16], there[16];
-	int r = nvme_tier_new(&config, &tier);
+	int r = make_folder(setup, path);
 
+	if (r == 0)
+		r = nvme_tier_new(&config, &tier);
 	if (r < 0)
 		return refuse(setup->message, sizeof(setup->message), r,
 			      "its file in %s cannot be created: %s", path->path, strerror(-r));
@@ -300,7 +309,8 @@ void setup_start(struct job *job)
 		.made = MADE_INIT,
 		.work = { .run = run_setup, .done = on_setup_done, .urgency = WORK_NORMAL },
 	};
-	snprintf(setup->file, sizeof(setup->file), "%u-%s-%llu.store", (unsigned)job->uid, job->name,
+	snprintf(setup->folder, sizeof(setup->folder), "%u", (unsigned)job->uid);
+	snprintf(setup->file, sizeof(setup->file), "%s/%s-%llu.store", setup->folder, job->name,
 		 (unsigned long long)job->node->jobs_created);
 	job->setup = setup;
 	job->phase = setup->is_return ? JOB_RETURNING : JOB_PLANNING;

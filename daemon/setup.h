@@ -15,8 +15,8 @@ struct setup {
 	bool is_strict;
 	uint64_t arena_bytes, sums_bytes, directory_bytes, device_bytes;
 	struct placement placement;
-	struct spill_plan spill; /* of sums that may be spilled */
-	char file[128];
+	struct spill_plan spill;    /* of sums that may be spilled */
+	char folder[16], file[128]; /* of its owner on each path, and of the job in it */
 	struct made made;
 	int pinning; /* what engine_buffer_add() said */
 	int status;

@@ -2,6 +2,7 @@
 for everything and evicts. After each round no trainer lives, and then the same is there as after the rounds before.
 
 endurance.py SECONDS SEED: events follow the seed, but not the moments in which they meet tierd."""
+import glob
 import json
 import os
 import random
@@ -191,8 +192,7 @@ def threads():
 
 def blocks():
     """MiB of the store files, as the file system counts them; what it needs to find them may be one block or two."""
-    folder = f"{os.environ['NVME']}/tierd"
-    return sum(os.stat(f"{folder}/{name}").st_blocks >> 11 for name in os.listdir(folder) if name.endswith(".store"))
+    return sum(os.stat(name).st_blocks >> 11 for name in glob.glob(f"{os.environ['NVME']}/tierd/*/*.store"))
 
 
 def state():

@@ -62,7 +62,7 @@ look() { # FILE
 		    return total
 
 		for path in json.load(open(sys.argv[1]))["nvme"]:
-		    [name] = glob.glob(path["path"] + "/tierd/*.store")
+		    [name] = glob.glob(path["path"] + "/tierd/*/*.store")
 		    fd = os.open(name, os.O_RDONLY)
 		    status = os.fstat(fd)
 		    print(path["used_bytes"], status.st_size, 512 * status.st_blocks, written(fd, status.st_size))
