@@ -294,8 +294,21 @@ static int start(struct daemon *daemon)
 	return r;
 }
 
+/* Who asks again for what is happening would otherwise kill it, once nobody handles signals any more. */
+static void block_signals(void)
+{
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGHUP);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+}
+
 static void stop(struct daemon *daemon)
 {
+	block_signals();
 	/* The heartbeat goes on meanwhile: jobs may have much to give back. */
 	daemon->is_stopping = true;
 	server_free(daemon->server);
