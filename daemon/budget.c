@@ -15,16 +15,34 @@
 /* Of a budget, what no cache takes. */
 #define RESERVE_MOST (64 * MIB)
 
-const char *budget_print(uint64_t bytes, char text[16])
+/* In tenths of a unit, up or down. */
+static const char *print(uint64_t bytes, bool is_up, char text[16])
 {
 	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
-	double value = (double)bytes;
 	unsigned unit = 0;
 
-	for (; value >= 1024 && unit < ARRAY_LENGTH(units) - 1; unit++)
-		value /= 1024;
-	snprintf(text, 16, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+	while (unit < ARRAY_LENGTH(units) - 1 && bytes >> (10 * (unit + 1)) > 0)
+		unit++;
+	if (unit == 0) {
+		snprintf(text, 16, "%u B", (unsigned)bytes);
+		return text;
+	}
+
+	uint64_t one = UINT64_C(1) << (10 * unit), rest = (bytes & (one - 1)) * 10;
+	uint64_t tenths = bytes / one * 10 + (rest + (is_up ? one - 1 : 0)) / one;
+
+	snprintf(text, 16, "%u.%u %s", (unsigned)(tenths / 10), (unsigned)(tenths % 10), units[unit]);
 	return text;
+}
+
+const char *budget_print(uint64_t bytes, char text[16])
+{
+	return print(bytes, false, text);
+}
+
+const char *budget_print_needed(uint64_t bytes, char text[16])
+{
+	return print(bytes, true, text);
 }
 
 /* ---- Host memory ---- */
@@ -108,7 +126,7 @@ int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size)
 		bool will_be_there = cache_make_room(job, bytes);
 
 		return refuse(message, size, -ENOMEM, "it takes %s of host memory, and there are %s (%s)%s",
-			      budget_print(bytes, needed), budget_print(room.bytes, there),
+			      budget_print_needed(bytes, needed), budget_print(room.bytes, there),
 			      describe_room(job, room, whose, sizeof(whose)),
 			      will_be_there ? "; caches shrink for it: try again" : "");
 	}
@@ -135,7 +153,7 @@ int budget_take_reader(struct node *node, uid_t uid, uint64_t maximum, uint64_t 
 	if (bytes > left || bytes > of_user)
 		return refuse(message, size, -ENOMEM,
 			      "its reader takes %s of host memory, and there are %s (%s); keep less at once",
-			      budget_print(bytes, needed),
+			      budget_print_needed(bytes, needed),
 			      budget_print(of_user < left ? of_user : left, there),
 			      of_user < left ? "what is left of this user's host_maximum"
 					     : "what tierd has left of its own");
@@ -155,24 +173,36 @@ static uint64_t sum_of(const struct budget_needs *needs)
 	return sum;
 }
 
+/* There is something left that could lie on NVMe instead. */
+static bool may_move(const struct job *job)
+{
+	return job->node->path_count > 0 &&
+	       !(job->has_nvme_parameters && job->has_nvme_optimizer && job->has_nvme_sums);
+}
+
 static int refuse_host(const struct job *job, const struct budget_needs *needs, struct room room,
 		       char *message, size_t size)
 {
-	char least[16], arena[16], sums[16], buffers[16], state[16], there[16], whose[ROOM_TEXT];
+	char least[16], arena[16], sums[16], buffers[16], state[16], rest[16], there[16], whose[ROOM_TEXT];
 
 	/* What it has already taken is a part of both. */
-	budget_print(size_sum(size_sum(sum_of(needs), job->slots.promised), job->charged_bytes), least);
+	budget_print_needed(size_sum(size_sum(sum_of(needs), job->slots.promised), job->charged_bytes),
+			    least);
 	budget_print(job->slots.promised, arena);
 	budget_print(needs->sums, sums);
-	budget_print(size_sum(size_sum(needs->gradients, needs->held), needs->windows), buffers);
+	budget_print(size_sum(needs->gradients, needs->held), buffers);
 	budget_print(needs->state, state);
+	budget_print(size_sum(size_sum(needs->windows, size_sum(needs->pages, needs->metadata)),
+			      job->charged_bytes),
+		     rest);
 	budget_print(size_sum(room.bytes, job->charged_bytes), there);
 	return refuse(
 		message, size, -ENOMEM,
 		"it needs at least %s of host memory (parameters %s, gradient sums %s, gradient buffers %s, "
-		"optimizer state %s), and there are %s (%s); %s",
-		least, arena, sums, buffers, state, there, describe_room(job, room, whose, sizeof(whose)),
-		job->node->path_count > 0 ? "raise host_budget, or place more on NVMe" : "raise host_budget");
+		"optimizer state %s, windows and definitions %s), and there are %s (%s); %s",
+		least, arena, sums, buffers, state, rest, there,
+		describe_room(job, room, whose, sizeof(whose)),
+		may_move(job) ? "raise host_budget, or place more on NVMe" : "raise host_budget");
 }
 
 static uint64_t arena_bytes(const struct slots *slots)
@@ -331,7 +361,7 @@ static int refuse_path(const struct job *job, const struct node_path *path, uint
 
 	holders_describe(job, HOLDERS_OF_NVME, true, holders, sizeof(holders));
 	return refuse(message, size, -ENOSPC, "it needs %s on %s (%s), and %s are left there%s%s",
-		      budget_print(bytes, needed), path->path, describe_nvme(job),
+		      budget_print_needed(bytes, needed), path->path, describe_nvme(job),
 		      budget_print(path->capacity - path->used, there),
 		      job->node->path_count > 1 ? "; state is striped evenly, so each path needs as much"
 						: "",
@@ -346,14 +376,14 @@ static int check_nvme(const struct job *job, uint64_t bytes, char *message, size
 
 	if (job->nvme_budget && bytes > job->nvme_budget)
 		return refuse(message, size, -ENOSPC, "it needs %s on NVMe (%s), and its nvme_budget is %s",
-			      budget_print(bytes, needed), describe_nvme(job),
+			      budget_print_needed(bytes, needed), describe_nvme(job),
 			      budget_print(job->nvme_budget, most));
 	if (job->nvme_maximum == 0 || bytes <= left)
 		return 0;
 	holders_describe(job, HOLDERS_OF_NVME, false, holders, sizeof(holders));
 	return refuse(message, size, -ENOSPC,
 		      "it needs %s on NVMe (%s), and %s are left of this user's nvme_maximum, %s%s",
-		      budget_print(bytes, needed), describe_nvme(job), budget_print(left, there),
+		      budget_print_needed(bytes, needed), describe_nvme(job), budget_print(left, there),
 		      budget_print(job->nvme_maximum, most), holders);
 }
 

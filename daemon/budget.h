@@ -55,6 +55,9 @@ void budget_release_host(struct job *job);
 /* What was taken, but not what was charged. */
 void budget_give_back(struct job *job);
 
+/* What there is is rounded down and what is needed up, so that they differ where there is too little, and
+ * what is printed would do. */
 const char *budget_print(uint64_t bytes, char text[16]);
+const char *budget_print_needed(uint64_t bytes, char text[16]);
 
 #endif

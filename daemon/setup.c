@@ -59,11 +59,11 @@ static int make_tier(struct setup *setup, unsigned index, struct tier **ret_tier
 	if (r == -ENOSPC)
 		return refuse(setup->message, sizeof(setup->message), r,
 			      "it needs %s in %s, and %s are left on that disk",
-			      budget_print(setup->device_bytes, needed), path->path,
+			      budget_print_needed(setup->device_bytes, needed), path->path,
 			      budget_print(left, there));
 	if (r < 0)
 		return refuse(setup->message, sizeof(setup->message), r, "%s cannot be reserved in %s: %s",
-			      budget_print(setup->device_bytes, needed), path->path, strerror(-r));
+			      budget_print_needed(setup->device_bytes, needed), path->path, strerror(-r));
 	if (node->fault && fault_config_parse(node->fault, &fault) == 0) {
 		r = fault_tier_new(TAKE_PTR(tier), &fault, &tier);
 		if (r < 0)

@@ -1,5 +1,7 @@
 """Users and their jobs keep to the budgets that the configuration gives them (see users.sh)."""
+import math
 import os
+import re
 import signal
 
 from users import ADMINISTRATOR, ALICE, BOB, Rank, jobs, node, refused, tierctl, train, wait_until
@@ -45,6 +47,22 @@ def a_job_has_budgets_of_its_own():
     tierctl(BOB, "drop", "own", "--yes")
 
 
+def what_is_said_to_be_needed_would_do():
+    keys = {"job": "least", "mib": 8, "units": 4}
+    text = refused(BOB, "ENOMEM", "windows and definitions", host_budget=MIB, **keys)
+    assert "place more on NVMe" not in text, text
+    said = re.search(r"at least ([0-9.]+) MiB of host memory", text)[1]
+    text = refused(BOB, "ENOMEM", f"at least {said} MiB", host_budget=int((float(said) - 0.1) * MIB), **keys)
+    assert f"there are {said} MiB" not in text, text
+    train(BOB, host_budget=math.ceil(float(said) * MIB), **keys)
+    tierctl(BOB, "drop", "least", "--yes")
+    train(BOB, **keys)
+    needed = jobs(BOB)["least"]["nvme_bytes"]
+    tierctl(BOB, "drop", "least", "--yes")
+    text = refused(BOB, "ENOSPC", f"it needs {needed / MIB:.1f} MiB", nvme_budget=needed - 1, **keys)
+    assert f"its nvme_budget is {needed / MIB:.1f} MiB" not in text, text
+
+
 def a_job_that_names_no_budget_gets_the_default():
     keys = {"groups": GROUPS, "job": "default", "mib": 2}
     train(STUDENT, **keys)
@@ -86,6 +104,7 @@ begin = node()["host"]["used_bytes"]
 a_user_has_a_maximum_of_host_memory()
 a_user_has_a_maximum_on_nvme()
 a_job_has_budgets_of_its_own()
+what_is_said_to_be_needed_would_do()
 a_job_that_names_no_budget_gets_the_default()
 a_reload_changes_limits_and_administrators()
 wait_until(lambda: node()["host"]["used_bytes"] == begin and node()["nvme"][0]["used_bytes"] == 0)
