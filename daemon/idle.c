@@ -4,6 +4,7 @@
 
 #include "common/clock.h"
 #include "common/size.h"
+#include "daemon/budget.h"
 
 static void arm(struct job *job, uint64_t ms)
 {
@@ -38,6 +39,13 @@ static void release(struct job *job)
 		(unsigned long long)((before - job->host_bytes) / MIB), (unsigned long long)job->step);
 }
 
+/* Of ranks that came when there was no room for the job. */
+static void release_windows(struct job *job)
+{
+	budget_release_host(job);
+	job_settle_all(job->node);
+}
+
 static void on_idle_timer(evutil_socket_t fd, short events, void *argument)
 {
 	struct job *job = argument;
@@ -50,7 +58,9 @@ static void on_idle_timer(evutil_socket_t fd, short events, void *argument)
 	else if (job->phase == JOB_BROKEN && has_come_to_rest(job))
 		/* All that is left of it is the news. */
 		setup_clear(job);
-	else if (job->phase != JOB_RELEASED)
+	else if (job->phase == JOB_RELEASED)
+		release_windows(job);
+	else
 		arm(job, 1000);
 }
 

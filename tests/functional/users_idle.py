@@ -64,6 +64,8 @@ def who_returns_may_have_to_wait_for_memory():
     guest = Rank(BOB, job="large", mib=40, optimizer="host", parameters="host").ready()
     refused(ALICE, "ENOMEM", "what tierd has left", "other users have", job="away", mib=32, mode=RESUME)
     assert is_released("away") and jobs(ALICE)["away"]["status"] == "idle"
+    # Nor does it keep the windows of ranks that came in vain.
+    wait_until(lambda: jobs(ALICE)["away"]["host_bytes"] < 1 << 20)
     refused(ALICE, "ENOENT", job="no-such", mode=RESUME)
     refused(ALICE, "EEXIST", job="away", mib=32, mode=1)
     guest.leave()
