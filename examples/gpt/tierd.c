@@ -350,8 +350,9 @@ static int join(struct tierd *tierd, const struct options *options)
 	int r = tierd_connect(options->socket, &tierd->node);
 
 	if (r < 0) {
-		fprintf(stderr, "gpt: rank %llu: %s; or give --socket, or train with --no-tierd\n",
-			(unsigned long long)options->rank, tierd_message());
+		fprintf(stderr, "gpt: rank %llu: %s%s\n", (unsigned long long)options->rank, tierd_message(),
+			r == -ENOENT || r == -ECONNREFUSED ? "; or give --socket, or train with --no-tierd"
+							   : "");
 		return r;
 	}
 	r = open_job(tierd, options);

@@ -105,3 +105,12 @@ kill -KILL "$hanging"
 wait "$launcher" && fail 'a rank was killed, and gpt succeeds'
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
+
+# ---- Fewer connections than ranks
+
+tierd_start --connections-per-user 2
+expect_status 1 run_gpt --steps 3 --ranks 3
+expect_text 'connections_per_user'
+expect_no_text '--socket'
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
