@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "common/clock.h"
 #include "common/size.h"
 #include "daemon/cache.h"
 #include "daemon/holders.h"
@@ -14,6 +15,8 @@
 #define ROOM_TEXT (HOLDERS_TEXT + 80)
 /* Of a budget, what no cache takes. */
 #define RESERVE_MOST (64 * MIB)
+/* How long a reader that was refused may take to ask again. */
+#define WISH_NS (UINT64_C(2) * 1000000000)
 
 /* In tenths of a unit, up or down. */
 static const char *print(uint64_t bytes, bool is_up, char text[16])
@@ -143,21 +146,53 @@ void budget_uncharge(struct job *job, uint64_t bytes)
 	job->node->host_used -= bytes;
 }
 
-int budget_take_reader(struct node *node, uid_t uid, uint64_t maximum, uint64_t bytes, char *message,
+static uint64_t caches_bytes(const struct node *node)
+{
+	uint64_t bytes = 0;
+
+	QUEUE_FOREACH (link, &node->jobs)
+		bytes += queue_entry(link, struct job, link)->cache_bytes;
+	return bytes;
+}
+
+/* What it asks for is kept free of caches for a while: it may come again for it. */
+static bool make_room_for_reader(const struct job *job, uint64_t bytes)
+{
+	struct node *node = job->node;
+
+	if (bytes > caches_bytes(node) + left_of(node->host_budget, node->host_used))
+		return false;
+	node->wished_bytes = bytes;
+	node->wished_until_ns = clock_now_ns() + WISH_NS;
+	return cache_make_room(job, 0);
+}
+
+int budget_take_reader(struct job *job, uid_t uid, uint64_t maximum, uint64_t bytes, char *message,
 		       size_t size)
 {
+	struct node *node = job->node;
 	uint64_t left = left_of(node->host_budget, node->host_used);
-	uint64_t of_user = maximum ? left_of(maximum, user_bytes(node, uid, true)) : left;
+	uint64_t of_user = maximum ? left_of(maximum, user_bytes(node, uid, true)) : UINT64_MAX;
 	char needed[16], there[16];
 
-	if (bytes > left || bytes > of_user)
-		return refuse(message, size, -ENOMEM,
-			      "its reader takes %s of host memory, and there are %s (%s); keep less at once",
-			      budget_print_needed(bytes, needed),
-			      budget_print(of_user < left ? of_user : left, there),
-			      of_user < left ? "what is left of this user's host_maximum"
-					     : "what tierd has left of its own");
+	if (bytes > of_user)
+		return refuse(
+			message, size, -ENOMEM,
+			"its reader takes %s of host memory, and there are %s (what is left of this user's "
+			"host_maximum); keep less at once",
+			budget_print_needed(bytes, needed), budget_print(of_user, there));
+	if (bytes > left)
+		return refuse(
+			message, size, -ENOMEM,
+			"its reader takes %s of host memory, and there are %s (what tierd has left of its "
+			"own); %s",
+			budget_print_needed(bytes, needed), budget_print(left, there),
+			make_room_for_reader(job, bytes) ? "caches shrink for it: try again"
+							 : "keep less at once");
 	node->host_used += bytes;
+	if (bytes >= node->wished_bytes)
+		node->wished_bytes = 0;
+	cache_make_room(job, 0);
 	return 0;
 }
 
@@ -217,11 +252,18 @@ uint64_t budget_arena_bytes(const struct job *job)
 
 /* ---- Cache ---- */
 
+static uint64_t wished_of(const struct node *node)
+{
+	return node->wished_bytes > 0 && clock_now_ns() < node->wished_until_ns ? node->wished_bytes : 0;
+}
+
 static uint64_t reserve_of(const struct job *job, struct room room)
 {
 	uint64_t part = (room.bound == ROOM_OF_USER ? job->host_maximum : job->node->host_budget) / 16;
 
-	return part < RESERVE_MOST ? part : RESERVE_MOST;
+	if (part > RESERVE_MOST)
+		part = RESERVE_MOST;
+	return part < wished_of(job->node) ? wished_of(job->node) : part;
 }
 
 uint64_t budget_lacking(const struct job *job, uint64_t bytes)

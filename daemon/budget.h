@@ -20,8 +20,9 @@ struct budget_needs {
 int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size);
 void budget_uncharge(struct job *job, uint64_t bytes);
 
-/* A reader's memory: of the node's budget and its own user's, not of its job's. */
-int budget_take_reader(struct node *node, uid_t uid, uint64_t maximum, uint64_t bytes, char *message,
+/* A reader's memory: of the node's budget and its own user's, not of its job's. If caches have it, they
+ * shrink for whoever asks again. */
+int budget_take_reader(struct job *job, uid_t uid, uint64_t maximum, uint64_t bytes, char *message,
 		       size_t size);
 
 /* Plans the arena within what the job may have, and takes it with the rest from the node's budget, with as

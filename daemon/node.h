@@ -63,6 +63,7 @@ struct node {
 	struct node_path paths[NODE_MAX_PATHS];
 	unsigned path_count, device_count;
 	uint64_t host_budget, host_used;
+	uint64_t wished_bytes, wished_until_ns; /* by a reader for whom caches shrink */
 	uint64_t cache_patience_ms; /* how long a job waits until others have given up memory for it */
 	struct queue jobs;
 	struct queue watches; /* of clients that watch */

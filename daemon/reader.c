@@ -15,7 +15,7 @@
 
 int reader_charge(struct reader *reader, uint64_t bytes, char *message, size_t size)
 {
-	int r = budget_take_reader(reader->node, reader->uid, reader->host_maximum, bytes, message, size);
+	int r = budget_take_reader(reader->job, reader->uid, reader->host_maximum, bytes, message, size);
 
 	if (r == 0)
 		reader->bytes += bytes;

@@ -73,6 +73,31 @@ def it_shrinks_and_trains_on(line):
     drop(ALICE, "first")
 
 
+def reads(uid):
+    """A reader; asked for until there is room for it."""
+    for _ in range(1000):
+        reader = Rank(uid, job="first", reads="parameter")
+        line = reader.line()
+        if line.startswith("step "):
+            return reader.ready()
+        assert "caches shrink for it: try again" in line, line
+        reader.process.stdin.close()
+        assert reader.process.wait() == 1
+        reader.process.stdout.close()
+    raise AssertionError("there is never room for it")
+
+
+def it_shrinks_for_readers():
+    first = Rank(ALICE, job="first", **MODEL).ready()
+    before = cached(ALICE, "first")
+    readers = [reads(ALICE) for _ in range(8)]
+    assert cached(ALICE, "first") <= before - (16 << 20)
+    for reader in readers:
+        reader.leave()
+    first.kill()
+    drop(ALICE, "first")
+
+
 def who_leases_everything_is_named():
     first = Rank(ALICE, job="first", clutch=20, **MODEL).ready()
     before = cached(ALICE, "first")
@@ -109,6 +134,7 @@ def who_dies_while_it_shrinks_leaves_its_memory():
 
 
 it_shrinks_and_trains_on(expected())
+it_shrinks_for_readers()
 who_leases_everything_is_named()
 what_is_promised_stays()
 who_dies_while_it_shrinks_leaves_its_memory()
