@@ -151,8 +151,8 @@ static bool begin_wait(struct job *job)
 	static const struct timeval interval = { .tv_usec = RETRY_US };
 
 	job->awaits_since_ns = clock_now_ns();
-	log_info("job %s waits for %llu MiB of the caches of other jobs", job->name,
-		 (unsigned long long)(size_divide_up(job->shortage, MIB)));
+	log_info("job %s of user %u: it waits for %llu MiB of the caches of other jobs", job->name,
+		 (unsigned)job->uid, (unsigned long long)(size_divide_up(job->shortage, MIB)));
 	job->patience = event_new(job->node->loop, -1, EV_PERSIST, on_patience, job);
 	return job->patience && event_add(job->patience, &interval) == 0;
 }

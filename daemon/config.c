@@ -28,6 +28,7 @@ static const struct config built_in = {
 	.requests_per_connection = 64,
 	.output_queue = 4 * MIB,
 	.frame_size = FRAME_MAX_BYTES,
+	.jobs_per_user = NODE_JOBS_PER_USER,
 	.units_per_job = CATALOG_MAX_UNITS,
 	.tensors_per_job = CATALOG_MAX_TENSORS,
 	.first_frame_seconds = 5,

@@ -39,7 +39,7 @@ struct config {
 	unsigned direct_io; /* enum config_direct_io */
 	unsigned connections, connections_per_user, requests_per_connection;
 	uint64_t output_queue, frame_size;
-	unsigned units_per_job, tensors_per_job;
+	unsigned jobs_per_user, units_per_job, tensors_per_job;
 	unsigned first_frame_seconds, frame_seconds;
 	struct who_list administrators;
 	struct limit_list limits;

@@ -75,6 +75,8 @@ const struct config_option config_options[] = {
 	  CONFIG_SIZE, PLACE(output_queue), MIB, GIB, .is_live = true },
 	{ "limits", "frame_size", "frame-size", "SIZE", "the largest message that a connection may send",
 	  CONFIG_SIZE, PLACE(frame_size), MIB / 16, FRAME_MAX_BYTES, .is_live = true },
+	{ "limits", "jobs_per_user", "jobs-per-user", "N", "jobs that a user may have, idle ones too",
+	  CONFIG_COUNT, PLACE(jobs_per_user), 1, 65536, .is_live = true },
 	{ "limits", "units_per_job", "units-per-job", "N", "units that a job may define", CONFIG_COUNT,
 	  PLACE(units_per_job), 1, CATALOG_MAX_UNITS, .is_live = true },
 	{ "limits", "tensors_per_job", "tensors-per-job", "N", "tensors that a job may define", CONFIG_COUNT,

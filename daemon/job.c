@@ -22,8 +22,6 @@
 #include "daemon/statistics.h"
 #include "proto/name.h"
 
-#define MAX_JOBS_PER_USER 256
-
 struct job *job_find(struct node *node, uid_t uid, const char *name)
 {
 	QUEUE_FOREACH (link, &node->jobs) {
@@ -482,8 +480,11 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 			refuse_foreign(pending, open);
 			return;
 		}
-		if (count_jobs(node, pending_port(pending)->uid) >= MAX_JOBS_PER_USER) {
-			pending_error(pending, -EBUSY, "this user has %d jobs already", MAX_JOBS_PER_USER);
+		if (count_jobs(node, pending_port(pending)->uid) >= node->jobs_per_user) {
+			pending_error(pending, -EBUSY,
+				      "this user has %u jobs already: drop one that is not needed (tierctl "
+				      "jobs), or ask an administrator to raise jobs_per_user",
+				      node->jobs_per_user);
 			return;
 		}
 		r = job_new(node, pending_port(pending), open->name, &options, &job);

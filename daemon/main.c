@@ -158,6 +158,7 @@ static void on_hang_up(evutil_socket_t number, short what, void *argument)
 		events_of_node(daemon->node, EVENT_RELOADED, NULL,
 			       "the configuration was read again, and %d keys have changed", changes);
 	log_open((enum log_level)daemon->config->log_level);
+	daemon->node->jobs_per_user = daemon->config->jobs_per_user;
 	daemon->node->units_per_job = daemon->config->units_per_job;
 	daemon->node->tensors_per_job = daemon->config->tensors_per_job;
 	daemon->node->idle_release_ms = (uint64_t)daemon->config->idle_release_seconds * 1000;
@@ -226,6 +227,7 @@ static int start_node(struct daemon *daemon)
 		.idle_release_ms = (uint64_t)config->idle_release_seconds * 1000,
 		.administrators = &config->administrators,
 		.limits = &config->limits,
+		.jobs_per_user = config->jobs_per_user,
 		.units_per_job = config->units_per_job,
 		.tensors_per_job = config->tensors_per_job,
 		.fault = config->fault,

@@ -305,11 +305,12 @@ static void log_choice(const struct setup *setup, const struct placement_job *de
 	if (!placement_is_chosen(job))
 		return;
 	budget_print(placement_traffic(description, setup->placement), traffic);
-	log_info("job %s: placement auto: parameters on %s, optimizer state on %s, sums on %s; a step moves "
+	log_info("job %s of user %u: placement auto: parameters on %s, optimizer state on %s, sums on %s; a "
+		 "step moves "
 		 "%s to "
 		 "and from NVMe, less what is cached",
-		 job->name, placement_name(job->has_nvme_parameters), placement_name(job->has_nvme_optimizer),
-		 placement_name(job->has_nvme_sums), traffic);
+		 job->name, (unsigned)job->uid, placement_name(job->has_nvme_parameters),
+		 placement_name(job->has_nvme_optimizer), placement_name(job->has_nvme_sums), traffic);
 }
 
 /* It does not fit, and will not when caches have shrunk. */

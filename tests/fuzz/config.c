@@ -41,7 +41,7 @@ static const char complete[] = "[daemon]\nsocket = /s\nstate_directory = /d\nlog
 			       "background_bytes = 1M\n"
 			       "[limits]\nconnections = 1\nconnections_per_user = 1\nrequests_per_connection "
 			       "= 16\noutput_queue = 1M\n"
-			       "frame_size = 64K\nunits_per_job = 1\ntensors_per_job = 1\n"
+			       "frame_size = 64K\njobs_per_user = 1\nunits_per_job = 1\ntensors_per_job = 1\n"
 			       "first_frame_seconds = 1\nframe_seconds = 1\n";
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)

@@ -324,6 +324,22 @@ static void definitions_are_charged_before_the_job_is_planned(void **state)
 	assert_int_equal(scene.node->host_used, staging_bytes(scene.node->staging.count));
 }
 
+static void a_user_has_no_more_jobs_than_are_configured(void **state)
+{
+	struct actor_job job = { .stage = 3, .name = "one" };
+
+	scene.node->jobs_per_user = 2;
+	assert_int_equal(actor_enter(&scene, &first), 0);
+	assert_int_equal(actor_open(&first, &job), 0);
+	job.name = "two";
+	assert_int_equal(actor_open(&first, &job), 0);
+	job.name = "three";
+	assert_int_equal(actor_open(&first, &job), -EBUSY);
+	assert_non_null(strstr(actor_message(&first), "raise jobs_per_user"));
+	scene.node->jobs_per_user = 3;
+	assert_int_equal(actor_open(&first, &job), 0);
+}
+
 static void jobs_of_definitions_alone_end_at_the_nodes_budget(void **state)
 {
 	struct actor_job job = { .stage = 3 };
@@ -663,6 +679,7 @@ int main(void)
 		TEST(a_strict_job_names_what_was_not_pushed),
 		TEST(a_job_that_needs_more_than_there_is_is_refused),
 		TEST(definitions_are_charged_before_the_job_is_planned),
+		TEST(a_user_has_no_more_jobs_than_are_configured),
 		TEST(jobs_of_definitions_alone_end_at_the_nodes_budget),
 		TEST(orders_of_phases_are_charged),
 		TEST(needs_that_cannot_be_counted_are_refused),

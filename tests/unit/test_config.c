@@ -164,6 +164,7 @@ static void every_key_is_read(void **state)
 					   "requests_per_connection = 17\n"
 					   "output_queue = 2M\n"
 					   "frame_size = 128K\n"
+					   "jobs_per_user = 13\n"
 					   "units_per_job = 14\n"
 					   "tensors_per_job = 15\n"
 					   "first_frame_seconds = 12\n"
@@ -202,6 +203,7 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->requests_per_connection, 17);
 	assert_int_equal(config->output_queue, 2 * MIB);
 	assert_int_equal(config->frame_size, 128 * 1024);
+	assert_int_equal(config->jobs_per_user, 13);
 	assert_int_equal(config->units_per_job, 14);
 	assert_int_equal(config->tensors_per_job, 15);
 	assert_int_equal(config->first_frame_seconds, 12);
