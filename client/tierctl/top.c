@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/tierctl/view.h"
+#include "client/tierctl/top.h"
 
 #define HOME_AND_CLEAR "\033[H\033[J"
 #define LEAST_INTERVAL 0.1
@@ -16,13 +16,6 @@
 struct top_flags {
 	bool is_once;
 	double interval; /* seconds */
-};
-
-/* The look before this one. */
-struct past {
-	struct statistics_node node;
-	struct statistics_job *jobs;
-	size_t job_count;
 };
 
 /* ---- Flags ---- */
@@ -50,20 +43,9 @@ static int read_flags(struct top_flags *flags, const struct command_context *con
 
 /* ---- Rates ---- */
 
-/* A new daemon begins at zero: its counts are not below those of the last one by chance alone. */
-static uint64_t more(uint64_t now, uint64_t before)
-{
-	return now >= before ? now - before : now;
-}
-
-static double seconds_between(uint64_t now_ns, uint64_t before_ns)
-{
-	return now_ns > before_ns ? (double)(now_ns - before_ns) / 1e9 : 0;
-}
-
 static const char *rate(uint64_t now, uint64_t before, double seconds, char text[TEXT_SIZE])
 {
-	return text_bytes(seconds > 0 ? (uint64_t)((double)more(now, before) / seconds) : 0, text);
+	return text_bytes(seconds > 0 ? (uint64_t)((double)top_more(now, before) / seconds) : 0, text);
 }
 
 static uint64_t moved(const struct statistics_figures *figures, unsigned direction)
@@ -78,7 +60,8 @@ static uint64_t moved(const struct statistics_figures *figures, unsigned directi
 static const char *hit_rate(const struct statistics_figures *now, const struct statistics_figures *before,
 			    char text[TEXT_SIZE])
 {
-	uint64_t gathers = more(now->gathers, before->gathers), misses = more(now->misses, before->misses);
+	uint64_t gathers = top_more(now->gathers, before->gathers),
+		 misses = top_more(now->misses, before->misses);
 
 	if (gathers == 0)
 		return "-";
@@ -135,37 +118,29 @@ static void print_figures(const struct statistics_figures *now, const struct sta
 			    seconds, b),
 		       kind + 1 < STATISTICS_KINDS ? ";" : "\n");
 	printf("gathers  %.0f/s, without asking: %s\n",
-	       seconds > 0 ? (double)more(now->gathers, before->gathers) / seconds : 0,
+	       seconds > 0 ? (double)top_more(now->gathers, before->gathers) / seconds : 0,
 	       hit_rate(now, before, a));
 	fputs("stalls  ", stdout);
 	for (unsigned cause = 0; cause < STATISTICS_CAUSES; cause++)
 		printf(" %s %.2f s/s%s", view_cause_name(cause),
-		       seconds > 0
-			       ? (double)more(now->stall_ns[cause], before->stall_ns[cause]) / 1e9 / seconds
-			       : 0,
+		       seconds > 0 ? (double)top_more(now->stall_ns[cause], before->stall_ns[cause]) / 1e9 /
+					     seconds
+				   : 0,
 		       cause + 1 < STATISTICS_CAUSES ? "," : "\n\n");
 }
 
 /* ---- Jobs ---- */
 
-static const struct statistics_job *find_past(const struct past *past, const struct statistics_job *job)
-{
-	for (size_t i = 0; i < past->job_count; i++)
-		if (past->jobs[i].uid == job->uid && strcmp(past->jobs[i].name, job->name) == 0)
-			return &past->jobs[i];
-	return NULL;
-}
-
 static void add_job(struct table *table, const struct view_job *job, const struct statistics_job *before)
 {
 	static const struct statistics_job nothing;
 	const struct statistics_job *now = &job->body, *old = before ? before : &nothing;
-	double seconds = before ? seconds_between(now->heartbeat_ns, before->heartbeat_ns) : 0;
+	double seconds = before ? top_seconds(now->heartbeat_ns, before->heartbeat_ns) : 0;
 	char text[TEXT_SIZE];
 	uint64_t stalled = 0;
 
 	for (unsigned cause = 0; cause < STATISTICS_CAUSES; cause++)
-		stalled += more(now->figures.stall_ns[cause], old->figures.stall_ns[cause]);
+		stalled += top_more(now->figures.stall_ns[cause], old->figures.stall_ns[cause]);
 	table_add(table, "%s", now->name);
 	table_add(table, "%s", job->user);
 	table_add(table, "%s", now->status);
@@ -186,7 +161,7 @@ static void add_job(struct table *table, const struct view_job *job, const struc
 		table_add(table, "-");
 }
 
-static int print_jobs(const struct view *view, const struct past *past)
+static int print_jobs(const struct view *view, const struct top_past *past)
 {
 	static const char *const titles[] = { "JOB",   "USER",	       "STATUS", ">RANKS",  ">STEP",
 					      ">HOST", ">OF IT CACHE", ">NVME",	 ">READ/S", ">WRITTEN/S",
@@ -194,16 +169,16 @@ static int print_jobs(const struct view *view, const struct past *past)
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
 	for (size_t i = 0; table && i < view->job_count; i++)
-		add_job(table, &view->jobs[i], find_past(past, &view->jobs[i].body));
+		add_job(table, &view->jobs[i], top_find(past, &view->jobs[i].body));
 	return command_print_table(table);
 }
 
 /* ---- Looks ---- */
 
-static int print_look(const struct view *view, const struct past *past)
+static int print_look(const struct view *view, const struct top_past *past)
 {
 	const struct statistics_node *now = &view->node, *before = &past->node;
-	double seconds = seconds_between(now->heartbeat_ns, before->heartbeat_ns);
+	double seconds = top_seconds(now->heartbeat_ns, before->heartbeat_ns);
 
 	print_title(view);
 	print_paths(now, before, seconds);
@@ -211,7 +186,7 @@ static int print_look(const struct view *view, const struct past *past)
 	return print_jobs(view, past);
 }
 
-static int remember(const struct view *view, struct past *past)
+static int remember(const struct view *view, struct top_past *past)
 {
 	struct statistics_job *jobs = calloc(view->job_count + 1, sizeof(*jobs));
 
@@ -220,7 +195,7 @@ static int remember(const struct view *view, struct past *past)
 	for (size_t i = 0; i < view->job_count; i++)
 		jobs[i] = view->jobs[i].body;
 	free(past->jobs);
-	*past = (struct past){ view->node, jobs, view->job_count };
+	*past = (struct top_past){ view->node, jobs, view->job_count };
 	return COMMAND_DONE;
 }
 
@@ -232,15 +207,23 @@ static void pause_for(double seconds)
 		;
 }
 
+/* To programs each look is a line. */
+static int show(const struct view *view, const struct top_past *past, const struct top_flags *flags)
+{
+	if (view->context->is_json)
+		return command_print_json_line(top_json(view, past));
+	if (!flags->is_once && isatty(STDOUT_FILENO))
+		fputs(HOME_AND_CLEAR, stdout);
+	return print_look(view, past);
+}
+
 static int look_on(struct view *view, const struct top_flags *flags)
 {
-	struct past past = { .node.heartbeat_ns = view->node.started_ns };
+	struct top_past past = { .node.heartbeat_ns = view->node.started_ns };
 	int code;
 
 	for (;;) {
-		if (!flags->is_once && isatty(STDOUT_FILENO))
-			fputs(HOME_AND_CLEAR, stdout);
-		code = print_look(view, &past);
+		code = show(view, &past, flags);
 		/* Who reads it may have gone. */
 		if (code == COMMAND_DONE && fflush(stdout) != 0)
 			code = COMMAND_FAILED;
@@ -264,8 +247,6 @@ int command_top(const struct command_context *context)
 	struct view view = { NULL };
 	int code = read_flags(&flags, context);
 
-	if (code == COMMAND_DONE && context->is_json)
-		code = command_fail(COMMAND_USAGE, "top is for people; programs take tierctl --json metrics");
 	if (code == COMMAND_DONE)
 		code = view_open(context, &view);
 	if (code == COMMAND_DONE)

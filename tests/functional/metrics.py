@@ -166,9 +166,44 @@ def top_goes_on_while_the_daemon_is_stopped():
         tierctl("drop", job, "--yes")
 
 
+def top_tells_programs_a_look_a_line():
+    process = rank(job="gpt", steps=2)
+    top = subprocess.Popen(
+        [os.environ["TIERCTL"], "--json", "top", "--interval", "0.1"], stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True,
+    )
+    first, second = json.loads(top.stdout.readline()), json.loads(top.stdout.readline())
+    node, [job] = first["node"], first["jobs"]
+    assert node["pid"] == DAEMON and not node["is_stuck"] and node["jobs"] == 1
+    assert node["nvme"][0]["path"] == os.environ["NVME"] and node["steps_per_second"] > 0
+    assert set(node["io"]) == {"demand", "prefetch", "update", "write_back", "gradient"}
+    assert set(node["stalled_seconds_per_second"]) == {"nvme_read", "slot", "step", "gradient_buffer"}
+    assert job["name"] == "gpt" and job["status"] == "training" and job["step"] == 2
+    assert job["ranks"] == job["world_size"] == 1 and job["host_bytes"] > 0
+    # Of a job the first look has no past; in the next it has done nothing.
+    assert "io" not in job
+    [job] = second["jobs"]
+    assert job["gathers_per_second"] == 0 and job["hit_rate"] is None and set(job["io"]) == set(node["io"])
+    os.kill(DAEMON, signal.SIGSTOP)
+    try:
+        while not (look := json.loads(top.stdout.readline()))["node"]["is_stuck"]:
+            pass
+        assert look["node"]["silent_ms"] >= 2000 and [job["name"] for job in look["jobs"]] == ["gpt"]
+        look = json.loads(tierctl("top", "--once", "--json"))
+        assert look["node"]["is_stuck"] and look["node"]["jobs"] == 1 and look["jobs"] == []
+    finally:
+        os.kill(DAEMON, signal.SIGCONT)
+    top.terminate()
+    top.wait()
+    top.stdout.close()
+    end(process)
+    tierctl("drop", "gpt", "--yes")
+
+
 before = figures_of_a_job_and_of_the_node()
 counters_stay_when_their_job_goes(before)
 names_are_escaped()
 top_shows_node_and_jobs()
 top_goes_on_while_the_daemon_is_stopped()
+top_tells_programs_a_look_a_line()
 a_daemon_that_is_stopped_still_shows_its_figures()

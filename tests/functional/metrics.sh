@@ -17,8 +17,8 @@ expect_status 2 "$TIERCTL" top --interval 0
 expect_text "--interval cannot be '0'"
 expect_status 2 "$TIERCTL" top --interval nan
 expect_status 2 "$TIERCTL" top surplus
-expect_status 2 "$TIERCTL" top --json --once
-expect_text 'tierctl --json metrics'
+expect_status 3 "$TIERCTL" top --json --once
+expect_text 'no tierd listens'
 
 # What a dead daemon leaves is not taken for a living one's.
 tierd_start
