@@ -109,9 +109,10 @@ static void on_ending(evutil_socket_t fd, short what, void *argument)
 static void tell(const struct session *session, enum event_kind kind, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Of a connection that the daemon has ended: why. */
+/* Of a connection that the daemon has ended: why, and what follows. */
 static void tell(const struct session *session, enum event_kind kind, const char *format, ...)
 {
+	bool is_rank = session->client && client_has_jobs(session->client);
 	char why[512];
 	va_list arguments;
 
@@ -119,8 +120,8 @@ static void tell(const struct session *session, enum event_kind kind, const char
 	vsnprintf(why, sizeof(why), format, arguments);
 	va_end(arguments);
 	events_of_node(session->shared->node, kind, &(struct log_fields){ .user = &session->port.uid },
-		       "%s: %s; its connection is closed, and its ranks leave their jobs", session->program,
-		       why);
+		       "%s: %s; its connection is closed%s", session->program, why,
+		       is_rank ? ", and its ranks leave their jobs" : "");
 }
 
 /* The other ranks want to know it. Where there are none, nobody does, and finding out takes longer than all

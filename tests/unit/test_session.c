@@ -363,6 +363,7 @@ static void a_version_that_we_do_not_speak_is_refused(void **state)
 	assert_int_equal(told.user, getuid());
 	assert_non_null(strstr(told.text, "the client speaks versions 17 to 18"));
 	assert_non_null(strstr(told.text, "its connection is closed"));
+	assert_null(strstr(told.text, "its ranks"));
 	assert_false(fake.is_there);
 }
 
@@ -654,9 +655,12 @@ static void a_maximum_that_falls_below_what_waits_cuts_off_at_the_next_answer(vo
 	answer_at_length(1, 700000);
 	fixture->shared.maximum_output = 1000;
 	assert_false(fixture->is_over);
+	fake.has_leases = true;
 	port_reply(fake.port, 2, NULL);
+	fake.has_leases = false;
 	wait_until_over(fixture);
 	assert_non_null(strstr(fake.reason, "did not read"));
+	assert_non_null(strstr(told.text, "its connection is closed, and its ranks leave their jobs"));
 }
 
 static void answers_that_wait_stop_the_reading(void **state)
