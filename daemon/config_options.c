@@ -46,7 +46,7 @@ const struct config_option config_options[] = {
 	  PLACE(host_budget), MIB, 1024 * TIB },
 	{ "memory", "idle_release_seconds", "idle-release-seconds", "N",
 	  "until a job without ranks gives its host memory back", CONFIG_COUNT, PLACE(idle_release_seconds),
-	  1, 2592000 },
+	  1, 2592000, .is_live = true },
 	{ "nvme", "path", "nvme", "DIR:SIZE",
 	  "a folder for the NVMe tier and what tierd may use there; repeat it", CONFIG_PATHS, PLACE(paths),
 	  MIB, 1024 * TIB },

@@ -122,7 +122,8 @@ def a_reload_changes_what_can_change():
         assert is_refused(frames.connect())
         configure("[daemon]\nlog_level = warning\n[limits]\nconnections = 2\noutput_queue = 1M\n"
                   "frame_size = 64K\nunits_per_job = 7\ntensors_per_job = 8\n"
-                  "requests_per_connection = 16\nfirst_frame_seconds = 100\nframe_seconds = 200\n")
+                  "requests_per_connection = 16\nfirst_frame_seconds = 100\nframe_seconds = 200\n"
+                  "[memory]\nidle_release_seconds = 9\n")
         manager.reload()
         second = frames.greet()
         assert is_refused(frames.connect())
@@ -132,7 +133,8 @@ def a_reload_changes_what_can_change():
                    "frame_size in [limits] is 64K", "units_per_job in [limits] is 7",
                    "tensors_per_job in [limits] is 8",
                    "requests_per_connection in [limits] is 16", "first_frame_seconds in [limits] is 100",
-                   "frame_seconds in [limits] is 200", "log_level in [daemon] is warning")
+                   "frame_seconds in [limits] is 200", "idle_release_seconds in [memory] is 9",
+                   "log_level in [daemon] is warning")
         # A warning is still logged, and what is not is said no more.
         quiet = log()
         configure("[limits]\nconnections = 3\n")
