@@ -128,6 +128,12 @@ static void on_terminate(evutil_socket_t number, short what, void *argument)
 	node_stop(daemon->node, on_idle, daemon);
 }
 
+static unsigned connections_of_user(const struct config *config)
+{
+	return config->connections_per_user < config->connections ? config->connections_per_user
+								  : config->connections;
+}
+
 static struct server_limits limits_of(const struct config *config)
 {
 	return (struct server_limits){
@@ -161,6 +167,7 @@ static void on_hang_up(evutil_socket_t number, short what, void *argument)
 	daemon->node->jobs_per_user = daemon->config->jobs_per_user;
 	daemon->node->units_per_job = daemon->config->units_per_job;
 	daemon->node->tensors_per_job = daemon->config->tensors_per_job;
+	daemon->node->connections_per_user = connections_of_user(daemon->config);
 	daemon->node->idle_release_ms = (uint64_t)daemon->config->idle_release_seconds * 1000;
 	limits = limits_of(daemon->config);
 	server_limit(daemon->server, &limits);
@@ -230,6 +237,7 @@ static int start_node(struct daemon *daemon)
 		.jobs_per_user = config->jobs_per_user,
 		.units_per_job = config->units_per_job,
 		.tensors_per_job = config->tensors_per_job,
+		.connections_per_user = connections_of_user(config),
 		.fault = config->fault,
 	};
 	int r;

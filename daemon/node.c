@@ -333,6 +333,7 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 	node->jobs_per_user = config->jobs_per_user ? config->jobs_per_user : NODE_JOBS_PER_USER;
 	node->units_per_job = config->units_per_job ? config->units_per_job : CATALOG_MAX_UNITS;
 	node->tensors_per_job = config->tensors_per_job ? config->tensors_per_job : CATALOG_MAX_TENSORS;
+	node->connections_per_user = config->connections_per_user;
 	node->staging.memory = (struct memory)MEMORY_INIT;
 	node->statistics = (struct memory)MEMORY_INIT;
 	queue_init(&node->jobs);

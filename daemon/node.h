@@ -51,6 +51,7 @@ struct node_config {
 	const struct limit_list *limits;	 /* in the same way */
 	unsigned jobs_per_user;			 /* 0: NODE_JOBS_PER_USER */
 	unsigned units_per_job, tensors_per_job; /* of jobs from now on; 0: CATALOG_MAX_… */
+	unsigned connections_per_user;		 /* that the server allows: to be told */
 	const char *fault;			 /* as fault_config_parse() takes it; for tests; NULL: none */
 };
 
@@ -88,7 +89,7 @@ struct node {
 	const struct who_list *administrators;
 	bool has_noted_pinning;
 	const struct limit_list *limits;
-	unsigned jobs_per_user, units_per_job, tensors_per_job;
+	unsigned jobs_per_user, units_per_job, tensors_per_job, connections_per_user;
 	struct statistics_figures past; /* of jobs that are gone */
 	void *published;	  /* the mapping of its file: see daemon/statistics.h; NULL: there is none */
 	struct memory statistics; /* the node's page, once somebody has asked for it */

@@ -42,6 +42,7 @@ void report_node(struct pending *pending, struct node *node)
 	QUEUE_FOREACH (link, &node->jobs)
 		body.jobs++;
 	body.clients = node->clients;
+	body.connections_per_user = node->connections_per_user;
 	body.is_draining = node->is_draining;
 	QUEUE_FOREACH (link, &node->jobs)
 		body.ranks += queue_entry(link, struct job, link)->member_count;

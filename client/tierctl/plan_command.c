@@ -18,6 +18,7 @@ struct plan_request {
 	bool has_host, has_nvme;
 	uint64_t host_bytes, nvme_bytes; /* free on this node */
 	const char *source;		 /* of these two */
+	unsigned connections;		 /* that a user may have at once; 0: not known */
 };
 
 /* ---- Flags -----------------------------------------------------------------------------------------------
@@ -190,6 +191,7 @@ static void look_at_node(const struct command_context *context, struct plan_requ
 		return;
 	}
 	request->source = context->socket;
+	request->connections = node->connections_per_user;
 	for (size_t i = 0; i < node->n_paths; i++)
 		nvme += left_of(node->paths[i]->capacity_bytes, node->paths[i]->used_bytes);
 	if (!request->has_host)
@@ -306,6 +308,8 @@ static int print_json(const struct plan_request *request)
 		cJSON_AddNumberToObject(json, "host_free_bytes", (double)request->host_bytes);
 	if (request->has_nvme)
 		cJSON_AddNumberToObject(json, "nvme_free_bytes", (double)request->nvme_bytes);
+	if (request->connections > 0)
+		cJSON_AddNumberToObject(json, "connections_per_user", request->connections);
 	stages = cJSON_AddArrayToObject(json, "stages");
 	for (unsigned stage = 0; stage < PLAN_STAGES; stage++)
 		if (is_wanted(request, stage))
@@ -382,6 +386,18 @@ static int print_places(const struct plan_request *request)
 	return command_print_table(table);
 }
 
+/* Each rank has a connection, and tierctl needs one to look at them. */
+static void print_connections(const struct plan_request *request)
+{
+	unsigned ranks = request->model.local_ranks;
+
+	if (request->connections == 0 || ranks < request->connections)
+		return;
+	printf("\n%u ranks take %u connections, and tierctl one more, but a user may have %u here: "
+	       "connections_per_user in tierd.conf(5) has to be raised\n",
+	       ranks, ranks, request->connections);
+}
+
 static int print_tables(const struct plan_request *request)
 {
 	const struct plan_model *model = &request->model;
@@ -412,7 +428,11 @@ static int print_tables(const struct plan_request *request)
 	else
 		printf("No tierd answers, so what fits is unknown; --host and --nvme say what there is\n\n");
 	code = print_memory(request);
-	return code == COMMAND_DONE ? print_places(request) : code;
+	if (code == COMMAND_DONE)
+		code = print_places(request);
+	if (code == COMMAND_DONE)
+		print_connections(request);
+	return code;
 }
 
 int command_plan(const struct command_context *context)

@@ -108,3 +108,9 @@ json 'j["microseconds"] > 0' ping
 # What is free is asked from the daemon.
 json 'j["host_free_bytes"] <= 256 << 20 and "fits" in j["stages"][0]["placements"][0]' \
 	plan --parameters 1M --world-size 2
+# So is how many connections a user may have: each rank takes one, and tierctl another.
+json 'j["connections_per_user"] == 16' plan --parameters 1M --world-size 2
+expect_status 0 "$TIERCTL" plan --parameters 1M --world-size 16
+expect_text '16 ranks take 16 connections, and tierctl one more, but a user may have 16 here'
+expect_status 0 "$TIERCTL" plan --parameters 1M --world-size 16 --local-ranks 15
+case $output in *connections*) fail "15 ranks find room: $output" ;; esac
