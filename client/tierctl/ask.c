@@ -24,6 +24,7 @@ struct ask {
 	uint8_t *bytes;
 	uint32_t version; /* of the protocol; 0: not greeted yet */
 	uint32_t number;
+	bool was_refused;
 	char daemon[64];
 	char message[1280];
 };
@@ -156,6 +157,7 @@ static int refuse(struct ask *ask, const Tierd__Wire__Status *status)
 	if (!status)
 		return lose(ask, -EPROTO);
 	r = status_to_errno(status->code);
+	ask->was_refused = r < 0;
 	if (r == 0)
 		return 0;
 	if (*status->message)
@@ -314,6 +316,11 @@ int ask_take_descriptor(struct ask *ask)
 bool ask_is_connected(const struct ask *ask)
 {
 	return ask->socket >= 0;
+}
+
+bool ask_was_refused(const struct ask *ask)
+{
+	return ask->was_refused;
 }
 
 const char *ask_message(const struct ask *ask)

@@ -25,6 +25,8 @@ int ask_event(struct ask *ask, uint64_t end_ns, const Tierd__Wire__Event **ret_e
 /* The descriptor that came with the last answer, now the caller's; -1: none did. */
 int ask_take_descriptor(struct ask *ask);
 bool ask_is_connected(const struct ask *ask);
+/* The daemon has said no, to the last question or to the hello: it is there. */
+bool ask_was_refused(const struct ask *ask);
 
 /* What went wrong last. */
 const char *ask_message(const struct ask *ask);

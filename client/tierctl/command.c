@@ -52,15 +52,23 @@ int command_flag_number(const struct command_context *context, const char *name,
 int command_connect(const struct command_context *context, struct ask **ret_ask)
 {
 	struct ask *ask = NULL;
-	int r = ask_open(context->socket, &ask);
+	int code;
 
-	if (r == 0) {
+	if (ask_open(context->socket, &ask) == 0) {
 		*ret_ask = ask;
 		return COMMAND_DONE;
 	}
-	command_fail(COMMAND_UNREACHABLE, "%s", ask ? ask_message(ask) : "out of memory");
+	code = command_fail_to_connect(ask);
 	ask_free(ask);
-	return COMMAND_UNREACHABLE;
+	return code;
+}
+
+int command_fail_to_connect(const struct ask *ask)
+{
+	if (!ask)
+		return command_fail(COMMAND_FAILED, "out of memory");
+	return command_fail(ask_was_refused(ask) ? COMMAND_FAILED : COMMAND_UNREACHABLE, "%s",
+			    ask_message(ask));
 }
 
 int command_ask(struct ask *ask, const Tierd__Wire__Request *request, const Tierd__Wire__Reply **ret_reply)

@@ -51,6 +51,8 @@ int command_help(const struct command_context *context);
 
 /* Connects; an exit code and a message if that fails. */
 int command_connect(const struct command_context *context, struct ask **ret_ask);
+/* Says why it failed, as ask_open() has left it, and returns the code: nobody is there, or refuses. */
+int command_fail_to_connect(const struct ask *ask);
 int command_ask(struct ask *ask, const Tierd__Wire__Request *request, const Tierd__Wire__Reply **ret_reply);
 
 /* The node's account of itself, in one go. */

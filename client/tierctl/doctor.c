@@ -49,14 +49,36 @@ static pid_t find_process(const Tierd__Wire__NodeReply *node)
 	return strcmp(name, "tierd\n") == 0 ? (pid_t)node->pid : 0;
 }
 
-static int look_for_daemon(struct doctor *doctor, const struct command_context *context, struct ask *ask)
+/* r: what ask_open() said. One that is there needs no start: it is stuck, or its socket is not for us, or we
+ * have enough of its connections. */
+static void add_unreachable(struct doctor *doctor, const struct ask *ask, int r)
+{
+	const char *remedy = "systemctl start tierd";
+	enum finding finding = FINDING_POOR;
+
+	if (r == -ETIMEDOUT) {
+		finding = FINDING_MISSING;
+		remedy = "tierctl top says how long it has been stuck; systemctl restart tierd ends it, "
+			 "and its jobs lose their state";
+	} else if (r == -EACCES) {
+		finding = FINDING_UNKNOWN;
+		remedy = "adduser USER tierd, and log in again";
+	} else if (ask && ask_was_refused(ask)) {
+		finding = FINDING_UNKNOWN;
+		remedy = NULL;
+	}
+	doctor_add(doctor, finding, "tierd", remedy, "%s; what follows is of its configuration",
+		   ask ? ask_message(ask) : "out of memory");
+}
+
+static int look_for_daemon(struct doctor *doctor, const struct command_context *context, struct ask **ret_ask)
 {
 	const Tierd__Wire__NodeReply *node;
+	int r = ask_open(context->socket, ret_ask);
+	struct ask *ask = *ret_ask;
 
-	if (!ask || !ask_is_connected(ask)) {
-		doctor_add(doctor, FINDING_POOR, "tierd", "systemctl start tierd",
-			   "%s; what follows is of its configuration",
-			   ask ? ask_message(ask) : "out of memory");
+	if (r < 0) {
+		add_unreachable(doctor, ask, r);
 		return COMMAND_DONE;
 	}
 	if (command_ask_node(ask, &node) != COMMAND_DONE)
@@ -134,13 +156,14 @@ static void examine(struct doctor *doctor)
 	doctor_look_at_gpu(doctor);
 }
 
-static int visit(struct doctor *doctor, const struct command_context *context, struct ask *ask,
+/* ret_ask: stays open for what the daemon has said. */
+static int visit(struct doctor *doctor, const struct command_context *context, struct ask **ret_ask,
 		 const char *file)
 {
 	cJSON *json = NULL;
 	int r;
 
-	if (look_for_daemon(doctor, context, ask) != COMMAND_DONE)
+	if (look_for_daemon(doctor, context, ret_ask) != COMMAND_DONE)
 		return COMMAND_FAILED;
 	service_read(&doctor->service);
 	r = configuration_read(file, &json);
@@ -215,8 +238,7 @@ int command_doctor(const struct command_context *context)
 	int code, result;
 
 	doctor.findings = cJSON_CreateArray();
-	(void)ask_open(context->socket, &ask);
-	code = visit(&doctor, context, ask, context->arguments[0]);
+	code = visit(&doctor, context, &ask, context->arguments[0]);
 	if (code != COMMAND_DONE) {
 		cJSON_Delete(doctor.findings);
 		return code;

@@ -212,7 +212,7 @@ static int fail_page(const struct view *view, int r)
 static int connect_view(struct view *view, bool is_stuck)
 {
 	struct ask *ask = NULL;
-	int r = ask_open_within(view->context->socket, is_stuck ? PROBE_MS : ANSWER_MS, &ask);
+	int r = ask_open_within(view->context->socket, is_stuck ? PROBE_MS : ANSWER_MS, &ask), code;
 
 	if (r == 0) {
 		view->ask = ask;
@@ -223,9 +223,9 @@ static int connect_view(struct view *view, bool is_stuck)
 		ask_free(ask);
 		return COMMAND_DONE;
 	}
-	command_fail(COMMAND_UNREACHABLE, "%s", ask ? ask_message(ask) : "out of memory");
+	code = command_fail_to_connect(ask);
 	ask_free(ask);
-	return COMMAND_UNREACHABLE;
+	return code;
 }
 
 static void read_file(struct view *view)

@@ -102,6 +102,10 @@ if [ "$("$TIERCTL" --json tiers | python3 -c 'import json, sys; print(json.load(
 	doctor 'of("O_DIRECT")["finding"] == "found"' "$TIERCTL" doctor "$conf"
 	doctor 'min(of("disk speed")[d + "_bytes_per_second"] for d in ("read", "written")) > 0' "$TIERCTL" doctor "$conf"
 fi
+# One that is stuck needs another remedy than one that was not started.
+kill -STOP "$tierd_pid"
+doctor 'of("tierd")["finding"] == "missing" and "systemctl restart" in of("tierd")["remedy"]' "$TIERCTL" doctor "$conf"
+kill -CONT "$tierd_pid"
 [ -z "$(find "$nvme" -name '.doctor*')" ] || fail 'the doctor leaves files behind'
 "$TIERCTL" doctor "$conf" >"$scratch/table" || true
 grep -q '^ *remedy: .*LimitNOFILE' "$scratch/table" || fail "no remedy: $(cat "$scratch/table")"

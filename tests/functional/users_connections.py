@@ -47,6 +47,9 @@ def the_limit_is_each_users_own():
         for part in (f"user {ALICE} has {MAXIMUM} connections", "connections_per_user", f"ask {ADMINISTRATOR} to raise"):
             assert part in text, text
     refused(ALICE, "EBUSY", "connections_per_user")
+    # For tierctl that is a refusal: the daemon is there.
+    for verb in "status", "metrics":
+        tierctl(ALICE, verb, status=1, says=("connections_per_user",))
     his = [connect_as(BOB) for _ in range(MAXIMUM)]
     tierctl(ADMINISTRATOR, "jobs")
     tierctl(0, "jobs")
