@@ -461,6 +461,17 @@ bool client_has_jobs(const struct client *client)
 	return !queue_is_empty(&client->members);
 }
 
+bool client_has_epochs(const struct client *client)
+{
+	QUEUE_FOREACH (link, &client->members) {
+		const struct member *member = queue_entry(link, struct member, client_link);
+
+		if (!member->has_left && member->job->is_live)
+			return true;
+	}
+	return false;
+}
+
 bool client_has_leases(const struct client *client)
 {
 	QUEUE_FOREACH (link, &client->members)

@@ -27,6 +27,8 @@ void client_catch_up(struct client *client);
 void client_hang_up(struct client *client, const char *reason);
 bool client_has_leases(const struct client *client);
 bool client_has_jobs(const struct client *client);
+/* When it hangs up, epochs end, and that is told. */
+bool client_has_epochs(const struct client *client);
 
 /* The process is dead, or has no lease: frees all. */
 struct client *client_free(struct client *client);

@@ -40,6 +40,7 @@ static const struct kind {
 	[EVENT_WRITE_FAILED] = { "write-failed", LOG_LEVEL_WARNING, "0f41672145da4594bde402ba0595430f" },
 	[EVENT_THROWN_OUT] = { "thrown-out", LOG_LEVEL_WARNING, "27ce6b8141f04dbd9216c557f4d9af23" },
 	[EVENT_CLIENT_REFUSED] = { "client-refused", LOG_LEVEL_INFO, "c9268ad75eb14b2a893f115efc4f4394" },
+	[EVENT_RANK_REFUSED] = { "client-refused", LOG_LEVEL_DEBUG, "c9268ad75eb14b2a893f115efc4f4394" },
 	[EVENT_CLIENT_LOST] = { "client-lost", LOG_LEVEL_WARNING },
 	[EVENT_NOT_CONNECTED] = { "not-connected", LOG_LEVEL_WARNING },
 	[EVENT_DRAINING] = { "draining", LOG_LEVEL_INFO, .is_public = true },

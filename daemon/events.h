@@ -28,6 +28,7 @@ enum event_kind {
 	EVENT_WRITE_FAILED,
 	EVENT_THROWN_OUT,
 	EVENT_CLIENT_REFUSED,
+	EVENT_RANK_REFUSED, /* the same, of one whose end is a line of its own */
 	EVENT_CLIENT_LOST,
 	EVENT_NOT_CONNECTED,
 	EVENT_DRAINING,

@@ -124,6 +124,14 @@ static void tell(const struct session *session, enum event_kind kind, const char
 		       is_rank ? ", and its ranks leave their jobs" : "");
 }
 
+/* The line of an epoch that ends has the reason, too: the failure is logged once. */
+static enum event_kind refusal_of(const struct session *session)
+{
+	bool ends_epoch = session->client && client_has_epochs(session->client);
+
+	return ends_epoch ? EVENT_RANK_REFUSED : EVENT_CLIENT_REFUSED;
+}
+
 /* The other ranks want to know it. Where there are none, nobody does, and finding out takes longer than all
  * else of a connection that comes and goes. */
 static const char *why_it_ended(const struct session *session, const char *otherwise)
@@ -172,7 +180,7 @@ static void send_message(struct session *session, enum frame_type type, uint32_t
 		size_t unread = session->outbox.bytes;
 
 		end(session, "it did not read its answers");
-		tell(session, EVENT_CLIENT_REFUSED, "it leaves %zu bytes of answers unread", unread);
+		tell(session, refusal_of(session), "it leaves %zu bytes of answers unread", unread);
 	} else if (r < 0) {
 		end(session, "it could not be answered");
 		tell(session, EVENT_CLIENT_LOST, "it cannot be answered: %s", strerror(-r));
@@ -248,7 +256,7 @@ static void refuse(struct session *session, uint32_t request, int r, const char 
 	if (session->state >= SESSION_CLOSING)
 		return;
 	vsnprintf(text, sizeof(text), format, arguments);
-	tell(session, EVENT_CLIENT_REFUSED, "%s", text);
+	tell(session, refusal_of(session), "%s", text);
 	snprintf(session->reason, sizeof(session->reason), "it was refused: %.100s", text);
 
 	session->is_handling = true;

@@ -58,6 +58,11 @@ bool client_has_jobs(const struct client *client)
 	return false;
 }
 
+bool client_has_epochs(const struct client *client)
+{
+	return false;
+}
+
 struct client *client_free(struct client *client)
 {
 	return NULL;

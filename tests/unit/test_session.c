@@ -90,6 +90,11 @@ bool client_has_leases(const struct client *client)
 	return client->has_leases;
 }
 
+bool client_has_epochs(const struct client *client)
+{
+	return client->has_leases;
+}
+
 bool client_has_jobs(const struct client *client)
 {
 	return client->has_leases;
@@ -660,6 +665,7 @@ static void a_maximum_that_falls_below_what_waits_cuts_off_at_the_next_answer(vo
 	fake.has_leases = false;
 	wait_until_over(fixture);
 	assert_non_null(strstr(fake.reason, "did not read"));
+	assert_int_equal(told.kind, EVENT_RANK_REFUSED);
 	assert_non_null(strstr(told.text, "its connection is closed, and its ranks leave their jobs"));
 }
 
