@@ -277,7 +277,9 @@ int view_refresh(struct view *view)
 		return fail_page(view, r);
 	if (view->ask && !view_is_stuck(view)) {
 		map_node(view);
-		code = map_jobs(view);
+		code = ask_is_connected(view->ask)
+			       ? map_jobs(view)
+			       : command_fail(COMMAND_UNREACHABLE, "%s", ask_message(view->ask));
 		if (code == COMMAND_UNREACHABLE)
 			view->ask = ask_free(view->ask);
 		else if (code != COMMAND_DONE)

@@ -20,9 +20,17 @@ expect_status 2 "$TIERCTL" top surplus
 expect_status 3 "$TIERCTL" top --json --once
 expect_text 'no tierd listens'
 
-# What a dead daemon leaves is not taken for a living one's.
+# Who looks when it dies is told so, and looks on.
 tierd_start
+"$TIERCTL" top --interval 0.1 >"$scratch/top" 2>"$scratch/errors" &
+top=$!
+until [ -s "$scratch/top" ]; do "$TIERCTL" ping >/dev/null || fail 'tierd does not answer'; done
 tierd_kill
+until [ -s "$scratch/errors" ]; do kill -0 $top || fail 'top has ended'; done
+kill $top
+grep -q 'closed the connection' "$scratch/errors" || fail "$(cat "$scratch/errors")"
+
+# What a dead daemon leaves is not taken for a living one's.
 [ -e "$TIERD_SOCKET.statistics" ] || fail 'there is no page of statistics'
 expect_status 3 "$TIERCTL" metrics
 expect_text 'no tierd listens'
