@@ -18,6 +18,9 @@ struct limit {
 
 #define LIMIT_LIST_MAX 64
 
+/* Jobs that a user may have, unless the configuration says otherwise. */
+#define LIMIT_JOBS_PER_USER 256
+
 struct limit_list {
 	struct limit entries[LIMIT_LIST_MAX];
 	unsigned count;

@@ -330,7 +330,7 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 	node->idle_release_ms = config->idle_release_ms;
 	node->administrators = config->administrators;
 	node->limits = config->limits;
-	node->jobs_per_user = config->jobs_per_user ? config->jobs_per_user : NODE_JOBS_PER_USER;
+	node->jobs_per_user = config->jobs_per_user ? config->jobs_per_user : LIMIT_JOBS_PER_USER;
 	node->units_per_job = config->units_per_job ? config->units_per_job : CATALOG_MAX_UNITS;
 	node->tensors_per_job = config->tensors_per_job ? config->tensors_per_job : CATALOG_MAX_TENSORS;
 	node->connections_per_user = config->connections_per_user;

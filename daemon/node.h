@@ -30,9 +30,6 @@ struct node_path {
 };
 
 /* What a node is made from; the daemon's configuration fills it. */
-/* What a user may have, unless the configuration says otherwise. */
-#define NODE_JOBS_PER_USER 256
-
 struct node_config {
 	uint64_t host_budget; /* bytes of host memory for all jobs together */
 	unsigned workers;
@@ -49,7 +46,7 @@ struct node_config {
 	uint64_t idle_release_ms;		 /* 0: never */
 	const struct who_list *administrators;	 /* borrowed until node_free(); NULL: none */
 	const struct limit_list *limits;	 /* in the same way */
-	unsigned jobs_per_user;			 /* 0: NODE_JOBS_PER_USER */
+	unsigned jobs_per_user;			 /* 0: LIMIT_JOBS_PER_USER */
 	unsigned units_per_job, tensors_per_job; /* of jobs from now on; 0: CATALOG_MAX_… */
 	unsigned connections_per_user;		 /* that the server allows: to be told */
 	const char *fault;			 /* as fault_config_parse() takes it; for tests; NULL: none */
