@@ -26,7 +26,7 @@ tierd_start
 top=$!
 until [ -s "$scratch/top" ]; do "$TIERCTL" ping >/dev/null || fail 'tierd does not answer'; done
 tierd_kill
-until [ -s "$scratch/errors" ]; do kill -0 $top || fail 'top has ended'; done
+until [ "$(wc -l <"$scratch/errors")" -gt 0 ]; do kill -0 $top || fail 'top has ended'; done
 kill $top
 grep -q 'closed the connection' "$scratch/errors" || fail "$(cat "$scratch/errors")"
 
