@@ -111,15 +111,6 @@ static int prepare(struct attachment *attachment, const struct tierd_job *job,
 
 /* ---- Units ---- */
 
-static uint64_t unit_elements(const struct unit *unit)
-{
-	uint64_t elements = 0;
-
-	for (int section = 0; section < UNIT_SECTIONS; section++)
-		elements += unit->layout.elements[section];
-	return elements;
-}
-
 static void place_unit(struct unit *unit, const struct directory_unit *place, struct hot_unit *ret_hot)
 {
 	memcpy(unit->spans, place->section_offsets, sizeof(unit->spans));
@@ -139,7 +130,7 @@ static void place_unit(struct unit *unit, const struct directory_unit *place, st
 	}
 	ret_hot->offsets = unit->offsets;
 	ret_hot->awaited_mask = unit_is_trainable(unit) ? UINT64_MAX : 0;
-	ret_hot->elements = unit_elements(unit);
+	ret_hot->elements = unit_layout_total(&unit->layout);
 }
 
 static int place_units(struct tierd_job *job, struct directory_header *directory)

@@ -417,15 +417,6 @@ int catalog_compare(const struct catalog *catalog, uint32_t index, const Tierd__
 
 /* ---- Packs ---- */
 
-static uint64_t unit_elements(const struct unit *unit)
-{
-	uint64_t elements = 0;
-
-	for (int section = 0; section < UNIT_SECTIONS; section++)
-		elements += unit->layout.elements[section];
-	return elements;
-}
-
 static void pack_append(struct pack *pack, uint32_t index, struct unit *unit)
 {
 	unit->pack = index;
@@ -457,7 +448,7 @@ int catalog_pack(struct catalog *catalog)
 	if (!catalog->packs)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < catalog->unit_count; i++) {
-		uint64_t more = unit_elements(&catalog->units[i]);
+		uint64_t more = unit_layout_total(&catalog->units[i].layout);
 
 		if (i == 0 || elements + more > PACK_ELEMENTS) {
 			catalog->packs[catalog->pack_count++].first_unit = i;

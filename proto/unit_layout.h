@@ -73,8 +73,8 @@ int unit_layout_append(struct unit_layout *layout, uint32_t format, bool is_froz
 /* Pads the sections; nothing can be appended afterwards. */
 void unit_layout_finish(struct unit_layout *layout);
 
-/* Where the elements of a trainable section begin in the numbering through all of them; of
- * UNIT_TRAINABLE_SECTIONS: where they end. */
+/* Where the elements of a section begin in the numbering through all of them; of UNIT_TRAINABLE_SECTIONS:
+ * where those of trainable ones end. */
 static inline uint64_t unit_layout_section_first(const struct unit_layout *layout, int section)
 {
 	uint64_t elements = 0;
@@ -87,6 +87,12 @@ static inline uint64_t unit_layout_section_first(const struct unit_layout *layou
 static inline uint64_t unit_layout_trainable(const struct unit_layout *layout)
 {
 	return unit_layout_section_first(layout, UNIT_TRAINABLE_SECTIONS);
+}
+
+/* Elements of all sections, padding included. */
+static inline uint64_t unit_layout_total(const struct unit_layout *layout)
+{
+	return unit_layout_section_first(layout, UNIT_SECTIONS);
 }
 
 /* Where the gradients of a trainable section begin, in bytes; of UNIT_TRAINABLE_SECTIONS: where they end. */
