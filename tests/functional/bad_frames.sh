@@ -7,12 +7,7 @@ command -v python3 >/dev/null || skip 'python3 is not installed'
 tierd_start --first-frame-seconds 1 --frame-seconds 1
 before=$(open_descriptors)
 python3 "$(dirname "$0")/bad_frames.py" || fail 'see above'
-tries=1000
-while [ "$(open_descriptors)" -gt "$before" ]; do
-	tries=$((tries - 1))
-	[ $tries -gt 0 ] || fail "$before descriptors before, $(open_descriptors) after"
-	"$TIERCTL" ping >/dev/null
-done
+await_descriptors "$before"
 expect_status 0 "$TIERCTL" status
 expect_text "pid $tierd_pid"
 tierd_stop

@@ -10,12 +10,7 @@ python3 -c 'import resource, sys; sys.exit(resource.getrlimit(resource.RLIMIT_NO
 tierd_start --first-frame-seconds 3600 --max-connections 256 --connections-per-user 1000
 before=$(open_descriptors)
 python3 "$(dirname "$0")/idle_clients.py" 1000 || fail 'a client was not answered'
-tries=1000
-while [ "$(open_descriptors)" -gt "$before" ]; do
-	tries=$((tries - 1))
-	[ $tries -gt 0 ] || fail "$before descriptors before, $(open_descriptors) after"
-	"$TIERCTL" ping >/dev/null
-done
+await_descriptors "$before"
 
 # Nor do they fill the log.
 [ "$(wc -l <"$tierd_log")" -lt 60 ] || fail "the log has $(wc -l <"$tierd_log") lines"

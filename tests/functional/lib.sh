@@ -95,3 +95,13 @@ expect_text() {
 open_descriptors() {
 	find "/proc/$tierd_pid/fd" -mindepth 1 | wc -l
 }
+
+# Waits until tierd has no more descriptors open than this: it closes those of clients after they have gone.
+await_descriptors() {
+	tries=1000
+	while [ "$(open_descriptors)" -gt "$1" ]; do
+		tries=$((tries - 1))
+		[ $tries -gt 0 ] || fail "$1 descriptors before, $(open_descriptors) after"
+		"$TIERCTL" ping >/dev/null
+	done
+}

@@ -21,12 +21,7 @@ until [ $rounds -gt 1 ] && ! kill -0 $pid 2>/dev/null; do
 done
 wait $pid || fail 'the mutator fails'
 expect_status 0 "$TIERCTL" drop --yes --force mutator
-tries=1000
-while [ "$(open_descriptors)" -gt "$before" ]; do
-	tries=$((tries - 1))
-	[ $tries -gt 0 ] || fail "$before descriptors before, $(open_descriptors) after"
-	"$TIERCTL" ping >/dev/null
-done
+await_descriptors "$before"
 expect_status 0 "$TIERCTL" status
 expect_text "pid $tierd_pid"
 tierd_stop
