@@ -86,13 +86,12 @@ static void an_evaluation_between_steps_leaves_the_order_of_training(void **stat
 	expect_training(job);
 }
 
-static void an_evaluation_within_a_step_leaves_the_order_of_training(void **state)
+/* The order of the training phase is known before, and is afterwards. */
+static void evaluate_within_a_step(struct job *job, const char *training)
 {
-	struct job *job = actor_play(&scene, &actor);
-
 	train(job);
 	gather_all(job, forward, 5);
-	evaluate(job, "train");
+	evaluate(job, training);
 	expect_order(job, forward + 5, PLAY_UNITS - 5, 0);
 	gather_all(job, forward + 5, PLAY_UNITS - 5);
 	gather_all(job, backward, PLAY_UNITS);
@@ -100,19 +99,19 @@ static void an_evaluation_within_a_step_leaves_the_order_of_training(void **stat
 	expect_training(job);
 }
 
+static void an_evaluation_within_a_step_leaves_the_order_of_training(void **state)
+{
+	struct job *job = actor_play(&scene, &actor);
+
+	evaluate_within_a_step(job, "train");
+}
+
 static void a_training_phase_may_have_any_name(void **state)
 {
 	struct job *job = actor_play(&scene, &actor);
 
 	change_phase("tune");
-	train(job);
-	gather_all(job, forward, 5);
-	evaluate(job, "tune");
-	expect_order(job, forward + 5, PLAY_UNITS - 5, 0);
-	gather_all(job, forward + 5, PLAY_UNITS - 5);
-	gather_all(job, backward, PLAY_UNITS);
-	close_step();
-	expect_training(job);
+	evaluate_within_a_step(job, "tune");
 }
 
 static void an_evaluation_learns_its_own_order(void **state)

@@ -261,7 +261,9 @@ static void memory_is_charged_and_given_back(void **state)
 	assert_int_equal(refresh(&watcher, reader, NULL), -EINVAL);
 }
 
-static void a_reader_that_dies_in_the_middle_leaves_nothing(void **state)
+/* A reader's copies of all masters have begun, and so has a step: its number. Workers wait until
+ * blockade_end(). */
+static uint32_t refresh_beside_a_blocked_step(void)
 {
 	Tierd__Wire__ReaderPiece pieces = everything("master");
 	uint32_t step;
@@ -273,6 +275,13 @@ static void a_reader_that_dies_in_the_middle_leaves_nothing(void **state)
 	step = actor_send_step(&trainer, 0.25f);
 	actor_send_refresh(&watcher, open_reader(&watcher), &pieces, 1);
 	event_base_loop(scene.loop, EVLOOP_NONBLOCK);
+	return step;
+}
+
+static void a_reader_that_dies_in_the_middle_leaves_nothing(void **state)
+{
+	uint32_t step = refresh_beside_a_blocked_step();
+
 	actor_die(&watcher);
 	/* Its copy is still on its way. */
 	assert_true(scene.node->host_used > idle_bytes);
@@ -285,16 +294,8 @@ static void a_reader_that_dies_in_the_middle_leaves_nothing(void **state)
 
 static void what_a_sweep_saves_for_one_that_dies_goes_with_the_sweep(void **state)
 {
-	Tierd__Wire__ReaderPiece pieces = everything("master");
-	uint32_t step;
+	uint32_t step = refresh_beside_a_blocked_step();
 
-	start_with(UNITS, ELEMENTS, PLACEMENT_NVME);
-	push_all(UNITS, ELEMENTS);
-	scene_settle(&scene);
-	blockade_begin(&scene, scene.node->workers, &blockade);
-	step = actor_send_step(&trainer, 0.25f);
-	actor_send_refresh(&watcher, open_reader(&watcher), &pieces, 1);
-	event_base_loop(scene.loop, EVLOOP_NONBLOCK);
 	blockade_end(&blockade);
 	while (!job->sweep)
 		scene_wait(&scene);
