@@ -1,11 +1,15 @@
-/* How a lost connection comes back:
+/* How a lost connection comes back.
  *
- *   lost       tierd has ended the connection (connection_fail): tickets have failed, the hot path misses,
- * and each job knows whether something of its rank was undecided (job_lose) opening    the first call that
- * needs the node connects, again and again with longer and longer pauses, for reconnect_ms; other threads
- * wait for it opened     every job is opened again, with the options and units that it had (job_reopen). A
- * job that stands where its rank does goes on at its next call, another one says first what was lost given up
- * nobody came back in time, or he speaks another protocol: the connection has ended for good */
+ * Lost: tierd has ended the connection (connection_fail). Tickets have failed, the hot path misses, and each
+ * job knows whether something of its rank was undecided (job_lose).
+ *
+ * Opening: the first call that needs the node connects, again and again with longer and longer pauses, for
+ * reconnect_ms. Other threads wait for it.
+ *
+ * Opened: every job is opened again, with the options and units that it had (job_reopen). A job that stands
+ * where its rank does goes on at its next call; another one says first what was lost.
+ *
+ * Given up: nobody came back in time, or he speaks another protocol. The connection has ended for good. */
 #include "client/reconnect.h"
 
 #include <errno.h>
