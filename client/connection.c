@@ -16,8 +16,9 @@
 #include "proto/status.h"
 
 #define GONE                                                                                                 \
-	"tierd has ended the connection. Either it was stopped or killed, and jobs stand at their last "     \
-	"durable step, or are lost where it keeps no durable store: start tierd again. Or it ended this "    \
+	"tierd has ended the connection. Either it was stopped or killed, and durable jobs stand at their "  \
+	"last durable step, while others are lost: start tierd again. Or it ended "                          \
+	"this "                                                                                              \
 	"session: its log says why. Then connect and open the job again"
 
 uint32_t connection_generation;

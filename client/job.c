@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <sys/mman.h>
 
 #include "client/reconnect.h"
@@ -16,8 +17,10 @@
 
 /* The event follows the word in the directory at once; only a daemon that hangs needs as long as this. */
 #define EVENT_DELAY_NS UINT64_C(1000000000)
+#define COMING_BACK_NS UINT64_C(10000000000)
 
 static_assert(TIERD_MAX_NAME == WIRE_MAX_NAME && TIERD_MAX_JOB_NAME == WIRE_MAX_JOB_NAME &&
+		      TIERD_MAX_SNAPSHOT_NAME == WIRE_MAX_SNAPSHOT_NAME &&
 		      TIERD_MAX_GROUPS == WIRE_MAX_GROUPS && TIERD_MAX_WORLD_SIZE == WIRE_MAX_WORLD_SIZE &&
 		      TIERD_MAX_DIMENSIONS == WIRE_MAX_DIMENSIONS,
 	      "limits of tierd.h and the wire");
@@ -25,7 +28,8 @@ static_assert((int)TIERD_REPLACE == MODE_REPLACE && (int)TIERD_NONE == OPTIMIZER
 		      (int)TIERD_PLACE_NVME == PLACEMENT_NVME &&
 		      (int)TIERD_NONFINITE_REPORT == NONFINITE_REPORT && (int)TIERD_RESUMED == JOB_RESUMED &&
 		      (int)TIERD_SHARE_TRAIN == SHARING_TRAIN && (int)TIERD_BYTES == FORMAT_BYTES &&
-		      (int)TIERD_INITIALIZE_UNIFORM == INITIALIZE_UNIFORM,
+		      (int)TIERD_INITIALIZE_UNIFORM == INITIALIZE_UNIFORM &&
+		      TIERD_DURABILITY_STEP == DURABILITY_STEP && TIERD_DURABILITY_NONE == DURABILITY_NONE,
 	      "enumerations of tierd.h and the wire");
 
 /* ---- What a call needs ---- */
@@ -54,29 +58,36 @@ bool job_is_attached(const struct tierd_job *job)
 	return job->attachment && job->attachment->connection == job->node->connections;
 }
 
-static bool is_stale(const void *argument)
+/* The directory may say before the socket does that the epoch has ended. */
+static bool awaits_end(const struct tierd_job *job)
 {
-	const struct tierd_job *job = argument;
-
-	return job->is_stale;
+	return !job->is_stale && job_is_attached(job) && job->attachment->directory->epoch != job->epoch;
 }
 
-/* The directory may say before the socket does that the epoch has ended. */
+static bool knows_end(const void *argument)
+{
+	return !awaits_end(argument);
+}
+
+/* JOB_AGAIN: what ended was the connection, and another thread has opened the next one. */
 static int check_epoch(struct tierd_job *job)
 {
+	bool had_to_wait = awaits_end(job);
 	int r = 0;
 
-	if (!job->is_stale && job_is_attached(job) && job->attachment->directory->epoch != job->epoch)
-		r = connection_wait(job->node, is_stale, job, clock_now_ns() + EVENT_DELAY_NS);
-	if (r < 0 && r != -ETIMEDOUT)
-		return r;
+	if (had_to_wait)
+		r = connection_wait(job->node, knows_end, job, clock_now_ns() + EVENT_DELAY_NS);
 	if (r == -ETIMEDOUT)
 		return message_fail(-ESTALE, "epoch %u of job \"%s\" has ended; call tierd_job_ready",
 				    job->epoch, job->name);
-	return job->is_stale ? message_fail_text(-ESTALE, job->stale_text) : 0;
+	if (r < 0)
+		return r;
+	if (job->is_stale)
+		return message_fail_text(-ESTALE, job->stale_text);
+	return had_to_wait ? JOB_AGAIN : 0;
 }
 
-int job_check(struct tierd_job *job, enum job_need need)
+static int check_once(struct tierd_job *job, enum job_need need)
 {
 	int r = reconnect(job->node);
 
@@ -89,6 +100,11 @@ int job_check(struct tierd_job *job, enum job_need need)
 	if (r == 0 && need >= JOB_STATE && job->ready_units == 0)
 		r = message_fail(-EINVAL, "job \"%s\" is not ready; call tierd_job_ready first", job->name);
 	return r;
+}
+
+int job_check(struct tierd_job *job, enum job_need need)
+{
+	return JOB_REPEAT(check_once(job, need));
 }
 
 /* A daemon that hangs up at this very request, again and again, is not asked for ever. */
@@ -214,6 +230,9 @@ static int check_options(const struct tierd_job_options *options)
 		return message_fail(-EINVAL, "loss_scale is 0; it is above 0 and finite");
 	if (options->owner > UINT32_MAX)
 		return message_fail(-EINVAL, "owner %lld is no user", (long long)options->owner);
+	if (options->source_owner > UINT32_MAX)
+		return message_fail(-EINVAL, "source_owner %lld is no user",
+				    (long long)options->source_owner);
 	if (options->group_count > TIERD_MAX_GROUPS)
 		return message_fail(-EINVAL, "%u parameter groups are more than %d", options->group_count,
 				    TIERD_MAX_GROUPS);
@@ -240,6 +259,11 @@ static void encode_options(const struct tierd_job_options *options, struct wire_
 	ret_open->gradient_buffers = options->gradient_buffers;
 	ret_open->strict = options->strict;
 	ret_open->takeover = options->takeover;
+	ret_open->source = (char *)(options->source ? options->source : "");
+	ret_open->partial = options->partial;
+	ret_open->with_optimizer = options->with_optimizer;
+	ret_open->has_source_owner = options->source_owner >= 0;
+	ret_open->source_owner = options->source_owner >= 0 ? (uint32_t)options->source_owner : 0;
 	ret_open->seed = options->seed;
 	ret_open->loss_scale = options->loss_scale;
 	ret_open->loss_scale_interval = options->loss_scale_interval;
@@ -251,7 +275,12 @@ static void encode_options(const struct tierd_job_options *options, struct wire_
 	ret_open->sharing = options->sharing;
 	ret_open->share_group = options->share_group;
 	ret_open->nvme_budget = options->nvme_budget;
+	ret_open->blob_bytes = options->blob_bytes;
 	ret_open->io_weight = options->io_weight;
+	ret_open->durability = options->durability;
+	ret_open->snapshots = options->snapshots;
+	ret_open->snapshot_every = options->snapshot_every;
+	ret_open->snapshot_keep = options->snapshot_keep;
 	ret_open->n_groups = options->group_count;
 	ret_open->groups = groups->pointers;
 }
@@ -414,6 +443,22 @@ static int open_first(struct tierd_job *job, const Tierd__Wire__Request *request
 	return r;
 }
 
+/* A job that broke comes back from its store, and one that gets another world size comes to rest: that takes
+ * a moment. */
+static int open_patiently(struct tierd_job *job, const Tierd__Wire__Request *request)
+{
+	const struct timespec nap = { .tv_nsec = 10000000 };
+	uint64_t deadline = clock_now_ns() + COMING_BACK_NS;
+	int r;
+
+	for (;;) {
+		r = JOB_REPEAT(open_first(job, request));
+		if (r != -EAGAIN || clock_now_ns() >= deadline)
+			return r;
+		nanosleep(&nap, NULL);
+	}
+}
+
 int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *options,
 		   struct tierd_job **ret_job)
 {
@@ -445,7 +490,7 @@ int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *opti
 	request.job_open = &open;
 	r = reopen_remember(node, &open.base, &job->opening);
 	if (r == 0)
-		r = JOB_REPEAT(open_first(job, &request));
+		r = open_patiently(job, &request);
 	if (r == 0)
 		*ret_job = TAKE_PTR(job);
 	return r;

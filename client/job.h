@@ -49,6 +49,7 @@ struct tierd_job {
 	char name[TIERD_MAX_JOB_NAME + 1];
 	uint32_t rank, world_size, stage, group_count;
 	bool is_by_owner; /* the optimizer is none */
+	bool is_paced;	  /* its steps wait for each other before they become durable */
 	struct tierd_job_state state;
 	uint32_t epoch;
 	bool is_stale;
@@ -189,5 +190,7 @@ int push_check(struct tierd_job *job);
 void push_forget(struct tierd_job *job, uint32_t request);
 
 extern const struct ticket_kind step_kind, ready_kind;
+/* Somebody comes to wait for the step of this ticket to be durable. */
+void step_hurry(struct tierd_ticket *ticket);
 
 #endif

@@ -76,12 +76,7 @@ int reader_call(struct tierd_reader *reader, const struct ticket_kind *kind,
 	if (r < 0)
 		return r;
 	ticket->reader = reader;
-	r = ticket_send(ticket, request);
-	if (r < 0)
-		return r;
-	r = ticket_await(ticket, TIERD_DONE, deadline);
-	ticket_abandon(ticket);
-	return r;
+	return ticket_run(ticket, request, deadline);
 }
 
 static void status_answer(struct tierd_ticket *ticket, const struct answer *answer)
@@ -240,6 +235,9 @@ int tierd_reader_open(struct tierd_node *node, const struct tierd_reader_options
 	if (!own.name || strlen(own.name) > TIERD_MAX_JOB_NAME || own.owner > UINT32_MAX)
 		return message_fail(-EINVAL, "a reader names a job, in at most %d bytes, and its owner",
 				    TIERD_MAX_JOB_NAME);
+	if (own.snapshot && (!own.snapshot[0] || strlen(own.snapshot) > TIERD_MAX_SNAPSHOT_NAME))
+		return message_fail(-EINVAL, "a snapshot has a name, of 1 to %d bytes",
+				    TIERD_MAX_SNAPSHOT_NAME);
 	r = reader_new(node, own.name, &reader);
 	if (r == 0)
 		r = connection_enter(node);
@@ -250,6 +248,8 @@ int tierd_reader_open(struct tierd_node *node, const struct tierd_reader_options
 	open.name = (char *)own.name;
 	open.has_owner = own.owner >= 0;
 	open.owner = own.owner >= 0 ? (uint32_t)own.owner : 0;
+	if (own.snapshot)
+		open.snapshot = (char *)own.snapshot;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_OPEN;
 	request.reader_open = &open;
 	r = open_locked(reader, &request, deadline);

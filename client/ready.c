@@ -17,6 +17,7 @@ static void begin_epoch(struct tierd_job *job, const Tierd__Wire__JobReadyReply 
 	job->push_error = 0;
 	job->state = (struct tierd_job_state){ reply->status, reply->epoch, reply->step, reply->loss_scale };
 	job->epoch = reply->epoch;
+	job->is_paced = reply->durability_seconds > 0;
 	job->awaited = reply->step;
 	job->is_stale = job->has_undecided = job->must_rejoin = false;
 	job->lost_work = NULL;

@@ -76,7 +76,7 @@ static struct attempts attempts_begin(const struct tierd_node *node)
 static bool may_pass(int r)
 {
 	return r == -ENOENT || r == -ECONNREFUSED || r == -ECONNRESET || r == -ETIMEDOUT || r == -EBUSY ||
-	       r == -ESHUTDOWN;
+	       r == -ESHUTDOWN || r == -EAGAIN;
 }
 
 /* Pauses before another attempt, without any lock; false: there is no time for one. */

@@ -123,7 +123,8 @@ static void describe_loss(struct tierd_job *job, bool is_restarted)
 	char work[96] = "";
 
 	if (job->lost_work)
-		snprintf(work, sizeof(work), ", and with it %s", job->lost_work);
+		snprintf(work, sizeof(work), is_restarted ? ", and has lost %s" : ", and with it %s",
+			 job->lost_work);
 	snprintf(job->stale_text, sizeof(job->stale_text),
 		 "%s%s: job \"%s\" stands at step %lu%s, this rank was at step %lu; call tierd_job_ready",
 		 is_restarted ? "tierd was restarted" : "the connection to tierd was lost", work, job->name,
@@ -143,10 +144,10 @@ static void judge(struct tierd_job *job, bool is_restarted)
 	job->must_rejoin = !job->is_stale && job->ready_units > 0;
 }
 
-/* Lost again, or the daemon has no place for anybody. */
-static bool is_of_the_connection(const struct tierd_node *node, int r)
+/* Lost again, or the daemon has no place for anybody, or the job comes back just now. */
+static bool is_of_the_moment(const struct tierd_node *node, int r)
 {
-	return node->error || r == -ESHUTDOWN || r == -ETIMEDOUT || r == -ENOMEM;
+	return node->error || r == -ESHUTDOWN || r == -ETIMEDOUT || r == -ENOMEM || r == -EAGAIN;
 }
 
 int job_reopen(struct tierd_job *job)
@@ -154,7 +155,7 @@ int job_reopen(struct tierd_job *job)
 	uint64_t incarnation = job->incarnation;
 	int r = open_and_define(job);
 
-	if (r < 0 && is_of_the_connection(job->node, r))
+	if (r < 0 && is_of_the_moment(job->node, r))
 		return job->node->error ? connection_check(job->node) : r;
 	job->must_reopen = false;
 	job->refusal = r;

@@ -126,6 +126,24 @@ static void step_answer(struct tierd_ticket *ticket, const struct answer *answer
 	}
 }
 
+/* Nobody waits for the answer. */
+void step_hurry(struct tierd_ticket *ticket)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__StepHurry hurry = TIERD__WIRE__STEP_HURRY__INIT;
+	struct tierd_job *job = ticket->job;
+
+	if (ticket->kind != &step_kind || !job || !job->is_paced || ticket->is_hurried ||
+	    ticket->events[TIERD_DURABLE].is_here)
+		return;
+	ticket->is_hurried = true;
+	hurry.job = job->number;
+	hurry.request = ticket->request;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP_HURRY;
+	request.step_hurry = &hurry;
+	connection_post(job->node, connection_number(job->node), &request);
+}
+
 static int check_leases(struct tierd_job *job)
 {
 	const char *held = gradients_held(job);

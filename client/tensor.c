@@ -2,74 +2,7 @@
 #include <string.h>
 
 #include "client/job.h"
-#include "client/ticket.h"
-
-/* ---- The exchange window: one piece at a time ---- */
-
-static bool window_is_free(const void *argument)
-{
-	const struct tierd_job *job = argument;
-
-	return !job->is_window_busy;
-}
-
-static int window_take(struct tierd_job *job, uint64_t deadline)
-{
-	int r = connection_wait(job->node, window_is_free, job, deadline);
-
-	if (r == -ETIMEDOUT)
-		return message_fail(r, "job \"%s\": another thread's tensor is still being read or written",
-				    job->name);
-	if (r == 0)
-		job->is_window_busy = true;
-	return r;
-}
-
-static void window_give(struct tierd_job *job)
-{
-	job->is_window_busy = false;
-	pthread_cond_broadcast(&job->node->changed);
-}
-
-/* If nobody waits any more, the window was the daemon's until now. */
-static void window_answer(struct tierd_ticket *ticket, const struct answer *answer)
-{
-	if (ticket->is_orphan)
-		window_give(ticket->job);
-	ticket_complete(ticket, TIERD_DONE, answer->status, answer->text);
-}
-
-/* The answer that would have given it back does not come. */
-static void window_dispose(struct tierd_ticket *ticket)
-{
-	if (ticket->is_orphan && ticket->job && !ticket->events[TIERD_DONE].is_here)
-		window_give(ticket->job);
-}
-
-static const struct ticket_kind window_kind = { .name = "tierd_tensor_read or tierd_tensor_write",
-						.replies = 1,
-						.answer = window_answer,
-						.dispose = window_dispose };
-
-/* With the window taken; it is kept if the call succeeds. */
-static int window_call(struct tierd_job *job, const Tierd__Wire__Request *request, uint64_t deadline)
-{
-	struct tierd_ticket *ticket = NULL;
-	int r = ticket_new(job->node, job, &window_kind, &ticket);
-
-	if (r == 0)
-		r = ticket_send(ticket, request);
-	if (r < 0) {
-		window_give(job);
-		return r;
-	}
-	r = ticket_await(ticket, TIERD_DONE, deadline);
-	/* Without a reply the daemon still uses it. */
-	if (r < 0 && ticket->events[TIERD_DONE].is_here)
-		window_give(job);
-	ticket_abandon(ticket);
-	return r;
-}
+#include "client/window.h"
 
 /* ---- Pieces ---- */
 
@@ -79,6 +12,8 @@ struct transfer {
 	uint32_t unit, tensor;
 	const char *state; /* NULL: write */
 	bool is_master;
+	const char *written_state; /* of the optimizer; NULL: none */
+	uint64_t step;
 	bool has_full_elements; /* of four bytes, whatever the tensor's format */
 	uint64_t first, count;
 	char *data;
@@ -130,25 +65,16 @@ static int move_piece(struct transfer *transfer, uint64_t count)
 						    .tensor = transfer->tensor,
 						    .first = transfer->first,
 						    .count = count,
-						    .is_master = transfer->is_master };
+						    .is_master = transfer->is_master,
+						    .state = transfer->written_state
+								     ? (char *)transfer->written_state
+								     : write.state,
+						    .step = transfer->step };
 		request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_WRITE;
 		job->has_written = true;
 		request.tensor_write = &write;
 	}
-	return window_call(job, &request, transfer->deadline);
-}
-
-/* The copies run without the lock; the window is ours. */
-static void copy(struct transfer *transfer, uint64_t bytes)
-{
-	struct tierd_job *job = transfer->job;
-
-	job_exit(job);
-	if (transfer->state)
-		memcpy(transfer->data, job->window_mapping.address, bytes);
-	else
-		memcpy(job->window_mapping.address, transfer->data, bytes);
-	pthread_mutex_lock(&job->node->lock);
+	return window_call(job, &request, transfer->deadline, NULL);
 }
 
 static int transfer_all(struct transfer *transfer)
@@ -164,12 +90,12 @@ static int transfer_all(struct transfer *transfer)
 		uint64_t bytes = count * transfer->element_bytes;
 
 		if (!transfer->state)
-			copy(transfer, bytes);
+			window_copy(job, job->window_mapping.address, transfer->data, bytes);
 		r = move_piece(transfer, count);
 		if (r < 0)
 			return r;
 		if (transfer->state)
-			copy(transfer, bytes);
+			window_copy(job, transfer->data, job->window_mapping.address, bytes);
 		transfer->data += bytes;
 		transfer->first += count;
 		transfer->count -= count;
@@ -211,6 +137,25 @@ int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, ui
 				     .count = count,
 				     .data = (char *)data };
 
+	return JOB_REPEAT(transfer_once(&transfer, JOB_LIVE));
+}
+
+int tierd_tensor_write_state(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state,
+			     uint64_t step, uint64_t first, uint64_t count, const void *data)
+{
+	struct transfer transfer = { .job = job,
+				     .unit = unit,
+				     .tensor = tensor,
+				     .written_state = state,
+				     .step = step,
+				     .has_full_elements = true,
+				     .first = first,
+				     .count = count,
+				     .data = (char *)data };
+
+	if (!state || !*state)
+		return message_fail(-EINVAL,
+				    "no state is named; it is a slot of the optimizer, such as \"m\"");
 	return JOB_REPEAT(transfer_once(&transfer, JOB_LIVE));
 }
 

@@ -270,8 +270,13 @@ int ticket_call_until(struct tierd_job *job, const Tierd__Wire__Request *request
 	struct tierd_ticket *ticket = NULL;
 	int r = ticket_new(job->node, job, &ticket_plain, &ticket);
 
-	if (r == 0)
-		r = ticket_send(ticket, request);
+	return r < 0 ? r : ticket_run(ticket, request, deadline);
+}
+
+int ticket_run(struct tierd_ticket *ticket, const Tierd__Wire__Request *request, uint64_t deadline)
+{
+	int r = ticket_send(ticket, request);
+
 	if (r < 0)
 		return r;
 	r = ticket_await(ticket, TIERD_DONE, deadline);
@@ -363,6 +368,8 @@ int tierd_ticket_wait(struct tierd_ticket *ticket, enum tierd_event event, int t
 
 	if (r < 0)
 		return r;
+	if (event == TIERD_DURABLE && timeout_ms != 0)
+		step_hurry(ticket);
 	if (has_event(ticket, event))
 		r = ticket_await(ticket, event, node ? connection_deadline(node, timeout_ms) : 0);
 	else

@@ -44,6 +44,7 @@ struct tierd_ticket {
 	uint32_t refused_pushes; /* of a step: those that were known when it was sent */
 	unsigned fd_count;	 /* descriptors that a good reply brings; with a cache one more */
 	bool is_reducing;	 /* of a step: with the optimizer none, it has a third event */
+	bool is_hurried;	 /* of a step: tierd knows that somebody waits for it to be durable */
 	bool is_orphan;		 /* the user has given it up; it frees itself after the last reply */
 	struct {
 		bool is_here, is_unseen;
@@ -73,6 +74,7 @@ struct tierd_ticket {
 			uint32_t index;
 		} define;
 		Tierd__Wire__StatisticsReply statistics;
+		Tierd__Wire__BlobReply blob;
 		struct {
 			Tierd__Wire__ReaderOpenReply reply;
 			int fd;
@@ -113,6 +115,9 @@ bool ticket_is_given_up(const struct tierd_job *job, const struct ticket_kind *k
 /* Sends a request with a plain reply and waits for it. */
 int ticket_call(struct tierd_job *job, const Tierd__Wire__Request *request);
 int ticket_call_until(struct tierd_job *job, const Tierd__Wire__Request *request, uint64_t deadline);
+/* The same with a ticket that is not sent yet, of any kind: its handler has what came. It is given up then.
+ */
+int ticket_run(struct tierd_ticket *ticket, const Tierd__Wire__Request *request, uint64_t deadline);
 
 /* The reply to a request of this number, if somebody still wants it. */
 void ticket_answer(struct tierd_node *node, uint32_t request, const Tierd__Wire__Reply *reply);

@@ -23,9 +23,12 @@ extern "C" {
 #endif
 
 #define TIERD_MAX_DIMENSIONS 8
+#define TIERD_MAX_BLOB_KEY 64
+#define TIERD_MAX_BLOB_BYTES (64ul << 20)
 #define TIERD_MAX_NAME 128 /* bytes in the name of a unit, tensor or phase, without the final zero */
 #define TIERD_MAX_TENSORS 10000 /* in a unit */
 #define TIERD_MAX_JOB_NAME 64
+#define TIERD_MAX_SNAPSHOT_NAME 63
 #define TIERD_MAX_GROUPS 64
 #define TIERD_MAX_WORLD_SIZE 1024
 
@@ -74,7 +77,7 @@ enum tierd_open_mode {
 	TIERD_EITHER,  /* resume the job if it exists, else create it */
 	TIERD_CREATE,  /* -EEXIST if it exists */
 	TIERD_RESUME,  /* -ENOENT if it does not */
-	TIERD_REPLACE, /* drop the one that exists; -EBUSY if a rank of it is alive */
+	TIERD_REPLACE, /* take the place of the one that exists; -EBUSY if a rank of it is alive */
 };
 
 enum tierd_optimizer_kind {
@@ -112,6 +115,11 @@ enum tierd_sharing {
 	TIERD_SHARE_TRAIN, /* be ranks of it, too */
 };
 
+/* Each step; never, so that the job ends with the daemon. */
+#define TIERD_DURABILITY_DEFAULT 0
+#define TIERD_DURABILITY_STEP UINT32_MAX
+#define TIERD_DURABILITY_NONE (UINT32_MAX - 1)
+
 struct tierd_job_options {
 	size_t size;         /* sizeof(struct tierd_job_options) */
 	const char *name;    /* [a-z0-9][a-z0-9._-]{0,63}, without ".." */
@@ -142,10 +150,20 @@ struct tierd_job_options {
 	uint32_t sharing;             /* enum tierd_sharing: what others may; the owner says */
 	uint32_t share_group;         /* the group that they are members of */
 	uint32_t gradient_placement;  /* enum tierd_placement, of the sums of gradients; NVMe needs stage 2 or 3. Default: host if they fit there, else NVMe */
+	uint32_t durability;          /* how often applied steps are committed, of a job whose state lies on NVMe: seconds, 1 .. 86400, or one of these. Default: what the daemon says, or each step */
+	uint64_t blob_bytes;          /* room for the blobs of all ranks, of host memory and, if the job is durable, of NVMe: see tierd_blob_set. 0: the job has none */
+	const char *source;           /* a new job's tensors take the values of this job's (or "job@snapshot"'s) of the same names, before initializers; NULL: none. Of a job that has a state it means nothing */
+	int64_t source_owner;         /* the user whose job the source is, who shares it; -1: the caller's own */
+	bool partial;                 /* tensors that have no source may have initializers instead */
+	uint32_t snapshots;           /* 0 .. 14: room on NVMe for so many snapshots, each as large as the state */
+	bool with_optimizer;          /* take what the optimizer keeps there, and how often units were updated, too; else it begins anew */
+	uint64_t snapshot_every;      /* each such step is kept as snapshot step-N, by itself; 0: none is */
+	uint32_t snapshot_keep;       /* of those so many, the last ones; 0: as many as there is room for */
 };
 #define TIERD_JOB_OPTIONS_INIT { sizeof(struct tierd_job_options), NULL, 0, 1, 3, TIERD_EITHER, TIERD_ADAMW, 0.0f, \
 	TIERD_NONFINITE_SKIP, TIERD_PLACE_DEFAULT, TIERD_PLACE_DEFAULT, 0, 0, false, false, 0, 0, NULL, \
-	1.0f, 0, 2.0f, 0.5f, 1.0f, 0, 0, -1, TIERD_PRIVATE, 0, TIERD_PLACE_DEFAULT }
+	1.0f, 0, 2.0f, 0.5f, 1.0f, 0, 0, -1, TIERD_PRIVATE, 0, TIERD_PLACE_DEFAULT, TIERD_DURABILITY_DEFAULT, 0, \
+	NULL, -1, false, 0, false, 0, 0 }
 
 enum tierd_job_status {
 	TIERD_NEW = 1, /* never trained: its tensors need values */
@@ -160,7 +178,9 @@ struct tierd_job_state {
 };
 /* Joins the job as one of its ranks. The first rank's options are the job's; a rank that disagrees gets
  * -EINVAL and the first difference. -EBUSY: the rank is held by a live process (see takeover).
- * Until the first ready, ranks join what the first of them created, whatever their mode (but RESUME). tierd_job_state() then says whether the job is NEW. */
+ * Until the first ready, ranks join what the first of them created, whatever their mode (but RESUME). tierd_job_state() then says whether the job is NEW.
+ * A durable job without ranks may be opened with another world size or stage, which are the job's from then on: its values keep their
+ * bits. -EBUSY: ranks are there. */
 int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *options, struct tierd_job **ret_job);
 int tierd_job_state(struct tierd_job *job, struct tierd_job_state *ret_state);
 
@@ -171,9 +191,10 @@ int tierd_job_state(struct tierd_job *job, struct tierd_job_state *ret_state);
 int tierd_job_ready(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state);
 int tierd_job_ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket);
 
-/* Leaves the job in good order: waits until this rank's steps are applied. Others are not disturbed, unless
- * they need this rank for another step. The job's state stays, to be opened again. Frees the handle in every
- * case, also with an error. */
+/* Leaves the job in good order: waits until this rank's steps are applied, and, of a job that is durable, until
+ * they are that. Others are not disturbed, unless they need this rank for another step. The job's state stays, to be
+ * opened again. -EIO: it broke meanwhile, and the message says what is lost. Frees the handle in every case, also with
+ * an error. */
 int tierd_job_close(struct tierd_job *job);
 
 /* Leaves at once: a step that is not decided is dropped, the other ranks get -ESTALE. The state stays.
@@ -322,6 +343,13 @@ int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uin
 int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count,
 		       const void *data, bool is_master);
 
+/* Writes what the optimizer keeps of count elements, as fp32, before the first tierd_job_ready; state is a slot's name
+ * (see enum tierd_optimizer_kind). It was kept after that step, the same in all calls: the job begins there, and each of
+ * its trainable units counts as updated so often. What is not written is zero. -ENODATA: the tensor has no such state;
+ * -EBUSY: the job has been ready already. */
+int tierd_tensor_write_state(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state, uint64_t step,
+			     uint64_t first, uint64_t count, const void *data);
+
 /* Reads count elements from element first on, of the last step that this rank has closed. state is "parameter" (in its
  * format), or, as fp32, "master" or what the optimizer keeps (see enum tierd_optimizer_kind). -ENODATA: the tensor has
  * no such state. With the optimizer none also "gradient", of this rank's shard, from TIERD_REDUCED to tierd_step_finish:
@@ -334,16 +362,50 @@ int tierd_tensor_read(struct tierd_job *job, uint32_t unit, uint32_t tensor, con
 int tierd_tensor_shard(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t *ret_first,
 		       uint64_t *ret_count);
 
+/* ---- Blobs ------------------------------------------------------------------------------------------- */
+
+/* A trainer's own bytes (where it is in its data, random states, statistics) that stay with the job's state and go where
+ * that goes: they come back at the step at which the job stands. Each rank has 16 keys of its own, and 16 more are
+ * shared by all; a key has 1 to TIERD_MAX_BLOB_KEY printable ASCII characters without blanks. */
+enum tierd_blob_flags {
+	TIERD_BLOB_SHARED = 1, /* one for all ranks; else each rank has its own under the key */
+};
+
+/* Keeps a copy of size bytes, up to TIERD_MAX_BLOB_BYTES, under the key. It counts from the step on that this rank
+ * closes next, also if that is skipped; of several that set a shared one with the same step the highest rank's counts.
+ * If that step is lost or fails, so is the blob: set it again. -ENOSPC: blob_bytes, or the keys, are used up; -ENOMEM:
+ * no host memory for it until then; -ESTALE as all calls. */
+int tierd_blob_set(struct tierd_job *job, const char *key, const void *bytes, size_t size, uint32_t flags);
+
+/* The same of taking it away. */
+int tierd_blob_delete(struct tierd_job *job, const char *key, uint32_t flags);
+
+/* Copies the blob of the last applied step to buffer, and its size to ret_size; from tierd_job_open on. With capacity 0
+ * buffer may be NULL, and only the size is told. -ENOENT: there is none; -ERANGE: it is larger than the capacity,
+ * ret_size says by what. */
+int tierd_blob_get(struct tierd_job *job, const char *key, void *buffer, size_t capacity, size_t *ret_size,
+		   uint32_t flags);
+
+/* ---- Snapshots ---------------------------------------------------------------------------------------- */
+
+/* Keeps the applied step of the job, once it is durable, under a name (of the kind that jobs have), beside the job's state: for
+ * tierctl rollback, and for readers. It takes a commit, whatever the job's size; ranks go on meanwhile. -EEXIST; -ENOSPC: the
+ * room that the job has (the option snapshots, tierctl reserve) is used, the message says by what; -EOPNOTSUPP: the job is not
+ * durable; -EBUSY: it has no values yet. */
+int tierd_snapshot(struct tierd_job *job, const char *name);
+int tierd_snapshot_begin(struct tierd_job *job, const char *name, struct tierd_ticket **ret_ticket);
+
 /* ---- Tickets ------------------------------------------------------------------------------------------ */
 
 enum tierd_event {
 	TIERD_DONE,    /* the request is finished; of a step: applied */
-	TIERD_DURABLE, /* of a step: it survives a crash; -EOPNOTSUPP where the daemon keeps no durable store */
+	TIERD_DURABLE, /* of a step: it survives a crash; -EOPNOTSUPP if the job is not durable */
 	TIERD_REDUCED, /* of a step with the optimizer none: its gradients can be read, or it was skipped, or has failed */
 };
 
 /* Waits for the event; returns the request's status, or -ETIMEDOUT. timeout_ms 0 only looks; < 0: the node's
- * timeout. */
+ * timeout. Who waits for TIERD_DURABLE, and does not only look, need not wait for the seconds of the job's durability: all
+ * that is applied by then is committed at once. */
 int tierd_ticket_wait(struct tierd_ticket *ticket, enum tierd_event event, int timeout_ms);
 
 /* A descriptor to poll for reading: when it is readable, look with tierd_ticket_wait(…, 0). All tickets of a node share
@@ -364,13 +426,14 @@ struct tierd_reader_options {
 	size_t size;      /* sizeof(struct tierd_reader_options) */
 	const char *name; /* of the job */
 	int64_t owner;    /* the user whose job it is; -1: the caller's own */
+	const char *snapshot; /* of the job, which it reads; NULL: the job as it is now */
 };
-#define TIERD_READER_OPTIONS_INIT { sizeof(struct tierd_reader_options), NULL, -1 }
+#define TIERD_READER_OPTIONS_INIT { sizeof(struct tierd_reader_options), NULL, -1, NULL }
 
 /* Reads a job that has values, whether it is being trained or idle, without a rank: trainers do not wait for readers.
  * For the owner, administrators, and members of the group with which it is shared; those of a job shared for reading
  * get its parameters alone. All that a reader gets belongs to one applied step, until it is refreshed. -ENOENT: there is no such job;
- * -EBUSY: it has no values yet, or there are too many readers; -EIO: its state is lost. */
+ * -EBUSY: it has no values yet, or there are too many readers; -EIO: it is broken. */
 int tierd_reader_open(struct tierd_node *node, const struct tierd_reader_options *options,
 		      struct tierd_reader **ret_reader);
 

@@ -19,6 +19,12 @@ static inline bool size_multiply(uint64_t a, uint64_t b, uint64_t *ret)
 	return !__builtin_mul_overflow(a, b, ret);
 }
 
+/* What is left of so much; nothing, if more was used. */
+static inline uint64_t size_rest(uint64_t most, uint64_t used)
+{
+	return most > used ? most - used : 0;
+}
+
 /* UINT64_MAX where it overflows: more than there ever is. */
 static inline uint64_t size_sum(uint64_t a, uint64_t b)
 {

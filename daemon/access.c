@@ -1,9 +1,13 @@
 #include "daemon/access.h"
 
 #include <errno.h>
+#include <grp.h>
+#include <pwd.h>
 #include <unistd.h>
 
 #include "proto/name.h"
+
+#define MAX_GROUPS 1024
 
 static bool is_member(const struct port *port, gid_t group)
 {
@@ -57,6 +61,23 @@ struct quota access_quota(const struct node *node, const struct port *port)
 		.nvme_default = find_word(node, port, offsetof(struct quota, nvme_default)),
 		.nvme_maximum = find_word(node, port, offsetof(struct quota, nvme_maximum)),
 	};
+}
+
+struct quota access_quota_of_user(const struct node *node, uid_t uid)
+{
+	const struct passwd *user = getpwuid(uid);
+	gid_t groups[MAX_GROUPS];
+	int count = MAX_GROUPS;
+	/* Nobody's: the kernel takes it for "no change". */
+	struct port absent = { .uid = uid, .gid = (gid_t)-1, .groups = groups };
+
+	if (!user)
+		return access_quota(node, &absent);
+	absent.gid = user->pw_gid;
+	/* Of one who is in more of them, the first. */
+	absent.group_count =
+		getgrouplist(user->pw_name, user->pw_gid, groups, &count) < 0 ? MAX_GROUPS : (unsigned)count;
+	return access_quota(node, &absent);
 }
 
 bool access_may_see(const struct job *job, const struct port *port)

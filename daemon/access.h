@@ -16,6 +16,10 @@ bool access_may_rule(const struct node *node, const struct port *port);
  * is said of one of his groups, else what is said of everyone. */
 struct quota access_quota(const struct node *node, const struct port *port);
 
+/* The same for a user of whom no process is there. His groups are those that the user database names; of one
+ * that it does not know, none. */
+struct quota access_quota_of_user(const struct node *node, uid_t uid);
+
 /* It is listed for the peer, with its units and members. */
 bool access_may_see(const struct job *job, const struct port *port);
 

@@ -3,20 +3,13 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "common/clock.h"
 #include "common/size.h"
 #include "daemon/cache.h"
-#include "daemon/holders.h"
 #include "daemon/job.h"
-#include "daemon/reader.h"
+#include "daemon/placement.h"
 #include "daemon/refuse.h"
-
-/* With the names of three jobs. */
-#define ROOM_TEXT (HOLDERS_TEXT + 80)
-/* Of a budget, what no cache takes. */
-#define RESERVE_MOST (64 * MIB)
-/* How long a reader that was refused may take to ask again. */
-#define WISH_NS (UINT64_C(2) * 1000000000)
+#include "daemon/replaced.h"
+#include "daemon/room.h"
 
 /* In tenths of a unit, up or down. */
 static const char *print(uint64_t bytes, bool is_up, char text[16])
@@ -50,66 +43,13 @@ const char *budget_print_needed(uint64_t bytes, char text[16])
 
 /* ---- Host memory ---- */
 
-/* What a job may take beside what it has, and by which bound. */
-struct room {
-	uint64_t bytes;
-	enum { ROOM_OF_JOB, ROOM_OF_USER, ROOM_OF_NODE } bound;
-};
-
-static uint64_t left_of(uint64_t most, uint64_t used)
-{
-	return most > used ? most - used : 0;
-}
-
-static uint64_t user_bytes(const struct node *node, uid_t uid, bool is_host)
-{
-	uint64_t bytes = is_host ? readers_user_bytes(node, uid) : 0;
-
-	QUEUE_FOREACH (link, &node->jobs) {
-		const struct job *job = queue_entry(link, struct job, link);
-
-		if (job->uid == uid)
-			bytes += is_host ? job->host_bytes : job->nvme_bytes;
-	}
-	return bytes;
-}
-
-/* Without the job's own budget. */
-static struct room shared_room(const struct job *job)
-{
-	const struct node *node = job->node;
-	uint64_t left = left_of(node->host_budget, node->host_used), of_user;
-
-	if (job->host_maximum == 0)
-		return (struct room){ left, ROOM_OF_NODE };
-	of_user = left_of(job->host_maximum, user_bytes(node, job->uid, true));
-	return of_user < left ? (struct room){ of_user, ROOM_OF_USER } : (struct room){ left, ROOM_OF_NODE };
-}
-
 static struct room host_room(const struct job *job)
 {
-	struct room room = shared_room(job);
-	uint64_t own = left_of(job->host_budget, job->host_bytes);
+	struct claim claim = room_claim(job);
+	struct room room = room_for(&claim);
+	uint64_t own = size_rest(job->host_budget, job->host_bytes);
 
 	return job->host_budget && own < room.bytes ? (struct room){ own, ROOM_OF_JOB } : room;
-}
-
-/* Of the host memory: whose it is, and who has the rest. */
-static const char *describe_room(const struct job *job, struct room room, char *text, size_t size)
-{
-	char maximum[16], holders[HOLDERS_TEXT];
-
-	if (room.bound == ROOM_OF_JOB) {
-		snprintf(text, size, "the job's host_budget");
-		return text;
-	}
-	holders_describe(job, HOLDERS_OF_HOST, room.bound == ROOM_OF_NODE, holders, sizeof(holders));
-	if (room.bound == ROOM_OF_USER)
-		snprintf(text, size, "what is left of this user's host_maximum, %s%s",
-			 budget_print(job->host_maximum, maximum), holders);
-	else
-		snprintf(text, size, "what tierd has left of its own%s", holders);
-	return text;
 }
 
 static void take_host(struct job *job, uint64_t bytes)
@@ -123,19 +63,22 @@ static void take_host(struct job *job, uint64_t bytes)
 int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size)
 {
 	char needed[16], there[16], whose[ROOM_TEXT];
-	struct room room = shared_room(job);
+	struct claim claim = room_claim(job), of_all = claim;
+	struct room room = room_for(&claim);
 
+	/* Its own cache helps, too. */
+	of_all.job = NULL;
 	if (bytes > room.bytes) {
-		bool will_be_there = cache_make_room(job, bytes);
+		bool will_be_there = cache_make_room(&of_all, bytes);
 
 		return refuse(message, size, -ENOMEM, "it takes %s of host memory, and there are %s (%s)%s",
 			      budget_print_needed(bytes, needed), budget_print(room.bytes, there),
-			      describe_room(job, room, whose, sizeof(whose)),
+			      room_describe(&claim, room, whose, sizeof(whose)),
 			      will_be_there ? "; caches shrink for it: try again" : "");
 	}
 	job->charged_bytes += bytes;
 	take_host(job, bytes);
-	cache_make_room(job, 0);
+	cache_make_room(&of_all, 0);
 	return 0;
 }
 
@@ -146,53 +89,20 @@ void budget_uncharge(struct job *job, uint64_t bytes)
 	job->node->host_used -= bytes;
 }
 
-static uint64_t caches_bytes(const struct node *node)
+int budget_take_reader(struct shortage *shortage, uint64_t bytes, char *message, size_t size)
 {
-	uint64_t bytes = 0;
+	const struct claim *claim = &shortage->claim;
+	struct room room = room_for(claim);
+	char needed[16], there[16], whose[ROOM_TEXT];
 
-	QUEUE_FOREACH (link, &node->jobs)
-		bytes += queue_entry(link, struct job, link)->cache_bytes;
-	return bytes;
-}
-
-/* What it asks for is kept free of caches for a while: it may come again for it. */
-static bool make_room_for_reader(const struct job *job, uint64_t bytes)
-{
-	struct node *node = job->node;
-
-	if (bytes > caches_bytes(node) + left_of(node->host_budget, node->host_used))
-		return false;
-	node->wished_bytes = bytes;
-	node->wished_until_ns = clock_now_ns() + WISH_NS;
-	return cache_make_room(job, 0);
-}
-
-int budget_take_reader(struct job *job, uid_t uid, uint64_t maximum, uint64_t bytes, char *message,
-		       size_t size)
-{
-	struct node *node = job->node;
-	uint64_t left = left_of(node->host_budget, node->host_used);
-	uint64_t of_user = maximum ? left_of(maximum, user_bytes(node, uid, true)) : UINT64_MAX;
-	char needed[16], there[16];
-
-	if (bytes > of_user)
-		return refuse(
-			message, size, -ENOMEM,
-			"its reader takes %s of host memory, and there are %s (what is left of this user's "
-			"host_maximum); keep less at once",
-			budget_print_needed(bytes, needed), budget_print(of_user, there));
-	if (bytes > left)
-		return refuse(
-			message, size, -ENOMEM,
-			"its reader takes %s of host memory, and there are %s (what tierd has left of its "
-			"own); %s",
-			budget_print_needed(bytes, needed), budget_print(left, there),
-			make_room_for_reader(job, bytes) ? "caches shrink for it: try again"
-							 : "keep less at once");
-	node->host_used += bytes;
-	if (bytes >= node->wished_bytes)
-		node->wished_bytes = 0;
-	cache_make_room(job, 0);
+	shortage->bytes = size_rest(bytes, room.bytes);
+	if (shortage->bytes > 0)
+		return refuse(message, size, -ENOMEM,
+			      "its reader takes %s of host memory, and there are %s (%s)",
+			      budget_print_needed(bytes, needed), budget_print(room.bytes, there),
+			      room_describe(claim, room, whose, sizeof(whose)));
+	claim->node->host_used += bytes;
+	cache_make_room(claim, 0);
 	return 0;
 }
 
@@ -219,6 +129,7 @@ static int refuse_host(const struct job *job, const struct budget_needs *needs, 
 		       char *message, size_t size)
 {
 	char least[16], arena[16], sums[16], buffers[16], state[16], rest[16], there[16], whose[ROOM_TEXT];
+	struct claim claim = room_claim(job);
 
 	/* What it has already taken is a part of both. */
 	budget_print_needed(size_sum(size_sum(sum_of(needs), job->slots.promised), job->charged_bytes),
@@ -236,7 +147,7 @@ static int refuse_host(const struct job *job, const struct budget_needs *needs, 
 		"it needs at least %s of host memory (parameters %s, gradient sums %s, gradient buffers %s, "
 		"optimizer state %s, windows and definitions %s), and there are %s (%s); %s",
 		least, arena, sums, buffers, state, rest, there,
-		describe_room(job, room, whose, sizeof(whose)),
+		room_describe(&claim, room, whose, sizeof(whose)),
 		may_move(job) ? "raise host_budget, or place more on NVMe" : "raise host_budget");
 }
 
@@ -252,42 +163,17 @@ uint64_t budget_arena_bytes(const struct job *job)
 
 /* ---- Cache ---- */
 
-static uint64_t wished_of(const struct node *node)
-{
-	return node->wished_bytes > 0 && clock_now_ns() < node->wished_until_ns ? node->wished_bytes : 0;
-}
-
-static uint64_t reserve_of(const struct job *job, struct room room)
-{
-	uint64_t part = (room.bound == ROOM_OF_USER ? job->host_maximum : job->node->host_budget) / 16;
-
-	if (part > RESERVE_MOST)
-		part = RESERVE_MOST;
-	return part < wished_of(job->node) ? wished_of(job->node) : part;
-}
-
-uint64_t budget_lacking(const struct job *job, uint64_t bytes)
-{
-	struct room room = shared_room(job);
-
-	return left_of(size_sum(bytes, reserve_of(job, room)), room.bytes);
-}
-
-bool budget_is_bound_by_user(const struct job *job)
-{
-	return shared_room(job).bound == ROOM_OF_USER;
-}
-
 uint64_t budget_own_room(const struct job *job)
 {
-	return job->host_budget ? left_of(job->host_budget, job->host_bytes) : UINT64_MAX;
+	return job->host_budget ? size_rest(job->host_budget, job->host_bytes) : UINT64_MAX;
 }
 
 bool budget_take_tract(struct job *job, uint32_t tract)
 {
 	uint64_t bytes = job->slots.tracts[tract].bytes;
+	struct claim claim = room_claim(job);
 
-	if (bytes > budget_own_room(job) || budget_lacking(job, bytes) > 0)
+	if (bytes > budget_own_room(job) || room_lacking(&claim, bytes) > 0)
 		return false;
 	job->cache_bytes += bytes;
 	take_host(job, bytes);
@@ -325,9 +211,11 @@ static uint64_t plan_arena(const struct job *job, uint64_t budget)
 bool budget_fits_host(const struct job *job, const struct budget_needs *needs)
 {
 	uint64_t least = size_sum(sum_of(needs), plan_arena(job, 0));
+	struct claim claim = room_claim(job);
 
 	return least <= host_room(job).bytes ||
-	       (least <= budget_own_room(job) && cache_can_cover(job, least - shared_room(job).bytes));
+	       (least <= budget_own_room(job) &&
+		shortage_can_be_covered(&job->shortage, size_rest(least, room_for(&claim).bytes)));
 }
 
 uint64_t budget_spare_host(const struct job *job, const struct budget_needs *needs, uint64_t *ret_arena)
@@ -335,7 +223,7 @@ uint64_t budget_spare_host(const struct job *job, const struct budget_needs *nee
 	uint64_t least = plan_arena(job, 0);
 
 	*ret_arena = plan_arena(job, UINT64_MAX) - least;
-	return left_of(host_room(job).bytes, size_sum(sum_of(needs), least));
+	return size_rest(host_room(job).bytes, size_sum(sum_of(needs), least));
 }
 
 /* Of the arena, were the job alone. */
@@ -347,23 +235,24 @@ static uint64_t arena_most(const struct job *job, uint64_t fixed)
 		most = job->host_maximum;
 	if (budget_own_room(job) < most)
 		most = budget_own_room(job);
-	return left_of(most, fixed);
+	return size_rest(most, fixed);
 }
 
 int budget_take_host(struct job *job, const struct budget_needs *needs, char *message, size_t size)
 {
 	struct room room = host_room(job);
+	struct claim claim = room_claim(job);
 	uint64_t fixed = sum_of(needs), least;
 	int r = slots_plan(&job->catalog, !job->has_nvme_parameters, arena_most(job, fixed),
-			   left_of(room.bytes, fixed), &job->slots);
+			   size_rest(room.bytes, fixed), &job->slots);
 
-	job->shortage = 0;
+	job->shortage.bytes = 0;
 	if (r < 0)
 		return refuse(message, size, r, "out of memory");
 	least = size_sum(fixed, budget_arena_bytes(job));
 	if (least > room.bytes) {
 		if (least <= budget_own_room(job))
-			job->shortage = least - shared_room(job).bytes;
+			job->shortage.bytes = size_rest(least, room_for(&claim).bytes);
 		return refuse_host(job, needs, room, message, size);
 	}
 	take_host(job, least);
@@ -374,6 +263,39 @@ int budget_take_host(struct job *job, const struct budget_needs *needs, char *me
 	return 0;
 }
 
+int budget_keep(struct job *job, uint64_t metadata, char *message, size_t size)
+{
+	int r = budget_charge(job, metadata, message, size);
+
+	if (r < 0)
+		return r;
+	job->charged_bytes -= metadata;
+	job->kept_bytes = metadata;
+	return 0;
+}
+
+static void take_paths(struct job *job, uint64_t bytes)
+{
+	for (unsigned i = 0; i < job->paths.count; i++) {
+		unsigned path = job->paths.paths[i];
+
+		job->node->paths[path].used += bytes;
+		job->path_bytes[path] += bytes;
+		job->nvme_bytes += bytes;
+	}
+}
+
+static void give_paths(struct job *job, uint64_t bytes)
+{
+	for (unsigned i = 0; i < job->paths.count; i++) {
+		unsigned path = job->paths.paths[i];
+
+		job->node->paths[path].used -= bytes;
+		job->path_bytes[path] -= bytes;
+		job->nvme_bytes -= bytes;
+	}
+}
+
 void budget_release_host(struct job *job)
 {
 	uint64_t bytes = job->host_bytes - job->charged_bytes - job->kept_bytes;
@@ -382,6 +304,8 @@ void budget_release_host(struct job *job)
 	job->node->host_used -= bytes;
 	job->cache_bytes = 0;
 	job->has_plan = false;
+	give_paths(job, job->sums_path_bytes);
+	job->sums_path_bytes = 0;
 	if (job->member_count > 0)
 		return;
 	budget_uncharge(job, job->windows * WINDOW_BYTES);
@@ -392,60 +316,99 @@ void budget_release_host(struct job *job)
 
 static const char *describe_nvme(const struct job *job)
 {
+	if (job->nvme_bytes > 0)
+		return "its gradient sums, beside the state that it has";
+	if (job->is_durable && (job->has_backup || placement_is_chosen(job)))
+		return "twice its state: updates go to free places; with durability none what is in host "
+		       "memory "
+		       "needs none";
 	return job->has_nvme_sums ? "twice its state: updates go to free places; and its gradient sums, once"
 				  : "twice its state: updates go to free places";
 }
 
-static int refuse_path(const struct job *job, const struct node_path *path, uint64_t bytes, char *message,
-		       size_t size)
+/* what: it needs them for. */
+static int refuse_path(const struct job *job, const struct node_path *path, uint64_t bytes, const char *what,
+		       char *message, size_t size)
 {
-	char needed[16], there[16], holders[HOLDERS_TEXT];
+	char needed[16], there[16], holders[HOLDERS_TEXT], hint[REPLACED_HINT];
+	struct claim claim = room_claim(job);
 
-	holders_describe(job, HOLDERS_OF_NVME, true, holders, sizeof(holders));
-	return refuse(message, size, -ENOSPC, "it needs %s on %s (%s), and %s are left there%s%s",
-		      budget_print_needed(bytes, needed), path->path, describe_nvme(job),
-		      budget_print(path->capacity - path->used, there),
-		      job->node->path_count > 1 ? "; state is striped evenly, so each path needs as much"
-						: "",
-		      holders);
+	holders_describe(&claim, HOLDERS_OF_NVME, true, holders, sizeof(holders));
+	return refuse(message, size, -ENOSPC, "it needs %s on %s (%s), and %s are left there%s%s%s",
+		      budget_print_needed(bytes, needed), path->path, what,
+		      budget_print(size_rest(path->capacity, path->used), there),
+		      job->paths.count > 1 ? "; state is striped evenly, so each path needs as much" : "",
+		      replaced_hint(job, hint, sizeof(hint)), holders);
 }
 
 /* On all paths together. */
-static int check_nvme(const struct job *job, uint64_t bytes, char *message, size_t size)
+static int check_nvme(const struct job *job, uint64_t bytes, const char *what, char *message, size_t size)
 {
-	char needed[16], most[16], there[16], holders[HOLDERS_TEXT];
-	uint64_t left = left_of(job->nvme_maximum, user_bytes(job->node, job->uid, false));
+	char needed[16], most[16], there[16], holders[HOLDERS_TEXT], hint[REPLACED_HINT];
+	struct claim claim = room_claim(job);
+	uint64_t left =
+		size_rest(job->nvme_maximum, holders_user_bytes(job->node, HOLDERS_OF_NVME, job->uid));
 
-	if (job->nvme_budget && bytes > job->nvme_budget)
+	if (job->nvme_budget && bytes > size_rest(job->nvme_budget, job->nvme_bytes))
 		return refuse(message, size, -ENOSPC, "it needs %s on NVMe (%s), and its nvme_budget is %s",
-			      budget_print_needed(bytes, needed), describe_nvme(job),
-			      budget_print(job->nvme_budget, most));
+			      budget_print_needed(bytes, needed), what, budget_print(job->nvme_budget, most));
 	if (job->nvme_maximum == 0 || bytes <= left)
 		return 0;
-	holders_describe(job, HOLDERS_OF_NVME, false, holders, sizeof(holders));
+	holders_describe(&claim, HOLDERS_OF_NVME, false, holders, sizeof(holders));
 	return refuse(message, size, -ENOSPC,
-		      "it needs %s on NVMe (%s), and %s are left of this user's nvme_maximum, %s%s",
-		      budget_print_needed(bytes, needed), describe_nvme(job), budget_print(left, there),
-		      budget_print(job->nvme_maximum, most), holders);
+		      "it needs %s on NVMe (%s), and %s are left of this user's nvme_maximum, %s%s%s",
+		      budget_print_needed(bytes, needed), what, budget_print(left, there),
+		      budget_print(job->nvme_maximum, most), replaced_hint(job, hint, sizeof(hint)), holders);
 }
 
-int budget_take_paths(struct job *job, uint64_t bytes, char *message, size_t size)
+/* As many of each path. */
+static int try_paths(struct job *job, uint64_t bytes, const char *what, char *message, size_t size)
 {
-	struct node *node = job->node;
-	int r = check_nvme(job, bytes * node->path_count, message, size);
+	int r = check_nvme(job, bytes * job->paths.count, what, message, size);
 
 	if (r < 0)
 		return r;
+	for (unsigned i = 0; i < job->paths.count; i++) {
+		const struct node_path *path = &job->node->paths[job->paths.paths[i]];
 
-	for (unsigned i = 0; i < node->path_count; i++)
-		if (bytes > node->paths[i].capacity - node->paths[i].used)
-			return refuse_path(job, &node->paths[i], bytes, message, size);
-	for (unsigned i = 0; i < node->path_count; i++) {
-		node->paths[i].used += bytes;
-		job->path_bytes[i] = bytes;
-		job->nvme_bytes += bytes;
+		if (bytes > size_rest(path->capacity, path->used))
+			return refuse_path(job, path, bytes, what, message, size);
 	}
+	take_paths(job, bytes);
 	return 0;
+}
+
+int budget_take_paths(struct job *job, uint64_t state, uint64_t sums, char *message, size_t size)
+{
+	int r = try_paths(job, state + sums, describe_nvme(job), message, size);
+
+	if (r == 0)
+		job->sums_path_bytes = sums;
+	return r;
+}
+
+int budget_grow(struct job *job, const struct store_room *more, char *message, size_t size)
+{
+	int r = budget_charge(job, more->host_bytes, message, size);
+
+	if (r < 0)
+		return r;
+	r = try_paths(job, more->device_bytes, "its state once more for each snapshot", message, size);
+	if (r < 0) {
+		budget_uncharge(job, more->host_bytes);
+		return r;
+	}
+	job->charged_bytes -= more->host_bytes;
+	job->kept_bytes += more->host_bytes;
+	return 0;
+}
+
+void budget_shrink(struct job *job, const struct store_room *less)
+{
+	job->kept_bytes -= less->host_bytes;
+	job->host_bytes -= less->host_bytes;
+	job->node->host_used -= less->host_bytes;
+	give_paths(job, less->device_bytes);
 }
 
 void budget_give_back(struct job *job)
@@ -455,9 +418,7 @@ void budget_give_back(struct job *job)
 	job->cache_bytes = 0;
 	job->kept_bytes = 0;
 	job->has_plan = false;
-	for (unsigned i = 0; i < job->node->path_count; i++) {
-		job->node->paths[i].used -= job->path_bytes[i];
-		job->path_bytes[i] = 0;
-	}
-	job->nvme_bytes = 0;
+	/* Of each path it has the same. */
+	give_paths(job, job->path_bytes[job->paths.paths[0]]);
+	job->sums_path_bytes = 0;
 }

@@ -8,7 +8,8 @@
 #include <sys/types.h>
 
 struct job;
-struct node;
+struct shortage;
+struct store_room;
 
 /* Host memory that a job takes beside its arena. */
 struct budget_needs {
@@ -20,14 +21,13 @@ struct budget_needs {
 int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size);
 void budget_uncharge(struct job *job, uint64_t bytes);
 
-/* A reader's memory: of the node's budget and its own user's, not of its job's. If caches have it, they
- * shrink for whoever asks again. */
-int budget_take_reader(struct job *job, uid_t uid, uint64_t maximum, uint64_t bytes, char *message,
-		       size_t size);
+/* A reader's memory: of the node's budget and its own user's, not of its job's. -ENOMEM with a message;
+ * what lacks is noted. */
+int budget_take_reader(struct shortage *shortage, uint64_t bytes, char *message, size_t size);
 
 /* Plans the arena within what the job may have, and takes it with the rest from the node's budget, with as
  * much cache as there is room for: its tracts are coming then. A negative errno with a message for the
- * client; job->shortage: bytes that would do if others gave them back; 0: none would. */
+ * client; job->shortage.bytes would do if others gave them back; 0: none would. */
 int budget_take_host(struct job *job, const struct budget_needs *needs, char *message, size_t size);
 /* Of what is promised. */
 uint64_t budget_arena_bytes(const struct job *job);
@@ -42,13 +42,16 @@ bool budget_take_tract(struct job *job, uint32_t tract);
 void budget_give_tract(struct job *job, uint32_t tract);
 /* Of its own budget. */
 uint64_t budget_own_room(const struct job *job);
-/* What others would have to give back, so that there are bytes for the job, and that is left beside them. */
-uint64_t budget_lacking(const struct job *job, uint64_t bytes);
-/* It is the budget of its user that ends first, not the node's. */
-bool budget_is_bound_by_user(const struct job *job);
 
-/* As many bytes of each path. */
-int budget_take_paths(struct job *job, uint64_t bytes, char *message, size_t size);
+/* What a job that is brought back keeps while it is released: budget_charge(), but of its plan. */
+int budget_keep(struct job *job, uint64_t metadata, char *message, size_t size);
+
+/* As many bytes of each path: of state, and of sums, which budget_release_host() gives back. */
+int budget_take_paths(struct job *job, uint64_t state, uint64_t sums, char *message, size_t size);
+
+/* What its store takes more than it did, until the job ends. -ENOMEM, -ENOSPC with a message. */
+int budget_grow(struct job *job, const struct store_room *more, char *message, size_t size);
+void budget_shrink(struct job *job, const struct store_room *less);
 
 /* What a job without ranks does not need: all but its metadata and definitions. */
 void budget_release_host(struct job *job);

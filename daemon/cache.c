@@ -5,15 +5,10 @@
  * empty delays, but does not prevent that: another one is emptied beside it. */
 #include "daemon/cache.h"
 
-#include <event2/event.h>
-
-#include "common/clock.h"
-#include "common/log.h"
+#include "common/size.h"
 #include "daemon/budget.h"
 #include "daemon/tract.h"
 
-/* How long a tract may take to become empty before another one is tried, too. */
-#define RETRY_US 100000
 /* How often a rank without a slot waits for a turn of the slot timer, until memory of others comes. */
 #define RESCUES_MOST 100
 
@@ -22,17 +17,11 @@ static bool is_usable(const struct job *job)
 	return job->directory && job->phase >= JOB_FILLING && job->phase <= JOB_TRAINED && !job->is_dropped;
 }
 
-/* What a job wants of caches: of its own, too, for what it takes beside its plan. */
-struct claim {
-	const struct job *job;
-	bool with_own;
-};
-
 /* What bounds the one that wants memory is what must be given back. */
-static bool may_give(struct claim claim, const struct job *job)
+static bool may_give(const struct claim *claim, const struct job *job)
 {
-	return is_usable(job) && (claim.with_own || job != claim.job) &&
-	       (!budget_is_bound_by_user(claim.job) || job->uid == claim.job->uid);
+	return is_usable(job) && job != claim->job &&
+	       (room_for(claim).bound != ROOM_OF_USER || job->uid == claim->uid);
 }
 
 /* ---- Shrinking ---- */
@@ -61,11 +50,11 @@ static bool gives_before(const struct job *job, const struct job *other)
 	return tract_bytes(job, TRACT_HERE) > tract_bytes(other, TRACT_HERE);
 }
 
-static struct job *find_giver(struct claim claim)
+static struct job *find_giver(const struct claim *claim)
 {
 	struct job *giver = NULL;
 
-	QUEUE_FOREACH (link, &claim.job->node->jobs) {
+	QUEUE_FOREACH (link, &claim->node->jobs) {
 		struct job *job = queue_entry(link, struct job, link);
 
 		if (may_give(claim, job) && tract_bytes(job, TRACT_HERE) > 0 &&
@@ -75,11 +64,11 @@ static struct job *find_giver(struct claim claim)
 	return giver;
 }
 
-static uint64_t bytes_on_the_way(struct claim claim)
+uint64_t cache_bytes_on_the_way(const struct claim *claim)
 {
 	uint64_t bytes = 0;
 
-	QUEUE_FOREACH (link, &claim.job->node->jobs) {
+	QUEUE_FOREACH (link, &claim->node->jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
 
 		if (may_give(claim, job))
@@ -88,11 +77,11 @@ static uint64_t bytes_on_the_way(struct claim claim)
 	return bytes;
 }
 
-static uint64_t bytes_at_most(struct claim claim)
+uint64_t cache_bytes_at_most(const struct claim *claim)
 {
-	uint64_t bytes = bytes_on_the_way(claim);
+	uint64_t bytes = cache_bytes_on_the_way(claim);
 
-	QUEUE_FOREACH (link, &claim.job->node->jobs) {
+	QUEUE_FOREACH (link, &claim->node->jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
 
 		if (may_give(claim, job))
@@ -101,11 +90,11 @@ static uint64_t bytes_at_most(struct claim claim)
 	return bytes;
 }
 
-static void reclaim(struct claim claim, uint64_t bytes)
+void cache_reclaim(const struct claim *claim, uint64_t bytes)
 {
 	struct job *giver;
 
-	while (bytes_on_the_way(claim) < bytes && (giver = find_giver(claim))) {
+	while (cache_bytes_on_the_way(claim) < bytes && (giver = find_giver(claim))) {
 		slots_close_tract(&giver->slots, find_tract(giver));
 		job_settle(giver);
 	}
@@ -120,74 +109,19 @@ static void keep_all(struct job *job)
 		}
 }
 
-static bool make_room(struct claim claim, uint64_t bytes)
+bool cache_make_room(const struct claim *claim, uint64_t bytes)
 {
-	uint64_t lacking = budget_lacking(claim.job, bytes);
+	uint64_t lacking = room_lacking(claim, bytes);
 
 	if (lacking > 0)
-		reclaim(claim, lacking);
-	return bytes_on_the_way(claim) >= lacking;
+		cache_reclaim(claim, lacking);
+	return cache_bytes_on_the_way(claim) >= lacking;
 }
 
-bool cache_make_room(const struct job *job, uint64_t bytes)
+void cache_keep_all(struct node *node)
 {
-	return make_room((struct claim){ job, true }, bytes);
-}
-
-/* ---- Waiting ---- */
-
-static void on_patience(evutil_socket_t fd, short events, void *argument)
-{
-	struct job *job = argument;
-	struct claim claim = { job, false };
-
-	/* What was to become empty does not. */
-	reclaim(claim, bytes_on_the_way(claim) + 1);
-	job_settle(job);
-}
-
-static bool begin_wait(struct job *job)
-{
-	static const struct timeval interval = { .tv_usec = RETRY_US };
-
-	job->awaits_since_ns = clock_now_ns();
-	log_info("job %s of user %u: it waits for %llu MiB of the caches of other jobs", job->name,
-		 (unsigned)job->uid, (unsigned long long)(size_divide_up(job->shortage, MIB)));
-	job->patience = event_new(job->node->loop, -1, EV_PERSIST, on_patience, job);
-	return job->patience && event_add(job->patience, &interval) == 0;
-}
-
-bool cache_can_cover(const struct job *job, uint64_t bytes)
-{
-	bool is_patient = job->awaits_since_ns == 0 ||
-			  clock_now_ns() - job->awaits_since_ns < job->node->cache_patience_ms * 1000000;
-
-	return bytes > 0 && is_patient && bytes_at_most((struct claim){ job, false }) >= bytes;
-}
-
-bool cache_await(struct job *job)
-{
-	if (job->awaits_since_ns == 0 && !begin_wait(job))
-		return false;
-	reclaim((struct claim){ job, false }, job->shortage);
-	return true;
-}
-
-void cache_end_wait(struct job *job)
-{
-	bool is_awaited = false;
-
-	if (job->awaits_since_ns == 0)
-		return;
-	job->awaits_since_ns = 0;
-	if (job->patience)
-		event_free(job->patience);
-	job->patience = NULL;
-	QUEUE_FOREACH (link, &job->node->jobs)
-		is_awaited |= queue_entry(link, struct job, link)->awaits_since_ns > 0;
-	QUEUE_FOREACH (link, &job->node->jobs)
-		if (!is_awaited)
-			keep_all(queue_entry(link, struct job, link));
+	QUEUE_FOREACH (link, &node->jobs)
+		keep_all(queue_entry(link, struct job, link));
 }
 
 /* ---- Growing ---- */
@@ -200,13 +134,14 @@ static bool may_grow(const struct job *job)
 
 static bool goes_before(const struct job *other, const struct job *job)
 {
-	return other->awaits_since_ns > 0 || other->rescues > 0 ||
-	       (may_grow(other) && other->cache_bytes < job->cache_bytes);
+	return other->rescues > 0 || (may_grow(other) && other->cache_bytes < job->cache_bytes);
 }
 
 /* Nobody has less, or waits for what there is. */
 static bool is_next(const struct job *job)
 {
+	if (!queue_is_empty(&job->node->shortages))
+		return false;
 	QUEUE_FOREACH (link, &job->node->jobs) {
 		const struct job *other = queue_entry(link, struct job, link);
 
@@ -239,20 +174,20 @@ static bool fetch(struct job *job)
 /* Takes from who has more, also afterwards, or has no use for it. */
 static void balance(struct job *job)
 {
-	struct claim claim = { job, false };
-	const struct job *giver = find_giver(claim);
+	struct claim claim = room_claim(job);
+	const struct job *giver = find_giver(&claim);
 	uint32_t tract = find_away(job);
 
-	if (tract == SLOT_NONE || !giver || bytes_on_the_way(claim) > 0)
+	if (tract == SLOT_NONE || !giver || cache_bytes_on_the_way(&claim) > 0)
 		return;
-	uint64_t bytes = job->slots.tracts[tract].bytes, lacking = budget_lacking(job, bytes);
+	uint64_t bytes = job->slots.tracts[tract].bytes, lacking = room_lacking(&claim, bytes);
 	uint64_t left = tract_bytes(giver, TRACT_HERE), taken = lacking + giver->slots.tracts[0].bytes;
 
 	if (bytes > budget_own_room(job))
 		return;
 	if ((job_is_idle(giver) && left >= lacking) ||
 	    (left > taken && left - taken > job->cache_bytes + bytes))
-		reclaim(claim, lacking);
+		cache_reclaim(&claim, lacking);
 }
 
 /* ---- Turns ---- */
@@ -277,12 +212,13 @@ void cache_go_on(struct job *job)
 /* Others give up what their ranks can do without, but may hold that for long: then it was no help. */
 static bool is_helped(struct job *job)
 {
+	struct claim claim = room_claim(job);
 	uint32_t tract = find_away(job);
 	uint64_t bytes = tract != SLOT_NONE ? job->slots.tracts[tract].bytes : 0;
 
 	if (bytes == 0 || bytes > budget_own_room(job) || ++job->rescues > RESCUES_MOST)
 		job->rescues = 0;
-	else if (make_room((struct claim){ job, false }, bytes))
+	else if (cache_make_room(&claim, bytes))
 		return true;
 	return false;
 }

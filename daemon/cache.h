@@ -5,18 +5,17 @@
 
 #include "daemon/job.h"
 
-/* The job, which is being planned, lacks bytes: others have as much in their caches, and it has not waited
- * for them for too long. */
-bool cache_can_cover(const struct job *job, uint64_t bytes);
-/* They give up job->shortage bytes, and the job is settled whenever there is more; it is planned again then.
- * False: out of memory. */
-bool cache_await(struct job *job);
-/* It does not wait any more: tracts that nobody needs are not given up. */
-void cache_end_wait(struct job *job);
+/* Caches that may give to who claims it begin to give up as many bytes, with what is on its way already. */
+void cache_reclaim(const struct claim *claim, uint64_t bytes);
+uint64_t cache_bytes_on_the_way(const struct claim *claim);
+/* With what they still have. */
+uint64_t cache_bytes_at_most(const struct claim *claim);
+/* What has not gone yet is not given up. */
+void cache_keep_all(struct node *node);
 
-/* The job takes bytes beside its plan: caches give up what lacks for that, and for what they are to leave.
- * False: they have not so much. */
-bool cache_make_room(const struct job *job, uint64_t bytes);
+/* Bytes are taken without being waited for: caches give up what lacks for that, and for what they are to
+ * leave. False: they have not so much. */
+bool cache_make_room(const struct claim *claim, uint64_t bytes);
 
 /* In the job's turn: empties what it gives up, and takes what there is. */
 void cache_go_on(struct job *job);

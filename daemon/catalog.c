@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/plural.h"
 #include "common/size.h"
 #include "daemon/names.h"
 #include "daemon/refuse.h"
@@ -29,16 +30,18 @@ static void unit_clear(struct unit *unit)
 
 /* ---- Definition ---- */
 
-static int check_name(const char *what, const char *name, char *message, size_t size)
+static int check_name(const struct catalog *catalog, const char *what, const char *name, char *message,
+		      size_t size)
 {
-	int r = name_check(name, WIRE_MAX_NAME);
+	int r = name_check(name, catalog->name_maximum);
 
 	if (r == -EILSEQ)
 		return refuse(message, size, -EINVAL,
 			      "a %s has a name with a control character, or that is not UTF-8", what);
 	if (r < 0)
-		return refuse(message, size, -EINVAL, "a %s has a name of %zu bytes; 1 to %d are allowed",
-			      what, strlen(name), WIRE_MAX_NAME);
+		return refuse(message, size, -EINVAL,
+			      "a %s has a name of %zu bytes; 1 to %u are allowed (name_length)", what,
+			      strlen(name), catalog->name_maximum);
 	return 0;
 }
 
@@ -59,20 +62,22 @@ static int check_slice(const Tierd__Wire__Tensor *wire, char *message, size_t si
 	return 0;
 }
 
-static int check_tensor(const Tierd__Wire__Tensor *wire, uint32_t group_count, char *message, size_t size)
+static int check_tensor(const struct catalog *catalog, const Tierd__Wire__Tensor *wire, uint32_t group_count,
+			char *message, size_t size)
 {
-	int r = check_name("tensor", wire->name, message, size);
+	int r = check_name(catalog, "tensor", wire->name, message, size);
 
 	if (r == 0 && wire->alias[0])
-		r = check_name("tensor's alias", wire->alias, message, size);
+		r = check_name(catalog, "tensor's alias", wire->alias, message, size);
 	if (r == 0 && wire->slice_of[0])
-		r = check_name("tensor that is sliced", wire->slice_of, message, size);
+		r = check_name(catalog, "tensor that is sliced", wire->slice_of, message, size);
 	if (r < 0)
 		return r;
-	if (wire->n_shape > WIRE_MAX_DIMENSIONS)
-		return refuse(message, size, -EINVAL,
-			      "tensor \"%s\" has %zu dimensions; at most %d are allowed", wire->name,
-			      wire->n_shape, WIRE_MAX_DIMENSIONS);
+	if (wire->n_shape > catalog->dimension_maximum)
+		return refuse(
+			message, size, -EINVAL,
+			"tensor \"%s\" has %zu dimensions; at most %u are allowed (dimensions_per_tensor)",
+			wire->name, wire->n_shape, catalog->dimension_maximum);
 	if (wire->group >= group_count)
 		return refuse(message, size, -EINVAL,
 			      "tensor \"%s\" is in parameter group %u; the job has %u", wire->name,
@@ -163,8 +168,9 @@ static int unit_set_runs(struct unit *unit, enum unit_section section)
 	return 0;
 }
 
-static int unit_set(struct unit *unit, const Tierd__Wire__UnitDefine *definition, uint32_t group_count,
-		    char *message, size_t size)
+static int unit_set(const struct catalog *catalog, struct unit *unit,
+		    const Tierd__Wire__UnitDefine *definition, uint32_t group_count, char *message,
+		    size_t size)
 {
 	int r;
 
@@ -174,7 +180,7 @@ static int unit_set(struct unit *unit, const Tierd__Wire__UnitDefine *definition
 		return refuse(message, size, -ENOMEM, "out of memory");
 	unit_layout_init(&unit->layout);
 	for (size_t i = 0; i < definition->n_tensors; i++) {
-		r = check_tensor(definition->tensors[i], group_count, message, size);
+		r = check_tensor(catalog, definition->tensors[i], group_count, message, size);
 		if (r < 0)
 			return r;
 		unit->tensor_count++;
@@ -240,7 +246,7 @@ static int grow(struct catalog *catalog)
 static int check_definition(const struct catalog *catalog, const Tierd__Wire__UnitDefine *definition,
 			    char *message, size_t size)
 {
-	int r = check_name("unit", definition->name, message, size);
+	int r = check_name(catalog, "unit", definition->name, message, size);
 
 	if (r < 0)
 		return r;
@@ -249,10 +255,10 @@ static int check_definition(const struct catalog *catalog, const Tierd__Wire__Un
 	if (catalog->unit_count == catalog->unit_maximum ||
 	    catalog->tensor_count + definition->n_tensors > catalog->tensor_maximum)
 		return refuse(message, size, -E2BIG,
-			      "unit \"%s\" is too many: a job has at most %u units and %llu tensors here "
+			      "unit \"%s\" is too many: a job has at most %u unit%s and %llu tensor%s here "
 			      "(units_per_job, tensors_per_job)",
-			      definition->name, catalog->unit_maximum,
-			      (unsigned long long)catalog->tensor_maximum);
+			      definition->name, catalog->unit_maximum, PLURAL(catalog->unit_maximum),
+			      (unsigned long long)catalog->tensor_maximum, PLURAL(catalog->tensor_maximum));
 	if (names_have(catalog->unit_names, definition->name))
 		return refuse(message, size, -EEXIST, "there is already a unit \"%s\"", definition->name);
 	return 0;
@@ -268,7 +274,7 @@ int catalog_define(struct catalog *catalog, const Tierd__Wire__UnitDefine *defin
 		return r;
 	if (grow(catalog) < 0)
 		return refuse(message, message_size, -ENOMEM, "out of memory");
-	r = unit_set(&unit, definition, group_count, message, message_size);
+	r = unit_set(catalog, &unit, definition, group_count, message, message_size);
 	if (r == 0)
 		r = add_names(catalog, &unit, message, message_size);
 	if (r < 0) {
@@ -312,7 +318,7 @@ uint64_t catalog_definition_bytes(const Tierd__Wire__UnitDefine *definition)
 
 /* ---- Comparison ---- */
 
-static void print_shape(const uint64_t *shape, size_t dimensions, char *text, size_t size)
+void catalog_print_shape(const uint64_t *shape, size_t dimensions, char *text, size_t size)
 {
 	size_t used = (size_t)snprintf(text, size, "[");
 
@@ -345,8 +351,8 @@ static int compare_shape(const struct unit *unit, const struct tensor *tensor,
 
 	if (has_shape(tensor, wire))
 		return 0;
-	print_shape(wire->shape, wire->n_shape, here, sizeof(here));
-	print_shape(tensor->shape, tensor->dimensions, there, sizeof(there));
+	catalog_print_shape(wire->shape, wire->n_shape, here, sizeof(here));
+	catalog_print_shape(tensor->shape, tensor->dimensions, there, sizeof(there));
 	return refuse(message, size, -EINVAL, "unit \"%s\", tensor \"%s\": shape %s here, %s in the job",
 		      unit->name, tensor->name, here, there);
 }
@@ -410,8 +416,8 @@ int catalog_compare(const struct catalog *catalog, uint32_t index, const Tierd__
 	}
 	if (unit->tensor_count != definition->n_tensors)
 		return refuse(message, message_size, -EINVAL,
-			      "unit \"%s\" has %zu tensors here, %u in the job", unit->name,
-			      definition->n_tensors, unit->tensor_count);
+			      "unit \"%s\" has %zu tensor%s here, %u in the job", unit->name,
+			      definition->n_tensors, PLURAL(definition->n_tensors), unit->tensor_count);
 	return 0;
 }
 

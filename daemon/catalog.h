@@ -31,6 +31,7 @@ struct tensor {
 	double a, b;
 	uint64_t slice_row, slice_rows;
 	struct tensor_layout layout;
+	bool has_source; /* its first values are those of another job's: daemon/source.h */
 	/* Of its first values; of a reduced step, of its masters. Sorted, disjoint, not touching; owned. */
 	struct span *written;
 	unsigned written_count, written_capacity;
@@ -54,6 +55,7 @@ struct unit {
 	uint32_t pack;
 	uint64_t pack_first[UNIT_SECTIONS]; /* where its sections begin in the pack's, in elements */
 
+	bool has_source;      /* its slots and its count of updates are another job's, too */
 	uint64_t updates;     /* how often the optimizer has updated it */
 	uint64_t last_update; /* the step that did so last */
 };
@@ -72,8 +74,9 @@ struct catalog {
 	struct unit *units;
 	uint32_t unit_count, unit_capacity;
 	uint64_t tensor_count;
-	uint32_t unit_maximum; /* the owner sets both */
+	uint32_t unit_maximum; /* the owner sets these four */
 	uint64_t tensor_maximum;
+	uint32_t name_maximum, dimension_maximum;
 	struct pack *packs; /* once packed */
 	uint32_t pack_count;
 	uint64_t parameters, trainable, gradient_bytes_maximum; /* trainable: with padding */
@@ -92,6 +95,9 @@ uint64_t catalog_definition_bytes(const Tierd__Wire__UnitDefine *definition);
 /* Compares a definition with unit index: 0, or -EINVAL with the first difference. */
 int catalog_compare(const struct catalog *catalog, uint32_t index, const Tierd__Wire__UnitDefine *definition,
 		    char *message, size_t message_size);
+
+/* "[2, 3]" */
+void catalog_print_shape(const uint64_t *shape, size_t dimensions, char *text, size_t size);
 
 /* Forms the packs. No unit can be defined until catalog_unpack(). */
 int catalog_pack(struct catalog *catalog);

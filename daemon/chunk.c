@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "daemon/location.h"
 #include "daemon/sweep.h"
 #include "offload/format.h"
 #include "offload/initializer.h"
@@ -79,6 +80,7 @@ static void initialize_unit(const struct chunk *chunk, uint32_t index, uint64_t 
 		uint64_t from, length;
 
 		if (tensor->layout.section != chunk->section || tensor->initializer == INITIALIZE_NONE ||
+		    tensor->has_source ||
 		    !intersect(first, count, tensor->layout.first, tensor->layout.elements, &from, &length))
 			continue;
 		sweep_fill_tensor(job, tensor, from - tensor->layout.first, length, masters + from);
@@ -225,10 +227,8 @@ static void retire(struct chunk *chunk)
 static void fail_chunk(struct chunk *chunk, const struct chunk_part *part, int status)
 {
 	struct sweep *sweep = chunk->sweep;
-	long stream = part - chunk->parts;
-	const char *name = stream == CHUNK_PARAMETER ? "parameter"
-						     : state_stream_name(&sweep->job->options, chunk->section,
-									 (unsigned)(stream - CHUNK_STATE));
+	char what[LOCATION_TEXT];
+	struct location location;
 
 	chunk->status = status;
 	if (sweep->has_failed)
@@ -236,8 +236,10 @@ static void fail_chunk(struct chunk *chunk, const struct chunk_part *part, int s
 	sweep->has_failed = true;
 	struct log_fields fault = store_fault(sweep->job, chunk->pack, &part->transfer);
 
-	job_break(sweep->job, status, &fault, "unit \"%s\", %s, cannot be %s %s at byte %llu: %s", fault.unit,
-		  name, part->transfer.direction == TIER_READ ? "read from" : "written to",
+	location_of_fault(sweep->job, &part->transfer, &location);
+	job_break(sweep->job, status, &fault, "%s, cannot be %s %s at byte %llu: %s",
+		  location_print(&location, what),
+		  part->transfer.direction == TIER_READ ? "read from" : "written to",
 		  fault.device ? fault.device : "the store",
 		  (unsigned long long)part->transfer.fault.device_offset, store_error(status));
 }
@@ -352,23 +354,29 @@ static void set_part(struct chunk *chunk, unsigned index, struct store *store, b
 		part->data = store_address(store, stream, offset);
 }
 
+/* Else a backup does, of what is in host memory. */
+static bool writes_parameters(const struct job *job)
+{
+	return job->has_nvme_parameters || (job->has_stored_parameters && !job->has_backup);
+}
+
 static void set_parameter(struct chunk *chunk)
 {
 	const struct sweep *sweep = chunk->sweep;
 	const struct job *job = sweep->job;
 	uint64_t element_bytes = section_element_bytes(chunk->section);
 	void *address = chunk->buffer ? chunk->buffer->data : NULL;
+	bool is_stored = writes_parameters(job);
 
 	if (job->residences[chunk->pack].slot != SLOT_NONE)
 		address = residency_address(job, chunk->pack) +
 			  job->catalog.packs[chunk->pack].slot_offset[chunk->section] +
 			  chunk->first * element_bytes;
-	set_part(chunk, CHUNK_PARAMETER, job->parameter_store, job->has_nvme_parameters,
+	set_part(chunk, CHUNK_PARAMETER, is_stored ? job->parameter_store : NULL, is_stored,
 		 job->streams.parameter[chunk->section], job->places[chunk->pack].parameter[chunk->section],
 		 element_bytes, address);
-	chunk->parts[CHUNK_PARAMETER].is_read =
-		job->has_nvme_parameters && sweep->was_absent && !sweep->is_initializing;
-	chunk->parts[CHUNK_PARAMETER].is_written = job->has_nvme_parameters;
+	chunk->parts[CHUNK_PARAMETER].is_read = is_stored && sweep->was_absent && !sweep->is_initializing;
+	chunk->parts[CHUNK_PARAMETER].is_written = is_stored;
 }
 
 /* Fresh slots are zeros, which a store has without being told. */

@@ -8,15 +8,23 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "daemon/blob_requests.h"
 #include "daemon/drain.h"
 #include "daemon/drop.h"
+#include "daemon/durable.h"
 #include "daemon/evict.h"
 #include "daemon/job.h"
 #include "daemon/leases.h"
 #include "daemon/reader.h"
 #include "daemon/report.h"
+#include "daemon/reserve.h"
+#include "daemon/roll_back.h"
+#include "daemon/snapshot.h"
+#include "daemon/snapshot_list.h"
+#include "daemon/scrub.h"
 #include "daemon/stall.h"
 #include "daemon/statistics.h"
+#include "daemon/verify.h"
 #include "daemon/watch.h"
 
 #define CLIENT_MAX_MEMBERS 64
@@ -30,7 +38,8 @@ struct client {
 	struct port *port;
 	bool has_hung_up;
 	struct queue members;
-	struct queue readers;
+	struct queue readers, verifies;
+	struct queue snapshot_requests, snapshot_lists, roll_backs, reserves;
 	uint32_t next_handle;
 	struct watch watch;
 	struct queue free;
@@ -50,6 +59,11 @@ int client_new(struct node *node, struct port *port, unsigned maximum_requests, 
 	client->maximum_requests = maximum_requests;
 	queue_init(&client->members);
 	queue_init(&client->readers);
+	queue_init(&client->verifies);
+	queue_init(&client->snapshot_requests);
+	queue_init(&client->snapshot_lists);
+	queue_init(&client->roll_backs);
+	queue_init(&client->reserves);
 	queue_init(&client->free);
 	watch_init(&client->watch, port);
 	for (unsigned i = 0; i < pendings; i++)
@@ -140,13 +154,29 @@ static struct member *find_member(struct client *client, uint32_t handle)
 	return NULL;
 }
 
+/* It may have been sent before the peer could know that it has no part in the job any more. After -ESTALE it
+ * gets ready again: that has to end otherwise, or it would ask for ever. */
+static void refuse_unknown(struct pending *pending, uint32_t handle, bool is_ready)
+{
+	const char *reason = port_find_farewell(pending->client->port, handle);
+
+	if (reason && is_ready)
+		pending_error(pending, -ENOENT,
+			      "%s, and this rank has no part in it any more; it may open the job again",
+			      reason);
+	else if (reason)
+		pending_error(pending, -ESTALE, "%s", reason);
+	else
+		pending_error(pending, -EINVAL, "this connection has no open job %u", handle);
+}
+
 /* Binds the request to the job that it names. */
-static bool bind_member(struct pending *pending, uint32_t handle)
+static bool bind_member(struct pending *pending, const Tierd__Wire__Request *request, uint32_t handle)
 {
 	struct member *member = find_member(pending->client, handle);
 
 	if (!member) {
-		pending_error(pending, -EINVAL, "this connection has no open job %u", handle);
+		refuse_unknown(pending, handle, request->body_case == TIERD__WIRE__REQUEST__BODY_JOB_READY);
 		return false;
 	}
 	pending->member = member;
@@ -164,7 +194,7 @@ static struct reader *find_reader(struct pending *pending, uint32_t handle)
 	return reader;
 }
 
-static void leave_now(struct pending *pending, bool at_once)
+static void end_membership(struct pending *pending, bool at_once)
 {
 	struct member *member = pending->member;
 	char reason[128];
@@ -178,22 +208,48 @@ static void leave_now(struct pending *pending, bool at_once)
 	snprintf(reason, sizeof(reason), "rank %u (pid %d) %s the job", member->rank, (int)member->pid,
 		 at_once ? "detached from" : "closed");
 	job_leave(member, !at_once, reason);
+}
+
+static void leave_now(struct pending *pending, bool at_once)
+{
+	end_membership(pending, at_once);
 	pending_reply(pending, NULL);
 }
 
+/* If the job has broken instead, it has gone, too, and is told what is lost. */
 static void on_steps_over(evutil_socket_t fd, short events, void *argument)
 {
-	leave_now(argument, false);
+	struct pending *pending = argument;
+	const struct job *job = pending->member->job;
+	bool is_lost = job->phase == JOB_BROKEN;
+	char loss[JOB_LOSS_TEXT] = "";
+
+	if (is_lost)
+		job_describe_loss(job, loss, sizeof(loss));
+	end_membership(pending, false);
+	if (is_lost)
+		pending_error(pending, -EIO, "%s", loss);
+	else
+		pending_reply(pending, NULL);
 }
 
-/* In good order it leaves when its steps have been answered; from a turn of the loop of its own, since
- * whoever answers them still looks at the members. */
+static void hurry_steps(struct member *member)
+{
+	if (member->step)
+		member->step->is_hurried = true;
+	if (member->next_step)
+		member->next_step->is_hurried = true;
+	durable_hurry(member->job);
+}
+
+/* In good order it leaves when its steps have been answered, and are durable; from a turn of the loop of its
+ * own, since whoever answers them still looks at the members. */
 static void leave(struct pending *pending, const Tierd__Wire__JobLeave *leave)
 {
 	struct member *member = pending->member;
 
 	/* A step that it has not finished does not end any more. */
-	if (leave->at_once || (!member->step && !member->next_step) || reduced_is_owed(member)) {
+	if (leave->at_once || !member_has_steps(member) || reduced_is_owed(member)) {
 		leave_now(pending, leave->at_once);
 	} else if (member->leaving) {
 		pending_error(pending, -EBUSY, "this rank is closing the job already");
@@ -203,6 +259,7 @@ static void leave(struct pending *pending, const Tierd__Wire__JobLeave *leave)
 			pending_error(pending, -ENOMEM, "out of memory");
 		else
 			member->leaving = pending;
+		hurry_steps(member);
 	}
 }
 
@@ -242,12 +299,14 @@ static void await(struct pending *pending, const Tierd__Wire__GatherAwait *await
 static void set_phase(struct pending *pending, const Tierd__Wire__Phase *phase)
 {
 	char message[640];
+	uint32_t longest;
 	int r;
 
 	if (!job_check_live(pending, pending->member->epoch))
 		return;
-	if (phase->name[0] == '\0' || strlen(phase->name) > WIRE_MAX_NAME) {
-		pending_error(pending, -EINVAL, "a phase's name has 1 to %d bytes", WIRE_MAX_NAME);
+	longest = pending->member->job->catalog.name_maximum;
+	if (phase->name[0] == '\0' || strlen(phase->name) > longest) {
+		pending_error(pending, -EINVAL, "a phase's name has 1 to %u bytes (name_length)", longest);
 		return;
 	}
 	r = member_set_phase(pending->member, phase->name, message, sizeof(message));
@@ -316,6 +375,15 @@ static bool handle_node_request(struct pending *pending, const Tierd__Wire__Requ
 	case TIERD__WIRE__REQUEST__BODY_NODE_DRAIN:
 		drain_node(pending, request->node_drain);
 		return true;
+	case TIERD__WIRE__REQUEST__BODY_VERIFY:
+		verify_begin(pending, request->verify, &pending->client->verifies);
+		return true;
+	case TIERD__WIRE__REQUEST__BODY_SCRUB:
+		scrub_request(pending, request->scrub);
+		return true;
+	case TIERD__WIRE__REQUEST__BODY_BLOBS_READ:
+		blob_list(pending, request->blobs_read);
+		return true;
 	case TIERD__WIRE__REQUEST__BODY_WATCH:
 		watch_begin(&pending->client->watch, pending, request->watch);
 		return true;
@@ -361,9 +429,49 @@ static bool handle_reader_request(struct pending *pending, const Tierd__Wire__Re
 	}
 }
 
+static void take_snapshot(struct pending *pending, const Tierd__Wire__SnapshotTake *take)
+{
+	struct client *client = pending->client;
+	const struct member *member = take->job ? find_member(client, take->job) : NULL;
+
+	if (take->job && !member)
+		refuse_unknown(pending, take->job, false);
+	else
+		snapshot_take(pending, member, take, &client->snapshot_requests);
+}
+
+/* False: it is none of them. */
+static bool handle_snapshot_request(struct pending *pending, const Tierd__Wire__Request *request)
+{
+	struct client *client = pending->client;
+
+	switch (request->body_case) {
+	case TIERD__WIRE__REQUEST__BODY_SNAPSHOT_TAKE:
+		take_snapshot(pending, request->snapshot_take);
+		return true;
+	case TIERD__WIRE__REQUEST__BODY_SNAPSHOT_DELETE:
+		snapshot_delete(pending, request->snapshot_delete, &client->snapshot_requests);
+		return true;
+	case TIERD__WIRE__REQUEST__BODY_SNAPSHOT_DIFF:
+		snapshot_diff(pending, request->snapshot_diff, &client->snapshot_requests);
+		return true;
+	case TIERD__WIRE__REQUEST__BODY_SNAPSHOTS_READ:
+		snapshot_list(pending, request->snapshots_read, &client->snapshot_lists);
+		return true;
+	case TIERD__WIRE__REQUEST__BODY_JOB_ROLL_BACK:
+		roll_back_job(pending, request->job_roll_back, &client->roll_backs);
+		return true;
+	case TIERD__WIRE__REQUEST__BODY_JOB_RESERVE:
+		reserve_snapshots(pending, request->job_reserve, &client->reserves);
+		return true;
+	default:
+		return false;
+	}
+}
+
 #define HANDLE(NAME, field, call)                                                                            \
 	case TIERD__WIRE__REQUEST__BODY_##NAME:                                                              \
-		if (bind_member(pending, request->field->job))                                               \
+		if (bind_member(pending, request, request->field->job))                                      \
 			call;                                                                                \
 		break
 
@@ -382,6 +490,9 @@ static void handle_job_request(struct pending *pending, const Tierd__Wire__Reque
 		HANDLE(PUSH, push, gradient_push(pending, request->push));
 		HANDLE(STEP_BEGIN, step_begin, step_begin(pending, request->step_begin));
 		HANDLE(STEP, step, step_close(pending, request->step));
+		HANDLE(BLOB_WRITE, blob_write, blob_write(pending, request->blob_write));
+		HANDLE(BLOB_READ, blob_read, blob_read(pending, request->blob_read));
+		HANDLE(STEP_HURRY, step_hurry, durable_hurry_step(pending, request->step_hurry));
 		HANDLE(STEP_FINISH, step_finish, reduced_finish(pending, request->step_finish));
 		HANDLE(TENSOR_WRITE, tensor_write, tensor_write(pending, request->tensor_write));
 		HANDLE(TENSOR_READ, tensor_read, tensor_read(pending, request->tensor_read));
@@ -392,11 +503,43 @@ static void handle_job_request(struct pending *pending, const Tierd__Wire__Reque
 	}
 }
 
+bool client_holds_nothing(const Tierd__Wire__Request *request)
+{
+	switch (request->body_case) {
+	case TIERD__WIRE__REQUEST__BODY_PING:
+	case TIERD__WIRE__REQUEST__BODY_NODE_READ:
+	case TIERD__WIRE__REQUEST__BODY_JOBS_READ:
+	case TIERD__WIRE__REQUEST__BODY_UNITS_READ:
+	case TIERD__WIRE__REQUEST__BODY_STATISTICS_MAP:
+	case TIERD__WIRE__REQUEST__BODY_LEASES_READ:
+	case TIERD__WIRE__REQUEST__BODY_BLOBS_READ:
+	case TIERD__WIRE__REQUEST__BODY_JOB_DROP:
+	case TIERD__WIRE__REQUEST__BODY_JOB_EVICT:
+	case TIERD__WIRE__REQUEST__BODY_NODE_DRAIN:
+	case TIERD__WIRE__REQUEST__BODY_SCRUB:
+		return true;
+	default:
+		return false;
+	}
+}
+
 static bool may_wait_for_others(const Tierd__Wire__Request *request)
 {
-	return request->body_case == TIERD__WIRE__REQUEST__BODY_GATHER ||
-	       (request->body_case == TIERD__WIRE__REQUEST__BODY_PUSH && !request->push->is_silent) ||
-	       request->body_case == TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT;
+	switch (request->body_case) {
+	case TIERD__WIRE__REQUEST__BODY_GATHER:
+	case TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT:
+	case TIERD__WIRE__REQUEST__BODY_SNAPSHOT_TAKE:
+	case TIERD__WIRE__REQUEST__BODY_SNAPSHOT_DELETE:
+	case TIERD__WIRE__REQUEST__BODY_SNAPSHOT_DIFF:
+	case TIERD__WIRE__REQUEST__BODY_SNAPSHOTS_READ:
+	case TIERD__WIRE__REQUEST__BODY_JOB_ROLL_BACK:
+	case TIERD__WIRE__REQUEST__BODY_JOB_RESERVE:
+		return true;
+	case TIERD__WIRE__REQUEST__BODY_PUSH:
+		return !request->push->is_silent;
+	default:
+		return false;
+	}
 }
 
 /* Refusing is better than not reading on: what the client would say next may be what the others wait for. */
@@ -414,7 +557,8 @@ void client_request(struct client *client, uint32_t number, const Tierd__Wire__R
 			client->outstanding);
 		return;
 	}
-	if (!handle_node_request(pending, request) && !handle_reader_request(pending, request))
+	if (!handle_node_request(pending, request) && !handle_reader_request(pending, request) &&
+	    !handle_snapshot_request(pending, request))
 		handle_job_request(pending, request);
 }
 
@@ -445,6 +589,11 @@ void client_hang_up(struct client *client, const char *reason)
 	client->has_hung_up = true;
 	watch_end(&client->watch);
 	readers_close_all(&client->readers);
+	verify_forget_all(&client->verifies);
+	snapshots_forget_client(&client->snapshot_requests);
+	snapshot_lists_forget_client(&client->snapshot_lists);
+	roll_backs_forget_client(&client->roll_backs);
+	reserves_forget_client(&client->reserves);
 	/* From the start each time: a leaving member can take others with it. */
 	for (struct member *member = first_present(client); member; member = first_present(client)) {
 		if (reason)

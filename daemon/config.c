@@ -21,6 +21,7 @@ enum flag { FLAG_HELP = 1, FLAG_VERSION, FLAG_CHECK, FLAG_CONFIG, FLAG_OPTION };
 static const struct config built_in = {
 	.log_level = LOG_LEVEL_INFO,
 	.idle_release_seconds = 600,
+	.scrub_days = 30,
 	.queue_depth = 32,
 	.background_bytes = 4 * MIB,
 	.connections = 256,
@@ -31,6 +32,9 @@ static const struct config built_in = {
 	.jobs_per_user = LIMIT_JOBS_PER_USER,
 	.units_per_job = CATALOG_MAX_UNITS,
 	.tensors_per_job = CATALOG_MAX_TENSORS,
+	.job_name_length = WIRE_MAX_JOB_NAME,
+	.name_length = WIRE_MAX_NAME,
+	.dimensions_per_tensor = WIRE_MAX_DIMENSIONS,
 	.first_frame_seconds = 5,
 	.frame_seconds = 10,
 };

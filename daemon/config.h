@@ -14,6 +14,7 @@
 
 enum config_action { CONFIG_RUN, CONFIG_CHECK, CONFIG_HELP, CONFIG_VERSION };
 enum config_io_engine { CONFIG_ENGINE_AUTO, CONFIG_ENGINE_IO_URING, CONFIG_ENGINE_PLAIN };
+enum config_file_system { CONFIG_FILE_SYSTEM_RESERVING, CONFIG_FILE_SYSTEM_ANY };
 enum config_direct_io { CONFIG_DIRECT_AUTO, CONFIG_DIRECT_OFF };
 
 struct config_path {
@@ -33,13 +34,18 @@ struct config {
 	unsigned idle_release_seconds;
 	struct config_path paths[CONFIG_MAX_PATHS];
 	unsigned path_count;
-	unsigned io_engine; /* enum config_io_engine */
+	unsigned file_system; /* enum config_file_system */
+	unsigned durability;  /* DURABILITY_…, or seconds */
+	unsigned scrub_days;  /* 0: never */
+	uint64_t endurance;   /* 0: not known */
+	unsigned io_engine;   /* enum config_io_engine */
 	unsigned queue_depth;
 	uint64_t background_bytes;
 	unsigned direct_io; /* enum config_direct_io */
 	unsigned connections, connections_per_user, requests_per_connection;
 	uint64_t output_queue, frame_size;
 	unsigned jobs_per_user, units_per_job, tensors_per_job;
+	unsigned job_name_length, name_length, dimensions_per_tensor;
 	unsigned first_frame_seconds, frame_seconds;
 	struct who_list administrators;
 	struct limit_list limits;

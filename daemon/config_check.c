@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include "common/log.h"
+#include "common/plural.h"
 #include "common/size.h"
 #include "daemon/config_defaults.h"
 #include "daemon/config_values.h"
@@ -114,8 +115,8 @@ static void warn_files(unsigned connections)
 static void warn_connections(const struct config *config)
 {
 	if (config->connections_per_user >= config->connections)
-		log_warning("connections_per_user = %u lets one user take all %u connections",
-			    config->connections_per_user, config->connections);
+		log_warning("connections_per_user = %u lets one user take all %u connection%s",
+			    config->connections_per_user, config->connections, PLURAL(config->connections));
 }
 
 void config_warn(const struct config *config)

@@ -25,9 +25,22 @@ static const struct config_choice engines[] = {
 	{ NULL, 0 },
 };
 
+static const struct config_choice file_systems[] = {
+	{ "reserving", CONFIG_FILE_SYSTEM_RESERVING },
+	{ "any", CONFIG_FILE_SYSTEM_ANY },
+	{ NULL, 0 },
+};
+
 static const struct config_choice direct_modes[] = {
 	{ "auto", CONFIG_DIRECT_AUTO },
 	{ "off", CONFIG_DIRECT_OFF },
+	{ NULL, 0 },
+};
+
+static const struct config_choice durabilities[] = {
+	{ "auto", DURABILITY_DEFAULT },
+	{ "step", DURABILITY_STEP },
+	{ "none", DURABILITY_NONE },
 	{ NULL, 0 },
 };
 
@@ -50,6 +63,18 @@ const struct config_option config_options[] = {
 	{ "nvme", "path", "nvme", "DIR:SIZE",
 	  "a folder for the NVMe tier and what tierd may use there; repeat it", CONFIG_PATHS, PLACE(paths),
 	  MIB, 1024 * TIB },
+	{ "nvme", "file_system", "file-system", "KIND",
+	  "reserving, or any: also those that break reservations", CONFIG_CHOICE, PLACE(file_system),
+	  .choices = file_systems },
+	{ "nvme", "durability", "durability", "HOW",
+	  "how often jobs that do not say it commit: auto, step, none or seconds", CONFIG_COUNT_OR_CHOICE,
+	  PLACE(durability), 1, DURABILITY_MOST_SECONDS, .choices = durabilities, .is_live = true },
+	{ "nvme", "scrub_days", "scrub-days", "N",
+	  "in which all data on NVMe are read once, and compared with their checksums; 0: never",
+	  CONFIG_COUNT, PLACE(scrub_days), 0, 3650, .is_live = true },
+	{ "nvme", "endurance", "endurance", "SIZE",
+	  "what each path's device may be written with in its life; 0: not known", CONFIG_SIZE,
+	  PLACE(endurance), 0, 1024 * 1024 * TIB, .is_live = true },
 	{ "io", "engine", "io-engine", "NAME", "auto, io_uring or plain", CONFIG_CHOICE, PLACE(io_engine),
 	  .choices = engines },
 	{ "io", "queue_depth", "queue-depth", "N", "transfers that each device sees at once", CONFIG_COUNT,
@@ -62,8 +87,9 @@ const struct config_option config_options[] = {
 	{ "users", "administrators", "administrators", "NAMES",
 	  "users and @groups that see and rule all jobs", CONFIG_WHO, PLACE(administrators),
 	  .is_live = true },
-	{ "users", "limit", "limit", "WHO=…", "what jobs of a user, a @group or * get and hold; repeat it",
-	  CONFIG_LIMITS, PLACE(limits), .is_live = true },
+	{ "users", "limit", "limit", "WHO WORD=SIZE",
+	  "what jobs of a user, a @group or * get and hold; repeat it", CONFIG_LIMITS, PLACE(limits),
+	  .is_live = true },
 	{ "limits", "connections", "max-connections", "N", "connections at once", CONFIG_COUNT,
 	  PLACE(connections), 1, 65536, .is_live = true },
 	{ "limits", "connections_per_user", "connections-per-user", "N", "connections of one user at once",
@@ -81,6 +107,12 @@ const struct config_option config_options[] = {
 	  PLACE(units_per_job), 1, CATALOG_MAX_UNITS, .is_live = true },
 	{ "limits", "tensors_per_job", "tensors-per-job", "N", "tensors that a job may define", CONFIG_COUNT,
 	  PLACE(tensors_per_job), 1, CATALOG_MAX_TENSORS, .is_live = true },
+	{ "limits", "job_name_length", "job-name-length", "N", "bytes in the name of a job", CONFIG_COUNT,
+	  PLACE(job_name_length), 1, WIRE_MAX_JOB_NAME, .is_live = true },
+	{ "limits", "name_length", "name-length", "N", "bytes in the name of a unit, a tensor or a phase",
+	  CONFIG_COUNT, PLACE(name_length), 1, WIRE_MAX_NAME, .is_live = true },
+	{ "limits", "dimensions_per_tensor", "dimensions-per-tensor", "N", "dimensions of a tensor",
+	  CONFIG_COUNT, PLACE(dimensions_per_tensor), 1, WIRE_MAX_DIMENSIONS, .is_live = true },
 	{ "limits", "first_frame_seconds", "first-frame-seconds", "N",
 	  "until a connection must have said hello", CONFIG_COUNT, PLACE(first_frame_seconds), 1, 3600,
 	  .is_live = true },
@@ -211,6 +243,8 @@ int config_option_set(struct config *config, const struct config_option *option,
 		return set_count(place, option, value);
 	case CONFIG_CHOICE:
 		return set_choice(place, option, value);
+	case CONFIG_COUNT_OR_CHOICE:
+		return set_choice(place, option, value) == 0 ? 0 : set_count(place, option, value);
 	case CONFIG_PATHS:
 		return add_path(config, option, value);
 	case CONFIG_WHO:
@@ -261,6 +295,7 @@ bool config_option_equal(const struct config_option *option, const struct config
 		return *(const uint64_t *)left == *(const uint64_t *)right;
 	case CONFIG_COUNT:
 	case CONFIG_CHOICE:
+	case CONFIG_COUNT_OR_CHOICE:
 		return *(const unsigned *)left == *(const unsigned *)right;
 	case CONFIG_PATHS:
 		return has_same_paths(one, other);
@@ -314,6 +349,7 @@ static void describe_choices(const struct config_choice *choice, char *text, siz
 void config_option_describe(const struct config_option *option, char *text, size_t size)
 {
 	char minimum[CONFIG_SIZE_TEXT], maximum[CONFIG_SIZE_TEXT];
+	size_t used;
 
 	config_format_size(option->minimum, minimum);
 	config_format_size(option->maximum, maximum);
@@ -331,6 +367,12 @@ void config_option_describe(const struct config_option *option, char *text, size
 		break;
 	case CONFIG_CHOICE:
 		describe_choices(option->choices, text, size);
+		break;
+	case CONFIG_COUNT_OR_CHOICE:
+		describe_choices(option->choices, text, size);
+		used = strlen(text);
+		snprintf(text + used, size - used, ", or a number from %u to %u", (unsigned)option->minimum,
+			 (unsigned)option->maximum);
 		break;
 	case CONFIG_PATHS:
 		snprintf(text, size,
@@ -362,6 +404,16 @@ static const char *choice_name(const struct config_option *option, unsigned valu
 	return "";
 }
 
+static void print_count_or_choice(const struct config_option *option, unsigned value, FILE *stream)
+{
+	const char *name = choice_name(option, value);
+
+	if (*name)
+		fputs(name, stream);
+	else
+		fprintf(stream, "%u", value);
+}
+
 static void print_limits(const struct limit_list *limits, FILE *stream)
 {
 	for (unsigned i = 0; i < limits->count; i++)
@@ -388,6 +440,9 @@ void config_option_print(const struct config *config, const struct config_option
 		break;
 	case CONFIG_CHOICE:
 		fputs(choice_name(option, *(const unsigned *)place), stream);
+		break;
+	case CONFIG_COUNT_OR_CHOICE:
+		print_count_or_choice(option, *(const unsigned *)place, stream);
 		break;
 	case CONFIG_WHO:
 		fputs(((const struct who_list *)place)->text ?: "nobody", stream);

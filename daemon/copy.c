@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "daemon/damage.h"
 #include "daemon/job.h"
 #include "offload/format.h"
 
@@ -37,9 +38,28 @@ enum copy_outlook copy_look(const struct job *job, const struct copy_range *rang
 
 /* ---- The end ---- */
 
+/* A snapshot does not change, whatever a sweep does: the job only has to stay. */
+static void hold(struct copy *copy)
+{
+	if (copy->snapshot)
+		copy->job->snapshot_copies++;
+	else
+		residency_pin(copy->job, copy->range.pack);
+}
+
+static void release(struct copy *copy)
+{
+	if (!copy->snapshot) {
+		residency_unpin(copy->job, copy->range.pack);
+		return;
+	}
+	copy->job->snapshot_copies--;
+	job_settle(copy->job);
+}
+
 static void end(struct copy *copy, int status)
 {
-	residency_unpin(copy->job, copy->range.pack);
+	release(copy);
 	copy->done(copy, status);
 }
 
@@ -79,7 +99,7 @@ static bool needs_kept(const struct copy *copy)
 
 static bool is_in_slot(const struct copy *copy)
 {
-	return copy->job->residences[copy->range.pack].state == DIRECTORY_RESIDENT;
+	return !copy->snapshot && copy->job->residences[copy->range.pack].state == DIRECTORY_RESIDENT;
 }
 
 static void on_read(struct store_transfer *transfer, int status)
@@ -88,8 +108,10 @@ static void on_read(struct store_transfer *transfer, int status)
 	struct copy *copy = source->copy;
 
 	source->is_reading = false;
-	if (status < 0)
+	if (status < 0) {
 		copy->status = status;
+		damage_tell_read(copy->job, transfer, status, "the reader is told");
+	}
 	if (--copy->transfers_left > 0)
 		return;
 	if (copy->status < 0)
@@ -143,7 +165,7 @@ static uint64_t find_parameter(struct copy *copy)
 				       range->first * bytes;
 		return 0;
 	}
-	copy->parameter.store = job->parameter_store;
+	copy->parameter.store = copy->snapshot ? copy->snapshot : job->parameter_store;
 	return read_source(copy, &copy->parameter, job->streams.parameter[range->section],
 			   job->places[range->pack].parameter[range->section], bytes, copy->buffer);
 }
@@ -159,8 +181,8 @@ static void find_kept(struct copy *copy, uint64_t used)
 	uint64_t offset = job->places[range->pack].state[range->section][range->state];
 	uint64_t bytes = state_bytes(range->section, (unsigned)range->state);
 
-	copy->kept.store = job->optimizer_store;
-	if (job->has_nvme_optimizer)
+	copy->kept.store = copy->snapshot ? copy->snapshot : job_nvme_store(job);
+	if (copy->snapshot || job->has_nvme_optimizer || job->phase != JOB_TRAINED)
 		read_source(copy, &copy->kept, stream, offset, bytes, copy->buffer + used);
 	else
 		copy->kept.data =
@@ -174,15 +196,25 @@ int copy_start(struct copy *copy)
 	copy->parameter = copy->kept = (struct copy_source){ .data = NULL };
 	copy->transfers_left = 0;
 	copy->status = 0;
-	residency_pin(copy->job, copy->range.pack);
+	hold(copy);
 	find_kept(copy, find_parameter(copy));
 	if (copy->transfers_left > 0)
 		return 0;
 	if (copy->status == 0)
 		start_work(copy);
 	else
-		residency_unpin(copy->job, copy->range.pack);
+		release(copy);
 	return copy->status;
+}
+
+const struct store_transfer *copy_fault(const struct copy *copy)
+{
+	const struct copy_source *sources[] = { &copy->parameter, &copy->kept };
+
+	for (size_t i = 0; i < ARRAY_LENGTH(sources); i++)
+		if (sources[i]->transfer.status < 0)
+			return &sources[i]->transfer;
+	return NULL;
 }
 
 void copy_raise(struct copy *copy)

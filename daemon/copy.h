@@ -52,6 +52,7 @@ struct copy {
 	/* The caller's, who leaves all of it, the target and the buffer alone until done(), which runs once,
 	 * on the loop. */
 	struct job *job;
+	struct store *snapshot; /* the copy is of this one; NULL: of the job as it is now */
 	struct copy_range range;
 	void *target;
 	char *buffer; /* COPY_BUFFER_BYTES, page-aligned; NULL if nothing of the job is on NVMe */
@@ -65,6 +66,9 @@ struct copy {
 
 /* What can be copied now. After an error done() never runs. */
 int copy_start(struct copy *copy);
+
+/* One that has failed: what it has failed at; NULL: nothing that has a place. */
+const struct store_transfer *copy_fault(const struct copy *copy);
 
 /* Somebody waits for the pack. */
 void copy_raise(struct copy *copy);

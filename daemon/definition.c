@@ -14,7 +14,7 @@ struct definition {
 	uint32_t unit_count, tensor_count;
 };
 
-static void fill_tensor(const struct tensor *tensor, Tierd__Wire__Tensor *wire)
+void definition_fill_tensor(const struct tensor *tensor, Tierd__Wire__Tensor *wire)
 {
 	tierd__wire__tensor__init(wire);
 	wire->name = tensor->name;
@@ -42,7 +42,7 @@ static void fill_unit(struct definition *definition, const struct unit *unit, ui
 	     i++) {
 		Tierd__Wire__Tensor *tensor = &definition->tensors[definition->tensor_count];
 
-		fill_tensor(&unit->tensors[i], tensor);
+		definition_fill_tensor(&unit->tensors[i], tensor);
 		definition->tensor_pointers[definition->tensor_count++] = tensor;
 		wire->n_tensors++;
 	}

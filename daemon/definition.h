@@ -4,6 +4,9 @@
 
 #include "daemon/job.h"
 
+/* The strings stay the tensor's. Without its initializer. */
+void definition_fill_tensor(const struct tensor *tensor, Tierd__Wire__Tensor *wire);
+
 /* From this tensor of this unit on, as many as fit in a frame. */
 void definition_report(struct pending *pending, const struct job *job, uint32_t unit, uint32_t tensor);
 

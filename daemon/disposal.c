@@ -21,8 +21,7 @@ static void free_pinned(struct node *node, struct memory *memory)
 
 static void unmake(struct node *node, struct made *made)
 {
-	if (made->gradient_store != made->optimizer_store && made->gradient_store != made->parameter_store)
-		store_free(made->gradient_store);
+	store_free(made->gradient_store);
 	if (made->optimizer_store != made->parameter_store)
 		store_free(made->optimizer_store);
 	store_free(made->parameter_store);

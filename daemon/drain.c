@@ -3,6 +3,14 @@
 #include <errno.h>
 
 #include "daemon/access.h"
+#include "daemon/durable.h"
+
+/* Whoever drains means to end tierd soon. */
+static void commit_all(struct node *node)
+{
+	QUEUE_FOREACH (link, &node->jobs)
+		durable_hurry(queue_entry(link, struct job, link));
+}
 
 void drain_node(struct pending *pending, const Tierd__Wire__NodeDrain *request)
 {
@@ -23,5 +31,7 @@ void drain_node(struct pending *pending, const Tierd__Wire__NodeDrain *request)
 			       "user %u: draining: no job is opened that no rank has open",
 			       (unsigned)port->uid);
 	node->is_draining = !request->undo;
+	if (node->is_draining)
+		commit_all(node);
 	pending_reply(pending, NULL);
 }

@@ -4,20 +4,9 @@
 #include <stdio.h>
 
 #include "daemon/access.h"
+#include "daemon/replaced.h"
 
-/* Of its ranks that are there, as many as there is room for. */
-static void name_ranks(const struct job *job, char *text, size_t size)
-{
-	size_t used = 0;
-
-	text[0] = '\0';
-	for (uint32_t rank = 0; rank < job->options.world_size && used + 32 < size; rank++)
-		if (job->ranks[rank])
-			used += (size_t)snprintf(text + used, size - used, "%srank %u (pid %d)",
-						 used ? ", " : "", rank, (int)job->ranks[rank]->pid);
-}
-
-static void send_ranks_away(struct job *job, const char *reason)
+void drop_ranks(struct job *job, const char *reason)
 {
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank])
@@ -31,7 +20,9 @@ static void drop(struct job *job, uid_t uid)
 	snprintf(reason, sizeof(reason), "job %s was dropped by user %u", job->name, (unsigned)uid);
 	events_of_job(job, EVENT_DROPPED, NULL, "user %u has dropped it at step %llu, with its state",
 		      (unsigned)uid, (unsigned long long)job->step);
-	send_ranks_away(job, reason);
+	/* Or that would be there under its name. */
+	job->replaced = replaced_remove(job->replaced);
+	drop_ranks(job, reason);
 	/* A job without state has gone with its last rank. */
 	if (!job->is_dropped)
 		job_drop(job);
@@ -50,9 +41,9 @@ void drop_job(struct pending *pending, const Tierd__Wire__JobDrop *request)
 			      (unsigned)job->uid);
 		return;
 	}
-	name_ranks(job, ranks, sizeof(ranks));
+	members_describe(job, ranks, sizeof(ranks));
 	if (ranks[0] && !request->force) {
-		pending_error(pending, -EBUSY, "job %s is in use by %s; end them, or drop it with force",
+		pending_error(pending, -EBUSY, "job %s is in use by %s; end them, or drop it with --force",
 			      job->name, ranks);
 		return;
 	}

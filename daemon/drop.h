@@ -2,9 +2,13 @@
 #ifndef TIERD_DAEMON_DROP_H
 #define TIERD_DAEMON_DROP_H
 
+#include "daemon/job.h"
 #include "daemon/pending.h"
 
 /* Answers the request. Its memory and files are given back when nothing of it is in flight any more. */
 void drop_job(struct pending *pending, const Tierd__Wire__JobDrop *request);
+
+/* Its ranks leave at once, and are told why. */
+void drop_ranks(struct job *job, const char *reason);
 
 #endif

@@ -9,8 +9,17 @@
 #include <string.h>
 #include <fcntl.h>
 
+#include "common/plural.h"
+#include "daemon/blob_requests.h"
+#include "daemon/durable.h"
+#include "daemon/errand.h"
 #include "daemon/idle.h"
 #include "daemon/job.h"
+#include "daemon/lost.h"
+#include "daemon/pace.h"
+#include "daemon/reshape.h"
+#include "daemon/source.h"
+#include "daemon/state_write.h"
 
 /* ---- Ready ---- */
 
@@ -38,9 +47,9 @@ static void on_ready_timeout(evutil_socket_t fd, short events, void *argument)
 	name_missing(job, missing, sizeof(missing));
 	pending->member->ready = NULL;
 	pending_error(pending, -ETIMEDOUT, "job %s: still waiting for %s", job->name,
-		      missing[0]		 ? missing
-		      : job->awaits_since_ns > 0 ? "caches of other jobs to shrink"
-						 : "its memory to be prepared");
+		      missing[0]		   ? missing
+		      : job->shortage.since_ns > 0 ? "caches of other jobs to shrink"
+						   : "its memory to be prepared");
 }
 
 static bool start_timeout(struct pending *pending, int timeout_ms)
@@ -102,10 +111,10 @@ void job_ready(struct pending *pending, int timeout_ms)
 {
 	struct member *member = pending->member;
 	struct job *job = member->job;
+	char loss[JOB_LOSS_TEXT];
 
 	if (job->phase == JOB_BROKEN)
-		pending_error(pending, -EIO, "the state of job %s is lost: %s; open it with replace",
-			      job->name, job->reason);
+		pending_error(pending, -EIO, "%s", job_describe_loss(job, loss, sizeof(loss)));
 	else if (job->catalog.unit_count == 0)
 		pending_error(pending, -EINVAL, "job %s has no units", job->name);
 	else if (member->ready)
@@ -150,6 +159,7 @@ static bool reply_ready(struct member *member)
 	ready.arena_bytes = job->arena.length;
 	ready.cache_offset = slots_cache_offset(&job->slots);
 	ready.cache_bytes = job->cache.length;
+	ready.durability_seconds = job->durable ? pace_seconds(job) : 0;
 	ready.lease_bytes = member->page.length;
 	ready.gradient_buffers = member->buffer_count;
 	ready.gradient_buffer_bytes = job->catalog.gradient_bytes_maximum;
@@ -190,15 +200,34 @@ static void begin_epoch(struct job *job)
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		is_complete &= reply_ready(job->ranks[rank]);
 	job->has_begun = true;
-	events_of_job(job, EVENT_READY, NULL, "epoch %u begins at step %llu, with %u ranks", job->epoch,
-		      (unsigned long long)job->step, job->options.world_size);
+	events_of_job(job, EVENT_READY, NULL, "epoch %u begins at step %llu, with %u rank%s", job->epoch,
+		      (unsigned long long)job->step, job->options.world_size,
+		      PLURAL(job->options.world_size));
 	if (!is_complete)
 		job_abort(job, -ESTALE, "tierd has no descriptors left for all ranks of job %s", job->name);
 }
 
+/* 0: there is nothing, or no more, to take. */
+static int take_source(struct job *job)
+{
+	char message[1024];
+	int r = source_go_on(job, message, sizeof(message));
+
+	if (r < 0) {
+		events_of_job(job, EVENT_REFUSED, NULL, "it cannot take its values: %s; its ranks are told",
+			      message);
+		fail_all_ready(job, r, message);
+	}
+	return r;
+}
+
 static void start_initializing(struct job *job)
 {
-	char names[256], message[400];
+	char names[256], message[640];
+	int r = job->has_values ? 0 : take_source(job);
+
+	if (r != 0)
+		return;
 	unsigned unwritten = job->has_values ? 0 : catalog_unwritten(&job->catalog, names, sizeof(names));
 
 	if (unwritten > 0) {
@@ -208,7 +237,7 @@ static void start_initializing(struct job *job)
 		return;
 	}
 	job->has_values = true;
-	int r = tensor_initialize(job);
+	r = tensor_initialize(job);
 
 	if (r < 0) {
 		fail_all_ready(job, r, "no memory to initialize its tensors");
@@ -217,9 +246,23 @@ static void start_initializing(struct job *job)
 	if (r > 0 || !residency_is_quiet(job))
 		return;
 	job->phase = JOB_INITIALIZING;
+	state_write_begin_job(job);
 	r = sweep_start(job, true);
 	if (r < 0)
 		job_break(job, r, NULL, "its values cannot be stored: %s", strerror(-r));
+}
+
+/* Without ranks nobody needs what is left of it in memory. */
+static void come_back(struct job *job)
+{
+	uint64_t step;
+
+	if (job->is_lost)
+		lost_go_on(job);
+	if (job->member_count > 0 || job->node->is_stopping || !durable_has_step(job, &step))
+		return;
+	job->is_kept = job->comes_back = true;
+	job_drop(job);
 }
 
 void job_go_on(struct job *job)
@@ -228,6 +271,7 @@ void job_go_on(struct job *job)
 
 	if (job->member_count == 0)
 		gradient_shrink_held(job);
+	errands_advance(job);
 	switch (job->phase) {
 	case JOB_FORMING:
 		/* What is written needs its place, too. */
@@ -235,17 +279,21 @@ void job_go_on(struct job *job)
 			setup_start(job);
 		break;
 	case JOB_RELEASED:
+		reshape_undo(job);
 		if (can_start && node_has_settled(job->node))
 			setup_start(job);
 		break;
 	case JOB_FILLING:
-		if (can_start)
+		if (!state_write_go_on(job) && can_start)
 			start_initializing(job);
 		break;
 	case JOB_TRAINED:
 		if (can_start && !job->sweep && job->reductions_running == 0 && !job->norm &&
 		    job->shard_copies == 0)
 			begin_epoch(job);
+		break;
+	case JOB_BROKEN:
+		come_back(job);
 		break;
 	default:
 		break;
@@ -300,6 +348,13 @@ static bool outlives_epoch(const struct job *job, const struct member *member, c
 	       operation_is_under_way(member, pending);
 }
 
+/* Those that it has set with a step that will not be. */
+static void forget_blobs(struct member *member)
+{
+	blob_forget_upload(member);
+	blobs_drop_undecided(member->job, member->rank);
+}
+
 static void end_for_member(struct job *job, struct member *member, int r)
 {
 	announce_end(member, r, job->reason);
@@ -310,6 +365,7 @@ static void end_for_member(struct job *job, struct member *member, int r)
 		memset(member->pushed, 0, job->catalog.unit_count * sizeof(*member->pushed));
 	member->pushed_count = 0;
 	gradient_forget_member(member);
+	forget_blobs(member);
 	QUEUE_FOREACH (link, &member->pendings) {
 		struct pending *pending = queue_entry(link, struct pending, member_link);
 
@@ -321,6 +377,8 @@ static void end_for_member(struct job *job, struct member *member, int r)
 			member->ready = NULL;
 		pending_error(pending, r, "%s", job->reason);
 	}
+	if (job->phase == JOB_BROKEN)
+		awaited_fail(member, r, job->reason);
 	member_step_over(member);
 }
 
@@ -363,21 +421,39 @@ void job_abort(struct job *job, int r, const char *format, ...)
 	end_epoch(job, r);
 }
 
+/* Every rank is told what is not lost. */
+static bool note_durable(struct job *job)
+{
+	size_t used = strlen(job->reason);
+	uint64_t step;
+
+	if (!durable_has_step(job, &step))
+		return false;
+	snprintf(job->reason + used, sizeof(job->reason) - used, " (its last durable step is %llu)",
+		 (unsigned long long)step);
+	return true;
+}
+
 void job_break(struct job *job, int r, const struct log_fields *about, const char *format, ...)
 {
 	va_list arguments;
+
+	bool has_step;
 
 	if (job->phase == JOB_BROKEN)
 		return;
 	va_start(arguments, format);
 	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
 	va_end(arguments);
+	has_step = note_durable(job);
 	events_of_job(
-		job, EVENT_BROKEN, about,
-		"it is broken at step %llu: %s; its state is lost, all its calls fail, and it has to be "
-		"opened with replace, or dropped",
-		(unsigned long long)job->step, job->reason);
+		job, EVENT_BROKEN, about, "it is broken at step %llu: %s; %s", (unsigned long long)job->step,
+		job->reason,
+		has_step ? "all its calls fail until its ranks have left; then it comes back at that step"
+			 : "its state is lost, all its calls fail, and it has to be opened with replace, "
+			   "or dropped");
 	job->phase = JOB_BROKEN;
+	errands_end(job);
 	sweep_cancel(job);
 	end_epoch(job, -EIO);
 	fail_all_ready(job, -EIO, job->reason);
@@ -390,6 +466,7 @@ void job_break(struct job *job, int r, const struct log_fields *about, const cha
 static void answer_pendings(struct member *member, const char *reason)
 {
 	member->ready = member->step = member->next_step = member->leaving = NULL;
+	awaited_fail(member, -ESTALE, reason);
 	gradient_forget_pendings(member);
 	operation_forget(member);
 	for (struct queue *link = queue_first(&member->pendings); link; link = queue_first(&member->pendings))
@@ -424,6 +501,8 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 
 	if (!is_orderly)
 		announce_end(member, -ESTALE, reason);
+	if (!is_orderly && member->client)
+		port_note_farewell(member->port, member->handle, reason);
 	/* It is used until the end of this. */
 	member->busy++;
 	answer_pendings(member, reason);
@@ -439,12 +518,14 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 	else
 		snprintf(job->departed, sizeof(job->departed), "%s", reason);
 	gradient_forget_member(member);
+	forget_blobs(member);
 	member->busy--;
 	member_release(member);
 	job_settle(job);
 	if (job->member_count > 0)
 		return;
 	job->is_live = false;
+	durable_advance(job);
 	/* Nothing of it is worth keeping; of a broken job, the news that it is. */
 	if (job->phase < JOB_TRAINED && !job->is_dropped)
 		job_drop(job);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "common/plural.h"
 #include "common/size.h"
 #include "daemon/access.h"
 
@@ -31,9 +32,11 @@ static void evict(struct pending *pending, struct job *job, const Tierd__Wire__J
 		evict_pack(job, job->catalog.units[request->units[i]].pack, &result);
 	for (uint32_t pack = 0; request->n_units == 0 && pack < job->catalog.pack_count; pack++)
 		evict_pack(job, pack, &result);
-	events_of_job(job, EVENT_EVICTED, NULL, "user %u has evicted %u units, %llu MiB, from host memory",
-		      (unsigned)pending_port(pending)->uid, result.units,
-		      (unsigned long long)(result.bytes / MIB));
+	if (result.units > 0)
+		events_of_job(job, EVENT_EVICTED, NULL,
+			      "user %u has evicted %u unit%s, %llu KiB, from host memory",
+			      (unsigned)pending_port(pending)->uid, result.units, PLURAL(result.units),
+			      (unsigned long long)(result.bytes / KIB));
 	/* Somebody may have waited for a slot. */
 	job_settle(job);
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_EVICT;
@@ -44,8 +47,8 @@ static void evict(struct pending *pending, struct job *job, const Tierd__Wire__J
 static bool has_units(struct pending *pending, const struct job *job, const Tierd__Wire__JobEvict *request)
 {
 	if (request->n_units > job->catalog.unit_count) {
-		pending_error(pending, -EINVAL, "job %s has %u units, not the %zu that are named", job->name,
-			      job->catalog.unit_count, request->n_units);
+		pending_error(pending, -EINVAL, "job %s has %u unit%s, not the %zu that are named", job->name,
+			      job->catalog.unit_count, PLURAL(job->catalog.unit_count), request->n_units);
 		return false;
 	}
 	for (size_t i = 0; i < request->n_units; i++)
@@ -67,8 +70,7 @@ void evict_units(struct pending *pending, const Tierd__Wire__JobEvict *request)
 		pending_error(pending, -EPERM, "job %s is for its owner to evict from, user %u", job->name,
 			      (unsigned)job->uid);
 	else if (!job->has_nvme_parameters && job->phase >= JOB_FILLING)
-		pending_error(pending, -EOPNOTSUPP, "job %s has its parameters in host memory alone",
-			      job->name);
+		pending_error(pending, -EOPNOTSUPP, "job %s keeps its parameters in host memory", job->name);
 	else if (job->phase != JOB_TRAINED && job->phase != JOB_RELEASED)
 		pending_error(pending, -EBUSY, "job %s is %s; units can be evicted when it has a state",
 			      job->name, job_status_name(job));

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "daemon/job.h"
+#include "daemon/location.h"
 
 /* The lease is counted here, before anything can evict the pack again. */
 static void grant(struct pending *pending)
@@ -22,6 +23,19 @@ static void grant(struct pending *pending)
 	pending_reply(pending, &reply);
 }
 
+static void fail_read(struct pending *pending, int status)
+{
+	const struct job *job = pending->member->job;
+	const struct unit *unit = &job->catalog.units[pending->unit];
+	const struct store_transfer *fault = residency_fault(job, unit->pack);
+	char place[LOCATION_FAULT_TEXT] = "";
+
+	if (fault)
+		location_print_fault(job, fault, place);
+	pending_error(pending, -EIO, "unit \"%s\" cannot be read: %s%s%s", unit->name, store_error(status),
+		      *place ? ": " : "", place);
+}
+
 static void on_resident(struct waiter *waiter, int status)
 {
 	struct pending *pending = container_of(waiter, struct pending, waiter);
@@ -38,8 +52,7 @@ static void on_resident(struct waiter *waiter, int status)
 	else if (status == -EAGAIN)
 		pending_error(pending, -EAGAIN, "the awaited step failed");
 	else
-		pending_error(pending, -EIO, "unit \"%s\" cannot be read: %s; the daemon's log has the place",
-			      job->catalog.units[pending->unit].name, store_error(status));
+		fail_read(pending, status);
 }
 
 void gather_fail_refused(struct member *member)

@@ -161,12 +161,12 @@ static void fail_buffer_waiters(struct member *member)
 	for (struct queue *link = queue_pop(&member->buffer_waiters); link;
 	     link = queue_pop(&member->buffer_waiters))
 		pending_error(queue_entry(link, struct pending, link), -ENOBUFS,
-			      "all %u gradient buffers of rank %u wait for other ranks to push unit \"%s\" "
-			      "or close their "
-			      "step, all ranks wait for buffers, and host_budget has no room to put "
+			      "no gradient buffer of rank %u is free: all (%u) wait for other ranks to push "
+			      "unit \"%s\" or close their step, all ranks wait for buffers, and host_budget "
+			      "has no room to put "
 			      "gradients aside; raise "
 			      "it, or gradient_buffers",
-			      member->buffer_count, member->rank,
+			      member->rank, member->buffer_count,
 			      stuck ? job->catalog.units[stuck->unit].name : "?");
 }
 

@@ -6,6 +6,8 @@
 #include "daemon/budget.h"
 #include "daemon/job.h"
 #include "daemon/reader.h"
+#include "daemon/replaced.h"
+#include "daemon/room.h"
 
 #define NAMED 3
 
@@ -19,7 +21,7 @@ struct account {
 
 static uint64_t bytes_of(const struct job *job, enum holders_of what)
 {
-	return what == HOLDERS_OF_HOST ? job->host_bytes : job->nvme_bytes;
+	return what == HOLDERS_OF_HOST ? job->host_bytes : job->nvme_bytes + replaced_bytes(job->replaced);
 }
 
 /* What falls out at the end has no name. */
@@ -39,23 +41,36 @@ static void add_own(struct account *account, const struct job *job, enum holders
 		account->unnamed += bytes_of(job, what);
 }
 
-static struct account add_up(const struct job *wanting, enum holders_of what)
+uint64_t holders_user_bytes(const struct node *node, enum holders_of what, uid_t uid)
+{
+	uint64_t bytes = what == HOLDERS_OF_HOST ? readers_user_bytes(node, uid) : 0;
+
+	QUEUE_FOREACH (link, &node->jobs) {
+		const struct job *job = queue_entry(link, struct job, link);
+
+		if (job->uid == uid)
+			bytes += bytes_of(job, what);
+	}
+	return bytes;
+}
+
+static struct account add_up(const struct claim *claim, enum holders_of what)
 {
 	struct account account = { 0 };
 
-	QUEUE_FOREACH (link, &wanting->node->jobs) {
+	QUEUE_FOREACH (link, &claim->node->jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
 
-		if (job == wanting || bytes_of(job, what) == 0)
+		if (job == claim->job || bytes_of(job, what) == 0)
 			continue;
-		if (job->uid == wanting->uid)
+		if (job->uid == claim->uid)
 			add_own(&account, job, what);
 		else
 			account.others += bytes_of(job, what);
 	}
 	if (what == HOLDERS_OF_HOST) {
-		account.readers = readers_user_bytes(wanting->node, wanting->uid);
-		account.others += readers_all_bytes(wanting->node) - account.readers;
+		account.readers = readers_user_bytes(claim->node, claim->uid);
+		account.others += readers_all_bytes(claim->node) - account.readers;
 	}
 	return account;
 }
@@ -84,9 +99,10 @@ static void print_cache(const struct job *job, enum holders_of what, char text[4
 		snprintf(text, 48, " (%s of it cache)", budget_print(job->cache_bytes, bytes));
 }
 
-void holders_describe(const struct job *job, enum holders_of what, bool with_others, char *text, size_t size)
+void holders_describe(const struct claim *claim, enum holders_of what, bool with_others, char *text,
+		      size_t size)
 {
-	struct account account = add_up(job, what);
+	struct account account = add_up(claim, what);
 	char bytes[16], idle[48], cache[48];
 	size_t used = 0;
 

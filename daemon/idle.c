@@ -5,6 +5,7 @@
 #include "common/clock.h"
 #include "common/size.h"
 #include "daemon/budget.h"
+#include "daemon/durable.h"
 
 static void arm(struct job *job, uint64_t ms)
 {
@@ -23,13 +24,16 @@ static void look_at_lingering(struct job *job)
 static bool has_come_to_rest(struct job *job)
 {
 	look_at_lingering(job);
-	return job_is_quiet(job) && job->decided == job->step && queue_is_empty(&job->lingering);
+	return job_is_quiet(job) && job->decided == job->step && !durable_is_behind(job) &&
+	       queue_is_empty(&job->lingering);
 }
 
-static void release(struct job *job)
+bool idle_release(struct job *job)
 {
 	uint64_t before = job->host_bytes;
 
+	if (!has_come_to_rest(job))
+		return false;
 	setup_release(job);
 	job->phase = JOB_RELEASED;
 	job_settle_all(job->node);
@@ -37,6 +41,7 @@ static void release(struct job *job)
 		job, EVENT_RELEASED, NULL,
 		"it is idle: %llu MiB of host memory are given back, its state of step %llu stays on NVMe",
 		(unsigned long long)((before - job->host_bytes) / MIB), (unsigned long long)job->step);
+	return true;
 }
 
 /* Of ranks that came when there was no room for the job. */
@@ -52,10 +57,11 @@ static void on_idle_timer(evutil_socket_t fd, short events, void *argument)
 
 	if (!job_is_idle(job))
 		return;
-	/* What was only in host memory has been written before it was trained. */
-	if (job->phase == JOB_TRAINED && has_come_to_rest(job))
-		release(job);
-	else if (job->phase == JOB_BROKEN && has_come_to_rest(job))
+	/* What is in host memory was written before the commit that it has waited for, or before it was
+	 * trained. */
+	if (job->phase == JOB_TRAINED && idle_release(job))
+		return;
+	if (job->phase == JOB_BROKEN && has_come_to_rest(job))
 		/* All that is left of it is the news. */
 		setup_clear(job);
 	else if (job->phase == JOB_RELEASED)
@@ -66,8 +72,8 @@ static void on_idle_timer(evutil_socket_t fd, short events, void *argument)
 
 void idle_begin(struct job *job)
 {
-	bool is_releasable =
-		(job->has_nvme_parameters && job->has_nvme_optimizer) || job->phase == JOB_BROKEN;
+	bool is_releasable = job->is_durable || (job->has_nvme_parameters && job->has_nvme_optimizer) ||
+			     job->phase == JOB_BROKEN;
 
 	job->idle_since_ns = clock_now_ns();
 	if (job->node->idle_release_ms == 0 || !is_releasable)

@@ -8,6 +8,10 @@
 /* Its last rank has left. */
 void idle_begin(struct job *job);
 
+/* Gives its host memory back at once, of a trained job whose state is all on NVMe. False: it has not come to
+ * rest yet. */
+bool idle_release(struct job *job);
+
 /* A rank has come, or the job ends. */
 void idle_end(struct job *job);
 

@@ -54,6 +54,16 @@ int inbox_next(struct inbox *inbox, size_t maximum, struct frame_header *ret_hea
 	return 1;
 }
 
+size_t inbox_length(const struct inbox *inbox)
+{
+	struct frame_header header;
+
+	if (inbox->end - inbox->start < FRAME_HEADER_BYTES ||
+	    frame_header_decode(inbox->bytes + inbox->start, &header) < 0)
+		return 0;
+	return FRAME_HEADER_BYTES + (size_t)header.length;
+}
+
 static void move_to(struct inbox *inbox, uint8_t *bytes, size_t size)
 {
 	inbox->end -= inbox->start;

@@ -1,6 +1,6 @@
 /* A job's life. Its phases: FORMING (units are defined) → PLANNING → FILLING (values are written) →
- * INITIALIZING → TRAINED (→ RELEASED → RETURNING → TRAINED); BROKEN when the state is lost. Beside that,
- * epochs: see epoch.c. */
+ * INITIALIZING → TRAINED (→ RELEASED → RETURNING → TRAINED); BROKEN when a step cannot be finished. Beside
+ * that, epochs: see epoch.c. */
 #include "daemon/job.h"
 
 #include <errno.h>
@@ -11,13 +11,23 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/plural.h"
 #include "daemon/access.h"
+#include "daemon/backup.h"
 #include "daemon/budget.h"
 #include "daemon/cache.h"
 #include "daemon/disposal.h"
+#include "daemon/durable.h"
+#include "daemon/errand.h"
 #include "daemon/idle.h"
+#include "daemon/lost.h"
 #include "daemon/reader.h"
 #include "daemon/refuse.h"
+#include "daemon/replaced.h"
+#include "daemon/reserve.h"
+#include "daemon/reshape.h"
+#include "daemon/restore.h"
+#include "daemon/source.h"
 #include "daemon/spill.h"
 #include "daemon/statistics.h"
 #include "proto/name.h"
@@ -55,11 +65,44 @@ const char *job_status_name(const struct job *job)
 	}
 }
 
+const char *job_describe_loss(const struct job *job, char *text, size_t size)
+{
+	uint64_t step;
+
+	if (job->is_lost)
+		snprintf(text, size,
+			 "job %s cannot come back: %s; %s, or open the job with replace, which discards what "
+			 "is left of it",
+			 job->name, job->reason,
+			 lost_lacks_room(job) ? "make room for it" : "mend that and open it again");
+	else if (durable_has_step(job, &step))
+		snprintf(text, size,
+			 "job %s is broken: %s; close it and open it again: it goes on from there", job->name,
+			 job->reason);
+	else
+		snprintf(text, size, "the state of job %s is lost: %s; open it with replace", job->name,
+			 job->reason);
+	return text;
+}
+
 struct store *job_nvme_store(const struct job *job)
 {
-	if (job->has_nvme_optimizer)
-		return job->optimizer_store;
-	return job->has_nvme_parameters ? job->parameter_store : job->gradient_store;
+	return job->parameter_store	 ? job->parameter_store
+	       : job->has_nvme_optimizer ? job->optimizer_store
+					 : NULL;
+}
+
+uint64_t job_path_moved(const struct job *job, unsigned path, enum tier_direction direction)
+{
+	const struct store *state = job_nvme_store(job), *sums = job->gradient_store;
+	unsigned device = 0;
+
+	while (device < job->paths.count && job->paths.paths[device] != path)
+		device++;
+	if (device == job->paths.count)
+		return 0;
+	return (state ? store_device_bytes(state, device, direction) : 0) +
+	       (sums ? store_device_bytes(sums, device, direction) : 0);
 }
 
 bool job_is_idle(const struct job *job)
@@ -103,13 +146,20 @@ static void on_turn(evutil_socket_t fd, short events, void *argument)
 	struct job *job = argument;
 
 	spill_serve(job);
+	backup_go_on(job);
 	sweep_go_on(job);
 	residency_serve(job);
 	readers_go_on(job);
+	sources_go_on(job);
 	cache_go_on(job);
+	prefetch_bring_back(job);
 	if (!job->is_dropped)
 		job_go_on(job);
-	else if (job_is_quiet(job))
+	else if (!job_is_quiet(job))
+		return;
+	else if (job->comes_back)
+		restore_again(job);
+	else
 		job_free(job);
 }
 
@@ -133,18 +183,18 @@ static void set_limits(struct job *job, const struct quota *quota)
 	job->nvme_maximum = quota->nvme_maximum;
 }
 
-static int job_new(struct node *node, const struct port *owner, const char *name,
-		   const struct job_options *options, struct job **ret_job)
+int job_new(struct node *node, uid_t uid, const struct quota *quota, const char *name,
+	    const struct job_options *options, struct job **ret_job)
 {
 	struct job *job = calloc(1, sizeof(*job));
-	struct quota quota = access_quota(node, owner);
 
 	if (!job)
 		return -ENOMEM;
 	*job = (struct job){ .node = node,
-			     .uid = owner->uid,
+			     .uid = uid,
 			     .options = *options,
 			     .epoch = 1,
+			     .paths = node_all_paths(node),
 			     .directory_memory = MEMORY_INIT,
 			     .arena = MEMORY_INIT,
 			     .cache = MEMORY_INIT,
@@ -153,13 +203,21 @@ static int job_new(struct node *node, const struct port *owner, const char *name
 	snprintf(job->name, sizeof(job->name), "%s", name);
 	job->catalog.unit_maximum = node->units_per_job;
 	job->catalog.tensor_maximum = node->tensors_per_job;
-	set_limits(job, &quota);
+	job->catalog.name_maximum = node->name_length;
+	job->catalog.dimension_maximum = node->dimensions_per_tensor;
+	set_limits(job, quota);
+	job->durability = options->durability ? options->durability : node->durability;
+	shortage_init(&job->shortage, room_claim(job), job);
 	memcpy(job->groups, options->groups, sizeof(job->groups));
 	job->loss_scale.value = options->loss_scale.initial;
+	blobs_init(&job->blobs);
 	queue_init(&job->lingering);
 	queue_init(&job->readers);
+	queue_init(&job->takers);
+	queue_init(&job->errands);
 	queue_init(&job->slot_wishes);
 	queue_init(&job->filling);
+	queue_init(&job->state_writes);
 	queue_init(&job->tensor_waiting);
 	queue_init(&job->free_reductions);
 	queue_init(&job->sums_waiting);
@@ -173,10 +231,26 @@ static int job_new(struct node *node, const struct port *owner, const char *name
 		job_free(job);
 		return -ENOMEM;
 	}
-	node->jobs_created++;
-	events_of_job(job, EVENT_OPENED, NULL, "it is opened, for %u ranks at stage %u", options->world_size,
-		      options->stage);
 	*ret_job = job;
+	return 0;
+}
+
+static inline void source_freep(struct source **source)
+{
+	source_free(*source);
+}
+
+static int create(struct node *node, const struct port *owner, const char *name,
+		  const struct job_options *options, struct job **ret_job)
+{
+	struct quota quota = access_quota(node, owner);
+	int r = job_new(node, owner->uid, &quota, name, options, ret_job);
+
+	if (r < 0)
+		return r;
+	(*ret_job)->number = ++node->jobs_created;
+	events_of_job(*ret_job, EVENT_OPENED, NULL, "it is opened, for %u rank%s at stage %u",
+		      options->world_size, PLURAL(options->world_size), options->stage);
 	return 0;
 }
 
@@ -184,7 +258,12 @@ void job_free(struct job *job)
 {
 	struct node *node = job->node;
 
+	if (job->is_lost && !job->is_kept)
+		lost_remove(job);
+	replaced_inherit(job);
 	readers_end_job(job);
+	sources_end_job(job);
+	job->source = source_free(job->source);
 	for (struct queue *link = queue_first(&job->lingering); link; link = queue_first(&job->lingering)) {
 		struct member *member = queue_entry(link, struct member, link);
 
@@ -194,6 +273,8 @@ void job_free(struct job *job)
 		member_free(member);
 	}
 	setup_clear(job);
+	blobs_free(job);
+	job->replaced = job->is_kept ? replaced_leave(job->replaced) : replaced_bring_back(job->replaced);
 	statistics_end_job(job);
 	catalog_free(&job->catalog);
 	budget_uncharge(job, job->charged_bytes);
@@ -201,8 +282,7 @@ void job_free(struct job *job)
 		event_free(job->slot_timer);
 	if (job->turn)
 		event_free(job->turn);
-	if (job->patience)
-		event_free(job->patience);
+	shortage_end(&job->shortage);
 	idle_end(job);
 	queue_remove(&job->link);
 	free(job->ranks);
@@ -215,10 +295,11 @@ void job_free(struct job *job)
 
 void job_drop(struct job *job)
 {
+	errands_end(job);
 	queue_remove(&job->link);
 	queue_push(&job->node->dying, &job->link);
 	job->is_dropped = true;
-	cache_end_wait(job);
+	shortage_end(&job->shortage);
 	sweep_cancel(job);
 	job_settle(job);
 }
@@ -234,8 +315,10 @@ static bool members_are_quiet(const struct job *job)
 bool job_is_quiet(const struct job *job)
 {
 	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && !job->is_filling_tensor &&
-	       !job->sweep && job->reductions_running == 0 && job->cache_moves == 0 && !job->norm &&
-	       residency_is_quiet(job) && members_are_quiet(job);
+	       source_is_quiet(job) && !job->blobs.is_loading && !job->sweep && durable_is_quiet(job) &&
+	       errands_are_quiet(job) && job->snapshot_copies == 0 && job->reductions_running == 0 &&
+	       job->cache_moves == 0 && job->scans == 0 && !job->norm && residency_is_quiet(job) &&
+	       members_are_quiet(job);
 }
 
 /* ---- Opening ---- */
@@ -334,6 +417,12 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 
 	if (job->is_live)
 		job_abort(job, -ESTALE, "rank %u has joined job %s again", open->rank, job->name);
+	/* Of a job that was brought back, the owner's groups were only looked up. */
+	if (job->member_count == 0 && !job->has_plan && pending_port(pending)->uid == job->uid) {
+		struct quota quota = access_quota(job->node, pending_port(pending));
+
+		set_limits(job, &quota);
+	}
 	r = charge_window(job, message, sizeof(message));
 	if (r == 0) {
 		r = member_new(job, pending->client, pending_port(pending), open->rank, &member);
@@ -361,9 +450,23 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 	reply_opened(pending, member);
 }
 
-/* Whether the mode allows to join what exists; replaces it where it says so (*job becomes NULL). */
-static bool check_mode(struct pending *pending, struct job **job, uint32_t mode, const char *name)
+static bool replace(struct pending *pending, struct job **job, struct replaced **ret_replaced)
 {
+	int r = replaced_new(*job, ret_replaced);
+
+	if (r < 0)
+		pending_error(pending, r, "job %s cannot be replaced: out of memory", (*job)->name);
+	else
+		*job = NULL;
+	return r == 0;
+}
+
+/* Whether the mode allows to join what exists; replaces it where it says so (*job becomes NULL). */
+static bool check_mode(struct pending *pending, struct job **job, uint32_t mode, const char *name,
+		       struct replaced **ret_replaced)
+{
+	char loss[JOB_LOSS_TEXT];
+
 	if (mode == MODE_RESUME && (!*job || !has_state(*job))) {
 		pending_error(pending, -ENOENT,
 			      "there is no job %s to resume; open it with create, or either", name);
@@ -377,16 +480,18 @@ static bool check_mode(struct pending *pending, struct job **job, uint32_t mode,
 		return false;
 	}
 	if (mode == MODE_REPLACE && (*job)->member_count > 0) {
-		pending_error(pending, -EBUSY, "job %s cannot be replaced: %u of its ranks are alive", name,
-			      (*job)->member_count);
+		pending_error(pending, -EBUSY, "job %s cannot be replaced: %u of its ranks %s alive", name,
+			      (*job)->member_count, (*job)->member_count == 1 ? "is" : "are");
 		return false;
 	}
-	if (mode == MODE_REPLACE) {
-		job_drop(*job);
-		*job = NULL;
-	} else if ((*job)->phase == JOB_BROKEN) {
-		pending_error(pending, -EIO, "the state of job %s is lost: %s; open it with replace", name,
-			      (*job)->reason);
+	if (mode == MODE_REPLACE)
+		return replace(pending, job, ret_replaced);
+	if ((*job)->is_lost && lost_try_again(*job)) {
+		pending_error(pending, -EAGAIN, "job %s is looked for again; try again", name);
+		return false;
+	}
+	if ((*job)->phase == JOB_BROKEN) {
+		pending_error(pending, -EIO, "%s", job_describe_loss(*job, loss, sizeof(loss)));
 		return false;
 	}
 	return true;
@@ -441,13 +546,63 @@ static bool find_to_open(struct pending *pending, const Tierd__Wire__JobOpen *op
 	return true;
 }
 
+/* NULL: it is answered, and what it was to replace comes back. */
+static struct job *create_opened(struct pending *pending, const Tierd__Wire__JobOpen *open,
+				 const struct job_options *options, struct replaced *replaced)
+{
+	struct node *node = pending_node(pending);
+	struct job *job = NULL;
+	int r = 0;
+
+	if (is_foreign(pending, open))
+		refuse_foreign(pending, open);
+	else if (count_jobs(node, pending_port(pending)->uid) >= node->jobs_per_user)
+		pending_error(
+			pending, -EBUSY,
+			"this user has %u job%s already: drop one that is not needed (tierctl jobs), or "
+			"ask an administrator to raise jobs_per_user",
+			node->jobs_per_user, PLURAL(node->jobs_per_user));
+	else
+		r = create(node, pending_port(pending), open->name, options, &job);
+	if (r < 0)
+		pending_error(pending, r, "job %s: out of memory", open->name);
+	if (job)
+		job->replaced = replaced;
+	else
+		replaced_bring_back(replaced);
+	return job;
+}
+
+/* What a rank asks for has to be what the others did; who comes to an idle job may say how many there are. */
+static int agree(struct job *job, const struct job_options *options, const struct source *source,
+		 char *message, size_t size)
+{
+	struct job_options asked = *options;
+	int r;
+
+	if (has_state(job))
+		reserve_overlook(job, &asked);
+	if (has_state(job) && reshape_is_asked(job, &asked))
+		return reshape(job, &asked, message, size);
+	r = options_compare(&asked, &job->options, message, size);
+	return r < 0 || job->phase > JOB_FILLING ? r : source_compare(source, job->source, message, size);
+}
+
+/* A job that has a state has its values. */
+static bool needs_source(const struct job *job, const Tierd__Wire__JobOpen *open)
+{
+	return !job || !has_state(job) || open->mode == MODE_REPLACE;
+}
+
 void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct queue *client_members,
 	      uint32_t handle)
 {
+	struct replaced *replaced = NULL;
 	struct node *node = pending_node(pending);
+	_cleanup_(source_freep) struct source *source = NULL;
 	struct job_options options;
 	struct job *job;
-	char message[512];
+	char message[640];
 	int r = options_read(&options, open, node->path_count > 0, message, sizeof(message));
 
 	if (r < 0) {
@@ -460,6 +615,22 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 	}
 	if (!find_to_open(pending, open, &options, &job))
 		return;
+	if (job ? job->blobs.is_loading
+		: restore_is_under_way(node, pending_port(pending)->uid, open->name)) {
+		pending_error(pending, -EAGAIN, "job %s comes back from its store; try again", open->name);
+		return;
+	}
+	if (job && job->is_rolling_back) {
+		pending_error(pending, -EAGAIN, "job %s is being rolled back; try again", open->name);
+		return;
+	}
+	/* What is there may be opened, and replaced, whatever the limit has become. */
+	if (!job && strlen(open->name) > node->job_name_length) {
+		pending_error(pending, -EINVAL,
+			      "the name of job %s has %zu bytes; at most %u are allowed (job_name_length)",
+			      open->name, strlen(open->name), node->job_name_length);
+		return;
+	}
 	if (node->is_draining && (!job || job->member_count == 0)) {
 		pending_error(pending, -ESHUTDOWN,
 			      "tierd drains: job %s cannot be opened until it has been started again, or "
@@ -467,33 +638,34 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 			      open->name);
 		return;
 	}
-	if (!check_mode(pending, &job, open->mode, open->name))
+	if (needs_source(job, open)) {
+		r = source_new(node, pending_port(pending), open, &source, message, sizeof(message));
+		if (r < 0) {
+			pending_error(pending, r, "job %s, rank %u: %s", open->name, open->rank, message);
+			return;
+		}
+	}
+	if (!check_mode(pending, &job, open->mode, open->name, &replaced))
 		return;
-	if (job && options_compare(&options, &job->options, message, sizeof(message)) < 0) {
-		pending_error(pending, -EINVAL, "job %s, rank %u: %s", open->name, open->rank, message);
+	r = job ? agree(job, &options, source, message, sizeof(message)) : 0;
+	if (r < 0) {
+		pending_error(pending, r, "job %s, rank %u: %s", open->name, open->rank, message);
 		return;
 	}
 	if (!clear_rank(pending, job, open))
 		return;
+	/* Its last rank may have just been taken from it. */
+	if (job && job->is_dropped)
+		replaced = TAKE_PTR(job->replaced);
 	if (!job || job->is_dropped) {
-		if (is_foreign(pending, open)) {
-			refuse_foreign(pending, open);
-			return;
-		}
-		if (count_jobs(node, pending_port(pending)->uid) >= node->jobs_per_user) {
-			pending_error(pending, -EBUSY,
-				      "this user has %u jobs already: drop one that is not needed (tierctl "
-				      "jobs), or ask an administrator to raise jobs_per_user",
-				      node->jobs_per_user);
-			return;
-		}
-		r = job_new(node, pending_port(pending), open->name, &options, &job);
-		if (r < 0) {
-			pending_error(pending, r, "job %s: out of memory", open->name);
-			return;
+		job = create_opened(pending, open, &options, replaced);
+		if (job) {
+			job->has_earlier_updates = source_has_state(source);
+			job->source = TAKE_PTR(source);
 		}
 	}
-	join(pending, job, open, client_members, handle);
+	if (job)
+		join(pending, job, open, client_members, handle);
 }
 
 /* ---- Units ---- */
@@ -509,22 +681,34 @@ static void reply_defined(struct pending *pending, uint32_t unit)
 	pending_reply(pending, &reply);
 }
 
-static int add_unit(struct job *job, const Tierd__Wire__UnitDefine *definition, char *message, size_t size)
+int job_add_unit(struct job *job, const Tierd__Wire__UnitDefine *definition, char *message, size_t size)
 {
 	uint64_t bytes = catalog_definition_bytes(definition);
 	char reason[640];
 	int r = budget_charge(job, bytes, reason, sizeof(reason));
 
-	if (r < 0) {
-		refuse(message, size, r, "unit \"%.*s\": %s", name_fit(definition->name, 80),
-		       definition->name, reason);
-		events_of_job(job, EVENT_REFUSED, NULL, "%s", message);
-		return r;
-	}
+	if (r < 0)
+		return refuse(message, size, r, "unit \"%.*s\": %s", name_fit(definition->name, 80),
+			      definition->name, reason);
 	r = catalog_define(&job->catalog, definition, job->options.group_count, message, size);
 	if (r < 0)
 		budget_uncharge(job, bytes);
 	return r;
+}
+
+/* Values that were given are there, whatever a later rank would have begun with. */
+static void forget_initializers(const struct job *job, uint32_t index,
+				const Tierd__Wire__UnitDefine *definition)
+{
+	const struct unit *unit = &job->catalog.units[index];
+
+	for (size_t i = 0; i < unit->tensor_count && i < definition->n_tensors; i++) {
+		if (!job->has_begun || unit->tensors[i].initializer != INITIALIZE_NONE)
+			continue;
+		definition->tensors[i]->initializer = INITIALIZE_NONE;
+		definition->tensors[i]->a = unit->tensors[i].a;
+		definition->tensors[i]->b = unit->tensors[i].b;
+	}
 }
 
 void job_define(struct pending *pending, const Tierd__Wire__UnitDefine *definition)
@@ -535,13 +719,17 @@ void job_define(struct pending *pending, const Tierd__Wire__UnitDefine *definiti
 	int r;
 
 	if (member->defined < job->catalog.unit_count) {
+		forget_initializers(job, member->defined, definition);
 		r = catalog_compare(&job->catalog, member->defined, definition, message, sizeof(message));
 	} else if (job->phase != JOB_FORMING) {
 		r = -EINVAL;
-		snprintf(message, sizeof(message), "unit \"%.*s\" is one too many: the job has %u units",
-			 name_fit(definition->name, 80), definition->name, job->catalog.unit_count);
+		snprintf(message, sizeof(message), "unit \"%.*s\" is one too many: the job has %u unit%s",
+			 name_fit(definition->name, 80), definition->name, job->catalog.unit_count,
+			 PLURAL(job->catalog.unit_count));
 	} else {
-		r = add_unit(job, definition, message, sizeof(message));
+		r = job_add_unit(job, definition, message, sizeof(message));
+		if (r == -ENOMEM)
+			events_of_job(job, EVENT_REFUSED, NULL, "%s", message);
 	}
 	if (r < 0)
 		pending_error(pending, r, "job %s, rank %u: %s", job->name, member->rank, message);
@@ -555,9 +743,13 @@ bool job_check_live(struct pending *pending, uint32_t epoch)
 {
 	const struct member *member = pending->member;
 	const struct job *job = member->job;
+	char loss[JOB_LOSS_TEXT];
 
 	if (job->phase == JOB_BROKEN)
-		pending_error(pending, -EIO, "the state of job %s is lost: %s", job->name, job->reason);
+		pending_error(pending, -EIO, "%s", job_describe_loss(job, loss, sizeof(loss)));
+	else if (member->epoch == 0 && member->has_reconnected)
+		pending_error(pending, -ESTALE,
+			      "job %s: this rank has lost its connection; call tierd_job_ready", job->name);
 	else if (member->epoch == 0)
 		pending_error(pending, -EINVAL, "job %s: this rank has not called tierd_job_ready",
 			      job->name);

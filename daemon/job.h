@@ -2,11 +2,14 @@
 #ifndef TIERD_DAEMON_JOB_H
 #define TIERD_DAEMON_JOB_H
 
+#include "daemon/blobs.h"
 #include "daemon/catalog.h"
 #include "daemon/events.h"
 #include "daemon/member.h"
 #include "daemon/node.h"
 #include "daemon/options.h"
+#include "daemon/scrub.h"
+#include "daemon/shortage.h"
 #include "daemon/slots.h"
 #include "daemon/staging.h"
 #include "daemon/state.h"
@@ -21,7 +24,7 @@ enum job_phase {
 	JOB_TRAINED,	  /* it has a state */
 	JOB_RELEASED,	  /* it has one, on NVMe alone: its host memory is given back */
 	JOB_RETURNING,	  /* host memory is being reserved again, off the loop */
-	JOB_BROKEN,	  /* the state is lost; reason says why */
+	JOB_BROKEN,	  /* reason says why: the state is lost, comes back, or cannot be opened */
 };
 
 /* The streams of a job; those that it has not are never looked at. */
@@ -29,6 +32,7 @@ struct job_streams {
 	uint32_t parameter[UNIT_SECTIONS];
 	uint32_t state[UNIT_TRAINABLE_SECTIONS][STATES_MAXIMUM];
 	uint32_t accumulator; /* of spilled sums */
+	uint32_t blobs;
 };
 
 /* Where a pack's sections start in the streams, in bytes. */
@@ -53,6 +57,8 @@ struct residence {
 	enum directory_state state; /* never DRAINING: that takes no time here */
 	enum sweep_state sweep;	    /* what the running sweep has to do with it */
 	bool is_dirty;		    /* frozen values were written; the NVMe copy is older */
+	bool is_unsaved;	    /* a sweep has updated it since the last backup began */
+	bool awaits_backup;	    /* the one that is under way has not begun to write it */
 	bool wants_slot;
 	uint32_t slot;
 	unsigned pins;	 /* readers in the daemon */
@@ -98,22 +104,50 @@ struct contribution {
 	bool is_void;	 /* its epoch has ended while a worker reads it */
 };
 
+/* How many ranks read and train a state, what of it is partitioned among them, and so where parameters live.
+ */
+struct job_shape {
+	uint32_t world_size, stage, parameter_placement;
+	bool has_nvme_parameters;
+};
+
 struct reduction;
 struct held_buffer;
 struct norm_work;
 struct sweep;
 struct setup;
+struct source;
 struct spill;
+struct durable;
+struct replaced;
+struct restore_notice;
+
+/* Why a job is lost, and what room there was then: daemon/lost.h. */
+struct loss {
+	int lacking;   /* -ENOMEM, -ENOSPC: room; 0: something else */
+	bool is_asked; /* somebody who opens it has had it tried again */
+	uint64_t host_room, path_room[NODE_MAX_PATHS];
+};
 
 struct job {
 	struct queue link; /* of the node's */
 	struct node *node;
 	char name[WIRE_MAX_JOB_NAME + 1];
 	uid_t uid;
+	uint64_t number; /* of all jobs that this node has made: in the names of its files */
 	struct job_options options;
+	struct job_shape former_shape; /* world_size 0: its memory is there, or was, in the one that it has */
 	struct catalog catalog;
 	enum job_phase phase;
 	bool is_dropped; /* freed as soon as nothing is in flight */
+	bool is_kept;	 /* then its store stays: the daemon ends, or it is replaced */
+	bool comes_back; /* after that, from its last durable step */
+	bool is_lost;	 /* its store is there, and cannot be opened: it goes with it */
+	struct loss loss;
+	struct replaced *replaced;     /* what it takes the place of, until it has a state; owned */
+	struct replaced *remains;      /* or it is replaced itself: what is left of it then; borrowed */
+	bool is_rolling_back;	       /* and nobody may join it */
+	struct restore_notice *notice; /* told when it has come back; NULL: nobody waits */
 
 	/* Epoch. It is live from the ready of all ranks until somebody is lost. */
 	uint32_t epoch;
@@ -125,15 +159,23 @@ struct job {
 	struct queue lingering; /* members that have left, whose memory is still used */
 	bool has_begun;		/* an epoch was live once */
 	struct queue readers;	/* daemon/reader.h */
+	unsigned scans;		/* under way: daemon/scan.h */
+	struct scrub_state scrub;
+	struct source *source;	  /* where its first values come from; NULL: from nobody, or it has them */
+	bool has_earlier_updates; /* units have had more than its steps, there */
+	struct queue takers;	  /* those whose source it is: daemon/source.h */
 
 	/* Memory and places. */
 	bool has_nvme_parameters, has_nvme_optimizer, has_nvme_sums;
+	bool has_stored_parameters; /* they are written to NVMe, whether they live there or in host memory */
+	bool has_backup; /* the optimizer's state is in host memory, and written to NVMe before each commit */
+	uint32_t returned_packs; /* of parameters in host memory: those that are asked back from there */
 	struct setup *setup;
 	struct memory directory_memory, arena, sums_memory;
 	struct memory cache; /* the arena goes on there, at slots_cache_offset() */
 	struct directory_header *directory;
 	struct slots slots;
-	/* One and the same where they are on NVMe; NULL: none. */
+	/* The first two are one and the same where they are on NVMe; NULL: none. */
 	struct store *parameter_store, *optimizer_store, *gradient_store;
 	struct job_streams streams;
 	struct pack_place *places;
@@ -149,17 +191,21 @@ struct job {
 	uint64_t charged_bytes;			      /* of host_bytes: outside of the plan */
 	uint64_t kept_bytes;			      /* of its plan: what stays when it is released */
 	uint64_t cache_bytes;			      /* of host_bytes: tracts that are not away */
-	uint64_t shortage;			      /* of the last plan: see budget_take_host() */
-	uint64_t awaits_since_ns;		      /* caches give up memory for it; 0: they do not */
-	struct event *patience;			      /* while it waits for that */
+	struct shortage shortage;		      /* what its plan lacks */
 	unsigned cache_moves;			      /* tracts that come or go */
 	unsigned rescues;			      /* how often memory of others was waited for */
 	uint32_t windows;			      /* of members, as many as were charged */
 	bool has_plan;				      /* all its ranks' windows are in it */
+	struct path_list paths;			      /* that its stores lie on, by their devices */
 	uint64_t path_bytes[NODE_MAX_PATHS];
+	uint64_t sums_path_bytes;    /* of path_bytes, on each of its paths: its spilled sums */
 	struct queue tensor_waiting; /* operations that wait for a pack to be written back */
 	struct queue filling;	     /* pendings of tensor writes that wait for the plan */
-	bool has_values;	     /* every tensor has been written, or has an initializer */
+	struct queue state_writes; /* operations that wait for their turn to write what the optimizer keeps */
+	bool is_writing_state;	   /* one of them has it */
+	bool has_first_step;	   /* what was written so was kept after that step, at which the job begins */
+	uint64_t first_step;
+	bool has_values; /* every tensor has been written, or has an initializer */
 	/* Frozen tensors have been filled in units before this one, and in it in those before that tensor. */
 	uint32_t initialized_units, initialized_tensors;
 	bool is_filling_tensor; /* an initializer fills a frozen one: one at a time */
@@ -200,6 +246,14 @@ struct job {
 	struct loss_scale loss_scale;
 	uint64_t decided_ns;
 	struct sweep *sweep; /* the running one */
+	uint32_t durability; /* what counted when it was opened: DURABILITY_DEFAULT is by where its state lies
+			      */
+	bool is_durable;
+	struct blobs blobs;
+	struct durable *durable;  /* NULL: its state ends with the daemon, or has not begun */
+	struct backup *backup;	  /* NULL: it needs none */
+	struct queue errands;	  /* of its store, beside commits: daemon/errand.h */
+	unsigned snapshot_copies; /* that read a snapshot */
 
 	/* Prefetch. */
 	uint32_t *next_use; /* by pack */
@@ -213,6 +267,11 @@ struct job {
 /* ---- job.c, epoch.c: membership and epochs ---- */
 
 struct job *job_find(struct node *node, uid_t uid, const char *name);
+/* A job without ranks and units, in JOB_FORMING; freed by job_free(). */
+int job_new(struct node *node, uid_t uid, const struct quota *quota, const char *name,
+	    const struct job_options *options, struct job **ret_job);
+/* Checks and charges the next unit. A negative errno with a message. */
+int job_add_unit(struct job *job, const Tierd__Wire__UnitDefine *definition, char *message, size_t size);
 void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct queue *client_members,
 	      uint32_t handle);
 void job_define(struct pending *pending, const Tierd__Wire__UnitDefine *definition);
@@ -224,7 +283,8 @@ void job_leave(struct member *member, bool is_orderly, const char *reason);
 /* Ends the epoch for all ranks. */
 void job_abort(struct job *job, int r, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* The state is lost: all calls fail from now on. Logged here; about: as events_of_job() takes it. */
+/* All calls fail from now on, and what is not durable is lost. Logged here; about: as events_of_job() takes
+ * it. */
 void job_break(struct job *job, int r, const struct log_fields *about, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
@@ -243,8 +303,13 @@ void job_drop(struct job *job);
 void job_free(struct job *job);
 
 const char *job_status_name(const struct job *job);
-/* Where it is on NVMe; NULL: nowhere. */
+/* That a job is broken, why, and what to do. */
+const char *job_describe_loss(const struct job *job, char *text, size_t size);
+#define JOB_LOSS_TEXT 800
+/* Where its state is on NVMe; NULL: nowhere. */
 struct store *job_nvme_store(const struct job *job);
+/* Bytes that one of the paths was asked to move so far. */
+uint64_t job_path_moved(const struct job *job, unsigned path, enum tier_direction direction);
 /* It has a state, and no ranks. */
 bool job_is_idle(const struct job *job);
 
@@ -263,7 +328,7 @@ void setup_release(struct job *job);
 void setup_clear(struct job *job);
 void job_planned(struct job *job, int r, const char *message);
 
-/* ---- residency.c, deadlock.c: packs in host memory ---- */
+/* ---- residency.c, eviction.c, deadlock.c: packs in host memory ---- */
 
 /* True: the pack is resident at the version. False: the waiter is queued, and the pack is loaded if need be.
  */
@@ -310,9 +375,15 @@ void residency_check_deadlock(struct job *job);
 uint32_t residence_pack(const struct residence *residence);
 const struct slot_class *residency_class(const struct job *job, uint32_t pack);
 void residency_unwish(struct residence *residence);
+struct directory_entry *residency_entry(const struct job *job, uint32_t unit);
+void residency_set_state(struct job *job, uint32_t pack, enum directory_state state);
+/* Its slot is free, whoever is there. */
+void residency_vacate(struct job *job, uint32_t pack);
 /* No load, write-back or reader. */
 bool residency_is_quiet(const struct job *job);
 /* The first of its units' names, and what is wrong with a store, for messages. */
+/* What the last load has failed at; NULL: nothing that has a place. */
+const struct store_transfer *residency_fault(const struct job *job, uint32_t pack);
 const char *pack_name(const struct job *job, uint32_t pack);
 const char *store_error(int status);
 /* What a transfer of the pack that has failed is about, for the log. */
@@ -332,6 +403,8 @@ bool gather_refuse_owed(struct pending *pending);
 /* ---- prefetch.c ---- */
 /* Looks at the ranks' progress and loads what comes next. */
 void prefetch_run(struct job *job);
+/* In the job's turn: parameters that live in host memory come back there, all of them. */
+void prefetch_bring_back(struct job *job);
 void prefetch_hint(struct pending *pending, const Tierd__Wire__Prefetch *prefetch);
 /* Fills job->next_use, if it is out of date. */
 void prefetch_find_next_uses(struct job *job);

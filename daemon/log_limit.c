@@ -5,7 +5,7 @@
 static void begin(struct log_limit *limit, uint64_t now_ns)
 {
 	if (limit->dropped > 0)
-		log_info("%u more %s were not logged", limit->dropped, limit->what);
+		log_info("%s that were not logged: %u more", limit->what, limit->dropped);
 	limit->began_ns = now_ns;
 	limit->lines = limit->dropped = 0;
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <math.h>
 
+#include "common/plural.h"
 #include "daemon/refuse.h"
 
 /* Comparisons are written so that a NaN fails too. */
@@ -23,6 +24,22 @@ int loss_scale_check(const struct loss_scale_options *options, char *message, si
 		return refuse(message, size, -EINVAL,
 			      "loss_scale_minimum is %g; it is above 0 and at most loss_scale, which is %g",
 			      (double)options->minimum, (double)options->initial);
+	return 0;
+}
+
+int loss_scale_restore(struct loss_scale *scale, const struct loss_scale_options *options,
+		       const struct loss_scale *past, char *message, size_t size)
+{
+	bool is_possible = loss_scale_is_dynamic(options)
+				   ? past->value >= options->minimum && isfinite(past->value) &&
+					     past->steps < options->interval
+				   : past->value == options->initial && past->steps == 0;
+
+	if (!is_possible)
+		return refuse(
+			message, size, -EINVAL, "its loss scale cannot be %g for %u step%s: it began with %g",
+			(double)past->value, past->steps, PLURAL(past->steps), (double)options->initial);
+	*scale = *past;
 	return 0;
 }
 

@@ -21,6 +21,10 @@ struct loss_scale {
 /* -EINVAL with a message for the client. */
 int loss_scale_check(const struct loss_scale_options *options, char *message, size_t size);
 
+/* What a job stood at that comes back; -EINVAL if it could not have. */
+int loss_scale_restore(struct loss_scale *scale, const struct loss_scale_options *options,
+		       const struct loss_scale *past, char *message, size_t size);
+
 static inline bool loss_scale_is_dynamic(const struct loss_scale_options *options)
 {
 	return options->interval > 0;

@@ -13,12 +13,15 @@
 #include "daemon/config.h"
 #include "daemon/config_check.h"
 #include "daemon/config_defaults.h"
+#include "daemon/endurance.h"
 #include "daemon/events.h"
 #include "daemon/journal.h"
 #include "daemon/lock.h"
 #include "daemon/node.h"
 #include "daemon/notify.h"
 #include "daemon/reload.h"
+#include "daemon/restore.h"
+#include "daemon/scrub.h"
 #include "daemon/server.h"
 #include "daemon/statistics.h"
 
@@ -60,9 +63,7 @@ static void describe(const struct daemon *daemon, char *text, size_t size)
 	QUEUE_FOREACH (link, &node->jobs)
 		jobs++;
 	snprintf(text, size,
-		 "listening at %.100s; jobs: %u, clients: %u; host memory: %llu of %llu MiB, NVMe paths: %u; "
-		 "state "
-		 "ends with the daemon",
+		 "listening at %.100s; jobs: %u, clients: %u; host memory: %llu of %llu MiB, NVMe paths: %u",
 		 daemon->config->socket, jobs, node->clients, (unsigned long long)(node->host_used / MIB),
 		 (unsigned long long)(node->host_budget / MIB), node->path_count);
 }
@@ -162,13 +163,19 @@ static void on_hang_up(evutil_socket_t number, short what, void *argument)
 		log_error("%s; the configuration stays as it was", problem.text);
 	else
 		events_of_node(daemon->node, EVENT_RELOADED, NULL,
-			       "the configuration was read again, and %d keys have changed", changes);
+			       "the configuration was read again; keys that have changed: %d", changes);
 	log_open((enum log_level)daemon->config->log_level);
 	daemon->node->jobs_per_user = daemon->config->jobs_per_user;
 	daemon->node->units_per_job = daemon->config->units_per_job;
 	daemon->node->tensors_per_job = daemon->config->tensors_per_job;
+	daemon->node->job_name_length = daemon->config->job_name_length;
+	daemon->node->name_length = daemon->config->name_length;
+	daemon->node->dimensions_per_tensor = daemon->config->dimensions_per_tensor;
 	daemon->node->connections_per_user = connections_of_user(daemon->config);
 	daemon->node->idle_release_ms = (uint64_t)daemon->config->idle_release_seconds * 1000;
+	daemon->node->durability = daemon->config->durability;
+	endurance_set(daemon->node->endurance, daemon->config->endurance);
+	scrub_set_period(daemon->node->scrub, scrub_period_ns(daemon->config->scrub_days));
 	limits = limits_of(daemon->config);
 	server_limit(daemon->server, &limits);
 	say_ready(daemon);
@@ -231,12 +238,20 @@ static int start_node(struct daemon *daemon)
 		.needs_io_uring = config->io_engine == CONFIG_ENGINE_IO_URING,
 		.is_buffered_io = config->direct_io == CONFIG_DIRECT_OFF,
 		.path_count = config->path_count,
+		.needs_reservation = config->file_system == CONFIG_FILE_SYSTEM_RESERVING,
 		.idle_release_ms = (uint64_t)config->idle_release_seconds * 1000,
+		.durability = config->durability,
+		.scrub_days = config->scrub_days,
+		.endurance = config->endurance,
+		.state_directory = config->state_directory,
 		.administrators = &config->administrators,
 		.limits = &config->limits,
 		.jobs_per_user = config->jobs_per_user,
 		.units_per_job = config->units_per_job,
 		.tensors_per_job = config->tensors_per_job,
+		.job_name_length = config->job_name_length,
+		.name_length = config->name_length,
+		.dimensions_per_tensor = config->dimensions_per_tensor,
 		.connections_per_user = connections_of_user(config),
 		.fault = config->fault,
 	};
@@ -293,6 +308,8 @@ static int start(struct daemon *daemon)
 	}
 	r = start_node(daemon);
 	if (r == 0)
+		r = restore_all(daemon->node);
+	if (r == 0)
 		r = start_server(daemon);
 	if (r < 0)
 		return r;
@@ -304,9 +321,11 @@ static int start(struct daemon *daemon)
 	return r;
 }
 
-/* Who asks again for what is happening would otherwise kill it, once nobody handles signals any more. */
-static void block_signals(void)
+/* Who asks again for what is happening would otherwise kill it, once nobody handles signals any more; and the
+ * loop, which turns on while jobs end, has nothing to say of them. */
+static void ignore_signals(struct daemon *daemon)
 {
+	struct event *events[] = { &daemon->terminate, &daemon->interrupt, &daemon->hang_up };
 	sigset_t signals;
 
 	sigemptyset(&signals);
@@ -314,22 +333,19 @@ static void block_signals(void)
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGHUP);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
+	for (size_t i = 0; i < ARRAY_LENGTH(events); i++)
+		if (event_initialized(events[i]))
+			event_del(events[i]);
 }
 
 static void stop(struct daemon *daemon)
 {
-	block_signals();
+	ignore_signals(daemon);
 	/* The heartbeat goes on meanwhile: jobs may have much to give back. */
 	daemon->is_stopping = true;
 	server_free(daemon->server);
 	statistics_free(daemon->statistics);
 	node_free(daemon->node);
-	if (event_initialized(&daemon->terminate))
-		event_del(&daemon->terminate);
-	if (event_initialized(&daemon->interrupt))
-		event_del(&daemon->interrupt);
-	if (event_initialized(&daemon->hang_up))
-		event_del(&daemon->hang_up);
 	if (event_initialized(&daemon->heartbeat))
 		event_del(&daemon->heartbeat);
 	if (daemon->loop)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -183,6 +184,17 @@ bool member_has_leases(const struct member *member)
 	return false;
 }
 
+void members_describe(const struct job *job, char *text, size_t size)
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (uint32_t rank = 0; rank < job->options.world_size && used + 32 < size; rank++)
+		if (job->ranks[rank])
+			used += (size_t)snprintf(text + used, size - used, "%srank %u (pid %d)",
+						 used ? ", " : "", rank, (int)job->ranks[rank]->pid);
+}
+
 void member_release(struct member *member)
 {
 	if (!member->has_left || member->busy > 0)
@@ -265,9 +277,14 @@ int member_set_phase(struct member *member, const char *phase, char *message, si
 	return 0;
 }
 
+bool member_has_steps(const struct member *member)
+{
+	return member->step || member->next_step || member->awaited.count > 0;
+}
+
 void member_step_over(struct member *member)
 {
-	if (member->leaving && !member->step && !member->next_step)
+	if (member->leaving && !member_has_steps(member))
 		event_active(member->leaving->timer, EV_TIMEOUT, 0);
 }
 

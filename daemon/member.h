@@ -5,6 +5,7 @@
 
 #include <event2/event_struct.h>
 
+#include "daemon/awaited.h"
 #include "daemon/options.h"
 #include "daemon/order.h"
 #include "daemon/pending.h"
@@ -46,6 +47,7 @@ struct member {
 	struct pending *step;	      /* its step that is not applied yet */
 	struct pending *next_step;    /* the one after it */
 	struct pending *leaving;      /* its leave, which waits for them */
+	struct awaited awaited;	      /* those that are applied, and not yet durable */
 	struct step_rates next_rates; /* of next_step */
 	bool is_closed;		      /* its part of the open step is */
 	bool is_finished;	      /* and of a reduced step its shard is written */
@@ -63,6 +65,8 @@ struct member {
 	struct queue buffer_waiters;
 
 	struct tensor_operation *operation; /* the one that uses the window */
+	struct staged_blob *upload;	    /* what it is setting, and how much of it has come; or NULL */
+	uint64_t uploaded;
 
 	struct queue orders;
 	struct order *order; /* of the current phase */
@@ -100,6 +104,9 @@ static inline bool member_has_lease(const struct member *member, uint32_t unit)
 
 bool member_has_leases(const struct member *member);
 
+/* Of the job's ranks that are there, as many as there is room for. */
+void members_describe(const struct job *job, char *text, size_t size);
+
 /* Makes phase the current one, and ends the pass of the last one, unless steps do that. -E2BIG: too many
  * phases; -ENOMEM: no memory for another. Message: for the client, if it fails. The first phase is in the
  * job's plan. */
@@ -111,6 +118,8 @@ void member_finish_pass(struct member *member);
 
 /* A step of the member has been answered: if that was the last, it may leave. */
 void member_step_over(struct member *member);
+/* A step of it is to be applied, or to become durable. */
+bool member_has_steps(const struct member *member);
 
 /* The version of the last step that the rank has closed: what it gathers has that version at most. */
 uint64_t member_last_version(const struct member *member);

@@ -15,8 +15,14 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/plural.h"
+#include "common/reservation.h"
 #include "common/size.h"
+#include "daemon/durable.h"
+#include "daemon/endurance.h"
+#include "daemon/errand.h"
 #include "daemon/job.h"
+#include "daemon/scrub.h"
 
 struct node_events {
 	struct event *engine, *workers, *slow_workers;
@@ -24,30 +30,28 @@ struct node_events {
 
 /* ---- Paths ---- */
 
-static bool is_store_file(const char *name)
+static bool is_scratch_file(const char *name)
 {
 	size_t length = strlen(name);
 
-	return length > 6 && strcmp(name + length - 6, ".store") == 0;
+	return length > 5 && strcmp(name + length - 5, ".sums") == 0;
 }
 
 /* Those in a user's folder, and the folder, if nothing else is in it. */
-static unsigned remove_stores(int parent, const char *name)
+static void remove_scratch(int parent, const char *name)
 {
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
-	unsigned count = 0;
 
 	if (!folder) {
 		fd_close(fd);
-		return 0;
+		return;
 	}
 	for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder))
-		if (is_store_file(entry->d_name) && unlinkat(fd, entry->d_name, 0) == 0)
-			count++;
+		if (is_scratch_file(entry->d_name))
+			(void)unlinkat(fd, entry->d_name, 0);
 	closedir(folder);
 	(void)unlinkat(parent, name, AT_REMOVEDIR);
-	return count;
 }
 
 static bool is_users_folder(const char *name)
@@ -55,12 +59,11 @@ static bool is_users_folder(const char *name)
 	return name[strspn(name, "0123456789")] == '\0';
 }
 
-/* State ends with the daemon, so what a dead one left can only be in the way. */
+/* Sums of gradients of a step that a dead daemon never ended; what jobs keep is restored (restore.c). */
 static void remove_leftovers(struct node_path *path)
 {
 	int fd = openat(path->directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
-	unsigned count = 0;
 
 	if (!directory) {
 		fd_close(fd);
@@ -68,23 +71,44 @@ static void remove_leftovers(struct node_path *path)
 	}
 	for (struct dirent *entry = readdir(directory); entry; entry = readdir(directory))
 		if (is_users_folder(entry->d_name))
-			count += remove_stores(path->directory_fd, entry->d_name);
+			remove_scratch(path->directory_fd, entry->d_name);
 	closedir(directory);
-	if (count > 0)
-		log_warning("%s: removed %u store file%s of a tierd that ended without cleaning up; the "
-			    "jobs are lost",
-			    path->folder, count, count == 1 ? "" : "s");
+}
+
+/* A file like those that will be there, without a name. */
+static int open_probe(int directory_fd, int flags)
+{
+	int fd = openat(directory_fd, ".probe", O_RDWR | O_CREAT | O_CLOEXEC | flags, 0600);
+
+	unlinkat(directory_fd, ".probe", 0);
+	return fd;
 }
 
 static bool probe_direct(int directory_fd)
 {
-	int fd = openat(directory_fd, ".probe", O_RDWR | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
+	_cleanup_close_ int fd = open_probe(directory_fd, O_DIRECT);
 
-	unlinkat(directory_fd, ".probe", 0);
-	if (fd < 0)
-		return false;
-	close(fd);
-	return true;
+	return fd >= 0;
+}
+
+/* A running job must never meet a full disk: that is what the reservation is for. */
+static int check_reservation(const struct node_path *path, bool is_needed)
+{
+	_cleanup_close_ int fd = open_probe(path->directory_fd, 0);
+	const struct reservation_breach *breach = fd >= 0 ? reservation_look(fd) : NULL;
+
+	if (!breach)
+		return 0;
+	if (!is_needed) {
+		log_warning("%s is on %s, where %s: a job whose disk gets full breaks; keep room free there",
+			    path->path, breach->what, breach->why);
+		return 0;
+	}
+	log_error("%s cannot be used: it is on %s, where %s, so a running job may meet a full disk; %s; or "
+		  "keep room "
+		  "free there yourself, and set file_system = any in [nvme]",
+		  path->path, breach->what, breach->why, breach->remedy);
+	return -EOPNOTSUPP;
 }
 
 static int open_folder(struct node_path *path)
@@ -164,6 +188,9 @@ static int open_path(struct node *node, const struct node_config *config, unsign
 		log_unusable(path, r);
 		return r;
 	}
+	r = check_reservation(path, config->needs_reservation);
+	if (r < 0)
+		return r;
 	remove_leftovers(path);
 	path->is_direct = !config->is_buffered_io && probe_direct(path->directory_fd);
 	if (!path->is_direct)
@@ -328,11 +355,16 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 	node->started_ns = clock_now_ns();
 	node->fault = config->fault;
 	node->idle_release_ms = config->idle_release_ms;
+	node->durability = config->durability;
 	node->administrators = config->administrators;
 	node->limits = config->limits;
 	node->jobs_per_user = config->jobs_per_user ? config->jobs_per_user : LIMIT_JOBS_PER_USER;
 	node->units_per_job = config->units_per_job ? config->units_per_job : CATALOG_MAX_UNITS;
 	node->tensors_per_job = config->tensors_per_job ? config->tensors_per_job : CATALOG_MAX_TENSORS;
+	node->job_name_length = config->job_name_length ? config->job_name_length : WIRE_MAX_JOB_NAME;
+	node->name_length = config->name_length ? config->name_length : WIRE_MAX_NAME;
+	node->dimensions_per_tensor =
+		config->dimensions_per_tensor ? config->dimensions_per_tensor : WIRE_MAX_DIMENSIONS;
 	node->connections_per_user = config->connections_per_user;
 	node->staging.memory = (struct memory)MEMORY_INIT;
 	node->statistics = (struct memory)MEMORY_INIT;
@@ -340,6 +372,9 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 	queue_init(&node->watches);
 	queue_init(&node->dying);
 	queue_init(&node->readers);
+	queue_init(&node->shortages);
+	queue_init(&node->restores);
+	queue_init(&node->verifies);
 	if (getrandom(&node->incarnation, sizeof(node->incarnation), 0) != sizeof(node->incarnation))
 		node->incarnation = node->started_ns;
 	for (unsigned i = 0; i < config->path_count && r == 0; i++)
@@ -352,12 +387,25 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 		r = start_staging(node);
 	if (r == 0)
 		r = watch_all(node);
+	if (r == 0)
+		r = scrub_new(node, scrub_period_ns(config->scrub_days), &node->scrub);
+	if (r == 0)
+		r = endurance_new(node, config->state_directory, config->endurance, &node->endurance);
 	if (r < 0) {
 		node_free(node);
 		return r;
 	}
 	*ret_node = node;
 	return 0;
+}
+
+struct path_list node_all_paths(const struct node *node)
+{
+	struct path_list list = { .count = node->path_count };
+
+	for (unsigned i = 0; i < list.count; i++)
+		list.paths[i] = (uint8_t)i;
+	return list;
 }
 
 bool node_has_settled(const struct node *node)
@@ -371,10 +419,9 @@ static uint64_t moved_by(const struct queue *jobs, unsigned path, enum tier_dire
 
 	QUEUE_FOREACH (link, jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
-		const struct store *store = job_nvme_store(job);
 
-		if (store && job->path_bytes[path] > 0)
-			bytes += store_device_bytes(store, path, direction);
+		if (job->path_bytes[path] > 0)
+			bytes += job_path_moved(job, path, direction);
 	}
 	return bytes;
 }
@@ -390,7 +437,8 @@ static bool is_idle(const struct node *node)
 	QUEUE_FOREACH (link, &node->jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
 
-		if (job->decided > job->step && job->phase != JOB_BROKEN)
+		if (job->phase != JOB_BROKEN &&
+		    (job->decided > job->step || durable_is_behind(job) || !errands_are_quiet(job)))
 			return false;
 	}
 	return true;
@@ -411,16 +459,32 @@ void node_stop(struct node *node, void (*on_idle)(void *argument), void *argumen
 	node->is_stopping = true;
 	node->on_idle = on_idle;
 	node->idle_argument = argument;
+	QUEUE_FOREACH (link, &node->jobs)
+		durable_advance(queue_entry(link, struct job, link));
 	node_check_idle(node);
 }
 
-/* Jobs end when nothing of theirs is in flight; the loop is not running any more. */
+static void keep(struct job *job)
+{
+	job->is_kept = true;
+	job_drop(job);
+}
+
+static bool has_ended(const struct node *node)
+{
+	return queue_is_empty(&node->jobs) && queue_is_empty(&node->dying) &&
+	       queue_is_empty(&node->readers) && queue_is_empty(&node->restores) && node->disposals == 0;
+}
+
+/* Jobs end when nothing of theirs is in flight; the loop is not running any more. One that was on its way
+ * back arrives first. */
 static void end_jobs(struct node *node)
 {
-	for (struct queue *link = queue_first(&node->jobs); link; link = queue_first(&node->jobs))
-		job_drop(queue_entry(link, struct job, link));
-	while (!queue_is_empty(&node->dying) || !queue_is_empty(&node->readers) || node->disposals > 0)
+	while (!has_ended(node)) {
+		for (struct queue *link = queue_first(&node->jobs); link; link = queue_first(&node->jobs))
+			keep(queue_entry(link, struct job, link));
 		event_base_loop(node->loop, EVLOOP_ONCE);
+	}
 }
 
 struct node *node_free(struct node *node)
@@ -428,6 +492,8 @@ struct node *node_free(struct node *node)
 	if (!node)
 		return NULL;
 	end_jobs(node);
+	node->scrub = scrub_free(node->scrub);
+	node->endurance = endurance_free(node->endurance);
 	unwatch_all(node);
 	collective_free(node->collective);
 	workers_free(node->workers);

@@ -29,6 +29,12 @@ struct node_path {
 	unsigned device; /* of the engine: folders of one file system share it */
 };
 
+/* Some of the node's paths, by their numbers: those of a job, in the order of its stores' devices. */
+struct path_list {
+	unsigned count;
+	uint8_t paths[NODE_MAX_PATHS];
+};
+
 /* What a node is made from; the daemon's configuration fills it. */
 struct node_config {
 	uint64_t host_budget; /* bytes of host memory for all jobs together */
@@ -38,18 +44,24 @@ struct node_config {
 	bool is_plain_io;	   /* do not try io_uring */
 	bool needs_io_uring;	   /* do not do without it */
 	bool is_buffered_io;	   /* do not try O_DIRECT */
+	bool needs_reservation;	   /* refuse file systems that break it */
 	unsigned path_count;
 	struct {
 		const char *path; /* an existing folder */
 		uint64_t capacity;
 	} paths[NODE_MAX_PATHS];
 	uint64_t idle_release_ms;		 /* 0: never */
+	uint32_t durability;			 /* of jobs that do not ask for one */
+	unsigned scrub_days;			 /* once through all data; 0: never */
+	uint64_t endurance;			 /* bytes; 0: not known */
+	const char *state_directory;		 /* borrowed; NULL: it keeps nothing there */
 	const struct who_list *administrators;	 /* borrowed until node_free(); NULL: none */
 	const struct limit_list *limits;	 /* in the same way */
 	unsigned jobs_per_user;			 /* 0: LIMIT_JOBS_PER_USER */
 	unsigned units_per_job, tensors_per_job; /* of jobs from now on; 0: CATALOG_MAX_… */
-	unsigned connections_per_user;		 /* that the server allows: to be told */
-	const char *fault;			 /* as fault_config_parse() takes it; for tests; NULL: none */
+	unsigned job_name_length, name_length, dimensions_per_tensor; /* in the same way; 0: WIRE_MAX_… */
+	unsigned connections_per_user;				      /* that the server allows: to be told */
+	const char *fault; /* as fault_config_parse() takes it; for tests; NULL: none */
 };
 
 struct event_base;
@@ -65,12 +77,16 @@ struct node {
 	struct node_path paths[NODE_MAX_PATHS];
 	unsigned path_count, device_count;
 	uint64_t host_budget, host_used;
-	uint64_t wished_bytes, wished_until_ns; /* by a reader for whom caches shrink */
-	uint64_t cache_patience_ms; /* how long a job waits until others have given up memory for it */
+	uint64_t cache_patience_ms; /* how long caches are waited for */
+	struct queue shortages;	    /* that are waited for */
 	struct queue jobs;
-	struct queue watches; /* of clients that watch */
-	struct queue dying;   /* dropped jobs that are not quiet yet */
-	struct queue readers; /* of all jobs, and those whose job is gone */
+	struct queue watches;  /* of clients that watch */
+	struct queue dying;    /* dropped jobs that are not quiet yet */
+	struct queue readers;  /* of all jobs, and those whose job is gone */
+	struct queue restores; /* jobs that are coming back: daemon/restore.h */
+	struct scrub *scrub;
+	struct endurance *endurance;
+	struct queue verifies; /* requests of clients: daemon/verify.h */
 	struct staging staging;
 	uint64_t jobs_created;
 	unsigned disposals; /* under way */
@@ -83,24 +99,29 @@ struct node {
 	bool is_stopping;
 	bool is_draining; /* only jobs that have ranks may be opened */
 	uint64_t idle_release_ms;
+	uint32_t durability;
 	const struct who_list *administrators;
 	bool has_noted_pinning;
 	const struct limit_list *limits;
 	unsigned jobs_per_user, units_per_job, tensors_per_job, connections_per_user;
+	unsigned job_name_length, name_length, dimensions_per_tensor;
 	struct statistics_figures past; /* of jobs that are gone */
 	void *published;	  /* the mapping of its file: see daemon/statistics.h; NULL: there is none */
 	struct memory statistics; /* the node's page, once somebody has asked for it */
 	const char *fault;
 };
 
-/* Creates the daemon's folder in each path (and removes store files that a dead daemon left there, saying
- * so), the engine and the threads, and adds their descriptors to the loop. Errors are logged. -EBUSY: another
- * daemon uses a path. */
+/* Creates the daemon's folder in each path (and removes the sums of gradients that a dead daemon
+ * left there), the engine and the threads, and adds their descriptors to the loop. Errors are logged. -EBUSY:
+ * another daemon uses a path. */
 int node_new(struct event_base *loop, const struct node_config *config, struct node **ret_node);
 
 /* No new job or step from now on; on_idle runs on the loop, once, when steps that were decided have been
  * applied. */
 void node_stop(struct node *node, void (*on_idle)(void *argument), void *argument);
+
+/* As they are configured. */
+struct path_list node_all_paths(const struct node *node);
 
 /* No dropped job holds memory or disk any more. */
 bool node_has_settled(const struct node *node);

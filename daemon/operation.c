@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/damage.h"
 #include "daemon/spill.h"
-#include "offload/format.h"
 
 static uint32_t pack_of(const struct tensor_operation *operation)
 {
@@ -45,6 +45,21 @@ static float *sums_address(const struct tensor_operation *operation)
 	       operation->tensor->layout.first + operation->first;
 }
 
+uint32_t operation_pack(const struct tensor_operation *operation)
+{
+	return pack_of(operation);
+}
+
+uint64_t operation_pack_element(const struct tensor_operation *operation)
+{
+	return pack_element(operation);
+}
+
+uint64_t operation_state_offset(const struct tensor_operation *operation)
+{
+	return operation->job->places[pack_of(operation)].state[section_of(operation)][operation->state];
+}
+
 /* ---- The end ---- */
 
 static void operation_free(struct tensor_operation *operation)
@@ -68,6 +83,8 @@ static void operation_free(struct tensor_operation *operation)
 		member->operation = NULL;
 		member->busy--;
 	}
+	if (operation->has_turn)
+		job->is_writing_state = false;
 	if (operation->has_pin)
 		residency_unpin(job, pack_of(operation));
 	free(operation);
@@ -82,25 +99,56 @@ void operation_refuse_pieces(struct pending *pending, const char *name)
 		      CATALOG_MAX_SPANS);
 }
 
+/* From the last one on, which is written last where things go in order. */
+static bool pack_is_filled(const struct job *job, const struct pack *pack)
+{
+	for (uint32_t u = pack->first_unit + pack->unit_count; u-- > pack->first_unit;)
+		for (uint32_t t = job->catalog.units[u].tensor_count; t-- > 0;) {
+			const struct tensor *tensor = &job->catalog.units[u].tensors[t];
+
+			if (tensor->is_frozen && !tensor_is_written(tensor))
+				return false;
+		}
+	return true;
+}
+
+/* Frozen values that are complete go to the devices while others come: its slot will be wanted. */
+static void write_behind(const struct tensor_operation *operation)
+{
+	struct job *job = operation->job;
+	uint32_t pack = pack_of(operation);
+
+	if (operation->tensor->is_frozen && job->phase == JOB_FILLING && job->has_nvme_parameters &&
+	    tensor_is_written(operation->tensor) && pack_is_filled(job, &job->catalog.packs[pack]))
+		residency_flush(job, pack);
+}
+
 static void finish(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
 	struct pending *pending = TAKE_PTR(operation->pending);
 	enum operation_kind kind = operation->kind;
+	void (*done)(struct job * job, int status) = operation->done;
 	bool is_of_shard = operation->is_of_shard;
 	int status = operation->status;
 	const char *name = operation->tensor->name;
-	char holders[sizeof(job->holders)];
+	char holders[sizeof(job->holders)], place[LOCATION_FAULT_TEXT] = "";
 
+	if (operation->transfer.status < 0)
+		location_print_fault(job, &operation->transfer, place);
 	memcpy(holders, job->holders, sizeof(holders));
 	/* The step has been dropped. */
 	if (is_of_shard && !job->is_reduced)
 		status = -ESTALE;
-	if (status == 0 && kind == OPERATION_WRITE)
+	if (status == 0 && kind == OPERATION_WRITE && !operation_is_of_state(operation))
 		status = tensor_mark_written(operation->tensor, operation->first, operation->count);
 	if (status == 0 && kind == OPERATION_INITIALIZE)
 		status = tensor_mark_written(operation->tensor, 0, operation->tensor->layout.elements);
+	if (status == 0 && kind == OPERATION_WRITE)
+		write_behind(operation);
 	operation_free(operation);
+	if (done)
+		done(job, status);
 	if (pending && status == -EDEADLK)
 		pending_error(pending, status, "tensor \"%s\" can never be read beside what is leased (%s)",
 			      name, holders);
@@ -116,7 +164,8 @@ static void finish(struct tensor_operation *operation)
 	else if (pending && status == -ESTALE)
 		pending_error(pending, status, "%s; call tierd_job_ready", job->reason);
 	else if (pending && status < 0)
-		pending_error(pending, status, "tensor \"%s\": %s", name, store_error(status));
+		pending_error(pending, status, "tensor \"%s\": %s%s%s", name, store_error(status),
+			      *place ? ": " : "", place);
 	else if (pending)
 		pending_reply(pending, NULL);
 	if (kind == OPERATION_INITIALIZE && status < 0)
@@ -132,7 +181,13 @@ bool operation_uses_sums(const struct tensor_operation *operation)
 {
 	if (operation->kind == OPERATION_READ)
 		return operation->state == READ_GRADIENT;
-	return operation->kind == OPERATION_WRITE && !operation->tensor->is_frozen;
+	return operation->kind == OPERATION_WRITE && !operation->tensor->is_frozen &&
+	       !operation_is_of_state(operation);
+}
+
+void operation_end(struct tensor_operation *operation)
+{
+	finish(operation);
 }
 
 static void on_worked(struct work *work)
@@ -142,7 +197,7 @@ static void on_worked(struct work *work)
 	if (operation_uses_sums(operation))
 		spill_unpin(operation->job, pack_of(operation));
 	if (operation->kind != OPERATION_READ && operation->tensor->is_frozen &&
-	    operation->job->has_nvme_parameters)
+	    operation->job->has_stored_parameters)
 		operation->job->residences[pack_of(operation)].is_dirty = true;
 	finish(operation);
 }
@@ -167,6 +222,36 @@ static int copy_masters(const struct tensor_operation *operation)
 		return -EDOM;
 	memcpy(sums_address(operation), window, operation->count * sizeof(float));
 	return 0;
+}
+
+/* Through fp32, a piece at a time. */
+static void convert_values(const struct tensor_operation *operation)
+{
+	enum master_kind kind = state_master_kind(section_of(operation));
+	const char *from = operation->values;
+	char *to = slot_address(operation);
+	float values[4096];
+
+	for (uint64_t at = 0; at < operation->count; at += ARRAY_LENGTH(values)) {
+		uint64_t left = operation->count - at;
+		size_t count = left < ARRAY_LENGTH(values) ? left : ARRAY_LENGTH(values);
+
+		format_widen(operation->format, from + at * master_parameter_bytes(operation->format), count,
+			     values);
+		format_narrow(kind, values, count, to + at * master_parameter_bytes(kind));
+	}
+}
+
+/* The daemon's own. */
+static void take_values(const struct tensor_operation *operation)
+{
+	if (!operation->tensor->is_frozen)
+		format_widen(operation->format, operation->values, operation->count, sums_address(operation));
+	else if (operation->is_same_format)
+		memcpy(slot_address(operation), operation->values,
+		       operation->count * section_element_bytes(section_of(operation)));
+	else
+		convert_values(operation);
 }
 
 static int write_values(const struct tensor_operation *operation)
@@ -231,7 +316,9 @@ static void run_operation(struct work *work)
 {
 	struct tensor_operation *operation = container_of(work, struct tensor_operation, work);
 
-	if (operation->kind == OPERATION_WRITE)
+	if (operation->values)
+		take_values(operation);
+	else if (operation->kind == OPERATION_WRITE)
 		operation->status = write_values(operation);
 	else if (operation->kind == OPERATION_READ)
 		read_values(operation);
@@ -254,17 +341,13 @@ static bool needs_state(const struct tensor_operation *operation)
 	       state_bytes(section_of(operation), (unsigned)operation->state) > 0;
 }
 
-/* Where the pack's section begins in the state's stream. */
-static uint64_t state_offset(const struct tensor_operation *operation)
-{
-	return operation->job->places[pack_of(operation)].state[section_of(operation)][operation->state];
-}
-
 static void on_state_read(struct store_transfer *transfer, int status)
 {
 	struct tensor_operation *operation = container_of(transfer, struct tensor_operation, transfer);
 
 	operation->status = status;
+	if (status < 0)
+		damage_tell_read(operation->job, transfer, status, "who wanted it is told");
 	if (status < 0)
 		finish(operation);
 	else
@@ -289,7 +372,7 @@ static void read_state(struct tensor_operation *operation, struct staging_buffer
 		(struct store_transfer){ .direction = TIER_READ,
 					 .priority = TIER_DEMAND,
 					 .stream = job->streams.state[section][operation->state],
-					 .offset = state_offset(operation) + start,
+					 .offset = operation_state_offset(operation) + start,
 					 .length = (end < total ? end : total) - start,
 					 .buffer = buffer->data,
 					 .done = on_state_read };
@@ -323,7 +406,7 @@ static void go_on(struct tensor_operation *operation)
 		bytes = state_bytes(section, (unsigned)operation->state);
 		operation->source =
 			store_address(job->optimizer_store, job->streams.state[section][operation->state],
-				      state_offset(operation) + pack_element(operation) * bytes);
+				      operation_state_offset(operation) + pack_element(operation) * bytes);
 		operation_start_work(operation);
 		return;
 	}
@@ -346,6 +429,16 @@ void operation_take_sums(struct tensor_operation *operation)
 	}
 	spill_pin(job, pack_of(operation), operation->kind == OPERATION_WRITE);
 	operation_start_work(operation);
+}
+
+void operation_start_write(struct tensor_operation *operation)
+{
+	if (operation_uses_sums(operation))
+		operation_take_sums(operation);
+	else if (operation->job->has_nvme_parameters)
+		operation_want_pack(operation, 0);
+	else
+		operation_start_work(operation);
 }
 
 void operation_resume(struct job *job)
@@ -425,7 +518,8 @@ bool operation_is_under_way(const struct member *member, const struct pending *p
 	if (!operation || operation->pending != pending)
 		return false;
 	/* It may wait for a version that does not come any more, or for sums of a job that is broken. */
-	if (operation->stage == WAITING_FOR_PACK || operation->stage == WAITING_FOR_SUMS) {
+	if (operation->stage == WAITING_FOR_PACK || operation->stage == WAITING_FOR_SUMS ||
+	    operation->stage == WAITING_FOR_TURN) {
 		operation->pending = NULL;
 		operation_free(operation);
 		return false;

@@ -6,17 +6,20 @@
  * into the window.
  *
  * With the optimizer none, masters are written in the same way, and gradients read there, while a step is
- * reduced. */
+ * reduced. What an optimizer keeps goes to where that lies (daemon/state_write.c). */
 #ifndef TIERD_DAEMON_OPERATION_H
 #define TIERD_DAEMON_OPERATION_H
 
 #include "daemon/job.h"
+#include "daemon/state.h"
+#include "offload/format.h"
 
 enum operation_kind { OPERATION_WRITE, OPERATION_READ, OPERATION_INITIALIZE };
 enum operation_stage {
 	WAITING_FOR_PACK,
 	WAITING_FOR_WRITES,
 	WAITING_FOR_SUMS,
+	WAITING_FOR_TURN,
 	WAITING_FOR_STAGING,
 	IN_FLIGHT
 };
@@ -36,8 +39,15 @@ struct tensor_operation {
 	struct tensor *tensor;
 	uint64_t first, count; /* elements of the tensor */
 	bool is_master;
+	/* Of the daemon's own writes: where the values are, in which format, and who wants to know of the
+	 * end; then the job's turn follows. is_same_format: in the tensor's own. */
+	const void *values;
+	enum master_kind format;
+	bool is_same_format;
+	void (*done)(struct job *job, int status);
 	bool is_of_shard; /* between the window and the sums of a reduced step */
 	bool has_pin;
+	bool has_turn; /* to write what an optimizer keeps: one at a time in a job */
 	struct waiter waiter;
 	struct staging_wish wish;
 	struct staging_buffer *buffer;
@@ -46,6 +56,12 @@ struct tensor_operation {
 	int status;
 	struct work work;
 };
+
+/* It writes what the optimizer keeps: daemon/state_write.c. */
+static inline bool operation_is_of_state(const struct tensor_operation *operation)
+{
+	return operation->kind == OPERATION_WRITE && operation->state >= STATE_SLOTS;
+}
 
 /* Of nobody, if pending is NULL; else the pending's member has no other until it has been answered. NULL: no
  * memory. It ends by itself once one of the calls below has started it. */
@@ -58,6 +74,17 @@ void operation_take_sums(struct tensor_operation *operation);
 void operation_want_pack(struct tensor_operation *operation, uint64_t version);
 /* Starts it where nothing has to be waited for. */
 void operation_start_work(struct tensor_operation *operation);
+
+/* Starts a write where its values belong. */
+void operation_start_write(struct tensor_operation *operation);
+
+/* The pack and the element of its section at which it begins. */
+uint32_t operation_pack(const struct tensor_operation *operation);
+uint64_t operation_pack_element(const struct tensor_operation *operation);
+/* Where that section begins in the stream of its state. */
+uint64_t operation_state_offset(const struct tensor_operation *operation);
+/* Answers with its status, and frees it. */
+void operation_end(struct tensor_operation *operation);
 
 /* It is for the sums, not for the slot. */
 bool operation_uses_sums(const struct tensor_operation *operation);

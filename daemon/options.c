@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "daemon/blobs.h"
 #include "daemon/refuse.h"
 #include "offload/schedule.h"
 #include "proto/name.h"
@@ -88,15 +89,47 @@ static int check_ranks(const Tierd__Wire__JobOpen *open, char *message, size_t s
 	return 0;
 }
 
+bool options_durability_lasts(uint32_t durability)
+{
+	return durability <= DURABILITY_MOST_SECONDS || durability == DURABILITY_STEP;
+}
+
+static const char *const optimizer_names[] = { [OPTIMIZER_ADAMW] = "adamw",
+					       [OPTIMIZER_ADAM] = "adam",
+					       [OPTIMIZER_SGD] = "sgd",
+					       [OPTIMIZER_LION] = "lion",
+					       [OPTIMIZER_NONE] = "none" };
+
 static const struct optimizer *find_optimizer(uint32_t kind)
 {
-	static const char *const names[] = { [OPTIMIZER_ADAMW] = "adamw",
-					     [OPTIMIZER_ADAM] = "adam",
-					     [OPTIMIZER_SGD] = "sgd",
-					     [OPTIMIZER_LION] = "lion",
-					     [OPTIMIZER_NONE] = "none" };
+	return kind < ARRAY_LENGTH(optimizer_names) ? optimizer_find(optimizer_names[kind], simd_level())
+						    : NULL;
+}
 
-	return kind < ARRAY_LENGTH(names) ? optimizer_find(names[kind], simd_level()) : NULL;
+static uint32_t optimizer_kind(const struct optimizer *optimizer)
+{
+	uint32_t kind = 0;
+
+	while (strcmp(optimizer_names[kind], optimizer->name) != 0)
+		kind++;
+	return kind;
+}
+
+static int check_snapshots(const Tierd__Wire__JobOpen *open, char *message, size_t size)
+{
+	if (open->snapshots > WIRE_MAX_SNAPSHOTS)
+		return refuse(message, size, -EINVAL, "room for %u snapshots; at most %d are possible",
+			      open->snapshots, WIRE_MAX_SNAPSHOTS);
+	if (open->snapshot_every > 0 && open->snapshots == 0)
+		return refuse(message, size, -EINVAL,
+			      "snapshot_every is %llu, and there is room for no snapshot: say for how many "
+			      "(snapshots)",
+			      (unsigned long long)open->snapshot_every);
+	if (open->snapshot_keep > open->snapshots)
+		return refuse(message, size, -EINVAL,
+			      "snapshot_keep is %u, and there is room for %u snapshots", open->snapshot_keep,
+			      open->snapshots);
+	return 0;
 }
 
 static int check_values(const Tierd__Wire__JobOpen *open, char *message, size_t size)
@@ -119,6 +152,13 @@ static int check_values(const Tierd__Wire__JobOpen *open, char *message, size_t 
 	if (open->gradient_buffers > WIRE_MAX_GRADIENT_BUFFERS)
 		return refuse(message, size, -EINVAL, "%u gradient buffers; at most %d are allowed",
 			      open->gradient_buffers, WIRE_MAX_GRADIENT_BUFFERS);
+	if (!options_durability_lasts(open->durability) && open->durability != DURABILITY_NONE)
+		return refuse(message, size, -EINVAL,
+			      "durability is %u s; it is each step, none, or 1 to %d seconds",
+			      open->durability, DURABILITY_MOST_SECONDS);
+	if (open->blob_bytes > BLOBS_MOST_BYTES)
+		return refuse(message, size, -EINVAL, "blob_bytes is %llu; %llu are allowed at most",
+			      (unsigned long long)open->blob_bytes, (unsigned long long)BLOBS_MOST_BYTES);
 	if (open->io_weight > SCHEDULE_MAX_WEIGHT)
 		return refuse(message, size, -EINVAL, "io_weight is %u; 1 to %d are allowed, or 0 for %d",
 			      open->io_weight, SCHEDULE_MAX_WEIGHT, SCHEDULE_DEFAULT_WEIGHT);
@@ -177,6 +217,8 @@ int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, 
 
 	if (r == 0)
 		r = check_values(open, message, size);
+	if (r == 0)
+		r = check_snapshots(open, message, size);
 	if (r < 0)
 		return r;
 	*options = (struct job_options){
@@ -190,12 +232,17 @@ int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, 
 										 : open->gradient_placement,
 		.gradient_buffers = open->gradient_buffers ? open->gradient_buffers : 2,
 		.io_weight = open->io_weight ? open->io_weight : SCHEDULE_DEFAULT_WEIGHT,
+		.durability = open->durability,
 		.clip_norm = open->clip_norm,
 		.host_budget = open->host_budget,
 		.nvme_budget = open->nvme_budget,
+		.blob_bytes = open->blob_bytes,
 		.sharing = open->sharing,
 		.share_group = open->sharing == SHARING_NONE ? 0 : open->share_group,
 		.seed = open->seed,
+		.snapshots = open->snapshots,
+		.snapshot_every = open->snapshot_every,
+		.snapshot_keep = open->snapshot_keep ? open->snapshot_keep : open->snapshots,
 		.is_strict = open->strict,
 		.optimizer = find_optimizer(open->optimizer),
 		.group_count = 1,
@@ -212,6 +259,59 @@ int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, 
 	return r < 0 ? r : resolve_placement(options, has_paths, message, size);
 }
 
+void options_write_groups(const struct optimizer_group *groups, uint32_t count,
+			  struct options_groups *storage)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		Tierd__Wire__Group *wire = storage->pointers[i] = &storage->groups[i];
+
+		tierd__wire__group__init(wire);
+		wire->learning_rate = groups[i].learning_rate;
+		wire->beta1 = groups[i].beta1;
+		wire->beta2 = groups[i].beta2;
+		wire->epsilon = groups[i].epsilon;
+		wire->weight_decay = groups[i].weight_decay;
+		wire->momentum = groups[i].momentum;
+		wire->dampening = groups[i].dampening;
+		wire->nesterov = groups[i].is_nesterov;
+	}
+}
+
+void options_write(const struct job_options *options, Tierd__Wire__JobOpen *open,
+		   struct options_groups *storage)
+{
+	tierd__wire__job_open__init(open);
+	open->world_size = options->world_size;
+	open->stage = options->stage;
+	open->optimizer = optimizer_kind(options->optimizer);
+	open->clip_norm = options->clip_norm;
+	open->nonfinite = options->nonfinite;
+	open->parameter_placement = options->parameter_placement;
+	open->optimizer_placement = options->optimizer_placement;
+	open->gradient_placement = options->gradient_placement;
+	open->host_budget = options->host_budget;
+	open->nvme_budget = options->nvme_budget;
+	open->blob_bytes = options->blob_bytes;
+	open->gradient_buffers = options->gradient_buffers;
+	open->io_weight = options->io_weight;
+	open->durability = options->durability;
+	open->strict = options->is_strict;
+	open->seed = options->seed;
+	open->snapshots = options->snapshots;
+	open->snapshot_every = options->snapshot_every;
+	open->snapshot_keep = options->snapshot_keep;
+	open->sharing = options->sharing;
+	open->share_group = options->share_group;
+	open->loss_scale = options->loss_scale.initial;
+	open->loss_scale_interval = options->loss_scale.interval;
+	open->loss_scale_growth = options->loss_scale.growth;
+	open->loss_scale_backoff = options->loss_scale.backoff;
+	open->loss_scale_minimum = options->loss_scale.minimum;
+	options_write_groups(options->groups, options->group_count, storage);
+	open->n_groups = options->group_count;
+	open->groups = storage->pointers;
+}
+
 int options_compare(const struct job_options *here, const struct job_options *job, char *message, size_t size)
 {
 	const struct {
@@ -226,11 +326,16 @@ int options_compare(const struct job_options *here, const struct job_options *jo
 		{ "gradient placement", here->gradient_placement, job->gradient_placement },
 		{ "gradient buffers", here->gradient_buffers, job->gradient_buffers },
 		{ "io_weight", here->io_weight, job->io_weight },
+		{ "durability", here->durability, job->durability },
 		{ "host budget", here->host_budget, job->host_budget },
 		{ "sharing", here->sharing, job->sharing },
 		{ "group that it is shared with", here->share_group, job->share_group },
 		{ "NVMe budget", here->nvme_budget, job->nvme_budget },
+		{ "blob_bytes", here->blob_bytes, job->blob_bytes },
 		{ "seed", here->seed, job->seed },
+		{ "number of snapshots", here->snapshots, job->snapshots },
+		{ "snapshot_every", here->snapshot_every, job->snapshot_every },
+		{ "snapshot_keep", here->snapshot_keep, job->snapshot_keep },
 		{ "strict", here->is_strict, job->is_strict },
 		{ "loss_scale_interval", here->loss_scale.interval, job->loss_scale.interval },
 		{ "number of parameter groups", here->group_count, job->group_count },

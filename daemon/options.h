@@ -20,13 +20,16 @@ struct step_rates {
 
 struct job_options {
 	uint32_t world_size, stage, nonfinite, parameter_placement, optimizer_placement, gradient_placement,
-		gradient_buffers, io_weight;
+		gradient_buffers, io_weight, durability;
 	const struct optimizer *optimizer;
 	unsigned slot_count; /* of the optimizer's slots, those that the job keeps */
 	float clip_norm;
 	struct loss_scale_options loss_scale;
 	uint32_t sharing, share_group;
-	uint64_t host_budget, nvme_budget, seed;
+	uint64_t host_budget, nvme_budget, blob_bytes, seed;
+	uint32_t snapshots; /* that its store has room for */
+	uint32_t snapshot_keep;
+	uint64_t snapshot_every; /* 0: none is kept by itself */
 	bool is_strict;
 	uint32_t group_count;
 	struct optimizer_group groups[WIRE_MAX_GROUPS];
@@ -34,9 +37,21 @@ struct job_options {
 
 bool options_name_is_valid(const char *name);
 
+/* It is one at which applied steps become durable. */
+bool options_durability_lasts(uint32_t durability);
+
 /* -EINVAL with a message for the client. */
 int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, bool has_paths, char *message,
 		 size_t size);
+/* The way back: options_read() makes the same options of it. Name, rank and mode are the caller's; the
+ * groups lie in storage. */
+struct options_groups {
+	Tierd__Wire__Group groups[WIRE_MAX_GROUPS], *pointers[WIRE_MAX_GROUPS];
+};
+void options_write(const struct job_options *options, Tierd__Wire__JobOpen *open,
+		   struct options_groups *storage);
+void options_write_groups(const struct optimizer_group *groups, uint32_t count,
+			  struct options_groups *storage);
 /* What the rates of a step say of the groups. */
 int options_set_groups(const struct job_options *options, struct optimizer_group *groups, uint32_t *count,
 		       Tierd__Wire__Group *const *wire, size_t wire_count, char *message, size_t size);

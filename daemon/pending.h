@@ -36,6 +36,8 @@ struct pending {
 	uint32_t unit, tensor;
 	uint64_t first, count;
 	bool is_master;
+	int state;	 /* of the optimizer, that is written; 0: none */
+	bool is_hurried; /* of a step: it is to be durable at once, when it is applied */
 	struct waiter waiter;
 	struct event *timer;
 };

@@ -20,6 +20,7 @@ struct placement_job placement_describe(const struct job *job)
 					     .optimizer = job->options.optimizer_placement,
 					     .stage = job->options.stage,
 					     .has_paths = job->node->path_count > 0,
+					     .is_durable = job->durability != DURABILITY_NONE,
 					     .may_spill = may_spill(job) };
 
 	for (uint32_t i = 0; i < job->catalog.pack_count; i++)
@@ -39,6 +40,12 @@ struct placement_job placement_describe(const struct job *job)
 	return description;
 }
 
+/* Parameters in host memory whose state is on NVMe are written there, too: the job is durable. */
+static bool has_copies(const struct placement_job *job, struct placement placement)
+{
+	return job->is_durable && placement.has_nvme_optimizer && !placement.has_nvme_parameters;
+}
+
 /* An update reads and writes what is trained; a forward and a backward pass gather all parameters; sums that
  * are spilled are written and read. */
 uint64_t placement_traffic(const struct placement_job *job, struct placement placement)
@@ -46,10 +53,11 @@ uint64_t placement_traffic(const struct placement_job *job, struct placement pla
 	uint64_t trainable = placement.has_nvme_parameters ? job->trainable_bytes : 0;
 	uint64_t frozen = placement.has_nvme_parameters ? job->frozen_bytes : 0;
 	uint64_t state = placement.has_nvme_optimizer ? job->state_bytes : 0;
+	uint64_t copied = has_copies(job, placement) ? job->trainable_bytes : 0;
 
 	uint64_t sums = placement.has_nvme_sums ? job->sums_bytes : 0;
 
-	return size_sum(size_sum(size_product(4, trainable), size_product(2, frozen)),
+	return size_sum(size_sum(size_sum(size_product(4, trainable), copied), size_product(2, frozen)),
 			size_product(2, size_sum(state, sums)));
 }
 

@@ -21,6 +21,7 @@ struct placement_job {
 	uint32_t parameters, optimizer; /* enum wire_placement, as asked for; DEFAULT is resolved */
 	uint32_t stage;
 	bool has_paths;
+	bool is_durable;
 	bool may_spill; /* its sums of gradients, which are tierd's to place, too */
 	uint64_t trainable_bytes, frozen_bytes, state_bytes, sums_bytes;
 };

@@ -26,6 +26,22 @@ void port_reply_fds(struct port *port, uint32_t request, Tierd__Wire__Reply *bod
 	body->status = NULL;
 }
 
+void port_note_farewell(struct port *port, uint32_t handle, const char *reason)
+{
+	struct farewell *farewell = &port->farewells[port->farewell_count++ % PORT_FAREWELLS];
+
+	farewell->handle = handle;
+	snprintf(farewell->reason, sizeof(farewell->reason), "%s", reason);
+}
+
+const char *port_find_farewell(const struct port *port, uint32_t handle)
+{
+	for (unsigned i = 0; i < PORT_FAREWELLS && handle > 0; i++)
+		if (port->farewells[i].handle == handle)
+			return port->farewells[i].reason;
+	return NULL;
+}
+
 void port_reply(struct port *port, uint32_t request, Tierd__Wire__Reply *body)
 {
 	port_reply_fds(port, request, body, NULL, 0);

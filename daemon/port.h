@@ -27,6 +27,13 @@ struct port_ops {
 };
 
 #define PORT_MAX_FDS 8
+#define PORT_FAREWELLS 4
+
+/* Why the peer has no part any more in a job that it had opened; it may not have read that yet. */
+struct farewell {
+	uint32_t handle; /* of the job on the connection; 0: none */
+	char reason[160];
+};
 
 /* Embedded first in what implements it. */
 struct port {
@@ -36,10 +43,17 @@ struct port {
 	pid_t pid;
 	gid_t *groups; /* beside gid */
 	unsigned group_count;
+	struct farewell farewells[PORT_FAREWELLS]; /* the last ones */
+	unsigned farewell_count;		   /* ever */
 };
 
 bool port_is_dead(const struct port *port);
 bool port_has_room(const struct port *port);
+
+/* Remembered for requests that were on their way meanwhile. */
+void port_note_farewell(struct port *port, uint32_t handle, const char *reason);
+/* NULL: the job was never open on this connection, was left by the peer itself, or long ago. */
+const char *port_find_farewell(const struct port *port, uint32_t handle);
 
 /* Sends a reply with a body (or without: NULL), status 0. */
 void port_reply(struct port *port, uint32_t request, Tierd__Wire__Reply *body);

@@ -79,6 +79,11 @@ static void open_classes(struct job *job)
 		job->slots.classes[i].is_full = false;
 }
 
+static bool is_too_much(const struct job *job, uint64_t bytes)
+{
+	return job->loading_bytes > 0 && job->loading_bytes + bytes > MAX_LOADING_BYTES;
+}
+
 /* False: as much is being loaded as should be. */
 static bool load(struct job *job, uint32_t unit)
 {
@@ -88,7 +93,7 @@ static bool load(struct job *job, uint32_t unit)
 	/* What comes later finds no slot where this one found none. */
 	if (class->is_full || !is_wanted(job, pack))
 		return true;
-	if (job->loading_bytes > 0 && job->loading_bytes + class->bytes > MAX_LOADING_BYTES)
+	if (is_too_much(job, class->bytes))
 		return false;
 	class->is_full = !residency_prefetch(job, pack);
 	return true;
@@ -143,6 +148,15 @@ void prefetch_run(struct job *job)
 	/* A gather between reading and asking has not rung. */
 	if (read_traces(job))
 		load_next(job);
+}
+
+/* Each has a slot of its own. One that cannot be read is tried again by who gathers it. */
+void prefetch_bring_back(struct job *job)
+{
+	while (job->phase == JOB_TRAINED && !job->is_dropped &&
+	       job->returned_packs < job->catalog.pack_count &&
+	       !is_too_much(job, job->catalog.packs[job->returned_packs].slot_bytes))
+		residency_prefetch(job, job->returned_packs++);
 }
 
 void prefetch_hint(struct pending *pending, const Tierd__Wire__Prefetch *prefetch)

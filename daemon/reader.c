@@ -10,12 +10,13 @@
 #include "daemon/definition.h"
 #include "daemon/reader_values.h"
 #include "daemon/refuse.h"
+#include "daemon/snapshot.h"
 
 /* ---- Memory ---- */
 
 int reader_charge(struct reader *reader, uint64_t bytes, char *message, size_t size)
 {
-	int r = budget_take_reader(reader->job, reader->uid, reader->host_maximum, bytes, message, size);
+	int r = budget_take_reader(&reader->shortage, bytes, message, size);
 
 	if (r == 0)
 		reader->bytes += bytes;
@@ -32,12 +33,14 @@ void reader_uncharge(struct reader *reader, uint64_t bytes)
 
 static bool is_in_use(const struct reader *reader)
 {
-	return reader->is_copying || reader->is_working || view_is_in_use(&reader->view);
+	return reader->is_copying || reader->is_working || reader->is_opening ||
+	       view_is_in_use(&reader->view);
 }
 
 static void reader_free(struct reader *reader)
 {
 	reader_values_clear(reader);
+	store_free(reader->snapshot);
 	reader_uncharge(reader, reader->bytes);
 	memory_free(&reader->window);
 	memory_free(&reader->buffer);
@@ -57,10 +60,11 @@ void reader_release(struct reader *reader)
 static void stop(struct reader *reader)
 {
 	reader->pending = NULL;
+	shortage_end(&reader->shortage);
 	view_cancel(&reader->view);
 }
 
-void reader_fail(struct reader *reader, int r, const char *message)
+static void answer(struct reader *reader, int r, const char *message)
 {
 	struct pending *pending = reader->pending;
 
@@ -69,13 +73,26 @@ void reader_fail(struct reader *reader, int r, const char *message)
 		pending_error(pending, r, "job %s: %s", reader->job_name, message);
 }
 
-void reader_close(struct reader *reader)
+static void discard(struct reader *reader)
 {
-	reader_fail(reader, -ECANCELED, "its reader was closed");
 	queue_remove(&reader->client_link);
 	queue_remove(&reader->job_link);
 	reader->is_closed = true;
 	reader_release(reader);
+}
+
+void reader_fail(struct reader *reader, int r, const char *message)
+{
+	answer(reader, r, message);
+	/* Its client has never heard of it. */
+	if (reader->activity == OPENING)
+		discard(reader);
+}
+
+void reader_close(struct reader *reader)
+{
+	answer(reader, -ECANCELED, "its reader was closed");
+	discard(reader);
 }
 
 void readers_close_all(struct queue *client_readers)
@@ -108,8 +125,12 @@ static int look_at_job(const struct job *job, char *message, size_t size)
 		r = -EIO;
 	else if (job->phase < JOB_TRAINED)
 		r = -EBUSY;
-	if (r == -EIO)
-		snprintf(message, size, "its state is lost: %s", job->reason);
+	else if (job->is_rolling_back)
+		r = -EAGAIN;
+	if (r == -EAGAIN)
+		snprintf(message, size, "it is being rolled back; try again");
+	else if (r == -EIO)
+		snprintf(message, size, "it is broken: %s", job->reason);
 	else if (r < 0)
 		snprintf(message, size, "%s",
 			 r == -ENOENT ? "it is gone; close the reader" : "it has no values yet");
@@ -141,15 +162,15 @@ void reader_units(struct reader *reader, struct pending *pending, const Tierd__W
 
 /* ---- Open ---- */
 
+static uint64_t buffer_bytes(const struct job *job)
+{
+	return job_nvme_store(job) ? COPY_BUFFER_BYTES : 0;
+}
+
 static int make_memory(struct reader *reader, char *message, size_t size)
 {
-	const struct job *job = reader->job;
-	uint64_t buffer = job->has_nvme_parameters || job->has_nvme_optimizer ? COPY_BUFFER_BYTES : 0;
-	int r = reader_charge(reader, sizeof(*reader) + WINDOW_BYTES + buffer, message, size);
-
-	if (r < 0)
-		return r;
-	r = memory_new_shared("tierd-window", WINDOW_BYTES, &reader->window);
+	uint64_t buffer = buffer_bytes(reader->job);
+	int r = memory_new_shared("tierd-window", WINDOW_BYTES, &reader->window);
 	if (r == 0)
 		r = memory_seal(&reader->window, MEMORY_WRITABLE, false);
 	if (r == 0 && buffer > 0)
@@ -157,47 +178,45 @@ static int make_memory(struct reader *reader, char *message, size_t size)
 	return r < 0 ? refuse(message, size, r, "no memory to exchange values: %s", strerror(-r)) : 0;
 }
 
-static int reader_new(struct job *job, const struct port *port, struct reader **ret_reader, char *message,
-		      size_t size)
+/* Without memory. */
+static struct reader *reader_new(struct job *job, const struct port *port)
 {
 	struct reader *reader = calloc(1, sizeof(*reader));
-	int r;
+	struct claim claim = { .node = job->node,
+			       .uid = port->uid,
+			       .host_maximum = access_quota(job->node, port).host_maximum };
 
 	if (!reader)
-		return refuse(message, size, -ENOMEM, "out of memory");
+		return NULL;
 	*reader = (struct reader){ .node = job->node,
 				   .job = job,
 				   .uid = port->uid,
-				   .host_maximum = access_quota(job->node, port).host_maximum,
 				   .may_read_all = access_may_train(job, port) || access_may_drop(job, port),
-				   .step = job->step,
 				   .window = MEMORY_INIT,
 				   .buffer = MEMORY_INIT };
 	snprintf(reader->job_name, sizeof(reader->job_name), "%s", job->name);
 	queue_init(&reader->client_link);
 	queue_push(&job->node->readers, &reader->link);
 	queue_push(&job->readers, &reader->job_link);
-	r = make_memory(reader, message, size);
+	shortage_init(&reader->shortage, claim, job);
 	reader_values_init(reader);
-	if (r < 0)
-		reader_free(reader);
-	else
-		*ret_reader = reader;
-	return r;
+	return reader;
 }
 
-static void reply_opened(struct pending *pending, struct reader *reader)
+static void reply_opened(struct reader *reader)
 {
+	struct pending *pending = reader->pending;
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__ReaderOpenReply body = TIERD__WIRE__READER_OPEN_REPLY__INIT;
 	_cleanup_close_ int fd = memory_client_fd(&reader->window, MEMORY_WRITABLE);
 
 	if (fd < 0) {
-		pending_error(pending, fd, "job %s: no descriptor for the exchange window: %s",
-			      reader->job_name, strerror(-fd));
-		reader_close(reader);
+		reader_fail(reader, fd, "no descriptor for its exchange window");
 		return;
 	}
+	reader->pending = NULL;
+	reader->activity = READING;
+	reader->step = reader->snapshot ? store_step(reader->snapshot) : reader->job->step;
 	body.reader = reader->handle;
 	body.step = reader->step;
 	body.unit_count = reader->job->catalog.unit_count;
@@ -205,6 +224,67 @@ static void reply_opened(struct pending *pending, struct reader *reader)
 	reply.body_case = TIERD__WIRE__REPLY__BODY_READER_OPEN;
 	reply.reader_open = &body;
 	pending_reply_fds(pending, &reply, &fd, 1);
+}
+
+/* ---- Open: a snapshot ---- */
+
+static int begin_snapshot(struct errand *errand, struct store *store)
+{
+	struct reader *reader = container_of(errand, struct reader, opening);
+
+	return store_open_snapshot(store, reader->snapshot_name, &errand->request, &reader->snapshot);
+}
+
+static void on_snapshot(struct errand *errand, int status)
+{
+	struct reader *reader = container_of(errand, struct reader, opening);
+	char message[SNAPSHOT_TEXT];
+
+	reader->is_opening = false;
+	if (!reader->pending) {
+		reader_release(reader);
+	} else if (status < 0) {
+		snapshot_explain(errand->job, reader->snapshot_name, status, message, sizeof(message));
+		reader_fail(reader, status == -ESHUTDOWN ? -ENOENT : status, message);
+	} else {
+		reply_opened(reader);
+	}
+}
+
+static void open_snapshot(struct reader *reader)
+{
+	reader->is_opening = true;
+	reader->opening = (struct errand){ .job = reader->job, .begin = begin_snapshot, .done = on_snapshot };
+	errand_send(&reader->opening);
+}
+
+/* What its map takes is what the job's takes. */
+static uint64_t snapshot_bytes(const struct reader *reader)
+{
+	return reader->snapshot_name[0] ? store_host_bytes(job_nvme_store(reader->job)) : 0;
+}
+
+/* Waits for memory, if caches have it. */
+static void go_on_opening(struct reader *reader)
+{
+	uint64_t bytes = sizeof(*reader) + WINDOW_BYTES + buffer_bytes(reader->job) + snapshot_bytes(reader);
+	char message[READER_MESSAGE];
+	int r = reader_charge(reader, bytes, message, sizeof(message));
+
+	if (r == -ENOMEM && shortage_await(&reader->shortage))
+		return;
+	shortage_end(&reader->shortage);
+	if (r == 0)
+		r = make_memory(reader, message, sizeof(message));
+	if (r < 0) {
+		reader_fail(reader, r, message);
+		return;
+	}
+	reader_values_init(reader);
+	if (reader->snapshot_name[0])
+		open_snapshot(reader);
+	else
+		reply_opened(reader);
 }
 
 /* False, and the request is answered. */
@@ -227,26 +307,47 @@ static bool check_room(struct pending *pending, const struct queue *client_reade
 	return false;
 }
 
+static bool check_snapshot(struct pending *pending, const struct job *job, const char *name)
+{
+	struct store_snapshot snapshot;
+	char message[SNAPSHOT_TEXT];
+	int r = snapshot_check_job(job, message, sizeof(message));
+
+	if (r == 0 && !snapshot_find(job, name, &snapshot, message, sizeof(message)))
+		r = -ENOENT;
+	if (r < 0)
+		pending_error(pending, r, "%s", message);
+	return r == 0;
+}
+
 void reader_open(struct pending *pending, const Tierd__Wire__ReaderOpen *open, struct queue *client_readers,
 		 uint32_t handle)
 {
 	struct job *job = access_find(pending, open->name, open->has_owner, open->owner);
-	struct reader *reader = NULL;
-	char message[800];
+	struct reader *reader;
+	char message[600];
 	int r;
 
 	if (!job || !check_room(pending, client_readers))
 		return;
 	r = look_at_job(job, message, sizeof(message));
-	if (r == 0)
-		r = reader_new(job, pending_port(pending), &reader, message, sizeof(message));
 	if (r < 0) {
 		pending_error(pending, r, "job %s: %s", job->name, message);
 		return;
 	}
+	if (open->snapshot[0] && !check_snapshot(pending, job, open->snapshot))
+		return;
+	reader = reader_new(job, pending_port(pending));
+	if (!reader) {
+		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
+		return;
+	}
+	snprintf(reader->snapshot_name, sizeof(reader->snapshot_name), "%s", open->snapshot);
 	reader->handle = handle;
+	reader->pending = pending;
+	reader->activity = OPENING;
 	queue_push(client_readers, &reader->client_link);
-	reply_opened(pending, reader);
+	go_on_opening(reader);
 }
 
 /* ---- For the job ---- */
@@ -258,6 +359,10 @@ static void go_on(struct reader *reader)
 
 	if (r < 0)
 		reader_fail(reader, r, message);
+	else if (reader->is_opening)
+		return;
+	else if (reader->pending && reader->activity == OPENING)
+		go_on_opening(reader);
 	else if (reader->pending)
 		reader_values_go_on(reader);
 }
@@ -296,9 +401,11 @@ void readers_end_job(struct job *job)
 	QUEUE_FOREACH (link, &job->readers) {
 		struct reader *reader = queue_entry(link, struct reader, job_link);
 
-		reader_fail(reader, -ENOENT, "it is gone; close the reader");
 		queue_remove(&reader->job_link);
+		/* Before the store that it is a part of; nothing of the job is in flight. */
+		reader->snapshot = store_free(reader->snapshot);
 		reader->job = NULL;
+		reader_fail(reader, -ENOENT, "it is gone; close the reader");
 	}
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "daemon/location.h"
 #include "daemon/refuse.h"
 
 #define VIEWS_AT_ONCE 2
@@ -32,11 +33,15 @@ static void free_view(struct reader *reader)
 }
 
 /* For the client bytes that are wrong are as good as none. */
-static void fail_values(struct reader *reader, const char *which, int status)
+static void fail_values(struct reader *reader, const char *which, const struct copy *copy, int status)
 {
-	char message[128];
+	const struct store_transfer *fault = copy_fault(copy);
+	char message[READER_MESSAGE + LOCATION_FAULT_TEXT], place[LOCATION_FAULT_TEXT] = "";
 
-	snprintf(message, sizeof(message), "%s cannot be read: %s", which, store_error(status));
+	if (fault)
+		location_print_fault(copy->job, fault, place);
+	snprintf(message, sizeof(message), "%s cannot be read: %s%s%s", which, store_error(status),
+		 *place ? ": " : "", place);
 	reader_fail(reader, status == -EBADMSG ? -EIO : status, message);
 }
 
@@ -59,7 +64,7 @@ static void on_view(struct view *view, int status)
 	struct reader *reader = container_of(view, struct reader, view);
 
 	if (status < 0)
-		fail_values(reader, "what is to be kept", status);
+		fail_values(reader, "what is to be kept", &view->copy, status);
 	else
 		reply_refreshed(reader);
 }
@@ -69,9 +74,10 @@ static void on_rest(struct view *view)
 	reader_release(container_of(view, struct reader, view));
 }
 
-/* What was chosen takes the place of what was kept so far. */
+/* What was chosen takes the place of what was kept so far. -EAGAIN: caches give up memory for it. */
 static int choose(struct reader *reader, char *message, size_t size)
 {
+	char reason[READER_MESSAGE];
 	uint64_t bytes;
 	int r;
 
@@ -79,7 +85,12 @@ static int choose(struct reader *reader, char *message, size_t size)
 		return 0;
 	free_view(reader);
 	bytes = size_align(reader->chosen.bytes, 4096);
-	r = reader_charge(reader, bytes, message, size);
+	r = reader_charge(reader, bytes, reason, sizeof(reason));
+	if (r == -ENOMEM && shortage_await(&reader->shortage))
+		return -EAGAIN;
+	shortage_end(&reader->shortage);
+	if (r < 0)
+		snprintf(message, size, "%s; keep less at once", reason);
 	if (r == 0) {
 		r = view_choose(&reader->view, &reader->chosen);
 		if (r < 0) {
@@ -95,9 +106,11 @@ static int choose(struct reader *reader, char *message, size_t size)
 
 static void begin(struct reader *reader)
 {
-	char message[800];
+	char message[READER_MESSAGE + 32];
 	int r = choose(reader, message, sizeof(message));
 
+	if (r == -EAGAIN)
+		return;
 	if (r < 0) {
 		reader_fail(reader, r, message);
 		return;
@@ -134,6 +147,20 @@ static void go_on_refreshing(struct reader *reader)
 		begin(reader);
 }
 
+/* It is here already, and little beside what it chooses: what caches have of that is used ahead, and made up
+ * for when the rest is waited for. */
+static int charge_selection(struct reader *reader, uint64_t bytes, char *message, size_t size)
+{
+	int r = reader_charge(reader, bytes, message, size);
+
+	if (r < 0 && shortage_can_be_covered(&reader->shortage, reader->shortage.bytes)) {
+		reader->bytes += bytes;
+		reader->node->host_used += bytes;
+		r = 0;
+	}
+	return r;
+}
+
 static int take_choice(struct reader *reader, const Tierd__Wire__ReaderRefresh *refresh, char *message,
 		       size_t size)
 {
@@ -142,7 +169,7 @@ static int take_choice(struct reader *reader, const Tierd__Wire__ReaderRefresh *
 			       message, size);
 
 	if (r == 0)
-		r = reader_charge(reader, selection_bytes(&chosen), message, size);
+		r = charge_selection(reader, selection_bytes(&chosen), message, size);
 	if (r < 0) {
 		selection_clear(&chosen);
 		return r;
@@ -155,11 +182,17 @@ static int take_choice(struct reader *reader, const Tierd__Wire__ReaderRefresh *
 
 void reader_refresh(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderRefresh *refresh)
 {
-	char message[800];
+	char message[READER_MESSAGE];
 	int r = 0;
 
 	if (!reader_check(reader, pending))
 		return;
+	/* Of a snapshot nothing has to be kept. */
+	if (reader->snapshot) {
+		reader->pending = pending;
+		reply_refreshed(reader);
+		return;
+	}
 	if (refresh->has_pieces)
 		r = take_choice(reader, refresh, message, sizeof(message));
 	if (r < 0) {
@@ -211,7 +244,7 @@ static void on_copied(struct copy *copy, int status)
 	reader->is_copying = false;
 	/* Of one that was given up nobody wants to know. */
 	if (status < 0 && reader->pending)
-		fail_values(reader, "the values", status);
+		fail_values(reader, "the values", copy, status);
 	else
 		reply_read(reader);
 }
@@ -226,7 +259,7 @@ static void go_on_reading(struct reader *reader)
 	/* Of what was given up, too: they share a buffer. */
 	if (reader->is_copying || reader->is_working || reader->view.is_copying)
 		return;
-	outlook = copy_look(job, &reader->copy.range, reader->step);
+	outlook = reader->snapshot ? COPY_POSSIBLE : copy_look(job, &reader->copy.range, reader->step);
 	if (outlook == COPY_GONE) {
 		snprintf(
 			message, sizeof(message),
@@ -242,7 +275,7 @@ static void go_on_reading(struct reader *reader)
 	if (r == 0)
 		return;
 	reader->is_copying = false;
-	fail_values(reader, "the values", r);
+	fail_values(reader, "the values", &reader->copy, r);
 }
 
 static int find_range(const struct reader *reader, const Tierd__Wire__ReaderRead *read,
@@ -285,6 +318,7 @@ void reader_read(struct reader *reader, struct pending *pending, const Tierd__Wi
 	reader->kept = view_find(&reader->view, &range);
 	reader->kept_bytes = range.count * copy_element_bytes(range.section, range.state);
 	reader->copy = (struct copy){ .job = reader->job,
+				      .snapshot = reader->snapshot,
 				      .range = range,
 				      .target = reader->window.base,
 				      .buffer = reader->buffer.base,

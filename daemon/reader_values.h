@@ -2,6 +2,7 @@
 #ifndef TIERD_DAEMON_READER_VALUES_H
 #define TIERD_DAEMON_READER_VALUES_H
 
+#include "daemon/errand.h"
 #include "daemon/job.h"
 #include "daemon/reader.h"
 #include "daemon/view.h"
@@ -15,16 +16,20 @@ struct reader {
 	char job_name[WIRE_MAX_JOB_NAME + 1];
 	uint32_t handle;
 	uid_t uid;
-	uint64_t host_maximum; /* of its user; 0: none */
-	uint64_t bytes;	       /* charged */
-	bool may_read_all;     /* else parameters only */
+	uint64_t bytes;		  /* charged */
+	struct shortage shortage; /* what lacks of what it works for */
+	bool may_read_all;	  /* else parameters only */
 	bool is_closed;
 	uint64_t step;
+	char snapshot_name[WIRE_MAX_SNAPSHOT_NAME + 1]; /* "": it reads the job as it is now */
+	struct store *snapshot;				/* NULL: in the same case, or not open yet */
+	struct errand opening;				/* that of the snapshot */
+	bool is_opening;
 	struct memory window;
 	struct memory buffer; /* for copies of what is on NVMe */
 
 	struct pending *pending; /* the request that it works for, or NULL */
-	enum { REFRESHING, READING } activity;
+	enum { OPENING, REFRESHING, READING } activity;
 	struct view view;
 	struct selection chosen; /* for the next view, if has_chosen */
 	bool has_chosen;
@@ -35,6 +40,9 @@ struct reader {
 	struct work work;
 };
 
+/* The longest refusal. */
+#define READER_MESSAGE (ROOM_TEXT + 200)
+
 /* Host memory: of the node's budget and the reader's user's. */
 int reader_charge(struct reader *reader, uint64_t bytes, char *message, size_t size);
 void reader_uncharge(struct reader *reader, uint64_t bytes);
@@ -42,7 +50,8 @@ void reader_uncharge(struct reader *reader, uint64_t bytes);
 /* It has been closed, and this was the last that was in flight: it is freed. */
 void reader_release(struct reader *reader);
 
-/* The request, if there is one, is answered; what has not begun is taken back. */
+/* The request, if there is one, is answered; what has not begun is taken back. A reader that was to be opened
+ * is gone then. */
 void reader_fail(struct reader *reader, int r, const char *message);
 
 /* False, and the request is answered, if it cannot be taken now. */

@@ -5,6 +5,7 @@
  * theirs is under way. A skipped step never comes here; the end of the epoch drops one that has. */
 #include <errno.h>
 
+#include "daemon/durable.h"
 #include "daemon/job.h"
 
 bool reduced_is_owed(const struct member *member)
@@ -105,10 +106,10 @@ bool reduced_check(struct pending *pending, uint32_t index, const struct tensor 
 
 void reduced_advance(struct job *job)
 {
-	if (!job->is_reduced || job->shard_copies > 0)
+	if (!job->is_reduced || job->shard_copies > 0 || durable_holds(job))
 		return;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (!job->ranks[rank]->is_finished)
+		if (!job->ranks[rank] || !job->ranks[rank]->is_finished)
 			return;
 	job->is_reduced = false;
 	step_decide(job, NULL);

@@ -8,17 +8,33 @@
 
 #include "common/clock.h"
 #include "daemon/access.h"
+#include "daemon/durable.h"
+#include "daemon/pace.h"
+#include "daemon/endurance.h"
 #include "daemon/placement.h"
 #include "daemon/reader.h"
+#include "daemon/snapshot.h"
 
 /* As many units as fit in a frame, with names of full length; and as many jobs, with so many ranks in all: a
- * job packs to less than 736 bytes beside its ranks, a rank to less than 64. Unpacked, for which there is a
+ * job packs to less than 768 bytes beside its ranks, a rank to less than 64. Unpacked, for which there is a
  * bound too, all of that is less than 2 MiB. */
 #define UNITS_PER_REPLY 512
-#define JOBS_PER_REPLY 704
+#define JOBS_PER_REPLY 672
 #define MEMBERS_PER_REPLY 8192
 
 /* ---- Node ---- */
+
+static void add_endurance(struct node *node, unsigned path, Tierd__Wire__Path *wire)
+{
+	struct endurance_account account;
+
+	endurance_read(node->endurance, path, &account);
+	wire->written_today_bytes = account.today;
+	wire->written_ever_bytes = account.total;
+	wire->endurance_bytes = account.bytes;
+	wire->has_days_left = account.has_days;
+	wire->days_left = account.days;
+}
 
 void report_node(struct pending *pending, struct node *node)
 {
@@ -34,6 +50,7 @@ void report_node(struct pending *pending, struct node *node)
 		paths[i].read_bytes = node_moved_bytes(node, i, TIER_READ);
 		paths[i].written_bytes = node_moved_bytes(node, i, TIER_WRITE);
 		paths[i].is_direct = node->paths[i].is_direct;
+		add_endurance(node, i, &paths[i]);
 		path_pointers[i] = &paths[i];
 	}
 	body.version = (char *)TIERD_VERSION;
@@ -57,7 +74,8 @@ void report_node(struct pending *pending, struct node *node)
 	body.simd = (char *)simd_level_name(simd_level());
 	body.workers = workers_count(node->workers);
 	body.has_huge_pages = node->staging.memory.is_huge;
-	body.store = (char *)"state ends with the daemon";
+	body.store = (char *)(node->path_count > 0 ? "jobs are durable"
+						   : "state ends with the daemon: there is no NVMe path");
 	body.requests = node->requests;
 	body.pinned_bytes = engine_pinned(node->engine);
 	reply.body_case = TIERD__WIRE__REPLY__BODY_NODE;
@@ -166,6 +184,13 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->stage = job->options.stage;
 	wire->epoch = job->epoch;
 	wire->step = job->step;
+	wire->is_durable = job->is_durable;
+	wire->damaged_blocks = scrub_damaged(job);
+	wire->snapshots = snapshot_count(job);
+	wire->snapshot_maximum = job->options.snapshots;
+	wire->has_durable_step = durable_has_step(job, &wire->durable_step);
+	wire->durability = pace_durability(job);
+	wire->durable_lag_ms = durable_lag_ns(job) / 1000000;
 	wire->units = job->catalog.unit_count;
 	wire->parameters = job->catalog.parameters;
 	wire->host_bytes = job->host_bytes;
@@ -312,7 +337,7 @@ static void fill_unit(const struct job *job, uint32_t index, Tierd__Wire__UnitEn
 	if (!residence)
 		return;
 	wire->state = (char *)state_name(job, residence);
-	wire->tiers = (char *)(!job->has_nvme_parameters      ? "host"
+	wire->tiers = (char *)(!job->has_stored_parameters    ? "host"
 			       : residence->slot == SLOT_NONE ? "nvme"
 							      : "host+nvme");
 	wire->leases = count_leases(job, index);

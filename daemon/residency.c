@@ -10,9 +10,10 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "daemon/damage.h"
 #include "daemon/stall.h"
 
-static struct directory_entry *entry_of(const struct job *job, uint32_t unit)
+struct directory_entry *residency_entry(const struct job *job, uint32_t unit)
 {
 	return &directory_entries(job->directory)[unit];
 }
@@ -30,91 +31,23 @@ char *residency_address(const struct job *job, uint32_t pack)
 	return offset < cache ? job->arena.base + offset : job->cache.base + (offset - cache);
 }
 
-static void set_state(struct job *job, uint32_t pack, enum directory_state state)
+void residency_set_state(struct job *job, uint32_t pack, enum directory_state state)
 {
 	const struct pack *units = &job->catalog.packs[pack];
 
 	job->residences[pack].state = state;
 	for (uint32_t i = 0; i < units->unit_count; i++)
-		directory_set(entry_of(job, units->first_unit + i), state);
+		directory_set(residency_entry(job, units->first_unit + i), state);
 }
 
-/* ---- Leases ---- */
-
-static struct member *unit_holder_among(struct queue *members, uint32_t unit)
+const struct slot_class *residency_class(const struct job *job, uint32_t pack)
 {
-	QUEUE_FOREACH (link, members) {
-		struct member *member = queue_entry(link, struct member, link);
-
-		if (member_has_lease(member, unit))
-			return member;
-	}
-	return NULL;
-}
-
-/* Some member that has a lease on the unit, or NULL. */
-static struct member *unit_holder(struct job *job, uint32_t unit)
-{
-	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank] && member_has_lease(job->ranks[rank], unit))
-			return job->ranks[rank];
-	return unit_holder_among(&job->lingering, unit);
-}
-
-static struct member *pack_holder(struct job *job, uint32_t pack, bool only_trainable)
-{
-	const struct pack *units = &job->catalog.packs[pack];
-
-	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++) {
-		if (only_trainable && !unit_is_trainable(&job->catalog.units[u]))
-			continue;
-		struct member *holder = unit_holder(job, u);
-
-		if (holder)
-			return holder;
-	}
-	return NULL;
-}
-
-/* Closes the words, then looks at the leases: in this order either a client sees the word or we see its
- * lease. */
-static bool pack_close(struct job *job, uint32_t pack, enum directory_state state, bool only_trainable)
-{
-	const struct pack *units = &job->catalog.packs[pack];
-
-	if (pack_holder(job, pack, only_trainable))
-		return false;
-	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		if (!only_trainable || unit_is_trainable(&job->catalog.units[u]))
-			directory_close(entry_of(job, u), state);
-	if (!pack_holder(job, pack, only_trainable))
-		return true;
-	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++) {
-		uint64_t word = atomic_load_explicit(&entry_of(job, u)->word, memory_order_relaxed);
-
-		directory_restore(entry_of(job, u),
-				  directory_word(DIRECTORY_RESIDENT, directory_word_reloads(word),
-						 directory_word_offset(word)));
-	}
-	return false;
-}
-
-struct member *residency_update_holder(struct job *job, uint32_t pack)
-{
-	return pack_holder(job, pack, true);
-}
-
-bool residency_begin_update(struct job *job, uint32_t pack)
-{
-	if (!pack_close(job, pack, DIRECTORY_UPDATING, true))
-		return false;
-	job->residences[pack].state = DIRECTORY_UPDATING;
-	return true;
+	return &job->slots.classes[job->slots.class_of_pack[pack]];
 }
 
 void residency_mark_updating(struct job *job, uint32_t pack)
 {
-	set_state(job, pack, DIRECTORY_UPDATING);
+	residency_set_state(job, pack, DIRECTORY_UPDATING);
 }
 
 /* ---- Waiters ---- */
@@ -161,7 +94,8 @@ static void publish_units(struct job *job, uint32_t pack)
 	const struct residence *residence = &job->residences[pack];
 
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		directory_publish(entry_of(job, u), job->slots.offsets[residence->slot], residence->version);
+		directory_publish(residency_entry(job, u), job->slots.offsets[residence->slot],
+				  residence->version);
 }
 
 void residency_publish(struct job *job, uint32_t pack, uint64_t version)
@@ -184,87 +118,11 @@ void residency_set_version(struct job *job, uint32_t pack, uint64_t version)
 
 	residence->version = version;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		atomic_store_explicit(&entry_of(job, u)->version, version, memory_order_release);
+		atomic_store_explicit(&residency_entry(job, u)->version, version, memory_order_release);
 	if (residence->state == DIRECTORY_RESIDENT)
 		wake(residence, 0);
 	else if (residence->state == DIRECTORY_ABSENT && !queue_is_empty(&residence->waiters))
 		request_load(job, pack, TIER_DEMAND);
-}
-
-/* ---- Eviction ---- */
-
-/* Who waits for a resident pack waits for the version of a step that is not decided: these values are of no
- * use to him, but their slot may be to a rank that has yet to close that step. */
-static bool is_evictable(const struct residence *residence)
-{
-	return residence->state == DIRECTORY_RESIDENT && residence->pins == 0 && residence->writes == 0 &&
-	       residence->sweep == SWEEP_NOTHING;
-}
-
-static bool is_later(const struct job *job, uint32_t pack, uint32_t other)
-{
-	if (job->next_use[pack] != job->next_use[other])
-		return job->next_use[pack] > job->next_use[other];
-	return job->residences[pack].used < job->residences[other].used;
-}
-
-const struct slot_class *residency_class(const struct job *job, uint32_t pack)
-{
-	return &job->slots.classes[job->slots.class_of_pack[pack]];
-}
-
-/* The evictable pack of the same class with the farthest next use; skips those up to distance. */
-static uint32_t find_victim(struct job *job, uint32_t pack, uint32_t distance)
-{
-	const struct slot_class *class = residency_class(job, pack);
-	uint32_t victim = SLOT_NONE;
-
-	for (uint32_t slot = class->first; slot < class->first + class->count; slot++) {
-		uint32_t owner = job->slots.owners[slot];
-
-		if (!slots_has_pack(&job->slots, slot) || !is_evictable(&job->residences[owner]))
-			continue;
-		if (job->next_use[owner] <= distance ||
-		    (victim != SLOT_NONE && !is_later(job, owner, victim)))
-			continue;
-		if (pack_holder(job, owner, false))
-			continue;
-		victim = owner;
-	}
-	return victim;
-}
-
-static void vacate(struct job *job, uint32_t pack)
-{
-	struct residence *residence = &job->residences[pack];
-
-	set_state(job, pack, DIRECTORY_ABSENT);
-	slots_give(&job->slots, residence->slot);
-	residence->slot = SLOT_NONE;
-}
-
-/* Each gather that comes in between costs one; who has a lease whenever we look must not keep the loop. The
- * slot timer tries again. */
-#define EVICTION_TRIES 16
-
-bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance)
-{
-	uint32_t slot = slots_take(&job->slots, pack);
-
-	for (unsigned tries = 0; slot == SLOT_NONE; tries++) {
-		if (tries == EVICTION_TRIES)
-			return false;
-		uint32_t victim = find_victim(job, pack, distance);
-
-		if (victim == SLOT_NONE || residency_flush(job, victim))
-			return false;
-		if (!pack_close(job, victim, DIRECTORY_DRAINING, false))
-			continue;
-		vacate(job, victim);
-		slot = slots_take(&job->slots, pack);
-	}
-	job->residences[pack].slot = slot;
-	return true;
 }
 
 /* ---- Stalls ---- */
@@ -302,7 +160,7 @@ static void finish_load(struct job *job, struct residence *residence)
 
 	job->loading_bytes -= job->catalog.packs[pack].slot_bytes;
 	if (residence->status < 0) {
-		vacate(job, pack);
+		residency_vacate(job, pack);
 		wake(residence, residence->status);
 	} else {
 		residency_publish(job, pack, residence->version);
@@ -319,17 +177,22 @@ static void on_section_loaded(struct store_transfer *transfer, int status)
 	part->is_loading = false;
 	if (status < 0 && residence->status == 0) {
 		residence->status = status;
-		struct log_fields fault = store_fault(job, residence_pack(residence), transfer);
-
-		events_of_job(
-			job, EVENT_READ_FAILED, &fault,
-			"unit \"%s\" cannot be read from %s at byte %llu: %s; who waits for it is told, "
-			"and the next gather tries again: look at the disk",
-			fault.unit, fault.device ? fault.device : "its store",
-			(unsigned long long)transfer->fault.device_offset, store_error(status));
+		damage_tell_read(job, transfer, status,
+				 "who waits for it is told, and the next gather tries again");
 	}
 	if (--residence->transfers_left == 0)
 		finish_load(job, residence);
+}
+
+const struct store_transfer *residency_fault(const struct job *job, uint32_t pack)
+{
+	const struct residence *residence = &job->residences[pack];
+
+	for (int section = 0; residence->status < 0 && section < UNIT_SECTIONS; section++)
+		if (job->catalog.packs[pack].elements[section] > 0 &&
+		    residence->parts[section].transfer.status < 0)
+			return &residence->parts[section].transfer;
+	return NULL;
 }
 
 const char *pack_name(const struct job *job, uint32_t pack)
@@ -377,7 +240,7 @@ static void start_load(struct job *job, uint32_t pack, enum tier_priority priori
 	const struct pack *units = &job->catalog.packs[pack];
 	struct residence *residence = &job->residences[pack];
 
-	set_state(job, pack, DIRECTORY_LOADING);
+	residency_set_state(job, pack, DIRECTORY_LOADING);
 	move_stalls(residence);
 	residence->priority = priority;
 	residence->status = 0;
@@ -587,25 +450,6 @@ void residency_forget_all(struct job *job)
 		job->residences[pack].state = DIRECTORY_ABSENT;
 		job->residences[pack].slot = SLOT_NONE;
 	}
-}
-
-bool residency_is_leased(struct job *job, uint32_t pack)
-{
-	return pack_holder(job, pack, false) != NULL;
-}
-
-bool residency_is_held(struct job *job, uint32_t pack)
-{
-	return !is_evictable(&job->residences[pack]) || residency_is_leased(job, pack);
-}
-
-bool residency_evict(struct job *job, uint32_t pack)
-{
-	if (!is_evictable(&job->residences[pack]) || residency_flush(job, pack) ||
-	    !pack_close(job, pack, DIRECTORY_DRAINING, false))
-		return false;
-	vacate(job, pack);
-	return true;
 }
 
 bool residency_is_quiet(const struct job *job)

@@ -8,25 +8,34 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include "common/clock.h"
 #include "common/log.h"
+#include "common/plural.h"
 #include "daemon/events.h"
 #include "daemon/node.h"
 #include "daemon/session.h"
 #include "proto/pages.h"
 
-#define ACCEPTS_PER_TURN 16
 #define PAUSE_MS 100
 #define LEASE_LOOK_MS 1000
+/* So many connections in so long are taken at most: a connection costs as much as two requests, and who has
+ * one need not feel how many others come and go. The kernel keeps the rest waiting, in order. */
+#define PACE_COUNT 8
+#define PACE_MS 1
 
 struct server {
 	struct session_shared shared;
+	struct session_rest rest;
 	struct queue sessions; /* the oldest first */
 	unsigned maximum, maximum_per_user;
 	char *path;
 	int socket;
 	bool is_inherited; /* the socket, from the service manager, which keeps its file */
 	bool is_pausing;   /* there are no descriptors to accept with */
-	struct event accepting, pause;
+	bool is_pacing;	   /* enough have come for now */
+	unsigned burst;	   /* connections taken since burst_ns */
+	uint64_t burst_ns;
+	struct event accepting, pause, pace;
 };
 
 /* ---- The socket ------------------------------------------------------------------------------------------
@@ -123,7 +132,8 @@ static void resume(struct server *server)
 		return;
 	server->is_pausing = false;
 	event_del(&server->pause);
-	event_add(&server->accepting, NULL);
+	if (!server->is_pacing)
+		event_add(&server->accepting, NULL);
 }
 
 static void on_over(struct session *session, void *argument)
@@ -134,12 +144,17 @@ static void on_over(struct session *session, void *argument)
 	resume(server);
 }
 
-/* The connections of one user, or of all, and of those the oldest that never said hello: it makes room for a
- * new one, so that no number of them keeps others out. */
+/* The connections of one user (but the spare one), or of all, and of those the oldest that never said hello:
+ * it makes room for a new one, so that no number of them keeps others out. */
 struct census {
 	unsigned count;
 	struct session *silent;
 };
+
+static bool is_own(const struct session *session, const struct session *newest)
+{
+	return session_uid(session) == session_uid(newest);
+}
 
 static struct census count_sessions(struct server *server, const struct session *newest, bool of_all)
 {
@@ -148,35 +163,76 @@ static struct census count_sessions(struct server *server, const struct session 
 	QUEUE_FOREACH (link, &server->sessions) {
 		struct session *session = session_from_link(link);
 
-		if (session_is_going(session) || !(of_all || session_uid(session) == session_uid(newest)))
+		if (session_is_going(session) || !(of_all || is_own(session, newest)))
 			continue;
-		census.count++;
+		census.count += of_all || !session_is_spare(session);
 		if (!census.silent && session != newest && session_is_silent(session))
 			census.silent = session;
 	}
 	return census;
 }
 
+static void refuse_user(struct server *server, struct session *session)
+{
+	const struct who_list *administrators = server->shared.node->administrators;
+
+	session_refuse(
+		session, -EBUSY,
+		"user %u has %u connection%s, all that he may have (a job takes one for each rank); end one "
+		"(tierctl jobs and drop go on), or ask %s to raise connections_per_user in tierd.conf",
+		session_uid(session), server->maximum_per_user, PLURAL(server->maximum_per_user),
+		administrators && administrators->count > 0 ? administrators->text : "those who run tierd");
+}
+
+/* Whoever has all his connections gets one more, to see and end what has them. The silent go first; then it
+ * is the newest that may turn out to need no more than that. */
+static void make_place_of_user(struct server *server, struct session *newest)
+{
+	struct census own = count_sessions(server, newest, false);
+	bool has_place = own.silent && !session_is_spare(own.silent);
+
+	if (own.count <= server->maximum_per_user)
+		return;
+	if (own.silent)
+		refuse_user(server, own.silent);
+	if (!has_place)
+		session_make_spare(newest);
+}
+
 /* Of the same user first, so that nobody takes a place from others who has enough himself. */
 static void make_place(struct server *server, struct session *newest)
 {
-	const struct who_list *administrators = server->shared.node->administrators;
-	struct census own = count_sessions(server, newest, false), all;
+	struct census all;
 
-	if (own.count > server->maximum_per_user)
-		session_refuse(own.silent ? own.silent : newest, -EBUSY,
-			       "user %u has %u connections, and may have no more (a job takes one for each "
-			       "rank); end one, or ask %s to raise connections_per_user in tierd.conf",
-			       session_uid(newest), own.count - 1,
-			       administrators && administrators->count > 0 ? administrators->text
-									   : "those who run tierd");
+	make_place_of_user(server, newest);
 	all = count_sessions(server, newest, true);
 	if (all.count > server->maximum && all.silent)
 		session_refuse(all.silent, -EBUSY, "it said nothing, and others need its connection");
 	else if (all.count > server->maximum)
 		session_refuse(newest, -EBUSY,
-			       "all %u connections are in use; end one, or raise connections in tierd.conf",
+			       "all connections (%u) are in use; end one, or raise connections in tierd.conf",
 			       server->maximum);
+}
+
+/* There is one for each user: the newest, so that none that hangs keeps him out. */
+static void on_greeted(struct session *newest, bool is_trainer, void *argument)
+{
+	struct server *server = argument;
+
+	if (is_trainer) {
+		refuse_user(server, newest);
+		return;
+	}
+	QUEUE_FOREACH (link, &server->sessions) {
+		struct session *session = session_from_link(link);
+
+		if (session != newest && is_own(session, newest) && session_is_spare(session) &&
+		    !session_is_silent(session))
+			session_refuse(
+				session, -EBUSY,
+				"user %u has all his connections, and a newer one took the place of this",
+				session_uid(session));
+	}
 }
 
 static void add_session(struct server *server, int socket)
@@ -210,21 +266,43 @@ static void pause_accepting(struct server *server, int r)
 	event_add(&server->pause, &delay);
 }
 
-static void on_connection(evutil_socket_t fd, short what, void *argument)
+static void keep_pace(struct server *server)
+{
+	const struct timeval delay = { .tv_usec = PACE_MS * 1000 };
+	uint64_t now = clock_now_ns();
+
+	if (now - server->burst_ns >= PACE_MS * UINT64_C(1000000)) {
+		server->burst_ns = now;
+		server->burst = 0;
+	}
+	if (++server->burst < PACE_COUNT)
+		return;
+	server->is_pacing = true;
+	event_del(&server->accepting);
+	event_add(&server->pace, &delay);
+}
+
+static void on_pace(evutil_socket_t fd, short what, void *argument)
 {
 	struct server *server = argument;
 
-	for (unsigned i = 0; i < ACCEPTS_PER_TURN; i++) {
-		int socket = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	server->is_pacing = false;
+	if (!server->is_pausing)
+		event_add(&server->accepting, NULL);
+}
 
-		if (socket >= 0)
-			add_session(server, socket);
-		else if (errno == EAGAIN)
-			return;
-		else if (errno != ECONNABORTED && errno != EINTR) {
-			pause_accepting(server, -errno);
-			return;
-		}
+/* One in each turn of the loop: a connection costs more than a request, and those who have theirs do not wait
+ * for a crowd of others. */
+static void on_connection(evutil_socket_t fd, short what, void *argument)
+{
+	struct server *server = argument;
+	int socket = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (socket >= 0) {
+		add_session(server, socket);
+		keep_pace(server);
+	} else if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) {
+		pause_accepting(server, -errno);
 	}
 }
 
@@ -272,6 +350,7 @@ static int start(struct server *server, const struct server_config *config)
 	event_assign(&server->accepting, server->shared.loop, server->socket, EV_READ | EV_PERSIST,
 		     on_connection, server);
 	evtimer_assign(&server->pause, server->shared.loop, on_pause_over, server);
+	evtimer_assign(&server->pace, server->shared.loop, on_pace, server);
 	return event_add(&server->accepting, NULL) < 0 ? -ENOMEM : 0;
 }
 
@@ -290,12 +369,14 @@ int server_new(struct event_base *loop, struct node *node, const struct server_c
 	server->is_inherited = config->inherited >= 0;
 	queue_init(&server->sessions);
 	server->shared = (struct session_shared){
+		.rest = &server->rest,
 		.loop = loop,
 		.node = node,
 		.versions = FRAME_VERSIONS,
 		.pages = PAGES_VERSIONS,
 		.lease_look_ms = LEASE_LOOK_MS,
 		.over = on_over,
+		.greeted = on_greeted,
 		.argument = server,
 	};
 	server_limit(server, &config->limits);
@@ -315,8 +396,9 @@ void server_close(struct server *server)
 	if (event_initialized(&server->accepting)) {
 		event_del(&server->accepting);
 		event_del(&server->pause);
+		event_del(&server->pace);
 	}
-	server->is_pausing = false;
+	server->is_pausing = server->is_pacing = false;
 	if (!server->is_inherited)
 		unlink(server->path);
 	server->socket = fd_close(server->socket);

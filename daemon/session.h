@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/queue.h"
 #include "daemon/port.h"
@@ -13,11 +14,19 @@ struct event_base;
 struct node;
 struct session;
 
+/* Large frames take the loop's time, which is everybody's. Of a user whose frame took long the next large one
+ * waits many times as long; what is small never does. */
+#define SESSION_REST_USERS 64
+struct session_rest {
+	uint64_t until_ns[SESSION_REST_USERS]; /* of users, by the remainder of their numbers */
+};
+
 /* What all sessions of a server share; borrowed. */
 struct session_shared {
 	struct event_base *loop;
 	struct node *node;
 	struct frame_arena *arena;
+	struct session_rest *rest;
 	struct versions versions, pages; /* that this daemon speaks, and lays out */
 	unsigned maximum_requests;	 /* unanswered; see client_new() */
 	size_t maximum_output; /* bytes of answers that the client leaves unread; then it is cut off */
@@ -27,6 +36,9 @@ struct session_shared {
 	/* Runs on the loop, once: the connection has ended and nothing of its process is in use any more. The
 	 * owner calls session_free(), there or later. */
 	void (*over)(struct session *session, void *argument);
+	/* Runs when a spare one says hello, which may be reason to refuse it; is_trainer: it means to map
+	 * what jobs share. */
+	void (*greeted)(struct session *session, bool is_trainer, void *argument);
 	void *argument;
 };
 
@@ -39,6 +51,10 @@ DEFINE_FREEP(struct session *, session_free)
 
 /* It has not said hello yet. */
 bool session_is_silent(const struct session *session);
+
+/* A spare session is one beyond its user's connections: it may only ask what client_holds_nothing(). */
+void session_make_spare(struct session *session);
+bool session_is_spare(const struct session *session);
 
 /* It has ended, and nothing keeps it beyond this turn of the loop. */
 bool session_is_going(const struct session *session);

@@ -10,8 +10,11 @@
 #include <unistd.h>
 
 #include "daemon/budget.h"
-#include "daemon/cache.h"
+#include "daemon/durable.h"
 #include "daemon/refuse.h"
+#include "daemon/replaced.h"
+#include "daemon/reshape.h"
+#include "daemon/stored.h"
 #include "daemon/tract.h"
 #include "offload/fault.h"
 #include "offload/nvme.h"
@@ -31,16 +34,36 @@ static int make_folder(const struct setup *setup, const struct node_path *path)
 	return mkdirat(path->directory_fd, setup->folder, 0700) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-static int make_tier(struct setup *setup, unsigned index, struct tier **ret_tier)
+#define FILE_NAME_BYTES 160
+
+/* Under the folder of its owner. */
+static const char *file_name(const struct setup *setup, const char *kind, char name[FILE_NAME_BYTES])
+{
+	const struct job *job = setup->job;
+
+	snprintf(name, FILE_NAME_BYTES, "%s/%s-%llu.%s", setup->folder, job->name,
+		 (unsigned long long)job->number, kind);
+	return name;
+}
+
+/* A file of the job on each path. */
+struct files {
+	const char *name;
+	uint64_t bytes; /* of each */
+	bool is_unfinished;
+};
+
+static int make_tier(struct setup *setup, unsigned index, const struct files *files, struct tier **ret_tier)
 {
 	struct node *node = setup->job->node;
-	struct node_path *path = &node->paths[index];
+	struct node_path *path = &node->paths[setup->job->paths.paths[index]];
 	struct nvme_config config = { .engine = node->engine,
 				      .directory_fd = path->directory_fd,
 				      .directory = path->folder,
-				      .name = setup->file,
-				      .capacity = setup->device_bytes,
+				      .name = files->name,
+				      .capacity = files->bytes,
 				      .is_buffered = !path->is_direct,
+				      .is_unfinished = files->is_unfinished,
 				      .device = path->device,
 				      .weight = setup->job->options.io_weight };
 	_cleanup_(tier_freep) struct tier *tier = NULL;
@@ -58,12 +81,12 @@ static int make_tier(struct setup *setup, unsigned index, struct tier **ret_tier
 	r = nvme_tier_reserve(tier);
 	if (r == -ENOSPC)
 		return refuse(setup->message, sizeof(setup->message), r,
-			      "it needs %s in %s, and %s are left on that disk",
-			      budget_print_needed(setup->device_bytes, needed), path->path,
-			      budget_print(left, there));
+			      "it needs %s in %s, and %s are left on that disk%s",
+			      budget_print_needed(files->bytes, needed), path->path,
+			      budget_print(left, there), setup->hint);
 	if (r < 0)
 		return refuse(setup->message, sizeof(setup->message), r, "%s cannot be reserved in %s: %s",
-			      budget_print_needed(setup->device_bytes, needed), path->path, strerror(-r));
+			      budget_print_needed(files->bytes, needed), path->path, strerror(-r));
 	if (node->fault && fault_config_parse(node->fault, &fault) == 0) {
 		r = fault_tier_new(TAKE_PTR(tier), &fault, &tier);
 		if (r < 0)
@@ -85,54 +108,78 @@ static void on_moved(const struct store_failure *failure, void *argument)
 		failure->device, (unsigned long long)failure->device_offset, strerror(-failure->status));
 }
 
-static int make_nvme_store(struct setup *setup, struct store **ret_store)
+struct store_owner setup_owner(struct job *job)
 {
-	struct node *node = setup->job->node;
+	return (struct store_owner){ .on_moved = on_moved,
+				     .argument = job,
+				     .weight = job->options.io_weight };
+}
+
+/* layout: owned from here on. */
+static int make_nvme_store(struct setup *setup, struct store_layout *layout, const struct files *files,
+			   struct store **ret_store)
+{
+	const unsigned devices = setup->job->paths.count;
 	struct store_config config = {
-		.workers = node->workers,
-		.on_moved = on_moved,
-		.argument = setup->job,
+		.workers = setup->job->node->workers,
+		.owner = setup_owner(setup->job),
+		.name = setup->job->name,
 	};
 	struct tier *tiers[NODE_MAX_PATHS] = { NULL };
 	int r = 0;
 
-	for (unsigned i = 0; i < node->path_count && r == 0; i++)
-		r = make_tier(setup, i, &tiers[i]);
+	for (unsigned i = 0; i < devices && r == 0; i++)
+		r = make_tier(setup, i, files, &tiers[i]);
 	if (r < 0) {
-		for (unsigned i = 0; i < node->path_count; i++)
+		for (unsigned i = 0; i < devices; i++)
 			tier_free(tiers[i]);
+		store_layout_free(layout);
 		return r;
 	}
-	r = store_new_nvme(&config, TAKE_PTR(setup->nvme), tiers, node->path_count, ret_store);
+	r = store_new_nvme(&config, layout, tiers, devices, ret_store);
 	return r < 0 ? refuse(setup->message, sizeof(setup->message), r, "its store cannot be made: %s",
 			      strerror(-r))
 		     : 0;
 }
 
+/* What is there after an error goes with the setup. */
+static int make_nvme_state(struct setup *setup)
+{
+	const struct job *job = setup->job;
+	struct store *nvme = NULL;
+	char name[FILE_NAME_BYTES];
+	int r = make_nvme_store(setup, TAKE_PTR(setup->nvme),
+				&(struct files){ file_name(setup, "store", name), setup->device_bytes, true },
+				&nvme);
+
+	setup->made.parameter_store = job->has_stored_parameters ? nvme : NULL;
+	setup->made.optimizer_store = job->has_nvme_optimizer ? nvme : NULL;
+	return r;
+}
+
+static int make_host_state(struct setup *setup)
+{
+	int r = store_new_host(TAKE_PTR(setup->host), &setup->made.optimizer_store);
+
+	return r < 0 ? refuse(setup->message, sizeof(setup->message), r,
+			      "no host memory for its optimizer state: %s", strerror(-r))
+		     : 0;
+}
+
 static int make_stores(struct setup *setup)
 {
-	struct job *job = setup->job;
-	struct store *nvme = NULL, *host = NULL;
-	int r = 0;
+	char name[FILE_NAME_BYTES];
+	int r = setup->nvme ? make_nvme_state(setup) : 0;
 
-	if (setup->nvme)
-		r = make_nvme_store(setup, &nvme);
-	if (r == 0 && setup->host) {
-		r = store_new_host(TAKE_PTR(setup->host), &host);
-		if (r < 0)
-			refuse(setup->message, sizeof(setup->message), r,
-			       "no host memory for its optimizer state: %s", strerror(-r));
-	}
-	setup->made.parameter_store = job->has_nvme_parameters ? nvme : NULL;
-	setup->made.optimizer_store = job->has_nvme_optimizer ? nvme : host;
-	setup->made.gradient_store = job->has_nvme_sums ? nvme : NULL;
-	/* After an error both may be unreachable otherwise. */
-	if (r < 0) {
-		store_free(nvme);
-		store_free(host);
-		setup->made.parameter_store = setup->made.optimizer_store = setup->made.gradient_store = NULL;
-	}
-	return r;
+	if (r == 0 && setup->host)
+		r = make_host_state(setup);
+
+	if (r < 0 || !setup->sums)
+		return r;
+	return make_nvme_store(
+		setup, TAKE_PTR(setup->sums),
+		&(struct files){ file_name(setup, "sums", name), setup->sums_device_bytes, false },
+		&setup->made.gradient_store);
 }
 
 static void note_pinning(struct setup *setup, const struct memory *memory)
@@ -151,7 +198,7 @@ static int make_memory(struct setup *setup)
 	if (r == 0) {
 		staging_use(&setup->job->node->staging, setup->job->node->engine);
 		memory_make_huge(&setup->made.arena, true);
-		if (setup->job->has_nvme_parameters)
+		if (setup->job->has_stored_parameters)
 			note_pinning(setup, &setup->made.arena);
 		r = memory_seal(&setup->made.arena, MEMORY_READ_ONLY, setup->is_strict);
 	}
@@ -178,7 +225,7 @@ static void run_setup(struct work *work)
 	struct setup *setup = container_of(work, struct setup, work);
 
 	setup->status = make_memory(setup);
-	if (setup->status == 0 && !setup->is_return)
+	if (setup->status == 0)
 		setup->status = make_stores(setup);
 }
 
@@ -189,6 +236,7 @@ static void setup_give_up(struct setup *setup)
 {
 	store_layout_free(setup->nvme);
 	store_layout_free(setup->host);
+	store_layout_free(setup->sums);
 	disposal_start(setup->job->node, &setup->made);
 }
 
@@ -213,10 +261,14 @@ static void fill_directory(struct job *job)
 	}
 }
 
-/* Parameters in host memory have their slot for ever; they are published once they have values. */
-static void take_all_slots(struct job *job)
+/* Parameters in host memory have their slot as long as that is there; they are published once they have
+ * values. Where sweeps write them, they may come back from NVMe one by one, each with its slot. */
+static void take_all_slots(struct job *job, bool is_return)
 {
-	for (uint32_t pack = 0; !job->has_nvme_parameters && pack < job->catalog.pack_count; pack++) {
+	bool is_one_by_one = is_return && !job->has_nvme_parameters && !job->has_backup;
+
+	job->returned_packs = is_one_by_one ? 0 : job->catalog.pack_count;
+	for (uint32_t pack = 0; !job->has_nvme_parameters && pack < job->returned_packs; pack++) {
 		job->residences[pack].slot = slots_take(&job->slots, pack);
 		job->residences[pack].state = DIRECTORY_UPDATING;
 	}
@@ -231,17 +283,21 @@ static int take_over(struct setup *setup)
 	job->sums_memory = setup->made.sums;
 	job->directory_memory = setup->made.directory;
 	job->directory = (struct directory_header *)job->directory_memory.base;
-	if (!setup->is_return) {
+	if (!setup->is_return)
 		job->parameter_store = setup->made.parameter_store;
+	if (setup->made.optimizer_store)
 		job->optimizer_store = setup->made.optimizer_store;
-		job->gradient_store = setup->made.gradient_store;
-	}
+	job->gradient_store = setup->made.gradient_store;
 	setup->made = (struct made)MADE_INIT;
 	fill_directory(job);
 	tract_open_all(job);
-	take_all_slots(job);
+	take_all_slots(job, setup->is_return);
 	int r = gradient_init(job);
 
+	if (r == 0 && job->is_durable && !job->durable)
+		r = durable_init(job, false);
+	if (r == 0)
+		r = reshape_keep(job);
 	return r < 0 ? refuse(setup->message, sizeof(setup->message), r,
 			      "no host memory for its gradients: %s", strerror(-r))
 		     : 0;
@@ -271,7 +327,7 @@ static void end_setup(struct setup *setup, int r)
 static void finish(struct setup *setup, int r)
 {
 	end_setup(setup, r);
-	cache_end_wait(setup->job);
+	shortage_end(&setup->job->shortage);
 	job_planned(setup->job, r, setup->message);
 	free(setup);
 }
@@ -283,14 +339,78 @@ static void put_off(struct setup *setup, int r)
 	free(setup);
 }
 
+static void on_refilled(struct refill *refill, int status)
+{
+	struct setup *setup = container_of(refill, struct setup, refill);
+
+	if (status < 0)
+		refuse(setup->message, sizeof(setup->message), status, "%s", refill->message);
+	finish(setup, status);
+}
+
+static void end_made(struct setup *setup)
+{
+	if (setup->status == 0)
+		setup->status = take_over(setup);
+	if (setup->status == 0 && setup->is_return && setup->job->has_backup)
+		refill_start(&setup->refill, setup->job, on_refilled);
+	else
+		finish(setup, setup->status);
+}
+
+static void refuse_creation(struct setup *setup, int r)
+{
+	setup->status = refuse(setup->message, sizeof(setup->message), r, "its store cannot be made: %s",
+			       strerror(-r));
+}
+
+static void run_finishing(struct work *work)
+{
+	struct setup *setup = container_of(work, struct setup, work);
+	struct stored_job file;
+	int r;
+
+	stored_name(setup->job, &file);
+	r = stored_finish(setup->job->node, &setup->job->paths, &file);
+	if (r < 0)
+		refuse_creation(setup, r);
+}
+
+static void on_finished(struct work *work)
+{
+	end_made(container_of(work, struct setup, work));
+}
+
+/* Whatever is committed from now on is the job's. */
+static void on_created(struct store_request *request, int status)
+{
+	struct setup *setup = container_of(request, struct setup, creation);
+
+	if (status < 0) {
+		refuse_creation(setup, status);
+		end_made(setup);
+		return;
+	}
+	setup->work = (struct work){ .run = run_finishing, .done = on_finished, .urgency = WORK_NORMAL };
+	workers_submit(setup->job->node->slow_workers, &setup->work);
+}
+
+/* A store that will be there after a crash says so on its devices. */
 static void on_setup_done(struct work *work)
 {
 	struct setup *setup = container_of(work, struct setup, work);
+	struct store *nvme = setup->made.parameter_store;
+	int r = -EOPNOTSUPP;
 
 	node_note_pinning(setup->job->node, setup->pinning);
-	if (setup->status == 0)
-		setup->status = take_over(setup);
-	finish(setup, setup->status);
+	setup->creation.done = on_created;
+	if (setup->status == 0 && nvme)
+		r = store_create(nvme, &setup->creation);
+	if (r == 0)
+		return;
+	if (r != -EOPNOTSUPP)
+		refuse_creation(setup, r);
+	end_made(setup);
 }
 
 void setup_start(struct job *job)
@@ -310,28 +430,25 @@ void setup_start(struct job *job)
 		.work = { .run = run_setup, .done = on_setup_done, .urgency = WORK_NORMAL },
 	};
 	snprintf(setup->folder, sizeof(setup->folder), "%u", (unsigned)job->uid);
-	snprintf(setup->file, sizeof(setup->file), "%s/%s-%llu.store", setup->folder, job->name,
-		 (unsigned long long)job->node->jobs_created);
+	replaced_hint(job, setup->hint, sizeof(setup->hint));
 	job->setup = setup;
 	job->phase = setup->is_return ? JOB_RETURNING : JOB_PLANNING;
 	r = setup_plan(setup);
-	if (r == -ENOMEM && cache_can_cover(job, job->shortage) && cache_await(job)) {
+	if (r == -ENOMEM && shortage_await(&job->shortage)) {
 		put_off(setup, r);
 	} else if (r < 0) {
 		finish(setup, r);
 	} else {
-		cache_end_wait(job);
+		shortage_end(&job->shortage);
 		workers_submit(job->node->slow_workers, &setup->work);
 	}
 }
 
 /* What tierctl shows of a path is more than its present jobs. */
-static void remember_traffic(const struct job *job)
+static void remember_traffic(const struct job *job, const struct store *store)
 {
-	const struct store *store = job_nvme_store(job);
-
-	for (unsigned i = 0; store && i < job->node->path_count && job->path_bytes[i] > 0; i++) {
-		struct node_path *path = &job->node->paths[i];
+	for (unsigned i = 0; store && i < job->paths.count; i++) {
+		struct node_path *path = &job->node->paths[job->paths.paths[i]];
 
 		path->moved[TIER_READ] += store_device_bytes(store, i, TIER_READ);
 		path->moved[TIER_WRITE] += store_device_bytes(store, i, TIER_WRITE);
@@ -341,6 +458,8 @@ static void remember_traffic(const struct job *job)
 static void clear_memory(struct job *job, struct made *made)
 {
 	gradient_clear(job);
+	remember_traffic(job, job->gradient_store);
+	made->gradient_store = TAKE_PTR(job->gradient_store);
 	made->arena = job->arena;
 	made->cache = job->cache;
 	made->sums = job->sums_memory;
@@ -359,6 +478,8 @@ void setup_release(struct job *job)
 	struct made made = MADE_INIT;
 
 	residency_forget_all(job);
+	if (!job->has_nvme_optimizer)
+		made.optimizer_store = TAKE_PTR(job->optimizer_store);
 	clear_memory(job, &made);
 	budget_release_host(job);
 }
@@ -366,14 +487,17 @@ void setup_release(struct job *job)
 void setup_clear(struct job *job)
 {
 	struct made made = MADE_INIT;
+	uint64_t step;
 
 	made.parameter_store = job->parameter_store;
 	made.optimizer_store = job->optimizer_store;
-	made.gradient_store = job->gradient_store;
+	if (job_nvme_store(job))
+		store_keep(job_nvme_store(job), job->is_kept && durable_has_step(job, &step));
+	durable_free(job);
 	sweep_free(job);
-	remember_traffic(job);
+	remember_traffic(job, job_nvme_store(job));
 	clear_memory(job, &made);
-	job->parameter_store = job->optimizer_store = job->gradient_store = NULL;
+	job->parameter_store = job->optimizer_store = NULL;
 	catalog_unpack(&job->catalog);
 	free(job->places);
 	free(job->residences);

@@ -5,26 +5,44 @@
 #include "daemon/disposal.h"
 #include "daemon/job.h"
 #include "daemon/placement.h"
+#include "daemon/refill.h"
+#include "daemon/replaced.h"
 #include "daemon/spill.h"
 
 struct setup {
 	struct work work;
 	struct job *job;
-	struct store_layout *nvme, *host; /* NULL: no such store */
-	bool is_return; /* of a released job: it has its packs, its stores and their metadata */
+	struct store_layout *nvme, *host, *sums; /* NULL: no such store */
+	bool is_return; /* of a released job: it has its packs, its store on NVMe and the metadata of both */
 	bool is_strict;
-	uint64_t arena_bytes, sums_bytes, directory_bytes, device_bytes;
+	uint64_t arena_bytes, sums_bytes, directory_bytes;
+	uint64_t device_bytes, sums_device_bytes; /* of each path: of the state, of spilled sums */
 	struct placement placement;
-	struct spill_plan spill;    /* of sums that may be spilled */
-	char folder[16], file[128]; /* of its owner on each path, and of the job in it */
+	struct spill_plan spill; /* of sums that may be spilled */
+	char folder[16];	 /* of its owner on each path */
 	struct made made;
-	int pinning; /* what engine_buffer_add() said */
+	struct store_request creation; /* of a durable store */
+	struct refill refill;	       /* of what comes back to host memory */
+	int pinning;		       /* what engine_buffer_add() said */
 	int status;
+	char hint[REPLACED_HINT];
 	char message[1024];
 };
 
 /* Decides where everything of the job lies, how much memory and disk that takes, and takes it from the
  * budgets. A negative errno with a message. */
 int setup_plan(struct setup *setup);
+
+/* A job that is brought back: it has its definition and its placement, its state on NVMe, and becomes one
+ * that was released, but for its stores. layout: what record_layout() said when it was planned. -EBADMSG: its
+ * state lies elsewhere than this tierd would look; others with a message, too. */
+int setup_restore(struct job *job, uint64_t layout, char *message, size_t size);
+
+/* Then its store, which it takes over: it has its layout from here on. A negative errno with a message: it
+ * stays the caller's. */
+int setup_adopt(struct job *job, struct store *store, char *message, size_t size);
+
+/* How a job owns its stores on NVMe. */
+struct store_owner setup_owner(struct job *job);
 
 #endif

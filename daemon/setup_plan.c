@@ -5,8 +5,10 @@
 
 #include "common/size.h"
 #include "daemon/budget.h"
-#include "daemon/cache.h"
+#include "daemon/durable.h"
+#include "daemon/record.h"
 #include "daemon/refuse.h"
+#include "daemon/reserve.h"
 #include "daemon/setup.h"
 
 /* ---- Streams and places ---- */
@@ -67,21 +69,69 @@ static int add_state_sections(struct job *job, uint32_t index, enum unit_section
 	return r;
 }
 
-static int add_pack(struct job *job, uint32_t index, struct store_layout *parameters,
-		    struct store_layout *optimizer)
+static int add_parameter_sections(struct job *job, uint32_t index, struct store_layout *layout)
 {
 	const struct pack *pack = &job->catalog.packs[index];
 	int r = 0;
 
-	for (int section = 0; parameters && section < UNIT_SECTIONS && r == 0; section++)
+	for (int section = 0; section < UNIT_SECTIONS && r == 0; section++)
 		if (pack->elements[section] > 0)
 			r = store_layout_add_section(
-				parameters, job->streams.parameter[section],
+				layout, job->streams.parameter[section],
 				pack->elements[section] * section_element_bytes((enum unit_section)section),
 				&job->places[index].parameter[section]);
-	for (int section = 0; section < UNIT_TRAINABLE_SECTIONS && r == 0; section++)
-		r = add_state_sections(job, index, (enum unit_section)section, optimizer);
 	return r;
+}
+
+/* The last one: without it the others lie as they would. */
+static int add_blobs(struct job *job, struct store_layout *layout)
+{
+	uint64_t offset;
+	int r = add_stream(layout, "blobs", &job->streams.blobs);
+
+	return r < 0 ? r : store_layout_add_section(layout, job->streams.blobs, blobs_bytes(job), &offset);
+}
+
+/* The streams have the same numbers in each store of the job, and the states the same places, wherever they
+ * are: one stream after the other. */
+static int add_all(struct job *job, struct store_layout *layout, bool with_parameters, bool with_states)
+{
+	int r = add_parameter_streams(job, layout);
+
+	if (r == 0)
+		r = add_state_streams(job, layout);
+	for (uint32_t i = 0; i < job->catalog.pack_count && r == 0; i++) {
+		if (with_parameters)
+			r = add_parameter_sections(job, i, layout);
+		for (int section = 0; section < UNIT_TRAINABLE_SECTIONS && with_states && r == 0; section++)
+			r = add_state_sections(job, i, (enum unit_section)section, layout);
+	}
+	return r;
+}
+
+static int plan_nvme_store(struct setup *setup)
+{
+	struct job *job = setup->job;
+	int r = store_layout_new(&setup->nvme);
+
+	if (r == 0 && job->is_durable)
+		r = durable_lay_out(job, setup->nvme);
+	if (r == 0)
+		r = add_all(job, setup->nvme, job->has_stored_parameters,
+			    job->has_nvme_optimizer || job->has_backup);
+	if (r == 0 && job->is_durable && job->options.blob_bytes > 0)
+		r = add_blobs(job, setup->nvme);
+	return r;
+}
+
+static int plan_host_store(struct setup *setup)
+{
+	struct job *job = setup->job;
+	int r = store_layout_new(&setup->host);
+
+	if (r == 0 && job->is_durable)
+		r = store_layout_add_stream(setup->host, "record");
+	return r < 0 ? r : add_all(job, setup->host, false, true);
 }
 
 static int plan_stores(struct setup *setup)
@@ -89,19 +139,13 @@ static int plan_stores(struct setup *setup)
 	struct job *job = setup->job;
 	int r = 0;
 
-	if (job->has_nvme_parameters || job->has_nvme_optimizer)
-		r = store_layout_new(&setup->nvme);
+	job->is_durable = job->paths.count > 0 && job->durability != DURABILITY_NONE;
+	job->has_stored_parameters = job->has_nvme_parameters || job->is_durable;
+	job->has_backup = job->is_durable && !job->has_nvme_optimizer;
+	if (job->has_stored_parameters || job->has_nvme_optimizer)
+		r = plan_nvme_store(setup);
 	if (r == 0 && !job->has_nvme_optimizer)
-		r = store_layout_new(&setup->host);
-	struct store_layout *parameters = job->has_nvme_parameters ? setup->nvme : NULL;
-	struct store_layout *optimizer = job->has_nvme_optimizer ? setup->nvme : setup->host;
-
-	if (r == 0 && parameters)
-		r = add_parameter_streams(job, parameters);
-	if (r == 0)
-		r = add_state_streams(job, optimizer);
-	for (uint32_t i = 0; i < job->catalog.pack_count && r == 0; i++)
-		r = add_pack(job, i, parameters, optimizer);
+		r = plan_host_store(setup);
 	return r < 0 ? refuse(setup->message, sizeof(setup->message), r, "its streams cannot be laid out: %s",
 			      strerror(-r))
 		     : 0;
@@ -109,10 +153,10 @@ static int plan_stores(struct setup *setup)
 
 static int add_accumulator(struct setup *setup)
 {
-	int r = setup->nvme ? 0 : store_layout_new(&setup->nvme);
+	int r = store_layout_new(&setup->sums);
 
 	if (r == 0)
-		r = spill_lay_out(setup->job, setup->nvme);
+		r = spill_lay_out(setup->job, setup->sums);
 	setup->job->has_nvme_sums = true;
 	return r < 0 ? refuse(setup->message, sizeof(setup->message), r,
 			      "its gradient sums cannot be laid out: %s", strerror(-r))
@@ -126,9 +170,16 @@ static uint64_t job_metadata_bytes(const struct job *job)
 {
 	const struct catalog *catalog = &job->catalog;
 
+	return blobs_bytes(job) + catalog->pack_count * (sizeof(struct pack) + sizeof(struct residence) +
+							 sizeof(struct pack_place));
+}
+
+/* What goes with its ranks. */
+static uint64_t rank_metadata_bytes(const struct job *job)
+{
+	const struct catalog *catalog = &job->catalog;
+
 	return catalog->unit_count * sizeof(struct sum) * job->sum_ranks +
-	       catalog->pack_count *
-		       (sizeof(struct pack) + sizeof(struct residence) + sizeof(struct pack_place)) +
 	       job->options.world_size * (catalog->unit_count * 2 * sizeof(uint32_t) +
 					  member_phase_bytes(job) + sizeof(struct member));
 }
@@ -143,7 +194,7 @@ static struct budget_needs find_needs(const struct setup *setup)
 					  job->catalog.gradient_bytes_maximum),
 		.held = gradient_held_bytes(job, job->held_count),
 		.windows = (ranks - job->windows) * WINDOW_BYTES,
-		.pages = setup->directory_bytes +
+		.pages = setup->directory_bytes + rank_metadata_bytes(job) +
 			 ranks * size_align(
 					 lease_bytes(job->catalog.unit_count, job->options.gradient_buffers),
 					 4096),
@@ -152,6 +203,8 @@ static struct budget_needs find_needs(const struct setup *setup)
 
 	if (setup->nvme)
 		needs.metadata += store_layout_metadata_bytes(setup->nvme);
+	if (setup->sums)
+		needs.sums = size_sum(needs.sums, store_layout_metadata_bytes(setup->sums));
 	if (setup->host)
 		needs.state = store_layout_extents(setup->host) * STORE_EXTENT_BYTES;
 	return needs;
@@ -159,12 +212,17 @@ static struct budget_needs find_needs(const struct setup *setup)
 
 /* ---- Plan ---- */
 
+static uint32_t count_sums(const struct job *job)
+{
+	return job->options.stage < 2 ? job->options.world_size : 1;
+}
+
 static int plan_sums(struct setup *setup)
 {
 	struct job *job = setup->job;
 	uint64_t elements = 0, bytes;
 
-	job->sum_ranks = job->options.stage < 2 ? job->options.world_size : 1;
+	job->sum_ranks = count_sums(job);
 	/* A rank that runs ahead of the others, or skips a unit, needs somewhere to put its gradients aside.
 	 */
 	job->held_count =
@@ -202,7 +260,9 @@ static bool should_spill(struct setup *setup)
 		return false;
 	if (job->options.gradient_placement != PLACEMENT_DEFAULT)
 		return job->options.gradient_placement == PLACEMENT_NVME;
-	return (placement_is_chosen(job) ? setup->placement.has_nvme_sums : !budget_fits_host(job, &needs)) &&
+	/* A job that comes back keeps its state where it is; its sums may lie elsewhere than before. */
+	return (placement_is_chosen(job) && !setup->is_return ? setup->placement.has_nvme_sums
+							      : !budget_fits_host(job, &needs)) &&
 	       spill_is_worth_it(job, setup->sums_bytes);
 }
 
@@ -211,11 +271,9 @@ static int place_sums(struct setup *setup)
 	struct job *job = setup->job;
 	int r = 0;
 
-	if (!setup->is_return) {
-		job->has_nvme_sums = false;
-		if (should_spill(setup))
-			r = add_accumulator(setup);
-	}
+	job->has_nvme_sums = false;
+	if (should_spill(setup))
+		r = add_accumulator(setup);
 	job->sum_buffer_bytes = 0;
 	if (r < 0 || !job->has_nvme_sums)
 		return r;
@@ -239,12 +297,31 @@ static int plan_packs(struct setup *setup)
 	if (!job->places || !job->residences || !job->next_use)
 		return refuse(setup->message, sizeof(setup->message), -ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < job->catalog.pack_count; i++) {
-		job->residences[i] = (struct residence){ .slot = SLOT_NONE, .job = job };
+		job->residences[i] =
+			(struct residence){ .slot = SLOT_NONE, .version = job->step, .job = job };
 		queue_init(&job->residences[i].waiters);
 		queue_init(&job->residences[i].link);
 		queue_init(&job->residences[i].sweep_link);
 	}
 	return 0;
+}
+
+/* On each path. */
+static uint64_t device_bytes(const struct job *job, const struct store_layout *layout)
+{
+	unsigned paths = job->paths.count;
+
+	return layout ? store_layout_device_bytes(layout, paths) / paths : 0;
+}
+
+static int plan_paths(struct setup *setup)
+{
+	struct job *job = setup->job;
+
+	setup->device_bytes = device_bytes(job, setup->nvme);
+	setup->sums_device_bytes = device_bytes(job, setup->sums);
+	return budget_take_paths(job, setup->device_bytes, setup->sums_device_bytes, setup->message,
+				 sizeof(setup->message));
 }
 
 static int plan_budgets(struct setup *setup)
@@ -257,11 +334,9 @@ static int plan_budgets(struct setup *setup)
 	int r = budget_take_host(job, &needs, setup->message, sizeof(setup->message));
 
 	setup->arena_bytes = budget_arena_bytes(job);
-	if (r < 0 || !setup->nvme)
+	if (r < 0 || (!setup->nvme && !setup->sums))
 		return r;
-	setup->device_bytes =
-		store_layout_device_bytes(setup->nvme, job->node->path_count) / job->node->path_count;
-	return budget_take_paths(job, setup->device_bytes, setup->message, sizeof(setup->message));
+	return plan_paths(setup);
 }
 
 /* ---- Placement ---- */
@@ -273,6 +348,16 @@ static int plan_memory(struct setup *setup)
 	if (r == 0)
 		r = place_sums(setup);
 	return r < 0 ? r : plan_budgets(setup);
+}
+
+/* Of a job that comes back: it has its other store. */
+static int plan_return(struct setup *setup)
+{
+	int r = setup->job->has_backup ? plan_host_store(setup) : 0;
+
+	return r < 0 ? refuse(setup->message, sizeof(setup->message), r, "its streams cannot be laid out: %s",
+			      strerror(-r))
+		     : plan_memory(setup);
 }
 
 static int plan_placed(struct setup *setup, struct placement placement)
@@ -290,6 +375,7 @@ static void forget_placed(struct setup *setup)
 {
 	setup->nvme = store_layout_free(setup->nvme);
 	setup->host = store_layout_free(setup->host);
+	setup->sums = store_layout_free(setup->sums);
 	setup->spill = (struct spill_plan){ 0 };
 	free(setup->job->sum_offsets);
 	setup->job->sum_offsets = NULL;
@@ -316,7 +402,8 @@ static void log_choice(const struct setup *setup, const struct placement_job *de
 /* It does not fit, and will not when caches have shrunk. */
 static bool is_hopeless(const struct job *job, int r)
 {
-	return r == -ENOSPC || (r == -ENOMEM && !cache_can_cover(job, job->shortage));
+	return r == -ENOSPC ||
+	       (r == -ENOMEM && !shortage_can_be_covered(&job->shortage, job->shortage.bytes));
 }
 
 /* The best of all choices that fits; the last one's refusal is the job's, because it would take the least of
@@ -343,6 +430,68 @@ int setup_plan(struct setup *setup)
 
 	setup->directory_bytes = size_align(directory_bytes(setup->job->catalog.unit_count), 4096);
 	if (r == 0)
-		r = setup->is_return ? plan_memory(setup) : plan_placement(setup);
+		r = setup->is_return ? plan_return(setup) : plan_placement(setup);
 	return r;
+}
+
+/* ---- Bringing back ---- */
+
+static int restore(struct setup *setup, uint64_t layout)
+{
+	struct job *job = setup->job;
+	uint64_t metadata;
+	int r = plan_packs(setup);
+
+	if (r == 0)
+		r = plan_stores(setup);
+	if (r < 0)
+		return r;
+	/* Or bytes of one thing would be taken for another. */
+	if (layout != record_layout(job))
+		return refuse(setup->message, sizeof(setup->message), -EBADMSG,
+			      "its state is not laid out as this tierd would: start the one that stored it");
+	job->sum_ranks = count_sums(job);
+	metadata = job_metadata_bytes(job) + store_layout_metadata_bytes(setup->nvme);
+	r = budget_keep(job, metadata, setup->message, sizeof(setup->message));
+	return r < 0 ? r : plan_paths(setup);
+}
+
+int setup_restore(struct job *job, uint64_t layout, char *message, size_t size)
+{
+	struct setup setup = { .job = job };
+	int r = restore(&setup, layout);
+
+	store_layout_free(setup.nvme);
+	store_layout_free(setup.host);
+	if (r < 0)
+		return refuse(message, size, r, "%s", setup.message);
+	job->phase = JOB_RELEASED;
+	return 0;
+}
+
+int setup_adopt(struct job *job, struct store *store, char *message, size_t size)
+{
+	struct setup setup = { .job = job };
+	struct store_owner owner;
+	int r = plan_stores(&setup);
+
+	store_layout_free(setup.host);
+	if (r == 0 && store_adopt(store, setup.nvme) < 0)
+		r = refuse(setup.message, sizeof(setup.message), -EBADMSG,
+			   "it has other streams than its definition says");
+	if (r < 0) {
+		store_layout_free(setup.nvme);
+		return refuse(message, size, r, "%s", setup.message);
+	}
+	r = reserve_find(job, store, message, size);
+	if (r < 0)
+		return r;
+	r = durable_init(job, true);
+	if (r < 0)
+		return refuse(message, size, r, "out of memory");
+	job->parameter_store = store;
+	job->optimizer_store = job->has_nvme_optimizer ? store : NULL;
+	owner = setup_owner(job);
+	store_belong(store, &owner);
+	return 0;
 }

@@ -14,6 +14,7 @@
 #include "common/log.h"
 #include "daemon/access.h"
 #include "daemon/budget.h"
+#include "daemon/durable.h"
 #include "daemon/job.h"
 #include "daemon/stall.h"
 #include "proto/name.h"
@@ -143,6 +144,9 @@ static void write_job(const struct job *job)
 		.figures = job->figures,
 	};
 
+	durable_has_step(job, &body.durable_step);
+	body.durable_lag_steps = job->step - body.durable_step;
+	body.durable_lag_ns = durable_lag_ns(job);
 	_Static_assert(sizeof(job->name) <= sizeof(body.name), "a job's name fits");
 	snprintf(body.name, sizeof(body.name), "%s", job->name);
 	snprintf(body.status, sizeof(body.status), "%s", job->is_dropped ? "dropped" : job_status_name(job));

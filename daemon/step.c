@@ -4,105 +4,14 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/clock.h"
-#include "common/size.h"
+#include "daemon/durable.h"
 #include "daemon/job.h"
-#include "daemon/norm.h"
-#include "daemon/spill.h"
-
-/* The square sums of all blocks of the units that were pushed, on the workers. */
-struct norm_work {
-	struct job *job;
-	norm_kernel *kernel;
-	_Atomic uint32_t next_unit;
-	bool *is_pushed;       /* by unit: the gradients' own mark may go while this is measured */
-	const float **sums;    /* by unit; NULL: not pushed, or measured before it was spilled */
-	uint64_t *first_block; /* by unit, and the end */
-	double *blocks;
-	unsigned left;
-	bool is_void; /* the epoch has ended meanwhile */
-	unsigned work_count;
-	struct norm_part {
-		struct work work;
-		struct norm_work *norm;
-	} parts[];
-};
-
-/* ---- Rates ---- */
-
-static int read_rates(const struct job *job, const Tierd__Wire__Rates *wire, struct step_rates *rates,
-		      char *message, size_t size)
-{
-	if (!wire) {
-		snprintf(message, size, "a step without rates");
-		return -EINVAL;
-	}
-	rates->learning_rate = wire->learning_rate;
-	rates->gradient_scale = wire->gradient_scale;
-	rates->loss_scale = wire->loss_scale;
-	if (!isfinite(rates->learning_rate) || !isfinite(rates->gradient_scale) ||
-	    !(rates->loss_scale >= 0) || !isfinite(rates->loss_scale)) {
-		snprintf(message, size,
-			 "learning rate %g, gradient scale %g, loss scale %g: all must be finite, the last "
-			 "above 0, or 0 for the job's",
-			 (double)rates->learning_rate, (double)rates->gradient_scale,
-			 (double)rates->loss_scale);
-		return -EINVAL;
-	}
-	rates->group_count = 0;
-	if (wire->n_groups == 0)
-		return 0;
-	if (wire->n_groups != job->options.group_count) {
-		snprintf(message, size, "rates for %zu parameter groups; the job has %u", wire->n_groups,
-			 job->options.group_count);
-		return -EINVAL;
-	}
-	return options_set_groups(&job->options, rates->groups, &rates->group_count, wire->groups,
-				  wire->n_groups, message, size);
-}
-
-/* Rates without groups are those of the step before, which may not be decided when they are read; and so is a
- * dynamic loss scale. */
-static void complete_rates(const struct job *job, struct step_rates *rates)
-{
-	if (rates->loss_scale == 0)
-		rates->loss_scale = job->loss_scale.value;
-	if (rates->group_count > 0)
-		return;
-	rates->group_count = job->options.group_count;
-	memcpy(rates->groups, job->groups, sizeof(rates->groups));
-}
-
-static int compare_rates(const struct step_rates *here, const struct step_rates *other, const char *where,
-			 char *message, size_t size)
-{
-	const struct {
-		const char *name;
-		float here, other;
-	} values[] = {
-		{ "learning rate", here->learning_rate, other->learning_rate },
-		{ "gradient scale", here->gradient_scale, other->gradient_scale },
-		{ "loss scale", here->loss_scale, other->loss_scale },
-	};
-
-	for (size_t i = 0; i < ARRAY_LENGTH(values); i++)
-		if (values[i].here != values[i].other) {
-			snprintf(message, size, "%s is %.9g here, %.9g %s", values[i].name,
-				 (double)values[i].here, (double)values[i].other, where);
-			return -EINVAL;
-		}
-	for (uint32_t i = 0; i < here->group_count; i++)
-		if (memcmp(&here->groups[i], &other->groups[i], sizeof(here->groups[i])) != 0) {
-			snprintf(message, size, "parameter group %u has other rates here than %s", i, where);
-			return -EINVAL;
-		}
-	return 0;
-}
+#include "daemon/norm_work.h"
+#include "daemon/rates.h"
 
 /* A rank that has closed its part announces the next one. */
 void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin)
@@ -122,7 +31,7 @@ void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin)
 		pending_error(pending, -EINVAL, "a step of 0 micro-batches");
 		return;
 	}
-	if (read_rates(member->job, begin->rates, &rates, message, sizeof(message)) < 0) {
+	if (rates_read(member->job, begin->rates, &rates, message, sizeof(message)) < 0) {
 		pending_error(pending, -EINVAL, "%s", message);
 		return;
 	}
@@ -155,10 +64,10 @@ static bool check_rates(struct pending *pending, const struct step_rates *rates)
 	int r = 0;
 
 	if (member->announced.is_made)
-		r = compare_rates(rates, &member->announced.rates, "in tierd_step_begin", message,
+		r = rates_compare(rates, &member->announced.rates, "in tierd_step_begin", message,
 				  sizeof(message));
 	if (r == 0 && job->has_open_rates)
-		r = compare_rates(rates, &job->open_rates, "at the ranks that have closed this step", message,
+		r = rates_compare(rates, &job->open_rates, "at the ranks that have closed this step", message,
 				  sizeof(message));
 	if (r < 0)
 		pending_error(pending, r, "job %s, rank %u: %s", job->name, member->rank, message);
@@ -187,8 +96,8 @@ static bool close_part(struct pending *pending, struct step_rates *rates)
 		job_abort(job, -ESTALE, "%s", job->departed);
 		return true;
 	}
-	complete_rates(job, rates);
-	complete_rates(job, &member->announced.rates);
+	rates_complete(job, rates);
+	rates_complete(job, &member->announced.rates);
 	if (!has_no_leases(pending) || !check_rates(pending, rates))
 		return false;
 	gather_expect(member, gradient_open_step(job));
@@ -224,7 +133,7 @@ static bool take(struct pending *pending, const Tierd__Wire__Step *step)
 		pending_error(pending, -ESHUTDOWN, "tierd is stopping; the step is not taken");
 		return false;
 	}
-	if (read_rates(job, step->rates, &rates, message, sizeof(message)) < 0) {
+	if (rates_read(job, step->rates, &rates, message, sizeof(message)) < 0) {
 		pending_error(pending, -EINVAL, "job %s, rank %u: %s", job->name, member->rank, message);
 		return false;
 	}
@@ -285,116 +194,6 @@ static void close_next_parts(struct job *job)
 	}
 }
 
-/* ---- Norm ---- */
-
-static void run_norm(struct work *work)
-{
-	struct norm_work *norm = container_of(work, struct norm_part, work)->norm;
-
-	for (;;) {
-		uint32_t unit = atomic_fetch_add(&norm->next_unit, 1);
-
-		if (unit >= norm->job->catalog.unit_count)
-			return;
-		if (norm->sums[unit])
-			norm_measure(norm->job, norm->kernel, unit, norm->sums[unit],
-				     &norm->blocks[norm->first_block[unit]]);
-	}
-}
-
-static struct norm_work *norm_free(struct norm_work *norm)
-{
-	if (!norm)
-		return NULL;
-	free(norm->is_pushed);
-	free(norm->sums);
-	free(norm->first_block);
-	free(norm->blocks);
-	free(norm);
-	return NULL;
-}
-
-static void decide(struct job *job, const struct norm_work *norm);
-
-static void on_norm_done(struct work *work)
-{
-	struct norm_work *norm = container_of(work, struct norm_part, work)->norm;
-	struct job *job = norm->job;
-
-	if (--norm->left > 0)
-		return;
-	job->norm = NULL;
-	if (!norm->is_void)
-		decide(job, norm);
-	norm_free(norm);
-	job_settle(job);
-}
-
-/* What is not in host memory has been measured already. */
-static void take_sums(struct norm_work *norm)
-{
-	struct job *job = norm->job;
-
-	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
-		uint64_t first = norm->first_block[unit];
-
-		if (!norm->is_pushed[unit])
-			continue;
-		if (job->spill && !spill_address(job, job->catalog.units[unit].pack))
-			memcpy(&norm->blocks[first], spill_norm(job, unit),
-			       (norm->first_block[unit + 1] - first) * sizeof(*norm->blocks));
-		else
-			norm->sums[unit] = gradient_sum(job, unit);
-	}
-}
-
-static int norm_new(struct job *job, struct norm_work **ret_norm)
-{
-	unsigned count = workers_count(job->node->workers);
-	struct norm_work *norm = calloc(1, sizeof(*norm) + count * sizeof(norm->parts[0]));
-	uint64_t blocks = 0;
-
-	if (!norm)
-		return -ENOMEM;
-	norm->job = job;
-	norm->kernel = norm_block_kernel(simd_level());
-	norm->work_count = count;
-	norm->is_pushed = calloc(job->catalog.unit_count, sizeof(*norm->is_pushed));
-	norm->sums = calloc(job->catalog.unit_count, sizeof(*norm->sums));
-	norm->first_block = calloc(job->catalog.unit_count + 1, sizeof(*norm->first_block));
-	for (uint32_t unit = 0; norm->is_pushed && norm->first_block && unit < job->catalog.unit_count;
-	     unit++) {
-		norm->is_pushed[unit] = gradient_has_content(job, unit);
-		blocks += norm_blocks(job, unit);
-		norm->first_block[unit + 1] = blocks;
-	}
-	norm->blocks = calloc(blocks + 1, sizeof(*norm->blocks));
-	if (!norm->is_pushed || !norm->sums || !norm->first_block || !norm->blocks) {
-		norm_free(norm);
-		return -ENOMEM;
-	}
-	take_sums(norm);
-	*ret_norm = norm;
-	return 0;
-}
-
-static int start_norm(struct job *job)
-{
-	int r = norm_new(job, &job->norm);
-
-	if (r < 0)
-		return r;
-	job->norm->left = job->norm->work_count;
-	for (unsigned i = 0; i < job->norm->work_count; i++) {
-		struct norm_part *part = &job->norm->parts[i];
-
-		part->norm = job->norm;
-		part->work = (struct work){ .run = run_norm, .done = on_norm_done, .urgency = WORK_NORMAL };
-		workers_submit(job->node->workers, &part->work);
-	}
-	return 0;
-}
-
 /* ---- Decision ---- */
 
 /* The member's next part is the open one now. */
@@ -411,6 +210,7 @@ static void fail_step(struct job *job, int r, const char *message)
 	job->closed_count = 0;
 	job->has_open_rates = false;
 	gradient_drop_open(job);
+	blobs_fail_step(job);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		struct member *member = job->ranks[rank];
 		struct pending *pending = member ? TAKE_PTR(member->step) : NULL;
@@ -494,32 +294,11 @@ void step_decide(struct job *job, const char *broken)
 	gradient_try_all(job);
 }
 
-static double norm_sum(const struct job *job, const struct norm_work *norm)
-{
-	double sum = 0.0;
-
-	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
-		for (uint64_t i = norm->first_block[unit];
-		     norm->is_pushed[unit] && i < norm->first_block[unit + 1]; i++)
-			sum += norm->blocks[i];
-	return sum;
-}
-
-static const char *nonfinite_unit(const struct job *job, const struct norm_work *norm)
-{
-	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
-		for (uint64_t i = norm->first_block[unit];
-		     norm->is_pushed[unit] && i < norm->first_block[unit + 1]; i++)
-			if (!isfinite(norm->blocks[i]))
-				return job->catalog.units[unit].name;
-	return "?";
-}
-
 static void decide(struct job *job, const struct norm_work *norm)
 {
 	const struct step_rates *rates = &job->open_rates;
-	double sum = norm_sum(job, norm);
-	const char *broken = isfinite(sum) ? NULL : nonfinite_unit(job, norm);
+	double sum = norm_work_sum(norm);
+	const char *broken = isfinite(sum) ? NULL : norm_work_nonfinite(norm);
 	char message[256];
 
 	if (broken && job->options.nonfinite == NONFINITE_REPORT) {
@@ -549,8 +328,10 @@ void step_advance(struct job *job)
 {
 	char message[256];
 
+	reduced_advance(job);
 	if (!job->is_live || job->closed_count < job->options.world_size || job->norm || job->is_reduced ||
-	    job->sweep || job->decided > job->step || !gradient_is_complete(job) || gradient_fold(job))
+	    job->sweep || job->decided > job->step || durable_holds(job) || !gradient_is_complete(job) ||
+	    gradient_fold(job))
 		return;
 	const char *missing = missing_unit(job);
 
@@ -560,19 +341,18 @@ void step_advance(struct job *job)
 		fail_step(job, -ENODATA, message);
 		return;
 	}
-	if (start_norm(job) < 0)
+	if (norm_work_start(job, decide) < 0)
 		fail_step(job, -ENOMEM, "no memory to measure its gradients");
 }
 
 /* ---- Applied ---- */
 
-/* The second answer is what the store says of durability. */
-static void reply_applied(struct job *job, struct member *member, int durable)
+/* The second answer comes when the step is durable. */
+static void reply_applied(struct job *job, struct member *member)
 {
 	struct pending *pending = TAKE_PTR(member->step);
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__StepReply step = TIERD__WIRE__STEP_REPLY__INIT;
-	Tierd__Wire__StepDurable body = TIERD__WIRE__STEP_DURABLE__INIT;
 
 	step.step = job->step;
 	step.gradient_norm = job->gradient_norm;
@@ -582,43 +362,24 @@ static void reply_applied(struct job *job, struct member *member, int durable)
 	reply.body_case = TIERD__WIRE__REPLY__BODY_STEP;
 	reply.step = &step;
 	port_reply(pending_port(pending), pending->number, &reply);
-	if (durable == -EOPNOTSUPP) {
-		pending_error(pending, durable,
-			      "this tierd keeps no durable store: state ends with the daemon");
-	} else if (durable < 0) {
-		pending_error(pending, durable, "step %llu is not durable: %s", (unsigned long long)job->step,
-			      strerror(-durable));
-	} else {
-		body.step = job->step;
-		reply.body_case = TIERD__WIRE__REPLY__BODY_STEP_DURABLE;
-		reply.step_durable = &body;
-		pending_reply(pending, &reply);
-	}
+	durable_answer(member, pending);
 	member_step_over(member);
-}
-
-static void tell_applied(const struct job *job, int durable)
-{
-	if (!job->is_skipped)
-		events_of_job(job, EVENT_APPLIED, NULL, "step %llu is applied; gradient norm %g",
-			      (unsigned long long)job->step, job->gradient_norm);
-	if (durable == 0)
-		events_of_job(job, EVENT_DURABLE, NULL, "step %llu is durable",
-			      (unsigned long long)job->step);
 }
 
 void step_applied(struct job *job)
 {
 	job->step = job->decided;
+	blobs_apply(job);
 	job->figures.steps++;
 	job->figures.step_ns += clock_now_ns() - job->decided_ns;
 	account_step(job);
-	int durable = store_commit(job->optimizer_store);
-
-	tell_applied(job, durable);
+	if (!job->is_skipped)
+		events_of_job(job, EVENT_APPLIED, NULL, "step %llu is applied; gradient norm %g",
+			      (unsigned long long)job->step, job->gradient_norm);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank] && job->ranks[rank]->step && !job->ranks[rank]->is_closed)
-			reply_applied(job, job->ranks[rank], durable);
+			reply_applied(job, job->ranks[rank]);
+	durable_advance(job);
 	close_next_parts(job);
 	gradient_unblock(job, false);
 	step_advance(job);
@@ -632,5 +393,5 @@ void step_abort(struct job *job)
 	job->has_open_rates = false;
 	job->is_reduced = false;
 	if (job->norm)
-		job->norm->is_void = true;
+		norm_work_give_up(job->norm);
 }

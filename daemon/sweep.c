@@ -12,8 +12,12 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/plural.h"
 #include "common/size.h"
+#include "daemon/backup.h"
+#include "daemon/durable.h"
 #include "daemon/reader.h"
+#include "daemon/replaced.h"
 #include "daemon/spill.h"
 #include "daemon/sweep.h"
 #include "proto/name.h"
@@ -59,15 +63,19 @@ static void finish_sweep(struct job *job)
 		return;
 	}
 	job->phase = JOB_TRAINED;
-	events_of_job(job, EVENT_INITIALIZED, NULL,
-		      "%llu parameters in %u units, %u ranks, stage %u; %llu MiB of host memory, %llu MiB on "
-		      "NVMe; gradient sums %s",
-		      (unsigned long long)job->catalog.parameters, job->catalog.unit_count,
-		      job->options.world_size, job->options.stage,
-		      (unsigned long long)(job->host_bytes / MIB),
-		      (unsigned long long)(job->nvme_bytes / MIB),
-		      job->has_nvme_sums ? "on NVMe, as far as they do not fit in their buffers"
-					 : "in host memory");
+	if (!job->durable)
+		job->replaced = replaced_remove(job->replaced);
+	durable_advance(job);
+	events_of_job(
+		job, EVENT_INITIALIZED, NULL,
+		"%llu parameter%s in %u unit%s, %u rank%s, stage %u; %llu MiB of host memory, %llu MiB on "
+		"NVMe; gradient sums %s",
+		(unsigned long long)job->catalog.parameters, PLURAL(job->catalog.parameters),
+		job->catalog.unit_count, PLURAL(job->catalog.unit_count), job->options.world_size,
+		PLURAL(job->options.world_size), job->options.stage,
+		(unsigned long long)(job->host_bytes / MIB), (unsigned long long)(job->nvme_bytes / MIB),
+		job->has_nvme_sums ? "on NVMe, as far as they do not fit in their buffers"
+				   : "in host memory");
 	job_settle(job);
 }
 
@@ -136,7 +144,7 @@ static bool needs_staging(const struct sweep *sweep)
 	const struct job *job = sweep->job;
 
 	return job->has_nvme_optimizer ||
-	       (job->has_nvme_parameters && job->residences[sweep->pack].slot == SLOT_NONE);
+	       (job->has_stored_parameters && job->residences[sweep->pack].slot == SLOT_NONE);
 }
 
 static void on_staging(struct staging_wish *wish, struct staging_buffer *buffer)
@@ -245,8 +253,10 @@ static bool begin_pack(struct sweep *sweep, uint32_t pack)
 	if (residence->pins > 0)
 		readers_raise(job, pack);
 	/* Its sums may be read ahead while it waits. */
-	if (!spill_want(job, pack) || residence->state == DIRECTORY_LOADING || residence->writes > 0 ||
-	    residence->pins > 0)
+	bool has_sums = spill_want(job, pack);
+
+	if (!backup_lets(job, pack) || !has_sums || residence->state == DIRECTORY_LOADING ||
+	    residence->writes > 0 || residence->pins > 0)
 		return false;
 	if (residence->state == DIRECTORY_RESIDENT && !residency_begin_update(job, pack)) {
 		wait_for_holder(sweep, pack);
@@ -258,6 +268,7 @@ static bool begin_pack(struct sweep *sweep, uint32_t pack)
 		try_slot(job, pack);
 	residence->sweep = SWEEP_RUNNING;
 	residence->changed = job->decided;
+	residence->is_unsaved = true;
 	begin_save(sweep, pack);
 	residence->is_issued = false;
 	residence->uncomputed = residence->unwritten = 0;

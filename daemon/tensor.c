@@ -6,6 +6,7 @@
 #include "common/size.h"
 #include "daemon/operation.h"
 #include "daemon/refuse.h"
+#include "daemon/state_write.h"
 
 /* In the window a value is fp32 or, unless is_wide, of the tensor's format. */
 static uint64_t window_element_bytes(const struct tensor *tensor, bool is_wide)
@@ -112,14 +113,13 @@ static void start_write(struct pending *pending)
 		return;
 	}
 	operation->is_master = pending->is_master;
+	operation->state = pending->state;
 	operation->is_of_shard = job->is_reduced;
 	job->shard_copies += job->is_reduced;
-	if (operation_uses_sums(operation))
-		operation_take_sums(operation);
-	else if (job->has_nvme_parameters)
-		operation_want_pack(operation, 0);
+	if (operation_is_of_state(operation))
+		state_write_start(operation);
 	else
-		operation_start_work(operation);
+		operation_start_write(operation);
 }
 
 static bool check_write(struct pending *pending, const Tierd__Wire__TensorWrite *write)
@@ -128,13 +128,16 @@ static bool check_write(struct pending *pending, const Tierd__Wire__TensorWrite 
 
 	if (job->phase == JOB_BROKEN)
 		return job_check_live(pending, 0);
-	if (job->phase == JOB_TRAINED && job->options.optimizer->is_by_owner)
+	if (job->phase == JOB_TRAINED && job->options.optimizer->is_by_owner && !*write->state)
 		return check_masters(pending, write);
 	if (job->phase > JOB_FILLING) {
 		pending_error(pending, -EBUSY, "job %s has been ready already: its tensors have values",
 			      job->name);
 		return false;
 	}
+	if (*write->state)
+		return check_range(pending, write->unit, write->tensor, write->first, write->count, true) &&
+		       state_write_check(pending, write, &pending->state);
 	if (!check_range(pending, write->unit, write->tensor, write->first, write->count, write->is_master))
 		return false;
 	const struct tensor *tensor = &job->catalog.units[write->unit].tensors[write->tensor];
@@ -154,6 +157,7 @@ void tensor_write(struct pending *pending, const Tierd__Wire__TensorWrite *write
 {
 	struct job *job = pending->member->job;
 
+	pending->state = 0;
 	if (!check_write(pending, write))
 		return;
 	/* There may be nothing at all in the job, and no memory to write to. */

@@ -94,6 +94,11 @@ const char *engine_why(const struct engine *engine)
 	return engine->why[0] ? engine->why : NULL;
 }
 
+void engine_file_weigh(struct engine *engine, int file, unsigned weight)
+{
+	engine->files[file].flow.weight = weight;
+}
+
 int engine_file_add(struct engine *engine, int fd, unsigned device, unsigned weight)
 {
 	assert(device < engine->device_count);
@@ -155,7 +160,7 @@ static void start_waiting(struct engine *engine)
 int engine_submit(struct engine *engine, int file, struct tier_io *io)
 {
 	assert(file >= 0 && file < ENGINE_FILES && engine->files[file].fd >= 0);
-	assert(io->length > 0);
+	assert((io->length > 0) == (io->direction != TIER_FLUSH));
 	io->file = file;
 	io->finished = 0;
 	io->retries = 0;
@@ -188,6 +193,11 @@ static bool goes_on(struct tier_io *io, int result, int *ret_status)
 {
 	size_t finished;
 
+	/* A second flush could succeed without what the first has lost. */
+	if (io->direction == TIER_FLUSH) {
+		*ret_status = result < 0 ? result : 0;
+		return false;
+	}
 	if (result == -EAGAIN || result == -EINTR)
 		return may_retry(io, result, ret_status);
 	if (result <= 0) {
@@ -215,6 +225,18 @@ void engine_finish(struct engine *engine, struct tier_io *io, int result)
 	assert(engine->is_reaping);
 	schedule_finish(io);
 	if (goes_on(io, result, &status))
+		schedule_push_rest(io->flow, io);
+	else
+		io->done(io, status);
+}
+
+void engine_refuse(struct engine *engine, struct tier_io *io, int error)
+{
+	int status = error;
+
+	assert(engine->is_reaping);
+	schedule_finish(io);
+	if ((error == -EAGAIN || error == -EINTR) && may_retry(io, error, &status))
 		schedule_push_rest(io->flow, io);
 	else
 		io->done(io, status);

@@ -35,6 +35,8 @@ const char *engine_why(const struct engine *engine);  /* why it is not io_uring;
  * all its transfers are done. It lies on that device, of which it gets a share by its weight (see schedule.h)
  * beside the other files. Returns the file's slot, or -errno (-ENFILE: all slots are taken). */
 int engine_file_add(struct engine *engine, int fd, unsigned device, unsigned weight);
+/* From its next transfer on. */
+void engine_file_weigh(struct engine *engine, int file, unsigned weight);
 void engine_file_remove(struct engine *engine, int file);
 
 /* Pins a region, in pieces of at most 1 GiB, so that transfers need not; may be slow, and may be called from
@@ -48,8 +50,9 @@ void engine_buffer_remove(struct engine *engine, void *base, size_t length);
 /* Bytes that are pinned. */
 uint64_t engine_pinned(struct engine *engine);
 
-/* Queues a transfer at offset io->offset of the file. It is moved in pieces, one after the other. Short
- * transfers are resumed, interrupted ones tried again; a read beyond the end of the file is -EIO. */
+/* Queues a transfer at offset io->offset of the file, or a flush of the file. A transfer is moved in pieces,
+ * one after the other. Short transfers are resumed, interrupted ones tried again; a read beyond the end of
+ * the file is -EIO. */
 int engine_submit(struct engine *engine, int file, struct tier_io *io);
 
 /* What is left of a transfer that is submitted and not done goes on at a higher priority. */

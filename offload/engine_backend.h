@@ -16,11 +16,13 @@ struct engine_ops {
 	int (*buffer_add)(struct engine *engine, void *base, size_t length);
 	void (*buffer_remove)(struct engine *engine, void *base, size_t length);
 	uint64_t (*pinned)(struct engine *engine);
-	/* Starts the next piece of a transfer; never more than queue_depth at once for each device. */
+	/* Starts the next piece of a transfer, or a flush; never more than queue_depth at once for each
+	 * device. */
 	void (*start)(struct engine *engine, struct tier_io *io);
 	/* Shows the kernel what was started. */
 	void (*flush)(struct engine *engine);
-	/* Calls engine_finish() for everything that has ended, also for what could not be started. */
+	/* Calls engine_finish() for everything that has ended, engine_refuse() for what could not be started.
+	 */
 	void (*reap)(struct engine *engine);
 	void (*free)(struct engine *engine);
 };
@@ -40,10 +42,10 @@ struct engine {
 	char why[128];
 };
 
-/* What is left of a transfer. */
+/* What is left of a transfer; a flush has no buffer. */
 static inline char *engine_rest_buffer(const struct tier_io *io)
 {
-	return (char *)io->buffer + io->finished;
+	return io->buffer ? (char *)io->buffer + io->finished : NULL;
 }
 
 static inline uint64_t engine_rest_offset(const struct tier_io *io)
@@ -58,6 +60,8 @@ static inline unsigned engine_piece_length(const struct tier_io *io)
 
 /* Of the backend, from reap only: a started transfer has moved result bytes, or failed with -errno. */
 void engine_finish(struct engine *engine, struct tier_io *io, int result);
+/* In the same way: the kernel has not taken it, with this negative errno, and has done nothing of it. */
+void engine_refuse(struct engine *engine, struct tier_io *io, int error);
 
 /* -ENOMEM, or another error and in ret_step what the
  * kernel refused. */

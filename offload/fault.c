@@ -1,6 +1,7 @@
 #include "offload/fault.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +22,7 @@ struct fault_io {
 	struct tier_io *original;
 	void *scratch;
 	int status; /* what done() gets, if io went well */
-	bool flips;
+	bool flips, kills;
 };
 
 static void fault_io_free(struct fault_io *fault)
@@ -35,6 +36,8 @@ static void fault_done(struct tier_io *io, int status)
 	struct fault_io *fault = container_of(io, struct fault_io, io);
 	struct tier_io *original = fault->original;
 
+	if (fault->kills)
+		raise(SIGKILL);
 	if (status == 0 && fault->flips)
 		*(unsigned char *)original->buffer ^= 1;
 	if (status == 0)
@@ -92,13 +95,19 @@ static int spoil(struct fault_tier *tier, struct fault_io *fault)
 	switch (tier->config.kind) {
 	case FAULT_COMPLETE:
 		fault->status = -tier->config.error;
-		return fault->io.direction == TIER_WRITE ? replace_by_read(tier, fault) : 0;
+		return fault->io.direction != TIER_READ ? replace_by_read(tier, fault) : 0;
 	case FAULT_CORRUPT:
 		return corrupt(fault);
 	case FAULT_LOSE:
-		return fault->io.direction == TIER_WRITE ? replace_by_read(tier, fault) : 0;
+		return fault->io.direction != TIER_READ ? replace_by_read(tier, fault) : 0;
 	case FAULT_MISDIRECT:
 		misdirect(tier, fault);
+		return 0;
+	case FAULT_KILL:
+		raise(SIGKILL);
+		break;
+	case FAULT_KILL_AFTER:
+		fault->kills = true;
 		return 0;
 	case FAULT_SUBMIT:
 		break;
@@ -128,7 +137,7 @@ static bool is_due(struct fault_tier *tier, const struct tier_io *io)
 {
 	const struct fault_config *config = &tier->config;
 
-	if (config->countdown == 0 || (io->direction == TIER_READ) != config->is_read)
+	if (config->countdown == 0 || io->direction != config->direction)
 		return false;
 	tier->seen++;
 	return tier->seen == config->countdown || (config->is_lasting && tier->seen > config->countdown);
@@ -149,6 +158,21 @@ static void fault_raise(struct tier *base, struct tier_io *io, enum tier_priorit
 {
 	if (!queue_is_empty(&io->link))
 		tier_raise(container_of(base, struct fault_tier, tier)->next, io, priority);
+}
+
+static void fault_weigh(struct tier *base, unsigned weight)
+{
+	tier_weigh(container_of(base, struct fault_tier, tier)->next, weight);
+}
+
+static int fault_grow(struct tier *base, uint64_t capacity)
+{
+	return tier_grow(container_of(base, struct fault_tier, tier)->next, capacity);
+}
+
+static void fault_keep(struct tier *base, bool is_kept)
+{
+	tier_keep(container_of(base, struct fault_tier, tier)->next, is_kept);
 }
 
 static void fault_free(struct tier *base)
@@ -172,6 +196,9 @@ int fault_tier_new(struct tier *next, const struct fault_config *config, struct 
 		.block_size = next->ops->block_size,
 		.submit = fault_submit,
 		.raise = fault_raise,
+		.weigh = fault_weigh,
+		.grow = fault_grow,
+		.keep = fault_keep,
 		.free = fault_free,
 	};
 	tier->tier = (struct tier){ .ops = &tier->ops, .capacity = next->capacity, .label = next->label };
@@ -188,7 +215,8 @@ bool fault_tier_has_tripped(const struct tier *tier)
 
 static int parse_kind(const char *text, enum fault_kind *ret_kind)
 {
-	static const char *const names[] = { "submit", "complete", "corrupt", "lose", "misdirect" };
+	static const char *const names[] = { "submit",	  "complete", "corrupt",   "lose",
+					     "misdirect", "kill",     "kill-after" };
 
 	for (size_t kind = 0; kind < ARRAY_LENGTH(names); kind++) {
 		if (strcmp(text, names[kind]) != 0)
@@ -199,12 +227,17 @@ static int parse_kind(const char *text, enum fault_kind *ret_kind)
 	return -EINVAL;
 }
 
-static int parse_direction(const char *text, bool *ret_is_read)
+static int parse_direction(const char *text, enum tier_direction *ret_direction)
 {
-	if (strcmp(text, "read") != 0 && strcmp(text, "write") != 0)
-		return -EINVAL;
-	*ret_is_read = strcmp(text, "read") == 0;
-	return 0;
+	static const char *const names[] = { "read", "write", "flush" };
+
+	for (size_t direction = 0; direction < ARRAY_LENGTH(names); direction++) {
+		if (strcmp(text, names[direction]) != 0)
+			continue;
+		*ret_direction = (enum tier_direction)direction;
+		return 0;
+	}
+	return -EINVAL;
 }
 
 static int parse_countdown(const char *text, uint64_t *ret_countdown)
@@ -243,7 +276,7 @@ static int parse_field(unsigned field, const char *text, struct fault_config *co
 	case 0:
 		return parse_kind(text, &config->kind);
 	case 1:
-		return parse_direction(text, &config->is_read);
+		return parse_direction(text, &config->direction);
 	case 2:
 		return parse_countdown(text, &config->countdown);
 	case 3:
@@ -267,6 +300,10 @@ int fault_config_parse(const char *text, struct fault_config *ret_config)
 	while (r == 0 && (field = strsep(&rest, ":")))
 		r = parse_field(count++, field, &config);
 	if (r < 0 || count < 3)
+		return -EINVAL;
+	/* It moves nothing that could be wrong. */
+	if (config.direction == TIER_FLUSH &&
+	    (config.kind == FAULT_CORRUPT || config.kind == FAULT_MISDIRECT))
 		return -EINVAL;
 	*ret_config = config;
 	return 0;

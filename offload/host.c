@@ -46,7 +46,7 @@ static void copy(struct host_tier *host, struct tier_io *io)
 {
 	if (io->direction == TIER_READ)
 		memcpy(io->buffer, host->base + io->offset, io->length);
-	else
+	else if (io->direction == TIER_WRITE)
 		memcpy(host->base + io->offset, io->buffer, io->length);
 }
 

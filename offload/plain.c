@@ -1,4 +1,5 @@
-/* The backend for kernels and containers that refuse io_uring: workers that call pread and pwrite. */
+/* The backend for kernels and containers that refuse io_uring: workers that call pread, pwrite and fdatasync.
+ */
 #include <assert.h>
 #include <errno.h>
 
@@ -25,15 +26,22 @@ struct plain_engine {
 	struct plain_operation operations[];
 };
 
-static void operation_run(struct work *work)
+static ssize_t perform(int fd, const struct tier_io *io)
 {
-	struct plain_operation *operation = container_of(work, struct plain_operation, work);
-	struct tier_io *io = operation->io;
 	void *buffer = engine_rest_buffer(io);
 	size_t length = engine_piece_length(io);
 	off_t offset = (off_t)engine_rest_offset(io);
-	ssize_t n = io->direction == TIER_READ ? pread(operation->fd, buffer, length, offset)
-					       : pwrite(operation->fd, buffer, length, offset);
+
+	if (io->direction == TIER_FLUSH)
+		return fdatasync(fd);
+	return io->direction == TIER_READ ? pread(fd, buffer, length, offset)
+					  : pwrite(fd, buffer, length, offset);
+}
+
+static void operation_run(struct work *work)
+{
+	struct plain_operation *operation = container_of(work, struct plain_operation, work);
+	ssize_t n = perform(operation->fd, operation->io);
 
 	operation->result = n < 0 ? -errno : (int)n;
 }

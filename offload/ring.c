@@ -102,7 +102,7 @@ static uint64_t ring_pinned(struct engine *engine)
 	return pins_bytes(&ring_of(engine)->pins);
 }
 
-static void prepare(struct ring_engine *ring, struct io_uring_sqe *entry, struct tier_io *io, int fd)
+static void prepare_transfer(struct ring_engine *ring, struct io_uring_sqe *entry, struct tier_io *io, int fd)
 {
 	char *buffer = engine_rest_buffer(io);
 	unsigned length = engine_piece_length(io);
@@ -117,6 +117,14 @@ static void prepare(struct ring_engine *ring, struct io_uring_sqe *entry, struct
 		io_uring_prep_read(entry, fd, buffer, length, offset);
 	else
 		io_uring_prep_write(entry, fd, buffer, length, offset);
+}
+
+static void prepare(struct ring_engine *ring, struct io_uring_sqe *entry, struct tier_io *io, int fd)
+{
+	if (io->direction == TIER_FLUSH)
+		io_uring_prep_fsync(entry, fd, IORING_FSYNC_DATASYNC);
+	else
+		prepare_transfer(ring, entry, io, fd);
 }
 
 static void ring_start(struct engine *engine, struct tier_io *io)
@@ -158,7 +166,7 @@ static void take_back(struct ring_engine *ring)
 	for (; head != tail; head++) {
 		struct io_uring_sqe *entry = &queue->sqes[head & queue->ring_mask];
 
-		engine_finish(&ring->engine, (struct tier_io *)(uintptr_t)entry->user_data, error);
+		engine_refuse(&ring->engine, (struct tier_io *)(uintptr_t)entry->user_data, error);
 	}
 }
 

@@ -1,6 +1,6 @@
 /* Start-time fair queueing, in bytes. A flow's turn costs it virtual time: the bytes of the piece over its
  * weight. The flow with the earliest time is next; one that has been away begins at the present, so it is
- * served at once, but has saved nothing up. Demand and background have times of their own. */
+ * served at once, but has saved nothing up. Each class has times of its own. */
 #include "offload/schedule.h"
 
 #include <assert.h>
@@ -17,6 +17,8 @@ static bool is_before(uint64_t time, uint64_t other)
 
 static enum schedule_class class_of(enum tier_priority priority)
 {
+	if (priority == TIER_IDLE)
+		return SCHEDULE_IDLE;
 	return priority == TIER_DEMAND ? SCHEDULE_DEMAND : SCHEDULE_BACKGROUND;
 }
 
@@ -39,8 +41,8 @@ static struct tier_io *peek(const struct schedule_flow *flow, enum schedule_clas
 {
 	struct tier_io *prefetch, *write_back;
 
-	if (class == SCHEDULE_DEMAND)
-		return first_of(flow, TIER_DEMAND);
+	if (class != SCHEDULE_BACKGROUND)
+		return first_of(flow, class == SCHEDULE_DEMAND ? TIER_DEMAND : TIER_IDLE);
 	prefetch = first_of(flow, TIER_PREFETCH);
 	write_back = first_of(flow, TIER_WRITE_BACK);
 	if (prefetch && write_back && flow->earned >= piece_of(write_back))
@@ -106,6 +108,8 @@ static void leave(struct schedule_flow *flow, enum schedule_class class)
 
 	if (class == SCHEDULE_BACKGROUND && heap->count == 0)
 		flow->schedule->earned = 0;
+	if (class == SCHEDULE_IDLE && heap->count == 0)
+		flow->schedule->idle_earned = 0;
 	if (last == flow)
 		return;
 	sift_down(heap, class, index, last);
@@ -155,7 +159,8 @@ void schedule_flow_init(struct schedule_flow *flow, struct schedule *schedule, u
 
 bool schedule_flow_is_idle(const struct schedule_flow *flow)
 {
-	return flow->in_flight == 0 && !peek(flow, SCHEDULE_DEMAND) && !peek(flow, SCHEDULE_BACKGROUND);
+	return flow->in_flight == 0 && !peek(flow, SCHEDULE_DEMAND) && !peek(flow, SCHEDULE_BACKGROUND) &&
+	       !peek(flow, SCHEDULE_IDLE);
 }
 
 void schedule_push(struct schedule_flow *flow, struct tier_io *io)
@@ -206,9 +211,16 @@ static bool has_room(const struct schedule *schedule, const struct tier_io *back
 	       schedule->background_bytes + piece_of(background) <= bound;
 }
 
-/* The class of the next turn; what the background earns by waiting is bounded, or it would come back as a
- * flood. */
-static struct tier_io *choose(struct schedule *schedule)
+static void earn(size_t *earned, const struct tier_io *io, unsigned part)
+{
+	*earned += piece_of(io) / part;
+	if (*earned > SCHEDULE_PIECE_BYTES)
+		*earned = SCHEDULE_PIECE_BYTES;
+}
+
+/* The class of the next turn, but for what is idle; what the background earns by waiting is bounded, or it
+ * would come back as a flood. */
+static struct tier_io *choose_wanted(struct schedule *schedule)
 {
 	struct tier_io *demand = top(schedule, SCHEDULE_DEMAND);
 	struct tier_io *background = top(schedule, SCHEDULE_BACKGROUND);
@@ -221,15 +233,36 @@ static struct tier_io *choose(struct schedule *schedule)
 		schedule->earned -= piece_of(background);
 		return background;
 	}
-	schedule->earned += piece_of(demand) / SCHEDULE_BACKGROUND_PART;
-	if (schedule->earned > SCHEDULE_PIECE_BYTES)
-		schedule->earned = SCHEDULE_PIECE_BYTES;
+	earn(&schedule->earned, demand, SCHEDULE_BACKGROUND_PART);
 	return demand;
+}
+
+/* What is idle would never end on a device that is always busy, if it earned nothing. */
+static struct tier_io *choose(struct schedule *schedule)
+{
+	struct tier_io *idle = top(schedule, SCHEDULE_IDLE), *wanted;
+	bool is_wanted = top(schedule, SCHEDULE_DEMAND) || top(schedule, SCHEDULE_BACKGROUND);
+
+	if (!idle)
+		return choose_wanted(schedule);
+	if (!is_wanted || schedule->idle_earned >= piece_of(idle)) {
+		if (has_room(schedule, idle)) {
+			schedule->idle_earned -= is_wanted ? piece_of(idle) : 0;
+			return idle;
+		}
+		if (!is_wanted)
+			return NULL;
+	}
+	wanted = choose_wanted(schedule);
+	if (wanted)
+		earn(&schedule->idle_earned, wanted, SCHEDULE_IDLE_PART);
+	return wanted;
 }
 
 static void account_write_back(struct schedule_flow *flow, const struct tier_io *io)
 {
-	if (queue_is_empty(&flow->waiting[TIER_WRITE_BACK]) || io->priority == TIER_DEMAND)
+	if (queue_is_empty(&flow->waiting[TIER_WRITE_BACK]) || io->priority == TIER_DEMAND ||
+	    io->priority == TIER_IDLE)
 		return;
 	if (io->priority == TIER_PREFETCH)
 		flow->earned += io->piece / SCHEDULE_WRITE_BACK_PART;

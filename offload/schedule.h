@@ -16,13 +16,16 @@
  * prefetches wait, its write-back does. */
 #define SCHEDULE_BACKGROUND_PART 16
 #define SCHEDULE_WRITE_BACK_PART 8
+/* While anything else waits, what is idle moves a byte for so many of the others. */
+#define SCHEDULE_IDLE_PART 64
 
 /* While demand reads are in flight, the bound on the bytes of the rest is so much lower: they share the
  * device. */
 #define SCHEDULE_DEMAND_DIVISOR 4
 
-/* Demand reads go before the rest, whoever asks; within each of the two classes flows share by weight. */
-enum schedule_class { SCHEDULE_DEMAND, SCHEDULE_BACKGROUND, SCHEDULE_CLASSES };
+/* Demand reads go before the rest, whoever asks, and what is idle comes last; within each of the classes
+ * flows share by weight. */
+enum schedule_class { SCHEDULE_DEMAND, SCHEDULE_BACKGROUND, SCHEDULE_IDLE, SCHEDULE_CLASSES };
 
 struct schedule;
 
@@ -53,7 +56,8 @@ struct schedule {
 	} heaps[SCHEDULE_CLASSES];
 	unsigned in_flight, background_in_flight;
 	size_t background_bytes;
-	size_t earned; /* bytes that the background may move before demand reads */
+	size_t earned;	    /* bytes that the background may move before demand reads */
+	size_t idle_earned; /* bytes that what is idle may move before both */
 };
 
 void schedule_init(struct schedule *schedule, const struct schedule_limits *limits);

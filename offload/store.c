@@ -51,9 +51,123 @@ void *store_address(struct store *store, uint32_t stream, uint64_t offset)
 	return store->ops->address ? store->ops->address(store, stream, offset) : NULL;
 }
 
-int store_commit(struct store *store)
+int store_create(struct store *store, struct store_request *request)
 {
-	return store->ops->commit ? store->ops->commit(store) : -EOPNOTSUPP;
+	return store->ops->create ? store->ops->create(store, request) : -EOPNOTSUPP;
+}
+
+int store_open(struct store *store, struct store_request *request)
+{
+	return store->ops->open ? store->ops->open(store, request) : -EOPNOTSUPP;
+}
+
+int store_commit(struct store *store, uint64_t step, struct store_request *request)
+{
+	return store->ops->commit ? store->ops->commit(store, step, request) : -EOPNOTSUPP;
+}
+
+int store_adopt(struct store *store, struct store_layout *layout)
+{
+	return store->ops->adopt ? store->ops->adopt(store, layout) : -EOPNOTSUPP;
+}
+
+uint64_t store_extents(const struct store *store)
+{
+	return store_layout_extents(store->layout);
+}
+
+void store_find_extent(const struct store *store, uint64_t extent, struct store_piece *ret_piece)
+{
+	*ret_piece = store_layout_piece(store->layout, extent);
+}
+
+const char *store_stream_name(const struct store *store, uint32_t stream)
+{
+	assert(stream < store->layout->stream_count);
+	return store->layout->streams[stream].name;
+}
+
+uint64_t store_step(const struct store *store)
+{
+	return store->ops->step ? store->ops->step(store) : 0;
+}
+
+const char *store_message(const struct store *store)
+{
+	return store->ops->message ? store->ops->message(store) : "";
+}
+
+void store_belong(struct store *store, const struct store_owner *owner)
+{
+	if (store->ops->belong)
+		store->ops->belong(store, owner);
+}
+
+void store_keep(struct store *store, bool is_kept)
+{
+	if (store->ops->keep)
+		store->ops->keep(store, is_kept);
+}
+
+int store_snapshot(struct store *store, const char *name, struct store_request *request)
+{
+	return store->ops->snapshots ? store->ops->snapshots->take(store, name, request) : -EOPNOTSUPP;
+}
+
+int store_delete_snapshot(struct store *store, const char *name, struct store_request *request)
+{
+	return store->ops->snapshots ? store->ops->snapshots->drop(store, name, request) : -EOPNOTSUPP;
+}
+
+int store_roll_back(struct store *store, const char *name, struct store_request *request)
+{
+	return store->ops->snapshots ? store->ops->snapshots->roll_back(store, name, request) : -EOPNOTSUPP;
+}
+
+int store_measure_snapshot(struct store *store, const char *name, struct store_request *request,
+			   uint64_t *ret_bytes)
+{
+	if (!store->ops->snapshots)
+		return -EOPNOTSUPP;
+	return store->ops->snapshots->measure(store, name, request, ret_bytes);
+}
+
+int store_diff(struct store *store, const char *from, const char *to, struct store_request *request,
+	       uint64_t *ret_bytes)
+{
+	if (!store->ops->snapshots)
+		return -EOPNOTSUPP;
+	return store->ops->snapshots->diff(store, from, to, request, ret_bytes);
+}
+
+int store_reserve(struct store *store, unsigned snapshots, struct store_request *request)
+{
+	return store->ops->snapshots ? store->ops->snapshots->reserve(store, snapshots, request)
+				     : -EOPNOTSUPP;
+}
+
+unsigned store_reserved(const struct store *store)
+{
+	return store->ops->snapshots ? store->ops->snapshots->reserved(store) : 0;
+}
+
+struct store_room store_room_for(const struct store *store, unsigned snapshots)
+{
+	return store->ops->snapshots ? store->ops->snapshots->room(store, snapshots)
+				     : (struct store_room){ 0, 0 };
+}
+
+unsigned store_snapshots(const struct store *store, struct store_snapshot *ret_snapshots)
+{
+	return store->ops->snapshots ? store->ops->snapshots->list(store, ret_snapshots) : 0;
+}
+
+int store_open_snapshot(struct store *store, const char *name, struct store_request *request,
+			struct store **ret_view)
+{
+	if (!store->ops->snapshots)
+		return -EOPNOTSUPP;
+	return store->ops->snapshots->open(store, name, request, ret_view);
 }
 
 uint64_t store_bytes(const struct store *store, enum tier_direction direction)

@@ -14,6 +14,7 @@
 #define STORE_PAGE_BYTES UINT64_C(4096)
 
 struct store;
+struct store_layout;
 
 /* One transfer of whole blocks within a section of a stream (the section's last block may be shorter: then up
  * to the section's length, rounded up to a page; the buffer has room for that, and what lies in it beyond the
@@ -51,42 +52,11 @@ struct store_transfer {
 	int status;
 };
 
-struct store_ops {
-	const char *name; /* "nvme" or "host" */
-	int (*submit)(struct store *store, struct store_transfer *transfer);
-	void (*raise)(struct store *store, struct store_transfer *transfer, enum tier_priority priority);
-	int (*abandon)(struct store *store, uint32_t stream, uint64_t offset, uint64_t length);
-	void *(*address)(struct store *store, uint32_t stream, uint64_t offset);
-	int (*commit)(struct store *store);
-	/* NULL: it has no devices. */
-	uint64_t (*device_bytes)(const struct store *store, unsigned device, enum tier_direction direction);
-	void (*free)(struct store *store);
+/* Something that takes time; the caller's until done(), which runs once, on the loop, never inside the call.
+ */
+struct store_request {
+	void (*done)(struct store_request *request, int status);
 };
-
-struct store_section {
-	uint64_t first_extent; /* in the stream */
-	uint64_t length;       /* bytes */
-};
-
-/* The layout of a store: streams made of sections, each starting at an extent. */
-struct store_layout;
-int store_layout_new(struct store_layout **ret_layout);
-struct store_layout *store_layout_free(struct store_layout *layout);
-DEFINE_FREEP(struct store_layout *, store_layout_free)
-/* Adds a stream ("m.bf16"); name is copied. Returns its index or -errno. */
-int store_layout_add_stream(struct store_layout *layout, const char *name);
-/* A scratch stream has one place for each extent, not two: what an extent holds is lost as soon as a write of
- * it begins, and it reads as zeros until that has ended well. For what no commit ever needs. */
-int store_layout_add_scratch_stream(struct store_layout *layout, const char *name);
-/* Appends a section of length bytes (> 0) to a stream; ret_offset: where it starts in the stream, in bytes.
- * -EINVAL, -EOVERFLOW. */
-int store_layout_add_section(struct store_layout *layout, uint32_t stream, uint64_t length,
-			     uint64_t *ret_offset);
-uint64_t store_layout_extents(const struct store_layout *layout); /* of all streams */
-/* What an NVMe store of this layout needs on its devices together (each the same), and at most in metadata
- * in host memory (with up to 8 devices at the default depth). */
-uint64_t store_layout_device_bytes(const struct store_layout *layout, unsigned devices);
-uint64_t store_layout_metadata_bytes(const struct store_layout *layout);
 
 /* A write that failed and has another place now. */
 struct store_failure {
@@ -95,12 +65,100 @@ struct store_failure {
 	int status;
 };
 
-struct store_config {
-	struct workers *workers; /* compute and verify checksums; borrowed */
+/* Whose a store is. */
+struct store_owner {
 	/* Told of each, on the loop; the store must not be used in it. NULL: nobody is. */
 	void (*on_moved)(const struct store_failure *failure, void *argument);
 	void *argument;
-	unsigned depth; /* extents in flight per device, at most 1024; 0: 16 */
+	unsigned weight; /* its share of the devices; 0: as it is */
+};
+
+/* A commit that is kept under a name, until it is deleted. */
+#define STORE_MAX_SNAPSHOTS 14
+#define STORE_SNAPSHOT_NAME_BYTES 64
+struct store_snapshot {
+	char name[STORE_SNAPSHOT_NAME_BYTES];
+	uint64_t step;
+	uint64_t seconds; /* since 1970, when it was taken */
+};
+
+/* What a store takes: of each device, and of host memory for what it knows of their places. */
+struct store_room {
+	uint64_t device_bytes, host_bytes;
+};
+
+struct store_snapshot_ops {
+	int (*take)(struct store *store, const char *name, struct store_request *request);
+	int (*drop)(struct store *store, const char *name, struct store_request *request);
+	int (*roll_back)(struct store *store, const char *name, struct store_request *request);
+	unsigned (*list)(const struct store *store, struct store_snapshot *ret_snapshots);
+	int (*measure)(struct store *store, const char *name, struct store_request *request,
+		       uint64_t *ret_bytes);
+	int (*diff)(struct store *store, const char *from, const char *to, struct store_request *request,
+		    uint64_t *ret_bytes);
+	int (*open)(struct store *store, const char *name, struct store_request *request,
+		    struct store **ret_view);
+	int (*reserve)(struct store *store, unsigned snapshots, struct store_request *request);
+	unsigned (*reserved)(const struct store *store);
+	struct store_room (*room)(const struct store *store, unsigned snapshots);
+};
+
+struct store_ops {
+	const char *name; /* "nvme" or "host" */
+	int (*submit)(struct store *store, struct store_transfer *transfer);
+	void (*raise)(struct store *store, struct store_transfer *transfer, enum tier_priority priority);
+	int (*abandon)(struct store *store, uint32_t stream, uint64_t offset, uint64_t length);
+	void *(*address)(struct store *store, uint32_t stream, uint64_t offset);
+	/* The following: NULL, what it holds ends with it. */
+	int (*create)(struct store *store, struct store_request *request);
+	int (*open)(struct store *store, struct store_request *request);
+	int (*commit)(struct store *store, uint64_t step, struct store_request *request);
+	int (*adopt)(struct store *store, struct store_layout *layout);
+	uint64_t (*step)(const struct store *store);
+	const char *(*message)(const struct store *store);
+	void (*belong)(struct store *store, const struct store_owner *owner);
+	void (*keep)(struct store *store, bool is_kept);
+	/* NULL: it has no devices. */
+	uint64_t (*device_bytes)(const struct store *store, unsigned device, enum tier_direction direction);
+	void (*free)(struct store *store);
+	const struct store_snapshot_ops *snapshots; /* NULL: it has none */
+};
+
+struct store_section {
+	uint64_t first_extent; /* in the stream */
+	uint64_t length;       /* bytes */
+};
+
+/* The layout of a store: streams made of sections, each starting at an extent. */
+int store_layout_new(struct store_layout **ret_layout);
+struct store_layout *store_layout_free(struct store_layout *layout);
+DEFINE_FREEP(struct store_layout *, store_layout_free)
+/* Adds a stream ("m.bf16"); name is copied. Returns its index or -errno. */
+int store_layout_add_stream(struct store_layout *layout, const char *name);
+/* A scratch stream has one place for each extent, not two: what an extent holds is lost as soon as a write of
+ * it begins, and it reads as zeros until that has ended well. For what no commit ever needs. */
+int store_layout_add_scratch_stream(struct store_layout *layout, const char *name);
+/* Before its first stream: a store of this layout commits, and is there after a crash. It has no scratch
+ * streams (-EINVAL). */
+void store_layout_set_durable(struct store_layout *layout);
+/* Appends a section of length bytes (> 0) to a stream; ret_offset: where it starts in the stream, in bytes.
+ * -EINVAL, -EOVERFLOW. */
+int store_layout_add_section(struct store_layout *layout, uint32_t stream, uint64_t length,
+			     uint64_t *ret_offset);
+/* A durable store of this layout has room for so many snapshots, at most STORE_MAX_SNAPSHOTS, that share
+ * nothing with what the job is then, or with each other; at first for none. */
+void store_layout_set_snapshots(struct store_layout *layout, unsigned snapshots);
+uint64_t store_layout_extents(const struct store_layout *layout); /* of all streams */
+/* What an NVMe store of this layout needs on its devices together (each the same), and at most in metadata
+ * in host memory (with up to 8 devices at the default depth). */
+uint64_t store_layout_device_bytes(const struct store_layout *layout, unsigned devices);
+uint64_t store_layout_metadata_bytes(const struct store_layout *layout);
+
+struct store_config {
+	struct workers *workers; /* compute and verify checksums; borrowed */
+	struct store_owner owner;
+	unsigned depth;	  /* extents in flight per device, at most 1024; 0: 16 */
+	const char *name; /* of whose state it is, on the devices; NULL: nobody's */
 };
 
 /* A store on one or several NVMe (or, in tests, other) tiers, striped by extent. Owns layout and tiers, also
@@ -108,6 +166,11 @@ struct store_config {
  * -ENOSPC. -EINVAL: no tier, or depth too large. */
 int store_new_nvme(const struct store_config *config, struct store_layout *layout, struct tier **tiers,
 		   unsigned tier_count, struct store **ret_store);
+
+/* A store that lies on these tiers already, to be opened: store_open(). Its layout is one stream of all its
+ * extents, each whole, until store_adopt() gives it the one that it was made with. */
+int store_new_found(const struct store_config *config, struct tier **tiers, unsigned tier_count,
+		    struct store **ret_store);
 
 /* A store in host memory of this process, allocated here. Owns layout, also after an error. Its state is
  * reached by address, not by transfers. */
@@ -135,8 +198,75 @@ int store_abandon(struct store *store, uint32_t stream, uint64_t offset, uint64_
 /* Where the bytes of a host store lie: contiguous to the end of the section. NULL for an NVMe store. */
 void *store_address(struct store *store, uint32_t stream, uint64_t offset);
 
-/* Makes everything written so far durable, atomically. -EOPNOTSUPP: no store does, yet. */
-int store_commit(struct store *store);
+/* Durable stores; others: -EOPNOTSUPP. One request at a time: -EBUSY. store_message() says why one has
+ * failed.
+ *
+ * store_create() makes an empty one on devices whose content means nothing; before the first transfer.
+ * store_open() finds the last commit, as lineage_open() does; before the first transfer, too. -ENOENT: it was
+ * made, and nothing has ever been committed.
+ * store_commit() makes everything that is visible now durable, atomically, as that step, while transfers go
+ * on; one that has failed, or a device that has, ends all writing: -EROFS. */
+int store_create(struct store *store, struct store_request *request);
+int store_open(struct store *store, struct store_request *request);
+int store_commit(struct store *store, uint64_t step, struct store_request *request);
+/* Takes over the layout of a store that was opened; nothing is in flight, and no view is open. -EINVAL: it is
+ * not what the store was made with; it stays the caller's. */
+int store_adopt(struct store *store, struct store_layout *layout);
+/* That its layout has. */
+uint64_t store_extents(const struct store *store);
+/* Of the last commit. */
+uint64_t store_step(const struct store *store);
+const char *store_message(const struct store *store);
+/* It has another owner, or one at last. */
+void store_belong(struct store *store, const struct store_owner *owner);
+/* Whether it is there after store_free(), to be opened again: at first no, of one that was found yes. */
+void store_keep(struct store *store, bool is_kept);
+
+/* What an extent of all that the layout has is: one transfer would read it. */
+struct store_piece {
+	uint32_t stream;
+	uint64_t offset, length;
+};
+void store_find_extent(const struct store *store, uint64_t extent, struct store_piece *ret_piece);
+/* "m.fp32" */
+const char *store_stream_name(const struct store *store, uint32_t stream);
+
+/* Snapshots of a durable store; others: -EOPNOTSUPP. Each is a request as those above are, one at a time,
+ * commits among them; store_message() says why one was refused. What is written by transfers goes on
+ * meanwhile.
+ *
+ * store_snapshot() keeps the last commit under a name of 1 to 63 bytes, by a commit that writes nothing else,
+ * whatever the size of the store. -EINVAL: no such name; -ENODATA: nothing has been committed; -EEXIST;
+ * -EMFILE: there are STORE_MAX_SNAPSHOTS; -ENOSPC: if what the snapshots keep would all be rewritten, the
+ * next steps would not find room beside it.
+ * store_delete_snapshot() ends when what only it kept is free. -ENOENT.
+ * store_roll_back() makes the last commit what a snapshot is; nothing is in flight. Then the store is freed,
+ * and opened again: until then nothing is written (-EROFS). -ENOENT.
+ * store_measure_snapshot() counts the bytes that only this snapshot keeps, and that its deletion would free.
+ * store_diff() counts the bytes, in whole blocks, that have changed from a snapshot to another one, or to the
+ * last commit (to: NULL). */
+int store_snapshot(struct store *store, const char *name, struct store_request *request);
+int store_delete_snapshot(struct store *store, const char *name, struct store_request *request);
+int store_roll_back(struct store *store, const char *name, struct store_request *request);
+int store_measure_snapshot(struct store *store, const char *name, struct store_request *request,
+			   uint64_t *ret_bytes);
+int store_diff(struct store *store, const char *from, const char *to, struct store_request *request,
+	       uint64_t *ret_bytes);
+/* Makes room for so many snapshots that share nothing, as store_layout_set_snapshots() does beforehand, while
+ * transfers go on; each device grows for that. -EINVAL: it has as much room; -EMFILE: more than
+ * STORE_MAX_SNAPSHOTS; -ENODATA; -ENOSPC, -EOPNOTSUPP: a device cannot grow. */
+int store_reserve(struct store *store, unsigned snapshots, struct store_request *request);
+/* For how many snapshots a durable store that is open has room, and what it would take for so many. */
+unsigned store_reserved(const struct store *store);
+struct store_room store_room_for(const struct store *store, unsigned snapshots);
+/* All that there are, in the order in which they were taken. ret_snapshots: STORE_MAX_SNAPSHOTS. */
+unsigned store_snapshots(const struct store *store, struct store_snapshot *ret_snapshots);
+
+/* A snapshot as a store of the same layout that is read only (writes: -EROFS), and freed before the one that
+ * it is of. What it shows stays where it is until then, also when the snapshot is deleted. *ret_view is set
+ * before done(request, 0). -ENOENT. */
+int store_open_snapshot(struct store *store, const char *name, struct store_request *request,
+			struct store **ret_view);
 
 /* Bytes moved from and to the devices so far, by direction. */
 uint64_t store_bytes(const struct store *store, enum tier_direction direction);

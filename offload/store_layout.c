@@ -1,14 +1,17 @@
 #include "offload/store_layout.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
 #include "common/size.h"
 #include "offload/store_backend.h"
 
-/* A checksum's seed has 16 bits for the stream, a place 32 for its number. */
+/* A checksum's seed has 16 bits for the stream, a place 32 for its number: with all snapshots an extent has
+ * 16 places. */
 #define MAX_STREAMS 65536
-#define MAX_EXTENTS (UINT64_C(1) << 30)
+#define MAX_EXTENTS (UINT64_C(1) << 27)
+/* As a lineage has them. */
 #define SPARE_PLACES 8
 
 int store_layout_new(struct store_layout **ret_layout)
@@ -19,6 +22,16 @@ int store_layout_new(struct store_layout **ret_layout)
 		return -ENOMEM;
 	*ret_layout = layout;
 	return 0;
+}
+
+void store_layout_set_durable(struct store_layout *layout)
+{
+	layout->is_durable = true;
+}
+
+void store_layout_set_snapshots(struct store_layout *layout, unsigned snapshots)
+{
+	layout->snapshots = snapshots;
 }
 
 struct store_layout *store_layout_free(struct store_layout *layout)
@@ -57,6 +70,8 @@ static int add_stream(struct store_layout *layout, const char *name, bool is_scr
 
 	if (layout->stream_count == MAX_STREAMS)
 		return -EOVERFLOW;
+	if (is_scratch && layout->is_durable)
+		return -EINVAL;
 	r = grow_streams(layout);
 	if (r < 0)
 		return r;
@@ -171,6 +186,22 @@ uint64_t store_layout_extent(const struct store_layout *layout, uint32_t stream,
 	return layout->streams[stream].first_extent + offset / STORE_EXTENT_BYTES;
 }
 
+struct store_piece store_layout_piece(const struct store_layout *layout, uint64_t extent)
+{
+	const struct store_section *section;
+	struct store_piece piece = { 0, 0, 0 };
+	uint64_t end;
+
+	assert(extent < store_layout_extents(layout));
+	while (extent >= layout->streams[piece.stream].first_extent + layout->streams[piece.stream].extents)
+		piece.stream++;
+	piece.offset = (extent - layout->streams[piece.stream].first_extent) * STORE_EXTENT_BYTES;
+	section = store_layout_find(layout, piece.stream, piece.offset);
+	end = size_align(section->first_extent * STORE_EXTENT_BYTES + section->length, STORE_PAGE_BYTES);
+	piece.length = end - piece.offset < STORE_EXTENT_BYTES ? end - piece.offset : STORE_EXTENT_BYTES;
+	return piece;
+}
+
 /* Of extents that follow each other a device has at most its even share, rounded up. */
 uint64_t store_layout_places(const struct store_layout *layout, unsigned devices)
 {
@@ -189,8 +220,17 @@ uint64_t store_layout_places(const struct store_layout *layout, unsigned devices
 	return places + 2 * size_divide_up(run, devices);
 }
 
+struct lineage_geometry store_layout_geometry(const struct store_layout *layout, unsigned devices)
+{
+	return lineage_geometry_for(store_layout_extents(layout), devices, layout->snapshots);
+}
+
 uint64_t store_layout_device_bytes(const struct store_layout *layout, unsigned devices)
 {
+	struct lineage_geometry geometry = store_layout_geometry(layout, devices);
+
+	if (layout->is_durable)
+		return devices * lineage_device_bytes(&geometry);
 	return devices * store_layout_places(layout, devices) * STORE_EXTENT_BYTES;
 }
 

@@ -2,6 +2,7 @@
 #ifndef TIERD_OFFLOAD_STORE_LAYOUT_H
 #define TIERD_OFFLOAD_STORE_LAYOUT_H
 
+#include "offload/lineage.h"
 #include "offload/store.h"
 
 #define STORE_EXTENT_BLOCKS (STORE_EXTENT_BYTES / STORE_BLOCK_BYTES)
@@ -17,6 +18,8 @@ struct store_stream {
 struct store_layout {
 	struct store_stream *streams;
 	uint32_t stream_count, stream_capacity;
+	bool is_durable;
+	unsigned snapshots; /* that it has room for */
 };
 
 /* The section that holds this offset of the stream, or NULL. */
@@ -31,8 +34,14 @@ bool store_layout_has_range(const struct store_layout *layout, uint32_t stream, 
 /* The number, in the layout, of the extent that holds this offset. */
 uint64_t store_layout_extent(const struct store_layout *layout, uint32_t stream, uint64_t offset);
 
+/* And back: what of the section lies in it, up to a page. */
+struct store_piece store_layout_piece(const struct store_layout *layout, uint64_t extent);
+
 /* Places that each of several devices needs. */
 uint64_t store_layout_places(const struct store_layout *layout, unsigned devices);
+
+/* Of each of several devices, if it is durable. */
+struct lineage_geometry store_layout_geometry(const struct store_layout *layout, unsigned devices);
 
 /* Host memory that the layout itself holds. */
 uint64_t store_layout_host_bytes(const struct store_layout *layout);

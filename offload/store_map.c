@@ -8,61 +8,59 @@
 
 _Static_assert(sizeof(struct store_extent) <= 128, "the plan of host memory counts on it");
 
-static void init_section(struct store_extent *extents, const struct store_section *section, bool is_scratch)
+static void adopt_section(struct store_extent *extents, const struct store_section *section, bool is_scratch)
 {
 	for (uint64_t offset = 0; offset < section->length; offset += STORE_EXTENT_BYTES) {
+		struct store_extent *entry = &extents[section->first_extent + offset / STORE_EXTENT_BYTES];
 		uint64_t rest = section->length - offset;
 
-		extents[section->first_extent + offset / STORE_EXTENT_BYTES] = (struct store_extent){
-			.place = PLACES_NONE,
-			.pending_place = PLACES_NONE,
-			.length = (uint32_t)(rest < STORE_EXTENT_BYTES ? rest : STORE_EXTENT_BYTES),
-			.is_scratch = is_scratch,
-		};
+		entry->length = (uint32_t)(rest < STORE_EXTENT_BYTES ? rest : STORE_EXTENT_BYTES);
+		entry->is_scratch = is_scratch;
 	}
 }
 
-static void init_extents(struct store_map *map, const struct store_layout *layout)
+void store_map_adopt(struct store_map *map, const struct store_layout *layout)
 {
 	for (uint32_t i = 0; i < layout->stream_count; i++) {
 		const struct store_stream *stream = &layout->streams[i];
 
 		for (size_t section = 0; section < stream->section_count; section++)
-			init_section(map->extents + stream->first_extent, &stream->sections[section],
-				     stream->is_scratch);
+			adopt_section(map->extents + stream->first_extent, &stream->sections[section],
+				      stream->is_scratch);
 	}
 }
 
-int store_map_init(struct store_map *map, const struct store_layout *layout, uint32_t places,
+int store_map_init(struct store_map *map, uint64_t extents, struct places *const *devices,
 		   unsigned device_count)
 {
-	*map = (struct store_map){ .count = store_layout_extents(layout), .device_count = device_count };
-	map->extents = calloc(map->count + 1, sizeof(map->extents[0]));
-	map->devices = calloc(device_count, sizeof(map->devices[0]));
-	if (!map->extents || !map->devices)
+	*map = (struct store_map){ .count = extents, .device_count = device_count };
+	memcpy(map->devices, devices, device_count * sizeof(map->devices[0]));
+	map->extents = calloc(extents + 1, sizeof(map->extents[0]));
+	if (!map->extents)
 		return -ENOMEM;
-	for (unsigned device = 0; device < device_count; device++) {
-		int r = places_init(&map->devices[device], places);
-
-		if (r < 0)
-			return r;
-	}
-	init_extents(map, layout);
+	for (uint64_t i = 0; i < extents; i++)
+		map->extents[i] = (struct store_extent){ .place = PLACES_NONE,
+							 .committed = PLACES_NONE,
+							 .frozen = PLACES_NONE,
+							 .pending_place = PLACES_NONE,
+							 .length = STORE_EXTENT_BYTES };
 	return 0;
 }
 
 void store_map_destroy(struct store_map *map)
 {
-	for (unsigned device = 0; map->devices && device < map->device_count; device++)
-		places_destroy(&map->devices[device]);
-	free(map->devices);
 	free(map->extents);
 	*map = (struct store_map){ 0 };
 }
 
 static struct places *places_of(struct store_map *map, uint64_t extent)
 {
-	return &map->devices[extent % map->device_count];
+	return map->devices[extent % map->device_count];
+}
+
+static uint64_t *uncommitted_of(struct store_map *map, uint64_t extent)
+{
+	return &map->uncommitted[extent % map->device_count];
 }
 
 static uint8_t all_blocks(const struct store_extent *entry)
@@ -74,8 +72,12 @@ static void drop_rewrite(struct store_map *map, uint64_t extent)
 {
 	struct store_extent *entry = &map->extents[extent];
 
-	if (entry->pending_place != PLACES_NONE && !entry->is_broken)
-		places_give(places_of(map, extent), entry->pending_place);
+	if (entry->pending_place != PLACES_NONE) {
+		map->rewrites--;
+		--*uncommitted_of(map, extent);
+		if (!entry->is_broken)
+			places_give(places_of(map, extent), entry->pending_place);
+	}
 	entry->pending_place = PLACES_NONE;
 	entry->written = 0;
 	entry->has_failed = entry->is_broken = false;
@@ -85,6 +87,8 @@ static void make_visible(struct store_map *map, uint64_t extent)
 {
 	struct store_extent *entry = &map->extents[extent];
 
+	/* It counts already, as a rewrite; what it replaces counts no more. */
+	*uncommitted_of(map, extent) -= entry->place != entry->committed;
 	if (entry->place != PLACES_NONE)
 		places_give(places_of(map, extent), entry->place);
 	entry->place = entry->pending_place;
@@ -92,6 +96,9 @@ static void make_visible(struct store_map *map, uint64_t extent)
 	entry->version++;
 	entry->pending_place = PLACES_NONE;
 	entry->written = 0;
+	map->rewrites--;
+	if (map->tree)
+		tree_change(map->tree, extent);
 }
 
 /* The version tells a read in progress that it must not look for the old bytes any more. */
@@ -102,6 +109,7 @@ static void give_up_place(struct store_map *map, uint64_t extent)
 	if (entry->place == PLACES_NONE)
 		return;
 	places_give(places_of(map, extent), entry->place);
+	--*uncommitted_of(map, extent);
 	entry->place = PLACES_NONE;
 	entry->version++;
 }
@@ -120,6 +128,8 @@ int store_map_begin(struct store_map *map, uint64_t extent, uint8_t blocks)
 		entry->pending_place = places_take(places_of(map, extent));
 		if (entry->pending_place == PLACES_NONE)
 			return -ENOSPC;
+		map->rewrites++;
+		++*uncommitted_of(map, extent);
 	}
 	entry->in_flight |= blocks;
 	entry->written &= (uint8_t)~blocks;
@@ -182,8 +192,108 @@ void store_map_abandon(struct store_map *map, uint64_t extent)
 	drop_rewrite(map, extent);
 }
 
-uint64_t store_map_host_bytes(uint64_t extents, uint64_t places, unsigned device_count)
+/* ---- Commits ---- */
+
+void store_map_freeze(struct store_map *map, const struct node_header *header, uint8_t bytes[NODE_BYTES])
 {
-	return (extents + 1) * sizeof(struct store_extent) +
-	       device_count * (sizeof(struct places) + places_host_bytes(places));
+	node_begin(bytes, header);
+	for (unsigned i = 0; i < header->count; i++) {
+		uint64_t extent = header->index * NODE_EXTENTS + i;
+		struct store_extent *entry = &map->extents[extent];
+		struct node_extent node = { .device = (uint16_t)(extent % map->device_count),
+					    .place = entry->place };
+
+		memcpy(node.checksums, entry->checksums, sizeof(node.checksums));
+		node_put_extent(bytes, i, &node);
+		entry->frozen = entry->place;
+		/* Few: now, and those that were committed and are kept. */
+		if (entry->frozen != PLACES_NONE)
+			(void)places_name(places_of(map, extent), entry->frozen);
+	}
+}
+
+static uint64_t end_of_leaf(const struct store_map *map, uint64_t leaf)
+{
+	return (leaf + 1) * NODE_EXTENTS < map->count ? (leaf + 1) * NODE_EXTENTS : map->count;
+}
+
+void store_map_commit(struct store_map *map, uint64_t leaf)
+{
+	for (uint64_t extent = leaf * NODE_EXTENTS; extent < end_of_leaf(map, leaf); extent++) {
+		struct store_extent *entry = &map->extents[extent];
+
+		*uncommitted_of(map, extent) -= entry->place != entry->committed;
+		entry->committed = entry->frozen;
+		*uncommitted_of(map, extent) += entry->place != entry->committed;
+	}
+}
+
+void store_map_release(struct store_map *map, uint64_t leaf)
+{
+	for (uint64_t extent = leaf * NODE_EXTENTS; extent < end_of_leaf(map, leaf); extent++)
+		if (map->extents[extent].committed != PLACES_NONE)
+			places_give(places_of(map, extent), map->extents[extent].committed);
+}
+
+static bool can_be(struct store_map *map, uint64_t extent, const struct node_extent *node)
+{
+	return node->device == extent % map->device_count && node->place < places_of(map, extent)->count;
+}
+
+static void take_over(struct store_extent *entry, const struct node_extent *node)
+{
+	entry->place = entry->committed = node->place;
+	memcpy(entry->checksums, node->checksums, sizeof(entry->checksums));
+}
+
+static int load_extent(struct store_map *map, uint64_t extent, const struct node_extent *node)
+{
+	struct places *places = places_of(map, extent);
+
+	if (!can_be(map, extent, node) || !places_is_free(places, node->place))
+		return -EBADMSG;
+	/* For what is now, and for the commit. */
+	(void)places_name(places, node->place);
+	(void)places_name(places, node->place);
+	take_over(&map->extents[extent], node);
+	return 0;
+}
+
+static int load_extent_of_view(struct store_map *map, uint64_t extent, const struct node_extent *node)
+{
+	if (!can_be(map, extent, node))
+		return -EBADMSG;
+	take_over(&map->extents[extent], node);
+	return 0;
+}
+
+static int load(struct store_map *map, const struct node_header *header, const uint8_t bytes[NODE_BYTES],
+		int (*load_one)(struct store_map *map, uint64_t extent, const struct node_extent *node))
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < header->count && r == 0; i++) {
+		struct node_extent node;
+
+		node_get_extent(bytes, i, &node);
+		if (node.place != PLACES_NONE)
+			r = load_one(map, header->index * NODE_EXTENTS + i, &node);
+	}
+	return r;
+}
+
+int store_map_load(struct store_map *map, const struct node_header *header, const uint8_t bytes[NODE_BYTES])
+{
+	return load(map, header, bytes, load_extent);
+}
+
+int store_map_load_view(struct store_map *map, const struct node_header *header,
+			const uint8_t bytes[NODE_BYTES])
+{
+	return load(map, header, bytes, load_extent_of_view);
+}
+
+uint64_t store_map_host_bytes(uint64_t extents)
+{
+	return (extents + 1) * sizeof(struct store_extent);
 }

@@ -3,6 +3,7 @@
 #ifndef TIERD_OFFLOAD_STORE_MAP_H
 #define TIERD_OFFLOAD_STORE_MAP_H
 
+#include "offload/map_tree.h"
 #include "offload/places.h"
 #include "offload/store_layout.h"
 
@@ -10,6 +11,8 @@ struct store_extent {
 	uint64_t checksums[STORE_EXTENT_BLOCKS];
 	uint64_t pending_checksums[STORE_EXTENT_BLOCKS];
 	uint32_t place;		/* PLACES_NONE: never written, so zeros */
+	uint32_t committed;	/* where the last commit has it */
+	uint32_t frozen;	/* where the commit that is under way has it, once its leaf is made */
 	uint32_t pending_place; /* of the rewrite; PLACES_NONE: none has begun */
 	uint32_t length;	/* bytes of the section in this extent */
 	uint32_t version;	/* counts rewrites that became visible */
@@ -24,12 +27,18 @@ struct store_map {
 	struct store_extent *extents;
 	uint64_t count;
 	unsigned device_count;
-	struct places *devices; /* extent i lies on device i mod device_count */
+	struct places *devices[SUPERBLOCK_MAX_MEMBERS]; /* borrowed; extent i is on i mod device_count */
+	struct map_tree *tree; /* that is to know what changes, or NULL: nothing is committed */
+	uint64_t rewrites;     /* that have a place, and are not visible */
+	/* Of each device: places of rewrites, visible or not, that the last commit does not have. */
+	uint64_t uncommitted[SUPERBLOCK_MAX_MEMBERS];
 };
 
-/* Each device has that many places. After an error, too, the map is to be destroyed. */
-int store_map_init(struct store_map *map, const struct store_layout *layout, uint32_t places,
+/* All extents are zeros. -ENOMEM. */
+int store_map_init(struct store_map *map, uint64_t extents, struct places *const *devices,
 		   unsigned device_count);
+/* What the extents are, which the map does not say. */
+void store_map_adopt(struct store_map *map, const struct store_layout *layout);
 void store_map_destroy(struct store_map *map);
 
 /* A write of these blocks begins at pending_place, found if there is none yet. -ENOSPC: no place is free;
@@ -50,6 +59,18 @@ int store_map_move(struct store_map *map, uint64_t extent, uint8_t blocks, bool 
 /* Gives up a rewrite of which nothing is in flight. */
 void store_map_abandon(struct store_map *map, uint64_t extent);
 
-uint64_t store_map_host_bytes(uint64_t extents, uint64_t places, unsigned device_count);
+/* Makes a leaf of the tree, and remembers it as frozen: all its places have a name more. */
+void store_map_freeze(struct store_map *map, const struct node_header *header, uint8_t bytes[NODE_BYTES]);
+/* What was frozen of a leaf is the last commit. */
+void store_map_commit(struct store_map *map, uint64_t leaf);
+/* Nothing leads to a leaf of the last commit, or of a view, any more: its places have a name less. */
+void store_map_release(struct store_map *map, uint64_t leaf);
+/* Takes over a leaf of the last commit. -EBADMSG: it says what cannot be. */
+int store_map_load(struct store_map *map, const struct node_header *header, const uint8_t bytes[NODE_BYTES]);
+/* The same of a snapshot, which keeps its places itself. */
+int store_map_load_view(struct store_map *map, const struct node_header *header,
+			const uint8_t bytes[NODE_BYTES]);
+
+uint64_t store_map_host_bytes(uint64_t extents);
 
 #endif

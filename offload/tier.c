@@ -9,7 +9,7 @@ int tier_submit(struct tier *tier, struct tier_io *io)
 	int r;
 
 	assert(io->done);
-	assert(io->length > 0);
+	assert((io->length > 0) == (io->direction != TIER_FLUSH));
 	assert((unsigned)io->priority < TIER_PRIORITIES);
 	assert(io->offset % block_size == 0);
 	assert(io->length % block_size == 0);
@@ -31,6 +31,29 @@ void tier_raise(struct tier *tier, struct tier_io *io, enum tier_priority priori
 	assert((unsigned)priority < TIER_PRIORITIES);
 	if (tier->ops->raise)
 		tier->ops->raise(tier, io, priority);
+}
+
+void tier_weigh(struct tier *tier, unsigned weight)
+{
+	if (tier->ops->weigh)
+		tier->ops->weigh(tier, weight);
+}
+
+int tier_grow(struct tier *tier, uint64_t capacity)
+{
+	int r;
+
+	assert(capacity >= tier->capacity);
+	r = tier->ops->grow ? tier->ops->grow(tier, capacity) : -EOPNOTSUPP;
+	if (r == 0)
+		tier->capacity = capacity;
+	return r;
+}
+
+void tier_keep(struct tier *tier, bool is_kept)
+{
+	if (tier->ops->keep)
+		tier->ops->keep(tier, is_kept);
 }
 
 struct tier *tier_free(struct tier *tier)

@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "common/little_endian.h"
+
 /* Unpacked, a message is larger than its bytes: pointers, padding, and the scanner's notes. */
 #define ARENA_BYTES (4 * (size_t)FRAME_MAX_BYTES)
 #define ARENA_ALIGN 16
@@ -17,28 +19,6 @@ struct frame_arena {
 	bool is_exhausted;
 	_Alignas(ARENA_ALIGN) uint8_t bytes[]; /* the kernel gives only the pages that are touched */
 };
-
-static uint16_t get16(const uint8_t *bytes)
-{
-	return (uint16_t)(bytes[0] | bytes[1] << 8);
-}
-
-static uint32_t get32(const uint8_t *bytes)
-{
-	return get16(bytes) | (uint32_t)get16(bytes + 2) << 16;
-}
-
-static void put16(uint8_t *bytes, uint16_t value)
-{
-	bytes[0] = (uint8_t)value;
-	bytes[1] = (uint8_t)(value >> 8);
-}
-
-static void put32(uint8_t *bytes, uint32_t value)
-{
-	put16(bytes, (uint16_t)value);
-	put16(bytes + 2, (uint16_t)(value >> 16));
-}
 
 int frame_header_decode(const uint8_t bytes[FRAME_HEADER_BYTES], struct frame_header *ret_header)
 {

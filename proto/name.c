@@ -26,8 +26,7 @@ static size_t sequence_length(uint8_t first, uint32_t *ret_bits, uint32_t *ret_l
 	return 0;
 }
 
-/* Bytes of the printable character that text begins with; 0: there is none. */
-static size_t printable_length(const char *text)
+size_t name_character(const char *text)
 {
 	uint32_t code, least;
 	size_t length = sequence_length((uint8_t)text[0], &code, &least);
@@ -52,7 +51,7 @@ int name_check(const char *name, size_t maximum)
 	if (length > maximum)
 		return -ENAMETOOLONG;
 	while (*name) {
-		length = printable_length(name);
+		length = name_character(name);
 		if (length == 0)
 			return -EILSEQ;
 		name += length;
@@ -63,7 +62,7 @@ int name_check(const char *name, size_t maximum)
 void name_make_printable(char *text)
 {
 	while (*text) {
-		size_t length = printable_length(text);
+		size_t length = name_character(text);
 
 		if (length == 0)
 			*text = '?';
@@ -73,11 +72,11 @@ void name_make_printable(char *text)
 
 int name_fit(const char *text, int maximum)
 {
-	int fitting = 0, length = (int)printable_length(text);
+	int fitting = 0, length = (int)name_character(text);
 
 	while (length > 0 && fitting + length <= maximum) {
 		fitting += length;
-		length = (int)printable_length(text + fitting);
+		length = (int)name_character(text + fitting);
 	}
 	return fitting;
 }

@@ -8,6 +8,9 @@
  * UTF-8, or has a control character. */
 int name_check(const char *name, size_t maximum);
 
+/* Bytes of the printable character that text begins with; 0: it begins with none, or ends. */
+size_t name_character(const char *text);
+
 /* Puts a question mark for each byte that such a name could not have. */
 void name_make_printable(char *text);
 

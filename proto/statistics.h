@@ -84,6 +84,7 @@ struct statistics_job {
 	struct statistics_figures figures;
 	char name[STATISTICS_NAME_BYTES];
 	char status[24];
+	uint64_t durable_step, durable_lag_steps, durable_lag_ns; /* not durable: none; all; 0 */
 };
 
 /* page: STATISTICS_PAGE_BYTES of zeros. */

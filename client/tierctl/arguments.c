@@ -59,7 +59,8 @@ static int read_flag(struct reading *reading)
 	const struct verb_flag *flags = context->verb ? context->verb->flags : NULL;
 	const char *text = reading->argv[reading->at], *value = NULL;
 	const char *name = strncmp(text, "--", 2) == 0 ? text + 2 : "";
-	int own = verb_find_flag(flags, name, strcspn(name, "="));
+	int own = *name ? verb_find_flag(flags, name, strcspn(name, "="))
+			: verb_find_letter(flags, text[2] == '\0' ? text[1] : '\0');
 	int common = verb_find_flag(verb_common_flags, name, strcspn(name, "="));
 	int code;
 
@@ -100,8 +101,8 @@ static int check_words(const struct command_context *context)
 		const char *text = context->arguments[i];
 
 		if (!verb_argument(verb, (unsigned)i, &word))
-			return command_fail(COMMAND_USAGE, "'%s' is one argument too many: tierctl %s %s",
-					    text, verb->name, verb->arguments);
+			return command_fail(COMMAND_USAGE, "'%s' is one argument too many: tierctl %s%s%s",
+					    text, verb->name, *verb->arguments ? " " : "", verb->arguments);
 		if (islower((unsigned char)word.text[0]) && strcmp(word.text, text) != 0)
 			return command_fail(COMMAND_USAGE, "'%s' is not '%s': tierctl %s %s", text, word.text,
 					    verb->name, verb->arguments);

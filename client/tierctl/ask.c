@@ -15,10 +15,14 @@
 #define PROGRAM "tierctl " TIERD_VERSION
 #define TIMEOUT_MS 10000
 
+/* An answer gets so long, however little is left until end_ns: one of a daemon that turns comes. */
+#define TIMEOUT_LEAST_MS 1000
+
 struct ask {
 	int socket;
 	int descriptor; /* that came with the last answer, or -1 */
 	unsigned timeout_ms;
+	uint64_t end_ns; /* of all questions; 0: none */
 	const char *path;
 	struct frame_arena *arena;
 	uint8_t *bytes;
@@ -41,13 +45,21 @@ static int fail(struct ask *ask, int r, const char *format, ...)
 	return r;
 }
 
+static int fail_to_wait(struct ask *ask)
+{
+	return fail(
+		ask, -ETIMEDOUT,
+		"tierd at %s does not answer within %.0f s: it is stopped or stuck; tierctl top and tierctl "
+		"metrics show its last figures",
+		ask->path, ask->timeout_ms / 1000.0);
+}
+
 /* The connection is of no use any more. */
 static int lose(struct ask *ask, int r)
 {
 	ask->socket = fd_close(ask->socket);
 	if (r == -EAGAIN)
-		return fail(ask, -ETIMEDOUT, "tierd at %s does not answer within %g s", ask->path,
-			    ask->timeout_ms / 1000.0);
+		return fail_to_wait(ask);
 	if (r == -EPIPE || r == -ECONNRESET)
 		return fail(ask, r, "tierd at %s closed the connection", ask->path);
 	if (r == -EPROTO || r == -EMSGSIZE)
@@ -194,11 +206,35 @@ static int say_hello(struct ask *ask)
 	return 0;
 }
 
+/* Of the time until then, as poll() takes it. */
+static int milliseconds_until(uint64_t end_ns)
+{
+	uint64_t now_ns = clock_now_ns(), ms;
+
+	if (end_ns == 0)
+		return -1;
+	if (now_ns >= end_ns)
+		return 0;
+	ms = (end_ns - now_ns + 999999) / 1000000;
+	return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+static void set_timeout(struct ask *ask)
+{
+	struct timeval timeout;
+	int left_ms = milliseconds_until(ask->end_ns);
+
+	if (left_ms >= 0 && left_ms < TIMEOUT_MS)
+		ask->timeout_ms = left_ms > TIMEOUT_LEAST_MS ? (unsigned)left_ms : TIMEOUT_LEAST_MS;
+	timeout = (struct timeval){ .tv_sec = (time_t)(ask->timeout_ms / 1000),
+				    .tv_usec = (suseconds_t)(ask->timeout_ms % 1000 * 1000) };
+	setsockopt(ask->socket, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+	setsockopt(ask->socket, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+}
+
 static int connect_to(struct ask *ask)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	struct timeval timeout = { .tv_sec = (time_t)(ask->timeout_ms / 1000),
-				   .tv_usec = (suseconds_t)(ask->timeout_ms % 1000 * 1000) };
 
 	if (strlen(ask->path) >= sizeof(address.sun_path))
 		return fail(ask, -ENAMETOOLONG, "the path of a socket has at most 107 bytes: %s", ask->path);
@@ -206,19 +242,21 @@ static int connect_to(struct ask *ask)
 	ask->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (ask->socket < 0)
 		return fail(ask, -errno, "no socket: %s", strerror(errno));
-	setsockopt(ask->socket, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-	setsockopt(ask->socket, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+	set_timeout(ask);
 	if (connect(ask->socket, (const struct sockaddr *)&address, sizeof(address)) == 0)
 		return 0;
 	if (errno == ENOENT || errno == ECONNREFUSED)
 		return fail(ask, -errno, "no tierd listens at %s; start it, or name its socket with --socket",
 			    ask->path);
+	/* Too many have asked already. */
+	if (errno == EAGAIN)
+		return fail_to_wait(ask);
 	if (errno == EACCES)
 		return fail(ask, -errno, "you may not use %s; members of its group may", ask->path);
 	return fail(ask, -errno, "%s: %s", ask->path, strerror(errno));
 }
 
-int ask_open_within(const char *socket_path, unsigned timeout_ms, struct ask **ret_ask)
+static int open_ask(const char *socket_path, unsigned timeout_ms, uint64_t end_ns, struct ask **ret_ask)
 {
 	_cleanup_(ask_freep) struct ask *ask = calloc(1, sizeof(*ask));
 	int r;
@@ -227,6 +265,7 @@ int ask_open_within(const char *socket_path, unsigned timeout_ms, struct ask **r
 		return -ENOMEM;
 	ask->socket = ask->descriptor = -1;
 	ask->timeout_ms = timeout_ms;
+	ask->end_ns = end_ns;
 	ask->path = socket_path;
 	ask->bytes = malloc(FRAME_MAX_BYTES);
 	if (!ask->bytes || frame_arena_new(&ask->arena) < 0)
@@ -242,7 +281,23 @@ int ask_open_within(const char *socket_path, unsigned timeout_ms, struct ask **r
 
 int ask_open(const char *socket_path, struct ask **ret_ask)
 {
-	return ask_open_within(socket_path, TIMEOUT_MS, ret_ask);
+	return open_ask(socket_path, TIMEOUT_MS, 0, ret_ask);
+}
+
+int ask_open_within(const char *socket_path, unsigned timeout_ms, struct ask **ret_ask)
+{
+	return open_ask(socket_path, timeout_ms, 0, ret_ask);
+}
+
+int ask_open_until(const char *socket_path, uint64_t end_ns, struct ask **ret_ask)
+{
+	return open_ask(socket_path, TIMEOUT_MS, end_ns, ret_ask);
+}
+
+void ask_be_patient(struct ask *ask, unsigned timeout_ms)
+{
+	ask->timeout_ms = timeout_ms;
+	set_timeout(ask);
 }
 
 struct ask *ask_free(struct ask *ask)
@@ -261,10 +316,12 @@ int ask_request(struct ask *ask, const Tierd__Wire__Request *request, const Tier
 {
 	const Tierd__Wire__Reply *reply;
 	ProtobufCMessage *message;
-	int r = send_message(ask, FRAME_REQUEST, &request->base);
+	int r;
 
 	ask->descriptor = fd_close(ask->descriptor);
-
+	if (ask->end_ns > 0)
+		set_timeout(ask);
+	r = send_message(ask, FRAME_REQUEST, &request->base);
 	if (r == 0)
 		r = receive_message(ask, FRAME_REPLY, &tierd__wire__reply__descriptor, &message);
 	if (r < 0)
@@ -275,19 +332,6 @@ int ask_request(struct ask *ask, const Tierd__Wire__Request *request, const Tier
 		return r;
 	*ret_reply = reply;
 	return 0;
-}
-
-/* Of the time until then, as poll() takes it. */
-static int milliseconds_until(uint64_t end_ns)
-{
-	uint64_t now_ns = clock_now_ns(), ms;
-
-	if (end_ns == 0)
-		return -1;
-	if (now_ns >= end_ns)
-		return 0;
-	ms = (end_ns - now_ns + 999999) / 1000000;
-	return ms > INT_MAX ? INT_MAX : (int)ms;
 }
 
 int ask_event(struct ask *ask, uint64_t end_ns, const Tierd__Wire__Event **ret_event)

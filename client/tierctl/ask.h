@@ -13,6 +13,10 @@ struct ask;
 int ask_open(const char *socket_path, struct ask **ret_ask);
 /* Waits so long for each answer. */
 int ask_open_within(const char *socket_path, unsigned timeout_ms, struct ask **ret_ask);
+/* Waits for no answer beyond end_ns by much; 0: as ask_open(). */
+int ask_open_until(const char *socket_path, uint64_t end_ns, struct ask **ret_ask);
+/* From now on it waits so long for each answer. */
+void ask_be_patient(struct ask *ask, unsigned timeout_ms);
 struct ask *ask_free(struct ask *ask);
 DEFINE_FREEP(struct ask *, ask_free)
 

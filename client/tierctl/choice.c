@@ -24,7 +24,7 @@ static int read_user(struct choice *choice, const char *text)
 	return COMMAND_DONE;
 }
 
-int choice_read(const struct command_context *context, struct choice *choice)
+static int take_user(const struct command_context *context, struct choice *choice)
 {
 	const char *user = command_flag(context, "user");
 
@@ -35,6 +35,35 @@ int choice_read(const struct command_context *context, struct choice *choice)
 		return command_fail(COMMAND_USAGE, "--user says whose job: tierctl %s JOB --user USER",
 				    context->verb->name);
 	return read_user(choice, user);
+}
+
+int choice_read(const struct command_context *context, struct choice *choice)
+{
+	int code = take_user(context, choice);
+	const char *snapshot = choice->job ? strchr(choice->job, '@') : NULL;
+
+	if (code == COMMAND_DONE && snapshot)
+		return command_fail(
+			COMMAND_USAGE,
+			"tierctl %s takes a job, and no snapshot ('%s') of one: read and export do",
+			context->verb->name, snapshot + 1);
+	return code;
+}
+
+int choice_read_source(const struct command_context *context, struct choice *choice)
+{
+	char *snapshot = strchr(context->arguments[0], '@');
+	int code;
+
+	if (snapshot)
+		*snapshot++ = '\0';
+	code = take_user(context, choice);
+	choice->snapshot = snapshot;
+	if (code == COMMAND_DONE && snapshot && !*snapshot)
+		return command_fail(COMMAND_USAGE,
+				    "no snapshot is named behind '%s@'; see tierctl snapshots %s",
+				    choice->job, choice->job);
+	return code;
 }
 
 int choice_find(const struct choice *choice, const Tierd__Wire__JobsReply *jobs,
@@ -64,4 +93,27 @@ int choice_find(const struct choice *choice, const Tierd__Wire__JobsReply *jobs,
 				    choice->job);
 	*ret_job = found;
 	return COMMAND_DONE;
+}
+
+int choice_find_owner(struct ask *ask, const struct choice *choice, uid_t *ret_owner)
+{
+	const Tierd__Wire__JobEntry *job;
+	const Tierd__Wire__JobsReply *jobs;
+	int code = command_ask_jobs(ask, &jobs);
+
+	if (code == COMMAND_DONE)
+		code = choice_find(choice, jobs, &job);
+	if (code == COMMAND_DONE)
+		*ret_owner = job->uid;
+	return code;
+}
+
+int choice_ask_owner(const struct command_context *context, struct ask **ret_ask, uint32_t *ret_owner)
+{
+	struct choice choice;
+	int code = choice_read(context, &choice);
+
+	if (code == COMMAND_DONE)
+		code = command_connect(context, ret_ask);
+	return code == COMMAND_DONE ? choice_find_owner(*ret_ask, &choice, ret_owner) : code;
 }

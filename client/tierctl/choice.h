@@ -8,7 +8,7 @@
 #include "client/tierctl/command.h"
 
 struct choice {
-	const char *job;
+	const char *job, *snapshot; /* NULL: the job as it is now */
 	bool has_user;
 	uid_t user;
 };
@@ -17,8 +17,17 @@ struct choice {
  * return them. */
 int choice_read(const struct command_context *context, struct choice *choice);
 
+/* The same of a command that takes JOB@SNAPSHOT, too: the argument is split there. */
+int choice_read_source(const struct command_context *context, struct choice *choice);
+
 /* The named user's; else the caller's own, else the only one of that name. */
 int choice_find(const struct choice *choice, const Tierd__Wire__JobsReply *jobs,
 		const Tierd__Wire__JobEntry **ret_job);
+
+/* Asks for the jobs, and says whose the chosen one is. */
+int choice_find_owner(struct ask *ask, const struct choice *choice, uid_t *ret_owner);
+
+/* Connects, and finds whose job the first argument is: for one question about it. */
+int choice_ask_owner(const struct command_context *context, struct ask **ret_ask, uint32_t *ret_owner);
 
 #endif

@@ -22,6 +22,11 @@ int command_fail(int code, const char *format, ...)
 	return code;
 }
 
+int command_fail_memory(void)
+{
+	return command_fail(COMMAND_FAILED, "out of memory");
+}
+
 const char *command_flag(const struct command_context *context, const char *name)
 {
 	int flag = verb_find_flag(context->verb->flags, name, strlen(name));
@@ -51,10 +56,15 @@ int command_flag_number(const struct command_context *context, const char *name,
 
 int command_connect(const struct command_context *context, struct ask **ret_ask)
 {
+	return command_connect_until(context, 0, ret_ask);
+}
+
+int command_connect_until(const struct command_context *context, uint64_t end_ns, struct ask **ret_ask)
+{
 	struct ask *ask = NULL;
 	int code;
 
-	if (ask_open(context->socket, &ask) == 0) {
+	if (ask_open_until(context->socket, end_ns, &ask) == 0) {
 		*ret_ask = ask;
 		return COMMAND_DONE;
 	}
@@ -66,7 +76,7 @@ int command_connect(const struct command_context *context, struct ask **ret_ask)
 int command_fail_to_connect(const struct ask *ask)
 {
 	if (!ask)
-		return command_fail(COMMAND_FAILED, "out of memory");
+		return command_fail_memory();
 	return command_fail(ask_was_refused(ask) ? COMMAND_FAILED : COMMAND_UNREACHABLE, "%s",
 			    ask_message(ask));
 }
@@ -81,6 +91,37 @@ int command_ask(struct ask *ask, const Tierd__Wire__Request *request, const Tier
 			    ask_message(ask));
 }
 
+static int fail_reply(void)
+{
+	return command_fail(COMMAND_FAILED, "tierd answered something else than was asked");
+}
+
+int command_ask_for(struct ask *ask, const Tierd__Wire__Request *request,
+		    Tierd__Wire__Reply__BodyCase expected, const Tierd__Wire__Reply **ret_reply)
+{
+	int code = command_ask(ask, request, ret_reply);
+
+	return code == COMMAND_DONE && (*ret_reply)->body_case != expected ? fail_reply() : code;
+}
+
+int command_ask_pages(struct ask *ask, const struct command_pages *pages)
+{
+	uint32_t next = 0, total = 1;
+
+	do {
+		const Tierd__Wire__Reply *reply;
+		int code;
+
+		*pages->first = next;
+		code = command_ask(ask, pages->request, &reply);
+		if (code != COMMAND_DONE)
+			return code;
+		if (!pages->take(pages, reply, &next, &total) || next < *pages->first)
+			return fail_reply();
+	} while (next != *pages->first && next < total);
+	return COMMAND_DONE;
+}
+
 int command_ask_node(struct ask *ask, const Tierd__Wire__NodeReply **ret_node)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
@@ -90,13 +131,10 @@ int command_ask_node(struct ask *ask, const Tierd__Wire__NodeReply **ret_node)
 
 	request.body_case = TIERD__WIRE__REQUEST__BODY_NODE_READ;
 	request.node_read = &read;
-	code = command_ask(ask, &request, &reply);
-	if (code != COMMAND_DONE)
-		return code;
-	if (reply->body_case != TIERD__WIRE__REPLY__BODY_NODE)
-		return command_fail(COMMAND_FAILED, "tierd answered something else than was asked");
-	*ret_node = reply->node;
-	return COMMAND_DONE;
+	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_NODE, &reply);
+	if (code == COMMAND_DONE)
+		*ret_node = reply->node;
+	return code;
 }
 
 const char *command_user_name(uid_t uid, char text[TEXT_SIZE])
@@ -127,7 +165,7 @@ static void make_printable(char *text)
 static int print_json(char *text)
 {
 	if (!text)
-		return command_fail(COMMAND_FAILED, "out of memory");
+		return command_fail_memory();
 	make_printable(text);
 	puts(text);
 	cJSON_free(text);
@@ -153,6 +191,6 @@ int command_print_json_line(cJSON *json)
 int command_print_table(const struct table *table)
 {
 	if (!table || table_print(table, stdout) < 0)
-		return command_fail(COMMAND_FAILED, "out of memory");
+		return command_fail_memory();
 	return COMMAND_DONE;
 }

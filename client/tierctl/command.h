@@ -35,6 +35,11 @@ int command_ping(const struct command_context *context);
 int command_status(const struct command_context *context);
 int command_tiers(const struct command_context *context);
 int command_jobs(const struct command_context *context);
+int command_snapshot(const struct command_context *context);
+int command_snapshots(const struct command_context *context);
+int command_diff(const struct command_context *context);
+int command_reserve(const struct command_context *context);
+int command_rollback(const struct command_context *context);
 int command_drop(const struct command_context *context);
 int command_top(const struct command_context *context);
 int command_metrics(const struct command_context *context);
@@ -42,18 +47,41 @@ int command_units(const struct command_context *context);
 int command_config(const struct command_context *context);
 int command_doctor(const struct command_context *context);
 int command_read(const struct command_context *context);
+int command_export(const struct command_context *context);
+int command_import(const struct command_context *context);
+int command_inspect(const struct command_context *context);
+int command_blobs(const struct command_context *context);
 int command_leases(const struct command_context *context);
 int command_evict(const struct command_context *context);
 int command_drain(const struct command_context *context);
+int command_scrub(const struct command_context *context);
+int command_verify(const struct command_context *context);
 int command_watch(const struct command_context *context);
 int command_plan(const struct command_context *context);
 int command_help(const struct command_context *context);
 
 /* Connects; an exit code and a message if that fails. */
 int command_connect(const struct command_context *context, struct ask **ret_ask);
+/* For a verb that has a time of its own: as ask_open_until(). */
+int command_connect_until(const struct command_context *context, uint64_t end_ns, struct ask **ret_ask);
 /* Says why it failed, as ask_open() has left it, and returns the code: nobody is there, or refuses. */
 int command_fail_to_connect(const struct ask *ask);
 int command_ask(struct ask *ask, const Tierd__Wire__Request *request, const Tierd__Wire__Reply **ret_reply);
+/* And fails if the reply is another one than expected. */
+int command_ask_for(struct ask *ask, const Tierd__Wire__Request *request,
+		    Tierd__Wire__Reply__BodyCase expected, const Tierd__Wire__Reply **ret_reply);
+
+/* A request whose reply has as many units as fit in a frame. */
+struct command_pages {
+	const Tierd__Wire__Request *request;
+	uint32_t *first; /* the unit from which on it asks */
+	/* Where the next page begins, and how many units there are; false: it is another reply. */
+	bool (*take)(const struct command_pages *pages, const Tierd__Wire__Reply *reply, uint32_t *ret_next,
+		     uint32_t *ret_total);
+	const void *argument;
+};
+/* Until all are there, or a page brings none. */
+int command_ask_pages(struct ask *ask, const struct command_pages *pages);
 
 /* The node's account of itself, in one go. */
 int command_ask_node(struct ask *ask, const Tierd__Wire__NodeReply **ret_node);
@@ -71,5 +99,6 @@ int command_print_json_line(cJSON *json);
 int command_print_table(const struct table *table);
 
 int command_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int command_fail_memory(void);
 
 #endif

@@ -99,6 +99,10 @@ static void read_word(struct line *line, const char *word)
 		line->flag = NULL;
 	} else if (strncmp(word, "--", 2) == 0) {
 		read_flag(line, word + 2);
+	} else if (line->verb && word[0] == '-' && word[1] && !word[2]) {
+		int own = verb_find_letter(line->verb->flags, word[1]);
+
+		line->flag = own >= 0 ? &line->verb->flags[own] : NULL;
 	} else if (!line->verb) {
 		line->verb = verb_find(word);
 		line->is_lost = !line->verb;

@@ -1,8 +1,10 @@
 #include "client/tierctl/configuration.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/tierctl/command.h"
 #include "client/tierctl/program.h"
@@ -34,7 +36,8 @@ static void add_key(cJSON *section, char *line)
 		return;
 	*value = '\0';
 	value += strlen(" = ");
-	if (strcmp(line, "path") != 0) {
+	/* Those that may be repeated. */
+	if (strcmp(line, "path") != 0 && strcmp(line, "limit") != 0) {
 		cJSON_AddStringToObject(section, line, value);
 		return;
 	}
@@ -58,11 +61,27 @@ static void add_configuration(cJSON *configuration, char *text)
 	}
 }
 
+/* Where it was installed; or, in a folder that was built and not installed, as meson.build has it. */
+static const char *find_tierd(char path[PATH_MAX])
+{
+	static const char in_build[] = "/../../daemon/tierd";
+	ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - sizeof(in_build));
+	char *slash;
+
+	if (access(TIERD_PROGRAM, X_OK) == 0 || length < 0)
+		return TIERD_PROGRAM;
+	path[length] = '\0';
+	slash = strrchr(path, '/');
+	strcpy(slash ? slash : path, in_build);
+	return access(path, X_OK) == 0 ? path : TIERD_PROGRAM;
+}
+
 int configuration_read(const char *file, cJSON **ret_json)
 {
 	const char *arguments[] = { "tierd", "--check-config", file ? "--config" : NULL, file, NULL };
 	struct program_result result = PROGRAM_RESULT_INIT;
-	int r = program_run(arguments, TIERD_PROGRAM, &result);
+	char path[PATH_MAX];
+	int r = program_run(arguments, find_tierd(path), &result);
 	cJSON *json;
 
 	if (r < 0)

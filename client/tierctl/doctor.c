@@ -91,7 +91,7 @@ static int look_for_daemon(struct doctor *doctor, const struct command_context *
 	return COMMAND_DONE;
 }
 
-static const char *find_value(const struct doctor *doctor, const char *section, const char *key)
+const char *doctor_find_value(const struct doctor *doctor, const char *section, const char *key)
 {
 	const cJSON *object = cJSON_GetObjectItemCaseSensitive(doctor->configuration, section);
 	const char *value = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
@@ -113,8 +113,9 @@ static void take_configuration(struct doctor *doctor, const cJSON *json)
 		doctor_add(doctor, FINDING_FOUND, "configuration", NULL, "nothing is wrong with it");
 	doctor->configuration = cJSON_GetObjectItemCaseSensitive(json, "configuration");
 	if (doctor->host_budget == 0)
-		(void)plan_parse_bytes(find_value(doctor, "memory", "host_budget"), &doctor->host_budget);
-	doctor->connections = strtoull(find_value(doctor, "limits", "connections"), NULL, 10);
+		(void)plan_parse_bytes(doctor_find_value(doctor, "memory", "host_budget"),
+				       &doctor->host_budget);
+	doctor->connections = strtoull(doctor_find_value(doctor, "limits", "connections"), NULL, 10);
 }
 
 /* ---- The visit -------------------------------------------------------------------------------------------

@@ -29,6 +29,9 @@ struct doctor {
 cJSON *doctor_add(struct doctor *doctor, enum finding finding, const char *what, const char *remedy,
 		  const char *format, ...) __attribute__((format(printf, 5, 6)));
 
+/* What the configuration says; "": nothing. */
+const char *doctor_find_value(const struct doctor *doctor, const char *section, const char *key);
+
 /* ---- doctor_machine.c ---- */
 void doctor_look_at_io_uring(struct doctor *doctor);
 void doctor_look_at_huge_pages(struct doctor *doctor);

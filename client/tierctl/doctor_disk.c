@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #include "client/tierctl/doctor.h"
 #include "client/tierctl/table.h"
@@ -24,7 +25,7 @@ enum direction { READ, WRITE };
 struct disk {
 	int fd;
 	char *buffer;
-	uint64_t written;
+	uint64_t most, written;
 };
 
 static int move(struct disk *disk, enum direction direction, uint64_t offset)
@@ -38,7 +39,7 @@ static int move(struct disk *disk, enum direction direction, uint64_t offset)
 /* In one direction, from the start. */
 static int measure(struct disk *disk, enum direction direction, uint64_t *ret_bytes_per_second)
 {
-	uint64_t most = direction == WRITE ? MOST_BYTES : disk->written, offset = 0;
+	uint64_t most = direction == WRITE ? disk->most : disk->written, offset = 0;
 	uint64_t began = clock_now_ns(), passed = 0;
 
 	for (; offset < most && passed < MOST_NS; offset += PIECE_BYTES) {
@@ -80,6 +81,19 @@ static void report_speed(struct doctor *doctor, const char *path, const uint64_t
 	cJSON_AddNumberToObject(json, "written_bytes_per_second", (double)speed[WRITE]);
 }
 
+/* Others write there, too, and a file system may take its time to free what has gone. */
+static int leave_room(struct disk *disk)
+{
+	struct statvfs room;
+
+	if (fstatvfs(disk->fd, &room) < 0)
+		return -errno;
+	disk->most = (uint64_t)room.f_bavail * room.f_frsize / 4 / PIECE_BYTES * PIECE_BYTES;
+	if (disk->most > MOST_BYTES)
+		disk->most = MOST_BYTES;
+	return disk->most > 0 ? 0 : -ENOSPC;
+}
+
 static void look_at_speed(struct doctor *doctor, const char *path, int fd)
 {
 	_cleanup_free_ void *buffer = NULL;
@@ -88,6 +102,8 @@ static void look_at_speed(struct doctor *doctor, const char *path, int fd)
 	int r = posix_memalign(&buffer, 4096, PIECE_BYTES) == 0 ? 0 : -ENOMEM;
 
 	disk.buffer = buffer;
+	if (r == 0)
+		r = leave_room(&disk);
 	if (r == 0) {
 		fill(disk.buffer);
 		r = measure(&disk, WRITE, &speed[WRITE]);

@@ -1,13 +1,12 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/fs.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include "client/tierctl/doctor.h"
 #include "common/cleanup.h"
+#include "common/reservation.h"
 
 /* ---- The file system -------------------------------------------------------------------------------------
  */
@@ -18,13 +17,7 @@ struct judgement {
 	const char *why, *remedy;
 };
 
-#define COPIES "it writes all that changes to new places, as tierd does itself, so it is done twice"
-
 static const struct judgement types[] = {
-	{ "btrfs", FINDING_POOR, COPIES,
-	  "chattr +C on the folder tierd in it while that is empty; or ext4 or XFS" },
-	{ "bcachefs", FINDING_POOR, COPIES, "ext4 or XFS" },
-	{ "zfs", FINDING_POOR, COPIES, "ext4 or XFS" },
 	{ "overlay", FINDING_POOR, "it is a container's layer, and ends with the container",
 	  "a volume on the NVMe device" },
 	{ "tmpfs", FINDING_MISSING, "it is memory, and no disk", "a folder on an NVMe device" },
@@ -48,23 +41,11 @@ static const struct judgement options[] = {
 	  "no sync in /etc/fstab" },
 };
 
-/* Btrfs copies nothing in folders with this attribute. */
-static bool is_nocow(const char *folder)
-{
-	_cleanup_close_ int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int flags = 0;
-
-	return fd >= 0 && ioctl(fd, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_NOCOW_FL);
-}
-
-static const struct judgement *judge_type(const struct mount *mount, const char *folder)
+static const struct judgement *judge_type(const struct mount *mount)
 {
 	for (size_t i = 0; i < ARRAY_LENGTH(types); i++)
 		if (strcmp(types[i].name, mount->type) == 0)
-			return strcmp(mount->type, "btrfs") == 0 &&
-					       (strstr(mount->options, ",nodatacow,") || is_nocow(folder))
-				       ? NULL
-				       : &types[i];
+			return &types[i];
 	return NULL;
 }
 
@@ -90,7 +71,7 @@ static void look_at_file_system(struct doctor *doctor, const char *path, const c
 		return;
 	}
 	judgement = judge_options(&mount);
-	of_type = judge_type(&mount, folder);
+	of_type = judge_type(&mount);
 	if (of_type && (!judgement || judgement->finding < of_type->finding))
 		judgement = of_type;
 	mount.options[strlen(mount.options) - 1] = '\0';
@@ -100,6 +81,25 @@ static void look_at_file_system(struct doctor *doctor, const char *path, const c
 	else
 		doctor_add(doctor, FINDING_FOUND, "file system", NULL, "%s: %s (%s)", path, mount.type,
 			   mount.options + 1);
+}
+
+/* A daemon does not start with such a path, unless it is told to; one that runs was. */
+static void look_at_reservation(struct doctor *doctor, const char *path, const char *folder)
+{
+	_cleanup_close_ int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const struct reservation_breach *breach = fd >= 0 ? reservation_look(fd) : NULL;
+	bool is_allowed =
+		doctor->node || strcmp(doctor_find_value(doctor, "nvme", "file_system"), "any") == 0;
+	struct mount mount;
+
+	if (fd < 0)
+		doctor_add(doctor, FINDING_UNKNOWN, "reservation", NULL, "%s: %s", path, strerror(errno));
+	else if (!breach || (mounts_find(0, folder, &mount) == 0 && strstr(mount.options, ",nodatacow,")))
+		doctor_add(doctor, FINDING_FOUND, "reservation", NULL, "%s: what is reserved there is kept",
+			   path);
+	else
+		doctor_add(doctor, is_allowed ? FINDING_POOR : FINDING_MISSING, "reservation", breach->remedy,
+			   "%s: %s: %s", path, breach->what, breach->why);
 }
 
 /* ---- The sandbox -----------------------------------------------------------------------------------------
@@ -124,6 +124,30 @@ static void look_at_sandbox(struct doctor *doctor, const char *path, const char 
 			   "%s: the service may not write there", path);
 }
 
+#define FEW_DAYS 90
+
+static void look_at_endurance(struct doctor *doctor, const char *path)
+{
+	for (size_t i = 0; doctor->node && i < doctor->node->n_paths; i++) {
+		const Tierd__Wire__Path *its = doctor->node->paths[i];
+
+		if (strcmp(its->path, path) != 0 || its->endurance_bytes == 0)
+			continue;
+		if (!its->has_days_left)
+			doctor_add(doctor, FINDING_UNKNOWN, "endurance", NULL,
+				   "%s: how fast it is used up shows when it has been written for an hour",
+				   path);
+		else
+			doctor_add(doctor, its->days_left < FEW_DAYS ? FINDING_POOR : FINDING_FOUND,
+				   "endurance",
+				   its->days_left < FEW_DAYS
+					   ? "have another device ready, or train with less on NVMe"
+					   : NULL,
+				   "%s: lasts %llu days at the rate of the last ones", path,
+				   (unsigned long long)its->days_left);
+	}
+}
+
 /* tierd's own folder in it is where it counts; without one, the path is what it will be made in. */
 void doctor_look_at_path(struct doctor *doctor, const char *path)
 {
@@ -138,5 +162,7 @@ void doctor_look_at_path(struct doctor *doctor, const char *path)
 	if (stat(folder, &status) < 0)
 		folder[strlen(path)] = '\0';
 	look_at_file_system(doctor, path, folder);
+	look_at_reservation(doctor, path, folder);
 	doctor_look_at_disk(doctor, path, folder);
+	look_at_endurance(doctor, path);
 }

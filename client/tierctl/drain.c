@@ -9,8 +9,8 @@
 #define LOOK_NS 100000000
 
 struct drain_flags {
-	bool is_undone, has_timeout;
-	uint64_t timeout_ns;
+	bool is_undone;
+	uint64_t end_ns; /* 0: none */
 };
 
 static int read_flags(struct drain_flags *flags, const struct command_context *context)
@@ -19,8 +19,8 @@ static int read_flags(struct drain_flags *flags, const struct command_context *c
 	int code = command_flag_number(context, "timeout", 0, UINT32_MAX, &seconds);
 
 	flags->is_undone = command_flag(context, "undo") != NULL;
-	flags->has_timeout = command_flag(context, "timeout") != NULL;
-	flags->timeout_ns = seconds * 1000000000;
+	if (command_flag(context, "timeout"))
+		flags->end_ns = clock_now_ns() + seconds * 1000000000;
 	return code;
 }
 
@@ -28,7 +28,6 @@ static int read_flags(struct drain_flags *flags, const struct command_context *c
 static int wait_for_ranks(struct ask *ask, const struct drain_flags *flags, uint32_t *ret_ranks)
 {
 	static const struct timespec pause = { .tv_nsec = LOOK_NS };
-	uint64_t began = clock_now_ns();
 	const Tierd__Wire__NodeReply *node;
 
 	for (;;) {
@@ -38,7 +37,7 @@ static int wait_for_ranks(struct ask *ask, const struct drain_flags *flags, uint
 			return code;
 		*ret_ranks = node->ranks;
 		if (node->ranks == 0 || !node->is_draining ||
-		    (flags->has_timeout && clock_now_ns() - began >= flags->timeout_ns))
+		    (flags->end_ns > 0 && clock_now_ns() >= flags->end_ns))
 			return COMMAND_DONE;
 		nanosleep(&pause, NULL);
 	}
@@ -67,7 +66,7 @@ int command_drain(const struct command_context *context)
 	int code = read_flags(&flags, context);
 
 	if (code == COMMAND_DONE)
-		code = command_connect(context, &ask);
+		code = command_connect_until(context, flags.end_ns, &ask);
 	if (code != COMMAND_DONE)
 		return code;
 	drain.undo = flags.is_undone;
@@ -79,7 +78,7 @@ int command_drain(const struct command_context *context)
 	if (code == COMMAND_DONE)
 		code = print(context, !flags.is_undone, ranks);
 	if (code == COMMAND_DONE && ranks > 0 && !flags.is_undone)
-		return command_fail(COMMAND_FAILED, "%u ranks still have a job open; see tierctl jobs",
-				    ranks);
+		return command_fail(COMMAND_FAILED, "%u rank%s not left; see tierctl jobs", ranks,
+				    ranks == 1 ? " has" : "s have");
 	return code;
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/plural.h"
+
 static int ask_person(const Tierd__Wire__JobEntry *job)
 {
 	char answer[16], owner[TEXT_SIZE], host[TEXT_SIZE], nvme[TEXT_SIZE];
@@ -12,10 +14,11 @@ static int ask_person(const Tierd__Wire__JobEntry *job)
 	if (!isatty(STDIN_FILENO))
 		return command_fail(COMMAND_USAGE, "there is no terminal to ask at; drop it with --yes");
 	fprintf(stderr,
-		"Job %s of %s stands at step %" PRIu64 ", with %zu of %u ranks, %s in host memory and %s on "
-		"NVMe.\nDiscard its state? [y/N] ",
+		"Job %s of %s stands at step %" PRIu64 ", with %zu of %u rank%s, %s in host memory and %s on "
+		"NVMe.\nDiscard its state%s? [y/N] ",
 		job->name, command_user_name(job->uid, owner), job->step, job->n_members, job->world_size,
-		text_bytes(job->host_bytes, host), text_bytes(job->nvme_bytes, nvme));
+		PLURAL(job->world_size), text_bytes(job->host_bytes, host), text_bytes(job->nvme_bytes, nvme),
+		job->snapshots ? ", and its snapshots" : "");
 	if (fgets(answer, sizeof(answer), stdin) && (answer[0] == 'y' || answer[0] == 'Y'))
 		return COMMAND_DONE;
 	return command_fail(COMMAND_FAILED, "job %s stays", job->name);

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "common/plural.h"
+
 static int read_units(size_t count, char *arguments[], uint32_t *units)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -28,11 +30,15 @@ static int print(const struct command_context *context, const Tierd__Wire__JobEv
 	cJSON *json;
 
 	if (!context->is_json) {
-		printf("%u units have left host memory, %s", result->units, text_bytes(result->bytes, text));
+		if (result->units > 0)
+			printf("%u unit%s left host memory, %s", result->units, PLURAL(result->units),
+			       text_bytes(result->bytes, text));
+		else
+			printf("no unit left host memory");
 		if (result->leased_units > 0)
-			printf("; %u stay: somebody reads them (tierctl leases)", result->leased_units);
+			printf("; held, see tierctl leases: %u", result->leased_units);
 		if (result->busy_units > 0)
-			printf("; %u stay: they are being moved or updated", result->busy_units);
+			printf("; being moved or updated: %u", result->busy_units);
 		putchar('\n');
 		return COMMAND_DONE;
 	}
@@ -50,30 +56,21 @@ static int evict(const struct command_context *context, const struct choice *cho
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobEvict evict = TIERD__WIRE__JOB_EVICT__INIT;
-	const Tierd__Wire__JobEntry *job;
-	const Tierd__Wire__JobsReply *jobs;
 	const Tierd__Wire__Reply *reply;
 	int code = command_connect(context, &ask);
 
 	if (code == COMMAND_DONE)
-		code = command_ask_jobs(ask, &jobs);
-	if (code == COMMAND_DONE)
-		code = choice_find(choice, jobs, &job);
+		code = choice_find_owner(ask, choice, &evict.owner);
 	if (code != COMMAND_DONE)
 		return code;
 	evict.name = (char *)choice->job;
 	evict.has_owner = true;
-	evict.owner = job->uid;
 	evict.units = units;
 	evict.n_units = unit_count;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_EVICT;
 	request.job_evict = &evict;
-	code = command_ask(ask, &request, &reply);
-	if (code != COMMAND_DONE)
-		return code;
-	if (reply->body_case != TIERD__WIRE__REPLY__BODY_JOB_EVICT)
-		return command_fail(COMMAND_FAILED, "tierd answered something else than was asked");
-	return print(context, reply->job_evict);
+	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_JOB_EVICT, &reply);
+	return code == COMMAND_DONE ? print(context, reply->job_evict) : code;
 }
 
 int command_evict(const struct command_context *context)

@@ -4,6 +4,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/plural.h"
+#include "proto/vocabulary.h"
+
 static cJSON *members_json(const Tierd__Wire__JobEntry *job)
 {
 	cJSON *members = cJSON_CreateArray();
@@ -39,9 +42,21 @@ static cJSON *statistics_json(const Tierd__Wire__StatisticsReply *statistics)
 	return json;
 }
 
+/* How often its steps become durable. */
+static const char *durability(const Tierd__Wire__JobEntry *job, char text[TEXT_SIZE])
+{
+	if (job->durability == DURABILITY_STEP)
+		return "step";
+	if (job->durability == DURABILITY_NONE)
+		return "none";
+	snprintf(text, TEXT_SIZE, "%u", job->durability);
+	return text;
+}
+
 static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 {
 	cJSON *json = cJSON_CreateObject();
+	char text[TEXT_SIZE];
 
 	cJSON_AddStringToObject(json, "name", job->name);
 	cJSON_AddNumberToObject(json, "uid", job->uid);
@@ -56,6 +71,14 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddNumberToObject(json, "stage", job->stage);
 	cJSON_AddNumberToObject(json, "epoch", job->epoch);
 	cJSON_AddNumberToObject(json, "step", (double)job->step);
+	cJSON_AddBoolToObject(json, "is_durable", job->is_durable);
+	cJSON_AddStringToObject(json, "durability", durability(job, text));
+	if (job->has_durable_step) {
+		cJSON_AddNumberToObject(json, "durable_step", (double)job->durable_step);
+		cJSON_AddNumberToObject(json, "durable_lag", (double)(job->step - job->durable_step));
+		cJSON_AddNumberToObject(json, "durable_lag_seconds", (double)job->durable_lag_ms / 1e3);
+	}
+	cJSON_AddNumberToObject(json, "damaged_blocks", job->damaged_blocks);
 	cJSON_AddNumberToObject(json, "units", (double)job->units);
 	cJSON_AddNumberToObject(json, "parameters", (double)job->parameters);
 	cJSON_AddNumberToObject(json, "host_bytes", (double)job->host_bytes);
@@ -91,20 +114,42 @@ static void add_user(struct table *table, uid_t uid)
 /* It keeps what it holds, however long it is idle. */
 static bool is_in_host(const Tierd__Wire__JobEntry *job)
 {
-	return strcmp(job->parameter_placement, "nvme") != 0 || strcmp(job->optimizer_placement, "nvme") != 0;
+	return !job->is_durable && strcmp(job->status, "broken") != 0 &&
+	       (strcmp(job->parameter_placement, "nvme") != 0 ||
+		strcmp(job->optimizer_placement, "nvme") != 0);
 }
 
 static void add_status(struct table *table, const Tierd__Wire__JobEntry *job)
 {
-	char idle[TEXT_SIZE];
+	char idle[TEXT_SIZE], damaged[TEXT_SIZE] = "";
 
+	if (job->damaged_blocks > 0)
+		snprintf(damaged, sizeof(damaged), ", %u damaged block%s", job->damaged_blocks,
+			 PLURAL(job->damaged_blocks));
 	if (job->idle_ms > 0)
-		table_add(table, "%s for %s%s", job->status, text_duration(job->idle_ms, idle),
+		table_add(table, "%s for %s%s%s", job->status, text_duration(job->idle_ms, idle),
 			  job->is_released  ? ", on NVMe only"
 			  : is_in_host(job) ? ", state in host memory"
-					    : "");
+					    : "",
+			  damaged);
 	else
-		table_add(table, "%s", job->status);
+		table_add(table, "%s%s", job->status, damaged);
+}
+
+/* The last step that would survive, how many would not, and since when. */
+static void add_durable(struct table *table, const Tierd__Wire__JobEntry *job)
+{
+	char text[TEXT_SIZE];
+
+	if (!job->is_durable)
+		table_add(table, "no");
+	else if (!job->has_durable_step)
+		table_add(table, "not yet");
+	else if (job->durable_step < job->step)
+		table_add(table, "%" PRIu64 " (-%" PRIu64 ", %s)", job->durable_step,
+			  job->step - job->durable_step, text_duration(job->durable_lag_ms, text));
+	else
+		table_add(table, "%" PRIu64, job->durable_step);
 }
 
 static void add_placement(struct table *table, const char *placement, bool is_auto)
@@ -117,9 +162,9 @@ static void add_placement(struct table *table, const char *placement, bool is_au
 static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 {
 	static const char *const titles[] = {
-		"JOB",		 "USER",	"STATUS",   ">RANKS",	    ">STAGE", ">STEP",
-		">UNITS",	 ">PARAMETERS", ">HOST",    ">OF IT CACHE", ">NVME",  ">IO WEIGHT",
-		"PARAMETERS ON", "OPTIMIZER",	"STATE ON", "SUMS ON",	    NULL
+		"JOB",	      "USER",	       "STATUS",      ">RANKS",	  ">STAGE",	  ">STEP",
+		">DURABLE",   ">UNITS",	       ">PARAMETERS", ">HOST",	  ">OF IT CACHE", ">NVME",
+		">IO WEIGHT", "PARAMETERS ON", "OPTIMIZER",   "STATE ON", "SUMS ON",	  NULL
 	};
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
@@ -132,6 +177,7 @@ static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 		table_add(table, "%zu/%u", job->n_members, job->world_size);
 		table_add(table, "%u", job->stage);
 		table_add(table, "%" PRIu64, job->step);
+		add_durable(table, job);
 		table_add(table, "%" PRIu64, job->units);
 		table_add_count(table, job->parameters);
 		table_add_bytes(table, job->host_bytes);
@@ -160,7 +206,7 @@ static void print_readers(const Tierd__Wire__JobEntry *job)
 	char bytes[TEXT_SIZE];
 
 	if (job->readers > 0)
-		printf(", %u reader%s with %s", job->readers, job->readers == 1 ? "" : "s",
+		printf(", %u reader%s with %s", job->readers, PLURAL(job->readers),
 		       text_bytes(job->reader_bytes, bytes));
 }
 
@@ -232,11 +278,9 @@ int command_ask_jobs(struct ask *ask, const Tierd__Wire__JobsReply **ret_jobs)
 
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOBS_READ;
 	request.jobs_read = &read;
-	code = command_ask(ask, &request, &reply);
+	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_JOBS, &reply);
 	if (code != COMMAND_DONE)
 		return code;
-	if (reply->body_case != TIERD__WIRE__REPLY__BODY_JOBS)
-		return command_fail(COMMAND_FAILED, "tierd answered something else than was asked");
 	tell_missing(reply->jobs);
 	*ret_jobs = reply->jobs;
 	return COMMAND_DONE;

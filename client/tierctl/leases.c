@@ -5,7 +5,8 @@
 
 struct output {
 	struct table *table;
-	cJSON *json; /* NULL: the table */
+	cJSON *json;			  /* NULL: the table */
+	const Tierd__Wire__JobEntry *job; /* of which it is */
 };
 
 static void add_lease(const struct output *output, const Tierd__Wire__JobEntry *job,
@@ -41,51 +42,44 @@ static cJSON *lease_json(const Tierd__Wire__JobEntry *job, const Tierd__Wire__Le
 	return json;
 }
 
-static void add_leases(const struct output *output, const Tierd__Wire__JobEntry *job,
-		       const Tierd__Wire__LeasesReply *leases)
+static void add_leases(const struct output *output, const Tierd__Wire__LeasedUnit *unit)
 {
-	for (size_t i = 0; i < leases->n_units; i++)
-		for (size_t k = 0; k < leases->units[i]->n_leases; k++)
-			if (output->json)
-				cJSON_AddItemToArray(output->json, lease_json(job, leases->units[i],
-									      leases->units[i]->leases[k]));
-			else
-				add_lease(output, job, leases->units[i], leases->units[i]->leases[k]);
+	for (size_t i = 0; i < unit->n_leases; i++)
+		if (output->json)
+			cJSON_AddItemToArray(output->json, lease_json(output->job, unit, unit->leases[i]));
+		else
+			add_lease(output, output->job, unit, unit->leases[i]);
 }
 
-/* Asks until all units have been looked at. The job is one of another connection's answer, which stays. */
-static int read_job(struct ask *ask, const Tierd__Wire__JobEntry *job, const struct output *output)
+static bool take_leases(const struct command_pages *pages, const Tierd__Wire__Reply *reply,
+			uint32_t *ret_next, uint32_t *ret_total)
 {
-	uint32_t first = 0, total = 1;
+	if (reply->body_case != TIERD__WIRE__REPLY__BODY_LEASES)
+		return false;
+	for (size_t i = 0; i < reply->leases->n_units; i++)
+		add_leases(pages->argument, reply->leases->units[i]);
+	*ret_next = reply->leases->next;
+	*ret_total = reply->leases->total;
+	return true;
+}
 
-	while (first < total) {
-		Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-		Tierd__Wire__LeasesRead read = TIERD__WIRE__LEASES_READ__INIT;
-		const Tierd__Wire__Reply *reply;
-		int code;
+/* The job is one of another connection's answer, which stays. */
+static int read_job(struct ask *ask, const Tierd__Wire__JobEntry *job, struct output *output)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__LeasesRead read = TIERD__WIRE__LEASES_READ__INIT;
 
-		read.name = job->name;
-		read.has_owner = true;
-		read.owner = job->uid;
-		read.first = first;
-		request.body_case = TIERD__WIRE__REQUEST__BODY_LEASES_READ;
-		request.leases_read = &read;
-		code = command_ask(ask, &request, &reply);
-		if (code != COMMAND_DONE)
-			return code;
-		if (reply->body_case != TIERD__WIRE__REPLY__BODY_LEASES || reply->leases->next < first)
-			return command_fail(COMMAND_FAILED, "tierd answered something else than was asked");
-		add_leases(output, job, reply->leases);
-		if (reply->leases->next == first)
-			return COMMAND_DONE;
-		total = reply->leases->total;
-		first = reply->leases->next;
-	}
-	return COMMAND_DONE;
+	read.name = job->name;
+	read.has_owner = true;
+	read.owner = job->uid;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_LEASES_READ;
+	request.leases_read = &read;
+	output->job = job;
+	return command_ask_pages(ask, &(struct command_pages){ &request, &read.first, take_leases, output });
 }
 
 static int read_jobs(const struct command_context *context, const struct choice *choice,
-		     const struct output *output)
+		     struct output *output)
 {
 	_cleanup_(ask_freep) struct ask *list = NULL, *ask = NULL;
 	const Tierd__Wire__JobEntry *job;

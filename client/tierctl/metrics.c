@@ -35,6 +35,11 @@ static const struct family of_nodes[] = {
 
 static const struct family of_jobs[] = {
 	{ "step", "The last applied step.", false, PLAIN, JOB(step), 1 },
+	{ "durable_step", "The last durable step.", false, PLAIN, JOB(durable_step), 1 },
+	{ "durable_lag_steps", "Applied steps that are not durable.", false, PLAIN, JOB(durable_lag_steps),
+	  1 },
+	{ "durable_lag_seconds", "Since the first of them was applied, of a durable job.", false, PLAIN,
+	  JOB(durable_lag_ns), 1e-9 },
 	{ "epoch", "The number of its epoch.", false, PLAIN, JOB(epoch), 1 },
 	{ "ranks", "Ranks that are there.", false, PLAIN, JOB(ranks), 1 },
 	{ "world_size", "Ranks that it has.", false, PLAIN, JOB(world_size), 1 },

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "common/clock.h"
+#include "common/plural.h"
 
 int command_ping(const struct command_context *context)
 {
@@ -46,6 +47,12 @@ static cJSON *path_json(const Tierd__Wire__Path *path)
 	cJSON_AddNumberToObject(json, "read_bytes", (double)path->read_bytes);
 	cJSON_AddNumberToObject(json, "written_bytes", (double)path->written_bytes);
 	cJSON_AddBoolToObject(json, "is_direct", path->is_direct);
+	cJSON_AddNumberToObject(json, "written_today_bytes", (double)path->written_today_bytes);
+	cJSON_AddNumberToObject(json, "written_ever_bytes", (double)path->written_ever_bytes);
+	if (path->endurance_bytes > 0)
+		cJSON_AddNumberToObject(json, "endurance_bytes", (double)path->endurance_bytes);
+	if (path->has_days_left)
+		cJSON_AddNumberToObject(json, "days_left", (double)path->days_left);
 	return json;
 }
 
@@ -107,7 +114,7 @@ static void print_status(const struct command_context *context, const Tierd__Wir
 		printf("nvme       none configured\n");
 	else
 		printf("nvme       %s of %s on %zu path%s\n", text_bytes(used, a), text_bytes(capacity, b),
-		       node->n_paths, node->n_paths == 1 ? "" : "s");
+		       node->n_paths, PLURAL(node->n_paths));
 	printf("workers    %u, %s\n", node->workers, node->simd);
 	printf("io engine  %s%s%s\n", node->io_engine, *node->io_engine_why ? ": " : "", node->io_engine_why);
 	printf("store      %s\n", node->store);
@@ -132,7 +139,8 @@ int command_status(const struct command_context *context)
 static int print_tiers(const Tierd__Wire__NodeReply *node)
 {
 	static const char *const titles[] = { "TIER",	  ">USED",  ">CAPACITY", ">READ",
-					      ">WRITTEN", "DIRECT", "PATH",	 NULL };
+					      ">WRITTEN", ">TODAY", ">EVER",	 ">DAYS LEFT",
+					      "DIRECT",	  "PATH",   NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
 	if (!table)
@@ -140,7 +148,7 @@ static int print_tiers(const Tierd__Wire__NodeReply *node)
 	table_add(table, "host");
 	table_add_bytes(table, node->host_used_bytes);
 	table_add_bytes(table, node->host_budget_bytes);
-	for (unsigned i = 0; i < 4; i++)
+	for (unsigned i = 0; i < 7; i++)
 		table_add(table, "-");
 	for (size_t i = 0; i < node->n_paths; i++) {
 		const Tierd__Wire__Path *path = node->paths[i];
@@ -150,6 +158,12 @@ static int print_tiers(const Tierd__Wire__NodeReply *node)
 		table_add_bytes(table, path->capacity_bytes);
 		table_add_bytes(table, path->read_bytes);
 		table_add_bytes(table, path->written_bytes);
+		table_add_bytes(table, path->written_today_bytes);
+		table_add_bytes(table, path->written_ever_bytes);
+		if (path->has_days_left)
+			table_add_count(table, path->days_left);
+		else
+			table_add(table, "?");
 		table_add(table, path->is_direct ? "yes" : "no");
 		table_add(table, "%s", path->path);
 	}

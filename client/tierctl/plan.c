@@ -12,6 +12,10 @@
 /* Gathered units in host memory, where parameters live on NVMe: one in use, the next ones on their way. */
 #define WINDOW_UNITS 4
 
+#define DAY_MS 86400000
+/* Of a job whose optimizer's state is in host memory, which says nothing of its durability. */
+#define COMMIT_MS 60000
+
 int plan_check(const struct plan_model *model)
 {
 	if (model->parameters == 0 || model->world_size == 0 || model->local_ranks == 0 ||
@@ -20,7 +24,7 @@ int plan_check(const struct plan_model *model)
 		return -EINVAL;
 	if (model->parameters > PLAN_MAX_PARAMETERS || model->world_size > PLAN_MAX_RANKS ||
 	    model->micro_batches > PLAN_MAX_MICRO_BATCHES || model->frozen_bytes > PLAN_MAX_FROZEN_BYTES ||
-	    model->gradient_buffers > MAXIMUM_BUFFERS)
+	    model->gradient_buffers > MAXIMUM_BUFFERS || model->snapshots > PLAN_MAX_SNAPSHOTS)
 		return -ERANGE;
 	return 0;
 }
@@ -166,7 +170,9 @@ int plan_place(const struct plan_model *model, unsigned stage, bool is_parameter
 		model->largest_unit * layout.parameter * model->gradient_buffers * model->local_ranks;
 	place.host_bytes =
 		place.parameters_host + place.gradients_host + place.optimizer_host + place.buffers_host;
-	place.nvme_bytes = 2 * ((is_parameter_nvme ? parameters : 0) + (is_optimizer_nvme ? optimizer : 0)) +
+	place.nvme_bytes = (2 + (model->is_durable ? model->snapshots : 0)) *
+				   ((is_parameter_nvme || model->is_durable ? parameters : 0) +
+				    (is_optimizer_nvme || model->is_durable ? optimizer : 0)) +
 			   (place.is_gradient_nvme ? gradients : 0);
 	*ret_place = place;
 	return 0;
@@ -177,12 +183,14 @@ struct plan_traffic plan_traffic(const struct plan_model *model, const struct pl
 	struct plan_layout layout = plan_layout(model);
 	uint64_t gathered = size_divide_up(parameter_bytes(model), model->parameters);
 	uint64_t sums = place->is_gradient_nvme ? layout.gradient * model->micro_batches : 0;
-	uint64_t update = (place->is_parameter_nvme ? layout.parameter : 0) +
-			  (place->is_optimizer_nvme ? layout.optimizer : 0);
+	uint64_t state = place->is_optimizer_nvme ? layout.optimizer : 0;
+	/* Beside state on NVMe each step writes parameters as well; what is in host memory alone is written
+	 * before a commit, however many steps that has. */
+	bool is_written = place->is_parameter_nvme || (place->is_optimizer_nvme && model->is_durable);
 
 	return (struct plan_traffic){
-		.update_read = update,
-		.update_written = update,
+		.update_read = state + (place->is_parameter_nvme ? layout.parameter : 0),
+		.update_written = state + (is_written ? layout.parameter : 0),
 		.gradient_read = sums,
 		.gradient_written = sums,
 		.gather_read = place->is_parameter_nvme ? 2 * gathered * model->micro_batches : 0,
@@ -261,6 +269,27 @@ int plan_parse_count(const char *text, uint64_t *ret_count)
 		return -ERANGE;
 	*ret_count = count;
 	return 0;
+}
+
+/* What a commit writes of a parameter: what the updates before it have left in host memory alone. */
+static uint64_t committed_bytes(const struct plan_model *model, const struct plan_place *place)
+{
+	struct plan_layout layout = plan_layout(model);
+
+	if (!model->is_durable || place->is_optimizer_nvme)
+		return 0;
+	return layout.optimizer + (place->is_parameter_nvme ? 0 : layout.parameter);
+}
+
+double plan_written_per_day(const struct plan_model *model, unsigned stage, const struct plan_place *place,
+			    uint64_t step_ms)
+{
+	struct plan_traffic traffic = plan_traffic(model, place);
+	double here = (double)local_part(model, model->parameters, stage >= 1);
+	double commit_ms = step_ms > COMMIT_MS ? (double)step_ms : COMMIT_MS;
+
+	return (double)(traffic.update_written + traffic.gradient_written) * here * DAY_MS / (double)step_ms +
+	       (double)committed_bytes(model, place) * here * DAY_MS / commit_ms;
 }
 
 int plan_parse_bytes(const char *text, uint64_t *ret_bytes)

@@ -17,6 +17,8 @@ struct plan_model {
 	unsigned world_size, local_ranks;
 	unsigned micro_batches;
 	unsigned gradient_buffers; /* per rank */
+	bool is_durable;	   /* all state is written to NVMe, wherever it lies */
+	unsigned snapshots;	   /* of durable state, that are to have room beside it */
 	bool is_gradient_nvme;	   /* sums beyond a few go to NVMe, at the stages that can do that */
 	enum plan_format format;
 	const char *optimizer;
@@ -40,7 +42,8 @@ struct plan_place {
 	bool is_parameter_nvme, is_optimizer_nvme, is_gradient_nvme;
 	uint64_t parameters_host, gradients_host, optimizer_host, buffers_host;
 	uint64_t host_bytes;
-	uint64_t nvme_bytes; /* twice the state there: updates go to free places; sums once */
+	uint64_t nvme_bytes; /* twice the state there: updates go to free places; once more for each snapshot;
+			      * sums once */
 };
 
 /* Bytes per parameter of this node, in one step. */
@@ -54,6 +57,7 @@ struct plan_traffic {
 #define PLAN_MAX_PARAMETERS (UINT64_C(1) << 44)
 #define PLAN_MAX_RANKS 1024
 #define PLAN_MAX_MICRO_BATCHES 65536
+#define PLAN_MAX_SNAPSHOTS 14
 #define PLAN_MAX_FROZEN_BYTES (UINT64_C(1) << 46)
 
 /* -EINVAL: not a model (a zero, more local ranks than ranks, a unit larger than the model); -ERANGE: too
@@ -74,6 +78,10 @@ uint64_t plan_communication(const struct plan_model *model, unsigned stage);
 int plan_place(const struct plan_model *model, unsigned stage, bool is_parameter_nvme, bool is_optimizer_nvme,
 	       struct plan_place *ret_place);
 struct plan_traffic plan_traffic(const struct plan_model *model, const struct plan_place *place);
+
+/* Bytes written to this node's NVMe in a day of steps that take so long. */
+double plan_written_per_day(const struct plan_model *model, unsigned stage, const struct plan_place *place,
+			    uint64_t step_ms);
 
 /* What placement = auto takes: what fits in these bytes and leaves the least to move on NVMe. -ENOSPC:
  * nothing fits. */

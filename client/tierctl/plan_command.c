@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/tierctl/plan.h"
+#include "common/plural.h"
 #include "common/size.h"
 
 /* A transformer of usual depth has a layer about this small; --largest-unit says better. */
@@ -18,7 +19,10 @@ struct plan_request {
 	bool has_host, has_nvme;
 	uint64_t host_bytes, nvme_bytes; /* free on this node */
 	const char *source;		 /* of these two */
-	unsigned connections;		 /* that a user may have at once; 0: not known */
+	uint64_t step_ms;		 /* 0: not given */
+	bool has_endurance;
+	uint64_t endurance_bytes; /* that are left of it */
+	unsigned connections;	  /* that a user may have at once; 0: not known */
 };
 
 /* ---- Flags -----------------------------------------------------------------------------------------------
@@ -99,6 +103,11 @@ static int set_frozen(struct plan_request *request, const char *value)
 	return plan_parse_bytes(value, &request->model.frozen_bytes);
 }
 
+static int set_snapshots(struct plan_request *request, const char *value)
+{
+	return set_small(&request->model.snapshots, value, PLAN_MAX_SNAPSHOTS);
+}
+
 static int set_host(struct plan_request *request, const char *value)
 {
 	request->has_host = true;
@@ -109,6 +118,17 @@ static int set_nvme(struct plan_request *request, const char *value)
 {
 	request->has_nvme = true;
 	return plan_parse_bytes(value, &request->nvme_bytes);
+}
+
+static int set_step_ms(struct plan_request *request, const char *value)
+{
+	return set_count(&request->step_ms, value, UINT32_MAX);
+}
+
+static int set_endurance(struct plan_request *request, const char *value)
+{
+	request->has_endurance = true;
+	return plan_parse_bytes(value, &request->endurance_bytes);
 }
 
 #define COUNT_HELP "a count such as 7B, 350M or 124000000, at most 2^44"
@@ -129,6 +149,9 @@ static const struct plan_flag {
 	{ "micro-batches", set_micro_batches, "a number from 1 to 65536" },
 	{ "gradients", set_gradients, "host or nvme" },
 	{ "frozen", set_frozen, SIZE_HELP },
+	{ "snapshots", set_snapshots, "a number from 1 to 14" },
+	{ "step-ms", set_step_ms, "milliseconds, 1 to 4294967295" },
+	{ "endurance", set_endurance, SIZE_HELP },
 	{ "host", set_host, SIZE_HELP },
 	{ "nvme", set_nvme, SIZE_HELP },
 };
@@ -176,6 +199,24 @@ static uint64_t left_of(uint64_t whole, uint64_t used)
 	return whole > used ? whole - used : 0;
 }
 
+/* All paths are written alike, so the first one that is worn out ends it for all. */
+static void look_at_endurance(const Tierd__Wire__NodeReply *node, struct plan_request *request)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (size_t i = 0; i < node->n_paths; i++) {
+		uint64_t left = left_of(node->paths[i]->endurance_bytes, node->paths[i]->written_ever_bytes);
+
+		if (node->paths[i]->endurance_bytes == 0)
+			return;
+		least = left < least ? left : least;
+	}
+	if (node->n_paths == 0 || request->has_endurance)
+		return;
+	request->has_endurance = true;
+	request->endurance_bytes = least * node->n_paths;
+}
+
 /* What is free, from the daemon if there is one; flags win. */
 static void look_at_node(const struct command_context *context, struct plan_request *request)
 {
@@ -184,7 +225,7 @@ static void look_at_node(const struct command_context *context, struct plan_requ
 	uint64_t nvme = 0;
 
 	request->source = "flags";
-	if (request->has_host && request->has_nvme)
+	if (request->has_host && request->has_nvme && (request->step_ms == 0 || request->has_endurance))
 		return;
 	if (ask_open(context->socket, &ask) < 0 || command_ask_node(ask, &node) != COMMAND_DONE) {
 		request->source = request->has_host || request->has_nvme ? "flags" : NULL;
@@ -192,6 +233,7 @@ static void look_at_node(const struct command_context *context, struct plan_requ
 	}
 	request->source = context->socket;
 	request->connections = node->connections_per_user;
+	look_at_endurance(node, request);
 	for (size_t i = 0; i < node->n_paths; i++)
 		nvme += left_of(node->paths[i]->capacity_bytes, node->paths[i]->used_bytes);
 	if (!request->has_host)
@@ -244,6 +286,18 @@ static bool is_wanted(const struct plan_request *request, unsigned stage)
 	return request->stage < 0 || request->stage == (int)stage;
 }
 
+static bool has_days(const struct plan_request *request, unsigned stage, const struct plan_place *place)
+{
+	return request->step_ms > 0 && request->has_endurance &&
+	       plan_written_per_day(&request->model, stage, place, request->step_ms) > 0;
+}
+
+static uint64_t days_of(const struct plan_request *request, unsigned stage, const struct plan_place *place)
+{
+	return (uint64_t)((double)request->endurance_bytes /
+			  plan_written_per_day(&request->model, stage, place, request->step_ms));
+}
+
 static cJSON *place_json(const struct plan_request *request, unsigned stage, const struct plan_place *place)
 {
 	struct plan_traffic traffic = plan_traffic(&request->model, place);
@@ -264,6 +318,12 @@ static cJSON *place_json(const struct plan_request *request, unsigned stage, con
 	cJSON_AddNumberToObject(json, "gradient_read_bytes_per_parameter", (double)traffic.gradient_read);
 	cJSON_AddNumberToObject(json, "gradient_written_bytes_per_parameter",
 				(double)traffic.gradient_written);
+	if (request->step_ms > 0)
+		cJSON_AddNumberToObject(
+			json, "written_bytes_per_day",
+			plan_written_per_day(&request->model, stage, place, request->step_ms));
+	if (has_days(request, stage, place))
+		cJSON_AddNumberToObject(json, "endurance_days", (double)days_of(request, stage, place));
 	if (is_known(request, place))
 		cJSON_AddBoolToObject(json, "fits", fits(request, place));
 	if (request->has_host && request->has_nvme)
@@ -304,6 +364,7 @@ static int print_json(const struct plan_request *request)
 	cJSON_AddNumberToObject(json, "local_ranks", model->local_ranks);
 	cJSON_AddNumberToObject(json, "largest_unit", (double)model->largest_unit);
 	cJSON_AddNumberToObject(json, "micro_batches", model->micro_batches);
+	cJSON_AddNumberToObject(json, "snapshots", model->snapshots);
 	if (request->has_host)
 		cJSON_AddNumberToObject(json, "host_free_bytes", (double)request->host_bytes);
 	if (request->has_nvme)
@@ -367,6 +428,13 @@ static void add_place(struct table *table, const struct plan_request *request, u
 	table_add(table, "%" PRIu64 " + %" PRIu64, traffic.update_read, traffic.update_written);
 	table_add(table, "%" PRIu64, traffic.gather_read);
 	table_add(table, "%" PRIu64 " + %" PRIu64, traffic.gradient_read, traffic.gradient_written);
+	if (request->step_ms > 0)
+		table_add_bytes(table, (uint64_t)plan_written_per_day(&request->model, stage, place,
+								      request->step_ms));
+	if (request->step_ms > 0 && has_days(request, stage, place))
+		table_add_count(table, days_of(request, stage, place));
+	else if (request->step_ms > 0)
+		table_add(table, "-");
 	add_fit(table, request, stage, place);
 }
 
@@ -375,7 +443,12 @@ static int print_places(const struct plan_request *request)
 	static const char *const titles[] = { ">STAGE", "PARAMETERS",	 "OPTIMIZER",  "SUMS",	      ">HOST",
 					      ">NVME",	">UPDATE R + W", ">GATHERS R", ">SUMS R + W", "FITS",
 					      NULL };
-	_cleanup_(table_freep) struct table *table = table_new(titles);
+	static const char *const titles_by_day[] = {
+		">STAGE",      "PARAMETERS",	"OPTIMIZER",  "SUMS",	     ">HOST",
+		">NVME",       ">UPDATE R + W", ">GATHERS R", ">SUMS R + W", ">WRITTEN A DAY",
+		">LASTS DAYS", "FITS",		NULL
+	};
+	_cleanup_(table_freep) struct table *table = table_new(request->step_ms > 0 ? titles_by_day : titles);
 	struct plan_place place;
 
 	for (unsigned stage = 0; table && stage < PLAN_STAGES; stage++)
@@ -386,16 +459,16 @@ static int print_places(const struct plan_request *request)
 	return command_print_table(table);
 }
 
-/* Each rank has a connection, and tierctl needs one to look at them. */
+/* Each rank has a connection. */
 static void print_connections(const struct plan_request *request)
 {
 	unsigned ranks = request->model.local_ranks;
 
-	if (request->connections == 0 || ranks < request->connections)
+	if (request->connections == 0 || ranks <= request->connections)
 		return;
-	printf("\n%u ranks take %u connections, and tierctl one more, but a user may have %u here: "
-	       "connections_per_user in tierd.conf(5) has to be raised\n",
-	       ranks, ranks, request->connections);
+	printf("\n%u ranks take a connection each, but a user may have %u here: connections_per_user in "
+	       "tierd.conf(5) has to be raised\n",
+	       ranks, request->connections);
 }
 
 static int print_tables(const struct plan_request *request)
@@ -404,11 +477,12 @@ static int print_tables(const struct plan_request *request)
 	char a[TEXT_SIZE], b[TEXT_SIZE];
 	int code;
 
-	printf("%s parameters in %s with %s over %u ranks, %u of them here; largest unit %s, %u "
-	       "micro-batches",
+	printf("%s parameters in %s with %s over %u rank%s, %u of them here; largest unit %s, %u "
+	       "micro-batch%s",
 	       text_count(model->parameters, a), plan_format_name(model->format), model->optimizer,
-	       model->world_size, model->local_ranks, text_count(model->largest_unit, b),
-	       model->micro_batches);
+	       model->world_size, PLURAL(model->world_size), model->local_ranks,
+	       text_count(model->largest_unit, b), model->micro_batches,
+	       model->micro_batches == 1 ? "" : "es");
 	if (model->frozen_bytes > 0)
 		printf("; %s frozen", text_bytes(model->frozen_bytes, a));
 	putchar('\n');
@@ -450,5 +524,6 @@ int command_plan(const struct command_context *context)
 	if (code != COMMAND_DONE)
 		return code;
 	look_at_node(context, &request);
+	request.model.is_durable = !request.has_nvme || request.nvme_bytes > 0;
 	return context->is_json ? print_json(&request) : print_tables(&request);
 }

@@ -1,5 +1,4 @@
-#include "client/tierctl/choice.h"
-#include "client/tierctl/command.h"
+#include "client/tierctl/source.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/tierd.h"
+#include "common/plural.h"
 
 /* Elements at a time. */
 #define PIECE_ELEMENTS (UINT64_C(1) << 18)
@@ -15,12 +14,12 @@
 struct read_flags {
 	struct choice choice;
 	const char *tensor, *state, *output;
+	bool is_unkept;
 };
 
 /* What is read, and where it goes. */
 struct reading {
-	struct tierd_node *node;
-	struct tierd_reader *reader;
+	struct source source;
 	uint32_t unit, index;
 	struct tierd_tensor tensor;
 	uint64_t elements, element_bytes;
@@ -34,48 +33,22 @@ static int read_flags(const struct command_context *context, struct read_flags *
 	flags->tensor = context->arguments[1];
 	flags->state = state ? state : "parameter";
 	flags->output = command_flag(context, "output");
-	return choice_read(context, &flags->choice);
-}
-
-static int fail(void)
-{
-	return command_fail(COMMAND_FAILED, "%s", tierd_message());
-}
-
-/* Whose job it is the daemon's list says, as for the other commands. */
-static int find_owner(const struct command_context *context, const struct choice *choice, uid_t *ret_owner)
-{
-	_cleanup_(ask_freep) struct ask *ask = NULL;
-	const Tierd__Wire__JobEntry *job = NULL;
-	const Tierd__Wire__JobsReply *jobs;
-	int code = command_connect(context, &ask);
-
-	if (code == COMMAND_DONE)
-		code = command_ask_jobs(ask, &jobs);
-	if (code == COMMAND_DONE)
-		code = choice_find(choice, jobs, &job);
-	if (code == COMMAND_DONE)
-		*ret_owner = job->uid;
-	return code;
+	flags->is_unkept = command_flag(context, "unkept") != NULL;
+	return choice_read_source(context, &flags->choice);
 }
 
 static int open_reader(struct reading *reading, const struct command_context *context,
 		       const struct read_flags *flags)
 {
-	struct tierd_reader_options options = TIERD_READER_OPTIONS_INIT;
-	uid_t owner;
-	int code = find_owner(context, &flags->choice, &owner);
+	struct tierd_reader *reader;
+	int code = source_open(context, &flags->choice, &reading->source);
 
 	if (code != COMMAND_DONE)
 		return code;
-	options.name = flags->choice.job;
-	options.owner = owner;
-	if (tierd_connect(context->socket, &reading->node) < 0)
-		return command_fail(COMMAND_UNREACHABLE, "%s", tierd_message());
-	if (tierd_reader_open(reading->node, &options, &reading->reader) < 0 ||
-	    tierd_reader_find(reading->reader, flags->tensor, &reading->unit, &reading->index) < 0 ||
-	    tierd_reader_tensor(reading->reader, reading->unit, reading->index, &reading->tensor) < 0)
-		return fail();
+	reader = reading->source.reader;
+	if (tierd_reader_find(reader, flags->tensor, &reading->unit, &reading->index) < 0 ||
+	    tierd_reader_tensor(reader, reading->unit, reading->index, &reading->tensor) < 0)
+		return source_fail();
 	return COMMAND_DONE;
 }
 
@@ -93,8 +66,8 @@ static void measure(struct reading *reading, const char *state)
 		reading->element_bytes = 1;
 }
 
-/* A job that is trained goes on meanwhile. Without memory for the tensor it is read all the same, if the job
- * does not change it. */
+/* A job that is trained goes on meanwhile. Whether to do without memory for the tensor, and to fail in the
+ * middle if it is, is for the caller to say. */
 static int keep(const struct reading *reading, const char *state)
 {
 	struct tierd_piece piece = TIERD_PIECE_INIT;
@@ -104,10 +77,11 @@ static int keep(const struct reading *reading, const char *state)
 	piece.unit = reading->unit;
 	piece.tensor = reading->index;
 	piece.count = reading->elements;
-	r = tierd_reader_refresh(reading->reader, &piece, 1, NULL);
+	r = tierd_reader_refresh(reading->source.reader, &piece, 1, NULL);
 	if (r == -ENOMEM)
-		r = tierd_reader_refresh(reading->reader, NULL, 0, NULL);
-	return r < 0 ? fail() : COMMAND_DONE;
+		return command_fail(COMMAND_FAILED, "%s, or, of a job that nobody trains, read it --unkept",
+				    tierd_message());
+	return r < 0 ? source_fail() : COMMAND_DONE;
 }
 
 static int copy(const struct reading *reading, const char *state)
@@ -119,9 +93,9 @@ static int copy(const struct reading *reading, const char *state)
 	for (uint64_t first = 0, count; first < reading->elements; first += count) {
 		count = reading->elements - first < PIECE_ELEMENTS ? reading->elements - first
 								   : PIECE_ELEMENTS;
-		if (tierd_reader_read(reading->reader, reading->unit, reading->index, state, first, count,
-				      data) < 0)
-			return fail();
+		if (tierd_reader_read(reading->source.reader, reading->unit, reading->index, state, first,
+				      count, data) < 0)
+			return source_fail();
 		if (fwrite(data, reading->element_bytes, count, reading->stream) != count)
 			return command_fail(COMMAND_FAILED, "writing the values: %s", strerror(errno));
 	}
@@ -154,11 +128,12 @@ static void tell(const struct reading *reading, const struct read_flags *flags, 
 	char bytes[TEXT_SIZE];
 	cJSON *json;
 
-	tierd_reader_state(reading->reader, &state);
+	tierd_reader_state(reading->source.reader, &state);
 	if (!is_json) {
-		fprintf(stderr, "%s, %s, of step %llu: %llu elements, %s, %s\n", reading->tensor.name,
+		fprintf(stderr, "%s, %s, of step %llu: %llu element%s, %s, %s\n", reading->tensor.name,
 			flags->state, (unsigned long long)state.step, (unsigned long long)reading->elements,
-			format, text_bytes(reading->elements * reading->element_bytes, bytes));
+			PLURAL(reading->elements), format,
+			text_bytes(reading->elements * reading->element_bytes, bytes));
 		return;
 	}
 	json = cJSON_CreateObject();
@@ -186,7 +161,7 @@ int command_read(const struct command_context *context)
 		code = open_reader(&reading, context, &flags);
 	if (code == COMMAND_DONE) {
 		measure(&reading, flags.state);
-		code = keep(&reading, flags.state);
+		code = flags.is_unkept ? COMMAND_DONE : keep(&reading, flags.state);
 	}
 	if (code == COMMAND_DONE)
 		code = open_output(&reading, flags.output);
@@ -195,6 +170,6 @@ int command_read(const struct command_context *context)
 	code = close_output(&reading, flags.output, code);
 	if (code == COMMAND_DONE)
 		tell(&reading, &flags, context->is_json);
-	tierd_disconnect(reading.node);
+	source_close(&reading.source);
 	return code;
 }

@@ -8,7 +8,7 @@
 
 #include "proto/name.h"
 
-#define MAXIMUM_COLUMNS 16
+#define MAXIMUM_COLUMNS 20
 #define GAP 2
 
 struct table {

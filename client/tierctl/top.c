@@ -146,6 +146,7 @@ static void add_job(struct table *table, const struct view_job *job, const struc
 	table_add(table, "%s", now->status);
 	table_add(table, "%" PRIu64 "/%" PRIu64, now->ranks, now->world_size);
 	table_add(table, "%" PRIu64, now->step);
+	table_add(table, "%" PRIu64, now->durable_step);
 	table_add_bytes(table, now->host_bytes);
 	table_add_bytes(table, now->cache_bytes);
 	table_add_bytes(table, now->nvme_bytes);
@@ -163,9 +164,9 @@ static void add_job(struct table *table, const struct view_job *job, const struc
 
 static int print_jobs(const struct view *view, const struct top_past *past)
 {
-	static const char *const titles[] = { "JOB",   "USER",	       "STATUS", ">RANKS",  ">STEP",
-					      ">HOST", ">OF IT CACHE", ">NVME",	 ">READ/S", ">WRITTEN/S",
-					      ">HITS", ">STALL",       NULL };
+	static const char *const titles[] = { "JOB",	    "USER",  "STATUS",	     ">RANKS", ">STEP",
+					      ">DURABLE",   ">HOST", ">OF IT CACHE", ">NVME",  ">READ/S",
+					      ">WRITTEN/S", ">HITS", ">STALL",	     NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
 	for (size_t i = 0; table && i < view->job_count; i++)

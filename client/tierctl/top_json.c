@@ -118,6 +118,9 @@ static cJSON *job_json(const struct statistics_job *now, const struct statistics
 	cJSON_AddNumberToObject(json, "ranks", (double)now->ranks);
 	cJSON_AddNumberToObject(json, "world_size", (double)now->world_size);
 	cJSON_AddNumberToObject(json, "step", (double)now->step);
+	cJSON_AddNumberToObject(json, "durable_step", (double)now->durable_step);
+	cJSON_AddNumberToObject(json, "durable_lag", (double)now->durable_lag_steps);
+	cJSON_AddNumberToObject(json, "durable_lag_seconds", (double)now->durable_lag_ns / 1e9);
 	cJSON_AddNumberToObject(json, "host_bytes", (double)now->host_bytes);
 	cJSON_AddNumberToObject(json, "cache_bytes", (double)now->cache_bytes);
 	cJSON_AddNumberToObject(json, "nvme_bytes", (double)now->nvme_bytes);

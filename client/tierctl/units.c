@@ -55,52 +55,39 @@ static void add_unit_row(struct table *table, const Tierd__Wire__UnitEntry *unit
 	table_add(table, "%s", unit->name);
 }
 
-/* Asks until all are there: a reply has as many as fit in a frame. */
-static int read_units(struct ask *ask, char *job, uid_t owner, struct table *table, cJSON *json)
+struct output {
+	struct table *table;
+	cJSON *json; /* NULL: the table */
+};
+
+static bool take_units(const struct command_pages *pages, const Tierd__Wire__Reply *reply, uint32_t *ret_next,
+		       uint32_t *ret_total)
 {
-	uint32_t first = 0, total = 1;
+	const struct output *output = pages->argument;
 
-	while (first < total) {
-		Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-		Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;
-		const Tierd__Wire__Reply *reply;
-		int code;
-
-		read.job = job;
-		read.has_owner = true;
-		read.owner = owner;
-		read.first = first;
-		request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
-		request.units_read = &read;
-		code = command_ask(ask, &request, &reply);
-		if (code != COMMAND_DONE)
-			return code;
-		if (reply->body_case != TIERD__WIRE__REPLY__BODY_UNITS)
-			return command_fail(COMMAND_FAILED, "tierd answered something else than was asked");
-		for (size_t i = 0; i < reply->units->n_units; i++)
-			if (json)
-				cJSON_AddItemToArray(json, unit_json(reply->units->units[i]));
-			else
-				add_unit_row(table, reply->units->units[i]);
-		if (reply->units->n_units == 0)
-			return COMMAND_DONE;
-		total = reply->units->total;
-		first += (uint32_t)reply->units->n_units;
-	}
-	return COMMAND_DONE;
+	if (reply->body_case != TIERD__WIRE__REPLY__BODY_UNITS)
+		return false;
+	for (size_t i = 0; i < reply->units->n_units; i++)
+		if (output->json)
+			cJSON_AddItemToArray(output->json, unit_json(reply->units->units[i]));
+		else
+			add_unit_row(output->table, reply->units->units[i]);
+	*ret_next = *pages->first + (uint32_t)reply->units->n_units;
+	*ret_total = reply->units->total;
+	return true;
 }
 
-static int find_owner(struct ask *ask, const struct choice *choice, uid_t *ret_owner)
+static int read_units(struct ask *ask, char *job, uid_t owner, const struct output *output)
 {
-	const Tierd__Wire__JobEntry *job;
-	const Tierd__Wire__JobsReply *jobs;
-	int code = command_ask_jobs(ask, &jobs);
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;
 
-	if (code == COMMAND_DONE)
-		code = choice_find(choice, jobs, &job);
-	if (code == COMMAND_DONE)
-		*ret_owner = job->uid;
-	return code;
+	read.job = job;
+	read.has_owner = true;
+	read.owner = owner;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
+	request.units_read = &read;
+	return command_ask_pages(ask, &(struct command_pages){ &request, &read.first, take_units, output });
 }
 
 int command_units(const struct command_context *context)
@@ -110,8 +97,8 @@ int command_units(const struct command_context *context)
 					      ">PACK", "NAME",	    NULL };
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	_cleanup_(table_freep) struct table *table = table_new(titles);
+	struct output output = { .table = table };
 	struct choice choice;
-	cJSON *json = NULL;
 	uid_t owner = 0;
 	int code = choice_read(context, &choice);
 
@@ -120,14 +107,13 @@ int command_units(const struct command_context *context)
 	if (code == COMMAND_DONE)
 		code = command_connect(context, &ask);
 	if (code == COMMAND_DONE)
-		code = find_owner(ask, &choice, &owner);
+		code = choice_find_owner(ask, &choice, &owner);
 	if (code != COMMAND_DONE)
 		return code;
-	if (context->is_json)
-		json = cJSON_CreateArray();
-	code = read_units(ask, context->arguments[0], owner, table, json);
+	output.json = context->is_json ? cJSON_CreateArray() : NULL;
+	code = read_units(ask, context->arguments[0], owner, &output);
 	if (code == COMMAND_DONE)
-		return json ? command_print_json(json) : command_print_table(table);
-	cJSON_Delete(json);
+		return output.json ? command_print_json(output.json) : command_print_table(table);
+	cJSON_Delete(output.json);
 	return code;
 }

@@ -23,10 +23,50 @@ static const struct verb_flag drop_flags[] = {
 	END,
 };
 
+static const struct verb_flag snapshot_flags[] = {
+	USER_FLAG,
+	{ "delete", NULL, "the snapshot of that name goes, and the room that it took" },
+	END,
+};
+
+static const struct verb_flag rollback_flags[] = {
+	USER_FLAG,
+	{ "force", NULL, "also if ranks are attached" },
+	{ "yes", NULL, "do not ask" },
+	END,
+};
+
 static const struct verb_flag read_flags[] = {
 	USER_FLAG,
 	{ "state", "STATE", "parameter, master, or what the optimizer keeps (parameter)" },
-	{ "output", "FILE", "where the values go (standard output)" },
+	{ "output", "FILE", "where the values go (standard output)", 'o' },
+	{ "unkept", NULL, "without memory for them, of a job that is not trained" },
+	END,
+};
+
+static const struct verb_flag export_flags[] = {
+	USER_FLAG,
+	{ "output", "FILE", "or a folder that is there (JOB.safetensors)", 'o' },
+	{ "format", "parameter|fp32", "the parameters as they are, or their masters (parameter)" },
+	{ "with-optimizer", NULL, "what the optimizer keeps, too" },
+	{ "shard-size", "SIZE", "several files of at most that, such as 5GB, and their index" },
+	{ "force", NULL, "files that are there are replaced" },
+	END,
+};
+
+static const struct verb_flag import_flags[] = {
+	{ "optimizer", "adamw|adam|sgd|lion|none",
+	  "numbers become trainable, with it (all is frozen: a source for other jobs)" },
+	{ "format", "bf16|fp16|fp32", "of what is trainable (as in the files); F32 gives masters" },
+	{ "step", "N", "after which the optimizer's state was kept (as the files say)" },
+	{ "ignore", "PATTERN", "tensors of such names are left out" },
+	END,
+};
+
+static const struct verb_flag scrub_flags[] = {
+	USER_FLAG,
+	{ "now", NULL, "the rest of the pass at once, when the devices have nothing else to do" },
+	{ "stop", NULL, "at its pace again" },
 	END,
 };
 
@@ -61,6 +101,9 @@ static const struct verb_flag plan_flags[] = {
 	{ "frozen", "SIZE", "of tensors that are not trained (0)" },
 	{ "largest-unit", "N", "elements of the largest layer (a 32nd of the model)" },
 	{ "micro-batches", "G", "in a step (1)" },
+	{ "snapshots", "N", "that are to have room on NVMe (none)" },
+	{ "step-ms", "N", "that a step takes: what is written in a day, and how long that lasts" },
+	{ "endurance", "SIZE", "that is left of it, of all paths (the daemon is asked)" },
 	{ "host", "SIZE", "free on this node (the daemon is asked)" },
 	{ "nvme", "SIZE", "in the same way" },
 	END,
@@ -82,9 +125,29 @@ const struct verb verbs[] = {
 	{ "status", command_status, "", "the daemon and what it has in use", NULL },
 	{ "jobs", command_jobs, "[JOB]", "the jobs that you may see; of one, what each rank does",
 	  user_flags },
-	{ "drop", command_drop, "JOB", "end a job and discard its state", drop_flags },
+	{ "drop", command_drop, "JOB", "end a job and discard its state, snapshots too", drop_flags },
 	{ "units", command_units, "JOB", "a job's units: where they are, leases, versions", user_flags },
-	{ "read", command_read, "JOB TENSOR", "a tensor's values as raw bytes, of one step", read_flags },
+	{ "read", command_read, "JOB TENSOR", "a tensor's values as raw bytes, of one step or JOB@SNAPSHOT",
+	  read_flags },
+	{ "export", command_export, "JOB",
+	  "a job's (JOB@SNAPSHOT's) tensors, of one step, to safetensors files", export_flags },
+	{ "verify", command_verify, "JOB", "read all that a job has on NVMe, and name what is damaged",
+	  user_flags },
+	{ "import", command_import, "JOB FILE", "a new job with the tensors of safetensors files",
+	  import_flags },
+	{ "scrub", command_scrub, "[JOB]", "how far the slow reading of all that lies on NVMe is",
+	  scrub_flags },
+	{ "inspect", command_inspect, "FILE", "the tensors of a safetensors file, or of an index of several",
+	  NULL },
+	{ "blobs", command_blobs, "JOB", "what a job's trainers keep beside its state", user_flags },
+	{ "snapshot", command_snapshot, "JOB NAME", "keep a job's step under a name, on its devices",
+	  snapshot_flags },
+	{ "snapshots", command_snapshots, "JOB", "those that a job has, and what they take", user_flags },
+	{ "diff", command_diff, "JOB FROM [TO]", "how much differs between snapshots, or to the last step",
+	  user_flags },
+	{ "rollback", command_rollback, "JOB NAME", "a job becomes what its snapshot is", rollback_flags },
+	{ "reserve", command_reserve, "JOB N", "room for so many snapshots of a job, more than it has",
+	  user_flags },
 	{ "leases", command_leases, "[JOB]", "which ranks hold which units", user_flags },
 	{ "evict", command_evict, "JOB [UNIT…]", "units that nobody holds leave host memory", user_flags },
 	{ "drain", command_drain, "", "no new jobs, and wait until no rank has one open", drain_flags },
@@ -120,6 +183,14 @@ int verb_find_flag(const struct verb_flag *flags, const char *name, size_t lengt
 	return -1;
 }
 
+int verb_find_letter(const struct verb_flag *flags, char letter)
+{
+	for (int i = 0; flags && flags[i].name; i++)
+		if (flags[i].letter && flags[i].letter == letter)
+			return i;
+	return -1;
+}
+
 bool verb_argument(const struct verb *verb, unsigned n, struct verb_word *ret_word)
 {
 	const char *word = verb->arguments;
@@ -146,14 +217,18 @@ bool verb_argument(const struct verb *verb, unsigned n, struct verb_word *ret_wo
 /* ---- Help ------------------------------------------------------------------------------------------------
  */
 
+#define HELP_COLUMN 23
+
 static void print_flags(const struct verb_flag *flags, FILE *stream)
 {
-	char text[64];
-
 	for (; flags && flags->name; flags++) {
-		snprintf(text, sizeof(text), "--%s%s%s", flags->name, flags->value ? " " : "",
-			 flags->value ? flags->value : "");
-		fprintf(stream, "  %-19s  %s\n", text, flags->help);
+		int width =
+			fprintf(stream, "  --%s%s%s%s%.1s", flags->name, flags->value ? " " : "",
+				flags->value ? flags->value : "", flags->letter ? ", -" : "", &flags->letter);
+
+		if (width > HELP_COLUMN - 2)
+			width = fprintf(stream, "\n") - 1;
+		fprintf(stream, "%*s%s\n", HELP_COLUMN - width, "", flags->help);
 	}
 }
 
@@ -161,7 +236,7 @@ static void print_line(const struct verb *verb, FILE *stream)
 {
 	char text[64];
 	/* Columns, not bytes: the ellipsis has three. */
-	int width = strstr(verb->arguments, "…") ? 21 : 19;
+	int width = HELP_COLUMN - 4 + (strstr(verb->arguments, "…") ? 2 : 0);
 
 	snprintf(text, sizeof(text), "%s%s%s", verb->name, *verb->arguments ? " " : "", verb->arguments);
 	fprintf(stream, "  %-*s  %s\n", width, text, verb->help);

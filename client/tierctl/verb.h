@@ -8,7 +8,7 @@
 
 struct command_context;
 
-#define VERB_MAX_FLAGS 12
+#define VERB_MAX_FLAGS 15
 
 /* What a value or an argument is: "JOB", "USER" (of the machine), "FILE" or "COMMAND" can be completed; so
  * can "one|of|these"; anything else is for people. */
@@ -16,6 +16,7 @@ struct verb_flag {
 	const char *name;  /* without its dashes; NULL: the end */
 	const char *value; /* NULL: it takes none */
 	const char *help;
+	char letter; /* "-o" means the same; 0: there is none */
 };
 
 struct verb {
@@ -35,6 +36,8 @@ const struct verb *verb_find(const char *name);
 
 /* -1: the verb has none of that name. */
 int verb_find_flag(const struct verb_flag *flags, const char *name, size_t length);
+
+int verb_find_letter(const struct verb_flag *flags, char letter);
 
 struct verb_word {
 	char text[16];

@@ -14,21 +14,22 @@
 struct watch_flags {
 	struct choice choice;
 	bool with_steps;
-	uint64_t count;	     /* 0: no end */
-	uint64_t timeout_ms; /* 0: none */
+	uint64_t count;	    /* 0: no end */
+	uint64_t timeout_s; /* 0: none */
+	uint64_t end_ns;    /* of it */
 };
 
 static int read_flags(struct watch_flags *flags, const struct command_context *context)
 {
-	uint64_t seconds = 0;
 	int code = choice_read(context, &flags->choice);
 
 	if (code == COMMAND_DONE)
 		code = command_flag_number(context, "count", 1, UINT32_MAX, &flags->count);
 	if (code == COMMAND_DONE)
-		code = command_flag_number(context, "timeout", 1, UINT32_MAX, &seconds);
+		code = command_flag_number(context, "timeout", 1, UINT32_MAX, &flags->timeout_s);
 	flags->with_steps = command_flag(context, "steps") != NULL;
-	flags->timeout_ms = seconds * 1000;
+	if (flags->timeout_s > 0)
+		flags->end_ns = clock_now_ns() + flags->timeout_s * 1000000000;
 	return code;
 }
 
@@ -150,19 +151,19 @@ static int end_of_time(const struct watch_flags *flags, uint64_t seen)
 	if (flags->count == 0)
 		return COMMAND_DONE;
 	return command_fail(COMMAND_FAILED, "%" PRIu64 " of %" PRIu64 " events came within %" PRIu64 " s",
-			    seen, flags->count, flags->timeout_ms / 1000);
+			    seen, flags->count, flags->timeout_s);
 }
 
 static int look_on(const struct command_context *context, struct ask *ask, const struct watch_flags *flags)
 {
-	uint64_t end_ns = flags->timeout_ms ? clock_now_ns() + flags->timeout_ms * 1000000 : 0, seen = 0;
+	uint64_t seen = 0;
 	const Tierd__Wire__Event *event;
 	int code = COMMAND_DONE;
 	bool counts;
 
 	fflush(stdout);
 	while (code == COMMAND_DONE && (flags->count == 0 || seen < flags->count)) {
-		int r = ask_event(ask, end_ns, &event);
+		int r = ask_event(ask, flags->end_ns, &event);
 
 		if (r == -ETIMEDOUT && ask_is_connected(ask))
 			return end_of_time(flags, seen);
@@ -184,7 +185,7 @@ int command_watch(const struct command_context *context)
 	int code = read_flags(&flags, context);
 
 	if (code == COMMAND_DONE)
-		code = command_connect(context, &ask);
+		code = command_connect_until(context, flags.end_ns, &ask);
 	if (code == COMMAND_DONE)
 		code = ask_to_watch(ask, &flags);
 	if (code == COMMAND_DONE)

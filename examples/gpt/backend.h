@@ -31,6 +31,11 @@ struct backend_result {
 	float next_loss_scale; /* for the coming step */
 };
 
+/* Where a rank is in its batches: the state of its generator, of which the draw-th step comes next. */
+struct backend_position {
+	uint64_t seed, draw;
+};
+
 /* Nanoseconds that the trainer spent waiting in the backend. */
 struct backend_times {
 	uint64_t gather, push, step;
@@ -44,7 +49,8 @@ struct backend_ops {
 	/* Writes initial values of count elements, before the first ready. */
 	int (*write)(struct backend *backend, unsigned unit, unsigned tensor, uint64_t first, uint64_t count,
 		     const float *values);
-	/* Waits for all ranks; tells how many steps the state contains, and sets loss_scale. */
+	/* Waits for all ranks; tells how many steps the state contains, and sets loss_scale. -ENODATA:
+	 * somebody has to write values; every rank is told. */
 	int (*ready)(struct backend *backend, uint64_t *ret_step);
 	/* Drops what this rank holds: leases, gradients, a step under way. */
 	void (*abandon)(struct backend *backend);
@@ -62,6 +68,10 @@ struct backend_ops {
 	int (*gradients)(struct backend *backend, unsigned unit, struct unit_view *ret_gradients);
 	int (*push)(struct backend *backend, unsigned unit);
 
+	/* Keeps this rank's position with the state of the coming step; and tells that of the last one:
+	 * -ENOENT, there is none. NULL: the state does not outlive the trainer. */
+	int (*keep)(struct backend *backend, const struct backend_position *position);
+	int (*kept)(struct backend *backend, struct backend_position *ret_position);
 	/* Begins the step; the next begins only after wait has told the result of this one. */
 	int (*step)(struct backend *backend, const struct backend_rates *rates);
 	int (*wait)(struct backend *backend, struct backend_result *ret_result);

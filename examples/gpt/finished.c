@@ -56,6 +56,12 @@ static void abandon(struct backend *backend)
 {
 }
 
+/* A reader ends with its connection; another one reads the same. */
+static int outlive(struct backend *backend, struct backend **ret_backend)
+{
+	return finished_backend_new(backend->options, finished_of(backend)->model, ret_backend);
+}
+
 static int phase(struct backend *backend, const char *name)
 {
 	return 0;
@@ -159,6 +165,7 @@ static const struct backend_ops finished_ops = {
 	.is_new = is_new,
 	.ready = ready,
 	.abandon = abandon,
+	.outlive = outlive,
 	.phase = phase,
 	.gather = gather,
 	.release = release,

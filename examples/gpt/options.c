@@ -88,6 +88,13 @@ static const struct flag flags[] = {
 	{ "host-budget", "BYTES",
 	  "of host memory for the job, such as 8G (K, M, G, T); 0: what the daemon has left", FLAG_BYTES,
 	  AT(host_budget), 0, 0x1p63, NULL },
+	{ "durability", "step|none|SECONDS", "how often steps are committed; default: what the daemon says",
+	  FLAG_TEXT, AT(durability_text), 0, 0, NULL },
+	{ "snapshots", "N", "to have room for on NVMe, when the job is made", FLAG_COUNT, AT(snapshots), 0,
+	  14, NULL },
+	{ "source", "JOB", "whose values a new job begins with", FLAG_TEXT, AT(source), 0, 0, NULL },
+	{ "with-optimizer", NULL, "and with what its optimizer keeps", FLAG_SWITCH, AT(with_optimizer), 0, 0,
+	  NULL },
 	{ "timeout", "SECONDS", "to wait for the other ranks", FLAG_COUNT, AT(timeout), 1, 1e6, NULL },
 	{ NULL, NULL, "Ranks, unless RANK and WORLD_SIZE are in the environment", 0, 0, 0, 0, NULL },
 	{ "ranks", "N", "to start on this machine", FLAG_COUNT, AT(ranks), 1, 1024, NULL },
@@ -195,6 +202,9 @@ static void print_help(void)
 	       "With "
 	       "a\nTORCHELASTIC_RESTART_COUNT above 0 the job goes on where it stands, whatever --mode "
 	       "says.\n\n"
+	       "TIERD_RECONNECT_MS is for how many milliseconds a rank waits for a tierd that is restarted; "
+	       "without\nit training ends with the daemon. A durable job goes on from its last durable step; "
+	       "one that is\nnot is trained again from step 0, unless --mode is resume.\n\n"
 	       "Losses in lines of progress are those of rank 0. Exit status: 0; 1: training failed; 2: "
 	       "wrong flags.\n");
 }
@@ -374,6 +384,27 @@ static int read_loss_scale(struct options *options)
 	return text[7] == ':' ? read_real(&flag, text + 8, &options->loss_scale) : 0;
 }
 
+static int read_durability(struct options *options)
+{
+	static const struct flag flag = { .name = "durability" };
+	const char *text = options->durability_text;
+	unsigned seconds;
+	int end = 0;
+
+	if (!text)
+		return 0;
+	if (strcmp(text, "step") == 0)
+		options->durability = DURABILITY_STEP;
+	else if (strcmp(text, "none") == 0)
+		options->durability = DURABILITY_NONE;
+	else if (sscanf(text, "%5u%n", &seconds, &end) == 1 && !text[end] && seconds >= 1 &&
+		 seconds <= DURABILITY_MOST)
+		options->durability = seconds;
+	else
+		return fail(&flag, text, "step, none, or seconds from 1 to 86400");
+	return 0;
+}
+
 static int check(const struct options *options)
 {
 	uint64_t unit = 16 * options->heads;
@@ -383,6 +414,10 @@ static int check(const struct options *options)
 			"gpt: --width %llu is not a multiple of 16 and of --heads %llu; %llu would be\n",
 			(unsigned long long)options->width, (unsigned long long)options->heads,
 			(unsigned long long)((options->width + unit - 1) / unit * unit));
+		return -EINVAL;
+	}
+	if (options->with_optimizer && !options->source) {
+		fprintf(stderr, "gpt: --with-optimizer is of a source; give --source JOB, too\n");
 		return -EINVAL;
 	}
 	if (options->is_plain && options->is_rank) {
@@ -415,6 +450,8 @@ int options_read(int argc, char **argv, struct options *ret_options)
 		r = read_crash(&options);
 	if (r == 0)
 		r = read_loss_scale(&options);
+	if (r == 0)
+		r = read_durability(&options);
 	if (r == 0)
 		r = check(&options);
 	if (r == 0)

@@ -32,6 +32,11 @@ struct options {
 	uint64_t stage, mode, parameters_on, optimizer_on,
 		gradients_on;	       /* enum option_mode, enum option_placement */
 	uint64_t host_budget, timeout; /* bytes, seconds */
+	const char *durability_text;   /* --durability: step, none or SECONDS */
+	uint64_t durability;	       /* seconds, DURABILITY_…, or 0: what the daemon says */
+	uint64_t snapshots;
+	const char *source;
+	bool with_optimizer;
 
 	/* Ranks */
 	uint64_t ranks, restarts;
@@ -49,6 +54,11 @@ struct options {
 	char crash_point[12]; /* "": none */
 	uint64_t crash_step, crash_rank;
 };
+
+/* What a job's durability is beside seconds. */
+#define DURABILITY_MOST 86400
+#define DURABILITY_STEP (DURABILITY_MOST + 1)
+#define DURABILITY_NONE (DURABILITY_MOST + 2)
 
 /* A dynamic loss scale starts here, unless --loss-scale says otherwise; what becomes of it. */
 #define SCALE_INITIAL 65536.0

@@ -58,8 +58,8 @@ static int run(struct training *training, const struct outputs *outputs)
 		return r;
 	backend_crash_point(training->backend, "end");
 	r = finish(training, outputs);
-	/* A rank has died that none of this needs. */
-	if (r == -ESTALE && train_outlive(training) == 0)
+	/* A rank has died that none of this needs, or a connection was lost. */
+	while ((r == -ESTALE || r == -ECONNRESET) && train_outlive(training) == 0)
 		r = finish(training, outputs);
 	return r;
 }
@@ -84,6 +84,15 @@ static int open_backend(const struct options *options, const struct model *model
 	return tierd_backend_new(options, model, ret_backend);
 }
 
+/* Of what only the user can mend. */
+static const char *remedy(const struct options *options, int r)
+{
+	if (r == -ENOENT && options->mode == MODE_RESUME)
+		return "\ngpt: it was dropped, or ended with its tierd, because it was not "
+		       "durable; --mode either trains the job from step 0";
+	return "";
+}
+
 static void report_failure(const struct options *options, const struct outputs *outputs,
 			   struct backend *backend, int r)
 {
@@ -92,8 +101,8 @@ static void report_failure(const struct options *options, const struct outputs *
 	if (path)
 		fprintf(stderr, "gpt: %s: %s\n", path, strerror(-r));
 	else
-		fprintf(stderr, "gpt: rank %llu: %s\n", (unsigned long long)options->rank,
-			backend->ops->message(backend));
+		fprintf(stderr, "gpt: rank %llu: %s%s\n", (unsigned long long)options->rank,
+			backend->ops->message(backend), remedy(options, r));
 }
 
 /* Runs with the backend, and leaves it in good order if all went well. */
@@ -147,7 +156,13 @@ int rank_train(const struct options *options)
 	if (r < 0)
 		return r;
 	report->backend = backend->name;
-	struct training training = { options, model, network, data, backend, report, bytes, 0, 0.0f };
+	struct training training = { .options = options,
+				     .model = model,
+				     .network = network,
+				     .data = data,
+				     .backend = backend,
+				     .report = report,
+				     .bytes = bytes };
 
 	return run_with_backend(&training, &outputs);
 }

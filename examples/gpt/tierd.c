@@ -9,6 +9,11 @@
 
 #include "client/tierd.h"
 
+/* Of each rank, beside the state. */
+#define POSITION_KEY "position"
+/* Whatever the number of ranks, which may change from run to run. */
+#define POSITIONS_BYTES (sizeof(struct backend_position) * 1024)
+
 /* What this rank holds of a unit. */
 struct held {
 	unsigned leases;
@@ -37,7 +42,8 @@ static int is_new(struct backend *backend, bool *ret_is_new)
 
 	if (r < 0)
 		return r;
-	*ret_is_new = state.status == TIERD_NEW;
+	/* With a source the daemon has the values. */
+	*ret_is_new = state.status == TIERD_NEW && !backend->options->source;
 	return 0;
 }
 
@@ -142,6 +148,23 @@ static int push(struct backend *backend, unsigned unit)
 	return r;
 }
 
+static int keep(struct backend *backend, const struct backend_position *position)
+{
+	return tierd_blob_set(tierd_of(backend)->job, POSITION_KEY, position, sizeof(*position), 0);
+}
+
+static int kept(struct backend *backend, struct backend_position *ret_position)
+{
+	struct backend_position position;
+	size_t size;
+	int r = tierd_blob_get(tierd_of(backend)->job, POSITION_KEY, &position, sizeof(position), &size, 0);
+
+	if (r < 0 || size != sizeof(position))
+		return r < 0 ? r : -EBADMSG;
+	*ret_position = position;
+	return 0;
+}
+
 /* Does not wait: the next forward pass begins while the later layers are still updated. */
 static int step(struct backend *backend, const struct backend_rates *rates)
 {
@@ -153,6 +176,17 @@ static int step(struct backend *backend, const struct backend_rates *rates)
 	return tierd_step(tierd_of(backend)->job, &tierd_rates, &tierd_of(backend)->ticket);
 }
 
+/* After the last step this rank leaves: none would be left to take it again. */
+static int wait_until_durable(struct tierd *tierd)
+{
+	int r = tierd_ticket_wait(tierd->ticket, TIERD_DURABLE, -1);
+
+	/* A daemon that was restarted says at which step it stands, to the next call. */
+	if (r == -ECONNRESET)
+		r = tierd_phase(tierd->job, "train");
+	return r == -EOPNOTSUPP ? 0 : r;
+}
+
 static int wait_for_step(struct backend *backend, struct backend_result *ret_result)
 {
 	struct tierd *tierd = tierd_of(backend);
@@ -162,6 +196,8 @@ static int wait_for_step(struct backend *backend, struct backend_result *ret_res
 	r = tierd_ticket_wait(tierd->ticket, TIERD_DONE, -1);
 	if (r == 0)
 		r = tierd_ticket_step_result(tierd->ticket, &result);
+	if (r == 0 && result.step == backend->options->steps)
+		r = wait_until_durable(tierd);
 	/* A failed ticket waits for abandon: its message is still wanted. */
 	if (r < 0)
 		return r;
@@ -228,6 +264,8 @@ static const struct backend_ops tierd_ops = {
 	.release = release,
 	.gradients = gradients,
 	.push = push,
+	.keep = keep,
+	.kept = kept,
 	.step = step,
 	.wait = wait_for_step,
 	.read = read_values,
@@ -275,6 +313,15 @@ static uint32_t optimizer_of(uint64_t optimizer)
 	return optimizers[optimizer];
 }
 
+static uint32_t durability_of(uint64_t durability)
+{
+	if (durability == DURABILITY_STEP)
+		return TIERD_DURABILITY_STEP;
+	if (durability == DURABILITY_NONE)
+		return TIERD_DURABILITY_NONE;
+	return (uint32_t)durability;
+}
+
 static void describe_groups(const struct options *options, struct tierd_group groups[GROUP_COUNT])
 {
 	for (unsigned i = 0; i < GROUP_COUNT; i++) {
@@ -309,7 +356,12 @@ static int open_job(struct tierd *tierd, const struct options *options)
 	job.optimizer_placement = placement_of(options->optimizer_on);
 	job.gradient_placement = placement_of(options->gradients_on);
 	job.host_budget = options->host_budget;
+	job.durability = durability_of(options->durability);
+	job.snapshots = (uint32_t)options->snapshots;
+	job.source = options->source;
+	job.with_optimizer = options->with_optimizer;
 	job.seed = options->seed;
+	job.blob_bytes = POSITIONS_BYTES;
 	job.group_count = GROUP_COUNT;
 	job.groups = groups;
 	return tierd_job_open(tierd->node, &job, &tierd->job);

@@ -9,50 +9,7 @@
 #define INITIAL_PIECE 16384 /* elements */
 #define EVALUATION_BATCHES 8
 
-/* ---- Recovery ---- */
-
-int train_outlive(struct training *training)
-{
-	struct backend *backend = training->backend, *reader;
-	int r = backend->ops->outlive ? backend->ops->outlive(backend, &reader) : -EAGAIN;
-
-	if (r < 0)
-		return r;
-	fprintf(stderr, "gpt: rank %llu: the job has taken its last step; going on without the other ranks\n",
-		(unsigned long long)training->options->rank);
-	backend->ops->abandon(backend);
-	backend_free(backend);
-	training->backend = reader;
-	return backend_recover(reader, &training->step);
-}
-
-static int recover(struct training *training)
-{
-	struct backend *backend = training->backend;
-	char why[512];
-	int r;
-
-	snprintf(why, sizeof(why), "%s", backend->ops->message(backend));
-	/* What keeps it from that, the other ranks will see, too. */
-	if (train_outlive(training) == 0)
-		return 0;
-	fprintf(stderr, "gpt: rank %llu: %s; waiting for all ranks\n",
-		(unsigned long long)training->options->rank, why);
-	/* Another rank may be lost before the first call of the new epoch. */
-	do {
-		r = backend_recover(backend, &training->step);
-		if (r == 0)
-			r = backend->ops->phase(backend, "train");
-	} while (r == -ESTALE);
-	if (r < 0)
-		return r;
-	training->report->recoveries++;
-	fprintf(stderr, "gpt: rank %llu: all ranks are here, going on after step %llu\n",
-		(unsigned long long)training->options->rank, (unsigned long long)training->step);
-	return 0;
-}
-
-/* ---- Start ---- */
+/* ---- Values ---- */
 
 static int write_tensor(struct training *training, unsigned unit, unsigned tensor)
 {
@@ -84,24 +41,119 @@ static int write_initial_values(struct training *training)
 	return r;
 }
 
-int train_start(struct training *training)
+/* ---- Position ---- */
+
+/* Whatever has become of steps that were lost: the next batches are those that follow the state. */
+static int find_position(struct training *training)
+{
+	struct backend *backend = training->backend;
+	int r;
+
+	training->position = (struct backend_position){ training->options->seed, training->step };
+	if (!backend->ops->kept)
+		return 0;
+	r = backend->ops->kept(backend, &training->position);
+	return r == -ENOENT ? 0 : r;
+}
+
+static int keep_position(struct training *training)
+{
+	struct backend *backend = training->backend;
+
+	training->position.draw++;
+	return backend->ops->keep ? backend->ops->keep(backend, &training->position) : 0;
+}
+
+/* ---- Recovery ---- */
+
+int train_outlive(struct training *training)
+{
+	struct backend *backend = training->backend, *reader;
+	int r = -EAGAIN;
+
+	/* The connection for it may be lost as another was; a daemon that is gone says something else. */
+	do {
+		if (backend->ops->outlive)
+			r = backend->ops->outlive(backend, &reader);
+	} while (r == -ECONNRESET);
+	if (r < 0)
+		return r;
+	fprintf(stderr, "gpt: rank %llu: the job has taken its last step; going on without the other ranks\n",
+		(unsigned long long)training->options->rank);
+	backend->ops->abandon(backend);
+	backend_free(backend);
+	training->backend = reader;
+	return backend_recover(reader, &training->step);
+}
+
+/* A daemon that was restarted without its jobs has a new one, and all its ranks come here. The same inputs
+ * make the same bits again. -ESTALE, too, when all is written: the ranks have to meet once more. */
+static int begin_again(struct training *training)
+{
+	int r;
+
+	fprintf(stderr,
+		"gpt: rank %llu: the daemon has lost the state of job %s; beginning again at step 0\n",
+		(unsigned long long)training->options->rank, training->options->job);
+	training->report->first_step = 0;
+	training->report->skipped_steps = 0;
+	r = write_initial_values(training);
+	return r < 0 ? r : -ESTALE;
+}
+
+static int recover(struct training *training)
+{
+	struct backend *backend = training->backend;
+	char why[512];
+	int r;
+
+	snprintf(why, sizeof(why), "%s", backend->ops->message(backend));
+	/* What keeps it from that, the other ranks will see, too. */
+	if (train_outlive(training) == 0)
+		return 0;
+	fprintf(stderr, "gpt: rank %llu: %s; waiting for all ranks\n",
+		(unsigned long long)training->options->rank, why);
+	/* Another rank may be lost before the first call of the new epoch. */
+	do {
+		r = backend_recover(backend, &training->step);
+		if (r == 0)
+			r = backend->ops->phase(backend, "train");
+		else if (r == -ENODATA)
+			r = begin_again(training);
+		if (r == 0)
+			r = find_position(training);
+	} while (r == -ESTALE);
+	if (r < 0)
+		return r;
+	training->report->recoveries++;
+	fprintf(stderr, "gpt: rank %llu: all ranks are here, going on after step %llu\n",
+		(unsigned long long)training->options->rank, (unsigned long long)training->step);
+	return 0;
+}
+
+/* ---- Start ---- */
+
+static int begin(struct training *training)
 {
 	struct backend *backend = training->backend;
 	bool is_new;
-	int r;
+	int r = backend->ops->is_new(backend, &is_new);
 
-	r = backend->ops->is_new(backend, &is_new);
-	if (r < 0)
-		return r;
-	if (is_new) {
+	if (r == 0 && is_new)
 		r = write_initial_values(training);
-		if (r < 0)
-			return r;
-	}
-	r = backend->ops->ready(backend, &training->step);
 	if (r == 0)
-		r = backend->ops->phase(backend, "train");
-	if (r == -ESTALE)
+		r = backend->ops->ready(backend, &training->step);
+	if (r == 0)
+		r = find_position(training);
+	return r == 0 ? backend->ops->phase(backend, "train") : r;
+}
+
+int train_start(struct training *training)
+{
+	int r = begin(training);
+
+	/* -ENODATA: the other ranks have met a new daemon, and still have to write what they had written. */
+	if (r == -ESTALE || r == -ENODATA)
 		r = recover(training);
 	if (r < 0)
 		return r;
@@ -121,8 +173,8 @@ static int train_micro_batches(struct training *training, double *ret_loss)
 
 	for (uint64_t i = 0; i < options->micro_batches * backend->ranks; i++) {
 		struct data_key key = {
-			.seed = options->seed,
-			.step = training->step,
+			.seed = training->position.seed,
+			.step = training->position.draw,
 			.rank = options->rank + i % backend->ranks,
 			.micro_batch = i / backend->ranks,
 		};
@@ -168,6 +220,10 @@ static int begin_step(struct training *training)
 		.loss_scale = training->backend->loss_scale,
 	};
 
+	int r = keep_position(training);
+
+	if (r < 0)
+		return r;
 	training->learning_rate = rates.learning_rate;
 	return backend_step(training->backend, &rates);
 }

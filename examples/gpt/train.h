@@ -16,6 +16,7 @@ struct training {
 	struct report *report;
 	uint8_t *bytes; /* of one micro-batch */
 	uint64_t step;	/* the next one, counted from 0 */
+	struct backend_position position;
 
 	/* Of the step whose result is still to come. */
 	float learning_rate;
@@ -29,7 +30,7 @@ int train_start(struct training *training);
 int train_outlive(struct training *training);
 
 /* Runs the remaining steps. When a rank dies, it waits for that to come back, and goes on from where the job
- * stands. */
+ * stands: from the start, if tierd was restarted without its state. */
 int train_steps(struct training *training);
 
 #endif

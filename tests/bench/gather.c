@@ -74,7 +74,8 @@ static int run(struct bench *bench)
 		r = bench_requests(bench);
 	if (r == 0 && bench_wants(bench, "isolation_p99_ratio"))
 		r = bench_isolation(bench);
-	if (r == 0 && bench_wants(bench, "hostile_latency_ratio"))
+	if (r == 0 &&
+	    (bench_wants(bench, "hostile_latency_ratio") || bench_wants(bench, "hostile_request_ratio")))
 		r = bench_hostile(bench);
 	if (r == 0 && bench_wants(bench, "gather_cold_ratio"))
 		r = bench_gather_cold(bench);

@@ -1,223 +1,154 @@
-/* How long a client's requests take beside another that does its worst: floods of requests, of connections,
- * of garbage, of messages as large as they may be. Over the same requests alone, in turns. */
+/* How long a client's gathers and its bare round trips take beside another that does its worst. Over the same
+ * alone, in turns. */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/size.h"
-#include "proto/frame.h"
+#include "tests/bench/attack.h"
 #include "tests/bench/gather.h"
 #include "tests/bench/line.h"
 #include "tests/bench/node.h"
 
 #define PAIRS 9
 #define QUICK_PAIRS 1
-#define BLOCK 50 /* gathers */
+#define BLOCK 50 /* gathers, and round trips */
 #define UNITS 32
 #define ELEMENTS (UINT64_C(2) << 20)
 #define BUDGET (24 * MIB)
 #define BLOCKS (2 * PAIRS)
 #define SAMPLES (BLOCKS * BLOCK)
 #define LIMIT 2
-#define FLOOD 256 /* requests in one piece */
 
 enum side { ALONE, BESIDE, SIDES };
-
-/* Each goes on until it is killed; what the daemon does to its connections is part of the game. */
-struct attack {
-	const char *name;
-	void (*run)(const char *path);
-};
-
-/* ---- Attacks ---- */
-
-static void flood_requests(const char *path)
-{
-	struct line line = LINE_INIT;
-	uint8_t *requests, *replies;
-
-	if (line_open(path, &line) < 0)
-		return;
-	requests = malloc(FLOOD * line.request_length);
-	replies = malloc(FLOOD * line.reply_length);
-	for (unsigned i = 0; requests && i < FLOOD; i++)
-		memcpy(requests + i * line.request_length, line.request, line.request_length);
-	while (requests && replies && line_send(line.socket, requests, FLOOD * line.request_length) == 0 &&
-	       line_receive(line.socket, replies, FLOOD * line.reply_length) == 0)
-		;
-	free(requests);
-	free(replies);
-	line_close(&line);
-}
-
-static void flood_connections(const char *path)
-{
-	int connection = line_connect(path);
-
-	if (connection >= 0)
-		line_greet(connection);
-	fd_close(connection);
-}
-
-static void flood_garbage(const char *path)
-{
-	static const char garbage[] = "GET / HTTP/1.1\r\nHost: tierd\r\n\r\n";
-	int connection = line_connect(path);
-	char rest[512];
-
-	if (connection >= 0 && line_send(connection, garbage, sizeof(garbage)) == 0)
-		while (read(connection, rest, sizeof(rest)) > 0)
-			;
-	fd_close(connection);
-}
-
-/* Of fields that nobody knows: each is looked at. */
-static void flood_bytes(const char *path)
-{
-	static uint8_t frame[FRAME_MAX_BYTES];
-	const uint32_t header[4] = { FRAME_MAGIC, 1 | FRAME_REQUEST << 16, sizeof(frame) - FRAME_HEADER_BYTES,
-				     1 };
-	struct line line = LINE_INIT;
-	uint8_t reply[LINE_MAX_REPLY];
-
-	memcpy(frame, header, sizeof(header));
-	for (size_t i = FRAME_HEADER_BYTES; i + 2 < sizeof(frame); i += 3)
-		memcpy(frame + i, "\x80\x7d\x01", 3);
-	if (line_open(path, &line) == 0)
-		while (line_send(line.socket, frame, sizeof(frame)) == 0 &&
-		       read(line.socket, reply, sizeof(reply)) > 0)
-			;
-	line_close(&line);
-}
-
-static const struct attack attacks[] = {
-	{ "requests", flood_requests },
-	{ "connections", flood_connections },
-	{ "garbage", flood_garbage },
-	{ "the largest messages", flood_bytes },
-};
-
-/* Stopped, until the victim wants it to go on. */
-static int start_attack(const struct attack *attack, const char *path, pid_t *ret_pid)
-{
-	fflush(NULL);
-	*ret_pid = fork();
-	if (*ret_pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		raise(SIGSTOP);
-		for (;;)
-			attack->run(path);
-	}
-	return *ret_pid < 0 || waitpid(*ret_pid, NULL, WUNTRACED) < 0 ? -errno : 0;
-}
-
-static void end_attack(pid_t pid)
-{
-	if (pid <= 0)
-		return;
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-}
 
 /* ---- The victim ---- */
 
 struct victim {
 	struct tierd_node *node;
 	struct tierd_job *job;
+	struct line line;
 	uint32_t next;
-	double waits[SIDES][SAMPLES];
+	double gathers[SIDES][SAMPLES], round_trips[SIDES][SAMPLES];
 	unsigned counts[SIDES];
 	unsigned pairs;
 };
 
-static int gather_some(struct victim *victim, enum side side)
+/* One gather and one round trip. */
+static int ask(struct victim *victim, double *ret_gather, double *ret_round_trip)
 {
+	uint32_t unit = victim->next++ % UNITS;
+	uint64_t start = clock_now_ns(), middle;
 	struct tierd_view view;
+	int r = tierd_gather(victim->job, unit, &view);
+
+	*ret_gather = (double)(clock_now_ns() - start) / 1e3;
+	if (r == 0)
+		r = tierd_release(victim->job, unit);
+	middle = clock_now_ns();
+	if (r == 0)
+		r = line_round_trip(&victim->line);
+	*ret_round_trip = (double)(clock_now_ns() - middle) / 1e3;
+	return r;
+}
+
+static int ask_some(struct victim *victim, enum side side)
+{
 	int r = 0;
 
 	for (unsigned i = 0; i < BLOCK && r == 0; i++) {
-		uint32_t unit = victim->next++ % UNITS;
-		uint64_t start = clock_now_ns();
+		unsigned sample = victim->counts[side]++;
 
-		r = tierd_gather(victim->job, unit, &view);
-		victim->waits[side][victim->counts[side]++] = (double)(clock_now_ns() - start) / 1e3;
-		if (r == 0)
-			r = tierd_release(victim->job, unit);
+		r = ask(victim, &victim->gathers[side][sample], &victim->round_trips[side][sample]);
 	}
 	return r;
 }
 
-static int gather_beside(struct victim *victim, pid_t attacker)
+static int ask_beside(struct victim *victim, pid_t attacker)
 {
-	int r;
+	int r, stopped;
 
-	kill(attacker, SIGCONT);
-	r = gather_some(victim, BESIDE);
-	kill(attacker, SIGSTOP);
-	return waitpid(attacker, NULL, WUNTRACED) < 0 ? -errno : r;
+	attack_go_on(attacker);
+	r = ask_some(victim, BESIDE);
+	stopped = attack_stop(attacker);
+	return r < 0 ? r : stopped;
 }
 
-static int gather_in_turns(struct victim *victim, pid_t attacker)
+static int ask_in_turns(struct victim *victim, pid_t attacker)
 {
 	int r = 0;
 
 	victim->counts[ALONE] = victim->counts[BESIDE] = 0;
 	for (unsigned pair = 0; pair < victim->pairs && r == 0; pair++) {
-		r = gather_some(victim, ALONE);
+		r = ask_some(victim, ALONE);
 		if (r == 0)
-			r = gather_beside(victim, attacker);
+			r = ask_beside(victim, attacker);
 		if (r == 0)
-			r = gather_beside(victim, attacker);
+			r = ask_beside(victim, attacker);
 		if (r == 0)
-			r = gather_some(victim, ALONE);
+			r = ask_some(victim, ALONE);
 	}
 	return r;
 }
 
-static int suffer(struct victim *victim, const struct attack *attack, const char *path, double *ret_ratio)
+/* Of what the attacks do, the worst. */
+struct worst {
+	double gather, round_trip; /* times what it is alone: of the 99th in 100, and of the median */
+};
+
+static double compare(const char *what, const char *beside_what, double samples[SIDES][SAMPLES],
+		      const unsigned counts[SIDES], double part)
+{
+	double *alone = samples[ALONE], *beside = samples[BESIDE];
+
+	printf("hostile: %s alone: median %.0f us, p99 %.0f us; beside %s: %.0f us, %.0f us\n", what,
+	       bench_quantile(alone, counts[ALONE], 0.5), bench_quantile(alone, counts[ALONE], 0.99),
+	       beside_what, bench_quantile(beside, counts[BESIDE], 0.5),
+	       bench_quantile(beside, counts[BESIDE], 0.99));
+	return bench_quantile(beside, counts[BESIDE], part) / bench_quantile(alone, counts[ALONE], part);
+}
+
+static int suffer(struct victim *victim, const struct attack *attack, const char *path, struct worst *worst)
 {
 	pid_t attacker = -1;
-	int r = start_attack(attack, path, &attacker);
+	double gather, round_trip;
+	int r;
 
-	if (r == 0)
-		r = gather_in_turns(victim, attacker);
-	end_attack(attacker);
+	fflush(NULL);
+	r = attack_start(attack, path, &attacker);
 	if (r < 0)
 		return r;
-	unsigned count = victim->counts[ALONE];
-	double *alone = victim->waits[ALONE], *beside = victim->waits[BESIDE];
-
-	printf("hostile: a gather of %llu MiB alone: median %.0f us, p99 %.0f us; "
-	       "beside a flood of %s: %.0f us, %.0f us\n",
-	       (unsigned long long)(2 * ELEMENTS / MIB), bench_quantile(alone, count, 0.5),
-	       bench_quantile(alone, count, 0.99), attack->name, bench_quantile(beside, count, 0.5),
-	       bench_quantile(beside, count, 0.99));
-	*ret_ratio = bench_quantile(beside, count, 0.99) / bench_quantile(alone, count, 0.99);
+	r = ask_in_turns(victim, attacker);
+	attack_end(attacker);
+	if (r < 0)
+		return r;
+	gather = compare("a gather", attack->name, victim->gathers, victim->counts, 0.99);
+	round_trip = compare("a round trip", attack->name, victim->round_trips, victim->counts, 0.5);
+	worst->gather = gather > worst->gather ? gather : worst->gather;
+	worst->round_trip = round_trip > worst->round_trip ? round_trip : worst->round_trip;
 	return 0;
 }
 
+/* A round trip beside others has no limit: it is as long as what the loop does between two looks, and some of
+ * that is the work for one connection. */
 static int suffer_all(struct bench *bench, struct victim *victim, const char *path)
 {
-	double ratio, worst = 0;
+	struct worst worst = { 0 };
 	int r = 0;
 
-	for (unsigned i = 0; i < ARRAY_LENGTH(attacks) && r == 0; i++) {
-		r = suffer(victim, &attacks[i], path, &ratio);
-		if (r == 0 && ratio > worst)
-			worst = ratio;
-	}
+	for (unsigned i = 0; i < ATTACKS && r == 0; i++)
+		r = suffer(victim, &attacks[i], path, &worst);
+	if (r == 0)
+		r = bench_record(bench, &(struct bench_result){ .name = "hostile_latency_ratio",
+								.value = worst.gather,
+								.unit = "times",
+								.limit = LIMIT });
 	return r < 0 ? r
-		     : bench_record(bench, &(struct bench_result){ .name = "hostile_latency_ratio",
-								   .value = worst,
-								   .unit = "times",
-								   .limit = LIMIT });
+		     : bench_record(bench, &(struct bench_result){ .name = "hostile_request_ratio",
+								   .value = worst.round_trip,
+								   .unit = "times" });
 }
 
 int bench_hostile(struct bench *bench)
@@ -228,13 +159,17 @@ int bench_hostile(struct bench *bench)
 
 	if (!victim)
 		return -ENOMEM;
+	victim->line = (struct line)LINE_INIT;
 	victim->pairs = bench_is_quick(bench) ? QUICK_PAIRS : PAIRS;
 	r = bench_node_start(&node, "256M", "1G");
 	if (r == 0)
 		r = gather_open(&node, &(struct gather_job){ "victim", BUDGET, UNITS, ELEMENTS, true },
 				&victim->node, &victim->job);
 	if (r == 0)
+		r = line_open(node.socket, &victim->line);
+	if (r == 0)
 		r = suffer_all(bench, victim, node.socket);
+	line_close(&victim->line);
 	tierd_disconnect(victim->node);
 	bench_node_stop(&node);
 	free(victim);

@@ -33,20 +33,21 @@ static int make_folders(struct bench_node *node)
 	return 0;
 }
 
-static void run_daemon(const struct bench_node *node, const char *host_budget, const char *nvme_capacity)
+static void run_daemon(const struct bench_node *node)
 {
 	char state[sizeof(node->folder) + 8], nvme[sizeof(node->disk) + 32];
 
 	snprintf(state, sizeof(state), "%s/state", node->folder);
-	snprintf(nvme, sizeof(nvme), "%s:%s", node->disk, nvme_capacity);
+	snprintf(nvme, sizeof(nvme), "%s:%s", node->disk, node->nvme_capacity);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	execl(TIERD_PROGRAM, TIERD_PROGRAM, "--config", "/dev/null", "--log-level", "warning", "--socket",
-	      node->socket, "--state-dir", state, "--host-budget", host_budget, "--nvme", nvme, (char *)NULL);
+	      node->socket, "--state-dir", state, "--host-budget", node->host_budget, "--nvme", nvme,
+	      (char *)NULL);
 	fprintf(stderr, "%s: %s\n", TIERD_PROGRAM, strerror(errno));
 	_exit(EXIT_FAILURE);
 }
 
-static int wait_until_it_answers(struct bench_node *node)
+int bench_node_await(struct bench_node *node)
 {
 	static const struct timespec pause = { .tv_nsec = 1000000 };
 	struct tierd_node *connection;
@@ -67,19 +68,48 @@ static int wait_until_it_answers(struct bench_node *node)
 	return r;
 }
 
-int bench_node_start(struct bench_node *node, const char *host_budget, const char *nvme_capacity)
+int bench_node_run(struct bench_node *node)
 {
-	int r = make_folders(node);
-
-	if (r < 0)
-		return r;
 	fflush(NULL);
 	node->pid = fork();
 	if (node->pid < 0)
 		return -errno;
 	if (node->pid == 0)
-		run_daemon(node, host_budget, nvme_capacity);
-	return wait_until_it_answers(node);
+		run_daemon(node);
+	return 0;
+}
+
+int bench_node_start(struct bench_node *node, const char *host_budget, const char *nvme_capacity)
+{
+	int r = make_folders(node);
+
+	node->host_budget = host_budget;
+	node->nvme_capacity = nvme_capacity;
+	if (r == 0)
+		r = bench_node_run(node);
+	return r < 0 ? r : bench_node_await(node);
+}
+
+int bench_define_units(struct tierd_job *job, unsigned units, uint64_t elements, bool is_frozen)
+{
+	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
+	char name[32];
+	uint32_t unit;
+	int r = 0;
+
+	tensor.name = name;
+	tensor.format = TIERD_FP32;
+	tensor.dimensions = 1;
+	tensor.shape[0] = elements;
+	tensor.is_frozen = is_frozen;
+	tensor.initializer = TIERD_INITIALIZE_UNIFORM;
+	tensor.a = -1;
+	tensor.b = 1;
+	for (unsigned i = 0; i < units && r == 0; i++) {
+		snprintf(name, sizeof(name), "layer.%u", i);
+		r = tierd_unit_define(job, name, &tensor, 1, &unit);
+	}
+	return r;
 }
 
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk)
@@ -87,13 +117,23 @@ static int remove_entry(const char *path, const struct stat *status, int kind, s
 	return remove(path);
 }
 
-void bench_node_stop(struct bench_node *node)
+static void end(struct bench_node *node, int signal_number)
 {
 	if (node->pid > 0) {
-		kill(node->pid, SIGTERM);
+		kill(node->pid, signal_number);
 		waitpid(node->pid, NULL, 0);
-		node->pid = -1;
 	}
+	node->pid = -1;
+}
+
+void bench_node_kill(struct bench_node *node)
+{
+	end(node, SIGKILL);
+}
+
+void bench_node_stop(struct bench_node *node)
+{
+	end(node, SIGTERM);
 	if (node->folder[0])
 		nftw(node->folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 	if (node->disk[0])

@@ -2,12 +2,15 @@
 #ifndef TIERD_TESTS_BENCH_NODE_H
 #define TIERD_TESTS_BENCH_NODE_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct bench_node {
 	char folder[64]; /* of its socket and state: paths of sockets are short */
 	char disk[4096]; /* its NVMe path, and room for what is compared with it */
 	char socket[108];
+	const char *host_budget, *nvme_capacity; /* borrowed */
 	pid_t pid;
 };
 #define BENCH_NODE_INIT                                                                                      \
@@ -18,6 +21,17 @@ struct bench_node {
 /* Starts the program on a folder in $TMPDIR, or /var/tmp, and waits until it accepts connections. Sizes as
  * tierd's flags take them. */
 int bench_node_start(struct bench_node *node, const char *host_budget, const char *nvme_capacity);
+
+/* With SIGKILL; its folders stay, and bench_node_run() starts it on them again. */
+void bench_node_kill(struct bench_node *node);
+int bench_node_run(struct bench_node *node);
+/* Until it accepts connections. */
+int bench_node_await(struct bench_node *node);
+
+struct tierd_job;
+
+/* Units of one fp32 vector each, which the daemon initializes. */
+int bench_define_units(struct tierd_job *job, unsigned units, uint64_t elements, bool is_frozen);
 
 /* Also of one that was never started, or only by half. */
 void bench_node_stop(struct bench_node *node);

@@ -59,27 +59,6 @@ static double gib(const struct attach *attach)
 
 /* ---- The trainer ---- */
 
-static int define_units(struct tierd_job *job, uint64_t elements)
-{
-	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
-	char name[32];
-	uint32_t unit;
-	int r = 0;
-
-	tensor.name = name;
-	tensor.format = TIERD_FP32;
-	tensor.dimensions = 1;
-	tensor.shape[0] = elements;
-	tensor.initializer = TIERD_INITIALIZE_UNIFORM;
-	tensor.a = -1;
-	tensor.b = 1;
-	for (unsigned i = 0; i < UNITS && r == 0; i++) {
-		snprintf(name, sizeof(name), "layer.%u", i);
-		r = tierd_unit_define(job, name, &tensor, 1, &unit);
-	}
-	return r;
-}
-
 static int open_job(const char *socket, uint64_t elements, struct tierd_job **ret_job)
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
@@ -92,7 +71,7 @@ static int open_job(const char *socket, uint64_t elements, struct tierd_job **re
 	if (r == 0)
 		r = tierd_job_open(node, &options, ret_job);
 	if (r == 0)
-		r = define_units(*ret_job, elements);
+		r = bench_define_units(*ret_job, UNITS, elements, false);
 	return r < 0 ? r : tierd_job_ready(*ret_job, -1, &state);
 }
 

@@ -7,9 +7,13 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "common/log.h"
+#include "daemon/durable.h"
+#include "daemon/job.h"
+#include "daemon/restore.h"
 #include "tests/fault/daemon_training.h"
 
 /* More than the training makes. */
@@ -20,7 +24,17 @@ static struct actor actor;
 static struct actor_job trained = { .stage = 3 };
 static float reference[TRAINING_ELEMENTS];
 
-/* The faults are those of a job's store: one in host memory meets none. */
+/* The faults are those of a job's store: one in host memory alone meets none. */
+static int run_in_host_memory(struct actor *rank, const struct actor_job *job)
+{
+	int r;
+
+	scene.node->durability = DURABILITY_NONE;
+	r = training_run(&scene, rank, job);
+	scene.node->durability = DURABILITY_DEFAULT;
+	return r;
+}
+
 static void expect_that_others_train(void)
 {
 	const struct actor_job next = { .name = "next",
@@ -30,7 +44,7 @@ static void expect_that_others_train(void)
 
 	actor_die(&actor);
 	scene_settle(&scene);
-	assert_int_equal(training_run(&scene, &actor, &next), 0);
+	assert_int_equal(run_in_host_memory(&actor, &next), 0);
 }
 
 /* A job that has lost its state says so to everyone who comes, and can be replaced. */
@@ -43,7 +57,7 @@ static void expect_that_it_can_be_replaced(void)
 
 	actor_die(&actor);
 	scene_settle(&scene);
-	assert_int_equal(training_run(&scene, &actor, &again), 0);
+	assert_int_equal(run_in_host_memory(&actor, &again), 0);
 }
 
 /* The written tensor's master after a training; the value of one that succeeded is always the same. */
@@ -75,8 +89,9 @@ static int run_with(const char *fault, bool is_plain_io)
 	return r;
 }
 
-/* Returns how many of the transfers, failing alone, made the training fail. */
-static unsigned fail_each(const char *kind, const char *direction, bool is_plain_io)
+/* Returns how many of the transfers, failing alone, made the training fail; it ends when so many more have
+ * not. */
+static unsigned fail_each_of(const char *kind, const char *direction, bool is_plain_io, unsigned patience)
 {
 	unsigned failures = 0;
 	char fault[64];
@@ -85,10 +100,15 @@ static unsigned fail_each(const char *kind, const char *direction, bool is_plain
 		snprintf(fault, sizeof(fault), "%s:%s:%u", kind, direction, nth);
 		if (run_with(fault, is_plain_io) < 0)
 			failures++;
-		else if (nth > failures + 16)
+		else if (nth > failures + patience)
 			break;
 	}
 	return failures;
+}
+
+static unsigned fail_each(const char *kind, const char *direction, bool is_plain_io)
+{
+	return fail_each_of(kind, direction, is_plain_io, 16);
 }
 
 static void failing_reads_are_answered_with_errors(void **state)
@@ -116,9 +136,132 @@ static void lasting_write_errors_are_answered(void **state)
 static void wrong_bytes_are_never_served(void **state)
 {
 	assert_true(fail_each("corrupt", "read", false) > 0);
-	assert_true(fail_each("corrupt", "write", false) > 0);
+	/* Superblocks and records come first, and are not read again. */
+	assert_true(fail_each_of("corrupt", "write", false, 40) > 0);
 	assert_true(fail_each("misdirect", "read", false) > 0);
 }
+
+/* ---- Flushes ---- */
+
+/* It trains while the other job is broken, and in the way of nobody. */
+static void expect_that_a_neighbour_trains(void)
+{
+	const struct actor_job job = { .name = "neighbour",
+				       .stage = 3,
+				       .parameter_placement = PLACEMENT_HOST,
+				       .optimizer_placement = PLACEMENT_HOST };
+	struct actor neighbour = { 0 };
+
+	assert_int_equal(run_in_host_memory(&neighbour, &job), 0);
+	actor_die(&neighbour);
+}
+
+/* Whoever asks hears what is durable, and that it comes back there; a device that works again has it. */
+static void expect_that_it_comes_back(uint64_t step)
+{
+	const struct actor_job again = { .stage = trained.stage,
+					 .optimizer = trained.optimizer,
+					 .mode = MODE_RESUME };
+	char durable[64];
+	float result[TRAINING_ELEMENTS];
+
+	snprintf(durable, sizeof(durable), "(its last durable step is %u)", (unsigned)step);
+	assert_int_equal(actor_gather(&actor, 0, step, NULL), -EIO);
+	if (!strstr(actor_message(&actor), durable))
+		fail_msg("\"%s\" does not say \"%s\"", actor_message(&actor), durable);
+	expect_that_a_neighbour_trains();
+	scene.node->fault = NULL;
+	actor_die(&actor);
+	scene_settle(&scene);
+	assert_int_equal(training_resume(&scene, &actor, &again), 0);
+	assert_int_equal(read_result(result), 0);
+	assert_memory_equal(result, reference, sizeof(result));
+}
+
+/* Whether the flush was one that the training needs. */
+static bool fails_by_flush(const char *kind, unsigned nth)
+{
+	char fault[64];
+	const struct scene_options options = { .fault = fault };
+	const struct job *job;
+	uint64_t step;
+
+	snprintf(fault, sizeof(fault), "%s:flush:%u", kind, nth);
+	assert_int_equal(scene_open(&options, &scene), 0);
+	int r = training_run(&scene, &actor, &trained);
+
+	scene_settle(&scene);
+	job = job_find(scene.node, geteuid(), "play");
+	bool has_failed = r < 0 || job->phase == JOB_BROKEN;
+
+	if (has_failed && durable_has_step(job, &step)) {
+		expect_that_it_comes_back(step);
+	} else if (has_failed) {
+		/* Before anything was durable. */
+		expect_that_a_neighbour_trains();
+		scene.node->fault = NULL;
+		expect_that_it_can_be_replaced();
+	}
+	actor_die(&actor);
+	scene_close(&scene);
+	return has_failed;
+}
+
+static void a_failed_flush_breaks_the_job_which_comes_back(void **state)
+{
+	static const char *const kinds[] = { "submit", "complete" };
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(kinds); i++) {
+		unsigned nth = 1;
+
+		while (fails_by_flush(kinds[i], nth))
+			assert_true(++nth < MAX_TRANSFERS);
+		/* Of the creation, and of two commits at least. */
+		assert_true(nth > 5);
+	}
+}
+
+/* As after a restart: what is on the device is all that is known. */
+static bool opens_again(const char *fault)
+{
+	struct job *job = job_find(scene.node, geteuid(), "play");
+
+	scene.node->fault = fault;
+	restore_again(job);
+	scene_settle(&scene);
+	job = job_find(scene.node, geteuid(), "play");
+	assert_non_null(job);
+	return job->phase != JOB_BROKEN;
+}
+
+static void a_failed_flush_of_an_opening_loses_nothing(void **state)
+{
+	const struct actor_job again = { .stage = trained.stage,
+					 .optimizer = trained.optimizer,
+					 .mode = MODE_RESUME };
+	float result[TRAINING_ELEMENTS];
+	unsigned nth = 0;
+	char fault[64];
+
+	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+	assert_int_equal(training_run(&scene, &actor, &trained), 0);
+	scene_settle(&scene);
+	actor_die(&actor);
+	scene_settle(&scene);
+	do
+		snprintf(fault, sizeof(fault), "complete:flush:%u", ++nth);
+	while (!opens_again(fault));
+	/* Before anything is read, and of the commit that an opening is. */
+	assert_true(nth > 2);
+	assert_int_equal(training_resume(&scene, &actor, &again), 0);
+	assert_int_equal(actor.step, 2);
+	assert_int_equal(read_result(result), 0);
+	assert_memory_equal(result, reference, sizeof(result));
+	actor_die(&actor);
+	scene_close(&scene);
+}
+
+/* ---- Groups ---- */
 
 static int set_reference(void)
 {
@@ -149,12 +292,16 @@ int main(void)
 		cmocka_unit_test(failing_reads_are_answered_with_errors),
 		cmocka_unit_test(lasting_write_errors_are_answered),
 		cmocka_unit_test(wrong_bytes_are_never_served),
+		cmocka_unit_test(a_failed_flush_breaks_the_job_which_comes_back),
+		cmocka_unit_test(a_failed_flush_of_an_opening_loses_nothing),
 	};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(failing_reads_are_answered_with_errors),
 		cmocka_unit_test(a_failing_write_is_survived_or_answered),
 		cmocka_unit_test(lasting_write_errors_are_answered),
 		cmocka_unit_test(wrong_bytes_are_never_served),
+		cmocka_unit_test(a_failed_flush_breaks_the_job_which_comes_back),
+		cmocka_unit_test(a_failed_flush_of_an_opening_loses_nothing),
 	};
 
 	int failed = cmocka_run_group_tests(tests, setup, NULL);

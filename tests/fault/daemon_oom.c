@@ -10,6 +10,9 @@
 #include <cmocka.h>
 
 #include "common/log.h"
+#include "daemon/record.h"
+#include "daemon/restore.h"
+#include "daemon/stored.h"
 #include "tests/fault/alloc_fault.h"
 #include "tests/fault/daemon_training.h"
 
@@ -65,6 +68,11 @@ static void a_training_on_nvme_survives(void **state)
 	survive(&(struct actor_job){ .stage = 3 }, false);
 }
 
+static void a_training_with_blobs_survives(void **state)
+{
+	survive(&(struct actor_job){ .stage = 3, .blob_bytes = TRAINING_BLOB_BYTES }, false);
+}
+
 static void a_training_in_host_memory_survives(void **state)
 {
 	survive(&(struct actor_job){ .stage = 1 }, true);
@@ -74,7 +82,8 @@ static void a_training_with_spilled_sums_survives(void **state)
 {
 	survive(&(struct actor_job){ .stage = 2,
 				     .optimizer_placement = PLACEMENT_HOST,
-				     .gradient_placement = PLACEMENT_NVME },
+				     .gradient_placement = PLACEMENT_NVME,
+				     .durability = DURABILITY_NONE },
 		false);
 }
 
@@ -126,6 +135,161 @@ static void a_reader_survives(void **state)
 	}
 }
 
+/* Verifies all of the job, has it scrubbed, and looks at the node. */
+static int look_after_it(void)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Verify verify = TIERD__WIRE__VERIFY__INIT;
+	Tierd__Wire__Scrub scrub = TIERD__WIRE__SCRUB__INIT;
+	const Tierd__Wire__Reply *reply;
+	int r;
+
+	verify.name = (char *)"play";
+	request.body_case = TIERD__WIRE__REQUEST__BODY_VERIFY;
+	request.verify = &verify;
+	r = actor_ask(&actor, &request, &reply);
+	if (r < 0)
+		return r;
+	assert_true(reply->verify->next > 0 && reply->verify->n_findings == 0);
+	scrub.action = 1;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_SCRUB;
+	request.scrub = &scrub;
+	r = actor_ask(&actor, &request, &reply);
+	/* The job may have broken meanwhile: a commit had no memory. */
+	if (r == 0 && !alloc_fault_tripped())
+		assert_int_equal(reply->scrub->n_jobs, 1);
+	return r;
+}
+
+static void verify_and_scrub_survive(void **state)
+{
+	bool has_tripped = true;
+
+	for (unsigned nth = 1; has_tripped; nth++) {
+		assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+		assert_int_equal(training_run(&scene, &actor, &(struct actor_job){ .stage = 3 }), 0);
+		alloc_fault_arm(nth);
+		int r = look_after_it();
+
+		has_tripped = alloc_fault_tripped();
+		if (!has_tripped)
+			assert_int_equal(r, 0);
+		expect_that_others_train();
+		end_scene();
+	}
+}
+
+static struct record_part definition, progress;
+
+/* A job that has trained and is gone, but for its record. */
+static void leave_record(void)
+{
+	struct job *job;
+	void *defined, *reached;
+
+	assert_int_equal(training_run(&scene, &actor, &(struct actor_job){ .stage = 3 }), 0);
+	job = job_find(scene.node, geteuid(), "play");
+	definition.size = record_definition_bytes(job);
+	definition.bytes = defined = malloc(definition.size);
+	progress.bytes = reached = malloc(record_progress_bytes(job));
+	assert_true(defined && reached);
+	assert_int_equal(record_encode_definition(job, defined, definition.size), 0);
+	progress.size = record_encode_progress(job, reached);
+	actor_die(&actor);
+	job_drop(job);
+	scene_settle(&scene);
+}
+
+static void a_job_that_is_brought_back_survives(void **state)
+{
+	const struct path_list paths = { 1, { 0 } };
+	bool has_tripped = true;
+	uint64_t used;
+
+	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+	leave_record();
+	used = scene.node->host_used;
+	for (unsigned nth = 1; has_tripped; nth++) {
+		struct job *job;
+		char message[512] = "";
+
+		alloc_fault_arm(nth);
+		int r = record_decode(scene.node, &paths, definition, progress, &job, message,
+				      sizeof(message));
+
+		has_tripped = alloc_fault_tripped();
+		assert_int_equal(r, has_tripped ? -ENOMEM : 0);
+		assert_int_equal(message[0] != '\0', has_tripped);
+		if (r == 0)
+			job_drop(job);
+		scene_settle(&scene);
+		assert_int_equal(scene.node->host_used, used);
+		assert_int_equal(scene.node->paths[0].used, 0);
+	}
+	free((void *)definition.bytes);
+	free((void *)progress.bytes);
+	expect_that_others_train();
+	end_scene();
+}
+
+static int count_job(struct node *node, const struct stored_job *job, void *argument)
+{
+	(*(unsigned *)argument)++;
+	return 0;
+}
+
+static void a_search_for_jobs_survives(void **state)
+{
+	bool has_tripped = true;
+
+	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+	assert_int_equal(training_run(&scene, &actor, &(struct actor_job){ .stage = 3 }), 0);
+	for (unsigned nth = 1; has_tripped; nth++) {
+		unsigned count = 0;
+
+		alloc_fault_arm(nth);
+		int r = stored_find(scene.node, count_job, &count);
+
+		has_tripped = alloc_fault_tripped();
+		assert_int_equal(r, has_tripped ? -ENOMEM : 0);
+		assert_int_equal(count, !has_tripped);
+	}
+	end_scene();
+}
+
+/* It comes back, is broken under its name, or is not there for want of memory even to say so; its files stay.
+ */
+static void an_opening_survives(void **state)
+{
+	const struct actor_job with_blobs = { .stage = 3, .blob_bytes = TRAINING_BLOB_BYTES };
+	struct job *job;
+	bool has_tripped = true;
+
+	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+	assert_int_equal(training_run(&scene, &actor, &with_blobs), 0);
+	scene_settle(&scene);
+	actor_die(&actor);
+	scene_settle(&scene);
+	for (unsigned nth = 1; has_tripped; nth++) {
+		job = job_find(scene.node, geteuid(), "play");
+		alloc_fault_arm(nth);
+		if (job)
+			restore_again(job);
+		else
+			(void)restore_all(scene.node);
+		scene_settle(&scene);
+		has_tripped = alloc_fault_tripped();
+	}
+	job = job_find(scene.node, geteuid(), "play");
+	assert_non_null(job);
+	assert_int_equal(job->phase, JOB_RELEASED);
+	assert_int_equal(job->step, 2);
+	assert_int_equal(job->blobs.used, TRAINING_BLOB_BYTES);
+	assert_int_equal(job->blobs.image.base[TRAINING_BLOB_BYTES - 1], 'b');
+	expect_that_others_train();
+	end_scene();
+}
+
 static void a_node_survives(void **state)
 {
 	bool has_tripped = true;
@@ -152,11 +316,16 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_node_survives),
+		cmocka_unit_test(an_opening_survives),
 		cmocka_unit_test(a_training_on_nvme_survives),
+		cmocka_unit_test(a_training_with_blobs_survives),
 		cmocka_unit_test(a_training_in_host_memory_survives),
 		cmocka_unit_test(a_training_with_spilled_sums_survives),
 		cmocka_unit_test(a_training_by_its_owner_survives),
 		cmocka_unit_test(a_reader_survives),
+		cmocka_unit_test(verify_and_scrub_survive),
+		cmocka_unit_test(a_job_that_is_brought_back_survives),
+		cmocka_unit_test(a_search_for_jobs_survives),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

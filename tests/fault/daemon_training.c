@@ -106,6 +106,8 @@ static int train(struct actor *actor, const struct actor_job *job, uint64_t vers
 
 	if (r == 0)
 		r = push_all(actor);
+	if (r == 0 && job->blob_bytes > 0)
+		r = actor_set_blob(actor, "place", TRAINING_BLOB_BYTES, 'a' + (char)version);
 	if (r == 0)
 		r = is_by_owner ? take_step_by_owner(actor, version) : take_step(actor);
 	if (r == 0)
@@ -126,4 +128,16 @@ int training_run(struct scene *scene, struct actor *actor, const struct actor_jo
 	if (r == 0)
 		r = train(actor, job, 0);
 	return r < 0 ? r : train(actor, job, 1);
+}
+
+int training_resume(struct scene *scene, struct actor *actor, const struct actor_job *job)
+{
+	int r = prepare(scene, actor, job);
+	uint64_t step = actor->step;
+
+	if (r == 0)
+		r = actor_ready(actor);
+	for (; r == 0 && step < 2; step++)
+		r = train(actor, job, step);
+	return r;
 }

@@ -4,11 +4,16 @@
 
 #include "tests/unit/daemon_support.h"
 
+/* Where the job has room for it: of each step, bytes of 'a', 'b', … */
+#define TRAINING_BLOB_BYTES 300000
 #define TRAINING_ELEMENTS 1000 /* of each tensor */
 
 /* Enters, opens, defines two units (bf16 and fp32, one tensor frozen, one written), gets ready, and takes two
  * steps with gathers and pushes of all units and reads of the state; with the optimizer none it takes them
  * itself. The first error, or 0; the actor stays for the caller. */
 int training_run(struct scene *scene, struct actor *actor, const struct actor_job *job);
+
+/* Opens that job again, and takes those of the two steps that it has not. */
+int training_resume(struct scene *scene, struct actor *actor, const struct actor_job *job);
 
 #endif

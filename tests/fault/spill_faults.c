@@ -35,7 +35,8 @@ static const struct actor_job all_in_host = { .stage = 2,
 					      .mode = MODE_REPLACE,
 					      .parameter_placement = PLACEMENT_HOST,
 					      .optimizer_placement = PLACEMENT_HOST,
-					      .gradient_placement = PLACEMENT_HOST };
+					      .gradient_placement = PLACEMENT_HOST,
+					      .durability = DURABILITY_NONE };
 
 static int define_job(const struct actor_job *job)
 {

@@ -1,5 +1,5 @@
 /* Everything that the kernel can answer the engine, in turn. The wrappers below stand between the engine and
- * liburing, pread and pwrite. */
+ * liburing, pread, pwrite and fdatasync. */
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
@@ -38,6 +38,7 @@ static struct {
 	bool halves;	       /* every transfer that can be is cut in two */
 	atomic_bool has_tripped;
 	unsigned fixed, unfixed; /* transfers that were shown to the kernel, by buffer */
+	unsigned flushes;	 /* that were shown to it */
 } fault;
 
 static bool is_plain;
@@ -125,6 +126,11 @@ static void look_at(struct io_uring *ring)
 		bool is_fixed =
 			entry->opcode == IORING_OP_READ_FIXED || entry->opcode == IORING_OP_WRITE_FIXED;
 
+		if (entry->opcode == IORING_OP_FSYNC) {
+			assert_int_equal(entry->fsync_flags, IORING_FSYNC_DATASYNC);
+			fault.flushes++;
+			continue;
+		}
 		fault.fixed += is_fixed;
 		fault.unfixed += !is_fixed;
 		entry->len = cut(entry->len);
@@ -179,6 +185,14 @@ ssize_t __wrap_pwrite64(int fd, const void *buffer, size_t length, off_t offset)
 	return __real_pwrite64(fd, buffer, cut((unsigned)length), offset);
 }
 
+int __real_fdatasync(int fd);
+int __wrap_fdatasync(int fd);
+int __wrap_fdatasync(int fd)
+{
+	fault.flushes++;
+	return is_due(CALL_COMPLETE) ? (int)fail_plain() : __real_fdatasync(fd);
+}
+
 struct fixture {
 	struct scratch scratch;
 	struct io_loop loop;
@@ -194,7 +208,7 @@ static void arm(enum call call, unsigned countdown, int result, bool is_lasting)
 	fault.is_lasting = is_lasting;
 	fault.halves = false;
 	fault.has_tripped = false;
-	fault.fixed = fault.unfixed = 0;
+	fault.fixed = fault.unfixed = fault.flushes = 0;
 }
 
 static void open_fixture(struct fixture *fixture)
@@ -381,6 +395,50 @@ static void a_ring_that_takes_nothing_fails_everything_at_last(void **state)
 	close_fixture(&fixture);
 }
 
+static int flush(struct fixture *fixture)
+{
+	struct test_io test;
+	int r;
+
+	test_io_init(&test, TIER_FLUSH, NULL, 0, 0);
+	assert_int_equal(engine_submit(fixture->loop.engine, fixture->file, &test.io), 0);
+	r = test_io_wait(&fixture->loop, &test);
+	assert_int_equal(test.done_count, 1);
+	return r;
+}
+
+static void a_flush_that_fails_is_never_tried_again(void **state)
+{
+	static const int errors[] = { -EIO, -ENOSPC, -EINTR, -EAGAIN };
+	struct fixture fixture;
+
+	open_fixture(&fixture);
+	for (unsigned i = 0; i < ARRAY_LENGTH(errors); i++) {
+		arm(CALL_COMPLETE, 1, errors[i], false);
+		assert_int_equal(flush(&fixture), errors[i]);
+		assert_int_equal(fault.flushes, 1);
+	}
+	arm(CALL_NONE, 0, 0, false);
+	assert_int_equal(flush(&fixture), 0);
+	assert_int_equal(fault.flushes, 1);
+	close_fixture(&fixture);
+}
+
+static void a_flush_that_the_kernel_did_not_take_is_shown_again(void **state)
+{
+	struct fixture fixture;
+
+	open_fixture(&fixture);
+	arm(CALL_SUBMIT, 1, -EAGAIN, false);
+	assert_int_equal(flush(&fixture), 0);
+	assert_true(fault.has_tripped);
+	assert_int_equal(fault.flushes, 1);
+	arm(CALL_SUBMIT, 1, -EIO, false);
+	assert_int_equal(flush(&fixture), -EIO);
+	assert_int_equal(fault.flushes, 0);
+	close_fixture(&fixture);
+}
+
 static void where_io_uring_is_refused_the_plain_engine_says_why(void **state)
 {
 	static const struct {
@@ -472,11 +530,13 @@ int main(void)
 		cmocka_unit_test(each_interrupted_transfer_is_tried_again),
 		cmocka_unit_test(what_is_interrupted_for_ever_fails_at_last),
 		cmocka_unit_test(short_transfers_are_resumed),
+		cmocka_unit_test(a_flush_that_fails_is_never_tried_again),
 	};
 	const struct CMUnitTest ring_tests[] = {
 		cmocka_unit_test(each_submission_that_fails_fails_its_transfers_only),
 		cmocka_unit_test(each_submission_that_is_refused_for_now_is_tried_again),
 		cmocka_unit_test(a_ring_that_takes_nothing_fails_everything_at_last),
+		cmocka_unit_test(a_flush_that_the_kernel_did_not_take_is_shown_again),
 		cmocka_unit_test(where_io_uring_is_refused_the_plain_engine_says_why),
 		cmocka_unit_test(without_tables_of_files_or_buffers_it_still_works),
 		cmocka_unit_test(a_file_that_cannot_be_registered_is_refused),

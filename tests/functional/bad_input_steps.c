@@ -343,7 +343,7 @@ static void tickets_are_of_one_kind(struct tierd_node *node)
 	REQUIRE(view.version == 1);
 	OK(tierd_release(job, 0));
 	OK(tierd_ticket_wait(step, TIERD_DONE, -1));
-	FAILS(tierd_ticket_wait(step, TIERD_DURABLE, -1), -EOPNOTSUPP, "state ends with the daemon");
+	OK(tierd_ticket_wait(step, TIERD_DURABLE, -1));
 	tierd_ticket_free(step);
 	/* Given up, its lease goes: a step is possible. */
 	OK(tierd_gather_begin(job, 0, &gather));
@@ -452,7 +452,7 @@ static void fill_the_disk(void)
 
 	OK(tierd_job_open(node, &options, &job));
 	support_define(job, "large", TIERD_FP32, 4 << 20, 1.0);
-	FAILS(tierd_job_ready(job, -1, NULL), -ENOSPC, "it needs 104.0 MiB in ");
+	FAILS(tierd_job_ready(job, -1, NULL), -ENOSPC, "it needs 110.0 MiB in ");
 	REQUIRE(strstr(tierd_message(), " MiB are left on that disk"));
 	OK(support_push(small, 0, ELEMENTS, 1.0f));
 	OK(tierd_step(small, &rates, NULL));

@@ -35,7 +35,7 @@ offer tierctl ''
 verbs=$offered
 [ "$verbs" = "$(tierctl help | sed -n 's/^  \([a-z][a-z]*\).*/\1/p' | sort | tr '\n' ' ' | sed 's/ $//')" ] ||
 	fail "not the verbs of the help: $verbs"
-expect 'doctor drain drop' tierctl d
+expect 'diff doctor drain drop' tierctl d
 expect '' tierctl no
 expect '--force' tierctl drop --f
 expect '--force' tierctl --json drop gpt --f
@@ -46,9 +46,11 @@ expect '' tierctl drop ''
 expect '' tierctl drop gpt ''
 expect 'watch' tierctl help w
 expect '' tierctl frobnicate ''
+expect 'fp32 parameter' tierctl export gpt -o x --format ''
 expect 'root' tierctl drop gpt --user roo
 touch "$scratch/one.conf" "$scratch/other.conf"
 expect "$scratch/one.conf" tierctl doctor "$scratch/one"
+expect "$scratch/one.conf" tierctl export gpt -o "$scratch/one"
 expect "$scratch/one.conf $scratch/other.conf" tierctl config check "$scratch/o"
 expect "$scratch/other.conf" tierctl --socket "$scratch/ot"
 

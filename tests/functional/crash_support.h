@@ -44,6 +44,9 @@ uint32_t support_define(struct tierd_job *job, const char *name, uint32_t format
 struct tierd_job *support_join(struct tierd_node *node, const struct tierd_job_options *options,
 			       unsigned units);
 
+/* Waits until all ranks of a job are ready, which are jobs of this process; each is told the same. */
+void support_ready(struct tierd_job **ranks, unsigned count, int expected, const char *text);
+
 /* Drops the job that is there, of which no rank may be alive. */
 void support_drop(const char *name);
 

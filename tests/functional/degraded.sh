@@ -35,6 +35,7 @@ tierd_start --fault complete:write:5:EIO
 train --layers 1 --width 32
 expect_once "job gpt of user [0-9]*: $nvme/tierd/.*\.store cannot be written at byte [0-9]*: Input/output error, falling back to another place"
 tierd_stop
+forget_jobs
 
 # What is lost is lost, but the file is named as it is, and once.
 : >"$tierd_log"

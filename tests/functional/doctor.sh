@@ -41,7 +41,7 @@ assert eval(sys.argv[2]), findings
 EOF
 }
 
-every_check='{"tierd", "configuration", "io_uring", "huge pages", "memlock", "LimitNOFILE", "file system", "O_DIRECT",
+every_check='{"tierd", "configuration", "io_uring", "huge pages", "memlock", "LimitNOFILE", "file system", "reservation", "O_DIRECT",
 	"ReadWritePaths", "GPU"} <= {finding["what"] for finding in findings}'
 doctor "$every_check" "$TIERCTL" doctor "$conf"
 doctor 'of("tierd")["finding"] == "poor" and "no tierd listens" in of("tierd")["text"]' "$TIERCTL" doctor "$conf"
@@ -53,7 +53,10 @@ printf '[limits]\nconnections = many\n' >"$scratch/bad.conf"
 doctor 'of("configuration")["finding"] == "missing" and "many" in of("configuration")["text"]' \
 	"$TIERCTL" doctor "$scratch/bad.conf"
 doctor 'of("NVMe path")["finding"] == "poor"' "$TIERCTL" doctor "$scratch/base.conf"
-doctor 'of("configuration")["finding"] == "unknown"' env PATH=/none XDG_CONFIG_HOME="$scratch" "$TIERCTL" doctor "$conf"
+# A tierctl that was built and not installed finds the tierd that was built with it; one that is alone finds none.
+doctor 'of("configuration")["finding"] != "unknown"' env PATH=/none XDG_CONFIG_HOME="$scratch" "$TIERCTL" doctor "$conf"
+cp "$TIERCTL" "$scratch/tierctl"
+doctor 'of("configuration")["finding"] == "unknown"' env PATH=/none XDG_CONFIG_HOME="$scratch" "$scratch/tierctl" doctor "$conf"
 
 # Nine connections may take 136 descriptors.
 limited() { # LIMIT COMMAND…

@@ -1,7 +1,7 @@
 /* Trainers of a daemon that they themselves send signals, at chosen moments; ending.sh looks at what it
  * leaves.
  *
- *   ending SCENE PID [SIGNAL]
+ *   ending SCENE PID [FIRST SECOND]    signals: TERM or INT
  *
  * It exits with 75 if the daemon was done with a step sooner than the scene. */
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 static const struct tierd_rates rates = { sizeof(struct tierd_rates), 0.1f, 1.0f, 1.0f, 0, NULL };
 static pid_t daemon_pid;
-static int second_signal = SIGTERM;
+static int first_signal = SIGTERM, second_signal = SIGTERM;
 
 static void send_signal(int number)
 {
@@ -185,18 +185,78 @@ static void preparing(void)
 
 /* ---- Decided steps ---- */
 
+/* Holds a lease, and moves as much as it can, until it cannot. */
+struct clinger {
+	struct tierd_node *node;
+	struct tierd_job *job;
+	struct tierd_view leased;
+	pthread_t reading;
+};
+
+static void *read_on(void *argument)
+{
+	struct tierd_reader_options options = TIERD_READER_OPTIONS_INIT;
+	struct tierd_node *node = support_connect();
+	float *values = malloc(LONG_ELEMENTS * sizeof(*values));
+	struct tierd_reader *reader;
+	int r = 0;
+
+	REQUIRE(values);
+	options.name = argument;
+	OK(tierd_reader_open(node, &options, &reader));
+	while (r == 0)
+		r = tierd_reader_read(reader, 0, 0, "v", 0, LONG_ELEMENTS, values);
+	require_ended(r);
+	FAILS(tierd_reader_close(reader), -ECONNRESET, GONE);
+	tierd_disconnect(node);
+	free(values);
+	return NULL;
+}
+
+static void cling(struct clinger *clinger)
+{
+	static char name[] = "clinger";
+	struct tierd_job_options options = support_options(name, 0, 1);
+
+	options.parameter_placement = options.optimizer_placement = TIERD_PLACE_NVME;
+	clinger->node = support_connect();
+	OK(tierd_job_open(clinger->node, &options, &clinger->job));
+	support_define(clinger->job, "long", TIERD_FP32, LONG_ELEMENTS, 1.0);
+	support_define(clinger->job, "other", TIERD_FP32, LONG_ELEMENTS, 1.0);
+	OK(tierd_job_ready(clinger->job, -1, NULL));
+	OK(tierd_gather(clinger->job, 0, &clinger->leased));
+	REQUIRE(pthread_create(&clinger->reading, NULL, read_on, name) == 0);
+}
+
+/* What it holds stays as it is. */
+static void require_clinger_ended(struct clinger *clinger)
+{
+	struct tierd_view view;
+	const float *values = tierd_at(&clinger->leased, 0);
+
+	REQUIRE(pthread_join(clinger->reading, NULL) == 0);
+	FAILS(tierd_gather(clinger->job, 1, &view), -ECONNRESET, GONE);
+	for (uint64_t i = 0; i < LONG_ELEMENTS; i++)
+		REQUIRE(values[i] == 1.0f);
+	OK(tierd_release(clinger->job, 0));
+	FAILS(tierd_job_close(clinger->job), -ECONNRESET, GONE);
+	tierd_disconnect(clinger->node);
+}
+
 struct bystander {
 	struct tierd_node *node;
 	struct tierd_job *job, *forming;
 	struct tierd_ticket *waiting;
+	struct clinger clinger;
 };
 
-/* A job that could take a step, and one that waits for its second rank. */
+/* A job that could take a step, one that waits for its second rank, and one that holds what it has. */
 static void stand_by(struct bystander *bystander)
 {
 	struct tierd_job_options options = support_options("bystander", 0, 1);
 	struct tierd_job_options forming = support_options("forming", 0, 2);
 
+	cling(&bystander->clinger);
 	bystander->node = support_connect();
 	bystander->job = support_join(bystander->node, &options, 2);
 	OK(tierd_job_ready(bystander->job, -1, NULL));
@@ -234,6 +294,7 @@ static void require_bystander_ended(struct bystander *bystander)
 	require_ticket_ended(bystander->waiting);
 	FAILS(tierd_job_detach(bystander->forming), -ECONNRESET, GONE);
 	require_gone(bystander->node, bystander->job);
+	require_clinger_ended(&bystander->clinger);
 }
 
 static void decided(void)
@@ -262,7 +323,7 @@ static void twice(void)
 	stand_by(&bystander);
 	long_step_join(&step, "twice");
 	long_step_begin(&step);
-	send_signal(second_signal == SIGTERM ? SIGINT : SIGTERM);
+	send_signal(first_signal);
 	require_stopping(&bystander);
 	send_signal(second_signal);
 	for (unsigned i = 0; i < 20; i++)
@@ -314,8 +375,10 @@ int main(int argc, char *argv[])
 
 	REQUIRE(argc >= 3);
 	daemon_pid = (pid_t)atoi(argv[2]);
-	if (argc > 3 && strcmp(argv[3], "INT") == 0)
-		second_signal = SIGINT;
+	if (argc > 4) {
+		first_signal = strcmp(argv[3], "INT") == 0 ? SIGINT : SIGTERM;
+		second_signal = strcmp(argv[4], "INT") == 0 ? SIGINT : SIGTERM;
+	}
 	for (size_t i = 0; i < sizeof(scenes) / sizeof(*scenes); i++)
 		if (strcmp(argv[1], scenes[i].name) == 0) {
 			scenes[i].run();

@@ -25,4 +25,4 @@ TIERD_PID=$tierd_pid NVME=$nvme SCRATCH=$scratch TIERCTL=$scratch/tierctl \
 	python3 "$(dirname "$0")/endurance.py" "$seconds" "${SEED:-1}" || fail 'see above'
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
-[ -z "$(find "$nvme" -name '*.store')" ] || fail 'a store file is left'
+forget_jobs

@@ -153,6 +153,15 @@ static void push_is_told(struct scene *scene)
 
 /* ---- Afterwards ---- */
 
+/* Whoever asks after the daemon has seen it hears it; the directory says so to the hot path. */
+static void hear_of_it(struct scene *scene)
+{
+	struct tierd_job_state state;
+
+	while (tierd_job_state(scene->job, &state) == 0)
+		;
+}
+
 /* Everything but release, discard, ready and the closing calls. */
 static void everything_is_stale(struct scene *scene)
 {
@@ -170,9 +179,7 @@ static void everything_is_stale(struct scene *scene)
 	OK(tierd_gather(scene->job, 1, &held));
 	OK(tierd_gradients(scene->job, 3, &view));
 	kill_victim(scene);
-	/* Whoever asks after the daemon has seen it hears it; the directory says so to the hot path. */
-	while (tierd_job_state(scene->job, &state) == 0)
-		;
+	hear_of_it(scene);
 	FAILS(tierd_job_state(scene->job, &state), -ESTALE, LOST);
 	FAILS(tierd_gather(scene->job, 0, &view), -ESTALE, LOST);
 	FAILS(tierd_gather_begin(scene->job, 0, &ticket), -ESTALE, LOST);
@@ -207,6 +214,8 @@ static void dead_gradients_are_dropped(struct scene *scene)
 	OK(support_push(scene->job, 0, ELEMENTS, 1000.0f));
 	OK(support_push(scene->job, 1, ELEMENTS, 1000.0f));
 	kill_victim(scene);
+	/* Ready before that would be in the epoch that ends. */
+	hear_of_it(scene);
 	partner = fork();
 	REQUIRE(partner >= 0);
 	if (partner == 0) {
@@ -225,7 +234,7 @@ static void dead_gradients_are_dropped(struct scene *scene)
 	OK(tierd_step(scene->job, &rates, &ticket));
 	OK(tierd_ticket_wait(ticket, TIERD_DONE, -1));
 	OK(tierd_ticket_step_result(ticket, &result));
-	FAILS(tierd_ticket_wait(ticket, TIERD_DURABLE, -1), -EOPNOTSUPP, "no durable store");
+	OK(tierd_ticket_wait(ticket, TIERD_DURABLE, -1));
 	tierd_ticket_free(ticket);
 	REQUIRE(result.step == scene->step + 1 && !result.is_skipped);
 	REQUIRE(result.gradient_norm > 63.2 && result.gradient_norm < 63.3); /* 2 · √1000 */

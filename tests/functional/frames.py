@@ -19,10 +19,16 @@ def hello(minimum=1, maximum=1):
     return frame(HELLO, bytes([0x08, minimum, 0x10, maximum]), request=1)
 
 
+def hello_of_trainer():
+    """As the library says it, which maps pages, of whatever version; tierctl maps none."""
+    return frame(HELLO, bytes([0x08, 1, 0x10, 1, 0xA0, 0x06, 1, 0xA8, 0x06, 99]), request=1)
+
+
 def connect():
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(30)
+    # Blocking, as the library's: behind a crowd, when the backlog is full, it waits for a place.
     connection.connect(os.environ["TIERD_SOCKET"])
+    connection.settimeout(30)
     return connection
 
 

@@ -73,8 +73,8 @@ expect_no_text 'stands at'
 
 # ---- Advice that helps
 
-# Another world size is refused: starting such a rank again would not help.
-expect_status 1 run_gpt --steps 3 --ranks 2
+# Other options are refused: starting such a rank again would not help.
+expect_status 1 run_gpt --steps 3 --ranks 2 --clip 0.5
 expect_text 'failed with status 1'
 expect_no_text '--restart'
 expect_status 1 run_gpt --steps 3 --ranks 2 --mode replace --crash-at 1:push:1
@@ -103,6 +103,22 @@ wait_until '$1 == 1 && /ago  training/ { hangs = 1 } ($1 == 0 || $1 == 2) && /ag
 	END { exit !(hangs && waiting == 2) }'
 kill -KILL "$hanging"
 wait "$launcher" && fail 'a rank was killed, and gpt succeeds'
+tierd_stop
+forget_jobs
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
+
+# ---- Longer names and more dimensions than are allowed
+
+tierd_start --job-name-length 3 --name-length 8
+expect_status 1 run_gpt --steps 1 --job long
+expect_text 'the name of job long has 4 bytes; at most 3 are allowed (job_name_length)'
+expect_status 1 run_gpt --steps 1
+expect_text 'a unit has a name of 9 bytes; 1 to 8 are allowed (name_length)'
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
+tierd_start --dimensions-per-tensor 1
+expect_status 1 run_gpt --steps 1
+expect_text 'has 2 dimensions; at most 1 are allowed (dimensions_per_tensor)'
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 

@@ -29,12 +29,12 @@ tierd_start
 train --no-tierd --dump "$scratch/plain"
 check 120M host host
 check 60M host nvme
-check 36M host nvme
-check 22M nvme nvme
+check 44M host nvme
+check 24M nvme nvme
 # Who returns finds it as it was, and has to ask for the same.
-train --mode resume --steps 4 --parameters-on auto --optimizer-on auto --host-budget 22M
+train --mode resume --steps 4 --parameters-on auto --optimizer-on auto --host-budget 24M
 expect_status 1 timeout 60 "$gpt" --layers 6 --width 256 --heads 2 --context 16 --batch 2 --steps 5 --ranks 2 --threads 1 \
-	--data "$scratch/data" --mode resume --parameters-on nvme --optimizer-on auto --host-budget 22M
+	--data "$scratch/data" --mode resume --parameters-on nvme --optimizer-on auto --host-budget 24M
 expect_text 'parameter placement is 2 here, 3 in the job'
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

@@ -5,16 +5,18 @@ state at the end is that of one that nobody disturbed. After each case tierd hol
 hostile.py TRAINER [WORD…]: only the cases with all these words in their names. TIERD_PID names the daemon."""
 import os
 import sys
+import time
 
 import frames
 from frames import HELLO_REPLY, REPLY, REQUEST
-from hostile_cases import crowds, framing, hellos, names, numbers, others, packing, stages
-from hostile_cases.case import BARE, DEFINED, EPOCH, JOB, LEFT, OPENED, READY, Answered
-from messages import DROP, LEASES, LEAVE, MAP, NODE, Client, codes, data, define, number, open_job
+from hostile_cases import blobs, crowds, framing, hellos, names, numbers, others, packing, readers, snapshots, stages, verifies, watches
+from hostile_cases.case import BARE, DEFINED, EPOCH, JOB, LEFT, OPENED, READER, READING, READY, Answered
+from messages import DROP, LEASES, LEAVE, MAP, NODE, READER_OPEN, Client, codes, data, define, number, open_job
 from messages import READY as READY_FIELD
 from users import Rank
 
-TABLE = [case for part in (framing, hellos, packing, stages, names, numbers, crowds, others) for case in part.CASES]
+PARTS = (framing, hellos, packing, stages, names, numbers, readers, verifies, blobs, watches, snapshots, crowds, others)
+TABLE = [case for part in PARTS for case in part.CASES]
 NAME = "hostile"
 code = codes() | {"OK": 0}
 code_names = {value: key for key, value in code.items()}
@@ -33,7 +35,8 @@ def held():
 
 def settles_at(most):
     """It holds no more than that. Each look is a question to the daemon, so this is no busy loop of ours."""
-    for _ in range(5000):
+    give_up = time.monotonic() + 60
+    while time.monotonic() < give_up:
         if all(now <= before for now, before in zip(held(), most)):
             return
     raise AssertionError(f"tierd holds {held()} instead of {most}")
@@ -55,6 +58,9 @@ def advance(client, stage):
         assert status == 0 and ready[3] == EPOCH, (text, ready)
     if stage == LEFT:
         assert client.call(LEAVE, number(1, JOB) + number(2, 1))[0] == 0
+    if stage == READING:
+        status, text, opened = client.call(READER_OPEN, data(1, NAME))
+        assert status == 0 and opened[1] == READER, (text, opened)
 
 
 class Play:

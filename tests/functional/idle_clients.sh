@@ -18,7 +18,7 @@ grep -q 'more lines about users and their jobs follow' "$tierd_log" || fail 'the
 
 # As many connections that did say hello are refused with a reason.
 expect_status 0 python3 "$(dirname "$0")/idle_clients.py" --greet 257
-expect_text 'all 256 connections are in use'
+expect_text 'all connections (256) are in use'
 expect_status 0 "$TIERCTL" ping
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

@@ -72,7 +72,7 @@ def lines_have_fields():
     os.chmod(os.environ["TIERD_SOCKET"], 0o666)
     rank = run_rank("uid=60001", "job=gpt", "steps=2", "units=2", "mib=2")
     assert rank.stdout.readline() == "ready\n"
-    # Its first write fails, and goes elsewhere.
+    # The first write after the four superblocks fails, and goes elsewhere.
     failed = await_entry("falling back to another place")
     assert failed["TIERD_JOB"] == "gpt" and failed["TIERD_TIER"] == "nvme", failed
     assert failed["TIERD_DEVICE"].endswith(".store") and failed["PRIORITY"] == "4", failed

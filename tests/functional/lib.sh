@@ -1,7 +1,8 @@
 # shellcheck shell=sh
 # Sourced by every functional test: a private daemon, ended with the test.
 #
-#   tierd_start [FLAG…]   starts $TIERD and waits until it answers; tierd_pid is its pid, tierd_log its log
+#   tierd_start [FLAG…]   starts $TIERD, on whatever file system the build folder is, and waits until it answers;
+#                         tierd_pid is its pid, tierd_log its log
 #   tierd_stop            ends it with SIGTERM; tierd_status is its exit status
 #   expect_status N COMMAND…   runs it; fails unless it exits with N; its output is in $output
 #   expect_text TEXT      fails unless $output contains it
@@ -53,7 +54,7 @@ trap 'exit 1' INT TERM
 
 tierd_start() {
 	"$TIERD" --socket "$TIERD_SOCKET" --state-dir "$scratch/state" --host-budget 256M --nvme "$nvme:1G" \
-		--workers 2 "$@" 2>>"$tierd_log" &
+		--file-system any --workers 2 "$@" 2>>"$tierd_log" &
 	tierd_pid=$!
 	tries=5000
 	until "$TIERCTL" ping >/dev/null 2>&1; do
@@ -69,6 +70,13 @@ tierd_stop() {
 	tierd_status=0
 	wait "$tierd_pid" || tierd_status=$?
 	tierd_pid=
+}
+
+# After the end of a daemon: nothing but what jobs keep is left, and the next one does not know them.
+forget_jobs() {
+	left=$(find "$nvme" -path '*/tierd/*' -type f ! -name '*.store')
+	[ -z "$left" ] || fail "left: $left"
+	find "$nvme" -name '*.store' -delete
 }
 
 tierd_kill() {

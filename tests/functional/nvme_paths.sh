@@ -18,7 +18,7 @@ start_three() { # [CAPACITY]: of the second path
 stop() {
 	tierd_stop
 	[ "$tierd_status" -eq 0 ] || fail "the daemon ends with $tierd_status"
-	[ -z "$(find "$nvme" -name '*.store')" ] || fail 'a store file is left'
+	forget_jobs
 }
 
 # Two ranks, and layers that are packs by themselves: each of their streams is several extents long.
@@ -42,7 +42,7 @@ least_budget() {
 
 # ---- The same bits, evenly spread
 
-# What it says about the paths, and the file of each: its size, its blocks, and what was ever written to it.
+# What it says about the paths, and the files of each, of state and of sums: its size, its blocks, and what was ever written to it.
 # Blocks that are reserved only count as holes.
 look() { # FILE
 	"$TIERCTL" --json tiers >"$scratch/tiers"
@@ -62,10 +62,14 @@ look() { # FILE
 		    return total
 
 		for path in json.load(open(sys.argv[1]))["nvme"]:
-		    [name] = glob.glob(path["path"] + "/tierd/*/*.store")
-		    fd = os.open(name, os.O_RDONLY)
-		    status = os.fstat(fd)
-		    print(path["used_bytes"], status.st_size, 512 * status.st_blocks, written(fd, status.st_size))
+		    sums = [0, 0, 0]
+		    [state] = glob.glob(path["path"] + "/tierd/*/*.store")
+		    for name in [state] + glob.glob(path["path"] + "/tierd/*/*.sums"):
+		        fd = os.open(name, os.O_RDONLY)
+		        status = os.fstat(fd)
+		        for i, n in enumerate((status.st_size, 512 * status.st_blocks, written(fd, status.st_size))):
+		            sums[i] += n
+		    print(path["used_bytes"], *sums)
 	END
 }
 
@@ -143,14 +147,14 @@ is_refused() { # TEXT…
 }
 
 start_three 20M
-is_refused "it needs 64.0 MiB on $two (twice its state" 'and 20.0 MiB are left there'
+is_refused "it needs 68.0 MiB on $two (twice its state" 'and 20.0 MiB are left there'
 stop
 
 # The file system is smaller than the capacity that the daemon was told.
 if mount -t tmpfs -o size=24M none "$two" 2>/dev/null; then
 	trap 'status=$?; set +e; kill -KILL "$tierd_pid" 2>/dev/null; umount -l "$two"; (exit $status); clean_up' EXIT
 	start_three
-	is_refused "it needs 64.0 MiB in $two, and 24.0 MiB are left on that disk"
+	is_refused "it needs 68.0 MiB in $two, and 24.0 MiB are left on that disk"
 	stop
 	umount "$two"
 	trap clean_up EXIT

@@ -13,4 +13,4 @@ output=$("$TIERCTL" --json jobs)
 [ "$output" = '[]' ] || fail "jobs are left: $output"
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
-[ -z "$(find "$nvme" -name '*.store')" ] || fail 'a store file is left'
+forget_jobs

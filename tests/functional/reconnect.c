@@ -234,7 +234,7 @@ static void values_that_were_written_are_lost_with_the_daemon(void)
 	OK(tierd_tensor_write(rank.job, 0, 0, 0, 1, &value, false));
 	restart_daemon();
 	FAILS(tierd_tensor_write(rank.job, 0, 0, 0, 1, &value, false), -ESTALE,
-	      "tierd was restarted, and with it the values that it has written");
+	      "tierd was restarted, and has lost the values that it has written");
 	FAILS(tierd_job_ready(rank.job, -1, NULL), -ENODATA, "w");
 	OK(tierd_tensor_write(rank.job, 0, 0, 0, 1, &value, false));
 	OK(tierd_job_ready(rank.job, -1, NULL));

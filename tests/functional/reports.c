@@ -103,8 +103,10 @@ static void frozen(void)
 	tensor.shape[0] = 4;
 	tensor.is_frozen = true;
 	OK(tierd_unit_define(job, "frozen", &tensor, 1, &unit));
-	OK(tierd_tensor_write(job, unit, 0, 0, 4, values, false));
+	/* When all are there they are stored at once. */
+	OK(tierd_tensor_write(job, unit, 0, 0, 3, values, false));
 	say("written");
+	OK(tierd_tensor_write(job, unit, 0, 3, 1, &values[3], false));
 	OK(tierd_job_ready(job, -1, NULL));
 	say("ready");
 	OK(tierd_job_close(job));

@@ -122,6 +122,7 @@ def a_reload_changes_what_can_change():
         assert is_refused(frames.connect())
         configure("[daemon]\nlog_level = warning\n[limits]\nconnections = 2\noutput_queue = 1M\n"
                   "frame_size = 64K\nunits_per_job = 7\ntensors_per_job = 8\n"
+                  "job_name_length = 9\nname_length = 10\ndimensions_per_tensor = 3\n"
                   "requests_per_connection = 16\nfirst_frame_seconds = 100\nframe_seconds = 200\n"
                   "[memory]\nidle_release_seconds = 9\n")
         manager.reload()
@@ -131,7 +132,8 @@ def a_reload_changes_what_can_change():
         frames.ping(second)
         expect_log("connections in [limits] is 2 from now on", "output_queue in [limits] is 1M",
                    "frame_size in [limits] is 64K", "units_per_job in [limits] is 7",
-                   "tensors_per_job in [limits] is 8",
+                   "tensors_per_job in [limits] is 8", "job_name_length in [limits] is 9",
+                   "name_length in [limits] is 10", "dimensions_per_tensor in [limits] is 3",
                    "requests_per_connection in [limits] is 16", "first_frame_seconds in [limits] is 100",
                    "frame_seconds in [limits] is 200", "idle_release_seconds in [memory] is 9",
                    "log_level in [daemon] is warning")

@@ -25,7 +25,8 @@ begin step decided
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status after SIGTERM in a step"
 end
-[ -z "$(find "$nvme" -name '*.store')" ] || fail 'a store file is left'
+[ "$(find "$nvme" -name '*.store' | wc -l)" -eq 1 ] || fail 'the store of the job is not there'
+forget_jobs
 grep -q 'finishing the steps that were decided' "$tierd_log" || fail 'it does not say that it ends'
 
 for what in wait:waiting train:training; do
@@ -36,8 +37,8 @@ for what in wait:waiting train:training; do
 done
 [ "$(find "$nvme" -name '*.store' | wc -l)" -eq 1 ] || fail 'the killed daemon should have left its store file'
 tierd_start
-grep -q 'removed 1 store file of a tierd that ended without cleaning up' "$tierd_log" ||
+# It may have been killed before its first commit.
+grep -Eq 'job signals of user [0-9]*: it is back at step [0-9]|signals-1.store: nothing was ever committed' "$tierd_log" ||
 	fail 'nothing is said about what the killed daemon left'
-[ -z "$(find "$nvme" -name '*.store')" ] || fail 'a store file is left'
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

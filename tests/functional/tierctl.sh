@@ -61,6 +61,12 @@ json 'j["stages"][2]["placements"][0]["gradient_read_bytes_per_parameter"] == 8'
 	plan --parameters 1B --world-size 8 --gradients nvme --micro-batches 2
 expect_status 2 "$TIERCTL" plan --parameters 1B --world-size 8 --gradients disk
 expect_text "it takes host or nvme"
+for snapshots in 0 15 some; do
+	expect_status 2 "$TIERCTL" plan --parameters 1B --world-size 8 --snapshots "$snapshots"
+	expect_text "--snapshots cannot be '$snapshots'"
+done
+json 'all(p["nvme_bytes"] == 5 * 12e9 for p in j["stages"][3]["placements"])' \
+	plan --parameters 1B --world-size 8 --snapshots 3
 json '"fits" not in j["stages"][0]["placements"][0]' plan --parameters 1B --world-size 8
 json 'all(p["fits"] for p in j["stages"][0]["placements"])' \
 	plan --parameters 1B --world-size 8 --stage 3 --host 64G --nvme 64G
@@ -73,10 +79,10 @@ json '[p["is_auto"] for p in j["stages"][0]["placements"]] == [False, False, Tru
 	plan --parameters 1B --world-size 8 --stage 3 --host 15G --nvme 64G
 expect_status 0 "$TIERCTL" plan --parameters 1B --world-size 8 --stage 3 --host 64G --nvme 64G
 expect_text 'yes, auto'
-# With one of the two, what needs the other is not known, but what lacks the first, or needs nothing else, is.
+# With one of the two, what needs the other is not known, but what lacks the first is. Where there is NVMe all need it.
 json '[p.get("fits") for p in j["stages"][0]["placements"]] == [False, False, False, None]' \
 	plan --parameters 1B --world-size 8 --stage 3 --host 5g
-json '[p.get("fits") for p in j["stages"][0]["placements"]] == [True, None, None, None]' \
+json '[p.get("fits") for p in j["stages"][0]["placements"]] == [None, None, None, None]' \
 	plan --parameters 1B --world-size 8 --stage 3 --host 64g
 expect_status 0 "$TIERCTL" plan --parameters 1B --world-size 8 --host 5G
 expect_text '5.00 GiB of host memory; no tierd answers'
@@ -108,9 +114,9 @@ json 'j["microseconds"] > 0' ping
 # What is free is asked from the daemon.
 json 'j["host_free_bytes"] <= 256 << 20 and "fits" in j["stages"][0]["placements"][0]' \
 	plan --parameters 1M --world-size 2
-# So is how many connections a user may have: each rank takes one, and tierctl another.
+# So is how many connections a user may have: each rank takes one.
 json 'j["connections_per_user"] == 16' plan --parameters 1M --world-size 2
-expect_status 0 "$TIERCTL" plan --parameters 1M --world-size 16
-expect_text '16 ranks take 16 connections, and tierctl one more, but a user may have 16 here'
-expect_status 0 "$TIERCTL" plan --parameters 1M --world-size 16 --local-ranks 15
-case $output in *connections*) fail "15 ranks find room: $output" ;; esac
+expect_status 0 "$TIERCTL" plan --parameters 1M --world-size 17
+expect_text '17 ranks take a connection each, but a user may have 16 here'
+expect_status 0 "$TIERCTL" plan --parameters 1M --world-size 17 --local-ranks 16
+case $output in *connections*) fail "16 ranks find room: $output" ;; esac

@@ -31,6 +31,11 @@ json "j['is_valid'] and j['problems'] == []" 0 config check "$conf"
 json "j['configuration']['nvme']['path'] == ['$nvme/a:1G', '$nvme/b:2G']" 0 config check "$conf"
 json "j['configuration']['limits']['connections_per_user'] == '6'" 0 config check "$conf"
 
+# What may be repeated is a list, however often it is there.
+printf '[users]\nlimit = root host_maximum=1G\nlimit = * host_maximum=2G\n' >"$scratch/limits.conf"
+json "j['configuration']['users']['limit'] == ['root host_maximum=1G', '* host_maximum=2G']" 0 \
+	config check "$scratch/limits.conf"
+
 # A warning makes it no less valid.
 printf '[memory]\nhost_budget = 900T\n' >"$scratch/large.conf"
 expect_status 0 env XDG_RUNTIME_DIR="$scratch" HOME="$scratch" "$TIERCTL" config check "$scratch/large.conf"

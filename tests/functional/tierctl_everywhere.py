@@ -7,15 +7,25 @@ import subprocess
 
 TIERCTL = os.environ["TIERCTL"]
 
+# Of the job that is here; it stays there afterwards.
+FILE = os.environ["XDG_CONFIG_HOME"] + ".safetensors"
+
 # What each verb is called with, and its exit status where all is well.
 VERBS = {
-    "status": [], "jobs": [], "units": ["gpt"], "leases": [], "evict": ["gpt"], "drain": ["--undo"], "tiers": [],
+    "status": [], "jobs": [], "units": ["gpt"], "blobs": ["gpt"], "leases": [], "evict": ["gpt"], "drain": ["--undo"], "tiers": [],
     "metrics": [], "plan": ["--parameters", "1M", "--world-size", "1"], "doctor": [], "config": ["check"], "ping": [],
-    "top": ["--once"], "watch": ["--timeout", "1"], "drop": ["gpt", "--yes"],
+    "top": ["--once"], "verify": ["gpt"], "scrub": ["gpt"], "watch": ["--timeout", "1"],
+    "snapshot": ["gpt", "kept"], "snapshots": ["gpt"], "diff": ["gpt", "kept"], "rollback": ["gpt", "kept", "--yes"],
+    "reserve": ["gpt", "2"],
+    "export": ["gpt", "-o", FILE], "inspect": [FILE], "import": ["imported", FILE], "drop": ["gpt", "--yes"],
 }
 # They work without a daemon; and these even while it is stuck.
-ALONE, PATIENT = ("plan", "doctor", "config"), ("metrics", "top")
-ONE_JOB = ("jobs", "units", "leases", "evict", "drop")
+ALONE, PATIENT = ("plan", "doctor", "config", "inspect"), ("metrics", "top")
+# How long each waits for an answer; what it was told to wait for is less, and not of another verb.
+WAITS = {"drain": 2, "watch": 1}
+ONE_JOB = ("jobs", "units", "blobs", "leases", "evict", "export", "verify", "scrub", "drop",
+           "snapshot", "snapshots", "diff", "rollback", "reserve")
+NAMING = ("snapshot", "diff", "rollback")
 
 
 def run(*arguments):
@@ -23,8 +33,8 @@ def run(*arguments):
 
 
 def parse(verb, text):
-    """One value; of watch and top, one a line."""
-    if verb in ("watch", "top"):
+    """One value; of some, one a line."""
+    if verb in ("watch", "top", "export", "verify", "import"):
         return [json.loads(line) for line in text.splitlines()]
     return json.loads(text) if text else None
 
@@ -41,8 +51,9 @@ def help_and_usage_are_the_same_everywhere():
         assert wrong.returncode == 2 and not wrong.stdout, wrong
         assert wrong.stderr == f"tierctl: unknown flag --frobnicate of {verb}; see tierctl {verb} --help\n", wrong
         if verb != "evict":
-            many = run(verb, *["check" if verb == "config" else "x"] * 3)
+            many = run(verb, *["check" if verb == "config" else "x"] * 4)
             assert many.returncode == 2 and "one argument too many" in many.stderr and not many.stdout, many
+            assert not many.stderr.endswith(" \n"), many
 
 
 def with_a_daemon_all_is_json():
@@ -52,7 +63,8 @@ def with_a_daemon_all_is_json():
         assert not done.stderr, done
         assert parse(verb, done.stdout) is not None, verb
         if verb in ONE_JOB:
-            gone = run("--json", verb, "no-such-job", *["--yes"] * (verb == "drop"))
+            named = ["kept"] * (verb in NAMING) + ["2"] * (verb == "reserve")
+            gone = run("--json", verb, "no-such-job", *named, *["--yes"] * (verb in ("drop", "rollback")))
             assert gone.returncode == 1 and not gone.stdout, gone
             assert gone.stderr == "tierctl: there is no job no-such-job that you may see\n", gone
 
@@ -68,10 +80,11 @@ def without_a_daemon_all_say_where_they_looked():
 
 
 def of_one_that_is_stuck_all_say_so():
+    stuck = {**VERBS, "drain": ["--timeout", "2"]}
     running = {
         verb: subprocess.Popen([TIERCTL, "--json", verb, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
-        for verb, arguments in VERBS.items()
+        for verb, arguments in stuck.items()
     }
     for verb, process in running.items():
         out, errors = process.communicate()
@@ -79,7 +92,8 @@ def of_one_that_is_stuck_all_say_so():
             assert process.returncode in (0, 1) and parse(verb, out) is not None, (verb, errors)
         else:
             assert process.returncode == 3 and not out, (verb, process.returncode, out)
-            assert "does not answer within 10 s" in errors, (verb, errors)
+            assert f"does not answer within {WAITS.get(verb, 10)} s: it is stopped or stuck" in errors, (verb, errors)
+            assert "tierctl top and tierctl metrics show its last figures" in errors, (verb, errors)
 
 
 {

@@ -11,9 +11,9 @@ look() { # STATE
 PATH=$(dirname "$TIERD"):$PATH
 look absent
 tierd_start
-"$1" job=gpt </dev/null >/dev/null || fail 'no job is trained'
+"$1" job=gpt snapshots=1 </dev/null >/dev/null || fail 'no job is trained'
 look here
-"$1" job=gpt </dev/null >/dev/null || fail 'no job is trained'
+"$1" job=gpt snapshots=1 </dev/null >/dev/null || fail 'no job is trained'
 kill -STOP "$tierd_pid"
 look stuck
 kill -CONT "$tierd_pid"

@@ -2,14 +2,18 @@
  *
  * user_job KEY=VALUE…    uid, groups (the first is the primary one), job, rank, world_size, mib (of
  * parameters), units, frozen (the first of them), mode, owner, sharing, share_group, takeover, stage,
- * parameters and optimizer (nvme or host), host_budget, nvme_budget (bytes), steps, pattern (what the
- * parameters are), digest (1: says what the state is), hold (a unit that it gathers, and keeps), clutch
- * (as many of the first units, in the same way), after (steps that it trains when its standard input has
- * ended, and says what the state is then), search (for the pattern of another job, before any step; says how
- * often it was found), paced (1: for each line that it reads it takes a step, and says so; the digest comes
- * at the end), heir (1: forks a child, says its number, and leaves it all descriptors) user_job reads=STATE
- * KEY=VALUE…    a reader of the job instead (uid, groups, job, owner): says what the state is, or all of it,
- * as digest does
+ * parameters and optimizer (nvme or host), durability (none), host_budget, nvme_budget (bytes), steps,
+ * pattern (what the parameters are), digest (1: says what the state is), hold (a unit that it gathers, and
+ * keeps), clutch (as many of the first units, in the same way), after (steps that it trains when its standard
+ * input has ended, and says what the state is then), search (for the pattern of another job, before any step;
+ * says how often it was found), source (a job whose values it takes), paced (1: for each line that it reads
+ * it takes a step, and says so; the digest comes at the end), heir (1: forks a child, says its number, and
+ * leaves it all descriptors), from (the number of the first step that it trains: another one has other
+ * gradients), snapshots (room for so many), every and keep (of snapshots that are taken by themselves), takes
+ * (a snapshot, when it has trained)
+ *
+ * user_job reads=STATE KEY=VALUE…    a reader of the job instead (uid, groups, job, owner, snapshot): says
+ * what the state is, or all of it, as digest does
  *
  * Prints "ready" when it has trained. What fails is printed as "ERRNO: message", with the exit status 1. */
 #include <ctype.h>
@@ -84,9 +88,15 @@ static struct tierd_job_options read_options(int count, char *arguments[])
 	options.sharing = (uint32_t)number_of(count, arguments, "sharing", TIERD_PRIVATE);
 	options.share_group = (uint32_t)number_of(count, arguments, "share_group", 0);
 	options.takeover = number_of(count, arguments, "takeover", 0) != 0;
+	options.snapshots = (uint32_t)number_of(count, arguments, "snapshots", 0);
+	options.snapshot_every = number_of(count, arguments, "every", 0);
+	options.snapshot_keep = (uint32_t)number_of(count, arguments, "keep", 0);
 	options.nvme_budget = number_of(count, arguments, "nvme_budget", 0);
+	options.source = value_of(count, arguments, "source", NULL);
 	options.parameter_placement = placement(value_of(count, arguments, "parameters", ""));
 	options.optimizer_placement = placement(value_of(count, arguments, "optimizer", ""));
+	if (strcmp(value_of(count, arguments, "durability", ""), "none") == 0)
+		options.durability = TIERD_DURABILITY_NONE;
 	return options;
 }
 
@@ -197,6 +207,7 @@ static int read_job(struct tierd_node *node, int count, char *arguments[])
 
 	options.name = value_of(count, arguments, "job", "job");
 	options.owner = (int64_t)strtoll(value_of(count, arguments, "owner", "-1"), NULL, 10);
+	options.snapshot = value_of(count, arguments, "snapshot", NULL);
 	check(tierd_reader_open(node, &options, &reader));
 	check(tierd_reader_state(reader, &state));
 	printf("step %llu: %016llx\nready\n", (unsigned long long)state.step,
@@ -304,6 +315,7 @@ int main(int argc, char *argv[])
 	unsigned frozen = (unsigned)number_of(argc, argv, "frozen", 0);
 	uint64_t elements = (number_of(argc, argv, "mib", 2) << 20) / 4 / units;
 	uint64_t steps = number_of(argc, argv, "steps", 1);
+	uint64_t first = number_of(argc, argv, "from", 0);
 	bool is_paced = number_of(argc, argv, "paced", 0) != 0;
 	struct tierd_job_options options = read_options(argc, argv);
 	unsigned hold = (unsigned)number_of(argc, argv, "hold", units);
@@ -323,7 +335,9 @@ int main(int argc, char *argv[])
 	define(job, units, frozen, elements, (double)number_of(argc, argv, "pattern", 1));
 	write_frozen(job, frozen, elements, (float)number_of(argc, argv, "pattern", 1));
 	check(tierd_job_ready(job, -1, &state));
-	train(job, units, frozen, elements, 0, steps);
+	train(job, units, frozen, elements, first, steps);
+	if (value_of(argc, argv, "takes", NULL))
+		check(tierd_snapshot(job, value_of(argc, argv, "takes", NULL)));
 	if (number_of(argc, argv, "search", 0))
 		printf("found %llu\n",
 		       (unsigned long long)search_state(job, units, elements,
@@ -339,7 +353,7 @@ int main(int argc, char *argv[])
 	printf("ready\n");
 	fflush(stdout);
 	if (is_paced)
-		train_by_lines(job, units, frozen, elements, steps);
+		train_by_lines(job, units, frozen, elements, first + steps);
 	while (getchar() != EOF)
 		;
 	if (number_of(argc, argv, "digest", 0) && is_paced)

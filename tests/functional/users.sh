@@ -13,13 +13,13 @@ cache) set -- --host-budget 64M ;;
 idle) set -- --idle-release-seconds 1 ;;
 read) set -- --administrators 60009 --idle-release-seconds 1 ;;
 connections)
-	printf '[users]\nadministrators = 60009\n[limits]\nconnections_per_user = 4\n' >"$scratch/tierd.conf"
+	printf '[users]\nadministrators = 60009\n[limits]\nconnections = 16\nconnections_per_user = 4\n' >"$scratch/tierd.conf"
 	set -- --config "$scratch/tierd.conf"
 	;;
 limits)
 	cat >"$scratch/tierd.conf" <<-'END'
 		[users]
-		limit = 60001 host_maximum=64M nvme_maximum=110M
+		limit = 60001 host_maximum=64M nvme_maximum=120M
 		limit = @60020 host_default=12M
 		limit = @60019 host_default=16M nvme_default=30M
 		limit = * host_maximum=128M
@@ -39,4 +39,4 @@ TIERD_PID=$tierd_pid TIERD_LOG=$tierd_log NVME=$nvme CONF=$scratch/tierd.conf TI
 	python3 "$(dirname "$0")/users_$scenario.py" "$program" || fail 'see above'
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
-[ -z "$(find "$nvme" -name '*.store')" ] || fail 'a store file is left'
+forget_jobs

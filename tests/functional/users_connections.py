@@ -5,7 +5,7 @@ import signal
 import frames
 from users import ADMINISTRATOR, ALICE, BOB, Rank, refused, tierctl, wait_until
 
-MAXIMUM = 4
+MAXIMUM, MAXIMUM_OF_ALL = 4, 16
 
 
 def connect_as(uid, greets=True):
@@ -18,7 +18,7 @@ def connect_as(uid, greets=True):
 
 def refusal(uid):
     connection = connect_as(uid, greets=False)
-    frames.send(connection, frames.hello())
+    frames.send(connection, frames.hello_of_trainer())
     kind, _, code, text = frames.receive(connection)
     assert kind == frames.HELLO_REPLY and frames.is_closed(connection)
     return code, text
@@ -33,7 +33,7 @@ def close_all(connections):
 def is_full(uid):
     """Takes no place of its own where there is one."""
     connection = connect_as(uid, greets=False)
-    frames.send(connection, frames.hello())
+    frames.send(connection, frames.hello_of_trainer())
     code = frames.receive(connection)[2]
     connection.close()
     return code != 0
@@ -44,12 +44,9 @@ def the_limit_is_each_users_own():
     for _ in range(50):
         code, text = refusal(ALICE)
         assert code == frames.EBUSY, code
-        for part in (f"user {ALICE} has {MAXIMUM} connections", "connections_per_user", f"ask {ADMINISTRATOR} to raise"):
+        for part in (f"user {ALICE} has {MAXIMUM} connections, all that he may have", "connections_per_user", f"ask {ADMINISTRATOR} to raise"):
             assert part in text, text
     refused(ALICE, "EBUSY", "connections_per_user")
-    # For tierctl that is a refusal: the daemon is there.
-    for verb in "status", "metrics":
-        tierctl(ALICE, verb, status=1, says=("connections_per_user",))
     his = [connect_as(BOB) for _ in range(MAXIMUM)]
     tierctl(ADMINISTRATOR, "jobs")
     tierctl(0, "jobs")
@@ -61,6 +58,39 @@ def the_limit_is_each_users_own():
     close_all(hers + his)
 
 
+def one_more_is_for_looking_and_ending():
+    wait_until(lambda: not is_full(ALICE))
+    ranks = [Rank(ALICE, job=f"full-{number}").ready() for number in range(MAXIMUM)]
+    refused(ALICE, "EBUSY", "tierctl jobs and drop go on")
+    for verb in ["status"], ["jobs"], ["units", "full-0"], ["leases"], ["evict", "full-0"], ["top", "--once"], ["metrics"]:
+        tierctl(ALICE, *verb)
+    tierctl(ALICE, "watch", "--timeout", "1", status=1, says=(f"user {ALICE} has all his connections in use",))
+    # One that hangs gives way to the next.
+    older, newer = connect_as(ALICE), connect_as(ALICE)
+    _, _, code, text = frames.receive(older)
+    assert code == frames.EBUSY and "a newer one took the place" in text and frames.is_closed(older)
+    frames.ping(newer)
+    newer.close()
+    tierctl(ALICE, "drop", "full-0", "--yes", "--force")
+    ranks[0].kill()
+    for rank in ranks[1:]:
+        rank.leave()
+    wait_until(lambda: not is_full(ALICE))
+
+
+def those_that_gave_way_take_no_place_from_others():
+    """Though they read nothing, and what they are told stays in the daemon: more than their sockets can hold."""
+    hers = [connect_as(ALICE) for _ in range(MAXIMUM)]
+    for _ in range(MAXIMUM_OF_ALL):
+        hers.append(connect_as(ALICE))
+        frames.send(hers[-1], 2500 * frames.frame(frames.REQUEST, frames.PING, request=5))
+    his = [connect_as(BOB) for _ in range(MAXIMUM)]
+    for connection in his:
+        frames.ping(connection)
+    tierctl(ALICE, "jobs")
+    close_all(hers + his)
+
+
 def the_silent_make_room_for_their_own_user_only():
     wait_until(lambda: not is_full(ALICE))
     his = connect_as(BOB, greets=False)
@@ -68,7 +98,7 @@ def the_silent_make_room_for_their_own_user_only():
     last = connect_as(ALICE)
     # The oldest were told, and his was not.
     _, _, code, text = frames.receive(hers[0])
-    assert code == frames.EBUSY and f"user {ALICE} has {MAXIMUM} connections" in text and frames.is_closed(hers[0])
+    assert code == frames.EBUSY and f"user {ALICE} has {MAXIMUM} connections, all that he may have" in text and frames.is_closed(hers[0])
     frames.send(his, frames.hello())
     assert frames.receive(his)[2] == 0
     frames.ping(last)
@@ -91,5 +121,7 @@ def a_reload_raises_it_for_a_larger_job():
 
 
 the_limit_is_each_users_own()
+one_more_is_for_looking_and_ending()
+those_that_gave_way_take_no_place_from_others()
 the_silent_make_room_for_their_own_user_only()
 a_reload_raises_it_for_a_larger_job()

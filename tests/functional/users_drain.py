@@ -16,7 +16,7 @@ tierctl(ADMINISTRATOR, "drain", "--timeout", "soon", status=2, says=["'soon'"])
 tierctl(ADMINISTRATOR, "drain", "now", status=2, says=["'now'"])
 
 # Not done in time: it drains all the same.
-tierctl(ADMINISTRATOR, "drain", "--timeout", "0", status=1, says=["1 ranks still have a job open"])
+tierctl(ADMINISTRATOR, "drain", "--timeout", "0", status=1, says=["1 rank has not left"])
 assert node()["is_draining"] and node()["ranks"] == 1
 tierctl(ALICE, "status", says=["no new ones: tierd drains"])
 refused(BOB, "ESHUTDOWN", DRAINS, "--undo", job="new")

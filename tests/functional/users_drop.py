@@ -59,7 +59,7 @@ def a_job_in_use_needs_force_and_its_ranks_hear_why():
     rank = Rank(ALICE, job="gpt").ready()
     shown = jobs(ALICE)["gpt"]
     assert shown["status"] == "training" and shown["idle_ms"] == 0
-    tierctl(ALICE, "drop", "gpt", "--yes", status=1, says=["in use by rank 0", "force"])
+    tierctl(ALICE, "drop", "gpt", "--yes", status=1, says=["in use by rank 0", "drop it with --force"])
     assert jobs(ALICE)["gpt"]["status"] == "training"
     tierctl(ALICE, "drop", "gpt", "--yes", "--force")
     rank.leave(line=f"ESTALE: epoch 1 of job \"gpt\" has ended: job gpt was dropped by user {ALICE}")
@@ -112,8 +112,8 @@ def refusals_say_who_holds_what():
     # Nor does what it has itself.
     assert "more of yours" not in text, text
     tierctl(ALICE, "drop", "first", "--yes")
-    text = refused(ALICE, "ENOSPC", "are left there; ", " has 32.0 MiB (idle)", job="large", mib=160, units=40)
-    assert "other users have 16.0 MiB" in text, text
+    text = refused(ALICE, "ENOSPC", "are left there; ", " MiB (idle)", job="large", mib=160, units=40)
+    assert "other users have 38.0 MiB" in text, text
     # What is refused by the job's own budget is nobody else's fault.
     text = refused(ALICE, "the job's host_budget", job="large", host_budget=1 << 20)
     assert "second" not in text, text

@@ -1,5 +1,6 @@
 """Who holds a unit is shown, and what nobody holds leaves host memory when its owner or an administrator says so."""
 import json
+import os
 
 from users import ADMINISTRATOR, ALICE, BOB, Rank, tierctl, train, wait_until
 
@@ -49,10 +50,15 @@ def what_nobody_holds_leaves(rank):
     rest = evict(ADMINISTRATOR, "gpt")
     assert rest["units"] == 2 and rest["bytes"] == 2 * first["bytes"] and rest["leased_units"] == 1, rest
     assert tiers("gpt") == ["nvme", "host+nvme", "nvme", "nvme"]
-    tierctl(ALICE, "evict", "gpt", says=["0 units have left host memory, 0 B; 1 stay: somebody reads them"])
+    tierctl(ALICE, "evict", "gpt", says=["no unit left host memory; held, see tierctl leases: 1"])
     rank.leave()
     assert leases(ALICE) == []
     assert evict(ALICE, "gpt")["units"] == 1
+
+
+def what_was_not_evicted_is_not_told():
+    lines = [line for line in open(os.environ["TIERD_LOG"], encoding="utf-8") if "has evicted" in line]
+    assert [line.split(" has evicted ")[1].split(",")[0] for line in lines[:2]] == ["1 unit", "2 units"], lines
 
 
 def a_killed_rank_holds_nothing():
@@ -75,7 +81,7 @@ def refusals_say_why():
     tierctl(BOB, "evict", "gpt", status=1, says=["there is no job gpt"])
     tierctl(BOB, "evict", "gpt", "--user", str(ALICE), status=1, says=["there is no job gpt"])
     train(ALICE, job="host", parameters="host")
-    tierctl(ALICE, "evict", "host", status=1, says=["in host memory alone"])
+    tierctl(ALICE, "evict", "host", status=1, says=["keeps its parameters in host memory"])
     waiting = Rank(ALICE, job="waiting", world_size=2)
     wait_until(lambda: "waiting" in tierctl(ALICE, "jobs"))
     tierctl(ALICE, "evict", "waiting", status=1, says=["when it has a state"])
@@ -83,6 +89,7 @@ def refusals_say_why():
 
 
 what_nobody_holds_leaves(the_holder_is_named())
+what_was_not_evicted_is_not_told()
 a_killed_rank_holds_nothing()
 values_come_back()
 refusals_say_why()

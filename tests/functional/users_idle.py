@@ -1,4 +1,5 @@
 """A job that nobody trains gives its host memory back, and is the same when its ranks return."""
+import json
 import os
 
 from users import ALICE, BOB, Rank, jobs, node, refused, tierctl, train, wait_until
@@ -16,6 +17,10 @@ def digest(rank):
 
 def is_released(job, uid=ALICE):
     return jobs(uid)[job]["is_released"]
+
+
+def units(job):
+    return {unit["state"] for unit in json.loads(tierctl(ALICE, "--json", "units", job))}
 
 
 def the_state_is_the_same_after_it(**keys):
@@ -45,8 +50,21 @@ def the_state_is_the_same_after_it(**keys):
     wait_until(lambda: node()["host"]["pinned_bytes"] == 0)
 
 
-def what_is_in_host_memory_stays():
-    train(ALICE, job="host", optimizer="host")
+def what_has_been_gathered_is_not_read_again():
+    """Parameters that live in host memory come back there once, all of them."""
+    keys = {"mib": 8, "units": 4, "frozen": 2, "parameters": "host"}
+    train(ALICE, job="copied", steps=1, **keys)
+    wait_until(lambda: is_released("copied"))
+    tierctl(ALICE, "units", "copied", says=["absent", "nvme"])
+    rank = Rank(ALICE, job="copied", mode=RESUME, steps=0, **keys).ready()
+    wait_until(lambda: units("copied") == {"resident"})
+    tierctl(ALICE, "evict", "copied", status=1, says=["keeps its parameters in host memory"])
+    rank.leave()
+    tierctl(ALICE, "drop", "copied", "--yes")
+
+
+def what_is_in_host_memory_alone_stays():
+    train(ALICE, job="host", optimizer="host", durability="none")
     train(ALICE, job="nvme")
     held = jobs(ALICE)["host"]["host_bytes"]
     wait_until(lambda: is_released("nvme"))
@@ -81,7 +99,11 @@ def who_returns_may_have_to_wait_for_memory():
 
 the_state_is_the_same_after_it(mib=4)
 the_state_is_the_same_after_it(mib=8, units=4, frozen=2, host_budget=24 << 20)
-what_is_in_host_memory_stays()
+the_state_is_the_same_after_it(mib=8, units=4, frozen=2, parameters="host")
+what_has_been_gathered_is_not_read_again()
+the_state_is_the_same_after_it(mib=8, units=4, frozen=2, parameters="host", optimizer="host")
+the_state_is_the_same_after_it(mib=8, units=4, frozen=2, parameters="nvme", optimizer="host")
+what_is_in_host_memory_alone_stays()
 who_returns_may_have_to_wait_for_memory()
 log = open(os.environ["TIERD_LOG"], encoding="utf-8").read()
 assert "host memory are given back, its state of step 5 stays on NVMe" in log

@@ -33,7 +33,7 @@ def a_user_has_a_maximum_of_host_memory():
 
 def a_user_has_a_maximum_on_nvme():
     train(ALICE, job="first", mib=8)
-    refused(ALICE, "ENOSPC", "left of this user's nvme_maximum, 110.0 MiB", "; first has", job="second", mib=8, units=8)
+    refused(ALICE, "ENOSPC", "left of this user's nvme_maximum, 120.0 MiB", "; first has", job="second", mib=8, units=8)
     tierctl(ALICE, "drop", "first", "--yes")
     train(ALICE, job="second", mib=8, units=8)
     tierctl(ALICE, "drop", "second", "--yes")

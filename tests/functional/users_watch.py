@@ -29,11 +29,14 @@ class Watch:
         return event
 
     def until(self, name):
-        """The events up to the next one of that name."""
+        """The events up to the next one of that name; when a step is durable is not ordered with the rest."""
         start = len(self.events)
         while self.next()["event"] != name:
             pass
-        return self.events[start:]
+        return [event for event in self.events[start:] if name == "durable" or event["event"] != "durable"]
+
+    def durable_steps(self):
+        return [event["step"] for event in self.events if event["event"] == "durable"]
 
     def end(self, status=-signal.SIGINT):
         if status == -signal.SIGINT:
@@ -57,7 +60,10 @@ def a_job_is_followed_from_its_opening_to_its_drop():
     assert names(seen) == ["opened", "attached", "initialized", "ready", "applied", "applied"], names(seen)
     assert all(event["job"] == "gpt" and event["uid"] == ALICE for event in seen), seen
     assert [event["step"] for event in seen[-2:]] == [1, 2], seen
-    assert seen[3]["text"] == "epoch 1 begins at step 0, with 1 ranks", seen[3]
+    assert seen[3]["text"] == "epoch 1 begins at step 0, with 1 rank", seen[3]
+    while watch.durable_steps()[-1:] != [2]:
+        watch.until("durable")
+    assert watch.durable_steps() == sorted(set(watch.durable_steps())), watch.durable_steps()
     assert seen[0]["time"][:3] == "202" and "T" in seen[0]["time"] and seen[0]["time"][-6] in "+-", seen[0]
     rank.kill()
     lost, ended = watch.until("epoch-ended")
@@ -114,7 +120,7 @@ def lines_are_for_people():
     opened, attached = watch.stdout.read().splitlines()
     assert watch.wait() == 0
     watch.stdout.close()
-    assert f" opened gpt ({ALICE}): it is opened, for 1 ranks at stage 3" in opened, opened
+    assert f" opened gpt ({ALICE}): it is opened, for 1 rank at stage 3" in opened, opened
     assert f" attached gpt ({ALICE}): rank 0 (pid " in attached, attached
     tierctl(ALICE, "drop", "gpt", "--yes")
 

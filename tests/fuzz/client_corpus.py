@@ -11,7 +11,7 @@ import sys
 from handlers_corpus import field, message
 
 ANSWER, REPLY, PAGES, EVENT, OTHER, FAIL, NOISE, HANG_UP = range(8)
-PING, STATUS, JOBS, JOB, UNITS, LEASES, LEASES_OF, EVICT, TIERS, TOP, METRICS, PLAN, WATCH = range(13)
+PING, STATUS, JOBS, JOB, UNITS, LEASES, LEASES_OF, EVICT, TIERS, TOP, METRICS, PLAN, WATCH, VERIFY, SCRUB = range(15)
 JSON = 0x80
 
 
@@ -79,6 +79,8 @@ A_JOB = message(_1="job", _2=1000, _3="trained", _4=2, _5=3, _6=1, _7=5, _8=2, _
 A_UNIT = message(_1=0, _2="layer 0", _3=300, _4=1200, _5="resident", _6="host+nvme", _7=1, _8=5, _9=1, _11=0, _12=b"\x96\x02")
 LEASED = message(_1=0, _2="layer 0", _3=[message(_1=0, _2=77, _3=1, _4=55), message(_1=1, _2=78, _3=2, _5=1)])
 
+DAMAGED = message(_1="layer 0", _2="m", _3='"weight", "\x1b[2J" and 3 more', _4="/nvme/0", _5=1 << 40, _6=1 << 18, _7="its checksum")
+
 
 def replied(number, body):
     return record(REPLY, reply(number, body))
@@ -123,6 +125,12 @@ TIERCTL = {
         _1=1700000000 << 30, _2="epoch-ended", _3=5, _4="rank 0 is lost", _5="job", _6=1, _7=1000, _8=1, _9=0, _10=1, _11=7,
         _12="layer 0", _13="nvme", _14="/nvme/0"))), record(EVENT, field(111, message(_1=5)))),
     "watch_json": asked(WATCH | JSON, record(EVENT, field(110, message(_2="\x1b[2J", _4="a\nb"))), record(EVENT)),
+    "verify": asked(VERIFY, replied(10, message(_1=A_JOB, _2=1)), replied(180, message(_1=16, _2=17, _3=1 << 24, _4=5, _5=1)),
+                    replied(180, message(_1=17, _2=17, _3=4096, _4=5, _5=1, _6=[DAMAGED, message(_2="record")]))),
+    "verify_json": asked(VERIFY | JSON, replied(10, message(_1=A_JOB, _2=1)), replied(180, message(_1=16, _2=16, _6=[DAMAGED]))),
+    "verify_without_end": asked(VERIFY, replied(10, message(_1=A_JOB, _2=1)), replied(180, message(_1=0, _2=17))),
+    "scrub": asked(SCRUB, replied(181, message(_1=86400 * 30, _2=[message(_1="job", _2=1000, _3=80, _4=5, _5=1, _7=1 << 30, _8=2)]))),
+    "scrub_json": asked(SCRUB | JSON, replied(181, message(_2=[message(_1="\x1b[2J", _7=1 << 62), b""]))),
     "plan": asked(PLAN, replied(9, NODE)),
     "plan_json": asked(PLAN | JSON, replied(9, NODE)),
 }

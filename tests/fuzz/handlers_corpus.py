@@ -45,7 +45,7 @@ def message(**fields):
 REQUESTS = {name: number for number, name in enumerate(
     ["open", "define", "ready", "leave", "gather", "cancel", "prefetch", "phase", "wait", "push", "begin", "step",
      "write", "read", "statistics", "ping", "node", "jobs", "units", "await"], 1)}
-REQUESTS |= {"drop": 30, "map": 40, "leases": 50, "evict": 51, "drain": 52, "finish": 60, "watch": 110}
+REQUESTS |= {"drop": 30, "map": 40, "leases": 50, "evict": 51, "drain": 52, "finish": 60, "watch": 110, "verify": 180, "scrub": 181}
 REQUESTS.update({"look": 70, "list": 71, "refresh": 72, "copy": 73, "close": 74})
 NONE = 4  # the optimizer
 
@@ -142,8 +142,13 @@ SEEDS = {
     "values": opened(0, 1) + ask(0, "define", _1=1, _2="u", _3=[tensor("w", 100, BF16, 0), tensor("f", 50, FP32, 0, 1)])
               + ask(0, "write", _1=1, _2=0, _3=0, _4=0, _5=100) + settle() + ask(0, "write", _1=1, _3=1, _5=50) + ready(0)
               + settle() + ask(0, "read", _1=1, _4="master", _6=100) + settle() + ask(0, "read", _1=1, _4="v", _6=7),
+    "states": opened(0, 2) + opened(1, 2) + defined(0) + defined(1)
+              + ask(0, "write", _1=1, _5=100, _220="m", _221=7) + ask(1, "write", _1=1, _4=50, _5=100, _220="v", _221=7) + settle()
+              + ask(0, "write", _1=1, _2=1, _5=10, _220="v", _221=7) + ready(0) + ready(1) + settle() + train(0) + train(1) + settle(),
     "takeover": begun(0, 1) + settle() + ask(1, "open", _1="play", _3=1, _4=3, _14=1) + defined(1) + ready(1) + settle(),
     "replace": begun(0, 1) + settle() + train(0) + die(0) + opened(0, 1, 3, _5=3) + defined(0) + ready(0) + settle(),
+    "reshape": begun(0, 1) + settle() + train(0) + settle() + opened(1, 2) + die(0) + opened(0, 2) + defined(0) + opened(1, 2) + defined(1)
+               + ready(0) + ready(1) + settle() + train(0, 2, 2) + train(1, 2, 2) + settle() + die(0) + die(1) + opened(0, 3) + die(0) + opened(0, 2) + settle(),
     "hints": begun(0, 1) + settle() + ask(0, "prefetch", _1=1, _2=b"\x00\x01") + ask(0, "phase", _1=1, _2="eval")
              + settle() + train(0) + settle() + ask(0, "phase", _1=1, _2="train"),
     "reports": begun(0, 1) + settle() + ask(1, "ping") + ask(1, "node") + ask(1, "jobs") + ask(1, "units", _1="play")
@@ -176,6 +181,11 @@ SEEDS = {
     "evict": begun(0, 1) + settle() + ask(0, "gather", _1=1, _2=1, _3=0, _5=1) + settle() + ask(1, "evict", _1="play")
              + release(0, 2, 2, 0) + ask(1, "evict", _1="play", _4=b"\x00\x01") + settle()
              + ask(1, "evict", _1="play", _4=b"\x02") + ask(0, "gather", _1=1, _2=1, _3=1, _5=1) + settle(),
+    "verify": begun(0, 1) + ask(1, "verify", _1="play") + settle() + ask(0, "verify", _1="play") + ask(0, "verify", _1="play", _4=5)
+              + ask(1, "verify", _1="play", _4=1 << 60) + ask(1, "verify", _1="play", _5=9) + settle(),
+    "scrub": begun(0, 1) + ask(1, "scrub", _1="play", _4=1) + settle() + ask(1, "scrub") + ask(1, "scrub", _4=2) + settle()
+             + ask(1, "scrub", _4=7) + ask(1, "scrub", _1="none"),
+    "verify_dropped": begun(0, 1) + ask(1, "verify", _1="play") + ask(0, "verify", _1="play") + ask(1, "drop", _1="play", _4=1) + settle(),
     "drain": begun(0, 1) + settle() + ask(1, "drain") + opened(1, 1, 3, "more") + train(0) + settle()
              + ask(1, "drain", _1=1) + opened(1, 1, 3, "more") + settle(),
     "small": begun(0, 1, 3, _11=1000000) + settle(),

@@ -70,7 +70,7 @@ static void read_fault(const char *text)
 	struct fault_config fault;
 
 	if (fault_config_parse(text, &fault) == 0)
-		assert(fault.kind <= FAULT_MISDIRECT && fault.error >= 0);
+		assert(fault.kind <= FAULT_KILL_AFTER && fault.error >= 0);
 }
 
 static void read_level(const char *text)

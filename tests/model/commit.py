@@ -48,7 +48,8 @@ class Case:
         self.without = set(without)
         self.devices, self.snapshots, self.reader, self.host = devices, snapshots, reader, host
         self.steps, self.failures = steps, failures
-        self.places = range((2 + snapshots) * len(EXTENTS))  # what is reserved, and not one more
+        # What is reserved: an update writes to a spare place, and the one that it replaces is the next spare one.
+        self.places = range((2 + snapshots) * len(EXTENTS) + ("spare place" not in self.without))
         first = len(self.places)
         self.slots = range(first, first + 2 + snapshots)
         first = self.slots.stop
@@ -228,7 +229,7 @@ def used_places(case, memory):
     roots = [memory.newest, memory.frozen]
     if "keeping the last commit" in case.without and memory.frozen:
         roots = [memory.frozen]
-    if "rewriting only what is not frozen" in case.without:
+    if "keeping what is frozen" in case.without:
         roots = [memory.newest]
     if "keeping snapshots" not in case.without:
         roots += [root.snapshot for root in roots if root]
@@ -239,11 +240,8 @@ def used_places(case, memory):
 
 
 def find_place(case, memory, extent):
-    """The place that the extent has, if nobody needs what is there, else a free one."""
-    used = used_places(case, memory)
-    if memory.versions[extent][0] not in used:
-        return memory.versions[extent][0]
-    used |= {place for place, _ in memory.versions}
+    """A free one: nothing is rewritten where it lies, even if no root names it yet."""
+    used = used_places(case, memory) | {place for place, _ in memory.versions}
     return next((place for place in case.places if place not in used), None)
 
 
@@ -449,7 +447,8 @@ MUTATIONS = (
     Case("keeping snapshots", snapshots=1, steps=2),
     Case("counting readers", reader=True),
     Case("freezing the map"),
-    Case("rewriting only what is not frozen"),
+    Case("keeping what is frozen"),
+    Case("spare place"),
     Case("waiting for what is frozen", host=True),
 )
 

@@ -60,15 +60,9 @@ static const char *const applied[] = {
 
 /* What is the service manager's, when it starts and ends a service, or needs BPF. */
 static const char *const left_out[] = {
-	"Type",
-	"ExecReload",
-	"ExecStop",
-	"Restart",
-	"WatchdogSec",
-	"TimeoutStopSec",
-	"RuntimeDirectoryPreserve",
-	"RemoveIPC",
-	"IPAddressDeny",
+	"Type",	       "ExecReload",	  "ExecStop",	    "Restart",
+	"WatchdogSec", "TimeoutStartSec", "TimeoutStopSec", "RuntimeDirectoryPreserve",
+	"RemoveIPC",   "IPAddressDeny",
 };
 
 static bool contains(const char *const *names, size_t count, const char *name)

@@ -63,7 +63,7 @@ static bool is_quiet(const struct scene *scene)
 	QUEUE_FOREACH (link, &scene->node->jobs)
 		if (!job_is_quiet(queue_entry(link, struct job, link)))
 			return false;
-	return queue_is_empty(&scene->node->dying);
+	return queue_is_empty(&scene->node->dying) && queue_is_empty(&scene->node->restores);
 }
 
 void scene_settle(struct scene *scene)
@@ -362,13 +362,16 @@ int actor_open(struct actor *actor, const struct actor_job *job)
 	open.mode = job->mode;
 	open.nonfinite = job->nonfinite;
 	open.host_budget = job->host_budget;
+	open.blob_bytes = job->blob_bytes;
 	open.parameter_placement = job->parameter_placement;
 	open.optimizer_placement = job->optimizer_placement;
+	open.durability = job->durability;
 	open.gradient_placement = job->gradient_placement;
 	open.optimizer = job->optimizer;
 	open.clip_norm = job->clip_norm;
 	open.strict = job->is_strict;
 	open.takeover = job->is_takeover;
+	open.is_reconnect = job->is_reconnect;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_OPEN;
 	request.job_open = &open;
 	r = actor_ask(actor, &request, &reply);
@@ -605,6 +608,19 @@ uint32_t actor_send_masters(struct actor *actor, uint32_t unit, uint32_t tensor,
 	return send_write(actor, &write);
 }
 
+uint32_t actor_send_state(struct actor *actor, uint32_t tensor, const char *state, uint64_t step,
+			  uint64_t first, uint64_t count)
+{
+	Tierd__Wire__TensorWrite write = TIERD__WIRE__TENSOR_WRITE__INIT;
+
+	write.tensor = tensor;
+	write.state = (char *)state;
+	write.step = step;
+	write.first = first;
+	write.count = count;
+	return send_write(actor, &write);
+}
+
 int actor_read(struct actor *actor, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
 	       uint64_t count, uint64_t version)
 {
@@ -623,6 +639,47 @@ int actor_read(struct actor *actor, uint32_t unit, uint32_t tensor, const char *
 	return actor_ask(actor, &request, NULL);
 }
 
+int actor_set_blob(struct actor *actor, const char *key, uint64_t size, char fill)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__BlobWrite write = TIERD__WIRE__BLOB_WRITE__INIT;
+	int r;
+
+	write.job = actor->job;
+	write.epoch = actor->epoch;
+	write.key = (char *)key;
+	write.size = size;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_BLOB_WRITE;
+	request.blob_write = &write;
+	do {
+		write.count = size - write.offset < WIRE_BLOB_PIECE ? (uint32_t)(size - write.offset)
+								    : WIRE_BLOB_PIECE;
+		memset(actor->window.base, fill, write.count);
+		r = actor_ask(actor, &request, NULL);
+		write.offset += write.count;
+	} while (r == 0 && write.offset < size);
+	return r;
+}
+
+int actor_get_blob(struct actor *actor, const char *key, uint64_t offset, Tierd__Wire__BlobReply *ret_blob)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__BlobRead read = TIERD__WIRE__BLOB_READ__INIT;
+	const Tierd__Wire__Reply *reply;
+	int r;
+
+	read.job = actor->job;
+	read.key = (char *)key;
+	read.offset = offset;
+	read.count = WIRE_BLOB_PIECE;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_BLOB_READ;
+	request.blob_read = &read;
+	r = actor_ask(actor, &request, &reply);
+	if (r == 0)
+		*ret_blob = *reply->blob;
+	return r;
+}
+
 uint32_t actor_send_leave(struct actor *actor, bool is_at_once)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
@@ -637,20 +694,24 @@ uint32_t actor_send_leave(struct actor *actor, bool is_at_once)
 
 /* ---- Readers ---- */
 
-int actor_open_reader(struct actor *actor, const char *job, uint32_t *ret_reader)
+uint32_t actor_send_open_reader(struct actor *actor, const char *job)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__ReaderOpen open = TIERD__WIRE__READER_OPEN__INIT;
-	const Tierd__Wire__Reply *reply;
 
 	open.name = (char *)job;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_OPEN;
 	request.reader_open = &open;
-	int r = actor_ask(actor, &request, &reply);
+	return actor_send(actor, &request);
+}
 
-	if (r == 0)
-		*ret_reader = reply->reader_open->reader;
-	return r;
+int actor_open_reader(struct actor *actor, const char *job, uint32_t *ret_reader)
+{
+	const struct answer *answer = actor_await(actor, actor_send_open_reader(actor, job), 0);
+
+	if (answer->status == 0)
+		*ret_reader = answer->reply->reader_open->reader;
+	return answer->status;
 }
 
 uint32_t actor_send_refresh(struct actor *actor, uint32_t reader, const Tierd__Wire__ReaderPiece *pieces,

@@ -116,10 +116,10 @@ const char *actor_message(const struct actor *actor);
 struct actor_job {
 	const char *name;
 	uint32_t rank, world_size, stage, mode, nonfinite;
-	uint64_t host_budget;
-	uint32_t parameter_placement, optimizer_placement, gradient_placement, optimizer;
+	uint64_t host_budget, blob_bytes;
+	uint32_t parameter_placement, optimizer_placement, gradient_placement, optimizer, durability;
 	float clip_norm;
-	bool is_strict, is_takeover;
+	bool is_strict, is_takeover, is_reconnect;
 };
 
 int actor_open(struct actor *actor, const struct actor_job *job);
@@ -167,12 +167,20 @@ int actor_finish(struct actor *actor);
 int actor_write(struct actor *actor, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count);
 uint32_t actor_send_masters(struct actor *actor, uint32_t unit, uint32_t tensor, uint64_t first,
 			    uint64_t count);
+/* What the optimizer keeps, of the first unit. */
+uint32_t actor_send_state(struct actor *actor, uint32_t tensor, const char *state, uint64_t step,
+			  uint64_t first, uint64_t count);
 int actor_read(struct actor *actor, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
 	       uint64_t count, uint64_t version);
+/* In pieces, each of whose bytes is fill; at the next step. */
+int actor_set_blob(struct actor *actor, const char *key, uint64_t size, char fill);
+/* To the window; ret_blob: what the answer says. */
+int actor_get_blob(struct actor *actor, const char *key, uint64_t offset, Tierd__Wire__BlobReply *ret_blob);
 uint32_t actor_send_leave(struct actor *actor, bool is_at_once);
 
 /* ---- Those of a reader ---- */
 
+uint32_t actor_send_open_reader(struct actor *actor, const char *job);
 /* ret_reader: its number. The window is that of the last one. */
 int actor_open_reader(struct actor *actor, const char *job, uint32_t *ret_reader);
 /* pieces NULL: those that are kept already. */

@@ -213,7 +213,7 @@ static void what_is_promised_is_not_taken(void **state)
 	assert_true(find("first")->cache_bytes > 0);
 	assert_int_equal(actor_ready(&second), -ENOMEM);
 	assert_non_null(strstr(actor_message(&second), "first has"));
-	assert_int_equal(find("second")->awaits_since_ns, 0);
+	assert_int_equal(find("second")->shortage.since_ns, 0);
 	for (uint32_t i = 0; i < find("first")->slots.tract_count; i++)
 		assert_int_equal(find("first")->slots.tracts[i].state, TRACT_HERE);
 }
@@ -400,6 +400,115 @@ static void a_rank_that_has_leased_all_its_slots_gets_another_one(void **state)
 	assert_int_equal(actor_gather(&second, unit - 1, 0, NULL), 0);
 }
 
+/* ---- Readers ---- */
+
+static bool is_draining(const struct job *job)
+{
+	for (uint32_t i = 0; i < job->slots.tract_count; i++)
+		if (job->slots.tracts[i].state == TRACT_DRAINING)
+			return true;
+	return false;
+}
+
+/* The first job has leased all it has, and there is no room for a reader beside it, who has come; returns his
+ * request, and the leases. */
+static uint32_t start_reader_without_room(uint32_t *ret_count)
+{
+	const void *addresses[MORE_UNITS];
+	uint32_t request;
+
+	start(&first, "first", 0);
+	*ret_count = lease_all(&first, find("first"), addresses);
+	come_to_rest();
+	scene.node->host_budget = scene.node->host_used + MIB;
+	assert_int_equal(actor_enter(&scene, &second), 0);
+	request = actor_send_open_reader(&second, "first");
+	assert_null(actor_find(&second, request, 0));
+	assert_true(is_draining(find("first")));
+	return request;
+}
+
+static void release_all(uint32_t count)
+{
+	for (uint32_t unit = 0; unit < count; unit++)
+		actor_release(&first, unit);
+}
+
+static void a_reader_waits_until_caches_have_shrunk(void **state)
+{
+	uint32_t count, request = start_reader_without_room(&count);
+	uint64_t before = find("first")->cache_bytes;
+
+	release_all(count);
+	assert_int_equal(actor_await(&second, request, 0)->status, 0);
+	assert_true(find("first")->cache_bytes < before);
+	assert_true(scene.node->host_used <= scene.node->host_budget);
+	assert_true(queue_is_empty(&scene.node->shortages));
+}
+
+static void a_refresh_waits_until_caches_have_shrunk(void **state)
+{
+	Tierd__Wire__ReaderPiece piece = TIERD__WIRE__READER_PIECE__INIT;
+	uint32_t count, reader, request = start_reader_without_room(&count);
+
+	release_all(count);
+	reader = actor_await(&second, request, 0)->reply->reader_open->reader;
+	come_to_rest();
+	count = find("first")->slots.here;
+	for (uint32_t unit = 0; unit < count; unit++)
+		assert_int_equal(actor_gather(&first, unit, 0, NULL), 0);
+	come_to_rest();
+	scene.node->host_budget = scene.node->host_used;
+	piece.state = (char *)"parameter";
+	piece.unit = 1;
+	piece.all_tensors = true;
+	request = actor_send_refresh(&second, reader, &piece, 1);
+	while (!is_draining(find("first")))
+		scene_wait(&scene);
+	assert_null(actor_find(&second, request, 0));
+	release_all(count);
+	assert_int_equal(actor_await(&second, request, 0)->status, 0);
+	assert_true(scene.node->host_used <= scene.node->host_budget);
+}
+
+static void a_reader_is_told_who_keeps_everything_leased(void **state)
+{
+	uint32_t count, request;
+	uint64_t before;
+
+	scene.node->cache_patience_ms = 300;
+	request = start_reader_without_room(&count);
+	before = find("first")->cache_bytes;
+	assert_int_equal(actor_await(&second, request, 0)->status, -ENOMEM);
+	assert_non_null(strstr(actor_message(&second), "first has"));
+	assert_non_null(strstr(actor_message(&second), "of it cache"));
+	assert_true(queue_is_empty(&scene.node->readers));
+	assert_int_equal(find("first")->cache_bytes, before);
+	assert_false(is_draining(find("first")));
+	release_all(count);
+}
+
+static void a_reader_that_waits_may_die(void **state)
+{
+	uint32_t count;
+
+	start_reader_without_room(&count);
+	actor_die(&second);
+	assert_true(queue_is_empty(&scene.node->readers));
+	assert_false(is_draining(find("first")));
+	release_all(count);
+}
+
+static void a_reader_that_waits_outlives_its_job(void **state)
+{
+	uint32_t count, request = start_reader_without_room(&count);
+
+	drop(&first, "first");
+	assert_int_equal(actor_await(&second, request, 0)->status, -ENOENT);
+	assert_true(queue_is_empty(&scene.node->readers));
+	assert_true(queue_is_empty(&scene.node->shortages));
+}
+
 static int setup(void **state)
 {
 	log_open(LOG_LEVEL_ERROR);
@@ -435,6 +544,12 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(a_rank_that_can_go_on_no_other_way_keeps_its_cache, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(a_reader_waits_until_caches_have_shrunk, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_refresh_waits_until_caches_have_shrunk, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_reader_is_told_who_keeps_everything_leased, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(a_reader_that_waits_may_die, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_reader_that_waits_outlives_its_job, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

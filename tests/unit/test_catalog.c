@@ -16,6 +16,7 @@
 
 static struct catalog catalog;
 static uint32_t unit_maximum = CATALOG_MAX_UNITS, tensor_maximum = CATALOG_MAX_TENSORS;
+static uint32_t name_maximum = WIRE_MAX_NAME, dimension_maximum = WIRE_MAX_DIMENSIONS;
 static char message[512];
 
 /* A definition and all that it points to. */
@@ -60,6 +61,8 @@ static int define(struct draft *draft)
 	message[0] = '\0';
 	catalog.unit_maximum = unit_maximum;
 	catalog.tensor_maximum = tensor_maximum;
+	catalog.name_maximum = name_maximum;
+	catalog.dimension_maximum = dimension_maximum;
 	return catalog_define(&catalog, &draft->define, 2, message, sizeof(message));
 }
 
@@ -95,6 +98,8 @@ static int teardown(void **state)
 	catalog_free(&catalog);
 	unit_maximum = CATALOG_MAX_UNITS;
 	tensor_maximum = CATALOG_MAX_TENSORS;
+	name_maximum = WIRE_MAX_NAME;
+	dimension_maximum = WIRE_MAX_DIMENSIONS;
 	return 0;
 }
 
@@ -387,6 +392,39 @@ static void tensors_beyond_the_configured_number_are_refused(void **state)
 	assert_int_equal(define(&draft), 0);
 }
 
+static void names_beyond_the_configured_length_are_refused(void **state)
+{
+	struct draft draft;
+	Tierd__Wire__Tensor *tensor;
+
+	name_maximum = 4;
+	tensor = begin_one(&draft);
+	tensor->name = (char *)"five5";
+	expect_refused(&draft, -EINVAL, "a tensor has a name of 5 bytes; 1 to 4 are allowed (name_length)");
+	tensor->name = (char *)"four";
+	tensor->alias = (char *)"five5";
+	expect_refused(&draft, -EINVAL, "a tensor's alias has a name of 5 bytes");
+	tensor->alias = (char *)"";
+	draft.define.name = (char *)"five5";
+	expect_refused(&draft, -EINVAL, "a unit has a name of 5 bytes");
+	draft.define.name = (char *)"four";
+	assert_int_equal(define(&draft), 0);
+}
+
+static void dimensions_beyond_the_configured_number_are_refused(void **state)
+{
+	static uint64_t shape[] = { 2, 3, 4 };
+	struct draft draft;
+	Tierd__Wire__Tensor *tensor = begin_one(&draft);
+
+	dimension_maximum = 2;
+	tensor->n_shape = 3;
+	tensor->shape = shape;
+	expect_refused(&draft, -EINVAL, "has 3 dimensions; at most 2 are allowed (dimensions_per_tensor)");
+	tensor->n_shape = 2;
+	assert_int_equal(define(&draft), 0);
+}
+
 static void unwritten_tensors_are_named(void **state)
 {
 	char text[256], small[8], name[16];
@@ -422,6 +460,8 @@ int main(void)
 		TEST(written_spans_equal_a_map),
 		TEST(units_beyond_the_configured_number_are_refused),
 		TEST(tensors_beyond_the_configured_number_are_refused),
+		TEST(names_beyond_the_configured_length_are_refused),
+		TEST(dimensions_beyond_the_configured_number_are_refused),
 		TEST(unwritten_tensors_are_named),
 	};
 

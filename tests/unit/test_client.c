@@ -11,6 +11,7 @@
 
 #include "common/log.h"
 #include "daemon/budget.h"
+#include "daemon/durable.h"
 #include "daemon/job.h"
 #include "tests/unit/daemon_support.h"
 
@@ -97,6 +98,11 @@ static uint32_t push_head(struct actor *actor, float gradient)
 	return actor_send_push(actor, 1, 0);
 }
 
+static void expect_durable(const struct answer *answer)
+{
+	assert_int_equal(answer->status, 0);
+}
+
 static void train_step(struct actor *actor)
 {
 	const struct answer *answer;
@@ -106,7 +112,7 @@ static void train_step(struct actor *actor)
 	answer = actor_await(actor, step, 0);
 	assert_int_equal(answer->status, 0);
 	assert_int_equal(answer->reply->step->step, ++actor->step);
-	assert_int_equal(actor_await(actor, step, 1)->status, -EOPNOTSUPP);
+	expect_durable(actor_await(actor, step, 1));
 }
 
 /* ---- One rank ---- */
@@ -138,12 +144,12 @@ static void train_alone(const struct actor_job *job)
 	assert_true(fabs(answer->reply->step->gradient_norm - 0.5 * sqrt(ELEMENTS)) < 1e-4);
 	/* Adam's first step is the learning rate, against the gradient's sign. */
 	assert_true(fabsf(after + 0.1f) < 1e-5f);
-	answer = actor_await(&first, step, 1);
-	assert_int_equal(answer->status, -EOPNOTSUPP);
+	expect_durable(actor_await(&first, step, 1));
 }
 
 static void a_job_trains_in_host_memory(void **state)
 {
+	scene.node->durability = DURABILITY_STEP;
 	train_alone(&(struct actor_job){
 		.stage = 3, .parameter_placement = PLACEMENT_HOST, .optimizer_placement = PLACEMENT_HOST });
 }
@@ -316,6 +322,7 @@ static void definitions_are_charged_before_the_job_is_planned(void **state)
 	assert_in_range(count, MIB / 2048, MIB / 512);
 	assert_in_range(scene.node->host_used, before + 2 * MIB - 2048, before + 2 * MIB);
 	/* What is refused for another reason costs nothing. */
+	scene.node->host_budget += MIB;
 	before = scene.node->host_used;
 	assert_int_equal(actor_define(&first, "", NULL, 0), -EINVAL);
 	assert_int_equal(scene.node->host_used, before);
@@ -394,6 +401,17 @@ static void orders_of_phases_are_charged(void **state)
 	actor_die(&first);
 	scene_settle(&scene);
 	assert_int_equal(scene.node->host_used, before);
+}
+
+static void phases_with_longer_names_than_configured_are_refused(void **state)
+{
+	start_one((struct actor_job){ .stage = 3 });
+	job_find(scene.node, geteuid(), "play")->catalog.name_maximum = 4;
+	assert_int_equal(set_phase(&first, "train"), -EINVAL);
+	assert_non_null(strstr(actor_message(&first), "a phase's name has 1 to 4 bytes (name_length)"));
+	assert_int_equal(set_phase(&first, "eval"), 0);
+	actor_die(&first);
+	scene_settle(&scene);
 }
 
 static void needs_that_cannot_be_counted_are_refused(void **state)
@@ -486,6 +504,33 @@ static void a_rank_that_has_defined_less_is_told(void **state)
 	assert_non_null(strstr(actor_message(&second), "unit \"one\" is missing"));
 }
 
+static uint32_t send_pushed_step(struct actor *actor)
+{
+	assert_int_equal(actor_await(actor, push_head(actor, 0.5f), 0)->status, 0);
+	return actor_send_step(actor, 0.1f);
+}
+
+/* It may be decided at any moment, and what is being committed has to stand still. */
+static void a_commit_waits_for_a_step_that_is_measured(void **state)
+{
+	struct job *job;
+	uint32_t step;
+
+	start_one((struct actor_job){ .stage = 3, .durability = 86400 });
+	job = job_find(scene.node, geteuid(), "play");
+	assert_int_equal(actor_await(&first, send_pushed_step(&first), 0)->status, 0);
+	/* The first one, which is due at once. */
+	while (!durable_is_quiet(job))
+		scene_wait(&scene);
+	step = send_pushed_step(&first);
+	assert_non_null(job->norm);
+	durable_hurry(job);
+	assert_true(durable_is_quiet(job));
+	assert_int_equal(actor_await(&first, step, 0)->reply->step->step, 2);
+	expect_durable(actor_await(&first, step, 1));
+	first.step = 2;
+}
+
 static void a_rank_can_be_taken_over(void **state)
 {
 	start_one((struct actor_job){ .stage = 3 });
@@ -497,7 +542,7 @@ static void a_rank_can_be_taken_over(void **state)
 	define_units(&second);
 	assert_int_equal(actor_ready(&second), 0);
 	train_step(&second);
-	assert_int_equal(actor_gather(&first, 0, 0, NULL), -EINVAL);
+	assert_int_equal(actor_gather(&first, 0, 0, NULL), -ESTALE);
 }
 
 static void two_jobs_live_side_by_side(void **state)
@@ -682,12 +727,14 @@ int main(void)
 		TEST(a_user_has_no_more_jobs_than_are_configured),
 		TEST(jobs_of_definitions_alone_end_at_the_nodes_budget),
 		TEST(orders_of_phases_are_charged),
+		TEST(phases_with_longer_names_than_configured_are_refused),
 		TEST(needs_that_cannot_be_counted_are_refused),
 		TEST(a_disk_that_is_too_small_is_refused),
 		TEST(gradients_of_two_ranks_are_summed),
 		TEST(ready_names_who_is_missing),
 		TEST(ranks_that_disagree_are_told_the_first_difference),
 		TEST(a_rank_that_has_defined_less_is_told),
+		TEST(a_commit_waits_for_a_step_that_is_measured),
 		TEST(a_rank_can_be_taken_over),
 		TEST(two_jobs_live_side_by_side),
 		TEST(a_gather_that_waits_can_be_cancelled),

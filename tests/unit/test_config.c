@@ -148,6 +148,10 @@ static void every_key_is_read(void **state)
 					   "[nvme]\r\n"
 					   "path = /mnt/a:1T\r\n"
 					   "path = /mnt/b:512G\n"
+					   "file_system = any\n"
+					   "durability = 45\n"
+					   "scrub_days = 7\n"
+					   "endurance = 1200T\n"
 					   "[io]\n"
 					   "engine = plain\n"
 					   "queue_depth = 64\n"
@@ -167,6 +171,9 @@ static void every_key_is_read(void **state)
 					   "jobs_per_user = 13\n"
 					   "units_per_job = 14\n"
 					   "tensors_per_job = 15\n"
+					   "job_name_length = 16\n"
+					   "name_length = 17\n"
+					   "dimensions_per_tensor = 3\n"
 					   "first_frame_seconds = 12\n"
 					   "frame_seconds = 13\n"
 					   "[testing]\n"
@@ -178,9 +185,13 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->workers, 3);
 	assert_int_equal(config->host_budget, 8 * GIB);
 	assert_int_equal(config->idle_release_seconds, 77);
+	assert_int_equal(config->scrub_days, 7);
+	assert_int_equal(config->endurance, 1200 * 1024 * GIB);
 	assert_int_equal(config->path_count, 2);
 	assert_string_equal(config->paths[1].path, "/mnt/b");
 	assert_int_equal(config->paths[1].capacity, 512 * GIB);
+	assert_int_equal(config->file_system, CONFIG_FILE_SYSTEM_ANY);
+	assert_int_equal(config->durability, 45);
 	assert_int_equal(config->io_engine, CONFIG_ENGINE_PLAIN);
 	assert_int_equal(config->queue_depth, 64);
 	assert_int_equal(config->background_bytes, 16 * MIB);
@@ -206,6 +217,9 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->jobs_per_user, 13);
 	assert_int_equal(config->units_per_job, 14);
 	assert_int_equal(config->tensors_per_job, 15);
+	assert_int_equal(config->job_name_length, 16);
+	assert_int_equal(config->name_length, 17);
+	assert_int_equal(config->dimensions_per_tensor, 3);
 	assert_int_equal(config->first_frame_seconds, 12);
 	assert_int_equal(config->frame_seconds, 13);
 	assert_string_equal(config->fault, "complete:write:3:EIO");
@@ -228,6 +242,9 @@ static void problems_name_file_line_key_value_and_what_is_allowed(void **state)
 	assert_refused("[memory]\nhost_budget = 1K\n", 2, "a size from 1M");
 	assert_refused("[memory]\nhost_budget = 99999999T\n", 2, "'99999999T'");
 	assert_refused("[daemon]\nworkers = 0\n", 2, "a number from 1 to 1024");
+	assert_refused("[limits]\njob_name_length = 65\n", 2, "a number from 1 to 64");
+	assert_refused("[limits]\nname_length = 129\n", 2, "a number from 1 to 128");
+	assert_refused("[limits]\ndimensions_per_tensor = 9\n", 2, "a number from 1 to 8");
 	assert_refused("[daemon]\nlog_level = loud\n", 2, "one of error, warning, info, debug");
 	assert_refused("[daemon]\nsocket =\n", 2, "not empty");
 	assert_refused("[nvme]\npath = /mnt\n", 2, "FOLDER:SIZE");

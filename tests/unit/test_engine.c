@@ -357,6 +357,31 @@ static void buffers_are_pinned_from_another_thread_meanwhile(void **state)
 	free(pages);
 }
 
+static void a_flush_among_transfers_is_done_once(void **state)
+{
+	unsigned char *pages = pages_new(CHUNKS * CHUNK);
+	struct test_io flushes[4], tests[CHUNKS];
+	struct fixture fixture;
+
+	open_fixture(&fixture, 2);
+	for (unsigned i = 0; i < CHUNKS; i++) {
+		test_io_init(&tests[i], TIER_WRITE, pages + i * CHUNK, i * CHUNK, CHUNK);
+		assert_int_equal(engine_submit(fixture.loop.engine, fixture.file, &tests[i].io), 0);
+		if (i >= ARRAY_LENGTH(flushes))
+			continue;
+		test_io_init(&flushes[i], TIER_FLUSH, NULL, 0, 0);
+		assert_int_equal(engine_submit(fixture.loop.engine, fixture.file, &flushes[i].io), 0);
+	}
+	for (unsigned i = 0; i < CHUNKS; i++)
+		assert_int_equal(test_io_wait(&fixture.loop, &tests[i]), 0);
+	for (unsigned i = 0; i < ARRAY_LENGTH(flushes); i++) {
+		assert_int_equal(test_io_wait(&fixture.loop, &flushes[i]), 0);
+		assert_int_equal(flushes[i].done_count, 1);
+	}
+	close_fixture(&fixture);
+	free(pages);
+}
+
 static void a_queue_depth_out_of_range_is_refused(void **state)
 {
 	struct engine_config config = { .queue_depth = 0, .is_plain = is_plain };
@@ -396,6 +421,7 @@ int main(void)
 		cmocka_unit_test(done_may_submit),
 		cmocka_unit_test(every_file_slot_can_be_used_again),
 		cmocka_unit_test(buffers_are_pinned_from_another_thread_meanwhile),
+		cmocka_unit_test(a_flush_among_transfers_is_done_once),
 		cmocka_unit_test(a_queue_depth_out_of_range_is_refused),
 		cmocka_unit_test(the_engine_says_what_it_is),
 	};

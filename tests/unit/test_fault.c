@@ -2,7 +2,11 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -133,6 +137,78 @@ static void a_misdirected_write_lands_beside(void **state)
 	close_fixture(&fixture);
 }
 
+static int flush(struct fixture *fixture)
+{
+	struct test_io test;
+	int r;
+
+	test_io_init(&test, TIER_FLUSH, NULL, 0, 0);
+	r = tier_submit(fixture->fault, &test.io);
+	return r < 0 ? r : test_io_wait(&fixture->loop, &test);
+}
+
+static void a_flush_fails_where_it_is_told_to(void **state)
+{
+	unsigned char buffer[LENGTH] = { 1 };
+	struct fixture fixture;
+
+	open_fixture(&fixture, "complete:flush:2:EIO");
+	assert_int_equal(transfer(&fixture, TIER_WRITE, buffer, 0), 0);
+	assert_int_equal(flush(&fixture), 0);
+	assert_int_equal(transfer(&fixture, TIER_READ, buffer, 0), 0);
+	assert_int_equal(flush(&fixture), -EIO);
+	assert_int_equal(flush(&fixture), 0);
+	assert_int_equal(fixture.fault->submitted[TIER_FLUSH].requests, 3);
+	assert_int_equal(fixture.loop.hosts[0]->submitted[TIER_FLUSH].requests, 2);
+	close_fixture(&fixture);
+	open_fixture(&fixture, "lose:flush:1");
+	assert_int_equal(flush(&fixture), 0);
+	assert_int_equal(fixture.loop.hosts[0]->submitted[TIER_FLUSH].requests, 0);
+	close_fixture(&fixture);
+}
+
+/* In a process of its own, whose device outlives it. */
+static void expect_kill(unsigned char *shared, const char *text, unsigned char expected)
+{
+	struct fault_config config;
+	pid_t child;
+	int status;
+
+	memset(shared, 0, 2 * LENGTH);
+	assert_int_equal(fault_config_parse(text, &config), 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		unsigned char buffer[LENGTH];
+		struct fixture fixture = { 0 };
+
+		memset(buffer, 7, sizeof(buffer));
+		if (host_tier_new(shared, 2 * LENGTH, &fixture.loop.hosts[0]) == 0 &&
+		    fault_tier_new(fixture.loop.hosts[0], &config, &fixture.fault) == 0) {
+			transfer(&fixture, TIER_WRITE, buffer, 0);
+			transfer(&fixture, TIER_READ, buffer, 0);
+			transfer(&fixture, TIER_WRITE, buffer, LENGTH);
+		}
+		_exit(1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	assert_int_equal(shared[0], 7);
+	assert_int_equal(shared[LENGTH], expected);
+}
+
+static void a_process_is_killed_before_or_after_a_transfer(void **state)
+{
+	unsigned char *shared =
+		mmap(NULL, 2 * LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(shared != MAP_FAILED);
+	expect_kill(shared, "kill:write:2", 0);
+	expect_kill(shared, "kill-after:write:2", 7);
+	expect_kill(shared, "kill-after:read:1", 0);
+	munmap(shared, 2 * LENGTH);
+}
+
 static void only_complete_descriptions_are_understood(void **state)
 {
 	static const char *const bad[] = {
@@ -147,6 +223,10 @@ static void only_complete_descriptions_are_understood(void **state)
 		"complete:write:1x",
 		"complete:write:1:EWHAT",
 		"complete:write:1:EIO:lasting:more",
+		"kill:write",
+		"kill-before:write:1",
+		"corrupt:flush:1",
+		"misdirect:flush:1",
 		"complete:write:99999999999999999999",
 		"complete:write:1:EIO:lasting:and:so:on:and:so:on:and:so:on:and:so:on",
 	};
@@ -157,10 +237,17 @@ static void only_complete_descriptions_are_understood(void **state)
 	assert_int_equal(config.countdown, 42);
 	assert_int_equal(fault_config_parse("complete:read:7:EROFS:lasting", &config), 0);
 	assert_int_equal(config.kind, FAULT_COMPLETE);
-	assert_true(config.is_read);
+	assert_int_equal(config.direction, TIER_READ);
 	assert_int_equal(config.countdown, 7);
 	assert_int_equal(config.error, EROFS);
 	assert_true(config.is_lasting);
+	assert_int_equal(fault_config_parse("kill:write:40", &config), 0);
+	assert_int_equal(config.kind, FAULT_KILL);
+	assert_int_equal(config.direction, TIER_WRITE);
+	assert_int_equal(config.countdown, 40);
+	assert_int_equal(fault_config_parse("kill-after:flush:3", &config), 0);
+	assert_int_equal(config.kind, FAULT_KILL_AFTER);
+	assert_int_equal(config.direction, TIER_FLUSH);
 }
 
 int main(void)
@@ -171,6 +258,8 @@ int main(void)
 		cmocka_unit_test(a_write_that_fails_or_is_lost_has_not_happened),
 		cmocka_unit_test(corruption_flips_one_bit_and_spares_the_callers_buffer),
 		cmocka_unit_test(a_misdirected_write_lands_beside),
+		cmocka_unit_test(a_flush_fails_where_it_is_told_to),
+		cmocka_unit_test(a_process_is_killed_before_or_after_a_transfer),
 		cmocka_unit_test(only_complete_descriptions_are_understood),
 	};
 

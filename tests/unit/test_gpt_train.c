@@ -81,9 +81,13 @@ static struct outcome train(const struct options *options, unsigned nth)
 	fixture.backend->ops = &ops;
 	assert_int_equal(data_open(NULL, options->context, &data), 0);
 	assert_int_equal(report_new(options, fixture.model, &report), 0);
-	struct training training = {
-		options, fixture.model, fixture.network, data, fixture.backend, report, bytes, 0, 0.0f
-	};
+	struct training training = { .options = options,
+				     .model = fixture.model,
+				     .network = fixture.network,
+				     .data = data,
+				     .backend = fixture.backend,
+				     .report = report,
+				     .bytes = bytes };
 
 	assert_int_equal(train_start(&training), 0);
 	countdown = nth;

@@ -353,6 +353,19 @@ static void a_job_with_a_rank_is_not_released(void **state)
 	scene_close(&scene);
 }
 
+/* Between epochs it may read what there is; without host memory there is nothing. */
+static void who_comes_back_to_a_released_job_has_to_get_ready(void **state)
+{
+	train_and_release();
+	assert_int_equal(
+		actor_open(&stays, &(struct actor_job){ .world_size = 2, .stage = 3, .is_reconnect = true }),
+		0);
+	assert_int_equal(actor_read(&stays, 0, 0, "parameter", 0, 1, 0), -ESTALE);
+	actor_die(&leaves);
+	actor_die(&stays);
+	scene_close(&scene);
+}
+
 static void the_others_are_told_who_is_lost(void **state)
 {
 	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
@@ -481,6 +494,7 @@ int main(void)
 		cmocka_unit_test(a_rank_may_die_while_its_job_returns),
 		cmocka_unit_test(a_job_may_be_dropped_while_it_returns),
 		cmocka_unit_test(a_job_with_a_rank_is_not_released),
+		cmocka_unit_test(who_comes_back_to_a_released_job_has_to_get_ready),
 		cmocka_unit_test(the_others_are_told_who_is_lost),
 		cmocka_unit_test(closing_waits_for_the_steps_that_were_closed),
 		cmocka_unit_test(closing_ends_when_its_step_does_not_come),

@@ -880,7 +880,7 @@ static void the_hot_path_sees_the_end_of_an_epoch(void **state)
 	end(&scene);
 }
 
-/* ---- Tensors and statistics ---- */
+/* ---- Tensors, blobs and statistics ---- */
 
 static uint8_t stored[2000];
 
@@ -939,6 +939,68 @@ static void pieces_are_as_large_as_the_window(void **state)
 	copies[9999] = 1.0f;
 	assert_int_equal(tierd_tensor_read(scene.job, unit, 0, "m", 0, 10000, copies), 0);
 	assert_memory_equal(values, copies, sizeof(values));
+	end(&scene);
+}
+
+/* Of two pieces, until the first one has been read; then the next step has brought a short one. */
+static bool shorten_blob(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__BlobReply blob = TIERD__WIRE__BLOB_REPLY__INIT;
+	uint32_t left;
+
+	if (request->body_case != BODY(BLOB_READ))
+		return false;
+	blob.step = peer->stage++ == 0 ? 1 : 2;
+	blob.size = blob.step == 1 ? 2 * FAKE_WINDOW_BYTES : 10;
+	left = request->blob_read->offset < blob.size ? (uint32_t)(blob.size - request->blob_read->offset)
+						      : 0;
+	blob.count = left < request->blob_read->count ? left : request->blob_read->count;
+	memset(peer->window, (int)blob.step, blob.count);
+	reply.body_case = TIERD__WIRE__REPLY__BODY_BLOB;
+	reply.blob = &blob;
+	fake_peer_reply(peer, number, &reply);
+	return true;
+}
+
+static void a_blob_that_becomes_shorter_is_read_from_its_beginning(void **state)
+{
+	struct scene scene = { .peer.hook = shorten_blob };
+	static char bytes[2 * FAKE_WINDOW_BYTES], expected[10];
+	size_t size;
+
+	make_ready(&scene);
+	memset(expected, 2, sizeof(expected));
+	assert_int_equal(tierd_blob_get(scene.job, "position", bytes, sizeof(bytes), &size, 0), 0);
+	assert_int_equal(size, sizeof(expected));
+	assert_memory_equal(bytes, expected, sizeof(expected));
+	end(&scene);
+}
+
+static bool tell_nothing_of_blob(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__BlobReply blob = TIERD__WIRE__BLOB_REPLY__INIT;
+
+	if (request->body_case != BODY(BLOB_READ))
+		return false;
+	blob.size = 10;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_BLOB;
+	reply.blob = &blob;
+	fake_peer_reply(peer, number, &reply);
+	return true;
+}
+
+static void a_blob_without_its_bytes_is_no_blob(void **state)
+{
+	struct scene scene = { .peer.hook = tell_nothing_of_blob };
+	char bytes[10];
+	size_t size;
+
+	make_ready(&scene);
+	assert_int_equal(tierd_blob_get(scene.job, "position", bytes, sizeof(bytes), &size, 0), -EPROTO);
+	assert_int_equal(tierd_blob_get(scene.job, "position", NULL, 0, &size, 0), 0);
+	assert_int_equal(size, 10);
 	end(&scene);
 }
 
@@ -1076,6 +1138,8 @@ int main(void)
 		cmocka_unit_test(the_hot_path_sees_the_end_of_an_epoch),
 		cmocka_unit_test(tensors_go_through_the_window_in_pieces),
 		cmocka_unit_test(pieces_are_as_large_as_the_window),
+		cmocka_unit_test(a_blob_that_becomes_shorter_is_read_from_its_beginning),
+		cmocka_unit_test(a_blob_without_its_bytes_is_no_blob),
 		cmocka_unit_test(shards_follow_the_layout),
 		cmocka_unit_test(statistics_join_both_sides),
 		cmocka_unit_test(threads_share_a_connection),

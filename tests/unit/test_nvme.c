@@ -122,12 +122,59 @@ static void a_discarded_file_takes_no_space(void **state)
 	assert_int_equal(open_tier(fixture, "data", 2 * MIB, false, &tier), 0);
 	assert_int_equal(nvme_tier_reserve(tier), 0);
 	fd = openat(fixture->scratch.fd, "data", O_RDONLY | O_CLOEXEC);
-	nvme_tier_discard(tier);
+	tier = tier_free(tier);
 	assert_int_equal(faccessat(fixture->scratch.fd, "data", F_OK, 0), -1);
 	assert_int_equal(fstat(fd, &status), 0);
 	assert_int_equal(status.st_blocks, 0);
 	close(fd);
+}
+
+static void a_kept_file_is_opened_again_by_one_alone(void **state)
+{
+	struct fixture *fixture = *state;
+	struct nvme_config config = { .engine = fixture->loop.engine,
+				      .directory_fd = fixture->scratch.fd,
+				      .directory = "scratch",
+				      .name = "data" };
+	struct tier *tier, *second = NULL;
+
+	assert_int_equal(nvme_tier_open(&config, 0, &second), -ENOENT);
+	assert_int_equal(open_tier(fixture, "data", 2 * MIB, false, &tier), 0);
+	assert_int_equal(nvme_tier_open(&config, 40, &second), -EBUSY);
+	tier_keep(tier, true);
 	tier = tier_free(tier);
+	assert_int_equal(nvme_tier_open(&config, 0, &tier), 0);
+	assert_int_equal(tier->capacity, 2 * MIB);
+	tier = tier_free(tier);
+	assert_int_equal(nvme_tier_open(&config, 0, &tier), 0);
+	tier_keep(tier, false);
+	tier = tier_free(tier);
+	assert_int_equal(nvme_tier_open(&config, 0, &second), -ENOENT);
+	assert_null(second);
+}
+
+static void what_another_could_write_is_not_opened(void **state)
+{
+	struct fixture *fixture = *state;
+	struct nvme_config config = { .engine = fixture->loop.engine,
+				      .directory_fd = fixture->scratch.fd,
+				      .directory = "scratch",
+				      .name = "data" };
+	struct tier *tier = NULL;
+	int fd = openat(fixture->scratch.fd, "data", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+	assert_int_equal(ftruncate(fd, 2 * MIB), 0);
+	assert_int_equal(fchmod(fd, 0620), 0);
+	assert_int_equal(nvme_tier_open(&config, 0, &tier), -EINVAL);
+	assert_int_equal(fchmod(fd, 0600), 0);
+	assert_int_equal(ftruncate(fd, 100), 0);
+	assert_int_equal(nvme_tier_open(&config, 0, &tier), -EINVAL);
+	close(fd);
+	assert_int_equal(unlinkat(fixture->scratch.fd, "data", 0), 0);
+	assert_int_equal(symlinkat("/dev/zero", fixture->scratch.fd, "data"), 0);
+	assert_int_equal(nvme_tier_open(&config, 0, &tier), -ELOOP);
+	assert_int_equal(unlinkat(fixture->scratch.fd, "data", 0), 0);
+	assert_null(tier);
 }
 
 static void a_file_that_exists_is_left_alone(void **state)
@@ -177,6 +224,46 @@ static void a_disk_that_is_too_small_keeps_nothing(void **state)
 	tier = tier_free(tier);
 }
 
+static uint64_t size_of_file(const struct fixture *fixture)
+{
+	struct stat status;
+
+	assert_int_equal(fstatat(fixture->scratch.fd, "data", &status, 0), 0);
+	assert_true(status.st_blocks * 512 >= status.st_size);
+	return (uint64_t)status.st_size;
+}
+
+/* What it holds stays; what is more than the disk has leaves it as it was. */
+static void a_file_grows_or_stays_as_it_is(void **state)
+{
+	struct fixture *fixture = *state;
+	unsigned char *out = pages_new(MIB), *in = pages_new(MIB);
+	struct statvfs disk;
+	struct test_io test;
+	struct tier *tier;
+
+	assert_int_equal(open_tier(fixture, "data", 2 * MIB, false, &tier), 0);
+	assert_int_equal(nvme_tier_reserve(tier), 0);
+	pages_fill(out, MIB, 3);
+	assert_int_equal(transfer(fixture, tier, TIER_WRITE, out, MIB, MIB), 0);
+	assert_int_equal(fstatvfs(fixture->scratch.fd, &disk), 0);
+	assert_int_equal(tier_grow(tier, size_align(disk.f_blocks * disk.f_frsize + 3 * MIB, MIB)), -ENOSPC);
+	assert_int_equal(tier->capacity, 2 * MIB);
+	assert_int_equal(size_of_file(fixture), 2 * MIB);
+	test_io_init(&test, TIER_WRITE, out, 4 * MIB, MIB);
+	assert_int_equal(tier_submit(tier, &test.io), -ERANGE);
+	assert_int_equal(tier_grow(tier, 5 * MIB), 0);
+	assert_int_equal(size_of_file(fixture), 5 * MIB);
+	assert_int_equal(transfer(fixture, tier, TIER_WRITE, out, 4 * MIB, MIB), 0);
+	for (unsigned at = 1; at < 5; at += 3) {
+		assert_int_equal(transfer(fixture, tier, TIER_READ, in, at * MIB, MIB), 0);
+		assert_memory_equal(in, out, MIB);
+	}
+	tier_free(tier);
+	free(out);
+	free(in);
+}
+
 static void a_file_that_was_cut_gives_an_error_and_no_zeros(void **state)
 {
 	struct fixture *fixture = *state;
@@ -203,9 +290,12 @@ int main(void)
 		FIXTURE_TEST(bytes_come_back_direct_and_buffered),
 		FIXTURE_TEST(the_file_is_private_and_goes_with_the_tier),
 		FIXTURE_TEST(a_discarded_file_takes_no_space),
+		FIXTURE_TEST(a_kept_file_is_opened_again_by_one_alone),
+		FIXTURE_TEST(what_another_could_write_is_not_opened),
 		FIXTURE_TEST(a_file_that_exists_is_left_alone),
 		FIXTURE_TEST(a_senseless_capacity_is_refused),
 		FIXTURE_TEST(a_disk_that_is_too_small_keeps_nothing),
+		FIXTURE_TEST(a_file_grows_or_stays_as_it_is),
 		FIXTURE_TEST(a_file_that_was_cut_gives_an_error_and_no_zeros),
 	};
 	int failed = cmocka_run_group_tests_name("io_uring", tests, NULL, NULL);

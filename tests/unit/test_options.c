@@ -98,7 +98,12 @@ static void wrong_values_are_refused(void **state)
 	REFUSED(gradient_placement, 4, "placement");
 	REFUSED(gradient_buffers, 65, "65 gradient buffers");
 	REFUSED(sharing, 3, "no sharing 3");
+	REFUSED(durability, 86401, "durability is 86401 s");
+	REFUSED(durability, UINT32_MAX - 2, "1 to 86400 seconds");
 	REFUSED(io_weight, 10001, "io_weight is 10001; 1 to 10000");
+	REFUSED(snapshots, 15, "room for 15 snapshots; at most 14");
+	REFUSED(snapshot_every, 5, "there is room for no snapshot");
+	REFUSED(snapshot_keep, 1, "snapshot_keep is 1, and there is room for 0");
 	open = valid();
 	open.stage = 2;
 	open.parameter_placement = PLACEMENT_NVME;
@@ -193,7 +198,9 @@ static void the_first_difference_is_named(void **state)
 	DIFFERS(is_strict, true, "strict is 1 here");
 	DIFFERS(nvme_budget, 7, "NVMe budget is 7 here");
 	DIFFERS(sharing, SHARING_READ, "sharing is 1 here");
+	DIFFERS(durability, DURABILITY_STEP, "durability is 4294967295 here, 0 in the job");
 	DIFFERS(io_weight, 7, "io_weight is 7 here");
+	DIFFERS(snapshots, 7, "number of snapshots is 7 here");
 	DIFFERS(clip_norm, 1.5f, "clip_norm is 1.5 here, 0 in the job");
 	DIFFERS(loss_scale.initial, 8, "loss_scale is 8 here, 1 in the job");
 	DIFFERS(loss_scale.interval, 8, "loss_scale_interval is 8 here, 0 in the job");

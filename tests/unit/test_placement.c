@@ -40,6 +40,7 @@ static struct placement_job bf16_adamw(void)
 				       .optimizer = PLACEMENT_AUTO,
 				       .stage = 3,
 				       .has_paths = true,
+				       .is_durable = true,
 				       .trainable_bytes = 200,
 				       .state_bytes = 1000,
 				       .sums_bytes = 400 };
@@ -170,6 +171,12 @@ static void the_disk_counts_as_well(void **state)
 {
 	/* State on NVMe would take twice its 80 MiB. */
 	scene.node->paths[0].capacity = 64 * MIB;
+	assert_int_equal(start(0), -ENOSPC);
+	assert_non_null(
+		strstr(actor_message(&actor), "with durability none what is in host memory needs none"));
+	actor_die(&actor);
+	scene_settle(&scene);
+	scene.node->durability = DURABILITY_NONE;
 	assert_int_equal(start(132 * MIB), 0);
 	assert_true(find_job()->has_nvme_parameters && !find_job()->has_nvme_optimizer);
 	end();

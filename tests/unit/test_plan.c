@@ -20,6 +20,7 @@ static struct plan_model make_model(uint64_t parameters, unsigned world_size)
 		.gradient_buffers = 2,
 		.format = PLAN_BF16,
 		.slots = 2,
+		.is_durable = true,
 	};
 }
 
@@ -97,6 +98,25 @@ static void optimizers_differ_in_what_they_keep(void **state)
 	assert_int_equal(plan_set_optimizer(&model, "adagrad"), -EINVAL);
 }
 
+/* Room for them is reserved on NVMe, as large as the state, and none for sums. */
+static void each_snapshot_is_one_more_state(void **state)
+{
+	struct plan_model model = make_model(1000000, 4);
+	struct plan_place place;
+
+	model.is_gradient_nvme = true;
+	assert_int_equal(plan_place(&model, 3, true, true, &place), 0);
+	assert_int_equal(place.nvme_bytes, 2 * 12000000 + 4000000);
+	model.snapshots = 3;
+	assert_int_equal(plan_place(&model, 3, false, false, &place), 0);
+	assert_int_equal(place.nvme_bytes, 5 * 12000000 + 4000000);
+	model.is_durable = false;
+	assert_int_equal(plan_place(&model, 3, true, true, &place), 0);
+	assert_int_equal(place.nvme_bytes, 2 * 12000000 + 4000000);
+	model.snapshots = PLAN_MAX_SNAPSHOTS + 1;
+	assert_int_equal(plan_check(&model), -ERANGE);
+}
+
 static void memory_follows_the_formulas(void **state)
 {
 	struct plan_model model = make_model(1000000, 8);
@@ -125,7 +145,8 @@ static void frozen_bytes_are_gathered_and_nothing_else(void **state)
 	assert_int_equal(plan_memory(&model, 3).gradients, 4000000 / 4);
 	assert_int_equal(plan_place(&model, 2, false, true, &place), 0);
 	assert_int_equal(place.parameters_host, 42000000);
-	assert_int_equal(place.nvme_bytes, 20000000);
+	/* Of parameters in host memory there is a copy. */
+	assert_int_equal(place.nvme_bytes, 2 * (42000000 + 10000000));
 	assert_int_equal(plan_place(&model, 3, true, true, &place), 0);
 	assert_int_equal(place.parameters_host, 4 * (20000 + 400000));
 	assert_int_equal(place.buffers_host, 10000 * 2 * 2 * 4);
@@ -148,7 +169,7 @@ static void spilled_sums_cost_nvme_once_and_a_pass_for_each_micro_batch(void **s
 	assert_int_equal(plan_place(&model, 2, false, true, &place), 0);
 	assert_true(place.is_gradient_nvme);
 	assert_int_equal(place.gradients_host, 10000 * 4);
-	assert_int_equal(place.nvme_bytes, 2 * 10000000 + 4000000);
+	assert_int_equal(place.nvme_bytes, 2 * 12000000 + 4000000);
 	traffic = plan_traffic(&model, &place);
 	assert_int_equal(traffic.gradient_read, 12);
 	assert_int_equal(traffic.gradient_written, 12);
@@ -160,7 +181,7 @@ static void spilled_sums_cost_nvme_once_and_a_pass_for_each_micro_batch(void **s
 	assert_int_equal(plan_set_gradients(&model, "host"), 0);
 	assert_int_equal(plan_place(&model, 2, false, true, &place), 0);
 	assert_int_equal(place.gradients_host, 4000000);
-	assert_int_equal(place.nvme_bytes, 2 * 10000000);
+	assert_int_equal(place.nvme_bytes, 2 * 12000000);
 	assert_int_equal(plan_set_gradients(&model, "disk"), -EINVAL);
 }
 
@@ -208,7 +229,6 @@ static void what_a_node_shares_it_stores_once(void **state)
 	assert_int_equal(place.optimizer_host, 10000000);
 	assert_int_equal(place.buffers_host, 10000 * 2 * 2 * 4);
 	assert_int_equal(place.host_bytes, 16000000 + place.buffers_host);
-	assert_int_equal(place.nvme_bytes, 0);
 
 	/* Each rank's sum stays apart. */
 	assert_int_equal(plan_place(&model, 1, false, false, &place), 0);
@@ -221,14 +241,32 @@ static void nvme_takes_twice_the_state(void **state)
 	struct plan_model model = make_model(1000000, 4);
 	struct plan_place place;
 
+	/* Wherever it lies: the job outlives the daemon. */
 	assert_int_equal(plan_place(&model, 2, false, true, &place), 0);
-	assert_int_equal(place.nvme_bytes, 20000000);
+	assert_int_equal(place.nvme_bytes, 24000000);
 	assert_int_equal(place.optimizer_host, 0);
 	assert_int_equal(plan_place(&model, 3, true, false, &place), 0);
-	assert_int_equal(place.nvme_bytes, 4000000);
+	assert_int_equal(place.nvme_bytes, 24000000);
 	assert_int_equal(place.parameters_host, 4 * 10000 * 2);
 	assert_int_equal(plan_place(&model, 3, true, true, &place), 0);
 	assert_int_equal(place.nvme_bytes, 24000000);
+	assert_int_equal(plan_place(&model, 3, false, false, &place), 0);
+	assert_int_equal(place.nvme_bytes, 24000000);
+}
+
+static void what_need_not_outlive_the_daemon_takes_nvme_where_it_lies_there(void **state)
+{
+	struct plan_model model = make_model(1000000, 4);
+	struct plan_place place;
+
+	model.is_durable = false;
+	assert_int_equal(plan_place(&model, 3, false, false, &place), 0);
+	assert_int_equal(place.nvme_bytes, 0);
+	assert_int_equal(plan_place(&model, 3, true, false, &place), 0);
+	assert_int_equal(place.nvme_bytes, 4000000);
+	assert_int_equal(plan_place(&model, 3, false, true, &place), 0);
+	assert_int_equal(place.nvme_bytes, 20000000);
+	assert_int_equal(plan_traffic(&model, &place).update_written, 10);
 }
 
 static void other_nodes_take_their_part(void **state)
@@ -239,12 +277,12 @@ static void other_nodes_take_their_part(void **state)
 	model.local_ranks = 2;
 	assert_int_equal(plan_place(&model, 3, false, true, &place), 0);
 	assert_int_equal(place.gradients_host, 1000000);
-	assert_int_equal(place.nvme_bytes, 5000000);
+	assert_int_equal(place.nvme_bytes, 6000000);
 	/* A quarter, and room for units whose other parts are gathered. */
 	assert_int_equal(place.parameters_host, 500000 + 80000);
 	/* At stage 0 every node updates everything. */
 	assert_int_equal(plan_place(&model, 0, false, true, &place), 0);
-	assert_int_equal(place.nvme_bytes, 20000000);
+	assert_int_equal(place.nvme_bytes, 24000000);
 }
 
 static void the_window_is_never_more_than_the_model(void **state)
@@ -264,11 +302,11 @@ static void traffic_is_that_of_the_streams_on_nvme(void **state)
 	static const struct {
 		enum plan_format format;
 		bool is_parameter_nvme, is_optimizer_nvme;
-		unsigned update, gathers;
+		unsigned read, written, gathers;
 	} cases[] = {
-		{ PLAN_BF16, false, false, 0, 0 }, { PLAN_BF16, false, true, 10, 0 },
-		{ PLAN_BF16, true, true, 12, 4 },  { PLAN_BF16, true, false, 2, 4 },
-		{ PLAN_FP32, false, true, 8, 0 },  { PLAN_FP32, true, true, 12, 8 },
+		{ PLAN_BF16, false, false, 0, 0, 0 }, { PLAN_BF16, false, true, 10, 12, 0 },
+		{ PLAN_BF16, true, true, 12, 12, 4 }, { PLAN_BF16, true, false, 2, 2, 4 },
+		{ PLAN_FP32, false, true, 8, 12, 0 }, { PLAN_FP32, true, true, 12, 12, 8 },
 	};
 
 	for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
@@ -277,14 +315,47 @@ static void traffic_is_that_of_the_streams_on_nvme(void **state)
 			plan_place(&model, 3, cases[i].is_parameter_nvme, cases[i].is_optimizer_nvme, &place);
 			struct plan_traffic traffic = plan_traffic(&model, &place);
 
-			assert_int_equal(traffic.update_read, cases[i].update);
-			assert_int_equal(traffic.update_written, cases[i].update);
+			assert_int_equal(traffic.update_read, cases[i].read);
+			assert_int_equal(traffic.update_written, cases[i].written);
 			assert_int_equal(traffic.gather_read, cases[i].gathers * model.micro_batches);
 		}
 	}
 }
 
 /* As the daemon chooses: tests/unit/test_placement.c. */
+/* 7B parameters with AdamW in bf16: 12 bytes of each in a step of 10 s, 8640 of them a day. */
+static void a_day_writes_what_its_steps_do(void **state)
+{
+	struct plan_model model = make_model(7000000000, 8);
+	struct plan_place place;
+
+	assert_int_equal(plan_place(&model, 3, true, true, &place), 0);
+	assert_true(plan_written_per_day(&model, 3, &place, 10000) == 7e9 * 12 * 8640);
+	assert_true(plan_written_per_day(&model, 3, &place, 20000) == 7e9 * 12 * 4320);
+	/* On a node with half of the ranks. */
+	model.local_ranks = 4;
+	assert_true(plan_written_per_day(&model, 3, &place, 10000) == 7e9 * 6 * 8640);
+	model.is_durable = false;
+	assert_int_equal(plan_place(&model, 3, false, false, &place), 0);
+	assert_true(plan_written_per_day(&model, 3, &place, 10000) == 0);
+}
+
+/* Once a minute what lies in host memory, 12 bytes of each parameter or 10 beside those that steps write; of
+ * longer steps each. */
+static void a_day_writes_what_its_commits_do(void **state)
+{
+	struct plan_model model = make_model(7000000000, 8);
+	struct plan_place place;
+
+	assert_int_equal(plan_place(&model, 3, false, false, &place), 0);
+	assert_true(plan_written_per_day(&model, 3, &place, 10000) == 7e9 * 12 * 1440);
+	assert_true(plan_written_per_day(&model, 3, &place, 120000) == 7e9 * 12 * 720);
+	assert_int_equal(plan_place(&model, 3, true, false, &place), 0);
+	assert_true(plan_written_per_day(&model, 3, &place, 10000) == 7e9 * 10 * 1440 + 7e9 * 2 * 8640);
+	assert_int_equal(plan_place(&model, 3, false, true, &place), 0);
+	assert_true(plan_written_per_day(&model, 3, &place, 10000) == 7e9 * 12 * 8640);
+}
+
 static void auto_takes_what_fits_and_moves_least(void **state)
 {
 	struct plan_model model = make_model(1000000, 1);
@@ -299,6 +370,7 @@ static void auto_takes_what_fits_and_moves_least(void **state)
 		{ 5000000, 30000000, true, true },
 	};
 
+	model.is_durable = false;
 	for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
 		assert_int_equal(plan_choose(&model, 3, cases[i].host, cases[i].nvme, &place), 0);
 		assert_int_equal(place.is_parameter_nvme, cases[i].is_parameter_nvme);
@@ -354,15 +426,19 @@ int main(void)
 		cmocka_unit_test(optimizers_differ_in_what_they_keep),
 		cmocka_unit_test(memory_follows_the_formulas),
 		cmocka_unit_test(frozen_bytes_are_gathered_and_nothing_else),
+		cmocka_unit_test(each_snapshot_is_one_more_state),
 		cmocka_unit_test(spilled_sums_cost_nvme_once_and_a_pass_for_each_micro_batch),
 		cmocka_unit_test(a_part_is_rounded_up),
 		cmocka_unit_test(communication_follows_the_formulas),
 		cmocka_unit_test(parameters_leave_host_memory_at_stage_3_only),
 		cmocka_unit_test(what_a_node_shares_it_stores_once),
 		cmocka_unit_test(nvme_takes_twice_the_state),
+		cmocka_unit_test(what_need_not_outlive_the_daemon_takes_nvme_where_it_lies_there),
 		cmocka_unit_test(other_nodes_take_their_part),
 		cmocka_unit_test(the_window_is_never_more_than_the_model),
 		cmocka_unit_test(traffic_is_that_of_the_streams_on_nvme),
+		cmocka_unit_test(a_day_writes_what_its_steps_do),
+		cmocka_unit_test(a_day_writes_what_its_commits_do),
 		cmocka_unit_test(auto_takes_what_fits_and_moves_least),
 		cmocka_unit_test(models_that_are_none_are_refused),
 		cmocka_unit_test(the_largest_model_can_be_counted),

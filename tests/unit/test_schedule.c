@@ -161,6 +161,62 @@ static void nothing_starves(void **state)
 	expect_about(fixture.moved[1][TIER_WRITE_BACK], 4 * MIB);
 }
 
+static void what_is_idle_comes_last(void **state)
+{
+	struct tier_io ios[4];
+	struct fixture fixture;
+
+	open_fixture(&fixture, equal, 2);
+	push(&fixture, 0, &ios[0], TIER_IDLE, MIB);
+	push(&fixture, 1, &ios[1], TIER_WRITE_BACK, MIB);
+	push(&fixture, 1, &ios[2], TIER_PREFETCH, MIB);
+	push(&fixture, 0, &ios[3], TIER_DEMAND, MIB);
+	assert_false(schedule_flow_is_idle(&fixture.flows[0]));
+	expect_next(&fixture, &ios[3]);
+	expect_next(&fixture, &ios[2]);
+	expect_next(&fixture, &ios[1]);
+	expect_next(&fixture, &ios[0]);
+	expect_next(&fixture, NULL);
+	assert_true(schedule_flow_is_idle(&fixture.flows[0]));
+}
+
+static void what_is_idle_does_not_starve(void **state)
+{
+	static const enum tier_priority others[] = { TIER_DEMAND, TIER_PREFETCH, TIER_WRITE_BACK };
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(others); i++) {
+		struct tier_io ios[2];
+		struct fixture fixture;
+
+		open_fixture(&fixture, equal, 2);
+		push(&fixture, 0, &ios[0], others[i], MIB);
+		push(&fixture, 1, &ios[1], TIER_IDLE, MIB);
+		run(&fixture, 65 * 20 * MIB);
+		expect_about(fixture.moved[1][TIER_IDLE], 20 * MIB);
+		expect_about(fixture.moved[0][others[i]], 64 * 20 * MIB);
+	}
+}
+
+/* What the background has no room for, what is idle has none for either. */
+static void what_is_idle_does_not_overtake_what_has_no_room(void **state)
+{
+	struct tier_io background[5], idle;
+	struct fixture fixture;
+
+	open_fixture(&fixture, equal, 2);
+	for (unsigned i = 0; i < ARRAY_LENGTH(background); i++)
+		push(&fixture, 0, &background[i], TIER_PREFETCH, MIB);
+	push(&fixture, 1, &idle, TIER_IDLE, MIB);
+	for (unsigned i = 0; i < 4; i++)
+		assert_ptr_equal(schedule_next(&fixture.schedule), &background[i]);
+	assert_null(schedule_next(&fixture.schedule));
+	schedule_finish(&background[0]);
+	assert_ptr_equal(schedule_next(&fixture.schedule), &background[4]);
+	assert_null(schedule_next(&fixture.schedule));
+	schedule_finish(&background[1]);
+	assert_ptr_equal(schedule_next(&fixture.schedule), &idle);
+}
+
 /* Without a bound, what waited while nothing of it may start would come as a flood. */
 static void waiting_earns_no_flood(void **state)
 {
@@ -437,6 +493,9 @@ int main(void)
 		cmocka_unit_test(prefetch_and_write_back_are_one_share),
 		cmocka_unit_test(demand_goes_before_all_that_waited_longer),
 		cmocka_unit_test(nothing_starves),
+		cmocka_unit_test(what_is_idle_comes_last),
+		cmocka_unit_test(what_is_idle_does_not_starve),
+		cmocka_unit_test(what_is_idle_does_not_overtake_what_has_no_room),
 		cmocka_unit_test(waiting_earns_no_flood),
 		cmocka_unit_test(a_flow_that_comes_back_is_served_at_once_but_has_saved_nothing),
 		cmocka_unit_test(a_flow_with_one_transfer_at_a_time_gets_its_share),

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <cmocka.h>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "daemon/client.h"
 #include "daemon/events.h"
@@ -74,6 +75,11 @@ void client_request(struct client *client, uint32_t number, const Tierd__Wire__R
 	}
 }
 
+bool client_holds_nothing(const Tierd__Wire__Request *request)
+{
+	return request->body_case == TIERD__WIRE__REQUEST__BODY_PING;
+}
+
 void client_hang_up(struct client *client, const char *reason)
 {
 	assert_string_equal(client->reason, "");
@@ -113,6 +119,7 @@ struct client *client_free(struct client *client)
 struct fixture {
 	struct node node;
 	struct session_shared shared;
+	struct session_rest rest;
 	struct session *session;
 	struct frame_arena *arena; /* of the other end */
 	int peer;
@@ -149,6 +156,7 @@ static int setup(void **state)
 	fake.answers_at_once = true;
 	fixture->node.incarnation = INCARNATION;
 	fixture->shared = (struct session_shared){
+		.rest = &fixture->rest,
 		.loop = event_base_new(),
 		.node = &fixture->node,
 		.versions = FRAME_VERSIONS,
@@ -440,6 +448,50 @@ static void who_says_nothing_of_pages_needs_none(void **state)
 	greet(fixture);
 }
 
+static void note_greeting(struct session *session, bool is_trainer, void *argument)
+{
+	if (is_trainer)
+		session_refuse(session, -EBUSY, "no place for a trainer");
+}
+
+static void make_spare(struct fixture *fixture)
+{
+	fixture->shared.greeted = note_greeting;
+	session_make_spare(fixture->session);
+}
+
+static void a_spare_session_takes_only_what_holds_nothing(void **state)
+{
+	struct fixture *fixture = *state;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Ping ping = TIERD__WIRE__PING__INIT;
+
+	make_spare(fixture);
+	greet(fixture);
+	request.body_case = TIERD__WIRE__REQUEST__BODY_PING;
+	request.ping = &ping;
+	send_frame(fixture, FRAME_REQUEST, 8, &request.base);
+	receive_reply(fixture, 8, 0);
+	send_phase(fixture, 9, "train");
+	receive_reply(fixture, 9, -EBUSY);
+	assert_int_equal(fake.requests, 1);
+	/* It stays. */
+	send_frame(fixture, FRAME_REQUEST, 10, &request.base);
+	receive_reply(fixture, 10, 0);
+}
+
+static void a_spare_session_of_a_trainer_can_be_refused_at_its_hello(void **state)
+{
+	struct fixture *fixture = *state;
+
+	make_spare(fixture);
+	fixture->shared.pages = (struct versions){ 4, 5 };
+	send_hello_with_pages(fixture, FRAME_VERSIONS, fixture->shared.pages);
+	assert_int_equal(status_to_errno(receive_hello(fixture, 0)->status->code), -EBUSY);
+	expect_end(fixture);
+	assert_int_equal(fake.requests, 0);
+}
+
 static void a_request_before_the_hello_is_refused(void **state)
 {
 	send_phase(*state, 3, "early");
@@ -540,6 +592,48 @@ static void a_large_frame_is_handled_and_small_ones_after_it(void **state)
 	send_phase(*state, 2, "small");
 	receive_reply(*state, 2, 0);
 	assert_int_equal(fake.name_length, 5);
+}
+
+static void send_large(struct fixture *fixture, uint32_t number)
+{
+	_cleanup_free_ char *name = malloc(100001);
+
+	memset(name, 'x', 100000);
+	name[100000] = '\0';
+	send_phase(fixture, number, name);
+}
+
+static uint64_t *rest_of_me(struct fixture *fixture)
+{
+	return &fixture->rest.until_ns[getuid() % SESSION_REST_USERS];
+}
+
+static void a_large_frame_waits_while_its_user_rests_and_small_ones_do_not(void **state)
+{
+	struct fixture *fixture = *state;
+
+	greet(fixture);
+	*rest_of_me(fixture) = clock_now_ns() + UINT64_C(1000000000000);
+	send_phase(fixture, 1, "small");
+	receive_reply(fixture, 1, 0);
+	send_large(fixture, 2);
+	for (unsigned i = 0; i < 100; i++)
+		turn(fixture);
+	assert_int_equal(fake.requests, 1);
+}
+
+static void a_rest_ends_and_the_next_one_begins_with_the_frame_that_waited(void **state)
+{
+	struct fixture *fixture = *state;
+	uint64_t until = clock_now_ns() + 20000000;
+
+	greet(fixture);
+	*rest_of_me(fixture) = until;
+	send_large(fixture, 1);
+	send_phase(fixture, 2, "small");
+	receive_reply(fixture, 1, 0);
+	receive_reply(fixture, 2, 0);
+	assert_true(*rest_of_me(fixture) > until);
 }
 
 static void garbage_is_refused(void **state)
@@ -667,6 +761,25 @@ static void a_maximum_that_falls_below_what_waits_cuts_off_at_the_next_answer(vo
 	assert_non_null(strstr(fake.reason, "did not read"));
 	assert_int_equal(told.kind, EVENT_RANK_REFUSED);
 	assert_non_null(strstr(told.text, "its connection is closed, and its ranks leave their jobs"));
+}
+
+/* It is a failure of ours; of a rank, the line of the epoch has it. */
+static void what_cannot_be_answered_is_told_once(void **state)
+{
+	for (unsigned is_rank = 0; is_rank < 2; is_rank++) {
+		struct fixture *fixture;
+
+		teardown(state);
+		setup(state);
+		fixture = *state;
+		greet(fixture);
+		fake.has_leases = is_rank;
+		answer_at_length(1, FRAME_MAX_BYTES);
+		fake.has_leases = false;
+		wait_until_over(fixture);
+		assert_int_equal(told.kind, is_rank ? EVENT_RANK_UNSERVED : EVENT_CLIENT_LOST);
+		assert_non_null(strstr(fake.reason, "it could not be answered: Message too long"));
+	}
 }
 
 static void answers_that_wait_stop_the_reading(void **state)
@@ -943,6 +1056,8 @@ int main(void)
 		TEST(every_range_of_versions_gets_its_highest_or_a_reason),
 		TEST(every_range_of_pages_gets_its_highest_or_a_reason),
 		TEST(who_says_nothing_of_pages_needs_none),
+		TEST(a_spare_session_takes_only_what_holds_nothing),
+		TEST(a_spare_session_of_a_trainer_can_be_refused_at_its_hello),
 		TEST(a_request_before_the_hello_is_refused),
 		TEST(a_second_hello_is_refused),
 		TEST(a_silent_connection_is_ended),
@@ -950,6 +1065,8 @@ int main(void)
 		TEST(a_frame_may_arrive_byte_by_byte),
 		TEST(many_frames_at_once_are_answered_in_order),
 		TEST(a_large_frame_is_handled_and_small_ones_after_it),
+		TEST(a_large_frame_waits_while_its_user_rests_and_small_ones_do_not),
+		TEST(a_rest_ends_and_the_next_one_begins_with_the_frame_that_waited),
 		TEST(garbage_is_refused),
 		TEST(an_oversized_frame_is_refused_before_it_arrives),
 		TEST(a_frame_beyond_the_configured_size_is_refused_before_it_arrives),
@@ -959,6 +1076,7 @@ int main(void)
 		TEST(unanswered_requests_do_not_stop_the_reading),
 		TEST(a_client_that_does_not_read_is_cut_off),
 		TEST(a_maximum_that_falls_below_what_waits_cuts_off_at_the_next_answer),
+		TEST(what_cannot_be_answered_is_told_once),
 		TEST(answers_that_wait_stop_the_reading),
 		TEST(one_that_listens_has_room_again_when_it_has_read),
 		TEST(descriptors_travel_with_their_frame),

@@ -298,6 +298,139 @@ static void a_released_job_has_its_buffers_again(void **state)
 	expect_a_good_step(norm);
 }
 
+static void leave_until_it_is_released(void)
+{
+	scene.node->idle_release_ms = 1;
+	actor_die(&actor);
+	while (find()->phase != JOB_RELEASED)
+		scene_wait(&scene);
+	scene_settle(&scene);
+}
+
+/* Another job has come meanwhile, and has left too little for all sums. */
+static void begin_other(void)
+{
+	open_rank(&others[0], &(struct actor_job){ .name = "other",
+						   .stage = 3,
+						   .parameter_placement = PLACEMENT_HOST,
+						   .optimizer_placement = PLACEMENT_HOST });
+	assert_int_equal(actor_ready(&others[0]), 0);
+	scene.node->host_budget = scene.node->host_used + 24 * MIB;
+}
+
+static void end_other(void)
+{
+	actor_die(&others[0]);
+	job_drop(job_find(scene.node, geteuid(), "other"));
+	scene_settle(&scene);
+}
+
+static void come_back(const struct actor_job *options, bool is_spilled)
+{
+	open_rank(&actor, options);
+	assert_int_equal(actor_ready(&actor), 0);
+	assert_int_equal(find()->has_nvme_sums, is_spilled);
+	assert_int_equal(find()->spill != NULL, is_spilled);
+}
+
+struct trained {
+	double norms[3];
+	float masters[2][1000];
+};
+
+/* Three steps; before the second one its ranks leave, and come back to what the other job has left to them.
+ */
+static struct trained train_beside_other(const struct actor_job *options, bool is_away)
+{
+	struct trained trained;
+	uint64_t used;
+
+	open_rank(&actor, options);
+	assert_int_equal(actor_ready(&actor), 0);
+	assert_int_equal(find()->has_nvme_sums, options->gradient_placement == PLACEMENT_NVME);
+	for (unsigned i = 0; i < ARRAY_LENGTH(trained.norms); i++) {
+		used = scene.node->paths[0].used;
+		if (is_away && i > 0)
+			leave_until_it_is_released();
+		if (is_away && i == 1) {
+			begin_other();
+			come_back(options, true);
+			assert_true(scene.node->paths[0].used > used);
+		} else if (is_away && i == 2) {
+			end_other();
+			come_back(options, false);
+			assert_true(scene.node->paths[0].used < used);
+		}
+		push_all(2, 0.5f + (float)i);
+		trained.norms[i] = step();
+	}
+	read_master(0, 3, trained.masters[0]);
+	read_master(UNITS - 1, 3, trained.masters[1]);
+	return trained;
+}
+
+static void a_released_job_comes_back_with_the_sums_that_there_is_room_for(void **state)
+{
+	const struct actor_job away = { .stage = 3 }, stays = { .stage = 3, .mode = MODE_REPLACE };
+	struct trained with, without;
+
+	with = train_beside_other(&away, true);
+	assert_int_equal(find()->nvme_bytes, scene.node->paths[0].used);
+	actor_die(&actor);
+	scene_settle(&scene);
+	scene.node->idle_release_ms = 0;
+	without = train_beside_other(&stays, false);
+	assert_memory_equal(&with, &without, sizeof(with));
+}
+
+static void a_job_spills_or_not_as_there_is_room_each_time_it_comes_back(void **state)
+{
+	const struct actor_job options = { .stage = 3 };
+	uint64_t plenty = scene.node->host_budget, used;
+	double norm;
+
+	begin_other();
+	come_back(&options, true);
+	push_all(1, 0.5f);
+	norm = step();
+	used = scene.node->paths[0].used;
+	leave_until_it_is_released();
+	end_other();
+	scene.node->host_budget = plenty;
+	come_back(&options, false);
+	expect_a_good_step(norm);
+	leave_until_it_is_released();
+	begin_other();
+	come_back(&options, true);
+	assert_int_equal(scene.node->paths[0].used, used);
+	push_all(1, 0.5f);
+	step();
+}
+
+static void a_job_that_comes_back_is_told_that_nvme_has_no_room_for_its_sums(void **state)
+{
+	const struct actor_job options = { .stage = 3 };
+	uint64_t used;
+
+	open_rank(&actor, &options);
+	assert_int_equal(actor_ready(&actor), 0);
+	push_all(1, 0.5f);
+	step();
+	leave_until_it_is_released();
+	begin_other();
+	used = scene.node->paths[0].used;
+	scene.node->paths[0].capacity = used + MIB;
+	open_rank(&actor, &options);
+	assert_int_equal(actor_ready(&actor), -ENOSPC);
+	assert_non_null(strstr(actor_message(&actor), "its gradient sums, beside the state that it has"));
+	assert_int_equal(find()->phase, JOB_RELEASED);
+	assert_int_equal(scene.node->paths[0].used, used);
+	end_other();
+	assert_int_equal(actor_ready(&actor), 0);
+	push_all(1, 0.5f);
+	step();
+}
+
 /* Nobody is blocked for ever here, so no more memory is taken than was planned. */
 static void who_waits_for_a_gradient_buffer_waits_for_the_spill(void **state)
 {
@@ -421,6 +554,9 @@ int main(void)
 		SPILL_TEST(a_rank_that_dies_in_a_spill_is_replaced),
 		SPILL_TEST(a_job_that_is_dropped_in_a_spill_is_gone),
 		SPILL_TEST(a_released_job_has_its_buffers_again),
+		SPILL_TEST(a_released_job_comes_back_with_the_sums_that_there_is_room_for),
+		SPILL_TEST(a_job_spills_or_not_as_there_is_room_each_time_it_comes_back),
+		SPILL_TEST(a_job_that_comes_back_is_told_that_nvme_has_no_room_for_its_sums),
 		SPILL_TEST(who_waits_for_a_gradient_buffer_waits_for_the_spill),
 		SPILL_TEST(who_waits_for_a_buffer_to_write_into_may_die),
 		SPILL_TEST(placements_that_cannot_be_are_refused),

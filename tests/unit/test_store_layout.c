@@ -82,6 +82,29 @@ static void only_whole_blocks_of_one_section_are_a_range(void **state)
 	layout = store_layout_free(layout);
 }
 
+static void each_extent_is_a_range_of_its_stream(void **state)
+{
+	_cleanup_(store_layout_freep) struct store_layout *layout = NULL;
+	uint64_t offset, pages = 0;
+
+	assert_int_equal(store_layout_new(&layout), 0);
+	assert_int_equal(store_layout_add_stream(layout, "a"), 0);
+	assert_int_equal(store_layout_add_stream(layout, "empty"), 1);
+	assert_int_equal(store_layout_add_stream(layout, "b"), 2);
+	assert_int_equal(store_layout_add_section(layout, 0, 2 * STORE_EXTENT_BYTES + 1, &offset), 0);
+	assert_int_equal(store_layout_add_section(layout, 0, 4096, &offset), 0);
+	assert_int_equal(store_layout_add_section(layout, 2, STORE_EXTENT_BYTES, &offset), 0);
+	for (uint64_t extent = 0; extent < store_layout_extents(layout); extent++) {
+		struct store_piece piece = store_layout_piece(layout, extent);
+
+		assert_int_equal(store_layout_extent(layout, piece.stream, piece.offset), extent);
+		assert_true(store_layout_has_range(layout, piece.stream, piece.offset, piece.length));
+		pages += piece.length / STORE_PAGE_BYTES;
+	}
+	assert_int_equal(pages, 256 + 256 + 1 + 1 + 256);
+	assert_int_equal(store_layout_piece(layout, 4).stream, 2);
+}
+
 static void senseless_sections_are_refused(void **state)
 {
 	struct store_layout *layout;
@@ -147,6 +170,7 @@ int main(void)
 		cmocka_unit_test(sections_start_at_extents_and_streams_are_numbered_through),
 		cmocka_unit_test(an_offset_finds_its_section),
 		cmocka_unit_test(only_whole_blocks_of_one_section_are_a_range),
+		cmocka_unit_test(each_extent_is_a_range_of_its_stream),
 		cmocka_unit_test(senseless_sections_are_refused),
 		cmocka_unit_test(what_a_store_needs_is_known_before),
 		cmocka_unit_test(a_scratch_stream_needs_one_place_for_each_extent),

@@ -11,20 +11,29 @@
 
 #define PLACES 6
 
+struct fixture {
+	struct store_map map;
+	struct places places;
+};
+
 static int open_map_of(void **state, int (*add_stream)(struct store_layout *layout, const char *name))
 {
-	struct store_map *map = malloc(sizeof(*map));
+	struct fixture *fixture = malloc(sizeof(*fixture));
+	struct places *places;
 	struct store_layout *layout;
 	uint64_t offset;
 
-	assert_non_null(map);
+	assert_non_null(fixture);
 	assert_int_equal(store_layout_new(&layout), 0);
 	assert_int_equal(add_stream(layout, "only"), 0);
 	assert_int_equal(
 		store_layout_add_section(layout, 0, STORE_EXTENT_BYTES + STORE_BLOCK_BYTES + 1, &offset), 0);
-	assert_int_equal(store_map_init(map, layout, PLACES, 1), 0);
+	assert_int_equal(places_init(&fixture->places, PLACES), 0);
+	places = &fixture->places;
+	assert_int_equal(store_map_init(&fixture->map, store_layout_extents(layout), &places, 1), 0);
+	store_map_adopt(&fixture->map, layout);
 	layout = store_layout_free(layout);
-	*state = map;
+	*state = &fixture->map;
 	return 0;
 }
 
@@ -41,14 +50,17 @@ static int open_scratch_map(void **state)
 
 static int close_map(void **state)
 {
-	store_map_destroy(*state);
-	free(*state);
+	struct fixture *fixture = container_of((struct store_map *)*state, struct fixture, map);
+
+	store_map_destroy(&fixture->map);
+	places_destroy(&fixture->places);
+	free(fixture);
 	return 0;
 }
 
 static unsigned count_free(const struct store_map *map)
 {
-	return (unsigned)__builtin_popcountll(map->devices[0].is_free[0]);
+	return (unsigned)__builtin_popcountll(map->devices[0]->is_free[0]);
 }
 
 static const uint64_t sums[4] = { 11, 12, 13, 14 };

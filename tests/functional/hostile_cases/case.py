@@ -2,9 +2,10 @@
 from collections import namedtuple
 
 # How far the client has come before: connected, greeted, with a job open, with its units defined, with the job ready,
-# and after it has left that job. The job is number JOB on its connection, its units are 0, 1 and 2, its epoch is EPOCH.
-BARE, GREETED, OPENED, DEFINED, READY, LEFT = range(6)
-JOB, EPOCH, UNITS, ELEMENTS, BUFFERS = 1, 1, 3, 1000, 2
+# after it has left that job, and with a reader of it beside the rank. The job is number JOB on its connection, its units
+# are 0, 1 and 2, its epoch is EPOCH, the reader is number READER.
+BARE, GREETED, OPENED, DEFINED, READY, LEFT, READING = range(7)
+JOB, EPOCH, UNITS, ELEMENTS, BUFFERS, READER = 1, 1, 3, 1000, 2, 2
 
 # act: bytes, which are sent; a request's field and body; or a function of the client, which looks at the outcome itself.
 Case = namedtuple("Case", "name stage act outcome")

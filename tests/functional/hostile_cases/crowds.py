@@ -111,10 +111,10 @@ def reads_no_more(client):
 
 # ---- Answers that are read late, or never ----
 
-def fills(client, request):
+def fills(client, request, body=b""):
     """Until tierd takes no more. How many requests it has sent whole."""
     client.socket.setblocking(False)
-    whole = frame(REQUEST, data(request, b""), request=7)
+    whole = frame(REQUEST, data(request, body), request=7)
     sent = 0
     try:
         while sent < 1 << 26:

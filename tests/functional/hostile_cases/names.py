@@ -1,6 +1,6 @@
 """Names: of jobs, units, tensors, phases and states, with what a path, a terminal, a log or a parser would take for something."""
 from hostile_cases.case import DEFINED, FINE, GREETED, JOB, OPENED, READY, Answered, Case
-from messages import DEFINE, DROP, EVICT, LEASES, MAP, OPEN, PHASE, READ, UNITS, data, number, varint
+from messages import DEFINE, DROP, EVICT, LEASES, MAP, OPEN, PHASE, READ, READER_OPEN, SCRUB, UNITS, VERIFY, data, number, varint
 
 NOT_ALLOWED = Answered("EINVAL", "is not allowed: 1 to 64 of a-z")
 
@@ -69,10 +69,29 @@ def defined():
 
 
 def asked():
-    for field, what in ((DROP, "to drop"), (MAP, "to map"), (LEASES, "for leases"), (EVICT, "to evict"), (UNITS, "for units")):
+    for field, what in ((DROP, "to drop"), (MAP, "to map"), (LEASES, "for leases"), (EVICT, "to evict"), (UNITS, "for units"),
+                        (READER_OPEN, "to read"), (VERIFY, "to verify"), (SCRUB, "to scrub")):
         for name in (b"../../etc/passwd", b"a\nb", b"\xff", b"%s%n", b"x" * 100000):
             shown = name[:20].decode(errors="replace").replace("\n", " ")
             yield Case(f'a job "{shown}" {what}', GREETED, (field, data(1, name)), Answered("ENOENT", "there is no job"))
+
+
+def sources():
+    opened = data(1, "hostile") + number(3, 1) + number(4, 3)
+    for what, name in jobs.items():
+        if name.strip(b"\x00hostile"):
+            yield Case(f"a source whose name {what}", GREETED, (OPEN, opened + data(200, name)),
+                       Answered("EINVAL", "is no name of a job"))
+    yield Case("a source that nobody has", GREETED, (OPEN, opened + data(200, "nobody")), Answered("ENOENT", "no job nobody"))
+    yield Case("a source of a user that is not there", GREETED,
+               (OPEN, opened + data(200, "hostile") + number(202, 1) + number(203, 4294967294)), Answered("ENOENT", "no job hostile"))
+    yield Case("a job that is its own source", GREETED, (OPEN, opened + data(200, "hostile")), Answered("EINVAL", "the job itself"))
+    yield Case("a snapshot as a source, of a job with a long name", GREETED, (OPEN, opened + data(200, "x" * 100000 + "@y")),
+               Answered("EINVAL", "is no name of a job"))
+    yield Case("a snapshot with a long name as a source", GREETED, (OPEN, opened + data(200, "x@" + "y" * 100000)),
+               Answered("EINVAL", "is no name of a job"))
+    yield Case("a snapshot as a source, of a job that nobody has", GREETED, (OPEN, opened + data(200, "nobody@y")),
+               Answered("ENOENT", "no job nobody"))
 
 
 CASES = [
@@ -80,6 +99,7 @@ CASES = [
       for what, name in jobs.items()),
     *defined(),
     *asked(),
+    *sources(),
     Case("two tensors of one name", OPENED, unit("u", tensor(), tensor()), Answered("EEXIST", 'already a tensor "t"')),
     Case("a tensor of another unit's name", DEFINED, unit("u", tensor(b"unit0")), Answered("EEXIST", 'already a tensor "unit0"')),
     Case("a phase without a name", READY, (PHASE, number(1, JOB)), Answered("EINVAL", "1 to 128 bytes")),

@@ -1,8 +1,10 @@
 """Every request there is, as it is when nothing is wrong with it."""
-from hostile_cases.case import EPOCH, JOB
+from hostile_cases.case import EPOCH, JOB, READER
+from messages import RESERVE, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS
 from messages import (
-    AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
-    PUSH, READ, READY, STATISTICS, STEP, UNITS, WAIT, WRITE, data, number, rates, varint,
+    AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
+    PUSH, READ, READER_CLOSE, READER_OPEN, READER_READ, READER_REFRESH, READER_UNITS, READY, STATISTICS, STEP, UNITS, WAIT, WATCH,
+    SCRUB, VERIFY, WRITE, data, number, rates, varint,
 )
 
 KINDS = {
@@ -11,7 +13,12 @@ KINDS = {
     STEP: "a step", WRITE: "values to write", READ: "values to read", STATISTICS: "a question for statistics",
     PING: "a ping", NODE: "a question for the node", JOBS: "a question for the jobs", UNITS: "a question for the units",
     AWAIT: "an await", DROP: "a job to drop", MAP: "a question for a page", LEASES: "a question for leases",
-    EVICT: "units to evict", DRAIN: "a drain", FINISH: "a step to finish",
+    EVICT: "units to evict", DRAIN: "a drain", FINISH: "a step to finish", HURRY: "a step to hurry",
+    READER_OPEN: "a reader to open", READER_UNITS: "a reader's question for units", READER_REFRESH: "a refresh",
+    READER_READ: "values for a reader", READER_CLOSE: "a reader to close", WATCH: "a watch",
+    VERIFY: "a part to verify", SCRUB: "a question for the scrub",
+    SNAPSHOT: "a snapshot", SNAPSHOT_DELETE: "a snapshot to delete", SNAPSHOTS: "a question for snapshots",
+    SNAPSHOT_DIFF: "snapshots to compare", ROLL_BACK: "a roll back", RESERVE: "room for snapshots",
 }
 
 tensor = data(1, "t") + number(3, 1) + data(4, varint(10)) + number(7, 2)
@@ -37,4 +44,29 @@ def of_job(job=JOB, epoch=EPOCH, unit=0):
         READ: name + number(2, unit) + data(4, "parameter") + number(6, 10),
         STATISTICS: name,
         AWAIT: name + number(2, 1),
+        HURRY: name + number(2, 1),
     }
+
+
+def piece(unit=0, tensor=0, state="parameter", first=0, count=10, tensors=0, units=0):
+    """What a reader wants kept."""
+    whole = number(6, tensors) + number(7, units)
+    return number(1, unit) + number(2, tensor) + data(3, state) + number(4, first) + number(5, count) + whole
+
+
+def of_reader(reader=READER, **values):
+    """Those that name a reader of this connection; values: of a piece, to keep or to read."""
+    name = number(1, reader)
+    tensor = {"unit": 0, "tensor": 0, "state": "parameter", "first": 0, "count": 10} | values
+    read = number(2, tensor["unit"]) + number(3, tensor["tensor"]) + data(4, tensor["state"])
+    return {
+        READER_UNITS: name,
+        READER_REFRESH: name + number(2, 1) + data(3, piece(**tensor)),
+        READER_READ: name + read + number(5, tensor["first"]) + number(6, tensor["count"]),
+        READER_CLOSE: name,
+    }
+
+
+def of_snapshot(job="hostile", snapshot="kept"):
+    """Those that are about a snapshot of a job."""
+    return {field: data(1, job) + data(4, snapshot) for field in (SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, ROLL_BACK)}

@@ -1,9 +1,11 @@
 """Requests that are right, at a stage where they are not, or about what is not there; and requests with nothing in them."""
 from hostile_cases.case import BUFFERS, DEFINED, EPOCH, FINE, GREETED, JOB, LEFT, OPENED, READY, UNITS, Answered, Case, one_of
-from hostile_cases.request import KINDS, of_job
+from hostile_cases.request import KINDS, of_job, of_reader
+from messages import RESERVE, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS
 from messages import (
-    AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
-    PUSH, READ, READY as READY_FIELD, STATISTICS, STEP, UNITS as UNITS_FIELD, WAIT, WRITE, data, number, rates, varint,
+    AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
+    PUSH, READ, READER_OPEN, READY as READY_FIELD, SCRUB, STATISTICS, STEP, UNITS as UNITS_FIELD, VERIFY, WAIT, WRITE, data, number, rates,
+    varint,
 )
 
 NOT_READY = Answered("EINVAL", "this rank has not called tierd_job_ready")
@@ -14,11 +16,17 @@ def no_job(job):
     return Answered("EINVAL", f"this connection has no open job {job}")
 
 
+def no_reader(reader):
+    return Answered("EINVAL", f"this connection has no reader {reader}")
+
+
 def empty():
     """A request's message without any field in it."""
-    expected = {field: no_job(0) for field in of_job()}
-    expected |= {OPEN: Answered("EINVAL", "job name"), PING: FINE, NODE: FINE, JOBS: FINE, MAP: FINE}
-    expected |= {field: Answered("ENOENT", "there is no job") for field in (UNITS_FIELD, DROP, LEASES, EVICT)}
+    expected = {field: no_job(0) for field in of_job()} | {field: no_reader(0) for field in of_reader()}
+    expected |= {OPEN: Answered("EINVAL", "job name"), PING: FINE, NODE: FINE, JOBS: FINE, MAP: FINE, SCRUB: FINE}
+    expected |= {field: Answered("ENOENT", "there is no job") for field in (UNITS_FIELD, DROP, LEASES, EVICT, READER_OPEN, VERIFY)}
+    expected |= {field: Answered("ENOENT", "there is no job") for field in (SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOTS, SNAPSHOT_DIFF, ROLL_BACK)}
+    expected[RESERVE] = Answered("ENOENT", "there is no job")
     for field, outcome in expected.items():
         yield Case(f"{KINDS[field]} with nothing in it", GREETED, (field, b""), outcome)
 
@@ -94,12 +102,21 @@ CASES = [
     Case("values for a unit that has an initializer", DEFINED, (WRITE, number(1, JOB) + number(5, 1)),
          Answered("EINVAL", "has an initializer")),
     Case("values for a job that trains", READY, (WRITE, number(1, JOB) + number(5, 1)), Answered("EBUSY", "ready already")),
+    Case("the optimizer's state for a job that trains", READY, (WRITE, number(1, JOB) + number(5, 1) + data(220, "m")),
+         Answered("EBUSY", "ready already")),
+    Case("the optimizer's state of a name that it has not", DEFINED, (WRITE, number(1, JOB) + number(5, 1) + data(220, "x" * 5000)),
+         Answered("ENODATA", "there is no state")),
+    Case("the optimizer's state after step 2^64-1", DEFINED,
+         (WRITE, number(1, JOB) + number(5, 1) + data(220, "m") + number(221, -1)), Answered("EINVAL", "no job begins at step")),
+    Case("the parameter as the optimizer's state", DEFINED, (WRITE, number(1, JOB) + number(5, 1) + data(220, "parameter")),
+         Answered("EINVAL", "no state of the optimizer")),
     Case("no values for a job that trains", READY, (WRITE, number(1, JOB)), Answered("EBUSY", "ready already")),
     Case("a gather of a step that nobody takes", READY, (GATHER, here(_3=0, _4=3)), Answered("EINVAL", "ahead of every step")),
     Case("a gather of step 2^64-1", READY, (GATHER, here(_3=0, _4=-1)), Answered("EINVAL", "ahead of every step")),
     Case("a read of step 2^64-1", READY, (READ, number(1, JOB) + data(4, "m") + number(6, 1) + number(7, -1)),
          Answered("EINVAL", "ahead of every step")),
     Case("a cancel of nothing", READY, (CANCEL, number(1, JOB) + number(2, 77777)), FINE),
+    Case("a hurry of nothing", READY, (HURRY, number(1, JOB) + number(2, 77777)), FINE),
     Case("an await of nothing", READY, (AWAIT, number(1, JOB) + number(2, 77777)), FINE),
     Case("a step without rates", READY, (STEP, here()), Answered("EINVAL", "a step without rates")),
     Case("an announced step without rates", READY, (BEGIN, here(_4=1)), Answered("EINVAL", "a step without rates")),
@@ -108,9 +125,11 @@ CASES = [
     Case("a step that knows of pushes that were refused", READY, (STEP, here(_4=5) + data(3, rates())), one_of("EINVAL", "OK")),
     Case("a second rank 0", READY, (OPEN, data(1, "hostile") + number(3, 1) + number(4, 3)), Answered("EBUSY", "held by process")),
     Case("a job that trains, opened with another stage", READY, (OPEN, data(1, "hostile") + number(3, 1) + number(4, 2)),
-         Answered("EINVAL", "stage is 2 here, 3 in the job")),
+         Answered("EBUSY", "1 and 3 in the job, which is in use by rank 0")),
+    Case("a job that trains, opened with another world size", READY, (OPEN, data(1, "hostile") + number(3, 1024) + number(4, 3)),
+         Answered("EBUSY", "which is in use by rank 0")),
     Case("a job that trains, to replace", READY, (OPEN, data(1, "hostile") + number(3, 1) + number(4, 3) + number(5, 3)),
-         Answered("EBUSY", "of its ranks are alive")),
+         Answered("EBUSY", "of its ranks is alive")),
     Case("a job that trains, to create", READY, (OPEN, data(1, "hostile") + number(3, 1) + number(4, 3) + number(5, 1)),
          Answered("EEXIST", "exists at step 0")),
     Case("a job that trains, to drop", READY, (DROP, data(1, "hostile")), Answered("EBUSY", "in use by")),

@@ -206,10 +206,10 @@ static void add_section(const struct rank *rank, enum model_section section, uin
 			sums->read_most += state;
 			sums->written += state;
 		}
-		if (rank->configuration.has_nvme_parameters) {
+		if (rank->configuration.has_nvme_parameters)
 			sums->read_most += parameter;
+		if (rank->configuration.has_nvme_parameters || rank->configuration.has_nvme_optimizer)
 			sums->written += parameter;
-		}
 	}
 }
 

@@ -1,0 +1,30 @@
+/* A model: the tensors of one file, or of all the files that an index names, checked. */
+#ifndef TIERD_CLIENT_SAFETENSORS_MODEL_H
+#define TIERD_CLIENT_SAFETENSORS_MODEL_H
+
+#include "client/safetensors_header.h"
+#include "client/safetensors_index.h"
+#include "common/cleanup.h"
+
+struct safetensors_file {
+	char *path;
+	struct safetensors_header header; /* a tensor begins at header.data_first + its begin */
+};
+
+struct safetensors_model {
+	struct safetensors_file *files;
+	size_t file_count;
+	bool has_index;
+	struct safetensors_index index; /* of a model that has one */
+	uint64_t tensor_count, tensor_bytes;
+};
+
+/* A file whose name ends in ".json" is an index; the files that it names lie beside it, and have the tensors
+ * that it says, and no others. Reads headers only. Of wrong files -EINVAL, -ERANGE or -EEXIST, else an error
+ * of reading. */
+int safetensors_model_open(const char *path, struct safetensors_model **ret_model,
+			   struct safetensors_problem *problem);
+struct safetensors_model *safetensors_model_free(struct safetensors_model *model);
+DEFINE_FREEP(struct safetensors_model *, safetensors_model_free)
+
+#endif

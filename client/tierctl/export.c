@@ -1,0 +1,213 @@
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "client/tierctl/export_copy.h"
+#include "client/tierctl/partial.h"
+#include "client/tierctl/progress.h"
+#include "common/plural.h"
+#include "common/size.h"
+
+struct export_flags {
+	struct choice choice;
+	struct export_options options;
+	const char *target;
+	uint64_t shard_bytes;
+	bool may_replace;
+};
+
+struct export
+{
+	struct export_copy copy;
+	struct source source;
+	struct export_list list;
+	struct export_files files;
+	const struct export_flags *flags;
+	struct progress progress;
+	uint64_t step;
+};
+
+/* ---- Flags ---- */
+
+/* "5GB" is a power of ten, as for the libraries that have such a flag; "5GiB" and "5G" of two, as elsewhere
+ * here. */
+static int read_size(const char *text, uint64_t *ret_bytes)
+{
+	static const char letters[] = "KMGT";
+	char *end;
+	uint64_t number, base = 1024;
+	const char *letter;
+
+	errno = 0;
+	number = strtoull(text, &end, 10);
+	if (errno || *text < '0' || *text > '9')
+		return -EINVAL;
+	letter = *end ? strchr(letters, toupper((unsigned char)*end)) : NULL;
+	if (letter && strcasecmp(end + 1, "B") == 0)
+		base = 1000;
+	else if (letter ? end[1] && strcasecmp(end + 1, "iB") != 0 : *end && strcasecmp(end, "B") != 0)
+		return -EINVAL;
+	for (const char *power = letters; letter && power <= letter; power++)
+		if (!size_multiply(number, base, &number))
+			return -ERANGE;
+	*ret_bytes = number;
+	return number > 0 ? 0 : -EINVAL;
+}
+
+static int read_format(const char *text, bool *ret_is_fp32)
+{
+	*ret_is_fp32 = text && strcmp(text, "fp32") == 0;
+	if (!text || *ret_is_fp32 || strcmp(text, "parameter") == 0)
+		return COMMAND_DONE;
+	return command_fail(COMMAND_USAGE, "--format cannot be '%s'; it is parameter or fp32", text);
+}
+
+static int name_target(const struct choice *choice, char **ret_target)
+{
+	return asprintf(ret_target, "%s%s%s.safetensors", choice->job, choice->snapshot ? "@" : "",
+			choice->snapshot ? choice->snapshot : "");
+}
+
+static int read_flags(const struct command_context *context, struct export_flags *flags, char **ret_target)
+{
+	const char *shard_size = command_flag(context, "shard-size");
+	int code = choice_read_source(context, &flags->choice);
+
+	if (code == COMMAND_DONE)
+		code = read_format(command_flag(context, "format"), &flags->options.is_fp32);
+	if (code != COMMAND_DONE)
+		return code;
+	if (shard_size && read_size(shard_size, &flags->shard_bytes) < 0)
+		return command_fail(COMMAND_USAGE,
+				    "--shard-size cannot be '%s'; it takes a size, such as 5GB", shard_size);
+	flags->options.with_optimizer = command_flag(context, "with-optimizer");
+	flags->may_replace = command_flag(context, "force");
+	flags->target = command_flag(context, "output");
+	if (!flags->target && name_target(&flags->choice, ret_target) < 0) {
+		*ret_target = NULL;
+		return command_fail_memory();
+	}
+	flags->target = flags->target ? flags->target : *ret_target;
+	return COMMAND_DONE;
+}
+
+/* ---- Telling ---- */
+
+static void tell_progress(struct export_copy *copy, uint64_t bytes)
+{
+	struct export *export = container_of(copy, struct export, copy);
+
+	progress_tell(&export->progress, bytes, export->files.bytes);
+}
+
+static int tell_json(const struct export *export)
+{
+	cJSON *json = cJSON_CreateObject(), *files;
+
+	cJSON_AddStringToObject(json, "event", "done");
+	cJSON_AddNumberToObject(json, "step", (double)export->step);
+	cJSON_AddNumberToObject(json, "tensors", (double)export->list.tensor_count);
+	cJSON_AddNumberToObject(json, "bytes", (double)export->files.bytes);
+	files = cJSON_AddArrayToObject(json, "files");
+	for (size_t i = 0; i < export->files.count; i++)
+		cJSON_AddItemToArray(files, cJSON_CreateString(export->files.files[i].path));
+	if (export->files.index_path)
+		cJSON_AddStringToObject(json, "index", export->files.index_path);
+	return command_print_json_line(json);
+}
+
+static int tell_done(const struct export *export)
+{
+	char bytes[TEXT_SIZE];
+
+	if (export->progress.is_json)
+		return tell_json(export);
+	printf("%s, of step %" PRIu64 ": %zu tensor%s, %s, in %s\n", export->flags->choice.job, export->step,
+	       export->list.tensor_count, PLURAL(export->list.tensor_count),
+	       text_bytes(export->files.bytes, bytes),
+	       export->files.index_path ? export->files.index_path : export->files.files[0].path);
+	return COMMAND_DONE;
+}
+
+/* ---- Writing ---- */
+
+/* Of an idle job nothing needs to be kept. What is, is one copy more in host memory. */
+static int stand(struct export *export, bool shall_keep, char *ret_refusal, size_t size)
+{
+	struct tierd_reader_state state = TIERD_READER_STATE_INIT;
+	int r = shall_keep ? export_list_keep(&export->list, export->source.reader)
+			   : tierd_reader_refresh(export->source.reader, NULL, 0, NULL);
+
+	if (shall_keep && r == -ENOMEM) {
+		snprintf(ret_refusal, size, "%s", tierd_message());
+		r = tierd_reader_refresh(export->source.reader, NULL, 0, NULL);
+	}
+	if (r < 0 || tierd_reader_state(export->source.reader, &state) < 0)
+		return source_fail();
+	export->step = state.step;
+	return COMMAND_DONE;
+}
+
+static int write_once(struct export *export, bool shall_keep)
+{
+	char refusal[640] = "";
+	int code = stand(export, shall_keep, refusal, sizeof(refusal));
+
+	if (code == COMMAND_DONE)
+		code = export_files_begin(&export->files, &export->list, export->flags->choice.job,
+					  export->step);
+	if (code == COMMAND_DONE)
+		code = export_copy_run(&export->copy);
+	progress_end(&export->progress);
+	if (!export->copy.is_stale || !shall_keep)
+		return code;
+	return command_fail(COMMAND_FAILED,
+			    "the job has moved on from step %" PRIu64
+			    ", and what was to be read could not be kept meanwhile: %s; give its reader that "
+			    "memory, or export it while nobody trains it",
+			    export->step, refusal);
+}
+
+static int write_files(struct export *export)
+{
+	int code = export_list_read(&export->list, export->source.reader, &export->flags->options);
+
+	if (code == COMMAND_DONE)
+		code = export_files_plan(&export->files, &export->list, export->flags->target,
+					 export->flags->shard_bytes);
+	if (code != COMMAND_DONE)
+		return code;
+	export->copy = (struct export_copy){ .reader = export->source.reader,
+					     .list = &export->list,
+					     .files = &export->files,
+					     .may_replace = export->flags->may_replace,
+					     .progress = tell_progress };
+	code = export_copy_check(&export->copy);
+	if (code == COMMAND_DONE)
+		code = write_once(export, export->source.is_trained);
+	/* Somebody has begun to train it. */
+	if (export->copy.is_stale && !export->source.is_trained)
+		code = write_once(export, true);
+	return code == COMMAND_DONE ? tell_done(export) : code;
+}
+
+int command_export(const struct command_context *context)
+{
+	_cleanup_free_ char *target = NULL;
+	struct export_flags flags = { .target = NULL };
+	struct export export = { .flags = &flags };
+	int code = read_flags(context, &flags, &target);
+
+	progress_begin(&export.progress, context->is_json);
+	if (code == COMMAND_DONE) {
+		partial_guard();
+		code = source_open(context, &flags.choice, &export.source);
+	}
+	if (code == COMMAND_DONE)
+		code = write_files(&export);
+	export_files_clear(&export.files);
+	export_list_clear(&export.list);
+	source_close(&export.source);
+	return code;
+}

@@ -1,0 +1,339 @@
+#include "client/tierctl/export_list.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "client/safetensors_list.h"
+#include "common/size.h"
+
+/* As many as a refresh takes. */
+#define MAX_PIECES 10000
+
+/* What the optimizers of tierd keep, and PyTorch's names of that, which other programs look for. */
+static const struct {
+	const char *state, *suffix;
+} slots[] = { { "m", "exp_avg" }, { "v", "exp_avg_sq" }, { "momentum", "momentum_buffer" } };
+
+#define SLOTS ARRAY_LENGTH(slots)
+
+struct listing {
+	struct export_list *list;
+	struct tierd_reader *reader;
+	const struct export_options *options;
+	bool has_looked, has_slot[SLOTS];
+};
+
+void export_list_clear(struct export_list *list)
+{
+	for (size_t i = 0; i < list->part_count; i++)
+		free(list->parts[i].name);
+	free(list->parts);
+	free(list->tensors);
+	*list = (struct export_list){ NULL };
+}
+
+/* ---- Parts ---- */
+
+static enum safetensors_dtype dtype_of(uint32_t format)
+{
+	switch (format) {
+	case TIERD_FP32:
+		return SAFETENSORS_F32;
+	case TIERD_BF16:
+		return SAFETENSORS_BF16;
+	case TIERD_FP16:
+		return SAFETENSORS_F16;
+	default:
+		return SAFETENSORS_U8;
+	}
+}
+
+/* What of a tensor there is in fp32 need not be converted: masters and what optimizers keep. */
+static void set_state(struct export_part *part, const char *state, bool is_fp32)
+{
+	bool is_parameter = strcmp(state, "parameter") == 0;
+
+	part->state = state;
+	part->dtype = is_parameter ? dtype_of(part->tensor.format) : SAFETENSORS_F32;
+	if (is_parameter && is_fp32 && part->tensor.format != TIERD_BYTES) {
+		part->is_widened = part->dtype != SAFETENSORS_F32;
+		part->dtype = SAFETENSORS_F32;
+	}
+}
+
+static int add_part(struct listing *listing, const struct export_part *from, const char *state,
+		    const char *suffix)
+{
+	struct export_list *list = listing->list;
+	const char *whole = from->tensor.slice_of ? from->tensor.slice_of : from->tensor.name;
+	struct export_part *parts = safetensors_list_grow(list->parts, list->part_count, &list->part_capacity,
+							  sizeof(*parts)),
+			   *part;
+
+	if (!parts)
+		return command_fail_memory();
+	list->parts = parts;
+	part = &parts[list->part_count];
+	*part = *from;
+	part->order = list->part_count;
+	set_state(part, state, listing->options->is_fp32);
+	if (asprintf(&part->name, "%s%s%s", whole, suffix ? "." : "", suffix ? suffix : "") < 0)
+		return command_fail_memory();
+	list->part_count++;
+	return COMMAND_DONE;
+}
+
+static uint64_t count_elements(const struct tierd_tensor *tensor)
+{
+	uint64_t elements = 1;
+
+	for (uint32_t i = 0; i < tensor->dimensions; i++)
+		elements *= tensor->shape[i];
+	return elements;
+}
+
+static int add_tensor(struct listing *listing, uint32_t unit, uint32_t index)
+{
+	struct export_part part = { .tensor = TIERD_TENSOR_INIT, .unit = unit, .index = index };
+	int code;
+
+	if (tierd_reader_tensor(listing->reader, unit, index, &part.tensor) < 0)
+		return source_fail();
+	part.elements = count_elements(&part.tensor);
+	code = add_part(listing, &part,
+			listing->options->is_fp32 && !part.tensor.is_frozen ? "master" : "parameter", NULL);
+	for (size_t i = 0; i < SLOTS && code == COMMAND_DONE; i++)
+		if (listing->has_slot[i] && !part.tensor.is_frozen)
+			code = add_part(listing, &part, slots[i].state, slots[i].suffix);
+	return code;
+}
+
+typedef int visitor(struct listing *listing, uint32_t unit, uint32_t index);
+
+static int visit_all(struct listing *listing, visitor *visit)
+{
+	struct tierd_reader_state state = TIERD_READER_STATE_INIT;
+	int code = tierd_reader_state(listing->reader, &state) < 0 ? source_fail() : COMMAND_DONE;
+
+	for (uint32_t unit = 0; unit < state.unit_count && code == COMMAND_DONE; unit++) {
+		const char *name;
+		uint32_t count;
+
+		if (tierd_reader_unit(listing->reader, unit, &name, &count) < 0)
+			return source_fail();
+		for (uint32_t i = 0; i < count && code == COMMAND_DONE; i++)
+			code = visit(listing, unit, i);
+	}
+	return code;
+}
+
+/* Asks for an element of each slot, of the first tensor that would have it; what has changed already is
+ * there. */
+static int look_for_slots(struct listing *listing, uint32_t unit, uint32_t index)
+{
+	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
+	float value;
+
+	if (tierd_reader_tensor(listing->reader, unit, index, &tensor) < 0)
+		return source_fail();
+	if (listing->has_looked || tensor.is_frozen || count_elements(&tensor) == 0)
+		return COMMAND_DONE;
+	listing->has_looked = true;
+	for (size_t i = 0; i < SLOTS; i++) {
+		int r = tierd_reader_read(listing->reader, unit, index, slots[i].state, 0, 1, &value);
+
+		if (r < 0 && r != -ENODATA && r != -ESTALE)
+			return source_fail();
+		listing->has_slot[i] = r != -ENODATA;
+	}
+	return COMMAND_DONE;
+}
+
+/* ---- Tensors ---- */
+
+static int compare_parts(const void *a, const void *b)
+{
+	const struct export_part *one = a, *other = b;
+	int names = strcmp(one->name, other->name);
+
+	if (names)
+		return names;
+	if (one->tensor.slice_row != other->tensor.slice_row)
+		return one->tensor.slice_row < other->tensor.slice_row ? -1 : 1;
+	return one->order < other->order ? -1 : 1;
+}
+
+static int compare_tensors(const void *a, const void *b)
+{
+	const struct export_tensor *one = a, *other = b;
+	size_t order = one->parts[0].order, other_order = other->parts[0].order;
+
+	return (order > other_order) - (order < other_order);
+}
+
+static bool are_alike(const struct export_part *one, const struct export_part *other)
+{
+	return one->dtype == other->dtype && one->tensor.slice_rows == other->tensor.slice_rows &&
+	       one->tensor.dimensions == other->tensor.dimensions &&
+	       memcmp(one->tensor.shape + 1, other->tensor.shape + 1,
+		      (one->tensor.dimensions - 1) * sizeof(one->tensor.shape[0])) == 0;
+}
+
+static int fail_rows(const struct export_part *part, uint64_t row)
+{
+	if (part->tensor.slice_row < row)
+		return command_fail(COMMAND_FAILED,
+				    "tensor \"%s\" of the job has rows of \"%s\" that another one has, too; "
+				    "it cannot be joined",
+				    part->tensor.name, part->name);
+	return command_fail(COMMAND_FAILED,
+			    "\"%s\" has %" PRIu64 " rows, and no tensor of the job has those from %" PRIu64
+			    " on; it cannot be joined",
+			    part->name, part->tensor.slice_rows, row);
+}
+
+/* The slices of a larger tensor, in the order of their rows. */
+static int join(struct export_tensor *tensor)
+{
+	const struct export_part *first = tensor->parts;
+	uint64_t row = 0;
+
+	for (size_t i = 0; i < tensor->part_count; i++) {
+		const struct export_part *part = &tensor->parts[i];
+
+		if (!part->tensor.slice_of || !are_alike(first, part))
+			return command_fail(
+				COMMAND_FAILED,
+				"tensors \"%s\" and \"%s\" of the job are both (of) \"%s\", and not "
+				"alike; they cannot be joined",
+				first->tensor.name, part->tensor.name, part->name);
+		if (part->tensor.slice_row != row)
+			return fail_rows(part, row);
+		row += part->tensor.shape[0];
+	}
+	if (row != first->tensor.slice_rows)
+		return fail_rows(&(struct export_part){ .name = first->name,
+							.tensor = { .slice_rows = first->tensor.slice_rows,
+								    .slice_row = UINT64_MAX } },
+				 row);
+	tensor->shape[0] = row;
+	return COMMAND_DONE;
+}
+
+static int make_tensor(struct export_tensor *tensor, const struct export_part *parts, size_t count)
+{
+	const struct tierd_tensor *shape = &parts[0].tensor;
+	int code = COMMAND_DONE;
+
+	*tensor = (struct export_tensor){ .name = parts[0].name,
+					  .dtype = parts[0].dtype,
+					  .dimensions = shape->dimensions,
+					  .parts = parts,
+					  .part_count = count };
+	memcpy(tensor->shape, shape->shape, sizeof(tensor->shape));
+	/* Another name of a part is none of the whole; and moments are not what is tied. */
+	if (!shape->slice_of &&
+	    (strcmp(parts[0].state, "parameter") == 0 || strcmp(parts[0].state, "master") == 0))
+		tensor->alias = shape->alias;
+	if (shape->slice_of || count > 1)
+		code = join(tensor);
+	if (code == COMMAND_DONE &&
+	    safetensors_dtype_bytes(tensor->dtype, tensor->shape, tensor->dimensions, &tensor->bytes) < 0)
+		return command_fail(COMMAND_FAILED, "tensor \"%s\" is larger than a file can be",
+				    tensor->name);
+	return code;
+}
+
+static int make_tensors(struct export_list *list)
+{
+	struct export_part *parts = list->parts, *end = parts + list->part_count;
+	int code = COMMAND_DONE;
+
+	list->tensors = calloc(list->part_count + 1, sizeof(*list->tensors));
+	if (!list->tensors)
+		return command_fail_memory();
+	qsort(parts, list->part_count, sizeof(*parts), compare_parts);
+	while (parts < end && code == COMMAND_DONE) {
+		size_t count = 1;
+
+		while (parts + count < end && strcmp(parts[count].name, parts->name) == 0)
+			count++;
+		code = make_tensor(&list->tensors[list->tensor_count++], parts, count);
+		list->bytes = size_sum(list->bytes, list->tensors[list->tensor_count - 1].bytes);
+		parts += count;
+	}
+	qsort(list->tensors, list->tensor_count, sizeof(list->tensors[0]), compare_tensors);
+	return code;
+}
+
+int export_list_read(struct export_list *list, struct tierd_reader *reader,
+		     const struct export_options *options)
+{
+	struct listing listing = { .list = list, .reader = reader, .options = options };
+	int code = options->with_optimizer ? visit_all(&listing, look_for_slots) : COMMAND_DONE;
+
+	*list = (struct export_list){ NULL };
+	if (code == COMMAND_DONE)
+		code = visit_all(&listing, add_tensor);
+	if (code == COMMAND_DONE && list->part_count == 0)
+		code = command_fail(COMMAND_FAILED, "the job has no tensors");
+	return code == COMMAND_DONE ? make_tensors(list) : code;
+}
+
+/* ---- Keeping ---- */
+
+/* Frozen ones are the same at every step. */
+static size_t choose(const struct export_list *list, struct tierd_piece *pieces)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < list->part_count; i++) {
+		const struct export_part *part = &list->parts[i];
+
+		if (part->tensor.is_frozen)
+			continue;
+		if (pieces) {
+			pieces[count] = (struct tierd_piece)TIERD_PIECE_INIT;
+			pieces[count].state = part->state;
+			pieces[count].unit = part->unit;
+			pieces[count].tensor = part->index;
+			pieces[count].count = part->elements;
+		}
+		count++;
+	}
+	return count;
+}
+
+/* All tensors of each state, frozen ones included: few words for many tensors. */
+static size_t choose_states(const struct export_list *list, struct tierd_piece *pieces)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < list->part_count; i++) {
+		const struct export_part *part = &list->parts[i];
+		bool is_there = part->tensor.is_frozen;
+
+		for (size_t k = 0; k < count; k++)
+			is_there |= strcmp(pieces[k].state, part->state) == 0;
+		if (is_there)
+			continue;
+		pieces[count] = (struct tierd_piece)TIERD_PIECE_INIT;
+		pieces[count++].state = part->state;
+	}
+	return count;
+}
+
+int export_list_keep(const struct export_list *list, struct tierd_reader *reader)
+{
+	size_t count = choose(list, NULL);
+	_cleanup_free_ struct tierd_piece *pieces = calloc(count + 1, sizeof(*pieces));
+
+	if (!pieces)
+		return -ENOMEM;
+	if (count > MAX_PIECES)
+		count = choose_states(list, pieces);
+	else
+		choose(list, pieces);
+	return tierd_reader_refresh(reader, pieces, count, NULL);
+}

@@ -1,0 +1,321 @@
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/tierctl/choice.h"
+#include "client/tierctl/import_copy.h"
+#include "common/plural.h"
+
+/* In host memory: one unit is filled while others are written. Beside them the daemon has windows, and
+ * definitions. */
+#define UNITS_IN_MEMORY 3
+#define BESIDE_UNITS (UINT64_C(8) << 20)
+#define BESIDE_TENSOR UINT64_C(2048)
+
+struct import {
+	const struct command_context *context;
+	const char *job_name;
+	struct import_options options;
+	struct progress progress;
+	struct safetensors_model *model;
+	struct import_list list;
+	struct ask *ask;
+	struct tierd_node *node;
+	struct tierd_job *job;
+};
+
+static int fail_library(void)
+{
+	return command_fail(COMMAND_FAILED, "%s", tierd_message());
+}
+
+/* ---- Flags ---- */
+
+static int read_optimizer(struct import *import, const char *text)
+{
+	static const char *const names[] = { [TIERD_ADAMW] = "adamw",
+					     [TIERD_ADAM] = "adam",
+					     [TIERD_SGD] = "sgd",
+					     [TIERD_LION] = "lion",
+					     [TIERD_NONE] = "none" };
+
+	import->options.optimizer = TIERD_NONE;
+	import->options.is_trainable = text != NULL;
+	for (uint32_t i = 0; text && i < ARRAY_LENGTH(names); i++)
+		if (strcmp(names[i], text) == 0) {
+			import->options.optimizer = i;
+			return COMMAND_DONE;
+		}
+	return !text ? COMMAND_DONE
+		     : command_fail(COMMAND_USAGE,
+				    "--optimizer cannot be '%s'; it is adamw, adam, sgd, lion or none", text);
+}
+
+/* What is frozen stays as it is. */
+static int read_format(struct import *import, const char *text)
+{
+	static const char *const names[] = {
+		[TIERD_FP32] = "fp32", [TIERD_BF16] = "bf16", [TIERD_FP16] = "fp16"
+	};
+
+	if (!text)
+		return COMMAND_DONE;
+	if (!import->options.is_trainable)
+		return command_fail(COMMAND_USAGE,
+				    "--format is of what is trained; say with which --optimizer");
+	for (uint32_t i = TIERD_FP32; i < ARRAY_LENGTH(names); i++)
+		if (strcmp(names[i], text) == 0)
+			import->options.format = i;
+	return import->options.format
+		       ? COMMAND_DONE
+		       : command_fail(COMMAND_USAGE, "--format cannot be '%s'; it is bf16, fp16 or fp32",
+				      text);
+}
+
+/* ---- The model ---- */
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t length = strlen(text), end_length = strlen(end);
+
+	return length > end_length && strcmp(text + length - end_length, end) == 0;
+}
+
+/* How many files of the folder end so, and the first of them. */
+static int scan(const char *path, const char *end, unsigned *ret_count, char **ret_name)
+{
+	DIR *folder = opendir(path);
+	const struct dirent *entry;
+	unsigned count = 0;
+
+	if (!folder)
+		return command_fail(COMMAND_FAILED, "%s: %s", path, strerror(errno));
+	while ((entry = readdir(folder)))
+		if (ends_with(entry->d_name, end) && count++ == 0)
+			*ret_name = strdup(entry->d_name);
+	closedir(folder);
+	*ret_count = count;
+	return count == 0 || *ret_name ? COMMAND_DONE : command_fail_memory();
+}
+
+/* Its index if it has one, else its file. */
+static int find_in_folder(const char *path, char **ret_path)
+{
+	_cleanup_free_ char *index = NULL, *file = NULL;
+	unsigned indexes, files;
+	int code = scan(path, ".safetensors.index.json", &indexes, &index);
+
+	if (code == COMMAND_DONE)
+		code = scan(path, ".safetensors", &files, &file);
+	if (code != COMMAND_DONE)
+		return code;
+	if (indexes == 0 && files == 0)
+		return command_fail(COMMAND_FAILED, "%s has no file of tensors (.safetensors), and no index",
+				    path);
+	if (indexes > 1 || (indexes == 0 && files > 1))
+		return command_fail(COMMAND_FAILED, "%s has %u %s; name the one that is meant", path,
+				    indexes > 1 ? indexes : files, indexes > 1 ? "indexes" : "files");
+	if (asprintf(ret_path, "%s/%s", path, index ? index : file) < 0) {
+		*ret_path = NULL;
+		return command_fail_memory();
+	}
+	return COMMAND_DONE;
+}
+
+static int open_model(struct import *import, const char *path)
+{
+	_cleanup_free_ char *found = NULL;
+	struct safetensors_problem problem = { "" };
+	struct stat status;
+	int code = COMMAND_DONE;
+
+	if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
+		code = find_in_folder(path, &found);
+	if (code != COMMAND_DONE)
+		return code;
+	if (safetensors_model_open(found ? found : path, &import->model, &problem) < 0)
+		return command_fail(COMMAND_FAILED, "%s", problem.text);
+	return import_list_read(&import->list, import->model, &import->options);
+}
+
+/* ---- The job ---- */
+
+/* Trainers will want more than an import needs. */
+static uint64_t host_budget(const struct import *import)
+{
+	uint64_t largest = 0;
+
+	if (import->options.is_trainable)
+		return 0;
+	for (size_t i = 0; i < import->list.unit_count; i++) {
+		uint64_t bytes = import_list_unit_bytes(&import->list, i);
+
+		largest = bytes > largest ? bytes : largest;
+	}
+	return UNITS_IN_MEMORY * largest + BESIDE_UNITS + import->list.count * BESIDE_TENSOR;
+}
+
+/* With all of its state on NVMe: it is there when the importer has gone, and the daemon, too. */
+static int open_job(struct import *import)
+{
+	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
+
+	options.name = import->job_name;
+	options.mode = TIERD_CREATE;
+	options.optimizer = import->options.optimizer;
+	options.host_budget = host_budget(import);
+	options.parameter_placement = options.optimizer_placement = TIERD_PLACE_NVME;
+	if (tierd_connect(import->context->socket, &import->node) < 0)
+		return command_fail(COMMAND_UNREACHABLE, "%s", tierd_message());
+	return tierd_job_open(import->node, &options, &import->job) < 0 ? fail_library() : COMMAND_DONE;
+}
+
+static int define_unit(struct import *import, const struct import_unit *unit)
+{
+	_cleanup_free_ struct tierd_tensor *tensors = calloc(unit->count, sizeof(*tensors));
+	uint32_t index;
+
+	if (!tensors)
+		return command_fail_memory();
+	for (uint32_t i = 0; i < unit->count; i++)
+		tensors[i] = import->list.by_unit[unit->first + i]->tensor;
+	if (tierd_unit_define(import->job, unit->name, tensors, unit->count, &index) < 0)
+		return fail_library();
+	return COMMAND_DONE;
+}
+
+static int fill_job(struct import *import)
+{
+	struct import_copy copy = { .model = import->model,
+				    .list = &import->list,
+				    .job = import->job,
+				    .progress = &import->progress };
+	int code = COMMAND_DONE;
+
+	for (size_t i = 0; i < import->list.unit_count && code == COMMAND_DONE; i++)
+		code = define_unit(import, &import->list.units[i]);
+	return code == COMMAND_DONE ? import_copy_run(&copy) : code;
+}
+
+/* ---- Durable ---- */
+
+static int ask_to_watch(const struct import *import, struct ask *watching)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Watch watch = TIERD__WIRE__WATCH__INIT;
+	const Tierd__Wire__Reply *reply;
+
+	watch.job = (char *)import->job_name;
+	watch.has_owner = true;
+	watch.owner = geteuid();
+	watch.steps = true;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_WATCH;
+	request.watch = &watch;
+	return command_ask(watching, &request, &reply);
+}
+
+/* *ret_is_durable says so once the job is there for good. */
+static int look(const struct import *import, bool *ret_is_durable)
+{
+	const struct choice choice = { .job = import->job_name, .has_user = true, .user = geteuid() };
+	const Tierd__Wire__JobEntry *job = NULL;
+	const Tierd__Wire__JobsReply *jobs;
+	int code = command_ask_jobs(import->ask, &jobs);
+
+	if (code == COMMAND_DONE)
+		code = choice_find(&choice, jobs, &job);
+	if (code != COMMAND_DONE)
+		return code;
+	if (*job->reason)
+		return command_fail(COMMAND_FAILED, "job %s is broken: %s", import->job_name, job->reason);
+	*ret_is_durable = job->has_durable_step;
+	return COMMAND_DONE;
+}
+
+/* Until its first commit is down, a crash would take it away. */
+static int await_durable(struct import *import)
+{
+	_cleanup_(ask_freep) struct ask *watching = NULL;
+	const Tierd__Wire__Event *event;
+	bool is_durable = false;
+	int code = command_connect(import->context, &watching);
+
+	if (code == COMMAND_DONE)
+		code = ask_to_watch(import, watching);
+	if (code == COMMAND_DONE)
+		code = look(import, &is_durable);
+	while (code == COMMAND_DONE && !is_durable) {
+		if (ask_event(watching, 0, &event) < 0)
+			return command_fail(COMMAND_UNREACHABLE, "%s", ask_message(watching));
+		code = look(import, &is_durable);
+	}
+	return code;
+}
+
+/* ---- The whole ---- */
+
+static int tell_done(const struct import *import)
+{
+	char bytes[TEXT_SIZE];
+	cJSON *json;
+
+	if (!import->progress.is_json) {
+		printf("%s, at step %" PRIu64 ": %zu tensor%s, %s, in %zu unit%s\n", import->job_name,
+		       import->list.step, import->list.count, PLURAL(import->list.count),
+		       text_bytes(import->list.bytes, bytes), import->list.unit_count,
+		       PLURAL(import->list.unit_count));
+		return COMMAND_DONE;
+	}
+	json = cJSON_CreateObject();
+	cJSON_AddStringToObject(json, "event", "done");
+	cJSON_AddStringToObject(json, "job", import->job_name);
+	cJSON_AddNumberToObject(json, "step", (double)import->list.step);
+	cJSON_AddNumberToObject(json, "tensors", (double)import->list.count);
+	cJSON_AddNumberToObject(json, "bytes", (double)import->list.bytes);
+	cJSON_AddNumberToObject(json, "units", (double)import->list.unit_count);
+	return command_print_json_line(json);
+}
+
+static int run(struct import *import)
+{
+	struct tierd_job_state state;
+	int code = command_connect(import->context, &import->ask);
+
+	if (code == COMMAND_DONE)
+		code = open_model(import, import->context->arguments[1]);
+	if (code == COMMAND_DONE)
+		code = open_job(import);
+	if (code == COMMAND_DONE)
+		code = fill_job(import);
+	progress_end(&import->progress);
+	if (code == COMMAND_DONE && tierd_job_ready(import->job, -1, &state) < 0)
+		code = fail_library();
+	if (code == COMMAND_DONE)
+		code = await_durable(import);
+	if (code == COMMAND_DONE && tierd_job_close(TAKE_PTR(import->job)) < 0)
+		code = fail_library();
+	return code == COMMAND_DONE ? tell_done(import) : code;
+}
+
+int command_import(const struct command_context *context)
+{
+	struct import import = { .context = context, .job_name = context->arguments[0] };
+	int code = read_optimizer(&import, command_flag(context, "optimizer"));
+
+	if (code == COMMAND_DONE)
+		code = read_format(&import, command_flag(context, "format"));
+	import.options.step = command_flag(context, "step");
+	import.options.ignored = command_flag(context, "ignore");
+	progress_begin(&import.progress, context->is_json);
+	if (code == COMMAND_DONE)
+		code = run(&import);
+	/* A job that is not ready goes with its only rank. */
+	tierd_disconnect(import.node);
+	ask_free(import.ask);
+	import_list_clear(&import.list);
+	safetensors_model_free(import.model);
+	return code;
+}

@@ -1,0 +1,222 @@
+#include "client/tierctl/partial.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "common/queue.h"
+
+struct partial {
+	struct queue link;
+	char *path, *temporary, *folder;
+	int fd;
+};
+
+/* What a signal has to remove. Whoever holds the lock is not interrupted. */
+static struct queue partials = { &partials, &partials };
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- Signals ---- */
+
+static void *wait_for_signal(void *argument)
+{
+	const sigset_t *signals = argument;
+	int signal_number;
+
+	while (sigwait(signals, &signal_number) != 0)
+		;
+	pthread_mutex_lock(&lock);
+	QUEUE_FOREACH (link, &partials)
+		unlink(queue_entry(link, struct partial, link)->temporary);
+	/* As the signal would have ended it: a shell wants to know. */
+	signal(signal_number, SIG_DFL);
+	pthread_sigmask(SIG_UNBLOCK, signals, NULL);
+	raise(signal_number);
+	_exit(128 + signal_number);
+}
+
+void partial_guard(void)
+{
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+	static sigset_t signals;
+	struct sigaction action;
+	pthread_t thread;
+
+	sigemptyset(&signals);
+	/* What whoever started it ignores stays so. */
+	for (size_t i = 0; i < ARRAY_LENGTH(numbers); i++)
+		if (sigaction(numbers[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+			sigaddset(&signals, numbers[i]);
+	/* A file that may not grow, and a reader of the progress who has left, are errors to tell of. */
+	signal(SIGXFSZ, SIG_IGN);
+	signal(SIGPIPE, SIG_IGN);
+	pthread_sigmask(SIG_BLOCK, &signals, NULL);
+	if (pthread_create(&thread, NULL, wait_for_signal, &signals) == 0)
+		pthread_detach(thread);
+	else
+		pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+}
+
+/* ---- New ---- */
+
+struct partial *partial_free(struct partial *partial)
+{
+	if (!partial)
+		return NULL;
+	pthread_mutex_lock(&lock);
+	if (!queue_is_empty(&partial->link))
+		unlink(partial->temporary);
+	queue_remove(&partial->link);
+	pthread_mutex_unlock(&lock);
+	fd_close(partial->fd);
+	free(partial->path);
+	free(partial->temporary);
+	free(partial->folder);
+	free(partial);
+	return NULL;
+}
+
+int partial_fd(const struct partial *partial)
+{
+	return partial->fd;
+}
+
+const char *partial_path(const struct partial *partial)
+{
+	return partial->path;
+}
+
+/* Removes one that nobody writes any more. 0: look again. */
+static int remove_left(const char *path)
+{
+	_cleanup_close_ int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	struct stat open_one, named;
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK ? -EBUSY : -errno;
+	if (fstat(fd, &open_one) < 0)
+		return -errno;
+	/* Another may have removed it, and made its own, since it was opened. */
+	if (stat(path, &named) < 0 || named.st_ino != open_one.st_ino || named.st_dev != open_one.st_dev)
+		return 0;
+	return unlink(path) < 0 ? -errno : 0;
+}
+
+static int create(struct partial *partial)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < 10 && r == 0; i++) {
+		partial->fd = open(partial->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		if (partial->fd >= 0)
+			return flock(partial->fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
+		r = errno == EEXIST ? remove_left(partial->temporary) : -errno;
+	}
+	return r < 0 ? r : -EBUSY;
+}
+
+static char *folder_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+}
+
+static int set_names(struct partial *partial, const char *path)
+{
+	partial->path = strdup(path);
+	partial->folder = folder_of(path);
+	if (asprintf(&partial->temporary, "%s.partial", path) < 0)
+		partial->temporary = NULL;
+	return partial->path && partial->folder && partial->temporary ? 0 : -ENOMEM;
+}
+
+int partial_new(const char *path, struct partial **ret_partial)
+{
+	_cleanup_(partial_freep) struct partial *partial = calloc(1, sizeof(*partial));
+	int r;
+
+	if (!partial)
+		return command_fail_memory();
+	partial->fd = -1;
+	queue_init(&partial->link);
+	if (set_names(partial, path) < 0)
+		return command_fail_memory();
+	pthread_mutex_lock(&lock);
+	r = create(partial);
+	if (partial->fd >= 0)
+		queue_push(&partials, &partial->link);
+	pthread_mutex_unlock(&lock);
+	if (r == -EBUSY)
+		return command_fail(COMMAND_FAILED,
+				    "%s is being written by another process; wait for it, or name "
+				    "another file",
+				    partial->temporary);
+	if (r < 0)
+		return command_fail(COMMAND_FAILED, "%s: %s", partial->temporary, strerror(-r));
+	*ret_partial = TAKE_PTR(partial);
+	return COMMAND_DONE;
+}
+
+/* ---- Publish ---- */
+
+static int publish_one(struct partial *partial, bool may_replace)
+{
+	int r = renameat2(AT_FDCWD, partial->temporary, AT_FDCWD, partial->path,
+			  may_replace ? 0 : RENAME_NOREPLACE);
+
+	/* Not every file system knows how to leave another alone. */
+	if (r < 0 && errno == EINVAL && !may_replace && access(partial->path, F_OK) < 0)
+		r = rename(partial->temporary, partial->path);
+	if (r < 0)
+		return command_fail(COMMAND_FAILED, "%s: %s", partial->path, strerror(errno));
+	queue_remove(&partial->link);
+	return COMMAND_DONE;
+}
+
+static int flush_folder(const char *path)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 || fsync(fd) < 0)
+		return command_fail(COMMAND_FAILED, "%s: flushing the folder: %s", path, strerror(errno));
+	return COMMAND_DONE;
+}
+
+static int publish_all(struct partial *const *partials_in_order, size_t count, bool may_replace)
+{
+	const struct partial *last = partials_in_order[count - 1];
+	int code = COMMAND_DONE;
+	size_t done = 0;
+
+	if (may_replace && count > 1 && unlink(last->path) < 0 && errno != ENOENT)
+		return command_fail(COMMAND_FAILED, "%s: %s", last->path, strerror(errno));
+	while (done < count && code == COMMAND_DONE) {
+		/* What the last one speaks of is there before it is. */
+		if (done > 0 && done + 1 == count)
+			code = flush_folder(last->folder);
+		if (code == COMMAND_DONE)
+			code = publish_one(partials_in_order[done], may_replace);
+		done += code == COMMAND_DONE;
+	}
+	/* All of them or none. */
+	while (code != COMMAND_DONE && !may_replace && done > 0)
+		unlink(partials_in_order[--done]->path);
+	return code == COMMAND_DONE ? flush_folder(last->folder) : code;
+}
+
+int partial_publish(struct partial *const *partials_in_order, size_t count, bool may_replace)
+{
+	int code;
+
+	pthread_mutex_lock(&lock);
+	code = publish_all(partials_in_order, count, may_replace);
+	pthread_mutex_unlock(&lock);
+	return code;
+}

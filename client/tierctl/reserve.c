@@ -1,0 +1,59 @@
+#include "client/tierctl/choice.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/plural.h"
+
+static int read_count(const struct command_context *context, uint32_t *ret_count)
+{
+	const char *text = context->arguments[1];
+	unsigned long number;
+	char *end;
+
+	errno = 0;
+	number = strtoul(text, &end, 10);
+	if (errno || *text < '0' || *text > '9' || *end != '\0' || number > UINT32_MAX)
+		return command_fail(COMMAND_USAGE, "'%s' is no number of snapshots", text);
+	*ret_count = (uint32_t)number;
+	return COMMAND_DONE;
+}
+
+static int print(const struct command_context *context, uint32_t snapshots, uint64_t bytes)
+{
+	char text[TEXT_SIZE];
+	cJSON *json;
+
+	if (!context->is_json) {
+		printf("%s has room for %" PRIu32 " snapshot%s, and takes %s on NVMe\n",
+		       context->arguments[0], snapshots, PLURAL(snapshots), text_bytes(bytes, text));
+		return COMMAND_DONE;
+	}
+	json = cJSON_CreateObject();
+	cJSON_AddStringToObject(json, "job", context->arguments[0]);
+	cJSON_AddNumberToObject(json, "snapshots", snapshots);
+	cJSON_AddNumberToObject(json, "nvme_bytes", (double)bytes);
+	return command_print_json(json);
+}
+
+int command_reserve(const struct command_context *context)
+{
+	_cleanup_(ask_freep) struct ask *ask = NULL;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobReserve body = TIERD__WIRE__JOB_RESERVE__INIT;
+	const Tierd__Wire__Reply *reply;
+	int code = read_count(context, &body.snapshots);
+
+	if (code == COMMAND_DONE)
+		code = choice_ask_owner(context, &ask, &body.owner);
+	if (code != COMMAND_DONE)
+		return code;
+	body.name = context->arguments[0];
+	body.has_owner = true;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_RESERVE;
+	request.job_reserve = &body;
+	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_JOB_RESERVE, &reply);
+	return code == COMMAND_DONE ? print(context, body.snapshots, reply->job_reserve->nvme_bytes) : code;
+}

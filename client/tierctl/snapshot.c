@@ -1,0 +1,186 @@
+#include "client/tierctl/choice.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <time.h>
+
+/* ---- Take and delete ---- */
+
+static int print_taken(const struct command_context *context, uint64_t step)
+{
+	cJSON *json;
+
+	if (!context->is_json) {
+		printf("%s@%s is step %" PRIu64 "\n", context->arguments[0], context->arguments[1], step);
+		return COMMAND_DONE;
+	}
+	json = cJSON_CreateObject();
+	cJSON_AddStringToObject(json, "job", context->arguments[0]);
+	cJSON_AddStringToObject(json, "snapshot", context->arguments[1]);
+	cJSON_AddNumberToObject(json, "step", (double)step);
+	return command_print_json(json);
+}
+
+static int take(const struct command_context *context, struct ask *ask, uint32_t owner)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__SnapshotTake body = TIERD__WIRE__SNAPSHOT_TAKE__INIT;
+	const Tierd__Wire__Reply *reply;
+	int code;
+
+	body.name = context->arguments[0];
+	body.has_owner = true;
+	body.owner = owner;
+	body.snapshot = context->arguments[1];
+	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOT_TAKE;
+	request.snapshot_take = &body;
+	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_SNAPSHOT_TAKE, &reply);
+	return code == COMMAND_DONE ? print_taken(context, reply->snapshot_take->step) : code;
+}
+
+static int delete (const struct command_context *context, struct ask *ask, uint32_t owner)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__SnapshotDelete body = TIERD__WIRE__SNAPSHOT_DELETE__INIT;
+	const Tierd__Wire__Reply *reply;
+	cJSON *json;
+	int code;
+
+	body.name = context->arguments[0];
+	body.has_owner = true;
+	body.owner = owner;
+	body.snapshot = context->arguments[1];
+	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOT_DELETE;
+	request.snapshot_delete = &body;
+	code = command_ask(ask, &request, &reply);
+	if (code != COMMAND_DONE || !context->is_json)
+		return code;
+	json = cJSON_CreateObject();
+	cJSON_AddStringToObject(json, "job", context->arguments[0]);
+	cJSON_AddStringToObject(json, "snapshot", context->arguments[1]);
+	return command_print_json(json);
+}
+
+int command_snapshot(const struct command_context *context)
+{
+	_cleanup_(ask_freep) struct ask *ask = NULL;
+	uint32_t owner;
+	int code = choice_ask_owner(context, &ask, &owner);
+
+	if (code != COMMAND_DONE)
+		return code;
+	return command_flag(context, "delete") ? delete (context, ask, owner) : take(context, ask, owner);
+}
+
+/* ---- Difference ---- */
+
+static int print_diff(const struct command_context *context, const Tierd__Wire__SnapshotDiffReply *reply)
+{
+	const char *to = context->count > 2 ? context->arguments[2] : NULL;
+	char changed[TEXT_SIZE], all[TEXT_SIZE];
+	cJSON *json;
+
+	if (!context->is_json) {
+		printf("%s of %s differ between %s and %s\n", text_bytes(reply->changed_bytes, changed),
+		       text_bytes(reply->state_bytes, all), context->arguments[1],
+		       to ? to : "the last durable step");
+		return COMMAND_DONE;
+	}
+	json = cJSON_CreateObject();
+	cJSON_AddStringToObject(json, "job", context->arguments[0]);
+	cJSON_AddStringToObject(json, "from", context->arguments[1]);
+	if (to)
+		cJSON_AddStringToObject(json, "to", to);
+	cJSON_AddNumberToObject(json, "changed_bytes", (double)reply->changed_bytes);
+	cJSON_AddNumberToObject(json, "state_bytes", (double)reply->state_bytes);
+	return command_print_json(json);
+}
+
+int command_diff(const struct command_context *context)
+{
+	_cleanup_(ask_freep) struct ask *ask = NULL;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__SnapshotDiff body = TIERD__WIRE__SNAPSHOT_DIFF__INIT;
+	const Tierd__Wire__Reply *reply;
+	int code = choice_ask_owner(context, &ask, &body.owner);
+
+	if (code != COMMAND_DONE)
+		return code;
+	body.name = context->arguments[0];
+	body.has_owner = true;
+	body.from = context->arguments[1];
+	if (context->count > 2)
+		body.to = context->arguments[2];
+	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOT_DIFF;
+	request.snapshot_diff = &body;
+	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_SNAPSHOT_DIFF, &reply);
+	return code == COMMAND_DONE ? print_diff(context, reply->snapshot_diff) : code;
+}
+
+/* ---- List ---- */
+
+static cJSON *snapshot_json(const Tierd__Wire__Snapshot *snapshot)
+{
+	cJSON *json = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(json, "name", snapshot->name);
+	cJSON_AddNumberToObject(json, "step", (double)snapshot->step);
+	cJSON_AddNumberToObject(json, "seconds", (double)snapshot->seconds);
+	cJSON_AddNumberToObject(json, "own_bytes", (double)snapshot->own_bytes);
+	return json;
+}
+
+static int print_json(const Tierd__Wire__SnapshotsReply *reply)
+{
+	cJSON *json = cJSON_CreateObject(), *snapshots;
+
+	cJSON_AddNumberToObject(json, "maximum", reply->maximum);
+	cJSON_AddNumberToObject(json, "state_bytes", (double)reply->state_bytes);
+	snapshots = cJSON_AddArrayToObject(json, "snapshots");
+	for (size_t i = 0; i < reply->n_snapshots; i++)
+		cJSON_AddItemToArray(snapshots, snapshot_json(reply->snapshots[i]));
+	return command_print_json(json);
+}
+
+static int print_list(const Tierd__Wire__SnapshotsReply *reply)
+{
+	static const char *const titles[] = { "SNAPSHOT", ">STEP", "TAKEN", ">SIZE", ">ITS OWN", NULL };
+	_cleanup_(table_freep) struct table *table = table_new(titles);
+	char taken[TEXT_SIZE];
+
+	for (size_t i = 0; table && i < reply->n_snapshots; i++) {
+		const Tierd__Wire__Snapshot *snapshot = reply->snapshots[i];
+		const time_t seconds = (time_t)snapshot->seconds;
+		struct tm local = { 0 };
+
+		localtime_r(&seconds, &local);
+		strftime(taken, sizeof(taken), "%F %T", &local);
+		table_add(table, "%s", snapshot->name);
+		table_add(table, "%" PRIu64, snapshot->step);
+		table_add(table, "%s", taken);
+		table_add_bytes(table, reply->state_bytes);
+		table_add_bytes(table, snapshot->own_bytes);
+	}
+	return command_print_table(table);
+}
+
+int command_snapshots(const struct command_context *context)
+{
+	_cleanup_(ask_freep) struct ask *ask = NULL;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__SnapshotsRead body = TIERD__WIRE__SNAPSHOTS_READ__INIT;
+	const Tierd__Wire__Reply *reply;
+	int code = choice_ask_owner(context, &ask, &body.owner);
+
+	if (code != COMMAND_DONE)
+		return code;
+	body.name = context->arguments[0];
+	body.has_owner = true;
+	body.measures = true;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOTS_READ;
+	request.snapshots_read = &body;
+	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_SNAPSHOTS, &reply);
+	if (code != COMMAND_DONE)
+		return code;
+	return context->is_json ? print_json(reply->snapshots) : print_list(reply->snapshots);
+}

@@ -1,0 +1,131 @@
+#include "daemon/devices.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "common/plural.h"
+#include "daemon/refuse.h"
+#include "offload/store_device.h"
+
+struct device {
+	unsigned path;
+	bool is_known; /* it says what it is */
+	struct store_device says;
+};
+
+struct found {
+	const struct node *node;
+	const char *file;
+	struct device devices[NODE_MAX_PATHS];
+	unsigned count, members;
+	uint32_t missing; /* paths without a file, by their bits */
+};
+
+/* ---- Files ---- */
+
+/* What cannot be read is there: whoever opens it says why it cannot. */
+static void look(struct found *found, unsigned path)
+{
+	_cleanup_close_ int fd = openat(found->node->paths[path].directory_fd, found->file,
+					O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct device *device = &found->devices[found->count];
+
+	if (fd < 0 && errno == ENOENT) {
+		found->missing |= UINT32_C(1) << path;
+		return;
+	}
+	*device = (struct device){ .path = path };
+	device->is_known = fd >= 0 && store_device_read(fd, &device->says) == 0;
+	if (device->is_known && found->members == 0)
+		found->members = device->says.member_count;
+	found->count++;
+}
+
+/* ---- What is wrong with them ---- */
+
+/* The first path in full: they may be long. */
+static int refuse_missing(const struct found *found, char *message, size_t size)
+{
+	unsigned others = (unsigned)__builtin_popcount(found->missing);
+	char more[40] = "";
+
+	if (others == 0)
+		return refuse(message, size, -ENOENT,
+			      "its store lies on %u paths, and %u %s configured: configure those that it was "
+			      "stored on",
+			      found->members, found->count, found->count == 1 ? "is" : "are");
+	if (--others > 0)
+		snprintf(more, sizeof(more), ", nor on %u more of the paths", others);
+	return refuse(
+		message, size, -ENOENT,
+		"%.400s/%s is not there%s; bring back what that path had, or configure the paths that it was "
+		"stored on: it has files on %u of %u",
+		found->node->paths[__builtin_ctz(found->missing)].folder, found->file, more, found->count,
+		found->members);
+}
+
+static int refuse_surplus(const struct found *found, unsigned path, char *message, size_t size)
+{
+	return refuse(
+		message, size, -EEXIST,
+		"%.400s/%s is one file too many: its store has %u device%s, and each is there; move "
+		"elsewhere what is a copy, or of another job of that name, made while a path was missing",
+		found->node->paths[path].folder, found->file, found->members, PLURAL(found->members));
+}
+
+/* ---- Their order ---- */
+
+/* NODE_MAX_PATHS: none. */
+static unsigned choose_place(const struct found *found, const struct device *device, const bool *is_taken)
+{
+	unsigned member = device->says.member;
+
+	if (device->is_known)
+		return member < found->members && !is_taken[member] ? member : NODE_MAX_PATHS;
+	for (unsigned i = 0; i < found->members; i++)
+		if (!is_taken[i])
+			return i;
+	return NODE_MAX_PATHS;
+}
+
+/* Those that are known go first. */
+static int put_in_order(const struct found *found, struct path_list *paths, char *message, size_t size)
+{
+	bool is_taken[NODE_MAX_PATHS] = { false };
+
+	paths->count = found->members;
+	for (int is_known = 1; is_known >= 0; is_known--)
+		for (unsigned i = 0; i < found->count; i++) {
+			const struct device *device = &found->devices[i];
+			unsigned place;
+
+			if (device->is_known != is_known)
+				continue;
+			place = choose_place(found, device, is_taken);
+			if (place == NODE_MAX_PATHS)
+				return refuse_surplus(found, device->path, message, size);
+			is_taken[place] = true;
+			paths->paths[place] = (uint8_t)device->path;
+		}
+	return 0;
+}
+
+int devices_find(const struct node *node, const struct stored_job *job, struct path_list *ret_paths,
+		 char *message, size_t size)
+{
+	struct found found = { .node = node, .file = job->file };
+	struct path_list paths;
+	int r;
+
+	for (unsigned i = 0; i < node->path_count; i++)
+		look(&found, i);
+	if (found.members == 0 || found.members > NODE_MAX_PATHS)
+		found.members = node->path_count;
+	if (found.count < found.members)
+		return refuse_missing(&found, message, size);
+	r = put_in_order(&found, &paths, message, size);
+	if (r == 0)
+		*ret_paths = paths;
+	return r;
+}

@@ -1,0 +1,14 @@
+/* Devices: on which of the node's paths the store of a job lies, in the order of its devices. A path that was
+ * added later has none of it, and the order in which paths are configured says nothing. */
+#ifndef TIERD_DAEMON_DEVICES_H
+#define TIERD_DAEMON_DEVICES_H
+
+#include "daemon/node.h"
+#include "daemon/stored.h"
+
+/* By what its files say; those that say nothing get what is left, in the order of the paths. Slow. -ENOENT:
+ * not all are there; -EEXIST: too many are; with a message. */
+int devices_find(const struct node *node, const struct stored_job *job, struct path_list *ret_paths,
+		 char *message, size_t size);
+
+#endif

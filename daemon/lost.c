@@ -1,0 +1,149 @@
+#include "daemon/lost.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/clock.h"
+#include "common/size.h"
+#include "daemon/access.h"
+#include "daemon/options.h"
+
+/* ---- A broken job ---- */
+
+static struct job *new_job(struct node *node, const struct stored_job *file)
+{
+	Tierd__Wire__JobOpen open = TIERD__WIRE__JOB_OPEN__INIT;
+	struct quota quota = access_quota_of_user(node, file->uid);
+	struct job_options options;
+	struct job *job;
+	char message[128];
+
+	open.name = (char *)file->name;
+	open.world_size = 1;
+	if (options_read(&options, &open, true, message, sizeof(message)) < 0 ||
+	    job_new(node, file->uid, &quota, file->name, &options, &job) < 0)
+		return NULL;
+	job->number = file->number;
+	job->phase = JOB_BROKEN;
+	job->is_lost = true;
+	/* As far as anybody knows. */
+	job->has_nvme_parameters = job->has_nvme_optimizer = job->has_stored_parameters = true;
+	job->idle_since_ns = clock_now_ns();
+	return job;
+}
+
+/* What is left of each budget. */
+static void measure_room(const struct node *node, struct loss *loss)
+{
+	loss->host_room = size_rest(node->host_budget, node->host_used);
+	for (unsigned i = 0; i < node->path_count; i++)
+		loss->path_room[i] = size_rest(node->paths[i].capacity, node->paths[i].used);
+}
+
+void lost_new(struct node *node, const struct stored_job *file, const struct loss *loss, const char *why)
+{
+	struct job *job = job_find(node, file->uid, file->name) ? NULL : new_job(node, file);
+
+	if (!job) {
+		log_error("%s: %s; it is left alone", file->file, why);
+		return;
+	}
+	job->loss = *loss;
+	measure_room(node, &job->loss);
+	snprintf(job->reason, sizeof(job->reason), "%.500s", why);
+	events_of_job(
+		job, EVENT_BROKEN, NULL,
+		"its store %s cannot be opened: %s; nothing of it is touched: %s, or open it with replace, "
+		"or drop it, which both discard what is left",
+		file->file, why,
+		lost_lacks_room(job) ? "it comes back when there is more room, so make some"
+				     : "mend that and open it again, or start tierd again");
+}
+
+/* ---- Another try ---- */
+
+bool lost_lacks_room(const struct job *job)
+{
+	return job->loss.lacking < 0;
+}
+
+/* Or it would be tried again and again. */
+static bool has_more_room(const struct job *job)
+{
+	struct loss now;
+
+	measure_room(job->node, &now);
+	if (job->loss.lacking == -ENOMEM)
+		return now.host_room > job->loss.host_room;
+	for (unsigned i = 0; i < job->node->path_count; i++)
+		if (now.path_room[i] > job->loss.path_room[i])
+			return true;
+	return false;
+}
+
+static void try_again(struct job *job)
+{
+	job->is_kept = job->comes_back = true;
+	job_drop(job);
+}
+
+void lost_go_on(struct job *job)
+{
+	if (lost_lacks_room(job) && has_more_room(job) && !job->node->is_stopping)
+		try_again(job);
+}
+
+bool lost_try_again(struct job *job)
+{
+	job->loss.is_asked = !job->loss.is_asked;
+	if (job->loss.is_asked)
+		try_again(job);
+	return job->loss.is_asked;
+}
+
+/* ---- What is given up ---- */
+
+struct removal {
+	struct work work;
+	struct node *node;
+	struct stored_job file;
+};
+
+static void run_removal(struct work *work)
+{
+	const struct removal *removal = container_of(work, struct removal, work);
+
+	stored_remove(removal->node, &removal->file);
+}
+
+static void on_removed(struct work *work)
+{
+	struct removal *removal = container_of(work, struct removal, work);
+
+	removal->node->disposals--;
+	free(removal);
+}
+
+void lost_remove_file(struct node *node, const struct stored_job *file)
+{
+	struct removal *removal = calloc(1, sizeof(*removal));
+
+	if (!removal) {
+		log_error("%s cannot be removed: out of memory; remove it when tierd has ended", file->file);
+		return;
+	}
+	removal->node = node;
+	removal->file = *file;
+	removal->work = (struct work){ .run = run_removal, .done = on_removed, .urgency = WORK_NORMAL };
+	node->disposals++;
+	workers_submit(node->slow_workers, &removal->work);
+}
+
+void lost_remove(const struct job *job)
+{
+	struct stored_job file;
+
+	stored_name(job, &file);
+	lost_remove_file(job->node, &file);
+}

@@ -1,0 +1,167 @@
+#include "daemon/norm_work.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/durable.h"
+#include "daemon/norm.h"
+#include "daemon/spill.h"
+
+struct norm_work {
+	struct job *job;
+	norm_work_done *done;
+	norm_kernel *kernel;
+	_Atomic uint32_t next_unit;
+	bool *is_pushed;       /* by unit: the gradients' own mark may go while this is measured */
+	const float **sums;    /* by unit; NULL: not pushed, or measured before it was spilled */
+	uint64_t *first_block; /* by unit, and the end */
+	double *blocks;
+	unsigned left;
+	bool is_void; /* it was given up */
+	unsigned work_count;
+	struct norm_part {
+		struct work work;
+		struct norm_work *norm;
+	} parts[];
+};
+
+static void run_norm(struct work *work)
+{
+	struct norm_work *norm = container_of(work, struct norm_part, work)->norm;
+
+	for (;;) {
+		uint32_t unit = atomic_fetch_add(&norm->next_unit, 1);
+
+		if (unit >= norm->job->catalog.unit_count)
+			return;
+		if (norm->sums[unit])
+			norm_measure(norm->job, norm->kernel, unit, norm->sums[unit],
+				     &norm->blocks[norm->first_block[unit]]);
+	}
+}
+
+static struct norm_work *norm_free(struct norm_work *norm)
+{
+	if (!norm)
+		return NULL;
+	free(norm->is_pushed);
+	free(norm->sums);
+	free(norm->first_block);
+	free(norm->blocks);
+	free(norm);
+	return NULL;
+}
+
+static void on_norm_done(struct work *work)
+{
+	struct norm_work *norm = container_of(work, struct norm_part, work)->norm;
+	struct job *job = norm->job;
+
+	if (--norm->left > 0)
+		return;
+	job->norm = NULL;
+	if (!norm->is_void)
+		norm->done(job, norm);
+	norm_free(norm);
+	/* It waits for steps that are being measured; this one may have come to nothing. */
+	durable_advance(job);
+	job_settle(job);
+}
+
+/* What is not in host memory has been measured already. */
+static void take_sums(struct norm_work *norm)
+{
+	struct job *job = norm->job;
+
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
+		uint64_t first = norm->first_block[unit];
+
+		if (!norm->is_pushed[unit])
+			continue;
+		if (job->spill && !spill_address(job, job->catalog.units[unit].pack))
+			memcpy(&norm->blocks[first], spill_norm(job, unit),
+			       (norm->first_block[unit + 1] - first) * sizeof(*norm->blocks));
+		else
+			norm->sums[unit] = gradient_sum(job, unit);
+	}
+}
+
+static int norm_new(struct job *job, struct norm_work **ret_norm)
+{
+	unsigned count = workers_count(job->node->workers);
+	struct norm_work *norm = calloc(1, sizeof(*norm) + count * sizeof(norm->parts[0]));
+	uint64_t blocks = 0;
+
+	if (!norm)
+		return -ENOMEM;
+	norm->job = job;
+	norm->kernel = norm_block_kernel(simd_level());
+	norm->work_count = count;
+	norm->is_pushed = calloc(job->catalog.unit_count, sizeof(*norm->is_pushed));
+	norm->sums = calloc(job->catalog.unit_count, sizeof(*norm->sums));
+	norm->first_block = calloc(job->catalog.unit_count + 1, sizeof(*norm->first_block));
+	for (uint32_t unit = 0; norm->is_pushed && norm->first_block && unit < job->catalog.unit_count;
+	     unit++) {
+		norm->is_pushed[unit] = gradient_has_content(job, unit);
+		blocks += norm_blocks(job, unit);
+		norm->first_block[unit + 1] = blocks;
+	}
+	norm->blocks = calloc(blocks + 1, sizeof(*norm->blocks));
+	if (!norm->is_pushed || !norm->sums || !norm->first_block || !norm->blocks) {
+		norm_free(norm);
+		return -ENOMEM;
+	}
+	take_sums(norm);
+	*ret_norm = norm;
+	return 0;
+}
+
+int norm_work_start(struct job *job, norm_work_done *done)
+{
+	int r = norm_new(job, &job->norm);
+
+	if (r < 0)
+		return r;
+	job->norm->done = done;
+	job->norm->left = job->norm->work_count;
+	for (unsigned i = 0; i < job->norm->work_count; i++) {
+		struct norm_part *part = &job->norm->parts[i];
+
+		part->norm = job->norm;
+		part->work = (struct work){ .run = run_norm, .done = on_norm_done, .urgency = WORK_NORMAL };
+		workers_submit(job->node->workers, &part->work);
+	}
+	return 0;
+}
+
+void norm_work_give_up(struct norm_work *norm)
+{
+	norm->is_void = true;
+}
+
+double norm_work_sum(const struct norm_work *norm)
+{
+	const struct job *job = norm->job;
+	double sum = 0.0;
+
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
+		for (uint64_t i = norm->first_block[unit];
+		     norm->is_pushed[unit] && i < norm->first_block[unit + 1]; i++)
+			sum += norm->blocks[i];
+	return sum;
+}
+
+const char *norm_work_nonfinite(const struct norm_work *norm)
+{
+	const struct job *job = norm->job;
+
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
+		for (uint64_t i = norm->first_block[unit];
+		     norm->is_pushed[unit] && i < norm->first_block[unit + 1]; i++)
+			if (!isfinite(norm->blocks[i]))
+				return job->catalog.units[unit].name;
+	return "?";
+}

@@ -1,0 +1,73 @@
+#include "daemon/rates.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+int rates_read(const struct job *job, const Tierd__Wire__Rates *wire, struct step_rates *rates, char *message,
+	       size_t size)
+{
+	if (!wire) {
+		snprintf(message, size, "a step without rates");
+		return -EINVAL;
+	}
+	rates->learning_rate = wire->learning_rate;
+	rates->gradient_scale = wire->gradient_scale;
+	rates->loss_scale = wire->loss_scale;
+	if (!isfinite(rates->learning_rate) || !isfinite(rates->gradient_scale) ||
+	    !(rates->loss_scale >= 0) || !isfinite(rates->loss_scale)) {
+		snprintf(message, size,
+			 "learning rate %g, gradient scale %g, loss scale %g: all must be finite, the last "
+			 "above 0, or 0 for the job's",
+			 (double)rates->learning_rate, (double)rates->gradient_scale,
+			 (double)rates->loss_scale);
+		return -EINVAL;
+	}
+	rates->group_count = 0;
+	if (wire->n_groups == 0)
+		return 0;
+	if (wire->n_groups != job->options.group_count) {
+		snprintf(message, size, "rates for %zu parameter groups; the job has %u", wire->n_groups,
+			 job->options.group_count);
+		return -EINVAL;
+	}
+	return options_set_groups(&job->options, rates->groups, &rates->group_count, wire->groups,
+				  wire->n_groups, message, size);
+}
+
+void rates_complete(const struct job *job, struct step_rates *rates)
+{
+	if (rates->loss_scale == 0)
+		rates->loss_scale = job->loss_scale.value;
+	if (rates->group_count > 0)
+		return;
+	rates->group_count = job->options.group_count;
+	memcpy(rates->groups, job->groups, sizeof(rates->groups));
+}
+
+int rates_compare(const struct step_rates *here, const struct step_rates *other, const char *where,
+		  char *message, size_t size)
+{
+	const struct {
+		const char *name;
+		float here, other;
+	} values[] = {
+		{ "learning rate", here->learning_rate, other->learning_rate },
+		{ "gradient scale", here->gradient_scale, other->gradient_scale },
+		{ "loss scale", here->loss_scale, other->loss_scale },
+	};
+
+	for (size_t i = 0; i < ARRAY_LENGTH(values); i++)
+		if (values[i].here != values[i].other) {
+			snprintf(message, size, "%s is %.9g here, %.9g %s", values[i].name,
+				 (double)values[i].here, (double)values[i].other, where);
+			return -EINVAL;
+		}
+	for (uint32_t i = 0; i < here->group_count; i++)
+		if (memcmp(&here->groups[i], &other->groups[i], sizeof(here->groups[i])) != 0) {
+			snprintf(message, size, "parameter group %u has other rates here than %s", i, where);
+			return -EINVAL;
+		}
+	return 0;
+}

@@ -1,0 +1,19 @@
+/* The rates of a step: what each rank gives with its part, and all must agree on. */
+#ifndef TIERD_DAEMON_RATES_H
+#define TIERD_DAEMON_RATES_H
+
+#include "daemon/job.h"
+
+/* What a client sends. -EINVAL with a message. */
+int rates_read(const struct job *job, const Tierd__Wire__Rates *wire, struct step_rates *rates, char *message,
+	       size_t size);
+
+/* Rates without groups are those of the step before, which may not be decided when they are read; and so is a
+ * dynamic loss scale. */
+void rates_complete(const struct job *job, struct step_rates *rates);
+
+/* Of two complete ones; where: that the others are from. -EINVAL with a message. */
+int rates_compare(const struct step_rates *here, const struct step_rates *other, const char *where,
+		  char *message, size_t size);
+
+#endif

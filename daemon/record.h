@@ -1,0 +1,47 @@
+/* A record: what a job is and how far it is, as bytes (proto/record.proto) that lie beside its state, and the
+ * way back. No input and output: where the bytes are kept is the caller's. */
+#ifndef TIERD_DAEMON_RECORD_H
+#define TIERD_DAEMON_RECORD_H
+
+#include "daemon/job.h"
+
+/* Of both messages; proto/record.proto says when there has to be another one. */
+#define RECORD_FORMAT 1
+
+/* How many bytes the definition takes: always the same for a job once its units are defined, planned or
+ * not, and whatever shape it gets (daemon/reshape.h). */
+uint64_t record_definition_bytes(const struct job *job);
+
+/* The definition of a planned job. -EMSGSIZE: it does not fit; it cannot fail otherwise. */
+int record_encode_definition(const struct job *job, void *bytes, uint64_t size);
+
+/* How many bytes the progress takes at most: the same in all of the job's life, once its units are defined.
+ */
+uint64_t record_progress_bytes(const struct job *job);
+
+/* The progress of a job that stands between two steps, into as many bytes as that; returns how many it
+ * took. */
+uint64_t record_encode_progress(const struct job *job, void *bytes);
+
+/* A fingerprint of where the job's packs lie in its streams, and of what the packs are made; never 0. */
+uint64_t record_layout(const struct job *job);
+
+/* Borrowed for a call. */
+struct record_part {
+	const void *bytes;
+	uint64_t size;
+};
+
+/* Makes a job of them, which lies on these paths: one of the node's, idle and released, as daemon/idle.c
+ * leaves it, but without its stores. Those are for the caller to add, in the same turn of the loop, or he
+ * calls job_free(). Its owner's groups are those that the user database names now, until he opens it himself.
+ *
+ * Nothing in the bytes is believed: what they say is checked as if a client had said it. That the job is of
+ * that user, and has that name, is for the caller to compare with where he found it. Errors come with a
+ * message: -EPROTONOSUPPORT: a format of another tierd; -EBADMSG: these are no such messages, or they cannot
+ * be of one job; -EEXIST: the user has a job of that name; -EOPNOTSUPP: some of its state was in host memory
+ * alone; or what a client would be told. */
+int record_decode(struct node *node, const struct path_list *paths, struct record_part definition,
+		  struct record_part progress, struct job **ret_job, char *message, size_t size);
+
+#endif

@@ -1,0 +1,19 @@
+/* Reserve: the room for snapshots that a job's store has, and how it grows. */
+#ifndef TIERD_DAEMON_RESERVE_H
+#define TIERD_DAEMON_RESERVE_H
+
+#include "daemon/job.h"
+
+void reserve_snapshots(struct pending *pending, const Tierd__Wire__JobReserve *request,
+		       struct queue *client_requests);
+/* The client is gone: what it has asked for happens, and nobody is told. */
+void reserves_forget_client(struct queue *client_requests);
+
+/* Of a store that was found: it may have grown since its job was made. A negative errno with a message: the
+ * job's budgets have no room for that. */
+int reserve_find(struct job *job, const struct store *store, char *message, size_t size);
+
+/* Who opens the job need not know that it has got more room than it was made with. */
+void reserve_overlook(const struct job *job, struct job_options *asked);
+
+#endif

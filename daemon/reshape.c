@@ -1,0 +1,189 @@
+#include "daemon/reshape.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/plural.h"
+#include "daemon/budget.h"
+#include "daemon/durable.h"
+#include "daemon/idle.h"
+#include "daemon/refuse.h"
+
+bool reshape_is_asked(const struct job *job, const struct job_options *options)
+{
+	return options->world_size != job->options.world_size || options->stage != job->options.stage;
+}
+
+/* ---- Whether it can be ---- */
+
+/* Trainers that are started anew at once may be faster than the news of the others' deaths. */
+static void let_dead_leave(struct job *job)
+{
+	char reason[128];
+
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		struct member *member = job->ranks[rank];
+
+		if (!member || !port_is_dead(member->port))
+			continue;
+		snprintf(reason, sizeof(reason), "rank %u (pid %d) is lost: its process died", rank,
+			 (int)member->pid);
+		job_leave(member, false, reason);
+	}
+}
+
+static int check_ranks(const struct job *job, const struct job_options *options, char *message, size_t size)
+{
+	char ranks[256];
+
+	if (job->member_count == 0)
+		return 0;
+	members_describe(job, ranks, sizeof(ranks));
+	return refuse(message, size, -EBUSY,
+		      "world size %u and stage %u here, %u and %u in the job, which is in use by %s; end "
+		      "them, or open it as they do",
+		      options->world_size, options->stage, job->options.world_size, job->options.stage,
+		      ranks);
+}
+
+/* All of its state is where no plan of host memory has a say. */
+static int check_state(const struct job *job, const struct job_options *options, char *message, size_t size)
+{
+	if (job->has_stored_parameters && job->has_nvme_optimizer)
+		return 0;
+	return refuse(message, size, -EINVAL,
+		      "world size %u and stage %u here, %u and %u in the job, and it cannot get others, "
+		      "because some of its state lives in host memory",
+		      options->world_size, options->stage, job->options.world_size, job->options.stage);
+}
+
+static int check(const struct job *job, const struct job_options *options, char *message, size_t size)
+{
+	struct job_options same = *options;
+	int r = check_state(job, options, message, size);
+
+	same.world_size = job->options.world_size;
+	same.stage = job->options.stage;
+	/* Another stage may have another default. */
+	if (options->stage != job->options.stage)
+		same.parameter_placement = job->options.parameter_placement;
+	if (r == 0)
+		r = options_compare(&same, &job->options, message, size);
+	return r < 0 ? r : check_ranks(job, options, message, size);
+}
+
+/* A process that lives may read what it has leased, whether it has left the job or not. */
+static int refuse_lease(const struct job *job, char *message, size_t size)
+{
+	QUEUE_FOREACH (link, &job->lingering) {
+		const struct member *member = queue_entry(link, struct member, link);
+
+		if (member->client && member_has_leases(member))
+			return refuse(message, size, -EBUSY,
+				      "process %d has left it as rank %u, and still holds what it gathered; "
+				      "end it, or have it release that",
+				      (int)member->pid, member->rank);
+	}
+	return refuse(message, size, -EAGAIN, "it has not come to rest yet; try again");
+}
+
+/* What was planned for the former ranks goes; the state stays on NVMe. */
+static int come_to_rest(struct job *job, char *message, size_t size)
+{
+	if (job->phase == JOB_TRAINED && !idle_release(job))
+		return refuse_lease(job, message, size);
+	if (job->phase != JOB_RELEASED)
+		return refuse(message, size, -EAGAIN, "it has not come to rest yet; try again");
+	return 0;
+}
+
+/* ---- The shape ---- */
+
+/* Nobody is there; and a shape that is undone needs no memory. */
+static int make_places(struct job *job, uint32_t world_size)
+{
+	uint32_t most = world_size > job->options.world_size ? world_size : job->options.world_size;
+	struct member **ranks = calloc(most, sizeof(struct member *));
+
+	if (!ranks)
+		return -ENOMEM;
+	free(job->ranks);
+	job->ranks = ranks;
+	return 0;
+}
+
+static struct job_shape shape_of(const struct job *job)
+{
+	return (struct job_shape){ job->options.world_size, job->options.stage,
+				   job->options.parameter_placement, job->has_nvme_parameters };
+}
+
+/* They are in the store in any case: what changes is whether they come back from there once, to stay in host
+ * memory, or when they are wanted. The lower stages keep them. */
+static bool will_be_on_nvme(const struct job *job, const struct job_options *options)
+{
+	if (options->stage == job->options.stage || options->parameter_placement == PLACEMENT_AUTO)
+		return job->has_nvme_parameters && options->stage == 3;
+	return options->parameter_placement == PLACEMENT_NVME;
+}
+
+/* Windows of ranks that came when there was no room for it are not those of as many as come now. */
+static void set_shape(struct job *job, struct job_shape shape)
+{
+	budget_release_host(job);
+	job->options.world_size = shape.world_size;
+	job->options.stage = shape.stage;
+	job->options.parameter_placement = shape.parameter_placement;
+	job->has_nvme_parameters = shape.has_nvme_parameters;
+}
+
+int reshape(struct job *job, const struct job_options *options, char *message, size_t size)
+{
+	struct job_shape former;
+	int r;
+
+	let_dead_leave(job);
+	reshape_undo(job);
+	if (!reshape_is_asked(job, options))
+		return options_compare(options, &job->options, message, size);
+	r = check(job, options, message, size);
+	if (r == 0)
+		r = come_to_rest(job, message, size);
+	if (r < 0)
+		return r;
+	if (make_places(job, options->world_size) < 0)
+		return refuse(message, size, -ENOMEM, "out of memory");
+	former = job->former_shape = shape_of(job);
+	set_shape(job, (struct job_shape){ options->world_size, options->stage, options->parameter_placement,
+					   will_be_on_nvme(job, options) });
+	events_of_job(job, EVENT_OPENED, NULL,
+		      "it is opened for %u rank%s at stage %u; it had %u at stage %u", options->world_size,
+		      PLURAL(options->world_size), options->stage, former.world_size, former.stage);
+	/* If nobody joins it after all. */
+	job_settle(job);
+	return 0;
+}
+
+int reshape_keep(struct job *job)
+{
+	int r = job->former_shape.world_size > 0 ? durable_redefine(job) : 0;
+
+	if (r == 0)
+		job->former_shape.world_size = 0;
+	return r;
+}
+
+void reshape_undo(struct job *job)
+{
+	struct job_shape former = job->former_shape;
+
+	if (former.world_size == 0 || job->member_count > 0 || job->phase != JOB_RELEASED)
+		return;
+	job->former_shape.world_size = 0;
+	set_shape(job, former);
+	events_of_job(job, EVENT_OPENED, NULL,
+		      "its ranks have left before they were ready: it has %u rank%s at stage %u again",
+		      former.world_size, PLURAL(former.world_size), former.stage);
+}

@@ -1,0 +1,173 @@
+/* The job is closed to new ranks at once; those that are there leave. When nothing of it is in flight its
+ * store takes the snapshot for its last commit, in one commit. From then on what the daemon knows of the job
+ * is void: it is opened again, as after a start. A daemon that dies in between finds the one state or the
+ * other. */
+#include "daemon/roll_back.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/access.h"
+#include "daemon/drop.h"
+#include "daemon/errand.h"
+#include "daemon/reader.h"
+#include "daemon/restore.h"
+#include "daemon/snapshot.h"
+#include "daemon/source.h"
+
+struct roll_back {
+	struct errand errand;
+	struct restore_notice notice;
+	struct queue client_link;
+	struct pending *pending; /* NULL: nobody wants to know any more */
+	uid_t uid;
+	struct store_snapshot snapshot;
+};
+
+static void roll_back_free(struct roll_back *roll_back)
+{
+	queue_remove(&roll_back->client_link);
+	free(roll_back);
+}
+
+void roll_backs_forget_client(struct queue *client_requests)
+{
+	QUEUE_FOREACH (link, client_requests) {
+		struct roll_back *roll_back = queue_entry(link, struct roll_back, client_link);
+
+		queue_remove(&roll_back->client_link);
+		pending_drop(TAKE_PTR(roll_back->pending));
+	}
+}
+
+/* ---- It is back ---- */
+
+static void reply_rolled_back(struct pending *pending, uint64_t step)
+{
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__JobRollBackReply body = TIERD__WIRE__JOB_ROLL_BACK_REPLY__INIT;
+
+	body.step = step;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_ROLL_BACK;
+	reply.job_roll_back = &body;
+	pending_reply(pending, &reply);
+}
+
+static void on_back(struct restore_notice *notice, const struct job *job, const char *why)
+{
+	struct roll_back *roll_back = container_of(notice, struct roll_back, notice);
+
+	if (roll_back->pending && job)
+		reply_rolled_back(roll_back->pending, job->step);
+	else if (roll_back->pending)
+		pending_error(roll_back->pending, -EIO,
+			      "the job was rolled back to step %llu, and cannot be opened there: %s",
+			      (unsigned long long)roll_back->snapshot.step, why);
+	roll_back_free(roll_back);
+}
+
+/* ---- In the store ---- */
+
+static int begin(struct errand *errand, struct store *store)
+{
+	const struct roll_back *roll_back = container_of(errand, struct roll_back, errand);
+
+	/* What they look at will not be there any more. */
+	readers_end_job(errand->job);
+	sources_end_job(errand->job);
+	return store_roll_back(store, roll_back->snapshot.name, &errand->request);
+}
+
+static void fail(struct roll_back *roll_back, int status)
+{
+	struct job *job = roll_back->errand.job;
+
+	job->is_rolling_back = false;
+	if (roll_back->pending)
+		snapshot_fail(roll_back->pending, job, roll_back->snapshot.name, status);
+	roll_back_free(roll_back);
+}
+
+static void on_rolled_back(struct errand *errand, int status)
+{
+	struct roll_back *roll_back = container_of(errand, struct roll_back, errand);
+	struct job *job = errand->job;
+
+	/* Somebody has dropped it meanwhile. */
+	if (status == 0 && job->is_dropped && !job->is_kept)
+		status = -ESHUTDOWN;
+	if (status < 0) {
+		fail(roll_back, status);
+		return;
+	}
+	events_of_job(job, EVENT_ROLLED_BACK, &(struct log_fields){ .step = &roll_back->snapshot.step },
+		      "user %u has rolled it back from step %llu to snapshot %s, of step %llu",
+		      (unsigned)roll_back->uid, (unsigned long long)job->step, roll_back->snapshot.name,
+		      (unsigned long long)roll_back->snapshot.step);
+	job->notice = &roll_back->notice;
+	job->is_kept = job->comes_back = true;
+	if (!job->is_dropped)
+		job_drop(job);
+}
+
+/* ---- The request ---- */
+
+static void start(struct pending *pending, struct job *job, const struct store_snapshot *snapshot,
+		  struct queue *client_requests)
+{
+	struct roll_back *roll_back = calloc(1, sizeof(*roll_back));
+	char reason[160];
+
+	if (!roll_back) {
+		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
+		return;
+	}
+	roll_back->pending = pending;
+	roll_back->uid = pending_port(pending)->uid;
+	roll_back->snapshot = *snapshot;
+	roll_back->notice.done = on_back;
+	roll_back->errand.job = job;
+	roll_back->errand.is_last = true;
+	roll_back->errand.begin = begin;
+	roll_back->errand.done = on_rolled_back;
+	queue_push(client_requests, &roll_back->client_link);
+	job->is_rolling_back = true;
+	snprintf(reason, sizeof(reason), "job %s was rolled back to step %llu by user %u", job->name,
+		 (unsigned long long)snapshot->step, (unsigned)roll_back->uid);
+	drop_ranks(job, reason);
+	errand_send(&roll_back->errand);
+}
+
+void roll_back_job(struct pending *pending, const Tierd__Wire__JobRollBack *request,
+		   struct queue *client_requests)
+{
+	const struct port *port = pending_port(pending);
+	struct job *job = access_find(pending, request->name, request->has_owner, request->owner);
+	struct store_snapshot snapshot;
+	char message[SNAPSHOT_TEXT], ranks[256];
+	int r;
+
+	if (!job)
+		return;
+	if (!access_may_drop(job, port)) {
+		pending_error(pending, -EPERM, "job %s is for its owner to roll back, user %u", job->name,
+			      (unsigned)job->uid);
+		return;
+	}
+	r = snapshot_check_job(job, message, sizeof(message));
+	if (r == 0 && !snapshot_find(job, request->snapshot, &snapshot, message, sizeof(message)))
+		r = -ENOENT;
+	if (r < 0) {
+		pending_error(pending, r, "%s", message);
+		return;
+	}
+	members_describe(job, ranks, sizeof(ranks));
+	if (ranks[0] && !request->force)
+		pending_error(pending, -EBUSY,
+			      "job %s is in use by %s; end them, or roll it back with --force", job->name,
+			      ranks);
+	else
+		start(pending, job, &snapshot, client_requests);
+}

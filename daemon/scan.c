@@ -1,0 +1,143 @@
+/* One read at a time: the device has nothing of it to work off when somebody comes who waits. An extent that
+ * is rewritten meanwhile is read where it lies then, which the store sees to. One that cannot be read is read
+ * again, block by block, so that all bad blocks are found, and none beside them. */
+#include "daemon/scan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/job.h"
+#include "daemon/refuse.h"
+
+int scan_check(const struct job *job, char *message, size_t size)
+{
+	if (job->phase < JOB_TRAINED)
+		return refuse(message, size, -EBUSY, "job %s has no values yet", job->name);
+	if (!job->is_durable && !job->has_nvme_parameters && !job->has_nvme_optimizer)
+		return refuse(message, size, -EOPNOTSUPP, "job %s has nothing on NVMe", job->name);
+	if (!job_nvme_store(job))
+		return refuse(message, size, -EIO, "job %s cannot be read: %s", job->name, job->reason);
+	if (job->is_rolling_back)
+		return refuse(message, size, -EAGAIN, "job %s is being rolled back; try again", job->name);
+	return 0;
+}
+
+static void read_piece(struct scan *scan);
+
+static void begin_extent(struct scan *scan)
+{
+	struct store_piece piece;
+
+	store_find_extent(job_nvme_store(scan->job), scan->next, &piece);
+	scan->transfer.stream = piece.stream;
+	scan->transfer.offset = piece.offset;
+	scan->transfer.length = piece.length;
+	scan->piece_end = piece.offset + piece.length;
+	scan->by_blocks = false;
+}
+
+static void end(struct scan *scan, int status)
+{
+	struct job *job = scan->job;
+
+	job->scans--;
+	job_settle(job);
+	scan->done(scan, status);
+}
+
+static void read_block(struct scan *scan, uint64_t offset)
+{
+	uint64_t rest = scan->piece_end - offset;
+
+	scan->transfer.offset = offset;
+	scan->transfer.length = rest < STORE_BLOCK_BYTES ? rest : STORE_BLOCK_BYTES;
+	read_piece(scan);
+}
+
+static void go_on(struct scan *scan)
+{
+	uint64_t offset = scan->transfer.offset + scan->transfer.length;
+
+	scan->bytes += scan->transfer.length;
+	if (scan->by_blocks && offset < scan->piece_end) {
+		read_block(scan, offset);
+		return;
+	}
+	if (++scan->next == scan->end) {
+		end(scan, 0);
+		return;
+	}
+	begin_extent(scan);
+	read_piece(scan);
+}
+
+static void tell(struct scan *scan, int status)
+{
+	const struct store_transfer *transfer = &scan->transfer;
+	struct scan_finding finding = {
+		.block = { transfer->stream, transfer->offset, transfer->length },
+		.device = transfer->fault.device,
+		.device_offset = transfer->fault.device_offset,
+		.status = status,
+	};
+
+	scan->found(scan, &finding);
+}
+
+static void on_read(struct store_transfer *transfer, int status)
+{
+	struct scan *scan = container_of(transfer, struct scan, transfer);
+
+	if (scan->job->is_dropped || scan->job->is_rolling_back || scan->is_stopped) {
+		end(scan, scan->is_stopped ? -ECANCELED : -ENOENT);
+		return;
+	}
+	if (status < 0 && !scan->by_blocks) {
+		scan->by_blocks = true;
+		read_block(scan, transfer->offset);
+		return;
+	}
+	if (status < 0)
+		tell(scan, status);
+	go_on(scan);
+}
+
+static void read_piece(struct scan *scan)
+{
+	int r = store_submit(job_nvme_store(scan->job), &scan->transfer);
+
+	/* Only our own mistakes are refused: no section, or no page. */
+	if (r < 0)
+		abort();
+}
+
+int scan_start(struct scan *scan, struct job *job, uint64_t first, uint64_t end)
+{
+	if (!scan->buffer)
+		scan->buffer = aligned_alloc(STORE_PAGE_BYTES, STORE_EXTENT_BYTES);
+	if (!scan->buffer)
+		return -ENOMEM;
+	scan->job = job;
+	scan->first = scan->next = first;
+	scan->end = end;
+	scan->bytes = 0;
+	scan->is_stopped = false;
+	scan->transfer = (struct store_transfer){
+		.direction = TIER_READ, .priority = TIER_IDLE, .buffer = scan->buffer, .done = on_read
+	};
+	job->scans++;
+	begin_extent(scan);
+	read_piece(scan);
+	return 0;
+}
+
+void scan_stop(struct scan *scan)
+{
+	scan->is_stopped = true;
+}
+
+void scan_clear(struct scan *scan)
+{
+	free(scan->buffer);
+	scan->buffer = NULL;
+}

@@ -1,0 +1,373 @@
+#include "daemon/snapshot.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/plural.h"
+#include "daemon/access.h"
+#include "daemon/durable.h"
+#include "daemon/errand.h"
+#include "daemon/refuse.h"
+#include "proto/name.h"
+
+/* A client's, until the store has done it. */
+struct snapshot_request {
+	struct errand errand;
+	struct queue client_link;
+	struct pending *pending; /* NULL: nobody wants to know any more */
+	uid_t uid;
+	char name[WIRE_MAX_SNAPSHOT_NAME + 1], to[WIRE_MAX_SNAPSHOT_NAME + 1];
+	uint64_t step, changed_bytes;
+	/* It has been done. */
+	void (*tell)(struct snapshot_request *request);
+};
+
+/* ---- What is there ---- */
+
+/* As many as there is room for. */
+static void name_snapshots(const struct job *job, char *text, size_t size)
+{
+	struct store_snapshot snapshots[STORE_MAX_SNAPSHOTS];
+	unsigned count = store_snapshots(job_nvme_store(job), snapshots);
+	size_t used = 0;
+
+	snprintf(text, size, "none");
+	for (unsigned i = 0; i < count && used + sizeof(snapshots[i].name) + 2 < size; i++)
+		used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "",
+					 snapshots[i].name);
+}
+
+static bool look_for(const struct job *job, const char *name, struct store_snapshot *ret_snapshot)
+{
+	struct store_snapshot snapshots[STORE_MAX_SNAPSHOTS];
+	unsigned count = store_snapshots(job_nvme_store(job), snapshots);
+
+	for (unsigned i = 0; i < count; i++)
+		if (strcmp(snapshots[i].name, name) == 0) {
+			*ret_snapshot = snapshots[i];
+			return true;
+		}
+	return false;
+}
+
+unsigned snapshot_count(const struct job *job)
+{
+	struct store_snapshot snapshots[STORE_MAX_SNAPSHOTS];
+
+	return job->durable ? store_snapshots(job_nvme_store(job), snapshots) : 0;
+}
+
+bool snapshot_find(const struct job *job, const char *name, struct store_snapshot *ret_snapshot,
+		   char *message, size_t size)
+{
+	if (look_for(job, name, ret_snapshot))
+		return true;
+	snapshot_explain(job, name, -ENOENT, message, size);
+	return false;
+}
+
+/* ---- Refusals ---- */
+
+int snapshot_check_job(const struct job *job, char *message, size_t size)
+{
+	if (job->phase == JOB_BROKEN)
+		return refuse(message, size, -EIO, "job %s is broken: %s", job->name, job->reason);
+	if (job->phase < JOB_TRAINED)
+		return refuse(message, size, -EBUSY,
+			      "job %s has no values yet: snapshots begin when all its ranks were ready",
+			      job->name);
+	if (!job->durable)
+		return refuse(message, size, -EOPNOTSUPP, "job %s is not durable, and so it has no snapshots",
+			      job->name);
+	if (job->is_rolling_back)
+		return refuse(message, size, -EAGAIN, "job %s is being rolled back; try again", job->name);
+	return 0;
+}
+
+static void explain_space(const struct job *job, char *message, size_t size)
+{
+	char names[400];
+
+	if (job->options.snapshots == 0) {
+		snprintf(message, size,
+			 "job %s has no room for snapshots; make some (tierctl reserve), or export the job",
+			 job->name);
+		return;
+	}
+	name_snapshots(job, names, sizeof(names));
+	snprintf(message, size,
+		 "the room of job %s for %u snapshot%s is used: %s; delete one of %s (tierctl snapshot "
+		 "--delete), or make room for more (tierctl reserve)",
+		 job->name, job->options.snapshots, PLURAL(job->options.snapshots),
+		 store_message(job_nvme_store(job)), names);
+}
+
+static void explain_name(const struct job *job, const char *name, int status, char *message, size_t size)
+{
+	struct store_snapshot snapshot;
+	char names[640];
+
+	if (status == -EEXIST && look_for(job, name, &snapshot)) {
+		snprintf(message, size,
+			 "job %s has a snapshot %s already, of step %llu; take another name, or delete that "
+			 "one first",
+			 job->name, name, (unsigned long long)snapshot.step);
+		return;
+	}
+	name_snapshots(job, names, sizeof(names));
+	snprintf(message, size, "job %s has no snapshot %.*s; it has %s", job->name, name_fit(name, 80), name,
+		 names);
+}
+
+void snapshot_explain(const struct job *job, const char *name, int status, char *message, size_t size)
+{
+	if (status == -ENOSPC)
+		explain_space(job, message, size);
+	else if (status == -EEXIST || status == -ENOENT)
+		explain_name(job, name, status, message, size);
+	else if (status == -EMFILE)
+		snprintf(message, size,
+			 "job %s has %d snapshots, which is the most that a store has room for; delete one",
+			 job->name, STORE_MAX_SNAPSHOTS);
+	else if (status == -ESHUTDOWN)
+		snprintf(message, size, "job %s has ended before that was done%s%s", job->name,
+			 job->reason[0] ? ": " : "", job->reason);
+	else
+		snprintf(message, size, "job %s: %s", job->name,
+			 store_message(job_nvme_store(job))[0] ? store_message(job_nvme_store(job))
+							       : strerror(-status));
+}
+
+/* Of the codes that have none of their own. */
+static int code_of(int status)
+{
+	return status == -EMFILE ? -ENOSPC : status == -ESHUTDOWN ? -ECANCELED : status;
+}
+
+void snapshot_fail(struct pending *pending, const struct job *job, const char *name, int status)
+{
+	char message[SNAPSHOT_TEXT];
+
+	snapshot_explain(job, name, status, message, sizeof(message));
+	pending_error(pending, code_of(status), "%s", message);
+}
+
+/* ---- Requests ---- */
+
+static void request_free(struct snapshot_request *request)
+{
+	queue_remove(&request->client_link);
+	free(request);
+}
+
+static void on_done(struct errand *errand, int status)
+{
+	struct snapshot_request *request = container_of(errand, struct snapshot_request, errand);
+
+	if (status == 0)
+		request->tell(request);
+	else if (request->pending)
+		snapshot_fail(request->pending, errand->job, request->name, status);
+	request_free(request);
+}
+
+void snapshots_forget_client(struct queue *client_requests)
+{
+	QUEUE_FOREACH (link, client_requests) {
+		struct snapshot_request *request = queue_entry(link, struct snapshot_request, client_link);
+
+		queue_remove(&request->client_link);
+		pending_drop(TAKE_PTR(request->pending));
+	}
+}
+
+static bool check_name(struct pending *pending, const char *name)
+{
+	if (strlen(name) <= WIRE_MAX_SNAPSHOT_NAME && options_name_is_valid(name))
+		return true;
+	pending_error(pending, -EINVAL,
+		      "snapshot name \"%.*s\" is not allowed: 1 to %d of a-z, 0-9, '.', '_' and '-', "
+		      "beginning with a letter or digit, without \"..\"",
+		      name_fit(name, 80), name, WIRE_MAX_SNAPSHOT_NAME);
+	return false;
+}
+
+static bool check_job(struct pending *pending, const struct job *job)
+{
+	char message[SNAPSHOT_TEXT];
+	int r = snapshot_check_job(job, message, sizeof(message));
+
+	if (r < 0)
+		pending_error(pending, r, "%s", message);
+	return r == 0;
+}
+
+/* NULL, and it is answered: there is no memory for it. */
+static struct snapshot_request *request_new(struct pending *pending, struct job *job, const char *name,
+					    struct queue *client_requests)
+{
+	struct snapshot_request *request = calloc(1, sizeof(*request));
+
+	if (!request) {
+		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
+		return NULL;
+	}
+	request->pending = pending;
+	request->uid = pending_port(pending)->uid;
+	snprintf(request->name, sizeof(request->name), "%s", name);
+	request->errand.job = job;
+	request->errand.done = on_done;
+	queue_push(client_requests, &request->client_link);
+	return request;
+}
+
+/* ---- Take ---- */
+
+static int begin_take(struct errand *errand, struct store *store)
+{
+	struct snapshot_request *request = container_of(errand, struct snapshot_request, errand);
+
+	request->step = store_step(store);
+	return store_snapshot(store, request->name, &errand->request);
+}
+
+static void tell_taken(struct snapshot_request *request)
+{
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__SnapshotTakeReply body = TIERD__WIRE__SNAPSHOT_TAKE_REPLY__INIT;
+
+	events_of_job(request->errand.job, EVENT_SNAPSHOT_TAKEN,
+		      &(struct log_fields){ .step = &request->step }, "step %llu is kept as snapshot %s",
+		      (unsigned long long)request->step, request->name);
+	if (!request->pending)
+		return;
+	body.step = request->step;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOT_TAKE;
+	reply.snapshot_take = &body;
+	pending_reply(request->pending, &reply);
+}
+
+void snapshot_take(struct pending *pending, const struct member *member,
+		   const Tierd__Wire__SnapshotTake *take, struct queue *client_requests)
+{
+	const struct port *port = pending_port(pending);
+	struct job *job =
+		member ? member->job : access_find(pending, take->name, take->has_owner, take->owner);
+	struct snapshot_request *request;
+
+	if (!job || !check_name(pending, take->snapshot))
+		return;
+	if (!access_may_train(job, port) && !access_may_drop(job, port)) {
+		pending_error(pending, -EPERM,
+			      "snapshots of job %s are for those to take who may train it: its owner, user "
+			      "%u, and whom he shares it with for that",
+			      job->name, (unsigned)job->uid);
+		return;
+	}
+	if (!check_job(pending, job))
+		return;
+	request = request_new(pending, job, take->snapshot, client_requests);
+	if (!request)
+		return;
+	request->tell = tell_taken;
+	request->errand.step = job->step;
+	request->errand.begin = begin_take;
+	errand_send(&request->errand);
+}
+
+/* ---- Delete ---- */
+
+static int begin_delete(struct errand *errand, struct store *store)
+{
+	const struct snapshot_request *request = container_of(errand, struct snapshot_request, errand);
+
+	return store_delete_snapshot(store, request->name, &errand->request);
+}
+
+static void tell_deleted(struct snapshot_request *request)
+{
+	events_of_job(request->errand.job, EVENT_SNAPSHOT_DELETED, NULL, "user %u has deleted snapshot %s",
+		      (unsigned)request->uid, request->name);
+	if (request->pending)
+		pending_reply(request->pending, NULL);
+}
+
+void snapshot_delete(struct pending *pending, const Tierd__Wire__SnapshotDelete *delete,
+		     struct queue *client_requests)
+{
+	struct job *job = access_find(pending, delete->name, delete->has_owner, delete->owner);
+	struct snapshot_request *request;
+
+	if (!job || !check_name(pending, delete->snapshot))
+		return;
+	if (!access_may_drop(job, pending_port(pending))) {
+		pending_error(pending, -EPERM, "snapshots of job %s are for its owner to delete, user %u",
+			      job->name, (unsigned)job->uid);
+		return;
+	}
+	if (!check_job(pending, job))
+		return;
+	request = request_new(pending, job, delete->snapshot, client_requests);
+	if (!request)
+		return;
+	request->tell = tell_deleted;
+	request->errand.begin = begin_delete;
+	errand_send(&request->errand);
+}
+
+/* ---- Diff ---- */
+
+uint64_t snapshot_state_bytes(const struct job *job)
+{
+	return store_extents(job_nvme_store(job)) * STORE_EXTENT_BYTES;
+}
+
+static int begin_diff(struct errand *errand, struct store *store)
+{
+	struct snapshot_request *request = container_of(errand, struct snapshot_request, errand);
+
+	return store_diff(store, request->name, request->to[0] ? request->to : NULL, &errand->request,
+			  &request->changed_bytes);
+}
+
+static void tell_diff(struct snapshot_request *request)
+{
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__SnapshotDiffReply body = TIERD__WIRE__SNAPSHOT_DIFF_REPLY__INIT;
+
+	if (!request->pending)
+		return;
+	body.changed_bytes = request->changed_bytes;
+	body.state_bytes = snapshot_state_bytes(request->errand.job);
+	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOT_DIFF;
+	reply.snapshot_diff = &body;
+	pending_reply(request->pending, &reply);
+}
+
+void snapshot_diff(struct pending *pending, const Tierd__Wire__SnapshotDiff *diff,
+		   struct queue *client_requests)
+{
+	struct job *job = access_find(pending, diff->name, diff->has_owner, diff->owner);
+	const char *names[] = { diff->from, diff->to };
+	struct snapshot_request *request;
+	struct store_snapshot snapshot;
+	char message[SNAPSHOT_TEXT];
+
+	if (!job || !check_job(pending, job))
+		return;
+	for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
+		if ((i == 0 || names[i][0]) &&
+		    !snapshot_find(job, names[i], &snapshot, message, sizeof(message))) {
+			pending_error(pending, -ENOENT, "%s", message);
+			return;
+		}
+	request = request_new(pending, job, diff->from, client_requests);
+	if (!request)
+		return;
+	snprintf(request->to, sizeof(request->to), "%s", diff->to);
+	request->tell = tell_diff;
+	request->errand.begin = begin_diff;
+	errand_send(&request->errand);
+}

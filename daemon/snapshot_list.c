@@ -1,0 +1,116 @@
+#include "daemon/snapshot_list.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "daemon/access.h"
+#include "daemon/errand.h"
+#include "daemon/snapshot.h"
+
+struct snapshot_list {
+	struct errand errand;
+	struct queue client_link;
+	struct pending *pending; /* NULL: nobody wants to know any more */
+	struct store_snapshot snapshots[STORE_MAX_SNAPSHOTS];
+	uint64_t own_bytes[STORE_MAX_SNAPSHOTS];
+	unsigned count, measured;
+};
+
+static void snapshot_list_free(struct snapshot_list *list)
+{
+	queue_remove(&list->client_link);
+	free(list);
+}
+
+void snapshot_lists_forget_client(struct queue *client_lists)
+{
+	QUEUE_FOREACH (link, client_lists) {
+		struct snapshot_list *list = queue_entry(link, struct snapshot_list, client_link);
+
+		queue_remove(&list->client_link);
+		pending_drop(TAKE_PTR(list->pending));
+	}
+}
+
+static void reply(struct snapshot_list *list, const struct job *job)
+{
+	Tierd__Wire__Snapshot entries[STORE_MAX_SNAPSHOTS], *pointers[STORE_MAX_SNAPSHOTS];
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__SnapshotsReply body = TIERD__WIRE__SNAPSHOTS_REPLY__INIT;
+
+	for (unsigned i = 0; i < list->count; i++) {
+		pointers[i] = &entries[i];
+		tierd__wire__snapshot__init(&entries[i]);
+		entries[i].name = list->snapshots[i].name;
+		entries[i].step = list->snapshots[i].step;
+		entries[i].seconds = list->snapshots[i].seconds;
+		entries[i].own_bytes = list->own_bytes[i];
+	}
+	body.n_snapshots = list->count;
+	body.snapshots = pointers;
+	body.maximum = job->options.snapshots;
+	body.state_bytes = snapshot_state_bytes(job);
+	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOTS;
+	reply.snapshots = &body;
+	pending_reply(list->pending, &reply);
+}
+
+/* ---- Measuring: one after the other, so that commits come in between ---- */
+
+static int begin(struct errand *errand, struct store *store)
+{
+	struct snapshot_list *list = container_of(errand, struct snapshot_list, errand);
+
+	return store_measure_snapshot(store, list->snapshots[list->measured].name, &errand->request,
+				      &list->own_bytes[list->measured]);
+}
+
+/* Of one that was deleted meanwhile nothing is kept. */
+static void on_measured(struct errand *errand, int status)
+{
+	struct snapshot_list *list = container_of(errand, struct snapshot_list, errand);
+
+	if (!list->pending) {
+		snapshot_list_free(list);
+	} else if (status < 0 && status != -ENOENT) {
+		snapshot_fail(list->pending, errand->job, list->snapshots[list->measured].name, status);
+		snapshot_list_free(list);
+	} else if (++list->measured < list->count) {
+		errand_send(errand);
+	} else {
+		reply(list, errand->job);
+		snapshot_list_free(list);
+	}
+}
+
+void snapshot_list(struct pending *pending, const Tierd__Wire__SnapshotsRead *read,
+		   struct queue *client_lists)
+{
+	struct job *job = access_find(pending, read->name, read->has_owner, read->owner);
+	struct snapshot_list *list;
+	char message[SNAPSHOT_TEXT];
+	int r;
+
+	if (!job)
+		return;
+	r = snapshot_check_job(job, message, sizeof(message));
+	if (r < 0) {
+		pending_error(pending, r, "%s", message);
+		return;
+	}
+	list = calloc(1, sizeof(*list));
+	if (!list) {
+		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
+		return;
+	}
+	list->pending = pending;
+	list->count = store_snapshots(job_nvme_store(job), list->snapshots);
+	queue_push(client_lists, &list->client_link);
+	list->errand = (struct errand){ .job = job, .begin = begin, .done = on_measured };
+	if (read->measures && list->count > 0) {
+		errand_send(&list->errand);
+	} else {
+		reply(list, job);
+		snapshot_list_free(list);
+	}
+}

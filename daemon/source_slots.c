@@ -1,0 +1,275 @@
+/* Slots: a mebibyte of one slot of one section of a pack at a time, in which pieces of the source are put
+ * together. What is never written stays zero, as in any new job. */
+#include <errno.h>
+#include <string.h>
+
+#include "common/size.h"
+#include "daemon/refuse.h"
+#include "daemon/source_inside.h"
+
+/* ---- Which units ---- */
+
+static int check_optimizer(const struct source *source, char *message, size_t size)
+{
+	const struct job_options *here = &source->job->options, *there = &source->from->options;
+
+	if (!source->may_read_all)
+		return refuse(message, size, -EPERM,
+			      "job %s is shared for reading: its parameters can be taken, what its optimizer "
+			      "keeps cannot",
+			      source->name);
+	if (here->optimizer != there->optimizer || here->slot_count != there->slot_count)
+		return refuse(message, size, -EINVAL,
+			      "optimizer is %s with %u slots here, %s with %u in job %s; without "
+			      "with_optimizer it begins anew",
+			      here->optimizer->name, here->slot_count, there->optimizer->name,
+			      there->slot_count, source->name);
+	return 0;
+}
+
+/* The updates of the source's units that have a part of the tensor: they have to be as many as those of the
+ * others. */
+static int check_tensor(const struct source *source, const struct unit *unit, const struct tensor *tensor,
+			bool is_first, uint64_t *updates, char *message, size_t size)
+{
+	for (uint64_t element = 0, at; element < tensor->layout.elements;) {
+		const struct source_entry *entry = source_map_find(&source->map, tensor, element, &at);
+		const struct unit *there = &source->from->catalog.units[entry->unit];
+
+		if (there->tensors[entry->tensor].is_frozen)
+			return refuse(
+				message, size, -EINVAL,
+				"tensor \"%s\" is trained here, and frozen in job %s: its optimizer keeps "
+				"nothing of it",
+				tensor->name, source->name);
+		if (!is_first && there->updates != *updates)
+			return refuse(
+				message, size, -EINVAL,
+				"unit \"%s\" takes tensors that have had %llu updates in job %s, and others "
+				"that have had %llu: it can only have one number of them",
+				unit->name, (unsigned long long)*updates, source->name,
+				(unsigned long long)there->updates);
+		*updates = there->updates;
+		is_first = false;
+		element += entry->end - entry->first - at;
+	}
+	return 0;
+}
+
+/* A unit of which some tensor is initialized begins anew. */
+static int match_unit(struct source *source, struct unit *unit, char *message, size_t size)
+{
+	uint64_t updates = 0;
+	bool is_first = true;
+
+	unit->has_source = true;
+	for (uint32_t i = 0; i < unit->tensor_count && unit->has_source; i++)
+		unit->has_source = unit->tensors[i].has_source || unit->tensors[i].is_frozen;
+	for (uint32_t i = 0; i < unit->tensor_count && unit->has_source; i++) {
+		const struct tensor *tensor = &unit->tensors[i];
+		int r = tensor->is_frozen
+				? 0
+				: check_tensor(source, unit, tensor, is_first, &updates, message, size);
+
+		if (r < 0)
+			return r;
+		is_first &= tensor->is_frozen || tensor->layout.elements == 0;
+	}
+	unit->updates = updates;
+	return 0;
+}
+
+int source_match_slots(struct source *source, char *message, size_t size)
+{
+	const struct catalog *catalog = &source->job->catalog;
+	int r = check_optimizer(source, message, size);
+
+	for (uint32_t u = 0; u < catalog->unit_count && r == 0; u++)
+		r = match_unit(source, &catalog->units[u], message, size);
+	return r;
+}
+
+/* ---- A chunk of a slot ---- */
+
+static uint64_t chunk_count(const struct source *source)
+{
+	const struct slot_cursor *slots = &source->slots;
+	uint64_t left = source->job->catalog.packs[slots->pack].elements[slots->section] - slots->first;
+
+	return left < PIECE_ELEMENTS ? left : PIECE_ELEMENTS;
+}
+
+static void go_to_start(struct source *source, uint64_t first)
+{
+	struct slot_cursor *slots = &source->slots;
+
+	slots->first = slots->at = first;
+	slots->unit = source->job->catalog.packs[slots->pack].first_unit;
+	slots->tensor = 0;
+	slots->has_chunk = slots->has_values = false;
+}
+
+static void go_to_next_slot(struct source *source)
+{
+	struct slot_cursor *slots = &source->slots;
+
+	if (++slots->slot >= source->job->options.slot_count) {
+		slots->slot = 0;
+		slots->section++;
+	}
+	if (slots->section == UNIT_TRAINABLE_SECTIONS) {
+		slots->section = 0;
+		slots->pack++;
+	}
+	if (slots->pack < source->job->catalog.pack_count)
+		go_to_start(source, 0);
+}
+
+static bool is_at_end(const struct source *source)
+{
+	return source->slots.pack == source->job->catalog.pack_count || source->job->options.slot_count == 0;
+}
+
+/* False: there is no chunk left. */
+static bool find_chunk(struct source *source)
+{
+	struct slot_cursor *slots = &source->slots;
+
+	if (slots->has_chunk)
+		return true;
+	while (!is_at_end(source) &&
+	       slots->first >= source->job->catalog.packs[slots->pack].elements[slots->section])
+		go_to_next_slot(source);
+	if (is_at_end(source))
+		return false;
+	go_to_start(source, slots->first);
+	memset(source->values, 0, COPY_BYTES);
+	slots->has_chunk = true;
+	return true;
+}
+
+static bool takes_slots(const struct unit *unit, const struct tensor *tensor, unsigned section)
+{
+	return unit->has_source && tensor->layout.section == section && tensor->layout.elements > 0;
+}
+
+/* The next tensor in the chunk that has something to take, and where it begins in the pack's section; NULL:
+ * none. */
+static const struct tensor *find_tensor(struct source *source, uint64_t *ret_first)
+{
+	struct slot_cursor *slots = &source->slots;
+	const struct pack *pack = &source->job->catalog.packs[slots->pack];
+	uint64_t end = slots->first + chunk_count(source);
+
+	for (; slots->unit < pack->first_unit + pack->unit_count; slots->unit++, slots->tensor = 0) {
+		const struct unit *unit = &source->job->catalog.units[slots->unit];
+
+		for (; slots->tensor < unit->tensor_count; slots->tensor++) {
+			const struct tensor *tensor = &unit->tensors[slots->tensor];
+			uint64_t first = unit->pack_first[slots->section] + tensor->layout.first;
+
+			*ret_first = first;
+			if (takes_slots(unit, tensor, slots->section) &&
+			    first + tensor->layout.elements > slots->at)
+				return first < end && slots->at < end ? tensor : NULL;
+		}
+	}
+	return NULL;
+}
+
+static void on_copied(struct copy *copy, int status)
+{
+	struct source *source = container_of(copy, struct source, copy);
+
+	source->is_busy = false;
+	if (status < 0)
+		source_fail(source, status, "its optimizer's state cannot be read");
+	else
+		source->slots.at += copy->range.count;
+	job_settle(source->job);
+}
+
+static int take_piece(struct source *source, const struct tensor *tensor, uint64_t tensor_first,
+		      char *message, size_t size)
+{
+	struct slot_cursor *slots = &source->slots;
+	struct copy_range range;
+	uint64_t end = slots->first + chunk_count(source);
+
+	if (slots->at < tensor_first)
+		slots->at = tensor_first;
+	range = source_range(source, tensor, slots->at - tensor_first, end - slots->at);
+	range.state = STATE_SLOTS + (int)slots->slot;
+	slots->has_values = true;
+	return source_copy(source, &range, (float *)source->values + (slots->at - slots->first), on_copied,
+			   message, size);
+}
+
+/* ---- To this job ---- */
+
+/* In a turn of its own, as each piece: there may be many. */
+static void leave_chunk(struct source *source)
+{
+	go_to_start(source, source->slots.first + chunk_count(source));
+	job_settle(source->job);
+}
+
+static void on_stored(struct store_transfer *transfer, int status)
+{
+	struct source *source = container_of(transfer, struct source, transfer);
+
+	source->is_busy = false;
+	if (status < 0)
+		source_fail(source, status, "its optimizer's state cannot be written");
+	else
+		go_to_start(source, source->slots.first + chunk_count(source));
+	job_settle(source->job);
+}
+
+static int store_chunk(struct source *source, char *message, size_t size)
+{
+	struct job *job = source->job;
+	const struct slot_cursor *slots = &source->slots;
+	unsigned state = STATE_SLOTS + slots->slot;
+	uint32_t stream = job->streams.state[slots->section][state];
+	uint64_t offset =
+		job->places[slots->pack].state[slots->section][state] + slots->first * sizeof(float);
+	uint64_t bytes = chunk_count(source) * sizeof(float);
+	int r;
+
+	if (!job->has_nvme_optimizer) {
+		memcpy(store_address(job->optimizer_store, stream, offset), source->values, bytes);
+		leave_chunk(source);
+		return 1;
+	}
+	source->transfer = (struct store_transfer){ .direction = TIER_WRITE,
+						    .priority = TIER_WRITE_BACK,
+						    .stream = stream,
+						    .offset = offset,
+						    .length = size_align(bytes, STORE_PAGE_BYTES),
+						    .buffer = source->values,
+						    .done = on_stored };
+	source->is_busy = true;
+	r = store_submit(job->optimizer_store, &source->transfer);
+	if (r == 0) {
+		account_transfer(job, STATISTICS_WRITE_BACK, &source->transfer);
+		return 1;
+	}
+	source->is_busy = false;
+	return refuse(message, size, r, "its optimizer's state cannot be written: %s", store_error(r));
+}
+
+int source_slots_go_on(struct source *source, char *message, size_t size)
+{
+	const struct tensor *tensor;
+	uint64_t first;
+
+	if (!find_chunk(source))
+		return 0;
+	tensor = find_tensor(source, &first);
+	if (!tensor && !source->slots.has_values) {
+		leave_chunk(source);
+		return 1;
+	}
+	return tensor ? take_piece(source, tensor, first, message, size) : store_chunk(source, message, size);
+}

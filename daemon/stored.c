@@ -1,0 +1,343 @@
+#include "daemon/stored.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "daemon/devices.h"
+#include "daemon/options.h"
+#include "offload/nvme.h"
+
+#define SUFFIX ".store"
+
+/* A job, and the paths that have a file of it, by their bits. */
+struct entry {
+	struct stored_job job;
+	uint32_t paths;
+	bool is_left; /* nobody is told of it */
+};
+
+struct search {
+	struct node *node;
+	struct entry *entries; /* of each file one, until they are joined */
+	size_t count, capacity;
+	uint64_t highest; /* number */
+};
+
+/* ---- Names ---- */
+
+/* As it is printed, and not otherwise: each number has one name. */
+static bool parse_number(const char *text, uint64_t most, uint64_t *ret_number)
+{
+	char *end;
+
+	if (!isdigit((unsigned char)text[0]) || (text[0] == '0' && text[1]))
+		return false;
+	errno = 0;
+	*ret_number = strtoull(text, &end, 10);
+	return errno == 0 && *end == '\0' && *ret_number <= most;
+}
+
+/* The last number means "no change" to the kernel, and is nobody's. */
+static bool parse_folder(const char *text, uid_t *ret_uid)
+{
+	uint64_t number;
+
+	if (!parse_number(text, UINT32_MAX - 1, &number))
+		return false;
+	*ret_uid = (uid_t)number;
+	return true;
+}
+
+/* From the rest of it. */
+static void print_file(struct stored_job *job)
+{
+	snprintf(job->file, sizeof(job->file), "%u/%s-%llu" SUFFIX, (unsigned)job->uid, job->name,
+		 (unsigned long long)job->number);
+}
+
+void stored_name(const struct job *job, struct stored_job *ret_job)
+{
+	*ret_job = (struct stored_job){ .uid = job->uid, .number = job->number };
+	snprintf(ret_job->name, sizeof(ret_job->name), "%s", job->name);
+	print_file(ret_job);
+}
+
+/* NAME-N.store; of a number above the most that fits, later ones would begin anew. */
+static bool parse_file(const char *text, struct stored_job *job)
+{
+	char copy[NAME_MAX + 1], *number;
+	size_t length = strlen(text), suffix = strlen(SUFFIX);
+
+	if (length >= sizeof(copy) || length <= suffix || strcmp(text + length - suffix, SUFFIX) != 0)
+		return false;
+	memcpy(copy, text, length - suffix);
+	copy[length - suffix] = '\0';
+	number = strrchr(copy, '-');
+	if (!number)
+		return false;
+	*number++ = '\0';
+	if (!options_name_is_valid(copy) || !parse_number(number, INT64_MAX, &job->number))
+		return false;
+	memcpy(job->name, copy, strlen(copy) + 1);
+	print_file(job);
+	return true;
+}
+
+/* ---- Folders ---- */
+
+static int add(struct search *search, const struct stored_job *job, unsigned path)
+{
+	if (search->count == search->capacity) {
+		size_t capacity = search->capacity ? 2 * search->capacity : 64;
+		struct entry *entries = realloc(search->entries, capacity * sizeof(*entries));
+
+		if (!entries)
+			return -ENOMEM;
+		search->entries = entries;
+		search->capacity = capacity;
+	}
+	search->entries[search->count++] = (struct entry){ *job, UINT32_C(1) << path, false };
+	return 0;
+}
+
+static void log_foreign(const struct node_path *path, const char *folder, const char *name)
+{
+	log_warning(
+		"%s/%s%s%s is no file of a job and is left as it is: tierd's own are UID/NAME-N%s; move it "
+		"elsewhere",
+		path->folder, folder, folder[0] ? "/" : "", name, SUFFIX);
+}
+
+/* A name counts even of what is no file: another one cannot have it. */
+static int look_at_file(struct search *search, unsigned path, int fd, const char *folder, const char *name)
+{
+	struct stored_job job = { 0 };
+	struct stat status;
+
+	(void)parse_folder(folder, &job.uid);
+	if (!parse_file(name, &job)) {
+		log_foreign(&search->node->paths[path], folder, name);
+		return 0;
+	}
+	if (job.number > search->highest)
+		search->highest = job.number;
+	if (fstatat(fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode)) {
+		job.is_unfinished = (status.st_mode & 07777) == NVME_UNFINISHED_MODE;
+		return add(search, &job, path);
+	}
+	log_foreign(&search->node->paths[path], folder, name);
+	return 0;
+}
+
+typedef int look(struct search *search, unsigned path, int fd, const char *folder, const char *name);
+
+/* Calls what looks for each name in a folder of the path's. */
+static int look_through(struct search *search, unsigned path, const char *folder, look *look_at)
+{
+	int parent = search->node->paths[path].directory_fd, r = 0;
+	int fd = openat(parent, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+
+	if (!directory) {
+		r = -errno;
+		fd_close(fd);
+		return r;
+	}
+	for (;;) {
+		errno = 0;
+		const struct dirent *entry = r == 0 ? readdir(directory) : NULL;
+
+		if (!entry)
+			break;
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			r = look_at(search, path, fd, folder, entry->d_name);
+	}
+	r = r < 0 ? r : -errno;
+	closedir(directory);
+	return r;
+}
+
+static void log_unreadable(const struct node_path *path, const char *folder, int r)
+{
+	log_warning("%s/%s cannot be read: %s; jobs that have files there do not come back before it can be",
+		    path->folder, folder, strerror(-r));
+}
+
+/* What cannot be read holds back its own jobs alone. */
+static int look_at_folder(struct search *search, unsigned path, int fd, const char *folder, const char *name)
+{
+	uid_t uid;
+	int r = parse_folder(name, &uid) ? look_through(search, path, name, look_at_file) : -ENOTDIR;
+
+	if (r == -ENOMEM || r == 0)
+		return r;
+	if (r == -ENOTDIR || r == -ELOOP)
+		log_foreign(&search->node->paths[path], "", name);
+	else
+		log_unreadable(&search->node->paths[path], name, r);
+	return 0;
+}
+
+static int look_at_paths(struct search *search)
+{
+	for (unsigned i = 0; i < search->node->path_count; i++) {
+		int r = look_through(search, i, ".", look_at_folder);
+
+		if (r < 0 && r != -ENOMEM)
+			log_unreadable(&search->node->paths[i], "", r);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- Jobs ---- */
+
+static int compare_jobs(const void *one, const void *another)
+{
+	const struct stored_job *a = &((const struct entry *)one)->job;
+	const struct stored_job *b = &((const struct entry *)another)->job;
+
+	if (a->uid != b->uid)
+		return a->uid < b->uid ? -1 : 1;
+	int order = strcmp(a->name, b->name);
+
+	return order != 0 ? order : (a->number > b->number) - (a->number < b->number);
+}
+
+static int compare_age(const void *one, const void *another)
+{
+	const struct stored_job *a = &((const struct entry *)one)->job;
+	const struct stored_job *b = &((const struct entry *)another)->job;
+
+	if (a->is_outdated != b->is_outdated)
+		return a->is_outdated ? 1 : -1;
+	if (a->number != b->number)
+		return a->number < b->number ? -1 : 1;
+	return compare_jobs(one, another);
+}
+
+static void join(struct entry *entry, const struct entry *other)
+{
+	entry->paths |= other->paths;
+	entry->job.is_unfinished |= other->job.is_unfinished;
+}
+
+/* Of files that are of one job, one entry. */
+static void join_files(struct search *search)
+{
+	size_t jobs = 0;
+
+	qsort(search->entries, search->count, sizeof(search->entries[0]), compare_jobs);
+	for (size_t i = 0; i < search->count; i++) {
+		struct entry *entry = &search->entries[i];
+
+		if (jobs > 0 && compare_jobs(&search->entries[jobs - 1], entry) == 0)
+			join(&search->entries[jobs - 1], entry);
+		else
+			search->entries[jobs++] = *entry;
+	}
+	search->count = jobs;
+}
+
+/* Nobody knows whether that needs it. */
+static void log_left(const struct stored_job *job)
+{
+	log_about(LOG_LEVEL_WARNING, &(struct log_fields){ .job = job->name, .user = &job->uid },
+		  "job %s of user %u: %s is left as it is: a later job has replaced it, of which files are "
+		  "missing; remove it when that has come back, or is given up",
+		  job->name, (unsigned)job->uid, job->file);
+}
+
+/* Paths that were added later have none of it; nor does what was never whole lack any. */
+static uint32_t find_missing(const struct node *node, const struct entry *entry)
+{
+	uint32_t missing = (uint32_t)((UINT64_C(1) << node->path_count) - 1) & ~entry->paths;
+	struct path_list paths;
+	char message[640];
+
+	if (!missing || entry->job.is_unfinished ||
+	    devices_find(node, &entry->job, &paths, message, sizeof(message)) != -ENOENT)
+		return 0;
+	return missing;
+}
+
+/* Tells the latest of each job from the others. */
+static void choose(struct search *search)
+{
+	const struct stored_job *latest = NULL;
+
+	for (size_t i = search->count; i-- > 0;) {
+		struct entry *entry = &search->entries[i];
+		struct stored_job *job = &entry->job;
+
+		job->missing = find_missing(search->node, entry);
+		job->is_outdated = latest && latest->uid == job->uid && strcmp(latest->name, job->name) == 0;
+		/* Nor has it replaced anything. */
+		if (!job->is_outdated && !job->is_unfinished)
+			latest = job;
+		entry->is_left = job->is_outdated && latest->missing;
+		if (entry->is_left)
+			log_left(job);
+	}
+	qsort(search->entries, search->count, sizeof(search->entries[0]), compare_age);
+}
+
+int stored_find(struct node *node,
+		int (*found)(struct node *node, const struct stored_job *job, void *argument), void *argument)
+{
+	struct search search = { .node = node };
+	int r = look_at_paths(&search);
+
+	if (search.highest > node->jobs_created)
+		node->jobs_created = search.highest;
+	if (r == 0 && search.count > 0) {
+		join_files(&search);
+		choose(&search);
+	}
+	for (size_t i = 0; i < search.count && r == 0; i++)
+		if (!search.entries[i].is_left)
+			r = found(node, &search.entries[i].job, argument);
+	free(search.entries);
+	return r;
+}
+
+/* And the names that lead to it. */
+static int finish_on(const struct node_path *path, const char *file, const char *folder)
+{
+	_cleanup_close_ int fd = openat(path->directory_fd, file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_close_ int folder_fd =
+		openat(path->directory_fd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 || folder_fd < 0 || fchmod(fd, 0600) < 0 || fsync(fd) < 0 || fsync(folder_fd) < 0 ||
+	    fsync(path->directory_fd) < 0)
+		return -errno;
+	return 0;
+}
+
+int stored_finish(const struct node *node, const struct path_list *paths, const struct stored_job *job)
+{
+	char folder[16];
+	int r = 0;
+
+	snprintf(folder, sizeof(folder), "%u", (unsigned)job->uid);
+	for (unsigned i = 0; i < paths->count && r == 0; i++)
+		r = finish_on(&node->paths[paths->paths[i]], job->file, folder);
+	return r;
+}
+
+/* In the order in which they were finished: what is left if that ends half-way is unfinished still. */
+void stored_remove(const struct node *node, const struct stored_job *job)
+{
+	for (unsigned i = 0; i < node->path_count; i++)
+		(void)unlinkat(node->paths[i].directory_fd, job->file, 0);
+}

@@ -1,0 +1,42 @@
+/* Stored: the files of jobs that an earlier daemon has left on the node's NVMe paths, found by their names:
+ * PATH/UID/NAME-N.store, one on each path for each job. What is in them is for others to look at. */
+#ifndef TIERD_DAEMON_STORED_H
+#define TIERD_DAEMON_STORED_H
+
+#include "daemon/job.h"
+#include "proto/vocabulary.h"
+
+/* "UID/NAME-N.store", with its end. */
+#define STORED_FILE_BYTES (10 + 1 + WIRE_MAX_JOB_NAME + 1 + 20 + 6 + 1)
+
+struct stored_job {
+	uid_t uid;
+	char name[WIRE_MAX_JOB_NAME + 1];
+	uint64_t number;	      /* a later job of the same name has a higher one */
+	char file[STORED_FILE_BYTES]; /* in the folder of each path */
+	bool is_outdated;	      /* there is a later one */
+	bool is_unfinished;	      /* nothing in it was to outlive the daemon that made it */
+	uint32_t missing;	      /* paths that lack a file of it, by their bits */
+};
+
+/* What a job of this node leaves. */
+void stored_name(const struct job *job, struct stored_job *ret_job);
+
+/* Its files, made unfinished on these paths, are there for good, under their names: what is in them is safe
+ * already. Slow. */
+int stored_finish(const struct node *node, const struct path_list *paths, const struct stored_job *job);
+
+/* Removes its files; slow where they are large. */
+void stored_remove(const struct node *node, const struct stored_job *job);
+
+/* Calls found() for each job that has a file on some path: the oldest first, but those that are outdated at
+ * the end. Those before a later one that lacks files are logged instead, as whatever is no file of a job is;
+ * both are left where they are. Jobs that are opened from now on get higher numbers than all that was seen.
+ *
+ * found() may take the files away; after a negative errno it is not called again, and that is returned.
+ * -ENOMEM; others: a path cannot be read, which is logged. */
+int stored_find(struct node *node,
+		int (*found)(struct node *node, const struct stored_job *job, void *argument),
+		void *argument);
+
+#endif

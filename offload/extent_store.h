@@ -1,0 +1,124 @@
+/* The inside of a store on devices; for store_extent.c and extent_*.c. */
+#ifndef TIERD_OFFLOAD_EXTENT_STORE_H
+#define TIERD_OFFLOAD_EXTENT_STORE_H
+
+#include "offload/lineage.h"
+#include "offload/store_backend.h"
+#include "offload/store_map.h"
+
+struct operation {
+	struct work work;
+	struct tier_io io;
+	struct queue link;	/* of its device while free, else of its transfer */
+	struct queue wait_link; /* of those that wait for a place, or for a commit */
+	struct extent_store *store;
+	struct store_transfer *transfer;
+	unsigned device;
+	uint64_t extent;      /* in the layout */
+	uint64_t offset;      /* in the stream */
+	uint64_t length;      /* with padding to a page */
+	uint64_t data_length; /* without */
+	char *buffer;
+	uint64_t checksums[STORE_EXTENT_BLOCKS]; /* of its blocks, from the first on */
+	uint32_t version;
+	bool is_second_try;
+	enum tier_priority priority; /* it counts in its device's */
+	bool is_submitted;	     /* to the tier */
+	int status;
+	uint64_t fault_offset; /* of what failed, from the start of the operation */
+};
+
+struct device {
+	struct tier *tier;
+	struct queue free;
+	unsigned used[TIER_PRIORITIES];
+};
+
+struct extent_store {
+	struct store store;
+	struct workers *workers;
+	struct store_map map;
+	struct queue waiting[TIER_PRIORITIES];
+	unsigned depth, free_count, device_count;
+	struct operation *operations;
+	struct store_owner owner;
+
+	struct places *places; /* one each device, where nothing is committed; else the lineage has them */
+	uint64_t extents_offset;
+	struct queue starved; /* writes that find no place free */
+
+	/* Of a durable store; lineage is NULL otherwise. */
+	struct lineage *lineage;
+	struct lineage_head head;
+	struct lineage_request step; /* on its way for request */
+	struct store_request *request;
+	bool is_committing;
+	uint64_t *frozen_leaves;
+	uint64_t frozen_count;
+	struct queue parked; /* writes that have ended, of leaves that are frozen and not made yet */
+
+	/* Of a view: it uses the workers, the layout and the tiers of the store that it is of, and its own
+	 * head; lineage is NULL. */
+	struct extent_store *viewed;
+	/* What a request that is on its way has yet to fill in. */
+	struct extent_store *opening;
+	struct store **ret_view;
+	struct {
+		struct work work;
+		struct lineage_geometry geometry;
+		int status;
+	} growth;
+	struct lineage_difference difference;
+	uint64_t *ret_bytes;
+	uint64_t bytes;
+
+	struct device devices[];
+};
+
+/* Starts an operation that issue() has filled in. */
+void operation_start(struct operation *operation);
+/* Writes that wait for a place look again: one may have become free, or none will. */
+void operation_feed(struct extent_store *store);
+/* A write that was parked: its leaf has been made. */
+void operation_unpark(struct operation *operation);
+/* Counts in its device's. */
+unsigned *operation_used(const struct operation *operation);
+struct store_extent *operation_entry(const struct operation *operation);
+/* What waits is issued as far as there are operations for it. */
+void extent_store_issue(struct extent_store *store);
+
+/* ---- store_extent.c ---- */
+
+/* Without any operation or map. NULL: no memory. */
+struct extent_store *extent_store_allocate(const struct store_ops *ops, struct store_layout *layout,
+					   unsigned device_count);
+int extent_store_allocate_operations(struct extent_store *store, unsigned depth);
+int extent_submit(struct store *store, struct store_transfer *transfer);
+void extent_raise(struct store *store, struct store_transfer *transfer, enum tier_priority priority);
+
+/* ---- extent_commit.c ---- */
+
+/* Takes over the tiers, also after an error. layout: NULL for one that is to be opened. */
+int extent_commit_init(struct extent_store *store, const char *name, struct tier **tiers);
+void extent_commit_free(struct extent_store *store);
+int extent_create(struct store *store, struct store_request *request);
+int extent_open(struct store *store, struct store_request *request);
+int extent_commit(struct store *store, uint64_t step, struct store_request *request);
+/* With a tree, on the places of the lineage. */
+int extent_init_map(struct extent_store *store, uint64_t extents);
+/* Brackets around what the lineage is asked for: -EOPNOTSUPP, -EBUSY; and what that said at once. */
+int extent_take_request(struct extent_store *store, struct store_request *request,
+			void (*done)(struct lineage_request *request, int status));
+int extent_took_request(struct extent_store *store, int r);
+void extent_end_request(struct extent_store *store, int status);
+
+/* ---- extent_snapshot.c, extent_reserve.c, extent_view.c ---- */
+
+extern const struct store_snapshot_ops extent_snapshot_ops;
+int extent_reserve(struct store *store, unsigned snapshots, struct store_request *request);
+unsigned extent_reserved(const struct store *store);
+struct store_room extent_room(const struct store *store, unsigned snapshots);
+int extent_open_snapshot(struct store *store, const char *name, struct store_request *request,
+			 struct store **ret_view);
+
+#endif

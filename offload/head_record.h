@@ -1,0 +1,39 @@
+/* The records of heads, in the table at the root of a store: whose map each is, of which step, and where it
+ * begins. The first is the job's; those of its snapshots follow. */
+#ifndef TIERD_OFFLOAD_HEAD_RECORD_H
+#define TIERD_OFFLOAD_HEAD_RECORD_H
+
+#include "offload/map_node.h"
+
+#define HEAD_NAME_BYTES 64
+/* Records a table has room for. */
+#define HEAD_RECORDS 15
+/* The level that the header of a table says. */
+#define HEAD_TABLE_LEVEL 256
+
+enum head_kind { HEAD_NONE, HEAD_JOB, HEAD_SNAPSHOT };
+
+struct head_record {
+	uint32_t kind;		    /* enum head_kind */
+	char name[HEAD_NAME_BYTES]; /* ends with a zero */
+	uint64_t step;
+	uint64_t extents; /* of its map */
+	uint64_t seconds; /* since 1970, when it was written */
+	struct node_pointer root;
+};
+
+struct head_table {
+	struct head_record records[HEAD_RECORDS];
+	unsigned count;
+};
+
+/* The header of a table, whatever its count. */
+#define HEAD_TABLE_HEADER ((struct node_header){ .level = HEAD_TABLE_LEVEL, .count = NODE_ANY_COUNT })
+
+/* A node of its own. */
+void head_table_put(uint8_t bytes[NODE_BYTES], const struct head_table *table, uint64_t generation,
+		    uint64_t epoch);
+/* -EBADMSG: it says what cannot be, though the table's checksum matches. */
+int head_table_get(const uint8_t bytes[NODE_BYTES], struct head_table *ret_table);
+
+#endif

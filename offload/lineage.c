@@ -1,0 +1,323 @@
+#include "offload/lineage_backend.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/size.h"
+
+#define SUPERBLOCKS_BYTES MIB
+#define SPARE_NODES 64
+/* Rewrites that are under way have a place each, beside what they replace. Fewer would do, as long as those
+ * that have begun can end. */
+#define SPARE_EXTENTS 8
+
+/* ---- Geometry ---- */
+
+uint64_t lineage_extents_offset(const struct lineage_geometry *geometry)
+{
+	return SUPERBLOCKS_BYTES + size_align(UINT64_C(1) * geometry->nodes * NODE_BYTES, STORE_EXTENT_BYTES);
+}
+
+uint64_t lineage_device_bytes(const struct lineage_geometry *geometry)
+{
+	return lineage_extents_offset(geometry) + geometry->extents * STORE_EXTENT_BYTES;
+}
+
+/* Of the nodes two copies of each map, with its table; for as many maps as there can ever be, because where
+ * nodes end extents begin, and what follows them can grow. */
+struct lineage_geometry lineage_geometry_for(uint64_t extents, unsigned devices, unsigned snapshots)
+{
+	uint64_t nodes = 2 * (2 + HEAD_RECORDS - 1) * (tree_nodes(extents) + 1);
+
+	return (struct lineage_geometry){
+		.extents = (uint32_t)((2 + snapshots) * size_divide_up(extents, devices)) + SPARE_EXTENTS,
+		.nodes = (uint32_t)size_divide_up(nodes, devices) + SPARE_NODES,
+	};
+}
+
+/* ---- Life ---- */
+
+static int make_places(struct lineage *lineage)
+{
+	for (unsigned device = 0; device < lineage->device_count; device++) {
+		int r = places_init(&lineage->extents[device], lineage->geometry.extents);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+int lineage_check_devices(const struct lineage *lineage, const struct lineage_geometry *geometry)
+{
+	for (unsigned device = 0; device < lineage->device_count; device++)
+		if (lineage->tiers[device]->capacity < lineage_device_bytes(geometry))
+			return -ENOSPC;
+	return 0;
+}
+
+int lineage_set_geometry(struct lineage *lineage, const struct lineage_geometry *geometry)
+{
+	int r;
+
+	lineage->geometry = *geometry;
+	lineage->next_extents = geometry->extents;
+	r = lineage_check_devices(lineage, geometry);
+	if (r == 0)
+		r = make_places(lineage);
+	if (r == 0)
+		r = node_area_new(lineage->tiers, lineage->device_count, SUPERBLOCKS_BYTES,
+				  lineage->geometry.nodes, &lineage->nodes);
+	return r;
+}
+
+static int build(struct lineage *lineage, const struct lineage_geometry *geometry)
+{
+	size_t bytes = (size_t)lineage->device_count * SUPERBLOCK_COPIES * SUPERBLOCK_BYTES;
+	int r = lineage->device_count > 0 ? 0 : -EINVAL;
+
+	if (r == 0 && geometry)
+		r = lineage_set_geometry(lineage, geometry);
+	return r < 0 ? r : memory_new_private(bytes, &lineage->buffer);
+}
+
+int lineage_new(struct tier **tiers, unsigned tier_count, const struct lineage_geometry *geometry,
+		struct lineage_head *head, struct lineage **ret_lineage)
+{
+	_cleanup_(lineage_freep) struct lineage *lineage = calloc(1, sizeof(*lineage));
+	int r;
+
+	if (!lineage || tier_count > LINEAGE_MAX_DEVICES) {
+		for (unsigned i = 0; i < tier_count; i++)
+			tier_free(tiers[i]);
+		return lineage ? -EINVAL : -ENOMEM;
+	}
+	memcpy(lineage->tiers, tiers, tier_count * sizeof(tiers[0]));
+	lineage->device_count = tier_count;
+	lineage->head = head;
+	lineage->buffer = (struct memory)MEMORY_INIT;
+	r = build(lineage, geometry);
+	if (r < 0)
+		return r;
+	*ret_lineage = TAKE_PTR(lineage);
+	return 0;
+}
+
+struct lineage *lineage_free(struct lineage *lineage)
+{
+	if (!lineage)
+		return NULL;
+	assert(!lineage->request);
+	lineage->nodes = node_area_free(lineage->nodes);
+	for (unsigned device = 0; device < lineage->device_count; device++) {
+		lineage->tiers[device] = tier_free(lineage->tiers[device]);
+		places_destroy(&lineage->extents[device]);
+	}
+	memory_free(&lineage->buffer);
+	free(lineage->replaced);
+	for (unsigned i = 0; i < ARRAY_LENGTH(lineage->walked); i++)
+		tree_destroy(&lineage->walked[i]);
+	free(lineage);
+	return NULL;
+}
+
+uint64_t lineage_generation(const struct lineage *lineage)
+{
+	return lineage->superblock.generation;
+}
+
+uint64_t lineage_step(const struct lineage *lineage)
+{
+	return lineage->superblock.step;
+}
+
+bool lineage_is_fenced(const struct lineage *lineage)
+{
+	return lineage->is_fenced;
+}
+
+uint64_t lineage_offset(const struct lineage *lineage)
+{
+	return lineage_extents_offset(&lineage->geometry);
+}
+
+const char *lineage_message(const struct lineage *lineage)
+{
+	return lineage->message;
+}
+
+struct places *lineage_places(struct lineage *lineage, unsigned device)
+{
+	return &lineage->extents[device];
+}
+
+struct tier *lineage_tier(struct lineage *lineage, unsigned device)
+{
+	return lineage->tiers[device];
+}
+
+struct lineage_geometry lineage_geometry(const struct lineage *lineage)
+{
+	return lineage->geometry;
+}
+
+uint64_t lineage_host_bytes(const struct lineage_geometry *geometry, unsigned devices)
+{
+	return sizeof(struct lineage) + (uint64_t)devices * SUPERBLOCK_COPIES * SUPERBLOCK_BYTES +
+	       devices * places_host_bytes(geometry->extents) +
+	       node_area_host_bytes(devices, geometry->nodes);
+}
+
+/* ---- Requests ---- */
+
+int lineage_begin(struct lineage *lineage, struct lineage_request *request,
+		  void (*run)(struct lineage *lineage))
+{
+	if (lineage->request)
+		return -EBUSY;
+	lineage->request = request;
+	lineage->message[0] = '\0';
+	lineage->is_inside = true;
+	lineage->inside_status = 0;
+	run(lineage);
+	lineage->is_inside = false;
+	return lineage->inside_status;
+}
+
+void lineage_end(struct lineage *lineage, int status)
+{
+	struct lineage_request *request = lineage->request;
+
+	lineage->request = NULL;
+	if (lineage->is_inside)
+		lineage->inside_status = status;
+	else
+		request->done(request, status);
+}
+
+int lineage_refuse(struct lineage *lineage, int r, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(lineage->message, sizeof(lineage->message), format, arguments);
+	va_end(arguments);
+	return r;
+}
+
+/* ---- All devices at once ---- */
+
+static const struct lineage_io *first_failure(const struct lineage *lineage)
+{
+	for (unsigned i = 0; i < ARRAY_LENGTH(lineage->ios); i++)
+		if (lineage->ios[i].status < 0)
+			return &lineage->ios[i];
+	return NULL;
+}
+
+const char *lineage_failed(const struct lineage *lineage)
+{
+	const struct lineage_io *failure = first_failure(lineage);
+
+	return failure ? lineage->tiers[failure->device]->label : "its device";
+}
+
+static void come_back(struct lineage *lineage)
+{
+	if (--lineage->in_flight == 0) {
+		const struct lineage_io *failure = first_failure(lineage);
+
+		lineage->then(lineage, failure ? failure->status : 0);
+	}
+}
+
+static void io_done(struct tier_io *io, int status)
+{
+	struct lineage_io *part = container_of(io, struct lineage_io, io);
+
+	/* A write may be tried again: the pair that it belongs to is not believed yet. A flush may not. */
+	if (status < 0 && io->direction == TIER_WRITE && !part->is_second_try) {
+		part->is_second_try = true;
+		status = tier_submit(part->lineage->tiers[part->device], io);
+		if (status == 0)
+			return;
+	}
+	part->status = status;
+	come_back(part->lineage);
+}
+
+static void start(struct lineage *lineage, unsigned device, unsigned index, const struct tier_io *io)
+{
+	struct lineage_io *part = &lineage->ios[index];
+
+	part->io = *io;
+	part->io.done = io_done;
+	part->lineage = lineage;
+	part->device = device;
+	part->is_second_try = false;
+	lineage->in_flight++;
+	part->status = tier_submit(lineage->tiers[device], &part->io);
+	if (part->status < 0 && io->direction == TIER_WRITE)
+		part->status = tier_submit(lineage->tiers[device], &part->io);
+	if (part->status < 0)
+		lineage->in_flight--;
+}
+
+/* One is in flight until all have been started, so that then() runs once, after them. */
+static void open_round(struct lineage *lineage, void (*then)(struct lineage *lineage, int status))
+{
+	assert(lineage->in_flight == 0);
+	for (unsigned i = 0; i < ARRAY_LENGTH(lineage->ios); i++)
+		lineage->ios[i].status = 0;
+	lineage->then = then;
+	lineage->in_flight = 1;
+}
+
+void lineage_flush(struct lineage *lineage, void (*then)(struct lineage *lineage, int status))
+{
+	struct tier_io flush = { .direction = TIER_FLUSH, .priority = TIER_DEMAND };
+
+	open_round(lineage, then);
+	for (unsigned device = 0; device < lineage->device_count; device++)
+		start(lineage, device, device, &flush);
+	come_back(lineage);
+}
+
+uint8_t *lineage_copy(const struct lineage *lineage, unsigned device, unsigned copy)
+{
+	return (uint8_t *)lineage->buffer.base + (device * SUPERBLOCK_COPIES + copy) * SUPERBLOCK_BYTES;
+}
+
+static void move_superblocks(struct lineage *lineage, enum tier_direction direction, uint64_t copies,
+			     void (*then)(struct lineage *lineage, int status))
+{
+	open_round(lineage, then);
+	for (unsigned index = 0; index < lineage->device_count * SUPERBLOCK_COPIES; index++) {
+		unsigned device = index / SUPERBLOCK_COPIES, copy = index % SUPERBLOCK_COPIES;
+		struct tier_io io = {
+			.direction = direction,
+			.priority = TIER_DEMAND,
+			.buffer = lineage_copy(lineage, device, copy),
+			.offset = copy * SUPERBLOCK_STRIDE,
+			.length = SUPERBLOCK_BYTES,
+		};
+
+		if (copies >> index & 1)
+			start(lineage, device, index, &io);
+	}
+	come_back(lineage);
+}
+
+void lineage_write_superblocks(struct lineage *lineage, uint64_t copies,
+			       void (*then)(struct lineage *lineage, int status))
+{
+	move_superblocks(lineage, TIER_WRITE, copies, then);
+}
+
+void lineage_read_superblocks(struct lineage *lineage, void (*then)(struct lineage *lineage, int status))
+{
+	move_superblocks(lineage, TIER_READ, UINT64_MAX, then);
+}

@@ -1,0 +1,142 @@
+/* The inside of a lineage; for lineage.c and lineage_*.c. */
+#ifndef TIERD_OFFLOAD_LINEAGE_BACKEND_H
+#define TIERD_OFFLOAD_LINEAGE_BACKEND_H
+
+#include "offload/lineage.h"
+#include "offload/memory.h"
+#include "offload/node_area.h"
+
+#define LINEAGE_MAX_DEVICES SUPERBLOCK_MAX_MEMBERS
+
+/* What goes to, or comes from, all devices at once. */
+struct lineage_io {
+	struct tier_io io;
+	struct lineage *lineage;
+	unsigned device;
+	int status;
+	bool is_second_try;
+};
+
+/* Reading a map, from the root of a tree down. */
+struct lineage_walk {
+	struct map_tree *tree; /* that is filled in; its root is set */
+	/* Whether a node is to be read, 1 or 0, or an error. */
+	int (*meet)(struct lineage *lineage, const struct node_pointer *pointer);
+	/* A node of level 0 that was read. */
+	int (*take)(struct lineage *lineage, const struct node_read *read);
+	void (*then)(struct lineage *lineage, int status);
+};
+
+/* A node that a commit has written anew, and the one of the last commit that it replaces. */
+struct lineage_replaced {
+	uint32_t level;
+	uint64_t index;
+	struct node_pointer pointer;
+};
+
+struct lineage {
+	struct tier *tiers[LINEAGE_MAX_DEVICES];
+	unsigned device_count;
+	struct lineage_geometry geometry;
+	struct places extents[LINEAGE_MAX_DEVICES];
+	struct node_area *nodes;
+	struct lineage_head *head;
+
+	struct superblock superblock; /* the last commit's; member means nothing */
+	unsigned pair;		      /* that has it */
+	struct head_table heads;      /* the same; without any nothing has been committed */
+	bool is_fenced;
+
+	struct lineage_request *request; /* on its way; NULL: none is */
+	bool is_inside;			 /* the call that made it */
+	int inside_status;		 /* how it has ended there */
+	struct superblock next;		 /* of the commit that is on its way */
+	struct head_table next_heads;
+	bool is_table_only;
+	uint32_t next_extents; /* that each device has then: as many as it has, unless it grows */
+	void (*committed)(struct lineage *lineage); /* once it is the last one */
+	struct lineage_replaced *replaced;	    /* by level, then by index */
+	uint64_t replaced_count;
+	unsigned level; /* of nodes that are being made, or read */
+	uint64_t index;
+	struct node_read reads[NODE_BATCH];
+	unsigned read_count;
+	struct lineage_walk walk;
+	void (*walk_maps)(struct lineage *lineage); /* of a request that only reads */
+	struct map_tree walked[2];		    /* of maps that are nobody's, while they are read */
+	unsigned head_index;			    /* on open: of the record whose map is being read */
+	struct lineage_head *view;		    /* whose map is being read */
+	struct lineage_difference *difference;
+	uint64_t *measured; /* where count goes */
+	uint64_t count;
+
+	struct memory buffer; /* all copies of the superblock, of all devices */
+	struct lineage_io ios[LINEAGE_MAX_DEVICES * SUPERBLOCK_COPIES];
+	unsigned in_flight;
+	void (*then)(struct lineage *lineage, int status); /* once in_flight is 0 again */
+	char message[512];
+};
+
+/* Whether each device has room for it. -ENOSPC. */
+int lineage_check_devices(const struct lineage *lineage, const struct lineage_geometry *geometry);
+/* Once: what geometry says is made. -ENOSPC: a device is smaller. */
+int lineage_set_geometry(struct lineage *lineage, const struct lineage_geometry *geometry);
+
+/* Begins a request; what the call that makes it returns. */
+int lineage_begin(struct lineage *lineage, struct lineage_request *request,
+		  void (*run)(struct lineage *lineage));
+/* It has ended. */
+void lineage_end(struct lineage *lineage, int status);
+int lineage_refuse(struct lineage *lineage, int r, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Walks a map; then() runs once, also within the call. The walk is copied. */
+void lineage_walk(struct lineage *lineage, const struct lineage_walk *walk);
+/* A request that only reads maps of snapshots; its end. */
+int lineage_begin_walk(struct lineage *lineage, struct lineage_request *request,
+		       void (*walk_maps)(struct lineage *lineage));
+void lineage_end_walk(struct lineage *lineage, int status);
+/* Why a map, of what is named, could not be read. */
+int lineage_refuse_map(struct lineage *lineage, int r, const char *whose);
+
+/* ---- lineage_names.c: who names which places ---- */
+
+/* meet(), take() of walks that give a snapshot's names to a map's nodes and extents, that take them away, and
+ * that count, in lineage->count, what only it names. */
+int lineage_name_node(struct lineage *lineage, const struct node_pointer *pointer);
+int lineage_name_extents(struct lineage *lineage, const struct node_read *read);
+int lineage_give_node(struct lineage *lineage, const struct node_pointer *pointer);
+int lineage_give_extents(struct lineage *lineage, const struct node_read *read);
+int lineage_count_node(struct lineage *lineage, const struct node_pointer *pointer);
+int lineage_count_extents(struct lineage *lineage, const struct node_read *read);
+/* A node that a commit has made names those below it that were there before. */
+int lineage_name_children(struct lineage *lineage, const struct node_header *header);
+/* A commit is the last one: the one before loses its names, and so does what only that led to. */
+void lineage_give_replaced(struct lineage *lineage);
+/* Whether a full rewrite always finds places if the last commit is kept. -ENOSPC. */
+int lineage_check_room(struct lineage *lineage);
+
+/* ---- lineage_snapshot.c ---- */
+
+/* Of requests that commit a table: -EROFS, -EBUSY. What is said of the one before is forgotten. */
+int lineage_check_writable(struct lineage *lineage);
+
+/* For the map of a snapshot, or NULL: of the last commit; with its root. -ENOENT, -ENODATA, -ENOMEM. */
+int lineage_make_tree(struct lineage *lineage, const char *name, struct map_tree *tree);
+
+/* ---- lineage_commit.c ---- */
+
+/* Commits next_heads, and nothing else. */
+void lineage_commit_table(struct lineage *lineage);
+
+/* On all devices at once; then() runs when everything has come back, with the first error. */
+void lineage_flush(struct lineage *lineage, void (*then)(struct lineage *lineage, int status));
+/* The device whose error then() was told: its label. */
+const char *lineage_failed(const struct lineage *lineage);
+/* Copies of a pair that copies says (a bit each, of devices · copies), from the buffer; or all, into it. */
+void lineage_write_superblocks(struct lineage *lineage, uint64_t copies,
+			       void (*then)(struct lineage *lineage, int status));
+void lineage_read_superblocks(struct lineage *lineage, void (*then)(struct lineage *lineage, int status));
+uint8_t *lineage_copy(const struct lineage *lineage, unsigned device, unsigned copy);
+
+#endif

@@ -1,0 +1,221 @@
+/* The commit, as docs/store.md and tests/model/commit.py have it: nodes to free places, from the extents up;
+ * a flush of every device; the superblocks of the other pair; a second flush; and only then is anything
+ * acknowledged or given free. The first error ends the writing for good: what is on the devices then is for
+ * the next open to find out. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "offload/lineage_backend.h"
+
+/* What was written may be lost, or may not: nothing may rest on it, and nothing may be written over the last
+ * commit. */
+static void fail(struct lineage *lineage, int status, const char *what)
+{
+	lineage->is_fenced = true;
+	lineage_end(lineage, lineage_refuse(lineage, status, "%s: %s", what, strerror(-status)));
+}
+
+static void fail_on_device(struct lineage *lineage, int status, const char *what)
+{
+	char text[sizeof(lineage->message) - 64];
+
+	snprintf(text, sizeof(text), "%s cannot be %s", lineage_failed(lineage), what);
+	fail(lineage, status, text);
+}
+
+/* ---- The second half: superblocks ---- */
+
+static void acknowledge(struct lineage *lineage, int status)
+{
+	if (status < 0) {
+		fail_on_device(lineage, status, "flushed at the end of a commit");
+		return;
+	}
+	lineage_give_replaced(lineage);
+	lineage->superblock = lineage->next;
+	lineage->heads = lineage->next_heads;
+	lineage->pair = 1 - lineage->pair;
+	lineage->committed(lineage);
+}
+
+static void flush_superblocks(struct lineage *lineage, int status)
+{
+	if (status < 0)
+		fail_on_device(lineage, status, "written at a superblock");
+	else
+		lineage_flush(lineage, acknowledge);
+}
+
+static void write_superblocks(struct lineage *lineage, int status)
+{
+	uint64_t copies = 0;
+
+	if (status < 0) {
+		fail_on_device(lineage, status, "flushed in a commit");
+		return;
+	}
+	for (unsigned device = 0; device < lineage->device_count; device++) {
+		lineage->next.member = device;
+		for (unsigned i = 0; i < SUPERBLOCK_COPIES / 2; i++) {
+			unsigned copy = (1 - lineage->pair) * SUPERBLOCK_COPIES / 2 + i;
+
+			superblock_encode(&lineage->next, copy, lineage_copy(lineage, device, copy));
+			copies |= UINT64_C(1) << (device * SUPERBLOCK_COPIES + copy);
+		}
+	}
+	lineage_write_superblocks(lineage, copies, flush_superblocks);
+}
+
+/* ---- The first half: nodes ---- */
+
+static int place_node(struct lineage *lineage, struct node_header *header, uint8_t *bytes)
+{
+	struct lineage_replaced *replaced = &lineage->replaced[lineage->replaced_count];
+	struct lineage_head *head = lineage->head;
+	struct node_pointer pointer;
+	int r = 0;
+
+	header->generation = lineage->next.generation;
+	header->epoch = lineage->next.epoch;
+	if (header->level == 0) {
+		head->ops->freeze_node(head, header, bytes);
+	} else {
+		tree_fill(&head->tree, header, bytes);
+		r = lineage_name_children(lineage, header);
+	}
+	if (r == 0)
+		r = node_area_add(lineage->nodes, &pointer);
+	if (r < 0)
+		return r;
+	replaced->level = header->level;
+	replaced->index = header->index;
+	tree_place(&head->tree, header, &pointer, &replaced->pointer);
+	lineage->replaced_count++;
+	return 0;
+}
+
+static void note_job(struct lineage *lineage)
+{
+	struct head_record *job = &lineage->next_heads.records[0];
+
+	*job = (struct head_record){
+		.kind = HEAD_JOB,
+		.step = lineage->next.step,
+		.extents = lineage->head->tree.extents,
+		.seconds = (uint64_t)time(NULL),
+		.root = *tree_root(&lineage->head->tree),
+	};
+	memcpy(job->name, lineage->head->name, sizeof(job->name));
+	if (lineage->next_heads.count == 0)
+		lineage->next_heads.count = 1;
+}
+
+/* The table is the last node, and the root of all. */
+static int place_table(struct lineage *lineage, uint8_t *bytes)
+{
+	if (!lineage->is_table_only)
+		note_job(lineage);
+	head_table_put(bytes, &lineage->next_heads, lineage->next.generation, lineage->next.epoch);
+	return node_area_add(lineage->nodes, &lineage->next.root);
+}
+
+/* Fills a batch; *ret_is_last: with the table. A node's children have their places by the time that it is
+ * made. */
+static int fill_batch(struct lineage *lineage, bool *ret_is_last)
+{
+	const struct map_tree *tree = &lineage->head->tree;
+	uint8_t *bytes;
+	int r = 0;
+
+	while (r == 0 && (bytes = node_area_next(lineage->nodes))) {
+		struct node_header header;
+
+		if (lineage->level == tree->level_count) {
+			*ret_is_last = true;
+			return place_table(lineage, bytes);
+		}
+		if (!tree_next(tree, lineage->level, &lineage->index, &header)) {
+			lineage->level++;
+			lineage->index = 0;
+			continue;
+		}
+		lineage->index++;
+		r = place_node(lineage, &header, bytes);
+	}
+	return r;
+}
+
+static void write_nodes(struct lineage *lineage);
+
+static void batch_written(void *argument, int status)
+{
+	struct lineage *lineage = argument;
+
+	if (status < 0)
+		fail(lineage, status, "the map cannot be written");
+	else if (lineage->level <= lineage->head->tree.level_count)
+		write_nodes(lineage);
+	else
+		lineage_flush(lineage, write_superblocks);
+}
+
+static void write_nodes(struct lineage *lineage)
+{
+	bool is_last = false;
+	int r = fill_batch(lineage, &is_last);
+
+	if (is_last)
+		lineage->level++;
+	if (r == 0)
+		r = node_area_write(lineage->nodes, batch_written, lineage);
+	if (r < 0)
+		fail(lineage, r, "the map cannot be written");
+}
+
+static void begin(struct lineage *lineage, uint64_t step, unsigned level)
+{
+	lineage->next = lineage->superblock;
+	lineage->next.generation++;
+	lineage->next.step = step;
+	lineage->next.previous = lineage->superblock.root;
+	for (unsigned device = 0; device < lineage->device_count; device++)
+		lineage->next.members[device].extents = lineage->next_extents;
+	lineage->is_table_only = level > 0;
+	lineage->level = level;
+	lineage->index = 0;
+	write_nodes(lineage);
+}
+
+static void end_commit(struct lineage *lineage)
+{
+	lineage->head->ops->committed(lineage->head);
+	lineage_end(lineage, 0);
+}
+
+static void begin_commit(struct lineage *lineage)
+{
+	uint64_t nodes = tree_freeze(&lineage->head->tree);
+
+	lineage->replaced = calloc(nodes + 1, sizeof(*lineage->replaced));
+	if (!lineage->replaced) {
+		fail(lineage, -ENOMEM, "no memory for a commit");
+		return;
+	}
+	lineage->next_heads = lineage->heads;
+	lineage->committed = end_commit;
+	begin(lineage, lineage->head->step, 0);
+}
+
+void lineage_commit_table(struct lineage *lineage)
+{
+	begin(lineage, lineage->next_heads.records[0].step, lineage->head->tree.level_count);
+}
+
+int lineage_commit(struct lineage *lineage, struct lineage_request *request)
+{
+	if (lineage->is_fenced)
+		return -EROFS;
+	return lineage_begin(lineage, request, begin_commit);
+}

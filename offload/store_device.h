@@ -1,0 +1,13 @@
+/* What a file of a store says of itself before the store is opened: which of its devices it is. */
+#ifndef TIERD_OFFLOAD_STORE_DEVICE_H
+#define TIERD_OFFLOAD_STORE_DEVICE_H
+
+struct store_device {
+	unsigned member, member_count; /* the first one is 0 */
+};
+
+/* Of any whole copy of its superblock: no commit ever changes it, so nobody need be waited for who still
+ * writes. -ENODATA: none is whole; -EPROTONOSUPPORT: another format; or what reading has failed with. */
+int store_device_read(int fd, struct store_device *ret_device);
+
+#endif

@@ -1,0 +1,55 @@
+/* A superblock says which commit of a store is the newest, and where its map begins. Bytes only, no I/O.
+ *
+ * Each device of a store has four copies, two pairs; a commit writes the pair that the newest commit is not
+ * in. A copy is eight identical records of a sector each, and as good as its best record: whatever a power
+ * failure leaves of a write, a copy is the old one or the new one. */
+#ifndef TIERD_OFFLOAD_SUPERBLOCK_H
+#define TIERD_OFFLOAD_SUPERBLOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SUPERBLOCK_FORMAT 1
+#define SUPERBLOCK_BYTES 4096
+#define SUPERBLOCK_RECORD_BYTES 512
+#define SUPERBLOCK_COPIES 4
+/* On its device, from copy to copy: so far apart that one bad spot takes one of them. */
+#define SUPERBLOCK_STRIDE (1 << 18)
+#define SUPERBLOCK_MAX_MEMBERS 16
+#define SUPERBLOCK_IDENTITY_BYTES 16
+
+/* Where a node of the map lies, twice, and what it must be. */
+struct node_pointer {
+	uint64_t places[2];
+	uint64_t checksum;
+};
+
+enum superblock_state { MEMBER_PRESENT = 1, MEMBER_MISSING };
+
+struct superblock_member {
+	uint64_t identity; /* of the device's file; random */
+	uint32_t extents;  /* places that it has for them */
+	uint32_t nodes;
+	uint32_t state; /* enum superblock_state */
+};
+
+struct superblock {
+	uint8_t store[SUPERBLOCK_IDENTITY_BYTES]; /* random: the same on all of its devices, and on no others
+						   */
+	uint64_t generation;		    /* of the commit: no two have the same (epoch, generation) */
+	uint64_t epoch;			    /* counts how often the store was opened */
+	uint64_t step;			    /* that the commit contains; for people */
+	struct node_pointer root, previous; /* previous: of the commit before */
+	uint32_t member, member_count;	    /* member: this device */
+	struct superblock_member members[SUPERBLOCK_MAX_MEMBERS];
+};
+
+/* copy: 0 to 3, the number of the copy on its device. */
+void superblock_encode(const struct superblock *superblock, unsigned copy, uint8_t bytes[SUPERBLOCK_BYTES]);
+
+/* The best record of a copy. -ENODATA: none is whole; -EPROTONOSUPPORT: they are of another format, whose
+ * number is in ret_format; -EBADMSG: what they say cannot be, though their checksums match. */
+int superblock_decode(const uint8_t bytes[SUPERBLOCK_BYTES], unsigned copy, struct superblock *ret_superblock,
+		      uint32_t *ret_format);
+
+#endif

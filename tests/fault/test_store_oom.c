@@ -1,0 +1,258 @@
+/* Each allocation in the life of a durable store fails in turn: it says so, and what was acknowledged before
+ * is there when it is opened again. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/size.h"
+#include "offload/host.h"
+#include "offload/store.h"
+#include "tests/fault/alloc_fault.h"
+#include "tests/unit/io_support.h"
+
+#define EXTENTS 3
+
+struct life {
+	unsigned char *device, *buffer;
+	size_t bytes;
+	struct io_loop loop;
+	struct store *store, *view;
+	struct store_request request;
+	struct store_transfer transfer;
+	bool is_done;
+	int status;
+	/* What has been acknowledged: the snapshot, and a step; 0: none has. */
+	bool is_kept;
+	uint64_t step;
+};
+
+static void on_request(struct store_request *request, int status)
+{
+	struct life *life = container_of(request, struct life, request);
+
+	life->is_done = true;
+	life->status = status;
+}
+
+static void on_transfer(struct store_transfer *transfer, int status)
+{
+	struct life *life = container_of(transfer, struct life, transfer);
+
+	life->is_done = true;
+	life->status = status;
+}
+
+static int wait(struct life *life, int r)
+{
+	if (r < 0)
+		return r;
+	while (!life->is_done)
+		io_loop_turn(&life->loop);
+	life->is_done = false;
+	return life->status;
+}
+
+static int make_layout(struct store_layout **ret_layout)
+{
+	_cleanup_(store_layout_freep) struct store_layout *layout = NULL;
+	uint64_t offset;
+	int r = store_layout_new(&layout);
+
+	if (r < 0)
+		return r;
+	store_layout_set_durable(layout);
+	store_layout_set_snapshots(layout, 1);
+	r = store_layout_add_stream(layout, "only");
+	if (r == 0)
+		r = store_layout_add_section(layout, 0, EXTENTS * MIB, &offset);
+	if (r < 0)
+		return r;
+	*ret_layout = TAKE_PTR(layout);
+	return 0;
+}
+
+static int make_tier(struct life *life, struct tier **ret_tier)
+{
+	int r = host_tier_new(life->device, life->bytes, ret_tier);
+
+	if (r == 0)
+		life->loop.hosts[0] = *ret_tier;
+	return r;
+}
+
+/* ---- A life ---- */
+
+static int create(struct life *life)
+{
+	struct store_config config = { .workers = life->loop.workers, .name = "job" };
+	struct store_layout *layout = NULL;
+	struct tier *tier;
+	int r = make_layout(&layout);
+
+	if (r == 0)
+		r = make_tier(life, &tier);
+	if (r < 0) {
+		store_layout_free(layout);
+		return r;
+	}
+	r = store_new_nvme(&config, layout, &tier, 1, &life->store);
+	return r < 0 ? r : wait(life, store_create(life->store, &life->request));
+}
+
+static int move(struct life *life, struct store *store, enum tier_direction direction)
+{
+	life->transfer = (struct store_transfer){
+		.direction = direction, .length = EXTENTS * MIB, .buffer = life->buffer, .done = on_transfer
+	};
+	return wait(life, store_submit(store, &life->transfer));
+}
+
+static int take_step(struct life *life)
+{
+	int r;
+
+	memset(life->buffer, (int)life->step + 1, EXTENTS * MIB);
+	r = move(life, life->store, TIER_WRITE);
+	if (r == 0)
+		r = wait(life, store_commit(life->store, life->step + 1, &life->request));
+	if (r == 0)
+		life->step++;
+	return r;
+}
+
+static int keep(struct life *life)
+{
+	int r = wait(life, store_snapshot(life->store, "kept", &life->request));
+
+	life->is_kept = r == 0;
+	return r;
+}
+
+/* The device is larger than it has to be. */
+static int reserve(struct life *life)
+{
+	return wait(life, store_reserve(life->store, 2, &life->request));
+}
+
+static int count(struct life *life)
+{
+	uint64_t bytes = 0;
+	int r = wait(life, store_measure_snapshot(life->store, "kept", &life->request, &bytes));
+
+	if (r == 0)
+		r = wait(life, store_diff(life->store, "kept", NULL, &life->request, &bytes));
+	if (r == 0)
+		assert_int_equal(bytes, EXTENTS * MIB);
+	return r;
+}
+
+static int look(struct life *life)
+{
+	int r = wait(life, store_open_snapshot(life->store, "kept", &life->request, &life->view));
+
+	if (r < 0)
+		return r;
+	r = move(life, life->view, TIER_READ);
+	if (r == 0)
+		assert_int_equal(life->buffer[EXTENTS * MIB - 1], 1);
+	life->view = store_free(life->view);
+	return r;
+}
+
+static int drop(struct life *life)
+{
+	int r = wait(life, store_delete_snapshot(life->store, "kept", &life->request));
+
+	if (r == 0)
+		life->is_kept = false;
+	return r;
+}
+
+static int open_again(struct life *life)
+{
+	struct store_config config = { .workers = life->loop.workers };
+	struct store_layout *layout = NULL;
+	struct tier *tier;
+	int r;
+
+	life->store = store_free(life->store);
+	r = make_tier(life, &tier);
+	if (r == 0)
+		r = store_new_found(&config, &tier, 1, &life->store);
+	if (r == 0)
+		r = wait(life, store_open(life->store, &life->request));
+	if (r == 0)
+		r = make_layout(&layout);
+	if (r == 0)
+		assert_int_equal(store_adopt(life->store, layout), 0);
+	return r;
+}
+
+static int live(struct life *life)
+{
+	int (*const parts[])(struct life *) = { create, take_step,  keep,  reserve, take_step, count,
+						look,	open_again, count, drop,    take_step };
+	int r = 0;
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(parts) && r == 0; i++)
+		r = parts[i](life);
+	return r;
+}
+
+/* ---- What is left of it ---- */
+
+static void expect_left(struct life *life)
+{
+	struct store_snapshot snapshots[STORE_MAX_SNAPSHOTS];
+
+	if (life->step == 0)
+		return;
+	assert_int_equal(open_again(life), 0);
+	assert_int_equal(store_step(life->store), life->step);
+	assert_int_equal(store_snapshots(life->store, snapshots), life->is_kept);
+	assert_int_equal(move(life, life->store, TIER_READ), 0);
+	assert_int_equal(life->buffer[0], life->step);
+	if (life->is_kept)
+		assert_int_equal(look(life), 0);
+}
+
+static void a_store_that_lacks_memory_says_so_and_loses_nothing(void **state)
+{
+	struct life life = { .bytes = 64 * MIB, .request.done = on_request };
+	bool tripped = true;
+	unsigned nth = 1;
+
+	life.device = pages_new(life.bytes);
+	life.buffer = pages_new(EXTENTS * MIB);
+	assert_int_equal(workers_new(1, "test", &life.loop.workers), 0);
+	for (; tripped; nth++) {
+		int r;
+
+		life.is_kept = false;
+		life.step = 0;
+		alloc_fault_arm(nth);
+		r = live(&life);
+		tripped = alloc_fault_tripped();
+		assert_int_equal(r, tripped ? -ENOMEM : 0);
+		expect_left(&life);
+		life.store = store_free(life.store);
+	}
+	assert_true(nth > 30);
+	workers_free(life.loop.workers);
+	free(life.buffer);
+	free(life.device);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_store_that_lacks_memory_says_so_and_loses_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,78 @@
+#!/bin/sh
+# File systems that break a reservation are refused, unless they are allowed, and the doctor names them. In a mount namespace of its own.
+# shellcheck source=tests/functional/lib.sh disable=SC2119
+if [ -z "${IN_NAMESPACE:-}" ] && unshare --mount true 2>/dev/null; then
+	exec unshare --mount env IN_NAMESPACE=1 sh "$0" "$@"
+fi
+. "$(dirname "$0")/lib.sh"
+gpt=$1
+unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE TORCHELASTIC_RESTART_COUNT
+command -v python3 >/dev/null || skip 'python3 is not installed'
+disk=$scratch/disk
+mkdir "$disk"
+
+run_gpt() {
+	timeout 100 "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 \
+		--data "$scratch/data" --ranks 1 "$@"
+}
+
+mount_disk() { # TYPE SIZE
+	rm -f "$nvme/image"
+	truncate -s "$2" "$nvme/image"
+	"mkfs.$1" -q "$nvme/image" >/dev/null 2>&1 && mount -o loop "$nvme/image" "$disk" 2>/dev/null
+}
+
+start() {
+	: >"$tierd_log"
+	tierd_start --nvme "$disk:1G" "$@"
+}
+
+[ -n "${IN_NAMESPACE:-}" ] || skip 'mounting is not allowed here'
+command -v mkfs.btrfs >/dev/null || skip 'btrfs-progs is not installed'
+mount_disk btrfs 200M || skip 'btrfs cannot be mounted here'
+trap 'status=$?; set +e; [ -z "$tierd_pid" ] || kill -KILL "$tierd_pid"; umount -l "$disk"; (exit $status); clean_up' EXIT
+cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
+
+# ---- Refused
+
+refuse() {
+	expect_status 1 timeout 60 "$TIERD" --socket "$scratch/refused/tierd.sock" --state-dir "$scratch/refused-state" \
+		--host-budget 64M --nvme "$disk:1G" "$@"
+	expect_text "$disk cannot be used: it is on btrfs, where what is written goes to new places"
+	expect_text 'set file_system = any in [nvme]'
+}
+refuse
+refuse --file-system reserving
+
+# ---- Named by the doctor
+
+says() { # FINDING: of the reservation
+	printf '[daemon]\nsocket = %s/s\nstate_directory = %s/d\n[nvme]\npath = %s:1G\n%s\n' "$scratch" "$scratch" "$disk" "$2" >"$scratch/conf"
+	"$TIERCTL" --json doctor "$scratch/conf" >"$scratch/doctor" || true
+	python3 -c 'import json, sys
+findings = [f for f in json.load(open(sys.argv[1]))["findings"] if f["what"] == "reservation"]
+assert [f["finding"] for f in findings] == [sys.argv[2]], findings' "$scratch/doctor" "$1" || fail "the doctor says: $(cat "$scratch/doctor")"
+}
+says missing ''
+says poor 'file_system = any'
+
+# ---- Allowed
+
+start --file-system any
+grep -q "$disk is on btrfs, where what is written goes to new places" "$tierd_log" || fail "the log says: $(cat "$tierd_log")"
+expect_status 0 run_gpt --steps 3
+"$TIERCTL" drop gpt --yes
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
+
+# ---- Made to keep it
+
+if command -v chattr >/dev/null; then
+	rm -rf "$disk/tierd"
+	mkdir "$disk/tierd"
+	chattr +C "$disk/tierd"
+	start --file-system reserving
+	expect_status 0 run_gpt --steps 3
+	tierd_stop
+	says found ''
+fi

@@ -1,0 +1,80 @@
+#!/bin/sh
+# What the example trainer asks of a job's store: room for snapshots, from which it trains to the same bits again; the values of another job;
+# and how often steps are committed.
+# shellcheck source=tests/functional/lib.sh disable=SC2119
+. "$(dirname "$0")/lib.sh"
+gpt=$1
+unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE TORCHELASTIC_RESTART_COUNT
+cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
+
+run_gpt() {
+	timeout 100 "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 --ranks 2 \
+		--data "$scratch/data" "$@"
+}
+
+tierd_start
+
+# ---- Back to a snapshot, and on from there
+
+expect_status 0 run_gpt --job base --snapshots 1 --steps 10
+expect_status 0 "$TIERCTL" snapshot base ten
+expect_status 0 run_gpt --job base --snapshots 1 --steps 20 --dump "$scratch/straight"
+expect_status 0 "$TIERCTL" rollback base ten --yes
+expect_status 0 run_gpt --job base --snapshots 1 --steps 20 --dump "$scratch/again"
+cmp "$scratch/straight" "$scratch/again" || fail 'other bits after a rollback'
+
+# ---- Under ranks that would go on: they hear why they cannot, once
+
+train_endlessly() { # JOB
+	run_gpt --job "$1" --snapshots 1 --steps 1000000 >"$scratch/out" 2>&1 &
+	trainer=$!
+	tries=3000
+	until "$TIERCTL" jobs "$1" 2>/dev/null | grep -q 'training, step [1-9]'; do
+		kill -0 $trainer 2>/dev/null || fail "gpt ended: $(cat "$scratch/out")"
+		tries=$((tries - 1))
+		[ $tries -gt 0 ] || fail "job $1 takes no step: $("$TIERCTL" jobs "$1")"
+	done
+}
+
+expect_sent_away() { # REASON
+	status=0
+	wait $trainer || status=$?
+	output=$(cat "$scratch/out")
+	[ $status -eq 1 ] || fail "gpt ends with $status: $output"
+	expect_text "$1, and this rank has no part in it any more; it may open the job again"
+}
+
+train_endlessly busy
+expect_status 0 "$TIERCTL" snapshot busy first
+expect_status 0 "$TIERCTL" rollback busy first --yes --force
+step=$("$TIERCTL" --json jobs busy | sed -n 's/.*"durable_step":[[:space:]]*\([0-9]*\).*/\1/p')
+expect_sent_away "job busy was rolled back to step $step by user $(id -u)"
+train_endlessly busy
+expect_status 0 "$TIERCTL" drop busy --yes --force
+expect_sent_away "job busy was dropped by user $(id -u)"
+
+# ---- From another job's values
+
+expect_status 0 run_gpt --job tuned --source base --with-optimizer --steps 2 --dump "$scratch/tuned"
+expect_status 0 run_gpt --job tuned_too --source base --with-optimizer --steps 2 --dump "$scratch/tuned_too"
+expect_status 0 run_gpt --job fresh_moments --source base --steps 2 --dump "$scratch/fresh_moments"
+expect_status 0 run_gpt --job anew --steps 2 --dump "$scratch/anew"
+cmp "$scratch/tuned" "$scratch/tuned_too" || fail 'other bits from the same source'
+! cmp -s "$scratch/tuned" "$scratch/fresh_moments" || fail 'the optimizer began anew'
+! cmp -s "$scratch/anew" "$scratch/fresh_moments" || fail 'the source counted for nothing'
+expect_status 2 run_gpt --with-optimizer
+expect_text 'give --source JOB'
+
+# ---- How often steps are committed
+
+for durability in step none 7; do
+	expect_status 0 run_gpt --job "lasts_$durability" --durability $durability --steps 1
+	expect_status 0 "$TIERCTL" --json jobs "lasts_$durability"
+	echo "$output" | grep -Eq "\"durability\":[[:space:]]*\"?$durability\"?," || fail "durability: $output"
+done
+for durability in 0 86401 7s often -1; do
+	expect_status 2 run_gpt --durability=$durability
+	expect_text 'give step, none, or seconds from 1 to 86400'
+done
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

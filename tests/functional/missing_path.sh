@@ -1,0 +1,155 @@
+#!/bin/sh
+# The state of a job lies on two paths, whatever other ones there are, and in whatever order. One of them comes back empty: the job
+# is there, broken, and says which path lacks what. Nothing of it is touched, until the path is back, or until the job is replaced or
+# dropped.
+# shellcheck source=tests/functional/lib.sh disable=SC2119
+. "$(dirname "$0")/lib.sh"
+gpt=$1
+unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE TORCHELASTIC_RESTART_COUNT
+cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
+two=$nvme/two three=$nvme/three
+mkdir "$two" "$three"
+
+start_two() {
+	: >"$tierd_log"
+	tierd_start --nvme "$two:1G"
+}
+
+start_three() {
+	: >"$tierd_log"
+	tierd_start --nvme "$three:1G" --nvme "$two:1G"
+}
+
+stop() {
+	tierd_stop
+	[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
+}
+
+run_gpt() {
+	timeout 100 "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 \
+		--data "$scratch/data" --ranks 2 "$@"
+}
+
+files_of() { # JOB
+	find "$nvme" -path '*/tierd/*' -name "$1-*.store"
+}
+
+empty_path() {
+	mv "$two/tierd" "$scratch/away"
+}
+
+expect_broken() { # JOB
+	expect_status 0 "$TIERCTL" jobs "$1"
+	expect_text broken
+	"$TIERCTL" --json jobs | grep -q "\"$two/tierd/[0-9]*/$1-[0-9]*.store is not there;" ||
+		fail "the path is not named: $("$TIERCTL" --json jobs)"
+	grep -q "job $1 of user [0-9]*: its store .*$1-[0-9]*.store cannot be opened: $two/tierd/" "$tierd_log" ||
+		fail "the log says: $(cat "$tierd_log")"
+}
+
+start_two
+for job in back replaced dropped; do
+	expect_status 0 run_gpt --steps 3 --job $job
+done
+stop
+[ "$(files_of back | wc -l)" -eq 2 ] || fail "not on two paths: $(files_of back)"
+empty_path
+cp "$(files_of back)" "$scratch/before"
+
+# ---- Whoever opens it does not begin anew
+
+start_two
+for job in back replaced dropped; do
+	expect_broken $job
+	expect_status 1 run_gpt --steps 4 --job $job
+	expect_text "job $job cannot come back: $two/tierd/"
+	expect_text 'bring back what that path had'
+	expect_status 1 run_gpt --steps 4 --job $job --mode create
+	expect_status 1 run_gpt --steps 4 --job $job --mode resume
+done
+tierd_kill
+start_two
+expect_broken back
+stop
+cmp "$(files_of back)" "$scratch/before" || fail 'what is left of it was touched'
+
+# ---- Replaced, or dropped
+
+start_two
+# Not by one that never comes to have a state.
+expect_status 1 run_gpt --steps 2 --job replaced --mode replace --host-budget 1K
+tries=3000
+until "$TIERCTL" jobs replaced 2>/dev/null | grep -q broken; do
+	tries=$((tries - 1))
+	[ $tries -gt 0 ] || fail "what was not replaced is not there: $("$TIERCTL" jobs)"
+done
+[ "$(files_of replaced | wc -l)" -eq 1 ] || fail "what was not replaced: $(files_of replaced)"
+expect_status 0 run_gpt --steps 2 --job replaced --mode replace
+"$TIERCTL" drop dropped --yes >/dev/null
+stop
+[ "$(files_of replaced | wc -l)" -eq 2 ] || fail "after it was replaced: $(files_of replaced)"
+[ -z "$(files_of dropped)" ] || fail "after it was dropped: $(files_of dropped)"
+
+# ---- Brought back
+
+for file in "$scratch"/away/*/back-*.store; do
+	cp --sparse=always "$file" "$two/tierd/$(basename "$(dirname "$file")")"
+done
+start_two
+expect_status 0 run_gpt --steps 4 --job back --mode resume
+expect_status 0 run_gpt --steps 4 --job replaced --mode resume
+"$TIERCTL" --json jobs | grep -q '"broken"' && fail "still broken: $("$TIERCTL" jobs)"
+[ "$("$TIERCTL" --json jobs | grep -c '"step":[[:space:]]*4,')" -eq 2 ] || fail "steps are lost: $("$TIERCTL" --json jobs)"
+stop
+
+# ---- Paths in another order
+
+expect_same() { # STEPS
+	expect_status 0 run_gpt --steps "$1" --job calm --mode replace --dump "$scratch/calm"
+	expect_status 0 run_gpt --steps "$1" --job back --mode resume --dump "$scratch/back"
+	cmp "$scratch/calm" "$scratch/back" || fail 'other bits'
+}
+
+mv "$nvme/tierd" "$scratch/first"
+mv "$two/tierd" "$nvme/tierd"
+mv "$scratch/first" "$two/tierd"
+start_two
+expect_same 5
+
+# ---- Another path
+
+stop
+start_three
+used_of() { # PATH
+	"$TIERCTL" --json tiers | python3 -c 'import json, sys; print(next(p["used_bytes"] for p in json.load(sys.stdin)["nvme"] if p["path"] == sys.argv[1]))' "$1"
+}
+[ "$(used_of "$three")" -eq 0 ] || fail "jobs of two paths take some of a third one: $("$TIERCTL" tiers)"
+expect_status 0 run_gpt --steps 6 --job back --mode resume
+[ "$(files_of back | wc -l)" -eq 2 ] || fail "it has spread: $(files_of back)"
+expect_status 0 run_gpt --steps 2 --job new
+[ "$(files_of new | wc -l)" -eq 3 ] || fail "not on three paths: $(files_of new)"
+[ "$(used_of "$three")" -gt 0 ] || fail "a job of three paths takes nothing of the third one: $("$TIERCTL" tiers)"
+stop
+start_three
+expect_same 7
+expect_status 0 run_gpt --steps 3 --job new --mode resume
+stop
+
+# ---- One too many, and one too few
+
+file=$(find "$two/tierd" -name 'back-*.store')
+user=$(basename "$(dirname "$file")")
+cp --sparse=always "$file" "$three/tierd/$user"
+start_three
+expect_status 1 run_gpt --steps 8 --job back
+expect_text 'is one file too many: its store has 2 devices, and each is there'
+expect_status 0 "$TIERCTL" jobs
+expect_text 'broken for '
+! echo "$output" | grep -q 'broken for.*state in host memory' || fail "nothing of it is in host memory: $output"
+stop
+rm "$three/tierd/$user/$(basename "$file")"
+start_two
+expect_status 1 run_gpt --steps 8 --job new
+expect_text 'its store lies on 3 paths, and 2 are configured'
+expect_status 0 run_gpt --steps 8 --job back --mode resume
+stop

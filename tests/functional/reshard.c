@@ -1,0 +1,321 @@
+/* Trains a job with any number of ranks: whatever their number, their gradients have the same sums, so that
+ * the values are those of one rank.
+ *
+ * reshard train JOB RANKS STEPS FILE STAGE    goes on from the values in the file, if there is one, and
+ * leaves its own there reshard refusals                      worlds that a job cannot get */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "crash_support.h"
+
+#define UNITS 3
+#define STATES 3
+#define RANKS_MOST 6
+/* Of them any number is no problem up to here. */
+#define SHARES 12
+
+static const char *const states[STATES] = { "master", "m", "v" };
+
+/* Their shards are all of different lengths, and the last unit is a pack of its own. */
+static const struct kind {
+	const char *name;
+	uint32_t format;
+	uint64_t elements;
+} kinds[UNITS] = { { "half", TIERD_BF16, 70001 },
+		   { "small", TIERD_FP32, 1203 },
+		   { "large", TIERD_FP32, 1200000 } };
+
+struct world {
+	unsigned count;
+	struct tierd_node *nodes[RANKS_MOST];
+	struct tierd_job *jobs[RANKS_MOST];
+};
+
+typedef void change(struct tierd_job_options *options);
+
+static void leave_as_it_is(struct tierd_job_options *options)
+{
+}
+
+/* ---- Ranks ---- */
+
+static struct tierd_job_options options_of(const char *name, unsigned rank, unsigned count, change *set)
+{
+	struct tierd_job_options options = support_options(name, rank, count);
+
+	options.seed = 11;
+	set(&options);
+	return options;
+}
+
+static struct world join(const char *name, unsigned count, change *set)
+{
+	struct world world = { .count = count };
+
+	for (unsigned rank = 0; rank < count; rank++) {
+		struct tierd_job_options options = options_of(name, rank, count, set);
+
+		world.nodes[rank] = support_connect();
+		OK(tierd_job_open(world.nodes[rank], &options, &world.jobs[rank]));
+		for (unsigned unit = 0; unit < UNITS; unit++)
+			support_define(world.jobs[rank], kinds[unit].name, kinds[unit].format,
+				       kinds[unit].elements, 0.5);
+	}
+	return world;
+}
+
+static struct world start(const char *name, unsigned count, change *set)
+{
+	struct world world = join(name, count, set);
+
+	support_ready(world.jobs, count, 0, NULL);
+	return world;
+}
+
+static void end(struct world *world)
+{
+	for (unsigned rank = 0; rank < world->count; rank++) {
+		OK(tierd_job_close(world->jobs[rank]));
+		tierd_disconnect(world->nodes[rank]);
+	}
+}
+
+/* ---- Steps ---- */
+
+/* Small whole numbers, so that no sum of them is rounded, in no order. */
+static float gradient_of(uint64_t element, unsigned ranks)
+{
+	return (float)((element % 7 + 1) * SHARES / ranks) / 64;
+}
+
+static void fill(void *place, const struct kind *kind, unsigned ranks)
+{
+	for (uint64_t i = 0; i < kind->elements; i++) {
+		float value = gradient_of(i, ranks);
+		uint32_t bits;
+
+		memcpy(&bits, &value, sizeof(bits));
+		if (kind->format == TIERD_FP32)
+			((float *)place)[i] = value;
+		else
+			((uint16_t *)place)[i] = (uint16_t)(bits >> 16);
+	}
+}
+
+static void push(const struct world *world, unsigned rank, unsigned unit)
+{
+	struct tierd_view gradients;
+
+	OK(tierd_gradients(world->jobs[rank], unit, &gradients));
+	fill(tierd_at(&gradients, 0), &kinds[unit], world->count);
+	OK(tierd_push(world->jobs[rank], unit));
+}
+
+static void step(struct world *world)
+{
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_ticket *tickets[RANKS_MOST];
+
+	rates.learning_rate = 0.01f;
+	for (unsigned unit = 0; unit < UNITS; unit++)
+		for (unsigned rank = 0; rank < world->count; rank++)
+			push(world, rank, unit);
+	for (unsigned rank = 0; rank < world->count; rank++)
+		OK(tierd_step(world->jobs[rank], &rates, &tickets[rank]));
+	for (unsigned rank = 0; rank < world->count; rank++) {
+		OK(tierd_ticket_wait(tickets[rank], TIERD_DURABLE, -1));
+		tierd_ticket_free(tickets[rank]);
+	}
+}
+
+/* ---- Values ---- */
+
+static float *read_values(struct tierd_job *job, uint64_t *ret_count)
+{
+	uint64_t count = 0;
+	float *values, *at;
+
+	for (unsigned unit = 0; unit < UNITS; unit++)
+		count += kinds[unit].elements * STATES;
+	values = at = malloc(count * sizeof(float));
+	REQUIRE(values);
+	for (unsigned unit = 0; unit < UNITS; unit++)
+		for (unsigned state = 0; state < STATES; state++, at += kinds[unit].elements)
+			OK(tierd_tensor_read(job, unit, 0, states[state], 0, kinds[unit].elements, at));
+	*ret_count = count;
+	return values;
+}
+
+static void require_values(struct tierd_job *job, const float *expected)
+{
+	uint64_t count;
+	float *values = read_values(job, &count);
+
+	REQUIRE(memcmp(values, expected, count * sizeof(float)) == 0);
+	free(values);
+}
+
+static void require_file(struct tierd_job *job, const char *path)
+{
+	FILE *file = fopen(path, "r");
+	uint64_t count;
+	float *values, *there;
+
+	if (!file)
+		return;
+	values = read_values(job, &count);
+	there = malloc(count * sizeof(float));
+	REQUIRE(there && fread(there, sizeof(float), count, file) == count);
+	REQUIRE(memcmp(values, there, count * sizeof(float)) == 0);
+	free(values);
+	free(there);
+	fclose(file);
+}
+
+static void write_file(struct tierd_job *job, const char *path)
+{
+	FILE *file = fopen(path, "w");
+	uint64_t count;
+	float *values = read_values(job, &count);
+
+	REQUIRE(file && fwrite(values, sizeof(float), count, file) == count && fclose(file) == 0);
+	free(values);
+}
+
+static uint32_t train_stage;
+
+static void at_stage(struct tierd_job_options *options)
+{
+	options->stage = train_stage;
+}
+
+static void train(const char *name, unsigned ranks, unsigned steps, const char *path)
+{
+	struct world world = start(name, ranks, at_stage);
+
+	require_file(world.jobs[0], path);
+	for (unsigned i = 0; i < steps; i++)
+		step(&world);
+	write_file(world.jobs[0], path);
+	end(&world);
+}
+
+/* ---- Refusals ---- */
+
+static void other_seed(struct tierd_job_options *options)
+{
+	options->seed = 12;
+}
+
+static void new_only(struct tierd_job_options *options)
+{
+	options->mode = TIERD_CREATE;
+}
+
+static void on_nvme_at_a_lower_stage(struct tierd_job_options *options)
+{
+	options->stage = 2;
+	options->parameter_placement = TIERD_PLACE_NVME;
+}
+
+static void in_host_memory(struct tierd_job_options *options)
+{
+	options->parameter_placement = options->optimizer_placement = TIERD_PLACE_HOST;
+	options->durability = TIERD_DURABILITY_NONE;
+}
+
+static void many_buffers(struct tierd_job_options *options)
+{
+	options->gradient_buffers = 12;
+}
+
+static void refused(const char *name, unsigned count, change *set, int expected, const char *text)
+{
+	struct tierd_job_options options = options_of(name, 0, count, set);
+	struct tierd_node *node = support_connect();
+	struct tierd_job *job = NULL;
+
+	FAILS(tierd_job_open(node, &options, &job), expected, text);
+	REQUIRE(!job);
+	tierd_disconnect(node);
+}
+
+static void a_job_in_use_keeps_its_ranks(void)
+{
+	struct world world = start("used", 2, leave_as_it_is);
+	char pid[32];
+
+	step(&world);
+	snprintf(pid, sizeof(pid), "rank 1 (pid %d)", (int)getpid());
+	refused("used", 4, leave_as_it_is, -EBUSY, pid);
+	refused("used", 1, leave_as_it_is, -EBUSY, "world size 1 and stage 3 here, 2 and 3 in the job");
+	step(&world);
+	end(&world);
+	world = start("used", 4, leave_as_it_is);
+	refused("used", 2, leave_as_it_is, -EBUSY, "4 and 3 in the job, which is in use by rank 0");
+	end(&world);
+}
+
+static void nothing_else_may_differ(void)
+{
+	refused("used", 3, other_seed, -EINVAL, "seed is 12 here, 11 in the job");
+	refused("used", 3, new_only, -EEXIST, "exists at step 2");
+	refused("used", 3, on_nvme_at_a_lower_stage, -EINVAL, "parameters on NVMe at stage 2");
+	refused("used", 2, in_host_memory, -EINVAL, "parameter placement is 1 here, 2 in the job");
+}
+
+static void who_leaves_before_it_is_ready_has_changed_nothing(void)
+{
+	struct world world = join("used", 3, leave_as_it_is);
+
+	refused("used", 4, leave_as_it_is, -EBUSY, "3 and 3 in the job");
+	end(&world);
+	world = start("used", 4, leave_as_it_is);
+	end(&world);
+}
+
+static void what_does_not_fit_stays_as_it_was(void)
+{
+	struct world world = start("large", 1, many_buffers);
+	uint64_t count;
+	float *values;
+
+	step(&world);
+	values = read_values(world.jobs[0], &count);
+	end(&world);
+	world = join("large", RANKS_MOST, many_buffers);
+	support_ready(world.jobs, RANKS_MOST, -ENOMEM, "it needs at least");
+	end(&world);
+	world = start("large", 1, many_buffers);
+	require_values(world.jobs[0], values);
+	step(&world);
+	end(&world);
+	free(values);
+}
+
+static void state_in_host_memory_alone_stays_where_it_is(void)
+{
+	struct world world = start("host", 2, in_host_memory);
+
+	end(&world);
+	refused("host", 1, in_host_memory, -EINVAL, "some of its state lives in host memory");
+	world = start("host", 2, in_host_memory);
+	end(&world);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 7 && strcmp(argv[1], "train") == 0) {
+		train_stage = (uint32_t)atoi(argv[6]);
+		train(argv[2], (unsigned)atoi(argv[3]), (unsigned)atoi(argv[4]), argv[5]);
+		return 0;
+	}
+	REQUIRE(argc == 2 && strcmp(argv[1], "refusals") == 0);
+	a_job_in_use_keeps_its_ranks();
+	nothing_else_may_differ();
+	who_leaves_before_it_is_ready_has_changed_nothing();
+	what_does_not_fit_stays_as_it_was();
+	state_in_host_memory_alone_stays_where_it_is();
+	return 0;
+}

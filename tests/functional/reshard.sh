@@ -1,0 +1,75 @@
+#!/bin/sh
+# A job goes on with another number of ranks, with the same bits: whether the daemon has it in memory or finds it on the
+# devices after it was killed.
+# shellcheck source=tests/functional/lib.sh disable=SC2119
+. "$(dirname "$0")/lib.sh"
+program=$1
+
+train() { # JOB RANKS STEPS [STAGE]
+	timeout 60 "$program" train "$1" "$2" "$3" "$scratch/$1" "${4:-3}" || fail "$1 with $2 ranks: see above"
+}
+
+expect_shown() { # JOB WORLD-SIZE STEP
+	"$TIERCTL" --json jobs >"$scratch/jobs"
+	shown=$(python3 -c '
+import json, sys
+print(*((job["world_size"], job["durable_step"]) for job in json.load(sys.stdin) if job["name"] == sys.argv[1]))' "$1" <"$scratch/jobs")
+	[ "$shown" = "($2, $3)" ] || fail "$1 is shown as $shown: $("$TIERCTL" jobs)"
+}
+
+expect_parameters() { # JOB TIER
+	"$TIERCTL" --json jobs >"$scratch/jobs"
+	python3 -c '
+import json, sys
+sys.exit(next(job["parameter_placement"] for job in json.load(sys.stdin) if job["name"] == sys.argv[1]) != sys.argv[2])' \
+		"$1" "$2" <"$scratch/jobs" || fail "the parameters of $1 are not on $2: $("$TIERCTL" jobs)"
+}
+
+tierd_start
+train calm 1 8
+train wild 4 2
+expect_shown wild 4 2
+train wild 2 2
+expect_shown wild 2 4
+tierd_kill
+tierd_start
+# What the next commit says is there after a kill, in a definition of the same length.
+expect_shown wild 2 4
+train wild 1 1
+tierd_kill
+tierd_start
+expect_shown wild 1 5
+train wild 3 2
+train wild 6 1
+tierd_stop
+tierd_start
+expect_shown wild 6 8
+# Below stage 3 parameters live in host memory, and come back there from the devices.
+train wild 2 1 1
+train wild 3 1 0
+tierd_kill
+tierd_start
+expect_parameters wild host
+train wild 3 1 0
+train wild 4 1 2
+train wild 1 1 3
+expect_parameters wild nvme
+expect_shown wild 1 13
+train calm 1 5
+cmp "$scratch/calm" "$scratch/wild" || fail 'other bits after other numbers of ranks'
+# Without a step nothing is committed, and the daemon that comes next knows nothing of it.
+train wild 3 0
+expect_shown wild 3 13
+tierd_kill
+tierd_start
+expect_shown wild 1 13
+train wild 1 0
+
+"$TIERCTL" drop wild --yes >/dev/null
+"$TIERCTL" drop calm --yes >/dev/null
+timeout 60 "$program" refusals || fail 'see above'
+"$TIERCTL" --json jobs >"$scratch/jobs"
+expect_shown large 1 2
+expect_shown used 4 2
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

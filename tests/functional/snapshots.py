@@ -1,0 +1,232 @@
+"""What snapshots.sh plays: snapshots of a job, before and after its daemon was killed. The state of a step is a number that
+user_job.c says of all its values."""
+import json
+import os
+import sys
+
+from users import Rank, jobs, refused, tierctl, wait_until
+
+ME = os.getuid()
+JOB = {"job": "gpt", "mib": 8, "units": 4, "snapshots": 2}
+
+
+def snapshots(job="gpt"):
+    return {one["name"]: one for one in json.loads(tierctl(ME, "--json", "snapshots", job))["snapshots"]}
+
+
+def trained(first, steps, **keys):
+    """What the state is after these steps."""
+    rank = Rank(ME, **(JOB | keys), **{"from": first}, steps=steps, digest=1)
+    line = rank.line()
+    assert line.startswith(f"step {first + steps}: "), line
+    rank.ready().leave()
+    return line.split(": ")[1]
+
+
+def read(job="gpt", **keys):
+    reader = Rank(ME, job=job, reads="all", **keys)
+    line = reader.line()
+    assert line.startswith("step "), line
+    reader.ready().leave()
+    step, state = line[len("step ") :].split(": ")
+    return int(step), state
+
+
+# What it is after three and after seven steps, of a job that nothing happens to.
+def remember():
+    known = {"three": trained(0, 3, job="calm"), "seven": trained(3, 4, job="calm")}
+    write_known(known)
+    tierctl(ME, "drop", "calm", "--yes")
+    return known
+
+
+def write_known(known):
+    with open(os.environ["KNOWN"], "w", encoding="utf-8") as file:
+        json.dump(known, file)
+
+
+def known():
+    with open(os.environ["KNOWN"], encoding="utf-8") as file:
+        return json.load(file)
+
+
+def a_job_that_is_trained_is_kept_and_goes_on(states):
+    rank = Rank(ME, **JOB, steps=3, paced=1, takes="first").ready()
+    assert read(snapshot="first") == (3, states["three"])
+    for step in (4, 5, 6, 7):
+        rank.process.stdin.write("\n")
+        rank.process.stdin.flush()
+        assert rank.line() == f"applied {step}"
+        if step == 5:
+            # A reader that stays is of its step whatever comes.
+            assert tierctl(ME, "snapshot", "gpt", "second") == "gpt@second is step 5\n"
+    assert read(snapshot="first") == (3, states["three"])
+    assert read() == (7, states["seven"])
+    rank.leave()
+    wait_until(lambda: jobs(ME)["gpt"]["durable_step"] == 7)
+    listed = snapshots()
+    assert {name: one["step"] for name, one in listed.items()} == {"first": 3, "second": 5}
+    assert all(one["own_bytes"] > 0 for one in listed.values()), listed
+
+
+def what_cannot_be_is_refused():
+    tierctl(ME, "snapshot", "gpt", "first", status=1, says=["has a snapshot first already, of step 3", "another name"])
+    tierctl(ME, "snapshot", "gpt", "third", status=1, says=["room of job gpt for 2 snapshots is used", "first, second"])
+    for name in ("", "UP", "a/b", "..", "-x", "x" * 64):
+        tierctl(ME, "snapshot", "gpt", "--", name, status=1, says=["is not allowed"])
+    tierctl(ME, "snapshot", "gpt", status=2, says=["NAME is missing"])
+    tierctl(ME, "snapshot", "nobody", "x", status=1, says=["no job nobody"])
+    tierctl(ME, "snapshot", "gpt", "absent", "--delete", status=1, says=["no snapshot absent; it has first, second"])
+    tierctl(ME, "diff", "gpt", "absent", status=1, says=["no snapshot absent"])
+    tierctl(ME, "diff", "gpt", "first", "absent", status=1, says=["no snapshot absent"])
+    tierctl(ME, "rollback", "gpt", "absent", "--yes", status=1, says=["no snapshot absent; it has first, second"])
+    tierctl(ME, "rollback", "gpt", "first", status=2, says=["no terminal", "--yes"])
+    tierctl(ME, "units", "gpt@first", status=2, says=["takes a job, and no snapshot"])
+    tierctl(ME, "read", "gpt@", "u0", "-o", "/dev/null", status=2, says=["no snapshot is named"])
+    tierctl(ME, "read", "gpt@absent", "u0", "-o", "/dev/null", status=1, says=["no snapshot absent"])
+    assert "ENOENT: job gpt has no snapshot absent" in refused(ME, job="gpt", reads="all", snapshot="absent")
+
+
+def jobs_without_room_or_devices_have_none():
+    rank = Rank(ME, job="narrow", mib=1).ready()
+    tierctl(ME, "snapshot", "narrow", "x", status=1, says=["has no room for snapshots", "tierctl reserve"])
+    rank.leave()
+    # With its state in host memory it has a copy of that on NVMe, which is what is kept.
+    rank = Rank(ME, job="warm", mib=1, snapshots=1, steps=2, takes="x", parameters="host", optimizer="host").ready()
+    assert read("warm", snapshot="x") == read("warm")
+    rank.leave()
+    rank = Rank(ME, job="fleeting", mib=1, durability="none").ready()
+    tierctl(ME, "snapshot", "fleeting", "x", status=1, says=["is not durable"])
+    tierctl(ME, "snapshots", "fleeting", status=1, says=["is not durable"])
+    rank.leave()
+    refused(ME, "room for 15 snapshots; at most 14", job="wide", snapshots=15)
+    refused(ME, "number of snapshots is 3 here, 2 in the job", **(JOB | {"snapshots": 3}))
+    for job in ("narrow", "warm", "fleeting"):
+        tierctl(ME, "drop", job, "--yes")
+
+
+def a_name_that_is_too_long_is_not_cut():
+    longest = "x" * 63
+    Rank(ME, job="named", mib=1, snapshots=1, steps=1, takes=longest).ready().leave()
+    tierctl(ME, "snapshot", "named", longest + "y", "--delete", status=1, says=["is not allowed"])
+    assert set(snapshots("named")) == {longest}
+    tierctl(ME, "drop", "named", "--yes")
+
+
+def what_changed_is_counted():
+    def changed(*names):
+        return json.loads(tierctl(ME, "--json", "diff", "gpt", *names))["changed_bytes"]
+
+    assert changed("first", "first") == 0
+    assert changed("first", "second") >= 3 * (8 << 20)
+    assert changed("second") >= 3 * (8 << 20)
+
+
+def room_grows():
+    """Under its rank; who says what the job was made with, or has now, may attach all the same."""
+    made = JOB | {"job": "grown", "mib": 1, "snapshots": 1, "nvme_budget": 60 << 20}
+    Rank(ME, **made, steps=1, takes="one").ready().leave()
+    rank = Rank(ME, **made, **{"from": 1}, steps=1).ready()
+    tierctl(ME, "snapshot", "grown", "two", status=1, says=["room of job grown for 1 snapshot is used", "tierctl reserve"])
+    no_room_is_made()
+    before = jobs(ME)["grown"]["nvme_bytes"]
+    after = json.loads(tierctl(ME, "--json", "reserve", "grown", "3"))["nvme_bytes"]
+    listed = json.loads(tierctl(ME, "--json", "snapshots", "grown"))
+    assert after - before == 2 * listed["state_bytes"] and jobs(ME)["grown"]["nvme_bytes"] == after, (before, after, listed)
+    tierctl(ME, "snapshot", "grown", "two")
+    rank.leave()
+    trained(2, 1, **made)
+    tierctl(ME, "snapshot", "grown", "three")
+    trained(3, 1, **(made | {"snapshots": 3}))
+    refused(ME, "number of snapshots is 4 here, 3 in the job", **(made | {"snapshots": 4}))
+    has_grown(after)
+    return after
+
+
+def no_room_is_made():
+    for count in ("0", "1"):
+        tierctl(ME, "reserve", "grown", count, status=1, says=["has room for 1 snapshot, and it only grows"])
+    tierctl(ME, "reserve", "grown", "15", status=1, says=["room for 15 snapshots of job grown; at most 14"])
+    for count in ("x", "-1", "4294967296", ""):
+        tierctl(ME, "reserve", "grown", "--", count, status=2, says=["is no number of snapshots"])
+    tierctl(ME, "reserve", "nobody", "2", status=1, says=["no job nobody"])
+    says = ["job grown: it needs", "its state once more for each snapshot", "its nvme_budget is 60.0 MiB"]
+    tierctl(ME, "reserve", "grown", "14", status=1, says=says)
+    assert json.loads(tierctl(ME, "--json", "snapshots", "grown"))["maximum"] == 1
+
+
+def has_grown(nvme_bytes):
+    listed = json.loads(tierctl(ME, "--json", "snapshots", "grown"))
+    assert listed["maximum"] == 3 and jobs(ME)["grown"]["nvme_bytes"] == nvme_bytes, (listed, nvme_bytes)
+    assert {one["name"] for one in listed["snapshots"]} == {"one", "two", "three"}
+    tierctl(ME, "snapshot", "grown", "four", status=1, says=["room of job grown for 3 snapshots is used"])
+
+
+def steps_are_kept_by_themselves():
+    Rank(ME, job="auto", mib=1, snapshots=2, every=2, steps=7).ready().leave()
+    assert {name: one["step"] for name, one in snapshots("auto").items()} == {"step-4": 4, "step-6": 6}
+    tierctl(ME, "drop", "auto", "--yes")
+    # One by itself, and the other one is the user's.
+    mine = {"job": "mine", "mib": 1, "snapshots": 2, "every": 3, "keep": 1}
+    Rank(ME, **mine, steps=5, takes="mine").ready().leave()
+    Rank(ME, **mine, **{"from": 5}, steps=5).ready().leave()
+    # The one before goes first.
+    wait_until(lambda: {name: one["step"] for name, one in snapshots("mine").items()} == {"mine": 5, "step-9": 9})
+    refused(ME, "snapshot_every is 4 here, 3 in the job", **(mine | {"every": 4}))
+    tierctl(ME, "drop", "mine", "--yes")
+    # Their state in host memory is kept like any other's.
+    warm = {"job": "warm", "mib": 1, "snapshots": 1, "every": 2, "parameters": "host", "optimizer": "host"}
+    Rank(ME, **warm, steps=3).ready().leave()
+    wait_until(lambda: {name: one["step"] for name, one in snapshots("warm").items()} == {"step-3": 3})
+    tierctl(ME, "drop", "warm", "--yes")
+    refused(ME, "room for no snapshot", job="auto", every=3)
+    refused(ME, "snapshot_keep is 3, and there is room for 2 snapshots", job="auto", snapshots=2, keep=3)
+
+
+def before():
+    states = remember()
+    a_job_that_is_trained_is_kept_and_goes_on(states)
+    what_cannot_be_is_refused()
+    a_name_that_is_too_long_is_not_cut()
+    what_changed_is_counted()
+    jobs_without_room_or_devices_have_none()
+    steps_are_kept_by_themselves()
+    write_known(states | {"grown": room_grows()})
+
+
+def after_a_kill():
+    states = known()
+    has_grown(states["grown"])
+    assert {name: one["step"] for name, one in snapshots().items()} == {"first": 3, "second": 5}
+    assert read(snapshot="first") == (3, states["three"])
+    assert read() == (7, states["seven"])
+    roll_back_under_a_rank(states)
+    # From there training takes the same way.
+    assert trained(3, 4) == states["seven"]
+    assert read(snapshot="first") == (3, states["three"])
+    # Its room can be used again.
+    tierctl(ME, "snapshot", "gpt", "second", "--delete")
+    assert set(snapshots()) == {"first"}
+    tierctl(ME, "snapshot", "gpt", "third", says=["gpt@third is step 7"])
+    assert read(snapshot="third") == (7, states["seven"])
+
+
+def roll_back_under_a_rank(states):
+    rank = Rank(ME, **JOB, **{"from": 7}, steps=1).ready()
+    tierctl(ME, "rollback", "gpt", "first", "--yes", status=1, says=["in use by rank 0", "--force"])
+    tierctl(ME, "rollback", "gpt", "first", "--yes", "--force", says=["gpt stands at step 3, as its snapshot first"])
+    rank.leave(line=f"job gpt was rolled back to step 3 by user {ME}")
+    assert jobs(ME)["gpt"]["step"] == jobs(ME)["gpt"]["durable_step"] == 3
+    assert read() == (3, states["three"])
+
+
+def after_an_end():
+    states = known()
+    assert read(snapshot="first") == (3, states["three"])
+    assert read() == read(snapshot="third") == (7, states["seven"])
+    has_grown(states["grown"])
+    for job in ("gpt", "grown"):
+        tierctl(ME, "drop", job, "--yes")
+
+
+globals()[sys.argv[2]]()

@@ -1,0 +1,13 @@
+#!/bin/sh
+# A new job takes its values from another one, whose state lies in host memory, on NVMe, or was found on the devices.
+# shellcheck source=tests/functional/lib.sh disable=SC2119
+. "$(dirname "$0")/lib.sh"
+program=$1
+
+tierd_start
+timeout 110 "$program" || fail 'see above'
+tierd_stop
+tierd_start
+timeout 110 "$program" again || fail 'with a source that was found on the devices: see above'
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

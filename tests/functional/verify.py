@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""Bytes that are spoilt in the store of a job (exported.c), and what tierctl verify says of them:
+verify.py PROGRAM SCRATCH STAGE, with the NVMe path in $NVME, and the daemon's log in $TIERD_LOG."""
+import glob
+import json
+import os
+import signal
+import subprocess
+import sys
+
+program, scratch, stage = sys.argv[1:4]
+TIERCTL = os.environ["TIERCTL"]
+LARGE = 1500000
+
+
+class Job:
+    """A rank that trains until it is stopped, or so many steps."""
+
+    def __init__(self, name, steps=1000000):
+        diary = os.path.join(scratch, name + ".diary")
+        self.process = subprocess.Popen(
+            [program, name, diary, str(LARGE), str(steps)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout.readline() == "training\n"
+
+    def is_trained(self):
+        return self.process.poll() is None
+
+    def stop(self):
+        self.process.stdin.close()
+        assert self.process.wait() == 0
+        self.process.stdout.close()
+
+
+def tierctl(*arguments, status=0, text=True):
+    done = subprocess.run([TIERCTL, *arguments], capture_output=True, text=text, check=False)
+    assert done.returncode == status, (arguments, done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def verify(job, status=0):
+    """What was found, and the account of it."""
+    lines = [json.loads(line) for line in tierctl("--json", "verify", job, status=status).stdout.splitlines()]
+    assert lines[-1]["event"] == "done", lines
+    found = [line for line in lines if line["event"] == "damaged"]
+    assert lines[-1]["damaged_blocks"] == len(found)
+    return found, lines[-1]
+
+
+def store_of(job):
+    (path,) = glob.glob(os.path.join(os.environ["NVME"], "tierd", "*", job + "-*.store"))
+    return path
+
+
+def places_of(job, tensor, state):
+    """Where the store's file has these values, of any commit."""
+    values = tierctl("read", job, tensor, "--state", state, text=False).stdout[-4096:]
+    assert any(values), "zeros are nowhere"
+    content = open(store_of(job), "rb").read()
+    places, at = [], content.find(values)
+    while at >= 0:
+        places.append(at)
+        at = content.find(values, at + 1)
+    assert places, (tensor, state)
+    return places
+
+
+class Spoilt:
+    """A byte is another one, for a while."""
+
+    def __init__(self, job, places):
+        self.path, self.places = store_of(job), places
+
+    def flip(self):
+        with open(self.path, "r+b") as file:
+            for place in self.places:
+                file.seek(place)
+                byte = file.read(1)[0]
+                file.seek(place)
+                file.write(bytes([byte ^ 0x10]))
+            os.fsync(file.fileno())
+
+    def __enter__(self):
+        self.flip()
+        return self
+
+    def __exit__(self, *_):
+        self.flip()
+
+
+def expect_found(job, tensor, state):
+    """Nothing but that is damaged, and it is named."""
+    with Spoilt(job, places_of(job, tensor, state)) as spoilt:
+        found, account = verify(job, status=1)
+        assert account["bytes"] > 12 * LARGE, account
+        assert len(found) == 1, found
+        (block,) = found
+        assert f'"{tensor}"' in block["tensors"], block
+        assert block["state"] == ("remainder" if state == "master" else state), block
+        assert block["device"] == spoilt.path, block
+        assert block["error"] == "its checksum does not match", block
+        begin = block["device_offset"]
+        assert any(begin <= place < begin + block["bytes"] for place in spoilt.places), (block, spoilt.places)
+        if tensor == "large":
+            assert block["tensors"] == '"large"' and block["unit"] == "large", block
+        text = tierctl("verify", job, status=1)
+        for word in (job, f'unit "{block["unit"]}"', f'"{tensor}"', spoilt.path, str(begin)):
+            assert word in text.stdout, (word, text.stdout)
+        assert "1 block of job" in text.stderr, text.stderr
+    assert verify(job)[0] == []
+
+
+def expect_read_fails(job, tensor, state):
+    """Whoever reads it hears the same."""
+    with Spoilt(job, places_of(job, tensor, state)) as spoilt:
+        said = tierctl("read", job, tensor, "--state", state, status=1).stderr
+        for word in (job, f'"{tensor}"', f"{state} of tensor", spoilt.path, "byte", "checksum"):
+            assert word in said, (word, said)
+
+
+def idle():
+    Job("idle", steps=2).process.wait()
+    assert verify("idle")[0] == []
+    for tensor, state in ("embed", "parameter"), ("half", "m"), ("codes", "parameter"), ("large", "parameter"):
+        expect_found("idle", tensor, state)
+    with open(os.environ["TIERD_LOG"], encoding="utf-8") as log:
+        lines = [line for line in log if "as verify has found" in line and store_of("idle") in line]
+    assert 'unit "embed", parameter of tensor "embed"' in lines[0], lines
+    assert 'unit "layer", m of tensor "half"' in lines[2], lines
+    expect_read_fails("idle", "half", "v")
+    # Its gradients repeat themselves, and so do its moments.
+    with Spoilt("idle", places_of("idle", "large", "m")):
+        found = verify("idle", status=1)[0]
+        assert len({block["device_offset"] for block in found}) == len(found) > 4, found
+        assert {(block["unit"], block["state"]) for block in found} <= {("large", "m"), ("layer", "m")}, found
+
+
+def trained():
+    """It is trained on, whatever somebody verifies; what it rewrites meanwhile is never taken for damage."""
+    job = Job("trained")
+    for _ in range(5):
+        assert verify("trained")[0] == []
+    expect_found("trained", "codes", "parameter")
+    assert job.is_trained()
+    several = [subprocess.Popen([TIERCTL, "verify", "trained"], stdout=subprocess.DEVNULL) for _ in range(9)]
+    for number, one in enumerate(several):
+        if number % 2:
+            one.send_signal((signal.SIGINT, signal.SIGKILL)[number // 2 % 2])
+    for number, one in enumerate(several):
+        assert one.wait() == 0 or number % 2
+    job.stop()
+    assert verify("trained")[0] == []
+
+
+def scrub(*arguments):
+    return json.loads(tierctl("--json", "scrub", *arguments).stdout)["jobs"][0]
+
+
+def pass_over(job):
+    """Another one, at once; what it has found."""
+    before = scrub(job)["passes"]
+    scrub(job, "--now")
+    while scrub(job)["passes"] == before:
+        pass
+    state = scrub(job)
+    assert not state["is_hurried"] and state["done"] < state["extents"], state
+    assert json.loads(tierctl("--json", "jobs", job).stdout)["damaged_blocks"] == state["damaged_blocks"], state
+    return state["damaged_blocks"]
+
+
+def break_at_damage(job):
+    """Somebody who trains it meets it: the job breaks, and is back when he has gone."""
+    arguments = [program, job, os.path.join(scratch, job + ".broken"), str(LARGE), "100"]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as rank:
+        assert rank.wait() != 0
+    while (job, "idle") not in [(one["name"], one["status"]) for one in json.loads(tierctl("--json", "jobs").stdout)]:
+        pass
+
+
+def scrubbed():
+    """What a pass finds is told, and forgotten when a later one does not."""
+    assert pass_over("idle") == 0
+    watch = subprocess.Popen([TIERCTL, "--json", "watch", "idle", "--count", "2"], stdout=subprocess.PIPE, text=True)
+    assert json.loads(watch.stdout.readline())["event"] == "watching"
+    with Spoilt("idle", places_of("idle", "large", "parameter")) as spoilt:
+        assert pass_over("idle") == 1
+        damaged, over = (json.loads(line) for line in watch.communicate()[0].splitlines())
+        assert damaged["event"] == "damaged" and damaged["unit"] == "large" and damaged["device"] == spoilt.path, damaged
+        assert 'parameter of tensor "large", at byte' in damaged["text"] and "as scrub has found" in damaged["text"], damaged
+        assert over["event"] == "scrubbed" and "damaged: 1" in over["text"], over
+        assert "1 damaged block" in tierctl("jobs").stdout
+    assert pass_over("idle") == 0
+    assert "damaged" not in tierctl("jobs").stdout
+    with Spoilt("idle", places_of("idle", "half", "m")):
+        assert pass_over("idle") == 1
+        passes = scrub("idle")["passes"]
+        break_at_damage("idle")
+        assert "1 damaged block" in tierctl("jobs").stdout
+        assert scrub("idle")["passes"] == passes
+    assert pass_over("idle") == 0
+    job = Job("busy")
+    assert pass_over("busy") == 0
+    assert job.is_trained()
+    scrub("busy", "--now")
+    scrub("busy", "--stop")
+    scrub("--now")
+    job.stop()
+    tierctl("scrub", "--now", "--stop", status=2)
+    tierctl("drop", "busy", "--yes")
+
+
+def restored():
+    for tensor, state in ("embed", "parameter"), ("half", "v"):
+        expect_found("trained", tensor, state)
+
+
+def ended():
+    """Those who verify are told; what they had begun holds up nothing."""
+    several = [subprocess.Popen([TIERCTL, "verify", "trained"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+               for _ in range(6)]
+    tierctl("drop", "trained", "--yes")
+    for one in several:
+        said = one.communicate()[0].decode()
+        assert one.returncode == 0 or "no job" in said or "gone" in said, said
+    tierctl("verify", "trained", status=1)
+
+
+def released():
+    Job("released", steps=2).process.wait()
+    while not json.loads(tierctl("--json", "jobs").stdout)[0]["is_released"]:
+        pass
+    expect_found("released", "large", "parameter")
+    expect_found("released", "codes", "parameter")
+    assert json.loads(tierctl("--json", "jobs").stdout)[0]["is_released"]
+
+
+globals()[stage]()

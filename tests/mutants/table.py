@@ -1,0 +1,199 @@
+"""Each mutant takes one precaution of the store away: its name, the file, and what is replaced by what. A text that is
+not there exactly once is an error: whoever changes the code changes the mutant with it."""
+
+COMMIT = "offload/lineage_commit.c"
+OPEN = "offload/lineage_open.c"
+NAMES = "offload/lineage_names.c"
+SNAPSHOT = "offload/lineage_snapshot.c"
+
+MUTANTS = (
+    ("no first flush", COMMIT, (("lineage_flush(lineage, write_superblocks);", "write_superblocks(lineage, 0);"),)),
+    ("no second flush", COMMIT, (("lineage_flush(lineage, acknowledge);", "acknowledge(lineage, 0);"),)),
+    (
+        "acknowledged before the second flush",
+        COMMIT,
+        (
+            (
+                "static void flush_superblocks(",
+                "static void nobody(struct lineage_request *request, int status)\n{\n}\n\n"
+                "static struct lineage_request nobodys = { nobody };\n\n"
+                "static void flush_superblocks(",
+            ),
+            (
+                "lineage_flush(lineage, acknowledge);",
+                "{\n"
+                "\t\tstruct lineage_request *request = lineage->request;\n\n"
+                "\t\tlineage->request = &nobodys;\n"
+                "\t\tlineage_flush(lineage, acknowledge);\n"
+                "\t\trequest->done(request, 0);\n"
+                "\t}",
+            ),
+        ),
+    ),
+    (
+        "superblocks before the map is down",
+        COMMIT,
+        (
+            ("\telse\n\t\tlineage_flush(lineage, write_superblocks);", ""),
+            (
+                "\tif (r == 0)\n\t\tr = node_area_write(lineage->nodes, batch_written, lineage);",
+                "\tif (r == 0)\n\t\tr = node_area_write(lineage->nodes, batch_written, lineage);\n"
+                "\tif (r == 0 && is_last)\n\t\tlineage_flush(lineage, write_superblocks);",
+            ),
+        ),
+    ),
+    (
+        "first flush of one device only",
+        COMMIT,
+        (
+            (
+                "lineage_flush(lineage, write_superblocks);",
+                "{\n"
+                "\t\tunsigned count = lineage->device_count;\n\n"
+                "\t\tlineage->device_count = 1;\n"
+                "\t\tlineage_flush(lineage, write_superblocks);\n"
+                "\t\tlineage->device_count = count;\n"
+                "\t}",
+            ),
+        ),
+    ),
+    (
+        "places of extents used again before the second flush",
+        COMMIT,
+        (
+            (
+                "\tlineage_write_superblocks(lineage, copies, flush_superblocks);",
+                "\tlineage->head->ops->committed(lineage->head);\n"
+                "\tlineage_write_superblocks(lineage, copies, flush_superblocks);",
+            ),
+        ),
+    ),
+    (
+        "places of nodes used again within the commit",
+        COMMIT,
+        (
+            (
+                "\ttree_place(&head->tree, header, &pointer, &replaced->pointer);\n\tlineage->replaced_count++;",
+                "\ttree_place(&head->tree, header, &pointer, &replaced->pointer);\n"
+                "\tif (!node_pointer_is_none(&replaced->pointer))\n"
+                "\t\tnode_area_give(lineage->nodes, &replaced->pointer);",
+            ),
+        ),
+    ),
+    (
+        "places of nodes lost that no commit needs",
+        NAMES,
+        (
+            (
+                "if (node_pointer_is_none(pointer) || !node_area_give(release->lineage->nodes, pointer))",
+                "if (node_pointer_is_none(pointer) || node_area_names(release->lineage->nodes, pointer) > 1)",
+            ),
+        ),
+    ),
+    (
+        "what a snapshot leads to given up with the commit that it was",
+        NAMES,
+        (
+            (
+                "if (node_pointer_is_none(pointer) || !node_area_give(release->lineage->nodes, pointer))",
+                "if (node_pointer_is_none(pointer) || (node_area_give(release->lineage->nodes, pointer), false))",
+            ),
+        ),
+    ),
+    (
+        "a snapshot not counted among those that name its map",
+        SNAPSHOT,
+        (("r = name_root(lineage, &record.root);\n\tif", "if"),),
+    ),
+    (
+        "nodes that a commit has not changed not named again",
+        COMMIT,
+        (("r = lineage_name_children(lineage, header);", "r = 0;"),),
+    ),
+    (
+        "places of a snapshot given free before its deletion is safe",
+        SNAPSHOT,
+        (
+            (
+                "\tlineage->committed = give_places;\n\treturn lineage_begin(lineage, request, lineage_commit_table);",
+                "\tlineage->committed = end_well;\n\treturn lineage_begin(lineage, request, give_places);",
+            ),
+            (
+                "\tlineage_end(lineage, 0);\n}\n\n/* Nothing leads",
+                "\tlineage_commit_table(lineage);\n}\n\n/* Nothing leads",
+            ),
+        ),
+    ),
+    (
+        "a snapshot taken without room for it",
+        NAMES,
+        (("if (least.extents + kept <= places->count)", "if (true)"),),
+    ),
+    (
+        "the map of a view not kept",
+        SNAPSHOT,
+        (("int r = name_root(lineage, tree_root(&lineage->view->tree));", "int r = 0;"),),
+    ),
+    (
+        "a growth that no superblock says",
+        COMMIT,
+        (("extents = lineage->next_extents;", "extents = lineage->geometry.extents;"),),
+    ),
+    (
+        "snapshots not found on open",
+        OPEN,
+        (("if (++lineage->head_index >= lineage->heads.count) {", "if (++lineage->head_index >= 1) {"),),
+    ),
+    ("no flush on open", OPEN, (("lineage_flush(lineage, read_superblocks);", "read_superblocks(lineage, 0);"),)),
+    ("no epoch of its own on open", OPEN, (("lineage->next.epoch++;", ""),)),
+    (
+        "superblocks of the newest pair written over",
+        COMMIT,
+        (("unsigned copy = (1 - lineage->pair) *", "unsigned copy = lineage->pair *"),),
+    ),
+    (
+        "superblocks of one device only",
+        COMMIT,
+        (
+            (
+                "copies |= UINT64_C(1) << (device * SUPERBLOCK_COPIES + copy);",
+                "copies |= (UINT64_C(1) & (device == 0)) << (device * SUPERBLOCK_COPIES + copy);",
+            ),
+        ),
+    ),
+    (
+        "the map made of what is current, not of what was frozen",
+        "offload/extent_operation.c",
+        (("store->is_committing && tree_is_frozen(&store->head.tree, operation->extent)", "false"),),
+    ),
+    ("a device that missed commits believed", OPEN, (("found.generation + 1 < store->generation", "false"),)),
+    (
+        "a reader's name of a place not counted",
+        "offload/places.c",
+        (("if (--places->names[place] > 0)", "if (--places->names[place] > 1)"),),
+    ),
+    (
+        "commits after a flush that has failed",
+        COMMIT,
+        (("\tlineage->is_fenced = true;\n\tlineage_end", "\tlineage_end"),),
+    ),
+    (
+        "nodes believed without their checksum",
+        "offload/map_node.c",
+        (("bool is_it = node_checksum(bytes) == checksum &&\n\t\t     memcmp", "bool is_it = memcmp"),),
+    ),
+    (
+        "the older pair believed when the newer is lost",
+        OPEN,
+        (
+            (
+                "\t\tif (r == -ENODATA)\n\t\t\treturn lineage_refuse(\n\t\t\t\tlineage, r, \"no copy of",
+                "\t\tif (r == -ENODATA) {\n"
+                "\t\t\tnewest[pair] = (struct superblock){ 0 };\n"
+                "\t\t\tcontinue;\n"
+                "\t\t}\n"
+                "\t\tif (r == -ENODATA)\n\t\t\treturn lineage_refuse(\n\t\t\t\tlineage, r, \"no copy of",
+            ),
+        ),
+    ),
+)

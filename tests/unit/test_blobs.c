@@ -1,0 +1,108 @@
+/* Blobs under one key that several ranks set at once: what one of them gives up is not the other's. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "common/size.h"
+#include "daemon/job.h"
+#include "tests/unit/daemon_support.h"
+
+static struct scene scene;
+static struct actor rank;
+static struct job *job;
+
+static int setup(void **state)
+{
+	const struct actor_job options = { .world_size = 1, .stage = 3 };
+
+	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+	assert_int_equal(actor_enter(&scene, &rank), 0);
+	assert_int_equal(actor_open(&rank, &options), 0);
+	job = job_find(scene.node, geteuid(), "play");
+	job->options.blob_bytes = MIB;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	actor_die(&rank);
+	scene_settle(&scene);
+	scene_close(&scene);
+	return 0;
+}
+
+static struct staged_blob *begin(const char *key, uint64_t size)
+{
+	struct staged_blob *staged;
+	char message[640];
+
+	assert_int_equal(blobs_begin(job, key, BLOB_SHARED, size, false, &staged, message, sizeof(message)),
+			 0);
+	memset(blobs_staged_bytes(staged), 'x', size);
+	return staged;
+}
+
+static void apply(struct staged_blob *staged)
+{
+	blobs_stage(job, staged, 0, job->step + 1);
+	job->step = ++job->decided;
+	blobs_apply(job);
+}
+
+static void what_is_given_up_leaves_what_another_rank_has_begun(void **state)
+{
+	struct staged_blob *kept = begin("key", 100);
+
+	blobs_give_up(job, begin("key", 100));
+	apply(kept);
+	const struct blob *blob = blobs_find(job, "key", BLOB_SHARED);
+
+	assert_non_null(blob);
+	assert_true(blob->counts);
+	assert_int_equal(blob->size, 100);
+	assert_int_equal(job->blobs.image.base[blob->offset], 'x');
+}
+
+static void what_was_begun_keeps_its_room(void **state)
+{
+	struct staged_blob *kept = begin("key", MIB), *other;
+	char message[640];
+
+	blobs_give_up(job, begin("key", 1));
+	assert_int_equal(blobs_begin(job, "other", 0, 1, false, &other, message, sizeof(message)), -ENOSPC);
+	apply(kept);
+	assert_int_equal(job->blobs.used, MIB);
+	assert_int_equal(job->blobs.room, MIB);
+}
+
+static void what_is_deleted_meanwhile_is_there_again_with_what_was_begun(void **state)
+{
+	struct staged_blob *deletion, *kept;
+	char message[640];
+
+	apply(begin("key", 10));
+	kept = begin("key", 20);
+	assert_int_equal(blobs_begin(job, "key", BLOB_SHARED, 0, true, &deletion, message, sizeof(message)),
+			 0);
+	apply(deletion);
+	assert_false(blobs_find(job, "key", BLOB_SHARED)->counts);
+	apply(kept);
+	assert_int_equal(blobs_find(job, "key", BLOB_SHARED)->size, 20);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(what_is_given_up_leaves_what_another_rank_has_begun, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(what_was_begun_keeps_its_room, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_is_deleted_meanwhile_is_there_again_with_what_was_begun,
+						setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,120 @@
+/* A job that is given its values before it is ready: what of them goes to the devices, and when. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "daemon/job.h"
+#include "tests/unit/daemon_support.h"
+
+#define ELEMENTS (UINT64_C(1) << 19) /* of bf16: as many as the window holds */
+#define UNITS 3
+
+static struct scene scene;
+static struct actor actor;
+
+/* Each unit is a pack of its own. */
+static void begin(void)
+{
+	static const struct actor_tensor tensors[] = {
+		{ "a", FORMAT_BF16, INITIALIZE_NONE, ELEMENTS, true },
+		{ "b", FORMAT_BF16, INITIALIZE_NONE, ELEMENTS, true },
+		{ "t", FORMAT_BF16, INITIALIZE_ONES, 1, false },
+	};
+
+	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+	assert_int_equal(actor_enter(&scene, &actor), 0);
+	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 3 }), 0);
+	for (unsigned i = 0; i < UNITS; i++) {
+		char names[3][8], name[8];
+		struct actor_tensor of_unit[3];
+
+		snprintf(name, sizeof(name), "u%u", i);
+		for (unsigned k = 0; k < 3; k++) {
+			snprintf(names[k], sizeof(names[k]), "u%u.%s", i, tensors[k].name);
+			of_unit[k] = tensors[k];
+			of_unit[k].name = names[k];
+		}
+		assert_int_equal(actor_define(&actor, name, of_unit, 3), 0);
+	}
+}
+
+static void end(void)
+{
+	actor_die(&actor);
+	scene_settle(&scene);
+	scene_close(&scene);
+}
+
+static struct job *play(void)
+{
+	return job_find(scene.node, geteuid(), "play");
+}
+
+static uint64_t written(void)
+{
+	return play()->figures.bytes[STATISTICS_WRITE_BACK][STATISTICS_WRITTEN];
+}
+
+static void fill(uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count)
+{
+	memset(actor.window.base, (int)(16 * unit + tensor + 1), count * sizeof(uint16_t));
+	assert_int_equal(actor_write(&actor, unit, tensor, first, count), 0);
+}
+
+static void a_unit_is_written_when_its_last_frozen_value_is_there(void **state)
+{
+	begin();
+	fill(0, 0, 0, ELEMENTS);
+	fill(0, 1, 1, ELEMENTS - 1);
+	fill(1, 1, 0, ELEMENTS);
+	assert_int_equal(written(), 0);
+	fill(0, 1, 0, 1);
+	assert_int_equal(written(), 2 * ELEMENTS * sizeof(uint16_t));
+	end();
+}
+
+/* What is read comes from the device. */
+static uint16_t read_back(uint32_t unit, uint32_t tensor, uint64_t at)
+{
+	struct job *job = play();
+	uint16_t value;
+
+	scene_settle(&scene);
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
+		residency_evict(job, pack);
+	assert_int_equal(job->residences[job->catalog.units[unit].pack].state, DIRECTORY_ABSENT);
+	assert_int_equal(actor_read(&actor, unit, tensor, "parameter", at, 1, 0), 0);
+	memcpy(&value, actor.window.base, sizeof(value));
+	return value;
+}
+
+static void values_may_be_given_again_while_they_are_written(void **state)
+{
+	begin();
+	for (unsigned again = 0; again < 2; again++)
+		for (uint32_t unit = 0; unit < UNITS; unit++)
+			for (uint32_t tensor = 0; tensor < 2; tensor++)
+				fill(unit, tensor, 0, ELEMENTS);
+	memset(actor.window.base, 77, sizeof(uint16_t));
+	assert_int_equal(actor_write(&actor, 1, 1, 5, 1), 0);
+	assert_int_equal(actor_ready(&actor), 0);
+	assert_int_equal(read_back(1, 1, 4), 0x1212);
+	assert_int_equal(read_back(1, 1, 5), 77 * 0x101);
+	assert_int_equal(read_back(0, 0, ELEMENTS - 1), 0x0101);
+	assert_int_equal(read_back(2, 1, 0), 0x2222);
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_unit_is_written_when_its_last_frozen_value_is_there),
+		cmocka_unit_test(values_may_be_given_again_while_they_are_written),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,334 @@
+/* What lies on the disks of a store is damaged, byte by byte: it is found, and never served. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "offload/lineage_backend.h"
+#include "tests/unit/toy_store.h"
+
+#define COPY_STRIDE (256 * 1024)
+#define NODES_OFFSET (1024 * 1024)
+#define DEVICE_SHIFT 48
+
+/* Sanitizers make it slow: there every seventh byte is enough; the
+ * plain build flips all. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FLIP_STRIDE 7
+#endif
+#endif
+#ifndef FLIP_STRIDE
+#define FLIP_STRIDE 1
+#endif
+
+static int try_to_open(struct toy *toy)
+{
+	toy_end(toy);
+	toy_begin(toy);
+	return toy_wait(toy, lineage_open(toy->lineage, &toy->request));
+}
+
+static void expect_opened(struct toy *toy, uint64_t step)
+{
+	int r = try_to_open(toy);
+
+	if (r < 0)
+		fail_msg("%s", lineage_message(toy->lineage));
+	assert_int_equal(toy->head.step, step);
+	toy_expect_step(toy);
+}
+
+/* Each of which writes everything. */
+static void make_steps(struct toy *toy, unsigned steps)
+{
+	while (steps-- > 0) {
+		for (unsigned i = 0; i < toy->extents; i++) {
+			assert_int_equal(toy_update(toy, i, toy->head.step << 16 | i | 1), 0);
+			toy->history[toy->head.step + 1][i] = toy->map[i].content;
+		}
+		toy->head.step++;
+		assert_int_equal(toy_commit(toy), 0);
+	}
+}
+
+static void make(struct toy *toy, unsigned extents, unsigned devices, unsigned steps)
+{
+	toy_open(toy, extents, devices, 1);
+	make_steps(toy, steps);
+}
+
+static void overwrite(struct sim_disk *disk, uint64_t offset, const uint8_t *bytes, size_t length)
+{
+	uint8_t old[NODE_BYTES];
+
+	for (size_t at = 0; at < length; at += sizeof(old)) {
+		sim_disk_read(disk, offset + at, old, sizeof(old));
+		for (size_t i = 0; i < sizeof(old); i++)
+			if (old[i] != bytes[at + i])
+				sim_disk_flip(disk, offset + at + i, old[i] ^ bytes[at + i]);
+	}
+}
+
+/* ---- Superblocks ---- */
+
+static void no_byte_of_a_superblock_is_missed(void **state)
+{
+	static struct toy toy;
+
+	make(&toy, 3, 1, 2);
+	for (unsigned copy = 0; copy < SUPERBLOCK_COPIES; copy++)
+		for (unsigned at = 0; at < SUPERBLOCK_BYTES; at += FLIP_STRIDE) {
+			sim_disk_flip(toy.disks[0], copy * COPY_STRIDE + at, 1U << at % 8);
+			expect_opened(&toy, 2);
+		}
+	toy_close(&toy);
+}
+
+static void flip_in_pair(struct toy *toy, unsigned pair, unsigned at)
+{
+	for (unsigned copy = 2 * pair; copy < 2 * pair + 2; copy++)
+		for (unsigned record = 0; record < SUPERBLOCK_BYTES; record += SUPERBLOCK_RECORD_BYTES)
+			for (unsigned i = 0; i < toy->device_count; i++)
+				sim_disk_flip(toy->disks[i], copy * COPY_STRIDE + record + at, 1U << at % 8);
+}
+
+/* The other pair may be older than what was promised. */
+static void a_store_that_lost_a_pair_is_refused(void **state)
+{
+	static struct toy toy;
+
+	make(&toy, 3, 2, 2);
+	for (unsigned at = 0; at < SUPERBLOCK_RECORD_BYTES; at++)
+		for (unsigned pair = 0; pair < 2; pair++) {
+			flip_in_pair(&toy, pair, at);
+			assert_int_equal(try_to_open(&toy), -ENODATA);
+			flip_in_pair(&toy, pair, at);
+		}
+	expect_opened(&toy, 2);
+	toy_close(&toy);
+}
+
+/* ---- Nodes ---- */
+
+/* The table, and the nodes of the tree, one after the other; false: there are no more. */
+static bool choose_node(struct toy *toy, unsigned number, struct node_pointer *ret_pointer)
+{
+	if (number == 0) {
+		*ret_pointer = toy->lineage->superblock.root;
+		return true;
+	}
+	number--;
+	for (unsigned level = 0; level < toy->head.tree.level_count; level++) {
+		const struct tree_level *nodes = &toy->head.tree.levels[level];
+
+		if (number < nodes->count) {
+			*ret_pointer = nodes->pointers[number];
+			return true;
+		}
+		number -= (unsigned)nodes->count;
+	}
+	return false;
+}
+
+static struct sim_disk *disk_of(struct toy *toy, const struct node_pointer *pointer, unsigned copy)
+{
+	return toy->disks[pointer->places[copy] >> DEVICE_SHIFT];
+}
+
+static uint64_t offset_of(const struct node_pointer *pointer, unsigned copy)
+{
+	return NODES_OFFSET + (pointer->places[copy] & UINT32_MAX) * NODE_BYTES;
+}
+
+static void flip_node(struct toy *toy, const struct node_pointer *pointer, unsigned copy, unsigned at)
+{
+	sim_disk_flip(disk_of(toy, pointer, copy), offset_of(pointer, copy) + at, 1U << at % 8);
+}
+
+static void no_byte_of_a_node_is_missed(void **state)
+{
+	static struct toy toy;
+	struct node_pointer pointer;
+
+	make(&toy, 120, 2, 2);
+	for (unsigned node = 0; choose_node(&toy, node, &pointer); node++)
+		for (unsigned at = 0; at < NODE_BYTES; at += FLIP_STRIDE) {
+			for (unsigned copy = 0; copy < 2; copy++) {
+				flip_node(&toy, &pointer, copy, at);
+				if (at % 64 == 0)
+					expect_opened(&toy, 2);
+				flip_node(&toy, &pointer, copy, at);
+			}
+			flip_node(&toy, &pointer, 0, at);
+			flip_node(&toy, &pointer, 1, at);
+			assert_int_equal(try_to_open(&toy), -EBADMSG);
+			flip_node(&toy, &pointer, 0, at);
+			flip_node(&toy, &pointer, 1, at);
+			expect_opened(&toy, 2);
+		}
+	toy_close(&toy);
+}
+
+/* Both copies, then one of them. */
+static void expect_refused(struct toy *toy, const struct node_pointer *pointer, const uint8_t *bytes,
+			   uint64_t step)
+{
+	uint8_t right[NODE_BYTES];
+
+	sim_disk_read(disk_of(toy, pointer, 0), offset_of(pointer, 0), right, NODE_BYTES);
+	for (unsigned copy = 0; copy < 2; copy++)
+		overwrite(disk_of(toy, pointer, copy), offset_of(pointer, copy), bytes, NODE_BYTES);
+	assert_int_equal(try_to_open(toy), -EBADMSG);
+	overwrite(disk_of(toy, pointer, 1), offset_of(pointer, 1), right, NODE_BYTES);
+	expect_opened(toy, step);
+	overwrite(disk_of(toy, pointer, 0), offset_of(pointer, 0), right, NODE_BYTES);
+}
+
+static void misdirected_and_lost_writes_of_nodes_are_found(void **state)
+{
+	static struct toy toy;
+	static const uint8_t nothing[NODE_BYTES];
+	struct node_pointer pointer, other;
+	uint8_t bytes[NODE_BYTES];
+
+	make(&toy, 350, 2, 2);
+	for (unsigned node = 0; choose_node(&toy, node, &pointer); node++) {
+		expect_refused(&toy, &pointer, nothing, 2);
+		for (unsigned i = 0; choose_node(&toy, i, &other); i++) {
+			if (i == node)
+				continue;
+			sim_disk_read(disk_of(&toy, &other, 0), offset_of(&other, 0), bytes, NODE_BYTES);
+			expect_refused(&toy, &pointer, bytes, 2);
+		}
+	}
+	toy_close(&toy);
+}
+
+/* A write that a disk has told of, and not made: there is what the place had before. */
+static void nodes_of_another_commit_are_found(void **state)
+{
+	static struct toy toy;
+	static uint8_t before[8][NODE_BYTES];
+	struct node_pointer pointer;
+	unsigned count;
+
+	make(&toy, 350, 1, 2);
+	for (count = 0; choose_node(&toy, count, &pointer); count++)
+		sim_disk_read(disk_of(&toy, &pointer, 0), offset_of(&pointer, 0), before[count], NODE_BYTES);
+	for (unsigned i = 0; i < toy.extents; i++) {
+		assert_int_equal(toy_update(&toy, i, 3 << 16 | i), 0);
+		toy.history[3][i] = toy.map[i].content;
+	}
+	toy.head.step = 3;
+	assert_int_equal(toy_commit(&toy), 0);
+	for (unsigned node = 0; node < count; node++) {
+		assert_true(choose_node(&toy, node, &pointer));
+		expect_refused(&toy, &pointer, before[node], 3);
+	}
+	toy_close(&toy);
+}
+
+/* ---- Snapshots ---- */
+
+/* Of step 1, while the job is at step 3, so that they share nothing: the root of the snapshot's map. */
+static struct node_pointer make_with_snapshot(struct toy *toy)
+{
+	make(toy, 120, 2, 1);
+	assert_int_equal(toy_wait(toy, lineage_snapshot(toy->lineage, "kept", &toy->request)), 0);
+	make_steps(toy, 2);
+	return toy->lineage->heads.records[1].root;
+}
+
+static void flip_both(struct toy *toy, const struct node_pointer *pointer, unsigned at)
+{
+	flip_node(toy, pointer, 0, at);
+	flip_node(toy, pointer, 1, at);
+}
+
+/* Without it nobody knows which places are free. */
+static void no_byte_of_a_snapshots_map_is_missed(void **state)
+{
+	static struct toy toy;
+	struct node_pointer root = make_with_snapshot(&toy);
+
+	for (unsigned at = 0; at < NODE_BYTES; at += FLIP_STRIDE) {
+		flip_both(&toy, &root, at);
+		assert_int_equal(try_to_open(&toy), -EBADMSG);
+		assert_non_null(strstr(lineage_message(toy.lineage), "the map of snapshot kept"));
+		flip_node(&toy, &root, 1, at);
+		if (at % 64 == 0)
+			expect_opened(&toy, 3);
+		flip_node(&toy, &root, 0, at);
+	}
+	expect_opened(&toy, 3);
+	toy_close(&toy);
+}
+
+/* What cannot be read keeps its places, until the next open counts them. */
+static void a_snapshot_that_cannot_be_read_can_be_deleted(void **state)
+{
+	static struct toy toy;
+	struct node_pointer root = make_with_snapshot(&toy);
+	uint64_t extents = 42;
+
+	flip_both(&toy, &root, 100);
+	assert_int_equal(
+		toy_wait(&toy, lineage_measure_snapshot(toy.lineage, "kept", &extents, &toy.request)),
+		-EBADMSG);
+	assert_int_equal(extents, 42);
+	assert_non_null(strstr(lineage_message(toy.lineage), "it is not what its checksum says"));
+	assert_int_equal(toy_wait(&toy, lineage_delete_snapshot(toy.lineage, "kept", &toy.request)), 0);
+	make_steps(&toy, 1);
+	expect_opened(&toy, 4);
+	toy_expect_places(&toy);
+	toy_close(&toy);
+}
+
+/* ---- Devices ---- */
+
+static void a_disk_that_missed_commits_is_not_believed(void **state)
+{
+	static struct toy toy;
+	struct lineage_geometry geometry = lineage_geometry_for(30, 2, TOY_SNAPSHOTS);
+	size_t length = lineage_extents_offset(&geometry);
+	uint8_t *old, *new;
+
+	make(&toy, 30, 2, 2);
+	old = malloc(length);
+	new = malloc(length);
+	assert_true(old && new);
+	sim_disk_read(toy.disks[1], 0, old, length);
+	/* What the devices say of each other is all that tells: the map is as it was. */
+	expect_opened(&toy, 2);
+	expect_opened(&toy, 2);
+	sim_disk_read(toy.disks[1], 0, new, length);
+	overwrite(toy.disks[1], 0, old, length);
+	assert_int_equal(try_to_open(&toy), -ENODEV);
+	assert_non_null(strstr(lineage_message(toy.lineage), "left behind"));
+	overwrite(toy.disks[1], 0, new, length);
+	expect_opened(&toy, 2);
+	free(old);
+	free(new);
+	toy_close(&toy);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(no_byte_of_a_superblock_is_missed),
+		cmocka_unit_test(a_store_that_lost_a_pair_is_refused),
+		cmocka_unit_test(no_byte_of_a_node_is_missed),
+		cmocka_unit_test(misdirected_and_lost_writes_of_nodes_are_found),
+		cmocka_unit_test(nodes_of_another_commit_are_found),
+		cmocka_unit_test(no_byte_of_a_snapshots_map_is_missed),
+		cmocka_unit_test(a_snapshot_that_cannot_be_read_can_be_deleted),
+		cmocka_unit_test(a_disk_that_missed_commits_is_not_believed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,216 @@
+/* Jobs that could not come back: which of them, what they say, and when they are tried again. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "daemon/job.h"
+#include "daemon/restore.h"
+#include "tests/unit/daemon_support.h"
+
+#define ELEMENTS 1000
+/* Their definitions take more than an extent. */
+#define MANY 9000
+
+static struct scene scene;
+static struct actor actor;
+
+/* ---- Jobs ---- */
+
+static void await_disposals(void)
+{
+	while (scene.node->disposals > 0)
+		scene_wait(&scene);
+}
+
+static struct job *find(const char *name)
+{
+	return job_find(scene.node, geteuid(), name);
+}
+
+static int open_job(const char *name, uint32_t mode)
+{
+	assert_int_equal(actor_enter(&scene, &actor), 0);
+	return actor_open(&actor, &(struct actor_job){ .name = name, .stage = 3, .mode = mode });
+}
+
+static void end(void)
+{
+	actor_die(&actor);
+	scene_settle(&scene);
+	await_disposals();
+}
+
+/* What it takes of the path. */
+static uint64_t leave_job(const char *name, unsigned units)
+{
+	uint64_t before = scene.node->paths[0].used;
+
+	assert_int_equal(open_job(name, MODE_CREATE), 0);
+	assert_int_equal(actor_define_units(&actor, units, ELEMENTS / units ?: 1), 0);
+	assert_int_equal(actor_ready(&actor), 0);
+	end();
+	return scene.node->paths[0].used - before;
+}
+
+static void drop(struct job *job)
+{
+	job_drop(job);
+	scene_settle(&scene);
+	await_disposals();
+}
+
+static void come_back(const char *name)
+{
+	restore_again(find(name));
+	scene_settle(&scene);
+}
+
+static void expect_lost(const char *name, const char *reason)
+{
+	const struct job *job = find(name);
+
+	assert_non_null(job);
+	assert_true(job->is_lost);
+	if (!strstr(job->reason, reason))
+		fail_msg("it says: %s", job->reason);
+}
+
+static void expect_back(const char *name)
+{
+	assert_non_null(find(name));
+	assert_int_equal(find(name)->phase, JOB_RELEASED);
+}
+
+/* ---- Tests ---- */
+
+static void a_job_without_room_on_nvme_comes_back_when_there_is_some(void **state)
+{
+	uint64_t bytes = leave_job("play", 2) + leave_job("other", 2);
+
+	scene.node->paths[0].capacity = bytes - 1;
+	come_back("play");
+	expect_lost("play", "it needs");
+	assert_int_equal(open_job("play", MODE_CREATE), -EEXIST);
+	end();
+	drop(find("other"));
+	expect_back("play");
+}
+
+static void a_job_without_host_memory_comes_back_when_there_is_some(void **state)
+{
+	leave_job("other", MANY);
+	leave_job("play", 2);
+	/* What they take when nobody trains them. */
+	come_back("other");
+	come_back("play");
+	await_disposals();
+	scene.node->host_budget = scene.node->host_used - 1;
+	come_back("play");
+	expect_lost("play", "of host memory");
+	drop(find("other"));
+	expect_back("play");
+}
+
+static void one_that_still_has_no_room_is_left_alone(void **state)
+{
+	uint64_t bytes = leave_job("play", 2), small = leave_job("small", 2);
+	uint64_t large = leave_job("large", 20);
+
+	scene.node->paths[0].capacity = bytes + small + large - 1;
+	come_back("play");
+	come_back("small");
+	expect_back("small");
+	expect_lost("play", "it needs");
+	uint64_t opened = scene.node->jobs_created;
+
+	for (unsigned i = 0; i < 3; i++) {
+		job_settle_all(scene.node);
+		event_base_loop(scene.loop, EVLOOP_NONBLOCK);
+		assert_true(queue_is_empty(&scene.node->restores));
+	}
+	assert_int_equal(scene.node->jobs_created, opened);
+	drop(find("large"));
+	expect_back("play");
+}
+
+static void who_opens_one_has_it_tried_again(void **state)
+{
+	uint64_t capacity = scene.node->paths[0].capacity;
+
+	leave_job("play", 2);
+	scene.node->paths[0].capacity = 1;
+	come_back("play");
+	expect_lost("play", "it needs");
+	assert_int_equal(open_job("play", MODE_RESUME), -EAGAIN);
+	assert_int_equal(actor_open(&actor, &(struct actor_job){ .name = "play", .stage = 3 }), -EAGAIN);
+	scene_settle(&scene);
+	/* In vain; and that is said then. */
+	assert_int_equal(actor_open(&actor, &(struct actor_job){ .name = "play", .stage = 3 }), -EIO);
+	if (!strstr(actor_message(&actor), "make room for it"))
+		fail_msg("it says: %s", actor_message(&actor));
+	end();
+	scene.node->paths[0].capacity = capacity;
+	assert_int_equal(open_job("play", MODE_RESUME), -EAGAIN);
+	scene_settle(&scene);
+	assert_int_equal(actor_open(&actor, &(struct actor_job){ .name = "play", .stage = 3 }), 0);
+	end();
+}
+
+static void leave_all(void)
+{
+	QUEUE_FOREACH (link, &scene.node->jobs) {
+		struct job *job = queue_entry(link, struct job, link);
+
+		job->is_kept = true;
+		job_drop(job);
+	}
+	scene_settle(&scene);
+	await_disposals();
+}
+
+/* Though its definition takes longer to read. */
+static void the_oldest_gets_the_room_that_there_is(void **state)
+{
+	uint64_t first = leave_job("zebra", MANY);
+
+	leave_job("ape", 2);
+	leave_all();
+	scene.node->paths[0].capacity = first;
+	assert_int_equal(restore_all(scene.node), 0);
+	expect_back("zebra");
+	expect_lost("ape", "it needs");
+}
+
+static int setup(void **state)
+{
+	log_open(LOG_LEVEL_ERROR);
+	return scene_open(&(struct scene_options){ 0 }, &scene);
+}
+
+static int teardown(void **state)
+{
+	actor_die(&actor);
+	scene_close(&scene);
+	return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_job_without_room_on_nvme_comes_back_when_there_is_some),
+		TEST(a_job_without_host_memory_comes_back_when_there_is_some),
+		TEST(one_that_still_has_no_room_is_left_alone),
+		TEST(who_opens_one_has_it_tried_again),
+		TEST(the_oldest_gets_the_room_that_there_is),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,871 @@
+/* The record of a job: what one daemon has encoded, another decodes to the same job, down to the last bit of
+ * what it trains next; and bytes that are damaged make an error, or a job that could be one. */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "common/cleanup.h"
+#include "common/log.h"
+#include "daemon/job.h"
+#include "daemon/record.h"
+#include "daemon/setup.h"
+#include "proto/record.pb-c.h"
+#include "tests/unit/daemon_support.h"
+
+#define LARGE_ELEMENTS (UINT64_C(3) << 19)
+#define SMALL_ELEMENTS 1000
+
+static struct scene scene, other;
+static struct actor actors[2];
+static char message[1024];
+
+/* ---- A job ---- */
+
+static Tierd__Wire__Group groups[2], *group_pointers[2] = { &groups[0], &groups[1] };
+
+/* All options that have a default say something else. */
+static Tierd__Wire__JobOpen rich_options(void)
+{
+	Tierd__Wire__JobOpen open = TIERD__WIRE__JOB_OPEN__INIT;
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(groups); i++) {
+		tierd__wire__group__init(&groups[i]);
+		groups[i].learning_rate = 0.5f + (float)i;
+		groups[i].beta1 = 0.8f;
+		groups[i].beta2 = 0.95f;
+		groups[i].epsilon = 1e-6f;
+		groups[i].weight_decay = 0.1f * (float)i;
+		groups[i].momentum = 0.5f;
+		groups[i].dampening = 0.0f;
+	}
+	open.name = (char *)"rich.job-1";
+	open.world_size = 1;
+	open.stage = 3;
+	open.clip_norm = 2.5f;
+	open.host_budget = 100 * MIB;
+	open.nvme_budget = 200 * MIB;
+	open.gradient_buffers = 3;
+	open.io_weight = 7;
+	open.durability = 3;
+	open.blob_bytes = 100000;
+	open.strict = true;
+	open.seed = UINT64_C(0xfedcba9876543210);
+	open.sharing = SHARING_TRAIN;
+	open.share_group = 4242;
+	open.loss_scale = 1024;
+	open.loss_scale_interval = 2;
+	open.loss_scale_growth = 2;
+	open.loss_scale_backoff = 0.5f;
+	open.loss_scale_minimum = 1;
+	open.groups = group_pointers;
+	open.n_groups = ARRAY_LENGTH(groups);
+	return open;
+}
+
+static int open_as(struct actor *actor, const Tierd__Wire__JobOpen *options, uint32_t rank, uint32_t mode)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobOpen open = *options;
+	const Tierd__Wire__Reply *reply;
+	int r;
+
+	open.rank = rank;
+	open.mode = mode;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_OPEN;
+	request.job_open = &open;
+	r = actor_ask(actor, &request, &reply);
+	if (r == 0)
+		actor->job = reply->job_open->job;
+	return r;
+}
+
+static Tierd__Wire__Tensor tensor_of(const char *name, uint32_t format, uint64_t *shape, size_t dimensions)
+{
+	Tierd__Wire__Tensor tensor = TIERD__WIRE__TENSOR__INIT;
+
+	tensor.name = (char *)name;
+	tensor.format = format;
+	tensor.shape = shape;
+	tensor.n_shape = dimensions;
+	tensor.initializer = INITIALIZE_NORMAL;
+	tensor.a = 0.25;
+	tensor.b = 0.125;
+	return tensor;
+}
+
+static void define(struct actor *actor, const char *name, Tierd__Wire__Tensor *tensors, size_t count)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__UnitDefine unit = TIERD__WIRE__UNIT_DEFINE__INIT;
+	Tierd__Wire__Tensor *pointers[8];
+
+	for (size_t i = 0; i < count; i++)
+		pointers[i] = &tensors[i];
+	unit.job = actor->job;
+	unit.name = (char *)name;
+	unit.tensors = pointers;
+	unit.n_tensors = count;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_UNIT_DEFINE;
+	request.unit_define = &unit;
+	assert_int_equal(actor_ask(actor, &request, NULL), 0);
+}
+
+/* Tied names, slices, a scalar, an empty one, frozen ones, each format, both groups if there are two; small
+ * units of one pack, and two that are packs of their own. */
+static void define_units(struct actor *actor, bool has_groups)
+{
+	uint64_t small[] = { 10, 100 }, large[] = { LARGE_ELEMENTS }, empty[] = { 0, 5 };
+	Tierd__Wire__Tensor first[] = { tensor_of("embed", FORMAT_BF16, small, 2),
+					tensor_of("scale", FORMAT_FP32, NULL, 0),
+					tensor_of("table", FORMAT_BYTES, small, 1),
+					tensor_of("base", FORMAT_FP16, small, 2) };
+	Tierd__Wire__Tensor second[] = { tensor_of("half", FORMAT_BF16, small, 2),
+					 tensor_of("none", FORMAT_FP16, empty, 2) };
+	Tierd__Wire__Tensor third = tensor_of("large", FORMAT_BF16, large, 1);
+	Tierd__Wire__Tensor fourth = tensor_of("wide", FORMAT_FP32, large, 1);
+
+	first[0].alias = (char *)"head";
+	first[2].is_frozen = first[3].is_frozen = true;
+	first[2].initializer = INITIALIZE_NONE;
+	first[2].a = first[2].b = 0;
+	second[0].slice_of = (char *)"whole";
+	second[0].slice_row = 20;
+	second[0].slice_rows = 40;
+	third.group = has_groups;
+	third.initializer = INITIALIZE_UNIFORM;
+	define(actor, "first", first, ARRAY_LENGTH(first));
+	define(actor, "second", second, ARRAY_LENGTH(second));
+	define(actor, "third", &third, 1);
+	define(actor, "fourth", &fourth, 1);
+}
+
+static struct job *find(const struct scene *where, const char *name)
+{
+	return job_find(where->node, geteuid(), name);
+}
+
+/* As far as its plan: all ranks are ready, and it has begun. */
+static struct job *start(const Tierd__Wire__JobOpen *options, uint32_t mode)
+{
+	uint32_t ready[ARRAY_LENGTH(actors)];
+
+	for (uint32_t i = 0; i < options->world_size; i++) {
+		assert_int_equal(actor_enter(&scene, &actors[i]), 0);
+		if (open_as(&actors[i], options, i, mode) < 0)
+			fail_msg("%s", actor_message(&actors[i]));
+		define_units(&actors[i], options->n_groups > 1);
+		if (mode != MODE_RESUME)
+			assert_int_equal(actor_write(&actors[i], 0, 2, 0, 10), 0);
+		ready[i] = actor_send_ready(&actors[i], -1);
+	}
+	for (uint32_t i = 0; i < options->world_size; i++)
+		if (actor_finish_ready(&actors[i], ready[i]) < 0)
+			fail_msg("%s", actor_message(&actors[i]));
+	return find(&scene, options->name);
+}
+
+static void step(float learning_rate, float loss_scale, bool with_groups)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Rates rates = TIERD__WIRE__RATES__INIT;
+	Tierd__Wire__Step body = TIERD__WIRE__STEP__INIT;
+
+	rates.learning_rate = learning_rate;
+	rates.gradient_scale = 1;
+	rates.loss_scale = loss_scale;
+	if (with_groups) {
+		rates.groups = group_pointers;
+		rates.n_groups = ARRAY_LENGTH(groups);
+	}
+	body.job = actors[0].job;
+	body.epoch = actors[0].epoch;
+	body.rates = &rates;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP;
+	request.step = &body;
+	assert_int_equal(actor_await(&actors[0], actor_send(&actors[0], &request), 0)->status, 0);
+	scene_settle(&scene);
+}
+
+static void push(uint32_t unit, uint32_t format, uint64_t elements, float value)
+{
+	actor_fill(&actors[0], format, elements, value);
+	assert_int_equal(actor_await(&actors[0], actor_send_push(&actors[0], unit, 0), 0)->status, 0);
+}
+
+/* Of one rank. The number decides what is pushed, and with what rates; each third step overflows. */
+static void train(const struct job *job, unsigned number)
+{
+	groups[0].weight_decay = number < 2 ? 0.0f : 0.01f;
+	if (job->options.is_strict) {
+		push(0, FORMAT_BF16, SMALL_ELEMENTS, 0.5f);
+		push(1, FORMAT_BF16, SMALL_ELEMENTS, -0.25f);
+	}
+	push(2, FORMAT_BF16, LARGE_ELEMENTS, number % 3 == 2 ? INFINITY : 1.0f + (float)number);
+	if (job->options.is_strict || number % 2)
+		push(3, FORMAT_FP32, LARGE_ELEMENTS, 0.001f * (float)(number + 1));
+	assert_int_equal(actor_set_blob(&actors[0], "position", 8 + number % 2, 'p'), 0);
+	if (number == 1)
+		assert_int_equal(actor_set_blob(&actors[0], "random", 1000, 'r'), 0);
+	/* Rates without groups are those of the step before. */
+	step(0.1f, 0, job->options.group_count > 1 && number == 2);
+}
+
+static void leave(uint32_t ranks)
+{
+	for (uint32_t i = 0; i < ranks; i++)
+		actor_die(&actors[i]);
+	scene_settle(&scene);
+}
+
+/* ---- Its record ---- */
+
+struct record {
+	struct record_part definition, progress;
+};
+
+static struct record encode(const struct job *job)
+{
+	uint64_t size = record_definition_bytes(job), most = record_progress_bytes(job);
+	void *definition = malloc(size), *progress = malloc(most);
+
+	assert_true(definition && progress);
+	assert_int_equal(record_encode_definition(job, definition, size - 1), -EMSGSIZE);
+	assert_int_equal(record_encode_definition(job, definition, size), 0);
+	return (struct record){ { definition, size }, { progress, record_encode_progress(job, progress) } };
+}
+
+static void free_record(struct record *record)
+{
+	free((void *)record->definition.bytes);
+	free((void *)record->progress.bytes);
+}
+
+static void expect_same(struct record_part here, struct record_part there)
+{
+	assert_int_equal(here.size, there.size);
+	assert_memory_equal(here.bytes, there.bytes, here.size);
+}
+
+/* Of any scene: it has one. */
+static const struct path_list paths = { 1, { 0 } };
+
+static int decode(struct scene *where, const struct record *record, struct job **ret_job)
+{
+	message[0] = '\0';
+	return record_decode(where->node, &paths, record->definition, record->progress, ret_job, message,
+			     sizeof(message));
+}
+
+static struct job *expect_decoded(struct scene *where, const struct record *record)
+{
+	struct job *job;
+
+	if (decode(where, record, &job) < 0)
+		fail_msg("%s", message);
+	return job;
+}
+
+static void expect_refused(const struct record *record, int status, const char *text)
+{
+	uint64_t used = other.node->host_used;
+	struct job *job;
+
+	assert_int_equal(decode(&other, record, &job), status);
+	if (!strstr(message, text))
+		fail_msg("\"%s\" does not say \"%s\"", message, text);
+	assert_true(queue_is_empty(&other.node->jobs));
+	assert_int_equal(other.node->host_used, used);
+	assert_int_equal(other.node->paths[0].used, 0);
+}
+
+/* But for spilled sums: they are placed when the ranks come back. */
+static void expect_same_places(const struct job *here, const struct job *there)
+{
+	assert_int_equal(here->catalog.pack_count, there->catalog.pack_count);
+	assert_memory_equal(here->catalog.packs, there->catalog.packs,
+			    here->catalog.pack_count * sizeof(*here->catalog.packs));
+	for (uint32_t i = 0; i < here->catalog.pack_count; i++)
+		assert_memory_equal(&here->places[i], &there->places[i],
+				    offsetof(struct pack_place, accumulator));
+	assert_memory_equal(&here->streams, &there->streams, offsetof(struct job_streams, accumulator));
+	assert_int_equal(record_layout(here), record_layout(there));
+}
+
+static void expect_same_job(const struct job *here, const struct job *there)
+{
+	assert_string_equal(here->name, there->name);
+	assert_int_equal(here->uid, there->uid);
+	assert_memory_equal(&here->options, &there->options, sizeof(here->options));
+	assert_memory_equal(here->groups, there->groups, here->options.group_count * sizeof(here->groups[0]));
+	assert_memory_equal(&here->loss_scale, &there->loss_scale, sizeof(here->loss_scale));
+	assert_int_equal(here->step, there->step);
+	assert_int_equal(here->decided, there->decided);
+	assert_int_equal(here->host_budget, there->host_budget);
+	assert_int_equal(here->nvme_budget, there->nvme_budget);
+	assert_int_equal(here->blobs.used, there->blobs.used);
+	assert_int_equal(here->blobs.room, there->blobs.room);
+	assert_int_equal(here->charged_bytes - here->windows * WINDOW_BYTES, there->charged_bytes);
+	assert_true(here->has_nvme_sums || here->kept_bytes == there->kept_bytes);
+	assert_true(here->has_nvme_sums || here->nvme_bytes == there->nvme_bytes);
+	expect_same_places(here, there);
+}
+
+/* As its ranks come back: with the memory that its plan gives it, and then without again. */
+static void plan_return(struct job *job)
+{
+	struct setup setup = { .job = job, .is_return = true };
+
+	if (setup_plan(&setup) < 0)
+		fail_msg("%s", setup.message);
+	assert_true(setup.arena_bytes > 0);
+	store_layout_free(setup.host);
+	store_layout_free(setup.sums);
+	setup_release(job);
+}
+
+/* What one daemon says is what the other says again, of a job that is the same. */
+static void check_way_and_back(const struct job *job)
+{
+	struct record here = encode(job), there;
+	struct job *back = expect_decoded(&other, &here);
+
+	assert_int_equal(back->phase, JOB_RELEASED);
+	assert_true(job_is_idle(back));
+	assert_int_equal(back->epoch, job->epoch + job->is_live);
+	for (uint32_t i = 0; i < back->catalog.pack_count; i++)
+		assert_int_equal(back->residences[i].version, job->step);
+	assert_int_equal(back->host_bytes, back->charged_bytes + back->kept_bytes);
+	there = encode(back);
+	expect_same(here.definition, there.definition);
+	expect_same(here.progress, there.progress);
+	expect_same_job(job, back);
+	plan_return(back);
+	expect_same_places(job, back);
+	assert_int_equal(back->host_bytes, back->charged_bytes + back->kept_bytes);
+	job_drop(back);
+	scene_settle(&other);
+	assert_int_equal(other.node->paths[0].used, 0);
+	free_record(&here);
+	free_record(&there);
+}
+
+/* ---- Tests ---- */
+
+static void all_options_come_back(void **state)
+{
+	Tierd__Wire__JobOpen options = rich_options();
+	struct job *job = start(&options, MODE_CREATE);
+
+	check_way_and_back(job);
+	for (unsigned i = 0; i < 7; i++)
+		train(job, i);
+	assert_int_equal(job->step, 7);
+	assert_int_equal(job->catalog.units[2].updates, 5);
+	assert_true(job->loss_scale.value == 512 * 2 && job->loss_scale.steps == 1);
+	check_way_and_back(job);
+}
+
+static void each_optimizer_and_placement_comes_back(void **state)
+{
+	for (uint32_t kind = OPTIMIZER_ADAMW; kind <= OPTIMIZER_NONE; kind++)
+		for (uint32_t placement = PLACEMENT_DEFAULT; placement <= PLACEMENT_AUTO; placement++) {
+			Tierd__Wire__JobOpen options = rich_options();
+
+			options.name = (char *)"play";
+			options.optimizer = kind;
+			options.gradient_placement = placement;
+			options.parameter_placement = kind % 2 ? PLACEMENT_DEFAULT : PLACEMENT_HOST;
+			options.optimizer_placement = placement % 2 ? PLACEMENT_HOST : PLACEMENT_DEFAULT;
+			options.world_size = 1 + kind % 2;
+			options.n_groups = kind % 3 ? 0 : 2;
+			options.nonfinite = NONFINITE_REPORT;
+			options.loss_scale_interval = 0;
+			options.host_budget = options.nvme_budget = 0;
+			check_way_and_back(start(&options, MODE_REPLACE));
+			leave(options.world_size);
+		}
+}
+
+static void the_size_is_known_before_the_plan(void **state)
+{
+	Tierd__Wire__JobOpen options = rich_options();
+	uint64_t definition, progress;
+	struct job *job;
+
+	assert_int_equal(actor_enter(&scene, &actors[0]), 0);
+	assert_int_equal(open_as(&actors[0], &options, 0, MODE_CREATE), 0);
+	define_units(&actors[0], true);
+	job = find(&scene, options.name);
+	definition = record_definition_bytes(job);
+	progress = record_progress_bytes(job);
+	actor_die(&actors[0]);
+	scene_settle(&scene);
+	job = start(&options, MODE_CREATE);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(record_definition_bytes(job), definition);
+		assert_int_equal(record_progress_bytes(job), progress);
+		train(job, i);
+	}
+}
+
+/* So that a job that gets another number of ranks has room for it where it is. */
+static void the_definition_has_one_length_in_all_shapes(void **state)
+{
+	static const uint32_t worlds[] = { 1, 127, 128, WIRE_MAX_WORLD_SIZE };
+	Tierd__Wire__JobOpen options = rich_options();
+	struct job *job = start(&options, MODE_CREATE), *back;
+	uint64_t bytes = record_definition_bytes(job);
+	uint32_t world_size = job->options.world_size;
+
+	for (size_t i = 0; i < ARRAY_LENGTH(worlds); i++) {
+		struct record record;
+
+		job->options.world_size = worlds[i];
+		for (job->options.stage = 0; job->options.stage < 3; job->options.stage++)
+			assert_int_equal(record_definition_bytes(job), bytes);
+		record = encode(job);
+		assert_int_equal(record.definition.size, bytes);
+		back = expect_decoded(&other, &record);
+		assert_int_equal(back->options.world_size, worlds[i]);
+		job_drop(back);
+		scene_settle(&other);
+		free_record(&record);
+	}
+	job->options.world_size = world_size;
+}
+
+/* About 16 bytes a unit. */
+static void the_progress_has_room_for_the_largest_numbers(void **state)
+{
+	Tierd__Wire__JobOpen options = rich_options();
+	struct job *job;
+	struct record record;
+
+	options.blob_bytes = 0;
+	job = start(&options, MODE_CREATE);
+	leave(1);
+	job->step = job->decided = INT64_MAX;
+	job->epoch = UINT32_MAX - 1;
+	job->loss_scale.steps = 1;
+	for (uint32_t i = 0; i < job->catalog.unit_count; i++)
+		job->catalog.units[i].updates = job->catalog.units[i].last_update = INT64_MAX;
+	record = encode(job);
+	assert_true(record.progress.size <= record_progress_bytes(job));
+	free_record(&record);
+	check_way_and_back(job);
+	job->step = job->decided = job->epoch = 1;
+	assert_true(record_progress_bytes(job) <= 16 * job->catalog.unit_count + 192);
+}
+
+static uint64_t digest_of(struct actor *actor, uint32_t unit, const char *state, size_t bytes)
+{
+	uint64_t sum = UINT64_C(0xcbf29ce484222325);
+
+	for (uint64_t first = 0; first < LARGE_ELEMENTS; first += UINT64_C(1) << 18) {
+		const uint64_t *words = (const uint64_t *)actor->window.base;
+
+		assert_int_equal(actor_read(actor, unit, 0, state, first, UINT64_C(1) << 18, 0), 0);
+		for (size_t i = 0; i < (bytes << 18) / sizeof(*words); i++)
+			sum = (sum ^ words[i]) * UINT64_C(0x100000001b3);
+	}
+	return sum;
+}
+
+struct outcome {
+	uint64_t digests[6], step;
+	double loss_scale; /* without padding: outcomes are compared as bytes */
+};
+
+static struct outcome outcome_of(const struct job *job)
+{
+	struct outcome outcome = { .step = job->step, .loss_scale = job->loss_scale.value };
+
+	for (unsigned i = 0; i < 2; i++) {
+		outcome.digests[3 * i] = digest_of(&actors[0], 2 + i, "master", 4);
+		outcome.digests[3 * i + 1] = digest_of(&actors[0], 2 + i, "m", 4);
+		outcome.digests[3 * i + 2] = digest_of(&actors[0], 2 + i, "v", 4);
+	}
+	return outcome;
+}
+
+/* As if a daemon had died and another one had found its stores: nothing but them and the record is left. */
+static void bring_back(struct job *job)
+{
+	struct store *store = job->optimizer_store;
+	struct record record;
+
+	assert_ptr_equal(job->parameter_store, store);
+	leave(1);
+	record = encode(job);
+	job->optimizer_store = job->parameter_store = NULL;
+	job_drop(job);
+	scene_settle(&scene);
+	job = expect_decoded(&scene, &record);
+	job->optimizer_store = job->parameter_store = store;
+	free_record(&record);
+}
+
+static struct outcome train_with_deaths(unsigned steps, unsigned death)
+{
+	Tierd__Wire__JobOpen options = rich_options();
+	struct outcome outcome;
+	struct job *job = start(&options, MODE_REPLACE);
+
+	for (unsigned i = 0; i < steps; i++) {
+		train(job, i);
+		if (i + 1 != death)
+			continue;
+		bring_back(job);
+		options = rich_options();
+		job = start(&options, MODE_RESUME);
+		assert_int_equal(actors[0].step, death);
+	}
+	outcome = outcome_of(job);
+	leave(1);
+	return outcome;
+}
+
+static void a_job_that_comes_back_goes_on_with_the_same_bits(void **state)
+{
+	struct outcome whole = train_with_deaths(6, 0), interrupted;
+
+	for (unsigned death = 1; death < 6; death++) {
+		interrupted = train_with_deaths(6, death);
+		assert_memory_equal(&whole, &interrupted, sizeof(whole));
+	}
+}
+
+/* ---- Refusals ---- */
+
+/* A small one, with bytes of its own that a test may spoil. */
+static struct record small_record(void)
+{
+	Tierd__Wire__JobOpen options = rich_options();
+	struct job *job;
+	struct record record;
+
+	job = start(&options, MODE_REPLACE);
+	train(job, 0);
+	record = encode(job);
+	leave(1);
+	return record;
+}
+
+/* An error, or a job that plans its return as any does. */
+static void expect_error_or_job(const struct record *record)
+{
+	struct job *job;
+	struct record again;
+
+	if (decode(&other, record, &job) < 0) {
+		assert_true(message[0] != '\0');
+		assert_true(queue_is_empty(&other.node->jobs));
+	} else {
+		again = encode(job);
+		free_record(&again);
+		job_drop(job);
+	}
+	event_base_loop(other.loop, EVLOOP_NONBLOCK);
+}
+
+/* Of just that length, so that a sanitizer sees one byte too many. */
+static void try_cut(const struct record *record, const struct record_part *part, size_t length)
+{
+	struct record cut = *record;
+	void *bytes = malloc(length ? length : 1);
+
+	assert_non_null(bytes);
+	memcpy(bytes, part->bytes, length);
+	*(part == &record->definition ? &cut.definition : &cut.progress) =
+		(struct record_part){ bytes, length };
+	expect_error_or_job(&cut);
+	free(bytes);
+}
+
+static void try_flips(const struct record *record, const struct record_part *part)
+{
+	for (size_t i = 0; i < part->size; i++)
+		for (unsigned bit = 0; bit < 8; bit++) {
+			uint8_t *byte = (uint8_t *)part->bytes + i;
+
+			*byte ^= (uint8_t)(1u << bit);
+			expect_error_or_job(record);
+			*byte ^= (uint8_t)(1u << bit);
+		}
+}
+
+static void damage_is_an_error_or_a_job(void **state)
+{
+	struct record record = small_record();
+	uint64_t used = other.node->host_used;
+
+	for (size_t length = 0; length < record.definition.size; length++)
+		try_cut(&record, &record.definition, length);
+	for (size_t length = 0; length < record.progress.size; length++)
+		try_cut(&record, &record.progress, length);
+	try_flips(&record, &record.definition);
+	try_flips(&record, &record.progress);
+	scene_settle(&other);
+	assert_int_equal(other.node->host_used, used);
+	assert_int_equal(other.node->paths[0].used, 0);
+	free_record(&record);
+}
+
+static void a_format_of_the_future_is_refused_with_both_numbers(void **state)
+{
+	struct record record = small_record();
+
+	((uint8_t *)record.definition.bytes)[1] = RECORD_FORMAT + 1;
+	/* Whatever follows it. */
+	memset((uint8_t *)record.definition.bytes + 2, 0xff, record.definition.size - 2);
+	expect_refused(&record, -EPROTONOSUPPORT, "definition is of format 2, and this tierd knows format 1");
+	free_record(&record);
+	record = small_record();
+	((uint8_t *)record.progress.bytes)[1] = 77;
+	expect_refused(&record, -EPROTONOSUPPORT, "progress is of format 77");
+	free_record(&record);
+}
+
+/* What a test changes in a message before it is packed again. */
+struct changed {
+	struct record record;
+	Tierd__Record__JobDefinition *definition;
+	Tierd__Record__JobProgress *progress;
+};
+
+static struct changed begin_change(void)
+{
+	struct changed changed = { .record = small_record() };
+
+	changed.definition = tierd__record__job_definition__unpack(NULL, changed.record.definition.size,
+								   changed.record.definition.bytes);
+	changed.progress = tierd__record__job_progress__unpack(NULL, changed.record.progress.size,
+							       changed.record.progress.bytes);
+	assert_true(changed.definition && changed.progress);
+	return changed;
+}
+
+static struct record_part pack(const ProtobufCMessage *what)
+{
+	size_t size = protobuf_c_message_get_packed_size(what);
+	uint8_t *bytes = malloc(size);
+
+	assert_non_null(bytes);
+	protobuf_c_message_pack(what, bytes);
+	return (struct record_part){ bytes, size };
+}
+
+static void expect_change_refused(struct changed *changed, int status, const char *text)
+{
+	free_record(&changed->record);
+	changed->record = (struct record){ pack(&changed->definition->base), pack(&changed->progress->base) };
+	expect_refused(&changed->record, status, text);
+}
+
+static void end_change(struct changed *changed)
+{
+	free_record(&changed->record);
+	tierd__record__job_definition__free_unpacked(changed->definition, NULL);
+	tierd__record__job_progress__free_unpacked(changed->progress, NULL);
+}
+
+#define DEFINITION_REFUSED(field, value, status, text)                                                       \
+	do {                                                                                                 \
+		__typeof__(changed.definition->field) before_ = changed.definition->field;                   \
+		changed.definition->field = (value);                                                         \
+		expect_change_refused(&changed, status, text);                                               \
+		changed.definition->field = before_;                                                         \
+	} while (0)
+
+static void a_definition_that_cannot_be_is_refused(void **state)
+{
+	struct changed changed = begin_change();
+
+	DEFINITION_REFUSED(uid, UINT32_MAX, -EBADMSG, "names no user");
+	DEFINITION_REFUSED(options->stage, 7, -EINVAL, "stage 7");
+	DEFINITION_REFUSED(options->world_size, 0, -EINVAL, "world size 0");
+	DEFINITION_REFUSED(options->optimizer, 99, -EINVAL, "no optimizer 99");
+	DEFINITION_REFUSED(options, NULL, -EBADMSG, "no options");
+	DEFINITION_REFUSED(optimizer_placement, PLACEMENT_DEFAULT, -EBADMSG, "where no state can be");
+	DEFINITION_REFUSED(optimizer_placement, PLACEMENT_AUTO, -EBADMSG, "where no state can be");
+	DEFINITION_REFUSED(parameter_placement, PLACEMENT_DEFAULT, -EBADMSG, "where no state can be");
+	DEFINITION_REFUSED(devices, 2, -EINVAL, "lies on 2 NVMe paths, and it lies on 1");
+	DEFINITION_REFUSED(layout, changed.definition->layout + 1, -EBADMSG, "not laid out");
+	DEFINITION_REFUSED(layout, 0, -EBADMSG, "not laid out");
+	DEFINITION_REFUSED(n_units, 0, -EBADMSG, "no units");
+	DEFINITION_REFUSED(n_units, 2, -EBADMSG, "of another job");
+	DEFINITION_REFUSED(units[1], changed.definition->units[0], -EEXIST, "already a unit \"first\"");
+	DEFINITION_REFUSED(units[1].len, changed.definition->units[1].len - 1, -EBADMSG, "unit 1 cannot");
+	changed.definition->options->parameter_placement = PLACEMENT_HOST;
+	DEFINITION_REFUSED(options->stage, 2, -EBADMSG, "where no state can be");
+	end_change(&changed);
+}
+
+#define PROGRESS_REFUSED(field, value, status, text)                                                         \
+	do {                                                                                                 \
+		__typeof__(changed.progress->field) before_ = changed.progress->field;                       \
+		changed.progress->field = (value);                                                           \
+		expect_change_refused(&changed, status, text);                                               \
+		changed.progress->field = before_;                                                           \
+	} while (0)
+
+static void a_progress_that_cannot_be_is_refused(void **state)
+{
+	struct changed changed = begin_change();
+
+	PROGRESS_REFUSED(step, 0, -EBADMSG, "at step 0");
+	PROGRESS_REFUSED(step, UINT64_C(1) << 63, -EBADMSG, "cannot be at step 9223372036854775808");
+	PROGRESS_REFUSED(epoch, 0, -EBADMSG, "in epoch 0");
+	PROGRESS_REFUSED(epoch, UINT32_MAX, -EBADMSG, "in epoch 4294967295");
+	PROGRESS_REFUSED(loss_scale, 0, -EINVAL, "loss scale cannot be 0");
+	PROGRESS_REFUSED(loss_scale, NAN, -EINVAL, "loss scale cannot be");
+	PROGRESS_REFUSED(loss_scale_steps, 2, -EINVAL, "for 2 steps");
+	PROGRESS_REFUSED(n_groups, 1, -EBADMSG, "of another job");
+	PROGRESS_REFUSED(groups[1]->beta1, 2, -EINVAL, "parameter group 1");
+	PROGRESS_REFUSED(n_updates, 3, -EBADMSG, "of another job");
+	PROGRESS_REFUSED(n_last_updates, 3, -EBADMSG, "of another job");
+	PROGRESS_REFUSED(updates[2], 2, -EBADMSG, "unit \"third\" cannot have had 2 updates");
+	PROGRESS_REFUSED(updates[2], 0, -EBADMSG, "unit \"third\" cannot have had 0 updates");
+	PROGRESS_REFUSED(last_updates[2], 2, -EBADMSG, "the last in step 2");
+	PROGRESS_REFUSED(blobs[0]->size, (1 << 20) + 1, -EBADMSG, "its blobs cannot be");
+	PROGRESS_REFUSED(blobs[0]->size, UINT64_MAX, -EBADMSG, "its blobs cannot be");
+	PROGRESS_REFUSED(blobs[0]->step, 2, -EBADMSG, "its blobs cannot be");
+	PROGRESS_REFUSED(blobs[0]->rank, WIRE_MAX_WORLD_SIZE, -EBADMSG, "its blobs cannot be");
+	PROGRESS_REFUSED(blobs[0]->key, (char *)"a b", -EBADMSG, "its blobs cannot be");
+	end_change(&changed);
+}
+
+static void a_name_that_is_taken_is_refused(void **state)
+{
+	struct record record = small_record();
+	struct job *job, *second;
+
+	job = expect_decoded(&other, &record);
+	assert_int_equal(decode(&other, &record, &second), -EEXIST);
+	assert_non_null(strstr(message, "has a job rich.job-1 already"));
+	job_drop(job);
+	scene_settle(&other);
+	free_record(&record);
+}
+
+static void a_job_that_has_no_room_any_more_is_refused(void **state)
+{
+	struct record record = small_record();
+	uint64_t capacity = other.node->paths[0].capacity, budget = other.node->host_budget;
+
+	other.node->paths[0].capacity = 10 * MIB;
+	expect_refused(&record, -ENOSPC, "10.0 MiB are left there");
+	other.node->paths[0].capacity = capacity;
+	other.node->host_budget = other.node->host_used + 100;
+	expect_refused(&record, -ENOMEM, "of host memory");
+	other.node->host_budget = budget;
+	free_record(&record);
+}
+
+static void limits_that_have_become_lower_keep_no_job_away(void **state)
+{
+	struct record record = small_record();
+	struct job *job;
+
+	other.node->units_per_job = other.node->tensors_per_job = other.node->dimensions_per_tensor = 1;
+	other.node->name_length = other.node->job_name_length = 3;
+	other.node->jobs_per_user = 0;
+	job = expect_decoded(&other, &record);
+	job_drop(job);
+	scene_settle(&other);
+	free_record(&record);
+}
+
+/* What says nothing a million times must not take a million pieces of memory. */
+static void a_message_that_unpacks_to_far_more_is_refused(void **state)
+{
+	struct record record = small_record();
+	size_t size = record.definition.size + 2 * MIB;
+	uint8_t *bytes = malloc(size);
+
+	assert_non_null(bytes);
+	memcpy(bytes, record.definition.bytes, record.definition.size);
+	for (size_t i = record.definition.size; i < size; i += 2) {
+		bytes[i] = 8 << 3 | 2;
+		bytes[i + 1] = 0;
+	}
+	free((void *)record.definition.bytes);
+	record.definition = (struct record_part){ bytes, size };
+	expect_refused(&record, -EBADMSG, "definition cannot be read");
+	free_record(&record);
+}
+
+/* ---- Limits ---- */
+
+static void the_owners_own_groups_count_from_his_return_on(void **state)
+{
+	const struct limit_list limits = {
+		.entries = { { .who = { WHO_EVERYONE }, .quota.host_maximum = 150 * MIB },
+			     { .who = { WHO_GROUP, 54321 }, .quota.host_maximum = 200 * MIB } },
+		.count = 2,
+	};
+	gid_t group = 54321;
+	Tierd__Wire__JobOpen options = rich_options();
+	struct job *job;
+
+	scene.node->limits = &limits;
+	job = start(&options, MODE_CREATE);
+	bring_back(job);
+	job = find(&scene, options.name);
+	assert_int_equal(job->host_maximum, 150 * MIB);
+	assert_int_equal(actor_enter(&scene, &actors[0]), 0);
+	actors[0].port.groups = &group;
+	actors[0].port.group_count = 1;
+	assert_int_equal(open_as(&actors[0], &options, 0, MODE_RESUME), 0);
+	assert_int_equal(job->host_maximum, 200 * MIB);
+	leave(1);
+	scene.node->limits = NULL;
+}
+
+static int open_scenes(void **state)
+{
+	const struct scene_options options = { .host_budget = 256 * MIB, .capacity = 512 * MIB };
+
+	return scene_open(&options, &scene) == 0 && scene_open(&options, &other) == 0 ? 0 : -1;
+}
+
+static int close_scenes(void **state)
+{
+	for (unsigned i = 0; i < ARRAY_LENGTH(actors); i++)
+		actor_die(&actors[i]);
+	scene_close(&scene);
+	scene_close(&other);
+	return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_scenes, close_scenes)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(all_options_come_back),
+		TEST(each_optimizer_and_placement_comes_back),
+		TEST(the_size_is_known_before_the_plan),
+		TEST(the_definition_has_one_length_in_all_shapes),
+		TEST(the_progress_has_room_for_the_largest_numbers),
+		TEST(a_job_that_comes_back_goes_on_with_the_same_bits),
+		TEST(damage_is_an_error_or_a_job),
+		TEST(a_format_of_the_future_is_refused_with_both_numbers),
+		TEST(a_definition_that_cannot_be_is_refused),
+		TEST(a_progress_that_cannot_be_is_refused),
+		TEST(a_name_that_is_taken_is_refused),
+		TEST(a_job_that_has_no_room_any_more_is_refused),
+		TEST(limits_that_have_become_lower_keep_no_job_away),
+		TEST(a_message_that_unpacks_to_far_more_is_refused),
+		TEST(the_owners_own_groups_count_from_his_return_on),
+	};
+
+	log_open(LOG_LEVEL_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,181 @@
+/* Durable stores on disks that lose power: rewrites of random extents and commits of them at the same time,
+ * sessions that end in any way, and every byte compared with what its step was. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "offload/map_node.h"
+#include "offload/superblock.h"
+#include "tests/unit/disk_store.h"
+#include "tests/unit/seeds.h"
+
+/* More leaves than a batch of nodes has. */
+#define MANY_EXTENTS 26000
+/* As many as three disks remember writes of that no flush has covered. */
+#define COUNTED_EXTENTS 8000
+
+static void what_is_committed_is_found_again(void **state)
+{
+	struct disk_store disk;
+
+	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 0, 1);
+	for (unsigned extent = 0; extent < DISK_FEW_EXTENTS; extent += 2) {
+		disk_store_rewrite(&disk, extent);
+		disk_store_drain(&disk);
+	}
+	disk.step = 6;
+	disk_store_begin_commit(&disk);
+	disk_store_end(&disk);
+	assert_int_equal(disk.acknowledged, 7);
+	disk_store_open_again(&disk);
+	assert_int_equal(disk.step, 7);
+	store_belong(disk.store, &(struct store_owner){ .weight = 77 });
+	assert_int_equal(sim_disk_weight(disk.disks[0]), 77);
+	assert_int_equal(sim_disk_weight(disk.disks[1]), 77);
+	disk_store_close(&disk);
+}
+
+/* Twice what there is: the second half waits for the commit. */
+static void a_full_rewrite_beside_a_commit_waits_and_ends(void **state)
+{
+	struct disk_store disk;
+
+	disk_store_open(&disk, DISK_FEW_EXTENTS, 1, 0, 2);
+	for (unsigned round = 0; round < 6; round++) {
+		for (unsigned extent = 0; extent < DISK_FEW_EXTENTS; extent++)
+			disk_store_rewrite_soon(&disk, extent);
+		disk_store_await_commit(&disk);
+		disk_store_begin_commit(&disk);
+		assert_true(disk.is_committing);
+	}
+	disk_store_end(&disk);
+	assert_false(disk.is_dead);
+	assert_int_equal(disk.acknowledged, 6);
+	disk_store_open_again(&disk);
+	disk_store_close(&disk);
+}
+
+/* The nodes of a large map are made in batches: what is written meanwhile must wait for its leaf, or it would
+ * be in a step that it does not belong to. */
+static void a_commit_of_many_leaves_has_nothing_of_the_next_step(void **state)
+{
+	struct disk_store disk;
+
+	disk_store_open(&disk, MANY_EXTENTS, 2, 0, 4);
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned extent = round; extent < MANY_EXTENTS; extent += 20)
+			disk_store_rewrite_soon(&disk, extent);
+		disk_store_begin_commit(&disk);
+		for (unsigned i = 0; i < 200 && disk.is_committing; i++)
+			disk_store_rewrite_soon(&disk, disk_store_choose(&disk, MANY_EXTENTS));
+		disk_store_await_commit(&disk);
+		disk_store_fail_all(&disk, sim_disk_fail_power);
+		disk_store_end(&disk);
+		disk_store_open_again(&disk);
+		assert_int_equal(disk.step, round + 1);
+	}
+	disk_store_close(&disk);
+}
+
+static uint64_t written_bytes(const struct disk_store *disk)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < disk->device_count; i++)
+		bytes += store_device_bytes(disk->store, i, TIER_WRITE);
+	return bytes;
+}
+
+/* Rewrites every stride-th extent, and returns what a commit of that writes beside them. */
+static uint64_t cost_of_commit(struct disk_store *disk, unsigned stride)
+{
+	uint64_t before;
+
+	for (unsigned extent = 0; extent < disk->extents; extent += stride)
+		disk_store_rewrite_soon(disk, extent);
+	disk_store_drain(disk);
+	before = written_bytes(disk);
+	disk_store_begin_commit(disk);
+	disk_store_await_commit(disk);
+	assert_int_equal(disk->acknowledged, disk->step);
+	return written_bytes(disk) - before;
+}
+
+/* Two copies of each node, and a pair of superblocks on each device. What is rewritten counts as whole
+ * extents, as it is where sections are large. */
+static void a_commit_writes_the_nodes_of_what_changed_and_a_pair_of_superblocks(void **state)
+{
+	static const struct {
+		unsigned stride, nodes; /* leaves, the root above them, and the table of heads */
+		double most;		/* of what is rewritten */
+	} cases[] = { { 1, 80 + 1 + 1, 0.0002 }, { 1000, 8 + 1 + 1, 0.03 }, { 100, 80 + 1 + 1, 0.03 } };
+	struct disk_store disk;
+
+	disk_store_open(&disk, COUNTED_EXTENTS, 3, 0, 5);
+	for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+		uint64_t bytes = cost_of_commit(&disk, cases[i].stride);
+		uint64_t rewritten = COUNTED_EXTENTS / cases[i].stride * STORE_EXTENT_BYTES;
+
+		assert_int_equal(bytes, cases[i].nodes * 2 * NODE_BYTES +
+						3 * SUPERBLOCK_COPIES / 2 * SUPERBLOCK_BYTES);
+		assert_true((double)bytes <= cases[i].most * (double)rewritten);
+	}
+	disk_store_close(&disk);
+}
+
+static void run_seed(uint64_t seed)
+{
+	struct disk_store disk;
+
+	disk_store_open(&disk, DISK_FEW_EXTENTS, 1 + (unsigned)(seed % DISK_MAX_DEVICES), 0, seed);
+	for (unsigned session = 0; session < 4; session++) {
+		unsigned actions = disk_store_choose(&disk, 1200);
+
+		if (disk_store_choose(&disk, 4) == 0)
+			sim_disk_fail_flush(disk.disks[0], 1 + disk_store_choose(&disk, 6));
+		for (unsigned i = 0; i < actions && !disk.is_dead; i++)
+			disk_store_act(&disk);
+		disk_store_fail_all(&disk, disk_store_choose(&disk, 2) ? sim_disk_fail_power : sim_disk_kill);
+		disk_store_end(&disk);
+		disk_store_open_again(&disk);
+	}
+	disk_store_close(&disk);
+}
+
+static void whatever_ends_a_session_the_last_step_is_whole(void **state)
+{
+	seeds_run(60, run_seed);
+}
+
+static void a_failed_commit_ends_all_writing(void **state)
+{
+	struct disk_store disk;
+
+	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 0, 3);
+	disk_store_rewrite(&disk, 5);
+	disk_store_drain(&disk);
+	sim_disk_fail_flush(disk.disks[1], 1);
+	disk_store_begin_commit(&disk);
+	disk_store_end(&disk);
+	assert_true(disk.is_dead);
+	disk_store_open_again(&disk);
+	assert_int_equal(disk.step, 0);
+	disk_store_close(&disk);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_committed_is_found_again),
+		cmocka_unit_test(a_full_rewrite_beside_a_commit_waits_and_ends),
+		cmocka_unit_test(a_commit_of_many_leaves_has_nothing_of_the_next_step),
+		cmocka_unit_test(a_commit_writes_the_nodes_of_what_changed_and_a_pair_of_superblocks),
+		cmocka_unit_test_teardown(whatever_ends_a_session_the_last_step_is_whole, seeds_tell),
+		cmocka_unit_test(a_failed_commit_ends_all_writing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

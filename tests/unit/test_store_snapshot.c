@@ -1,0 +1,505 @@
+/* Snapshots of durable stores, while transfers go on. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/disk_store.h"
+#include "tests/unit/io_support.h"
+#include "tests/unit/seeds.h"
+
+#define TOO_LONG "a name of sixty-four bytes, which is one more than there is room for"
+
+static int take(struct disk_store *disk, const char *name)
+{
+	return disk_store_wait(disk, store_snapshot(disk->store, name, &disk->request));
+}
+
+static int drop(struct disk_store *disk, const char *name)
+{
+	return disk_store_wait(disk, store_delete_snapshot(disk->store, name, &disk->request));
+}
+
+static int look(struct disk_store *disk, const char *name, struct store **ret_view)
+{
+	return disk_store_wait(disk, store_open_snapshot(disk->store, name, &disk->request, ret_view));
+}
+
+static void commit(struct disk_store *disk)
+{
+	disk_store_begin_commit(disk);
+	disk_store_await_commit(disk);
+	assert_int_equal(disk->acknowledged, disk->step);
+}
+
+static void rewrite_all(struct disk_store *disk)
+{
+	for (unsigned extent = 0; extent < disk->extents; extent++)
+		disk_store_rewrite_soon(disk, extent);
+	disk_store_drain(disk);
+}
+
+static void expect_refused(struct disk_store *disk, int r, int expected, const char *why)
+{
+	assert_int_equal(r, expected);
+	if (!strstr(store_message(disk->store), why))
+		fail_msg("“%s” says nothing of “%s”", store_message(disk->store), why);
+}
+
+static void what_cannot_be_kept_is_refused_and_said(void **state)
+{
+	struct disk_store disk;
+	struct store *view = NULL;
+	uint64_t bytes = 42;
+
+	disk_store_open(&disk, 20, 2, 1, 1);
+	expect_refused(&disk, take(&disk, "early"), -ENODATA, "nothing has been committed");
+	commit(&disk);
+	expect_refused(&disk, take(&disk, ""), -EINVAL, "1 to 63 bytes");
+	expect_refused(&disk, take(&disk, TOO_LONG), -EINVAL, "1 to 63 bytes");
+	assert_int_equal(take(&disk, "one"), 0);
+	expect_refused(&disk, take(&disk, "one"), -EEXIST, "there is a snapshot one already");
+	expect_refused(&disk, drop(&disk, "two"), -ENOENT, "there is no snapshot two");
+	expect_refused(&disk, look(&disk, "two", &view), -ENOENT, "there is no snapshot two");
+	assert_null(view);
+	expect_refused(&disk, store_roll_back(disk.store, "two", &disk.request), -ENOENT, "no snapshot two");
+	expect_refused(&disk, store_measure_snapshot(disk.store, "two", &disk.request, &bytes), -ENOENT,
+		       "no snapshot two");
+	expect_refused(&disk, store_diff(disk.store, "one", "two", &disk.request, &bytes), -ENOENT,
+		       "no snapshot two");
+	assert_int_equal(bytes, 42);
+	disk_store_close(&disk);
+}
+
+static void a_store_has_fourteen_snapshots_at_most(void **state)
+{
+	struct store_snapshot snapshots[STORE_MAX_SNAPSHOTS];
+	struct disk_store disk;
+	char name[16];
+
+	disk_store_open(&disk, 20, 1, 0, 2);
+	commit(&disk);
+	for (unsigned i = 0; i < STORE_MAX_SNAPSHOTS; i++) {
+		snprintf(name, sizeof(name), "kept-%u", i);
+		assert_int_equal(take(&disk, name), 0);
+	}
+	expect_refused(&disk, take(&disk, "more"), -EMFILE, "there are 14 snapshots");
+	assert_int_equal(drop(&disk, "kept-3"), 0);
+	assert_int_equal(take(&disk, "more"), 0);
+	assert_int_equal(store_snapshots(disk.store, snapshots), STORE_MAX_SNAPSHOTS);
+	assert_string_equal(snapshots[3].name, "kept-4");
+	assert_string_equal(snapshots[STORE_MAX_SNAPSHOTS - 1].name, "more");
+	assert_int_equal(snapshots[0].step, 1);
+	assert_true(snapshots[0].seconds > 0);
+	disk_store_close(&disk);
+}
+
+/* What is all zeros costs nothing; one state fits the reserve, two do not. */
+static void a_snapshot_beyond_the_reserve_is_refused_and_steps_go_on(void **state)
+{
+	struct disk_store disk;
+
+	disk_store_open(&disk, DISK_FEW_EXTENTS, 1, 1, 3);
+	commit(&disk);
+	assert_int_equal(take(&disk, "zeros"), 0);
+	rewrite_all(&disk);
+	commit(&disk);
+	assert_int_equal(take(&disk, "first"), 0);
+	assert_int_equal(take(&disk, "again"), 0);
+	rewrite_all(&disk);
+	commit(&disk);
+	expect_refused(&disk, take(&disk, "second"), -ENOSPC, "would keep 520 MiB");
+	expect_refused(&disk, take(&disk, "second"), -ENOSPC, "has 260 MiB for them");
+	for (unsigned i = 0; i < 3; i++) {
+		rewrite_all(&disk);
+		commit(&disk);
+	}
+	assert_int_equal(drop(&disk, "first"), 0);
+	expect_refused(&disk, take(&disk, "second"), -ENOSPC, "reserve for snapshots is used");
+	assert_int_equal(drop(&disk, "again"), 0);
+	assert_int_equal(take(&disk, "second"), 0);
+	disk_store_end(&disk);
+	assert_false(disk.is_dead);
+	disk_store_open_again(&disk);
+	disk_store_close(&disk);
+}
+
+static void expect_bytes(struct disk_store *disk, const char *from, const char *to, uint64_t expected)
+{
+	uint64_t bytes = 42;
+
+	assert_int_equal(disk_store_wait(disk, store_diff(disk->store, from, to, &disk->request, &bytes)), 0);
+	assert_int_equal(bytes, expected);
+}
+
+static void expect_own(struct disk_store *disk, const char *name, uint64_t extents)
+{
+	uint64_t bytes = 42;
+
+	assert_int_equal(
+		disk_store_wait(disk, store_measure_snapshot(disk->store, name, &disk->request, &bytes)), 0);
+	assert_int_equal(bytes, extents * STORE_EXTENT_BYTES);
+}
+
+static void what_changed_and_what_a_snapshot_keeps_is_counted(void **state)
+{
+	struct disk_store disk;
+
+	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 2, 4);
+	rewrite_all(&disk);
+	commit(&disk);
+	assert_int_equal(take(&disk, "one"), 0);
+	expect_bytes(&disk, "one", NULL, 0);
+	expect_own(&disk, "one", 0);
+	/* Of two of the three leaves; of each extent a page is in use. */
+	for (unsigned extent = 0; extent < 5; extent++)
+		disk_store_rewrite(&disk, extent);
+	disk_store_rewrite(&disk, 250);
+	disk_store_drain(&disk);
+	expect_bytes(&disk, "one", NULL, 0);
+	commit(&disk);
+	expect_bytes(&disk, "one", NULL, 6 * DISK_PAGE);
+	assert_int_equal(take(&disk, "two"), 0);
+	disk_store_rewrite(&disk, 4);
+	disk_store_drain(&disk);
+	commit(&disk);
+	expect_bytes(&disk, "one", "two", 6 * DISK_PAGE);
+	expect_bytes(&disk, "two", "one", 6 * DISK_PAGE);
+	expect_bytes(&disk, "two", NULL, DISK_PAGE);
+	expect_own(&disk, "one", 6);
+	expect_own(&disk, "two", 1);
+	/* Extent 4 of “two” is in no other; the other five are the job's as well. */
+	assert_int_equal(drop(&disk, "one"), 0);
+	expect_own(&disk, "two", 1);
+	disk_store_close(&disk);
+}
+
+static uint64_t *copy_content(const struct disk_store *disk)
+{
+	uint64_t *copy = malloc(disk->extents * sizeof(*copy));
+
+	assert_non_null(copy);
+	return memcpy(copy, disk->content, disk->extents * sizeof(*copy));
+}
+
+static void a_view_shows_what_was_kept_until_it_is_freed(void **state)
+{
+	struct disk_store disk;
+	struct store *view;
+	uint64_t *kept;
+
+	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 1, 5);
+	rewrite_all(&disk);
+	commit(&disk);
+	kept = copy_content(&disk);
+	/* Not what has changed since the commit. */
+	disk_store_rewrite(&disk, 7);
+	disk_store_drain(&disk);
+	assert_int_equal(take(&disk, "one"), 0);
+	assert_int_equal(look(&disk, "one", &view), 0);
+	assert_int_equal(store_step(view), 1);
+	assert_int_equal(store_extents(view), DISK_FEW_EXTENTS);
+	assert_true(store_host_bytes(view) > DISK_FEW_EXTENTS);
+	disk_store_expect(&disk, view, kept);
+	assert_int_equal(drop(&disk, "one"), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		rewrite_all(&disk);
+		commit(&disk);
+		disk_store_expect(&disk, view, kept);
+	}
+	/* What it shows has its place still. */
+	expect_refused(&disk, take(&disk, "two"), -ENOSPC, "reserve for snapshots is used");
+	view = store_free(view);
+	assert_int_equal(take(&disk, "two"), 0);
+	free(kept);
+	disk_store_close(&disk);
+}
+
+static uint64_t moved(const struct disk_store *disk, enum tier_direction direction)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < disk->device_count; i++)
+		bytes += store_device_bytes(disk->store, i, direction);
+	return bytes;
+}
+
+/* Two copies of the table, and two of the superblock on each device. */
+static void a_snapshot_costs_a_table_and_superblocks_whatever_the_size(void **state)
+{
+	for (unsigned extents = 2; extents <= 4000; extents *= 10) {
+		struct disk_store disk;
+		uint64_t before;
+
+		disk_store_open(&disk, extents, 3, 1, extents);
+		rewrite_all(&disk);
+		commit(&disk);
+		before = moved(&disk, TIER_WRITE);
+		assert_int_equal(take(&disk, "one"), 0);
+		assert_int_equal(moved(&disk, TIER_WRITE) - before, 2 * 4096 + 3 * 2 * 4096);
+		disk_store_close(&disk);
+	}
+}
+
+static uint64_t cost_of_opening(struct disk_store *disk)
+{
+	disk_store_end(disk);
+	disk_store_open_again(disk);
+	/* What was compared are the pages in use. */
+	return moved(disk, TIER_READ) - (uint64_t)disk->extents * DISK_PAGE;
+}
+
+/* Two of them share all with the job, and then all but one of forty leaves. */
+static void opening_reads_of_a_snapshot_what_is_in_no_other_map(void **state)
+{
+	struct disk_store disk;
+	uint64_t without;
+
+	disk_store_open(&disk, 4000, 2, 2, 9);
+	rewrite_all(&disk);
+	commit(&disk);
+	without = cost_of_opening(&disk);
+	assert_int_equal(take(&disk, "one"), 0);
+	assert_int_equal(take(&disk, "two"), 0);
+	assert_int_equal(cost_of_opening(&disk), without);
+	disk_store_rewrite(&disk, 5);
+	disk_store_drain(&disk);
+	commit(&disk);
+	/* The leaf that both have, and the node above it. */
+	assert_int_equal(cost_of_opening(&disk), without + 2 * 4096);
+	disk_store_close(&disk);
+}
+
+static void nobody_done(struct store_transfer *transfer, int status)
+{
+	fail_msg("it was refused");
+}
+
+static void nothing_is_written_to_a_view(void **state)
+{
+	struct store_transfer transfer = { .direction = TIER_WRITE,
+					   .length = DISK_PAGE,
+					   .done = nobody_done };
+	struct disk_store disk;
+	struct store *view;
+
+	disk_store_open(&disk, 20, 1, 1, 6);
+	commit(&disk);
+	assert_int_equal(take(&disk, "one"), 0);
+	assert_int_equal(look(&disk, "one", &view), 0);
+	transfer.buffer = disk.slots[0].page;
+	assert_int_equal(store_submit(view, &transfer), -EROFS);
+	assert_int_equal(store_commit(view, 2, &disk.request), -EOPNOTSUPP);
+	assert_int_equal(store_snapshot(view, "two", &disk.request), -EOPNOTSUPP);
+	assert_int_equal(store_snapshots(view, NULL), 0);
+	store_free(view);
+	disk_store_close(&disk);
+}
+
+static void a_store_that_was_rolled_back_is_opened_as_the_snapshot_was(void **state)
+{
+	struct disk_store disk;
+
+	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 1, 7);
+	rewrite_all(&disk);
+	commit(&disk);
+	assert_int_equal(take(&disk, "one"), 0);
+	rewrite_all(&disk);
+	commit(&disk);
+	assert_int_equal(disk_store_wait(&disk, store_roll_back(disk.store, "one", &disk.request)), 0);
+	assert_int_equal(store_commit(disk.store, 3, &disk.request), -EROFS);
+	assert_int_equal(take(&disk, "two"), -EROFS);
+	disk.step = disk.acknowledged = 1;
+	for (unsigned i = 0; i < 2; i++) {
+		disk_store_end(&disk);
+		/* Compares everything with what step 1 was. */
+		disk_store_open_again(&disk);
+		assert_int_equal(disk.step, 1);
+		expect_bytes(&disk, "one", NULL, 0);
+	}
+	rewrite_all(&disk);
+	commit(&disk);
+	assert_int_equal(disk.acknowledged, 2);
+	disk_store_close(&disk);
+}
+
+static int reserve(struct disk_store *disk, unsigned snapshots)
+{
+	return disk_store_wait(disk, store_reserve(disk->store, snapshots, &disk->request));
+}
+
+/* Three states, each rewritten wholly: more than there was room for. */
+static void fill_reserve(struct disk_store *disk)
+{
+	char name[16];
+
+	for (unsigned i = 0; i < 3; i++) {
+		rewrite_all(disk);
+		commit(disk);
+		snprintf(name, sizeof(name), "state-%u", i);
+		assert_int_equal(take(disk, name), 0);
+	}
+	rewrite_all(disk);
+	commit(disk);
+	expect_refused(disk, take(disk, "more"), -ENOSPC, "reserve for snapshots is used");
+}
+
+static void a_reserve_grows_and_stays(void **state)
+{
+	struct disk_store disk;
+
+	disk_store_open(&disk, 40, 2, 0, 10);
+	assert_int_equal(reserve(&disk, 3), -ENODATA);
+	rewrite_all(&disk);
+	commit(&disk);
+	expect_refused(&disk, take(&disk, "early"), -ENOSPC, "has 0 MiB for them");
+	assert_int_equal(reserve(&disk, 0), -EINVAL);
+	/* What was said of the request before is not its reason. */
+	assert_string_equal(store_message(disk.store), "");
+	assert_int_equal(reserve(&disk, STORE_MAX_SNAPSHOTS + 1), -EMFILE);
+	/* A simulated disk grows to four times what it was: not to sixteen states from two. */
+	assert_int_equal(reserve(&disk, STORE_MAX_SNAPSHOTS), -ENOSPC);
+	assert_int_equal(store_reserved(disk.store), 0);
+	assert_int_equal(reserve(&disk, 3), 0);
+	assert_int_equal(store_reserved(disk.store), 3);
+	assert_int_equal(reserve(&disk, 3), -EINVAL);
+	fill_reserve(&disk);
+	disk_store_end(&disk);
+	disk_store_open_again(&disk);
+	assert_int_equal(store_reserved(disk.store), 3);
+	/* The disks have half of forty extents each. */
+	assert_int_equal(store_room_for(disk.store, 3).device_bytes -
+				 store_room_for(disk.store, 1).device_bytes,
+			 2 * 20 * STORE_EXTENT_BYTES);
+	expect_refused(&disk, take(&disk, "more"), -ENOSPC, "reserve for snapshots is used");
+	assert_int_equal(drop(&disk, "state-1"), 0);
+	assert_int_equal(take(&disk, "more"), 0);
+	disk_store_close(&disk);
+}
+
+/* Wherever it is interrupted: the store opens, as large as it was or larger, and can grow then. */
+static void a_growth_that_is_interrupted_loses_nothing(void **state)
+{
+	unsigned smaller = 0;
+
+	for (unsigned turns = 0; turns < 30; turns++) {
+		struct disk_store disk;
+
+		disk_store_open(&disk, 40, 2, 0, 100 + turns);
+		rewrite_all(&disk);
+		commit(&disk);
+		assert_int_equal(store_reserve(disk.store, 3, &disk.request), 0);
+		for (unsigned i = 0; i < turns; i++)
+			disk_store_turn(&disk);
+		disk_store_fail_all(&disk, turns % 2 ? sim_disk_fail_power : sim_disk_kill);
+		while (disk.done_count == 0)
+			disk_store_turn(&disk);
+		disk_store_end(&disk);
+		disk_store_open_again(&disk);
+		int r = reserve(&disk, 3);
+
+		assert_true(r == 0 || r == -EINVAL);
+		smaller += r == 0;
+		fill_reserve(&disk);
+		disk_store_close(&disk);
+	}
+	assert_true(smaller > 0 && smaller < 30);
+}
+
+/* ---- At random, with transfers in flight ---- */
+
+struct kept {
+	char name[16];
+	uint64_t *content;
+};
+
+static void expect_kept(struct disk_store *disk, const struct kept *kept)
+{
+	struct store *view;
+
+	assert_int_equal(look(disk, kept->name, &view), 0);
+	disk_store_expect(disk, view, kept->content);
+	store_free(view);
+}
+
+/* In the middle of whatever transfers are on their way. False: the reserve is used. */
+static bool keep(struct disk_store *disk, struct kept *kept, unsigned number)
+{
+	int r;
+
+	snprintf(kept->name, sizeof(kept->name), "kept-%u", number);
+	r = take(disk, kept->name);
+	if (r == -ENOSPC || r == -ENODATA)
+		return false;
+	assert_int_equal(r, 0);
+	kept->content = malloc(disk->extents * sizeof(uint64_t));
+	assert_non_null(kept->content);
+	memcpy(kept->content, disk->history[disk->acknowledged], disk->extents * sizeof(uint64_t));
+	return true;
+}
+
+static void forget(struct disk_store *disk, struct kept *kept)
+{
+	expect_kept(disk, kept);
+	assert_int_equal(drop(disk, kept->name), 0);
+	free(kept->content);
+	kept->content = NULL;
+}
+
+static void run_seed(uint64_t seed)
+{
+	struct kept kept[3] = { 0 };
+	struct disk_store disk;
+
+	disk_store_open(&disk, 20 + 2 * (unsigned)(seed * 31 % 120), 1 + (unsigned)(seed % DISK_MAX_DEVICES),
+			2, seed);
+	for (unsigned i = 0; i < 1500 && disk.step + 1 < DISK_STEPS; i++) {
+		struct kept *one = &kept[disk_store_choose(&disk, 3)];
+
+		disk_store_act(&disk);
+		if (disk.is_committing || disk_store_choose(&disk, 60) > 0)
+			continue;
+		if (one->content)
+			forget(&disk, one);
+		else
+			(void)keep(&disk, one, i);
+	}
+	disk_store_await_commit(&disk);
+	disk_store_fail_all(&disk, disk_store_choose(&disk, 2) ? sim_disk_fail_power : sim_disk_kill);
+	disk_store_end(&disk);
+	disk_store_open_again(&disk);
+	for (unsigned i = 0; i < 3; i++)
+		if (kept[i].content)
+			forget(&disk, &kept[i]);
+	disk_store_close(&disk);
+}
+
+static void snapshots_are_whole_whatever_is_on_its_way(void **state)
+{
+	seeds_run(40, run_seed);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_cannot_be_kept_is_refused_and_said),
+		cmocka_unit_test(a_store_has_fourteen_snapshots_at_most),
+		cmocka_unit_test(a_snapshot_beyond_the_reserve_is_refused_and_steps_go_on),
+		cmocka_unit_test(what_changed_and_what_a_snapshot_keeps_is_counted),
+		cmocka_unit_test(a_view_shows_what_was_kept_until_it_is_freed),
+		cmocka_unit_test(a_snapshot_costs_a_table_and_superblocks_whatever_the_size),
+		cmocka_unit_test(opening_reads_of_a_snapshot_what_is_in_no_other_map),
+		cmocka_unit_test(nothing_is_written_to_a_view),
+		cmocka_unit_test(a_store_that_was_rolled_back_is_opened_as_the_snapshot_was),
+		cmocka_unit_test(a_reserve_grows_and_stays),
+		cmocka_unit_test(a_growth_that_is_interrupted_loses_nothing),
+		cmocka_unit_test_teardown(snapshots_are_whole_whatever_is_on_its_way, seeds_tell),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
