@@ -8,11 +8,11 @@ tierd_start
 # For the other user's part.
 chmod 755 "$scratch" "$scratch/run"
 chmod 666 "$TIERD_SOCKET"
+no_store_is_left() {
+	[ -z "$(find "$nvme" -name '*.store')" ]
+}
+
 "$program" || fail 'see above'
-tries=1000
-while [ -n "$(find "$nvme" -name '*.store')" ]; do
-	tries=$((tries - 1))
-	[ $tries -gt 0 ] || fail 'a store file is left'
-done
+await no_store_is_left || fail 'a store file is left'
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

@@ -8,6 +8,10 @@ used() {
 	df --output=used "$nvme" | tail -n 1
 }
 
+everything_is_given_back() {
+	[ "$(used)" -le "$before" ] && [ -z "$(find "$nvme" -name '*.store')" ]
+}
+
 tierd_start
 "$program" || fail 'see above'
 tierd_stop
@@ -19,11 +23,7 @@ if mount -t tmpfs -o size=96M none "$nvme" 2>/dev/null; then
 	before=$(used)
 	tierd_start
 	"$program" full || fail 'see above'
-	tries=1000
-	while [ "$(used)" -gt "$before" ] || [ -n "$(find "$nvme" -name '*.store')" ]; do
-		tries=$((tries - 1))
-		[ $tries -gt 0 ] || fail "$before KiB were used, now $(used)"
-	done
+	await everything_is_given_back || fail "$before KiB were used, now $(used)"
 	tierd_stop
 	[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 else

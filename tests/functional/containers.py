@@ -5,7 +5,8 @@ import signal
 import socket
 import subprocess
 
-from users import ALICE, Rank, jobs, refused, wait_until
+from users import ALICE, Rank, jobs, refused
+from waiting import wait_until
 
 PIDS = ("unshare", "--pid", "--fork", "--kill-child")
 AS_ALICE = ("setpriv", f"--reuid={ALICE}", f"--regid={ALICE}", "--clear-groups")

@@ -12,15 +12,15 @@ memfds() {
 	find "/proc/$tierd_pid/fd" -lname '*tierd-*' | wc -l
 }
 
+everything_is_given_back() {
+	[ "$(open_descriptors)" -le "$before" ] && [ "$(host_used)" = "$memory" ] && [ "$(memfds)" -le "$shared" ]
+}
+
 tierd_start
 "$program" "${SEED:-1}" 1 || fail 'see above'
 before=$(open_descriptors) memory=$(host_used) shared=$(memfds)
 "$program" "${SEED:-1}" "${KILLS:-25}" || fail "see above; seed ${SEED:-1}"
-tries=1000
-while [ "$(open_descriptors)" -gt "$before" ] || [ "$(host_used)" != "$memory" ] || [ "$(memfds)" -gt "$shared" ]; do
-	tries=$((tries - 1))
-	[ $tries -gt 0 ] || fail "descriptors: $before, then $(open_descriptors); memory: $memory, then $(host_used)"
-done
+await everything_is_given_back || fail "descriptors: $before, then $(open_descriptors); memory: $memory, then $(host_used)"
 output=$("$TIERCTL" jobs)
 case $output in
 *calm* | *wild*) fail "jobs are left: $output" ;;

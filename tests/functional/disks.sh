@@ -74,24 +74,26 @@ stop
 
 # ---- Locked, by whoever has not ended yet
 
+is_locked() {
+	! flock -n "$1" true
+}
+
+has_open() {
+	find "/proc/$tierd_pid/fd" -lname "$1" 2>/dev/null | grep -q .
+}
+
 file=$(file_of kept)
 mkfifo "$scratch/end"
 flock "$file" cat "$scratch/end" &
 holder=$!
-until ! flock -n "$file" true; do
-	kill -0 $holder || fail 'flock has ended'
-done
+await is_locked "$file" || fail 'flock does not lock it'
 "$TIERD" --socket "$TIERD_SOCKET" --state-dir "$scratch/state" --host-budget 256M --nvme "$nvme:1G" --nvme "$disk:1G" \
 	--file-system any 2>>"$tierd_log" &
 tierd_pid=$!
-until find "/proc/$tierd_pid/fd" -lname "$file" 2>/dev/null | grep -q .; do
-	kill -0 $tierd_pid || fail 'tierd has ended'
-done
+await has_open "$file" || fail 'tierd does not come to the file'
 ! "$TIERCTL" ping >/dev/null 2>&1 || fail 'it listens before the job is back'
 echo >"$scratch/end"
 wait $holder
-until "$TIERCTL" ping >/dev/null 2>&1; do
-	kill -0 $tierd_pid || fail 'tierd has ended'
-done
+await tierd_answers || fail 'the daemon does not answer'
 expect_status 0 run_gpt --steps 7 --job kept --mode resume
 stop

@@ -12,16 +12,16 @@ import json, sys
 print(next((job.get(sys.argv[2], -1) for job in json.load(sys.stdin) if job["name"] == sys.argv[1]), -1))' "$1" "$2"
 }
 
+has_value() { # JOB KEY VALUE
+	[ "$(value_of "$1" "$2")" = "$3" ]
+}
+
 expect_value() { # JOB KEY VALUE
-	[ "$(value_of "$1" "$2")" = "$3" ] || fail "$2 of $1 is $(value_of "$1" "$2"), not $3"
+	has_value "$@" || fail "$2 of $1 is $(value_of "$1" "$2"), not $3"
 }
 
 await_durable() { # JOB STEP
-	tries=3000
-	until [ "$(value_of "$1" durable_step)" = "$2" ]; do
-		tries=$((tries - 1))
-		[ $tries -gt 0 ] || fail "step $2 of $1 does not become durable: $("$TIERCTL" jobs)"
-	done
+	await has_value "$1" durable_step "$2" || fail "step $2 of $1 does not become durable: $("$TIERCTL" jobs)"
 }
 
 # A rank that has taken its steps, and stays until leave; JOB DURABILITY

@@ -13,19 +13,11 @@ import time
 
 from memory import Trend, daemon_file, is_sanitized, private_bytes
 from users import ALICE, BOB, jobs, node, tierctl
+from waiting import PATIENCE, wait_until
 
 SECONDS, SEED = float(sys.argv[1]), int(sys.argv[2])
 DAEMON, SCRATCH = os.environ["TIERD_PID"], os.environ["SCRATCH"]
 chance = random.Random(SEED)
-# Longer than anything here takes, on a busy machine and with sanitizers.
-PATIENCE = 120
-
-
-def wait_until(condition):
-    """Each look is a question to the daemon."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "it does not come true"
 
 
 class Job:

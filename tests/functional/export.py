@@ -13,6 +13,7 @@ import sys
 
 from stuck import Stuck
 from tensor_file import TensorFile, crc, narrowed
+from waiting import wait_until
 
 program, folder, scratch = sys.argv[1:4]
 TIERCTL = os.environ["TIERCTL"]
@@ -285,8 +286,8 @@ def without_room_to_keep_it_a_trained_job_is_not_exported():
     flags = "--format", "fp32", "--with-optimizer"
     stuck = stuck_export(at("unkept"), *flags)
     before = steps_of("trained")
-    while steps_of("trained") < before + 2:
-        assert job.process.poll() is None
+    wait_until(lambda: steps_of("trained") >= before + 2 or job.process.poll() is not None)
+    assert job.process.poll() is None
     status, _, message = stuck.go_on()
     assert status == 1 and not partials() and not os.listdir(folder)
     assert "has moved on from step" in message and "could not be kept" in message, message

@@ -87,11 +87,7 @@ ranks() { # AWK-PROGRAM: over the lines of the ranks
 }
 
 wait_until() { # AWK-PROGRAM: ends with 0
-	tries=3000
-	until ranks "$1"; do
-		tries=$((tries - 1))
-		[ $tries -gt 0 ] || fail "the ranks are never so: $("$TIERCTL" jobs gpt)"
-	done
+	await ranks "$1" || fail "the ranks are never so: $("$TIERCTL" jobs gpt)"
 }
 
 run_gpt --steps 1000000 --ranks 3 --mode replace --log-every 0 >"$scratch/out" 2>&1 &

@@ -15,12 +15,7 @@ run_gpt() {
 
 # Kills the daemon when the job of run_gpt, in the background, has taken a step, and starts another one.
 restart_under() { # JOB PID
-	tries=3000
-	until "$TIERCTL" jobs "$1" 2>/dev/null | grep -q 'training, step [1-9]'; do
-		kill -0 "$2" 2>/dev/null || fail "gpt ended: $(cat "$scratch/out")"
-		tries=$((tries - 1))
-		[ $tries -gt 0 ] || fail "job $1 takes no step: $("$TIERCTL" jobs "$1")"
-	done
+	await_training "$1" "$2"
 	tierd_kill
 	tierd_start --durability none
 }

@@ -28,12 +28,7 @@ cmp "$scratch/straight" "$scratch/again" || fail 'other bits after a rollback'
 train_endlessly() { # JOB
 	run_gpt --job "$1" --snapshots 1 --steps 1000000 >"$scratch/out" 2>&1 &
 	trainer=$!
-	tries=3000
-	until "$TIERCTL" jobs "$1" 2>/dev/null | grep -q 'training, step [1-9]'; do
-		kill -0 $trainer 2>/dev/null || fail "gpt ended: $(cat "$scratch/out")"
-		tries=$((tries - 1))
-		[ $tries -gt 0 ] || fail "job $1 takes no step: $("$TIERCTL" jobs "$1")"
-	done
+	await_training "$1" $trainer
 }
 
 expect_sent_away() { # REASON

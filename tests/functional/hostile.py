@@ -5,7 +5,6 @@ state at the end is that of one that nobody disturbed. After each case tierd hol
 hostile.py TRAINER [WORD…]: only the cases with all these words in their names. TIERD_PID names the daemon."""
 import os
 import sys
-import time
 
 import frames
 from frames import HELLO_REPLY, REPLY, REQUEST
@@ -14,6 +13,7 @@ from hostile_cases.case import BARE, DEFINED, EPOCH, JOB, LEFT, OPENED, READER, 
 from messages import DROP, LEASES, LEAVE, MAP, NODE, READER_OPEN, Client, codes, data, define, number, open_job
 from messages import READY as READY_FIELD
 from users import Rank
+from waiting import wait_until
 
 PARTS = (framing, hellos, packing, stages, names, numbers, readers, verifies, blobs, watches, snapshots, crowds, others)
 TABLE = [case for part in PARTS for case in part.CASES]
@@ -34,12 +34,11 @@ def held():
 
 
 def settles_at(most):
-    """It holds no more than that. Each look is a question to the daemon, so this is no busy loop of ours."""
-    give_up = time.monotonic() + 60
-    while time.monotonic() < give_up:
-        if all(now <= before for now, before in zip(held(), most)):
-            return
-    raise AssertionError(f"tierd holds {held()} instead of {most}")
+    """It holds no more than that."""
+    try:
+        wait_until(lambda: all(now <= before for now, before in zip(held(), most)))
+    except AssertionError as problem:
+        raise AssertionError(f"tierd holds {held()} instead of {most}") from problem
 
 
 # ---- Clients at their stages ----

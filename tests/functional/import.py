@@ -15,6 +15,7 @@ import sys
 
 from stuck import TIERCTL, Stuck
 from tensor_file import TensorFile, narrowed
+from waiting import wait_until
 
 program, user_job, folder, scratch, stage = sys.argv[1:]
 
@@ -331,8 +332,7 @@ def stuck_import(name):
 
 
 def await_end(name):
-    while name in jobs():
-        pass
+    wait_until(lambda: name not in jobs())
 
 
 def an_importer_that_ends_leaves_no_job():

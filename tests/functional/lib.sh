@@ -4,6 +4,8 @@
 #   tierd_start [FLAG…]   starts $TIERD, on whatever file system the build folder is, and waits until it answers;
 #                         tierd_pid is its pid, tierd_log its log
 #   tierd_stop            ends it with SIGTERM; tierd_status is its exit status
+#   await COMMAND…        waits until it succeeds; fails itself if it never does, so say "await … || fail …"
+#   await_training JOB PID   waits until the job of gpt, in the background and with its output in $scratch/out, has taken a step
 #   expect_status N COMMAND…   runs it; fails unless it exits with N; its output is in $output
 #   expect_text TEXT      fails unless $output contains it
 #   fail MESSAGE, skip REASON
@@ -52,16 +54,28 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 1' INT TERM
 
+# The pause is for what is waited for: who looks again and again takes a processor away from it. The deadline is for hangs, and
+# goes by the clock: a number of looks is soon over where looking is quick and a disk slow.
+await() { # COMMAND…
+	read -r await_end _ </proc/uptime
+	await_end=$((${await_end%.*} + 100))
+	until "$@"; do
+		read -r await_now _ </proc/uptime
+		[ "${await_now%.*}" -lt "$await_end" ] || return 1
+		sleep 0.02
+	done
+}
+
+tierd_answers() {
+	kill -0 "$tierd_pid" 2>/dev/null || fail 'the daemon ended while it started'
+	"$TIERCTL" ping >/dev/null 2>&1
+}
+
 tierd_start() {
 	"$TIERD" --socket "$TIERD_SOCKET" --state-dir "$scratch/state" --host-budget 256M --nvme "$nvme:1G" \
 		--file-system any --workers 2 "$@" 2>>"$tierd_log" &
 	tierd_pid=$!
-	tries=5000
-	until "$TIERCTL" ping >/dev/null 2>&1; do
-		kill -0 "$tierd_pid" 2>/dev/null || fail 'the daemon ended while it started'
-		tries=$((tries - 1))
-		[ $tries -gt 0 ] || fail 'the daemon does not answer'
-	done
+	await tierd_answers || fail 'the daemon does not answer'
 }
 
 tierd_stop() {
@@ -104,12 +118,20 @@ open_descriptors() {
 	find "/proc/$tierd_pid/fd" -mindepth 1 | wc -l
 }
 
+await_training() { # JOB PID
+	await is_trained_by "$@" || fail "job $1 takes no step: $("$TIERCTL" jobs "$1")"
+}
+
+is_trained_by() { # JOB PID
+	kill -0 "$2" 2>/dev/null || fail "gpt ended: $(cat "$scratch/out")"
+	"$TIERCTL" jobs "$1" 2>/dev/null | grep -q 'training, step [1-9]'
+}
+
 # Waits until tierd has no more descriptors open than this: it closes those of clients after they have gone.
 await_descriptors() {
-	tries=1000
-	while [ "$(open_descriptors)" -gt "$1" ]; do
-		tries=$((tries - 1))
-		[ $tries -gt 0 ] || fail "$1 descriptors before, $(open_descriptors) after"
-		"$TIERCTL" ping >/dev/null
-	done
+	await has_descriptors_at_most "$1" || fail "$1 descriptors before, $(open_descriptors) after"
+}
+
+has_descriptors_at_most() {
+	[ "$(open_descriptors)" -le "$1" ]
 }

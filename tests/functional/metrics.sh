@@ -24,11 +24,10 @@ expect_text 'no tierd listens'
 tierd_start
 "$TIERCTL" top --interval 0.1 >"$scratch/top" 2>"$scratch/errors" &
 top=$!
-until [ -s "$scratch/top" ]; do "$TIERCTL" ping >/dev/null || fail 'tierd does not answer'; done
+await test -s "$scratch/top" || fail 'top shows nothing'
 tierd_kill
-until [ "$(wc -l <"$scratch/errors")" -gt 0 ]; do kill -0 $top || fail 'top has ended'; done
+await grep -q 'closed the connection' "$scratch/errors" || fail "top says: $(cat "$scratch/errors")"
 kill $top
-grep -q 'closed the connection' "$scratch/errors" || fail "$(cat "$scratch/errors")"
 
 # What a dead daemon leaves is not taken for a living one's.
 [ -e "$TIERD_SOCKET.statistics" ] || fail 'there is no page of statistics'

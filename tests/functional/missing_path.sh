@@ -78,11 +78,10 @@ cmp "$(files_of back)" "$scratch/before" || fail 'what is left of it was touched
 start_two
 # Not by one that never comes to have a state.
 expect_status 1 run_gpt --steps 2 --job replaced --mode replace --host-budget 1K
-tries=3000
-until "$TIERCTL" jobs replaced 2>/dev/null | grep -q broken; do
-	tries=$((tries - 1))
-	[ $tries -gt 0 ] || fail "what was not replaced is not there: $("$TIERCTL" jobs)"
-done
+is_broken() {
+	"$TIERCTL" jobs "$1" 2>/dev/null | grep -q broken
+}
+await is_broken replaced || fail "what was not replaced is not there: $("$TIERCTL" jobs)"
 [ "$(files_of replaced | wc -l)" -eq 1 ] || fail "what was not replaced: $(files_of replaced)"
 expect_status 0 run_gpt --steps 2 --job replaced --mode replace
 "$TIERCTL" drop dropped --yes >/dev/null

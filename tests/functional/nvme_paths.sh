@@ -128,6 +128,11 @@ used_bytes() { # of the paths; the first number is host memory
 	"$TIERCTL" --json tiers | sed -n 's/.*"used_bytes":[^0-9]*\([0-9]*\).*/\1/p' | tail -n +2
 }
 
+only_three_are_there() {
+	[ "$(find "$nvme" -name '*.store' | wc -l)" -eq 3 ] &&
+		[ "$(find "$nvme" -name '*.store' -printf '%s\n')" = "$(used_bytes)" ]
+}
+
 # Nothing stays behind, and what fits is trained.
 is_refused() { # TEXT…
 	expect_status 1 run_gpt --stage 3 --job large
@@ -135,15 +140,10 @@ is_refused() { # TEXT…
 		expect_text "$text"
 	done
 	train --job small --layers 1 --width 32 --steps 1
-	tries=1000
-	while [ "$(find "$nvme" -name '*.store' | wc -l)" -ne 3 ] ||
-		[ "$(find "$nvme" -name '*.store' -printf '%s\n')" != "$(used_bytes)" ]; do
-		tries=$((tries - 1))
-		[ $tries -gt 0 ] || fail "the refused job has left something: $(
-			"$TIERCTL" tiers
-			find "$nvme" -name '*.store'
-		)"
-	done
+	await only_three_are_there || fail "the refused job has left something: $(
+		"$TIERCTL" tiers
+		find "$nvme" -name '*.store'
+	)"
 }
 
 start_three 20M

@@ -9,12 +9,8 @@ used() {
 	"$TIERCTL" --json status | sed -n 's/.*"used_bytes": *\([0-9]*\).*/\1/p' | head -n 1
 }
 
-await() {
-	tries=5000
-	until [ "$(eval "$1")" = "$2" ]; do
-		tries=$((tries - 1))
-		[ $tries -gt 0 ] || fail "$1 does not come to be $2"
-	done
+everything_is_given_back() {
+	[ "$(used)" = "$begin" ] && [ "$(open_descriptors)" = "$descriptors" ]
 }
 
 tierd_start --host-budget 512M --idle-release-seconds 600
@@ -26,8 +22,8 @@ for place in 'nvme nvme 62' 'nvme nvme 0' 'host host 0' 'host nvme 0'; do
 	for job in read reference; do
 		expect_status 0 "$TIERCTL" drop $job --yes
 	done
-	await used "$begin"
-	await open_descriptors "$descriptors"
+	await everything_is_given_back ||
+		fail "$place: $(used) bytes are used, were $begin; $(open_descriptors) descriptors, were $descriptors"
 done
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

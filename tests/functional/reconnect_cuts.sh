@@ -27,9 +27,7 @@ for configuration in 'single 1000 --ranks 1 --stage 3' 'pair 6 --ranks 2 --stage
 	python3 "$(dirname "$0")/cutting_proxy.py" "$scratch/proxy" 7 1500 5000 "$maximum" <"$scratch/end" >"$scratch/cuts" &
 	proxy=$!
 	exec 9>"$scratch/end"
-	until grep -q listening "$scratch/cuts" 2>/dev/null; do
-		kill -0 "$proxy" 2>/dev/null || fail 'the proxy ended'
-	done
+	await grep -qs listening "$scratch/cuts" || fail 'the proxy does not listen'
 	# shellcheck disable=SC2086
 	TIERD_RECONNECT_MS=20000 TIERD_SOCKET=$scratch/proxy train $flags --steps 24 --job "cut-$name" --dump "$scratch/cut"
 	exec 9>&-

@@ -11,11 +11,8 @@ everything_is_given_back() {
 tierd_start
 descriptors=$(open_descriptors)
 "$1" || fail 'see above'
-tries=5000
-until everything_is_given_back; do
-	tries=$((tries - 1))
-	[ $tries -gt 0 ] || fail "left: $(find "$nvme" -name '*.store'), $(open_descriptors) descriptors, were $descriptors"
-done
+await everything_is_given_back ||
+	fail "left: $(find "$nvme" -name '*.store'), $(open_descriptors) descriptors, were $descriptors"
 ! grep -q 'is broken' "$tierd_log" || fail 'a job broke'
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

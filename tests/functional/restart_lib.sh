@@ -25,12 +25,12 @@ print(next((job.get(sys.argv[2], -1) for job in json.load(sys.stdin) if job["nam
 
 # Waits for a durable step beyond the one given.
 await_step() { # JOB STEP PID
-	tries=3000
-	until [ "$(step_of "$1" durable_step)" -gt "$2" ]; do
-		kill -0 "$3" 2>/dev/null || return 1
-		tries=$((tries - 1))
-		[ $tries -gt 0 ] || fail "no step of $1 beyond $2 is durable: $("$TIERCTL" jobs)"
-	done
+	await is_beyond_or_ended "$@" || fail "no step of $1 beyond $2 is durable: $("$TIERCTL" jobs)"
+	kill -0 "$3" 2>/dev/null
+}
+
+is_beyond_or_ended() { # JOB STEP PID
+	[ "$(step_of "$1" durable_step)" -gt "$2" ] || ! kill -0 "$3" 2>/dev/null
 }
 
 # Trains JOB, whose daemon is killed at least twice; its bits are those of CALM.

@@ -4,7 +4,8 @@ import json
 import os
 import sys
 
-from users import Rank, jobs, refused, tierctl, wait_until
+from users import Rank, jobs, refused, tierctl
+from waiting import wait_until
 
 ME = os.getuid()
 JOB = {"job": "gpt", "mib": 8, "units": 4, "snapshots": 2}

@@ -3,6 +3,8 @@ import fcntl
 import os
 import subprocess
 
+from waiting import wait_until
+
 TIERCTL = os.environ["TIERCTL"]
 
 
@@ -18,8 +20,8 @@ class Stuck:
             os.set_blocking(pipe, True)
         self.process = subprocess.Popen([TIERCTL, *arguments, "--json"], stdout=pipe, stderr=subprocess.PIPE, text=True)
         os.close(pipe)
-        while not has_begun():
-            assert self.process.poll() is None
+        wait_until(lambda: has_begun() or self.process.poll() is not None)
+        assert self.process.poll() is None
 
     def go_on(self):
         """Returns how it ends, the last line of its output, and what it says of errors."""

@@ -81,11 +81,3 @@ def jobs(uid, groups=()):
 
 def node(uid=ALICE):
     return json.loads(tierctl(uid, "--json", "status"))
-
-
-def wait_until(condition):
-    """Looks again and again: each look is a question to the daemon, so this is no busy loop of ours."""
-    for _ in range(3000):
-        if condition():
-            return
-    raise AssertionError("it does not come true")

@@ -2,7 +2,8 @@
 import os
 import tempfile
 
-from users import ALICE, BOB, Rank, jobs, node, refused, tierctl, train, wait_until
+from users import ALICE, BOB, Rank, jobs, node, refused, tierctl, train
+from waiting import wait_until
 
 # 40 MiB of parameters, most of them frozen; the daemon has 64 MiB.
 MODEL = {"mib": 40, "units": 20, "frozen": 18}

@@ -3,7 +3,8 @@ import os
 import signal
 
 import frames
-from users import ADMINISTRATOR, ALICE, BOB, Rank, refused, tierctl, wait_until
+from users import ADMINISTRATOR, ALICE, BOB, Rank, refused, tierctl
+from waiting import wait_until
 
 MAXIMUM, MAXIMUM_OF_ALL = 4, 16
 

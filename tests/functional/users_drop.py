@@ -4,7 +4,8 @@ import os
 import pty
 
 from memory import is_sanitized, private_bytes
-from users import ADMINISTRATOR, ALICE, BOB, OPERATOR, OPERATORS, Rank, jobs, node, refused, tierctl, train, wait_until
+from users import ADMINISTRATOR, ALICE, BOB, OPERATOR, OPERATORS, Rank, jobs, node, refused, tierctl, train
+from waiting import wait_until
 
 begin = node()["host"]["used_bytes"]
 

@@ -2,7 +2,8 @@
 import json
 import os
 
-from users import ADMINISTRATOR, ALICE, BOB, Rank, tierctl, train, wait_until
+from users import ADMINISTRATOR, ALICE, BOB, Rank, tierctl, train
+from waiting import wait_until
 
 MIB = 1 << 20
 

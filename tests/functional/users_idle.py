@@ -2,7 +2,8 @@
 import json
 import os
 
-from users import ALICE, BOB, Rank, jobs, node, refused, tierctl, train, wait_until
+from users import ALICE, BOB, Rank, jobs, node, refused, tierctl, train
+from waiting import wait_until
 
 RESUME = 2
 begin = node()["host"]["used_bytes"]

@@ -4,7 +4,8 @@ import os
 import re
 import signal
 
-from users import ADMINISTRATOR, ALICE, BOB, Rank, jobs, node, refused, tierctl, train, wait_until
+from users import ADMINISTRATOR, ALICE, BOB, Rank, jobs, node, refused, tierctl, train
+from waiting import wait_until
 
 # Of both groups: the more generous one counts, word by word.
 STUDENT, GROUPS = 60004, "60019,60020"

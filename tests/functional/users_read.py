@@ -3,7 +3,8 @@ import array
 import os
 import tempfile
 
-from users import ADMINISTRATOR, ALICE, BOB, Rank, jobs, node, refused, tierctl, train, wait_until
+from users import ADMINISTRATOR, ALICE, BOB, Rank, jobs, node, refused, tierctl, train
+from waiting import wait_until
 
 READ, TRAIN, RESUME = 1, 2, 2
 GROUP, MEMBER, OWNER = 60100, f"{BOB},60100", {"owner": ALICE}

@@ -2,7 +2,8 @@
 import os
 import subprocess
 
-from users import ALICE, BOB, Rank, jobs, refused, tierctl, train, wait_until
+from users import ALICE, BOB, Rank, jobs, refused, tierctl, train
+from waiting import wait_until
 
 CREATE, RESUME, REPLACE = 1, 2, 3
 READ, TRAIN = 1, 2

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 
+from waiting import wait_until
+
 program, scratch, stage = sys.argv[1:4]
 TIERCTL = os.environ["TIERCTL"]
 LARGE = 1500000
@@ -160,8 +162,7 @@ def pass_over(job):
     """Another one, at once; what it has found."""
     before = scrub(job)["passes"]
     scrub(job, "--now")
-    while scrub(job)["passes"] == before:
-        pass
+    wait_until(lambda: scrub(job)["passes"] > before)
     state = scrub(job)
     assert not state["is_hurried"] and state["done"] < state["extents"], state
     assert json.loads(tierctl("--json", "jobs", job).stdout)["damaged_blocks"] == state["damaged_blocks"], state
@@ -173,8 +174,7 @@ def break_at_damage(job):
     arguments = [program, job, os.path.join(scratch, job + ".broken"), str(LARGE), "100"]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as rank:
         assert rank.wait() != 0
-    while (job, "idle") not in [(one["name"], one["status"]) for one in json.loads(tierctl("--json", "jobs").stdout)]:
-        pass
+    wait_until(lambda: (job, "idle") in [(one["name"], one["status"]) for one in json.loads(tierctl("--json", "jobs").stdout)])
 
 
 def scrubbed():
@@ -227,8 +227,7 @@ def ended():
 
 def released():
     Job("released", steps=2).process.wait()
-    while not json.loads(tierctl("--json", "jobs").stdout)[0]["is_released"]:
-        pass
+    wait_until(lambda: json.loads(tierctl("--json", "jobs").stdout)[0]["is_released"])
     expect_found("released", "large", "parameter")
     expect_found("released", "codes", "parameter")
     assert json.loads(tierctl("--json", "jobs").stdout)[0]["is_released"]
