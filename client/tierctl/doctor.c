@@ -234,7 +234,7 @@ static int print_json(cJSON *findings)
 
 int command_doctor(const struct command_context *context)
 {
-	struct doctor doctor = { NULL };
+	struct doctor doctor = { .is_quick = command_flag(context, "quick") };
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	int code, result;
 

@@ -22,6 +22,7 @@ struct doctor {
 	const cJSON *configuration; /* NULL: not known */
 	uint64_t host_budget;	    /* 0: not known */
 	uint64_t connections;	    /* 0: not known */
+	bool is_quick;		    /* the disks' speed is not measured */
 	cJSON *findings;
 };
 

@@ -154,6 +154,6 @@ void doctor_look_at_disk(struct doctor *doctor, const char *path, const char *fo
 			   "%s: it works, but tierd was told to do without", path);
 	else
 		doctor_add(doctor, FINDING_FOUND, "O_DIRECT", NULL, "%s", path);
-	if (fd >= 0)
+	if (fd >= 0 && !doctor->is_quick)
 		look_at_speed(doctor, path, fd);
 }

@@ -70,6 +70,11 @@ static const struct verb_flag scrub_flags[] = {
 	END,
 };
 
+static const struct verb_flag doctor_flags[] = {
+	{ "quick", NULL, "write and read nothing to find out how fast the disks are" },
+	END,
+};
+
 static const struct verb_flag drain_flags[] = {
 	{ "timeout", "SECONDS", "wait no longer (for ever)" },
 	{ "undo", NULL, "jobs may be opened again" },
@@ -157,7 +162,7 @@ const struct verb verbs[] = {
 	{ "metrics", command_metrics, "", "figures for Prometheus", NULL },
 	{ "plan", command_plan, "", "what a model needs, and whether it fits here", plan_flags },
 	{ "doctor", command_doctor, "[FILE]", "what this machine has of what tierd needs, and what it lacks",
-	  NULL },
+	  doctor_flags },
 	{ "config", command_config, "check [FILE]", "what tierd makes of a configuration", NULL },
 	{ "ping", command_ping, "", "is the daemon there, and how fast does it answer", NULL },
 	{ "help", command_help, "[COMMAND]", "this; of a command, what it takes", NULL },
