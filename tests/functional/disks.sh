@@ -87,9 +87,7 @@ mkfifo "$scratch/end"
 flock "$file" cat "$scratch/end" &
 holder=$!
 await is_locked "$file" || fail 'flock does not lock it'
-"$TIERD" --socket "$TIERD_SOCKET" --state-dir "$scratch/state" --host-budget 256M --nvme "$nvme:1G" --nvme "$disk:1G" \
-	--file-system any 2>>"$tierd_log" &
-tierd_pid=$!
+tierd_launch --nvme "$disk:1G"
 await has_open "$file" || fail 'tierd does not come to the file'
 ! "$TIERCTL" ping >/dev/null 2>&1 || fail 'it listens before the job is back'
 echo >"$scratch/end"

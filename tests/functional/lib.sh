@@ -3,6 +3,7 @@
 #
 #   tierd_start [FLAG…]   starts $TIERD, on whatever file system the build folder is, and waits until it answers;
 #                         tierd_pid is its pid, tierd_log its log
+#   tierd_launch [FLAG…]  starts it, and does not wait
 #   tierd_stop            ends it with SIGTERM; tierd_status is its exit status
 #   await COMMAND…        waits until it succeeds; fails itself if it never does, so say "await … || fail …"
 #   await_training JOB PID   waits until the job of gpt, in the background and with its output in $scratch/out, has taken a step
@@ -71,10 +72,14 @@ tierd_answers() {
 	"$TIERCTL" ping >/dev/null 2>&1
 }
 
-tierd_start() {
+tierd_launch() {
 	"$TIERD" --socket "$TIERD_SOCKET" --state-dir "$scratch/state" --host-budget 256M --nvme "$nvme:1G" \
 		--file-system any --workers 2 "$@" 2>>"$tierd_log" &
 	tierd_pid=$!
+}
+
+tierd_start() {
+	tierd_launch "$@"
 	await tierd_answers || fail 'the daemon does not answer'
 }
 

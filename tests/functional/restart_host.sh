@@ -6,7 +6,7 @@
 gpt=$1
 # shellcheck source=tests/functional/restart_lib.sh
 . "$(dirname "$0")/restart_lib.sh"
-steps=500
+steps=120
 
 # ---- Parameters in host memory: each step writes a copy
 
@@ -26,7 +26,8 @@ train_through_kills state 2 calm --optimizer-on host
 
 # ---- Both: it is written before each commit, in the background of steps; these are many in a second
 
-steps=3000
+# They do not wait for what is written: so the daemon dies after little of that.
+steps=600 writes=60
 for stage in 1 3; do
 	expect_status 0 run_gpt --steps $steps --job "long-$stage" --dump "$scratch/long-$stage" --stage $stage \
 		--parameters-on host --optimizer-on host
