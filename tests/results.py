@@ -2,6 +2,7 @@
 """What `./run test` asks of meson's files.
 
 usage: results.py suites BUILD_FOLDER   one line "suite NAME" or "test NAME" for each
+       results.py targets BUILD_FOLDER NAME…   what ninja has to build for these suites and tests, a line each
        results.py summary LOG…          what was skipped, and why; what failed; the closing line
 """
 import json
@@ -14,13 +15,30 @@ import sys
 CASE = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] (\w+)$", re.MULTILINE)
 
 
+def introspect(folder, what):
+    return json.loads(subprocess.check_output(["meson", "introspect", f"--{what}", folder]))
+
+
+def suites_of(test):
+    # meson names it "project:suite".
+    return {suite.split(":")[-1] for suite in test["suite"]}
+
+
 def suites(folder):
-    listed = json.loads(subprocess.check_output(["meson", "introspect", "--tests", folder]))
     names = set()
-    for test in listed:
+    for test in introspect(folder, "tests"):
         names.add(f"test {test['name']}")
-        names.update(f"suite {suite.split(':')[-1]}" for suite in test["suite"])
+        names.update(f"suite {suite}" for suite in suites_of(test))
     print("\n".join(sorted(names)))
+
+
+def targets(folder, names):
+    needed = set()
+    files = {target["id"]: target["filename"] for target in introspect(folder, "targets")}
+    for test in introspect(folder, "tests"):
+        if names & {test["name"], *suites_of(test)}:
+            needed.update(file for target in test["depends"] for file in files[target])
+    print("\n".join(os.path.relpath(file, folder) for file in sorted(needed)))
 
 
 def reason(text):
@@ -74,6 +92,8 @@ def summary(logs):
 
 if len(sys.argv) == 3 and sys.argv[1] == "suites":
     suites(sys.argv[2])
+elif len(sys.argv) >= 4 and sys.argv[1] == "targets":
+    targets(sys.argv[2], set(sys.argv[3:]))
 elif len(sys.argv) >= 2 and sys.argv[1] == "summary":
     sys.exit(summary(sys.argv[2:]))
 else:
