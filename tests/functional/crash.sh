@@ -9,7 +9,7 @@ gpt=$1
 cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
 
 train() {
-	timeout 60 "$gpt" --layers 2 --width 32 --heads 2 --context 16 --batch 2 --steps 5 --ranks 4 --log-every 0 --mode replace \
+	timeout "$patience" "$gpt" --layers 2 --width 32 --heads 2 --context 16 --batch 2 --steps 5 --ranks 4 --log-every 0 --mode replace \
 		--threads 1 --data "$scratch/data" "$@" >"$scratch/out" 2>&1 || fail "gpt $*: $(cat "$scratch/out")"
 }
 

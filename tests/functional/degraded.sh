@@ -13,7 +13,7 @@ expect_once() { # TEXT: in the log
 }
 
 train() { # [FLAG…]
-	timeout 100 "$gpt" --layers 3 --width 384 --heads 4 --context 16 --batch 2 --steps 3 --threads 1 --log-every 0 \
+	timeout "$patience" "$gpt" --layers 3 --width 384 --heads 4 --context 16 --batch 2 --steps 3 --threads 1 --log-every 0 \
 		--data "$scratch/data" --stage 3 "$@" >"$scratch/out" 2>&1 || fail "gpt $*: $(cat "$scratch/out")"
 }
 
@@ -40,7 +40,7 @@ forget_jobs
 # What is lost is lost, but the file is named as it is, and once.
 : >"$tierd_log"
 tierd_start --fault complete:write:20:EIO:lasting
-expect_status 1 timeout 100 "$gpt" --layers 3 --width 384 --context 16 --batch 2 --steps 3 --threads 1 --log-every 0 \
+expect_status 1 timeout "$patience" "$gpt" --layers 3 --width 384 --context 16 --batch 2 --steps 3 --threads 1 --log-every 0 \
 	--data "$scratch/data" --stage 3
 expect_text "written to $nvme/tierd/"
 case $output in
@@ -66,7 +66,7 @@ if setpriv --bounding-set -ipc_lock true 2>/dev/null && {
 	expect_text ', 0 B pinned'
 	tierd_stop
 	limit_memory 0
-	expect_status 1 timeout 60 "$TIERD" --socket "$scratch/refused/tierd.sock" --state-dir "$scratch/refused-state" \
+	expect_status 1 timeout "$patience" "$TIERD" --socket "$scratch/refused/tierd.sock" --state-dir "$scratch/refused-state" \
 		--host-budget 64M --io-engine io_uring
 	expect_text 'io_uring_setup: Cannot allocate memory (RLIMIT_MEMLOCK: raise it by ulimit -l'
 	case $output in
@@ -85,7 +85,7 @@ if [ "$(id -u)" -eq 0 ] && setpriv --reuid 65534 --clear-groups true 2>/dev/null
 	chmod 0755 "$scratch"
 	mkdir -m 0777 "$scratch/nobody"
 	cp "$program" "$scratch/nobody/tierd"
-	expect_status 1 setpriv --reuid 65534 --clear-groups timeout 60 "$scratch/nobody/tierd" --host-budget 64M \
+	expect_status 1 setpriv --reuid 65534 --clear-groups timeout "$patience" "$scratch/nobody/tierd" --host-budget 64M \
 		--socket "$scratch/nobody/run/tierd.sock" --state-dir "$scratch/nobody/state" --nvme "$scratch/theirs:64M"
 	expect_text "wants to make a folder \"tierd\" in it and to write there: Permission denied; as root: install -d -o"
 else

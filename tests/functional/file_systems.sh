@@ -12,7 +12,7 @@ disk=$scratch/disk
 mkdir "$disk"
 
 run_gpt() {
-	timeout 100 "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 \
+	timeout "$patience" "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 \
 		--data "$scratch/data" --ranks 1 "$@"
 }
 
@@ -36,7 +36,7 @@ cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
 # ---- Refused
 
 refuse() {
-	expect_status 1 timeout 60 "$TIERD" --socket "$scratch/refused/tierd.sock" --state-dir "$scratch/refused-state" \
+	expect_status 1 timeout "$patience" "$TIERD" --socket "$scratch/refused/tierd.sock" --state-dir "$scratch/refused-state" \
 		--host-budget 64M --nvme "$disk:1G" "$@"
 	expect_text "$disk cannot be used: it is on btrfs, where what is written goes to new places"
 	expect_text 'set file_system = any in [nvme]'

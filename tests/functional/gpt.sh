@@ -8,7 +8,7 @@ unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE TORCHELASTIC_RESTART_COUNT
 cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
 
 run_gpt() {
-	timeout 60 "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --data "$scratch/data" "$@"
+	timeout "$patience" "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --data "$scratch/data" "$@"
 }
 
 expect_no_text() {
@@ -51,7 +51,7 @@ expect_text LOCAL_RANK
 # ---- Where a job stands
 
 tierd_start
-expect_status 0 env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 timeout 60 "$gpt" --layers 1 --width 32 --heads 2 --context 16 \
+expect_status 0 env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 timeout "$patience" "$gpt" --layers 1 --width 32 --heads 2 --context 16 \
 	--batch 2 --threads 1 --data "$scratch/data" --steps 3 --log-every 1
 expect_text 'step     3/3'
 expect_text 'left'
@@ -64,7 +64,7 @@ expect_status 0 run_gpt --steps 5 --ranks 1 --sample-bytes 8
 expect_text 'job gpt stands at step 3 of 5: going on from there'
 expect_text 'sample'
 expect_no_text nan
-expect_status 0 env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 TORCHELASTIC_RESTART_COUNT=1 timeout 60 "$gpt" \
+expect_status 0 env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 TORCHELASTIC_RESTART_COUNT=1 timeout "$patience" "$gpt" \
 	--layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --data "$scratch/data" --steps 6 --mode replace \
 	--crash-at 5:push:0
 expect_text 'job gpt stands at step 5 of 6: going on from there'

@@ -7,7 +7,7 @@ gpt=$1
 cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
 
 train() {
-	timeout 60 "$gpt" --layers 6 --width 256 --heads 2 --context 16 --batch 2 --steps 3 --ranks 2 --log-every 0 \
+	timeout "$patience" "$gpt" --layers 6 --width 256 --heads 2 --context 16 --batch 2 --steps 3 --ranks 2 --log-every 0 \
 		--threads 1 --data "$scratch/data" "$@" >"$scratch/out" 2>&1 || fail "gpt $*: $(cat "$scratch/out")"
 }
 
@@ -33,7 +33,7 @@ check 44M host nvme
 check 24M nvme nvme
 # Who returns finds it as it was, and has to ask for the same.
 train --mode resume --steps 4 --parameters-on auto --optimizer-on auto --host-budget 24M
-expect_status 1 timeout 60 "$gpt" --layers 6 --width 256 --heads 2 --context 16 --batch 2 --steps 5 --ranks 2 --threads 1 \
+expect_status 1 timeout "$patience" "$gpt" --layers 6 --width 256 --heads 2 --context 16 --batch 2 --steps 5 --ranks 2 --threads 1 \
 	--data "$scratch/data" --mode resume --parameters-on nvme --optimizer-on auto --host-budget 24M
 expect_text 'parameter placement is 2 here, 3 in the job'
 tierd_stop

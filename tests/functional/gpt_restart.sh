@@ -9,7 +9,7 @@ cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
 steps=800
 
 run_gpt() {
-	timeout 100 "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 \
+	timeout "$patience" "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 \
 		--parameters-on host --optimizer-on host --data "$scratch/data" "$@"
 }
 

@@ -8,7 +8,7 @@ unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE TORCHELASTIC_RESTART_COUNT
 cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
 
 run_gpt() {
-	timeout 100 "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 --ranks 2 \
+	timeout "$patience" "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 --ranks 2 \
 		--data "$scratch/data" "$@"
 }
 

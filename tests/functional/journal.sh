@@ -18,6 +18,6 @@ mount -t tmpfs none /run
 exec "$@"
 END
 tierd_log=$scratch/stderr
-SCRATCH=$scratch timeout 100 unshare --mount --propagation private sh "$scratch/play" \
+SCRATCH=$scratch timeout "$patience" unshare --mount --propagation private sh "$scratch/play" \
 	python3 "$(dirname "$0")/journal.py" "$1" "$TIERD" --socket "$TIERD_SOCKET" --state-dir "$scratch/state" \
 	--host-budget 64M --workers 1 --nvme "$nvme:1G" --fault complete:write:5:EIO || fail 'see above'

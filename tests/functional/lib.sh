@@ -11,6 +11,7 @@
 #   expect_text TEXT      fails unless $output contains it
 #   fail MESSAGE, skip REASON
 #
+# timeout "$patience" COMMAND… is for what may hang.
 # $scratch is a private folder in /tmp (paths of sockets are short), $nvme one on the disk of the build folder.
 # $TIERD and $TIERCTL are the programs; $TIERD_SOCKET is where the daemon listens, for tierctl and libtierd.
 set -eu
@@ -30,6 +31,8 @@ skip() {
 
 scratch=$(mktemp -d /tmp/tierd-test-XXXXXX)
 nvme=$(mktemp -d "${TIERD_TEST_DISK:-${TMPDIR:-$PWD}}/tierd-nvme-XXXXXX")
+# Seconds that nothing here takes, on a busy machine and with sanitizers: who takes so long hangs.
+patience=200
 tierd_pid=
 tierd_log=$scratch/log
 tierd_status=
@@ -59,7 +62,7 @@ trap 'exit 1' INT TERM
 # goes by the clock: a number of looks is soon over where looking is quick and a disk slow.
 await() { # COMMAND…
 	read -r await_end _ </proc/uptime
-	await_end=$((${await_end%.*} + 100))
+	await_end=$((${await_end%.*} + patience))
 	until "$@"; do
 		read -r await_now _ </proc/uptime
 		[ "${await_now%.*}" -lt "$await_end" ] || return 1

@@ -26,7 +26,7 @@ stop() {
 }
 
 run_gpt() {
-	timeout 100 "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 \
+	timeout "$patience" "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 \
 		--data "$scratch/data" --ranks 2 "$@"
 }
 

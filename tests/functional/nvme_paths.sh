@@ -23,7 +23,7 @@ stop() {
 
 # Two ranks, and layers that are packs by themselves: each of their streams is several extents long.
 run_gpt() {
-	timeout 100 "$gpt" --layers 3 --width 384 --heads 4 --context 16 --batch 2 --steps 4 --ranks 2 --threads 1 \
+	timeout "$patience" "$gpt" --layers 3 --width 384 --heads 4 --context 16 --batch 2 --steps 4 --ranks 2 --threads 1 \
 		--log-every 0 --data "$scratch/data" "$@"
 }
 
@@ -167,7 +167,7 @@ fi
 does_not_start() { # STATUS TEXT FLAG…
 	status=$1 text=$2
 	shift 2
-	expect_status "$status" timeout 60 "$TIERD" --socket "$scratch/refused/tierd.sock" \
+	expect_status "$status" timeout "$patience" "$TIERD" --socket "$scratch/refused/tierd.sock" \
 		--state-dir "$scratch/refused-state" --host-budget 64M "$@"
 	expect_text "$text"
 	[ ! -e "$scratch/refused/tierd.sock" ] || fail "a socket is left after '$*'"

@@ -4,4 +4,4 @@
 # shellcheck source=tests/functional/lib.sh
 . "$(dirname "$0")/lib.sh"
 program=$1
-timeout 110 "$program" "$scratch/state" || fail 'see above'
+timeout "$patience" "$program" "$scratch/state" || fail 'see above'

@@ -8,7 +8,7 @@ command -v python3 >/dev/null || skip 'python3 is not installed'
 cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
 
 train() {
-	timeout 100 "$gpt" --layers 2 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 \
+	timeout "$patience" "$gpt" --layers 2 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 \
 		--data "$scratch/data" "$@" >"$scratch/out" 2>&1 || fail "gpt $*: $(tail -n 20 "$scratch/out")"
 }
 

@@ -6,7 +6,7 @@
 program=$1
 
 train() { # JOB RANKS STEPS [STAGE]
-	timeout 60 "$program" train "$1" "$2" "$3" "$scratch/$1" "${4:-3}" || fail "$1 with $2 ranks: see above"
+	timeout "$patience" "$program" train "$1" "$2" "$3" "$scratch/$1" "${4:-3}" || fail "$1 with $2 ranks: see above"
 }
 
 expect_shown() { # JOB WORLD-SIZE STEP
@@ -67,7 +67,7 @@ train wild 1 0
 
 "$TIERCTL" drop wild --yes >/dev/null
 "$TIERCTL" drop calm --yes >/dev/null
-timeout 60 "$program" refusals || fail 'see above'
+timeout "$patience" "$program" refusals || fail 'see above'
 "$TIERCTL" --json jobs >"$scratch/jobs"
 expect_shown large 1 2
 expect_shown used 4 2

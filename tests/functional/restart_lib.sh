@@ -15,7 +15,7 @@ flags='--durability auto'
 writes=300
 
 run_gpt() {
-	timeout 100 "$gpt" --layers 2 --width 64 --heads 2 --context 32 --batch 2 --threads 1 --log-every 0 \
+	timeout "$patience" "$gpt" --layers 2 --width 64 --heads 2 --context 32 --batch 2 --threads 1 --log-every 0 \
 		--loss-scale dynamic:1024 --data "$scratch/data" --ranks 2 "$@"
 }
 

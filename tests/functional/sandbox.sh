@@ -82,7 +82,7 @@ END
 refuses() {
 	text=$1
 	shift
-	expect_status 1 timeout 30 "$@"
+	expect_status 1 timeout "$patience" "$@"
 	expect_text "$text"
 }
 printf '[Service]\nReadWritePaths=\n' >"$scratch/less.conf"
@@ -94,5 +94,5 @@ chown $uid:$uid "$nvme/tierd"
 # The service itself, and a trainer who is a member of its group.
 cp "$gpt" "$here/../../docs/numerics.md" "$scratch/bin"
 cp "$(ldd "$gpt" | sed -n 's/.*=> \(.*libtierd[^ ]*\).*/\1/p')" "$scratch/bin"
-SCRATCH=$scratch LD_LIBRARY_PATH=$scratch/bin TIERD_SOCKET=$scratch/run/tierd/tierd.sock timeout 100 \
+SCRATCH=$scratch LD_LIBRARY_PATH=$scratch/bin TIERD_SOCKET=$scratch/run/tierd/tierd.sock timeout "$patience" \
 	python3 "$here/sandbox.py" "$scratch/bin/$(basename "$gpt")" $stranger:$uid "$@" || fail 'see above'

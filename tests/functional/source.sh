@@ -5,9 +5,9 @@
 program=$1
 
 tierd_start
-timeout 110 "$program" || fail 'see above'
+timeout "$patience" "$program" || fail 'see above'
 tierd_stop
 tierd_start
-timeout 110 "$program" again || fail 'with a source that was found on the devices: see above'
+timeout "$patience" "$program" again || fail 'with a source that was found on the devices: see above'
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

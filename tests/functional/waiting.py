@@ -2,7 +2,7 @@
 import time
 
 # Longer than anything here takes, on a busy machine and with sanitizers.
-PATIENCE = 120
+PATIENCE = 200
 
 
 def wait_until(condition):
