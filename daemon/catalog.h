@@ -103,6 +103,11 @@ void catalog_print_shape(const uint64_t *shape, size_t dimensions, char *text, s
 int catalog_pack(struct catalog *catalog);
 void catalog_unpack(struct catalog *catalog);
 
+bool pack_is_frozen(const struct pack *pack);
+/* Zeros between the tensors of a pack's frozen sections, and behind them up to whole pages: what is stored
+ * follows from its values alone, whoever had the slot before. */
+void catalog_clear_padding(const struct catalog *catalog, uint32_t pack, char *slot);
+
 static inline bool unit_is_trainable(const struct unit *unit)
 {
 	return unit_layout_trainable(&unit->layout) != 0;

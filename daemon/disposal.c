@@ -34,10 +34,9 @@ static void unmake(struct node *node, struct made *made)
 static void run_disposal(struct work *work)
 {
 	struct disposal *disposal = container_of(work, struct disposal, work);
-	bool had_arena = disposal->made.arena.base;
 
 	unmake(disposal->node, &disposal->made);
-	if (had_arena)
+	if (disposal->made.uses_staging)
 		staging_leave(&disposal->node->staging, disposal->node->engine);
 	if (disposal->is_trim)
 		(void)malloc_trim(0);

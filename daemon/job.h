@@ -57,6 +57,7 @@ struct residence {
 	enum directory_state state; /* never DRAINING: that takes no time here */
 	enum sweep_state sweep;	    /* what the running sweep has to do with it */
 	bool is_dirty;		    /* frozen values were written; the NVMe copy is older */
+	bool is_blank;		    /* all of it is frozen, and there is no NVMe copy yet */
 	bool is_unsaved;	    /* a sweep has updated it since the last backup began */
 	bool awaits_backup;	    /* the one that is under way has not begun to write it */
 	bool wants_slot;

@@ -246,8 +246,10 @@ static void start_load(struct job *job, uint32_t pack, enum tier_priority priori
 	residence->status = 0;
 	residence->transfers_left = 1;
 	job->loading_bytes += units->slot_bytes;
+	if (residence->is_blank)
+		catalog_clear_padding(&job->catalog, pack, residency_address(job, pack));
 	for (int section = 0; section < UNIT_SECTIONS; section++) {
-		if (units->elements[section] == 0)
+		if (units->elements[section] == 0 || residence->is_blank)
 			continue;
 		prepare(job, pack, section, TIER_READ, on_section_loaded);
 		int r = store_submit(job->parameter_store, &residence->parts[section].transfer);
@@ -425,7 +427,7 @@ bool residency_flush(struct job *job, uint32_t pack)
 	/* Written to again while it was being flushed: that comes first, and its end leads here. */
 	if (residence->writes > 0)
 		return true;
-	residence->is_dirty = false;
+	residence->is_dirty = residence->is_blank = false;
 	residence->priority = TIER_WRITE_BACK;
 	for (int section = UNIT_TRAINABLE_SECTIONS; section < UNIT_SECTIONS; section++) {
 		if (units->elements[section] == 0)

@@ -190,13 +190,28 @@ static void note_pinning(struct setup *setup, const struct memory *memory)
 		setup->pinning = r;
 }
 
+/* Only what is trained streams through it: a frozen job would have it filled with zeros for nothing. */
+static bool needs_staging(const struct job *job)
+{
+	return job->catalog.trainable > 0;
+}
+
+static void use_staging(struct setup *setup)
+{
+	struct job *job = setup->job;
+
+	setup->made.uses_staging = needs_staging(job);
+	if (setup->made.uses_staging)
+		staging_use(&job->node->staging, job->node->engine);
+}
+
 /* Huge pages first, then pinning, then the seals: the other orders fail. */
 static int make_memory(struct setup *setup)
 {
 	int r = memory_new_shared("tierd-arena", setup->arena_bytes, &setup->made.arena);
 
 	if (r == 0) {
-		staging_use(&setup->job->node->staging, setup->job->node->engine);
+		use_staging(setup);
 		memory_make_huge(&setup->made.arena, true);
 		if (setup->job->has_stored_parameters)
 			note_pinning(setup, &setup->made.arena);
@@ -274,6 +289,14 @@ static void take_all_slots(struct job *job, bool is_return)
 	}
 }
 
+/* Until something of it has been written, there is nothing to load. What is trained is not written by
+ * clients but by the first sweep, which takes zeros for what has no value. */
+static void mark_blank(struct job *job)
+{
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
+		job->residences[pack].is_blank = pack_is_frozen(&job->catalog.packs[pack]);
+}
+
 static int take_over(struct setup *setup)
 {
 	struct job *job = setup->job;
@@ -283,8 +306,10 @@ static int take_over(struct setup *setup)
 	job->sums_memory = setup->made.sums;
 	job->directory_memory = setup->made.directory;
 	job->directory = (struct directory_header *)job->directory_memory.base;
-	if (!setup->is_return)
+	if (!setup->is_return) {
 		job->parameter_store = setup->made.parameter_store;
+		mark_blank(job);
+	}
 	if (setup->made.optimizer_store)
 		job->optimizer_store = setup->made.optimizer_store;
 	job->gradient_store = setup->made.gradient_store;
@@ -464,6 +489,7 @@ static void clear_memory(struct job *job, struct made *made)
 	made->cache = job->cache;
 	made->sums = job->sums_memory;
 	made->directory = job->directory_memory;
+	made->uses_staging = job->arena.base && needs_staging(job);
 	disposal_start(job->node, made);
 	job->arena = job->cache = job->sums_memory = job->directory_memory = (struct memory)MEMORY_INIT;
 	job->directory = NULL;

@@ -109,11 +109,114 @@ static void values_may_be_given_again_while_they_are_written(void **state)
 	end();
 }
 
+/* ---- Frozen alone ---- */
+
+#define FROZEN_UNITS 6
+
+/* A gap is left behind each tensor, in every unit elsewhere. */
+static uint64_t frozen_elements(uint32_t unit, uint32_t tensor)
+{
+	return ELEMENTS - 1 - (tensor == 0 ? 128 * unit : 0);
+}
+
+/* More packs than slots. */
+static struct job *begin_frozen(void)
+{
+	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+	assert_int_equal(actor_enter(&scene, &actor), 0);
+	assert_int_equal(actor_open(&actor, &(struct actor_job){ .stage = 3, .host_budget = 8 * MIB }), 0);
+	for (unsigned i = 0; i < FROZEN_UNITS; i++) {
+		struct actor_tensor tensors[2];
+		char names[2][8], name[8];
+
+		snprintf(name, sizeof(name), "u%u", i);
+		for (unsigned k = 0; k < 2; k++) {
+			snprintf(names[k], sizeof(names[k]), "u%u.%u", i, k);
+			tensors[k] = (struct actor_tensor){ names[k], FORMAT_BF16, INITIALIZE_NONE,
+							    frozen_elements(i, k), true };
+		}
+		assert_int_equal(actor_define(&actor, name, tensors, 2), 0);
+	}
+	return play();
+}
+
+static void fill_frozen(void)
+{
+	for (uint32_t unit = 0; unit < FROZEN_UNITS; unit++)
+		for (uint32_t tensor = 0; tensor < 2; tensor++)
+			fill(unit, tensor, 0, frozen_elements(unit, tensor));
+}
+
+static void what_has_no_values_yet_is_not_loaded(void **state)
+{
+	struct job *job = begin_frozen();
+
+	fill_frozen();
+	assert_true(job->slots.count < FROZEN_UNITS);
+	assert_int_equal(job->figures.bytes[STATISTICS_DEMAND][STATISTICS_READ], 0);
+	/* What was written, and had to give its slot up, has to come back, though, before it is changed. */
+	fill(0, 0, 7, 1);
+	assert_true(job->figures.bytes[STATISTICS_DEMAND][STATISTICS_READ] > 0);
+	assert_int_equal(actor_ready(&actor), 0);
+	assert_int_equal(read_back(0, 0, 6), 0x0101);
+	assert_int_equal(read_back(0, 1, frozen_elements(0, 1) - 1), 0x0202);
+	end();
+}
+
+static uint16_t frozen_value(uint32_t unit, uint64_t at)
+{
+	uint64_t first = frozen_elements(unit, 0), second = first + 1;
+
+	if (at < first)
+		return (uint16_t)(0x101 * (16 * unit + 1));
+	return at >= second && at < second + frozen_elements(unit, 1) ? (uint16_t)(0x101 * (16 * unit + 2))
+								      : 0;
+}
+
+static void gaps_are_zero_whoever_had_the_slot(void **state)
+{
+	struct job *job = begin_frozen();
+
+	fill_frozen();
+	assert_int_equal(actor_ready(&actor), 0);
+	for (uint32_t unit = 0; unit < FROZEN_UNITS; unit++) {
+		const struct pack *pack = &job->catalog.packs[job->catalog.units[unit].pack];
+		const uint16_t *values;
+
+		assert_int_equal(actor_gather(&actor, unit, 0, (const void **)&values), 0);
+		for (uint64_t i = 0; i < pack->slot_bytes / sizeof(uint16_t); i++)
+			assert_int_equal(values[i], frozen_value(unit, i));
+		actor_release(&actor, unit);
+	}
+	end();
+}
+
+static void staging_buffers_are_for_what_is_trained(void **state)
+{
+	begin_frozen();
+	fill_frozen();
+	assert_int_equal(actor_ready(&actor), 0);
+	assert_int_equal(scene.node->staging.users, 0);
+	end();
+	begin();
+	fill(0, 0, 0, 1);
+	assert_int_equal(scene.node->staging.users, 1);
+	actor_die(&actor);
+	scene_settle(&scene);
+	while (scene.node->disposals > 0)
+		scene_wait(&scene);
+	assert_int_equal(scene.node->staging.users, 0);
+	scene_close(&scene);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_unit_is_written_when_its_last_frozen_value_is_there),
 		cmocka_unit_test(values_may_be_given_again_while_they_are_written),
+		cmocka_unit_test(what_has_no_values_yet_is_not_loaded),
+		cmocka_unit_test(gaps_are_zero_whoever_had_the_slot),
+		cmocka_unit_test(staging_buffers_are_for_what_is_trained),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
