@@ -7,6 +7,8 @@
 
 #include "client/tierctl/choice.h"
 #include "client/tierctl/import_copy.h"
+#include "client/tierctl/import_flags.h"
+#include "client/tierctl/import_job.h"
 #include "common/plural.h"
 
 /* In host memory: one unit is filled while others are written. Beside them the daemon has windows, and
@@ -18,62 +20,14 @@
 struct import {
 	const struct command_context *context;
 	const char *job_name;
-	struct import_options options;
+	struct import_flags flags;
 	struct progress progress;
 	struct safetensors_model *model;
 	struct import_list list;
 	struct ask *ask;
-	struct tierd_node *node;
-	struct tierd_job *job;
+	struct import_job job;
+	bool is_durable; /* it will be, once its first commit is down */
 };
-
-static int fail_library(void)
-{
-	return command_fail(COMMAND_FAILED, "%s", tierd_message());
-}
-
-/* ---- Flags ---- */
-
-static int read_optimizer(struct import *import, const char *text)
-{
-	static const char *const names[] = { [TIERD_ADAMW] = "adamw",
-					     [TIERD_ADAM] = "adam",
-					     [TIERD_SGD] = "sgd",
-					     [TIERD_LION] = "lion",
-					     [TIERD_NONE] = "none" };
-
-	import->options.optimizer = TIERD_NONE;
-	import->options.is_trainable = text != NULL;
-	for (uint32_t i = 0; text && i < ARRAY_LENGTH(names); i++)
-		if (strcmp(names[i], text) == 0) {
-			import->options.optimizer = i;
-			return COMMAND_DONE;
-		}
-	return !text ? COMMAND_DONE
-		     : command_fail(COMMAND_USAGE,
-				    "--optimizer cannot be '%s'; it is adamw, adam, sgd, lion or none", text);
-}
-
-/* What is frozen stays as it is. */
-static int read_format(struct import *import, const char *text)
-{
-	static const char *const names[] = {
-		[TIERD_FP32] = "fp32", [TIERD_BF16] = "bf16", [TIERD_FP16] = "fp16"
-	};
-
-	if (!text)
-		return COMMAND_DONE;
-	if (!import->options.is_trainable)
-		return command_fail(COMMAND_USAGE,
-				    "--format is of what is trained; say with which --optimizer");
-	for (uint32_t i = TIERD_FP32; i < ARRAY_LENGTH(names); i++)
-		if (strcmp(names[i], text) == 0)
-			import->options.format = i;
-	return import->options.format
-		       ? COMMAND_DONE
-		       : command_fail(COMMAND_USAGE, "--format cannot be '%s'; it is bf16, fp16 or fp32",
-				      text);
-}
 
 /* ---- The model ---- */
 
@@ -138,65 +92,51 @@ static int open_model(struct import *import, const char *path)
 		return code;
 	if (safetensors_model_open(found ? found : path, &import->model, &problem) < 0)
 		return command_fail(COMMAND_FAILED, "%s", problem.text);
-	return import_list_read(&import->list, import->model, &import->options);
+	return import_list_read(&import->list, import->model, &import->flags.tensors);
 }
 
 /* ---- The job ---- */
+
+static bool has_everything_on_nvme(const struct tierd_job_options *options)
+{
+	return options->parameter_placement == TIERD_PLACE_NVME &&
+	       options->optimizer_placement == TIERD_PLACE_NVME;
+}
 
 /* Trainers will want more than an import needs. */
 static uint64_t host_budget(const struct import *import)
 {
 	uint64_t largest = 0;
 
-	if (import->options.is_trainable)
+	if (import->flags.tensors.is_trainable || !has_everything_on_nvme(&import->flags.job))
 		return 0;
 	for (size_t i = 0; i < import->list.unit_count; i++) {
 		uint64_t bytes = import_list_unit_bytes(&import->list, i);
 
 		largest = bytes > largest ? bytes : largest;
 	}
-	return UNITS_IN_MEMORY * largest + BESIDE_UNITS + import->list.count * BESIDE_TENSOR;
+	return UNITS_IN_MEMORY * largest + BESIDE_UNITS + import->list.count * BESIDE_TENSOR +
+	       import->flags.job.blob_bytes;
 }
 
-/* With all of its state on NVMe: it is there when the importer has gone, and the daemon, too. */
 static int open_job(struct import *import)
 {
-	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
+	struct tierd_job_options *options = &import->flags.job;
 
-	options.name = import->job_name;
-	options.mode = TIERD_CREATE;
-	options.optimizer = import->options.optimizer;
-	options.host_budget = host_budget(import);
-	options.parameter_placement = options.optimizer_placement = TIERD_PLACE_NVME;
-	if (tierd_connect(import->context->socket, &import->node) < 0)
-		return command_fail(COMMAND_UNREACHABLE, "%s", tierd_message());
-	return tierd_job_open(import->node, &options, &import->job) < 0 ? fail_library() : COMMAND_DONE;
-}
-
-static int define_unit(struct import *import, const struct import_unit *unit)
-{
-	_cleanup_free_ struct tierd_tensor *tensors = calloc(unit->count, sizeof(*tensors));
-	uint32_t index;
-
-	if (!tensors)
-		return command_fail_memory();
-	for (uint32_t i = 0; i < unit->count; i++)
-		tensors[i] = import->list.by_unit[unit->first + i]->tensor;
-	if (tierd_unit_define(import->job, unit->name, tensors, unit->count, &index) < 0)
-		return fail_library();
-	return COMMAND_DONE;
+	options->name = import->job_name;
+	if (options->host_budget == 0)
+		options->host_budget = host_budget(import);
+	return import_job_open(&import->job, import->context->socket, options);
 }
 
 static int fill_job(struct import *import)
 {
 	struct import_copy copy = { .model = import->model,
 				    .list = &import->list,
-				    .job = import->job,
 				    .progress = &import->progress };
-	int code = COMMAND_DONE;
+	int code = import_job_define(&import->job, &import->list);
 
-	for (size_t i = 0; i < import->list.unit_count && code == COMMAND_DONE; i++)
-		code = define_unit(import, &import->list.units[i]);
+	copy.job = import->job.ranks[0];
 	return code == COMMAND_DONE ? import_copy_run(&copy) : code;
 }
 
@@ -217,8 +157,8 @@ static int ask_to_watch(const struct import *import, struct ask *watching)
 	return command_ask(watching, &request, &reply);
 }
 
-/* *ret_is_durable says so once the job is there for good. */
-static int look(const struct import *import, bool *ret_is_durable)
+/* *ret_is_there says so once the job is there for good, or will never be. */
+static int look(struct import *import, bool *ret_is_there)
 {
 	const struct choice choice = { .job = import->job_name, .has_user = true, .user = geteuid() };
 	const Tierd__Wire__JobEntry *job = NULL;
@@ -231,26 +171,27 @@ static int look(const struct import *import, bool *ret_is_durable)
 		return code;
 	if (*job->reason)
 		return command_fail(COMMAND_FAILED, "job %s is broken: %s", import->job_name, job->reason);
-	*ret_is_durable = job->has_durable_step;
+	import->is_durable = job->is_durable;
+	*ret_is_there = job->has_durable_step || !job->is_durable;
 	return COMMAND_DONE;
 }
 
 /* Until its first commit is down, a crash would take it away. */
-static int await_durable(struct import *import)
+static int await_commit(struct import *import)
 {
 	_cleanup_(ask_freep) struct ask *watching = NULL;
 	const Tierd__Wire__Event *event;
-	bool is_durable = false;
+	bool is_there = false;
 	int code = command_connect(import->context, &watching);
 
 	if (code == COMMAND_DONE)
 		code = ask_to_watch(import, watching);
 	if (code == COMMAND_DONE)
-		code = look(import, &is_durable);
-	while (code == COMMAND_DONE && !is_durable) {
+		code = look(import, &is_there);
+	while (code == COMMAND_DONE && !is_there) {
 		if (ask_event(watching, 0, &event) < 0)
 			return command_fail(COMMAND_UNREACHABLE, "%s", ask_message(watching));
-		code = look(import, &is_durable);
+		code = look(import, &is_there);
 	}
 	return code;
 }
@@ -263,10 +204,11 @@ static int tell_done(const struct import *import)
 	cJSON *json;
 
 	if (!import->progress.is_json) {
-		printf("%s, at step %" PRIu64 ": %zu tensor%s, %s, in %zu unit%s\n", import->job_name,
+		printf("%s, at step %" PRIu64 ": %zu tensor%s, %s, in %zu unit%s%s\n", import->job_name,
 		       import->list.step, import->list.count, PLURAL(import->list.count),
 		       text_bytes(import->list.bytes, bytes), import->list.unit_count,
-		       PLURAL(import->list.unit_count));
+		       PLURAL(import->list.unit_count),
+		       import->is_durable ? "" : "; it is not durable, and ends with the daemon");
 		return COMMAND_DONE;
 	}
 	json = cJSON_CreateObject();
@@ -276,12 +218,14 @@ static int tell_done(const struct import *import)
 	cJSON_AddNumberToObject(json, "tensors", (double)import->list.count);
 	cJSON_AddNumberToObject(json, "bytes", (double)import->list.bytes);
 	cJSON_AddNumberToObject(json, "units", (double)import->list.unit_count);
+	cJSON_AddNumberToObject(json, "world_size", import->flags.job.world_size);
+	cJSON_AddNumberToObject(json, "stage", import->flags.job.stage);
+	cJSON_AddBoolToObject(json, "is_durable", import->is_durable);
 	return command_print_json_line(json);
 }
 
 static int run(struct import *import)
 {
-	struct tierd_job_state state;
 	int code = command_connect(import->context, &import->ask);
 
 	if (code == COMMAND_DONE)
@@ -291,29 +235,24 @@ static int run(struct import *import)
 	if (code == COMMAND_DONE)
 		code = fill_job(import);
 	progress_end(&import->progress);
-	if (code == COMMAND_DONE && tierd_job_ready(import->job, -1, &state) < 0)
-		code = fail_library();
 	if (code == COMMAND_DONE)
-		code = await_durable(import);
-	if (code == COMMAND_DONE && tierd_job_close(TAKE_PTR(import->job)) < 0)
-		code = fail_library();
+		code = import_job_ready(&import->job);
+	if (code == COMMAND_DONE)
+		code = await_commit(import);
+	if (code == COMMAND_DONE)
+		code = import_job_close(&import->job);
 	return code == COMMAND_DONE ? tell_done(import) : code;
 }
 
 int command_import(const struct command_context *context)
 {
 	struct import import = { .context = context, .job_name = context->arguments[0] };
-	int code = read_optimizer(&import, command_flag(context, "optimizer"));
+	int code = import_flags_read(context, &import.flags);
 
-	if (code == COMMAND_DONE)
-		code = read_format(&import, command_flag(context, "format"));
-	import.options.step = command_flag(context, "step");
-	import.options.ignored = command_flag(context, "ignore");
 	progress_begin(&import.progress, context->is_json);
 	if (code == COMMAND_DONE)
 		code = run(&import);
-	/* A job that is not ready goes with its only rank. */
-	tierd_disconnect(import.node);
+	import_job_clear(&import.job);
 	ask_free(import.ask);
 	import_list_clear(&import.list);
 	safetensors_model_free(import.model);

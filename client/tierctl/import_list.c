@@ -112,13 +112,23 @@ static const struct {
 } slots[] = {
 	{ ".exp_avg", "m", 1U << TIERD_ADAMW | 1U << TIERD_ADAM | 1U << TIERD_LION },
 	{ ".exp_avg_sq", "v", 1U << TIERD_ADAMW | 1U << TIERD_ADAM },
-	{ ".momentum_buffer", "momentum", 0 }, /* a job that is imported has a group without momentum */
+	{ ".momentum_buffer", "momentum", 1U << TIERD_SGD }, /* if its group has one */
 };
 
 #define SLOTS ARRAY_LENGTH(slots)
 
-static void find_base(const struct import_list *list, struct import_tensor *tensor,
-		      const struct import_options *options)
+static unsigned kept_slots(const struct import_options *options)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < SLOTS; i++)
+		if (slots[i].optimizers >> options->optimizer & 1 &&
+		    (options->optimizer != TIERD_SGD || options->has_momentum))
+			kept |= 1U << i;
+	return kept;
+}
+
+static void find_base(const struct import_list *list, struct import_tensor *tensor)
 {
 	const char *name = tensor->from->name, *dot = strrchr(name, '.');
 	char base[TIERD_MAX_NAME + 1];
@@ -131,7 +141,7 @@ static void find_base(const struct import_list *list, struct import_tensor *tens
 		tensor->base = found = find(list, base);
 		if (found)
 			found->has_state = true;
-		tensor->state = slots[i].optimizers >> options->optimizer & 1 ? slots[i].state : NULL;
+		tensor->state = list->slots >> i & 1 ? slots[i].state : NULL;
 	}
 }
 
@@ -159,7 +169,7 @@ static bool lacks_state(const struct import_list *list, const struct import_tens
 
 	for (size_t i = 0; i < SLOTS && tensor->has_state; i++) {
 		snprintf(name, sizeof(name), "%s%s", tensor->from->name, slots[i].suffix);
-		if (slots[i].optimizers >> list->optimizer & 1 && !find(list, name))
+		if (list->slots >> i & 1 && !find(list, name))
 			return true;
 	}
 	return false;
@@ -202,9 +212,9 @@ static int read_state(struct import_list *list, const struct import_options *opt
 {
 	int code;
 
-	list->optimizer = options->optimizer;
+	list->slots = kept_slots(options);
 	for (size_t i = 0; i < list->count && options->is_trainable; i++) {
-		find_base(list, &list->tensors[i], options);
+		find_base(list, &list->tensors[i]);
 		list->has_state |= list->tensors[i].base != NULL;
 	}
 	for (size_t i = 0; i < list->count && list->has_state; i++)

@@ -10,6 +10,7 @@ struct import_options {
 	const char *ignored; /* a pattern of names that are left out; NULL: none are */
 	bool is_trainable;   /* numbers are; else everything is frozen */
 	uint32_t optimizer;  /* of them; enum tierd_optimizer_kind */
+	bool has_momentum;   /* SGD does */
 	uint32_t format;     /* of what is trainable; 0: as in the files */
 };
 
@@ -39,9 +40,9 @@ struct import_list {
 	size_t count;
 	struct import_tensor **by_unit; /* those that are tensors of the job */
 	size_t job_count;
-	bool has_state; /* of the optimizer */
-	uint64_t step;	/* after which it was kept */
-	uint32_t optimizer;
+	bool has_state;		   /* of the optimizer */
+	uint64_t step;		   /* after which it was kept */
+	unsigned slots;		   /* that the optimizer keeps: a bit for each */
 	struct import_unit *units; /* in the order of their first tensors */
 	size_t unit_count, unit_capacity;
 	uint64_t bytes; /* of the values */

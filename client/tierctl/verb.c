@@ -60,6 +60,21 @@ static const struct verb_flag import_flags[] = {
 	{ "format", "bf16|fp16|fp32", "of what is trainable (as in the files); F32 gives masters" },
 	{ "step", "N", "after which the optimizer's state was kept (as the files say)" },
 	{ "ignore", "PATTERN", "tensors of such names are left out" },
+	{ "replace", NULL, "a job of that name gives way once the new one is complete" },
+	{ "world-size", "N", "ranks (1)" },
+	{ "stage", "0|1|2|3", "of ZeRO (3)" },
+	{ "group", "RATES", "of the parameter group, such as weight_decay=0.1,momentum=0.9" },
+	{ "clip", "X", "global norm to clip gradients to (none)" },
+	{ "parameters-on", "host|nvme|auto", "where they live (nvme at stage 3, else host)" },
+	{ "optimizer-on", "host|nvme|auto", "where its state lives (nvme)" },
+	{ "gradients-on", "host|nvme", "where their sums are (host, if they fit)" },
+	{ "durability", "step|none|SECONDS", "how often steps are committed (as the daemon says)" },
+	{ "host-budget", "SIZE", "most host memory of the job (as the daemon says)" },
+	{ "nvme-budget", "SIZE", "most bytes on NVMe (as the daemon says)" },
+	{ "blobs", "SIZE", "room for what trainers keep beside the state (none)" },
+	{ "snapshots", "N", "that are to have room on NVMe (none)" },
+	{ "snapshot-every", "N", "each so-many-th step is kept by itself (none)" },
+	{ "snapshot-keep", "N", "of those the last (as many as there is room for)" },
 	END,
 };
 
@@ -114,7 +129,9 @@ static const struct verb_flag plan_flags[] = {
 	END,
 };
 
-_Static_assert(ARRAY_LENGTH(plan_flags) <= VERB_MAX_FLAGS + 1, "every flag has a place for its value");
+_Static_assert(ARRAY_LENGTH(plan_flags) <= VERB_MAX_FLAGS + 1 &&
+		       ARRAY_LENGTH(import_flags) <= VERB_MAX_FLAGS + 1,
+	       "every flag has a place for its value");
 
 const struct verb_flag verb_common_flags[] = {
 	{ "socket", "FILE",

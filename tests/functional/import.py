@@ -85,6 +85,23 @@ def job(name, **options):
     return done.stdout
 
 
+def ranks(name, **options):
+    """All of them, at once; what each says."""
+    words = [f"{key}={value}" for key, value in {"job": name, "digest": 1, **options}.items()]
+    processes = [subprocess.Popen([user_job, *words, f"rank={rank}"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+                 for rank in range(options["world_size"])]
+    said = [process.communicate()[0] for process in processes]
+    assert all(process.returncode == 0 for process in processes), said
+    return said
+
+
+def refused(name, **options):
+    words = [f"{key}={value}" for key, value in {"job": name, **options}.items()]
+    done = subprocess.run([user_job, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done
+    return done.stdout
+
+
 def an_export_comes_back_bit_for_bit():
     train()
     before = exported("trained", "before")
@@ -223,6 +240,83 @@ def trainers_begin_with_what_was_imported():
         drop(name)
 
 
+def a_job_is_made_with_what_its_trainers_want():
+    """They could not join it otherwise; and they train it to the bits of a job that they have made themselves."""
+    job("origin", steps=1)
+    exported("origin", "state")
+    imported("frozen", at("state"))
+    wanted = {"world_size": 2, "stage": 2, "parameters": "host", "optimizer": "host", "host_budget": 64 << 20,
+              "nvme_budget": 300 << 20, "snapshots": 2, "every": 1, "keep": 1}
+    done = imported("wanted", at("state"), "--optimizer", "adamw", "--world-size", "2", "--stage", "2", "--parameters-on",
+                    "host", "--optimizer-on", "host", "--host-budget", "64M", "--nvme-budget", "300m", "--snapshots", "2",
+                    "--snapshot-every", "1", "--snapshot-keep", "1")
+    assert (done["world_size"], done["stage"], done["is_durable"]) == (2, 2, True), done
+    assert jobs()["wanted"]["durable_step"] == 0
+    assert ranks("wanted", mode="resume", steps=2, **wanted) == ranks("taken", source="frozen", steps=2, **wanted)
+    assert list(json.loads(tierctl("snapshots", "wanted", "--json"))) == list(json.loads(tierctl("snapshots", "taken", "--json")))
+    for name in "origin", "wanted", "taken":
+        drop(name)
+    for flags, message in (
+        (("--clip", "1.5"), "clip_norm is 0 here, 1.5 in the job"),
+        (("--blobs", "1M"), "blob_bytes is 0 here, 1048576 in the job"),
+        (("--group", "weight_decay=0.5,beta1=0.8"), "parameter group 0 has other rates"),
+        (("--durability", "600"), "durability is 0 here, 600 in the job"),
+        (("--durability", "step"), "durability is 0 here, 4294967295 in the job"),
+        (("--gradients-on", "nvme"), "gradient placement is 0 here, 2 in the job"),
+        (("--snapshots", "1", "--snapshot-every", "7"), "snapshot_every is 0 here, 7 in the job"),
+        (("--parameters-on", "auto"), "parameter placement is 2 here, 3 in the job"),
+    ):
+        imported("other", at("state"), "--optimizer", "adamw", *flags)
+        text = refused("other", mode="resume", steps=1)
+        assert message in text, (message, text)
+        drop("other")
+    drop("frozen")
+
+
+def flags_that_make_no_sense_are_refused():
+    for flags, message in (
+        (("--clip", "1"), "--clip is of what is trained"),
+        (("--optimizer-on", "host"), "--optimizer-on is of what is trained"),
+        (("--optimizer", "adamw", "--clip", "nan"), "it takes a norm"),
+        (("--optimizer", "adamw", "--group", "beta3=1"), "they are learning_rate, beta1"),
+        (("--optimizer", "adamw", "--group", "beta1=0.5,"), "they are learning_rate, beta1"),
+        (("--optimizer", "adamw", "--group", "beta1=x"), "they are learning_rate, beta1"),
+        (("--stage", "4"), "it takes 0, 1, 2 or 3"),
+        (("--world-size", "0"), "a number from 1 to 1024"),
+        (("--durability", "0"), "seconds from 1 to 86400"),
+        (("--host-budget", "much"), "it takes a size"),
+        (("--snapshots", "15"), "a number from 0 to 14"),
+        (("--optimizer", "adamw", "--gradients-on", "auto"), "it takes host or nvme"),
+    ):
+        text = tierctl("import", "refused", at("state"), *flags, status=2)
+        assert message in text, (message, text)
+    for flags, message in (
+        (("--stage", "2", "--parameters-on", "nvme"), "only stage 3 partitions parameters"),
+        (("--snapshot-every", "5"), "there is room for no snapshot"),
+        (("--optimizer", "lion", "--group", "beta1=2"), "parameter group 0"),
+    ):
+        text = tierctl("import", "refused", at("state"), *flags, status=1)
+        assert message in text, (message, text)
+    assert "refused" not in jobs()
+
+
+def a_momentum_comes_back_where_the_group_has_one():
+    tensors = {"a": ("F32", [2], struct.pack("<2f", 1.5, -2)), "a.momentum_buffer": ("F32", [2], struct.pack("<2f", 0.25, 3))}
+    write("momentum", tensors, {"tierd.step": "5"})
+    text = tierctl("import", "moved", at("momentum"), "--optimizer", "sgd", status=1)
+    assert '1 tensor of an optimizer are not what the named one keeps: "a.momentum_buffer"' in text, text
+    done = imported("moved", at("momentum"), "--optimizer", "sgd", "--group", "momentum=0.9,nesterov,dampening=0")
+    assert done["step"] == 5
+    assert values(exported("moved", "again", "--with-optimizer")) == tensors
+    drop("moved")
+
+
+def what_ends_with_the_daemon_is_said_to():
+    done = imported("passing", at("state"), "--durability", "none")
+    assert not done["is_durable"] and not jobs()["passing"]["is_durable"]
+    assert "not durable, and ends with the daemon" in tierctl("import", "passing", at("state"), "--durability", "none", "--replace")
+
+
 def moments_of_every_format_and_of_slices_come_back():
     before = exported("trained", "state", "--with-optimizer")
     imported("state", at("state"), "--optimizer", "adamw")
@@ -291,7 +385,8 @@ def what_cannot_be_imported_leaves_no_job():
         assert message in text and at(name) in text or name in ("long", "deep", "none"), text
     write("good", {"a": ("U8", [1], b"1")})
     assert "no tensors to import" in tierctl("import", "refused", at("good"), "--ignore", "*", status=1)
-    assert "job copy exists" in tierctl("import", "copy", at("good"), status=1)
+    text = tierctl("import", "copy", at("good"), status=1)
+    assert "job copy exists" in text and "another name" in text and "--replace" in text and "tierctl drop copy" in text, text
     assert "name" in tierctl("import", "A B", at("good"), status=1)
     assert set(jobs()) == before
 
@@ -346,6 +441,21 @@ def an_importer_that_ends_leaves_no_job():
     drop("stuck")
 
 
+def an_old_job_gives_way_to_a_complete_one():
+    imported("stuck", at("before"))
+    old = values(exported("stuck", "old"))
+    stuck = Stuck("import", "stuck", at("large"), "--replace",
+                  has_begun=lambda: jobs().get("stuck", {}).get("status") == "filling")
+    stuck.end(signal.SIGKILL)
+    # It comes back when the new one, which will never be one, has gone.
+    while jobs().get("stuck", {}).get("status") in (None, "filling"):
+        pass
+    assert values(exported("stuck", "old")) == old
+    imported("stuck", at("large"), "--replace")
+    assert set(values(exported("stuck", "new"))) == {f"layer.{i}.weight" for i in range(6)}
+    drop("stuck")
+
+
 def a_file_that_shrinks_meanwhile_is_noticed():
     stuck = stuck_import("large")
     os.truncate(at("large"), 30 << 20)
@@ -376,6 +486,10 @@ def what_does_not_fit_is_refused_before_anything_is_written():
         await_end("huge")
 
 
+def what_was_not_durable_is_gone():
+    assert "passing" not in jobs()
+
+
 def keep():
     os.rename(at("again"), at("after.kept"))
 
@@ -390,16 +504,21 @@ STAGES = {
         what_shall_be_trained_has_an_optimizer,
         what_an_optimizer_kept_comes_back,
         trainers_begin_with_what_was_imported,
+        a_job_is_made_with_what_its_trainers_want,
+        flags_that_make_no_sense_are_refused,
+        a_momentum_comes_back_where_the_group_has_one,
+        what_ends_with_the_daemon_is_said_to,
         moments_of_every_format_and_of_slices_come_back,
         moments_that_are_none_are_refused,
         what_cannot_be_imported_leaves_no_job,
         hostile_files_leave_no_job,
         an_importer_that_ends_leaves_no_job,
+        an_old_job_gives_way_to_a_complete_one,
         a_file_that_shrinks_meanwhile_is_noticed,
         what_does_not_fit_is_refused_before_anything_is_written,
         a_terminal_shows_how_far_it_is,
     ),
-    "after": (what_was_imported_outlives_the_daemon,),
+    "after": (what_was_imported_outlives_the_daemon, what_was_not_durable_is_gone),
 }
 for test in STAGES[stage]:
     print(test.__name__, flush=True)
