@@ -115,10 +115,17 @@ static int make_definition(struct durable *durable)
 
 static void on_backed_up(struct job *job, int status);
 
+uint64_t durable_progress(const struct job *job, uint64_t *ret_offset)
+{
+	*ret_offset =
+		size_align(sizeof(struct record_header) + record_definition_bytes(job), STORE_EXTENT_BYTES);
+	return size_align(sizeof(struct progress_header) + record_progress_bytes(job), STORE_PAGE_BYTES);
+}
+
 int durable_init(struct job *job, bool is_found)
 {
 	struct durable *durable = calloc(1, sizeof(*durable));
-	uint64_t definition = sizeof(struct record_header) + record_definition_bytes(job);
+	uint64_t offset, length = durable_progress(job, &offset);
 	int r;
 
 	if (!durable)
@@ -126,8 +133,7 @@ int durable_init(struct job *job, bool is_found)
 	durable->job = job;
 	r = pace_init(&durable->pace, job);
 	if (r == 0)
-		r = make_part(durable, &durable->progress, size_align(definition, STORE_EXTENT_BYTES),
-			      sizeof(struct progress_header) + record_progress_bytes(job));
+		r = make_part(durable, &durable->progress, offset, length);
 	if (r == 0 && !is_found)
 		r = make_definition(durable);
 	if (r == 0 && job->has_backup)

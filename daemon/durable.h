@@ -28,6 +28,9 @@ int durable_lay_out(struct job *job, struct store_layout *layout);
 int durable_find_layout(const struct record_header *header, uint64_t extents,
 			struct store_layout **ret_layout, uint64_t *ret_progress_offset);
 
+/* Where the progress lies in the record's stream; returns how long it is, in whole pages. */
+uint64_t durable_progress(const struct job *job, uint64_t *ret_offset);
+
 /* Once the stores are there; is_found: with a commit, of job->step. */
 int durable_init(struct job *job, bool is_found);
 void durable_free(struct job *job);

@@ -44,4 +44,9 @@ struct record_part {
 int record_decode(struct node *node, const struct path_list *paths, struct record_part definition,
 		  struct record_part progress, struct job **ret_job, char *message, size_t size);
 
+/* How often each unit of the job was updated when this progress of it was written: as many numbers as it has
+ * units. Errors as those of record_decode(), with a message. */
+int record_decode_updates(const struct job *job, struct record_part progress, uint64_t *ret_updates,
+			  char *message, size_t size);
+
 #endif

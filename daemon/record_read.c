@@ -189,11 +189,26 @@ static int add_units(struct job *job, const Tierd__Record__JobDefinition *defini
 
 /* ---- Progress ---- */
 
-static int restore_updates(struct job *job, const Tierd__Record__JobProgress *progress, char *message,
-			   size_t size)
+static int check_job(const struct job *job, const Tierd__Record__JobProgress *progress, char *message,
+		     size_t size)
+{
+	uint32_t units = job->catalog.unit_count;
+
+	if (progress->n_updates == units && progress->n_last_updates == units &&
+	    progress->n_groups == job->options.group_count)
+		return 0;
+	return refuse(message, size, -EBADMSG,
+		      "its progress is of another job: %zu unit%s and %zu parameter group%s, not %u "
+		      "and %u",
+		      progress->n_updates, PLURAL(progress->n_updates), progress->n_groups,
+		      PLURAL(progress->n_groups), units, job->options.group_count);
+}
+
+static int check_updates(const struct job *job, const Tierd__Record__JobProgress *progress, char *message,
+			 size_t size)
 {
 	for (uint32_t i = 0; i < job->catalog.unit_count; i++) {
-		struct unit *unit = &job->catalog.units[i];
+		const struct unit *unit = &job->catalog.units[i];
 		uint64_t updates = progress->updates[i], last = progress->last_updates[i];
 
 		/* Of different steps, of which that one was the last. */
@@ -204,10 +219,20 @@ static int restore_updates(struct job *job, const Tierd__Record__JobProgress *pr
 				      "step %llu",
 				      unit->name, (unsigned long long)updates, PLURAL(updates),
 				      (unsigned long long)last, (unsigned long long)progress->step);
-		unit->updates = updates;
-		unit->last_update = last;
 	}
 	return 0;
+}
+
+static int restore_updates(struct job *job, const Tierd__Record__JobProgress *progress, char *message,
+			   size_t size)
+{
+	int r = check_updates(job, progress, message, size);
+
+	for (uint32_t i = 0; i < job->catalog.unit_count && r == 0; i++) {
+		job->catalog.units[i].updates = progress->updates[i];
+		job->catalog.units[i].last_update = progress->last_updates[i];
+	}
+	return r;
 }
 
 static int restore_rates(struct job *job, const Tierd__Record__JobProgress *progress, char *message,
@@ -241,16 +266,10 @@ static int restore_blobs(struct job *job, const Tierd__Record__JobProgress *prog
 static int restore_progress(struct job *job, const Tierd__Record__JobProgress *progress, char *message,
 			    size_t size)
 {
-	uint32_t units = job->catalog.unit_count;
-	int r;
+	int r = check_job(job, progress, message, size);
 
-	if (progress->n_updates != units || progress->n_last_updates != units ||
-	    progress->n_groups != job->options.group_count)
-		return refuse(message, size, -EBADMSG,
-			      "its progress is of another job: %zu unit%s and %zu parameter group%s, not %u "
-			      "and %u",
-			      progress->n_updates, PLURAL(progress->n_updates), progress->n_groups,
-			      PLURAL(progress->n_groups), units, job->options.group_count);
+	if (r < 0)
+		return r;
 	if (progress->step > STEP_MOST || progress->epoch == 0 || progress->epoch == UINT32_MAX)
 		return refuse(message, size, -EBADMSG, "it cannot be at step %llu, in epoch %u",
 			      (unsigned long long)progress->step, progress->epoch);
@@ -306,4 +325,22 @@ int record_decode(struct node *node, const struct path_list *paths, struct recor
 	}
 	*ret_job = job;
 	return 0;
+}
+
+int record_decode_updates(const struct job *job, struct record_part part, uint64_t *ret_updates,
+			  char *message, size_t size)
+{
+	_cleanup_(free_message) ProtobufCMessage *reached = NULL;
+	const Tierd__Record__JobProgress *progress;
+	int r = unpack("progress", &tierd__record__job_progress__descriptor, part, &reached, message, size);
+
+	if (r < 0)
+		return r;
+	progress = (const Tierd__Record__JobProgress *)reached;
+	r = check_job(job, progress, message, size);
+	if (r == 0)
+		r = check_updates(job, progress, message, size);
+	for (uint32_t i = 0; i < job->catalog.unit_count && r == 0; i++)
+		ret_updates[i] = progress->updates[i];
+	return r;
 }

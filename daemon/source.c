@@ -28,6 +28,7 @@ static void end(struct source *source)
 	source->from = NULL;
 	source->snapshot = store_free(source->snapshot);
 	source_map_clear(&source->map);
+	source_clear_updates(source);
 	free(TAKE_PTR(source->buffer));
 	free(TAKE_PTR(source->values));
 	if (source->charged > 0)
@@ -156,7 +157,7 @@ static uint64_t snapshot_bytes(const struct source *source)
 static int make_memory(struct source *source, char *message, size_t size)
 {
 	uint64_t bytes = COPY_BUFFER_BYTES + COPY_BYTES + source_map_bytes(&source->from->catalog) +
-			 snapshot_bytes(source);
+			 snapshot_bytes(source) + source_updates_bytes(source);
 	int r = budget_charge(source->job, bytes, message, size);
 
 	if (r < 0)
@@ -254,7 +255,7 @@ static int match(struct source *source, char *message, size_t size)
 	return 0;
 }
 
-/* 1: it stands in the middle of a step, or its snapshot is not open yet. */
+/* 1: it stands in the middle of a step, or its snapshot is not open yet, or not its record. */
 static int begin(struct source *source, char *message, size_t size)
 {
 	int r = source->from ? 0 : find_from(source, message, size);
@@ -269,6 +270,8 @@ static int begin(struct source *source, char *message, size_t size)
 		open_snapshot(source);
 		return 1;
 	}
+	if (r == 0 && source->snapshot && source->has_state && !source->updates)
+		return source_read_updates(source, message, size);
 	return r == 0 ? match(source, message, size) : r;
 }
 

@@ -8,8 +8,8 @@
 struct source;
 
 /* What a rank asks for when it opens a job; *ret_source becomes NULL if it names no source. -EINVAL: no name
- * of a job or of a snapshot; -ENOENT: the peer sees no such job, or that has no such snapshot; -EOPNOTSUPP:
- * what the optimizer of a snapshot keeps; others as snapshots are refused. With a message. */
+ * of a job or of a snapshot; -ENOENT: the peer sees no such job, or that has no such snapshot; others as
+ * snapshots are refused. With a message. */
 int source_new(struct node *node, const struct port *port, const Tierd__Wire__JobOpen *open,
 	       struct source **ret_source, char *message, size_t size);
 /* Nothing of it is in flight. Takes NULL. */

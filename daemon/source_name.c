@@ -57,11 +57,6 @@ static int look_for_snapshot(const struct source *source, const struct job *job,
 
 	if (!source->snapshot_name[0])
 		return 0;
-	if (source->has_state)
-		return refuse(message, size, -EOPNOTSUPP,
-			      "source %s is a snapshot: its values can be taken, what its optimizer keeps "
-			      "(with_optimizer) only of a job as it stands",
-			      source->name);
 	r = snapshot_check_job(job, message, size);
 	return r < 0 || snapshot_find(job, source->snapshot_name, &snapshot, message, size) ? r : -ENOENT;
 }

@@ -35,6 +35,7 @@ static int check_tensor(const struct source *source, const struct unit *unit, co
 	for (uint64_t element = 0, at; element < tensor->layout.elements;) {
 		const struct source_entry *entry = source_map_find(&source->map, tensor, element, &at);
 		const struct unit *there = &source->from->catalog.units[entry->unit];
+		uint64_t there_updates = source_updates(source, entry->unit);
 
 		if (there->tensors[entry->tensor].is_frozen)
 			return refuse(
@@ -42,14 +43,14 @@ static int check_tensor(const struct source *source, const struct unit *unit, co
 				"tensor \"%s\" is trained here, and frozen in job %s: its optimizer keeps "
 				"nothing of it",
 				tensor->name, source->name);
-		if (!is_first && there->updates != *updates)
+		if (!is_first && there_updates != *updates)
 			return refuse(
 				message, size, -EINVAL,
 				"unit \"%s\" takes tensors that have had %llu updates in job %s, and others "
 				"that have had %llu: it can only have one number of them",
 				unit->name, (unsigned long long)*updates, source->name,
-				(unsigned long long)there->updates);
-		*updates = there->updates;
+				(unsigned long long)there_updates);
+		*updates = there_updates;
 		is_first = false;
 		element += entry->end - entry->first - at;
 	}

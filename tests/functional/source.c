@@ -588,6 +588,65 @@ static void a_copy_with_its_optimizer_goes_on_as_its_source(struct tierd_node *n
 	support_drop("near");
 }
 
+/* The steps that the base has taken since: after the daemon has been started again, one more. */
+static void go_the_way_of_the_base(struct tierd_job *job, const struct model *model, bool is_again)
+{
+	step(job, model);
+	step_some(job, model, 1);
+	if (is_again)
+		step(job, model);
+}
+
+/* What it keeps, and the counts of updates, are those of its step, whatever its job has had since. */
+static void a_copy_of_a_snapshot_with_its_optimizer_goes_its_way(struct tierd_node *node, bool is_again)
+{
+	struct tierd_reader *from = reader_of(node, BASE, NULL);
+	struct model model = regrouped();
+
+	for (unsigned i = 0; i < 3; i++) {
+		struct tierd_job_options options =
+			options_for("thawed", 0, 1, i == 2 ? in_host_memory : NULL);
+		struct tierd_reader *reader;
+		struct tierd_job *job;
+
+		of_snapshot(&options);
+		options.with_optimizer = true;
+		job = join(node, &options, i == 0 ? &base : &model);
+		OK(tierd_job_ready(job, -1, NULL));
+		go_the_way_of_the_base(job, i == 0 ? &base : &model, is_again);
+		OK(tierd_job_close(job));
+		reader = reader_of(node, "thawed", NULL);
+		require_equal(reader, from);
+		OK(tierd_reader_close(reader));
+		support_drop("thawed");
+	}
+	OK(tierd_reader_close(from));
+}
+
+/* Then all units had had as many updates; since, one has had more. */
+static void units_may_be_joined_that_were_even_in_the_snapshot(struct tierd_node *node)
+{
+	struct model model = base;
+
+	for (unsigned i = 0; i < model.count; i++)
+		model.kinds[i].unit = "all";
+	for (unsigned i = 0; i < 2; i++) {
+		struct tierd_job_options options = options_for("joined", 0, 1, i == 0 ? of_snapshot : NULL);
+		struct tierd_job *job;
+
+		options.with_optimizer = true;
+		job = join(node, &options, &model);
+		if (i == 0)
+			OK(tierd_job_ready(job, -1, NULL));
+		else
+			FAILS(tierd_job_ready(job, -1, NULL), -EINVAL,
+			      "unit \"all\" takes tensors that have had");
+		OK(tierd_job_close(job));
+		if (i == 0)
+			support_drop("joined");
+	}
+}
+
 /* A daemon that finds it believes that it has had more updates than steps. */
 static void what_it_has_taken_stays(struct tierd_node *node)
 {
@@ -668,16 +727,6 @@ static void with_lion(struct tierd_job_options *options)
 {
 	options->with_optimizer = true;
 	options->optimizer = TIERD_LION;
-}
-
-static void what_a_snapshots_optimizer_keeps_is_refused(struct tierd_node *node)
-{
-	struct tierd_job_options options = options_for("refused", 0, 1, with_optimizer);
-	struct tierd_job *job = NULL;
-
-	of_snapshot(&options);
-	FAILS(tierd_job_open(node, &options, &job), -EOPNOTSUPP,
-	      "source base@early is a snapshot: its values can be taken");
 }
 
 static void optimizers_that_do_not_match_are_refused(struct tierd_node *node)
@@ -768,7 +817,8 @@ int main(int argc, char **argv)
 	names_that_are_none_are_refused(node);
 	tensors_that_do_not_match_are_named(node);
 	optimizers_that_do_not_match_are_refused(node);
-	what_a_snapshots_optimizer_keeps_is_refused(node);
+	a_copy_of_a_snapshot_with_its_optimizer_goes_its_way(node, argc > 1);
+	units_may_be_joined_that_were_even_in_the_snapshot(node);
 	with_partial_the_rest_is_initialized(node);
 	ranks_have_to_agree(node);
 	a_source_without_values_is_refused_until_it_has_some(node);

@@ -741,6 +741,43 @@ static void a_progress_that_cannot_be_is_refused(void **state)
 	end_change(&changed);
 }
 
+static void expect_updates(const struct job *job, struct record_part progress, int status, const char *text)
+{
+	uint64_t updates[8];
+
+	assert_in_range(job->catalog.unit_count, 1, 8);
+	memset(updates, 0xee, sizeof(updates));
+	message[0] = '\0';
+	assert_int_equal(record_decode_updates(job, progress, updates, message, sizeof(message)), status);
+	assert_non_null(strstr(message, text));
+	for (uint32_t i = 0; i < 8; i++)
+		assert_int_equal(updates[i], status == 0 && i < job->catalog.unit_count
+						     ? job->catalog.units[i].updates
+						     : UINT64_C(0xeeeeeeeeeeeeeeee));
+}
+
+/* As of a snapshot, whose job goes on. */
+static void counts_of_updates_are_read_alone(void **state)
+{
+	struct changed changed = begin_change();
+	const struct job *job = find(&scene, "rich.job-1");
+	struct record_part part = changed.record.progress;
+
+	expect_updates(job, part, 0, "");
+	part.size--;
+	expect_updates(job, part, -EBADMSG, "its progress cannot be read");
+	changed.progress->updates[2] = 2;
+	part = pack(&changed.progress->base);
+	expect_updates(job, part, -EBADMSG, "unit \"third\" cannot have had 2 updates");
+	free((void *)part.bytes);
+	changed.progress->n_updates = 3;
+	part = pack(&changed.progress->base);
+	expect_updates(job, part, -EBADMSG, "of another job");
+	free((void *)part.bytes);
+	changed.progress->n_updates = job->catalog.unit_count;
+	end_change(&changed);
+}
+
 static void a_name_that_is_taken_is_refused(void **state)
 {
 	struct record record = small_record();
@@ -859,6 +896,7 @@ int main(void)
 		TEST(a_format_of_the_future_is_refused_with_both_numbers),
 		TEST(a_definition_that_cannot_be_is_refused),
 		TEST(a_progress_that_cannot_be_is_refused),
+		TEST(counts_of_updates_are_read_alone),
 		TEST(a_name_that_is_taken_is_refused),
 		TEST(a_job_that_has_no_room_any_more_is_refused),
 		TEST(limits_that_have_become_lower_keep_no_job_away),
