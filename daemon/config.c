@@ -223,11 +223,15 @@ struct config *config_free(struct config *config)
 
 static void print_paths(const struct config *config, const char *key, FILE *stream)
 {
-	char capacity[CONFIG_SIZE_TEXT];
+	char size[CONFIG_SIZE_TEXT];
 
 	for (unsigned i = 0; i < config->path_count; i++) {
-		config_format_size(config->paths[i].capacity, capacity);
-		fprintf(stream, "%s = %s:%s\n", key, config->paths[i].path, capacity);
+		const struct config_path *path = &config->paths[i];
+
+		config_format_size(path->capacity, size);
+		fprintf(stream, "%s = %s:%s", key, path->path, size);
+		config_format_size(path->endurance, size);
+		fprintf(stream, "%s%s\n", path->endurance ? "," : "", path->endurance ? size : "");
 	}
 }
 

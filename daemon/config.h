@@ -20,6 +20,7 @@ enum config_direct_io { CONFIG_DIRECT_AUTO, CONFIG_DIRECT_OFF };
 struct config_path {
 	char *path;
 	uint64_t capacity;
+	uint64_t endurance; /* 0: that of all */
 };
 
 /* Strings are owned. */
@@ -37,7 +38,7 @@ struct config {
 	unsigned file_system; /* enum config_file_system */
 	unsigned durability;  /* DURABILITY_…, or seconds */
 	unsigned scrub_days;  /* 0: never */
-	uint64_t endurance;   /* 0: not known */
+	uint64_t endurance;   /* of paths that say nothing of it; 0: not known */
 	unsigned io_engine;   /* enum config_io_engine */
 	unsigned queue_depth;
 	uint64_t background_bytes;

@@ -45,6 +45,7 @@ static const struct config_choice durabilities[] = {
 };
 
 #define TIB (1024 * GIB)
+#define MAX_ENDURANCE (1024 * 1024 * TIB)
 #define PLACE(member) offsetof(struct config, member)
 
 const struct config_option config_options[] = {
@@ -61,8 +62,8 @@ const struct config_option config_options[] = {
 	  "until a job without ranks gives its host memory back", CONFIG_COUNT, PLACE(idle_release_seconds),
 	  1, 2592000, .is_live = true },
 	{ "nvme", "path", "nvme", "DIR:SIZE",
-	  "a folder for the NVMe tier and what tierd may use there; repeat it", CONFIG_PATHS, PLACE(paths),
-	  MIB, 1024 * TIB },
+	  "a folder for the NVMe tier and what tierd may use there (,ENDURANCE); repeat it", CONFIG_PATHS,
+	  PLACE(paths), MIB, 1024 * TIB },
 	{ "nvme", "file_system", "file-system", "KIND",
 	  "reserving, or any: also those that break reservations", CONFIG_CHOICE, PLACE(file_system),
 	  .choices = file_systems },
@@ -73,8 +74,8 @@ const struct config_option config_options[] = {
 	  "in which all data on NVMe are read once, and compared with their checksums; 0: never",
 	  CONFIG_COUNT, PLACE(scrub_days), 0, 3650, .is_live = true },
 	{ "nvme", "endurance", "endurance", "SIZE",
-	  "what each path's device may be written with in its life; 0: not known", CONFIG_SIZE,
-	  PLACE(endurance), 0, 1024 * 1024 * TIB, .is_live = true },
+	  "what the device of a path that does not say it may be written with in its life; 0: not known",
+	  CONFIG_SIZE, PLACE(endurance), 0, MAX_ENDURANCE, .is_live = true },
 	{ "io", "engine", "io-engine", "NAME", "auto, io_uring or plain", CONFIG_CHOICE, PLACE(io_engine),
 	  .choices = engines },
 	{ "io", "queue_depth", "queue-depth", "N", "transfers that each device sees at once", CONFIG_COUNT,
@@ -204,15 +205,15 @@ static int set_choice(unsigned *place, const struct config_option *option, const
 static int add_path(struct config *config, const struct config_option *option, const char *value)
 {
 	_cleanup_free_ char *path = NULL;
-	uint64_t capacity;
-	int r = config_parse_path(value, &path, &capacity);
+	uint64_t capacity, endurance;
+	int r = config_parse_path(value, &path, &capacity, &endurance);
 
 	if (r == -ENOMEM)
 		return r;
 	if (r < 0 || strpbrk(path, ";#") || capacity < option->minimum || capacity > option->maximum ||
-	    config->path_count == CONFIG_MAX_PATHS)
+	    endurance > MAX_ENDURANCE || config->path_count == CONFIG_MAX_PATHS)
 		return -EINVAL;
-	config->paths[config->path_count++] = (struct config_path){ TAKE_PTR(path), capacity };
+	config->paths[config->path_count++] = (struct config_path){ TAKE_PTR(path), capacity, endurance };
 	return 0;
 }
 
@@ -263,7 +264,8 @@ static bool has_same_paths(const struct config *one, const struct config *other)
 		return false;
 	for (unsigned i = 0; i < one->path_count; i++)
 		if (strcmp(one->paths[i].path, other->paths[i].path) != 0 ||
-		    one->paths[i].capacity != other->paths[i].capacity)
+		    one->paths[i].capacity != other->paths[i].capacity ||
+		    one->paths[i].endurance != other->paths[i].endurance)
 			return false;
 	return true;
 }
@@ -376,8 +378,10 @@ void config_option_describe(const struct config_option *option, char *text, size
 		break;
 	case CONFIG_PATHS:
 		snprintf(text, size,
-			 "FOLDER:SIZE with at least %s, such as /mnt/nvme0:100G; at most %d of them", minimum,
-			 CONFIG_MAX_PATHS);
+			 "FOLDER:SIZE with at least %s, such as /mnt/nvme0:100G, or /mnt/nvme0:100G,1091T "
+			 "with the "
+			 "endurance of its device; at most %d of them",
+			 minimum, CONFIG_MAX_PATHS);
 		break;
 	case CONFIG_WHO:
 		snprintf(text, size,

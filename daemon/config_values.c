@@ -63,16 +63,33 @@ int config_parse_count(const char *text, unsigned *ret_count)
 	return 0;
 }
 
-int config_parse_path(const char *text, char **ret_path, uint64_t *ret_capacity)
+/* "SIZE", or "SIZE,ENDURANCE". */
+static int parse_sizes(const char *text, uint64_t *ret_capacity, uint64_t *ret_endurance)
+{
+	const char *comma = strchr(text, ',');
+	_cleanup_free_ char *capacity = comma ? strndup(text, (size_t)(comma - text)) : strdup(text);
+	uint64_t endurance = 0;
+	int r = comma ? config_parse_size(comma + 1, &endurance) : 0;
+
+	if (r == 0 && comma && endurance == 0)
+		return -EINVAL;
+	if (r == 0)
+		r = capacity ? config_parse_size(capacity, ret_capacity) : -ENOMEM;
+	if (r == 0)
+		*ret_endurance = endurance;
+	return r;
+}
+
+int config_parse_path(const char *text, char **ret_path, uint64_t *ret_capacity, uint64_t *ret_endurance)
 {
 	const char *colon = strrchr(text, ':');
-	uint64_t capacity;
+	uint64_t capacity = 0, endurance = 0;
 	char *path;
 	int r;
 
 	if (!colon || colon == text)
 		return -EINVAL;
-	r = config_parse_size(colon + 1, &capacity);
+	r = parse_sizes(colon + 1, &capacity, &endurance);
 	if (r < 0)
 		return r;
 	path = strndup(text, (size_t)(colon - text));
@@ -80,6 +97,7 @@ int config_parse_path(const char *text, char **ret_path, uint64_t *ret_capacity)
 		return -ENOMEM;
 	*ret_path = path;
 	*ret_capacity = capacity;
+	*ret_endurance = endurance;
 	return 0;
 }
 

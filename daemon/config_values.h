@@ -14,8 +14,9 @@ int config_parse_size(const char *text, uint64_t *ret_size);
 /* Digits only. -EINVAL, -ERANGE. */
 int config_parse_count(const char *text, unsigned *ret_count);
 
-/* "FOLDER:SIZE", split at the last colon; the caller frees the path. -EINVAL, -ERANGE, -ENOMEM. */
-int config_parse_path(const char *text, char **ret_path, uint64_t *ret_capacity);
+/* "FOLDER:SIZE" or "FOLDER:SIZE,ENDURANCE", split at the last colon; the caller frees the path. Endurance 0:
+ * none is given. -EINVAL, -ERANGE, -ENOMEM. */
+int config_parse_path(const char *text, char **ret_path, uint64_t *ret_capacity, uint64_t *ret_endurance);
 
 /* The shortest text that config_parse_size() reads as the same size. */
 void config_format_size(uint64_t size, char text[CONFIG_SIZE_TEXT]);

@@ -16,7 +16,7 @@
 struct endurance {
 	struct node *node;
 	const char *directory;
-	uint64_t bytes;
+	uint64_t bytes; /* of paths that have none of their own */
 	struct event *timer;
 	struct wear_file file;
 	struct {
@@ -35,6 +35,13 @@ struct endurance {
 static uint64_t now_s(void)
 {
 	return (uint64_t)time(NULL);
+}
+
+static uint64_t bytes_of(const struct endurance *endurance, unsigned path)
+{
+	uint64_t own = endurance->node->paths[path].endurance;
+
+	return own ? own : endurance->bytes;
 }
 
 /* ---- Counting ---- */
@@ -59,8 +66,8 @@ static void warn(struct endurance *endurance, unsigned path, uint64_t now)
 	const struct wear *wear = endurance->paths[path].wear;
 	uint64_t days, today = now / WEAR_DAY_S;
 
-	if (!wear || !wear_days_left(wear, endurance->bytes, now, &days) || days >= ENDURANCE_WARN_DAYS ||
-	    endurance->paths[path].warned_day == today)
+	if (!wear || !wear_days_left(wear, bytes_of(endurance, path), now, &days) ||
+	    days >= ENDURANCE_WARN_DAYS || endurance->paths[path].warned_day == today)
 		return;
 	endurance->paths[path].warned_day = today;
 	events_of_node(
@@ -68,7 +75,7 @@ static void warn(struct endurance *endurance, unsigned path, uint64_t now)
 		"NVMe path %s: %llu GiB of the %llu GiB of its endurance are written; at the rate of the "
 		"last days it lasts %llu days: have another device ready, or train with less on NVMe",
 		node->paths[path].path, (unsigned long long)(wear->total >> 30),
-		(unsigned long long)(endurance->bytes >> 30), (unsigned long long)days);
+		(unsigned long long)(bytes_of(endurance, path) >> 30), (unsigned long long)days);
 }
 
 static bool count_all(struct endurance *endurance)
@@ -89,12 +96,12 @@ void endurance_read(struct endurance *endurance, unsigned path, struct endurance
 	uint64_t now = now_s();
 
 	(void)count(endurance, path, now);
-	*ret_account = (struct endurance_account){ .bytes = endurance->bytes };
+	*ret_account = (struct endurance_account){ .bytes = bytes_of(endurance, path) };
 	if (!wear)
 		return;
 	ret_account->today = wear_today(wear, now);
 	ret_account->total = wear->total;
-	ret_account->has_days = wear_days_left(wear, endurance->bytes, now, &ret_account->days);
+	ret_account->has_days = wear_days_left(wear, bytes_of(endurance, path), now, &ret_account->days);
 }
 
 void endurance_set(struct endurance *endurance, uint64_t bytes)

@@ -12,8 +12,9 @@ struct endurance;
 /* With fewer days left than that, it is worth a warning. */
 #define ENDURANCE_WARN_DAYS 90
 
-/* directory: of the daemon's state, borrowed; NULL: nothing is kept. bytes: that each path's device may be
- * written with; 0: not known. -ENOMEM; what else goes wrong is logged, and it counts from here on. */
+/* directory: of the daemon's state, borrowed; NULL: nothing is kept. bytes: that the device of each path that
+ * has no endurance of its own may be written with; 0: not known. -ENOMEM; what else goes wrong is logged, and
+ * it counts from here on. */
 int endurance_new(struct node *node, const char *directory, uint64_t bytes, struct endurance **ret_endurance);
 /* Writes the file once more. Nothing is in flight. */
 struct endurance *endurance_free(struct endurance *endurance);

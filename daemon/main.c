@@ -261,6 +261,7 @@ static int start_node(struct daemon *daemon)
 	for (unsigned i = 0; i < config->path_count; i++) {
 		node.paths[i].path = config->paths[i].path;
 		node.paths[i].capacity = config->paths[i].capacity;
+		node.paths[i].endurance = config->paths[i].endurance;
 	}
 	r = node_new(daemon->loop, &node, &daemon->node);
 	if (r < 0)

@@ -175,6 +175,7 @@ static int open_path(struct node *node, const struct node_config *config, unsign
 
 	path->directory_fd = -1;
 	path->capacity = config->paths[index].capacity;
+	path->endurance = config->paths[index].endurance;
 	path->path = strdup(config->paths[index].path);
 	if (!path->path || asprintf(&path->folder, "%s/tierd", path->path) < 0) {
 		free(path->path);

@@ -18,13 +18,14 @@
 #define NODE_MAX_PATHS 16
 
 struct node_path {
-	char *path;	   /* owned */
-	char *folder;	   /* the daemon's own in it; owned */
-	uint64_t capacity; /* bytes that tierd may use there */
-	uint64_t used;	   /* bytes that jobs have reserved */
-	uint64_t moved[2]; /* bytes, by enum tier_direction, of jobs that are gone */
-	int directory_fd;  /* of the folder */
-	bool is_direct;	   /* O_DIRECT works there */
+	char *path;	    /* owned */
+	char *folder;	    /* the daemon's own in it; owned */
+	uint64_t capacity;  /* bytes that tierd may use there */
+	uint64_t endurance; /* bytes that its device may be written with; 0: as the node's others */
+	uint64_t used;	    /* bytes that jobs have reserved */
+	uint64_t moved[2];  /* bytes, by enum tier_direction, of jobs that are gone */
+	int directory_fd;   /* of the folder */
+	bool is_direct;	    /* O_DIRECT works there */
 	dev_t file_system;
 	unsigned device; /* of the engine: folders of one file system share it */
 };
@@ -49,6 +50,7 @@ struct node_config {
 	struct {
 		const char *path; /* an existing folder */
 		uint64_t capacity;
+		uint64_t endurance; /* 0: the one below */
 	} paths[NODE_MAX_PATHS];
 	uint64_t idle_release_ms;		 /* 0: never */
 	uint32_t durability;			 /* of jobs that do not ask for one */

@@ -121,7 +121,7 @@ static void take_configuration(struct doctor *doctor, const cJSON *json)
 /* ---- The visit -------------------------------------------------------------------------------------------
  */
 
-/* "FOLDER:SIZE" */
+/* "FOLDER:SIZE", or more behind that. */
 static void look_at_configured_path(struct doctor *doctor, const char *value)
 {
 	_cleanup_free_ char *path = strdup(value);

@@ -9,6 +9,17 @@ of_path() { # KEY
 	"$TIERCTL" --json tiers | python3 -c 'import json, sys; print(json.load(sys.stdin)["nvme"][0].get(sys.argv[1], "none"))' "$1"
 }
 
+start_at() { # PATH [FLAG…]
+	path=$1
+	shift
+	"$TIERD" --socket "$TIERD_SOCKET" --state-dir "$scratch/state" --host-budget 64M --nvme "$path" --file-system any "$@" \
+		2>>"$tierd_log" &
+	tierd_pid=$!
+	until "$TIERCTL" ping >/dev/null 2>&1; do
+		kill -0 "$tierd_pid" || fail 'the daemon ended while it started'
+	done
+}
+
 tierd_start
 [ "$(of_path written_ever_bytes)" -eq 0 ] || fail "before anything: $("$TIERCTL" tiers)"
 [ "$(of_path endurance_bytes)" = none ] || fail "no endurance is given: $("$TIERCTL" tiers)"
@@ -37,14 +48,14 @@ tierd_stop
 # ---- A path that nobody names meanwhile is not forgotten; a file that is damaged is
 
 mkdir "$nvme/other"
-"$TIERD" --socket "$TIERD_SOCKET" --state-dir "$scratch/state" --host-budget 64M --nvme "$nvme/other:64M" 2>>"$tierd_log" &
-tierd_pid=$!
-until "$TIERCTL" ping >/dev/null 2>&1; do
-	kill -0 "$tierd_pid" || fail 'the daemon ended while it started'
-done
+start_at "$nvme/other:64M"
 [ "$(of_path written_ever_bytes)" -eq 0 ] || fail "another path: $("$TIERCTL" tiers)"
 tierd_stop
 rmdir "$nvme/other/tierd" "$nvme/other"
+# A device that is another one has an endurance of its own.
+start_at "$nvme:1G,2T" --endurance 1M
+[ "$(of_path endurance_bytes)" -eq 2199023255552 ] || fail "its own: $("$TIERCTL" tiers)"
+tierd_stop
 tierd_start --endurance 1T
 [ "$(of_path written_ever_bytes)" -gt "$ever" ] || fail "$ever bytes are forgotten: $("$TIERCTL" tiers)"
 [ "$(of_path days_left)" = none ] || fail "nothing is known of the rate yet: $("$TIERCTL" tiers)"

@@ -36,16 +36,17 @@ static size_t print_text(const struct config *config, char text[TEXT_BYTES])
 }
 
 /* Everything that is printed must have a value. */
-static const char complete[] = "[daemon]\nsocket = /s\nstate_directory = /d\nlog_level = info\nworkers = 1\n"
-			       "[memory]\nhost_budget = 1G\nidle_release_seconds = 1\n[nvme]\ndurability = "
-			       "step\nendurance = 1\n"
-			       "scrub_days = 0\n[io]\nqueue_depth = 1\n"
-			       "background_bytes = 1M\n"
-			       "[limits]\nconnections = 1\nconnections_per_user = 1\nrequests_per_connection "
-			       "= 16\noutput_queue = 1M\n"
-			       "frame_size = 64K\njobs_per_user = 1\nunits_per_job = 1\ntensors_per_job = 1\n"
-			       "job_name_length = 1\nname_length = 1\ndimensions_per_tensor = 1\n"
-			       "first_frame_seconds = 1\nframe_seconds = 1\n";
+static const char complete[] =
+	"[daemon]\nsocket = /s\nstate_directory = /d\nlog_level = info\nworkers = 1\n"
+	"[memory]\nhost_budget = 1G\nidle_release_seconds = 1\n[nvme]\npath = /p:1M,1G\n"
+	"durability = step\nendurance = 1\n"
+	"scrub_days = 0\n[io]\nqueue_depth = 1\n"
+	"background_bytes = 1M\n"
+	"[limits]\nconnections = 1\nconnections_per_user = 1\nrequests_per_connection "
+	"= 16\noutput_queue = 1M\n"
+	"frame_size = 64K\njobs_per_user = 1\nunits_per_job = 1\ntensors_per_job = 1\n"
+	"job_name_length = 1\nname_length = 1\ndimensions_per_tensor = 1\n"
+	"first_frame_seconds = 1\nframe_seconds = 1\n";
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {

@@ -39,10 +39,10 @@ static void read_count(const char *text)
 
 static void read_path(const char *text)
 {
-	uint64_t capacity;
+	uint64_t capacity, endurance;
 	char *path;
 
-	if (config_parse_path(text, &path, &capacity) < 0)
+	if (config_parse_path(text, &path, &capacity, &endurance) < 0)
 		return;
 	assert(*path && strlen(path) < strlen(text));
 	free(path);

@@ -116,16 +116,23 @@ static void counts_are_digits_only(void **state)
 
 static void a_path_is_split_at_its_last_colon(void **state)
 {
-	_cleanup_free_ char *path = NULL;
-	uint64_t capacity;
+	static const char *const wrong[] = {
+		"/mnt/a",	":100G",	 "/mnt/a:",	      "/mnt/a:lots",	 "/mnt/a:100G,",
+		"/mnt/a:,600T", "/mnt/a:100G,0", "/mnt/a:100G,600T,", "/mnt/a:100G,ever"
+	};
+	_cleanup_free_ char *path = NULL, *other = NULL;
+	uint64_t capacity, endurance;
 
-	assert_int_equal(config_parse_path("/mnt/a:b:100G", &path, &capacity), 0);
+	assert_int_equal(config_parse_path("/mnt/a:b:100G", &path, &capacity, &endurance), 0);
 	assert_string_equal(path, "/mnt/a:b");
 	assert_int_equal(capacity, 100 * GIB);
-	assert_int_equal(config_parse_path("/mnt/a", &path, &capacity), -EINVAL);
-	assert_int_equal(config_parse_path(":100G", &path, &capacity), -EINVAL);
-	assert_int_equal(config_parse_path("/mnt/a:", &path, &capacity), -EINVAL);
-	assert_int_equal(config_parse_path("/mnt/a:lots", &path, &capacity), -EINVAL);
+	assert_int_equal(endurance, 0);
+	assert_int_equal(config_parse_path("/mnt/a,b:100G,600T", &other, &capacity, &endurance), 0);
+	assert_string_equal(other, "/mnt/a,b");
+	assert_int_equal(capacity, 100 * GIB);
+	assert_int_equal(endurance, 600 * 1024 * GIB);
+	for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++)
+		assert_int_equal(config_parse_path(wrong[i], &path, &capacity, &endurance), -EINVAL);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------------
@@ -147,7 +154,7 @@ static void every_key_is_read(void **state)
 					   "idle_release_seconds = 77\n"
 					   "[nvme]\r\n"
 					   "path = /mnt/a:1T\r\n"
-					   "path = /mnt/b:512G\n"
+					   "path = /mnt/b:512G,600T\n"
 					   "file_system = any\n"
 					   "durability = 45\n"
 					   "scrub_days = 7\n"
@@ -190,6 +197,8 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->path_count, 2);
 	assert_string_equal(config->paths[1].path, "/mnt/b");
 	assert_int_equal(config->paths[1].capacity, 512 * GIB);
+	assert_int_equal(config->paths[0].endurance, 0);
+	assert_int_equal(config->paths[1].endurance, 600 * 1024 * GIB);
 	assert_int_equal(config->file_system, CONFIG_FILE_SYSTEM_ANY);
 	assert_int_equal(config->durability, 45);
 	assert_int_equal(config->io_engine, CONFIG_ENGINE_PLAIN);
@@ -440,6 +449,7 @@ static void what_is_printed_can_be_read_back(void **state)
 	assert_int_equal(LOAD(&first, FLAG("--config"), scratch->file, FLAG("--log-level"), FLAG("warning"),
 			      FLAG("--output-queue"), FLAG("3M"), FLAG("--fault"), FLAG("submit:read:1:EIO")),
 			 0);
+	first->paths[0].endurance = 7 * GIB;
 	stream = fmemopen(text, sizeof(text), "w");
 	config_print(first, stream);
 	fclose(stream);
@@ -451,6 +461,7 @@ static void what_is_printed_can_be_read_back(void **state)
 	assert_non_null(strstr(text, "output_queue = 3M"));
 	assert_non_null(strstr(text, "fault = submit:read:1:EIO"));
 	assert_non_null(strstr(text, scratch->nvme));
+	assert_int_equal(second->paths[0].endurance, 7 * GIB);
 }
 
 #define FILE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
