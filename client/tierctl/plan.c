@@ -15,6 +15,7 @@
 #define DAY_MS 86400000
 /* Of a job whose optimizer's state is in host memory, which says nothing of its durability. */
 #define COMMIT_MS 60000
+#define MOST_COMMIT_SECONDS 86400
 
 int plan_check(const struct plan_model *model)
 {
@@ -74,6 +75,24 @@ int plan_set_optimizer(struct plan_model *model, const char *name)
 			return 0;
 		}
 	return -EINVAL;
+}
+
+int plan_set_durability(struct plan_model *model, const char *text, bool *ret_is_durable)
+{
+	uint64_t seconds = 0;
+
+	*ret_is_durable = strcmp(text, "none") != 0;
+	if (!*ret_is_durable)
+		return 0;
+	if (strcmp(text, "step") == 0) {
+		/* No step is shorter. */
+		model->commit_ms = 1;
+		return 0;
+	}
+	if (plan_parse_count(text, &seconds) < 0 || seconds == 0 || seconds > MOST_COMMIT_SECONDS)
+		return -EINVAL;
+	model->commit_ms = seconds * 1000;
+	return 0;
 }
 
 int plan_set_gradients(struct plan_model *model, const char *place)
@@ -286,7 +305,8 @@ double plan_written_per_day(const struct plan_model *model, unsigned stage, cons
 {
 	struct plan_traffic traffic = plan_traffic(model, place);
 	double here = (double)local_part(model, model->parameters, stage >= 1);
-	double commit_ms = step_ms > COMMIT_MS ? (double)step_ms : COMMIT_MS;
+	uint64_t interval_ms = model->commit_ms ? model->commit_ms : COMMIT_MS;
+	double commit_ms = (double)(step_ms > interval_ms ? step_ms : interval_ms);
 
 	return (double)(traffic.update_written + traffic.gradient_written) * here * DAY_MS / (double)step_ms +
 	       (double)committed_bytes(model, place) * here * DAY_MS / commit_ms;

@@ -18,6 +18,7 @@ struct plan_model {
 	unsigned micro_batches;
 	unsigned gradient_buffers; /* per rank */
 	bool is_durable;	   /* all state is written to NVMe, wherever it lies */
+	uint64_t commit_ms;	   /* between two commits of state in host memory, or a step; 0: a minute */
 	unsigned snapshots;	   /* of durable state, that are to have room beside it */
 	bool is_gradient_nvme;	   /* sums beyond a few go to NVMe, at the stages that can do that */
 	enum plan_format format;
@@ -87,6 +88,9 @@ double plan_written_per_day(const struct plan_model *model, unsigned stage, cons
  * nothing fits. */
 int plan_choose(const struct plan_model *model, unsigned stage, uint64_t host_bytes, uint64_t nvme_bytes,
 		struct plan_place *ret_place);
+
+/* "step", "none", or seconds. *ret_is_durable: it is not none. -EINVAL. */
+int plan_set_durability(struct plan_model *model, const char *text, bool *ret_is_durable);
 
 /* "adamw", "adam", "lion", "momentum" (SGD with it), "none", "sgd" (without). -EINVAL. */
 int plan_set_optimizer(struct plan_model *model, const char *name);

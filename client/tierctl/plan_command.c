@@ -15,7 +15,8 @@
 
 struct plan_request {
 	struct plan_model model;
-	int stage; /* -1: all */
+	int stage;	 /* -1: all */
+	bool is_durable; /* if there is NVMe for that */
 	bool has_host, has_nvme;
 	uint64_t host_bytes, nvme_bytes; /* free on this node */
 	const char *source;		 /* of these two */
@@ -108,6 +109,11 @@ static int set_snapshots(struct plan_request *request, const char *value)
 	return set_small(&request->model.snapshots, value, PLAN_MAX_SNAPSHOTS);
 }
 
+static int set_durability(struct plan_request *request, const char *value)
+{
+	return plan_set_durability(&request->model, value, &request->is_durable);
+}
+
 static int set_host(struct plan_request *request, const char *value)
 {
 	request->has_host = true;
@@ -149,6 +155,7 @@ static const struct plan_flag {
 	{ "micro-batches", set_micro_batches, "a number from 1 to 65536" },
 	{ "gradients", set_gradients, "host or nvme" },
 	{ "frozen", set_frozen, SIZE_HELP },
+	{ "durability", set_durability, "step, none, or seconds from 1 to 86400" },
 	{ "snapshots", set_snapshots, "a number from 1 to 14" },
 	{ "step-ms", set_step_ms, "milliseconds, 1 to 4294967295" },
 	{ "endurance", set_endurance, SIZE_HELP },
@@ -187,6 +194,9 @@ static int complete(struct plan_request *request)
 		return command_fail(COMMAND_USAGE,
 				    "--largest-unit %" PRIu64 " is more than --parameters %" PRIu64,
 				    model->largest_unit, model->parameters);
+	if (!request->is_durable && model->snapshots > 0)
+		return command_fail(COMMAND_USAGE,
+				    "--snapshots are of jobs that are durable, and --durability is none");
 	if (model->frozen_bytes > PLAN_MAX_FROZEN_BYTES)
 		return command_fail(COMMAND_USAGE, "--frozen %" PRIu64 " bytes are more than 64T",
 				    model->frozen_bytes);
@@ -365,6 +375,7 @@ static int print_json(const struct plan_request *request)
 	cJSON_AddNumberToObject(json, "largest_unit", (double)model->largest_unit);
 	cJSON_AddNumberToObject(json, "micro_batches", model->micro_batches);
 	cJSON_AddNumberToObject(json, "snapshots", model->snapshots);
+	cJSON_AddBoolToObject(json, "is_durable", model->is_durable);
 	if (request->has_host)
 		cJSON_AddNumberToObject(json, "host_free_bytes", (double)request->host_bytes);
 	if (request->has_nvme)
@@ -485,6 +496,8 @@ static int print_tables(const struct plan_request *request)
 	       model->micro_batches == 1 ? "" : "es");
 	if (model->frozen_bytes > 0)
 		printf("; %s frozen", text_bytes(model->frozen_bytes, a));
+	if (!model->is_durable)
+		printf("; not durable");
 	putchar('\n');
 	if (request->has_host && request->has_nvme)
 		printf("Free here (%s): %s of host memory, %s of NVMe\n\n", request->source,
@@ -514,6 +527,7 @@ int command_plan(const struct command_context *context)
 	struct plan_request request = {
 		.model = { .micro_batches = 1, .gradient_buffers = 2, .format = PLAN_BF16 },
 		.stage = -1,
+		.is_durable = true,
 	};
 	int code;
 
@@ -524,6 +538,6 @@ int command_plan(const struct command_context *context)
 	if (code != COMMAND_DONE)
 		return code;
 	look_at_node(context, &request);
-	request.model.is_durable = !request.has_nvme || request.nvme_bytes > 0;
+	request.model.is_durable = request.is_durable && (!request.has_nvme || request.nvme_bytes > 0);
 	return context->is_json ? print_json(&request) : print_tables(&request);
 }

@@ -121,6 +121,8 @@ static const struct verb_flag plan_flags[] = {
 	{ "frozen", "SIZE", "of tensors that are not trained (0)" },
 	{ "largest-unit", "N", "elements of the largest layer (a 32nd of the model)" },
 	{ "micro-batches", "G", "in a step (1)" },
+	{ "durability", "step|none|SECONDS",
+	  "how often steps are committed (each step, or of state in host memory each minute)" },
 	{ "snapshots", "N", "that are to have room on NVMe (none)" },
 	{ "step-ms", "N", "that a step takes: what is written in a day, and how long that lasts" },
 	{ "endurance", "SIZE", "that is left of it, of all paths (the daemon is asked)" },

@@ -67,6 +67,17 @@ for snapshots in 0 15 some; do
 done
 json 'all(p["nvme_bytes"] == 5 * 12e9 for p in j["stages"][3]["placements"])' \
 	plan --parameters 1B --world-size 8 --snapshots 3
+# What is not durable takes nothing on NVMe but what lives there.
+json '[p["nvme_bytes"] for p in j["stages"][3]["placements"]] == [0, 20e9, 4e9, 24e9] and not j["is_durable"]' \
+	plan --parameters 1B --world-size 8 --durability none
+json 'all(p["nvme_bytes"] == 24e9 for p in j["stages"][3]["placements"]) and j["is_durable"]' \
+	plan --parameters 1B --world-size 8 --durability 600
+expect_status 0 "$TIERCTL" plan --parameters 1B --world-size 8 --durability none
+expect_text 'not durable'
+expect_status 2 "$TIERCTL" plan --parameters 1B --world-size 8 --durability none --snapshots 1
+expect_text 'snapshots are of jobs that are durable'
+expect_status 2 "$TIERCTL" plan --parameters 1B --world-size 8 --durability sometimes
+expect_text 'it takes step, none, or seconds'
 json '"fits" not in j["stages"][0]["placements"][0]' plan --parameters 1B --world-size 8
 json 'all(p["fits"] for p in j["stages"][0]["placements"])' \
 	plan --parameters 1B --world-size 8 --stage 3 --host 64G --nvme 64G

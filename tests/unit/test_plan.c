@@ -356,6 +356,26 @@ static void a_day_writes_what_its_commits_do(void **state)
 	assert_true(plan_written_per_day(&model, 3, &place, 10000) == 7e9 * 12 * 8640);
 }
 
+static void durability_says_how_often_commits_are(void **state)
+{
+	static const char *const wrong[] = { "0", "86401", "often", "" };
+	struct plan_model model = make_model(7000000000, 8);
+	struct plan_place place;
+	bool is_durable = false;
+
+	assert_int_equal(plan_place(&model, 3, false, false, &place), 0);
+	assert_int_equal(plan_set_durability(&model, "600", &is_durable), 0);
+	assert_true(is_durable);
+	assert_true(plan_written_per_day(&model, 3, &place, 10000) == 7e9 * 12 * 144);
+	assert_int_equal(plan_set_durability(&model, "step", &is_durable), 0);
+	assert_true(is_durable);
+	assert_true(plan_written_per_day(&model, 3, &place, 10000) == 7e9 * 12 * 8640);
+	assert_int_equal(plan_set_durability(&model, "none", &is_durable), 0);
+	assert_false(is_durable);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		assert_int_equal(plan_set_durability(&model, wrong[i], &is_durable), -EINVAL);
+}
+
 static void auto_takes_what_fits_and_moves_least(void **state)
 {
 	struct plan_model model = make_model(1000000, 1);
@@ -439,6 +459,7 @@ int main(void)
 		cmocka_unit_test(traffic_is_that_of_the_streams_on_nvme),
 		cmocka_unit_test(a_day_writes_what_its_steps_do),
 		cmocka_unit_test(a_day_writes_what_its_commits_do),
+		cmocka_unit_test(durability_says_how_often_commits_are),
 		cmocka_unit_test(auto_takes_what_fits_and_moves_least),
 		cmocka_unit_test(models_that_are_none_are_refused),
 		cmocka_unit_test(the_largest_model_can_be_counted),
