@@ -265,12 +265,14 @@ struct job {
 	struct memory statistics; /* its page, once somebody has asked for it */
 };
 
-/* ---- job.c, epoch.c: membership and epochs ---- */
+/* ---- job.c, opening.c, unit_requests.c, epoch.c: membership and epochs ---- */
 
 struct job *job_find(struct node *node, uid_t uid, const char *name);
 /* A job without ranks and units, in JOB_FORMING; freed by job_free(). */
 int job_new(struct node *node, uid_t uid, const struct quota *quota, const char *name,
 	    const struct job_options *options, struct job **ret_job);
+/* What it may take of memory and disk, by what its owner may. */
+void job_set_limits(struct job *job, const struct quota *quota);
 /* Checks and charges the next unit. A negative errno with a message. */
 int job_add_unit(struct job *job, const Tierd__Wire__UnitDefine *definition, char *message, size_t size);
 void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct queue *client_members,

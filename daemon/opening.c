@@ -1,0 +1,382 @@
+/* How a rank comes to a job: which one it means, whether it may have it, and what is made for it. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/plural.h"
+#include "daemon/access.h"
+#include "daemon/budget.h"
+#include "daemon/idle.h"
+#include "daemon/job.h"
+#include "daemon/lost.h"
+#include "daemon/replaced.h"
+#include "daemon/reserve.h"
+#include "daemon/reshape.h"
+#include "daemon/restore.h"
+#include "daemon/source.h"
+
+static inline void source_freep(struct source **source)
+{
+	source_free(*source);
+}
+
+static int create(struct node *node, const struct port *owner, const char *name,
+		  const struct job_options *options, struct job **ret_job)
+{
+	struct quota quota = access_quota(node, owner);
+	int r = job_new(node, owner->uid, &quota, name, options, ret_job);
+
+	if (r < 0)
+		return r;
+	(*ret_job)->number = ++node->jobs_created;
+	events_of_job(*ret_job, EVENT_OPENED, NULL, "it is opened, for %u rank%s at stage %u",
+		      options->world_size, PLURAL(options->world_size), options->stage);
+	return 0;
+}
+
+static bool has_state(const struct job *job)
+{
+	return job->phase >= JOB_TRAINED;
+}
+
+static void reply_opened(struct pending *pending, struct member *member)
+{
+	struct job *job = member->job;
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__JobOpenReply open = TIERD__WIRE__JOB_OPEN_REPLY__INIT;
+	_cleanup_close_ int fd = memory_client_fd(&member->window, MEMORY_WRITABLE);
+
+	if (fd < 0) {
+		pending_error(pending, fd, "job %s: no descriptor for the exchange window: %s", job->name,
+			      strerror(-fd));
+		queue_remove(&member->client_link);
+		member->client = NULL;
+		job_leave(member, true, "no descriptors");
+		return;
+	}
+	open.job = member->handle;
+	/* New is a job whose tensors need values; they have them once they are being stored. */
+	open.status = job->phase >= JOB_INITIALIZING ? JOB_RESUMED : JOB_NEW;
+	open.step = job->step;
+	open.loss_scale = job->loss_scale.value;
+	open.epoch = job->epoch;
+	open.window_bytes = WINDOW_BYTES;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_OPEN;
+	reply.job_open = &open;
+	pending_reply_fds(pending, &reply, &fd, 1);
+}
+
+/* The rank's place must be free, or be taken over; the last rank of a job without state takes the job with
+ * it. */
+static bool clear_rank(struct pending *pending, struct job *job, const Tierd__Wire__JobOpen *open)
+{
+	struct member *member = job ? job->ranks[open->rank] : NULL;
+	char reason[128];
+
+	if (!member)
+		return true;
+	/* A trainer that is restarted at once may be faster than the news of its death. */
+	if (port_is_dead(member->port)) {
+		snprintf(reason, sizeof(reason), "rank %u (pid %d) is lost: its process died", member->rank,
+			 (int)member->pid);
+		job_leave(member, false, reason);
+		return true;
+	}
+	/* Of a shared job a rank is taken from its holder by himself, or by the job's owner. */
+	if (member->port->uid != pending_port(pending)->uid && job->uid != pending_port(pending)->uid) {
+		pending_error(pending, -EBUSY, "rank %u of job %s is held by process %d of user %u",
+			      open->rank, job->name, (int)member->pid, (unsigned)member->port->uid);
+		return false;
+	}
+	if (open->is_reconnect && member->pid == pending_port(pending)->pid) {
+		snprintf(reason, sizeof(reason), "rank %u (pid %d) has lost its connection", member->rank,
+			 (int)member->pid);
+		job_leave(member, false, reason);
+		return true;
+	}
+	if (!open->takeover) {
+		pending_error(pending, -EBUSY,
+			      "rank %u of job %s is held by process %d; end it, or open with takeover",
+			      open->rank, job->name, (int)member->pid);
+		return false;
+	}
+	snprintf(reason, sizeof(reason), "rank %u (pid %d) was taken over by another process", member->rank,
+		 (int)member->pid);
+	job_leave(member, false, reason);
+	return true;
+}
+
+/* A member's window is in the job's plan, once there is one. */
+static int charge_window(struct job *job, char *message, size_t size)
+{
+	int r;
+
+	if (job->has_plan || job->windows > job->member_count)
+		return 0;
+	r = budget_charge(job, WINDOW_BYTES, message, size);
+	if (r == 0)
+		job->windows++;
+	return r;
+}
+
+static void join(struct pending *pending, struct job *job, const Tierd__Wire__JobOpen *open,
+		 struct queue *client_members, uint32_t handle)
+{
+	struct member *member;
+	char message[640];
+	int r;
+
+	if (job->is_live)
+		job_abort(job, -ESTALE, "rank %u has joined job %s again", open->rank, job->name);
+	/* Of a job that was brought back, the owner's groups were only looked up. */
+	if (job->member_count == 0 && !job->has_plan && pending_port(pending)->uid == job->uid) {
+		struct quota quota = access_quota(job->node, pending_port(pending));
+
+		job_set_limits(job, &quota);
+	}
+	r = charge_window(job, message, sizeof(message));
+	if (r == 0) {
+		r = member_new(job, pending->client, pending_port(pending), open->rank, &member);
+		if (r < 0)
+			snprintf(message, sizeof(message), "%s", strerror(-r));
+	}
+	if (r < 0) {
+		pending_error(pending, r, "job %s: no memory for another member: %s", job->name, message);
+		events_of_job(job, EVENT_REFUSED, &(struct log_fields){ .rank = &open->rank },
+			      "rank %u (pid %d) cannot join it: %s", open->rank,
+			      (int)pending_port(pending)->pid, message);
+		if (job->member_count == 0 && !has_state(job))
+			job_drop(job);
+		return;
+	}
+	member->handle = handle;
+	member->has_reconnected = open->is_reconnect;
+	idle_end(job);
+	member->joined_ns = member->heard_ns = clock_now_ns();
+	job->ranks[open->rank] = member;
+	job->member_count++;
+	queue_push(client_members, &member->client_link);
+	events_of_job(job, EVENT_ATTACHED, &(struct log_fields){ .rank = &member->rank },
+		      "rank %u (pid %d) has opened it", member->rank, (int)member->pid);
+	reply_opened(pending, member);
+}
+
+static bool replace(struct pending *pending, struct job **job, struct replaced **ret_replaced)
+{
+	int r = replaced_new(*job, ret_replaced);
+
+	if (r < 0)
+		pending_error(pending, r, "job %s cannot be replaced: out of memory", (*job)->name);
+	else
+		*job = NULL;
+	return r == 0;
+}
+
+/* Whether the mode allows to join what exists; replaces it where it says so (*job becomes NULL). */
+static bool check_mode(struct pending *pending, struct job **job, uint32_t mode, const char *name,
+		       struct replaced **ret_replaced)
+{
+	char loss[JOB_LOSS_TEXT];
+
+	if (mode == MODE_RESUME && (!*job || !has_state(*job))) {
+		pending_error(pending, -ENOENT,
+			      "there is no job %s to resume; open it with create, or either", name);
+		return false;
+	}
+	if (!*job || !has_state(*job))
+		return true;
+	if (mode == MODE_CREATE) {
+		pending_error(pending, -EEXIST, "job %s exists at step %llu; resume or replace it", name,
+			      (unsigned long long)(*job)->step);
+		return false;
+	}
+	if (mode == MODE_REPLACE && (*job)->member_count > 0) {
+		pending_error(pending, -EBUSY, "job %s cannot be replaced: %u of its ranks %s alive", name,
+			      (*job)->member_count, (*job)->member_count == 1 ? "is" : "are");
+		return false;
+	}
+	if (mode == MODE_REPLACE)
+		return replace(pending, job, ret_replaced);
+	if ((*job)->is_lost && lost_try_again(*job)) {
+		pending_error(pending, -EAGAIN, "job %s is looked for again; try again", name);
+		return false;
+	}
+	if ((*job)->phase == JOB_BROKEN) {
+		pending_error(pending, -EIO, "%s", job_describe_loss(*job, loss, sizeof(loss)));
+		return false;
+	}
+	return true;
+}
+
+static unsigned count_jobs(const struct node *node, uid_t uid)
+{
+	unsigned count = 0;
+
+	QUEUE_FOREACH (link, &node->jobs)
+		if (queue_entry(link, struct job, link)->uid == uid)
+			count++;
+	return count;
+}
+
+static bool is_foreign(const struct pending *pending, const Tierd__Wire__JobOpen *open)
+{
+	return open->has_owner && open->owner != pending_port(pending)->uid;
+}
+
+static void refuse_foreign(struct pending *pending, const Tierd__Wire__JobOpen *open)
+{
+	pending_error(pending, -ENOENT, "there is no job %s of user %u that is shared with you", open->name,
+		      open->owner);
+}
+
+/* The caller's own, NULL if there is none; or another user's, which is there and shared with the caller,
+ * whose own idea of sharing does not count. */
+static bool find_to_open(struct pending *pending, const Tierd__Wire__JobOpen *open,
+			 struct job_options *options, struct job **ret_job)
+{
+	const struct port *port = pending_port(pending);
+	struct job *job;
+
+	if (!is_foreign(pending, open)) {
+		*ret_job = job_find(pending_node(pending), port->uid, open->name);
+		return true;
+	}
+	job = job_find(pending_node(pending), open->owner, open->name);
+	if (!job || !access_may_see(job, port)) {
+		refuse_foreign(pending, open);
+		return false;
+	}
+	if (!access_may_train(job, port) || open->mode == MODE_REPLACE) {
+		pending_error(pending, -EPERM, "job %s of user %u is not yours to %s", open->name,
+			      open->owner, open->mode == MODE_REPLACE ? "replace" : "train");
+		return false;
+	}
+	options->sharing = job->options.sharing;
+	options->share_group = job->options.share_group;
+	*ret_job = job;
+	return true;
+}
+
+/* NULL: it is answered, and what it was to replace comes back. */
+static struct job *create_opened(struct pending *pending, const Tierd__Wire__JobOpen *open,
+				 const struct job_options *options, struct replaced *replaced)
+{
+	struct node *node = pending_node(pending);
+	struct job *job = NULL;
+	int r = 0;
+
+	if (is_foreign(pending, open))
+		refuse_foreign(pending, open);
+	else if (count_jobs(node, pending_port(pending)->uid) >= node->jobs_per_user)
+		pending_error(
+			pending, -EBUSY,
+			"this user has %u job%s already: drop one that is not needed (tierctl jobs), or "
+			"ask an administrator to raise jobs_per_user",
+			node->jobs_per_user, PLURAL(node->jobs_per_user));
+	else
+		r = create(node, pending_port(pending), open->name, options, &job);
+	if (r < 0)
+		pending_error(pending, r, "job %s: out of memory", open->name);
+	if (job)
+		job->replaced = replaced;
+	else
+		replaced_bring_back(replaced);
+	return job;
+}
+
+/* What a rank asks for has to be what the others did; who comes to an idle job may say how many there are. */
+static int agree(struct job *job, const struct job_options *options, const struct source *source,
+		 char *message, size_t size)
+{
+	struct job_options asked = *options;
+	int r;
+
+	if (has_state(job))
+		reserve_overlook(job, &asked);
+	if (has_state(job) && reshape_is_asked(job, &asked))
+		return reshape(job, &asked, message, size);
+	r = options_compare(&asked, &job->options, message, size);
+	return r < 0 || job->phase > JOB_FILLING ? r : source_compare(source, job->source, message, size);
+}
+
+/* A job that has a state has its values. */
+static bool needs_source(const struct job *job, const Tierd__Wire__JobOpen *open)
+{
+	return !job || !has_state(job) || open->mode == MODE_REPLACE;
+}
+
+void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct queue *client_members,
+	      uint32_t handle)
+{
+	struct replaced *replaced = NULL;
+	struct node *node = pending_node(pending);
+	_cleanup_(source_freep) struct source *source = NULL;
+	struct job_options options;
+	struct job *job;
+	char message[640];
+	int r = options_read(&options, open, node->path_count > 0, message, sizeof(message));
+
+	if (r < 0) {
+		pending_error(pending, r, "%s", message);
+		return;
+	}
+	if (node->is_stopping) {
+		pending_error(pending, -ESHUTDOWN, "tierd is stopping; no job can be opened");
+		return;
+	}
+	if (!find_to_open(pending, open, &options, &job))
+		return;
+	if (job ? job->blobs.is_loading
+		: restore_is_under_way(node, pending_port(pending)->uid, open->name)) {
+		pending_error(pending, -EAGAIN, "job %s comes back from its store; try again", open->name);
+		return;
+	}
+	if (job && job->is_rolling_back) {
+		pending_error(pending, -EAGAIN, "job %s is being rolled back; try again", open->name);
+		return;
+	}
+	/* What is there may be opened, and replaced, whatever the limit has become. */
+	if (!job && strlen(open->name) > node->job_name_length) {
+		pending_error(pending, -EINVAL,
+			      "the name of job %s has %zu bytes; at most %u are allowed (job_name_length)",
+			      open->name, strlen(open->name), node->job_name_length);
+		return;
+	}
+	if (node->is_draining && (!job || job->member_count == 0)) {
+		pending_error(pending, -ESHUTDOWN,
+			      "tierd drains: job %s cannot be opened until it has been started again, or "
+			      "tierctl drain --undo",
+			      open->name);
+		return;
+	}
+	if (needs_source(job, open)) {
+		r = source_new(node, pending_port(pending), open, &source, message, sizeof(message));
+		if (r < 0) {
+			pending_error(pending, r, "job %s, rank %u: %s", open->name, open->rank, message);
+			return;
+		}
+	}
+	if (!check_mode(pending, &job, open->mode, open->name, &replaced))
+		return;
+	r = job ? agree(job, &options, source, message, sizeof(message)) : 0;
+	if (r < 0) {
+		pending_error(pending, r, "job %s, rank %u: %s", open->name, open->rank, message);
+		return;
+	}
+	if (!clear_rank(pending, job, open))
+		return;
+	/* Its last rank may have just been taken from it. */
+	if (job && job->is_dropped)
+		replaced = TAKE_PTR(job->replaced);
+	if (!job || job->is_dropped) {
+		job = create_opened(pending, open, &options, replaced);
+		if (job) {
+			job->has_earlier_updates = source_has_state(source);
+			job->source = TAKE_PTR(source);
+		}
+	}
+	if (job)
+		join(pending, job, open, client_members, handle);
+}

@@ -1,0 +1,76 @@
+/* Units that ranks define: the first one says what they are, the others the same. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "common/plural.h"
+#include "daemon/budget.h"
+#include "daemon/job.h"
+#include "daemon/refuse.h"
+#include "proto/name.h"
+
+static void reply_defined(struct pending *pending, uint32_t unit)
+{
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__UnitDefineReply define = TIERD__WIRE__UNIT_DEFINE_REPLY__INIT;
+
+	define.unit = unit;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_UNIT_DEFINE;
+	reply.unit_define = &define;
+	pending_reply(pending, &reply);
+}
+
+int job_add_unit(struct job *job, const Tierd__Wire__UnitDefine *definition, char *message, size_t size)
+{
+	uint64_t bytes = catalog_definition_bytes(definition);
+	char reason[640];
+	int r = budget_charge(job, bytes, reason, sizeof(reason));
+
+	if (r < 0)
+		return refuse(message, size, r, "unit \"%.*s\": %s", name_fit(definition->name, 80),
+			      definition->name, reason);
+	r = catalog_define(&job->catalog, definition, job->options.group_count, message, size);
+	if (r < 0)
+		budget_uncharge(job, bytes);
+	return r;
+}
+
+/* Values that were given are there, whatever a later rank would have begun with. */
+static void forget_initializers(const struct job *job, uint32_t index,
+				const Tierd__Wire__UnitDefine *definition)
+{
+	const struct unit *unit = &job->catalog.units[index];
+
+	for (size_t i = 0; i < unit->tensor_count && i < definition->n_tensors; i++) {
+		if (!job->has_begun || unit->tensors[i].initializer != INITIALIZE_NONE)
+			continue;
+		definition->tensors[i]->initializer = INITIALIZE_NONE;
+		definition->tensors[i]->a = unit->tensors[i].a;
+		definition->tensors[i]->b = unit->tensors[i].b;
+	}
+}
+
+void job_define(struct pending *pending, const Tierd__Wire__UnitDefine *definition)
+{
+	struct member *member = pending->member;
+	struct job *job = member->job;
+	char message[832];
+	int r;
+
+	if (member->defined < job->catalog.unit_count) {
+		forget_initializers(job, member->defined, definition);
+		r = catalog_compare(&job->catalog, member->defined, definition, message, sizeof(message));
+	} else if (job->phase != JOB_FORMING) {
+		r = -EINVAL;
+		snprintf(message, sizeof(message), "unit \"%.*s\" is one too many: the job has %u unit%s",
+			 name_fit(definition->name, 80), definition->name, job->catalog.unit_count,
+			 PLURAL(job->catalog.unit_count));
+	} else {
+		r = job_add_unit(job, definition, message, sizeof(message));
+		if (r == -ENOMEM)
+			events_of_job(job, EVENT_REFUSED, NULL, "%s", message);
+	}
+	if (r < 0)
+		pending_error(pending, r, "job %s, rank %u: %s", job->name, member->rank, message);
+	else
+		reply_defined(pending, member->defined++);
+}
