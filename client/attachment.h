@@ -21,6 +21,7 @@ struct tierd_job;
 
 #define ATTACHMENT_FDS 5 /* that come with a ready */
 #define ATTACHMENT_NO_EPOCH UINT64_MAX
+#define ATTACHMENT_NO_CONNECTION 0
 
 struct gradient_buffer {
 	uint32_t unit; /* while it is held */
@@ -41,7 +42,7 @@ struct attachment {
 	struct attachment *older;
 
 	/* With the node's lock. */
-	uint32_t connection; /* as the node counts them */
+	uint32_t connection; /* as the node counts them, from 1; none: the job was left over it */
 	struct mapping directory_mapping, arena_mapping, lease_mapping, gradient_mapping;
 	_Atomic uint32_t *buffer_states; /* enum gradient_buffer_state, in the lease page */
 	struct gradient_buffer *buffers;

@@ -42,6 +42,8 @@ void job_poison(struct tierd_job *job)
 
 void job_epoch_ended(struct tierd_job *job, const Tierd__Wire__Event__EpochEnded *event)
 {
+	if (event->may_return)
+		job_send_away(job);
 	/* One of which this rank was not a part, or that a new ready has overtaken. */
 	if (job->ready_units == 0 || (int32_t)(event->epoch - job->epoch) < 0)
 		return;

@@ -72,6 +72,7 @@ struct tierd_job {
 	char phase[TIERD_MAX_NAME + 1]; /* that the rank has named; "": none */
 	bool must_reopen;		/* before anything else is asked */
 	bool must_rejoin;		/* the other ranks, before the next call goes on */
+	bool is_sent_away;		/* from a job that it may open again */
 	bool is_rejoining;
 	int refusal;		/* it cannot be opened again, stale_text says why */
 	unsigned interruptions; /* in a row */

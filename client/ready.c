@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "client/job.h"
+#include "client/reopen.h"
 #include "client/ticket.h"
 
 /* Beyond the time that the daemon was given to collect the ranks: planning and initializing. */
@@ -78,6 +79,9 @@ static int ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticke
 		return message_fail(-EINVAL, "job \"%s\" has no units; call tierd_unit_define first",
 				    job->name);
 	gradients_drop(job);
+	r = job_return(job);
+	if (r < 0)
+		return r;
 	ready.job = job->number;
 	ready.timeout_ms = timeout_ms >= 0 ? timeout_ms : node->timeout_ms;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_READY;

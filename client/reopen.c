@@ -7,11 +7,14 @@
 
 #include "client/job.h"
 #include "client/ticket.h"
+#include "client/window.h"
 #include "common/clock.h"
 #include "proto/vocabulary.h"
 
 /* A daemon opens jobs and defines units at once; one that does not hangs. */
 #define ANSWER_NS UINT64_C(10000000000)
+/* Between two looks whether a job is there again. */
+#define NAP_NS UINT64_C(10000000)
 
 int reopen_remember(const struct tierd_node *node, const ProtobufCMessage *message,
 		    struct remembered *ret_message)
@@ -62,8 +65,7 @@ void job_lose(struct tierd_job *job)
 
 /* ---- Opening ---- */
 
-/* The membership that the lost connection had gives way. Whoever created the job, it is there or lost. */
-static int send_opening(struct tierd_job *job)
+static int send_opening(struct tierd_job *job, uint32_t mode, bool is_reconnect)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobOpen *open =
@@ -72,8 +74,8 @@ static int send_opening(struct tierd_job *job)
 
 	if (!open)
 		return message_fail_memory();
-	open->mode = open->mode == MODE_RESUME ? MODE_RESUME : MODE_EITHER;
-	open->is_reconnect = true;
+	open->mode = open->mode == MODE_RESUME ? MODE_RESUME : mode;
+	open->is_reconnect = is_reconnect;
 	open->takeover = false;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_OPEN;
 	request.job_open = open;
@@ -99,9 +101,9 @@ static int send_definition(struct tierd_job *job, const struct unit *unit)
 	return r;
 }
 
-static int open_and_define(struct tierd_job *job)
+static int open_and_define(struct tierd_job *job, uint32_t mode, bool is_reconnect)
 {
-	int r = send_opening(job);
+	int r = send_opening(job, mode, is_reconnect);
 
 	for (uint32_t unit = 0; r == 0 && unit < job->unit_count; unit++)
 		r = send_definition(job, job->units[unit]);
@@ -153,11 +155,13 @@ static bool is_of_the_moment(const struct tierd_node *node, int r)
 int job_reopen(struct tierd_job *job)
 {
 	uint64_t incarnation = job->incarnation;
-	int r = open_and_define(job);
+	/* The membership that the lost connection had gives way. Whoever created the job, it is there or
+	 * lost. */
+	int r = open_and_define(job, MODE_EITHER, true);
 
 	if (r < 0 && is_of_the_moment(job->node, r))
 		return job->node->error ? connection_check(job->node) : r;
-	job->must_reopen = false;
+	job->must_reopen = job->is_sent_away = false;
 	job->refusal = r;
 	if (r == 0)
 		judge(job, job->incarnation != incarnation);
@@ -167,6 +171,64 @@ int job_reopen(struct tierd_job *job)
 			 "close it",
 			 job->name, tierd_message());
 	return 0;
+}
+
+/* ---- Sent away ---- */
+
+void job_send_away(struct tierd_job *job)
+{
+	/* Else nobody has kept what it was opened with. */
+	if (job->node->reconnect_ms == 0)
+		return;
+	job->is_sent_away = true;
+	/* What is mapped stays where it is; the next ready brings other pages. */
+	if (job->attachment)
+		job->attachment->connection = ATTACHMENT_NO_CONNECTION;
+}
+
+/* Another thread may be in the middle of a call that has not heard of it yet. It has a state, wherever that
+ * stands: a job that is not there any more is not made anew. */
+static int return_once(struct tierd_job *job)
+{
+	int r = window_take(job, connection_deadline(job->node, -1));
+
+	if (r < 0)
+		return r;
+	r = job->is_sent_away ? open_and_define(job, MODE_RESUME, false) : 0;
+	if (r == 0)
+		job->is_sent_away = false;
+	window_give(job);
+	return r;
+}
+
+static int nap(struct tierd_node *node)
+{
+	uint32_t connection = node->connections;
+
+	connection_exit(node);
+	clock_sleep_ns(NAP_NS);
+	pthread_mutex_lock(&node->lock);
+	if (node->connections != connection)
+		return message_fail(-ECONNRESET, "the connection to tierd was opened again");
+	return connection_check(node);
+}
+
+int job_return(struct tierd_job *job)
+{
+	uint64_t deadline = clock_now_ns() + (uint64_t)job->node->reconnect_ms * 1000000;
+	int r = 0;
+
+	/* No other call of the kind comes in between. */
+	job->is_getting_ready = true;
+	while (r == 0 && job->is_sent_away) {
+		r = return_once(job);
+		if (r == -EAGAIN && clock_now_ns() < deadline)
+			r = nap(job->node);
+	}
+	/* With a connection that is lost, that is over. */
+	if (r != -ECONNRESET)
+		job->is_getting_ready = false;
+	return r;
 }
 
 /* ---- Going on ---- */

@@ -1,4 +1,5 @@
-/* Reopening: what becomes of a job when its connection is lost, and how it goes on over another one. */
+/* Reopening: what becomes of a job when its connection is lost, or this rank is sent away from it, and how it
+ * goes on then. */
 #ifndef TIERD_CLIENT_REOPEN_H
 #define TIERD_CLIENT_REOPEN_H
 
@@ -27,6 +28,14 @@ void job_lose(struct tierd_job *job);
 /* Over a new connection: opens the job, and defines its units. An error is the connection's; a job that
  * cannot be opened says so at its next call. */
 int job_reopen(struct tierd_job *job);
+
+/* This rank has no part in the job any more, and may open it again: it was rolled back. */
+void job_send_away(struct tierd_job *job);
+
+/* Opens a job again that this rank was sent away from, over the same connection: tierd_job_ready does, since
+ * until then the rank knows of nothing but the end of its epoch. For reconnect_ms, as long as the job is not
+ * there yet. */
+int job_return(struct tierd_job *job);
 
 /* Waits for the other ranks, as tierd_job_ready; then the job goes on as if nothing had happened. */
 int job_rejoin(struct tierd_job *job);

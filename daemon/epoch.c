@@ -321,19 +321,21 @@ void job_planned(struct job *job, int r, const char *message)
 
 /* ---- The end of an epoch ---- */
 
-static void announce_end(struct member *member, int r, const char *reason)
+/* Who may return is told even before his first epoch. */
+static void announce_end(struct member *member, int r, const char *reason, bool may_return)
 {
 	Tierd__Wire__Event event = TIERD__WIRE__EVENT__INIT;
 	Tierd__Wire__Event__EpochEnded ended = TIERD__WIRE__EVENT__EPOCH_ENDED__INIT;
 	Tierd__Wire__Status status = TIERD__WIRE__STATUS__INIT;
 
-	if (!member->port || member->epoch == 0)
+	if (!member->port || (member->epoch == 0 && !may_return))
 		return;
 	status.code = status_from_errno(r);
 	status.message = (char *)reason;
 	ended.job = member->handle;
 	ended.epoch = member->epoch;
 	ended.reason = &status;
+	ended.may_return = may_return;
 	event.body_case = TIERD__WIRE__EVENT__BODY_EPOCH_ENDED;
 	event.epoch_ended = &ended;
 	member->port->ops->event(member->port, &event);
@@ -357,7 +359,7 @@ static void forget_blobs(struct member *member)
 
 static void end_for_member(struct job *job, struct member *member, int r)
 {
-	announce_end(member, r, job->reason);
+	announce_end(member, r, job->reason, false);
 	member->next_step = NULL;
 	member->is_closed = false;
 	member->announced.is_made = member->announced_next.is_made = false;
@@ -500,7 +502,7 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 		      &(struct log_fields){ .rank = &member->rank }, "%s", reason);
 
 	if (!is_orderly)
-		announce_end(member, -ESTALE, reason);
+		announce_end(member, -ESTALE, reason, job->is_rolling_back);
 	if (!is_orderly && member->client)
 		port_note_farewell(member->port, member->handle, reason);
 	/* It is used until the end of this. */

@@ -48,6 +48,20 @@ train_endlessly busy
 expect_status 0 "$TIERCTL" drop busy --yes --force
 expect_sent_away "job busy was dropped by user $(id -u)"
 
+# ---- Under ranks that reconnect: they open it again, and go on from there
+
+export TIERD_RECONNECT_MS=60000
+expect_status 0 run_gpt --job patient --snapshots 1 --steps 10
+expect_status 0 "$TIERCTL" snapshot patient ten
+train_endlessly patient
+expect_status 0 "$TIERCTL" rollback patient ten --yes --force
+until grep -q 'going on after step 10' "$scratch/out"; do
+	kill -0 $trainer || fail "gpt does not come back: $(cat "$scratch/out")"
+done
+expect_status 0 "$TIERCTL" drop patient --yes --force
+expect_sent_away "job patient was dropped by user $(id -u)"
+unset TIERD_RECONNECT_MS
+
 # ---- From another job's values
 
 expect_status 0 run_gpt --job tuned --source base --with-optimizer --steps 2 --dump "$scratch/tuned"

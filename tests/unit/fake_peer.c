@@ -78,7 +78,7 @@ void fake_peer_fail(struct fake_peer *peer, uint32_t number, int r, const char *
 	send_frame(peer, FRAME_REPLY, number, &reply.base, NULL, 0);
 }
 
-void fake_peer_end_epoch(struct fake_peer *peer, const char *reason)
+static void end_epoch(struct fake_peer *peer, const char *reason, bool may_return)
 {
 	Tierd__Wire__Status status = TIERD__WIRE__STATUS__INIT;
 	Tierd__Wire__Event__EpochEnded ended = TIERD__WIRE__EVENT__EPOCH_ENDED__INIT;
@@ -88,10 +88,23 @@ void fake_peer_end_epoch(struct fake_peer *peer, const char *reason)
 	ended.job = 7;
 	ended.epoch = peer->epoch++;
 	ended.reason = &status;
+	ended.may_return = may_return;
 	event.body_case = TIERD__WIRE__EVENT__BODY_EPOCH_ENDED;
 	event.epoch_ended = &ended;
 	peer->directory->epoch = peer->epoch;
 	send_frame(peer, FRAME_EVENT, 0, &event.base, NULL, 0);
+}
+
+void fake_peer_end_epoch(struct fake_peer *peer, const char *reason)
+{
+	end_epoch(peer, reason, false);
+}
+
+void fake_peer_send_away(struct fake_peer *peer, const char *reason)
+{
+	end_epoch(peer, reason, true);
+	peer->unit_count = 0;
+	peer->has_sent_pages = false;
 }
 
 /* ---- Answers ---- */

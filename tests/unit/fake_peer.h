@@ -55,6 +55,8 @@ void fake_peer_reply_fds(struct fake_peer *peer, uint32_t number, Tierd__Wire__R
 			 unsigned count);
 void fake_peer_fail(struct fake_peer *peer, uint32_t number, int r, const char *message);
 void fake_peer_end_epoch(struct fake_peer *peer, const char *reason);
+/* As a rollback does. */
+void fake_peer_send_away(struct fake_peer *peer, const char *reason);
 void fake_peer_send(struct fake_peer *peer, const void *bytes, size_t length);
 /* The default answer. */
 void fake_peer_answer(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request);

@@ -27,7 +27,7 @@ static void assert_says(const char *words)
 		fail_msg("\"%s\" is not in \"%s\"", words, tierd_message());
 }
 
-static void open_job(struct scene *scene)
+static void open_job_for(struct scene *scene, int reconnect_ms)
 {
 	struct tierd_connect_options connect = TIERD_CONNECT_OPTIONS_INIT;
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
@@ -36,7 +36,7 @@ static void open_job(struct scene *scene)
 
 	fake_peer_start(&scene->peer);
 	connect.socket_path = scene->peer.path;
-	connect.reconnect_ms = PATIENCE_MS;
+	connect.reconnect_ms = reconnect_ms;
 	assert_int_equal(tierd_connect_with(&connect, &scene->node), 0);
 	options.name = "test";
 	options.mode = TIERD_CREATE;
@@ -62,11 +62,16 @@ static void train_step(struct scene *scene)
 	assert_int_equal(tierd_step(scene->job, &rates, NULL), 0);
 }
 
-static void start(struct scene *scene)
+static void start_for(struct scene *scene, int reconnect_ms)
 {
-	open_job(scene);
+	open_job_for(scene, reconnect_ms);
 	assert_int_equal(tierd_job_ready(scene->job, -1, NULL), 0);
 	train_step(scene);
+}
+
+static void start(struct scene *scene)
+{
+	start_for(scene, PATIENCE_MS);
 }
 
 static void end(struct scene *scene)
@@ -233,6 +238,135 @@ static void one_that_always_hangs_up_at_a_request_is_not_asked_for_ever(void **s
 	fake_peer_stop(&scene.peer);
 }
 
+/* ---- Sent away ---- */
+
+#define ROLLED_BACK "job test was rolled back to step 0 by user 7"
+
+static bool send_away_at_phase(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(PHASE))
+		return false;
+	fake_peer_send_away(peer, ROLLED_BACK);
+	peer->step = 0;
+	fake_peer_fail(peer, number, -ESTALE, ROLLED_BACK);
+	return true;
+}
+
+/* Two times it is not there yet. */
+static bool roll_back(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(JOB_OPEN) || openings++ == 0)
+		return send_away_at_phase(peer, number, request);
+	assert_int_equal(request->job_open->mode, TIERD_RESUME);
+	assert_false(request->job_open->is_reconnect);
+	if (openings > 3)
+		return false;
+	fake_peer_fail(peer, number, -EAGAIN, "job test is being rolled back; try again");
+	return true;
+}
+
+static void assert_is_sent_away(struct scene *scene)
+{
+	struct tierd_view view;
+
+	assert_int_equal(tierd_phase(scene->job, "evaluation"), -ESTALE);
+	assert_int_equal(tierd_gather(scene->job, 0, &view), -ESTALE);
+	assert_says(ROLLED_BACK "; call tierd_job_ready");
+}
+
+static void a_rank_that_was_sent_away_opens_the_job_again_when_it_gets_ready(void **state)
+{
+	struct scene scene = { .peer = { .hook = roll_back } };
+	struct tierd_job_state stands;
+	struct tierd_view view;
+
+	openings = 0;
+	start(&scene);
+	/* A lease of before is good until it is released. */
+	assert_int_equal(tierd_gather(scene.job, 1, &view), 0);
+	assert_is_sent_away(&scene);
+	assert_int_equal(openings, 1);
+	assert_int_equal(tierd_release(scene.job, 1), 0);
+	assert_int_equal(tierd_job_ready(scene.job, -1, &stands), 0);
+	assert_int_equal(stands.step, 0);
+	assert_int_equal(openings, 4);
+	assert_int_equal(scene.peer.unit_count, 2);
+	train_step(&scene);
+	assert_int_equal(tierd_job_state(scene.job, &stands), 0);
+	assert_int_equal(stands.step, 1);
+	assert_int_equal(tierd_job_close(scene.job), 0);
+	end(&scene);
+}
+
+static bool drop_instead(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(JOB_OPEN) || openings++ == 0)
+		return send_away_at_phase(peer, number, request);
+	fake_peer_fail(peer, number, -ENOENT, "there is no job test to resume");
+	return true;
+}
+
+static void one_whose_job_is_not_there_any_more_hears_so(void **state)
+{
+	struct scene scene = { .peer = { .hook = drop_instead } };
+
+	openings = 0;
+	start(&scene);
+	assert_is_sent_away(&scene);
+	for (unsigned i = 2; i < 4; i++) {
+		assert_int_equal(tierd_job_ready(scene.job, -1, NULL), -ENOENT);
+		assert_says("there is no job test to resume");
+		assert_int_equal(openings, i);
+	}
+	end(&scene);
+}
+
+static bool die_when_it_returns(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(JOB_OPEN) || openings++ != 1)
+		return send_away_at_phase(peer, number, request);
+	shutdown(peer->fd, SHUT_RDWR);
+	return true;
+}
+
+static void one_that_returns_to_a_daemon_that_dies_finds_the_next(void **state)
+{
+	struct scene scene = { .peer = { .hook = die_when_it_returns, .connections = 2 } };
+	struct tierd_job_state stands;
+
+	openings = 0;
+	start(&scene);
+	assert_is_sent_away(&scene);
+	assert_int_equal(tierd_job_ready(scene.job, -1, &stands), 0);
+	assert_int_equal(openings, 3);
+	assert_int_equal(stands.step, 0);
+	train_step(&scene);
+	end(&scene);
+}
+
+static bool send_away_and_refuse(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case == BODY(JOB_OPEN))
+		openings++;
+	if (request->body_case != BODY(JOB_READY) || !peer->directory)
+		return send_away_at_phase(peer, number, request);
+	fake_peer_fail(peer, number, -ENOENT, ROLLED_BACK ", and this rank has no part in it any more");
+	return true;
+}
+
+static void one_that_does_not_reconnect_does_not_return_either(void **state)
+{
+	struct scene scene = { .peer = { .hook = send_away_and_refuse } };
+
+	openings = 0;
+	start_for(&scene, 0);
+	assert_is_sent_away(&scene);
+	assert_int_equal(tierd_job_ready(scene.job, -1, NULL), -ENOENT);
+	assert_says("has no part in it any more");
+	assert_int_equal(openings, 1);
+	end(&scene);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -242,6 +376,10 @@ int main(void)
 		cmocka_unit_test(a_job_that_cannot_be_opened_again_can_only_be_closed),
 		cmocka_unit_test(one_that_comes_back_with_another_protocol_is_given_up),
 		cmocka_unit_test(one_that_always_hangs_up_at_a_request_is_not_asked_for_ever),
+		cmocka_unit_test(a_rank_that_was_sent_away_opens_the_job_again_when_it_gets_ready),
+		cmocka_unit_test(one_whose_job_is_not_there_any_more_hears_so),
+		cmocka_unit_test(one_that_returns_to_a_daemon_that_dies_finds_the_next),
+		cmocka_unit_test(one_that_does_not_reconnect_does_not_return_either),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
