@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "daemon/asker.h"
 #include "daemon/blob_requests.h"
 #include "daemon/drain.h"
 #include "daemon/drop.h"
@@ -39,7 +40,7 @@ struct client {
 	bool has_hung_up;
 	struct queue members;
 	struct queue readers, verifies;
-	struct queue snapshot_requests, snapshot_lists, roll_backs, reserves;
+	struct queue askers;
 	uint32_t next_handle;
 	struct watch watch;
 	struct queue free;
@@ -60,10 +61,7 @@ int client_new(struct node *node, struct port *port, unsigned maximum_requests, 
 	queue_init(&client->members);
 	queue_init(&client->readers);
 	queue_init(&client->verifies);
-	queue_init(&client->snapshot_requests);
-	queue_init(&client->snapshot_lists);
-	queue_init(&client->roll_backs);
-	queue_init(&client->reserves);
+	queue_init(&client->askers);
 	queue_init(&client->free);
 	watch_init(&client->watch, port);
 	for (unsigned i = 0; i < pendings; i++)
@@ -437,7 +435,7 @@ static void take_snapshot(struct pending *pending, const Tierd__Wire__SnapshotTa
 	if (take->job && !member)
 		refuse_unknown(pending, take->job, false);
 	else
-		snapshot_take(pending, member, take, &client->snapshot_requests);
+		snapshot_take(pending, member, take, &client->askers);
 }
 
 /* False: it is none of them. */
@@ -450,19 +448,19 @@ static bool handle_snapshot_request(struct pending *pending, const Tierd__Wire__
 		take_snapshot(pending, request->snapshot_take);
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_SNAPSHOT_DELETE:
-		snapshot_delete(pending, request->snapshot_delete, &client->snapshot_requests);
+		snapshot_delete(pending, request->snapshot_delete, &client->askers);
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_SNAPSHOT_DIFF:
-		snapshot_diff(pending, request->snapshot_diff, &client->snapshot_requests);
+		snapshot_diff(pending, request->snapshot_diff, &client->askers);
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_SNAPSHOTS_READ:
-		snapshot_list(pending, request->snapshots_read, &client->snapshot_lists);
+		snapshot_list(pending, request->snapshots_read, &client->askers);
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_JOB_ROLL_BACK:
-		roll_back_job(pending, request->job_roll_back, &client->roll_backs);
+		roll_back_job(pending, request->job_roll_back, &client->askers);
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_JOB_RESERVE:
-		reserve_snapshots(pending, request->job_reserve, &client->reserves);
+		reserve_snapshots(pending, request->job_reserve, &client->askers);
 		return true;
 	default:
 		return false;
@@ -590,10 +588,7 @@ void client_hang_up(struct client *client, const char *reason)
 	watch_end(&client->watch);
 	readers_close_all(&client->readers);
 	verify_forget_all(&client->verifies);
-	snapshots_forget_client(&client->snapshot_requests);
-	snapshot_lists_forget_client(&client->snapshot_lists);
-	roll_backs_forget_client(&client->roll_backs);
-	reserves_forget_client(&client->reserves);
+	askers_forget(&client->askers);
 	/* From the start each time: a leaving member can take others with it. */
 	for (struct member *member = first_present(client); member; member = first_present(client)) {
 		if (reason)

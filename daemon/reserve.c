@@ -10,6 +10,7 @@
 
 #include "common/plural.h"
 #include "daemon/access.h"
+#include "daemon/asker.h"
 #include "daemon/budget.h"
 #include "daemon/errand.h"
 #include "daemon/refuse.h"
@@ -17,9 +18,7 @@
 
 struct reserve {
 	struct errand errand;
-	struct queue client_link;
-	struct pending *pending; /* NULL: nobody wants to know any more */
-	uid_t uid;
+	struct asker asker;
 	unsigned snapshots, former;
 	struct store_room more; /* that has been taken from the budgets */
 	bool has_more;
@@ -28,18 +27,8 @@ struct reserve {
 
 static void reserve_free(struct reserve *reserve)
 {
-	queue_remove(&reserve->client_link);
+	asker_end(&reserve->asker);
 	free(reserve);
-}
-
-void reserves_forget_client(struct queue *client_requests)
-{
-	QUEUE_FOREACH (link, client_requests) {
-		struct reserve *reserve = queue_entry(link, struct reserve, client_link);
-
-		queue_remove(&reserve->client_link);
-		pending_drop(TAKE_PTR(reserve->pending));
-	}
 }
 
 /* ---- Budgets ---- */
@@ -129,8 +118,8 @@ static void fail(struct reserve *reserve, int status)
 	if (reserve->has_more)
 		budget_shrink(reserve->errand.job, &reserve->more);
 	explain(reserve, status);
-	if (reserve->pending)
-		pending_error(reserve->pending, status == -ESHUTDOWN ? -ECANCELED : status, "%s",
+	if (reserve->asker.pending)
+		pending_error(reserve->asker.pending, status == -ESHUTDOWN ? -ECANCELED : status, "%s",
 			      reserve->message);
 }
 
@@ -142,13 +131,13 @@ static void tell(struct reserve *reserve)
 
 	job->options.snapshots = reserve->snapshots;
 	events_of_job(job, EVENT_RESERVED, NULL, "user %u has made room for %u snapshot%s, from %u",
-		      (unsigned)reserve->uid, reserve->snapshots, PLURAL(reserve->snapshots),
+		      (unsigned)reserve->asker.uid, reserve->snapshots, PLURAL(reserve->snapshots),
 		      reserve->former);
 	body.nvme_bytes = job->nvme_bytes;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_RESERVE;
 	reply.job_reserve = &body;
-	if (reserve->pending)
-		pending_reply(reserve->pending, &reply);
+	if (reserve->asker.pending)
+		pending_reply(reserve->asker.pending, &reply);
 }
 
 static void on_done(struct errand *errand, int status)
@@ -178,8 +167,7 @@ static int check(const struct job *job, const struct port *port, unsigned snapsh
 	return snapshot_check_job(job, message, size);
 }
 
-void reserve_snapshots(struct pending *pending, const Tierd__Wire__JobReserve *request,
-		       struct queue *client_requests)
+void reserve_snapshots(struct pending *pending, const Tierd__Wire__JobReserve *request, struct queue *askers)
 {
 	struct job *job = access_find(pending, request->name, request->has_owner, request->owner);
 	char message[SNAPSHOT_TEXT];
@@ -195,12 +183,10 @@ void reserve_snapshots(struct pending *pending, const Tierd__Wire__JobReserve *r
 		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
 		return;
 	}
-	reserve->pending = pending;
-	reserve->uid = pending_port(pending)->uid;
+	asker_begin(&reserve->asker, pending, askers);
 	reserve->snapshots = request->snapshots;
 	reserve->errand.job = job;
 	reserve->errand.begin = begin;
 	reserve->errand.done = on_done;
-	queue_push(client_requests, &reserve->client_link);
 	errand_send(&reserve->errand);
 }

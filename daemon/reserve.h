@@ -4,11 +4,7 @@
 
 #include "daemon/job.h"
 
-void reserve_snapshots(struct pending *pending, const Tierd__Wire__JobReserve *request,
-		       struct queue *client_requests);
-/* The client is gone: what it has asked for happens, and nobody is told. */
-void reserves_forget_client(struct queue *client_requests);
-
+void reserve_snapshots(struct pending *pending, const Tierd__Wire__JobReserve *request, struct queue *askers);
 /* Of a store that was found: it may have grown since its job was made. A negative errno with a message: the
  * job's budgets have no room for that. */
 int reserve_find(struct job *job, const struct store *store, char *message, size_t size);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "daemon/access.h"
+#include "daemon/asker.h"
 #include "daemon/drop.h"
 #include "daemon/errand.h"
 #include "daemon/reader.h"
@@ -20,26 +21,14 @@
 struct roll_back {
 	struct errand errand;
 	struct restore_notice notice;
-	struct queue client_link;
-	struct pending *pending; /* NULL: nobody wants to know any more */
-	uid_t uid;
+	struct asker asker;
 	struct store_snapshot snapshot;
 };
 
 static void roll_back_free(struct roll_back *roll_back)
 {
-	queue_remove(&roll_back->client_link);
+	asker_end(&roll_back->asker);
 	free(roll_back);
-}
-
-void roll_backs_forget_client(struct queue *client_requests)
-{
-	QUEUE_FOREACH (link, client_requests) {
-		struct roll_back *roll_back = queue_entry(link, struct roll_back, client_link);
-
-		queue_remove(&roll_back->client_link);
-		pending_drop(TAKE_PTR(roll_back->pending));
-	}
 }
 
 /* ---- It is back ---- */
@@ -59,10 +48,10 @@ static void on_back(struct restore_notice *notice, const struct job *job, const 
 {
 	struct roll_back *roll_back = container_of(notice, struct roll_back, notice);
 
-	if (roll_back->pending && job)
-		reply_rolled_back(roll_back->pending, job->step);
-	else if (roll_back->pending)
-		pending_error(roll_back->pending, -EIO,
+	if (roll_back->asker.pending && job)
+		reply_rolled_back(roll_back->asker.pending, job->step);
+	else if (roll_back->asker.pending)
+		pending_error(roll_back->asker.pending, -EIO,
 			      "the job was rolled back to step %llu, and cannot be opened there: %s",
 			      (unsigned long long)roll_back->snapshot.step, why);
 	roll_back_free(roll_back);
@@ -85,8 +74,8 @@ static void fail(struct roll_back *roll_back, int status)
 	struct job *job = roll_back->errand.job;
 
 	job->is_rolling_back = false;
-	if (roll_back->pending)
-		snapshot_fail(roll_back->pending, job, roll_back->snapshot.name, status);
+	if (roll_back->asker.pending)
+		snapshot_fail(roll_back->asker.pending, job, roll_back->snapshot.name, status);
 	roll_back_free(roll_back);
 }
 
@@ -104,7 +93,7 @@ static void on_rolled_back(struct errand *errand, int status)
 	}
 	events_of_job(job, EVENT_ROLLED_BACK, &(struct log_fields){ .step = &roll_back->snapshot.step },
 		      "user %u has rolled it back from step %llu to snapshot %s, of step %llu",
-		      (unsigned)roll_back->uid, (unsigned long long)job->step, roll_back->snapshot.name,
+		      (unsigned)roll_back->asker.uid, (unsigned long long)job->step, roll_back->snapshot.name,
 		      (unsigned long long)roll_back->snapshot.step);
 	job->notice = &roll_back->notice;
 	job->is_kept = job->comes_back = true;
@@ -115,7 +104,7 @@ static void on_rolled_back(struct errand *errand, int status)
 /* ---- The request ---- */
 
 static void start(struct pending *pending, struct job *job, const struct store_snapshot *snapshot,
-		  struct queue *client_requests)
+		  struct queue *askers)
 {
 	struct roll_back *roll_back = calloc(1, sizeof(*roll_back));
 	char reason[160];
@@ -124,24 +113,21 @@ static void start(struct pending *pending, struct job *job, const struct store_s
 		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
 		return;
 	}
-	roll_back->pending = pending;
-	roll_back->uid = pending_port(pending)->uid;
+	asker_begin(&roll_back->asker, pending, askers);
 	roll_back->snapshot = *snapshot;
 	roll_back->notice.done = on_back;
 	roll_back->errand.job = job;
 	roll_back->errand.is_last = true;
 	roll_back->errand.begin = begin;
 	roll_back->errand.done = on_rolled_back;
-	queue_push(client_requests, &roll_back->client_link);
 	job->is_rolling_back = true;
 	snprintf(reason, sizeof(reason), "job %s was rolled back to step %llu by user %u", job->name,
-		 (unsigned long long)snapshot->step, (unsigned)roll_back->uid);
+		 (unsigned long long)snapshot->step, (unsigned)roll_back->asker.uid);
 	drop_ranks(job, reason);
 	errand_send(&roll_back->errand);
 }
 
-void roll_back_job(struct pending *pending, const Tierd__Wire__JobRollBack *request,
-		   struct queue *client_requests)
+void roll_back_job(struct pending *pending, const Tierd__Wire__JobRollBack *request, struct queue *askers)
 {
 	const struct port *port = pending_port(pending);
 	struct job *job = access_find(pending, request->name, request->has_owner, request->owner);
@@ -169,5 +155,5 @@ void roll_back_job(struct pending *pending, const Tierd__Wire__JobRollBack *requ
 			      "job %s is in use by %s; end them, or roll it back with --force", job->name,
 			      ranks);
 	else
-		start(pending, job, &snapshot, client_requests);
+		start(pending, job, &snapshot, askers);
 }

@@ -4,11 +4,7 @@
 
 #include "daemon/pending.h"
 
-/* Answers the request, once the job is there again. client_requests: of the client, until then. */
-void roll_back_job(struct pending *pending, const Tierd__Wire__JobRollBack *request,
-		   struct queue *client_requests);
-
-/* The client is gone: the job is rolled back, and nobody is told. */
-void roll_backs_forget_client(struct queue *client_requests);
+/* Answers the request, once the job is there again. askers: of the client, until then. */
+void roll_back_job(struct pending *pending, const Tierd__Wire__JobRollBack *request, struct queue *askers);
 
 #endif

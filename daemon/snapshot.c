@@ -7,6 +7,7 @@
 
 #include "common/plural.h"
 #include "daemon/access.h"
+#include "daemon/asker.h"
 #include "daemon/durable.h"
 #include "daemon/errand.h"
 #include "daemon/refuse.h"
@@ -15,9 +16,7 @@
 /* A client's, until the store has done it. */
 struct snapshot_request {
 	struct errand errand;
-	struct queue client_link;
-	struct pending *pending; /* NULL: nobody wants to know any more */
-	uid_t uid;
+	struct asker asker;
 	char name[WIRE_MAX_SNAPSHOT_NAME + 1], to[WIRE_MAX_SNAPSHOT_NAME + 1];
 	uint64_t step, changed_bytes;
 	/* It has been done. */
@@ -158,7 +157,7 @@ void snapshot_fail(struct pending *pending, const struct job *job, const char *n
 
 static void request_free(struct snapshot_request *request)
 {
-	queue_remove(&request->client_link);
+	asker_end(&request->asker);
 	free(request);
 }
 
@@ -168,19 +167,9 @@ static void on_done(struct errand *errand, int status)
 
 	if (status == 0)
 		request->tell(request);
-	else if (request->pending)
-		snapshot_fail(request->pending, errand->job, request->name, status);
+	else if (request->asker.pending)
+		snapshot_fail(request->asker.pending, errand->job, request->name, status);
 	request_free(request);
-}
-
-void snapshots_forget_client(struct queue *client_requests)
-{
-	QUEUE_FOREACH (link, client_requests) {
-		struct snapshot_request *request = queue_entry(link, struct snapshot_request, client_link);
-
-		queue_remove(&request->client_link);
-		pending_drop(TAKE_PTR(request->pending));
-	}
 }
 
 static bool check_name(struct pending *pending, const char *name)
@@ -206,7 +195,7 @@ static bool check_job(struct pending *pending, const struct job *job)
 
 /* NULL, and it is answered: there is no memory for it. */
 static struct snapshot_request *request_new(struct pending *pending, struct job *job, const char *name,
-					    struct queue *client_requests)
+					    struct queue *askers)
 {
 	struct snapshot_request *request = calloc(1, sizeof(*request));
 
@@ -214,12 +203,10 @@ static struct snapshot_request *request_new(struct pending *pending, struct job 
 		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
 		return NULL;
 	}
-	request->pending = pending;
-	request->uid = pending_port(pending)->uid;
 	snprintf(request->name, sizeof(request->name), "%s", name);
 	request->errand.job = job;
 	request->errand.done = on_done;
-	queue_push(client_requests, &request->client_link);
+	asker_begin(&request->asker, pending, askers);
 	return request;
 }
 
@@ -241,16 +228,16 @@ static void tell_taken(struct snapshot_request *request)
 	events_of_job(request->errand.job, EVENT_SNAPSHOT_TAKEN,
 		      &(struct log_fields){ .step = &request->step }, "step %llu is kept as snapshot %s",
 		      (unsigned long long)request->step, request->name);
-	if (!request->pending)
+	if (!request->asker.pending)
 		return;
 	body.step = request->step;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOT_TAKE;
 	reply.snapshot_take = &body;
-	pending_reply(request->pending, &reply);
+	pending_reply(request->asker.pending, &reply);
 }
 
 void snapshot_take(struct pending *pending, const struct member *member,
-		   const Tierd__Wire__SnapshotTake *take, struct queue *client_requests)
+		   const Tierd__Wire__SnapshotTake *take, struct queue *askers)
 {
 	const struct port *port = pending_port(pending);
 	struct job *job =
@@ -268,7 +255,7 @@ void snapshot_take(struct pending *pending, const struct member *member,
 	}
 	if (!check_job(pending, job))
 		return;
-	request = request_new(pending, job, take->snapshot, client_requests);
+	request = request_new(pending, job, take->snapshot, askers);
 	if (!request)
 		return;
 	request->tell = tell_taken;
@@ -289,13 +276,12 @@ static int begin_delete(struct errand *errand, struct store *store)
 static void tell_deleted(struct snapshot_request *request)
 {
 	events_of_job(request->errand.job, EVENT_SNAPSHOT_DELETED, NULL, "user %u has deleted snapshot %s",
-		      (unsigned)request->uid, request->name);
-	if (request->pending)
-		pending_reply(request->pending, NULL);
+		      (unsigned)request->asker.uid, request->name);
+	if (request->asker.pending)
+		pending_reply(request->asker.pending, NULL);
 }
 
-void snapshot_delete(struct pending *pending, const Tierd__Wire__SnapshotDelete *delete,
-		     struct queue *client_requests)
+void snapshot_delete(struct pending *pending, const Tierd__Wire__SnapshotDelete *delete, struct queue *askers)
 {
 	struct job *job = access_find(pending, delete->name, delete->has_owner, delete->owner);
 	struct snapshot_request *request;
@@ -309,7 +295,7 @@ void snapshot_delete(struct pending *pending, const Tierd__Wire__SnapshotDelete 
 	}
 	if (!check_job(pending, job))
 		return;
-	request = request_new(pending, job, delete->snapshot, client_requests);
+	request = request_new(pending, job, delete->snapshot, askers);
 	if (!request)
 		return;
 	request->tell = tell_deleted;
@@ -337,17 +323,16 @@ static void tell_diff(struct snapshot_request *request)
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__SnapshotDiffReply body = TIERD__WIRE__SNAPSHOT_DIFF_REPLY__INIT;
 
-	if (!request->pending)
+	if (!request->asker.pending)
 		return;
 	body.changed_bytes = request->changed_bytes;
 	body.state_bytes = snapshot_state_bytes(request->errand.job);
 	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOT_DIFF;
 	reply.snapshot_diff = &body;
-	pending_reply(request->pending, &reply);
+	pending_reply(request->asker.pending, &reply);
 }
 
-void snapshot_diff(struct pending *pending, const Tierd__Wire__SnapshotDiff *diff,
-		   struct queue *client_requests)
+void snapshot_diff(struct pending *pending, const Tierd__Wire__SnapshotDiff *diff, struct queue *askers)
 {
 	struct job *job = access_find(pending, diff->name, diff->has_owner, diff->owner);
 	const char *names[] = { diff->from, diff->to };
@@ -363,7 +348,7 @@ void snapshot_diff(struct pending *pending, const Tierd__Wire__SnapshotDiff *dif
 			pending_error(pending, -ENOENT, "%s", message);
 			return;
 		}
-	request = request_new(pending, job, diff->from, client_requests);
+	request = request_new(pending, job, diff->from, askers);
 	if (!request)
 		return;
 	snprintf(request->to, sizeof(request->to), "%s", diff->to);

@@ -4,19 +4,15 @@
 
 #include "daemon/job.h"
 
-/* member: who asks as a rank, or NULL. client_requests: of the client, until they are answered. */
+/* member: who asks as a rank, or NULL. askers: of the client, until they are answered. */
 void snapshot_take(struct pending *pending, const struct member *member,
-		   const Tierd__Wire__SnapshotTake *take, struct queue *client_requests);
+		   const Tierd__Wire__SnapshotTake *take, struct queue *askers);
 void snapshot_delete(struct pending *pending, const Tierd__Wire__SnapshotDelete *request,
-		     struct queue *client_requests);
-void snapshot_diff(struct pending *pending, const Tierd__Wire__SnapshotDiff *diff,
-		   struct queue *client_requests);
+		     struct queue *askers);
+void snapshot_diff(struct pending *pending, const Tierd__Wire__SnapshotDiff *diff, struct queue *askers);
 
 /* Of one whole state. */
 uint64_t snapshot_state_bytes(const struct job *job);
-
-/* The client is gone: what it has asked for happens, and nobody is told. */
-void snapshots_forget_client(struct queue *client_requests);
 
 /* That it has. */
 unsigned snapshot_count(const struct job *job);

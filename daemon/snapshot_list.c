@@ -4,13 +4,13 @@
 #include <stdlib.h>
 
 #include "daemon/access.h"
+#include "daemon/asker.h"
 #include "daemon/errand.h"
 #include "daemon/snapshot.h"
 
 struct snapshot_list {
 	struct errand errand;
-	struct queue client_link;
-	struct pending *pending; /* NULL: nobody wants to know any more */
+	struct asker asker;
 	struct store_snapshot snapshots[STORE_MAX_SNAPSHOTS];
 	uint64_t own_bytes[STORE_MAX_SNAPSHOTS];
 	unsigned count, measured;
@@ -18,18 +18,8 @@ struct snapshot_list {
 
 static void snapshot_list_free(struct snapshot_list *list)
 {
-	queue_remove(&list->client_link);
+	asker_end(&list->asker);
 	free(list);
-}
-
-void snapshot_lists_forget_client(struct queue *client_lists)
-{
-	QUEUE_FOREACH (link, client_lists) {
-		struct snapshot_list *list = queue_entry(link, struct snapshot_list, client_link);
-
-		queue_remove(&list->client_link);
-		pending_drop(TAKE_PTR(list->pending));
-	}
 }
 
 static void reply(struct snapshot_list *list, const struct job *job)
@@ -52,7 +42,7 @@ static void reply(struct snapshot_list *list, const struct job *job)
 	body.state_bytes = snapshot_state_bytes(job);
 	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOTS;
 	reply.snapshots = &body;
-	pending_reply(list->pending, &reply);
+	pending_reply(list->asker.pending, &reply);
 }
 
 /* ---- Measuring: one after the other, so that commits come in between ---- */
@@ -70,10 +60,10 @@ static void on_measured(struct errand *errand, int status)
 {
 	struct snapshot_list *list = container_of(errand, struct snapshot_list, errand);
 
-	if (!list->pending) {
+	if (!list->asker.pending) {
 		snapshot_list_free(list);
 	} else if (status < 0 && status != -ENOENT) {
-		snapshot_fail(list->pending, errand->job, list->snapshots[list->measured].name, status);
+		snapshot_fail(list->asker.pending, errand->job, list->snapshots[list->measured].name, status);
 		snapshot_list_free(list);
 	} else if (++list->measured < list->count) {
 		errand_send(errand);
@@ -83,8 +73,7 @@ static void on_measured(struct errand *errand, int status)
 	}
 }
 
-void snapshot_list(struct pending *pending, const Tierd__Wire__SnapshotsRead *read,
-		   struct queue *client_lists)
+void snapshot_list(struct pending *pending, const Tierd__Wire__SnapshotsRead *read, struct queue *askers)
 {
 	struct job *job = access_find(pending, read->name, read->has_owner, read->owner);
 	struct snapshot_list *list;
@@ -103,9 +92,8 @@ void snapshot_list(struct pending *pending, const Tierd__Wire__SnapshotsRead *re
 		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
 		return;
 	}
-	list->pending = pending;
+	asker_begin(&list->asker, pending, askers);
 	list->count = store_snapshots(job_nvme_store(job), list->snapshots);
-	queue_push(client_lists, &list->client_link);
 	list->errand = (struct errand){ .job = job, .begin = begin, .done = on_measured };
 	if (read->measures && list->count > 0) {
 		errand_send(&list->errand);

@@ -4,12 +4,8 @@
 
 #include "daemon/pending.h"
 
-/* Answers at once, or, if what they keep is to be measured, when the store has done that. client_lists: of
+/* Answers at once, or, if what they keep is to be measured, when the store has done that. askers: of
  * the client, until then. */
-void snapshot_list(struct pending *pending, const Tierd__Wire__SnapshotsRead *read,
-		   struct queue *client_lists);
-
-/* The client is gone. */
-void snapshot_lists_forget_client(struct queue *client_lists);
+void snapshot_list(struct pending *pending, const Tierd__Wire__SnapshotsRead *read, struct queue *askers);
 
 #endif
