@@ -11,6 +11,15 @@ static struct errand *first_of(const struct job *job)
 	return link ? queue_entry(link, struct errand, link) : NULL;
 }
 
+bool errands_have_room(const struct job *job)
+{
+	unsigned count = 0;
+
+	QUEUE_FOREACH (link, &job->errands)
+		count++;
+	return count < ERRANDS_MAXIMUM;
+}
+
 static void end(struct errand *errand, int status)
 {
 	errand->is_under_way = false;

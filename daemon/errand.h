@@ -21,6 +21,10 @@ struct errand {
 	bool is_under_way;
 };
 
+/* As many as wait at most for clients, who may be gone: what they have asked for is done all the same. */
+#define ERRANDS_MAXIMUM 256
+bool errands_have_room(const struct job *job);
+
 /* Of a durable job. The errand is lent until done(). */
 void errand_send(struct errand *errand);
 

@@ -82,6 +82,11 @@ int snapshot_check_job(const struct job *job, char *message, size_t size)
 			      job->name);
 	if (job->is_rolling_back)
 		return refuse(message, size, -EAGAIN, "job %s is being rolled back; try again", job->name);
+	if (!errands_have_room(job))
+		return refuse(message, size, -EBUSY,
+			      "%d requests for snapshots of job %s wait for their turn, and tierd takes no "
+			      "more; ask again when some of them are done",
+			      ERRANDS_MAXIMUM, job->name);
 	return 0;
 }
 
@@ -314,6 +319,9 @@ static int begin_diff(struct errand *errand, struct store *store)
 {
 	struct snapshot_request *request = container_of(errand, struct snapshot_request, errand);
 
+	/* Nothing comes of it but an answer. */
+	if (!request->asker.pending)
+		return -ECANCELED;
 	return store_diff(store, request->name, request->to[0] ? request->to : NULL, &errand->request,
 			  &request->changed_bytes);
 }

@@ -51,6 +51,8 @@ static int begin(struct errand *errand, struct store *store)
 {
 	struct snapshot_list *list = container_of(errand, struct snapshot_list, errand);
 
+	if (!list->asker.pending)
+		return -ECANCELED;
 	return store_measure_snapshot(store, list->snapshots[list->measured].name, &errand->request,
 				      &list->own_bytes[list->measured]);
 }
