@@ -24,7 +24,7 @@ static void look_at_lingering(struct job *job)
 static bool has_come_to_rest(struct job *job)
 {
 	look_at_lingering(job);
-	return job_is_quiet(job) && job->decided == job->step && !durable_is_behind(job) &&
+	return job_is_at_rest(job) && job->decided == job->step && !durable_is_behind(job) &&
 	       queue_is_empty(&job->lingering);
 }
 
@@ -61,7 +61,7 @@ static void on_idle_timer(evutil_socket_t fd, short events, void *argument)
 	 * trained. */
 	if (job->phase == JOB_TRAINED && idle_release(job))
 		return;
-	if (job->phase == JOB_BROKEN && has_come_to_rest(job))
+	if (job->phase == JOB_BROKEN && has_come_to_rest(job) && job_is_quiet(job))
 		/* All that is left of it is the news. */
 		setup_clear(job);
 	else if (job->phase == JOB_RELEASED)

@@ -301,7 +301,11 @@ void job_settle_all(struct node *node);
 void job_go_on(struct job *job);
 /* Asks the clients to ring at a release, and looks again after a while anyway. */
 void job_watch_slots(struct job *job);
+/* Nothing of it is in flight. */
 bool job_is_quiet(const struct job *job);
+/* But scans, which need no more than its store: a scrub that is hurried reads on and on, and would keep an
+ * idle job from giving back its memory. */
+bool job_is_at_rest(const struct job *job);
 void job_drop(struct job *job);
 void job_free(struct job *job);
 
