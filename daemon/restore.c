@@ -41,7 +41,7 @@ struct restore {
 	struct record_header header;
 	char *definition, *progress; /* with what is before them, page-aligned */
 	bool is_read, is_made, is_forgotten;
-	int status, lacking;
+	int status;
 	char message[640];
 };
 
@@ -109,12 +109,20 @@ static int make_job(struct restore *restore)
 	return 0;
 }
 
+/* Whatever it was that there was no room for, it may find some later. */
+static void lose(struct node *node, const struct stored_job *file, const struct origin *origin, int r,
+		 const char *why)
+{
+	const struct loss loss = { .lacking = r == -ENOMEM || r == -ENOSPC ? r : 0,
+				   .is_asked = origin->is_asked };
+
+	lost_new(node, file, &loss, why);
+}
+
 static void end(struct restore *restore, int r)
 {
-	const struct loss loss = { .lacking = restore->lacking, .is_asked = restore->origin.is_asked };
-
 	if (r < 0)
-		lost_new(restore->node, &restore->file, &loss, restore->message);
+		lose(restore->node, &restore->file, &restore->origin, r, restore->message);
 	else
 		tell_restored(restore->job);
 	tell(restore, r < 0 ? NULL : restore->job);
@@ -191,10 +199,8 @@ static void make(struct restore *restore)
 		restore_free(restore);
 		return;
 	}
-	if (r == 0) {
+	if (r == 0)
 		r = make_job(restore);
-		restore->lacking = r == -ENOMEM || r == -ENOSPC ? r : 0;
-	}
 	if (r == 0 && restore->job->blobs.used > 0)
 		load_blobs(restore);
 	else
@@ -401,14 +407,15 @@ static void on_found(struct work *work)
 	if (r == 0)
 		return;
 	if (restore->message[0] == '\0')
-		refuse(restore->message, sizeof(restore->message), r, "it cannot be opened: %s",
-		       strerror(-r));
+		refuse(restore->message, sizeof(restore->message), r, "%s", strerror(-r));
 	finish(restore, r);
 }
 
 /* ---- Start ---- */
 
-/* origin: NULL: it comes from another daemon. */
+/* It has left the file. */
+static const struct origin another_daemon;
+
 static int start(struct node *node, const struct stored_job *file, const struct origin *origin)
 {
 	struct restore *restore = calloc(1, sizeof(*restore));
@@ -417,8 +424,7 @@ static int start(struct node *node, const struct stored_job *file, const struct 
 		return -ENOMEM;
 	restore->node = node;
 	restore->file = *file;
-	if (origin)
-		restore->origin = *origin;
+	restore->origin = *origin;
 	restore->work = (struct work){ .run = run_open, .done = on_found, .urgency = WORK_NORMAL };
 	queue_push(&node->restores, &restore->link);
 	workers_submit(node->slow_workers, &restore->work);
@@ -470,7 +476,7 @@ static int on_stored(struct node *node, const struct stored_job *file, void *arg
 	}
 	if (file->is_outdated)
 		return remember_outdated(argument, file);
-	return start(node, file, NULL);
+	return start(node, file, &another_daemon);
 }
 
 static void await_all(struct node *node)
@@ -488,7 +494,7 @@ static int look_at_outdated(struct node *node, const struct stored_job *file)
 	if (job)
 		remove_outdated(node, job, file);
 	else
-		r = start(node, file, NULL);
+		r = start(node, file, &another_daemon);
 	await_all(node);
 	return r;
 }
@@ -511,20 +517,20 @@ int restore_all(struct node *node)
 	return r;
 }
 
-static void start_or_log(struct node *node, const struct stored_job *file, const struct origin *origin)
+static void start_or_lose(struct node *node, const struct stored_job *file, const struct origin *origin)
 {
 	int r = start(node, file, origin);
 
 	if (r == 0)
 		return;
-	log_error("%s cannot be opened again: %s; start tierd again", file->file, strerror(-r));
-	if (origin && origin->notice)
-		origin->notice->done(origin->notice, NULL, "out of memory; start tierd again");
+	lose(node, file, origin, r, "out of memory");
+	if (origin->notice)
+		origin->notice->done(origin->notice, NULL, "out of memory");
 }
 
 void restore_file(struct node *node, const struct stored_job *file)
 {
-	start_or_log(node, file, NULL);
+	start_or_lose(node, file, &another_daemon);
 }
 
 void restore_again(struct job *job)
@@ -536,7 +542,7 @@ void restore_again(struct job *job)
 	stored_name(job, &file);
 	job->is_kept = true;
 	job_free(job);
-	start_or_log(node, &file, &origin);
+	start_or_lose(node, &file, &origin);
 }
 
 bool restore_is_under_way(const struct node *node, uid_t uid, const char *name)
