@@ -23,6 +23,7 @@ struct roll_back {
 	struct restore_notice notice;
 	struct asker asker;
 	struct store_snapshot snapshot;
+	char doubt[SNAPSHOT_TEXT]; /* "", or why nobody knows whether it was done */
 };
 
 static void roll_back_free(struct roll_back *roll_back)
@@ -32,6 +33,17 @@ static void roll_back_free(struct roll_back *roll_back)
 }
 
 /* ---- It is back ---- */
+
+static void answer_doubt(struct roll_back *roll_back, const struct job *job, const char *why)
+{
+	struct pending *pending = roll_back->asker.pending;
+
+	if (job)
+		pending_error(pending, -EIO, "%s; it was opened again, and stands at step %llu",
+			      roll_back->doubt, (unsigned long long)job->step);
+	else
+		pending_error(pending, -EIO, "%s; it cannot be opened again: %s", roll_back->doubt, why);
+}
 
 static void reply_rolled_back(struct pending *pending, uint64_t step)
 {
@@ -48,7 +60,9 @@ static void on_back(struct restore_notice *notice, const struct job *job, const 
 {
 	struct roll_back *roll_back = container_of(notice, struct roll_back, notice);
 
-	if (roll_back->asker.pending && job)
+	if (roll_back->asker.pending && roll_back->doubt[0])
+		answer_doubt(roll_back, job, why);
+	else if (roll_back->asker.pending && job)
 		reply_rolled_back(roll_back->asker.pending, job->step);
 	else if (roll_back->asker.pending)
 		pending_error(roll_back->asker.pending, -EIO,
@@ -67,6 +81,36 @@ static int begin(struct errand *errand, struct store *store)
 	readers_end_job(errand->job);
 	sources_end_job(errand->job);
 	return store_roll_back(store, roll_back->snapshot.name, &errand->request);
+}
+
+/* What is in memory may not be what is on the devices. */
+static void open_again(struct roll_back *roll_back)
+{
+	struct job *job = roll_back->errand.job;
+
+	job->notice = &roll_back->notice;
+	job->is_kept = job->comes_back = true;
+	if (!job->is_dropped)
+		job_drop(job);
+}
+
+/* A commit that has failed is there or not, and its store is not written any more. */
+static bool is_in_doubt(const struct job *job, int status)
+{
+	return status != -ENOENT && status != -ESHUTDOWN && !job->is_dropped;
+}
+
+static void doubt(struct roll_back *roll_back, int status)
+{
+	struct job *job = roll_back->errand.job;
+	char why[SNAPSHOT_TEXT / 2];
+
+	snapshot_explain(job, roll_back->snapshot.name, status, why, sizeof(why));
+	snprintf(roll_back->doubt, sizeof(roll_back->doubt), "rolling back to snapshot %s has failed: %s",
+		 roll_back->snapshot.name, why);
+	events_of_job(job, EVENT_SNAPSHOT_FAILED, &(struct log_fields){ .step = &roll_back->snapshot.step },
+		      "%s; it is opened again, as it is on its devices", roll_back->doubt);
+	open_again(roll_back);
 }
 
 static void fail(struct roll_back *roll_back, int status)
@@ -88,17 +132,17 @@ static void on_rolled_back(struct errand *errand, int status)
 	if (status == 0 && job->is_dropped && !job->is_kept)
 		status = -ESHUTDOWN;
 	if (status < 0) {
-		fail(roll_back, status);
+		if (is_in_doubt(job, status))
+			doubt(roll_back, status);
+		else
+			fail(roll_back, status);
 		return;
 	}
 	events_of_job(job, EVENT_ROLLED_BACK, &(struct log_fields){ .step = &roll_back->snapshot.step },
 		      "user %u has rolled it back from step %llu to snapshot %s, of step %llu",
 		      (unsigned)roll_back->asker.uid, (unsigned long long)job->step, roll_back->snapshot.name,
 		      (unsigned long long)roll_back->snapshot.step);
-	job->notice = &roll_back->notice;
-	job->is_kept = job->comes_back = true;
-	if (!job->is_dropped)
-		job_drop(job);
+	open_again(roll_back);
 }
 
 /* ---- The request ---- */

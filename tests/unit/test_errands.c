@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "daemon/errand.h"
 #include "daemon/job.h"
+#include "daemon/restore.h"
 #include "tests/unit/daemon_support.h"
 
 static struct scene scene;
@@ -27,6 +28,49 @@ static uint32_t send_delete(struct actor *actor, const char *snapshot)
 	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOT_DELETE;
 	request.snapshot_delete = &body;
 	return actor_send(actor, &request);
+}
+
+static int ask(struct actor *actor, Tierd__Wire__Request *request)
+{
+	const Tierd__Wire__Reply *reply;
+
+	return actor_ask(actor, request, &reply);
+}
+
+static int reserve(unsigned snapshots)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobReserve body = TIERD__WIRE__JOB_RESERVE__INIT;
+
+	body.name = (char *)"play";
+	body.snapshots = snapshots;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_RESERVE;
+	request.job_reserve = &body;
+	return ask(&first, &request);
+}
+
+static int take(const char *snapshot)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__SnapshotTake body = TIERD__WIRE__SNAPSHOT_TAKE__INIT;
+
+	body.name = (char *)"play";
+	body.snapshot = (char *)snapshot;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOT_TAKE;
+	request.snapshot_take = &body;
+	return ask(&first, &request);
+}
+
+static int roll_back(const char *snapshot)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobRollBack body = TIERD__WIRE__JOB_ROLL_BACK__INIT;
+
+	body.name = (char *)"play";
+	body.snapshot = (char *)snapshot;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_ROLL_BACK;
+	request.job_roll_back = &body;
+	return ask(&first, &request);
 }
 
 static unsigned count_errands(const struct job *job)
@@ -75,10 +119,77 @@ static void requests_of_clients_that_are_gone_have_a_bound(void **state)
 	assert_int_equal(actor_await(&first, number, 0)->status, -ENOENT);
 }
 
+static void step(void)
+{
+	assert_int_equal(actor_await(&rank, actor_send_step(&rank, 0.1f), 0)->status, 0);
+}
+
+static struct job *come_back(const char *fault)
+{
+	scene.node->fault = fault;
+	restore_again(job_find(scene.node, geteuid(), "play"));
+	scene_settle(&scene);
+	return job_find(scene.node, geteuid(), "play");
+}
+
+/* The nth flush of the store fails: false: none was there. */
+static bool roll_back_with(unsigned nth)
+{
+	const struct job *job;
+	char fault[64];
+	uint64_t stands;
+	int r;
+
+	snprintf(fault, sizeof(fault), "complete:flush:%u:EIO", nth);
+	job = come_back(fault);
+	/* The opening was what failed. */
+	if (job->is_lost) {
+		assert_int_equal(come_back(NULL)->step, 2);
+		return true;
+	}
+	r = roll_back("one");
+	scene_settle(&scene);
+	job = job_find(scene.node, geteuid(), "play");
+	if (r < 0)
+		assert_non_null(strstr(actor_message(&first), "rolling back to snapshot one has failed"));
+	/* What it says is what a later daemon finds. */
+	stands = job->is_lost ? 0 : job->step;
+	job = come_back(NULL);
+	assert_false(job->is_lost);
+	if (stands > 0)
+		assert_int_equal(stands, job->step);
+	if (r == 0)
+		assert_int_equal(job->step, 1);
+	else if (job->step == 2)
+		return true;
+	/* Forward again. */
+	assert_int_equal(roll_back("two"), 0);
+	scene_settle(&scene);
+	return r < 0;
+}
+
+static void a_job_is_what_its_devices_say_after_a_rollback_that_failed(void **state)
+{
+	unsigned nth = 1;
+
+	play();
+	assert_int_equal(reserve(2), 0);
+	step();
+	assert_int_equal(take("one"), 0);
+	step();
+	assert_int_equal(take("two"), 0);
+	actor_die(&rank);
+	scene_settle(&scene);
+	while (roll_back_with(nth))
+		nth++;
+	/* Flushes of the opening, and both of the rollback. */
+	assert_true(nth > 4);
+}
+
 static int setup(void **state)
 {
 	log_open(LOG_LEVEL_ERROR);
-	return scene_open(&(struct scene_options){ 0 }, &scene);
+	return scene_open(&(struct scene_options){ .capacity = GIB }, &scene);
 }
 
 static int teardown(void **state)
@@ -96,6 +207,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(requests_of_clients_that_are_gone_have_a_bound),
+		TEST(a_job_is_what_its_devices_say_after_a_rollback_that_failed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
