@@ -19,6 +19,7 @@
 #include "daemon/reader.h"
 #include "daemon/report.h"
 #include "daemon/reserve.h"
+#include "daemon/retain.h"
 #include "daemon/roll_back.h"
 #include "daemon/snapshot.h"
 #include "daemon/snapshot_list.h"
@@ -459,6 +460,9 @@ static bool handle_snapshot_request(struct pending *pending, const Tierd__Wire__
 	case TIERD__WIRE__REQUEST__BODY_JOB_ROLL_BACK:
 		roll_back_job(pending, request->job_roll_back, &client->askers);
 		return true;
+	case TIERD__WIRE__REQUEST__BODY_JOB_RETAIN:
+		retain_snapshots(pending, request->job_retain, &client->askers);
+		return true;
 	case TIERD__WIRE__REQUEST__BODY_JOB_RESERVE:
 		reserve_snapshots(pending, request->job_reserve, &client->askers);
 		return true;
@@ -532,6 +536,7 @@ static bool may_wait_for_others(const Tierd__Wire__Request *request)
 	case TIERD__WIRE__REQUEST__BODY_SNAPSHOTS_READ:
 	case TIERD__WIRE__REQUEST__BODY_JOB_ROLL_BACK:
 	case TIERD__WIRE__REQUEST__BODY_JOB_RESERVE:
+	case TIERD__WIRE__REQUEST__BODY_JOB_RETAIN:
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_PUSH:
 		return !request->push->is_silent;

@@ -29,7 +29,8 @@ struct durable {
 	unsigned parts;	  /* being written */
 	unsigned writing; /* these, and the backup */
 	bool is_freezing, is_committing, has_commit;
-	uint64_t step, committed; /* being committed; durable */
+	bool wants_definition, is_defining; /* a commit is due, or on its way, for that alone */
+	uint64_t step, committed;	    /* being committed; durable */
 	int status;
 	struct store_request request;
 };
@@ -167,12 +168,29 @@ int durable_redefine(struct job *job)
 	return make_definition(job->durable);
 }
 
-/* There is a step that no commit has taken. */
+int durable_redefine_now(struct job *job)
+{
+	int r = durable_redefine(job);
+
+	if (r == 0)
+		job->durable->wants_definition = true;
+	return r;
+}
+
+bool durable_is_redefined(const struct job *job)
+{
+	return job->durable && (job->durable->wants_definition || job->durable->is_defining);
+}
+
+/* There is a step that no commit has taken, or the definition alone has changed. */
 static bool has_news(const struct durable *durable)
 {
 	bool is_taking = durable->is_freezing || durable->is_committing;
+	enum job_phase phase = durable->job->phase;
 
-	if (durable->job->phase != JOB_TRAINED)
+	if (durable->wants_definition && (phase == JOB_TRAINED || phase == JOB_RELEASED))
+		return true;
+	if (phase != JOB_TRAINED)
 		return false;
 	if (is_taking)
 		return durable->step < durable->job->step;
@@ -184,8 +202,8 @@ static bool is_due(const struct durable *durable)
 {
 	const struct job *job = durable->job;
 
-	return durable->pace.is_due || !durable->has_commit || job->member_count == 0 ||
-	       job->node->is_stopping;
+	return durable->pace.is_due || durable->wants_definition || !durable->has_commit ||
+	       job->member_count == 0 || job->node->is_stopping;
 }
 
 /* Else what is on NVMe is that of the last backup, whatever a step does in host memory. */
@@ -300,6 +318,7 @@ static void on_committed(struct store_request *request, int status)
 		return;
 	}
 	free(TAKE_PTR(durable->definition.bytes));
+	durable->is_defining = false;
 	job->replaced = replaced_remove(job->replaced);
 	durable->has_commit = true;
 	durable->committed = durable->step;
@@ -411,6 +430,8 @@ static void begin(struct durable *durable)
 	put64((uint8_t *)durable->progress.bytes, bytes);
 	pace_take(&durable->pace);
 	durable->step = job->step;
+	durable->is_defining = durable->wants_definition;
+	durable->wants_definition = false;
 	durable->status = 0;
 	durable->is_freezing = true;
 	durable->request.done = on_committed;
@@ -419,7 +440,8 @@ static void begin(struct durable *durable)
 	if (durable->definition.bytes)
 		write_part(durable, &durable->definition);
 	write_blobs(durable);
-	if (job->backup) {
+	/* What is released has been written. */
+	if (job->backup && job->phase == JOB_TRAINED) {
 		durable->writing++;
 		backup_begin(job);
 	}

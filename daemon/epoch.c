@@ -271,7 +271,7 @@ void job_go_on(struct job *job)
 
 	if (job->member_count == 0)
 		gradient_shrink_held(job);
-	errands_advance(job);
+	durable_advance(job);
 	switch (job->phase) {
 	case JOB_FORMING:
 		/* What is written needs its place, too. */
@@ -280,7 +280,8 @@ void job_go_on(struct job *job)
 		break;
 	case JOB_RELEASED:
 		reshape_undo(job);
-		if (can_start && node_has_settled(job->node))
+		/* Another definition may be on its way. */
+		if (can_start && node_has_settled(job->node) && durable_is_quiet(job))
 			setup_start(job);
 		break;
 	case JOB_FILLING:

@@ -56,6 +56,8 @@ static bool can_go(const struct errand *errand)
 
 	if (!durable_has_step(job, &step) || step < errand->step || !durable_is_quiet(job))
 		return false;
+	if (errand->awaits_definition && durable_is_redefined(job))
+		return false;
 	return !errand->is_last || (job->member_count == 0 && job_is_quiet(job));
 }
 

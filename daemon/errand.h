@@ -9,8 +9,9 @@
 struct errand {
 	struct queue link; /* of the job's, until it is done */
 	struct job *job;
-	uint64_t step; /* not before this one is durable */
-	bool is_last;  /* not before nothing else of the job is in flight, and it has no ranks */
+	uint64_t step;		/* not before this one is durable */
+	bool awaits_definition; /* not before another definition of the job is durable */
+	bool is_last;		/* not before nothing else of the job is in flight, and it has no ranks */
 	/* Asks the store. After a negative errno done() follows as if the store had said it. */
 	int (*begin)(struct errand *errand, struct store *store);
 	/* Once, on the loop, not inside the call that queues it. -ESHUTDOWN: it did not begin, and will not:

@@ -148,6 +148,7 @@ struct job {
 	struct replaced *replaced;     /* what it takes the place of, until it has a state; owned */
 	struct replaced *remains;      /* or it is replaced itself: what is left of it then; borrowed */
 	bool is_rolling_back;	       /* and nobody may join it */
+	bool is_retention_set;	       /* by daemon/retain.h: its ranks need not know */
 	struct restore_notice *notice; /* told when it has come back; NULL: nobody waits */
 
 	/* Epoch. It is live from the ready of all ranks until somebody is lost. */

@@ -15,6 +15,7 @@
 #include "daemon/reserve.h"
 #include "daemon/reshape.h"
 #include "daemon/restore.h"
+#include "daemon/retain.h"
 #include "daemon/source.h"
 
 static inline void source_freep(struct source **source)
@@ -293,8 +294,10 @@ static int agree(struct job *job, const struct job_options *options, const struc
 	struct job_options asked = *options;
 	int r;
 
-	if (has_state(job))
+	if (has_state(job)) {
 		reserve_overlook(job, &asked);
+		retain_overlook(job, &asked);
+	}
 	if (has_state(job) && reshape_is_asked(job, &asked))
 		return reshape(job, &asked, message, size);
 	r = options_compare(&asked, &job->options, message, size);

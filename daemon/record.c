@@ -144,6 +144,7 @@ static void fill_front(const struct job *job, struct front *front)
 	front->options.name = (char *)job->name;
 	front->definition.options = &front->options;
 	front->definition.has_earlier_updates = job->has_earlier_updates;
+	front->definition.is_retention_set = job->is_retention_set;
 	front->definition.parameter_placement = placement_of(job->has_nvme_parameters);
 	front->definition.optimizer_placement = placement_of(job->has_nvme_optimizer);
 	front->definition.durability = job->durability;
@@ -152,7 +153,8 @@ static void fill_front(const struct job *job, struct front *front)
 	front->definition.layout = job->places ? record_layout(job) : 1;
 }
 
-/* The most that it takes in any shape that the job may get, with room for any number of snapshots. */
+/* The most that it takes in any shape that the job may get, with room for any number of snapshots, whatever
+ * steps are kept. */
 static uint64_t front_most(const struct job *job)
 {
 	struct front front;
@@ -160,7 +162,9 @@ static uint64_t front_most(const struct job *job)
 	fill_front(job, &front);
 	front.options.world_size = WIRE_MAX_WORLD_SIZE;
 	front.options.stage = 3;
-	front.options.snapshots = WIRE_MAX_SNAPSHOTS;
+	front.options.snapshots = front.options.snapshot_keep = WIRE_MAX_SNAPSHOTS;
+	front.options.snapshot_every = UINT64_MAX;
+	front.definition.is_retention_set = true;
 	return tierd__record__job_definition__get_packed_size(&front.definition);
 }
 

@@ -289,6 +289,7 @@ static int fill_job(struct job *job, const Tierd__Record__JobDefinition *definit
 	int r = add_units(job, definition, message, size);
 
 	job->has_earlier_updates = definition->has_earlier_updates;
+	job->is_retention_set = definition->is_retention_set;
 	if (r == 0)
 		r = restore_progress(job, progress, message, size);
 	if (r < 0)

@@ -172,6 +172,8 @@ const struct verb verbs[] = {
 	{ "rollback", command_rollback, "JOB NAME", "a job becomes what its snapshot is", rollback_flags },
 	{ "reserve", command_reserve, "JOB N", "room for so many snapshots of a job, more than it has",
 	  user_flags },
+	{ "retain", command_retain, "JOB K [N]",
+	  "each K-th step of a job is kept by itself, and the last N of those; 0: none", user_flags },
 	{ "leases", command_leases, "[JOB]", "which ranks hold which units", user_flags },
 	{ "evict", command_evict, "JOB [UNIT…]", "units that nobody holds leave host memory", user_flags },
 	{ "drain", command_drain, "", "no new jobs, and wait until no rank has one open", drain_flags },

@@ -184,6 +184,40 @@ def steps_are_kept_by_themselves():
     refused(ME, "snapshot_keep is 3, and there is room for 2 snapshots", job="auto", snapshots=2, keep=3)
 
 
+def retention_changes():
+    """Under a rank, which goes on saying what its job was made with; and of a job that nobody trains."""
+    made = {"job": "ruled", "mib": 1, "snapshots": 2, "every": 3}
+    rank = Rank(ME, **made, steps=1, paced=1).ready()
+    assert tierctl(ME, "retain", "ruled", "1", "1") == "ruled keeps each step of 1 by itself, and of those the last 1\n"
+    wait_until(lambda: set(snapshots("ruled")) == {"step-1"})
+    rank.process.stdin.write("\n")
+    rank.process.stdin.flush()
+    assert rank.line() == "applied 2"
+    wait_until(lambda: set(snapshots("ruled")) == {"step-2"})
+    rank.leave()
+    says = ["3 steps of job ruled cannot be kept", "room for 2 snapshots", "tierctl reserve"]
+    tierctl(ME, "retain", "ruled", "1", "3", status=1, says=says)
+    for number in ("x", "-1", ""):
+        tierctl(ME, "retain", "ruled", "--", number, status=2, says=["is no number of steps"])
+    tierctl(ME, "retain", "nobody", "1", status=1, says=["no job nobody"])
+    wait_until(lambda: jobs(ME)["ruled"]["durable_step"] == 2)
+    assert json.loads(tierctl(ME, "--json", "retain", "ruled", "0")) == {"job": "ruled", "every": 0, "keep": 2}
+    # Its state in host memory, too.
+    Rank(ME, job="warm", mib=1, snapshots=1, parameters="host", optimizer="host").ready().leave()
+    tierctl(ME, "retain", "warm", "1")
+    wait_until(lambda: set(snapshots("warm")) == {"step-1"})
+    tierctl(ME, "drop", "warm", "--yes")
+    Rank(ME, job="roomless", mib=1).ready().leave()
+    tierctl(ME, "retain", "roomless", "1", status=1, says=["has no room for snapshots", "tierctl reserve"])
+    tierctl(ME, "drop", "roomless", "--yes")
+
+
+def retention_has_stayed():
+    Rank(ME, job="ruled", mib=1, snapshots=2, every=3, **{"from": 2}, steps=4).ready().leave()
+    assert set(snapshots("ruled")) == {"step-2"}
+    tierctl(ME, "drop", "ruled", "--yes")
+
+
 def before():
     states = remember()
     a_job_that_is_trained_is_kept_and_goes_on(states)
@@ -192,12 +226,14 @@ def before():
     what_changed_is_counted()
     jobs_without_room_or_devices_have_none()
     steps_are_kept_by_themselves()
+    retention_changes()
     write_known(states | {"grown": room_grows()})
 
 
 def after_a_kill():
     states = known()
     has_grown(states["grown"])
+    retention_has_stayed()
     assert {name: one["step"] for name, one in snapshots().items()} == {"first": 3, "second": 5}
     assert read(snapshot="first") == (3, states["three"])
     assert read() == (7, states["seven"])

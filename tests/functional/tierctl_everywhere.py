@@ -16,7 +16,7 @@ VERBS = {
     "metrics": [], "plan": ["--parameters", "1M", "--world-size", "1"], "doctor": [], "config": ["check"], "ping": [],
     "top": ["--once"], "verify": ["gpt"], "scrub": ["gpt"], "watch": ["--timeout", "1"],
     "snapshot": ["gpt", "kept"], "snapshots": ["gpt"], "diff": ["gpt", "kept"], "rollback": ["gpt", "kept", "--yes"],
-    "reserve": ["gpt", "2"],
+    "reserve": ["gpt", "2"], "retain": ["gpt", "100", "1"],
     "export": ["gpt", "-o", FILE], "inspect": [FILE], "import": ["imported", FILE], "drop": ["gpt", "--yes"],
 }
 # They work without a daemon; and these even while it is stuck.
@@ -24,7 +24,7 @@ ALONE, PATIENT = ("plan", "doctor", "config", "inspect"), ("metrics", "top")
 # How long each waits for an answer; what it was told to wait for is less, and not of another verb.
 WAITS = {"drain": 2, "watch": 1}
 ONE_JOB = ("jobs", "units", "blobs", "leases", "evict", "export", "verify", "scrub", "drop",
-           "snapshot", "snapshots", "diff", "rollback", "reserve")
+           "snapshot", "snapshots", "diff", "rollback", "reserve", "retain")
 NAMING = ("snapshot", "diff", "rollback")
 
 
@@ -63,7 +63,7 @@ def with_a_daemon_all_is_json():
         assert not done.stderr, done
         assert parse(verb, done.stdout) is not None, verb
         if verb in ONE_JOB:
-            named = ["kept"] * (verb in NAMING) + ["2"] * (verb == "reserve")
+            named = ["kept"] * (verb in NAMING) + ["2"] * (verb in ("reserve", "retain"))
             gone = run("--json", verb, "no-such-job", *named, *["--yes"] * (verb in ("drop", "rollback")))
             assert gone.returncode == 1 and not gone.stdout, gone
             assert gone.stderr == "tierctl: there is no job no-such-job that you may see\n", gone

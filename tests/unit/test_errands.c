@@ -73,6 +73,19 @@ static int roll_back(const char *snapshot)
 	return ask(&first, &request);
 }
 
+static int retain(uint64_t every, uint32_t keep)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobRetain body = TIERD__WIRE__JOB_RETAIN__INIT;
+
+	body.name = (char *)"play";
+	body.every = every;
+	body.keep = keep;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_RETAIN;
+	request.job_retain = &body;
+	return ask(&first, &request);
+}
+
 static unsigned count_errands(const struct job *job)
 {
 	unsigned count = 0;
@@ -186,6 +199,39 @@ static void a_job_is_what_its_devices_say_after_a_rollback_that_failed(void **st
 	assert_true(nth > 4);
 }
 
+static void a_released_job_remembers_which_steps_it_keeps(void **state)
+{
+	const struct job *job;
+
+	play();
+	assert_int_equal(reserve(3), 0);
+	actor_die(&rank);
+	scene_settle(&scene);
+	for (uint32_t every = 1; every < 4; every++) {
+		assert_int_equal(come_back(NULL)->phase, JOB_RELEASED);
+		assert_int_equal(retain(UINT64_MAX - every, every), 0);
+		/* It is answered when that is on the devices. */
+		job = come_back(NULL);
+		assert_int_equal(job->options.snapshot_every, UINT64_MAX - every);
+		assert_int_equal(job->options.snapshot_keep, every);
+		assert_int_equal(job->step, 0);
+	}
+}
+
+static void a_commit_that_fails_is_told_who_has_changed_the_retention(void **state)
+{
+	play();
+	assert_int_equal(reserve(1), 0);
+	actor_die(&rank);
+	scene_settle(&scene);
+	/* Those of the opening, and the first one of the commit. */
+	come_back("complete:flush:3:EIO");
+	assert_int_equal(retain(5, 1), -ECANCELED);
+	assert_non_null(strstr(actor_message(&first), "job play has ended before that was done"));
+	scene_settle(&scene);
+	assert_int_equal(come_back(NULL)->options.snapshot_every, 0);
+}
+
 static int setup(void **state)
 {
 	log_open(LOG_LEVEL_ERROR);
@@ -208,6 +254,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(requests_of_clients_that_are_gone_have_a_bound),
 		TEST(a_job_is_what_its_devices_say_after_a_rollback_that_failed),
+		TEST(a_released_job_remembers_which_steps_it_keeps),
+		TEST(a_commit_that_fails_is_told_who_has_changed_the_retention),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

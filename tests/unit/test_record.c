@@ -423,20 +423,27 @@ static void the_definition_has_one_length_in_all_shapes(void **state)
 	uint64_t bytes = record_definition_bytes(job);
 	uint32_t world_size = job->options.world_size;
 
+	job->options.snapshots = 1;
 	for (size_t i = 0; i < ARRAY_LENGTH(worlds); i++) {
 		struct record record;
 
 		job->options.world_size = worlds[i];
 		for (job->options.stage = 0; job->options.stage < 3; job->options.stage++)
 			assert_int_equal(record_definition_bytes(job), bytes);
+		job->options.snapshot_every = UINT64_MAX >> (7 * i);
+		job->is_retention_set = i % 2 == 0;
 		record = encode(job);
 		assert_int_equal(record.definition.size, bytes);
 		back = expect_decoded(&other, &record);
 		assert_int_equal(back->options.world_size, worlds[i]);
+		assert_int_equal(back->options.snapshot_every, job->options.snapshot_every);
+		assert_int_equal(back->is_retention_set, job->is_retention_set);
 		job_drop(back);
 		scene_settle(&other);
 		free_record(&record);
 	}
+	job->options.snapshots = 0;
+	job->options.snapshot_every = 0;
 	job->options.world_size = world_size;
 }
 

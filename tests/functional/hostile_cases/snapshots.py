@@ -3,7 +3,7 @@ from hostile_cases.case import DEFINED, GREETED, OPENED, READY, Answered, Case
 from hostile_cases.readers import answers
 from hostile_cases.request import KINDS, of_snapshot
 from messages import (
-    DROP, LEAVE, OPEN, READER_OPEN, READY as READY_FIELD, RESERVE, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS, Client,
+    DROP, LEAVE, OPEN, READER_OPEN, READY as READY_FIELD, RESERVE, RETAIN, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS, Client,
     codes, data, define, number,
 )
 
@@ -34,6 +34,8 @@ def values():
             yield Case(f"a reader of a snapshot {name[:70]!r} of {len(name)}", READY, (READER_OPEN, data(1, "hostile") + data(140, name)),
                        absent)
     yield Case("room for no snapshot", READY, (RESERVE, data(1, "hostile")), Answered("EINVAL", "it only grows"))
+    yield Case("each step of a job without room", READY, (RETAIN, data(1, "hostile") + number(4, 1)), Answered("EINVAL", "no room for"))
+    yield Case("more steps than there is room for", READY, (RETAIN, data(1, "hostile") + number(5, BEYOND)), Answered("EINVAL", "has room for 0"))
     yield Case("a snapshot of a job without room", READY, (SNAPSHOT, of_snapshot()[SNAPSHOT]), Answered("ENOSPC", "no room for snapshots"))
     for count in (15, BEYOND):
         yield Case(f"room for {count} snapshots of a job", READY, (RESERVE, data(1, "hostile") + number(4, count)),
