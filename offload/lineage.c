@@ -117,7 +117,6 @@ struct lineage *lineage_free(struct lineage *lineage)
 		places_destroy(&lineage->extents[device]);
 	}
 	memory_free(&lineage->buffer);
-	free(lineage->replaced);
 	for (unsigned i = 0; i < ARRAY_LENGTH(lineage->walked); i++)
 		tree_destroy(&lineage->walked[i]);
 	free(lineage);

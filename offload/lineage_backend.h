@@ -27,13 +27,6 @@ struct lineage_walk {
 	void (*then)(struct lineage *lineage, int status);
 };
 
-/* A node that a commit has written anew, and the one of the last commit that it replaces. */
-struct lineage_replaced {
-	uint32_t level;
-	uint64_t index;
-	struct node_pointer pointer;
-};
-
 struct lineage {
 	struct tier *tiers[LINEAGE_MAX_DEVICES];
 	unsigned device_count;
@@ -55,9 +48,7 @@ struct lineage {
 	bool is_table_only;
 	uint32_t next_extents; /* that each device has then: as many as it has, unless it grows */
 	void (*committed)(struct lineage *lineage); /* once it is the last one */
-	struct lineage_replaced *replaced;	    /* by level, then by index */
-	uint64_t replaced_count;
-	unsigned level; /* of nodes that are being made, or read */
+	unsigned level;				    /* of nodes that are being made, or read */
 	uint64_t index;
 	struct node_read reads[NODE_BATCH];
 	unsigned read_count;

@@ -72,7 +72,6 @@ static void write_superblocks(struct lineage *lineage, int status)
 
 static int place_node(struct lineage *lineage, struct node_header *header, uint8_t *bytes)
 {
-	struct lineage_replaced *replaced = &lineage->replaced[lineage->replaced_count];
 	struct lineage_head *head = lineage->head;
 	struct node_pointer pointer;
 	int r = 0;
@@ -89,10 +88,7 @@ static int place_node(struct lineage *lineage, struct node_header *header, uint8
 		r = node_area_add(lineage->nodes, &pointer);
 	if (r < 0)
 		return r;
-	replaced->level = header->level;
-	replaced->index = header->index;
-	tree_place(&head->tree, header, &pointer, &replaced->pointer);
-	lineage->replaced_count++;
+	tree_place(&head->tree, header, &pointer);
 	return 0;
 }
 
@@ -196,13 +192,7 @@ static void end_commit(struct lineage *lineage)
 
 static void begin_commit(struct lineage *lineage)
 {
-	uint64_t nodes = tree_freeze(&lineage->head->tree);
-
-	lineage->replaced = calloc(nodes + 1, sizeof(*lineage->replaced));
-	if (!lineage->replaced) {
-		fail(lineage, -ENOMEM, "no memory for a commit");
-		return;
-	}
+	tree_freeze(&lineage->head->tree);
 	lineage->next_heads = lineage->heads;
 	lineage->committed = end_commit;
 	begin(lineage, lineage->head->step, 0);

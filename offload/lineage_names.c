@@ -95,27 +95,6 @@ int lineage_count_extents(struct lineage *lineage, const struct node_read *read)
 
 /* ---- What a commit changes ---- */
 
-/* NULL: the commit has not written that node. */
-static const struct lineage_replaced *find_replaced(const struct lineage *lineage, unsigned level,
-						    uint64_t index)
-{
-	uint64_t low = 0, high = lineage->replaced_count;
-
-	while (low < high) {
-		uint64_t middle = low + (high - low) / 2;
-		const struct lineage_replaced *replaced = &lineage->replaced[middle];
-
-		if (replaced->level < level || (replaced->level == level && replaced->index < index))
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low == lineage->replaced_count || lineage->replaced[low].level != level ||
-	    lineage->replaced[low].index != index)
-		return NULL;
-	return &lineage->replaced[low];
-}
-
 int lineage_name_children(struct lineage *lineage, const struct node_header *header)
 {
 	const struct node_pointer *below =
@@ -126,7 +105,8 @@ int lineage_name_children(struct lineage *lineage, const struct node_header *hea
 		int r;
 
 		/* One that this commit has written has the name that it got with its place. */
-		if (node_pointer_is_none(&below[i]) || find_replaced(lineage, header->level - 1, index))
+		if (node_pointer_is_none(&below[i]) ||
+		    tree_replaced(&lineage->head->tree, header->level - 1, index))
 			continue;
 		r = node_area_name(lineage->nodes, &below[i]);
 		if (r < 0)
@@ -161,23 +141,22 @@ static void release_node(const struct release *release, unsigned level, uint64_t
 /* What the commit has not written is as it was. */
 static const struct node_pointer *find_old(const struct release *release, unsigned level, uint64_t index)
 {
-	const struct lineage_replaced *replaced = find_replaced(release->lineage, level, index);
+	const struct node_pointer *replaced = tree_replaced(&release->head->tree, level, index);
 
-	return replaced ? &replaced->pointer : &release->head->tree.levels[level].pointers[index];
+	return replaced ? replaced : &release->head->tree.levels[level].pointers[index];
 }
 
 void lineage_give_replaced(struct lineage *lineage)
 {
 	struct release release = { lineage, lineage->head, find_old };
-	unsigned top = lineage->head->tree.level_count - 1;
+	struct map_tree *tree = &lineage->head->tree;
+	unsigned top = tree->level_count - 1;
 
 	if (lineage->superblock.root.places[0] != NODE_NOWHERE)
 		node_area_give(lineage->nodes, &lineage->superblock.root);
-	if (find_replaced(lineage, top, 0))
+	if (tree_replaced(tree, top, 0))
 		release_node(&release, top, 0);
-	free(lineage->replaced);
-	lineage->replaced = NULL;
-	lineage->replaced_count = 0;
+	tree_forget_replaced(tree);
 }
 
 static const struct node_pointer *find_own(const struct release *release, unsigned level, uint64_t index)

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/size.h"
 
@@ -48,8 +49,11 @@ static int init_level(struct tree_level *level, uint64_t count)
 	level->count = count;
 	level->pointers = malloc(count * sizeof(*level->pointers));
 	level->changed = calloc(words_of(count), sizeof(uint64_t));
+	/* Here, so that a commit needs no memory: there is none that it could be refused. */
+	level->replaced = malloc(count * sizeof(*level->replaced));
 	level->frozen = calloc(words_of(count), sizeof(uint64_t));
-	if (!level->pointers || !level->changed || !level->frozen)
+	level->placed = calloc(words_of(count), sizeof(uint64_t));
+	if (!level->pointers || !level->changed || !level->replaced || !level->frozen || !level->placed)
 		return -ENOMEM;
 	for (uint64_t i = 0; i < count; i++)
 		level->pointers[i] = NODE_POINTER_NONE;
@@ -79,8 +83,10 @@ void tree_destroy(struct map_tree *tree)
 {
 	for (unsigned level = 0; level < tree->level_count; level++) {
 		free(tree->levels[level].pointers);
+		free(tree->levels[level].replaced);
 		free(tree->levels[level].changed);
 		free(tree->levels[level].frozen);
+		free(tree->levels[level].placed);
 	}
 	*tree = (struct map_tree){ 0 };
 }
@@ -101,7 +107,8 @@ uint64_t tree_host_bytes(uint64_t extents)
 {
 	uint64_t nodes = tree_nodes(extents);
 
-	return nodes * sizeof(struct node_pointer) + (words_of(nodes) + TREE_LEVELS) * 2 * sizeof(uint64_t);
+	return nodes * 2 * sizeof(struct node_pointer) +
+	       (words_of(nodes) + TREE_LEVELS) * 3 * sizeof(uint64_t);
 }
 
 /* ---- A commit ---- */
@@ -119,22 +126,17 @@ void tree_change(struct map_tree *tree, uint64_t extent)
 	}
 }
 
-uint64_t tree_freeze(struct map_tree *tree)
+void tree_freeze(struct map_tree *tree)
 {
-	uint64_t nodes = 0;
-
 	for (unsigned i = 0; i < tree->level_count; i++) {
 		struct tree_level *level = &tree->levels[i];
 		uint64_t *none = level->frozen;
 
-		for (uint64_t word = 0; word < words_of(level->count); word++) {
-			assert(none[word] == 0);
-			nodes += (unsigned)__builtin_popcountll(level->changed[word]);
-		}
+		for (uint64_t word = 0; word < words_of(level->count); word++)
+			assert(none[word] == 0 && level->placed[word] == 0);
 		level->frozen = level->changed;
 		level->changed = none;
 	}
-	return nodes;
 }
 
 bool tree_is_frozen(const struct map_tree *tree, uint64_t extent)
@@ -180,15 +182,28 @@ void tree_fill(const struct map_tree *tree, const struct node_header *header, ui
 		node_put_pointer(bytes, i, &below[i]);
 }
 
-void tree_place(struct map_tree *tree, const struct node_header *header, const struct node_pointer *pointer,
-		struct node_pointer *ret_old)
+void tree_place(struct map_tree *tree, const struct node_header *header, const struct node_pointer *pointer)
 {
 	struct tree_level *level = &tree->levels[header->level];
 
 	assert(has_bit(level->frozen, header->index));
 	clear_bit(level->frozen, header->index);
-	*ret_old = level->pointers[header->index];
+	set_bit(level->placed, header->index);
+	level->replaced[header->index] = level->pointers[header->index];
 	level->pointers[header->index] = *pointer;
+}
+
+const struct node_pointer *tree_replaced(const struct map_tree *tree, unsigned level, uint64_t index)
+{
+	const struct tree_level *nodes = &tree->levels[level];
+
+	return has_bit(nodes->placed, index) ? &nodes->replaced[index] : NULL;
+}
+
+void tree_forget_replaced(struct map_tree *tree)
+{
+	for (unsigned level = 0; level < tree->level_count; level++)
+		memset(tree->levels[level].placed, 0, words_of(tree->levels[level].count) * sizeof(uint64_t));
 }
 
 /* ---- Open ---- */

@@ -17,8 +17,10 @@ _Static_assert((uint64_t)NODE_EXTENTS *NODE_CHILDREN *NODE_CHILDREN *NODE_CHILDR
 
 struct tree_level {
 	struct node_pointer *pointers; /* to the nodes of this level */
+	struct node_pointer *replaced; /* by those that the commit under way has placed */
 	uint64_t *changed;	       /* a bit each: what lies below has changed since it was frozen last */
 	uint64_t *frozen;	       /* a bit each: the commit that is under way has not written it yet */
+	uint64_t *placed;	       /* a bit each: it has */
 	uint64_t count;
 };
 
@@ -44,9 +46,8 @@ static inline const struct node_pointer *tree_root(const struct map_tree *tree)
 /* The entry of an extent has changed. */
 void tree_change(struct map_tree *tree, uint64_t extent);
 
-/* A commit begins: it writes the nodes that have changed. The last one's are all written. Returns how many
- * there are. */
-uint64_t tree_freeze(struct map_tree *tree);
+/* A commit begins: it writes the nodes that have changed. The last one's are all written, and forgotten. */
+void tree_freeze(struct map_tree *tree);
 
 /* Whether the node with this extent's entry is still to be written as it was frozen: then the entry must
  * stay. */
@@ -63,9 +64,14 @@ bool tree_next(const struct map_tree *tree, unsigned level, uint64_t *index, str
 /* A node of pointers, of a level above 0. */
 void tree_fill(const struct map_tree *tree, const struct node_header *header, uint8_t bytes[NODE_BYTES]);
 
-/* A frozen node has been made, and will lie there. ret_old: the one that it replaces. */
-void tree_place(struct map_tree *tree, const struct node_header *header, const struct node_pointer *pointer,
-		struct node_pointer *ret_old);
+/* A frozen node has been made, and will lie there. */
+void tree_place(struct map_tree *tree, const struct node_header *header, const struct node_pointer *pointer);
+
+/* What a node replaces that this commit has placed; NULL: it has not placed that one. */
+const struct node_pointer *tree_replaced(const struct map_tree *tree, unsigned level, uint64_t index);
+
+/* The commit is the last one: it replaces nothing any more. */
+void tree_forget_replaced(struct map_tree *tree);
 
 /* On open, from the root down: what a node that was read says of those below it. The root's pointer comes
  * from elsewhere. -EBADMSG: it is not the node that is expected there. */

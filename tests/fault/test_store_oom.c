@@ -221,15 +221,44 @@ static void expect_left(struct life *life)
 		assert_int_equal(look(life), 0);
 }
 
+static void life_begin(struct life *life)
+{
+	*life = (struct life){ .bytes = 64 * MIB, .request.done = on_request };
+	life->device = pages_new(life->bytes);
+	life->buffer = pages_new(EXTENTS * MIB);
+	assert_int_equal(workers_new(1, "test", &life->loop.workers), 0);
+}
+
+static void life_end(struct life *life)
+{
+	life->store = store_free(life->store);
+	workers_free(life->loop.workers);
+	free(life->buffer);
+	free(life->device);
+}
+
+/* A step that was taken must not be lost for want of memory. */
+static void a_commit_needs_no_memory(void **state)
+{
+	struct life life;
+
+	life_begin(&life);
+	assert_int_equal(create(&life), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		alloc_fault_arm(1);
+		assert_int_equal(take_step(&life), 0);
+		assert_false(alloc_fault_tripped());
+	}
+	life_end(&life);
+}
+
 static void a_store_that_lacks_memory_says_so_and_loses_nothing(void **state)
 {
-	struct life life = { .bytes = 64 * MIB, .request.done = on_request };
+	struct life life;
 	bool tripped = true;
 	unsigned nth = 1;
 
-	life.device = pages_new(life.bytes);
-	life.buffer = pages_new(EXTENTS * MIB);
-	assert_int_equal(workers_new(1, "test", &life.loop.workers), 0);
+	life_begin(&life);
 	for (; tripped; nth++) {
 		int r;
 
@@ -243,14 +272,13 @@ static void a_store_that_lacks_memory_says_so_and_loses_nothing(void **state)
 		life.store = store_free(life.store);
 	}
 	assert_true(nth > 30);
-	workers_free(life.loop.workers);
-	free(life.buffer);
-	free(life.device);
+	life_end(&life);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_commit_needs_no_memory),
 		cmocka_unit_test(a_store_that_lacks_memory_says_so_and_loses_nothing),
 	};
 

@@ -73,10 +73,11 @@ MUTANTS = (
         COMMIT,
         (
             (
-                "\ttree_place(&head->tree, header, &pointer, &replaced->pointer);\n\tlineage->replaced_count++;",
-                "\ttree_place(&head->tree, header, &pointer, &replaced->pointer);\n"
-                "\tif (!node_pointer_is_none(&replaced->pointer))\n"
-                "\t\tnode_area_give(lineage->nodes, &replaced->pointer);",
+                "\ttree_place(&head->tree, header, &pointer);",
+                "\ttree_place(&head->tree, header, &pointer);\n"
+                "\tconst struct node_pointer *old = tree_replaced(&head->tree, header->level, header->index);\n\n"
+                "\tif (!node_pointer_is_none(old))\n"
+                "\t\tnode_area_give(lineage->nodes, old);",
             ),
         ),
     ),
