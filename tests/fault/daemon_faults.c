@@ -60,16 +60,6 @@ static void expect_that_it_can_be_replaced(void)
 	assert_int_equal(run_in_host_memory(&actor, &again), 0);
 }
 
-/* The written tensor's master after a training; the value of one that succeeded is always the same. */
-static int read_result(float result[TRAINING_ELEMENTS])
-{
-	int r = actor_read(&actor, 1, 1, "master", 0, TRAINING_ELEMENTS, 2);
-
-	if (r == 0)
-		memcpy(result, actor.window.base, TRAINING_ELEMENTS * sizeof(*result));
-	return r;
-}
-
 static int run_with(const char *fault, bool is_plain_io)
 {
 	const struct scene_options options = { .fault = fault, .is_plain_io = is_plain_io };
@@ -79,7 +69,7 @@ static int run_with(const char *fault, bool is_plain_io)
 	int r = training_run(&scene, &actor, &trained);
 
 	if (r == 0)
-		r = read_result(result);
+		r = training_read(&actor, result);
 	if (r == 0)
 		assert_memory_equal(result, reference, sizeof(result));
 	expect_that_others_train();
@@ -174,7 +164,7 @@ static void expect_that_it_comes_back(uint64_t step)
 	actor_die(&actor);
 	scene_settle(&scene);
 	assert_int_equal(training_resume(&scene, &actor, &again), 0);
-	assert_int_equal(read_result(result), 0);
+	assert_int_equal(training_read(&actor, result), 0);
 	assert_memory_equal(result, reference, sizeof(result));
 }
 
@@ -255,7 +245,7 @@ static void a_failed_flush_of_an_opening_loses_nothing(void **state)
 	assert_true(nth > 2);
 	assert_int_equal(training_resume(&scene, &actor, &again), 0);
 	assert_int_equal(actor.step, 2);
-	assert_int_equal(read_result(result), 0);
+	assert_int_equal(training_read(&actor, result), 0);
 	assert_memory_equal(result, reference, sizeof(result));
 	actor_die(&actor);
 	scene_close(&scene);
@@ -267,7 +257,7 @@ static int set_reference(void)
 {
 	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
 	assert_int_equal(training_run(&scene, &actor, &trained), 0);
-	assert_int_equal(read_result(reference), 0);
+	assert_int_equal(training_read(&actor, reference), 0);
 	actor_die(&actor);
 	scene_close(&scene);
 	return 0;

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "common/log.h"
+#include "daemon/durable.h"
 #include "daemon/record.h"
 #include "daemon/restore.h"
 #include "daemon/stored.h"
@@ -18,6 +19,7 @@
 
 static struct scene scene;
 static struct actor actor;
+static float reference[TRAINING_ELEMENTS];
 
 /* Through functions of this program, so that they are counted: --wrap does not see into the library. */
 static void *counted_malloc(size_t size)
@@ -44,11 +46,60 @@ static void expect_that_others_train(void)
 	assert_int_equal(training_run(&scene, &actor, &(struct actor_job){ .name = "next", .stage = 3 }), 0);
 }
 
+/* What the daemon has said is durable; -1: nothing. */
+static int64_t durable_step(void)
+{
+	const struct job *job = job_find(scene.node, geteuid(), "play");
+	uint64_t step;
+
+	return job && durable_has_step(job, &step) ? (int64_t)step : -1;
+}
+
+/* Under another daemon it stands where it was durable, at least, and trains to the bits of any other. */
+static void expect_that_it_goes_on(const struct scene_options *options, const struct actor_job *job,
+				   int64_t durable)
+{
+	const struct job *found;
+	float result[TRAINING_ELEMENTS];
+
+	actor_die(&actor);
+	scene_settle(&scene);
+	assert_int_equal(scene_restart(options, &scene), 0);
+	found = job_find(scene.node, geteuid(), "play");
+	if (!found) {
+		assert_true(durable < 0);
+		return;
+	}
+	assert_int_equal(found->phase, JOB_RELEASED);
+	assert_true((int64_t)found->step >= durable);
+	assert_int_equal(training_resume(&scene, &actor, job), 0);
+	assert_int_equal(training_read(&actor, result), 0);
+	assert_memory_equal(result, reference, sizeof(result));
+}
+
+/* Who asked has got an answer that says what happened. */
+static void expect_refusal(int r)
+{
+	if (!actor.client)
+		assert_int_equal(r, -ENOMEM);
+	else if (!actor.is_closed)
+		assert_string_not_equal(actor_message(&actor), "");
+}
+
+static void set_reference(const struct scene_options *options, const struct actor_job *job)
+{
+	assert_int_equal(scene_open(options, &scene), 0);
+	assert_int_equal(training_run(&scene, &actor, job), 0);
+	assert_int_equal(training_read(&actor, reference), 0);
+	end_scene();
+}
+
 static void survive(const struct actor_job *job, bool is_without_nvme)
 {
 	const struct scene_options options = { .is_without_nvme = is_without_nvme };
 	bool has_tripped = true;
 
+	set_reference(&options, job);
 	for (unsigned nth = 1; has_tripped; nth++) {
 		assert_int_equal(scene_open(&options, &scene), 0);
 		alloc_fault_arm(nth);
@@ -58,7 +109,12 @@ static void survive(const struct actor_job *job, bool is_without_nvme)
 		/* What was survived (a fallback, a prefetch) is no error. */
 		if (!has_tripped)
 			assert_int_equal(r, 0);
+		if (r < 0)
+			expect_refusal(r);
+		int64_t durable = durable_step();
+
 		expect_that_others_train();
+		expect_that_it_goes_on(&options, job, durable);
 		end_scene();
 	}
 }
@@ -71,6 +127,14 @@ static void a_training_on_nvme_survives(void **state)
 static void a_training_with_blobs_survives(void **state)
 {
 	survive(&(struct actor_job){ .stage = 3, .blob_bytes = TRAINING_BLOB_BYTES }, false);
+}
+
+static void a_training_with_backups_survives(void **state)
+{
+	survive(&(struct actor_job){ .stage = 1,
+				     .optimizer_placement = PLACEMENT_HOST,
+				     .durability = DURABILITY_STEP },
+		false);
 }
 
 static void a_training_in_host_memory_survives(void **state)
@@ -327,6 +391,7 @@ int main(void)
 		cmocka_unit_test(an_opening_survives),
 		cmocka_unit_test(a_training_on_nvme_survives),
 		cmocka_unit_test(a_training_with_blobs_survives),
+		cmocka_unit_test(a_training_with_backups_survives),
 		cmocka_unit_test(a_training_in_host_memory_survives),
 		cmocka_unit_test(a_training_with_spilled_sums_survives),
 		cmocka_unit_test(a_training_by_its_owner_survives),

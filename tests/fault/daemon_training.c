@@ -141,3 +141,12 @@ int training_resume(struct scene *scene, struct actor *actor, const struct actor
 		r = train(actor, job, step);
 	return r;
 }
+
+int training_read(struct actor *actor, float result[TRAINING_ELEMENTS])
+{
+	int r = actor_read(actor, 1, 1, "master", 0, TRAINING_ELEMENTS, 2);
+
+	if (r == 0)
+		memcpy(result, actor->window.base, TRAINING_ELEMENTS * sizeof(*result));
+	return r;
+}

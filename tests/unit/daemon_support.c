@@ -11,10 +11,11 @@
 
 #include "common/bfloat16.h"
 #include "daemon/job.h"
+#include "daemon/restore.h"
 
 /* ---- Scene ---- */
 
-int scene_open(const struct scene_options *options, struct scene *scene)
+static int make_node(const struct scene_options *options, struct scene *scene)
 {
 	struct node_config config = {
 		.host_budget = options->host_budget ? options->host_budget : 256 * MIB,
@@ -25,6 +26,14 @@ int scene_open(const struct scene_options *options, struct scene *scene)
 		.fault = options->fault,
 	};
 
+	config.paths[0].path = scene->folder;
+	config.paths[0].capacity = options->capacity ? options->capacity : 256 * MIB;
+	scene->loop = event_base_new();
+	return scene->loop ? node_new(scene->loop, &config, &scene->node) : -ENOMEM;
+}
+
+int scene_open(const struct scene_options *options, struct scene *scene)
+{
 	memset(scene, 0, sizeof(*scene));
 	snprintf(scene->folder, sizeof(scene->folder), "%s/tierd-scene-XXXXXX",
 		 getenv("TMPDIR") ?: "/var/tmp");
@@ -32,10 +41,24 @@ int scene_open(const struct scene_options *options, struct scene *scene)
 		scene->folder[0] = '\0';
 		return -errno;
 	}
-	config.paths[0].path = scene->folder;
-	config.paths[0].capacity = options->capacity ? options->capacity : 256 * MIB;
-	scene->loop = event_base_new();
-	return scene->loop ? node_new(scene->loop, &config, &scene->node) : -ENOMEM;
+	return make_node(options, scene);
+}
+
+static void end_node(struct scene *scene)
+{
+	scene->node = node_free(scene->node);
+	if (scene->loop)
+		event_base_free(scene->loop);
+	scene->loop = NULL;
+}
+
+int scene_restart(const struct scene_options *options, struct scene *scene)
+{
+	int r;
+
+	end_node(scene);
+	r = make_node(options, scene);
+	return r < 0 ? r : restore_all(scene->node);
 }
 
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk)
@@ -45,10 +68,7 @@ static int remove_entry(const char *path, const struct stat *status, int kind, s
 
 void scene_close(struct scene *scene)
 {
-	scene->node = node_free(scene->node);
-	if (scene->loop)
-		event_base_free(scene->loop);
-	scene->loop = NULL;
+	end_node(scene);
 	if (scene->folder[0])
 		nftw(scene->folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }

@@ -34,6 +34,9 @@ struct scene_options {
 int scene_open(const struct scene_options *options, struct scene *scene);
 void scene_close(struct scene *scene);
 
+/* Another node on what the last one has left on the disk; no actor is there. */
+int scene_restart(const struct scene_options *options, struct scene *scene);
+
 /* Waits for one thing to happen on the loop. */
 void scene_wait(struct scene *scene);
 /* Turns the loop until no job has anything in flight. */
