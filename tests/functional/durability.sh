@@ -6,22 +6,8 @@
 program=$1
 long=86400
 
-value_of() { # JOB KEY
-	"$TIERCTL" --json jobs | python3 -c '
-import json, sys
-print(next((job.get(sys.argv[2], -1) for job in json.load(sys.stdin) if job["name"] == sys.argv[1]), -1))' "$1" "$2"
-}
-
-has_value() { # JOB KEY VALUE
-	[ "$(value_of "$1" "$2")" = "$3" ]
-}
-
 expect_value() { # JOB KEY VALUE
 	has_value "$@" || fail "$2 of $1 is $(value_of "$1" "$2"), not $3"
-}
-
-await_durable() { # JOB STEP
-	await has_value "$1" durable_step "$2" || fail "step $2 of $1 does not become durable: $("$TIERCTL" jobs)"
 }
 
 # A rank that has taken its steps, and stays until leave; JOB DURABILITY

@@ -9,6 +9,8 @@
 #   await_training JOB PID   waits until the job of gpt, in the background and with its output in $scratch/out, has taken a step
 #   expect_status N COMMAND…   runs it; fails unless it exits with N; its output is in $output
 #   expect_text TEXT      fails unless $output contains it
+#   value_of JOB KEY   what tierctl jobs says under KEY; -1: nothing; has_value JOB KEY VALUE
+#   await_durable JOB STEP   waits until that step is durable
 #   fail MESSAGE, skip REASON
 #
 # timeout "$patience" COMMAND… is for what may hang.
@@ -120,6 +122,20 @@ expect_text() {
 	*"$1"*) ;;
 	*) fail "'$1' is not in: $output" ;;
 	esac
+}
+
+value_of() { # JOB KEY
+	"$TIERCTL" --json jobs | python3 -c '
+import json, sys
+print(next((job.get(sys.argv[2], -1) for job in json.load(sys.stdin) if job["name"] == sys.argv[1]), -1))' "$1" "$2"
+}
+
+has_value() { # JOB KEY VALUE
+	[ "$(value_of "$1" "$2")" = "$3" ]
+}
+
+await_durable() { # JOB STEP
+	await has_value "$1" durable_step "$2" || fail "step $2 of $1 does not become durable: $("$TIERCTL" jobs)"
 }
 
 open_descriptors() {

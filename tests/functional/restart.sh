@@ -22,7 +22,7 @@ expect_status 0 run_gpt --steps 8 --job paused
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 tierd_start
-[ "$(step_of paused step)" -eq 8 ] || fail "steps are lost: $("$TIERCTL" jobs)"
+[ "$(value_of paused step)" -eq 8 ] || fail "steps are lost: $("$TIERCTL" jobs)"
 expect_status 0 run_gpt --steps $steps --job paused --mode resume --dump "$scratch/paused"
 cmp "$scratch/calm" "$scratch/paused" || fail 'other bits after a clean end'
 
@@ -74,7 +74,7 @@ grep -q "job paused of user [0-9]*: its store .* cannot be opened: no copy of th
 expect_status 1 run_gpt --steps $steps --job paused
 expect_text 'job paused cannot come back: no copy of the superblock'
 expect_text 'open the job with replace'
-[ "$(step_of calm durable_step)" -eq $steps ] || fail 'another job has suffered'
+[ "$(value_of calm durable_step)" -eq $steps ] || fail 'another job has suffered'
 tierd_stop
 cmp "$file" "$scratch/spoilt.store" || fail 'what could not be opened was touched'
 # A name alone takes nothing away: the later file is another job's.
@@ -87,17 +87,17 @@ grep -q "job wild of user [0-9]*: .* is left as it is, because a later file of t
 tierd_stop
 rm "${wild%-*}-77.store"
 tierd_start
-[ "$(step_of wild durable_step)" -eq $steps ] || fail "a copied file has taken the job away: $(cat "$tierd_log")"
+[ "$(value_of wild durable_step)" -eq $steps ] || fail "a copied file has taken the job away: $(cat "$tierd_log")"
 tierd_stop
 # One copy of a pair is enough: the others are repaired from it.
 cp --sparse=always "$scratch/paused.store" "$file"
 dd if=/dev/zero of="$file" bs=4096 count=1 conv=notrunc 2>/dev/null
 tierd_start
-[ "$(step_of paused durable_step)" -eq $steps ] || fail "one copy is not enough: $(cat "$tierd_log")"
+[ "$(value_of paused durable_step)" -eq $steps ] || fail "one copy is not enough: $(cat "$tierd_log")"
 tierd_stop
 dd if=/dev/urandom of="$file" bs=4096 count=1 seek=262144 oflag=seek_bytes conv=notrunc 2>/dev/null
 tierd_start
-[ "$(step_of paused durable_step)" -eq $steps ] || fail "the copies were not repaired: $(cat "$tierd_log")"
+[ "$(value_of paused durable_step)" -eq $steps ] || fail "the copies were not repaired: $(cat "$tierd_log")"
 "$TIERCTL" drop paused --yes >/dev/null
 tierd_stop
 [ ! -e "$file" ] || fail 'a dropped job has left its file'

@@ -37,6 +37,6 @@ done
 tierd_stop
 tierd_start
 expect_status 0 run_gpt --steps 5 --job soon --parameters-on host --optimizer-on host
-[ "$(step_of soon durable_step)" -eq 5 ] || fail "its last step is not durable: $("$TIERCTL" jobs)"
+[ "$(value_of soon durable_step)" -eq 5 ] || fail "its last step is not durable: $("$TIERCTL" jobs)"
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

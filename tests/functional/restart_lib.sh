@@ -2,7 +2,6 @@
 # Sourced by tests of a daemon that is killed under trainers, after lib.sh; $gpt is the example trainer.
 #
 #   run_gpt FLAG…         trains with two ranks; train_through_kills has it take $steps steps
-#   step_of JOB KEY       what tierctl says under KEY, a step; -1: nothing
 #   await_step JOB STEP PID   waits for a durable step beyond STEP; fails if PID, its trainer, has ended
 #   train_through_kills JOB KILLS CALM [FLAG…]   trains it; its daemon dies so often
 #
@@ -19,12 +18,6 @@ run_gpt() {
 		--loss-scale dynamic:1024 --data "$scratch/data" --ranks 2 "$@"
 }
 
-step_of() { # JOB KEY
-	"$TIERCTL" --json jobs | python3 -c '
-import json, sys
-print(next((job.get(sys.argv[2], -1) for job in json.load(sys.stdin) if job["name"] == sys.argv[1]), -1))' "$1" "$2"
-}
-
 # Waits for a durable step beyond the one given.
 await_step() { # JOB STEP PID
 	await is_beyond_or_ended "$@" || fail "no step of $1 beyond $2 is durable: $("$TIERCTL" jobs)"
@@ -32,7 +25,7 @@ await_step() { # JOB STEP PID
 }
 
 is_beyond_or_ended() { # JOB STEP PID
-	[ "$(step_of "$1" durable_step)" -gt "$2" ] || ! kill -0 "$3" 2>/dev/null
+	[ "$(value_of "$1" durable_step)" -gt "$2" ] || ! kill -0 "$3" 2>/dev/null
 }
 
 has_ended() { # PID
@@ -78,5 +71,5 @@ train_through_kills() { # JOB KILLS CALM [FLAG…]
 	wait $trainer || fail "gpt: $(cat "$scratch/out")"
 	cmp "$scratch/$calm" "$scratch/dump" || fail "$job: other bits after kills"
 	expect_no_way_back "$job" "$kills"
-	[ "$(step_of "$calm" durable_step)" -eq $steps ] || fail "the other job: $("$TIERCTL" jobs)"
+	[ "$(value_of "$calm" durable_step)" -eq $steps ] || fail "the other job: $("$TIERCTL" jobs)"
 }
