@@ -291,8 +291,9 @@ void toy_expect_step(struct toy *toy)
 			continue;
 		sim_disk_read(toy->disks[i % toy->device_count], toy_offset(toy, extent->place), page,
 			      TOY_PAGE);
-		for (unsigned at = 0; at < TOY_PAGE; at += 8)
-			assert_int_equal(get64(page + at), extent->content);
+		/* All words are as the first one. Looking at each is most of what runs took. */
+		assert_int_equal(get64(page), extent->content);
+		assert_int_equal(memcmp(page, page + 8, TOY_PAGE - 8), 0);
 	}
 }
 
