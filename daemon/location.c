@@ -66,11 +66,13 @@ static bool find_pack(const struct job *job, const struct kind *kind, uint64_t o
 	return false;
 }
 
-/* Names of tensors, as many as there is room for. */
+/* The first names of tensors: a block of small ones has dozens. */
+#define NAMES_MAXIMUM 3
+
 struct list {
 	char *text;
 	size_t size, used;
-	unsigned more;
+	unsigned count, more;
 };
 
 static void add_name(struct list *list, const char *name)
@@ -80,8 +82,10 @@ static void add_name(struct list *list, const char *name)
 	int length = snprintf(list->text + list->used, list->size - list->used, "%s\"%s\"",
 			      list->used ? ", " : "", name);
 
-	if (list->more == 0 && list->used + (size_t)length + sizeof(more) <= list->size) {
+	if (list->more == 0 && list->count < NAMES_MAXIMUM &&
+	    list->used + (size_t)length + sizeof(more) <= list->size) {
 		list->used += (size_t)length;
+		list->count++;
 		return;
 	}
 	list->text[list->used] = '\0';

@@ -6,7 +6,7 @@
 
 struct job;
 
-/* Some names in full, or many that are cut off: then "and 7 more". */
+/* A few names in full, and how many more there are: "and 7 more". */
 #define LOCATION_TENSORS_TEXT 320
 #define LOCATION_TEXT 600
 

@@ -1,14 +1,16 @@
-/* Scans read beside all else that happens to a job. */
+/* Scans read beside all else that happens to a job; and where something lies that they find. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "common/log.h"
 #include "daemon/idle.h"
 #include "daemon/job.h"
+#include "daemon/location.h"
 #include "daemon/scan.h"
 #include "tests/unit/daemon_support.h"
 
@@ -75,6 +77,34 @@ static void a_job_that_is_read_is_not_freed(void **state)
 	assert_true(queue_is_empty(&scene.node->dying));
 }
 
+/* A block of small tensors has dozens. */
+static void what_lies_there_is_named_by_a_few_tensors(void **state)
+{
+	static char names[10][4];
+	struct actor_tensor tensors[ARRAY_LENGTH(names)];
+	struct store_piece piece = { .length = STORE_BLOCK_BYTES };
+	struct location location;
+	struct job *job;
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(names); i++) {
+		snprintf(names[i], sizeof(names[i]), "t%u", i);
+		tensors[i] = (struct actor_tensor){ names[i], FORMAT_BF16, INITIALIZE_ONES, 256, false };
+	}
+	assert_int_equal(actor_enter(&scene, &actor), 0);
+	assert_int_equal(actor_open(&actor, &(struct actor_job){ .name = "many", .stage = 3 }), 0);
+	assert_int_equal(actor_define(&actor, "few", tensors, 3), 0);
+	assert_int_equal(actor_define(&actor, "many", tensors + 3, 7), 0);
+	assert_int_equal(actor_ready(&actor), 0);
+	job = job_find(scene.node, geteuid(), "many");
+	piece.stream = job->streams.parameter[SECTION_BF16];
+	location_find(job, &piece, &location);
+	assert_string_equal(location.unit, "few");
+	assert_string_equal(location.tensors, "\"t0\", \"t1\", \"t2\" and 7 more");
+	piece.length = 2 * 3 * 256;
+	location_find(job, &piece, &location);
+	assert_string_equal(location.tensors, "\"t0\", \"t1\", \"t2\"");
+}
+
 static int setup(void **state)
 {
 	log_open(LOG_LEVEL_ERROR);
@@ -95,6 +125,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_job_that_is_read_gives_its_memory_back),
 		TEST(a_job_that_is_read_is_not_freed),
+		TEST(what_lies_there_is_named_by_a_few_tensors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
