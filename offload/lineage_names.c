@@ -185,8 +185,8 @@ static int check_device(struct lineage *lineage, unsigned device)
 	if (least.extents + kept <= places->count)
 		return 0;
 	return lineage_refuse(lineage, -ENOSPC,
-			      "the reserve for snapshots is used: with this one they would keep %llu MiB on "
-			      "%s, which has %llu MiB for them",
+			      "with this one they would keep %llu MiB on %s, which has %llu MiB for "
+			      "snapshots",
 			      (unsigned long long)kept, lineage->tiers[device]->label,
 			      (unsigned long long)(places->count - least.extents));
 }

@@ -72,7 +72,8 @@ def a_job_that_is_trained_is_kept_and_goes_on(states):
 
 def what_cannot_be_is_refused():
     tierctl(ME, "snapshot", "gpt", "first", status=1, says=["has a snapshot first already, of step 3", "another name"])
-    tierctl(ME, "snapshot", "gpt", "third", status=1, says=["room of job gpt for 2 snapshots is used", "first, second"])
+    refusal = tierctl(ME, "snapshot", "gpt", "third", status=1, says=["room of job gpt for 2 snapshots is used", "first, second"])
+    assert refusal.count("is used") == 1 and "with this one they would keep" in refusal, refusal
     for name in ("", "UP", "a/b", "..", "-x", "x" * 64):
         tierctl(ME, "snapshot", "gpt", "--", name, status=1, says=["is not allowed"])
     tierctl(ME, "snapshot", "gpt", status=2, says=["NAME is missing"])

@@ -114,13 +114,13 @@ static void a_snapshot_beyond_the_reserve_is_refused_and_steps_go_on(void **stat
 	rewrite_all(&disk);
 	commit(&disk);
 	expect_refused(&disk, take(&disk, "second"), -ENOSPC, "would keep 520 MiB");
-	expect_refused(&disk, take(&disk, "second"), -ENOSPC, "has 260 MiB for them");
+	expect_refused(&disk, take(&disk, "second"), -ENOSPC, "has 260 MiB for snapshots");
 	for (unsigned i = 0; i < 3; i++) {
 		rewrite_all(&disk);
 		commit(&disk);
 	}
 	assert_int_equal(drop(&disk, "first"), 0);
-	expect_refused(&disk, take(&disk, "second"), -ENOSPC, "reserve for snapshots is used");
+	expect_refused(&disk, take(&disk, "second"), -ENOSPC, "MiB for snapshots");
 	assert_int_equal(drop(&disk, "again"), 0);
 	assert_int_equal(take(&disk, "second"), 0);
 	disk_store_end(&disk);
@@ -213,7 +213,7 @@ static void a_view_shows_what_was_kept_until_it_is_freed(void **state)
 		disk_store_expect(&disk, view, kept);
 	}
 	/* What it shows has its place still. */
-	expect_refused(&disk, take(&disk, "two"), -ENOSPC, "reserve for snapshots is used");
+	expect_refused(&disk, take(&disk, "two"), -ENOSPC, "MiB for snapshots");
 	view = store_free(view);
 	assert_int_equal(take(&disk, "two"), 0);
 	free(kept);
@@ -346,7 +346,7 @@ static void fill_reserve(struct disk_store *disk)
 	}
 	rewrite_all(disk);
 	commit(disk);
-	expect_refused(disk, take(disk, "more"), -ENOSPC, "reserve for snapshots is used");
+	expect_refused(disk, take(disk, "more"), -ENOSPC, "MiB for snapshots");
 }
 
 static void a_reserve_grows_and_stays(void **state)
@@ -357,7 +357,7 @@ static void a_reserve_grows_and_stays(void **state)
 	assert_int_equal(reserve(&disk, 3), -ENODATA);
 	rewrite_all(&disk);
 	commit(&disk);
-	expect_refused(&disk, take(&disk, "early"), -ENOSPC, "has 0 MiB for them");
+	expect_refused(&disk, take(&disk, "early"), -ENOSPC, "has 0 MiB for snapshots");
 	assert_int_equal(reserve(&disk, 0), -EINVAL);
 	/* What was said of the request before is not its reason. */
 	assert_string_equal(store_message(disk.store), "");
@@ -376,7 +376,7 @@ static void a_reserve_grows_and_stays(void **state)
 	assert_int_equal(store_room_for(disk.store, 3).device_bytes -
 				 store_room_for(disk.store, 1).device_bytes,
 			 2 * 20 * STORE_EXTENT_BYTES);
-	expect_refused(&disk, take(&disk, "more"), -ENOSPC, "reserve for snapshots is used");
+	expect_refused(&disk, take(&disk, "more"), -ENOSPC, "MiB for snapshots");
 	assert_int_equal(drop(&disk, "state-1"), 0);
 	assert_int_equal(take(&disk, "more"), 0);
 	disk_store_close(&disk);
