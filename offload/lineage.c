@@ -224,7 +224,7 @@ const char *lineage_failed(const struct lineage *lineage)
 	return failure ? lineage->tiers[failure->device]->label : "its device";
 }
 
-static void come_back(struct lineage *lineage)
+void lineage_close_round(struct lineage *lineage)
 {
 	if (--lineage->in_flight == 0) {
 		const struct lineage_io *failure = first_failure(lineage);
@@ -245,10 +245,10 @@ static void io_done(struct tier_io *io, int status)
 			return;
 	}
 	part->status = status;
-	come_back(part->lineage);
+	lineage_close_round(part->lineage);
 }
 
-static void start(struct lineage *lineage, unsigned device, unsigned index, const struct tier_io *io)
+void lineage_start(struct lineage *lineage, unsigned device, unsigned index, const struct tier_io *io)
 {
 	struct lineage_io *part = &lineage->ios[index];
 
@@ -266,7 +266,7 @@ static void start(struct lineage *lineage, unsigned device, unsigned index, cons
 }
 
 /* One is in flight until all have been started, so that then() runs once, after them. */
-static void open_round(struct lineage *lineage, void (*then)(struct lineage *lineage, int status))
+void lineage_open_round(struct lineage *lineage, void (*then)(struct lineage *lineage, int status))
 {
 	assert(lineage->in_flight == 0);
 	for (unsigned i = 0; i < ARRAY_LENGTH(lineage->ios); i++)
@@ -279,10 +279,10 @@ void lineage_flush(struct lineage *lineage, void (*then)(struct lineage *lineage
 {
 	struct tier_io flush = { .direction = TIER_FLUSH, .priority = TIER_DEMAND };
 
-	open_round(lineage, then);
+	lineage_open_round(lineage, then);
 	for (unsigned device = 0; device < lineage->device_count; device++)
-		start(lineage, device, device, &flush);
-	come_back(lineage);
+		lineage_start(lineage, device, device, &flush);
+	lineage_close_round(lineage);
 }
 
 uint8_t *lineage_copy(const struct lineage *lineage, unsigned device, unsigned copy)
@@ -293,7 +293,7 @@ uint8_t *lineage_copy(const struct lineage *lineage, unsigned device, unsigned c
 static void move_superblocks(struct lineage *lineage, enum tier_direction direction, uint64_t copies,
 			     void (*then)(struct lineage *lineage, int status))
 {
-	open_round(lineage, then);
+	lineage_open_round(lineage, then);
 	for (unsigned index = 0; index < lineage->device_count * SUPERBLOCK_COPIES; index++) {
 		unsigned device = index / SUPERBLOCK_COPIES, copy = index % SUPERBLOCK_COPIES;
 		struct tier_io io = {
@@ -305,9 +305,9 @@ static void move_superblocks(struct lineage *lineage, enum tier_direction direct
 		};
 
 		if (copies >> index & 1)
-			start(lineage, device, index, &io);
+			lineage_start(lineage, device, index, &io);
 	}
-	come_back(lineage);
+	lineage_close_round(lineage);
 }
 
 void lineage_write_superblocks(struct lineage *lineage, uint64_t copies,

@@ -3,6 +3,7 @@
 #define TIERD_OFFLOAD_LINEAGE_BACKEND_H
 
 #include "offload/lineage.h"
+#include "offload/lineage_verify.h"
 #include "offload/memory.h"
 #include "offload/node_area.h"
 
@@ -58,6 +59,7 @@ struct lineage {
 	unsigned head_index;			    /* on open: of the record whose map is being read */
 	struct lineage_head *view;		    /* whose map is being read */
 	struct lineage_difference *difference;
+	struct lineage_verification *verification;
 	uint64_t *measured; /* where count goes */
 	uint64_t count;
 
@@ -80,6 +82,12 @@ int lineage_begin(struct lineage *lineage, struct lineage_request *request,
 void lineage_end(struct lineage *lineage, int status);
 int lineage_refuse(struct lineage *lineage, int r, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/* A round of transfers: opened, each started with an index of its own below ARRAY_LENGTH(ios), closed. then()
+ * runs once, when all have come back; ios[index].status is how each has ended. */
+void lineage_open_round(struct lineage *lineage, void (*then)(struct lineage *lineage, int status));
+void lineage_start(struct lineage *lineage, unsigned device, unsigned index, const struct tier_io *io);
+void lineage_close_round(struct lineage *lineage);
 
 /* Walks a map; then() runs once, also within the call. The walk is copied. */
 void lineage_walk(struct lineage *lineage, const struct lineage_walk *walk);
@@ -114,6 +122,15 @@ int lineage_check_writable(struct lineage *lineage);
 
 /* For the map of a snapshot, or NULL: of the last commit; with its root. -ENOENT, -ENODATA, -ENOMEM. */
 int lineage_make_tree(struct lineage *lineage, const char *name, struct map_tree *tree);
+
+/* ---- lineage_open.c ---- */
+
+/* The newest superblock of a pair, of the copies that were read, of any device. -ENODATA: none can be read.
+ */
+int lineage_find_newest(struct lineage *lineage, unsigned pair, struct superblock *ret_superblock);
+/* Makes the copies of the pairs that pairs says, a bit each, in the buffer; those that were something else,
+ * as lineage_write_superblocks() takes them. */
+uint64_t lineage_encode_copies(struct lineage *lineage, const struct superblock *superblock, unsigned pairs);
 
 /* ---- lineage_commit.c ---- */
 

@@ -18,7 +18,7 @@ static unsigned pair_of(unsigned copy)
 }
 
 /* Each copy that differs from what it should be, for the pairs that pairs says, a bit each. */
-static uint64_t encode_copies(struct lineage *lineage, const struct superblock *superblock, unsigned pairs)
+uint64_t lineage_encode_copies(struct lineage *lineage, const struct superblock *superblock, unsigned pairs)
 {
 	struct superblock of_device = *superblock;
 	uint64_t copies = 0;
@@ -79,7 +79,7 @@ static void create(struct lineage *lineage)
 			(struct superblock_member){ identities[device], lineage->geometry.extents,
 						    lineage->geometry.nodes, MEMBER_PRESENT };
 	/* Both pairs: neither may be what was there before. */
-	encode_copies(lineage, superblock, 3);
+	lineage_encode_copies(lineage, superblock, 3);
 	lineage_write_superblocks(lineage, UINT64_MAX, flush_created);
 }
 
@@ -91,7 +91,7 @@ int lineage_create(struct lineage *lineage, struct lineage_request *request)
 /* ---- Open: superblocks ---- */
 
 /* The newest of a pair, on any device. -ENODATA: no copy of it can be read. */
-static int find_newest(struct lineage *lineage, unsigned pair, struct superblock *ret_superblock)
+int lineage_find_newest(struct lineage *lineage, unsigned pair, struct superblock *ret_superblock)
 {
 	struct superblock found;
 	uint32_t format;
@@ -216,7 +216,7 @@ static int choose_superblock(struct lineage *lineage)
 	int r;
 
 	for (unsigned pair = 0; pair < 2; pair++) {
-		r = find_newest(lineage, pair, &newest[pair]);
+		r = lineage_find_newest(lineage, pair, &newest[pair]);
 
 		/* No power failure leaves that; and the newest commit may have been there. */
 		if (r == -ENODATA)
@@ -271,7 +271,8 @@ static void write_open_commit(struct lineage *lineage, int status)
 	lineage->next = lineage->superblock;
 	lineage->next.generation++;
 	lineage->next.epoch++;
-	lineage_write_superblocks(lineage, encode_copies(lineage, &lineage->next, 1U << (1 - lineage->pair)),
+	lineage_write_superblocks(lineage,
+				  lineage_encode_copies(lineage, &lineage->next, 1U << (1 - lineage->pair)),
 				  flush_opened);
 }
 
@@ -286,7 +287,7 @@ static void flush_repaired(struct lineage *lineage, int status)
 /* Copies of the newest commit that differ from the best one; never a good one. */
 static void repair(struct lineage *lineage)
 {
-	uint64_t copies = encode_copies(lineage, &lineage->superblock, 1U << lineage->pair);
+	uint64_t copies = lineage_encode_copies(lineage, &lineage->superblock, 1U << lineage->pair);
 
 	if (copies)
 		lineage_write_superblocks(lineage, copies, flush_repaired);

@@ -147,6 +147,13 @@ int node_area_names(const struct node_area *area, const struct node_pointer *poi
 	return names;
 }
 
+void node_area_locate(const struct node_area *area, uint64_t place, unsigned *ret_device,
+		      uint64_t *ret_device_offset)
+{
+	*ret_device = (unsigned)(place >> DEVICE_SHIFT);
+	*ret_device_offset = area->offset + (place & PLACE_MASK) * NODE_BYTES;
+}
+
 uint64_t node_area_free_places(const struct node_area *area)
 {
 	uint64_t count = 0;
@@ -258,15 +265,14 @@ static int submit_run(struct node_area *area, enum tier_direction direction, con
 
 	node->area = area;
 	node->is_second_try = false;
-	node->device = (unsigned)(places[first] >> DEVICE_SHIFT);
 	node->io = (struct tier_io){
 		.direction = direction,
 		.priority = direction == TIER_READ ? TIER_DEMAND : TIER_WRITE_BACK,
 		.buffer = image(area, first),
-		.offset = area->offset + (places[first] & PLACE_MASK) * NODE_BYTES,
 		.length = (size_t)count * NODE_BYTES,
 		.done = io_done,
 	};
+	node_area_locate(area, places[first], &node->device, &node->io.offset);
 	r = tier_submit(area->tiers[node->device], &node->io);
 	if (r < 0 && direction == TIER_WRITE)
 		r = tier_submit(area->tiers[node->device], &node->io);

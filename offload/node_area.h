@@ -57,6 +57,9 @@ int node_area_name(struct node_area *area, const struct node_pointer *pointer);
 bool node_area_give(struct node_area *area, const struct node_pointer *pointer);
 /* How many name it. -EINVAL. */
 int node_area_names(const struct node_area *area, const struct node_pointer *pointer);
+/* Where a place of a pointer lies that node_area_names() knows. */
+void node_area_locate(const struct node_area *area, uint64_t place, unsigned *ret_device,
+		      uint64_t *ret_device_offset);
 /* Of all devices. */
 uint64_t node_area_free_places(const struct node_area *area);
 

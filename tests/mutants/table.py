@@ -5,6 +5,7 @@ COMMIT = "offload/lineage_commit.c"
 OPEN = "offload/lineage_open.c"
 NAMES = "offload/lineage_names.c"
 SNAPSHOT = "offload/lineage_snapshot.c"
+VERIFY = "offload/lineage_verify.c"
 
 MUTANTS = (
     ("no first flush", COMMIT, (("lineage_flush(lineage, write_superblocks);", "write_superblocks(lineage, 0);"),)),
@@ -182,6 +183,38 @@ MUTANTS = (
         "nodes believed without their checksum",
         "offload/map_node.c",
         (("bool is_it = node_checksum(bytes) == checksum &&\n\t\t     memcmp", "bool is_it = memcmp"),),
+    ),
+    (
+        "second copies of nodes not verified",
+        VERIFY,
+        (("move_copies(lineage, TIER_READ, UINT32_MAX, read_once);", "move_copies(lineage, TIER_READ, 0x55555555, read_once);"),
+         ("check_copies(lineage, UINT32_MAX)", "check_copies(lineage, 0x55555555)")),
+    ),
+    (
+        "a good copy of a node written over when the other is mended",
+        VERIFY,
+        (("if (!(verification->bad >> number & 1) || !good ||", "if (!verification->bad || !good ||"),),
+    ),
+    (
+        "a node called mended that was not read again",
+        VERIFY,
+        (("verification->mending & ~check_copies(lineage, verification->mending)", "verification->mending"),),
+    ),
+    (
+        "the older pair of superblocks not verified",
+        VERIFY,
+        (("return bad | lineage_encode_copies(lineage, &older, 1U << pair);", "return bad;"),),
+    ),
+    (
+        "nodes that snapshots have not verified",
+        VERIFY,
+        (("for (unsigned head = 0; head < lineage->heads.count; head++)\n\t\tif (!node_pointer_is_none(",
+          "for (unsigned head = 0; head < 1; head++)\n\t\tif (!node_pointer_is_none("),),
+    ),
+    (
+        "a node of the job that is gone not written again",
+        VERIFY,
+        (("tree_change(&lineage->head->tree, lineage->verification->leaf * NODE_EXTENTS);", ";"),),
     ),
     (
         "the older pair believed when the newer is lost",

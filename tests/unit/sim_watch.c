@@ -21,6 +21,7 @@
 struct range {
 	unsigned disk;
 	uint64_t offset, length;
+	uint64_t checksum; /* of a node */
 };
 
 struct root {
@@ -53,13 +54,13 @@ static void add_range(struct root *root, unsigned disk, uint64_t offset, uint64_
 		root->ranges = realloc(root->ranges, root->room * sizeof(*root->ranges));
 		assert_non_null(root->ranges);
 	}
-	root->ranges[root->count++] = (struct range){ disk, offset, length };
+	root->ranges[root->count++] = (struct range){ disk, offset, length, 0 };
 }
 
 static struct range node_range(const struct sim_watch *watch, uint64_t place)
 {
 	struct range range = { (unsigned)(place >> DEVICE_SHIFT), MIB + (place & UINT32_MAX) * NODE_BYTES,
-			       NODE_BYTES };
+			       NODE_BYTES, 0 };
 
 	assert_true(range.disk < watch->disk_count);
 	return range;
@@ -76,6 +77,7 @@ static void read_node(struct sim_watch *watch, struct root *root, const struct n
 		uint8_t found[NODE_BYTES];
 
 		add_range(root, range.disk, range.offset, range.length);
+		root->ranges[root->count - 1].checksum = pointer->checksum;
 		sim_disk_read(watch->disks[range.disk], range.offset, found, NODE_BYTES);
 		if (is_found || node_check(found, pointer->checksum, header) < 0)
 			continue;
@@ -272,13 +274,25 @@ static void check_superblock(struct sim_watch *watch, unsigned disk, const struc
 
 /* ---- Nodes and extents ---- */
 
-static bool needs(const struct root *root, unsigned disk, const struct tier_io *io)
+/* A copy of a node that is bad may be written again as it should be, and no other. */
+static bool is_mending(const struct sim_watch *watch, const struct range *range, const struct tier_io *io)
+{
+	uint8_t before[NODE_BYTES];
+
+	if (range->checksum == 0 || io->offset != range->offset || io->length != NODE_BYTES)
+		return false;
+	sim_disk_read(watch->disks[range->disk], range->offset, before, sizeof(before));
+	return node_checksum(io->buffer) == range->checksum && node_checksum(before) != range->checksum;
+}
+
+static bool needs(const struct sim_watch *watch, const struct root *root, unsigned disk,
+		  const struct tier_io *io)
 {
 	for (unsigned i = 0; i < root->count; i++) {
 		const struct range *range = &root->ranges[i];
 
 		if (range->disk == disk && range->offset < io->offset + io->length &&
-		    io->offset < range->offset + range->length)
+		    io->offset < range->offset + range->length && !is_mending(watch, range, io))
 			return true;
 	}
 	return false;
@@ -287,7 +301,7 @@ static bool needs(const struct root *root, unsigned disk, const struct tier_io *
 static void check_not_needed(struct sim_watch *watch, unsigned disk, const struct tier_io *io,
 			     const struct superblock *superblock)
 {
-	if (needs(find_root(watch, &superblock->root), disk, io))
+	if (needs(watch, find_root(watch, &superblock->root), disk, io))
 		fail_msg("a write to a place that generation %llu needs",
 			 (unsigned long long)superblock->generation);
 }
@@ -303,7 +317,7 @@ static void check_write(struct sim_watch *watch, unsigned disk, const struct tie
 		    other.generation > newest.generation)
 			check_not_needed(watch, disk, io, &other);
 	for (unsigned view = 0; view < SIM_VIEWS; view++)
-		if (needs(&watch->views[view], disk, io))
+		if (needs(watch, &watch->views[view], disk, io))
 			fail_msg("a write to a place that a view shows");
 	if (watch->is_read && watch->read.disk == disk && watch->read.offset < io->offset + io->length &&
 	    io->offset < watch->read.offset + watch->read.length)

@@ -12,8 +12,6 @@
 #include "tests/unit/toy_store.h"
 
 #define COPY_STRIDE (256 * 1024)
-#define NODES_OFFSET (1024 * 1024)
-#define DEVICE_SHIFT 48
 
 /* Sanitizers make it slow: there every seventh byte is enough; the
  * plain build flips all. */
@@ -43,23 +41,10 @@ static void expect_opened(struct toy *toy, uint64_t step)
 	toy_expect_step(toy);
 }
 
-/* Each of which writes everything. */
-static void make_steps(struct toy *toy, unsigned steps)
-{
-	while (steps-- > 0) {
-		for (unsigned i = 0; i < toy->extents; i++) {
-			assert_int_equal(toy_update(toy, i, toy->head.step << 16 | i | 1), 0);
-			toy->history[toy->head.step + 1][i] = toy->map[i].content;
-		}
-		toy->head.step++;
-		assert_int_equal(toy_commit(toy), 0);
-	}
-}
-
 static void make(struct toy *toy, unsigned extents, unsigned devices, unsigned steps)
 {
 	toy_open(toy, extents, devices, 1);
-	make_steps(toy, steps);
+	toy_make_steps(toy, steps);
 }
 
 static void overwrite(struct sim_disk *disk, uint64_t offset, const uint8_t *bytes, size_t length)
@@ -115,60 +100,25 @@ static void a_store_that_lost_a_pair_is_refused(void **state)
 
 /* ---- Nodes ---- */
 
-/* The table, and the nodes of the tree, one after the other; false: there are no more. */
-static bool choose_node(struct toy *toy, unsigned number, struct node_pointer *ret_pointer)
-{
-	if (number == 0) {
-		*ret_pointer = toy->lineage->superblock.root;
-		return true;
-	}
-	number--;
-	for (unsigned level = 0; level < toy->head.tree.level_count; level++) {
-		const struct tree_level *nodes = &toy->head.tree.levels[level];
-
-		if (number < nodes->count) {
-			*ret_pointer = nodes->pointers[number];
-			return true;
-		}
-		number -= (unsigned)nodes->count;
-	}
-	return false;
-}
-
-static struct sim_disk *disk_of(struct toy *toy, const struct node_pointer *pointer, unsigned copy)
-{
-	return toy->disks[pointer->places[copy] >> DEVICE_SHIFT];
-}
-
-static uint64_t offset_of(const struct node_pointer *pointer, unsigned copy)
-{
-	return NODES_OFFSET + (pointer->places[copy] & UINT32_MAX) * NODE_BYTES;
-}
-
-static void flip_node(struct toy *toy, const struct node_pointer *pointer, unsigned copy, unsigned at)
-{
-	sim_disk_flip(disk_of(toy, pointer, copy), offset_of(pointer, copy) + at, 1U << at % 8);
-}
-
 static void no_byte_of_a_node_is_missed(void **state)
 {
 	static struct toy toy;
 	struct node_pointer pointer;
 
 	make(&toy, 120, 2, 2);
-	for (unsigned node = 0; choose_node(&toy, node, &pointer); node++)
+	for (unsigned node = 0; toy_node(&toy, node, &pointer); node++)
 		for (unsigned at = 0; at < NODE_BYTES; at += FLIP_STRIDE) {
 			for (unsigned copy = 0; copy < 2; copy++) {
-				flip_node(&toy, &pointer, copy, at);
+				toy_flip_node(&toy, &pointer, copy, at);
 				if (at % 64 == 0)
 					expect_opened(&toy, 2);
-				flip_node(&toy, &pointer, copy, at);
+				toy_flip_node(&toy, &pointer, copy, at);
 			}
-			flip_node(&toy, &pointer, 0, at);
-			flip_node(&toy, &pointer, 1, at);
+			toy_flip_node(&toy, &pointer, 0, at);
+			toy_flip_node(&toy, &pointer, 1, at);
 			assert_int_equal(try_to_open(&toy), -EBADMSG);
-			flip_node(&toy, &pointer, 0, at);
-			flip_node(&toy, &pointer, 1, at);
+			toy_flip_node(&toy, &pointer, 0, at);
+			toy_flip_node(&toy, &pointer, 1, at);
 			expect_opened(&toy, 2);
 		}
 	toy_close(&toy);
@@ -180,13 +130,13 @@ static void expect_refused(struct toy *toy, const struct node_pointer *pointer, 
 {
 	uint8_t right[NODE_BYTES];
 
-	sim_disk_read(disk_of(toy, pointer, 0), offset_of(pointer, 0), right, NODE_BYTES);
+	sim_disk_read(toy_disk_of(toy, pointer, 0), toy_offset_of(pointer, 0), right, NODE_BYTES);
 	for (unsigned copy = 0; copy < 2; copy++)
-		overwrite(disk_of(toy, pointer, copy), offset_of(pointer, copy), bytes, NODE_BYTES);
+		overwrite(toy_disk_of(toy, pointer, copy), toy_offset_of(pointer, copy), bytes, NODE_BYTES);
 	assert_int_equal(try_to_open(toy), -EBADMSG);
-	overwrite(disk_of(toy, pointer, 1), offset_of(pointer, 1), right, NODE_BYTES);
+	overwrite(toy_disk_of(toy, pointer, 1), toy_offset_of(pointer, 1), right, NODE_BYTES);
 	expect_opened(toy, step);
-	overwrite(disk_of(toy, pointer, 0), offset_of(pointer, 0), right, NODE_BYTES);
+	overwrite(toy_disk_of(toy, pointer, 0), toy_offset_of(pointer, 0), right, NODE_BYTES);
 }
 
 static void misdirected_and_lost_writes_of_nodes_are_found(void **state)
@@ -197,12 +147,13 @@ static void misdirected_and_lost_writes_of_nodes_are_found(void **state)
 	uint8_t bytes[NODE_BYTES];
 
 	make(&toy, 350, 2, 2);
-	for (unsigned node = 0; choose_node(&toy, node, &pointer); node++) {
+	for (unsigned node = 0; toy_node(&toy, node, &pointer); node++) {
 		expect_refused(&toy, &pointer, nothing, 2);
-		for (unsigned i = 0; choose_node(&toy, i, &other); i++) {
+		for (unsigned i = 0; toy_node(&toy, i, &other); i++) {
 			if (i == node)
 				continue;
-			sim_disk_read(disk_of(&toy, &other, 0), offset_of(&other, 0), bytes, NODE_BYTES);
+			sim_disk_read(toy_disk_of(&toy, &other, 0), toy_offset_of(&other, 0), bytes,
+				      NODE_BYTES);
 			expect_refused(&toy, &pointer, bytes, 2);
 		}
 	}
@@ -218,8 +169,9 @@ static void nodes_of_another_commit_are_found(void **state)
 	unsigned count;
 
 	make(&toy, 350, 1, 2);
-	for (count = 0; choose_node(&toy, count, &pointer); count++)
-		sim_disk_read(disk_of(&toy, &pointer, 0), offset_of(&pointer, 0), before[count], NODE_BYTES);
+	for (count = 0; toy_node(&toy, count, &pointer); count++)
+		sim_disk_read(toy_disk_of(&toy, &pointer, 0), toy_offset_of(&pointer, 0), before[count],
+			      NODE_BYTES);
 	for (unsigned i = 0; i < toy.extents; i++) {
 		assert_int_equal(toy_update(&toy, i, 3 << 16 | i), 0);
 		toy.history[3][i] = toy.map[i].content;
@@ -227,7 +179,7 @@ static void nodes_of_another_commit_are_found(void **state)
 	toy.head.step = 3;
 	assert_int_equal(toy_commit(&toy), 0);
 	for (unsigned node = 0; node < count; node++) {
-		assert_true(choose_node(&toy, node, &pointer));
+		assert_true(toy_node(&toy, node, &pointer));
 		expect_refused(&toy, &pointer, before[node], 3);
 	}
 	toy_close(&toy);
@@ -240,14 +192,8 @@ static struct node_pointer make_with_snapshot(struct toy *toy)
 {
 	make(toy, 120, 2, 1);
 	assert_int_equal(toy_wait(toy, lineage_snapshot(toy->lineage, "kept", &toy->request)), 0);
-	make_steps(toy, 2);
+	toy_make_steps(toy, 2);
 	return toy->lineage->heads.records[1].root;
-}
-
-static void flip_both(struct toy *toy, const struct node_pointer *pointer, unsigned at)
-{
-	flip_node(toy, pointer, 0, at);
-	flip_node(toy, pointer, 1, at);
 }
 
 /* Without it nobody knows which places are free. */
@@ -257,13 +203,13 @@ static void no_byte_of_a_snapshots_map_is_missed(void **state)
 	struct node_pointer root = make_with_snapshot(&toy);
 
 	for (unsigned at = 0; at < NODE_BYTES; at += FLIP_STRIDE) {
-		flip_both(&toy, &root, at);
+		toy_flip_nodes(&toy, &root, at);
 		assert_int_equal(try_to_open(&toy), -EBADMSG);
 		assert_non_null(strstr(lineage_message(toy.lineage), "the map of snapshot kept"));
-		flip_node(&toy, &root, 1, at);
+		toy_flip_node(&toy, &root, 1, at);
 		if (at % 64 == 0)
 			expect_opened(&toy, 3);
-		flip_node(&toy, &root, 0, at);
+		toy_flip_node(&toy, &root, 0, at);
 	}
 	expect_opened(&toy, 3);
 	toy_close(&toy);
@@ -276,14 +222,14 @@ static void a_snapshot_that_cannot_be_read_can_be_deleted(void **state)
 	struct node_pointer root = make_with_snapshot(&toy);
 	uint64_t extents = 42;
 
-	flip_both(&toy, &root, 100);
+	toy_flip_nodes(&toy, &root, 100);
 	assert_int_equal(
 		toy_wait(&toy, lineage_measure_snapshot(toy.lineage, "kept", &extents, &toy.request)),
 		-EBADMSG);
 	assert_int_equal(extents, 42);
 	assert_non_null(strstr(lineage_message(toy.lineage), "it is not what its checksum says"));
 	assert_int_equal(toy_wait(&toy, lineage_delete_snapshot(toy.lineage, "kept", &toy.request)), 0);
-	make_steps(&toy, 1);
+	toy_make_steps(&toy, 1);
 	expect_opened(&toy, 4);
 	toy_expect_places(&toy);
 	toy_close(&toy);

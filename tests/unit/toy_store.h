@@ -87,6 +87,18 @@ int toy_open_view(struct toy *toy, struct toy_view *view, const struct toy_kept 
 void toy_expect_view(struct toy_view *view);
 void toy_close_view(struct toy_view *view);
 
+/* So many steps, each of which writes everything. */
+void toy_make_steps(struct toy *toy, unsigned steps);
+
+/* The table, and the nodes of the job's map, one after the other; false: there are no more. */
+bool toy_node(struct toy *toy, unsigned number, struct node_pointer *ret_pointer);
+/* Where a copy of a node lies. */
+struct sim_disk *toy_disk_of(struct toy *toy, const struct node_pointer *pointer, unsigned copy);
+uint64_t toy_offset_of(const struct node_pointer *pointer, unsigned copy);
+/* A bit of one of its bytes is another: of one copy, or of both. */
+void toy_flip_node(struct toy *toy, const struct node_pointer *pointer, unsigned copy, unsigned at);
+void toy_flip_nodes(struct toy *toy, const struct node_pointer *pointer, unsigned at);
+
 struct places *toy_places(struct toy *toy, unsigned extent);
 /* Where a place begins on its disk. */
 uint64_t toy_offset(const struct toy *toy, uint32_t place);
