@@ -68,6 +68,8 @@ struct extent_store {
 		struct lineage_geometry geometry;
 		int status;
 	} growth;
+	struct store_verification *verification;
+	uint64_t verified; /* places that have a name more until they were read */
 	struct lineage_difference difference;
 	uint64_t *ret_bytes;
 	uint64_t bytes;
@@ -112,9 +114,11 @@ int extent_take_request(struct extent_store *store, struct store_request *reques
 int extent_took_request(struct extent_store *store, int r);
 void extent_end_request(struct extent_store *store, int status);
 
-/* ---- extent_snapshot.c, extent_reserve.c, extent_view.c ---- */
+/* ---- extent_snapshot.c, extent_reserve.c, extent_verify.c, extent_view.c ---- */
 
 extern const struct store_snapshot_ops extent_snapshot_ops;
+int extent_verify(struct store *store, struct store_verification *verification,
+		  struct store_request *request);
 int extent_reserve(struct store *store, unsigned snapshots, struct store_request *request);
 unsigned extent_reserved(const struct store *store);
 struct store_room extent_room(const struct store *store, unsigned snapshots);

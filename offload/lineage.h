@@ -101,7 +101,7 @@ int lineage_snapshot(struct lineage *lineage, const char *name, struct lineage_r
 int lineage_delete_snapshot(struct lineage *lineage, const char *name, struct lineage_request *request);
 /* Nothing is written any more after it: what is in memory is not what the job is then. */
 int lineage_roll_back(struct lineage *lineage, const char *name, struct lineage_request *request);
-/* Extents that only this snapshot keeps: what its deletion would free. */
+/* Extents that only this snapshot keeps: what its deletion would free. -EAGAIN: a view of it is open. */
 int lineage_measure_snapshot(struct lineage *lineage, const char *name, uint64_t *ret_extents,
 			     struct lineage_request *request);
 /* All that there are, in the order in which they were taken. */

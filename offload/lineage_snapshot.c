@@ -213,11 +213,25 @@ static void measure(struct lineage *lineage)
 	lineage_walk(lineage, &walk);
 }
 
+/* Somebody else than the table names the root: then all below it looks as if others had it, too. */
+static bool is_viewed(const struct lineage *lineage, const struct node_pointer *root)
+{
+	int names = 0;
+
+	if (node_pointer_is_none(root))
+		return false;
+	for (unsigned i = 0; i < lineage->heads.count; i++)
+		names += memcmp(&lineage->heads.records[i].root, root, sizeof(*root)) == 0;
+	return node_area_names(lineage->nodes, root) > names;
+}
+
 int lineage_measure_snapshot(struct lineage *lineage, const char *name, uint64_t *ret_extents,
 			     struct lineage_request *request)
 {
 	int r = lineage->request ? -EBUSY : lineage_make_tree(lineage, name, &lineage->walked[0]);
 
+	if (r == 0 && is_viewed(lineage, tree_root(&lineage->walked[0])))
+		r = -EAGAIN;
 	if (r < 0)
 		return r;
 	lineage->measured = ret_extents;

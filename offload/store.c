@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include "offload/store_backend.h"
+#include "offload/store_verify.h"
 
 struct store *store_free(struct store *store)
 {
@@ -155,6 +156,12 @@ struct store_room store_room_for(const struct store *store, unsigned snapshots)
 {
 	return store->ops->snapshots ? store->ops->snapshots->room(store, snapshots)
 				     : (struct store_room){ 0, 0 };
+}
+
+int store_verify(struct store *store, struct store_verification *verification, struct store_request *request)
+{
+	return store->ops->snapshots ? store->ops->snapshots->verify(store, verification, request)
+				     : -EOPNOTSUPP;
 }
 
 unsigned store_snapshots(const struct store *store, struct store_snapshot *ret_snapshots)

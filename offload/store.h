@@ -15,6 +15,7 @@
 
 struct store;
 struct store_layout;
+struct store_verification;
 
 /* One transfer of whole blocks within a section of a stream (the section's last block may be shorter: then up
  * to the section's length, rounded up to a page; the buffer has room for that, and what lies in it beyond the
@@ -101,6 +102,8 @@ struct store_snapshot_ops {
 	int (*reserve)(struct store *store, unsigned snapshots, struct store_request *request);
 	unsigned (*reserved)(const struct store *store);
 	struct store_room (*room)(const struct store *store, unsigned snapshots);
+	int (*verify)(struct store *store, struct store_verification *verification,
+		      struct store_request *request); /* store_verify.h */
 };
 
 struct store_ops {
@@ -243,6 +246,7 @@ const char *store_stream_name(const struct store *store, uint32_t stream);
  * store_roll_back() makes the last commit what a snapshot is; nothing is in flight. Then the store is freed,
  * and opened again: until then nothing is written (-EROFS). -ENOENT.
  * store_measure_snapshot() counts the bytes that only this snapshot keeps, and that its deletion would free.
+ * -EAGAIN: it is being read, and nobody can tell before that ends.
  * store_diff() counts the bytes, in whole blocks, that have changed from a snapshot to another one, or to the
  * last commit (to: NULL). */
 int store_snapshot(struct store *store, const char *name, struct store_request *request);

@@ -217,6 +217,19 @@ MUTANTS = (
         (("tree_change(&lineage->head->tree, lineage->verification->leaf * NODE_EXTENTS);", ";"),),
     ),
     (
+        "extents that only snapshots have not verified",
+        "offload/extent_verify.c",
+        (("if (is_current(store, kept) || ", "if (true || is_current(store, kept) || "),),
+    ),
+    (
+        "places that are verified free before they were read",
+        "offload/extent_verify.c",
+        (
+            ("r = places_name(lineage_places(store->lineage, kept->at.device), kept->at.place);", "r = 0;"),
+            ("places_give(lineage_places(verification->store->lineage, at->device), at->place);", "(void)at;"),
+        ),
+    ),
+    (
         "the older pair believed when the newer is lost",
         OPEN,
         (
