@@ -313,7 +313,7 @@ static int find_place(struct operation *operation)
 	struct extent_store *store = operation->store;
 	int r;
 
-	if (store->lineage && lineage_is_fenced(store->lineage))
+	if (store->lineage && (lineage_is_fenced(store->lineage) || lineage_lost(store->lineage)))
 		return -EROFS;
 	r = store_map_begin(&store->map, operation->extent, block_mask(operation));
 	return r == -ENOSPC && store->lineage && (store->is_committing || store->map.rewrites > 0) ? -EAGAIN

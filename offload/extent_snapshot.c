@@ -41,6 +41,11 @@ static int drop(struct store *base, const char *name, struct store_request *requ
 	return begin(base, name, request, lineage_delete_snapshot);
 }
 
+static int drop_lost(struct store *base, const char *name, struct store_request *request)
+{
+	return begin(base, name, request, lineage_delete_lost);
+}
+
 static int roll_back(struct store *base, const char *name, struct store_request *request)
 {
 	return begin(base, name, request, lineage_roll_back);
@@ -55,6 +60,7 @@ static unsigned list(const struct store *base, struct store_snapshot *ret_snapsh
 	for (unsigned i = 0; i < count; i++) {
 		ret_snapshots[i].step = records[i].step;
 		ret_snapshots[i].seconds = records[i].seconds;
+		ret_snapshots[i].is_lost = lineage_lost(store->lineage) >> i & 1;
 		memcpy(ret_snapshots[i].name, records[i].name, sizeof(records[i].name));
 	}
 	return count;
@@ -129,6 +135,7 @@ static int diff(struct store *base, const char *from, const char *to, struct sto
 const struct store_snapshot_ops extent_snapshot_ops = {
 	.take = take,
 	.drop = drop,
+	.drop_lost = drop_lost,
 	.roll_back = roll_back,
 	.list = list,
 	.measure = measure,

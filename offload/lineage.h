@@ -104,6 +104,13 @@ int lineage_roll_back(struct lineage *lineage, const char *name, struct lineage_
 /* Extents that only this snapshot keeps: what its deletion would free. -EAGAIN: a view of it is open. */
 int lineage_measure_snapshot(struct lineage *lineage, const char *name, uint64_t *ret_extents,
 			     struct lineage_request *request);
+/* A snapshot whose map neither copy of a node can tell keeps nobody from opening a store; but which places it
+ * has nobody knows, so none is given out as long as it is there: commits, and all else that writes, are
+ * -EROFS. It can be deleted, by somebody who knows that nothing of it comes back then; after that nothing is
+ * written before the lineage is opened again. -EINVAL: it is not lost. */
+int lineage_delete_lost(struct lineage *lineage, const char *name, struct lineage_request *request);
+/* A bit each, in the order of lineage_snapshots(). */
+uint32_t lineage_lost(const struct lineage *lineage);
 /* All that there are, in the order in which they were taken. */
 unsigned lineage_snapshots(const struct lineage *lineage, struct head_record *ret_records);
 

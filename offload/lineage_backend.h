@@ -40,6 +40,7 @@ struct lineage {
 	unsigned pair;		      /* that has it */
 	struct head_table heads;      /* the same; without any nothing has been committed */
 	bool is_fenced;
+	uint32_t lost; /* snapshots whose map cannot be read: a bit each, of heads */
 
 	struct lineage_request *request; /* on its way; NULL: none is */
 	bool is_inside;			 /* the call that made it */
@@ -115,7 +116,25 @@ void lineage_give_replaced(struct lineage *lineage);
 /* Whether a full rewrite always finds places if the last commit is kept. -ENOSPC. */
 int lineage_check_room(struct lineage *lineage);
 
+/* ---- lineage_lost.c ---- */
+
+/* On open: the map of a record cannot be read. What was counted is void, and is to be counted again, without
+ * it. */
+void lineage_lose(struct lineage *lineage, unsigned record);
+/* No place is given out any more: some of those that look free may be a lost snapshot's. */
+void lineage_withhold(struct lineage *lineage);
+/* Why something is refused: -EROFS of a store that has lost ones, -EBADMSG of one of them. */
+int lineage_refuse_writing(struct lineage *lineage);
+int lineage_check_found(struct lineage *lineage, const struct head_record *record);
+
 /* ---- lineage_snapshot.c ---- */
+
+/* A snapshot. -ENOENT. */
+int lineage_find(struct lineage *lineage, const char *name, const struct head_record **ret_record);
+/* Removes a record from a table. */
+void lineage_drop_record(struct head_table *table, unsigned index);
+/* What was in memory is void: nothing is written any more, and the request has ended. */
+void lineage_end_for_good(struct lineage *lineage);
 
 /* Of requests that commit a table: -EROFS, -EBUSY. What is said of the one before is forgotten. */
 int lineage_check_writable(struct lineage *lineage);

@@ -114,6 +114,9 @@ static int place_table(struct lineage *lineage, uint8_t *bytes)
 	if (!lineage->is_table_only)
 		note_job(lineage);
 	head_table_put(bytes, &lineage->next_heads, lineage->next.generation, lineage->next.epoch);
+	/* Those of the table before the last are the only places that are known to be free. */
+	if (lineage->lost)
+		return node_area_add_at(lineage->nodes, &lineage->superblock.previous, &lineage->next.root);
 	return node_area_add(lineage->nodes, &lineage->next.root);
 }
 
@@ -207,5 +210,7 @@ int lineage_commit(struct lineage *lineage, struct lineage_request *request)
 {
 	if (lineage->is_fenced)
 		return -EROFS;
+	if (lineage->lost)
+		return lineage_refuse_writing(lineage);
 	return lineage_begin(lineage, request, begin_commit);
 }

@@ -289,6 +289,8 @@ static void repair(struct lineage *lineage)
 {
 	uint64_t copies = lineage_encode_copies(lineage, &lineage->superblock, 1U << lineage->pair);
 
+	if (lineage->lost)
+		lineage_withhold(lineage);
 	if (copies)
 		lineage_write_superblocks(lineage, copies, flush_repaired);
 	else
@@ -297,7 +299,7 @@ static void repair(struct lineage *lineage)
 
 /* ---- Open: the maps ---- */
 
-static void fail_map(struct lineage *lineage, int r)
+static int refuse_head(struct lineage *lineage, int r)
 {
 	const struct head_record *record = &lineage->heads.records[lineage->head_index];
 	char whose[HEAD_NAME_BYTES + 32];
@@ -307,7 +309,21 @@ static void fail_map(struct lineage *lineage, int r)
 	else
 		snprintf(whose, sizeof(whose), "commit %llu",
 			 (unsigned long long)lineage->superblock.generation);
-	lineage_end(lineage, lineage_refuse_map(lineage, r, whose));
+	return lineage_refuse_map(lineage, r, whose);
+}
+
+static void fail_map(struct lineage *lineage, int r)
+{
+	lineage_end(lineage, refuse_head(lineage, r));
+}
+
+static void read_table(struct lineage *lineage);
+
+static void lose_snapshot(struct lineage *lineage, int r)
+{
+	refuse_head(lineage, r);
+	lineage_lose(lineage, lineage->head_index);
+	read_table(lineage);
 }
 
 static void open_next_head(struct lineage *lineage);
@@ -315,10 +331,12 @@ static void open_next_head(struct lineage *lineage);
 static void snapshot_read(struct lineage *lineage, int status)
 {
 	tree_destroy(&lineage->walked[0]);
-	if (status < 0)
+	if (status == 0)
+		open_next_head(lineage);
+	else if (status == -ENOMEM)
 		fail_map(lineage, status);
 	else
-		open_next_head(lineage);
+		lose_snapshot(lineage, status);
 }
 
 /* Of a snapshot only what no map before it leads to is read, for the names of its places. */
@@ -330,7 +348,10 @@ static void open_next_head(struct lineage *lineage)
 				     .then = snapshot_read };
 	int r;
 
-	if (++lineage->head_index >= lineage->heads.count) {
+	do
+		lineage->head_index++;
+	while (lineage->lost >> lineage->head_index & 1);
+	if (lineage->head_index >= lineage->heads.count) {
 		repair(lineage);
 		return;
 	}
@@ -381,7 +402,7 @@ static void table_read(void *argument, int status)
 
 	if (status == 0)
 		status = head_table_get(lineage->reads[0].bytes, &lineage->heads);
-	if (status == 0 && head->ops->begin_load)
+	if (status == 0 && head->ops->begin_load && !lineage->lost)
 		status = head->ops->begin_load(head, job->extents);
 	if (status == 0)
 		status = check_table(lineage);

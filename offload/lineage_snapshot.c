@@ -14,7 +14,7 @@ static const struct head_record *find_snapshot(const struct lineage *lineage, co
 	return NULL;
 }
 
-static int find(struct lineage *lineage, const char *name, const struct head_record **ret_record)
+int lineage_find(struct lineage *lineage, const char *name, const struct head_record **ret_record)
 {
 	const struct head_record *record = find_snapshot(lineage, name);
 
@@ -27,7 +27,7 @@ static int find(struct lineage *lineage, const char *name, const struct head_rec
 static int find_head(struct lineage *lineage, const char *name, const struct head_record **ret_record)
 {
 	if (name)
-		return find(lineage, name, ret_record);
+		return lineage_find(lineage, name, ret_record);
 	if (lineage->heads.count == 0)
 		return lineage_refuse(lineage, -ENODATA, "nothing has been committed");
 	*ret_record = &lineage->heads.records[0];
@@ -39,6 +39,8 @@ int lineage_make_tree(struct lineage *lineage, const char *name, struct map_tree
 	const struct head_record *record = NULL;
 	int r = find_head(lineage, name, &record);
 
+	if (r == 0)
+		r = lineage_check_found(lineage, record);
 	if (r < 0)
 		return r;
 	tree_destroy(tree);
@@ -71,7 +73,7 @@ int lineage_check_writable(struct lineage *lineage)
 	if (lineage->request)
 		return -EBUSY;
 	lineage->message[0] = '\0';
-	return 0;
+	return lineage->lost ? lineage_refuse_writing(lineage) : 0;
 }
 
 static void end_well(struct lineage *lineage)
@@ -143,7 +145,7 @@ static void give_places(struct lineage *lineage)
 	lineage_walk(lineage, &walk);
 }
 
-static void drop_record(struct head_table *table, unsigned index)
+void lineage_drop_record(struct head_table *table, unsigned index)
 {
 	memmove(&table->records[index], &table->records[index + 1],
 		(table->count - index - 1) * sizeof(table->records[0]));
@@ -156,20 +158,20 @@ int lineage_delete_snapshot(struct lineage *lineage, const char *name, struct li
 	int r = lineage_check_writable(lineage);
 
 	if (r == 0)
-		r = find(lineage, name, &record);
+		r = lineage_find(lineage, name, &record);
 	if (r == 0)
 		r = lineage_make_tree(lineage, name, &lineage->walked[0]);
 	if (r < 0)
 		return r;
 	lineage->next_heads = lineage->heads;
-	drop_record(&lineage->next_heads, (unsigned)(record - lineage->heads.records));
+	lineage_drop_record(&lineage->next_heads, (unsigned)(record - lineage->heads.records));
 	lineage->committed = give_places;
 	return lineage_begin(lineage, request, lineage_commit_table);
 }
 
 /* ---- Rolling back ---- */
 
-static void rolled_back(struct lineage *lineage)
+void lineage_end_for_good(struct lineage *lineage)
 {
 	lineage->is_fenced = true;
 	lineage_end(lineage, 0);
@@ -182,14 +184,14 @@ int lineage_roll_back(struct lineage *lineage, const char *name, struct lineage_
 	int r = lineage_check_writable(lineage);
 
 	if (r == 0)
-		r = find(lineage, name, &record);
+		r = lineage_find(lineage, name, &record);
 	if (r < 0)
 		return r;
 	lineage->next_heads = lineage->heads;
 	*job = *record;
 	job->kind = HEAD_JOB;
 	memcpy(job->name, lineage->heads.records[0].name, sizeof(job->name));
-	lineage->committed = rolled_back;
+	lineage->committed = lineage_end_for_good;
 	return lineage_begin(lineage, request, lineage_commit_table);
 }
 
@@ -272,8 +274,10 @@ int lineage_open_view(struct lineage *lineage, const char *name, struct lineage_
 		      struct lineage_request *request)
 {
 	const struct head_record *record = NULL;
-	int r = lineage->request ? -EBUSY : find(lineage, name, &record);
+	int r = lineage->request ? -EBUSY : lineage_find(lineage, name, &record);
 
+	if (r == 0)
+		r = lineage_check_found(lineage, record);
 	if (r == 0)
 		r = view->ops->begin_load(view, record->extents);
 	if (r < 0)

@@ -98,30 +98,6 @@ static bool is_told(const struct lineage_verification *verification, const struc
 	return is_mended || first == verification->leaf;
 }
 
-static void tell_copy(struct lineage *lineage, unsigned number)
-{
-	struct lineage_verification *verification = lineage->verification;
-	unsigned node = number / COPIES, copy = number % COPIES, device;
-	const struct node_header *expected = &verification->nodes[node].expected;
-	bool is_table = expected->level == HEAD_TABLE_LEVEL;
-	struct lineage_flaw flaw = {
-		.part = is_table ? LINEAGE_TABLE : LINEAGE_NODE,
-		.heads = verification->nodes[node].heads,
-		.level = is_table ? 0 : expected->level,
-		.index = expected->index,
-		.copy = copy,
-		.status = verification->statuses[number],
-		.is_mended = verification->mended >> number & 1,
-	};
-
-	if (!is_told(verification, expected, flaw.is_mended))
-		return;
-	node_area_locate(lineage->nodes, verification->nodes[node].pointer.places[copy], &device,
-			 &flaw.device_offset);
-	flaw.device = lineage->tiers[device]->label;
-	verification->found(verification, &flaw);
-}
-
 /* NULL: neither is good. */
 static const uint8_t *good_copy(const struct lineage_verification *verification, unsigned node)
 {
@@ -136,6 +112,31 @@ static const uint8_t *good_copy(const struct lineage_verification *verification,
 static bool has_same_place(const struct node_extent *one, const struct node_extent *other)
 {
 	return one->place == other->place && one->device == other->device;
+}
+
+static void tell_copy(struct lineage *lineage, unsigned number)
+{
+	struct lineage_verification *verification = lineage->verification;
+	unsigned node = number / COPIES, copy = number % COPIES, device;
+	const struct node_header *expected = &verification->nodes[node].expected;
+	bool is_table = expected->level == HEAD_TABLE_LEVEL;
+	struct lineage_flaw flaw = {
+		.part = is_table ? LINEAGE_TABLE : LINEAGE_NODE,
+		.heads = verification->nodes[node].heads,
+		.level = is_table ? 0 : expected->level,
+		.index = expected->index,
+		.copy = copy,
+		.status = verification->statuses[number],
+		.is_mended = verification->mended >> number & 1,
+		.has_other = good_copy(verification, node) != NULL,
+	};
+
+	if (!is_told(verification, expected, flaw.is_mended))
+		return;
+	node_area_locate(lineage->nodes, verification->nodes[node].pointer.places[copy], &device,
+			 &flaw.device_offset);
+	flaw.device = lineage->tiers[device]->label;
+	verification->found(verification, &flaw);
 }
 
 /* The leaves of the maps, one entry of each. */

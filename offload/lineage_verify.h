@@ -20,6 +20,7 @@ struct lineage_flaw {
 	uint64_t device_offset;
 	int status;	/* -EBADMSG: it is something else; the device's error */
 	bool is_mended; /* it was written again, and is good now */
+	bool has_other; /* a node's other copy is good */
 };
 
 /* An extent that snapshots keep. */

@@ -163,6 +163,18 @@ uint64_t node_area_free_places(const struct node_area *area)
 	return count;
 }
 
+void node_area_clear(struct node_area *area)
+{
+	for (unsigned device = 0; device < area->device_count; device++)
+		places_clear(&area->devices[device]);
+}
+
+void node_area_withhold(struct node_area *area)
+{
+	for (unsigned device = 0; device < area->device_count; device++)
+		area->devices[device].is_withheld = true;
+}
+
 /* On the device, or where it is full on another one. */
 static int take_place(struct node_area *area, unsigned device, uint64_t *ret_place)
 {
@@ -191,6 +203,17 @@ uint8_t *node_area_next(struct node_area *area)
 	return area->count < NODE_BATCH ? (uint8_t *)image(area, area->count) : NULL;
 }
 
+/* It has its places. */
+static void add(struct node_area *area, struct node_pointer *pointer)
+{
+	pointer->checksum = node_checksum((const uint8_t *)image(area, area->count));
+	for (unsigned copy = 0; copy < COPIES; copy++)
+		area->places[copy][area->count] = pointer->places[copy];
+	/* A device's nodes lie beside each other where it turns seldom. */
+	if (++area->count % (NODE_BATCH / 4) == 0)
+		area->turn = (area->turn + 1) % area->device_count;
+}
+
 int node_area_add(struct node_area *area, struct node_pointer *ret_pointer)
 {
 	struct node_pointer pointer;
@@ -205,12 +228,20 @@ int node_area_add(struct node_area *area, struct node_pointer *ret_pointer)
 		places_give(places_of(area, pointer.places[0]), (uint32_t)pointer.places[0]);
 		return r;
 	}
-	pointer.checksum = node_checksum((const uint8_t *)image(area, area->count));
-	for (unsigned copy = 0; copy < COPIES; copy++)
-		area->places[copy][area->count] = pointer.places[copy];
-	/* A device's nodes lie beside each other where it turns seldom. */
-	if (++area->count % (NODE_BATCH / 4) == 0)
-		area->turn = (area->turn + 1) % area->device_count;
+	add(area, &pointer);
+	*ret_pointer = pointer;
+	return 0;
+}
+
+int node_area_add_at(struct node_area *area, const struct node_pointer *former,
+		     struct node_pointer *ret_pointer)
+{
+	struct node_pointer pointer = *former;
+
+	assert(area->count < NODE_BATCH);
+	if (node_area_names(area, former) != 0 || node_area_name(area, former) < 0)
+		return -ENOSPC;
+	add(area, &pointer);
 	*ret_pointer = pointer;
 	return 0;
 }

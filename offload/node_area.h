@@ -28,6 +28,15 @@ uint8_t *node_area_next(struct node_area *area);
 
 /* It has been made; it gets free places, which nobody else gets until node_area_give(). -ENOSPC. */
 int node_area_add(struct node_area *area, struct node_pointer *ret_pointer);
+/* The same, but it gets the places of a pointer to a node that nobody names any more. -ENOSPC: somebody does.
+ */
+int node_area_add_at(struct node_area *area, const struct node_pointer *former,
+		     struct node_pointer *ret_pointer);
+
+/* Nobody names anything any more. */
+void node_area_clear(struct node_area *area);
+/* From now on no place is given out but by node_area_add_at(). */
+void node_area_withhold(struct node_area *area);
 
 /* Writes the batch, of one node at least, and begins another; a write that fails is tried twice. done() runs
  * once, on the loop, when nothing of it is in flight any more; after an error here, never. */

@@ -25,9 +25,17 @@ int places_init(struct places *places, uint32_t count)
 		places_destroy(places);
 		return -ENOMEM;
 	}
-	for (uint32_t place = 0; place < count; place++)
-		places->is_free[place / WORD_BITS] |= bit_of(place);
+	places_clear(places);
 	return 0;
+}
+
+void places_clear(struct places *places)
+{
+	for (uint32_t place = 0; place < places->count; place++) {
+		places->is_free[place / WORD_BITS] |= bit_of(place);
+		places->names[place] = 0;
+	}
+	places->free_count = places->count;
 }
 
 void places_destroy(struct places *places)
@@ -80,7 +88,7 @@ static uint32_t find_free(struct places *places)
 
 uint32_t places_take(struct places *places)
 {
-	uint32_t place = find_free(places);
+	uint32_t place = places->is_withheld ? PLACES_NONE : find_free(places);
 
 	if (place != PLACES_NONE)
 		(void)places_name(places, place);

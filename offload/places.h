@@ -14,11 +14,14 @@ struct places {
 	uint32_t next_word; /* where the search goes on: neighbours in time are neighbours on the device */
 	uint64_t *is_free;  /* a bit per place */
 	uint16_t *names;    /* of each place: maps that name it, and whoever has taken it */
+	bool is_withheld;   /* none is taken, as if none were free */
 };
 
 /* All count places are free. -ENOMEM. */
 int places_init(struct places *places, uint32_t count);
 void places_destroy(struct places *places);
+/* All of them are free again. */
+void places_clear(struct places *places);
 
 /* Memory for count places, no fewer than there are; nothing else changes. -ENOMEM. */
 int places_prepare(struct places *places, uint32_t count);

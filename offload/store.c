@@ -120,6 +120,11 @@ int store_delete_snapshot(struct store *store, const char *name, struct store_re
 	return store->ops->snapshots ? store->ops->snapshots->drop(store, name, request) : -EOPNOTSUPP;
 }
 
+int store_delete_lost(struct store *store, const char *name, struct store_request *request)
+{
+	return store->ops->snapshots ? store->ops->snapshots->drop_lost(store, name, request) : -EOPNOTSUPP;
+}
+
 int store_roll_back(struct store *store, const char *name, struct store_request *request)
 {
 	return store->ops->snapshots ? store->ops->snapshots->roll_back(store, name, request) : -EOPNOTSUPP;

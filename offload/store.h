@@ -81,6 +81,7 @@ struct store_snapshot {
 	char name[STORE_SNAPSHOT_NAME_BYTES];
 	uint64_t step;
 	uint64_t seconds; /* since 1970, when it was taken */
+	bool is_lost;	  /* its map cannot be read */
 };
 
 /* What a store takes: of each device, and of host memory for what it knows of their places. */
@@ -91,6 +92,7 @@ struct store_room {
 struct store_snapshot_ops {
 	int (*take)(struct store *store, const char *name, struct store_request *request);
 	int (*drop)(struct store *store, const char *name, struct store_request *request);
+	int (*drop_lost)(struct store *store, const char *name, struct store_request *request);
 	int (*roll_back)(struct store *store, const char *name, struct store_request *request);
 	unsigned (*list)(const struct store *store, struct store_snapshot *ret_snapshots);
 	int (*measure)(struct store *store, const char *name, struct store_request *request,
@@ -243,6 +245,8 @@ const char *store_stream_name(const struct store *store, uint32_t stream);
  * -EMFILE: there are STORE_MAX_SNAPSHOTS; -ENOSPC: if what the snapshots keep would all be rewritten, the
  * next steps would not find room beside it.
  * store_delete_snapshot() ends when what only it kept is free. -ENOENT.
+ * As long as a snapshot is lost nothing is written: -EROFS, of commits too. store_delete_lost() deletes one;
+ * then the store is freed, and opened again: until then nothing is written. -EINVAL: it is not lost; -ENOENT.
  * store_roll_back() makes the last commit what a snapshot is; nothing is in flight. Then the store is freed,
  * and opened again: until then nothing is written (-EROFS). -ENOENT.
  * store_measure_snapshot() counts the bytes that only this snapshot keeps, and that its deletion would free.
@@ -251,6 +255,7 @@ const char *store_stream_name(const struct store *store, uint32_t stream);
  * last commit (to: NULL). */
 int store_snapshot(struct store *store, const char *name, struct store_request *request);
 int store_delete_snapshot(struct store *store, const char *name, struct store_request *request);
+int store_delete_lost(struct store *store, const char *name, struct store_request *request);
 int store_roll_back(struct store *store, const char *name, struct store_request *request);
 int store_measure_snapshot(struct store *store, const char *name, struct store_request *request,
 			   uint64_t *ret_bytes);

@@ -144,7 +144,7 @@ MUTANTS = (
     (
         "snapshots not found on open",
         OPEN,
-        (("if (++lineage->head_index >= lineage->heads.count) {", "if (++lineage->head_index >= 1) {"),),
+        (("if (lineage->head_index >= lineage->heads.count) {", "if (lineage->head_index >= 1) {"),),
     ),
     ("no flush on open", OPEN, (("lineage_flush(lineage, read_superblocks);", "read_superblocks(lineage, 0);"),)),
     ("no epoch of its own on open", OPEN, (("lineage->next.epoch++;", ""),)),
@@ -183,6 +183,18 @@ MUTANTS = (
         "nodes believed without their checksum",
         "offload/map_node.c",
         (("bool is_it = node_checksum(bytes) == checksum &&\n\t\t     memcmp", "bool is_it = memcmp"),),
+    ),
+    (
+        "places given out while a snapshot is lost",
+        OPEN,
+        (("\tif (lineage->lost)\n\t\tlineage_withhold(lineage);\n", ""),),
+    ),
+    (
+        "names of what could be read of a lost snapshot counted",
+        OPEN,
+        (("\tlineage_lose(lineage, lineage->head_index);\n\tread_table(lineage);",
+          "\tlineage->lost |= 1U << lineage->head_index;\n\topen_next_head(lineage);"),
+         ("static void read_table(struct lineage *lineage);", "static void open_next_head(struct lineage *lineage);\n")),
     ),
     (
         "second copies of nodes not verified",

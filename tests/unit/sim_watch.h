@@ -13,6 +13,9 @@ struct sim_watch *sim_watch_new(struct sim_disk *const *disks, unsigned count);
 /* NULL is left alone. */
 void sim_watch_free(struct sim_watch *watch);
 
+/* From now on maps of snapshots may be unreadable: nodes that are not there lead nowhere. */
+void sim_watch_allow_lost(struct sim_watch *watch);
+
 /* A session begins. */
 void sim_watch_begin(struct sim_watch *watch);
 /* It has been told that this step is durable, or has been opened with it. */

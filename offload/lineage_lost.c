@@ -1,0 +1,67 @@
+/* Snapshots whose map cannot be read, neither copy of a node of it: lost, unless their disk comes to its
+ * senses.
+ *
+ * What such a map names is known as far as it can be read, and no further; and what is not known looks free.
+ * So as long as one is there no place at all is given out. Even the names of what could be read are not
+ * counted: they would hide from the maps that are read later what both lead to. */
+#include <errno.h>
+
+#include "offload/lineage_backend.h"
+
+void lineage_lose(struct lineage *lineage, unsigned record)
+{
+	lineage->lost |= 1U << record;
+	node_area_clear(lineage->nodes);
+	for (unsigned device = 0; device < lineage->device_count; device++)
+		places_clear(&lineage->extents[device]);
+}
+
+void lineage_withhold(struct lineage *lineage)
+{
+	node_area_withhold(lineage->nodes);
+	for (unsigned device = 0; device < lineage->device_count; device++)
+		lineage->extents[device].is_withheld = true;
+}
+
+uint32_t lineage_lost(const struct lineage *lineage)
+{
+	return lineage->lost >> 1;
+}
+
+int lineage_refuse_writing(struct lineage *lineage)
+{
+	unsigned first = (unsigned)__builtin_ctz(lineage->lost);
+
+	return lineage_refuse(lineage, -EROFS,
+			      "nothing is written as long as snapshot %s is there, whose map cannot be read: "
+			      "nobody knows its places; bring back the disk as it was and open it again, or "
+			      "delete that snapshot as lost",
+			      lineage->heads.records[first].name);
+}
+
+int lineage_check_found(struct lineage *lineage, const struct head_record *record)
+{
+	if (!(lineage->lost >> (record - lineage->heads.records) & 1))
+		return 0;
+	return lineage_refuse(lineage, -EBADMSG, "the map of snapshot %s cannot be read", record->name);
+}
+
+int lineage_delete_lost(struct lineage *lineage, const char *name, struct lineage_request *request)
+{
+	const struct head_record *record = NULL;
+	int r = lineage->is_fenced ? -EROFS : lineage->request ? -EBUSY : 0;
+
+	if (r == 0)
+		r = lineage_find(lineage, name, &record);
+	if (r < 0)
+		return r;
+	if (lineage_check_found(lineage, record) == 0)
+		return lineage_refuse(lineage, -EINVAL,
+				      "snapshot %s can be read: it is not lost, and can be deleted as others "
+				      "are once no other one is lost",
+				      name);
+	lineage->next_heads = lineage->heads;
+	lineage_drop_record(&lineage->next_heads, (unsigned)(record - lineage->heads.records));
+	lineage->committed = lineage_end_for_good;
+	return lineage_begin(lineage, request, lineage_commit_table);
+}
