@@ -268,11 +268,12 @@ void job_free(struct job *job)
 
 void job_drop(struct job *job)
 {
-	errands_end(job);
 	queue_remove(&job->link);
 	queue_push(&job->node->dying, &job->link);
 	job->is_dropped = true;
 	shortage_end(&job->shortage);
+	/* Whoever asks again finds no job. */
+	errands_end(job);
 	sweep_cancel(job);
 	job_settle(job);
 }

@@ -1,11 +1,15 @@
 /* One read at a time: the device has nothing of it to work off when somebody comes who waits. An extent that
  * is rewritten meanwhile is read where it lies then, which the store sees to. One that cannot be read is read
- * again, block by block, so that all bad blocks are found, and none beside them. */
+ * again, block by block, so that all bad blocks are found, and none beside them.
+ *
+ * Extents go in groups. Before the first of a group the nodes are read that say where its extents are, of all
+ * maps, and the extents of it that only snapshots have. */
 #include "daemon/scan.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/durable.h"
 #include "daemon/job.h"
 #include "daemon/refuse.h"
 
@@ -23,6 +27,7 @@ int scan_check(const struct job *job, char *message, size_t size)
 }
 
 static void read_piece(struct scan *scan);
+static void begin_next(struct scan *scan);
 
 static void begin_extent(struct scan *scan)
 {
@@ -43,6 +48,16 @@ static void end(struct scan *scan, int status)
 	job->scans--;
 	job_settle(job);
 	scan->done(scan, status);
+}
+
+static bool is_over(const struct scan *scan)
+{
+	return scan->job->is_dropped || scan->job->is_rolling_back || scan->is_stopped;
+}
+
+static void end_early(struct scan *scan)
+{
+	end(scan, scan->is_stopped ? -ECANCELED : -ENOENT);
 }
 
 static void read_block(struct scan *scan, uint64_t offset)
@@ -67,29 +82,31 @@ static void go_on(struct scan *scan)
 		end(scan, 0);
 		return;
 	}
-	begin_extent(scan);
-	read_piece(scan);
+	begin_next(scan);
 }
 
 static void tell(struct scan *scan, int status)
 {
 	const struct store_transfer *transfer = &scan->transfer;
-	struct scan_finding finding = {
+	struct store_flaw flaw = {
+		.part = STORE_EXTENT,
+		.is_of_job = true,
 		.block = { transfer->stream, transfer->offset, transfer->length },
 		.device = transfer->fault.device,
 		.device_offset = transfer->fault.device_offset,
+		.length = transfer->length,
 		.status = status,
 	};
 
-	scan->found(scan, &finding);
+	scan->found(scan, &flaw);
 }
 
 static void on_read(struct store_transfer *transfer, int status)
 {
 	struct scan *scan = container_of(transfer, struct scan, transfer);
 
-	if (scan->job->is_dropped || scan->job->is_rolling_back || scan->is_stopped) {
-		end(scan, scan->is_stopped ? -ECANCELED : -ENOENT);
+	if (is_over(scan)) {
+		end_early(scan);
 		return;
 	}
 	if (status < 0 && !scan->by_blocks) {
@@ -111,6 +128,84 @@ static void read_piece(struct scan *scan)
 		abort();
 }
 
+static void read_extent(struct scan *scan)
+{
+	begin_extent(scan);
+	read_piece(scan);
+}
+
+/* ---- Groups ---- */
+
+/* Of what was committed, by one who may ask its store for something. */
+static bool has_group(const struct scan *scan)
+{
+	uint64_t step;
+
+	return scan->next % STORE_GROUP_EXTENTS == 0 && scan->job->phase != JOB_BROKEN && !is_over(scan) &&
+	       durable_has_step(scan->job, &step);
+}
+
+static int begin_group(struct errand *errand, struct store *store)
+{
+	struct scan *scan = container_of(errand, struct scan, errand);
+
+	return store_verify(store, &scan->group, &errand->request);
+}
+
+static void on_flaw(struct store_verification *group, const struct store_flaw *flaw)
+{
+	struct scan *scan = container_of(group, struct scan, group);
+
+	scan->found(scan, flaw);
+}
+
+static bool goes_on(struct store_verification *group)
+{
+	return !is_over(container_of(group, struct scan, group));
+}
+
+static void on_group_read(struct store_verification *group)
+{
+	struct scan *scan = container_of(group, struct scan, group);
+
+	scan->bytes += group->bytes;
+	if (is_over(scan))
+		end_early(scan);
+	else
+		read_extent(scan);
+}
+
+static void on_group(struct errand *errand, int status)
+{
+	struct scan *scan = container_of(errand, struct scan, errand);
+
+	if (status == 0 && !is_over(scan)) {
+		if (!store_verify_extents(&scan->group))
+			on_group_read(&scan->group);
+		return;
+	}
+	store_verification_clear(&scan->group);
+	if (status == -ENOMEM)
+		end(scan, status);
+	else
+		end_early(scan);
+}
+
+static void begin_next(struct scan *scan)
+{
+	if (!has_group(scan)) {
+		read_extent(scan);
+		return;
+	}
+	scan->group = (struct store_verification){ .group = scan->next / STORE_GROUP_EXTENTS,
+						   .buffer = scan->buffer,
+						   .found = on_flaw,
+						   .goes_on = goes_on,
+						   .done = on_group_read };
+	scan->errand = (struct errand){ .job = scan->job, .begin = begin_group, .done = on_group };
+	errand_send(&scan->errand);
+}
+
 int scan_start(struct scan *scan, struct job *job, uint64_t first, uint64_t end)
 {
 	if (!scan->buffer)
@@ -126,8 +221,7 @@ int scan_start(struct scan *scan, struct job *job, uint64_t first, uint64_t end)
 		.direction = TIER_READ, .priority = TIER_IDLE, .buffer = scan->buffer, .done = on_read
 	};
 	job->scans++;
-	begin_extent(scan);
-	read_piece(scan);
+	begin_next(scan);
 	return 0;
 }
 

@@ -1,19 +1,12 @@
 /* A scan reads extents of a job's state on NVMe, one after the other, for the sake of their checksums, when
- * its device has nothing else to do. */
+ * its device has nothing else to do; and with them what leads there, and what only snapshots have. */
 #ifndef TIERD_DAEMON_SCAN_H
 #define TIERD_DAEMON_SCAN_H
 
-#include "offload/store.h"
+#include "daemon/errand.h"
+#include "offload/store_verify.h"
 
 struct job;
-
-/* A block that cannot be read. */
-struct scan_finding {
-	struct store_piece block;
-	const char *device; /* borrowed; NULL: it has no place */
-	uint64_t device_offset;
-	int status;
-};
 
 /* Embedded in whatever wants to know. The job is not freed while one is under way. */
 struct scan {
@@ -21,8 +14,9 @@ struct scan {
 	/* Extents; after done() those before next have been read. found() may lower end. */
 	uint64_t first, next, end;
 	/* The job cannot be freed in it. */
-	void (*found)(struct scan *scan, const struct scan_finding *finding);
-	/* 0; -ENOENT: the job goes; -ECANCELED: by scan_stop(). Once, on the loop, never inside a call. */
+	void (*found)(struct scan *scan, const struct store_flaw *flaw);
+	/* 0; -ENOENT: the job goes; -ECANCELED: by scan_stop(); -ENOMEM. Once, on the loop, never inside a
+	 * call. */
 	void (*done)(struct scan *scan, int status);
 
 	uint64_t bytes; /* that were read and verified, or found, since scan_start() */
@@ -31,6 +25,8 @@ struct scan {
 	uint64_t piece_end;
 	struct store_transfer transfer;
 	char *buffer;
+	struct errand errand; /* what commits wait for */
+	struct store_verification group;
 };
 
 /* Whether the job has something on NVMe that can be read now; else a negative errno, with a message. */

@@ -140,10 +140,10 @@ static void end_pass(struct job *job)
 		      (unsigned long long)extents_of(job), state->last_found);
 }
 
-static void on_found(struct scan *scan, const struct scan_finding *finding)
+static void on_found(struct scan *scan, const struct store_flaw *flaw)
 {
-	scan->job->scrub.found++;
-	damage_tell(scan->job, finding, "scrub");
+	scan->job->scrub.found += !flaw->is_mended;
+	damage_tell(scan->job, flaw, "scrub");
 }
 
 static void on_done(struct scan *scan, int status)

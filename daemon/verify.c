@@ -14,10 +14,12 @@
 /* An extent more than that may be found. */
 #define FINDINGS_PER_REPLY 64
 #define FINDINGS_MAXIMUM (FINDINGS_PER_REPLY + STORE_EXTENT_BYTES / STORE_BLOCK_BYTES)
+/* What comes before an extent, of snapshots, may be more: the rest is counted. */
 
 struct finding {
 	Tierd__Wire__VerifyFinding wire;
-	struct location location;
+	struct damage damage;
+	char snapshots[STORE_NAMES_TEXT];
 };
 
 struct verify {
@@ -31,6 +33,7 @@ struct verify {
 	bool is_running;
 	struct scan scan;
 	size_t count;
+	uint32_t untold;
 	struct finding findings[FINDINGS_MAXIMUM];
 };
 
@@ -67,6 +70,7 @@ static void reply(struct verify *verify)
 	body.number = job->number;
 	body.n_findings = verify->count;
 	body.findings = findings;
+	body.untold = verify->untold;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_VERIFY;
 	reply.verify = &body;
 	if (verify->pending)
@@ -74,21 +78,34 @@ static void reply(struct verify *verify)
 	verify_free(verify);
 }
 
-static void on_found(struct scan *scan, const struct scan_finding *found)
+static void fill(const struct job *job, const struct store_flaw *flaw, struct finding *finding)
+{
+	damage_find(job, flaw, &finding->damage);
+	snprintf(finding->snapshots, sizeof(finding->snapshots), "%s", flaw->snapshots);
+	tierd__wire__verify_finding__init(&finding->wire);
+	finding->wire.unit = (char *)finding->damage.location.unit;
+	finding->wire.state = (char *)finding->damage.location.state;
+	finding->wire.tensors = finding->damage.location.tensors;
+	finding->wire.device = (char *)(flaw->device ? flaw->device : "");
+	finding->wire.device_offset = flaw->device_offset;
+	finding->wire.bytes = flaw->length;
+	finding->wire.error = (char *)store_error(flaw->status);
+	finding->wire.snapshots = finding->snapshots;
+	finding->wire.is_of_job = flaw->is_of_job;
+	finding->wire.copy = flaw->part == STORE_EXTENT ? 0 : flaw->copy + 1;
+	finding->wire.is_mended = flaw->is_mended;
+}
+
+static void on_found(struct scan *scan, const struct store_flaw *flaw)
 {
 	struct verify *verify = container_of(scan, struct verify, scan);
-	struct finding *finding = &verify->findings[verify->count++];
 
-	damage_tell(scan->job, found, "verify");
-	location_find(scan->job, &found->block, &finding->location);
-	tierd__wire__verify_finding__init(&finding->wire);
-	finding->wire.unit = (char *)finding->location.unit;
-	finding->wire.state = (char *)finding->location.state;
-	finding->wire.tensors = finding->location.tensors;
-	finding->wire.device = (char *)(found->device ? found->device : "");
-	finding->wire.device_offset = found->device_offset;
-	finding->wire.bytes = found->block.length;
-	finding->wire.error = (char *)store_error(found->status);
+	damage_tell(scan->job, flaw, "verify");
+	if (verify->count == FINDINGS_MAXIMUM) {
+		verify->untold += !flaw->is_mended;
+		return;
+	}
+	fill(scan->job, flaw, &verify->findings[verify->count++]);
 	if (verify->count >= FINDINGS_PER_REPLY)
 		scan->end = scan->next + 1;
 }
@@ -101,7 +118,8 @@ static void on_done(struct scan *scan, int status)
 	struct node *node = verify->node;
 
 	if (status < 0)
-		fail(verify, status, "the job is gone, or comes back: ask again");
+		fail(verify, status,
+		     status == -ENOMEM ? "out of memory" : "the job is gone, or comes back: ask again");
 	else
 		reply(verify);
 	run_waiting(node);

@@ -50,6 +50,7 @@ static void on_flaw(struct lineage_verification *nodes, const struct lineage_fla
 		.length = found->part == LINEAGE_SUPERBLOCK ? SUPERBLOCK_BYTES : NODE_BYTES,
 		.status = found->status,
 		.is_mended = found->is_mended,
+		.has_other = found->has_other,
 	};
 
 	name_snapshots(verification, found->heads, flaw.snapshots);

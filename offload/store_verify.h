@@ -28,6 +28,7 @@ struct store_flaw {
 	uint64_t device_offset, length;
 	int status;
 	bool is_mended; /* it is as it was written again */
+	bool has_other; /* a node's other copy is good */
 };
 
 /* Embedded in whatever wants to know. First store_verify(), then store_verify_extents(), for each group. */

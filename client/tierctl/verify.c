@@ -17,42 +17,55 @@ struct verification {
 	struct choice choice;
 	uid_t owner;
 	bool is_terminal;
-	uint64_t bytes, step, damaged;
+	uint64_t bytes, step, damaged, mended;
 	uint64_t progress_ns; /* when it is told next */
 };
 
 /* ---- Telling ---- */
 
+static cJSON *finding_json(const struct verification *verification, const Tierd__Wire__VerifyFinding *finding)
+{
+	cJSON *json = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(json, "event", finding->is_mended ? "mended" : "damaged");
+	cJSON_AddStringToObject(json, "job", verification->choice.job);
+	cJSON_AddStringToObject(json, "unit", finding->unit);
+	cJSON_AddStringToObject(json, "state", finding->state);
+	cJSON_AddStringToObject(json, "tensors", finding->tensors);
+	cJSON_AddBoolToObject(json, "is_of_job", finding->is_of_job);
+	cJSON_AddStringToObject(json, "snapshots", finding->snapshots);
+	if (finding->copy > 0)
+		cJSON_AddNumberToObject(json, "copy", finding->copy);
+	cJSON_AddStringToObject(json, "device", finding->device);
+	cJSON_AddNumberToObject(json, "device_offset", (double)finding->device_offset);
+	cJSON_AddNumberToObject(json, "bytes", (double)finding->bytes);
+	cJSON_AddStringToObject(json, "error", finding->error);
+	return json;
+}
+
 static int tell_finding(const struct verification *verification, const Tierd__Wire__VerifyFinding *finding)
 {
-	cJSON *json;
-
 	if (verification->is_terminal && !verification->context->is_json)
 		fputs("\r\033[K", stderr);
-	if (verification->context->is_json) {
-		json = cJSON_CreateObject();
-		cJSON_AddStringToObject(json, "event", "damaged");
-		cJSON_AddStringToObject(json, "job", verification->choice.job);
-		cJSON_AddStringToObject(json, "unit", finding->unit);
-		cJSON_AddStringToObject(json, "state", finding->state);
-		cJSON_AddStringToObject(json, "tensors", finding->tensors);
-		cJSON_AddStringToObject(json, "device", finding->device);
-		cJSON_AddNumberToObject(json, "device_offset", (double)finding->device_offset);
-		cJSON_AddNumberToObject(json, "bytes", (double)finding->bytes);
-		cJSON_AddStringToObject(json, "error", finding->error);
-		return command_print_json_line(json);
-	}
+	if (verification->context->is_json)
+		return command_print_json_line(finding_json(verification, finding));
 	name_make_printable(finding->unit);
 	name_make_printable(finding->tensors);
 	name_make_printable(finding->device);
+	name_make_printable(finding->snapshots);
 	printf("%s: ", verification->choice.job);
 	if (*finding->unit)
 		printf("unit \"%s\", %s%s%s", finding->unit, finding->state,
 		       *finding->tensors ? " of tensor " : ", padding alone", finding->tensors);
 	else
 		printf("its %s", finding->state);
-	printf(": %" PRIu64 " bytes at byte %" PRIu64 " of %s: %s\n", finding->bytes, finding->device_offset,
-	       finding->device, finding->error);
+	if (finding->copy > 0)
+		printf(", copy %u", finding->copy);
+	if (*finding->snapshots)
+		printf(", %s snapshot %s", finding->is_of_job ? "also of" : "of", finding->snapshots);
+	printf(": %" PRIu64 " bytes at byte %" PRIu64 " of %s: %s%s\n", finding->bytes,
+	       finding->device_offset, finding->device, finding->error,
+	       finding->is_mended ? "; written again from its other copy" : "");
 	return COMMAND_DONE;
 }
 
@@ -86,13 +99,15 @@ static int tell_end(const struct verification *verification)
 		cJSON_AddNumberToObject(json, "step", (double)verification->step);
 		cJSON_AddNumberToObject(json, "bytes", (double)verification->bytes);
 		cJSON_AddNumberToObject(json, "damaged_blocks", (double)verification->damaged);
+		cJSON_AddNumberToObject(json, "mended", (double)verification->mended);
 		return command_print_json_line(json);
 	}
 	if (verification->is_terminal)
 		fputs("\r\033[K", stderr);
 	if (verification->damaged == 0)
-		printf("%s, at step %" PRIu64 ": %s, all of it as it was written\n", verification->choice.job,
-		       verification->step, text_bytes(verification->bytes, bytes));
+		printf("%s, at step %" PRIu64 ": %s, all of it as it was written%s\n",
+		       verification->choice.job, verification->step, text_bytes(verification->bytes, bytes),
+		       verification->mended > 0 ? ", or is again" : "");
 	return COMMAND_DONE;
 }
 
@@ -102,11 +117,16 @@ static int take(struct verification *verification, const Tierd__Wire__VerifyRepl
 {
 	int code = COMMAND_DONE;
 
-	for (size_t i = 0; i < reply->n_findings && code == COMMAND_DONE; i++)
+	for (size_t i = 0; i < reply->n_findings && code == COMMAND_DONE; i++) {
+		verification->mended += reply->findings[i]->is_mended;
+		verification->damaged += !reply->findings[i]->is_mended;
 		code = tell_finding(verification, reply->findings[i]);
+	}
 	verification->bytes += reply->bytes;
 	verification->step = reply->step;
-	verification->damaged += reply->n_findings;
+	if (reply->untold > 0 && !verification->context->is_json)
+		printf("%s: and %u more\n", verification->choice.job, reply->untold);
+	verification->damaged += reply->untold;
 	if (reply->next < reply->total)
 		tell_progress(verification, reply);
 	return code;

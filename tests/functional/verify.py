@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "store"))
+import read_store
 from waiting import wait_until
 
 program, scratch, stage = sys.argv[1:4]
@@ -50,6 +52,7 @@ def verify(job, status=0):
 
 
 def store_of(job):
+    job = job.split("@")[0]
     (path,) = glob.glob(os.path.join(os.environ["NVME"], "tierd", "*", job + "-*.store"))
     return path
 
@@ -152,6 +155,136 @@ def trained():
         assert one.wait() == 0 or number % 2
     job.stop()
     assert verify("trained")[0] == []
+
+
+def heads_of(job):
+    """Places in the file of the roots of the maps: of the job, and of its snapshots."""
+    with open(store_of(job), "rb") as file:
+        heads = list(read_store.Store([file]).heads())
+    return {head["name"] if head["kind"] == "snapshot" else "": [(1 << 20) + 4096 * place for place in root[:2]]
+            for head, root in heads}
+
+
+def expect_node(found, places, **keys):
+    assert {block["device_offset"] for block in found} == set(places), (found, places)
+    for block in found:
+        assert block["state"].startswith("map, node 0 of level ") and block["bytes"] == 4096, block
+        for key, value in keys.items():
+            assert block[key] == value, (key, block)
+
+
+def expect_mended(job):
+    """One copy of a node: it is told, and good again."""
+    heads = heads_of(job)
+    for name, places in heads.items():
+        whose = [other for other in heads if heads[other] == places]
+        for copy, place in enumerate(places):
+            spoilt = Spoilt(job, [place + 99])
+            before = open(store_of(job), "rb").read()
+            spoilt.flip()
+            lines = [json.loads(line) for line in tierctl("--json", "verify", job).stdout.splitlines()]
+            assert lines[-1]["mended"] == 1 and lines[-1]["damaged_blocks"] == 0, lines
+            found = [line for line in lines if line["event"] == "mended"]
+            expect_node(found, [place], copy=copy + 1, is_of_job="" in whose, snapshots=", ".join(filter(None, whose)))
+            assert open(store_of(job), "rb").read() == before
+    spoilt = Spoilt(job, [heads_of(job)["first"][1] + 99])
+    spoilt.flip()
+    assert pass_over(job) == 0, "what was mended is no damage"
+    spoilt.flip()
+    said = tierctl("verify", job).stdout
+    assert "its map, node 0 of level" in said and "copy 2, of snapshot first: 4096 bytes" in said, said
+    assert "written again from its other copy" in said and "all of it as it was written, or is again" in said, said
+
+
+def expect_superblock(job):
+    """Told, until two commits have written them."""
+    Spoilt(job, [524288 + 99]).flip()
+    found = verify(job, status=1)[0]
+    assert [(block["state"], block["copy"], block["device_offset"]) for block in found] == [("superblock", 3, 524288)], found
+    Job(job, steps=2).process.wait()
+    assert verify(job)[0] == []
+
+
+def kept():
+    """What only snapshots have, and what leads there."""
+    Job("kept", steps=2).process.wait()
+    tierctl("reserve", "kept", "2")
+    tierctl("snapshot", "kept", "first")
+    first = places_of("kept@first", "large", "parameter")
+    Job("kept", steps=2).process.wait()
+    tierctl("snapshot", "kept", "second")
+    assert verify("kept")[0] == []
+    with Spoilt("kept", first) as spoilt:
+        (block,) = verify("kept", status=1)[0]
+        assert block["unit"] == "large" and block["tensors"] == '"large"' and block["state"] == "parameter", block
+        assert block["snapshots"] == "first" and not block["is_of_job"], block
+        assert block["device"] == spoilt.path and block["error"] == "its checksum does not match", block
+        assert 'parameter of tensor "large", of snapshot first: ' in tierctl("verify", "kept", status=1).stdout
+        assert pass_over("kept") == 1
+    assert pass_over("kept") == 0
+    expect_mended("kept")
+    expect_superblock("kept")
+    with Spoilt("kept", [place + 99 for place in heads_of("kept")["first"]]):
+        expect_node(verify("kept", status=1)[0], heads_of("kept")["first"], is_of_job=False, snapshots="first")
+    assert verify("kept")[0] == []
+    with open(os.environ["TIERD_LOG"], encoding="utf-8") as log:
+        said = log.read()
+    assert "of snapshot first, at byte" in said and "and delete the snapshot" in said, said
+
+
+def snapshots(job):
+    return {one["name"]: one for one in json.loads(tierctl("--json", "snapshots", job).stdout)["snapshots"]}
+
+
+def spoil():
+    Spoilt("kept", [place + 99 for place in heads_of("kept")["first"]]).flip()
+
+
+def lost():
+    """It is there, and can be read; nothing is written."""
+    before = open(store_of("kept"), "rb").read()
+    job = json.loads(tierctl("--json", "jobs", "kept").stdout)
+    assert job["lost_snapshots"] == 1, job
+    assert "1 lost snapshot" in tierctl("jobs").stdout
+    listed = snapshots("kept")
+    assert listed["first"]["is_lost"] and listed["first"]["own_bytes"] is None, listed
+    assert not listed["second"]["is_lost"] and listed["second"]["own_bytes"] > 0, listed
+    assert "lost" in tierctl("snapshots", "kept").stdout
+    for one in "kept", "kept@second":
+        assert tierctl("read", one, "large", text=False).stdout
+    for arguments in (
+        ["read", "kept@first", "large"], ["diff", "kept", "first"], ["snapshot", "kept", "third"], ["reserve", "kept", "3"],
+        ["snapshot", "kept", "second", "--delete"], ["snapshot", "kept", "first", "--delete"],
+        ["rollback", "kept", "second", "--yes"],
+    ):
+        said = tierctl(*arguments, status=1).stderr
+        assert "snapshot first" in said and "cannot be read" in said, (arguments, said)
+    said = tierctl("snapshot", "kept", "second", "--delete", "--lost", status=1).stderr
+    assert "is not lost" in said, said
+    tierctl("snapshot", "kept", "first", "--lost", status=2)
+    arguments = [program, "kept", os.path.join(scratch, "kept.lost"), str(LARGE), "1"]
+    trained_on = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert trained_on.returncode != 0, trained_on
+    expect_node(verify("kept", status=1)[0], heads_of("kept")["first"], is_of_job=False, snapshots="first")
+    assert open(store_of("kept"), "rb").read() == before
+
+
+def back():
+    """The disk is as it was."""
+    assert not any(one["is_lost"] for one in snapshots("kept").values())
+    assert verify("kept")[0] == []
+
+
+def given_up():
+    tierctl("snapshot", "kept", "first", "--delete", "--lost")
+    assert list(snapshots("kept")) == ["second"]
+    assert json.loads(tierctl("--json", "jobs", "kept").stdout)["lost_snapshots"] == 0
+    values = tierctl("read", "kept@second", "large", text=False).stdout
+    Job("kept", steps=3).process.wait()
+    tierctl("snapshot", "kept", "third")
+    Job("kept", steps=3).process.wait()
+    assert tierctl("read", "kept@second", "large", text=False).stdout == values
+    assert verify("kept")[0] == []
 
 
 def scrub(*arguments):

@@ -7,8 +7,10 @@ program=$1
 command -v python3 >/dev/null || skip 'python3 is not installed'
 
 verify() { # STAGE
-	NVME=$nvme TIERD_LOG=$tierd_log python3 "$(dirname "$0")/verify.py" "$program" "$scratch" "$1" ||
-		fail "$1: see above"
+	result=0
+	NVME=$nvme TIERD_LOG=$tierd_log python3 "$(dirname "$0")/verify.py" "$program" "$scratch" "$1" || result=$?
+	[ "$result" -ne 77 ] || skip 'there is no libxxhash to load'
+	[ "$result" -eq 0 ] || fail "$1: see above"
 }
 
 tierd_start --host-budget 512M
@@ -21,6 +23,9 @@ verify restored
 verify ended
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
+tierd_start --host-budget 512M
+verify kept
+tierd_stop
 forget_jobs
 tierd_start --host-budget 512M --idle-release-seconds 1
 verify released

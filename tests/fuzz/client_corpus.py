@@ -80,6 +80,7 @@ A_UNIT = message(_1=0, _2="layer 0", _3=300, _4=1200, _5="resident", _6="host+nv
 LEASED = message(_1=0, _2="layer 0", _3=[message(_1=0, _2=77, _3=1, _4=55), message(_1=1, _2=78, _3=2, _5=1)])
 
 DAMAGED = message(_1="layer 0", _2="m", _3='"weight", "\x1b[2J" and 3 more', _4="/nvme/0", _5=1 << 40, _6=1 << 18, _7="its checksum")
+MENDED = message(_2="map, node 0 of level 0", _4="/nvme/0", _5=1 << 20, _6=4096, _7="its checksum", _8="a, \x1b[2J", _9=1, _10=2, _11=1)
 
 
 def replied(number, body):
@@ -126,8 +127,8 @@ TIERCTL = {
         _12="layer 0", _13="nvme", _14="/nvme/0"))), record(EVENT, field(111, message(_1=5)))),
     "watch_json": asked(WATCH | JSON, record(EVENT, field(110, message(_2="\x1b[2J", _4="a\nb"))), record(EVENT)),
     "verify": asked(VERIFY, replied(10, message(_1=A_JOB, _2=1)), replied(180, message(_1=16, _2=17, _3=1 << 24, _4=5, _5=1)),
-                    replied(180, message(_1=17, _2=17, _3=4096, _4=5, _5=1, _6=[DAMAGED, message(_2="record")]))),
-    "verify_json": asked(VERIFY | JSON, replied(10, message(_1=A_JOB, _2=1)), replied(180, message(_1=16, _2=16, _6=[DAMAGED]))),
+                    replied(180, message(_1=17, _2=17, _3=4096, _4=5, _5=1, _6=[DAMAGED, MENDED, message(_2="record")], _7=3))),
+    "verify_json": asked(VERIFY | JSON, replied(10, message(_1=A_JOB, _2=1)), replied(180, message(_1=16, _2=16, _6=[DAMAGED, MENDED]))),
     "verify_without_end": asked(VERIFY, replied(10, message(_1=A_JOB, _2=1)), replied(180, message(_1=0, _2=17))),
     "scrub": asked(SCRUB, replied(181, message(_1=86400 * 30, _2=[message(_1="job", _2=1000, _3=80, _4=5, _5=1, _7=1 << 30, _8=2)]))),
     "scrub_json": asked(SCRUB | JSON, replied(181, message(_2=[message(_1="\x1b[2J", _7=1 << 62), b""]))),
