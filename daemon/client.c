@@ -449,7 +449,10 @@ static bool handle_snapshot_request(struct pending *pending, const Tierd__Wire__
 		take_snapshot(pending, request->snapshot_take);
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_SNAPSHOT_DELETE:
-		snapshot_delete(pending, request->snapshot_delete, &client->askers);
+		if (request->snapshot_delete->is_lost)
+			roll_back_delete_lost(pending, request->snapshot_delete, &client->askers);
+		else
+			snapshot_delete(pending, request->snapshot_delete, &client->askers);
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_SNAPSHOT_DIFF:
 		snapshot_diff(pending, request->snapshot_diff, &client->askers);

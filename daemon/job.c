@@ -271,9 +271,9 @@ void job_drop(struct job *job)
 	queue_remove(&job->link);
 	queue_push(&job->node->dying, &job->link);
 	job->is_dropped = true;
-	shortage_end(&job->shortage);
 	/* Whoever asks again finds no job. */
 	errands_end(job);
+	shortage_end(&job->shortage);
 	sweep_cancel(job);
 	job_settle(job);
 }

@@ -16,6 +16,7 @@
 #include "daemon/reshape.h"
 #include "daemon/restore.h"
 #include "daemon/retain.h"
+#include "daemon/snapshot.h"
 #include "daemon/source.h"
 
 static inline void source_freep(struct source **source)
@@ -179,7 +180,8 @@ static bool replace(struct pending *pending, struct job **job, struct replaced *
 static bool check_mode(struct pending *pending, struct job **job, uint32_t mode, const char *name,
 		       struct replaced **ret_replaced)
 {
-	char loss[JOB_LOSS_TEXT];
+	char loss[JOB_LOSS_TEXT], message[SNAPSHOT_TEXT];
+	int r;
 
 	if (mode == MODE_RESUME && (!*job || !has_state(*job))) {
 		pending_error(pending, -ENOENT,
@@ -208,7 +210,10 @@ static bool check_mode(struct pending *pending, struct job **job, uint32_t mode,
 		pending_error(pending, -EIO, "%s", job_describe_loss(*job, loss, sizeof(loss)));
 		return false;
 	}
-	return true;
+	r = snapshot_check_lost(*job, message, sizeof(message));
+	if (r < 0)
+		pending_error(pending, r, "%s", message);
+	return r == 0;
 }
 
 static unsigned count_jobs(const struct node *node, uid_t uid)

@@ -188,6 +188,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->damaged_blocks = scrub_damaged(job);
 	wire->snapshots = snapshot_count(job);
 	wire->snapshot_maximum = job->options.snapshots;
+	wire->lost_snapshots = snapshot_count_lost(job);
 	wire->has_durable_step = durable_has_step(job, &wire->durable_step);
 	wire->durability = pace_durability(job);
 	wire->durable_lag_ms = durable_lag_ns(job) / 1000000;

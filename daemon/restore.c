@@ -14,6 +14,7 @@
 #include "daemon/record.h"
 #include "daemon/refuse.h"
 #include "daemon/setup.h"
+#include "daemon/snapshot.h"
 #include "offload/fault.h"
 #include "offload/nvme.h"
 
@@ -64,12 +65,23 @@ static void tell(struct restore *restore, const struct job *job)
 		notice->done(notice, job, restore->message);
 }
 
+/* What opening has said of it. */
+static void tell_lost(const struct job *job)
+{
+	char message[SNAPSHOT_TEXT];
+
+	if (snapshot_check_lost(job, message, sizeof(message)) < 0)
+		events_of_job(job, EVENT_DAMAGED, &(struct log_fields){ .tier = "nvme" }, "%s; %s",
+			      store_message(job_nvme_store(job)), message);
+}
+
 static void tell_restored(const struct job *job)
 {
 	events_of_job(job, EVENT_RESTORED, &(struct log_fields){ .step = &job->step },
 		      "it is back at step %llu, its last durable one: %u units, %llu MiB on NVMe",
 		      (unsigned long long)job->step, job->catalog.unit_count,
 		      (unsigned long long)(job->nvme_bytes / MIB));
+	tell_lost(job);
 }
 
 static bool is_its_own(const struct restore *restore, const struct job *job)

@@ -14,6 +14,7 @@
 #include "daemon/drop.h"
 #include "daemon/errand.h"
 #include "daemon/reader.h"
+#include "daemon/refuse.h"
 #include "daemon/restore.h"
 #include "daemon/snapshot.h"
 #include "daemon/source.h"
@@ -24,6 +25,7 @@ struct roll_back {
 	struct asker asker;
 	struct store_snapshot snapshot;
 	char doubt[SNAPSHOT_TEXT]; /* "", or why nobody knows whether it was done */
+	bool is_deletion;	   /* of that snapshot, which is lost */
 };
 
 static void roll_back_free(struct roll_back *roll_back)
@@ -62,8 +64,14 @@ static void on_back(struct restore_notice *notice, const struct job *job, const 
 
 	if (roll_back->asker.pending && roll_back->doubt[0])
 		answer_doubt(roll_back, job, why);
+	else if (roll_back->asker.pending && job && roll_back->is_deletion)
+		pending_reply(roll_back->asker.pending, NULL);
 	else if (roll_back->asker.pending && job)
 		reply_rolled_back(roll_back->asker.pending, job->step);
+	else if (roll_back->asker.pending && roll_back->is_deletion)
+		pending_error(roll_back->asker.pending, -EIO,
+			      "snapshot %s was deleted, and the job cannot be opened: %s",
+			      roll_back->snapshot.name, why);
 	else if (roll_back->asker.pending)
 		pending_error(roll_back->asker.pending, -EIO,
 			      "the job was rolled back to step %llu, and cannot be opened there: %s",
@@ -80,6 +88,8 @@ static int begin(struct errand *errand, struct store *store)
 	/* What they look at will not be there any more. */
 	readers_end_job(errand->job);
 	sources_end_job(errand->job);
+	if (roll_back->is_deletion)
+		return store_delete_lost(store, roll_back->snapshot.name, &errand->request);
 	return store_roll_back(store, roll_back->snapshot.name, &errand->request);
 }
 
@@ -106,8 +116,8 @@ static void doubt(struct roll_back *roll_back, int status)
 	char why[SNAPSHOT_TEXT / 2];
 
 	snapshot_explain(job, roll_back->snapshot.name, status, why, sizeof(why));
-	snprintf(roll_back->doubt, sizeof(roll_back->doubt), "rolling back to snapshot %s has failed: %s",
-		 roll_back->snapshot.name, why);
+	snprintf(roll_back->doubt, sizeof(roll_back->doubt), "%s snapshot %s has failed: %s",
+		 roll_back->is_deletion ? "giving up" : "rolling back to", roll_back->snapshot.name, why);
 	events_of_job(job, EVENT_SNAPSHOT_FAILED, &(struct log_fields){ .step = &roll_back->snapshot.step },
 		      "%s; it is opened again, as it is on its devices", roll_back->doubt);
 	open_again(roll_back);
@@ -121,6 +131,20 @@ static void fail(struct roll_back *roll_back, int status)
 	if (roll_back->asker.pending)
 		snapshot_fail(roll_back->asker.pending, job, roll_back->snapshot.name, status);
 	roll_back_free(roll_back);
+}
+
+static void tell_done(const struct roll_back *roll_back, const struct job *job)
+{
+	if (roll_back->is_deletion)
+		events_of_job(job, EVENT_SNAPSHOT_DELETED, NULL,
+			      "user %u has given up snapshot %s, which was lost", (unsigned)roll_back->asker.uid,
+			      roll_back->snapshot.name);
+	else
+		events_of_job(job, EVENT_ROLLED_BACK,
+			      &(struct log_fields){ .step = &roll_back->snapshot.step },
+			      "user %u has rolled it back from step %llu to snapshot %s, of step %llu",
+			      (unsigned)roll_back->asker.uid, (unsigned long long)job->step,
+			      roll_back->snapshot.name, (unsigned long long)roll_back->snapshot.step);
 }
 
 static void on_rolled_back(struct errand *errand, int status)
@@ -138,17 +162,14 @@ static void on_rolled_back(struct errand *errand, int status)
 			fail(roll_back, status);
 		return;
 	}
-	events_of_job(job, EVENT_ROLLED_BACK, &(struct log_fields){ .step = &roll_back->snapshot.step },
-		      "user %u has rolled it back from step %llu to snapshot %s, of step %llu",
-		      (unsigned)roll_back->asker.uid, (unsigned long long)job->step, roll_back->snapshot.name,
-		      (unsigned long long)roll_back->snapshot.step);
+	tell_done(roll_back, job);
 	open_again(roll_back);
 }
 
 /* ---- The request ---- */
 
 static void start(struct pending *pending, struct job *job, const struct store_snapshot *snapshot,
-		  struct queue *askers)
+		  bool is_deletion, struct queue *askers)
 {
 	struct roll_back *roll_back = calloc(1, sizeof(*roll_back));
 	char reason[160];
@@ -159,12 +180,14 @@ static void start(struct pending *pending, struct job *job, const struct store_s
 	}
 	asker_begin(&roll_back->asker, pending, askers);
 	roll_back->snapshot = *snapshot;
+	roll_back->is_deletion = is_deletion;
 	roll_back->notice.done = on_back;
 	roll_back->errand.job = job;
 	roll_back->errand.is_last = true;
 	roll_back->errand.begin = begin;
 	roll_back->errand.done = on_rolled_back;
 	job->is_rolling_back = true;
+	/* Nobody is there while a snapshot is lost. */
 	snprintf(reason, sizeof(reason), "job %s was rolled back to step %llu by user %u", job->name,
 		 (unsigned long long)snapshot->step, (unsigned)roll_back->asker.uid);
 	drop_ranks(job, reason);
@@ -187,6 +210,8 @@ void roll_back_job(struct pending *pending, const Tierd__Wire__JobRollBack *requ
 		return;
 	}
 	r = snapshot_check_job(job, message, sizeof(message));
+	if (r == 0)
+		r = snapshot_check_lost(job, message, sizeof(message));
 	if (r == 0 && !snapshot_find(job, request->snapshot, &snapshot, message, sizeof(message)))
 		r = -ENOENT;
 	if (r < 0) {
@@ -199,5 +224,33 @@ void roll_back_job(struct pending *pending, const Tierd__Wire__JobRollBack *requ
 			      "job %s is in use by %s; end them, or roll it back with --force", job->name,
 			      ranks);
 	else
-		start(pending, job, &snapshot, askers);
+		start(pending, job, &snapshot, false, askers);
+}
+
+void roll_back_delete_lost(struct pending *pending, const Tierd__Wire__SnapshotDelete *request,
+			   struct queue *askers)
+{
+	struct job *job = access_find(pending, request->name, request->has_owner, request->owner);
+	struct store_snapshot snapshot;
+	char message[SNAPSHOT_TEXT];
+	int r;
+
+	if (!job)
+		return;
+	if (!access_may_drop(job, pending_port(pending))) {
+		pending_error(pending, -EPERM, "snapshots of job %s are for its owner to delete, user %u",
+			      job->name, (unsigned)job->uid);
+		return;
+	}
+	r = snapshot_check_job(job, message, sizeof(message));
+	if (r == 0 && !snapshot_find(job, request->snapshot, &snapshot, message, sizeof(message)))
+		r = -ENOENT;
+	if (r == 0 && !snapshot.is_lost)
+		r = refuse(message, sizeof(message), -EINVAL,
+			   "snapshot %s of job %s is not lost: delete it without --lost", snapshot.name,
+			   job->name);
+	if (r < 0)
+		pending_error(pending, r, "%s", message);
+	else
+		start(pending, job, &snapshot, true, askers);
 }

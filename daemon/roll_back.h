@@ -7,4 +7,9 @@
 /* Answers the request, once the job is there again. askers: of the client, until then. */
 void roll_back_job(struct pending *pending, const Tierd__Wire__JobRollBack *request, struct queue *askers);
 
+/* A snapshot whose map cannot be read is given up, and the job comes back where it was: what is free is
+ * counted anew. */
+void roll_back_delete_lost(struct pending *pending, const Tierd__Wire__SnapshotDelete *request,
+			   struct queue *askers);
+
 #endif

@@ -58,6 +58,42 @@ unsigned snapshot_count(const struct job *job)
 	return job->durable ? store_snapshots(job_nvme_store(job), snapshots) : 0;
 }
 
+static bool find_lost(const struct job *job, struct store_snapshot *ret_snapshot, unsigned *ret_count)
+{
+	struct store_snapshot snapshots[STORE_MAX_SNAPSHOTS];
+	unsigned count = job->durable ? store_snapshots(job_nvme_store(job), snapshots) : 0;
+
+	*ret_count = 0;
+	for (unsigned i = 0; i < count; i++)
+		if (snapshots[i].is_lost && (*ret_count)++ == 0)
+			*ret_snapshot = snapshots[i];
+	return *ret_count > 0;
+}
+
+unsigned snapshot_count_lost(const struct job *job)
+{
+	struct store_snapshot snapshot;
+	unsigned count;
+
+	(void)find_lost(job, &snapshot, &count);
+	return count;
+}
+
+int snapshot_check_lost(const struct job *job, char *message, size_t size)
+{
+	struct store_snapshot snapshot;
+	unsigned count;
+
+	if (!find_lost(job, &snapshot, &count))
+		return 0;
+	return refuse(
+		message, size, -EIO,
+		"job %s can only be read as long as its snapshot %s is there, whose map cannot be read: "
+		"nobody knows which places on the disk it has; bring back the disk as it was and start "
+		"tierd again, or give the snapshot up (tierctl snapshot %s %s --delete --lost)",
+		job->name, snapshot.name, job->name, snapshot.name);
+}
+
 bool snapshot_find(const struct job *job, const char *name, struct store_snapshot *ret_snapshot,
 		   char *message, size_t size)
 {
@@ -198,6 +234,16 @@ static bool check_job(struct pending *pending, const struct job *job)
 	return r == 0;
 }
 
+static bool check_lost(struct pending *pending, const struct job *job)
+{
+	char message[SNAPSHOT_TEXT];
+	int r = snapshot_check_lost(job, message, sizeof(message));
+
+	if (r < 0)
+		pending_error(pending, r, "%s", message);
+	return r == 0;
+}
+
 /* NULL, and it is answered: there is no memory for it. */
 static struct snapshot_request *request_new(struct pending *pending, struct job *job, const char *name,
 					    struct queue *askers)
@@ -258,7 +304,7 @@ void snapshot_take(struct pending *pending, const struct member *member,
 			      job->name, (unsigned)job->uid);
 		return;
 	}
-	if (!check_job(pending, job))
+	if (!check_job(pending, job) || !check_lost(pending, job))
 		return;
 	request = request_new(pending, job, take->snapshot, askers);
 	if (!request)
@@ -298,7 +344,7 @@ void snapshot_delete(struct pending *pending, const Tierd__Wire__SnapshotDelete 
 			      job->name, (unsigned)job->uid);
 		return;
 	}
-	if (!check_job(pending, job))
+	if (!check_job(pending, job) || !check_lost(pending, job))
 		return;
 	request = request_new(pending, job, delete->snapshot, askers);
 	if (!request)

@@ -16,6 +16,9 @@ uint64_t snapshot_state_bytes(const struct job *job);
 
 /* That it has. */
 unsigned snapshot_count(const struct job *job);
+/* Of these that are lost; what writes to the job is refused then. */
+unsigned snapshot_count_lost(const struct job *job);
+int snapshot_check_lost(const struct job *job, char *message, size_t size);
 /* 0, or why snapshots of the job cannot be asked for now. */
 int snapshot_check_job(const struct job *job, char *message, size_t size);
 /* False, and message says so, and which there are: it has none of that name. */

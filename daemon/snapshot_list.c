@@ -13,6 +13,7 @@ struct snapshot_list {
 	struct asker asker;
 	struct store_snapshot snapshots[STORE_MAX_SNAPSHOTS];
 	uint64_t own_bytes[STORE_MAX_SNAPSHOTS];
+	bool is_measured[STORE_MAX_SNAPSHOTS];
 	unsigned count, measured;
 };
 
@@ -35,6 +36,8 @@ static void reply(struct snapshot_list *list, const struct job *job)
 		entries[i].step = list->snapshots[i].step;
 		entries[i].seconds = list->snapshots[i].seconds;
 		entries[i].own_bytes = list->own_bytes[i];
+		entries[i].is_measured = list->is_measured[i];
+		entries[i].is_lost = list->snapshots[i].is_lost;
 	}
 	body.n_snapshots = list->count;
 	body.snapshots = pointers;
@@ -57,21 +60,31 @@ static int begin(struct errand *errand, struct store *store)
 				      &list->own_bytes[list->measured]);
 }
 
-/* Of one that was deleted meanwhile nothing is kept. */
+static void measure_next(struct snapshot_list *list)
+{
+	struct errand *errand = &list->errand;
+
+	if (++list->measured < list->count) {
+		errand_send(errand);
+		return;
+	}
+	reply(list, errand->job);
+	snapshot_list_free(list);
+}
+
+/* Nobody can tell of one that is being read, or cannot be, or was deleted meanwhile. */
 static void on_measured(struct errand *errand, int status)
 {
 	struct snapshot_list *list = container_of(errand, struct snapshot_list, errand);
 
 	if (!list->asker.pending) {
 		snapshot_list_free(list);
-	} else if (status < 0 && status != -ENOENT) {
+	} else if (status == -ESHUTDOWN) {
 		snapshot_fail(list->asker.pending, errand->job, list->snapshots[list->measured].name, status);
 		snapshot_list_free(list);
-	} else if (++list->measured < list->count) {
-		errand_send(errand);
 	} else {
-		reply(list, errand->job);
-		snapshot_list_free(list);
+		list->is_measured[list->measured] = status == 0;
+		measure_next(list);
 	}
 }
 

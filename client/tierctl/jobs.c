@@ -79,6 +79,7 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 		cJSON_AddNumberToObject(json, "durable_lag_seconds", (double)job->durable_lag_ms / 1e3);
 	}
 	cJSON_AddNumberToObject(json, "damaged_blocks", job->damaged_blocks);
+	cJSON_AddNumberToObject(json, "lost_snapshots", job->lost_snapshots);
 	cJSON_AddNumberToObject(json, "units", (double)job->units);
 	cJSON_AddNumberToObject(json, "parameters", (double)job->parameters);
 	cJSON_AddNumberToObject(json, "host_bytes", (double)job->host_bytes);
@@ -121,11 +122,15 @@ static bool is_in_host(const Tierd__Wire__JobEntry *job)
 
 static void add_status(struct table *table, const Tierd__Wire__JobEntry *job)
 {
-	char idle[TEXT_SIZE], damaged[TEXT_SIZE] = "";
+	char idle[TEXT_SIZE], damaged[2 * TEXT_SIZE] = "";
+	size_t used = 0;
 
 	if (job->damaged_blocks > 0)
-		snprintf(damaged, sizeof(damaged), ", %u damaged block%s", job->damaged_blocks,
-			 PLURAL(job->damaged_blocks));
+		used = (size_t)snprintf(damaged, sizeof(damaged), ", %u damaged block%s", job->damaged_blocks,
+					PLURAL(job->damaged_blocks));
+	if (job->lost_snapshots > 0)
+		snprintf(damaged + used, sizeof(damaged) - used, ", %u lost snapshot%s", job->lost_snapshots,
+			 PLURAL(job->lost_snapshots));
 	if (job->idle_ms > 0)
 		table_add(table, "%s for %s%s%s", job->status, text_duration(job->idle_ms, idle),
 			  job->is_released  ? ", on NVMe only"

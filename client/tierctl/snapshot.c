@@ -50,6 +50,7 @@ static int delete (const struct command_context *context, struct ask *ask, uint3
 	body.has_owner = true;
 	body.owner = owner;
 	body.snapshot = context->arguments[1];
+	body.is_lost = command_flag(context, "lost") != NULL;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOT_DELETE;
 	request.snapshot_delete = &body;
 	code = command_ask(ask, &request, &reply);
@@ -65,8 +66,11 @@ int command_snapshot(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	uint32_t owner;
-	int code = choice_ask_owner(context, &ask, &owner);
+	int code;
 
+	if (command_flag(context, "lost") && !command_flag(context, "delete"))
+		return command_fail(COMMAND_USAGE, "--lost goes with --delete");
+	code = choice_ask_owner(context, &ask, &owner);
 	if (code != COMMAND_DONE)
 		return code;
 	return command_flag(context, "delete") ? delete (context, ask, owner) : take(context, ask, owner);
@@ -126,7 +130,11 @@ static cJSON *snapshot_json(const Tierd__Wire__Snapshot *snapshot)
 	cJSON_AddStringToObject(json, "name", snapshot->name);
 	cJSON_AddNumberToObject(json, "step", (double)snapshot->step);
 	cJSON_AddNumberToObject(json, "seconds", (double)snapshot->seconds);
-	cJSON_AddNumberToObject(json, "own_bytes", (double)snapshot->own_bytes);
+	if (snapshot->is_measured)
+		cJSON_AddNumberToObject(json, "own_bytes", (double)snapshot->own_bytes);
+	else
+		cJSON_AddNullToObject(json, "own_bytes");
+	cJSON_AddBoolToObject(json, "is_lost", snapshot->is_lost);
 	return json;
 }
 
@@ -140,6 +148,14 @@ static int print_json(const Tierd__Wire__SnapshotsReply *reply)
 	for (size_t i = 0; i < reply->n_snapshots; i++)
 		cJSON_AddItemToArray(snapshots, snapshot_json(reply->snapshots[i]));
 	return command_print_json(json);
+}
+
+static void add_own(struct table *table, const Tierd__Wire__Snapshot *snapshot)
+{
+	if (snapshot->is_measured)
+		table_add_bytes(table, snapshot->own_bytes);
+	else
+		table_add(table, "%s", snapshot->is_lost ? "lost" : "not known yet");
 }
 
 static int print_list(const Tierd__Wire__SnapshotsReply *reply)
@@ -159,7 +175,7 @@ static int print_list(const Tierd__Wire__SnapshotsReply *reply)
 		table_add(table, "%" PRIu64, snapshot->step);
 		table_add(table, "%s", taken);
 		table_add_bytes(table, reply->state_bytes);
-		table_add_bytes(table, snapshot->own_bytes);
+		add_own(table, snapshot);
 	}
 	return command_print_table(table);
 }

@@ -26,6 +26,7 @@ static const struct verb_flag drop_flags[] = {
 static const struct verb_flag snapshot_flags[] = {
 	USER_FLAG,
 	{ "delete", NULL, "the snapshot of that name goes, and the room that it took" },
+	{ "lost", NULL, "with --delete: one whose map cannot be read, for good" },
 	END,
 };
 

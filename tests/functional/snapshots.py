@@ -70,6 +70,17 @@ def a_job_that_is_trained_is_kept_and_goes_on(states):
     assert all(one["own_bytes"] > 0 for one in listed.values()), listed
 
 
+def what_is_being_read_is_not_measured():
+    reader = Rank(ME, job="gpt", reads="all", snapshot="first")
+    assert reader.line().startswith("step 3: ")
+    listed = snapshots()
+    assert listed["first"]["own_bytes"] is None and listed["second"]["own_bytes"] > 0, listed
+    assert "not known yet" in tierctl(ME, "snapshots", "gpt")
+    reader.ready().leave()
+    wait_until(lambda: snapshots()["first"]["own_bytes"] is not None)
+    assert snapshots()["first"]["own_bytes"] > 0
+
+
 def what_cannot_be_is_refused():
     tierctl(ME, "snapshot", "gpt", "first", status=1, says=["has a snapshot first already, of step 3", "another name"])
     refusal = tierctl(ME, "snapshot", "gpt", "third", status=1, says=["room of job gpt for 2 snapshots is used", "first, second"])
@@ -222,6 +233,7 @@ def retention_has_stayed():
 def before():
     states = remember()
     a_job_that_is_trained_is_kept_and_goes_on(states)
+    what_is_being_read_is_not_measured()
     what_cannot_be_is_refused()
     a_name_that_is_too_long_is_not_cut()
     what_changed_is_counted()

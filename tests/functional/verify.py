@@ -264,7 +264,7 @@ def lost():
     tierctl("snapshot", "kept", "first", "--lost", status=2)
     arguments = [program, "kept", os.path.join(scratch, "kept.lost"), str(LARGE), "1"]
     trained_on = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    assert trained_on.returncode != 0, trained_on
+    assert trained_on.returncode != 0 and "snapshot first" in trained_on.stderr, trained_on
     expect_node(verify("kept", status=1)[0], heads_of("kept")["first"], is_of_job=False, snapshots="first")
     assert open(store_of("kept"), "rb").read() == before
 

@@ -26,6 +26,19 @@ tierd_stop
 tierd_start --host-budget 512M
 verify kept
 tierd_stop
+verify spoil
+tierd_start --host-budget 512M
+verify lost
+tierd_stop
+verify spoil
+tierd_start --host-budget 512M
+verify back
+tierd_stop
+verify spoil
+tierd_start --host-budget 512M
+verify given_up
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 forget_jobs
 tierd_start --host-budget 512M --idle-release-seconds 1
 verify released

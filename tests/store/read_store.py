@@ -5,7 +5,8 @@ usage: read_store.py [--stream LENGTH,…]… DEVICE…
 
 Prints what was found as JSON. DEVICE: the files of the store, in any order. --stream: the lengths of the sections of
 each stream, from stream 0 on; with it every extent's checksums are verified. Exits with 1, and says why, if the store
-is damaged; "repaired" counts nodes that only their second place had."""
+is damaged; "repaired" counts nodes that only their second place had, and "is_lost" is a snapshot of whose map one is in
+neither."""
 import argparse
 import ctypes
 import ctypes.util
@@ -26,6 +27,10 @@ LEAF_ENTRIES, POINTERS = 100, 168
 
 class Damaged(Exception):
     pass
+
+
+class NodeGone(Damaged):
+    """In neither of its places."""
 
 
 def load_xxhash():
@@ -131,7 +136,7 @@ class Store:
             ):
                 self.repaired += copy
                 return data
-        raise Damaged(f"node {index} of level {level} is in neither of its places")
+        raise NodeGone(f"node {index} of level {level} is in neither of its places")
 
     def heads(self):
         if self.superblock["root"][0] == NOWHERE:
@@ -187,19 +192,27 @@ def verify(data, checksums, position):
             raise Damaged(f"block {first + block} of stream {stream} is not what was written")
 
 
+def count_written(store, head, root, where):
+    places = set()
+    for extent, device, place, checksums in store.map(root, head["extents"]):
+        if (device, place) in places:
+            raise Damaged(f"two extents lie at place {place} of device {device}")
+        places.add((device, place))
+        data = store.extent(device, place)
+        if where:
+            verify(data, checksums, where[extent])
+    return len(places)
+
+
 def describe(store, streams):
     heads, where = [], list(positions(streams))
     for head, root in store.heads():
-        written, places = 0, set()
-        for extent, device, place, checksums in store.map(root, head["extents"]):
-            if (device, place) in places:
-                raise Damaged(f"two extents lie at place {place} of device {device}")
-            places.add((device, place))
-            written += 1
-            data = store.extent(device, place)
-            if where:
-                verify(data, checksums, where[extent])
-        heads.append({**head, "written": written})
+        try:
+            heads.append({**head, "written": count_written(store, head, root, where)})
+        except NodeGone:
+            if head["kind"] == "job":
+                raise
+            heads.append({**head, "is_lost": True})
     superblock = store.superblock
     return {
         "store": superblock["store"].hex(),
