@@ -11,7 +11,7 @@
 
 #include "common/size.h"
 #include "offload/host.h"
-#include "offload/store.h"
+#include "offload/store_verify.h"
 #include "tests/fault/alloc_fault.h"
 #include "tests/unit/io_support.h"
 
@@ -164,6 +164,47 @@ static int look(struct life *life)
 	return r;
 }
 
+/* What is verified, and whose it is. */
+struct verifying {
+	struct store_verification verification;
+	struct life *life;
+};
+
+static void on_found(struct store_verification *verification, const struct store_flaw *flaw)
+{
+	fail_msg("byte %llu is called damaged", (unsigned long long)flaw->device_offset);
+}
+
+static bool goes_on(struct store_verification *verification)
+{
+	return true;
+}
+
+static void on_verified(struct store_verification *verification)
+{
+	container_of(verification, struct verifying, verification)->life->is_done = true;
+}
+
+static int verify(struct life *life)
+{
+	struct verifying verifying = { .life = life,
+				       .verification = { .buffer = life->buffer,
+							 .found = on_found,
+							 .goes_on = goes_on,
+							 .done = on_verified } };
+	int r = wait(life, store_verify(life->store, &verifying.verification, &life->request));
+
+	if (r < 0) {
+		store_verification_clear(&verifying.verification);
+		return r;
+	}
+	assert_true(store_verify_extents(&verifying.verification));
+	life->status = 0;
+	wait(life, 0);
+	assert_int_equal(verifying.verification.bytes, EXTENTS * MIB);
+	return 0;
+}
+
 static int drop(struct life *life)
 {
 	int r = wait(life, store_delete_snapshot(life->store, "kept", &life->request));
@@ -195,8 +236,9 @@ static int open_again(struct life *life)
 
 static int live(struct life *life)
 {
-	int (*const parts[])(struct life *) = { create, take_step,  keep,  reserve, take_step, count,
-						look,	open_again, count, drop,    take_step };
+	int (*const parts[])(
+		struct life *) = { create, take_step, keep,	  reserve, take_step, count,
+				   verify, look,      open_again, count,   drop,      take_step };
 	int r = 0;
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(parts) && r == 0; i++)
