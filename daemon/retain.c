@@ -92,6 +92,8 @@ static int check(const struct job *job, const struct port *port, const Tierd__Wi
 			      "which steps of job %s are kept is for its owner to say, user %u", job->name,
 			      (unsigned)job->uid);
 	r = snapshot_check_job(job, message, size);
+	if (r == 0)
+		r = snapshot_check_lost(job, message, size);
 	if (r < 0)
 		return r;
 	if (request->every > 0 && room == 0)

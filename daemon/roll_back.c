@@ -137,8 +137,8 @@ static void tell_done(const struct roll_back *roll_back, const struct job *job)
 {
 	if (roll_back->is_deletion)
 		events_of_job(job, EVENT_SNAPSHOT_DELETED, NULL,
-			      "user %u has given up snapshot %s, which was lost", (unsigned)roll_back->asker.uid,
-			      roll_back->snapshot.name);
+			      "user %u has given up snapshot %s, which was lost",
+			      (unsigned)roll_back->asker.uid, roll_back->snapshot.name);
 	else
 		events_of_job(job, EVENT_ROLLED_BACK,
 			      &(struct log_fields){ .step = &roll_back->snapshot.step },
