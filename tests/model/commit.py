@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Checks the commit of the extent store, exhaustively: every interleaving of updates, a commit, a snapshot and a
-reader, interrupted anywhere, and again while it opens.
+"""Checks the commit of the extent store, exhaustively: every interleaving of updates, a commit, a snapshot, a roll back to
+it and a reader, interrupted anywhere, and again while it opens.
+
+usage: commit.py [--long]   the sizes of any day; with --long larger ones, of some minutes
 
 An interruption is a power failure (each write that no flush has covered is kept, lost or torn, by itself), a kill (the
 device keeps what it has), or a flush that fails (what it should have covered is kept or lost, and nobody is told which).
 
 What must hold:
 - Opening finds a superblock, a whole map, and every extent that the map names, and those of the snapshot.
-- What it finds is the last step that was acknowledged or served, or a later one whose commit had begun.
+- What it finds is the last step that was acknowledged or served, or a later one whose commit had begun; once a roll back
+  was acknowledged, nothing that was taken back.
 - No extent of it is of a later step than the map.
-- Who reads gets the version that was there when he began.
+- Who reads gets the version that was there when he began, or that of the snapshot, though it be deleted meanwhile.
 - An update finds a place, at the latest when the commit and the reader are done.
 
 A superblock copy is as good as its best record, and a record is never half new: a torn copy is the old or the new one.
@@ -23,17 +26,19 @@ generation) may come twice.
 """
 import itertools
 import sys
+import time
 from collections import namedtuple
 
 EXTENTS = (0, 1)
 TORN = "torn"
 
 # What the devices hold: a tuple of values over all locations, safe, and what no flush has covered (None: nothing).
+# promised: era and step of what was acknowledged.
 State = namedtuple("State", "safe fresh memory promised failures")
-# The daemon. versions: (place, value) of each extent; host: the value of extent 1, where only host memory has it;
+# The daemon. era: how often it was rolled back by the time that it was opened; versions: (place, value) of each extent; host: the value of extent 1, where only host memory has it;
 # todo: what opening or the commit still does; changes: snapshots taken and dropped.
-Memory = namedtuple("Memory", "newest frozen generation epoch pair step versions updated host todo reader changes")
-Root = namedtuple("Root", "step slot versions snapshot")
+Memory = namedtuple("Memory", "era newest frozen generation epoch pair step versions updated host todo reader changes")
+Root = namedtuple("Root", "era step slot versions snapshot")
 Commit = namedtuple("Commit", "generation epoch root")
 
 
@@ -44,9 +49,10 @@ class Violation(Exception):
 class Case:
     """The sizes of a run, and the precautions that it does without."""
 
-    def __init__(self, *without, devices=1, snapshots=0, reader=False, host=False, steps=3, failures=2):
+    def __init__(self, *without, devices=1, snapshots=0, roll_backs=0, reader=False, host=False, steps=3, failures=2):
         self.without = set(without)
-        self.devices, self.snapshots, self.reader, self.host = devices, snapshots, reader, host
+        self.devices, self.reader, self.host = devices, reader, host
+        self.snapshots, self.roll_backs = snapshots, roll_backs
         self.steps, self.failures = steps, failures
         # What is reserved: an update writes to a spare place, and the one that it replaces is the next spare one.
         self.places = range((2 + snapshots) * len(EXTENTS) + ("spare place" not in self.without))
@@ -58,7 +64,7 @@ class Case:
 
     def __str__(self):
         sizes = f"{self.steps} steps, {self.failures} failures, {self.devices} devices"
-        extras = [name for name in ("snapshots", "reader", "host") if getattr(self, name)]
+        extras = [name.replace("_", " ") for name in ("snapshots", "roll_backs", "reader", "host") if getattr(self, name)]
         return ", ".join(["without " + " and ".join(sorted(self.without))] * bool(self.without) + [sizes] + extras)
 
     def device(self, location):
@@ -73,14 +79,14 @@ class Case:
 
 def first_state(case):
     versions = tuple((extent, (extent, 0, 0)) for extent in EXTENTS)
-    root = Root(0, case.slots[0], versions, None)
+    root = Root(0, 0, case.slots[0], versions, None)
     safe = [None] * len(case.locations)
     for place, value in versions:
         safe[place] = value
     safe[root.slot] = root
     for copy in case.copies:
         safe[copy] = Commit(0, 0, root)
-    return State(tuple(safe), (None,) * len(safe), None, 0, 0)
+    return State(tuple(safe), (None,) * len(safe), None, (0, 0), 0)
 
 
 def seen(state, location):
@@ -122,7 +128,7 @@ def roots_of(state):
                 yield copy.root.snapshot
 
 
-def closed(case, state):
+def ended(case, state):
     """Without memory. What no superblock leads to is never read again: states that differ in it alone are one."""
     wanted = {}
     for root in roots_of(state):
@@ -137,7 +143,11 @@ def closed(case, state):
             safe[location] = TORN
         if fresh[location] == safe[location]:
             fresh[location] = None
-    return State(tuple(safe), tuple(fresh), None, state.promised, state.failures + 1)
+    return State(tuple(safe), tuple(fresh), None, state.promised, state.failures)
+
+
+def closed(case, state):
+    return ended(case, state)._replace(failures=state.failures + 1)
 
 
 def outcomes(case, state, locations, may_tear):
@@ -189,8 +199,10 @@ def opened(case, state):
     check_root(state, root, "the newest commit")
     if root.snapshot:
         check_root(state, root.snapshot, "the snapshot")
-    if root.step < state.promised:
-        raise Violation(f"step {state.promised} was promised, and step {root.step} is there")
+    if root.era < state.promised[0]:
+        raise Violation("what was rolled back is there again")
+    if (root.era, root.step) < state.promised:
+        raise Violation(f"step {state.promised[1]} was promised, and step {root.step} is there")
     todo = [("write", copy, best) for copy in case.pair(pair) if seen(state, copy) != best]
     if todo:
         todo += [("flush", device) for device in range(case.devices)]
@@ -200,7 +212,9 @@ def opened(case, state):
         todo += [("write", copy, Commit(generation, epoch, root)) for copy in case.pair(pair)]
         todo += [("flush", device) for device in range(case.devices)]
     todo.append(("serve",))
-    memory = Memory(root, None, generation, epoch, pair, root.step, root.versions, (), None, tuple(todo), None, 0)
+    memory = Memory(
+        root.era, root, None, generation, epoch, pair, root.step, root.versions, (), None, tuple(todo), None, 0
+    )
     return state._replace(memory=memory)
 
 
@@ -256,12 +270,23 @@ def freeze(case, state, snapshot):
     versions = memory.versions
     if memory.host:
         versions = put(versions, 1, (find_place(case, memory, 1), memory.host))
-    root = Root(memory.step, free_slot(case, memory, snapshot), versions, snapshot)
+    root = Root(memory.era, memory.step, free_slot(case, memory, snapshot), versions, snapshot)
     todo = commit_todo(case, memory, root)
     if memory.host:
         todo = (("write back", versions[1][0]),) + todo
     changes = memory.changes + (snapshot != memory.newest.snapshot)
     return state._replace(memory=memory._replace(frozen=root, todo=todo, changes=changes))
+
+
+def roll_back(case, state):
+    """What the daemon has in memory is not what the job is then, so that session ends with it."""
+    memory = state.memory
+    kept = memory.newest.snapshot
+    root = Root(memory.newest.era + 1, kept.step, free_slot(case, memory, kept), kept.versions, kept)
+    todo = commit_todo(case, memory, root)
+    if "ending at a roll back" not in case.without:
+        todo += (("end",),)
+    return state._replace(memory=memory._replace(frozen=root, todo=todo))
 
 
 def begin_commit(case, state):
@@ -277,6 +302,8 @@ def begin_commit(case, state):
         yield freeze(case, state, kept)
     if memory.changes < 2 * case.snapshots:  # one is taken, and dropped
         yield freeze(case, state, None if kept else memory.newest)
+    if kept and memory.newest.era < case.roll_backs:
+        yield roll_back(case, state)
 
 
 def write_back(case, state, place):
@@ -324,10 +351,13 @@ def carry_on(case, state):
         yield from written(then, what[1], what[2])
     elif what[0] == "flush":
         yield from flush(case, then, what[1])
+    elif what[0] == "end":
+        yield ended(case, then)
     else:
         if what[0] == "acknowledge":
             then = then._replace(memory=then.memory._replace(newest=memory.frozen, frozen=None))
-        yield then._replace(promised=max(state.promised, then.memory.newest.step))
+        newest = then.memory.newest
+        yield then._replace(promised=max(state.promised, (newest.era, newest.step)))
 
 
 # ---- Updates and readers
@@ -387,7 +417,8 @@ def readers(case, state):
     if not case.reader:
         return
     if memory.reader is None:
-        for version in memory.versions[: 1 if case.host else None]:
+        kept = memory.newest.snapshot
+        for version in memory.versions[: 1 if case.host else None] + (kept.versions if kept else ()):
             yield state._replace(memory=memory._replace(reader=version))
     else:
         place, value = memory.reader
@@ -425,13 +456,24 @@ def explore(case):
 # ---- The cases
 
 DESIGN = (
+    Case(failures=2, steps=2),
+    Case(failures=1, steps=3),
+    Case(failures=1, steps=2, devices=2),
+    Case(failures=1, steps=1, snapshots=1, reader=True),
+    Case(failures=1, steps=1, snapshots=1, roll_backs=1),
+    Case(failures=1, steps=2, reader=True),
+    Case(failures=2, steps=2, host=True),
+    Case(failures=1, steps=2, host=True, reader=True, devices=2),
+)
+
+LARGER = (
     Case(failures=3, steps=2),
     Case(failures=2, steps=3),
     Case(failures=2, steps=3, devices=2),
     Case(failures=1, steps=2, snapshots=1),
+    Case(failures=1, steps=2, snapshots=1, reader=True),
     Case(failures=2, steps=2, reader=True),
     Case(failures=2, steps=3, host=True),
-    Case(failures=1, steps=2, host=True, reader=True, devices=2),
 )
 
 MUTATIONS = (
@@ -445,6 +487,7 @@ MUTATIONS = (
     Case("flush on open", "open commit"),
     Case("keeping the last commit"),
     Case("keeping snapshots", snapshots=1, steps=2),
+    Case("ending at a roll back", snapshots=1, roll_backs=1, steps=2),
     Case("counting readers", reader=True),
     Case("freezing the map"),
     Case("keeping what is frozen"),
@@ -454,8 +497,10 @@ MUTATIONS = (
 
 
 def main():
-    for case in DESIGN:
-        print(f"the design, {case}: {explore(case)} states", flush=True)
+    started = time.monotonic()
+    for case in DESIGN + (LARGER if sys.argv[1:] == ["--long"] else ()):
+        count = explore(case)
+        print(f"the design, {case}: {count} states; {time.monotonic() - started:.0f} s so far", flush=True)
     missed = 0
     for case in MUTATIONS:
         try:
