@@ -39,8 +39,13 @@ void seeds_run(uint64_t count, void (*run)(uint64_t seed))
 	}
 	if (many)
 		count = strtoull(many, NULL, 10);
-	for (uint64_t seed = 1; seed <= count; seed++)
+	for (uint64_t seed = 1; seed <= count; seed++) {
 		run_one(seed, run);
+		/* Who has asked for many wants to know how far they are. */
+		if (many && seed % (count / 10 + 1) == 0)
+			fprintf(stderr, "%llu of %llu seeds\n", (unsigned long long)seed,
+				(unsigned long long)count);
+	}
 }
 
 int seeds_tell(void **state)
