@@ -22,7 +22,7 @@
 static struct scene scene;
 static struct actor actor;
 static struct actor_job trained = { .stage = 3 };
-static float reference[TRAINING_ELEMENTS];
+static float reference[TRAINING_VALUES];
 
 /* The faults are those of a job's store: one in host memory alone meets none. */
 static int run_in_host_memory(struct actor *rank, const struct actor_job *job)
@@ -63,7 +63,7 @@ static void expect_that_it_can_be_replaced(void)
 static int run_with(const char *fault, bool is_plain_io)
 {
 	const struct scene_options options = { .fault = fault, .is_plain_io = is_plain_io };
-	float result[TRAINING_ELEMENTS];
+	float result[TRAINING_VALUES];
 
 	assert_int_equal(scene_open(&options, &scene), 0);
 	int r = training_run(&scene, &actor, &trained);
@@ -153,7 +153,7 @@ static void expect_that_it_comes_back(uint64_t step)
 					 .optimizer = trained.optimizer,
 					 .mode = MODE_RESUME };
 	char durable[64];
-	float result[TRAINING_ELEMENTS];
+	float result[TRAINING_VALUES];
 
 	snprintf(durable, sizeof(durable), "(its last durable step is %u)", (unsigned)step);
 	assert_int_equal(actor_gather(&actor, 0, step, NULL), -EIO);
@@ -229,7 +229,7 @@ static void a_failed_flush_of_an_opening_loses_nothing(void **state)
 	const struct actor_job again = { .stage = trained.stage,
 					 .optimizer = trained.optimizer,
 					 .mode = MODE_RESUME };
-	float result[TRAINING_ELEMENTS];
+	float result[TRAINING_VALUES];
 	unsigned nth = 0;
 	char fault[64];
 

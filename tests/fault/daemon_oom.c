@@ -19,7 +19,7 @@
 
 static struct scene scene;
 static struct actor actor;
-static float reference[TRAINING_ELEMENTS];
+static float reference[TRAINING_VALUES];
 
 /* Through functions of this program, so that they are counted: --wrap does not see into the library. */
 static void *counted_malloc(size_t size)
@@ -60,7 +60,7 @@ static void expect_that_it_goes_on(const struct scene_options *options, const st
 				   int64_t durable)
 {
 	const struct job *found;
-	float result[TRAINING_ELEMENTS];
+	float result[TRAINING_VALUES];
 
 	actor_die(&actor);
 	scene_settle(&scene);

@@ -142,11 +142,15 @@ int training_resume(struct scene *scene, struct actor *actor, const struct actor
 	return r;
 }
 
-int training_read(struct actor *actor, float result[TRAINING_ELEMENTS])
+int training_read(struct actor *actor, float result[TRAINING_VALUES])
 {
-	int r = actor_read(actor, 1, 1, "master", 0, TRAINING_ELEMENTS, 2);
+	int r = 0;
 
-	if (r == 0)
-		memcpy(result, actor->window.base, TRAINING_ELEMENTS * sizeof(*result));
+	for (uint32_t unit = 0; r == 0 && unit < 2; unit++) {
+		r = actor_read(actor, unit, unit, "master", 0, TRAINING_ELEMENTS, 2);
+		if (r == 0)
+			memcpy(result + unit * TRAINING_ELEMENTS, actor->window.base,
+			       TRAINING_ELEMENTS * sizeof(*result));
+	}
 	return r;
 }
