@@ -9,6 +9,7 @@ fi
 gpt=$1
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE TORCHELASTIC_RESTART_COUNT
 disk=$scratch/disk
+holder=
 
 run_gpt() {
 	timeout "$patience" "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 \
@@ -34,7 +35,7 @@ mkdir "$disk"
 truncate -s 64M "$nvme/image"
 mkfs.ext4 -q -m 0 "$nvme/image"
 mount -o loop "$nvme/image" "$disk" 2>/dev/null || skip 'ext4 cannot be mounted here'
-trap 'status=$?; set +e; [ -z "$tierd_pid" ] || kill -KILL "$tierd_pid"; umount -l "$disk"; (exit $status); clean_up' EXIT
+trap 'status=$?; set +e; kill -KILL $tierd_pid $holder 2>/dev/null; umount -l "$disk"; (exit $status); clean_up' EXIT
 cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
 
 # ---- Full
@@ -74,24 +75,33 @@ stop
 
 # ---- Locked, by whoever has not ended yet
 
-is_locked() {
-	! flock -n "$1" true
+is_stopped() {
+	[ "$(cut -d ' ' -f 3 "/proc/$1/stat")" = T ]
 }
 
 has_open() {
 	find "/proc/$tierd_pid/fd" -lname "$1" 2>/dev/null | grep -q .
 }
 
+expect_waiting() {
+	! grep 'has locked it' "$tierd_log" || fail 'it does not wait for the lock'
+}
+
+# A process that has been stopped, as one is that was killed and whose writes are still on their way.
 file=$(file_of kept)
-mkfifo "$scratch/end"
-flock "$file" cat "$scratch/end" &
+# shellcheck disable=SC2016 # that shell's
+sh -c 'exec 9<>"$1"; flock 9; kill -STOP $$' sh "$file" &
 holder=$!
-await is_locked "$file" || fail 'flock does not lock it'
+await is_stopped $holder || fail 'the holder has ended'
+! flock -n "$file" true || fail 'nobody holds the lock'
 tierd_launch --nvme "$disk:1G"
 await has_open "$file" || fail 'tierd does not come to the file'
+expect_waiting
 ! "$TIERCTL" ping >/dev/null 2>&1 || fail 'it listens before the job is back'
-echo >"$scratch/end"
-wait $holder
+kill -KILL $holder
+wait $holder || true
+holder=
 await tierd_answers || fail 'the daemon does not answer'
+expect_waiting
 expect_status 0 run_gpt --steps 7 --job kept --mode resume
 stop
