@@ -24,7 +24,7 @@ struct reading {
 	int status;
 };
 
-static void on_found(struct scan *scan, const struct scan_finding *finding)
+static void on_found(struct scan *scan, const struct store_flaw *flaw)
 {
 	container_of(scan, struct reading, scan)->found++;
 }
