@@ -1,4 +1,4 @@
-/* Commits of a store on devices: the store is the one head of its lineage. */
+/* Commits of a store on devices: the store is a head of its lineage, which others may be of, too. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,6 +50,11 @@ static void committed(struct lineage_head *head)
 		store_map_commit(&store->map, store->frozen_leaves[i]);
 }
 
+static void feed(struct lineage_head *head)
+{
+	operation_feed(store_of(head));
+}
+
 int extent_init_map(struct extent_store *store, uint64_t extents)
 {
 	struct places *devices[SUPERBLOCK_MAX_MEMBERS];
@@ -61,6 +66,7 @@ int extent_init_map(struct extent_store *store, uint64_t extents)
 	if (r == 0)
 		r = store_map_init(&store->map, extents, devices, store->device_count);
 	store->map.tree = &store->head.tree;
+	free(store->frozen_leaves);
 	store->frozen_leaves = calloc(extents / NODE_EXTENTS + 1, sizeof(uint64_t));
 	return r == 0 && !store->frozen_leaves ? -ENOMEM : r;
 }
@@ -96,8 +102,42 @@ static int load_node(struct lineage_head *head, const struct node_header *header
 	return store_map_load(&store_of(head)->map, header, bytes);
 }
 
-static const struct lineage_head_ops head_ops = { freeze_node, release_node, committed,
-						  load_node,   begin_load,   uncommitted };
+static const struct lineage_head_ops head_ops = { .freeze_node = freeze_node,
+						  .release_node = release_node,
+						  .committed = committed,
+						  .load_node = load_node,
+						  .begin_load = begin_load,
+						  .uncommitted = uncommitted,
+						  .feed = feed };
+
+/* ---- A fork ---- */
+
+static int load_node_of_fork(struct lineage_head *head, const struct node_header *header,
+			     const uint8_t bytes[NODE_BYTES])
+{
+	return store_map_load_fork(&store_of(head)->map, header, bytes);
+}
+
+static void abandon_load(struct lineage_head *head)
+{
+	store_map_let_go(&store_of(head)->map);
+}
+
+static const struct lineage_head_ops fork_ops = { .freeze_node = freeze_node,
+						  .release_node = release_node,
+						  .committed = committed,
+						  .load_node = load_node_of_fork,
+						  .begin_load = begin_load,
+						  .uncommitted = uncommitted,
+						  .feed = feed,
+						  .abandon_load = abandon_load };
+
+void extent_fork_init(struct extent_store *fork, struct extent_store *store, const char *name)
+{
+	fork->head.ops = &fork_ops;
+	fork->lineage = store->lineage;
+	snprintf(fork->head.name, sizeof(fork->head.name), "%s", name);
+}
 
 /* ---- Life ---- */
 
@@ -120,56 +160,85 @@ int extent_commit_init(struct extent_store *store, const char *name, struct tier
 	if (!layout)
 		return 0;
 	store->extents_offset = lineage_offset(store->lineage);
+	store->head.share = store_layout_share(layout, store->device_count);
 	r = extent_init_map(store, store_layout_extents(layout));
 	if (r == 0)
 		store_map_adopt(&store->map, layout);
 	return r;
 }
 
+/* What others share must know what is free; what nobody shares, nobody asks again. */
 void extent_commit_free(struct extent_store *store)
 {
-	store->lineage = lineage_free(store->lineage);
+	if (store->head.lineage && lineage_attached(store->lineage) > 1)
+		store_map_let_go(&store->map);
+	if (store->head.lineage)
+		(void)lineage_detach(&store->head);
+	store->lineage = NULL;
 	tree_destroy(&store->head.tree);
 	free(store->frozen_leaves);
 }
 
 /* ---- Requests ---- */
 
-int extent_take_request(struct extent_store *store, struct store_request *request,
-			void (*done)(struct lineage_request *request, int status))
+static void note_message(struct extent_store *store)
 {
+	snprintf(store->message, sizeof(store->message), "%s", lineage_message(store->lineage));
+}
+
+static void take_turn(struct lineage_turn *turn)
+{
+	struct extent_store *store = container_of(turn, struct extent_store, turn);
+	int r = store->run(store);
+
+	if (r < 0)
+		store->step.done(&store->step, r);
+}
+
+int extent_ask(struct extent_store *store, struct store_request *request,
+	       int (*run)(struct extent_store *store),
+	       void (*done)(struct lineage_request *request, int status))
+{
+	int r;
+
 	if (!store->lineage)
 		return -EOPNOTSUPP;
 	if (store->request)
 		return -EBUSY;
 	store->request = request;
+	store->run = run;
 	store->step.done = done;
-	return 0;
-}
-
-int extent_took_request(struct extent_store *store, int r)
-{
-	if (r < 0)
-		store->request = NULL;
+	store->turn.take = take_turn;
+	if (!lineage_begin_turn(store->lineage, &store->turn))
+		return 0;
+	r = run(store);
+	if (r == 0)
+		return 0;
+	note_message(store);
+	store->request = NULL;
+	lineage_end_turn(store->lineage);
 	return r;
 }
 
-static int begin(struct extent_store *store, struct store_request *request,
-		 int (*run)(struct lineage *lineage, struct lineage_request *request),
-		 void (*done)(struct lineage_request *request, int status))
-{
-	int r = extent_take_request(store, request, done);
-
-	return r < 0 ? r : extent_took_request(store, run(store->lineage, &store->step));
-}
-
-/* Last, because the caller may free the store in it. */
+/* Whoever waits keeps the lineage, whatever becomes of this store. */
 void extent_end_request(struct extent_store *store, int status)
 {
 	struct store_request *request = store->request;
+	struct lineage *lineage = store->lineage;
+	bool is_awaited = lineage_is_awaited(lineage);
 
+	note_message(store);
 	store->request = NULL;
+	lineage_end_turn(lineage);
+	lineage_feed(lineage);
 	request->done(request, status);
+	if (is_awaited)
+		lineage_pass_turn(lineage);
+}
+
+void extent_keep_name(char kept[STORE_SNAPSHOT_NAME_BYTES + 1], const char *name)
+{
+	snprintf(kept, STORE_SNAPSHOT_NAME_BYTES + 1, "%s", name);
 }
 
 static void created(struct lineage_request *step, int status)
@@ -193,7 +262,6 @@ static void end_commit(struct extent_store *store)
 	store->frozen_count = 0;
 	QUEUE_FOREACH (link, &store->parked)
 		operation_unpark(queue_entry(link, struct operation, wait_link));
-	operation_feed(store);
 }
 
 static void commit_ended(struct lineage_request *step, int status)
@@ -204,27 +272,52 @@ static void commit_ended(struct lineage_request *step, int status)
 	extent_end_request(store, status);
 }
 
+static int run_create(struct extent_store *store)
+{
+	return lineage_create(store->lineage, &store->step);
+}
+
+static int run_open(struct extent_store *store)
+{
+	return lineage_open(store->lineage, &store->step);
+}
+
+static int run_commit(struct extent_store *store)
+{
+	return lineage_commit(&store->head, &store->step);
+}
+
 int extent_create(struct store *base, struct store_request *request)
 {
-	return begin(container_of(base, struct extent_store, store), request, lineage_create, created);
+	return extent_ask(container_of(base, struct extent_store, store), request, run_create, created);
 }
 
 int extent_open(struct store *base, struct store_request *request)
 {
-	return begin(container_of(base, struct extent_store, store), request, lineage_open, opened);
+	return extent_ask(container_of(base, struct extent_store, store), request, run_open, opened);
 }
 
+/* What is visible now is committed, however long others have their turns. */
 int extent_commit(struct store *base, uint64_t step, struct store_request *request)
 {
 	struct extent_store *store = container_of(base, struct extent_store, store);
 	int r;
 
+	if (!store->lineage)
+		return -EOPNOTSUPP;
 	if (store->request)
 		return -EBUSY;
+	r = lineage_freeze(&store->head);
+	if (r < 0) {
+		note_message(store);
+		return r;
+	}
 	store->head.step = step;
 	store->is_committing = true;
-	r = begin(store, request, lineage_commit, commit_ended);
-	if (r < 0)
+	r = extent_ask(store, request, run_commit, commit_ended);
+	if (r < 0) {
 		end_commit(store);
+		operation_feed(store);
+	}
 	return r;
 }

@@ -256,15 +256,21 @@ static void complete_write(struct operation *operation)
 	struct extent_store *store = operation->store;
 
 	store_map_complete(&store->map, operation->extent, block_mask(operation), operation->checksums);
-	operation_feed(store);
+	extent_feed(store);
 	end(operation, 0);
+}
+
+/* Nothing of it is written any more. */
+static bool has_ended(const struct extent_store *store)
+{
+	return store->lineage && (lineage_is_fenced(store->lineage) || store->head.has_ended);
 }
 
 static void complete_parked(struct work *work)
 {
 	struct operation *operation = container_of(work, struct operation, work);
 
-	if (!lineage_is_fenced(operation->store->lineage)) {
+	if (!has_ended(operation->store)) {
 		complete_write(operation);
 		return;
 	}
@@ -296,7 +302,7 @@ static void write_done(struct tier_io *io, int status)
 		submit_write(operation);
 	} else {
 		store_map_fail(&store->map, operation->extent, blocks, true);
-		operation_feed(store);
+		extent_feed(store);
 		end(operation, status);
 	}
 }
@@ -306,18 +312,24 @@ static void write_checksummed(struct work *work)
 	submit_write(container_of(work, struct operation, work));
 }
 
-/* A full rewrite of everything takes all places between two commits: what comes after that waits for the
- * commit that is under way, or for rewrites that will give back what they replace. */
+/* Whether somebody will give places back: the commit that is under way, rewrites that replace something, or
+ * another job. */
+static bool may_wait(const struct extent_store *store)
+{
+	return store->lineage &&
+	       (store->is_committing || store->map.rewrites > 0 || lineage_attached(store->lineage) > 1);
+}
+
+/* A full rewrite of everything takes all places between two commits. */
 static int find_place(struct operation *operation)
 {
 	struct extent_store *store = operation->store;
 	int r;
 
-	if (store->lineage && (lineage_is_fenced(store->lineage) || lineage_lost(store->lineage)))
+	if (has_ended(store) || (store->lineage && lineage_has_lost(store->lineage)))
 		return -EROFS;
 	r = store_map_begin(&store->map, operation->extent, block_mask(operation));
-	return r == -ENOSPC && store->lineage && (store->is_committing || store->map.rewrites > 0) ? -EAGAIN
-												   : r;
+	return r == -ENOSPC && may_wait(store) ? -EAGAIN : r;
 }
 
 static void start_write(struct operation *operation)
@@ -349,6 +361,14 @@ void operation_feed(struct extent_store *store)
 		queue_push(&starved, link);
 	while ((link = queue_pop(&starved)))
 		start_write(queue_entry(link, struct operation, wait_link));
+}
+
+void extent_feed(struct extent_store *store)
+{
+	if (store->lineage)
+		lineage_feed(store->lineage);
+	else
+		operation_feed(store);
 }
 
 void operation_start(struct operation *operation)

@@ -15,28 +15,30 @@ static void run_grow(struct work *work)
 	store->growth.status = r;
 }
 
-static void grown(struct lineage_request *step, int status)
-{
-	struct extent_store *store = container_of(step, struct extent_store, step);
-
-	operation_feed(store);
-	extent_end_request(store, status);
-}
-
 static void devices_grown(struct work *work)
 {
 	struct extent_store *store = container_of(work, struct extent_store, growth.work);
 	int r = store->growth.status;
 
 	if (r == 0)
-		r = lineage_grow(store->lineage, &store->growth.geometry, &store->step);
+		r = store->growth.run(store);
 	if (r < 0)
-		extent_end_request(store, r);
+		store->step.done(&store->step, r);
+}
+
+int extent_grow_for(struct extent_store *store, const struct lineage_geometry *geometry,
+		    int (*run)(struct extent_store *store))
+{
+	store->growth.geometry = *geometry;
+	store->growth.run = run;
+	store->growth.work = (struct work){ .run = run_grow, .done = devices_grown, .urgency = WORK_NORMAL };
+	workers_submit(store->workers, &store->growth.work);
+	return 0;
 }
 
 static struct lineage_geometry geometry_for(const struct extent_store *store, unsigned snapshots)
 {
-	return lineage_geometry_for(store->map.count, store->device_count, snapshots);
+	return lineage_geometry_with(&store->head, snapshots);
 }
 
 /* What the devices say, whatever it was made for. */
@@ -62,21 +64,33 @@ struct store_room extent_room(const struct store *base, unsigned snapshots)
 				    lineage_host_bytes(&geometry, store->device_count) };
 }
 
+static void ended(struct lineage_request *step, int status)
+{
+	extent_end_request(container_of(step, struct extent_store, step), status);
+}
+
+static int run_reserve(struct extent_store *store)
+{
+	return lineage_grow(&store->head, &store->growth.geometry, &store->step);
+}
+
+static int run(struct extent_store *store)
+{
+	struct lineage_geometry geometry = geometry_for(store, store->asked.snapshots);
+	int r = lineage_can_grow(&store->head, &geometry);
+
+	return r < 0 ? r : extent_grow_for(store, &geometry, run_reserve);
+}
+
 /* What a device has got stays with it if another one has no room: the next attempt finds it. */
 int extent_reserve(struct store *base, unsigned snapshots, struct store_request *request)
 {
 	struct extent_store *store = container_of(base, struct extent_store, store);
-	int r = snapshots <= STORE_MAX_SNAPSHOTS ? 0 : -EMFILE;
 
-	if (r == 0)
-		r = extent_take_request(store, request, grown);
-	if (r < 0)
-		return r;
-	store->growth.geometry = geometry_for(store, snapshots);
-	r = lineage_can_grow(store->lineage, &store->growth.geometry);
-	if (r < 0)
-		return extent_took_request(store, r);
-	store->growth.work = (struct work){ .run = run_grow, .done = devices_grown, .urgency = WORK_NORMAL };
-	workers_submit(store->workers, &store->growth.work);
-	return 0;
+	if (snapshots > STORE_MAX_SNAPSHOTS)
+		return -EMFILE;
+	if (store->request)
+		return -EBUSY;
+	store->asked.snapshots = snapshots;
+	return extent_ask(store, request, run, ended);
 }

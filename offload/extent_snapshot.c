@@ -13,54 +13,73 @@ static struct extent_store *store_of(struct store *base)
 	return container_of(base, struct extent_store, store);
 }
 
-/* Places may have become free that writes wait for. */
 static void ended(struct lineage_request *step, int status)
 {
-	struct extent_store *store = container_of(step, struct extent_store, step);
-
-	operation_feed(store);
-	extent_end_request(store, status);
+	extent_end_request(container_of(step, struct extent_store, step), status);
 }
 
 static int begin(struct store *base, const char *name, struct store_request *request,
-		 int (*run)(struct lineage *lineage, const char *name, struct lineage_request *request))
+		 int (*run)(struct extent_store *store),
+		 void (*done)(struct lineage_request *request, int status))
 {
 	struct extent_store *store = store_of(base);
-	int r = extent_take_request(store, request, ended);
 
-	return r < 0 ? r : extent_took_request(store, run(store->lineage, name, &store->step));
+	if (store->request)
+		return -EBUSY;
+	extent_keep_name(store->asked.name, name);
+	return extent_ask(store, request, run, done);
+}
+
+static int run_take(struct extent_store *store)
+{
+	return lineage_snapshot(&store->head, store->asked.name, &store->step);
 }
 
 static int take(struct store *base, const char *name, struct store_request *request)
 {
-	return begin(base, name, request, lineage_snapshot);
+	return begin(base, name, request, run_take, ended);
+}
+
+static int run_drop(struct extent_store *store)
+{
+	return lineage_delete_snapshot(&store->head, store->asked.name, &store->step);
 }
 
 static int drop(struct store *base, const char *name, struct store_request *request)
 {
-	return begin(base, name, request, lineage_delete_snapshot);
+	return begin(base, name, request, run_drop, ended);
+}
+
+static int run_roll_back(struct extent_store *store)
+{
+	return lineage_roll_back(&store->head, store->asked.name, &store->step);
+}
+
+static int run_drop_lost(struct extent_store *store)
+{
+	return lineage_delete_lost(&store->head, store->asked.name, &store->step);
 }
 
 static int drop_lost(struct store *base, const char *name, struct store_request *request)
 {
-	return begin(base, name, request, lineage_delete_lost);
+	return begin(base, name, request, run_drop_lost, ended);
 }
 
 static int roll_back(struct store *base, const char *name, struct store_request *request)
 {
-	return begin(base, name, request, lineage_roll_back);
+	return begin(base, name, request, run_roll_back, ended);
 }
 
 static unsigned list(const struct store *base, struct store_snapshot *ret_snapshots)
 {
 	const struct extent_store *store = container_of(base, const struct extent_store, store);
 	struct head_record records[STORE_MAX_SNAPSHOTS];
-	unsigned count = store->lineage ? lineage_snapshots(store->lineage, records) : 0;
+	unsigned count = store->lineage ? lineage_snapshots(&store->head, records) : 0;
 
 	for (unsigned i = 0; i < count; i++) {
 		ret_snapshots[i].step = records[i].step;
 		ret_snapshots[i].seconds = records[i].seconds;
-		ret_snapshots[i].is_lost = lineage_lost(store->lineage) >> i & 1;
+		ret_snapshots[i].is_lost = lineage_lost(&store->head) >> i & 1;
 		memcpy(ret_snapshots[i].name, records[i].name, sizeof(records[i].name));
 	}
 	return count;
@@ -77,17 +96,22 @@ static void measured(struct lineage_request *step, int status)
 	extent_end_request(store, status);
 }
 
+static int run_measure(struct extent_store *store)
+{
+	return lineage_measure_snapshot(&store->head, store->asked.name, &store->bytes, &store->step);
+}
+
 static int measure(struct store *base, const char *name, struct store_request *request, uint64_t *ret_bytes)
 {
 	struct extent_store *store = store_of(base);
-	/* What is being read looks as if somebody else had it, too. */
-	int r = store->verified > 0 ? -EAGAIN : extent_take_request(store, request, measured);
 
-	if (r < 0)
-		return r;
+	if (store->request)
+		return -EBUSY;
+	/* What is being read looks as if somebody else had it, too. */
+	if (store->verified > 0)
+		return -EAGAIN;
 	store->ret_bytes = ret_bytes;
-	r = lineage_measure_snapshot(store->lineage, name, &store->bytes, &store->step);
-	return extent_took_request(store, r);
+	return begin(base, name, request, run_measure, measured);
 }
 
 /* Blocks of zeros have no checksums, so an extent that only one of them has differs as a whole. */
@@ -117,19 +141,29 @@ static void compared(struct lineage_request *step, int status)
 	extent_end_request(store, status);
 }
 
+static int run_diff(struct extent_store *store)
+{
+	store->bytes = 0;
+	store->difference = (struct lineage_difference){
+		.from = store->asked.name,
+		.to = store->asked.has_other ? store->asked.other : NULL,
+		.head = &store->head,
+		.tell = add_difference,
+	};
+	return lineage_compare(&store->difference, &store->step);
+}
+
 static int diff(struct store *base, const char *from, const char *to, struct store_request *request,
 		uint64_t *ret_bytes)
 {
 	struct extent_store *store = store_of(base);
-	int r = extent_take_request(store, request, compared);
 
-	if (r < 0)
-		return r;
+	if (store->request)
+		return -EBUSY;
 	store->ret_bytes = ret_bytes;
-	store->bytes = 0;
-	store->difference = (struct lineage_difference){ from, to, add_difference };
-	r = lineage_compare(store->lineage, &store->difference, &store->step);
-	return extent_took_request(store, r);
+	store->asked.has_other = to != NULL;
+	extent_keep_name(store->asked.other, to ? to : "");
+	return begin(base, from, request, run_diff, compared);
 }
 
 const struct store_snapshot_ops extent_snapshot_ops = {

@@ -50,8 +50,16 @@ struct extent_store {
 	/* Of a durable store; lineage is NULL otherwise. */
 	struct lineage *lineage;
 	struct lineage_head head;
-	struct lineage_request step; /* on its way for request */
+	struct lineage_request step; /* on its way for request, or for its turn */
+	struct lineage_turn turn;
+	int (*run)(struct extent_store *store);
+	struct {
+		char name[STORE_SNAPSHOT_NAME_BYTES + 1], other[STORE_SNAPSHOT_NAME_BYTES + 1];
+		bool has_other;
+		unsigned snapshots;
+	} asked; /* of that request */
 	struct store_request *request;
+	char message[512];
 	bool is_committing;
 	uint64_t *frozen_leaves;
 	uint64_t frozen_count;
@@ -62,10 +70,11 @@ struct extent_store {
 	struct extent_store *viewed;
 	/* What a request that is on its way has yet to fill in. */
 	struct extent_store *opening;
-	struct store **ret_view;
+	struct store **ret_store;
 	struct {
 		struct work work;
 		struct lineage_geometry geometry;
+		int (*run)(struct extent_store *store);
 		int status;
 	} growth;
 	struct store_verification *verification;
@@ -81,6 +90,8 @@ struct extent_store {
 void operation_start(struct operation *operation);
 /* Writes that wait for a place look again: one may have become free, or none will. */
 void operation_feed(struct extent_store *store);
+/* Those of all that have places where this one has given some back. */
+void extent_feed(struct extent_store *store);
 /* A write that was parked: its leaf has been made. */
 void operation_unpark(struct operation *operation);
 /* Counts in its device's. */
@@ -108,17 +119,30 @@ int extent_open(struct store *store, struct store_request *request);
 int extent_commit(struct store *store, uint64_t step, struct store_request *request);
 /* With a tree, on the places of the lineage. */
 int extent_init_map(struct extent_store *store, uint64_t extents);
-/* Brackets around what the lineage is asked for: -EOPNOTSUPP, -EBUSY; and what that said at once. */
-int extent_take_request(struct extent_store *store, struct store_request *request,
-			void (*done)(struct lineage_request *request, int status));
-int extent_took_request(struct extent_store *store, int r);
+/* run() makes the request of the lineage, which is store->step, when its turn has come; its error is the
+ * answer if it came at once, else done() is told. -EOPNOTSUPP, -EBUSY. */
+int extent_ask(struct extent_store *store, struct store_request *request,
+	       int (*run)(struct extent_store *store),
+	       void (*done)(struct lineage_request *request, int status));
+/* Last, because the caller may free the store in it. */
 void extent_end_request(struct extent_store *store, int status);
+/* So that a name that is too long is one still. */
+void extent_keep_name(char kept[STORE_SNAPSHOT_NAME_BYTES + 1], const char *name);
+
+/* ---- extent_fork.c ---- */
+
+extern const struct store_fork_ops extent_fork_ops;
+/* In extent_commit.c: what it is of its store's lineage. */
+void extent_fork_init(struct extent_store *fork, struct extent_store *store, const char *name);
 
 /* ---- extent_snapshot.c, extent_reserve.c, extent_verify.c, extent_view.c ---- */
 
 extern const struct store_snapshot_ops extent_snapshot_ops;
 int extent_verify(struct store *store, struct store_verification *verification,
 		  struct store_request *request);
+/* Devices that have less get more, on a worker; then run(), within the same request. */
+int extent_grow_for(struct extent_store *store, const struct lineage_geometry *geometry,
+		    int (*run)(struct extent_store *store));
 int extent_reserve(struct store *store, unsigned snapshots, struct store_request *request);
 unsigned extent_reserved(const struct store *store);
 struct store_room extent_room(const struct store *store, unsigned snapshots);

@@ -9,8 +9,6 @@
 
 #include "offload/extent_store.h"
 
-#define JOB 1U
-
 /* ---- What was found ---- */
 
 static void name_snapshots(const struct store_verification *verification, uint32_t heads,
@@ -20,7 +18,8 @@ static void name_snapshots(const struct store_verification *verification, uint32
 	unsigned more = 0;
 
 	text[0] = '\0';
-	for (unsigned head = 1; head < HEAD_RECORDS; head++) {
+	heads &= ~verification->nodes.job;
+	for (unsigned head = 0; head < HEAD_RECORDS; head++) {
 		if (!(heads >> head & 1))
 			continue;
 		if (used + HEAD_NAME_BYTES + sizeof(" and 14 more") > STORE_NAMES_TEXT)
@@ -41,7 +40,7 @@ static void on_flaw(struct lineage_verification *nodes, const struct lineage_fla
 	struct store_verification *verification = container_of(nodes, struct store_verification, nodes);
 	struct store_flaw flaw = {
 		.part = parts[found->part],
-		.is_of_job = found->heads & JOB || found->part != LINEAGE_NODE,
+		.is_of_job = found->heads & nodes->job || found->part != LINEAGE_NODE,
 		.level = found->level,
 		.index = found->index,
 		.copy = found->copy,
@@ -110,32 +109,36 @@ static void verified(struct lineage_request *step, int status)
 
 static void note_names(struct store_verification *verification, const struct extent_store *store)
 {
-	struct head_record records[STORE_MAX_SNAPSHOTS];
-	unsigned count = lineage_snapshots(store->lineage, records);
+	const struct head_table *table = lineage_table(store->lineage);
 
-	for (unsigned i = 0; i < count; i++)
-		memcpy(verification->names[i + 1], records[i].name, sizeof(records[i].name));
+	for (unsigned i = 0; i < table->count; i++)
+		memcpy(verification->names[i], table->records[i].name, sizeof(table->records[i].name));
+}
+
+static int run_nodes(struct extent_store *store)
+{
+	note_names(store->verification, store);
+	return lineage_verify(&store->head, &store->verification->nodes, &store->step);
 }
 
 int extent_verify(struct store *base, struct store_verification *verification, struct store_request *request)
 {
 	struct extent_store *store = container_of(base, struct extent_store, store);
-	int r = extent_take_request(store, request, verified);
+	int r;
 
-	if (r < 0)
-		return r;
+	if (store->request)
+		return -EBUSY;
 	verification->store = store;
 	verification->status = 0;
 	verification->count = verification->next = 0;
 	verification->nodes = (struct lineage_verification){
 		.leaf = verification->group, .buffer = verification->buffer, .found = on_flaw, .kept = on_kept
 	};
-	note_names(verification, store);
 	store->verification = verification;
-	r = lineage_verify(store->lineage, &verification->nodes, &store->step);
+	r = extent_ask(store, request, run_nodes, verified);
 	if (r < 0)
 		store->verification = NULL;
-	return extent_took_request(store, r);
+	return r;
 }
 
 /* ---- Extents ---- */
@@ -161,7 +164,7 @@ void store_verification_clear(struct store_verification *verification)
 	while (verification->next < verification->count)
 		give(verification);
 	if (has_given)
-		operation_feed(verification->store);
+		extent_feed(verification->store);
 	free(verification->kept);
 	verification->kept = NULL;
 	verification->count = verification->room = verification->next = 0;
@@ -203,7 +206,7 @@ static void block_verified(struct work *work)
 	verification->at += block_length(verification);
 	if (verification->at == verification->piece.length) {
 		give(verification);
-		operation_feed(verification->store);
+		extent_feed(verification->store);
 		verification->at = 0;
 	}
 	read_next(verification);

@@ -66,8 +66,7 @@ static void view_free(struct store *base)
 	struct extent_store *view = container_of(base, struct extent_store, store);
 
 	assert(view->free_count == view->depth * view->device_count);
-	lineage_close_view(view->viewed->lineage, &view->head);
-	operation_feed(view->viewed);
+	lineage_close_view(&view->head);
 	free_parts(view);
 }
 
@@ -86,7 +85,7 @@ static void opened(struct lineage_request *step, int status)
 	struct extent_store *store = container_of(step, struct extent_store, step);
 
 	if (status == 0)
-		*store->ret_view = &store->opening->store;
+		*store->ret_store = &store->opening->store;
 	else
 		free_parts(store->opening);
 	store->opening = NULL;
@@ -124,21 +123,28 @@ static int make(struct extent_store *store, struct extent_store **ret_view)
 	return 0;
 }
 
+static int run_open(struct extent_store *store)
+{
+	return lineage_open_view(&store->head, store->asked.name, &store->opening->head, &store->step);
+}
+
 int extent_open_snapshot(struct store *base, const char *name, struct store_request *request,
 			 struct store **ret_view)
 {
 	struct extent_store *store = container_of(base, struct extent_store, store);
-	int r = extent_take_request(store, request, opened);
+	int r;
 
+	if (store->request)
+		return -EBUSY;
+	extent_keep_name(store->asked.name, name);
+	store->ret_store = ret_view;
+	r = make(store, &store->opening);
 	if (r < 0)
 		return r;
-	store->ret_view = ret_view;
-	r = make(store, &store->opening);
-	if (r == 0)
-		r = lineage_open_view(store->lineage, name, &store->opening->head, &store->step);
-	if (r < 0 && store->opening) {
+	r = extent_ask(store, request, run_open, opened);
+	if (r < 0) {
 		free_parts(store->opening);
 		store->opening = NULL;
 	}
-	return extent_took_request(store, r);
+	return r;
 }

@@ -1,6 +1,8 @@
 #include "offload/head_record.h"
 
 #include <errno.h>
+#include <stdbool.h>
+#include <string.h>
 
 #include "common/little_endian.h"
 
@@ -9,6 +11,7 @@ enum {
 	AT_RECORDS = 64,
 	RECORD_BYTES = 256,
 	AT_KIND = 0,
+	AT_JOB = 4,
 	AT_STEP = 8,
 	AT_EXTENTS = 16,
 	AT_SECONDS = 24,
@@ -23,6 +26,7 @@ static void put_record(uint8_t bytes[NODE_BYTES], unsigned index, const struct h
 	uint8_t *at = bytes + AT_RECORDS + index * RECORD_BYTES;
 
 	put32(at + AT_KIND, record->kind);
+	put32(at + AT_JOB, record->job);
 	put64(at + AT_STEP, record->step);
 	put64(at + AT_EXTENTS, record->extents);
 	put64(at + AT_SECONDS, record->seconds);
@@ -37,6 +41,7 @@ static int get_record(const uint8_t bytes[NODE_BYTES], unsigned index, struct he
 	const uint8_t *at = bytes + AT_RECORDS + index * RECORD_BYTES;
 	struct head_record record = {
 		.kind = get32(at + AT_KIND),
+		.job = get32(at + AT_JOB),
 		.step = get64(at + AT_STEP),
 		.extents = get64(at + AT_EXTENTS),
 		.seconds = get64(at + AT_SECONDS),
@@ -44,7 +49,8 @@ static int get_record(const uint8_t bytes[NODE_BYTES], unsigned index, struct he
 	};
 
 	memcpy(record.name, at + AT_NAME, HEAD_NAME_BYTES);
-	if (record.kind > HEAD_SNAPSHOT || record.name[HEAD_NAME_BYTES - 1] != '\0')
+	if ((record.kind != HEAD_JOB && record.kind != HEAD_SNAPSHOT) ||
+	    record.name[HEAD_NAME_BYTES - 1] != '\0')
 		return -EBADMSG;
 	*ret_record = record;
 	return 0;
@@ -60,17 +66,79 @@ void head_table_put(uint8_t bytes[NODE_BYTES], const struct head_table *table, u
 		put_record(bytes, i, &table->records[i]);
 }
 
+/* A number is of one job, which comes before its snapshots; and all maps have as many extents. table: of
+ * those before. */
+static int check_record(struct head_table *table, const struct head_record *record)
+{
+	bool is_known = head_table_number(table, record->job) != NULL;
+
+	return is_known == (record->kind == HEAD_SNAPSHOT) && record->extents == table->records[0].extents
+		       ? 0
+		       : -EBADMSG;
+}
+
 int head_table_get(const uint8_t bytes[NODE_BYTES], struct head_table *ret_table)
 {
-	struct head_table table = { .count = node_count(bytes) };
-	int r = table.count > 0 && table.count <= HEAD_RECORDS ? 0 : -EBADMSG;
+	struct head_table table = { .count = 0 };
+	unsigned count = node_count(bytes);
+	int r = count > 0 && count <= HEAD_RECORDS ? 0 : -EBADMSG;
 
-	for (unsigned i = 0; i < table.count && r == 0; i++) {
-		r = get_record(bytes, i, &table.records[i]);
-		if (r == 0 && table.records[i].kind != (i == 0 ? HEAD_JOB : HEAD_SNAPSHOT))
-			r = -EBADMSG;
+	while (table.count < count && r == 0) {
+		struct head_record *record = &table.records[table.count];
+
+		r = get_record(bytes, table.count, record);
+		if (r == 0)
+			r = check_record(&table, record);
+		table.count++;
 	}
 	if (r == 0)
 		*ret_table = table;
 	return r;
+}
+
+/* ---- Looking for one ---- */
+
+static struct head_record *find(struct head_table *table, enum head_kind kind, const char *name,
+				const uint32_t *job)
+{
+	for (unsigned i = 0; i < table->count; i++) {
+		struct head_record *record = &table->records[i];
+
+		if (record->kind == (uint32_t)kind && (!name || strcmp(record->name, name) == 0) &&
+		    (!job || record->job == *job))
+			return record;
+	}
+	return NULL;
+}
+
+struct head_record *head_table_snapshot(struct head_table *table, uint32_t job, const char *name)
+{
+	return find(table, HEAD_SNAPSHOT, name, &job);
+}
+
+struct head_record *head_table_job(struct head_table *table, const char *name)
+{
+	return find(table, HEAD_JOB, name, NULL);
+}
+
+struct head_record *head_table_number(struct head_table *table, uint32_t job)
+{
+	return find(table, HEAD_JOB, NULL, &job);
+}
+
+void head_table_remove(struct head_table *table, struct head_record *record)
+{
+	unsigned index = (unsigned)(record - table->records);
+
+	memmove(record, record + 1, (table->count - index - 1) * sizeof(*record));
+	table->count--;
+}
+
+unsigned head_table_count(const struct head_table *table, enum head_kind kind)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < table->count; i++)
+		count += table->records[i].kind == (uint32_t)kind;
+	return count;
 }

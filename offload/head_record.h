@@ -1,5 +1,5 @@
 /* The records of heads, in the table at the root of a store: whose map each is, of which step, and where it
- * begins. The first is the job's; those of its snapshots follow. */
+ * begins. The first is a job's; others are of its snapshots, and of its forks and theirs. */
 #ifndef TIERD_OFFLOAD_HEAD_RECORD_H
 #define TIERD_OFFLOAD_HEAD_RECORD_H
 
@@ -15,6 +15,7 @@ enum head_kind { HEAD_NONE, HEAD_JOB, HEAD_SNAPSHOT };
 
 struct head_record {
 	uint32_t kind;		    /* enum head_kind */
+	uint32_t job;		    /* its number in this table; of a snapshot: whose it is */
 	char name[HEAD_NAME_BYTES]; /* ends with a zero */
 	uint64_t step;
 	uint64_t extents; /* of its map */
@@ -35,5 +36,13 @@ void head_table_put(uint8_t bytes[NODE_BYTES], const struct head_table *table, u
 		    uint64_t epoch);
 /* -EBADMSG: it says what cannot be, though the table's checksum matches. */
 int head_table_get(const uint8_t bytes[NODE_BYTES], struct head_table *ret_table);
+
+/* NULL: there is none. A snapshot of the job; a job of that name, or number. */
+struct head_record *head_table_snapshot(struct head_table *table, uint32_t job, const char *name);
+struct head_record *head_table_job(struct head_table *table, const char *name);
+struct head_record *head_table_number(struct head_table *table, uint32_t job);
+void head_table_remove(struct head_table *table, struct head_record *record);
+/* Of one kind. */
+unsigned head_table_count(const struct head_table *table, enum head_kind kind);
 
 #endif

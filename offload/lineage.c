@@ -10,9 +10,6 @@
 
 #define SUPERBLOCKS_BYTES MIB
 #define SPARE_NODES 64
-/* Rewrites that are under way have a place each, beside what they replace. Fewer would do, as long as those
- * that have begun can end. */
-#define SPARE_EXTENTS 8
 
 /* ---- Geometry ---- */
 
@@ -33,9 +30,79 @@ struct lineage_geometry lineage_geometry_for(uint64_t extents, unsigned devices,
 	uint64_t nodes = 2 * (2 + HEAD_RECORDS - 1) * (tree_nodes(extents) + 1);
 
 	return (struct lineage_geometry){
-		.extents = (uint32_t)((2 + snapshots) * size_divide_up(extents, devices)) + SPARE_EXTENTS,
+		.extents = (uint32_t)((2 + snapshots) * size_divide_up(extents, devices)) +
+			   LINEAGE_SPARE_EXTENTS,
 		.nodes = (uint32_t)size_divide_up(nodes, devices) + SPARE_NODES,
 	};
+}
+
+/* ---- Heads ---- */
+
+void lineage_add_head(struct lineage *lineage, struct lineage_head *head)
+{
+	assert(lineage->attached_count < HEAD_RECORDS);
+	lineage->attached[lineage->attached_count++] = head;
+	head->lineage = lineage;
+	head->has_ended = false;
+}
+
+struct lineage *lineage_detach(struct lineage_head *head)
+{
+	struct lineage *lineage = head->lineage;
+	unsigned index = 0;
+
+	while (lineage->attached[index] != head)
+		index++;
+	lineage->attached[index] = lineage->attached[--lineage->attached_count];
+	head->lineage = NULL;
+	if (lineage->attached_count == 0)
+		return lineage_free(lineage);
+	lineage_feed(lineage);
+	return lineage;
+}
+
+unsigned lineage_attached(const struct lineage *lineage)
+{
+	return lineage->attached_count;
+}
+
+void lineage_feed(struct lineage *lineage)
+{
+	for (unsigned i = 0; i < lineage->attached_count; i++)
+		if (lineage->attached[i]->ops->feed)
+			lineage->attached[i]->ops->feed(lineage->attached[i]);
+}
+
+/* ---- Turns ---- */
+
+bool lineage_begin_turn(struct lineage *lineage, struct lineage_turn *turn)
+{
+	if (lineage->turn || !queue_is_empty(&lineage->turns)) {
+		queue_push(&lineage->turns, &turn->link);
+		return false;
+	}
+	lineage->turn = turn;
+	return true;
+}
+
+bool lineage_is_awaited(const struct lineage *lineage)
+{
+	return !queue_is_empty(&lineage->turns);
+}
+
+void lineage_end_turn(struct lineage *lineage)
+{
+	lineage->turn = NULL;
+}
+
+void lineage_pass_turn(struct lineage *lineage)
+{
+	struct queue *link = lineage->turn ? NULL : queue_pop(&lineage->turns);
+
+	if (!link)
+		return;
+	lineage->turn = queue_entry(link, struct lineage_turn, link);
+	lineage->turn->take(lineage->turn);
 }
 
 /* ---- Life ---- */
@@ -97,11 +164,12 @@ int lineage_new(struct tier **tiers, unsigned tier_count, const struct lineage_g
 	}
 	memcpy(lineage->tiers, tiers, tier_count * sizeof(tiers[0]));
 	lineage->device_count = tier_count;
-	lineage->head = head;
+	queue_init(&lineage->turns);
 	lineage->buffer = (struct memory)MEMORY_INIT;
 	r = build(lineage, geometry);
 	if (r < 0)
 		return r;
+	lineage_add_head(lineage, head);
 	*ret_lineage = TAKE_PTR(lineage);
 	return 0;
 }
@@ -128,9 +196,21 @@ uint64_t lineage_generation(const struct lineage *lineage)
 	return lineage->superblock.generation;
 }
 
-uint64_t lineage_step(const struct lineage *lineage)
+uint64_t lineage_step(const struct lineage_head *head)
 {
-	return lineage->superblock.step;
+	const struct head_record *record = head_table_number(&head->lineage->heads, head->job);
+
+	return record ? record->step : head->lineage->superblock.step;
+}
+
+unsigned lineage_jobs(const struct lineage *lineage, struct head_record *ret_records)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < lineage->heads.count; i++)
+		if (lineage->heads.records[i].kind == HEAD_JOB)
+			ret_records[count++] = lineage->heads.records[i];
+	return count;
 }
 
 bool lineage_is_fenced(const struct lineage *lineage)

@@ -8,6 +8,9 @@
 #include "offload/node_area.h"
 
 #define LINEAGE_MAX_DEVICES SUPERBLOCK_MAX_MEMBERS
+/* Rewrites of a job that are under way have a place each, beside what they replace. Fewer would do, as long
+ * as those that have begun can end. */
+#define LINEAGE_SPARE_EXTENTS 8
 
 /* What goes to, or comes from, all devices at once. */
 struct lineage_io {
@@ -34,7 +37,11 @@ struct lineage {
 	struct lineage_geometry geometry;
 	struct places extents[LINEAGE_MAX_DEVICES];
 	struct node_area *nodes;
-	struct lineage_head *head;
+	struct lineage_head *attached[HEAD_RECORDS];
+	unsigned attached_count;
+	unsigned view_count;
+	struct lineage_turn *turn; /* whose it is; NULL: nobody's */
+	struct queue turns;	   /* that wait */
 
 	struct superblock superblock; /* the last commit's; member means nothing */
 	unsigned pair;		      /* that has it */
@@ -45,11 +52,13 @@ struct lineage {
 	struct lineage_request *request; /* on its way; NULL: none is */
 	bool is_inside;			 /* the call that made it */
 	int inside_status;		 /* how it has ended there */
+	struct lineage_head *head;	 /* that opens, or commits; NULL: a table is all that is committed */
 	struct superblock next;		 /* of the commit that is on its way */
 	struct head_table next_heads;
-	bool is_table_only;
+	bool is_rooted;	       /* its table has a place: nothing follows */
 	uint32_t next_extents; /* that each device has then: as many as it has, unless it grows */
 	void (*committed)(struct lineage *lineage); /* once it is the last one */
+	struct head_table dropped;		    /* records that it does without */
 	unsigned level;				    /* of nodes that are being made, or read */
 	uint64_t index;
 	struct node_read reads[NODE_BATCH];
@@ -113,8 +122,11 @@ int lineage_count_extents(struct lineage *lineage, const struct node_read *read)
 int lineage_name_children(struct lineage *lineage, const struct node_header *header);
 /* A commit is the last one: the one before loses its names, and so does what only that led to. */
 void lineage_give_replaced(struct lineage *lineage);
-/* Whether a full rewrite always finds places if the last commit is kept. -ENOSPC. */
-int lineage_check_room(struct lineage *lineage);
+/* Places for several jobs, with so many snapshots of all of them. */
+struct lineage_geometry lineage_geometry_shared(const struct lineage_head *head, unsigned jobs,
+						unsigned snapshots);
+/* Whether full rewrites always find places if the last commit of a job is kept. -ENOSPC. */
+int lineage_check_room(struct lineage_head *head);
 
 /* ---- lineage_lost.c ---- */
 
@@ -129,18 +141,24 @@ int lineage_check_found(struct lineage *lineage, const struct head_record *recor
 
 /* ---- lineage_snapshot.c ---- */
 
-/* A snapshot. -ENOENT. */
-int lineage_find(struct lineage *lineage, const char *name, const struct head_record **ret_record);
-/* Removes a record from a table. */
-void lineage_drop_record(struct head_table *table, unsigned index);
 /* What was in memory is void: nothing is written any more, and the request has ended. */
 void lineage_end_for_good(struct lineage *lineage);
 
 /* Of requests that commit a table: -EROFS, -EBUSY. What is said of the one before is forgotten. */
-int lineage_check_writable(struct lineage *lineage);
+int lineage_check_writable(const struct lineage_head *head);
 
-/* For the map of a snapshot, or NULL: of the last commit; with its root. -ENOENT, -ENODATA, -ENOMEM. */
-int lineage_make_tree(struct lineage *lineage, const char *name, struct map_tree *tree);
+/* The record of a snapshot of the job, or NULL: of its last commit. -ENOENT, -ENODATA. */
+int lineage_find(struct lineage_head *head, const char *snapshot, struct head_record **ret_record);
+/* For such a map, with its root. -ENOMEM. */
+int lineage_make_tree(struct lineage_head *head, const char *snapshot, struct map_tree *tree);
+/* A map of which nothing was ever written has no root. */
+int lineage_name_root(struct lineage *lineage, const struct node_pointer *root);
+/* Commits next_heads, which do without the records in dropped: then what only they named is free. -ENOMEM. */
+int lineage_commit_drop(struct lineage *lineage, struct lineage_request *request);
+/* From the root of its tree on, which has got a name for that. */
+void lineage_load(struct lineage *lineage, struct lineage_head *head,
+		  void (*then)(struct lineage *lineage, int status));
+void lineage_set_record_name(struct head_record *record, const char *name);
 
 /* ---- lineage_open.c ---- */
 
@@ -165,5 +183,16 @@ void lineage_write_superblocks(struct lineage *lineage, uint64_t copies,
 			       void (*then)(struct lineage *lineage, int status));
 void lineage_read_superblocks(struct lineage *lineage, void (*then)(struct lineage *lineage, int status));
 uint8_t *lineage_copy(const struct lineage *lineage, unsigned device, unsigned copy);
+
+/* ---- lineage_grow.c ---- */
+
+/* Before a commit that makes use of what the devices have grown by, if they have; and after it. -ENOSPC,
+ * -ENOMEM. */
+int lineage_prepare_growth(struct lineage *lineage, const struct lineage_geometry *geometry);
+void lineage_take_growth(struct lineage *lineage);
+
+/* ---- lineage.c ---- */
+
+void lineage_add_head(struct lineage *lineage, struct lineage_head *head);
 
 #endif

@@ -94,25 +94,30 @@ static int place_node(struct lineage *lineage, struct node_header *header, uint8
 
 static void note_job(struct lineage *lineage)
 {
-	struct head_record *job = &lineage->next_heads.records[0];
+	const struct lineage_head *head = lineage->head;
+	struct head_record *record = head_table_number(&lineage->next_heads, head->job);
 
-	*job = (struct head_record){
+	/* Of the first commit. */
+	if (!record)
+		record = &lineage->next_heads.records[lineage->next_heads.count++];
+	*record = (struct head_record){
 		.kind = HEAD_JOB,
-		.step = lineage->next.step,
-		.extents = lineage->head->tree.extents,
+		.job = head->job,
+		.step = head->step,
+		.extents = head->tree.extents,
 		.seconds = (uint64_t)time(NULL),
-		.root = *tree_root(&lineage->head->tree),
+		.root = *tree_root(&head->tree),
 	};
-	memcpy(job->name, lineage->head->name, sizeof(job->name));
-	if (lineage->next_heads.count == 0)
-		lineage->next_heads.count = 1;
+	memcpy(record->name, head->name, sizeof(record->name));
 }
 
 /* The table is the last node, and the root of all. */
 static int place_table(struct lineage *lineage, uint8_t *bytes)
 {
-	if (!lineage->is_table_only)
+	if (lineage->head)
 		note_job(lineage);
+	lineage->next.step = lineage->next_heads.records[0].step;
+	lineage->is_rooted = true;
 	head_table_put(bytes, &lineage->next_heads, lineage->next.generation, lineage->next.epoch);
 	/* Those of the table before the last are the only places that are known to be free. */
 	if (lineage->lost)
@@ -120,21 +125,18 @@ static int place_table(struct lineage *lineage, uint8_t *bytes)
 	return node_area_add(lineage->nodes, &lineage->next.root);
 }
 
-/* Fills a batch; *ret_is_last: with the table. A node's children have their places by the time that it is
- * made. */
-static int fill_batch(struct lineage *lineage, bool *ret_is_last)
+/* Fills a batch, the last with the table. A node's children have their places by the time that it is made. */
+static int fill_batch(struct lineage *lineage)
 {
-	const struct map_tree *tree = &lineage->head->tree;
+	const struct map_tree *tree = lineage->head ? &lineage->head->tree : NULL;
 	uint8_t *bytes;
 	int r = 0;
 
 	while (r == 0 && (bytes = node_area_next(lineage->nodes))) {
 		struct node_header header;
 
-		if (lineage->level == tree->level_count) {
-			*ret_is_last = true;
+		if (!tree || lineage->level == tree->level_count)
 			return place_table(lineage, bytes);
-		}
 		if (!tree_next(tree, lineage->level, &lineage->index, &header)) {
 			lineage->level++;
 			lineage->index = 0;
@@ -154,35 +156,32 @@ static void batch_written(void *argument, int status)
 
 	if (status < 0)
 		fail(lineage, status, "the map cannot be written");
-	else if (lineage->level <= lineage->head->tree.level_count)
-		write_nodes(lineage);
-	else
+	else if (lineage->is_rooted)
 		lineage_flush(lineage, write_superblocks);
+	else
+		write_nodes(lineage);
 }
 
 static void write_nodes(struct lineage *lineage)
 {
-	bool is_last = false;
-	int r = fill_batch(lineage, &is_last);
+	int r = fill_batch(lineage);
 
-	if (is_last)
-		lineage->level++;
 	if (r == 0)
 		r = node_area_write(lineage->nodes, batch_written, lineage);
 	if (r < 0)
 		fail(lineage, r, "the map cannot be written");
 }
 
-static void begin(struct lineage *lineage, uint64_t step, unsigned level)
+static void begin(struct lineage *lineage, struct lineage_head *head)
 {
+	lineage->head = head;
 	lineage->next = lineage->superblock;
 	lineage->next.generation++;
-	lineage->next.step = step;
 	lineage->next.previous = lineage->superblock.root;
 	for (unsigned device = 0; device < lineage->device_count; device++)
 		lineage->next.members[device].extents = lineage->next_extents;
-	lineage->is_table_only = level > 0;
-	lineage->level = level;
+	lineage->is_rooted = false;
+	lineage->level = 0;
 	lineage->index = 0;
 	write_nodes(lineage);
 }
@@ -195,22 +194,34 @@ static void end_commit(struct lineage *lineage)
 
 static void begin_commit(struct lineage *lineage)
 {
-	tree_freeze(&lineage->head->tree);
 	lineage->next_heads = lineage->heads;
 	lineage->committed = end_commit;
-	begin(lineage, lineage->head->step, 0);
+	begin(lineage, lineage->head);
 }
 
 void lineage_commit_table(struct lineage *lineage)
 {
-	begin(lineage, lineage->next_heads.records[0].step, lineage->head->tree.level_count);
+	begin(lineage, NULL);
 }
 
-int lineage_commit(struct lineage *lineage, struct lineage_request *request)
+int lineage_freeze(struct lineage_head *head)
 {
-	if (lineage->is_fenced)
+	if (head->lineage->is_fenced || head->has_ended)
 		return -EROFS;
-	if (lineage->lost)
-		return lineage_refuse_writing(lineage);
+	if (head->lineage->lost)
+		return lineage_refuse_writing(head->lineage);
+	tree_freeze(&head->tree);
+	return 0;
+}
+
+int lineage_commit(struct lineage_head *head, struct lineage_request *request)
+{
+	struct lineage *lineage = head->lineage;
+
+	if (lineage->is_fenced || head->has_ended)
+		return -EROFS;
+	if (lineage->request)
+		return -EBUSY;
+	lineage->head = head;
 	return lineage_begin(lineage, request, begin_commit);
 }

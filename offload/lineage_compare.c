@@ -135,14 +135,14 @@ static void compare(struct lineage *lineage)
 	read_pairs(lineage);
 }
 
-int lineage_compare(struct lineage *lineage, struct lineage_difference *difference,
-		    struct lineage_request *request)
+int lineage_compare(struct lineage_difference *difference, struct lineage_request *request)
 {
 	const char *names[2] = { difference->from, difference->to };
+	struct lineage *lineage = difference->head->lineage;
 	int r = lineage->request ? -EBUSY : 0;
 
 	for (unsigned map = 0; map < 2 && r == 0; map++)
-		r = lineage_make_tree(lineage, names[map], &lineage->walked[map]);
+		r = lineage_make_tree(difference->head, names[map], &lineage->walked[map]);
 	if (r < 0)
 		return r;
 	lineage->difference = difference;

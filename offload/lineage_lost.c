@@ -23,36 +23,53 @@ void lineage_withhold(struct lineage *lineage)
 		lineage->extents[device].is_withheld = true;
 }
 
-uint32_t lineage_lost(const struct lineage *lineage)
+bool lineage_has_lost(const struct lineage *lineage)
 {
-	return lineage->lost >> 1;
+	return lineage->lost != 0;
+}
+
+uint32_t lineage_lost(const struct lineage_head *head)
+{
+	const struct lineage *lineage = head->lineage;
+	uint32_t lost = 0;
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < lineage->heads.count; i++) {
+		const struct head_record *record = &lineage->heads.records[i];
+
+		if (record->kind == HEAD_SNAPSHOT && record->job == head->job)
+			lost |= (lineage->lost >> i & 1) << count++;
+	}
+	return lost;
 }
 
 int lineage_refuse_writing(struct lineage *lineage)
 {
-	unsigned first = (unsigned)__builtin_ctz(lineage->lost);
+	const struct head_record *first = &lineage->heads.records[__builtin_ctz(lineage->lost)];
 
 	return lineage_refuse(lineage, -EROFS,
-			      "nothing is written as long as snapshot %s is there, whose map cannot be read: "
+			      "nothing is written as long as %s %s is there, whose map cannot be read: "
 			      "nobody knows its places; bring back the disk as it was and open it again, or "
 			      "delete that snapshot as lost",
-			      lineage->heads.records[first].name);
+			      first->kind == HEAD_JOB ? "job" : "snapshot", first->name);
 }
 
 int lineage_check_found(struct lineage *lineage, const struct head_record *record)
 {
 	if (!(lineage->lost >> (record - lineage->heads.records) & 1))
 		return 0;
-	return lineage_refuse(lineage, -EBADMSG, "the map of snapshot %s cannot be read", record->name);
+	return lineage_refuse(lineage, -EBADMSG, "the map of %s %s cannot be read",
+			      record->kind == HEAD_JOB ? "job" : "snapshot", record->name);
 }
 
-int lineage_delete_lost(struct lineage *lineage, const char *name, struct lineage_request *request)
+int lineage_delete_lost(struct lineage_head *head, const char *name, struct lineage_request *request)
 {
-	const struct head_record *record = NULL;
+	struct lineage *lineage = head->lineage;
+	struct head_record *record = NULL;
 	int r = lineage->is_fenced ? -EROFS : lineage->request ? -EBUSY : 0;
 
 	if (r == 0)
-		r = lineage_find(lineage, name, &record);
+		r = lineage_find(head, name, &record);
 	if (r < 0)
 		return r;
 	if (lineage_check_found(lineage, record) == 0)
@@ -61,7 +78,7 @@ int lineage_delete_lost(struct lineage *lineage, const char *name, struct lineag
 				      "are once no other one is lost",
 				      name);
 	lineage->next_heads = lineage->heads;
-	lineage_drop_record(&lineage->next_heads, (unsigned)(record - lineage->heads.records));
+	head_table_remove(&lineage->next_heads, head_table_snapshot(&lineage->next_heads, head->job, name));
 	lineage->committed = lineage_end_for_good;
 	return lineage_begin(lineage, request, lineage_commit_table);
 }

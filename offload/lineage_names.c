@@ -149,14 +149,15 @@ static const struct node_pointer *find_old(const struct release *release, unsign
 void lineage_give_replaced(struct lineage *lineage)
 {
 	struct release release = { lineage, lineage->head, find_old };
-	struct map_tree *tree = &lineage->head->tree;
-	unsigned top = tree->level_count - 1;
+	unsigned top = lineage->head ? lineage->head->tree.level_count - 1 : 0;
 
 	if (lineage->superblock.root.places[0] != NODE_NOWHERE)
 		node_area_give(lineage->nodes, &lineage->superblock.root);
-	if (tree_replaced(tree, top, 0))
+	if (!lineage->head)
+		return;
+	if (tree_replaced(&lineage->head->tree, top, 0))
 		release_node(&release, top, 0);
-	tree_forget_replaced(tree);
+	tree_forget_replaced(&lineage->head->tree);
 }
 
 static const struct node_pointer *find_own(const struct release *release, unsigned level, uint64_t index)
@@ -164,42 +165,97 @@ static const struct node_pointer *find_own(const struct release *release, unsign
 	return &release->head->tree.levels[level].pointers[index];
 }
 
-void lineage_close_view(struct lineage *lineage, struct lineage_head *view)
+void lineage_close_view(struct lineage_head *view)
 {
-	struct release release = { lineage, view, find_own };
+	struct release release = { view->lineage, view, find_own };
 
 	release_node(&release, view->tree.level_count - 1, 0);
+	view->lineage->view_count--;
+	lineage_feed(view->lineage);
 }
 
 /* ---- Room ---- */
 
-/* In extents: what the device has, and what a kept commit leaves of that. */
-static int check_device(struct lineage *lineage, unsigned device)
+/* What is used now is what the commit, the snapshots and the readers need, beside what is not committed. */
+static uint64_t kept_on(const struct lineage *lineage, unsigned device)
 {
 	const struct places *places = &lineage->extents[device];
-	struct lineage_geometry least =
-		lineage_geometry_for(lineage->head->tree.extents, lineage->device_count, 0);
-	uint64_t kept =
-		places->count - places->free_count - lineage->head->ops->uncommitted(lineage->head, device);
+	uint64_t kept = places->count - places->free_count;
 
-	if (least.extents + kept <= places->count)
-		return 0;
+	for (unsigned i = 0; i < lineage->attached_count; i++)
+		kept -= lineage->attached[i]->ops->uncommitted(lineage->attached[i], device);
+	return kept;
+}
+
+static struct lineage_share share_of(const struct lineage_head *head)
+{
+	uint64_t each = size_divide_up(head->tree.extents, head->lineage->device_count);
+
+	return head->share.changing + head->share.fixed > 0
+		       ? head->share
+		       : (struct lineage_share){ .fixed = 0, .changing = (uint32_t)each };
+}
+
+struct lineage_geometry lineage_geometry_shared(const struct lineage_head *head, unsigned jobs,
+						unsigned snapshots)
+{
+	struct lineage_share share = share_of(head);
+
+	return (struct lineage_geometry){
+		.extents =
+			share.fixed + (2 * jobs + snapshots) * share.changing + jobs * LINEAGE_SPARE_EXTENTS,
+		.nodes = head->lineage->geometry.nodes,
+	};
+}
+
+static int refuse_room(struct lineage *lineage, unsigned device, uint64_t kept, uint64_t least)
+{
 	return lineage_refuse(lineage, -ENOSPC,
 			      "with this one they would keep %llu MiB on %s, which has %llu MiB for "
 			      "snapshots",
 			      (unsigned long long)kept, lineage->tiers[device]->label,
-			      (unsigned long long)(places->count - least.extents));
+			      (unsigned long long)(lineage->extents[device].count - least));
 }
 
-/* What is used now is what the commit, the snapshots and the readers need, beside what is not committed. Two
- * more states must fit: the one that is committed next, and the one after it. */
-int lineage_check_room(struct lineage *lineage)
+/* If all that is kept stays, two more states must fit: the one that is committed next, and the one after it.
+ */
+static int check_device(struct lineage_head *head, unsigned device)
 {
-	uint64_t nodes = 4 * (tree_nodes(lineage->head->tree.extents) + 1);
+	struct lineage *lineage = head->lineage;
+	uint64_t kept = kept_on(lineage, device);
+	struct lineage_geometry least = lineage_geometry_for(head->tree.extents, lineage->device_count, 0);
+
+	return least.extents + kept <= lineage->extents[device].count
+		       ? 0
+		       : refuse_room(lineage, device, kept, least.extents);
+}
+
+/* Two of each job. That counts what only the last commits of other jobs keep once too often; so it is enough,
+ * too, if each snapshot and reader may keep a state of its own. */
+static int check_shared_device(struct lineage_head *head, unsigned device)
+{
+	struct lineage *lineage = head->lineage;
+	unsigned jobs = head_table_count(&lineage->heads, HEAD_JOB);
+	unsigned snapshots = head_table_count(&lineage->heads, HEAD_SNAPSHOT) + 1 + lineage->view_count;
+	struct lineage_geometry least = lineage_geometry_shared(head, jobs, 0);
+	struct lineage_geometry whole = lineage_geometry_shared(head, jobs, snapshots);
+	uint64_t fixed = share_of(head).fixed, kept = kept_on(lineage, device);
+
+	return least.extents - fixed + kept <= lineage->extents[device].count ||
+			       whole.extents <= lineage->extents[device].count
+		       ? 0
+		       : refuse_room(lineage, device, kept, least.extents - fixed);
+}
+
+int lineage_check_room(struct lineage_head *head)
+{
+	struct lineage *lineage = head->lineage;
+	uint64_t nodes = 4 * (tree_nodes(head->tree.extents) + 1);
 	int r = 0;
 
 	for (unsigned device = 0; device < lineage->device_count && r == 0; device++)
-		r = check_device(lineage, device);
+		r = head_table_count(&lineage->heads, HEAD_JOB) > 1 ? check_shared_device(head, device)
+								    : check_device(head, device);
 	if (r == 0 && node_area_free_places(lineage->nodes) < nodes)
 		return lineage_refuse(lineage, -ENOSPC, "the reserve for the maps of snapshots is used");
 	return r;

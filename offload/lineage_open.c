@@ -65,7 +65,7 @@ static void create(struct lineage *lineage)
 
 	*superblock = (struct superblock){ .generation = 1,
 					   .epoch = 1,
-					   .step = lineage->head->step,
+					   .step = lineage->attached[0]->step,
 					   .root = NODE_POINTER_NONE,
 					   .previous = NODE_POINTER_NONE,
 					   .member_count = lineage->device_count };
@@ -305,7 +305,8 @@ static int refuse_head(struct lineage *lineage, int r)
 	char whose[HEAD_NAME_BYTES + 32];
 
 	if (lineage->head_index > 0)
-		snprintf(whose, sizeof(whose), "snapshot %s", record->name);
+		snprintf(whose, sizeof(whose), "%s %s", record->kind == HEAD_JOB ? "fork" : "snapshot",
+			 record->name);
 	else
 		snprintf(whose, sizeof(whose), "commit %llu",
 			 (unsigned long long)lineage->superblock.generation);
@@ -328,7 +329,7 @@ static void lose_snapshot(struct lineage *lineage, int r)
 
 static void open_next_head(struct lineage *lineage);
 
-static void snapshot_read(struct lineage *lineage, int status)
+static void other_read(struct lineage *lineage, int status)
 {
 	tree_destroy(&lineage->walked[0]);
 	if (status == 0)
@@ -339,13 +340,13 @@ static void snapshot_read(struct lineage *lineage, int status)
 		lose_snapshot(lineage, status);
 }
 
-/* Of a snapshot only what no map before it leads to is read, for the names of its places. */
+/* Of a snapshot or a fork only what no map before it leads to is read, for the names of its places. */
 static void open_next_head(struct lineage *lineage)
 {
 	struct lineage_walk walk = { .tree = &lineage->walked[0],
 				     .meet = lineage_name_node,
 				     .take = lineage_name_extents,
-				     .then = snapshot_read };
+				     .then = other_read };
 	int r;
 
 	do
@@ -355,7 +356,7 @@ static void open_next_head(struct lineage *lineage)
 		repair(lineage);
 		return;
 	}
-	r = tree_init(&lineage->walked[0], lineage->head->tree.extents);
+	r = tree_init(&lineage->walked[0], lineage->heads.records[lineage->head_index].extents);
 	if (r < 0) {
 		fail_map(lineage, r);
 		return;
@@ -382,15 +383,6 @@ static int take_of_job(struct lineage *lineage, const struct node_read *read)
 	return lineage->head->ops->load_node(lineage->head, &read->expected, read->bytes);
 }
 
-/* All maps of a store have as many extents. */
-static int check_table(const struct lineage *lineage)
-{
-	for (unsigned i = 0; i < lineage->heads.count; i++)
-		if (lineage->heads.records[i].extents != lineage->head->tree.extents)
-			return -EBADMSG;
-	return 0;
-}
-
 static void table_read(void *argument, int status)
 {
 	struct lineage *lineage = argument;
@@ -404,13 +396,15 @@ static void table_read(void *argument, int status)
 		status = head_table_get(lineage->reads[0].bytes, &lineage->heads);
 	if (status == 0 && head->ops->begin_load && !lineage->lost)
 		status = head->ops->begin_load(head, job->extents);
-	if (status == 0)
-		status = check_table(lineage);
+	if (status == 0 && job->extents != head->tree.extents)
+		status = -EBADMSG;
 	if (status < 0) {
 		fail_map(lineage, status);
 		return;
 	}
 	memcpy(head->name, job->name, sizeof(head->name));
+	head->step = job->step;
+	head->job = job->job;
 	tree_set_root(&head->tree, &job->root);
 	lineage_walk(lineage, &walk);
 }
@@ -445,6 +439,7 @@ static void superblocks_read(struct lineage *lineage, int status)
 		lineage_end(lineage, status);
 		return;
 	}
+	lineage->head = lineage->attached[0];
 	lineage->head->step = lineage->superblock.step;
 	read_table(lineage);
 }

@@ -12,16 +12,40 @@
 #include "offload/lineage_backend.h"
 
 #define COPIES 2
-#define JOB 1U
 
 static uint8_t *image(const struct lineage_verification *verification, unsigned copy)
 {
 	return (uint8_t *)verification->buffer + (size_t)copy * NODE_BYTES;
 }
 
-uint64_t lineage_leaves(const struct lineage *lineage)
+uint64_t lineage_leaves(const struct lineage_head *head)
 {
-	return lineage->head->tree.levels[0].count;
+	return head->tree.levels[0].count;
+}
+
+const struct head_table *lineage_table(const struct lineage *lineage)
+{
+	return &lineage->heads;
+}
+
+/* Those of other jobs are verified with them. */
+static void choose_heads(struct lineage_verification *verification, const struct lineage *lineage)
+{
+	verification->job = verification->all = 0;
+	for (unsigned i = 0; i < lineage->heads.count; i++) {
+		const struct head_record *record = &lineage->heads.records[i];
+
+		if (record->job != verification->head->job)
+			continue;
+		verification->all |= 1U << i;
+		if (record->kind == HEAD_JOB)
+			verification->job = 1U << i;
+	}
+}
+
+static struct map_tree *tree_of(const struct lineage *lineage)
+{
+	return &lineage->verification->head->tree;
 }
 
 /* Of the node of a level that leads to the leaf. */
@@ -162,13 +186,13 @@ static void tell_entry(struct lineage_verification *verification, unsigned entry
 		kept[known].heads |= verification->nodes[node].heads;
 	}
 	for (known = 0; known < count; known++)
-		if (!(kept[known].heads & JOB))
+		if (!(kept[known].heads & verification->job))
 			verification->kept(verification, &kept[known]);
 }
 
 static void tell_extents(struct lineage *lineage)
 {
-	struct node_header leaf = tree_header(&lineage->head->tree, 0, lineage->verification->leaf);
+	struct node_header leaf = tree_header(tree_of(lineage), 0, lineage->verification->leaf);
 
 	for (unsigned entry = 0; entry < leaf.count; entry++)
 		tell_entry(lineage->verification, entry);
@@ -196,7 +220,7 @@ static struct node_pointer pointer_below(struct lineage *lineage, const uint8_t 
 static void descend(struct lineage *lineage)
 {
 	struct lineage_verification *verification = lineage->verification;
-	struct map_tree *tree = &lineage->head->tree;
+	struct map_tree *tree = tree_of(lineage);
 	unsigned below = verification->level - 1;
 
 	for (unsigned head = 0; head < HEAD_RECORDS; head++)
@@ -209,7 +233,8 @@ static void descend(struct lineage *lineage)
 				verification->pointers[head] = pointer;
 	}
 	/* The job's is in memory, whatever became of what leads there. */
-	verification->pointers[0] = tree->levels[below].pointers[index_of(verification, below)];
+	verification->pointers[__builtin_ctz(verification->job)] =
+		tree->levels[below].pointers[index_of(verification, below)];
 	verification->level = below;
 	read_level(lineage);
 }
@@ -218,9 +243,11 @@ static void descend(struct lineage *lineage)
  * memory. A snapshot that has it, too, has lost it. */
 static void write_again_later(struct lineage *lineage, unsigned node)
 {
-	if (!good_copy(lineage->verification, node) && lineage->verification->nodes[node].heads & JOB &&
-	    lineage->head->tree.extents > 0)
-		tree_change(&lineage->head->tree, lineage->verification->leaf * NODE_EXTENTS);
+	const struct lineage_verification *verification = lineage->verification;
+
+	if (!good_copy(verification, node) && verification->nodes[node].heads & verification->job &&
+	    tree_of(lineage)->extents > 0)
+		tree_change(tree_of(lineage), verification->leaf * NODE_EXTENTS);
 }
 
 static void end_level(struct lineage *lineage)
@@ -230,9 +257,12 @@ static void end_level(struct lineage *lineage)
 	for (unsigned number = 0; number < verification->count * COPIES; number++)
 		if (verification->bad >> number & 1)
 			tell_copy(lineage, number);
-	if (verification->level == lineage->head->tree.level_count) {
+	if (verification->level == tree_of(lineage)->level_count) {
 		for (unsigned head = 0; head < lineage->heads.count; head++)
-			verification->pointers[head] = checked(lineage, &lineage->heads.records[head].root);
+			verification->pointers[head] =
+				verification->all >> head & 1
+					? checked(lineage, &lineage->heads.records[head].root)
+					: NODE_POINTER_NONE;
 		verification->level--;
 		read_level(lineage);
 		return;
@@ -366,7 +396,7 @@ static void add_node(struct lineage_verification *verification, const struct nod
 static void choose_nodes(struct lineage *lineage)
 {
 	struct lineage_verification *verification = lineage->verification;
-	const struct map_tree *tree = &lineage->head->tree;
+	const struct map_tree *tree = tree_of(lineage);
 	struct node_header expected;
 
 	if (verification->level == tree->level_count) {
@@ -395,20 +425,24 @@ static void read_level(struct lineage *lineage)
 /* After a commit that has failed nobody knows what superblocks should be. */
 static void verify(struct lineage *lineage)
 {
-	lineage->verification->level = lineage->head->tree.level_count;
+	lineage->verification->level = tree_of(lineage)->level_count;
 	if (lineage->verification->leaf == 0 && !lineage->is_fenced)
 		lineage_read_superblocks(lineage, superblocks_read);
 	else
 		read_level(lineage);
 }
 
-int lineage_verify(struct lineage *lineage, struct lineage_verification *verification,
+int lineage_verify(struct lineage_head *head, struct lineage_verification *verification,
 		   struct lineage_request *request)
 {
+	struct lineage *lineage = head->lineage;
+
 	if (lineage->request)
 		return -EBUSY;
-	if (lineage->heads.count == 0)
+	if (!head_table_number(&lineage->heads, head->job))
 		return lineage_refuse(lineage, -ENODATA, "nothing has been committed");
+	verification->head = head;
+	choose_heads(verification, lineage);
 	lineage->verification = verification;
 	return lineage_begin(lineage, request, verify);
 }

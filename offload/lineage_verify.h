@@ -12,7 +12,7 @@ enum lineage_part { LINEAGE_SUPERBLOCK, LINEAGE_TABLE, LINEAGE_NODE };
 /* A copy that is not what it should be. */
 struct lineage_flaw {
 	enum lineage_part part;
-	uint32_t heads; /* that it belongs to: a bit for each record of the table, the job's first */
+	uint32_t heads; /* that it belongs to: a bit for each record of the table */
 	unsigned level; /* of a node, in its map */
 	uint64_t index;
 	unsigned copy;
@@ -30,8 +30,8 @@ struct lineage_kept {
 	struct node_extent at;
 };
 
-/* Embedded in what is verified: the nodes of all maps that lead to a leaf, with the leaves. Nodes that
- * several maps have are read once. Superblocks and table go with leaf 0. */
+/* Embedded in what is verified: the nodes of the maps of a job and its snapshots that lead to a leaf, with
+ * the leaves. Nodes that several maps have are read once. Superblocks and table go with leaf 0. */
 struct lineage_verification {
 	uint64_t leaf;
 	void *buffer; /* LINEAGE_VERIFY_BYTES for O_DIRECT; lent */
@@ -41,6 +41,8 @@ struct lineage_verification {
 	void (*kept)(struct lineage_verification *verification, const struct lineage_kept *kept);
 
 	/* Of the lineage. */
+	struct lineage_head *head;
+	uint32_t job, all; /* of the heads: its own record; those that are verified */
 	unsigned level;
 	struct node_pointer pointers[HEAD_RECORDS]; /* of each head, on this level */
 	struct {
@@ -55,11 +57,13 @@ struct lineage_verification {
 };
 
 /* Leaves a map has. */
-uint64_t lineage_leaves(const struct lineage *lineage);
+uint64_t lineage_leaves(const struct lineage_head *head);
+/* The records that bits stand for. */
+const struct head_table *lineage_table(const struct lineage *lineage);
 
 /* One of those requests that commits wait for. What is bad is told, and no error. -EBUSY; -ENODATA: nothing
  * has been committed. After a commit that has failed nothing is mended. */
-int lineage_verify(struct lineage *lineage, struct lineage_verification *verification,
+int lineage_verify(struct lineage_head *head, struct lineage_verification *verification,
 		   struct lineage_request *request);
 
 #endif

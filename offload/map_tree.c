@@ -208,6 +208,13 @@ void tree_forget_replaced(struct map_tree *tree)
 
 /* ---- Open ---- */
 
+void tree_clear(struct map_tree *tree)
+{
+	for (unsigned level = 0; level < tree->level_count; level++)
+		for (uint64_t i = 0; i < tree->levels[level].count; i++)
+			tree->levels[level].pointers[i] = NODE_POINTER_NONE;
+}
+
 void tree_set_root(struct map_tree *tree, const struct node_pointer *root)
 {
 	tree->levels[tree->level_count - 1].pointers[0] = *root;

@@ -75,6 +75,7 @@ void tree_forget_replaced(struct map_tree *tree);
 
 /* On open, from the root down: what a node that was read says of those below it. The root's pointer comes
  * from elsewhere. -EBADMSG: it is not the node that is expected there. */
+void tree_clear(struct map_tree *tree); /* it leads nowhere */
 void tree_set_root(struct map_tree *tree, const struct node_pointer *root);
 int tree_load(struct map_tree *tree, unsigned level, uint64_t index, const uint8_t bytes[NODE_BYTES]);
 

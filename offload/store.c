@@ -182,6 +182,32 @@ int store_open_snapshot(struct store *store, const char *name, struct store_requ
 	return store->ops->snapshots->open(store, name, request, ret_view);
 }
 
+int store_fork(struct store *store, const struct store_fork *fork, struct store_request *request,
+	       struct store **ret_fork)
+{
+	return store->ops->forks ? store->ops->forks->fork(store, fork, request, ret_fork) : -EOPNOTSUPP;
+}
+
+int store_attach(struct store *store, const char *name, struct store_request *request, struct store **ret_job)
+{
+	return store->ops->forks ? store->ops->forks->attach(store, name, request, ret_job) : -EOPNOTSUPP;
+}
+
+int store_drop(struct store *store, struct store_request *request)
+{
+	return store->ops->forks ? store->ops->forks->drop(store, request) : -EOPNOTSUPP;
+}
+
+unsigned store_jobs(const struct store *store, struct store_job *ret_jobs)
+{
+	return store->ops->forks ? store->ops->forks->list(store, ret_jobs) : 0;
+}
+
+struct store_room store_room_for_fork(const struct store *store, unsigned snapshots)
+{
+	return store->ops->forks ? store->ops->forks->room(store, snapshots) : (struct store_room){ 0, 0 };
+}
+
 uint64_t store_bytes(const struct store *store, enum tier_direction direction)
 {
 	return store->bytes[direction];

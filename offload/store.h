@@ -84,6 +84,12 @@ struct store_snapshot {
 	bool is_lost;	  /* its map cannot be read */
 };
 
+/* A job whose state is in a store. */
+struct store_job {
+	char name[STORE_SNAPSHOT_NAME_BYTES];
+	uint64_t step;
+};
+
 /* What a store takes: of each device, and of host memory for what it knows of their places. */
 struct store_room {
 	uint64_t device_bytes, host_bytes;
@@ -108,6 +114,23 @@ struct store_snapshot_ops {
 		      struct store_request *request); /* store_verify.h */
 };
 
+/* A job that begins as another one is, in the same store. */
+struct store_fork {
+	const char *snapshot; /* of that one; NULL: its last commit */
+	const char *name;     /* of the new one: 1 to 63 bytes */
+	unsigned snapshots;   /* that all jobs of the store have room for then */
+};
+
+struct store_fork_ops {
+	int (*fork)(struct store *store, const struct store_fork *fork, struct store_request *request,
+		    struct store **ret_fork);
+	int (*attach)(struct store *store, const char *name, struct store_request *request,
+		      struct store **ret_job);
+	int (*drop)(struct store *store, struct store_request *request);
+	unsigned (*list)(const struct store *store, struct store_job *ret_jobs);
+	struct store_room (*room)(const struct store *store, unsigned snapshots);
+};
+
 struct store_ops {
 	const char *name; /* "nvme" or "host" */
 	int (*submit)(struct store *store, struct store_transfer *transfer);
@@ -127,6 +150,7 @@ struct store_ops {
 	uint64_t (*device_bytes)(const struct store *store, unsigned device, enum tier_direction direction);
 	void (*free)(struct store *store);
 	const struct store_snapshot_ops *snapshots; /* NULL: it has none */
+	const struct store_fork_ops *forks;	    /* NULL: likewise */
 };
 
 struct store_section {
@@ -143,6 +167,9 @@ int store_layout_add_stream(struct store_layout *layout, const char *name);
 /* A scratch stream has one place for each extent, not two: what an extent holds is lost as soon as a write of
  * it begins, and it reads as zeros until that has ended well. For what no commit ever needs. */
 int store_layout_add_scratch_stream(struct store_layout *layout, const char *name);
+/* What a fixed stream holds stays as it is once it has been committed, so that forks of the job share it for
+ * good, and reserve nothing for it. */
+int store_layout_add_fixed_stream(struct store_layout *layout, const char *name);
 /* Before its first stream: a store of this layout commits, and is there after a crash. It has no scratch
  * streams (-EINVAL). */
 void store_layout_set_durable(struct store_layout *layout);
@@ -270,6 +297,29 @@ unsigned store_reserved(const struct store *store);
 struct store_room store_room_for(const struct store *store, unsigned snapshots);
 /* All that there are, in the order in which they were taken. ret_snapshots: STORE_MAX_SNAPSHOTS. */
 unsigned store_snapshots(const struct store *store, struct store_snapshot *ret_snapshots);
+
+/* Forks of a durable store: each is a store of its own, on the same devices, with what it shares with the
+ * others there once. They do one request at a time between them, in the order in which they ask. The devices
+ * are given back after the last store; store_keep() means all of them, and nothing is removed while there
+ * are jobs that are not open.
+ *
+ * store_fork() makes one, by a commit that writes nothing else; the devices grow for what it may change.
+ * -EEXIST, -EINVAL: no such name; -EMFILE: jobs and snapshots of a store are STORE_MAX_SNAPSHOTS + 1
+ * together; -ENOENT, -ENODATA; -ENOSPC, -EOPNOTSUPP: a device cannot grow.
+ * store_attach() opens one that is there. -ENOENT; -EBUSY: it is open.
+ * Both give a store as store_new_found() does, which is to adopt its layout; *ret is set before
+ * done(request, 0).
+ * store_drop() ends the job of a store that is to be freed then, with its snapshots; nothing is in flight.
+ * -EINVAL: it is the only one. */
+int store_fork(struct store *store, const struct store_fork *fork, struct store_request *request,
+	       struct store **ret_fork);
+int store_attach(struct store *store, const char *name, struct store_request *request,
+		 struct store **ret_job);
+int store_drop(struct store *store, struct store_request *request);
+/* Of all jobs, open or not. ret_jobs: STORE_MAX_SNAPSHOTS + 1. */
+unsigned store_jobs(const struct store *store, struct store_job *ret_jobs);
+/* What each device would have with one more. */
+struct store_room store_room_for_fork(const struct store *store, unsigned snapshots);
 
 /* A snapshot as a store of the same layout that is read only (writes: -EROFS), and freed before the one that
  * it is of. What it shows stays where it is until then, also when the snapshot is deleted. *ret_view is set

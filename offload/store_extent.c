@@ -205,6 +205,7 @@ static int extent_adopt(struct store *base, struct store_layout *layout)
 		return -EINVAL;
 	store_layout_free(base->layout);
 	base->layout = layout;
+	store->head.share = store_layout_share(layout, store->device_count);
 	store_map_adopt(&store->map, layout);
 	return 0;
 }
@@ -222,6 +223,8 @@ static void extent_keep(struct store *base, bool is_kept)
 {
 	struct extent_store *store = container_of(base, struct extent_store, store);
 
+	if (!is_kept && store->lineage && lineage_has_others(&store->head))
+		return;
 	for (unsigned device = 0; device < store->device_count; device++)
 		tier_keep(store->devices[device].tier, is_kept);
 }
@@ -230,14 +233,14 @@ static uint64_t extent_step(const struct store *base)
 {
 	const struct extent_store *store = container_of(base, const struct extent_store, store);
 
-	return store->lineage ? lineage_step(store->lineage) : 0;
+	return store->lineage ? lineage_step(&store->head) : 0;
 }
 
 static const char *extent_message(const struct store *base)
 {
 	const struct extent_store *store = container_of(base, const struct extent_store, store);
 
-	return store->lineage ? lineage_message(store->lineage) : "";
+	return store->message;
 }
 
 static const struct store_ops extent_ops = {
@@ -256,6 +259,7 @@ static const struct store_ops extent_ops = {
 	.device_bytes = extent_device_bytes,
 	.free = extent_free,
 	.snapshots = &extent_snapshot_ops,
+	.forks = &extent_fork_ops,
 };
 
 uint64_t store_extent_host_bytes(const struct store_layout *layout, unsigned devices, unsigned depth)

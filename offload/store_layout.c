@@ -62,7 +62,7 @@ static int grow_streams(struct store_layout *layout)
 	return 0;
 }
 
-static int add_stream(struct store_layout *layout, const char *name, bool is_scratch)
+static int add_stream(struct store_layout *layout, const char *name, bool is_scratch, bool is_fixed)
 {
 	size_t size = strlen(name) + 1;
 	char *copy;
@@ -82,6 +82,7 @@ static int add_stream(struct store_layout *layout, const char *name, bool is_scr
 	layout->streams[layout->stream_count] = (struct store_stream){
 		.name = copy,
 		.is_scratch = is_scratch,
+		.is_fixed = is_fixed,
 		.first_extent = store_layout_extents(layout),
 	};
 	return (int)layout->stream_count++;
@@ -89,12 +90,17 @@ static int add_stream(struct store_layout *layout, const char *name, bool is_scr
 
 int store_layout_add_stream(struct store_layout *layout, const char *name)
 {
-	return add_stream(layout, name, false);
+	return add_stream(layout, name, false, false);
 }
 
 int store_layout_add_scratch_stream(struct store_layout *layout, const char *name)
 {
-	return add_stream(layout, name, true);
+	return add_stream(layout, name, true, false);
+}
+
+int store_layout_add_fixed_stream(struct store_layout *layout, const char *name)
+{
+	return add_stream(layout, name, false, true);
 }
 
 static int grow_sections(struct store_stream *stream)
@@ -223,6 +229,33 @@ uint64_t store_layout_places(const struct store_layout *layout, unsigned devices
 struct lineage_geometry store_layout_geometry(const struct store_layout *layout, unsigned devices)
 {
 	return lineage_geometry_for(store_layout_extents(layout), devices, layout->snapshots);
+}
+
+/* Extents of a run that a device has. */
+static uint32_t count_on(uint64_t first, uint64_t count, unsigned device, unsigned devices)
+{
+	uint64_t end = first + count;
+
+	return (uint32_t)((end + devices - 1 - device) / devices - (first + devices - 1 - device) / devices);
+}
+
+struct lineage_share store_layout_share(const struct store_layout *layout, unsigned devices)
+{
+	struct lineage_share most = { 0, 0 };
+
+	for (unsigned device = 0; device < devices; device++) {
+		struct lineage_share share = { 0, 0 };
+
+		for (uint32_t i = 0; i < layout->stream_count; i++) {
+			const struct store_stream *stream = &layout->streams[i];
+			uint32_t count = count_on(stream->first_extent, stream->extents, device, devices);
+
+			*(stream->is_fixed ? &share.fixed : &share.changing) += count;
+		}
+		most.fixed = share.fixed > most.fixed ? share.fixed : most.fixed;
+		most.changing = share.changing > most.changing ? share.changing : most.changing;
+	}
+	return most;
 }
 
 uint64_t store_layout_device_bytes(const struct store_layout *layout, unsigned devices)

@@ -11,7 +11,7 @@ struct store_stream {
 	char *name;
 	struct store_section *sections;
 	size_t section_count, section_capacity;
-	bool is_scratch;
+	bool is_scratch, is_fixed;
 	uint64_t first_extent, extents; /* extents of all streams are numbered through */
 };
 
@@ -42,6 +42,9 @@ uint64_t store_layout_places(const struct store_layout *layout, unsigned devices
 
 /* Of each of several devices, if it is durable. */
 struct lineage_geometry store_layout_geometry(const struct store_layout *layout, unsigned devices);
+
+/* The same, of its extents. */
+struct lineage_share store_layout_share(const struct store_layout *layout, unsigned devices);
 
 /* Host memory that the layout itself holds. */
 uint64_t store_layout_host_bytes(const struct store_layout *layout);

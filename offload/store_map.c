@@ -259,6 +259,16 @@ static int load_extent(struct store_map *map, uint64_t extent, const struct node
 	return 0;
 }
 
+static int load_extent_of_fork(struct store_map *map, uint64_t extent, const struct node_extent *node)
+{
+	if (!can_be(map, extent, node) || places_is_free(places_of(map, extent), node->place))
+		return -EBADMSG;
+	if (places_name(places_of(map, extent), node->place) < 0)
+		return -EBADMSG;
+	take_over(&map->extents[extent], node);
+	return 0;
+}
+
 static int load_extent_of_view(struct store_map *map, uint64_t extent, const struct node_extent *node)
 {
 	if (!can_be(map, extent, node))
@@ -285,6 +295,24 @@ static int load(struct store_map *map, const struct node_header *header, const u
 int store_map_load(struct store_map *map, const struct node_header *header, const uint8_t bytes[NODE_BYTES])
 {
 	return load(map, header, bytes, load_extent);
+}
+
+int store_map_load_fork(struct store_map *map, const struct node_header *header,
+			const uint8_t bytes[NODE_BYTES])
+{
+	return load(map, header, bytes, load_extent_of_fork);
+}
+
+void store_map_let_go(struct store_map *map)
+{
+	for (uint64_t extent = 0; extent < map->count; extent++) {
+		struct store_extent *entry = &map->extents[extent];
+
+		drop_rewrite(map, extent);
+		if (entry->place != PLACES_NONE)
+			places_give(places_of(map, extent), entry->place);
+		entry->place = PLACES_NONE;
+	}
 }
 
 int store_map_load_view(struct store_map *map, const struct node_header *header,

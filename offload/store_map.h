@@ -67,6 +67,11 @@ void store_map_commit(struct store_map *map, uint64_t leaf);
 void store_map_release(struct store_map *map, uint64_t leaf);
 /* Takes over a leaf of the last commit. -EBADMSG: it says what cannot be. */
 int store_map_load(struct store_map *map, const struct node_header *header, const uint8_t bytes[NODE_BYTES]);
+/* The same of a fork, whose places have the names of the commit already. */
+int store_map_load_fork(struct store_map *map, const struct node_header *header,
+			const uint8_t bytes[NODE_BYTES]);
+/* Nobody uses it any more: what it has taken, and no commit names, is free. Nothing is in flight. */
+void store_map_let_go(struct store_map *map);
 /* The same of a snapshot, which keeps its places itself. */
 int store_map_load_view(struct store_map *map, const struct node_header *header,
 			const uint8_t bytes[NODE_BYTES]);

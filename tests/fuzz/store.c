@@ -104,8 +104,12 @@ static uint64_t uncommitted(const struct lineage_head *head, unsigned device)
 	return 0;
 }
 
-static const struct lineage_head_ops ops = { freeze_node, release_node, committed,
-					     load_node,	  begin_load,	uncommitted };
+static const struct lineage_head_ops ops = { .freeze_node = freeze_node,
+					     .release_node = release_node,
+					     .committed = committed,
+					     .load_node = load_node,
+					     .begin_load = begin_load,
+					     .uncommitted = uncommitted };
 
 struct fuzz_request {
 	struct lineage_request request;
@@ -137,19 +141,21 @@ static void ignore(struct lineage_difference *difference, uint64_t extent, const
 	assert(extent < 100000);
 }
 
-static void use_snapshots(struct lineage *lineage, struct tier *tier, struct fuzz_request *request)
+static void use_snapshots(struct lineage_head *head, struct tier *tier, struct fuzz_request *request)
 {
 	struct head_record records[HEAD_RECORDS];
-	unsigned count = lineage_snapshots(lineage, records);
+	unsigned count = lineage_snapshots(head, records);
 
 	for (unsigned i = 0; i < count; i++) {
-		struct lineage_difference difference = { .from = records[i].name, .tell = ignore };
+		struct lineage_difference difference = { .from = records[i].name,
+							 .head = head,
+							 .tell = ignore };
 		uint64_t extents;
 
 		wait(tier, request,
-		     lineage_measure_snapshot(lineage, records[i].name, &extents, &request->request));
-		wait(tier, request, lineage_compare(lineage, &difference, &request->request));
-		wait(tier, request, lineage_delete_snapshot(lineage, records[i].name, &request->request));
+		     lineage_measure_snapshot(head, records[i].name, &extents, &request->request));
+		wait(tier, request, lineage_compare(&difference, &request->request));
+		wait(tier, request, lineage_delete_snapshot(head, records[i].name, &request->request));
 	}
 }
 
@@ -164,7 +170,7 @@ static void open_device(uint8_t *device)
 	assert(lineage_new(&tier, 1, &geometry, &head.head, &lineage) == 0);
 	if (wait(tier, &request, lineage_open(lineage, &request.request)) == 0) {
 		assert(lineage_generation(lineage) > 0);
-		use_snapshots(lineage, tier, &request);
+		use_snapshots(&head.head, tier, &request);
 	}
 	lineage_free(lineage);
 	if (head.has_tree)

@@ -6,6 +6,7 @@ OPEN = "offload/lineage_open.c"
 NAMES = "offload/lineage_names.c"
 SNAPSHOT = "offload/lineage_snapshot.c"
 VERIFY = "offload/lineage_verify.c"
+FORK = "offload/lineage_fork.c"
 
 MUTANTS = (
     ("no first flush", COMMIT, (("lineage_flush(lineage, write_superblocks);", "write_superblocks(lineage, 0);"),)),
@@ -35,11 +36,11 @@ MUTANTS = (
         "superblocks before the map is down",
         COMMIT,
         (
-            ("\telse\n\t\tlineage_flush(lineage, write_superblocks);", ""),
+            ("lineage->is_rooted)\n\t\tlineage_flush(lineage, write_superblocks);\n\telse", "!lineage->is_rooted)"),
             (
                 "\tif (r == 0)\n\t\tr = node_area_write(lineage->nodes, batch_written, lineage);",
                 "\tif (r == 0)\n\t\tr = node_area_write(lineage->nodes, batch_written, lineage);\n"
-                "\tif (r == 0 && is_last)\n\t\tlineage_flush(lineage, write_superblocks);",
+                "\tif (r == 0 && lineage->is_rooted)\n\t\tlineage_flush(lineage, write_superblocks);",
             ),
         ),
     ),
@@ -105,7 +106,7 @@ MUTANTS = (
     (
         "a snapshot not counted among those that name its map",
         SNAPSHOT,
-        (("r = name_root(lineage, &record.root);\n\tif", "if"),),
+        (("r = lineage_name_root(lineage, &record.root);\n\tif", "if"),),
     ),
     (
         "nodes that a commit has not changed not named again",
@@ -117,24 +118,24 @@ MUTANTS = (
         SNAPSHOT,
         (
             (
-                "\tlineage->committed = give_places;\n\treturn lineage_begin(lineage, request, lineage_commit_table);",
-                "\tlineage->committed = end_well;\n\treturn lineage_begin(lineage, request, give_places);",
+                "\tlineage->committed = give_dropped;\n\treturn lineage_begin(lineage, request, lineage_commit_table);",
+                "\tlineage->committed = end_well;\n\treturn lineage_begin(lineage, request, give_dropped);",
             ),
             (
-                "\tlineage_end(lineage, 0);\n}\n\n/* Nothing leads",
-                "\tlineage_commit_table(lineage);\n}\n\n/* Nothing leads",
+                "\t\ttree_destroy(walk.tree);\n\t\tlineage_end(lineage, 0);",
+                "\t\ttree_destroy(walk.tree);\n\t\tlineage_commit_table(lineage);",
             ),
         ),
     ),
     (
         "a snapshot taken without room for it",
         NAMES,
-        (("if (least.extents + kept <= places->count)", "if (true)"),),
+        (("return least.extents + kept <= lineage->extents[device].count\n", "return true\n"),),
     ),
     (
         "the map of a view not kept",
         SNAPSHOT,
-        (("int r = name_root(lineage, tree_root(&lineage->view->tree));", "int r = 0;"),),
+        (("int r = lineage_name_root(lineage, tree_root(&lineage->view->tree));", "int r = 0;"),),
     ),
     (
         "a growth that no superblock says",
@@ -226,7 +227,7 @@ MUTANTS = (
     (
         "a node of the job that is gone not written again",
         VERIFY,
-        (("tree_change(&lineage->head->tree, lineage->verification->leaf * NODE_EXTENTS);", ";"),),
+        (("tree_change(tree_of(lineage), verification->leaf * NODE_EXTENTS);", ";"),),
     ),
     (
         "extents that only snapshots have not verified",
@@ -252,6 +253,53 @@ MUTANTS = (
                 "\t\t\tcontinue;\n"
                 "\t\t}\n"
                 "\t\tif (r == -ENODATA)\n\t\t\treturn lineage_refuse(\n\t\t\t\tlineage, r, \"no copy of",
+            ),
+        ),
+    ),
+    (
+        "a fork not counted among those that name its map",
+        FORK,
+        (("int r = lineage_name_root(lineage, tree_root(&lineage->view->tree));", "int r = 0;"),),
+    ),
+    (
+        "what a fork uses not named",
+        "offload/store_map.c",
+        (
+            (
+                "\tif (places_name(places_of(map, extent), node->place) < 0)\n\t\treturn -EBADMSG;\n\ttake_over",
+                "\ttake_over",
+            ),
+        ),
+    ),
+    (
+        "what a job that is closed has taken not given back",
+        "offload/extent_commit.c",
+        (("\t\tstore_map_let_go(&store->map);\n\tif", "\t\t(void)0;\n\tif"),),
+    ),
+    (
+        "a commit that waits for its turn takes in what comes after it",
+        "offload/extent_commit.c",
+        (
+            ("\tr = lineage_freeze(&store->head);\n", "\tr = 0;\n"),
+            (
+                "\treturn lineage_commit(&store->head, &store->step);",
+                "\tint r = lineage_freeze(&store->head);\n\n"
+                "\treturn r < 0 ? r : lineage_commit(&store->head, &store->step);",
+            ),
+        ),
+    ),
+    (
+        "the number of a job that was dropped given away while it is open",
+        FORK,
+        ((" || is_attached(lineage, number))", ")"),),
+    ),
+    (
+        "places of a job that was dropped kept",
+        FORK,
+        (
+            (
+                "\tr = lineage_commit_drop(lineage, request);",
+                "\tlineage->dropped.count = 1;\n\tr = lineage_commit_drop(lineage, request);",
             ),
         ),
     ),

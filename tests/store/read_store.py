@@ -109,12 +109,14 @@ def choose(files):
 # ---- Nodes and extents
 
 
-def read_record(record, number):
-    kind, step, extents, _, *root = struct.unpack_from("<I4xQQQ3Q", record)
+def read_record(record, jobs):
+    """jobs: the numbers of those before."""
+    kind, job, step, extents, _, *root = struct.unpack_from("<IIQQQ3Q", record)
     name = record[56:120].split(b"\0")[0].decode()
-    if kind != (2 if number else 1):
-        raise Damaged(f"head {number} has kind {kind}")
-    return {"kind": ("job", "snapshot")[kind - 1], "name": name, "step": step, "extents": extents}, tuple(root)
+    if kind not in (1, 2) or (kind == 2) != (job in jobs):
+        raise Damaged(f"a head of kind {kind} is of job {job}")
+    head = {"kind": ("job", "snapshot")[kind - 1], "job": job, "name": name, "step": step, "extents": extents}
+    return head, tuple(root)
 
 
 class Store:
@@ -142,8 +144,11 @@ class Store:
         if self.superblock["root"][0] == NOWHERE:
             return
         table = self.node(self.superblock["root"], TABLE, range(1, 16), 0)
+        jobs = set()
         for number in range(struct.unpack_from("<I", table, 12)[0]):
-            yield read_record(table[64 + 256 * number : 320 + 256 * number], number)
+            head, root = read_record(table[64 + 256 * number : 320 + 256 * number], jobs)
+            jobs.add(head["job"])
+            yield head, root
 
     def map(self, root, extents):
         """(extent, device, place, checksums) of each that was written."""
@@ -210,7 +215,7 @@ def describe(store, streams):
         try:
             heads.append({**head, "written": count_written(store, head, root, where)})
         except NodeGone:
-            if head["kind"] == "job":
+            if not heads:
                 raise
             heads.append({**head, "is_lost": True})
     superblock = store.superblock

@@ -121,6 +121,21 @@ static void take_steps(void)
 	}
 }
 
+/* A job of its own from here on, with what it has not written in common with the other. */
+static void fork_it(void)
+{
+	struct store_fork fork = { .name = "fork", .snapshot = "before", .snapshots = 1 };
+	struct store *job = sample.store, *forked = NULL;
+
+	wait(store_fork(job, &fork, &sample.request, &forked));
+	assert_int_equal(store_adopt(forked, make_layout(&sample)), 0);
+	sample.store = forked;
+	write_section(0, 99);
+	wait(store_commit(forked, STEPS + 1, &sample.request));
+	sample.store = job;
+	store_free(forked);
+}
+
 int main(int count, char *paths[])
 {
 	struct store_layout *layout = make_layout(&sample);
@@ -130,7 +145,8 @@ int main(int count, char *paths[])
 
 	sample.device_count = (unsigned)count - 1;
 	assert_true(count > 1 && sample.device_count <= MAX_DEVICES);
-	bytes = store_layout_device_bytes(layout, sample.device_count) / sample.device_count;
+	/* A fork needs more. */
+	bytes = 2 * store_layout_device_bytes(layout, sample.device_count) / sample.device_count;
 	sample.request.done = on_request;
 	assert_int_equal(workers_new(1, "sample", &sample.workers), 0);
 	config.workers = sample.workers;
@@ -141,6 +157,7 @@ int main(int count, char *paths[])
 	assert_int_equal(store_new_nvme(&config, layout, tiers, sample.device_count, &sample.store), 0);
 	wait(store_create(sample.store, &sample.request));
 	take_steps();
+	fork_it();
 	sample.store = store_free(sample.store);
 	sample.workers = workers_free(sample.workers);
 	for (unsigned i = 0; i < sample.device_count; i++) {

@@ -105,7 +105,7 @@ static uint64_t count_of(const struct toy *toy)
 /* False: the session ends here, with whatever is on its way. */
 static bool commit_until(struct toy *toy, uint64_t end)
 {
-	assert_int_equal(lineage_commit(toy->lineage, &toy->request), 0);
+	assert_int_equal(toy_begin_commit(toy), 0);
 	while (toy->done_count == 0) {
 		if (count_of(toy) >= end)
 			return false;
@@ -113,7 +113,7 @@ static bool commit_until(struct toy *toy, uint64_t end)
 	}
 	toy->done_count = 0;
 	if (toy->status < 0)
-		assert_int_equal(lineage_commit(toy->lineage, &toy->request), -EROFS);
+		assert_int_equal(toy_begin_commit(toy), -EROFS);
 	return toy->status == 0;
 }
 

@@ -191,7 +191,7 @@ static void nodes_of_another_commit_are_found(void **state)
 static struct node_pointer make_with_snapshot(struct toy *toy)
 {
 	make(toy, 120, 2, 1);
-	assert_int_equal(toy_wait(toy, lineage_snapshot(toy->lineage, "kept", &toy->request)), 0);
+	assert_int_equal(toy_wait(toy, lineage_snapshot(&toy->head, "kept", &toy->request)), 0);
 	toy_make_steps(toy, 2);
 	return toy->lineage->heads.records[1].root;
 }
@@ -204,17 +204,17 @@ static void no_byte_of_a_snapshots_map_is_missed(void **state)
 	for (unsigned at = 0; at < NODE_BYTES; at += FLIP_STRIDE) {
 		toy_flip_nodes(&toy, &root, at);
 		expect_opened(&toy, 3);
-		assert_int_equal(lineage_lost(toy.lineage), 1);
+		assert_int_equal(lineage_lost(&toy.head), 1);
 		assert_non_null(strstr(lineage_message(toy.lineage), "the map of snapshot kept"));
 		toy_flip_node(&toy, &root, 1, at);
 		if (at % 64 == 0) {
 			expect_opened(&toy, 3);
-			assert_int_equal(lineage_lost(toy.lineage), 0);
+			assert_int_equal(lineage_lost(&toy.head), 0);
 		}
 		toy_flip_node(&toy, &root, 0, at);
 	}
 	expect_opened(&toy, 3);
-	assert_int_equal(lineage_lost(toy.lineage), 0);
+	assert_int_equal(lineage_lost(&toy.head), 0);
 	toy_close(&toy);
 }
 
@@ -226,12 +226,11 @@ static void a_snapshot_that_cannot_be_read_can_be_deleted(void **state)
 	uint64_t extents = 42;
 
 	toy_flip_nodes(&toy, &root, 100);
-	assert_int_equal(
-		toy_wait(&toy, lineage_measure_snapshot(toy.lineage, "kept", &extents, &toy.request)),
-		-EBADMSG);
+	assert_int_equal(toy_wait(&toy, lineage_measure_snapshot(&toy.head, "kept", &extents, &toy.request)),
+			 -EBADMSG);
 	assert_int_equal(extents, 42);
 	assert_non_null(strstr(lineage_message(toy.lineage), "it is not what its checksum says"));
-	assert_int_equal(toy_wait(&toy, lineage_delete_snapshot(toy.lineage, "kept", &toy.request)), 0);
+	assert_int_equal(toy_wait(&toy, lineage_delete_snapshot(&toy.head, "kept", &toy.request)), 0);
 	toy_make_steps(&toy, 1);
 	expect_opened(&toy, 4);
 	toy_expect_places(&toy);

@@ -16,7 +16,7 @@
 
 static void keep(struct toy *toy, struct toy_kept *kept, const char *name)
 {
-	assert_int_equal(toy_wait(toy, lineage_snapshot(toy->lineage, name, &toy->request)), 0);
+	assert_int_equal(toy_wait(toy, lineage_snapshot(&toy->head, name, &toy->request)), 0);
 	memset(kept, 0, sizeof(*kept));
 	strcpy(kept->name, name);
 	kept->step = toy->head.step;
@@ -55,7 +55,7 @@ static void open_with(struct toy *toy, uint32_t lost)
 {
 	toy_reopen(toy);
 	toy_expect_step(toy);
-	assert_int_equal(lineage_lost(toy->lineage), lost);
+	assert_int_equal(lineage_lost(&toy->head), lost);
 }
 
 static void expect_whole(struct toy *toy, const struct toy_kept *kept)
@@ -101,18 +101,18 @@ static void expect_nothing_is_written(struct toy *toy)
 		assert_int_equal(places_take(lineage_places(toy->lineage, i)), PLACES_NONE);
 	assert_int_equal(node_area_add(toy->lineage->nodes, &pointer), -ENOSPC);
 	toy->head.step++;
-	expect_refused(toy, lineage_commit(toy->lineage, &toy->request));
+	expect_refused(toy, toy_begin_commit(toy));
 	toy->head.step--;
-	expect_refused(toy, lineage_snapshot(toy->lineage, "another", &toy->request));
-	expect_refused(toy, lineage_delete_snapshot(toy->lineage, "first", &toy->request));
-	expect_refused(toy, lineage_delete_snapshot(toy->lineage, "second", &toy->request));
-	expect_refused(toy, lineage_roll_back(toy->lineage, "second", &toy->request));
-	expect_refused(toy, lineage_grow(toy->lineage, &geometry, &toy->request));
-	assert_int_equal(lineage_measure_snapshot(toy->lineage, "first", &extents, &toy->request), -EBADMSG);
+	expect_refused(toy, lineage_snapshot(&toy->head, "another", &toy->request));
+	expect_refused(toy, lineage_delete_snapshot(&toy->head, "first", &toy->request));
+	expect_refused(toy, lineage_delete_snapshot(&toy->head, "second", &toy->request));
+	expect_refused(toy, lineage_roll_back(&toy->head, "second", &toy->request));
+	expect_refused(toy, lineage_grow(&toy->head, &geometry, &toy->request));
+	assert_int_equal(lineage_measure_snapshot(&toy->head, "first", &extents, &toy->request), -EBADMSG);
 	assert_non_null(strstr(lineage_message(toy->lineage), "snapshot first cannot be read"));
-	if (lineage_lost(toy->lineage) == 1)
-		assert_int_equal(lineage_delete_lost(toy->lineage, "second", &toy->request), -EINVAL);
-	assert_int_equal(lineage_delete_lost(toy->lineage, "third", &toy->request), -ENOENT);
+	if (lineage_lost(&toy->head) == 1)
+		assert_int_equal(lineage_delete_lost(&toy->head, "second", &toy->request), -EINVAL);
+	assert_int_equal(lineage_delete_lost(&toy->head, "third", &toy->request), -ENOENT);
 	assert_int_equal(writes.beyond, 0);
 	for (unsigned i = 0; i < toy->device_count; i++)
 		sim_disk_observe(toy->disks[i], NULL);
@@ -172,8 +172,8 @@ static void what_another_snapshot_has_stays(void **state)
 	pointer = leaf_of(&toy, &pointer, 0);
 	toy_flip_nodes(&toy, &pointer, 77);
 	open_with(&toy, 1);
-	assert_int_equal(toy_wait(&toy, lineage_delete_lost(toy.lineage, "first", &toy.request)), 0);
-	assert_int_equal(lineage_commit(toy.lineage, &toy.request), -EROFS);
+	assert_int_equal(toy_wait(&toy, lineage_delete_lost(&toy.head, "first", &toy.request)), 0);
+	assert_int_equal(toy_begin_commit(&toy), -EROFS);
 	open_with(&toy, 0);
 	toy_expect_places(&toy);
 	for (unsigned i = 0; i < 6; i++) {
@@ -199,7 +199,7 @@ static void the_deletion_of_one_costs_no_other(void **state)
 	toy_flip_nodes(&toy, &second, 78);
 	sim_watch_allow_lost(toy.watch);
 	open_with(&toy, 3);
-	assert_int_equal(toy_wait(&toy, lineage_delete_lost(toy.lineage, "first", &toy.request)), 0);
+	assert_int_equal(toy_wait(&toy, lineage_delete_lost(&toy.head, "first", &toy.request)), 0);
 	open_with(&toy, 1);
 	toy_flip_nodes(&toy, &second, 78);
 	open_with(&toy, 0);
@@ -207,7 +207,7 @@ static void the_deletion_of_one_costs_no_other(void **state)
 	expect_whole(&toy, &kept[1]);
 	toy_flip_nodes(&toy, &second, 78);
 	open_with(&toy, 1);
-	assert_int_equal(toy_wait(&toy, lineage_delete_lost(toy.lineage, "second", &toy.request)), 0);
+	assert_int_equal(toy_wait(&toy, lineage_delete_lost(&toy.head, "second", &toy.request)), 0);
 	open_with(&toy, 0);
 	toy_expect_places(&toy);
 	change(&toy, 0, EXTENTS);
@@ -231,7 +231,7 @@ static void power_may_fail_while_one_is_deleted(void **state)
 		toy_flip_nodes(&toy, &second, 78);
 		sim_watch_allow_lost(toy.watch);
 		open_with(&toy, 3);
-		assert_int_equal(lineage_delete_lost(toy.lineage, "first", &toy.request), 0);
+		assert_int_equal(lineage_delete_lost(&toy.head, "first", &toy.request), 0);
 		for (unsigned turn = 0; turn < seed / 2 && toy.done_count == 0; turn++)
 			assert_true(toy_turn(&toy));
 		for (unsigned i = 0; i < toy.device_count; i++)
@@ -240,7 +240,7 @@ static void power_may_fail_while_one_is_deleted(void **state)
 			assert_true(toy_turn(&toy));
 		toy.done_count = 0;
 		toy_reopen(&toy);
-		lost = lineage_lost(toy.lineage);
+		lost = lineage_lost(&toy.head);
 		assert_true(lost == 3 || lost == 1);
 		toy_flip_nodes(&toy, &first, 77);
 		toy_flip_nodes(&toy, &second, 78);

@@ -75,7 +75,7 @@ static void fulfil(struct run *run)
 static bool is_listed(const struct run *run, const char *name)
 {
 	struct head_record records[HEAD_RECORDS];
-	unsigned count = lineage_snapshots(run->toy.lineage, records);
+	unsigned count = lineage_snapshots(&run->toy.head, records);
 
 	for (unsigned i = 0; i < count; i++)
 		if (strcmp(records[i].name, name) == 0)
@@ -88,7 +88,7 @@ static void expect_list(struct run *run)
 {
 	struct head_record records[HEAD_RECORDS];
 
-	assert_int_equal(lineage_snapshots(run->toy.lineage, records), run->count);
+	assert_int_equal(lineage_snapshots(&run->toy.head, records), run->count);
 	for (unsigned i = 0; i < run->count; i++) {
 		assert_string_equal(records[i].name, run->kept[i].name);
 		assert_int_equal(records[i].step, run->kept[i].step);
@@ -142,7 +142,7 @@ static int commit(struct run *run)
 
 	if (r < 0)
 		return r;
-	return finish(run, COMMIT, lineage_commit(run->toy.lineage, &run->toy.request));
+	return finish(run, COMMIT, toy_begin_commit(&run->toy));
 }
 
 /* Of the last commit, whatever has changed since. */
@@ -154,7 +154,7 @@ static int take(struct run *run)
 	run->wished = (struct toy_kept){ .step = run->promised };
 	snprintf(run->wished.name, sizeof(run->wished.name), "kept-%u", ++run->taken);
 	memcpy(run->wished.content, run->committed, sizeof(run->committed));
-	r = lineage_snapshot(toy->lineage, run->wished.name, &toy->request);
+	r = lineage_snapshot(&toy->head, run->wished.name, &toy->request);
 	if (r < 0 && !lineage_is_fenced(toy->lineage))
 		assert_true(r == -ENODATA || r == -ENOSPC || r == -EMFILE);
 	return finish(run, TAKE, r);
@@ -186,11 +186,10 @@ static int drop(struct run *run)
 
 	if (!choose_kept(run))
 		return 0;
-	r = finish(run, NOTHING,
-		   lineage_measure_snapshot(toy->lineage, run->wished.name, &own, &toy->request));
+	r = finish(run, NOTHING, lineage_measure_snapshot(&toy->head, run->wished.name, &own, &toy->request));
 	if (r <= 0)
 		return r;
-	r = finish(run, DELETE, lineage_delete_snapshot(toy->lineage, run->wished.name, &toy->request));
+	r = finish(run, DELETE, lineage_delete_snapshot(&toy->head, run->wished.name, &toy->request));
 	if (r > 0)
 		assert_int_equal(count_free(run) - free_before, own);
 	return r;
@@ -213,7 +212,7 @@ static void tell(struct lineage_difference *difference, uint64_t extent, const s
 /* With the last commit, or another one. */
 static int compare(struct run *run)
 {
-	struct comparison comparison = { .difference.tell = tell };
+	struct comparison comparison = { .difference = { .head = &run->toy.head, .tell = tell } };
 	const uint64_t *to = run->committed;
 	int r;
 
@@ -226,8 +225,7 @@ static int compare(struct run *run)
 		comparison.difference.to = other->name;
 		to = other->content;
 	}
-	r = finish(run, NOTHING,
-		   lineage_compare(run->toy.lineage, &comparison.difference, &run->toy.request));
+	r = finish(run, NOTHING, lineage_compare(&comparison.difference, &run->toy.request));
 	for (unsigned i = 0; r > 0 && i < run->toy.extents; i++)
 		assert_int_equal(comparison.differs[i], run->wished.content[i] != to[i]);
 	return r;
@@ -241,9 +239,9 @@ static int roll_back(struct run *run)
 
 	if (!choose_kept(run))
 		return 0;
-	r = finish(run, ROLL_BACK, lineage_roll_back(toy->lineage, run->wished.name, &toy->request));
+	r = finish(run, ROLL_BACK, lineage_roll_back(&toy->head, run->wished.name, &toy->request));
 	if (r > 0)
-		assert_int_equal(lineage_commit(toy->lineage, &toy->request), -EROFS);
+		assert_int_equal(toy_begin_commit(toy), -EROFS);
 	return r == 0 ? 0 : -EINTR;
 }
 

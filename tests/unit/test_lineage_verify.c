@@ -48,10 +48,10 @@ static struct finder *verify(struct toy *toy)
 	finder.verification = (struct lineage_verification){ .buffer = finder.buffer,
 							     .found = note_flaw,
 							     .kept = note_kept };
-	for (uint64_t leaf = 0; leaf < lineage_leaves(toy->lineage); leaf++) {
+	for (uint64_t leaf = 0; leaf < lineage_leaves(&toy->head); leaf++) {
 		finder.verification.leaf = leaf;
 		assert_int_equal(
-			toy_wait(toy, lineage_verify(toy->lineage, &finder.verification, &toy->request)), 0);
+			toy_wait(toy, lineage_verify(&toy->head, &finder.verification, &toy->request)), 0);
 	}
 	return &finder;
 }
@@ -64,7 +64,7 @@ static void make(struct toy *toy, unsigned extents, unsigned devices)
 
 static void keep(struct toy *toy, const char *name)
 {
-	assert_int_equal(toy_wait(toy, lineage_snapshot(toy->lineage, name, &toy->request)), 0);
+	assert_int_equal(toy_wait(toy, lineage_snapshot(&toy->head, name, &toy->request)), 0);
 }
 
 /* ---- Nodes ---- */
@@ -317,7 +317,7 @@ static void power_may_fail_while_a_node_is_mended(void **state)
 		finder.verification = (struct lineage_verification){
 			.leaf = node == 2, .buffer = finder.buffer, .found = note_flaw, .kept = note_kept
 		};
-		assert_int_equal(lineage_verify(toy.lineage, &finder.verification, &toy.request), 0);
+		assert_int_equal(lineage_verify(&toy.head, &finder.verification, &toy.request), 0);
 		for (unsigned turn = 0; turn < seed && toy.done_count == 0; turn++)
 			assert_true(toy_turn(&toy));
 		for (unsigned i = 0; i < 2; i++)

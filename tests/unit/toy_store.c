@@ -110,8 +110,11 @@ static int load_node(struct lineage_head *head, const struct node_header *header
 	return 0;
 }
 
-static const struct lineage_head_ops toy_ops = { freeze_node, release_node, committed,
-						 load_node,   NULL,	    uncommitted };
+static const struct lineage_head_ops toy_ops = { .freeze_node = freeze_node,
+						 .release_node = release_node,
+						 .committed = committed,
+						 .load_node = load_node,
+						 .uncommitted = uncommitted };
 
 /* ---- Sessions ---- */
 
@@ -269,9 +272,16 @@ int toy_take_step(struct toy *toy)
 	return 0;
 }
 
+int toy_begin_commit(struct toy *toy)
+{
+	int r = lineage_freeze(&toy->head);
+
+	return r < 0 ? r : lineage_commit(&toy->head, &toy->request);
+}
+
 int toy_commit(struct toy *toy)
 {
-	int r = toy_wait(toy, lineage_commit(toy->lineage, &toy->request));
+	int r = toy_wait(toy, toy_begin_commit(toy));
 
 	if (r == 0)
 		sim_watch_promise(toy->watch, toy->head.step);

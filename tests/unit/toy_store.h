@@ -74,6 +74,8 @@ int toy_wait(struct toy *toy, int r);
 int toy_update(struct toy *toy, unsigned number, uint64_t content);
 /* Some of the extents, or all; contents are never used twice. */
 int toy_take_step(struct toy *toy);
+/* Of what it is now; that ends with toy->request. */
+int toy_begin_commit(struct toy *toy);
 int toy_commit(struct toy *toy);
 /* Everything is what it was at the step that was found. */
 void toy_expect_step(struct toy *toy);

@@ -55,7 +55,7 @@ int toy_open_view(struct toy *toy, struct toy_view *view, const struct toy_kept 
 
 	view->kept = *kept;
 	view->head = (struct lineage_head){ .ops = &view_ops };
-	r = toy_wait(toy, lineage_open_view(toy->lineage, kept->name, &view->head, &toy->request));
+	r = toy_wait(toy, lineage_open_view(&toy->head, kept->name, &view->head, &toy->request));
 	if (r < 0) {
 		tree_destroy(&view->head.tree);
 		return r;
@@ -93,7 +93,7 @@ void toy_expect_view(struct toy_view *view)
 void toy_close_view(struct toy_view *view)
 {
 	sim_watch_end_view(view->toy->watch, number_of(view));
-	lineage_close_view(view->toy->lineage, &view->head);
+	lineage_close_view(&view->head);
 	tree_destroy(&view->head.tree);
 	view->toy = NULL;
 }

@@ -1,0 +1,298 @@
+/* Forks of a store on disks that lose power: jobs that share extents, write and commit beside each other,
+ * come and go; every byte of each compared with what it has committed. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "offload/store_verify.h"
+#include "tests/unit/family.h"
+#include "tests/unit/io_support.h"
+#include "tests/unit/seeds.h"
+
+static void act(struct family *family)
+{
+	static void (*const acts[])(struct family_job * job) = {
+		family_commit, family_commit,	 family_commit,	   family_commit,    family_fork,
+		family_fork,   family_take,	 family_delete,	   family_drop,	     family_leave,
+		family_leave,  family_come_back, family_come_back, family_roll_back,
+	};
+	struct family_job *job = &family->jobs[family_choose(family, FAMILY_JOBS)];
+
+	if (family_choose(family, 30) == 0)
+		acts[family_choose(family, ARRAY_LENGTH(acts))](job);
+	else if (family_choose(family, 2))
+		family_write(family, job);
+	else
+		family_turn(family);
+}
+
+static void cut(struct family *family)
+{
+	void (*end)(struct sim_disk * disk) = family_choose(family, 2) ? sim_disk_fail_power : sim_disk_kill;
+
+	for (unsigned i = 0; i < family->disk_count; i++)
+		end(family->disks[i]);
+}
+
+static void run(uint64_t seed)
+{
+	struct family family;
+
+	family_open(&family, 1 + seed % FAMILY_DISKS, seed);
+	for (unsigned session = 0; session < 4; session++) {
+		unsigned length = 200 + family_choose(&family, 2500);
+
+		for (unsigned i = 0; i < length && !family.is_cut; i++)
+			act(&family);
+		if (family_choose(&family, 4))
+			cut(&family);
+		else
+			family_settle(&family);
+		family_reopen(&family);
+	}
+	family_close(&family);
+}
+
+static void jobs_of_a_store_are_each_what_they_have_committed(void **state)
+{
+	seeds_run(40, run);
+}
+
+static void commit_all(struct family *family)
+{
+	for (unsigned i = 0; i < FAMILY_JOBS; i++)
+		if (family->jobs[i].store)
+			family_commit(&family->jobs[i]);
+	family_settle(family);
+}
+
+/* What is counted while jobs come, change, and go is what another session counts on the disks. */
+static void no_place_is_lost_and_none_is_given_twice(void **state)
+{
+	uint64_t before[FAMILY_DISKS + 1], after[FAMILY_DISKS + 1];
+	struct family family;
+
+	family_open(&family, 2, 99);
+	for (unsigned round = 0; round < 30; round++) {
+		for (unsigned i = 0; i < 400; i++)
+			act(&family);
+		family_settle(&family);
+		for (unsigned i = 0; i < FAMILY_JOBS; i++) {
+			if (family.jobs[i].has_ended)
+				family_leave(&family.jobs[i]);
+			if (family.jobs[i].has_ended)
+				family_reopen(&family);
+			family_come_back(&family.jobs[i]);
+		}
+		commit_all(&family);
+		family_count_free(&family, before);
+		family_reopen(&family);
+		family_count_free(&family, after);
+		assert_memory_equal(before, after, sizeof(before));
+	}
+	family_close(&family);
+}
+
+/* Eight are the issue's; four show it as well. */
+static void what_is_fixed_lies_there_once(void **state)
+{
+	uint64_t before[FAMILY_DISKS + 1], after[FAMILY_DISKS + 1];
+	struct family family;
+
+	family_open(&family, 1, 5);
+	family_count_free(&family, before);
+	for (unsigned i = 1; i < FAMILY_JOBS; i++) {
+		family_fork(&family.jobs[0]);
+		family_settle(&family);
+		assert_non_null(family.jobs[i].store);
+		assert_int_equal(family.jobs[i].committed.step, 1);
+	}
+	family_count_free(&family, after);
+	/* Nothing was written but tables; the devices have grown, or had room. */
+	assert_true(after[0] >= before[0]);
+	before[0] = after[0];
+	for (unsigned i = 1; i < FAMILY_JOBS; i++)
+		family_rewrite(&family, &family.jobs[i]);
+	commit_all(&family);
+	family_count_free(&family, after);
+	assert_int_equal(before[0] - after[0], (FAMILY_JOBS - 1) * (FAMILY_EXTENTS - FAMILY_FIXED));
+	family_reopen(&family);
+	family_close(&family);
+}
+
+/* All of them, between commits, again and again: none waits for what will never come. */
+static void all_jobs_can_be_rewritten_at_the_same_time(void **state)
+{
+	struct family family;
+
+	family_open(&family, 2, 6);
+	for (unsigned i = 1; i < FAMILY_JOBS; i++) {
+		family_fork(&family.jobs[0]);
+		family_settle(&family);
+	}
+	for (unsigned round = 0; round < 4; round++) {
+		for (unsigned i = 0; i < FAMILY_JOBS; i++)
+			family_rewrite(&family, &family.jobs[i]);
+		family_take(&family.jobs[round % FAMILY_JOBS]);
+		for (unsigned i = 0; i < FAMILY_JOBS; i++)
+			family_commit(&family.jobs[i]);
+	}
+	family_settle(&family);
+	assert_false(family.is_cut);
+	family_reopen(&family);
+	family_close(&family);
+}
+
+/* It is dropped, and still open: what comes after it is another job all the same. */
+static void a_job_that_was_dropped_is_in_nobodys_way(void **state)
+{
+	struct family family;
+
+	family_open(&family, 1, 9);
+	family_fork(&family.jobs[0]);
+	family_settle(&family);
+	family_rewrite(&family, &family.jobs[1]);
+	family_drop(&family.jobs[1]);
+	family_settle(&family);
+	assert_true(family.jobs[1].has_ended);
+	family_fork(&family.jobs[0]);
+	family_settle(&family);
+	assert_non_null(family.jobs[2].store);
+	family_leave(&family.jobs[2]);
+	family_come_back(&family.jobs[2]);
+	assert_non_null(family.jobs[2].store);
+	assert_int_equal(store_commit(family.jobs[1].store, 7, &family.jobs[1].request), -EROFS);
+	family_leave(&family.jobs[1]);
+	family_reopen(&family);
+	family_close(&family);
+}
+
+/* ---- Verifying ---- */
+
+struct finder {
+	struct store_verification verification;
+	struct family *family;
+	unsigned flaws, kept;
+	bool is_over;
+	char of[STORE_NAMES_TEXT];
+};
+
+static void on_found(struct store_verification *verification, const struct store_flaw *flaw)
+{
+	struct finder *finder = container_of(verification, struct finder, verification);
+
+	finder->flaws++;
+	memcpy(finder->of, flaw->snapshots, sizeof(finder->of));
+}
+
+static bool goes_on(struct store_verification *verification)
+{
+	return true;
+}
+
+static void on_read(struct store_verification *verification)
+{
+	container_of(verification, struct finder, verification)->is_over = true;
+}
+
+static void verify(struct finder *finder, struct family_job *job)
+{
+	finder->flaws = finder->kept = 0;
+	for (uint64_t group = 0; group <= FAMILY_EXTENTS / STORE_GROUP_EXTENTS; group++) {
+		finder->verification.group = group;
+		family_wait(job, store_verify(job->store, &finder->verification, &job->request));
+		finder->kept += (unsigned)finder->verification.count;
+		finder->is_over = !store_verify_extents(&finder->verification);
+		while (!finder->is_over)
+			family_turn(job->family);
+	}
+}
+
+/* Each with its own snapshots: what others have is theirs to verify. */
+static void a_job_is_verified_beside_others(void **state)
+{
+	struct finder finder = { .verification = { .found = on_found, .goes_on = goes_on, .done = on_read } };
+	struct family family;
+
+	family_open(&family, 2, 7);
+	finder.verification.buffer = pages_new(STORE_EXTENT_BYTES);
+	family_fork(&family.jobs[0]);
+	family_settle(&family);
+	family_take(&family.jobs[1]);
+	family_settle(&family);
+	for (unsigned i = 0; i < 2; i++)
+		family_rewrite(&family, &family.jobs[i]);
+	commit_all(&family);
+	verify(&finder, &family.jobs[0]);
+	assert_int_equal(finder.flaws, 0);
+	assert_int_equal(finder.kept, 0);
+	verify(&finder, &family.jobs[1]);
+	assert_int_equal(finder.flaws, 0);
+	assert_int_equal(finder.kept, FAMILY_EXTENTS - FAMILY_FIXED);
+	/* Both copies of the root that the snapshot alone has. */
+	family_flip_kept(&family.jobs[1]);
+	verify(&finder, &family.jobs[0]);
+	assert_int_equal(finder.flaws, 0);
+	verify(&finder, &family.jobs[1]);
+	assert_int_equal(finder.flaws, 2);
+	assert_string_equal(finder.of, family.jobs[1].kept[0].name);
+	family_flip_kept(&family.jobs[1]);
+	store_verification_clear(&finder.verification);
+	free(finder.verification.buffer);
+	family_close(&family);
+}
+
+static void forks_that_cannot_be_are_refused(void **state)
+{
+	struct family_job *job;
+	struct family family;
+	struct store *store;
+	char name[80];
+
+	family_open(&family, 1, 8);
+	job = &family.jobs[0];
+	memset(name, 'x', sizeof(name));
+	name[64] = '\0';
+	struct store_fork fork = { .name = name };
+
+	assert_int_equal(store_fork(job->store, &fork, &job->request, &store), -EINVAL);
+	fork.name = job->committed.name;
+	job->is_asking = true;
+	assert_int_equal(store_fork(job->store, &fork, &job->request, &store), 0);
+	family_settle(&family);
+	assert_int_equal(job->status, -EEXIST);
+	assert_string_equal(store_message(job->store), "there is a job j1 already");
+	fork = (struct store_fork){ .name = "new", .snapshot = "none" };
+	job->is_asking = true;
+	assert_int_equal(store_fork(job->store, &fork, &job->request, &store), 0);
+	family_settle(&family);
+	assert_int_equal(job->status, -ENOENT);
+	assert_string_equal(store_message(job->store), "there is no snapshot none");
+	assert_int_equal(store_drop(job->store, &job->request), -EINVAL);
+	assert_int_equal(store_attach(job->store, "none", &job->request, &store), -ENOENT);
+	assert_int_equal(store_attach(job->store, "j1", &job->request, &store), -EBUSY);
+	assert_int_equal(store_jobs(job->store, (struct store_job[15]){ { "" } }), 1);
+	family.is_cut = false;
+	family_reopen(&family);
+	family_close(&family);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(jobs_of_a_store_are_each_what_they_have_committed, seeds_tell),
+		cmocka_unit_test(no_place_is_lost_and_none_is_given_twice),
+		cmocka_unit_test(what_is_fixed_lies_there_once),
+		cmocka_unit_test(all_jobs_can_be_rewritten_at_the_same_time),
+		cmocka_unit_test(a_job_that_was_dropped_is_in_nobodys_way),
+		cmocka_unit_test(a_job_is_verified_beside_others),
+		cmocka_unit_test(forks_that_cannot_be_are_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
