@@ -55,10 +55,12 @@ static int begin_load(struct lineage *lineage, struct lineage_head *head, const 
 	return 0;
 }
 
+/* No commit says that the devices have grown. */
 static void fail_load(struct lineage *lineage, int status)
 {
 	struct lineage_head *head = lineage->view;
 
+	lineage->next_extents = lineage->geometry.extents;
 	lineage_refuse_map(lineage, status, head->name);
 	head->ops->abandon_load(head);
 	lineage_end(lineage, status);

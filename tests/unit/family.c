@@ -581,7 +581,7 @@ void family_open(struct family *family, unsigned disks, uint64_t seed)
 
 	*family = (struct family){ .disk_count = disks, .random = seed * 2 + 1 };
 	for (unsigned i = 0; i < disks; i++)
-		family->disks[i] = sim_disk_new(8 * FAMILY_EXTENTS * STORE_EXTENT_BYTES, seed * 5 + i);
+		family->disks[i] = sim_disk_new(20 * FAMILY_EXTENTS * STORE_EXTENT_BYTES, seed * 5 + i);
 	for (unsigned i = 0; i < FAMILY_WRITES; i++)
 		family->writes[i].page = pages_new(FAMILY_PAGE);
 	for (unsigned i = 0; i < FAMILY_JOBS; i++) {

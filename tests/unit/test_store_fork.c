@@ -247,6 +247,37 @@ static void a_job_is_verified_beside_others(void **state)
 	family_close(&family);
 }
 
+/* It has made the devices grow, and nobody else makes use of that. */
+static void a_fork_of_what_cannot_be_read_leaves_all_as_it_was(void **state)
+{
+	struct store_fork fork = { .name = "new", .snapshots = STORE_MAX_SNAPSHOTS };
+	uint64_t before[FAMILY_DISKS + 1], after[FAMILY_DISKS + 1];
+	struct family_job *job;
+	struct family family;
+	struct store *store;
+
+	family_open(&family, 1, 10);
+	job = &family.jobs[0];
+	family_take(job);
+	family_settle(&family);
+	family_rewrite(&family, job);
+	commit_all(&family);
+	fork.snapshot = job->kept[0].name;
+	family_flip_kept(job);
+	assert_int_equal(store_fork(job->store, &fork, &job->request, &store), 0);
+	job->is_asking = true;
+	family_settle(&family);
+	assert_int_equal(job->status, -EBADMSG);
+	family_flip_kept(job);
+	family.is_cut = false;
+	commit_all(&family);
+	family_count_free(&family, before);
+	family_reopen(&family);
+	family_count_free(&family, after);
+	assert_memory_equal(before, after, sizeof(before));
+	family_close(&family);
+}
+
 static void forks_that_cannot_be_are_refused(void **state)
 {
 	struct family_job *job;
@@ -291,6 +322,7 @@ int main(void)
 		cmocka_unit_test(all_jobs_can_be_rewritten_at_the_same_time),
 		cmocka_unit_test(a_job_that_was_dropped_is_in_nobodys_way),
 		cmocka_unit_test(a_job_is_verified_beside_others),
+		cmocka_unit_test(a_fork_of_what_cannot_be_read_leaves_all_as_it_was),
 		cmocka_unit_test(forks_that_cannot_be_are_refused),
 	};
 
