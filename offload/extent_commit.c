@@ -241,7 +241,7 @@ void extent_keep_name(char kept[STORE_SNAPSHOT_NAME_BYTES + 1], const char *name
 	snprintf(kept, STORE_SNAPSHOT_NAME_BYTES + 1, "%s", name);
 }
 
-static void created(struct lineage_request *step, int status)
+void extent_ended(struct lineage_request *step, int status)
 {
 	extent_end_request(container_of(step, struct extent_store, step), status);
 }
@@ -289,7 +289,7 @@ static int run_commit(struct extent_store *store)
 
 int extent_create(struct store *base, struct store_request *request)
 {
-	return extent_ask(container_of(base, struct extent_store, store), request, run_create, created);
+	return extent_ask(container_of(base, struct extent_store, store), request, run_create, extent_ended);
 }
 
 int extent_open(struct store *base, struct store_request *request)

@@ -109,11 +109,6 @@ static int attach(struct store *base, const char *name, struct store_request *re
 
 /* ---- The end of one ---- */
 
-static void dropped(struct lineage_request *step, int status)
-{
-	extent_end_request(container_of(step, struct extent_store, step), status);
-}
-
 static int run_drop(struct extent_store *store)
 {
 	return lineage_drop(&store->head, &store->step);
@@ -121,7 +116,7 @@ static int run_drop(struct extent_store *store)
 
 static int drop(struct store *base, struct store_request *request)
 {
-	return extent_ask(store_of(base), request, run_drop, dropped);
+	return extent_ask(store_of(base), request, run_drop, extent_ended);
 }
 
 static unsigned list(const struct store *base, struct store_job *ret_jobs)

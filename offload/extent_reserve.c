@@ -64,11 +64,6 @@ struct store_room extent_room(const struct store *base, unsigned snapshots)
 				    lineage_host_bytes(&geometry, store->device_count) };
 }
 
-static void ended(struct lineage_request *step, int status)
-{
-	extent_end_request(container_of(step, struct extent_store, step), status);
-}
-
 static int run_reserve(struct extent_store *store)
 {
 	return lineage_grow(&store->head, &store->growth.geometry, &store->step);
@@ -92,5 +87,5 @@ int extent_reserve(struct store *base, unsigned snapshots, struct store_request 
 	if (store->request)
 		return -EBUSY;
 	store->asked.snapshots = snapshots;
-	return extent_ask(store, request, run, ended);
+	return extent_ask(store, request, run, extent_ended);
 }

@@ -13,11 +13,6 @@ static struct extent_store *store_of(struct store *base)
 	return container_of(base, struct extent_store, store);
 }
 
-static void ended(struct lineage_request *step, int status)
-{
-	extent_end_request(container_of(step, struct extent_store, step), status);
-}
-
 static int begin(struct store *base, const char *name, struct store_request *request,
 		 int (*run)(struct extent_store *store),
 		 void (*done)(struct lineage_request *request, int status))
@@ -37,7 +32,7 @@ static int run_take(struct extent_store *store)
 
 static int take(struct store *base, const char *name, struct store_request *request)
 {
-	return begin(base, name, request, run_take, ended);
+	return begin(base, name, request, run_take, extent_ended);
 }
 
 static int run_drop(struct extent_store *store)
@@ -47,7 +42,7 @@ static int run_drop(struct extent_store *store)
 
 static int drop(struct store *base, const char *name, struct store_request *request)
 {
-	return begin(base, name, request, run_drop, ended);
+	return begin(base, name, request, run_drop, extent_ended);
 }
 
 static int run_roll_back(struct extent_store *store)
@@ -62,12 +57,12 @@ static int run_drop_lost(struct extent_store *store)
 
 static int drop_lost(struct store *base, const char *name, struct store_request *request)
 {
-	return begin(base, name, request, run_drop_lost, ended);
+	return begin(base, name, request, run_drop_lost, extent_ended);
 }
 
 static int roll_back(struct store *base, const char *name, struct store_request *request)
 {
-	return begin(base, name, request, run_roll_back, ended);
+	return begin(base, name, request, run_roll_back, extent_ended);
 }
 
 static unsigned list(const struct store *base, struct store_snapshot *ret_snapshots)

@@ -126,6 +126,8 @@ int extent_ask(struct extent_store *store, struct store_request *request,
 	       void (*done)(struct lineage_request *request, int status));
 /* Last, because the caller may free the store in it. */
 void extent_end_request(struct extent_store *store, int status);
+/* done() of a request that needs nothing else at its end. */
+void extent_ended(struct lineage_request *step, int status);
 /* So that a name that is too long is one still. */
 void extent_keep_name(char kept[STORE_SNAPSHOT_NAME_BYTES + 1], const char *name);
 
