@@ -48,7 +48,7 @@ static uint64_t bytes_of(const struct endurance *endurance, unsigned path)
 
 static bool count(struct endurance *endurance, unsigned path, uint64_t now)
 {
-	uint64_t moved = node_moved_bytes(endurance->node, path, TIER_WRITE);
+	uint64_t moved = endurance->node->paths[path].moved[TIER_WRITE];
 	uint64_t bytes = moved - endurance->paths[path].counted;
 	struct wear *wear = endurance->paths[path].wear;
 

@@ -84,19 +84,6 @@ struct store *job_nvme_store(const struct job *job)
 					 : NULL;
 }
 
-uint64_t job_path_moved(const struct job *job, unsigned path, enum tier_direction direction)
-{
-	const struct store *state = job_nvme_store(job), *sums = job->gradient_store;
-	unsigned device = 0;
-
-	while (device < job->paths.count && job->paths.paths[device] != path)
-		device++;
-	if (device == job->paths.count)
-		return 0;
-	return (state ? store_device_bytes(state, device, direction) : 0) +
-	       (sums ? store_device_bytes(sums, device, direction) : 0);
-}
-
 bool job_is_idle(const struct job *job)
 {
 	return job->member_count == 0 && job->phase >= JOB_TRAINED;

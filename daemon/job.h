@@ -316,8 +316,6 @@ const char *job_describe_loss(const struct job *job, char *text, size_t size);
 #define JOB_LOSS_TEXT 800
 /* Where its state is on NVMe; NULL: nowhere. */
 struct store *job_nvme_store(const struct job *job);
-/* Bytes that one of the paths was asked to move so far. */
-uint64_t job_path_moved(const struct job *job, unsigned path, enum tier_direction direction);
 /* It has a state, and no ranks. */
 bool job_is_idle(const struct job *job);
 

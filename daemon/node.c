@@ -414,25 +414,6 @@ bool node_has_settled(const struct node *node)
 	return queue_is_empty(&node->dying);
 }
 
-static uint64_t moved_by(const struct queue *jobs, unsigned path, enum tier_direction direction)
-{
-	uint64_t bytes = 0;
-
-	QUEUE_FOREACH (link, jobs) {
-		const struct job *job = queue_entry(link, struct job, link);
-
-		if (job->path_bytes[path] > 0)
-			bytes += job_path_moved(job, path, direction);
-	}
-	return bytes;
-}
-
-uint64_t node_moved_bytes(const struct node *node, unsigned path, enum tier_direction direction)
-{
-	return node->paths[path].moved[direction] + moved_by(&node->jobs, path, direction) +
-	       moved_by(&node->dying, path, direction);
-}
-
 static bool is_idle(const struct node *node)
 {
 	QUEUE_FOREACH (link, &node->jobs) {

@@ -23,7 +23,7 @@ struct node_path {
 	uint64_t capacity;  /* bytes that tierd may use there */
 	uint64_t endurance; /* bytes that its device may be written with; 0: as the node's others */
 	uint64_t used;	    /* bytes that jobs have reserved */
-	uint64_t moved[2];  /* bytes, by enum tier_direction, of jobs that are gone */
+	uint64_t moved[2];  /* bytes, by enum tier_direction, of all jobs there have been */
 	int directory_fd;   /* of the folder */
 	bool is_direct;	    /* O_DIRECT works there */
 	dev_t file_system;
@@ -130,9 +130,6 @@ bool node_has_settled(const struct node *node);
 
 /* Calls on_idle once it is due. */
 void node_check_idle(struct node *node);
-
-/* Bytes that a path was asked to move, by all jobs, those that are gone included. */
-uint64_t node_moved_bytes(const struct node *node, unsigned path, enum tier_direction direction);
 
 /* Says, once, that memory could not be pinned (r: what engine_buffer_add() said), and what to do about it. */
 void node_note_pinning(struct node *node, int r);

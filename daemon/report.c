@@ -47,8 +47,8 @@ void report_node(struct pending *pending, struct node *node)
 		paths[i].path = node->paths[i].path;
 		paths[i].capacity_bytes = node->paths[i].capacity;
 		paths[i].used_bytes = node->paths[i].used;
-		paths[i].read_bytes = node_moved_bytes(node, i, TIER_READ);
-		paths[i].written_bytes = node_moved_bytes(node, i, TIER_WRITE);
+		paths[i].read_bytes = node->paths[i].moved[TIER_READ];
+		paths[i].written_bytes = node->paths[i].moved[TIER_WRITE];
 		paths[i].is_direct = node->paths[i].is_direct;
 		add_endurance(node, i, &paths[i]);
 		path_pointers[i] = &paths[i];

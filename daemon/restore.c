@@ -364,13 +364,14 @@ static void on_opened(struct store_request *request, int status)
 static int open_tier(struct restore *restore, unsigned index, struct tier **ret_tier)
 {
 	struct node *node = restore->node;
-	const struct node_path *path = &node->paths[restore->paths.paths[index]];
+	struct node_path *path = &node->paths[restore->paths.paths[index]];
 	struct nvme_config config = { .engine = node->engine,
 				      .directory_fd = path->directory_fd,
 				      .directory = path->folder,
 				      .name = restore->file.file,
 				      .is_buffered = !path->is_direct,
-				      .device = path->device };
+				      .device = path->device,
+				      .moved = path->moved };
 	struct fault_config fault;
 	int r = nvme_tier_open(&config, LOCK_MS, ret_tier);
 

@@ -65,7 +65,8 @@ static int make_tier(struct setup *setup, unsigned index, const struct files *fi
 				      .is_buffered = !path->is_direct,
 				      .is_unfinished = files->is_unfinished,
 				      .device = path->device,
-				      .weight = setup->job->options.io_weight };
+				      .weight = setup->job->options.io_weight,
+				      .moved = path->moved };
 	_cleanup_(tier_freep) struct tier *tier = NULL;
 	struct fault_config fault;
 	char needed[16], there[16];
@@ -469,21 +470,9 @@ void setup_start(struct job *job)
 	}
 }
 
-/* What tierctl shows of a path is more than its present jobs. */
-static void remember_traffic(const struct job *job, const struct store *store)
-{
-	for (unsigned i = 0; store && i < job->paths.count; i++) {
-		struct node_path *path = &job->node->paths[job->paths.paths[i]];
-
-		path->moved[TIER_READ] += store_device_bytes(store, i, TIER_READ);
-		path->moved[TIER_WRITE] += store_device_bytes(store, i, TIER_WRITE);
-	}
-}
-
 static void clear_memory(struct job *job, struct made *made)
 {
 	gradient_clear(job);
-	remember_traffic(job, job->gradient_store);
 	made->gradient_store = TAKE_PTR(job->gradient_store);
 	made->arena = job->arena;
 	made->cache = job->cache;
@@ -521,7 +510,6 @@ void setup_clear(struct job *job)
 		store_keep(job_nvme_store(job), job->is_kept && durable_has_step(job, &step));
 	durable_free(job);
 	sweep_free(job);
-	remember_traffic(job, job_nvme_store(job));
 	clear_memory(job, &made);
 	job->parameter_store = job->optimizer_store = NULL;
 	catalog_unpack(&job->catalog);

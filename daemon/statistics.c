@@ -82,8 +82,8 @@ static void fill_path(struct statistics_path *body, const struct node *node, uns
 	*body = (struct statistics_path){
 		.capacity = path->capacity,
 		.used = path->used,
-		.moved = { [STATISTICS_READ] = node_moved_bytes(node, index, TIER_READ),
-			   [STATISTICS_WRITTEN] = node_moved_bytes(node, index, TIER_WRITE) },
+		.moved = { [STATISTICS_READ] = node->paths[index].moved[TIER_READ],
+			   [STATISTICS_WRITTEN] = node->paths[index].moved[TIER_WRITE] },
 	};
 	snprintf(body->path, sizeof(body->path), "%s", path->path);
 }

@@ -24,13 +24,17 @@ struct nvme_tier {
 	bool is_direct, is_kept, has_name;
 	char *name;
 	char *label;
+	uint64_t *moved;
 };
 
 static int nvme_submit(struct tier *tier, struct tier_io *io)
 {
 	struct nvme_tier *nvme = container_of(tier, struct nvme_tier, tier);
+	int r = engine_submit(nvme->engine, nvme->file, io);
 
-	return engine_submit(nvme->engine, nvme->file, io);
+	if (r == 0 && nvme->moved && io->direction != TIER_FLUSH)
+		nvme->moved[io->direction] += io->length;
+	return r;
 }
 
 static void nvme_raise(struct tier *tier, struct tier_io *io, enum tier_priority priority)
@@ -144,6 +148,7 @@ static struct nvme_tier *allocate(const struct nvme_config *config)
 		return NULL;
 	nvme->tier = (struct tier){ .ops = &nvme_ops, .capacity = config->capacity };
 	nvme->engine = config->engine;
+	nvme->moved = config->moved;
 	nvme->fd = nvme->directory_fd = nvme->file = -1;
 	nvme->name = malloc(name_size);
 	nvme->label = malloc(label_size);

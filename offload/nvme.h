@@ -17,6 +17,8 @@ struct nvme_config {
 	bool is_unfinished;    /* it is created so; who has finished it changes its mode */
 	unsigned device;       /* of the engine, on which the directory lies */
 	unsigned weight;       /* of the file's share of the device; 0: SCHEDULE_DEFAULT_WEIGHT */
+	uint64_t *moved; /* bytes that were asked for are added there, by enum tier_direction (read, write);
+			    borrowed until tier_free(); NULL: nowhere */
 };
 
 /* Creates the file, mode 0600 unless it is unfinished, and locks it; tier_free() unlinks it, unless

@@ -213,11 +213,6 @@ uint64_t store_bytes(const struct store *store, enum tier_direction direction)
 	return store->bytes[direction];
 }
 
-uint64_t store_device_bytes(const struct store *store, unsigned device, enum tier_direction direction)
-{
-	return store->ops->device_bytes ? store->ops->device_bytes(store, device, direction) : 0;
-}
-
 uint64_t store_host_bytes(const struct store *store)
 {
 	return store->host_bytes;

@@ -146,8 +146,6 @@ struct store_ops {
 	const char *(*message)(const struct store *store);
 	void (*belong)(struct store *store, const struct store_owner *owner);
 	void (*keep)(struct store *store, bool is_kept);
-	/* NULL: it has no devices. */
-	uint64_t (*device_bytes)(const struct store *store, unsigned device, enum tier_direction direction);
 	void (*free)(struct store *store);
 	const struct store_snapshot_ops *snapshots; /* NULL: it has none */
 	const struct store_fork_ops *forks;	    /* NULL: likewise */
@@ -329,8 +327,6 @@ int store_open_snapshot(struct store *store, const char *name, struct store_requ
 
 /* Bytes moved from and to the devices so far, by direction. */
 uint64_t store_bytes(const struct store *store, enum tier_direction direction);
-/* Bytes that one of the devices was asked to move so far. */
-uint64_t store_device_bytes(const struct store *store, unsigned device, enum tier_direction direction);
 /* Host memory that the store holds. */
 uint64_t store_host_bytes(const struct store *store);
 

@@ -190,13 +190,6 @@ static void extent_free(struct store *base)
 	free(store);
 }
 
-static uint64_t extent_device_bytes(const struct store *base, unsigned device, enum tier_direction direction)
-{
-	const struct extent_store *store = container_of(base, const struct extent_store, store);
-
-	return store->devices[device].tier->submitted[direction].bytes;
-}
-
 static int extent_adopt(struct store *base, struct store_layout *layout)
 {
 	struct extent_store *store = container_of(base, struct extent_store, store);
@@ -256,7 +249,6 @@ static const struct store_ops extent_ops = {
 	.message = extent_message,
 	.belong = extent_belong,
 	.keep = extent_keep,
-	.device_bytes = extent_device_bytes,
 	.free = extent_free,
 	.snapshots = &extent_snapshot_ops,
 	.forks = &extent_fork_ops,

@@ -311,6 +311,11 @@ unsigned sim_disk_fresh(const struct sim_disk *disk)
 	return disk->fresh_count;
 }
 
+uint64_t sim_disk_moved(const struct sim_disk *disk, enum tier_direction direction)
+{
+	return disk->session->submitted[direction].bytes;
+}
+
 unsigned sim_disk_weight(const struct sim_disk *disk)
 {
 	return disk->weight;

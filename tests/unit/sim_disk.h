@@ -37,6 +37,8 @@ void sim_disk_fail_flush(struct sim_disk *disk, unsigned countdown);
 void sim_disk_kill(struct sim_disk *disk);
 void sim_disk_fail_power(struct sim_disk *disk);
 
+/* Bytes that this session was asked to move. */
+uint64_t sim_disk_moved(const struct sim_disk *disk, enum tier_direction direction);
 /* What its tier was weighed with last; 0: it was not. */
 unsigned sim_disk_weight(const struct sim_disk *disk);
 

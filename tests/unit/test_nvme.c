@@ -129,6 +129,32 @@ static void a_discarded_file_takes_no_space(void **state)
 	close(fd);
 }
 
+static void what_is_moved_is_counted_across_files(void **state)
+{
+	struct fixture *fixture = *state;
+	unsigned char *buffer = pages_new(8192);
+	uint64_t moved[2] = { 0, 0 };
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct nvme_config config = { .engine = fixture->loop.engine,
+					      .directory_fd = fixture->scratch.fd,
+					      .directory = fixture->scratch.path,
+					      .name = "data",
+					      .capacity = MIB,
+					      .moved = moved };
+		struct tier *tier;
+
+		assert_int_equal(nvme_tier_new(&config, &tier), 0);
+		assert_int_equal(transfer(fixture, tier, TIER_WRITE, buffer, 0, 8192), 0);
+		assert_int_equal(transfer(fixture, tier, TIER_READ, buffer, 4096, 4096), 0);
+		assert_int_equal(transfer(fixture, tier, TIER_FLUSH, NULL, 0, 0), 0);
+		tier_free(tier);
+	}
+	assert_int_equal(moved[TIER_WRITE], 2 * 8192);
+	assert_int_equal(moved[TIER_READ], 2 * 4096);
+	free(buffer);
+}
+
 static void a_kept_file_is_opened_again_by_one_alone(void **state)
 {
 	struct fixture *fixture = *state;
@@ -290,6 +316,7 @@ int main(void)
 		FIXTURE_TEST(bytes_come_back_direct_and_buffered),
 		FIXTURE_TEST(the_file_is_private_and_goes_with_the_tier),
 		FIXTURE_TEST(a_discarded_file_takes_no_space),
+		FIXTURE_TEST(what_is_moved_is_counted_across_files),
 		FIXTURE_TEST(a_kept_file_is_opened_again_by_one_alone),
 		FIXTURE_TEST(what_another_could_write_is_not_opened),
 		FIXTURE_TEST(a_file_that_exists_is_left_alone),

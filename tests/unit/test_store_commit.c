@@ -85,7 +85,7 @@ static uint64_t written_bytes(const struct disk_store *disk)
 	uint64_t bytes = 0;
 
 	for (unsigned i = 0; i < disk->device_count; i++)
-		bytes += store_device_bytes(disk->store, i, TIER_WRITE);
+		bytes += sim_disk_moved(disk->disks[i], TIER_WRITE);
 	return bytes;
 }
 

@@ -225,7 +225,7 @@ static uint64_t moved(const struct disk_store *disk, enum tier_direction directi
 	uint64_t bytes = 0;
 
 	for (unsigned i = 0; i < disk->device_count; i++)
-		bytes += store_device_bytes(disk->store, i, direction);
+		bytes += sim_disk_moved(disk->disks[i], direction);
 	return bytes;
 }
 
