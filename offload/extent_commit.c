@@ -136,19 +136,21 @@ void extent_fork_init(struct extent_store *fork, struct extent_store *store, con
 {
 	fork->head.ops = &fork_ops;
 	fork->lineage = store->lineage;
+	fork->is_guest = true;
 	snprintf(fork->head.name, sizeof(fork->head.name), "%s", name);
 }
 
 /* ---- Life ---- */
 
-int extent_commit_init(struct extent_store *store, const char *name, struct tier **tiers)
+int extent_commit_init(struct extent_store *store, const struct store_config *config, struct tier **tiers)
 {
 	const struct store_layout *layout = store->store.layout;
 	struct lineage_geometry geometry;
 	int r;
 
 	store->head.ops = &head_ops;
-	snprintf(store->head.name, sizeof(store->head.name), "%s", name ? name : "");
+	snprintf(store->head.name, sizeof(store->head.name), "%s", config->name ? config->name : "");
+	store->head.serial = config->serial;
 	if (layout)
 		geometry = store_layout_geometry(layout, store->device_count);
 	r = lineage_new(tiers, store->device_count, layout ? &geometry : NULL, &store->head, &store->lineage);

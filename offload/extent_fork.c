@@ -10,7 +10,7 @@ static struct extent_store *store_of(struct store *base)
 }
 
 /* As one that was found: on the same devices, with a layout to come. */
-static int make(struct extent_store *store, const char *name)
+static int make(struct extent_store *store, const char *name, uint64_t serial)
 {
 	struct extent_store *fork = extent_store_allocate(store->store.ops, NULL, store->device_count);
 	int r;
@@ -22,6 +22,7 @@ static int make(struct extent_store *store, const char *name)
 	for (unsigned device = 0; device < store->device_count; device++)
 		fork->devices[device].tier = store->devices[device].tier;
 	extent_fork_init(fork, store, name);
+	fork->head.serial = serial;
 	r = extent_store_allocate_operations(fork, store->depth);
 	if (r < 0) {
 		store_free(&fork->store);
@@ -43,13 +44,13 @@ static void opened(struct lineage_request *step, int status)
 	extent_end_request(store, status);
 }
 
-static int begin(struct extent_store *store, const char *name, struct store_request *request,
+static int begin(struct extent_store *store, const struct store_fork *fork, struct store_request *request,
 		 int (*run)(struct extent_store *store), struct store **ret_store)
 {
 	int r = store->lineage ? 0 : -EOPNOTSUPP;
 
 	if (r == 0)
-		r = make(store, name);
+		r = make(store, fork->name, fork->serial);
 	if (r < 0)
 		return r;
 	store->ret_store = ret_store;
@@ -88,7 +89,7 @@ static int fork_job(struct store *base, const struct store_fork *fork, struct st
 	store->asked.has_other = fork->snapshot != NULL;
 	extent_keep_name(store->asked.other, fork->snapshot ? fork->snapshot : "");
 	store->asked.snapshots = fork->snapshots;
-	return begin(store, fork->name, request, run_growth, ret_fork);
+	return begin(store, fork, request, run_growth, ret_fork);
 }
 
 /* ---- One that is there ---- */
@@ -104,7 +105,7 @@ static int attach(struct store *base, const char *name, struct store_request *re
 
 	if (store->request)
 		return -EBUSY;
-	return begin(store, name, request, run_attach, ret_job);
+	return begin(store, &(struct store_fork){ .name = name }, request, run_attach, ret_job);
 }
 
 /* ---- The end of one ---- */
@@ -119,6 +120,21 @@ static int drop(struct store *base, struct store_request *request)
 	return extent_ask(store_of(base), request, run_drop, extent_ended);
 }
 
+static int run_drop_lost(struct extent_store *store)
+{
+	return lineage_drop_lost(&store->head, store->asked.name, &store->step);
+}
+
+static int drop_lost(struct store *base, const char *name, struct store_request *request)
+{
+	struct extent_store *store = store_of(base);
+
+	if (store->request)
+		return -EBUSY;
+	extent_keep_name(store->asked.name, name);
+	return extent_ask(store, request, run_drop_lost, extent_ended);
+}
+
 static unsigned list(const struct store *base, struct store_job *ret_jobs)
 {
 	const struct extent_store *store = container_of(base, const struct extent_store, store);
@@ -127,9 +143,30 @@ static unsigned list(const struct store *base, struct store_job *ret_jobs)
 
 	for (unsigned i = 0; i < count; i++) {
 		ret_jobs[i].step = records[i].step;
+		ret_jobs[i].serial = records[i].serial;
+		ret_jobs[i].is_lost = lineage_has_lost_job(store->lineage, &records[i]);
 		memcpy(ret_jobs[i].name, records[i].name, sizeof(ret_jobs[i].name));
 	}
 	return count;
+}
+
+static void family(const struct store *base, struct store_family *ret_family)
+{
+	const struct extent_store *store = container_of(base, const struct extent_store, store);
+	struct head_record records[HEAD_RECORDS];
+	struct lineage_geometry geometry;
+
+	if (!store->lineage)
+		return;
+	geometry = lineage_geometry(store->lineage);
+	*ret_family = (struct store_family){
+		.jobs = lineage_jobs(store->lineage, records),
+		.others = lineage_attached(store->lineage) - (store->head.lineage ? 1 : 0),
+		.is_fenced = lineage_is_fenced(store->lineage),
+		.has_lost = lineage_has_lost(store->lineage),
+		.device_bytes = lineage_device_bytes(&geometry),
+		.own_bytes = lineage_fork_extents(&store->head) * STORE_EXTENT_BYTES,
+	};
 }
 
 static struct store_room room(const struct store *base, unsigned snapshots)
@@ -145,5 +182,11 @@ static struct store_room room(const struct store *base, unsigned snapshots)
 }
 
 const struct store_fork_ops extent_fork_ops = {
-	.fork = fork_job, .attach = attach, .drop = drop, .list = list, .room = room
+	.fork = fork_job,
+	.attach = attach,
+	.drop = drop,
+	.drop_lost = drop_lost,
+	.list = list,
+	.family = family,
+	.room = room,
 };

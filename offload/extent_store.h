@@ -42,6 +42,7 @@ struct extent_store {
 	unsigned depth, free_count, device_count;
 	struct operation *operations;
 	struct store_owner owner;
+	bool is_guest; /* on devices that another store has brought, and weighed */
 
 	struct places *places; /* one each device, where nothing is committed; else the lineage has them */
 	uint64_t extents_offset;
@@ -112,7 +113,7 @@ void extent_raise(struct store *store, struct store_transfer *transfer, enum tie
 /* ---- extent_commit.c ---- */
 
 /* Takes over the tiers, also after an error. layout: NULL for one that is to be opened. */
-int extent_commit_init(struct extent_store *store, const char *name, struct tier **tiers);
+int extent_commit_init(struct extent_store *store, const struct store_config *config, struct tier **tiers);
 void extent_commit_free(struct extent_store *store);
 int extent_create(struct store *store, struct store_request *request);
 int extent_open(struct store *store, struct store_request *request);

@@ -17,8 +17,9 @@ enum {
 	AT_SECONDS = 24,
 	AT_ROOT = 32,
 	AT_NAME = 56,
+	AT_SERIAL = 120,
 };
-_Static_assert(AT_NAME + HEAD_NAME_BYTES <= RECORD_BYTES, "a record has room for a name");
+_Static_assert(AT_NAME + HEAD_NAME_BYTES == AT_SERIAL, "a record has room for a name");
 _Static_assert(AT_RECORDS + HEAD_RECORDS * RECORD_BYTES <= NODE_BYTES, "a table has room for its records");
 
 static void put_record(uint8_t bytes[NODE_BYTES], unsigned index, const struct head_record *record)
@@ -30,6 +31,7 @@ static void put_record(uint8_t bytes[NODE_BYTES], unsigned index, const struct h
 	put64(at + AT_STEP, record->step);
 	put64(at + AT_EXTENTS, record->extents);
 	put64(at + AT_SECONDS, record->seconds);
+	put64(at + AT_SERIAL, record->serial);
 	put64(at + AT_ROOT, record->root.places[0]);
 	put64(at + AT_ROOT + 8, record->root.places[1]);
 	put64(at + AT_ROOT + 16, record->root.checksum);
@@ -45,6 +47,7 @@ static int get_record(const uint8_t bytes[NODE_BYTES], unsigned index, struct he
 		.step = get64(at + AT_STEP),
 		.extents = get64(at + AT_EXTENTS),
 		.seconds = get64(at + AT_SECONDS),
+		.serial = get64(at + AT_SERIAL),
 		.root = { { get64(at + AT_ROOT), get64(at + AT_ROOT + 8) }, get64(at + AT_ROOT + 16) },
 	};
 

@@ -57,6 +57,7 @@ struct lineage_head {
 	char name[HEAD_NAME_BYTES];
 	uint64_t step;		    /* that the next commit contains; after open: that was found */
 	uint32_t job;		    /* its number in the table */
+	uint64_t serial;	    /* that its user knows it by; after open: that was found */
 	struct lineage_share share; /* if nobody says so, nothing is fixed */
 	bool has_ended;		    /* what it commits would not be the job any more */
 };
@@ -130,10 +131,14 @@ int lineage_measure_snapshot(struct lineage_head *head, const char *name, uint64
  * -EROFS, of all jobs. It can be deleted, by somebody who knows that nothing of it comes back then; after
  * that nothing is written before the lineage is opened again. -EINVAL: it is not lost. */
 int lineage_delete_lost(struct lineage_head *head, const char *name, struct lineage_request *request);
+/* The same with a job and its snapshots, whose own map is lost. */
+int lineage_drop_lost(struct lineage_head *head, const char *job, struct lineage_request *request);
 /* A bit each, in the order of lineage_snapshots(). */
 uint32_t lineage_lost(const struct lineage_head *head);
 /* Of any job, or a job itself. */
 bool lineage_has_lost(const struct lineage *lineage);
+/* That job's map; record: of lineage_jobs(). */
+bool lineage_has_lost_job(const struct lineage *lineage, const struct head_record *record);
 /* All that the job has, in the order in which they were taken. */
 unsigned lineage_snapshots(const struct lineage_head *head, struct head_record *ret_records);
 
@@ -169,6 +174,8 @@ int lineage_drop(struct lineage_head *head, struct lineage_request *request);
 bool lineage_has_others(const struct lineage_head *head);
 /* Jobs, attached or not. ret_records: HEAD_RECORDS. */
 unsigned lineage_jobs(const struct lineage *lineage, struct head_record *ret_records);
+/* Extents of each device that a fork has for itself alone: what it may change, twice. */
+uint32_t lineage_fork_extents(const struct lineage_head *head);
 /* What all jobs need, with so many snapshots; with one job more: no less than there is. */
 struct lineage_geometry lineage_geometry_with(const struct lineage_head *head, unsigned snapshots);
 struct lineage_geometry lineage_geometry_with_fork(const struct lineage_head *head, unsigned snapshots);

@@ -125,6 +125,8 @@ void lineage_give_replaced(struct lineage *lineage);
 /* Places for several jobs, with so many snapshots of all of them. */
 struct lineage_geometry lineage_geometry_shared(const struct lineage_head *head, unsigned jobs,
 						unsigned snapshots);
+/* What snapshots and readers keep on a device beside a job that is alone. */
+uint64_t lineage_kept_more(const struct lineage_head *head, unsigned device);
 /* Whether full rewrites always find places if the last commit of a job is kept. -ENOSPC. */
 int lineage_check_room(struct lineage_head *head);
 
@@ -159,6 +161,11 @@ int lineage_commit_drop(struct lineage *lineage, struct lineage_request *request
 void lineage_load(struct lineage *lineage, struct lineage_head *head,
 		  void (*then)(struct lineage *lineage, int status));
 void lineage_set_record_name(struct head_record *record, const char *name);
+
+/* ---- lineage_fork.c ---- */
+
+/* A job's, and those of its snapshots. ret_dropped: NULL, or which they were. */
+void lineage_drop_records(struct head_table *heads, uint32_t job, struct head_table *ret_dropped);
 
 /* ---- lineage_open.c ---- */
 

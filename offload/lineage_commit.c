@@ -106,6 +106,7 @@ static void note_job(struct lineage *lineage)
 		.step = head->step,
 		.extents = head->tree.extents,
 		.seconds = (uint64_t)time(NULL),
+		.serial = head->serial,
 		.root = *tree_root(&head->tree),
 	};
 	memcpy(record->name, head->name, sizeof(record->name));

@@ -31,13 +31,29 @@ struct lineage_geometry lineage_geometry_with(const struct lineage_head *head, u
 			: lineage_geometry_for(head->tree.extents, head->lineage->device_count, snapshots);
 }
 
+/* As long as a job is alone what is fixed may have been written again, and its snapshots may keep what it
+ * was. */
+static uint32_t least_with_fork(const struct lineage_head *head, unsigned jobs)
+{
+	struct lineage_geometry alone = lineage_geometry_shared(head, jobs, 0);
+	uint64_t least = head->lineage->geometry.extents;
+
+	for (unsigned device = 0; jobs == 2 && device < head->lineage->device_count; device++) {
+		uint64_t all = alone.extents + lineage_kept_more(head, device);
+
+		least = all > least ? all : least;
+	}
+	return (uint32_t)least;
+}
+
 struct lineage_geometry lineage_geometry_with_fork(const struct lineage_head *head, unsigned snapshots)
 {
 	unsigned jobs = head_table_count(&head->lineage->heads, HEAD_JOB) + 1;
 	struct lineage_geometry geometry = lineage_geometry_shared(head, jobs, snapshots);
+	uint32_t least = least_with_fork(head, jobs);
 
-	if (geometry.extents < head->lineage->geometry.extents)
-		geometry.extents = head->lineage->geometry.extents;
+	if (geometry.extents < least)
+		geometry.extents = least;
 	return geometry;
 }
 
@@ -96,6 +112,7 @@ int lineage_attach(struct lineage *lineage, struct lineage_head *head, struct li
 	if (is_attached(lineage, record->job))
 		return lineage_refuse(lineage, -EBUSY, "the job %s is open already", head->name);
 	head->job = record->job;
+	head->serial = record->serial;
 	r = begin_load(lineage, head, record);
 	if (r < 0)
 		return r;
@@ -171,6 +188,7 @@ int lineage_fork(struct lineage_head *head, const char *snapshot, struct lineage
 	*added = *record;
 	added->kind = HEAD_JOB;
 	added->job = fork->job;
+	added->serial = fork->serial;
 	lineage_set_record_name(added, fork->name);
 	lineage->view = fork;
 	return lineage_begin_walk(lineage, request, load_fork);
@@ -186,15 +204,15 @@ bool lineage_has_others(const struct lineage_head *head)
 /* ---- The end of one ---- */
 
 /* Other jobs must have records before their snapshots; the order of all others is kept. */
-static void drop_records(struct lineage *lineage, uint32_t job)
+void lineage_drop_records(struct head_table *heads, uint32_t job, struct head_table *ret_dropped)
 {
-	struct head_table *heads = &lineage->next_heads;
-
-	lineage->dropped.count = 0;
+	if (ret_dropped)
+		ret_dropped->count = 0;
 	for (unsigned i = heads->count; i-- > 0;) {
 		if (heads->records[i].job != job)
 			continue;
-		lineage->dropped.records[lineage->dropped.count++] = heads->records[i];
+		if (ret_dropped)
+			ret_dropped->records[ret_dropped->count++] = heads->records[i];
 		head_table_remove(heads, &heads->records[i]);
 	}
 }
@@ -209,7 +227,7 @@ int lineage_drop(struct lineage_head *head, struct lineage_request *request)
 	if (r < 0)
 		return r;
 	lineage->next_heads = lineage->heads;
-	drop_records(lineage, head->job);
+	lineage_drop_records(&lineage->next_heads, head->job, &lineage->dropped);
 	r = lineage_commit_drop(lineage, request);
 	head->has_ended = r == 0;
 	return r;

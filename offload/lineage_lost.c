@@ -28,6 +28,17 @@ bool lineage_has_lost(const struct lineage *lineage)
 	return lineage->lost != 0;
 }
 
+bool lineage_has_lost_job(const struct lineage *lineage, const struct head_record *record)
+{
+	for (unsigned i = 0; i < lineage->heads.count; i++) {
+		const struct head_record *other = &lineage->heads.records[i];
+
+		if (other->kind == HEAD_JOB && other->job == record->job)
+			return lineage->lost >> i & 1;
+	}
+	return false;
+}
+
 uint32_t lineage_lost(const struct lineage_head *head)
 {
 	const struct lineage *lineage = head->lineage;
@@ -62,11 +73,23 @@ int lineage_check_found(struct lineage *lineage, const struct head_record *recor
 			      record->kind == HEAD_JOB ? "job" : "snapshot", record->name);
 }
 
+static int check_deletion(struct lineage *lineage)
+{
+	return lineage->is_fenced ? -EROFS : lineage->request ? -EBUSY : 0;
+}
+
+/* What is left of the table is all that this commit writes. */
+static int commit_rest(struct lineage *lineage, struct lineage_request *request)
+{
+	lineage->committed = lineage_end_for_good;
+	return lineage_begin(lineage, request, lineage_commit_table);
+}
+
 int lineage_delete_lost(struct lineage_head *head, const char *name, struct lineage_request *request)
 {
 	struct lineage *lineage = head->lineage;
 	struct head_record *record = NULL;
-	int r = lineage->is_fenced ? -EROFS : lineage->request ? -EBUSY : 0;
+	int r = check_deletion(lineage);
 
 	if (r == 0)
 		r = lineage_find(head, name, &record);
@@ -79,6 +102,22 @@ int lineage_delete_lost(struct lineage_head *head, const char *name, struct line
 				      name);
 	lineage->next_heads = lineage->heads;
 	head_table_remove(&lineage->next_heads, head_table_snapshot(&lineage->next_heads, head->job, name));
-	lineage->committed = lineage_end_for_good;
-	return lineage_begin(lineage, request, lineage_commit_table);
+	return commit_rest(lineage, request);
+}
+
+int lineage_drop_lost(struct lineage_head *head, const char *job, struct lineage_request *request)
+{
+	struct lineage *lineage = head->lineage;
+	struct head_record *record = head_table_job(&lineage->heads, job);
+	int r = check_deletion(lineage);
+
+	if (r < 0)
+		return r;
+	if (!record)
+		return lineage_refuse(lineage, -ENOENT, "there is no job %s", job);
+	if (lineage_check_found(lineage, record) == 0)
+		return lineage_refuse(lineage, -EINVAL, "job %s can be read: it is not lost", job);
+	lineage->next_heads = lineage->heads;
+	lineage_drop_records(&lineage->next_heads, record->job, NULL);
+	return commit_rest(lineage, request);
 }

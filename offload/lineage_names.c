@@ -208,6 +208,18 @@ struct lineage_geometry lineage_geometry_shared(const struct lineage_head *head,
 	};
 }
 
+uint64_t lineage_kept_more(const struct lineage_head *head, unsigned device)
+{
+	struct lineage_share share = share_of(head);
+
+	return size_rest(kept_on(head->lineage, device), share.fixed + share.changing);
+}
+
+uint32_t lineage_fork_extents(const struct lineage_head *head)
+{
+	return 2 * share_of(head).changing + LINEAGE_SPARE_EXTENTS;
+}
+
 static int refuse_room(struct lineage *lineage, unsigned device, uint64_t kept, uint64_t least)
 {
 	return lineage_refuse(lineage, -ENOSPC,

@@ -405,6 +405,7 @@ static void table_read(void *argument, int status)
 	memcpy(head->name, job->name, sizeof(head->name));
 	head->step = job->step;
 	head->job = job->job;
+	head->serial = job->serial;
 	tree_set_root(&head->tree, &job->root);
 	lineage_walk(lineage, &walk);
 }

@@ -198,9 +198,21 @@ int store_drop(struct store *store, struct store_request *request)
 	return store->ops->forks ? store->ops->forks->drop(store, request) : -EOPNOTSUPP;
 }
 
+int store_drop_lost(struct store *store, const char *name, struct store_request *request)
+{
+	return store->ops->forks ? store->ops->forks->drop_lost(store, name, request) : -EOPNOTSUPP;
+}
+
 unsigned store_jobs(const struct store *store, struct store_job *ret_jobs)
 {
 	return store->ops->forks ? store->ops->forks->list(store, ret_jobs) : 0;
+}
+
+void store_get_family(const struct store *store, struct store_family *ret_family)
+{
+	*ret_family = (struct store_family){ .jobs = 1 };
+	if (store->ops->forks)
+		store->ops->forks->family(store, ret_family);
 }
 
 struct store_room store_room_for_fork(const struct store *store, unsigned snapshots)

@@ -87,7 +87,18 @@ struct store_snapshot {
 /* A job whose state is in a store. */
 struct store_job {
 	char name[STORE_SNAPSHOT_NAME_BYTES];
-	uint64_t step;
+	uint64_t step, serial;
+	bool is_lost; /* its map cannot be read */
+};
+
+/* What the jobs of a store have together. */
+struct store_family {
+	unsigned jobs;	 /* open or not */
+	unsigned others; /* that are open, beside this one */
+	bool is_fenced; /* nothing is written any more, until all of them have been freed, and opened again */
+	bool has_lost;	/* or as long as a job or a snapshot is lost */
+	uint64_t device_bytes; /* that each device has for all of them */
+	uint64_t own_bytes;    /* of these: for what one of them may change */
 };
 
 /* What a store takes: of each device, and of host memory for what it knows of their places. */
@@ -118,6 +129,7 @@ struct store_snapshot_ops {
 struct store_fork {
 	const char *snapshot; /* of that one; NULL: its last commit */
 	const char *name;     /* of the new one: 1 to 63 bytes */
+	uint64_t serial;      /* of the new one: store_config's */
 	unsigned snapshots;   /* that all jobs of the store have room for then */
 };
 
@@ -127,7 +139,9 @@ struct store_fork_ops {
 	int (*attach)(struct store *store, const char *name, struct store_request *request,
 		      struct store **ret_job);
 	int (*drop)(struct store *store, struct store_request *request);
+	int (*drop_lost)(struct store *store, const char *name, struct store_request *request);
 	unsigned (*list)(const struct store *store, struct store_job *ret_jobs);
+	void (*family)(const struct store *store, struct store_family *ret_family);
 	struct store_room (*room)(const struct store *store, unsigned snapshots);
 };
 
@@ -189,6 +203,7 @@ struct store_config {
 	struct store_owner owner;
 	unsigned depth;	  /* extents in flight per device, at most 1024; 0: 16 */
 	const char *name; /* of whose state it is, on the devices; NULL: nobody's */
+	uint64_t serial;  /* and which of that name, for whoever gives jobs numbers; 0: nobody does */
 };
 
 /* A store on one or several NVMe (or, in tests, other) tiers, striped by extent. Owns layout and tiers, also
@@ -308,14 +323,19 @@ unsigned store_snapshots(const struct store *store, struct store_snapshot *ret_s
  * Both give a store as store_new_found() does, which is to adopt its layout; *ret is set before
  * done(request, 0).
  * store_drop() ends the job of a store that is to be freed then, with its snapshots; nothing is in flight.
- * -EINVAL: it is the only one. */
+ * -EINVAL: it is the only one.
+ * store_drop_lost() ends another one, whose map is lost; then all stores are freed, and opened again: until
+ * then nothing is written. -EINVAL: it is not lost; -ENOENT. */
 int store_fork(struct store *store, const struct store_fork *fork, struct store_request *request,
 	       struct store **ret_fork);
 int store_attach(struct store *store, const char *name, struct store_request *request,
 		 struct store **ret_job);
 int store_drop(struct store *store, struct store_request *request);
+int store_drop_lost(struct store *store, const char *name, struct store_request *request);
 /* Of all jobs, open or not. ret_jobs: STORE_MAX_SNAPSHOTS + 1. */
 unsigned store_jobs(const struct store *store, struct store_job *ret_jobs);
+/* Of a store that does not commit: one job, which is alone. */
+void store_get_family(const struct store *store, struct store_family *ret_family);
 /* What each device would have with one more. */
 struct store_room store_room_for_fork(const struct store *store, unsigned snapshots);
 

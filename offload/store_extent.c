@@ -208,7 +208,8 @@ static void extent_belong(struct store *base, const struct store_owner *owner)
 	struct extent_store *store = container_of(base, struct extent_store, store);
 
 	store->owner = *owner;
-	for (unsigned device = 0; owner->weight > 0 && device < store->device_count; device++)
+	for (unsigned device = 0; owner->weight > 0 && !store->is_guest && device < store->device_count;
+	     device++)
 		tier_weigh(store->devices[device].tier, owner->weight);
 }
 
@@ -336,7 +337,7 @@ static int init_devices(struct extent_store *store, const struct store_config *c
 	for (unsigned device = 0; device < store->device_count; device++)
 		store->devices[device].tier = tiers[device];
 	if (!store->store.layout || store->store.layout->is_durable)
-		return extent_commit_init(store, config->name, tiers);
+		return extent_commit_init(store, config, tiers);
 	return init_places(store);
 }
 

@@ -116,6 +116,8 @@ def read_record(record, jobs):
     if kind not in (1, 2) or (kind == 2) != (job in jobs):
         raise Damaged(f"a head of kind {kind} is of job {job}")
     head = {"kind": ("job", "snapshot")[kind - 1], "job": job, "name": name, "step": step, "extents": extents}
+    if kind == 1:
+        (head["serial"],) = struct.unpack_from("<Q", record, 120)
     return head, tuple(root)
 
 

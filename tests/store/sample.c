@@ -124,7 +124,9 @@ static void take_steps(void)
 /* A job of its own from here on, with what it has not written in common with the other. */
 static void fork_it(void)
 {
-	struct store_fork fork = { .name = "fork", .snapshot = "before", .snapshots = 1 };
+	struct store_fork fork = {
+		.name = "fork", .serial = (UINT64_C(1) << 40) + 1, .snapshot = "before", .snapshots = 1
+	};
 	struct store *job = sample.store, *forked = NULL;
 
 	wait(store_fork(job, &fork, &sample.request, &forked));
@@ -139,7 +141,7 @@ static void fork_it(void)
 int main(int count, char *paths[])
 {
 	struct store_layout *layout = make_layout(&sample);
-	struct store_config config = { .name = "sample" };
+	struct store_config config = { .name = "sample", .serial = 3 };
 	struct tier *tiers[MAX_DEVICES];
 	uint64_t bytes;
 

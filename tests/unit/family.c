@@ -20,14 +20,14 @@ unsigned family_choose(struct family *family, unsigned bound)
 	return (unsigned)((family->random >> 33) % bound);
 }
 
-static struct store_layout *make_layout(void)
+static struct store_layout *make_layout(unsigned snapshots)
 {
 	struct store_layout *layout;
 	uint64_t offset;
 
 	assert_int_equal(store_layout_new(&layout), 0);
 	store_layout_set_durable(layout);
-	store_layout_set_snapshots(layout, FAMILY_SNAPSHOTS);
+	store_layout_set_snapshots(layout, snapshots);
 	assert_int_equal(store_layout_add_fixed_stream(layout, "fixed"), 0);
 	assert_int_equal(store_layout_add_stream(layout, "other"), 1);
 	for (unsigned i = 0; i < FAMILY_EXTENTS; i++)
@@ -109,9 +109,15 @@ static void set_name(struct family *family, struct family_state *state, char kin
 	snprintf(state->name, sizeof(state->name), "%c%u", kind, ++family->last_name);
 }
 
+/* Of a job. */
+static uint64_t serial_of(const char *name)
+{
+	return strtoull(name + 1, NULL, 10);
+}
+
 static void adopt(struct family_job *job)
 {
-	assert_int_equal(store_adopt(job->store, make_layout()), 0);
+	assert_int_equal(store_adopt(job->store, make_layout(FAMILY_SNAPSHOTS)), 0);
 	memcpy(job->content, job->committed.content, sizeof(job->content));
 }
 
@@ -222,7 +228,7 @@ void family_fork(struct family_job *job)
 {
 	struct family_job *born = find_unborn(job->family);
 	const struct family_state *kept = choose_kept(job);
-	struct store_fork fork = { .snapshots = FAMILY_SNAPSHOTS };
+	struct store_fork fork = { .snapshots = job->family->snapshots };
 
 	if (!born || !is_idle(job))
 		return;
@@ -231,6 +237,7 @@ void family_fork(struct family_job *job)
 	set_name(job->family, &job->wished, 'j');
 	fork.snapshot = kept ? kept->name : NULL;
 	fork.name = job->wished.name;
+	fork.serial = serial_of(fork.name);
 	begin(job, WISH_FORK, store_fork(job->store, &fork, &job->request, &job->opened));
 }
 
@@ -356,11 +363,21 @@ static bool write_extent(struct family *family, struct family_job *job, unsigned
 	return true;
 }
 
-void family_rewrite(struct family *family, struct family_job *job)
+static void rewrite(struct family *family, struct family_job *job, unsigned first)
 {
-	for (unsigned extent = FAMILY_FIXED; extent < FAMILY_EXTENTS; extent++)
+	for (unsigned extent = first; extent < FAMILY_EXTENTS; extent++)
 		while (!write_extent(family, job, extent))
 			family_turn(family);
+}
+
+void family_rewrite(struct family *family, struct family_job *job)
+{
+	rewrite(family, job, FAMILY_FIXED);
+}
+
+void family_rewrite_fixed(struct family *family, struct family_job *job)
+{
+	rewrite(family, job, 0);
 }
 
 void family_write(struct family *family, struct family_job *job)
@@ -419,7 +436,9 @@ void family_wait(struct family_job *job, int r)
 
 static void begin_session(struct family *family, struct family_job *job, bool is_new)
 {
-	struct store_config config = { .workers = family->workers, .name = job->committed.name };
+	struct store_config config = { .workers = family->workers,
+				       .name = job->committed.name,
+				       .serial = serial_of(job->committed.name) };
 	struct tier *tiers[FAMILY_DISKS];
 
 	for (unsigned i = 0; i < family->disk_count; i++)
@@ -428,8 +447,9 @@ static void begin_session(struct family *family, struct family_job *job, bool is
 		sim_watch_begin(family->watch);
 	family->is_cut = false;
 	if (is_new)
-		assert_int_equal(
-			store_new_nvme(&config, make_layout(), tiers, family->disk_count, &job->store), 0);
+		assert_int_equal(store_new_nvme(&config, make_layout(family->snapshots), tiers,
+						family->disk_count, &job->store),
+				 0);
 	else
 		assert_int_equal(store_new_found(&config, tiers, family->disk_count, &job->store), 0);
 }
@@ -530,21 +550,30 @@ static void end_session(struct family *family)
 			end_store(&family->jobs[i]);
 }
 
+void family_open_first(struct family *family)
+{
+	struct family_job *opener = &family->jobs[0];
+
+	end_session(family);
+	begin_session(family, opener, false);
+	family_wait(opener, store_open(opener->store, &opener->request));
+}
+
 void family_reopen(struct family *family)
 {
 	struct store_job found[STORE_MAX_SNAPSHOTS + 1];
 	struct family_job *opener = &family->jobs[0];
 	unsigned count, expected = 0;
 
-	end_session(family);
-	begin_session(family, opener, false);
-	family_wait(opener, store_open(opener->store, &opener->request));
+	family_open_first(family);
 	count = store_jobs(opener->store, found);
 	for (unsigned i = 0; i < FAMILY_JOBS; i++)
 		settle_wish(&family->jobs[i], found, count);
 	for (unsigned i = 0; i < FAMILY_JOBS; i++)
 		expected += exists(&family->jobs[i]);
 	assert_int_equal(count, expected);
+	for (unsigned i = 0; i < count; i++)
+		assert_int_equal(found[i].serial, serial_of(found[i].name));
 	give_to_first(family, found);
 	expect_all(family);
 }
@@ -560,11 +589,9 @@ void family_count_free(struct family *family, uint64_t ret_free[FAMILY_DISKS + 1
 	ret_free[FAMILY_DISKS] = node_area_free_places(store->lineage->nodes);
 }
 
-void family_flip_kept(struct family_job *job)
+static void flip_root(struct family_job *job, const struct head_record *record)
 {
 	const struct extent_store *store = container_of(job->store, const struct extent_store, store);
-	const struct head_record *record =
-		head_table_snapshot(&store->lineage->heads, store->head.job, job->kept[0].name);
 
 	for (unsigned copy = 0; copy < 2; copy++) {
 		uint64_t offset;
@@ -575,11 +602,30 @@ void family_flip_kept(struct family_job *job)
 	}
 }
 
+void family_flip_kept(struct family_job *job)
+{
+	const struct extent_store *store = container_of(job->store, const struct extent_store, store);
+
+	flip_root(job, head_table_snapshot(&store->lineage->heads, store->head.job, job->kept[0].name));
+}
+
+void family_flip(struct family_job *job)
+{
+	const struct extent_store *store = container_of(job->store, const struct extent_store, store);
+
+	flip_root(job, head_table_number(&store->lineage->heads, store->head.job));
+}
+
 void family_open(struct family *family, unsigned disks, uint64_t seed)
+{
+	family_open_with(family, disks, seed, FAMILY_SNAPSHOTS);
+}
+
+void family_open_with(struct family *family, unsigned disks, uint64_t seed, unsigned snapshots)
 {
 	struct family_job *first = &family->jobs[0];
 
-	*family = (struct family){ .disk_count = disks, .random = seed * 2 + 1 };
+	*family = (struct family){ .disk_count = disks, .snapshots = snapshots, .random = seed * 2 + 1 };
 	for (unsigned i = 0; i < disks; i++)
 		family->disks[i] = sim_disk_new(20 * FAMILY_EXTENTS * STORE_EXTENT_BYTES, seed * 5 + i);
 	for (unsigned i = 0; i < FAMILY_WRITES; i++)

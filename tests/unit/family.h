@@ -52,7 +52,7 @@ struct family_write {
 };
 
 struct family {
-	unsigned disk_count;
+	unsigned disk_count, snapshots; /* that there is room for, as far as it is asked for */
 	struct sim_disk *disks[FAMILY_DISKS];
 	struct sim_watch *watch;
 	struct workers *workers;
@@ -65,6 +65,7 @@ struct family {
 
 /* One job, committed, on disks of its own. */
 void family_open(struct family *family, unsigned disks, uint64_t seed);
+void family_open_with(struct family *family, unsigned disks, uint64_t seed, unsigned snapshots);
 void family_close(struct family *family);
 
 unsigned family_choose(struct family *family, unsigned bound);
@@ -76,11 +77,15 @@ void family_settle(struct family *family);
 void family_wait(struct family_job *job, int r);
 /* Changes both copies of the root of the first snapshot's map, or back. */
 void family_flip_kept(struct family_job *job);
+/* Of its own. */
+void family_flip(struct family_job *job);
 
 /* Each begins, or does nothing where it cannot be. */
 void family_write(struct family *family, struct family_job *job);
 /* All that may change. */
 void family_rewrite(struct family *family, struct family_job *job);
+/* And what is fixed, as long as it is alone. */
+void family_rewrite_fixed(struct family *family, struct family_job *job);
 void family_commit(struct family_job *job);
 void family_fork(struct family_job *job);
 void family_take(struct family_job *job);
@@ -94,6 +99,8 @@ void family_come_back(struct family_job *job);
 /* The session ends, and another finds all that was acknowledged, every byte, and what was on its way whole or
  * not at all. */
 void family_reopen(struct family *family);
+/* Another session, which has the store of the first job alone, as that of the first one there was. */
+void family_open_first(struct family *family);
 /* Places that are free: of extents on each disk, and of nodes. Nothing is on its way. */
 void family_count_free(struct family *family, uint64_t ret_free[FAMILY_DISKS + 1]);
 

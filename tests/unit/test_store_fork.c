@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -278,6 +279,89 @@ static void a_fork_of_what_cannot_be_read_leaves_all_as_it_was(void **state)
 	family_close(&family);
 }
 
+/* What it was before is the snapshot's alone, and is no part of what forks have once. */
+static void what_was_fixed_is_kept_beside_forks(void **state)
+{
+	const struct store_fork fork = { .name = "j9", .serial = 9 };
+	struct store_family figures;
+	struct family family;
+	struct family_job *job = &family.jobs[0];
+	struct store *store;
+
+	family_open_with(&family, 1, 11, 1);
+	family_take(job);
+	family_settle(&family);
+	family_rewrite_fixed(&family, job);
+	commit_all(&family);
+	family_wait(job, store_fork(job->store, &fork, &job->request, &store));
+	/* It was made of the last commit, not of the snapshot. */
+	family.jobs[1].committed = job->committed;
+	snprintf(family.jobs[1].committed.name, STORE_SNAPSHOT_NAME_BYTES, "%s", fork.name);
+	store_free(store);
+	family_come_back(&family.jobs[1]);
+	store_get_family(family.jobs[1].store, &figures);
+	assert_int_equal(figures.jobs, 2);
+	assert_int_equal(figures.others, 1);
+	assert_int_equal(figures.own_bytes, (2 * (FAMILY_EXTENTS - FAMILY_FIXED) + 8) * STORE_EXTENT_BYTES);
+	for (unsigned round = 0; round < 4; round++) {
+		for (unsigned i = 0; i < 2; i++)
+			family_rewrite(&family, &family.jobs[i]);
+		for (unsigned i = 0; i < 2; i++)
+			family_commit(&family.jobs[i]);
+	}
+	family_settle(&family);
+	assert_false(family.is_cut);
+	family_reopen(&family);
+	family_close(&family);
+}
+
+/* Its own map: the others go on without it, once somebody has said that it does not come back. */
+static void a_fork_that_is_lost_can_be_given_up(void **state)
+{
+	struct store_job found[STORE_MAX_SNAPSHOTS + 1];
+	struct store_family figures;
+	struct family family;
+	struct family_job *job, *fork;
+	struct store *store;
+
+	family_open(&family, 2, 12);
+	job = &family.jobs[0];
+	fork = &family.jobs[1];
+	family_fork(job);
+	family_settle(&family);
+	family_rewrite(&family, fork);
+	family_commit(fork);
+	family_settle(&family);
+	family_take(fork);
+	family_settle(&family);
+	family_rewrite(&family, fork);
+	family_commit(fork);
+	family_settle(&family);
+	family_flip(fork);
+	family_open_first(&family);
+	assert_int_equal(store_jobs(job->store, found), 2);
+	assert_false(found[0].is_lost);
+	assert_true(found[1].is_lost);
+	store_get_family(job->store, &figures);
+	assert_true(figures.has_lost);
+	assert_false(figures.is_fenced);
+	assert_int_equal(store_attach(job->store, found[1].name, &job->request, &store), -EBADMSG);
+	assert_int_equal(store_commit(job->store, 2, &job->request), -EROFS);
+	assert_int_equal(store_drop_lost(job->store, found[0].name, &job->request), -EINVAL);
+	assert_int_equal(store_drop_lost(job->store, "none", &job->request), -ENOENT);
+	family_wait(job, store_drop_lost(job->store, found[1].name, &job->request));
+	store_get_family(job->store, &figures);
+	assert_true(figures.is_fenced);
+	fork->committed.name[0] = '\0';
+	family_reopen(&family);
+	family_fork(job);
+	family_settle(&family);
+	commit_all(&family);
+	assert_false(family.is_cut);
+	family_reopen(&family);
+	family_close(&family);
+}
+
 static void forks_that_cannot_be_are_refused(void **state)
 {
 	struct family_job *job;
@@ -323,6 +407,8 @@ int main(void)
 		cmocka_unit_test(a_job_that_was_dropped_is_in_nobodys_way),
 		cmocka_unit_test(a_job_is_verified_beside_others),
 		cmocka_unit_test(a_fork_of_what_cannot_be_read_leaves_all_as_it_was),
+		cmocka_unit_test(what_was_fixed_is_kept_beside_forks),
+		cmocka_unit_test(a_fork_that_is_lost_can_be_given_up),
 		cmocka_unit_test(forks_that_cannot_be_are_refused),
 	};
 
