@@ -27,7 +27,7 @@ extern "C" {
 #define TIERD_MAX_BLOB_BYTES (64ul << 20)
 #define TIERD_MAX_NAME 128 /* bytes in the name of a unit, tensor or phase, without the final zero */
 #define TIERD_MAX_TENSORS 10000 /* in a unit */
-#define TIERD_MAX_JOB_NAME 64
+#define TIERD_MAX_JOB_NAME 63
 #define TIERD_MAX_SNAPSHOT_NAME 63
 #define TIERD_MAX_GROUPS 64
 #define TIERD_MAX_WORLD_SIZE 1024

@@ -16,6 +16,9 @@
 #include "offload/store.h"
 #include "proto/statistics.h"
 
+/* "UID/NAME-N.store", with its end. */
+#define JOB_FILE_BYTES (10 + 1 + WIRE_MAX_JOB_NAME + 1 + 20 + 6 + 1)
+
 enum job_phase {
 	JOB_FORMING,	  /* units are being defined */
 	JOB_PLANNING,	  /* memory and disk are being reserved, off the loop */
@@ -135,7 +138,8 @@ struct job {
 	struct node *node;
 	char name[WIRE_MAX_JOB_NAME + 1];
 	uid_t uid;
-	uint64_t number; /* of all jobs that this node has made: in the names of its files */
+	uint64_t number;	   /* of all jobs that this node has made */
+	char file[JOB_FILE_BYTES]; /* of its store: daemon/stored.h */
 	struct job_options options;
 	struct job_shape former_shape; /* world_size 0: its memory is there, or was, in the one that it has */
 	struct catalog catalog;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/clock.h"
 #include "common/size.h"
@@ -25,6 +26,7 @@ static struct job *new_job(struct node *node, const struct stored_job *file)
 	    job_new(node, file->uid, &quota, file->name, &options, &job) < 0)
 		return NULL;
 	job->number = file->number;
+	memcpy(job->file, file->file, sizeof(job->file));
 	job->phase = JOB_BROKEN;
 	job->is_lost = true;
 	/* As far as anybody knows. */

@@ -18,6 +18,7 @@
 #include "daemon/retain.h"
 #include "daemon/snapshot.h"
 #include "daemon/source.h"
+#include "daemon/stored.h"
 
 static inline void source_freep(struct source **source)
 {
@@ -32,7 +33,7 @@ static int create(struct node *node, const struct port *owner, const char *name,
 
 	if (r < 0)
 		return r;
-	(*ret_job)->number = ++node->jobs_created;
+	stored_assign(*ret_job, ++node->jobs_created);
 	events_of_job(*ret_job, EVENT_OPENED, NULL, "it is opened, for %u rank%s at stage %u",
 		      options->world_size, PLURAL(options->world_size), options->stage);
 	return 0;

@@ -154,12 +154,15 @@ static void fill_front(const struct job *job, struct front *front)
 }
 
 /* The most that it takes in any shape that the job may get, with room for any number of snapshots, whatever
- * steps are kept. */
+ * steps are kept; and of its forks, under any name. */
 static uint64_t front_most(const struct job *job)
 {
+	char name[WIRE_MAX_JOB_NAME + 1] = "";
 	struct front front;
 
 	fill_front(job, &front);
+	memset(name, 'x', sizeof(name) - 1);
+	front.options.name = name;
 	front.options.world_size = WIRE_MAX_WORLD_SIZE;
 	front.options.stage = 3;
 	front.options.snapshots = front.options.snapshot_keep = WIRE_MAX_SNAPSHOTS;

@@ -32,17 +32,25 @@ struct record_part {
 	uint64_t size;
 };
 
-/* Makes a job of them, which lies on these paths: one of the node's, idle and released, as daemon/idle.c
- * leaves it, but without its stores. Those are for the caller to add, in the same turn of the loop, or he
- * calls job_free(). Its owner's groups are those that the user database names now, until he opens it himself.
+/* What a job is made from; all borrowed for the call. */
+struct record_source {
+	const struct path_list *paths; /* on which it lies */
+	/* Whatever the definition says: a fork's says its origin's at first. NULL: that. */
+	const char *name;
+	struct record_part definition, progress;
+};
+
+/* Makes a job of them: one of the node's, idle and released, as daemon/idle.c leaves it, but without its
+ * stores. Those are for the caller to add, in the same turn of the loop, or he calls job_free(). Its owner's
+ * groups are those that the user database names now, until he opens it himself.
  *
  * Nothing in the bytes is believed: what they say is checked as if a client had said it. That the job is of
- * that user, and has that name, is for the caller to compare with where he found it. Errors come with a
+ * that user is for the caller to compare with where he found it. Errors come with a
  * message: -EPROTONOSUPPORT: a format of another tierd; -EBADMSG: these are no such messages, or they cannot
  * be of one job; -EEXIST: the user has a job of that name; -EOPNOTSUPP: some of its state was in host memory
  * alone; or what a client would be told. */
-int record_decode(struct node *node, const struct path_list *paths, struct record_part definition,
-		  struct record_part progress, struct job **ret_job, char *message, size_t size);
+int record_decode(struct node *node, const struct record_source *source, struct job **ret_job, char *message,
+		  size_t size);
 
 /* How often each unit of the job was updated when this progress of it was written: as many numbers as it has
  * units. Errors as those of record_decode(), with a message. */

@@ -112,23 +112,30 @@ static int check_placement(const Tierd__Record__JobDefinition *definition, char 
 	return 0;
 }
 
-static int check_node(struct node *node, const struct path_list *paths,
+static const char *name_of(const struct record_source *source, const Tierd__Record__JobDefinition *definition)
+{
+	return source->name ? source->name : definition->options->name;
+}
+
+static int check_node(struct node *node, const struct record_source *source,
 		      const Tierd__Record__JobDefinition *definition, char *message, size_t size)
 {
+	unsigned paths = source->paths->count;
+
 	/* The last number means "no change" to the kernel. */
 	if (definition->uid == UINT32_MAX)
 		return refuse(message, size, -EBADMSG, "its definition names no user");
-	if (definition->devices != paths->count)
+	if (definition->devices != paths)
 		return refuse(message, size, -EINVAL,
 			      "its definition says that it lies on %u NVMe path%s, and it lies on %u",
-			      definition->devices, PLURAL(definition->devices), paths->count);
-	if (job_find(node, definition->uid, definition->options->name))
+			      definition->devices, PLURAL(definition->devices), paths);
+	if (job_find(node, definition->uid, name_of(source, definition)))
 		return refuse(message, size, -EEXIST, "user %u has a job %s already", definition->uid,
-			      definition->options->name);
+			      name_of(source, definition));
 	return 0;
 }
 
-static int make_job(struct node *node, const struct path_list *paths,
+static int make_job(struct node *node, const struct record_source *source,
 		    const Tierd__Record__JobDefinition *definition, struct job **ret_job, char *message,
 		    size_t size)
 {
@@ -139,19 +146,21 @@ static int make_job(struct node *node, const struct path_list *paths,
 	if (!definition->options)
 		return refuse(message, size, -EBADMSG, "its definition has no options");
 	r = options_read(&options, definition->options, node->path_count > 0, message, size);
+	if (r == 0 && !options_name_is_valid(name_of(source, definition)))
+		r = refuse(message, size, -EBADMSG, "its store gives it a name that no job can have");
 	if (r == 0)
 		r = check_placement(definition, message, size);
 	if (r == 0 && !options_durability_lasts(definition->durability))
 		r = refuse(message, size, -EBADMSG, "its definition says that it is not durable");
 	if (r == 0)
-		r = check_node(node, paths, definition, message, size);
+		r = check_node(node, source, definition, message, size);
 	if (r < 0)
 		return r;
 	quota = access_quota_of_user(node, definition->uid);
-	r = job_new(node, definition->uid, &quota, definition->options->name, &options, ret_job);
+	r = job_new(node, definition->uid, &quota, name_of(source, definition), &options, ret_job);
 	if (r < 0)
 		return refuse(message, size, r, "out of memory");
-	(*ret_job)->paths = *paths;
+	(*ret_job)->paths = *source->paths;
 	return 0;
 }
 
@@ -303,19 +312,20 @@ static int fill_job(struct job *job, const Tierd__Record__JobDefinition *definit
 	return setup_restore(job, definition->layout, message, size);
 }
 
-int record_decode(struct node *node, const struct path_list *paths, struct record_part definition,
-		  struct record_part progress, struct job **ret_job, char *message, size_t size)
+int record_decode(struct node *node, const struct record_source *source, struct job **ret_job, char *message,
+		  size_t size)
 {
 	_cleanup_(free_message) ProtobufCMessage *defined = NULL, *reached = NULL;
 	struct job *job;
-	int r = unpack("definition", &tierd__record__job_definition__descriptor, definition, &defined,
+	int r = unpack("definition", &tierd__record__job_definition__descriptor, source->definition, &defined,
 		       message, size);
 
 	if (r == 0)
-		r = unpack("progress", &tierd__record__job_progress__descriptor, progress, &reached, message,
-			   size);
+		r = unpack("progress", &tierd__record__job_progress__descriptor, source->progress, &reached,
+			   message, size);
 	if (r == 0)
-		r = make_job(node, paths, (const Tierd__Record__JobDefinition *)defined, &job, message, size);
+		r = make_job(node, source, (const Tierd__Record__JobDefinition *)defined, &job, message,
+			     size);
 	if (r < 0)
 		return r;
 	r = fill_job(job, (const Tierd__Record__JobDefinition *)defined,

@@ -91,21 +91,24 @@ static bool is_its_own(const struct restore *restore, const struct job *job)
 
 static int make_job(struct restore *restore)
 {
-	struct record_part definition = { restore->definition + sizeof(struct record_header),
-					  restore->header.definition_bytes };
-	struct record_part progress = { restore->progress + sizeof(struct progress_header),
-					get64((const uint8_t *)restore->progress) };
+	struct record_source source = {
+		.paths = &restore->paths,
+		.definition = { restore->definition + sizeof(struct record_header),
+				restore->header.definition_bytes },
+		.progress = { restore->progress + sizeof(struct progress_header),
+			      get64((const uint8_t *)restore->progress) },
+	};
 	struct job *job;
 	int r;
 
-	if (progress.size > restore->header.progress_bytes)
+	if (source.progress.size > restore->header.progress_bytes)
 		return refuse(restore->message, sizeof(restore->message), -EBADMSG,
 			      "its progress says what cannot be");
-	r = record_decode(restore->node, &restore->paths, definition, progress, &job, restore->message,
-			  sizeof(restore->message));
+	r = record_decode(restore->node, &source, &job, restore->message, sizeof(restore->message));
 	if (r < 0)
 		return r;
 	job->number = restore->file.number;
+	memcpy(job->file, restore->file.file, sizeof(job->file));
 	job->scrub = restore->origin.scrub;
 	if (!is_its_own(restore, job))
 		r = refuse(restore->message, sizeof(restore->message), -EBADMSG,

@@ -36,13 +36,13 @@ static int make_folder(const struct setup *setup, const struct node_path *path)
 
 #define FILE_NAME_BYTES 160
 
-/* Under the folder of its owner. */
-static const char *file_name(const struct setup *setup, const char *kind, char name[FILE_NAME_BYTES])
+/* Beside that of its store, would it have one of its own. */
+static const char *sums_name(const struct setup *setup, char name[FILE_NAME_BYTES])
 {
 	const struct job *job = setup->job;
 
-	snprintf(name, FILE_NAME_BYTES, "%s/%s-%llu.%s", setup->folder, job->name,
-		 (unsigned long long)job->number, kind);
+	snprintf(name, FILE_NAME_BYTES, "%s/%s-%llu.sums", setup->folder, job->name,
+		 (unsigned long long)job->number);
 	return name;
 }
 
@@ -125,6 +125,7 @@ static int make_nvme_store(struct setup *setup, struct store_layout *layout, con
 		.workers = setup->job->node->workers,
 		.owner = setup_owner(setup->job),
 		.name = setup->job->name,
+		.serial = setup->job->number,
 	};
 	struct tier *tiers[NODE_MAX_PATHS] = { NULL };
 	int r = 0;
@@ -148,10 +149,8 @@ static int make_nvme_state(struct setup *setup)
 {
 	const struct job *job = setup->job;
 	struct store *nvme = NULL;
-	char name[FILE_NAME_BYTES];
 	int r = make_nvme_store(setup, TAKE_PTR(setup->nvme),
-				&(struct files){ file_name(setup, "store", name), setup->device_bytes, true },
-				&nvme);
+				&(struct files){ job->file, setup->device_bytes, true }, &nvme);
 
 	setup->made.parameter_store = job->has_stored_parameters ? nvme : NULL;
 	setup->made.optimizer_store = job->has_nvme_optimizer ? nvme : NULL;
@@ -177,10 +176,9 @@ static int make_stores(struct setup *setup)
 
 	if (r < 0 || !setup->sums)
 		return r;
-	return make_nvme_store(
-		setup, TAKE_PTR(setup->sums),
-		&(struct files){ file_name(setup, "sums", name), setup->sums_device_bytes, false },
-		&setup->made.gradient_store);
+	return make_nvme_store(setup, TAKE_PTR(setup->sums),
+			       &(struct files){ sums_name(setup, name), setup->sums_device_bytes, false },
+			       &setup->made.gradient_store);
 }
 
 static void note_pinning(struct setup *setup, const struct memory *memory)

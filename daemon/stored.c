@@ -64,11 +64,21 @@ static void print_file(struct stored_job *job)
 		 (unsigned long long)job->number);
 }
 
+void stored_assign(struct job *job, uint64_t number)
+{
+	struct stored_job file = { .uid = job->uid, .number = number };
+
+	snprintf(file.name, sizeof(file.name), "%s", job->name);
+	print_file(&file);
+	job->number = number;
+	memcpy(job->file, file.file, sizeof(job->file));
+}
+
 void stored_name(const struct job *job, struct stored_job *ret_job)
 {
 	*ret_job = (struct stored_job){ .uid = job->uid, .number = job->number };
 	snprintf(ret_job->name, sizeof(ret_job->name), "%s", job->name);
-	print_file(ret_job);
+	memcpy(ret_job->file, job->file, sizeof(ret_job->file));
 }
 
 /* NAME-N.store; of a number above the most that fits, later ones would begin anew. */

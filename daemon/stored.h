@@ -1,24 +1,24 @@
 /* Stored: the files of jobs that an earlier daemon has left on the node's NVMe paths, found by their names:
- * PATH/UID/NAME-N.store, one on each path for each job. What is in them is for others to look at. */
+ * PATH/UID/NAME-N.store, one on each path for each job. What is in them is for others to look at: forks of
+ * the job, too, and perhaps nothing else any more. */
 #ifndef TIERD_DAEMON_STORED_H
 #define TIERD_DAEMON_STORED_H
 
 #include "daemon/job.h"
 #include "proto/vocabulary.h"
 
-/* "UID/NAME-N.store", with its end. */
-#define STORED_FILE_BYTES (10 + 1 + WIRE_MAX_JOB_NAME + 1 + 20 + 6 + 1)
-
 struct stored_job {
 	uid_t uid;
 	char name[WIRE_MAX_JOB_NAME + 1];
-	uint64_t number;	      /* a later job of the same name has a higher one */
-	char file[STORED_FILE_BYTES]; /* in the folder of each path */
-	bool is_outdated;	      /* there is a later one */
-	bool is_unfinished;	      /* nothing in it was to outlive the daemon that made it */
-	uint32_t missing;	      /* paths that lack a file of it, by their bits */
+	uint64_t number;	   /* a later job of the same name has a higher one */
+	char file[JOB_FILE_BYTES]; /* in the folder of each path */
+	bool is_outdated;	   /* there is a later one */
+	bool is_unfinished;	   /* nothing in it was to outlive the daemon that made it */
+	uint32_t missing;	   /* paths that lack a file of it, by their bits */
 };
 
+/* The job has that number, and files of its own. */
+void stored_assign(struct job *job, uint64_t number);
 /* What a job of this node leaves. */
 void stored_name(const struct job *job, struct stored_job *ret_job);
 

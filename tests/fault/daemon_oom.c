@@ -267,19 +267,21 @@ static void leave_record(void)
 static void a_job_that_is_brought_back_survives(void **state)
 {
 	const struct path_list paths = { 1, { 0 } };
+	struct record_source source = { .paths = &paths };
 	bool has_tripped = true;
 	uint64_t used;
 
 	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
 	leave_record();
+	source.definition = definition;
+	source.progress = progress;
 	used = scene.node->host_used;
 	for (unsigned nth = 1; has_tripped; nth++) {
 		struct job *job;
 		char message[512] = "";
 
 		alloc_fault_arm(nth);
-		int r = record_decode(scene.node, &paths, definition, progress, &job, message,
-				      sizeof(message));
+		int r = record_decode(scene.node, &source, &job, message, sizeof(message));
 
 		has_tripped = alloc_fault_tripped();
 		assert_int_equal(r, has_tripped ? -ENOMEM : 0);

@@ -96,7 +96,7 @@ static void bad_options_are_refused(struct tierd_node *node)
 		{ dots, "has no \"..\"" },
 		{ only_dots, "a job's name is" },
 		{ capital, "a job's name is" },
-		{ long_job_name, "a job's name is 1 to 64" },
+		{ long_job_name, "a job's name is 1 to 63" },
 		{ rank_beyond, "rank 2 is not below the world size, 2" },
 		{ world_of_none, "world size 0" },
 		{ world_of_many, "world size 1025 is not within 1 to 1024" },

@@ -68,6 +68,14 @@ static void drop(struct job *job)
 	scene_settle(&scene);
 }
 
+static int decode(struct record_part definition, struct record_part progress, struct job **ret_job,
+		  char *message, size_t size)
+{
+	const struct record_source source = { &paths, NULL, definition, progress };
+
+	return record_decode(scene.node, &source, ret_job, message, size);
+}
+
 static void check_again(struct job *job)
 {
 	struct record_part definition, progress, definition_again, progress_again;
@@ -75,7 +83,7 @@ static void check_again(struct job *job)
 
 	encode(job, &definition, &progress);
 	drop(job);
-	assert(record_decode(scene.node, &paths, definition, progress, &job, message, sizeof(message)) == 0);
+	assert(decode(definition, progress, &job, message, sizeof(message)) == 0);
 	encode(job, &definition_again, &progress_again);
 	assert(definition.size == definition_again.size && progress.size == progress_again.size);
 	assert(memcmp(definition.bytes, definition_again.bytes, definition.size) == 0);
@@ -105,7 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 		first = length - 2;
 	definition = copy_of(bytes + 2, first);
 	progress = copy_of(bytes + 2 + first, length - 2 - first);
-	if (record_decode(scene.node, &paths, definition, progress, &job, message, sizeof(message)) == 0)
+	if (decode(definition, progress, &job, message, sizeof(message)) == 0)
 		check_again(job);
 	else
 		assert(message[0]);

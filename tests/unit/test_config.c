@@ -251,7 +251,7 @@ static void problems_name_file_line_key_value_and_what_is_allowed(void **state)
 	assert_refused("[memory]\nhost_budget = 1K\n", 2, "a size from 1M");
 	assert_refused("[memory]\nhost_budget = 99999999T\n", 2, "'99999999T'");
 	assert_refused("[daemon]\nworkers = 0\n", 2, "a number from 1 to 1024");
-	assert_refused("[limits]\njob_name_length = 65\n", 2, "a number from 1 to 64");
+	assert_refused("[limits]\njob_name_length = 64\n", 2, "a number from 1 to 63");
 	assert_refused("[limits]\nname_length = 129\n", 2, "a number from 1 to 128");
 	assert_refused("[limits]\ndimensions_per_tensor = 9\n", 2, "a number from 1 to 8");
 	assert_refused("[daemon]\nlog_level = loud\n", 2, "one of error, warning, info, debug");

@@ -257,9 +257,10 @@ static const struct path_list paths = { 1, { 0 } };
 
 static int decode(struct scene *where, const struct record *record, struct job **ret_job)
 {
+	const struct record_source source = { &paths, NULL, record->definition, record->progress };
+
 	message[0] = '\0';
-	return record_decode(where->node, &paths, record->definition, record->progress, ret_job, message,
-			     sizeof(message));
+	return record_decode(where->node, &source, ret_job, message, sizeof(message));
 }
 
 static struct job *expect_decoded(struct scene *where, const struct record *record)

@@ -2,7 +2,7 @@
 from hostile_cases.case import DEFINED, FINE, GREETED, JOB, OPENED, READY, Answered, Case
 from messages import DEFINE, DROP, EVICT, LEASES, MAP, OPEN, PHASE, READ, READER_OPEN, SCRUB, UNITS, VERIFY, data, number, varint
 
-NOT_ALLOWED = Answered("EINVAL", "is not allowed: 1 to 64 of a-z")
+NOT_ALLOWED = Answered("EINVAL", "is not allowed: 1 to 63 of a-z")
 
 jobs = {
     "is empty": b"",
@@ -24,7 +24,7 @@ jobs = {
     "has letters beyond ASCII": "hé".encode(),
     "is a format": b"%s%n",
     "is a variable of the shell": b"$(reboot)",
-    "is one byte too long": b"x" * 65,
+    "is one byte too long": b"x" * 64,
     "has 256 bytes": b"x" * 256,
     "has 100,000 bytes": b"x" * 100000,
 }

@@ -8,7 +8,7 @@ from messages import DROP, LEAVE, PING, WATCH, Client, data, number, open_job
 
 BEYOND = 0xFFFFFFFF
 HAPPENED, LOST = 110, 111
-TOO_LONG = Answered("EINVAL", "at most 64 bytes")
+TOO_LONG = Answered("EINVAL", "at most 63 bytes")
 EVERYTHING = number(4, 1)
 
 
@@ -67,7 +67,7 @@ def begins_again(client):
 def is_refused(client):
     """One that is refused takes the place of none."""
     begin(client, data(1, "hostile"))
-    assert client.call(WATCH, data(1, "x" * 65))[0] != 0
+    assert client.call(WATCH, data(1, "x" * 64))[0] != 0
     happens()
     assert told(client)[0].count("opened") == 1
 
@@ -158,8 +158,8 @@ CASES = [
     Case("a watch whose job ends a line", GREETED, hears(data(1, "hostile\n")), None),
     Case("a watch whose job is not UTF-8", GREETED, hears(data(1, b"\xff\xfe")), None),
     Case("a watch whose job is a format", GREETED, hears(data(1, "%s%n")), None),
-    Case("a watch whose job has 64 bytes", GREETED, hears(data(1, "x" * 64)), None),
-    *(Case(f"a watch whose job has {count} bytes", GREETED, (WATCH, data(1, "x" * count)), TOO_LONG) for count in (65, 256, 1000000)),
+    Case("a watch whose job has 63 bytes", GREETED, hears(data(1, "x" * 63)), None),
+    *(Case(f"a watch whose job has {count} bytes", GREETED, (WATCH, data(1, "x" * count)), TOO_LONG) for count in (64, 256, 1000000)),
     Case("2,000 watches in one piece", GREETED, begins_again, None),
     Case("a watch that is refused after one that is not", GREETED, is_refused, None),
     Case("a watch of one who leaves", READY, trains, None),
