@@ -387,6 +387,12 @@ int budget_take_paths(struct job *job, uint64_t state, uint64_t sums, char *mess
 	return r;
 }
 
+void budget_set_state(struct job *job, uint64_t bytes)
+{
+	give_paths(job, job->path_bytes[job->paths.paths[0]] - job->sums_path_bytes);
+	take_paths(job, bytes);
+}
+
 int budget_grow(struct job *job, const struct store_room *more, char *message, size_t size)
 {
 	int r = budget_charge(job, more->host_bytes, message, size);

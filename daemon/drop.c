@@ -4,7 +4,9 @@
 #include <stdio.h>
 
 #include "daemon/access.h"
+#include "daemon/family.h"
 #include "daemon/replaced.h"
+#include "daemon/snapshot.h"
 
 void drop_ranks(struct job *job, const char *reason)
 {
@@ -32,13 +34,17 @@ void drop_job(struct pending *pending, const Tierd__Wire__JobDrop *request)
 {
 	const struct port *port = pending_port(pending);
 	struct job *job = access_find(pending, request->name, request->has_owner, request->owner);
-	char ranks[256];
+	char ranks[256], message[SNAPSHOT_TEXT];
 
 	if (!job)
 		return;
 	if (!access_may_drop(job, port)) {
 		pending_error(pending, -EPERM, "job %s is for its owner to drop, user %u", job->name,
 			      (unsigned)job->uid);
+		return;
+	}
+	if (family_check_end(job, message, sizeof(message)) < 0) {
+		pending_error(pending, -EIO, "%s", message);
 		return;
 	}
 	members_describe(job, ranks, sizeof(ranks));

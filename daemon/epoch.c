@@ -13,6 +13,7 @@
 #include "daemon/blob_requests.h"
 #include "daemon/durable.h"
 #include "daemon/errand.h"
+#include "daemon/family.h"
 #include "daemon/idle.h"
 #include "daemon/job.h"
 #include "daemon/lost.h"
@@ -460,6 +461,7 @@ void job_break(struct job *job, int r, const struct log_fields *about, const cha
 	sweep_cancel(job);
 	end_epoch(job, -EIO);
 	fail_all_ready(job, -EIO, job->reason);
+	family_break(job);
 	node_check_idle(job->node);
 }
 

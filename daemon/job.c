@@ -15,6 +15,7 @@
 #include "daemon/disposal.h"
 #include "daemon/durable.h"
 #include "daemon/errand.h"
+#include "daemon/family.h"
 #include "daemon/idle.h"
 #include "daemon/lost.h"
 #include "daemon/reader.h"
@@ -138,7 +139,7 @@ static void on_turn(evutil_socket_t fd, short events, void *argument)
 		return;
 	else if (job->comes_back)
 		restore_again(job);
-	else
+	else if (!family_leave(job))
 		job_free(job);
 }
 
@@ -216,8 +217,11 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 
 void job_free(struct job *job)
 {
+	bool is_left_behind = job->is_left_behind;
 	struct node *node = job->node;
+	struct stored_job file;
 
+	stored_name(job, &file);
 	if (job->is_lost && !job->is_kept)
 		lost_remove(job);
 	replaced_inherit(job);
@@ -249,6 +253,10 @@ void job_free(struct job *job)
 	free(job);
 	disposal_start_trim(node);
 
+	if (is_left_behind)
+		restore_and_end(node, &file);
+	family_charge_again(node, file.file);
+	restore_go_on(node);
 	job_settle_all(node);
 	node_check_idle(node);
 }
@@ -275,10 +283,11 @@ static bool members_are_quiet(const struct job *job)
 
 bool job_is_at_rest(const struct job *job)
 {
-	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && !job->is_filling_tensor &&
-	       source_is_quiet(job) && !job->blobs.is_loading && !job->sweep && durable_is_quiet(job) &&
-	       errands_are_quiet(job) && job->snapshot_copies == 0 && job->reductions_running == 0 &&
-	       job->cache_moves == 0 && !job->norm && residency_is_quiet(job) && members_are_quiet(job);
+	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && !job->is_leaving &&
+	       !job->is_filling_tensor && source_is_quiet(job) && !job->blobs.is_loading && !job->sweep &&
+	       durable_is_quiet(job) && errands_are_quiet(job) && job->snapshot_copies == 0 &&
+	       job->reductions_running == 0 && job->cache_moves == 0 && !job->norm &&
+	       residency_is_quiet(job) && members_are_quiet(job);
 }
 
 bool job_is_quiet(const struct job *job)

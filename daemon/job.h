@@ -144,10 +144,13 @@ struct job {
 	struct job_shape former_shape; /* world_size 0: its memory is there, or was, in the one that it has */
 	struct catalog catalog;
 	enum job_phase phase;
-	bool is_dropped; /* freed as soon as nothing is in flight */
-	bool is_kept;	 /* then its store stays: the daemon ends, or it is replaced */
-	bool comes_back; /* after that, from its last durable step */
-	bool is_lost;	 /* its store is there, and cannot be opened: it goes with it */
+	bool is_dropped;	       /* freed as soon as nothing is in flight */
+	bool is_kept;		       /* then its store stays: the daemon ends, or it is replaced */
+	bool comes_back;	       /* after that, from its last durable step */
+	bool is_lost;		       /* its store is there, and cannot be opened: it goes with it */
+	bool is_leaving;	       /* its store, which others have, too */
+	bool has_left, is_left_behind; /* in vain: it is still to be removed from there */
+	struct store_request leaving;
 	struct loss loss;
 	struct replaced *replaced;     /* what it takes the place of, until it has a state; owned */
 	struct replaced *remains;      /* or it is replaced itself: what is left of it then; borrowed */

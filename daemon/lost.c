@@ -8,7 +8,9 @@
 #include "common/clock.h"
 #include "common/size.h"
 #include "daemon/access.h"
+#include "daemon/family.h"
 #include "daemon/options.h"
+#include "daemon/restore.h"
 
 /* ---- A broken job ---- */
 
@@ -129,8 +131,13 @@ static void on_removed(struct work *work)
 
 void lost_remove_file(struct node *node, const struct stored_job *file)
 {
-	struct removal *removal = calloc(1, sizeof(*removal));
+	struct removal *removal;
 
+	if (family_has_file(node, file)) {
+		restore_and_end(node, file);
+		return;
+	}
+	removal = calloc(1, sizeof(*removal));
 	if (!removal) {
 		log_error("%s cannot be removed: out of memory; remove it when tierd has ended", file->file);
 		return;

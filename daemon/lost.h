@@ -20,7 +20,7 @@ bool lost_lacks_room(const struct job *job);
 /* The files of a lost job that was replaced or dropped. */
 void lost_remove(const struct job *job);
 
-/* Those of any job, which nobody has open. */
+/* Those of any job, which nobody has open; of a store with other jobs, what is its own. */
 void lost_remove_file(struct node *node, const struct stored_job *file);
 
 #endif

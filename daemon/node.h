@@ -86,6 +86,8 @@ struct node {
 	struct queue dying;    /* dropped jobs that are not quiet yet */
 	struct queue readers;  /* of all jobs, and those whose job is gone */
 	struct queue restores; /* jobs that are coming back: daemon/restore.h */
+	bool is_restoring;     /* all that there is, before any of it becomes a job */
+	uint64_t rounds;       /* in which those that wait for files were looked at */
 	struct scrub *scrub;
 	struct endurance *endurance;
 	struct queue verifies; /* requests of clients: daemon/verify.h */

@@ -8,6 +8,7 @@
 #include "common/plural.h"
 #include "daemon/access.h"
 #include "daemon/budget.h"
+#include "daemon/family.h"
 #include "daemon/idle.h"
 #include "daemon/job.h"
 #include "daemon/lost.h"
@@ -168,8 +169,14 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 
 static bool replace(struct pending *pending, struct job **job, struct replaced **ret_replaced)
 {
-	int r = replaced_new(*job, ret_replaced);
+	char message[SNAPSHOT_TEXT];
+	int r = family_check_end(*job, message, sizeof(message));
 
+	if (r < 0) {
+		pending_error(pending, r, "%s", message);
+		return false;
+	}
+	r = replaced_new(*job, ret_replaced);
 	if (r < 0)
 		pending_error(pending, r, "job %s cannot be replaced: out of memory", (*job)->name);
 	else

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/log.h"
 #include "daemon/durable.h"
@@ -128,6 +129,11 @@ uint64_t replaced_bytes(const struct replaced *replaced)
 	for (unsigned i = 0; replaced && i < replaced->node->path_count; i++)
 		bytes += replaced->path_bytes[i];
 	return bytes;
+}
+
+bool replaced_has_file(const struct replaced *replaced, const char *file)
+{
+	return replaced && strcmp(replaced->file.file, file) == 0;
 }
 
 const char *replaced_hint(const struct job *job, char *text, size_t size)

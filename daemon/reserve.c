@@ -13,6 +13,7 @@
 #include "daemon/asker.h"
 #include "daemon/budget.h"
 #include "daemon/errand.h"
+#include "daemon/family.h"
 #include "daemon/refuse.h"
 #include "daemon/snapshot.h"
 
@@ -50,6 +51,8 @@ int reserve_find(struct job *job, const struct store *store, char *message, size
 	if (snapshots <= job->options.snapshots)
 		return 0;
 	more = room_between(store, job->options.snapshots, snapshots);
+	/* What it has of the paths is charged as a whole. */
+	more.device_bytes = 0;
 	r = budget_grow(job, &more, message, size);
 	if (r == 0)
 		job->options.snapshots = snapshots;
@@ -130,6 +133,7 @@ static void tell(struct reserve *reserve)
 	struct job *job = reserve->errand.job;
 
 	job->options.snapshots = reserve->snapshots;
+	family_charge_again(job->node, job->file);
 	events_of_job(job, EVENT_RESERVED, NULL, "user %u has made room for %u snapshot%s, from %u",
 		      (unsigned)reserve->asker.uid, reserve->snapshots, PLURAL(reserve->snapshots),
 		      reserve->former);

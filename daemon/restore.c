@@ -1,58 +1,39 @@
-#include "daemon/restore.h"
-
 #include <errno.h>
-#include <event2/event.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/little_endian.h"
 #include "common/size.h"
-#include "daemon/devices.h"
-#include "daemon/durable.h"
+#include "daemon/family.h"
 #include "daemon/lost.h"
 #include "daemon/record.h"
 #include "daemon/refuse.h"
+#include "daemon/restore_inside.h"
 #include "daemon/setup.h"
 #include "daemon/snapshot.h"
-#include "offload/fault.h"
-#include "offload/nvme.h"
 
-/* Writes of a daemon that was killed may take as long to end. */
-#define LOCK_MS 10000
-
-/* What it has from the job that it was in this daemon, of which its store knows nothing. */
-struct origin {
-	bool is_asked; /* by who opens it */
-	struct restore_notice *notice;
-	struct scrub_state scrub;
-};
-
-struct restore {
-	struct queue link; /* of the node's */
-	struct node *node;
-	struct stored_job file;
-	struct path_list paths;
-	struct work work;
-	struct origin origin;
-	struct store *store;
-	struct job *job; /* once it is there, and its blobs are on their way */
-	struct store_request opening;
-	struct store_transfer transfer;
-	struct record_header header;
-	char *definition, *progress; /* with what is before them, page-aligned */
-	bool is_read, is_made, is_forgotten;
-	int status;
-	char message[640];
-};
-
-static void restore_free(struct restore *restore)
+struct restore *restore_new(struct node *node, const struct stored_job *file)
 {
+	struct restore *restore = calloc(1, sizeof(*restore));
+
+	if (!restore)
+		return NULL;
+	restore->node = node;
+	restore->file = *file;
+	queue_push(&node->restores, &restore->link);
+	return restore;
+}
+
+void restore_free(struct restore *restore)
+{
+	struct node *node = restore->node;
+
 	store_free(restore->store);
 	free(restore->definition);
 	free(restore->progress);
 	queue_remove(&restore->link);
 	free(restore);
+	restore_go_on(node);
 }
 
 /* ---- The end ---- */
@@ -63,6 +44,13 @@ static void tell(struct restore *restore, const struct job *job)
 
 	if (notice)
 		notice->done(notice, job, restore->message);
+}
+
+void restore_give_up(struct restore *restore, const char *why)
+{
+	refuse(restore->message, sizeof(restore->message), 0, "%s", why);
+	tell(restore, NULL);
+	restore_free(restore);
 }
 
 /* What opening has said of it. */
@@ -84,15 +72,11 @@ static void tell_restored(const struct job *job)
 	tell_lost(job);
 }
 
-static bool is_its_own(const struct restore *restore, const struct job *job)
-{
-	return job->uid == restore->file.uid && strcmp(job->name, restore->file.name) == 0;
-}
-
 static int make_job(struct restore *restore)
 {
 	struct record_source source = {
 		.paths = &restore->paths,
+		.name = restore->file.name,
 		.definition = { restore->definition + sizeof(struct record_header),
 				restore->header.definition_bytes },
 		.progress = { restore->progress + sizeof(struct progress_header),
@@ -110,11 +94,12 @@ static int make_job(struct restore *restore)
 	job->number = restore->file.number;
 	memcpy(job->file, restore->file.file, sizeof(job->file));
 	job->scrub = restore->origin.scrub;
-	if (!is_its_own(restore, job))
+	if (job->uid != restore->file.uid)
 		r = refuse(restore->message, sizeof(restore->message), -EBADMSG,
-			   "it is job %s of user %u, by another name", job->name, (unsigned)job->uid);
+			   "it is a job of user %u, in the folder of another one", (unsigned)job->uid);
 	if (r == 0)
-		r = setup_adopt(job, restore->store, restore->message, sizeof(restore->message));
+		r = setup_adopt(job, restore->store, restore->is_fork, restore->message,
+				sizeof(restore->message));
 	if (r < 0) {
 		job_free(job);
 		return r;
@@ -166,9 +151,7 @@ static void end_load(struct restore *restore, int r)
 	job->blobs.is_loading = false;
 	if (job->is_dropped) {
 		job_settle(job);
-		refuse(restore->message, sizeof(restore->message), 0, "it was dropped meanwhile");
-		tell(restore, NULL);
-		restore_free(restore);
+		restore_give_up(restore, "it was dropped meanwhile");
 		return;
 	}
 	if (r < 0) {
@@ -208,7 +191,7 @@ static void make(struct restore *restore)
 {
 	int r = restore->status;
 
-	restore->is_made = true;
+	restore->state = RESTORE_MADE;
 	if (restore->is_forgotten) {
 		tell(restore, NULL);
 		restore_free(restore);
@@ -222,40 +205,58 @@ static void make(struct restore *restore)
 		end(restore, r);
 }
 
-/* Each after those that began before it: where there is not room for all, it is the same ones each time that
- * get it. */
-static void make_in_order(struct node *node)
+/* Whoever waits for files is not waited for: that may take as long as others have them. */
+static struct restore *next_to_make(const struct node *node)
 {
 	QUEUE_FOREACH (link, &node->restores) {
 		struct restore *restore = queue_entry(link, struct restore, link);
 
-		if (!restore->is_read)
-			return;
-		if (!restore->is_made)
-			make(restore);
+		if (restore->state == RESTORE_SEEKING || restore->state == RESTORE_READING)
+			return NULL;
+		if (restore->state == RESTORE_READ)
+			return restore;
 	}
+	return NULL;
 }
 
-static void finish(struct restore *restore, int r)
+void restore_make_in_order(struct node *node)
 {
-	restore->is_read = true;
-	restore->status = r;
-	make_in_order(restore->node);
+	struct restore *restore;
+
+	while (!node->is_restoring && (restore = next_to_make(node)) != NULL)
+		make(restore);
 }
 
-/* A daemon was killed before its first commit: there never was a state. */
-static void forget(struct restore *restore)
+/* Who asked for that has gone on. */
+static void complain(const struct restore *restore)
+{
+	log_error("job %s of user %u: what is left of it in %s cannot be removed: %s", restore->file.name,
+		  (unsigned)restore->file.uid, restore->file.file, restore->message);
+}
+
+void restore_finish(struct restore *restore, int r)
+{
+	if (restore->is_unwanted) {
+		complain(restore);
+		restore_free(restore);
+		return;
+	}
+	restore->state = RESTORE_READ;
+	restore->status = r;
+	restore_make_in_order(restore->node);
+}
+
+int restore_forget(struct restore *restore)
 {
 	log_info("%s: nothing was ever committed; it is removed", restore->file.file);
-	store_keep(restore->store, false);
 	refuse(restore->message, sizeof(restore->message), 0, "nothing of it was ever committed");
 	restore->is_forgotten = true;
-	finish(restore, 0);
+	return 0;
 }
 
 static void fail(struct restore *restore, int r, const char *what)
 {
-	finish(restore, explain(restore, r, what));
+	restore_finish(restore, explain(restore, r, what));
 }
 
 /* ---- The record ---- */
@@ -288,7 +289,7 @@ static void on_progress(struct store_transfer *transfer, int status)
 	if (status < 0)
 		fail(restore, status, "its progress cannot be read");
 	else
-		finish(restore, 0);
+		restore_finish(restore, 0);
 }
 
 static void on_definition(struct store_transfer *transfer, int status)
@@ -349,204 +350,48 @@ static void on_header(struct store_transfer *transfer, int status)
 	read_record(restore, &restore->definition, 0, length, on_definition);
 }
 
-static void on_opened(struct store_request *request, int status)
+void restore_read(struct restore *restore)
 {
-	struct restore *restore = container_of(request, struct restore, opening);
-
-	if (status == 0)
-		read_record(restore, &restore->definition, 0, STORE_EXTENT_BYTES, on_header);
-	else if (status == -ENOENT)
-		forget(restore);
+	restore->state = RESTORE_READING;
+	if (restore->is_unwanted)
+		restore_end_head(restore);
 	else
-		finish(restore, refuse(restore->message, sizeof(restore->message), status, "%s",
-				       store_message(restore->store)));
-}
-
-/* ---- On a worker ---- */
-
-static int open_tier(struct restore *restore, unsigned index, struct tier **ret_tier)
-{
-	struct node *node = restore->node;
-	struct node_path *path = &node->paths[restore->paths.paths[index]];
-	struct nvme_config config = { .engine = node->engine,
-				      .directory_fd = path->directory_fd,
-				      .directory = path->folder,
-				      .name = restore->file.file,
-				      .is_buffered = !path->is_direct,
-				      .device = path->device,
-				      .moved = path->moved };
-	struct fault_config fault;
-	int r = nvme_tier_open(&config, LOCK_MS, ret_tier);
-
-	if (r < 0)
-		return refuse(restore->message, sizeof(restore->message), r, "%s/%s cannot be opened: %s",
-			      path->folder, restore->file.file,
-			      r == -EBUSY ? "another process has locked it; end that one (fuser tells which)"
-			      : r == -EINVAL
-				      ? "it is no file of tierd's own: a regular one of 1 MiB or more, "
-					"of mode 0600"
-				      : strerror(-r));
-	if (node->fault && fault_config_parse(node->fault, &fault) == 0)
-		r = fault_tier_new(*ret_tier, &fault, ret_tier);
-	return r;
-}
-
-static void run_open(struct work *work)
-{
-	struct restore *restore = container_of(work, struct restore, work);
-	struct store_config config = { .workers = restore->node->workers, .name = restore->file.name };
-	struct tier *tiers[NODE_MAX_PATHS];
-	unsigned count = 0;
-
-	restore->status = devices_find(restore->node, &restore->file, &restore->paths, restore->message,
-				       sizeof(restore->message));
-	while (restore->status == 0 && count < restore->paths.count) {
-		restore->status = open_tier(restore, count, &tiers[count]);
-		count += restore->status == 0;
-	}
-	if (restore->status == 0) {
-		restore->status = store_new_found(&config, tiers, count, &restore->store);
-		return;
-	}
-	while (count > 0)
-		tier_free(tiers[--count]);
-}
-
-static void on_found(struct work *work)
-{
-	struct restore *restore = container_of(work, struct restore, work);
-	int r = restore->status;
-
-	restore->opening.done = on_opened;
-	if (r == 0)
-		r = store_open(restore->store, &restore->opening);
-	if (r == 0)
-		return;
-	if (restore->message[0] == '\0')
-		refuse(restore->message, sizeof(restore->message), r, "%s", strerror(-r));
-	finish(restore, r);
+		read_record(restore, &restore->definition, 0, STORE_EXTENT_BYTES, on_header);
 }
 
 /* ---- Start ---- */
 
-/* It has left the file. */
-static const struct origin another_daemon;
-
-static int start(struct node *node, const struct stored_job *file, const struct origin *origin)
+static void start(struct node *node, const struct stored_job *file, const struct origin *origin)
 {
-	struct restore *restore = calloc(1, sizeof(*restore));
+	struct restore *restore = restore_new(node, file);
 
-	if (!restore)
-		return -ENOMEM;
-	restore->node = node;
-	restore->file = *file;
-	restore->origin = *origin;
-	restore->work = (struct work){ .run = run_open, .done = on_found, .urgency = WORK_NORMAL };
-	queue_push(&node->restores, &restore->link);
-	workers_submit(node->slow_workers, &restore->work);
-	return 0;
-}
-
-/* ---- What was replaced ---- */
-
-struct outdated {
-	struct queue link;
-	struct stored_job file;
-};
-
-/* The latest first. */
-static int remember_outdated(struct queue *all, const struct stored_job *file)
-{
-	struct outdated *outdated = calloc(1, sizeof(*outdated));
-
-	if (!outdated)
-		return -ENOMEM;
-	outdated->file = *file;
-	queue_push_front(all, &outdated->link);
-	return 0;
-}
-
-/* Only once what has replaced it is there: a name alone proves nothing. */
-static void remove_outdated(struct node *node, const struct job *job, const struct stored_job *file)
-{
-	if (job->is_lost) {
-		log_warning(
-			"job %s of user %u: %s is left as it is, because a later file of the job cannot be "
-			"opened; move the one that is not wanted elsewhere, and start tierd again",
-			file->name, (unsigned)file->uid, file->file);
+	if (restore) {
+		restore->origin = *origin;
+		restore_seek(restore);
 		return;
 	}
-	log_info("job %s of user %u: %s is removed: a later job has replaced it", file->name,
-		 (unsigned)file->uid, file->file);
-	stored_remove(node, file);
-}
-
-static int on_stored(struct node *node, const struct stored_job *file, void *argument)
-{
-	if (file->is_unfinished) {
-		log_info("job %s of user %u: %s is removed: a daemon has died before anything in it was to "
-			 "outlive it",
-			 file->name, (unsigned)file->uid, file->file);
-		stored_remove(node, file);
-		return 0;
-	}
-	if (file->is_outdated)
-		return remember_outdated(argument, file);
-	return start(node, file, &another_daemon);
-}
-
-static void await_all(struct node *node)
-{
-	while (!queue_is_empty(&node->restores))
-		event_base_loop(node->loop, EVLOOP_ONCE);
-}
-
-/* What was to replace it may have never been committed. */
-static int look_at_outdated(struct node *node, const struct stored_job *file)
-{
-	const struct job *job = job_find(node, file->uid, file->name);
-	int r = 0;
-
-	if (job)
-		remove_outdated(node, job, file);
-	else
-		r = start(node, file, &another_daemon);
-	await_all(node);
-	return r;
-}
-
-int restore_all(struct node *node)
-{
-	struct queue outdated;
-	int r;
-
-	queue_init(&outdated);
-	r = stored_find(node, on_stored, &outdated);
-	await_all(node);
-	for (struct queue *link = queue_pop(&outdated); link; link = queue_pop(&outdated)) {
-		struct outdated *one = queue_entry(link, struct outdated, link);
-
-		if (r == 0)
-			r = look_at_outdated(node, &one->file);
-		free(one);
-	}
-	return r;
-}
-
-static void start_or_lose(struct node *node, const struct stored_job *file, const struct origin *origin)
-{
-	int r = start(node, file, origin);
-
-	if (r == 0)
-		return;
-	lose(node, file, origin, r, "out of memory");
+	lose(node, file, origin, -ENOMEM, "out of memory");
 	if (origin->notice)
 		origin->notice->done(origin->notice, NULL, "out of memory");
 }
 
 void restore_file(struct node *node, const struct stored_job *file)
 {
-	start_or_lose(node, file, &another_daemon);
+	start(node, file, &(struct origin){ 0 });
+}
+
+void restore_and_end(struct node *node, const struct stored_job *file)
+{
+	struct restore *restore = restore_new(node, file);
+
+	if (!restore) {
+		log_error("job %s of user %u: it stays in %s: out of memory; drop it when tierd has been "
+			  "started again",
+			  file->name, (unsigned)file->uid, file->file);
+		return;
+	}
+	restore->is_unwanted = true;
+	restore_seek(restore);
 }
 
 void restore_again(struct job *job)
@@ -558,8 +403,40 @@ void restore_again(struct job *job)
 	stored_name(job, &file);
 	job->is_kept = true;
 	job_free(job);
-	start_or_lose(node, &file, &origin);
+	start(node, &file, &origin);
 }
+
+/* ---- A fork ---- */
+
+struct restore *restore_begin_fork(const struct job *origin, const struct stored_job *file,
+				   struct restore_notice *notice)
+{
+	struct restore *restore = restore_new(origin->node, file);
+
+	if (!restore)
+		return NULL;
+	restore->paths = origin->paths;
+	restore->origin.notice = notice;
+	restore->is_fork = true;
+	restore->state = RESTORE_SEEKING;
+	return restore;
+}
+
+void restore_end_fork(struct restore *restore, struct store *store)
+{
+	restore->store = store;
+	restore_read(restore);
+}
+
+void restore_cancel_fork(struct restore *restore)
+{
+	struct node *node = restore->node;
+
+	restore_free(restore);
+	restore_make_in_order(node);
+}
+
+/* ---- What is under way ---- */
 
 bool restore_is_under_way(const struct node *node, uid_t uid, const char *name)
 {
@@ -575,5 +452,13 @@ bool restore_is_under_way(const struct node *node, uid_t uid, const char *name)
 		if (restore->file.uid == uid && strcmp(restore->file.name, name) == 0)
 			return true;
 	}
+	return false;
+}
+
+bool restore_has_file(const struct node *node, const char *file)
+{
+	QUEUE_FOREACH (link, &node->restores)
+		if (strcmp(queue_entry(link, struct restore, link)->file.file, file) == 0)
+			return true;
 	return false;
 }

@@ -1,5 +1,6 @@
-/* Restore: jobs whose stores an earlier daemon has left come back, released and at their last durable step.
- */
+/* Restore: jobs whose stores an earlier daemon has left come back, released and at their last durable step;
+ * and so do jobs that have to begin again from there in this one. A store has one job or several: a job and
+ * its forks. */
 #ifndef TIERD_DAEMON_RESTORE_H
 #define TIERD_DAEMON_RESTORE_H
 
@@ -20,10 +21,26 @@ struct restore_notice {
  * told when it is back. */
 void restore_again(struct job *job);
 
-/* Files that nobody has open. */
+/* One that nobody has open. */
 void restore_file(struct node *node, const struct stored_job *file);
+/* The same, but it is removed from its store instead of coming back. */
+void restore_and_end(struct node *node, const struct stored_job *file);
+
+/* A fork is on its way: its name is taken from now on. file: its name and number, and its origin's files. It
+ * ends with one of the next two; with the first one, when it is there. NULL: no memory. */
+struct restore;
+struct restore *restore_begin_fork(const struct job *origin, const struct stored_job *file,
+				   struct restore_notice *notice);
+/* store: its own, which it takes over. */
+void restore_end_fork(struct restore *restore, struct store *store);
+void restore_cancel_fork(struct restore *restore);
+
+/* A job, or what was to become one, has let go of its files: others may have waited for that. */
+void restore_go_on(struct node *node);
 
 /* Whether a job of this name is on its way, or will be when another one has ended. */
 bool restore_is_under_way(const struct node *node, uid_t uid, const char *name);
+/* Somebody is on his way into or out of these files. */
+bool restore_has_file(const struct node *node, const char *file);
 
 #endif

@@ -13,6 +13,7 @@
 #include "daemon/asker.h"
 #include "daemon/drop.h"
 #include "daemon/errand.h"
+#include "daemon/family.h"
 #include "daemon/reader.h"
 #include "daemon/refuse.h"
 #include "daemon/restore.h"
@@ -102,6 +103,7 @@ static void open_again(struct roll_back *roll_back)
 	job->is_kept = job->comes_back = true;
 	if (!job->is_dropped)
 		job_drop(job);
+	family_let_go(job);
 }
 
 /* A commit that has failed is there or not, and its store is not written any more. */

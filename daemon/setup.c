@@ -497,15 +497,33 @@ void setup_release(struct job *job)
 	budget_release_host(job);
 }
 
+/* What several jobs have open is the loop's; only the last one closes the files. */
+static void leave_family(struct job *job)
+{
+	struct store *store = job_nvme_store(job);
+	struct store_family family;
+
+	if (!store)
+		return;
+	store_get_family(store, &family);
+	if (family.others == 0)
+		return;
+	job->parameter_store = NULL;
+	if (job->optimizer_store == store)
+		job->optimizer_store = NULL;
+	store_free(store);
+}
+
 void setup_clear(struct job *job)
 {
 	struct made made = MADE_INIT;
 	uint64_t step;
 
-	made.parameter_store = job->parameter_store;
-	made.optimizer_store = job->optimizer_store;
 	if (job_nvme_store(job))
 		store_keep(job_nvme_store(job), job->is_kept && durable_has_step(job, &step));
+	leave_family(job);
+	made.parameter_store = job->parameter_store;
+	made.optimizer_store = job->optimizer_store;
 	durable_free(job);
 	sweep_free(job);
 	clear_memory(job, &made);

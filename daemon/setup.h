@@ -38,9 +38,9 @@ int setup_plan(struct setup *setup);
  * state lies elsewhere than this tierd would look; others with a message, too. */
 int setup_restore(struct job *job, uint64_t layout, char *message, size_t size);
 
-/* Then its store, which it takes over: it has its layout from here on. A negative errno with a message: it
- * stays the caller's. */
-int setup_adopt(struct job *job, struct store *store, char *message, size_t size);
+/* Then its store, which it takes over: it has its layout from here on. is_fork: as family_charge() takes it.
+ * A negative errno with a message: it stays the caller's. */
+int setup_adopt(struct job *job, struct store *store, bool is_fork, char *message, size_t size);
 
 /* How a job owns its stores on NVMe. */
 struct store_owner setup_owner(struct job *job);

@@ -6,6 +6,7 @@
 #include "common/size.h"
 #include "daemon/budget.h"
 #include "daemon/durable.h"
+#include "daemon/family.h"
 #include "daemon/record.h"
 #include "daemon/refuse.h"
 #include "daemon/reserve.h"
@@ -23,17 +24,29 @@ static int add_stream(struct store_layout *layout, const char *name, uint32_t *r
 	return 0;
 }
 
+/* What is frozen has its values for good before the first commit. */
+static int add_parameter_stream(struct store_layout *layout, enum unit_section section, uint32_t *ret_stream)
+{
+	bool is_trainable = section_is_trainable(section);
+	char name[32];
+	int r;
+
+	snprintf(name, sizeof(name), "%s.%s", is_trainable ? "parameter" : "frozen", section_format(section));
+	r = is_trainable ? store_layout_add_stream(layout, name)
+			 : store_layout_add_fixed_stream(layout, name);
+	if (r < 0)
+		return r;
+	*ret_stream = (uint32_t)r;
+	return 0;
+}
+
 static int add_parameter_streams(struct job *job, struct store_layout *layout)
 {
-	char name[32];
 	int r = 0;
 
-	for (int section = 0; section < UNIT_SECTIONS && r == 0; section++) {
-		snprintf(name, sizeof(name), "%s.%s",
-			 section < UNIT_TRAINABLE_SECTIONS ? "parameter" : "frozen",
-			 section_format((enum unit_section)section));
-		r = add_stream(layout, name, &job->streams.parameter[section]);
-	}
+	for (int section = 0; section < UNIT_SECTIONS && r == 0; section++)
+		r = add_parameter_stream(layout, (enum unit_section)section,
+					 &job->streams.parameter[section]);
 	return r;
 }
 
@@ -452,8 +465,7 @@ static int restore(struct setup *setup, uint64_t layout)
 			      "its state is not laid out as this tierd would: start the one that stored it");
 	job->sum_ranks = count_sums(job);
 	metadata = job_metadata_bytes(job) + store_layout_metadata_bytes(setup->nvme);
-	r = budget_keep(job, metadata, setup->message, sizeof(setup->message));
-	return r < 0 ? r : plan_paths(setup);
+	return budget_keep(job, metadata, setup->message, sizeof(setup->message));
 }
 
 int setup_restore(struct job *job, uint64_t layout, char *message, size_t size)
@@ -469,7 +481,27 @@ int setup_restore(struct job *job, uint64_t layout, char *message, size_t size)
 	return 0;
 }
 
-int setup_adopt(struct job *job, struct store *store, char *message, size_t size)
+/* What it charges the job gives back. */
+static int charge(struct job *job, struct store *store, bool is_fork, char *message, size_t size)
+{
+	int r;
+
+	job->parameter_store = store;
+	job->optimizer_store = job->has_nvme_optimizer ? store : NULL;
+	r = reserve_find(job, store, message, size);
+	if (r == 0)
+		r = family_charge(job, is_fork, message, size);
+	if (r == 0) {
+		r = durable_init(job, true);
+		if (r < 0)
+			refuse(message, size, r, "out of memory");
+	}
+	if (r < 0)
+		job->parameter_store = job->optimizer_store = NULL;
+	return r;
+}
+
+int setup_adopt(struct job *job, struct store *store, bool is_fork, char *message, size_t size)
 {
 	struct setup setup = { .job = job };
 	struct store_owner owner;
@@ -483,14 +515,9 @@ int setup_adopt(struct job *job, struct store *store, char *message, size_t size
 		store_layout_free(setup.nvme);
 		return refuse(message, size, r, "%s", setup.message);
 	}
-	r = reserve_find(job, store, message, size);
+	r = charge(job, store, is_fork, message, size);
 	if (r < 0)
 		return r;
-	r = durable_init(job, true);
-	if (r < 0)
-		return refuse(message, size, r, "out of memory");
-	job->parameter_store = store;
-	job->optimizer_store = job->has_nvme_optimizer ? store : NULL;
 	owner = setup_owner(job);
 	store_belong(store, &owner);
 	return 0;

@@ -10,6 +10,7 @@
 #include "daemon/asker.h"
 #include "daemon/durable.h"
 #include "daemon/errand.h"
+#include "daemon/family.h"
 #include "daemon/refuse.h"
 #include "proto/name.h"
 
@@ -85,7 +86,7 @@ int snapshot_check_lost(const struct job *job, char *message, size_t size)
 	unsigned count;
 
 	if (!find_lost(job, &snapshot, &count))
-		return 0;
+		return family_check_lost(job, message, size);
 	return refuse(
 		message, size, -EIO,
 		"job %s can only be read as long as its snapshot %s is there, whose map cannot be read: "

@@ -144,6 +144,7 @@ static unsigned list(const struct store *base, struct store_job *ret_jobs)
 	for (unsigned i = 0; i < count; i++) {
 		ret_jobs[i].step = records[i].step;
 		ret_jobs[i].serial = records[i].serial;
+		ret_jobs[i].origin = records[i].origin;
 		ret_jobs[i].is_lost = lineage_has_lost_job(store->lineage, &records[i]);
 		memcpy(ret_jobs[i].name, records[i].name, sizeof(ret_jobs[i].name));
 	}

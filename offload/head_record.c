@@ -18,6 +18,7 @@ enum {
 	AT_ROOT = 32,
 	AT_NAME = 56,
 	AT_SERIAL = 120,
+	AT_ORIGIN = 128,
 };
 _Static_assert(AT_NAME + HEAD_NAME_BYTES == AT_SERIAL, "a record has room for a name");
 _Static_assert(AT_RECORDS + HEAD_RECORDS * RECORD_BYTES <= NODE_BYTES, "a table has room for its records");
@@ -32,6 +33,7 @@ static void put_record(uint8_t bytes[NODE_BYTES], unsigned index, const struct h
 	put64(at + AT_EXTENTS, record->extents);
 	put64(at + AT_SECONDS, record->seconds);
 	put64(at + AT_SERIAL, record->serial);
+	put64(at + AT_ORIGIN, record->origin);
 	put64(at + AT_ROOT, record->root.places[0]);
 	put64(at + AT_ROOT + 8, record->root.places[1]);
 	put64(at + AT_ROOT + 16, record->root.checksum);
@@ -48,6 +50,7 @@ static int get_record(const uint8_t bytes[NODE_BYTES], unsigned index, struct he
 		.extents = get64(at + AT_EXTENTS),
 		.seconds = get64(at + AT_SECONDS),
 		.serial = get64(at + AT_SERIAL),
+		.origin = get64(at + AT_ORIGIN),
 		.root = { { get64(at + AT_ROOT), get64(at + AT_ROOT + 8) }, get64(at + AT_ROOT + 16) },
 	};
 

@@ -21,6 +21,7 @@ struct head_record {
 	uint64_t extents; /* of its map */
 	uint64_t seconds; /* since 1970, when it was written */
 	uint64_t serial;  /* of a job: whatever number its user knows it by; 0: none */
+	uint64_t origin;  /* that of the job for which the store was made */
 	struct node_pointer root;
 };
 

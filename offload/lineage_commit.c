@@ -96,6 +96,7 @@ static void note_job(struct lineage *lineage)
 {
 	const struct lineage_head *head = lineage->head;
 	struct head_record *record = head_table_number(&lineage->next_heads, head->job);
+	uint64_t origin = record ? record->origin : head->serial;
 
 	/* Of the first commit. */
 	if (!record)
@@ -107,6 +108,7 @@ static void note_job(struct lineage *lineage)
 		.extents = head->tree.extents,
 		.seconds = (uint64_t)time(NULL),
 		.serial = head->serial,
+		.origin = origin,
 		.root = *tree_root(&head->tree),
 	};
 	memcpy(record->name, head->name, sizeof(record->name));

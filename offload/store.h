@@ -88,7 +88,8 @@ struct store_snapshot {
 struct store_job {
 	char name[STORE_SNAPSHOT_NAME_BYTES];
 	uint64_t step, serial;
-	bool is_lost; /* its map cannot be read */
+	uint64_t origin; /* the serial of the job for which the store was made */
+	bool is_lost;	 /* its map cannot be read */
 };
 
 /* What the jobs of a store have together. */

@@ -117,7 +117,7 @@ def read_record(record, jobs):
         raise Damaged(f"a head of kind {kind} is of job {job}")
     head = {"kind": ("job", "snapshot")[kind - 1], "job": job, "name": name, "step": step, "extents": extents}
     if kind == 1:
-        (head["serial"],) = struct.unpack_from("<Q", record, 120)
+        head["serial"], head["origin"] = struct.unpack_from("<2Q", record, 120)
     return head, tuple(root)
 
 

@@ -572,8 +572,10 @@ void family_reopen(struct family *family)
 	for (unsigned i = 0; i < FAMILY_JOBS; i++)
 		expected += exists(&family->jobs[i]);
 	assert_int_equal(count, expected);
-	for (unsigned i = 0; i < count; i++)
+	for (unsigned i = 0; i < count; i++) {
 		assert_int_equal(found[i].serial, serial_of(found[i].name));
+		assert_int_equal(found[i].origin, 1);
+	}
 	give_to_first(family, found);
 	expect_all(family);
 }
