@@ -341,6 +341,16 @@ static int refuse_path(const struct job *job, const struct node_path *path, uint
 		      replaced_hint(job, hint, sizeof(hint)), holders);
 }
 
+static int check_own_nvme(const struct job *job, uint64_t bytes, const char *what, char *message, size_t size)
+{
+	char needed[16], most[16];
+
+	if (job->nvme_budget == 0 || bytes <= size_rest(job->nvme_budget, job->nvme_bytes))
+		return 0;
+	return refuse(message, size, -ENOSPC, "it needs %s on NVMe (%s), and its nvme_budget is %s",
+		      budget_print_needed(bytes, needed), what, budget_print(job->nvme_budget, most));
+}
+
 /* On all paths together. */
 static int check_nvme(const struct job *job, uint64_t bytes, const char *what, char *message, size_t size)
 {
@@ -349,9 +359,6 @@ static int check_nvme(const struct job *job, uint64_t bytes, const char *what, c
 	uint64_t left =
 		size_rest(job->nvme_maximum, holders_user_bytes(job->node, HOLDERS_OF_NVME, job->uid));
 
-	if (job->nvme_budget && bytes > size_rest(job->nvme_budget, job->nvme_bytes))
-		return refuse(message, size, -ENOSPC, "it needs %s on NVMe (%s), and its nvme_budget is %s",
-			      budget_print_needed(bytes, needed), what, budget_print(job->nvme_budget, most));
 	if (job->nvme_maximum == 0 || bytes <= left)
 		return 0;
 	holders_describe(&claim, HOLDERS_OF_NVME, false, holders, sizeof(holders));
@@ -361,7 +368,7 @@ static int check_nvme(const struct job *job, uint64_t bytes, const char *what, c
 		      budget_print(job->nvme_maximum, most), replaced_hint(job, hint, sizeof(hint)), holders);
 }
 
-/* As many of each path. */
+/* As many of each path, whatever its own budget is. */
 static int try_paths(struct job *job, uint64_t bytes, const char *what, char *message, size_t size)
 {
 	int r = check_nvme(job, bytes * job->paths.count, what, message, size);
@@ -380,8 +387,11 @@ static int try_paths(struct job *job, uint64_t bytes, const char *what, char *me
 
 int budget_take_paths(struct job *job, uint64_t state, uint64_t sums, char *message, size_t size)
 {
-	int r = try_paths(job, state + sums, describe_nvme(job), message, size);
+	uint64_t bytes = state + sums;
+	int r = check_own_nvme(job, bytes * job->paths.count, describe_nvme(job), message, size);
 
+	if (r == 0)
+		r = try_paths(job, bytes, describe_nvme(job), message, size);
 	if (r == 0)
 		job->sums_path_bytes = sums;
 	return r;
@@ -395,11 +405,14 @@ void budget_set_state(struct job *job, uint64_t bytes)
 
 int budget_grow(struct job *job, const struct store_room *more, char *message, size_t size)
 {
+	static const char what[] = "its state once more for each snapshot";
 	int r = budget_charge(job, more->host_bytes, message, size);
 
 	if (r < 0)
 		return r;
-	r = try_paths(job, more->device_bytes, "its state once more for each snapshot", message, size);
+	r = check_own_nvme(job, more->device_bytes * job->paths.count, what, message, size);
+	if (r == 0)
+		r = try_paths(job, more->device_bytes, what, message, size);
 	if (r < 0) {
 		budget_uncharge(job, more->host_bytes);
 		return r;
@@ -407,6 +420,16 @@ int budget_grow(struct job *job, const struct store_room *more, char *message, s
 	job->charged_bytes -= more->host_bytes;
 	job->kept_bytes += more->host_bytes;
 	return 0;
+}
+
+int budget_lend(struct job *job, uint64_t bytes, char *message, size_t size)
+{
+	return try_paths(job, bytes, "what a fork may change, twice", message, size);
+}
+
+void budget_take_back(struct job *job, uint64_t bytes)
+{
+	give_paths(job, bytes);
 }
 
 void budget_shrink(struct job *job, const struct store_room *less)

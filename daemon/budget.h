@@ -53,6 +53,11 @@ int budget_take_paths(struct job *job, uint64_t state, uint64_t sums, char *mess
  * asked for it. */
 void budget_set_state(struct job *job, uint64_t bytes);
 
+/* So much of each path, for another job that will have it: its own budget is not asked. -ENOSPC with a
+ * message. */
+int budget_lend(struct job *job, uint64_t bytes, char *message, size_t size);
+void budget_take_back(struct job *job, uint64_t bytes);
+
 /* What its store takes more than it did, until the job ends. -ENOMEM, -ENOSPC with a message. */
 int budget_grow(struct job *job, const struct store_room *more, char *message, size_t size);
 void budget_shrink(struct job *job, const struct store_room *less);

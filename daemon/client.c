@@ -14,6 +14,7 @@
 #include "daemon/drop.h"
 #include "daemon/durable.h"
 #include "daemon/evict.h"
+#include "daemon/fork.h"
 #include "daemon/job.h"
 #include "daemon/leases.h"
 #include "daemon/reader.h"
@@ -465,6 +466,9 @@ static bool handle_snapshot_request(struct pending *pending, const Tierd__Wire__
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_JOB_RETAIN:
 		retain_snapshots(pending, request->job_retain, &client->askers);
+		return true;
+	case TIERD__WIRE__REQUEST__BODY_JOB_FORK:
+		fork_job(pending, request->job_fork, &client->askers);
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_JOB_RESERVE:
 		reserve_snapshots(pending, request->job_reserve, &client->askers);

@@ -34,6 +34,7 @@ static const struct kind {
 	[EVENT_SNAPSHOT_DELETED] = { "snapshot-deleted", LOG_LEVEL_INFO },
 	[EVENT_RESERVED] = { "reserved", LOG_LEVEL_INFO },
 	[EVENT_RETAINED] = { "retained", LOG_LEVEL_INFO },
+	[EVENT_FORKED] = { "forked", LOG_LEVEL_INFO },
 	[EVENT_SNAPSHOT_FAILED] = { "snapshot-failed", LOG_LEVEL_WARNING,
 				    "a1a75d97d4484d039c351b99d17d9b31" },
 	[EVENT_ROLLED_BACK] = { "rolled-back", LOG_LEVEL_INFO, "b48ce27452104d27a7168b7419caf11e" },

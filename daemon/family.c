@@ -57,6 +57,19 @@ static uint64_t share_of(const struct job *job)
 	return family.device_bytes - (family.jobs - 1) * family.own_bytes;
 }
 
+unsigned family_asked_snapshots(const struct job *job)
+{
+	unsigned most = job->snapshots_asked;
+
+	QUEUE_FOREACH (link, &job->node->jobs) {
+		const struct job *other = queue_entry(link, struct job, link);
+
+		if (strcmp(other->file, job->file) == 0 && other->snapshots_asked > most)
+			most = other->snapshots_asked;
+	}
+	return most;
+}
+
 int family_charge(struct job *job, bool is_fork, char *message, size_t size)
 {
 	if (!is_fork)

@@ -13,6 +13,9 @@ bool family_has_others(const struct job *job);
 const char *family_name_others(const struct job *job, char *text, size_t size);
 #define FAMILY_TEXT ((STORE_MAX_SNAPSHOTS + 1) * (WIRE_MAX_JOB_NAME + 3))
 
+/* How many snapshots there is to be room for, as far as anybody has asked for it. */
+unsigned family_asked_snapshots(const struct job *job);
+
 /* Takes for a job what it has of its paths: what it may change; the first one of the store, all the rest.
  * is_fork: what there is for it is another one's, and goes over. -ENOSPC with a message. */
 int family_charge(struct job *job, bool is_fork, char *message, size_t size);

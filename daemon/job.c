@@ -173,6 +173,7 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	*job = (struct job){ .node = node,
 			     .uid = uid,
 			     .options = *options,
+			     .snapshots_asked = options->snapshots,
 			     .epoch = 1,
 			     .paths = node_all_paths(node),
 			     .directory_memory = MEMORY_INIT,

@@ -155,6 +155,7 @@ struct job {
 	struct replaced *replaced;     /* what it takes the place of, until it has a state; owned */
 	struct replaced *remains;      /* or it is replaced itself: what is left of it then; borrowed */
 	bool is_rolling_back;	       /* and nobody may join it */
+	uint32_t snapshots_asked;      /* options.snapshots may be more: what forks that are gone have left */
 	bool is_retention_set;	       /* by daemon/retain.h: its ranks need not know */
 	struct restore_notice *notice; /* told when it has come back; NULL: nobody waits */
 
@@ -281,6 +282,9 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	    const struct job_options *options, struct job **ret_job);
 /* What it may take of memory and disk, by what its owner may. */
 void job_set_limits(struct job *job, const struct quota *quota);
+/* 0, or a negative errno with a message: whether a user may have one more, and a new one that name. */
+int job_check_count(const struct node *node, uid_t uid, char *message, size_t size);
+int job_check_name(const struct node *node, const char *name, char *message, size_t size);
 /* Checks and charges the next unit. A negative errno with a message. */
 int job_add_unit(struct job *job, const Tierd__Wire__UnitDefine *definition, char *message, size_t size);
 void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct queue *client_members,

@@ -13,6 +13,7 @@
 #include "daemon/job.h"
 #include "daemon/lost.h"
 #include "daemon/replaced.h"
+#include "daemon/refuse.h"
 #include "daemon/reserve.h"
 #include "daemon/reshape.h"
 #include "daemon/restore.h"
@@ -234,6 +235,25 @@ static unsigned count_jobs(const struct node *node, uid_t uid)
 	return count;
 }
 
+int job_check_count(const struct node *node, uid_t uid, char *message, size_t size)
+{
+	if (count_jobs(node, uid) < node->jobs_per_user)
+		return 0;
+	return refuse(message, size, -EBUSY,
+		      "this user has %u job%s already: drop one that is not needed (tierctl jobs), or ask an "
+		      "administrator to raise jobs_per_user",
+		      node->jobs_per_user, PLURAL(node->jobs_per_user));
+}
+
+int job_check_name(const struct node *node, const char *name, char *message, size_t size)
+{
+	if (strlen(name) <= node->job_name_length)
+		return 0;
+	return refuse(message, size, -EINVAL,
+		      "the name of job %s has %zu bytes; at most %u are allowed (job_name_length)", name,
+		      strlen(name), node->job_name_length);
+}
+
 static bool is_foreign(const struct pending *pending, const Tierd__Wire__JobOpen *open)
 {
 	return open->has_owner && open->owner != pending_port(pending)->uid;
@@ -279,16 +299,13 @@ static struct job *create_opened(struct pending *pending, const Tierd__Wire__Job
 {
 	struct node *node = pending_node(pending);
 	struct job *job = NULL;
+	char message[256];
 	int r = 0;
 
 	if (is_foreign(pending, open))
 		refuse_foreign(pending, open);
-	else if (count_jobs(node, pending_port(pending)->uid) >= node->jobs_per_user)
-		pending_error(
-			pending, -EBUSY,
-			"this user has %u job%s already: drop one that is not needed (tierctl jobs), or "
-			"ask an administrator to raise jobs_per_user",
-			node->jobs_per_user, PLURAL(node->jobs_per_user));
+	else if (job_check_count(node, pending_port(pending)->uid, message, sizeof(message)) < 0)
+		pending_error(pending, -EBUSY, "%s", message);
 	else
 		r = create(node, pending_port(pending), open->name, options, &job);
 	if (r < 0)
@@ -354,10 +371,8 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 		return;
 	}
 	/* What is there may be opened, and replaced, whatever the limit has become. */
-	if (!job && strlen(open->name) > node->job_name_length) {
-		pending_error(pending, -EINVAL,
-			      "the name of job %s has %zu bytes; at most %u are allowed (job_name_length)",
-			      open->name, strlen(open->name), node->job_name_length);
+	if (!job && job_check_name(node, open->name, message, sizeof(message)) < 0) {
+		pending_error(pending, -EINVAL, "%s", message);
 		return;
 	}
 	if (node->is_draining && (!job || job->member_count == 0)) {

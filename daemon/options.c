@@ -70,14 +70,22 @@ int options_set_groups(const struct job_options *options, struct optimizer_group
 	return r;
 }
 
+int options_check_name(const char *name, char *message, size_t size)
+{
+	return options_name_is_valid(name)
+		       ? 0
+		       : refuse(message, size, -EINVAL,
+				"job name \"%.*s\" is not allowed: 1 to %d of a-z, 0-9, '.', '_' and '-', "
+				"beginning with a letter or digit, without \"..\"",
+				name_fit(name, 80), name, WIRE_MAX_JOB_NAME);
+}
+
 static int check_ranks(const Tierd__Wire__JobOpen *open, char *message, size_t size)
 {
-	if (!options_name_is_valid(open->name))
-		return refuse(
-			message, size, -EINVAL,
-			"job name \"%.*s\" is not allowed: 1 to %d of a-z, 0-9, '.', '_' and '-', beginning "
-			"with a letter or digit, without \"..\"",
-			name_fit(open->name, 80), open->name, WIRE_MAX_JOB_NAME);
+	int r = options_check_name(open->name, message, size);
+
+	if (r < 0)
+		return r;
 	if (open->world_size == 0 || open->world_size > WIRE_MAX_WORLD_SIZE)
 		return refuse(message, size, -EINVAL, "world size %u; 1 to %d are allowed", open->world_size,
 			      WIRE_MAX_WORLD_SIZE);

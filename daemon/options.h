@@ -36,6 +36,8 @@ struct job_options {
 };
 
 bool options_name_is_valid(const char *name);
+/* 0, or -EINVAL with a message. */
+int options_check_name(const char *name, char *message, size_t size);
 
 /* It is one at which applied steps become durable. */
 bool options_durability_lasts(uint32_t durability);

@@ -142,6 +142,9 @@ static void fill_front(const struct job *job, struct front *front)
 	front->definition.uid = job->uid;
 	options_write(&job->options, &front->options, &front->groups);
 	front->options.name = (char *)job->name;
+	/* Which steps are kept was checked against the room that there is. */
+	if (job->options.snapshot_every == 0)
+		front->options.snapshots = job->snapshots_asked;
 	front->definition.options = &front->options;
 	front->definition.has_earlier_updates = job->has_earlier_updates;
 	front->definition.is_retention_set = job->is_retention_set;

@@ -94,8 +94,8 @@ struct replaced *replaced_remove(struct replaced *replaced)
 		replaced->old->is_kept = false;
 	else
 		lost_remove_file(replaced->node, &replaced->file);
-	log_info("job %s of user %u: %s is removed: another one has taken its place", replaced->file.name,
-		 (unsigned)replaced->file.uid, replaced->file.file);
+	log_info("job %s of user %u: what was left of it in %s is removed: another one has taken its place",
+		 replaced->file.name, (unsigned)replaced->file.uid, replaced->file.file);
 	job_settle_all(replaced->node);
 	return replaced_leave(replaced);
 }

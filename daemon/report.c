@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "daemon/access.h"
 #include "daemon/durable.h"
+#include "daemon/family.h"
 #include "daemon/pace.h"
 #include "daemon/endurance.h"
 #include "daemon/placement.h"
@@ -119,6 +120,7 @@ struct job_entry {
 	Tierd__Wire__Member *members;
 	Tierd__Wire__Member **member_pointers;
 	char reason[160];
+	char family[FAMILY_TEXT];
 };
 
 static int fill_members(struct job_entry *entry, const struct job *job)
@@ -189,6 +191,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->snapshots = snapshot_count(job);
 	wire->snapshot_maximum = job->options.snapshots;
 	wire->lost_snapshots = snapshot_count_lost(job);
+	wire->family = (char *)family_name_others(job, entry->family, sizeof(entry->family));
 	wire->has_durable_step = durable_has_step(job, &wire->durable_step);
 	wire->durability = pace_durability(job);
 	wire->durable_lag_ms = durable_lag_ns(job) / 1000000;

@@ -1,6 +1,5 @@
 /* The store says how much room there is, by what its superblocks say of the devices: so there is one truth,
- * which changes in one commit. What the record says is how much the job was made with, or had when that was
- * last written. */
+ * which changes in one commit. What the record says is how much was asked for. */
 #include "daemon/reserve.h"
 
 #include <errno.h>
@@ -12,6 +11,7 @@
 #include "daemon/access.h"
 #include "daemon/asker.h"
 #include "daemon/budget.h"
+#include "daemon/durable.h"
 #include "daemon/errand.h"
 #include "daemon/family.h"
 #include "daemon/refuse.h"
@@ -132,7 +132,10 @@ static void tell(struct reserve *reserve)
 	Tierd__Wire__JobReserveReply body = TIERD__WIRE__JOB_RESERVE_REPLY__INIT;
 	struct job *job = reserve->errand.job;
 
-	job->options.snapshots = reserve->snapshots;
+	job->options.snapshots = job->snapshots_asked = reserve->snapshots;
+	/* Without memory it says so when it changes next. */
+	if (durable_redefine_now(job) == 0)
+		job_settle(job);
 	family_charge_again(job->node, job->file);
 	events_of_job(job, EVENT_RESERVED, NULL, "user %u has made room for %u snapshot%s, from %u",
 		      (unsigned)reserve->asker.uid, reserve->snapshots, PLURAL(reserve->snapshots),

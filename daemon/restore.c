@@ -106,6 +106,9 @@ static int make_job(struct restore *restore)
 	}
 	restore->store = NULL;
 	restore->job = job;
+	/* Its record says its origin's name, as nothing else does; without memory it goes on saying so. */
+	if (restore->is_fork && durable_redefine_now(job) == 0)
+		job_settle(job);
 	return 0;
 }
 
@@ -123,7 +126,7 @@ static void end(struct restore *restore, int r)
 {
 	if (r < 0)
 		lose(restore->node, &restore->file, &restore->origin, r, restore->message);
-	else
+	else if (!restore->is_fork)
 		tell_restored(restore->job);
 	tell(restore, r < 0 ? NULL : restore->job);
 	restore_free(restore);

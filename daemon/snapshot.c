@@ -162,6 +162,22 @@ static void explain_name(const struct job *job, const char *name, int status, ch
 		 names);
 }
 
+static void explain_table(const struct job *job, char *message, size_t size)
+{
+	char others[FAMILY_TEXT];
+
+	if (!family_has_others(job))
+		snprintf(message, size,
+			 "job %s has %d snapshots, which is the most that a store has room for; delete one",
+			 job->name, STORE_MAX_SNAPSHOTS);
+	else
+		snprintf(message, size,
+			 "the store of job %s has %d jobs and snapshots, which is the most that a store has "
+			 "room "
+			 "for: delete a snapshot, or drop a job; others in it are %.500s",
+			 job->name, STORE_MAX_SNAPSHOTS + 1, family_name_others(job, others, sizeof(others)));
+}
+
 void snapshot_explain(const struct job *job, const char *name, int status, char *message, size_t size)
 {
 	if (status == -ENOSPC)
@@ -169,9 +185,7 @@ void snapshot_explain(const struct job *job, const char *name, int status, char 
 	else if (status == -EEXIST || status == -ENOENT)
 		explain_name(job, name, status, message, size);
 	else if (status == -EMFILE)
-		snprintf(message, size,
-			 "job %s has %d snapshots, which is the most that a store has room for; delete one",
-			 job->name, STORE_MAX_SNAPSHOTS);
+		explain_table(job, message, size);
 	else if (status == -ESHUTDOWN)
 		snprintf(message, size, "job %s has ended before that was done%s%s", job->name,
 			 job->reason[0] ? ": " : "", job->reason);

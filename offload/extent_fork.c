@@ -64,17 +64,23 @@ static int begin(struct extent_store *store, const struct store_fork *fork, stru
 
 /* ---- A new one ---- */
 
+static const char *asked_snapshot(const struct extent_store *store)
+{
+	return store->asked.has_other ? store->asked.other : NULL;
+}
+
 static int run_fork(struct extent_store *store)
 {
-	return lineage_fork(&store->head, store->asked.has_other ? store->asked.other : NULL,
-			    &store->opening->head, &store->growth.geometry, &store->step);
+	return lineage_fork(&store->head, asked_snapshot(store), &store->opening->head,
+			    &store->growth.geometry, &store->step);
 }
 
 static int run_growth(struct extent_store *store)
 {
 	struct lineage_geometry geometry = lineage_geometry_with_fork(&store->head, store->asked.snapshots);
+	int r = lineage_can_fork(&store->head, asked_snapshot(store), store->opening->head.name);
 
-	return extent_grow_for(store, &geometry, run_fork);
+	return r < 0 ? r : extent_grow_for(store, &geometry, run_fork);
 }
 
 static int fork_job(struct store *base, const struct store_fork *fork, struct store_request *request,

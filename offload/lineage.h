@@ -165,6 +165,8 @@ int lineage_compare(struct lineage_difference *difference, struct lineage_reques
  * lineage_grow() has it. -EEXIST: there is such a job; -EMFILE: the table is full; -ENOENT, -ENODATA. */
 int lineage_fork(struct lineage_head *head, const char *snapshot, struct lineage_head *fork,
 		 const struct lineage_geometry *geometry, struct lineage_request *request);
+/* Whether it would be refused, though all devices had grown. */
+int lineage_can_fork(struct lineage_head *head, const char *snapshot, const char *name);
 /* One that is there already: its name is set. -ENOENT; -EBUSY: it is attached. */
 int lineage_attach(struct lineage *lineage, struct lineage_head *head, struct lineage_request *request);
 /* The job ends, and its snapshots with it; the head commits nothing any more. -EINVAL: there is no other:

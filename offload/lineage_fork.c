@@ -165,17 +165,30 @@ static int check_new(struct lineage *lineage, const char *name)
 	return 0;
 }
 
+static int check_fork(struct lineage_head *head, const char *snapshot, const char *name,
+		      struct head_record **ret_record)
+{
+	int r = lineage_check_writable(head);
+
+	if (r == 0)
+		r = check_new(head->lineage, name);
+	return r < 0 ? r : lineage_find(head, snapshot, ret_record);
+}
+
+int lineage_can_fork(struct lineage_head *head, const char *snapshot, const char *name)
+{
+	struct head_record *record;
+
+	return check_fork(head, snapshot, name, &record);
+}
+
 int lineage_fork(struct lineage_head *head, const char *snapshot, struct lineage_head *fork,
 		 const struct lineage_geometry *geometry, struct lineage_request *request)
 {
 	struct lineage *lineage = head->lineage;
 	struct head_record *record = NULL, *added;
-	int r = lineage_check_writable(head);
+	int r = check_fork(head, snapshot, fork->name, &record);
 
-	if (r == 0)
-		r = check_new(lineage, fork->name);
-	if (r == 0)
-		r = lineage_find(head, snapshot, &record);
 	if (r == 0)
 		r = lineage_prepare_growth(lineage, geometry);
 	if (r == 0)

@@ -27,6 +27,19 @@ int command_fail_memory(void)
 	return command_fail(COMMAND_FAILED, "out of memory");
 }
 
+int command_read_number(const char *text, const char *what, uint64_t most, uint64_t *ret_number)
+{
+	unsigned long long number;
+	char *end;
+
+	errno = 0;
+	number = strtoull(text, &end, 10);
+	if (errno || *text < '0' || *text > '9' || *end != '\0' || number > most)
+		return command_fail(COMMAND_USAGE, "'%s' is no number of %s", text, what);
+	*ret_number = number;
+	return COMMAND_DONE;
+}
+
 const char *command_flag(const struct command_context *context, const char *name)
 {
 	int flag = verb_find_flag(context->verb->flags, name, strlen(name));

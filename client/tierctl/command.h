@@ -57,6 +57,7 @@ int command_evict(const struct command_context *context);
 int command_drain(const struct command_context *context);
 int command_scrub(const struct command_context *context);
 int command_verify(const struct command_context *context);
+int command_fork(const struct command_context *context);
 int command_watch(const struct command_context *context);
 int command_plan(const struct command_context *context);
 int command_help(const struct command_context *context);
@@ -89,6 +90,9 @@ int command_ask_node(struct ask *ask, const Tierd__Wire__NodeReply **ret_node);
 
 /* The jobs that the user may see; says on stderr if they are not all. */
 int command_ask_jobs(struct ask *ask, const Tierd__Wire__JobsReply **ret_jobs);
+
+/* Of an argument or a flag; what: it counts. */
+int command_read_number(const char *text, const char *what, uint64_t most, uint64_t *ret_number);
 
 /* The user's name, or the number if there is none. */
 const char *command_user_name(uid_t uid, char text[TEXT_SIZE]);

@@ -53,6 +53,23 @@ static const char *durability(const Tierd__Wire__JobEntry *job, char text[TEXT_S
 	return text;
 }
 
+/* Names with ", " between them. */
+static cJSON *family_json(const char *names)
+{
+	cJSON *family = cJSON_CreateArray();
+	char name[WIRE_MAX_JOB_NAME + 1];
+
+	while (*names) {
+		size_t length = strcspn(names, ",");
+
+		snprintf(name, sizeof(name), "%.*s", (int)length, names);
+		cJSON_AddItemToArray(family, cJSON_CreateString(name));
+		names += length;
+		names += strspn(names, ", ");
+	}
+	return family;
+}
+
 static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 {
 	cJSON *json = cJSON_CreateObject();
@@ -80,6 +97,7 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 	}
 	cJSON_AddNumberToObject(json, "damaged_blocks", job->damaged_blocks);
 	cJSON_AddNumberToObject(json, "lost_snapshots", job->lost_snapshots);
+	cJSON_AddItemToObject(json, "family", family_json(job->family));
 	cJSON_AddNumberToObject(json, "units", (double)job->units);
 	cJSON_AddNumberToObject(json, "parameters", (double)job->parameters);
 	cJSON_AddNumberToObject(json, "host_bytes", (double)job->host_bytes);

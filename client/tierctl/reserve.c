@@ -1,25 +1,9 @@
 #include "client/tierctl/choice.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "common/plural.h"
-
-static int read_count(const struct command_context *context, uint32_t *ret_count)
-{
-	const char *text = context->arguments[1];
-	unsigned long number;
-	char *end;
-
-	errno = 0;
-	number = strtoul(text, &end, 10);
-	if (errno || *text < '0' || *text > '9' || *end != '\0' || number > UINT32_MAX)
-		return command_fail(COMMAND_USAGE, "'%s' is no number of snapshots", text);
-	*ret_count = (uint32_t)number;
-	return COMMAND_DONE;
-}
 
 static int print(const struct command_context *context, uint32_t snapshots, uint64_t bytes)
 {
@@ -44,7 +28,8 @@ int command_reserve(const struct command_context *context)
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobReserve body = TIERD__WIRE__JOB_RESERVE__INIT;
 	const Tierd__Wire__Reply *reply;
-	int code = read_count(context, &body.snapshots);
+	uint64_t snapshots = 0;
+	int code = command_read_number(context->arguments[1], "snapshots", UINT32_MAX, &snapshots);
 
 	if (code == COMMAND_DONE)
 		code = choice_ask_owner(context, &ask, &body.owner);
@@ -52,6 +37,7 @@ int command_reserve(const struct command_context *context)
 		return code;
 	body.name = context->arguments[0];
 	body.has_owner = true;
+	body.snapshots = (uint32_t)snapshots;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_RESERVE;
 	request.job_reserve = &body;
 	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_JOB_RESERVE, &reply);

@@ -1,22 +1,7 @@
 #include "client/tierctl/choice.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-
-static int read_number(const char *text, uint64_t most, uint64_t *ret_number)
-{
-	unsigned long long number;
-	char *end;
-
-	errno = 0;
-	number = strtoull(text, &end, 10);
-	if (errno || *text < '0' || *text > '9' || *end != '\0' || number > most)
-		return command_fail(COMMAND_USAGE, "'%s' is no number of steps", text);
-	*ret_number = number;
-	return COMMAND_DONE;
-}
 
 static int print(const struct command_context *context, const Tierd__Wire__JobRetainReply *reply)
 {
@@ -45,10 +30,10 @@ int command_retain(const struct command_context *context)
 	Tierd__Wire__JobRetain body = TIERD__WIRE__JOB_RETAIN__INIT;
 	const Tierd__Wire__Reply *reply;
 	uint64_t keep = 0;
-	int code = read_number(context->arguments[1], UINT64_MAX, &body.every);
+	int code = command_read_number(context->arguments[1], "steps", UINT64_MAX, &body.every);
 
 	if (code == COMMAND_DONE && context->count > 2)
-		code = read_number(context->arguments[2], UINT32_MAX, &keep);
+		code = command_read_number(context->arguments[2], "steps", UINT32_MAX, &keep);
 	if (code == COMMAND_DONE)
 		code = choice_ask_owner(context, &ask, &body.owner);
 	if (code != COMMAND_DONE)

@@ -55,6 +55,12 @@ static const struct verb_flag export_flags[] = {
 	END,
 };
 
+static const struct verb_flag fork_flags[] = {
+	USER_FLAG,
+	{ "snapshots", "N", "of all jobs of the store, that are to have room (as many as before)" },
+	END,
+};
+
 static const struct verb_flag import_flags[] = {
 	{ "optimizer", "adamw|adam|sgd|lion|none",
 	  "numbers become trainable, with it (all is frozen: a source for other jobs)" },
@@ -171,6 +177,8 @@ const struct verb verbs[] = {
 	{ "diff", command_diff, "JOB FROM [TO]", "how much differs between snapshots, or to the last step",
 	  user_flags },
 	{ "rollback", command_rollback, "JOB NAME", "a job becomes what its snapshot is", rollback_flags },
+	{ "fork", command_fork, "JOB[@NAME] NEW",
+	  "a new job that begins as a snapshot, or as the last step is", fork_flags },
 	{ "reserve", command_reserve, "JOB N", "room for so many snapshots of a job, more than it has",
 	  user_flags },
 	{ "retain", command_retain, "JOB K [N]",

@@ -1,0 +1,220 @@
+"""What forks.sh plays: jobs that begin as another one is, and share a store with it. The state of a step is a number that
+user_job.c says of all its values."""
+import json
+import os
+import sys
+
+from users import Rank, jobs, tierctl
+from waiting import wait_until
+
+ME = os.getuid()
+# Two of its units are frozen.
+JOB = {"mib": 16, "units": 4, "frozen": 2, "snapshots": 2}
+MIB = 1 << 20
+REPLACE = 3
+
+
+def fork(origin, name, *words):
+    return json.loads(tierctl(ME, "--json", "fork", origin, name, *words))
+
+
+def trained(job, first, steps, **keys):
+    """What the state is after these steps."""
+    rank = Rank(ME, job=job, **(JOB | keys), **{"from": first}, steps=steps, digest=1)
+    line = rank.line()
+    assert line.startswith(f"step {first + steps}: "), line
+    rank.ready().leave()
+    return line.split(": ")[1]
+
+
+def read(job, **keys):
+    reader = Rank(ME, job=job, reads="all", **keys)
+    line = reader.line()
+    assert line.startswith("step "), line
+    reader.ready().leave()
+    step, state = line[len("step ") :].split(": ")
+    return int(step), state
+
+
+def used():
+    """Bytes that jobs have of the path."""
+    return sum(path["used_bytes"] for path in json.loads(tierctl(ME, "--json", "tiers"))["nvme"])
+
+
+def charged():
+    return sum(job["nvme_bytes"] for job in jobs(ME).values())
+
+
+def files():
+    """Those of stores, and how long they are together."""
+    found = {}
+    for folder, _, names in os.walk(os.environ["NVME"]):
+        for name in names:
+            if name.endswith(".store"):
+                found[name] = os.stat(os.path.join(folder, name)).st_size
+    return found
+
+
+def remember(known):
+    with open(os.environ["KNOWN"], "w", encoding="utf-8") as file:
+        json.dump(known, file)
+
+
+def known():
+    with open(os.environ["KNOWN"], encoding="utf-8") as file:
+        return json.load(file)
+
+
+def states_of_one_that_is_alone():
+    """After so many steps."""
+    states = {"2": trained("calm", 0, 2), "3": trained("calm", 2, 1), "5": trained("calm", 3, 2), "7": trained("calm", 5, 2)}
+    tierctl(ME, "drop", "calm", "--yes")
+    wait_until(lambda: not files())
+    return states
+
+
+def what_forks_begin_with(states):
+    Rank(ME, job="base", **JOB, steps=2, takes="early").ready().leave()
+    assert trained("base", 2, 1) == states["3"]
+    before, base = used(), jobs(ME)["base"]["nvme_bytes"]
+    assert before == base == sum(files().values())
+    made = fork("base", "last")
+    assert made["step"] == 3 and made["origin"] == "base" and "snapshot" not in made, made
+    made = fork("base@early", "early")
+    assert made["step"] == 2 and made["snapshot"] == "early", made
+    # What is frozen is there once: 8 MiB of parameters, and three such streams of what is trained, twice.
+    assert made["nvme_bytes"] < base and jobs(ME)["early"]["nvme_bytes"] == made["nvme_bytes"], (made, base)
+    assert len(files()) == 1 and used() == charged() == sum(files().values())
+    assert used() - before <= 2 * made["nvme_bytes"]
+    assert read("last") == (3, states["3"]) and read("early") == (2, states["2"])
+    assert {name: set(job["family"]) for name, job in jobs(ME).items()} == {
+        "base": {"last", "early"}, "last": {"base", "early"}, "early": {"base", "last"}
+    }
+    assert "last is at step 3" not in tierctl(ME, "jobs")
+
+
+def each_goes_its_own_way(states):
+    """At the same time, and with the bits of a job that is alone."""
+    ranks = [Rank(ME, job=job, **JOB, **{"from": step}, steps=5 - step, digest=1) for job, step in (("base", 3), ("last", 3), ("early", 2))]
+    for rank in ranks:
+        assert rank.line() == f"step 5: {states['5']}"
+        rank.ready()
+    for rank in ranks:
+        rank.leave()
+    assert trained("early", 5, 2) == states["7"]
+    assert read("base") == read("last") == (5, states["5"])
+    assert read("base", snapshot="early") == (2, states["2"])
+    # A snapshot of one is nobody else's.
+    tierctl(ME, "snapshot", "early", "seven")
+    assert [one["name"] for one in json.loads(tierctl(ME, "--json", "snapshots", "early"))["snapshots"]] == ["seven"]
+    tierctl(ME, "rollback", "early", "early", "--yes", status=1, says=["no snapshot early"])
+
+
+def what_cannot_be_is_refused():
+    tierctl(ME, "fork", "base", "last", status=1, says=["there is a job last of user"])
+    tierctl(ME, "fork", "base", "base", status=1, says=["there is a job base of user"])
+    tierctl(ME, "fork", "base@absent", "x", status=1, says=["no snapshot absent; it has early"])
+    tierctl(ME, "fork", "base@", "x", status=2, says=["no snapshot is named"])
+    tierctl(ME, "fork", "absent", "x", status=1, says=["no job absent"])
+    tierctl(ME, "fork", "base", status=2, says=["NEW is missing"])
+    for name in ("", "UP", "a/b", "..", "-x", "x" * 64):
+        tierctl(ME, "fork", "base", "--", name, status=1, says=["is not allowed"])
+    tierctl(ME, "fork", "base", "x", "--snapshots", "15", status=1, says=["at most 14"])
+    tierctl(ME, "fork", "base", "x", "--snapshots", "many", status=2, says=["is no number of snapshots"])
+    Rank(ME, job="fleeting", mib=1, durability="none").ready().leave()
+    tierctl(ME, "fork", "fleeting", "x", status=1, says=["is not durable"])
+    tierctl(ME, "drop", "fleeting", "--yes")
+    assert set(jobs(ME)) == {"base", "last", "early"}
+
+
+def one_is_rolled_back_while_another_is_trained(states):
+    rank = Rank(ME, job="base", **JOB, **{"from": 5}, steps=1, paced=1).ready()
+    assert trained("early", 7, 1)
+    tierctl(ME, "rollback", "early", "seven", "--yes", says=["early stands at step 7"])
+    rank.process.stdin.write("\n")
+    rank.process.stdin.flush()
+    assert rank.line() == "applied 7"
+    rank.leave()
+    assert read("early") == (7, states["7"]) and read("base") == (7, states["7"])
+    assert used() == charged() == sum(files().values())
+
+
+def before():
+    states = states_of_one_that_is_alone()
+    what_forks_begin_with(states)
+    each_goes_its_own_way(states)
+    what_cannot_be_is_refused()
+    one_is_rolled_back_while_another_is_trained(states)
+    remember(states)
+
+
+def all_are_back(states):
+    assert {name: job["durable_step"] for name, job in jobs(ME).items()} == {"base": 7, "last": 5, "early": 7}
+    assert read("base") == read("early") == (7, states["7"]) and read("last") == (5, states["5"])
+    assert read("base", snapshot="early") == (2, states["2"]) and read("early", snapshot="seven") == (7, states["7"])
+    assert used() == charged() == sum(files().values())
+
+
+def the_origin_ends_and_its_forks_stay(states):
+    size = sum(files().values())
+    tierctl(ME, "drop", "base", "--yes")
+    wait_until(lambda: jobs(ME)["last"]["family"] == ["early"])
+    assert files() and used() == charged() == size
+    assert trained("last", 5, 2) == states["7"]
+    # The name is another job's from now on, and its file has a later number.
+    assert trained("base", 0, 2) == states["2"]
+    assert len(files()) == 2 and jobs(ME)["base"]["family"] == []
+
+
+def after_a_kill():
+    states = known()
+    all_are_back(states)
+    the_origin_ends_and_its_forks_stay(states)
+
+
+def after_another_kill():
+    """The later job of the origin's name has taken nobody's place."""
+    states = known()
+    assert {name: job["durable_step"] for name, job in jobs(ME).items()} == {"base": 2, "last": 7, "early": 7}
+    assert read("base") == (2, states["2"]) and read("last") == read("early") == (7, states["7"])
+    # A fork that another job replaces leaves the store to the others.
+    trained("early", 0, 2, mode=REPLACE)
+    wait_until(lambda: jobs(ME)["last"]["family"] == [])
+    assert read("early") == (2, states["2"]) and read("last") == (7, states["7"])
+    assert len(files()) == 3
+
+
+def many_share_one_base():
+    """Fifteen jobs and snapshots are a store's; the room of one that has ended serves the next."""
+    small = {"mib": 1, "units": 2, "frozen": 1, "snapshots": 0}
+    state = trained("many", 0, 1, **small)
+    for number in range(14):
+        fork("many", f"sweep-{number}")
+    tierctl(ME, "fork", "many", "sweep-14", status=1, says=["has 15 jobs and snapshots", "drop a job"])
+    size = sum(files().values())
+    assert used() == charged() == size, (used(), charged(), size, {n: j["nvme_bytes"] for n, j in jobs(ME).items()})
+    assert trained("sweep-7", 1, 1, **small) == trained("sweep-12", 1, 1, **small) == trained("many", 1, 1, **small)
+    tierctl(ME, "drop", "sweep-3", "--yes")
+    wait_until(lambda: "sweep-3" not in jobs(ME)["many"]["family"])
+    assert fork("sweep-12", "sweep-14")["step"] == 2
+    assert sum(files().values()) == size
+    assert used() == charged() == size, (used(), charged(), size, {n: j["nvme_bytes"] for n, j in jobs(ME).items()})
+    assert read("sweep-14") == read("many") and read("sweep-0") == (1, state)
+
+
+def drop_all():
+    for name in jobs(ME):
+        tierctl(ME, "drop", name, "--yes")
+    wait_until(lambda: not files())
+    assert used() == 0
+
+
+def after_an_end():
+    states = known()
+    assert read("early") == read("base") == (2, states["2"]) and read("last") == (7, states["7"])
+    drop_all()
+    many_share_one_base()
+    drop_all()
+
+
+globals()[sys.argv[2]]()

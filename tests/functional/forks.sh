@@ -1,0 +1,27 @@
+#!/bin/sh
+# Forks: jobs of one store, made, trained beside each other, brought back after kills, rolled back, replaced and dropped;
+# what is refused says why.
+# shellcheck source=tests/functional/lib.sh disable=SC2119
+. "$(dirname "$0")/lib.sh"
+program=$1
+export KNOWN="$scratch/known" NVME="$nvme"
+command -v python3 >/dev/null || skip 'python3 is not installed'
+
+play() {
+	python3 "$(dirname "$0")/forks.py" "$program" "$1" || fail "$1: see above"
+}
+
+tierd_start
+play before
+tierd_kill
+tierd_start
+play after_a_kill
+tierd_kill
+tierd_start
+play after_another_kill
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
+tierd_start
+play after_an_end
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
