@@ -438,18 +438,11 @@ static bool note_durable(struct job *job)
 	return true;
 }
 
-void job_break(struct job *job, int r, const struct log_fields *about, const char *format, ...)
+/* Its reason says why. */
+static void break_alone(struct job *job, const struct log_fields *about)
 {
-	va_list arguments;
+	bool has_step = note_durable(job);
 
-	bool has_step;
-
-	if (job->phase == JOB_BROKEN)
-		return;
-	va_start(arguments, format);
-	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
-	va_end(arguments);
-	has_step = note_durable(job);
 	events_of_job(
 		job, EVENT_BROKEN, about, "it is broken at step %llu: %s; %s", (unsigned long long)job->step,
 		job->reason,
@@ -461,8 +454,30 @@ void job_break(struct job *job, int r, const struct log_fields *about, const cha
 	sweep_cancel(job);
 	end_epoch(job, -EIO);
 	fail_all_ready(job, -EIO, job->reason);
-	family_break(job);
 	node_check_idle(job->node);
+}
+
+void job_break(struct job *job, int r, const struct log_fields *about, const char *format, ...)
+{
+	va_list arguments;
+
+	if (job->phase == JOB_BROKEN)
+		return;
+	va_start(arguments, format);
+	vsnprintf(job->reason, sizeof(job->reason), format, arguments);
+	va_end(arguments);
+	break_alone(job, about);
+	family_break(job);
+}
+
+void job_break_with(struct job *job, const struct job *cause)
+{
+	if (job->phase == JOB_BROKEN)
+		return;
+	snprintf(job->reason, sizeof(job->reason), "job %s, which is in the same store, is broken: %.300s",
+		 cause->name, store_message(job_nvme_store(cause)));
+	break_alone(job, NULL);
+	job_settle(job);
 }
 
 /* ---- Leaving ---- */

@@ -192,11 +192,8 @@ void family_break(const struct job *job)
 	QUEUE_FOREACH (link, &job->node->jobs) {
 		struct job *other = queue_entry(link, struct job, link);
 
-		if (other != job && other->durable && strcmp(other->file, job->file) == 0) {
-			job_break(other, -EIO, NULL, "job %s, which is in the same store, is broken: %.300s",
-				  job->name, job->reason);
-			job_settle(other);
-		}
+		if (other != job && other->durable && strcmp(other->file, job->file) == 0)
+			job_break_with(other, job);
 	}
 }
 

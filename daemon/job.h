@@ -303,6 +303,9 @@ void job_abort(struct job *job, int r, const char *format, ...) __attribute__((f
 void job_break(struct job *job, int r, const struct log_fields *about, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
+/* Its store takes no writes any more, which another job of it has found. */
+void job_break_with(struct job *job, const struct job *cause);
+
 /* Something that was in flight has come home. What waited for that (the sweep, wishes for slots, a start, a
  * drop) goes on in a turn of its own, from the loop: the caller may be in the middle of a member, an
  * operation or a queue that this would change. */

@@ -53,14 +53,15 @@ void restore_give_up(struct restore *restore, const char *why)
 	restore_free(restore);
 }
 
-/* What opening has said of it. */
+/* What opening has said of it; of a job that others are in one store with, that is said once. */
 static void tell_lost(const struct job *job)
 {
 	char message[SNAPSHOT_TEXT];
 
 	if (snapshot_check_lost(job, message, sizeof(message)) < 0)
-		events_of_job(job, EVENT_DAMAGED, &(struct log_fields){ .tier = "nvme" }, "%s; %s",
-			      store_message(job_nvme_store(job)), message);
+		events_of_job(job, EVENT_DAMAGED, &(struct log_fields){ .tier = "nvme" }, "%s%s%s",
+			      store_message(job_nvme_store(job)),
+			      store_message(job_nvme_store(job))[0] ? "; " : "", message);
 }
 
 static void tell_restored(const struct job *job)

@@ -50,10 +50,10 @@ static void names_of_jobs_are_checked(void **state)
 		assert_true(options_name_is_valid(good[i]));
 	for (unsigned i = 0; i < ARRAY_LENGTH(bad); i++)
 		assert_false(options_name_is_valid(bad[i]));
-	memset(name, 'a', 65);
-	name[65] = '\0';
-	assert_false(options_name_is_valid(name));
+	memset(name, 'a', 64);
 	name[64] = '\0';
+	assert_false(options_name_is_valid(name));
+	name[63] = '\0';
 	assert_true(options_name_is_valid(name));
 }
 

@@ -1,0 +1,331 @@
+/* Jobs of one store in a daemon: what befalls the store befalls all of them, and what befalls one of them
+ * does not. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "daemon/family.h"
+#include "daemon/restore.h"
+#include "offload/extent_store.h"
+#include "offload/lineage_backend.h"
+#include "tests/unit/daemon_support.h"
+
+static struct scene scene;
+static struct actor rank, asker;
+static const char *const names[] = { "play", "a", "b" };
+
+static struct job *find(const char *name)
+{
+	return job_find(scene.node, geteuid(), name);
+}
+
+static int ask(Tierd__Wire__Request *request)
+{
+	const Tierd__Wire__Reply *reply;
+
+	return actor_ask(&asker, request, &reply);
+}
+
+static int fork_to(const char *name)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobFork body = TIERD__WIRE__JOB_FORK__INIT;
+
+	body.name = (char *)"play";
+	body.fork = (char *)name;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_FORK;
+	request.job_fork = &body;
+	return ask(&request);
+}
+
+static int drop(const char *name)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobDrop body = TIERD__WIRE__JOB_DROP__INIT;
+
+	body.name = (char *)name;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_DROP;
+	request.job_drop = &body;
+	return ask(&request);
+}
+
+static int open_as_rank(const char *name)
+{
+	return actor_open(&rank,
+			  &(struct actor_job){ .name = name, .stage = 3, .host_budget = PLAY_HOST_BUDGET });
+}
+
+static void leave(void)
+{
+	actor_die(&rank);
+	scene_settle(&scene);
+	assert_int_equal(actor_enter(&scene, &rank), 0);
+}
+
+/* A rank that takes a step, and stays. */
+static int step(const char *name)
+{
+	int r = open_as_rank(name);
+
+	if (r == 0)
+		r = actor_define_units(&rank, PLAY_UNITS, PLAY_ELEMENTS);
+	if (r == 0)
+		r = actor_ready(&rank);
+	return r < 0 ? r : actor_await(&rank, actor_send_step(&rank, 0.1f), 0)->status;
+}
+
+static void open_family(void)
+{
+	actor_play(&scene, &rank);
+	assert_int_equal(actor_enter(&scene, &asker), 0);
+	leave();
+	for (unsigned i = 1; i < ARRAY_LENGTH(names); i++)
+		assert_int_equal(fork_to(names[i]), 0);
+	scene_settle(&scene);
+}
+
+/* All of them let go of the files, which fail as this says from then on. */
+static void open_files_again(const char *fault)
+{
+	scene.node->fault = fault;
+	for (unsigned i = 0; i < ARRAY_LENGTH(names); i++) {
+		struct job *job = find(names[i]);
+
+		if (!job)
+			continue;
+		job->is_kept = job->comes_back = true;
+		job_drop(job);
+	}
+	scene_settle(&scene);
+	scene.node->fault = NULL;
+}
+
+static uint64_t charged(void)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(names); i++)
+		bytes += find(names[i]) ? find(names[i])->nvme_bytes : 0;
+	return bytes;
+}
+
+/* Each is there, and what the files have is charged once. */
+static void expect_all(unsigned count)
+{
+	struct store_family family;
+	const struct job *first = NULL;
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(names); i++) {
+		const struct job *job = find(names[i]);
+
+		if (!job)
+			continue;
+		first = job;
+		assert_false(job->is_lost);
+		assert_int_not_equal(job->phase, JOB_BROKEN);
+	}
+	assert_non_null(first);
+	store_get_family(job_nvme_store(first), &family);
+	assert_int_equal(family.jobs, count);
+	assert_int_equal(family.others, count - 1);
+	assert_int_equal(charged(), family.device_bytes);
+	assert_int_equal(scene.node->paths[0].used, family.device_bytes);
+}
+
+/* ---- What one of them does ---- */
+
+static void one_begins_again_while_the_others_stay(void **state)
+{
+	struct store *others[2];
+
+	open_family();
+	others[0] = job_nvme_store(find("play"));
+	others[1] = job_nvme_store(find("b"));
+	restore_again(find("a"));
+	scene_settle(&scene);
+	assert_ptr_equal(job_nvme_store(find("play")), others[0]);
+	assert_ptr_equal(job_nvme_store(find("b")), others[1]);
+	expect_all(3);
+	/* The one that has opened them, too. */
+	restore_again(find("play"));
+	scene_settle(&scene);
+	expect_all(3);
+	assert_int_equal(step("play"), 0);
+	leave();
+	assert_int_equal(find("play")->step, 1);
+	assert_int_equal(find("a")->step, 0);
+}
+
+static void they_leave_one_after_the_other(void **state)
+{
+	open_family();
+	for (unsigned left = 3; left > 1; left--) {
+		expect_all(left);
+		assert_int_equal(drop(names[3 - left]), 0);
+		scene_settle(&scene);
+	}
+	expect_all(1);
+	open_files_again(NULL);
+	expect_all(1);
+	assert_int_equal(drop("b"), 0);
+	scene_settle(&scene);
+	assert_int_equal(scene.node->paths[0].used, 0);
+	while (scene.node->disposals > 0)
+		event_base_loop(scene.loop, EVLOOP_ONCE);
+	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
+	assert_true(queue_is_empty(&scene.node->jobs));
+}
+
+/* ---- What befalls their store ---- */
+
+/* The nth flush after the opening fails. */
+static void a_device_that_fails_breaks_all_of_them_until_their_ranks_have_left(void **state)
+{
+	struct actor other = { 0 };
+
+	open_family();
+	open_files_again("complete:flush:3:EIO");
+	assert_int_equal(actor_enter(&scene, &other), 0);
+	assert_int_equal(
+		actor_open(&other,
+			   &(struct actor_job){ .name = "b", .stage = 3, .host_budget = PLAY_HOST_BUDGET }),
+		0);
+	(void)step("a");
+	while (find("a")->phase != JOB_BROKEN)
+		event_base_loop(scene.loop, EVLOOP_ONCE);
+	assert_int_equal(find("b")->phase, JOB_BROKEN);
+	assert_non_null(strstr(find("b")->reason, "job a, which is in the same store, is broken"));
+	actor_die(&rank);
+	while (!restore_is_under_way(scene.node, geteuid(), "a"))
+		event_base_loop(scene.loop, EVLOOP_ONCE);
+	/* Its rank is there still, so nobody opens the files. */
+	assert_int_equal(find("b")->phase, JOB_BROKEN);
+	actor_die(&other);
+	scene_settle(&scene);
+	expect_all(3);
+	assert_int_equal(actor_enter(&scene, &rank), 0);
+	assert_int_equal(step("a"), 0);
+}
+
+/* Whatever of it fails: there is a fork then, or there is none, and nothing is charged twice. */
+static void a_fork_is_there_or_not(void **state)
+{
+	unsigned made = 0, failed = 0;
+
+	actor_play(&scene, &rank);
+	assert_int_equal(actor_enter(&scene, &asker), 0);
+	leave();
+	for (unsigned nth = 3; made < 2; nth++) {
+		char fault[64];
+		int r;
+
+		snprintf(fault, sizeof(fault), "complete:%s:%u:EIO:lasting", nth % 2 ? "flush" : "write",
+			 nth);
+		open_files_again(fault);
+		if (find("play")->is_lost)
+			open_files_again(NULL);
+		r = fork_to("a");
+		scene_settle(&scene);
+		made += r == 0;
+		failed += r < 0;
+		open_files_again(NULL);
+		/* One that was in doubt is there, without anybody having been told so. */
+		expect_all(find("a") ? 2 : 1);
+		assert_true(r < 0 || find("a"));
+		if (find("a"))
+			assert_int_equal(drop("a"), 0);
+		scene_settle(&scene);
+		expect_all(1);
+	}
+	assert_true(failed > 2);
+}
+
+/* ---- What cannot be read ---- */
+
+/* Both copies of the root of its map. */
+static void flip_map(const char *name)
+{
+	const struct job *job = find(name);
+	const struct extent_store *store =
+		container_of(job_nvme_store(job), const struct extent_store, store);
+	const struct head_record *record = head_table_number(&store->lineage->heads, store->head.job);
+	char path[512];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/tierd/%s", scene.folder, job->file);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	for (unsigned copy = 0; copy < 2; copy++) {
+		uint64_t offset;
+		unsigned device;
+		char byte;
+
+		node_area_locate(store->lineage->nodes, record->root.places[copy], &device, &offset);
+		assert_int_equal(pread(fd, &byte, 1, (off_t)offset + 100), 1);
+		byte ^= 1;
+		assert_int_equal(pwrite(fd, &byte, 1, (off_t)offset + 100), 1);
+	}
+	close(fd);
+}
+
+static void a_fork_that_is_lost_is_given_up_and_the_others_go_on(void **state)
+{
+	open_family();
+	assert_int_equal(step("a"), 0);
+	leave();
+	flip_map("a");
+	open_files_again(NULL);
+	assert_true(find("a")->is_lost);
+	assert_non_null(strstr(find("a")->reason, "the map of job a cannot be read"));
+	assert_false(find("play")->is_lost);
+	assert_int_equal(open_as_rank("play"), -EIO);
+	assert_non_null(strstr(actor_message(&rank), "tierctl drop a"));
+	assert_int_equal(drop("b"), -EIO);
+	assert_non_null(strstr(actor_message(&asker), "tierctl drop a"));
+	assert_int_equal(fork_to("c"), -EIO);
+	assert_int_equal(drop("a"), 0);
+	scene_settle(&scene);
+	assert_null(find("a"));
+	expect_all(2);
+	assert_int_equal(step("b"), 0);
+	leave();
+	open_files_again(NULL);
+	expect_all(2);
+	assert_int_equal(find("b")->step, 1);
+}
+
+static int setup(void **state)
+{
+	log_open(LOG_LEVEL_ERROR);
+	return scene_open(&(struct scene_options){ .capacity = GIB }, &scene);
+}
+
+static int teardown(void **state)
+{
+	actor_die(&asker);
+	actor_die(&rank);
+	scene_close(&scene);
+	return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(one_begins_again_while_the_others_stay),
+		TEST(they_leave_one_after_the_other),
+		TEST(a_device_that_fails_breaks_all_of_them_until_their_ranks_have_left),
+		TEST(a_fork_is_there_or_not),
+		TEST(a_fork_that_is_lost_is_given_up_and_the_others_go_on),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
