@@ -113,3 +113,14 @@ void account_step(struct job *job)
 		if (job->ranks[rank])
 			job->ranks[rank]->communicated_elements += elements;
 }
+
+void account_read(struct pending *pending)
+{
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+	Tierd__Wire__StatisticsReply statistics = TIERD__WIRE__STATISTICS_REPLY__INIT;
+
+	account_statistics(pending->member->job, pending->member, &statistics);
+	reply.body_case = TIERD__WIRE__REPLY__BODY_STATISTICS;
+	reply.statistics = &statistics;
+	pending_reply(pending, &reply);
+}

@@ -14,9 +14,6 @@ struct client;
  * for their answers; more are answered with -EBUSY. */
 int client_new(struct node *node, struct port *port, unsigned maximum_requests, struct client **ret_client);
 
-/* The request is answered at once, and the connection has no more afterwards than before. */
-bool client_holds_nothing(const Tierd__Wire__Request *request);
-
 /* Handles one request; every request is answered through the port, now or later, unless the client is gone
  * before. The message is valid only for the call. */
 void client_request(struct client *client, uint32_t number, const Tierd__Wire__Request *request);

@@ -123,3 +123,38 @@ void gather_start(struct pending *pending, const Tierd__Wire__Gather *gather)
 	prefetch_run(job);
 	residency_check_deadlock(job);
 }
+
+static struct pending *find_gather(const struct member *member, uint32_t number)
+{
+	QUEUE_FOREACH (link, &member->pendings) {
+		struct pending *pending = queue_entry(link, struct pending, member_link);
+
+		if (pending->number == number && pending->waiter.is_gather)
+			return pending;
+	}
+	return NULL;
+}
+
+void gather_cancel(struct pending *pending, const Tierd__Wire__GatherCancel *cancel)
+{
+	struct pending *gather = find_gather(pending->member, cancel->request);
+
+	if (gather)
+		pending_error(gather, -ECANCELED, "the gather was cancelled");
+	pending_reply(pending, NULL);
+}
+
+void gather_await(struct pending *pending, const Tierd__Wire__GatherAwait *await)
+{
+	struct member *member = pending->member;
+	struct job *job = member->job;
+	struct pending *gather = find_gather(member, await->request);
+
+	if (gather && !gather_refuse_owed(gather)) {
+		gather->waiter.blocked = member;
+		residency_note_stall(job, job->catalog.units[gather->unit].pack, &gather->waiter);
+	}
+	pending_reply(pending, NULL);
+	if (job->is_live)
+		residency_check_deadlock(job);
+}

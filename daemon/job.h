@@ -419,6 +419,9 @@ void gather_expect(struct member *member, uint64_t version);
 void gather_fail_refused(struct member *member);
 /* True, and it is answered, if the gather waits for a step that its own rank has yet to finish. */
 bool gather_refuse_owed(struct pending *pending);
+void gather_cancel(struct pending *pending, const Tierd__Wire__GatherCancel *cancel);
+/* Its rank has come to do nothing else but to wait for it. */
+void gather_await(struct pending *pending, const Tierd__Wire__GatherAwait *await);
 
 /* ---- prefetch.c ---- */
 /* Looks at the ranks' progress and loads what comes next. */
@@ -426,6 +429,8 @@ void prefetch_run(struct job *job);
 /* In the job's turn: parameters that live in host memory come back there, all of them. */
 void prefetch_bring_back(struct job *job);
 void prefetch_hint(struct pending *pending, const Tierd__Wire__Prefetch *prefetch);
+/* Gathers of the rank follow another order from now on. */
+void prefetch_enter_phase(struct pending *pending, const Tierd__Wire__Phase *phase);
 /* Fills job->next_use, if it is out of date. */
 void prefetch_find_next_uses(struct job *job);
 /* The packs in the order of their first use in the next pass; order has pack_count entries. */
@@ -519,6 +524,7 @@ void operation_fail_refused(struct member *member);
 void operation_forget(struct member *member);
 
 /* ---- account.c ---- */
+void account_read(struct pending *pending);
 void account_statistics(const struct job *job, const struct member *member,
 			Tierd__Wire__StatisticsReply *reply);
 void account_transfer(struct job *job, enum statistics_kind kind, const struct store_transfer *transfer);

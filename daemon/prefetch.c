@@ -186,6 +186,28 @@ void prefetch_hint(struct pending *pending, const Tierd__Wire__Prefetch *prefetc
 	pending_reply(pending, NULL);
 }
 
+void prefetch_enter_phase(struct pending *pending, const Tierd__Wire__Phase *phase)
+{
+	char message[640];
+	uint32_t longest;
+	int r;
+
+	if (!job_check_live(pending, pending->member->epoch))
+		return;
+	longest = pending->member->job->catalog.name_maximum;
+	if (phase->name[0] == '\0' || strlen(phase->name) > longest) {
+		pending_error(pending, -EINVAL, "a phase's name has 1 to %u bytes (name_length)", longest);
+		return;
+	}
+	r = member_set_phase(pending->member, phase->name, message, sizeof(message));
+	if (r < 0) {
+		pending_error(pending, r, "phase \"%s\": %s", phase->name, message);
+		return;
+	}
+	prefetch_run(pending->member->job);
+	pending_reply(pending, NULL);
+}
+
 /* By first use of any rank; packs that nobody is known to use come last, in order of definition. */
 void prefetch_pass_order(struct job *job, uint32_t *order)
 {

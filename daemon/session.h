@@ -52,7 +52,7 @@ DEFINE_FREEP(struct session *, session_free)
 /* It has not said hello yet. */
 bool session_is_silent(const struct session *session);
 
-/* A spare session is one beyond its user's connections: it may only ask what client_holds_nothing(). */
+/* A spare session is one beyond its user's connections: it may only ask what request_holds_nothing(). */
 void session_make_spare(struct session *session);
 bool session_is_spare(const struct session *session);
 

@@ -8,6 +8,7 @@
 
 #include "daemon/client.h"
 #include "daemon/node.h"
+#include "daemon/request.h"
 
 void session_describe_program(struct session *session, const char *program)
 {
@@ -112,7 +113,7 @@ static void handle_request(struct session *session, const struct frame_header *h
 		return;
 	}
 	request = (const Tierd__Wire__Request *)message;
-	if (session->is_spare && !client_holds_nothing(request))
+	if (session->is_spare && !request_holds_nothing(request))
 		port_reply_error(
 			&session->port, header->request, -EBUSY,
 			"user %u has all his connections in use, and this one more is only for looking, "

@@ -17,6 +17,7 @@
 #include "daemon/config.h"
 #include "daemon/events.h"
 #include "daemon/reload.h"
+#include "daemon/request.h"
 #include "daemon/server.h"
 #include "daemon/session.h"
 #include "tests/fault/alloc_fault.h"
@@ -40,7 +41,7 @@ void client_request(struct client *client, uint32_t number, const Tierd__Wire__R
 	port_reply_fds(client->port, number, NULL, (int[]){ 0 }, 1);
 }
 
-bool client_holds_nothing(const Tierd__Wire__Request *request)
+bool request_holds_nothing(const Tierd__Wire__Request *request)
 {
 	return true;
 }

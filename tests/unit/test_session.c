@@ -17,6 +17,7 @@
 #include "common/log.h"
 #include "daemon/client.h"
 #include "daemon/events.h"
+#include "daemon/request.h"
 #include "daemon/session.h"
 
 #define INCARNATION 4711
@@ -75,7 +76,7 @@ void client_request(struct client *client, uint32_t number, const Tierd__Wire__R
 	}
 }
 
-bool client_holds_nothing(const Tierd__Wire__Request *request)
+bool request_holds_nothing(const Tierd__Wire__Request *request)
 {
 	return request->body_case == TIERD__WIRE__REQUEST__BODY_PING;
 }
