@@ -1,23 +1,19 @@
 #include "client/tierctl/choice.h"
 
-#include <errno.h>
 #include <pwd.h>
 #include <string.h>
 
 static int read_user(struct choice *choice, const char *text)
 {
 	const struct passwd *user = getpwnam(text);
-	char *end;
-	unsigned long number;
+	uint64_t number;
 
 	if (user) {
 		choice->has_user = true;
 		choice->user = user->pw_uid;
 		return COMMAND_DONE;
 	}
-	errno = 0;
-	number = strtoul(text, &end, 10);
-	if (errno || *text < '0' || *text > '9' || *end != '\0' || number >= UINT32_MAX)
+	if (!command_read_number(text, UINT32_MAX - 1, &number))
 		return command_fail(COMMAND_USAGE, "there is no user '%s'", text);
 	choice->has_user = true;
 	choice->user = (uid_t)number;

@@ -27,19 +27,6 @@ int command_fail_memory(void)
 	return command_fail(COMMAND_FAILED, "out of memory");
 }
 
-int command_read_number(const char *text, const char *what, uint64_t most, uint64_t *ret_number)
-{
-	unsigned long long number;
-	char *end;
-
-	errno = 0;
-	number = strtoull(text, &end, 10);
-	if (errno || *text < '0' || *text > '9' || *end != '\0' || number > most)
-		return command_fail(COMMAND_USAGE, "'%s' is no number of %s", text, what);
-	*ret_number = number;
-	return COMMAND_DONE;
-}
-
 const char *command_flag(const struct command_context *context, const char *name)
 {
 	int flag = verb_find_flag(context->verb->flags, name, strlen(name));
@@ -48,18 +35,28 @@ const char *command_flag(const struct command_context *context, const char *name
 	return context->values[flag];
 }
 
+bool command_read_number(const char *text, uint64_t most, uint64_t *ret_number)
+{
+	unsigned long long number;
+	char *end;
+
+	errno = 0;
+	number = strtoull(text, &end, 10);
+	if (errno || *text < '0' || *text > '9' || *end != '\0' || number > most)
+		return false;
+	*ret_number = number;
+	return true;
+}
+
 int command_flag_number(const struct command_context *context, const char *name, uint64_t least,
 			uint64_t most, uint64_t *number)
 {
 	const char *text = command_flag(context, name);
-	unsigned long long value;
-	char *end;
+	uint64_t value;
 
 	if (!text)
 		return COMMAND_DONE;
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	if (errno || *text < '0' || *text > '9' || *end != '\0' || value < least || value > most)
+	if (!command_read_number(text, most, &value) || value < least)
 		return command_fail(COMMAND_USAGE,
 				    "--%s cannot be '%s'; it takes a number from %" PRIu64 " to %" PRIu64,
 				    name, text, least, most);

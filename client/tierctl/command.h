@@ -25,6 +25,8 @@ struct command_context {
 
 /* The value of a flag of the verb; NULL: it was not given. */
 const char *command_flag(const struct command_context *context, const char *name);
+/* True: the text is a number, of digits alone, and at most that. */
+bool command_read_number(const char *text, uint64_t most, uint64_t *ret_number);
 /* A number, left as it is where the flag was not given. COMMAND_USAGE, after a message: it is none, or
  * outside. */
 int command_flag_number(const struct command_context *context, const char *name, uint64_t least,
@@ -90,9 +92,6 @@ int command_ask_node(struct ask *ask, const Tierd__Wire__NodeReply **ret_node);
 
 /* The jobs that the user may see; says on stderr if they are not all. */
 int command_ask_jobs(struct ask *ask, const Tierd__Wire__JobsReply **ret_jobs);
-
-/* Of an argument or a flag; what: it counts. */
-int command_read_number(const char *text, const char *what, uint64_t most, uint64_t *ret_number);
 
 /* The user's name, or the number if there is none. */
 const char *command_user_name(uid_t uid, char text[TEXT_SIZE]);

@@ -1,7 +1,6 @@
 #include "client/tierctl/choice.h"
 #include "client/tierctl/command.h"
 
-#include <errno.h>
 #include <stdio.h>
 
 #include "common/plural.h"
@@ -9,13 +8,9 @@
 static int read_units(size_t count, char *arguments[], uint32_t *units)
 {
 	for (size_t i = 0; i < count; i++) {
-		char *end;
-		unsigned long number;
+		uint64_t number;
 
-		errno = 0;
-		number = strtoul(arguments[i], &end, 10);
-		if (errno || *arguments[i] < '0' || *arguments[i] > '9' || *end != '\0' ||
-		    number > UINT32_MAX)
+		if (!command_read_number(arguments[i], UINT32_MAX, &number))
 			return command_fail(COMMAND_USAGE,
 					    "'%s' is not the number of a unit; see tierctl units",
 					    arguments[i]);

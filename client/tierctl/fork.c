@@ -35,10 +35,11 @@ int command_fork(const struct command_context *context)
 	const char *snapshots = command_flag(context, "snapshots");
 	struct choice choice;
 	uint64_t count = 0;
-	int code = snapshots ? command_read_number(snapshots, "snapshots", UINT32_MAX, &count) : COMMAND_DONE;
+	int code;
 
-	if (code == COMMAND_DONE)
-		code = choice_read_source(context, &choice);
+	if (snapshots && !command_read_number(snapshots, UINT32_MAX, &count))
+		return command_fail(COMMAND_USAGE, "'%s' is no number of snapshots", snapshots);
+	code = choice_read_source(context, &choice);
 	if (code == COMMAND_DONE)
 		code = command_connect(context, &ask);
 	if (code == COMMAND_DONE)

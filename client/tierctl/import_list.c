@@ -1,7 +1,6 @@
 #include "client/tierctl/import_list.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <fnmatch.h>
 #include <string.h>
 
@@ -239,7 +238,6 @@ static int read_step(struct import_list *list, const struct safetensors_model *m
 		     const struct import_options *options)
 {
 	const char *step = options->step ? options->step : noted_step(&model->files[0]);
-	char *end;
 
 	if (!list->has_state)
 		return COMMAND_DONE;
@@ -256,11 +254,9 @@ static int read_step(struct import_list *list, const struct safetensors_model *m
 			"%s does not say after how many steps its optimizer was where it is; say it "
 			"with --step, or leave that out with --ignore '*.exp_avg*'",
 			model->files[0].path);
-	errno = 0;
-	list->step = strtoull(step, &end, 10);
-	if (errno || *step < '0' || *step > '9' || *end)
-		return command_fail(COMMAND_FAILED, "'%.40s' is no number of a step", step);
-	return COMMAND_DONE;
+	if (command_read_number(step, UINT64_MAX, &list->step))
+		return COMMAND_DONE;
+	return command_fail(COMMAND_FAILED, "'%.40s' is no number of a step", step);
 }
 
 /* ---- Tensors ---- */

@@ -28,16 +28,17 @@ int command_reserve(const struct command_context *context)
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobReserve body = TIERD__WIRE__JOB_RESERVE__INIT;
 	const Tierd__Wire__Reply *reply;
-	uint64_t snapshots = 0;
-	int code = command_read_number(context->arguments[1], "snapshots", UINT32_MAX, &snapshots);
+	uint64_t count;
+	int code;
 
-	if (code == COMMAND_DONE)
-		code = choice_ask_owner(context, &ask, &body.owner);
+	if (!command_read_number(context->arguments[1], UINT32_MAX, &count))
+		return command_fail(COMMAND_USAGE, "'%s' is no number of snapshots", context->arguments[1]);
+	code = choice_ask_owner(context, &ask, &body.owner);
 	if (code != COMMAND_DONE)
 		return code;
 	body.name = context->arguments[0];
 	body.has_owner = true;
-	body.snapshots = (uint32_t)snapshots;
+	body.snapshots = (uint32_t)count;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_RESERVE;
 	request.job_reserve = &body;
 	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_JOB_RESERVE, &reply);

@@ -3,6 +3,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+static int read_number(const char *text, uint64_t most, uint64_t *ret_number)
+{
+	if (command_read_number(text, most, ret_number))
+		return COMMAND_DONE;
+	return command_fail(COMMAND_USAGE, "'%s' is no number of steps", text);
+}
+
 static int print(const struct command_context *context, const Tierd__Wire__JobRetainReply *reply)
 {
 	cJSON *json;
@@ -30,10 +37,10 @@ int command_retain(const struct command_context *context)
 	Tierd__Wire__JobRetain body = TIERD__WIRE__JOB_RETAIN__INIT;
 	const Tierd__Wire__Reply *reply;
 	uint64_t keep = 0;
-	int code = command_read_number(context->arguments[1], "steps", UINT64_MAX, &body.every);
+	int code = read_number(context->arguments[1], UINT64_MAX, &body.every);
 
 	if (code == COMMAND_DONE && context->count > 2)
-		code = command_read_number(context->arguments[2], "steps", UINT32_MAX, &keep);
+		code = read_number(context->arguments[2], UINT32_MAX, &keep);
 	if (code == COMMAND_DONE)
 		code = choice_ask_owner(context, &ask, &body.owner);
 	if (code != COMMAND_DONE)
