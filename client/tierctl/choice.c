@@ -104,12 +104,17 @@ int choice_find_owner(struct ask *ask, const struct choice *choice, uid_t *ret_o
 	return code;
 }
 
-int choice_ask_owner(const struct command_context *context, struct ask **ret_ask, uint32_t *ret_owner)
+int choice_ask_owner(const struct command_context *context, struct ask **ret_ask, char **ret_job,
+		     protobuf_c_boolean *ret_has_owner, uint32_t *ret_owner)
 {
 	struct choice choice;
 	int code = choice_read(context, &choice);
 
 	if (code == COMMAND_DONE)
 		code = command_connect(context, ret_ask);
-	return code == COMMAND_DONE ? choice_find_owner(*ret_ask, &choice, ret_owner) : code;
+	if (code == COMMAND_DONE)
+		code = choice_find_owner(*ret_ask, &choice, ret_owner);
+	*ret_job = context->arguments[0];
+	*ret_has_owner = true;
+	return code;
 }

@@ -27,7 +27,8 @@ int choice_find(const struct choice *choice, const Tierd__Wire__JobsReply *jobs,
 /* Asks for the jobs, and says whose the chosen one is. */
 int choice_find_owner(struct ask *ask, const struct choice *choice, uid_t *ret_owner);
 
-/* Connects, and finds whose job the first argument is: for one question about it. */
-int choice_ask_owner(const struct command_context *context, struct ask **ret_ask, uint32_t *ret_owner);
+/* Connects, finds whose job the first argument is, and fills in what a request says of it. */
+int choice_ask_owner(const struct command_context *context, struct ask **ret_ask, char **ret_job,
+		     protobuf_c_boolean *ret_has_owner, uint32_t *ret_owner);
 
 #endif

@@ -101,7 +101,7 @@ int command_ask(struct ask *ask, const Tierd__Wire__Request *request, const Tier
 			    ask_message(ask));
 }
 
-static int fail_reply(void)
+int command_fail_reply(void)
 {
 	return command_fail(COMMAND_FAILED, "tierd answered something else than was asked");
 }
@@ -111,25 +111,7 @@ int command_ask_for(struct ask *ask, const Tierd__Wire__Request *request,
 {
 	int code = command_ask(ask, request, ret_reply);
 
-	return code == COMMAND_DONE && (*ret_reply)->body_case != expected ? fail_reply() : code;
-}
-
-int command_ask_pages(struct ask *ask, const struct command_pages *pages)
-{
-	uint32_t next = 0, total = 1;
-
-	do {
-		const Tierd__Wire__Reply *reply;
-		int code;
-
-		*pages->first = next;
-		code = command_ask(ask, pages->request, &reply);
-		if (code != COMMAND_DONE)
-			return code;
-		if (!pages->take(pages, reply, &next, &total) || next < *pages->first)
-			return fail_reply();
-	} while (next != *pages->first && next < total);
-	return COMMAND_DONE;
+	return code == COMMAND_DONE && (*ret_reply)->body_case != expected ? command_fail_reply() : code;
 }
 
 int command_ask_node(struct ask *ask, const Tierd__Wire__NodeReply **ret_node)

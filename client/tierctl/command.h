@@ -75,17 +75,8 @@ int command_ask(struct ask *ask, const Tierd__Wire__Request *request, const Tier
 int command_ask_for(struct ask *ask, const Tierd__Wire__Request *request,
 		    Tierd__Wire__Reply__BodyCase expected, const Tierd__Wire__Reply **ret_reply);
 
-/* A request whose reply has as many units as fit in a frame. */
-struct command_pages {
-	const Tierd__Wire__Request *request;
-	uint32_t *first; /* the unit from which on it asks */
-	/* Where the next page begins, and how many units there are; false: it is another reply. */
-	bool (*take)(const struct command_pages *pages, const Tierd__Wire__Reply *reply, uint32_t *ret_next,
-		     uint32_t *ret_total);
-	const void *argument;
-};
-/* Until all are there, or a page brings none. */
-int command_ask_pages(struct ask *ask, const struct command_pages *pages);
+/* Says that a reply is another one than expected. */
+int command_fail_reply(void);
 
 /* The node's account of itself, in one go. */
 int command_ask_node(struct ask *ask, const Tierd__Wire__NodeReply **ret_node);

@@ -45,39 +45,23 @@ static int print(const struct command_context *context, const Tierd__Wire__JobEv
 	return command_print_json(json);
 }
 
-static int evict(const struct command_context *context, const struct choice *choice, uint32_t *units,
-		 size_t unit_count)
-{
-	_cleanup_(ask_freep) struct ask *ask = NULL;
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__JobEvict evict = TIERD__WIRE__JOB_EVICT__INIT;
-	const Tierd__Wire__Reply *reply;
-	int code = command_connect(context, &ask);
-
-	if (code == COMMAND_DONE)
-		code = choice_find_owner(ask, choice, &evict.owner);
-	if (code != COMMAND_DONE)
-		return code;
-	evict.name = (char *)choice->job;
-	evict.has_owner = true;
-	evict.units = units;
-	evict.n_units = unit_count;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_EVICT;
-	request.job_evict = &evict;
-	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_JOB_EVICT, &reply);
-	return code == COMMAND_DONE ? print(context, reply->job_evict) : code;
-}
-
 int command_evict(const struct command_context *context)
 {
 	size_t count = (size_t)context->count - 1;
 	_cleanup_free_ uint32_t *units = calloc(count + 1, sizeof(*units));
-	struct choice choice;
-	int code = choice_read(context, &choice);
+	_cleanup_(ask_freep) struct ask *ask = NULL;
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobEvict evict = TIERD__WIRE__JOB_EVICT__INIT;
+	const Tierd__Wire__Reply *reply;
+	int code = units ? read_units(count, context->arguments + 1, units) : command_fail_memory();
 
-	if (code == COMMAND_DONE && !units)
-		code = command_fail(COMMAND_FAILED, "out of memory");
 	if (code == COMMAND_DONE)
-		code = read_units(count, context->arguments + 1, units);
-	return code == COMMAND_DONE ? evict(context, &choice, units, count) : code;
+		code = choice_ask_owner(context, &ask, &evict.name, &evict.has_owner, &evict.owner);
+	evict.units = units;
+	evict.n_units = count;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_EVICT;
+	request.job_evict = &evict;
+	if (code == COMMAND_DONE)
+		code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_JOB_EVICT, &reply);
+	return code == COMMAND_DONE ? print(context, reply->job_evict) : code;
 }

@@ -33,11 +33,9 @@ int command_reserve(const struct command_context *context)
 
 	if (!command_read_number(context->arguments[1], UINT32_MAX, &count))
 		return command_fail(COMMAND_USAGE, "'%s' is no number of snapshots", context->arguments[1]);
-	code = choice_ask_owner(context, &ask, &body.owner);
+	code = choice_ask_owner(context, &ask, &body.name, &body.has_owner, &body.owner);
 	if (code != COMMAND_DONE)
 		return code;
-	body.name = context->arguments[0];
-	body.has_owner = true;
 	body.snapshots = (uint32_t)count;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_RESERVE;
 	request.job_reserve = &body;

@@ -42,11 +42,9 @@ int command_retain(const struct command_context *context)
 	if (code == COMMAND_DONE && context->count > 2)
 		code = read_number(context->arguments[2], UINT32_MAX, &keep);
 	if (code == COMMAND_DONE)
-		code = choice_ask_owner(context, &ask, &body.owner);
+		code = choice_ask_owner(context, &ask, &body.name, &body.has_owner, &body.owner);
 	if (code != COMMAND_DONE)
 		return code;
-	body.name = context->arguments[0];
-	body.has_owner = true;
 	body.keep = (uint32_t)keep;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_RETAIN;
 	request.job_retain = &body;

@@ -39,14 +39,12 @@ int command_rollback(const struct command_context *context)
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobRollBack body = TIERD__WIRE__JOB_ROLL_BACK__INIT;
 	const Tierd__Wire__Reply *reply;
-	int code = choice_ask_owner(context, &ask, &body.owner);
+	int code = choice_ask_owner(context, &ask, &body.name, &body.has_owner, &body.owner);
 
 	if (code == COMMAND_DONE && !command_flag(context, "yes"))
 		code = ask_person(context);
 	if (code != COMMAND_DONE)
 		return code;
-	body.name = context->arguments[0];
-	body.has_owner = true;
 	body.snapshot = context->arguments[1];
 	body.force = command_flag(context, "force") != NULL;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_ROLL_BACK;

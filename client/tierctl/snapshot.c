@@ -6,6 +6,15 @@
 
 /* ---- Take and delete ---- */
 
+static cJSON *chosen_json(const struct command_context *context)
+{
+	cJSON *json = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(json, "job", context->arguments[0]);
+	cJSON_AddStringToObject(json, "snapshot", context->arguments[1]);
+	return json;
+}
+
 static int print_taken(const struct command_context *context, uint64_t step)
 {
 	cJSON *json;
@@ -14,66 +23,51 @@ static int print_taken(const struct command_context *context, uint64_t step)
 		printf("%s@%s is step %" PRIu64 "\n", context->arguments[0], context->arguments[1], step);
 		return COMMAND_DONE;
 	}
-	json = cJSON_CreateObject();
-	cJSON_AddStringToObject(json, "job", context->arguments[0]);
-	cJSON_AddStringToObject(json, "snapshot", context->arguments[1]);
+	json = chosen_json(context);
 	cJSON_AddNumberToObject(json, "step", (double)step);
 	return command_print_json(json);
 }
 
-static int take(const struct command_context *context, struct ask *ask, uint32_t owner)
+static int take(const struct command_context *context)
 {
+	_cleanup_(ask_freep) struct ask *ask = NULL;
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__SnapshotTake body = TIERD__WIRE__SNAPSHOT_TAKE__INIT;
 	const Tierd__Wire__Reply *reply;
-	int code;
+	int code = choice_ask_owner(context, &ask, &body.name, &body.has_owner, &body.owner);
 
-	body.name = context->arguments[0];
-	body.has_owner = true;
-	body.owner = owner;
 	body.snapshot = context->arguments[1];
 	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOT_TAKE;
 	request.snapshot_take = &body;
-	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_SNAPSHOT_TAKE, &reply);
+	if (code == COMMAND_DONE)
+		code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_SNAPSHOT_TAKE, &reply);
 	return code == COMMAND_DONE ? print_taken(context, reply->snapshot_take->step) : code;
 }
 
-static int delete (const struct command_context *context, struct ask *ask, uint32_t owner)
+static int delete (const struct command_context *context)
 {
+	_cleanup_(ask_freep) struct ask *ask = NULL;
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__SnapshotDelete body = TIERD__WIRE__SNAPSHOT_DELETE__INIT;
 	const Tierd__Wire__Reply *reply;
-	cJSON *json;
-	int code;
+	int code = choice_ask_owner(context, &ask, &body.name, &body.has_owner, &body.owner);
 
-	body.name = context->arguments[0];
-	body.has_owner = true;
-	body.owner = owner;
 	body.snapshot = context->arguments[1];
 	body.is_lost = command_flag(context, "lost") != NULL;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOT_DELETE;
 	request.snapshot_delete = &body;
-	code = command_ask(ask, &request, &reply);
-	if (code != COMMAND_DONE || !context->is_json)
-		return code;
-	json = cJSON_CreateObject();
-	cJSON_AddStringToObject(json, "job", context->arguments[0]);
-	cJSON_AddStringToObject(json, "snapshot", context->arguments[1]);
-	return command_print_json(json);
+	if (code == COMMAND_DONE)
+		code = command_ask(ask, &request, &reply);
+	return code == COMMAND_DONE && context->is_json ? command_print_json(chosen_json(context)) : code;
 }
 
 int command_snapshot(const struct command_context *context)
 {
-	_cleanup_(ask_freep) struct ask *ask = NULL;
-	uint32_t owner;
-	int code;
-
-	if (command_flag(context, "lost") && !command_flag(context, "delete"))
+	if (command_flag(context, "delete"))
+		return delete (context);
+	if (command_flag(context, "lost"))
 		return command_fail(COMMAND_USAGE, "--lost goes with --delete");
-	code = choice_ask_owner(context, &ask, &owner);
-	if (code != COMMAND_DONE)
-		return code;
-	return command_flag(context, "delete") ? delete (context, ask, owner) : take(context, ask, owner);
+	return take(context);
 }
 
 /* ---- Difference ---- */
@@ -106,18 +100,15 @@ int command_diff(const struct command_context *context)
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__SnapshotDiff body = TIERD__WIRE__SNAPSHOT_DIFF__INIT;
 	const Tierd__Wire__Reply *reply;
-	int code = choice_ask_owner(context, &ask, &body.owner);
+	int code = choice_ask_owner(context, &ask, &body.name, &body.has_owner, &body.owner);
 
-	if (code != COMMAND_DONE)
-		return code;
-	body.name = context->arguments[0];
-	body.has_owner = true;
 	body.from = context->arguments[1];
 	if (context->count > 2)
 		body.to = context->arguments[2];
 	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOT_DIFF;
 	request.snapshot_diff = &body;
-	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_SNAPSHOT_DIFF, &reply);
+	if (code == COMMAND_DONE)
+		code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_SNAPSHOT_DIFF, &reply);
 	return code == COMMAND_DONE ? print_diff(context, reply->snapshot_diff) : code;
 }
 
@@ -186,16 +177,13 @@ int command_snapshots(const struct command_context *context)
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__SnapshotsRead body = TIERD__WIRE__SNAPSHOTS_READ__INIT;
 	const Tierd__Wire__Reply *reply;
-	int code = choice_ask_owner(context, &ask, &body.owner);
+	int code = choice_ask_owner(context, &ask, &body.name, &body.has_owner, &body.owner);
 
-	if (code != COMMAND_DONE)
-		return code;
-	body.name = context->arguments[0];
-	body.has_owner = true;
 	body.measures = true;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOTS_READ;
 	request.snapshots_read = &body;
-	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_SNAPSHOTS, &reply);
+	if (code == COMMAND_DONE)
+		code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_SNAPSHOTS, &reply);
 	if (code != COMMAND_DONE)
 		return code;
 	return context->is_json ? print_json(reply->snapshots) : print_list(reply->snapshots);

@@ -1,5 +1,5 @@
 #include "client/tierctl/choice.h"
-#include "client/tierctl/command.h"
+#include "client/tierctl/listing.h"
 
 #include <inttypes.h>
 
@@ -55,39 +55,19 @@ static void add_unit_row(struct table *table, const Tierd__Wire__UnitEntry *unit
 	table_add(table, "%s", unit->name);
 }
 
-struct output {
-	struct table *table;
-	cJSON *json; /* NULL: the table */
-};
-
-static bool take_units(const struct command_pages *pages, const Tierd__Wire__Reply *reply, uint32_t *ret_next,
+static bool take_units(const struct listing *listing, const Tierd__Wire__Reply *reply, uint32_t *next,
 		       uint32_t *ret_total)
 {
-	const struct output *output = pages->argument;
-
 	if (reply->body_case != TIERD__WIRE__REPLY__BODY_UNITS)
 		return false;
 	for (size_t i = 0; i < reply->units->n_units; i++)
-		if (output->json)
-			cJSON_AddItemToArray(output->json, unit_json(reply->units->units[i]));
+		if (listing->json)
+			cJSON_AddItemToArray(listing->json, unit_json(reply->units->units[i]));
 		else
-			add_unit_row(output->table, reply->units->units[i]);
-	*ret_next = *pages->first + (uint32_t)reply->units->n_units;
+			add_unit_row(listing->table, reply->units->units[i]);
+	*next += (uint32_t)reply->units->n_units;
 	*ret_total = reply->units->total;
 	return true;
-}
-
-static int read_units(struct ask *ask, char *job, uid_t owner, const struct output *output)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;
-
-	read.job = job;
-	read.has_owner = true;
-	read.owner = owner;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
-	request.units_read = &read;
-	return command_ask_pages(ask, &(struct command_pages){ &request, &read.first, take_units, output });
 }
 
 int command_units(const struct command_context *context)
@@ -96,24 +76,17 @@ int command_units(const struct command_context *context)
 					      "STATE", ">LEASES",   ">VERSION", "DIRTY",   "FROZEN",
 					      ">PACK", "NAME",	    NULL };
 	_cleanup_(ask_freep) struct ask *ask = NULL;
-	_cleanup_(table_freep) struct table *table = table_new(titles);
-	struct output output = { .table = table };
-	struct choice choice;
-	uid_t owner = 0;
-	int code = choice_read(context, &choice);
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;
+	const struct listing_pages pages = { &request, &read.first, take_units };
+	struct listing listing;
+	int code = listing_begin(&listing, context, titles);
 
-	if (code == COMMAND_DONE && !table)
-		return command_print_table(NULL);
+	request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
+	request.units_read = &read;
 	if (code == COMMAND_DONE)
-		code = command_connect(context, &ask);
+		code = choice_ask_owner(context, &ask, &read.job, &read.has_owner, &read.owner);
 	if (code == COMMAND_DONE)
-		code = choice_find_owner(ask, &choice, &owner);
-	if (code != COMMAND_DONE)
-		return code;
-	output.json = context->is_json ? cJSON_CreateArray() : NULL;
-	code = read_units(ask, context->arguments[0], owner, &output);
-	if (code == COMMAND_DONE)
-		return output.json ? command_print_json(output.json) : command_print_table(table);
-	cJSON_Delete(output.json);
-	return code;
+		code = listing_ask(&listing, ask, &pages);
+	return listing_end(&listing, code);
 }
