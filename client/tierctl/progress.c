@@ -15,14 +15,22 @@ void progress_begin(struct progress *progress, bool is_json)
 	*progress = (struct progress){ .is_json = is_json, .is_terminal = isatty(STDERR_FILENO) };
 }
 
-void progress_tell(struct progress *progress, uint64_t bytes, uint64_t all)
+bool progress_is_due(struct progress *progress)
 {
 	uint64_t now = clock_now_ns();
-	char done_text[TEXT_SIZE], all_text[TEXT_SIZE];
 
 	if (now < progress->next_ns || (!progress->is_json && !progress->is_terminal))
-		return;
+		return false;
 	progress->next_ns = now + PROGRESS_NS;
+	return true;
+}
+
+void progress_tell(struct progress *progress, uint64_t bytes, uint64_t all)
+{
+	char done_text[TEXT_SIZE], all_text[TEXT_SIZE];
+
+	if (!progress_is_due(progress))
+		return;
 	if (progress->is_json) {
 		printf("{\"event\":\"progress\",\"bytes\":%" PRIu64 ",\"of\":%" PRIu64 "}\n", bytes, all);
 		fflush(stdout);

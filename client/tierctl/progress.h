@@ -12,6 +12,8 @@ struct progress {
 };
 
 void progress_begin(struct progress *progress, bool is_json);
+/* It is time to tell something, and somebody who listens: true now and then. */
+bool progress_is_due(struct progress *progress);
 /* So many bytes are done, of all. Most calls tell nothing. */
 void progress_tell(struct progress *progress, uint64_t bytes, uint64_t all);
 /* The terminal's line is free for other things. */

@@ -1,24 +1,18 @@
 #include "client/tierctl/choice.h"
-#include "client/tierctl/command.h"
+#include "client/tierctl/progress.h"
 
 #include <inttypes.h>
-#include <unistd.h>
 
-#include "common/clock.h"
 #include "common/plural.h"
 #include "proto/name.h"
 
-#define PROGRESS_NS 500000000
 /* Others verify, too, and what waits for the disk goes first. */
 #define PATIENCE_MS 120000
 
 struct verification {
-	const struct command_context *context;
-	struct choice choice;
-	uid_t owner;
-	bool is_terminal;
+	const char *job;
+	struct progress progress;
 	uint64_t bytes, step, damaged, mended;
-	uint64_t progress_ns; /* when it is told next */
 };
 
 /* ---- Telling ---- */
@@ -28,7 +22,7 @@ static cJSON *finding_json(const struct verification *verification, const Tierd_
 	cJSON *json = cJSON_CreateObject();
 
 	cJSON_AddStringToObject(json, "event", finding->is_mended ? "mended" : "damaged");
-	cJSON_AddStringToObject(json, "job", verification->choice.job);
+	cJSON_AddStringToObject(json, "job", verification->job);
 	cJSON_AddStringToObject(json, "unit", finding->unit);
 	cJSON_AddStringToObject(json, "state", finding->state);
 	cJSON_AddStringToObject(json, "tensors", finding->tensors);
@@ -45,15 +39,14 @@ static cJSON *finding_json(const struct verification *verification, const Tierd_
 
 static int tell_finding(const struct verification *verification, const Tierd__Wire__VerifyFinding *finding)
 {
-	if (verification->is_terminal && !verification->context->is_json)
-		fputs("\r\033[K", stderr);
-	if (verification->context->is_json)
+	progress_end(&verification->progress);
+	if (verification->progress.is_json)
 		return command_print_json_line(finding_json(verification, finding));
 	name_make_printable(finding->unit);
 	name_make_printable(finding->tensors);
 	name_make_printable(finding->device);
 	name_make_printable(finding->snapshots);
-	printf("%s: ", verification->choice.job);
+	printf("%s: ", verification->job);
 	if (*finding->unit)
 		printf("unit \"%s\", %s%s%s", finding->unit, finding->state,
 		       *finding->tensors ? " of tensor " : ", padding alone", finding->tensors);
@@ -71,17 +64,15 @@ static int tell_finding(const struct verification *verification, const Tierd__Wi
 
 static void tell_progress(struct verification *verification, const Tierd__Wire__VerifyReply *reply)
 {
-	uint64_t now = clock_now_ns();
 	char bytes[TEXT_SIZE];
 
-	if (now < verification->progress_ns)
+	if (!progress_is_due(&verification->progress))
 		return;
-	verification->progress_ns = now + PROGRESS_NS;
-	if (verification->context->is_json) {
+	if (verification->progress.is_json) {
 		printf("{\"event\":\"progress\",\"extent\":%" PRIu64 ",\"of\":%" PRIu64 "}\n", reply->next,
 		       reply->total);
 		fflush(stdout);
-	} else if (verification->is_terminal) {
+	} else {
 		fprintf(stderr, "\r%3.0f %%, %s\033[K", 100.0 * (double)reply->next / (double)reply->total,
 			text_bytes(verification->bytes, bytes));
 	}
@@ -92,21 +83,20 @@ static int tell_end(const struct verification *verification)
 	cJSON *json;
 	char bytes[TEXT_SIZE];
 
-	if (verification->context->is_json) {
+	if (verification->progress.is_json) {
 		json = cJSON_CreateObject();
 		cJSON_AddStringToObject(json, "event", "done");
-		cJSON_AddStringToObject(json, "job", verification->choice.job);
+		cJSON_AddStringToObject(json, "job", verification->job);
 		cJSON_AddNumberToObject(json, "step", (double)verification->step);
 		cJSON_AddNumberToObject(json, "bytes", (double)verification->bytes);
 		cJSON_AddNumberToObject(json, "damaged_blocks", (double)verification->damaged);
 		cJSON_AddNumberToObject(json, "mended", (double)verification->mended);
 		return command_print_json_line(json);
 	}
-	if (verification->is_terminal)
-		fputs("\r\033[K", stderr);
+	progress_end(&verification->progress);
 	if (verification->damaged == 0)
-		printf("%s, at step %" PRIu64 ": %s, all of it as it was written%s\n",
-		       verification->choice.job, verification->step, text_bytes(verification->bytes, bytes),
+		printf("%s, at step %" PRIu64 ": %s, all of it as it was written%s\n", verification->job,
+		       verification->step, text_bytes(verification->bytes, bytes),
 		       verification->mended > 0 ? ", or is again" : "");
 	return COMMAND_DONE;
 }
@@ -124,37 +114,33 @@ static int take(struct verification *verification, const Tierd__Wire__VerifyRepl
 	}
 	verification->bytes += reply->bytes;
 	verification->step = reply->step;
-	if (reply->untold > 0 && !verification->context->is_json)
-		printf("%s: and %u more\n", verification->choice.job, reply->untold);
+	if (reply->untold > 0 && !verification->progress.is_json)
+		printf("%s: and %u more\n", verification->job, reply->untold);
 	verification->damaged += reply->untold;
 	if (reply->next < reply->total)
 		tell_progress(verification, reply);
 	return code;
 }
 
-static int ask_for_all(struct verification *verification, struct ask *ask)
+static int ask_for_all(struct verification *verification, struct ask *ask, Tierd__Wire__Verify *verify)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__Verify verify = TIERD__WIRE__VERIFY__INIT;
 	const Tierd__Wire__VerifyReply *reply;
 	const Tierd__Wire__Reply *answer;
 	int code;
 
-	verify.name = (char *)verification->choice.job;
-	verify.has_owner = true;
-	verify.owner = verification->owner;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_VERIFY;
-	request.verify = &verify;
+	request.verify = verify;
 	do {
-		code = command_ask(ask, &request, &answer);
+		code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_VERIFY, &answer);
 		if (code != COMMAND_DONE)
 			return code;
 		reply = answer->verify;
-		if (answer->body_case != TIERD__WIRE__REPLY__BODY_VERIFY || reply->next <= verify.first)
-			return command_fail(COMMAND_FAILED, "tierd answered something else than was asked");
+		if (reply->next <= verify->first)
+			return command_fail_reply();
 		code = take(verification, reply);
-		verify.first = reply->next;
-		verify.number = reply->number;
+		verify->first = reply->next;
+		verify->number = reply->number;
 	} while (code == COMMAND_DONE && reply->next < reply->total);
 	return code == COMMAND_DONE ? tell_end(verification) : code;
 }
@@ -162,22 +148,19 @@ static int ask_for_all(struct verification *verification, struct ask *ask)
 int command_verify(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
-	struct verification verification = { .context = context, .is_terminal = isatty(STDERR_FILENO) };
-	int code = choice_read(context, &verification.choice);
+	struct verification verification = { .job = context->arguments[0] };
+	Tierd__Wire__Verify verify = TIERD__WIRE__VERIFY__INIT;
+	int code = choice_ask_owner(context, &ask, &verify.name, &verify.has_owner, &verify.owner);
 
-	if (code == COMMAND_DONE)
-		code = command_connect(context, &ask);
-	if (code == COMMAND_DONE)
-		code = choice_find_owner(ask, &verification.choice, &verification.owner);
 	if (code != COMMAND_DONE)
 		return code;
 	ask_be_patient(ask, PATIENCE_MS);
-	code = ask_for_all(&verification, ask);
+	progress_begin(&verification.progress, context->is_json);
+	code = ask_for_all(&verification, ask, &verify);
 	if (code == COMMAND_DONE && verification.damaged > 0)
 		code = command_fail(COMMAND_FAILED,
 				    "%" PRIu64 " block%s of job %s cannot be read: look at the disk, and go "
 				    "back to a checkpoint",
-				    verification.damaged, PLURAL(verification.damaged),
-				    verification.choice.job);
+				    verification.damaged, PLURAL(verification.damaged), verification.job);
 	return code;
 }
