@@ -24,6 +24,17 @@ struct bench {
 	unsigned count;
 };
 
+int bench_make_folder(char *path, size_t size)
+{
+	const char *parent = getenv("TMPDIR");
+
+	snprintf(path, size, "%s/tierd-bench-XXXXXX", parent ? parent : "/var/tmp");
+	if (mkdtemp(path))
+		return 0;
+	*path = '\0';
+	return -errno;
+}
+
 int bench_new(int argc, char **argv, struct bench **ret_bench)
 {
 	static const struct option options[] = {
@@ -200,12 +211,14 @@ static int write_json(const struct bench *bench)
 	return r;
 }
 
-int bench_end(struct bench *bench)
+int bench_end(struct bench *bench, int result)
 {
 	int r = bench->json_path ? write_json(bench) : 0;
 
+	if (result < 0)
+		fprintf(stderr, "benchmark failed: %s\n", strerror(-result));
 	if (r < 0)
 		fprintf(stderr, "cannot write %s\n", bench->json_path);
 	free(bench);
-	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	return r < 0 || result < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

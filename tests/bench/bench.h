@@ -4,6 +4,7 @@
 #define TIERD_TESTS_BENCH_BENCH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct bench;
 
@@ -49,7 +50,12 @@ double bench_quantile(double *values, unsigned count, double part);
 /* -ENOBUFS: too many. */
 int bench_record(struct bench *bench, const struct bench_result *result);
 
-/* Writes the list where --json says, and frees. Returns the program's exit status. */
-int bench_end(struct bench *bench);
+/* A new folder on the disk that is measured: $TMPDIR's, or that of /var/tmp. The path is "" after an error.
+ */
+int bench_make_folder(char *path, size_t size);
+
+/* Says what has failed (result: 0, or a negative errno), writes the list where --json says, and frees.
+ * Returns the program's exit status. */
+int bench_end(struct bench *bench, int result);
 
 #endif

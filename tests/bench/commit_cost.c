@@ -2,20 +2,17 @@
  * longer than the disk's: its time, less its two flushes, as a part of the step's. With the store alone, so
  * that nothing else is in the figure. */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/size.h"
-#include "offload/memory.h"
-#include "offload/nvme.h"
 #include "offload/store.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/disk.h"
 
 #define STATE_BYTES (4 * GIB)
 #define QUICK_STATE_BYTES (256 * MIB)
@@ -99,13 +96,10 @@ struct slot {
 };
 
 struct stage {
-	char directory[64];
-	int directory_fd;
-	struct engine *engine;
+	struct bench_disk disk;
 	struct workers *workers;
 	struct slow_tier slow;
 	struct store *store;
-	struct memory memory;
 	struct slot slots[DEPTH];
 	uint64_t bytes, next;
 	unsigned in_flight;
@@ -116,12 +110,12 @@ struct stage {
 
 static void wait_for_all(struct stage *stage)
 {
-	struct pollfd wanted[] = { { .fd = engine_fd(stage->engine), .events = POLLIN },
+	struct pollfd wanted[] = { { .fd = engine_fd(stage->disk.engine), .events = POLLIN },
 				   { .fd = workers_fd(stage->workers), .events = POLLIN } };
 
 	while (stage->in_flight > 0) {
 		(void)poll(wanted, ARRAY_LENGTH(wanted), stage->slow.due_ns > 0 ? 1 : -1);
-		engine_reap(stage->engine);
+		engine_reap(stage->disk.engine);
 		workers_reap(stage->workers);
 		slow_tell(&stage->slow);
 	}
@@ -208,77 +202,45 @@ static int make_layout(const struct stage *stage, struct store_layout **ret_layo
 	return r;
 }
 
-static int open_tier(struct stage *stage, uint64_t bytes)
-{
-	const char *parent = getenv("TMPDIR");
-	struct nvme_config config = { .engine = stage->engine, .name = "bench", .capacity = bytes };
-	struct tier *tier;
-	int r;
-
-	snprintf(stage->directory, sizeof(stage->directory), "%s/tierd-bench-XXXXXX",
-		 parent ? parent : "/var/tmp");
-	if (!mkdtemp(stage->directory))
-		return -errno;
-	stage->directory_fd = open(stage->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (stage->directory_fd < 0)
-		return -errno;
-	config.directory_fd = stage->directory_fd;
-	config.directory = stage->directory;
-	r = nvme_tier_new(&config, &tier);
-	if (r < 0)
-		return r;
-	slow_init(&stage->slow, tier);
-	return nvme_tier_reserve(tier);
-}
-
 static int open_store(struct stage *stage)
 {
 	struct store_config config = { .workers = stage->workers, .name = "bench" };
 	struct tier *tiers[] = { &stage->slow.tier };
-	struct store_layout *layout = NULL;
+	_cleanup_(store_layout_freep) struct store_layout *layout = NULL;
+	struct tier *tier;
 	int r = make_layout(stage, &layout);
 
+	if (r == 0)
+		r = bench_disk_add(&stage->disk, store_layout_device_bytes(layout, 1), &tier);
 	if (r < 0)
 		return r;
-	r = open_tier(stage, store_layout_device_bytes(layout, 1));
-	if (r < 0) {
-		store_layout_free(layout);
-		return r;
-	}
-	return store_new_nvme(&config, layout, tiers, 1, &stage->store);
+	slow_init(&stage->slow, tier);
+	return store_new_nvme(&config, TAKE_PTR(layout), tiers, 1, &stage->store);
 }
 
-static int open_memory(struct stage *stage)
+static void fill_slots(struct stage *stage)
 {
-	int r = memory_new_private(DEPTH * STORE_EXTENT_BYTES, &stage->memory);
-
-	if (r < 0)
-		return r;
-	memory_make_huge(&stage->memory, true);
-	memset(stage->memory.base, 1, stage->memory.length);
 	for (unsigned i = 0; i < DEPTH; i++) {
 		stage->slots[i].stage = stage;
 		stage->slots[i].transfer = (struct store_transfer){
 			.direction = TIER_WRITE,
-			.buffer = stage->memory.base + i * STORE_EXTENT_BYTES,
+			.buffer = stage->disk.buffers.base + i * STORE_EXTENT_BYTES,
 			.length = STORE_EXTENT_BYTES,
 			.done = written,
 		};
 	}
-	return engine_buffer_add(stage->engine, stage->memory.base, stage->memory.length);
 }
 
 static int stage_open(struct stage *stage)
 {
-	struct engine_config config = { .queue_depth = DEPTH };
-	int r = engine_new(&config, &stage->engine);
+	int r = bench_disk_open(&stage->disk, DEPTH);
 
 	if (r == 0)
 		r = workers_new(2, "bench", &stage->workers);
 	if (r == 0)
 		r = open_store(stage);
 	if (r == 0)
-		r = open_memory(stage);
+		fill_slots(stage);
 	stage->request.done = request_done;
 	return r < 0 ? r : wait_for_request(stage, store_create(stage->store, &stage->request));
 }
@@ -287,10 +249,7 @@ static void stage_close(struct stage *stage)
 {
 	stage->store = store_free(stage->store);
 	stage->workers = workers_free(stage->workers);
-	stage->engine = engine_free(stage->engine);
-	memory_free(&stage->memory);
-	stage->directory_fd = fd_close(stage->directory_fd);
-	(void)rmdir(stage->directory);
+	bench_disk_close(&stage->disk);
 }
 
 /* ---- Measuring ---- */
@@ -354,7 +313,7 @@ static int run(struct bench *bench, struct stage *stage)
 
 int main(int argc, char **argv)
 {
-	struct stage stage = { .directory_fd = -1, .memory = MEMORY_INIT };
+	struct stage stage = { .disk = BENCH_DISK_INIT };
 	struct bench *bench = NULL;
 	int r = bench_new(argc, argv, &bench);
 
@@ -364,7 +323,5 @@ int main(int argc, char **argv)
 	if (bench_wants(bench, "commit_cost"))
 		r = run(bench, &stage);
 	stage_close(&stage);
-	if (r < 0)
-		fprintf(stderr, "benchmark failed: %s\n", strerror(-r));
-	return bench_end(bench) == EXIT_SUCCESS && r == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return bench_end(bench, r);
 }

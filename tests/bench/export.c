@@ -181,7 +181,5 @@ int main(int argc, char **argv)
 		bench_node_stop(&stage.node);
 	}
 	free(stage.buffer);
-	if (r < 0)
-		fprintf(stderr, "benchmark failed: %s\n", strerror(-r));
-	return bench_end(bench) == EXIT_SUCCESS && r == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return bench_end(bench, r);
 }

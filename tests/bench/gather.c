@@ -91,11 +91,9 @@ int main(int argc, char **argv)
 		return EXIT_FAILURE;
 	if (bench_wants(bench, "gather_cold_ratio") && !fio_is_installed()) {
 		printf("skipped: fio is not installed\n");
-		bench_end(bench);
+		bench_end(bench, 0);
 		return SKIPPED;
 	}
 	r = run(bench);
-	if (r < 0)
-		fprintf(stderr, "benchmark failed: %s\n", strerror(-r));
-	return bench_end(bench) == EXIT_SUCCESS && r == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return bench_end(bench, r);
 }

@@ -1,7 +1,6 @@
 /* The engine over fio: 1 MiB transfers, 16 at once, direct, registered files and buffers, on one file.
  * The engine's buffers are huge pages, as the daemon's are; fio's are what it takes by itself. */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +9,8 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/size.h"
-#include "offload/memory.h"
-#include "offload/nvme.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/disk.h"
 #include "tests/bench/fio.h"
 
 #define DEPTH 16
@@ -26,11 +24,8 @@ struct slot {
 
 /* Where both sides play. */
 struct stage {
-	char directory[64];
-	int directory_fd;
-	struct engine *engine;
+	struct bench_disk disk;
 	struct tier *tier;
-	struct memory memory;
 	struct slot slots[DEPTH];
 	enum tier_direction direction;
 	uint64_t next, finished, stop_ns;
@@ -68,11 +63,11 @@ static void transfer_done(struct tier_io *io, int status)
 
 static void wait_for_all(struct stage *stage)
 {
-	struct pollfd wanted = { .fd = engine_fd(stage->engine), .events = POLLIN };
+	struct pollfd wanted = { .fd = engine_fd(stage->disk.engine), .events = POLLIN };
 
 	while (stage->in_flight > 0)
 		if (poll(&wanted, 1, -1) > 0)
-			engine_reap(stage->engine);
+			engine_reap(stage->disk.engine);
 }
 
 static double run_engine(void *context, double seconds)
@@ -97,44 +92,16 @@ static double run_fio(void *context, double seconds)
 	return fio_run(stage->tier->label, stage->direction == TIER_READ ? "read" : "write", seconds);
 }
 
-static int open_tier(struct stage *stage)
+static void fill_slots(struct stage *stage)
 {
-	const char *parent = getenv("TMPDIR");
-	struct nvme_config config = { .engine = stage->engine, .name = "bench", .capacity = FILE_BYTES };
-	int r;
-
-	snprintf(stage->directory, sizeof(stage->directory), "%s/tierd-bench-XXXXXX",
-		 parent ? parent : "/var/tmp");
-	if (!mkdtemp(stage->directory))
-		return -errno;
-	stage->directory_fd = open(stage->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (stage->directory_fd < 0)
-		return -errno;
-	config.directory_fd = stage->directory_fd;
-	config.directory = stage->directory;
-	r = nvme_tier_new(&config, &stage->tier);
-	return r < 0 ? r : nvme_tier_reserve(stage->tier);
-}
-
-static int open_memory(struct stage *stage)
-{
-	int r = memory_new_private(DEPTH * MIB, &stage->memory);
-
-	if (r < 0)
-		return r;
-	memory_make_huge(&stage->memory, true);
-	r = engine_buffer_add(stage->engine, stage->memory.base, stage->memory.length);
-	if (r < 0)
-		return r;
 	for (unsigned i = 0; i < DEPTH; i++) {
 		stage->slots[i].stage = stage;
 		stage->slots[i].io = (struct tier_io){
-			.buffer = stage->memory.base + i * MIB,
+			.buffer = stage->disk.buffers.base + i * MIB,
 			.length = MIB,
 			.done = transfer_done,
 		};
 	}
-	return 0;
 }
 
 /* Neither side shall be the one that turns reserved blocks into written ones. */
@@ -152,23 +119,19 @@ static int write_whole_file(struct stage *stage)
 
 static int stage_open(struct stage *stage)
 {
-	struct engine_config config = { .queue_depth = DEPTH };
-	int r = engine_new(&config, &stage->engine);
+	int r = bench_disk_open(&stage->disk, DEPTH);
 
 	if (r == 0)
-		r = open_tier(stage);
+		r = bench_disk_add(&stage->disk, FILE_BYTES, &stage->tier);
 	if (r == 0)
-		r = open_memory(stage);
+		fill_slots(stage);
 	return r < 0 ? r : write_whole_file(stage);
 }
 
 static void stage_close(struct stage *stage)
 {
 	stage->tier = tier_free(stage->tier);
-	stage->engine = engine_free(stage->engine);
-	memory_free(&stage->memory);
-	stage->directory_fd = fd_close(stage->directory_fd);
-	(void)rmdir(stage->directory);
+	bench_disk_close(&stage->disk);
 }
 
 static int compare(struct bench *bench, struct stage *stage, const char *name, enum tier_direction direction)
@@ -194,7 +157,7 @@ static int run(struct bench *bench, struct stage *stage)
 
 	if (r < 0)
 		return r;
-	printf("%s, %s, %s\n", stage->tier->label, engine_name(stage->engine),
+	printf("%s, %s, %s\n", stage->tier->label, engine_name(stage->disk.engine),
 	       nvme_tier_is_direct(stage->tier) ? "direct" : "buffered");
 	r = compare(bench, stage, "nvme_read_ratio", TIER_READ);
 	return r < 0 ? r : compare(bench, stage, "nvme_write_ratio", TIER_WRITE);
@@ -207,7 +170,7 @@ static bool is_wanted(const struct bench *bench)
 
 int main(int argc, char **argv)
 {
-	struct stage stage = { .directory_fd = -1, .memory = MEMORY_INIT };
+	struct stage stage = { .disk = BENCH_DISK_INIT };
 	struct bench *bench = NULL;
 	int r = bench_new(argc, argv, &bench);
 
@@ -215,13 +178,11 @@ int main(int argc, char **argv)
 		return EXIT_FAILURE;
 	if (is_wanted(bench) && !fio_is_installed()) {
 		printf("skipped: fio is not installed\n");
-		bench_end(bench);
+		bench_end(bench, 0);
 		return SKIPPED;
 	}
 	if (is_wanted(bench))
 		r = run(bench, &stage);
 	stage_close(&stage);
-	if (r < 0)
-		fprintf(stderr, "benchmark failed: %s\n", strerror(-r));
-	return bench_end(bench) == EXIT_SUCCESS && r == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return bench_end(bench, r);
 }

@@ -244,7 +244,5 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < ARRAY_LENGTH(subjects) && r == 0; i++)
 		if (bench_wants(bench, subjects[i].name))
 			r = compare(bench, &subjects[i]);
-	if (r < 0)
-		fprintf(stderr, "benchmark failed: %s\n", strerror(-r));
-	return bench_end(bench) == EXIT_SUCCESS && r == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return bench_end(bench, r);
 }

@@ -12,25 +12,19 @@
 #include <unistd.h>
 
 #include "client/tierd.h"
+#include "tests/bench/bench.h"
 
 #define START_TRIES 10000 /* of a millisecond */
 
 static int make_folders(struct bench_node *node)
 {
-	const char *parent = getenv("TMPDIR");
-
 	snprintf(node->folder, sizeof(node->folder), "/tmp/tierd-bench-XXXXXX");
 	if (!mkdtemp(node->folder)) {
 		node->folder[0] = '\0';
 		return -errno;
 	}
-	snprintf(node->disk, sizeof(node->disk), "%.4000s/tierd-bench-XXXXXX", parent ? parent : "/var/tmp");
-	if (!mkdtemp(node->disk)) {
-		node->disk[0] = '\0';
-		return -errno;
-	}
 	snprintf(node->socket, sizeof(node->socket), "%s/socket", node->folder);
-	return 0;
+	return bench_make_folder(node->disk, sizeof(node->disk));
 }
 
 static void run_daemon(const struct bench_node *node)

@@ -26,7 +26,5 @@ int main(int argc, char **argv)
 		r = bench_attach(bench);
 	if (r == 0 && wants_any(bench, idle))
 		r = bench_idle(bench);
-	if (r < 0)
-		fprintf(stderr, "benchmark failed: %s\n", strerror(-r));
-	return bench_end(bench) == EXIT_SUCCESS && r == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return bench_end(bench, r);
 }

@@ -198,7 +198,5 @@ int main(int argc, char **argv)
 	if (r < 0)
 		return EXIT_FAILURE;
 	r = run(bench);
-	if (r < 0)
-		fprintf(stderr, "benchmark failed: %s\n", strerror(-r));
-	return bench_end(bench) == EXIT_SUCCESS && r == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return bench_end(bench, r);
 }
