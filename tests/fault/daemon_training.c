@@ -60,11 +60,6 @@ static int gather_all(struct actor *actor, uint64_t version)
 	return r;
 }
 
-static int take_step(struct actor *actor)
-{
-	return actor_await(actor, actor_send_step(actor, 0.1f), 0)->status;
-}
-
 /* In the window: a step of size 0.1 against the gradients, from the masters. */
 static int update_by_owner(struct actor *actor, uint32_t unit, uint32_t tensor, uint64_t version)
 {
@@ -109,7 +104,7 @@ static int train(struct actor *actor, const struct actor_job *job, uint64_t vers
 	if (r == 0 && job->blob_bytes > 0)
 		r = actor_set_blob(actor, "place", TRAINING_BLOB_BYTES, 'a' + (char)version);
 	if (r == 0)
-		r = is_by_owner ? take_step_by_owner(actor, version) : take_step(actor);
+		r = is_by_owner ? take_step_by_owner(actor, version) : actor_take_step(actor);
 	if (r == 0)
 		r = gather_all(actor, version + 1);
 	return r < 0 ? r

@@ -81,7 +81,7 @@ static int take_step(void)
 		if (r < 0)
 			return r;
 	}
-	return actor_await(&actor, actor_send_step(&actor, 0.1f), 0)->status;
+	return actor_take_step(&actor);
 }
 
 static bool take_line(enum log_level level, const char *line, const struct log_fields *fields)

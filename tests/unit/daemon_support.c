@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/bfloat16.h"
 #include "daemon/job.h"
 #include "daemon/restore.h"
 
@@ -68,6 +67,10 @@ static int remove_entry(const char *path, const struct stat *status, int kind, s
 
 void scene_close(struct scene *scene)
 {
+	if (scene->blockade)
+		blockade_end(scene->blockade);
+	while (scene->actors)
+		actor_die(scene->actors);
 	end_node(scene);
 	if (scene->folder[0])
 		nftw(scene->folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
@@ -90,6 +93,12 @@ void scene_settle(struct scene *scene)
 {
 	event_base_loop(scene->loop, EVLOOP_NONBLOCK);
 	while (!is_quiet(scene))
+		scene_wait(scene);
+}
+
+void scene_await_disposals(struct scene *scene)
+{
+	while (scene->node->disposals > 0)
 		scene_wait(scene);
 }
 
@@ -117,6 +126,7 @@ static void on_unblocked(struct work *work)
 void blockade_begin(struct scene *scene, struct workers *workers, struct blockade *blockade)
 {
 	*blockade = (struct blockade){ .scene = scene, .count = workers_count(workers) };
+	scene->blockade = blockade;
 	assert(blockade->count <= ARRAY_LENGTH(blockade->blockers));
 	sem_init(&blockade->started, 0, 0);
 	sem_init(&blockade->end, 0, 0);
@@ -140,6 +150,7 @@ void blockade_end(struct blockade *blockade)
 		sem_post(&blockade->end);
 	while (blockade->done < blockade->count)
 		scene_wait(blockade->scene);
+	blockade->scene->blockade = NULL;
 }
 
 /* ---- Recording ---- */
@@ -295,14 +306,31 @@ static void forget_answers(struct actor *actor)
 
 int actor_enter(struct scene *scene, struct actor *actor)
 {
+	int r;
+
 	forget_answers(actor);
 	*actor = (struct actor){ .scene = scene, .port = { &recorder_ops, geteuid(), getegid(), getpid() } };
-	return client_new(scene->node, &actor->port, ACTOR_REQUESTS, &actor->client);
+	r = client_new(scene->node, &actor->port, ACTOR_REQUESTS, &actor->client);
+	if (r < 0)
+		return r;
+	actor->next = scene->actors;
+	scene->actors = actor;
+	return 0;
+}
+
+static void exit_scene(struct actor *actor)
+{
+	struct actor **link = &actor->scene->actors;
+
+	while (*link != actor)
+		link = &(*link)->next;
+	*link = actor->next;
 }
 
 void actor_die(struct actor *actor)
 {
 	if (actor->client) {
+		exit_scene(actor);
 		client_hang_up(actor->client, "its process died");
 		actor->client = client_free(actor->client);
 	}
@@ -364,413 +392,4 @@ int actor_ask(struct actor *actor, Tierd__Wire__Request *request, const Tierd__W
 const char *actor_message(const struct actor *actor)
 {
 	return actor->answers[(actor->answer_count - 1) % ACTOR_ANSWERS].reply->status->message;
-}
-
-/* ---- The requests of a training ---- */
-
-int actor_open(struct actor *actor, const struct actor_job *job)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__JobOpen open = TIERD__WIRE__JOB_OPEN__INIT;
-	const Tierd__Wire__Reply *reply;
-	int r;
-
-	open.name = (char *)(job->name ? job->name : "play");
-	open.rank = actor->rank = job->rank;
-	open.world_size = job->world_size ? job->world_size : 1;
-	open.stage = job->stage;
-	open.mode = job->mode;
-	open.nonfinite = job->nonfinite;
-	open.host_budget = job->host_budget;
-	open.blob_bytes = job->blob_bytes;
-	open.parameter_placement = job->parameter_placement;
-	open.optimizer_placement = job->optimizer_placement;
-	open.durability = job->durability;
-	open.gradient_placement = job->gradient_placement;
-	open.optimizer = job->optimizer;
-	open.clip_norm = job->clip_norm;
-	open.strict = job->is_strict;
-	open.takeover = job->is_takeover;
-	open.is_reconnect = job->is_reconnect;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_OPEN;
-	request.job_open = &open;
-	r = actor_ask(actor, &request, &reply);
-	if (r == 0) {
-		actor->job = reply->job_open->job;
-		actor->step = reply->job_open->step;
-	}
-	return r;
-}
-
-int actor_define(struct actor *actor, const char *name, const struct actor_tensor *tensors, size_t count)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__UnitDefine define = TIERD__WIRE__UNIT_DEFINE__INIT;
-	Tierd__Wire__Tensor wire[8], *pointers[8];
-	uint64_t shapes[8];
-
-	assert(count <= ARRAY_LENGTH(wire));
-	for (size_t i = 0; i < count; i++) {
-		tierd__wire__tensor__init(&wire[i]);
-		wire[i].name = (char *)tensors[i].name;
-		wire[i].format = tensors[i].format;
-		wire[i].initializer = tensors[i].initializer;
-		wire[i].a = 1;
-		wire[i].is_frozen = tensors[i].is_frozen;
-		shapes[i] = tensors[i].elements;
-		wire[i].n_shape = 1;
-		wire[i].shape = &shapes[i];
-		pointers[i] = &wire[i];
-	}
-	define.job = actor->job;
-	define.name = (char *)name;
-	define.n_tensors = count;
-	define.tensors = pointers;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_UNIT_DEFINE;
-	request.unit_define = &define;
-	return actor_ask(actor, &request, NULL);
-}
-
-int actor_define_units(struct actor *actor, unsigned count, uint64_t elements)
-{
-	int r = 0;
-
-	for (unsigned i = 0; i < count && r == 0; i++) {
-		char name[16];
-		const struct actor_tensor tensor = { name, FORMAT_BF16, INITIALIZE_ONES, elements, false };
-
-		snprintf(name, sizeof(name), "u%u", i);
-		r = actor_define(actor, name, &tensor, 1);
-	}
-	return r;
-}
-
-struct job *actor_play(struct scene *scene, struct actor *actor)
-{
-	int r = actor_enter(scene, actor);
-
-	if (r == 0)
-		r = actor_open(actor, &(struct actor_job){ .stage = 3, .host_budget = PLAY_HOST_BUDGET });
-	if (r == 0)
-		r = actor_define_units(actor, PLAY_UNITS, PLAY_ELEMENTS);
-	if (r == 0)
-		r = actor_ready(actor);
-	assert(r == 0);
-	return job_find(scene->node, geteuid(), "play");
-}
-
-uint32_t actor_send_ready(struct actor *actor, int timeout_ms)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__JobReady ready = TIERD__WIRE__JOB_READY__INIT;
-
-	ready.job = actor->job;
-	ready.timeout_ms = timeout_ms;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_READY;
-	request.job_ready = &ready;
-	return actor_send(actor, &request);
-}
-
-int actor_finish_ready(struct actor *actor, uint32_t number)
-{
-	const struct answer *answer = actor_await(actor, number, 0);
-	const Tierd__Wire__JobReadyReply *ready;
-
-	if (answer->status < 0)
-		return answer->status;
-	ready = answer->reply->job_ready;
-	actor->epoch = ready->epoch;
-	actor->step = ready->step;
-	actor->unit_count = ready->unit_count;
-	actor->buffer_count = ready->gradient_buffers;
-	actor->buffer_bytes = ready->gradient_buffer_bytes;
-	return 0;
-}
-
-int actor_ready(struct actor *actor)
-{
-	return actor_finish_ready(actor, actor_send_ready(actor, -1));
-}
-
-uint32_t actor_send_gather(struct actor *actor, uint32_t unit, uint64_t version, bool is_blocking)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__Gather gather = TIERD__WIRE__GATHER__INIT;
-
-	gather.job = actor->job;
-	gather.epoch = actor->epoch;
-	gather.unit = unit;
-	gather.version = version;
-	gather.is_blocking = is_blocking;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_GATHER;
-	request.gather = &gather;
-	return actor_send(actor, &request);
-}
-
-int actor_gather(struct actor *actor, uint32_t unit, uint64_t version, const void **ret_address)
-{
-	const struct answer *answer = actor_await(actor, actor_send_gather(actor, unit, version, true), 0);
-
-	if (answer->status == 0 && ret_address) {
-		uint64_t offset = answer->reply->gather->offset;
-
-		*ret_address = offset < actor->cache_offset
-				       ? actor->arena.base + offset
-				       : actor->cache.base + (offset - actor->cache_offset);
-	}
-	return answer->status;
-}
-
-static _Atomic uint32_t *counter_of(const struct actor *actor, uint32_t unit)
-{
-	return &lease_counters((struct lease_header *)actor->leases.base, actor->buffer_count)[unit];
-}
-
-void actor_release(struct actor *actor, uint32_t unit)
-{
-	assert(lease_give(counter_of(actor, unit)));
-}
-
-uint32_t actor_leases(const struct actor *actor, uint32_t unit)
-{
-	return *counter_of(actor, unit);
-}
-
-uint64_t actor_section(const struct actor *actor, uint32_t unit, int section)
-{
-	return directory_units((struct directory_header *)actor->directory.base)[unit]
-		.section_offsets[section];
-}
-
-void actor_fill(struct actor *actor, uint32_t format, uint64_t count, float value)
-{
-	for (uint64_t i = 0; i < count; i++)
-		if (format == FORMAT_BF16)
-			((uint16_t *)actor->gradients.base)[i] = bfloat16_from_float(value);
-		else
-			((float *)actor->gradients.base)[i] = value;
-}
-
-uint32_t actor_send_push(struct actor *actor, uint32_t unit, uint32_t buffer)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__Push push = TIERD__WIRE__PUSH__INIT;
-
-	push.job = actor->job;
-	push.epoch = actor->epoch;
-	push.unit = unit;
-	push.buffer = buffer;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_PUSH;
-	request.push = &push;
-	return actor_send(actor, &request);
-}
-
-uint32_t actor_send_step(struct actor *actor, float learning_rate)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__Step step = TIERD__WIRE__STEP__INIT;
-	Tierd__Wire__Rates rates = TIERD__WIRE__RATES__INIT;
-
-	rates.learning_rate = learning_rate;
-	rates.gradient_scale = rates.loss_scale = 1.0f;
-	step.job = actor->job;
-	step.epoch = actor->epoch;
-	step.rates = &rates;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP;
-	request.step = &step;
-	return actor_send(actor, &request);
-}
-
-int actor_finish(struct actor *actor)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__StepFinish finish = TIERD__WIRE__STEP_FINISH__INIT;
-
-	finish.job = actor->job;
-	finish.epoch = actor->epoch;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP_FINISH;
-	request.step_finish = &finish;
-	return actor_ask(actor, &request, NULL);
-}
-
-static uint32_t send_write(struct actor *actor, const Tierd__Wire__TensorWrite *what)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__TensorWrite write = *what;
-
-	write.job = actor->job;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_WRITE;
-	request.tensor_write = &write;
-	return actor_send(actor, &request);
-}
-
-int actor_write(struct actor *actor, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count)
-{
-	Tierd__Wire__TensorWrite write = TIERD__WIRE__TENSOR_WRITE__INIT;
-
-	write.unit = unit;
-	write.tensor = tensor;
-	write.first = first;
-	write.count = count;
-	return actor_await(actor, send_write(actor, &write), 0)->status;
-}
-
-uint32_t actor_send_masters(struct actor *actor, uint32_t unit, uint32_t tensor, uint64_t first,
-			    uint64_t count)
-{
-	Tierd__Wire__TensorWrite write = TIERD__WIRE__TENSOR_WRITE__INIT;
-
-	write.unit = unit;
-	write.tensor = tensor;
-	write.first = first;
-	write.count = count;
-	write.is_master = true;
-	return send_write(actor, &write);
-}
-
-uint32_t actor_send_state(struct actor *actor, uint32_t tensor, const char *state, uint64_t step,
-			  uint64_t first, uint64_t count)
-{
-	Tierd__Wire__TensorWrite write = TIERD__WIRE__TENSOR_WRITE__INIT;
-
-	write.tensor = tensor;
-	write.state = (char *)state;
-	write.step = step;
-	write.first = first;
-	write.count = count;
-	return send_write(actor, &write);
-}
-
-int actor_read(struct actor *actor, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
-	       uint64_t count, uint64_t version)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__TensorRead read = TIERD__WIRE__TENSOR_READ__INIT;
-
-	read.job = actor->job;
-	read.unit = unit;
-	read.tensor = tensor;
-	read.state = (char *)state;
-	read.first = first;
-	read.count = count;
-	read.version = version;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_READ;
-	request.tensor_read = &read;
-	return actor_ask(actor, &request, NULL);
-}
-
-int actor_set_blob(struct actor *actor, const char *key, uint64_t size, char fill)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__BlobWrite write = TIERD__WIRE__BLOB_WRITE__INIT;
-	int r;
-
-	write.job = actor->job;
-	write.epoch = actor->epoch;
-	write.key = (char *)key;
-	write.size = size;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_BLOB_WRITE;
-	request.blob_write = &write;
-	do {
-		write.count = size - write.offset < WIRE_BLOB_PIECE ? (uint32_t)(size - write.offset)
-								    : WIRE_BLOB_PIECE;
-		memset(actor->window.base, fill, write.count);
-		r = actor_ask(actor, &request, NULL);
-		write.offset += write.count;
-	} while (r == 0 && write.offset < size);
-	return r;
-}
-
-int actor_get_blob(struct actor *actor, const char *key, uint64_t offset, Tierd__Wire__BlobReply *ret_blob)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__BlobRead read = TIERD__WIRE__BLOB_READ__INIT;
-	const Tierd__Wire__Reply *reply;
-	int r;
-
-	read.job = actor->job;
-	read.key = (char *)key;
-	read.offset = offset;
-	read.count = WIRE_BLOB_PIECE;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_BLOB_READ;
-	request.blob_read = &read;
-	r = actor_ask(actor, &request, &reply);
-	if (r == 0)
-		*ret_blob = *reply->blob;
-	return r;
-}
-
-uint32_t actor_send_leave(struct actor *actor, bool is_at_once)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__JobLeave leave = TIERD__WIRE__JOB_LEAVE__INIT;
-
-	leave.job = actor->job;
-	leave.at_once = is_at_once;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_LEAVE;
-	request.job_leave = &leave;
-	return actor_send(actor, &request);
-}
-
-/* ---- Readers ---- */
-
-uint32_t actor_send_open_reader(struct actor *actor, const char *job)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__ReaderOpen open = TIERD__WIRE__READER_OPEN__INIT;
-
-	open.name = (char *)job;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_OPEN;
-	request.reader_open = &open;
-	return actor_send(actor, &request);
-}
-
-int actor_open_reader(struct actor *actor, const char *job, uint32_t *ret_reader)
-{
-	const struct answer *answer = actor_await(actor, actor_send_open_reader(actor, job), 0);
-
-	if (answer->status == 0)
-		*ret_reader = answer->reply->reader_open->reader;
-	return answer->status;
-}
-
-uint32_t actor_send_refresh(struct actor *actor, uint32_t reader, const Tierd__Wire__ReaderPiece *pieces,
-			    size_t count)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__ReaderRefresh refresh = TIERD__WIRE__READER_REFRESH__INIT;
-	Tierd__Wire__ReaderPiece *pointers[64];
-
-	assert(count <= ARRAY_LENGTH(pointers));
-	for (size_t i = 0; i < count; i++)
-		pointers[i] = (Tierd__Wire__ReaderPiece *)&pieces[i];
-	refresh.reader = reader;
-	refresh.has_pieces = pieces != NULL;
-	refresh.pieces = pointers;
-	refresh.n_pieces = count;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_REFRESH;
-	request.reader_refresh = &refresh;
-	return actor_send(actor, &request);
-}
-
-uint32_t actor_send_reader_read(struct actor *actor, uint32_t reader, const Tierd__Wire__ReaderRead *read)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__ReaderRead own = *read;
-
-	own.reader = reader;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_READ;
-	request.reader_read = &own;
-	return actor_send(actor, &request);
-}
-
-uint32_t actor_send_close_reader(struct actor *actor, uint32_t reader)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__ReaderClose close = TIERD__WIRE__READER_CLOSE__INIT;
-
-	close.reader = reader;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_CLOSE;
-	request.reader_close = &close;
-	return actor_send(actor, &request);
 }

@@ -21,6 +21,8 @@ struct scene {
 	struct event_base *loop;
 	struct node *node;
 	char folder[256];
+	struct actor *actors;	   /* that have entered */
+	struct blockade *blockade; /* that has begun */
 };
 
 /* What the node is made from; 0 is the default everywhere. */
@@ -32,6 +34,7 @@ struct scene_options {
 
 /* 0, or what node_new() returned; then only scene_close() may follow. */
 int scene_open(const struct scene_options *options, struct scene *scene);
+/* A blockade ends, and actors that are still there die. */
 void scene_close(struct scene *scene);
 
 /* Another node on what the last one has left on the disk; no actor is there. */
@@ -41,6 +44,8 @@ int scene_restart(const struct scene_options *options, struct scene *scene);
 void scene_wait(struct scene *scene);
 /* Turns the loop until no job has anything in flight. */
 void scene_settle(struct scene *scene);
+/* Until what jobs have given back is gone. */
+void scene_await_disposals(struct scene *scene);
 
 /* Keeps all threads of a pool busy until it ends. */
 struct blockade {
@@ -67,6 +72,7 @@ struct answer {
 struct actor {
 	struct port port; /* first */
 	struct scene *scene;
+	struct actor *next; /* of the scene's */
 	struct client *client;
 	uint32_t last_number;
 	struct answer answers[ACTOR_ANSWERS];
@@ -164,6 +170,8 @@ uint64_t actor_section(const struct actor *actor, uint32_t unit, int section);
 void actor_fill(struct actor *actor, uint32_t format, uint64_t count, float value);
 uint32_t actor_send_push(struct actor *actor, uint32_t unit, uint32_t buffer);
 uint32_t actor_send_step(struct actor *actor, float learning_rate);
+/* It has been applied. */
+int actor_take_step(struct actor *actor);
 /* Of the optimizer none; answered at once. */
 int actor_finish(struct actor *actor);
 /* Of what is in the window: values in the tensor's format, or masters. */
@@ -179,7 +187,10 @@ int actor_read(struct actor *actor, uint32_t unit, uint32_t tensor, const char *
 int actor_set_blob(struct actor *actor, const char *key, uint64_t size, char fill);
 /* To the window; ret_blob: what the answer says. */
 int actor_get_blob(struct actor *actor, const char *key, uint64_t offset, Tierd__Wire__BlobReply *ret_blob);
+int actor_set_phase(struct actor *actor, const char *name);
 uint32_t actor_send_leave(struct actor *actor, bool is_at_once);
+/* The job "play". */
+int actor_drop(struct actor *actor, bool is_forced);
 
 /* ---- Those of a reader ---- */
 

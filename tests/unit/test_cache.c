@@ -9,16 +9,14 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "common/log.h"
 #include "daemon/cache.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
 #define UNITS 20
 #define MORE_UNITS 44
 #define ELEMENTS (UINT64_C(1) << 20) /* a pack each, of 2 MiB */
 #define BUDGET (37 * MIB)
 
-static struct scene scene;
 static struct actor first, second;
 static unsigned units;
 
@@ -511,45 +509,33 @@ static void a_reader_that_waits_outlives_its_job(void **state)
 
 static int setup(void **state)
 {
-	log_open(LOG_LEVEL_ERROR);
 	units = UNITS;
-	return scene_open(&(struct scene_options){ .host_budget = BUDGET, .capacity = GIB }, &scene);
+	return scene_setup_with(&(struct scene_options){ .host_budget = BUDGET, .capacity = GIB });
 }
 
-static int teardown(void **state)
-{
-	actor_die(&first);
-	actor_die(&second);
-	scene_close(&scene);
-	return 0;
-}
+#define TEST(name) SCENE_TEST(name, setup)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(caches_shrink_for_a_job_that_opens, setup, teardown),
-		cmocka_unit_test_setup_teardown(what_is_leased_stays_until_it_is_released, setup, teardown),
-		cmocka_unit_test_setup_teardown(who_keeps_everything_leased_is_named, setup, teardown),
-		cmocka_unit_test_setup_teardown(what_is_promised_is_not_taken, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_job_that_dies_while_it_shrinks_leaves_its_memory, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(who_waits_may_die, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_cache_grows_when_memory_is_given_back, setup, teardown),
-		cmocka_unit_test_setup_teardown(who_comes_later_gets_as_much, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_choice_of_tierd_counts_on_caches, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_choice_of_tierd_takes_what_is_left_of_caches_in_use, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(a_budget_of_its_own_bounds_what_grows, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_rank_that_has_leased_all_its_slots_gets_another_one, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(a_rank_that_can_go_on_no_other_way_keeps_its_cache, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(a_reader_waits_until_caches_have_shrunk, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_refresh_waits_until_caches_have_shrunk, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_reader_is_told_who_keeps_everything_leased, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(a_reader_that_waits_may_die, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_reader_that_waits_outlives_its_job, setup, teardown),
+		TEST(caches_shrink_for_a_job_that_opens),
+		TEST(what_is_leased_stays_until_it_is_released),
+		TEST(who_keeps_everything_leased_is_named),
+		TEST(what_is_promised_is_not_taken),
+		TEST(a_job_that_dies_while_it_shrinks_leaves_its_memory),
+		TEST(who_waits_may_die),
+		TEST(a_cache_grows_when_memory_is_given_back),
+		TEST(who_comes_later_gets_as_much),
+		TEST(a_choice_of_tierd_counts_on_caches),
+		TEST(a_choice_of_tierd_takes_what_is_left_of_caches_in_use),
+		TEST(a_budget_of_its_own_bounds_what_grows),
+		TEST(a_rank_that_has_leased_all_its_slots_gets_another_one),
+		TEST(a_rank_that_can_go_on_no_other_way_keeps_its_cache),
+		TEST(a_reader_waits_until_caches_have_shrunk),
+		TEST(a_refresh_waits_until_caches_have_shrunk),
+		TEST(a_reader_is_told_who_keeps_everything_leased),
+		TEST(a_reader_that_waits_may_die),
+		TEST(a_reader_that_waits_outlives_its_job),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,15 +9,13 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "common/log.h"
 #include "daemon/budget.h"
 #include "daemon/durable.h"
 #include "daemon/job.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
 #define ELEMENTS 1000
 
-static struct scene scene;
 static struct actor first, second;
 
 /* Two units: one trainable in both formats, one with a frozen tensor beside a trainable one. */
@@ -64,20 +62,6 @@ static void start_two(struct actor_job job)
 	job.rank = 1;
 	start(&second, &job);
 	make_ready();
-}
-
-static int setup(void **state)
-{
-	log_open(LOG_LEVEL_ERROR);
-	return scene_open(&(struct scene_options){ 0 }, &scene);
-}
-
-static int teardown(void **state)
-{
-	actor_die(&first);
-	actor_die(&second);
-	scene_close(&scene);
-	return 0;
 }
 
 static float weight(struct actor *actor, uint64_t version)
@@ -231,7 +215,7 @@ static void a_step_with_a_lease_is_refused(void **state)
 {
 	start_one((struct actor_job){ .stage = 3 });
 	assert_int_equal(actor_gather(&first, 0, 0, NULL), 0);
-	assert_int_equal(actor_await(&first, actor_send_step(&first, 0.1f), 0)->status, -EBUSY);
+	assert_int_equal(actor_take_step(&first), -EBUSY);
 	assert_non_null(strstr(actor_message(&first), "\"one\""));
 	actor_release(&first, 0);
 	train_step(&first);
@@ -255,7 +239,7 @@ static void gradients_that_are_not_finite_are_reported(void **state)
 {
 	start_one((struct actor_job){ .stage = 3, .nonfinite = NONFINITE_REPORT });
 	push_head(&first, INFINITY);
-	assert_int_equal(actor_await(&first, actor_send_step(&first, 0.1f), 0)->status, -EDOM);
+	assert_int_equal(actor_take_step(&first), -EDOM);
 	assert_non_null(strstr(actor_message(&first), "\"two\""));
 	train_step(&first);
 }
@@ -264,7 +248,7 @@ static void a_strict_job_names_what_was_not_pushed(void **state)
 {
 	start_one((struct actor_job){ .stage = 3, .is_strict = true });
 	push_head(&first, 1.0f);
-	assert_int_equal(actor_await(&first, actor_send_step(&first, 0.1f), 0)->status, -ENODATA);
+	assert_int_equal(actor_take_step(&first), -ENODATA);
 	assert_non_null(strstr(actor_message(&first), "\"one\""));
 }
 
@@ -368,18 +352,6 @@ static void jobs_of_definitions_alone_end_at_the_nodes_budget(void **state)
 	assert_null(job_find(scene.node, geteuid(), "more"));
 }
 
-static int set_phase(struct actor *actor, const char *name)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__Phase phase = TIERD__WIRE__PHASE__INIT;
-
-	phase.job = actor->job;
-	phase.name = (char *)name;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_PHASE;
-	request.phase = &phase;
-	return actor_ask(actor, &request, NULL);
-}
-
 static void orders_of_phases_are_charged(void **state)
 {
 	struct job *job;
@@ -388,13 +360,13 @@ static void orders_of_phases_are_charged(void **state)
 	start_one((struct actor_job){ .stage = 3 });
 	job = job_find(scene.node, geteuid(), "play");
 	before = scene.node->host_used;
-	assert_int_equal(set_phase(&first, "train"), 0);
+	assert_int_equal(actor_set_phase(&first, "train"), 0);
 	assert_int_equal(scene.node->host_used, before);
-	assert_int_equal(set_phase(&first, "eval"), 0);
-	assert_int_equal(set_phase(&first, "eval"), 0);
+	assert_int_equal(actor_set_phase(&first, "eval"), 0);
+	assert_int_equal(actor_set_phase(&first, "eval"), 0);
 	assert_int_equal(scene.node->host_used, before + member_phase_bytes(job));
 	scene.node->host_budget = scene.node->host_used;
-	assert_int_equal(set_phase(&first, "sample"), -ENOMEM);
+	assert_int_equal(actor_set_phase(&first, "sample"), -ENOMEM);
 	assert_non_null(strstr(actor_message(&first), "phase \"sample\""));
 	assert_int_equal(scene.node->host_used, before + member_phase_bytes(job));
 	train_step(&first);
@@ -407,9 +379,9 @@ static void phases_with_longer_names_than_configured_are_refused(void **state)
 {
 	start_one((struct actor_job){ .stage = 3 });
 	job_find(scene.node, geteuid(), "play")->catalog.name_maximum = 4;
-	assert_int_equal(set_phase(&first, "train"), -EINVAL);
+	assert_int_equal(actor_set_phase(&first, "train"), -EINVAL);
 	assert_non_null(strstr(actor_message(&first), "a phase's name has 1 to 4 bytes (name_length)"));
-	assert_int_equal(set_phase(&first, "eval"), 0);
+	assert_int_equal(actor_set_phase(&first, "eval"), 0);
 	actor_die(&first);
 	scene_settle(&scene);
 }
@@ -707,7 +679,7 @@ static void reports_say_what_there_is(void **state)
 	assert_int_equal(reply->statistics->job_parameters, 3 * ELEMENTS + 10);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) SCENE_TEST(name, scene_setup)
 
 int main(void)
 {

@@ -7,11 +7,9 @@
 #include <sys/mman.h>
 #include <cmocka.h>
 
-#include "common/log.h"
 #include "daemon/gradient.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
-static struct scene scene;
 static struct actor first, second;
 static struct blockade blockade;
 
@@ -42,12 +40,6 @@ static bool is_mapped(const void *address)
 	return msync((void *)(uintptr_t)address, 4096, MS_ASYNC) == 0 || errno != ENOMEM;
 }
 
-static void await_disposals(void)
-{
-	while (scene.node->disposals > 0)
-		scene_wait(&scene);
-}
-
 static void gradients_of_a_rank_that_dies_are_unmapped_off_the_loop(void **state)
 {
 	const void *gradients = start_two()->ranks[1]->gradients.base;
@@ -60,7 +52,7 @@ static void gradients_of_a_rank_that_dies_are_unmapped_off_the_loop(void **state
 	assert_int_equal(first.ended_epochs, 1);
 	open_rank(&second, 1);
 	blockade_end(&blockade);
-	await_disposals();
+	scene_await_disposals(&scene);
 	assert_false(is_mapped(gradients));
 }
 
@@ -77,26 +69,11 @@ static void held_buffers_of_a_job_that_ends_are_unmapped_off_the_loop(void **sta
 	scene_settle(&scene);
 	assert_true(is_mapped(held));
 	blockade_end(&blockade);
-	await_disposals();
+	scene_await_disposals(&scene);
 	assert_false(is_mapped(held));
 }
 
-static int setup(void **state)
-{
-	log_open(LOG_LEVEL_ERROR);
-	return scene_open(&(struct scene_options){ 0 }, &scene);
-}
-
-static int teardown(void **state)
-{
-	blockade_end(&blockade);
-	actor_die(&first);
-	actor_die(&second);
-	scene_close(&scene);
-	return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) SCENE_TEST(name, scene_setup)
 
 int main(void)
 {

@@ -8,13 +8,11 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "common/log.h"
 #include "daemon/errand.h"
 #include "daemon/job.h"
 #include "daemon/restore.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
-static struct scene scene;
 static struct actor rank, first, second;
 
 /* Its turn comes with the loop's. */
@@ -132,11 +130,6 @@ static void requests_of_clients_that_are_gone_have_a_bound(void **state)
 	assert_int_equal(actor_await(&first, number, 0)->status, -ENOENT);
 }
 
-static void step(void)
-{
-	assert_int_equal(actor_await(&rank, actor_send_step(&rank, 0.1f), 0)->status, 0);
-}
-
 static struct job *come_back(const char *fault)
 {
 	scene.node->fault = fault;
@@ -187,9 +180,9 @@ static void a_job_is_what_its_devices_say_after_a_rollback_that_failed(void **st
 
 	play();
 	assert_int_equal(reserve(2), 0);
-	step();
+	assert_int_equal(actor_take_step(&rank), 0);
 	assert_int_equal(take("one"), 0);
-	step();
+	assert_int_equal(actor_take_step(&rank), 0);
 	assert_int_equal(take("two"), 0);
 	actor_die(&rank);
 	scene_settle(&scene);
@@ -234,20 +227,10 @@ static void a_commit_that_fails_is_told_who_has_changed_the_retention(void **sta
 
 static int setup(void **state)
 {
-	log_open(LOG_LEVEL_ERROR);
-	return scene_open(&(struct scene_options){ .capacity = GIB }, &scene);
+	return scene_setup_with(&(struct scene_options){ .capacity = GIB });
 }
 
-static int teardown(void **state)
-{
-	actor_die(&first);
-	actor_die(&second);
-	actor_die(&rank);
-	scene_close(&scene);
-	return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) SCENE_TEST(name, setup)
 
 int main(void)
 {

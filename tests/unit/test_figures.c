@@ -11,14 +11,12 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
-#include "common/log.h"
 #include "daemon/job.h"
 #include "daemon/statistics.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
 #define UNIT_BYTES (2 * PLAY_ELEMENTS)
 
-static struct scene scene;
 static struct actor actor;
 
 static int map_page(const char *job)
@@ -239,20 +237,7 @@ static void the_nodes_page_is_published_and_removed(void **state)
 	close(fd);
 }
 
-static int setup(void **state)
-{
-	log_open(LOG_LEVEL_ERROR);
-	return scene_open(&(struct scene_options){ 0 }, &scene);
-}
-
-static int teardown(void **state)
-{
-	actor_die(&actor);
-	scene_close(&scene);
-	return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) SCENE_TEST(name, scene_setup)
 
 int main(void)
 {

@@ -203,8 +203,7 @@ static void staging_buffers_are_for_what_is_trained(void **state)
 	assert_int_equal(scene.node->staging.users, 1);
 	actor_die(&actor);
 	scene_settle(&scene);
-	while (scene.node->disposals > 0)
-		scene_wait(&scene);
+	scene_await_disposals(&scene);
 	assert_int_equal(scene.node->staging.users, 0);
 	scene_close(&scene);
 }

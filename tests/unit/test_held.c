@@ -8,13 +8,11 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "common/log.h"
 #include "daemon/gradient.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
 #define ELEMENTS 1000
 
-static struct scene scene;
 static struct actor first, second;
 static struct blockade blockade;
 
@@ -141,28 +139,13 @@ static void buffers_beyond_the_plan_are_given_back_when_nobody_trains(void **sta
 	assert_int_equal(job->host_bytes, planned);
 }
 
-static int setup(void **state)
-{
-	log_open(LOG_LEVEL_ERROR);
-	return scene_open(&(struct scene_options){ 0 }, &scene);
-}
-
-static int teardown(void **state)
-{
-	blockade_end(&blockade);
-	actor_die(&first);
-	actor_die(&second);
-	scene_close(&scene);
-	return 0;
-}
+#define TEST(name) SCENE_TEST(name, scene_setup)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(gradients_on_their_way_aside_survive_a_failed_step, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(buffers_beyond_the_plan_are_given_back_when_nobody_trains,
-						setup, teardown),
+		TEST(gradients_on_their_way_aside_survive_a_failed_step),
+		TEST(buffers_beyond_the_plan_are_given_back_when_nobody_trains),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

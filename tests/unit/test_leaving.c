@@ -147,7 +147,7 @@ static void leave_at(unsigned point, enum manner manner)
 	if (point > 0 && stays.ended_epochs == 0) {
 		/* It was in good order: who needs it for a step is told then. */
 		assert_int_equal(manner, CLOSES);
-		assert_true(actor_await(&stays, actor_send_step(&stays, 0.1f), 0)->status < 0);
+		assert_true(actor_take_step(&stays) < 0);
 	}
 	while (actor_outstanding(&stays) > 0)
 		scene_wait(&scene);
@@ -180,18 +180,6 @@ static void a_rank_may_close_at_any_point(void **state)
 
 /* ---- The job is dropped ---- */
 
-static int drop(struct actor *actor, bool is_forced)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__JobDrop body = TIERD__WIRE__JOB_DROP__INIT;
-
-	body.name = (char *)"play";
-	body.force = is_forced;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_DROP;
-	request.job_drop = &body;
-	return actor_ask(actor, &request, NULL);
-}
-
 static void drop_at(unsigned point)
 {
 	uint64_t before;
@@ -203,9 +191,9 @@ static void drop_at(unsigned point)
 	open_rank(&stays, 0, 3);
 	for (unsigned i = 0; i <= point; i++)
 		act(i);
-	assert_int_equal(drop(&stays, false), -EBUSY);
-	assert_int_equal(drop(&stays, true), 0);
-	assert_int_equal(drop(&stays, true), -ENOENT);
+	assert_int_equal(actor_drop(&stays, false), -EBUSY);
+	assert_int_equal(actor_drop(&stays, true), 0);
+	assert_int_equal(actor_drop(&stays, true), -ENOENT);
 	assert_int_equal(actor_outstanding(&stays), 0);
 	assert_int_equal(actor_outstanding(&leaves), 0);
 	if (point > 0)
@@ -277,7 +265,7 @@ static void a_released_job_returns_at_its_step(void **state)
 	make_ready();
 	assert_int_equal(stays.step, 1);
 	take_step();
-	assert_int_equal(drop(&stays, true), 0);
+	assert_int_equal(actor_drop(&stays, true), 0);
 	expect_all_is_given_back();
 }
 
@@ -304,7 +292,7 @@ static void a_rank_may_die_while_its_job_returns(void **state)
 	assert_int_equal(job->step, 1);
 	assert_int_equal(actor_enter(&scene, &stays), 0);
 	assert_int_equal(actor_enter(&scene, &leaves), 0);
-	assert_int_equal(drop(&stays, false), 0);
+	assert_int_equal(actor_drop(&stays, false), 0);
 	expect_all_is_given_back();
 }
 
@@ -316,7 +304,7 @@ static void a_job_may_be_dropped_while_it_returns(void **state)
 	actor_send_ready(&stays, -1);
 	actor_send_ready(&leaves, -1);
 	await_phase(JOB_RETURNING);
-	assert_int_equal(drop(&stays, true), 0);
+	assert_int_equal(actor_drop(&stays, true), 0);
 	assert_int_equal(actor_outstanding(&stays), 0);
 	expect_all_is_given_back();
 }

@@ -8,25 +8,17 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "common/log.h"
 #include "daemon/job.h"
 #include "daemon/restore.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
 #define ELEMENTS 1000
 /* Their definitions take more than an extent. */
 #define MANY 9000
 
-static struct scene scene;
 static struct actor actor;
 
 /* ---- Jobs ---- */
-
-static void await_disposals(void)
-{
-	while (scene.node->disposals > 0)
-		scene_wait(&scene);
-}
 
 static struct job *find(const char *name)
 {
@@ -43,7 +35,7 @@ static void end(void)
 {
 	actor_die(&actor);
 	scene_settle(&scene);
-	await_disposals();
+	scene_await_disposals(&scene);
 }
 
 /* What it takes of the path. */
@@ -62,7 +54,7 @@ static void drop(struct job *job)
 {
 	job_drop(job);
 	scene_settle(&scene);
-	await_disposals();
+	scene_await_disposals(&scene);
 }
 
 static void come_back(const char *name)
@@ -109,7 +101,7 @@ static void a_job_without_host_memory_comes_back_when_there_is_some(void **state
 	/* What they take when nobody trains them. */
 	come_back("other");
 	come_back("play");
-	await_disposals();
+	scene_await_disposals(&scene);
 	scene.node->host_budget = scene.node->host_used - 1;
 	come_back("play");
 	expect_lost("play", "of host memory");
@@ -171,7 +163,7 @@ static void leave_all(void)
 		job_drop(job);
 	}
 	scene_settle(&scene);
-	await_disposals();
+	scene_await_disposals(&scene);
 }
 
 /* Though its definition takes longer to read. */
@@ -187,20 +179,7 @@ static void the_oldest_gets_the_room_that_there_is(void **state)
 	expect_lost("ape", "it needs");
 }
 
-static int setup(void **state)
-{
-	log_open(LOG_LEVEL_ERROR);
-	return scene_open(&(struct scene_options){ 0 }, &scene);
-}
-
-static int teardown(void **state)
-{
-	actor_die(&actor);
-	scene_close(&scene);
-	return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) SCENE_TEST(name, scene_setup)
 
 int main(void)
 {

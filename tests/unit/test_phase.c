@@ -7,11 +7,9 @@
 #include <cmocka.h>
 
 #include "common/cleanup.h"
-#include "common/log.h"
 #include "daemon/job.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
-static struct scene scene;
 static struct actor actor;
 
 static const uint32_t forward[] = { 0, 1, 2, 3, 4, 5, 6, 7 };
@@ -28,28 +26,16 @@ static void gather_all(const struct job *job, const uint32_t *units, unsigned co
 	}
 }
 
-static void change_phase(const char *name)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__Phase phase = TIERD__WIRE__PHASE__INIT;
-
-	phase.job = actor.job;
-	phase.name = (char *)name;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_PHASE;
-	request.phase = &phase;
-	assert_int_equal(actor_ask(&actor, &request, NULL), 0);
-}
-
 static void evaluate(const struct job *job, const char *training)
 {
-	change_phase("eval");
+	assert_int_equal(actor_set_phase(&actor, "eval"), 0);
 	gather_all(job, evaluation, ARRAY_LENGTH(evaluation));
-	change_phase(training);
+	assert_int_equal(actor_set_phase(&actor, training), 0);
 }
 
 static void close_step(void)
 {
-	assert_int_equal(actor_await(&actor, actor_send_step(&actor, 0.1f), 0)->status, 0);
+	assert_int_equal(actor_take_step(&actor), 0);
 	scene_settle(&scene);
 }
 
@@ -110,7 +96,7 @@ static void a_training_phase_may_have_any_name(void **state)
 {
 	struct job *job = actor_play(&scene, &actor);
 
-	change_phase("tune");
+	assert_int_equal(actor_set_phase(&actor, "tune"), 0);
 	evaluate_within_a_step(job, "tune");
 }
 
@@ -121,10 +107,10 @@ static void an_evaluation_learns_its_own_order(void **state)
 	train(job);
 	evaluate(job, "train");
 	train(job);
-	change_phase("eval");
+	assert_int_equal(actor_set_phase(&actor, "eval"), 0);
 	expect_order(job, evaluation, ARRAY_LENGTH(evaluation), 0);
 	assert_int_equal(job->ranks[0]->order->learned_count, ARRAY_LENGTH(evaluation));
-	change_phase("train");
+	assert_int_equal(actor_set_phase(&actor, "train"), 0);
 }
 
 static bool is_loaded(const struct job *job, uint32_t unit)
@@ -145,30 +131,17 @@ static void a_change_of_the_phase_prefetches_what_it_begins_with(void **state)
 	gather_all(job, backward, PLAY_UNITS);
 	close_step();
 	assert_false(is_loaded(job, 6));
-	change_phase("eval");
+	assert_int_equal(actor_set_phase(&actor, "eval"), 0);
 	assert_true(is_loaded(job, 6));
 	scene_settle(&scene);
 	gather_all(job, evaluation, ARRAY_LENGTH(evaluation));
 	assert_false(is_loaded(job, 0));
-	change_phase("train");
+	assert_int_equal(actor_set_phase(&actor, "train"), 0);
 	assert_true(is_loaded(job, 0));
 	scene_settle(&scene);
 }
 
-static int setup(void **state)
-{
-	log_open(LOG_LEVEL_ERROR);
-	return scene_open(&(struct scene_options){ 0 }, &scene);
-}
-
-static int teardown(void **state)
-{
-	actor_die(&actor);
-	scene_close(&scene);
-	return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) SCENE_TEST(name, scene_setup)
 
 int main(void)
 {

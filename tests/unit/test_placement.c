@@ -8,15 +8,13 @@
 #include <cmocka.h>
 
 #include "common/cleanup.h"
-#include "common/log.h"
 #include "daemon/job.h"
 #include "daemon/placement.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
 #define UNITS 8
 #define ELEMENTS (UINT64_C(1) << 20) /* a pack each */
 
-static struct scene scene;
 static struct actor actor, other;
 
 /* ---- The choice ---- */
@@ -209,16 +207,10 @@ static void a_rank_that_does_not_ask_for_auto_does_not_match(void **state)
 
 static int setup(void **state)
 {
-	log_open(LOG_LEVEL_ERROR);
-	return scene_open(&(struct scene_options){ .host_budget = 512 * MIB, .capacity = 256 * MIB }, &scene);
+	return scene_setup_with(&(struct scene_options){ .host_budget = 512 * MIB, .capacity = 256 * MIB });
 }
 
-static int teardown(void **state)
-{
-	actor_die(&actor);
-	scene_close(&scene);
-	return 0;
-}
+#define TEST(name) SCENE_TEST(name, setup)
 
 int main(void)
 {
@@ -227,12 +219,10 @@ int main(void)
 		cmocka_unit_test(sums_are_spilled_before_state_is_left_on_nvme),
 		cmocka_unit_test(what_is_asked_for_is_not_chosen),
 		cmocka_unit_test(what_cannot_be_on_nvme_stays_in_host_memory),
-		cmocka_unit_test_setup_teardown(as_much_as_fits_is_in_host_memory, setup, teardown),
-		cmocka_unit_test_setup_teardown(the_disk_counts_as_well, setup, teardown),
-		cmocka_unit_test_setup_teardown(what_fits_nowhere_is_refused_with_the_least_that_would_do,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(a_rank_that_does_not_ask_for_auto_does_not_match, setup,
-						teardown),
+		TEST(as_much_as_fits_is_in_host_memory),
+		TEST(the_disk_counts_as_well),
+		TEST(what_fits_nowhere_is_refused_with_the_least_that_would_do),
+		TEST(a_rank_that_does_not_ask_for_auto_does_not_match),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,14 +11,13 @@
 #include "common/log.h"
 #include "daemon/job.h"
 #include "daemon/reader.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
 #define UNITS 12
 /* Each unit is a pack of its own, in several chunks. */
 #define ELEMENTS ((UINT64_C(1) << 20) + 1000)
 #define SMALL 5000
 
-static struct scene scene;
 static struct actor trainer, watcher;
 static struct blockade blockade;
 static uint64_t idle_bytes; /* before there was a reader */
@@ -524,20 +523,10 @@ static void an_idle_job_is_read_and_stays_idle(void **state)
 
 static int setup(void **state)
 {
-	return scene_open(&(struct scene_options){ .host_budget = 640 * MIB, .capacity = 1024 * MIB },
-			  &scene);
+	return scene_setup_with(&(struct scene_options){ .host_budget = 640 * MIB, .capacity = 1024 * MIB });
 }
 
-static int teardown(void **state)
-{
-	blockade_end(&blockade);
-	actor_die(&trainer);
-	actor_die(&watcher);
-	scene_close(&scene);
-	return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) SCENE_TEST(name, setup)
 
 int main(void)
 {

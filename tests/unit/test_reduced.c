@@ -396,8 +396,7 @@ static void a_rank_cannot_wait_for_its_own_finish(void **state)
 	for (unsigned when = 0; when < 2; when++) {
 		expect_error(actor, actor_gather(actor, 0, 1, NULL), -EBUSY, "until the rank finishes it");
 		expect_error(actor, push_now(actor), -EBUSY, "has to finish its step before it pushes more");
-		expect_error(actor, actor_await(actor, actor_send_step(actor, 0.1f), 0)->status, -EBUSY,
-			     "call tierd_step_finish first");
+		expect_error(actor, actor_take_step(actor), -EBUSY, "call tierd_step_finish first");
 		await_reduced(actor, numbers[0]);
 	}
 	finish_all(numbers, 1);
@@ -646,8 +645,6 @@ static void who_closes_with_two_steps_takes_the_first(void **state)
 
 static void a_job_is_dropped_while_masters_are_written(void **state)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__JobDrop drop = TIERD__WIRE__JOB_DROP__INIT;
 	struct blockade blockade;
 	uint32_t numbers[2];
 
@@ -656,11 +653,7 @@ static void a_job_is_dropped_while_masters_are_written(void **state)
 	blockade_begin(&scene, scene.node->workers, &blockade);
 	put(&ranks[0], HALF, 9.0f);
 	actor_send_masters(&ranks[0], 0, 0, 0, HALF);
-	drop.name = (char *)"play";
-	drop.force = true;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_DROP;
-	request.job_drop = &drop;
-	assert_int_equal(actor_ask(&ranks[1], &request, NULL), 0);
+	assert_int_equal(actor_drop(&ranks[1], true), 0);
 	event_base_loop(scene.loop, EVLOOP_NONBLOCK);
 	assert_false(queue_is_empty(&scene.node->dying));
 	blockade_end(&blockade);

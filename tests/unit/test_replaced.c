@@ -10,14 +10,12 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "common/log.h"
 #include "daemon/job.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
 #define UNITS 2
 #define ELEMENTS 1000
 
-static struct scene scene;
 static struct actor first, second;
 
 /* ---- Jobs ---- */
@@ -28,12 +26,6 @@ static const struct actor_job replacing_in_host_memory = { .stage = 3,
 							   .mode = MODE_REPLACE,
 							   .parameter_placement = PLACEMENT_HOST,
 							   .optimizer_placement = PLACEMENT_HOST };
-
-static void await_disposals(void)
-{
-	while (scene.node->disposals > 0)
-		scene_wait(&scene);
-}
 
 static void begin(struct actor *actor, const struct actor_job *job)
 {
@@ -46,7 +38,7 @@ static void end(struct actor *actor)
 {
 	actor_die(actor);
 	scene_settle(&scene);
-	await_disposals();
+	scene_await_disposals(&scene);
 }
 
 /* A job that is durable, at rest and of number 1; what it takes of the path. */
@@ -86,19 +78,6 @@ static void expect_back(uint64_t used)
 	assert_int_equal(actor_ready(&second), 0);
 }
 
-static int drop(struct actor *actor)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__JobDrop body = TIERD__WIRE__JOB_DROP__INIT;
-	const Tierd__Wire__Reply *reply;
-
-	body.name = (char *)"play";
-	body.force = true;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_DROP;
-	request.job_drop = &body;
-	return actor_ask(actor, &request, &reply);
-}
-
 /* ---- Tests ---- */
 
 static void the_old_files_stay_until_the_new_job_has_a_state(void **state)
@@ -107,12 +86,12 @@ static void the_old_files_stay_until_the_new_job_has_a_state(void **state)
 
 	begin(&first, &replacing);
 	scene_settle(&scene);
-	await_disposals();
+	scene_await_disposals(&scene);
 	assert_true(has_file(1));
 	assert_int_equal(scene.node->paths[0].used, used);
 	assert_int_equal(actor_ready(&first), 0);
 	scene_settle(&scene);
-	await_disposals();
+	scene_await_disposals(&scene);
 	assert_false(has_file(1));
 	assert_true(has_file(2));
 	assert_int_equal(find()->number, 2);
@@ -125,11 +104,11 @@ static void so_they_do_if_it_keeps_its_state_in_host_memory(void **state)
 	scene.node->durability = DURABILITY_NONE;
 	begin(&first, &replacing_in_host_memory);
 	scene_settle(&scene);
-	await_disposals();
+	scene_await_disposals(&scene);
 	assert_true(has_file(1));
 	assert_int_equal(actor_ready(&first), 0);
 	scene_settle(&scene);
-	await_disposals();
+	scene_await_disposals(&scene);
 	assert_false(has_file(1));
 	assert_int_equal(scene.node->paths[0].used, 0);
 }
@@ -166,7 +145,7 @@ static void a_plan_that_has_no_room_beside_the_old_job_says_so(void **state)
 		fail_msg("it says: %s", actor_message(&first));
 	end(&first);
 	expect_back(used);
-	assert_int_equal(drop(&second), 0);
+	assert_int_equal(actor_drop(&second, true), 0);
 	end(&second);
 	begin(&first, &replacing);
 	assert_int_equal(actor_ready(&first), 0);
@@ -190,9 +169,9 @@ static void a_drop_ends_both(void **state)
 	leave_job();
 	begin(&first, &replacing);
 	assert_int_equal(actor_enter(&scene, &second), 0);
-	assert_int_equal(drop(&second), 0);
+	assert_int_equal(actor_drop(&second, true), 0);
 	scene_settle(&scene);
-	await_disposals();
+	scene_await_disposals(&scene);
 	assert_null(find());
 	assert_false(has_file(1) || has_file(2));
 	assert_int_equal(scene.node->paths[0].used, 0);
@@ -238,26 +217,12 @@ static void the_end_of_the_daemon_leaves_the_old_files_alone(void **state)
 	actor_die(&first);
 	node_stop(scene.node, NULL, NULL);
 	scene_settle(&scene);
-	await_disposals();
+	scene_await_disposals(&scene);
 	assert_null(find());
 	assert_true(access(file, F_OK) == 0);
 }
 
-static int setup(void **state)
-{
-	log_open(LOG_LEVEL_ERROR);
-	return scene_open(&(struct scene_options){ 0 }, &scene);
-}
-
-static int teardown(void **state)
-{
-	actor_die(&first);
-	actor_die(&second);
-	scene_close(&scene);
-	return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) SCENE_TEST(name, scene_setup)
 
 int main(void)
 {

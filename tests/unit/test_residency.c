@@ -6,11 +6,9 @@
 #include <stdio.h>
 #include <cmocka.h>
 
-#include "common/log.h"
 #include "daemon/sweep.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
-static struct scene scene;
 static struct actor actor;
 
 static void slots_that_become_free_together_are_filled_together(void **state)
@@ -55,26 +53,13 @@ static void packs_that_somebody_waits_for_are_updated_first(void **state)
 	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
 }
 
-static int setup(void **state)
-{
-	log_open(LOG_LEVEL_ERROR);
-	return scene_open(&(struct scene_options){ 0 }, &scene);
-}
-
-static int teardown(void **state)
-{
-	actor_die(&actor);
-	scene_close(&scene);
-	return 0;
-}
+#define TEST(name) SCENE_TEST(name, scene_setup)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(slots_that_become_free_together_are_filled_together, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(packs_that_somebody_waits_for_are_updated_first, setup,
-						teardown),
+		TEST(slots_that_become_free_together_are_filled_together),
+		TEST(packs_that_somebody_waits_for_are_updated_first),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

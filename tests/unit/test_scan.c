@@ -7,14 +7,12 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "common/log.h"
 #include "daemon/idle.h"
 #include "daemon/job.h"
 #include "daemon/location.h"
 #include "daemon/scan.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
-static struct scene scene;
 static struct actor actor;
 
 struct reading {
@@ -105,20 +103,7 @@ static void what_lies_there_is_named_by_a_few_tensors(void **state)
 	assert_string_equal(location.tensors, "\"t0\", \"t1\", \"t2\"");
 }
 
-static int setup(void **state)
-{
-	log_open(LOG_LEVEL_ERROR);
-	return scene_open(&(struct scene_options){ 0 }, &scene);
-}
-
-static int teardown(void **state)
-{
-	actor_die(&actor);
-	scene_close(&scene);
-	return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) SCENE_TEST(name, scene_setup)
 
 int main(void)
 {

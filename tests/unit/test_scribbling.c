@@ -8,14 +8,12 @@
 #include <cmocka.h>
 #include <unistd.h>
 
-#include "common/log.h"
 #include "daemon/job.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
 #define ELEMENTS 1000
 #define ROUNDS 300
 
-static struct scene scene;
 static struct actor actor;
 
 struct noise {
@@ -107,25 +105,17 @@ static void all_of_a_lease_page_is_read_as_atomic_words(void **state)
 	assert_true(job_find(scene.node, geteuid(), "play")->decided > 0);
 }
 
-static int open_scene(void **state)
+static int setup(void **state)
 {
-	log_open(LOG_LEVEL_ERROR);
-	return scene_open(&(struct scene_options){ .host_budget = 32 * MIB }, &scene);
+	return scene_setup_with(&(struct scene_options){ .host_budget = 32 * MIB });
 }
 
-static int close_scene(void **state)
-{
-	actor_die(&actor);
-	scene_settle(&scene);
-	scene_close(&scene);
-	return 0;
-}
+#define TEST(name) SCENE_TEST(name, setup)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(all_of_a_lease_page_is_read_as_atomic_words, open_scene,
-						close_scene),
+		TEST(all_of_a_lease_page_is_read_as_atomic_words),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

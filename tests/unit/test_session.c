@@ -580,28 +580,23 @@ static void many_frames_at_once_are_answered_in_order(void **state)
 		receive_reply(fixture, number, 0);
 }
 
+static void send_large(struct fixture *fixture, uint32_t number, size_t length)
+{
+	_cleanup_free_ char *name = calloc(1, length + 1);
+
+	memset(name, 'x', length);
+	send_phase(fixture, number, name);
+}
+
 static void a_large_frame_is_handled_and_small_ones_after_it(void **state)
 {
-	_cleanup_free_ char *name = malloc(1000001);
-
-	memset(name, 'x', 1000000);
-	name[1000000] = '\0';
 	greet(*state);
-	send_phase(*state, 1, name);
+	send_large(*state, 1, 1000000);
 	receive_reply(*state, 1, 0);
 	assert_int_equal(fake.name_length, 1000000);
 	send_phase(*state, 2, "small");
 	receive_reply(*state, 2, 0);
 	assert_int_equal(fake.name_length, 5);
-}
-
-static void send_large(struct fixture *fixture, uint32_t number)
-{
-	_cleanup_free_ char *name = malloc(100001);
-
-	memset(name, 'x', 100000);
-	name[100000] = '\0';
-	send_phase(fixture, number, name);
 }
 
 static uint64_t *rest_of_me(struct fixture *fixture)
@@ -617,7 +612,7 @@ static void a_large_frame_waits_while_its_user_rests_and_small_ones_do_not(void 
 	*rest_of_me(fixture) = clock_now_ns() + UINT64_C(1000000000000);
 	send_phase(fixture, 1, "small");
 	receive_reply(fixture, 1, 0);
-	send_large(fixture, 2);
+	send_large(fixture, 2, 100000);
 	for (unsigned i = 0; i < 100; i++)
 		turn(fixture);
 	assert_int_equal(fake.requests, 1);
@@ -630,7 +625,7 @@ static void a_rest_ends_and_the_next_one_begins_with_the_frame_that_waited(void 
 
 	greet(fixture);
 	*rest_of_me(fixture) = until;
-	send_large(fixture, 1);
+	send_large(fixture, 1, 100000);
 	send_phase(fixture, 2, "small");
 	receive_reply(fixture, 1, 0);
 	receive_reply(fixture, 2, 0);

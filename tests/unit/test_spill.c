@@ -8,15 +8,13 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "common/log.h"
 #include "daemon/gradient.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
 #define UNITS 8
 #define ELEMENTS (UINT64_C(1) << 20) /* a pack each */
 #define SUM_BYTES (4 * ELEMENTS)
 
-static struct scene scene;
 static struct actor actor, others[2];
 static struct blockade blockade;
 
@@ -527,39 +525,28 @@ static void placements_that_cannot_be_are_refused(void **state)
 
 static int setup(void **state)
 {
-	log_open(LOG_LEVEL_ERROR);
-	return scene_open(&(struct scene_options){ .capacity = 512 * MIB }, &scene);
+	return scene_setup_with(&(struct scene_options){ .capacity = 512 * MIB });
 }
 
-static int teardown(void **state)
-{
-	blockade_end(&blockade);
-	actor_die(&actor);
-	actor_die(&others[0]);
-	actor_die(&others[1]);
-	scene_close(&scene);
-	return 0;
-}
-
-#define SPILL_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) SCENE_TEST(name, setup)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		SPILL_TEST(a_sum_is_written_and_read_once_a_micro_batch),
-		SPILL_TEST(spilled_sums_give_the_same_bits),
-		SPILL_TEST(one_byte_less_than_the_least_is_refused),
-		SPILL_TEST(sums_stay_in_host_memory_as_long_as_they_fit),
-		SPILL_TEST(an_epoch_that_ends_leaves_nothing_in_the_sums),
-		SPILL_TEST(a_rank_that_dies_in_a_spill_is_replaced),
-		SPILL_TEST(a_job_that_is_dropped_in_a_spill_is_gone),
-		SPILL_TEST(a_released_job_has_its_buffers_again),
-		SPILL_TEST(a_released_job_comes_back_with_the_sums_that_there_is_room_for),
-		SPILL_TEST(a_job_spills_or_not_as_there_is_room_each_time_it_comes_back),
-		SPILL_TEST(a_job_that_comes_back_is_told_that_nvme_has_no_room_for_its_sums),
-		SPILL_TEST(who_waits_for_a_gradient_buffer_waits_for_the_spill),
-		SPILL_TEST(who_waits_for_a_buffer_to_write_into_may_die),
-		SPILL_TEST(placements_that_cannot_be_are_refused),
+		TEST(a_sum_is_written_and_read_once_a_micro_batch),
+		TEST(spilled_sums_give_the_same_bits),
+		TEST(one_byte_less_than_the_least_is_refused),
+		TEST(sums_stay_in_host_memory_as_long_as_they_fit),
+		TEST(an_epoch_that_ends_leaves_nothing_in_the_sums),
+		TEST(a_rank_that_dies_in_a_spill_is_replaced),
+		TEST(a_job_that_is_dropped_in_a_spill_is_gone),
+		TEST(a_released_job_has_its_buffers_again),
+		TEST(a_released_job_comes_back_with_the_sums_that_there_is_room_for),
+		TEST(a_job_spills_or_not_as_there_is_room_each_time_it_comes_back),
+		TEST(a_job_that_comes_back_is_told_that_nvme_has_no_room_for_its_sums),
+		TEST(who_waits_for_a_gradient_buffer_waits_for_the_spill),
+		TEST(who_waits_for_a_buffer_to_write_into_may_die),
+		TEST(placements_that_cannot_be_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

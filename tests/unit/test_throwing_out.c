@@ -8,14 +8,12 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "common/log.h"
 #include "daemon/sweep.h"
-#include "tests/unit/daemon_support.h"
+#include "tests/unit/scene_test.h"
 
 #define ELEMENTS 1000000
 #define PATIENCE_NS UINT64_C(1100000000)
 
-static struct scene scene;
 static struct actor keeper, other;
 
 static void open_rank(struct actor *actor, uint32_t rank, uint32_t world_size)
@@ -173,21 +171,7 @@ static void the_others_train_on(void **state)
 	assert_int_equal(keeper.step, 1);
 }
 
-static int setup(void **state)
-{
-	log_open(LOG_LEVEL_ERROR);
-	return scene_open(&(struct scene_options){ 0 }, &scene);
-}
-
-static int teardown(void **state)
-{
-	actor_die(&keeper);
-	actor_die(&other);
-	scene_close(&scene);
-	return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) SCENE_TEST(name, scene_setup)
 
 int main(void)
 {

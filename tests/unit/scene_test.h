@@ -1,0 +1,16 @@
+/* What tests share that each play in a scene of their own: the scene, its beginning and its end. */
+#ifndef TIERD_TESTS_UNIT_SCENE_TEST_H
+#define TIERD_TESTS_UNIT_SCENE_TEST_H
+
+#include "tests/unit/daemon_support.h"
+
+extern struct scene scene;
+
+/* For cmocka. The first: of default options; the last: of any. Errors alone are logged. */
+int scene_setup(void **state);
+int scene_teardown(void **state);
+int scene_setup_with(const struct scene_options *options);
+
+#define SCENE_TEST(name, setup) cmocka_unit_test_setup_teardown(name, setup, scene_teardown)
+
+#endif
