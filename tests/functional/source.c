@@ -4,97 +4,27 @@
 #include <string.h>
 
 #include "crash_support.h"
+#include "model_values.h"
 
 #define BASE "base"
 #define EARLY "early" /* a snapshot of it, of a step before its last one */
-#define TENSORS_MOST 16
 #define RANKS 3
-
-struct kind {
-	const char *unit, *name;
-	uint32_t format, dimensions;
-	uint64_t shape[2];
-	bool is_frozen;
-	const char *alias;
-	uint64_t row, rows; /* rows > 0: a slice of "whole" */
-	uint32_t initializer;
-};
-
-struct model {
-	unsigned count;
-	struct kind kinds[TENSORS_MOST];
-};
-
-/* The last is a pack of its own, whose pieces are many. */
-static const struct model base = {
-	12,
-	{
-		{ "embed",
-		  "embed",
-		  TIERD_BF16,
-		  2,
-		  { 701, 431 },
-		  false,
-		  "head",
-		  0,
-		  0,
-		  TIERD_INITIALIZE_NORMAL },
-		{ "layer", "half", TIERD_FP16, 1, { 1203 }, false, NULL, 0, 0, TIERD_INITIALIZE_NORMAL },
-		{ "layer", "full", TIERD_FP32, 2, { 33, 7 }, false, NULL, 0, 0, TIERD_INITIALIZE_NORMAL },
-		{ "layer", "scale", TIERD_FP32, 0, { 0 }, false, NULL, 0, 0, TIERD_INITIALIZE_NORMAL },
-		{ "layer", "none", TIERD_BF16, 2, { 0, 5 }, false, NULL, 0, 0, TIERD_INITIALIZE_NORMAL },
-		{ "middle",
-		  "middle",
-		  TIERD_BF16,
-		  2,
-		  { 100, 64 },
-		  false,
-		  NULL,
-		  100,
-		  300,
-		  TIERD_INITIALIZE_NORMAL },
-		{ "first",
-		  "first",
-		  TIERD_BF16,
-		  2,
-		  { 100, 64 },
-		  false,
-		  NULL,
-		  0,
-		  300,
-		  TIERD_INITIALIZE_NORMAL },
-		{ "last",
-		  "last",
-		  TIERD_BF16,
-		  2,
-		  { 100, 64 },
-		  false,
-		  NULL,
-		  200,
-		  300,
-		  TIERD_INITIALIZE_NORMAL },
-		{ "frozen", "ice", TIERD_BF16, 1, { 3001 }, true, NULL, 0, 0, TIERD_INITIALIZE_NORMAL },
-		{ "frozen", "frost", TIERD_FP16, 1, { 77 }, true, NULL, 0, 0, TIERD_INITIALIZE_NORMAL },
-		{ "frozen", "codes", TIERD_BYTES, 1, { 70001 }, true, NULL, 0, 0, TIERD_INITIALIZE_NONE },
-		{ "large", "large", TIERD_FP32, 1, { 1200000 }, false, NULL, 0, 0, TIERD_INITIALIZE_NORMAL },
-	},
-};
 
 /* The same values in other units and formats, some under the other of their names, and slices cut elsewhere.
  */
 static const struct model other = {
 	10,
 	{
-		{ "all", "large", TIERD_BF16, 1, { 1200000 }, false, NULL, 0, 0, TIERD_INITIALIZE_NONE },
-		{ "all", "head", TIERD_FP32, 2, { 701, 431 }, false, NULL, 0, 0, TIERD_INITIALIZE_ONES },
-		{ "all", "upper", TIERD_FP32, 2, { 150, 64 }, false, NULL, 0, 300, TIERD_INITIALIZE_NONE },
-		{ "all", "half", TIERD_BF16, 1, { 1203 }, false, NULL, 0, 0, TIERD_INITIALIZE_NONE },
-		{ "rest", "lower", TIERD_FP16, 2, { 150, 64 }, false, NULL, 150, 300, TIERD_INITIALIZE_NONE },
-		{ "rest", "full", TIERD_FP16, 2, { 33, 7 }, false, NULL, 0, 0, TIERD_INITIALIZE_NONE },
-		{ "rest", "scale", TIERD_BF16, 0, { 0 }, false, "unheard", 0, 0, TIERD_INITIALIZE_NONE },
-		{ "rest", "frost", TIERD_FP32, 1, { 77 }, true, NULL, 0, 0, TIERD_INITIALIZE_NONE },
-		{ "rest", "ice", TIERD_FP32, 1, { 3001 }, false, NULL, 0, 0, TIERD_INITIALIZE_NONE },
-		{ "codes", "codes", TIERD_BYTES, 1, { 70001 }, true, NULL, 0, 0, TIERD_INITIALIZE_NONE },
+		{ "all", "large", TIERD_BF16, 1, { 1200000 }, TIERD_INITIALIZE_NONE },
+		{ "all", "head", TIERD_FP32, 2, { 701, 431 }, TIERD_INITIALIZE_ONES },
+		{ "all", "upper", TIERD_FP32, 2, { 150, 64 }, TIERD_INITIALIZE_NONE, false, 0, 300 },
+		{ "all", "half", TIERD_BF16, 1, { 1203 }, TIERD_INITIALIZE_NONE },
+		{ "rest", "lower", TIERD_FP16, 2, { 150, 64 }, TIERD_INITIALIZE_NONE, false, 150, 300 },
+		{ "rest", "full", TIERD_FP16, 2, { 33, 7 }, TIERD_INITIALIZE_NONE },
+		{ "rest", "scale", TIERD_BF16, 0, { 0 }, TIERD_INITIALIZE_NONE, .alias = "unheard" },
+		{ "rest", "frost", TIERD_FP32, 1, { 77 }, TIERD_INITIALIZE_NONE, true },
+		{ "rest", "ice", TIERD_FP32, 1, { 3001 }, TIERD_INITIALIZE_NONE },
+		{ "codes", "codes", TIERD_BYTES, 1, { 70001 }, TIERD_INITIALIZE_NONE, true },
 	},
 };
 
@@ -102,97 +32,17 @@ typedef void change(struct tierd_job_options *options);
 
 /* ---- Jobs ---- */
 
-static uint64_t elements_of(const struct kind *kind)
-{
-	uint64_t elements = 1;
-
-	for (uint32_t i = 0; i < kind->dimensions; i++)
-		elements *= kind->shape[i];
-	return elements;
-}
-
-static struct tierd_tensor tensor_of(const struct kind *kind)
-{
-	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
-
-	tensor.name = kind->name;
-	tensor.alias = kind->alias;
-	tensor.format = kind->format;
-	tensor.dimensions = kind->dimensions;
-	memcpy(tensor.shape, kind->shape, sizeof(kind->shape));
-	tensor.is_frozen = kind->is_frozen;
-	tensor.slice_of = kind->rows ? "whole" : NULL;
-	tensor.slice_row = kind->row;
-	tensor.slice_rows = kind->rows;
-	tensor.initializer = kind->initializer;
-	tensor.b = 1;
-	return tensor;
-}
-
-/* Of a unit that begins with this tensor; its index is that of the unit. */
-static unsigned define_unit(struct tierd_job *job, const struct model *model, unsigned first)
-{
-	struct tierd_tensor tensors[TENSORS_MOST];
-	unsigned count = 0;
-	uint32_t unit;
-
-	while (first + count < model->count &&
-	       strcmp(model->kinds[first].unit, model->kinds[first + count].unit) == 0) {
-		tensors[count] = tensor_of(&model->kinds[first + count]);
-		count++;
-	}
-	OK(tierd_unit_define(job, model->kinds[first].unit, tensors, count, &unit));
-	return count;
-}
-
 static struct tierd_job *join(struct tierd_node *node, struct tierd_job_options *options,
 			      const struct model *model)
 {
 	struct tierd_job *job;
 
 	OK(tierd_job_open(node, options, &job));
-	for (unsigned first = 0; first < model->count;)
-		first += define_unit(job, model, first);
+	model_define(job, model);
 	return job;
 }
 
-static void write_codes(struct tierd_job *job)
-{
-	unsigned char *codes = malloc(70001);
-
-	REQUIRE(codes);
-	for (unsigned i = 0; i < 70001; i++)
-		codes[i] = (unsigned char)(i * 7 % 251);
-	OK(tierd_tensor_write(job, 4 + 1, 2, 0, 70001, codes, false));
-	free(codes);
-}
-
 /* ---- Steps ---- */
-
-static uint64_t bytes_of(const struct kind *kind)
-{
-	return elements_of(kind) * (kind->format == TIERD_FP32 ? 4 : kind->format == TIERD_BYTES ? 1 : 2);
-}
-
-static void push(struct tierd_job *job, const struct model *model, uint32_t unit, unsigned first,
-		 unsigned count)
-{
-	struct tierd_view view;
-
-	if (model->kinds[first].is_frozen)
-		return;
-	OK(tierd_gradients(job, unit, &view));
-	for (unsigned i = 0; i < count; i++) {
-		const struct kind *kind = &model->kinds[first + i];
-
-		for (uint64_t k = 0; !kind->is_frozen && k < elements_of(kind); k++)
-			if (kind->format == TIERD_FP32)
-				((float *)tierd_at(&view, i))[k] = (float)(k % 17) / 16 - 0.5f;
-			else
-				((uint16_t *)tierd_at(&view, i))[k] = (uint16_t)(0x3000 + k % 257);
-	}
-	OK(tierd_push(job, unit));
-}
 
 /* How many of its units are pushed. */
 static void step_some(struct tierd_job *job, const struct model *model, unsigned units)
@@ -200,13 +50,7 @@ static void step_some(struct tierd_job *job, const struct model *model, unsigned
 	struct tierd_rates rates = TIERD_RATES_INIT;
 
 	rates.learning_rate = 0.01f;
-	for (unsigned first = 0, count, unit = 0; first < model->count && unit < units;
-	     first += count, unit++) {
-		for (count = 1; first + count < model->count &&
-				strcmp(model->kinds[first].unit, model->kinds[first + count].unit) == 0;)
-			count++;
-		push(job, model, unit, first, count);
-	}
+	model_push(job, model, units, 0);
 	OK(tierd_step(job, &rates, NULL));
 }
 
@@ -215,149 +59,13 @@ static void step(struct tierd_job *job, const struct model *model)
 	step_some(job, model, UINT32_MAX);
 }
 
-/* ---- Values ---- */
-
-/* snapshot: NULL, or which one of it. */
-static struct tierd_reader *reader_of(struct tierd_node *node, const char *name, const char *snapshot)
-{
-	struct tierd_reader_options options = TIERD_READER_OPTIONS_INIT;
-	struct tierd_reader *reader;
-
-	options.name = name;
-	options.snapshot = snapshot;
-	OK(tierd_reader_open(node, &options, &reader));
-	return reader;
-}
-
-static void *read_state(struct tierd_reader *reader, const struct kind *kind, const char *state,
-			uint64_t bytes)
-{
-	uint32_t unit, tensor;
-	void *values = malloc(bytes + 1);
-
-	REQUIRE(values);
-	OK(tierd_reader_find(reader, kind->name, &unit, &tensor));
-	OK(tierd_reader_read(reader, unit, tensor, state, 0, elements_of(kind), values));
-	return values;
-}
-
-static float widen_half(uint16_t half)
-{
-	int exponent = half >> 10 & 31;
-	float fraction = (float)(half & 0x3ff) / 1024;
-	float value = exponent == 0 ? fraction / 16384 : (1 + fraction);
-
-	REQUIRE(exponent < 31);
-	for (int i = 15; exponent > 0 && i < exponent; i++)
-		value *= 2;
-	for (int i = exponent; exponent > 0 && i < 15; i++)
-		value /= 2;
-	return half & 0x8000 ? -value : value;
-}
-
-/* The master, or of a frozen tensor what it would be. */
-static float *read_masters(struct tierd_reader *reader, const struct kind *kind)
-{
-	uint16_t *narrow;
-	float *values;
-
-	if (!kind->is_frozen)
-		return read_state(reader, kind, "master", elements_of(kind) * sizeof(float));
-	if (kind->format == TIERD_FP32)
-		return read_state(reader, kind, "parameter", bytes_of(kind));
-	narrow = read_state(reader, kind, "parameter", bytes_of(kind));
-	values = malloc(elements_of(kind) * sizeof(float));
-	REQUIRE(values);
-	for (uint64_t i = 0; i < elements_of(kind); i++) {
-		uint32_t bits = (uint32_t)narrow[i] << 16;
-
-		memcpy(&values[i], &bits, sizeof(bits));
-		if (kind->format == TIERD_FP16)
-			values[i] = widen_half(narrow[i]);
-	}
-	free(narrow);
-	return values;
-}
-
-static const struct kind *find_kind(const struct model *model, const char *name)
-{
-	for (unsigned i = 0; i < model->count; i++) {
-		const struct kind *kind = &model->kinds[i];
-
-		if (strcmp(kind->name, name) == 0 || (kind->alias && strcmp(kind->alias, name) == 0))
-			return kind;
-	}
-	REQUIRE(!"a name that is there");
-	return NULL;
-}
-
-/* Of the source, what this tensor should have. */
-static float *expected(struct tierd_reader *reader, const struct kind *kind)
-{
-	static const char *const parts[] = { "first", "middle", "last" };
-	float *whole, *values;
-
-	if (kind->rows == 0)
-		return read_masters(reader, find_kind(&base, kind->name));
-	whole = malloc(300 * 64 * sizeof(float));
-	values = malloc(elements_of(kind) * sizeof(float));
-	REQUIRE(whole && values);
-	for (unsigned i = 0; i < 3; i++) {
-		float *part = read_masters(reader, find_kind(&base, parts[i]));
-
-		memcpy(whole + i * 6400, part, 6400 * sizeof(float));
-		free(part);
-	}
-	memcpy(values, whole + kind->row * 64, elements_of(kind) * sizeof(float));
-	free(whole);
-	return values;
-}
-
-/* Rounded as masters are. */
-static void require_parameters(struct tierd_reader *reader, const struct kind *kind, const float *masters)
-{
-	uint16_t *parameters;
-
-	if (kind->format != TIERD_BF16)
-		return;
-	parameters = read_state(reader, kind, "parameter", bytes_of(kind));
-	for (uint64_t i = 0; i < elements_of(kind); i++) {
-		uint32_t bits;
-
-		memcpy(&bits, &masters[i], sizeof(bits));
-		REQUIRE(parameters[i] == (uint16_t)((bits + 0x8000) >> 16));
-	}
-	free(parameters);
-}
-
-static void require_tensor(struct tierd_reader *here, struct tierd_reader *there, const struct kind *kind)
-{
-	uint64_t bytes = elements_of(kind) * (kind->format == TIERD_BYTES ? 1 : sizeof(float));
-	void *own, *other_values;
-
-	if (kind->format == TIERD_BYTES) {
-		own = read_state(here, kind, "parameter", bytes);
-		other_values = read_state(there, kind, "parameter", bytes);
-	} else {
-		own = read_masters(here, kind);
-		other_values = expected(there, kind);
-		require_parameters(here, kind, own);
-	}
-	if (memcmp(own, other_values, bytes) != 0) {
-		fprintf(stderr, "tensor %s has other values than its source\n", kind->name);
-		exit(1);
-	}
-	free(own);
-	free(other_values);
-}
-
 static void require_values(struct tierd_node *node, const char *name, const char *snapshot,
 			   const struct model *model)
 {
-	struct tierd_reader *here = reader_of(node, name, NULL), *there = reader_of(node, BASE, snapshot);
+	struct tierd_reader *here = values_reader(node, name, NULL),
+			    *there = values_reader(node, BASE, snapshot);
 
-	for (unsigned i = 0; i < model->count; i++)
-		require_tensor(here, there, &model->kinds[i]);
+	values_require(here, there, model);
 	OK(tierd_reader_close(here));
 	OK(tierd_reader_close(there));
 }
@@ -386,17 +94,17 @@ static struct tierd_job_options base_options(void)
 static void make_base(struct tierd_node *node)
 {
 	struct tierd_job_options options = base_options();
-	struct tierd_job *job = join(node, &options, &base);
+	struct tierd_job *job = join(node, &options, &model_base);
 
-	write_codes(job);
+	model_write_codes(job, &model_base);
 	OK(tierd_job_ready(job, -1, NULL));
 	for (unsigned i = 0; i < 3; i++) {
-		step(job, &base);
+		step(job, &model_base);
 		if (i == 1)
 			OK(tierd_snapshot(job, EARLY));
 	}
 	/* The first unit has had one update more than the others. */
-	step_some(job, &base, 1);
+	step_some(job, &model_base, 1);
 	OK(tierd_job_close(job));
 }
 
@@ -446,7 +154,7 @@ static void partly(struct tierd_job_options *options)
 
 static void any_kind_of_job_takes_values(struct tierd_node *node)
 {
-	takes(node, "same", &base, 1, NULL);
+	takes(node, "same", &model_base, 1, NULL);
 	takes(node, "other", &other, RANKS, NULL);
 	takes(node, "lower", &other, 2, lower_stage);
 	takes(node, "host", &other, 1, in_host_memory);
@@ -471,8 +179,8 @@ static void a_snapshot_gives_what_it_has_kept(struct tierd_node *node)
 	struct tierd_job_options options = base_options();
 	struct tierd_job *job;
 
-	takes_of(node, "early", EARLY, &base, 1, of_snapshot);
-	job = join(node, &options, &base);
+	takes_of(node, "early", EARLY, &model_base, 1, of_snapshot);
+	job = join(node, &options, &model_base);
 	OK(tierd_job_ready(job, -1, NULL));
 	takes_of(node, "early", EARLY, &other, RANKS, of_snapshot);
 	takes_of(node, "early", EARLY, &other, 2, of_snapshot_in_host_memory);
@@ -482,11 +190,10 @@ static void a_snapshot_gives_what_it_has_kept(struct tierd_node *node)
 static void it_trains_as_one_whose_masters_were_written(struct tierd_node *node)
 {
 	static const struct model one = {
-		1,
-		{ { "large", "large", TIERD_BF16, 1, { 1200000 }, false, NULL, 0, 0, TIERD_INITIALIZE_NONE } }
+		1, { { "large", "large", TIERD_BF16, 1, { 1200000 }, TIERD_INITIALIZE_NONE } }
 	};
-	struct tierd_reader *from = reader_of(node, BASE, NULL), *readers[2];
-	float *masters = read_masters(from, &one.kinds[0]), *results[2];
+	struct tierd_reader *from = values_reader(node, BASE, NULL), *readers[2];
+	float *masters = values_read_masters(from, &one.kinds[0]), *results[2];
 
 	for (unsigned i = 0; i < 2; i++) {
 		const char *name = i ? "written" : "taken";
@@ -502,8 +209,8 @@ static void it_trains_as_one_whose_masters_were_written(struct tierd_node *node)
 		step(job, &one);
 		step(job, &one);
 		OK(tierd_job_close(job));
-		readers[i] = reader_of(node, name, NULL);
-		results[i] = read_masters(readers[i], &one.kinds[0]);
+		readers[i] = values_reader(node, name, NULL);
+		results[i] = values_read_masters(readers[i], &one.kinds[0]);
 	}
 	REQUIRE(memcmp(results[0], results[1], 1200000 * sizeof(float)) == 0);
 	REQUIRE(memcmp(results[0], masters, 1200000 * sizeof(float)) != 0);
@@ -522,31 +229,11 @@ static void it_trains_as_one_whose_masters_were_written(struct tierd_node *node)
 /* Units that had as many updates, in one. */
 static struct model regrouped(void)
 {
-	struct model model = base;
+	struct model model = model_base;
 
 	for (unsigned i = 1; i < model.count; i++)
 		model.kinds[i].unit = "rest";
 	return model;
-}
-
-static void require_equal(struct tierd_reader *here, struct tierd_reader *there)
-{
-	static const char *const states[] = { "master", "m", "v" };
-
-	for (unsigned i = 0; i < base.count; i++)
-		for (unsigned k = 0; k < 3 && !base.kinds[i].is_frozen; k++) {
-			const struct kind *kind = &base.kinds[i];
-			uint64_t bytes = elements_of(kind) * sizeof(float);
-			void *own = read_state(here, kind, states[k], bytes);
-			void *others = read_state(there, kind, states[k], bytes);
-
-			if (memcmp(own, others, bytes) != 0) {
-				fprintf(stderr, "tensor %s has another %s\n", kind->name, states[k]);
-				exit(1);
-			}
-			free(own);
-			free(others);
-		}
 }
 
 static void train_on(struct tierd_node *node, const struct tierd_job_options *options,
@@ -564,7 +251,7 @@ static void train_on(struct tierd_node *node, const struct tierd_job_options *op
 static void a_copy_with_its_optimizer_goes_on_as_its_source(struct tierd_node *node)
 {
 	static const char *const names[] = { "kept", "grouped", "near" };
-	struct tierd_reader *from = reader_of(node, BASE, NULL), *reader;
+	struct tierd_reader *from = values_reader(node, BASE, NULL), *reader;
 	struct model model = regrouped();
 
 	for (unsigned i = 0; i < 3; i++) {
@@ -572,15 +259,15 @@ static void a_copy_with_its_optimizer_goes_on_as_its_source(struct tierd_node *n
 			options_for(names[i], 0, 1, i == 2 ? in_host_memory : NULL);
 
 		options.with_optimizer = true;
-		train_on(node, &options, i == 0 ? &base : &model);
+		train_on(node, &options, i == 0 ? &model_base : &model);
 	}
 	struct tierd_job_options options = base_options();
 
-	train_on(node, &options, &base);
+	train_on(node, &options, &model_base);
 	OK(tierd_reader_refresh(from, NULL, 0, NULL));
 	for (unsigned i = 0; i < 3; i++) {
-		reader = reader_of(node, names[i], NULL);
-		require_equal(reader, from);
+		reader = values_reader(node, names[i], NULL);
+		values_require_state(reader, from);
 		OK(tierd_reader_close(reader));
 	}
 	OK(tierd_reader_close(from));
@@ -600,7 +287,7 @@ static void go_the_way_of_the_base(struct tierd_job *job, const struct model *mo
 /* What it keeps, and the counts of updates, are those of its step, whatever its job has had since. */
 static void a_copy_of_a_snapshot_with_its_optimizer_goes_its_way(struct tierd_node *node, bool is_again)
 {
-	struct tierd_reader *from = reader_of(node, BASE, NULL);
+	struct tierd_reader *from = values_reader(node, BASE, NULL);
 	struct model model = regrouped();
 
 	for (unsigned i = 0; i < 3; i++) {
@@ -611,12 +298,12 @@ static void a_copy_of_a_snapshot_with_its_optimizer_goes_its_way(struct tierd_no
 
 		of_snapshot(&options);
 		options.with_optimizer = true;
-		job = join(node, &options, i == 0 ? &base : &model);
+		job = join(node, &options, i == 0 ? &model_base : &model);
 		OK(tierd_job_ready(job, -1, NULL));
-		go_the_way_of_the_base(job, i == 0 ? &base : &model, is_again);
+		go_the_way_of_the_base(job, i == 0 ? &model_base : &model, is_again);
 		OK(tierd_job_close(job));
-		reader = reader_of(node, "thawed", NULL);
-		require_equal(reader, from);
+		reader = values_reader(node, "thawed", NULL);
+		values_require_state(reader, from);
 		OK(tierd_reader_close(reader));
 		support_drop("thawed");
 	}
@@ -626,7 +313,7 @@ static void a_copy_of_a_snapshot_with_its_optimizer_goes_its_way(struct tierd_no
 /* Then all units had had as many updates; since, one has had more. */
 static void units_may_be_joined_that_were_even_in_the_snapshot(struct tierd_node *node)
 {
-	struct model model = base;
+	struct model model = model_base;
 
 	for (unsigned i = 0; i < model.count; i++)
 		model.kinds[i].unit = "all";
@@ -654,14 +341,13 @@ static void what_it_has_taken_stays(struct tierd_node *node)
 
 	options.mode = TIERD_RESUME;
 	options.seed = 99;
-	train_on(node, &options, &base);
+	train_on(node, &options, &model_base);
 	support_drop("kept");
 }
 
 /* ---- Refusals ---- */
 
-static const struct kind more = { "more", "more", TIERD_BF16, 1, { 600 },
-				  false,  NULL,	  0,	      0, TIERD_INITIALIZE_ONES };
+static const struct kind more = { "more", "more", TIERD_BF16, 1, { 600 }, TIERD_INITIALIZE_ONES };
 
 static void not_opened(struct tierd_node *node, const char *source, int error, const char *text)
 {
@@ -676,7 +362,7 @@ static void not_opened(struct tierd_node *node, const char *source, int error, c
 static void not_ready(struct tierd_node *node, const struct kind *kind, change *set, int error,
 		      const char *text)
 {
-	struct model model = { 2, { base.kinds[1], *kind } };
+	struct model model = { 2, { model_base.kinds[1], *kind } };
 	struct tierd_job_options options = options_for("refused", 0, 1, set);
 	struct tierd_job *job = join(node, &options, &model);
 
@@ -698,7 +384,7 @@ static void names_that_are_none_are_refused(struct tierd_node *node)
 
 static void tensors_that_do_not_match_are_named(struct tierd_node *node)
 {
-	struct kind wrong = base.kinds[2], bytes = base.kinds[1], slice = base.kinds[5];
+	struct kind wrong = model_base.kinds[2], bytes = model_base.kinds[1], slice = model_base.kinds[6];
 
 	not_ready(node, &more, NULL, -ENODATA, "1 tensor has no source in job base: \"more\"");
 	wrong.shape[1] = 8;
@@ -731,9 +417,9 @@ static void with_lion(struct tierd_job_options *options)
 
 static void optimizers_that_do_not_match_are_refused(struct tierd_node *node)
 {
-	struct kind ice = base.kinds[8], embed = base.kinds[0];
+	struct kind ice = model_base.kinds[9], embed = model_base.kinds[0];
 
-	not_ready(node, &base.kinds[2], with_lion, -EINVAL,
+	not_ready(node, &model_base.kinds[2], with_lion, -EINVAL,
 		  "optimizer is lion with 1 slots here, adamw with 2");
 	ice.is_frozen = false;
 	not_ready(node, &ice, with_optimizer, -EINVAL,
@@ -744,7 +430,7 @@ static void optimizers_that_do_not_match_are_refused(struct tierd_node *node)
 
 static void with_partial_the_rest_is_initialized(struct tierd_node *node)
 {
-	struct model model = { 2, { base.kinds[11], more } };
+	struct model model = { 2, { model_base.kinds[12], more } };
 	struct tierd_job_options options = options_for("partial", 0, 1, partly);
 	struct tierd_job *job = join(node, &options, &model);
 	struct kind nothing = more;
@@ -780,7 +466,7 @@ static void ranks_have_to_agree(struct tierd_node *node)
 /* Its source has none, and then ends; what it takes next is what the user wants. */
 static void a_source_without_values_is_refused_until_it_has_some(struct tierd_node *node)
 {
-	struct model model = { 1, { base.kinds[1] } };
+	struct model model = { 1, { model_base.kinds[1] } };
 	struct tierd_job_options options = support_options("young", 0, 1);
 	struct tierd_job *young = join(node, &options, &model), *job;
 
@@ -796,7 +482,7 @@ static void a_source_without_values_is_refused_until_it_has_some(struct tierd_no
 	support_drop("young");
 	OK(tierd_job_close(job));
 	OK(tierd_job_open(node, &options, &job));
-	define_unit(job, &model, 0);
+	model_define(job, &model);
 	OK(tierd_job_ready(job, -1, NULL));
 	OK(tierd_job_close(job));
 	support_drop("late");

@@ -1,0 +1,16 @@
+/* The values of a job that has a model, as readers see them, and those that it should have. */
+#ifndef TIERD_TESTS_MODEL_VALUES_H
+#define TIERD_TESTS_MODEL_VALUES_H
+
+#include "model.h"
+
+/* snapshot: NULL, or which one of the job. */
+struct tierd_reader *values_reader(struct tierd_node *node, const char *name, const char *snapshot);
+/* The master, or of a frozen tensor what it would be; the caller's. */
+float *values_read_masters(struct tierd_reader *reader, const struct kind *kind);
+/* Fails unless here, a job of that model, has the values of there, one of model_base. */
+void values_require(struct tierd_reader *here, struct tierd_reader *there, const struct model *model);
+/* Both have model_base's tensors: masters, and what the optimizer keeps. */
+void values_require_state(struct tierd_reader *here, struct tierd_reader *there);
+
+#endif
