@@ -70,13 +70,15 @@ static void on_idle_timer(evutil_socket_t fd, short events, void *argument)
 		arm(job, 1000);
 }
 
+bool idle_may_release(const struct job *job)
+{
+	return job->is_durable || (job->has_nvme_parameters && job->has_nvme_optimizer);
+}
+
 void idle_begin(struct job *job)
 {
-	bool is_releasable = job->is_durable || (job->has_nvme_parameters && job->has_nvme_optimizer) ||
-			     job->phase == JOB_BROKEN;
-
 	job->idle_since_ns = clock_now_ns();
-	if (job->node->idle_release_ms == 0 || !is_releasable)
+	if (job->node->idle_release_ms == 0 || (!idle_may_release(job) && job->phase != JOB_BROKEN))
 		return;
 	if (!job->idle_timer)
 		job->idle_timer = event_new(job->node->loop, -1, 0, on_idle_timer, job);

@@ -48,14 +48,13 @@ static int check_ranks(const struct job *job, const struct job_options *options,
 		      ranks);
 }
 
-/* All of its state is where no plan of host memory has a say. */
 static int check_state(const struct job *job, const struct job_options *options, char *message, size_t size)
 {
-	if (job->has_stored_parameters && job->has_nvme_optimizer)
+	if (idle_may_release(job))
 		return 0;
 	return refuse(message, size, -EINVAL,
 		      "world size %u and stage %u here, %u and %u in the job, and it cannot get others, "
-		      "because some of its state lives in host memory",
+		      "because some of its state lives in host memory alone",
 		      options->world_size, options->stage, job->options.world_size, job->options.stage);
 }
 

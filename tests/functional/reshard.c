@@ -1,8 +1,12 @@
 /* Trains a job with any number of ranks: whatever their number, their gradients have the same sums, so that
  * the values are those of one rank.
  *
- * reshard train JOB RANKS STEPS FILE STAGE    goes on from the values in the file, if there is one, and
- * leaves its own there reshard refusals                      worlds that a job cannot get */
+ * reshard train JOB RANKS STEPS FILE STAGE [HOSTED]
+ *     goes on from the values in the file, if there is one, and leaves its own there; HOSTED: what lives in
+ *     host memory, "optimizer" or "all"
+ *
+ * reshard refusals
+ *     worlds that a job cannot get */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,6 +29,9 @@ static const struct kind {
 } kinds[UNITS] = { { "half", TIERD_BF16, 70001 },
 		   { "small", TIERD_FP32, 1203 },
 		   { "large", TIERD_FP32, 1200000 } };
+
+/* Of the unit behind them, which no step changes; bf16. */
+#define FROZEN 5002
 
 struct world {
 	unsigned count;
@@ -49,6 +56,22 @@ static struct tierd_job_options options_of(const char *name, unsigned rank, unsi
 	return options;
 }
 
+static void define_frozen(struct tierd_job *job)
+{
+	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
+	uint32_t unit;
+
+	tensor.name = "frozen";
+	tensor.format = TIERD_BF16;
+	tensor.dimensions = 1;
+	tensor.shape[0] = FROZEN;
+	tensor.is_frozen = true;
+	tensor.initializer = TIERD_INITIALIZE_NORMAL;
+	tensor.b = 1;
+	OK(tierd_unit_define(job, tensor.name, &tensor, 1, &unit));
+	REQUIRE(unit == UNITS);
+}
+
 static struct world join(const char *name, unsigned count, change *set)
 {
 	struct world world = { .count = count };
@@ -61,6 +84,7 @@ static struct world join(const char *name, unsigned count, change *set)
 		for (unsigned unit = 0; unit < UNITS; unit++)
 			support_define(world.jobs[rank], kinds[unit].name, kinds[unit].format,
 				       kinds[unit].elements, 0.5);
+		define_frozen(world.jobs[rank]);
 	}
 	return world;
 }
@@ -133,7 +157,7 @@ static void step(struct world *world)
 
 static float *read_values(struct tierd_job *job, uint64_t *ret_count)
 {
-	uint64_t count = 0;
+	uint64_t count = FROZEN * sizeof(uint16_t) / sizeof(float);
 	float *values, *at;
 
 	for (unsigned unit = 0; unit < UNITS; unit++)
@@ -143,6 +167,7 @@ static float *read_values(struct tierd_job *job, uint64_t *ret_count)
 	for (unsigned unit = 0; unit < UNITS; unit++)
 		for (unsigned state = 0; state < STATES; state++, at += kinds[unit].elements)
 			OK(tierd_tensor_read(job, unit, 0, states[state], 0, kinds[unit].elements, at));
+	OK(tierd_tensor_read(job, UNITS, 0, "parameter", 0, FROZEN, at));
 	*ret_count = count;
 	return values;
 }
@@ -184,15 +209,20 @@ static void write_file(struct tierd_job *job, const char *path)
 }
 
 static uint32_t train_stage;
+static const char *train_hosted;
 
-static void at_stage(struct tierd_job_options *options)
+static void as_asked(struct tierd_job_options *options)
 {
 	options->stage = train_stage;
+	if (*train_hosted)
+		options->optimizer_placement = TIERD_PLACE_HOST;
+	if (strcmp(train_hosted, "all") == 0)
+		options->parameter_placement = TIERD_PLACE_HOST;
 }
 
 static void train(const char *name, unsigned ranks, unsigned steps, const char *path)
 {
-	struct world world = start(name, ranks, at_stage);
+	struct world world = start(name, ranks, as_asked);
 
 	require_file(world.jobs[0], path);
 	for (unsigned i = 0; i < steps; i++)
@@ -299,15 +329,16 @@ static void state_in_host_memory_alone_stays_where_it_is(void)
 	struct world world = start("host", 2, in_host_memory);
 
 	end(&world);
-	refused("host", 1, in_host_memory, -EINVAL, "some of its state lives in host memory");
+	refused("host", 1, in_host_memory, -EINVAL, "some of its state lives in host memory alone");
 	world = start("host", 2, in_host_memory);
 	end(&world);
 }
 
 int main(int argc, char **argv)
 {
-	if (argc == 7 && strcmp(argv[1], "train") == 0) {
+	if (argc >= 7 && strcmp(argv[1], "train") == 0) {
 		train_stage = (uint32_t)atoi(argv[6]);
+		train_hosted = argc > 7 ? argv[7] : "";
 		train(argv[2], (unsigned)atoi(argv[3]), (unsigned)atoi(argv[4]), argv[5]);
 		return 0;
 	}

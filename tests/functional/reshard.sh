@@ -5,8 +5,8 @@
 . "$(dirname "$0")/lib.sh"
 program=$1
 
-train() { # JOB RANKS STEPS [STAGE]
-	timeout "$patience" "$program" train "$1" "$2" "$3" "$scratch/$1" "${4:-3}" || fail "$1 with $2 ranks: see above"
+train() { # JOB RANKS STEPS [STAGE [HOSTED]]
+	timeout "$patience" "$program" train "$1" "$2" "$3" "$scratch/$1" "${4:-3}" ${5:+"$5"} || fail "$1 with $2 ranks: see above"
 }
 
 expect_shown() { # JOB WORLD-SIZE STEP
@@ -57,6 +57,30 @@ expect_parameters wild nvme
 expect_shown wild 1 13
 train calm 1 5
 cmp "$scratch/calm" "$scratch/wild" || fail 'other bits after other numbers of ranks'
+# What of it lives in host memory is on the devices when it has come to rest, and comes back from there.
+for hosted in optimizer all; do
+	train $hosted 4 2 3 $hosted
+	train $hosted 2 2 3 $hosted
+	tierd_kill
+	tierd_start
+	expect_shown $hosted 2 4
+	train $hosted 1 1 3 $hosted
+	# Parameters that live on NVMe at stage 3 alone.
+	train $hosted 3 1 1 $hosted
+	expect_parameters $hosted host
+	train $hosted 6 1 0 $hosted
+	tierd_kill
+	tierd_start
+	expect_shown $hosted 6 7
+	train $hosted 4 2 2 $hosted
+	train $hosted 1 2 3 $hosted
+	tierd_kill
+	tierd_start
+	train $hosted 2 2 3 $hosted
+	expect_shown $hosted 2 13
+	cmp "$scratch/calm" "$scratch/$hosted" || fail "other bits with state in host memory: $hosted"
+	"$TIERCTL" drop $hosted --yes >/dev/null
+done
 # Without a step nothing is committed, and the daemon that comes next knows nothing of it.
 train wild 3 0
 expect_shown wild 3 13
