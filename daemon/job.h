@@ -274,7 +274,7 @@ struct job {
 	struct memory statistics; /* its page, once somebody has asked for it */
 };
 
-/* ---- job.c, opening.c, unit_requests.c, epoch.c: membership and epochs ---- */
+/* ---- job.c, opening.c, unit_requests.c, ready.c, epoch.c: membership and epochs ---- */
 
 struct job *job_find(struct node *node, uid_t uid, const char *name);
 /* A job without ranks and units, in JOB_FORMING; freed by job_free(). */
@@ -291,6 +291,8 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 	      uint32_t handle);
 void job_define(struct pending *pending, const Tierd__Wire__UnitDefine *definition);
 void job_ready(struct pending *pending, int timeout_ms);
+/* Those that wait to be ready are told why they will not be. */
+void job_fail_ready(struct job *job, int r, const char *message);
 
 /* The member leaves. is_orderly: nobody is disturbed until a step would need it. */
 void job_leave(struct member *member, bool is_orderly, const char *reason);

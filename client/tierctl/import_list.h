@@ -51,6 +51,8 @@ struct import_list {
 /* An exit code, after a message. The list may be half full then; its strings live as long as the model. */
 int import_list_read(struct import_list *list, const struct safetensors_model *model,
 		     const struct import_options *options);
+/* Its last part: cuts the job's tensors into units. */
+int import_units_group(struct import_list *list);
 /* Of the values of its tensors. */
 uint64_t import_list_unit_bytes(const struct import_list *list, size_t unit);
 void import_list_clear(struct import_list *list);
