@@ -144,6 +144,10 @@ struct wire_groups {
 	Tierd__Wire__Group *pointers[TIERD_MAX_GROUPS];
 };
 int job_encode_groups(const struct tierd_group *groups, uint32_t count, struct wire_groups *ret_groups);
+/* 0, or what cannot be; the daemon checks the rest. */
+int job_options_check(const struct tierd_job_options *options);
+void job_options_encode(const struct tierd_job_options *options, struct wire_groups *groups,
+			Tierd__Wire__JobOpen *ret_open);
 
 /* Opens the job, or opens it again. */
 int job_open_call(struct tierd_job *job, const Tierd__Wire__Request *request, uint64_t deadline);

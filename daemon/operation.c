@@ -1,63 +1,29 @@
 #include "daemon/operation.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/damage.h"
 #include "daemon/spill.h"
 
-static uint32_t pack_of(const struct tensor_operation *operation)
+uint32_t operation_pack(const struct tensor_operation *operation)
 {
 	return operation->job->catalog.units[operation->unit].pack;
 }
 
-static enum unit_section section_of(const struct tensor_operation *operation)
-{
-	return operation->tensor->layout.section;
-}
-
-/* Element of the pack's section where the operation begins. */
-static uint64_t pack_element(const struct tensor_operation *operation)
-{
-	const struct unit *unit = &operation->job->catalog.units[operation->unit];
-
-	return unit->pack_first[section_of(operation)] + operation->tensor->layout.first + operation->first;
-}
-
-static void *slot_address(const struct tensor_operation *operation)
-{
-	const struct pack *pack = &operation->job->catalog.packs[pack_of(operation)];
-
-	return residency_address(operation->job, pack_of(operation)) +
-	       pack->slot_offset[section_of(operation)] +
-	       pack_element(operation) * section_element_bytes(section_of(operation));
-}
-
-/* Where the sums of gradients are, or, instead of them, masters. */
-static float *sums_address(const struct tensor_operation *operation)
-{
-	const struct unit *unit = &operation->job->catalog.units[operation->unit];
-
-	return gradient_sum(operation->job, operation->unit) +
-	       unit_layout_section_first(&unit->layout, (int)section_of(operation)) +
-	       operation->tensor->layout.first + operation->first;
-}
-
-uint32_t operation_pack(const struct tensor_operation *operation)
-{
-	return pack_of(operation);
-}
-
 uint64_t operation_pack_element(const struct tensor_operation *operation)
 {
-	return pack_element(operation);
+	const struct unit *unit = &operation->job->catalog.units[operation->unit];
+
+	return unit->pack_first[operation_section(operation)] + operation->tensor->layout.first +
+	       operation->first;
 }
 
 uint64_t operation_state_offset(const struct tensor_operation *operation)
 {
-	return operation->job->places[pack_of(operation)].state[section_of(operation)][operation->state];
+	return operation->job->places[operation_pack(operation)]
+		.state[operation_section(operation)][operation->state];
 }
 
 /* ---- The end ---- */
@@ -72,7 +38,7 @@ static void operation_free(struct tensor_operation *operation)
 	if (operation->kind == OPERATION_INITIALIZE)
 		job->is_filling_tensor = false;
 	if (operation->stage == WAITING_FOR_SUMS)
-		spill_forget(job, pack_of(operation));
+		spill_forget(job, operation_pack(operation));
 	if (operation->is_of_shard)
 		job->shard_copies--;
 	if (operation->stage == WAITING_FOR_STAGING)
@@ -86,7 +52,7 @@ static void operation_free(struct tensor_operation *operation)
 	if (operation->has_turn)
 		job->is_writing_state = false;
 	if (operation->has_pin)
-		residency_unpin(job, pack_of(operation));
+		residency_unpin(job, operation_pack(operation));
 	free(operation);
 	if (member)
 		member_release(member);
@@ -116,7 +82,7 @@ static bool pack_is_filled(const struct job *job, const struct pack *pack)
 static void write_behind(const struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
-	uint32_t pack = pack_of(operation);
+	uint32_t pack = operation_pack(operation);
 
 	if (operation->tensor->is_frozen && job->phase == JOB_FILLING && job->has_nvme_parameters &&
 	    tensor_is_written(operation->tensor) && pack_is_filled(job, &job->catalog.packs[pack]))
@@ -195,135 +161,18 @@ static void on_worked(struct work *work)
 	struct tensor_operation *operation = container_of(work, struct tensor_operation, work);
 
 	if (operation_uses_sums(operation))
-		spill_unpin(operation->job, pack_of(operation));
+		spill_unpin(operation->job, operation_pack(operation));
 	if (operation->kind != OPERATION_READ && operation->tensor->is_frozen &&
 	    operation->job->has_stored_parameters)
-		operation->job->residences[pack_of(operation)].is_dirty = true;
+		operation->job->residences[operation_pack(operation)].is_dirty = true;
 	finish(operation);
-}
-
-/* ---- On a worker ---- */
-
-static bool are_finite(const float *values, uint64_t count)
-{
-	bool has_other = false;
-
-	for (uint64_t i = 0; i < count; i++)
-		has_other |= !isfinite(values[i]);
-	return !has_other;
-}
-
-/* Who changes the window after this look harms the model that he trains, and nothing else. */
-static int copy_masters(const struct tensor_operation *operation)
-{
-	const float *window = (const float *)operation->member->window.base;
-
-	if (operation->is_of_shard && !are_finite(window, operation->count))
-		return -EDOM;
-	memcpy(sums_address(operation), window, operation->count * sizeof(float));
-	return 0;
-}
-
-/* Through fp32, a piece at a time. */
-static void convert_values(const struct tensor_operation *operation)
-{
-	enum master_kind kind = state_master_kind(section_of(operation));
-	const char *from = operation->values;
-	char *to = slot_address(operation);
-	float values[4096];
-
-	for (uint64_t at = 0; at < operation->count; at += ARRAY_LENGTH(values)) {
-		uint64_t left = operation->count - at;
-		size_t count = left < ARRAY_LENGTH(values) ? left : ARRAY_LENGTH(values);
-
-		format_widen(operation->format, from + at * master_parameter_bytes(operation->format), count,
-			     values);
-		format_narrow(kind, values, count, to + at * master_parameter_bytes(kind));
-	}
-}
-
-/* The daemon's own. */
-static void take_values(const struct tensor_operation *operation)
-{
-	if (!operation->tensor->is_frozen)
-		format_widen(operation->format, operation->values, operation->count, sums_address(operation));
-	else if (operation->is_same_format)
-		memcpy(slot_address(operation), operation->values,
-		       operation->count * section_element_bytes(section_of(operation)));
-	else
-		convert_values(operation);
-}
-
-static int write_values(const struct tensor_operation *operation)
-{
-	const void *window = operation->member->window.base;
-
-	if (operation->tensor->is_frozen) {
-		memcpy(slot_address(operation), window,
-		       operation->count * section_element_bytes(section_of(operation)));
-	} else if (operation->is_master) {
-		return copy_masters(operation);
-	} else {
-		format_widen(state_master_kind(section_of(operation)), window, operation->count,
-			     sums_address(operation));
-	}
-	return 0;
-}
-
-/* As an optimizer's kernel takes them. */
-static void read_gradients(const struct tensor_operation *operation)
-{
-	float *window = (float *)operation->member->window.base;
-	const float *sums = sums_address(operation), factor = operation->job->factor;
-
-	for (uint64_t i = 0; i < operation->count; i++)
-		window[i] = sums[i] * factor;
-}
-
-static void read_values(const struct tensor_operation *operation)
-{
-	void *window = operation->member->window.base;
-
-	if (operation->state == READ_GRADIENT)
-		read_gradients(operation);
-	else if (operation->state == STATE_PARAMETER)
-		memcpy(window, slot_address(operation),
-		       operation->count * section_element_bytes(section_of(operation)));
-	else if (operation->state == STATE_MASTER)
-		format_restore(state_master_kind(section_of(operation)), slot_address(operation),
-			       operation->source, operation->count, window);
-	else
-		memcpy(window, operation->source, operation->count * sizeof(float));
-}
-
-/* Frozen tensors that the daemon initializes: a piece at a time, through fp32. */
-static void initialize_values(const struct tensor_operation *operation)
-{
-	float values[4096];
-	char *slot = slot_address(operation);
-
-	for (uint64_t at = 0; at < operation->count; at += ARRAY_LENGTH(values)) {
-		uint64_t left = operation->count - at;
-		size_t count = left < ARRAY_LENGTH(values) ? left : ARRAY_LENGTH(values);
-
-		sweep_fill_tensor(operation->job, operation->tensor, at, count, values);
-		format_narrow(state_master_kind(section_of(operation)), values, count,
-			      slot + at * section_element_bytes(section_of(operation)));
-	}
 }
 
 static void run_operation(struct work *work)
 {
 	struct tensor_operation *operation = container_of(work, struct tensor_operation, work);
 
-	if (operation->values)
-		take_values(operation);
-	else if (operation->kind == OPERATION_WRITE)
-		operation->status = write_values(operation);
-	else if (operation->kind == OPERATION_READ)
-		read_values(operation);
-	else
-		initialize_values(operation);
+	operation->status = operation_work(operation);
 }
 
 void operation_start_work(struct tensor_operation *operation)
@@ -338,7 +187,7 @@ void operation_start_work(struct tensor_operation *operation)
 static bool needs_state(const struct tensor_operation *operation)
 {
 	return operation->kind == OPERATION_READ && operation->state != STATE_PARAMETER &&
-	       state_bytes(section_of(operation), (unsigned)operation->state) > 0;
+	       state_bytes(operation_section(operation), (unsigned)operation->state) > 0;
 }
 
 static void on_state_read(struct store_transfer *transfer, int status)
@@ -357,13 +206,13 @@ static void on_state_read(struct store_transfer *transfer, int status)
 static void read_state(struct tensor_operation *operation, struct staging_buffer *buffer)
 {
 	const struct job *job = operation->job;
-	enum unit_section section = section_of(operation);
+	enum unit_section section = operation_section(operation);
 	uint64_t bytes = state_bytes(section, (unsigned)operation->state), total;
-	uint64_t first = pack_element(operation) * bytes;
+	uint64_t first = operation_pack_element(operation) * bytes;
 	uint64_t start = first / STORE_BLOCK_BYTES * STORE_BLOCK_BYTES;
 	uint64_t end = size_align(first + operation->count * bytes, STORE_BLOCK_BYTES);
 
-	total = size_align(job->catalog.packs[pack_of(operation)].elements[section] * bytes,
+	total = size_align(job->catalog.packs[operation_pack(operation)].elements[section] * bytes,
 			   STORE_PAGE_BYTES);
 	operation->stage = IN_FLIGHT;
 	operation->buffer = buffer;
@@ -390,10 +239,10 @@ static void on_staging(struct staging_wish *wish, struct staging_buffer *buffer)
 static void go_on(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
-	enum unit_section section = section_of(operation);
+	enum unit_section section = operation_section(operation);
 	uint64_t bytes;
 
-	if (job->residences[pack_of(operation)].unwritten > 0) {
+	if (job->residences[operation_pack(operation)].unwritten > 0) {
 		operation->stage = WAITING_FOR_WRITES;
 		queue_push(&job->tensor_waiting, &operation->link);
 		return;
@@ -404,9 +253,9 @@ static void go_on(struct tensor_operation *operation)
 	}
 	if (!job->has_nvme_optimizer) {
 		bytes = state_bytes(section, (unsigned)operation->state);
-		operation->source =
-			store_address(job->optimizer_store, job->streams.state[section][operation->state],
-				      operation_state_offset(operation) + pack_element(operation) * bytes);
+		operation->source = store_address(
+			job->optimizer_store, job->streams.state[section][operation->state],
+			operation_state_offset(operation) + operation_pack_element(operation) * bytes);
 		operation_start_work(operation);
 		return;
 	}
@@ -422,12 +271,12 @@ void operation_take_sums(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
 
-	if (!spill_want(job, pack_of(operation))) {
+	if (!spill_want(job, operation_pack(operation))) {
 		operation->stage = WAITING_FOR_SUMS;
 		queue_push(&job->tensor_waiting, &operation->link);
 		return;
 	}
-	spill_pin(job, pack_of(operation), operation->kind == OPERATION_WRITE);
+	spill_pin(job, operation_pack(operation), operation->kind == OPERATION_WRITE);
 	operation_start_work(operation);
 }
 
@@ -471,7 +320,7 @@ static void on_pack(struct waiter *waiter, int status)
 		return;
 	}
 	operation->has_pin = true;
-	residency_pin(operation->job, pack_of(operation));
+	residency_pin(operation->job, operation_pack(operation));
 	go_on(operation);
 }
 
@@ -480,7 +329,7 @@ void operation_want_pack(struct tensor_operation *operation, uint64_t version)
 	operation->stage = WAITING_FOR_PACK;
 	operation->waiter.version = version;
 	operation->waiter.done = on_pack;
-	if (residency_want(operation->job, pack_of(operation), &operation->waiter, TIER_DEMAND))
+	if (residency_want(operation->job, operation_pack(operation), &operation->waiter, TIER_DEMAND))
 		on_pack(&operation->waiter, 0);
 }
 

@@ -63,6 +63,11 @@ static inline bool operation_is_of_state(const struct tensor_operation *operatio
 	return operation->kind == OPERATION_WRITE && operation->state >= STATE_SLOTS;
 }
 
+static inline enum unit_section operation_section(const struct tensor_operation *operation)
+{
+	return operation->tensor->layout.section;
+}
+
 /* Of nobody, if pending is NULL; else the pending's member has no other until it has been answered. NULL: no
  * memory. It ends by itself once one of the calls below has started it. */
 struct tensor_operation *operation_new(struct job *job, struct pending *pending, enum operation_kind kind,
@@ -77,6 +82,9 @@ void operation_start_work(struct tensor_operation *operation);
 
 /* Starts a write where its values belong. */
 void operation_start_write(struct tensor_operation *operation);
+
+/* On a worker: moves the values; 0, or why they cannot be taken. */
+int operation_work(const struct tensor_operation *operation);
 
 /* The pack and the element of its section at which it begins. */
 uint32_t operation_pack(const struct tensor_operation *operation);
