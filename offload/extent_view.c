@@ -1,5 +1,5 @@
-/* A view: a snapshot of a store on devices, to be read. It has a map and operations of its own, and the
- * devices of its store. */
+/* A view: a snapshot of a store on devices, or its last commit, to be read. It has a map and operations of
+ * its own, and the devices of its store. */
 #include <assert.h>
 #include <errno.h>
 
@@ -125,7 +125,8 @@ static int make(struct extent_store *store, struct extent_store **ret_view)
 
 static int run_open(struct extent_store *store)
 {
-	return lineage_open_view(&store->head, store->asked.name, &store->opening->head, &store->step);
+	return lineage_open_view(&store->head, store->asked.has_other ? store->asked.other : NULL,
+				 &store->opening->head, &store->step);
 }
 
 int extent_open_snapshot(struct store *base, const char *name, struct store_request *request,
@@ -136,7 +137,8 @@ int extent_open_snapshot(struct store *base, const char *name, struct store_requ
 
 	if (store->request)
 		return -EBUSY;
-	extent_keep_name(store->asked.name, name);
+	store->asked.has_other = name != NULL;
+	extent_keep_name(store->asked.other, name ? name : "");
 	store->ret_store = ret_view;
 	r = make(store, &store->opening);
 	if (r < 0)

@@ -48,8 +48,8 @@ struct lineage_share {
 	uint32_t fixed, changing;
 };
 
-/* Embedded in what has a map: a job, or a view of a snapshot. One that is attached is borrowed, and stays
- * until it is detached. */
+/* Embedded in what has a map: a job, or a view of a commit that is kept. One that is attached is borrowed,
+ * and stays until it is detached. */
 struct lineage_head {
 	const struct lineage_head_ops *ops;
 	struct lineage *lineage; /* while it is attached */
@@ -142,8 +142,9 @@ bool lineage_has_lost_job(const struct lineage *lineage, const struct head_recor
 /* All that the job has, in the order in which they were taken. */
 unsigned lineage_snapshots(const struct lineage_head *head, struct head_record *ret_records);
 
-/* Reads the map of a snapshot of a job into another head, which keeps its places until lineage_close_view().
- * -ENOENT. */
+/* Reads the map of a snapshot of a job, or (name: NULL) of its last commit, into another head, which keeps
+ * its places until lineage_close_view(). -ENOENT, -ENODATA; -ENOSPC: there is no room to keep the last
+ * commit. */
 int lineage_open_view(struct lineage_head *head, const char *name, struct lineage_head *view,
 		      struct lineage_request *request);
 void lineage_close_view(struct lineage_head *view);

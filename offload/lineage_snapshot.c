@@ -310,10 +310,13 @@ int lineage_open_view(struct lineage_head *head, const char *name, struct lineag
 {
 	struct lineage *lineage = head->lineage;
 	struct head_record *record = NULL;
-	int r = lineage->request ? -EBUSY : find_snapshot(head, name, &record);
+	int r = lineage->request ? -EBUSY : lineage_find(head, name, &record);
 
 	if (r == 0)
 		r = lineage_check_found(lineage, record);
+	/* What a snapshot keeps it has room for already. */
+	if (r == 0 && !name)
+		r = lineage_check_room(head);
 	if (r == 0)
 		r = view->ops->begin_load(view, record->extents);
 	if (r < 0)

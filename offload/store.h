@@ -342,7 +342,10 @@ struct store_room store_room_for_fork(const struct store *store, unsigned snapsh
 
 /* A snapshot as a store of the same layout that is read only (writes: -EROFS), and freed before the one that
  * it is of. What it shows stays where it is until then, also when the snapshot is deleted. *ret_view is set
- * before done(request, 0). -ENOENT. */
+ * before done(request, 0). -ENOENT.
+ * name: NULL: the last commit, as if it were a snapshot that ends with the view. It has no record on the
+ * devices, so no crash leaves anything of it; but it takes the room of one. -ENODATA, -ENOSPC: as
+ * store_snapshot(). */
 int store_open_snapshot(struct store *store, const char *name, struct store_request *request,
 			struct store **ret_view);
 

@@ -245,12 +245,25 @@ static int roll_back(struct run *run)
 	return r == 0 ? 0 : -EINTR;
 }
 
+/* Without a record, and with the room of one. */
+static void look_at_last(struct run *run, struct toy_view *view)
+{
+	struct toy_kept last = { .step = run->promised };
+	int r;
+
+	memcpy(last.content, run->committed, sizeof(last.content));
+	r = toy_open_view(&run->toy, view, &last);
+	assert_true(r == 0 || r == -ENODATA || r == -ENOSPC);
+}
+
 static int look(struct run *run)
 {
 	struct toy_view *view = &run->toy.views[toy_choose(&run->toy, TOY_MAX_VIEWS)];
 
 	if (view->toy)
 		toy_close_view(view);
+	else if (toy_choose(&run->toy, 2) == 0)
+		look_at_last(run, view);
 	else if (choose_kept(run))
 		assert_int_equal(toy_open_view(&run->toy, view, &run->wished), 0);
 	return 0;

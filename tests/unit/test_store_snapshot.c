@@ -220,6 +220,73 @@ static void a_view_shows_what_was_kept_until_it_is_freed(void **state)
 	disk_store_close(&disk);
 }
 
+/* It takes the room of a snapshot, in both orders, and nothing that a crash could leave behind. */
+static void a_view_of_the_last_commit_is_a_snapshot_that_ends_with_it(void **state)
+{
+	struct store *view = NULL, *second = NULL;
+	struct disk_store disk;
+	uint64_t *kept;
+
+	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 1, 8);
+	expect_refused(&disk, look(&disk, NULL, &view), -ENODATA, "nothing has been committed");
+	rewrite_all(&disk);
+	commit(&disk);
+	kept = copy_content(&disk);
+	disk_store_rewrite(&disk, 7);
+	disk_store_drain(&disk);
+	assert_int_equal(look(&disk, NULL, &view), 0);
+	assert_int_equal(store_step(view), 1);
+	assert_int_equal(store_snapshots(disk.store, NULL), 0);
+	/* What it keeps is kept once. */
+	assert_int_equal(look(&disk, NULL, &second), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		rewrite_all(&disk);
+		commit(&disk);
+		disk_store_expect(&disk, view, kept);
+		disk_store_expect(&disk, second, kept);
+	}
+	expect_refused(&disk, take(&disk, "one"), -ENOSPC, "MiB for snapshots");
+	view = store_free(view);
+	expect_refused(&disk, take(&disk, "one"), -ENOSPC, "MiB for snapshots");
+	second = store_free(second);
+	assert_int_equal(take(&disk, "one"), 0);
+	rewrite_all(&disk);
+	commit(&disk);
+	expect_refused(&disk, look(&disk, NULL, &view), -ENOSPC, "MiB for snapshots");
+	assert_null(view);
+	/* A snapshot that is there takes no more by being read. */
+	assert_int_equal(look(&disk, "one", &view), 0);
+	store_free(view);
+	free(kept);
+	disk_store_close(&disk);
+}
+
+static void nothing_of_a_view_outlives_a_crash(void **state)
+{
+	struct disk_store disk;
+	struct store *view;
+	char name[16];
+
+	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 1, 11);
+	for (unsigned turn = 0; turn < 4; turn++) {
+		rewrite_all(&disk);
+		commit(&disk);
+		assert_int_equal(look(&disk, NULL, &view), 0);
+		rewrite_all(&disk);
+		commit(&disk);
+		disk_store_fail_all(&disk, turn % 2 ? sim_disk_fail_power : sim_disk_kill);
+		store_free(view);
+		disk_store_end(&disk);
+		disk_store_open_again(&disk);
+		assert_int_equal(store_snapshots(disk.store, NULL), 0);
+		/* All of its room is there again. */
+		snprintf(name, sizeof(name), "kept-%u", turn);
+		assert_int_equal(take(&disk, name), 0);
+		assert_int_equal(drop(&disk, name), 0);
+	}
+	disk_store_close(&disk);
+}
+
 static uint64_t moved(const struct disk_store *disk, enum tier_direction direction)
 {
 	uint64_t bytes = 0;
@@ -413,8 +480,10 @@ static void a_growth_that_is_interrupted_loses_nothing(void **state)
 
 /* ---- At random, with transfers in flight ---- */
 
+/* As a snapshot, or as a view of what was the last commit. */
 struct kept {
 	char name[16];
+	struct store *view;
 	uint64_t *content;
 };
 
@@ -433,7 +502,7 @@ static bool keep(struct disk_store *disk, struct kept *kept, unsigned number)
 	int r;
 
 	snprintf(kept->name, sizeof(kept->name), "kept-%u", number);
-	r = take(disk, kept->name);
+	r = number % 2 ? take(disk, kept->name) : look(disk, NULL, &kept->view);
 	if (r == -ENOSPC || r == -ENODATA)
 		return false;
 	assert_int_equal(r, 0);
@@ -445,8 +514,23 @@ static bool keep(struct disk_store *disk, struct kept *kept, unsigned number)
 
 static void forget(struct disk_store *disk, struct kept *kept)
 {
-	expect_kept(disk, kept);
-	assert_int_equal(drop(disk, kept->name), 0);
+	if (kept->view) {
+		disk_store_expect(disk, kept->view, kept->content);
+		kept->view = store_free(kept->view);
+	} else {
+		expect_kept(disk, kept);
+		assert_int_equal(drop(disk, kept->name), 0);
+	}
+	free(kept->content);
+	kept->content = NULL;
+}
+
+/* Views end with their store, however that ends. */
+static void close_view(struct kept *kept)
+{
+	if (!kept->view)
+		return;
+	kept->view = store_free(kept->view);
 	free(kept->content);
 	kept->content = NULL;
 }
@@ -471,6 +555,8 @@ static void run_seed(uint64_t seed)
 	}
 	disk_store_await_commit(&disk);
 	disk_store_fail_all(&disk, disk_store_choose(&disk, 2) ? sim_disk_fail_power : sim_disk_kill);
+	for (unsigned i = 0; i < 3; i++)
+		close_view(&kept[i]);
 	disk_store_end(&disk);
 	disk_store_open_again(&disk);
 	for (unsigned i = 0; i < 3; i++)
@@ -492,6 +578,8 @@ int main(void)
 		cmocka_unit_test(a_snapshot_beyond_the_reserve_is_refused_and_steps_go_on),
 		cmocka_unit_test(what_changed_and_what_a_snapshot_keeps_is_counted),
 		cmocka_unit_test(a_view_shows_what_was_kept_until_it_is_freed),
+		cmocka_unit_test(a_view_of_the_last_commit_is_a_snapshot_that_ends_with_it),
+		cmocka_unit_test(nothing_of_a_view_outlives_a_crash),
 		cmocka_unit_test(a_snapshot_costs_a_table_and_superblocks_whatever_the_size),
 		cmocka_unit_test(opening_reads_of_a_snapshot_what_is_in_no_other_map),
 		cmocka_unit_test(nothing_is_written_to_a_view),

@@ -84,7 +84,9 @@ void toy_expect_step(struct toy *toy);
  * views. */
 void toy_expect_places(struct toy *toy);
 
-/* Opens one of the views of what was kept; what it shows must be that. */
+/* Opens one of the views of what was kept, or (without a name) of the last commit; what it shows must be
+ * that.
+ */
 int toy_open_view(struct toy *toy, struct toy_view *view, const struct toy_kept *kept);
 void toy_expect_view(struct toy_view *view);
 void toy_close_view(struct toy_view *view);
