@@ -238,6 +238,8 @@ int tierd_reader_open(struct tierd_node *node, const struct tierd_reader_options
 	if (own.snapshot && (!own.snapshot[0] || strlen(own.snapshot) > TIERD_MAX_SNAPSHOT_NAME))
 		return message_fail(-EINVAL, "a snapshot has a name, of 1 to %d bytes",
 				    TIERD_MAX_SNAPSHOT_NAME);
+	if (own.snapshot && own.as_snapshot)
+		return message_fail(-EINVAL, "a reader reads a snapshot, or as if there were one: not both");
 	r = reader_new(node, own.name, &reader);
 	if (r == 0)
 		r = connection_enter(node);
@@ -250,6 +252,7 @@ int tierd_reader_open(struct tierd_node *node, const struct tierd_reader_options
 	open.owner = own.owner >= 0 ? (uint32_t)own.owner : 0;
 	if (own.snapshot)
 		open.snapshot = (char *)own.snapshot;
+	open.as_snapshot = own.as_snapshot;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_OPEN;
 	request.reader_open = &open;
 	r = open_locked(reader, &request, deadline);

@@ -427,13 +427,15 @@ struct tierd_reader_options {
 	const char *name; /* of the job */
 	int64_t owner;    /* the user whose job it is; -1: the caller's own */
 	const char *snapshot; /* of the job, which it reads; NULL: the job as it is now */
+	bool as_snapshot;     /* of the last applied step: the job keeps it, as a snapshot that has no name and ends with the reader */
 };
-#define TIERD_READER_OPTIONS_INIT { sizeof(struct tierd_reader_options), NULL, -1, NULL }
+#define TIERD_READER_OPTIONS_INIT { sizeof(struct tierd_reader_options), NULL, -1, NULL, false }
 
 /* Reads a job that has values, whether it is being trained or idle, without a rank: trainers do not wait for readers.
  * For the owner, administrators, and members of the group with which it is shared; those of a job shared for reading
  * get its parameters alone. All that a reader gets belongs to one applied step, until it is refreshed. -ENOENT: there is no such job;
- * -EBUSY: it has no values yet, or there are too many readers; -EIO: it is broken. */
+ * -EBUSY: it has no values yet, or there are too many readers; -EIO: it is broken. as_snapshot, as tierd_snapshot: -ENOSPC,
+ * -EOPNOTSUPP, -EPERM. */
 int tierd_reader_open(struct tierd_node *node, const struct tierd_reader_options *options,
 		      struct tierd_reader **ret_reader);
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "daemon/access.h"
 #include "daemon/budget.h"
@@ -216,6 +217,7 @@ static void reply_opened(struct reader *reader)
 	}
 	reader->pending = NULL;
 	reader->activity = READING;
+	reader->opened_s = (uint64_t)time(NULL);
 	reader->step = reader->snapshot ? store_step(reader->snapshot) : reader->job->step;
 	body.reader = reader->handle;
 	body.step = reader->step;
@@ -226,42 +228,60 @@ static void reply_opened(struct reader *reader)
 	pending_reply_fds(pending, &reply, &fd, 1);
 }
 
-/* ---- Open: a snapshot ---- */
+/* ---- Open: a snapshot, or what would be one ---- */
+
+static bool is_of_snapshot(const struct reader *reader)
+{
+	return reader->as_snapshot || reader->snapshot_name[0];
+}
 
 static int begin_snapshot(struct errand *errand, struct store *store)
 {
 	struct reader *reader = container_of(errand, struct reader, opening);
 
-	return store_open_snapshot(store, reader->snapshot_name, &errand->request, &reader->snapshot);
+	/* It has waited for a commit, and its client has not. */
+	if (!reader->pending)
+		return -ECANCELED;
+	return store_open_snapshot(store, reader->as_snapshot ? NULL : reader->snapshot_name,
+				   &errand->request, &reader->snapshot);
+}
+
+static void fail_snapshot(struct reader *reader, const struct job *job, int status)
+{
+	char message[SNAPSHOT_TEXT];
+
+	snapshot_explain(job, reader->snapshot_name, status, message, sizeof(message));
+	pending_error(TAKE_PTR(reader->pending), status == -ESHUTDOWN ? -ENOENT : status, "%s", message);
+	reader_fail(reader, status, message);
 }
 
 static void on_snapshot(struct errand *errand, int status)
 {
 	struct reader *reader = container_of(errand, struct reader, opening);
-	char message[SNAPSHOT_TEXT];
 
 	reader->is_opening = false;
-	if (!reader->pending) {
+	if (!reader->pending)
 		reader_release(reader);
-	} else if (status < 0) {
-		snapshot_explain(errand->job, reader->snapshot_name, status, message, sizeof(message));
-		reader_fail(reader, status == -ESHUTDOWN ? -ENOENT : status, message);
-	} else {
+	else if (status < 0)
+		fail_snapshot(reader, errand->job, status);
+	else
 		reply_opened(reader);
-	}
 }
 
 static void open_snapshot(struct reader *reader)
 {
 	reader->is_opening = true;
 	reader->opening = (struct errand){ .job = reader->job, .begin = begin_snapshot, .done = on_snapshot };
+	/* What is applied, and not only what was committed some time ago. */
+	if (reader->as_snapshot)
+		reader->opening.step = reader->job->step;
 	errand_send(&reader->opening);
 }
 
 /* What its map takes is what the job's takes. */
 static uint64_t snapshot_bytes(const struct reader *reader)
 {
-	return reader->snapshot_name[0] ? store_host_bytes(job_nvme_store(reader->job)) : 0;
+	return is_of_snapshot(reader) ? store_host_bytes(job_nvme_store(reader->job)) : 0;
 }
 
 /* Waits for memory, if caches have it. */
@@ -281,7 +301,7 @@ static void go_on_opening(struct reader *reader)
 		return;
 	}
 	reader_values_init(reader);
-	if (reader->snapshot_name[0])
+	if (is_of_snapshot(reader))
 		open_snapshot(reader);
 	else
 		reply_opened(reader);
@@ -307,14 +327,27 @@ static bool check_room(struct pending *pending, const struct queue *client_reade
 	return false;
 }
 
-static bool check_snapshot(struct pending *pending, const struct job *job, const char *name)
+static int check_snapshot_name(const struct job *job, const char *name, char *message, size_t size)
 {
 	struct store_snapshot snapshot;
-	char message[SNAPSHOT_TEXT];
-	int r = snapshot_check_job(job, message, sizeof(message));
+	int r = snapshot_check_job(job, message, size);
 
-	if (r == 0 && !snapshot_find(job, name, &snapshot, message, sizeof(message)))
-		r = -ENOENT;
+	return r == 0 && !snapshot_find(job, name, &snapshot, message, size) ? -ENOENT : r;
+}
+
+static bool check_snapshot(struct pending *pending, const struct job *job,
+			   const Tierd__Wire__ReaderOpen *open)
+{
+	char message[SNAPSHOT_TEXT];
+	int r = 0;
+
+	if (open->as_snapshot && open->snapshot[0])
+		r = refuse(message, sizeof(message), -EINVAL,
+			   "a reader of job %s reads a snapshot, or as if there were one", job->name);
+	else if (open->as_snapshot)
+		r = snapshot_check_take(job, pending_port(pending), message, sizeof(message));
+	else if (open->snapshot[0])
+		r = check_snapshot_name(job, open->snapshot, message, sizeof(message));
 	if (r < 0)
 		pending_error(pending, r, "%s", message);
 	return r == 0;
@@ -335,7 +368,7 @@ void reader_open(struct pending *pending, const Tierd__Wire__ReaderOpen *open, s
 		pending_error(pending, r, "job %s: %s", job->name, message);
 		return;
 	}
-	if (open->snapshot[0] && !check_snapshot(pending, job, open->snapshot))
+	if (!check_snapshot(pending, job, open))
 		return;
 	reader = reader_new(job, pending_port(pending));
 	if (!reader) {
@@ -343,6 +376,7 @@ void reader_open(struct pending *pending, const Tierd__Wire__ReaderOpen *open, s
 		return;
 	}
 	snprintf(reader->snapshot_name, sizeof(reader->snapshot_name), "%s", open->snapshot);
+	reader->as_snapshot = open->as_snapshot;
 	reader->handle = handle;
 	reader->pending = pending;
 	reader->activity = OPENING;
@@ -407,6 +441,29 @@ void readers_end_job(struct job *job)
 		reader->job = NULL;
 		reader_fail(reader, -ENOENT, "it is gone; close the reader");
 	}
+}
+
+/* A snapshot that is read may have been deleted, and another taken under its name. */
+static bool keeps_alone(const struct reader *reader)
+{
+	struct store_snapshot snapshot;
+
+	return reader->snapshot && !(snapshot_look_for(reader->job, reader->snapshot_name, &snapshot) &&
+				     snapshot.step == store_step(reader->snapshot));
+}
+
+unsigned readers_list_kept(const struct job *job, struct reader_kept ret_kept[READER_MAX_KEPT])
+{
+	unsigned count = 0;
+
+	QUEUE_FOREACH (link, &job->readers) {
+		const struct reader *reader = queue_entry(link, struct reader, job_link);
+
+		if (count < READER_MAX_KEPT && keeps_alone(reader))
+			ret_kept[count++] = (struct reader_kept){ store_step(reader->snapshot),
+								  reader->opened_s, reader->uid };
+	}
+	return count;
 }
 
 unsigned readers_count(const struct job *job)

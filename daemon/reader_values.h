@@ -21,9 +21,11 @@ struct reader {
 	bool may_read_all;	  /* else parameters only */
 	bool is_closed;
 	uint64_t step;
-	char snapshot_name[WIRE_MAX_SNAPSHOT_NAME + 1]; /* "": it reads the job as it is now */
-	struct store *snapshot;				/* NULL: in the same case, or not open yet */
-	struct errand opening;				/* that of the snapshot */
+	char snapshot_name[WIRE_MAX_SNAPSHOT_NAME + 1];
+	bool as_snapshot;	/* of the last commit, which has no name */
+	uint64_t opened_s;	/* since 1970 */
+	struct store *snapshot; /* NULL: it reads the job as it is now, or is not open yet */
+	struct errand opening;	/* that of the snapshot */
 	bool is_opening;
 	struct memory window;
 	struct memory buffer; /* for copies of what is on NVMe */

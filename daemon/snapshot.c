@@ -11,6 +11,7 @@
 #include "daemon/durable.h"
 #include "daemon/errand.h"
 #include "daemon/family.h"
+#include "daemon/reader.h"
 #include "daemon/refuse.h"
 #include "proto/name.h"
 
@@ -39,7 +40,7 @@ static void name_snapshots(const struct job *job, char *text, size_t size)
 					 snapshots[i].name);
 }
 
-static bool look_for(const struct job *job, const char *name, struct store_snapshot *ret_snapshot)
+bool snapshot_look_for(const struct job *job, const char *name, struct store_snapshot *ret_snapshot)
 {
 	struct store_snapshot snapshots[STORE_MAX_SNAPSHOTS];
 	unsigned count = store_snapshots(job_nvme_store(job), snapshots);
@@ -98,7 +99,7 @@ int snapshot_check_lost(const struct job *job, char *message, size_t size)
 bool snapshot_find(const struct job *job, const char *name, struct store_snapshot *ret_snapshot,
 		   char *message, size_t size)
 {
-	if (look_for(job, name, ret_snapshot))
+	if (snapshot_look_for(job, name, ret_snapshot))
 		return true;
 	snapshot_explain(job, name, -ENOENT, message, size);
 	return false;
@@ -127,22 +128,40 @@ int snapshot_check_job(const struct job *job, char *message, size_t size)
 	return 0;
 }
 
+/* What would give room back, beside making more. */
+static void name_remedies(const struct job *job, char *text, size_t size)
+{
+	struct reader_kept kept[READER_MAX_KEPT];
+	unsigned readers = readers_list_kept(job, kept);
+	char names[400];
+	size_t used = 0;
+
+	text[0] = '\0';
+	if (snapshot_count(job) > 0) {
+		name_snapshots(job, names, sizeof(names));
+		used = (size_t)snprintf(text, size, "delete one of %s (tierctl snapshot --delete), ", names);
+	}
+	if (readers > 0 && used < size)
+		snprintf(text + used, size - used,
+			 "wait for the end of %u reader%s for which a step is kept (tierctl snapshots), ",
+			 readers, PLURAL(readers));
+}
+
 static void explain_space(const struct job *job, char *message, size_t size)
 {
-	char names[400];
+	char remedies[560];
 
 	if (job->options.snapshots == 0) {
-		snprintf(message, size,
-			 "job %s has no room for snapshots; make some (tierctl reserve), or export the job",
+		snprintf(message, size, "job %s has no room for snapshots; make some (tierctl reserve)",
 			 job->name);
 		return;
 	}
-	name_snapshots(job, names, sizeof(names));
+	name_remedies(job, remedies, sizeof(remedies));
 	snprintf(message, size,
-		 "the room of job %s for %u snapshot%s is used: %s; delete one of %s (tierctl snapshot "
-		 "--delete), or make room for more (tierctl reserve)",
+		 "the room of job %s for %u snapshot%s is used: %s; %sor make room for more (tierctl "
+		 "reserve)",
 		 job->name, job->options.snapshots, PLURAL(job->options.snapshots),
-		 store_message(job_nvme_store(job)), names);
+		 store_message(job_nvme_store(job)), remedies);
 }
 
 static void explain_name(const struct job *job, const char *name, int status, char *message, size_t size)
@@ -150,7 +169,7 @@ static void explain_name(const struct job *job, const char *name, int status, ch
 	struct store_snapshot snapshot;
 	char names[640];
 
-	if (status == -EEXIST && look_for(job, name, &snapshot)) {
+	if (status == -EEXIST && snapshot_look_for(job, name, &snapshot)) {
 		snprintf(message, size,
 			 "job %s has a snapshot %s already, of step %llu; take another name, or delete that "
 			 "one first",
@@ -249,6 +268,29 @@ static bool check_job(struct pending *pending, const struct job *job)
 	return r == 0;
 }
 
+int snapshot_check_take(const struct job *job, const struct port *port, char *message, size_t size)
+{
+	int r;
+
+	if (!access_may_train(job, port) && !access_may_drop(job, port))
+		return refuse(message, size, -EPERM,
+			      "snapshots of job %s are for those to take who may train it: its owner, user "
+			      "%u, and whom he shares it with for that",
+			      job->name, (unsigned)job->uid);
+	r = snapshot_check_job(job, message, size);
+	return r < 0 ? r : snapshot_check_lost(job, message, size);
+}
+
+static bool check_take(struct pending *pending, const struct job *job)
+{
+	char message[SNAPSHOT_TEXT];
+	int r = snapshot_check_take(job, pending_port(pending), message, sizeof(message));
+
+	if (r < 0)
+		pending_error(pending, r, "%s", message);
+	return r == 0;
+}
+
 static bool check_lost(struct pending *pending, const struct job *job)
 {
 	char message[SNAPSHOT_TEXT];
@@ -305,21 +347,11 @@ static void tell_taken(struct snapshot_request *request)
 void snapshot_take(struct pending *pending, const struct member *member,
 		   const Tierd__Wire__SnapshotTake *take, struct queue *askers)
 {
-	const struct port *port = pending_port(pending);
 	struct job *job =
 		member ? member->job : access_find(pending, take->name, take->has_owner, take->owner);
 	struct snapshot_request *request;
 
-	if (!job || !check_name(pending, take->snapshot))
-		return;
-	if (!access_may_train(job, port) && !access_may_drop(job, port)) {
-		pending_error(pending, -EPERM,
-			      "snapshots of job %s are for those to take who may train it: its owner, user "
-			      "%u, and whom he shares it with for that",
-			      job->name, (unsigned)job->uid);
-		return;
-	}
-	if (!check_job(pending, job) || !check_lost(pending, job))
+	if (!job || !check_name(pending, take->snapshot) || !check_take(pending, job))
 		return;
 	request = request_new(pending, job, take->snapshot, askers);
 	if (!request)

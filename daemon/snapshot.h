@@ -21,6 +21,9 @@ unsigned snapshot_count_lost(const struct job *job);
 int snapshot_check_lost(const struct job *job, char *message, size_t size);
 /* 0, or why snapshots of the job cannot be asked for now. */
 int snapshot_check_job(const struct job *job, char *message, size_t size);
+/* 0, or why whoever is at the port cannot have a step of it kept now. */
+int snapshot_check_take(const struct job *job, const struct port *port, char *message, size_t size);
+bool snapshot_look_for(const struct job *job, const char *name, struct store_snapshot *ret_snapshot);
 /* False, and message says so, and which there are: it has none of that name. */
 bool snapshot_find(const struct job *job, const char *name, struct store_snapshot *ret_snapshot,
 		   char *message, size_t size);

@@ -6,6 +6,7 @@
 #include "daemon/access.h"
 #include "daemon/asker.h"
 #include "daemon/errand.h"
+#include "daemon/reader.h"
 #include "daemon/snapshot.h"
 
 struct snapshot_list {
@@ -23,8 +24,29 @@ static void snapshot_list_free(struct snapshot_list *list)
 	free(list);
 }
 
+/* What the job keeps without a name. */
+struct kept_list {
+	Tierd__Wire__SnapshotReader entries[READER_MAX_KEPT], *pointers[READER_MAX_KEPT];
+};
+
+static void add_readers(const struct job *job, struct kept_list *list, Tierd__Wire__SnapshotsReply *body)
+{
+	struct reader_kept kept[READER_MAX_KEPT];
+
+	body->n_readers = readers_list_kept(job, kept);
+	body->readers = list->pointers;
+	for (unsigned i = 0; i < body->n_readers; i++) {
+		list->pointers[i] = &list->entries[i];
+		tierd__wire__snapshot_reader__init(&list->entries[i]);
+		list->entries[i].step = kept[i].step;
+		list->entries[i].seconds = kept[i].seconds;
+		list->entries[i].uid = kept[i].uid;
+	}
+}
+
 static void reply(struct snapshot_list *list, const struct job *job)
 {
+	struct kept_list kept;
 	Tierd__Wire__Snapshot entries[STORE_MAX_SNAPSHOTS], *pointers[STORE_MAX_SNAPSHOTS];
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__SnapshotsReply body = TIERD__WIRE__SNAPSHOTS_REPLY__INIT;
@@ -43,6 +65,7 @@ static void reply(struct snapshot_list *list, const struct job *job)
 	body.snapshots = pointers;
 	body.maximum = job->options.snapshots;
 	body.state_bytes = snapshot_state_bytes(job);
+	add_readers(job, &kept, &body);
 	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOTS;
 	reply.snapshots = &body;
 	pending_reply(list->asker.pending, &reply);

@@ -129,15 +129,28 @@ static cJSON *snapshot_json(const Tierd__Wire__Snapshot *snapshot)
 	return json;
 }
 
+static cJSON *reader_json(const Tierd__Wire__SnapshotReader *reader)
+{
+	cJSON *json = cJSON_CreateObject();
+
+	cJSON_AddNumberToObject(json, "step", (double)reader->step);
+	cJSON_AddNumberToObject(json, "seconds", (double)reader->seconds);
+	cJSON_AddNumberToObject(json, "uid", reader->uid);
+	return json;
+}
+
 static int print_json(const Tierd__Wire__SnapshotsReply *reply)
 {
-	cJSON *json = cJSON_CreateObject(), *snapshots;
+	cJSON *json = cJSON_CreateObject(), *snapshots, *readers;
 
 	cJSON_AddNumberToObject(json, "maximum", reply->maximum);
 	cJSON_AddNumberToObject(json, "state_bytes", (double)reply->state_bytes);
 	snapshots = cJSON_AddArrayToObject(json, "snapshots");
 	for (size_t i = 0; i < reply->n_snapshots; i++)
 		cJSON_AddItemToArray(snapshots, snapshot_json(reply->snapshots[i]));
+	readers = cJSON_AddArrayToObject(json, "readers");
+	for (size_t i = 0; i < reply->n_readers; i++)
+		cJSON_AddItemToArray(readers, reader_json(reply->readers[i]));
 	return command_print_json(json);
 }
 
@@ -149,25 +162,41 @@ static void add_own(struct table *table, const Tierd__Wire__Snapshot *snapshot)
 		table_add(table, "%s", snapshot->is_lost ? "lost" : "not known yet");
 }
 
+static void add_step(struct table *table, uint64_t step, uint64_t since, uint64_t bytes)
+{
+	const time_t seconds = (time_t)since;
+	struct tm local = { 0 };
+	char taken[TEXT_SIZE];
+
+	localtime_r(&seconds, &local);
+	strftime(taken, sizeof(taken), "%F %T", &local);
+	table_add(table, "%" PRIu64, step);
+	table_add(table, "%s", taken);
+	table_add_bytes(table, bytes);
+}
+
+/* No snapshot can be called like that. */
+static void add_reader(struct table *table, const Tierd__Wire__SnapshotReader *reader, uint64_t bytes)
+{
+	table_add(table, "(a reader of user %" PRIu32 ")", reader->uid);
+	add_step(table, reader->step, reader->seconds, bytes);
+	table_add(table, "until it ends");
+}
+
 static int print_list(const Tierd__Wire__SnapshotsReply *reply)
 {
 	static const char *const titles[] = { "SNAPSHOT", ">STEP", "TAKEN", ">SIZE", ">ITS OWN", NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
-	char taken[TEXT_SIZE];
 
 	for (size_t i = 0; table && i < reply->n_snapshots; i++) {
 		const Tierd__Wire__Snapshot *snapshot = reply->snapshots[i];
-		const time_t seconds = (time_t)snapshot->seconds;
-		struct tm local = { 0 };
 
-		localtime_r(&seconds, &local);
-		strftime(taken, sizeof(taken), "%F %T", &local);
 		table_add(table, "%s", snapshot->name);
-		table_add(table, "%" PRIu64, snapshot->step);
-		table_add(table, "%s", taken);
-		table_add_bytes(table, reply->state_bytes);
+		add_step(table, snapshot->step, snapshot->seconds, reply->state_bytes);
 		add_own(table, snapshot);
 	}
+	for (size_t i = 0; table && i < reply->n_readers; i++)
+		add_reader(table, reply->readers[i], reply->state_bytes);
 	return command_print_table(table);
 }
 

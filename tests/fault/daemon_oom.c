@@ -181,15 +181,39 @@ static int read_all(void)
 	return r;
 }
 
-static void a_reader_survives(void **state)
+/* Opens one for which the job keeps its step, and reads of that. */
+static int read_kept(void)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__ReaderOpen open = TIERD__WIRE__READER_OPEN__INIT;
+	Tierd__Wire__ReaderRead read = TIERD__WIRE__READER_READ__INIT;
+	const struct answer *answer;
+	uint32_t reader;
+
+	open.name = (char *)"play";
+	open.as_snapshot = true;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_OPEN;
+	request.reader_open = &open;
+	answer = actor_await(&actor, actor_send(&actor, &request), 0);
+	if (answer->status < 0)
+		return answer->status;
+	reader = answer->reply->reader_open->reader;
+	assert_int_equal(answer->reply->reader_open->step, 2);
+	read.state = (char *)"master";
+	read.count = TRAINING_ELEMENTS;
+	read.step = 2;
+	return actor_await(&actor, actor_send_reader_read(&actor, reader, &read), 0)->status;
+}
+
+static void survive_reading(const struct actor_job *job, int (*read)(void))
 {
 	bool has_tripped = true;
 
 	for (unsigned nth = 1; has_tripped; nth++) {
 		assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
-		assert_int_equal(training_run(&scene, &actor, &(struct actor_job){ .stage = 3 }), 0);
+		assert_int_equal(training_run(&scene, &actor, job), 0);
 		alloc_fault_arm(nth);
-		int r = read_all();
+		int r = read();
 
 		has_tripped = alloc_fault_tripped();
 		if (!has_tripped)
@@ -197,6 +221,16 @@ static void a_reader_survives(void **state)
 		expect_that_others_train();
 		end_scene();
 	}
+}
+
+static void a_reader_survives(void **state)
+{
+	survive_reading(&(struct actor_job){ .stage = 3 }, read_all);
+}
+
+static void a_reader_as_of_a_snapshot_survives(void **state)
+{
+	survive_reading(&(struct actor_job){ .stage = 3, .snapshots = 1 }, read_kept);
 }
 
 /* Verifies all of the job, has it scrubbed, and looks at the node. */
@@ -398,6 +432,7 @@ int main(void)
 		cmocka_unit_test(a_training_with_spilled_sums_survives),
 		cmocka_unit_test(a_training_by_its_owner_survives),
 		cmocka_unit_test(a_reader_survives),
+		cmocka_unit_test(a_reader_as_of_a_snapshot_survives),
 		cmocka_unit_test(verify_and_scrub_survive),
 		cmocka_unit_test(a_job_that_is_brought_back_survives),
 		cmocka_unit_test(a_search_for_jobs_survives),

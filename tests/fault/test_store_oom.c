@@ -151,17 +151,27 @@ static int count(struct life *life)
 	return r;
 }
 
-static int look(struct life *life)
+static int look_at(struct life *life, const char *name, uint64_t step)
 {
-	int r = wait(life, store_open_snapshot(life->store, "kept", &life->request, &life->view));
+	int r = wait(life, store_open_snapshot(life->store, name, &life->request, &life->view));
 
 	if (r < 0)
 		return r;
 	r = move(life, life->view, TIER_READ);
 	if (r == 0)
-		assert_int_equal(life->buffer[EXTENTS * MIB - 1], 1);
+		assert_int_equal(life->buffer[EXTENTS * MIB - 1], step);
 	life->view = store_free(life->view);
 	return r;
+}
+
+static int look(struct life *life)
+{
+	return look_at(life, "kept", 1);
+}
+
+static int look_at_last(struct life *life)
+{
+	return look_at(life, NULL, life->step);
 }
 
 /* What is verified, and whose it is. */
@@ -236,9 +246,9 @@ static int open_again(struct life *life)
 
 static int live(struct life *life)
 {
-	int (*const parts[])(
-		struct life *) = { create, take_step, keep,	  reserve, take_step, count,
-				   verify, look,      open_again, count,   drop,      take_step };
+	int (*const parts[])(struct life *) = { create, take_step, keep,     reserve,	   take_step,
+						count,	verify,	   look,     look_at_last, open_again,
+						count,	drop,	   take_step };
 	int r = 0;
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(parts) && r == 0; i++)

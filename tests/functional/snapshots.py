@@ -81,6 +81,50 @@ def what_is_being_read_is_not_measured():
     assert snapshots()["first"]["own_bytes"] > 0
 
 
+def kept_for_readers(job="gpt"):
+    return [one["step"] for one in json.loads(tierctl(ME, "--json", "snapshots", job))["readers"]]
+
+
+def line_by_line(rank):
+    rank.process.stdin.write("\n")
+    rank.process.stdin.flush()
+    return rank.line()
+
+
+def a_step_is_kept_for_a_reader_alone():
+    """It lasts as long as the reader does, whatever is trained, and takes the room of a snapshot meanwhile."""
+    states = {step: trained(0, step, job=f"calm-{step}") for step in (2, 3)}
+    for step in states:
+        tierctl(ME, "drop", f"calm-{step}", "--yes")
+    for keys in {}, {"parameters": "host", "optimizer": "host"}:
+        keys = JOB | {"job": "read", "snapshots": 1} | keys
+        rank = Rank(ME, **keys, steps=2, paced=1).ready()
+        reader = Rank(ME, job="read", reads="all", as_snapshot=1, paced=1).ready()
+        assert line_by_line(rank) == "applied 3"
+        assert kept_for_readers("read") == [2] and not snapshots("read")
+        # A second one of the same commit takes no more; of another one it would.
+        wait_until(lambda: jobs(ME)["read"]["durable_step"] == 3 or keys.get("optimizer"))
+        says = ["room of job read for 1 snapshot is used", "wait for the end of 1 reader"]
+        tierctl(ME, "snapshot", "read", "mine", status=1, says=says)
+        text = refused(ME, "ENOSPC", *says, job="read", reads="all", as_snapshot=1)
+        assert "job read: job read" not in text, text
+        assert line_by_line(reader) == f"step 2: {states[2]}"
+        reader.leave()
+        wait_until(lambda: not kept_for_readers("read"))
+        assert read("read", as_snapshot=1) == (3, states[3])
+        wait_until(lambda: not kept_for_readers("read"))
+        tierctl(ME, "snapshot", "read", "mine")
+        # What is read of a snapshot that goes is kept for the reader.
+        reader = Rank(ME, job="read", reads="all", snapshot="mine", paced=1).ready()
+        assert not kept_for_readers("read")
+        tierctl(ME, "snapshot", "read", "mine", "--delete")
+        assert kept_for_readers("read") == [3]
+        assert line_by_line(reader) == f"step 3: {states[3]}"
+        reader.leave()
+        rank.leave()
+        tierctl(ME, "drop", "read", "--yes")
+
+
 def what_cannot_be_is_refused():
     tierctl(ME, "snapshot", "gpt", "first", status=1, says=["has a snapshot first already, of step 3", "another name"])
     refusal = tierctl(ME, "snapshot", "gpt", "third", status=1, says=["room of job gpt for 2 snapshots is used", "first, second"])
@@ -103,6 +147,7 @@ def what_cannot_be_is_refused():
 def jobs_without_room_or_devices_have_none():
     rank = Rank(ME, job="narrow", mib=1).ready()
     tierctl(ME, "snapshot", "narrow", "x", status=1, says=["has no room for snapshots", "tierctl reserve"])
+    refused(ME, "ENOSPC", "has no room for snapshots", job="narrow", reads="all", as_snapshot=1)
     rank.leave()
     # With its state in host memory it has a copy of that on NVMe, which is what is kept.
     rank = Rank(ME, job="warm", mib=1, snapshots=1, steps=2, takes="x", parameters="host", optimizer="host").ready()
@@ -111,6 +156,8 @@ def jobs_without_room_or_devices_have_none():
     rank = Rank(ME, job="fleeting", mib=1, durability="none").ready()
     tierctl(ME, "snapshot", "fleeting", "x", status=1, says=["is not durable"])
     tierctl(ME, "snapshots", "fleeting", status=1, says=["is not durable"])
+    refused(ME, "EOPNOTSUPP", "is not durable", job="fleeting", reads="all", as_snapshot=1)
+    refused(ME, "EINVAL", "not both", job="fleeting", reads="all", as_snapshot=1, snapshot="x")
     rank.leave()
     refused(ME, "room for 15 snapshots; at most 14", job="wide", snapshots=15)
     refused(ME, "number of snapshots is 3 here, 2 in the job", **(JOB | {"snapshots": 3}))
@@ -234,6 +281,7 @@ def before():
     states = remember()
     a_job_that_is_trained_is_kept_and_goes_on(states)
     what_is_being_read_is_not_measured()
+    a_step_is_kept_for_a_reader_alone()
     what_cannot_be_is_refused()
     a_name_that_is_too_long_is_not_cut()
     what_changed_is_counted()

@@ -12,8 +12,8 @@
  * gradients), snapshots (room for so many), every and keep (of snapshots that are taken by themselves), takes
  * (a snapshot, when it has trained)
  *
- * user_job reads=STATE KEY=VALUE…    a reader of the job instead (uid, groups, job, owner, snapshot): says
- * what the state is, or all of it, as digest does
+ * user_job reads=STATE KEY=VALUE…    a reader of the job instead (uid, groups, job, owner, snapshot,
+ * as_snapshot; paced: once for each line): says what the state is, or all of it, as digest does
  *
  * Prints "ready" when it has trained. What fails is printed as "ERRNO: message", with the exit status 1. */
 #include <ctype.h>
@@ -198,23 +198,35 @@ static uint64_t digest_reader(struct tierd_reader *reader, unsigned units, const
 	return sum;
 }
 
+static void say_what_it_reads(struct tierd_reader *reader, const char *read)
+{
+	struct tierd_reader_state state = TIERD_READER_STATE_INIT;
+
+	check(tierd_reader_state(reader, &state));
+	printf("step %llu: %016llx\n", (unsigned long long)state.step,
+	       (unsigned long long)digest_reader(reader, state.unit_count, read));
+	fflush(stdout);
+}
+
 static int read_job(struct tierd_node *node, int count, char *arguments[])
 {
 	struct tierd_reader_options options = TIERD_READER_OPTIONS_INIT;
-	struct tierd_reader_state state = TIERD_READER_STATE_INIT;
 	const char *read = value_of(count, arguments, "reads", "all");
+	bool is_paced = number_of(count, arguments, "paced", 0) != 0;
 	struct tierd_reader *reader;
 
 	options.name = value_of(count, arguments, "job", "job");
 	options.owner = (int64_t)strtoll(value_of(count, arguments, "owner", "-1"), NULL, 10);
 	options.snapshot = value_of(count, arguments, "snapshot", NULL);
+	options.as_snapshot = number_of(count, arguments, "as_snapshot", 0) != 0;
 	check(tierd_reader_open(node, &options, &reader));
-	check(tierd_reader_state(reader, &state));
-	printf("step %llu: %016llx\nready\n", (unsigned long long)state.step,
-	       (unsigned long long)digest_reader(reader, state.unit_count, read));
+	if (!is_paced)
+		say_what_it_reads(reader, read);
+	puts("ready");
 	fflush(stdout);
-	while (getchar() != EOF)
-		;
+	for (int character = getchar(); character != EOF; character = getchar())
+		if (is_paced && character == '\n')
+			say_what_it_reads(reader, read);
 	OK(tierd_reader_close(reader));
 	tierd_disconnect(node);
 	return 0;

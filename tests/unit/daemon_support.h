@@ -126,6 +126,7 @@ struct actor_job {
 	const char *name;
 	uint32_t rank, world_size, stage, mode, nonfinite;
 	uint64_t host_budget, blob_bytes;
+	uint32_t snapshots;
 	uint32_t parameter_placement, optimizer_placement, gradient_placement, optimizer, durability;
 	float clip_norm;
 	bool is_strict, is_takeover, is_reconnect;
