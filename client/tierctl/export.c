@@ -26,6 +26,7 @@ struct export
 	const struct export_flags *flags;
 	struct progress progress;
 	uint64_t step;
+	char refusal[1024]; /* why it is not kept in memory */
 };
 
 /* ---- Flags ---- */
@@ -130,66 +131,93 @@ static int tell_done(const struct export *export)
 	return COMMAND_DONE;
 }
 
-/* ---- Writing ---- */
+/* ---- Standing at a step ---- */
 
-/* Of an idle job nothing needs to be kept. What is, is one copy more in host memory. */
-static int stand(struct export *export, bool shall_keep, char *ret_refusal, size_t size)
+/* A copy of what may change, in the memory of the daemon. */
+static int keep_in_memory(struct export *export)
+{
+	int r = export_list_keep(&export->list, export->source.reader);
+
+	if (r != -ENOMEM)
+		return r;
+	snprintf(export->refusal, sizeof(export->refusal), "%s", tierd_message());
+	return tierd_reader_refresh(export->source.reader, NULL, 0, NULL);
+}
+
+/* Of an idle job nothing needs to be kept. */
+static int stand(struct export *export)
 {
 	struct tierd_reader_state state = TIERD_READER_STATE_INIT;
-	int r = shall_keep ? export_list_keep(&export->list, export->source.reader)
-			   : tierd_reader_refresh(export->source.reader, NULL, 0, NULL);
+	int r = export->source.is_trained && !export->source.is_kept
+			? keep_in_memory(export)
+			: tierd_reader_refresh(export->source.reader, NULL, 0, NULL);
 
-	if (shall_keep && r == -ENOMEM) {
-		snprintf(ret_refusal, size, "%s", tierd_message());
-		r = tierd_reader_refresh(export->source.reader, NULL, 0, NULL);
-	}
 	if (r < 0 || tierd_reader_state(export->source.reader, &state) < 0)
 		return source_fail();
 	export->step = state.step;
 	return COMMAND_DONE;
 }
 
-static int write_once(struct export *export, bool shall_keep)
+static int fail_stale(const struct export *export)
 {
-	char refusal[640] = "";
-	int code = stand(export, shall_keep, refusal, sizeof(refusal));
-
-	if (code == COMMAND_DONE)
-		code = export_files_begin(&export->files, &export->list, export->flags->choice.job,
-					  export->step);
-	if (code == COMMAND_DONE)
-		code = export_copy_run(&export->copy);
-	progress_end(&export->progress);
-	if (!export->copy.is_stale || !shall_keep)
-		return code;
-	return command_fail(COMMAND_FAILED,
-			    "the job has moved on from step %" PRIu64
-			    ", and what was to be read could not be kept meanwhile: %s; give its reader that "
-			    "memory, or export it while nobody trains it",
-			    export->step, refusal);
+	return command_fail(
+		COMMAND_FAILED,
+		"the job has moved on from step %" PRIu64
+		", which could not be kept meanwhile, neither on its devices (%s) nor in memory "
+		"(%s); make room for a snapshot (tierctl reserve), give its reader that memory, or "
+		"export it while nobody trains it",
+		export->step, export->source.refusal, export->refusal);
 }
 
-static int write_files(struct export *export)
+/* ---- Writing ---- */
+
+static int plan(struct export *export)
 {
 	int code = export_list_read(&export->list, export->source.reader, &export->flags->options);
 
 	if (code == COMMAND_DONE)
 		code = export_files_plan(&export->files, &export->list, export->flags->target,
 					 export->flags->shard_bytes);
-	if (code != COMMAND_DONE)
-		return code;
 	export->copy = (struct export_copy){ .reader = export->source.reader,
 					     .list = &export->list,
 					     .files = &export->files,
 					     .may_replace = export->flags->may_replace,
 					     .progress = tell_progress };
-	code = export_copy_check(&export->copy);
+	return code == COMMAND_DONE ? export_copy_check(&export->copy) : code;
+}
+
+static int write_files(struct export *export)
+{
+	int code = plan(export);
+
 	if (code == COMMAND_DONE)
-		code = write_once(export, export->source.is_trained);
-	/* Somebody has begun to train it. */
-	if (export->copy.is_stale && !export->source.is_trained)
-		code = write_once(export, true);
-	return code == COMMAND_DONE ? tell_done(export) : code;
+		code = stand(export);
+	if (code == COMMAND_DONE)
+		code = export_files_begin(&export->files, &export->list, export->flags->choice.job,
+					  export->step);
+	if (code == COMMAND_DONE)
+		code = export_copy_run(&export->copy);
+	progress_end(&export->progress);
+	return code;
+}
+
+static void close_export(struct export *export)
+{
+	export_files_clear(&export->files);
+	export_list_clear(&export->list);
+	source_close(&export->source);
+}
+
+/* Nothing is left of what was read before it was known that somebody trains the job. */
+static int write_again(const struct command_context *context, struct export *export)
+{
+	int code;
+
+	close_export(export);
+	export->copy.is_stale = false;
+	export->source.is_trained = true;
+	code = source_open_kept(context, &export->flags->choice, &export->source);
+	return code == COMMAND_DONE ? write_files(export) : code;
 }
 
 int command_export(const struct command_context *context)
@@ -202,12 +230,16 @@ int command_export(const struct command_context *context)
 	progress_begin(&export.progress, context->is_json);
 	if (code == COMMAND_DONE) {
 		partial_guard();
-		code = source_open(context, &flags.choice, &export.source);
+		code = source_open_kept(context, &flags.choice, &export.source);
 	}
 	if (code == COMMAND_DONE)
 		code = write_files(&export);
-	export_files_clear(&export.files);
-	export_list_clear(&export.list);
-	source_close(&export.source);
+	if (export.copy.is_stale && !export.source.is_trained)
+		code = write_again(context, &export);
+	if (export.copy.is_stale)
+		code = fail_stale(&export);
+	else if (code == COMMAND_DONE)
+		code = tell_done(&export);
+	close_export(&export);
 	return code;
 }

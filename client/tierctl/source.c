@@ -1,7 +1,9 @@
 #include "client/tierctl/source.h"
 
-static int find_job(const struct command_context *context, const struct choice *choice, uid_t *ret_owner,
-		    bool *ret_is_trained)
+#include <stdio.h>
+
+static int find_job(const struct command_context *context, const struct choice *choice, struct source *source,
+		    uid_t *ret_owner)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	const Tierd__Wire__JobEntry *job = NULL;
@@ -14,7 +16,7 @@ static int find_job(const struct command_context *context, const struct choice *
 		code = choice_find(choice, jobs, &job);
 	if (code == COMMAND_DONE) {
 		*ret_owner = job->uid;
-		*ret_is_trained = job->n_members > 0 && !choice->snapshot;
+		source->is_trained |= job->n_members > 0 && !choice->snapshot;
 	}
 	return code;
 }
@@ -24,11 +26,22 @@ int source_fail(void)
 	return command_fail(COMMAND_FAILED, "%s", tierd_message());
 }
 
-int source_open(const struct command_context *context, const struct choice *choice, struct source *source)
+static int open_reader(struct source *source, struct tierd_reader_options *options, bool as_snapshot)
+{
+	int r;
+
+	options->as_snapshot = as_snapshot;
+	r = tierd_reader_open(source->node, options, &source->reader);
+	source->is_kept = r == 0 && (as_snapshot || options->snapshot);
+	return r;
+}
+
+static int open_source(const struct command_context *context, const struct choice *choice, bool shall_keep,
+		       struct source *source)
 {
 	struct tierd_reader_options options = TIERD_READER_OPTIONS_INIT;
 	uid_t owner;
-	int code = find_job(context, choice, &owner, &source->is_trained);
+	int code = find_job(context, choice, source, &owner);
 
 	if (code != COMMAND_DONE)
 		return code;
@@ -37,7 +50,23 @@ int source_open(const struct command_context *context, const struct choice *choi
 	options.snapshot = choice->snapshot;
 	if (tierd_connect(context->socket, &source->node) < 0)
 		return command_fail(COMMAND_UNREACHABLE, "%s", tierd_message());
-	return tierd_reader_open(source->node, &options, &source->reader) < 0 ? source_fail() : COMMAND_DONE;
+	if (shall_keep && source->is_trained) {
+		if (open_reader(source, &options, true) == 0)
+			return COMMAND_DONE;
+		snprintf(source->refusal, sizeof(source->refusal), "%s", tierd_message());
+	}
+	return open_reader(source, &options, false) < 0 ? source_fail() : COMMAND_DONE;
+}
+
+int source_open(const struct command_context *context, const struct choice *choice, struct source *source)
+{
+	return open_source(context, choice, false, source);
+}
+
+int source_open_kept(const struct command_context *context, const struct choice *choice,
+		     struct source *source)
+{
+	return open_source(context, choice, true, source);
 }
 
 void source_close(struct source *source)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""tierctl export beside a rank that writes down what its state was (exported.c): export.py PROGRAM FOLDER SCRATCH [narrow]
+"""tierctl export beside a rank that writes down what its state was (exported.c): export.py PROGRAM FOLDER SCRATCH WHAT
 
-FOLDER is on a disk that has O_DIRECT. narrow: the daemon has no room for what an export would keep.
+FOLDER is on a disk that has O_DIRECT. WHAT: wide; narrow, kept, before_a_kill, after_a_kill: the daemon has no room in memory for
+what an export would keep.
 """
 import json
 import os
@@ -281,20 +282,162 @@ def an_idle_job_that_somebody_trains_is_exported_as_a_trained_one():
     check([TensorFile(at("overtaken"))], sums_of("trained"), step)
 
 
-def without_room_to_keep_it_a_trained_job_is_not_exported():
-    job = Job("trained", 6000001)
-    flags = "--format", "fp32", "--with-optimizer"
-    stuck = stuck_export(at("unkept"), *flags)
+LARGE = 6000001
+ALL = "--format", "fp32", "--with-optimizer"
+
+
+def goes_on(job, steps=2):
     before = steps_of("trained")
-    wait_until(lambda: steps_of("trained") >= before + 2 or job.process.poll() is not None)
+    wait_until(lambda: steps_of("trained") >= before + steps or job.process.poll() is not None)
     assert job.process.poll() is None
-    status, _, message = stuck.go_on()
-    assert status == 1 and not partials() and not os.listdir(folder)
-    assert "has moved on from step" in message and "could not be kept" in message, message
+
+
+def is_all_of_one_step(path, step):
+    check([TensorFile(path)], sums_of("trained"), step, "master", tuple(SLOTS))
+
+
+def without_room_to_keep_it_a_trained_job_is_not_exported():
+    job = Job("trained", LARGE)
+    stuck = stuck_export(at("unkept"), *ALL)
+    goes_on(job)
+    is_refused(stuck, "job trained has no room for snapshots; make some (tierctl reserve)")
+    assert not os.listdir(folder)
     job.stop()
     # While nobody trains it there is no need to.
-    done = exported("trained", *flags, "--output", at("idle"))
-    check([TensorFile(at("idle"))], sums_of("trained"), done["step"], "master", tuple(SLOTS))
+    done = exported("trained", *ALL, "--output", at("idle"))
+    is_all_of_one_step(at("idle"), done["step"])
+
+
+def is_refused(stuck, *reasons):
+    """It was neither kept on the devices, for these reasons, nor in memory."""
+    status, _, message = stuck.go_on()
+    assert status == 1, message
+    for reason in "has moved on from step", "could not be kept", "tierctl reserve", *reasons:
+        assert reason in message, message
+
+
+# ---- Kept where it lies ----
+
+
+def tierctl(*arguments, status=0):
+    done = subprocess.run([TIERCTL, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+    return done.stdout + done.stderr
+
+
+def kept():
+    """The steps that the job keeps for readers."""
+    return sorted(one["step"] for one in json.loads(tierctl("snapshots", "trained", "--json"))["readers"])
+
+
+def has_all_its_room():
+    wait_until(lambda: not kept())
+    tierctl("snapshot", "trained", "probe")
+    assert "until it ends" not in tierctl("snapshots", "trained")
+    tierctl("snapshot", "trained", "probe", "--delete")
+
+
+def a_trained_job_keeps_what_is_exported():
+    job = Job("trained", LARGE)
+    tierctl("reserve", "trained", "1")
+    stuck = stuck_export(at("kept"), *ALL)
+    (step,) = kept()
+    assert f"(a reader of user {os.getuid()})" in tierctl("snapshots", "trained")
+    goes_on(job)
+    assert kept() == [step]
+    # It takes the room of a snapshot meanwhile; the job is refused nothing.
+    refusal = tierctl("snapshot", "trained", "mine", status=1)
+    assert "is used" in refusal and "wait for the end of 1 reader" in refusal and "none" not in refusal, refusal
+    another = stuck_export(at("unkept"), *ALL)
+    goes_on(job)
+    is_refused(another, "the room of job trained for 1 snapshot is used", "wait for the end of 1 reader")
+    status, last, message = stuck.go_on()
+    assert status == 0 and json.loads(last)["step"] == step, message
+    has_all_its_room()
+    job.stop()
+    is_all_of_one_step(at("kept"), step)
+    assert sorted(os.listdir(folder)) == ["kept"]
+
+
+def two_exports_at_once_have_each_their_step():
+    job = Job("trained", LARGE)
+    tierctl("reserve", "trained", "2")
+    exports = []
+    for name in "one", "two":
+        exports.append((at(name), stuck_export(at(name), *ALL)))
+        goes_on(job)
+    steps = kept()
+    assert len(set(steps)) == 2, steps
+    for (path, stuck), step in zip(exports, steps):
+        status, last, message = stuck.go_on()
+        assert status == 0 and json.loads(last)["step"] == step, message
+    has_all_its_room()
+    job.stop()
+    for (path, _), step in zip(exports, steps):
+        is_all_of_one_step(path, step)
+
+
+def an_export_that_ends_leaves_nothing_kept():
+    job = Job("trained", LARGE)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL:
+        stuck = stuck_export(at("ended"), *ALL)
+        assert len(kept()) == 1
+        stuck.end(number)
+        has_all_its_room()
+    os.remove(at("ended.partial"))
+    goes_on(job)
+    job.stop()
+
+
+def an_idle_job_that_somebody_trains_is_kept_then():
+    stuck = stuck_export(at("late"), *ALL)
+    assert not kept()
+    job = Job("trained", LARGE)
+    goes_on(job)
+    status, last, message = stuck.go_on()
+    assert status == 0, message
+    has_all_its_room()
+    job.stop()
+    is_all_of_one_step(at("late"), json.loads(last)["step"])
+
+
+def a_rollback_ends_an_export():
+    job = Job("trained", LARGE)
+    tierctl("snapshot", "trained", "back")
+    stuck = stuck_export(at("void"), *ALL)
+    assert len(kept()) == 1
+    tierctl("rollback", "trained", "back", "--yes", "--force")
+    status, _, message = stuck.go_on()
+    # Unless the rollback has met it in the middle of a read.
+    assert status == 1 and ("it is gone" in message or "it is being rolled back" in message), message
+    assert not os.path.exists(at("void")) and not partials()
+    job.process.communicate()
+    tierctl("snapshot", "trained", "back", "--delete")
+    has_all_its_room()
+
+
+def a_daemon_is_killed_under_an_export():
+    job = Job("trained", LARGE)
+    tierctl("reserve", "trained", "1")
+    stuck = stuck_export(at("cut"), *ALL)
+    assert len(kept()) == 1
+    goes_on(job)
+    os.kill(int(os.environ["TIERD_PID"]), signal.SIGKILL)
+    status, _, message = stuck.go_on()
+    assert status == 1 and message.startswith("tierctl: "), (status, message)
+    assert not os.path.exists(at("cut")) and not partials()
+    job.process.communicate()
+
+
+def nothing_is_left_of_it():
+    listed = json.loads(tierctl("snapshots", "trained", "--json"))
+    assert listed["maximum"] == 1 and not listed["snapshots"] and not listed["readers"], listed
+    has_all_its_room()
+    job = Job("trained", LARGE)
+    done = exported("trained", *ALL, "--output", at("again"))
+    job.stop()
+    is_all_of_one_step(at("again"), done["step"])
 
 
 def signals_leave_nothing_behind():
@@ -318,21 +461,32 @@ def what_a_killed_one_left_is_in_nobodys_way():
     assert content(path) == content(at("trained.safetensors")) and not partials()
 
 
-NARROW = (without_room_to_keep_it_a_trained_job_is_not_exported,)
-WIDE = (
-    each_export_of_a_trained_job_is_of_one_step,
-    an_idle_job_is_exported_without_keeping_it,
-    a_terminal_shows_how_far_it_is,
-    wrong_words_are_refused,
-    jobs_that_make_no_file_are_refused,
-    what_is_there_is_replaced_only_by_force,
-    places_that_cannot_be_written_are_named,
-    a_full_disk_is_found_before_anything_is_written,
-    what_comes_meanwhile_stays,
-    signals_leave_nothing_behind,
-    what_a_killed_one_left_is_in_nobodys_way,
-    an_idle_job_that_somebody_trains_is_exported_as_a_trained_one,
-)
-for test in NARROW if sys.argv[4:] == ["narrow"] else WIDE:
+TESTS = {
+    "wide": (
+        each_export_of_a_trained_job_is_of_one_step,
+        an_idle_job_is_exported_without_keeping_it,
+        a_terminal_shows_how_far_it_is,
+        wrong_words_are_refused,
+        jobs_that_make_no_file_are_refused,
+        what_is_there_is_replaced_only_by_force,
+        places_that_cannot_be_written_are_named,
+        a_full_disk_is_found_before_anything_is_written,
+        what_comes_meanwhile_stays,
+        signals_leave_nothing_behind,
+        what_a_killed_one_left_is_in_nobodys_way,
+        an_idle_job_that_somebody_trains_is_exported_as_a_trained_one,
+    ),
+    "narrow": (without_room_to_keep_it_a_trained_job_is_not_exported,),
+    "kept": (
+        a_trained_job_keeps_what_is_exported,
+        two_exports_at_once_have_each_their_step,
+        an_export_that_ends_leaves_nothing_kept,
+        an_idle_job_that_somebody_trains_is_kept_then,
+        a_rollback_ends_an_export,
+    ),
+    "before_a_kill": (a_daemon_is_killed_under_an_export,),
+    "after_a_kill": (nothing_is_left_of_it,),
+}
+for test in TESTS[sys.argv[4]]:
     print(test.__name__, flush=True)
     test()

@@ -38,9 +38,22 @@ def a_member_reads_parameters_alone():
         refused(BOB, "EPERM", "shared for reading", job="shared", reads=state, groups=MEMBER, **OWNER)
         assert digest(ADMINISTRATOR, job="shared", reads=state, **OWNER) == digest(ALICE, job="shared", reads=state)
     # Of a group that may train it, all.
-    train(ALICE, job="trained", sharing=TRAIN, share_group=GROUP)
-    assert digest(BOB, job="trained", reads="all", groups=MEMBER, **OWNER) == digest(ALICE, job="trained", reads="all")
+    keys = {"job": "trained", "reads": "all"}
+    train(ALICE, job="trained", sharing=TRAIN, share_group=GROUP, snapshots=1)
+    for more in {}, {"as_snapshot": 1}:
+        assert digest(BOB, groups=MEMBER, **keys, **OWNER, **more) == digest(ALICE, **keys)
     tierctl(ALICE, "drop", "trained", "--yes")
+
+
+def a_members_export_takes_no_room_of_the_owners():
+    """It is kept in memory, which is the member's."""
+    rank = Rank(ALICE, job="lent", sharing=READ, share_group=GROUP, snapshots=1, paced=1).ready()
+    refused(BOB, "EPERM", "to take who may train it", job="lent", reads="parameter", as_snapshot=1, groups=MEMBER, **OWNER)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        tierctl(BOB, "export", "lent", "-o", folder, groups=[GROUP], says=["of step 1"])
+    rank.leave()
+    tierctl(ALICE, "drop", "lent", "--yes")
 
 
 def words_digest(paths):
@@ -111,6 +124,7 @@ def what_was_released_is_read_where_it_is():
 
 who_may_not_see_a_job_finds_none()
 a_member_reads_parameters_alone()
+a_members_export_takes_no_room_of_the_owners()
 a_tensor_is_written_to_a_file()
 a_reader_is_shown_and_delays_nothing()
 what_was_released_is_read_where_it_is()
