@@ -18,7 +18,8 @@ static_assert((int)TIERD_REPLACE == MODE_REPLACE && (int)TIERD_NONE == OPTIMIZER
 		      (int)TIERD_NONFINITE_REPORT == NONFINITE_REPORT && (int)TIERD_RESUMED == JOB_RESUMED &&
 		      (int)TIERD_SHARE_TRAIN == SHARING_TRAIN && (int)TIERD_BYTES == FORMAT_BYTES &&
 		      (int)TIERD_INITIALIZE_UNIFORM == INITIALIZE_UNIFORM &&
-		      TIERD_DURABILITY_STEP == DURABILITY_STEP && TIERD_DURABILITY_NONE == DURABILITY_NONE,
+		      TIERD_DURABILITY_STEP == DURABILITY_STEP && TIERD_DURABILITY_NONE == DURABILITY_NONE &&
+		      TIERD_NO_SNAPSHOTS == WIRE_NO_SNAPSHOTS,
 	      "enumerations of tierd.h and the wire");
 
 int job_encode_groups(const struct tierd_group *groups, uint32_t count, struct wire_groups *ret_groups)

@@ -5,6 +5,8 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include "common/plural.h"
+#include "daemon/refuse.h"
 #include "proto/name.h"
 
 #define MAX_GROUPS 1024
@@ -60,6 +62,8 @@ struct quota access_quota(const struct node *node, const struct port *port)
 		.host_maximum = find_word(node, port, offsetof(struct quota, host_maximum)),
 		.nvme_default = find_word(node, port, offsetof(struct quota, nvme_default)),
 		.nvme_maximum = find_word(node, port, offsetof(struct quota, nvme_maximum)),
+		.snapshots_default = find_word(node, port, offsetof(struct quota, snapshots_default)),
+		.snapshots_maximum = find_word(node, port, offsetof(struct quota, snapshots_maximum)),
 	};
 }
 
@@ -78,6 +82,32 @@ struct quota access_quota_of_user(const struct node *node, uid_t uid)
 	absent.group_count =
 		getgrouplist(user->pw_name, user->pw_gid, groups, &count) < 0 ? MAX_GROUPS : (unsigned)count;
 	return access_quota(node, &absent);
+}
+
+uint32_t access_snapshots_maximum(const struct quota *quota)
+{
+	return quota->snapshots_maximum > 0 ? (uint32_t)quota->snapshots_maximum - 1 : WIRE_MAX_SNAPSHOTS;
+}
+
+uint32_t access_snapshots_default(const struct quota *quota)
+{
+	uint32_t number = quota->snapshots_default > 0 ? (uint32_t)quota->snapshots_default - 1 : 0;
+	uint32_t most = access_snapshots_maximum(quota);
+
+	return number < most ? number : most;
+}
+
+int access_check_snapshots(const struct quota *quota, uint32_t snapshots, char *message, size_t size)
+{
+	uint32_t most = access_snapshots_maximum(quota);
+
+	if (quota->snapshots_maximum == 0 || snapshots <= most)
+		return 0;
+	return refuse(message, size, -EPERM,
+		      "room for %u snapshot%s is more than a job of this user may have, %u "
+		      "(snapshots_maximum); ask for less, or have an administrator make the room (tierctl "
+		      "reserve --user), or raise that limit",
+		      snapshots, PLURAL(snapshots), most);
 }
 
 bool access_may_see(const struct job *job, const struct port *port)

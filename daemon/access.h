@@ -19,6 +19,12 @@ struct quota access_quota(const struct node *node, const struct port *port);
 /* The same for a user of whom no process is there. His groups are those that the user database names; of one
  * that it does not know, none. */
 struct quota access_quota_of_user(const struct node *node, uid_t uid);
+/* Where nothing is said: none, and as many as a store can have. The default is never more than the maximum.
+ */
+uint32_t access_snapshots_default(const struct quota *quota);
+uint32_t access_snapshots_maximum(const struct quota *quota);
+/* 0, or why a job must not have room for so many. */
+int access_check_snapshots(const struct quota *quota, uint32_t snapshots, char *message, size_t size);
 
 /* It is listed for the peer, with its units and members. */
 bool access_may_see(const struct job *job, const struct port *port);

@@ -7,37 +7,50 @@
 #include "common/cleanup.h"
 #include "common/size.h"
 #include "daemon/config_values.h"
+#include "proto/vocabulary.h"
+
+/* Of at least 1M: a smaller one is a slip. */
+static int read_size(const char *text, uint64_t *ret_word)
+{
+	return config_parse_size(text, ret_word) < 0 || *ret_word < MIB ? -EINVAL : 0;
+}
+
+static int read_snapshots(const char *text, uint64_t *ret_word)
+{
+	unsigned count;
+
+	if (config_parse_count(text, &count) < 0 || count > WIRE_MAX_SNAPSHOTS)
+		return -EINVAL;
+	*ret_word = count + 1;
+	return 0;
+}
 
 static const struct {
 	const char *name;
 	size_t offset;
+	int (*read)(const char *text, uint64_t *ret_word);
 } words[] = {
-	{ "host_default", offsetof(struct quota, host_default) },
-	{ "host_maximum", offsetof(struct quota, host_maximum) },
-	{ "nvme_default", offsetof(struct quota, nvme_default) },
-	{ "nvme_maximum", offsetof(struct quota, nvme_maximum) },
+	{ "host_default", offsetof(struct quota, host_default), read_size },
+	{ "host_maximum", offsetof(struct quota, host_maximum), read_size },
+	{ "nvme_default", offsetof(struct quota, nvme_default), read_size },
+	{ "nvme_maximum", offsetof(struct quota, nvme_maximum), read_size },
+	{ "snapshots_default", offsetof(struct quota, snapshots_default), read_snapshots },
+	{ "snapshots_maximum", offsetof(struct quota, snapshots_maximum), read_snapshots },
 };
 
-/* Each word once, of at least 1M: a smaller one is a slip. */
+/* Each word once. */
 static int set_word(struct quota *quota, char *word)
 {
 	char *value = strchr(word, '=');
-	uint64_t size;
 
 	if (!value)
 		return -EINVAL;
 	*value++ = '\0';
-	if (config_parse_size(value, &size) < 0 || size < MIB)
-		return -EINVAL;
 	for (size_t i = 0; i < ARRAY_LENGTH(words); i++) {
 		uint64_t *place = (uint64_t *)((char *)quota + words[i].offset);
 
-		if (strcmp(words[i].name, word) != 0)
-			continue;
-		if (*place != 0)
-			return -EINVAL;
-		*place = size;
-		return 0;
+		if (strcmp(words[i].name, word) == 0)
+			return *place == 0 ? words[i].read(value, place) : -EINVAL;
 	}
 	return -EINVAL;
 }

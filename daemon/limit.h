@@ -5,9 +5,11 @@
 #include "daemon/who.h"
 
 /* The budgets of a job that asks for none, and what all jobs of one user may hold together; 0: as much as
- * there is. */
+ * there is. For how many snapshots a job has room that does not say it, and may have at most: one more than
+ * that, or 0: nothing is said. */
 struct quota {
 	uint64_t host_default, host_maximum, nvme_default, nvme_maximum;
+	uint64_t snapshots_default, snapshots_maximum;
 };
 
 struct limit {
@@ -26,7 +28,7 @@ struct limit_list {
 	unsigned count;
 };
 
-/* "alice host_maximum=64G nvme_maximum=1T", "@research host_default=8G", "* host_maximum=16G". -EINVAL,
+/* "alice host_maximum=64G nvme_maximum=1T", "@research host_default=8G", "* snapshots_maximum=2". -EINVAL,
  * -ENOENT (there is no such user or group), -ENOMEM. */
 int limit_parse(const char *text, struct limit *ret_limit);
 

@@ -334,6 +334,37 @@ static int agree(struct job *job, const struct job_options *options, const struc
 	return r < 0 || job->phase > JOB_FILLING ? r : source_compare(source, job->source, message, size);
 }
 
+/* Who does not say for how many snapshots there is to be room means what the job has; of one that is to be
+ * made, what its owner gets by default. What is there may be opened whatever the limit has become. */
+static int resolve_snapshots(const struct pending *pending, const Tierd__Wire__JobOpen *open,
+			     uint32_t *ret_snapshots, char *message, size_t size)
+{
+	struct node *node = pending_node(pending);
+	const struct port *port = pending_port(pending);
+	const struct job *job = job_find(node, open->has_owner ? open->owner : port->uid, open->name);
+	struct quota quota = access_quota(node, port);
+	bool is_made = !job || (open->mode == MODE_REPLACE && has_state(job));
+	uint32_t snapshots = open->snapshots;
+
+	if (snapshots == 0)
+		snapshots = is_made ? access_snapshots_default(&quota) : job->options.snapshots;
+	else if (snapshots == WIRE_NO_SNAPSHOTS)
+		snapshots = 0;
+	*ret_snapshots = snapshots;
+	return is_made ? access_check_snapshots(&quota, snapshots, message, size) : 0;
+}
+
+static int read_options(const struct pending *pending, const Tierd__Wire__JobOpen *open,
+			struct job_options *options, char *message, size_t size)
+{
+	Tierd__Wire__JobOpen asked = *open;
+	int r = resolve_snapshots(pending, open, &asked.snapshots, message, size);
+
+	if (r < 0)
+		return r;
+	return options_read(options, &asked, pending_node(pending)->path_count > 0, message, size);
+}
+
 /* A job that has a state has its values. */
 static bool needs_source(const struct job *job, const Tierd__Wire__JobOpen *open)
 {
@@ -349,7 +380,7 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 	struct job_options options;
 	struct job *job;
 	char message[640];
-	int r = options_read(&options, open, node->path_count > 0, message, sizeof(message));
+	int r = read_options(pending, open, &options, message, sizeof(message));
 
 	if (r < 0) {
 		pending_error(pending, r, "%s", message);

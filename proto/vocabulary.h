@@ -14,6 +14,7 @@
 #define WIRE_MAX_BLOB_BYTES (UINT64_C(64) << 20)
 #define WIRE_BLOB_PIECE 262144
 #define WIRE_MAX_SNAPSHOTS 14
+#define WIRE_NO_SNAPSHOTS UINT32_MAX /* room for none; 0: for as many as the daemon's configuration says */
 #define WIRE_MAX_SNAPSHOT_NAME 63
 #define WIRE_MAX_PREFETCH 65536 /* no arena holds more units at once */
 

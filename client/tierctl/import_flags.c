@@ -226,12 +226,23 @@ static int read_number(const struct command_context *context, const char *name, 
 	return code;
 }
 
+/* Of a frozen job nothing ever changes that a snapshot would keep. */
+static int read_snapshots(const struct command_context *context, struct tierd_job_options *job)
+{
+	bool is_said = command_flag(context, "snapshots") != NULL;
+	int code = read_number(context, "snapshots", 0, MOST_SNAPSHOTS, &job->snapshots);
+
+	if (job->snapshots == 0 && (is_said || !command_flag(context, "optimizer")))
+		job->snapshots = TIERD_NO_SNAPSHOTS;
+	return code;
+}
+
 static int read_numbers(const struct command_context *context, struct tierd_job_options *job)
 {
 	int code = read_number(context, "world-size", 1, TIERD_MAX_WORLD_SIZE, &job->world_size);
 
 	if (code == COMMAND_DONE)
-		code = read_number(context, "snapshots", 0, MOST_SNAPSHOTS, &job->snapshots);
+		code = read_snapshots(context, job);
 	if (code == COMMAND_DONE)
 		code = command_flag_number(context, "snapshot-every", 1, UINT64_MAX, &job->snapshot_every);
 	return code == COMMAND_DONE

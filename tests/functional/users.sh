@@ -19,9 +19,12 @@ connections)
 limits)
 	cat >"$scratch/tierd.conf" <<-'END'
 		[users]
-		limit = 60001 host_maximum=64M nvme_maximum=120M
+		limit = 60001 host_maximum=64M nvme_maximum=120M snapshots_maximum=2
 		limit = @60020 host_default=12M
 		limit = @60019 host_default=16M nvme_default=30M
+		limit = @60021 snapshots_default=3
+		limit = @60022 snapshots_default=1 snapshots_maximum=2
+		limit = 60005 snapshots_maximum=0
 		limit = * host_maximum=128M
 	END
 	set -- --config "$scratch/tierd.conf"

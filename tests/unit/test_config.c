@@ -142,49 +142,50 @@ static void every_key_is_read(void **state)
 {
 	_cleanup_(config_freep) struct config *config = make_config();
 
-	assert_int_equal(read_text(config, "# a comment\n"
-					   "[daemon]\n"
-					   "socket = /run/x.sock\n"
-					   "state_directory=/var/x\n"
-					   "  log_level = debug  ; not indented by intent\n"
-					   "workers = 3\n"
-					   "\n"
-					   "[memory]\n"
-					   "host_budget = 8G\n"
-					   "idle_release_seconds = 77\n"
-					   "[nvme]\r\n"
-					   "path = /mnt/a:1T\r\n"
-					   "path = /mnt/b:512G,600T\n"
-					   "file_system = any\n"
-					   "durability = 45\n"
-					   "scrub_days = 7\n"
-					   "endurance = 1200T\n"
-					   "[io]\n"
-					   "engine = plain\n"
-					   "queue_depth = 64\n"
-					   "background_bytes = 16M\n"
-					   "direct = off\n"
-					   "[users]\n"
-					   "administrators = root, @0 77\n"
-					   "limit = root host_maximum=2G nvme_default=3M\n"
-					   "limit = @77\thost_default=4M  nvme_maximum=1T\n"
-					   "limit = * host_maximum=1M\n"
-					   "[limits]\n"
-					   "connections = 10\n"
-					   "connections_per_user = 9\n"
-					   "requests_per_connection = 17\n"
-					   "output_queue = 2M\n"
-					   "frame_size = 128K\n"
-					   "jobs_per_user = 13\n"
-					   "units_per_job = 14\n"
-					   "tensors_per_job = 15\n"
-					   "job_name_length = 16\n"
-					   "name_length = 17\n"
-					   "dimensions_per_tensor = 3\n"
-					   "first_frame_seconds = 12\n"
-					   "frame_seconds = 13\n"
-					   "[testing]\n"
-					   "fault = complete:write:3:EIO"),
+	assert_int_equal(read_text(config,
+				   "# a comment\n"
+				   "[daemon]\n"
+				   "socket = /run/x.sock\n"
+				   "state_directory=/var/x\n"
+				   "  log_level = debug  ; not indented by intent\n"
+				   "workers = 3\n"
+				   "\n"
+				   "[memory]\n"
+				   "host_budget = 8G\n"
+				   "idle_release_seconds = 77\n"
+				   "[nvme]\r\n"
+				   "path = /mnt/a:1T\r\n"
+				   "path = /mnt/b:512G,600T\n"
+				   "file_system = any\n"
+				   "durability = 45\n"
+				   "scrub_days = 7\n"
+				   "endurance = 1200T\n"
+				   "[io]\n"
+				   "engine = plain\n"
+				   "queue_depth = 64\n"
+				   "background_bytes = 16M\n"
+				   "direct = off\n"
+				   "[users]\n"
+				   "administrators = root, @0 77\n"
+				   "limit = root host_maximum=2G nvme_default=3M\n"
+				   "limit = @77\thost_default=4M  nvme_maximum=1T\n"
+				   "limit = * host_maximum=1M snapshots_default=0 snapshots_maximum=14\n"
+				   "[limits]\n"
+				   "connections = 10\n"
+				   "connections_per_user = 9\n"
+				   "requests_per_connection = 17\n"
+				   "output_queue = 2M\n"
+				   "frame_size = 128K\n"
+				   "jobs_per_user = 13\n"
+				   "units_per_job = 14\n"
+				   "tensors_per_job = 15\n"
+				   "job_name_length = 16\n"
+				   "name_length = 17\n"
+				   "dimensions_per_tensor = 3\n"
+				   "first_frame_seconds = 12\n"
+				   "frame_seconds = 13\n"
+				   "[testing]\n"
+				   "fault = complete:write:3:EIO"),
 			 0);
 	assert_string_equal(config->socket, "/run/x.sock");
 	assert_string_equal(config->state_directory, "/var/x");
@@ -213,6 +214,10 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->limits.entries[1].who.id, 77);
 	assert_int_equal(config->limits.entries[1].quota.nvme_maximum, 1024 * GIB);
 	assert_int_equal(config->limits.entries[2].who.kind, WHO_EVERYONE);
+	/* Nothing is said, and none. */
+	assert_int_equal(config->limits.entries[1].quota.snapshots_default, 0);
+	assert_int_equal(config->limits.entries[2].quota.snapshots_default, 1);
+	assert_int_equal(config->limits.entries[2].quota.snapshots_maximum, 15);
 	assert_int_equal(config->administrators.count, 3);
 	assert_int_equal(config->administrators.entries[0].kind, WHO_USER);
 	assert_int_equal(config->administrators.entries[0].id, 0);
@@ -244,7 +249,12 @@ static void problems_name_file_line_key_value_and_what_is_allowed(void **state)
 					      "root host_maximum=1Q",
 					      "root host_maximum=1K",
 					      "root maximum=1G",
-					      "root host_maximum=1G host_maximum=2G" };
+					      "root host_maximum=1G host_maximum=2G",
+					      "root host_maximum=0",
+					      "root snapshots_maximum=15",
+					      "root snapshots_default=1K",
+					      "root snapshots_default=",
+					      "root snapshots_default=0 snapshots_default=0" };
 
 	assert_refused("[memory]\n\nhost_budget = 8Q\n", 3, "host_budget = '8Q' in [memory]");
 	assert_refused("[memory]\nhost_budget = 8Q\n", 2, "a size from 1M to 1024T");
@@ -264,6 +274,7 @@ static void problems_name_file_line_key_value_and_what_is_allowed(void **state)
 
 		snprintf(text, sizeof(text), "[users]\nlimit = %s\n", limits[i]);
 		assert_refused(text, 2, "host_default, host_maximum, nvme_default or nvme_maximum");
+		assert_refused(text, 2, "snapshots_default or snapshots_maximum with a number from 0 to 14");
 	}
 	assert_refused("[users]\nadministrators = *\n", 2, "users and @groups that exist");
 	assert_refused("[users]\nadministrators = @\n", 2, "users and @groups that exist");

@@ -36,10 +36,15 @@ def values():
     yield Case("room for no snapshot", READY, (RESERVE, data(1, "hostile")), Answered("EINVAL", "it only grows"))
     yield Case("each step of a job without room", READY, (RETAIN, data(1, "hostile") + number(4, 1)), Answered("EINVAL", "no room for"))
     yield Case("more steps than there is room for", READY, (RETAIN, data(1, "hostile") + number(5, BEYOND)), Answered("EINVAL", "has room for 0"))
+    kept = data(1, "hostile") + number(141, 1)
+    yield Case("a reader as of a snapshot of a job without room", READY, (READER_OPEN, kept), Answered("ENOSPC", "no room for snapshots"))
+    yield Case("a reader of a snapshot, and as of one", READY, (READER_OPEN, kept + data(140, "x")), Answered("EINVAL", "as if there were one"))
     yield Case("a snapshot of a job without room", READY, (SNAPSHOT, of_snapshot()[SNAPSHOT]), Answered("ENOSPC", "no room for snapshots"))
     for count in (15, BEYOND):
         yield Case(f"room for {count} snapshots of a job", READY, (RESERVE, data(1, "hostile") + number(4, count)),
                    Answered("EINVAL", "at most 14 are possible"))
+    # The last number is the word for none.
+    for count in (15, BEYOND - 1):
         yield Case(f"a job with {count} snapshots", GREETED, (OPEN, data(1, "wide") + number(3, 1) + number(4, 3) + number(140, count)),
                    Answered("EINVAL", "at most 14 are possible"))
 
