@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "common/plural.h"
 #include "daemon/refuse.h"
@@ -74,6 +75,59 @@ static int refuse_surplus(const struct found *found, unsigned path, char *messag
 		found->node->paths[path].folder, found->file, found->members, PLURAL(found->members));
 }
 
+static const struct device *first_known(const struct found *found)
+{
+	for (unsigned i = 0; i < found->count; i++)
+		if (found->devices[i].is_known)
+			return &found->devices[i];
+	return NULL;
+}
+
+static bool is_of_another_store(const struct device *device, const struct device *first)
+{
+	return device->is_known && memcmp(device->says.store, first->says.store, sizeof(first->says.store));
+}
+
+static bool has_strangers(const struct found *found)
+{
+	const struct device *first = first_known(found);
+
+	for (unsigned i = 0; first && i < found->count; i++)
+		if (is_of_another_store(&found->devices[i], first))
+			return true;
+	return false;
+}
+
+/* Those that are of the store of the first, or those that are not. */
+static void name_paths(const struct found *found, bool is_of_another, char *text, size_t size)
+{
+	const struct device *first = first_known(found);
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (unsigned i = 0; i < found->count && used < size; i++) {
+		const struct device *device = &found->devices[i];
+
+		if (device->is_known && is_of_another_store(device, first) == is_of_another)
+			used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "",
+						 found->node->paths[device->path].folder);
+	}
+}
+
+/* Either may be the one that is wanted, and both be whole. */
+static int refuse_strangers(const struct found *found, char *message, size_t size)
+{
+	char paths[160], others[160];
+
+	name_paths(found, false, paths, sizeof(paths));
+	name_paths(found, true, others, sizeof(others));
+	return refuse(message, size, -EEXIST,
+		      "two jobs of one name and number lie on the paths: the file %s in %s is of one store, "
+		      "that in %s of another; move one of them elsewhere, from all of its paths, and open "
+		      "the job again, which is the other one then; to drop it as it is discards both",
+		      found->file, paths, others);
+}
+
 /* ---- Their order ---- */
 
 /* NODE_MAX_PATHS: none. */
@@ -120,6 +174,8 @@ int devices_find(const struct node *node, const struct stored_job *job, struct p
 
 	for (unsigned i = 0; i < node->path_count; i++)
 		look(&found, i);
+	if (has_strangers(&found))
+		return refuse_strangers(&found, message, size);
 	if (found.members == 0 || found.members > NODE_MAX_PATHS)
 		found.members = node->path_count;
 	if (found.count < found.members)

@@ -7,7 +7,7 @@
 #include "daemon/stored.h"
 
 /* By what its files say; those that say nothing get what is left, in the order of the paths. Slow. -ENOENT:
- * not all are there; -EEXIST: too many are; with a message. */
+ * not all are there; -EEXIST: too many are, or they are not of one store; with a message. */
 int devices_find(const struct node *node, const struct stored_job *job, struct path_list *ret_paths,
 		 char *message, size_t size);
 

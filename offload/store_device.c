@@ -1,9 +1,13 @@
 #include "offload/store_device.h"
 
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "offload/superblock.h"
+
+_Static_assert(sizeof(((struct store_device *)NULL)->store) == SUPERBLOCK_IDENTITY_BYTES,
+	       "it has room for what superblocks say");
 
 static int read_copy(int fd, unsigned copy, struct superblock *ret_superblock)
 {
@@ -23,7 +27,9 @@ int store_device_read(int fd, struct store_device *ret_device)
 
 	for (unsigned copy = 0; copy < SUPERBLOCK_COPIES && r < 0; copy++)
 		r = read_copy(fd, copy, &found);
-	if (r == 0)
-		*ret_device = (struct store_device){ found.member, found.member_count };
-	return r;
+	if (r < 0)
+		return r;
+	*ret_device = (struct store_device){ .member = found.member, .member_count = found.member_count };
+	memcpy(ret_device->store, found.store, sizeof(found.store));
+	return 0;
 }

@@ -2,8 +2,11 @@
 #ifndef TIERD_OFFLOAD_STORE_DEVICE_H
 #define TIERD_OFFLOAD_STORE_DEVICE_H
 
+#include <stdint.h>
+
 struct store_device {
 	unsigned member, member_count; /* the first one is 0 */
+	uint8_t store[16];	       /* random: the same on all of its devices, and on no others */
 };
 
 /* Of any whole copy of its superblock: no commit ever changes it, so nobody need be waited for who still

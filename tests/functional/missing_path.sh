@@ -134,7 +134,7 @@ expect_same 7
 expect_status 0 run_gpt --steps 3 --job new --mode resume
 stop
 
-# ---- One too many, and one too few
+# ---- One too many
 
 file=$(find "$two/tierd" -name 'back-*.store')
 user=$(basename "$(dirname "$file")")
@@ -147,6 +147,42 @@ expect_text 'broken for '
 ! echo "$output" | grep -q 'broken for.*state in host memory' || fail "nothing of it is in host memory: $output"
 stop
 rm "$three/tierd/$user/$(basename "$file")"
+
+# ---- Two of one name and number: of another machine, say, whose disks have come here
+
+back=$user/$(basename "$file") here=$nvme
+mkdir "$scratch/other" "$three/other"
+nvme=$three/other
+tierd_start
+expect_status 0 run_gpt --steps 2 --job back
+stop
+nvme=$here
+mv "$three/other/tierd/$back" "$three/tierd/$user/" || fail "of another number: $(files_of back)"
+rm -r "$three/other"
+start_three
+for words in 'two jobs of one name and number' "the file $back in $nvme/tierd, $two/tierd is of one store" \
+	"that in $three/tierd of another" 'move one of them elsewhere' 'discards both'; do
+	expect_status 1 run_gpt --steps 8 --job back
+	expect_text "$words"
+done
+# Which of them is meant is said by taking the other one away; nothing was touched of either.
+stop
+mv "$three/tierd/$back" "$scratch/other/three"
+start_three
+expect_status 0 run_gpt --steps 9 --job back --mode resume
+stop
+mv "$two/tierd/$back" "$scratch/other/two"
+mv "$nvme/tierd/$back" "$scratch/other/one"
+mv "$scratch/other/three" "$three/tierd/$back"
+start_three
+expect_status 0 run_gpt --steps 3 --job back --mode resume
+stop
+rm "$three/tierd/$back"
+mv "$scratch/other/two" "$two/tierd/$back"
+mv "$scratch/other/one" "$nvme/tierd/$back"
+
+# ---- One too few
+
 start_two
 expect_status 1 run_gpt --steps 8 --job new
 expect_text 'its store lies on 3 paths, and 2 are configured'
