@@ -6,37 +6,9 @@ if [ -z "${IN_NAMESPACE:-}" ] && unshare --mount true 2>/dev/null; then
 	exec unshare --mount env IN_NAMESPACE=1 sh "$0" "$@"
 fi
 . "$(dirname "$0")/lib.sh"
-gpt=$1
-unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE TORCHELASTIC_RESTART_COUNT
-disk=$scratch/disk
-holder=
-
-run_gpt() {
-	timeout "$patience" "$gpt" --layers 1 --width 32 --heads 2 --context 16 --batch 2 --threads 1 --log-every 0 \
-		--data "$scratch/data" --ranks 1 "$@"
-}
-
-start() {
-	: >"$tierd_log"
-	tierd_start --nvme "$disk:1G"
-}
-
-stop() {
-	tierd_stop
-	[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
-}
-
-file_of() { # JOB
-	find "$disk/tierd" -name "$1-*.store"
-}
-
-[ -n "${IN_NAMESPACE:-}" ] || skip 'mounting is not allowed here'
-mkdir "$disk"
-truncate -s 64M "$nvme/image"
-mkfs.ext4 -q -m 0 "$nvme/image"
-mount -o loop "$nvme/image" "$disk" 2>/dev/null || skip 'ext4 cannot be mounted here'
-trap 'status=$?; set +e; kill -KILL $tierd_pid $holder 2>/dev/null; umount -l "$disk"; (exit $status); clean_up' EXIT
-cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
+# shellcheck source=tests/functional/ext4.sh
+. "$(dirname "$0")/ext4.sh"
+ext4_mount 64M
 
 # ---- Full
 
@@ -79,29 +51,17 @@ is_stopped() {
 	[ "$(cut -d ' ' -f 3 "/proc/$1/stat")" = T ]
 }
 
-has_open() {
-	find "/proc/$tierd_pid/fd" -lname "$1" 2>/dev/null | grep -q .
-}
-
-expect_waiting() {
-	! grep 'has locked it' "$tierd_log" || fail 'it does not wait for the lock'
-}
-
 # A process that has been stopped, as one is that was killed and whose writes are still on their way.
 file=$(file_of kept)
 # shellcheck disable=SC2016 # that shell's
 sh -c 'exec 9<>"$1"; flock 9; kill -STOP $$' sh "$file" &
-holder=$!
-await is_stopped $holder || fail 'the holder has ended'
-! flock -n "$file" true || fail 'nobody holds the lock'
-tierd_launch --nvme "$disk:1G"
-await has_open "$file" || fail 'tierd does not come to the file'
-expect_waiting
-! "$TIERCTL" ping >/dev/null 2>&1 || fail 'it listens before the job is back'
-kill -KILL $holder
-wait $holder || true
-holder=
+pids=$!
+await is_stopped "$pids" || fail 'the holder has ended'
+launch_waiting "$file"
+kill -KILL "$pids"
+wait "$pids" || true
+pids=
 await tierd_answers || fail 'the daemon does not answer'
-expect_waiting
+expect_patience
 expect_status 0 run_gpt --steps 7 --job kept --mode resume
 stop
