@@ -30,7 +30,7 @@ static void define_units(struct actor *actor)
 	for (unsigned i = 0; i < units; i++) {
 		char unit[16];
 		/* The first one is trained: an adapter beside what is frozen. */
-		const struct actor_tensor tensor = { unit, FORMAT_BF16, INITIALIZE_NORMAL,
+		const struct actor_tensor tensor = { unit, FORMAT_BF16, INITIALIZE_UNIFORM,
 						     i > 0 ? ELEMENTS : 256, i > 0 };
 
 		snprintf(unit, sizeof(unit), "u%u", i);
