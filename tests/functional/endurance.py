@@ -251,6 +251,13 @@ def run_round(all_jobs, empty, full):
     return full
 
 
+def tell_progress(text):
+    """Where somebody looks at it: what a test prints is shown when it has ended."""
+    if path := os.environ.get("TIERD_PROGRESS"):
+        with open(path, "a", encoding="utf-8") as file:
+            print(text, file=file)
+
+
 def main():
     print(f"seed {SEED}, {SECONDS:.0f} s", flush=True)
     all_jobs = make_jobs()
@@ -259,6 +266,7 @@ def main():
     while full is None or time.monotonic() - start < SECONDS:
         full = run_round(all_jobs, empty, full)
         memory.add(time.monotonic() - start, private_bytes())
+        tell_progress(f"endurance: {len(memory)} rounds, {time.monotonic() - start:.0f} of {SECONDS:.0f} s")
     print(f"{len(memory)} rounds; {memory}")
     assert is_sanitized() or not memory.grows(), "the daemon's memory grows"
 

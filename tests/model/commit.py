@@ -25,6 +25,7 @@ does the same. The first is there because who reads before it may see what is no
 generation) may come twice.
 """
 import itertools
+import os
 import sys
 import time
 from collections import namedtuple
@@ -500,7 +501,11 @@ def main():
     started = time.monotonic()
     for case in DESIGN + (LARGER if sys.argv[1:] == ["--long"] else ()):
         count = explore(case)
-        print(f"the design, {case}: {count} states; {time.monotonic() - started:.0f} s so far", flush=True)
+        line = f"the design, {case}: {count} states; {time.monotonic() - started:.0f} s so far"
+        print(line, flush=True)
+        if path := os.environ.get("TIERD_PROGRESS"):
+            with open(path, "a", encoding="utf-8") as file:
+                print(line, file=file)
     missed = 0
     for case in MUTATIONS:
         try:
