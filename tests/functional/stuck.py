@@ -21,7 +21,7 @@ class Stuck:
         self.process = subprocess.Popen([TIERCTL, *arguments, "--json"], stdout=pipe, stderr=subprocess.PIPE, text=True)
         os.close(pipe)
         wait_until(lambda: has_begun() or self.process.poll() is not None)
-        assert self.process.poll() is None
+        assert self.process.poll() is None, self.process.communicate()[1]
 
     def go_on(self):
         """Returns how it ends, the last line of its output, and what it says of errors."""
