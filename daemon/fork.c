@@ -15,6 +15,7 @@
 #include "daemon/errand.h"
 #include "daemon/family.h"
 #include "daemon/refuse.h"
+#include "daemon/reserve.h"
 #include "daemon/restore.h"
 #include "daemon/snapshot.h"
 
@@ -97,7 +98,11 @@ static int check(const struct job *job, const struct port *port, const Tierd__Wi
 	r = check_node(job->node, job->uid, message, size);
 	if (r == 0)
 		r = check_new_name(job->node, job->uid, request->fork, message, size);
-	return r < 0 ? r : check_origin(job, request, message, size);
+	if (r == 0)
+		r = check_origin(job, request, message, size);
+	return r == 0 && request->snapshots > family_asked_snapshots(job)
+		       ? reserve_check_limit(job, port, request->snapshots, message, size)
+		       : r;
 }
 
 /* ---- In the store ---- */

@@ -174,9 +174,8 @@ static int check(const struct job *job, const struct port *port, unsigned snapsh
 	return snapshot_check_job(job, message, size);
 }
 
-/* What an administrator does for somebody else has no limit but that of stores. */
-static int check_limit(const struct job *job, const struct port *port, unsigned snapshots, char *message,
-		       size_t size)
+int reserve_check_limit(const struct job *job, const struct port *port, unsigned snapshots, char *message,
+			size_t size)
 {
 	struct quota quota = access_quota(job->node, port);
 
@@ -191,7 +190,8 @@ void reserve_snapshots(struct pending *pending, const Tierd__Wire__JobReserve *r
 	int r = job ? check(job, pending_port(pending), request->snapshots, message, sizeof(message)) : 0;
 
 	if (job && r == 0)
-		r = check_limit(job, pending_port(pending), request->snapshots, message, sizeof(message));
+		r = reserve_check_limit(job, pending_port(pending), request->snapshots, message,
+					sizeof(message));
 	if (r < 0)
 		pending_error(pending, r, "%s", message);
 	if (!job || r < 0)

@@ -9,6 +9,10 @@ void reserve_snapshots(struct pending *pending, const Tierd__Wire__JobReserve *r
  * job's budgets have no room for that. */
 int reserve_find(struct job *job, const struct store *store, char *message, size_t size);
 
+/* 0, or -EPERM with a message: the most that who asks may have room for. What an administrator does for
+ * somebody else has no limit but that of stores. */
+int reserve_check_limit(const struct job *job, const struct port *port, unsigned snapshots, char *message,
+			size_t size);
 /* Who opens the job need not know that it has got more room than it was made with. */
 void reserve_overlook(const struct job *job, struct job_options *asked);
 
