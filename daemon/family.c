@@ -84,8 +84,10 @@ void family_charge_again(struct node *node, const char *file)
 	QUEUE_FOREACH (link, &node->jobs) {
 		struct job *job = queue_entry(link, struct job, link);
 
-		if (job->durable && strcmp(job->file, file) == 0 && job_nvme_store(job))
-			budget_set_state(job, share_of(job));
+		if (!job->durable || strcmp(job->file, file) != 0 || !job_nvme_store(job))
+			continue;
+		budget_set_state(job, share_of(job));
+		job->options.snapshots = store_reserved(job_nvme_store(job));
 	}
 }
 

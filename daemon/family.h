@@ -19,7 +19,8 @@ unsigned family_asked_snapshots(const struct job *job);
 /* Takes for a job what it has of its paths: what it may change; the first one of the store, all the rest.
  * is_fork: what there is for it is another one's, and goes over. -ENOSPC with a message. */
 int family_charge(struct job *job, bool is_fork, char *message, size_t size);
-/* The same for all of them, when there are others than before, or more bytes. */
+/* The same for all of them, when there are others than before, or more bytes; and for how many snapshots
+ * there is room now. */
 void family_charge_again(struct node *node, const char *file);
 
 /* One that has these files open, so that others can be reached through its store; NULL: nobody can be asked.

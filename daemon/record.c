@@ -135,6 +135,16 @@ static uint32_t placement_of(bool is_nvme)
 	return is_nvme ? PLACEMENT_NVME : PLACEMENT_HOST;
 }
 
+/* As many as were asked for; but of steps that are kept by themselves no more are read back than that. */
+static uint32_t snapshots_of(const struct job_options *options, uint32_t asked)
+{
+	uint32_t least = options->snapshot_every == 0 ? 0
+			 : options->snapshot_keep > 1 ? options->snapshot_keep
+						      : 1;
+
+	return asked > least ? asked : least;
+}
+
 static void fill_front(const struct job *job, struct front *front)
 {
 	tierd__record__job_definition__init(&front->definition);
@@ -142,9 +152,7 @@ static void fill_front(const struct job *job, struct front *front)
 	front->definition.uid = job->uid;
 	options_write(&job->options, &front->options, &front->groups);
 	front->options.name = (char *)job->name;
-	/* Which steps are kept was checked against the room that there is. */
-	if (job->options.snapshot_every == 0)
-		front->options.snapshots = job->snapshots_asked;
+	front->options.snapshots = snapshots_of(&job->options, job->snapshots_asked);
 	front->definition.options = &front->options;
 	front->definition.has_earlier_updates = job->has_earlier_updates;
 	front->definition.is_retention_set = job->is_retention_set;

@@ -205,7 +205,7 @@ static int read_kept(void)
 	return actor_await(&actor, actor_send_reader_read(&actor, reader, &read), 0)->status;
 }
 
-static void survive_reading(const struct actor_job *job, int (*read)(void))
+static void survive_asking(const struct actor_job *job, int (*ask)(void))
 {
 	bool has_tripped = true;
 
@@ -213,7 +213,7 @@ static void survive_reading(const struct actor_job *job, int (*read)(void))
 		assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
 		assert_int_equal(training_run(&scene, &actor, job), 0);
 		alloc_fault_arm(nth);
-		int r = read();
+		int r = ask();
 
 		has_tripped = alloc_fault_tripped();
 		if (!has_tripped)
@@ -225,12 +225,39 @@ static void survive_reading(const struct actor_job *job, int (*read)(void))
 
 static void a_reader_survives(void **state)
 {
-	survive_reading(&(struct actor_job){ .stage = 3 }, read_all);
+	survive_asking(&(struct actor_job){ .stage = 3 }, read_all);
 }
 
 static void a_reader_as_of_a_snapshot_survives(void **state)
 {
-	survive_reading(&(struct actor_job){ .stage = 3, .snapshots = 1 }, read_kept);
+	survive_asking(&(struct actor_job){ .stage = 3, .snapshots = 1 }, read_kept);
+}
+
+/* Forks the job, and once more; and ends one of the two. */
+static int fork_it(void)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobFork fork = TIERD__WIRE__JOB_FORK__INIT;
+	Tierd__Wire__JobDrop drop = TIERD__WIRE__JOB_DROP__INIT;
+	int r;
+
+	fork.name = (char *)"play";
+	fork.fork = (char *)"first";
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_FORK;
+	request.job_fork = &fork;
+	r = actor_ask(&actor, &request, NULL);
+	fork.fork = (char *)"second";
+	if (r == 0)
+		r = actor_ask(&actor, &request, NULL);
+	drop.name = (char *)"first";
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_DROP;
+	request.job_drop = &drop;
+	return r < 0 ? r : actor_ask(&actor, &request, NULL);
+}
+
+static void a_fork_survives(void **state)
+{
+	survive_asking(&(struct actor_job){ .stage = 3 }, fork_it);
 }
 
 /* Verifies all of the job, has it scrubbed, and looks at the node. */
@@ -433,6 +460,7 @@ int main(void)
 		cmocka_unit_test(a_training_by_its_owner_survives),
 		cmocka_unit_test(a_reader_survives),
 		cmocka_unit_test(a_reader_as_of_a_snapshot_survives),
+		cmocka_unit_test(a_fork_survives),
 		cmocka_unit_test(verify_and_scrub_survive),
 		cmocka_unit_test(a_job_that_is_brought_back_survives),
 		cmocka_unit_test(a_search_for_jobs_survives),

@@ -21,7 +21,7 @@ struct life {
 	unsigned char *device, *buffer;
 	size_t bytes;
 	struct io_loop loop;
-	struct store *store, *view;
+	struct store *store, *view, *fork;
 	struct store_request request;
 	struct store_transfer transfer;
 	bool is_done;
@@ -224,6 +224,46 @@ static int drop(struct life *life)
 	return r;
 }
 
+/* Its fork has a store of its own, beside which the other one goes on. */
+static int adopt_fork(struct life *life)
+{
+	struct store_layout *layout = NULL;
+	int r = make_layout(&layout);
+
+	if (r == 0)
+		assert_int_equal(store_adopt(life->fork, layout), 0);
+	if (r == 0)
+		r = move(life, life->fork, TIER_READ);
+	if (r == 0)
+		assert_int_equal(life->buffer[0], 1);
+	return r;
+}
+
+static int fork_it(struct life *life)
+{
+	const struct store_fork fork = { .snapshot = "kept", .name = "fork", .serial = 2 };
+	int r = wait(life, store_fork(life->store, &fork, &life->request, &life->fork));
+
+	return r < 0 ? r : adopt_fork(life);
+}
+
+static int attach_fork(struct life *life)
+{
+	int r;
+
+	life->fork = store_free(life->fork);
+	r = wait(life, store_attach(life->store, "fork", &life->request, &life->fork));
+	return r < 0 ? r : adopt_fork(life);
+}
+
+static int drop_fork(struct life *life)
+{
+	int r = wait(life, store_drop(life->fork, &life->request));
+
+	life->fork = store_free(life->fork);
+	return r;
+}
+
 static int open_again(struct life *life)
 {
 	struct store_config config = { .workers = life->loop.workers };
@@ -231,6 +271,7 @@ static int open_again(struct life *life)
 	struct tier *tier;
 	int r;
 
+	life->fork = store_free(life->fork);
 	life->store = store_free(life->store);
 	r = make_tier(life, &tier);
 	if (r == 0)
@@ -246,9 +287,10 @@ static int open_again(struct life *life)
 
 static int live(struct life *life)
 {
-	int (*const parts[])(struct life *) = { create, take_step, keep,     reserve,	   take_step,
-						count,	verify,	   look,     look_at_last, open_again,
-						count,	drop,	   take_step };
+	int (*const parts[])(struct life *) = { create,	   take_step,	keep,	    reserve,	  take_step,
+						count,	   verify,	look,	    look_at_last, fork_it,
+						take_step, attach_fork, open_again, count,	  attach_fork,
+						drop_fork, drop,	take_step };
 	int r = 0;
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(parts) && r == 0; i++)
@@ -321,6 +363,7 @@ static void a_store_that_lacks_memory_says_so_and_loses_nothing(void **state)
 		tripped = alloc_fault_tripped();
 		assert_int_equal(r, tripped ? -ENOMEM : 0);
 		expect_left(&life);
+		life.fork = store_free(life.fork);
 		life.store = store_free(life.store);
 	}
 	assert_true(nth > 30);

@@ -124,6 +124,9 @@ def what_cannot_be_is_refused():
     Rank(ME, job="fleeting", mib=1, durability="none").ready().leave()
     tierctl(ME, "fork", "fleeting", "x", status=1, says=["is not durable"])
     tierctl(ME, "drop", "fleeting", "--yes")
+    tierctl(ME, "drain", "--timeout", "0")
+    tierctl(ME, "fork", "base", "x", status=1, says=["tierd drains", "drain --undo"])
+    tierctl(ME, "drain", "--undo")
     assert set(jobs(ME)) == {"base", "last", "early"}
 
 

@@ -75,6 +75,7 @@ def others_do_not_even_see_it():
         tierctl(uid, "drop", "gpt", "--yes", status=1, says=["there is no job gpt"])
         tierctl(uid, "drop", "gpt", "--user", str(ALICE), "--yes", status=1, says=["there is no job gpt"])
         tierctl(uid, "units", "gpt", status=1, says=["there is no job gpt"])
+        tierctl(uid, "fork", "gpt", "mine", "--user", str(ALICE), status=1, says=["no job gpt"])
     assert "gpt" in jobs(ALICE)
 
 
@@ -88,6 +89,10 @@ def administrators_see_and_drop_all():
     assert json.loads(tierctl(ADMINISTRATOR, "--json", "jobs", "gpt", "--user", str(BOB)))["uid"] == BOB
     for verb in ("units", "jobs", "leases", "evict"):
         tierctl(BOB, verb, "gpt", "--user", str(ALICE), status=1, says=["no job gpt"])
+    # A fork is its owner's, whoever makes it.
+    tierctl(ADMINISTRATOR, "fork", "other", "third", says=["third is at step 1, as other"])
+    assert jobs(BOB)["third"]["uid"] == BOB and "third" not in jobs(ALICE)
+    tierctl(BOB, "drop", "third", "--yes")
     tierctl(ADMINISTRATOR, "drop", "gpt", "--yes", "--user", str(BOB))
     assert "gpt" in jobs(ALICE) and "gpt" not in jobs(BOB)
     # Of the group, with it and without it.

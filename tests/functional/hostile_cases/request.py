@@ -1,6 +1,6 @@
 """Every request there is, as it is when nothing is wrong with it."""
 from hostile_cases.case import EPOCH, JOB, READER
-from messages import RESERVE, RETAIN, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS
+from messages import FORK, RESERVE, RETAIN, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS
 from messages import (
     AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
     PUSH, READ, READER_CLOSE, READER_OPEN, READER_READ, READER_REFRESH, READER_UNITS, READY, STATISTICS, STEP, UNITS, WAIT, WATCH,
@@ -18,7 +18,7 @@ KINDS = {
     READER_READ: "values for a reader", READER_CLOSE: "a reader to close", WATCH: "a watch",
     VERIFY: "a part to verify", SCRUB: "a question for the scrub",
     SNAPSHOT: "a snapshot", SNAPSHOT_DELETE: "a snapshot to delete", SNAPSHOTS: "a question for snapshots",
-    SNAPSHOT_DIFF: "snapshots to compare", ROLL_BACK: "a roll back", RESERVE: "room for snapshots", RETAIN: "steps to keep",
+    SNAPSHOT_DIFF: "snapshots to compare", ROLL_BACK: "a roll back", RESERVE: "room for snapshots", RETAIN: "steps to keep", FORK: "a fork",
 }
 
 tensor = data(1, "t") + number(3, 1) + data(4, varint(10)) + number(7, 2)

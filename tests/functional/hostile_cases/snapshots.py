@@ -3,7 +3,7 @@ from hostile_cases.case import DEFINED, GREETED, OPENED, READY, Answered, Case
 from hostile_cases.readers import answers
 from hostile_cases.request import KINDS, of_snapshot
 from messages import (
-    DROP, LEAVE, OPEN, READER_OPEN, READY as READY_FIELD, RESERVE, RETAIN, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS, Client,
+    DROP, FORK, LEAVE, OPEN, READER_OPEN, READY as READY_FIELD, RESERVE, RETAIN, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS, Client,
     codes, data, define, number,
 )
 
@@ -12,8 +12,12 @@ BEYOND = 0xFFFFFFFF
 KEPT = data(1, "kept")
 
 
+def fork(name="other", snapshot="", count=0):
+    return data(1, "hostile") + data(4, snapshot) + data(5, name) + number(6, count)
+
+
 def at_the_wrong_stage():
-    for field, body in (of_snapshot() | {SNAPSHOTS: data(1, "hostile"), RESERVE: data(1, "hostile") + number(4, 3)}).items():
+    for field, body in (of_snapshot() | {SNAPSHOTS: data(1, "hostile"), RESERVE: data(1, "hostile") + number(4, 3), FORK: fork()}).items():
         for stage, when in ((OPENED, "before its units are defined"), (DEFINED, "before it is ready")):
             yield Case(f"{KINDS[field]} of a job {when}", stage, (field, body), Answered("EBUSY", "has no values yet"))
     for job in (2, BEYOND):
@@ -30,9 +34,14 @@ def values():
                    refused)
         for field, outcome in ((SNAPSHOT_DELETE, refused), (SNAPSHOT_DIFF, absent), (ROLL_BACK, absent)):
             yield Case(f"{KINDS[field]}, {name[:70]!r} of {len(name)}", READY, (field, of_snapshot(snapshot=name)[field]), outcome)
+        yield Case(f"a fork with the name {name[:70]!r} of {len(name)}", READY, (FORK, fork(name)), refused)
         if name:
+            yield Case(f"a fork of a snapshot {name[:70]!r} of {len(name)}", READY, (FORK, fork(snapshot=name)), absent)
             yield Case(f"a reader of a snapshot {name[:70]!r} of {len(name)}", READY, (READER_OPEN, data(1, "hostile") + data(140, name)),
                        absent)
+    yield Case("a fork of its own name", READY, (FORK, fork("hostile")), Answered("EEXIST", "there is a job hostile"))
+    for count in (15, BEYOND):
+        yield Case(f"a fork with room for {count} snapshots", READY, (FORK, fork(count=count)), Answered("EINVAL", "at most 14 are possible"))
     yield Case("room for no snapshot", READY, (RESERVE, data(1, "hostile")), Answered("EINVAL", "it only grows"))
     yield Case("each step of a job without room", READY, (RETAIN, data(1, "hostile") + number(4, 1)), Answered("EINVAL", "no room for"))
     yield Case("more steps than there is room for", READY, (RETAIN, data(1, "hostile") + number(5, BEYOND)), Answered("EINVAL", "has room for 0"))
