@@ -220,4 +220,59 @@ def after_an_end():
     drop_all()
 
 
+# ---- Daemons that die
+
+SMALL = {"mib": 1, "units": 2, "frozen": 1, "snapshots": 1}
+
+
+def states_of_a_small_one():
+    """After so many steps."""
+    states = [trained("calm", step, 1, **SMALL) for step in range(4)]
+    tierd_has_dropped("calm")
+    remember(states)
+
+
+def tierd_has_dropped(*names):
+    for name in names:
+        tierctl(ME, "drop", name, "--yes")
+    wait_until(lambda: not set(names) & set(jobs(ME)))
+
+
+def step(job, first):
+    Rank(ME, job=job, **SMALL, **{"from": first}, steps=1).ready().leave()
+
+
+def live_and_die():
+    """Whoever asks a daemon that dies fails."""
+    step("base", 0)
+    tierctl(ME, "snapshot", "base", "one")
+    step("base", 1)
+    fork("base", "a")
+    step("a", 2)
+    fork("base@one", "b")
+    step("b", 1)
+    tierd_has_dropped("base")
+    tierctl(ME, "snapshot", "a", "three")
+    step("a", 3)
+    tierctl(ME, "rollback", "a", "three", "--yes")
+    fork("a", "base")
+    tierd_has_dropped("b", "a")
+
+
+def what_is_left():
+    """Each is whole, at one of its steps, and what the files have is charged once."""
+    states = known()
+    for name, job in jobs(ME).items():
+        assert job["status"].startswith("idle"), (name, job)
+        reached, state = read(name)
+        assert reached == job["durable_step"] and 0 <= reached <= 4, (name, job)
+        assert reached == 0 or state == states[reached - 1], (name, reached)
+        step(name, reached)
+    # They may have grown for a fork that came to nothing.
+    assert used() == charged() <= sum(files().values()), (used(), charged(), files())
+    tierd_has_dropped(*jobs(ME))
+    wait_until(lambda: not files())
+    assert used() == 0
+
+
 globals()[sys.argv[2]]()

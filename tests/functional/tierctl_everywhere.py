@@ -16,7 +16,7 @@ VERBS = {
     "metrics": [], "plan": ["--parameters", "1M", "--world-size", "1"], "doctor": [], "config": ["check"], "ping": [],
     "top": ["--once"], "verify": ["gpt"], "scrub": ["gpt"], "watch": ["--timeout", "1"],
     "snapshot": ["gpt", "kept"], "snapshots": ["gpt"], "diff": ["gpt", "kept"], "rollback": ["gpt", "kept", "--yes"],
-    "reserve": ["gpt", "2"], "retain": ["gpt", "100", "1"],
+    "reserve": ["gpt", "2"], "retain": ["gpt", "100", "1"], "fork": ["gpt", "forked"],
     "export": ["gpt", "-o", FILE], "inspect": [FILE], "import": ["imported", FILE], "drop": ["gpt", "--yes"],
 }
 # They work without a daemon; and these even while it is stuck.
@@ -24,8 +24,8 @@ ALONE, PATIENT = ("plan", "doctor", "config", "inspect"), ("metrics", "top")
 # How long each waits for an answer; what it was told to wait for is less, and not of another verb.
 WAITS = {"drain": 2, "watch": 1}
 ONE_JOB = ("jobs", "units", "blobs", "leases", "evict", "export", "verify", "scrub", "drop",
-           "snapshot", "snapshots", "diff", "rollback", "reserve", "retain")
-NAMING = ("snapshot", "diff", "rollback")
+           "snapshot", "snapshots", "diff", "rollback", "reserve", "retain", "fork")
+NAMING = ("snapshot", "diff", "rollback", "fork")
 
 
 def run(*arguments):
