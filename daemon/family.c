@@ -226,8 +226,9 @@ static void on_left(struct store_request *request, int status)
 	struct job *job = container_of(request, struct job, leaving);
 
 	job->is_leaving = false;
-	job->has_left = status == 0;
-	job->is_left_behind = status < 0;
+	/* The others may have left meanwhile: then it takes the files with it. */
+	job->has_left = status == 0 || status == -EINVAL;
+	job->is_left_behind = !job->has_left;
 	job_settle(job);
 }
 
