@@ -14,8 +14,9 @@ import threading
 import frames
 from messages import (
     BEGIN, CANCEL, DEFINE, GATHER, LEAVE, PHASE, PREFETCH, PUSH, READ, READY, STATISTICS, STEP, WAIT, WRITE, Client, codes,
-    data, join, number, rates, real, varint,
+    data, get_ready, join, number, open_job, rates, real, varint,
 )
+from waiting import wait_until
 
 trainer, folder = sys.argv[1:]
 chance = random.Random(7)
@@ -133,12 +134,26 @@ def random_request(job, epoch):
     )
 
 
+def join_when_alone(client, mode):
+    """Who has been here before has gone, and may not be missed yet."""
+
+    def is_alone():
+        code, text, reply = open_job(client, "scribbler", mode)
+        opened.append(reply)
+        assert code == 0 or "of its ranks is alive" in text, text
+        return code == 0
+
+    opened = []
+    wait_until(is_alone)
+    return get_ready(client, opened[-1])
+
+
 def scribble(requests):
     """Joins, fills what it shares with noise while it asks for anything, and goes without a word."""
     client = Client()
     stop, writer = threading.Event(), None
     try:
-        job, epoch = join(client, "scribbler", mode=chance.choice([0, 3]))
+        job, epoch = join_when_alone(client, chance.choice([0, 3]))
         window, _, _, leases, gradients = client.descriptors[:5]
         maps = [mmap.mmap(descriptor, 0) for descriptor in (window, leases, gradients)]
         writer = threading.Thread(target=write_noise, args=(maps, stop))

@@ -122,6 +122,11 @@ def define(client, job, name, elements):
 def join(client, name, mode=0):
     code, text, opened = open_job(client, name, mode)
     assert code == 0, text
+    return get_ready(client, opened)
+
+
+def get_ready(client, opened):
+    """Of a job that was opened."""
     job = opened[1]
     for unit in range(3):
         code, text, _ = define(client, job, f"unit{unit}", 1000)

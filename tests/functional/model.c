@@ -92,6 +92,15 @@ void model_write_codes(struct tierd_job *job, const struct model *model)
 	}
 }
 
+static void fill_gradients(void *gradients, const struct kind *kind, uint64_t step)
+{
+	for (uint64_t k = 0; k < kind_elements(kind); k++)
+		if (kind->format == TIERD_FP32)
+			((float *)gradients)[k] = (float)((k + step) % 17) / 16 - 0.5f;
+		else
+			((uint16_t *)gradients)[k] = (uint16_t)(0x3000 + (k + step * 5) % 257);
+}
+
 static void push_unit(struct tierd_job *job, uint32_t unit, const struct kind *kinds, unsigned count,
 		      uint64_t step)
 {
@@ -100,15 +109,9 @@ static void push_unit(struct tierd_job *job, uint32_t unit, const struct kind *k
 	if (kinds[0].is_frozen)
 		return;
 	OK(tierd_gradients(job, unit, &view));
-	for (unsigned i = 0; i < count; i++) {
-		void *gradients = tierd_at(&view, i);
-
-		for (uint64_t k = 0; !kinds[i].is_frozen && k < kind_elements(&kinds[i]); k++)
-			if (kinds[i].format == TIERD_FP32)
-				((float *)gradients)[k] = (float)((k + step) % 17) / 16 - 0.5f;
-			else
-				((uint16_t *)gradients)[k] = (uint16_t)(0x3000 + (k + step * 5) % 257);
-	}
+	for (unsigned i = 0; i < count; i++)
+		if (!kinds[i].is_frozen)
+			fill_gradients(tierd_at(&view, i), &kinds[i], step);
 	OK(tierd_push(job, unit));
 }
 

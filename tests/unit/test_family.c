@@ -179,6 +179,8 @@ static void they_leave_one_after_the_other(void **state)
 	assert_int_equal(scene.node->paths[0].used, 0);
 	while (scene.node->disposals > 0)
 		event_base_loop(scene.loop, EVLOOP_ONCE);
+	actor_die(&asker);
+	actor_die(&rank);
 	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
 	assert_true(queue_is_empty(&scene.node->jobs));
 }
