@@ -397,9 +397,14 @@ int budget_take_paths(struct job *job, uint64_t state, uint64_t sums, char *mess
 	return r;
 }
 
+int budget_take_found(struct job *job, uint64_t bytes, char *message, size_t size)
+{
+	return try_paths(job, bytes, describe_nvme(job), message, size);
+}
+
 void budget_set_state(struct job *job, uint64_t bytes)
 {
-	give_paths(job, job->path_bytes[job->paths.paths[0]] - job->sums_path_bytes);
+	give_paths(job, job->path_bytes[job->paths.paths[0]] - job->sums_path_bytes - job->lent_path_bytes);
 	take_paths(job, bytes);
 }
 
@@ -424,11 +429,16 @@ int budget_grow(struct job *job, const struct store_room *more, char *message, s
 
 int budget_lend(struct job *job, uint64_t bytes, char *message, size_t size)
 {
-	return try_paths(job, bytes, "what a fork may change, twice", message, size);
+	int r = try_paths(job, bytes, "what a fork may change, twice", message, size);
+
+	if (r == 0)
+		job->lent_path_bytes += bytes;
+	return r;
 }
 
 void budget_take_back(struct job *job, uint64_t bytes)
 {
+	job->lent_path_bytes -= bytes;
 	give_paths(job, bytes);
 }
 
@@ -449,5 +459,5 @@ void budget_give_back(struct job *job)
 	job->has_plan = false;
 	/* Of each path it has the same. */
 	give_paths(job, job->path_bytes[job->paths.paths[0]]);
-	job->sums_path_bytes = 0;
+	job->sums_path_bytes = job->lent_path_bytes = 0;
 }

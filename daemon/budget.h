@@ -49,6 +49,9 @@ int budget_keep(struct job *job, uint64_t metadata, char *message, size_t size);
 /* As many bytes of each path: of state, and of sums, which budget_release_host() gives back. */
 int budget_take_paths(struct job *job, uint64_t state, uint64_t sums, char *message, size_t size);
 
+/* What its state has there already: whatever its own budget is, it may have grown for forks. */
+int budget_take_found(struct job *job, uint64_t bytes, char *message, size_t size);
+
 /* What its state has of each of its paths now, of what others with files in common had, or have: nobody is
  * asked for it. */
 void budget_set_state(struct job *job, uint64_t bytes);

@@ -73,7 +73,7 @@ unsigned family_asked_snapshots(const struct job *job)
 int family_charge(struct job *job, bool is_fork, char *message, size_t size)
 {
 	if (!is_fork)
-		return budget_take_paths(job, share_of(job), 0, message, size);
+		return budget_take_found(job, share_of(job), message, size);
 	budget_set_state(job, share_of(job));
 	family_charge_again(job->node, job->file);
 	return 0;

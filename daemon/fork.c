@@ -143,6 +143,8 @@ static int begin(struct errand *errand, struct store *store)
 	int r = check_new_name(job->node, job->uid, fork->file.name, fork->message, sizeof(fork->message));
 
 	if (r == 0)
+		r = check_node(job->node, job->uid, fork->message, sizeof(fork->message));
+	if (r == 0)
 		r = take_room(fork, store);
 	if (r < 0)
 		return r;
@@ -171,6 +173,12 @@ static void fail(struct fork *fork, int status)
 
 	if (status == -ENOSPC && !fork->message[0])
 		explain_space(fork);
+	else if (status == -EEXIST && !fork->message[0])
+		snprintf(
+			fork->message, sizeof(fork->message),
+			"the store of job %s has a job %s still, which is on its way out: try again, or take "
+			"another name",
+			fork->origin, fork->file.name);
 	budget_take_back(job, fork->more);
 	if (fork->restore)
 		restore_cancel_fork(fork->restore);
@@ -185,10 +193,13 @@ static void on_forked(struct errand *errand, int status)
 {
 	struct fork *fork = container_of(errand, struct fork, errand);
 
-	if (status < 0)
+	if (status < 0) {
 		fail(fork, status);
-	else
-		restore_end_fork(fork->restore, fork->store);
+		return;
+	}
+	/* The fork takes it as soon as it is read. */
+	budget_take_back(errand->job, fork->more);
+	restore_end_fork(fork->restore, fork->store);
 }
 
 /* ---- It is there ---- */

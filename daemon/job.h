@@ -152,9 +152,10 @@ struct job {
 	bool has_left, is_left_behind; /* in vain: it is still to be removed from there */
 	struct store_request leaving;
 	struct loss loss;
-	struct replaced *replaced;     /* what it takes the place of, until it has a state; owned */
-	struct replaced *remains;      /* or it is replaced itself: what is left of it then; borrowed */
-	bool is_rolling_back;	       /* and nobody may join it */
+	struct replaced *replaced; /* what it takes the place of, until it has a state; owned */
+	struct replaced *remains;  /* or it is replaced itself: what is left of it then; borrowed */
+	bool is_rolling_back;	   /* and nobody may join it */
+	uint64_t first_kept; /* of a fork: no step before this one is kept by itself, as its origin's are */
 	uint32_t snapshots_asked;      /* options.snapshots may be more: what forks that are gone have left */
 	bool is_retention_set;	       /* by daemon/retain.h: its ranks need not know */
 	struct restore_notice *notice; /* told when it has come back; NULL: nobody waits */
@@ -208,6 +209,7 @@ struct job {
 	bool has_plan;				      /* all its ranks' windows are in it */
 	struct path_list paths;			      /* that its stores lie on, by their devices */
 	uint64_t path_bytes[NODE_MAX_PATHS];
+	uint64_t lent_path_bytes;    /* the same: for growth that is not there yet, or a fork */
 	uint64_t sums_path_bytes;    /* of path_bytes, on each of its paths: its spilled sums */
 	struct queue tensor_waiting; /* operations that wait for a pack to be written back */
 	struct queue filling;	     /* pendings of tensor writes that wait for the plan */

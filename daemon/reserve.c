@@ -87,6 +87,8 @@ static int take(struct reserve *reserve, const struct store *store)
 	reserve->more = room_between(store, reserve->former, reserve->snapshots);
 	r = budget_grow(job, &reserve->more, reason, sizeof(reason));
 	reserve->has_more = r == 0;
+	if (r == 0)
+		job->lent_path_bytes += reserve->more.device_bytes;
 	return r < 0 ? refuse(reserve->message, sizeof(reserve->message), r, "job %s: %s", job->name, reason)
 		     : 0;
 }
@@ -118,8 +120,10 @@ static void explain(struct reserve *reserve, int status)
 
 static void fail(struct reserve *reserve, int status)
 {
-	if (reserve->has_more)
+	if (reserve->has_more) {
+		reserve->errand.job->lent_path_bytes -= reserve->more.device_bytes;
 		budget_shrink(reserve->errand.job, &reserve->more);
+	}
 	explain(reserve, status);
 	if (reserve->asker.pending)
 		pending_error(reserve->asker.pending, status == -ESHUTDOWN ? -ECANCELED : status, "%s",
@@ -132,6 +136,7 @@ static void tell(struct reserve *reserve)
 	Tierd__Wire__JobReserveReply body = TIERD__WIRE__JOB_RESERVE_REPLY__INIT;
 	struct job *job = reserve->errand.job;
 
+	job->lent_path_bytes -= reserve->more.device_bytes;
 	job->options.snapshots = job->snapshots_asked = reserve->snapshots;
 	/* Without memory it says so when it changes next. */
 	if (durable_redefine_now(job) == 0)

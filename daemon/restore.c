@@ -34,6 +34,8 @@ void restore_free(struct restore *restore)
 	queue_remove(&restore->link);
 	free(restore);
 	restore_go_on(node);
+	/* It may have been what those behind it waited for. */
+	restore_make_in_order(node);
 }
 
 /* ---- The end ---- */
@@ -107,6 +109,7 @@ static int make_job(struct restore *restore)
 	}
 	restore->store = NULL;
 	restore->job = job;
+	job->first_kept = restore->is_fork ? job->step + 1 : 0;
 	/* Its record says its origin's name, as nothing else does; without memory it goes on saying so. */
 	if (restore->is_fork && durable_redefine_now(job) == 0)
 		job_settle(job);
@@ -191,10 +194,29 @@ static void load_blobs(struct restore *restore)
 		end_load(restore, r);
 }
 
+/* Nothing is written to its store any more, as another job of it has found meanwhile: all begin again. */
+static bool lets_go(struct restore *restore)
+{
+	struct store_family family;
+
+	if (!restore->store)
+		return false;
+	store_get_family(restore->store, &family);
+	if (!family.is_fenced)
+		return false;
+	restore->store = store_free(restore->store);
+	free(TAKE_PTR(restore->definition));
+	free(TAKE_PTR(restore->progress));
+	restore_seek(restore);
+	return true;
+}
+
 static void make(struct restore *restore)
 {
 	int r = restore->status;
 
+	if (r == 0 && lets_go(restore))
+		return;
 	restore->state = RESTORE_MADE;
 	if (restore->is_forgotten) {
 		tell(restore, NULL);
@@ -241,7 +263,8 @@ static void complain(const struct restore *restore)
 void restore_finish(struct restore *restore, int r)
 {
 	if (restore->is_unwanted) {
-		complain(restore);
+		if (r < 0 && r != -ENOENT)
+			complain(restore);
 		restore_free(restore);
 		return;
 	}
@@ -434,10 +457,7 @@ void restore_end_fork(struct restore *restore, struct store *store)
 
 void restore_cancel_fork(struct restore *restore)
 {
-	struct node *node = restore->node;
-
 	restore_free(restore);
-	restore_make_in_order(node);
 }
 
 /* ---- What is under way ---- */

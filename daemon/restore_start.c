@@ -7,6 +7,9 @@
 #include "common/log.h"
 #include "daemon/restore_inside.h"
 
+/* More than there ever are between two starts. */
+#define UNREAD_NUMBERS (UINT64_C(1) << 32)
+
 static int on_stored(struct node *node, const struct stored_job *file, void *argument)
 {
 	struct restore *restore;
@@ -119,6 +122,20 @@ static void set_aside(struct node *node, struct queue *outdated)
 	}
 }
 
+/* What could not be read may have jobs with numbers that only its table knows: no later job gets one of
+ * those. */
+static void skip_unread(struct node *node)
+{
+	QUEUE_FOREACH (link, &node->restores) {
+		const struct restore *restore = queue_entry(link, struct restore, link);
+
+		if (restore->is_first && !restore->is_forgotten) {
+			node->jobs_created += UNREAD_NUMBERS;
+			return;
+		}
+	}
+}
+
 int restore_all(struct node *node)
 {
 	struct queue outdated;
@@ -130,6 +147,7 @@ int restore_all(struct node *node)
 	while (is_reading(node))
 		event_base_loop(node->loop, EVLOOP_ONCE);
 	node->is_restoring = false;
+	skip_unread(node);
 	set_aside(node, &outdated);
 	restore_make_in_order(node);
 	await_all(node);

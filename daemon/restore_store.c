@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "daemon/devices.h"
+#include "daemon/disposal.h"
 #include "daemon/family.h"
 #include "daemon/refuse.h"
 #include "daemon/restore_inside.h"
@@ -91,7 +92,7 @@ static void on_attached(struct errand *errand, int status)
 {
 	struct restore *restore = container_of(errand, struct restore, errand);
 
-	if (status == -ESHUTDOWN)
+	if (status == -ESHUTDOWN || status == -EROFS)
 		restore_seek(restore);
 	else if (status == -EBADMSG && restore->is_unwanted)
 		send_drop_lost(restore);
@@ -139,11 +140,20 @@ static int identify(struct restore *asker, const struct store_job *first)
 }
 
 /* It is there, and is lost: it is tried again when somebody wants that. */
+static bool is_among(const struct queue *jobs, const struct restore *asker, const char *name)
+{
+	QUEUE_FOREACH (link, jobs) {
+		const struct job *job = queue_entry(link, struct job, link);
+
+		if (is_of(asker, job->file) && strcmp(job->name, name) == 0)
+			return true;
+	}
+	return false;
+}
+
 static bool is_lost(const struct restore *asker, const char *name)
 {
-	const struct job *job = job_find(asker->node, asker->file.uid, name);
-
-	return job && strcmp(job->file, asker->file.file) == 0;
+	return is_among(&asker->node->jobs, asker, name) || is_among(&asker->node->dying, asker, name);
 }
 
 static struct restore *find(const struct restore *asker, const char *name)
@@ -267,6 +277,10 @@ static void on_opened(struct store_request *request, int status)
 	if (status < 0)
 		status = refuse_store(asker, status, opening->first);
 	opening->count = status < 0 ? 0 : store_jobs(opening->first, opening->jobs);
+	for (unsigned i = 0; i < opening->count && status == 0; i++)
+		if (opening->jobs[i].serial > INT64_MAX || opening->jobs[i].origin > INT64_MAX)
+			status = refuse(asker->message, sizeof(asker->message), -EBADMSG,
+					"it gives a job a number that none can have");
 	if (status == 0 && asker->is_first)
 		status = identify(asker, &opening->jobs[0]);
 	if (status < 0)
@@ -393,11 +407,14 @@ void restore_seek(struct restore *restore)
 	}
 	/* That one has the store, or opens the files, and gives it what is its own. */
 	if (is_taken_care_of(restore))
-		return;
-	if (host)
+		restore_make_in_order(node);
+	else if (host)
 		attach(restore, host);
 	else if (!has_open(&node->jobs, restore->file.file) && !has_open(&node->dying, restore->file.file))
 		open_files(restore);
+	else
+		/* Nobody waits for who waits. */
+		restore_make_in_order(node);
 }
 
 static struct restore *next_waiting(const struct node *node, uint64_t round)
@@ -425,14 +442,27 @@ void restore_go_on(struct node *node)
 
 /* ---- The end of one ---- */
 
+/* Which may be large. */
+static void remove_files(struct restore *restore)
+{
+	struct made made = MADE_INIT;
+
+	store_keep(restore->store, false);
+	made.parameter_store = TAKE_PTR(restore->store);
+	disposal_start(restore->node, &made);
+	restore_free(restore);
+}
+
 static void on_ended(struct store_request *request, int status)
 {
 	struct restore *restore = container_of(request, struct restore, request);
 
-	if (status < 0)
+	if (status < 0) {
 		restore_finish(restore, refuse_store(restore, status, restore->store));
-	else
-		restore_free(restore);
+		return;
+	}
+	family_charge_again(restore->node, restore->file.file);
+	restore_free(restore);
 }
 
 void restore_end_head(struct restore *restore)
@@ -442,8 +472,7 @@ void restore_end_head(struct restore *restore)
 
 	store_get_family(restore->store, &family);
 	if (family.jobs < 2) {
-		store_keep(restore->store, false);
-		restore_free(restore);
+		remove_files(restore);
 		return;
 	}
 	restore->request.done = on_ended;

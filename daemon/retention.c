@@ -58,7 +58,7 @@ static bool is_due(const struct job *job, uint64_t step)
 {
 	uint64_t every = job->options.snapshot_every;
 
-	return every > 0 && step / every > count_automatic(job).newest / every;
+	return every > 0 && step >= job->first_kept && step / every > count_automatic(job).newest / every;
 }
 
 static int begin(struct errand *errand, struct store *store)

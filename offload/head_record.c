@@ -76,11 +76,14 @@ void head_table_put(uint8_t bytes[NODE_BYTES], const struct head_table *table, u
  * those before. */
 static int check_record(struct head_table *table, const struct head_record *record)
 {
+	bool is_snapshot = record->kind == HEAD_SNAPSHOT;
 	bool is_known = head_table_number(table, record->job) != NULL;
+	/* Whoever asks for one by its name gets the only one. */
+	const struct head_record *same = is_snapshot ? head_table_snapshot(table, record->job, record->name)
+						     : head_table_job(table, record->name);
 
-	return is_known == (record->kind == HEAD_SNAPSHOT) && record->extents == table->records[0].extents
-		       ? 0
-		       : -EBADMSG;
+	return is_known == is_snapshot && !same && record->extents == table->records[0].extents ? 0
+												: -EBADMSG;
 }
 
 int head_table_get(const uint8_t bytes[NODE_BYTES], struct head_table *ret_table)

@@ -271,6 +271,9 @@ void lineage_end(struct lineage *lineage, int status)
 	struct lineage_request *request = lineage->request;
 
 	lineage->request = NULL;
+	/* Devices that have grown for what has failed are not made use of. */
+	if (status < 0)
+		lineage->next_extents = lineage->geometry.extents;
 	if (lineage->is_inside)
 		lineage->inside_status = status;
 	else

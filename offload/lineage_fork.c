@@ -48,8 +48,12 @@ static uint32_t least_with_fork(const struct lineage_head *head, unsigned jobs)
 
 struct lineage_geometry lineage_geometry_with_fork(const struct lineage_head *head, unsigned snapshots)
 {
-	unsigned jobs = head_table_count(&head->lineage->heads, HEAD_JOB) + 1;
-	struct lineage_geometry geometry = lineage_geometry_shared(head, jobs, snapshots);
+	struct lineage *lineage = head->lineage;
+	unsigned jobs = head_table_count(&lineage->heads, HEAD_JOB) + 1;
+	/* There may be more of them than there was to be room for: in what jobs that are gone have left. */
+	unsigned there = head_table_count(&lineage->heads, HEAD_SNAPSHOT) + lineage->view_count;
+	struct lineage_geometry geometry =
+		lineage_geometry_shared(head, jobs, snapshots > there ? snapshots : there);
 	uint32_t least = least_with_fork(head, jobs);
 
 	if (geometry.extents < least)
@@ -102,6 +106,8 @@ int lineage_attach(struct lineage *lineage, struct lineage_head *head, struct li
 	const struct head_record *record = head_table_job(&lineage->heads, head->name);
 	int r;
 
+	if (lineage->is_fenced)
+		return -EROFS;
 	if (lineage->request)
 		return -EBUSY;
 	if (!record)
@@ -193,8 +199,10 @@ int lineage_fork(struct lineage_head *head, const char *snapshot, struct lineage
 		r = lineage_prepare_growth(lineage, geometry);
 	if (r == 0)
 		r = begin_load(lineage, fork, record);
-	if (r < 0)
+	if (r < 0) {
+		lineage->next_extents = lineage->geometry.extents;
 		return r;
+	}
 	fork->job = next_number(lineage);
 	lineage->next_heads = lineage->heads;
 	added = &lineage->next_heads.records[lineage->next_heads.count++];

@@ -58,11 +58,12 @@ int lineage_refuse_writing(struct lineage *lineage)
 {
 	const struct head_record *first = &lineage->heads.records[__builtin_ctz(lineage->lost)];
 
-	return lineage_refuse(lineage, -EROFS,
-			      "nothing is written as long as %s %s is there, whose map cannot be read: "
-			      "nobody knows its places; bring back the disk as it was and open it again, or "
-			      "delete that snapshot as lost",
-			      first->kind == HEAD_JOB ? "job" : "snapshot", first->name);
+	return lineage_refuse(
+		lineage, -EROFS,
+		"nothing is written as long as %s %s is there, whose map cannot be read: "
+		"nobody knows its places; bring back the disk as it was and open it again, or %s",
+		first->kind == HEAD_JOB ? "job" : "snapshot", first->name,
+		first->kind == HEAD_JOB ? "drop that job" : "delete that snapshot as lost");
 }
 
 int lineage_check_found(struct lineage *lineage, const struct head_record *record)

@@ -320,7 +320,7 @@ unsigned store_snapshots(const struct store *store, struct store_snapshot *ret_s
  * store_fork() makes one, by a commit that writes nothing else; the devices grow for what it may change.
  * -EEXIST, -EINVAL: no such name; -EMFILE: jobs and snapshots of a store are STORE_MAX_SNAPSHOTS + 1
  * together; -ENOENT, -ENODATA; -ENOSPC, -EOPNOTSUPP: a device cannot grow.
- * store_attach() opens one that is there. -ENOENT; -EBUSY: it is open.
+ * store_attach() opens one that is there. -ENOENT; -EBUSY: it is open; -EROFS: nothing is written any more.
  * Both give a store as store_new_found() does, which is to adopt its layout; *ret is set before
  * done(request, 0).
  * store_drop() ends the job of a store that is to be freed then, with its snapshots; nothing is in flight.

@@ -217,8 +217,8 @@ static void extent_keep(struct store *base, bool is_kept)
 {
 	struct extent_store *store = container_of(base, struct extent_store, store);
 
-	if (!is_kept && store->lineage && lineage_has_others(&store->head))
-		return;
+	/* They need not be open. */
+	is_kept |= store->lineage && lineage_has_others(&store->head);
 	for (unsigned device = 0; device < store->device_count; device++)
 		tier_keep(store->devices[device].tier, is_kept);
 }
