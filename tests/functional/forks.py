@@ -185,6 +185,7 @@ def after_another_kill():
     wait_until(lambda: jobs(ME)["last"]["family"] == [])
     assert read("early") == (2, states["2"]) and read("last") == (7, states["7"])
     assert len(files()) == 3
+    wait_until(lambda: used() == charged() == sum(files().values()))
 
 
 def many_share_one_base():

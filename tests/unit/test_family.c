@@ -185,6 +185,53 @@ static void they_leave_one_after_the_other(void **state)
 	assert_true(queue_is_empty(&scene.node->jobs));
 }
 
+/* There was no room for it in memory: its files stay, whoever else leaves them. */
+static void a_fork_that_is_not_back_keeps_the_files(void **state)
+{
+	uint64_t budget = scene.node->host_budget;
+
+	actor_play(&scene, &rank);
+	assert_int_equal(actor_enter(&scene, &asker), 0);
+	leave();
+	scene.node->host_budget = scene.node->host_used + 100;
+	assert_int_equal(fork_to("a"), -EIO);
+	assert_non_null(strstr(actor_message(&asker), "job a was made, and cannot be opened: "));
+	assert_true(find("a")->is_lost);
+	assert_int_equal(drop("play"), 0);
+	scene_settle(&scene);
+	while (scene.node->disposals > 0)
+		event_base_loop(scene.loop, EVLOOP_ONCE);
+	scene.node->host_budget = budget;
+	job_settle_all(scene.node);
+	scene_settle(&scene);
+	expect_all(1);
+	assert_int_equal(step("a"), 0);
+}
+
+/* One that ends lets those go on that were read after it had begun. */
+static void what_is_read_waits_for_nobody_who_has_gone(void **state)
+{
+	struct stored_job file;
+
+	open_family();
+	stored_name(find("b"), &file);
+	find("b")->is_kept = true;
+	job_drop(find("b"));
+	scene_settle(&scene);
+	/* It is to end, and in front of what begins again from the same files. */
+	for (unsigned i = 0; i < 2; i++) {
+		struct job *job = find(names[i]);
+
+		job->is_kept = job->comes_back = true;
+		job_drop(job);
+	}
+	restore_and_end(scene.node, &file);
+	scene_settle(&scene);
+	assert_null(find("b"));
+	assert_int_equal(find("a")->phase, JOB_RELEASED);
+	expect_all(2);
+}
+
 /* ---- What befalls their store ---- */
 
 /* The nth flush after the opening fails. */
@@ -324,6 +371,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(one_begins_again_while_the_others_stay),
 		TEST(they_leave_one_after_the_other),
+		TEST(a_fork_that_is_not_back_keeps_the_files),
+		TEST(what_is_read_waits_for_nobody_who_has_gone),
 		TEST(a_device_that_fails_breaks_all_of_them_until_their_ranks_have_left),
 		TEST(a_fork_is_there_or_not),
 		TEST(a_fork_that_is_lost_is_given_up_and_the_others_go_on),
