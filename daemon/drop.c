@@ -43,6 +43,16 @@ void drop_job(struct pending *pending, const Tierd__Wire__JobDrop *request)
 			      (unsigned)job->uid);
 		return;
 	}
+	/* Of one of its jobs it is known that it is there, and what else is nobody can say. */
+	if (job->is_lost && job->loss.is_unread && !request->force) {
+		pending_error(
+			pending, -EBUSY,
+			"the store of job %s, %s, cannot be read, and may have forks, too, which would go "
+			"with it: mend what keeps it from being opened, or drop it with --force, with all "
+			"that is in it",
+			job->name, job->file);
+		return;
+	}
 	if (family_check_end(job, message, sizeof(message)) < 0) {
 		pending_error(pending, -EIO, "%s", message);
 		return;

@@ -130,6 +130,8 @@ struct restore_notice;
 struct loss {
 	int lacking;   /* -ENOMEM, -ENOSPC: room; 0: something else */
 	bool is_asked; /* somebody who opens it has had it tried again */
+	/* What else is in its files nobody has seen: forks of it, or of one that was called so. */
+	bool is_unread;
 	uint64_t host_room, path_room[NODE_MAX_PATHS];
 };
 

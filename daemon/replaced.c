@@ -15,6 +15,7 @@ struct replaced {
 	struct node *node;
 	struct job *old; /* until it is freed: then its files are */
 	struct stored_job file;
+	bool is_unread; /* nobody knows what else is in it */
 	uint64_t path_bytes[NODE_MAX_PATHS];
 };
 
@@ -44,6 +45,7 @@ int replaced_new(struct job *old, struct replaced **ret_replaced)
 	replaced->node = old->node;
 	replaced->old = old;
 	stored_name(old, &replaced->file);
+	replaced->is_unread = old->is_lost && old->loss.is_unread;
 	old->remains = replaced;
 	old->is_kept = true;
 	log_about(LOG_LEVEL_INFO, &(struct log_fields){ .job = old->name, .user = &old->uid },
@@ -86,16 +88,28 @@ struct replaced *replaced_leave(struct replaced *replaced)
 	return NULL;
 }
 
-struct replaced *replaced_remove(struct replaced *replaced)
+static void remove_old(struct replaced *replaced)
 {
-	if (!replaced)
-		return NULL;
 	if (replaced->old)
 		replaced->old->is_kept = false;
 	else
 		lost_remove_file(replaced->node, &replaced->file);
 	log_info("job %s of user %u: what was left of it in %s is removed: another one has taken its place",
 		 replaced->file.name, (unsigned)replaced->file.uid, replaced->file.file);
+}
+
+struct replaced *replaced_remove(struct replaced *replaced)
+{
+	if (!replaced)
+		return NULL;
+	if (replaced->is_unread)
+		log_warning(
+			"job %s of user %u: another one has taken its place, and %s, which could not be "
+			"read, is left as it is, because there may be forks in it: a later tierd removes it "
+			"if it can read it, or somebody who knows",
+			replaced->file.name, (unsigned)replaced->file.uid, replaced->file.file);
+	else
+		remove_old(replaced);
 	job_settle_all(replaced->node);
 	return replaced_leave(replaced);
 }

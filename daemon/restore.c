@@ -117,19 +117,19 @@ static int make_job(struct restore *restore)
 }
 
 /* Whatever it was that there was no room for, it may find some later. */
-static void lose(struct node *node, const struct stored_job *file, const struct origin *origin, int r,
-		 const char *why)
+static void lose(struct restore *restore, int r)
 {
 	const struct loss loss = { .lacking = r == -ENOMEM || r == -ENOSPC ? r : 0,
-				   .is_asked = origin->is_asked };
+				   .is_asked = restore->origin.is_asked,
+				   .is_unread = restore->is_unread };
 
-	lost_new(node, file, &loss, why);
+	lost_new(restore->node, &restore->file, &loss, restore->message);
 }
 
 static void end(struct restore *restore, int r)
 {
 	if (r < 0)
-		lose(restore->node, &restore->file, &restore->origin, r, restore->message);
+		lose(restore, r);
 	else if (!restore->is_fork)
 		tell_restored(restore->job);
 	tell(restore, r < 0 ? NULL : restore->job);
@@ -397,7 +397,9 @@ static void start(struct node *node, const struct stored_job *file, const struct
 		restore_seek(restore);
 		return;
 	}
-	lose(node, file, origin, -ENOMEM, "out of memory");
+	lost_new(node, file,
+		 &(struct loss){ .lacking = -ENOMEM, .is_asked = origin->is_asked, .is_unread = true },
+		 "out of memory");
 	if (origin->notice)
 		origin->notice->done(origin->notice, NULL, "out of memory");
 }

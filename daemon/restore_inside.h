@@ -32,6 +32,7 @@ struct restore {
 	bool is_first;	   /* whatever the first job in the files is called */
 	bool is_unwanted;  /* it is to end, not to come back */
 	bool is_fork;	   /* a new one, for which there is room on the paths already */
+	bool is_unread;	   /* its files cannot be opened */
 	bool is_forgotten; /* nothing of it was ever committed */
 	struct origin origin;
 	struct store *store;

@@ -191,6 +191,7 @@ static void end_opening(struct opening *opening, int r)
 
 	store_free(opening->first);
 	free(opening);
+	asker->is_unread = r < 0;
 	restore_finish(asker, r);
 }
 
@@ -361,6 +362,7 @@ static void open_files(struct restore *restore)
 	struct opening *opening = calloc(1, sizeof(*opening));
 
 	restore->state = RESTORE_SEEKING;
+	restore->is_unread = !opening;
 	if (!opening) {
 		restore_finish(restore,
 			       refuse(restore->message, sizeof(restore->message), -ENOMEM, "out of memory"));

@@ -22,7 +22,6 @@
 struct entry {
 	struct stored_job job;
 	uint32_t paths;
-	bool is_left; /* nobody is told of it */
 };
 
 struct search {
@@ -115,7 +114,7 @@ static int add(struct search *search, const struct stored_job *job, unsigned pat
 		search->entries = entries;
 		search->capacity = capacity;
 	}
-	search->entries[search->count++] = (struct entry){ *job, UINT32_C(1) << path, false };
+	search->entries[search->count++] = (struct entry){ *job, UINT32_C(1) << path };
 	return 0;
 }
 
@@ -259,15 +258,6 @@ static void join_files(struct search *search)
 	search->count = jobs;
 }
 
-/* Nobody knows whether that needs it. */
-static void log_left(const struct stored_job *job)
-{
-	log_about(LOG_LEVEL_WARNING, &(struct log_fields){ .job = job->name, .user = &job->uid },
-		  "job %s of user %u: %s is left as it is: a later job has replaced it, of which files are "
-		  "missing; remove it when that has come back, or is given up",
-		  job->name, (unsigned)job->uid, job->file);
-}
-
 /* Paths that were added later have none of it; nor does what was never whole lack any. */
 static uint32_t find_missing(const struct node *node, const struct entry *entry)
 {
@@ -295,9 +285,6 @@ static void choose(struct search *search)
 		/* Nor has it replaced anything. */
 		if (!job->is_outdated && !job->is_unfinished)
 			latest = job;
-		entry->is_left = job->is_outdated && latest->missing;
-		if (entry->is_left)
-			log_left(job);
 	}
 	qsort(search->entries, search->count, sizeof(search->entries[0]), compare_age);
 }
@@ -315,8 +302,7 @@ int stored_find(struct node *node,
 		choose(&search);
 	}
 	for (size_t i = 0; i < search.count && r == 0; i++)
-		if (!search.entries[i].is_left)
-			r = found(node, &search.entries[i].job, argument);
+		r = found(node, &search.entries[i].job, argument);
 	free(search.entries);
 	return r;
 }

@@ -30,8 +30,8 @@ int stored_finish(const struct node *node, const struct path_list *paths, const 
 void stored_remove(const struct node *node, const struct stored_job *job);
 
 /* Calls found() for each job that has a file on some path: the oldest first, but those that are outdated at
- * the end. Those before a later one that lacks files are logged instead, as whatever is no file of a job is;
- * both are left where they are. Jobs that are opened from now on get higher numbers than all that was seen.
+ * the end. Whatever is no file of a job is logged, and left where it is. Jobs that are opened from now on get
+ * higher numbers than all that was seen.
  *
  * found() may take the files away; after a negative errno it is not called again, and that is returned.
  * -ENOMEM; others: a path cannot be read, which is logged. */

@@ -104,7 +104,9 @@ tierd_stop
 # Nor does one that could not be opened.
 cp --sparse=always "$scratch/spoilt.store" "$file"
 tierd_start
-"$TIERCTL" drop paused --yes >/dev/null
+expect_status 1 "$TIERCTL" drop paused --yes
+expect_text 'cannot be read, and may have forks'
+"$TIERCTL" drop paused --yes --force >/dev/null
 tierd_stop
 [ ! -e "$file" ] || fail 'a dropped job that could not be opened has left its file'
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
