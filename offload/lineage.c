@@ -44,6 +44,7 @@ void lineage_add_head(struct lineage *lineage, struct lineage_head *head)
 	lineage->attached[lineage->attached_count++] = head;
 	head->lineage = lineage;
 	head->has_ended = false;
+	lineage->is_over = false;
 }
 
 struct lineage *lineage_detach(struct lineage_head *head)

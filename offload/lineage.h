@@ -171,7 +171,8 @@ int lineage_can_fork(struct lineage_head *head, const char *snapshot, const char
 /* One that is there already: its name is set. -ENOENT; -EBUSY: it is attached. */
 int lineage_attach(struct lineage *lineage, struct lineage_head *head, struct lineage_request *request);
 /* The job ends, and its snapshots with it; the head commits nothing any more. -EINVAL: there is no other:
- * devices have one at least. */
+ * devices have one at least, and are to be removed; whoever is attached still, on his way out, sees no other.
+ */
 int lineage_drop(struct lineage_head *head, struct lineage_request *request);
 /* Whether there are jobs beside it, attached or not. */
 bool lineage_has_others(const struct lineage_head *head);

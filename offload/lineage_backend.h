@@ -46,6 +46,7 @@ struct lineage {
 	struct superblock superblock; /* the last commit's; member means nothing */
 	unsigned pair;		      /* that has it */
 	struct head_table heads;      /* the same; without any nothing has been committed */
+	bool is_over;		      /* the last job has ended, too, though the table has it still */
 	bool is_fenced;
 	uint32_t lost; /* snapshots whose map cannot be read: a bit each, of heads */
 

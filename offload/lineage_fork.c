@@ -219,7 +219,8 @@ bool lineage_has_others(const struct lineage_head *head)
 {
 	struct head_table *heads = &head->lineage->heads;
 
-	return head_table_count(heads, HEAD_JOB) > (head_table_number(heads, head->job) ? 1U : 0U);
+	return !head->lineage->is_over &&
+	       head_table_count(heads, HEAD_JOB) > (head_table_number(heads, head->job) ? 1U : 0U);
 }
 
 /* ---- The end of one ---- */
@@ -243,10 +244,12 @@ int lineage_drop(struct lineage_head *head, struct lineage_request *request)
 	struct lineage *lineage = head->lineage;
 	int r = lineage_check_writable(head);
 
-	if (r == 0 && head_table_count(&lineage->heads, HEAD_JOB) < 2)
-		r = -EINVAL;
 	if (r < 0)
 		return r;
+	if (head_table_count(&lineage->heads, HEAD_JOB) < 2) {
+		lineage->is_over = true;
+		return -EINVAL;
+	}
 	lineage->next_heads = lineage->heads;
 	lineage_drop_records(&lineage->next_heads, head->job, &lineage->dropped);
 	r = lineage_commit_drop(lineage, request);

@@ -185,6 +185,28 @@ static void they_leave_one_after_the_other(void **state)
 	assert_true(queue_is_empty(&scene.node->jobs));
 }
 
+/* The second is told that it is the only one while the first has its store still. */
+static void the_files_go_with_two_that_leave_at_once(void **state)
+{
+	open_family();
+	for (unsigned round = 0; round < 3; round++) {
+		Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+		Tierd__Wire__JobDrop body = TIERD__WIRE__JOB_DROP__INIT;
+
+		body.name = (char *)names[round];
+		request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_DROP;
+		request.job_drop = &body;
+		actor_send(&asker, &request);
+	}
+	scene_settle(&scene);
+	while (scene.node->disposals > 0)
+		event_base_loop(scene.loop, EVLOOP_ONCE);
+	actor_die(&asker);
+	actor_die(&rank);
+	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
+	assert_true(queue_is_empty(&scene.node->jobs));
+}
+
 /* There was no room for it in memory: its files stay, whoever else leaves them. */
 static void a_fork_that_is_not_back_keeps_the_files(void **state)
 {
@@ -371,6 +393,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(one_begins_again_while_the_others_stay),
 		TEST(they_leave_one_after_the_other),
+		TEST(the_files_go_with_two_that_leave_at_once),
 		TEST(a_fork_that_is_not_back_keeps_the_files),
 		TEST(what_is_read_waits_for_nobody_who_has_gone),
 		TEST(a_device_that_fails_breaks_all_of_them_until_their_ranks_have_left),
