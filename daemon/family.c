@@ -232,15 +232,25 @@ static void on_left(struct store_request *request, int status)
 	job_settle(job);
 }
 
+/* Others may be on their way out, and have the store still: it has to know of each that ends. */
+static bool is_alone(const struct job *job)
+{
+	struct store_family family;
+
+	get(job, &family);
+	return family.jobs < 2 && family.others == 0;
+}
+
 bool family_leave(struct job *job)
 {
 	int r;
 
-	if (job->is_kept || job->has_left || job->is_left_behind || !family_has_others(job))
+	if (job->is_kept || job->has_left || job->is_left_behind || is_alone(job))
 		return false;
 	job->leaving.done = on_left;
 	r = store_drop(job_nvme_store(job), &job->leaving);
 	job->is_leaving = r == 0;
-	job->is_left_behind = r < 0;
+	job->has_left = r == -EINVAL;
+	job->is_left_behind = r < 0 && !job->has_left;
 	return r == 0;
 }
