@@ -25,7 +25,7 @@ struct fork {
 	struct asker asker;
 	struct stored_job file;
 	char origin[WIRE_MAX_JOB_NAME + 1], snapshot[WIRE_MAX_SNAPSHOT_NAME + 1];
-	unsigned snapshots; /* that there is to be room for; 0: as many as there is */
+	unsigned snapshots; /* that there is to be room for; 0: as many as were asked for before */
 	struct restore *restore;
 	struct store *store;
 	uint64_t more; /* bytes of each path, which the origin has taken for it */
@@ -162,8 +162,7 @@ static void explain_space(struct fork *fork)
 
 	snprintf(fork->message, sizeof(fork->message),
 		 "job %s needs %s more on each of its NVMe paths for what its fork may change, and a file "
-		 "system "
-		 "there has less; free some of it (tierctl tiers says where the paths are)",
+		 "system there has less; free some of it (tierctl tiers says where the paths are)",
 		 fork->origin, budget_print_needed(fork->more, needed));
 }
 

@@ -7,6 +7,8 @@ for tool in dpkg-buildpackage dh; do
 	command -v $tool >/dev/null || { echo "skipped: $tool is not installed (dpkg-dev, debhelper)"; exit 77; }
 done
 
+# The one that is tried is where the packages put it.
+unset TIERD_SOCKET
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/tierd-package-XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 # Nobody debugs these: without what a debugger wants the compiler has half the work.

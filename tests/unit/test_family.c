@@ -372,6 +372,28 @@ static void a_fork_that_is_lost_is_given_up_and_the_others_go_on(void **state)
 	assert_int_equal(find("b")->step, 1);
 }
 
+/* There may be more in them than the one job that they are named after. */
+static void files_that_cannot_be_read_are_nobodys_to_remove(void **state)
+{
+	char path[512];
+
+	open_family();
+	snprintf(path, sizeof(path), "%s/tierd/%s", scene.folder, find("play")->file);
+	actor_die(&asker);
+	actor_die(&rank);
+	assert_int_equal(truncate(path, MIB), 0);
+	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
+	assert_int_equal(actor_enter(&scene, &asker), 0);
+	assert_true(find("play")->is_lost);
+	assert_null(find("a"));
+	/* Numbers that its table has are nobody else's. */
+	assert_true(scene.node->jobs_created > UINT32_MAX);
+	assert_int_equal(drop("play"), -EBUSY);
+	assert_non_null(strstr(actor_message(&asker), "may have forks"));
+	scene_settle(&scene);
+	assert_int_equal(access(path, F_OK), 0);
+}
+
 static int setup(void **state)
 {
 	log_open(LOG_LEVEL_ERROR);
@@ -399,6 +421,7 @@ int main(void)
 		TEST(a_device_that_fails_breaks_all_of_them_until_their_ranks_have_left),
 		TEST(a_fork_is_there_or_not),
 		TEST(a_fork_that_is_lost_is_given_up_and_the_others_go_on),
+		TEST(files_that_cannot_be_read_are_nobodys_to_remove),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

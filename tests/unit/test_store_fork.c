@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "offload/head_record.h"
 #include "offload/store_verify.h"
 #include "tests/unit/family.h"
 #include "tests/unit/io_support.h"
@@ -362,6 +363,22 @@ static void a_fork_that_is_lost_can_be_given_up(void **state)
 	family_close(&family);
 }
 
+/* Who asks for one by its name gets the only one. */
+static void a_table_has_each_name_once(void **state)
+{
+	struct head_table table = { .count = 2,
+				    .records = { { .kind = HEAD_JOB, .job = 0, .name = "one" },
+						 { .kind = HEAD_JOB, .job = 1, .name = "other" } } };
+	struct head_table read;
+	uint8_t bytes[NODE_BYTES];
+
+	head_table_put(bytes, &table, 1, 1);
+	assert_int_equal(head_table_get(bytes, &read), 0);
+	memcpy(table.records[1].name, "one", sizeof("one"));
+	head_table_put(bytes, &table, 1, 1);
+	assert_int_equal(head_table_get(bytes, &read), -EBADMSG);
+}
+
 static void forks_that_cannot_be_are_refused(void **state)
 {
 	struct family_job *job;
@@ -403,6 +420,7 @@ int main(void)
 		cmocka_unit_test(a_fork_of_what_cannot_be_read_leaves_all_as_it_was),
 		cmocka_unit_test(what_was_fixed_is_kept_beside_forks),
 		cmocka_unit_test(a_fork_that_is_lost_can_be_given_up),
+		cmocka_unit_test(a_table_has_each_name_once),
 		cmocka_unit_test(forks_that_cannot_be_are_refused),
 	};
 
