@@ -1,94 +1,19 @@
 #include <errno.h>
 #include <string.h>
 
-#include "client/debug.h"
-#include "client/job.h"
+#include "client/gather.h"
+#include "client/hold.h"
 #include "client/ticket.h"
 #include "common/clock.h"
 #include "proto/vocabulary.h"
 
-#define LIKELY(condition) __builtin_expect(!!(condition), 1)
-#define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
-
-/* ---- The hot path: no system call, no lock ---- */
-
-static void ring(const struct tierd_job *job)
-{
-	(void)!write(job->doorbell_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
-}
+/* ---- The hot path ---- */
 
 static inline void note_gather(struct tierd_job *job, const struct attachment *attachment, uint32_t unit)
 {
 	atomic_fetch_add_explicit(&job->hot[unit].gathers, 1, memory_order_relaxed);
-	if (trace_append(attachment->leases, unit))
-		ring(job);
-}
-
-static inline void show(const struct tierd_job *job, const struct attachment *attachment, uint32_t unit,
-			uint64_t offset, uint64_t version, struct tierd_view *ret_view)
-{
-	ret_view->base = attachment->arena + offset;
-	ret_view->offsets = job->hot[unit].offsets;
-	ret_view->version = version;
-}
-
-static inline bool give(struct tierd_job *job, uint32_t unit);
-
-/* Gives a lease back that nobody has seen; or that of another thread, which has given this one for it. */
-static void take_back(struct tierd_job *job, const struct attachment *attachment, uint32_t unit)
-{
-	if (!lease_give(&attachment->counters[unit]))
-		give(job, unit);
-	if (release_is_awaited(attachment->leases))
-		ring(job);
-}
-
-/* Takes a lease if the unit is there: 1; 0 if not. In a debugging run, an error if its pages do not open. */
-static inline int take(struct tierd_job *job, const struct attachment *attachment, uint32_t unit,
-		       uint64_t *ret_offset, uint64_t *ret_version)
-{
-	uint64_t mask = job->hot[unit].awaited_mask;
-	uint64_t awaited = atomic_load_explicit(&job->awaited, memory_order_acquire) & mask;
-	uint64_t word = 0;
-
-	if (!lease_take(&attachment->entries[unit], &attachment->counters[unit], awaited, &word)) {
-		if (UNLIKELY(word == LEASE_OWED))
-			give(job, unit);
-		return 0;
-	}
-	/* Another thread may have closed a step, or found the connection lost, before anybody could see this
-	 * lease. */
-	if (UNLIKELY((atomic_load_explicit(&job->awaited, memory_order_seq_cst) & mask) != awaited) ||
-	    UNLIKELY(atomic_load_explicit(&attachment->live_epoch, memory_order_seq_cst) ==
-		     ATTACHMENT_NO_EPOCH)) {
-		take_back(job, attachment, unit);
-		return 0;
-	}
-	*ret_offset = directory_word_offset(word);
-	*ret_version = atomic_load_explicit(&attachment->entries[unit].version, memory_order_relaxed);
-	if (LIKELY(!attachment->debug))
-		return 1;
-	int r = debug_take(attachment->debug, unit, *ret_offset);
-
-	if (r < 0)
-		take_back(job, attachment, unit);
-	return r < 0 ? r : 1;
-}
-
-static inline const struct attachment *newest(const struct tierd_job *job)
-{
-	return atomic_load_explicit(&job->attachment, memory_order_acquire);
-}
-
-static inline bool is_fit(const struct tierd_job *job, uint32_t unit,
-			  const struct attachment **ret_attachment)
-{
-	if (UNLIKELY(unit >= atomic_load_explicit(&job->ready_units, memory_order_acquire)) ||
-	    UNLIKELY(job->generation != connection_generation))
-		return false;
-	*ret_attachment = newest(job);
-	return atomic_load_explicit(&(*ret_attachment)->directory->epoch, memory_order_acquire) ==
-	       atomic_load_explicit(&(*ret_attachment)->live_epoch, memory_order_relaxed);
+	if (trace_append(attachment->leases, &unit, 1))
+		hold_ring(job);
 }
 
 static int gather_slowly(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters);
@@ -98,61 +23,13 @@ int tierd_gather(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_pa
 	const struct attachment *attachment;
 	uint64_t offset, version;
 
-	if (LIKELY(is_fit(job, unit, &attachment)) &&
-	    LIKELY(take(job, attachment, unit, &offset, &version) == 1)) {
+	if (LIKELY(hold_is_possible(job, unit, &attachment)) &&
+	    LIKELY(hold_take(job, attachment, unit, &offset, &version) == 1)) {
 		note_gather(job, attachment, unit);
-		show(job, attachment, unit, offset, version, ret_parameters);
+		hold_show(job, attachment, unit, offset, version, ret_parameters);
 		return 0;
 	}
 	return gather_slowly(job, unit, ret_parameters);
-}
-
-static int fail_to_release(const struct tierd_job *job, uint32_t unit)
-{
-	if (job->generation != connection_generation)
-		return message_fail_child();
-	if (unit >= job->ready_units)
-		return message_fail(-EINVAL, "job \"%s\" has no unit %u", job->name, unit);
-	return message_fail(-EINVAL, "unit \"%s\" is released without having been gathered",
-			    job->units[unit]->name);
-}
-
-static inline bool give_to(const struct attachment *attachment, uint32_t unit)
-{
-	return LIKELY(!attachment->debug) ? lease_give(&attachment->counters[unit])
-					  : debug_give(attachment->debug, unit);
-}
-
-/* The oldest first: a view of a daemon that is gone needs no lease any more, one of this daemon does. */
-static bool give_to_oldest(const struct attachment *attachment, uint32_t unit)
-{
-	return attachment && (give_to_oldest(attachment->older, unit) || give_to(attachment, unit));
-}
-
-static inline bool give(struct tierd_job *job, uint32_t unit)
-{
-	const struct attachment *attachment;
-	bool is_given;
-
-	/* Another thread may have given the lease that we saw, for one that is in a newer attachment. */
-	do {
-		attachment = newest(job);
-		is_given = LIKELY(!attachment->older) ? give_to(attachment, unit)
-						      : give_to_oldest(attachment, unit);
-	} while (UNLIKELY(!is_given) && attachment != newest(job));
-
-	if (release_is_awaited(attachment->leases))
-		ring(job);
-	return is_given;
-}
-
-int tierd_release(struct tierd_job *job, uint32_t unit)
-{
-	if (LIKELY(job->generation == connection_generation) &&
-	    LIKELY(unit < atomic_load_explicit(&job->ready_units, memory_order_acquire)) &&
-	    LIKELY(give(job, unit)))
-		return 0;
-	return fail_to_release(job, unit);
 }
 
 /* ---- By message ---- */
@@ -174,8 +51,9 @@ static void have(struct tierd_ticket *ticket, uint64_t offset, uint64_t version)
 	ticket->gather.offset = offset;
 	ticket->gather.version = version;
 	ticket->gather.is_leased = true;
-	ticket->gather.attachment = newest(ticket->job);
-	note_gather(ticket->job, ticket->gather.attachment, ticket->gather.unit);
+	ticket->gather.attachment = hold_newest(ticket->job);
+	if (!ticket->gather.is_of_many)
+		note_gather(ticket->job, ticket->gather.attachment, ticket->gather.unit);
 	ticket_complete(ticket, TIERD_DONE, 0, NULL);
 }
 
@@ -183,7 +61,7 @@ static void have(struct tierd_ticket *ticket, uint64_t offset, uint64_t version)
 static void gather_granted(struct tierd_ticket *ticket, const Tierd__Wire__GatherReply *reply)
 {
 	struct tierd_job *job = ticket->job;
-	const struct attachment *attachment = newest(job);
+	const struct attachment *attachment = hold_newest(job);
 	uint32_t unit = ticket->gather.unit;
 	int r = 0;
 
@@ -195,13 +73,13 @@ static void gather_granted(struct tierd_ticket *ticket, const Tierd__Wire__Gathe
 	if (attachment->debug)
 		r = debug_take(attachment->debug, unit, reply->offset);
 	if (r < 0)
-		take_back(job, attachment, unit);
+		hold_take_back(job, attachment, unit);
 	if (r == 0 && !ticket->is_orphan) {
 		have(ticket, reply->offset, reply->version);
 		return;
 	}
 	if (r == 0)
-		give(job, unit);
+		hold_give(job, unit);
 	ticket_complete(ticket, TIERD_DONE, r, "opening the pages of a leased unit failed");
 }
 
@@ -217,7 +95,7 @@ static void gather_again(struct tierd_ticket *ticket)
 		ticket_complete(ticket, TIERD_DONE, -ECANCELED, NULL);
 		return;
 	}
-	r = take(ticket->job, newest(ticket->job), ticket->gather.unit, &offset, &version);
+	r = hold_take(ticket->job, hold_newest(ticket->job), ticket->gather.unit, &offset, &version);
 	if (r == 1) {
 		have(ticket, offset, version);
 	} else if (r < 0) {
@@ -251,7 +129,7 @@ static void gather_abandon(struct tierd_ticket *ticket)
 		return;
 	if (ticket->gather.is_leased) {
 		ticket->gather.is_leased = false;
-		give(ticket->job, ticket->gather.unit);
+		hold_give(ticket->job, ticket->gather.unit);
 	} else if (!queue_is_empty(&ticket->pending)) {
 		cancel.job = ticket->job->number;
 		cancel.request = ticket->request;
@@ -265,7 +143,7 @@ static const struct ticket_kind gather_kind = {
 	.name = "tierd_gather", .replies = 1, .answer = gather_answer, .abandon = gather_abandon
 };
 
-static int gather_send(struct tierd_job *job, uint32_t unit, bool is_blocking,
+static int gather_send(struct tierd_job *job, uint32_t unit, enum gather_call call,
 		       struct tierd_ticket **ret_ticket)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
@@ -276,7 +154,8 @@ static int gather_send(struct tierd_job *job, uint32_t unit, bool is_blocking,
 	if (r < 0)
 		return r;
 	ticket->gather.unit = unit;
-	ticket->gather.is_blocking = is_blocking;
+	ticket->gather.is_blocking = call != GATHER_BEGIN;
+	ticket->gather.is_of_many = call == GATHER_MANY;
 	encode(ticket, &gather);
 	request.body_case = TIERD__WIRE__REQUEST__BODY_GATHER;
 	request.gather = &gather;
@@ -302,7 +181,7 @@ static void announce_wait(struct tierd_ticket *ticket)
 	connection_post(ticket->node, connection_number(ticket->node), &request);
 }
 
-static int finish(struct tierd_ticket *ticket, uint64_t deadline, struct tierd_view *ret_parameters)
+int gather_finish(struct tierd_ticket *ticket, uint64_t deadline, struct tierd_view *ret_parameters)
 {
 	int r = ticket_await(ticket, TIERD_DONE, deadline);
 
@@ -310,8 +189,8 @@ static int finish(struct tierd_ticket *ticket, uint64_t deadline, struct tierd_v
 		r = message_fail(-ECANCELED, "the job of this gather was left");
 	if (r == 0) {
 		ticket->gather.is_leased = false;
-		show(ticket->job, ticket->gather.attachment, ticket->gather.unit, ticket->gather.offset,
-		     ticket->gather.version, ret_parameters);
+		hold_show(ticket->job, ticket->gather.attachment, ticket->gather.unit, ticket->gather.offset,
+			  ticket->gather.version, ret_parameters);
 	}
 	return r;
 }
@@ -327,9 +206,9 @@ static int gather_once(struct tierd_job *job, uint32_t unit, struct tierd_view *
 	start = clock_now_ns();
 	r = job_check_unit(job, unit);
 	if (r == 0)
-		r = gather_send(job, unit, true, &ticket);
+		r = gather_send(job, unit, GATHER_ONE, &ticket);
 	if (r == 0) {
-		r = finish(ticket, connection_deadline(job->node, -1), ret_parameters);
+		r = gather_finish(ticket, connection_deadline(job->node, -1), ret_parameters);
 		ticket_abandon(ticket);
 		job->gather_misses++;
 		job->gather_wait_ns += clock_now_ns() - start;
@@ -362,7 +241,7 @@ bool gathers_forget(struct tierd_job *job, uint32_t unit)
 		return false;
 	job->units[unit]->unheard = 0;
 	for (; held > 0; held--)
-		give(job, unit);
+		hold_give(job, unit);
 	return true;
 }
 
@@ -387,7 +266,8 @@ int gathers_settle(struct tierd_job *job)
 
 /* ---- Tickets ---- */
 
-static int gather_begin_locked(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
+int gather_begin_locked(struct tierd_job *job, uint32_t unit, enum gather_call call,
+			struct tierd_ticket **ret_ticket)
 {
 	struct tierd_ticket *ticket = NULL;
 	uint64_t offset, version;
@@ -395,20 +275,21 @@ static int gather_begin_locked(struct tierd_job *job, uint32_t unit, struct tier
 
 	if (r < 0)
 		return r;
-	r = take(job, newest(job), unit, &offset, &version);
+	r = hold_take(job, hold_newest(job), unit, &offset, &version);
 	if (r < 0)
 		return message_fail(r, "opening the pages of unit \"%s\": %s", job_unit_name(job, unit),
 				    strerror(-r));
 	if (r == 0) {
 		job->gather_misses++;
-		return gather_send(job, unit, false, ret_ticket);
+		return gather_send(job, unit, call, ret_ticket);
 	}
 	r = ticket_new(job->node, job, &gather_kind, &ticket);
 	if (r < 0) {
-		give(job, unit);
+		hold_give(job, unit);
 		return r;
 	}
 	ticket->gather.unit = unit;
+	ticket->gather.is_of_many = call == GATHER_MANY;
 	have(ticket, offset, version);
 	*ret_ticket = ticket;
 	return 0;
@@ -418,7 +299,7 @@ static int gather_begin_once(struct tierd_job *job, uint32_t unit, struct tierd_
 {
 	int r = job_enter(job, JOB_READY);
 
-	return r < 0 ? r : job_finish(job, gather_begin_locked(job, unit, ret_ticket));
+	return r < 0 ? r : job_finish(job, gather_begin_locked(job, unit, GATHER_BEGIN, ret_ticket));
 }
 
 int tierd_gather_begin(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
@@ -446,7 +327,7 @@ int tierd_gather_end(struct tierd_ticket *ticket, int timeout_ms, struct tierd_v
 		return r;
 	if (timeout_ms != 0)
 		announce_wait(ticket);
-	r = finish(ticket, connection_deadline(node, timeout_ms), ret_parameters);
+	r = gather_finish(ticket, connection_deadline(node, timeout_ms), ret_parameters);
 	if (ticket->job == job && job && !node->error)
 		job->gather_wait_ns += clock_now_ns() - start;
 	if (r != -ETIMEDOUT) {

@@ -80,6 +80,9 @@ struct tierd_job {
 	bool is_getting_ready;
 	bool has_unclaimed_ready; /* a ready that nobody waited for any more came through */
 	uint64_t gather_misses, gather_wait_ns, gradient_wait_ns, step_wait_ns;
+
+	/* Without the lock, but never beside what the hot path reads: gathers of many units at once. */
+	_Atomic uint64_t gathers_of_many, elements_of_many;
 };
 
 #define JOB_MAX_UNITS 100000

@@ -21,14 +21,18 @@ static const struct ticket_kind statistics_kind = { .name = "tierd_statistics",
 
 static void count_gathers(const struct tierd_job *job, struct tierd_statistics *statistics)
 {
+	uint64_t elements = atomic_load_explicit(&job->elements_of_many, memory_order_relaxed);
+
+	statistics->gathers = atomic_load_explicit(&job->gathers_of_many, memory_order_relaxed);
 	for (uint32_t unit = 0; unit < job->ready_units; unit++) {
 		uint64_t gathers = atomic_load_explicit(&job->hot[unit].gathers, memory_order_relaxed);
 
 		statistics->gathers += gathers;
-		/* Below stage 3 every rank has the parameters: nothing is communicated to gather them. */
-		if (job->stage == 3)
-			statistics->communicated_elements += gathers * job->hot[unit].elements;
+		elements += gathers * job->hot[unit].elements;
 	}
+	/* Below stage 3 every rank has the parameters: nothing is communicated to gather them. */
+	if (job->stage == 3)
+		statistics->communicated_elements += elements;
 }
 
 static void merge(const struct tierd_job *job, const Tierd__Wire__StatisticsReply *reply,

@@ -56,6 +56,7 @@ struct tierd_ticket {
 			uint32_t unit;
 			uint64_t offset, version;
 			bool is_blocking, is_leased;
+			bool is_of_many;		     /* whoever asks for them notes them all */
 			const struct attachment *attachment; /* that the lease is in */
 		} gather;
 		struct {

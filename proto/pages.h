@@ -193,17 +193,18 @@ static inline bool release_is_awaited(struct lease_header *header)
 	return true;
 }
 
-/* Appends to the trace; true: the daemon asked to be told, once. Any thread: an entry carries its own number,
- * so that the daemon sees whether it has been written yet. */
-static inline bool trace_append(struct lease_header *header, uint32_t unit)
+/* Appends units to the trace; true: the daemon asked to be told, once. Any thread: an entry carries its own
+ * number, so that the daemon sees whether it has been written yet. */
+static inline bool trace_append(struct lease_header *header, const uint32_t *units, size_t count)
 {
 	/* Sequentially consistent against the daemon, which sets doorbell_at and then looks at the head
 	 * again. */
-	uint64_t head = atomic_fetch_add_explicit(&header->trace_head, 1, memory_order_seq_cst);
+	uint64_t head = atomic_fetch_add_explicit(&header->trace_head, count, memory_order_seq_cst);
 
-	atomic_store_explicit(&lease_trace(header)[head % TRACE_ENTRIES], head << 32 | unit,
-			      memory_order_release);
-	if (head + 1 < atomic_load_explicit(&header->doorbell_at, memory_order_seq_cst))
+	for (uint64_t at = head; at < head + count; at++)
+		atomic_store_explicit(&lease_trace(header)[at % TRACE_ENTRIES], at << 32 | units[at - head],
+				      memory_order_release);
+	if (head + count < atomic_load_explicit(&header->doorbell_at, memory_order_seq_cst))
 		return false;
 	atomic_store_explicit(&header->doorbell_at, UINT64_MAX, memory_order_relaxed);
 	return true;

@@ -68,7 +68,8 @@ static int run(struct bench *bench)
 {
 	int r = 0;
 
-	if (bench_wants(bench, "gather_hit_pair_ns_p50") || bench_wants(bench, "gather_hit_pair_ns_p99"))
+	if (bench_wants(bench, "gather_hit_pair_ns_p50") || bench_wants(bench, "gather_hit_pair_ns_p99") ||
+	    bench_wants(bench, "gather_hit_batch_ns"))
 		r = bench_gather_hits(bench);
 	if (r == 0 && bench_wants(bench, "request_us"))
 		r = bench_requests(bench);

@@ -380,9 +380,10 @@ static void a_gather_that_can_never_fit_names_the_holders(struct tierd_node *nod
 {
 	const uint64_t elements = 540672, bytes = 4 * elements;
 	struct tierd_job_options options = support_options("tight", 0, 1);
+	const uint32_t all[] = { 0, 1, 2 };
 	struct tierd_ticket *ticket;
 	struct tierd_job *job;
-	struct tierd_view view;
+	struct tierd_view view, views[3];
 
 	options.host_budget = (3 + 2 + 2) * bytes + (2 << 20);
 	OK(tierd_job_open(node, &options, &job));
@@ -404,6 +405,12 @@ static void a_gather_that_can_never_fit_names_the_holders(struct tierd_node *nod
 	OK(tierd_release(job, 2));
 	OK(tierd_gather(job, 0, &view));
 	OK(tierd_release(job, 0));
+	/* At once, too: none of them is left with a lease. */
+	FAILS(tierd_gather_many(job, all, 3, views), -EDEADLK, "can never be gathered beside what is leased");
+	OK(tierd_gather_many(job, all + 1, 2, views));
+	OK(tierd_release_many(job, all + 1, 2));
+	OK(tierd_gather_many(job, all, 2, views));
+	OK(tierd_release_many(job, all, 2));
 	OK(tierd_job_close(job));
 }
 

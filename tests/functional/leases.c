@@ -88,6 +88,23 @@ static void require_version(struct reader *reader, unsigned unit, const struct t
 		REQUIRE(reader->values->seen[unit][view->version - 1] != mine);
 }
 
+/* A pair at once: both are there, or none is leased. */
+static int look_at_two(struct reader *reader)
+{
+	uint32_t units[2] = { (uint32_t)(support_random(&reader->seed) % UNITS),
+			      (uint32_t)(support_random(&reader->seed) % UNITS) };
+	struct tierd_view views[2];
+	int r = tierd_gather_many(reader->job, units, 2, views);
+
+	if (r == -EDEADLK)
+		FAILS(r, -EDEADLK, "\" by rank ");
+	if (r < 0)
+		return r == -EDEADLK ? 0 : r;
+	for (int i = 0; i < 2; i++)
+		require_version(reader, units[i], &views[i]);
+	return tierd_release_many(reader->job, units, 2);
+}
+
 /* Ranks that hold units and want more can lock each other out; then one of them is told, and lets go. */
 static int look_around(struct reader *reader)
 {
@@ -98,7 +115,10 @@ static int look_around(struct reader *reader)
 	for (int i = 0; r == 0 && i < LOOKS; i++) {
 		unsigned unit = (unsigned)(support_random(&reader->seed) % UNITS);
 
-		r = tierd_gather(reader->job, unit, &view);
+		if (count == 0 || i % 8 == 0)
+			r = look_at_two(reader);
+		if (r == 0)
+			r = tierd_gather(reader->job, unit, &view);
 		if (r == -EDEADLK) {
 			FAILS(r, -EDEADLK, "\" by rank ");
 			while (count > 0)

@@ -20,6 +20,11 @@
 
 enum { TRAINED, FROZEN, UNITS };
 
+/* More than are asked for at once. */
+static const uint32_t many[] = { FROZEN, TRAINED, FROZEN, TRAINED, TRAINED, FROZEN, TRAINED,
+				 FROZEN, TRAINED, FROZEN, TRAINED, TRAINED, FROZEN, TRAINED };
+enum { MANY = sizeof(many) / sizeof(many[0]), MANY_FROZEN = 6 };
+
 struct scene {
 	struct fake_peer peer;
 	struct tierd_node *node;
@@ -373,6 +378,8 @@ static void a_forked_child_is_refused(void **state)
 	if (child == 0) {
 		bool is_good = tierd_gather(scene.job, TRAINED, &view) == -ECHILD &&
 			       tierd_release(scene.job, TRAINED) == -ECHILD &&
+			       tierd_gather_many(scene.job, many, 1, &view) == -ECHILD &&
+			       tierd_release_many(scene.job, many, 1) == -ECHILD &&
 			       tierd_push(scene.job, TRAINED) == -ECHILD &&
 			       tierd_set_timeout(scene.node, 0) == -ECHILD;
 
@@ -514,6 +521,8 @@ static void gather_before_ready_is_refused(void **state)
 	open_job(&scene);
 	assert_int_equal(tierd_gather(scene.job, 0, &view), -EINVAL);
 	assert_says("tierd_job_ready");
+	assert_int_equal(tierd_gather_many(scene.job, many, 1, &view), -EINVAL);
+	assert_says("tierd_job_ready");
 	end(&scene);
 }
 
@@ -607,6 +616,114 @@ static void a_gather_ticket_given_up_leaves_no_lease(void **state)
 	end(&scene);
 }
 
+/* ---- Gathers of many ---- */
+
+static uint32_t leases_on(struct scene *scene, uint32_t unit)
+{
+	return lease_counters(scene->peer.leases, FAKE_BUFFERS)[unit];
+}
+
+static void many_units_come_side_by_side_and_then_without_the_daemon(void **state)
+{
+	struct tierd_statistics statistics = TIERD_STATISTICS_INIT;
+	struct scene scene = { 0 };
+	struct tierd_view views[MANY];
+	unsigned asked;
+
+	make_ready(&scene);
+	assert_int_equal(tierd_gather_many(scene.job, many, MANY, views), 0);
+	asked = scene.peer.gathers;
+	assert_in_range(asked, 2, MANY);
+	assert_int_equal(tierd_gather_many(scene.job, many, MANY, views), 0);
+	assert_int_equal(scene.peer.gathers, asked);
+	for (unsigned i = 0; i < MANY; i++) {
+		assert_ptr_equal(views[i].base - many[i] * FAKE_SLOT_BYTES,
+				 views[0].base - many[0] * FAKE_SLOT_BYTES);
+		assert_int_equal(views[i].offsets[1], 0);
+		/* In order, whichever of them came by message. */
+		assert_int_equal((uint32_t)lease_trace(scene.peer.leases)[i], many[i]);
+		assert_int_equal((uint32_t)lease_trace(scene.peer.leases)[MANY + i], many[i]);
+	}
+	assert_int_equal(scene.peer.leases->trace_head, 2 * MANY);
+	assert_int_equal(leases_on(&scene, FROZEN), 2 * MANY_FROZEN);
+	assert_int_equal(leases_on(&scene, TRAINED), 2 * (MANY - MANY_FROZEN));
+	assert_int_equal(tierd_release_many(scene.job, many, MANY), 0);
+	assert_int_equal(tierd_release_many(scene.job, many, MANY), 0);
+	assert_int_equal(leases_on(&scene, FROZEN), 0);
+	assert_int_equal(leases_on(&scene, TRAINED), 0);
+	assert_int_equal(tierd_statistics(scene.job, &statistics), 0);
+	assert_int_equal(statistics.gathers, 2 * MANY);
+	assert_int_equal(statistics.gather_misses, asked);
+	assert_int_equal(statistics.communicated_elements, 1000 + 2 * MANY * 1280);
+	end(&scene);
+}
+
+static bool refuse_trained(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	return request->body_case == BODY(GATHER) && request->gather->unit == TRAINED &&
+	       refuse_gathers(peer, number, request);
+}
+
+static void of_many_units_all_are_leased_or_none(void **state)
+{
+	struct scene scene = { .peer.hook = refuse_trained };
+	const uint32_t unknown[] = { FROZEN, UNITS, FROZEN };
+	struct tierd_view views[MANY];
+
+	make_ready(&scene);
+	assert_int_equal(tierd_gather_many(scene.job, many, MANY, views), -EDEADLK);
+	assert_string_equal(tierd_message(), "it can never fit beside \"frozen\"");
+	assert_int_equal(tierd_phase(scene.job, "train"), 0);
+	assert_int_equal(leases_on(&scene, FROZEN), 0);
+	assert_int_equal(leases_on(&scene, TRAINED), 0);
+	assert_int_equal(tierd_gather(scene.job, FROZEN, views), 0);
+	assert_int_equal(tierd_gather_many(scene.job, unknown, 3, views), -EINVAL);
+	assert_says("has no unit 2");
+	assert_int_equal(leases_on(&scene, FROZEN), 1);
+	for (unsigned i = 0; i < 3; i++)
+		assert_null(views[i].base);
+	assert_int_equal(tierd_gather_many(scene.job, unknown, 0, NULL), 0);
+	end(&scene);
+}
+
+static void of_many_releases_the_wrong_one_is_named_and_the_rest_done(void **state)
+{
+	const uint32_t units[] = { FROZEN, TRAINED, FROZEN };
+	struct scene scene = { 0 };
+	struct tierd_view views[2];
+	uint64_t rings;
+
+	make_ready(&scene);
+	assert_int_equal(tierd_gather(scene.job, FROZEN, views), 0);
+	assert_int_equal(tierd_gather(scene.job, FROZEN, views), 0);
+	scene.peer.leases->is_release_wanted = 1;
+	assert_int_equal(tierd_release_many(scene.job, units, 3), -EINVAL);
+	assert_says("\"trained\" is released without having been gathered");
+	assert_int_equal(leases_on(&scene, FROZEN), 0);
+	assert_int_equal(read(scene.peer.fds[4], &rings, sizeof(rings)), sizeof(rings));
+	assert_int_equal(rings, 1);
+	assert_int_equal(tierd_release_many(scene.job, units, 0), 0);
+	end(&scene);
+}
+
+static void many_gathers_ring_the_doorbell_once(void **state)
+{
+	const uint32_t units[] = { FROZEN, FROZEN, FROZEN };
+	struct scene scene = { 0 };
+	struct tierd_view views[3];
+	uint64_t rings;
+
+	make_ready(&scene);
+	assert_int_equal(tierd_gather(scene.job, FROZEN, views), 0);
+	scene.peer.leases->doorbell_at = 3;
+	assert_int_equal(tierd_gather_many(scene.job, units, 1, views), 0);
+	assert_int_equal(read(scene.peer.fds[4], &rings, sizeof(rings)), -1);
+	assert_int_equal(tierd_gather_many(scene.job, units, 3, views), 0);
+	assert_int_equal(read(scene.peer.fds[4], &rings, sizeof(rings)), sizeof(rings));
+	assert_int_equal(rings, 1);
+	end(&scene);
+}
+
 static bool is_readable(const void *address)
 {
 	int pipe_fds[2];
@@ -621,6 +738,7 @@ static bool is_readable(const void *address)
 
 static void released_ranges_fault_in_a_debugging_run(void **state)
 {
+	const uint32_t trained = TRAINED;
 	struct scene scene = { 0 };
 	struct tierd_view view;
 
@@ -636,6 +754,10 @@ static void released_ranges_fault_in_a_debugging_run(void **state)
 	assert_int_equal(tierd_release(scene.job, TRAINED), 0);
 	assert_false(is_readable(tierd_at(&view, 0)));
 	assert_int_equal(tierd_release(scene.job, TRAINED), -EINVAL);
+	assert_int_equal(tierd_gather_many(scene.job, &trained, 1, &view), 0);
+	assert_true(is_readable(tierd_at(&view, 0)));
+	assert_int_equal(tierd_release_many(scene.job, &trained, 1), 0);
+	assert_false(is_readable(tierd_at(&view, 0)));
 	assert_int_equal(lease_counters(scene.peer.leases, FAKE_BUFFERS)[TRAINED], 0);
 	end(&scene);
 }
@@ -1126,6 +1248,10 @@ int main(void)
 		cmocka_unit_test(a_gather_overtaken_by_a_failed_step_looks_again),
 		cmocka_unit_test(the_daemons_words_reach_the_caller),
 		cmocka_unit_test(a_gather_ticket_given_up_leaves_no_lease),
+		cmocka_unit_test(many_units_come_side_by_side_and_then_without_the_daemon),
+		cmocka_unit_test(of_many_units_all_are_leased_or_none),
+		cmocka_unit_test(of_many_releases_the_wrong_one_is_named_and_the_rest_done),
+		cmocka_unit_test(many_gathers_ring_the_doorbell_once),
 		cmocka_unit_test(released_ranges_fault_in_a_debugging_run),
 		cmocka_unit_test(gradients_are_zero_once_and_the_same_until_pushed),
 		cmocka_unit_test(holding_all_buffers_is_an_error),

@@ -93,7 +93,7 @@ static void *gather_often(void *argument)
 		}
 		scene->taken++;
 		check(scene, unit, word, awaited);
-		trace_append(scene->leases[client->index], unit);
+		trace_append(scene->leases[client->index], &unit, 1);
 		if (!lease_give(&counters[unit]))
 			scene->torn++;
 	}
@@ -231,7 +231,7 @@ static void the_trace_wraps_and_rings_once(void **state)
 
 	leases->doorbell_at = TRACE_ENTRIES + 2;
 	for (uint32_t i = 0; i < TRACE_ENTRIES + 5; i++)
-		assert_int_equal(trace_append(leases, i), i + 1 == TRACE_ENTRIES + 2);
+		assert_int_equal(trace_append(leases, &i, 1), i + 1 == TRACE_ENTRIES + 2);
 	assert_true(lease_trace(leases)[3] == ((uint64_t)(TRACE_ENTRIES + 3) << 32 | (TRACE_ENTRIES + 3)));
 	munmap(leases, lease_bytes(1, 1));
 }

@@ -20,7 +20,7 @@ static const uint32_t evaluation[] = { 6, 3, 5, 1 };
 static void gather_all(const struct job *job, const uint32_t *units, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++) {
-		(void)trace_append((struct lease_header *)actor.leases.base, units[i]);
+		(void)trace_append((struct lease_header *)actor.leases.base, &units[i], 1);
 		assert_int_equal(actor_gather(&actor, units[i], job->decided, NULL), 0);
 		actor_release(&actor, units[i]);
 	}
