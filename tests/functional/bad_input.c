@@ -389,7 +389,8 @@ static void ranks_that_are_missing_or_doubled_are_named(struct tierd_node *node)
 
 	OK(tierd_job_ready_begin(first, -1, &ticket));
 	FAILS(tierd_job_ready(first, -1, NULL), -EALREADY, "still waits");
-	/* The daemon has read that by the time it refuses this, which came after it on the same connection. */
+	/* The daemon has read that by the time it refuses this, which came after it on the same connection.
+	 */
 	options.rank = 0;
 	FAILS(tierd_job_open(node, &options, &double_first), -EBUSY,
 	      "rank 0 of job ranks is held by process");
