@@ -229,7 +229,7 @@ static struct tierd_job *job_free(struct tierd_job *job)
 DEFINE_FREEP(struct tierd_job *, job_free)
 
 static int job_new(struct tierd_node *node, const struct tierd_job_options *options,
-		   struct tierd_job **ret_job)
+		   const struct wire_groups *groups, struct tierd_job **ret_job)
 {
 	struct tierd_job *job = calloc(1, sizeof(*job));
 
@@ -245,6 +245,8 @@ static int job_new(struct tierd_node *node, const struct tierd_job_options *opti
 	job->stage = options->stage;
 	job->is_by_owner = options->optimizer == TIERD_NONE;
 	job->group_count = options->group_count;
+	for (uint32_t i = 0; i < options->group_count; i++)
+		job->moments[i] = groups->values[i].moments;
 	*ret_job = job;
 	return 0;
 }
@@ -353,7 +355,7 @@ int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *opti
 	}
 	r = job_encode_groups(own.groups, own.group_count, &groups);
 	if (r == 0)
-		r = job_new(node, &own, &job);
+		r = job_new(node, &own, &groups, &job);
 	if (r < 0)
 		return r;
 	job_options_encode(&own, &groups, &open);

@@ -8,6 +8,7 @@
 #include "client/reopen.h"
 #include "proto/pages.h"
 #include "proto/unit_layout.h"
+#include "proto/vocabulary.h"
 
 struct ticket_kind;
 
@@ -48,8 +49,9 @@ struct tierd_job {
 	uint32_t number;
 	char name[TIERD_MAX_JOB_NAME + 1];
 	uint32_t rank, world_size, stage, group_count;
-	bool is_by_owner; /* the optimizer is none */
-	bool is_paced;	  /* its steps wait for each other before they become durable */
+	uint32_t moments[WIRE_MAX_GROUPS]; /* enum wire_moments */
+	bool is_by_owner;		   /* the optimizer is none */
+	bool is_paced;			   /* its steps wait for each other before they become durable */
 	struct tierd_job_state state;
 	uint32_t epoch;
 	bool is_stale;

@@ -17,6 +17,7 @@ static_assert((int)TIERD_REPLACE == MODE_REPLACE && (int)TIERD_NONE == OPTIMIZER
 		      (int)TIERD_PLACE_NVME == PLACEMENT_NVME &&
 		      (int)TIERD_NONFINITE_REPORT == NONFINITE_REPORT && (int)TIERD_RESUMED == JOB_RESUMED &&
 		      (int)TIERD_SHARE_TRAIN == SHARING_TRAIN && (int)TIERD_BYTES == FORMAT_BYTES &&
+		      (int)TIERD_MOMENTS_BF16 == MOMENTS_IN_BF16 &&
 		      (int)TIERD_INITIALIZE_UNIFORM == INITIALIZE_UNIFORM &&
 		      TIERD_DURABILITY_STEP == DURABILITY_STEP && TIERD_DURABILITY_NONE == DURABILITY_NONE &&
 		      TIERD_NO_SNAPSHOTS == WIRE_NO_SNAPSHOTS,
@@ -42,6 +43,7 @@ int job_encode_groups(const struct tierd_group *groups, uint32_t count, struct w
 		ret_groups->values[i].momentum = group.momentum;
 		ret_groups->values[i].dampening = group.dampening;
 		ret_groups->values[i].nesterov = group.nesterov;
+		ret_groups->values[i].moments = group.moments;
 		ret_groups->pointers[i] = &ret_groups->values[i];
 	}
 	return 0;

@@ -89,6 +89,12 @@ enum tierd_optimizer_kind {
 };
 enum tierd_placement { TIERD_PLACE_DEFAULT, TIERD_PLACE_HOST, TIERD_PLACE_NVME, TIERD_PLACE_AUTO };
 
+/* The format of an optimizer's state ("m", "v", "momentum") between its steps. */
+enum tierd_moments {
+	TIERD_MOMENTS_FP32,
+	TIERD_MOMENTS_BF16, /* half the bytes; rounded stochastically, by the job's seed: docs/numerics.md, "Moments" */
+};
+
 /* What a step does whose summed gradients hold a NaN or an infinity. */
 enum tierd_nonfinite {
 	TIERD_NONFINITE_SKIP,   /* the step counts, updates nothing, and its result says skipped */
@@ -105,8 +111,9 @@ struct tierd_group {
 	float momentum;      /* SGD; 0: none */
 	float dampening;     /* SGD with momentum */
 	bool nesterov;       /* SGD with momentum and no dampening */
+	uint32_t moments;    /* enum tierd_moments; the same in all steps of the job */
 };
-#define TIERD_GROUP_INIT { sizeof(struct tierd_group), 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f, 0.0f, 0.0f, false }
+#define TIERD_GROUP_INIT { sizeof(struct tierd_group), 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f, 0.0f, 0.0f, false, 0 }
 
 /* What members of a group may do with another user's job. */
 enum tierd_sharing {

@@ -181,8 +181,9 @@ static int lay_out(const struct tierd_job *job, struct definition *definition, s
 
 		if (r < 0)
 			return r;
-		r = unit_layout_append(&unit->layout, tensor->format, tensor->is_frozen, elements,
-				       &unit->tensors[i]);
+		r = unit_layout_append(&unit->layout, tensor->format,
+				       tensor->is_frozen ? UNIT_FROZEN : job->moments[tensor->group],
+				       elements, &unit->tensors[i]);
 		if (r < 0)
 			return message_fail(r, "unit \"%s\" has more than 2^44 elements", unit->name);
 		encode_tensor(tensor, &definition->wire[i]);

@@ -1,4 +1,5 @@
 #include "daemon/catalog.h"
+#include "daemon/options.h"
 
 #include <errno.h>
 #include <math.h>
@@ -58,8 +59,8 @@ static int check_slice(const Tierd__Wire__Tensor *wire, char *message, size_t si
 	return 0;
 }
 
-static int check_tensor(const struct catalog *catalog, const Tierd__Wire__Tensor *wire, uint32_t group_count,
-			char *message, size_t size)
+static int check_tensor(const struct catalog *catalog, const Tierd__Wire__Tensor *wire,
+			const struct job_options *options, char *message, size_t size)
 {
 	int r = check_name(catalog, "tensor", wire->name, message, size);
 
@@ -74,10 +75,10 @@ static int check_tensor(const struct catalog *catalog, const Tierd__Wire__Tensor
 			message, size, -EINVAL,
 			"tensor \"%s\" has %zu dimensions; at most %u are allowed (dimensions_per_tensor)",
 			wire->name, wire->n_shape, catalog->dimension_maximum);
-	if (wire->group >= group_count)
+	if (wire->group >= options->group_count)
 		return refuse(message, size, -EINVAL,
 			      "tensor \"%s\" is in parameter group %u; the job has %u", wire->name,
-			      wire->group, group_count);
+			      wire->group, options->group_count);
 	if (wire->initializer > INITIALIZE_UNIFORM)
 		return refuse(message, size, -EINVAL, "tensor \"%s\": no initializer %u", wire->name,
 			      wire->initializer);
@@ -101,14 +102,16 @@ static char *copy_or_null(const char *text)
 	return text[0] ? strdup(text) : NULL;
 }
 
-static int tensor_set(struct tensor *tensor, const Tierd__Wire__Tensor *wire, struct unit_layout *layout,
-		      char *message, size_t size)
+static int tensor_set(struct tensor *tensor, const Tierd__Wire__Tensor *wire,
+		      const struct job_options *options, struct unit_layout *layout, char *message,
+		      size_t size)
 {
+	uint32_t moments = wire->is_frozen ? UNIT_FROZEN : options->groups[wire->group].moments;
 	uint64_t elements;
 	int r = unit_layout_elements(wire->shape, wire->n_shape, &elements);
 
 	if (r == 0)
-		r = unit_layout_append(layout, wire->format, wire->is_frozen, elements, &tensor->layout);
+		r = unit_layout_append(layout, wire->format, moments, elements, &tensor->layout);
 	if (r == -EINVAL)
 		return refuse(message, size, r, "tensor \"%s\" has the unknown format %u", wire->name,
 			      wire->format);
@@ -165,8 +168,8 @@ static int unit_set_runs(struct unit *unit, enum unit_section section)
 }
 
 static int unit_set(const struct catalog *catalog, struct unit *unit,
-		    const Tierd__Wire__UnitDefine *definition, uint32_t group_count, char *message,
-		    size_t size)
+		    const Tierd__Wire__UnitDefine *definition, const struct job_options *options,
+		    char *message, size_t size)
 {
 	int r;
 
@@ -176,11 +179,12 @@ static int unit_set(const struct catalog *catalog, struct unit *unit,
 		return refuse(message, size, -ENOMEM, "out of memory");
 	unit_layout_init(&unit->layout);
 	for (size_t i = 0; i < definition->n_tensors; i++) {
-		r = check_tensor(catalog, definition->tensors[i], group_count, message, size);
+		r = check_tensor(catalog, definition->tensors[i], options, message, size);
 		if (r < 0)
 			return r;
 		unit->tensor_count++;
-		r = tensor_set(&unit->tensors[i], definition->tensors[i], &unit->layout, message, size);
+		r = tensor_set(&unit->tensors[i], definition->tensors[i], options, &unit->layout, message,
+			       size);
 		if (r < 0)
 			return r;
 		unit->parameters += unit->tensors[i].layout.elements;
@@ -260,8 +264,8 @@ static int check_definition(const struct catalog *catalog, const Tierd__Wire__Un
 	return 0;
 }
 
-int catalog_define(struct catalog *catalog, const Tierd__Wire__UnitDefine *definition, uint32_t group_count,
-		   char *message, size_t message_size)
+int catalog_define(struct catalog *catalog, const Tierd__Wire__UnitDefine *definition,
+		   const struct job_options *options, char *message, size_t message_size)
 {
 	struct unit unit = { 0 };
 	int r = check_definition(catalog, definition, message, message_size);
@@ -270,7 +274,7 @@ int catalog_define(struct catalog *catalog, const Tierd__Wire__UnitDefine *defin
 		return r;
 	if (grow(catalog) < 0)
 		return refuse(message, message_size, -ENOMEM, "out of memory");
-	r = unit_set(catalog, &unit, definition, group_count, message, message_size);
+	r = unit_set(catalog, &unit, definition, options, message, message_size);
 	if (r == 0)
 		r = add_names(catalog, &unit, message, message_size);
 	if (r < 0) {

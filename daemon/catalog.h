@@ -10,6 +10,8 @@
 #include "proto/unit_layout.h"
 #include "proto/vocabulary.h"
 
+struct job_options;
+
 /* The most that may be configured. */
 #define CATALOG_MAX_UNITS 100000
 #define CATALOG_MAX_TENSORS 1000000
@@ -86,8 +88,8 @@ struct catalog {
 void catalog_free(struct catalog *catalog);
 
 /* Checks a definition and appends it. A negative errno with a message for the client. */
-int catalog_define(struct catalog *catalog, const Tierd__Wire__UnitDefine *definition, uint32_t group_count,
-		   char *message, size_t message_size);
+int catalog_define(struct catalog *catalog, const Tierd__Wire__UnitDefine *definition,
+		   const struct job_options *options, char *message, size_t message_size);
 
 /* Host memory that it takes once it is defined, at most. */
 uint64_t catalog_definition_bytes(const Tierd__Wire__UnitDefine *definition);

@@ -4,8 +4,8 @@
 #include "common/size.h"
 #include "daemon/location.h"
 #include "daemon/sweep.h"
-#include "offload/format.h"
 #include "offload/initializer.h"
+#include "offload/moments.h"
 
 /* ---- On a worker ---- */
 
@@ -63,7 +63,8 @@ static struct optimizer_arrays arrays_at(const struct chunk *chunk, uint64_t at)
 	};
 
 	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++)
-		arrays.slots[slot] = part_at(chunk, CHUNK_STATE + STATE_SLOTS + slot, at * sizeof(float));
+		arrays.slots[slot] = part_at(chunk, CHUNK_STATE + STATE_SLOTS + slot,
+					     at * state_bytes(chunk->section, STATE_SLOTS + slot));
 	return arrays;
 }
 
@@ -93,7 +94,7 @@ static void initialize_unit(const struct chunk *chunk, uint32_t index, uint64_t 
 
 /* Elements from … of the unit's section, which one group updates; their place in the chunk is at. */
 static void update_run(const struct chunk *chunk, uint32_t index, uint32_t group, uint64_t from,
-		       uint64_t count, uint64_t at)
+		       uint64_t count, uint64_t at, struct moment_noise noise)
 {
 	const struct job *job = chunk->sweep->job;
 	const struct optimizer *optimizer = job->options.optimizer;
@@ -103,7 +104,30 @@ static void update_run(const struct chunk *chunk, uint32_t index, uint32_t group
 	optimizer_set(optimizer, &job->decided_rates.groups[group], (double)job->decided_rates.learning_rate,
 		      job->catalog.units[index].updates + 1, job->factor, &constants);
 	arrays.gradient = section_sum(job, index, chunk->section) + from;
-	optimizer->kernels[state_master_kind(chunk->section)](&constants, count, &arrays);
+	arrays.noise = noise;
+	optimizer->kernels[state_moments(chunk->section)][state_master_kind(chunk->section)](&constants,
+											     count, &arrays);
+}
+
+static const struct moment_noise no_noise;
+
+/* Noise is of tensors: runs of a group may have many of them. */
+static void update_tensors(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
+			   uint64_t at)
+{
+	const struct job *job = chunk->sweep->job;
+	const struct unit *unit = &job->catalog.units[index];
+	uint64_t from, length;
+
+	for (uint32_t i = 0; i < unit->tensor_count; i++) {
+		const struct tensor *tensor = &unit->tensors[i];
+
+		if (tensor->layout.section == chunk->section &&
+		    intersect(first, count, tensor->layout.first, tensor->layout.elements, &from, &length))
+			update_run(chunk, index, tensor->group, from, length, at + (from - first),
+				   moment_noise(job->options.seed, initializer_tensor(tensor->name),
+						unit->updates + 1, from - tensor->layout.first));
+	}
 }
 
 /* What the owners of a reduced step have written; the rest keeps its values. */
@@ -122,7 +146,8 @@ static void update_written(const struct chunk *chunk, uint32_t index, uint64_t f
 
 			if (intersect(first, count, tensor->layout.first + span->first,
 				      span->end - span->first, &from, &length))
-				update_run(chunk, index, tensor->group, from, length, at + (from - first));
+				update_run(chunk, index, tensor->group, from, length, at + (from - first),
+					   no_noise);
 		}
 	}
 }
@@ -140,11 +165,15 @@ static void update_unit(const struct chunk *chunk, uint32_t index, uint64_t firs
 		update_written(chunk, index, first, count, at);
 		return;
 	}
+	if (state_moments(chunk->section) != MOMENTS_FP32) {
+		update_tensors(chunk, index, first, count, at);
+		return;
+	}
 	for (uint32_t i = 0; i < unit->run_count[chunk->section]; i++) {
 		const struct run *run = &unit->runs[chunk->section][i];
 
 		if (intersect(first, count, run->first, run->count, &from, &length))
-			update_run(chunk, index, run->group, from, length, at + (from - first));
+			update_run(chunk, index, run->group, from, length, at + (from - first), no_noise);
 	}
 }
 

@@ -9,7 +9,7 @@
 #include "common/size.h"
 #include "daemon/damage.h"
 #include "daemon/job.h"
-#include "offload/format.h"
+#include "offload/moments.h"
 
 uint64_t copy_element_bytes(enum unit_section section, int state)
 {
@@ -19,11 +19,12 @@ uint64_t copy_element_bytes(enum unit_section section, int state)
 void copy_values(enum unit_section section, int state, const void *parameter, const void *kept,
 		 uint64_t count, void *target)
 {
-	if (state == STATE_MASTER)
+	if (state == STATE_PARAMETER)
+		memcpy(target, parameter, count * section_element_bytes(section));
+	else if (state == STATE_MASTER)
 		format_restore(state_master_kind(section), parameter, kept, count, target);
 	else
-		memcpy(target, state == STATE_PARAMETER ? parameter : kept,
-		       count * copy_element_bytes(section, state));
+		moments_restore(state_moments(section), kept, count, target);
 }
 
 enum copy_outlook copy_look(const struct job *job, const struct copy_range *range, uint64_t version)

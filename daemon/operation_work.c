@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/operation.h"
+#include "offload/moments.h"
 
 static void *slot_address(const struct tensor_operation *operation)
 {
@@ -113,7 +114,8 @@ static void read_values(const struct tensor_operation *operation)
 		format_restore(state_master_kind(operation_section(operation)), slot_address(operation),
 			       operation->source, operation->count, window);
 	else
-		memcpy(window, operation->source, operation->count * sizeof(float));
+		moments_restore(state_moments(operation_section(operation)), operation->source,
+				operation->count, window);
 }
 
 /* Frozen tensors that the daemon initializes: a piece at a time, through fp32. */

@@ -34,9 +34,12 @@ static int set_group(const struct optimizer *optimizer, struct optimizer_group *
 
 	*group = (struct optimizer_group){ wire->learning_rate, wire->beta1,	    wire->beta2,
 					   wire->epsilon,	wire->weight_decay, wire->momentum,
-					   wire->dampening,	wire->nesterov };
+					   wire->dampening,	wire->nesterov,	    wire->moments };
 	if (!isfinite(group->learning_rate) || !isfinite(group->weight_decay))
 		return refuse(message, size, -EINVAL, "parameter group %zu: a rate is not finite", index);
+	if (group->moments >= WIRE_MOMENTS)
+		return refuse(message, size, -EINVAL, "parameter group %zu: no format of moments %u", index,
+			      group->moments);
 	r = optimizer->check(group, why, sizeof(why));
 	return r < 0 ? refuse(message, size, r, "parameter group %zu: %s", index, why) : 0;
 }
@@ -57,6 +60,20 @@ static int read_groups(const struct optimizer *optimizer, struct optimizer_group
 	return 0;
 }
 
+/* What is kept of a job is kept in one format for good. */
+static int check_moments(const struct job_options *options, const struct optimizer_group *groups,
+			 uint32_t count, char *message, size_t size)
+{
+	static const char *const names[] = { [MOMENTS_IN_FP32] = "fp32", [MOMENTS_IN_BF16] = "bf16" };
+
+	for (uint32_t i = 0; i < count && i < options->group_count; i++)
+		if (groups[i].moments != options->groups[i].moments)
+			return refuse(message, size, -EINVAL,
+				      "parameter group %u has moments in %s here, in %s in the job", i,
+				      names[groups[i].moments], names[options->groups[i].moments]);
+	return 0;
+}
+
 int options_set_groups(const struct job_options *options, struct optimizer_group *groups, uint32_t *count,
 		       Tierd__Wire__Group *const *wire, size_t wire_count, char *message, size_t size)
 {
@@ -67,7 +84,7 @@ int options_set_groups(const struct job_options *options, struct optimizer_group
 			message, size, -EINVAL,
 			"the groups have a momentum, and the job keeps none: no group had one when it was "
 			"opened");
-	return r;
+	return r < 0 ? r : check_moments(options, groups, *count, message, size);
 }
 
 int options_check_name(const char *name, char *message, size_t size)
@@ -282,6 +299,7 @@ void options_write_groups(const struct optimizer_group *groups, uint32_t count,
 		wire->momentum = groups[i].momentum;
 		wire->dampening = groups[i].dampening;
 		wire->nesterov = groups[i].is_nesterov;
+		wire->moments = groups[i].moments;
 	}
 }
 
@@ -359,6 +377,8 @@ int options_compare(const struct job_options *here, const struct job_options *jo
 		{ "loss_scale_minimum", here->loss_scale.minimum, job->loss_scale.minimum },
 	};
 
+	int r;
+
 	for (size_t i = 0; i < ARRAY_LENGTH(numbers); i++)
 		if (numbers[i].here != numbers[i].job)
 			return refuse(message, size, -EINVAL, "%s is %llu here, %llu in the job",
@@ -371,6 +391,9 @@ int options_compare(const struct job_options *here, const struct job_options *jo
 		if (reals[i].here != reals[i].job)
 			return refuse(message, size, -EINVAL, "%s is %g here, %g in the job", reals[i].name,
 				      (double)reals[i].here, (double)reals[i].job);
+	r = check_moments(job, here->groups, here->group_count, message, size);
+	if (r < 0)
+		return r;
 	for (uint32_t i = 0; i < job->group_count; i++)
 		if (memcmp(&here->groups[i], &job->groups[i], sizeof(here->groups[i])) != 0)
 			return refuse(message, size, -EINVAL,

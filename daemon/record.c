@@ -26,8 +26,8 @@
 #define VARINT_FIELD_BYTES (KEY_BYTES + VARINT_BYTES)
 /* Its key and length, and what it has, all of its greatest size. */
 #define BLOB_BYTES (3 + KEY_BYTES + 1 + WIRE_MAX_BLOB_KEY + KEY_BYTES + 1 + 3 * VARINT_FIELD_BYTES)
-/* Seven rates and a flag, and their length before them. */
-#define GROUP_BYTES (2 + 7 * FIXED_FIELD_BYTES + KEY_BYTES + 1)
+/* Seven rates, a flag and a format, and their length before them. */
+#define GROUP_BYTES (2 + 7 * FIXED_FIELD_BYTES + 2 * (KEY_BYTES + 1))
 /* The room's key, and its length: fewer bytes than 128 are left of what may change. */
 #define ROOM_FRONT_BYTES 3
 

@@ -88,13 +88,13 @@ static void submit_reduction(struct job *job, struct reduction *reduction)
 
 static void set_segments(struct reduction *reduction, const struct unit_layout *layout)
 {
-	static const enum reduce_format formats[UNIT_TRAINABLE_SECTIONS] = {
+	static const enum reduce_format formats[UNIT_TRAINABLE_FORMATS] = {
 		[SECTION_BF16] = REDUCE_BF16, [SECTION_FP16] = REDUCE_FP16, [SECTION_FP32] = REDUCE_FP32
 	};
 
 	for (int section = 0; section < UNIT_TRAINABLE_SECTIONS; section++)
 		reduction->segments[section] =
-			(struct collective_segment){ formats[section],
+			(struct collective_segment){ formats[section_plain((enum unit_section)section)],
 						     unit_layout_gradient_first(layout, section),
 						     layout->elements[section] };
 	reduction->push.segment_count = UNIT_TRAINABLE_SECTIONS;

@@ -25,13 +25,20 @@ static int add_stream(struct store_layout *layout, const char *name, uint32_t *r
 }
 
 /* What is frozen has its values for good before the first commit. */
+/* Tensors of one format lie in streams of their own, where their moments have another. */
+static const char *moments_suffix(enum unit_section section)
+{
+	return section_is_trainable(section) && state_moments(section) == MOMENTS_BF16 ? ".moments-bf16" : "";
+}
+
 static int add_parameter_stream(struct store_layout *layout, enum unit_section section, uint32_t *ret_stream)
 {
 	bool is_trainable = section_is_trainable(section);
 	char name[32];
 	int r;
 
-	snprintf(name, sizeof(name), "%s.%s", is_trainable ? "parameter" : "frozen", section_format(section));
+	snprintf(name, sizeof(name), "%s.%s%s", is_trainable ? "parameter" : "frozen",
+		 section_format(section), moments_suffix(section));
 	r = is_trainable ? store_layout_add_stream(layout, name)
 			 : store_layout_add_fixed_stream(layout, name);
 	if (r < 0)
@@ -61,8 +68,8 @@ static int add_state_streams(struct job *job, struct store_layout *layout)
 
 		if (state_bytes(section, state) == 0)
 			continue;
-		snprintf(name, sizeof(name), "%s.%s", state_stream_name(&job->options, section, state),
-			 section_format(section));
+		snprintf(name, sizeof(name), "%s.%s%s", state_stream_name(&job->options, section, state),
+			 section_format(section), moments_suffix(section));
 		r = add_stream(layout, name, &job->streams.state[section][state]);
 	}
 	return r;

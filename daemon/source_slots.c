@@ -6,6 +6,7 @@
 #include "common/size.h"
 #include "daemon/refuse.h"
 #include "daemon/source_inside.h"
+#include "offload/moments.h"
 
 /* ---- Which units ---- */
 
@@ -227,16 +228,32 @@ static void on_stored(struct store_transfer *transfer, int status)
 	job_settle(source->job);
 }
 
+/* In place: what is kept takes no more bytes than the values, and is written behind those that are read. */
+static void narrow(enum moment_format format, uint64_t count, void *values)
+{
+	float tile[1024];
+
+	for (uint64_t at = 0; at < count && format != MOMENTS_FP32; at += ARRAY_LENGTH(tile)) {
+		size_t length = count - at < ARRAY_LENGTH(tile) ? count - at : ARRAY_LENGTH(tile);
+
+		memcpy(tile, (float *)values + at, length * sizeof(float));
+		moments_keep(format, tile, length, (char *)values + at * moment_bytes(format));
+	}
+}
+
 static int store_chunk(struct source *source, char *message, size_t size)
 {
 	struct job *job = source->job;
 	const struct slot_cursor *slots = &source->slots;
 	unsigned state = STATE_SLOTS + slots->slot;
 	uint32_t stream = job->streams.state[slots->section][state];
+	enum unit_section section = (enum unit_section)slots->section;
 	uint64_t offset =
-		job->places[slots->pack].state[slots->section][state] + slots->first * sizeof(float);
-	uint64_t bytes = chunk_count(source) * sizeof(float);
+		job->places[slots->pack].state[section][state] + slots->first * state_bytes(section, state);
+	uint64_t bytes = chunk_count(source) * state_bytes(section, state);
 	int r;
+
+	narrow(state_moments(section), chunk_count(source), source->values);
 
 	if (!job->has_nvme_optimizer) {
 		memcpy(store_address(job->optimizer_store, stream, offset), source->values, bytes);

@@ -10,19 +10,27 @@
 
 enum master_kind state_master_kind(enum unit_section section)
 {
-	static const enum master_kind kinds[] = {
-		[SECTION_BF16] = MASTER_SPLIT,	       [SECTION_FP16] = MASTER_BESIDE,
-		[SECTION_FP32] = MASTER_ITSELF,	       [SECTION_FROZEN_BF16] = MASTER_SPLIT,
-		[SECTION_FROZEN_FP16] = MASTER_BESIDE, [SECTION_FROZEN_FP32] = MASTER_ITSELF,
+	static const enum master_kind kinds[UNIT_TRAINABLE_FORMATS] = {
+		[SECTION_BF16] = MASTER_SPLIT, [SECTION_FP16] = MASTER_BESIDE, [SECTION_FP32] = MASTER_ITSELF
 	};
 
 	assert(section != SECTION_FROZEN_BYTES);
-	return kinds[section];
+	return kinds[section_plain(section)];
+}
+
+static_assert((int)MOMENTS_IN_FP32 == MOMENTS_FP32 && (int)MOMENTS_IN_BF16 == MOMENTS_BF16 &&
+		      (int)WIRE_MOMENTS == MOMENT_FORMATS,
+	      "formats of moments on the wire and in kernels");
+
+enum moment_format state_moments(enum unit_section section)
+{
+	return (enum moment_format)section_moments(section);
 }
 
 uint64_t state_bytes(enum unit_section section, unsigned state)
 {
-	return state == STATE_MASTER ? master_bytes(state_master_kind(section)) : sizeof(float);
+	return state == STATE_MASTER ? master_bytes(state_master_kind(section))
+				     : moment_bytes(state_moments(section));
 }
 
 uint64_t state_all_bytes(const struct job_options *options, enum unit_section section)

@@ -15,6 +15,9 @@
 /* Of a frozen section: how its format would, which says how to convert. Not of bytes. */
 enum master_kind state_master_kind(enum unit_section section);
 
+/* How its slots are kept. */
+enum moment_format state_moments(enum unit_section section);
+
 static inline unsigned state_count(const struct job_options *options)
 {
 	return STATE_SLOTS + options->slot_count;

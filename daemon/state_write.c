@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "offload/moments.h"
 
 /* So that steps to come can be counted, too. */
 #define MAX_FIRST_STEP (UINT64_C(1) << 62)
@@ -94,8 +95,9 @@ static void run_copy(struct work *work)
 {
 	struct tensor_operation *operation = container_of(work, struct tensor_operation, work);
 
-	memcpy((void *)operation->source, operation->member->window.base,
-	       operation->count * element_bytes(operation));
+	moments_keep(state_moments(operation->tensor->layout.section),
+		     (const float *)operation->member->window.base, operation->count,
+		     (void *)operation->source);
 }
 
 static void copy(struct tensor_operation *operation)

@@ -28,7 +28,7 @@ int job_add_unit(struct job *job, const Tierd__Wire__UnitDefine *definition, cha
 	if (r < 0)
 		return refuse(message, size, r, "unit \"%.*s\": %s", name_fit(definition->name, 80),
 			      definition->name, reason);
-	r = catalog_define(&job->catalog, definition, job->options.group_count, message, size);
+	r = catalog_define(&job->catalog, definition, &job->options, message, size);
 	if (r < 0)
 		budget_uncharge(job, bytes);
 	return r;

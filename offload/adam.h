@@ -6,8 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "offload/optimizer.h"
-#include "offload/vector.h"
+#include "offload/moment_rows.h"
 
 static inline int adam_check(const struct optimizer_group *group, char *message, size_t size)
 {
@@ -49,15 +48,17 @@ static inline void adam_set(const struct optimizer_group *group, double rate, ui
 }
 
 /* p - step * m / (sqrt(v) * scale + epsilon), with the moments moved on by g. */
-static inline vector adam_step(const struct adam_constants *with, vector p, vector g, float *m, float *v)
+static inline vector adam_step(const struct adam_constants *with, vector p, vector g,
+			       const struct moments *moments, size_t i)
 {
-	vector new_m = fused(all(with->beta1), load_ahead(m), multiply(all(with->beta1_rest), g));
-	vector new_v =
-		fused(all(with->beta2), load_ahead(v), multiply(multiply(all(with->beta2_rest), g), g));
+	vector new_m =
+		fused(all(with->beta1), moment_load(moments, 0, i), multiply(all(with->beta1_rest), g));
+	vector new_v = fused(all(with->beta2), moment_load(moments, 1, i),
+			     multiply(multiply(all(with->beta2_rest), g), g));
 	vector denominator = fused(square_root(new_v), all(with->scale), all(with->epsilon));
 
-	store(m, new_m);
-	store(v, new_v);
+	moment_store(moments, 0, i, new_m);
+	moment_store(moments, 1, i, new_v);
 	return fused_negative(all(with->step), divide(new_m, denominator), p);
 }
 

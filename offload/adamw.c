@@ -8,12 +8,12 @@ static void set(const struct optimizer_group *group, double rate, uint64_t updat
 	ret_constants->adam.decay = (float)(1 - rate * (double)group->weight_decay);
 }
 
-static inline vector update(const struct optimizer_constants *with, vector p, vector a, float *const *slots,
-			    size_t i)
+static inline vector update(const struct optimizer_constants *with, vector p, vector a,
+			    const struct moments *moments, size_t i)
 {
 	vector g = multiply(a, all(with->factor));
 
-	return adam_step(&with->adam, multiply(p, all(with->adam.decay)), g, slots[0] + i, slots[1] + i);
+	return adam_step(&with->adam, multiply(p, all(with->adam.decay)), g, moments, i);
 }
 
 #define OPTIMIZER adamw

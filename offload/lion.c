@@ -1,7 +1,6 @@
 /* Lion: steps of one size, in the direction of the sign of an interpolated momentum. Compiled once for each
  * level. */
-#include "offload/optimizer.h"
-#include "offload/vector.h"
+#include "offload/moment_rows.h"
 
 static void set(const struct optimizer_group *group, double rate, uint64_t update,
 		struct optimizer_constants *ret_constants)
@@ -17,13 +16,13 @@ static void set(const struct optimizer_group *group, double rate, uint64_t updat
 }
 
 static inline vector update(const struct optimizer_constants *constants, vector p, vector a,
-			    float *const *slots, size_t i)
+			    const struct moments *moments, size_t i)
 {
 	const struct lion_constants *with = &constants->lion;
-	vector g = multiply(a, all(constants->factor)), m = load_ahead(slots[0] + i);
+	vector g = multiply(a, all(constants->factor)), m = moment_load(moments, 0, i);
 	vector c = fused(all(with->beta1), m, multiply(all(with->beta1_rest), g));
 
-	store(slots[0] + i, fused(all(with->beta2), m, multiply(all(with->beta2_rest), g)));
+	moment_store(moments, 0, i, fused(all(with->beta2), m, multiply(all(with->beta2_rest), g)));
 	return fused_negative(all(with->rate), sign(c), multiply(p, all(with->decay)));
 }
 

@@ -1,7 +1,6 @@
 /* None: whoever owns a shard updates it himself, and what comes as its gradients are its new masters.
  * Compiled once for each level. */
-#include "offload/optimizer.h"
-#include "offload/vector.h"
+#include "offload/moment_rows.h"
 
 /* The owner looks at the groups, if anybody does. */
 static int check(const struct optimizer_group *group, char *message, size_t size)
@@ -17,7 +16,7 @@ static void set(const struct optimizer_group *group, double rate, uint64_t updat
 
 /* The product changes no value, and makes every NaN one that can be cut. */
 static inline vector update(const struct optimizer_constants *constants, vector p, vector a,
-			    float *const *slots, size_t i)
+			    const struct moments *moments, size_t i)
 {
 	return multiply(a, all(constants->factor));
 }

@@ -12,12 +12,31 @@
 
 #define OPTIMIZER_MAX_SLOTS 2
 
+/* How slots are kept; bf16 is rounded stochastically (docs/numerics.md, "Moments"). */
+enum moment_format { MOMENTS_FP32, MOMENTS_BF16, MOMENT_FORMATS };
+
+/* Of an element of a slot. */
+static inline size_t moment_bytes(enum moment_format format)
+{
+	return format == MOMENTS_FP32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+/* For rounding, by counter: an element's at an update is the same, whoever owns it, and in whatever pieces it
+ * is updated. */
+struct moment_noise {
+	uint32_t keys[2];
+	uint64_t first; /* of the elements, within their tensor: a multiple of 16, where it is not below 2^32
+			 */
+};
+
 /* What a parameter group may choose; each optimizer looks at its own. */
 struct optimizer_group {
 	float learning_rate; /* multiplies the step's */
 	float beta1, beta2, epsilon, weight_decay;
 	float momentum, dampening;
-	uint32_t is_nesterov; /* so wide that groups can be compared as bytes */
+	/* So wide that groups can be compared as bytes. */
+	uint32_t is_nesterov;
+	uint32_t moments; /* enum moment_format */
 };
 
 /* What the kernels of an update need, computed in fp64 and rounded once. */
@@ -45,8 +64,9 @@ struct optimizer_constants {
 struct optimizer_arrays {
 	void *parameter; /* in its format */
 	void *master; /* what it takes beside that to know the fp32 master, or NULL: see offload/format.h */
-	float *slots[OPTIMIZER_MAX_SLOTS]; /* NULL: the job does not keep it */
+	void *slots[OPTIMIZER_MAX_SLOTS]; /* in the kernel's format; NULL: the job does not keep it */
 	const float *gradient;
+	struct moment_noise noise; /* where that format takes some */
 };
 
 typedef void optimizer_kernel(const struct optimizer_constants *constants, size_t count,
@@ -56,7 +76,7 @@ struct optimizer {
 	const char *name;
 	/* Owners read their gradients and write the new masters, which the kernels get in their place. */
 	bool is_by_owner;
-	/* The state that it keeps, an fp32 per element and slot, which begins as zeros. */
+	/* The state that it keeps, a number per element and slot, which begins as zero. */
 	const char *slots[OPTIMIZER_MAX_SLOTS];
 	unsigned slot_count;
 	/* Whether a group's choice makes use of the slots; NULL: each does. */
@@ -66,7 +86,7 @@ struct optimizer {
 	/* learning_rate: the step's; update counts from 1: the number of this update of the unit. */
 	void (*set)(const struct optimizer_group *group, double learning_rate, uint64_t update,
 		    struct optimizer_constants *ret_constants);
-	optimizer_kernel *kernels[MASTER_KINDS];
+	optimizer_kernel *kernels[MOMENT_FORMATS][MASTER_KINDS];
 };
 
 /* NULL: there is none of this name. level is at most simd_level(). */

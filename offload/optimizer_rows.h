@@ -2,11 +2,12 @@
  * OPTIMIZER (its name) and
  *
  *   static inline vector update(const struct optimizer_constants *constants, vector p, vector a,
- *                               float *const *slots, size_t i)
+ *                               const struct moments *moments, size_t i)
  *
  * which returns the new master of the elements from i on, given the old one and the summed gradients, and
- * moves their slots on. Defines struct optimizer's kernels as OPTIMIZER_KERNELS. */
+ * moves their moments on. Defines struct optimizer's kernels as OPTIMIZER_KERNELS. */
 
+#include "offload/moment_rows.h"
 #include "offload/optimizer.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -42,56 +43,66 @@ ALWAYS_INLINE void store_master(const struct optimizer_arrays *arrays, enum mast
 
 /* What does not fill a vector. */
 static void update_rest(const struct optimizer_constants *constants, size_t first, size_t count,
-			const struct optimizer_arrays *arrays, enum master_kind kind)
+			const struct optimizer_arrays *arrays, enum master_kind kind,
+			enum moment_format format)
 {
 	struct optimizer_arrays rest = {
 		.parameter = (char *)arrays->parameter + first * master_parameter_bytes(kind),
 		.master = arrays->master ? (char *)arrays->master + first * master_bytes(kind) : NULL,
 		.gradient = arrays->gradient + first,
+		.noise = arrays->noise,
 	};
 
+	rest.noise.first += first;
 	for (unsigned i = 0; i < OPTIMIZER_MAX_SLOTS; i++)
-		rest.slots[i] = arrays->slots[i] ? arrays->slots[i] + first : NULL;
-	VECTOR_EXPAND(OPTIMIZER, scalar).kernels[kind](constants, count - first, &rest);
+		rest.slots[i] =
+			arrays->slots[i] ? (char *)arrays->slots[i] + first * moment_bytes(format) : NULL;
+	VECTOR_EXPAND(OPTIMIZER, scalar).kernels[format][kind](constants, count - first, &rest);
 }
 
 /* Constants and pointers are copied, so that they stay in registers: no store can change a local. */
 ALWAYS_INLINE void update_rows(const struct optimizer_constants *constants, size_t count,
-			       const struct optimizer_arrays *arrays, enum master_kind kind)
+			       const struct optimizer_arrays *arrays, enum master_kind kind,
+			       enum moment_format format)
 {
 	const struct optimizer_constants with = *constants;
 	const struct optimizer_arrays at = *arrays;
+	struct moments moments = { .format = format, .slots = { at.slots[0], at.slots[1] } };
 	size_t i = 0;
 
 	for (; i + VECTOR_LANES <= count; i += VECTOR_LANES) {
 		vector p = load_master(&at, kind, i), a = load_ahead(at.gradient + i);
 
-		store_master(&at, kind, i, update(&with, p, a, at.slots, i));
+		if (format != MOMENTS_FP32)
+			moments.noise = noise_at(at.noise.first + i, at.noise.keys);
+		store_master(&at, kind, i, update(&with, p, a, &moments, i));
 	}
 	if (i < count)
-		update_rest(constants, i, count, arrays, kind);
+		update_rest(constants, i, count, arrays, kind, format);
 }
 
-static void update_split(const struct optimizer_constants *constants, size_t count,
-			 const struct optimizer_arrays *arrays)
-{
-	update_rows(constants, count, arrays, MASTER_SPLIT);
-}
+#define UPDATE(name, kind, format)                                                                           \
+	static void name(const struct optimizer_constants *constants, size_t count,                          \
+			 const struct optimizer_arrays *arrays)                                              \
+	{                                                                                                    \
+		update_rows(constants, count, arrays, kind, format);                                         \
+	}
 
-static void update_beside(const struct optimizer_constants *constants, size_t count,
-			  const struct optimizer_arrays *arrays)
-{
-	update_rows(constants, count, arrays, MASTER_BESIDE);
-}
-
-static void update_itself(const struct optimizer_constants *constants, size_t count,
-			  const struct optimizer_arrays *arrays)
-{
-	update_rows(constants, count, arrays, MASTER_ITSELF);
-}
+UPDATE(update_split, MASTER_SPLIT, MOMENTS_FP32)
+UPDATE(update_beside, MASTER_BESIDE, MOMENTS_FP32)
+UPDATE(update_itself, MASTER_ITSELF, MOMENTS_FP32)
+UPDATE(update_split_bf16, MASTER_SPLIT, MOMENTS_BF16)
+UPDATE(update_beside_bf16, MASTER_BESIDE, MOMENTS_BF16)
+UPDATE(update_itself_bf16, MASTER_ITSELF, MOMENTS_BF16)
 
 #define OPTIMIZER_KERNELS                                                                                    \
 	{                                                                                                    \
-		[MASTER_SPLIT] = update_split, [MASTER_BESIDE] = update_beside,                              \
-		[MASTER_ITSELF] = update_itself                                                              \
+		[MOMENTS_FP32] = { [MASTER_SPLIT] = update_split,                                            \
+				   [MASTER_BESIDE] = update_beside,                                          \
+				   [MASTER_ITSELF] = update_itself },                                        \
+		[MOMENTS_BF16] = {                                                                           \
+			[MASTER_SPLIT] = update_split_bf16,                                                  \
+			[MASTER_BESIDE] = update_beside_bf16,                                                \
+			[MASTER_ITSELF] = update_itself_bf16                                                 \
+		}                                                                                            \
 	}

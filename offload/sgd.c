@@ -3,8 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "offload/optimizer.h"
-#include "offload/vector.h"
+#include "offload/moment_rows.h"
 
 static int check(const struct optimizer_group *group, char *message, size_t size)
 {
@@ -45,15 +44,16 @@ static void set(const struct optimizer_group *group, double rate, uint64_t updat
 }
 
 static inline vector update(const struct optimizer_constants *constants, vector p, vector a,
-			    float *const *slots, size_t i)
+			    const struct moments *moments, size_t i)
 {
 	const struct sgd_constants *with = &constants->sgd;
 	vector g = fused(all(with->weight_decay), p, multiply(a, all(constants->factor)));
 
 	if (with->has_momentum) {
-		vector b = fused(all(with->momentum), load_ahead(slots[0] + i), multiply(all(with->rest), g));
+		vector b =
+			fused(all(with->momentum), moment_load(moments, 0, i), multiply(all(with->rest), g));
 
-		store(slots[0] + i, b);
+		moment_store(moments, 0, i, b);
 		g = with->is_nesterov ? fused(all(with->momentum), b, g) : b;
 	}
 	return fused_negative(all(with->rate), g, p);

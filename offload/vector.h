@@ -9,7 +9,11 @@
  *   sign(x)                    1 or -1; of a zero or a NaN, itself
  *   join(high, low)            the value of a split master (common/bfloat16.h)
  *   split(x, ret_high, ret_low)
- *   store_fp16(to, x)          rounded (common/float16.h) */
+ *   store_fp16(to, x)          rounded (common/float16.h)
+ *   load_bf16(from)
+ * and `words`, 32 bits in each lane, for
+ *   noise_at(number, keys)     of the elements from number on (offload/noise.h)
+ *   store_noisy(to, x, noise, slot)   x in bf16, rounded with the noise of a slot */
 #ifndef TIERD_OFFLOAD_VECTOR_H
 #define TIERD_OFFLOAD_VECTOR_H
 

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "common/float16.h"
+#include "offload/noise.h"
 
 _Static_assert(FLT_EVAL_METHOD == 0, "fp32 arithmetic must round to fp32");
 
@@ -13,6 +14,7 @@ _Static_assert(FLT_EVAL_METHOD == 0, "fp32 arithmetic must round to fp32");
 #define VECTOR_LANES 1
 
 typedef float vector;
+typedef uint32_t words;
 
 static inline vector all(float x)
 {
@@ -73,6 +75,21 @@ static inline void split(vector x, uint16_t *ret_high, int16_t *ret_low)
 static inline void store_fp16(uint16_t *to, vector x)
 {
 	*to = float16_from_float(x);
+}
+
+static inline vector load_bf16(const uint16_t *from)
+{
+	return bfloat16_to_float(*from);
+}
+
+static inline words noise_at(uint64_t number, const uint32_t keys[2])
+{
+	return noise_bits(number, keys);
+}
+
+static inline void store_noisy(uint16_t *to, vector x, words noise, unsigned slot)
+{
+	*to = noise_round(x, slot == 0 ? noise : noise >> 16);
 }
 
 #endif

@@ -1,5 +1,6 @@
 #include "proto/unit_layout.h"
 
+#include <assert.h>
 #include <errno.h>
 
 #include "common/size.h"
@@ -20,38 +21,44 @@ int unit_layout_elements(const uint64_t *shape, size_t dimensions, uint64_t *ret
 
 const char *section_format(enum unit_section section)
 {
-	static const char *const names[UNIT_SECTIONS] = {
-		[SECTION_BF16] = "bf16",	 [SECTION_FP16] = "fp16",
-		[SECTION_FP32] = "fp32",	 [SECTION_FROZEN_BF16] = "bf16",
-		[SECTION_FROZEN_FP16] = "fp16",	 [SECTION_FROZEN_FP32] = "fp32",
-		[SECTION_FROZEN_BYTES] = "bytes"
+	static const char *const names[UNIT_TRAINABLE_FORMATS] = {
+		[SECTION_BF16] = "bf16", [SECTION_FP16] = "fp16", [SECTION_FP32] = "fp32"
 	};
 
-	return names[section];
+	return section == SECTION_FROZEN_BYTES ? "bytes" : names[section_plain(section)];
 }
 
-static int section_of(uint32_t format, bool is_frozen, enum unit_section *ret_section)
+static int section_of(uint32_t format, uint32_t moments, enum unit_section *ret_section)
 {
-	static const enum unit_section sections[][2] = {
-		[FORMAT_FP32] = { SECTION_FP32, SECTION_FROZEN_FP32 },
-		[FORMAT_BF16] = { SECTION_BF16, SECTION_FROZEN_BF16 },
-		[FORMAT_FP16] = { SECTION_FP16, SECTION_FROZEN_FP16 },
-		[FORMAT_BYTES] = { SECTION_FROZEN_BYTES, SECTION_FROZEN_BYTES }, /* the first is refused */
+	static const enum unit_section sections[] = {
+		[FORMAT_FP32] = SECTION_FP32, [FORMAT_BF16] = SECTION_BF16, [FORMAT_FP16] = SECTION_FP16
 	};
+	bool is_frozen = moments == UNIT_FROZEN;
 
-	if (format == 0 || format >= sizeof(sections) / sizeof(sections[0]))
+	if (format == 0 || format > FORMAT_BYTES || (!is_frozen && moments >= WIRE_MOMENTS))
 		return -EINVAL;
 	if (format == FORMAT_BYTES && !is_frozen)
 		return -EINVAL;
-	*ret_section = sections[format][is_frozen];
+	if (format == FORMAT_BYTES)
+		*ret_section = SECTION_FROZEN_BYTES;
+	else
+		*ret_section = (enum unit_section)(
+			(int)sections[format] +
+			(is_frozen ? UNIT_TRAINABLE_SECTIONS : (int)moments * UNIT_TRAINABLE_FORMATS));
 	return 0;
 }
 
-int unit_layout_append(struct unit_layout *layout, uint32_t format, bool is_frozen, uint64_t elements,
+static_assert(SECTION_BF16_MOMENTS_BF16 == UNIT_TRAINABLE_FORMATS * MOMENTS_IN_BF16 &&
+		      SECTION_FROZEN_BF16 == UNIT_TRAINABLE_SECTIONS &&
+		      UNIT_TRAINABLE_SECTIONS % UNIT_TRAINABLE_FORMATS == 0 &&
+		      SECTION_FROZEN_BYTES + 1 == UNIT_SECTIONS,
+	      "sections are numbered by format, and then by moments");
+
+int unit_layout_append(struct unit_layout *layout, uint32_t format, uint32_t moments, uint64_t elements,
 		       struct tensor_layout *ret_tensor)
 {
 	enum unit_section section;
-	int r = section_of(format, is_frozen, &section);
+	int r = section_of(format, moments, &section);
 
 	if (r < 0)
 		return r;

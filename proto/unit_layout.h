@@ -1,6 +1,7 @@
 /* Where the tensors of a unit lie: library and daemon compute it alike, from the definition alone.
  *
- * A unit has seven sections, by whether its tensors are trained and by format; bytes are never trained.
+ * A unit has ten sections: of tensors that are trained, by the format of what their optimizer keeps and by
+ * their own; of others, by their own. Bytes are never trained.
  * Within a section tensors follow in order of definition, each at a multiple of 256 bytes; a section's length
  * is a multiple of 256 elements. The trainable elements of a unit are numbered through its sections in their
  * order; gradients lie in the same order, without gap. */
@@ -12,11 +13,15 @@
 #include <stdint.h>
 
 #include "proto/pages.h"
+#include "proto/vocabulary.h"
 
 enum unit_section {
 	SECTION_BF16,
 	SECTION_FP16,
 	SECTION_FP32,
+	SECTION_BF16_MOMENTS_BF16,
+	SECTION_FP16_MOMENTS_BF16,
+	SECTION_FP32_MOMENTS_BF16,
 	SECTION_FROZEN_BF16,
 	SECTION_FROZEN_FP16,
 	SECTION_FROZEN_FP32,
@@ -24,7 +29,8 @@ enum unit_section {
 };
 
 /* The first of them. */
-#define UNIT_TRAINABLE_SECTIONS 3
+#define UNIT_TRAINABLE_FORMATS 3
+#define UNIT_TRAINABLE_SECTIONS (UNIT_TRAINABLE_FORMATS * WIRE_MOMENTS)
 
 #define UNIT_ALIGN_BYTES 256
 #define UNIT_ALIGN_ELEMENTS 256
@@ -36,11 +42,23 @@ static inline bool section_is_trainable(enum unit_section section)
 	return (int)section < UNIT_TRAINABLE_SECTIONS;
 }
 
+/* The section of the same format, of tensors that are trained with fp32 moments; not of bytes. */
+static inline enum unit_section section_plain(enum unit_section section)
+{
+	return (enum unit_section)((int)section % UNIT_TRAINABLE_FORMATS);
+}
+
+/* enum wire_moments; of those that are trained. */
+static inline uint32_t section_moments(enum unit_section section)
+{
+	return (uint32_t)section / UNIT_TRAINABLE_FORMATS;
+}
+
 static inline uint64_t section_element_bytes(enum unit_section section)
 {
 	if (section == SECTION_FROZEN_BYTES)
 		return 1;
-	return section == SECTION_FP32 || section == SECTION_FROZEN_FP32 ? 4 : 2;
+	return section_plain(section) == SECTION_FP32 ? 4 : 2;
 }
 
 /* "bf16", "fp16", "fp32" or "bytes". */
@@ -65,9 +83,11 @@ static inline void unit_layout_init(struct unit_layout *layout)
 /* Elements of a shape; 1 for a scalar. -EOVERFLOW above UNIT_MAX_ELEMENTS. */
 int unit_layout_elements(const uint64_t *shape, size_t dimensions, uint64_t *ret_elements);
 
-/* Appends the next tensor. format is that of tierd.h. -EINVAL: unknown format, or bytes that are not frozen;
- * -EOVERFLOW: the unit gets too large. */
-int unit_layout_append(struct unit_layout *layout, uint32_t format, bool is_frozen, uint64_t elements,
+#define UNIT_FROZEN UINT32_MAX
+
+/* Appends the next tensor. format and moments are those of tierd.h; moments: UNIT_FROZEN: it is not trained.
+ * -EINVAL: unknown format, or bytes that are not frozen; -EOVERFLOW: the unit gets too large. */
+int unit_layout_append(struct unit_layout *layout, uint32_t format, uint32_t moments, uint64_t elements,
 		       struct tensor_layout *ret_tensor);
 
 /* Pads the sections; nothing can be appended afterwards. */

@@ -127,6 +127,25 @@ static int set_clip(struct import_flags *flags, const char *text)
 	return parse_real(text, strlen(text), &flags->job.clip_norm);
 }
 
+static bool is_text(const char *text, size_t length, const char *other)
+{
+	return strlen(other) == length && strncmp(text, other, length) == 0;
+}
+
+/* What is no number. */
+static bool set_choice(struct tierd_group *group, const char *text, size_t length)
+{
+	if (is_text(text, length, "nesterov"))
+		group->nesterov = true;
+	else if (is_text(text, length, "moments=fp32"))
+		group->moments = TIERD_MOMENTS_FP32;
+	else if (is_text(text, length, "moments=bf16"))
+		group->moments = TIERD_MOMENTS_BF16;
+	else
+		return false;
+	return true;
+}
+
 /* NAME=X, by the names that they have in tierd.h. */
 static int set_rate(struct tierd_group *group, const char *text, size_t length)
 {
@@ -144,10 +163,8 @@ static int set_rate(struct tierd_group *group, const char *text, size_t length)
 	};
 	size_t name = strcspn(text, "=");
 
-	if (length == strlen("nesterov") && strncmp(text, "nesterov", length) == 0) {
-		group->nesterov = true;
+	if (set_choice(group, text, length))
 		return 0;
-	}
 	for (size_t i = 0; i < ARRAY_LENGTH(rates) && name < length; i++)
 		if (strlen(rates[i].name) == name && strncmp(rates[i].name, text, name) == 0)
 			return parse_real(text + name + 1, length - name - 1,
@@ -187,7 +204,7 @@ static const struct import_flag {
 	{ "format", set_format, "bf16, fp16 or fp32", true },
 	{ "group", set_group,
 	  "rates such as weight_decay=0.1,beta2=0.95; they are learning_rate, beta1, beta2, epsilon, "
-	  "weight_decay, momentum, dampening, and nesterov, which has no value",
+	  "weight_decay, momentum, dampening, moments (fp32 or bf16), and nesterov, which has no value",
 	  true },
 	{ "clip", set_clip, "a norm such as 1.0", true },
 	{ "stage", set_stage, "0, 1, 2 or 3", false },

@@ -37,7 +37,8 @@ struct plan_layout plan_layout(const struct plan_model *model)
 
 	return (struct plan_layout){ .parameter = parameters[model->format],
 				     .gradient = 4,
-				     .optimizer = masters[model->format] + 4 * model->slots };
+				     .optimizer = masters[model->format] +
+						  (model->has_bf16_moments ? 2 : 4) * model->slots };
 }
 
 static const char *const format_names[] = {
@@ -75,6 +76,12 @@ int plan_set_optimizer(struct plan_model *model, const char *name)
 			return 0;
 		}
 	return -EINVAL;
+}
+
+int plan_set_moments(struct plan_model *model, const char *name)
+{
+	model->has_bf16_moments = strcmp(name, "bf16") == 0;
+	return model->has_bf16_moments || strcmp(name, "fp32") == 0 ? 0 : -EINVAL;
 }
 
 int plan_set_durability(struct plan_model *model, const char *text, bool *ret_is_durable)

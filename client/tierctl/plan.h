@@ -23,7 +23,8 @@ struct plan_model {
 	bool is_gradient_nvme;	   /* sums beyond a few go to NVMe, at the stages that can do that */
 	enum plan_format format;
 	const char *optimizer;
-	unsigned slots; /* that it keeps, in fp32 */
+	unsigned slots;	       /* that it keeps */
+	bool has_bf16_moments; /* it keeps them in bf16, not in fp32 */
 };
 
 /* Bytes per parameter. bf16: the parameter is the upper half of its fp32 master, beside the optimizer's slots
@@ -94,6 +95,9 @@ int plan_set_durability(struct plan_model *model, const char *text, bool *ret_is
 
 /* "adamw", "adam", "lion", "momentum" (SGD with it), "none", "sgd" (without). -EINVAL. */
 int plan_set_optimizer(struct plan_model *model, const char *name);
+
+/* How its slots are kept: "fp32", "bf16". -EINVAL. */
+int plan_set_moments(struct plan_model *model, const char *name);
 
 /* Where sums of gradients are: "host", "nvme". -EINVAL. */
 int plan_set_gradients(struct plan_model *model, const char *place);

@@ -76,6 +76,11 @@ static int set_optimizer(struct plan_request *request, const char *value)
 	return plan_set_optimizer(&request->model, value);
 }
 
+static int set_moments(struct plan_request *request, const char *value)
+{
+	return plan_set_moments(&request->model, value);
+}
+
 static int set_stage(struct plan_request *request, const char *value)
 {
 	if (value[0] < '0' || value[0] >= '0' + PLAN_STAGES || value[1] != '\0')
@@ -150,6 +155,7 @@ static const struct plan_flag {
 	{ "local-ranks", set_local_ranks, "a number from 1 to 1024" },
 	{ "format", set_format, "bf16, fp16 or fp32" },
 	{ "optimizer", set_optimizer, "adamw, adam, lion, momentum, none or sgd" },
+	{ "moments", set_moments, "fp32 or bf16" },
 	{ "stage", set_stage, "0, 1, 2 or 3" },
 	{ "largest-unit", set_largest_unit, COUNT_HELP },
 	{ "micro-batches", set_micro_batches, "a number from 1 to 65536" },

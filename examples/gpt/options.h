@@ -8,6 +8,8 @@
 enum option_placement { PLACE_DEFAULT, PLACE_HOST, PLACE_NVME, PLACE_AUTO };
 /* The order of the names of --optimizer. */
 enum option_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_ADAM, OPTIMIZER_SGD, OPTIMIZER_LION, OPTIMIZER_COUNT };
+/* The order of the names of --moments. */
+enum option_moments { MOMENTS_FP32, MOMENTS_BF16 };
 enum option_mode { MODE_EITHER, MODE_CREATE, MODE_RESUME, MODE_REPLACE };
 
 struct options {
@@ -18,6 +20,7 @@ struct options {
 	/* Training */
 	uint64_t batch, micro_batches, steps, warmup, seed;
 	uint64_t optimizer; /* enum option_optimizer */
+	uint64_t moments;   /* enum option_moments */
 	double learning_rate, clip, weight_decay, beta1, beta2, momentum;
 	uint64_t evaluate_every, log_every;
 	uint64_t threads; /* 0: 1 with several ranks, else one per processor */

@@ -122,7 +122,7 @@ static void update(struct plain *plain, struct plain_unit *unit, const struct ba
 	for (unsigned group = 0; group < GROUP_COUNT; group++)
 		constants[group] =
 			optimizer_constants(options, group, rates->learning_rate, factor, unit->updates + 1);
-	plain_unit_update(unit, plain->team, update_kernels->updates[options->optimizer], constants);
+	plain_unit_update(unit, plain->team, options, constants);
 }
 
 /* docs/numerics.md, "Loss scale". */

@@ -2,6 +2,8 @@
 
 #include <errno.h>
 
+#include "moments.h"
+
 /* Sums and updates are shared out in pieces of this many elements. */
 #define PIECE 4096
 #define NORM_BLOCK 65536
@@ -348,6 +350,8 @@ struct update {
 	update_kernel *kernel;
 	const struct update_constants *constants;
 	uint64_t first, count; /* of the tensor */
+	bool has_short_moments;
+	struct moment_keys keys;
 };
 
 static void write_parameters(struct plain_unit *unit, uint64_t first, uint64_t count)
@@ -366,10 +370,12 @@ static void update_piece(void *argument, size_t index, void *scratch)
 	update->kernel(update->constants, count, unit->sum + first,
 		       (float *const[]){ unit->slots[0] + first, unit->slots[1] + first },
 		       unit->master + first);
+	for (unsigned slot = 0; slot < KERNEL_SLOTS && update->has_short_moments; slot++)
+		moments_round(update->keys, slot, index * PIECE, count, unit->slots[slot] + first);
 	write_parameters(unit, first, count);
 }
 
-void plain_unit_update(struct plain_unit *unit, struct team *team, update_kernel *kernel,
+void plain_unit_update(struct plain_unit *unit, struct team *team, const struct options *options,
 		       const struct update_constants constants[GROUP_COUNT])
 {
 	unit->updates++;
@@ -377,10 +383,12 @@ void plain_unit_update(struct plain_unit *unit, struct team *team, update_kernel
 		const struct tensor *tensor = &unit->unit->tensors[i];
 		struct update update = {
 			.unit = unit,
-			.kernel = kernel,
+			.kernel = update_kernels->updates[options->optimizer],
 			.constants = &constants[tensor->group],
 			.first = unit->offset[i],
 			.count = tensor_elements(tensor),
+			.has_short_moments = options->moments == MOMENTS_BF16,
+			.keys = moment_keys(options->seed, tensor->name, unit->updates),
 		};
 
 		team_run(team, (update.count + PIECE - 1) / PIECE, update_piece, &update);

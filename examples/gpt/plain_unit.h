@@ -5,6 +5,7 @@
 
 #include "kernels.h"
 #include "model.h"
+#include "options.h"
 #include "team.h"
 
 /* The gradients of one micro-batch of one rank, in the formats of the parameters. */
@@ -58,8 +59,8 @@ int plain_unit_push(struct plain_unit *unit, struct team *team, unsigned rank,
 /* Completes the sum of the step, and adds the sum of its squares to *sum. */
 int plain_unit_finish_sum(struct plain_unit *unit, struct team *team, double *sum);
 
-/* The optimizer, with the constants of each group, over a unit that somebody pushed. */
-void plain_unit_update(struct plain_unit *unit, struct team *team, update_kernel *kernel,
+/* The options' optimizer, with the constants of each group, over a unit that somebody pushed. */
+void plain_unit_update(struct plain_unit *unit, struct team *team, const struct options *options,
 		       const struct update_constants constants[GROUP_COUNT]);
 
 /* Forgets the sum: the next push begins a new step. */

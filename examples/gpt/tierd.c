@@ -330,6 +330,8 @@ static void describe_groups(const struct options *options, struct tierd_group gr
 		groups[i].beta2 = (float)options->beta2;
 		groups[i].epsilon = OPTIMIZER_EPSILON;
 		groups[i].momentum = (float)options->momentum;
+		groups[i].moments =
+			options->moments == MOMENTS_BF16 ? TIERD_MOMENTS_BF16 : TIERD_MOMENTS_FP32;
 		groups[i].weight_decay = i == GROUP_DECAYS ? (float)options->weight_decay : 0.0f;
 	}
 }

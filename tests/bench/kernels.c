@@ -46,7 +46,7 @@ static void update(enum master_kind kind, const struct arrays *at, void *paramet
 						 .slots = { at->m + first, at->v + first },
 						 .gradient = at->gradient + first };
 
-	adamw->kernels[kind](&constants, count, &ranges);
+	adamw->kernels[MOMENTS_FP32][kind](&constants, count, &ranges);
 }
 
 static void pass_split(const struct arrays *at, size_t first, size_t count)
@@ -58,6 +58,25 @@ static void pass_split_stream(const struct arrays *at, size_t first, size_t coun
 {
 	streams->split(no_mask, count, at->parameter + first, at->remainder + first, at->m + first,
 		       at->v + first, at->gradient + first);
+}
+
+static void pass_bf16_moments(const struct arrays *at, size_t first, size_t count)
+{
+	const struct optimizer_arrays ranges = {
+		.parameter = at->parameter + first,
+		.master = at->remainder + first,
+		.slots = { (uint16_t *)at->m + first, (uint16_t *)at->v + first },
+		.gradient = at->gradient + first,
+		.noise = { { 1, 2 }, first },
+	};
+
+	adamw->kernels[MOMENTS_BF16][MASTER_SPLIT](&constants, count, &ranges);
+}
+
+static void pass_bf16_moments_stream(const struct arrays *at, size_t first, size_t count)
+{
+	streams->bf16_moments(no_mask, count, at->parameter + first, at->remainder + first,
+			      (uint16_t *)at->m + first, (uint16_t *)at->v + first, at->gradient + first);
 }
 
 static void pass_fp32(const struct arrays *at, size_t first, size_t count)
@@ -216,6 +235,7 @@ struct subject {
 
 static const struct subject subjects[] = {
 	{ "adam_ratio", pass_split, pass_split_stream },
+	{ "adam_bf16_moments_ratio", pass_bf16_moments, pass_bf16_moments_stream },
 	{ "adam_fp32_ratio", pass_fp32, pass_fp32_stream },
 	{ "reduce_ratio", pass_reduce, pass_reduce_stream },
 };

@@ -48,6 +48,31 @@ static void stream_split(uint32_t mask, size_t count, uint16_t *parameter, int16
 	}
 }
 
+static inline void mix_narrow(uint16_t *place, narrow change)
+{
+	prefetch(place);
+	*narrow_at(place) ^= change;
+}
+
+static void stream_bf16_moments(uint32_t mask, size_t count, uint16_t *parameter, int16_t *remainder,
+				uint16_t *m, uint16_t *v, const float *gradient)
+{
+	uint16_t narrow_mask = (uint16_t)mask;
+
+	for (size_t i = 0; i < count; i += LANES) {
+		narrow change = __builtin_convertvector(*(const wide *)(gradient + i) & mask, narrow);
+		narrow high = *narrow_at(parameter + i), low = *narrow_at(remainder + i);
+
+		prefetch(gradient + i);
+		prefetch(parameter + i);
+		prefetch(remainder + i);
+		mix_narrow(m + i, change);
+		mix_narrow(v + i, change);
+		*narrow_at(parameter + i) = high ^ (low & narrow_mask);
+		*narrow_at(remainder + i) = low ^ (high & narrow_mask);
+	}
+}
+
 static void stream_fp32(uint32_t mask, size_t count, float *parameter, float *m, float *v,
 			const float *gradient)
 {
@@ -80,6 +105,7 @@ static void stream_reduce(uint32_t mask, size_t count, float *sum, const void *c
 
 const struct stream_kernels STREAM_NAME = {
 	.split = stream_split,
+	.bf16_moments = stream_bf16_moments,
 	.fp32 = stream_fp32,
 	.reduce = stream_reduce,
 };

@@ -11,9 +11,11 @@
 /* count is a multiple of 16. All leave the values as they are, where mask is 0: which the compiler cannot
  * know. */
 struct stream_kernels {
-	/* As adamw_kernels.split and .fp32. */
+	/* As AdamW with a split master, the same with its moments in bf16, and with an fp32 parameter. */
 	void (*split)(uint32_t mask, size_t count, uint16_t *parameter, int16_t *remainder, float *m,
 		      float *v, const float *gradient);
+	void (*bf16_moments)(uint32_t mask, size_t count, uint16_t *parameter, int16_t *remainder,
+			     uint16_t *m, uint16_t *v, const float *gradient);
 	void (*fp32)(uint32_t mask, size_t count, float *parameter, float *m, float *v,
 		     const float *gradient);
 	/* As a reduce_kernel that adds STREAM_RANKS contributions in bf16. */

@@ -26,6 +26,10 @@ check --optimizer sgd --momentum 0 --stage 1 --format fp32
 # Nothing is kept beside the parameters, wherever that would lie.
 check --optimizer sgd --momentum 0 --format fp32 --optimizer-on host
 check --optimizer lion --stage 0
+check --moments bf16
+check --moments bf16 --optimizer lion --stage 1 --format fp16
+check --moments bf16 --optimizer sgd --learning-rate 0.1 --stage 2 --ranks 3 --format fp32
+check --moments bf16 --optimizer-on host --micro-batches 2
 check --stage 2 --gradients-on nvme --micro-batches 2
 check --format fp16 --stage 3 --micro-batches 2
 check --format fp16 --stage 1 --optimizer lion

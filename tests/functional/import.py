@@ -260,6 +260,7 @@ def a_job_is_made_with_what_its_trainers_want():
         (("--clip", "1.5"), "clip_norm is 0 here, 1.5 in the job"),
         (("--blobs", "1M"), "blob_bytes is 0 here, 1048576 in the job"),
         (("--group", "weight_decay=0.5,beta1=0.8"), "parameter group 0 has other rates"),
+        (("--group", "moments=bf16"), "parameter group 0 has moments in fp32 here, in bf16 in the job"),
         (("--durability", "600"), "durability is 0 here, 600 in the job"),
         (("--durability", "step"), "durability is 0 here, 4294967295 in the job"),
         (("--gradients-on", "nvme"), "gradient placement is 0 here, 2 in the job"),
@@ -281,6 +282,7 @@ def flags_that_make_no_sense_are_refused():
         (("--optimizer", "adamw", "--group", "beta3=1"), "they are learning_rate, beta1"),
         (("--optimizer", "adamw", "--group", "beta1=0.5,"), "they are learning_rate, beta1"),
         (("--optimizer", "adamw", "--group", "beta1=x"), "they are learning_rate, beta1"),
+        (("--optimizer", "adamw", "--group", "moments=int4"), "they are learning_rate, beta1"),
         (("--stage", "4"), "it takes 0, 1, 2 or 3"),
         (("--world-size", "0"), "a number from 1 to 1024"),
         (("--durability", "0"), "seconds from 1 to 86400"),
@@ -305,10 +307,11 @@ def a_momentum_comes_back_where_the_group_has_one():
     write("momentum", tensors, {"tierd.step": "5"})
     text = tierctl("import", "moved", at("momentum"), "--optimizer", "sgd", status=1)
     assert '1 tensor of an optimizer are not what the named one keeps: "a.momentum_buffer"' in text, text
-    done = imported("moved", at("momentum"), "--optimizer", "sgd", "--group", "momentum=0.9,nesterov,dampening=0")
-    assert done["step"] == 5
-    assert values(exported("moved", "again", "--with-optimizer")) == tensors
-    drop("moved")
+    for moments in "fp32", "bf16":
+        done = imported("moved", at("momentum"), "--optimizer", "sgd", "--group", f"momentum=0.9,nesterov,moments={moments}")
+        assert done["step"] == 5
+        assert values(exported("moved", "again", "--with-optimizer")) == tensors
+        drop("moved")
 
 
 def what_ends_with_the_daemon_is_said_to():

@@ -44,6 +44,7 @@ static struct tierd_tensor tensor_of(const struct kind *kind)
 	tensor.name = kind->name;
 	tensor.alias = kind->alias;
 	tensor.format = kind->format;
+	tensor.group = kind->group;
 	tensor.dimensions = kind->dimensions;
 	memcpy(tensor.shape, kind->shape, sizeof(kind->shape));
 	tensor.is_frozen = kind->is_frozen;

@@ -17,6 +17,7 @@ struct kind {
 	bool is_frozen;
 	uint64_t row, rows; /* rows > 0: a slice of "whole" */
 	const char *alias;
+	uint32_t group;
 };
 
 /* Tensors of a unit follow each other. */

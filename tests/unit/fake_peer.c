@@ -149,7 +149,9 @@ static void answer_define(struct fake_peer *peer, uint32_t number, const Tierd__
 		const Tierd__Wire__Tensor *given = define->tensors[i];
 
 		assert(unit_layout_elements(given->shape, given->n_shape, &elements) == 0);
-		assert(unit_layout_append(layout, given->format, given->is_frozen, elements, &tensor) == 0);
+		assert(unit_layout_append(layout, given->format,
+					  given->is_frozen ? UNIT_FROZEN : MOMENTS_IN_FP32, elements,
+					  &tensor) == 0);
 	}
 	unit_layout_finish(layout);
 	unit.unit = peer->unit_count++;

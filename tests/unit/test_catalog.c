@@ -11,6 +11,7 @@
 
 #include "common/cleanup.h"
 #include "daemon/catalog.h"
+#include "daemon/options.h"
 
 #define MAX_TENSORS 4
 
@@ -56,6 +57,8 @@ static Tierd__Wire__Tensor *begin_one(struct draft *draft)
 	return add(draft, "w", FORMAT_BF16, 1000);
 }
 
+static const struct job_options two_groups = { .group_count = 2 };
+
 static int define(struct draft *draft)
 {
 	message[0] = '\0';
@@ -63,7 +66,7 @@ static int define(struct draft *draft)
 	catalog.tensor_maximum = tensor_maximum;
 	catalog.name_maximum = name_maximum;
 	catalog.dimension_maximum = dimension_maximum;
-	return catalog_define(&catalog, &draft->define, 2, message, sizeof(message));
+	return catalog_define(&catalog, &draft->define, &two_groups, message, sizeof(message));
 }
 
 static void define_simple(const char *name, uint64_t elements)

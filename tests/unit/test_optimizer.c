@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/float16.h"
-#include "offload/optimizer.h"
+#include "offload/moments.h"
 #include "tests/unit/kernel_support.h"
 
 struct element {
@@ -170,6 +170,30 @@ static void exact_none(const struct update *u, struct exact *x, double g)
 	x->p = g / (double)u->factor;
 }
 
+/* ---- Moments in bf16 ---- */
+
+static const struct moment_noise noise = { { 0x12345678, 0x9abcdef0 }, 0xffffff00 };
+
+/* The document's words again, of the element with this number. */
+static float kept_moment(float x, uint64_t number, unsigned slot)
+{
+	uint32_t k1 = noise.keys[1] ^ (uint32_t)((number >> 32) * 0x9e3779b1), bits = float_bits(x);
+	uint32_t n = (uint32_t)number + noise.keys[0];
+
+	if (isnan(x))
+		return x;
+	n ^= n >> 16;
+	n = n * 0x7feb352d ^ k1;
+	n ^= n >> 15;
+	n *= 0x846ca68b;
+	n ^= n >> 16;
+	bits += slot == 0 ? n % 65536 : n / 65536;
+	bits &= 0xffff0000;
+	if (isfinite(x) && !isfinite(float_from_bits(bits)))
+		return copysignf(0x1.fep127f, x);
+	return float_from_bits(isinf(x) ? float_bits(x) : bits);
+}
+
 /* ---- All of them ---- */
 
 static const struct subject {
@@ -213,17 +237,48 @@ static struct update some_update(unsigned number)
 struct sample {
 	size_t count;
 	enum master_kind kind;
-	char *parameter, *master;
-	float *slots[OPTIMIZER_MAX_SLOTS], *gradient;
+	enum moment_format format;
+	char *parameter, *master, *slots[OPTIMIZER_MAX_SLOTS];
+	float *gradient;
 	struct element *expected;
 };
 
+static float slot_value(const struct sample *sample, unsigned slot, size_t i)
+{
+	float value;
+
+	moments_restore(sample->format, sample->slots[slot] + i * moment_bytes(sample->format), 1, &value);
+	return value;
+}
+
+static void set_slots(struct sample *sample, size_t i, struct element *element, unsigned slots)
+{
+	for (unsigned slot = 0; slot < slots; slot++) {
+		moments_keep(sample->format, &element->slots[slot], 1,
+			     sample->slots[slot] + i * moment_bytes(sample->format));
+		element->slots[slot] = slot_value(sample, slot, i);
+	}
+}
+
+/* What an update that has no use for a slot leaves alone is exact. */
+static struct element expect(const struct subject *subject, const struct sample *sample,
+			     const struct update *update, struct element old, size_t i)
+{
+	struct element new = subject->formula(update, old, sample->gradient[i]);
+
+	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS && sample->format == MOMENTS_BF16; slot++)
+		if (!is_same(old.slots[slot], new.slots[slot]))
+			new.slots[slot] = kept_moment(new.slots[slot], noise.first + i, slot);
+	return new;
+}
+
 static struct sample sample_new(const struct subject *subject, enum master_kind kind,
-				const struct update *update, size_t count)
+				enum moment_format format, const struct update *update, size_t count)
 {
 	struct sample sample = {
 		.count = count,
 		.kind = kind,
+		.format = format,
 		.parameter = allocate(count * master_parameter_bytes(kind)),
 		.master = master_bytes(kind) ? allocate(count * master_bytes(kind)) : NULL,
 		.gradient = allocate_floats(count),
@@ -232,7 +287,7 @@ static struct sample sample_new(const struct subject *subject, enum master_kind 
 	const unsigned slots = optimizer_of(subject, SIMD_SCALAR)->slot_count;
 
 	for (unsigned slot = 0; slot < slots; slot++)
-		sample.slots[slot] = allocate_floats(count);
+		sample.slots[slot] = allocate(count * moment_bytes(format));
 	for (size_t i = 0; i < count; i++) {
 		struct element old = { random_any(), { random_any(), random_any() } };
 
@@ -240,10 +295,9 @@ static struct sample sample_new(const struct subject *subject, enum master_kind 
 			old.slots[1] = fabsf(old.slots[1]);
 		format_keep(kind, &old.p, 1, sample.parameter + i * master_parameter_bytes(kind),
 			    sample.master ? sample.master + i * master_bytes(kind) : NULL);
-		for (unsigned slot = 0; slot < slots; slot++)
-			sample.slots[slot][i] = old.slots[slot];
+		set_slots(&sample, i, &old, slots);
 		sample.gradient[i] = random_any();
-		sample.expected[i] = subject->formula(update, old, sample.gradient[i]);
+		sample.expected[i] = expect(subject, &sample, update, old, i);
 	}
 	return sample;
 }
@@ -266,14 +320,18 @@ static void run(const struct optimizer *optimizer, const struct update *update, 
 		.parameter = sample->parameter + first * master_parameter_bytes(sample->kind),
 		.master = sample->master ? sample->master + first * master_bytes(sample->kind) : NULL,
 		.gradient = sample->gradient + first,
+		.noise = noise,
 	};
 	struct optimizer_constants constants;
 
+	arrays.noise.first += first;
 	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++)
-		arrays.slots[slot] = sample->slots[slot] ? sample->slots[slot] + first : NULL;
+		arrays.slots[slot] = sample->slots[slot]
+					     ? sample->slots[slot] + first * moment_bytes(sample->format)
+					     : NULL;
 	optimizer_set(optimizer, &update->group, update->learning_rate, update->number, update->factor,
 		      &constants);
-	optimizer->kernels[sample->kind](&constants, end - first, &arrays);
+	optimizer->kernels[sample->format][sample->kind](&constants, end - first, &arrays);
 }
 
 static void assert_split(const struct sample *sample, size_t i)
@@ -312,23 +370,25 @@ static void assert_expected(const struct sample *sample)
 			assert_half(sample, i);
 		for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++)
 			if (sample->slots[slot])
-				assert_true(is_same(sample->slots[slot][i], sample->expected[i].slots[slot]));
+				assert_true(is_same(slot_value(sample, slot, i),
+						    sample->expected[i].slots[slot]));
 	}
 }
 
 #define FOREACH_SUBJECT(subject)                                                                             \
 	for (const struct subject *subject = subjects; subject < subjects + ARRAY_LENGTH(subjects); subject++)
-#define FOREACH_KERNEL(subject, kind, level)                                                                 \
+#define FOREACH_KERNEL(subject, kind, format, level)                                                         \
 	FOREACH_SUBJECT(subject)                                                                             \
 	for (enum master_kind kind = (enum master_kind)0; kind < MASTER_KINDS; kind++)                       \
+		for (enum moment_format format = (enum moment_format)0; format < MOMENT_FORMATS; format++)   \
 	FOREACH_LEVEL(level)
 
 static void kernels_follow_the_document(void **state)
 {
-	FOREACH_KERNEL(subject, kind, level)
+	FOREACH_KERNEL(subject, kind, format, level)
 	for (unsigned i = 0; i < ARRAY_LENGTH(kernel_counts); i++) {
 		struct update update = some_update(i);
-		struct sample sample = sample_new(subject, kind, &update, kernel_counts[i]);
+		struct sample sample = sample_new(subject, kind, format, &update, kernel_counts[i]);
 
 		run(optimizer_of(subject, level), &update, &sample, 0, sample.count);
 		assert_expected(&sample);
@@ -338,10 +398,10 @@ static void kernels_follow_the_document(void **state)
 
 static void any_alignment_of_elements_will_do(void **state)
 {
-	FOREACH_KERNEL(subject, kind, level)
+	FOREACH_KERNEL(subject, kind, format, level)
 	for (size_t skip = 1; skip < 16; skip++) {
 		struct update update = some_update(1);
-		struct sample sample = sample_new(subject, kind, &update, 200);
+		struct sample sample = sample_new(subject, kind, format, &update, 200);
 
 		run(optimizer_of(subject, level), &update, &sample, 0, skip);
 		run(optimizer_of(subject, level), &update, &sample, skip, sample.count);
@@ -390,7 +450,7 @@ static void many_updates_follow_the_papers(void **state)
 		struct sample sample = { .count = 1,
 					 .kind = MASTER_ITSELF,
 					 .parameter = (char *)&p,
-					 .slots = { &slots[0], &slots[1] },
+					 .slots = { (char *)&slots[0], (char *)&slots[1] },
 					 .gradient = &gradient };
 
 		for (uint64_t t = 1; t <= 100; t++) {
@@ -402,6 +462,74 @@ static void many_updates_follow_the_papers(void **state)
 			assert_true(fabs((double)p - x.p) < 1e-5);
 		}
 		assert_true(fabs(x.p - 0.5) > 1e-2);
+	}
+}
+
+/* Moments that stand still: what is lost by one rounding comes back by others. */
+static void noise_has_no_bias(void **state)
+{
+	enum { COUNT = 1 << 16 };
+	const struct optimizer *lion = optimizer_find("lion", simd_level());
+	const struct optimizer_group group = { 0, 1 - 0x1p-24f, 1 - 0x1p-24f, 0, 0 };
+	_cleanup_free_ float *p = allocate_floats(COUNT), *gradient = allocate_floats(COUNT);
+	_cleanup_free_ uint16_t *m = allocate(COUNT * sizeof(*m));
+	/* A quarter of the way from 1 to the next bf16. */
+	const float value = 1 + 0x1p-9f;
+	double sum = 0, products = 0;
+	struct optimizer_constants constants;
+
+	for (size_t i = 0; i < COUNT; i++) {
+		m[i] = 0x3f80;
+		p[i] = 0;
+		gradient[i] = 0x1p24f * (value - 1) + 1;
+	}
+	struct optimizer_arrays arrays = { .parameter = p, .slots = { m }, .gradient = gradient };
+
+	arrays.noise = moment_noise(1, 2, 3, 0);
+	optimizer_set(lion, &group, 0, 1, 1.0f, &constants);
+	lion->kernels[MOMENTS_BF16][MASTER_ITSELF](&constants, COUNT, &arrays);
+	for (size_t i = 0; i < COUNT; i++) {
+		assert_true(m[i] == 0x3f80 || m[i] == 0x3f81);
+		sum += m[i] - 0x3f80;
+		products += (m[i] - 0x3f80) * (m[(i + 1) % COUNT] - 0x3f80);
+	}
+	/* Within five deviations, of a quarter, and of its square: neighbours know nothing of each other. */
+	assert_true(fabs(sum / COUNT - 0.25) < 5 * sqrt(0.25 * 0.75 / COUNT));
+	assert_true(fabs(products / COUNT - 0.0625) < 5 * sqrt(0.0625 * 0.9375 * 3 / COUNT));
+}
+
+static void noise_differs_by_seed_tensor_update_and_element(void **state)
+{
+	const struct moment_noise all[] = {
+		moment_noise(1, 2, 3, 0),
+		moment_noise(2, 2, 3, 0),
+		moment_noise(1 | UINT64_C(1) << 32, 2, 3, 0),
+		moment_noise(1, 3, 3, 0),
+		moment_noise(1, 2 | UINT64_C(1) << 32, 3, 0),
+		moment_noise(1, 2, 4, 0),
+		moment_noise(1, 2, 3 | UINT64_C(1) << 32, 0),
+		moment_noise(1, 2, 3, 16),
+		moment_noise(1, 2, 3, UINT64_C(1) << 32),
+		moment_noise(1, 2, 3, UINT64_C(1) << 33),
+	};
+	uint16_t m[ARRAY_LENGTH(all)][64];
+	float gradient[64], p[64] = { 0 };
+	struct optimizer_constants constants;
+
+	for (size_t i = 0; i < 64; i++)
+		gradient[i] = 1.0f / 3;
+	optimizer_set(optimizer_find("lion", SIMD_SCALAR), &(struct optimizer_group){ 0, 0, 0, 0, 0 }, 0, 1,
+		      1.0f, &constants);
+	for (size_t i = 0; i < ARRAY_LENGTH(all); i++) {
+		struct optimizer_arrays arrays = {
+			.parameter = p, .slots = { m[i] }, .gradient = gradient, .noise = all[i]
+		};
+
+		memset(m[i], 0, sizeof(m[i]));
+		optimizer_find("lion", simd_level())
+			->kernels[MOMENTS_BF16][MASTER_ITSELF](&constants, 64, &arrays);
+		for (size_t j = 0; j < i; j++)
+			assert_memory_not_equal(m[i], m[j], sizeof(m[i]));
 	}
 }
 
@@ -467,7 +595,7 @@ static void vectors_round_to_fp16_as_one_value_does(void **state)
 			masters[i] = before[i] = float_from_bits(bits | (i % 2) << 31);
 		}
 		optimizer_set(sgd, &group, 0, 1, 1.0f, &constants);
-		sgd->kernels[MASTER_BESIDE](&constants, ARRAY_LENGTH(masters), &arrays);
+		sgd->kernels[MOMENTS_FP32][MASTER_BESIDE](&constants, ARRAY_LENGTH(masters), &arrays);
 		for (size_t i = 0; i < ARRAY_LENGTH(masters); i++) {
 			assert_int_equal(float_bits(masters[i]), float_bits(before[i]));
 			assert_int_equal(halves[i], float16_from_float(before[i]));
@@ -491,7 +619,7 @@ static void sgd_without_momentum_keeps_nothing(void **state)
 		gradient[i] = (float)i;
 	}
 	optimizer_set(sgd, &groups[0], 0.5, 1, 1.0f, &constants);
-	sgd->kernels[MASTER_ITSELF](&constants, ARRAY_LENGTH(p), &arrays);
+	sgd->kernels[MOMENTS_FP32][MASTER_ITSELF](&constants, ARRAY_LENGTH(p), &arrays);
 	for (size_t i = 0; i < ARRAY_LENGTH(p); i++)
 		assert_true(p[i] == 1 - 0.5f * (float)i);
 }
@@ -504,6 +632,8 @@ int main(void)
 		cmocka_unit_test(adam_constants_are_rounded_once),
 		cmocka_unit_test(late_updates_need_no_correction),
 		cmocka_unit_test(many_updates_follow_the_papers),
+		cmocka_unit_test(noise_has_no_bias),
+		cmocka_unit_test(noise_differs_by_seed_tensor_update_and_element),
 		cmocka_unit_test(names_are_found_at_every_level),
 		cmocka_unit_test(choices_without_sense_are_refused),
 		cmocka_unit_test(sgd_without_momentum_keeps_nothing),

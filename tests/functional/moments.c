@@ -1,0 +1,319 @@
+/* Jobs that keep moments in bf16, beside others in fp32: the same bits wherever they lie, however they are
+ * partitioned and whatever interrupts them; and choices that are refused. */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "crash_support.h"
+#include "model_values.h"
+
+#define STEPS 4
+
+/* Without bytes, which somebody would have to write; tensors are of the one group and the other in turn. */
+static struct model mixed(void)
+{
+	struct model model = model_base;
+
+	model.kinds[model.count - 2] = model.kinds[model.count - 1];
+	model.count--;
+	for (unsigned i = 0; i < model.count; i++)
+		model.kinds[i].group = i % 2;
+	return model;
+}
+
+struct groups {
+	struct tierd_group values[2];
+};
+
+static struct groups groups_with(uint32_t first, uint32_t second)
+{
+	struct groups groups = { { TIERD_GROUP_INIT, TIERD_GROUP_INIT } };
+
+	groups.values[0].moments = first;
+	groups.values[1].moments = second;
+	return groups;
+}
+
+static struct tierd_job *join(struct tierd_node *node, struct tierd_job_options *options, uint32_t first,
+			      uint32_t second)
+{
+	struct groups groups = groups_with(first, second);
+	struct model model = mixed();
+	struct tierd_job *job;
+
+	options->seed = 7;
+	options->group_count = 2;
+	options->groups = groups.values;
+	OK(tierd_job_open(node, options, &job));
+	model_define(job, &model);
+	return job;
+}
+
+static void step(struct tierd_job *job, uint64_t number)
+{
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct model model = mixed();
+
+	rates.learning_rate = 0.01f;
+	model_push(job, &model, UINT32_MAX, number);
+	OK(tierd_step(job, &rates, NULL));
+}
+
+static void train(struct tierd_node *node, const char *name, uint32_t stage, uint32_t placement,
+		  uint32_t first, uint32_t second, unsigned from, unsigned to)
+{
+	struct tierd_job_options options = support_options(name, 0, 1);
+	struct tierd_job *job;
+
+	options.stage = stage;
+	options.parameter_placement = stage == 3 ? placement : TIERD_PLACE_HOST;
+	options.optimizer_placement = placement;
+	job = join(node, &options, first, second);
+	OK(tierd_job_ready(job, -1, NULL));
+	for (unsigned number = from; number < to; number++)
+		step(job, number);
+	OK(tierd_job_close(job));
+}
+
+static void train_mixed(struct tierd_node *node, const char *name, uint32_t stage, uint32_t placement,
+			unsigned from, unsigned to)
+{
+	train(node, name, stage, placement, TIERD_MOMENTS_FP32, TIERD_MOMENTS_BF16, from, to);
+}
+
+static void require_same(struct tierd_node *node, const char *name, const char *other)
+{
+	struct tierd_reader *here = values_reader(node, name, NULL),
+			    *there = values_reader(node, other, NULL);
+
+	values_require_state(here, there);
+	OK(tierd_reader_close(here));
+	OK(tierd_reader_close(there));
+}
+
+/* ---- The same bits ---- */
+
+static void moments_are_the_same_wherever_they_lie(struct tierd_node *node)
+{
+	train_mixed(node, "whole", 3, TIERD_PLACE_NVME, 0, STEPS);
+	train_mixed(node, "host", 3, TIERD_PLACE_HOST, 0, STEPS);
+	require_same(node, "host", "whole");
+	support_drop("host");
+	train_mixed(node, "lower", 2, TIERD_PLACE_NVME, 0, STEPS);
+	require_same(node, "lower", "whole");
+	support_drop("lower");
+}
+
+/* Three ranks, of which the last to close the step has all of the gradients. */
+static void moments_are_the_same_with_more_ranks(struct tierd_node *node)
+{
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct model model = mixed();
+	struct tierd_ticket *tickets[3];
+	struct tierd_job *jobs[3];
+
+	rates.learning_rate = 0.01f;
+	for (uint32_t rank = 0; rank < 3; rank++) {
+		struct tierd_job_options options = support_options("ranks", rank, 3);
+
+		jobs[rank] = join(node, &options, TIERD_MOMENTS_FP32, TIERD_MOMENTS_BF16);
+	}
+	support_ready(jobs, 3, 0, NULL);
+	for (uint64_t number = 0; number < STEPS; number++) {
+		for (unsigned rank = 0; rank < 3; rank++) {
+			if (rank == 2)
+				model_push(jobs[rank], &model, UINT32_MAX, number);
+			OK(tierd_step(jobs[rank], &rates, &tickets[rank]));
+		}
+		for (unsigned rank = 0; rank < 3; rank++) {
+			OK(tierd_ticket_wait(tickets[rank], TIERD_DONE, -1));
+			tierd_ticket_free(tickets[rank]);
+		}
+	}
+	for (unsigned rank = 0; rank < 3; rank++)
+		OK(tierd_job_close(jobs[rank]));
+	require_same(node, "ranks", "whole");
+	support_drop("ranks");
+}
+
+/* ---- Formats ---- */
+
+static float *read_slot(struct tierd_node *node, const char *job, const struct kind *kind, const char *slot)
+{
+	struct tierd_reader *reader = values_reader(node, job, NULL);
+	float *values = malloc(kind_elements(kind) * sizeof(float));
+	uint32_t unit, tensor;
+
+	REQUIRE(values);
+	OK(tierd_reader_find(reader, kind->name, &unit, &tensor));
+	OK(tierd_reader_read(reader, unit, tensor, slot, 0, kind_elements(kind), values));
+	OK(tierd_reader_close(reader));
+	return values;
+}
+
+static bool is_short(const float *values, uint64_t count)
+{
+	uint32_t all = 0, bits;
+
+	for (uint64_t i = 0; i < count; i++) {
+		memcpy(&bits, &values[i], sizeof(bits));
+		all |= bits;
+	}
+	return (all & 0xffff) == 0;
+}
+
+/* Of the groups, each its own; and what is rounded is near what is not. */
+static void each_group_has_its_own_format(struct tierd_node *node)
+{
+	static const char *const slots[] = { "m", "v" };
+	struct model model = mixed();
+
+	train(node, "exact", 3, TIERD_PLACE_NVME, TIERD_MOMENTS_FP32, TIERD_MOMENTS_FP32, 0, STEPS);
+	for (unsigned i = 0; i < 2 * model.count; i++) {
+		const struct kind *kind = &model.kinds[i / 2];
+
+		if (kind->is_frozen || kind_elements(kind) < 2)
+			continue;
+		float *here = read_slot(node, "whole", kind, slots[i % 2]);
+		float *exact = read_slot(node, "exact", kind, slots[i % 2]);
+
+		REQUIRE(is_short(here, kind_elements(kind)) == (kind->group == 1));
+		REQUIRE(!is_short(exact, kind_elements(kind)));
+		for (uint64_t k = 0; k < kind_elements(kind); k++)
+			REQUIRE(fabsf(here[k] - exact[k]) <= STEPS * 0x1p-7f * fabsf(exact[k]) + 1e-5f);
+		free(here);
+		free(exact);
+	}
+}
+
+/* ---- Values from elsewhere ---- */
+
+static void require_kept(const float *here, const float *there, uint64_t count, bool is_rounded)
+{
+	uint32_t bits, others;
+
+	for (uint64_t i = 0; i < count; i++) {
+		memcpy(&bits, &here[i], sizeof(bits));
+		memcpy(&others, &there[i], sizeof(others));
+		REQUIRE(bits == (is_rounded ? (others + 0x8000) & 0xffff0000 : others));
+	}
+}
+
+/* The format of each group is changed, so some are rounded, and others are as they were. */
+static void a_copy_keeps_what_has_room(struct tierd_node *node)
+{
+	static const uint32_t placements[] = { TIERD_PLACE_NVME, TIERD_PLACE_HOST };
+	struct model model = mixed();
+
+	for (unsigned p = 0; p < 2; p++) {
+		struct tierd_job_options options = support_options("copy", 0, 1);
+		struct tierd_job *job;
+
+		options.source = "whole";
+		options.with_optimizer = true;
+		options.optimizer_placement = placements[p];
+		job = join(node, &options, TIERD_MOMENTS_BF16, TIERD_MOMENTS_FP32);
+		OK(tierd_job_ready(job, -1, NULL));
+		for (unsigned i = 0; i < model.count; i++) {
+			const struct kind *kind = &model.kinds[i];
+
+			if (kind->is_frozen)
+				continue;
+			float *here = read_slot(node, "copy", kind, "v");
+			float *there = read_slot(node, "whole", kind, "v");
+
+			require_kept(here, there, kind_elements(kind), kind->group == 0);
+			free(here);
+			free(there);
+		}
+		step(job, STEPS);
+		OK(tierd_job_close(job));
+		support_drop("copy");
+	}
+}
+
+static void written_moments_are_rounded(struct tierd_node *node)
+{
+	struct tierd_job_options options = support_options("written", 0, 1);
+	const struct kind *kind = &model_base.kinds[1];
+	float written[1203], read[1203];
+	struct tierd_job *job = join(node, &options, TIERD_MOMENTS_FP32, TIERD_MOMENTS_BF16);
+
+	for (unsigned i = 0; i < 1203; i++)
+		written[i] = (float)i / 1203;
+	REQUIRE(kind_elements(kind) == 1203);
+	OK(tierd_tensor_write_state(job, 1, 0, "v", 5, 0, 700, written));
+	OK(tierd_tensor_write_state(job, 1, 0, "v", 5, 700, 503, written + 700));
+	OK(tierd_job_ready(job, -1, NULL));
+	OK(tierd_tensor_read(job, 1, 0, "v", 0, 1203, read));
+	require_kept(read, written, 1203, true);
+	OK(tierd_job_close(job));
+	support_drop("written");
+}
+
+/* ---- Refusals ---- */
+
+static void other_formats_are_refused(struct tierd_node *node)
+{
+	struct groups wrong = groups_with(TIERD_MOMENTS_FP32, TIERD_MOMENTS_FP32);
+	struct groups right = groups_with(TIERD_MOMENTS_FP32, TIERD_MOMENTS_BF16);
+	struct tierd_job_options options = support_options("whole", 0, 1);
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct model model = mixed();
+	struct tierd_job *job = NULL;
+
+	options.seed = 7;
+	options.group_count = 2;
+	options.groups = wrong.values;
+	FAILS(tierd_job_open(node, &options, &job), -EINVAL,
+	      "parameter group 1 has moments in fp32 here, in bf16 in the job");
+	wrong.values[1].moments = 99;
+	options.name = "unknown";
+	FAILS(tierd_job_open(node, &options, &job), -EINVAL, "parameter group 1: no format of moments 99");
+	options.name = "whole";
+	options.groups = right.values;
+	OK(tierd_job_open(node, &options, &job));
+	model_define(job, &model);
+	OK(tierd_job_ready(job, -1, NULL));
+	wrong.values[1].moments = TIERD_MOMENTS_FP32;
+	rates.group_count = 2;
+	rates.groups = wrong.values;
+	FAILS(tierd_step(job, &rates, NULL), -EINVAL,
+	      "parameter group 1 has moments in fp32 here, in bf16 in the job");
+	OK(tierd_job_close(job));
+}
+
+/* ---- A daemon that finds them ---- */
+
+static void half_of_the_steps(struct tierd_node *node)
+{
+	train_mixed(node, "halves", 3, TIERD_PLACE_NVME, 0, STEPS / 2);
+	train_mixed(node, "hosted", 3, TIERD_PLACE_HOST, 0, STEPS / 2);
+}
+
+static void the_other_half(struct tierd_node *node)
+{
+	train_mixed(node, "halves", 3, TIERD_PLACE_NVME, STEPS / 2, STEPS);
+	require_same(node, "halves", "whole");
+	train_mixed(node, "hosted", 3, TIERD_PLACE_HOST, STEPS / 2, STEPS);
+	require_same(node, "hosted", "whole");
+}
+
+int main(int argc, char **argv)
+{
+	struct tierd_node *node = support_connect();
+
+	if (argc > 1) {
+		the_other_half(node);
+	} else {
+		moments_are_the_same_wherever_they_lie(node);
+		moments_are_the_same_with_more_ranks(node);
+		each_group_has_its_own_format(node);
+		a_copy_keeps_what_has_room(node);
+		written_moments_are_rounded(node);
+		other_formats_are_refused(node);
+		half_of_the_steps(node);
+	}
+	tierd_disconnect(node);
+	return 0;
+}

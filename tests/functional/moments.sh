@@ -1,0 +1,13 @@
+#!/bin/sh
+# Jobs that keep their moments in bf16, all or some of them, and a daemon that finds them.
+# shellcheck source=tests/functional/lib.sh disable=SC2119
+. "$(dirname "$0")/lib.sh"
+program=$1
+
+tierd_start
+timeout "$patience" "$program" || fail 'see above'
+tierd_stop
+tierd_start
+timeout "$patience" "$program" again || fail 'with jobs that were found on the devices: see above'
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
