@@ -87,11 +87,14 @@ int train_outlive(struct training *training)
 }
 
 /* A daemon that was restarted without its jobs has a new one, and all its ranks come here. The same inputs
- * make the same bits again. -ESTALE, too, when all is written: the ranks have to meet once more. */
+ * make the same bits again. -ESTALE, too, when all is written: the ranks have to meet once more. Values that
+ * a source was to give are not made up instead. */
 static int begin_again(struct training *training)
 {
 	int r;
 
+	if (training->options->source)
+		return -ENODATA;
 	fprintf(stderr,
 		"gpt: rank %llu: the daemon has lost the state of job %s; beginning again at step 0\n",
 		(unsigned long long)training->options->rank, training->options->job);
@@ -152,8 +155,9 @@ int train_start(struct training *training)
 {
 	int r = begin(training);
 
-	/* -ENODATA: the other ranks have met a new daemon, and still have to write what they had written. */
-	if (r == -ESTALE || r == -ENODATA)
+	/* -ENODATA: the other ranks have met a new daemon, and still have to write what they had written.
+	 * With a source it is that one which lacks values. */
+	if (r == -ESTALE || (r == -ENODATA && !training->options->source))
 		r = recover(training);
 	if (r < 0)
 		return r;

@@ -71,6 +71,11 @@ expect_status 0 run_gpt --job anew --steps 2 --dump "$scratch/anew"
 cmp "$scratch/tuned" "$scratch/tuned_too" || fail 'other bits from the same source'
 ! cmp -s "$scratch/tuned" "$scratch/fresh_moments" || fail 'the optimizer began anew'
 ! cmp -s "$scratch/anew" "$scratch/fresh_moments" || fail 'the source counted for nothing'
+# What the source lacks is not made up, by no rank.
+for ranks in 1 2; do
+	expect_status 1 run_gpt --job deeper --source base --layers 2 --ranks $ranks --steps 2
+	expect_text '12 tensors have no source in job base: "layer.1.norm1.weight"'
+done
 expect_status 2 run_gpt --with-optimizer
 expect_text 'give --source JOB'
 
