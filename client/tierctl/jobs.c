@@ -138,25 +138,34 @@ static bool is_in_host(const Tierd__Wire__JobEntry *job)
 		strcmp(job->optimizer_placement, "nvme") != 0);
 }
 
-static void add_status(struct table *table, const Tierd__Wire__JobEntry *job)
+/* What is wrong with it, behind its status; or nothing. */
+static const char *text_damage(const Tierd__Wire__JobEntry *job, char text[static 2 * TEXT_SIZE])
 {
-	char idle[TEXT_SIZE], damaged[2 * TEXT_SIZE] = "";
 	size_t used = 0;
 
+	*text = '\0';
 	if (job->damaged_blocks > 0)
-		used = (size_t)snprintf(damaged, sizeof(damaged), ", %u damaged block%s", job->damaged_blocks,
+		used = (size_t)snprintf(text, TEXT_SIZE, ", %u damaged block%s", job->damaged_blocks,
 					PLURAL(job->damaged_blocks));
 	if (job->lost_snapshots > 0)
-		snprintf(damaged + used, sizeof(damaged) - used, ", %u lost snapshot%s", job->lost_snapshots,
+		snprintf(text + used, TEXT_SIZE, ", %u lost snapshot%s", job->lost_snapshots,
 			 PLURAL(job->lost_snapshots));
+	return text;
+}
+
+static void add_status(struct table *table, const Tierd__Wire__JobEntry *job)
+{
+	char idle[TEXT_SIZE], damage[2 * TEXT_SIZE];
+
+	text_damage(job, damage);
 	if (job->idle_ms > 0)
 		table_add(table, "%s for %s%s%s", job->status, text_duration(job->idle_ms, idle),
 			  job->is_released  ? ", on NVMe only"
 			  : is_in_host(job) ? ", state in host memory"
 					    : "",
-			  damaged);
+			  damage);
 	else
-		table_add(table, "%s%s", job->status, damaged);
+		table_add(table, "%s%s", job->status, damage);
 }
 
 /* The last step that would survive, how many would not, and since when. */
@@ -238,7 +247,7 @@ static int print_ranks(const Tierd__Wire__JobEntry *job)
 {
 	static const char *const titles[] = { ">RANK", ">PID", ">PUSHES", ">LAST REQUEST", "ACTIVITY", NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
-	char text[TEXT_SIZE];
+	char text[TEXT_SIZE], damage[2 * TEXT_SIZE];
 
 	for (uint32_t rank = 0; table && rank < job->world_size; rank++) {
 		const Tierd__Wire__Member *member = find_member(job, rank);
@@ -255,7 +264,7 @@ static int print_ranks(const Tierd__Wire__JobEntry *job)
 		table_add(table, "%s ago", text_duration(member->silent_ms, text));
 		table_add(table, "%s", member->activity);
 	}
-	printf("%s: %s, step %" PRIu64, job->name, job->status, job->step);
+	printf("%s: %s%s, step %" PRIu64, job->name, job->status, text_damage(job, damage), job->step);
 	print_readers(job);
 	printf("%s%s\n\n", *job->reason ? ": " : "", job->reason);
 	return command_print_table(table);

@@ -329,6 +329,7 @@ def scrubbed():
         passes = scrub("idle")["passes"]
         break_at_damage("idle")
         assert "1 damaged block" in tierctl("jobs").stdout
+        assert "idle: idle, 1 damaged block, step" in tierctl("jobs", "idle").stdout
         assert scrub("idle")["passes"] == passes
     assert pass_over("idle") == 0
     job = Job("busy")
