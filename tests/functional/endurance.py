@@ -183,8 +183,15 @@ def threads():
 
 
 def blocks():
-    """MiB of the store files, as the file system counts them; what it needs to find them may be one block or two."""
-    return sum(os.stat(name).st_blocks >> 11 for name in glob.glob(f"{os.environ['NVME']}/tierd/*/*.store"))
+    """MiB of the store files, as the file system counts them; what it needs to find them may be one block or two. Those of
+    jobs that were dropped go meanwhile."""
+    count = 0
+    for name in glob.glob(f"{os.environ['NVME']}/tierd/*/*.store"):
+        try:
+            count += os.stat(name).st_blocks >> 11
+        except FileNotFoundError:
+            pass
+    return count
 
 
 def state():
