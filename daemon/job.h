@@ -157,6 +157,7 @@ struct job {
 	struct replaced *replaced; /* what it takes the place of, until it has a state; owned */
 	struct replaced *remains;  /* or it is replaced itself: what is left of it then; borrowed */
 	bool is_rolling_back;	   /* and nobody may join it */
+	bool is_retention_missed;  /* a step was not kept by itself that was due, and none since */
 	uint64_t first_kept; /* of a fork: no step before this one is kept by itself, as its origin's are */
 	uint32_t snapshots_asked;      /* options.snapshots may be more: what forks that are gone have left */
 	bool is_retention_set;	       /* by daemon/retain.h: its ranks need not know */

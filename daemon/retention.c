@@ -31,7 +31,7 @@ static bool is_automatic(const struct store_snapshot *snapshot)
 }
 
 struct census {
-	unsigned count;
+	unsigned count, others;	 /* others: a user's */
 	uint64_t oldest, newest; /* steps */
 };
 
@@ -44,13 +44,24 @@ static struct census count_automatic(const struct job *job)
 	for (unsigned i = 0; i < count; i++) {
 		uint64_t step = snapshots[i].step;
 
-		if (!is_automatic(&snapshots[i]))
+		if (!is_automatic(&snapshots[i])) {
+			census.others++;
 			continue;
+		}
 		census.count++;
 		census.oldest = step < census.oldest ? step : census.oldest;
 		census.newest = step > census.newest ? step : census.newest;
 	}
 	return census;
+}
+
+/* How many it may be. A user's own have their part of the room; where they have all of it the oldest would go
+ * for nothing. */
+static unsigned most_kept(const struct job *job, const struct census *census)
+{
+	unsigned room = job->options.snapshots, keep = job->options.snapshot_keep;
+
+	return census->others < room && room - census->others < keep ? room - census->others : keep;
 }
 
 /* Where not each step is committed it is the first one that is, from there on. */
@@ -69,7 +80,7 @@ static int begin(struct errand *errand, struct store *store)
 	/* While it waited for others, one of an earlier commit has kept the step. */
 	if (!is_due(errand->job, store_step(store)))
 		return -EALREADY;
-	retention->is_deleting = census.count >= errand->job->options.snapshot_keep;
+	retention->is_deleting = census.count >= most_kept(errand->job, &census);
 	retention->step = retention->is_deleting ? census.oldest : store_step(store);
 	print_name(retention->step, retention->name);
 	return retention->is_deleting ? store_delete_snapshot(store, retention->name, &errand->request)
@@ -78,18 +89,23 @@ static int begin(struct errand *errand, struct store *store)
 
 static void tell(const struct retention *retention, int status)
 {
-	const struct job *job = retention->errand.job;
+	struct job *job = retention->errand.job;
 	struct log_fields about = { .step = &retention->step };
+	bool is_told = job->is_retention_missed;
 	char why[SNAPSHOT_TEXT];
 
+	job->is_retention_missed = status < 0;
 	if (status == 0) {
 		events_of_job(job, EVENT_SNAPSHOT_TAKEN, &about, "step %llu is kept as snapshot %s",
 			      (unsigned long long)retention->step, retention->name);
 		return;
 	}
+	/* Each later step is tried, for the same reason in vain. */
+	if (is_told)
+		return;
 	snapshot_explain(job, retention->name, status, why, sizeof(why));
 	events_of_job(job, EVENT_SNAPSHOT_FAILED, &about,
-		      "no snapshot is kept of step %llu, it goes on without: %s",
+		      "no snapshot is kept of step %llu, nor of later ones while that lasts: %s",
 		      (unsigned long long)retention->step, why);
 }
 

@@ -2,6 +2,7 @@
 user_job.c says of all its values."""
 import json
 import os
+import subprocess
 import sys
 
 from users import Rank, jobs, refused, tierctl
@@ -236,6 +237,28 @@ def steps_are_kept_by_themselves():
     wait_until(lambda: set(snapshots("mine")) in ({"mine", "step-9"}, {"mine", "step-10"}))
     refused(ME, "snapshot_every is 4 here, 3 in the job", **(mine | {"every": 4}))
     tierctl(ME, "drop", "mine", "--yes")
+    # As many as there is room for is what the user's have left.
+    rest = {"job": "rest", "mib": 1, "snapshots": 2, "every": 3}
+    Rank(ME, **rest, steps=5, takes="mine").ready().leave()
+    Rank(ME, **rest, **{"from": 5}, steps=5).ready().leave()
+    wait_until(lambda: set(snapshots("rest")) in ({"mine", "step-9"}, {"mine", "step-10"}))
+    # If that is nothing no step is kept any more, which is told once.
+    tierctl(ME, "snapshot", "rest", next(name for name in snapshots("rest") if name != "mine"), "--delete")
+    tierctl(ME, "snapshot", "rest", "last")
+    with subprocess.Popen([os.environ["TIERCTL"], "--json", "watch", "rest", "--steps", "--timeout", "60"],
+                          stdout=subprocess.PIPE, text=True) as watch:
+        assert json.loads(watch.stdout.readline())["event"] == "watching"
+        Rank(ME, **rest, **{"from": 10}, steps=8).ready().leave()
+        told, is_durable = [], False
+        while not told or not is_durable:
+            event = json.loads(watch.stdout.readline())
+            is_durable = is_durable or event["event"] == "durable" and event["step"] == 18
+            if event["event"].startswith("snapshot"):
+                told.append(event["text"])
+        watch.terminate()
+    assert len(told) == 1 and "nor of later ones while that lasts: the room" in told[0], told
+    assert set(snapshots("rest")) == {"mine", "last"}
+    tierctl(ME, "drop", "rest", "--yes")
     # Their state in host memory is kept like any other's.
     warm = {"job": "warm", "mib": 1, "snapshots": 1, "every": 2, "parameters": "host", "optimizer": "host"}
     Rank(ME, **warm, steps=3).ready().leave()
