@@ -235,6 +235,11 @@ static int read_step(struct import_list *list, const struct safetensors_model *m
 {
 	const char *step = options->step ? options->step : noted_step(&model->files[0]);
 
+	if (!list->has_state && options->step)
+		return command_fail(
+			COMMAND_FAILED,
+			"--step says when an optimizer kept what the files have, and nothing of that "
+			"is imported: leave it out, or name the --optimizer whose state they have");
 	if (!list->has_state)
 		return COMMAND_DONE;
 	for (size_t i = 1; i < model->file_count && !options->step; i++) {

@@ -1,8 +1,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "client/safetensors_model.h"
 #include "client/tierctl/command.h"
+#include "client/tierctl/model_path.h"
 #include "common/plural.h"
 
 static cJSON *tensor_json(const struct safetensors_file *file, const struct safetensors_tensor *tensor)
@@ -103,11 +103,10 @@ static void print_sum(const struct safetensors_model *model)
 int command_inspect(const struct command_context *context)
 {
 	_cleanup_(safetensors_model_freep) struct safetensors_model *model = NULL;
-	struct safetensors_problem problem = { "" };
-	int code;
+	int code = model_path_open(context->arguments[0], &model);
 
-	if (safetensors_model_open(context->arguments[0], &model, &problem) < 0)
-		return command_fail(COMMAND_FAILED, "%s", problem.text);
+	if (code != COMMAND_DONE)
+		return code;
 	if (context->is_json)
 		return print_json(model);
 	code = print_table(model);

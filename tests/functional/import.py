@@ -130,6 +130,8 @@ def shards_with_optimizer_come_back_too():
     assert values(after) == values(before) and "embed.exp_avg_sq" in after[0].entries
     drop("whole")
     # A folder is what its index says.
+    index = at("shards/model.safetensors.index.json")
+    assert json.loads(tierctl("inspect", at("shards"), "--json")) == json.loads(tierctl("inspect", index, "--json"))
     imported("whole", at("shards"))
     assert values(exported("whole", "whole.safetensors")) == values(before)
     drop("whole")
@@ -336,6 +338,10 @@ def moments_that_are_none_are_refused():
     good = {"a": ("BF16", [2], bytes(4)), "a.exp_avg": ("F32", [2], bytes(8)), "a.exp_avg_sq": ("F32", [2], bytes(8)),
             "b": ("U8", [1], b"1"), "c": ("F16", [0], b"")}
     step = {"tierd.step": "7"}
+    write("none", {"a": good["a"], "b": good["b"]}, {})
+    for flags in (("--optimizer", "adamw"), ()):
+        text = tierctl("import", "refused", at("none"), *flags, "--step", "7", status=1)
+        assert "--step says when an optimizer kept what the files have, and nothing of that is imported" in text, text
     for change, metadata, optimizer, message in (
         ({}, {}, "adamw", "after how many steps"),
         ({}, {"tierd.step": "7x"}, "adamw", "no number of a step"),
