@@ -60,20 +60,6 @@ static int read_groups(const struct optimizer *optimizer, struct optimizer_group
 	return 0;
 }
 
-/* What is kept of a job is kept in one format for good. */
-static int check_moments(const struct job_options *options, const struct optimizer_group *groups,
-			 uint32_t count, char *message, size_t size)
-{
-	static const char *const names[] = { [MOMENTS_IN_FP32] = "fp32", [MOMENTS_IN_BF16] = "bf16" };
-
-	for (uint32_t i = 0; i < count && i < options->group_count; i++)
-		if (groups[i].moments != options->groups[i].moments)
-			return refuse(message, size, -EINVAL,
-				      "parameter group %u has moments in %s here, in %s in the job", i,
-				      names[groups[i].moments], names[options->groups[i].moments]);
-	return 0;
-}
-
 int options_set_groups(const struct job_options *options, struct optimizer_group *groups, uint32_t *count,
 		       Tierd__Wire__Group *const *wire, size_t wire_count, char *message, size_t size)
 {
@@ -84,7 +70,7 @@ int options_set_groups(const struct job_options *options, struct optimizer_group
 			message, size, -EINVAL,
 			"the groups have a momentum, and the job keeps none: no group had one when it was "
 			"opened");
-	return r < 0 ? r : check_moments(options, groups, *count, message, size);
+	return r < 0 ? r : options_compare_moments(options, groups, *count, message, size);
 }
 
 int options_check_name(const char *name, char *message, size_t size)
@@ -336,67 +322,4 @@ void options_write(const struct job_options *options, Tierd__Wire__JobOpen *open
 	options_write_groups(options->groups, options->group_count, storage);
 	open->n_groups = options->group_count;
 	open->groups = storage->pointers;
-}
-
-int options_compare(const struct job_options *here, const struct job_options *job, char *message, size_t size)
-{
-	const struct {
-		const char *name;
-		uint64_t here, job;
-	} numbers[] = {
-		{ "world size", here->world_size, job->world_size },
-		{ "stage", here->stage, job->stage },
-		{ "nonfinite", here->nonfinite, job->nonfinite },
-		{ "parameter placement", here->parameter_placement, job->parameter_placement },
-		{ "optimizer placement", here->optimizer_placement, job->optimizer_placement },
-		{ "gradient placement", here->gradient_placement, job->gradient_placement },
-		{ "gradient buffers", here->gradient_buffers, job->gradient_buffers },
-		{ "io_weight", here->io_weight, job->io_weight },
-		{ "durability", here->durability, job->durability },
-		{ "host budget", here->host_budget, job->host_budget },
-		{ "sharing", here->sharing, job->sharing },
-		{ "group that it is shared with", here->share_group, job->share_group },
-		{ "NVMe budget", here->nvme_budget, job->nvme_budget },
-		{ "blob_bytes", here->blob_bytes, job->blob_bytes },
-		{ "seed", here->seed, job->seed },
-		{ "number of snapshots", here->snapshots, job->snapshots },
-		{ "snapshot_every", here->snapshot_every, job->snapshot_every },
-		{ "snapshot_keep", here->snapshot_keep, job->snapshot_keep },
-		{ "strict", here->is_strict, job->is_strict },
-		{ "loss_scale_interval", here->loss_scale.interval, job->loss_scale.interval },
-		{ "number of parameter groups", here->group_count, job->group_count },
-	};
-	const struct {
-		const char *name;
-		float here, job;
-	} reals[] = {
-		{ "clip_norm", here->clip_norm, job->clip_norm },
-		{ "loss_scale", here->loss_scale.initial, job->loss_scale.initial },
-		{ "loss_scale_growth", here->loss_scale.growth, job->loss_scale.growth },
-		{ "loss_scale_backoff", here->loss_scale.backoff, job->loss_scale.backoff },
-		{ "loss_scale_minimum", here->loss_scale.minimum, job->loss_scale.minimum },
-	};
-
-	int r;
-
-	for (size_t i = 0; i < ARRAY_LENGTH(numbers); i++)
-		if (numbers[i].here != numbers[i].job)
-			return refuse(message, size, -EINVAL, "%s is %llu here, %llu in the job",
-				      numbers[i].name, (unsigned long long)numbers[i].here,
-				      (unsigned long long)numbers[i].job);
-	if (here->optimizer != job->optimizer)
-		return refuse(message, size, -EINVAL, "optimizer is %s here, %s in the job",
-			      here->optimizer->name, job->optimizer->name);
-	for (size_t i = 0; i < ARRAY_LENGTH(reals); i++)
-		if (reals[i].here != reals[i].job)
-			return refuse(message, size, -EINVAL, "%s is %g here, %g in the job", reals[i].name,
-				      (double)reals[i].here, (double)reals[i].job);
-	r = check_moments(job, here->groups, here->group_count, message, size);
-	if (r < 0)
-		return r;
-	for (uint32_t i = 0; i < job->group_count; i++)
-		if (memcmp(&here->groups[i], &job->groups[i], sizeof(here->groups[i])) != 0)
-			return refuse(message, size, -EINVAL,
-				      "parameter group %u has other rates here than in the job", i);
-	return 0;
 }

@@ -58,6 +58,10 @@ void options_write_groups(const struct optimizer_group *groups, uint32_t count,
 int options_set_groups(const struct job_options *options, struct optimizer_group *groups, uint32_t *count,
 		       Tierd__Wire__Group *const *wire, size_t wire_count, char *message, size_t size);
 
+/* What is kept of a job is kept in one format for good. */
+int options_compare_moments(const struct job_options *job, const struct optimizer_group *groups,
+			    uint32_t count, char *message, size_t size);
+
 /* The first difference: -EINVAL. */
 int options_compare(const struct job_options *here, const struct job_options *job, char *message,
 		    size_t size);

@@ -35,6 +35,6 @@ check 24M nvme nvme
 train --mode resume --steps 4 --parameters-on auto --optimizer-on auto --host-budget 24M
 expect_status 1 timeout "$patience" "$gpt" --layers 6 --width 256 --heads 2 --context 16 --batch 2 --steps 5 --ranks 2 --threads 1 \
 	--data "$scratch/data" --mode resume --parameters-on nvme --optimizer-on auto --host-budget 24M
-expect_text 'parameter placement is 2 here, 3 in the job'
+expect_text 'parameter placement is nvme here, auto in the job'
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

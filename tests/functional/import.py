@@ -263,11 +263,11 @@ def a_job_is_made_with_what_its_trainers_want():
         (("--blobs", "1M"), "blob_bytes is 0 here, 1048576 in the job"),
         (("--group", "weight_decay=0.5,beta1=0.8"), "parameter group 0 has other rates"),
         (("--group", "moments=bf16"), "parameter group 0 has moments in fp32 here, in bf16 in the job"),
-        (("--durability", "600"), "durability is 0 here, 600 in the job"),
-        (("--durability", "step"), "durability is 0 here, 4294967295 in the job"),
-        (("--gradients-on", "nvme"), "gradient placement is 0 here, 2 in the job"),
+        (("--durability", "600"), "durability is default here, 600 in the job"),
+        (("--durability", "step"), "durability is default here, step in the job"),
+        (("--gradients-on", "nvme"), "gradient placement is default here, nvme in the job"),
         (("--snapshots", "1", "--snapshot-every", "7"), "snapshot_every is 0 here, 7 in the job"),
-        (("--parameters-on", "auto"), "parameter placement is 2 here, 3 in the job"),
+        (("--parameters-on", "auto"), "parameter placement is nvme here, auto in the job"),
     ):
         imported("other", at("state"), "--optimizer", "adamw", *flags)
         text = refused("other", mode="resume", steps=1)

@@ -292,7 +292,7 @@ static void nothing_else_may_differ(void)
 	refused("used", 3, other_seed, -EINVAL, "seed is 12 here, 11 in the job");
 	refused("used", 3, new_only, -EEXIST, "exists at step 2");
 	refused("used", 3, on_nvme_at_a_lower_stage, -EINVAL, "parameters on NVMe at stage 2");
-	refused("used", 2, in_host_memory, -EINVAL, "parameter placement is 1 here, 2 in the job");
+	refused("used", 2, in_host_memory, -EINVAL, "parameter placement is host here, nvme in the job");
 }
 
 static void who_leaves_before_it_is_ready_has_changed_nothing(void)

@@ -198,7 +198,11 @@ static void the_first_difference_is_named(void **state)
 	DIFFERS(is_strict, true, "strict is 1 here");
 	DIFFERS(nvme_budget, 7, "NVMe budget is 7 here");
 	DIFFERS(sharing, SHARING_READ, "sharing is 1 here");
-	DIFFERS(durability, DURABILITY_STEP, "durability is 4294967295 here, 0 in the job");
+	DIFFERS(durability, DURABILITY_STEP, "durability is step here, default in the job");
+	DIFFERS(durability, DURABILITY_NONE, "durability is none here, default in the job");
+	DIFFERS(durability, 600, "durability is 600 here, default in the job");
+	DIFFERS(parameter_placement, PLACEMENT_HOST, "parameter placement is host here, ");
+	DIFFERS(optimizer_placement, PLACEMENT_AUTO, "optimizer placement is auto here, ");
 	DIFFERS(io_weight, 7, "io_weight is 7 here");
 	DIFFERS(snapshots, 7, "number of snapshots is 7 here");
 	DIFFERS(clip_norm, 1.5f, "clip_norm is 1.5 here, 0 in the job");

@@ -1,0 +1,126 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "daemon/options.h"
+#include "daemon/refuse.h"
+
+#define NUMBER_TEXT 32
+
+struct number {
+	const char *name;
+	uint64_t here, job;
+	void (*print)(uint64_t value, char text[NUMBER_TEXT]); /* NULL: it is one */
+};
+
+static void print_plain(uint64_t value, char text[NUMBER_TEXT])
+{
+	snprintf(text, NUMBER_TEXT, "%llu", (unsigned long long)value);
+}
+
+static void print_placement(uint64_t value, char text[NUMBER_TEXT])
+{
+	static const char *const words[] = { [PLACEMENT_DEFAULT] = "default",
+					     [PLACEMENT_HOST] = "host",
+					     [PLACEMENT_NVME] = "nvme",
+					     [PLACEMENT_AUTO] = "auto" };
+
+	snprintf(text, NUMBER_TEXT, "%s", words[value]);
+}
+
+static void print_durability(uint64_t value, char text[NUMBER_TEXT])
+{
+	const char *word = value == DURABILITY_DEFAULT ? "default"
+			   : value == DURABILITY_STEP  ? "step"
+			   : value == DURABILITY_NONE  ? "none"
+						       : NULL;
+
+	if (word)
+		snprintf(text, NUMBER_TEXT, "%s", word);
+	else
+		print_plain(value, text);
+}
+
+static int refuse_number(const struct number *number, char *message, size_t size)
+{
+	void (*print)(uint64_t value, char text[NUMBER_TEXT]) = number->print ? number->print : print_plain;
+	char here[NUMBER_TEXT], job[NUMBER_TEXT];
+
+	print(number->here, here);
+	print(number->job, job);
+	return refuse(message, size, -EINVAL, "%s is %s here, %s in the job", number->name, here, job);
+}
+
+int options_compare_moments(const struct job_options *job, const struct optimizer_group *groups,
+			    uint32_t count, char *message, size_t size)
+{
+	static const char *const names[] = { [MOMENTS_IN_FP32] = "fp32", [MOMENTS_IN_BF16] = "bf16" };
+
+	for (uint32_t i = 0; i < count && i < job->group_count; i++)
+		if (groups[i].moments != job->groups[i].moments)
+			return refuse(message, size, -EINVAL,
+				      "parameter group %u has moments in %s here, in %s in the job", i,
+				      names[groups[i].moments], names[job->groups[i].moments]);
+	return 0;
+}
+
+int options_compare(const struct job_options *here, const struct job_options *job, char *message, size_t size)
+{
+	const struct number numbers[] = {
+		{ "world size", here->world_size, job->world_size },
+		{ "stage", here->stage, job->stage },
+		{ "nonfinite", here->nonfinite, job->nonfinite },
+		{ "parameter placement", here->parameter_placement, job->parameter_placement,
+		  print_placement },
+		{ "optimizer placement", here->optimizer_placement, job->optimizer_placement,
+		  print_placement },
+		{ "gradient placement", here->gradient_placement, job->gradient_placement, print_placement },
+		{ "gradient buffers", here->gradient_buffers, job->gradient_buffers },
+		{ "io_weight", here->io_weight, job->io_weight },
+		{ "durability", here->durability, job->durability, print_durability },
+		{ "host budget", here->host_budget, job->host_budget },
+		{ "sharing", here->sharing, job->sharing },
+		{ "group that it is shared with", here->share_group, job->share_group },
+		{ "NVMe budget", here->nvme_budget, job->nvme_budget },
+		{ "blob_bytes", here->blob_bytes, job->blob_bytes },
+		{ "seed", here->seed, job->seed },
+		{ "number of snapshots", here->snapshots, job->snapshots },
+		{ "snapshot_every", here->snapshot_every, job->snapshot_every },
+		{ "snapshot_keep", here->snapshot_keep, job->snapshot_keep },
+		{ "strict", here->is_strict, job->is_strict },
+		{ "loss_scale_interval", here->loss_scale.interval, job->loss_scale.interval },
+		{ "number of parameter groups", here->group_count, job->group_count },
+	};
+	const struct {
+		const char *name;
+		float here, job;
+	} reals[] = {
+		{ "clip_norm", here->clip_norm, job->clip_norm },
+		{ "loss_scale", here->loss_scale.initial, job->loss_scale.initial },
+		{ "loss_scale_growth", here->loss_scale.growth, job->loss_scale.growth },
+		{ "loss_scale_backoff", here->loss_scale.backoff, job->loss_scale.backoff },
+		{ "loss_scale_minimum", here->loss_scale.minimum, job->loss_scale.minimum },
+	};
+
+	int r;
+
+	for (size_t i = 0; i < ARRAY_LENGTH(numbers); i++)
+		if (numbers[i].here != numbers[i].job)
+			return refuse_number(&numbers[i], message, size);
+	if (here->optimizer != job->optimizer)
+		return refuse(message, size, -EINVAL, "optimizer is %s here, %s in the job",
+			      here->optimizer->name, job->optimizer->name);
+	for (size_t i = 0; i < ARRAY_LENGTH(reals); i++)
+		if (reals[i].here != reals[i].job)
+			return refuse(message, size, -EINVAL, "%s is %g here, %g in the job", reals[i].name,
+				      (double)reals[i].here, (double)reals[i].job);
+	r = options_compare_moments(job, here->groups, here->group_count, message, size);
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < job->group_count; i++)
+		if (memcmp(&here->groups[i], &job->groups[i], sizeof(here->groups[i])) != 0)
+			return refuse(message, size, -EINVAL,
+				      "parameter group %u has other rates here than in the job", i);
+	return 0;
+}
