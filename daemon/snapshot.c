@@ -427,7 +427,7 @@ static void tell_diff(struct snapshot_request *request)
 	if (!request->asker.pending)
 		return;
 	body.changed_bytes = request->changed_bytes;
-	body.state_bytes = snapshot_state_bytes(request->errand.job);
+	body.state_bytes = store_state_bytes(job_nvme_store(request->errand.job));
 	reply.body_case = TIERD__WIRE__REPLY__BODY_SNAPSHOT_DIFF;
 	reply.snapshot_diff = &body;
 	pending_reply(request->asker.pending, &reply);

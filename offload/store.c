@@ -77,6 +77,11 @@ uint64_t store_extents(const struct store *store)
 	return store_layout_extents(store->layout);
 }
 
+uint64_t store_state_bytes(const struct store *store)
+{
+	return store_layout_state_bytes(store->layout);
+}
+
 void store_find_extent(const struct store *store, uint64_t extent, struct store_piece *ret_piece)
 {
 	*ret_piece = store_layout_piece(store->layout, extent);

@@ -260,6 +260,8 @@ int store_commit(struct store *store, uint64_t step, struct store_request *reque
 int store_adopt(struct store *store, struct store_layout *layout);
 /* That its layout has. */
 uint64_t store_extents(const struct store *store);
+/* What is in use of those: all of it has changed where store_diff() says as much. */
+uint64_t store_state_bytes(const struct store *store);
 /* Of the last commit. */
 uint64_t store_step(const struct store *store);
 const char *store_message(const struct store *store);

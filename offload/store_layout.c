@@ -278,6 +278,16 @@ uint64_t store_layout_host_bytes(const struct store_layout *layout)
 	return bytes;
 }
 
+uint64_t store_layout_state_bytes(const struct store_layout *layout)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t stream = 0; stream < layout->stream_count; stream++)
+		for (size_t i = 0; i < layout->streams[stream].section_count; i++)
+			bytes += size_align(layout->streams[stream].sections[i].length, STORE_PAGE_BYTES);
+	return bytes;
+}
+
 uint64_t store_layout_metadata_bytes(const struct store_layout *layout)
 {
 	return store_layout_host_bytes(layout) + store_extent_host_bytes(layout, 8, 0);

@@ -46,6 +46,9 @@ struct lineage_geometry store_layout_geometry(const struct store_layout *layout,
 /* The same, of its extents. */
 struct lineage_share store_layout_share(const struct store_layout *layout, unsigned devices);
 
+/* What is in use of its extents, in whole pages. */
+uint64_t store_layout_state_bytes(const struct store_layout *layout);
+
 /* Host memory that the layout itself holds. */
 uint64_t store_layout_host_bytes(const struct store_layout *layout);
 

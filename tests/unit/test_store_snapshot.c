@@ -176,6 +176,9 @@ static void what_changed_and_what_a_snapshot_keeps_is_counted(void **state)
 	/* Extent 4 of “two” is in no other; the other five are the job's as well. */
 	assert_int_equal(drop(&disk, "one"), 0);
 	expect_own(&disk, "two", 1);
+	rewrite_all(&disk);
+	commit(&disk);
+	expect_bytes(&disk, "two", NULL, store_state_bytes(disk.store));
 	disk_store_close(&disk);
 }
 
