@@ -8,6 +8,7 @@
 #define KIB UINT64_C(1024)
 #define MIB (UINT64_C(1024) * KIB)
 #define GIB (UINT64_C(1024) * MIB)
+#define TIB (UINT64_C(1024) * GIB)
 
 static inline bool size_add(uint64_t a, uint64_t b, uint64_t *ret)
 {

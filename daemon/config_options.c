@@ -44,7 +44,6 @@ static const struct config_choice durabilities[] = {
 	{ NULL, 0 },
 };
 
-#define TIB (1024 * GIB)
 #define MAX_ENDURANCE (1024 * 1024 * TIB)
 #define PLACE(member) offsetof(struct config, member)
 

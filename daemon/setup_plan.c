@@ -112,6 +112,18 @@ static int add_blobs(struct job *job, struct store_layout *layout)
 	return r < 0 ? r : store_layout_add_section(layout, job->streams.blobs, blobs_bytes(job), &offset);
 }
 
+static int refuse_layout(struct setup *setup, const char *what, int r)
+{
+	if (r == -EOVERFLOW)
+		return refuse(
+			setup->message, sizeof(setup->message), r,
+			"%s would take more than the %llu TiB that a store can have: define less, or make "
+			"several jobs of it",
+			what, (unsigned long long)(STORE_MAX_EXTENTS * STORE_EXTENT_BYTES / TIB));
+	return refuse(setup->message, sizeof(setup->message), r, "%s cannot be laid out: %s", what,
+		      strerror(-r));
+}
+
 /* The streams have the same numbers in each store of the job, and the states the same places, wherever they
  * are: one stream after the other. */
 static int add_all(struct job *job, struct store_layout *layout, bool with_parameters, bool with_states)
@@ -166,9 +178,7 @@ static int plan_stores(struct setup *setup)
 		r = plan_nvme_store(setup);
 	if (r == 0 && !job->has_nvme_optimizer)
 		r = plan_host_store(setup);
-	return r < 0 ? refuse(setup->message, sizeof(setup->message), r, "its streams cannot be laid out: %s",
-			      strerror(-r))
-		     : 0;
+	return r < 0 ? refuse_layout(setup, "its state", r) : 0;
 }
 
 static int add_accumulator(struct setup *setup)
@@ -178,9 +188,7 @@ static int add_accumulator(struct setup *setup)
 	if (r == 0)
 		r = spill_lay_out(setup->job, setup->sums);
 	setup->job->has_nvme_sums = true;
-	return r < 0 ? refuse(setup->message, sizeof(setup->message), r,
-			      "its gradient sums cannot be laid out: %s", strerror(-r))
-		     : 0;
+	return r < 0 ? refuse_layout(setup, "its gradients' sums", r) : 0;
 }
 
 /* ---- Needs ---- */
@@ -375,9 +383,7 @@ static int plan_return(struct setup *setup)
 {
 	int r = setup->job->has_backup ? plan_host_store(setup) : 0;
 
-	return r < 0 ? refuse(setup->message, sizeof(setup->message), r, "its streams cannot be laid out: %s",
-			      strerror(-r))
-		     : plan_memory(setup);
+	return r < 0 ? refuse_layout(setup, "its state", r) : plan_memory(setup);
 }
 
 static int plan_placed(struct setup *setup, struct placement placement)

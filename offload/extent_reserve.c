@@ -29,6 +29,8 @@ static void devices_grown(struct work *work)
 int extent_grow_for(struct extent_store *store, const struct lineage_geometry *geometry,
 		    int (*run)(struct extent_store *store))
 {
+	if (!lineage_is_possible(geometry))
+		return -EOVERFLOW;
 	store->growth.geometry = *geometry;
 	store->growth.run = run;
 	store->growth.work = (struct work){ .run = run_grow, .done = devices_grown, .urgency = WORK_NORMAL };

@@ -13,6 +13,11 @@
 
 /* ---- Geometry ---- */
 
+bool lineage_is_possible(const struct lineage_geometry *geometry)
+{
+	return geometry->extents < PLACES_NONE && geometry->nodes < PLACES_NONE;
+}
+
 uint64_t lineage_extents_offset(const struct lineage_geometry *geometry)
 {
 	return SUPERBLOCKS_BYTES + size_align(UINT64_C(1) * geometry->nodes * NODE_BYTES, STORE_EXTENT_BYTES);
@@ -30,9 +35,9 @@ struct lineage_geometry lineage_geometry_for(uint64_t extents, unsigned devices,
 	uint64_t nodes = 2 * (2 + HEAD_RECORDS - 1) * (tree_nodes(extents) + 1);
 
 	return (struct lineage_geometry){
-		.extents = (uint32_t)((2 + snapshots) * size_divide_up(extents, devices)) +
-			   LINEAGE_SPARE_EXTENTS,
-		.nodes = (uint32_t)size_divide_up(nodes, devices) + SPARE_NODES,
+		.extents = lineage_count((2 + snapshots) * size_divide_up(extents, devices) +
+					 LINEAGE_SPARE_EXTENTS),
+		.nodes = lineage_count(size_divide_up(nodes, devices) + SPARE_NODES),
 	};
 }
 
@@ -121,6 +126,8 @@ static int make_places(struct lineage *lineage)
 
 int lineage_check_devices(const struct lineage *lineage, const struct lineage_geometry *geometry)
 {
+	if (!lineage_is_possible(geometry))
+		return -EOVERFLOW;
 	for (unsigned device = 0; device < lineage->device_count; device++)
 		if (lineage->tiers[device]->capacity < lineage_device_bytes(geometry))
 			return -ENOSPC;

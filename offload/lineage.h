@@ -77,12 +77,15 @@ struct lineage_geometry {
  * committed, for as much again while it is written, and for as many snapshots of which nothing is left in the
  * job. */
 struct lineage_geometry lineage_geometry_for(uint64_t extents, unsigned devices, unsigned snapshots);
+/* Whether so many places can be counted; what cannot is as many as no device has, in any geometry. */
+bool lineage_is_possible(const struct lineage_geometry *geometry);
 /* Bytes of each device; where extents begin. */
 uint64_t lineage_device_bytes(const struct lineage_geometry *geometry);
 uint64_t lineage_extents_offset(const struct lineage_geometry *geometry);
 
 /* tiers: owned from here on, also after an error; each of lineage_device_bytes(), else -ENOSPC. geometry:
- * NULL for one that is to be opened, and says itself. head: attached. -EINVAL, -ENOMEM. */
+ * NULL for one that is to be opened, and says itself; -EOVERFLOW: one that is not possible. head: attached.
+ * -EINVAL, -ENOMEM. */
 int lineage_new(struct tier **tiers, unsigned tier_count, const struct lineage_geometry *geometry,
 		struct lineage_head *head, struct lineage **ret_lineage);
 /* No request is on its way. */

@@ -81,9 +81,15 @@ struct lineage {
 	char message[512];
 };
 
-/* Whether each device has room for it. -ENOSPC. */
+/* Places, as a geometry counts them. */
+static inline uint32_t lineage_count(uint64_t places)
+{
+	return places < PLACES_NONE ? (uint32_t)places : PLACES_NONE;
+}
+
+/* Whether each device has room for it. -ENOSPC, -EOVERFLOW. */
 int lineage_check_devices(const struct lineage *lineage, const struct lineage_geometry *geometry);
-/* Once: what geometry says is made. -ENOSPC: a device is smaller. */
+/* Once: what geometry says is made. -ENOSPC: a device is smaller; -EOVERFLOW. */
 int lineage_set_geometry(struct lineage *lineage, const struct lineage_geometry *geometry);
 
 /* Begins a request; what the call that makes it returns. */

@@ -43,7 +43,7 @@ static uint32_t least_with_fork(const struct lineage_head *head, unsigned jobs)
 
 		least = all > least ? all : least;
 	}
-	return (uint32_t)least;
+	return lineage_count(least);
 }
 
 struct lineage_geometry lineage_geometry_with_fork(const struct lineage_head *head, unsigned snapshots)

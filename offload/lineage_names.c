@@ -200,10 +200,10 @@ struct lineage_geometry lineage_geometry_shared(const struct lineage_head *head,
 						unsigned snapshots)
 {
 	struct lineage_share share = share_of(head);
+	uint64_t changing = (UINT64_C(2) * jobs + snapshots) * share.changing;
 
 	return (struct lineage_geometry){
-		.extents =
-			share.fixed + (2 * jobs + snapshots) * share.changing + jobs * LINEAGE_SPARE_EXTENTS,
+		.extents = lineage_count(share.fixed + changing + jobs * LINEAGE_SPARE_EXTENTS),
 		.nodes = head->lineage->geometry.nodes,
 	};
 }

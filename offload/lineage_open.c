@@ -207,6 +207,9 @@ static int find_geometry(struct lineage *lineage)
 			lineage, r,
 			"the store needs %llu bytes on each device, and one has less: its file was cut off",
 			(unsigned long long)lineage_device_bytes(&geometry));
+	if (r == -EOVERFLOW)
+		return lineage_refuse(lineage, -EBADMSG, "%s says that it has more places than there can be",
+				      lineage->tiers[0]->label);
 	return r < 0 ? lineage_refuse(lineage, r, "out of memory") : 0;
 }
 

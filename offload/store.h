@@ -187,7 +187,7 @@ int store_layout_add_fixed_stream(struct store_layout *layout, const char *name)
  * streams (-EINVAL). */
 void store_layout_set_durable(struct store_layout *layout);
 /* Appends a section of length bytes (> 0) to a stream; ret_offset: where it starts in the stream, in bytes.
- * -EINVAL, -EOVERFLOW. */
+ * -EINVAL; -EOVERFLOW: the layout would have more than STORE_MAX_EXTENTS. */
 int store_layout_add_section(struct store_layout *layout, uint32_t stream, uint64_t length,
 			     uint64_t *ret_offset);
 /* A durable store of this layout has room for so many snapshots, at most STORE_MAX_SNAPSHOTS, that share
@@ -199,6 +199,9 @@ uint64_t store_layout_extents(const struct store_layout *layout); /* of all stre
 uint64_t store_layout_device_bytes(const struct store_layout *layout, unsigned devices);
 uint64_t store_layout_metadata_bytes(const struct store_layout *layout);
 
+/* 128 TiB: all of its snapshots beside it, an extent has 16 places on a device, whose number has 32 bits. */
+#define STORE_MAX_EXTENTS (UINT64_C(1) << 27)
+
 struct store_config {
 	struct workers *workers; /* compute and verify checksums; borrowed */
 	struct store_owner owner;
@@ -209,7 +212,8 @@ struct store_config {
 
 /* A store on one or several NVMe (or, in tests, other) tiers, striped by extent. Owns layout and tiers, also
  * after an error. Each tier has at least store_layout_device_bytes() / tier_count bytes: else
- * -ENOSPC. -EINVAL: no tier, or depth too large. */
+ * -ENOSPC. -EINVAL: no tier, or depth too large; -EOVERFLOW: with all of its snapshots a device would have
+ * more places than have a number. */
 int store_new_nvme(const struct store_config *config, struct store_layout *layout, struct tier **tiers,
 		   unsigned tier_count, struct store **ret_store);
 

@@ -7,10 +7,8 @@
 #include "common/size.h"
 #include "offload/store_backend.h"
 
-/* A checksum's seed has 16 bits for the stream, a place 32 for its number: with all snapshots an extent has
- * 16 places. */
+/* A checksum's seed has 16 bits for the stream. */
 #define MAX_STREAMS 65536
-#define MAX_EXTENTS (UINT64_C(1) << 27)
 /* As a lineage has them. */
 #define SPARE_PLACES 8
 
@@ -127,7 +125,7 @@ int store_layout_add_section(struct store_layout *layout, uint32_t stream, uint6
 
 	if (stream >= layout->stream_count || length == 0)
 		return -EINVAL;
-	if (extents > MAX_EXTENTS - store_layout_extents(layout))
+	if (extents > STORE_MAX_EXTENTS - store_layout_extents(layout))
 		return -EOVERFLOW;
 	grown = &layout->streams[stream];
 	r = grow_sections(grown);

@@ -306,6 +306,22 @@ static void bad_tensors_are_refused(struct tierd_node *node)
 	support_drop("units");
 }
 
+static void a_state_that_no_store_can_have_is_refused(struct tierd_node *node)
+{
+	struct tierd_job_options options = support_options("endless", 0, 1);
+	struct tierd_tensor tensor = tensor_of("tensor");
+	struct tierd_job *job;
+	uint32_t unit;
+
+	tensor.dimensions = 1;
+	tensor.shape[0] = UINT64_C(1) << 44;
+	OK(tierd_job_open(node, &options, &job));
+	OK(tierd_unit_define(job, "unit", &tensor, 1, &unit));
+	FAILS(tierd_job_ready(job, -1, NULL), -EOVERFLOW,
+	      "its state would take more than the 128 TiB that a store can have");
+	OK(tierd_job_close(job));
+}
+
 TENSOR(differs_name, tensor->name = "another")
 TENSOR(differs_format, tensor->format = TIERD_BF16)
 TENSOR(differs_shape, tensor->shape[1] = 17)
@@ -636,6 +652,7 @@ int main(void)
 		bad_options_are_refused,
 		ranks_that_disagree_hear_the_difference,
 		bad_tensors_are_refused,
+		a_state_that_no_store_can_have_is_refused,
 		units_that_differ_are_named,
 		ranks_that_are_missing_or_doubled_are_named,
 		a_taken_over_trainer_is_told,

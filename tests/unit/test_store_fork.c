@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "offload/head_record.h"
+#include "offload/extent_store.h"
 #include "offload/store_verify.h"
 #include "tests/unit/family.h"
 #include "tests/unit/io_support.h"
@@ -280,6 +280,27 @@ static void a_fork_of_what_cannot_be_read_leaves_all_as_it_was(void **state)
 	family_close(&family);
 }
 
+/* It would be a small number of places, if they were counted in 32 bits. */
+static void a_fork_that_has_too_many_places_is_refused(void **state)
+{
+	struct store_fork fork = { .name = "new", .snapshots = STORE_MAX_SNAPSHOTS };
+	struct family family;
+	struct family_job *job = &family.jobs[0];
+	struct lineage_head *head;
+	struct store *store;
+
+	family_open(&family, 1, 13);
+	head = &container_of(job->store, struct extent_store, store)->head;
+	head->share = (struct lineage_share){ .changing = UINT32_C(1) << 28 };
+	assert_true(store_room_for_fork(job->store, STORE_MAX_SNAPSHOTS).device_bytes >=
+		    (UINT64_C(1) << 32) * STORE_EXTENT_BYTES);
+	assert_int_equal(store_fork(job->store, &fork, &job->request, &store), -EOVERFLOW);
+	head->share = (struct lineage_share){ FAMILY_FIXED, FAMILY_EXTENTS - FAMILY_FIXED };
+	commit_all(&family);
+	family_reopen(&family);
+	family_close(&family);
+}
+
 /* What it was before is the snapshot's alone, and is no part of what forks have once. */
 static void what_was_fixed_is_kept_beside_forks(void **state)
 {
@@ -418,6 +439,7 @@ int main(void)
 		cmocka_unit_test(a_job_that_was_dropped_is_in_nobodys_way),
 		cmocka_unit_test(a_job_is_verified_beside_others),
 		cmocka_unit_test(a_fork_of_what_cannot_be_read_leaves_all_as_it_was),
+		cmocka_unit_test(a_fork_that_has_too_many_places_is_refused),
 		cmocka_unit_test(what_was_fixed_is_kept_beside_forks),
 		cmocka_unit_test(a_fork_that_is_lost_can_be_given_up),
 		cmocka_unit_test(a_table_has_each_name_once),

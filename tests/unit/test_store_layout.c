@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "common/size.h"
+#include "offload/host.h"
 #include "offload/store_backend.h"
 #include "tests/unit/store_support.h"
 
@@ -164,6 +165,56 @@ static void a_scratch_stream_needs_one_place_for_each_extent(void **state)
 	layout = store_layout_free(layout);
 }
 
+static struct store_layout *make_largest(unsigned snapshots)
+{
+	struct store_layout *layout;
+	uint64_t offset;
+
+	assert_int_equal(store_layout_new(&layout), 0);
+	store_layout_set_durable(layout);
+	store_layout_set_snapshots(layout, snapshots);
+	assert_int_equal(store_layout_add_stream(layout, "only"), 0);
+	assert_int_equal(store_layout_add_section(layout, 0, STORE_MAX_EXTENTS * STORE_EXTENT_BYTES, &offset),
+			 0);
+	assert_int_equal(store_layout_add_section(layout, 0, 1, &offset), -EOVERFLOW);
+	return layout;
+}
+
+/* Nothing that is counted in 32 bits begins again at 0. */
+static void the_largest_store_has_as_many_places_as_it_needs(void **state)
+{
+	struct store_layout *layout = make_largest(STORE_MAX_SNAPSHOTS);
+
+	for (unsigned devices = 1; devices <= SUPERBLOCK_MAX_MEMBERS; devices++) {
+		uint64_t each = size_divide_up(STORE_MAX_EXTENTS, devices);
+		struct lineage_geometry geometry = store_layout_geometry(layout, devices);
+		struct lineage_share share = store_layout_share(layout, devices);
+
+		assert_int_equal(geometry.extents, (2 + STORE_MAX_SNAPSHOTS) * each + 8);
+		assert_true(lineage_is_possible(&geometry));
+		assert_int_equal(share.changing, each);
+		assert_true(store_layout_device_bytes(layout, devices) >=
+			    (2 + STORE_MAX_SNAPSHOTS) * STORE_MAX_EXTENTS * STORE_EXTENT_BYTES);
+	}
+	layout = store_layout_free(layout);
+}
+
+static void what_has_more_places_than_have_a_number_is_refused(void **state)
+{
+	struct store_layout *layout = make_largest(30);
+	struct lineage_geometry geometry = store_layout_geometry(layout, 1);
+	static _Alignas(STORE_PAGE_BYTES) char page[STORE_PAGE_BYTES];
+	struct store *store = NULL;
+	struct tier *tier;
+
+	assert_false(lineage_is_possible(&geometry));
+	geometry = store_layout_geometry(layout, 2);
+	assert_true(lineage_is_possible(&geometry));
+	assert_int_equal(host_tier_new(page, sizeof(page), &tier), 0);
+	assert_int_equal(store_new_nvme(&(struct store_config){ 0 }, layout, &tier, 1, &store), -EOVERFLOW);
+	assert_null(store);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -174,6 +225,8 @@ int main(void)
 		cmocka_unit_test(senseless_sections_are_refused),
 		cmocka_unit_test(what_a_store_needs_is_known_before),
 		cmocka_unit_test(a_scratch_stream_needs_one_place_for_each_extent),
+		cmocka_unit_test(the_largest_store_has_as_many_places_as_it_needs),
+		cmocka_unit_test(what_has_more_places_than_have_a_number_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
