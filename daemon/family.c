@@ -226,8 +226,8 @@ static void on_left(struct store_request *request, int status)
 	struct job *job = container_of(request, struct job, leaving);
 
 	job->is_leaving = false;
-	/* The others may have left meanwhile: then it takes the files with it. */
-	job->has_left = status == 0 || status == -EINVAL;
+	/* The last one takes the files with it. */
+	job->has_left = status == 0;
 	job->is_left_behind = !job->has_left;
 	job_settle(job);
 }
@@ -250,7 +250,6 @@ bool family_leave(struct job *job)
 	job->leaving.done = on_left;
 	r = store_drop(job_nvme_store(job), &job->leaving);
 	job->is_leaving = r == 0;
-	job->has_left = r == -EINVAL;
-	job->is_left_behind = r < 0 && !job->has_left;
+	job->is_left_behind = r < 0;
 	return r == 0;
 }

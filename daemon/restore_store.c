@@ -444,14 +444,18 @@ void restore_go_on(struct node *node)
 
 /* ---- The end of one ---- */
 
-/* Which may be large. */
-static void remove_files(struct restore *restore)
+/* The last one takes its files with it, which may be large. What others have open is the loop's. */
+static void leave_files(struct restore *restore)
 {
 	struct made made = MADE_INIT;
+	struct store_family family;
 
 	store_keep(restore->store, false);
-	made.parameter_store = TAKE_PTR(restore->store);
-	disposal_start(restore->node, &made);
+	store_get_family(restore->store, &family);
+	if (family.others == 0) {
+		made.parameter_store = TAKE_PTR(restore->store);
+		disposal_start(restore->node, &made);
+	}
 	restore_free(restore);
 }
 
@@ -464,19 +468,13 @@ static void on_ended(struct store_request *request, int status)
 		return;
 	}
 	family_charge_again(restore->node, restore->file.file);
-	restore_free(restore);
+	leave_files(restore);
 }
 
 void restore_end_head(struct restore *restore)
 {
-	struct store_family family;
 	int r;
 
-	store_get_family(restore->store, &family);
-	if (family.jobs < 2) {
-		remove_files(restore);
-		return;
-	}
 	restore->request.done = on_ended;
 	r = store_drop(restore->store, &restore->request);
 	if (r < 0)

@@ -116,9 +116,27 @@ static int attach(struct store *base, const char *name, struct store_request *re
 
 /* ---- The end of one ---- */
 
+static void run_nothing(struct work *work)
+{
+}
+
+static void last_dropped(struct work *work)
+{
+	struct extent_store *store = container_of(work, struct extent_store, last);
+
+	store->step.done(&store->step, 0);
+}
+
+/* Of the last one there is nothing to wait for; but no request ends in the call that has made it. */
 static int run_drop(struct extent_store *store)
 {
-	return lineage_drop(&store->head, &store->step);
+	int r = lineage_drop(&store->head, &store->step);
+
+	if (r <= 0)
+		return r;
+	store->last = (struct work){ .run = run_nothing, .done = last_dropped, .urgency = WORK_NORMAL };
+	workers_submit(store->workers, &store->last);
+	return 0;
 }
 
 static int drop(struct store *base, struct store_request *request)

@@ -78,6 +78,7 @@ struct extent_store {
 		int (*run)(struct extent_store *store);
 		int status;
 	} growth;
+	struct work last; /* of the last job of the devices, which is dropped */
 	struct store_verification *verification;
 	uint64_t verified; /* places that have a name more until they were read */
 	struct lineage_difference difference;

@@ -173,9 +173,9 @@ int lineage_fork(struct lineage_head *head, const char *snapshot, struct lineage
 int lineage_can_fork(struct lineage_head *head, const char *snapshot, const char *name);
 /* One that is there already: its name is set. -ENOENT; -EBUSY: it is attached. */
 int lineage_attach(struct lineage *lineage, struct lineage_head *head, struct lineage_request *request);
-/* The job ends, and its snapshots with it; the head commits nothing any more. -EINVAL: there is no other:
- * devices have one at least, and are to be removed; whoever is attached still, on his way out, sees no other.
- */
+/* The job ends, and its snapshots with it; the head commits nothing any more. 1: there is no other, so that
+ * nothing is done, and request has ended: devices have one job at least, and are to be removed with it;
+ * whoever is attached still, on his way out, sees no other. */
 int lineage_drop(struct lineage_head *head, struct lineage_request *request);
 /* Whether there are jobs beside it, attached or not. */
 bool lineage_has_others(const struct lineage_head *head);

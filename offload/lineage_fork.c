@@ -242,14 +242,15 @@ void lineage_drop_records(struct head_table *heads, uint32_t job, struct head_ta
 int lineage_drop(struct lineage_head *head, struct lineage_request *request)
 {
 	struct lineage *lineage = head->lineage;
-	int r = lineage_check_writable(head);
+	int r;
 
+	if (head_table_count(&lineage->heads, HEAD_JOB) < 2) {
+		lineage->is_over = head->has_ended = true;
+		return 1;
+	}
+	r = lineage_check_writable(head);
 	if (r < 0)
 		return r;
-	if (head_table_count(&lineage->heads, HEAD_JOB) < 2) {
-		lineage->is_over = true;
-		return -EINVAL;
-	}
 	lineage->next_heads = lineage->heads;
 	lineage_drop_records(&lineage->next_heads, head->job, &lineage->dropped);
 	r = lineage_commit_drop(lineage, request);

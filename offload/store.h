@@ -329,8 +329,8 @@ unsigned store_snapshots(const struct store *store, struct store_snapshot *ret_s
  * store_attach() opens one that is there. -ENOENT; -EBUSY: it is open; -EROFS: nothing is written any more.
  * Both give a store as store_new_found() does, which is to adopt its layout; *ret is set before
  * done(request, 0).
- * store_drop() ends the job of a store that is to be freed then, with its snapshots; nothing is in flight.
- * -EINVAL: it is the only one.
+ * store_drop() ends the job of a store that is to be freed then, with its snapshots; nothing is in flight. Of
+ * the last one nothing is written: it is there as long as the devices, and store_keep() removes them.
  * store_drop_lost() ends another one, whose map is lost; then all stores are freed, and opened again: until
  * then nothing is written. -EINVAL: it is not lost; -ENOENT. */
 int store_fork(struct store *store, const struct store_fork *fork, struct store_request *request,

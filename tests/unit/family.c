@@ -277,10 +277,20 @@ void family_roll_back(struct family_job *job)
 	begin(job, WISH_ROLL_BACK, store_roll_back(job->store, kept->name, &job->request));
 }
 
+/* The last one would end with the disks. */
+static bool has_others(const struct family_job *job)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < FAMILY_JOBS; i++)
+		count += exists(&job->family->jobs[i]) && job->family->jobs[i].wish != WISH_DROP;
+	return count > 1;
+}
+
 void family_drop(struct family_job *job)
 {
 	drain(job);
-	if (is_idle(job))
+	if (is_idle(job) && has_others(job))
 		begin(job, WISH_DROP, store_drop(job->store, &job->request));
 }
 

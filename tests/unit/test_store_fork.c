@@ -174,6 +174,34 @@ static void a_job_that_was_dropped_is_in_nobodys_way(void **state)
 	family_close(&family);
 }
 
+static struct lineage_head *head_of(const struct family_job *job)
+{
+	return &container_of(job->store, struct extent_store, store)->head;
+}
+
+/* It ends with the disks, which whoever frees it removes: nothing is written, as nothing would be there. */
+static void the_last_job_of_a_store_ends_with_it(void **state)
+{
+	struct family family;
+	struct family_job *first = &family.jobs[0], *last = &family.jobs[1];
+
+	family_open(&family, 1, 14);
+	family_fork(first);
+	family_settle(&family);
+	family_drop(first);
+	family_settle(&family);
+	assert_true(lineage_has_others(head_of(first)));
+	family_wait(last, store_drop(last->store, &last->request));
+	assert_false(lineage_has_others(head_of(last)));
+	/* On its way out, and in nobody's way. */
+	assert_false(lineage_has_others(head_of(first)));
+	assert_int_equal(store_commit(last->store, 7, &last->request), -EROFS);
+	/* A crash comes before the disks are removed. */
+	family_reopen(&family);
+	assert_non_null(last->store);
+	family_close(&family);
+}
+
 /* ---- Verifying ---- */
 
 struct finder {
@@ -290,7 +318,7 @@ static void a_fork_that_has_too_many_places_is_refused(void **state)
 	struct store *store;
 
 	family_open(&family, 1, 13);
-	head = &container_of(job->store, struct extent_store, store)->head;
+	head = head_of(job);
 	head->share = (struct lineage_share){ .changing = UINT32_C(1) << 28 };
 	assert_true(store_room_for_fork(job->store, STORE_MAX_SNAPSHOTS).device_bytes >=
 		    (UINT64_C(1) << 32) * STORE_EXTENT_BYTES);
@@ -420,7 +448,6 @@ static void forks_that_cannot_be_are_refused(void **state)
 	fork = (struct store_fork){ .name = "new", .snapshot = "none" };
 	assert_int_equal(store_fork(job->store, &fork, &job->request, &store), -ENOENT);
 	assert_string_equal(store_message(job->store), "there is no snapshot none");
-	assert_int_equal(store_drop(job->store, &job->request), -EINVAL);
 	assert_int_equal(store_attach(job->store, "none", &job->request, &store), -ENOENT);
 	assert_int_equal(store_attach(job->store, "j1", &job->request, &store), -EBUSY);
 	assert_int_equal(store_jobs(job->store, (struct store_job[15]){ { "" } }), 1);
@@ -437,6 +464,7 @@ int main(void)
 		cmocka_unit_test(what_is_fixed_lies_there_once),
 		cmocka_unit_test(all_jobs_can_be_rewritten_at_the_same_time),
 		cmocka_unit_test(a_job_that_was_dropped_is_in_nobodys_way),
+		cmocka_unit_test(the_last_job_of_a_store_ends_with_it),
 		cmocka_unit_test(a_job_is_verified_beside_others),
 		cmocka_unit_test(a_fork_of_what_cannot_be_read_leaves_all_as_it_was),
 		cmocka_unit_test(a_fork_that_has_too_many_places_is_refused),
