@@ -12,6 +12,17 @@
 #include "daemon/restore.h"
 #include "daemon/snapshot.h"
 
+struct job *family_next(const struct queue *jobs, const char *file, const struct job *job)
+{
+	for (struct queue *link = job ? job->link.next : jobs->next; link != jobs; link = link->next) {
+		struct job *next = queue_entry(link, struct job, link);
+
+		if (strcmp(next->file, file) == 0)
+			return next;
+	}
+	return NULL;
+}
+
 static void get(const struct job *job, struct store_family *ret_family)
 {
 	const struct store *store = job_nvme_store(job);
@@ -61,12 +72,9 @@ unsigned family_asked_snapshots(const struct job *job)
 {
 	unsigned most = job->snapshots_asked;
 
-	QUEUE_FOREACH (link, &job->node->jobs) {
-		const struct job *other = queue_entry(link, struct job, link);
-
-		if (strcmp(other->file, job->file) == 0 && other->snapshots_asked > most)
+	FAMILY_FOREACH (other, &job->node->jobs, job->file)
+		if (other->snapshots_asked > most)
 			most = other->snapshots_asked;
-	}
 	return most;
 }
 
@@ -81,10 +89,8 @@ int family_charge(struct job *job, bool is_fork, char *message, size_t size)
 
 void family_charge_again(struct node *node, const char *file)
 {
-	QUEUE_FOREACH (link, &node->jobs) {
-		struct job *job = queue_entry(link, struct job, link);
-
-		if (!job->durable || strcmp(job->file, file) != 0 || !job_nvme_store(job))
+	FAMILY_FOREACH (job, &node->jobs, file) {
+		if (!job->durable || !job_nvme_store(job))
 			continue;
 		budget_set_state(job, share_of(job));
 		job->options.snapshots = store_reserved(job_nvme_store(job));
@@ -106,22 +112,20 @@ static bool may_host(const struct job *job)
 
 struct job *family_find_host(const struct node *node, const char *file)
 {
-	QUEUE_FOREACH (link, &node->jobs) {
-		struct job *job = queue_entry(link, struct job, link);
-
-		if (strcmp(job->file, file) == 0 && may_host(job))
+	FAMILY_FOREACH (job, &node->jobs, file)
+		if (may_host(job))
 			return job;
-	}
 	return NULL;
 }
 
 static bool is_among(const struct queue *jobs, const struct stored_job *file)
 {
+	FAMILY_FOREACH (job, jobs, file->file)
+		if (strcmp(job->name, file->name) != 0)
+			return true;
 	QUEUE_FOREACH (link, jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
 
-		if (strcmp(job->file, file->file) == 0 && strcmp(job->name, file->name) != 0)
-			return true;
 		if (replaced_has_file(job->replaced, file->file) && strcmp(job->name, file->name) != 0)
 			return true;
 	}
@@ -191,12 +195,9 @@ void family_break(const struct job *job)
 	get(job, &family);
 	if (!family.is_fenced || family.others == 0)
 		return;
-	QUEUE_FOREACH (link, &job->node->jobs) {
-		struct job *other = queue_entry(link, struct job, link);
-
-		if (other != job && other->durable && strcmp(other->file, job->file) == 0)
+	FAMILY_FOREACH (other, &job->node->jobs, job->file)
+		if (other != job && other->durable)
 			job_break_with(other, job);
-	}
 }
 
 void family_let_go(const struct job *job)
@@ -208,10 +209,8 @@ void family_let_go(const struct job *job)
 	if (!family.is_fenced)
 		return;
 	snprintf(reason, sizeof(reason), "the store of job %s is opened again", job->name);
-	QUEUE_FOREACH (link, &job->node->jobs) {
-		struct job *other = queue_entry(link, struct job, link);
-
-		if (!other->durable || strcmp(other->file, job->file) != 0)
+	FAMILY_FOREACH (other, &job->node->jobs, job->file) {
+		if (!other->durable)
 			continue;
 		drop_ranks(other, reason);
 		other->is_kept = other->comes_back = true;

@@ -7,6 +7,14 @@
 #include "daemon/job.h"
 #include "daemon/stored.h"
 
+/* Jobs of the node, here or on their way out (jobs: its list of either), whose state lies in a file. The body
+ * may remove the current one. */
+#define FAMILY_FOREACH(item, jobs, file)                                                                     \
+	for (struct job *item = family_next(jobs, file, NULL), *next_##item = family_next(jobs, file, item); \
+	     item; item = next_##item, next_##item = family_next(jobs, file, item))
+/* After that one; at first there is none. NULL: no more. */
+struct job *family_next(const struct queue *jobs, const char *file, const struct job *job);
+
 /* There are others in its store, whether they are here or not. */
 bool family_has_others(const struct job *job);
 /* Their names; "" if there are none. */

@@ -142,12 +142,9 @@ static int identify(struct restore *asker, const struct store_job *first)
 /* It is there, and is lost: it is tried again when somebody wants that. */
 static bool is_among(const struct queue *jobs, const struct restore *asker, const char *name)
 {
-	QUEUE_FOREACH (link, jobs) {
-		const struct job *job = queue_entry(link, struct job, link);
-
-		if (is_of(asker, job->file) && strcmp(job->name, name) == 0)
+	FAMILY_FOREACH (job, jobs, asker->file.file)
+		if (strcmp(job->name, name) == 0)
 			return true;
-	}
 	return false;
 }
 
@@ -377,12 +374,9 @@ static void open_files(struct restore *restore)
 
 static bool has_open(const struct queue *jobs, const char *file)
 {
-	QUEUE_FOREACH (link, jobs) {
-		const struct job *job = queue_entry(link, struct job, link);
-
-		if (strcmp(job->file, file) == 0 && job_nvme_store(job))
+	FAMILY_FOREACH (job, jobs, file)
+		if (job_nvme_store(job))
 			return true;
-	}
 	return false;
 }
 
