@@ -56,6 +56,15 @@ const char *family_name_others(const struct job *job, char *text, size_t size)
 
 /* ---- What each has of the paths ---- */
 
+void family_measure(const struct job *job, uint64_t *ret_own_bytes, uint64_t *ret_shared_bytes)
+{
+	struct store_family family;
+
+	get(job, &family);
+	*ret_own_bytes = family.held_bytes - family.shared_bytes;
+	*ret_shared_bytes = family.shared_bytes;
+}
+
 /* On each of them. */
 static uint64_t share_of(const struct job *job)
 {

@@ -21,6 +21,10 @@ bool family_has_others(const struct job *job);
 const char *family_name_others(const struct job *job, char *text, size_t size);
 #define FAMILY_TEXT ((STORE_MAX_SNAPSHOTS + 1) * (WIRE_MAX_JOB_NAME + 3))
 
+/* Bytes of its state on NVMe: those that only it has of the jobs in its store that are here, and the others.
+ */
+void family_measure(const struct job *job, uint64_t *ret_own_bytes, uint64_t *ret_shared_bytes);
+
 /* How many snapshots there is to be room for, as far as anybody has asked for it. */
 unsigned family_asked_snapshots(const struct job *job);
 

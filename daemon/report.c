@@ -192,6 +192,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->snapshot_maximum = job->options.snapshots;
 	wire->lost_snapshots = snapshot_count_lost(job);
 	wire->family = (char *)family_name_others(job, entry->family, sizeof(entry->family));
+	family_measure(job, &wire->own_bytes, &wire->shared_bytes);
 	wire->has_durable_step = durable_has_step(job, &wire->durable_step);
 	wire->durability = pace_durability(job);
 	wire->durable_lag_ms = durable_lag_ns(job) / 1000000;

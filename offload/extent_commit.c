@@ -65,6 +65,8 @@ int extent_init_map(struct extent_store *store, uint64_t extents)
 	r = tree_init(&store->head.tree, extents);
 	if (r == 0)
 		r = store_map_init(&store->map, extents, devices, store->device_count);
+	if (r == 0 && store->kin)
+		store_map_join(&store->map, &TAKE_PTR(store->kin)->map);
 	store->map.tree = &store->head.tree;
 	free(store->frozen_leaves);
 	store->frozen_leaves = calloc(extents / NODE_EXTENTS + 1, sizeof(uint64_t));
@@ -137,6 +139,7 @@ void extent_fork_init(struct extent_store *fork, struct extent_store *store, con
 	fork->head.ops = &fork_ops;
 	fork->lineage = store->lineage;
 	fork->is_guest = true;
+	fork->kin = store;
 	snprintf(fork->head.name, sizeof(fork->head.name), "%s", name);
 }
 

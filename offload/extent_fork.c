@@ -181,6 +181,7 @@ static void family(const struct store *base, struct store_family *ret_family)
 	struct head_record records[HEAD_RECORDS];
 	struct lineage_geometry geometry;
 
+	ret_family->held_bytes = store->map.held * STORE_EXTENT_BYTES;
 	if (!store->lineage)
 		return;
 	geometry = lineage_geometry(store->lineage);
@@ -191,6 +192,8 @@ static void family(const struct store *base, struct store_family *ret_family)
 		.has_lost = lineage_has_lost(store->lineage),
 		.device_bytes = lineage_device_bytes(&geometry),
 		.own_bytes = lineage_fork_extents(&store->head) * STORE_EXTENT_BYTES,
+		.held_bytes = store->map.held * STORE_EXTENT_BYTES,
+		.shared_bytes = store->map.shared * STORE_EXTENT_BYTES,
 	};
 }
 

@@ -42,7 +42,8 @@ struct extent_store {
 	unsigned depth, free_count, device_count;
 	struct operation *operations;
 	struct store_owner owner;
-	bool is_guest; /* on devices that another store has brought, and weighed */
+	bool is_guest;		  /* on devices that another store has brought, and weighed */
+	struct extent_store *kin; /* one that is there, until a guest has a map */
 
 	struct places *places; /* one each device, where nothing is committed; else the lineage has them */
 	uint64_t extents_offset;

@@ -100,6 +100,8 @@ struct store_family {
 	bool has_lost;	/* or as long as a job or a snapshot is lost */
 	uint64_t device_bytes; /* that each device has for all of them */
 	uint64_t own_bytes;    /* of these: for what one of them may change */
+	uint64_t held_bytes; /* whole extents in which its state is now, but zeros that were never written */
+	uint64_t shared_bytes; /* of these: in which that of another open one is, too */
 };
 
 /* What a store takes: of each device, and of host memory for what it knows of their places. */

@@ -35,6 +35,7 @@ int store_map_init(struct store_map *map, uint64_t extents, struct places *const
 {
 	*map = (struct store_map){ .count = extents, .device_count = device_count };
 	memcpy(map->devices, devices, device_count * sizeof(map->devices[0]));
+	queue_init(&map->peers);
 	map->extents = calloc(extents + 1, sizeof(map->extents[0]));
 	if (!map->extents)
 		return -ENOMEM;
@@ -47,8 +48,16 @@ int store_map_init(struct store_map *map, uint64_t extents, struct places *const
 	return 0;
 }
 
+void store_map_join(struct store_map *map, struct store_map *other)
+{
+	queue_push(&other->peers, &map->peers);
+}
+
 void store_map_destroy(struct store_map *map)
 {
+	/* One of a view whose snapshot could not be found was never made. */
+	if (map->peers.next)
+		queue_remove(&map->peers);
 	free(map->extents);
 	*map = (struct store_map){ 0 };
 }
@@ -61,6 +70,36 @@ static struct places *places_of(struct store_map *map, uint64_t extent)
 static uint64_t *uncommitted_of(struct store_map *map, uint64_t extent)
 {
 	return &map->uncommitted[extent % map->device_count];
+}
+
+/* The place of an extent is that of the same extent in the maps that share it, and of no other one. */
+static void count_place(struct store_map *map, uint64_t extent, int sign)
+{
+	uint32_t place = map->extents[extent].place;
+	struct store_map *sharer = NULL;
+	unsigned sharers = 0;
+
+	if (place == PLACES_NONE)
+		return;
+	QUEUE_FOREACH (link, &map->peers) {
+		struct store_map *peer = queue_entry(link, struct store_map, peers);
+
+		if (peer->extents[extent].place == place) {
+			sharer = peer;
+			sharers++;
+		}
+	}
+	map->held += sign;
+	map->shared += sharers > 0 ? sign : 0;
+	if (sharers == 1)
+		sharer->shared += sign;
+}
+
+static void set_place(struct store_map *map, uint64_t extent, uint32_t place)
+{
+	count_place(map, extent, -1);
+	map->extents[extent].place = place;
+	count_place(map, extent, 1);
 }
 
 static uint8_t all_blocks(const struct store_extent *entry)
@@ -91,7 +130,7 @@ static void make_visible(struct store_map *map, uint64_t extent)
 	*uncommitted_of(map, extent) -= entry->place != entry->committed;
 	if (entry->place != PLACES_NONE)
 		places_give(places_of(map, extent), entry->place);
-	entry->place = entry->pending_place;
+	set_place(map, extent, entry->pending_place);
 	memcpy(entry->checksums, entry->pending_checksums, sizeof(entry->checksums));
 	entry->version++;
 	entry->pending_place = PLACES_NONE;
@@ -110,7 +149,7 @@ static void give_up_place(struct store_map *map, uint64_t extent)
 		return;
 	places_give(places_of(map, extent), entry->place);
 	--*uncommitted_of(map, extent);
-	entry->place = PLACES_NONE;
+	set_place(map, extent, PLACES_NONE);
 	entry->version++;
 }
 
@@ -240,9 +279,12 @@ static bool can_be(struct store_map *map, uint64_t extent, const struct node_ext
 	return node->device == extent % map->device_count && node->place < places_of(map, extent)->count;
 }
 
-static void take_over(struct store_extent *entry, const struct node_extent *node)
+static void take_over(struct store_map *map, uint64_t extent, const struct node_extent *node)
 {
-	entry->place = entry->committed = node->place;
+	struct store_extent *entry = &map->extents[extent];
+
+	set_place(map, extent, node->place);
+	entry->committed = node->place;
 	memcpy(entry->checksums, node->checksums, sizeof(entry->checksums));
 }
 
@@ -255,7 +297,7 @@ static int load_extent(struct store_map *map, uint64_t extent, const struct node
 	/* For what is now, and for the commit. */
 	(void)places_name(places, node->place);
 	(void)places_name(places, node->place);
-	take_over(&map->extents[extent], node);
+	take_over(map, extent, node);
 	return 0;
 }
 
@@ -265,7 +307,7 @@ static int load_extent_of_fork(struct store_map *map, uint64_t extent, const str
 		return -EBADMSG;
 	if (places_name(places_of(map, extent), node->place) < 0)
 		return -EBADMSG;
-	take_over(&map->extents[extent], node);
+	take_over(map, extent, node);
 	return 0;
 }
 
@@ -273,7 +315,7 @@ static int load_extent_of_view(struct store_map *map, uint64_t extent, const str
 {
 	if (!can_be(map, extent, node))
 		return -EBADMSG;
-	take_over(&map->extents[extent], node);
+	take_over(map, extent, node);
 	return 0;
 }
 
@@ -311,7 +353,7 @@ void store_map_let_go(struct store_map *map)
 		drop_rewrite(map, extent);
 		if (entry->place != PLACES_NONE)
 			places_give(places_of(map, extent), entry->place);
-		entry->place = PLACES_NONE;
+		set_place(map, extent, PLACES_NONE);
 	}
 }
 

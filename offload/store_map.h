@@ -30,6 +30,9 @@ struct store_map {
 	struct places *devices[SUPERBLOCK_MAX_MEMBERS]; /* borrowed; extent i is on i mod device_count */
 	struct map_tree *tree; /* that is to know what changes, or NULL: nothing is committed */
 	uint64_t rewrites;     /* that have a place, and are not visible */
+	struct queue peers;    /* a ring of maps on the same places: of a job and its forks */
+	uint64_t held;	       /* extents that have a place */
+	uint64_t shared;       /* of these: another map of the ring has it, too */
 	/* Of each device: places of rewrites, visible or not, that the last commit does not have. */
 	uint64_t uncommitted[SUPERBLOCK_MAX_MEMBERS];
 };
@@ -37,6 +40,8 @@ struct store_map {
 /* All extents are zeros. -ENOMEM. */
 int store_map_init(struct store_map *map, uint64_t extents, struct places *const *devices,
 		   unsigned device_count);
+/* Before any extent of it has a place: it is one of the ring in which other is. */
+void store_map_join(struct store_map *map, struct store_map *other);
 /* What the extents are, which the map does not say. */
 void store_map_adopt(struct store_map *map, const struct store_layout *layout);
 void store_map_destroy(struct store_map *map);

@@ -106,6 +106,8 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddNumberToObject(json, "host_budget", (double)job->host_budget);
 	cJSON_AddNumberToObject(json, "nvme_budget", (double)job->nvme_budget);
 	cJSON_AddNumberToObject(json, "nvme_bytes", (double)job->nvme_bytes);
+	cJSON_AddNumberToObject(json, "own_bytes", (double)job->own_bytes);
+	cJSON_AddNumberToObject(json, "shared_bytes", (double)job->shared_bytes);
 	cJSON_AddNumberToObject(json, "io_weight", job->io_weight);
 	cJSON_AddStringToObject(json, "parameter_placement", job->parameter_placement);
 	cJSON_AddStringToObject(json, "optimizer_placement", job->optimizer_placement);
@@ -193,11 +195,11 @@ static void add_placement(struct table *table, const char *placement, bool is_au
 
 static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 {
-	static const char *const titles[] = {
-		"JOB",	      "USER",	       "STATUS",      ">RANKS",	  ">STAGE",	  ">STEP",
-		">DURABLE",   ">UNITS",	       ">PARAMETERS", ">HOST",	  ">OF IT CACHE", ">NVME",
-		">IO WEIGHT", "PARAMETERS ON", "OPTIMIZER",   "STATE ON", "SUMS ON",	  NULL
-	};
+	static const char *const titles[] = { "JOB",	     "USER",	 "STATUS",	 ">RANKS",
+					      ">STAGE",	     ">STEP",	 ">DURABLE",	 ">UNITS",
+					      ">PARAMETERS", ">HOST",	 ">OF IT CACHE", ">NVME",
+					      ">OWN STATE",  ">SHARED",	 ">IO WEIGHT",	 "PARAMETERS ON",
+					      "OPTIMIZER",   "STATE ON", "SUMS ON",	 NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
 	for (size_t i = 0; table && i < jobs->n_jobs; i++) {
@@ -215,6 +217,8 @@ static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 		table_add_bytes(table, job->host_bytes);
 		table_add_bytes(table, job->cache_bytes);
 		table_add_bytes(table, job->nvme_bytes);
+		table_add_bytes(table, job->own_bytes);
+		table_add_bytes(table, job->shared_bytes);
 		table_add(table, "%u", job->io_weight);
 		add_placement(table, job->parameter_placement, job->is_parameter_placement_auto);
 		table_add(table, "%s", job->optimizer);

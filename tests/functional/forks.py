@@ -11,6 +11,8 @@ ME = os.getuid()
 # Two of its units are frozen.
 JOB = {"mib": 16, "units": 4, "frozen": 2, "snapshots": 2}
 MIB = 1 << 20
+# What such a job has of its store: parameters that are frozen; others, with two moments; and what it is.
+FROZEN, TRAINED, RECORD = 8 * MIB, 24 * MIB, 2 * MIB
 REPLACE = 3
 
 
@@ -43,6 +45,11 @@ def used():
 
 def charged():
     return sum(job["nvme_bytes"] for job in jobs(ME).values())
+
+
+def shares():
+    """Of each job, what it has for itself of its state, and what with others."""
+    return {name: (job["own_bytes"], job["shared_bytes"]) for name, job in jobs(ME).items()}
 
 
 def files():
@@ -78,8 +85,12 @@ def what_forks_begin_with(states):
     assert trained("base", 2, 1) == states["3"]
     before, base = used(), jobs(ME)["base"]["nvme_bytes"]
     assert before == base == sum(files().values())
+    assert shares() == {"base": (FROZEN + TRAINED + RECORD, 0)}
     made = fork("base", "last")
     assert made["step"] == 3 and made["origin"] == "base" and "snapshot" not in made, made
+    # Each is called by its own name; that is committed at once, and nobody waits for it.
+    alike = (RECORD, FROZEN + TRAINED)
+    wait_until(lambda: shares() == {"base": alike, "last": alike})
     made = fork("base@early", "early")
     assert made["step"] == 2 and made["snapshot"] == "early", made
     # What is frozen is there once: 8 MiB of parameters, and three such streams of what is trained, twice.
@@ -90,6 +101,8 @@ def what_forks_begin_with(states):
     assert {name: set(job["family"]) for name, job in jobs(ME).items()} == {
         "base": {"last", "early"}, "last": {"base", "early"}, "early": {"base", "last"}
     }
+    # What the snapshot has no job does.
+    assert shares() == {"base": alike, "last": alike, "early": (TRAINED + RECORD, FROZEN)}
     assert "last is at step 3" not in tierctl(ME, "jobs")
 
 
@@ -101,6 +114,8 @@ def each_goes_its_own_way(states):
         rank.ready()
     for rank in ranks:
         rank.leave()
+    each = (TRAINED + RECORD, FROZEN)
+    assert shares() == {"base": each, "last": each, "early": each}
     assert trained("early", 5, 2) == states["7"]
     assert read("base") == read("last") == (5, states["5"])
     assert read("base", snapshot="early") == (2, states["2"])
@@ -156,6 +171,8 @@ def all_are_back(states):
     assert read("base") == read("early") == (7, states["7"]) and read("last") == (5, states["5"])
     assert read("base", snapshot="early") == (2, states["2"]) and read("early", snapshot="seven") == (7, states["7"])
     assert used() == charged() == sum(files().values())
+    each = (TRAINED + RECORD, FROZEN)
+    assert shares() == {"base": each, "last": each, "early": each}
 
 
 def the_origin_ends_and_its_forks_stay(states):
@@ -183,6 +200,7 @@ def after_another_kill():
     # A fork that another job replaces leaves the store to the others.
     trained("early", 0, 2, mode=REPLACE)
     wait_until(lambda: jobs(ME)["last"]["family"] == [])
+    wait_until(lambda: shares()["last"] == (FROZEN + TRAINED + RECORD, 0))
     assert read("early") == (2, states["2"]) and read("last") == (7, states["7"])
     assert len(files()) == 3
     wait_until(lambda: used() == charged() == sum(files().values()))

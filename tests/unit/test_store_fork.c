@@ -16,6 +16,54 @@
 #include "tests/unit/io_support.h"
 #include "tests/unit/seeds.h"
 
+static struct lineage_head *head_of(const struct family_job *job)
+{
+	return &container_of(job->store, struct extent_store, store)->head;
+}
+
+/* ---- What they share ---- */
+
+static uint32_t place_of(const struct family_job *job, unsigned extent)
+{
+	return container_of(job->store, struct extent_store, store)->map.extents[extent].place;
+}
+
+static bool is_shared(const struct family_job *job, unsigned extent)
+{
+	bool is_shared = false;
+
+	for (unsigned i = 0; i < FAMILY_JOBS; i++) {
+		const struct family_job *other = &job->family->jobs[i];
+
+		is_shared |= other != job && other->store && place_of(other, extent) == place_of(job, extent);
+	}
+	return is_shared;
+}
+
+/* Beside what is counted as it happens, all is looked at. */
+static void expect_shares(const struct family *family)
+{
+	for (unsigned i = 0; i < FAMILY_JOBS; i++) {
+		const struct family_job *job = &family->jobs[i];
+		struct store_family figures;
+		uint64_t held = 0, shared = 0;
+
+		if (!job->store)
+			continue;
+		for (unsigned extent = 0; extent < FAMILY_EXTENTS; extent++) {
+			if (place_of(job, extent) == PLACES_NONE)
+				continue;
+			held++;
+			shared += is_shared(job, extent);
+		}
+		store_get_family(job->store, &figures);
+		assert_int_equal(figures.held_bytes, held * STORE_EXTENT_BYTES);
+		assert_int_equal(figures.shared_bytes, shared * STORE_EXTENT_BYTES);
+	}
+}
+
+/* ---- Seeds ---- */
+
 static void act(struct family *family)
 {
 	static void (*const acts[])(struct family_job * job) = {
@@ -51,11 +99,14 @@ static void run(uint64_t seed)
 
 		for (unsigned i = 0; i < length && !family.is_cut; i++)
 			act(&family);
-		if (family_choose(&family, 4))
+		if (family_choose(&family, 4)) {
 			cut(&family);
-		else
+		} else {
 			family_settle(&family);
+			expect_shares(&family);
+		}
 		family_reopen(&family);
+		expect_shares(&family);
 	}
 	family_close(&family);
 }
@@ -127,6 +178,54 @@ static void what_is_fixed_lies_there_once(void **state)
 	family_close(&family);
 }
 
+static void expect_share(const struct family_job *job, uint64_t own, uint64_t shared)
+{
+	struct store_family figures;
+
+	store_get_family(job->store, &figures);
+	assert_int_equal(figures.shared_bytes, shared * STORE_EXTENT_BYTES);
+	assert_int_equal(figures.held_bytes, (own + shared) * STORE_EXTENT_BYTES);
+	expect_shares(job->family);
+}
+
+static void what_jobs_share_is_counted(void **state)
+{
+	const uint64_t changing = FAMILY_EXTENTS - FAMILY_FIXED;
+	struct family family;
+	struct family_job *origin = &family.jobs[0], *fork = &family.jobs[1];
+
+	family_open(&family, 2, 15);
+	family_rewrite_fixed(&family, origin);
+	family_rewrite(&family, origin);
+	commit_all(&family);
+	expect_share(origin, FAMILY_EXTENTS, 0);
+	family_fork(origin);
+	family_settle(&family);
+	expect_share(origin, 0, FAMILY_EXTENTS);
+	expect_share(fork, 0, FAMILY_EXTENTS);
+	family_rewrite(&family, fork);
+	family_settle(&family);
+	expect_share(origin, changing, FAMILY_FIXED);
+	expect_share(fork, changing, FAMILY_FIXED);
+	commit_all(&family);
+	/* All three have what is fixed, and two of them the rest. */
+	family_fork(fork);
+	family_settle(&family);
+	expect_share(origin, changing, FAMILY_FIXED);
+	expect_share(fork, 0, FAMILY_EXTENTS);
+	family_drop(origin);
+	family_settle(&family);
+	family_leave(origin);
+	expect_share(fork, 0, FAMILY_EXTENTS);
+	family_drop(&family.jobs[2]);
+	family_settle(&family);
+	family_leave(&family.jobs[2]);
+	expect_share(fork, FAMILY_EXTENTS, 0);
+	family_reopen(&family);
+	expect_share(fork, FAMILY_EXTENTS, 0);
+	family_close(&family);
+}
+
 /* All of them, between commits, again and again: none waits for what will never come. */
 static void all_jobs_can_be_rewritten_at_the_same_time(void **state)
 {
@@ -172,11 +271,6 @@ static void a_job_that_was_dropped_is_in_nobodys_way(void **state)
 	family_leave(&family.jobs[1]);
 	family_reopen(&family);
 	family_close(&family);
-}
-
-static struct lineage_head *head_of(const struct family_job *job)
-{
-	return &container_of(job->store, struct extent_store, store)->head;
 }
 
 /* It ends with the disks, which whoever frees it removes: nothing is written, as nothing would be there. */
@@ -462,6 +556,7 @@ int main(void)
 		cmocka_unit_test_teardown(jobs_of_a_store_are_each_what_they_have_committed, seeds_tell),
 		cmocka_unit_test(no_place_is_lost_and_none_is_given_twice),
 		cmocka_unit_test(what_is_fixed_lies_there_once),
+		cmocka_unit_test(what_jobs_share_is_counted),
 		cmocka_unit_test(all_jobs_can_be_rewritten_at_the_same_time),
 		cmocka_unit_test(a_job_that_was_dropped_is_in_nobodys_way),
 		cmocka_unit_test(the_last_job_of_a_store_ends_with_it),
