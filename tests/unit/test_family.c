@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -19,7 +21,8 @@
 
 static struct scene scene;
 static struct actor rank, asker;
-static const char *const names[] = { "play", "a", "b" };
+static const char *const names[] = { "play", "a", "b", "c" };
+#define AT_FIRST 3 /* of them are made */
 
 static struct job *find(const char *name)
 {
@@ -33,7 +36,7 @@ static int ask(Tierd__Wire__Request *request)
 	return actor_ask(&asker, request, &reply);
 }
 
-static int fork_to(const char *name)
+static uint32_t send_fork(const char *name)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobFork body = TIERD__WIRE__JOB_FORK__INIT;
@@ -42,7 +45,12 @@ static int fork_to(const char *name)
 	body.fork = (char *)name;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_FORK;
 	request.job_fork = &body;
-	return ask(&request);
+	return actor_send(&asker, &request);
+}
+
+static int fork_to(const char *name)
+{
+	return actor_await(&asker, send_fork(name), 0)->status;
 }
 
 static int drop(const char *name)
@@ -86,7 +94,7 @@ static void open_family(void)
 	actor_play(&scene, &rank);
 	assert_int_equal(actor_enter(&scene, &asker), 0);
 	leave();
-	for (unsigned i = 1; i < ARRAY_LENGTH(names); i++)
+	for (unsigned i = 1; i < AT_FIRST; i++)
 		assert_int_equal(fork_to(names[i]), 0);
 	scene_settle(&scene);
 }
@@ -254,6 +262,100 @@ static void what_is_read_waits_for_nobody_who_has_gone(void **state)
 	expect_all(2);
 }
 
+/* Whatever has broken it, it is not the store. */
+static void one_that_breaks_leaves_the_others_alone(void **state)
+{
+	open_family();
+	assert_int_equal(step("b"), 0);
+	job_break(find("a"), -EIO, NULL, "it was too much for it");
+	assert_int_not_equal(find("b")->phase, JOB_BROKEN);
+	assert_int_not_equal(find("play")->phase, JOB_BROKEN);
+	job_settle(find("a"));
+	scene_settle(&scene);
+	expect_all(3);
+	assert_int_equal(actor_await(&rank, actor_send_step(&rank, 0.1f), 0)->status, 0);
+}
+
+/* ---- What a fork has before it is there ---- */
+
+static uint64_t room_for_fork(void)
+{
+	const struct job *job = find("play");
+	struct store_family family;
+
+	store_get_family(job_nvme_store(job), &family);
+	return store_room_for_fork(job_nvme_store(job), 0).device_bytes - family.device_bytes;
+}
+
+static void a_fork_for_which_a_path_has_no_room_is_refused(void **state)
+{
+	struct node_path *path = &scene.node->paths[0];
+	uint64_t used, capacity = path->capacity;
+
+	open_family();
+	used = path->used;
+	path->capacity = used + room_for_fork() - 1;
+	assert_int_equal(fork_to("c"), -ENOSPC);
+	assert_non_null(strstr(actor_message(&asker), "what a fork may change, twice"));
+	assert_int_equal(path->used, used);
+	expect_all(3);
+	path->capacity++;
+	assert_int_equal(fork_to("c"), 0);
+	scene_settle(&scene);
+	assert_int_equal(path->used, path->capacity);
+	path->capacity = capacity;
+	expect_all(4);
+}
+
+/* The path has room, by its account, and the disk has none. */
+static void a_fork_whose_files_cannot_grow_gives_its_room_back(void **state)
+{
+	struct rlimit limit, former;
+	struct store_family family;
+
+	open_family();
+	store_get_family(job_nvme_store(find("play")), &family);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &former), 0);
+	signal(SIGXFSZ, SIG_IGN);
+	limit = (struct rlimit){ .rlim_cur = family.device_bytes, .rlim_max = former.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	assert_int_equal(fork_to("c"), -EIO);
+	assert_non_null(strstr(actor_message(&asker), strerror(EFBIG)));
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &former), 0);
+	scene_settle(&scene);
+	expect_all(3);
+	assert_int_equal(fork_to("c"), 0);
+	scene_settle(&scene);
+	expect_all(4);
+}
+
+/* What the others have is counted anew meanwhile, because one of them begins again. */
+static void a_fork_that_makes_files_grow_keeps_its_room(void **state)
+{
+	struct node_path *path = &scene.node->paths[0];
+	struct blockade blockade;
+	uint64_t more, used;
+	uint32_t number;
+
+	open_family();
+	more = room_for_fork();
+	used = path->used;
+	blockade_begin(&scene, scene.node->workers, &blockade);
+	number = send_fork("c");
+	while (find("play")->lent_path_bytes == 0)
+		event_base_loop(scene.loop, EVLOOP_ONCE);
+	assert_int_equal(find("play")->lent_path_bytes, more);
+	assert_int_equal(path->used, used + more);
+	used -= find("b")->nvme_bytes;
+	restore_again(find("b"));
+	assert_int_equal(path->used, used + more);
+	blockade_end(&blockade);
+	assert_int_equal(actor_await(&asker, number, 0)->status, 0);
+	scene_settle(&scene);
+	assert_int_equal(find("play")->lent_path_bytes, 0);
+	expect_all(4);
+}
+
 /* ---- What befalls their store ---- */
 
 /* The nth flush after the opening fails. */
@@ -418,6 +520,10 @@ int main(void)
 		TEST(the_files_go_with_two_that_leave_at_once),
 		TEST(a_fork_that_is_not_back_keeps_the_files),
 		TEST(what_is_read_waits_for_nobody_who_has_gone),
+		TEST(one_that_breaks_leaves_the_others_alone),
+		TEST(a_fork_for_which_a_path_has_no_room_is_refused),
+		TEST(a_fork_whose_files_cannot_grow_gives_its_room_back),
+		TEST(a_fork_that_makes_files_grow_keeps_its_room),
 		TEST(a_device_that_fails_breaks_all_of_them_until_their_ranks_have_left),
 		TEST(a_fork_is_there_or_not),
 		TEST(a_fork_that_is_lost_is_given_up_and_the_others_go_on),

@@ -296,6 +296,52 @@ static void the_last_job_of_a_store_ends_with_it(void **state)
 	family_close(&family);
 }
 
+static void refuse_all(struct family_job *job)
+{
+	struct store_fork fork = { .name = "new" };
+	struct store_family figures;
+	struct store *store;
+
+	store_get_family(job->store, &figures);
+	assert_true(figures.is_fenced);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(store_commit(job->store, 9, &job->request), -EROFS);
+	assert_int_equal(store_snapshot(job->store, "new", &job->request), -EROFS);
+	assert_int_equal(store_fork(job->store, &fork, &job->request, &store), -EROFS);
+	assert_int_equal(store_attach(job->store, "new", &job->request, &store), -EROFS);
+	assert_int_equal(store_drop(job->store, &job->request), -EROFS);
+	assert_int_equal(store_reserve(job->store, STORE_MAX_SNAPSHOTS, &job->request), -EROFS);
+}
+
+/* It is the devices that have failed: nobody knows what they have of any job. */
+static void a_commit_that_fails_ends_the_writing_of_all_jobs(void **state)
+{
+	struct family family;
+	struct family_job *first = &family.jobs[0], *second = &family.jobs[1];
+
+	family_open(&family, 2, 16);
+	family_fork(first);
+	family_settle(&family);
+	family_rewrite(&family, first);
+	family_rewrite(&family, second);
+	family_settle(&family);
+	sim_disk_fail_flush(family.disks[0], 1);
+	family_commit(first);
+	/* It waits for its turn. */
+	family_commit(second);
+	family_settle(&family);
+	assert_int_equal(first->status, -EIO);
+	assert_int_equal(second->status, -EROFS);
+	refuse_all(first);
+	refuse_all(second);
+	/* One that has let go is not let in again before all have. */
+	family_leave(second);
+	assert_int_equal(store_attach(first->store, second->committed.name, &first->request, &second->opened),
+			 -EROFS);
+	family_reopen(&family);
+	family_close(&family);
+}
+
 /* ---- Verifying ---- */
 
 struct finder {
@@ -560,6 +606,7 @@ int main(void)
 		cmocka_unit_test(all_jobs_can_be_rewritten_at_the_same_time),
 		cmocka_unit_test(a_job_that_was_dropped_is_in_nobodys_way),
 		cmocka_unit_test(the_last_job_of_a_store_ends_with_it),
+		cmocka_unit_test(a_commit_that_fails_ends_the_writing_of_all_jobs),
 		cmocka_unit_test(a_job_is_verified_beside_others),
 		cmocka_unit_test(a_fork_of_what_cannot_be_read_leaves_all_as_it_was),
 		cmocka_unit_test(a_fork_that_has_too_many_places_is_refused),
