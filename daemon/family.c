@@ -65,6 +65,14 @@ void family_measure(const struct job *job, uint64_t *ret_own_bytes, uint64_t *re
 	*ret_shared_bytes = family.shared_bytes;
 }
 
+/* The first of them that is not lost has what no other one has. */
+static const char *name_first(const struct store_job *jobs)
+{
+	while (jobs->is_lost)
+		jobs++;
+	return jobs->name;
+}
+
 /* On each of them. */
 static uint64_t share_of(const struct job *job)
 {
@@ -72,7 +80,7 @@ static uint64_t share_of(const struct job *job)
 	struct store_family family;
 
 	get(job, &family);
-	if (store_jobs(job_nvme_store(job), jobs) > 1 && strcmp(jobs[0].name, job->name) != 0)
+	if (store_jobs(job_nvme_store(job), jobs) > 1 && strcmp(name_first(jobs), job->name) != 0)
 		return family.own_bytes;
 	return family.device_bytes - (family.jobs - 1) * family.own_bytes;
 }

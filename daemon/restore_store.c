@@ -1,9 +1,10 @@
 /* How a job that comes back gets its store.
  *
- * Nobody has the files open ─► they are opened, the first job's store is that of the table's first record,
- * and every other one is reached through it; all jobs of the files come back then, whoever asked for one. A
- * job that is there has them open ─► its store is asked, in the order of that job's errands. It is broken, or
- * ends, or the devices take no writes any more ─► all of the files' jobs have to let go first: wait. */
+ * Nobody has the files open ─► they are opened, the first store is that of the first job in the table that is
+ * not lost, and every other one is reached through it; all jobs of the files come back then, whoever asked
+ * for one. A job that is there has them open ─► its store is asked, in the order of that job's errands. It is
+ * broken, or ends, or the devices take no writes any more ─► all of the files' jobs have to let go first:
+ * wait. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,8 @@ struct opening {
 	struct restore *asker; /* for whom they are opened */
 	struct work work;
 	struct store_request request;
-	struct store *first; /* of the first job in them, through which the others' are reached */
+	struct store *first; /* of the first job in them that is not lost; through it others' are reached */
+	unsigned opened;     /* the number of that one */
 	struct store_job jobs[STORE_MAX_SNAPSHOTS + 1];
 	struct restore *restores[STORE_MAX_SNAPSHOTS + 1]; /* of each that comes back, or has to end */
 	unsigned count, next;
@@ -197,8 +199,8 @@ static void hand_out(struct opening *opening)
 {
 	struct restore *asker = opening->asker;
 
-	if (opening->restores[0])
-		opening->restores[0]->store = TAKE_PTR(opening->first);
+	if (opening->restores[opening->opened])
+		opening->restores[opening->opened]->store = TAKE_PTR(opening->first);
 	for (unsigned i = 0; i < opening->count; i++) {
 		struct restore *restore = opening->restores[i];
 
@@ -233,7 +235,7 @@ static void attach_next(struct opening *opening)
 		struct restore *restore = opening->restores[opening->next];
 		int r;
 
-		if (!restore)
+		if (!restore || opening->next == opening->opened)
 			continue;
 		opening->request.done = on_next_attached;
 		r = store_attach(opening->first, restore->file.name, &opening->request, &restore->store);
@@ -257,7 +259,8 @@ static void share(struct opening *opening)
 		restore->state = RESTORE_SEEKING;
 		restore->paths = asker->paths;
 	}
-	opening->next = 1;
+	while (opening->jobs[opening->opened].is_lost)
+		opening->opened++;
 	attach_next(opening);
 }
 

@@ -90,8 +90,12 @@ static int make_found_layout(struct extent_store *store, uint64_t extents)
 static int begin_load(struct lineage_head *head, uint64_t extents)
 {
 	struct extent_store *store = store_of(head);
-	int r = make_found_layout(store, extents);
+	int r;
 
+	store->store.layout = store_layout_free(store->store.layout);
+	tree_destroy(&head->tree);
+	store_map_destroy(&store->map);
+	r = make_found_layout(store, extents);
 	/* What no layout can have says the table, which is not to be believed then. */
 	if (r < 0)
 		return r == -ENOMEM ? r : -EBADMSG;

@@ -31,8 +31,8 @@ struct lineage_head_ops {
 	/* On open: takes over what a node says. -EBADMSG: it says what cannot be. */
 	int (*load_node)(struct lineage_head *head, const struct node_header *header,
 			 const uint8_t bytes[NODE_BYTES]);
-	/* On open, before any node: how many extents its map has, so that its tree can be made. NULL: it has
-	 * one, and knows. */
+	/* On open, before any node: how many extents its map has, so that its tree can be made; again, if
+	 * what was read since is void. NULL: it has one, and knows. */
 	int (*begin_load)(struct lineage_head *head, uint64_t extents);
 	/* Places of that device that are taken for what no commit has. */
 	uint64_t (*uncommitted)(const struct lineage_head *head, unsigned device);
@@ -99,10 +99,10 @@ unsigned lineage_attached(const struct lineage *lineage);
 /* Makes it, with an empty map at step head->step, on devices whose content means nothing. */
 int lineage_create(struct lineage *lineage, struct lineage_request *request);
 
-/* Finds the last commit, and reads the map of its first job into the head; nothing is changed on the devices
- * before all of it has been found. -EPROTONOSUPPORT: another format; -ENODATA: no superblock on a device, or
- * a pair of which no copy can be read; -ENODEV: other devices than it was made of, or one that was left
- * behind; -EBADMSG, -EIO: the map cannot be read. lineage_message() says more. */
+/* Finds the last commit, and reads the map of its first job that can be read into the head; nothing is
+ * changed on the devices before all of it has been found. -EPROTONOSUPPORT: another format; -ENODATA: no
+ * superblock on a device, or a pair of which no copy can be read; -ENODEV: other devices than it was made of,
+ * or one that was left behind; -EBADMSG, -EIO: the map cannot be read. lineage_message() says more. */
 int lineage_open(struct lineage *lineage, struct lineage_request *request);
 
 /* Makes what the head's map said when it was frozen durable, as head->step: what it says from then on is for

@@ -67,8 +67,10 @@ struct lineage {
 	struct lineage_walk walk;
 	void (*walk_maps)(struct lineage *lineage); /* of a request that only reads */
 	struct map_tree walked[2];		    /* of maps that are nobody's, while they are read */
-	unsigned head_index;			    /* on open: of the record whose map is being read */
-	struct lineage_head *view;		    /* whose map is being read */
+	unsigned opened;	   /* on open: the record of the job whose map the head gets */
+	unsigned head_index;	   /* whose map is being read */
+	unsigned next_index;	   /* from which on others have not been read */
+	struct lineage_head *view; /* whose map is being read */
 	struct lineage_difference *difference;
 	struct lineage_verification *verification;
 	uint64_t *measured; /* where count goes */

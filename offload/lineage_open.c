@@ -321,18 +321,33 @@ static void fail_map(struct lineage *lineage, int r)
 	lineage_end(lineage, refuse_head(lineage, r));
 }
 
+/* The record of the first job that is not lost; behind the last record: all are. */
+static unsigned find_job(const struct lineage *lineage)
+{
+	unsigned i = 0;
+
+	while (i < lineage->heads.count &&
+	       (lineage->heads.records[i].kind != HEAD_JOB || lineage->lost >> i & 1))
+		i++;
+	return i;
+}
+
 static void read_table(struct lineage *lineage);
 
-static void lose_snapshot(struct lineage *lineage, int r)
+/* What is left is read from the beginning, if a job is among it. */
+static void lose_head(struct lineage *lineage, int r)
 {
 	refuse_head(lineage, r);
 	lineage_lose(lineage, lineage->head_index);
-	read_table(lineage);
+	if (find_job(lineage) == lineage->heads.count)
+		lineage_end(lineage, r);
+	else
+		read_table(lineage);
 }
 
 static void open_next_head(struct lineage *lineage);
 
-static void other_read(struct lineage *lineage, int status)
+static void head_read(struct lineage *lineage, int status)
 {
 	tree_destroy(&lineage->walked[0]);
 	if (status == 0)
@@ -340,25 +355,31 @@ static void other_read(struct lineage *lineage, int status)
 	else if (status == -ENOMEM)
 		fail_map(lineage, status);
 	else
-		lose_snapshot(lineage, status);
+		lose_head(lineage, status);
 }
 
-/* Of a snapshot or a fork only what no map before it leads to is read, for the names of its places. */
+/* It has been read, or is not to be. */
+static bool is_settled(const struct lineage *lineage, unsigned record)
+{
+	return record == lineage->opened || lineage->lost >> record & 1;
+}
+
+/* Of a snapshot or another job only what no map before it leads to is read, for the names of its places. */
 static void open_next_head(struct lineage *lineage)
 {
 	struct lineage_walk walk = { .tree = &lineage->walked[0],
 				     .meet = lineage_name_node,
 				     .take = lineage_name_extents,
-				     .then = other_read };
+				     .then = head_read };
 	int r;
 
-	do
-		lineage->head_index++;
-	while (lineage->lost >> lineage->head_index & 1);
-	if (lineage->head_index >= lineage->heads.count) {
+	while (lineage->next_index < lineage->heads.count && is_settled(lineage, lineage->next_index))
+		lineage->next_index++;
+	if (lineage->next_index == lineage->heads.count) {
 		repair(lineage);
 		return;
 	}
+	lineage->head_index = lineage->next_index++;
 	r = tree_init(&lineage->walked[0], lineage->heads.records[lineage->head_index].extents);
 	if (r < 0) {
 		fail_map(lineage, r);
@@ -366,14 +387,6 @@ static void open_next_head(struct lineage *lineage)
 	}
 	tree_set_root(&lineage->walked[0], &lineage->heads.records[lineage->head_index].root);
 	lineage_walk(lineage, &walk);
-}
-
-static void job_read(struct lineage *lineage, int status)
-{
-	if (status < 0)
-		fail_map(lineage, status);
-	else
-		open_next_head(lineage);
 }
 
 static int meet_of_job(struct lineage *lineage, const struct node_pointer *pointer)
@@ -390,14 +403,16 @@ static void table_read(void *argument, int status)
 {
 	struct lineage *lineage = argument;
 	struct lineage_head *head = lineage->head;
-	const struct head_record *job = &lineage->heads.records[0];
+	const struct head_record *job;
 	struct lineage_walk walk = {
-		.tree = &head->tree, .meet = meet_of_job, .take = take_of_job, .then = job_read
+		.tree = &head->tree, .meet = meet_of_job, .take = take_of_job, .then = head_read
 	};
 
 	if (status == 0)
 		status = head_table_get(lineage->reads[0].bytes, &lineage->heads);
-	if (status == 0 && head->ops->begin_load && !lineage->lost)
+	lineage->opened = find_job(lineage);
+	job = &lineage->heads.records[lineage->opened];
+	if (status == 0 && head->ops->begin_load)
 		status = head->ops->begin_load(head, job->extents);
 	if (status == 0 && job->extents != head->tree.extents)
 		status = -EBADMSG;
@@ -410,6 +425,8 @@ static void table_read(void *argument, int status)
 	head->job = job->job;
 	head->serial = job->serial;
 	tree_set_root(&head->tree, &job->root);
+	lineage->head_index = lineage->opened;
+	lineage->next_index = 0;
 	lineage_walk(lineage, &walk);
 }
 

@@ -145,7 +145,7 @@ MUTANTS = (
     (
         "snapshots not found on open",
         OPEN,
-        (("if (lineage->head_index >= lineage->heads.count) {", "if (lineage->head_index >= 1) {"),),
+        (("if (lineage->next_index == lineage->heads.count) {", "if (true) {"),),
     ),
     ("no flush on open", OPEN, (("lineage_flush(lineage, read_superblocks);", "read_superblocks(lineage, 0);"),)),
     ("no epoch of its own on open", OPEN, (("lineage->next.epoch++;", ""),)),
@@ -193,9 +193,10 @@ MUTANTS = (
     (
         "names of what could be read of a lost snapshot counted",
         OPEN,
-        (("\tlineage_lose(lineage, lineage->head_index);\n\tread_table(lineage);",
-          "\tlineage->lost |= 1U << lineage->head_index;\n\topen_next_head(lineage);"),
-         ("static void read_table(struct lineage *lineage);", "static void open_next_head(struct lineage *lineage);\n")),
+        (("\tlineage_lose(lineage, lineage->head_index);\n",
+          "\tlineage->lost |= 1U << lineage->head_index;\n\topen_next_head(lineage);\n\treturn;\n"),
+         ("static void read_table(struct lineage *lineage);",
+          "static void read_table(struct lineage *lineage);\nstatic void open_next_head(struct lineage *lineage);")),
     ),
     (
         "second copies of nodes not verified",

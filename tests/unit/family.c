@@ -621,11 +621,11 @@ void family_flip_kept(struct family_job *job)
 	flip_root(job, head_table_snapshot(&store->lineage->heads, store->head.job, job->kept[0].name));
 }
 
-void family_flip(struct family_job *job)
+void family_flip(struct family_job *opener, const struct family_job *job)
 {
-	const struct extent_store *store = container_of(job->store, const struct extent_store, store);
+	const struct extent_store *store = container_of(opener->store, const struct extent_store, store);
 
-	flip_root(job, head_table_number(&store->lineage->heads, store->head.job));
+	flip_root(opener, head_table_job(&store->lineage->heads, job->committed.name));
 }
 
 void family_open(struct family *family, unsigned disks, uint64_t seed)

@@ -77,8 +77,8 @@ void family_settle(struct family *family);
 void family_wait(struct family_job *job, int r);
 /* Changes both copies of the root of the first snapshot's map, or back. */
 void family_flip_kept(struct family_job *job);
-/* Of its own. */
-void family_flip(struct family_job *job);
+/* Of the map of a job; opener has the store open. */
+void family_flip(struct family_job *opener, const struct family_job *job);
 
 /* Each begins, or does nothing where it cannot be. */
 void family_write(struct family *family, struct family_job *job);

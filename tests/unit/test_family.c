@@ -474,6 +474,64 @@ static void a_fork_that_is_lost_is_given_up_and_the_others_go_on(void **state)
 	assert_int_equal(find("b")->step, 1);
 }
 
+/* The files are called after it, and are the others' as well. */
+static void the_first_one_that_is_lost_is_given_up_and_the_others_go_on(void **state)
+{
+	open_family();
+	assert_int_equal(step("a"), 0);
+	leave();
+	assert_int_equal(step("b"), 0);
+	leave();
+	flip_map("play");
+	open_files_again(NULL);
+	assert_true(find("play")->is_lost);
+	assert_non_null(strstr(find("play")->reason, "the map of job play cannot be read"));
+	assert_false(find("a")->is_lost);
+	assert_false(find("b")->is_lost);
+	assert_int_equal(find("a")->step, 1);
+	assert_int_equal(open_as_rank("b"), -EIO);
+	assert_non_null(strstr(actor_message(&rank), "tierctl drop play"));
+	/* So it is after a start, too. */
+	actor_die(&asker);
+	actor_die(&rank);
+	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
+	assert_int_equal(actor_enter(&scene, &asker), 0);
+	assert_int_equal(actor_enter(&scene, &rank), 0);
+	assert_true(find("play")->is_lost);
+	assert_int_equal(find("b")->step, 1);
+	assert_int_equal(drop("play"), 0);
+	scene_settle(&scene);
+	assert_null(find("play"));
+	expect_all(2);
+	assert_int_equal(step("b"), 0);
+	leave();
+	assert_int_equal(find("b")->step, 2);
+	open_files_again(NULL);
+	expect_all(2);
+}
+
+/* Nothing is left then that could be opened. */
+static void files_of_which_no_map_can_be_read_are_one_lost_job(void **state)
+{
+	actor_play(&scene, &rank);
+	assert_int_equal(actor_enter(&scene, &asker), 0);
+	leave();
+	assert_int_equal(fork_to("a"), 0);
+	scene_settle(&scene);
+	assert_int_equal(step("a"), 0);
+	leave();
+	flip_map("play");
+	flip_map("a");
+	actor_die(&asker);
+	actor_die(&rank);
+	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
+	assert_int_equal(actor_enter(&scene, &asker), 0);
+	assert_true(find("play")->is_lost);
+	assert_non_null(strstr(find("play")->reason, "the map of fork a cannot be read"));
+	assert_null(find("a"));
+	assert_int_equal(drop("play"), -EBUSY);
+}
+
 /* There may be more in them than the one job that they are named after. */
 static void files_that_cannot_be_read_are_nobodys_to_remove(void **state)
 {
@@ -527,6 +585,8 @@ int main(void)
 		TEST(a_device_that_fails_breaks_all_of_them_until_their_ranks_have_left),
 		TEST(a_fork_is_there_or_not),
 		TEST(a_fork_that_is_lost_is_given_up_and_the_others_go_on),
+		TEST(the_first_one_that_is_lost_is_given_up_and_the_others_go_on),
+		TEST(files_of_which_no_map_can_be_read_are_one_lost_job),
 		TEST(files_that_cannot_be_read_are_nobodys_to_remove),
 	};
 

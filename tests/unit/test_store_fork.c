@@ -527,7 +527,7 @@ static void a_fork_that_is_lost_can_be_given_up(void **state)
 	family_rewrite(&family, fork);
 	family_commit(fork);
 	family_settle(&family);
-	family_flip(fork);
+	family_flip(job, fork);
 	family_open_first(&family);
 	assert_int_equal(store_jobs(job->store, found), 2);
 	assert_false(found[0].is_lost);
@@ -548,6 +548,65 @@ static void a_fork_that_is_lost_can_be_given_up(void **state)
 	family_settle(&family);
 	commit_all(&family);
 	assert_false(family.is_cut);
+	family_reopen(&family);
+	family_close(&family);
+}
+
+/* Of two that differ in all that is not fixed. */
+static void open_two(struct family *family, uint64_t seed)
+{
+	family_open(family, 2, seed);
+	family_fork(&family->jobs[0]);
+	family_settle(family);
+	family_rewrite(family, &family->jobs[1]);
+	commit_all(family);
+}
+
+/* Others are opened in its place, and wait for it as for any other. */
+static void the_first_job_can_be_lost_and_given_up_too(void **state)
+{
+	struct store_job found[STORE_MAX_SNAPSHOTS + 1];
+	struct family family;
+	struct family_job *first = &family.jobs[0], *fork = &family.jobs[1];
+	struct store *store;
+
+	open_two(&family, 17);
+	family_flip(first, first);
+	family_open_first(&family);
+	assert_int_equal(store_jobs(first->store, found), 2);
+	assert_true(found[0].is_lost);
+	assert_false(found[1].is_lost);
+	assert_int_equal(store_step(first->store), fork->committed.step);
+	assert_string_equal(head_of(first)->name, fork->committed.name);
+	assert_int_equal(store_attach(first->store, found[0].name, &first->request, &store), -EBADMSG);
+	assert_int_equal(store_commit(first->store, 9, &first->request), -EROFS);
+	family_wait(first, store_drop_lost(first->store, found[0].name, &first->request));
+	first->committed.name[0] = '\0';
+	family_reopen(&family);
+	assert_null(first->store);
+	family_fork(fork);
+	family_settle(&family);
+	commit_all(&family);
+	assert_false(family.is_cut);
+	family_reopen(&family);
+	family_close(&family);
+}
+
+static void the_first_job_is_whole_again_with_its_disk(void **state)
+{
+	struct family family;
+	uint64_t before[FAMILY_DISKS + 1], after[FAMILY_DISKS + 1];
+
+	open_two(&family, 18);
+	family_count_free(&family, before);
+	family_flip(&family.jobs[0], &family.jobs[0]);
+	family_open_first(&family);
+	assert_true(lineage_has_lost(head_of(&family.jobs[0])->lineage));
+	family_flip(&family.jobs[0], &family.jobs[0]);
+	family_reopen(&family);
+	family_count_free(&family, after);
+	assert_memory_equal(before, after, sizeof(before));
+	commit_all(&family);
 	family_reopen(&family);
 	family_close(&family);
 }
@@ -612,6 +671,8 @@ int main(void)
 		cmocka_unit_test(a_fork_that_has_too_many_places_is_refused),
 		cmocka_unit_test(what_was_fixed_is_kept_beside_forks),
 		cmocka_unit_test(a_fork_that_is_lost_can_be_given_up),
+		cmocka_unit_test(the_first_job_can_be_lost_and_given_up_too),
+		cmocka_unit_test(the_first_job_is_whole_again_with_its_disk),
 		cmocka_unit_test(a_table_has_each_name_once),
 		cmocka_unit_test(forks_that_cannot_be_are_refused),
 	};
