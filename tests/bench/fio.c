@@ -10,15 +10,21 @@ bool fio_is_installed(void)
 	return system("fio --version >/dev/null 2>&1") == 0;
 }
 
-static double parse_rate(const char *text, const char *direction)
+/* Of both directions, of which one may be none. */
+static double parse_rate(const char *text)
 {
 	cJSON *root = cJSON_Parse(text);
 	const cJSON *job = cJSON_GetArrayItem(cJSON_GetObjectItem(root, "jobs"), 0);
-	const cJSON *rate = cJSON_GetObjectItem(cJSON_GetObjectItem(job, direction), "bw_bytes");
-	double value = cJSON_IsNumber(rate) && rate->valuedouble > 0 ? rate->valuedouble : -EPROTO;
+	static const char *const directions[] = { "read", "write" };
+	double sum = 0;
 
+	for (int i = 0; i < 2; i++) {
+		const cJSON *rate = cJSON_GetObjectItem(cJSON_GetObjectItem(job, directions[i]), "bw_bytes");
+
+		sum += cJSON_IsNumber(rate) ? rate->valuedouble : 0;
+	}
 	cJSON_Delete(root);
-	return value;
+	return sum > 0 ? sum : -EPROTO;
 }
 
 double fio_run(const char *file, const char *direction, double seconds)
@@ -39,5 +45,5 @@ double fio_run(const char *file, const char *direction, double seconds)
 		return -errno;
 	length = fread(text, 1, sizeof(text) - 1, pipe);
 	text[length] = '\0';
-	return pclose(pipe) == 0 ? parse_rate(text, direction) : -EIO;
+	return pclose(pipe) == 0 ? parse_rate(text) : -EIO;
 }

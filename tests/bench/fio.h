@@ -10,8 +10,8 @@
 
 bool fio_is_installed(void);
 
-/* Reads or writes ("read", "write") the file, of FIO_FILE_BYTES, for that many seconds; 0: the whole file,
- * once. Bytes per second, or a negative errno. */
+/* Reads or writes the file ("read", "write"), or as much of both ("readwrite"), of FIO_FILE_BYTES, for that
+ * many seconds; 0: the whole file, once. Bytes per second, or a negative errno. */
 double fio_run(const char *file, const char *direction, double seconds);
 
 #endif

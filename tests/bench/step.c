@@ -1,0 +1,269 @@
+/* Durable steps of jobs whose state lies on NVMe: the bytes that the kernel has moved for the daemon, from
+ * the first push until the step is durable, per parameter; and the time from the closing of the step on, over
+ * that of the same bytes at the rate at which fio reads and writes at once. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/tierd.h"
+#include "common/clock.h"
+#include "common/size.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/fio.h"
+#include "tests/bench/node.h"
+
+#define UNITS 48
+#define QUICK_UNITS 8
+#define UNIT_ELEMENTS (UINT64_C(1) << 20) /* whole extents in each stream */
+#define GRADIENT 0x3a80			  /* of bf16, about 0.001 */
+#define LIMIT_TIMES 1.10
+
+struct layout {
+	const char *name;
+	uint32_t parameters_on, moments;
+	double limit; /* bytes read and written per parameter; 0: none is asked for */
+};
+
+static const struct layout layouts[] = {
+	{ "step_bytes_per_param_exact", TIERD_PLACE_NVME, TIERD_MOMENTS_FP32, 24.1 },
+	{ "step_bytes_per_param_exact_host", TIERD_PLACE_HOST, TIERD_MOMENTS_FP32, 22.1 },
+	{ "step_bytes_per_param_bf16", TIERD_PLACE_NVME, TIERD_MOMENTS_BF16, 0 },
+	{ "step_bytes_per_param_bf16_host", TIERD_PLACE_HOST, TIERD_MOMENTS_BF16, 0 },
+};
+
+struct scene {
+	struct bench_node tierd;
+	struct tierd_node *node;
+	struct tierd_job *job;
+	unsigned units;
+	char file[sizeof(((struct bench_node *)0)->disk) + 16];
+};
+
+/* ---- The job ---- */
+
+static int define_units(const struct scene *scene)
+{
+	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
+	char name[32];
+	uint32_t unit;
+	int r = 0;
+
+	tensor.name = name;
+	tensor.dimensions = 1;
+	tensor.shape[0] = UNIT_ELEMENTS;
+	tensor.initializer = TIERD_INITIALIZE_NORMAL;
+	tensor.b = 0.02;
+	for (unsigned i = 0; i < scene->units && r == 0; i++) {
+		snprintf(name, sizeof(name), "layer.%u", i);
+		r = tierd_unit_define(scene->job, name, &tensor, 1, &unit);
+	}
+	return r;
+}
+
+static int open_job(struct scene *scene, const struct layout *layout)
+{
+	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
+	struct tierd_group group = TIERD_GROUP_INIT;
+	struct tierd_job_state state;
+	int r;
+
+	group.moments = layout->moments;
+	options.name = "step";
+	options.mode = TIERD_REPLACE;
+	options.parameter_placement = layout->parameters_on;
+	options.optimizer_placement = TIERD_PLACE_NVME;
+	options.group_count = 1;
+	options.groups = &group;
+	/* With parameters on NVMe memory holds the sums, and few of these. */
+	if (layout->parameters_on == TIERD_PLACE_NVME)
+		options.host_budget = (scene->units + 8) * UNIT_ELEMENTS * sizeof(float);
+	r = tierd_job_open(scene->node, &options, &scene->job);
+	if (r == 0)
+		r = define_units(scene);
+	return r < 0 ? r : tierd_job_ready(scene->job, -1, &state);
+}
+
+/* ---- A step ---- */
+
+/* Constant ones, of every element: nothing stays zero. */
+static int push_all(const struct scene *scene)
+{
+	struct tierd_view gradients;
+	int r = 0;
+
+	for (uint32_t unit = 0; unit < scene->units && r == 0; unit++) {
+		uint16_t *values;
+
+		r = tierd_gradients(scene->job, unit, &gradients);
+		if (r < 0)
+			break;
+		values = tierd_at(&gradients, 0);
+		for (uint64_t i = 0; i < UNIT_ELEMENTS; i++)
+			values[i] = GRADIENT;
+		r = tierd_push(scene->job, unit);
+	}
+	return r;
+}
+
+/* Until it is durable. */
+static int step(const struct scene *scene, double *ret_seconds)
+{
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_ticket *ticket = NULL;
+	uint64_t start = clock_now_ns();
+	int r;
+
+	rates.learning_rate = 1e-4f;
+	r = tierd_step(scene->job, &rates, &ticket);
+	if (r == 0)
+		r = tierd_ticket_wait(ticket, TIERD_DURABLE, -1);
+	*ret_seconds = (double)(clock_now_ns() - start) / 1e9;
+	tierd_ticket_free(ticket);
+	return r;
+}
+
+/* What the kernel has read from devices and written to them for the daemon. */
+static int moved_bytes(const struct scene *scene, double *ret_bytes)
+{
+	unsigned long long value;
+	char path[64], line[128];
+	double sum = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/io", (int)scene->tierd.pid);
+	file = fopen(path, "re");
+	if (!file)
+		return -errno;
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "read_bytes: %llu", &value) == 1 ||
+		    sscanf(line, "write_bytes: %llu", &value) == 1)
+			sum += (double)value;
+	fclose(file);
+	*ret_bytes = sum;
+	return 0;
+}
+
+static int step_and_count(const struct scene *scene, double *ret_seconds, double *ret_bytes)
+{
+	double before = 0, after = 0;
+	int r = moved_bytes(scene, &before);
+
+	if (r == 0)
+		r = push_all(scene);
+	if (r == 0)
+		r = step(scene, ret_seconds);
+	if (r == 0)
+		r = moved_bytes(scene, &after);
+	*ret_bytes = after - before;
+	if (r < 0)
+		fprintf(stderr, "step: %s\n", tierd_message());
+	return r;
+}
+
+/* ---- Bytes ---- */
+
+/* Of the third: the first finds moments that nobody has written yet, and the second the places of that. */
+static int measure_bytes(struct bench *bench, struct scene *scene, const struct layout *layout)
+{
+	double seconds, bytes = 0;
+	int r = open_job(scene, layout);
+
+	for (int i = 0; i < 3 && r == 0; i++)
+		r = step_and_count(scene, &seconds, &bytes);
+	if (r == 0)
+		r = tierd_job_close(scene->job);
+	if (r < 0) {
+		fprintf(stderr, "%s: %s\n", layout->name, tierd_message());
+		return r;
+	}
+	return bench_record(bench,
+			    &(struct bench_result){ .name = layout->name,
+						    .value = bytes / (double)(scene->units * UNIT_ELEMENTS),
+						    .unit = "bytes",
+						    .limit = layout->limit });
+}
+
+/* ---- Time ---- */
+
+static double run_step(void *context, double seconds)
+{
+	const struct scene *scene = context;
+	double taken, bytes;
+	int r = step_and_count(scene, &taken, &bytes);
+
+	return r < 0 ? r : bytes / taken;
+}
+
+static double run_fio(void *context, double seconds)
+{
+	const struct scene *scene = context;
+
+	return fio_run(scene->file, "readwrite", seconds);
+}
+
+static int measure_time(struct bench *bench, struct scene *scene)
+{
+	const struct bench_comparison comparison = { .name = "step_nvme_ratio",
+						     .limit = 1 / LIMIT_TIMES,
+						     .unit = "MB/s",
+						     .scale = 1e6,
+						     .ours = { run_step, scene },
+						     .theirs = { run_fio, scene } };
+	double rate;
+	int r;
+
+	if (!fio_is_installed()) {
+		printf("step_nvme_ratio: skipped, fio is not installed\n");
+		return 0;
+	}
+	snprintf(scene->file, sizeof(scene->file), "%s/fio", scene->tierd.disk);
+	rate = fio_run(scene->file, "write", 0);
+	r = rate < 0 ? (int)rate : open_job(scene, &layouts[0]);
+	for (int i = 0; i < 2 && r == 0; i++)
+		r = run_step(scene, 0) < 0 ? -EIO : 0;
+	if (r == 0)
+		r = bench_compare(bench, &comparison);
+	return r < 0 ? r : tierd_job_close(scene->job);
+}
+
+/* ---- All of them ---- */
+
+static bool is_wanted(const struct bench *bench)
+{
+	bool is_wanted = bench_wants(bench, "step_nvme_ratio");
+
+	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
+		is_wanted |= bench_wants(bench, layouts[i].name);
+	return is_wanted;
+}
+
+static int run(struct bench *bench)
+{
+	struct scene scene = { .tierd = BENCH_NODE_INIT,
+			       .units = bench_is_quick(bench) ? QUICK_UNITS : UNITS };
+	int r = bench_node_start(&scene.tierd, "1G", "4G");
+
+	if (r == 0)
+		r = tierd_connect(scene.tierd.socket, &scene.node);
+	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]) && r == 0; i++)
+		if (bench_wants(bench, layouts[i].name))
+			r = measure_bytes(bench, &scene, &layouts[i]);
+	if (r == 0 && bench_wants(bench, "step_nvme_ratio"))
+		r = measure_time(bench, &scene);
+	scene.node = tierd_disconnect(scene.node);
+	bench_node_stop(&scene.tierd);
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	struct bench *bench = NULL;
+	int r = bench_new(argc, argv, &bench);
+
+	if (r < 0)
+		return EXIT_FAILURE;
+	if (is_wanted(bench))
+		r = run(bench);
+	return bench_end(bench, r);
+}
