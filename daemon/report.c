@@ -152,6 +152,16 @@ static int fill_members(struct job_entry *entry, const struct job *job)
 	return 0;
 }
 
+static const char *moments_of(const struct job_options *options)
+{
+	static const char *const texts[] = { "", "fp32", "bf16", "fp32, bf16" };
+	unsigned formats = 0;
+
+	for (uint32_t i = 0; i < options->group_count && options->slot_count > 0; i++)
+		formats |= 1U << options->groups[i].moments;
+	return texts[formats];
+}
+
 static const char *gradient_placement(const struct job *job)
 {
 	if (job->phase <= JOB_PLANNING && job->options.gradient_placement == PLACEMENT_DEFAULT)
@@ -214,6 +224,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->gradient_placement = (char *)gradient_placement(job);
 	wire->spill_bytes = job->spill ? job->sums_memory.length : 0;
 	wire->optimizer = (char *)job->options.optimizer->name;
+	wire->moments = (char *)moments_of(&job->options);
 	wire->loss_scale = job->loss_scale.value;
 	wire->io_weight = job->options.io_weight;
 	account_statistics(job, NULL, &entry->statistics);

@@ -116,6 +116,7 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddBoolToObject(json, "is_parameter_placement_auto", job->is_parameter_placement_auto);
 	cJSON_AddBoolToObject(json, "is_optimizer_placement_auto", job->is_optimizer_placement_auto);
 	cJSON_AddStringToObject(json, "optimizer", job->optimizer);
+	cJSON_AddStringToObject(json, "moments", job->moments);
 	cJSON_AddNumberToObject(json, "loss_scale", (double)job->loss_scale);
 	cJSON_AddItemToObject(json, "members", members_json(job));
 	cJSON_AddNumberToObject(json, "readers", job->readers);
@@ -193,6 +194,15 @@ static void add_placement(struct table *table, const char *placement, bool is_au
 	table_add(table, "%s%s", placement, is_chosen ? " (auto)" : "");
 }
 
+/* fp32 moments are what everybody expects. */
+static void add_optimizer(struct table *table, const Tierd__Wire__JobEntry *job)
+{
+	if (strstr(job->moments, "bf16"))
+		table_add(table, "%s (%s)", job->optimizer, job->moments);
+	else
+		table_add(table, "%s", job->optimizer);
+}
+
 static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 {
 	static const char *const titles[] = { "JOB",	     "USER",	 "STATUS",	 ">RANKS",
@@ -221,7 +231,7 @@ static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 		table_add_bytes(table, job->shared_bytes);
 		table_add(table, "%u", job->io_weight);
 		add_placement(table, job->parameter_placement, job->is_parameter_placement_auto);
-		table_add(table, "%s", job->optimizer);
+		add_optimizer(table, job);
 		add_placement(table, job->optimizer_placement, job->is_optimizer_placement_auto);
 		table_add(table, "%s", job->gradient_placement);
 	}

@@ -376,6 +376,7 @@ static int print_json(const struct plan_request *request)
 	cJSON_AddNumberToObject(json, "frozen_bytes", (double)model->frozen_bytes);
 	cJSON_AddStringToObject(json, "format", plan_format_name(model->format));
 	cJSON_AddStringToObject(json, "optimizer", model->optimizer);
+	cJSON_AddStringToObject(json, "moments", model->has_bf16_moments ? "bf16" : "fp32");
 	cJSON_AddNumberToObject(json, "world_size", model->world_size);
 	cJSON_AddNumberToObject(json, "local_ranks", model->local_ranks);
 	cJSON_AddNumberToObject(json, "largest_unit", (double)model->largest_unit);
@@ -494,12 +495,12 @@ static int print_tables(const struct plan_request *request)
 	char a[TEXT_SIZE], b[TEXT_SIZE];
 	int code;
 
-	printf("%s parameters in %s with %s over %u rank%s, %u of them here; largest unit %s, %u "
+	printf("%s parameters in %s with %s%s over %u rank%s, %u of them here; largest unit %s, %u "
 	       "micro-batch%s",
 	       text_count(model->parameters, a), plan_format_name(model->format), model->optimizer,
-	       model->world_size, PLURAL(model->world_size), model->local_ranks,
-	       text_count(model->largest_unit, b), model->micro_batches,
-	       model->micro_batches == 1 ? "" : "es");
+	       model->has_bf16_moments ? " (moments in bf16)" : "", model->world_size,
+	       PLURAL(model->world_size), model->local_ranks, text_count(model->largest_unit, b),
+	       model->micro_batches, model->micro_batches == 1 ? "" : "es");
 	if (model->frozen_bytes > 0)
 		printf("; %s frozen", text_bytes(model->frozen_bytes, a));
 	if (!model->is_durable)

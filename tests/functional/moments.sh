@@ -6,6 +6,10 @@ program=$1
 
 tierd_start
 timeout "$patience" "$program" || fail 'see above'
+"$TIERCTL" --json jobs >"$scratch/out"
+for moments in '"fp32, bf16"' '"fp32"'; do
+	grep -q "\"moments\":[[:space:]]*$moments" "$scratch/out" || fail "no job with moments in $moments: $(cat "$scratch/out")"
+done
 tierd_stop
 tierd_start
 timeout "$patience" "$program" again || fail 'with jobs that were found on the devices: see above'

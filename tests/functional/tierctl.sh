@@ -53,6 +53,7 @@ expect_status 2 "$TIERCTL" plan --parameters 7B --world-size 8 --stage 4
 json 'j["stages"][0]["bytes_per_rank"] == 16e9' plan --parameters 1B --world-size 8
 json 'j["stages"][3]["bytes_per_rank"] == 2e9' plan --parameters 1B --world-size 8
 json 'j["stages"][0]["bytes_per_rank"] == 8e9' plan --parameters 1B --world-size 8 --optimizer sgd
+json 'j["stages"][0]["bytes_per_rank"] == 12e9 and j["moments"] == "bf16"' plan --parameters 1B --world-size 8 --moments bf16
 expect_status 2 "$TIERCTL" plan --parameters 1B --world-size 8 --optimizer adagrad
 json 'j["stages"][3]["parameter_bytes_per_rank"] == 10e6 + 2**30' plan --parameters 40M --world-size 8 --frozen 8G
 expect_status 2 "$TIERCTL" plan --parameters 40M --world-size 8 --frozen 100T
