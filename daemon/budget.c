@@ -319,11 +319,12 @@ static const char *describe_nvme(const struct job *job)
 	if (job->nvme_bytes > 0)
 		return "its gradient sums, beside the state that it has";
 	if (job->is_durable && (job->has_backup || placement_is_chosen(job)))
-		return "twice its state: updates go to free places; with durability none what is in host "
-		       "memory "
-		       "needs none";
-	return job->has_nvme_sums ? "twice its state: updates go to free places; and its gradient sums, once"
-				  : "twice its state: updates go to free places";
+		return "twice its state, but what is frozen once: updates go to free places; with durability "
+		       "none what is in host memory needs none";
+	return job->has_nvme_sums
+		       ? "twice its state, but what is frozen once: updates go to free places; and "
+			 "its gradient sums, once"
+		       : "twice its state, but what is frozen once: updates go to free places";
 }
 
 /* what: it needs them for. */
@@ -410,7 +411,7 @@ void budget_set_state(struct job *job, uint64_t bytes)
 
 int budget_grow(struct job *job, const struct store_room *more, char *message, size_t size)
 {
-	static const char what[] = "its state once more for each snapshot";
+	static const char what[] = "what may change of its state, once more for each snapshot";
 	int r = budget_charge(job, more->host_bytes, message, size);
 
 	if (r < 0)

@@ -88,6 +88,9 @@ static void end_from_worker(struct work *work)
 {
 	struct operation *operation = container_of(work, struct operation, work);
 
+	/* A write that was refused may have given its place back. */
+	if (operation->transfer->direction == TIER_WRITE)
+		extent_feed(operation->store);
 	end(operation, operation->status);
 }
 
@@ -312,15 +315,16 @@ static void write_checksummed(struct work *work)
 	submit_write(container_of(work, struct operation, work));
 }
 
-/* Whether somebody will give places back: the commit that is under way, rewrites that replace something, or
+/* Whether somebody will give places back: rewrites that replace something, the commit that is under way, or
  * another job. */
 static bool may_wait(const struct extent_store *store)
 {
-	return store->lineage &&
-	       (store->is_committing || store->map.rewrites > 0 || lineage_attached(store->lineage) > 1);
+	return store->map.rewrites > 0 ||
+	       (store->lineage && (store->is_committing || lineage_attached(store->lineage) > 1));
 }
 
-/* A full rewrite of everything takes all places between two commits. */
+/* A full rewrite of what may change takes all places between two commits; what is fixed has none of its own
+ * for being rewritten, and before the first commit borrows of those, or waits for them. */
 static int find_place(struct operation *operation)
 {
 	struct extent_store *store = operation->store;

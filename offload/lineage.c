@@ -28,15 +28,27 @@ uint64_t lineage_device_bytes(const struct lineage_geometry *geometry)
 	return lineage_extents_offset(geometry) + geometry->extents * STORE_EXTENT_BYTES;
 }
 
+struct lineage_share lineage_share_of(uint64_t extents, unsigned devices)
+{
+	return (struct lineage_share){ .changing = lineage_count(size_divide_up(extents, devices)) };
+}
+
+uint32_t lineage_share_places(struct lineage_share share, unsigned jobs, unsigned snapshots)
+{
+	uint64_t changing = (UINT64_C(2) * jobs + snapshots) * share.changing;
+
+	return lineage_count(share.fixed + changing + jobs * LINEAGE_SPARE_EXTENTS);
+}
+
 /* Of the nodes two copies of each map, with its table; for as many maps as there can ever be, because where
  * nodes end extents begin, and what follows them can grow. */
-struct lineage_geometry lineage_geometry_for(uint64_t extents, unsigned devices, unsigned snapshots)
+struct lineage_geometry lineage_geometry_for(uint64_t extents, unsigned devices, struct lineage_share share,
+					     unsigned snapshots)
 {
 	uint64_t nodes = 2 * (2 + HEAD_RECORDS - 1) * (tree_nodes(extents) + 1);
 
 	return (struct lineage_geometry){
-		.extents = lineage_count((2 + snapshots) * size_divide_up(extents, devices) +
-					 LINEAGE_SPARE_EXTENTS),
+		.extents = lineage_share_places(share, 1, snapshots),
 		.nodes = lineage_count(size_divide_up(nodes, devices) + SPARE_NODES),
 	};
 }
@@ -202,6 +214,11 @@ struct lineage *lineage_free(struct lineage *lineage)
 uint64_t lineage_generation(const struct lineage *lineage)
 {
 	return lineage->superblock.generation;
+}
+
+bool lineage_has_commit(const struct lineage_head *head)
+{
+	return head_table_number(&head->lineage->heads, head->job) != NULL;
 }
 
 uint64_t lineage_step(const struct lineage_head *head)

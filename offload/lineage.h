@@ -42,11 +42,18 @@ struct lineage_head_ops {
 	void (*abandon_load)(struct lineage_head *head);
 };
 
-/* How many extents of a job a device has, at most: those that stay as they are for good, which forks share,
- * and the others. */
+/* How many extents of a job a device has, at most: those that stay as they are from its first commit on,
+ * which all jobs and snapshots share, and the others. */
 struct lineage_share {
 	uint32_t fixed, changing;
 };
+
+/* Of so many extents, each on the device of its number modulo devices, none of which is fixed. */
+struct lineage_share lineage_share_of(uint64_t extents, unsigned devices);
+/* Places that a device needs for so many jobs, which differ in what may change alone, and as many snapshots
+ * of which nothing but what is fixed is left in any job: for what is fixed once; for the rest of each job
+ * what was committed, and as much again while it is written. */
+uint32_t lineage_share_places(struct lineage_share share, unsigned jobs, unsigned snapshots);
 
 /* Embedded in what has a map: a job, or a view of a commit that is kept. One that is attached is borrowed,
  * and stays until it is detached. */
@@ -73,10 +80,9 @@ struct lineage_geometry {
 	uint32_t extents, nodes;
 };
 
-/* Of a job of so many extents, each on the device of its number modulo devices: places for what was
- * committed, for as much again while it is written, and for as many snapshots of which nothing is left in the
- * job. */
-struct lineage_geometry lineage_geometry_for(uint64_t extents, unsigned devices, unsigned snapshots);
+/* Of a job of so many extents, of which a device has that share. */
+struct lineage_geometry lineage_geometry_for(uint64_t extents, unsigned devices, struct lineage_share share,
+					     unsigned snapshots);
 /* Whether so many places can be counted; what cannot is as many as no device has, in any geometry. */
 bool lineage_is_possible(const struct lineage_geometry *geometry);
 /* Bytes of each device; where extents begin. */
@@ -204,6 +210,8 @@ void lineage_pass_turn(struct lineage *lineage);
 /* Every head looks whether it has waited for a place. */
 void lineage_feed(struct lineage *lineage);
 
+/* There is a commit of it, as there is of every fork. */
+bool lineage_has_commit(const struct lineage_head *head);
 /* The last commit; the step of a job in it, which is durable. */
 uint64_t lineage_generation(const struct lineage *lineage);
 uint64_t lineage_step(const struct lineage_head *head);

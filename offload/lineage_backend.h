@@ -131,11 +131,8 @@ int lineage_count_extents(struct lineage *lineage, const struct node_read *read)
 int lineage_name_children(struct lineage *lineage, const struct node_header *header);
 /* A commit is the last one: the one before loses its names, and so does what only that led to. */
 void lineage_give_replaced(struct lineage *lineage);
-/* Places for several jobs, with so many snapshots of all of them. */
-struct lineage_geometry lineage_geometry_shared(const struct lineage_head *head, unsigned jobs,
-						unsigned snapshots);
-/* What snapshots and readers keep on a device beside a job that is alone. */
-uint64_t lineage_kept_more(const struct lineage_head *head, unsigned device);
+/* Places of each device for so many jobs as this one, with so many snapshots of all of them. */
+uint32_t lineage_places_for(const struct lineage_head *head, unsigned jobs, unsigned snapshots);
 /* Whether full rewrites always find places if the last commit of a job is kept. -ENOSPC. */
 int lineage_check_room(struct lineage_head *head);
 

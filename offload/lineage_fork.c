@@ -27,23 +27,11 @@ struct lineage_geometry lineage_geometry_with(const struct lineage_head *head, u
 {
 	unsigned jobs = head_table_count(&head->lineage->heads, HEAD_JOB);
 
-	return jobs > 1 ? lineage_geometry_shared(head, jobs, snapshots)
-			: lineage_geometry_for(head->tree.extents, head->lineage->device_count, snapshots);
-}
-
-/* As long as a job is alone what is fixed may have been written again, and its snapshots may keep what it
- * was. */
-static uint32_t least_with_fork(const struct lineage_head *head, unsigned jobs)
-{
-	struct lineage_geometry alone = lineage_geometry_shared(head, jobs, 0);
-	uint64_t least = head->lineage->geometry.extents;
-
-	for (unsigned device = 0; jobs == 2 && device < head->lineage->device_count; device++) {
-		uint64_t all = alone.extents + lineage_kept_more(head, device);
-
-		least = all > least ? all : least;
-	}
-	return lineage_count(least);
+	/* Before its first commit it is in no table. */
+	return (struct lineage_geometry){
+		.extents = lineage_places_for(head, jobs > 0 ? jobs : 1, snapshots),
+		.nodes = head->lineage->geometry.nodes,
+	};
 }
 
 struct lineage_geometry lineage_geometry_with_fork(const struct lineage_head *head, unsigned snapshots)
@@ -52,12 +40,11 @@ struct lineage_geometry lineage_geometry_with_fork(const struct lineage_head *he
 	unsigned jobs = head_table_count(&lineage->heads, HEAD_JOB) + 1;
 	/* There may be more of them than there was to be room for: in what jobs that are gone have left. */
 	unsigned there = head_table_count(&lineage->heads, HEAD_SNAPSHOT) + lineage->view_count;
-	struct lineage_geometry geometry =
-		lineage_geometry_shared(head, jobs, snapshots > there ? snapshots : there);
-	uint32_t least = least_with_fork(head, jobs);
+	uint32_t needed = lineage_places_for(head, jobs, snapshots > there ? snapshots : there);
+	struct lineage_geometry geometry = lineage->geometry;
 
-	if (geometry.extents < least)
-		geometry.extents = least;
+	if (geometry.extents < needed)
+		geometry.extents = needed;
 	return geometry;
 }
 

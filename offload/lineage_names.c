@@ -189,30 +189,14 @@ static uint64_t kept_on(const struct lineage *lineage, unsigned device)
 
 static struct lineage_share share_of(const struct lineage_head *head)
 {
-	uint64_t each = size_divide_up(head->tree.extents, head->lineage->device_count);
-
 	return head->share.changing + head->share.fixed > 0
 		       ? head->share
-		       : (struct lineage_share){ .fixed = 0, .changing = (uint32_t)each };
+		       : lineage_share_of(head->tree.extents, head->lineage->device_count);
 }
 
-struct lineage_geometry lineage_geometry_shared(const struct lineage_head *head, unsigned jobs,
-						unsigned snapshots)
+uint32_t lineage_places_for(const struct lineage_head *head, unsigned jobs, unsigned snapshots)
 {
-	struct lineage_share share = share_of(head);
-	uint64_t changing = (UINT64_C(2) * jobs + snapshots) * share.changing;
-
-	return (struct lineage_geometry){
-		.extents = lineage_count(share.fixed + changing + jobs * LINEAGE_SPARE_EXTENTS),
-		.nodes = head->lineage->geometry.nodes,
-	};
-}
-
-uint64_t lineage_kept_more(const struct lineage_head *head, unsigned device)
-{
-	struct lineage_share share = share_of(head);
-
-	return size_rest(kept_on(head->lineage, device), share.fixed + share.changing);
+	return lineage_share_places(share_of(head), jobs, snapshots);
 }
 
 uint32_t lineage_fork_extents(const struct lineage_head *head)
@@ -229,34 +213,20 @@ static int refuse_room(struct lineage *lineage, unsigned device, uint64_t kept, 
 			      (unsigned long long)(lineage->extents[device].count - least));
 }
 
-/* If all that is kept stays, two more states must fit: the one that is committed next, and the one after it.
- */
+/* If all that is kept beside what is fixed stays, two more states of what may change must fit for each job:
+ * the one that is committed next, and the one after it. That counts what only the last commits of other jobs
+ * keep once too often; so it is enough, too, if each snapshot and reader may keep a state of its own. */
 static int check_device(struct lineage_head *head, unsigned device)
-{
-	struct lineage *lineage = head->lineage;
-	uint64_t kept = kept_on(lineage, device);
-	struct lineage_geometry least = lineage_geometry_for(head->tree.extents, lineage->device_count, 0);
-
-	return least.extents + kept <= lineage->extents[device].count
-		       ? 0
-		       : refuse_room(lineage, device, kept, least.extents);
-}
-
-/* Two of each job. That counts what only the last commits of other jobs keep once too often; so it is enough,
- * too, if each snapshot and reader may keep a state of its own. */
-static int check_shared_device(struct lineage_head *head, unsigned device)
 {
 	struct lineage *lineage = head->lineage;
 	unsigned jobs = head_table_count(&lineage->heads, HEAD_JOB);
 	unsigned snapshots = head_table_count(&lineage->heads, HEAD_SNAPSHOT) + 1 + lineage->view_count;
-	struct lineage_geometry least = lineage_geometry_shared(head, jobs, 0);
-	struct lineage_geometry whole = lineage_geometry_shared(head, jobs, snapshots);
-	uint64_t fixed = share_of(head).fixed, kept = kept_on(lineage, device);
+	uint64_t least = lineage_places_for(head, jobs, 0), count = lineage->extents[device].count;
+	uint64_t kept = size_rest(kept_on(lineage, device), share_of(head).fixed);
 
-	return least.extents - fixed + kept <= lineage->extents[device].count ||
-			       whole.extents <= lineage->extents[device].count
+	return least + kept <= count || lineage_places_for(head, jobs, snapshots) <= count
 		       ? 0
-		       : refuse_room(lineage, device, kept, least.extents - fixed);
+		       : refuse_room(lineage, device, kept, least);
 }
 
 int lineage_check_room(struct lineage_head *head)
@@ -266,8 +236,7 @@ int lineage_check_room(struct lineage_head *head)
 	int r = 0;
 
 	for (unsigned device = 0; device < lineage->device_count && r == 0; device++)
-		r = head_table_count(&lineage->heads, HEAD_JOB) > 1 ? check_shared_device(head, device)
-								    : check_device(head, device);
+		r = check_device(head, device);
 	if (r == 0 && node_area_free_places(lineage->nodes) < nodes)
 		return lineage_refuse(lineage, -ENOSPC, "the reserve for the maps of snapshots is used");
 	return r;

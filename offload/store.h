@@ -182,8 +182,8 @@ int store_layout_add_stream(struct store_layout *layout, const char *name);
 /* A scratch stream has one place for each extent, not two: what an extent holds is lost as soon as a write of
  * it begins, and it reads as zeros until that has ended well. For what no commit ever needs. */
 int store_layout_add_scratch_stream(struct store_layout *layout, const char *name);
-/* What a fixed stream holds stays as it is once it has been committed, so that forks of the job share it for
- * good, and reserve nothing for it. */
+/* What a fixed stream holds stays as it is from the first commit on, before which all writes of it have
+ * ended: so it has one place for each extent, which snapshots and forks of the job share for good. */
 int store_layout_add_fixed_stream(struct store_layout *layout, const char *name);
 /* Before its first stream: a store of this layout commits, and is there after a crash. It has no scratch
  * streams (-EINVAL). */
@@ -234,8 +234,8 @@ DEFINE_FREEP(struct store *, store_free)
 
 const char *store_name(const struct store *store);
 
-/* -EINVAL: not whole blocks, or outside the sections; -EOPNOTSUPP: a host store. After an error done() never
- * runs. */
+/* -EINVAL: not whole blocks, or outside the sections; -EROFS: what is fixed has been committed, or is being;
+ * -EOPNOTSUPP: a host store. After an error done() never runs. */
 int store_submit(struct store *store, struct store_transfer *transfer);
 
 /* Somebody has come to wait for a transfer that is submitted and not done: what has not reached a device goes

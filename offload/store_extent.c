@@ -115,10 +115,19 @@ void extent_store_issue(struct extent_store *store)
 		issue_queue(store, (enum tier_priority)priority);
 }
 
+/* There are no places for what is fixed to be written again. */
+static bool is_settled(const struct extent_store *store, uint32_t stream)
+{
+	return store->lineage && store->store.layout->streams[stream].is_fixed &&
+	       (store->is_committing || lineage_has_commit(&store->head));
+}
+
 int extent_submit(struct store *base, struct store_transfer *transfer)
 {
 	struct extent_store *store = container_of(base, struct extent_store, store);
 
+	if (transfer->direction == TIER_WRITE && is_settled(store, transfer->stream))
+		return -EROFS;
 	transfer->issued = transfer->completed = 0;
 	transfer->status = 0;
 	transfer->fault.stream_offset = transfer->fault.device_offset = 0;

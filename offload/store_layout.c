@@ -9,8 +9,6 @@
 
 /* A checksum's seed has 16 bits for the stream. */
 #define MAX_STREAMS 65536
-/* As a lineage has them. */
-#define SPARE_PLACES 8
 
 int store_layout_new(struct store_layout **ret_layout)
 {
@@ -206,29 +204,6 @@ struct store_piece store_layout_piece(const struct store_layout *layout, uint64_
 	return piece;
 }
 
-/* Of extents that follow each other a device has at most its even share, rounded up. */
-uint64_t store_layout_places(const struct store_layout *layout, unsigned devices)
-{
-	uint64_t places = SPARE_PLACES, run = 0;
-
-	for (uint32_t i = 0; i < layout->stream_count; i++) {
-		const struct store_stream *stream = &layout->streams[i];
-
-		if (!stream->is_scratch) {
-			run += stream->extents;
-			continue;
-		}
-		places += 2 * size_divide_up(run, devices) + size_divide_up(stream->extents, devices);
-		run = 0;
-	}
-	return places + 2 * size_divide_up(run, devices);
-}
-
-struct lineage_geometry store_layout_geometry(const struct store_layout *layout, unsigned devices)
-{
-	return lineage_geometry_for(store_layout_extents(layout), devices, layout->snapshots);
-}
-
 /* Extents of a run that a device has. */
 static uint32_t count_on(uint64_t first, uint64_t count, unsigned device, unsigned devices)
 {
@@ -248,12 +223,23 @@ struct lineage_share store_layout_share(const struct store_layout *layout, unsig
 			const struct store_stream *stream = &layout->streams[i];
 			uint32_t count = count_on(stream->first_extent, stream->extents, device, devices);
 
-			*(stream->is_fixed ? &share.fixed : &share.changing) += count;
+			*(stream->is_fixed || stream->is_scratch ? &share.fixed : &share.changing) += count;
 		}
 		most.fixed = share.fixed > most.fixed ? share.fixed : most.fixed;
 		most.changing = share.changing > most.changing ? share.changing : most.changing;
 	}
 	return most;
+}
+
+uint64_t store_layout_places(const struct store_layout *layout, unsigned devices)
+{
+	return lineage_share_places(store_layout_share(layout, devices), 1, 0);
+}
+
+struct lineage_geometry store_layout_geometry(const struct store_layout *layout, unsigned devices)
+{
+	return lineage_geometry_for(store_layout_extents(layout), devices,
+				    store_layout_share(layout, devices), layout->snapshots);
 }
 
 uint64_t store_layout_device_bytes(const struct store_layout *layout, unsigned devices)

@@ -37,13 +37,13 @@ uint64_t store_layout_extent(const struct store_layout *layout, uint32_t stream,
 /* And back: what of the section lies in it, up to a page. */
 struct store_piece store_layout_piece(const struct store_layout *layout, uint64_t extent);
 
-/* Places that each of several devices needs. */
+/* Places that each of several devices needs, if it is not durable. */
 uint64_t store_layout_places(const struct store_layout *layout, unsigned devices);
 
 /* Of each of several devices, if it is durable. */
 struct lineage_geometry store_layout_geometry(const struct store_layout *layout, unsigned devices);
 
-/* The same, of its extents. */
+/* The same, of its extents; those of scratch streams, which have one place each as well, count as fixed. */
 struct lineage_share store_layout_share(const struct store_layout *layout, unsigned devices);
 
 /* What is in use of its extents, in whole pages. */

@@ -8,14 +8,16 @@
 
 _Static_assert(sizeof(struct store_extent) <= 128, "the plan of host memory counts on it");
 
-static void adopt_section(struct store_extent *extents, const struct store_section *section, bool is_scratch)
+static void adopt_section(struct store_extent *extents, const struct store_stream *stream,
+			  const struct store_section *section)
 {
 	for (uint64_t offset = 0; offset < section->length; offset += STORE_EXTENT_BYTES) {
 		struct store_extent *entry = &extents[section->first_extent + offset / STORE_EXTENT_BYTES];
 		uint64_t rest = section->length - offset;
 
 		entry->length = (uint32_t)(rest < STORE_EXTENT_BYTES ? rest : STORE_EXTENT_BYTES);
-		entry->is_scratch = is_scratch;
+		entry->is_scratch = stream->is_scratch;
+		entry->is_fixed = stream->is_fixed;
 	}
 }
 
@@ -25,8 +27,8 @@ void store_map_adopt(struct store_map *map, const struct store_layout *layout)
 		const struct store_stream *stream = &layout->streams[i];
 
 		for (size_t section = 0; section < stream->section_count; section++)
-			adopt_section(map->extents + stream->first_extent, &stream->sections[section],
-				      stream->is_scratch);
+			adopt_section(map->extents + stream->first_extent, stream,
+				      &stream->sections[section]);
 	}
 }
 
@@ -159,6 +161,7 @@ int store_map_begin(struct store_map *map, uint64_t extent, uint8_t blocks)
 
 	assert(!(entry->in_flight & blocks));
 	assert(!(blocks & ~all_blocks(entry)));
+	assert(!entry->is_fixed || entry->committed == PLACES_NONE);
 	if (entry->has_failed)
 		return -EIO;
 	if (entry->pending_place == PLACES_NONE) {
@@ -242,6 +245,8 @@ void store_map_freeze(struct store_map *map, const struct node_header *header, u
 		struct node_extent node = { .device = (uint16_t)(extent % map->device_count),
 					    .place = entry->place };
 
+		/* It would be another one after this commit, and there is no place for that. */
+		assert(!entry->is_fixed || entry->pending_place == PLACES_NONE);
 		memcpy(node.checksums, entry->checksums, sizeof(node.checksums));
 		node_put_extent(bytes, i, &node);
 		entry->frozen = entry->place;

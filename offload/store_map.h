@@ -21,6 +21,7 @@ struct store_extent {
 	bool has_failed; /* the rewrite is given up when nothing of it is in flight any more */
 	bool is_broken;	 /* its place took an error, and is not used again */
 	bool is_scratch; /* it gives its place up for its rewrite */
+	bool is_fixed;	 /* once it is committed it is written no more */
 };
 
 struct store_map {

@@ -517,12 +517,12 @@ static void jobs_that_do_not_fit_hear_the_numbers(struct tierd_node *node)
 	REQUIRE(strstr(tierd_message(), "optimizer state") && strstr(tierd_message(), "TiB"));
 	OK(tierd_job_close(job));
 
-	/* Frozen values need little but disk: 40 units of 16 MiB, twice. */
+	/* Frozen values need little but disk: 80 units of 16 MiB. */
 	OK(tierd_job_open(node, &options, &job));
 	tensor.shape[0] = 1 << 18;
 	tensor.shape[1] = 1 << 4;
 	tensor.is_frozen = true;
-	for (unsigned i = 0; i < 40; i++) {
+	for (unsigned i = 0; i < 80; i++) {
 		snprintf(name, sizeof(name), "frozen%u", i);
 		tensor.name = name;
 		OK(tierd_unit_define(job, name, &tensor, 1, &unit));

@@ -488,7 +488,7 @@ def what_was_imported_outlives_the_daemon():
 
 
 def what_does_not_fit_is_refused_before_anything_is_written():
-    for layers, mib, message in (100, 8, "are left there"), (1, 512, "of host memory"):
+    for layers, mib, message in (200, 8, "are left there"), (1, 512, "of host memory"):
         large("huge", layers, mib)
         text = tierctl("import", "huge", at("huge"), status=1)
         assert "job huge: it needs" in text and message in text, text

@@ -215,7 +215,7 @@ def no_room_is_made():
     for count in ("x", "-1", "4294967296", ""):
         tierctl(ME, "reserve", "grown", "--", count, status=2, says=["is no number of snapshots"])
     tierctl(ME, "reserve", "nobody", "2", status=1, says=["no job nobody"])
-    says = ["job grown: it needs", "its state once more for each snapshot", "its nvme_budget is 60.0 MiB"]
+    says = ["job grown: it needs", "what may change of its state, once more for each snapshot", "its nvme_budget is 60.0 MiB"]
     tierctl(ME, "reserve", "grown", "14", status=1, says=says)
     assert json.loads(tierctl(ME, "--json", "snapshots", "grown"))["maximum"] == 1
 

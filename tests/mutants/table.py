@@ -130,7 +130,7 @@ MUTANTS = (
     (
         "a snapshot taken without room for it",
         NAMES,
-        (("return least.extents + kept <= lineage->extents[device].count\n", "return true\n"),),
+        (("return least + kept <= count || ", "return true || "),),
     ),
     (
         "the map of a view not kept",
@@ -288,6 +288,16 @@ MUTANTS = (
                 "\treturn r < 0 ? r : lineage_commit(&store->head, &store->step);",
             ),
         ),
+    ),
+    (
+        "what is fixed written after its commit",
+        "offload/store_extent.c",
+        (("if (transfer->direction == TIER_WRITE && is_settled(store, transfer->stream))\n\t\treturn -EROFS;\n", ""),),
+    ),
+    (
+        "what is fixed written without waiting for places",
+        "offload/extent_operation.c",
+        (("return store->map.rewrites > 0 ||\n", "return false ||\n"),),
     ),
     (
         "the number of a job that was dropped given away while it is open",

@@ -19,27 +19,36 @@ unsigned disk_store_choose(struct disk_store *disk, unsigned bound)
 	return (unsigned)((disk->random >> 33) % bound);
 }
 
-static struct store_layout *make_layout(unsigned extents, unsigned snapshots)
+/* The extents of its first stream. */
+static unsigned first_extents(const struct disk_store *disk)
+{
+	return disk->fixed > 0 ? disk->fixed : disk->extents / 2;
+}
+
+static struct store_layout *make_layout(const struct disk_store *disk)
 {
 	struct store_layout *layout;
 	uint64_t offset;
 
 	assert_int_equal(store_layout_new(&layout), 0);
 	store_layout_set_durable(layout);
-	store_layout_set_snapshots(layout, snapshots);
-	assert_int_equal(store_layout_add_stream(layout, "first"), 0);
+	store_layout_set_snapshots(layout, disk->snapshots);
+	assert_int_equal(disk->fixed > 0 ? store_layout_add_fixed_stream(layout, "first")
+					 : store_layout_add_stream(layout, "first"),
+			 0);
 	assert_int_equal(store_layout_add_stream(layout, "second"), 1);
 	assert_int_equal(store_layout_add_scratch_stream(layout, "scratch"), -EINVAL);
-	for (unsigned i = 0; i < extents; i++)
-		assert_int_equal(store_layout_add_section(layout, i >= extents / 2, DISK_PAGE, &offset), 0);
+	for (unsigned i = 0; i < disk->extents; i++)
+		assert_int_equal(
+			store_layout_add_section(layout, i >= first_extents(disk), DISK_PAGE, &offset), 0);
 	return layout;
 }
 
 static void place_of(const struct disk_store *disk, unsigned extent, uint32_t *ret_stream,
 		     uint64_t *ret_offset)
 {
-	*ret_stream = extent >= disk->extents / 2;
-	*ret_offset = (extent % (disk->extents / 2)) * STORE_EXTENT_BYTES;
+	*ret_stream = extent >= first_extents(disk);
+	*ret_offset = (extent - (*ret_stream ? first_extents(disk) : 0)) * STORE_EXTENT_BYTES;
 }
 
 /* ---- The loop ---- */
@@ -109,24 +118,44 @@ static void on_read(struct store_transfer *transfer, int status)
 	container_of(transfer, struct disk_slot, transfer)->is_busy = false;
 }
 
-void disk_store_rewrite(struct disk_store *disk, unsigned extent)
+static struct disk_slot *find_slot(struct disk_store *disk)
 {
 	struct disk_slot *slot = disk->slots;
 
 	while (slot->is_busy)
 		slot++;
-	slot->is_busy = disk->is_written[extent] = true;
+	return slot;
+}
+
+static void prepare_write(struct disk_store *disk, struct disk_slot *slot, unsigned extent)
+{
 	slot->extent = extent;
 	slot->content = ++disk->next_content;
 	pages_fill(slot->page, DISK_PAGE, slot->content);
 	slot->transfer = (struct store_transfer){ .direction = TIER_WRITE,
-						  .priority = TIER_WRITE_BACK,
+						  .priority = extent % 2 ? TIER_DEMAND : TIER_WRITE_BACK,
 						  .length = DISK_PAGE,
 						  .buffer = slot->page,
 						  .done = on_written };
 	place_of(disk, extent, &slot->transfer.stream, &slot->transfer.offset);
+}
+
+void disk_store_rewrite(struct disk_store *disk, unsigned extent)
+{
+	struct disk_slot *slot = find_slot(disk);
+
+	prepare_write(disk, slot, extent);
+	slot->is_busy = disk->is_written[extent] = true;
 	if (store_submit(disk->store, &slot->transfer) < 0)
 		abort();
+}
+
+void disk_store_expect_settled(struct disk_store *disk, unsigned extent)
+{
+	struct disk_slot *slot = find_slot(disk);
+
+	prepare_write(disk, slot, extent);
+	assert_int_equal(store_submit(disk->store, &slot->transfer), -EROFS);
 }
 
 static void promise(struct disk_store *disk, uint64_t step)
@@ -154,6 +183,19 @@ void disk_store_rewrite_soon(struct disk_store *disk, unsigned extent)
 	while (count_busy(disk) == DISK_SLOTS || disk->is_written[extent])
 		disk_store_turn(disk);
 	disk_store_rewrite(disk, extent);
+}
+
+/* The first extent that may be written. */
+static unsigned find_first(const struct disk_store *disk)
+{
+	return disk->step > 0 ? disk->fixed : 0;
+}
+
+void disk_store_rewrite_all(struct disk_store *disk)
+{
+	for (unsigned extent = find_first(disk); extent < disk->extents; extent++)
+		disk_store_rewrite_soon(disk, extent);
+	disk_store_drain(disk);
 }
 
 void disk_store_await_commit(struct disk_store *disk)
@@ -185,7 +227,8 @@ void disk_store_begin_commit(struct disk_store *disk)
 
 void disk_store_act(struct disk_store *disk)
 {
-	unsigned extent = disk_store_choose(disk, disk->extents);
+	unsigned first = find_first(disk);
+	unsigned extent = first + disk_store_choose(disk, disk->extents - first);
 
 	look_at_commit(disk);
 	if (disk_store_choose(disk, 60) == 0)
@@ -211,9 +254,9 @@ static void begin_session(struct disk_store *disk, bool is_new)
 	disk->done_count = 0;
 	disk->request.done = on_request;
 	if (is_new)
-		assert_int_equal(store_new_nvme(&config, make_layout(disk->extents, disk->snapshots), tiers,
-						disk->device_count, &disk->store),
-				 0);
+		assert_int_equal(
+			store_new_nvme(&config, make_layout(disk), tiers, disk->device_count, &disk->store),
+			0);
 	else
 		assert_int_equal(store_new_found(&config, tiers, disk->device_count, &disk->store), 0);
 }
@@ -265,7 +308,7 @@ static void create(struct disk_store *disk)
 
 void disk_store_open_again(struct disk_store *disk)
 {
-	struct store_layout *layout = make_layout(disk->extents, disk->snapshots);
+	struct store_layout *layout = make_layout(disk);
 
 	begin_session(disk, false);
 	int r = disk_store_wait(disk, store_open(disk->store, &disk->request));
@@ -292,12 +335,22 @@ void disk_store_open_again(struct disk_store *disk)
 void disk_store_open(struct disk_store *disk, unsigned extents, unsigned devices, unsigned snapshots,
 		     uint64_t seed)
 {
-	struct store_layout *layout = make_layout(extents, snapshots);
-	uint64_t bytes = store_layout_device_bytes(layout, devices) / devices;
+	disk_store_open_fixed(disk, extents, 0, devices, snapshots, seed);
+}
 
-	*disk = (struct disk_store){
-		.device_count = devices, .extents = extents, .snapshots = snapshots, .random = seed * 2 + 1
-	};
+void disk_store_open_fixed(struct disk_store *disk, unsigned extents, unsigned fixed, unsigned devices,
+			   unsigned snapshots, uint64_t seed)
+{
+	struct store_layout *layout;
+	uint64_t bytes;
+
+	*disk = (struct disk_store){ .device_count = devices,
+				     .extents = extents,
+				     .fixed = fixed,
+				     .snapshots = snapshots,
+				     .random = seed * 2 + 1 };
+	layout = make_layout(disk);
+	bytes = store_layout_device_bytes(layout, devices) / devices;
 	disk->content = calloc(extents, sizeof(uint64_t));
 	disk->is_written = calloc(extents, sizeof(bool));
 	assert_true(disk->content && disk->is_written);

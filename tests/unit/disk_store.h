@@ -25,6 +25,7 @@ struct disk_slot {
 
 struct disk_store {
 	unsigned device_count, extents, snapshots;
+	unsigned fixed; /* extents, the first ones */
 	struct sim_disk *disks[DISK_MAX_DEVICES];
 	struct sim_watch *watch; /* NULL: of so many extents that it would take long */
 	struct workers *workers;
@@ -46,6 +47,9 @@ struct disk_store {
  */
 void disk_store_open(struct disk_store *disk, unsigned extents, unsigned devices, unsigned snapshots,
 		     uint64_t seed);
+/* The same, of whose extents so many are written before the first commit alone. */
+void disk_store_open_fixed(struct disk_store *disk, unsigned extents, unsigned fixed, unsigned devices,
+			   unsigned snapshots, uint64_t seed);
 void disk_store_close(struct disk_store *disk);
 
 /* The session is over, once what is on its way has ended; another must find the last step that was
@@ -67,6 +71,10 @@ void disk_store_drain(struct disk_store *disk);
 /* One that is not being rewritten, with a slot left; and as soon as that is so. */
 void disk_store_rewrite(struct disk_store *disk, unsigned extent);
 void disk_store_rewrite_soon(struct disk_store *disk, unsigned extent);
+/* All that may be, until that has ended. */
+void disk_store_rewrite_all(struct disk_store *disk);
+/* It is refused, as one of what is fixed and committed. */
+void disk_store_expect_settled(struct disk_store *disk, unsigned extent);
 /* Of what is whole: as the daemon does it, between two sweeps. */
 void disk_store_begin_commit(struct disk_store *disk);
 void disk_store_await_commit(struct disk_store *disk);

@@ -373,21 +373,26 @@ static bool write_extent(struct family *family, struct family_job *job, unsigned
 	return true;
 }
 
-static void rewrite(struct family *family, struct family_job *job, unsigned first)
+void family_rewrite(struct family *family, struct family_job *job)
 {
-	for (unsigned extent = first; extent < FAMILY_EXTENTS; extent++)
+	for (unsigned extent = FAMILY_FIXED; extent < FAMILY_EXTENTS; extent++)
 		while (!write_extent(family, job, extent))
 			family_turn(family);
 }
 
-void family_rewrite(struct family *family, struct family_job *job)
+void family_expect_settled(struct family_job *job)
 {
-	rewrite(family, job, FAMILY_FIXED);
-}
+	struct family_write *write = job->family->writes;
 
-void family_rewrite_fixed(struct family *family, struct family_job *job)
-{
-	rewrite(family, job, 0);
+	for (unsigned extent = 0; extent < FAMILY_FIXED; extent++) {
+		struct store_transfer transfer = { .direction = TIER_WRITE,
+						   .length = FAMILY_PAGE,
+						   .buffer = write->page,
+						   .done = on_written };
+
+		place_of(extent, &transfer);
+		assert_int_equal(store_submit(job->store, &transfer), -EROFS);
+	}
 }
 
 void family_write(struct family *family, struct family_job *job)
@@ -599,6 +604,14 @@ void family_count_free(struct family *family, uint64_t ret_free[FAMILY_DISKS + 1
 	for (unsigned i = 0; i < family->disk_count; i++)
 		ret_free[i] = lineage_places(store->lineage, i)->free_count;
 	ret_free[FAMILY_DISKS] = node_area_free_places(store->lineage->nodes);
+}
+
+unsigned family_count_places(struct family *family)
+{
+	const struct extent_store *store =
+		container_of(find_idle(family)->store, const struct extent_store, store);
+
+	return lineage_places(store->lineage, 0)->count;
 }
 
 static void flip_root(struct family_job *job, const struct head_record *record)

@@ -84,8 +84,8 @@ void family_flip(struct family_job *opener, const struct family_job *job);
 void family_write(struct family *family, struct family_job *job);
 /* All that may change. */
 void family_rewrite(struct family *family, struct family_job *job);
-/* And what is fixed, as long as it is alone. */
-void family_rewrite_fixed(struct family *family, struct family_job *job);
+/* What is fixed is not written any more. */
+void family_expect_settled(struct family_job *job);
 void family_commit(struct family_job *job);
 void family_fork(struct family_job *job);
 void family_take(struct family_job *job);
@@ -103,5 +103,7 @@ void family_reopen(struct family *family);
 void family_open_first(struct family *family);
 /* Places that are free: of extents on each disk, and of nodes. Nothing is on its way. */
 void family_count_free(struct family *family, uint64_t ret_free[FAMILY_DISKS + 1]);
+/* That each disk has for extents. */
+unsigned family_count_places(struct family *family);
 
 #endif

@@ -183,9 +183,11 @@ static void open_again(struct toy *toy, uint64_t *promised)
 static void run_seed(uint64_t seed)
 {
 	static struct toy toy;
+	unsigned extents = 1 + (unsigned)(seed * 7 % 23);
 	uint64_t promised = 0;
 
-	toy_open(&toy, 1 + (unsigned)(seed * 7 % 23), 1 + (unsigned)(seed % TOY_MAX_DEVICES), seed);
+	toy_open_fixed(&toy, extents, toy_choose_fixed(extents, seed), 1 + (unsigned)(seed % TOY_MAX_DEVICES),
+		       seed);
 	for (unsigned session = 0; session < 4; session++) {
 		if (toy_choose(&toy, 3) == 0)
 			sim_disk_fail_flush(toy.disks[toy_choose(&toy, toy.device_count)],

@@ -242,11 +242,13 @@ static void a_snapshot_that_cannot_be_read_can_be_deleted(void **state)
 static void a_disk_that_missed_commits_is_not_believed(void **state)
 {
 	static struct toy toy;
-	struct lineage_geometry geometry = lineage_geometry_for(30, 2, TOY_SNAPSHOTS);
-	size_t length = lineage_extents_offset(&geometry);
+	struct lineage_geometry geometry;
 	uint8_t *old, *new;
+	size_t length;
 
 	make(&toy, 30, 2, 2);
+	geometry = toy_geometry(&toy);
+	length = lineage_extents_offset(&geometry);
 	old = malloc(length);
 	new = malloc(length);
 	assert_true(old && new);

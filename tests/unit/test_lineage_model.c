@@ -38,10 +38,10 @@ static void expect_same(struct toy *toy, const struct model *model)
 
 static void update(struct toy *toy, struct model *model)
 {
-	unsigned count = 1 + toy_choose(toy, toy->extents);
+	unsigned first = toy_first(toy), most = toy->extents - first, count = 1 + toy_choose(toy, most);
 
 	while (count-- > 0) {
-		unsigned extent = toy_choose(toy, toy->extents);
+		unsigned extent = first + toy_choose(toy, most);
 
 		model->now[extent] = ++model->last;
 		assert_int_equal(toy_update(toy, extent, model->last), 0);
@@ -111,10 +111,11 @@ static void run_seed(uint64_t seed)
 {
 	static struct toy toy;
 	static struct model model;
-
 	/* Of one leaf, or of several. */
-	toy_open(&toy, 1 + (unsigned)(seed * 37 % TOY_MAX_EXTENTS), 1 + (unsigned)(seed % TOY_MAX_DEVICES),
-		 seed);
+	unsigned extents = 1 + (unsigned)(seed * 37 % TOY_MAX_EXTENTS);
+
+	toy_open_fixed(&toy, extents, toy_choose_fixed(extents, seed), 1 + (unsigned)(seed % TOY_MAX_DEVICES),
+		       seed);
 	model = (struct model){ 0 };
 	for (unsigned i = 0; i < OPERATIONS; i++) {
 		operate(&toy, &model);

@@ -374,10 +374,12 @@ static void open_again(struct run *run)
 static void run_seed(uint64_t seed)
 {
 	static struct run run;
+	/* Of one leaf, or of several. */
+	unsigned extents = 1 + (unsigned)(seed * 37 % 130);
 
 	memset(&run, 0, sizeof(run));
-	/* Of one leaf, or of several. */
-	toy_open(&run.toy, 1 + (unsigned)(seed * 37 % 130), 1 + (unsigned)(seed % TOY_MAX_DEVICES), seed);
+	toy_open_fixed(&run.toy, extents, toy_choose_fixed(extents, seed),
+		       1 + (unsigned)(seed % TOY_MAX_DEVICES), seed);
 	for (unsigned session = 0; session < 4; session++) {
 		if (toy_choose(&run.toy, 4) == 0)
 			sim_disk_fail_flush(run.toy.disks[toy_choose(&run.toy, run.toy.device_count)],

@@ -326,12 +326,12 @@ static void the_store_may_be_freed_when_the_last_transfer_is_done(void **state)
 	free(pages);
 }
 
-#define SCRATCH_EXTENTS 40
+#define ONCE_EXTENTS 40
 
 /* Many of its extents are on their way at a time, and none has a second place. */
-static void a_scratch_stream_is_rewritten_within_its_places(void **state)
+static void expect_rewritten(int (*add_stream)(struct store_layout *layout, const char *name))
 {
-	uint64_t length = SCRATCH_EXTENTS * STORE_EXTENT_BYTES, offset;
+	uint64_t length = ONCE_EXTENTS * STORE_EXTENT_BYTES, offset;
 	unsigned char *out = pages_new(length), *in = pages_new(length);
 
 	for (unsigned devices = 1; devices <= STORE_TEST_DEVICES; devices++) {
@@ -340,7 +340,7 @@ static void a_scratch_stream_is_rewritten_within_its_places(void **state)
 
 		assert_int_equal(store_layout_new(&layout), 0);
 		assert_int_equal(store_layout_add_stream(layout, "kept"), 0);
-		assert_int_equal(store_layout_add_scratch_stream(layout, "scratch"), 1);
+		assert_int_equal(add_stream(layout, "once"), 1);
 		assert_int_equal(store_layout_add_section(layout, 1, length, &offset), 0);
 		assert_true(store_layout_device_bytes(layout, devices) < 2 * length);
 		store_fixture_open_layout(&fixture, layout, devices, 0, NULL);
@@ -353,6 +353,46 @@ static void a_scratch_stream_is_rewritten_within_its_places(void **state)
 		store_fixture_close(&fixture);
 	}
 	free(out);
+	free(in);
+}
+
+static void a_scratch_stream_is_rewritten_within_its_places(void **state)
+{
+	expect_rewritten(store_layout_add_scratch_stream);
+}
+
+/* A store that commits nothing never knows that it was the last time. */
+static void a_fixed_stream_is_rewritten_within_its_places(void **state)
+{
+	expect_rewritten(store_layout_add_fixed_stream);
+}
+
+/* Nobody gives a place back who could wake them. */
+static void writes_that_wait_for_places_end_when_all_others_fail(void **state)
+{
+	/* When each extent has been written once. */
+	static const char *const faults[] = { "submit:write:41:EIO:lasting",
+					      "complete:write:41:EIO:lasting" };
+	uint64_t length = ONCE_EXTENTS * STORE_EXTENT_BYTES, offset;
+	unsigned char *page = pages_new(length), *in = pages_new(length);
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(faults); i++) {
+		struct store_fixture fixture;
+		struct store_layout *layout;
+
+		assert_int_equal(store_layout_new(&layout), 0);
+		assert_int_equal(store_layout_add_fixed_stream(layout, "once"), 0);
+		assert_int_equal(store_layout_add_section(layout, 0, length, &offset), 0);
+		store_fixture_open_layout(&fixture, layout, 1, 0, faults[i]);
+		pages_fill(page, length, 1);
+		assert_int_equal(store_fixture_transfer(&fixture, TIER_WRITE, 0, 0, length, page), 0);
+		pages_fill(in, length, 2);
+		assert_int_equal(store_fixture_transfer(&fixture, TIER_WRITE, 0, 0, length, in), -EIO);
+		assert_int_equal(store_fixture_transfer(&fixture, TIER_READ, 0, 0, length, in), 0);
+		assert_memory_equal(in, page, length);
+		store_fixture_close(&fixture);
+	}
+	free(page);
 	free(in);
 }
 
@@ -553,6 +593,8 @@ int main(void)
 		cmocka_unit_test(senseless_transfers_are_refused),
 		cmocka_unit_test(the_store_may_be_freed_when_the_last_transfer_is_done),
 		cmocka_unit_test(a_scratch_stream_is_rewritten_within_its_places),
+		cmocka_unit_test(a_fixed_stream_is_rewritten_within_its_places),
+		cmocka_unit_test(writes_that_wait_for_places_end_when_all_others_fail),
 		cmocka_unit_test(a_device_that_is_too_small_is_refused),
 		cmocka_unit_test(a_host_store_is_reached_by_address),
 		cmocka_unit_test(bytes_come_back_from_files),

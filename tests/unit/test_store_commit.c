@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "offload/map_node.h"
+#include "offload/extent_store.h"
 #include "offload/superblock.h"
 #include "tests/unit/disk_store.h"
 #include "tests/unit/seeds.h"
@@ -80,6 +80,37 @@ static void a_commit_of_many_leaves_has_nothing_of_the_next_step(void **state)
 	disk_store_close(&disk);
 }
 
+static uint32_t count_places(const struct disk_store *disk)
+{
+	return lineage_places(container_of(disk->store, struct extent_store, store)->lineage, 0)->count;
+}
+
+/* In whatever order, again and again: for that it has no places of its own. */
+static void what_is_fixed_is_written_until_the_first_commit_begins(void **state)
+{
+	struct disk_store disk;
+
+	disk_store_open_fixed(&disk, DISK_FEW_EXTENTS, DISK_FEW_EXTENTS - 2, 1, 0, 6);
+	assert_int_equal(count_places(&disk), DISK_FEW_EXTENTS - 2 + 2 * 2 + 8);
+	for (unsigned round = 0; round < 3; round++)
+		disk_store_rewrite_all(&disk);
+	disk_store_begin_commit(&disk);
+	disk_store_expect_settled(&disk, 0);
+	disk_store_await_commit(&disk);
+	for (unsigned round = 0; round < 3; round++) {
+		disk_store_expect_settled(&disk, DISK_FEW_EXTENTS - 3);
+		disk_store_rewrite_all(&disk);
+		disk_store_begin_commit(&disk);
+		disk_store_await_commit(&disk);
+	}
+	disk_store_end(&disk);
+	assert_false(disk.is_dead);
+	assert_int_equal(disk.acknowledged, 4);
+	disk_store_open_again(&disk);
+	disk_store_expect_settled(&disk, 7);
+	disk_store_close(&disk);
+}
+
 static uint64_t written_bytes(const struct disk_store *disk)
 {
 	uint64_t bytes = 0;
@@ -128,9 +159,11 @@ static void a_commit_writes_the_nodes_of_what_changed_and_a_pair_of_superblocks(
 
 static void run_seed(uint64_t seed)
 {
+	static const unsigned fixed[] = { 0, DISK_FEW_EXTENTS * 9 / 10, DISK_FEW_EXTENTS - 2 };
 	struct disk_store disk;
 
-	disk_store_open(&disk, DISK_FEW_EXTENTS, 1 + (unsigned)(seed % DISK_MAX_DEVICES), 0, seed);
+	disk_store_open_fixed(&disk, DISK_FEW_EXTENTS, fixed[seed / DISK_MAX_DEVICES % ARRAY_LENGTH(fixed)],
+			      1 + (unsigned)(seed % DISK_MAX_DEVICES), 0, seed);
 	for (unsigned session = 0; session < 4; session++) {
 		unsigned actions = disk_store_choose(&disk, 1200);
 
@@ -171,6 +204,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_committed_is_found_again),
 		cmocka_unit_test(a_full_rewrite_beside_a_commit_waits_and_ends),
+		cmocka_unit_test(what_is_fixed_is_written_until_the_first_commit_begins),
 		cmocka_unit_test(a_commit_of_many_leaves_has_nothing_of_the_next_step),
 		cmocka_unit_test(a_commit_writes_the_nodes_of_what_changed_and_a_pair_of_superblocks),
 		cmocka_unit_test_teardown(whatever_ends_a_session_the_last_step_is_whole, seeds_tell),

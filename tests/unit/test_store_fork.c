@@ -195,7 +195,6 @@ static void what_jobs_share_is_counted(void **state)
 	struct family_job *origin = &family.jobs[0], *fork = &family.jobs[1];
 
 	family_open(&family, 2, 15);
-	family_rewrite_fixed(&family, origin);
 	family_rewrite(&family, origin);
 	commit_all(&family);
 	expect_share(origin, FAMILY_EXTENTS, 0);
@@ -469,19 +468,21 @@ static void a_fork_that_has_too_many_places_is_refused(void **state)
 	family_close(&family);
 }
 
-/* What it was before is the snapshot's alone, and is no part of what forks have once. */
-static void what_was_fixed_is_kept_beside_forks(void **state)
+/* With a snapshot beside them, in no more places than the rule has. */
+static void what_is_fixed_is_written_for_no_job_again(void **state)
 {
 	const struct store_fork fork = { .name = "j9", .serial = 9 };
+	unsigned changing = FAMILY_EXTENTS - FAMILY_FIXED;
 	struct store_family figures;
 	struct family family;
 	struct family_job *job = &family.jobs[0];
 	struct store *store;
 
 	family_open_with(&family, 1, 11, 1);
+	assert_int_equal(family_count_places(&family), FAMILY_FIXED + 3 * changing + 8);
 	family_take(job);
 	family_settle(&family);
-	family_rewrite_fixed(&family, job);
+	family_rewrite(&family, job);
 	commit_all(&family);
 	family_wait(job, store_fork(job->store, &fork, &job->request, &store));
 	/* It was made of the last commit, not of the snapshot. */
@@ -492,8 +493,11 @@ static void what_was_fixed_is_kept_beside_forks(void **state)
 	store_get_family(family.jobs[1].store, &figures);
 	assert_int_equal(figures.jobs, 2);
 	assert_int_equal(figures.others, 1);
-	assert_int_equal(figures.own_bytes, (2 * (FAMILY_EXTENTS - FAMILY_FIXED) + 8) * STORE_EXTENT_BYTES);
+	assert_int_equal(figures.own_bytes, (2 * changing + 8) * STORE_EXTENT_BYTES);
+	assert_int_equal(family_count_places(&family), FAMILY_FIXED + 5 * changing + 16);
 	for (unsigned round = 0; round < 4; round++) {
+		for (unsigned i = 0; i < 2; i++)
+			family_expect_settled(&family.jobs[i]);
 		for (unsigned i = 0; i < 2; i++)
 			family_rewrite(&family, &family.jobs[i]);
 		for (unsigned i = 0; i < 2; i++)
@@ -502,6 +506,7 @@ static void what_was_fixed_is_kept_beside_forks(void **state)
 	family_settle(&family);
 	assert_false(family.is_cut);
 	family_reopen(&family);
+	family_expect_settled(job);
 	family_close(&family);
 }
 
@@ -669,7 +674,7 @@ int main(void)
 		cmocka_unit_test(a_job_is_verified_beside_others),
 		cmocka_unit_test(a_fork_of_what_cannot_be_read_leaves_all_as_it_was),
 		cmocka_unit_test(a_fork_that_has_too_many_places_is_refused),
-		cmocka_unit_test(what_was_fixed_is_kept_beside_forks),
+		cmocka_unit_test(what_is_fixed_is_written_for_no_job_again),
 		cmocka_unit_test(a_fork_that_is_lost_can_be_given_up),
 		cmocka_unit_test(the_first_job_can_be_lost_and_given_up_too),
 		cmocka_unit_test(the_first_job_is_whole_again_with_its_disk),

@@ -215,6 +215,34 @@ static void what_has_more_places_than_have_a_number_is_refused(void **state)
 	assert_null(store);
 }
 
+/* Of the whole store, durable or not: the rest has two, and one for each snapshot. */
+static void what_is_fixed_needs_one_place_for_each_extent(void **state)
+{
+	for (unsigned devices = 1; devices <= 8; devices++) {
+		uint64_t fixed = size_divide_up(900, devices), changing = size_divide_up(100, devices);
+
+		for (unsigned snapshots = 0; snapshots < 3; snapshots++) {
+			struct store_layout *layout;
+			uint64_t offset;
+
+			assert_int_equal(store_layout_new(&layout), 0);
+			if (snapshots > 0)
+				store_layout_set_durable(layout);
+			store_layout_set_snapshots(layout, snapshots);
+			assert_int_equal(store_layout_add_fixed_stream(layout, "fixed"), 0);
+			assert_int_equal(store_layout_add_stream(layout, "other"), 1);
+			assert_int_equal(
+				store_layout_add_section(layout, 0, 900 * STORE_EXTENT_BYTES, &offset), 0);
+			assert_int_equal(
+				store_layout_add_section(layout, 1, 100 * STORE_EXTENT_BYTES, &offset), 0);
+			assert_int_equal(store_layout_geometry(layout, devices).extents,
+					 fixed + (2 + snapshots) * changing + 8);
+			assert_int_equal(store_layout_places(layout, devices), fixed + 2 * changing + 8);
+			layout = store_layout_free(layout);
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -227,6 +255,7 @@ int main(void)
 		cmocka_unit_test(a_scratch_stream_needs_one_place_for_each_extent),
 		cmocka_unit_test(the_largest_store_has_as_many_places_as_it_needs),
 		cmocka_unit_test(what_has_more_places_than_have_a_number_is_refused),
+		cmocka_unit_test(what_is_fixed_needs_one_place_for_each_extent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

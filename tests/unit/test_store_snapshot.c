@@ -37,13 +37,6 @@ static void commit(struct disk_store *disk)
 	assert_int_equal(disk->acknowledged, disk->step);
 }
 
-static void rewrite_all(struct disk_store *disk)
-{
-	for (unsigned extent = 0; extent < disk->extents; extent++)
-		disk_store_rewrite_soon(disk, extent);
-	disk_store_drain(disk);
-}
-
 static void expect_refused(struct disk_store *disk, int r, int expected, const char *why)
 {
 	assert_int_equal(r, expected);
@@ -107,22 +100,82 @@ static void a_snapshot_beyond_the_reserve_is_refused_and_steps_go_on(void **stat
 	disk_store_open(&disk, DISK_FEW_EXTENTS, 1, 1, 3);
 	commit(&disk);
 	assert_int_equal(take(&disk, "zeros"), 0);
-	rewrite_all(&disk);
+	disk_store_rewrite_all(&disk);
 	commit(&disk);
 	assert_int_equal(take(&disk, "first"), 0);
 	assert_int_equal(take(&disk, "again"), 0);
-	rewrite_all(&disk);
+	disk_store_rewrite_all(&disk);
 	commit(&disk);
 	expect_refused(&disk, take(&disk, "second"), -ENOSPC, "would keep 520 MiB");
 	expect_refused(&disk, take(&disk, "second"), -ENOSPC, "has 260 MiB for snapshots");
 	for (unsigned i = 0; i < 3; i++) {
-		rewrite_all(&disk);
+		disk_store_rewrite_all(&disk);
 		commit(&disk);
 	}
 	assert_int_equal(drop(&disk, "first"), 0);
 	expect_refused(&disk, take(&disk, "second"), -ENOSPC, "MiB for snapshots");
 	assert_int_equal(drop(&disk, "again"), 0);
 	assert_int_equal(take(&disk, "second"), 0);
+	disk_store_end(&disk);
+	assert_false(disk.is_dead);
+	disk_store_open_again(&disk);
+	disk_store_close(&disk);
+}
+
+/* Beside it a snapshot keeps what may change, and so much is reserved for one. */
+static void what_is_fixed_is_there_once_with_all_snapshots(void **state)
+{
+	struct disk_store disk;
+
+	disk_store_open_fixed(&disk, DISK_FEW_EXTENTS, 200, 1, 1, 12);
+	disk_store_rewrite_all(&disk);
+	commit(&disk);
+	assert_int_equal(store_reserved(disk.store), 1);
+	assert_int_equal(store_room_for(disk.store, 2).device_bytes -
+				 store_room_for(disk.store, 1).device_bytes,
+			 60 * STORE_EXTENT_BYTES);
+	assert_int_equal(take(&disk, "one"), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		disk_store_rewrite_all(&disk);
+		commit(&disk);
+	}
+	expect_refused(&disk, take(&disk, "two"), -ENOSPC, "would keep 120 MiB");
+	expect_refused(&disk, take(&disk, "two"), -ENOSPC, "has 60 MiB for snapshots");
+	disk_store_end(&disk);
+	disk_store_open_again(&disk);
+	assert_int_equal(disk_store_wait(&disk, store_roll_back(disk.store, "one", &disk.request)), 0);
+	disk.step = disk.acknowledged = 1;
+	disk_store_end(&disk);
+	disk_store_open_again(&disk);
+	disk_store_expect_settled(&disk, 199);
+	disk_store_rewrite_all(&disk);
+	commit(&disk);
+	disk_store_close(&disk);
+}
+
+/* Of a tierd that reserved what is fixed as often as the rest: its places are there for more snapshots. */
+static void a_store_that_has_more_places_is_opened(void **state)
+{
+	struct disk_store disk;
+	char name[16];
+
+	disk_store_open(&disk, DISK_FEW_EXTENTS, 1, 1, 13);
+	disk_store_rewrite_all(&disk);
+	commit(&disk);
+	disk_store_end(&disk);
+	disk.fixed = DISK_FEW_EXTENTS / 2;
+	disk_store_open_again(&disk);
+	/* 3 · 260 + 8 is 130 + (2 + 3) · 130 + 8. */
+	assert_int_equal(store_reserved(disk.store), 3);
+	for (unsigned i = 0; i < 3; i++) {
+		snprintf(name, sizeof(name), "kept-%u", i);
+		assert_int_equal(take(&disk, name), 0);
+		disk_store_rewrite_all(&disk);
+		commit(&disk);
+	}
+	expect_refused(&disk, take(&disk, "more"), -ENOSPC, "has 390 MiB for snapshots");
+	disk_store_rewrite_all(&disk);
+	commit(&disk);
 	disk_store_end(&disk);
 	assert_false(disk.is_dead);
 	disk_store_open_again(&disk);
@@ -151,7 +204,7 @@ static void what_changed_and_what_a_snapshot_keeps_is_counted(void **state)
 	struct disk_store disk;
 
 	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 2, 4);
-	rewrite_all(&disk);
+	disk_store_rewrite_all(&disk);
 	commit(&disk);
 	assert_int_equal(take(&disk, "one"), 0);
 	expect_bytes(&disk, "one", NULL, 0);
@@ -176,7 +229,7 @@ static void what_changed_and_what_a_snapshot_keeps_is_counted(void **state)
 	/* Extent 4 of “two” is in no other; the other five are the job's as well. */
 	assert_int_equal(drop(&disk, "one"), 0);
 	expect_own(&disk, "two", 1);
-	rewrite_all(&disk);
+	disk_store_rewrite_all(&disk);
 	commit(&disk);
 	expect_bytes(&disk, "two", NULL, store_state_bytes(disk.store));
 	disk_store_close(&disk);
@@ -197,7 +250,7 @@ static void a_view_shows_what_was_kept_until_it_is_freed(void **state)
 	uint64_t *kept;
 
 	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 1, 5);
-	rewrite_all(&disk);
+	disk_store_rewrite_all(&disk);
 	commit(&disk);
 	kept = copy_content(&disk);
 	/* Not what has changed since the commit. */
@@ -211,7 +264,7 @@ static void a_view_shows_what_was_kept_until_it_is_freed(void **state)
 	disk_store_expect(&disk, view, kept);
 	assert_int_equal(drop(&disk, "one"), 0);
 	for (unsigned i = 0; i < 3; i++) {
-		rewrite_all(&disk);
+		disk_store_rewrite_all(&disk);
 		commit(&disk);
 		disk_store_expect(&disk, view, kept);
 	}
@@ -232,7 +285,7 @@ static void a_view_of_the_last_commit_is_a_snapshot_that_ends_with_it(void **sta
 
 	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 1, 8);
 	expect_refused(&disk, look(&disk, NULL, &view), -ENODATA, "nothing has been committed");
-	rewrite_all(&disk);
+	disk_store_rewrite_all(&disk);
 	commit(&disk);
 	kept = copy_content(&disk);
 	disk_store_rewrite(&disk, 7);
@@ -243,7 +296,7 @@ static void a_view_of_the_last_commit_is_a_snapshot_that_ends_with_it(void **sta
 	/* What it keeps is kept once. */
 	assert_int_equal(look(&disk, NULL, &second), 0);
 	for (unsigned i = 0; i < 3; i++) {
-		rewrite_all(&disk);
+		disk_store_rewrite_all(&disk);
 		commit(&disk);
 		disk_store_expect(&disk, view, kept);
 		disk_store_expect(&disk, second, kept);
@@ -253,7 +306,7 @@ static void a_view_of_the_last_commit_is_a_snapshot_that_ends_with_it(void **sta
 	expect_refused(&disk, take(&disk, "one"), -ENOSPC, "MiB for snapshots");
 	second = store_free(second);
 	assert_int_equal(take(&disk, "one"), 0);
-	rewrite_all(&disk);
+	disk_store_rewrite_all(&disk);
 	commit(&disk);
 	expect_refused(&disk, look(&disk, NULL, &view), -ENOSPC, "MiB for snapshots");
 	assert_null(view);
@@ -272,10 +325,10 @@ static void nothing_of_a_view_outlives_a_crash(void **state)
 
 	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 1, 11);
 	for (unsigned turn = 0; turn < 4; turn++) {
-		rewrite_all(&disk);
+		disk_store_rewrite_all(&disk);
 		commit(&disk);
 		assert_int_equal(look(&disk, NULL, &view), 0);
-		rewrite_all(&disk);
+		disk_store_rewrite_all(&disk);
 		commit(&disk);
 		disk_store_fail_all(&disk, turn % 2 ? sim_disk_fail_power : sim_disk_kill);
 		store_free(view);
@@ -307,7 +360,7 @@ static void a_snapshot_costs_a_table_and_superblocks_whatever_the_size(void **st
 		uint64_t before;
 
 		disk_store_open(&disk, extents, 3, 1, extents);
-		rewrite_all(&disk);
+		disk_store_rewrite_all(&disk);
 		commit(&disk);
 		before = moved(&disk, TIER_WRITE);
 		assert_int_equal(take(&disk, "one"), 0);
@@ -331,7 +384,7 @@ static void opening_reads_of_a_snapshot_what_is_in_no_other_map(void **state)
 	uint64_t without;
 
 	disk_store_open(&disk, 4000, 2, 2, 9);
-	rewrite_all(&disk);
+	disk_store_rewrite_all(&disk);
 	commit(&disk);
 	without = cost_of_opening(&disk);
 	assert_int_equal(take(&disk, "one"), 0);
@@ -376,10 +429,10 @@ static void a_store_that_was_rolled_back_is_opened_as_the_snapshot_was(void **st
 	struct disk_store disk;
 
 	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 1, 7);
-	rewrite_all(&disk);
+	disk_store_rewrite_all(&disk);
 	commit(&disk);
 	assert_int_equal(take(&disk, "one"), 0);
-	rewrite_all(&disk);
+	disk_store_rewrite_all(&disk);
 	commit(&disk);
 	assert_int_equal(disk_store_wait(&disk, store_roll_back(disk.store, "one", &disk.request)), 0);
 	assert_int_equal(store_commit(disk.store, 3, &disk.request), -EROFS);
@@ -392,7 +445,7 @@ static void a_store_that_was_rolled_back_is_opened_as_the_snapshot_was(void **st
 		assert_int_equal(disk.step, 1);
 		expect_bytes(&disk, "one", NULL, 0);
 	}
-	rewrite_all(&disk);
+	disk_store_rewrite_all(&disk);
 	commit(&disk);
 	assert_int_equal(disk.acknowledged, 2);
 	disk_store_close(&disk);
@@ -409,12 +462,12 @@ static void fill_reserve(struct disk_store *disk)
 	char name[16];
 
 	for (unsigned i = 0; i < 3; i++) {
-		rewrite_all(disk);
+		disk_store_rewrite_all(disk);
 		commit(disk);
 		snprintf(name, sizeof(name), "state-%u", i);
 		assert_int_equal(take(disk, name), 0);
 	}
-	rewrite_all(disk);
+	disk_store_rewrite_all(disk);
 	commit(disk);
 	expect_refused(disk, take(disk, "more"), -ENOSPC, "MiB for snapshots");
 }
@@ -425,7 +478,7 @@ static void a_reserve_grows_and_stays(void **state)
 
 	disk_store_open(&disk, 40, 2, 0, 10);
 	assert_int_equal(reserve(&disk, 3), -ENODATA);
-	rewrite_all(&disk);
+	disk_store_rewrite_all(&disk);
 	commit(&disk);
 	expect_refused(&disk, take(&disk, "early"), -ENOSPC, "has 0 MiB for snapshots");
 	assert_int_equal(reserve(&disk, 0), -EINVAL);
@@ -462,7 +515,7 @@ static void a_growth_that_is_interrupted_loses_nothing(void **state)
 		struct disk_store disk;
 
 		disk_store_open(&disk, 40, 2, 0, 100 + run);
-		rewrite_all(&disk);
+		disk_store_rewrite_all(&disk);
 		commit(&disk);
 		assert_int_equal(store_reserve(disk.store, 3, &disk.request), 0);
 		for (unsigned i = 0; i < run / 2 && disk.done_count == 0;)
@@ -541,11 +594,11 @@ static void close_view(struct kept *kept)
 
 static void run_seed(uint64_t seed)
 {
+	unsigned extents = 20 + 2 * (unsigned)(seed * 31 % 120), fixed = seed / 2 % 2 ? extents * 3 / 4 : 0;
 	struct kept kept[3] = { 0 };
 	struct disk_store disk;
 
-	disk_store_open(&disk, 20 + 2 * (unsigned)(seed * 31 % 120), 1 + (unsigned)(seed % DISK_MAX_DEVICES),
-			2, seed);
+	disk_store_open_fixed(&disk, extents, fixed, 1 + (unsigned)(seed % DISK_MAX_DEVICES), 2, seed);
 	for (unsigned i = 0; i < 1500 && disk.step + 1 < DISK_STEPS; i++) {
 		struct kept *one = &kept[disk_store_choose(&disk, 3)];
 
@@ -580,6 +633,8 @@ int main(void)
 		cmocka_unit_test(what_cannot_be_kept_is_refused_and_said),
 		cmocka_unit_test(a_store_has_fourteen_snapshots_at_most),
 		cmocka_unit_test(a_snapshot_beyond_the_reserve_is_refused_and_steps_go_on),
+		cmocka_unit_test(what_is_fixed_is_there_once_with_all_snapshots),
+		cmocka_unit_test(a_store_that_has_more_places_is_opened),
 		cmocka_unit_test(what_changed_and_what_a_snapshot_keeps_is_counted),
 		cmocka_unit_test(a_view_shows_what_was_kept_until_it_is_freed),
 		cmocka_unit_test(a_view_of_the_last_commit_is_a_snapshot_that_ends_with_it),

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "common/little_endian.h"
+#include "common/size.h"
 #include "offload/lineage_backend.h"
 
 unsigned toy_choose(struct toy *toy, unsigned bound)
@@ -26,10 +27,22 @@ struct places *toy_places(struct toy *toy, unsigned extent)
 	return lineage_places(toy->lineage, extent % toy->device_count);
 }
 
+static struct lineage_share share_of(const struct toy *toy)
+{
+	struct lineage_share share = lineage_share_of(toy->extents - toy->fixed, toy->device_count);
+
+	share.fixed = (uint32_t)size_divide_up(toy->fixed, toy->device_count);
+	return share;
+}
+
+struct lineage_geometry toy_geometry(const struct toy *toy)
+{
+	return lineage_geometry_for(toy->extents, toy->device_count, share_of(toy), TOY_SNAPSHOTS);
+}
+
 uint64_t toy_offset(const struct toy *toy, uint32_t place)
 {
-	struct lineage_geometry geometry =
-		lineage_geometry_for(toy->extents, toy->device_count, TOY_SNAPSHOTS);
+	struct lineage_geometry geometry = toy_geometry(toy);
 
 	return lineage_extents_offset(&geometry) + place * STORE_EXTENT_BYTES;
 }
@@ -147,22 +160,18 @@ int toy_wait(struct toy *toy, int r)
 	return toy->status;
 }
 
-static struct lineage_geometry geometry_of(const struct toy *toy)
-{
-	return lineage_geometry_for(toy->extents, toy->device_count, TOY_SNAPSHOTS);
-}
-
 void toy_begin(struct toy *toy)
 {
-	struct lineage_geometry geometry = geometry_of(toy);
+	struct lineage_geometry geometry = toy_geometry(toy);
 	struct tier *tiers[TOY_MAX_DEVICES];
 
 	for (unsigned i = 0; i < toy->device_count; i++)
 		tiers[i] = sim_disk_tier(toy->disks[i]);
-	toy->head = (struct lineage_head){ .ops = &toy_ops, .name = "toy" };
+	toy->head = (struct lineage_head){ .ops = &toy_ops, .name = "toy", .share = share_of(toy) };
 	assert_int_equal(tree_init(&toy->head.tree, toy->extents), 0);
 	memset(toy->map, 0, sizeof(toy->map));
 	memset(toy->is_frozen, 0, sizeof(toy->is_frozen));
+	toy->is_settled = false;
 	for (unsigned i = 0; i < toy->extents; i++)
 		toy->map[i].place = toy->map[i].committed = UINT32_MAX;
 	toy->request.done = on_done;
@@ -181,10 +190,17 @@ void toy_end(struct toy *toy)
 
 void toy_open(struct toy *toy, unsigned extents, unsigned devices, uint64_t seed)
 {
+	toy_open_fixed(toy, extents, 0, devices, seed);
+}
+
+void toy_open_fixed(struct toy *toy, unsigned extents, unsigned fixed, unsigned devices, uint64_t seed)
+{
 	struct lineage_geometry geometry;
 
-	*toy = (struct toy){ .device_count = devices, .extents = extents, .random = seed * 2 + 1 };
-	geometry = geometry_of(toy);
+	*toy = (struct toy){
+		.device_count = devices, .extents = extents, .fixed = fixed, .random = seed * 2 + 1
+	};
+	geometry = toy_geometry(toy);
 	for (unsigned i = 0; i < devices; i++)
 		toy->disks[i] = sim_disk_new(lineage_device_bytes(&geometry), seed * TOY_MAX_DEVICES + i);
 	toy_begin(toy);
@@ -236,6 +252,11 @@ static int write_page(struct toy *toy, unsigned extent, uint32_t place, uint64_t
 	return write.status;
 }
 
+unsigned toy_first(const struct toy *toy)
+{
+	return toy->is_settled || lineage_has_commit(&toy->head) ? toy->fixed : 0;
+}
+
 int toy_update(struct toy *toy, unsigned number, uint64_t content)
 {
 	struct toy_extent *extent = &toy->map[number];
@@ -243,6 +264,7 @@ int toy_update(struct toy *toy, unsigned number, uint64_t content)
 	int r;
 
 	assert_int_not_equal(place, PLACES_NONE);
+	assert_true(number >= toy_first(toy));
 	r = write_page(toy, number, place, content);
 	if (r < 0)
 		return r;
@@ -261,7 +283,7 @@ int toy_take_step(struct toy *toy)
 	int r = 0;
 
 	assert_true(step < TOY_STEPS);
-	for (unsigned i = 0; i < toy->extents && r == 0; i++)
+	for (unsigned i = toy_first(toy); i < toy->extents && r == 0; i++)
 		if (part == 0 || toy_choose(toy, 8) < part)
 			r = toy_update(toy, i, toy->session << 32 | step << 16 | i);
 	if (r < 0)
@@ -276,6 +298,7 @@ int toy_begin_commit(struct toy *toy)
 {
 	int r = lineage_freeze(&toy->head);
 
+	toy->is_settled = true;
 	return r < 0 ? r : lineage_commit(&toy->head, &toy->request);
 }
 

@@ -40,6 +40,8 @@ struct toy {
 	struct lineage_head head;
 	struct lineage *lineage;
 	unsigned device_count, extents;
+	unsigned fixed;	 /* extents, the first ones */
+	bool is_settled; /* they have been committed, or may be */
 	struct sim_disk *disks[TOY_MAX_DEVICES];
 	struct sim_watch *watch;
 	struct toy_extent map[TOY_MAX_EXTENTS];
@@ -55,6 +57,13 @@ struct toy {
 
 /* Made on disks of its own, which the seed rules. */
 void toy_open(struct toy *toy, unsigned extents, unsigned devices, uint64_t seed);
+/* The same, of whose extents so many are written before the first commit alone, and have one place each. */
+void toy_open_fixed(struct toy *toy, unsigned extents, unsigned fixed, unsigned devices, uint64_t seed);
+/* None, almost half, or almost all. */
+static inline unsigned toy_choose_fixed(unsigned extents, uint64_t seed)
+{
+	return extents * (unsigned)(seed / TOY_MAX_DEVICES % 3) * 9 / 20;
+}
 void toy_close(struct toy *toy);
 
 /* A session: a lineage that is neither made nor opened yet. Nothing is on its way when it ends. */
@@ -70,6 +79,8 @@ bool toy_turn(struct toy *toy);
 /* Until the request that r began has ended; its status. */
 int toy_wait(struct toy *toy, int r);
 
+/* The first extent that may be written. */
+unsigned toy_first(const struct toy *toy);
 /* Writes an extent, to a free place; there must be one. */
 int toy_update(struct toy *toy, unsigned number, uint64_t content);
 /* Some of the extents, or all; contents are never used twice. */
@@ -104,6 +115,8 @@ void toy_flip_node(struct toy *toy, const struct node_pointer *pointer, unsigned
 void toy_flip_nodes(struct toy *toy, const struct node_pointer *pointer, unsigned at);
 
 struct places *toy_places(struct toy *toy, unsigned extent);
+/* Of each of its disks. */
+struct lineage_geometry toy_geometry(const struct toy *toy);
 /* Where a place begins on its disk. */
 uint64_t toy_offset(const struct toy *toy, uint32_t place);
 
