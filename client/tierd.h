@@ -163,8 +163,8 @@ struct tierd_job_options {
 	const char *source;           /* a new job's tensors take the values of this job's (or "job@snapshot"'s) of the same names, before initializers; NULL: none. Of a job that has a state it means nothing */
 	int64_t source_owner;         /* the user whose job the source is, who shares it; -1: the caller's own */
 	bool partial;                 /* tensors that have no source may have initializers instead */
-	uint32_t snapshots;           /* 1 .. 14: room on NVMe for so many snapshots, each as large as the state; 0: as the administrator
-					 has set, else none; TIERD_NO_SNAPSHOTS: none */
+	uint32_t snapshots;           /* 1 .. 14: room on NVMe for so many snapshots, each as large as the state without what is
+					 frozen; 0: as the administrator has set, else none; TIERD_NO_SNAPSHOTS: none */
 	bool with_optimizer;          /* take what the optimizer keeps there, and how often units were updated, too; else it begins anew */
 	uint64_t snapshot_every;      /* each such step is kept as snapshot step-N, by itself; 0: none is */
 	uint32_t snapshot_keep;       /* of those so many, the last ones; 0: as many as there is room for */

@@ -178,7 +178,8 @@ int plan_place(const struct plan_model *model, unsigned stage, bool is_parameter
 	       struct plan_place *ret_place)
 {
 	struct plan_layout layout = plan_layout(model);
-	uint64_t parameters = local_part(model, parameter_bytes(model), stage >= 3);
+	uint64_t parameters = local_part(model, model->parameters * layout.parameter, stage >= 3);
+	uint64_t frozen = local_part(model, model->frozen_bytes, stage >= 3);
 	uint64_t optimizer = local_part(model, model->parameters * layout.optimizer, stage >= 1);
 	uint64_t gradients = local_part(model, model->parameters * layout.gradient, true);
 	struct plan_place place = {
@@ -196,7 +197,8 @@ int plan_place(const struct plan_model *model, unsigned stage, bool is_parameter
 		model->largest_unit * layout.parameter * model->gradient_buffers * model->local_ranks;
 	place.host_bytes =
 		place.parameters_host + place.gradients_host + place.optimizer_host + place.buffers_host;
-	place.nvme_bytes = (2 + (model->is_durable ? model->snapshots : 0)) *
+	place.nvme_bytes = (is_parameter_nvme || model->is_durable ? frozen : 0) +
+			   (2 + (model->is_durable ? model->snapshots : 0)) *
 				   ((is_parameter_nvme || model->is_durable ? parameters : 0) +
 				    (is_optimizer_nvme || model->is_durable ? optimizer : 0)) +
 			   (place.is_gradient_nvme ? gradients : 0);

@@ -45,7 +45,7 @@ struct plan_place {
 	uint64_t parameters_host, gradients_host, optimizer_host, buffers_host;
 	uint64_t host_bytes;
 	uint64_t nvme_bytes; /* twice the state there: updates go to free places; once more for each snapshot;
-			      * sums once */
+			      * what is frozen, and sums, once */
 };
 
 /* Bytes per parameter of this node, in one step. */

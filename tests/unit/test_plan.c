@@ -151,11 +151,20 @@ static void frozen_bytes_are_gathered_and_nothing_else(void **state)
 	assert_int_equal(plan_place(&model, 2, false, true, &place), 0);
 	assert_int_equal(place.parameters_host, 42000000);
 	/* Of parameters in host memory there is a copy. */
-	assert_int_equal(place.nvme_bytes, 2 * (42000000 + 10000000));
+	assert_int_equal(place.nvme_bytes, 40000000 + 2 * 12000000);
 	assert_int_equal(plan_place(&model, 3, true, true, &place), 0);
 	assert_int_equal(place.parameters_host, 4 * (20000 + 400000));
 	assert_int_equal(place.buffers_host, 10000 * 2 * 2 * 4);
-	assert_int_equal(place.nvme_bytes, 2 * (42000000 + 10000000));
+	assert_int_equal(place.nvme_bytes, 40000000 + 2 * 12000000);
+	model.snapshots = 3;
+	assert_int_equal(plan_place(&model, 3, true, true, &place), 0);
+	assert_int_equal(place.nvme_bytes, 40000000 + 5 * 12000000);
+	/* Nobody writes them while the daemon lives, if they lie in host memory. */
+	model.is_durable = false;
+	assert_int_equal(plan_place(&model, 3, false, true, &place), 0);
+	assert_int_equal(place.nvme_bytes, 2 * 10000000);
+	assert_int_equal(plan_place(&model, 3, true, true, &place), 0);
+	assert_int_equal(place.nvme_bytes, 40000000 + 2 * 12000000);
 	traffic = plan_traffic(&model, &place);
 	assert_int_equal(traffic.gather_read, 2 * 42);
 	assert_int_equal(traffic.update_read, 12);
