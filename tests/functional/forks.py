@@ -239,9 +239,62 @@ def after_an_end():
     drop_all()
 
 
+# ---- One that is frozen but for a tenth
+
+MOSTLY_FROZEN = {"mib": 20, "units": 20, "frozen": 18, "snapshots": 1, "writes": 3}
+
+
+def has_room(job, jobs, snapshots):
+    """Of MiB: 18 that are frozen, once; of what may change, 2 of parameters, 4 of moments and 2 of the record, two for each job and
+    one for each snapshot, and 8 for each job beside that; superblocks and nodes."""
+    [(name, size)] = files().items()
+    assert size == (18 + (2 * jobs + snapshots) * 8 + 8 * jobs + 2) * MIB, (size / MIB, jobs, snapshots)
+    [blocks] = [os.stat(os.path.join(folder, name)).st_blocks for folder, _, names in os.walk(os.environ["NVME"]) if name in names]
+    # The file system may need some to remember where they are.
+    assert 0 <= blocks * 512 - size < MIB and size == used() == charged(), (blocks * 512, size, used(), charged())
+    assert json.loads(tierctl(ME, "--json", "snapshots", job))["maximum"] == snapshots
+
+
+def mostly_frozen():
+    """Its frozen tensors are written three times, and stored once; steps, snapshots and forks write them no more."""
+    states = [trained("calm", step, 1, **MOSTLY_FROZEN) for step in range(3)]
+    has_room("calm", 1, 1)
+    drop_all()
+    Rank(ME, job="tuned", **MOSTLY_FROZEN, steps=1, takes="one").ready().leave()
+    assert trained("tuned", 1, 1, **MOSTLY_FROZEN) == states[1]
+    tierctl(ME, "snapshot", "tuned", "two", status=1, says=["room of job tuned for 1 snapshot is used"])
+    has_room("tuned", 1, 1)
+    tierctl(ME, "reserve", "tuned", "3")
+    has_room("tuned", 1, 3)
+    tierctl(ME, "snapshot", "tuned", "two")
+    assert fork("tuned@one", "sweep")["nvme_bytes"] == (2 * 8 + 8) * MIB
+    has_room("tuned", 2, 3)
+    assert trained("sweep", 1, 1, **MOSTLY_FROZEN) == states[1]
+    assert trained("tuned", 2, 1, **MOSTLY_FROZEN) == states[2]
+    remember(states)
+
+
+def mostly_frozen_after_a_kill():
+    states = known()
+    has_room("tuned", 2, 3)
+    assert read("tuned") == (3, states[2]) and read("sweep") == (2, states[1])
+    assert read("tuned", snapshot="one") == (1, states[0]) and read("tuned", snapshot="two") == (2, states[1])
+    tierctl(ME, "rollback", "tuned", "one", "--yes")
+    assert trained("tuned", 1, 1, **MOSTLY_FROZEN) == states[1] and trained("sweep", 2, 1, **MOSTLY_FROZEN) == states[2]
+    has_room("tuned", 2, 3)
+    tierctl(ME, "drop", "tuned", "--yes")
+    wait_until(lambda: jobs(ME)["sweep"]["family"] == [])
+    assert read("sweep") == (3, states[2])
+    # What it had, and its snapshots, are places of a file that gives none back: room for six.
+    tierctl(ME, "snapshot", "sweep", "one")
+    assert json.loads(tierctl(ME, "--json", "snapshots", "sweep"))["maximum"] == 6
+    drop_all()
+
+
 # ---- Daemons that die
 
-SMALL = {"mib": 1, "units": 2, "frozen": 1, "snapshots": 1}
+# What is frozen is written, and written over, before the first commit.
+SMALL = {"mib": 6, "units": 6, "frozen": 5, "snapshots": 1, "writes": 2}
 
 
 def states_of_a_small_one():

@@ -23,5 +23,9 @@ tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 tierd_start
 play after_an_end
+play mostly_frozen
+tierd_kill
+tierd_start
+play mostly_frozen_after_a_kill
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

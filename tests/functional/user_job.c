@@ -3,14 +3,14 @@
  * user_job KEY=VALUE…    uid, groups (the first is the primary one), job, rank, world_size, mib (of
  * parameters), units, frozen (the first of them), mode, owner, sharing, share_group, takeover, stage,
  * parameters and optimizer (nvme or host), durability (none), host_budget, nvme_budget (bytes), steps,
- * pattern (what the parameters are), digest (1: says what the state is), hold (a unit that it gathers, and
- * keeps), clutch (as many of the first units, in the same way), after (steps that it trains when its standard
- * input has ended, and says what the state is then), search (for the pattern of another job, before any step;
- * says how often it was found), source (a job whose values it takes), paced (1: for each line that it reads
- * it takes a step, and says so; the digest comes at the end), heir (1: forks a child, says its number, and
- * leaves it all descriptors), from (the number of the first step that it trains: another one has other
- * gradients), snapshots (room for so many), every and keep (of snapshots that are taken by themselves), takes
- * (a snapshot, when it has trained)
+ * pattern (what the parameters are), writes (how often frozen ones are written: the last time the pattern),
+ * digest (1: says what the state is), hold (a unit that it gathers, and keeps), clutch (as many of the first
+ * units, in the same way), after (steps that it trains when its standard input has ended, and says what the
+ * state is then), search (for the pattern of another job, before any step; says how often it was found),
+ * source (a job whose values it takes), paced (1: for each line that it reads it takes a step, and says so;
+ * the digest comes at the end), heir (1: forks a child, says its number, and leaves it all descriptors), from
+ * (the number of the first step that it trains: another one has other gradients), snapshots (room for so
+ * many), every and keep (of snapshots that are taken by themselves), takes (a snapshot, when it has trained)
  *
  * user_job reads=STATE KEY=VALUE…    a reader of the job instead (uid, groups, job, owner, snapshot,
  * as_snapshot; paced: once for each line): says what the state is, or all of it, as digest does
@@ -121,17 +121,20 @@ static void define(struct tierd_job *job, unsigned units, unsigned frozen, uint6
 	}
 }
 
-static void write_frozen(struct tierd_job *job, unsigned frozen, uint64_t elements, float value)
+static void write_frozen(struct tierd_job *job, unsigned frozen, uint64_t elements, uint64_t writes,
+			 float value)
 {
 	float *values = malloc(elements * sizeof(*values));
 	struct tierd_job_state state;
 
 	REQUIRE(values);
-	for (uint64_t i = 0; i < elements; i++)
-		values[i] = value;
 	check(tierd_job_state(job, &state));
-	for (unsigned i = 0; i < frozen && state.status == TIERD_NEW; i++)
-		check(tierd_tensor_write(job, i, 0, 0, elements, values, false));
+	for (; writes > 0 && state.status == TIERD_NEW; writes--) {
+		for (uint64_t i = 0; i < elements; i++)
+			values[i] = value + (float)(writes - 1);
+		for (unsigned i = 0; i < frozen; i++)
+			check(tierd_tensor_write(job, i, 0, 0, elements, values, false));
+	}
 	free(values);
 }
 
@@ -345,7 +348,8 @@ int main(int argc, char *argv[])
 		return read_job(node, argc, argv);
 	check(tierd_job_open(node, &options, &job));
 	define(job, units, frozen, elements, (double)number_of(argc, argv, "pattern", 1));
-	write_frozen(job, frozen, elements, (float)number_of(argc, argv, "pattern", 1));
+	write_frozen(job, frozen, elements, number_of(argc, argv, "writes", 1),
+		     (float)number_of(argc, argv, "pattern", 1));
 	check(tierd_job_ready(job, -1, &state));
 	train(job, units, frozen, elements, first, steps);
 	if (value_of(argc, argv, "takes", NULL))
