@@ -239,6 +239,7 @@ void job_free(struct job *job)
 	}
 	setup_clear(job);
 	blobs_free(job);
+	damaged_clear(&job->damaged);
 	job->replaced = job->is_kept ? replaced_leave(job->replaced) : replaced_bring_back(job->replaced);
 	statistics_end_job(job);
 	catalog_free(&job->catalog);

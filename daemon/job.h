@@ -8,6 +8,7 @@
 #include "daemon/member.h"
 #include "daemon/node.h"
 #include "daemon/options.h"
+#include "daemon/damaged.h"
 #include "daemon/scrub.h"
 #include "daemon/shortage.h"
 #include "daemon/slots.h"
@@ -175,6 +176,7 @@ struct job {
 	struct queue readers;	/* daemon/reader.h */
 	unsigned scans;		/* under way: daemon/scan.h */
 	struct scrub_state scrub;
+	struct damaged damaged;	  /* as scans have found */
 	struct source *source;	  /* where its first values come from; NULL: from nobody, or it has them */
 	bool has_earlier_updates; /* units have had more than its steps, there */
 	struct queue takers;	  /* those whose source it is: daemon/source.h */

@@ -197,7 +197,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->epoch = job->epoch;
 	wire->step = job->step;
 	wire->is_durable = job->is_durable;
-	wire->damaged_blocks = scrub_damaged(job);
+	wire->damaged_blocks = damaged_blocks(&job->damaged);
 	wire->snapshots = snapshot_count(job);
 	wire->snapshot_maximum = job->options.snapshots;
 	wire->lost_snapshots = snapshot_count_lost(job);

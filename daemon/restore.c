@@ -31,6 +31,7 @@ void restore_free(struct restore *restore)
 	store_free(restore->store);
 	free(restore->definition);
 	free(restore->progress);
+	damaged_clear(&restore->origin.damaged);
 	queue_remove(&restore->link);
 	free(restore);
 	restore_go_on(node);
@@ -97,6 +98,7 @@ static int make_job(struct restore *restore)
 	job->number = restore->file.number;
 	memcpy(job->file, restore->file.file, sizeof(job->file));
 	job->scrub = restore->origin.scrub;
+	job->damaged = damaged_take(&restore->origin.damaged);
 	if (job->uid != restore->file.uid)
 		r = refuse(restore->message, sizeof(restore->message), -EBADMSG,
 			   "it is a job of user %u, in the folder of another one", (unsigned)job->uid);
@@ -388,7 +390,7 @@ void restore_read(struct restore *restore)
 
 /* ---- Start ---- */
 
-static void start(struct node *node, const struct stored_job *file, const struct origin *origin)
+static void start(struct node *node, const struct stored_job *file, struct origin *origin)
 {
 	struct restore *restore = restore_new(node, file);
 
@@ -402,6 +404,7 @@ static void start(struct node *node, const struct stored_job *file, const struct
 		 "out of memory");
 	if (origin->notice)
 		origin->notice->done(origin->notice, NULL, "out of memory");
+	damaged_clear(&origin->damaged);
 }
 
 void restore_file(struct node *node, const struct stored_job *file)
@@ -426,7 +429,10 @@ void restore_and_end(struct node *node, const struct stored_job *file)
 void restore_again(struct job *job)
 {
 	struct node *node = job->node;
-	struct origin origin = { .is_asked = job->loss.is_asked, .notice = job->notice, .scrub = job->scrub };
+	struct origin origin = { .is_asked = job->loss.is_asked,
+				 .notice = job->notice,
+				 .scrub = job->scrub,
+				 .damaged = damaged_take(&job->damaged) };
 	struct stored_job file;
 
 	stored_name(job, &file);

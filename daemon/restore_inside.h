@@ -11,6 +11,7 @@ struct origin {
 	bool is_asked; /* by who opens it */
 	struct restore_notice *notice;
 	struct scrub_state scrub;
+	struct damaged damaged; /* owned */
 };
 
 enum restore_state {

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/damaged.h"
 #include "daemon/durable.h"
 #include "daemon/job.h"
 #include "daemon/refuse.h"
@@ -26,6 +27,35 @@ int scan_check(const struct job *job, char *message, size_t size)
 	return 0;
 }
 
+/* ---- What is known to be damaged ---- */
+
+/* Places are those of the job's extents, and before each the one of the group that may begin there. */
+static uint64_t place_of(const struct scan *scan)
+{
+	return 2 * scan->next + (scan->is_in_group ? 0 : 1);
+}
+
+static void begin_place(struct scan *scan, bool is_in_group)
+{
+	scan->is_in_group = is_in_group;
+	scan->damaged = 0;
+}
+
+/* At once, since the scan may end before all of the place is read. */
+static void found(struct scan *scan, const struct store_flaw *flaw)
+{
+	scan->damaged += !flaw->is_mended;
+	damaged_raise(&scan->job->damaged, place_of(scan), scan->damaged);
+	scan->found(scan, flaw);
+}
+
+static void end_place(struct scan *scan)
+{
+	damaged_set(&scan->job->damaged, place_of(scan), scan->damaged);
+}
+
+/* ---- Extents ---- */
+
 static void read_piece(struct scan *scan);
 static void begin_next(struct scan *scan);
 
@@ -39,6 +69,7 @@ static void begin_extent(struct scan *scan)
 	scan->transfer.length = piece.length;
 	scan->piece_end = piece.offset + piece.length;
 	scan->by_blocks = false;
+	begin_place(scan, false);
 }
 
 static void end(struct scan *scan, int status)
@@ -78,6 +109,7 @@ static void go_on(struct scan *scan)
 		read_block(scan, offset);
 		return;
 	}
+	end_place(scan);
 	if (++scan->next == scan->end) {
 		end(scan, 0);
 		return;
@@ -98,7 +130,7 @@ static void tell(struct scan *scan, int status)
 		.status = status,
 	};
 
-	scan->found(scan, &flaw);
+	found(scan, &flaw);
 }
 
 static void on_read(struct store_transfer *transfer, int status)
@@ -154,9 +186,7 @@ static int begin_group(struct errand *errand, struct store *store)
 
 static void on_flaw(struct store_verification *group, const struct store_flaw *flaw)
 {
-	struct scan *scan = container_of(group, struct scan, group);
-
-	scan->found(scan, flaw);
+	found(container_of(group, struct scan, group), flaw);
 }
 
 static bool goes_on(struct store_verification *group)
@@ -169,10 +199,12 @@ static void on_group_read(struct store_verification *group)
 	struct scan *scan = container_of(group, struct scan, group);
 
 	scan->bytes += group->bytes;
-	if (is_over(scan))
+	if (is_over(scan)) {
 		end_early(scan);
-	else
-		read_extent(scan);
+		return;
+	}
+	end_place(scan);
+	read_extent(scan);
 }
 
 static void on_group(struct errand *errand, int status)
@@ -197,6 +229,7 @@ static void begin_next(struct scan *scan)
 		read_extent(scan);
 		return;
 	}
+	begin_place(scan, true);
 	scan->group = (struct store_verification){ .group = scan->next / STORE_GROUP_EXTENTS,
 						   .buffer = scan->buffer,
 						   .found = on_flaw,

@@ -1,5 +1,6 @@
 /* A scan reads extents of a job's state on NVMe, one after the other, for the sake of their checksums, when
- * its device has nothing else to do; and with them what leads there, and what only snapshots have. */
+ * its device has nothing else to do; and with them what leads there, and what only snapshots have. What it
+ * finds damaged, or good again, the job knows from then on. */
 #ifndef TIERD_DAEMON_SCAN_H
 #define TIERD_DAEMON_SCAN_H
 
@@ -22,6 +23,8 @@ struct scan {
 	uint64_t bytes; /* that were read and verified, or found, since scan_start() */
 	bool is_stopped;
 	bool by_blocks; /* the extent holds a bad one */
+	bool is_in_group;
+	uint64_t damaged; /* blocks, of the extent or group that is being read */
 	uint64_t piece_end;
 	struct store_transfer transfer;
 	char *buffer;

@@ -36,13 +36,6 @@ static bool can_be_read(const struct job *job)
 	return job->phase != JOB_BROKEN && scan_check(job, message, sizeof(message)) == 0;
 }
 
-uint32_t scrub_damaged(const struct job *job)
-{
-	const struct scrub_state *state = &job->scrub;
-
-	return state->found > state->last_found ? state->found : state->last_found;
-}
-
 /* ---- What is next ---- */
 
 static void arm(struct scrub *scrub, uint64_t delay_ns)
@@ -133,16 +126,13 @@ static void end_pass(struct job *job)
 
 	state->passes++;
 	state->ended_s = (uint64_t)time(NULL);
-	state->last_found = state->found;
-	state->found = 0;
 	events_of_job(job, EVENT_SCRUBBED, NULL,
 		      "all that it has on NVMe was read, %llu extents; damaged: %u",
-		      (unsigned long long)extents_of(job), state->last_found);
+		      (unsigned long long)extents_of(job), damaged_blocks(&job->damaged));
 }
 
 static void on_found(struct scan *scan, const struct store_flaw *flaw)
 {
-	scan->job->scrub.found += !flaw->is_mended;
 	damage_tell(scan->job, flaw, "scrub");
 }
 
@@ -231,7 +221,7 @@ static void fill(const struct job *job, Tierd__Wire__ScrubEntry *entry)
 	entry->is_hurried = job->scrub.pace.is_hurried;
 	entry->passes = job->scrub.passes;
 	entry->ended_s = job->scrub.ended_s;
-	entry->damaged_blocks = scrub_damaged(job);
+	entry->damaged_blocks = damaged_blocks(&job->damaged);
 }
 
 static void reply(struct pending *pending, const struct scrub *scrub, Tierd__Wire__ScrubEntry **entries,

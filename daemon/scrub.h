@@ -13,9 +13,8 @@ struct scrub;
 /* How far it is with a job. Embedded in the job. */
 struct scrub_state {
 	struct scrub_pace pace;
-	uint64_t passes;	    /* that are over */
-	uint64_t ended_s;	    /* when the last one was, since 1970 */
-	uint32_t found, last_found; /* damaged blocks of this pass, and of the last one */
+	uint64_t passes;  /* that are over */
+	uint64_t ended_s; /* when the last one was, since 1970 */
 };
 
 /* -ENOMEM. period_ns: once through all of a job; 0: only what somebody hurries. */
@@ -27,8 +26,5 @@ void scrub_set_period(struct scrub *scrub, uint64_t period_ns);
 
 /* A client starts, stops or looks. */
 void scrub_request(struct pending *pending, const Tierd__Wire__Scrub *request);
-
-/* Blocks of the job that are known to be damaged. */
-uint32_t scrub_damaged(const struct job *job);
 
 #endif

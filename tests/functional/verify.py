@@ -70,6 +70,14 @@ def places_of(job, tensor, state):
     return places
 
 
+def known(job):
+    """Blocks that the daemon knows to be damaged, whoever has found them."""
+    of_job = json.loads(tierctl("--json", "jobs", job).stdout)["damaged_blocks"]
+    (of_scrub,) = json.loads(tierctl("--json", "scrub", job).stdout)["jobs"]
+    assert of_scrub["damaged_blocks"] == of_job, (of_scrub, of_job)
+    return of_job
+
+
 class Spoilt:
     """A byte is another one, for a while."""
 
@@ -112,7 +120,10 @@ def expect_found(job, tensor, state):
         for word in (job, f'unit "{block["unit"]}"', f'"{tensor}"', spoilt.path, str(begin)):
             assert word in text.stdout, (word, text.stdout)
         assert "1 block of job" in text.stderr, text.stderr
+        assert known(job) == 1
+    assert known(job) == 1, "nobody has read it since"
     assert verify(job)[0] == []
+    assert known(job) == 0
 
 
 def expect_read_fails(job, tensor, state):
@@ -138,6 +149,9 @@ def idle():
         found = verify("idle", status=1)[0]
         assert len({block["device_offset"] for block in found}) == len(found) > 4, found
         assert {(block["unit"], block["state"]) for block in found} <= {("large", "m"), ("layer", "m")}, found
+        assert known("idle") == len(found)
+        verify("idle", status=1)
+        assert known("idle") == len(found), "found twice, it is there once"
 
 
 def trained():
@@ -201,6 +215,7 @@ def expect_superblock(job):
     Spoilt(job, [524288 + 99]).flip()
     found = verify(job, status=1)[0]
     assert [(block["state"], block["copy"], block["device_offset"]) for block in found] == [("superblock", 3, 524288)], found
+    assert known(job) == 1
     Job(job, steps=2).process.wait()
     assert verify(job)[0] == []
 
@@ -220,8 +235,10 @@ def kept():
         assert block["snapshots"] == "first" and not block["is_of_job"], block
         assert block["device"] == spoilt.path and block["error"] == "its checksum does not match", block
         assert 'parameter of tensor "large", of snapshot first: ' in tierctl("verify", "kept", status=1).stdout
+        assert known("kept") == 1
         assert pass_over("kept") == 1
-    assert pass_over("kept") == 0
+    assert verify("kept")[0] == []
+    assert known("kept") == 0, "what a pass has found, too, is mended when a verify has read it"
     expect_mended("kept")
     expect_superblock("kept")
     with Spoilt("kept", [place + 99 for place in heads_of("kept")["first"]]):
