@@ -31,6 +31,37 @@ static const char *print(uint64_t bytes, bool is_up, char text[16])
 	return text;
 }
 
+/* ---- Disks ---- */
+
+static const struct node_path *fullest_path(const struct job *job, uint64_t *ret_left)
+{
+	const struct node_path *found = NULL;
+
+	*ret_left = 0;
+	for (unsigned i = 0; i < job->paths.count; i++) {
+		const struct node_path *path = &job->node->paths[job->paths.paths[i]];
+		uint64_t left = node_path_left(path);
+
+		if (found && left >= *ret_left)
+			continue;
+		found = path;
+		*ret_left = left;
+	}
+	return found;
+}
+
+void budget_explain_disk(const struct job *job, const char *who, uint64_t bytes, char *message, size_t size)
+{
+	uint64_t left;
+	const struct node_path *path = fullest_path(job, &left);
+	char needed[16], there[16];
+
+	snprintf(message, size, "%s needs %s more in %s, and %s are left on that disk; free some of it", who,
+		 budget_print_needed(bytes, needed), path->path, budget_print(left, there));
+}
+
+/* ---- Text ---- */
+
 const char *budget_print(uint64_t bytes, char text[16])
 {
 	return print(bytes, false, text);

@@ -71,6 +71,10 @@ void budget_release_host(struct job *job);
 /* What was taken, but not what was charged. */
 void budget_give_back(struct job *job);
 
+/* Why a file of the job's store cannot grow by so many bytes: the disk among those of its paths that has the
+ * least left. who: what needs them, and what for. */
+void budget_explain_disk(const struct job *job, const char *who, uint64_t bytes, char *message, size_t size);
+
 /* What there is is rounded down and what is needed up, so that they differ where there is too little, and
  * what is printed would do. */
 const char *budget_print(uint64_t bytes, char text[16]);

@@ -158,12 +158,10 @@ static int begin(struct errand *errand, struct store *store)
 
 static void explain_space(struct fork *fork)
 {
-	char needed[16];
+	char who[WIRE_MAX_JOB_NAME + 64];
 
-	snprintf(fork->message, sizeof(fork->message),
-		 "job %s needs %s more on each of its NVMe paths for what its fork may change, and a file "
-		 "system there has less; free some of it (tierctl tiers says where the paths are)",
-		 fork->origin, budget_print_needed(fork->more, needed));
+	snprintf(who, sizeof(who), "what a fork of job %s may change", fork->origin);
+	budget_explain_disk(fork->errand.job, who, fork->more, fork->message, sizeof(fork->message));
 }
 
 static void fail(struct fork *fork, int status)

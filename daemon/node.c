@@ -11,6 +11,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -398,6 +399,13 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 	}
 	*ret_node = node;
 	return 0;
+}
+
+uint64_t node_path_left(const struct node_path *path)
+{
+	struct statvfs status;
+
+	return fstatvfs(path->directory_fd, &status) == 0 ? (uint64_t)status.f_bavail * status.f_frsize : 0;
 }
 
 struct path_list node_all_paths(const struct node *node)

@@ -126,6 +126,8 @@ void node_stop(struct node *node, void (*on_idle)(void *argument), void *argumen
 
 /* As they are configured. */
 struct path_list node_all_paths(const struct node *node);
+/* What its file system has left for tierd, bytes, whatever tierd may use of it; on any thread. */
+uint64_t node_path_left(const struct node_path *path);
 
 /* No dropped job holds memory or disk any more. */
 bool node_has_settled(const struct node *node);

@@ -105,15 +105,15 @@ static int begin(struct errand *errand, struct store *store)
 static void explain(struct reserve *reserve, int status)
 {
 	const struct job *job = reserve->errand.job;
-	char needed[16];
+	char who[WIRE_MAX_JOB_NAME + 64];
 
 	if (reserve->message[0])
 		return;
+	snprintf(who, sizeof(who), "room for %u snapshot%s of job %s", reserve->snapshots,
+		 PLURAL(reserve->snapshots), job->name);
 	if (status == -ENOSPC)
-		snprintf(reserve->message, sizeof(reserve->message),
-			 "job %s needs %s more on each of its NVMe paths, and a file system there has less; "
-			 "free some of it (tierctl tiers says where the paths are)",
-			 job->name, budget_print_needed(reserve->more.device_bytes, needed));
+		budget_explain_disk(job, who, reserve->more.device_bytes, reserve->message,
+				    sizeof(reserve->message));
 	else
 		snapshot_explain(job, "", status, reserve->message, sizeof(reserve->message));
 }

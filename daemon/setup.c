@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "daemon/budget.h"
@@ -20,13 +19,6 @@
 #include "offload/nvme.h"
 
 /* ---- On a worker ---- */
-
-static uint64_t free_bytes(int directory_fd)
-{
-	struct statvfs status;
-
-	return fstatvfs(directory_fd, &status) == 0 ? (uint64_t)status.f_bavail * status.f_frsize : 0;
-}
 
 /* Of each user there is a folder on each path: what is whose can be seen, and counted, without the daemon. */
 static int make_folder(const struct setup *setup, const struct node_path *path)
@@ -77,7 +69,7 @@ static int make_tier(struct setup *setup, unsigned index, const struct files *fi
 	if (r < 0)
 		return refuse(setup->message, sizeof(setup->message), r,
 			      "its file in %s cannot be created: %s", path->path, strerror(-r));
-	uint64_t left = free_bytes(path->directory_fd);
+	uint64_t left = node_path_left(path);
 
 	r = nvme_tier_reserve(tier);
 	if (r == -ENOSPC)

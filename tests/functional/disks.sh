@@ -26,6 +26,14 @@ expect_status 0 run_gpt --steps 6 --job kept --mode resume --dump "$scratch/kept
 cmp "$scratch/calm" "$scratch/kept" || fail 'other bits on a full disk'
 expect_status 1 run_gpt --steps 2 --job new
 expect_text 'are left on that disk'
+expect_status 1 "$TIERCTL" reserve kept 2
+expect_text 'room for 2 snapshots of job kept needs '
+expect_text " more in $disk, and "
+expect_text ' are left on that disk; free some of it'
+expect_status 1 "$TIERCTL" fork kept twin
+expect_text 'what a fork of job kept may change needs '
+expect_text " more in $disk, and "
+expect_text ' are left on that disk; free some of it'
 rm "$disk/ballast"
 expect_status 0 run_gpt --steps 2 --job new
 stop
