@@ -346,7 +346,9 @@ static int resolve_snapshots(const struct pending *pending, const Tierd__Wire__J
 	bool is_made = !job || (open->mode == MODE_REPLACE && has_state(job));
 	uint32_t snapshots = open->snapshots;
 
-	if (snapshots == 0)
+	if (snapshots == 0 && open->durability == DURABILITY_NONE)
+		snapshots = 0; /* a default is for those that can have some */
+	else if (snapshots == 0)
 		snapshots = is_made ? access_snapshots_default(&quota) : job->options.snapshots;
 	else if (snapshots == WIRE_NO_SNAPSHOTS)
 		snapshots = 0;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/plural.h"
 #include "daemon/blobs.h"
 #include "daemon/refuse.h"
 #include "offload/schedule.h"
@@ -131,6 +132,11 @@ static int check_snapshots(const Tierd__Wire__JobOpen *open, char *message, size
 	if (open->snapshots > WIRE_MAX_SNAPSHOTS)
 		return refuse(message, size, -EINVAL, "room for %u snapshots; at most %d are possible",
 			      open->snapshots, WIRE_MAX_SNAPSHOTS);
+	if (open->snapshots > 0 && open->durability == DURABILITY_NONE)
+		return refuse(message, size, -EINVAL,
+			      "room for %u snapshot%s of a job that is not durable, and has none: leave "
+			      "snapshots at 0, or take another durability than none",
+			      open->snapshots, PLURAL(open->snapshots));
 	if (open->snapshot_every > 0 && open->snapshots == 0)
 		return refuse(message, size, -EINVAL,
 			      "snapshot_every is %llu, and there is room for no snapshot: say for how many "

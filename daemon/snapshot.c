@@ -116,8 +116,14 @@ int snapshot_check_job(const struct job *job, char *message, size_t size)
 			      "job %s has no values yet: snapshots begin when all its ranks were ready",
 			      job->name);
 	if (!job->durable)
-		return refuse(message, size, -EOPNOTSUPP, "job %s is not durable, and so it has no snapshots",
-			      job->name);
+		return refuse(
+			message, size, -EOPNOTSUPP,
+			job->durability == DURABILITY_NONE
+				? "job %s is not durable, and so it has no snapshots: it was opened so; "
+				  "open another job that is, with this one as its source"
+				: "job %s is not durable, and so it has no snapshots: tierd has no "
+				  "NVMe path; configure one",
+			job->name);
 	if (job->is_rolling_back)
 		return refuse(message, size, -EAGAIN, "job %s is being rolled back; try again", job->name);
 	if (!errands_have_room(job))

@@ -102,6 +102,11 @@ static void wrong_values_are_refused(void **state)
 	REFUSED(durability, UINT32_MAX - 2, "1 to 86400 seconds");
 	REFUSED(io_weight, 10001, "io_weight is 10001; 1 to 10000");
 	REFUSED(snapshots, 15, "room for 15 snapshots; at most 14");
+	open = valid();
+	open.durability = DURABILITY_NONE;
+	open.snapshots = 2;
+	expect_refused(&open, "room for 2 snapshots of a job that is not durable");
+	expect_refused(&open, "leave snapshots at 0, or take another durability");
 	REFUSED(snapshot_every, 5, "there is room for no snapshot");
 	REFUSED(snapshot_keep, 1, "snapshot_keep is 1, and there is room for 0");
 	open = valid();
