@@ -65,7 +65,7 @@ int options_compare_moments(const struct job_options *job, const struct optimize
 	return 0;
 }
 
-int options_compare(const struct job_options *here, const struct job_options *job, char *message, size_t size)
+static int compare(const struct job_options *here, const struct job_options *job, char *message, size_t size)
 {
 	const struct number numbers[] = {
 		{ "world size", here->world_size, job->world_size },
@@ -123,4 +123,17 @@ int options_compare(const struct job_options *here, const struct job_options *jo
 			return refuse(message, size, -EINVAL,
 				      "parameter group %u has other rates here than in the job", i);
 	return 0;
+}
+
+int options_compare(const struct job_options *here, const struct job_options *job, char *message, size_t size)
+{
+	int r = compare(here, job, message, size);
+	size_t used;
+
+	if (r == 0)
+		return 0;
+	used = strlen(message);
+	snprintf(message + used, size - used,
+		 "; give it the job's options, or another name, with this job as its source");
+	return r;
 }

@@ -190,11 +190,14 @@ static void the_first_difference_is_named(void **state)
 	Tierd__Wire__JobOpen open = valid();
 	struct job_options here, job;
 
+	static const char remedy[] =
+		"; give it the job's options, or another name, with this job as its source";
+
 	assert_int_equal(read_options(&open, &job), 0);
 #define DIFFERS(field, value, text)                                                                          \
 	(here = job, here.field = (value),                                                                   \
 	 assert_int_equal(options_compare(&here, &job, message, sizeof(message)), -EINVAL),                  \
-	 assert_non_null(strstr(message, text)))
+	 assert_non_null(strstr(message, text)), assert_non_null(strstr(message, remedy)))
 	here = job;
 	assert_int_equal(options_compare(&here, &job, message, sizeof(message)), 0);
 	DIFFERS(world_size, 2, "world size is 2 here, 4 in the job");
