@@ -21,6 +21,21 @@ void damage_tell_read(const struct job *job, const struct store_transfer *transf
 		      (unsigned long long)transfer->fault.device_offset, store_error(status), consequence);
 }
 
+const char *damage_explain(const struct job *job, const char *what, const struct store_transfer *fault,
+			   int status, char text[DAMAGE_TEXT])
+{
+	char place[LOCATION_FAULT_TEXT];
+
+	if (fault)
+		snprintf(text, DAMAGE_TEXT,
+			 "%s cannot be read: %s; see what else is damaged (tierctl verify %s), look at the "
+			 "disk, and go back to a snapshot or an export",
+			 location_print_fault(job, fault, place), store_error(status), job->name);
+	else
+		snprintf(text, DAMAGE_TEXT, "%.160s cannot be read: %s", what, store_error(status));
+	return text;
+}
+
 void damage_find(const struct job *job, const struct store_flaw *flaw, struct damage *ret_damage)
 {
 	static const char *const parts[] = {

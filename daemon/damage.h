@@ -9,6 +9,12 @@
 void damage_tell_read(const struct job *job, const struct store_transfer *transfer, int status,
 		      const char *consequence);
 
+/* The same for who wants them: "WHAT cannot be read: …", and the remedy. what: where nobody knows where the
+ * bytes are, or fault is NULL. No longer than DAMAGE_TEXT; the job is for the caller to name. */
+#define DAMAGE_TEXT (LOCATION_FAULT_TEXT + 240)
+const char *damage_explain(const struct job *job, const char *what, const struct store_transfer *fault,
+			   int status, char text[DAMAGE_TEXT]);
+
 /* Of what a scan has found: names are borrowed from the job. */
 struct damage {
 	struct location location; /* the part, if it is no extent, as the state of no unit */

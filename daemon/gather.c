@@ -1,9 +1,10 @@
 /* A gather that missed: the client waits until its unit is resident at its version, and gets the lease with
  * the answer. */
 #include <errno.h>
+#include <stdio.h>
 
+#include "daemon/damage.h"
 #include "daemon/job.h"
-#include "daemon/location.h"
 
 /* The lease is counted here, before anything can evict the pack again. */
 static void grant(struct pending *pending)
@@ -28,12 +29,10 @@ static void fail_read(struct pending *pending, int status)
 	const struct job *job = pending->member->job;
 	const struct unit *unit = &job->catalog.units[pending->unit];
 	const struct store_transfer *fault = residency_fault(job, unit->pack);
-	char place[LOCATION_FAULT_TEXT] = "";
+	char what[WIRE_MAX_NAME + 16], text[DAMAGE_TEXT];
 
-	if (fault)
-		location_print_fault(job, fault, place);
-	pending_error(pending, -EIO, "unit \"%s\" cannot be read: %s%s%s", unit->name, store_error(status),
-		      *place ? ": " : "", place);
+	snprintf(what, sizeof(what), "unit \"%s\"", unit->name);
+	pending_error(pending, -EIO, "job %s: %s", job->name, damage_explain(job, what, fault, status, text));
 }
 
 static void on_resident(struct waiter *waiter, int status)

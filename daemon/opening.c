@@ -103,7 +103,8 @@ static bool clear_rank(struct pending *pending, struct job *job, const Tierd__Wi
 	}
 	if (!open->takeover) {
 		pending_error(pending, -EBUSY,
-			      "rank %u of job %s is held by process %d; end it, or open with takeover",
+			      "rank %u of job %s is held by process %d; end that, or take the rank from it "
+			      "(takeover)",
 			      open->rank, job->name, (int)member->pid);
 		return false;
 	}

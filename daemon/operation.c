@@ -98,10 +98,10 @@ static void finish(struct tensor_operation *operation)
 	bool is_of_shard = operation->is_of_shard;
 	int status = operation->status;
 	const char *name = operation->tensor->name;
-	char holders[sizeof(job->holders)], place[LOCATION_FAULT_TEXT] = "";
+	char holders[sizeof(job->holders)], damage[DAMAGE_TEXT] = "";
 
 	if (operation->transfer.status < 0)
-		location_print_fault(job, &operation->transfer, place);
+		damage_explain(job, name, &operation->transfer, status, damage);
 	memcpy(holders, job->holders, sizeof(holders));
 	/* The step has been dropped. */
 	if (is_of_shard && !job->is_reduced)
@@ -129,9 +129,11 @@ static void finish(struct tensor_operation *operation)
 			name);
 	else if (pending && status == -ESTALE)
 		pending_error(pending, status, "%s; call tierd_job_ready", job->reason);
+	else if (pending && *damage)
+		pending_error(pending, status, "job %s: %s", job->name, damage);
 	else if (pending && status < 0)
-		pending_error(pending, status, "tensor \"%s\": %s%s%s", name, store_error(status),
-			      *place ? ": " : "", place);
+		pending_error(pending, status, "job %s, tensor \"%s\": %s", job->name, name,
+			      store_error(status));
 	else if (pending)
 		pending_reply(pending, NULL);
 	if (kind == OPERATION_INITIALIZE && status < 0)

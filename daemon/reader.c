@@ -133,8 +133,7 @@ static int look_at_job(const struct job *job, char *message, size_t size)
 	else if (r == -EIO)
 		snprintf(message, size, "it is broken: %s", job->reason);
 	else if (r < 0)
-		snprintf(message, size, "%s",
-			 r == -ENOENT ? "it is gone; close the reader" : "it has no values yet");
+		snprintf(message, size, "%s", r == -ENOENT ? "it is gone" : "it has no values yet");
 	return r;
 }
 
@@ -439,7 +438,7 @@ void readers_end_job(struct job *job)
 		/* Before the store that it is a part of; nothing of the job is in flight. */
 		reader->snapshot = store_free(reader->snapshot);
 		reader->job = NULL;
-		reader_fail(reader, -ENOENT, "it is gone; close the reader");
+		reader_fail(reader, -ENOENT, "it is gone");
 	}
 }
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "common/size.h"
-#include "daemon/location.h"
+#include "daemon/damage.h"
 #include "daemon/refuse.h"
 
 #define VIEWS_AT_ONCE 2
@@ -36,13 +36,10 @@ static void free_view(struct reader *reader)
 static void fail_values(struct reader *reader, const char *which, const struct copy *copy, int status)
 {
 	const struct store_transfer *fault = copy_fault(copy);
-	char message[READER_MESSAGE + LOCATION_FAULT_TEXT], place[LOCATION_FAULT_TEXT] = "";
+	char text[DAMAGE_TEXT];
 
-	if (fault)
-		location_print_fault(copy->job, fault, place);
-	snprintf(message, sizeof(message), "%s cannot be read: %s%s%s", which, store_error(status),
-		 *place ? ": " : "", place);
-	reader_fail(reader, status == -EBADMSG ? -EIO : status, message);
+	reader_fail(reader, status == -EBADMSG ? -EIO : status,
+		    damage_explain(copy->job, which, fault, status, text));
 }
 
 /* ---- Refresh ---- */

@@ -130,8 +130,9 @@ def expect_read_fails(job, tensor, state):
     """Whoever reads it hears the same."""
     with Spoilt(job, places_of(job, tensor, state)) as spoilt:
         said = tierctl("read", job, tensor, "--state", state, status=1).stderr
-        for word in (job, f'"{tensor}"', f"{state} of tensor", spoilt.path, "byte", "checksum"):
-            assert word in said, (word, said)
+        for word in (f"job {job}: ", f'"{tensor}"', f"{state} of tensor", spoilt.path, "byte", "checksum",
+                     f"tierctl verify {job}", "go back to a snapshot"):
+            assert said.count(word) == 1, (word, said)
 
 
 def idle():
