@@ -305,6 +305,54 @@ def given_up():
     assert verify("kept")[0] == []
 
 
+def with_format(content, number):
+    """The store, as a tierd of another format would have marked it: all superblocks, with good checksums."""
+    content = bytearray(content)
+    for copy in range(4):
+        for at in range(copy << 18, (copy << 18) + 4096, 512):
+            assert content[at : at + 8] == b"tierd-sb", at
+            content[at + 8 : at + 12] = number.to_bytes(4, "little")
+            content[at + 504 : at + 512] = read_store.checksum(bytes(content[at : at + 504]), copy + 1).to_bytes(8, "little")
+    return bytes(content)
+
+
+def reformat():
+    """Nothing of it but its superblocks' format is another one."""
+    content = open(store_of("kept"), "rb").read()
+    assert with_format(content, 1) == content
+    content = with_format(content, 7)
+    for path in store_of("kept"), os.path.join(scratch, "reformatted"):
+        with open(path, "r+b" if os.path.exists(path) else "wb") as file:
+            file.write(content)
+
+
+def refused():
+    """Both versions are named to whoever asks, and nobody gets at it."""
+    says = f"{store_of('kept')} is a store of format 7, and this tierd knows format 1: start the tierd that made it"
+    assert says in json.loads(tierctl("--json", "jobs", "kept").stdout)["reason"]
+    arguments = [program, "kept", os.path.join(scratch, "kept.refused"), str(LARGE), "1"]
+    trained_on = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert trained_on.returncode != 0 and says in trained_on.stderr, trained_on
+    for command in (["verify", "kept"], ["read", "kept", "large"], ["snapshot", "kept", "new"], ["rollback", "kept", "second", "--yes"],
+                    ["fork", "kept", "other"]):
+        said = tierctl(*command, status=1).stderr
+        assert says in said, (command, said)
+    with open(os.environ["TIERD_LOG"], encoding="utf-8") as log:
+        assert sum(says in line for line in log) >= 1
+
+
+def untouched():
+    """To the byte, after daemons have found it, and somebody has wanted it; then it is as it was."""
+    content = open(store_of("kept"), "rb").read()
+    assert open(os.path.join(scratch, "reformatted"), "rb").read() == content
+    with open(store_of("kept"), "r+b") as file:
+        file.write(with_format(content, 1))
+
+
+def understood():
+    assert verify("kept")[0] == []
+
+
 def scrub(*arguments):
     return json.loads(tierctl("--json", "scrub", *arguments).stdout)["jobs"][0]
 

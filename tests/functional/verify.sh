@@ -39,6 +39,16 @@ tierd_start --host-budget 512M
 verify given_up
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
+verify reformat
+tierd_start --host-budget 512M
+verify refused
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
+verify untouched
+tierd_start --host-budget 512M
+verify understood
+tierd_stop
+[ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 forget_jobs
 tierd_start --host-budget 512M --idle-release-seconds 1
 verify released
