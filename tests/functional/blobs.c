@@ -246,10 +246,38 @@ static void play_until_killed(uint64_t steps)
 	OK(tierd_job_close(job));
 }
 
+/* ---- As large as one may be ---- */
+
+static void one_byte_more_is_refused(struct tierd_job *job)
+{
+	unsigned char *bytes = calloc(1, TIERD_MAX_BLOB_BYTES + 1);
+
+	REQUIRE(bytes);
+	FAILS(tierd_blob_set(job, "largest", bytes, TIERD_MAX_BLOB_BYTES + 1, 0), -EINVAL, "67108865");
+	REQUIRE(strstr(tierd_message(), "67108864"));
+	free(bytes);
+}
+
+static void play_largest(bool is_there)
+{
+	struct tierd_job *job = join("largest", true, TIERD_MAX_BLOB_BYTES);
+
+	OK(tierd_job_ready(job, -1, NULL));
+	if (!is_there) {
+		set(job, "largest", TIERD_MAX_BLOB_BYTES, 5, 0);
+		one_byte_more_is_refused(job);
+		take_step(job);
+	}
+	expect(job, "largest", TIERD_MAX_BLOB_BYTES, 5, 0);
+	OK(tierd_job_close(job));
+}
+
 int main(int argc, char **argv)
 {
 	node = support_connect();
-	if (argc > 1)
+	if (argc > 1 && strncmp(argv[1], "largest", 7) == 0)
+		play_largest(strcmp(argv[1], "largest-is-there") == 0);
+	else if (argc > 1)
 		play_until_killed((uint64_t)atoi(argv[1]));
 	else
 		play_in_host_memory();

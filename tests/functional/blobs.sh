@@ -35,6 +35,17 @@ expect_text "43  bulk"
 expect_status 0 "$TIERCTL" --json blobs kept
 expect_text '"key":	"step"'
 
+# ---- As large as one may be, and the daemon killed as soon as it is durable
+
+tierd_stop
+tierd_start --host-budget 512M
+expect_status 0 "$program" largest
+await_durable largest 1
+tierd_kill
+tierd_start --host-budget 512M
+expect_status 0 "$program" largest-is-there
+"$TIERCTL" drop largest --yes >/dev/null
+
 # ---- Where they cannot be read the job stays away, and comes back when they can
 
 read=0
