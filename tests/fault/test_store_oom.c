@@ -285,12 +285,26 @@ static int open_again(struct life *life)
 	return r;
 }
 
+/* What is acknowledged from then on is the snapshot's step; nobody goes on with the store that has it. */
+static int roll_back(struct life *life)
+{
+	int r = wait(life, store_roll_back(life->store, "kept", &life->request));
+
+	if (r < 0)
+		return r;
+	life->step = 1;
+	r = open_again(life);
+	if (r == 0)
+		r = look_at_last(life);
+	return r;
+}
+
 static int live(struct life *life)
 {
 	int (*const parts[])(struct life *) = { create,	   take_step,	keep,	    reserve,	  take_step,
 						count,	   verify,	look,	    look_at_last, fork_it,
 						take_step, attach_fork, open_again, count,	  attach_fork,
-						drop_fork, drop,	take_step };
+						drop_fork, roll_back,	take_step,  drop,	  take_step };
 	int r = 0;
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(parts) && r == 0; i++)
