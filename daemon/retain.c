@@ -53,9 +53,14 @@ static void reply_retained(const struct retain *retain)
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__JobRetainReply body = TIERD__WIRE__JOB_RETAIN_REPLY__INIT;
 
-	events_of_job(retain->errand.job, EVENT_RETAINED, NULL,
-		      "user %u has it keep each step of %llu by itself (0: none), and the last %u of those",
-		      (unsigned)retain->asker.uid, (unsigned long long)retain->every, retain->keep);
+	if (retain->every == 0)
+		events_of_job(retain->errand.job, EVENT_RETAINED, NULL,
+			      "user %u has it keep no step by itself", (unsigned)retain->asker.uid);
+	else
+		events_of_job(retain->errand.job, EVENT_RETAINED, NULL,
+			      "user %u has it keep each step that %llu divides by itself, and the last %u of "
+			      "those",
+			      (unsigned)retain->asker.uid, (unsigned long long)retain->every, retain->keep);
 	if (!retain->asker.pending)
 		return;
 	body.every = retain->every;

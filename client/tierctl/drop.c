@@ -68,6 +68,8 @@ int command_drop(const struct command_context *context)
 	code = command_ask(ask, &request, &reply);
 	if (code == COMMAND_DONE && context->is_json)
 		return command_print_json(json);
+	if (code == COMMAND_DONE)
+		printf("%s is dropped\n", choice.job);
 	cJSON_Delete(json);
 	return code;
 }

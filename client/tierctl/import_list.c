@@ -172,7 +172,7 @@ static bool lacks_state(const struct import_list *list, const struct import_tens
 
 static int check_state(const struct import_list *list)
 {
-	int code = refuse_all(list, has_no_slot, "of an optimizer are not what the named one keeps");
+	int code = refuse_all(list, has_no_slot, "of an optimizer, which the named one does not keep");
 
 	if (code == COMMAND_DONE)
 		code = refuse_all(

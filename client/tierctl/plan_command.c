@@ -111,7 +111,12 @@ static int set_frozen(struct plan_request *request, const char *value)
 
 static int set_snapshots(struct plan_request *request, const char *value)
 {
-	return set_small(&request->model.snapshots, value, PLAN_MAX_SNAPSHOTS);
+	uint64_t number;
+
+	if (!command_read_number(value, PLAN_MAX_SNAPSHOTS, &number))
+		return -EINVAL;
+	request->model.snapshots = (unsigned)number;
+	return 0;
 }
 
 static int set_durability(struct plan_request *request, const char *value)
@@ -162,7 +167,7 @@ static const struct plan_flag {
 	{ "gradients", set_gradients, "host or nvme" },
 	{ "frozen", set_frozen, SIZE_HELP },
 	{ "durability", set_durability, "step, none, or seconds from 1 to 86400" },
-	{ "snapshots", set_snapshots, "a number from 1 to 14" },
+	{ "snapshots", set_snapshots, "a number from 0 to 14" },
 	{ "step-ms", set_step_ms, "milliseconds, 1 to 4294967295" },
 	{ "endurance", set_endurance, SIZE_HELP },
 	{ "host", set_host, SIZE_HELP },

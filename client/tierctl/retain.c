@@ -18,8 +18,8 @@ static int print(const struct command_context *context, const Tierd__Wire__JobRe
 		if (reply->every == 0)
 			printf("%s keeps no step by itself\n", context->arguments[0]);
 		else
-			printf("%s keeps each step of %" PRIu64 " by itself, and of those the last %" PRIu32
-			       "\n",
+			printf("%s keeps each step that %" PRIu64
+			       " divides by itself, and of those the last %" PRIu32 "\n",
 			       context->arguments[0], reply->every, reply->keep);
 		return COMMAND_DONE;
 	}

@@ -58,7 +58,11 @@ static int delete (const struct command_context *context)
 	request.snapshot_delete = &body;
 	if (code == COMMAND_DONE)
 		code = command_ask(ask, &request, &reply);
-	return code == COMMAND_DONE && context->is_json ? command_print_json(chosen_json(context)) : code;
+	if (code == COMMAND_DONE && context->is_json)
+		return command_print_json(chosen_json(context));
+	if (code == COMMAND_DONE)
+		printf("%s@%s is deleted\n", context->arguments[0], context->arguments[1]);
+	return code;
 }
 
 int command_snapshot(const struct command_context *context)

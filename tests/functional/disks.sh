@@ -14,7 +14,8 @@ ext4_mount 64M
 
 start
 expect_status 0 run_gpt --steps 6 --job calm --dump "$scratch/calm"
-"$TIERCTL" drop calm --yes
+expect_status 0 "$TIERCTL" drop calm --yes
+expect_text 'calm is dropped'
 expect_status 0 run_gpt --steps 2 --job kept
 expect_status 1 run_gpt --steps 2 --job large --layers 8 --width 256
 expect_text " in $disk, and "

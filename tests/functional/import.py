@@ -308,7 +308,7 @@ def a_momentum_comes_back_where_the_group_has_one():
     tensors = {"a": ("F32", [2], struct.pack("<2f", 1.5, -2)), "a.momentum_buffer": ("F32", [2], struct.pack("<2f", 0.25, 3))}
     write("momentum", tensors, {"tierd.step": "5"})
     text = tierctl("import", "moved", at("momentum"), "--optimizer", "sgd", status=1)
-    assert '1 tensor of an optimizer are not what the named one keeps: "a.momentum_buffer"' in text, text
+    assert '1 tensor of an optimizer, which the named one does not keep: "a.momentum_buffer"' in text, text
     for moments in "fp32", "bf16":
         done = imported("moved", at("momentum"), "--optimizer", "sgd", "--group", f"momentum=0.9,nesterov,moments={moments}")
         assert done["step"] == 5
@@ -345,9 +345,9 @@ def moments_that_are_none_are_refused():
     for change, metadata, optimizer, message in (
         ({}, {}, "adamw", "after how many steps"),
         ({}, {"tierd.step": "7x"}, "adamw", "no number of a step"),
-        ({}, step, "lion", '1 tensor of an optimizer are not what the named one keeps: "a.exp_avg_sq"'),
-        ({}, step, "none", "2 tensors of an optimizer are not what"),
-        ({"a.momentum_buffer": ("F32", [2], bytes(8))}, step, "sgd", "3 tensors of an optimizer are not what"),
+        ({}, step, "lion", '1 tensor of an optimizer, which the named one does not keep: "a.exp_avg_sq"'),
+        ({}, step, "none", "2 tensors of an optimizer, which the named one does not keep"),
+        ({"a.momentum_buffer": ("F32", [2], bytes(8))}, step, "sgd", "3 tensors of an optimizer, which the named one does not keep"),
         ({"a.exp_avg": ("F32", [1, 2], bytes(8))}, step, "adamw", "in the shape of a trainable tensor"),
         ({"a.exp_avg": ("BF16", [2], bytes(4))}, step, "adamw", "in the shape of a trainable tensor"),
         ({"b.exp_avg": ("F32", [1], bytes(4))}, step, "adamw", "in the shape of a trainable tensor"),

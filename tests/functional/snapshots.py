@@ -118,7 +118,7 @@ def a_step_is_kept_for_a_reader_alone():
         # What is read of a snapshot that goes is kept for the reader.
         reader = Rank(ME, job="read", reads="all", snapshot="mine", paced=1).ready()
         assert not kept_for_readers("read")
-        tierctl(ME, "snapshot", "read", "mine", "--delete")
+        assert tierctl(ME, "snapshot", "read", "mine", "--delete") == "read@mine is deleted\n"
         assert kept_for_readers("read") == [3]
         assert line_by_line(reader) == f"step 3: {states[3]}"
         reader.leave()
@@ -276,7 +276,7 @@ def retention_changes():
     """Under a rank, which goes on saying what its job was made with; and of a job that nobody trains."""
     made = {"job": "ruled", "mib": 1, "snapshots": 2, "every": 3}
     rank = Rank(ME, **made, steps=1, paced=1).ready()
-    assert tierctl(ME, "retain", "ruled", "1", "1") == "ruled keeps each step of 1 by itself, and of those the last 1\n"
+    assert tierctl(ME, "retain", "ruled", "1", "1") == "ruled keeps each step that 1 divides by itself, and of those the last 1\n"
     wait_until(lambda: set(snapshots("ruled")) == {"step-1"})
     rank.process.stdin.write("\n")
     rank.process.stdin.flush()

@@ -62,12 +62,14 @@ json 'j["stages"][2]["placements"][0]["gradient_read_bytes_per_parameter"] == 8'
 	plan --parameters 1B --world-size 8 --gradients nvme --micro-batches 2
 expect_status 2 "$TIERCTL" plan --parameters 1B --world-size 8 --gradients disk
 expect_text "it takes host or nvme"
-for snapshots in 0 15 some; do
+for snapshots in 15 -1 some; do
 	expect_status 2 "$TIERCTL" plan --parameters 1B --world-size 8 --snapshots "$snapshots"
 	expect_text "--snapshots cannot be '$snapshots'"
 done
 json 'all(p["nvme_bytes"] == 5 * 12e9 for p in j["stages"][3]["placements"])' \
 	plan --parameters 1B --world-size 8 --snapshots 3
+json 'all(p["nvme_bytes"] == 2 * 12e9 for p in j["stages"][3]["placements"])' \
+	plan --parameters 1B --world-size 8 --snapshots 0
 # What is not durable takes nothing on NVMe but what lives there.
 json '[p["nvme_bytes"] for p in j["stages"][3]["placements"]] == [0, 20e9, 4e9, 24e9] and not j["is_durable"]' \
 	plan --parameters 1B --world-size 8 --durability none
