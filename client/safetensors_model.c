@@ -165,14 +165,20 @@ static int add_files(struct safetensors_model *model, const char *path, struct s
 	return r;
 }
 
-static int open_index(struct safetensors_model *model, const char *path, struct safetensors_problem *problem)
+int safetensors_model_read_index(const char *path, struct safetensors_index *ret_index,
+				 struct safetensors_problem *problem)
 {
 	char *text = NULL;
 	size_t length = 0;
 	int r = read_text(path, &text, &length, problem);
 
-	if (r == 0)
-		r = safetensors_index_parse(text, length, path, &model->index, problem);
+	return r < 0 ? r : safetensors_index_parse(text, length, path, ret_index, problem);
+}
+
+static int open_index(struct safetensors_model *model, const char *path, struct safetensors_problem *problem)
+{
+	int r = safetensors_model_read_index(path, &model->index, problem);
+
 	if (r < 0)
 		return r;
 	model->has_index = true;

@@ -19,6 +19,11 @@ struct safetensors_model {
 	uint64_t tensor_count, tensor_bytes;
 };
 
+/* Of an index alone, whether its files are there or not; an index that holds nothing. -ENOMEM, and what
+ * safetensors_model_open() returns. Cleared by the caller, also after an error. */
+int safetensors_model_read_index(const char *path, struct safetensors_index *ret_index,
+				 struct safetensors_problem *problem);
+
 /* A file whose name ends in ".json" is an index; the files that it names lie beside it, and have the tensors
  * that it says, and no others. Reads headers only. Of wrong files -EINVAL, -ERANGE or -EEXIST, else an error
  * of reading. */

@@ -6,6 +6,7 @@
 #include <sys/statvfs.h>
 
 #include "client/tierctl/direct.h"
+#include "client/tierctl/export_old.h"
 #include "client/tierctl/partial.h"
 #include "client/tierctl/widen.h"
 
@@ -188,14 +189,20 @@ int export_copy_run(struct export_copy *copy)
 {
 	size_t count = copy->files->count + (copy->files->index_path != NULL);
 	_cleanup_free_ struct partial **partials = calloc(count, sizeof(struct partial *));
+	struct export_old old = { NULL };
 	int code = partials ? COMMAND_DONE : command_fail_memory();
 
 	copy->bytes = 0;
 	copy->is_stale = false;
 	if (code == COMMAND_DONE)
 		code = write_all(copy, partials);
+	if (code == COMMAND_DONE && copy->may_replace)
+		code = export_old_find(&old, copy->files);
 	if (code == COMMAND_DONE)
 		code = partial_publish(partials, count, copy->may_replace);
+	if (code == COMMAND_DONE)
+		code = export_old_remove(&old);
+	export_old_clear(&old);
 	for (size_t i = 0; partials && i < count; i++)
 		partial_free(partials[i]);
 	return code;

@@ -195,6 +195,8 @@ static void an_export_is_complete_or_leaves_nothing(void **state)
 	assert_true(nth > 20);
 }
 
+static const char former_index[] = "{\"weight_map\":{\"a\":\"model-00001-of-00001.safetensors\"}}";
+
 static void expect_former(void)
 {
 	char text[16] = "";
@@ -214,13 +216,16 @@ static void an_export_replaces_a_file_or_leaves_it(void **state)
 		int code;
 
 		write_text("model.safetensors", "former", 6);
+		write_text("model.safetensors.index.json", former_index, sizeof(former_index) - 1);
+		write_text("model-00001-of-00001.safetensors", "shard", 5);
 		listen();
 		alloc_fault_arm(nth);
 		code = export_all(0, true);
 		tripped = alloc_fault_tripped();
 		expect_said(tripped);
 		assert_int_equal(code, tripped ? COMMAND_FAILED : COMMAND_DONE);
-		assert_int_equal(count_files(), 1);
+		/* What is older goes with it. */
+		assert_int_equal(count_files(), tripped ? 3 : 1);
 		if (tripped)
 			expect_former();
 	}

@@ -220,6 +220,38 @@ def what_is_there_is_replaced_only_by_force():
     assert "exists" in export("trained", *flags, status=1)
 
 
+def beginning_with(name):
+    return sorted(one for one in os.listdir(folder) if one.startswith(name))
+
+
+def force_leaves_nothing_of_an_earlier_export():
+    """More shards, fewer, one file: what is there is always one export, whole."""
+    output = "--output", at("again.safetensors"), "--force"
+    many = exported("trained", "--shard-size", "500KB", *output)
+    assert len(many["files"]) > 2, many
+    assert beginning_with("again") == sorted(map(os.path.basename, many["files"] + [many["index"]]))
+    # What is not named as its shards are is nobody's to remove, whatever an index says.
+    with open(many["index"], encoding="utf-8") as file:
+        index = json.load(file)
+    others = "again-mine.safetensors", "other-00001-of-00009.safetensors"
+    for name in others:
+        index["weight_map"][name] = name
+        with open(at(name), "w", encoding="utf-8") as file:
+            file.write("mine")
+    with open(many["index"], "w", encoding="utf-8") as file:
+        json.dump(index, file)
+    few = exported("trained", "--shard-size", "5MB", *output)
+    assert 1 < len(few["files"]) < len(many["files"]), few
+    assert beginning_with("again") == sorted(["again-mine.safetensors", *map(os.path.basename, few["files"] + [few["index"]])])
+    assert all(content(at(name)) == b"mine" for name in others)
+    os.unlink(at("again-mine.safetensors"))
+    shards(few)
+    exported("trained", *output)
+    assert beginning_with("again") == ["again.safetensors"]
+    shards(exported("trained", "--shard-size", "5MB", *output))
+    assert beginning_with("again") == sorted(map(os.path.basename, few["files"] + [few["index"]]))
+
+
 def places_that_cannot_be_written_are_named():
     os.mkdir(at("closed"), 0o555)
     within = ("setpriv", "--bounding-set", "-dac_override") if os.geteuid() == 0 else ()
@@ -471,6 +503,7 @@ TESTS = {
         wrong_words_are_refused,
         jobs_that_make_no_file_are_refused,
         what_is_there_is_replaced_only_by_force,
+        force_leaves_nothing_of_an_earlier_export,
         places_that_cannot_be_written_are_named,
         a_full_disk_is_found_before_anything_is_written,
         what_comes_meanwhile_stays,
