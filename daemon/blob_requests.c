@@ -164,6 +164,7 @@ void blob_list(struct pending *pending, const Tierd__Wire__BlobsRead *read)
 		entry->key = blob->key;
 		entry->is_shared = blob->rank == BLOB_SHARED;
 		entry->rank = entry->is_shared ? 0 : blob->rank;
+		entry->has_no_rank = !entry->is_shared && blob->rank >= job->options.world_size;
 		entry->size = blob->size;
 		entry->step = blob->step;
 		body.n_blobs++;

@@ -9,7 +9,7 @@ static void add_row(struct table *table, const Tierd__Wire__BlobEntry *blob)
 	if (blob->is_shared)
 		table_add(table, "all");
 	else
-		table_add(table, "%u", blob->rank);
+		table_add(table, "%s%u", blob->has_no_rank ? "no rank " : "", blob->rank);
 	table_add_bytes(table, blob->size);
 	table_add(table, "%" PRIu64, blob->step);
 	table_add(table, "%s", blob->key);
@@ -23,6 +23,7 @@ static cJSON *blob_json(const Tierd__Wire__BlobEntry *blob)
 	cJSON_AddBoolToObject(json, "is_shared", blob->is_shared);
 	if (!blob->is_shared)
 		cJSON_AddNumberToObject(json, "rank", blob->rank);
+	cJSON_AddBoolToObject(json, "has_no_rank", blob->has_no_rank);
 	cJSON_AddNumberToObject(json, "bytes", (double)blob->size);
 	cJSON_AddNumberToObject(json, "step", (double)blob->step);
 	return json;

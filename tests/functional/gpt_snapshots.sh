@@ -90,5 +90,32 @@ for durability in 0 86401 7s often -1; do
 	expect_status 2 run_gpt --durability=$durability
 	expect_text 'give step, none, or seconds from 1 to 86400'
 done
+# ---- Of a job that is not durable there are none
+
+expect_status 1 run_gpt --job fleeting --durability none --snapshots 2 --steps 2
+expect_text 'room for 2 snapshots of a job that is not durable'
+expect_text 'leave snapshots at 0, or take another durability'
+expect_status 0 run_gpt --job fleeting --durability none --steps 2
+expect_status 1 "$TIERCTL" snapshot fleeting first
+expect_text 'it was opened so; open another job that is, with this one as its source'
+
+# ---- With fewer ranks: what one had kept that is gone says so, and is its own again
+
+has_no_rank() {
+	"$TIERCTL" --json blobs "$1" | tr -d '[:space:]' | grep -o '"has_no_rank":true' | wc -l
+}
+
+run_narrow() { # RANKS STEPS
+	expect_status 0 run_gpt --job narrow --ranks "$1" --steps "$2"
+}
+
+run_narrow 2 2
+[ "$(has_no_rank narrow)" -eq 0 ] || fail "ranks are missing: $("$TIERCTL" blobs narrow)"
+run_narrow 1 4
+[ "$(has_no_rank narrow)" -eq 1 ] || fail "no rank has gone: $("$TIERCTL" blobs narrow)"
+expect_status 0 "$TIERCTL" blobs narrow
+expect_text 'no rank 1'
+run_narrow 2 6
+[ "$(has_no_rank narrow)" -eq 0 ] || fail "ranks are missing: $("$TIERCTL" blobs narrow)"
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
