@@ -93,8 +93,12 @@ static int load_node(struct lineage_head *head, const struct node_header *header
 static int begin_load(struct lineage_head *head, uint64_t extents)
 {
 	struct fuzz_head *fuzz = container_of(head, struct fuzz_head, head);
-	int r = extents > 100000 ? -EBADMSG : tree_init(&head->tree, extents);
+	int r;
 
+	/* Of a job before this one, which is lost. */
+	if (fuzz->has_tree)
+		tree_destroy(&head->tree);
+	r = extents > 100000 ? -EBADMSG : tree_init(&head->tree, extents);
 	fuzz->has_tree = r == 0;
 	return r;
 }
