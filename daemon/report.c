@@ -119,7 +119,7 @@ struct job_entry {
 	Tierd__Wire__StatisticsReply statistics;
 	Tierd__Wire__Member *members;
 	Tierd__Wire__Member **member_pointers;
-	char reason[160];
+	char reason[sizeof(((struct job *)NULL)->reason)];
 	char family[FAMILY_TEXT];
 };
 
@@ -230,7 +230,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	account_statistics(job, NULL, &entry->statistics);
 	wire->statistics = &entry->statistics;
 	if (job->phase == JOB_BROKEN) {
-		snprintf(entry->reason, sizeof(entry->reason), "%.159s", job->reason);
+		memcpy(entry->reason, job->reason, sizeof(entry->reason));
 		wire->reason = entry->reason;
 	}
 	return fill_members(entry, job);
