@@ -149,6 +149,15 @@ void extent_fork_init(struct extent_store *fork, struct extent_store *store, con
 
 /* ---- Life ---- */
 
+/* It has been made, or opened. */
+static void note_places(struct extent_store *store)
+{
+	struct lineage_geometry geometry = lineage_geometry(store->lineage);
+
+	store->extents_offset = lineage_extents_offset(&geometry);
+	store->place_bytes = geometry.place_bytes;
+}
+
 int extent_commit_init(struct extent_store *store, const struct store_config *config, struct tier **tiers)
 {
 	const struct store_layout *layout = store->store.layout;
@@ -168,7 +177,7 @@ int extent_commit_init(struct extent_store *store, const struct store_config *co
 	}
 	if (!layout)
 		return 0;
-	store->extents_offset = lineage_offset(store->lineage);
+	note_places(store);
 	store->head.share = store_layout_share(layout, store->device_count);
 	r = extent_init_map(store, store_layout_extents(layout));
 	if (r == 0)
@@ -260,7 +269,7 @@ static void opened(struct lineage_request *step, int status)
 	struct extent_store *store = container_of(step, struct extent_store, step);
 
 	if (status == 0)
-		store->extents_offset = lineage_offset(store->lineage);
+		note_places(store);
 	extent_end_request(store, status == 0 && !store->store.layout ? -ENOENT : status);
 }
 

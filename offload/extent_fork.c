@@ -19,6 +19,7 @@ static int make(struct extent_store *store, const char *name, uint64_t serial)
 		return -ENOMEM;
 	fork->workers = store->workers;
 	fork->extents_offset = store->extents_offset;
+	fork->place_bytes = store->place_bytes;
 	for (unsigned device = 0; device < store->device_count; device++)
 		fork->devices[device].tier = store->devices[device].tier;
 	extent_fork_init(fork, store, name);
@@ -181,7 +182,7 @@ static void family(const struct store *base, struct store_family *ret_family)
 	struct head_record records[HEAD_RECORDS];
 	struct lineage_geometry geometry;
 
-	ret_family->held_bytes = store->map.held * STORE_EXTENT_BYTES;
+	ret_family->held_bytes = store->map.held * store->place_bytes;
 	if (!store->lineage)
 		return;
 	geometry = lineage_geometry(store->lineage);
@@ -191,9 +192,9 @@ static void family(const struct store *base, struct store_family *ret_family)
 		.is_fenced = lineage_is_fenced(store->lineage),
 		.has_lost = lineage_has_lost(store->lineage),
 		.device_bytes = lineage_device_bytes(&geometry),
-		.own_bytes = lineage_fork_extents(&store->head) * STORE_EXTENT_BYTES,
-		.held_bytes = store->map.held * STORE_EXTENT_BYTES,
-		.shared_bytes = store->map.shared * STORE_EXTENT_BYTES,
+		.own_bytes = lineage_fork_extents(&store->head) * store->place_bytes,
+		.held_bytes = store->map.held * store->place_bytes,
+		.shared_bytes = store->map.shared * store->place_bytes,
 	};
 }
 

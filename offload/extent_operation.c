@@ -12,14 +12,19 @@ struct store_extent *operation_entry(const struct operation *operation)
 	return &operation->store->map.extents[operation->extent];
 }
 
+static uint64_t block_bytes(const struct operation *operation)
+{
+	return store_block_bytes(&operation->store->store, operation->transfer->stream);
+}
+
 static unsigned first_block(const struct operation *operation)
 {
-	return (unsigned)(operation->offset % STORE_EXTENT_BYTES / STORE_BLOCK_BYTES);
+	return (unsigned)(operation->offset / block_bytes(operation) % STORE_EXTENT_BLOCKS);
 }
 
 static unsigned block_count(const struct operation *operation)
 {
-	return (unsigned)size_divide_up(operation->data_length, STORE_BLOCK_BYTES);
+	return (unsigned)size_divide_up(operation->data_length, block_bytes(operation));
 }
 
 static uint8_t block_mask(const struct operation *operation)
@@ -27,20 +32,13 @@ static uint8_t block_mask(const struct operation *operation)
 	return (uint8_t)(((1U << block_count(operation)) - 1) << first_block(operation));
 }
 
-static uint64_t device_offset(const struct operation *operation, uint32_t place)
-{
-	return operation->store->extents_offset + place * STORE_EXTENT_BYTES +
-	       operation->offset % STORE_EXTENT_BYTES;
-}
-
 static uint64_t checksum_of(const struct operation *operation, unsigned block)
 {
-	uint64_t start = block * STORE_BLOCK_BYTES;
+	uint64_t bytes = block_bytes(operation), start = block * bytes;
 	uint64_t rest = operation->data_length - start;
 
-	return store_block_checksum(operation->transfer->stream, operation->offset + start,
-				    operation->buffer + start,
-				    rest < STORE_BLOCK_BYTES ? rest : STORE_BLOCK_BYTES);
+	return store_block_checksum(operation->transfer->stream, operation->offset / bytes + block,
+				    operation->buffer + start, rest < bytes ? rest : bytes);
 }
 
 /* ---- The end of an operation and of a transfer ---- */
@@ -132,7 +130,8 @@ static int submit_io(struct operation *operation, uint32_t place,
 		.direction = operation->transfer->direction,
 		.priority = operation->transfer->priority,
 		.buffer = operation->buffer,
-		.offset = device_offset(operation, place),
+		.offset = extent_place_offset(operation->store, place) +
+			  first_block(operation) * block_bytes(operation),
 		.length = operation->length,
 		.done = done,
 	};
@@ -172,7 +171,7 @@ static void read_verified(struct work *work)
 	} else if (operation->version != operation_entry(operation)->version) {
 		start_read(operation);
 	} else {
-		operation->fault_offset = matching * STORE_BLOCK_BYTES;
+		operation->fault_offset = matching * block_bytes(operation);
 		end(operation, -EBADMSG);
 	}
 }
@@ -339,7 +338,7 @@ static int find_place(struct operation *operation)
 static void start_write(struct operation *operation)
 {
 	const struct store_transfer *transfer = operation->transfer;
-	uint64_t first = (operation->offset - transfer->offset) / STORE_BLOCK_BYTES;
+	uint64_t first = (operation->offset - transfer->offset) / block_bytes(operation);
 	int r = find_place(operation);
 
 	operation->is_second_try = false;

@@ -87,7 +87,7 @@ static void measured(struct lineage_request *step, int status)
 	struct extent_store *store = container_of(step, struct extent_store, step);
 
 	if (status == 0)
-		*store->ret_bytes = store->bytes * STORE_EXTENT_BYTES;
+		*store->ret_bytes = store->bytes * store->place_bytes;
 	extent_end_request(store, status);
 }
 
@@ -120,11 +120,13 @@ static void add_difference(struct lineage_difference *difference, uint64_t exten
 			   const struct node_extent *from, const struct node_extent *to)
 {
 	struct extent_store *store = container_of(difference, struct extent_store, difference);
+	struct store_piece piece = store_layout_piece(store->store.layout, extent);
+	uint64_t block_bytes = store_block_bytes(&store->store, piece.stream);
 	uint64_t length = store->map.extents[extent].length;
 
-	for (uint64_t at = 0; at < length; at += STORE_BLOCK_BYTES)
-		if (!is_same_block(from, to, (unsigned)(at / STORE_BLOCK_BYTES)))
-			store->bytes += length - at < STORE_BLOCK_BYTES ? length - at : STORE_BLOCK_BYTES;
+	for (uint64_t at = 0; at < length; at += block_bytes)
+		if (!is_same_block(from, to, (unsigned)(at / block_bytes)))
+			store->bytes += length - at < block_bytes ? length - at : block_bytes;
 }
 
 static void compared(struct lineage_request *step, int status)

@@ -46,7 +46,7 @@ struct extent_store {
 	struct extent_store *kin; /* one that is there, until a guest has a map */
 
 	struct places *places; /* one each device, where nothing is committed; else the lineage has them */
-	uint64_t extents_offset;
+	uint64_t extents_offset, place_bytes;
 	struct queue starved; /* writes that find no place free */
 
 	/* Of a durable store; lineage is NULL otherwise. */
@@ -88,6 +88,12 @@ struct extent_store {
 
 	struct device devices[];
 };
+
+/* Where a place lies on its device. */
+static inline uint64_t extent_place_offset(const struct extent_store *store, uint32_t place)
+{
+	return store->extents_offset + place * store->place_bytes;
+}
 
 /* Starts an operation that issue() has filled in. */
 void operation_start(struct operation *operation);

@@ -170,11 +170,16 @@ void store_verification_clear(struct store_verification *verification)
 	verification->count = verification->room = verification->next = 0;
 }
 
+static uint64_t block_bytes(const struct store_verification *verification)
+{
+	return store_block_bytes(&verification->store->store, verification->piece.stream);
+}
+
 static uint64_t block_length(const struct store_verification *verification)
 {
-	uint64_t rest = verification->piece.length - verification->at;
+	uint64_t rest = verification->piece.length - verification->at, bytes = block_bytes(verification);
 
-	return rest < STORE_BLOCK_BYTES ? rest : STORE_BLOCK_BYTES;
+	return rest < bytes ? rest : bytes;
 }
 
 static void tell_block(struct store_verification *verification)
@@ -215,7 +220,7 @@ static void block_verified(struct work *work)
 static void run_verify(struct work *work)
 {
 	struct store_verification *verification = container_of(work, struct store_verification, work);
-	uint64_t block = verification->at / STORE_BLOCK_BYTES;
+	uint64_t block = verification->at / block_bytes(verification);
 
 	if (verification->status == 0 &&
 	    store_checksum(&verification->store->store, verification->piece.stream,
@@ -250,7 +255,7 @@ static void read_block(struct store_verification *verification)
 		.direction = TIER_READ,
 		.priority = TIER_IDLE,
 		.buffer = verification->buffer,
-		.offset = store->extents_offset + at->place * STORE_EXTENT_BYTES + verification->at,
+		.offset = extent_place_offset(store, at->place) + verification->at,
 		.length = block_length(verification),
 		.done = block_read,
 	};

@@ -110,6 +110,7 @@ static int make(struct extent_store *store, struct extent_store **ret_view)
 	view->viewed = store;
 	view->workers = store->workers;
 	view->extents_offset = store->extents_offset;
+	view->place_bytes = store->place_bytes;
 	view->head.ops = &view_head_ops;
 	for (unsigned device = 0; device < store->device_count; device++)
 		view->devices[device].tier = store->devices[device].tier;

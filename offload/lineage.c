@@ -13,19 +13,26 @@
 
 /* ---- Geometry ---- */
 
+bool lineage_can_have_places(uint64_t bytes)
+{
+	return bytes % (STORE_EXTENT_BLOCKS * STORE_PAGE_BYTES) == 0 && bytes >= STORE_EXTENT_BYTES &&
+	       bytes <= STORE_MAX_EXTENT_BYTES;
+}
+
 bool lineage_is_possible(const struct lineage_geometry *geometry)
 {
-	return geometry->extents < PLACES_NONE && geometry->nodes < PLACES_NONE;
+	return geometry->extents < PLACES_NONE && geometry->nodes < PLACES_NONE &&
+	       lineage_can_have_places(geometry->place_bytes);
 }
 
 uint64_t lineage_extents_offset(const struct lineage_geometry *geometry)
 {
-	return SUPERBLOCKS_BYTES + size_align(UINT64_C(1) * geometry->nodes * NODE_BYTES, STORE_EXTENT_BYTES);
+	return SUPERBLOCKS_BYTES + size_align(UINT64_C(1) * geometry->nodes * NODE_BYTES, MIB);
 }
 
 uint64_t lineage_device_bytes(const struct lineage_geometry *geometry)
 {
-	return lineage_extents_offset(geometry) + geometry->extents * STORE_EXTENT_BYTES;
+	return lineage_extents_offset(geometry) + size_align(geometry->extents * geometry->place_bytes, MIB);
 }
 
 struct lineage_share lineage_share_of(uint64_t extents, unsigned devices)
@@ -42,14 +49,15 @@ uint32_t lineage_share_places(struct lineage_share share, unsigned jobs, unsigne
 
 /* Of the nodes two copies of each map, with its table; for as many maps as there can ever be, because where
  * nodes end extents begin, and what follows them can grow. */
-struct lineage_geometry lineage_geometry_for(uint64_t extents, unsigned devices, struct lineage_share share,
-					     unsigned snapshots)
+struct lineage_geometry lineage_geometry_for(uint64_t extents, uint64_t place_bytes, unsigned devices,
+					     struct lineage_share share, unsigned snapshots)
 {
 	uint64_t nodes = 2 * (2 + HEAD_RECORDS - 1) * (tree_nodes(extents) + 1);
 
 	return (struct lineage_geometry){
 		.extents = lineage_share_places(share, 1, snapshots),
 		.nodes = lineage_count(size_divide_up(nodes, devices) + SPARE_NODES),
+		.place_bytes = place_bytes,
 	};
 }
 
@@ -241,11 +249,6 @@ unsigned lineage_jobs(const struct lineage *lineage, struct head_record *ret_rec
 bool lineage_is_fenced(const struct lineage *lineage)
 {
 	return lineage->is_fenced;
-}
-
-uint64_t lineage_offset(const struct lineage *lineage)
-{
-	return lineage_extents_offset(&lineage->geometry);
 }
 
 const char *lineage_message(const struct lineage *lineage)

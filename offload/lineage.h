@@ -78,12 +78,14 @@ struct lineage_request {
 /* The same on each device. */
 struct lineage_geometry {
 	uint32_t extents, nodes;
+	uint64_t place_bytes; /* of one for an extent: of the largest that there is */
 };
 
 /* Of a job of so many extents, of which a device has that share. */
-struct lineage_geometry lineage_geometry_for(uint64_t extents, unsigned devices, struct lineage_share share,
-					     unsigned snapshots);
-/* Whether so many places can be counted; what cannot is as many as no device has, in any geometry. */
+struct lineage_geometry lineage_geometry_for(uint64_t extents, uint64_t place_bytes, unsigned devices,
+					     struct lineage_share share, unsigned snapshots);
+/* Whether there can be such places, and so many be counted; what cannot is as many as no device has, in any
+ * geometry. */
 bool lineage_is_possible(const struct lineage_geometry *geometry);
 /* Bytes of each device; where extents begin. */
 uint64_t lineage_device_bytes(const struct lineage_geometry *geometry);
@@ -217,8 +219,6 @@ uint64_t lineage_generation(const struct lineage *lineage);
 uint64_t lineage_step(const struct lineage_head *head);
 /* A commit has failed: nothing is written any more. */
 bool lineage_is_fenced(const struct lineage *lineage);
-/* Where extents begin on each device; it has been made, or opened. */
-uint64_t lineage_offset(const struct lineage *lineage);
 /* It has been made, or opened. */
 struct lineage_geometry lineage_geometry(const struct lineage *lineage);
 /* Host memory that it takes. */

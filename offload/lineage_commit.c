@@ -57,7 +57,7 @@ static void write_superblocks(struct lineage *lineage, int status)
 		return;
 	}
 	for (unsigned device = 0; device < lineage->device_count; device++) {
-		lineage->next.member = device;
+		lineage->next.member = (uint16_t)device;
 		for (unsigned i = 0; i < SUPERBLOCK_COPIES / 2; i++) {
 			unsigned copy = (1 - lineage->pair) * SUPERBLOCK_COPIES / 2 + i;
 

@@ -31,6 +31,7 @@ struct lineage_geometry lineage_geometry_with(const struct lineage_head *head, u
 	return (struct lineage_geometry){
 		.extents = lineage_places_for(head, jobs > 0 ? jobs : 1, snapshots),
 		.nodes = head->lineage->geometry.nodes,
+		.place_bytes = head->lineage->geometry.place_bytes,
 	};
 }
 

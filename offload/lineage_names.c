@@ -206,11 +206,13 @@ uint32_t lineage_fork_extents(const struct lineage_head *head)
 
 static int refuse_room(struct lineage *lineage, unsigned device, uint64_t kept, uint64_t least)
 {
+	uint64_t bytes = lineage->geometry.place_bytes;
+
 	return lineage_refuse(lineage, -ENOSPC,
 			      "with this one they would keep %llu MiB on %s, which has %llu MiB for "
 			      "snapshots",
-			      (unsigned long long)kept, lineage->tiers[device]->label,
-			      (unsigned long long)(lineage->extents[device].count - least));
+			      (unsigned long long)(kept * bytes / MIB), lineage->tiers[device]->label,
+			      (unsigned long long)((lineage->extents[device].count - least) * bytes / MIB));
 }
 
 /* If all that is kept beside what is fixed stays, two more states of what may change must fit for each job:

@@ -24,7 +24,7 @@ uint64_t lineage_encode_copies(struct lineage *lineage, const struct superblock 
 	uint64_t copies = 0;
 
 	for (unsigned device = 0; device < lineage->device_count; device++) {
-		of_device.member = device;
+		of_device.member = (uint16_t)device;
 		for (unsigned copy = 0; copy < SUPERBLOCK_COPIES; copy++) {
 			uint8_t bytes[SUPERBLOCK_BYTES];
 
@@ -68,7 +68,9 @@ static void create(struct lineage *lineage)
 					   .step = lineage->attached[0]->step,
 					   .root = NODE_POINTER_NONE,
 					   .previous = NODE_POINTER_NONE,
-					   .member_count = lineage->device_count };
+					   .format = superblock_format(lineage->geometry.place_bytes),
+					   .place_bytes = lineage->geometry.place_bytes,
+					   .member_count = (uint16_t)lineage->device_count };
 	if (getrandom(superblock->store, sizeof(superblock->store), 0) != sizeof(superblock->store) ||
 	    getrandom(identities, sizeof(identities), 0) != sizeof(identities)) {
 		lineage_end(lineage, -EAGAIN);
@@ -106,7 +108,7 @@ int lineage_find_newest(struct lineage *lineage, unsigned pair, struct superbloc
 			if (s == -EPROTONOSUPPORT)
 				return lineage_refuse(lineage, s,
 						      "%s is a store of format %u, and this tierd knows "
-						      "format %u: start the tierd that made it",
+						      "formats 1 to %u: start the tierd that made it",
 						      lineage->tiers[device]->label, format,
 						      SUPERBLOCK_FORMAT);
 			if (s < 0 || (r == 0 && found.generation <= ret_superblock->generation))
@@ -171,13 +173,17 @@ static int check_geometry(struct lineage *lineage, unsigned device)
 	const struct superblock_member *member = &lineage->superblock.members[device];
 	const struct lineage_geometry *geometry = &lineage->geometry;
 
-	if (member->extents == geometry->extents && member->nodes == geometry->nodes)
+	uint64_t place_bytes = lineage->superblock.place_bytes;
+
+	if (member->extents == geometry->extents && member->nodes == geometry->nodes &&
+	    place_bytes == geometry->place_bytes)
 		return 0;
 	return lineage_refuse(lineage, -ENODEV,
-			      "%s has room for %u extents and %u nodes, not %u and %u: it was cut off, or is "
-			      "another store's",
-			      lineage->tiers[device]->label, member->extents, member->nodes,
-			      geometry->extents, geometry->nodes);
+			      "%s has room for %u extents of %llu bytes and %u nodes, not %u of %llu and %u: "
+			      "it was cut off, or is another store's",
+			      lineage->tiers[device]->label, member->extents, (unsigned long long)place_bytes,
+			      member->nodes, geometry->extents, (unsigned long long)geometry->place_bytes,
+			      geometry->nodes);
 }
 
 static int check_members(struct lineage *lineage)
@@ -196,11 +202,19 @@ static int check_members(struct lineage *lineage)
 static int find_geometry(struct lineage *lineage)
 {
 	const struct superblock_member *first = &lineage->superblock.members[0];
-	struct lineage_geometry geometry = { .extents = first->extents, .nodes = first->nodes };
+	struct lineage_geometry geometry = { .extents = first->extents,
+					     .nodes = first->nodes,
+					     .place_bytes = lineage->superblock.place_bytes };
 	int r;
 
 	if (lineage->nodes)
 		return 0;
+	if (!lineage_can_have_places(geometry.place_bytes))
+		return lineage_refuse(
+			lineage, -EBADMSG,
+			"%s says that it has places of %llu bytes, and no store has such: it is "
+			"damaged, or no tierd has made it",
+			lineage->tiers[0]->label, (unsigned long long)geometry.place_bytes);
 	r = lineage_set_geometry(lineage, &geometry);
 	if (r == -ENOSPC)
 		return lineage_refuse(

@@ -16,7 +16,7 @@ enum {
 	AT_GENERATION = 24,
 	AT_EPOCH = 32,
 	AT_ENTRIES = 64,
-	EXTENT_BYTES = 8 + 8 * NODE_EXTENT_BLOCKS,
+	EXTENT_BYTES = 8 + 8 * STORE_EXTENT_BLOCKS,
 	POINTER_BYTES = 24,
 };
 _Static_assert(AT_ENTRIES + NODE_EXTENTS * EXTENT_BYTES <= NODE_BYTES, "a node has room for its extents");
@@ -42,7 +42,7 @@ void node_put_extent(uint8_t bytes[NODE_BYTES], unsigned entry, const struct nod
 
 	put32(at, extent->place);
 	put16(at + 4, extent->device);
-	for (unsigned block = 0; block < NODE_EXTENT_BLOCKS; block++)
+	for (unsigned block = 0; block < STORE_EXTENT_BLOCKS; block++)
 		put64(at + 8 + 8 * block, extent->checksums[block]);
 }
 
@@ -82,7 +82,7 @@ void node_get_extent(const uint8_t bytes[NODE_BYTES], unsigned entry, struct nod
 
 	ret_extent->place = get32(at);
 	ret_extent->device = get16(at + 4);
-	for (unsigned block = 0; block < NODE_EXTENT_BLOCKS; block++)
+	for (unsigned block = 0; block < STORE_EXTENT_BLOCKS; block++)
 		ret_extent->checksums[block] = get64(at + 8 + 8 * block);
 }
 

@@ -16,7 +16,6 @@
 #define NODE_BYTES 4096
 #define NODE_EXTENTS 100
 #define NODE_CHILDREN 168
-#define NODE_EXTENT_BLOCKS (STORE_EXTENT_BYTES / STORE_BLOCK_BYTES)
 #define NODE_NOWHERE UINT64_MAX
 /* Of a node whose count is not known before it is read. */
 #define NODE_ANY_COUNT UINT32_MAX
@@ -25,7 +24,7 @@
 struct node_extent {
 	uint16_t device;
 	uint32_t place; /* UINT32_MAX: it was never written, and is all zeros */
-	uint64_t checksums[NODE_EXTENT_BLOCKS];
+	uint64_t checksums[STORE_EXTENT_BLOCKS];
 };
 
 /* What a node is, beside its entries. */

@@ -77,6 +77,22 @@ uint64_t store_extents(const struct store *store)
 	return store_layout_extents(store->layout);
 }
 
+uint64_t store_whole_bytes(const struct store *store)
+{
+	return store_layout_whole_bytes(store->layout);
+}
+
+uint64_t store_block_bytes(const struct store *store, uint32_t stream)
+{
+	assert(stream < store->layout->stream_count);
+	return store->layout->streams[stream].block_bytes;
+}
+
+uint64_t store_extent_bytes(const struct store *store, uint32_t stream)
+{
+	return STORE_EXTENT_BLOCKS * store_block_bytes(store, stream);
+}
+
 uint64_t store_state_bytes(const struct store *store)
 {
 	return store_layout_state_bytes(store->layout);
@@ -235,20 +251,17 @@ uint64_t store_host_bytes(const struct store *store)
 	return store->host_bytes;
 }
 
-uint64_t store_block_checksum(uint32_t stream, uint64_t offset, const void *block, size_t length)
+uint64_t store_block_checksum(uint32_t stream, uint64_t number, const void *block, size_t length)
 {
-	uint64_t seed = (uint64_t)stream << 48 | offset / STORE_BLOCK_BYTES;
-
-	return XXH3_64bits_withSeed(block, length, seed);
+	return XXH3_64bits_withSeed(block, length, (uint64_t)stream << 48 | number);
 }
 
 uint64_t store_checksum(const struct store *store, uint32_t stream, uint64_t offset, const void *block,
 			size_t length)
 {
-	const struct store_section *section = store_layout_find(store->layout, stream, offset);
-	uint64_t rest;
+	uint64_t rest = store_layout_rest(store->layout, stream, offset);
 
-	assert(section);
-	rest = section->length - (offset - section->first_extent * STORE_EXTENT_BYTES);
-	return store_block_checksum(stream, offset, block, rest < length ? rest : length);
+	assert(rest > 0);
+	return store_block_checksum(stream, offset / store_block_bytes(store, stream), block,
+				    rest < length ? rest : length);
 }

@@ -8,10 +8,14 @@
 #include "common/workers.h"
 #include "offload/tier.h"
 
-/* An extent is the unit of placement; a block, of checksums. A page is what O_DIRECT can move. */
-#define STORE_EXTENT_BYTES (UINT64_C(1) << 20)
+/* A block is the unit of checksums; an extent, of placement. These are those of a stream that says no other:
+ * see store_layout_set_blocks(). A page is what O_DIRECT can move. */
+#define STORE_EXTENT_BLOCKS 4
 #define STORE_BLOCK_BYTES (UINT64_C(1) << 18)
+#define STORE_EXTENT_BYTES (STORE_EXTENT_BLOCKS * STORE_BLOCK_BYTES)
 #define STORE_PAGE_BYTES UINT64_C(4096)
+#define STORE_MAX_BLOCK_BYTES (5 * STORE_BLOCK_BYTES / 4)
+#define STORE_MAX_EXTENT_BYTES (STORE_EXTENT_BLOCKS * STORE_MAX_BLOCK_BYTES)
 
 struct store;
 struct store_layout;
@@ -30,9 +34,8 @@ struct store_transfer {
 	enum tier_direction direction;
 	enum tier_priority priority;
 	uint32_t stream;
-	uint64_t offset; /* in the stream; a multiple of STORE_BLOCK_BYTES */
-	uint64_t length; /* a multiple of STORE_BLOCK_BYTES, or up to the end of a section, rounded up to a
-			    page */
+	uint64_t offset; /* in the stream; a multiple of its blocks */
+	uint64_t length; /* a multiple of its blocks, or up to the end of a section, rounded up to a page */
 	void *buffer;	 /* page-aligned */
 	/* Writes: the XXH3-64 of each block, as store_checksum() gives it, where the caller has them at hand;
 	 * else NULL, and workers compute them. Borrowed until done(). */
@@ -185,6 +188,10 @@ int store_layout_add_scratch_stream(struct store_layout *layout, const char *nam
 /* What a fixed stream holds stays as it is from the first commit on, before which all writes of it have
  * ended: so it has one place for each extent, which snapshots and forks of the job share for good. */
 int store_layout_add_fixed_stream(struct store_layout *layout, const char *name);
+/* Before its first section: a stream has blocks of so many bytes, whole pages, from STORE_BLOCK_BYTES to
+ * STORE_MAX_BLOCK_BYTES, and STORE_EXTENT_BLOCKS of them in an extent. So what has an odd size for each
+ * element is cut at the same elements as other streams are. -EINVAL. */
+int store_layout_set_blocks(struct store_layout *layout, uint32_t stream, uint64_t bytes);
 /* Before its first stream: a store of this layout commits, and is there after a crash. It has no scratch
  * streams (-EINVAL). */
 void store_layout_set_durable(struct store_layout *layout);
@@ -195,13 +202,15 @@ int store_layout_add_section(struct store_layout *layout, uint32_t stream, uint6
 /* A durable store of this layout has room for so many snapshots, at most STORE_MAX_SNAPSHOTS, that share
  * nothing with what the job is then, or with each other; at first for none. */
 void store_layout_set_snapshots(struct store_layout *layout, unsigned snapshots);
-uint64_t store_layout_extents(const struct store_layout *layout); /* of all streams */
+uint64_t store_layout_extents(const struct store_layout *layout);     /* of all streams */
+uint64_t store_layout_whole_bytes(const struct store_layout *layout); /* of these, whole */
 /* What an NVMe store of this layout needs on its devices together (each the same), and at most in metadata
  * in host memory (with up to 8 devices at the default depth). */
 uint64_t store_layout_device_bytes(const struct store_layout *layout, unsigned devices);
 uint64_t store_layout_metadata_bytes(const struct store_layout *layout);
 
-/* 128 TiB: all of its snapshots beside it, an extent has 16 places on a device, whose number has 32 bits. */
+/* 128 TiB of those that are default: all of its snapshots beside it, an extent has 16 places on a device,
+ * whose number has 32 bits. */
 #define STORE_MAX_EXTENTS (UINT64_C(1) << 27)
 
 struct store_config {
@@ -264,8 +273,12 @@ int store_commit(struct store *store, uint64_t step, struct store_request *reque
 /* Takes over the layout of a store that was opened; nothing is in flight, and no view is open. -EINVAL: it is
  * not what the store was made with; it stays the caller's. */
 int store_adopt(struct store *store, struct store_layout *layout);
-/* That its layout has. */
+/* That its layout has, and their bytes, whole. */
 uint64_t store_extents(const struct store *store);
+uint64_t store_whole_bytes(const struct store *store);
+/* Of a block of the stream, and of an extent. */
+uint64_t store_block_bytes(const struct store *store, uint32_t stream);
+uint64_t store_extent_bytes(const struct store *store, uint32_t stream);
 /* What is in use of those: all of it has changed where store_diff() says as much. */
 uint64_t store_state_bytes(const struct store *store);
 /* Of the last commit. */

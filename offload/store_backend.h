@@ -12,8 +12,8 @@ struct store {
 	uint64_t host_bytes;
 };
 
-/* The checksum of a block in a stream; length is that of its bytes in the section. */
-uint64_t store_block_checksum(uint32_t stream, uint64_t offset, const void *block, size_t length);
+/* The checksum of a block of a stream, by its number there; length is that of its bytes in the section. */
+uint64_t store_block_checksum(uint32_t stream, uint64_t number, const void *block, size_t length);
 
 /* Host memory of an extent store, without its layout. depth 0: the default. */
 uint64_t store_extent_host_bytes(const struct store_layout *layout, unsigned devices, unsigned depth);

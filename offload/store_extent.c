@@ -25,6 +25,7 @@
 /* The next part of the transfer, up to the end of its extent. */
 static void issue(struct operation *operation, struct store_transfer *transfer, uint64_t extent)
 {
+	uint64_t extent_bytes = store_extent_bytes(&operation->store->store, transfer->stream);
 	uint64_t rest = transfer->length - transfer->issued;
 	uint64_t in_extent;
 
@@ -35,8 +36,8 @@ static void issue(struct operation *operation, struct store_transfer *transfer, 
 	operation->extent = extent;
 	operation->offset = transfer->offset + transfer->issued;
 	operation->buffer = (char *)transfer->buffer + transfer->issued;
-	in_extent = operation->offset % STORE_EXTENT_BYTES;
-	operation->length = rest < STORE_EXTENT_BYTES - in_extent ? rest : STORE_EXTENT_BYTES - in_extent;
+	in_extent = operation->offset % extent_bytes;
+	operation->length = rest < extent_bytes - in_extent ? rest : extent_bytes - in_extent;
 	operation->data_length = operation_entry(operation)->length - in_extent;
 	if (operation->data_length > operation->length)
 		operation->data_length = operation->length;
@@ -203,7 +204,8 @@ static int extent_adopt(struct store *base, struct store_layout *layout)
 {
 	struct extent_store *store = container_of(base, struct extent_store, store);
 
-	if (!store->lineage || store_layout_extents(layout) != store->map.count)
+	if (!store->lineage || store_layout_extents(layout) != store->map.count ||
+	    store_layout_place_bytes(layout) > store->place_bytes)
 		return -EINVAL;
 	store_layout_free(base->layout);
 	base->layout = layout;
@@ -321,12 +323,14 @@ static int init_places(struct extent_store *store)
 {
 	const struct store_layout *layout = store->store.layout;
 	uint64_t places = store_layout_places(layout, store->device_count);
+	uint64_t place_bytes = store_layout_place_bytes(layout);
 	struct places *devices[SUPERBLOCK_MAX_MEMBERS];
 	int r = 0;
 
 	for (unsigned device = 0; device < store->device_count; device++)
-		if (store->devices[device].tier->capacity / STORE_EXTENT_BYTES < places)
+		if (store->devices[device].tier->capacity / place_bytes < places)
 			return -ENOSPC;
+	store->place_bytes = place_bytes;
 	store->places = calloc(store->device_count, sizeof(store->places[0]));
 	for (unsigned device = 0; store->places && device < store->device_count && r == 0; device++) {
 		devices[device] = &store->places[device];

@@ -12,11 +12,11 @@ struct host_store {
 static void *host_address(struct store *store, uint32_t stream, uint64_t offset)
 {
 	struct host_store *host = container_of(store, struct host_store, store);
-	const struct store_layout *layout = store->layout;
+	const struct store_stream *found = &store->layout->streams[stream];
 
-	assert(stream < layout->stream_count);
-	assert(offset / STORE_EXTENT_BYTES < layout->streams[stream].extents);
-	return host->memory.base + layout->streams[stream].first_extent * STORE_EXTENT_BYTES + offset;
+	assert(stream < store->layout->stream_count);
+	assert(offset / store_stream_extent_bytes(found) < found->extents);
+	return host->memory.base + found->first_byte + offset;
 }
 
 static void host_free(struct store *store)
@@ -36,7 +36,7 @@ static const struct store_ops host_ops = {
 
 int store_new_host(struct store_layout *layout, struct store **ret_store)
 {
-	uint64_t length = store_layout_extents(layout) * STORE_EXTENT_BYTES;
+	uint64_t length = store_layout_whole_bytes(layout);
 	struct host_store *host = calloc(1, sizeof(*host));
 	int r;
 

@@ -79,7 +79,9 @@ static int add_stream(struct store_layout *layout, const char *name, bool is_scr
 		.name = copy,
 		.is_scratch = is_scratch,
 		.is_fixed = is_fixed,
+		.block_bytes = STORE_BLOCK_BYTES,
 		.first_extent = store_layout_extents(layout),
+		.first_byte = store_layout_whole_bytes(layout),
 	};
 	return (int)layout->stream_count++;
 }
@@ -97,6 +99,15 @@ int store_layout_add_scratch_stream(struct store_layout *layout, const char *nam
 int store_layout_add_fixed_stream(struct store_layout *layout, const char *name)
 {
 	return add_stream(layout, name, false, true);
+}
+
+int store_layout_set_blocks(struct store_layout *layout, uint32_t stream, uint64_t bytes)
+{
+	if (stream >= layout->stream_count || layout->streams[stream].extents > 0 ||
+	    bytes % STORE_PAGE_BYTES != 0 || bytes < STORE_BLOCK_BYTES || bytes > STORE_MAX_BLOCK_BYTES)
+		return -EINVAL;
+	layout->streams[stream].block_bytes = bytes;
+	return 0;
 }
 
 static int grow_sections(struct store_stream *stream)
@@ -117,23 +128,27 @@ static int grow_sections(struct store_stream *stream)
 int store_layout_add_section(struct store_layout *layout, uint32_t stream, uint64_t length,
 			     uint64_t *ret_offset)
 {
-	uint64_t extents = size_divide_up(length, STORE_EXTENT_BYTES);
 	struct store_stream *grown;
+	uint64_t extents, extent_bytes;
 	int r;
 
 	if (stream >= layout->stream_count || length == 0)
 		return -EINVAL;
+	grown = &layout->streams[stream];
+	extent_bytes = store_stream_extent_bytes(grown);
+	extents = size_divide_up(length, extent_bytes);
 	if (extents > STORE_MAX_EXTENTS - store_layout_extents(layout))
 		return -EOVERFLOW;
-	grown = &layout->streams[stream];
 	r = grow_sections(grown);
 	if (r < 0)
 		return r;
 	grown->sections[grown->section_count++] = (struct store_section){ grown->extents, length };
-	*ret_offset = grown->extents * STORE_EXTENT_BYTES;
+	*ret_offset = grown->extents * extent_bytes;
 	grown->extents += extents;
-	for (uint32_t later = stream + 1; later < layout->stream_count; later++)
+	for (uint32_t later = stream + 1; later < layout->stream_count; later++) {
 		layout->streams[later].first_extent += extents;
+		layout->streams[later].first_byte += extents * extent_bytes;
+	}
 	return 0;
 }
 
@@ -147,60 +162,101 @@ uint64_t store_layout_extents(const struct store_layout *layout)
 	return last->first_extent + last->extents;
 }
 
+uint64_t store_layout_whole_bytes(const struct store_layout *layout)
+{
+	const struct store_stream *last;
+
+	if (layout->stream_count == 0)
+		return 0;
+	last = &layout->streams[layout->stream_count - 1];
+	return last->first_byte + last->extents * store_stream_extent_bytes(last);
+}
+
+uint64_t store_layout_place_bytes(const struct store_layout *layout)
+{
+	uint64_t most = STORE_EXTENT_BYTES;
+
+	for (uint32_t i = 0; i < layout->stream_count; i++)
+		if (layout->streams[i].extents > 0 && store_stream_extent_bytes(&layout->streams[i]) > most)
+			most = store_stream_extent_bytes(&layout->streams[i]);
+	return most;
+}
+
+/* Where a section begins in its stream. */
+static uint64_t start_of(const struct store_stream *stream, const struct store_section *section)
+{
+	return section->first_extent * store_stream_extent_bytes(stream);
+}
+
 const struct store_section *store_layout_find(const struct store_layout *layout, uint32_t stream,
 					      uint64_t offset)
 {
-	uint64_t extent = offset / STORE_EXTENT_BYTES;
-	size_t low = 0, high;
+	const struct store_stream *found;
 	const struct store_section *section;
+	size_t low = 0, high;
+	uint64_t extent;
 
-	if (stream >= layout->stream_count || extent >= layout->streams[stream].extents)
+	if (stream >= layout->stream_count)
+		return NULL;
+	found = &layout->streams[stream];
+	extent = offset / store_stream_extent_bytes(found);
+	if (extent >= found->extents)
 		return NULL;
 	/* The last section that starts at or before the extent. */
-	high = layout->streams[stream].section_count;
+	high = found->section_count;
 	while (high - low > 1) {
 		size_t middle = low + (high - low) / 2;
 
-		if (layout->streams[stream].sections[middle].first_extent <= extent)
+		if (found->sections[middle].first_extent <= extent)
 			low = middle;
 		else
 			high = middle;
 	}
-	section = &layout->streams[stream].sections[low];
-	return offset - section->first_extent * STORE_EXTENT_BYTES < section->length ? section : NULL;
+	section = &found->sections[low];
+	return offset - start_of(found, section) < section->length ? section : NULL;
+}
+
+uint64_t store_layout_rest(const struct store_layout *layout, uint32_t stream, uint64_t offset)
+{
+	const struct store_section *section = store_layout_find(layout, stream, offset);
+
+	return section ? section->length - (offset - start_of(&layout->streams[stream], section)) : 0;
 }
 
 bool store_layout_has_range(const struct store_layout *layout, uint32_t stream, uint64_t offset,
 			    uint64_t length)
 {
-	const struct store_section *section = store_layout_find(layout, stream, offset);
-	uint64_t rest;
+	uint64_t rest = store_layout_rest(layout, stream, offset), block_bytes;
 
-	if (!section || length == 0 || offset % STORE_BLOCK_BYTES != 0)
+	if (rest == 0 || length == 0)
 		return false;
-	rest = section->length - (offset - section->first_extent * STORE_EXTENT_BYTES);
-	return (length <= rest && length % STORE_BLOCK_BYTES == 0) ||
-	       length == size_align(rest, STORE_PAGE_BYTES);
+	block_bytes = layout->streams[stream].block_bytes;
+	if (offset % block_bytes != 0)
+		return false;
+	return (length <= rest && length % block_bytes == 0) || length == size_align(rest, STORE_PAGE_BYTES);
 }
 
 uint64_t store_layout_extent(const struct store_layout *layout, uint32_t stream, uint64_t offset)
 {
-	return layout->streams[stream].first_extent + offset / STORE_EXTENT_BYTES;
+	const struct store_stream *found = &layout->streams[stream];
+
+	return found->first_extent + offset / store_stream_extent_bytes(found);
 }
 
 struct store_piece store_layout_piece(const struct store_layout *layout, uint64_t extent)
 {
-	const struct store_section *section;
-	struct store_piece piece = { 0, 0, 0 };
-	uint64_t end;
+	const struct store_stream *stream = layout->streams;
+	struct store_piece piece;
+	uint64_t extent_bytes, rest;
 
 	assert(extent < store_layout_extents(layout));
-	while (extent >= layout->streams[piece.stream].first_extent + layout->streams[piece.stream].extents)
-		piece.stream++;
-	piece.offset = (extent - layout->streams[piece.stream].first_extent) * STORE_EXTENT_BYTES;
-	section = store_layout_find(layout, piece.stream, piece.offset);
-	end = size_align(section->first_extent * STORE_EXTENT_BYTES + section->length, STORE_PAGE_BYTES);
-	piece.length = end - piece.offset < STORE_EXTENT_BYTES ? end - piece.offset : STORE_EXTENT_BYTES;
+	while (extent >= stream->first_extent + stream->extents)
+		stream++;
+	extent_bytes = store_stream_extent_bytes(stream);
+	piece.stream = (uint32_t)(stream - layout->streams);
+	piece.offset = (extent - stream->first_extent) * extent_bytes;
+	rest = size_align(store_layout_rest(layout, piece.stream, piece.offset), STORE_PAGE_BYTES);
+	piece.length = rest < extent_bytes ? rest : extent_bytes;
 	return piece;
 }
 
@@ -238,7 +294,7 @@ uint64_t store_layout_places(const struct store_layout *layout, unsigned devices
 
 struct lineage_geometry store_layout_geometry(const struct store_layout *layout, unsigned devices)
 {
-	return lineage_geometry_for(store_layout_extents(layout), devices,
+	return lineage_geometry_for(store_layout_extents(layout), store_layout_place_bytes(layout), devices,
 				    store_layout_share(layout, devices), layout->snapshots);
 }
 
@@ -248,7 +304,7 @@ uint64_t store_layout_device_bytes(const struct store_layout *layout, unsigned d
 
 	if (layout->is_durable)
 		return devices * lineage_device_bytes(&geometry);
-	return devices * store_layout_places(layout, devices) * STORE_EXTENT_BYTES;
+	return devices * size_align(geometry.place_bytes * store_layout_places(layout, devices), MIB);
 }
 
 uint64_t store_layout_host_bytes(const struct store_layout *layout)

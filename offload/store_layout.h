@@ -5,14 +5,14 @@
 #include "offload/lineage.h"
 #include "offload/store.h"
 
-#define STORE_EXTENT_BLOCKS (STORE_EXTENT_BYTES / STORE_BLOCK_BYTES)
-
 struct store_stream {
 	char *name;
 	struct store_section *sections;
 	size_t section_count, section_capacity;
 	bool is_scratch, is_fixed;
+	uint64_t block_bytes;
 	uint64_t first_extent, extents; /* extents of all streams are numbered through */
+	uint64_t first_byte;		/* where it begins, if they all lie side by side */
 };
 
 struct store_layout {
@@ -22,9 +22,20 @@ struct store_layout {
 	unsigned snapshots; /* that it has room for */
 };
 
+static inline uint64_t store_stream_extent_bytes(const struct store_stream *stream)
+{
+	return STORE_EXTENT_BLOCKS * stream->block_bytes;
+}
+
+/* What a place has room for: the largest extent, though it may be none of the default's. */
+uint64_t store_layout_place_bytes(const struct store_layout *layout);
+
 /* The section that holds this offset of the stream, or NULL. */
 const struct store_section *store_layout_find(const struct store_layout *layout, uint32_t stream,
 					      uint64_t offset);
+
+/* Bytes from an offset of the stream to the end of its section; 0: it is in none. */
+uint64_t store_layout_rest(const struct store_layout *layout, uint32_t stream, uint64_t offset);
 
 /* Whether the range is whole blocks (or reaches the end of the section, rounded up to a page) of one
  * section. */

@@ -11,11 +11,14 @@ _Static_assert(sizeof(struct store_extent) <= 128, "the plan of host memory coun
 static void adopt_section(struct store_extent *extents, const struct store_stream *stream,
 			  const struct store_section *section)
 {
-	for (uint64_t offset = 0; offset < section->length; offset += STORE_EXTENT_BYTES) {
-		struct store_extent *entry = &extents[section->first_extent + offset / STORE_EXTENT_BYTES];
+	uint64_t extent_bytes = store_stream_extent_bytes(stream);
+
+	for (uint64_t offset = 0; offset < section->length; offset += extent_bytes) {
+		struct store_extent *entry = &extents[section->first_extent + offset / extent_bytes];
 		uint64_t rest = section->length - offset;
 
-		entry->length = (uint32_t)(rest < STORE_EXTENT_BYTES ? rest : STORE_EXTENT_BYTES);
+		entry->length = (uint32_t)(rest < extent_bytes ? rest : extent_bytes);
+		entry->blocks = (uint8_t)((1U << size_divide_up(entry->length, stream->block_bytes)) - 1);
 		entry->is_scratch = stream->is_scratch;
 		entry->is_fixed = stream->is_fixed;
 	}
@@ -46,7 +49,8 @@ int store_map_init(struct store_map *map, uint64_t extents, struct places *const
 							 .committed = PLACES_NONE,
 							 .frozen = PLACES_NONE,
 							 .pending_place = PLACES_NONE,
-							 .length = STORE_EXTENT_BYTES };
+							 .length = STORE_EXTENT_BYTES,
+							 .blocks = (1U << STORE_EXTENT_BLOCKS) - 1 };
 	return 0;
 }
 
@@ -104,11 +108,6 @@ static void set_place(struct store_map *map, uint64_t extent, uint32_t place)
 	count_place(map, extent, 1);
 }
 
-static uint8_t all_blocks(const struct store_extent *entry)
-{
-	return (uint8_t)((1U << size_divide_up(entry->length, STORE_BLOCK_BYTES)) - 1);
-}
-
 static void drop_rewrite(struct store_map *map, uint64_t extent)
 {
 	struct store_extent *entry = &map->extents[extent];
@@ -160,7 +159,7 @@ int store_map_begin(struct store_map *map, uint64_t extent, uint8_t blocks)
 	struct store_extent *entry = &map->extents[extent];
 
 	assert(!(entry->in_flight & blocks));
-	assert(!(blocks & ~all_blocks(entry)));
+	assert(!(blocks & ~entry->blocks));
 	assert(!entry->is_fixed || entry->committed == PLACES_NONE);
 	if (entry->has_failed)
 		return -EIO;
@@ -186,7 +185,7 @@ static void settle(struct store_map *map, uint64_t extent)
 		return;
 	if (entry->has_failed)
 		drop_rewrite(map, extent);
-	else if (entry->written == all_blocks(entry))
+	else if (entry->written == entry->blocks)
 		make_visible(map, extent);
 }
 

@@ -16,8 +16,8 @@ struct store_extent {
 	uint32_t pending_place; /* of the rewrite; PLACES_NONE: none has begun */
 	uint32_t length;	/* bytes of the section in this extent */
 	uint32_t version;	/* counts rewrites that became visible */
-	/* Blocks of the rewrite, a bit each. */
-	uint8_t written, in_flight;
+	/* A bit each: the blocks that it has, and those of the rewrite. */
+	uint8_t blocks, written, in_flight;
 	bool has_failed; /* the rewrite is given up when nothing of it is in flight any more */
 	bool is_broken;	 /* its place took an error, and is not used again */
 	bool is_scratch; /* it gives its place up for its rewrite */

@@ -34,7 +34,7 @@ struct store_flaw {
 /* Embedded in whatever wants to know. First store_verify(), then store_verify_extents(), for each group. */
 struct store_verification {
 	uint64_t group;
-	void *buffer; /* STORE_EXTENT_BYTES, page-aligned; lent */
+	void *buffer; /* STORE_MAX_BLOCK_BYTES, page-aligned; lent */
 	void (*found)(struct store_verification *verification, const struct store_flaw *flaw);
 	/* Asked before each block; false: it ends early. */
 	bool (*goes_on)(struct store_verification *verification);

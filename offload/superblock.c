@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "common/little_endian.h"
+#include "offload/store.h"
 
 /* A record. What every format keeps: magic, format, and the checksum at the end. docs/store.md describes it.
  */
@@ -23,7 +24,8 @@ enum {
 	AT_PREVIOUS = 80,
 	AT_MEMBERS = 104,
 	MEMBER_BYTES = 24,
-	AT_RESERVED = AT_MEMBERS + SUPERBLOCK_MAX_MEMBERS * MEMBER_BYTES,
+	AT_PLACE_BYTES = AT_MEMBERS + SUPERBLOCK_MAX_MEMBERS * MEMBER_BYTES, /* zeros in format 1 */
+	AT_RESERVED = AT_PLACE_BYTES + 8,
 	AT_CHECKSUM = SUPERBLOCK_RECORD_BYTES - 8,
 };
 _Static_assert(AT_RESERVED <= AT_CHECKSUM, "a record holds all members");
@@ -62,14 +64,19 @@ static struct superblock_member get_member(const uint8_t *bytes)
 					   get32(bytes + 16) };
 }
 
+uint32_t superblock_format(uint64_t place_bytes)
+{
+	return place_bytes == STORE_EXTENT_BYTES ? 1 : 2;
+}
+
 void superblock_encode(const struct superblock *superblock, unsigned copy, uint8_t bytes[SUPERBLOCK_BYTES])
 {
 	assert(copy < SUPERBLOCK_COPIES && superblock->member_count <= SUPERBLOCK_MAX_MEMBERS);
 	memset(bytes, 0, SUPERBLOCK_RECORD_BYTES);
 	memcpy(bytes + AT_MAGIC, magic, sizeof(magic));
-	put32(bytes + AT_FORMAT, SUPERBLOCK_FORMAT);
-	put16(bytes + AT_MEMBER, (uint16_t)superblock->member);
-	put16(bytes + AT_MEMBER_COUNT, (uint16_t)superblock->member_count);
+	put32(bytes + AT_FORMAT, superblock->format);
+	put16(bytes + AT_MEMBER, superblock->member);
+	put16(bytes + AT_MEMBER_COUNT, superblock->member_count);
 	memcpy(bytes + AT_STORE, superblock->store, SUPERBLOCK_IDENTITY_BYTES);
 	put64(bytes + AT_GENERATION, superblock->generation);
 	put64(bytes + AT_EPOCH, superblock->epoch);
@@ -78,6 +85,8 @@ void superblock_encode(const struct superblock *superblock, unsigned copy, uint8
 	put_pointer(bytes + AT_PREVIOUS, &superblock->previous);
 	for (unsigned i = 0; i < superblock->member_count; i++)
 		put_member(bytes + AT_MEMBERS + i * MEMBER_BYTES, &superblock->members[i]);
+	if (superblock->format > 1)
+		put64(bytes + AT_PLACE_BYTES, superblock->place_bytes);
 	put64(bytes + AT_CHECKSUM, checksum(bytes, copy));
 	for (unsigned at = SUPERBLOCK_RECORD_BYTES; at < SUPERBLOCK_BYTES; at += SUPERBLOCK_RECORD_BYTES)
 		memcpy(bytes + at, bytes, SUPERBLOCK_RECORD_BYTES);
@@ -119,12 +128,14 @@ static struct superblock read_record(const uint8_t *record)
 		.generation = get64(record + AT_GENERATION),
 		.epoch = get64(record + AT_EPOCH),
 		.step = get64(record + AT_STEP),
+		.format = get32(record + AT_FORMAT),
 		.root = get_pointer(record + AT_ROOT),
 		.previous = get_pointer(record + AT_PREVIOUS),
 		.member = get16(record + AT_MEMBER),
 		.member_count = get16(record + AT_MEMBER_COUNT),
 	};
 
+	superblock.place_bytes = superblock.format > 1 ? get64(record + AT_PLACE_BYTES) : STORE_EXTENT_BYTES;
 	memcpy(superblock.store, record + AT_STORE, SUPERBLOCK_IDENTITY_BYTES);
 	for (unsigned i = 0; i < superblock.member_count && i < SUPERBLOCK_MAX_MEMBERS; i++)
 		superblock.members[i] = get_member(record + AT_MEMBERS + i * MEMBER_BYTES);
@@ -139,11 +150,11 @@ int superblock_decode(const uint8_t bytes[SUPERBLOCK_BYTES], unsigned copy, stru
 
 	if (!record)
 		return -ENODATA;
-	if (get32(record + AT_FORMAT) != SUPERBLOCK_FORMAT) {
-		*ret_format = get32(record + AT_FORMAT);
+	superblock = read_record(record);
+	if (superblock.format < 1 || superblock.format > SUPERBLOCK_FORMAT) {
+		*ret_format = superblock.format;
 		return -EPROTONOSUPPORT;
 	}
-	superblock = read_record(record);
 	if (!is_possible(&superblock))
 		return -EBADMSG;
 	*ret_superblock = superblock;

@@ -9,7 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SUPERBLOCK_FORMAT 1
+/* The newest; 1 is all that is older. */
+#define SUPERBLOCK_FORMAT 2
 #define SUPERBLOCK_BYTES 4096
 #define SUPERBLOCK_RECORD_BYTES 512
 #define SUPERBLOCK_COPIES 4
@@ -39,16 +40,22 @@ struct superblock {
 	uint64_t generation;		    /* of the commit: no two have the same (epoch, generation) */
 	uint64_t epoch;			    /* counts how often the store was opened */
 	uint64_t step;			    /* that the commit contains; for people */
+	uint64_t place_bytes;		    /* of a place for an extent */
 	struct node_pointer root, previous; /* previous: of the commit before */
-	uint32_t member, member_count;	    /* member: this device */
+	uint32_t format;		    /* superblock_format() */
+	uint16_t member, member_count;	    /* member: this device */
 	struct superblock_member members[SUPERBLOCK_MAX_MEMBERS];
 };
+
+/* The first one that can say how large places are: in 1 they are STORE_EXTENT_BYTES. */
+uint32_t superblock_format(uint64_t place_bytes);
 
 /* copy: 0 to 3, the number of the copy on its device. */
 void superblock_encode(const struct superblock *superblock, unsigned copy, uint8_t bytes[SUPERBLOCK_BYTES]);
 
 /* The best record of a copy. -ENODATA: none is whole; -EPROTONOSUPPORT: they are of another format, whose
- * number is in ret_format; -EBADMSG: what they say cannot be, though their checksums match. */
+ * number is in ret_format; -EBADMSG: what they say cannot be, though their checksums match. What it says of
+ * places may be any number. */
 int superblock_decode(const uint8_t bytes[SUPERBLOCK_BYTES], unsigned copy, struct superblock *ret_superblock,
 		      uint32_t *ret_format);
 

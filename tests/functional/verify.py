@@ -328,7 +328,7 @@ def reformat():
 
 def refused():
     """Both versions are named to whoever asks, and nobody gets at it."""
-    says = f"{store_of('kept')} is a store of format 7, and this tierd knows format 1: start the tierd that made it"
+    says = f"{store_of('kept')} is a store of format 7, and this tierd knows formats 1 to 2: start the tierd that made it"
     assert says in json.loads(tierctl("--json", "jobs", "kept").stdout)["reason"]
     arguments = [program, "kept", os.path.join(scratch, "kept.refused"), str(LARGE), "1"]
     trained_on = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Reads a store as docs/store.md describes it, sharing nothing with the code that writes it.
 
-usage: read_store.py [--stream LENGTH,…]… DEVICE…
+usage: read_store.py [--stream [BLOCK:]LENGTH,…]… DEVICE…
 
 Prints what was found as JSON. DEVICE: the files of the store, in any order. --stream: the lengths of the sections of
-each stream, from stream 0 on; with it every extent's checksums are verified. Exits with 1, and says why, if the store
+each stream, from stream 0 on, behind BLOCK: if its blocks have other than 262144 bytes; with it every extent's checksums
+are verified. Exits with 1, and says why, if the store
 is damaged; "repaired" counts nodes that only their second place had, and "is_lost" is a snapshot of whose map one is in
 neither."""
 import argparse
@@ -65,11 +66,14 @@ def read_sector(record, copy):
     if record[:8] != b"tierd-sb" or struct.unpack_from("<Q", record, 504)[0] != checksum(record[:504], copy + 1):
         return None
     fields = struct.unpack_from("<IHH16sQQQ3Q3Q", record, 8)
-    if fields[0] != 1:
-        raise Damaged(f"it has format {fields[0]}, and this reads format 1")
+    if fields[0] not in (1, 2):
+        raise Damaged(f"it has format {fields[0]}, and this reads formats 1 and 2")
     names = ("format", "member", "members", "store", "generation", "epoch", "step")
     superblock = dict(zip(names, fields))
     superblock["root"] = fields[7:10]
+    superblock["place"] = struct.unpack_from("<Q", record, 488)[0] if fields[0] == 2 else MIB
+    if not MIB <= superblock["place"] <= 5 * MIB // 4 or superblock["place"] % 16384:
+        raise Damaged(f"it cannot have places of {superblock['place']} bytes")
     if not 0 < superblock["members"] <= 16:
         raise Damaged(f"it cannot have {superblock['members']} members")
     superblock["devices"] = [struct.unpack_from("<QIII", record, 104 + 24 * i) for i in range(superblock["members"])]
@@ -178,23 +182,24 @@ class Store:
         if device >= len(self.devices) or place >= self.superblock["devices"][device][1]:
             raise Damaged(f"place {place} of device {device} is none")
         nodes = self.superblock["devices"][device][2] * NODE
-        return read_at(self.devices[device], MIB + -(-nodes // MIB) * MIB + place * MIB, MIB)
+        size = self.superblock["place"]
+        return read_at(self.devices[device], MIB + -(-nodes // MIB) * MIB + place * size, size)
 
 
 def positions(streams):
-    """(stream, first block, bytes in use) of each extent."""
-    for stream, sections in enumerate(streams):
+    """(stream, first block, bytes of a block, bytes in use) of each extent."""
+    for stream, (size, sections) in enumerate(streams):
         extent = 0
         for length in sections:
-            for at in range(0, length, MIB):
-                yield stream, 4 * extent, min(MIB, length - at)
+            for at in range(0, length, 4 * size):
+                yield stream, 4 * extent, size, min(4 * size, length - at)
                 extent += 1
 
 
 def verify(data, checksums, position):
-    stream, first, used = position
-    for block in range(-(-used // BLOCK)):
-        part = data[block * BLOCK : min(used, (block + 1) * BLOCK)]
+    stream, first, size, used = position
+    for block in range(-(-used // size)):
+        part = data[block * size : min(used, (block + 1) * size)]
         if checksum(part, (stream << 48) + first + block) != checksums[block]:
             raise Damaged(f"block {first + block} of stream {stream} is not what was written")
 
@@ -223,10 +228,15 @@ def describe(store, streams):
     superblock = store.superblock
     return {
         "store": superblock["store"].hex(),
-        **{name: superblock[name] for name in ("generation", "epoch", "step", "members")},
+        **{name: superblock[name] for name in ("format", "place", "generation", "epoch", "step", "members")},
         "heads": heads,
         "repaired": store.repaired,
     }
+
+
+def parse_stream(text):
+    size, _, lengths = text.rpartition(":")
+    return int(size or BLOCK), [int(length) for length in lengths.split(",")]
 
 
 def main():
@@ -234,7 +244,7 @@ def main():
     parser.add_argument("--stream", action="append", default=[])
     parser.add_argument("device", nargs="+")
     arguments = parser.parse_args()
-    streams = [[int(length) for length in stream.split(",")] for stream in arguments.stream]
+    streams = [parse_stream(stream) for stream in arguments.stream]
     try:
         store = Store([open(path, "rb") for path in arguments.device])
         print(json.dumps(describe(store, streams)))

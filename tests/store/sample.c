@@ -1,4 +1,5 @@
-/* Writes a small store to files, one per device: sample FILE… */
+/* Writes a small store to files, one per device: sample BLOCK FILE…. BLOCK: bytes of the second stream's
+ * blocks. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,14 +19,16 @@
 #define MAX_DEVICES 3
 #define STEPS 3
 
-/* As check_store passes them to the reader; the last section is never written. */
+/* As check_store passes them to the reader: whole extents, and bytes behind them; the last section is never
+ * written. */
 static const struct {
 	uint32_t stream;
-	uint64_t length;
-} sections[] = { { 0, 3 * MIB }, { 0, 300000 }, { 1, 5 * MIB + 4096 }, { 1, 2 * MIB } };
+	uint64_t extents, bytes;
+} sections[] = { { 0, 3, 0 }, { 0, 0, 300000 }, { 1, 5, 4096 }, { 1, 2, 0 } };
 
 struct sample {
 	unsigned device_count;
+	uint64_t block_bytes;
 	struct sim_disk *disks[MAX_DEVICES];
 	struct workers *workers;
 	struct store *store;
@@ -34,6 +37,13 @@ struct sample {
 	bool is_done;
 	uint64_t offsets[ARRAY_LENGTH(sections)];
 };
+
+static uint64_t length_of(const struct sample *sample, unsigned section)
+{
+	uint64_t block_bytes = sections[section].stream == 1 ? sample->block_bytes : STORE_BLOCK_BYTES;
+
+	return sections[section].extents * STORE_EXTENT_BLOCKS * block_bytes + sections[section].bytes;
+}
 
 static struct store_layout *make_layout(struct sample *sample)
 {
@@ -44,8 +54,9 @@ static struct store_layout *make_layout(struct sample *sample)
 	store_layout_set_snapshots(layout, 1);
 	assert_int_equal(store_layout_add_stream(layout, "first"), 0);
 	assert_int_equal(store_layout_add_stream(layout, "second"), 1);
+	assert_int_equal(store_layout_set_blocks(layout, 1, sample->block_bytes), 0);
 	for (unsigned i = 0; i < ARRAY_LENGTH(sections); i++)
-		assert_int_equal(store_layout_add_section(layout, sections[i].stream, sections[i].length,
+		assert_int_equal(store_layout_add_section(layout, sections[i].stream, length_of(sample, i),
 							  &sample->offsets[i]),
 				 0);
 	return layout;
@@ -78,7 +89,7 @@ static void wait(int r)
 
 static void write_section(unsigned section, uint64_t seed)
 {
-	size_t length = size_align(sections[section].length, 4096);
+	size_t length = size_align(length_of(&sample, section), 4096);
 	unsigned char *bytes = pages_new(length);
 
 	pages_fill(bytes, length, seed);
@@ -140,13 +151,15 @@ static void fork_it(void)
 
 int main(int count, char *paths[])
 {
-	struct store_layout *layout = make_layout(&sample);
 	struct store_config config = { .name = "sample", .serial = 3 };
+	struct store_layout *layout;
 	struct tier *tiers[MAX_DEVICES];
 	uint64_t bytes;
 
-	sample.device_count = (unsigned)count - 1;
-	assert_true(count > 1 && sample.device_count <= MAX_DEVICES);
+	sample.device_count = (unsigned)count - 2;
+	assert_true(count > 2 && sample.device_count <= MAX_DEVICES);
+	sample.block_bytes = strtoull(paths[1], NULL, 10);
+	layout = make_layout(&sample);
 	/* A fork needs more. */
 	bytes = 2 * store_layout_device_bytes(layout, sample.device_count) / sample.device_count;
 	sample.request.done = on_request;
@@ -163,7 +176,7 @@ int main(int count, char *paths[])
 	sample.store = store_free(sample.store);
 	sample.workers = workers_free(sample.workers);
 	for (unsigned i = 0; i < sample.device_count; i++) {
-		save(sample.disks[i], bytes, paths[1 + i]);
+		save(sample.disks[i], bytes, paths[2 + i]);
 		sim_disk_free(sample.disks[i]);
 	}
 	return 0;

@@ -34,7 +34,7 @@ struct sim_watch {
 	struct sim_observer observer;
 	struct sim_disk *disks[MAX_DISKS];
 	unsigned disk_count;
-	uint64_t extents_offset;
+	uint64_t extents_offset, place_bytes;
 	struct root roots[MAX_ROOTS]; /* that have been walked */
 	unsigned root_count;
 	struct root views[SIM_VIEWS];		/* of maps; of one that is not open nothing is needed */
@@ -101,8 +101,8 @@ static void walk_leaf(struct sim_watch *watch, struct root *root, const uint8_t 
 		if (extent.place == UINT32_MAX)
 			continue;
 		assert_true(extent.device < watch->disk_count);
-		add_range(root, extent.device, watch->extents_offset + extent.place * STORE_EXTENT_BYTES,
-			  STORE_EXTENT_BYTES);
+		add_range(root, extent.device, watch->extents_offset + extent.place * watch->place_bytes,
+			  watch->place_bytes);
 	}
 }
 
@@ -366,7 +366,7 @@ static void ended(struct sim_observer *observer, struct sim_disk *disk, const st
 struct sim_watch *sim_watch_new(struct sim_disk *const *disks, unsigned count)
 {
 	struct sim_watch *watch = calloc(1, sizeof(*watch));
-	uint64_t nodes;
+	struct superblock superblock;
 
 	assert_non_null(watch);
 	assert_true(count <= MAX_DISKS);
@@ -376,8 +376,9 @@ struct sim_watch *sim_watch_new(struct sim_disk *const *disks, unsigned count)
 		watch->disks[i] = disks[i];
 		sim_disk_observe(disks[i], &watch->observer);
 	}
-	nodes = newest_safe(watch).members[0].nodes;
-	watch->extents_offset = MIB + size_align(nodes * NODE_BYTES, STORE_EXTENT_BYTES);
+	superblock = newest_safe(watch);
+	watch->extents_offset = MIB + size_align(UINT64_C(1) * superblock.members[0].nodes * NODE_BYTES, MIB);
+	watch->place_bytes = superblock.place_bytes;
 	return watch;
 }
 
@@ -443,7 +444,7 @@ void sim_watch_end_view(struct sim_watch *watch, unsigned view)
 void sim_watch_read(struct sim_watch *watch, unsigned disk, uint64_t offset)
 {
 	watch->is_read = true;
-	watch->read = (struct range){ disk, offset, STORE_EXTENT_BYTES };
+	watch->read = (struct range){ disk, offset, watch->place_bytes };
 }
 
 void sim_watch_end_read(struct sim_watch *watch)

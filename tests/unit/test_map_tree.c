@@ -48,7 +48,7 @@ static void change(struct scene *scene, uint64_t extent)
 
 	entry->place = (uint32_t)next_random(scene);
 	entry->device = (uint16_t)next_random(scene);
-	for (unsigned block = 0; block < NODE_EXTENT_BLOCKS; block++)
+	for (unsigned block = 0; block < STORE_EXTENT_BLOCKS; block++)
 		entry->checksums[block] = next_random(scene);
 	tree_change(&scene->tree, extent);
 }

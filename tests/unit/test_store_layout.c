@@ -106,6 +106,110 @@ static void each_extent_is_a_range_of_its_stream(void **state)
 	assert_int_equal(store_layout_piece(layout, 4).stream, 2);
 }
 
+#define WIDE_BLOCK (260 * KIB)
+#define WIDE_EXTENT (STORE_EXTENT_BLOCKS * WIDE_BLOCK)
+
+/* Two default streams beside one of wider blocks. */
+static struct store_layout *make_mixed(uint64_t ret_offsets[4])
+{
+	struct store_layout *layout;
+
+	assert_int_equal(store_layout_new(&layout), 0);
+	assert_int_equal(store_layout_add_stream(layout, "before"), 0);
+	assert_int_equal(store_layout_add_stream(layout, "wide"), 1);
+	assert_int_equal(store_layout_add_stream(layout, "after"), 2);
+	assert_int_equal(store_layout_set_blocks(layout, 1, WIDE_BLOCK), 0);
+	assert_int_equal(store_layout_add_section(layout, 0, 2 * STORE_EXTENT_BYTES, &ret_offsets[0]), 0);
+	assert_int_equal(store_layout_add_section(layout, 1, WIDE_EXTENT + 300000, &ret_offsets[1]), 0);
+	assert_int_equal(store_layout_add_section(layout, 1, WIDE_EXTENT, &ret_offsets[2]), 0);
+	assert_int_equal(store_layout_add_section(layout, 2, 5000, &ret_offsets[3]), 0);
+	return layout;
+}
+
+static void a_stream_may_have_blocks_of_its_own(void **state)
+{
+	uint64_t offsets[4];
+	struct store_layout *layout = make_mixed(offsets);
+	uint64_t padded = size_align(300000 - WIDE_BLOCK, STORE_PAGE_BYTES);
+
+	assert_int_equal(offsets[1], 0);
+	assert_int_equal(offsets[2], 2 * WIDE_EXTENT);
+	assert_int_equal(offsets[3], 0);
+	assert_int_equal(store_layout_extents(layout), 2 + 3 + 1);
+	assert_int_equal(store_layout_extent(layout, 1, offsets[2] - 1), 2 + 1);
+	assert_int_equal(store_layout_extent(layout, 1, offsets[2]), 2 + 2);
+	assert_int_equal(store_layout_extent(layout, 2, 0), 5);
+	assert_int_equal(store_layout_whole_bytes(layout), 3 * STORE_EXTENT_BYTES + 3 * WIDE_EXTENT);
+	assert_true(store_layout_has_range(layout, 1, WIDE_BLOCK, 2 * WIDE_BLOCK));
+	assert_false(store_layout_has_range(layout, 1, STORE_BLOCK_BYTES, WIDE_BLOCK));
+	assert_false(store_layout_has_range(layout, 1, WIDE_BLOCK, STORE_BLOCK_BYTES));
+	assert_true(store_layout_has_range(layout, 1, WIDE_EXTENT + WIDE_BLOCK, padded));
+	assert_true(store_layout_has_range(layout, 0, STORE_BLOCK_BYTES, STORE_BLOCK_BYTES));
+	assert_false(store_layout_has_range(layout, 0, 0, WIDE_BLOCK));
+	for (uint64_t extent = 0; extent < store_layout_extents(layout); extent++) {
+		struct store_piece piece = store_layout_piece(layout, extent);
+
+		assert_int_equal(store_layout_extent(layout, piece.stream, piece.offset), extent);
+		assert_true(store_layout_has_range(layout, piece.stream, piece.offset, piece.length));
+	}
+	assert_int_equal(store_layout_piece(layout, 2).length, WIDE_EXTENT);
+	assert_int_equal(store_layout_piece(layout, 3).length, size_align(300000, STORE_PAGE_BYTES));
+	layout = store_layout_free(layout);
+}
+
+static void places_are_as_large_as_the_largest_extent(void **state)
+{
+	uint64_t offsets[4], offset;
+	struct store_layout *layout = make_mixed(offsets);
+
+	assert_int_equal(store_layout_place_bytes(layout), WIDE_EXTENT);
+	for (unsigned devices = 1; devices <= 3; devices++) {
+		uint64_t places = store_layout_places(layout, devices) * WIDE_EXTENT;
+
+		assert_int_equal(store_layout_device_bytes(layout, devices),
+				 devices * size_align(places, MIB));
+	}
+	store_layout_set_durable(layout);
+	for (unsigned devices = 1; devices <= 3; devices++) {
+		struct lineage_geometry geometry = store_layout_geometry(layout, devices);
+
+		assert_int_equal(geometry.place_bytes, WIDE_EXTENT);
+		assert_int_equal(store_layout_device_bytes(layout, devices),
+				 devices * (lineage_extents_offset(&geometry) +
+					    size_align(geometry.extents * WIDE_EXTENT, MIB)));
+	}
+	layout = store_layout_free(layout);
+	/* Not of a stream that has none. */
+	assert_int_equal(store_layout_new(&layout), 0);
+	assert_int_equal(store_layout_add_stream(layout, "empty"), 0);
+	assert_int_equal(store_layout_add_stream(layout, "other"), 1);
+	assert_int_equal(store_layout_set_blocks(layout, 0, STORE_MAX_BLOCK_BYTES), 0);
+	assert_int_equal(store_layout_add_section(layout, 1, 1, &offset), 0);
+	assert_int_equal(store_layout_place_bytes(layout), STORE_EXTENT_BYTES);
+	layout = store_layout_free(layout);
+}
+
+static void senseless_blocks_are_refused(void **state)
+{
+	static const uint64_t senseless[] = { 0, STORE_BLOCK_BYTES - STORE_PAGE_BYTES,
+					      STORE_BLOCK_BYTES + 512,
+					      STORE_MAX_BLOCK_BYTES + STORE_PAGE_BYTES, UINT64_MAX };
+	struct store_layout *layout;
+	uint64_t offset;
+
+	assert_int_equal(store_layout_new(&layout), 0);
+	assert_int_equal(store_layout_add_stream(layout, "only"), 0);
+	for (size_t i = 0; i < ARRAY_LENGTH(senseless); i++)
+		assert_int_equal(store_layout_set_blocks(layout, 0, senseless[i]), -EINVAL);
+	assert_int_equal(store_layout_set_blocks(layout, 1, WIDE_BLOCK), -EINVAL);
+	assert_int_equal(store_layout_set_blocks(layout, 0, STORE_MAX_BLOCK_BYTES), 0);
+	assert_int_equal(store_layout_set_blocks(layout, 0, STORE_BLOCK_BYTES), 0);
+	assert_int_equal(store_layout_add_section(layout, 0, 1, &offset), 0);
+	assert_int_equal(store_layout_set_blocks(layout, 0, WIDE_BLOCK), -EINVAL);
+	assert_int_equal(store_layout_place_bytes(layout), STORE_EXTENT_BYTES);
+	layout = store_layout_free(layout);
+}
+
 static void senseless_sections_are_refused(void **state)
 {
 	struct store_layout *layout;
@@ -250,6 +354,9 @@ int main(void)
 		cmocka_unit_test(an_offset_finds_its_section),
 		cmocka_unit_test(only_whole_blocks_of_one_section_are_a_range),
 		cmocka_unit_test(each_extent_is_a_range_of_its_stream),
+		cmocka_unit_test(a_stream_may_have_blocks_of_its_own),
+		cmocka_unit_test(places_are_as_large_as_the_largest_extent),
+		cmocka_unit_test(senseless_blocks_are_refused),
 		cmocka_unit_test(senseless_sections_are_refused),
 		cmocka_unit_test(what_a_store_needs_is_known_before),
 		cmocka_unit_test(a_scratch_stream_needs_one_place_for_each_extent),

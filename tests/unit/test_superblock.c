@@ -7,7 +7,9 @@
 #include <cmocka.h>
 #include <xxhash.h>
 
+#include "common/cleanup.h"
 #include "common/little_endian.h"
+#include "offload/store.h"
 #include "offload/superblock.h"
 
 #define RECORDS (SUPERBLOCK_BYTES / SUPERBLOCK_RECORD_BYTES)
@@ -21,6 +23,8 @@ static struct superblock make(uint64_t generation)
 		.step = 77,
 		.root = { { 5, UINT64_MAX }, 0x0123456789ABCDEF },
 		.previous = { { 6, 7 }, 8 },
+		.format = 1,
+		.place_bytes = STORE_EXTENT_BYTES,
 		.member = 1,
 		.member_count = 3,
 	};
@@ -90,6 +94,26 @@ static void its_bytes_are_those_of_the_format(void **state)
 		assert_memory_equal(bytes + i * SUPERBLOCK_RECORD_BYTES, bytes, SUPERBLOCK_RECORD_BYTES);
 }
 
+/* Only who has larger places needs the second format. */
+static void places_that_are_larger_are_in_its_second_format(void **state)
+{
+	struct superblock superblock = make(42), found;
+	uint8_t bytes[SUPERBLOCK_BYTES];
+
+	assert_int_equal(superblock_format(STORE_EXTENT_BYTES), 1);
+	superblock_encode(&superblock, 2, bytes);
+	assert_int_equal(get64(bytes + 488), 0);
+	assert_int_equal(superblock_format(STORE_EXTENT_BYTES + 16384), 2);
+	superblock.format = 2;
+	superblock.place_bytes = STORE_EXTENT_BYTES + 16384;
+	superblock_encode(&superblock, 2, bytes);
+	assert_int_equal(get32(bytes + 8), 2);
+	assert_int_equal(get64(bytes + 488), (1 << 20) + 16384);
+	assert_int_equal(get64(bytes + 496), 0);
+	assert_int_equal(decode(bytes, 2, &found), 0);
+	assert_memory_equal(&found, &superblock, sizeof(superblock));
+}
+
 /* Sectors are written whole, in any order, and some not at all. */
 static void a_torn_write_is_the_old_copy_or_the_new_one(void **state)
 {
@@ -150,14 +174,18 @@ static void another_format_is_refused_by_its_number(void **state)
 {
 	struct superblock superblock = make(42), found;
 	uint8_t bytes[SUPERBLOCK_BYTES];
-	uint32_t format = 0;
+	static const uint32_t others[] = { 0, 3, 900 };
 
-	superblock_encode(&superblock, 2, bytes);
-	for (unsigned i = 0; i < RECORDS; i++)
-		put32(bytes + i * SUPERBLOCK_RECORD_BYTES + 8, 900);
-	repair(bytes, 2);
-	assert_int_equal(superblock_decode(bytes, 2, &found, &format), -EPROTONOSUPPORT);
-	assert_int_equal(format, 900);
+	for (size_t other = 0; other < ARRAY_LENGTH(others); other++) {
+		uint32_t format = UINT32_MAX;
+
+		superblock_encode(&superblock, 2, bytes);
+		for (unsigned i = 0; i < RECORDS; i++)
+			put32(bytes + i * SUPERBLOCK_RECORD_BYTES + 8, others[other]);
+		repair(bytes, 2);
+		assert_int_equal(superblock_decode(bytes, 2, &found, &format), -EPROTONOSUPPORT);
+		assert_int_equal(format, others[other]);
+	}
 }
 
 static void what_cannot_be_is_refused(void **state)
@@ -185,6 +213,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_written_is_read),
 		cmocka_unit_test(its_bytes_are_those_of_the_format),
+		cmocka_unit_test(places_that_are_larger_are_in_its_second_format),
 		cmocka_unit_test(a_torn_write_is_the_old_copy_or_the_new_one),
 		cmocka_unit_test(one_whole_record_is_enough),
 		cmocka_unit_test(no_flipped_bit_is_believed),

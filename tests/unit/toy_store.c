@@ -37,14 +37,15 @@ static struct lineage_share share_of(const struct toy *toy)
 
 struct lineage_geometry toy_geometry(const struct toy *toy)
 {
-	return lineage_geometry_for(toy->extents, toy->device_count, share_of(toy), TOY_SNAPSHOTS);
+	return lineage_geometry_for(toy->extents, toy->place_bytes, toy->device_count, share_of(toy),
+				    TOY_SNAPSHOTS);
 }
 
 uint64_t toy_offset(const struct toy *toy, uint32_t place)
 {
 	struct lineage_geometry geometry = toy_geometry(toy);
 
-	return lineage_extents_offset(&geometry) + place * STORE_EXTENT_BYTES;
+	return lineage_extents_offset(&geometry) + place * toy->place_bytes;
 }
 
 /* ---- The head ---- */
@@ -197,9 +198,11 @@ void toy_open_fixed(struct toy *toy, unsigned extents, unsigned fixed, unsigned 
 {
 	struct lineage_geometry geometry;
 
-	*toy = (struct toy){
-		.device_count = devices, .extents = extents, .fixed = fixed, .random = seed * 2 + 1
-	};
+	*toy = (struct toy){ .device_count = devices,
+			     .extents = extents,
+			     .place_bytes = seed % 2 ? STORE_EXTENT_BYTES : STORE_EXTENT_BYTES + 16 * KIB,
+			     .fixed = fixed,
+			     .random = seed * 2 + 1 };
 	geometry = toy_geometry(toy);
 	for (unsigned i = 0; i < devices; i++)
 		toy->disks[i] = sim_disk_new(lineage_device_bytes(&geometry), seed * TOY_MAX_DEVICES + i);

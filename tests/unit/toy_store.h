@@ -40,6 +40,7 @@ struct toy {
 	struct lineage_head head;
 	struct lineage *lineage;
 	unsigned device_count, extents;
+	uint64_t place_bytes;
 	unsigned fixed;	 /* extents, the first ones */
 	bool is_settled; /* they have been committed, or may be */
 	struct sim_disk *disks[TOY_MAX_DEVICES];
@@ -55,7 +56,7 @@ struct toy {
 	struct toy_view views[TOY_MAX_VIEWS];
 };
 
-/* Made on disks of its own, which the seed rules. */
+/* Made on disks of its own, which the seed rules, and how large places are. */
 void toy_open(struct toy *toy, unsigned extents, unsigned devices, uint64_t seed);
 /* The same, of whose extents so many are written before the first commit alone, and have one place each. */
 void toy_open_fixed(struct toy *toy, unsigned extents, unsigned fixed, unsigned devices, uint64_t seed);
