@@ -212,12 +212,13 @@ static void compute_checksums(struct chunk_part *part)
 {
 	const struct store_transfer *transfer = &part->transfer;
 
-	for (uint64_t at = 0, block = 0; at < transfer->length; at += STORE_BLOCK_BYTES, block++) {
+	uint64_t bytes = store_block_bytes(part->store, transfer->stream);
+
+	for (uint64_t at = 0, block = 0; at < transfer->length; at += bytes, block++) {
 		uint64_t left = transfer->length - at;
 
 		part->checksums[block] = store_checksum(part->store, transfer->stream, transfer->offset + at,
-							(char *)part->data + at,
-							left < STORE_BLOCK_BYTES ? left : STORE_BLOCK_BYTES);
+							(char *)part->data + at, left < bytes ? left : bytes);
 	}
 }
 

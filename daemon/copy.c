@@ -3,6 +3,7 @@
  * has its own. */
 #include "daemon/copy.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -128,8 +129,9 @@ static uint64_t read_source(struct copy *copy, struct copy_source *source, uint3
 {
 	const struct copy_range *range = &copy->range;
 	uint64_t elements = copy->job->catalog.packs[range->pack].elements[range->section];
-	uint64_t start = range->first * element_bytes / STORE_BLOCK_BYTES * STORE_BLOCK_BYTES;
-	uint64_t end = size_align((range->first + range->count) * element_bytes, STORE_BLOCK_BYTES);
+	uint64_t block = store_block_bytes(source->store, stream);
+	uint64_t start = range->first * element_bytes / block * block;
+	uint64_t end = size_align((range->first + range->count) * element_bytes, block);
 	uint64_t total = size_align(elements * element_bytes, STORE_PAGE_BYTES);
 
 	source->transfer = (struct store_transfer){ .direction = TIER_READ,
@@ -139,6 +141,8 @@ static uint64_t read_source(struct copy *copy, struct copy_source *source, uint3
 						    .length = (end < total ? end : total) - start,
 						    .buffer = buffer,
 						    .done = on_read };
+	/* Of what has wider blocks than others a copy takes less than COPY_BYTES: an element is smaller. */
+	assert(buffer + source->transfer.length <= copy->buffer + COPY_BUFFER_BYTES);
 	source->copy = copy;
 	source->data = buffer + (range->first * element_bytes - start);
 	int r = store_submit(source->store, &source->transfer);

@@ -12,7 +12,7 @@ struct job;
 /* Of the copied elements, at most. */
 #define COPY_BYTES (UINT64_C(1) << 20)
 /* What is read for it from NVMe: parameters and what is kept beside them, in whole blocks. */
-#define COPY_BUFFER_BYTES (2 * (COPY_BYTES + STORE_BLOCK_BYTES))
+#define COPY_BUFFER_BYTES (2 * (COPY_BYTES + STORE_MAX_BLOCK_BYTES))
 
 /* Elements of a pack's section, as a parameter or a state beside it. */
 struct copy_range {

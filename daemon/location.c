@@ -51,14 +51,17 @@ static uint64_t place_of(const struct job *job, uint32_t pack, const struct kind
 					      : place->state[kind->section][kind->state];
 }
 
-/* The pack whose section an offset of the stream lies in. */
-static bool find_pack(const struct job *job, const struct kind *kind, uint64_t offset, uint32_t *ret_pack)
+/* The pack whose section the piece lies in. */
+static bool find_pack(const struct job *job, const struct kind *kind, const struct store_piece *piece,
+		      uint32_t *ret_pack)
 {
+	uint64_t extent = store_extent_bytes(job_nvme_store(job), piece->stream), offset = piece->offset;
+
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++) {
 		uint64_t bytes = job->catalog.packs[pack].elements[kind->section] * kind->element_bytes;
 		uint64_t place = place_of(job, pack, kind);
 
-		if (bytes > 0 && offset >= place && offset - place < size_align(bytes, STORE_EXTENT_BYTES)) {
+		if (bytes > 0 && offset >= place && offset - place < size_align(bytes, extent)) {
 			*ret_pack = pack;
 			return true;
 		}
@@ -140,7 +143,7 @@ void location_find(const struct job *job, const struct store_piece *piece, struc
 	ret_location->state = kind.state == STATE_PARAMETER
 				      ? "parameter"
 				      : state_stream_name(&job->options, kind.section, (unsigned)kind.state);
-	if (!find_pack(job, &kind, piece->offset, &pack))
+	if (!find_pack(job, &kind, piece, &pack))
 		return;
 	uint64_t offset = piece->offset - place_of(job, pack, &kind);
 
@@ -153,7 +156,9 @@ void location_of_fault(const struct job *job, const struct store_transfer *trans
 {
 	uint64_t offset = transfer->fault.stream_offset;
 	/* A checksum is that of a block; a device refuses what of an extent it was asked for. */
-	uint64_t unit = transfer->status == -EBADMSG ? STORE_BLOCK_BYTES : STORE_EXTENT_BYTES;
+	const struct store *store = job_nvme_store(job);
+	uint64_t unit = transfer->status == -EBADMSG ? store_block_bytes(store, transfer->stream)
+						     : store_extent_bytes(store, transfer->stream);
 	uint64_t rest = transfer->offset + transfer->length - offset, length = unit - offset % unit;
 	struct store_piece piece = { transfer->stream, offset, length < rest ? length : rest };
 

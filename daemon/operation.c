@@ -1,5 +1,6 @@
 #include "daemon/operation.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,22 +212,24 @@ static void read_state(struct tensor_operation *operation, struct staging_buffer
 	enum unit_section section = operation_section(operation);
 	uint64_t bytes = state_bytes(section, (unsigned)operation->state), total;
 	uint64_t first = operation_pack_element(operation) * bytes;
-	uint64_t start = first / STORE_BLOCK_BYTES * STORE_BLOCK_BYTES;
-	uint64_t end = size_align(first + operation->count * bytes, STORE_BLOCK_BYTES);
+	uint32_t stream = job->streams.state[section][operation->state];
+	uint64_t block = store_block_bytes(job->optimizer_store, stream);
+	uint64_t start = first / block * block;
+	uint64_t end = size_align(first + operation->count * bytes, block);
 
 	total = size_align(job->catalog.packs[operation_pack(operation)].elements[section] * bytes,
 			   STORE_PAGE_BYTES);
 	operation->stage = IN_FLIGHT;
 	operation->buffer = buffer;
 	operation->source = buffer->data + (first - start);
-	operation->transfer =
-		(struct store_transfer){ .direction = TIER_READ,
-					 .priority = TIER_DEMAND,
-					 .stream = job->streams.state[section][operation->state],
-					 .offset = operation_state_offset(operation) + start,
-					 .length = (end < total ? end : total) - start,
-					 .buffer = buffer->data,
-					 .done = on_state_read };
+	operation->transfer = (struct store_transfer){ .direction = TIER_READ,
+						       .priority = TIER_DEMAND,
+						       .stream = stream,
+						       .offset = operation_state_offset(operation) + start,
+						       .length = (end < total ? end : total) - start,
+						       .buffer = buffer->data,
+						       .done = on_state_read };
+	assert(operation->transfer.length <= STAGING_BYTES);
 	operation->status = store_submit(job->optimizer_store, &operation->transfer);
 	if (operation->status < 0)
 		finish(operation);

@@ -93,10 +93,11 @@ static void end_early(struct scan *scan)
 
 static void read_block(struct scan *scan, uint64_t offset)
 {
+	uint64_t block = store_block_bytes(job_nvme_store(scan->job), scan->transfer.stream);
 	uint64_t rest = scan->piece_end - offset;
 
 	scan->transfer.offset = offset;
-	scan->transfer.length = rest < STORE_BLOCK_BYTES ? rest : STORE_BLOCK_BYTES;
+	scan->transfer.length = rest < block ? rest : block;
 	read_piece(scan);
 }
 
@@ -242,7 +243,7 @@ static void begin_next(struct scan *scan)
 int scan_start(struct scan *scan, struct job *job, uint64_t first, uint64_t end)
 {
 	if (!scan->buffer)
-		scan->buffer = aligned_alloc(STORE_PAGE_BYTES, STORE_EXTENT_BYTES);
+		scan->buffer = aligned_alloc(STORE_PAGE_BYTES, STORE_MAX_EXTENT_BYTES);
 	if (!scan->buffer)
 		return -ENOMEM;
 	scan->job = job;

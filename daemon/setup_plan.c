@@ -234,7 +234,7 @@ static struct budget_needs find_needs(const struct setup *setup)
 	if (setup->sums)
 		needs.sums = size_sum(needs.sums, store_layout_metadata_bytes(setup->sums));
 	if (setup->host)
-		needs.state = store_layout_extents(setup->host) * STORE_EXTENT_BYTES;
+		needs.state = store_layout_whole_bytes(setup->host);
 	return needs;
 }
 

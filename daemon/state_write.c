@@ -1,5 +1,6 @@
 #include "daemon/state_write.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -124,19 +125,22 @@ static void read_extents(struct tensor_operation *operation, struct staging_buff
 	enum unit_section section = operation->tensor->layout.section;
 	const struct pack *pack = &job->catalog.packs[operation_pack(operation)];
 	uint64_t bytes = element_bytes(operation), first = operation_pack_element(operation) * bytes;
-	uint64_t start = first / STORE_EXTENT_BYTES * STORE_EXTENT_BYTES;
-	uint64_t extents_end = size_align(first + operation->count * bytes, STORE_EXTENT_BYTES);
+	uint32_t stream = job->streams.state[section][operation->state];
+	uint64_t extent = store_extent_bytes(job->optimizer_store, stream);
+	uint64_t start = first / extent * extent;
+	uint64_t extents_end = size_align(first + operation->count * bytes, extent);
 	uint64_t section_end = size_align(pack->elements[section] * bytes, STORE_PAGE_BYTES);
 
 	operation->stage = IN_FLIGHT;
 	operation->buffer = buffer;
 	operation->source = buffer->data + (first - start);
 	operation->transfer = (struct store_transfer){
-		.stream = job->streams.state[section][operation->state],
+		.stream = stream,
 		.offset = operation_state_offset(operation) + start,
 		.length = (extents_end < section_end ? extents_end : section_end) - start,
 		.buffer = buffer->data,
 	};
+	assert(operation->transfer.length <= STAGING_BYTES);
 	submit(operation, TIER_READ, on_read);
 }
 

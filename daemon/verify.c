@@ -13,7 +13,7 @@
 #define EXTENTS_PER_REPLY 16
 /* An extent more than that may be found. */
 #define FINDINGS_PER_REPLY 64
-#define FINDINGS_MAXIMUM (FINDINGS_PER_REPLY + STORE_EXTENT_BYTES / STORE_BLOCK_BYTES)
+#define FINDINGS_MAXIMUM (FINDINGS_PER_REPLY + STORE_EXTENT_BLOCKS)
 /* What comes before an extent, of snapshots, may be more: the rest is counted. */
 
 struct finding {
