@@ -13,7 +13,16 @@
 #include "offload/host.h"
 #include "tests/unit/store_support.h"
 
-#define LENGTH (3 * STORE_EXTENT_BYTES) /* of the first stream */
+/* Of the first stream. */
+static uint64_t block_bytes, extent_bytes;
+#define LENGTH (3 * extent_bytes)
+
+static void set_blocks(uint64_t bytes)
+{
+	block_bytes = bytes;
+	extent_bytes = STORE_EXTENT_BLOCKS * bytes;
+	store_fixture_set_blocks(bytes, STORE_BLOCK_BYTES);
+}
 
 static unsigned char *old_bytes, *new_bytes, *in;
 
@@ -53,7 +62,7 @@ static void a_flipped_bit_is_found_and_named(void **state)
 	store_fixture_open(&fixture, 1, 0, "corrupt:read:2");
 	assert_int_equal(write_all(&fixture, old_bytes), 0);
 	assert_int_equal(read_all(&fixture), -EBADMSG);
-	assert_int_equal(last_transfer.transfer.fault.stream_offset, STORE_EXTENT_BYTES);
+	assert_int_equal(last_transfer.transfer.fault.stream_offset, extent_bytes);
 	assert_string_equal(last_transfer.transfer.fault.device, "host memory");
 	assert_int_equal(read_all(&fixture), 0);
 	assert_memory_equal(in, old_bytes, LENGTH);
@@ -67,19 +76,17 @@ static void no_rotten_block_is_served(void **state)
 
 	store_fixture_open(&fixture, 1, 0, NULL);
 	assert_int_equal(write_all(&fixture, old_bytes), 0);
-	for (uint64_t at = 0; at < LENGTH; at += at % STORE_BLOCK_BYTES ? 1 : STORE_BLOCK_BYTES - 1) {
+	for (uint64_t at = 0; at < LENGTH; at += at % block_bytes ? 1 : block_bytes - 1) {
 		unsigned char *byte = memmem(fixture.memory[0], fixture.memory_bytes,
-					     old_bytes + at / STORE_BLOCK_BYTES * STORE_BLOCK_BYTES, 64);
+					     old_bytes + at / block_bytes * block_bytes, 64);
 
 		assert_non_null(byte);
-		byte += at % STORE_BLOCK_BYTES;
+		byte += at % block_bytes;
 		*byte ^= 0x80;
 		assert_int_equal(read_all(&fixture), -EBADMSG);
-		assert_int_equal(last_transfer.transfer.fault.stream_offset,
-				 at / STORE_BLOCK_BYTES * STORE_BLOCK_BYTES);
+		assert_int_equal(last_transfer.transfer.fault.stream_offset, at / block_bytes * block_bytes);
 		assert_int_equal(last_transfer.transfer.fault.device_offset,
-				 (uint64_t)(byte - fixture.memory[0]) / STORE_BLOCK_BYTES *
-					 STORE_BLOCK_BYTES);
+				 (uint64_t)(byte - fixture.memory[0]) / block_bytes * block_bytes);
 		*byte ^= 0x80;
 	}
 	assert_int_equal(read_all(&fixture), 0);
@@ -132,7 +139,7 @@ static void a_stale_block_is_found(void **state)
 	assert_int_equal(write_all(&fixture, new_bytes), 0);
 	place = memmem(fixture.memory[0], fixture.memory_bytes, new_bytes, 64);
 	assert_non_null(place);
-	memcpy(place, old_bytes, STORE_BLOCK_BYTES);
+	memcpy(place, old_bytes, block_bytes);
 	assert_int_equal(read_all(&fixture), -EBADMSG);
 	store_fixture_close(&fixture);
 }
@@ -207,13 +214,12 @@ static void a_write_that_is_refused_twice_fails_its_transfer(void **state)
 	assert_int_equal(write_all(&fixture, old_bytes), 0);
 	for (unsigned i = 0; i < 40; i++) {
 		assert_int_equal(write_all(&fixture, new_bytes), -ENOMEM);
-		assert_int_equal(last_transfer.transfer.fault.stream_offset, i == 0 ? STORE_EXTENT_BYTES : 0);
+		assert_int_equal(last_transfer.transfer.fault.stream_offset, i == 0 ? extent_bytes : 0);
 	}
 	assert_int_equal(read_all(&fixture), 0);
 	/* The first extent of the first attempt had become visible. */
-	assert_memory_equal(in, new_bytes, STORE_EXTENT_BYTES);
-	assert_memory_equal(in + STORE_EXTENT_BYTES, old_bytes + STORE_EXTENT_BYTES,
-			    LENGTH - STORE_EXTENT_BYTES);
+	assert_memory_equal(in, new_bytes, extent_bytes);
+	assert_memory_equal(in + extent_bytes, old_bytes + extent_bytes, LENGTH - extent_bytes);
 	store_fixture_close(&fixture);
 }
 
@@ -354,5 +360,10 @@ int main(void)
 		PAGES_TEST(a_read_whose_place_was_reused_meanwhile_starts_again),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	int r;
+
+	set_blocks(STORE_BLOCK_BYTES);
+	r = cmocka_run_group_tests(tests, NULL, NULL);
+	set_blocks(WIDE_BLOCK_BYTES);
+	return r ? r : cmocka_run_group_tests_name("wide blocks", tests, NULL, NULL);
 }

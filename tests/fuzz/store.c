@@ -19,7 +19,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 #define MIB (1024 * 1024)
 #define COPY_STRIDE (256 * 1024)
 
-static const struct lineage_geometry geometry = { .extents = EXTENTS, .nodes = NODES };
+/* The most that a device has room for; what it says itself is what is opened. */
+static const struct lineage_geometry geometry = { .extents = EXTENTS,
+						  .nodes = NODES,
+						  .place_bytes = STORE_MAX_EXTENT_BYTES };
 
 /* ---- A device of the input ---- */
 
@@ -171,9 +174,14 @@ static void open_device(uint8_t *device)
 	struct tier *tier;
 
 	assert(host_tier_new(device, lineage_device_bytes(&geometry), &tier) == 0);
-	assert(lineage_new(&tier, 1, &geometry, &head.head, &lineage) == 0);
+	assert(lineage_new(&tier, 1, NULL, &head.head, &lineage) == 0);
 	if (wait(tier, &request, lineage_open(lineage, &request.request)) == 0) {
+		struct lineage_geometry found = lineage_geometry(lineage);
+
 		assert(lineage_generation(lineage) > 0);
+		assert(found.place_bytes >= STORE_EXTENT_BYTES &&
+		       found.place_bytes <= STORE_MAX_EXTENT_BYTES);
+		assert(lineage_device_bytes(&found) <= lineage_device_bytes(&geometry));
 		use_snapshots(&head.head, tier, &request);
 	}
 	lineage_free(lineage);
@@ -222,10 +230,10 @@ static void check_superblock(const uint8_t *copy, unsigned number)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
 	static uint8_t *device;
-	size_t size = lineage_extents_offset(&geometry);
+	size_t size = lineage_device_bytes(&geometry);
 
 	if (!device)
-		assert(posix_memalign((void **)&device, 4096, lineage_device_bytes(&geometry)) == 0);
+		assert(posix_memalign((void **)&device, 4096, size) == 0);
 	memset(device, 0, size);
 	fill_device(device, bytes, length);
 	repair_nodes(device);

@@ -37,6 +37,7 @@ static struct store_layout *make_layout(const struct disk_store *disk)
 					 : store_layout_add_stream(layout, "first"),
 			 0);
 	assert_int_equal(store_layout_add_stream(layout, "second"), 1);
+	assert_int_equal(store_layout_set_blocks(layout, 1, disk->place_bytes / STORE_EXTENT_BLOCKS), 0);
 	assert_int_equal(store_layout_add_scratch_stream(layout, "scratch"), -EINVAL);
 	for (unsigned i = 0; i < disk->extents; i++)
 		assert_int_equal(
@@ -48,7 +49,8 @@ static void place_of(const struct disk_store *disk, unsigned extent, uint32_t *r
 		     uint64_t *ret_offset)
 {
 	*ret_stream = extent >= first_extents(disk);
-	*ret_offset = (extent - (*ret_stream ? first_extents(disk) : 0)) * STORE_EXTENT_BYTES;
+	*ret_offset = *ret_stream ? (extent - first_extents(disk)) * disk->place_bytes
+				  : extent * STORE_EXTENT_BYTES;
 }
 
 /* ---- The loop ---- */
@@ -347,6 +349,7 @@ void disk_store_open_fixed(struct disk_store *disk, unsigned extents, unsigned f
 	*disk = (struct disk_store){ .device_count = devices,
 				     .extents = extents,
 				     .fixed = fixed,
+				     .place_bytes = seed % 2 ? STORE_EXTENT_BYTES : DISK_WIDE_EXTENT,
 				     .snapshots = snapshots,
 				     .random = seed * 2 + 1 };
 	layout = make_layout(disk);

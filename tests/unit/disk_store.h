@@ -11,6 +11,7 @@
 /* Three leaves; of each extent a page is used, so that it is cheap. */
 #define DISK_FEW_EXTENTS 260
 #define DISK_PAGE 4096
+#define DISK_WIDE_EXTENT (STORE_EXTENT_BLOCKS * (UINT64_C(260) << 10))
 #define DISK_STEPS 64
 #define DISK_SLOTS 24
 
@@ -25,7 +26,8 @@ struct disk_slot {
 
 struct disk_store {
 	unsigned device_count, extents, snapshots;
-	unsigned fixed; /* extents, the first ones */
+	unsigned fixed;	      /* extents, the first ones */
+	uint64_t place_bytes; /* and of an extent of its second stream */
 	struct sim_disk *disks[DISK_MAX_DEVICES];
 	struct sim_watch *watch; /* NULL: of so many extents that it would take long */
 	struct workers *workers;
@@ -44,7 +46,7 @@ struct disk_store {
 };
 
 /* A new one on disks of its own, which the seed rules, of an even number of extents, with room for snapshots.
- */
+ * Of an even seed the second of its two streams has wider blocks than the first. */
 void disk_store_open(struct disk_store *disk, unsigned extents, unsigned devices, unsigned snapshots,
 		     uint64_t seed);
 /* The same, of whose extents so many are written before the first commit alone. */

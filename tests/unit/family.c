@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "common/size.h"
 #include "offload/extent_store.h"
 #include "offload/lineage_backend.h"
 #include "tests/unit/io_support.h"
@@ -20,7 +21,7 @@ unsigned family_choose(struct family *family, unsigned bound)
 	return (unsigned)((family->random >> 33) % bound);
 }
 
-static struct store_layout *make_layout(unsigned snapshots)
+static struct store_layout *make_layout(const struct family *family, unsigned snapshots)
 {
 	struct store_layout *layout;
 	uint64_t offset;
@@ -30,16 +31,18 @@ static struct store_layout *make_layout(unsigned snapshots)
 	store_layout_set_snapshots(layout, snapshots);
 	assert_int_equal(store_layout_add_fixed_stream(layout, "fixed"), 0);
 	assert_int_equal(store_layout_add_stream(layout, "other"), 1);
+	assert_int_equal(store_layout_set_blocks(layout, 1, family->place_bytes / STORE_EXTENT_BLOCKS), 0);
 	for (unsigned i = 0; i < FAMILY_EXTENTS; i++)
 		assert_int_equal(store_layout_add_section(layout, i >= FAMILY_FIXED, FAMILY_PAGE, &offset),
 				 0);
 	return layout;
 }
 
-static void place_of(unsigned extent, struct store_transfer *transfer)
+static void place_of(const struct family *family, unsigned extent, struct store_transfer *transfer)
 {
 	transfer->stream = extent >= FAMILY_FIXED;
-	transfer->offset = (extent - (extent >= FAMILY_FIXED ? FAMILY_FIXED : 0)) * STORE_EXTENT_BYTES;
+	transfer->offset = transfer->stream ? (extent - FAMILY_FIXED) * family->place_bytes
+					    : extent * STORE_EXTENT_BYTES;
 }
 
 /* ---- The loop ---- */
@@ -117,7 +120,7 @@ static uint64_t serial_of(const char *name)
 
 static void adopt(struct family_job *job)
 {
-	assert_int_equal(store_adopt(job->store, make_layout(FAMILY_SNAPSHOTS)), 0);
+	assert_int_equal(store_adopt(job->store, make_layout(job->family, FAMILY_SNAPSHOTS)), 0);
 	memcpy(job->content, job->committed.content, sizeof(job->content));
 }
 
@@ -368,7 +371,7 @@ static bool write_extent(struct family *family, struct family_job *job, unsigned
 						   .length = FAMILY_PAGE,
 						   .buffer = write->page,
 						   .done = on_written };
-	place_of(extent, &write->transfer);
+	place_of(family, extent, &write->transfer);
 	assert_int_equal(store_submit(job->store, &write->transfer), 0);
 	return true;
 }
@@ -390,7 +393,7 @@ void family_expect_settled(struct family_job *job)
 						   .buffer = write->page,
 						   .done = on_written };
 
-		place_of(extent, &transfer);
+		place_of(job->family, extent, &transfer);
 		assert_int_equal(store_submit(job->store, &transfer), -EROFS);
 	}
 }
@@ -424,7 +427,7 @@ static void expect_extent(struct family_job *job, struct store *store, unsigned 
 	read->transfer = (struct store_transfer){
 		.direction = TIER_READ, .length = FAMILY_PAGE, .buffer = read->page, .done = on_read
 	};
-	place_of(extent, &read->transfer);
+	place_of(job->family, extent, &read->transfer);
 	assert_int_equal(store_submit(store, &read->transfer), 0);
 	drain(job);
 	if (content)
@@ -462,7 +465,7 @@ static void begin_session(struct family *family, struct family_job *job, bool is
 		sim_watch_begin(family->watch);
 	family->is_cut = false;
 	if (is_new)
-		assert_int_equal(store_new_nvme(&config, make_layout(family->snapshots), tiers,
+		assert_int_equal(store_new_nvme(&config, make_layout(family, family->snapshots), tiers,
 						family->disk_count, &job->store),
 				 0);
 	else
@@ -650,9 +653,12 @@ void family_open_with(struct family *family, unsigned disks, uint64_t seed, unsi
 {
 	struct family_job *first = &family->jobs[0];
 
-	*family = (struct family){ .disk_count = disks, .snapshots = snapshots, .random = seed * 2 + 1 };
+	*family = (struct family){ .disk_count = disks,
+				   .snapshots = snapshots,
+				   .place_bytes = STORE_EXTENT_BYTES + (seed % 2 ? 0 : 16 * KIB),
+				   .random = seed * 2 + 1 };
 	for (unsigned i = 0; i < disks; i++)
-		family->disks[i] = sim_disk_new(20 * FAMILY_EXTENTS * STORE_EXTENT_BYTES, seed * 5 + i);
+		family->disks[i] = sim_disk_new(20 * FAMILY_EXTENTS * family->place_bytes, seed * 5 + i);
 	for (unsigned i = 0; i < FAMILY_WRITES; i++)
 		family->writes[i].page = pages_new(FAMILY_PAGE);
 	for (unsigned i = 0; i < FAMILY_JOBS; i++) {

@@ -55,6 +55,7 @@ struct family {
 	unsigned disk_count, snapshots; /* that there is room for, as far as it is asked for */
 	struct sim_disk *disks[FAMILY_DISKS];
 	struct sim_watch *watch;
+	uint64_t place_bytes; /* and of an extent of what may change */
 	struct workers *workers;
 	struct family_job jobs[FAMILY_JOBS];
 	struct family_write writes[FAMILY_WRITES];
@@ -63,7 +64,9 @@ struct family {
 	bool is_cut; /* the session is over */
 };
 
-/* One job, committed, on disks of its own. */
+/* One job, committed, on disks of its own; of an even seed what may change has wider blocks than what is
+ * fixed.
+ */
 void family_open(struct family *family, unsigned disks, uint64_t seed);
 void family_open_with(struct family *family, unsigned disks, uint64_t seed, unsigned snapshots);
 void family_close(struct family *family);

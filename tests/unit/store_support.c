@@ -10,15 +10,22 @@
 #include "offload/fault.h"
 #include "offload/host.h"
 
-const uint64_t section_lengths[SECTION_COUNT] = {
-	1,
-	4096,
-	STORE_BLOCK_BYTES,
-	STORE_BLOCK_BYTES + 1,
-	STORE_EXTENT_BYTES,
-	2 * STORE_EXTENT_BYTES + 300000,
-	5 * STORE_EXTENT_BYTES - 4095,
-};
+#define LENGTHS(block)                                                                                       \
+	{                                                                                                    \
+		1, 4096, (block), (block) + 1, 4 * (block), 8 * (block) + 300000, 20 * (block)-4095          \
+	}
+
+uint64_t section_lengths[SECTION_COUNT] = LENGTHS(STORE_BLOCK_BYTES);
+static uint64_t block_bytes[STREAM_COUNT] = { STORE_BLOCK_BYTES, STORE_BLOCK_BYTES };
+
+void store_fixture_set_blocks(uint64_t first, uint64_t second)
+{
+	const uint64_t lengths[] = LENGTHS(second);
+
+	memcpy(section_lengths, lengths, sizeof(section_lengths));
+	block_bytes[STREAM_FIRST] = first;
+	block_bytes[STREAM_SECOND] = second;
+}
 
 struct test_transfer last_transfer;
 
@@ -31,11 +38,14 @@ struct store_layout *store_fixture_layout(struct store_fixture *fixture)
 	assert_int_equal(store_layout_new(&layout), 0);
 	assert_int_equal(store_layout_add_stream(layout, "first"), STREAM_FIRST);
 	assert_int_equal(store_layout_add_stream(layout, "second"), STREAM_SECOND);
+	for (uint32_t stream = 0; stream < STREAM_COUNT; stream++)
+		assert_int_equal(store_layout_set_blocks(layout, stream, block_bytes[stream]), 0);
 	for (unsigned i = 0; i < SECTION_COUNT; i++)
 		assert_int_equal(store_layout_add_section(layout, STREAM_SECOND, section_lengths[i],
 							  &fixture->offsets[i]),
 				 0);
-	assert_int_equal(store_layout_add_section(layout, STREAM_FIRST, 3 * STORE_EXTENT_BYTES,
+	assert_int_equal(store_layout_add_section(layout, STREAM_FIRST,
+						  3 * STORE_EXTENT_BLOCKS * block_bytes[STREAM_FIRST],
 						  &fixture->first_offset),
 			 0);
 	return layout;

@@ -7,10 +7,15 @@
 
 #define STORE_TEST_DEVICES 3
 
-/* Two streams, the second with sections of these lengths. */
-enum { STREAM_FIRST, STREAM_SECOND };
+/* Two streams, the second with sections of these lengths, which follow from its blocks. */
+enum { STREAM_FIRST, STREAM_SECOND, STREAM_COUNT };
 #define SECTION_COUNT 7
-extern const uint64_t section_lengths[SECTION_COUNT];
+extern uint64_t section_lengths[SECTION_COUNT];
+
+/* Blocks that are wider than the default. */
+#define WIDE_BLOCK_BYTES (UINT64_C(260) << 10)
+/* Of the fixtures that follow; without it both streams have the default. */
+void store_fixture_set_blocks(uint64_t first, uint64_t second);
 
 struct store_fixture {
 	struct io_loop loop;

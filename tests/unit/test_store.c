@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <xxhash.h>
 
 #include "common/size.h"
 #include "offload/host.h"
@@ -15,6 +16,17 @@
 
 #define ONE_EXTENT 4 /* a section of the second stream */
 #define MANY_EXTENTS 6
+
+/* Of the second stream, of which most tests are. */
+static uint64_t block_bytes = STORE_BLOCK_BYTES, extent_bytes = STORE_EXTENT_BYTES;
+
+static int widen(void **state)
+{
+	store_fixture_set_blocks(STORE_BLOCK_BYTES, WIDE_BLOCK_BYTES);
+	block_bytes = WIDE_BLOCK_BYTES;
+	extent_bytes = STORE_EXTENT_BLOCKS * block_bytes;
+	return 0;
+}
 
 static uint64_t padded(unsigned section)
 {
@@ -31,9 +43,9 @@ static void check_section(struct store_fixture *fixture, unsigned section, uint6
 	assert_int_equal(store_fixture_transfer(fixture, TIER_READ, STREAM_SECOND, offset, length, in), 0);
 	assert_memory_equal(in, out, section_lengths[section]);
 	/* Block by block, too. */
-	for (uint64_t start = 0; start < length; start += STORE_BLOCK_BYTES) {
+	for (uint64_t start = 0; start < length; start += block_bytes) {
 		uint64_t rest = length - start;
-		uint64_t part = rest < STORE_BLOCK_BYTES ? rest : STORE_BLOCK_BYTES;
+		uint64_t part = rest < block_bytes ? rest : block_bytes;
 
 		assert_int_equal(
 			store_fixture_transfer(fixture, TIER_READ, STREAM_SECOND, offset + start, part, in),
@@ -94,26 +106,26 @@ static void extents_are_striped_over_the_devices(void **state)
 /* Writes one block of the extent with a byte of its own. */
 static void write_block(struct store_fixture *fixture, unsigned block, unsigned char byte)
 {
-	unsigned char *out = pages_new(STORE_BLOCK_BYTES);
+	unsigned char *out = pages_new(block_bytes);
 
-	memset(out, byte, STORE_BLOCK_BYTES);
+	memset(out, byte, block_bytes);
 	assert_int_equal(store_fixture_transfer(fixture, TIER_WRITE, STREAM_SECOND,
-						fixture->offsets[ONE_EXTENT] + block * STORE_BLOCK_BYTES,
-						STORE_BLOCK_BYTES, out),
+						fixture->offsets[ONE_EXTENT] + block * block_bytes,
+						block_bytes, out),
 			 0);
 	free(out);
 }
 
 static void expect_blocks(struct store_fixture *fixture, unsigned char byte)
 {
-	unsigned char *in = pages_new(STORE_EXTENT_BYTES);
+	unsigned char *in = pages_new(extent_bytes);
 
 	assert_int_equal(store_fixture_transfer(fixture, TIER_READ, STREAM_SECOND,
-						fixture->offsets[ONE_EXTENT], STORE_EXTENT_BYTES, in),
+						fixture->offsets[ONE_EXTENT], extent_bytes, in),
 			 0);
 	for (unsigned block = 0; block < STORE_EXTENT_BLOCKS; block++) {
-		assert_int_equal(in[block * STORE_BLOCK_BYTES], byte);
-		assert_int_equal(in[(block + 1) * STORE_BLOCK_BYTES - 1], byte);
+		assert_int_equal(in[block * block_bytes], byte);
+		assert_int_equal(in[(block + 1) * block_bytes - 1], byte);
 	}
 	free(in);
 }
@@ -141,8 +153,7 @@ static void an_abandoned_rewrite_begins_from_nothing(void **state)
 	for (unsigned block = 0; block < STORE_EXTENT_BLOCKS - 1; block++)
 		write_block(&fixture, block, 9);
 	assert_int_equal(
-		store_abandon(fixture.store, STREAM_SECOND, fixture.offsets[ONE_EXTENT], STORE_EXTENT_BYTES),
-		0);
+		store_abandon(fixture.store, STREAM_SECOND, fixture.offsets[ONE_EXTENT], extent_bytes), 0);
 	write_block(&fixture, STORE_EXTENT_BLOCKS - 1, 9);
 	expect_blocks(&fixture, 0);
 	for (unsigned block = 0; block < STORE_EXTENT_BLOCKS - 1; block++)
@@ -162,9 +173,9 @@ static void checksums_of_the_caller_are_kept(void **state)
 	offset = fixture.offsets[MANY_EXTENTS];
 	pages_fill(out, padded(MANY_EXTENTS), 5);
 	/* Whether the padding is counted in the length makes no difference. */
-	for (uint64_t start = 0; start < padded(MANY_EXTENTS); start += STORE_BLOCK_BYTES)
-		checksums[start / STORE_BLOCK_BYTES] = store_checksum(
-			fixture.store, STREAM_SECOND, offset + start, out + start, STORE_BLOCK_BYTES);
+	for (uint64_t start = 0; start < padded(MANY_EXTENTS); start += block_bytes)
+		checksums[start / block_bytes] = store_checksum(fixture.store, STREAM_SECOND, offset + start,
+								out + start, block_bytes);
 	test_transfer_init(&test, TIER_WRITE, STREAM_SECOND, offset, padded(MANY_EXTENTS), out);
 	test.transfer.checksums = checksums;
 	assert_int_equal(store_submit(fixture.store, &test.transfer), 0);
@@ -180,7 +191,7 @@ static void checksums_of_the_caller_are_kept(void **state)
 	assert_int_equal(
 		store_fixture_transfer(&fixture, TIER_READ, STREAM_SECOND, offset, padded(MANY_EXTENTS), out),
 		-EBADMSG);
-	assert_int_equal(last_transfer.transfer.fault.stream_offset, offset + 6 * STORE_BLOCK_BYTES);
+	assert_int_equal(last_transfer.transfer.fault.stream_offset, offset + 6 * block_bytes);
 	store_fixture_close(&fixture);
 	free(out);
 }
@@ -200,6 +211,21 @@ static void equal_blocks_at_different_places_have_different_checksums(void **sta
 		    store_checksum(fixture.store, STREAM_FIRST, STORE_EXTENT_BYTES, out, STORE_BLOCK_BYTES));
 	assert_true(here != store_checksum(fixture.store, STREAM_SECOND, fixture.offsets[MANY_EXTENTS], out,
 					   STORE_BLOCK_BYTES));
+	store_fixture_close(&fixture);
+	free(out);
+}
+
+/* Not where the default would have it. */
+static void the_number_of_a_block_is_in_its_checksum(void **state)
+{
+	unsigned char *out = pages_new(block_bytes);
+	struct store_fixture fixture;
+	uint64_t offset;
+
+	store_fixture_open(&fixture, 1, 0, NULL);
+	offset = fixture.offsets[MANY_EXTENTS] + 13 * block_bytes;
+	assert_true(store_checksum(fixture.store, STREAM_SECOND, offset, out, block_bytes) ==
+		    XXH3_64bits_withSeed(out, block_bytes, UINT64_C(1) << 48 | offset / block_bytes));
 	store_fixture_close(&fixture);
 	free(out);
 }
@@ -239,7 +265,7 @@ static void many_transfers_at_once_are_each_done_once(void **state)
 {
 	uint64_t length = padded(MANY_EXTENTS);
 	struct test_transfer write, reads[AT_ONCE];
-	unsigned char *out = pages_new(length), *in = pages_new(AT_ONCE * STORE_EXTENT_BYTES);
+	unsigned char *out = pages_new(length), *in = pages_new(AT_ONCE * extent_bytes);
 	struct store_fixture fixture;
 
 	store_fixture_open(&fixture, 3, 2, NULL);
@@ -253,8 +279,8 @@ static void many_transfers_at_once_are_each_done_once(void **state)
 	assert_int_equal(store_submit(fixture.store, &write.transfer), 0);
 	for (unsigned i = 0; i < AT_ONCE; i++) {
 		test_transfer_init(&reads[i], TIER_READ, STREAM_SECOND,
-				   fixture.offsets[MANY_EXTENTS] + i % 13 * STORE_BLOCK_BYTES,
-				   STORE_EXTENT_BYTES, in + i * STORE_EXTENT_BYTES);
+				   fixture.offsets[MANY_EXTENTS] + i % 13 * block_bytes, extent_bytes,
+				   in + i * extent_bytes);
 		reads[i].transfer.priority = i % 2 ? TIER_PREFETCH : TIER_DEMAND;
 		assert_int_equal(store_submit(fixture.store, &reads[i].transfer), 0);
 	}
@@ -262,8 +288,7 @@ static void many_transfers_at_once_are_each_done_once(void **state)
 	for (unsigned i = 0; i < AT_ONCE; i++)
 		assert_int_equal(test_transfer_wait(&fixture, &reads[i]), 0);
 	for (unsigned i = 0; i < AT_ONCE; i++)
-		assert_memory_equal(in + i * STORE_EXTENT_BYTES, out + i % 13 * STORE_BLOCK_BYTES,
-				    STORE_EXTENT_BYTES);
+		assert_memory_equal(in + i * extent_bytes, out + i % 13 * block_bytes, extent_bytes);
 	store_fixture_close(&fixture);
 	free(out);
 	free(in);
@@ -431,13 +456,14 @@ static void a_host_store_is_reached_by_address(void **state)
 	assert_int_equal(one[3 * STORE_EXTENT_BYTES - 1], 1);
 	assert_ptr_equal(store_address(store, STREAM_SECOND, fixture.offsets[MANY_EXTENTS] + 12345),
 			 two + 12345);
-	assert_int_equal((uintptr_t)two % STORE_EXTENT_BYTES, 0);
+	assert_int_equal((uintptr_t)one % STORE_EXTENT_BYTES, 0);
+	assert_ptr_equal(two, one + 3 * STORE_EXTENT_BYTES + fixture.offsets[MANY_EXTENTS]);
 	test_transfer_init(&test, TIER_READ, STREAM_FIRST, 0, STORE_EXTENT_BYTES, one);
 	assert_int_equal(store_submit(store, &test.transfer), -EOPNOTSUPP);
 	assert_int_equal(store_abandon(store, STREAM_FIRST, 0, STORE_EXTENT_BYTES), -EOPNOTSUPP);
 	assert_int_equal(store_commit(store, 1, &(struct store_request){ NULL }), -EOPNOTSUPP);
 	assert_string_equal(store_name(store), "host");
-	assert_true(store_host_bytes(store) >= 16 * STORE_EXTENT_BYTES);
+	assert_true(store_host_bytes(store) >= 3 * STORE_EXTENT_BYTES + 13 * extent_bytes);
 	store = store_free(store);
 }
 
@@ -588,6 +614,7 @@ int main(void)
 		cmocka_unit_test(an_abandoned_rewrite_begins_from_nothing),
 		cmocka_unit_test(checksums_of_the_caller_are_kept),
 		cmocka_unit_test(equal_blocks_at_different_places_have_different_checksums),
+		cmocka_unit_test(the_number_of_a_block_is_in_its_checksum),
 		cmocka_unit_test(a_demand_read_overtakes_what_waits),
 		cmocka_unit_test(many_transfers_at_once_are_each_done_once),
 		cmocka_unit_test(senseless_transfers_are_refused),
@@ -602,6 +629,19 @@ int main(void)
 		cmocka_unit_test(a_raised_transfer_overtakes_what_waits_for_the_device),
 		cmocka_unit_test(each_priority_has_operations_left_for_it),
 	};
+	const struct CMUnitTest wide[] = {
+		cmocka_unit_test(bytes_come_back_for_every_length_and_number_of_devices),
+		cmocka_unit_test(what_was_never_written_is_zero_and_costs_no_io),
+		cmocka_unit_test(the_old_content_is_seen_until_all_blocks_are_rewritten),
+		cmocka_unit_test(an_abandoned_rewrite_begins_from_nothing),
+		cmocka_unit_test(checksums_of_the_caller_are_kept),
+		cmocka_unit_test(the_number_of_a_block_is_in_its_checksum),
+		cmocka_unit_test(many_transfers_at_once_are_each_done_once),
+		cmocka_unit_test(a_device_that_is_too_small_is_refused),
+		cmocka_unit_test(a_host_store_is_reached_by_address),
+		cmocka_unit_test(bytes_come_back_from_files),
+	};
+	int r = cmocka_run_group_tests(tests, NULL, NULL);
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return r ? r : cmocka_run_group_tests_name("wide blocks", wide, widen, NULL);
 }

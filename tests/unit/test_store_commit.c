@@ -4,6 +4,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -148,7 +150,7 @@ static void a_commit_writes_the_nodes_of_what_changed_and_a_pair_of_superblocks(
 	disk_store_open(&disk, COUNTED_EXTENTS, 3, 0, 5);
 	for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
 		uint64_t bytes = cost_of_commit(&disk, cases[i].stride);
-		uint64_t rewritten = COUNTED_EXTENTS / cases[i].stride * STORE_EXTENT_BYTES;
+		uint64_t rewritten = COUNTED_EXTENTS / cases[i].stride * disk.place_bytes;
 
 		assert_int_equal(bytes, cases[i].nodes * 2 * NODE_BYTES +
 						3 * SUPERBLOCK_COPIES / 2 * SUPERBLOCK_BYTES);
@@ -183,6 +185,90 @@ static void whatever_ends_a_session_the_last_step_is_whole(void **state)
 	seeds_run(60, run_seed);
 }
 
+/* All that is whole of its superblocks says that places have so many bytes, and is sealed. */
+static void set_places(struct sim_disk *disk, uint64_t bytes)
+{
+	for (unsigned copy = 0; copy < SUPERBLOCK_COPIES; copy++) {
+		uint64_t offset = copy * (uint64_t)SUPERBLOCK_STRIDE;
+		uint8_t before[SUPERBLOCK_BYTES], after[SUPERBLOCK_BYTES];
+		struct superblock superblock;
+		uint32_t format;
+
+		sim_disk_read(disk, offset, before, sizeof(before));
+		assert_int_equal(superblock_decode(before, copy, &superblock, &format), 0);
+		superblock.format = superblock_format(bytes);
+		superblock.place_bytes = bytes;
+		superblock_encode(&superblock, copy, after);
+		for (unsigned i = 0; i < SUPERBLOCK_BYTES; i++)
+			if (before[i] != after[i])
+				sim_disk_flip(disk, offset + i, before[i] ^ after[i]);
+	}
+}
+
+/* What is refused is left as it is. */
+static void expect_refused(struct disk_store *disk, const char *says)
+{
+	struct store_config config = { .workers = disk->workers };
+	struct tier *tier = sim_disk_tier(disk->disks[0]);
+	struct store *store;
+
+	assert_int_equal(store_new_found(&config, &tier, 1, &store), 0);
+	assert_int_equal(disk_store_wait(disk, store_open(store, &disk->request)), -EBADMSG);
+	assert_non_null(strstr(store_message(store), says));
+	assert_int_equal(sim_disk_moved(disk->disks[0], TIER_WRITE), 0);
+	store_free(store);
+}
+
+static void places_of_a_size_that_cannot_be_are_refused(void **state)
+{
+	static const uint64_t senseless[] = { 0,
+					      4096,
+					      STORE_EXTENT_BYTES - 16384,
+					      DISK_WIDE_EXTENT + 4096,
+					      STORE_MAX_EXTENT_BYTES + 16384,
+					      UINT64_MAX - 16383 };
+	struct disk_store disk;
+	char says[64];
+
+	disk_store_open(&disk, 20, 1, 0, 8);
+	disk_store_rewrite_all(&disk);
+	disk_store_begin_commit(&disk);
+	disk_store_end(&disk);
+	for (size_t i = 0; i < ARRAY_LENGTH(senseless); i++) {
+		set_places(disk.disks[0], senseless[i]);
+		snprintf(says, sizeof(says), "says that it has places of %llu bytes",
+			 (unsigned long long)senseless[i]);
+		expect_refused(&disk, says);
+	}
+	set_places(disk.disks[0], DISK_WIDE_EXTENT);
+	disk_store_open_again(&disk);
+	disk_store_close(&disk);
+}
+
+/* Its extents would not have room in what the store has. */
+static void a_layout_that_needs_larger_places_is_refused(void **state)
+{
+	struct store_layout *wide;
+	struct disk_store disk;
+	uint64_t offset;
+
+	disk_store_open(&disk, 20, 1, 0, 9);
+	disk_store_rewrite_all(&disk);
+	disk_store_begin_commit(&disk);
+	disk_store_end(&disk);
+	disk_store_open_again(&disk);
+	assert_int_equal(store_layout_new(&wide), 0);
+	store_layout_set_durable(wide);
+	assert_int_equal(store_layout_add_stream(wide, "wide"), 0);
+	assert_int_equal(store_layout_set_blocks(wide, 0, STORE_BLOCK_BYTES + STORE_PAGE_BYTES), 0);
+	for (unsigned i = 0; i < 20; i++)
+		assert_int_equal(store_layout_add_section(wide, 0, 1, &offset), 0);
+	assert_int_equal(store_adopt(disk.store, wide), -EINVAL);
+	wide = store_layout_free(wide);
+	disk_store_expect(&disk, disk.store, disk.content);
+	disk_store_close(&disk);
+}
+
 static void a_failed_commit_ends_all_writing(void **state)
 {
 	struct disk_store disk;
@@ -208,6 +294,8 @@ int main(void)
 		cmocka_unit_test(a_commit_of_many_leaves_has_nothing_of_the_next_step),
 		cmocka_unit_test(a_commit_writes_the_nodes_of_what_changed_and_a_pair_of_superblocks),
 		cmocka_unit_test_teardown(whatever_ends_a_session_the_last_step_is_whole, seeds_tell),
+		cmocka_unit_test(places_of_a_size_that_cannot_be_are_refused),
+		cmocka_unit_test(a_layout_that_needs_larger_places_is_refused),
 		cmocka_unit_test(a_failed_commit_ends_all_writing),
 	};
 

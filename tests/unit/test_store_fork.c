@@ -57,8 +57,8 @@ static void expect_shares(const struct family *family)
 			shared += is_shared(job, extent);
 		}
 		store_get_family(job->store, &figures);
-		assert_int_equal(figures.held_bytes, held * STORE_EXTENT_BYTES);
-		assert_int_equal(figures.shared_bytes, shared * STORE_EXTENT_BYTES);
+		assert_int_equal(figures.held_bytes, held * family->place_bytes);
+		assert_int_equal(figures.shared_bytes, shared * family->place_bytes);
 	}
 }
 
@@ -183,8 +183,8 @@ static void expect_share(const struct family_job *job, uint64_t own, uint64_t sh
 	struct store_family figures;
 
 	store_get_family(job->store, &figures);
-	assert_int_equal(figures.shared_bytes, shared * STORE_EXTENT_BYTES);
-	assert_int_equal(figures.held_bytes, (own + shared) * STORE_EXTENT_BYTES);
+	assert_int_equal(figures.shared_bytes, shared * job->family->place_bytes);
+	assert_int_equal(figures.held_bytes, (own + shared) * job->family->place_bytes);
 	expect_shares(job->family);
 }
 
@@ -389,7 +389,7 @@ static void a_job_is_verified_beside_others(void **state)
 	struct family family;
 
 	family_open(&family, 2, 7);
-	finder.verification.buffer = pages_new(STORE_EXTENT_BYTES);
+	finder.verification.buffer = pages_new(STORE_MAX_BLOCK_BYTES);
 	family_fork(&family.jobs[0]);
 	family_settle(&family);
 	family_take(&family.jobs[1]);
@@ -493,7 +493,7 @@ static void what_is_fixed_is_written_for_no_job_again(void **state)
 	store_get_family(family.jobs[1].store, &figures);
 	assert_int_equal(figures.jobs, 2);
 	assert_int_equal(figures.others, 1);
-	assert_int_equal(figures.own_bytes, (2 * changing + 8) * STORE_EXTENT_BYTES);
+	assert_int_equal(figures.own_bytes, (2 * changing + 8) * family.place_bytes);
 	assert_int_equal(family_count_places(&family), FAMILY_FIXED + 5 * changing + 16);
 	for (unsigned round = 0; round < 4; round++) {
 		for (unsigned i = 0; i < 2; i++)

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "common/size.h"
 #include "tests/unit/disk_store.h"
 #include "tests/unit/io_support.h"
 #include "tests/unit/seeds.h"
@@ -122,6 +123,16 @@ static void a_snapshot_beyond_the_reserve_is_refused_and_steps_go_on(void **stat
 	disk_store_close(&disk);
 }
 
+/* Of each device; it has whole MiB. */
+static void expect_growth(const struct disk_store *disk, unsigned from, unsigned to, uint64_t extents)
+{
+	uint64_t grown =
+		store_room_for(disk->store, to).device_bytes - store_room_for(disk->store, from).device_bytes;
+
+	assert_in_range(grown, extents * disk->place_bytes - MIB + 1, extents * disk->place_bytes + MIB - 1);
+	assert_int_equal(grown % MIB, 0);
+}
+
 /* Beside it a snapshot keeps what may change, and so much is reserved for one. */
 static void what_is_fixed_is_there_once_with_all_snapshots(void **state)
 {
@@ -131,15 +142,13 @@ static void what_is_fixed_is_there_once_with_all_snapshots(void **state)
 	disk_store_rewrite_all(&disk);
 	commit(&disk);
 	assert_int_equal(store_reserved(disk.store), 1);
-	assert_int_equal(store_room_for(disk.store, 2).device_bytes -
-				 store_room_for(disk.store, 1).device_bytes,
-			 60 * STORE_EXTENT_BYTES);
+	expect_growth(&disk, 1, 2, 60);
 	assert_int_equal(take(&disk, "one"), 0);
 	for (unsigned i = 0; i < 3; i++) {
 		disk_store_rewrite_all(&disk);
 		commit(&disk);
 	}
-	expect_refused(&disk, take(&disk, "two"), -ENOSPC, "would keep 120 MiB");
+	expect_refused(&disk, take(&disk, "two"), -ENOSPC, "would keep 121 MiB");
 	expect_refused(&disk, take(&disk, "two"), -ENOSPC, "has 60 MiB for snapshots");
 	disk_store_end(&disk);
 	disk_store_open_again(&disk);
@@ -196,7 +205,7 @@ static void expect_own(struct disk_store *disk, const char *name, uint64_t exten
 
 	assert_int_equal(
 		disk_store_wait(disk, store_measure_snapshot(disk->store, name, &disk->request, &bytes)), 0);
-	assert_int_equal(bytes, extents * STORE_EXTENT_BYTES);
+	assert_int_equal(bytes, extents * disk->place_bytes);
 }
 
 static void what_changed_and_what_a_snapshot_keeps_is_counted(void **state)
@@ -496,9 +505,7 @@ static void a_reserve_grows_and_stays(void **state)
 	disk_store_open_again(&disk);
 	assert_int_equal(store_reserved(disk.store), 3);
 	/* The disks have half of forty extents each. */
-	assert_int_equal(store_room_for(disk.store, 3).device_bytes -
-				 store_room_for(disk.store, 1).device_bytes,
-			 2 * 20 * STORE_EXTENT_BYTES);
+	expect_growth(&disk, 1, 3, 2 * 20);
 	expect_refused(&disk, take(&disk, "more"), -ENOSPC, "MiB for snapshots");
 	assert_int_equal(drop(&disk, "state-1"), 0);
 	assert_int_equal(take(&disk, "more"), 0);

@@ -57,7 +57,7 @@ static void finder_init(struct finder *finder)
 	*finder =
 		(struct finder){ .request = { on_asked },
 				 .verification = { .found = on_found, .goes_on = goes_on, .done = on_done } };
-	finder->verification.buffer = pages_new(STORE_EXTENT_BYTES);
+	finder->verification.buffer = pages_new(STORE_MAX_BLOCK_BYTES);
 }
 
 static void finder_destroy(struct finder *finder)
@@ -118,7 +118,14 @@ static uint64_t offset_of(struct disk_store *disk, unsigned extent)
 {
 	const struct extent_store *store = container_of(disk->store, const struct extent_store, store);
 
-	return store->extents_offset + store->map.extents[extent].place * STORE_EXTENT_BYTES;
+	return extent_place_offset(store, store->map.extents[extent].place);
+}
+
+static uint64_t stream_offset_of(const struct disk_store *disk, unsigned extent)
+{
+	unsigned half = disk->extents / 2;
+
+	return extent < half ? extent * STORE_EXTENT_BYTES : (extent - half) * disk->place_bytes;
 }
 
 static void an_extent_that_only_snapshots_have_is_read(void **state)
@@ -129,7 +136,7 @@ static void an_extent_that_only_snapshots_have_is_read(void **state)
 	unsigned extents[] = { 0, 99, 201, 259 };
 
 	finder_init(&finder);
-	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 2, 1);
+	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 2, 2);
 	rewrite(&disk, 0, DISK_FEW_EXTENTS);
 	for (unsigned i = 0; i < 4; i++)
 		offsets[i] = offset_of(&disk, extents[i]);
@@ -153,8 +160,7 @@ static void an_extent_that_only_snapshots_have_is_read(void **state)
 		assert_int_equal(finder.flaws[0].device_offset, offsets[i]);
 		assert_int_equal(finder.flaws[0].status, -EBADMSG);
 		assert_int_equal(finder.flaws[0].block.stream, extents[i] >= DISK_FEW_EXTENTS / 2);
-		assert_int_equal(finder.flaws[0].block.offset,
-				 extents[i] % (DISK_FEW_EXTENTS / 2) * STORE_EXTENT_BYTES);
+		assert_int_equal(finder.flaws[0].block.offset, stream_offset_of(&disk, extents[i]));
 		assert_string_equal(finder.flaws[0].snapshots, extents[i] < 202 ? "one" : "one, two");
 		sim_disk_flip(device, offsets[i] + 17, 2);
 	}
@@ -214,7 +220,7 @@ static void a_snapshot_that_is_shown_cannot_be_measured(void **state)
 	view = store_free(view);
 	assert_int_equal(
 		disk_store_wait(&disk, store_measure_snapshot(disk.store, "one", &disk.request, &bytes)), 0);
-	assert_int_equal(bytes, 20 * STORE_EXTENT_BYTES);
+	assert_int_equal(bytes, 20 * disk.place_bytes);
 	disk_store_close(&disk);
 }
 
