@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/size.h"
 #include "daemon/damage.h"
 #include "daemon/job.h"
 #include "offload/moments.h"
@@ -128,23 +127,21 @@ static uint64_t read_source(struct copy *copy, struct copy_source *source, uint3
 			    uint64_t element_bytes, char *buffer)
 {
 	const struct copy_range *range = &copy->range;
-	uint64_t elements = copy->job->catalog.packs[range->pack].elements[range->section];
-	uint64_t block = store_block_bytes(source->store, stream);
-	uint64_t start = range->first * element_bytes / block * block;
-	uint64_t end = size_align((range->first + range->count) * element_bytes, block);
-	uint64_t total = size_align(elements * element_bytes, STORE_PAGE_BYTES);
+	struct store_piece blocks;
 
+	offset += range->first * element_bytes;
+	store_find_blocks(source->store, stream, offset, range->count * element_bytes, &blocks);
+	/* Of what has wider blocks than others a copy takes less than COPY_BYTES: an element is smaller. */
+	assert(buffer + blocks.length <= copy->buffer + COPY_BUFFER_BYTES);
 	source->transfer = (struct store_transfer){ .direction = TIER_READ,
 						    .priority = TIER_PREFETCH,
 						    .stream = stream,
-						    .offset = offset + start,
-						    .length = (end < total ? end : total) - start,
+						    .offset = blocks.offset,
+						    .length = blocks.length,
 						    .buffer = buffer,
 						    .done = on_read };
-	/* Of what has wider blocks than others a copy takes less than COPY_BYTES: an element is smaller. */
-	assert(buffer + source->transfer.length <= copy->buffer + COPY_BUFFER_BYTES);
 	source->copy = copy;
-	source->data = buffer + (range->first * element_bytes - start);
+	source->data = buffer + (offset - blocks.offset);
 	int r = store_submit(source->store, &source->transfer);
 
 	if (r < 0) {

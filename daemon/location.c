@@ -61,7 +61,7 @@ static bool find_pack(const struct job *job, const struct kind *kind, const stru
 		uint64_t bytes = job->catalog.packs[pack].elements[kind->section] * kind->element_bytes;
 		uint64_t place = place_of(job, pack, kind);
 
-		if (bytes > 0 && offset >= place && offset - place < size_align(bytes, extent)) {
+		if (bytes > 0 && offset >= place && offset - place < size_divide_up(bytes, extent) * extent) {
 			*ret_pack = pack;
 			return true;
 		}

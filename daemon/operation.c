@@ -210,26 +210,23 @@ static void read_state(struct tensor_operation *operation, struct staging_buffer
 {
 	const struct job *job = operation->job;
 	enum unit_section section = operation_section(operation);
-	uint64_t bytes = state_bytes(section, (unsigned)operation->state), total;
-	uint64_t first = operation_pack_element(operation) * bytes;
-	uint32_t stream = job->streams.state[section][operation->state];
-	uint64_t block = store_block_bytes(job->optimizer_store, stream);
-	uint64_t start = first / block * block;
-	uint64_t end = size_align(first + operation->count * bytes, block);
+	uint64_t bytes = state_bytes(section, (unsigned)operation->state);
+	uint64_t offset = operation_state_offset(operation) + operation_pack_element(operation) * bytes;
+	struct store_piece blocks;
 
-	total = size_align(job->catalog.packs[operation_pack(operation)].elements[section] * bytes,
-			   STORE_PAGE_BYTES);
+	store_find_blocks(job->optimizer_store, job->streams.state[section][operation->state], offset,
+			  operation->count * bytes, &blocks);
+	assert(blocks.length <= STAGING_BYTES);
 	operation->stage = IN_FLIGHT;
 	operation->buffer = buffer;
-	operation->source = buffer->data + (first - start);
+	operation->source = buffer->data + (offset - blocks.offset);
 	operation->transfer = (struct store_transfer){ .direction = TIER_READ,
 						       .priority = TIER_DEMAND,
-						       .stream = stream,
-						       .offset = operation_state_offset(operation) + start,
-						       .length = (end < total ? end : total) - start,
+						       .stream = blocks.stream,
+						       .offset = blocks.offset,
+						       .length = blocks.length,
 						       .buffer = buffer->data,
 						       .done = on_state_read };
-	assert(operation->transfer.length <= STAGING_BYTES);
 	operation->status = store_submit(job->optimizer_store, &operation->transfer);
 	if (operation->status < 0)
 		finish(operation);

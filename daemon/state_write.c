@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/size.h"
 #include "offload/moments.h"
 
 /* So that steps to come can be counted, too. */
@@ -123,24 +122,22 @@ static void read_extents(struct tensor_operation *operation, struct staging_buff
 {
 	const struct job *job = operation->job;
 	enum unit_section section = operation->tensor->layout.section;
-	const struct pack *pack = &job->catalog.packs[operation_pack(operation)];
-	uint64_t bytes = element_bytes(operation), first = operation_pack_element(operation) * bytes;
-	uint32_t stream = job->streams.state[section][operation->state];
-	uint64_t extent = store_extent_bytes(job->optimizer_store, stream);
-	uint64_t start = first / extent * extent;
-	uint64_t extents_end = size_align(first + operation->count * bytes, extent);
-	uint64_t section_end = size_align(pack->elements[section] * bytes, STORE_PAGE_BYTES);
+	uint64_t bytes = element_bytes(operation);
+	uint64_t offset = operation_state_offset(operation) + operation_pack_element(operation) * bytes;
+	struct store_piece extents;
 
+	store_find_extents(job->optimizer_store, job->streams.state[section][operation->state], offset,
+			   operation->count * bytes, &extents);
+	assert(extents.length <= STAGING_BYTES);
 	operation->stage = IN_FLIGHT;
 	operation->buffer = buffer;
-	operation->source = buffer->data + (first - start);
+	operation->source = buffer->data + (offset - extents.offset);
 	operation->transfer = (struct store_transfer){
-		.stream = stream,
-		.offset = operation_state_offset(operation) + start,
-		.length = (extents_end < section_end ? extents_end : section_end) - start,
+		.stream = extents.stream,
+		.offset = extents.offset,
+		.length = extents.length,
 		.buffer = buffer->data,
 	};
-	assert(operation->transfer.length <= STAGING_BYTES);
 	submit(operation, TIER_READ, on_read);
 }
 

@@ -103,6 +103,22 @@ void store_find_extent(const struct store *store, uint64_t extent, struct store_
 	*ret_piece = store_layout_piece(store->layout, extent);
 }
 
+void store_find_blocks(const struct store *store, uint32_t stream, uint64_t offset, uint64_t length,
+		       struct store_piece *ret_piece)
+{
+	struct store_piece bytes = { stream, offset, length };
+
+	*ret_piece = store_layout_around(store->layout, &bytes, store_block_bytes(store, stream));
+}
+
+void store_find_extents(const struct store *store, uint32_t stream, uint64_t offset, uint64_t length,
+			struct store_piece *ret_piece)
+{
+	struct store_piece bytes = { stream, offset, length };
+
+	*ret_piece = store_layout_around(store->layout, &bytes, store_extent_bytes(store, stream));
+}
+
 const char *store_stream_name(const struct store *store, uint32_t stream)
 {
 	assert(stream < store->layout->stream_count);

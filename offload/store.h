@@ -295,6 +295,11 @@ struct store_piece {
 	uint64_t offset, length;
 };
 void store_find_extent(const struct store *store, uint64_t extent, struct store_piece *ret_piece);
+/* Bytes of a section with what else is in their blocks, or extents: what one transfer would move. */
+void store_find_blocks(const struct store *store, uint32_t stream, uint64_t offset, uint64_t length,
+		       struct store_piece *ret_piece);
+void store_find_extents(const struct store *store, uint32_t stream, uint64_t offset, uint64_t length,
+			struct store_piece *ret_piece);
 /* "m.fp32" */
 const char *store_stream_name(const struct store *store, uint32_t stream);
 

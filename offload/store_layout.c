@@ -260,6 +260,20 @@ struct store_piece store_layout_piece(const struct store_layout *layout, uint64_
 	return piece;
 }
 
+struct store_piece store_layout_around(const struct store_layout *layout, const struct store_piece *bytes,
+				       uint64_t unit_bytes)
+{
+	uint64_t rest = store_layout_rest(layout, bytes->stream, bytes->offset);
+	uint64_t section_end = size_align(bytes->offset + rest, STORE_PAGE_BYTES);
+	uint64_t end = size_divide_up(bytes->offset + bytes->length, unit_bytes) * unit_bytes;
+	struct store_piece piece = { .stream = bytes->stream,
+				     .offset = bytes->offset / unit_bytes * unit_bytes };
+
+	assert(bytes->length <= rest);
+	piece.length = (end < section_end ? end : section_end) - piece.offset;
+	return piece;
+}
+
 /* Extents of a run that a device has. */
 static uint32_t count_on(uint64_t first, uint64_t count, unsigned device, unsigned devices)
 {

@@ -48,6 +48,10 @@ uint64_t store_layout_extent(const struct store_layout *layout, uint32_t stream,
 /* And back: what of the section lies in it, up to a page. */
 struct store_piece store_layout_piece(const struct store_layout *layout, uint64_t extent);
 
+/* Bytes of a section, with what else of it lies in the same units: blocks of the stream, or extents. */
+struct store_piece store_layout_around(const struct store_layout *layout, const struct store_piece *bytes,
+				       uint64_t unit_bytes);
+
 /* Places that each of several devices needs, if it is not durable. */
 uint64_t store_layout_places(const struct store_layout *layout, unsigned devices);
 

@@ -157,6 +157,38 @@ static void a_stream_may_have_blocks_of_its_own(void **state)
 	layout = store_layout_free(layout);
 }
 
+static void expect_around(const struct store_layout *layout, const struct store_piece *bytes,
+			  uint64_t unit_bytes, uint64_t offset, uint64_t length)
+{
+	struct store_piece piece = store_layout_around(layout, bytes, unit_bytes);
+
+	assert_int_equal(piece.stream, bytes->stream);
+	assert_int_equal(piece.offset, offset);
+	assert_int_equal(piece.length, length);
+	assert_true(store_layout_has_range(layout, piece.stream, piece.offset, piece.length));
+}
+
+static void bytes_are_moved_with_what_else_is_in_their_blocks(void **state)
+{
+	uint64_t offsets[4];
+	struct store_layout *layout = make_mixed(offsets);
+	const struct store_piece one = { 1, WIDE_BLOCK, 1 }, two = { 1, WIDE_BLOCK - 1, 2 },
+				 last = { 1, WIDE_EXTENT + 299999, 1 },
+				 many = { 1, WIDE_BLOCK + 5, WIDE_EXTENT }, small = { 2, 4999, 1 };
+
+	expect_around(layout, &one, WIDE_BLOCK, WIDE_BLOCK, WIDE_BLOCK);
+	expect_around(layout, &one, WIDE_EXTENT, 0, WIDE_EXTENT);
+	expect_around(layout, &two, WIDE_BLOCK, 0, 2 * WIDE_BLOCK);
+	/* Up to the section's end, in pages. */
+	expect_around(layout, &last, WIDE_BLOCK, WIDE_EXTENT + WIDE_BLOCK,
+		      size_align(300000 - WIDE_BLOCK, STORE_PAGE_BYTES));
+	expect_around(layout, &last, WIDE_EXTENT, WIDE_EXTENT, size_align(300000, STORE_PAGE_BYTES));
+	expect_around(layout, &many, WIDE_BLOCK, WIDE_BLOCK,
+		      WIDE_EXTENT - WIDE_BLOCK + size_align(300000, STORE_PAGE_BYTES));
+	expect_around(layout, &small, STORE_BLOCK_BYTES, 0, 2 * STORE_PAGE_BYTES);
+	layout = store_layout_free(layout);
+}
+
 static void places_are_as_large_as_the_largest_extent(void **state)
 {
 	uint64_t offsets[4], offset;
@@ -355,6 +387,7 @@ int main(void)
 		cmocka_unit_test(only_whole_blocks_of_one_section_are_a_range),
 		cmocka_unit_test(each_extent_is_a_range_of_its_stream),
 		cmocka_unit_test(a_stream_may_have_blocks_of_its_own),
+		cmocka_unit_test(bytes_are_moved_with_what_else_is_in_their_blocks),
 		cmocka_unit_test(places_are_as_large_as_the_largest_extent),
 		cmocka_unit_test(senseless_blocks_are_refused),
 		cmocka_unit_test(senseless_sections_are_refused),
