@@ -13,16 +13,9 @@
 
 /* ---- Geometry ---- */
 
-bool lineage_can_have_places(uint64_t bytes)
-{
-	return bytes % (STORE_EXTENT_BLOCKS * STORE_PAGE_BYTES) == 0 && bytes >= STORE_EXTENT_BYTES &&
-	       bytes <= STORE_MAX_EXTENT_BYTES;
-}
-
 bool lineage_is_possible(const struct lineage_geometry *geometry)
 {
-	return geometry->extents < PLACES_NONE && geometry->nodes < PLACES_NONE &&
-	       lineage_can_have_places(geometry->place_bytes);
+	return geometry->extents < PLACES_NONE && geometry->nodes < PLACES_NONE;
 }
 
 uint64_t lineage_extents_offset(const struct lineage_geometry *geometry)

@@ -84,8 +84,7 @@ struct lineage_geometry {
 /* Of a job of so many extents, of which a device has that share. */
 struct lineage_geometry lineage_geometry_for(uint64_t extents, uint64_t place_bytes, unsigned devices,
 					     struct lineage_share share, unsigned snapshots);
-/* Whether there can be such places, and so many be counted; what cannot is as many as no device has, in any
- * geometry. */
+/* Whether so many places can be counted; what cannot is as many as no device has, in any geometry. */
 bool lineage_is_possible(const struct lineage_geometry *geometry);
 /* Bytes of each device; where extents begin. */
 uint64_t lineage_device_bytes(const struct lineage_geometry *geometry);

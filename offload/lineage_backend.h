@@ -89,8 +89,6 @@ static inline uint32_t lineage_count(uint64_t places)
 	return places < PLACES_NONE ? (uint32_t)places : PLACES_NONE;
 }
 
-/* Whether extents can have such places. */
-bool lineage_can_have_places(uint64_t bytes);
 /* Whether each device has room for it. -ENOSPC, -EOVERFLOW. */
 int lineage_check_devices(const struct lineage *lineage, const struct lineage_geometry *geometry);
 /* Once: what geometry says is made. -ENOSPC: a device is smaller; -EOVERFLOW. */

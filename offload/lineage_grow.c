@@ -28,9 +28,7 @@ int lineage_can_grow(const struct lineage_head *head, const struct lineage_geome
 		return r;
 	if (lineage->heads.count == 0)
 		return -ENODATA;
-	if (geometry->nodes != lineage->geometry.nodes ||
-	    geometry->place_bytes != lineage->geometry.place_bytes ||
-	    geometry->extents <= lineage->geometry.extents)
+	if (geometry->nodes != lineage->geometry.nodes || geometry->extents <= lineage->geometry.extents)
 		return -EINVAL;
 	return 0;
 }

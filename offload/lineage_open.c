@@ -198,6 +198,13 @@ static int check_members(struct lineage *lineage)
 	return r;
 }
 
+/* The largest extent of some layout. */
+static bool can_have_places(uint64_t bytes)
+{
+	return bytes % (STORE_EXTENT_BLOCKS * STORE_PAGE_BYTES) == 0 && bytes >= STORE_EXTENT_BYTES &&
+	       bytes <= STORE_MAX_EXTENT_BYTES;
+}
+
 /* What the caller does not know the first device says. */
 static int find_geometry(struct lineage *lineage)
 {
@@ -209,7 +216,7 @@ static int find_geometry(struct lineage *lineage)
 
 	if (lineage->nodes)
 		return 0;
-	if (!lineage_can_have_places(geometry.place_bytes))
+	if (!can_have_places(geometry.place_bytes))
 		return lineage_refuse(
 			lineage, -EBADMSG,
 			"%s says that it has places of %llu bytes, and no store has such: it is "

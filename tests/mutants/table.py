@@ -148,6 +148,21 @@ MUTANTS = (
         (("if (lineage->next_index == lineage->heads.count) {", "if (true) {"),),
     ),
     ("no flush on open", OPEN, (("lineage_flush(lineage, read_superblocks);", "read_superblocks(lineage, 0);"),)),
+    (
+        "places of any size believed on open",
+        OPEN,
+        (("if (!can_have_places(geometry.place_bytes))", "if (false && !can_have_places(0))"),),
+    ),
+    (
+        "how large places are not said",
+        OPEN,
+        ((".format = superblock_format(lineage->geometry.place_bytes),", ".format = 1,"),),
+    ),
+    (
+        "extents that are larger than their places",
+        "offload/store_extent.c",
+        (("store_layout_place_bytes(layout) > store->place_bytes", "false"),),
+    ),
     ("no epoch of its own on open", OPEN, (("lineage->next.epoch++;", ""),)),
     (
         "superblocks of the newest pair written over",
