@@ -215,19 +215,39 @@ static void equal_blocks_at_different_places_have_different_checksums(void **sta
 	free(out);
 }
 
-/* Not where the default would have it. */
+/* So far from the beginning of the stream that blocks of other sizes have other numbers there. */
+#define FAR_EXTENTS 20
+
 static void the_number_of_a_block_is_in_its_checksum(void **state)
 {
-	unsigned char *out = pages_new(block_bytes);
+	uint64_t offset, far = (FAR_EXTENTS - 1) * extent_bytes, checksums[STORE_EXTENT_BLOCKS];
+	unsigned char *bytes = pages_new(extent_bytes);
 	struct store_fixture fixture;
-	uint64_t offset;
+	struct store_layout *layout;
+	struct test_transfer test;
 
-	store_fixture_open(&fixture, 1, 0, NULL);
-	offset = fixture.offsets[MANY_EXTENTS] + 13 * block_bytes;
-	assert_true(store_checksum(fixture.store, STREAM_SECOND, offset, out, block_bytes) ==
-		    XXH3_64bits_withSeed(out, block_bytes, UINT64_C(1) << 48 | offset / block_bytes));
+	assert_int_equal(store_layout_new(&layout), 0);
+	assert_int_equal(store_layout_add_stream(layout, "none"), 0);
+	assert_int_equal(store_layout_add_stream(layout, "far"), 1);
+	assert_int_equal(store_layout_set_blocks(layout, 1, block_bytes), 0);
+	assert_int_equal(store_layout_add_section(layout, 1, FAR_EXTENTS * extent_bytes, &offset), 0);
+	store_fixture_open_layout(&fixture, layout, 1, 0, NULL);
+	pages_fill(bytes, extent_bytes, 3);
+	for (unsigned i = 0; i < STORE_EXTENT_BLOCKS; i++) {
+		uint64_t number = (FAR_EXTENTS - 1) * STORE_EXTENT_BLOCKS + i;
+
+		checksums[i] = XXH3_64bits_withSeed(bytes + i * block_bytes, block_bytes,
+						    UINT64_C(1) << 48 | number);
+		assert_true(store_checksum(fixture.store, 1, far + i * block_bytes, bytes + i * block_bytes,
+					   block_bytes) == checksums[i]);
+	}
+	test_transfer_init(&test, TIER_WRITE, 1, far, extent_bytes, bytes);
+	test.transfer.checksums = checksums;
+	assert_int_equal(store_submit(fixture.store, &test.transfer), 0);
+	assert_int_equal(test_transfer_wait(&fixture, &test), 0);
+	assert_int_equal(store_fixture_transfer(&fixture, TIER_READ, 1, far, extent_bytes, bytes), 0);
 	store_fixture_close(&fixture);
-	free(out);
+	free(bytes);
 }
 
 /* With one operation the order of completion is that of the start. */

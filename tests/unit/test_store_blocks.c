@@ -321,6 +321,22 @@ static void what_devices_have_is_counted_in_places(void **state)
 	end(&scene);
 }
 
+static void streams_in_host_memory_lie_side_by_side(void **state)
+{
+	struct scene scene = { .has_ended = false };
+	struct store *store;
+	char *first;
+
+	assert_int_equal(store_new_host(make_layout(&scene), &store), 0);
+	first = store_address(store, 0, 0);
+	assert_ptr_equal(store_address(store, 1, 0), first + 2 * STORE_EXTENT_BYTES);
+	assert_int_equal(scene.offsets[2], 2 * WIDE_EXTENT_BYTES);
+	assert_ptr_equal(store_address(store, 1, scene.offsets[2]),
+			 first + 2 * STORE_EXTENT_BYTES + 2 * WIDE_EXTENT_BYTES);
+	assert_ptr_equal(store_address(store, 2, 0), first + 2 * STORE_EXTENT_BYTES + 3 * WIDE_EXTENT_BYTES);
+	store = store_free(store);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -329,6 +345,7 @@ int main(void)
 		cmocka_unit_test(a_snapshot_is_read_beside_what_is_written),
 		cmocka_unit_test(a_damaged_block_of_a_snapshot_is_found_and_named),
 		cmocka_unit_test(what_devices_have_is_counted_in_places),
+		cmocka_unit_test(streams_in_host_memory_lie_side_by_side),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
