@@ -172,7 +172,6 @@ static int check_geometry(struct lineage *lineage, unsigned device)
 {
 	const struct superblock_member *member = &lineage->superblock.members[device];
 	const struct lineage_geometry *geometry = &lineage->geometry;
-
 	uint64_t place_bytes = lineage->superblock.place_bytes;
 
 	if (member->extents == geometry->extents && member->nodes == geometry->nodes &&

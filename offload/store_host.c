@@ -12,9 +12,10 @@ struct host_store {
 static void *host_address(struct store *store, uint32_t stream, uint64_t offset)
 {
 	struct host_store *host = container_of(store, struct host_store, store);
-	const struct store_stream *found = &store->layout->streams[stream];
+	const struct store_stream *found;
 
 	assert(stream < store->layout->stream_count);
+	found = &store->layout->streams[stream];
 	assert(offset / store_stream_extent_bytes(found) < found->extents);
 	return host->memory.base + found->first_byte + offset;
 }

@@ -215,37 +215,36 @@ static void equal_blocks_at_different_places_have_different_checksums(void **sta
 	free(out);
 }
 
-/* So far from the beginning of the stream that blocks of other sizes have other numbers there. */
-#define FAR_EXTENTS 20
+/* So many that blocks of other sizes have other numbers there. */
+#define MANY_BLOCKS (20 * STORE_EXTENT_BLOCKS)
 
 static void the_number_of_a_block_is_in_its_checksum(void **state)
 {
-	uint64_t offset, far = (FAR_EXTENTS - 1) * extent_bytes, checksums[STORE_EXTENT_BLOCKS];
-	unsigned char *bytes = pages_new(extent_bytes);
+	uint64_t offset, length = MANY_BLOCKS * block_bytes, checksums[MANY_BLOCKS];
+	unsigned char *bytes = pages_new(length);
 	struct store_fixture fixture;
 	struct store_layout *layout;
 	struct test_transfer test;
 
 	assert_int_equal(store_layout_new(&layout), 0);
 	assert_int_equal(store_layout_add_stream(layout, "none"), 0);
-	assert_int_equal(store_layout_add_stream(layout, "far"), 1);
+	assert_int_equal(store_layout_add_stream(layout, "many"), 1);
 	assert_int_equal(store_layout_set_blocks(layout, 1, block_bytes), 0);
-	assert_int_equal(store_layout_add_section(layout, 1, FAR_EXTENTS * extent_bytes, &offset), 0);
+	assert_int_equal(store_layout_add_section(layout, 1, length, &offset), 0);
 	store_fixture_open_layout(&fixture, layout, 1, 0, NULL);
-	pages_fill(bytes, extent_bytes, 3);
-	for (unsigned i = 0; i < STORE_EXTENT_BLOCKS; i++) {
-		uint64_t number = (FAR_EXTENTS - 1) * STORE_EXTENT_BLOCKS + i;
+	pages_fill(bytes, length, 3);
+	for (uint64_t i = 0; i < MANY_BLOCKS; i++) {
+		const unsigned char *block = bytes + i * block_bytes;
 
-		checksums[i] = XXH3_64bits_withSeed(bytes + i * block_bytes, block_bytes,
-						    UINT64_C(1) << 48 | number);
-		assert_true(store_checksum(fixture.store, 1, far + i * block_bytes, bytes + i * block_bytes,
-					   block_bytes) == checksums[i]);
+		checksums[i] = XXH3_64bits_withSeed(block, block_bytes, UINT64_C(1) << 48 | i);
+		assert_true(store_checksum(fixture.store, 1, i * block_bytes, block, block_bytes) ==
+			    checksums[i]);
 	}
-	test_transfer_init(&test, TIER_WRITE, 1, far, extent_bytes, bytes);
+	test_transfer_init(&test, TIER_WRITE, 1, 0, length, bytes);
 	test.transfer.checksums = checksums;
 	assert_int_equal(store_submit(fixture.store, &test.transfer), 0);
 	assert_int_equal(test_transfer_wait(&fixture, &test), 0);
-	assert_int_equal(store_fixture_transfer(&fixture, TIER_READ, 1, far, extent_bytes, bytes), 0);
+	assert_int_equal(store_fixture_transfer(&fixture, TIER_READ, 1, 0, length, bytes), 0);
 	store_fixture_close(&fixture);
 	free(bytes);
 }
