@@ -353,7 +353,7 @@ static int read_header(struct restore *restore)
 	restore->header.progress_bytes = get64(bytes + 16);
 	if (memcmp(restore->header.magic, RECORD_MAGIC, sizeof(restore->header.magic)) != 0 ||
 	    restore->header.definition_bytes >
-		    store_whole_bytes(restore->store) - sizeof(struct record_header))
+		    store_placed_bytes(restore->store) - sizeof(struct record_header))
 		return -EBADMSG;
 	return 0;
 }

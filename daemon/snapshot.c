@@ -411,7 +411,7 @@ void snapshot_delete(struct pending *pending, const Tierd__Wire__SnapshotDelete 
 
 uint64_t snapshot_state_bytes(const struct job *job)
 {
-	return store_whole_bytes(job_nvme_store(job));
+	return store_placed_bytes(job_nvme_store(job));
 }
 
 static int begin_diff(struct errand *errand, struct store *store)

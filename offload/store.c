@@ -77,9 +77,9 @@ uint64_t store_extents(const struct store *store)
 	return store_layout_extents(store->layout);
 }
 
-uint64_t store_whole_bytes(const struct store *store)
+uint64_t store_placed_bytes(const struct store *store)
 {
-	return store_layout_whole_bytes(store->layout);
+	return store_extents(store) * store_layout_place_bytes(store->layout);
 }
 
 uint64_t store_block_bytes(const struct store *store, uint32_t stream)

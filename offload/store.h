@@ -273,9 +273,9 @@ int store_commit(struct store *store, uint64_t step, struct store_request *reque
 /* Takes over the layout of a store that was opened; nothing is in flight, and no view is open. -EINVAL: it is
  * not what the store was made with; it stays the caller's. */
 int store_adopt(struct store *store, struct store_layout *layout);
-/* That its layout has, and their bytes, whole. */
+/* That its layout has, and what each of them in a place of its own takes of the devices. */
 uint64_t store_extents(const struct store *store);
-uint64_t store_whole_bytes(const struct store *store);
+uint64_t store_placed_bytes(const struct store *store);
 /* Of a block of the stream, and of an extent. */
 uint64_t store_block_bytes(const struct store *store, uint32_t stream);
 uint64_t store_extent_bytes(const struct store *store, uint32_t stream);
