@@ -270,8 +270,9 @@ void *store_address(struct store *store, uint32_t stream, uint64_t offset);
 int store_create(struct store *store, struct store_request *request);
 int store_open(struct store *store, struct store_request *request);
 int store_commit(struct store *store, uint64_t step, struct store_request *request);
-/* Takes over the layout of a store that was opened; nothing is in flight, and no view is open. -EINVAL: it is
- * not what the store was made with; it stays the caller's. */
+/* Takes over the layout of a store that was opened; nothing is in flight, and no view is open. One that knows
+ * less may come first: as long as nothing is written, what it says of the rest does not matter. -EINVAL: it
+ * is not what the store was made with, or needs larger places; it stays the caller's. */
 int store_adopt(struct store *store, struct store_layout *layout);
 /* That its layout has, and what each of them in a place of its own takes of the devices. */
 uint64_t store_extents(const struct store *store);

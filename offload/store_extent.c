@@ -205,7 +205,7 @@ static int extent_adopt(struct store *base, struct store_layout *layout)
 	struct extent_store *store = container_of(base, struct extent_store, store);
 
 	if (!store->lineage || store_layout_extents(layout) != store->map.count ||
-	    store_layout_place_bytes(layout) != store->place_bytes)
+	    store_layout_place_bytes(layout) > store->place_bytes)
 		return -EINVAL;
 	store_layout_free(base->layout);
 	base->layout = layout;
