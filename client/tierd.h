@@ -93,6 +93,7 @@ enum tierd_placement { TIERD_PLACE_DEFAULT, TIERD_PLACE_HOST, TIERD_PLACE_NVME, 
 enum tierd_moments {
 	TIERD_MOMENTS_FP32,
 	TIERD_MOMENTS_BF16, /* half the bytes; rounded stochastically, by the job's seed: docs/numerics.md, "Moments" */
+	TIERD_MOMENTS_INT8, /* a quarter: a byte each, and 4 for every 256; rounded in the same way */
 };
 
 /* What a step does whose summed gradients hold a NaN or an infinity. */

@@ -2,6 +2,7 @@
 #ifndef TIERD_COMMON_SIZE_H
 #define TIERD_COMMON_SIZE_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -44,12 +45,19 @@ static inline uint64_t size_product(uint64_t a, uint64_t b)
 /* The unit is a power of two; the value is at most UINT64_MAX - unit. */
 static inline uint64_t size_align(uint64_t value, uint64_t unit)
 {
+	assert((unit & (unit - 1)) == 0);
 	return (value + unit - 1) & ~(unit - 1);
 }
 
 static inline uint64_t size_divide_up(uint64_t value, uint64_t unit)
 {
 	return value / unit + (value % unit != 0);
+}
+
+/* As size_align(), for any unit. */
+static inline uint64_t size_round_up(uint64_t value, uint64_t unit)
+{
+	return size_divide_up(value, unit) * unit;
 }
 
 #endif

@@ -19,12 +19,12 @@ static uint64_t trainable_bytes(const struct job *job, const struct unit *unit, 
 	for (int section = 0; section < UNIT_TRAINABLE_SECTIONS; section++) {
 		uint64_t from = unit_layout_section_first(&unit->layout, section);
 		uint64_t end = unit_layout_section_first(&unit->layout, section + 1);
-		uint64_t each = is_state ? state_all_bytes(&job->options, (enum unit_section)section)
-					 : section_element_bytes((enum unit_section)section);
-
 		from = from > first ? from : first;
 		end = end < first + count ? end : first + count;
-		bytes += from < end ? (end - from) * each : 0;
+		if (from >= end)
+			continue;
+		bytes += is_state ? state_all_bytes(&job->options, (enum unit_section)section, end - from)
+				  : (end - from) * section_element_bytes((enum unit_section)section);
 	}
 	return bytes;
 }

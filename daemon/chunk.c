@@ -59,12 +59,12 @@ static struct optimizer_arrays arrays_at(const struct chunk *chunk, uint64_t at)
 	struct optimizer_arrays arrays = {
 		.parameter = part_at(chunk, CHUNK_PARAMETER, at * section_element_bytes(chunk->section)),
 		.master = part_at(chunk, CHUNK_STATE + STATE_MASTER,
-				  at * state_bytes(chunk->section, STATE_MASTER)),
+				  state_offset(chunk->section, STATE_MASTER, at)),
 	};
 
 	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++)
 		arrays.slots[slot] = part_at(chunk, CHUNK_STATE + STATE_SLOTS + slot,
-					     at * state_bytes(chunk->section, STATE_SLOTS + slot));
+					     state_offset(chunk->section, STATE_SLOTS + slot, at));
 	return arrays;
 }
 
@@ -367,21 +367,20 @@ void sweep_raise(struct job *job, uint32_t pack)
 
 /* ---- Start ---- */
 
-static void set_part(struct chunk *chunk, unsigned index, struct store *store, bool is_nvme, uint32_t stream,
-		     uint64_t section_offset, uint64_t element_bytes, void *buffer)
+static void set_part(struct chunk *chunk, unsigned index, struct store *store, bool is_nvme,
+		     const struct store_piece *piece, void *buffer)
 {
 	struct chunk_part *part = &chunk->parts[index];
-	uint64_t offset = section_offset + chunk->first * element_bytes;
 
 	*part = (struct chunk_part){ .chunk = chunk };
-	part->transfer.stream = stream;
-	part->transfer.offset = offset;
-	part->transfer.length = size_align(chunk->count * element_bytes, STORE_PAGE_BYTES);
+	part->transfer.stream = piece->stream;
+	part->transfer.offset = piece->offset;
+	part->transfer.length = size_align(piece->length, STORE_PAGE_BYTES);
 	part->data = buffer;
 	if (is_nvme)
 		part->store = store;
 	else if (store)
-		part->data = store_address(store, stream, offset);
+		part->data = store_address(store, piece->stream, piece->offset);
 }
 
 /* Else a backup does, of what is in host memory. */
@@ -394,17 +393,19 @@ static void set_parameter(struct chunk *chunk)
 {
 	const struct sweep *sweep = chunk->sweep;
 	const struct job *job = sweep->job;
-	uint64_t element_bytes = section_element_bytes(chunk->section);
+	uint64_t bytes = section_element_bytes(chunk->section);
 	void *address = chunk->buffer ? chunk->buffer->data : NULL;
 	bool is_stored = writes_parameters(job);
+	const struct store_piece piece = {
+		.stream = job->streams.parameter[chunk->section],
+		.offset = job->places[chunk->pack].parameter[chunk->section] + chunk->first * bytes,
+		.length = chunk->count * bytes,
+	};
 
 	if (job->residences[chunk->pack].slot != SLOT_NONE)
 		address = residency_address(job, chunk->pack) +
-			  job->catalog.packs[chunk->pack].slot_offset[chunk->section] +
-			  chunk->first * element_bytes;
-	set_part(chunk, CHUNK_PARAMETER, is_stored ? job->parameter_store : NULL, is_stored,
-		 job->streams.parameter[chunk->section], job->places[chunk->pack].parameter[chunk->section],
-		 element_bytes, address);
+			  job->catalog.packs[chunk->pack].slot_offset[chunk->section] + chunk->first * bytes;
+	set_part(chunk, CHUNK_PARAMETER, is_stored ? job->parameter_store : NULL, is_stored, &piece, address);
 	chunk->parts[CHUNK_PARAMETER].is_read = is_stored && sweep->was_absent && !sweep->is_initializing;
 	chunk->parts[CHUNK_PARAMETER].is_written = is_stored;
 }
@@ -416,10 +417,10 @@ static void set_state(struct chunk *chunk, unsigned state, void *buffer)
 	struct chunk_part *part = &chunk->parts[CHUNK_STATE + state];
 	bool is_initializing = chunk->sweep->is_initializing;
 
-	set_part(chunk, CHUNK_STATE + state, job->optimizer_store, job->has_nvme_optimizer,
-		 job->streams.state[chunk->section][state],
-		 job->places[chunk->pack].state[chunk->section][state], state_bytes(chunk->section, state),
-		 buffer);
+	const struct store_piece kept =
+		job_find_kept(job, chunk->pack, chunk->section, state, chunk->first, chunk->count);
+
+	set_part(chunk, CHUNK_STATE + state, job->optimizer_store, job->has_nvme_optimizer, &kept, buffer);
 	part->is_read = job->has_nvme_optimizer && !is_initializing;
 	part->is_written = job->has_nvme_optimizer && (state == STATE_MASTER || !is_initializing);
 }
@@ -431,23 +432,21 @@ static void set_states(struct chunk *chunk, uint64_t elements)
 	uint64_t offset = elements * section_element_bytes(chunk->section);
 
 	for (unsigned state = 0; state < STATES_MAXIMUM; state++) {
-		uint64_t bytes = state < state_count(options) ? state_bytes(chunk->section, state) : 0;
-
 		chunk->parts[CHUNK_STATE + state] = (struct chunk_part){ .chunk = chunk };
-		if (bytes == 0)
+		if (state >= state_count(options) || !state_exists(chunk->section, state))
 			continue;
 		set_state(chunk, state, chunk->buffer ? chunk->buffer->data + offset : NULL);
-		offset += elements * bytes;
+		offset += state_bytes(chunk->section, state, elements);
 	}
 }
 
 /* As many as a staging buffer has room for. */
 static uint64_t chunk_elements(const struct job_options *options, enum unit_section section)
 {
-	uint64_t bytes = section_element_bytes(section) + state_all_bytes(options, section);
 	uint64_t elements = CHUNK_ELEMENTS;
 
-	while (elements * bytes > STAGING_BYTES)
+	while (elements * section_element_bytes(section) + state_all_bytes(options, section, elements) >
+	       STAGING_BYTES)
 		elements /= 2;
 	return elements;
 }

@@ -16,15 +16,17 @@ uint64_t copy_element_bytes(enum unit_section section, int state)
 	return state == STATE_PARAMETER ? section_element_bytes(section) : sizeof(float);
 }
 
-void copy_values(enum unit_section section, int state, const void *parameter, const void *kept,
-		 uint64_t count, void *target)
+void copy_values(const struct copy_range *range, const void *parameter, const void *kept, void *target)
 {
-	if (state == STATE_PARAMETER)
-		memcpy(target, parameter, count * section_element_bytes(section));
-	else if (state == STATE_MASTER)
-		format_restore(state_master_kind(section), parameter, kept, count, target);
+	enum unit_section section = range->section;
+
+	if (range->state == STATE_PARAMETER)
+		memcpy(target, parameter, range->count * section_element_bytes(section));
+	else if (range->state == STATE_MASTER)
+		format_restore(state_master_kind(section), parameter, kept, range->count, target);
 	else
-		moments_restore(state_moments(section), kept, count, target);
+		moments_restore(state_moments(section), (unsigned)range->state - STATE_SLOTS, kept,
+				range->first, range->count, target);
 }
 
 enum copy_outlook copy_look(const struct job *job, const struct copy_range *range, uint64_t version)
@@ -70,8 +72,7 @@ static void run_copy(struct work *work)
 {
 	struct copy *copy = container_of(work, struct copy, work);
 
-	copy_values(copy->range.section, copy->range.state, copy->parameter.data, copy->kept.data,
-		    copy->range.count, copy->target);
+	copy_values(&copy->range, copy->parameter.data, copy->kept.data, copy->target);
 }
 
 static void on_copied(struct work *work)
@@ -95,7 +96,7 @@ static bool needs_parameter(const struct copy *copy)
 static bool needs_kept(const struct copy *copy)
 {
 	return copy->range.state != STATE_PARAMETER &&
-	       state_bytes(copy->range.section, (unsigned)copy->range.state) > 0;
+	       state_exists(copy->range.section, (unsigned)copy->range.state);
 }
 
 static bool is_in_slot(const struct copy *copy)
@@ -121,27 +122,24 @@ static void on_read(struct store_transfer *transfer, int status)
 		start_work(copy);
 }
 
-/* Whole blocks around the elements, of which the section begins at an offset of the stream. Returns how much
- * of the buffer they take. */
-static uint64_t read_source(struct copy *copy, struct copy_source *source, uint32_t stream, uint64_t offset,
-			    uint64_t element_bytes, char *buffer)
+/* Whole blocks around a piece of a stream. Returns how much of the buffer they take. */
+static uint64_t read_source(struct copy *copy, struct copy_source *source, const struct store_piece *piece,
+			    char *buffer)
 {
-	const struct copy_range *range = &copy->range;
 	struct store_piece blocks;
 
-	offset += range->first * element_bytes;
-	store_find_blocks(source->store, stream, offset, range->count * element_bytes, &blocks);
+	store_find_blocks(source->store, piece->stream, piece->offset, piece->length, &blocks);
 	/* Of what has wider blocks than others a copy takes less than COPY_BYTES: an element is smaller. */
 	assert(buffer + blocks.length <= copy->buffer + COPY_BUFFER_BYTES);
 	source->transfer = (struct store_transfer){ .direction = TIER_READ,
 						    .priority = TIER_PREFETCH,
-						    .stream = stream,
+						    .stream = blocks.stream,
 						    .offset = blocks.offset,
 						    .length = blocks.length,
 						    .buffer = buffer,
 						    .done = on_read };
 	source->copy = copy;
-	source->data = buffer + (offset - blocks.offset);
+	source->data = buffer + (piece->offset - blocks.offset);
 	int r = store_submit(source->store, &source->transfer);
 
 	if (r < 0) {
@@ -167,9 +165,14 @@ static uint64_t find_parameter(struct copy *copy)
 				       range->first * bytes;
 		return 0;
 	}
+	const struct store_piece piece = {
+		.stream = job->streams.parameter[range->section],
+		.offset = job->places[range->pack].parameter[range->section] + range->first * bytes,
+		.length = range->count * bytes,
+	};
+
 	copy->parameter.store = copy->snapshot ? copy->snapshot : job->parameter_store;
-	return read_source(copy, &copy->parameter, job->streams.parameter[range->section],
-			   job->places[range->pack].parameter[range->section], bytes, copy->buffer);
+	return read_source(copy, &copy->parameter, &piece, copy->buffer);
 }
 
 static void find_kept(struct copy *copy, uint64_t used)
@@ -179,16 +182,14 @@ static void find_kept(struct copy *copy, uint64_t used)
 
 	if (!needs_kept(copy))
 		return;
-	uint32_t stream = job->streams.state[range->section][range->state];
-	uint64_t offset = job->places[range->pack].state[range->section][range->state];
-	uint64_t bytes = state_bytes(range->section, (unsigned)range->state);
+	const struct store_piece piece = job_find_kept(job, range->pack, range->section,
+						       (unsigned)range->state, range->first, range->count);
 
 	copy->kept.store = copy->snapshot ? copy->snapshot : job_nvme_store(job);
 	if (copy->snapshot || job->has_nvme_optimizer || job->phase != JOB_TRAINED)
-		read_source(copy, &copy->kept, stream, offset, bytes, copy->buffer + used);
+		read_source(copy, &copy->kept, &piece, copy->buffer + used);
 	else
-		copy->kept.data =
-			(char *)store_address(job->optimizer_store, stream, offset) + range->first * bytes;
+		copy->kept.data = store_address(job->optimizer_store, piece.stream, piece.offset);
 }
 
 /* ---- Start ---- */

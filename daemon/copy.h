@@ -25,10 +25,9 @@ struct copy_range {
 /* A copied element: a parameter in its format, everything else as fp32. */
 uint64_t copy_element_bytes(enum unit_section section, int state);
 
-/* Elements as they lie, the parameter and what is kept beside it, to their copies. May be called by workers.
- */
-void copy_values(enum unit_section section, int state, const void *parameter, const void *kept,
-		 uint64_t count, void *target);
+/* Elements of a range as they lie, the parameter and what is kept beside it, to their copies. May be called
+ * by workers. */
+void copy_values(const struct copy_range *range, const void *parameter, const void *kept, void *target);
 
 enum copy_outlook {
 	COPY_POSSIBLE,

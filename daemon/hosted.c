@@ -8,15 +8,15 @@ struct hosted_part hosted_part(unsigned index)
 				     .state = (int)(index % (1 + STATES_MAXIMUM)) + STATE_PARAMETER };
 }
 
-/* Of an element; 0: there is nothing of it in host memory. */
-static uint64_t element_bytes(const struct job *job, struct hosted_part part)
+/* 0: there is nothing of it in host memory. */
+static uint64_t bytes_of(const struct job *job, struct hosted_part part, uint64_t elements)
 {
 	if (part.state == STATE_PARAMETER)
-		return job->has_nvme_parameters ? 0 : section_element_bytes(part.section);
+		return job->has_nvme_parameters ? 0 : elements * section_element_bytes(part.section);
 	if (job->has_nvme_optimizer || !section_is_trainable(part.section) ||
 	    (unsigned)part.state >= state_count(&job->options))
 		return 0;
-	return state_bytes(part.section, (unsigned)part.state);
+	return state_bytes(part.section, (unsigned)part.state, elements);
 }
 
 bool hosted_find(const struct job *job, uint32_t pack, struct hosted_part part,
@@ -24,7 +24,7 @@ bool hosted_find(const struct job *job, uint32_t pack, struct hosted_part part,
 {
 	const struct pack *units = &job->catalog.packs[pack];
 	const struct pack_place *place = &job->places[pack];
-	uint64_t bytes = units->elements[part.section] * element_bytes(job, part);
+	uint64_t bytes = bytes_of(job, part, units->elements[part.section]);
 
 	if (bytes == 0)
 		return false;

@@ -85,6 +85,16 @@ struct store *job_nvme_store(const struct job *job)
 					 : NULL;
 }
 
+struct store_piece job_find_kept(const struct job *job, uint32_t pack, enum unit_section section,
+				 unsigned state, uint64_t first, uint64_t count)
+{
+	uint64_t offset = state_offset(section, state, first);
+
+	return (struct store_piece){ .stream = job->streams.state[section][state],
+				     .offset = job->places[pack].state[section][state] + offset,
+				     .length = state_bytes(section, state, first + count) - offset };
+}
+
 bool job_is_idle(const struct job *job)
 {
 	return job->member_count == 0 && job->phase >= JOB_TRAINED;

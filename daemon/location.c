@@ -10,7 +10,7 @@
 struct kind {
 	enum unit_section section;
 	int state;
-	uint64_t element_bytes;
+	uint64_t piece, piece_bytes; /* of elements */
 };
 
 static bool find_parameter(const struct job *job, uint32_t stream, struct kind *ret_kind)
@@ -18,7 +18,7 @@ static bool find_parameter(const struct job *job, uint32_t stream, struct kind *
 	for (int section = 0; job->has_stored_parameters && section < UNIT_SECTIONS; section++) {
 		if (job->streams.parameter[section] != stream)
 			continue;
-		*ret_kind = (struct kind){ (enum unit_section)section, STATE_PARAMETER,
+		*ret_kind = (struct kind){ (enum unit_section)section, STATE_PARAMETER, 1,
 					   section_element_bytes((enum unit_section)section) };
 		return true;
 	}
@@ -35,9 +35,10 @@ static bool find_state(const struct job *job, uint32_t stream, struct kind *ret_
 		enum unit_section section = (enum unit_section)(i / states);
 		unsigned state = i % states;
 
-		if (state_bytes(section, state) == 0 || job->streams.state[section][state] != stream)
+		if (!state_exists(section, state) || job->streams.state[section][state] != stream)
 			continue;
-		*ret_kind = (struct kind){ section, (int)state, state_bytes(section, state) };
+		*ret_kind = (struct kind){ section, (int)state, state_grain(section, state),
+					   state_bytes(section, state, 1) };
 		return true;
 	}
 	return false;
@@ -58,10 +59,11 @@ static bool find_pack(const struct job *job, const struct kind *kind, const stru
 	uint64_t extent = store_extent_bytes(job_nvme_store(job), piece->stream), offset = piece->offset;
 
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++) {
-		uint64_t bytes = job->catalog.packs[pack].elements[kind->section] * kind->element_bytes;
+		uint64_t bytes =
+			job->catalog.packs[pack].elements[kind->section] / kind->piece * kind->piece_bytes;
 		uint64_t place = place_of(job, pack, kind);
 
-		if (bytes > 0 && offset >= place && offset - place < size_divide_up(bytes, extent) * extent) {
+		if (bytes > 0 && offset >= place && offset - place < size_round_up(bytes, extent)) {
 			*ret_pack = pack;
 			return true;
 		}
@@ -147,8 +149,8 @@ void location_find(const struct job *job, const struct store_piece *piece, struc
 		return;
 	uint64_t offset = piece->offset - place_of(job, pack, &kind);
 
-	find_units(job, pack, kind.section, offset / kind.element_bytes,
-		   size_divide_up(offset + piece->length, kind.element_bytes), ret_location);
+	find_units(job, pack, kind.section, offset / kind.piece_bytes * kind.piece,
+		   size_divide_up(offset + piece->length, kind.piece_bytes) * kind.piece, ret_location);
 }
 
 void location_of_fault(const struct job *job, const struct store_transfer *transfer,

@@ -21,10 +21,10 @@ uint64_t operation_pack_element(const struct tensor_operation *operation)
 	       operation->first;
 }
 
-uint64_t operation_state_offset(const struct tensor_operation *operation)
+struct store_piece operation_kept(const struct tensor_operation *operation)
 {
-	return operation->job->places[operation_pack(operation)]
-		.state[operation_section(operation)][operation->state];
+	return job_find_kept(operation->job, operation_pack(operation), operation_section(operation),
+			     (unsigned)operation->state, operation_pack_element(operation), operation->count);
 }
 
 /* ---- The end ---- */
@@ -190,7 +190,7 @@ void operation_start_work(struct tensor_operation *operation)
 static bool needs_state(const struct tensor_operation *operation)
 {
 	return operation->kind == OPERATION_READ && operation->state != STATE_PARAMETER &&
-	       state_bytes(operation_section(operation), (unsigned)operation->state) > 0;
+	       state_exists(operation_section(operation), (unsigned)operation->state);
 }
 
 static void on_state_read(struct store_transfer *transfer, int status)
@@ -209,17 +209,14 @@ static void on_state_read(struct store_transfer *transfer, int status)
 static void read_state(struct tensor_operation *operation, struct staging_buffer *buffer)
 {
 	const struct job *job = operation->job;
-	enum unit_section section = operation_section(operation);
-	uint64_t bytes = state_bytes(section, (unsigned)operation->state);
-	uint64_t offset = operation_state_offset(operation) + operation_pack_element(operation) * bytes;
+	const struct store_piece kept = operation_kept(operation);
 	struct store_piece blocks;
 
-	store_find_blocks(job->optimizer_store, job->streams.state[section][operation->state], offset,
-			  operation->count * bytes, &blocks);
+	store_find_blocks(job->optimizer_store, kept.stream, kept.offset, kept.length, &blocks);
 	assert(blocks.length <= STAGING_BYTES);
 	operation->stage = IN_FLIGHT;
 	operation->buffer = buffer;
-	operation->source = buffer->data + (offset - blocks.offset);
+	operation->source = buffer->data + (kept.offset - blocks.offset);
 	operation->transfer = (struct store_transfer){ .direction = TIER_READ,
 						       .priority = TIER_DEMAND,
 						       .stream = blocks.stream,
@@ -241,8 +238,6 @@ static void on_staging(struct staging_wish *wish, struct staging_buffer *buffer)
 static void go_on(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
-	enum unit_section section = operation_section(operation);
-	uint64_t bytes;
 
 	if (job->residences[operation_pack(operation)].unwritten > 0) {
 		operation->stage = WAITING_FOR_WRITES;
@@ -254,10 +249,9 @@ static void go_on(struct tensor_operation *operation)
 		return;
 	}
 	if (!job->has_nvme_optimizer) {
-		bytes = state_bytes(section, (unsigned)operation->state);
-		operation->source = store_address(
-			job->optimizer_store, job->streams.state[section][operation->state],
-			operation_state_offset(operation) + operation_pack_element(operation) * bytes);
+		const struct store_piece kept = operation_kept(operation);
+
+		operation->source = store_address(job->optimizer_store, kept.stream, kept.offset);
 		operation_start_work(operation);
 		return;
 	}

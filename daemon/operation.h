@@ -89,8 +89,8 @@ int operation_work(const struct tensor_operation *operation);
 /* The pack and the element of its section at which it begins. */
 uint32_t operation_pack(const struct tensor_operation *operation);
 uint64_t operation_pack_element(const struct tensor_operation *operation);
-/* Where that section begins in the stream of its state. */
-uint64_t operation_state_offset(const struct tensor_operation *operation);
+/* What is kept of its elements, in the stream of their state. */
+struct store_piece operation_kept(const struct tensor_operation *operation);
 /* Answers with its status, and frees it. */
 void operation_end(struct tensor_operation *operation);
 

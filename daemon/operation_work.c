@@ -114,8 +114,9 @@ static void read_values(const struct tensor_operation *operation)
 		format_restore(state_master_kind(operation_section(operation)), slot_address(operation),
 			       operation->source, operation->count, window);
 	else
-		moments_restore(state_moments(operation_section(operation)), operation->source,
-				operation->count, window);
+		moments_restore(state_moments(operation_section(operation)),
+				(unsigned)operation->state - STATE_SLOTS, operation->source,
+				operation_pack_element(operation), operation->count, window);
 }
 
 /* Frozen tensors that the daemon initializes: a piece at a time, through fp32. */

@@ -55,7 +55,9 @@ static int refuse_number(const struct number *number, char *message, size_t size
 int options_compare_moments(const struct job_options *job, const struct optimizer_group *groups,
 			    uint32_t count, char *message, size_t size)
 {
-	static const char *const names[] = { [MOMENTS_IN_FP32] = "fp32", [MOMENTS_IN_BF16] = "bf16" };
+	static const char *const names[WIRE_MOMENTS] = {
+		[MOMENTS_IN_FP32] = "fp32", [MOMENTS_IN_BF16] = "bf16", [MOMENTS_IN_INT8] = "int8"
+	};
 
 	for (uint32_t i = 0; i < count && i < job->group_count; i++)
 		if (groups[i].moments != job->groups[i].moments)

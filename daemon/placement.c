@@ -31,7 +31,7 @@ struct placement_job placement_describe(const struct job *job)
 
 			if (section < UNIT_TRAINABLE_SECTIONS) {
 				description.trainable_bytes += bytes;
-				description.state_bytes += elements * state_all_bytes(&job->options, kind);
+				description.state_bytes += state_all_bytes(&job->options, kind, elements);
 				description.sums_bytes += elements * sizeof(float);
 			} else {
 				description.frozen_bytes += bytes;

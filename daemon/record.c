@@ -216,7 +216,7 @@ static uint64_t add_places(const struct job *job, uint32_t index, uint64_t hash)
 		hash = XXH3_64bits_withSeed(parameter, sizeof(parameter), hash);
 		for (unsigned i = 0; section < UNIT_TRAINABLE_SECTIONS && i < state_count(&job->options);
 		     i++) {
-			const uint64_t state[] = { state_bytes((enum unit_section)section, i),
+			const uint64_t state[] = { state_bytes((enum unit_section)section, i, 1),
 						   job->streams.state[section][i], place->state[section][i] };
 
 			hash = XXH3_64bits_withSeed(state, sizeof(state), hash);

@@ -154,7 +154,9 @@ static int fill_members(struct job_entry *entry, const struct job *job)
 
 static const char *moments_of(const struct job_options *options)
 {
-	static const char *const texts[] = { "", "fp32", "bf16", "fp32, bf16" };
+	static const char *const texts[1 << WIRE_MOMENTS] = {
+		"", "fp32", "bf16", "fp32, bf16", "int8", "fp32, int8", "bf16, int8", "fp32, bf16, int8"
+	};
 	unsigned formats = 0;
 
 	for (uint32_t i = 0; i < options->group_count && options->slot_count > 0; i++)

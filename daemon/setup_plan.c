@@ -24,13 +24,17 @@ static int add_stream(struct store_layout *layout, const char *name, uint32_t *r
 	return 0;
 }
 
-/* What is frozen has its values for good before the first commit. */
 /* Tensors of one format lie in streams of their own, where their moments have another. */
 static const char *moments_suffix(enum unit_section section)
 {
-	return section_is_trainable(section) && state_moments(section) == MOMENTS_BF16 ? ".moments-bf16" : "";
+	static const char *const suffixes[MOMENT_FORMATS] = {
+		[MOMENTS_FP32] = "", [MOMENTS_BF16] = ".moments-bf16", [MOMENTS_INT8] = ".moments-int8"
+	};
+
+	return section_is_trainable(section) ? suffixes[state_moments(section)] : "";
 }
 
+/* What is frozen has its values for good before the first commit. */
 static int add_parameter_stream(struct store_layout *layout, enum unit_section section, uint32_t *ret_stream)
 {
 	bool is_trainable = section_is_trainable(section);
@@ -66,11 +70,15 @@ static int add_state_streams(struct job *job, struct store_layout *layout)
 		enum unit_section section = (enum unit_section)(i / state_count(&job->options));
 		unsigned state = i % state_count(&job->options);
 
-		if (state_bytes(section, state) == 0)
+		if (!state_exists(section, state))
 			continue;
 		snprintf(name, sizeof(name), "%s.%s%s", state_stream_name(&job->options, section, state),
 			 section_format(section), moments_suffix(section));
 		r = add_stream(layout, name, &job->streams.state[section][state]);
+		/* So many elements are one block, or some, of every stream: chunks of a sweep are. */
+		if (r == 0 && state_grain(section, state) > 1)
+			r = store_layout_set_blocks(layout, job->streams.state[section][state],
+						    state_bytes(section, state, STORE_BLOCK_BYTES));
 	}
 	return r;
 }
@@ -82,9 +90,9 @@ static int add_state_sections(struct job *job, uint32_t index, enum unit_section
 	int r = 0;
 
 	for (unsigned state = 0; state < state_count(&job->options) && r == 0; state++)
-		if (elements > 0 && state_bytes(section, state) > 0)
+		if (elements > 0 && state_exists(section, state))
 			r = store_layout_add_section(layout, job->streams.state[section][state],
-						     elements * state_bytes(section, state),
+						     state_bytes(section, state, elements),
 						     &job->places[index].state[section][state]);
 	return r;
 }

@@ -229,7 +229,7 @@ static void on_stored(struct store_transfer *transfer, int status)
 }
 
 /* In place: what is kept takes no more bytes than the values, and is written behind those that are read. */
-static void narrow(enum moment_format format, uint64_t count, void *values)
+static void narrow(enum moment_format format, unsigned slot, uint64_t count, void *values)
 {
 	float tile[1024];
 
@@ -237,7 +237,7 @@ static void narrow(enum moment_format format, uint64_t count, void *values)
 		size_t length = count - at < ARRAY_LENGTH(tile) ? count - at : ARRAY_LENGTH(tile);
 
 		memcpy(tile, (float *)values + at, length * sizeof(float));
-		moments_keep(format, tile, length, (char *)values + at * moment_bytes(format));
+		moments_keep(format, slot, tile, at, length, (char *)values + moment_offset(format, at));
 	}
 }
 
@@ -246,25 +246,24 @@ static int store_chunk(struct source *source, char *message, size_t size)
 	struct job *job = source->job;
 	const struct slot_cursor *slots = &source->slots;
 	unsigned state = STATE_SLOTS + slots->slot;
-	uint32_t stream = job->streams.state[slots->section][state];
 	enum unit_section section = (enum unit_section)slots->section;
-	uint64_t offset =
-		job->places[slots->pack].state[section][state] + slots->first * state_bytes(section, state);
-	uint64_t bytes = chunk_count(source) * state_bytes(section, state);
+	const struct store_piece kept =
+		job_find_kept(job, slots->pack, section, state, slots->first, chunk_count(source));
 	int r;
 
-	narrow(state_moments(section), chunk_count(source), source->values);
+	narrow(state_moments(section), slots->slot, chunk_count(source), source->values);
 
 	if (!job->has_nvme_optimizer) {
-		memcpy(store_address(job->optimizer_store, stream, offset), source->values, bytes);
+		memcpy(store_address(job->optimizer_store, kept.stream, kept.offset), source->values,
+		       kept.length);
 		leave_chunk(source);
 		return 1;
 	}
 	source->transfer = (struct store_transfer){ .direction = TIER_WRITE,
 						    .priority = TIER_WRITE_BACK,
-						    .stream = stream,
-						    .offset = offset,
-						    .length = size_align(bytes, STORE_PAGE_BYTES),
+						    .stream = kept.stream,
+						    .offset = kept.offset,
+						    .length = size_align(kept.length, STORE_PAGE_BYTES),
 						    .buffer = source->values,
 						    .done = on_stored };
 	source->is_busy = true;

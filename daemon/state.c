@@ -19,7 +19,8 @@ enum master_kind state_master_kind(enum unit_section section)
 }
 
 static_assert((int)MOMENTS_IN_FP32 == MOMENTS_FP32 && (int)MOMENTS_IN_BF16 == MOMENTS_BF16 &&
-		      (int)WIRE_MOMENTS == MOMENT_FORMATS,
+		      (int)MOMENTS_IN_INT8 == MOMENTS_INT8 && (int)WIRE_MOMENTS == MOMENT_FORMATS &&
+		      UNIT_ALIGN_ELEMENTS % MOMENT_BLOCK == 0,
 	      "formats of moments on the wire and in kernels");
 
 enum moment_format state_moments(enum unit_section section)
@@ -27,18 +28,33 @@ enum moment_format state_moments(enum unit_section section)
 	return (enum moment_format)section_moments(section);
 }
 
-uint64_t state_bytes(enum unit_section section, unsigned state)
+bool state_exists(enum unit_section section, unsigned state)
 {
-	return state == STATE_MASTER ? master_bytes(state_master_kind(section))
-				     : moment_bytes(state_moments(section));
+	return state != STATE_MASTER || master_bytes(state_master_kind(section)) > 0;
 }
 
-uint64_t state_all_bytes(const struct job_options *options, enum unit_section section)
+uint64_t state_grain(enum unit_section section, unsigned state)
+{
+	return state != STATE_MASTER && state_moments(section) == MOMENTS_INT8 ? MOMENT_BLOCK : 1;
+}
+
+uint64_t state_bytes(enum unit_section section, unsigned state, uint64_t elements)
+{
+	return state == STATE_MASTER ? master_bytes(state_master_kind(section)) * elements
+				     : moment_bytes(state_moments(section), elements);
+}
+
+uint64_t state_offset(enum unit_section section, unsigned state, uint64_t element)
+{
+	return state_bytes(section, state, element - element % state_grain(section, state));
+}
+
+uint64_t state_all_bytes(const struct job_options *options, enum unit_section section, uint64_t elements)
 {
 	uint64_t bytes = 0;
 
 	for (unsigned state = 0; state < state_count(options); state++)
-		bytes += state_bytes(section, state);
+		bytes += state_bytes(section, state, elements);
 	return bytes;
 }
 

@@ -23,11 +23,20 @@ static inline unsigned state_count(const struct job_options *options)
 	return STATE_SLOTS + options->slot_count;
 }
 
-/* Of an element; 0: the section has no such state. */
-uint64_t state_bytes(enum unit_section section, unsigned state);
+/* The section's elements have something of it. */
+bool state_exists(enum unit_section section, unsigned state);
+
+/* Elements that are kept as one piece: 1, or a block. */
+uint64_t state_grain(enum unit_section section, unsigned state);
+
+/* What so many elements take, in whole pieces. */
+uint64_t state_bytes(enum unit_section section, unsigned state, uint64_t elements);
+
+/* Where the element's piece begins, in bytes from that of the section's first one. */
+uint64_t state_offset(enum unit_section section, unsigned state, uint64_t element);
 
 /* Of all of them together. */
-uint64_t state_all_bytes(const struct job_options *options, enum unit_section section);
+uint64_t state_all_bytes(const struct job_options *options, enum unit_section section, uint64_t elements);
 
 /* "remainder", "master", "m", …: the name of its stream, and in messages. */
 const char *state_stream_name(const struct job_options *options, enum unit_section section, unsigned state);

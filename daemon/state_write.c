@@ -52,11 +52,6 @@ bool state_write_check(struct pending *pending, const Tierd__Wire__TensorWrite *
 
 /* ---- One piece ---- */
 
-static uint64_t element_bytes(const struct tensor_operation *operation)
-{
-	return state_bytes(operation->tensor->layout.section, (unsigned)operation->state);
-}
-
 static void end(struct tensor_operation *operation, int status)
 {
 	operation->status = status;
@@ -96,8 +91,8 @@ static void run_copy(struct work *work)
 	struct tensor_operation *operation = container_of(work, struct tensor_operation, work);
 
 	moments_keep(state_moments(operation->tensor->layout.section),
-		     (const float *)operation->member->window.base, operation->count,
-		     (void *)operation->source);
+		     (unsigned)operation->state - STATE_SLOTS, (const float *)operation->member->window.base,
+		     operation_pack_element(operation), operation->count, (void *)operation->source);
 }
 
 static void copy(struct tensor_operation *operation)
@@ -121,17 +116,14 @@ static void on_read(struct store_transfer *transfer, int status)
 static void read_extents(struct tensor_operation *operation, struct staging_buffer *buffer)
 {
 	const struct job *job = operation->job;
-	enum unit_section section = operation->tensor->layout.section;
-	uint64_t bytes = element_bytes(operation);
-	uint64_t offset = operation_state_offset(operation) + operation_pack_element(operation) * bytes;
+	const struct store_piece kept = operation_kept(operation);
 	struct store_piece extents;
 
-	store_find_extents(job->optimizer_store, job->streams.state[section][operation->state], offset,
-			   operation->count * bytes, &extents);
+	store_find_extents(job->optimizer_store, kept.stream, kept.offset, kept.length, &extents);
 	assert(extents.length <= STAGING_BYTES);
 	operation->stage = IN_FLIGHT;
 	operation->buffer = buffer;
-	operation->source = buffer->data + (offset - extents.offset);
+	operation->source = buffer->data + (kept.offset - extents.offset);
 	operation->transfer = (struct store_transfer){
 		.stream = extents.stream,
 		.offset = extents.offset,
@@ -156,11 +148,9 @@ static void begin(struct tensor_operation *operation)
 	operation->has_pin = true;
 	residency_pin(job, operation_pack(operation));
 	if (!job->has_nvme_optimizer) {
-		operation->source =
-			store_address(job->optimizer_store,
-				      job->streams.state[operation->tensor->layout.section][operation->state],
-				      operation_state_offset(operation) +
-					      operation_pack_element(operation) * element_bytes(operation));
+		const struct store_piece kept = operation_kept(operation);
+
+		operation->source = store_address(job->optimizer_store, kept.stream, kept.offset);
 		copy(operation);
 		return;
 	}

@@ -209,9 +209,15 @@ static void save(const struct view *view, const struct piece *piece, const struc
 	if (range->state >= STATE_SLOTS)
 		kept = (const char *)arrays->slots[range->state - STATE_SLOTS];
 	if (kept && range->state != STATE_PARAMETER)
-		kept += at * state_bytes(range->section, (unsigned)range->state);
-	copy_values(range->section, range->state, parameter + at * section_element_bytes(range->section),
-		    kept, end - first, view->memory.base + piece->offset + (first - range->first) * bytes);
+		kept += state_offset(range->section, (unsigned)range->state, at);
+	const struct copy_range saved = { .pack = range->pack,
+					  .section = range->section,
+					  .state = range->state,
+					  .first = first,
+					  .count = end - first };
+
+	copy_values(&saved, parameter + at * section_element_bytes(range->section), kept,
+		    view->memory.base + piece->offset + (first - range->first) * bytes);
 }
 
 void view_save(const struct view *view, const struct copy_range *chunk, const struct optimizer_arrays *arrays)

@@ -9,7 +9,7 @@ static void set(const struct optimizer_group *group, double rate, uint64_t updat
 }
 
 static inline vector update(const struct optimizer_constants *with, vector p, vector a,
-			    const struct moments *moments, size_t i)
+			    struct moments *moments, size_t i)
 {
 	vector g = fused(all(with->adam.weight_decay), p, multiply(a, all(with->factor)));
 

@@ -48,8 +48,8 @@ static inline void adam_set(const struct optimizer_group *group, double rate, ui
 }
 
 /* p - step * m / (sqrt(v) * scale + epsilon), with the moments moved on by g. */
-static inline vector adam_step(const struct adam_constants *with, vector p, vector g,
-			       const struct moments *moments, size_t i)
+static inline vector adam_step(const struct adam_constants *with, vector p, vector g, struct moments *moments,
+			       size_t i)
 {
 	vector new_m =
 		fused(all(with->beta1), moment_load(moments, 0, i), multiply(all(with->beta1_rest), g));

@@ -16,7 +16,7 @@ static void set(const struct optimizer_group *group, double rate, uint64_t updat
 }
 
 static inline vector update(const struct optimizer_constants *constants, vector p, vector a,
-			    const struct moments *moments, size_t i)
+			    struct moments *moments, size_t i)
 {
 	const struct lion_constants *with = &constants->lion;
 	vector g = multiply(a, all(constants->factor)), m = moment_load(moments, 0, i);

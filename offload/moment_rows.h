@@ -2,31 +2,99 @@
 #ifndef TIERD_OFFLOAD_MOMENT_ROWS_H
 #define TIERD_OFFLOAD_MOMENT_ROWS_H
 
+#include "offload/moment_words.h"
 #include "offload/optimizer.h"
-#include "offload/vector.h"
+
+/* A block of codes is computed in fp32, since its scale is known at its end only. */
+struct moment_block {
+	bool is_moved;
+	vector scale, base; /* of the codes that are read */
+	words greatest;	    /* magnitude of what replaces them */
+	float values[MOMENT_BLOCK];
+};
 
 struct moments {
 	enum moment_format format;
-	void *slots[OPTIMIZER_MAX_SLOTS];
-	words noise; /* of the elements that are in hand */
+	void *slots[OPTIMIZER_MAX_SLOTS]; /* of codes: of the block that is in hand */
+	words noise;			  /* of the elements that are in hand; not of codes */
+	struct moment_block blocks[OPTIMIZER_MAX_SLOTS];
 };
 
 static inline vector moment_load(const struct moments *moments, unsigned slot, size_t i)
 {
-	const uint16_t *narrow = moments->slots[slot];
+	const uint16_t *halves = moments->slots[slot];
+	const struct coded_moments *coded = moments->slots[slot];
 
 	if (moments->format == MOMENTS_FP32)
 		return load_ahead((const float *)moments->slots[slot] + i);
-	prefetch(narrow + i);
-	return load_bf16(narrow + i);
+	if (moments->format == MOMENTS_INT8)
+		return decode(load_bytes(coded->codes + i), slot, moments->blocks[slot].scale,
+			      moments->blocks[slot].base);
+	prefetch(halves + i);
+	return widen_bf16(load_halves(halves + i));
 }
 
-static inline void moment_store(const struct moments *moments, unsigned slot, size_t i, vector x)
+static inline void moment_store(struct moments *moments, unsigned slot, size_t i, vector x)
 {
-	if (moments->format == MOMENTS_FP32)
+	struct moment_block *block = &moments->blocks[slot];
+
+	if (moments->format == MOMENTS_FP32) {
 		store((float *)moments->slots[slot] + i, x);
-	else
-		store_noisy((uint16_t *)moments->slots[slot] + i, x, moments->noise, slot);
+	} else if (moments->format == MOMENTS_BF16) {
+		store_halves((uint16_t *)moments->slots[slot] + i,
+			     round_bf16(x, noise_of_slot(moments->noise, slot)));
+	} else {
+		block->is_moved = true;
+		block->greatest = greatest(block->greatest, code_magnitude(x, slot));
+		store(block->values + i, x);
+	}
+}
+
+/* ---- Codes ---- */
+
+static inline void moments_begin_block(struct moments *moments, void *const slots[OPTIMIZER_MAX_SLOTS],
+				       size_t block)
+{
+	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS && slots[slot]; slot++) {
+		struct coded_moments *coded = (struct coded_moments *)slots[slot] + block;
+
+		for (size_t at = 0; at < sizeof(*coded); at += 64)
+			prefetch((char *)coded + at);
+		moments->slots[slot] = coded;
+		moments->blocks[slot].is_moved = false;
+		moments->blocks[slot].scale = all(coded->scale);
+		moments->blocks[slot].base = all(code_base(slot, coded->scale));
+		moments->blocks[slot].greatest = all_words(0);
+	}
+}
+
+/* first: of its elements, among those that the noise numbers. Slots that were not stored stay as they are. */
+static inline void moments_end_block(struct moments *moments, const struct moment_noise *noise, size_t first,
+				     size_t count)
+{
+	vector factors[OPTIMIZER_MAX_SLOTS];
+
+	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++) {
+		struct coded_moments *coded = moments->slots[slot];
+
+		if (!coded || !moments->blocks[slot].is_moved)
+			continue;
+		uint32_t scale = code_scale(greatest_lane(moments->blocks[slot].greatest), slot);
+
+		coded->scale = float_from_bits(scale);
+		factors[slot] = all(float_from_bits(code_factor(scale)));
+	}
+	for (size_t i = 0; i < count; i += VECTOR_LANES) {
+		words bits = noise_at(noise->first + first + i, noise->keys);
+
+		for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++) {
+			struct coded_moments *coded = moments->slots[slot];
+
+			if (coded && moments->blocks[slot].is_moved)
+				store_bytes(coded->codes + i, encode(load(moments->blocks[slot].values + i),
+								     slot, factors[slot], bits));
+		}
+	}
 }
 
 #endif

@@ -16,7 +16,7 @@ static void set(const struct optimizer_group *group, double rate, uint64_t updat
 
 /* The product changes no value, and makes every NaN one that can be cut. */
 static inline vector update(const struct optimizer_constants *constants, vector p, vector a,
-			    const struct moments *moments, size_t i)
+			    struct moments *moments, size_t i)
 {
 	return multiply(a, all(constants->factor));
 }

@@ -12,13 +12,23 @@
 
 #define OPTIMIZER_MAX_SLOTS 2
 
-/* How slots are kept; bf16 is rounded stochastically (docs/numerics.md, "Moments"). */
-enum moment_format { MOMENTS_FP32, MOMENTS_BF16, MOMENT_FORMATS };
+/* How slots are kept: docs/numerics.md, "Moments". */
+enum moment_format { MOMENTS_FP32, MOMENTS_BF16, MOMENTS_INT8, MOMENT_FORMATS };
 
-/* Of an element of a slot. */
-static inline size_t moment_bytes(enum moment_format format)
+/* Of the last: blocks of values, from a tensor's first on. */
+#define MOMENT_BLOCK 256
+
+struct coded_moments {
+	float scale;
+	uint8_t codes[MOMENT_BLOCK];
+};
+
+/* What so many elements of a slot take: of a whole number of blocks, or up to the end of a tensor. */
+static inline uint64_t moment_bytes(enum moment_format format, uint64_t elements)
 {
-	return format == MOMENTS_FP32 ? sizeof(float) : sizeof(uint16_t);
+	if (format == MOMENTS_INT8)
+		return (elements + MOMENT_BLOCK - 1) / MOMENT_BLOCK * sizeof(struct coded_moments);
+	return elements * (format == MOMENTS_FP32 ? sizeof(float) : sizeof(uint16_t));
 }
 
 /* For rounding, by counter: an element's at an update is the same, whoever owns it, and in whatever pieces it
@@ -59,8 +69,8 @@ struct optimizer_constants {
 	};
 };
 
-/* All arrays have count elements, any count, aligned to one element; fastest where 64-byte aligned. They do
- * not overlap. */
+/* All arrays have count elements, any count, aligned to one element, of slots in blocks to one block; fastest
+ * where 64-byte aligned. They do not overlap. */
 struct optimizer_arrays {
 	void *parameter; /* in its format */
 	void *master; /* what it takes beside that to know the fp32 master, or NULL: see offload/format.h */

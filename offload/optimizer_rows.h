@@ -2,10 +2,10 @@
  * OPTIMIZER (its name) and
  *
  *   static inline vector update(const struct optimizer_constants *constants, vector p, vector a,
- *                               const struct moments *moments, size_t i)
+ *                               struct moments *moments, size_t i)
  *
- * which returns the new master of the elements from i on, given the old one and the summed gradients, and
- * moves their moments on. Defines struct optimizer's kernels as OPTIMIZER_KERNELS. */
+ * which returns the new master of some elements, given the old one and the summed gradients, and moves their
+ * moments, from i on, too. Defines struct optimizer's kernels as OPTIMIZER_KERNELS. */
 
 #include "offload/moment_rows.h"
 #include "offload/optimizer.h"
@@ -54,9 +54,8 @@ static void update_rest(const struct optimizer_constants *constants, size_t firs
 	};
 
 	rest.noise.first += first;
-	for (unsigned i = 0; i < OPTIMIZER_MAX_SLOTS; i++)
-		rest.slots[i] =
-			arrays->slots[i] ? (char *)arrays->slots[i] + first * moment_bytes(format) : NULL;
+	for (unsigned i = 0; i < OPTIMIZER_MAX_SLOTS && arrays->slots[i]; i++)
+		rest.slots[i] = (char *)arrays->slots[i] + moment_bytes(format, first);
 	VECTOR_EXPAND(OPTIMIZER, scalar).kernels[format][kind](constants, count - first, &rest);
 }
 
@@ -81,11 +80,45 @@ ALWAYS_INLINE void update_rows(const struct optimizer_constants *constants, size
 		update_rest(constants, i, count, arrays, kind, format);
 }
 
+/* A last block that is not whole vectors is left to the scalars, whole: it has one scale. */
+ALWAYS_INLINE void update_blocks(const struct optimizer_constants *constants, size_t count,
+				 const struct optimizer_arrays *arrays, enum master_kind kind)
+{
+	const struct optimizer_constants with = *constants;
+	const struct optimizer_arrays at = *arrays;
+	struct moments moments = { .format = MOMENTS_INT8 };
+	size_t first = 0;
+
+	while (first < count) {
+		size_t length = count - first < MOMENT_BLOCK ? count - first : MOMENT_BLOCK;
+
+		if (length % VECTOR_LANES != 0)
+			break;
+		moments_begin_block(&moments, at.slots, first / MOMENT_BLOCK);
+		for (size_t i = 0; i < length; i += VECTOR_LANES) {
+			vector p = load_master(&at, kind, first + i), a = load_ahead(at.gradient + first + i);
+
+			store_master(&at, kind, first + i, update(&with, p, a, &moments, i));
+		}
+		moments_end_block(&moments, &at.noise, first, length);
+		first += length;
+	}
+	if (first < count)
+		update_rest(constants, first, count, arrays, kind, MOMENTS_INT8);
+}
+
 #define UPDATE(name, kind, format)                                                                           \
 	static void name(const struct optimizer_constants *constants, size_t count,                          \
 			 const struct optimizer_arrays *arrays)                                              \
 	{                                                                                                    \
 		update_rows(constants, count, arrays, kind, format);                                         \
+	}
+
+#define UPDATE_BLOCKS(name, kind)                                                                            \
+	static void name(const struct optimizer_constants *constants, size_t count,                          \
+			 const struct optimizer_arrays *arrays)                                              \
+	{                                                                                                    \
+		update_blocks(constants, count, arrays, kind);                                               \
 	}
 
 UPDATE(update_split, MASTER_SPLIT, MOMENTS_FP32)
@@ -94,15 +127,21 @@ UPDATE(update_itself, MASTER_ITSELF, MOMENTS_FP32)
 UPDATE(update_split_bf16, MASTER_SPLIT, MOMENTS_BF16)
 UPDATE(update_beside_bf16, MASTER_BESIDE, MOMENTS_BF16)
 UPDATE(update_itself_bf16, MASTER_ITSELF, MOMENTS_BF16)
+UPDATE_BLOCKS(update_split_int8, MASTER_SPLIT)
+UPDATE_BLOCKS(update_beside_int8, MASTER_BESIDE)
+UPDATE_BLOCKS(update_itself_int8, MASTER_ITSELF)
 
+/* clang-format off */
 #define OPTIMIZER_KERNELS                                                                                    \
 	{                                                                                                    \
 		[MOMENTS_FP32] = { [MASTER_SPLIT] = update_split,                                            \
 				   [MASTER_BESIDE] = update_beside,                                          \
 				   [MASTER_ITSELF] = update_itself },                                        \
-		[MOMENTS_BF16] = {                                                                           \
-			[MASTER_SPLIT] = update_split_bf16,                                                  \
-			[MASTER_BESIDE] = update_beside_bf16,                                                \
-			[MASTER_ITSELF] = update_itself_bf16                                                 \
-		}                                                                                            \
+		[MOMENTS_BF16] = { [MASTER_SPLIT] = update_split_bf16,                                       \
+				   [MASTER_BESIDE] = update_beside_bf16,                                     \
+				   [MASTER_ITSELF] = update_itself_bf16 },                                   \
+		[MOMENTS_INT8] = { [MASTER_SPLIT] = update_split_int8,                                       \
+				   [MASTER_BESIDE] = update_beside_int8,                                     \
+				   [MASTER_ITSELF] = update_itself_int8 }                                    \
 	}
+/* clang-format on */

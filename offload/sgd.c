@@ -44,7 +44,7 @@ static void set(const struct optimizer_group *group, double rate, uint64_t updat
 }
 
 static inline vector update(const struct optimizer_constants *constants, vector p, vector a,
-			    const struct moments *moments, size_t i)
+			    struct moments *moments, size_t i)
 {
 	const struct sgd_constants *with = &constants->sgd;
 	vector g = fused(all(with->weight_decay), p, multiply(a, all(constants->factor)));

@@ -10,10 +10,16 @@
  *   join(high, low)            the value of a split master (common/bfloat16.h)
  *   split(x, ret_high, ret_low)
  *   store_fp16(to, x)          rounded (common/float16.h)
- *   load_bf16(from)
- * and `words`, 32 bits in each lane, for
- *   noise_at(number, keys)     of the elements from number on (offload/noise.h)
- *   store_noisy(to, x, noise, slot)   x in bf16, rounded with the noise of a slot */
+ * and `words`, the bits of each lane, for
+ *   bits_of(x), from_bits(x), all_words(x)
+ *   lanes()                    0, 1, …
+ *   add, subtract, multiply_low, least, greatest, of numbers without sign
+ *   both, either, differ       and, or, exclusive or
+ *   shift_left(x, places), shift_right(x, places)
+ *   greatest_lane(x)
+ *   load_bytes(from), load_halves(from)   widened
+ *   store_bytes(to, x)         of what is below 2^15; above 255: that
+ *   store_halves(to, x)        cut */
 #ifndef TIERD_OFFLOAD_VECTOR_H
 #define TIERD_OFFLOAD_VECTOR_H
 

@@ -5,8 +5,6 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#include "offload/noise.h"
-
 #define VECTOR_LEVEL avx2
 #define VECTOR_LANES 8
 
@@ -90,40 +88,110 @@ static inline void store_fp16(uint16_t *to, vector x)
 	_mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-static inline vector load_bf16(const uint16_t *from)
+static inline words bits_of(vector x)
 {
-	__m256i upper = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
-
-	return _mm256_castsi256_ps(_mm256_slli_epi32(upper, 16));
+	return _mm256_castps_si256(x);
 }
 
-static inline words noise_at(uint64_t number, const uint32_t keys[2])
+static inline vector from_bits(words x)
 {
-	__m256i lanes = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
-	__m256i second = _mm256_set1_epi32((int)noise_second_key(number, keys));
-	__m256i x = _mm256_add_epi32(_mm256_set1_epi32((int)((uint32_t)number + keys[0])), lanes);
-
-	x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 16));
-	x = _mm256_mullo_epi32(x, _mm256_set1_epi32((int)NOISE_FIRST_FACTOR));
-	x = _mm256_xor_si256(x, second);
-	x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 15));
-	x = _mm256_mullo_epi32(x, _mm256_set1_epi32((int)NOISE_SECOND_FACTOR));
-	return _mm256_xor_si256(x, _mm256_srli_epi32(x, 16));
+	return _mm256_castsi256_ps(x);
 }
 
-static inline void store_noisy(uint16_t *to, vector x, words noise, unsigned slot)
+static inline words all_words(uint32_t x)
 {
-	__m256i bits = _mm256_castps_si256(x), sign = _mm256_set1_epi32(INT32_MIN);
-	__m256i magnitude = _mm256_andnot_si256(sign, bits);
-	__m256i limit = _mm256_max_epu32(magnitude, _mm256_set1_epi32(0x7f7fffff));
-	__m256i half =
-		slot == 0 ? _mm256_and_si256(noise, _mm256_set1_epi32(0xffff)) : _mm256_srli_epi32(noise, 16);
-	__m256i rounded = _mm256_min_epu32(_mm256_add_epi32(magnitude, half), limit);
+	return _mm256_set1_epi32((int)x);
+}
 
-	rounded = _mm256_srli_epi32(_mm256_or_si256(rounded, _mm256_and_si256(bits, sign)), 16);
-	/* Packing works within 128 bits: it gives four of each, twice. */
-	rounded = _mm256_permute4x64_epi64(_mm256_packus_epi32(rounded, rounded), 0xd8);
-	_mm_storeu_si128((__m128i *)to, _mm256_castsi256_si128(rounded));
+static inline words lanes(void)
+{
+	return _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+}
+
+static inline words add(words a, words b)
+{
+	return _mm256_add_epi32(a, b);
+}
+
+static inline words subtract(words a, words b)
+{
+	return _mm256_sub_epi32(a, b);
+}
+
+static inline words multiply_low(words a, words b)
+{
+	return _mm256_mullo_epi32(a, b);
+}
+
+static inline words both(words a, words b)
+{
+	return _mm256_and_si256(a, b);
+}
+
+static inline words either(words a, words b)
+{
+	return _mm256_or_si256(a, b);
+}
+
+static inline words differ(words a, words b)
+{
+	return _mm256_xor_si256(a, b);
+}
+
+static inline words shift_left(words x, unsigned places)
+{
+	return _mm256_slli_epi32(x, (int)places);
+}
+
+static inline words shift_right(words x, unsigned places)
+{
+	return _mm256_srli_epi32(x, (int)places);
+}
+
+static inline words least(words a, words b)
+{
+	return _mm256_min_epu32(a, b);
+}
+
+static inline words greatest(words a, words b)
+{
+	return _mm256_max_epu32(a, b);
+}
+
+static inline uint32_t greatest_lane(words x)
+{
+	__m128i four = _mm_max_epu32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+	__m128i two = _mm_max_epu32(four, _mm_shuffle_epi32(four, 0x4e));
+
+	return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(two, _mm_shuffle_epi32(two, 0xb1)));
+}
+
+/* Packing works within 128 bits: it gives four of each, twice. */
+static inline __m128i pack_halves(words x)
+{
+	return _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(x, x), 0xd8));
+}
+
+static inline words load_bytes(const uint8_t *from)
+{
+	return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)from));
+}
+
+static inline void store_bytes(uint8_t *to, words x)
+{
+	__m128i halves = pack_halves(x);
+
+	_mm_storel_epi64((__m128i *)to, _mm_packus_epi16(halves, halves));
+}
+
+static inline words load_halves(const uint16_t *from)
+{
+	return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
+}
+
+static inline void store_halves(uint16_t *to, words x)
+{
+	_mm_storeu_si128((__m128i *)to, pack_halves(x));
 }
 
 #endif

@@ -5,8 +5,6 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#include "offload/noise.h"
-
 #define VECTOR_LEVEL avx512
 #define VECTOR_LANES 16
 
@@ -85,38 +83,99 @@ static inline void store_fp16(uint16_t *to, vector x)
 	_mm256_storeu_si256((__m256i *)to, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-static inline vector load_bf16(const uint16_t *from)
+static inline words bits_of(vector x)
 {
-	__m512i upper = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
-
-	return _mm512_castsi512_ps(_mm512_slli_epi32(upper, 16));
+	return _mm512_castps_si512(x);
 }
 
-static inline words noise_at(uint64_t number, const uint32_t keys[2])
+static inline vector from_bits(words x)
 {
-	__m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-	__m512i second = _mm512_set1_epi32((int)noise_second_key(number, keys));
-	__m512i x = _mm512_add_epi32(_mm512_set1_epi32((int)((uint32_t)number + keys[0])), lanes);
-
-	x = _mm512_xor_si512(x, _mm512_srli_epi32(x, 16));
-	x = _mm512_mullo_epi32(x, _mm512_set1_epi32((int)NOISE_FIRST_FACTOR));
-	x = _mm512_xor_si512(x, second);
-	x = _mm512_xor_si512(x, _mm512_srli_epi32(x, 15));
-	x = _mm512_mullo_epi32(x, _mm512_set1_epi32((int)NOISE_SECOND_FACTOR));
-	return _mm512_xor_si512(x, _mm512_srli_epi32(x, 16));
+	return _mm512_castsi512_ps(x);
 }
 
-static inline void store_noisy(uint16_t *to, vector x, words noise, unsigned slot)
+static inline words all_words(uint32_t x)
 {
-	__m512i bits = _mm512_castps_si512(x), sign = _mm512_set1_epi32(INT32_MIN);
-	__m512i magnitude = _mm512_andnot_si512(sign, bits);
-	__m512i limit = _mm512_max_epu32(magnitude, _mm512_set1_epi32(0x7f7fffff));
-	__m512i half =
-		slot == 0 ? _mm512_and_si512(noise, _mm512_set1_epi32(0xffff)) : _mm512_srli_epi32(noise, 16);
-	__m512i rounded = _mm512_min_epu32(_mm512_add_epi32(magnitude, half), limit);
+	return _mm512_set1_epi32((int)x);
+}
 
-	rounded = _mm512_or_si512(rounded, _mm512_and_si512(bits, sign));
-	_mm256_storeu_si256((__m256i *)to, _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+static inline words lanes(void)
+{
+	return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+}
+
+static inline words add(words a, words b)
+{
+	return _mm512_add_epi32(a, b);
+}
+
+static inline words subtract(words a, words b)
+{
+	return _mm512_sub_epi32(a, b);
+}
+
+static inline words multiply_low(words a, words b)
+{
+	return _mm512_mullo_epi32(a, b);
+}
+
+static inline words both(words a, words b)
+{
+	return _mm512_and_si512(a, b);
+}
+
+static inline words either(words a, words b)
+{
+	return _mm512_or_si512(a, b);
+}
+
+static inline words differ(words a, words b)
+{
+	return _mm512_xor_si512(a, b);
+}
+
+static inline words shift_left(words x, unsigned places)
+{
+	return _mm512_slli_epi32(x, places);
+}
+
+static inline words shift_right(words x, unsigned places)
+{
+	return _mm512_srli_epi32(x, places);
+}
+
+static inline words least(words a, words b)
+{
+	return _mm512_min_epu32(a, b);
+}
+
+static inline words greatest(words a, words b)
+{
+	return _mm512_max_epu32(a, b);
+}
+
+static inline uint32_t greatest_lane(words x)
+{
+	return _mm512_reduce_max_epu32(x);
+}
+
+static inline words load_bytes(const uint8_t *from)
+{
+	return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)from));
+}
+
+static inline void store_bytes(uint8_t *to, words x)
+{
+	_mm_storeu_si128((__m128i *)to, _mm512_cvtusepi32_epi8(x));
+}
+
+static inline words load_halves(const uint16_t *from)
+{
+	return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)from));
+}
+
+static inline void store_halves(uint16_t *to, words x)
+{
+	_mm256_storeu_si256((__m256i *)to, _mm512_cvtepi32_epi16(x));
 }
 
 #endif

@@ -5,8 +5,8 @@
 #include <float.h>
 #include <math.h>
 
+#include "common/bfloat16.h"
 #include "common/float16.h"
-#include "offload/noise.h"
 
 _Static_assert(FLT_EVAL_METHOD == 0, "fp32 arithmetic must round to fp32");
 
@@ -77,19 +77,99 @@ static inline void store_fp16(uint16_t *to, vector x)
 	*to = float16_from_float(x);
 }
 
-static inline vector load_bf16(const uint16_t *from)
+static inline words bits_of(vector x)
 {
-	return bfloat16_to_float(*from);
+	return float_bits(x);
 }
 
-static inline words noise_at(uint64_t number, const uint32_t keys[2])
+static inline vector from_bits(words x)
 {
-	return noise_bits(number, keys);
+	return float_from_bits(x);
 }
 
-static inline void store_noisy(uint16_t *to, vector x, words noise, unsigned slot)
+static inline words all_words(uint32_t x)
 {
-	*to = noise_round(x, slot == 0 ? noise : noise >> 16);
+	return x;
+}
+
+static inline words lanes(void)
+{
+	return 0;
+}
+
+static inline words add(words a, words b)
+{
+	return a + b;
+}
+
+static inline words subtract(words a, words b)
+{
+	return a - b;
+}
+
+static inline words multiply_low(words a, words b)
+{
+	return a * b;
+}
+
+static inline words both(words a, words b)
+{
+	return a & b;
+}
+
+static inline words either(words a, words b)
+{
+	return a | b;
+}
+
+static inline words differ(words a, words b)
+{
+	return a ^ b;
+}
+
+static inline words shift_left(words x, unsigned places)
+{
+	return x << places;
+}
+
+static inline words shift_right(words x, unsigned places)
+{
+	return x >> places;
+}
+
+static inline words least(words a, words b)
+{
+	return a < b ? a : b;
+}
+
+static inline words greatest(words a, words b)
+{
+	return a > b ? a : b;
+}
+
+static inline uint32_t greatest_lane(words x)
+{
+	return x;
+}
+
+static inline words load_bytes(const uint8_t *from)
+{
+	return *from;
+}
+
+static inline void store_bytes(uint8_t *to, words x)
+{
+	*to = x < 255 ? (uint8_t)x : 255;
+}
+
+static inline words load_halves(const uint16_t *from)
+{
+	return *from;
+}
+
+static inline void store_halves(uint16_t *to, words x)
+{
+	*to = (uint16_t)x;
 }
 
 #endif

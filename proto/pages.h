@@ -25,7 +25,7 @@
 #include "proto/versions.h"
 
 #define PAGES_MAGIC 0x64726974 /* "tird" */
-#define PAGES_VERSION 5
+#define PAGES_VERSION 6
 #define PAGES_VERSIONS ((struct versions){ PAGES_VERSION, PAGES_VERSION }) /* that this code can use */
 
 /* ---- Directory ---- */
@@ -65,7 +65,7 @@ static inline uint64_t directory_word_offset(uint64_t word)
 	return (word & UINT64_C(0xffffffffff)) * DIRECTORY_OFFSET_UNIT;
 }
 
-#define UNIT_SECTIONS 10 /* see unit_layout.h */
+#define UNIT_SECTIONS 13 /* see unit_layout.h */
 
 struct directory_entry {
 	_Atomic uint64_t word;

@@ -49,10 +49,19 @@ static int section_of(uint32_t format, uint32_t moments, enum unit_section *ret_
 }
 
 static_assert(SECTION_BF16_MOMENTS_BF16 == UNIT_TRAINABLE_FORMATS * MOMENTS_IN_BF16 &&
+		      SECTION_BF16_MOMENTS_INT8 == UNIT_TRAINABLE_FORMATS * MOMENTS_IN_INT8 &&
 		      SECTION_FROZEN_BF16 == UNIT_TRAINABLE_SECTIONS &&
 		      UNIT_TRAINABLE_SECTIONS % UNIT_TRAINABLE_FORMATS == 0 &&
 		      SECTION_FROZEN_BYTES + 1 == UNIT_SECTIONS,
 	      "sections are numbered by format, and then by moments");
+
+/* Of a tensor's first element. */
+static uint64_t alignment_of(enum unit_section section)
+{
+	if (section_is_trainable(section) && section_moments(section) == MOMENTS_IN_INT8)
+		return UNIT_ALIGN_ELEMENTS;
+	return UNIT_ALIGN_BYTES / section_element_bytes(section);
+}
 
 int unit_layout_append(struct unit_layout *layout, uint32_t format, uint32_t moments, uint64_t elements,
 		       struct tensor_layout *ret_tensor)
@@ -62,8 +71,8 @@ int unit_layout_append(struct unit_layout *layout, uint32_t format, uint32_t mom
 
 	if (r < 0)
 		return r;
-	uint64_t first =
-		size_align(layout->elements[section], UNIT_ALIGN_BYTES / section_element_bytes(section));
+	uint64_t first = size_align(layout->elements[section], alignment_of(section));
+
 	if (elements > UNIT_MAX_ELEMENTS || first + elements > UNIT_MAX_ELEMENTS)
 		return -EOVERFLOW;
 	layout->elements[section] = first + elements;

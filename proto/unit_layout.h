@@ -1,10 +1,11 @@
 /* Where the tensors of a unit lie: library and daemon compute it alike, from the definition alone.
  *
- * A unit has ten sections: of tensors that are trained, by the format of what their optimizer keeps and by
- * their own; of others, by their own. Bytes are never trained.
- * Within a section tensors follow in order of definition, each at a multiple of 256 bytes; a section's length
- * is a multiple of 256 elements. The trainable elements of a unit are numbered through its sections in their
- * order; gradients lie in the same order, without gap. */
+ * A unit has thirteen sections: of tensors that are trained, by the format of what their optimizer keeps and
+ * by their own; of others, by their own. Bytes are never trained.
+ * Within a section tensors follow in order of definition, each at a multiple of 256 bytes, of 256 elements
+ * where moments are kept in blocks of as many; a section's length is a multiple of 256 elements. The
+ * trainable elements of a unit are numbered through its sections in their order; gradients lie in the same
+ * order, without gap. */
 #ifndef TIERD_PROTO_UNIT_LAYOUT_H
 #define TIERD_PROTO_UNIT_LAYOUT_H
 
@@ -22,6 +23,9 @@ enum unit_section {
 	SECTION_BF16_MOMENTS_BF16,
 	SECTION_FP16_MOMENTS_BF16,
 	SECTION_FP32_MOMENTS_BF16,
+	SECTION_BF16_MOMENTS_INT8,
+	SECTION_FP16_MOMENTS_INT8,
+	SECTION_FP32_MOMENTS_INT8,
 	SECTION_FROZEN_BF16,
 	SECTION_FROZEN_FP16,
 	SECTION_FROZEN_FP32,

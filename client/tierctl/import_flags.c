@@ -141,6 +141,8 @@ static bool set_choice(struct tierd_group *group, const char *text, size_t lengt
 		group->moments = TIERD_MOMENTS_FP32;
 	else if (is_text(text, length, "moments=bf16"))
 		group->moments = TIERD_MOMENTS_BF16;
+	else if (is_text(text, length, "moments=int8"))
+		group->moments = TIERD_MOMENTS_INT8;
 	else
 		return false;
 	return true;
@@ -204,7 +206,7 @@ static const struct import_flag {
 	{ "format", set_format, "bf16, fp16 or fp32", true },
 	{ "group", set_group,
 	  "rates such as weight_decay=0.1,beta2=0.95; they are learning_rate, beta1, beta2, epsilon, "
-	  "weight_decay, momentum, dampening, moments (fp32 or bf16), and nesterov, which has no value",
+	  "weight_decay, momentum, dampening, moments (fp32, bf16 or int8), and nesterov, which has no value",
 	  true },
 	{ "clip", set_clip, "a norm such as 1.0", true },
 	{ "stage", set_stage, "0, 1, 2 or 3", false },

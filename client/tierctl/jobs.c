@@ -197,7 +197,7 @@ static void add_placement(struct table *table, const char *placement, bool is_au
 /* fp32 moments are what everybody expects. */
 static void add_optimizer(struct table *table, const Tierd__Wire__JobEntry *job)
 {
-	if (strstr(job->moments, "bf16"))
+	if (strstr(job->moments, "bf16") || strstr(job->moments, "int8"))
 		table_add(table, "%s (%s)", job->optimizer, job->moments);
 	else
 		table_add(table, "%s", job->optimizer);

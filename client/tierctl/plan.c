@@ -34,11 +34,14 @@ struct plan_layout plan_layout(const struct plan_model *model)
 {
 	static const unsigned parameters[] = { [PLAN_BF16] = 2, [PLAN_FP16] = 2, [PLAN_FP32] = 4 };
 	static const unsigned masters[] = { [PLAN_BF16] = 2, [PLAN_FP16] = 4, [PLAN_FP32] = 0 };
+	static const double moments[] = {
+		[PLAN_MOMENTS_FP32] = 4, [PLAN_MOMENTS_BF16] = 2, [PLAN_MOMENTS_INT8] = 260.0 / 256
+	};
 
 	return (struct plan_layout){ .parameter = parameters[model->format],
 				     .gradient = 4,
 				     .optimizer = masters[model->format] +
-						  (model->has_bf16_moments ? 2 : 4) * model->slots };
+						  moments[model->moments] * model->slots };
 }
 
 static const char *const format_names[] = {
@@ -78,10 +81,23 @@ int plan_set_optimizer(struct plan_model *model, const char *name)
 	return -EINVAL;
 }
 
+static const char *const moments_names[] = {
+	[PLAN_MOMENTS_FP32] = "fp32", [PLAN_MOMENTS_BF16] = "bf16", [PLAN_MOMENTS_INT8] = "int8"
+};
+
+const char *plan_moments_name(enum plan_moments moments)
+{
+	return moments_names[moments];
+}
+
 int plan_set_moments(struct plan_model *model, const char *name)
 {
-	model->has_bf16_moments = strcmp(name, "bf16") == 0;
-	return model->has_bf16_moments || strcmp(name, "fp32") == 0 ? 0 : -EINVAL;
+	for (size_t i = 0; i < ARRAY_LENGTH(moments_names); i++)
+		if (strcmp(moments_names[i], name) == 0) {
+			model->moments = (enum plan_moments)i;
+			return 0;
+		}
+	return -EINVAL;
 }
 
 int plan_set_durability(struct plan_model *model, const char *text, bool *ret_is_durable)
@@ -108,6 +124,11 @@ int plan_set_gradients(struct plan_model *model, const char *place)
 	return model->is_gradient_nvme || strcmp(place, "host") == 0 ? 0 : -EINVAL;
 }
 
+static uint64_t bytes_of(uint64_t parameters, double each)
+{
+	return (uint64_t)((double)parameters * each);
+}
+
 static uint64_t part(const struct plan_model *model, uint64_t bytes, bool is_partitioned)
 {
 	return is_partitioned ? size_divide_up(bytes, model->world_size) : bytes;
@@ -116,7 +137,7 @@ static uint64_t part(const struct plan_model *model, uint64_t bytes, bool is_par
 /* All that is gathered. */
 static uint64_t parameter_bytes(const struct plan_model *model)
 {
-	return model->parameters * plan_layout(model).parameter + model->frozen_bytes;
+	return bytes_of(model->parameters, plan_layout(model).parameter) + model->frozen_bytes;
 }
 
 struct plan_memory plan_memory(const struct plan_model *model, unsigned stage)
@@ -124,8 +145,8 @@ struct plan_memory plan_memory(const struct plan_model *model, unsigned stage)
 	struct plan_layout layout = plan_layout(model);
 	struct plan_memory memory = {
 		.parameters = part(model, parameter_bytes(model), stage >= 3),
-		.gradients = part(model, model->parameters * layout.gradient, stage >= 2),
-		.optimizer = part(model, model->parameters * layout.optimizer, stage >= 1),
+		.gradients = part(model, bytes_of(model->parameters, layout.gradient), stage >= 2),
+		.optimizer = part(model, bytes_of(model->parameters, layout.optimizer), stage >= 1),
 	};
 
 	memory.total = memory.parameters + memory.gradients + memory.optimizer;
@@ -155,7 +176,8 @@ static uint64_t parameters_on_host(const struct plan_model *model, unsigned stag
 {
 	uint64_t all = parameter_bytes(model);
 	uint64_t frozen = size_divide_up(model->frozen_bytes, model->parameters / model->largest_unit);
-	uint64_t window = WINDOW_UNITS * (model->largest_unit * plan_layout(model).parameter + frozen);
+	uint64_t window =
+		WINDOW_UNITS * (bytes_of(model->largest_unit, plan_layout(model).parameter) + frozen);
 	uint64_t local = local_part(model, all, stage >= 3);
 
 	/* Shards are gathered in place, so the window never makes more than all of them. */
@@ -167,8 +189,8 @@ static uint64_t parameters_on_host(const struct plan_model *model, unsigned stag
 /* At stages 0 and 1 the sum of each rank's micro-batches stays apart until the step. */
 static uint64_t gradients_on_host(const struct plan_model *model, unsigned stage, bool is_nvme)
 {
-	uint64_t all = model->parameters * plan_layout(model).gradient;
-	uint64_t least = model->largest_unit * plan_layout(model).gradient;
+	uint64_t all = bytes_of(model->parameters, plan_layout(model).gradient);
+	uint64_t least = bytes_of(model->largest_unit, plan_layout(model).gradient);
 	uint64_t local = stage >= 2 ? local_part(model, all, true) : all * model->local_ranks;
 
 	return is_nvme && least < local ? least : local;
@@ -178,10 +200,10 @@ int plan_place(const struct plan_model *model, unsigned stage, bool is_parameter
 	       struct plan_place *ret_place)
 {
 	struct plan_layout layout = plan_layout(model);
-	uint64_t parameters = local_part(model, model->parameters * layout.parameter, stage >= 3);
+	uint64_t parameters = local_part(model, bytes_of(model->parameters, layout.parameter), stage >= 3);
 	uint64_t frozen = local_part(model, model->frozen_bytes, stage >= 3);
-	uint64_t optimizer = local_part(model, model->parameters * layout.optimizer, stage >= 1);
-	uint64_t gradients = local_part(model, model->parameters * layout.gradient, true);
+	uint64_t optimizer = local_part(model, bytes_of(model->parameters, layout.optimizer), stage >= 1);
+	uint64_t gradients = local_part(model, bytes_of(model->parameters, layout.gradient), true);
 	struct plan_place place = {
 		.is_parameter_nvme = is_parameter_nvme,
 		.is_optimizer_nvme = is_optimizer_nvme,
@@ -193,8 +215,8 @@ int plan_place(const struct plan_model *model, unsigned stage, bool is_parameter
 	place.parameters_host = parameters_on_host(model, stage, is_parameter_nvme);
 	place.gradients_host = gradients_on_host(model, stage, place.is_gradient_nvme);
 	place.optimizer_host = is_optimizer_nvme ? 0 : optimizer;
-	place.buffers_host =
-		model->largest_unit * layout.parameter * model->gradient_buffers * model->local_ranks;
+	place.buffers_host = bytes_of(model->largest_unit, layout.parameter) * model->gradient_buffers *
+			     model->local_ranks;
 	place.host_bytes =
 		place.parameters_host + place.gradients_host + place.optimizer_host + place.buffers_host;
 	place.nvme_bytes = (is_parameter_nvme || model->is_durable ? frozen : 0) +
@@ -209,9 +231,9 @@ int plan_place(const struct plan_model *model, unsigned stage, bool is_parameter
 struct plan_traffic plan_traffic(const struct plan_model *model, const struct plan_place *place)
 {
 	struct plan_layout layout = plan_layout(model);
-	uint64_t gathered = size_divide_up(parameter_bytes(model), model->parameters);
-	uint64_t sums = place->is_gradient_nvme ? layout.gradient * model->micro_batches : 0;
-	uint64_t state = place->is_optimizer_nvme ? layout.optimizer : 0;
+	double gathered = (double)size_divide_up(parameter_bytes(model), model->parameters);
+	double sums = place->is_gradient_nvme ? layout.gradient * model->micro_batches : 0;
+	double state = place->is_optimizer_nvme ? layout.optimizer : 0;
 	/* Beside state on NVMe each step writes parameters as well; what is in host memory alone is written
 	 * before a commit, however many steps that has. */
 	bool is_written = place->is_parameter_nvme || (place->is_optimizer_nvme && model->is_durable);
@@ -226,7 +248,7 @@ struct plan_traffic plan_traffic(const struct plan_model *model, const struct pl
 }
 
 /* As the daemon counts, which does not know how many micro-batches a step will have. */
-static uint64_t moved_bytes(const struct plan_model *model, const struct plan_place *place)
+static double moved_bytes(const struct plan_model *model, const struct plan_place *place)
 {
 	struct plan_traffic traffic = plan_traffic(model, place);
 
@@ -300,7 +322,7 @@ int plan_parse_count(const char *text, uint64_t *ret_count)
 }
 
 /* What a commit writes of a parameter: what the updates before it have left in host memory alone. */
-static uint64_t committed_bytes(const struct plan_model *model, const struct plan_place *place)
+static double committed_bytes(const struct plan_model *model, const struct plan_place *place)
 {
 	struct plan_layout layout = plan_layout(model);
 
@@ -317,8 +339,8 @@ double plan_written_per_day(const struct plan_model *model, unsigned stage, cons
 	uint64_t interval_ms = model->commit_ms ? model->commit_ms : COMMIT_MS;
 	double commit_ms = (double)(step_ms > interval_ms ? step_ms : interval_ms);
 
-	return (double)(traffic.update_written + traffic.gradient_written) * here * DAY_MS / (double)step_ms +
-	       (double)committed_bytes(model, place) * here * DAY_MS / commit_ms;
+	return (traffic.update_written + traffic.gradient_written) * here * DAY_MS / (double)step_ms +
+	       committed_bytes(model, place) * here * DAY_MS / commit_ms;
 }
 
 int plan_parse_bytes(const char *text, uint64_t *ret_bytes)

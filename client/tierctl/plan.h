@@ -9,6 +9,7 @@
 #define PLAN_STAGES 4
 
 enum plan_format { PLAN_BF16, PLAN_FP16, PLAN_FP32 };
+enum plan_moments { PLAN_MOMENTS_FP32, PLAN_MOMENTS_BF16, PLAN_MOMENTS_INT8 };
 
 struct plan_model {
 	uint64_t parameters;   /* that are trained */
@@ -23,15 +24,15 @@ struct plan_model {
 	bool is_gradient_nvme;	   /* sums beyond a few go to NVMe, at the stages that can do that */
 	enum plan_format format;
 	const char *optimizer;
-	unsigned slots;	       /* that it keeps */
-	bool has_bf16_moments; /* it keeps them in bf16, not in fp32 */
+	unsigned slots; /* that it keeps */
+	enum plan_moments moments;
 };
 
 /* Bytes per parameter. bf16: the parameter is the upper half of its fp32 master, beside the optimizer's slots
  * lies the 16-bit remainder. fp16: the fp32 master lies beside the parameter. fp32: the parameter is its own
- * master. Gradients are summed in fp32. */
+ * master. Gradients are summed in fp32. Of moments in 8 bits, 256 share 4 bytes. */
 struct plan_layout {
-	unsigned parameter, gradient, optimizer;
+	double parameter, gradient, optimizer;
 };
 
 /* Of one rank, by the ZeRO papers' account: what is shared by the ranks of a node counts for each. */
@@ -50,9 +51,9 @@ struct plan_place {
 
 /* Bytes per parameter of this node, in one step. */
 struct plan_traffic {
-	uint64_t update_read, update_written;
+	double update_read, update_written;
 	/* If nothing stays in memory from one use to the next. */
-	uint64_t gather_read, gradient_read, gradient_written;
+	double gather_read, gradient_read, gradient_written;
 };
 
 /* More than any model, and small enough for all sums and products of a plan. */
@@ -98,6 +99,7 @@ int plan_set_optimizer(struct plan_model *model, const char *name);
 
 /* How its slots are kept: "fp32", "bf16". -EINVAL. */
 int plan_set_moments(struct plan_model *model, const char *name);
+const char *plan_moments_name(enum plan_moments moments);
 
 /* Where sums of gradients are: "host", "nvme". -EINVAL. */
 int plan_set_gradients(struct plan_model *model, const char *place);

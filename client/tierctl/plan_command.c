@@ -160,7 +160,7 @@ static const struct plan_flag {
 	{ "local-ranks", set_local_ranks, "a number from 1 to 1024" },
 	{ "format", set_format, "bf16, fp16 or fp32" },
 	{ "optimizer", set_optimizer, "adamw, adam, lion, momentum, none or sgd" },
-	{ "moments", set_moments, "fp32 or bf16" },
+	{ "moments", set_moments, "fp32, bf16 or int8" },
 	{ "stage", set_stage, "0, 1, 2 or 3" },
 	{ "largest-unit", set_largest_unit, COUNT_HELP },
 	{ "micro-batches", set_micro_batches, "a number from 1 to 65536" },
@@ -333,12 +333,11 @@ static cJSON *place_json(const struct plan_request *request, unsigned stage, con
 	cJSON_AddNumberToObject(json, "host_optimizer_bytes", (double)place->optimizer_host);
 	cJSON_AddNumberToObject(json, "host_buffer_bytes", (double)place->buffers_host);
 	cJSON_AddNumberToObject(json, "nvme_bytes", (double)place->nvme_bytes);
-	cJSON_AddNumberToObject(json, "update_read_bytes_per_parameter", (double)traffic.update_read);
-	cJSON_AddNumberToObject(json, "update_written_bytes_per_parameter", (double)traffic.update_written);
-	cJSON_AddNumberToObject(json, "gather_read_bytes_per_parameter", (double)traffic.gather_read);
-	cJSON_AddNumberToObject(json, "gradient_read_bytes_per_parameter", (double)traffic.gradient_read);
-	cJSON_AddNumberToObject(json, "gradient_written_bytes_per_parameter",
-				(double)traffic.gradient_written);
+	cJSON_AddNumberToObject(json, "update_read_bytes_per_parameter", traffic.update_read);
+	cJSON_AddNumberToObject(json, "update_written_bytes_per_parameter", traffic.update_written);
+	cJSON_AddNumberToObject(json, "gather_read_bytes_per_parameter", traffic.gather_read);
+	cJSON_AddNumberToObject(json, "gradient_read_bytes_per_parameter", traffic.gradient_read);
+	cJSON_AddNumberToObject(json, "gradient_written_bytes_per_parameter", traffic.gradient_written);
 	if (request->step_ms > 0)
 		cJSON_AddNumberToObject(
 			json, "written_bytes_per_day",
@@ -381,7 +380,7 @@ static int print_json(const struct plan_request *request)
 	cJSON_AddNumberToObject(json, "frozen_bytes", (double)model->frozen_bytes);
 	cJSON_AddStringToObject(json, "format", plan_format_name(model->format));
 	cJSON_AddStringToObject(json, "optimizer", model->optimizer);
-	cJSON_AddStringToObject(json, "moments", model->has_bf16_moments ? "bf16" : "fp32");
+	cJSON_AddStringToObject(json, "moments", plan_moments_name(model->moments));
 	cJSON_AddNumberToObject(json, "world_size", model->world_size);
 	cJSON_AddNumberToObject(json, "local_ranks", model->local_ranks);
 	cJSON_AddNumberToObject(json, "largest_unit", (double)model->largest_unit);
@@ -448,9 +447,9 @@ static void add_place(struct table *table, const struct plan_request *request, u
 	table_add(table, place->is_gradient_nvme ? "nvme" : "host");
 	table_add_bytes(table, place->host_bytes);
 	table_add_bytes(table, place->nvme_bytes);
-	table_add(table, "%" PRIu64 " + %" PRIu64, traffic.update_read, traffic.update_written);
-	table_add(table, "%" PRIu64, traffic.gather_read);
-	table_add(table, "%" PRIu64 " + %" PRIu64, traffic.gradient_read, traffic.gradient_written);
+	table_add(table, "%.10g + %.10g", traffic.update_read, traffic.update_written);
+	table_add(table, "%.10g", traffic.gather_read);
+	table_add(table, "%.10g + %.10g", traffic.gradient_read, traffic.gradient_written);
 	if (request->step_ms > 0)
 		table_add_bytes(table, (uint64_t)plan_written_per_day(&request->model, stage, place,
 								      request->step_ms));
@@ -500,12 +499,13 @@ static int print_tables(const struct plan_request *request)
 	char a[TEXT_SIZE], b[TEXT_SIZE];
 	int code;
 
-	printf("%s parameters in %s with %s%s over %u rank%s, %u of them here; largest unit %s, %u "
+	printf("%s parameters in %s with %s%s%s%s over %u rank%s, %u of them here; largest unit %s, %u "
 	       "micro-batch%s",
 	       text_count(model->parameters, a), plan_format_name(model->format), model->optimizer,
-	       model->has_bf16_moments ? " (moments in bf16)" : "", model->world_size,
-	       PLURAL(model->world_size), model->local_ranks, text_count(model->largest_unit, b),
-	       model->micro_batches, model->micro_batches == 1 ? "" : "es");
+	       model->moments ? " (moments in " : "", model->moments ? plan_moments_name(model->moments) : "",
+	       model->moments ? ")" : "", model->world_size, PLURAL(model->world_size), model->local_ranks,
+	       text_count(model->largest_unit, b), model->micro_batches,
+	       model->micro_batches == 1 ? "" : "es");
 	if (model->frozen_bytes > 0)
 		printf("; %s frozen", text_bytes(model->frozen_bytes, a));
 	if (!model->is_durable)

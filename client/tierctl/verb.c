@@ -122,7 +122,7 @@ static const struct verb_flag plan_flags[] = {
 	{ "world-size", "N", "ranks; has to be given" },
 	{ "format", "bf16|fp16|fp32", "of the parameters (bf16)" },
 	{ "optimizer", "adamw|adam|lion|momentum|none|sgd", "momentum: SGD with it (adamw)" },
-	{ "moments", "fp32|bf16", "how the optimizer keeps what it keeps (fp32)" },
+	{ "moments", "fp32|bf16|int8", "how the optimizer keeps what it keeps (fp32)" },
 	{ "stage", "0|1|2|3", "only this ZeRO stage (all)" },
 	{ "local-ranks", "K", "ranks on this node (all)" },
 	{ "gradients", "host|nvme", "where their sums are, beyond a few (host)" },

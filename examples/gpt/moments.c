@@ -1,5 +1,6 @@
 #include "moments.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 #include <xxhash.h>
@@ -59,4 +60,67 @@ void moments_round(struct moment_keys keys, unsigned slot, uint64_t first, size_
 
 		values[i] = round_one(values[i], slot == 0 ? bits & 0xffff : bits >> 16);
 	}
+}
+
+/* ---- 8 bits ---- */
+
+#define BLOCK 256
+
+/* Codes count eighths of powers of two, from this one on. */
+struct code {
+	int lowest, most;
+	float offset;
+};
+
+static const struct code codes[] = { { -15, 127, 0x1p-15f }, { -31, 255, 0x1p-31f } };
+
+/* Its power of two; INT_MIN: all is too small to be told from zero. */
+static int exponent_of_block(const struct code *code, size_t count, const float *values)
+{
+	double most = 0;
+	int exponent;
+
+	for (size_t i = 0; i < count; i++)
+		if (fabs((double)values[i]) > most)
+			most = fabs((double)values[i]);
+	frexp(most, &exponent);
+	/* A code stands for less than a power of two, by the offset, which a float has room for. */
+	if (code->lowest > -24 && most >= ldexp(1 - (double)code->offset, exponent))
+		exponent++;
+	return exponent > -126 ? exponent - 1 : INT_MIN;
+}
+
+static float code_one(const struct code *code, int exponent, float value, uint32_t chance)
+{
+	float sum = ldexpf(fabsf(value), -exponent) + code->offset;
+	int power, number;
+	double mantissa = frexp((double)sum, &power);
+
+	number = (int)floor(8 * (power - 1 - code->lowest) + 8 * (2 * mantissa - 1) + chance / 1048576.0);
+	if (number > code->most)
+		number = code->most;
+	if (code->most > 127 && number == 0 && value > 0)
+		number = 1;
+	sum = ldexpf(1 + (float)(number % 8) / 8, code->lowest + number / 8) - code->offset;
+	return copysignf(ldexpf(sum, exponent), value);
+}
+
+static void code_block(struct moment_keys keys, unsigned slot, uint64_t first, size_t count, float *values)
+{
+	const struct code *code = &codes[slot];
+	int exponent = exponent_of_block(code, count, values);
+
+	for (size_t i = 0; i < count; i++) {
+		uint32_t bits = noise(keys, first + i);
+
+		values[i] = exponent == INT_MIN ? copysignf(0, values[i])
+						: code_one(code, exponent, values[i],
+							   slot == 0 ? bits & 0xfffff : bits >> 12);
+	}
+}
+
+void moments_code(struct moment_keys keys, unsigned slot, uint64_t first, size_t count, float *values)
+{
+	for (size_t at = 0; at < count; at += BLOCK)
+		code_block(keys, slot, first + at, count - at < BLOCK ? count - at : BLOCK, values + at);
 }

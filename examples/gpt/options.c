@@ -30,7 +30,9 @@ static const char *const optimizers[] = { [OPTIMIZER_ADAMW] = "adamw",
 					  [OPTIMIZER_SGD] = "sgd",
 					  [OPTIMIZER_LION] = "lion",
 					  NULL };
-static const char *const moments[] = { [MOMENTS_FP32] = "fp32", [MOMENTS_BF16] = "bf16", NULL };
+static const char *const moments[] = {
+	[MOMENTS_FP32] = "fp32", [MOMENTS_BF16] = "bf16", [MOMENTS_INT8] = "int8", NULL
+};
 static const char *const modes[] = { "either", "create", "resume", "replace", NULL };
 
 #define HELP_COLUMN 26
@@ -53,7 +55,7 @@ static const struct flag flags[] = {
 	  NULL },
 	{ "optimizer", "adamw|adam|sgd|lion", "of the parameters", FLAG_CHOICE, AT(optimizer), 0, 0,
 	  optimizers },
-	{ "moments", "fp32|bf16", "format of what the optimizer keeps", FLAG_CHOICE, AT(moments), 0, 0,
+	{ "moments", "fp32|bf16|int8", "format of what the optimizer keeps", FLAG_CHOICE, AT(moments), 0, 0,
 	  moments },
 	{ "learning-rate", "X", "at its peak, after the warm-up", FLAG_REAL, AT(learning_rate), 0, 1e3,
 	  NULL },

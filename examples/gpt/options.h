@@ -9,7 +9,7 @@ enum option_placement { PLACE_DEFAULT, PLACE_HOST, PLACE_NVME, PLACE_AUTO };
 /* The order of the names of --optimizer. */
 enum option_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_ADAM, OPTIMIZER_SGD, OPTIMIZER_LION, OPTIMIZER_COUNT };
 /* The order of the names of --moments. */
-enum option_moments { MOMENTS_FP32, MOMENTS_BF16 };
+enum option_moments { MOMENTS_FP32, MOMENTS_BF16, MOMENTS_INT8 };
 enum option_mode { MODE_EITHER, MODE_CREATE, MODE_RESUME, MODE_REPLACE };
 
 struct options {

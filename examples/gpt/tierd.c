@@ -322,6 +322,10 @@ static uint32_t durability_of(uint64_t durability)
 	return (uint32_t)durability;
 }
 
+static const uint32_t moments[] = { [MOMENTS_FP32] = TIERD_MOMENTS_FP32,
+				    [MOMENTS_BF16] = TIERD_MOMENTS_BF16,
+				    [MOMENTS_INT8] = TIERD_MOMENTS_INT8 };
+
 static void describe_groups(const struct options *options, struct tierd_group groups[GROUP_COUNT])
 {
 	for (unsigned i = 0; i < GROUP_COUNT; i++) {
@@ -330,8 +334,7 @@ static void describe_groups(const struct options *options, struct tierd_group gr
 		groups[i].beta2 = (float)options->beta2;
 		groups[i].epsilon = OPTIMIZER_EPSILON;
 		groups[i].momentum = (float)options->momentum;
-		groups[i].moments =
-			options->moments == MOMENTS_BF16 ? TIERD_MOMENTS_BF16 : TIERD_MOMENTS_FP32;
+		groups[i].moments = moments[options->moments];
 		groups[i].weight_decay = i == GROUP_DECAYS ? (float)options->weight_decay : 0.0f;
 	}
 }

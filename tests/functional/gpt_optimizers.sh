@@ -30,6 +30,12 @@ check --moments bf16
 check --moments bf16 --optimizer lion --stage 1 --format fp16
 check --moments bf16 --optimizer sgd --learning-rate 0.1 --stage 2 --ranks 3 --format fp32
 check --moments bf16 --optimizer-on host --micro-batches 2
+check --moments int8
+check --moments int8 --optimizer lion --stage 1 --format fp16
+check --moments int8 --optimizer sgd --learning-rate 0.1 --stage 2 --ranks 3 --format fp32
+check --moments int8 --optimizer-on host --micro-batches 2
+# A unit of more than one extent in each of its streams.
+check --moments int8 --layers 1 --width 384
 check --stage 2 --gradients-on nvme --micro-batches 2
 check --format fp16 --stage 3 --micro-batches 2
 check --format fp16 --stage 1 --optimizer lion

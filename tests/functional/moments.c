@@ -1,13 +1,19 @@
-/* Jobs that keep moments in bf16, beside others in fp32: the same bits wherever they lie, however they are
- * partitioned and whatever interrupts them; and choices that are refused. */
+/* Jobs that keep moments in bf16 or in 8 bits, beside others in fp32: the same bits wherever they lie,
+ * however they are partitioned and whatever interrupts them; and choices that are refused. */
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "crash_support.h"
 #include "model_values.h"
 
 #define STEPS 4
+#define BLOCK 256
+
+/* Of the second group. */
+static uint32_t short_format = TIERD_MOMENTS_BF16;
+static const char *short_name = "bf16";
 
 /* Without bytes, which somebody would have to write; tensors are of the one group and the other in turn. */
 static struct model mixed(void)
@@ -78,7 +84,7 @@ static void train(struct tierd_node *node, const char *name, uint32_t stage, uin
 static void train_mixed(struct tierd_node *node, const char *name, uint32_t stage, uint32_t placement,
 			unsigned from, unsigned to)
 {
-	train(node, name, stage, placement, TIERD_MOMENTS_FP32, TIERD_MOMENTS_BF16, from, to);
+	train(node, name, stage, placement, TIERD_MOMENTS_FP32, short_format, from, to);
 }
 
 static void require_same(struct tierd_node *node, const char *name, const char *other)
@@ -116,7 +122,7 @@ static void moments_are_the_same_with_more_ranks(struct tierd_node *node)
 	for (uint32_t rank = 0; rank < 3; rank++) {
 		struct tierd_job_options options = support_options("ranks", rank, 3);
 
-		jobs[rank] = join(node, &options, TIERD_MOMENTS_FP32, TIERD_MOMENTS_BF16);
+		jobs[rank] = join(node, &options, TIERD_MOMENTS_FP32, short_format);
 	}
 	support_ready(jobs, 3, 0, NULL);
 	for (uint64_t number = 0; number < STEPS; number++) {
@@ -151,15 +157,65 @@ static float *read_slot(struct tierd_node *node, const char *job, const struct k
 	return values;
 }
 
-static bool is_short(const float *values, uint64_t count)
+static uint32_t bits_of(float value)
 {
-	uint32_t all = 0, bits;
+	uint32_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	return bits;
+}
+
+static float largest_of(const float *values, uint64_t count)
+{
+	float most = 0;
+
+	for (uint64_t i = 0; i < count; i++)
+		most = fmaxf(most, fabsf(values[i]));
+	return most;
+}
+
+/* What the document takes away from a code: of m, of v. */
+static double base_of(const char *slot)
+{
+	return strcmp(slot, "v") == 0 ? 0x1p-31 : 0x1p-15;
+}
+
+/* In each block, three bits behind the point. */
+static bool is_coded(const float *values, uint64_t count, const char *slot)
+{
+	double scale = 1;
+	uint32_t all = 0;
+	int exponent;
 
 	for (uint64_t i = 0; i < count; i++) {
-		memcpy(&bits, &values[i], sizeof(bits));
-		all |= bits;
+		if (i % BLOCK == 0) {
+			frexp((double)largest_of(values + i, count - i < BLOCK ? count - i : BLOCK) *
+				      (1 + 0x1p-15),
+			      &exponent);
+			scale = ldexp(1, exponent - 1);
+		}
+		all |= bits_of((float)(fabs((double)values[i]) / scale + base_of(slot)));
 	}
+	return (all & 0xfffff) == 0;
+}
+
+static bool is_short(const float *values, uint64_t count, const char *slot)
+{
+	uint32_t all = 0;
+
+	if (short_format == TIERD_MOMENTS_INT8)
+		return is_coded(values, count, slot);
+	for (uint64_t i = 0; i < count; i++)
+		all |= bits_of(values[i]);
 	return (all & 0xffff) == 0;
+}
+
+/* How far a value may be from what a slot has of it, among others. */
+static float tolerance(float value, float largest)
+{
+	if (short_format == TIERD_MOMENTS_INT8)
+		return (fabsf(value) + largest * 0x1p-15f) / 8;
+	return fabsf(value) * 0x1p-7f;
 }
 
 /* Of the groups, each its own; and what is rounded is near what is not. */
@@ -177,10 +233,12 @@ static void each_group_has_its_own_format(struct tierd_node *node)
 		float *here = read_slot(node, "whole", kind, slots[i % 2]);
 		float *exact = read_slot(node, "exact", kind, slots[i % 2]);
 
-		REQUIRE(is_short(here, kind_elements(kind)) == (kind->group == 1));
-		REQUIRE(!is_short(exact, kind_elements(kind)));
+		REQUIRE(is_short(here, kind_elements(kind), slots[i % 2]) == (kind->group == 1));
+		REQUIRE(!is_short(exact, kind_elements(kind), slots[i % 2]));
+		float largest = largest_of(exact, kind_elements(kind));
+
 		for (uint64_t k = 0; k < kind_elements(kind); k++)
-			REQUIRE(fabsf(here[k] - exact[k]) <= STEPS * 0x1p-7f * fabsf(exact[k]) + 1e-5f);
+			REQUIRE(fabsf(here[k] - exact[k]) <= STEPS * tolerance(exact[k], largest) + 1e-5f);
 		free(here);
 		free(exact);
 	}
@@ -190,13 +248,16 @@ static void each_group_has_its_own_format(struct tierd_node *node)
 
 static void require_kept(const float *here, const float *there, uint64_t count, bool is_rounded)
 {
-	uint32_t bits, others;
+	float largest = largest_of(there, count);
 
-	for (uint64_t i = 0; i < count; i++) {
-		memcpy(&bits, &here[i], sizeof(bits));
-		memcpy(&others, &there[i], sizeof(others));
-		REQUIRE(bits == (is_rounded ? (others + 0x8000) & 0xffff0000 : others));
-	}
+	for (uint64_t i = 0; i < count; i++)
+		if (!is_rounded)
+			REQUIRE(bits_of(here[i]) == bits_of(there[i]));
+		else if (short_format == TIERD_MOMENTS_BF16)
+			REQUIRE(bits_of(here[i]) == ((bits_of(there[i]) + 0x8000) & 0xffff0000));
+		else
+			REQUIRE(fabsf(here[i] - there[i]) <= tolerance(there[i], largest) / 2);
+	REQUIRE(!is_rounded || is_short(here, count, "v"));
 }
 
 /* The format of each group is changed, so some are rounded, and others are as they were. */
@@ -212,7 +273,7 @@ static void a_copy_keeps_what_has_room(struct tierd_node *node)
 		options.source = "whole";
 		options.with_optimizer = true;
 		options.optimizer_placement = placements[p];
-		job = join(node, &options, TIERD_MOMENTS_BF16, TIERD_MOMENTS_FP32);
+		job = join(node, &options, short_format, TIERD_MOMENTS_FP32);
 		OK(tierd_job_ready(job, -1, NULL));
 		for (unsigned i = 0; i < model.count; i++) {
 			const struct kind *kind = &model.kinds[i];
@@ -237,7 +298,7 @@ static void written_moments_are_rounded(struct tierd_node *node)
 	struct tierd_job_options options = support_options("written", 0, 1);
 	const struct kind *kind = &model_base.kinds[1];
 	float written[1203], read[1203];
-	struct tierd_job *job = join(node, &options, TIERD_MOMENTS_FP32, TIERD_MOMENTS_BF16);
+	struct tierd_job *job = join(node, &options, TIERD_MOMENTS_FP32, short_format);
 
 	for (unsigned i = 0; i < 1203; i++)
 		written[i] = (float)i / 1203;
@@ -256,17 +317,19 @@ static void written_moments_are_rounded(struct tierd_node *node)
 static void other_formats_are_refused(struct tierd_node *node)
 {
 	struct groups wrong = groups_with(TIERD_MOMENTS_FP32, TIERD_MOMENTS_FP32);
-	struct groups right = groups_with(TIERD_MOMENTS_FP32, TIERD_MOMENTS_BF16);
+	struct groups right = groups_with(TIERD_MOMENTS_FP32, short_format);
 	struct tierd_job_options options = support_options("whole", 0, 1);
 	struct tierd_rates rates = TIERD_RATES_INIT;
 	struct model model = mixed();
 	struct tierd_job *job = NULL;
+	char message[80];
 
+	snprintf(message, sizeof(message), "parameter group 1 has moments in fp32 here, in %s in the job",
+		 short_name);
 	options.seed = 7;
 	options.group_count = 2;
 	options.groups = wrong.values;
-	FAILS(tierd_job_open(node, &options, &job), -EINVAL,
-	      "parameter group 1 has moments in fp32 here, in bf16 in the job");
+	FAILS(tierd_job_open(node, &options, &job), -EINVAL, message);
 	wrong.values[1].moments = 99;
 	options.name = "unknown";
 	FAILS(tierd_job_open(node, &options, &job), -EINVAL, "parameter group 1: no format of moments 99");
@@ -278,8 +341,7 @@ static void other_formats_are_refused(struct tierd_node *node)
 	wrong.values[1].moments = TIERD_MOMENTS_FP32;
 	rates.group_count = 2;
 	rates.groups = wrong.values;
-	FAILS(tierd_step(job, &rates, NULL), -EINVAL,
-	      "parameter group 1 has moments in fp32 here, in bf16 in the job");
+	FAILS(tierd_step(job, &rates, NULL), -EINVAL, message);
 	OK(tierd_job_close(job));
 }
 
@@ -303,7 +365,12 @@ int main(int argc, char **argv)
 {
 	struct tierd_node *node = support_connect();
 
-	if (argc > 1) {
+	REQUIRE(argc > 1);
+	if (strcmp(argv[1], "int8") == 0) {
+		short_format = TIERD_MOMENTS_INT8;
+		short_name = "int8";
+	}
+	if (argc > 2) {
 		the_other_half(node);
 	} else {
 		moments_are_the_same_wherever_they_lie(node);

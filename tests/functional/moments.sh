@@ -1,17 +1,17 @@
 #!/bin/sh
-# Jobs that keep their moments in bf16, all or some of them, and a daemon that finds them.
+# Jobs that keep their moments in bf16 or in 8 bits, all or some of them, and a daemon that finds them.
 # shellcheck source=tests/functional/lib.sh disable=SC2119
 . "$(dirname "$0")/lib.sh"
-program=$1
+program=$1 format=$2
 
 tierd_start
-timeout "$patience" "$program" || fail 'see above'
+timeout "$patience" "$program" "$format" || fail 'see above'
 "$TIERCTL" --json jobs >"$scratch/out"
-for moments in '"fp32, bf16"' '"fp32"'; do
+for moments in "\"fp32, $format\"" '"fp32"'; do
 	grep -q "\"moments\":[[:space:]]*$moments" "$scratch/out" || fail "no job with moments in $moments: $(cat "$scratch/out")"
 done
 tierd_stop
 tierd_start
-timeout "$patience" "$program" again || fail 'with jobs that were found on the devices: see above'
+timeout "$patience" "$program" "$format" again || fail 'with jobs that were found on the devices: see above'
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

@@ -175,23 +175,101 @@ static void exact_none(const struct update *u, struct exact *x, double g)
 static const struct moment_noise noise = { { 0x12345678, 0x9abcdef0 }, 0xffffff00 };
 
 /* The document's words again, of the element with this number. */
-static float kept_moment(float x, uint64_t number, unsigned slot)
+static uint32_t noise_of(uint64_t number)
 {
-	uint32_t k1 = noise.keys[1] ^ (uint32_t)((number >> 32) * 0x9e3779b1), bits = float_bits(x);
+	uint32_t k1 = noise.keys[1] ^ (uint32_t)((number >> 32) * 0x9e3779b1);
 	uint32_t n = (uint32_t)number + noise.keys[0];
 
-	if (isnan(x))
-		return x;
 	n ^= n >> 16;
 	n = n * 0x7feb352d ^ k1;
 	n ^= n >> 15;
 	n *= 0x846ca68b;
-	n ^= n >> 16;
-	bits += slot == 0 ? n % 65536 : n / 65536;
+	return n ^ n >> 16;
+}
+
+static uint32_t chance_of(uint64_t number, unsigned slot)
+{
+	return slot == 0 ? noise_of(number) % 65536 : noise_of(number) / 65536;
+}
+
+static float kept_moment(float x, uint64_t number, unsigned slot)
+{
+	uint32_t bits = float_bits(x);
+
+	if (isnan(x))
+		return x;
+	bits += chance_of(number, slot);
 	bits &= 0xffff0000;
 	if (isfinite(x) && !isfinite(float_from_bits(bits)))
 		return copysignf(0x1.fep127f, x);
 	return float_from_bits(isinf(x) ? float_bits(x) : bits);
+}
+
+/* ---- Moments in 8 bits ---- */
+
+static double code_base(unsigned slot)
+{
+	return slot == 0 ? 0x1p-15 : 0x1p-31;
+}
+
+/* Of a code without its sign: what it stands for, before the base is taken away. */
+static double code_value(int code, unsigned slot)
+{
+	return code_base(slot) * (1 << code / 8 % 16) * (code / 8 < 16 ? 1 : 65536) * (1 + code % 8 / 8.0);
+}
+
+/* The power of two that the largest has, as it is or with the base, or with what a code leaves of it. */
+static double block_scale(const float *values, size_t count, unsigned slot)
+{
+	double most = 0;
+	int exponent;
+
+	for (size_t i = 0; i < count; i++)
+		if (!(fabs((double)values[i]) <= most))
+			most = isfinite(values[i]) ? fabs((double)values[i]) : 0x1p127;
+	if (most >= 0x1p127 * (1 - 0x1p-12))
+		most = 0x1p126;
+	frexp(most, &exponent);
+	if (slot == 0 && most >= ldexp(1 - 0x1p-15, exponent))
+		exponent++;
+	return most > 0 && exponent - 1 >= -126 ? ldexp(1, exponent - 1) : 0;
+}
+
+static double code_chance_of(uint64_t number, unsigned slot)
+{
+	return (slot == 0 ? noise_of(number) % 1048576 : noise_of(number) / 4096) / 1048576.0;
+}
+
+static float coded_moment(float x, unsigned slot, double scale, double chance)
+{
+	const int most = slot == 0 ? 127 : 255;
+	float sum = fmaf(fabsf(x), scale > 0 ? (float)(1 / scale) : 0, (float)code_base(slot));
+	int code = 0;
+
+	while (code < most && !(code_value(code + 1, slot) > (double)sum))
+		code++;
+	if (code < most && (double)sum < code_value(most, slot)) {
+		double low = code_value(code, slot), high = code_value(code + 1, slot);
+
+		code += ((double)sum - low) / (high - low) + chance >= 1;
+	}
+	if (slot == 1 && x != 0 && code == 0)
+		code = 1;
+	return copysignf((float)((code_value(code, slot) - code_base(slot)) * scale), slot == 0 ? x : 1);
+}
+
+/* A block whose first element has this number, each in its slot's place. */
+static void code_moments(struct element *elements, size_t count, uint64_t number, unsigned slot)
+{
+	float values[MOMENT_BLOCK];
+
+	for (size_t i = 0; i < count; i++)
+		values[i] = elements[i].slots[slot];
+	double scale = block_scale(values, count, slot);
+
+	for (size_t i = 0; i < count; i++)
+		elements[i].slots[slot] =
+			coded_moment(values[i], slot, scale, code_chance_of(number + i, slot));
 }
 
 /* ---- All of them ---- */
@@ -243,33 +321,59 @@ struct sample {
 	struct element *expected;
 };
 
+static bool moves_slots(const struct subject *subject, const struct update *update)
+{
+	return strcmp(subject->name, "sgd") != 0 || update->group.momentum != 0;
+}
+
 static float slot_value(const struct sample *sample, unsigned slot, size_t i)
 {
 	float value;
 
-	moments_restore(sample->format, sample->slots[slot] + i * moment_bytes(sample->format), 1, &value);
+	moments_restore(sample->format, slot, sample->slots[slot] + moment_offset(sample->format, i), i, 1,
+			&value);
 	return value;
 }
 
-static void set_slots(struct sample *sample, size_t i, struct element *element, unsigned slots)
+/* Each begins as what is kept of it. */
+static void set_slot(struct sample *sample, struct element *elements, unsigned slot)
 {
-	for (unsigned slot = 0; slot < slots; slot++) {
-		moments_keep(sample->format, &element->slots[slot], 1,
-			     sample->slots[slot] + i * moment_bytes(sample->format));
-		element->slots[slot] = slot_value(sample, slot, i);
-	}
+	_cleanup_free_ float *values = allocate_floats(sample->count);
+
+	for (size_t i = 0; i < sample->count; i++)
+		values[i] = elements[i].slots[slot];
+	moments_keep(sample->format, slot, values, 0, sample->count, sample->slots[slot]);
+	for (size_t i = 0; i < sample->count; i++)
+		elements[i].slots[slot] = slot_value(sample, slot, i);
 }
 
 /* What an update that has no use for a slot leaves alone is exact. */
-static struct element expect(const struct subject *subject, const struct sample *sample,
-			     const struct update *update, struct element old, size_t i)
+static void keep_expected(struct sample *sample, unsigned slot)
 {
-	struct element new = subject->formula(update, old, sample->gradient[i]);
+	size_t count = sample->count;
 
-	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS && sample->format == MOMENTS_BF16; slot++)
-		if (!is_same(old.slots[slot], new.slots[slot]))
-			new.slots[slot] = kept_moment(new.slots[slot], noise.first + i, slot);
-	return new;
+	for (size_t i = 0; i < count && sample->format == MOMENTS_BF16; i++)
+		sample->expected[i].slots[slot] =
+			kept_moment(sample->expected[i].slots[slot], noise.first + i, slot);
+	for (size_t i = 0; i < count && sample->format == MOMENTS_INT8; i += MOMENT_BLOCK)
+		code_moments(sample->expected + i, count - i < MOMENT_BLOCK ? count - i : MOMENT_BLOCK,
+			     noise.first + i, slot);
+}
+
+/* In most blocks of many elements there is something so large that all else has the least code: so some
+ * samples have only what lies within 24 powers of two. */
+static float random_value(bool is_near)
+{
+	return is_near ? ldexpf(random_ordinary(2), -(int)(random_bits() % 24)) : random_any();
+}
+
+static struct element random_element(bool is_near)
+{
+	struct element element = { random_value(is_near), { random_value(is_near), random_value(is_near) } };
+
+	if (random_bits() % 4 > 0)
+		element.slots[1] = fabsf(element.slots[1]);
+	return element;
 }
 
 static struct sample sample_new(const struct subject *subject, enum master_kind kind,
@@ -285,20 +389,25 @@ static struct sample sample_new(const struct subject *subject, enum master_kind 
 		.expected = allocate(count * sizeof(struct element)),
 	};
 	const unsigned slots = optimizer_of(subject, SIMD_SCALAR)->slot_count;
+	const bool is_near = random_bits() % 2;
 
-	for (unsigned slot = 0; slot < slots; slot++)
-		sample.slots[slot] = allocate(count * moment_bytes(format));
 	for (size_t i = 0; i < count; i++) {
-		struct element old = { random_any(), { random_any(), random_any() } };
+		struct element *old = &sample.expected[i];
 
-		if (random_bits() % 4 > 0)
-			old.slots[1] = fabsf(old.slots[1]);
-		format_keep(kind, &old.p, 1, sample.parameter + i * master_parameter_bytes(kind),
+		*old = random_element(is_near);
+		sample.gradient[i] = random_value(is_near);
+		format_keep(kind, &old->p, 1, sample.parameter + i * master_parameter_bytes(kind),
 			    sample.master ? sample.master + i * master_bytes(kind) : NULL);
-		set_slots(&sample, i, &old, slots);
-		sample.gradient[i] = random_any();
-		sample.expected[i] = expect(subject, &sample, update, old, i);
 	}
+	for (unsigned slot = 0; slot < slots; slot++) {
+		sample.slots[slot] = allocate(moment_bytes(format, count));
+		memset(sample.slots[slot], 0, moment_bytes(format, count));
+		set_slot(&sample, sample.expected, slot);
+	}
+	for (size_t i = 0; i < count; i++)
+		sample.expected[i] = subject->formula(update, sample.expected[i], sample.gradient[i]);
+	for (unsigned slot = 0; slot < slots && moves_slots(subject, update); slot++)
+		keep_expected(&sample, slot);
 	return sample;
 }
 
@@ -327,7 +436,7 @@ static void run(const struct optimizer *optimizer, const struct update *update, 
 	arrays.noise.first += first;
 	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++)
 		arrays.slots[slot] = sample->slots[slot]
-					     ? sample->slots[slot] + first * moment_bytes(sample->format)
+					     ? sample->slots[slot] + moment_bytes(sample->format, first)
 					     : NULL;
 	optimizer_set(optimizer, &update->group, update->learning_rate, update->number, update->factor,
 		      &constants);
@@ -357,8 +466,28 @@ static void assert_half(const struct sample *sample, size_t i)
 		assert_int_equal(half, nearest_half(sample->expected[i].p));
 }
 
+/* What is read and written again, by an export and an import, say, is what it was. */
+static void assert_stable(const struct sample *sample, unsigned slot)
+{
+	const struct coded_moments *blocks = (const struct coded_moments *)sample->slots[slot];
+
+	for (size_t i = 0; i < sample->count; i += MOMENT_BLOCK) {
+		const struct coded_moments *block = &blocks[i / MOMENT_BLOCK];
+		struct coded_moments again = { 0 };
+		float values[MOMENT_BLOCK];
+
+		moments_restore(MOMENTS_INT8, slot, block, 0, MOMENT_BLOCK, values);
+		moments_keep(MOMENTS_INT8, slot, values, 0, MOMENT_BLOCK, &again);
+		if (block->scale > 0)
+			assert_memory_equal(&again, block, sizeof(again));
+	}
+}
+
 static void assert_expected(const struct sample *sample)
 {
+	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++)
+		if (sample->slots[slot] && sample->format == MOMENTS_INT8)
+			assert_stable(sample, slot);
 	_cleanup_free_ float *masters = allocate_floats(sample->count);
 
 	format_restore(sample->kind, sample->parameter, sample->master, sample->count, masters);
@@ -396,12 +525,14 @@ static void kernels_follow_the_document(void **state)
 	}
 }
 
+/* Of blocks, where the moments are kept in some. */
 static void any_alignment_of_elements_will_do(void **state)
 {
 	FOREACH_KERNEL(subject, kind, format, level)
-	for (size_t skip = 1; skip < 16; skip++) {
+	for (unsigned i = 1; i < (format == MOMENTS_INT8 ? 3 : 16); i++) {
 		struct update update = some_update(1);
-		struct sample sample = sample_new(subject, kind, format, &update, 200);
+		size_t skip = format == MOMENTS_INT8 ? i * MOMENT_BLOCK : i;
+		struct sample sample = sample_new(subject, kind, format, &update, skip + 200);
 
 		run(optimizer_of(subject, level), &update, &sample, 0, skip);
 		run(optimizer_of(subject, level), &update, &sample, skip, sample.count);
@@ -496,6 +627,140 @@ static void noise_has_no_bias(void **state)
 	/* Within five deviations, of a quarter, and of its square: neighbours know nothing of each other. */
 	assert_true(fabs(sum / COUNT - 0.25) < 5 * sqrt(0.25 * 0.75 / COUNT));
 	assert_true(fabs(products / COUNT - 0.0625) < 5 * sqrt(0.0625 * 0.9375 * 3 / COUNT));
+}
+
+/* A block of all codes of a slot, and what they stand for. */
+static void all_codes(unsigned slot, struct coded_moments *ret_block, float values[MOMENT_BLOCK])
+{
+	ret_block->scale = 0x1p-20f;
+	for (unsigned code = 0; code < MOMENT_BLOCK; code++)
+		ret_block->codes[code] = (uint8_t)code;
+	moments_restore(MOMENTS_INT8, slot, ret_block, 0, MOMENT_BLOCK, values);
+}
+
+static void run_lion(const struct optimizer_group *group, struct coded_moments *blocks, size_t count,
+		     const float *gradient, enum simd_level level)
+{
+	const struct optimizer *lion = optimizer_find("lion", level);
+	_cleanup_free_ float *p = allocate_floats(count);
+	struct optimizer_arrays arrays = { .parameter = p, .slots = { blocks }, .gradient = gradient };
+	struct optimizer_constants constants;
+
+	memset(p, 0, count * sizeof(*p));
+	arrays.noise = moment_noise(1, 2, 3, 0);
+	optimizer_set(lion, group, 0, 1, 1.0f, &constants);
+	lion->kernels[MOMENTS_INT8][MASTER_ITSELF](&constants, count, &arrays);
+}
+
+/* Noise moves only what has moved. */
+static void a_value_that_has_a_code_keeps_it(void **state)
+{
+	const struct optimizer_group still = { 0, 1 - 0x1p-24f, 1 - 0x1p-24f, 0, 0 };
+
+	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++) {
+		struct coded_moments block, kept = { 0 };
+		float values[MOMENT_BLOCK];
+
+		all_codes(slot, &block, values);
+		moments_keep(MOMENTS_INT8, slot, values, 0, MOMENT_BLOCK, &kept);
+		assert_memory_equal(&kept, &block, sizeof(block));
+	}
+	FOREACH_LEVEL(level)
+	{
+		struct coded_moments block, kept;
+		float values[MOMENT_BLOCK];
+
+		all_codes(0, &block, values);
+		kept = block;
+		/* What the momentum loses by its factor, and gets again. */
+		run_lion(&still, &kept, MOMENT_BLOCK, values, level);
+		assert_memory_equal(&kept, &block, sizeof(block));
+	}
+}
+
+/* The codes of zeros, which a store has without being told, are zeros. */
+static void nothing_becomes_zero_or_is_made_from_it(void **state)
+{
+	struct coded_moments block = { 0 };
+	float values[MOMENT_BLOCK], back[MOMENT_BLOCK];
+
+	moments_restore(MOMENTS_INT8, 1, &block, 0, MOMENT_BLOCK, values);
+	for (unsigned i = 0; i < MOMENT_BLOCK; i++)
+		assert_true(values[i] == 0);
+	for (unsigned i = 0; i < MOMENT_BLOCK; i++)
+		values[i] = ldexpf(1, -(int)i / 4);
+	values[MOMENT_BLOCK - 1] = 0;
+	moments_keep(MOMENTS_INT8, 1, values, 0, MOMENT_BLOCK, &block);
+	moments_restore(MOMENTS_INT8, 1, &block, 0, MOMENT_BLOCK, back);
+	for (unsigned i = 0; i < MOMENT_BLOCK; i++)
+		assert_true((back[i] > 0) == (values[i] > 0));
+	assert_true(back[0] == 1);
+}
+
+/* From an eighth to a sixteenth of a value, and what is far below the largest of its block. */
+static void codes_are_as_near_as_the_document_says(void **state)
+{
+	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++) {
+		float values[MOMENT_BLOCK], back[MOMENT_BLOCK];
+		struct coded_moments block = { 0 };
+
+		for (unsigned i = 0; i < MOMENT_BLOCK; i++)
+			values[i] = ldexpf(fabsf(random_ordinary(1)), -(int)(random_bits() % 20));
+		values[0] = 1.0f;
+		moments_keep(MOMENTS_INT8, slot, values, 0, MOMENT_BLOCK, &block);
+		moments_restore(MOMENTS_INT8, slot, &block, 0, MOMENT_BLOCK, back);
+		for (unsigned i = 0; i < MOMENT_BLOCK; i++)
+			assert_true(fabs((double)values[i] - (double)back[i]) <=
+				    ((double)values[i] + code_base(slot)) / 16);
+	}
+}
+
+/* What is written beside others of its block does not move them, if their scale will do. */
+static void a_part_of_a_block_is_written(void **state)
+{
+	struct coded_moments blocks[3] = { { 0 } }, old[3];
+	float values[3 * MOMENT_BLOCK], back[3 * MOMENT_BLOCK], written[300];
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(values); i++)
+		values[i] = i % MOMENT_BLOCK ? random_ordinary(1) : 1.0f;
+	moments_keep(MOMENTS_INT8, 0, values, 0, ARRAY_LENGTH(values), blocks);
+	moments_restore(MOMENTS_INT8, 0, blocks, 0, ARRAY_LENGTH(values), values);
+	memcpy(old, blocks, sizeof(old));
+	for (unsigned i = 0; i < ARRAY_LENGTH(written); i++)
+		written[i] = values[200 + i] = 0.5f;
+	values[MOMENT_BLOCK] = written[MOMENT_BLOCK - 200] = 1.0f;
+	moments_keep(MOMENTS_INT8, 0, written, 200, ARRAY_LENGTH(written), blocks);
+	moments_restore(MOMENTS_INT8, 0, blocks, 0, ARRAY_LENGTH(back), back);
+	for (unsigned i = 0; i < ARRAY_LENGTH(back); i++)
+		assert_true(back[i] == values[i] ||
+			    (i >= 200 && i < 500 && fabsf(back[i] - values[i]) <= 0x1p-15f));
+	assert_memory_equal(&blocks[2], &old[2], sizeof(old[2]));
+	moments_restore(MOMENTS_INT8, 0, &blocks[1], MOMENT_BLOCK + 250, 5, back);
+	assert_memory_equal(back, values + MOMENT_BLOCK + 250, 5 * sizeof(float));
+}
+
+/* A quarter of the way from a code to the next one. */
+static void codes_have_no_bias(void **state)
+{
+	enum { COUNT = 1 << 16 };
+	const struct optimizer_group group = { 0, 0, 0, 0, 0 };
+	_cleanup_free_ struct coded_moments *blocks = allocate(moment_bytes(MOMENTS_INT8, COUNT));
+	_cleanup_free_ float *gradient = allocate_floats(COUNT), *m = allocate_floats(COUNT);
+	double sum = 0;
+
+	memset(blocks, 0, moment_bytes(MOMENTS_INT8, COUNT));
+	for (size_t i = 0; i < COUNT; i++)
+		gradient[i] = i % MOMENT_BLOCK ? 0.5f + 0x1p-6f - 0x1p-15f : 1.0f;
+	run_lion(&group, blocks, COUNT, gradient, simd_level());
+	moments_restore(MOMENTS_INT8, 0, blocks, 0, COUNT, m);
+	for (size_t i = 0; i < COUNT; i++) {
+		if (i % MOMENT_BLOCK == 0)
+			continue;
+		assert_true(m[i] == 0.5f - 0x1p-15f || m[i] == 0.5625f - 0x1p-15f);
+		sum += m[i] > 0.5f;
+	}
+	sum /= COUNT - COUNT / MOMENT_BLOCK;
+	assert_true(fabs(sum - 0.25) < 5 * sqrt(0.25 * 0.75 / COUNT));
 }
 
 static void noise_differs_by_seed_tensor_update_and_element(void **state)
@@ -633,6 +898,11 @@ int main(void)
 		cmocka_unit_test(late_updates_need_no_correction),
 		cmocka_unit_test(many_updates_follow_the_papers),
 		cmocka_unit_test(noise_has_no_bias),
+		cmocka_unit_test(a_value_that_has_a_code_keeps_it),
+		cmocka_unit_test(nothing_becomes_zero_or_is_made_from_it),
+		cmocka_unit_test(codes_are_as_near_as_the_document_says),
+		cmocka_unit_test(a_part_of_a_block_is_written),
+		cmocka_unit_test(codes_have_no_bias),
 		cmocka_unit_test(noise_differs_by_seed_tensor_update_and_element),
 		cmocka_unit_test(names_are_found_at_every_level),
 		cmocka_unit_test(choices_without_sense_are_refused),

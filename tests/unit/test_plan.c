@@ -80,7 +80,10 @@ static void a_parameter_with_adam_costs_sixteen_bytes_but_in_fp16_eighteen(void 
 	assert_int_equal(plan_layout(&model).optimizer, 4 + 8);
 	assert_int_equal(plan_set_moments(&model, "bf16"), 0);
 	assert_int_equal(plan_layout(&model).optimizer, 4 + 4);
-	assert_int_equal(plan_set_moments(&model, "int8"), -EINVAL);
+	assert_int_equal(plan_set_moments(&model, "int8"), 0);
+	assert_true(plan_layout(&model).optimizer == 4 + 2 * 260.0 / 256);
+	assert_int_equal(plan_memory(&model, 0).optimizer, 4000 + 2031);
+	assert_int_equal(plan_set_moments(&model, "fp8"), -EINVAL);
 	assert_int_equal(plan_set_moments(&model, "fp32"), 0);
 	assert_int_equal(plan_layout(&model).optimizer, 4 + 8);
 	assert_int_equal(plan_set_format(&model, "fp8"), -EINVAL);

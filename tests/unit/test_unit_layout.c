@@ -94,6 +94,24 @@ static void tensors_with_other_moments_lie_apart(void **state)
 	assert_int_equal(section_element_bytes(SECTION_FROZEN_BF16), 2);
 }
 
+/* No block of moments has elements of two tensors. */
+static void tensors_with_moments_in_blocks_begin_with_one(void **state)
+{
+	struct unit_layout layout;
+	struct tensor_layout tensors[3];
+
+	unit_layout_init(&layout);
+	assert_int_equal(unit_layout_append(&layout, FORMAT_FP32, MOMENTS_IN_INT8, 65, &tensors[0]), 0);
+	assert_int_equal(unit_layout_append(&layout, FORMAT_FP32, MOMENTS_IN_INT8, 1, &tensors[1]), 0);
+	assert_int_equal(unit_layout_append(&layout, FORMAT_FP32, UNIT_FROZEN, 65, &tensors[2]), 0);
+	assert_int_equal(unit_layout_append(&layout, FORMAT_FP32, UNIT_FROZEN, 1, &tensors[2]), 0);
+	unit_layout_finish(&layout);
+	assert_int_equal(tensors[0].section, SECTION_FP32_MOMENTS_INT8);
+	assert_int_equal(tensors[1].first, 256);
+	assert_int_equal(tensors[2].first, 128);
+	assert_int_equal(layout.elements[SECTION_FP32_MOMENTS_INT8], 512);
+}
+
 static void a_unit_that_gets_too_large_is_refused(void **state)
 {
 	struct unit_layout layout;
@@ -137,6 +155,7 @@ int main(void)
 		cmocka_unit_test(shapes_that_overflow_are_refused),
 		cmocka_unit_test(tensors_are_sorted_by_format_and_aligned),
 		cmocka_unit_test(tensors_with_other_moments_lie_apart),
+		cmocka_unit_test(tensors_with_moments_in_blocks_begin_with_one),
 		cmocka_unit_test(a_unit_that_gets_too_large_is_refused),
 		cmocka_unit_test(shards_cover_the_unit_in_blocks_of_256),
 	};

@@ -231,8 +231,8 @@ static void pages_of_another_version_are_refused_by_name(void **state)
 	assert_int_equal(tierd_job_open(node, &options, &job), 0);
 	assert_int_equal(tierd_unit_define(job, "unit", &tensor, 1, &unit), 0);
 	assert_int_equal(tierd_job_ready(job, -1, NULL), -EPROTONOSUPPORT);
-	assert_says("in version 6");
-	assert_says("uses 5 to 5");
+	assert_says("in version 7");
+	assert_says("uses 6 to 6");
 	tierd_disconnect(node);
 	fake_peer_stop(&peer);
 }

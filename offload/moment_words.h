@@ -1,0 +1,119 @@
+/* Moments in fewer bits than they are computed in: docs/numerics.md, "Moments". Written once, over the words
+ * of whatever level a source is compiled for. */
+#ifndef TIERD_OFFLOAD_MOMENT_WORDS_H
+#define TIERD_OFFLOAD_MOMENT_WORDS_H
+
+#include "common/bfloat16.h"
+#include "offload/vector.h"
+
+/* The noise of the elements from number on: a finalizer of hash tables, which spreads each bit over all, with
+ * a key before it and one in between. What 32 bits of a number leave out is mixed into the second. */
+static inline words noise_at(uint64_t number, const uint32_t keys[2])
+{
+	words second = all_words(keys[1] ^ (uint32_t)(number >> 32) * UINT32_C(0x9e3779b1));
+	words x = add(all_words((uint32_t)number + keys[0]), lanes());
+
+	x = multiply_low(differ(x, shift_right(x, 16)), all_words(0x7feb352d));
+	x = differ(x, second);
+	x = multiply_low(differ(x, shift_right(x, 15)), all_words(0x846ca68b));
+	return differ(x, shift_right(x, 16));
+}
+
+/* 16 bits of it for each slot. */
+static inline words noise_of_slot(words noise, unsigned slot)
+{
+	return slot == 0 ? both(noise, all_words(0xffff)) : shift_right(noise, 16);
+}
+
+static inline words magnitude_of(words bits)
+{
+	return both(bits, all_words(0x7fffffff));
+}
+
+static inline words sign_of(words bits)
+{
+	return both(bits, all_words(UINT32_C(0x80000000)));
+}
+
+static inline vector widen_bf16(words x)
+{
+	return from_bits(shift_left(x, 16));
+}
+
+/* Adds the noise below the bits that are kept, and cuts. What is finite stays finite, and a quiet NaN one;
+ * arithmetic gives no other. */
+static inline words round_bf16(vector x, words noise)
+{
+	words bits = bits_of(x), magnitude = magnitude_of(bits);
+	words limit = greatest(magnitude, all_words(0x7f7fffff));
+
+	return shift_right(either(least(add(magnitude, noise), limit), sign_of(bits)), 16);
+}
+
+/* Codes: the fp32 of what a value is of its block's scale, plus an offset, cut to three bits behind the
+ * point, and counted from the offset's on. Near zero the offset makes their distances equal; from there on
+ * they grow with the value. A first moment's has a sign and 16 powers of two, a second one's twice as many.
+ */
+#define CODE_CUT 20
+#define CODE_SIGN 0x80
+
+static inline uint32_t code_offset(unsigned slot)
+{
+	return (uint32_t)(127 - (slot == 0 ? 15 : 31)) << 23;
+}
+
+/* The scale of a block: the power of two of its largest magnitude with the offset, so that a block whose
+ * values all have codes gets the same ones again, whatever the noise. Infinities and NaNs get the largest
+ * code. 0: all is below 2^-126. */
+static inline uint32_t code_scale(uint32_t greatest_magnitude, unsigned slot)
+{
+	const uint32_t most = 0x7effefff;
+
+	if (greatest_magnitude > most)
+		greatest_magnitude = most;
+	return (greatest_magnitude + (slot == 0 ? 1U << (23 - 14) : 0)) & 0x7f800000;
+}
+
+/* Its reciprocal. */
+static inline uint32_t code_factor(uint32_t scale)
+{
+	return scale > 0 ? (UINT32_C(254) << 23) - scale : 0;
+}
+
+/* Of a value with this code, what is added to the product with the scale. */
+static inline float code_base(unsigned slot, float scale)
+{
+	return -float_from_bits(code_offset(slot)) * scale;
+}
+
+static inline vector decode(words codes, unsigned slot, vector scale, vector base)
+{
+	words magnitude = slot == 0 ? both(codes, all_words(CODE_SIGN - 1)) : codes;
+	words bits = add(all_words(code_offset(slot)), shift_left(magnitude, CODE_CUT));
+	vector x = fused(from_bits(bits), scale, base);
+
+	return slot == 0 ? from_bits(either(bits_of(x), sign_of(shift_left(codes, 24)))) : x;
+}
+
+/* What counts of a moment for its block's scale. A second one is not below 0. */
+static inline words code_magnitude(vector x, unsigned slot)
+{
+	return slot == 0 ? magnitude_of(bits_of(x)) : bits_of(x);
+}
+
+/* Up to store_bytes(), which cuts what is above 255. A second moment that is above 0 stays so: a step is
+ * divided by its root. */
+static inline words encode(vector x, unsigned slot, vector factor, words noise)
+{
+	words magnitude = code_magnitude(x, slot), offset = all_words(code_offset(slot));
+	words sum = bits_of(fused(from_bits(magnitude), factor, from_bits(offset)));
+	words chance =
+		slot == 0 ? both(noise, all_words((1U << CODE_CUT) - 1)) : shift_right(noise, 32 - CODE_CUT);
+	words codes = shift_right(add(subtract(sum, offset), chance), CODE_CUT);
+
+	if (slot == 0)
+		return either(least(codes, all_words(CODE_SIGN - 1)), shift_right(sign_of(bits_of(x)), 24));
+	return greatest(codes, least(magnitude, all_words(1)));
+}
+
+#endif
