@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the example GPT with state that does not fit the memory it was given, and shows what that took.
 
-usage: ./run demo [--json FILE] [--quick]
+usage: ./run demo [--large] [--int8] [--json FILE] [--quick]
 """
 import argparse
 import ctypes
@@ -16,21 +16,29 @@ import sys
 import tempfile
 import time
 
+from limit import Limit
 from memory import Watch
 
 MIB = 1 << 20
 VOCABULARY = 256
 
-RANKS = 4
 WORKERS = 2  # threads of the daemon
-STATE_BYTES = 16  # per parameter: bf16 parameter and gradient, fp32 master, m and v
+# Per parameter: bf16 parameter and gradient, fp32 master, m and v. A gradient that is summed takes two bytes more, and a
+# master that is split two less.
+STATE_BYTES = 16
+STATE_BYTES_INT8 = 8 + 2 * 260 / 256  # 256 moments in 8 bits have a scale of 4 bytes
 
 # The training that is shown, and what --quick makes of it.
-MAIN = {"layers": 16, "width": 384, "heads": 6, "context": 128, "batch": 1, "micro-batches": 1, "steps": 100,
+MAIN = {"ranks": 4, "layers": 16, "width": 384, "heads": 6, "context": 128, "batch": 1, "micro-batches": 1, "steps": 100,
         "warmup": 10, "log-every": 5}
 QUICK = {**MAIN, "steps": 6, "warmup": 2, "log-every": 1}
+# A billion parameters. Few bytes are enough to see all of it move.
+LARGE = {"ranks": 2, "layers": 20, "width": 2048, "heads": 16, "context": 64, "batch": 1, "micro-batches": 1, "steps": 5,
+         "warmup": 2, "learning-rate": "2e-5", "log-every": 1}
+LARGE_QUICK = {**LARGE, "steps": 2}
+LARGE_BUDGET = 6 * 10**9
 # Small enough to be trained twice, with more than one micro-batch and more units than there is memory for.
-SMALL = {"layers": 6, "width": 256, "heads": 4, "context": 64, "batch": 1, "micro-batches": 2, "steps": 6, "warmup": 2,
+SMALL = {"ranks": 4, "layers": 6, "width": 256, "heads": 4, "context": 64, "batch": 1, "micro-batches": 2, "steps": 6, "warmup": 2,
          "log-every": 2}
 SMALL_QUICK = {**SMALL, "steps": 3}
 SMALL_BUDGET = 60 * MIB
@@ -40,10 +48,15 @@ SAMPLE_BYTES = 240
 # activations and to both programs themselves.
 BUDGET_FRACTION = 0.5
 OUTSIDE_BYTES_PER_RANK = 8 * MIB
+OUTSIDE_BYTES_PER_LARGE_RANK = 100 * MIB
 OUTSIDE_BYTES_DAEMON = 12 * MIB
 # Left to the daemon by its one job: a rank that runs ahead of the others has its gradients put aside there, beyond the
 # job's plan, as often as the machine is busy elsewhere.
 ASIDE_BYTES = 12 * MIB
+
+# The large one's sums of gradients alone are 4 GB; text of it would say nothing.
+TRAINING_FLAGS = {False: ["--sample-bytes", str(SAMPLE_BYTES), "--temperature", "0.6"],
+                  True: ["--gradients-on", "nvme", "--sample-bytes", "0"]}
 
 START_SECONDS = 30
 STOP_SECONDS = 30
@@ -55,12 +68,16 @@ class DemoError(Exception):
 
 
 def read_arguments():
-    parser = argparse.ArgumentParser(prog="./run demo", usage="./run demo [--json FILE] [--quick]")
+    parser = argparse.ArgumentParser(prog="./run demo", usage="./run demo [--large] [--int8] [--json FILE] [--quick]")
     parser.add_argument("--build", required=True, help=argparse.SUPPRESS)
     # Opened now: minutes later it would be too late to say that it cannot be.
     parser.add_argument("--json", metavar="FILE", type=argparse.FileType("w", encoding="utf-8"),
                         help="write the table there")
-    parser.add_argument("--quick", action="store_true", help="a few steps of a small model")
+    parser.add_argument("--quick", action="store_true", help="a few steps of a small model, or of the large one")
+    parser.add_argument("--large", action="store_true",
+                        help="a billion parameters in 6 GB of host memory, which a cgroup enforces where one can be made; "
+                             "takes 35 GB of disk and some minutes")
+    parser.add_argument("--int8", action="store_true", help="AdamW's moments in 8 bits instead of fp32")
     return parser.parse_args()
 
 
@@ -81,10 +98,15 @@ def die_with_demo():
 class Process:
     """A program in a session of its own, so that Ctrl-C reaches the demo alone, which then ends it."""
 
-    def __init__(self, command):
+    def __init__(self, command, limit=None):
+        def begin():
+            die_with_demo()
+            if limit:
+                limit.enter()
+
         self.name = os.path.basename(command[0])
         # pylint: disable=subprocess-popen-preexec-fn
-        self.process = subprocess.Popen(command, start_new_session=True, preexec_fn=die_with_demo)
+        self.process = subprocess.Popen(command, start_new_session=True, preexec_fn=begin)
         self.pid = self.process.pid
 
     def __enter__(self):
@@ -113,7 +135,7 @@ class Process:
 
 
 class Daemon(Process):
-    def __init__(self, arguments, folder, host_budget, nvme_capacity):
+    def __init__(self, arguments, folder, host_budget, capacity, limit=None):
         # A socket's path is short; the folder's need not be.
         self.socket_folder = tempfile.mkdtemp(prefix="tierd-demo-")
         self.socket = os.path.join(self.socket_folder, "socket")
@@ -121,8 +143,8 @@ class Daemon(Process):
         os.makedirs(nvme, exist_ok=True)
         super().__init__([
             os.path.join(arguments.build, "daemon/tierd"), "--socket", self.socket,
-            "--state-dir", os.path.join(folder, "state"), "--nvme", f"{nvme}:{nvme_capacity}",
-            "--host-budget", str(host_budget), "--workers", str(WORKERS), "--log-level", "warning"])
+            "--state-dir", os.path.join(folder, "state"), "--nvme", f"{nvme}:{capacity}",
+            "--host-budget", str(host_budget), "--workers", str(WORKERS), "--log-level", "warning"], limit)
 
     def __enter__(self):
         try:
@@ -154,13 +176,13 @@ class Daemon(Process):
 
 
 class Trainer(Process):
-    def __init__(self, arguments, shape, report, extra):
+    def __init__(self, arguments, shape, report, extra, limit=None):
         self.report = report
-        command = [os.path.join(arguments.build, "examples/gpt/gpt"), "--ranks", str(RANKS), "--format", "bf16",
-                   "--json", report]
+        command = [os.path.join(arguments.build, "examples/gpt/gpt"), "--format", "bf16",
+                   "--moments", "int8" if arguments.int8 else "fp32", "--json", report]
         for name, value in shape.items():
             command += [f"--{name}", str(value)]
-        super().__init__(command + extra)
+        super().__init__(command + extra, limit)
 
     def read_report(self):
         self.check()
@@ -173,14 +195,15 @@ def in_tierd(daemon, job, host_budget):
             "--host-budget", str(host_budget)]
 
 
-def budgets(shape):
+def budgets(shape, is_large):
     """What daemon and trainers may use together, and what of it the daemon plans with."""
-    together = int(parameter_count(shape) * STATE_BYTES * BUDGET_FRACTION)
-    return together, together - RANKS * OUTSIDE_BYTES_PER_RANK - OUTSIDE_BYTES_DAEMON
+    together = LARGE_BUDGET if is_large else int(parameter_count(shape) * STATE_BYTES * BUDGET_FRACTION)
+    per_rank = OUTSIDE_BYTES_PER_LARGE_RANK if is_large else OUTSIDE_BYTES_PER_RANK
+    return together, together - shape["ranks"] * per_rank - OUTSIDE_BYTES_DAEMON
 
 
 def nvme_capacity(shape):
-    """Copy on write needs twice the state; extents and packs round it up."""
+    """Copy on write needs twice the state, and sums that are spilled their place; extents and packs round it up."""
     return 2 * STATE_BYTES * parameter_count(shape) + 256 * MIB
 
 
@@ -201,18 +224,28 @@ def equals_unpartitioned(arguments, folder):
 
 def train(arguments, folder):
     """The gpt's report, with the host memory that the daemon and its trainers took."""
-    shape = QUICK if arguments.quick else MAIN
-    together, host_budget = budgets(shape)
+    if arguments.large:
+        shape = LARGE_QUICK if arguments.quick else LARGE
+    else:
+        shape = QUICK if arguments.quick else MAIN
+    together, host_budget = budgets(shape, arguments.large)
     if host_budget <= 0:
         raise DemoError(f"a budget of {together / MIB:.0f} MiB leaves nothing for the daemon")
-    print(f"\n== {parameter_count(shape):,} parameters on {RANKS} ranks, stage 3, parameters and optimizer state on "
-          f"NVMe, host memory for half of the state", flush=True)
-    with Daemon(arguments, os.path.join(folder, "main"), host_budget, nvme_capacity(shape)) as daemon:
-        extra = in_tierd(daemon, "demo", host_budget - ASIDE_BYTES) + ["--sample-bytes", str(SAMPLE_BYTES), "--temperature", "0.6"]
-        with Trainer(arguments, shape, os.path.join(folder, "main.json"), extra) as trainer, \
-                Watch([daemon.pid, trainer.pid]) as watch:
-            report = trainer.read_report()
+    limit = Limit(together) if arguments.large else None
+    print(f"\n== {parameter_count(shape):,} parameters on {shape['ranks']} ranks, stage 3, parameters and optimizer state on "
+          f"NVMe, {together / 1e9:.3g} GB of host memory" + (f", {limit.describe()}" if limit else ""), flush=True)
+    try:
+        with Daemon(arguments, os.path.join(folder, "main"), host_budget, nvme_capacity(shape), limit) as daemon:
+            extra = in_tierd(daemon, "demo", host_budget - ASIDE_BYTES) + TRAINING_FLAGS[arguments.large]
+            with Trainer(arguments, shape, os.path.join(folder, "main.json"), extra, limit) as trainer, \
+                    Watch([daemon.pid, trainer.pid]) as watch:
+                report = trainer.read_report()
+    finally:
+        if limit:
+            limit.remove()
     report["host_budget"] = together
+    report["ranks"] = shape["ranks"]
+    report["limit"] = limit.describe() if limit else None
     report["peak_host"] = watch.peak
     report["samples"] = watch.samples
     return report
@@ -221,12 +254,14 @@ def train(arguments, folder):
 # ---- The table ------------------------------------------------------------------------------------------------
 
 
-def results(report, is_equal):
+def results(report, is_equal, is_int8):
     parameters, statistics = report["parameters"], report["statistics"]
     steps = statistics["job_steps"] * parameters
     return {
         "parameters": parameters,
-        "model_state_bytes": STATE_BYTES * parameters,
+        "model_state_bytes": int((STATE_BYTES_INT8 if is_int8 else STATE_BYTES) * parameters),
+        "moments": "int8" if is_int8 else "fp32",
+        "enforced": report["limit"],
         "host_budget_bytes": report["host_budget"],
         "peak_host_bytes": report["peak_host"],
         "read_bytes_per_parameter": (statistics["job_gather_read_bytes"] + statistics["job_update_read_bytes"]) / steps,
@@ -248,10 +283,11 @@ def print_table(report, table):
     logical = sum(statistics[f"logical_{kind}_bytes"] for kind in ("parameter", "gradient", "optimizer"))
     is_within = table["peak_host_bytes"] <= table["host_budget_bytes"]
     rows = [
-        ("parameters", f"{table['parameters']:,} in bf16, norms in fp32"),
+        ("parameters", f"{table['parameters']:,} in bf16, norms in fp32; moments in {table['moments']}"),
         ("model state", mib(table["model_state_bytes"])),
-        ("logical memory per rank", f"{mib(logical)}, by the formula {mib(table['model_state_bytes'] / RANKS)}"),
-        ("host budget", f"{mib(table['host_budget_bytes'])}, for daemon and trainers"),
+        ("logical memory per rank", f"{mib(logical)}, by the formula {mib(table['model_state_bytes'] / report['ranks'])}"),
+        ("host budget", f"{mib(table['host_budget_bytes'])}, for daemon and trainers" +
+                        (f"; {table['enforced']}" if table["enforced"] else "")),
         ("peak host memory", f"{mib(table['peak_host_bytes'])}, {'within' if is_within else 'ABOVE'} the budget"),
         ("read", f"{table['read_bytes_per_parameter']:.1f} bytes per parameter and step, of which "
                  f"{statistics['job_update_read_bytes'] / steps:.1f} by updates"),
@@ -276,7 +312,7 @@ def run(arguments):
         start = time.monotonic()
         is_equal = equals_unpartitioned(arguments, folder)
         report = train(arguments, folder)
-    table = results(report, is_equal)
+    table = results(report, is_equal, arguments.int8)
     print_table(report, table)
     print(f"\n{time.monotonic() - start:.0f} s in all")
     if arguments.json:
