@@ -45,7 +45,10 @@ static int make_job(const struct stage *stage)
 	if (r == 0)
 		r = tierd_job_open(node, &options, &job);
 	if (r == 0)
-		r = bench_define_units(job, UNITS, stage->elements, true);
+		r = bench_define_units(job, &(struct bench_units){ .count = UNITS,
+								   .elements = stage->elements,
+								   .format = TIERD_FP32,
+								   .is_frozen = true });
 	if (r == 0)
 		r = tierd_job_ready(job, -1, &state);
 	if (r == 0)

@@ -5,44 +5,16 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "tests/bench/fio.h"
 
 #define SKIPPED 77
 
-int gather_define(struct tierd_job *job, const char *name, uint64_t elements, bool is_frozen)
-{
-	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
-	uint32_t unit;
-
-	tensor.name = name;
-	tensor.dimensions = 1;
-	tensor.shape[0] = elements;
-	tensor.is_frozen = is_frozen;
-	tensor.initializer = TIERD_INITIALIZE_UNIFORM;
-	tensor.a = -1;
-	tensor.b = 1;
-	return tierd_unit_define(job, name, &tensor, 1, &unit);
-}
-
-static int make_ready(struct tierd_job *job, const struct gather_job *wanted)
-{
-	struct tierd_job_state state;
-	char unit[32];
-	int r = 0;
-
-	for (unsigned i = 0; i < wanted->units && r == 0; i++) {
-		snprintf(unit, sizeof(unit), "layer.%u", i);
-		r = gather_define(job, unit, wanted->elements, wanted->is_frozen);
-	}
-	return r == 0 ? tierd_job_ready(job, -1, &state) : r;
-}
-
 int gather_open(const struct bench_node *tierd, const struct gather_job *wanted, struct tierd_node **ret_node,
 		struct tierd_job **ret_job)
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
+	struct tierd_job_state state;
 	int r;
 
 	options.name = wanted->name;
@@ -51,7 +23,11 @@ int gather_open(const struct bench_node *tierd, const struct gather_job *wanted,
 	if (r == 0)
 		r = tierd_job_open(*ret_node, &options, ret_job);
 	if (r == 0)
-		r = make_ready(*ret_job, wanted);
+		r = bench_define_units(*ret_job, &(struct bench_units){ .count = wanted->units,
+									.elements = wanted->elements,
+									.is_frozen = wanted->is_frozen });
+	if (r == 0)
+		r = tierd_job_ready(*ret_job, -1, &state);
 	if (r < 0)
 		fprintf(stderr, "%s: %s\n", wanted->name, tierd_message());
 	return r;

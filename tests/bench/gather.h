@@ -13,9 +13,6 @@ int bench_requests(struct bench *bench);
 int bench_isolation(struct bench *bench);
 int bench_hostile(struct bench *bench);
 
-/* Defines a unit of one tensor that tierd fills; its name is the tensor's too. */
-int gather_define(struct tierd_job *job, const char *name, uint64_t elements, bool is_frozen);
-
 struct gather_job {
 	const char *name;
 	uint64_t host_budget;

@@ -115,22 +115,9 @@ static double run_fio(void *context, double seconds)
 
 static int open_job(struct cold *cold)
 {
-	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
-	struct tierd_job_state state;
-	char name[32];
-	int r;
+	const struct gather_job wanted = { "cold", BUDGET, UNITS, UNIT_ELEMENTS, true };
+	int r = gather_open(&cold->tierd, &wanted, &cold->node, &cold->job);
 
-	options.name = "cold";
-	options.host_budget = BUDGET;
-	r = tierd_connect(cold->tierd.socket, &cold->node);
-	if (r == 0)
-		r = tierd_job_open(cold->node, &options, &cold->job);
-	for (unsigned i = 0; i < UNITS && r == 0; i++) {
-		snprintf(name, sizeof(name), "layer.%u", i);
-		r = gather_define(cold->job, name, UNIT_ELEMENTS, true);
-	}
-	if (r == 0)
-		r = tierd_job_ready(cold->job, -1, &state);
 	if (r == 0)
 		r = gather_many(cold, UNITS);
 	if (r == 0)

@@ -91,7 +91,6 @@ static int open_job(struct tierd_node *node, uint32_t rank, struct tierd_job **r
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
 	struct tierd_job_state state;
-	char name[32];
 	int r;
 
 	options.name = "hits";
@@ -99,11 +98,14 @@ static int open_job(struct tierd_node *node, uint32_t rank, struct tierd_job **r
 	options.world_size = RANKS;
 	options.host_budget = BUDGET;
 	r = tierd_job_open(node, &options, ret_job);
-	for (unsigned i = 0; i < UNITS && r == 0; i++) {
-		snprintf(name, sizeof(name), "layer.%u", i);
-		r = gather_define(*ret_job, name, i < HOT_UNITS ? HOT_ELEMENTS : UNIT_ELEMENTS,
-				  i >= HOT_UNITS);
-	}
+	if (r == 0)
+		r = bench_define_units(*ret_job,
+				       &(struct bench_units){ .count = HOT_UNITS, .elements = HOT_ELEMENTS });
+	if (r == 0)
+		r = bench_define_units(*ret_job, &(struct bench_units){ .first = HOT_UNITS,
+									.count = UNITS - HOT_UNITS,
+									.elements = UNIT_ELEMENTS,
+									.is_frozen = true });
 	return r < 0 ? r : tierd_job_ready(*ret_job, -1, &state);
 }
 

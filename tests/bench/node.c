@@ -84,7 +84,7 @@ int bench_node_start(struct bench_node *node, const char *host_budget, const cha
 	return r < 0 ? r : bench_node_await(node);
 }
 
-int bench_define_units(struct tierd_job *job, unsigned units, uint64_t elements, bool is_frozen)
+int bench_define_units(struct tierd_job *job, const struct bench_units *units)
 {
 	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
 	char name[32];
@@ -92,15 +92,15 @@ int bench_define_units(struct tierd_job *job, unsigned units, uint64_t elements,
 	int r = 0;
 
 	tensor.name = name;
-	tensor.format = TIERD_FP32;
+	tensor.format = units->format ? units->format : TIERD_BF16;
 	tensor.dimensions = 1;
-	tensor.shape[0] = elements;
-	tensor.is_frozen = is_frozen;
+	tensor.shape[0] = units->elements;
+	tensor.is_frozen = units->is_frozen;
 	tensor.initializer = TIERD_INITIALIZE_UNIFORM;
 	tensor.a = -1;
 	tensor.b = 1;
-	for (unsigned i = 0; i < units && r == 0; i++) {
-		snprintf(name, sizeof(name), "layer.%u", i);
+	for (unsigned i = 0; i < units->count && r == 0; i++) {
+		snprintf(name, sizeof(name), "layer.%u", units->first + i);
 		r = tierd_unit_define(job, name, &tensor, 1, &unit);
 	}
 	return r;

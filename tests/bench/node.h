@@ -30,8 +30,14 @@ int bench_node_await(struct bench_node *node);
 
 struct tierd_job;
 
-/* Units of one fp32 vector each, which the daemon initializes. */
-int bench_define_units(struct tierd_job *job, unsigned units, uint64_t elements, bool is_frozen);
+/* Units of one vector each, which the daemon initializes: "layer.0" and so on, names of unit and tensor. */
+struct bench_units {
+	unsigned first, count; /* more of them may follow */
+	uint64_t elements;     /* of each */
+	uint32_t format;       /* enum tierd_format; 0: bf16 */
+	bool is_frozen;
+};
+int bench_define_units(struct tierd_job *job, const struct bench_units *units);
 
 /* Also of one that was never started, or only by half. */
 void bench_node_stop(struct bench_node *node);

@@ -71,7 +71,9 @@ static int open_job(const char *socket, uint64_t elements, struct tierd_job **re
 	if (r == 0)
 		r = tierd_job_open(node, &options, ret_job);
 	if (r == 0)
-		r = bench_define_units(*ret_job, UNITS, elements, false);
+		r = bench_define_units(
+			*ret_job,
+			&(struct bench_units){ .count = UNITS, .elements = elements, .format = TIERD_FP32 });
 	return r < 0 ? r : tierd_job_ready(*ret_job, -1, &state);
 }
 

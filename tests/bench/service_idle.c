@@ -77,24 +77,16 @@ static int measure_base(struct bench *bench, const char *name, const struct idle
 static int open_job(struct tierd_node *node, const char *name)
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
-	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
 	struct tierd_rates rates = TIERD_RATES_INIT;
 	struct tierd_job *job;
-	char unit[32];
-	uint32_t index;
 	int r;
 
 	options.name = name;
 	options.host_budget = 128 * MIB;
 	r = tierd_job_open(node, &options, &job);
-	tensor.name = unit;
-	tensor.dimensions = 1;
-	tensor.shape[0] = UNIT_ELEMENTS;
-	tensor.initializer = TIERD_INITIALIZE_UNIFORM;
-	for (unsigned i = 0; i < UNITS && r == 0; i++) {
-		snprintf(unit, sizeof(unit), "layer.%u", i);
-		r = tierd_unit_define(job, unit, &tensor, 1, &index);
-	}
+	if (r == 0)
+		r = bench_define_units(job,
+				       &(struct bench_units){ .count = UNITS, .elements = UNIT_ELEMENTS });
 	if (r == 0)
 		r = tierd_job_ready(job, -1, NULL);
 	return r < 0 ? r : tierd_step(job, &rates, NULL);

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "client/tierd.h"
 #include "common/clock.h"
@@ -42,25 +41,6 @@ struct scene {
 
 /* ---- The job ---- */
 
-static int define_units(const struct scene *scene)
-{
-	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
-	char name[32];
-	uint32_t unit;
-	int r = 0;
-
-	tensor.name = name;
-	tensor.dimensions = 1;
-	tensor.shape[0] = UNIT_ELEMENTS;
-	tensor.initializer = TIERD_INITIALIZE_NORMAL;
-	tensor.b = 0.02;
-	for (unsigned i = 0; i < scene->units && r == 0; i++) {
-		snprintf(name, sizeof(name), "layer.%u", i);
-		r = tierd_unit_define(scene->job, name, &tensor, 1, &unit);
-	}
-	return r;
-}
-
 static int open_job(struct scene *scene, const struct layout *layout)
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
@@ -80,7 +60,8 @@ static int open_job(struct scene *scene, const struct layout *layout)
 		options.host_budget = (scene->units + 8) * UNIT_ELEMENTS * sizeof(float);
 	r = tierd_job_open(scene->node, &options, &scene->job);
 	if (r == 0)
-		r = define_units(scene);
+		r = bench_define_units(scene->job, &(struct bench_units){ .count = scene->units,
+									  .elements = UNIT_ELEMENTS });
 	return r < 0 ? r : tierd_job_ready(scene->job, -1, &state);
 }
 

@@ -29,7 +29,9 @@ static int open_job(struct store_scene *scene)
 	options.host_budget = (scene->units + ARENA_UNITS) * UNIT_ELEMENTS * sizeof(float);
 	r = tierd_job_open(scene->node, &options, &scene->job);
 	if (r == 0)
-		r = bench_define_units(scene->job, scene->units, UNIT_ELEMENTS, false);
+		r = bench_define_units(scene->job, &(struct bench_units){ .count = scene->units,
+									  .elements = UNIT_ELEMENTS,
+									  .format = TIERD_FP32 });
 	return r < 0 ? r : tierd_job_ready(scene->job, -1, &state);
 }
 
@@ -142,7 +144,10 @@ int store_make_large(struct tierd_node *node, const struct tierd_job_options *op
 	int r = tierd_job_open(node, options, ret_job);
 
 	if (r == 0)
-		r = bench_define_units(*ret_job, units, STORE_LARGE_ELEMENTS, true);
+		r = bench_define_units(*ret_job, &(struct bench_units){ .count = units,
+									.elements = STORE_LARGE_ELEMENTS,
+									.format = TIERD_FP32,
+									.is_frozen = true });
 	if (r == 0)
 		r = tierd_job_ready(*ret_job, -1, &state);
 	if (r == 0)
