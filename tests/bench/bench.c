@@ -12,6 +12,7 @@
 #include "common/cleanup.h"
 
 #define PAIRS 9 /* odd: one is the median */
+#define QUICK_PAIRS 3
 #define MAX_RESULTS 64
 
 struct bench {
@@ -94,7 +95,7 @@ static int run_pair(struct bench *bench, const struct bench_side *first, const s
 		    struct pair *ret_pair)
 {
 	const struct bench_side *sides[2] = { first, second };
-	double seconds = bench->is_quick ? 0.05 : 0.5;
+	double seconds = bench->is_quick ? 0.05 : 1;
 	bool is_reversed = toss(bench);
 	struct pair pair = { { 0 } };
 
@@ -123,39 +124,42 @@ double bench_quantile(double *values, unsigned count, double part)
 	return values[(unsigned)(part * (count - 1))];
 }
 
-static double median(double values[PAIRS])
+static double ratio_of(const struct pair *pair, enum bench_bound bound)
 {
-	return bench_quantile(values, PAIRS, 0.5);
+	return bound == BENCH_AT_LEAST ? pair->rates[0] / pair->rates[1] : pair->rates[1] / pair->rates[0];
 }
 
 int bench_compare(struct bench *bench, const struct bench_comparison *comparison)
 {
 	double ratios[PAIRS], selves[PAIRS], ours[PAIRS], theirs[PAIRS];
+	unsigned pairs = bench->is_quick ? QUICK_PAIRS : PAIRS;
 	struct pair pair;
 	int r;
 
-	for (int i = 0; i < PAIRS; i++) {
+	for (unsigned i = 0; i < pairs; i++) {
 		r = run_pair(bench, &comparison->ours, &comparison->theirs, &pair);
 		if (r < 0)
 			return r;
 		ours[i] = pair.rates[0];
 		theirs[i] = pair.rates[1];
-		ratios[i] = pair.rates[0] / pair.rates[1];
+		ratios[i] = ratio_of(&pair, comparison->bound);
 
 		r = run_pair(bench, &comparison->theirs, &comparison->theirs, &pair);
 		if (r < 0)
 			return r;
-		selves[i] = pair.rates[0] / pair.rates[1];
+		selves[i] = ratio_of(&pair, comparison->bound);
 		if (selves[i] < 1)
 			selves[i] = 1 / selves[i];
 	}
-	printf("%-24s ours %.2f, theirs %.2f %s\n", comparison->name, median(ours) / comparison->scale,
-	       median(theirs) / comparison->scale, comparison->unit);
+	printf("%-24s ours %.2f, theirs %.2f %s\n", comparison->name,
+	       bench_quantile(ours, pairs, 0.5) / comparison->scale,
+	       bench_quantile(theirs, pairs, 0.5) / comparison->scale, comparison->unit);
 	return bench_record(bench, &(struct bench_result){ .name = comparison->name,
-							   .value = median(ratios),
+							   .value = bench_quantile(ratios, pairs, 0.5),
 							   .unit = "ratio",
+							   .bound = comparison->bound,
 							   .limit = comparison->limit,
-							   .spread = median(selves) });
+							   .spread = bench_quantile(selves, pairs, 0.5) });
 }
 
 int bench_record(struct bench *bench, const struct bench_result *result)
@@ -165,7 +169,7 @@ int bench_record(struct bench *bench, const struct bench_result *result)
 	bench->results[bench->count++] = *result;
 	printf("%-24s %12.4g %-8s", result->name, result->value, result->unit);
 	if (result->limit > 0)
-		printf("  bar %.4g", result->limit);
+		printf("  bar %s %.4g", result->bound == BENCH_AT_LEAST ? ">=" : "<=", result->limit);
 	if (result->spread > 0)
 		printf("  spread %.3f", result->spread);
 	printf("\n");
@@ -185,6 +189,7 @@ static cJSON *json_of(const struct bench_result *result)
 	cJSON_AddStringToObject(object, "name", result->name);
 	cJSON_AddNumberToObject(object, "value", result->value);
 	cJSON_AddStringToObject(object, "unit", result->unit);
+	cJSON_AddStringToObject(object, "bound", result->bound == BENCH_AT_LEAST ? "least" : "most");
 	cJSON_AddItemToObject(object, "limit", number_or_null(result->limit));
 	cJSON_AddItemToObject(object, "spread", number_or_null(result->spread));
 	return object;

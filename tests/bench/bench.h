@@ -15,11 +15,15 @@ struct bench_side {
 	void *context;
 };
 
+/* What a limit asks of a value. */
+enum bench_bound { BENCH_AT_MOST, BENCH_AT_LEAST };
+
 struct bench_comparison {
-	const char *name; /* ends in _ratio */
-	double limit;	  /* the ratio that is asked for */
-	const char *unit; /* of the rates, for people */
-	double scale;	  /* rates are shown divided by this */
+	const char *name;
+	enum bench_bound bound; /* at least: of our rate over theirs; at most: of our time over theirs */
+	double limit;		/* the ratio that is asked for */
+	const char *unit;	/* of the rates, for people */
+	double scale;		/* rates are shown divided by this */
 	struct bench_side ours, theirs;
 };
 
@@ -27,7 +31,8 @@ struct bench_comparison {
 struct bench_result {
 	const char *name; /* borrowed for as long as the bench lives */
 	double value;
-	const char *unit; /* of "ratio" more is better, of all others less */
+	const char *unit;
+	enum bench_bound bound;
 	double limit, spread;
 };
 
@@ -38,10 +43,10 @@ int bench_new(int argc, char **argv, struct bench **ret_bench);
 bool bench_wants(const struct bench *bench, const char *name);
 bool bench_is_quick(const struct bench *bench);
 
-/* At least nine pairs, each in the order ours, theirs, theirs, ours or its reverse, by chance; the value is
- * the median of the pairs' ratios. After each pair theirs runs against itself in the same way: the spread is
- * the median of those ratios, each turned so that it is at least 1. Records and prints. 0, or what a side
- * returned. */
+/* Nine pairs, each in the order ours, theirs, theirs, ours or its reverse, by chance, of a second a run; the
+ * value is the median of the pairs' ratios. After each pair theirs runs against itself in the same way: the
+ * spread is the median of those ratios, each turned so that it is at least 1. Records and prints. 0, or what
+ * a side returned. */
 int bench_compare(struct bench *bench, const struct bench_comparison *comparison);
 
 /* Sorts the values; part: from 0, the least, to 1. */

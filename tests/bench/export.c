@@ -141,6 +141,7 @@ static double run_copy(void *context, double seconds)
 static int compare(struct bench *bench, struct stage *stage)
 {
 	struct bench_comparison comparison = { .name = "export_ratio",
+					       .bound = BENCH_AT_LEAST,
 					       .limit = 0.85,
 					       .unit = "MB/s",
 					       .scale = 1e6,

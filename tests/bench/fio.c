@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <cjson/cJSON.h>
 
+#include "common/cleanup.h"
+
+#define MAKING_DEPTH 16
+
 bool fio_is_installed(void)
 {
 	return system("fio --version >/dev/null 2>&1") == 0;
@@ -27,7 +31,8 @@ static double parse_rate(const char *text)
 	return sum > 0 ? sum : -EPROTO;
 }
 
-double fio_run(const char *file, const char *direction, double seconds)
+/* seconds 0: the whole file, once. */
+static double run(const struct fio_job *job, double seconds)
 {
 	char command[4608], limit[64] = "", text[65536];
 	size_t length;
@@ -36,14 +41,54 @@ double fio_run(const char *file, const char *direction, double seconds)
 	if (seconds > 0)
 		snprintf(limit, sizeof(limit), "--time_based --runtime=%.0fms", seconds * 1e3);
 	snprintf(command, sizeof(command),
-		 "fio --name=bench --filename=%.4096s --filesize=%llu --rw=%s --bs=1m --iodepth=16 "
-		 "--ioengine=io_uring --direct=1 --fixedbufs --registerfiles --fallocate=none %s "
-		 "--output-format=json 2>/dev/null",
-		 file, (unsigned long long)FIO_FILE_BYTES, direction, limit);
+		 "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 fio --name=bench --filename='%s' --filesize=%llu "
+		 "--rw=%s --bs=1m --iodepth=%u --ioengine=io_uring --direct=1 --fixedbufs --registerfiles "
+		 "--fallocate=none %s --output-format=json 2>/dev/null",
+		 job->file, (unsigned long long)FIO_FILE_BYTES, job->direction, job->depth, limit);
 	pipe = popen(command, "re");
 	if (!pipe)
 		return -errno;
 	length = fread(text, 1, sizeof(text) - 1, pipe);
 	text[length] = '\0';
 	return pclose(pipe) == 0 ? parse_rate(text) : -EIO;
+}
+
+double fio_run(void *context, double seconds)
+{
+	return run(context, seconds);
+}
+
+int fio_make_file(struct fio_job *job, const char *folder)
+{
+	struct fio_job writing = { .direction = "write", .depth = MAKING_DEPTH };
+	double rate;
+
+	snprintf(job->file, sizeof(job->file), "%s/fio", folder);
+	snprintf(writing.file, sizeof(writing.file), "%s", job->file);
+	rate = run(&writing, 0);
+	return rate < 0 ? (int)rate : 0;
+}
+
+int fio_find_depth(struct fio_job *job, double seconds)
+{
+	static const unsigned depths[] = { 8, 16, 32, 64 };
+	unsigned best = depths[0];
+	double best_rate = 0;
+
+	printf("fio, %s:", job->direction);
+	for (size_t i = 0; i < ARRAY_LENGTH(depths); i++) {
+		double rate;
+
+		job->depth = depths[i];
+		rate = run(job, seconds);
+		if (rate < 0)
+			return (int)rate;
+		printf(" %.0f MB/s at depth %u%s", rate / 1e6, depths[i],
+		       i + 1 < ARRAY_LENGTH(depths) ? "," : "\n");
+		if (rate > best_rate)
+			best = depths[i];
+		best_rate = rate > best_rate ? rate : best_rate;
+	}
+	job->depth = best;
+	return 0;
 }

@@ -1,4 +1,8 @@
-/* fio: what the device gives, for comparison: io_uring, direct, 1 MiB transfers, 16 at once, registered. */
+/* fio: what the device gives, for comparison: io_uring, direct, 1 MiB transfers, registered files and
+ * buffers.
+ *
+ * Its buffers are of huge pages, as the daemon's are, where glibc can be told so (2.35): a mebibyte of small
+ * ones is 256 segments for the device's queue, and fio then moves little more than half as much. */
 #ifndef TIERD_TESTS_BENCH_FIO_H
 #define TIERD_TESTS_BENCH_FIO_H
 
@@ -8,10 +12,23 @@
 
 #define FIO_FILE_BYTES GIB
 
+/* Reads or writes the file ("read", "write"), or as much of both ("readwrite"), of FIO_FILE_BYTES. */
+struct fio_job {
+	const char *direction;
+	unsigned depth;	 /* transfers at once */
+	char file[4200]; /* see fio_make_file() */
+};
+
 bool fio_is_installed(void);
 
-/* Reads or writes the file ("read", "write"), or as much of both ("readwrite"), of FIO_FILE_BYTES, for that
- * many seconds; 0: the whole file, once. Bytes per second, or a negative errno. */
-double fio_run(const char *file, const char *direction, double seconds);
+/* Makes the job's file in a folder, and writes all of it: blocks that are reserved alone are slower. */
+int fio_make_file(struct fio_job *job, const char *folder);
+
+/* A side of a comparison, whose context is a struct fio_job. Bytes per second, or a negative errno. */
+double fio_run(void *context, double seconds);
+
+/* Looks for the depth, of 8 to 64, at which the job is fastest, and keeps it. Says how fast it was at each
+ * of them. */
+int fio_find_depth(struct fio_job *job, double seconds);
 
 #endif

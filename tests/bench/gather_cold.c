@@ -19,14 +19,15 @@
 #define UNITS 96
 #define BUDGET (256 * MIB)
 #define ARENA_UNITS ((uint32_t)(BUDGET / UNIT_BYTES))
-#define LIMIT 0.85
+#define LIMIT 0.95
 #define SETTLE_MS 50
+#define DEPTH_SECONDS 0.5
 
 struct cold {
 	struct bench_node tierd;
 	struct tierd_node *node;
 	struct tierd_job *job;
-	char file[sizeof(((struct bench_node *)0)->disk) + 16];
+	struct fio_job fio;
 	uint32_t next;
 };
 
@@ -106,13 +107,6 @@ static double run_gathers(void *context, double seconds)
 	return rate < 0 || r == 0 ? rate : r;
 }
 
-static double run_fio(void *context, double seconds)
-{
-	struct cold *cold = context;
-
-	return fio_run(cold->file, "read", seconds);
-}
-
 static int open_job(struct cold *cold)
 {
 	const struct gather_job wanted = { "cold", BUDGET, UNITS, UNIT_ELEMENTS, true };
@@ -129,26 +123,26 @@ static int open_job(struct cold *cold)
 
 static int open_all(struct cold *cold)
 {
-	double rate;
 	int r = bench_node_start(&cold->tierd, "512M", "4G");
 
-	if (r < 0)
-		return r;
-	snprintf(cold->file, sizeof(cold->file), "%s/fio", cold->tierd.disk);
-	rate = fio_run(cold->file, "write", 0);
-	return rate < 0 ? (int)rate : open_job(cold);
+	if (r == 0)
+		r = fio_make_file(&cold->fio, cold->tierd.disk);
+	if (r == 0)
+		r = fio_find_depth(&cold->fio, DEPTH_SECONDS);
+	return r < 0 ? r : open_job(cold);
 }
 
 int bench_gather_cold(struct bench *bench)
 {
-	struct cold cold = { .tierd = BENCH_NODE_INIT };
+	struct cold cold = { .tierd = BENCH_NODE_INIT, .fio.direction = "read" };
 	struct bench_comparison comparison = {
 		.name = "gather_cold_ratio",
+		.bound = BENCH_AT_LEAST,
 		.limit = LIMIT,
 		.unit = "MiB/s",
 		.scale = (double)MIB,
 		.ours = { run_gathers, &cold },
-		.theirs = { run_fio, &cold },
+		.theirs = { fio_run, &cold.fio },
 	};
 	int r = open_all(&cold);
 

@@ -1,10 +1,9 @@
-/* The engine over fio: 1 MiB transfers, 16 at once, direct, registered files and buffers, on one file.
- * The engine's buffers are huge pages, as the daemon's are; fio's are what it takes by itself. */
+/* The engine over fio: 1 MiB transfers, 16 at once, direct, registered files and buffers of huge pages, on
+ * one file. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
@@ -16,19 +15,34 @@
 #define DEPTH 16
 #define FILE_BYTES FIO_FILE_BYTES
 #define SKIPPED 77
+#define LIMIT 0.95
 
 struct slot {
 	struct tier_io io;
 	struct stage *stage;
 };
 
+/* What is compared: transfers take the directions in turns. */
+struct subject {
+	const char *name, *fio_direction;
+	enum tier_direction directions[2];
+};
+
+static const struct subject subjects[] = {
+	{ "nvme_read_ratio", "read", { TIER_READ, TIER_READ } },
+	{ "nvme_write_ratio", "write", { TIER_WRITE, TIER_WRITE } },
+	{ "nvme_mixed_ratio", "readwrite", { TIER_READ, TIER_WRITE } },
+};
+
 /* Where both sides play. */
 struct stage {
 	struct bench_disk disk;
 	struct tier *tier;
+	struct fio_job fio;
 	struct slot slots[DEPTH];
-	enum tier_direction direction;
-	uint64_t next, finished, stop_ns;
+	const struct subject *subject;
+	uint64_t next[2]; /* of reads, and of writes */
+	uint64_t started, finished, stop_ns;
 	unsigned in_flight;
 	int error;
 };
@@ -36,11 +50,13 @@ struct stage {
 static void submit_next(struct slot *slot)
 {
 	struct stage *stage = slot->stage;
+	uint64_t *next;
 	int r;
 
-	slot->io.direction = stage->direction;
-	slot->io.offset = stage->next;
-	stage->next = (stage->next + MIB) % FILE_BYTES;
+	slot->io.direction = stage->subject->directions[stage->started++ % 2];
+	next = &stage->next[slot->io.direction == TIER_WRITE];
+	slot->io.offset = *next;
+	*next = (*next + MIB) % FILE_BYTES;
 	r = tier_submit(stage->tier, &slot->io);
 	if (r < 0)
 		stage->error = r;
@@ -76,20 +92,13 @@ static double run_engine(void *context, double seconds)
 	uint64_t start = clock_now_ns();
 
 	stage->stop_ns = start + (uint64_t)(seconds * 1e9);
-	stage->next = stage->finished = 0;
+	stage->next[0] = stage->next[1] = stage->finished = 0;
 	for (unsigned i = 0; i < DEPTH && stage->error == 0; i++)
 		submit_next(&stage->slots[i]);
 	wait_for_all(stage);
 	if (stage->error)
 		return stage->error;
 	return (double)stage->finished / ((double)(clock_now_ns() - start) / 1e9);
-}
-
-static double run_fio(void *context, double seconds)
-{
-	const struct stage *stage = context;
-
-	return fio_run(stage->tier->label, stage->direction == TIER_READ ? "read" : "write", seconds);
 }
 
 static void fill_slots(struct stage *stage)
@@ -107,7 +116,7 @@ static void fill_slots(struct stage *stage)
 /* Neither side shall be the one that turns reserved blocks into written ones. */
 static int write_whole_file(struct stage *stage)
 {
-	stage->direction = TIER_WRITE;
+	stage->subject = &subjects[1];
 	stage->stop_ns = 0;
 	for (uint64_t offset = 0; offset < FILE_BYTES && stage->error == 0; offset += DEPTH * MIB) {
 		for (unsigned i = 0; i < DEPTH; i++)
@@ -134,20 +143,20 @@ static void stage_close(struct stage *stage)
 	bench_disk_close(&stage->disk);
 }
 
-static int compare(struct bench *bench, struct stage *stage, const char *name, enum tier_direction direction)
+static int compare(struct bench *bench, struct stage *stage, const struct subject *subject)
 {
-	struct bench_comparison comparison = {
-		.name = name,
-		.limit = 0.9,
-		.unit = "MiB/s",
-		.scale = (double)MIB,
+	const struct bench_comparison comparison = {
+		.name = subject->name,
+		.bound = BENCH_AT_LEAST,
+		.limit = LIMIT,
+		.unit = "MB/s",
+		.scale = 1e6,
 		.ours = { run_engine, stage },
-		.theirs = { run_fio, stage },
+		.theirs = { fio_run, &stage->fio },
 	};
 
-	if (!bench_wants(bench, name))
-		return 0;
-	stage->direction = direction;
+	stage->subject = subject;
+	stage->fio.direction = subject->fio_direction;
 	return bench_compare(bench, &comparison);
 }
 
@@ -159,13 +168,20 @@ static int run(struct bench *bench, struct stage *stage)
 		return r;
 	printf("%s, %s, %s\n", stage->tier->label, engine_name(stage->disk.engine),
 	       nvme_tier_is_direct(stage->tier) ? "direct" : "buffered");
-	r = compare(bench, stage, "nvme_read_ratio", TIER_READ);
-	return r < 0 ? r : compare(bench, stage, "nvme_write_ratio", TIER_WRITE);
+	snprintf(stage->fio.file, sizeof(stage->fio.file), "%s", stage->tier->label);
+	stage->fio.depth = DEPTH;
+	for (size_t i = 0; i < ARRAY_LENGTH(subjects) && r == 0; i++)
+		if (bench_wants(bench, subjects[i].name))
+			r = compare(bench, stage, &subjects[i]);
+	return r;
 }
 
 static bool is_wanted(const struct bench *bench)
 {
-	return bench_wants(bench, "nvme_read_ratio") || bench_wants(bench, "nvme_write_ratio");
+	for (size_t i = 0; i < ARRAY_LENGTH(subjects); i++)
+		if (bench_wants(bench, subjects[i].name))
+			return true;
+	return false;
 }
 
 int main(int argc, char **argv)

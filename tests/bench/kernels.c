@@ -247,6 +247,7 @@ static int compare(struct bench *bench, const struct subject *subject)
 	if (!arrays.m)
 		prepare();
 	return bench_compare(bench, &(struct bench_comparison){ .name = subject->name,
+								.bound = BENCH_AT_LEAST,
 								.limit = 0.9,
 								.unit = "G elements/s",
 								.scale = 1e9,

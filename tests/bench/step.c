@@ -1,11 +1,12 @@
 /* Durable steps of jobs whose state lies on NVMe: the bytes that the kernel has moved for the daemon, from
  * the first push until the step is durable, per parameter; and the time from the closing of the step on, over
- * that of the same bytes at the rate at which fio reads and writes at once. */
+ * the time that what is moved then takes fio, which reads and writes at once, as deep as it likes best. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "client/tierd.h"
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/size.h"
 #include "tests/bench/bench.h"
@@ -16,7 +17,8 @@
 #define QUICK_UNITS 8
 #define UNIT_ELEMENTS (UINT64_C(1) << 20) /* whole extents in each stream */
 #define GRADIENT 0x3a80			  /* of bf16, about 0.001 */
-#define LIMIT_TIMES 1.10
+#define LIMIT 1.10
+#define DEPTH_SECONDS 1
 
 struct layout {
 	const char *name;
@@ -36,7 +38,7 @@ struct scene {
 	struct tierd_node *node;
 	struct tierd_job *job;
 	unsigned units;
-	char file[sizeof(((struct bench_node *)0)->disk) + 16];
+	struct fio_job fio;
 };
 
 /* ---- The job ---- */
@@ -125,18 +127,28 @@ static int moved_bytes(const struct scene *scene, double *ret_bytes)
 	return 0;
 }
 
-static int step_and_count(const struct scene *scene, double *ret_seconds, double *ret_bytes)
+/* Of one step. */
+struct cost {
+	double bytes;	   /* from the first push on */
+	double late_bytes; /* of those, from the closing of the step on */
+	double late_seconds;
+};
+
+static int step_and_count(const struct scene *scene, struct cost *ret_cost)
 {
-	double before = 0, after = 0;
-	int r = moved_bytes(scene, &before);
+	double begin = 0, close = 0, end = 0;
+	int r = moved_bytes(scene, &begin);
 
 	if (r == 0)
 		r = push_all(scene);
 	if (r == 0)
-		r = step(scene, ret_seconds);
+		r = moved_bytes(scene, &close);
 	if (r == 0)
-		r = moved_bytes(scene, &after);
-	*ret_bytes = after - before;
+		r = step(scene, &ret_cost->late_seconds);
+	if (r == 0)
+		r = moved_bytes(scene, &end);
+	ret_cost->bytes = end - begin;
+	ret_cost->late_bytes = end - close;
 	if (r < 0)
 		fprintf(stderr, "step: %s\n", tierd_message());
 	return r;
@@ -147,60 +159,54 @@ static int step_and_count(const struct scene *scene, double *ret_seconds, double
 /* Of the third: the first finds moments that nobody has written yet, and the second the places of that. */
 static int measure_bytes(struct bench *bench, struct scene *scene, const struct layout *layout)
 {
-	double seconds, bytes = 0;
+	struct cost cost = { 0 };
 	int r = open_job(scene, layout);
 
 	for (int i = 0; i < 3 && r == 0; i++)
-		r = step_and_count(scene, &seconds, &bytes);
+		r = step_and_count(scene, &cost);
 	if (r == 0)
 		r = tierd_job_close(scene->job);
 	if (r < 0) {
 		fprintf(stderr, "%s: %s\n", layout->name, tierd_message());
 		return r;
 	}
-	return bench_record(bench,
-			    &(struct bench_result){ .name = layout->name,
-						    .value = bytes / (double)(scene->units * UNIT_ELEMENTS),
-						    .unit = "bytes",
-						    .limit = layout->limit });
+	return bench_record(
+		bench, &(struct bench_result){ .name = layout->name,
+					       .value = cost.bytes / (double)(scene->units * UNIT_ELEMENTS),
+					       .unit = "bytes",
+					       .limit = layout->limit });
 }
 
 /* ---- Time ---- */
 
 static double run_step(void *context, double seconds)
 {
-	const struct scene *scene = context;
-	double taken, bytes;
-	int r = step_and_count(scene, &taken, &bytes);
+	struct cost cost;
+	int r = step_and_count(context, &cost);
 
-	return r < 0 ? r : bytes / taken;
-}
-
-static double run_fio(void *context, double seconds)
-{
-	const struct scene *scene = context;
-
-	return fio_run(scene->file, "readwrite", seconds);
+	return r < 0 ? r : cost.late_bytes / cost.late_seconds;
 }
 
 static int measure_time(struct bench *bench, struct scene *scene)
 {
 	const struct bench_comparison comparison = { .name = "step_nvme_ratio",
-						     .limit = 1 / LIMIT_TIMES,
+						     .bound = BENCH_AT_MOST,
+						     .limit = LIMIT,
 						     .unit = "MB/s",
 						     .scale = 1e6,
 						     .ours = { run_step, scene },
-						     .theirs = { run_fio, scene } };
-	double rate;
+						     .theirs = { fio_run, &scene->fio } };
 	int r;
 
 	if (!fio_is_installed()) {
 		printf("step_nvme_ratio: skipped, fio is not installed\n");
 		return 0;
 	}
-	snprintf(scene->file, sizeof(scene->file), "%s/fio", scene->tierd.disk);
-	rate = fio_run(scene->file, "write", 0);
-	r = rate < 0 ? (int)rate : open_job(scene, &layouts[0]);
+	r = fio_make_file(&scene->fio, scene->tierd.disk);
+	if (r == 0)
+		r = fio_find_depth(&scene->fio, bench_is_quick(bench) ? 0.1 : DEPTH_SECONDS);
+	if (r == 0)
+		r = open_job(scene, &layouts[0]);
 	for (int i = 0; i < 2 && r == 0; i++)
 		r = run_step(scene, 0) < 0 ? -EIO : 0;
 	if (r == 0)
@@ -212,22 +218,22 @@ static int measure_time(struct bench *bench, struct scene *scene)
 
 static bool is_wanted(const struct bench *bench)
 {
-	bool is_wanted = bench_wants(bench, "step_nvme_ratio");
-
-	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
-		is_wanted |= bench_wants(bench, layouts[i].name);
-	return is_wanted;
+	for (size_t i = 0; i < ARRAY_LENGTH(layouts); i++)
+		if (bench_wants(bench, layouts[i].name))
+			return true;
+	return bench_wants(bench, "step_nvme_ratio");
 }
 
 static int run(struct bench *bench)
 {
 	struct scene scene = { .tierd = BENCH_NODE_INIT,
+			       .fio.direction = "readwrite",
 			       .units = bench_is_quick(bench) ? QUICK_UNITS : UNITS };
 	int r = bench_node_start(&scene.tierd, "1G", "4G");
 
 	if (r == 0)
 		r = tierd_connect(scene.tierd.socket, &scene.node);
-	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]) && r == 0; i++)
+	for (size_t i = 0; i < ARRAY_LENGTH(layouts) && r == 0; i++)
 		if (bench_wants(bench, layouts[i].name))
 			r = measure_bytes(bench, &scene, &layouts[i]);
 	if (r == 0 && bench_wants(bench, "step_nvme_ratio"))
