@@ -3,88 +3,75 @@
 #include "tests/bench/stream.h"
 
 #define LANES (STREAM_BYTES / 4)
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 typedef uint32_t wide __attribute__((vector_size(STREAM_BYTES), aligned(4), may_alias));
 typedef uint16_t narrow __attribute__((vector_size(STREAM_BYTES / 2), aligned(2), may_alias));
 
 /* As far ahead as the real kernels ask for their arrays. */
-static inline void prefetch(const void *place)
+ALWAYS_INLINE void prefetch(const void *place)
 {
 	__builtin_prefetch((const char *)place + 4096, 0, 3);
 }
 
-static inline wide *wide_at(void *place)
+/* What an array's values change by. */
+struct change {
+	wide wide;
+	narrow narrow;
+};
+
+ALWAYS_INLINE struct change change_from(const float *gradient, uint32_t mask)
 {
-	return place;
+	const narrow *halves = (const void *)gradient;
+
+	prefetch(gradient);
+	return (struct change){ *(const wide *)gradient & mask, (halves[0] ^ halves[1]) & (uint16_t)mask };
 }
 
-static inline narrow *narrow_at(void *place)
+ALWAYS_INLINE void mix(void *array, size_t bytes, size_t i, const struct change *change)
 {
-	return place;
-}
+	void *place = (char *)array + i * bytes;
 
-static inline void mix(float *place, wide change)
-{
+	if (bytes == 0)
+		return;
 	prefetch(place);
-	*wide_at(place) ^= change;
+	if (bytes == sizeof(float))
+		*(wide *)place ^= change->wide;
+	else
+		*(narrow *)place ^= change->narrow;
 }
 
-static void stream_split(uint32_t mask, size_t count, uint16_t *parameter, int16_t *remainder, float *m,
-			 float *v, const float *gradient)
+ALWAYS_INLINE void update(uint32_t mask, size_t count, const struct optimizer_arrays *arrays,
+			  enum master_kind kind, enum moment_format format, unsigned slots)
 {
-	uint16_t narrow_mask = (uint16_t)mask;
+	const struct optimizer_arrays at = *arrays;
 
 	for (size_t i = 0; i < count; i += LANES) {
-		wide change = *(const wide *)(gradient + i) & mask;
-		narrow high = *narrow_at(parameter + i), low = *narrow_at(remainder + i);
+		const struct change change = change_from(at.gradient + i, mask);
 
-		prefetch(gradient + i);
-		prefetch(parameter + i);
-		prefetch(remainder + i);
-		mix(m + i, change);
-		mix(v + i, change);
-		*narrow_at(parameter + i) = high ^ (low & narrow_mask);
-		*narrow_at(remainder + i) = low ^ (high & narrow_mask);
+		mix(at.parameter, master_parameter_bytes(kind), i, &change);
+		mix(at.master, master_bytes(kind), i, &change);
+		for (unsigned slot = 0; slot < slots; slot++)
+			mix(at.slots[slot], moment_bytes(format), i, &change);
 	}
 }
 
-static inline void mix_narrow(uint16_t *place, narrow change)
-{
-	prefetch(place);
-	*narrow_at(place) ^= change;
-}
-
-static void stream_bf16_moments(uint32_t mask, size_t count, uint16_t *parameter, int16_t *remainder,
-				uint16_t *m, uint16_t *v, const float *gradient)
-{
-	uint16_t narrow_mask = (uint16_t)mask;
-
-	for (size_t i = 0; i < count; i += LANES) {
-		narrow change = __builtin_convertvector(*(const wide *)(gradient + i) & mask, narrow);
-		narrow high = *narrow_at(parameter + i), low = *narrow_at(remainder + i);
-
-		prefetch(gradient + i);
-		prefetch(parameter + i);
-		prefetch(remainder + i);
-		mix_narrow(m + i, change);
-		mix_narrow(v + i, change);
-		*narrow_at(parameter + i) = high ^ (low & narrow_mask);
-		*narrow_at(remainder + i) = low ^ (high & narrow_mask);
+#define UPDATE(name, kind, format, slots)                                                                    \
+	static void name(uint32_t mask, size_t count, const struct optimizer_arrays *arrays)                 \
+	{                                                                                                    \
+		update(mask, count, arrays, kind, format, slots);                                            \
 	}
-}
+#define UPDATES(name, kind, format)                                                                          \
+	UPDATE(name##_0, kind, format, 0)                                                                    \
+	UPDATE(name##_1, kind, format, 1)                                                                    \
+	UPDATE(name##_2, kind, format, 2)
 
-static void stream_fp32(uint32_t mask, size_t count, float *parameter, float *m, float *v,
-			const float *gradient)
-{
-	for (size_t i = 0; i < count; i += LANES) {
-		wide change = *(const wide *)(gradient + i) & mask;
-
-		prefetch(gradient + i);
-		mix(m + i, change);
-		mix(v + i, change);
-		mix(parameter + i, change);
-	}
-}
+UPDATES(split_fp32, MASTER_SPLIT, MOMENTS_FP32)
+UPDATES(split_bf16, MASTER_SPLIT, MOMENTS_BF16)
+UPDATES(beside_fp32, MASTER_BESIDE, MOMENTS_FP32)
+UPDATES(beside_bf16, MASTER_BESIDE, MOMENTS_BF16)
+UPDATES(itself_fp32, MASTER_ITSELF, MOMENTS_FP32)
+UPDATES(itself_bf16, MASTER_ITSELF, MOMENTS_BF16)
 
 static void stream_reduce(uint32_t mask, size_t count, float *sum, const void *const *contributions)
 {
@@ -94,18 +81,28 @@ static void stream_reduce(uint32_t mask, size_t count, float *sum, const void *c
 	for (size_t i = 0; i < count; i += LANES) {
 		narrow all = (*(const narrow *)(a + i) ^ *(const narrow *)(b + i)) ^
 			     (*(const narrow *)(c + i) ^ *(const narrow *)(d + i));
+		const struct change change = { .wide = __builtin_convertvector(all, wide) & mask };
 
 		prefetch(a + i);
 		prefetch(b + i);
 		prefetch(c + i);
 		prefetch(d + i);
-		mix(sum + i, __builtin_convertvector(all, wide) & mask);
+		mix(sum, sizeof(*sum), i, &change);
 	}
 }
 
+#define BY_SLOTS(name)                                                                                       \
+	{                                                                                                    \
+		name##_0, name##_1, name##_2                                                                 \
+	}
+#define BY_FORMAT(name)                                                                                      \
+	{                                                                                                    \
+		[MOMENTS_FP32] = BY_SLOTS(name##_fp32), [MOMENTS_BF16] = BY_SLOTS(name##_bf16)               \
+	}
+
 const struct stream_kernels STREAM_NAME = {
-	.split = stream_split,
-	.bf16_moments = stream_bf16_moments,
-	.fp32 = stream_fp32,
+	.updates = { [MASTER_SPLIT] = BY_FORMAT(split),
+		     [MASTER_BESIDE] = BY_FORMAT(beside),
+		     [MASTER_ITSELF] = BY_FORMAT(itself) },
 	.reduce = stream_reduce,
 };

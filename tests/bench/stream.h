@@ -6,18 +6,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "offload/format.h"
+#include "offload/optimizer.h"
+
 #define STREAM_RANKS 4
+
+/* As an optimizer_kernel. */
+typedef void stream_update(uint32_t mask, size_t count, const struct optimizer_arrays *arrays);
 
 /* count is a multiple of 16. All leave the values as they are, where mask is 0: which the compiler cannot
  * know. */
 struct stream_kernels {
-	/* As AdamW with a split master, the same with its moments in bf16, and with an fp32 parameter. */
-	void (*split)(uint32_t mask, size_t count, uint16_t *parameter, int16_t *remainder, float *m,
-		      float *v, const float *gradient);
-	void (*bf16_moments)(uint32_t mask, size_t count, uint16_t *parameter, int16_t *remainder,
-			     uint16_t *m, uint16_t *v, const float *gradient);
-	void (*fp32)(uint32_t mask, size_t count, float *parameter, float *m, float *v,
-		     const float *gradient);
+	/* By the number of slots that are kept. */
+	stream_update *updates[MASTER_KINDS][MOMENT_FORMATS][OPTIMIZER_MAX_SLOTS + 1];
 	/* As a reduce_kernel that adds STREAM_RANKS contributions in bf16. */
 	void (*reduce)(uint32_t mask, size_t count, float *sum, const void *const *contributions);
 };
