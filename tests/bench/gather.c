@@ -40,6 +40,11 @@ int gather_end_pass(struct tierd_job *job)
 	return tierd_step(job, &rates, NULL);
 }
 
+static bool wants_cold(const struct bench *bench)
+{
+	return bench_wants(bench, "gather_cold_ratio") || bench_wants(bench, "nvme_cpu_cores");
+}
+
 static int run(struct bench *bench)
 {
 	int r = 0;
@@ -47,6 +52,8 @@ static int run(struct bench *bench)
 	if (bench_wants(bench, "gather_hit_pair_ns_p50") || bench_wants(bench, "gather_hit_pair_ns_p99") ||
 	    bench_wants(bench, "gather_hit_batch_ns"))
 		r = bench_gather_hits(bench);
+	if (r == 0 && bench_wants(bench, "gather_miss_host_us"))
+		r = bench_gather_misses(bench);
 	if (r == 0 && bench_wants(bench, "request_us"))
 		r = bench_requests(bench);
 	if (r == 0 && bench_wants(bench, "isolation_p99_ratio"))
@@ -54,7 +61,7 @@ static int run(struct bench *bench)
 	if (r == 0 &&
 	    (bench_wants(bench, "hostile_latency_ratio") || bench_wants(bench, "hostile_request_ratio")))
 		r = bench_hostile(bench);
-	if (r == 0 && bench_wants(bench, "gather_cold_ratio"))
+	if (r == 0 && wants_cold(bench))
 		r = bench_gather_cold(bench);
 	return r;
 }
@@ -66,7 +73,7 @@ int main(int argc, char **argv)
 
 	if (r < 0)
 		return EXIT_FAILURE;
-	if (bench_wants(bench, "gather_cold_ratio") && !fio_is_installed()) {
+	if (wants_cold(bench) && !fio_is_installed()) {
 		printf("skipped: fio is not installed\n");
 		bench_end(bench, 0);
 		return SKIPPED;

@@ -1,4 +1,5 @@
-/* Units that lie on NVMe, gathered in an order that tierd has learned, over fio reading a file beside them.
+/* Units that lie on NVMe, gathered in an order that tierd has learned, over fio reading a file beside them;
+ * and how many processors it takes the daemon to read and verify them.
  *
  * While fio runs, prefetch would fill the arena for free. So each run first gathers as much as the arena
  * holds, and only then looks at the clock; after it the reads in flight are waited for, so that fio has the
@@ -20,6 +21,8 @@
 #define BUDGET (256 * MIB)
 #define ARENA_UNITS ((uint32_t)(BUDGET / UNIT_BYTES))
 #define LIMIT 0.95
+#define CORES_LIMIT 0.5
+#define MAX_RUNS 64
 #define SETTLE_MS 50
 #define DEPTH_SECONDS 0.5
 
@@ -29,6 +32,8 @@ struct cold {
 	struct tierd_job *job;
 	struct fio_job fio;
 	uint32_t next;
+	double cores[MAX_RUNS]; /* of each run, processors at work for the daemon */
+	unsigned runs;
 };
 
 static int gather_next(struct cold *cold)
@@ -80,20 +85,27 @@ static int settle(struct cold *cold)
 static double gather_for(struct cold *cold, double seconds)
 {
 	uint64_t start = clock_now_ns(), stop = start + (uint64_t)(seconds * 1e9);
-	uint64_t gathered = 0, before = 0, after = 0;
+	uint64_t gathered = 0, before = 0, after = 0, busy = 0, busy_before = 0, duration;
 	int r = read_bytes(cold, &before);
 
+	if (r == 0)
+		r = bench_node_processor_ns(&cold->tierd, &busy_before);
 	while (r == 0 && clock_now_ns() < stop) {
 		r = gather_next(cold);
 		gathered += UNIT_BYTES;
 	}
+	duration = clock_now_ns() - start;
+	if (r == 0)
+		r = bench_node_processor_ns(&cold->tierd, &busy);
 	if (r == 0)
 		r = read_bytes(cold, &after);
 	if (r < 0)
 		return r;
+	if (cold->runs < MAX_RUNS)
+		cold->cores[cold->runs++] = (double)(busy - busy_before) / (double)duration;
 	if (gathered > after - before)
 		gathered = after - before;
-	return (double)gathered / ((double)(clock_now_ns() - start) / 1e9);
+	return (double)gathered / ((double)duration / 1e9);
 }
 
 static double run_gathers(void *context, double seconds)
@@ -132,6 +144,15 @@ static int open_all(struct cold *cold)
 	return r < 0 ? r : open_job(cold);
 }
 
+static int record_cores(struct bench *bench, struct cold *cold)
+{
+	return bench_record(bench,
+			    &(struct bench_result){ .name = "nvme_cpu_cores",
+						    .value = bench_quantile(cold->cores, cold->runs, 0.5),
+						    .unit = "cores",
+						    .limit = CORES_LIMIT });
+}
+
 int bench_gather_cold(struct bench *bench)
 {
 	struct cold cold = { .tierd = BENCH_NODE_INIT, .fio.direction = "read" };
@@ -148,6 +169,8 @@ int bench_gather_cold(struct bench *bench)
 
 	if (r == 0)
 		r = bench_compare(bench, &comparison);
+	if (r == 0)
+		r = record_cores(bench, &cold);
 	tierd_disconnect(cold.node);
 	bench_node_stop(&cold.tierd);
 	return r;

@@ -106,6 +106,18 @@ int bench_define_units(struct tierd_job *job, const struct bench_units *units)
 	return r;
 }
 
+int bench_node_processor_ns(const struct bench_node *node, uint64_t *ret_ns)
+{
+	struct timespec time;
+	clockid_t clock;
+	int r = -clock_getcpuclockid(node->pid, &clock);
+
+	if (r < 0 || clock_gettime(clock, &time) < 0)
+		return r < 0 ? r : -errno;
+	*ret_ns = (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+	return 0;
+}
+
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk)
 {
 	return remove(path);

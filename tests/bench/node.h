@@ -28,6 +28,9 @@ int bench_node_run(struct bench_node *node);
 /* Until it accepts connections. */
 int bench_node_await(struct bench_node *node);
 
+/* What processors have worked for it, in the kernel too, all of its threads together. */
+int bench_node_processor_ns(const struct bench_node *node, uint64_t *ret_ns);
+
 struct tierd_job;
 
 /* Units of one vector each, which the daemon initializes: "layer.0" and so on, names of unit and tensor. */

@@ -162,27 +162,15 @@ static int measure_status(struct bench *bench, const char *name, struct idle *id
 
 /* ---- Processor time ---- */
 
-static int processor_ns(pid_t process, uint64_t *ret_ns)
-{
-	struct timespec time;
-	clockid_t clock;
-	int r = -clock_getcpuclockid(process, &clock);
-
-	if (r < 0 || clock_gettime(clock, &time) < 0)
-		return r < 0 ? r : -errno;
-	*ret_ns = (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
-	return 0;
-}
-
 static int measure_processor(struct bench *bench, const char *name, const struct idle *idle)
 {
 	struct timespec duration = { .tv_sec = bench_is_quick(bench) ? QUICK_IDLE_SECONDS : IDLE_SECONDS };
 	uint64_t start = clock_now_ns(), before = 0, after = 0;
-	int r = processor_ns(idle->tierd.pid, &before);
+	int r = bench_node_processor_ns(&idle->tierd, &before);
 
 	nanosleep(&duration, NULL);
 	if (r == 0)
-		r = processor_ns(idle->tierd.pid, &after);
+		r = bench_node_processor_ns(&idle->tierd, &after);
 	if (r < 0)
 		return r;
 	return bench_record(bench, &(struct bench_result){ .name = name,
