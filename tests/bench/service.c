@@ -15,7 +15,8 @@ static bool wants_any(const struct bench *bench, const char *const *names)
 
 int main(int argc, char **argv)
 {
-	static const char *const attach[] = { "open_job_ms", "attach_ms", "attach_small_pages_ms", NULL };
+	static const char *const attach[] = { "open_job_ms", "attach_ms", "attach_small_pages_ms",
+					      "reattach_ms", NULL };
 	static const char *const idle[] = { "daemon_base_mb", "tierctl_status_ms", "idle_cpu", NULL };
 	struct bench *bench = NULL;
 	int r = bench_new(argc, argv, &bench);
