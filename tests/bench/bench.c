@@ -129,7 +129,8 @@ static double ratio_of(const struct pair *pair, enum bench_bound bound)
 	return bound == BENCH_AT_LEAST ? pair->rates[0] / pair->rates[1] : pair->rates[1] / pair->rates[0];
 }
 
-int bench_compare(struct bench *bench, const struct bench_comparison *comparison)
+int bench_measure(struct bench *bench, const struct bench_comparison *comparison,
+		  struct bench_result *ret_result)
 {
 	double ratios[PAIRS], selves[PAIRS], ours[PAIRS], theirs[PAIRS];
 	unsigned pairs = bench->is_quick ? QUICK_PAIRS : PAIRS;
@@ -154,12 +155,21 @@ int bench_compare(struct bench *bench, const struct bench_comparison *comparison
 	printf("%-24s ours %.2f, theirs %.2f %s\n", comparison->name,
 	       bench_quantile(ours, pairs, 0.5) / comparison->scale,
 	       bench_quantile(theirs, pairs, 0.5) / comparison->scale, comparison->unit);
-	return bench_record(bench, &(struct bench_result){ .name = comparison->name,
-							   .value = bench_quantile(ratios, pairs, 0.5),
-							   .unit = "ratio",
-							   .bound = comparison->bound,
-							   .limit = comparison->limit,
-							   .spread = bench_quantile(selves, pairs, 0.5) });
+	*ret_result = (struct bench_result){ .name = comparison->name,
+					     .value = bench_quantile(ratios, pairs, 0.5),
+					     .unit = "ratio",
+					     .bound = comparison->bound,
+					     .limit = comparison->limit,
+					     .spread = bench_quantile(selves, pairs, 0.5) };
+	return 0;
+}
+
+int bench_compare(struct bench *bench, const struct bench_comparison *comparison)
+{
+	struct bench_result result;
+	int r = bench_measure(bench, comparison, &result);
+
+	return r < 0 ? r : bench_record(bench, &result);
 }
 
 int bench_record(struct bench *bench, const struct bench_result *result)

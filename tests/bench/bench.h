@@ -45,8 +45,11 @@ bool bench_is_quick(const struct bench *bench);
 
 /* Nine pairs, each in the order ours, theirs, theirs, ours or its reverse, by chance, of a second a run; the
  * value is the median of the pairs' ratios. After each pair theirs runs against itself in the same way: the
- * spread is the median of those ratios, each turned so that it is at least 1. Records and prints. 0, or what
- * a side returned. */
+ * spread is the median of those ratios, each turned so that it is at least 1. Prints the rates. 0, or what a
+ * side returned. */
+int bench_measure(struct bench *bench, const struct bench_comparison *comparison,
+		  struct bench_result *ret_result);
+/* And records it. */
 int bench_compare(struct bench *bench, const struct bench_comparison *comparison);
 
 /* Sorts the values; part: from 0, the least, to 1. */

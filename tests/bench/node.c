@@ -118,6 +118,26 @@ int bench_node_processor_ns(const struct bench_node *node, uint64_t *ret_ns)
 	return 0;
 }
 
+int bench_node_moved_bytes(const struct bench_node *node, double *ret_bytes)
+{
+	unsigned long long value;
+	char path[64], line[128];
+	double sum = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/io", (int)node->pid);
+	file = fopen(path, "re");
+	if (!file)
+		return -errno;
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "read_bytes: %llu", &value) == 1 ||
+		    sscanf(line, "write_bytes: %llu", &value) == 1)
+			sum += (double)value;
+	fclose(file);
+	*ret_bytes = sum;
+	return 0;
+}
+
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk)
 {
 	return remove(path);

@@ -28,6 +28,8 @@ int bench_node_run(struct bench_node *node);
 /* Until it accepts connections. */
 int bench_node_await(struct bench_node *node);
 
+/* Bytes that the kernel has read from devices and written to them for it. */
+int bench_node_moved_bytes(const struct bench_node *node, double *ret_bytes);
 /* What processors have worked for it, in the kernel too, all of its threads together. */
 int bench_node_processor_ns(const struct bench_node *node, uint64_t *ret_ns);
 

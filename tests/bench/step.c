@@ -106,27 +106,6 @@ static int step(const struct scene *scene, double *ret_seconds)
 	return r;
 }
 
-/* What the kernel has read from devices and written to them for the daemon. */
-static int moved_bytes(const struct scene *scene, double *ret_bytes)
-{
-	unsigned long long value;
-	char path[64], line[128];
-	double sum = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/io", (int)scene->tierd.pid);
-	file = fopen(path, "re");
-	if (!file)
-		return -errno;
-	while (fgets(line, sizeof(line), file))
-		if (sscanf(line, "read_bytes: %llu", &value) == 1 ||
-		    sscanf(line, "write_bytes: %llu", &value) == 1)
-			sum += (double)value;
-	fclose(file);
-	*ret_bytes = sum;
-	return 0;
-}
-
 /* Of one step. */
 struct cost {
 	double bytes;	   /* from the first push on */
@@ -137,16 +116,16 @@ struct cost {
 static int step_and_count(const struct scene *scene, struct cost *ret_cost)
 {
 	double begin = 0, close = 0, end = 0;
-	int r = moved_bytes(scene, &begin);
+	int r = bench_node_moved_bytes(&scene->tierd, &begin);
 
 	if (r == 0)
 		r = push_all(scene);
 	if (r == 0)
-		r = moved_bytes(scene, &close);
+		r = bench_node_moved_bytes(&scene->tierd, &close);
 	if (r == 0)
 		r = step(scene, &ret_cost->late_seconds);
 	if (r == 0)
-		r = moved_bytes(scene, &end);
+		r = bench_node_moved_bytes(&scene->tierd, &end);
 	ret_cost->bytes = end - begin;
 	ret_cost->late_bytes = end - close;
 	if (r < 0)

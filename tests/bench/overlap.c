@@ -1,0 +1,300 @@
+/* What a trainer's computing hides of the moving of its state: a training whose state is all on NVMe, from
+ * one closed step to the next, over the longer of what its computing and the daemon's take of all processors,
+ * and of what the bytes that are moved take fio. At half as much computing as moving, as much, and twice as
+ * much.
+ *
+ * The trainer computes on all processors, forward and backward, and its daemon takes what it needs of them.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client/tierd.h"
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/size.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/burn.h"
+#include "tests/bench/fio.h"
+#include "tests/bench/node.h"
+
+#define UNITS 24
+#define QUICK_UNITS 8
+#define UNIT_ELEMENTS (UINT64_C(1) << 20)
+#define SPARE_UNITS 12	/* of the parameters, beside the sums of all gradients */
+#define GRADIENT 0x3a80 /* of bf16, about 0.001 */
+#define BACKWARD 2	/* times forward */
+#define LIMIT 1.15
+#define PROBE_SECONDS 1
+#define QUICK_PROBE_SECONDS 0.1
+
+struct subject {
+	const char *name;
+	double computing; /* over moving */
+};
+
+static const struct subject subjects[] = {
+	{ "overlap at 0.5 : 1", 0.5 },
+	{ "overlap at 1 : 1", 1 },
+	{ "overlap at 2 : 1", 2 },
+};
+
+struct training {
+	struct bench_node tierd;
+	struct tierd_node *node;
+	struct tierd_job *job;
+	struct tierd_ticket *ticket; /* of the last step */
+	struct burner *burner;
+	struct fio_job fio;
+	unsigned units;
+	unsigned pieces; /* of a unit, forward */
+	/* Of a step, as last measured. */
+	double bytes, busy_seconds;
+};
+
+/* ---- A step ---- */
+
+static int forward(const struct training *training, uint32_t unit)
+{
+	struct tierd_view parameters;
+	int r = tierd_gather(training->job, unit, &parameters);
+
+	if (r < 0)
+		return r;
+	burner_work(training->burner, training->pieces);
+	return tierd_release(training->job, unit);
+}
+
+static int backward(const struct training *training, uint32_t unit)
+{
+	struct tierd_view parameters, gradients;
+	uint16_t *values;
+	int r = tierd_gather(training->job, unit, &parameters);
+
+	if (r == 0)
+		r = tierd_gradients(training->job, unit, &gradients);
+	if (r < 0)
+		return r;
+	burner_work(training->burner, BACKWARD * training->pieces);
+	values = tierd_at(&gradients, 0);
+	for (uint64_t i = 0; i < UNIT_ELEMENTS; i++)
+		values[i] = GRADIENT;
+	r = tierd_push(training->job, unit);
+	return r < 0 ? r : tierd_release(training->job, unit);
+}
+
+static int end_step(struct training *training, enum tierd_event event)
+{
+	int r = training->ticket ? tierd_ticket_wait(training->ticket, event, -1) : 0;
+
+	training->ticket = tierd_ticket_free(training->ticket);
+	return r;
+}
+
+/* Runs into the updates of the step before. */
+static int take_step(struct training *training)
+{
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	int r;
+
+	rates.learning_rate = 1e-4f;
+	r = tierd_step_begin(training->job, &rates, 1);
+	for (uint32_t unit = 0; unit < training->units && r == 0; unit++)
+		r = forward(training, unit);
+	for (uint32_t unit = training->units; unit > 0 && r == 0; unit--)
+		r = backward(training, unit - 1);
+	if (r == 0)
+		r = end_step(training, TIERD_DONE);
+	return r < 0 ? r : tierd_step(training->job, &rates, &training->ticket);
+}
+
+/* ---- Measuring ---- */
+
+/* What has been moved, and what processors have worked, since ever. */
+struct counters {
+	uint64_t now_ns, daemon_ns;
+	double trainer_seconds, bytes;
+};
+
+static int count(const struct training *training, struct counters *ret_counters)
+{
+	struct timespec own;
+	int r = bench_node_processor_ns(&training->tierd, &ret_counters->daemon_ns);
+
+	if (r == 0)
+		r = bench_node_moved_bytes(&training->tierd, &ret_counters->bytes);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
+	ret_counters->trainer_seconds = (double)own.tv_sec + (double)own.tv_nsec / 1e9;
+	ret_counters->now_ns = clock_now_ns();
+	return r;
+}
+
+static void note_step(struct training *training, const struct counters *from, const struct counters *to,
+		      unsigned steps)
+{
+	training->bytes = (to->bytes - from->bytes) / steps;
+	training->busy_seconds = (to->trainer_seconds - from->trainer_seconds +
+				  (double)(to->daemon_ns - from->daemon_ns) / 1e9) /
+				 steps;
+}
+
+/* Steps a second: from the closing of one to that of another, so that each runs into the one before. What is
+ * left of the last is waited for, or others would have less of the disk. */
+static double run_training(void *context, double seconds)
+{
+	struct training *training = context;
+	struct counters from, to;
+	unsigned steps = 0;
+	int r = take_step(training);
+
+	if (r == 0)
+		r = count(training, &from);
+	while (r == 0 && (steps == 0 || (double)(clock_now_ns() - from.now_ns) < seconds * 1e9)) {
+		r = take_step(training);
+		steps++;
+	}
+	if (r == 0)
+		r = count(training, &to);
+	if (r == 0)
+		r = end_step(training, TIERD_DURABLE);
+	if (r < 0) {
+		fprintf(stderr, "overlap: %s\n", tierd_message());
+		return r;
+	}
+	note_step(training, &from, &to, steps);
+	return steps / ((double)(to.now_ns - from.now_ns) / 1e9);
+}
+
+/* Steps a second, if all that is moved were hidden behind what computes, or the other way round. */
+static double run_bound(void *context, double seconds)
+{
+	struct training *training = context;
+	double rate = fio_run(&training->fio, seconds), moving, computing;
+
+	if (rate < 0)
+		return rate;
+	moving = training->bytes / rate;
+	computing = training->busy_seconds / (double)sysconf(_SC_NPROCESSORS_ONLN);
+	return 1 / (moving > computing ? moving : computing);
+}
+
+static double probe_seconds(const struct bench *bench)
+{
+	return bench_is_quick(bench) ? QUICK_PROBE_SECONDS : PROBE_SECONDS;
+}
+
+/* So much computing in a step as its moving takes fio, times what the subject says. */
+static int set_pieces(struct training *training, const struct subject *subject, double probe_seconds)
+{
+	double rate = fio_run(&training->fio, probe_seconds), seconds;
+
+	if (rate < 0)
+		return (int)rate;
+	seconds = subject->computing * training->bytes / rate * (double)sysconf(_SC_NPROCESSORS_ONLN);
+	training->pieces = (unsigned)(seconds / burner_piece_seconds(training->burner) /
+				      (training->units * (1 + BACKWARD))) +
+			   1;
+	return 0;
+}
+
+static int measure(struct bench *bench, struct training *training, const struct subject *subject,
+		   struct bench_result *ret_result)
+{
+	const struct bench_comparison comparison = { .name = subject->name,
+						     .bound = BENCH_AT_MOST,
+						     .unit = "steps a second",
+						     .scale = 1,
+						     .ours = { run_training, training },
+						     .theirs = { run_bound, training } };
+	int r = set_pieces(training, subject, probe_seconds(bench));
+
+	/* The bound is of a step that has been taken. */
+	if (r == 0)
+		r = run_training(training, 0) < 0 ? -EIO : 0;
+	if (r == 0)
+		r = bench_measure(bench, &comparison, ret_result);
+	if (r == 0)
+		printf("%-24s %.3f, spread %.3f: %.0f MB and %.2f s of processors a step\n", subject->name,
+		       ret_result->value, ret_result->spread, training->bytes / 1e6, training->busy_seconds);
+	return r;
+}
+
+/* ---- All of it ---- */
+
+static int open_job(struct training *training)
+{
+	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
+	int r = tierd_connect(training->tierd.socket, &training->node);
+
+	options.name = "overlap";
+	options.parameter_placement = options.optimizer_placement = TIERD_PLACE_NVME;
+	options.gradient_placement = TIERD_PLACE_HOST;
+	options.host_budget = training->units * UNIT_ELEMENTS * sizeof(float) +
+			      SPARE_UNITS * UNIT_ELEMENTS * sizeof(uint16_t);
+	if (r == 0)
+		r = tierd_job_open(training->node, &options, &training->job);
+	if (r == 0)
+		r = bench_define_units(training->job, &(struct bench_units){ .count = training->units,
+									     .elements = UNIT_ELEMENTS });
+	if (r == 0)
+		r = tierd_job_ready(training->job, -1, NULL);
+	if (r < 0)
+		fprintf(stderr, "overlap: %s\n", tierd_message());
+	return r;
+}
+
+static int open_all(struct bench *bench, struct training *training)
+{
+	int r = burner_new(&training->burner);
+
+	if (r == 0)
+		r = bench_node_start(&training->tierd, "1G", "4G");
+	if (r == 0)
+		r = fio_make_file(&training->fio, training->tierd.disk);
+	if (r == 0)
+		r = fio_find_depth(&training->fio, probe_seconds(bench));
+	return r < 0 ? r : open_job(training);
+}
+
+static int run(struct bench *bench, struct training *training)
+{
+	struct bench_result worst = { 0 }, result;
+	int r = open_all(bench, training);
+
+	/* The first steps find moments that nobody has written, and places of the ones before. */
+	for (unsigned i = 0; i < 2 && r == 0; i++)
+		r = run_training(training, 0) < 0 ? -EIO : 0;
+	for (size_t i = 0; i < ARRAY_LENGTH(subjects) && r == 0; i++) {
+		r = measure(bench, training, &subjects[i], &result);
+		if (r == 0 && result.value > worst.value)
+			worst = result;
+	}
+	if (r < 0)
+		return r;
+	printf("overlap_ratio: the worst is %s\n", worst.name);
+	worst.name = "overlap_ratio";
+	worst.limit = LIMIT;
+	return bench_record(bench, &worst);
+}
+
+int main(int argc, char **argv)
+{
+	struct training training = { .tierd = BENCH_NODE_INIT, .fio.direction = "readwrite" };
+	struct bench *bench = NULL;
+	int r = bench_new(argc, argv, &bench);
+
+	if (r < 0)
+		return EXIT_FAILURE;
+	training.units = bench_is_quick(bench) ? QUICK_UNITS : UNITS;
+	if (bench_wants(bench, "overlap_ratio") && !fio_is_installed())
+		printf("overlap_ratio: skipped, fio is not installed\n");
+	else if (bench_wants(bench, "overlap_ratio"))
+		r = run(bench, &training);
+	tierd_ticket_free(training.ticket);
+	tierd_disconnect(training.node);
+	bench_node_stop(&training.tierd);
+	burner_free(training.burner);
+	return bench_end(bench, r);
+}
