@@ -142,9 +142,13 @@ static int tensor_set(struct tensor *tensor, const Tierd__Wire__Tensor *wire,
 /* Runs cover a section from its start to its end: padding belongs to the tensor before it. */
 static int unit_set_runs(struct unit *unit, enum unit_section section)
 {
-	struct run *runs = calloc(unit->tensor_count + 1, sizeof(*runs));
+	struct run *runs;
 	uint32_t count = 0;
 
+	/* Most units have few of the sections, and a job many units. */
+	if (unit->layout.elements[section] == 0)
+		return 0;
+	runs = calloc(unit->tensor_count, sizeof(*runs));
 	if (!runs)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < unit->tensor_count; i++) {
@@ -160,8 +164,7 @@ static int unit_set_runs(struct unit *unit, enum unit_section section)
 			runs[count - 1].count = first - runs[count - 1].first;
 		runs[count++] = (struct run){ .first = first, .group = tensor->group };
 	}
-	if (count > 0)
-		runs[count - 1].count = unit->layout.elements[section] - runs[count - 1].first;
+	runs[count - 1].count = unit->layout.elements[section] - runs[count - 1].first;
 	unit->runs[section] = runs;
 	unit->run_count[section] = count;
 	return 0;

@@ -210,6 +210,7 @@ static void runs_cover_their_sections(void **state)
 
 	assert_int_equal(unit->run_count[SECTION_BF16], 3);
 	assert_int_equal(unit->run_count[SECTION_FP32], 0);
+	assert_null(unit->runs[SECTION_FP32]);
 	for (uint32_t i = 0; i < 3; i++) {
 		assert_int_equal(unit->runs[SECTION_BF16][i].first, end);
 		assert_int_equal(unit->runs[SECTION_BF16][i].group, i == 1);
