@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "client/tierd.h"
+#include "common/size.h"
 #include "tests/bench/bench.h"
 
 #define START_TRIES 10000 /* of a millisecond */
@@ -136,6 +137,23 @@ int bench_node_moved_bytes(const struct bench_node *node, double *ret_bytes)
 	fclose(file);
 	*ret_bytes = sum;
 	return 0;
+}
+
+uint64_t bench_node_memory(const struct bench_node *node, const char *what)
+{
+	unsigned long long kib = 0;
+	size_t length = strlen(what);
+	char path[64], line[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)node->pid);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file))
+		if (strncmp(line, what, length) == 0 && line[length] == ':')
+			kib = strtoull(line + length + 1, NULL, 10);
+	if (file)
+		fclose(file);
+	return kib * KIB;
 }
 
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk)

@@ -30,6 +30,8 @@ int bench_node_await(struct bench_node *node);
 
 /* Bytes that the kernel has read from devices and written to them for it. */
 int bench_node_moved_bytes(const struct bench_node *node, double *ret_bytes);
+/* A line of its smaps_rollup, such as "Rss", in bytes; 0: it is not there. */
+uint64_t bench_node_memory(const struct bench_node *node, const char *what);
 /* What processors have worked for it, in the kernel too, all of its threads together. */
 int bench_node_processor_ns(const struct bench_node *node, uint64_t *ret_ns);
 

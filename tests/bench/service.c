@@ -27,5 +27,7 @@ int main(int argc, char **argv)
 		r = bench_attach(bench);
 	if (r == 0 && wants_any(bench, idle))
 		r = bench_idle(bench);
+	if (r == 0 && bench_wants(bench, "metadata_unit_bytes"))
+		r = bench_metadata(bench);
 	return bench_end(bench, r);
 }

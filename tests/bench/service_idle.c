@@ -8,7 +8,6 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,34 +36,16 @@ struct idle {
 
 /* ---- Memory ---- */
 
-/* A line of smaps_rollup, in bytes; 0: it is not there. */
-static uint64_t memory_of(pid_t process, const char *what)
-{
-	unsigned long long kib = 0;
-	size_t length = strlen(what);
-	char path[64], line[256];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int)process);
-	file = fopen(path, "re");
-	while (file && fgets(line, sizeof(line), file))
-		if (strncmp(line, what, length) == 0 && line[length] == ':')
-			kib = strtoull(line + length + 1, NULL, 10);
-	if (file)
-		fclose(file);
-	return kib * KIB;
-}
-
 static int measure_base(struct bench *bench, const char *name, const struct idle *idle)
 {
-	uint64_t all = memory_of(idle->tierd.pid, "Rss");
+	uint64_t all = bench_node_memory(&idle->tierd, "Rss");
 
 	if (all == 0)
 		return -ENODATA;
 	printf("%s: %.1f MB in all, %.1f MB of its share, %.1f MB private\n", name, (double)all / 1e6,
-	       (double)memory_of(idle->tierd.pid, "Pss") / 1e6,
-	       (double)(memory_of(idle->tierd.pid, "Private_Clean") +
-			memory_of(idle->tierd.pid, "Private_Dirty")) /
+	       (double)bench_node_memory(&idle->tierd, "Pss") / 1e6,
+	       (double)(bench_node_memory(&idle->tierd, "Private_Clean") +
+			bench_node_memory(&idle->tierd, "Private_Dirty")) /
 		       1e6);
 	return bench_record(bench, &(struct bench_result){ .name = name,
 							   .value = (double)all / 1e6,
