@@ -31,6 +31,8 @@ static const struct layout layouts[] = {
 	{ "step_bytes_per_param_exact_host", TIERD_PLACE_HOST, TIERD_MOMENTS_FP32, 22.1 },
 	{ "step_bytes_per_param_bf16", TIERD_PLACE_NVME, TIERD_MOMENTS_BF16, 0 },
 	{ "step_bytes_per_param_bf16_host", TIERD_PLACE_HOST, TIERD_MOMENTS_BF16, 0 },
+	{ "step_bytes_per_param_int8", TIERD_PLACE_NVME, TIERD_MOMENTS_INT8, 12.2 },
+	{ "step_bytes_per_param_int8_host", TIERD_PLACE_HOST, TIERD_MOMENTS_INT8, 10.2 },
 };
 
 struct scene {

@@ -46,7 +46,9 @@ static const struct choice choices[] = {
 static const char *const parameter_names[MASTER_KINDS] = {
 	[MASTER_SPLIT] = "bf16", [MASTER_BESIDE] = "fp16", [MASTER_ITSELF] = "fp32"
 };
-static const char *const moment_names[MOMENT_FORMATS] = { [MOMENTS_FP32] = "fp32", [MOMENTS_BF16] = "bf16" };
+static const char *const moment_names[MOMENT_FORMATS] = {
+	[MOMENTS_FP32] = "fp32", [MOMENTS_BF16] = "bf16", [MOMENTS_INT8] = "int8"
+};
 
 /* A choice with its formats, and the arrays that it is at work on. */
 struct subject {
@@ -77,7 +79,7 @@ static struct optimizer_arrays arrays_at(const struct subject *subject, size_t f
 	if (all->master)
 		at.master = (char *)all->master + first * master_bytes(subject->kind);
 	for (unsigned i = 0; i < subject->choice->slots; i++)
-		at.slots[i] = (char *)all->slots[i] + first * moment_bytes(subject->format);
+		at.slots[i] = (char *)all->slots[i] + moment_bytes(subject->format, first);
 	return at;
 }
 
@@ -111,7 +113,7 @@ static struct optimizer_arrays copy_near(const struct subject *subject, char *ro
 				     NEAR_ELEMENTS * master_bytes(subject->kind));
 	for (unsigned i = 0; i < subject->choice->slots; i++)
 		near.slots[i] = memcpy(room + (3 + i) * NEAR_STRIDE, all->slots[i],
-				       NEAR_ELEMENTS * moment_bytes(subject->format));
+				       moment_bytes(subject->format, NEAR_ELEMENTS));
 	return near;
 }
 
@@ -163,7 +165,7 @@ static void fill(const struct subject *subject)
 		format_keep(subject->kind, values, TILE, at.parameter, at.master);
 	}
 	for (unsigned i = 0; i < subject->choice->slots; i++)
-		memset(subject->arrays.slots[i], 0, PASS_ELEMENTS * moment_bytes(subject->format));
+		memset(subject->arrays.slots[i], 0, moment_bytes(subject->format, PASS_ELEMENTS));
 }
 
 static struct subject make_subject(const struct choice *choice, enum master_kind kind,
