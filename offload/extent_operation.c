@@ -315,10 +315,10 @@ static void write_checksummed(struct work *work)
 }
 
 /* Whether somebody will give places back: rewrites that replace something, the commit that is under way, or
- * another job. */
+ * another job. What is held back may itself wait for who asks. */
 static bool may_wait(const struct extent_store *store)
 {
-	return store->map.rewrites > 0 ||
+	return store->map.rewrites > store->map.held_back ||
 	       (store->lineage && (store->is_committing || lineage_attached(store->lineage) > 1));
 }
 
@@ -332,6 +332,8 @@ static int find_place(struct operation *operation)
 	if (has_ended(store) || (store->lineage && lineage_has_lost(store->lineage)))
 		return -EROFS;
 	r = store_map_begin(&store->map, operation->extent, block_mask(operation));
+	if (r == 0 && operation->transfer->is_held)
+		store_map_hold(&store->map, operation->extent);
 	return r == -ENOSPC && may_wait(store) ? -EAGAIN : r;
 }
 

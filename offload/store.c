@@ -47,6 +47,15 @@ int store_abandon(struct store *store, uint32_t stream, uint64_t offset, uint64_
 	return store->ops->abandon(store, stream, offset, length);
 }
 
+int store_publish(struct store *store, uint32_t stream, uint64_t offset, uint64_t length)
+{
+	if (!store->ops->publish)
+		return -EOPNOTSUPP;
+	if (!store_layout_has_range(store->layout, stream, offset, length))
+		return -EINVAL;
+	return store->ops->publish(store, stream, offset, length);
+}
+
 void *store_address(struct store *store, uint32_t stream, uint64_t offset)
 {
 	return store->ops->address ? store->ops->address(store, stream, offset) : NULL;

@@ -40,6 +40,9 @@ struct store_transfer {
 	/* Writes: the XXH3-64 of each block, as store_checksum() gives it, where the caller has them at hand;
 	 * else NULL, and workers compute them. Borrowed until done(). */
 	const uint64_t *checksums;
+	/* Writes: what they rewrite becomes visible when it is published, not before. All writes of an extent
+	 * are so, or none. */
+	bool is_held;
 	/* 0; -EBADMSG: a checksum does not match; -EIO and others: the device's; -ENOSPC: too many places
 	 * are broken. */
 	void (*done)(struct store_transfer *transfer, int status);
@@ -156,6 +159,7 @@ struct store_ops {
 	int (*submit)(struct store *store, struct store_transfer *transfer);
 	void (*raise)(struct store *store, struct store_transfer *transfer, enum tier_priority priority);
 	int (*abandon)(struct store *store, uint32_t stream, uint64_t offset, uint64_t length);
+	int (*publish)(struct store *store, uint32_t stream, uint64_t offset, uint64_t length);
 	void *(*address)(struct store *store, uint32_t stream, uint64_t offset);
 	/* The following: NULL, what it holds ends with it. */
 	int (*create)(struct store *store, struct store_request *request);
@@ -252,9 +256,15 @@ int store_submit(struct store *store, struct store_transfer *transfer);
 void store_raise(struct store *store, struct store_transfer *transfer, enum tier_priority priority);
 
 /* Gives up rewrites that have begun and not become visible, of all extents that the range touches, so that
- * the next writes begin from nothing. No write of them may be submitted. -EINVAL: outside the sections;
- * -EOPNOTSUPP: a host store. */
+ * the next writes begin from nothing, what was held back too. No write of them may be submitted. -EINVAL:
+ * outside the sections; -EOPNOTSUPP: a host store. */
 int store_abandon(struct store *store, uint32_t stream, uint64_t offset, uint64_t length);
+
+/* Rewrites that were held back become visible, at once, of all extents that the range touches; all of their
+ * blocks have been written. Until then commits take what those replace; so that both find a place, only what
+ * is as the last commit has it may be rewritten so. -EINVAL: outside the sections; -EBUSY: a commit is under
+ * way; -EOPNOTSUPP: it commits nothing. */
+int store_publish(struct store *store, uint32_t stream, uint64_t offset, uint64_t length);
 
 /* Where the bytes of a host store lie: contiguous to the end of the section. NULL for an NVMe store. */
 void *store_address(struct store *store, uint32_t stream, uint64_t offset);

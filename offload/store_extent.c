@@ -161,14 +161,35 @@ void extent_raise(struct store *base, struct store_transfer *transfer, enum tier
 	extent_store_issue(store);
 }
 
-static int extent_abandon(struct store *base, uint32_t stream, uint64_t offset, uint64_t length)
+static void for_each_extent(struct extent_store *store, uint32_t stream, uint64_t offset, uint64_t length,
+			    void (*call)(struct store_map *map, uint64_t extent))
 {
-	struct extent_store *store = container_of(base, struct extent_store, store);
-	uint64_t first = store_layout_extent(base->layout, stream, offset);
-	uint64_t last = store_layout_extent(base->layout, stream, offset + length - 1);
+	uint64_t first = store_layout_extent(store->store.layout, stream, offset);
+	uint64_t last = store_layout_extent(store->store.layout, stream, offset + length - 1);
 
 	for (uint64_t extent = first; extent <= last; extent++)
-		store_map_abandon(&store->map, extent);
+		call(&store->map, extent);
+	/* Places may have come free. */
+	extent_feed(store);
+}
+
+static int extent_abandon(struct store *base, uint32_t stream, uint64_t offset, uint64_t length)
+{
+	for_each_extent(container_of(base, struct extent_store, store), stream, offset, length,
+			store_map_abandon);
+	return 0;
+}
+
+/* Leaves of a commit that are not made yet would take what it must not have. */
+static int extent_publish(struct store *base, uint32_t stream, uint64_t offset, uint64_t length)
+{
+	struct extent_store *store = container_of(base, struct extent_store, store);
+
+	if (!store->lineage)
+		return -EOPNOTSUPP;
+	if (store->is_committing)
+		return -EBUSY;
+	for_each_extent(store, stream, offset, length, store_map_publish);
 	return 0;
 }
 
@@ -253,6 +274,7 @@ static const struct store_ops extent_ops = {
 	.submit = extent_submit,
 	.raise = extent_raise,
 	.abandon = extent_abandon,
+	.publish = extent_publish,
 	.create = extent_create,
 	.open = extent_open,
 	.commit = extent_commit,

@@ -114,13 +114,14 @@ static void drop_rewrite(struct store_map *map, uint64_t extent)
 
 	if (entry->pending_place != PLACES_NONE) {
 		map->rewrites--;
+		map->held_back -= entry->is_held;
 		--*uncommitted_of(map, extent);
 		if (!entry->is_broken)
 			places_give(places_of(map, extent), entry->pending_place);
 	}
 	entry->pending_place = PLACES_NONE;
 	entry->written = 0;
-	entry->has_failed = entry->is_broken = false;
+	entry->has_failed = entry->is_broken = entry->is_held = false;
 }
 
 static void make_visible(struct store_map *map, uint64_t extent)
@@ -185,8 +186,29 @@ static void settle(struct store_map *map, uint64_t extent)
 		return;
 	if (entry->has_failed)
 		drop_rewrite(map, extent);
-	else if (entry->written == entry->blocks)
+	else if (entry->written == entry->blocks && !entry->is_held)
 		make_visible(map, extent);
+}
+
+void store_map_hold(struct store_map *map, uint64_t extent)
+{
+	struct store_extent *entry = &map->extents[extent];
+
+	assert(entry->pending_place != PLACES_NONE);
+	assert(entry->place == entry->committed);
+	map->held_back += !entry->is_held;
+	entry->is_held = true;
+}
+
+void store_map_publish(struct store_map *map, uint64_t extent)
+{
+	struct store_extent *entry = &map->extents[extent];
+
+	if (!entry->is_held || entry->in_flight || entry->written != entry->blocks)
+		return;
+	map->held_back--;
+	entry->is_held = false;
+	make_visible(map, extent);
 }
 
 void store_map_complete(struct store_map *map, uint64_t extent, uint8_t blocks, const uint64_t *checksums)

@@ -22,6 +22,7 @@ struct store_extent {
 	bool is_broken;	 /* its place took an error, and is not used again */
 	bool is_scratch; /* it gives its place up for its rewrite */
 	bool is_fixed;	 /* once it is committed it is written no more */
+	bool is_held;	 /* the rewrite becomes visible when it is published */
 };
 
 struct store_map {
@@ -31,6 +32,7 @@ struct store_map {
 	struct places *devices[SUPERBLOCK_MAX_MEMBERS]; /* borrowed; extent i is on i mod device_count */
 	struct map_tree *tree; /* that is to know what changes, or NULL: nothing is committed */
 	uint64_t rewrites;     /* that have a place, and are not visible */
+	uint64_t held_back;    /* of these: as long as nobody publishes them */
 	struct queue peers;    /* a ring of maps on the same places: of a job and its forks */
 	uint64_t held;	       /* extents that have a place */
 	uint64_t shared;       /* of these: another map of the ring has it, too */
@@ -51,7 +53,14 @@ void store_map_destroy(struct store_map *map);
  * -EIO: the rewrite has failed, and other writes of it are still in flight. */
 int store_map_begin(struct store_map *map, uint64_t extent, uint8_t blocks);
 
-/* It ended well: the last one makes the rewrite visible. checksums[0] is of the first of the blocks. */
+/* The rewrite that has begun is held back. Its extent stands as the last commit has it: what it replaces
+ * keeps its place until then, and a third one there is not. */
+void store_map_hold(struct store_map *map, uint64_t extent);
+/* One that is held back, and whole, becomes visible; of others nothing does. */
+void store_map_publish(struct store_map *map, uint64_t extent);
+
+/* It ended well: the last one makes the rewrite visible, unless it is held back. checksums[0] is of the first
+ * of the blocks. */
 void store_map_complete(struct store_map *map, uint64_t extent, uint8_t blocks, const uint64_t *checksums);
 
 /* It failed, on the device or before it. */

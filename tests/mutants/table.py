@@ -312,7 +312,7 @@ MUTANTS = (
     (
         "what is fixed written without waiting for places",
         "offload/extent_operation.c",
-        (("return store->map.rewrites > 0 ||\n", "return false ||\n"),),
+        (("return store->map.rewrites > store->map.held_back ||\n", "return false ||\n"),),
     ),
     (
         "the number of a job that was dropped given away while it is open",

@@ -108,10 +108,12 @@ static void on_written(struct store_transfer *transfer, int status)
 
 	slot->is_busy = false;
 	slot->owner->is_written[slot->extent] = false;
-	if (status == 0)
-		slot->owner->content[slot->extent] = slot->content;
-	else
+	if (status < 0)
 		slot->owner->is_dead = true;
+	else if (transfer->is_held)
+		slot->owner->held[slot->extent] = slot->content;
+	else
+		slot->owner->content[slot->extent] = slot->content;
 }
 
 static void on_read(struct store_transfer *transfer, int status)
@@ -142,14 +144,64 @@ static void prepare_write(struct disk_store *disk, struct disk_slot *slot, unsig
 	place_of(disk, extent, &slot->transfer.stream, &slot->transfer.offset);
 }
 
-void disk_store_rewrite(struct disk_store *disk, unsigned extent)
+static void rewrite(struct disk_store *disk, unsigned extent, bool is_held)
 {
 	struct disk_slot *slot = find_slot(disk);
 
 	prepare_write(disk, slot, extent);
+	slot->transfer.is_held = is_held;
 	slot->is_busy = disk->is_written[extent] = true;
 	if (store_submit(disk->store, &slot->transfer) < 0)
 		abort();
+}
+
+static void end_hold(struct disk_store *disk, unsigned extent, bool is_seen)
+{
+	uint32_t stream;
+	uint64_t offset;
+
+	place_of(disk, extent, &stream, &offset);
+	assert_int_equal((is_seen ? store_publish : store_abandon)(disk->store, stream, offset, DISK_PAGE),
+			 0);
+	if (is_seen)
+		disk->content[extent] = disk->held[extent];
+	disk->held[extent] = 0;
+}
+
+void disk_store_rewrite(struct disk_store *disk, unsigned extent)
+{
+	if (disk->held[extent])
+		end_hold(disk, extent, false);
+	rewrite(disk, extent, false);
+}
+
+bool disk_store_may_hold(const struct disk_store *disk, unsigned extent)
+{
+	const uint64_t *last = disk->history[disk->acknowledged];
+
+	return extent >= disk->fixed && !disk->held[extent] &&
+	       disk->content[extent] == (disk->acknowledged > 0 ? last[extent] : 0);
+}
+
+void disk_store_hold(struct disk_store *disk, unsigned extent)
+{
+	rewrite(disk, extent, true);
+}
+
+static void end_holds(struct disk_store *disk, bool is_seen)
+{
+	for (unsigned extent = 0; extent < disk->extents; extent++)
+		if (disk->held[extent] && !disk->is_written[extent])
+			end_hold(disk, extent, is_seen);
+}
+
+/* Of a commit that is under way nobody knows which leaves it has made. */
+void disk_store_end_hold(struct disk_store *disk, bool is_seen)
+{
+	if (!is_seen || !disk->is_committing)
+		end_holds(disk, is_seen);
+	else
+		assert_int_equal(store_publish(disk->store, 0, 0, DISK_PAGE), -EBUSY);
 }
 
 void disk_store_expect_settled(struct disk_store *disk, unsigned extent)
@@ -227,6 +279,14 @@ void disk_store_begin_commit(struct disk_store *disk)
 	}
 }
 
+static void rewrite_or_hold(struct disk_store *disk, unsigned extent)
+{
+	if (disk_store_choose(disk, 2) && disk_store_may_hold(disk, extent))
+		disk_store_hold(disk, extent);
+	else
+		disk_store_rewrite(disk, extent);
+}
+
 void disk_store_act(struct disk_store *disk)
 {
 	unsigned first = find_first(disk);
@@ -235,8 +295,10 @@ void disk_store_act(struct disk_store *disk)
 	look_at_commit(disk);
 	if (disk_store_choose(disk, 60) == 0)
 		disk_store_begin_commit(disk);
+	else if (disk_store_choose(disk, 100) == 0)
+		disk_store_end_hold(disk, disk_store_choose(disk, 3) > 0);
 	else if (count_busy(disk) < DISK_SLOTS && !disk->is_written[extent] && disk_store_choose(disk, 2))
-		disk_store_rewrite(disk, extent);
+		rewrite_or_hold(disk, extent);
 	else
 		disk_store_turn(disk);
 }
@@ -253,6 +315,7 @@ static void begin_session(struct disk_store *disk, bool is_new)
 	if (disk->watch)
 		sim_watch_begin(disk->watch);
 	disk->is_dead = disk->is_committing = false;
+	memset(disk->held, 0, disk->extents * sizeof(uint64_t));
 	disk->done_count = 0;
 	disk->request.done = on_request;
 	if (is_new)
@@ -356,7 +419,8 @@ void disk_store_open_fixed(struct disk_store *disk, unsigned extents, unsigned f
 	bytes = store_layout_device_bytes(layout, devices) / devices;
 	disk->content = calloc(extents, sizeof(uint64_t));
 	disk->is_written = calloc(extents, sizeof(bool));
-	assert_true(disk->content && disk->is_written);
+	disk->held = calloc(extents, sizeof(uint64_t));
+	assert_true(disk->content && disk->is_written && disk->held);
 	layout = store_layout_free(layout);
 	for (unsigned i = 0; i < devices; i++)
 		disk->disks[i] = sim_disk_new(bytes, seed + i);
@@ -381,6 +445,7 @@ void disk_store_close(struct disk_store *disk)
 		free(disk->history[i]);
 	free(disk->content);
 	free(disk->is_written);
+	free(disk->held);
 }
 
 void disk_store_fail_all(struct disk_store *disk, void (*end)(struct sim_disk *disk))

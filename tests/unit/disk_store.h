@@ -1,5 +1,5 @@
-/* A durable store on disks that lose power, under rewrites of its extents and commits, some of them at the
- * same time. It remembers what every step was. */
+/* A durable store on disks that lose power, under rewrites of its extents, some of them held back, and
+ * commits, some of them at the same time. It remembers what every step was. */
 #ifndef TIERD_TESTS_UNIT_DISK_STORE_H
 #define TIERD_TESTS_UNIT_DISK_STORE_H
 
@@ -41,6 +41,7 @@ struct disk_store {
 	uint64_t acknowledged;
 	uint64_t *content;
 	bool *is_written; /* in flight */
+	uint64_t *held;	  /* what extents become when they are published; 0: they do not */
 	uint64_t *history[DISK_STEPS];
 	uint64_t next_content;
 };
@@ -72,6 +73,11 @@ void disk_store_drain(struct disk_store *disk);
 
 /* One that is not being rewritten, with a slot left; and as soon as that is so. */
 void disk_store_rewrite(struct disk_store *disk, unsigned extent);
+/* The same, held back until it is published or withdrawn. It stands as the last commit has it. */
+void disk_store_hold(struct disk_store *disk, unsigned extent);
+bool disk_store_may_hold(const struct disk_store *disk, unsigned extent);
+/* All that has been held back and is not on its way; is_seen: it is published. */
+void disk_store_end_hold(struct disk_store *disk, bool is_seen);
 void disk_store_rewrite_soon(struct disk_store *disk, unsigned extent);
 /* All that may be, until that has ended. */
 void disk_store_rewrite_all(struct disk_store *disk);

@@ -327,6 +327,7 @@ static void senseless_transfers_are_refused(void **state)
 	test_transfer_init(&test, TIER_READ, STREAM_FIRST, 0, STORE_BLOCK_BYTES, pages + 1);
 	assert_int_equal(store_submit(fixture.store, &test.transfer), -EINVAL);
 	assert_int_equal(store_abandon(fixture.store, 7, 0, STORE_BLOCK_BYTES), -EINVAL);
+	assert_int_equal(store_publish(fixture.store, 7, 0, STORE_BLOCK_BYTES), -EINVAL);
 	assert_int_equal(test.done_count, 0);
 	assert_null(store_address(fixture.store, STREAM_FIRST, 0));
 	assert_int_equal(store_commit(fixture.store, 1, &(struct store_request){ NULL }), -EOPNOTSUPP);
@@ -480,6 +481,7 @@ static void a_host_store_is_reached_by_address(void **state)
 	test_transfer_init(&test, TIER_READ, STREAM_FIRST, 0, STORE_EXTENT_BYTES, one);
 	assert_int_equal(store_submit(store, &test.transfer), -EOPNOTSUPP);
 	assert_int_equal(store_abandon(store, STREAM_FIRST, 0, STORE_EXTENT_BYTES), -EOPNOTSUPP);
+	assert_int_equal(store_publish(store, STREAM_FIRST, 0, STORE_EXTENT_BYTES), -EOPNOTSUPP);
 	assert_int_equal(store_commit(store, 1, &(struct store_request){ NULL }), -EOPNOTSUPP);
 	assert_string_equal(store_name(store), "host");
 	assert_true(store_host_bytes(store) >= 3 * STORE_EXTENT_BYTES + 13 * extent_bytes);

@@ -60,6 +60,36 @@ static void a_full_rewrite_beside_a_commit_waits_and_ends(void **state)
 	disk_store_close(&disk);
 }
 
+/* With all places that the other half needs beside it. */
+static void what_is_held_back_is_in_no_commit_until_it_is_published(void **state)
+{
+	struct disk_store disk;
+
+	disk_store_open(&disk, DISK_FEW_EXTENTS, 2, 0, 7);
+	disk_store_rewrite_all(&disk);
+	disk_store_begin_commit(&disk);
+	disk_store_await_commit(&disk);
+	for (unsigned extent = 0; extent < DISK_FEW_EXTENTS; extent += 2) {
+		disk_store_hold(&disk, extent);
+		disk_store_drain(&disk);
+	}
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned extent = 1; extent < DISK_FEW_EXTENTS; extent += 2)
+			disk_store_rewrite_soon(&disk, extent);
+		disk_store_begin_commit(&disk);
+		disk_store_end_hold(&disk, true);
+		disk_store_await_commit(&disk);
+	}
+	disk_store_expect(&disk, disk.store, disk.content);
+	disk_store_end_hold(&disk, true);
+	disk_store_expect(&disk, disk.store, disk.content);
+	disk_store_begin_commit(&disk);
+	disk_store_end(&disk);
+	assert_int_equal(disk.acknowledged, 5);
+	disk_store_open_again(&disk);
+	disk_store_close(&disk);
+}
+
 /* The nodes of a large map are made in batches: what is written meanwhile must wait for its leaf, or it would
  * be in a step that it does not belong to. */
 static void a_commit_of_many_leaves_has_nothing_of_the_next_step(void **state)
@@ -294,6 +324,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_committed_is_found_again),
 		cmocka_unit_test(a_full_rewrite_beside_a_commit_waits_and_ends),
+		cmocka_unit_test(what_is_held_back_is_in_no_commit_until_it_is_published),
 		cmocka_unit_test(what_is_fixed_is_written_until_the_first_commit_begins),
 		cmocka_unit_test(a_commit_of_many_leaves_has_nothing_of_the_next_step),
 		cmocka_unit_test(a_commit_writes_the_nodes_of_what_changed_and_a_pair_of_superblocks),

@@ -163,6 +163,72 @@ static void only_a_rewrite_without_other_blocks_can_move(void **state)
 	assert_int_equal(count_free(map), PLACES - 1);
 }
 
+/* As the last commit has it; what is now, and the commit, name its place. */
+static void commit_extent(struct store_map *map, uint64_t extent)
+{
+	struct store_extent *entry = &map->extents[extent];
+
+	assert_int_equal(places_name(map->devices[0], entry->place), 0);
+	entry->frozen = entry->place;
+	store_map_commit(map, 0);
+}
+
+static void a_rewrite_that_is_held_back_is_visible_when_it_is_published(void **state)
+{
+	struct store_map *map = *state;
+	const struct store_extent *entry = &map->extents[0];
+	uint32_t place;
+
+	assert_int_equal(store_map_begin(map, 0, 0xf), 0);
+	store_map_complete(map, 0, 0xf, sums);
+	commit_extent(map, 0);
+	place = entry->place;
+	assert_int_equal(store_map_begin(map, 0, 0x3), 0);
+	store_map_hold(map, 0);
+	store_map_complete(map, 0, 0x3, sums);
+	assert_int_equal(map->held_back, 1);
+	/* It is not whole yet. */
+	store_map_publish(map, 0);
+	assert_int_equal(map->held_back, 1);
+	assert_int_equal(store_map_begin(map, 0, 0xc), 0);
+	store_map_hold(map, 0);
+	store_map_complete(map, 0, 0xc, &sums[2]);
+	assert_int_equal(entry->place, place);
+	assert_int_equal(entry->version, 1);
+	assert_int_equal(map->uncommitted[0], 1);
+	store_map_publish(map, 0);
+	assert_int_not_equal(entry->place, place);
+	assert_int_equal(entry->version, 2);
+	assert_int_equal(map->held_back + map->rewrites, 0);
+	assert_int_equal(map->uncommitted[0], 1);
+	/* The commit has the old one. */
+	assert_int_equal(count_free(map), PLACES - 2);
+	store_map_publish(map, 0);
+	assert_int_equal(entry->version, 2);
+}
+
+static void a_rewrite_that_is_withdrawn_was_never_held_back(void **state)
+{
+	struct store_map *map = *state;
+
+	for (unsigned i = 0; i < 2 * PLACES; i++) {
+		assert_int_equal(store_map_begin(map, 0, 0xf), 0);
+		store_map_hold(map, 0);
+		if (i % 2)
+			store_map_fail(map, 0, 0xf, false);
+		else
+			store_map_complete(map, 0, 0xf, sums);
+		store_map_abandon(map, 0);
+		assert_int_equal(map->held_back + map->rewrites + map->uncommitted[0], 0);
+		assert_int_equal(count_free(map), PLACES);
+		store_map_publish(map, 0);
+		assert_int_equal(map->extents[0].version, 0);
+	}
+	assert_int_equal(store_map_begin(map, 0, 0xf), 0);
+	store_map_complete(map, 0, 0xf, sums);
+	assert_int_equal(map->extents[0].version, 1);
+}
+
 static void an_abandoned_rewrite_gives_its_place_back(void **state)
 {
 	struct store_map *map = *state;
@@ -214,6 +280,8 @@ int main(void)
 		MAP_TEST(a_failed_rewrite_leaves_the_old_content),
 		MAP_TEST(a_broken_place_is_not_used_again),
 		MAP_TEST(only_a_rewrite_without_other_blocks_can_move),
+		MAP_TEST(a_rewrite_that_is_held_back_is_visible_when_it_is_published),
+		MAP_TEST(a_rewrite_that_is_withdrawn_was_never_held_back),
 		MAP_TEST(an_abandoned_rewrite_gives_its_place_back),
 		cmocka_unit_test_setup_teardown(a_scratch_extent_gives_its_place_up_for_its_rewrite,
 						open_scratch_map, close_map),
