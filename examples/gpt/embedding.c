@@ -12,7 +12,7 @@ struct ends {
 	const struct batch *batch;
 	float *x, *logits, *losses;
 	float scale; /* of the loss */
-	const float *x_gradient;
+	const float *x_gradient, *head_gradient;
 };
 
 static uint8_t byte_at(const struct batch *batch, size_t row, size_t ahead)
@@ -42,7 +42,7 @@ void embedding_forward(const struct layer_context *context, const struct unit_vi
 }
 
 /* The index is a byte, or, beyond those, a position: the gradient of its vector is the sum over the rows that
- * used it, in their order. */
+ * used it, in their order, after what the head has made of it. */
 static void embed_gradient(void *argument, size_t index, void *scratch)
 {
 	const struct ends *ends = argument;
@@ -52,7 +52,10 @@ static void embed_gradient(void *argument, size_t index, void *scratch)
 	void *gradient = ends->gradients->tensor[is_token ? EMBEDDING_TOKEN : EMBEDDING_POSITION];
 	float *sum = scratch;
 
-	memset(sum, 0, width * sizeof(float));
+	if (is_token)
+		memcpy(sum, ends->head_gradient + index * width, width * sizeof(float));
+	else
+		memset(sum, 0, width * sizeof(float));
 	for (size_t row = 0; row < context->rows; row++) {
 		if (is_token ? byte_at(ends->batch, row, 0) == index : row % ends->batch->length == position)
 			for (size_t i = 0; i < width; i++)
@@ -63,12 +66,14 @@ static void embed_gradient(void *argument, size_t index, void *scratch)
 }
 
 void embedding_backward(const struct layer_context *context, const struct batch *batch,
-			const float *x_gradient, const struct unit_view *gradients)
+			const float *x_gradient, const float *head_gradient,
+			const struct unit_view *gradients)
 {
 	struct ends ends = {
 		.context = context,
 		.batch = batch,
 		.x_gradient = x_gradient,
+		.head_gradient = head_gradient,
 		.gradients = gradients,
 	};
 
@@ -125,7 +130,7 @@ double head_loss(const struct layer_context *context, const struct batch *batch,
 }
 
 void head_backward(const struct layer_context *context, const struct unit_view *parameters, const float *x,
-		   const float *logits_gradient, float *x_gradient, const struct unit_view *gradients)
+		   const float *logits_gradient, float *x_gradient, float *head_gradient)
 {
 	size_t width = context->shape.width;
 
@@ -135,8 +140,7 @@ void head_backward(const struct layer_context *context, const struct unit_view *
 				      .depth = context->rows,
 				      .a = { logits_gradient, NUMBER_FP32, MODEL_VOCABULARY, true },
 				      .b = { x, NUMBER_FP32, width, false },
-				      .c = gradients->tensor[EMBEDDING_TOKEN],
-				      .c_format = context->format,
+				      .c = head_gradient,
 				      .c_stride = width,
 			      });
 	matmul(context->team, &(struct product){

@@ -17,8 +17,10 @@ struct batch {
 /* x[rows][width] = token embedding + position embedding */
 void embedding_forward(const struct layer_context *context, const struct unit_view *parameters,
 		       const struct batch *batch, float *x);
+/* head_gradient[256][width]: what the head has added to the gradient of the token embedding. */
 void embedding_backward(const struct layer_context *context, const struct batch *batch,
-			const float *x_gradient, const struct unit_view *gradients);
+			const float *x_gradient, const float *head_gradient,
+			const struct unit_view *gradients);
 
 /* logits[rows][256] = x · token embeddingᵀ */
 void head_forward(const struct layer_context *context, const struct unit_view *parameters, const float *x,
@@ -28,6 +30,6 @@ void head_forward(const struct layer_context *context, const struct unit_view *p
 double head_loss(const struct layer_context *context, const struct batch *batch, float scale, float *logits,
 		 float *losses);
 void head_backward(const struct layer_context *context, const struct unit_view *parameters, const float *x,
-		   const float *logits_gradient, float *x_gradient, const struct unit_view *gradients);
+		   const float *logits_gradient, float *x_gradient, float *head_gradient);
 
 #endif

@@ -12,6 +12,7 @@ struct network {
 	struct layer_activations *activations; /* of each layer; the same for all unless they are kept */
 	float *inputs;			       /* [layers + 1][rows][width]: of each layer and of the head */
 	float *gradient;		       /* [rows][width]: of the activations, on its way down */
+	float *head_gradient; /* [256][width]: of the token embedding, until its other part is known */
 	float *logits, *losses;
 	float *memory; /* all of the above and the context's work space */
 	uint64_t bytes;
@@ -66,6 +67,7 @@ static uint64_t place_arrays(struct network *network)
 						      : take_activations(network, &places);
 	network->inputs = take(&places, (layers + 1) * elements);
 	network->gradient = take(&places, elements);
+	network->head_gradient = take(&places, MODEL_VOCABULARY * context->shape.width);
 	network->logits = take(&places, rows * MODEL_VOCABULARY);
 	network->losses = take(&places, rows);
 	context->normal = take(&places, elements);
@@ -219,21 +221,6 @@ static int forward_to_logits(struct network *network, struct backend *backend, c
 
 /* ---- Backward ---- */
 
-static int push_head(struct network *network, struct backend *backend, const struct head_views *views)
-{
-	struct layer_context *context = &network->context;
-	unsigned unit = model_embedding(network->model);
-	struct unit_view gradients;
-	int r;
-
-	r = backend_gradients(backend, unit, &gradients);
-	if (r < 0)
-		return r;
-	head_backward(context, &views->embedding, context->normal, network->logits, context->normal_gradient,
-		      &gradients);
-	return backend_push(backend, unit);
-}
-
 static int push_final(struct network *network, struct backend *backend, const struct head_views *views)
 {
 	struct layer_context *context = &network->context;
@@ -255,6 +242,7 @@ static int push_final(struct network *network, struct backend *backend, const st
 static int train_head(struct network *network, struct backend *backend, const struct batch *batch,
 		      double *ret_loss)
 {
+	struct layer_context *context = &network->context;
 	struct head_views views;
 	int r;
 
@@ -262,11 +250,9 @@ static int train_head(struct network *network, struct backend *backend, const st
 	if (r < 0)
 		return r;
 	compute_logits(network, &views);
-	*ret_loss =
-		head_loss(&network->context, batch, backend->loss_scale, network->logits, network->losses);
-	r = push_head(network, backend, &views);
-	if (r < 0)
-		return r;
+	*ret_loss = head_loss(context, batch, backend->loss_scale, network->logits, network->losses);
+	head_backward(context, &views.embedding, context->normal, network->logits, context->normal_gradient,
+		      network->head_gradient);
 	r = push_final(network, backend, &views);
 	if (r < 0)
 		return r;
@@ -302,7 +288,7 @@ static int push_embedding(struct network *network, struct backend *backend, cons
 	r = backend_gradients(backend, unit, &gradients);
 	if (r < 0)
 		return r;
-	embedding_backward(&network->context, batch, network->gradient, &gradients);
+	embedding_backward(&network->context, batch, network->gradient, network->head_gradient, &gradients);
 	return backend_push(backend, unit);
 }
 

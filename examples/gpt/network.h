@@ -21,8 +21,8 @@ DEFINE_FREEP(struct network *, network_free)
 /* Bytes of its activations and work space. */
 uint64_t network_bytes(const struct network *network);
 
-/* One micro-batch of full-length sequences: tells the loss, and pushes the gradients of every unit; of the
- * embedding twice, first as the head's, then as the input's, so that only one exists at a time. */
+/* One micro-batch of full-length sequences: tells the loss, and pushes the gradients of every unit; those of
+ * the embedding are the head's and the input's together. */
 int network_train(struct network *network, struct backend *backend, const uint8_t *bytes, double *ret_loss);
 
 /* The loss alone. */
