@@ -345,7 +345,8 @@ int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct ti
 int tierd_step_finish(struct tierd_job *job);
 
 /* Tells rates and the number of micro-batches early, at most once before each tierd_step, which must then give the
- * same rates; a rank that pushes a unit more often than announced gets -EINVAL. */
+ * same rates; a rank that pushes a unit more often than announced gets -EINVAL. Once all ranks have, units whose gradients
+ * are complete may be updated while the others are still computed: nobody sees that before the step, nor if there is none. */
 int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uint32_t micro_batches);
 
 /* ---- Tensors ------------------------------------------------------------------------------------------ */

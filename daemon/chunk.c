@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "daemon/early.h"
 #include "daemon/location.h"
 #include "daemon/sweep.h"
 #include "offload/initializer.h"
@@ -97,12 +98,13 @@ static void update_run(const struct chunk *chunk, uint32_t index, uint32_t group
 		       uint64_t count, uint64_t at, struct moment_noise noise)
 {
 	const struct job *job = chunk->sweep->job;
+	const struct step_rates *rates = chunk->sweep->rates;
 	const struct optimizer *optimizer = job->options.optimizer;
 	struct optimizer_arrays arrays = arrays_at(chunk, at);
 	struct optimizer_constants constants;
 
-	optimizer_set(optimizer, &job->decided_rates.groups[group], (double)job->decided_rates.learning_rate,
-		      job->catalog.units[index].updates + 1, job->factor, &constants);
+	optimizer_set(optimizer, &rates->groups[group], (double)rates->learning_rate,
+		      job->catalog.units[index].updates + 1, chunk->sweep->factor, &constants);
 	arrays.gradient = section_sum(job, index, chunk->section) + from;
 	arrays.noise = noise;
 	optimizer->kernels[state_moments(chunk->section)][state_master_kind(chunk->section)](&constants,
@@ -177,6 +179,42 @@ static void update_unit(const struct chunk *chunk, uint32_t index, uint64_t firs
 	}
 }
 
+/* Until the decision the new parameters lie where the gradients did, which nobody needs any more: they are
+ * summed, measured and consumed. An element takes no more there than its gradient, and a chunk of the sweep
+ * has the same elements as this one. */
+static char *kept_at(const struct chunk *chunk, uint32_t index, uint64_t first)
+{
+	return (char *)(section_sum(chunk->sweep->job, index, chunk->section) + first);
+}
+
+static void keep_unit(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count, uint64_t at)
+{
+	uint64_t bytes = section_element_bytes(chunk->section);
+
+	memcpy(kept_at(chunk, index, first), part_at(chunk, CHUNK_PARAMETER, at * bytes), count * bytes);
+}
+
+static void adopt_unit(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count, uint64_t at)
+{
+	uint64_t bytes = section_element_bytes(chunk->section);
+
+	memcpy(part_at(chunk, CHUNK_PARAMETER, at * bytes), kept_at(chunk, index, first), count * bytes);
+}
+
+/* Elements first … of the unit's section; their place in the chunk is at. */
+static void compute_unit(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
+			 uint64_t at)
+{
+	if (chunk->sweep->is_initializing)
+		initialize_unit(chunk, index, first, count, at);
+	else if (chunk->is_adopted)
+		adopt_unit(chunk, index, first, count, at);
+	else
+		update_unit(chunk, index, first, count, at);
+	if (chunk->sweep->is_early)
+		keep_unit(chunk, index, first, count, at);
+}
+
 static void compute_units(const struct chunk *chunk)
 {
 	const struct job *job = chunk->sweep->job;
@@ -189,10 +227,7 @@ static void compute_units(const struct chunk *chunk)
 		if (!intersect(chunk->first, chunk->count, unit_first, unit->layout.elements[chunk->section],
 			       &from, &count))
 			continue;
-		if (chunk->sweep->is_initializing)
-			initialize_unit(chunk, u, from - unit_first, count, from - chunk->first);
-		else
-			update_unit(chunk, u, from - unit_first, count, from - chunk->first);
+		compute_unit(chunk, u, from - unit_first, count, from - chunk->first);
 	}
 }
 
@@ -226,6 +261,9 @@ static void run_chunk(struct work *work)
 {
 	struct chunk *chunk = container_of(work, struct chunk, work);
 
+	if (chunk->resident)
+		memcpy(chunk->parts[CHUNK_PARAMETER].data, chunk->resident,
+		       chunk->count * section_element_bytes(chunk->section));
 	save_for_readers(chunk);
 	compute_units(chunk);
 	for (int i = 0; i < CHUNK_STREAMS; i++)
@@ -235,6 +273,14 @@ static void run_chunk(struct work *work)
 
 /* ---- Transfers ---- */
 
+static void check_pack(const struct chunk *chunk)
+{
+	if (chunk->sweep->is_early)
+		early_check_pack(chunk->sweep->job, chunk->pack);
+	else
+		sweep_check_pack(chunk->sweep, chunk->pack);
+}
+
 static void retire(struct chunk *chunk)
 {
 	struct sweep *sweep = chunk->sweep;
@@ -243,10 +289,10 @@ static void retire(struct chunk *chunk)
 	struct staging_buffer *buffer = TAKE_PTR(chunk->buffer);
 
 	residence->unwritten--;
-	residence->writes--;
+	residence->writes -= !sweep->is_early;
 	sweep->running--;
 	queue_push(&sweep->free_chunks, &chunk->link);
-	sweep_check_pack(job, chunk->pack);
+	check_pack(chunk);
 	if (residence->unwritten == 0)
 		operation_resume(job);
 	if (buffer)
@@ -278,7 +324,8 @@ static void on_transferred(struct store_transfer *transfer, int status);
 
 static enum tier_priority priority_of(const struct chunk *chunk, enum tier_direction direction)
 {
-	if (direction == TIER_WRITE)
+	/* Nobody waits for what is early; parameters that are read ahead are used before. */
+	if (direction == TIER_WRITE || chunk->sweep->is_early)
 		return TIER_WRITE_BACK;
 	return residency_is_awaited(chunk->sweep->job, chunk->pack) ? TIER_DEMAND : TIER_PREFETCH;
 }
@@ -293,6 +340,7 @@ static void submit_parts(struct chunk *chunk, enum tier_direction direction)
 		part->transfer.direction = direction;
 		part->transfer.priority = priority_of(chunk, direction);
 		part->transfer.buffer = part->data;
+		part->transfer.is_held = direction == TIER_WRITE && chunk->sweep->is_early;
 		part->transfer.checksums = direction == TIER_WRITE ? part->checksums : NULL;
 		part->transfer.done = on_transferred;
 		int r = store_submit(part->store, &part->transfer);
@@ -311,15 +359,24 @@ static void submit_parts(struct chunk *chunk, enum tier_direction direction)
 	}
 }
 
+/* The slot is not read any more. */
+static void end_computing(struct chunk *chunk)
+{
+	struct job *job = chunk->sweep->job;
+
+	job->residences[chunk->pack].uncomputed--;
+	if (chunk->resident)
+		residency_unpin(job, chunk->pack);
+}
+
 static void on_computed(struct work *work)
 {
 	struct chunk *chunk = container_of(work, struct chunk, work);
-	struct job *job = chunk->sweep->job;
 
 	chunk->transfers_left = 1;
 	submit_parts(chunk, TIER_WRITE);
-	job->residences[chunk->pack].uncomputed--;
-	sweep_check_pack(job, chunk->pack);
+	end_computing(chunk);
+	check_pack(chunk);
 	if (--chunk->transfers_left == 0)
 		retire(chunk);
 }
@@ -329,7 +386,7 @@ static void compute(struct chunk *chunk)
 	struct job *job = chunk->sweep->job;
 
 	if (chunk->status < 0) {
-		job->residences[chunk->pack].uncomputed--;
+		end_computing(chunk);
 		retire(chunk);
 		return;
 	}
@@ -353,10 +410,10 @@ static void on_transferred(struct store_transfer *transfer, int status)
 		retire(chunk);
 }
 
-void sweep_raise(struct job *job, uint32_t pack)
+void chunks_raise(struct sweep *sweep, uint32_t pack)
 {
-	for (unsigned i = 0; i < job->node->staging.count; i++) {
-		struct chunk *chunk = &job->sweep->chunks[i];
+	for (unsigned i = 0; i < sweep->job->node->staging.count; i++) {
+		struct chunk *chunk = &sweep->chunks[i];
 
 		for (int stream = 0; stream < CHUNK_STREAMS && chunk->pack == pack; stream++)
 			if (chunk->parts[stream].is_reading)
@@ -384,30 +441,44 @@ static void set_part(struct chunk *chunk, unsigned index, struct store *store, b
 }
 
 /* Else a backup does, of what is in host memory. */
-static bool writes_parameters(const struct job *job)
+bool sweep_writes_parameters(const struct job *job)
 {
 	return job->has_nvme_parameters || (job->has_stored_parameters && !job->has_backup);
+}
+
+/* What is adopted was written; it is read for those who keep what it was before. */
+static bool is_read(const struct chunk *chunk)
+{
+	return !chunk->sweep->is_initializing && (!chunk->is_adopted || chunk->sweep->is_saving);
 }
 
 static void set_parameter(struct chunk *chunk)
 {
 	const struct sweep *sweep = chunk->sweep;
 	const struct job *job = sweep->job;
+	const struct residence *residence = &job->residences[chunk->pack];
 	uint64_t bytes = section_element_bytes(chunk->section);
-	void *address = chunk->buffer ? chunk->buffer->data : NULL;
-	bool is_stored = writes_parameters(job);
+	void *address = chunk->buffer ? chunk->buffer->data : NULL, *slot = NULL;
+	bool is_stored = sweep_writes_parameters(job), is_absent = sweep->was_absent;
 	const struct store_piece piece = {
 		.stream = job->streams.parameter[chunk->section],
 		.offset = job->places[chunk->pack].parameter[chunk->section] + chunk->first * bytes,
 		.length = chunk->count * bytes,
 	};
 
-	if (job->residences[chunk->pack].slot != SLOT_NONE)
-		address = residency_address(job, chunk->pack) +
-			  job->catalog.packs[chunk->pack].slot_offset[chunk->section] + chunk->first * bytes;
+	if (residence->slot != SLOT_NONE)
+		slot = residency_address(job, chunk->pack) +
+		       job->catalog.packs[chunk->pack].slot_offset[chunk->section] + chunk->first * bytes;
+	chunk->resident = NULL;
+	if (sweep->is_early && residence->state == DIRECTORY_RESIDENT)
+		chunk->resident = slot;
+	if (sweep->is_early)
+		is_absent = !chunk->resident;
+	else if (slot)
+		address = slot;
 	set_part(chunk, CHUNK_PARAMETER, is_stored ? job->parameter_store : NULL, is_stored, &piece, address);
-	chunk->parts[CHUNK_PARAMETER].is_read = is_stored && sweep->was_absent && !sweep->is_initializing;
-	chunk->parts[CHUNK_PARAMETER].is_written = is_stored;
+	chunk->parts[CHUNK_PARAMETER].is_read = is_stored && is_absent && is_read(chunk);
+	chunk->parts[CHUNK_PARAMETER].is_written = is_stored && !chunk->is_adopted;
 }
 
 /* Fresh slots are zeros, which a store has without being told. */
@@ -421,8 +492,9 @@ static void set_state(struct chunk *chunk, unsigned state, void *buffer)
 		job_find_kept(job, chunk->pack, chunk->section, state, chunk->first, chunk->count);
 
 	set_part(chunk, CHUNK_STATE + state, job->optimizer_store, job->has_nvme_optimizer, &kept, buffer);
-	part->is_read = job->has_nvme_optimizer && !is_initializing;
-	part->is_written = job->has_nvme_optimizer && (state == STATE_MASTER || !is_initializing);
+	part->is_read = job->has_nvme_optimizer && is_read(chunk);
+	part->is_written =
+		job->has_nvme_optimizer && !chunk->is_adopted && (state == STATE_MASTER || !is_initializing);
 }
 
 /* In the buffer they follow the parameters. */
@@ -463,13 +535,16 @@ void chunk_start(struct sweep *sweep, struct chunk *chunk)
 	chunk->first = sweep->first;
 	chunk->count = left < most ? left : most;
 	chunk->status = 0;
+	chunk->is_adopted = sweep->is_adopting;
 	set_parameter(chunk);
 	set_states(chunk, most);
 	sweep->first += chunk->count;
 	sweep->running++;
 	residence->uncomputed++;
 	residence->unwritten++;
-	residence->writes++;
+	residence->writes += !sweep->is_early;
+	if (chunk->resident)
+		residency_pin(job, chunk->pack);
 	chunk->transfers_left = 1;
 	submit_parts(chunk, TIER_READ);
 	if (--chunk->transfers_left == 0)

@@ -6,6 +6,7 @@
 
 #include "daemon/blob_requests.h"
 #include "daemon/durable.h"
+#include "daemon/early.h"
 #include "daemon/errand.h"
 #include "daemon/family.h"
 #include "daemon/idle.h"
@@ -233,6 +234,7 @@ void job_leave(struct member *member, bool is_orderly, const char *reason)
 	if (job->member_count > 0)
 		return;
 	job->is_live = false;
+	early_give_up(job);
 	durable_advance(job);
 	/* Nothing of it is worth keeping; of a broken job, the news that it is. */
 	if (job->phase < JOB_TRAINED && !job->is_dropped)

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "daemon/early.h"
 #include "daemon/gradient.h"
 #include "daemon/refuse.h"
 
@@ -64,10 +65,12 @@ uint64_t gradient_open_step(const struct job *job)
 	return job->decided + 1;
 }
 
-/* The unit's sum still belongs to the step that is being applied. */
+/* The unit's sum still belongs to the step that is being applied, or it is not a sum any more. */
 bool gradient_is_in_use(const struct job *job, uint32_t unit)
 {
-	return job->residences[job->catalog.units[unit].pack].sweep != SWEEP_NOTHING;
+	uint32_t pack = job->catalog.units[unit].pack;
+
+	return job->residences[pack].sweep != SWEEP_NOTHING || early_uses_sums(job, pack);
 }
 
 /* ---- Contributions come and go ---- */

@@ -6,6 +6,7 @@
 
 #include "common/size.h"
 #include "daemon/disposal.h"
+#include "daemon/early.h"
 #include "daemon/gradient.h"
 #include "daemon/stall.h"
 
@@ -123,7 +124,8 @@ void gradient_shrink_held(struct job *job)
 static bool all_are_blocked(const struct job *job, bool with_gathers)
 {
 	/* A decision, its sweep, or a buffer for spilled sums frees what waits for it. */
-	if (job->closed_count == job->options.world_size || job->sweep || job->norm || spill_is_wished(job))
+	if (job->closed_count == job->options.world_size || job->sweep || job->norm || early_is_ending(job) ||
+	    spill_is_wished(job))
 		return false;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		const struct member *member = job->ranks[rank];

@@ -14,6 +14,7 @@
 #include "daemon/cache.h"
 #include "daemon/disposal.h"
 #include "daemon/durable.h"
+#include "daemon/early.h"
 #include "daemon/errand.h"
 #include "daemon/family.h"
 #include "daemon/idle.h"
@@ -137,6 +138,7 @@ static void on_turn(evutil_socket_t fd, short events, void *argument)
 
 	spill_serve(job);
 	backup_go_on(job);
+	early_go_on(job);
 	sweep_go_on(job);
 	residency_serve(job);
 	readers_go_on(job);
@@ -297,9 +299,9 @@ bool job_is_at_rest(const struct job *job)
 {
 	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && !job->is_leaving &&
 	       !job->is_filling_tensor && source_is_quiet(job) && !job->blobs.is_loading && !job->sweep &&
-	       durable_is_quiet(job) && errands_are_quiet(job) && job->snapshot_copies == 0 &&
-	       job->reductions_running == 0 && job->cache_moves == 0 && !job->norm &&
-	       residency_is_quiet(job) && members_are_quiet(job);
+	       !early_is_busy(job) && durable_is_quiet(job) && errands_are_quiet(job) &&
+	       job->snapshot_copies == 0 && job->reductions_running == 0 && job->cache_moves == 0 &&
+	       !job->norm && residency_is_quiet(job) && members_are_quiet(job);
 }
 
 bool job_is_quiet(const struct job *job)

@@ -47,6 +47,10 @@ struct pack_place {
 
 enum sweep_state { SWEEP_NOTHING, SWEEP_WAITING, SWEEP_RUNNING };
 
+/* How far a pack's update is that was begun before the decision: its gradients are measured; its chunks are
+ * on their way; it is done but for what is seen. */
+enum early_state { EARLY_NOTHING, EARLY_MEASURING, EARLY_RUNNING, EARLY_READY };
+
 struct residence;
 
 /* Moves a section between its slot and the store. */
@@ -60,10 +64,11 @@ struct pack_transfer {
 struct residence {
 	enum directory_state state; /* never DRAINING: that takes no time here */
 	enum sweep_state sweep;	    /* what the running sweep has to do with it */
-	bool is_dirty;		    /* frozen values were written; the NVMe copy is older */
-	bool is_blank;		    /* all of it is frozen, and there is no NVMe copy yet */
-	bool is_unsaved;	    /* a sweep has updated it since the last backup began */
-	bool awaits_backup;	    /* the one that is under way has not begun to write it */
+	enum early_state early;
+	bool is_dirty;	    /* frozen values were written; the NVMe copy is older */
+	bool is_blank;	    /* all of it is frozen, and there is no NVMe copy yet */
+	bool is_unsaved;    /* a sweep has updated it since the last backup began */
+	bool awaits_backup; /* the one that is under way has not begun to write it */
 	bool wants_slot;
 	uint32_t slot;
 	unsigned pins;	 /* readers in the daemon */
@@ -78,6 +83,7 @@ struct residence {
 	struct queue waiters;
 	struct queue link;	 /* of job->slot_wishes */
 	struct queue sweep_link; /* of the sweep, in SWEEP_WAITING */
+	struct queue early_link; /* of those that can be updated early */
 	struct pack_transfer parts[UNIT_SECTIONS];
 	unsigned transfers_left;
 	int status;
@@ -120,6 +126,7 @@ struct reduction;
 struct held_buffer;
 struct norm_work;
 struct sweep;
+struct early;
 struct setup;
 struct source;
 struct spill;
@@ -263,6 +270,8 @@ struct job {
 	struct loss_scale loss_scale;
 	uint64_t decided_ns;
 	struct sweep *sweep; /* the running one */
+	struct early *early; /* daemon/early.h; NULL: no update can be, or has been, begun before its step */
+	uint64_t early_updates; /* of units, that were applied with their steps */
 	uint32_t durability; /* what counted when it was opened: DURABILITY_DEFAULT is by where its state lies
 			      */
 	bool is_durable;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "daemon/durable.h"
+#include "daemon/early.h"
 #include "daemon/norm.h"
 #include "daemon/spill.h"
 
@@ -71,18 +72,21 @@ static void on_norm_done(struct work *work)
 	job_settle(job);
 }
 
-/* What is not in host memory has been measured already. */
+/* What is not in host memory has been measured already, and so has what was updated early. */
 static void take_sums(struct norm_work *norm)
 {
 	struct job *job = norm->job;
 
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
 		uint64_t first = norm->first_block[unit];
+		const double *measured = early_norm(job, unit);
 
 		if (!norm->is_pushed[unit])
 			continue;
 		if (job->spill && !spill_address(job, job->catalog.units[unit].pack))
-			memcpy(&norm->blocks[first], spill_norm(job, unit),
+			measured = spill_norm(job, unit);
+		if (measured)
+			memcpy(&norm->blocks[first], measured,
 			       (norm->first_block[unit + 1] - first) * sizeof(*norm->blocks));
 		else
 			norm->sums[unit] = gradient_sum(job, unit);

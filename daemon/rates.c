@@ -46,6 +46,11 @@ void rates_complete(const struct job *job, struct step_rates *rates)
 	memcpy(rates->groups, job->groups, sizeof(rates->groups));
 }
 
+double rates_scale(const struct step_rates *rates)
+{
+	return (double)rates->gradient_scale / (double)rates->loss_scale;
+}
+
 int rates_compare(const struct step_rates *here, const struct step_rates *other, const char *where,
 		  char *message, size_t size)
 {
@@ -59,7 +64,8 @@ int rates_compare(const struct step_rates *here, const struct step_rates *other,
 	};
 
 	for (size_t i = 0; i < ARRAY_LENGTH(values); i++)
-		if (values[i].here != values[i].other) {
+		/* By their bits: an early update must be that of the step, and 0 and -0 differ there. */
+		if (memcmp(&values[i].here, &values[i].other, sizeof(float)) != 0) {
 			snprintf(message, size, "%s is %.9g here, %.9g %s", values[i].name,
 				 (double)values[i].here, (double)values[i].other, where);
 			return -EINVAL;

@@ -16,4 +16,7 @@ void rates_complete(const struct job *job, struct step_rates *rates);
 int rates_compare(const struct step_rates *here, const struct step_rates *other, const char *where,
 		  char *message, size_t size);
 
+/* What sums of gradients are multiplied with, before clipping. */
+double rates_scale(const struct step_rates *rates);
+
 #endif

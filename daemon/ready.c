@@ -281,7 +281,7 @@ void job_go_on(struct job *job)
 			start_initializing(job);
 		break;
 	case JOB_TRAINED:
-		if (can_start && !job->sweep && job->reductions_running == 0 && !job->norm &&
+		if (can_start && !job->sweep && !job->early && job->reductions_running == 0 && !job->norm &&
 		    job->shard_copies == 0)
 			begin_epoch(job);
 		break;

@@ -6,6 +6,7 @@
 
 #include "common/log.h"
 #include "common/size.h"
+#include "daemon/early.h"
 #include "daemon/gradient.h"
 
 /* One that cannot be summed yet leaves its turn to the next. */
@@ -41,6 +42,7 @@ static void on_reduced(struct collective_op *op, int status)
 		spill_unpin(job, job->catalog.units[sum->unit].pack);
 		sum->is_reducing = false;
 		sum_try(job, sum);
+		early_note_sum(job, sum->unit);
 	}
 	run_waiting_sums(job);
 	gradient_unblock(job, false);

@@ -360,7 +360,8 @@ static void fill_unit(const struct job *job, uint32_t index, Tierd__Wire__UnitEn
 							      : "host+nvme");
 	wire->leases = count_leases(job, index);
 	wire->version = residence->version;
-	wire->is_dirty = residence->is_dirty || residence->unwritten > 0;
+	wire->is_dirty =
+		residence->is_dirty || (residence->unwritten > 0 && residence->early == EARLY_NOTHING);
 	wire->pack = unit->pack;
 }
 

@@ -10,6 +10,7 @@
 
 #include "daemon/budget.h"
 #include "daemon/durable.h"
+#include "daemon/early.h"
 #include "daemon/refuse.h"
 #include "daemon/replaced.h"
 #include "daemon/reshape.h"
@@ -518,6 +519,7 @@ void setup_clear(struct job *job)
 	made.optimizer_store = job->optimizer_store;
 	durable_free(job);
 	sweep_free(job);
+	early_clear(job);
 	clear_memory(job, &made);
 	job->parameter_store = job->optimizer_store = NULL;
 	catalog_unpack(&job->catalog);

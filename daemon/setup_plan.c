@@ -338,6 +338,7 @@ static int plan_packs(struct setup *setup)
 		queue_init(&job->residences[i].waiters);
 		queue_init(&job->residences[i].link);
 		queue_init(&job->residences[i].sweep_link);
+		queue_init(&job->residences[i].early_link);
 	}
 	return 0;
 }

@@ -142,6 +142,7 @@ static void write_job(const struct job *job)
 		.host_budget = job->options.host_budget,
 		.nvme_bytes = job->nvme_bytes,
 		.figures = job->figures,
+		.early_updates = job->early_updates,
 	};
 
 	durable_has_step(job, &body.durable_step);

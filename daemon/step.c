@@ -9,6 +9,8 @@
 
 #include "common/clock.h"
 #include "daemon/durable.h"
+#include "daemon/early.h"
+#include "daemon/gradient.h"
 #include "daemon/job.h"
 #include "daemon/norm_work.h"
 #include "daemon/rates.h"
@@ -36,6 +38,7 @@ void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin)
 		return;
 	}
 	*announced = (struct announcement){ true, begin->micro_batches, rates };
+	job_settle(member->job);
 	pending_reply(pending, NULL);
 }
 
@@ -209,6 +212,7 @@ static void fail_step(struct job *job, int r, const char *message)
 {
 	job->closed_count = 0;
 	job->has_open_rates = false;
+	early_give_up(job);
 	gradient_drop_open(job);
 	blobs_fail_step(job);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
@@ -241,8 +245,10 @@ static void skip(struct job *job)
 {
 	job->is_skipped = true;
 	job->figures.skipped_steps++;
+	early_give_up(job);
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
-		gradient_reset_unit(job, unit);
+		if (!gradient_is_in_use(job, unit))
+			gradient_reset_unit(job, unit);
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
 		residency_set_version(job, pack, job->decided);
 	step_applied(job);
@@ -250,8 +256,7 @@ static void skip(struct job *job)
 
 static float factor_of(const struct job *job)
 {
-	const struct step_rates *rates = &job->decided_rates;
-	double scale = (double)rates->gradient_scale / (double)rates->loss_scale;
+	double scale = rates_scale(&job->decided_rates);
 	double norm = job->gradient_norm, clip = 1.0;
 
 	if (job->options.clip_norm > 0 && norm > (double)job->options.clip_norm)
@@ -307,7 +312,7 @@ static void decide(struct job *job, const struct norm_work *norm)
 		fail_step(job, -EDOM, message);
 		return;
 	}
-	job->gradient_norm = sqrt(sum) * fabs((double)rates->gradient_scale / (double)rates->loss_scale);
+	job->gradient_norm = sqrt(sum) * fabs(rates_scale(rates));
 	job->decided_rates = *rates;
 	job->factor = broken ? 0 : factor_of(job);
 	if (!broken && job->options.optimizer->is_by_owner)
@@ -330,8 +335,8 @@ void step_advance(struct job *job)
 
 	reduced_advance(job);
 	if (!job->is_live || job->closed_count < job->options.world_size || job->norm || job->is_reduced ||
-	    job->sweep || job->decided > job->step || durable_holds(job) || !gradient_is_complete(job) ||
-	    gradient_fold(job))
+	    job->sweep || early_is_ending(job) || job->decided > job->step || durable_holds(job) ||
+	    !gradient_is_complete(job) || gradient_fold(job))
 		return;
 	const char *missing = missing_unit(job);
 
@@ -392,6 +397,7 @@ void step_abort(struct job *job)
 {
 	job->has_open_rates = false;
 	job->is_reduced = false;
+	early_give_up(job);
 	if (job->norm)
 		norm_work_give_up(job->norm);
 }

@@ -16,6 +16,7 @@
 #include "common/size.h"
 #include "daemon/backup.h"
 #include "daemon/durable.h"
+#include "daemon/early.h"
 #include "daemon/reader.h"
 #include "daemon/replaced.h"
 #include "daemon/spill.h"
@@ -32,6 +33,15 @@ static void begin_save(struct sweep *sweep, uint32_t pack)
 {
 	QUEUE_FOREACH (link, &sweep->views)
 		view_begin_save(queue_entry(link, struct view, sweep_link), pack);
+}
+
+/* Whether somebody keeps what the pack is before its update. */
+static bool is_saved(const struct sweep *sweep, uint32_t pack)
+{
+	QUEUE_FOREACH (link, &sweep->views)
+		if (view_saves(queue_entry(link, struct view, sweep_link), pack))
+			return true;
+	return false;
 }
 
 static void end_save(struct sweep *sweep, uint32_t pack)
@@ -85,6 +95,7 @@ static void finish_pack(struct job *job, uint32_t pack)
 	struct residence *residence = &job->residences[pack];
 
 	residence->sweep = SWEEP_NOTHING;
+	early_publish(job, pack);
 	end_save(job->sweep, pack);
 	if (residence->slot != SLOT_NONE)
 		residency_publish(job, pack, job->decided);
@@ -110,73 +121,18 @@ static void count_updates(struct job *job, uint32_t pack)
 }
 
 /* A pack in a slot can be used when it is computed; one that only streams past, when it is written. */
-void sweep_check_pack(struct job *job, uint32_t pack)
+void sweep_check_pack(struct sweep *sweep, uint32_t pack)
 {
+	struct job *job = sweep->job;
 	struct residence *residence = &job->residences[pack];
 
 	if (residence->sweep != SWEEP_RUNNING || !residence->is_issued || residence->uncomputed > 0 ||
-	    job->sweep->has_failed)
+	    sweep->has_failed)
 		return;
 	if (residence->slot == SLOT_NONE && residence->unwritten > 0)
 		return;
 	count_updates(job, pack);
 	finish_pack(job, pack);
-}
-
-/* ---- Starting chunks ---- */
-
-/* Moves to the section's next chunk, or the next section. False: the pack has no more. */
-static bool find_chunk(struct sweep *sweep)
-{
-	const struct pack *pack = &sweep->job->catalog.packs[sweep->pack];
-
-	while (sweep->first >= pack->elements[sweep->section]) {
-		if (sweep->section + 1 == UNIT_TRAINABLE_SECTIONS)
-			return false;
-		sweep->section++;
-		sweep->first = 0;
-	}
-	return true;
-}
-
-static bool needs_staging(const struct sweep *sweep)
-{
-	const struct job *job = sweep->job;
-
-	return job->has_nvme_optimizer ||
-	       (job->has_stored_parameters && job->residences[sweep->pack].slot == SLOT_NONE);
-}
-
-static void on_staging(struct staging_wish *wish, struct staging_buffer *buffer)
-{
-	struct sweep *sweep = container_of(wish, struct sweep, wish);
-
-	sweep->is_wishing = false;
-	sweep->granted = buffer;
-	job_settle(sweep->job);
-}
-
-/* A free chunk with the buffer that it needs, or NULL: the sweep goes on when that comes. */
-static struct chunk *take_chunk(struct sweep *sweep)
-{
-	struct queue *link = queue_first(&sweep->free_chunks);
-	struct staging_buffer *buffer = NULL;
-
-	if (!link || sweep->is_wishing)
-		return NULL;
-	if (needs_staging(sweep)) {
-		buffer = sweep->granted ? TAKE_PTR(sweep->granted)
-					: staging_take(&sweep->job->node->staging, &sweep->wish);
-		if (!buffer) {
-			sweep->is_wishing = true;
-			return NULL;
-		}
-	}
-	struct chunk *chunk = queue_entry(link, struct chunk, link);
-
-	queue_remove(link);
-	chunk->buffer = buffer;
-	return chunk;
 }
 
 /* ---- Picking packs ---- */
@@ -244,6 +200,15 @@ static void try_slot(struct job *job, uint32_t pack)
 		residency_mark_updating(job, pack);
 }
 
+/* Of a pack that was updated early all is done but what is seen: its slot, and what its store shows. */
+static void begin_adoption(struct sweep *sweep)
+{
+	const struct residence *residence = &sweep->job->residences[sweep->pack];
+
+	sweep->is_adopting = residence->early == EARLY_READY;
+	sweep->is_saving = sweep->is_adopting && is_saved(sweep, sweep->pack);
+}
+
 /* False: it has to wait. */
 static bool begin_pack(struct sweep *sweep, uint32_t pack)
 {
@@ -255,8 +220,8 @@ static bool begin_pack(struct sweep *sweep, uint32_t pack)
 	/* Its sums may be read ahead while it waits. */
 	bool has_sums = spill_want(job, pack);
 
-	if (!backup_lets(job, pack) || !has_sums || residence->state == DIRECTORY_LOADING ||
-	    residence->writes > 0 || residence->pins > 0)
+	if (!early_lets(job, pack) || !backup_lets(job, pack) || !has_sums ||
+	    residence->state == DIRECTORY_LOADING || residence->writes > 0 || residence->pins > 0)
 		return false;
 	if (residence->state == DIRECTORY_RESIDENT && !residency_begin_update(job, pack)) {
 		wait_for_holder(sweep, pack);
@@ -270,11 +235,8 @@ static bool begin_pack(struct sweep *sweep, uint32_t pack)
 	residence->changed = job->decided;
 	residence->is_unsaved = true;
 	begin_save(sweep, pack);
-	residence->is_issued = false;
-	residence->uncomputed = residence->unwritten = 0;
-	sweep->pack = pack;
-	sweep->section = (enum unit_section)0;
-	sweep->first = 0;
+	sweep_enter(sweep, pack);
+	begin_adoption(sweep);
 	queue_remove(&residence->sweep_link);
 	sweep->packs_left--;
 	return true;
@@ -300,6 +262,11 @@ static bool begin_next_pack(struct sweep *sweep)
 	return begin_one_of(sweep, &sweep->wanted, &tries) || begin_one_of(sweep, &sweep->waiting, &tries);
 }
 
+void sweep_raise(struct job *job, uint32_t pack)
+{
+	chunks_raise(job->sweep, pack);
+}
+
 void sweep_hasten(struct job *job, uint32_t pack)
 {
 	struct residence *residence = &job->residences[pack];
@@ -310,31 +277,18 @@ void sweep_hasten(struct job *job, uint32_t pack)
 	queue_push(&job->sweep->wanted, &residence->sweep_link);
 }
 
-static void end_pack(struct sweep *sweep)
-{
-	uint32_t pack = sweep->pack;
-
-	sweep->pack = SLOT_NONE;
-	sweep->job->residences[pack].is_issued = true;
-	sweep_check_pack(sweep->job, pack);
-}
-
 /* One thing at a time, until something has to be waited for. */
 static bool advance(struct sweep *sweep)
 {
-	struct chunk *chunk;
+	uint32_t pack = sweep->pack;
+	enum sweep_issue issue;
 
-	if (sweep->pack == SLOT_NONE)
+	if (pack == SLOT_NONE)
 		return begin_next_pack(sweep);
-	if (!find_chunk(sweep)) {
-		end_pack(sweep);
-		return true;
-	}
-	chunk = take_chunk(sweep);
-	if (!chunk)
-		return false;
-	chunk_start(sweep, chunk);
-	return true;
+	issue = sweep_issue(sweep);
+	if (issue == SWEEP_HAS_LEFT)
+		sweep_check_pack(sweep, pack);
+	return issue != SWEEP_HAS_TO_WAIT;
 }
 
 void sweep_go_on(struct job *job)
@@ -364,29 +318,6 @@ static bool has_work(const struct job *job, uint32_t pack, bool is_initializing)
 	return false;
 }
 
-static int sweep_new(struct job *job, bool is_initializing, struct sweep **ret_sweep)
-{
-	unsigned count = job->node->staging.count;
-	struct sweep *sweep = calloc(1, sizeof(*sweep) + count * sizeof(sweep->chunks[0]));
-
-	if (!sweep)
-		return -ENOMEM;
-	*sweep = (struct sweep){ .job = job, .is_initializing = is_initializing, .pack = SLOT_NONE };
-	sweep->wish.granted = on_staging;
-	queue_init(&sweep->wish.link);
-	queue_init(&sweep->free_chunks);
-	queue_init(&sweep->wanted);
-	queue_init(&sweep->waiting);
-	queue_init(&sweep->views);
-	for (unsigned i = 0; i < count; i++) {
-		sweep->chunks[i].sweep = sweep;
-		queue_push(&sweep->free_chunks, &sweep->chunks[i].link);
-	}
-	sweep->lease_timer = event_new(job->node->loop, -1, 0, on_lease_timer, job);
-	*ret_sweep = sweep;
-	return sweep->lease_timer ? 0 : -ENOMEM;
-}
-
 static void add_pack(struct sweep *sweep, struct residence *residence)
 {
 	residence->sweep = SWEEP_WAITING;
@@ -395,15 +326,29 @@ static void add_pack(struct sweep *sweep, struct residence *residence)
 		   &residence->sweep_link);
 }
 
+static int make_sweep(struct job *job, bool is_initializing)
+{
+	int r = sweep_new(job, &job->sweep);
+
+	if (r < 0)
+		return r;
+	job->sweep->is_initializing = is_initializing;
+	job->sweep->rates = &job->decided_rates;
+	job->sweep->factor = job->factor;
+	job->sweep->lease_timer = event_new(job->node->loop, -1, 0, on_lease_timer, job);
+	return job->sweep->lease_timer ? 0 : -ENOMEM;
+}
+
 int sweep_start(struct job *job, bool is_initializing)
 {
 	_cleanup_free_ uint32_t *order = calloc(job->catalog.pack_count, sizeof(*order));
-	int r = order ? sweep_new(job, is_initializing, &job->sweep) : -ENOMEM;
+	int r = order ? make_sweep(job, is_initializing) : -ENOMEM;
 
 	if (r < 0) {
 		sweep_free(job);
 		return r;
 	}
+	early_decide(job);
 	readers_enlist(job, &job->sweep->views);
 	prefetch_pass_order(job, order);
 	for (uint32_t i = 0; i < job->catalog.pack_count; i++)
@@ -423,20 +368,17 @@ void sweep_free(struct job *job)
 	if (!sweep)
 		return;
 	end_views(sweep);
-	if (sweep->is_wishing)
-		queue_remove(&sweep->wish.link);
-	if (sweep->granted)
-		staging_give(&job->node->staging, sweep->granted);
 	if (sweep->lease_timer)
 		event_free(sweep->lease_timer);
 	/* Of one that has failed. */
 	while (queue_pop(&sweep->wanted) || queue_pop(&sweep->waiting))
 		;
-	free(sweep);
+	sweep_destroy(sweep);
 }
 
 void sweep_cancel(struct job *job)
 {
+	early_withdraw(job);
 	if (!job->sweep)
 		return;
 	job->sweep->has_failed = true;

@@ -1,4 +1,4 @@
-/* The inside of a sweep: its chunks and how far it is; for sweep.c and chunk.c. */
+/* The inside of a sweep: its chunks and how far it is; for sweep.c, course.c, chunk.c and early.c. */
 #ifndef TIERD_DAEMON_SWEEP_H
 #define TIERD_DAEMON_SWEEP_H
 
@@ -29,6 +29,8 @@ struct chunk {
 	uint32_t pack;
 	enum unit_section section;
 	uint64_t first, count; /* elements of the pack's section */
+	bool is_adopted;       /* an early update has left them in its sums */
+	const char *resident;  /* of an early update: the parameters, in a slot; NULL: they are read */
 	struct staging_buffer *buffer;
 	struct chunk_part parts[CHUNK_STREAMS];
 	unsigned transfers_left;
@@ -39,7 +41,10 @@ struct chunk {
 struct sweep {
 	struct job *job;
 	bool is_initializing;
+	bool is_early; /* nothing of it is seen yet, neither in slots nor in the store */
 	bool has_failed;
+	const struct step_rates *rates; /* of its updates */
+	float factor;
 	struct queue wanted,
 		waiting;     /* packs that are not begun: those that somebody waits for, the others */
 	uint32_t packs_left; /* not begun */
@@ -47,6 +52,8 @@ struct sweep {
 
 	uint32_t pack; /* whose chunks are being started; SLOT_NONE: none */
 	bool was_absent;
+	bool is_adopting; /* it was updated early */
+	bool is_saving;	  /* and somebody keeps what it was before that */
 	enum unit_section section;
 	uint64_t first;
 
@@ -60,11 +67,33 @@ struct sweep {
 	struct chunk chunks[];
 };
 
+/* ---- course.c ---- */
+
+/* -ENOMEM. */
+int sweep_new(struct job *job, struct sweep **ret_sweep);
+/* It wants no buffer any more. Chunks that are on their way come home. */
+void sweep_stop(struct sweep *sweep);
+/* NULL is taken, too. */
+struct sweep *sweep_destroy(struct sweep *sweep);
+
+void sweep_enter(struct sweep *sweep, uint32_t pack);
+/* The next chunk of the pack is started, if it has one. HAS_LEFT: it has none any more, and all are issued;
+ * the pack is SLOT_NONE then. HAS_TO_WAIT: for a chunk that is free, or a buffer. */
+enum sweep_issue { SWEEP_HAS_ISSUED, SWEEP_HAS_LEFT, SWEEP_HAS_TO_WAIT };
+enum sweep_issue sweep_issue(struct sweep *sweep);
+
+/* ---- chunk.c, sweep.c ---- */
+
 /* Starts the chunk at the sweep's position, and moves that behind it. The chunk has the buffers that it
  * needs. */
 void chunk_start(struct sweep *sweep, struct chunk *chunk);
 
+/* Reads of the pack that are on their way are demand reads now. */
+void chunks_raise(struct sweep *sweep, uint32_t pack);
+
 /* Publishes the pack if its last chunk has come far enough. */
-void sweep_check_pack(struct job *job, uint32_t pack);
+void sweep_check_pack(struct sweep *sweep, uint32_t pack);
+/* Updates write parameters to the store, not a backup. */
+bool sweep_writes_parameters(const struct job *job);
 
 #endif

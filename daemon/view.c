@@ -192,6 +192,15 @@ void view_begin_save(struct view *view, uint32_t pack)
 			piece->status = PIECE_SAVING;
 }
 
+bool view_saves(const struct view *view, uint32_t pack)
+{
+	for (struct piece *piece = selection_first(&view->selection, pack);
+	     selection_has(&view->selection, piece, pack); piece++)
+		if (piece->status == PIECE_SAVING)
+			return true;
+	return false;
+}
+
 static void save(const struct view *view, const struct piece *piece, const struct copy_range *chunk,
 		 const struct optimizer_arrays *arrays)
 {

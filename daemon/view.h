@@ -58,6 +58,8 @@ const char *view_find(const struct view *view, const struct copy_range *range);
 
 /* It is about to update the pack: what is missing of that is saved by its chunks. */
 void view_begin_save(struct view *view, uint32_t pack);
+/* Some of it is. */
+bool view_saves(const struct view *view, uint32_t pack);
 /* On a worker: saves what a chunk is about to update, elements first … of a section; their values and what is
  * kept beside them lie in arrays. */
 void view_save(const struct view *view, const struct copy_range *chunk,

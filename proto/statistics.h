@@ -85,6 +85,7 @@ struct statistics_job {
 	char name[STATISTICS_NAME_BYTES];
 	char status[24];
 	uint64_t durable_step, durable_lag_steps, durable_lag_ns; /* not durable: none; all; 0 */
+	uint64_t early_updates; /* of units, begun before their step was decided */
 };
 
 /* page: STATISTICS_PAGE_BYTES of zeros. */

@@ -40,6 +40,8 @@ static const struct family of_jobs[] = {
 	  1 },
 	{ "durable_lag_seconds", "Since the first of them was applied, of a durable job.", false, PLAIN,
 	  JOB(durable_lag_ns), 1e-9 },
+	{ "early_updates_total", "Units updated while the backward still ran.", true, PLAIN,
+	  JOB(early_updates), 1 },
 	{ "epoch", "The number of its epoch.", false, PLAIN, JOB(epoch), 1 },
 	{ "ranks", "Ranks that are there.", false, PLAIN, JOB(ranks), 1 },
 	{ "world_size", "Ranks that it has.", false, PLAIN, JOB(world_size), 1 },

@@ -231,6 +231,23 @@ uint32_t actor_send_step(struct actor *actor, float learning_rate)
 	return actor_send(actor, &request);
 }
 
+int actor_begin_step(struct actor *actor, float learning_rate, uint32_t micro_batches)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__StepBegin begin = TIERD__WIRE__STEP_BEGIN__INIT;
+	Tierd__Wire__Rates rates = TIERD__WIRE__RATES__INIT;
+
+	rates.learning_rate = learning_rate;
+	rates.gradient_scale = rates.loss_scale = 1.0f;
+	begin.job = actor->job;
+	begin.epoch = actor->epoch;
+	begin.rates = &rates;
+	begin.micro_batches = micro_batches;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP_BEGIN;
+	request.step_begin = &begin;
+	return actor_ask(actor, &request, NULL);
+}
+
 int actor_take_step(struct actor *actor)
 {
 	return actor_await(actor, actor_send_step(actor, 0.1f), 0)->status;

@@ -171,6 +171,8 @@ uint64_t actor_section(const struct actor *actor, uint32_t unit, int section);
 void actor_fill(struct actor *actor, uint32_t format, uint64_t count, float value);
 uint32_t actor_send_push(struct actor *actor, uint32_t unit, uint32_t buffer);
 uint32_t actor_send_step(struct actor *actor, float learning_rate);
+/* Announces such a step. */
+int actor_begin_step(struct actor *actor, float learning_rate, uint32_t micro_batches);
 /* It has been applied. */
 int actor_take_step(struct actor *actor);
 /* Of the optimizer none; answered at once. */

@@ -8,7 +8,7 @@ bool configurations_are_alike(const struct configuration *a, const struct config
 {
 	return a->ranks == b->ranks && a->micro_batches == b->micro_batches && a->format == b->format &&
 	       a->has_wide == b->has_wide && a->has_skips == b->has_skips && a->rule == b->rule &&
-	       a->has_dynamic_scale == b->has_dynamic_scale;
+	       a->has_dynamic_scale == b->has_dynamic_scale && a->is_announced == b->is_announced;
 }
 
 /* Ranks that push in different orders need room to put gradients aside, or buffers to leave them in. */
@@ -211,6 +211,28 @@ static unsigned owner_configurations(struct configuration *all)
 	return ARRAY_LENGTH(owners);
 }
 
+/* Units are updated before their step is decided, wherever that is possible. */
+static unsigned announced_configurations(struct configuration *all)
+{
+	static const struct configuration announced[] = {
+		{ 1, 1, TIERD_FP32, true, false, RULE_ADAMW, false, 3, true, true, 2 },
+		{ 1, 3, TIERD_BF16, true, false, RULE_LION, false, 0, false, true, 2 },
+		{ 2, 3, TIERD_BF16, true, false, RULE_ADAMW, false, 2, false, true, 1 },
+		{ 3, 3, TIERD_BF16, false, true, RULE_MOMENTUM, false, 3, true, true, 2 },
+		{ 2, 3, TIERD_FP16, false, true, RULE_ADAMW, true, 3, true, true, 1 },
+		{ 2, 3, TIERD_FP16, false, true, RULE_ADAMW, true, 2, false, true, 2 },
+	};
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(announced); i++) {
+		all[i] = announced[i];
+		all[i].is_announced = true;
+		all[i].gradient_placement = TIERD_PLACE_HOST;
+		if (all[i].has_nvme_parameters)
+			tighten(&all[i]);
+	}
+	return ARRAY_LENGTH(announced);
+}
+
 static unsigned repeated_configurations(struct configuration *all)
 {
 	for (unsigned i = 0; i < 3; i++)
@@ -224,10 +246,15 @@ unsigned configurations_of(const char *set, struct configuration *all)
 	static const struct {
 		const char *name;
 		unsigned (*fill)(struct configuration *all);
-	} sets[] = { { "all", all_configurations },	    { "wide", wide_configurations },
-		     { "few", few_configurations },	    { "optimizers", optimizer_configurations },
-		     { "half", half_configurations },	    { "repeated", repeated_configurations },
-		     { "spilled", spilled_configurations }, { "owners", owner_configurations } };
+	} sets[] = { { "all", all_configurations },
+		     { "wide", wide_configurations },
+		     { "few", few_configurations },
+		     { "optimizers", optimizer_configurations },
+		     { "half", half_configurations },
+		     { "repeated", repeated_configurations },
+		     { "spilled", spilled_configurations },
+		     { "owners", owner_configurations },
+		     { "announced", announced_configurations } };
 
 	for (unsigned i = 0; i < ARRAY_LENGTH(sets); i++)
 		if (strcmp(set, sets[i].name) == 0)

@@ -15,7 +15,7 @@
 
 /* ---- A rank ---- */
 
-enum { RANK_NUMBER = 2, RANK_BUDGET, RANK_DESCRIPTOR, RANK_VALUES, RANK_ARGUMENTS = RANK_VALUES + 14 };
+enum { RANK_NUMBER = 2, RANK_BUDGET, RANK_DESCRIPTOR, RANK_VALUES, RANK_ARGUMENTS = RANK_VALUES + 15 };
 
 static unsigned number(const char *text)
 {
@@ -37,7 +37,8 @@ static struct configuration read_configuration(char **values)
 				       .gradient_buffers = number(values[10]),
 				       .is_tight = number(values[11]),
 				       .gradient_placement = number(values[12]),
-				       .is_by_owner = number(values[13]) };
+				       .is_by_owner = number(values[13]),
+				       .is_announced = number(values[14]) };
 }
 
 static void rank_init(struct rank *rank, const struct configuration *configuration, unsigned index)
@@ -101,6 +102,7 @@ static void become_rank(const struct configuration *configuration, unsigned rank
 		configuration->is_tight,
 		configuration->gradient_placement,
 		configuration->is_by_owner,
+		configuration->is_announced,
 	};
 	static char texts[RANK_ARGUMENTS - RANK_NUMBER][24], name[] = "matrix", verb[] = "rank";
 	char *argv[RANK_ARGUMENTS + 1] = { name, verb };

@@ -23,13 +23,14 @@ void configuration_print(const struct configuration *configuration, char *text, 
 	static const char *const sums[] = { "auto", "host", "nvme" };
 
 	snprintf(text, size,
-		 "stage %u, %s/%s/%s, %u ranks, %s, %s%s, %u micro-batches, %s, %s, %s, %u buffers",
+		 "stage %u, %s/%s/%s, %u ranks, %s, %s%s, %u micro-batches, %s, %s, %s, %u buffers%s",
 		 configuration->stage, configuration->has_nvme_parameters ? "nvme" : "host",
 		 configuration->has_nvme_optimizer ? "nvme" : "host", sums[configuration->gradient_placement],
 		 configuration->ranks, formats[configuration->format], rules[configuration->rule],
 		 configuration->is_by_owner ? " by owners" : "", configuration->micro_batches,
 		 configuration->has_skips ? "skips" : "no skips", configuration->has_wide ? "wide" : "small",
-		 configuration->has_dynamic_scale ? "dynamic" : "static", configuration->gradient_buffers);
+		 configuration->has_dynamic_scale ? "dynamic" : "static", configuration->gradient_buffers,
+		 configuration->is_announced ? ", announced" : "");
 }
 
 void rank_fail(const struct rank *rank, const char *format, ...)

@@ -220,7 +220,7 @@ static void take_step(struct training *training, unsigned step)
 	float loss_scale =
 		training->configuration->has_dynamic_scale ? training->loss_scale : rates.loss_scale;
 	double scale = (double)rates.gradient_scale / (double)loss_scale;
-	double limit = (double)schedule_clip_norm();
+	double limit = (double)schedule_clip_norm(training->configuration);
 
 	for (unsigned u = 0; u < training->model->unit_count; u++)
 		training->has_content[u] =
@@ -233,7 +233,7 @@ static void take_step(struct training *training, unsigned step)
 	result->next_loss_scale = move_scale(training, result->is_skipped);
 	if (result->is_skipped)
 		return;
-	result->is_clipped = result->norm > limit;
+	result->is_clipped = limit > 0 && result->norm > limit;
 	double clip = result->is_clipped ? limit / (result->norm + 1e-6) : 1.0;
 
 	update_units(training, step, (float)(scale * clip));

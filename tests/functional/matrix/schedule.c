@@ -6,9 +6,9 @@
 #define GROUPS_CHANGE 3
 
 /* Between what the plain steps come to and those that are scaled up; small enough for 1e-6 to count. */
-float schedule_clip_norm(void)
+float schedule_clip_norm(const struct configuration *configuration)
 {
-	return 0.03f;
+	return configuration->is_announced ? 0.0f : 0.03f;
 }
 
 /* A dynamic scale grows, backs off, and reaches its minimum within a few steps. */
@@ -21,7 +21,7 @@ void schedule_options(const struct configuration *configuration, struct tierd_jo
 					  [RULE_LION] = TIERD_LION };
 
 	options->optimizer = configuration->is_by_owner ? TIERD_NONE : kinds[configuration->rule];
-	options->clip_norm = schedule_clip_norm();
+	options->clip_norm = schedule_clip_norm(configuration);
 	if (!configuration->has_dynamic_scale)
 		return;
 	options->loss_scale = 1e6f;

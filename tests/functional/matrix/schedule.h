@@ -24,6 +24,8 @@ struct configuration {
 	bool is_tight; /* the least host memory that tierd takes */
 	uint32_t gradient_placement;
 	bool is_by_owner; /* the rule is the ranks' own work: tierd has the optimizer none */
+	/* Each step, before its first gather; and nothing is clipped, so that it can be updated early. */
+	bool is_announced;
 };
 
 /* In which order contributions are summed: stages 0 and 1, or 2 and 3. */
@@ -32,7 +34,7 @@ static inline bool configuration_is_early(const struct configuration *configurat
 	return configuration->stage < 2;
 }
 
-float schedule_clip_norm(void);
+float schedule_clip_norm(const struct configuration *configuration);
 /* Fills in what the configuration says of optimizer and loss scale. */
 void schedule_options(const struct configuration *configuration, struct tierd_job_options *options);
 /* The names of what tierd's optimizer keeps; returns how many there are. */

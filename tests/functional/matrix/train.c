@@ -141,6 +141,8 @@ static void train_micro_batch(struct rank *rank, unsigned step, unsigned micro_b
 		announce(rank, step);
 		backward(rank, step, micro_batch, 0, begun, false);
 		wait_for_step(rank);
+	} else if (micro_batch == 0 && rank->configuration.is_announced) {
+		announce(rank, step);
 	}
 	for (unsigned unit = 0; unit < units; unit++) {
 		gather(rank, unit, step);
@@ -161,7 +163,8 @@ void rank_train(struct rank *rank)
 		rates = schedule_rates(&rank->configuration, step, groups);
 		for (unsigned m = 0; m < rank->configuration.micro_batches; m++)
 			train_micro_batch(rank, step, m);
-		if ((rank->rank + step) % 3 == 0 && !rank_runs_ahead(rank))
+		if ((rank->rank + step) % 3 == 0 && !rank_runs_ahead(rank) &&
+		    !rank->configuration.is_announced)
 			announce(rank, step);
 		rank_must(rank, tierd_step(rank->job, &rates, &rank->ticket), "tierd_step");
 		rank->ticket_step = step;

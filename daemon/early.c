@@ -1,0 +1,429 @@
+/*   EARLY_NOTHING ─complete─► MEASURING ─► RUNNING ─all is written─► READY ─the sweep─► NOTHING
+ *                                 │ not finite, or the step is being measured ─► NOTHING: the sweep does it
+ * all
+ *
+ * A pack is complete when all of its units have the micro-batches that were announced: no rank can push more.
+ * Updates begin only where all ranks have announced the same rates, and these are all that a step needs: not
+ * where its norm clips. The gradients are measured first, as the new parameters take their place; the sum of
+ * their squares is what it would be at the decision, in the same order.
+ *
+ * A rewrite that is held back needs a place beside the committed one and keeps what is visible: so that two
+ * places are enough they are the same, which they are once the last step is durable. */
+#include "daemon/early.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "common/size.h"
+#include "daemon/durable.h"
+#include "daemon/gradient.h"
+#include "daemon/norm.h"
+#include "daemon/rates.h"
+#include "daemon/sweep.h"
+
+struct early {
+	struct job *job;
+	struct sweep *sweep;
+	struct step_rates rates;
+	uint32_t micro_batches;
+	bool is_decided, is_void;
+	struct queue complete; /* residences, in EARLY_NOTHING */
+	uint32_t packs;	       /* that are not */
+	struct work measuring;
+	uint32_t measured_pack; /* SLOT_NONE: none is being measured */
+	norm_kernel *kernel;
+	uint64_t *first_block; /* by unit */
+	double *blocks;
+};
+
+/* ---- Whether there can be any ---- */
+
+static bool is_possible(const struct job *job)
+{
+	const struct job_options *options = &job->options;
+
+	return job->has_nvme_optimizer && job->durable && !job->spill && job->sum_ranks == 1 &&
+	       options->clip_norm == 0 && !options->optimizer->is_by_owner;
+}
+
+/* The open step is neither decided nor about to be, and the state is as the last commit has it. */
+static bool is_time(const struct job *job)
+{
+	return job->is_live && job->phase == JOB_TRAINED && !job->is_dropped && !job->norm && !job->sweep &&
+	       job->decided == job->step && durable_is_quiet(job) && !durable_is_behind(job);
+}
+
+/* False: not all ranks have announced the open step, or not the same. micro_batches: the most of any rank; of
+ * one that has less the next one is summed when it has closed its part. */
+static bool find_announced(const struct job *job, struct step_rates *rates, uint32_t *ret_micro_batches)
+{
+	char message[256];
+	uint32_t most = 0;
+
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		const struct announcement *announced = job->ranks[rank] ? &job->ranks[rank]->announced : NULL;
+		struct step_rates other;
+
+		if (!announced || !announced->is_made)
+			return false;
+		other = announced->rates;
+		rates_complete(job, &other);
+		if (rank == 0)
+			*rates = other;
+		else if (rates_compare(&other, rates, "", message, sizeof(message)) < 0)
+			return false;
+		if (announced->micro_batches > most)
+			most = announced->micro_batches;
+	}
+	*ret_micro_batches = most;
+	return true;
+}
+
+/* ---- Complete packs ---- */
+
+static bool unit_is_complete(const struct early *early, uint32_t unit)
+{
+	const struct sum *sum = gradient_sum_of(early->job, unit, 0);
+
+	return sum->next == early->micro_batches && !sum->is_reducing;
+}
+
+static void look_at_pack(struct early *early, uint32_t pack)
+{
+	const struct catalog *catalog = &early->job->catalog;
+	const struct pack *units = &catalog->packs[pack];
+	struct residence *residence = &early->job->residences[pack];
+
+	if (residence->early != EARLY_NOTHING || !queue_is_empty(&residence->early_link) ||
+	    pack_is_frozen(units))
+		return;
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
+		if (unit_is_trainable(&catalog->units[u]) && !unit_is_complete(early, u))
+			return;
+	queue_push(&early->complete, &residence->early_link);
+}
+
+void early_note_sum(struct job *job, uint32_t unit)
+{
+	struct early *early = job->early;
+
+	if (early && !early->is_decided && !early->is_void && unit_is_complete(early, unit))
+		look_at_pack(early, job->catalog.units[unit].pack);
+}
+
+/* ---- Measuring ---- */
+
+static double *blocks_of(const struct early *early, uint32_t unit)
+{
+	return &early->blocks[early->first_block[unit]];
+}
+
+const double *early_norm(const struct job *job, uint32_t unit)
+{
+	return job->residences[job->catalog.units[unit].pack].early > EARLY_MEASURING
+		       ? blocks_of(job->early, unit)
+		       : NULL;
+}
+
+static void run_measuring(struct work *work)
+{
+	const struct early *early = container_of(work, struct early, measuring);
+	const struct job *job = early->job;
+	const struct pack *units = &job->catalog.packs[early->measured_pack];
+
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
+		if (unit_is_trainable(&job->catalog.units[u]))
+			norm_measure(job, early->kernel, u, gradient_sum(job, u), blocks_of(early, u));
+}
+
+static bool is_finite(const struct early *early, uint32_t pack)
+{
+	const struct pack *units = &early->job->catalog.packs[pack];
+
+	/* Units follow each other in the blocks, too; those that are frozen have none. */
+	for (uint64_t i = early->first_block[units->first_unit];
+	     i < early->first_block[units->first_unit + units->unit_count]; i++)
+		if (!isfinite(early->blocks[i]))
+			return false;
+	return true;
+}
+
+/* Whoever measures the step has taken the pack's sums as they are. */
+static void on_measured(struct work *work)
+{
+	struct early *early = container_of(work, struct early, measuring);
+	uint32_t pack = early->measured_pack;
+	struct residence *residence = &early->job->residences[pack];
+
+	early->measured_pack = SLOT_NONE;
+	job_settle(early->job);
+	if (early->is_void)
+		return;
+	if (early->is_decided || early->job->norm || !is_finite(early, pack)) {
+		residence->early = EARLY_NOTHING;
+		early->packs--;
+		return;
+	}
+	residence->early = EARLY_RUNNING;
+	sweep_enter(early->sweep, pack);
+}
+
+static void begin_next_pack(struct early *early)
+{
+	struct queue *link = is_time(early->job) ? queue_pop(&early->complete) : NULL;
+
+	if (!link)
+		return;
+	struct residence *residence = queue_entry(link, struct residence, early_link);
+
+	residence->early = EARLY_MEASURING;
+	early->packs++;
+	early->measured_pack = residence_pack(residence);
+	early->measuring = (struct work){ .run = run_measuring, .done = on_measured, .urgency = WORK_NORMAL };
+	workers_submit(early->job->node->workers, &early->measuring);
+}
+
+/* ---- Chunks ---- */
+
+void early_check_pack(struct job *job, uint32_t pack)
+{
+	struct residence *residence = &job->residences[pack];
+
+	if (residence->early == EARLY_RUNNING && residence->is_issued && residence->unwritten == 0 &&
+	    !job->early->is_void)
+		residence->early = EARLY_READY;
+}
+
+static void issue(struct early *early)
+{
+	struct sweep *sweep = early->sweep;
+	uint32_t pack = sweep->pack;
+	enum sweep_issue issue = SWEEP_HAS_ISSUED;
+
+	while (pack != SLOT_NONE && issue == SWEEP_HAS_ISSUED && !sweep->has_failed)
+		issue = sweep_issue(sweep);
+	if (issue == SWEEP_HAS_LEFT)
+		early_check_pack(early->job, pack);
+}
+
+/* ---- Beginning and end ---- */
+
+static struct early *early_free(struct early *early)
+{
+	if (!early)
+		return NULL;
+	while (queue_pop(&early->complete))
+		;
+	sweep_destroy(early->sweep);
+	free(early->first_block);
+	free(early->blocks);
+	free(early);
+	return NULL;
+}
+
+static int allocate(struct early *early)
+{
+	struct job *job = early->job;
+	uint64_t blocks = 0;
+
+	early->first_block = calloc(job->catalog.unit_count + 1, sizeof(*early->first_block));
+	if (!early->first_block)
+		return -ENOMEM;
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
+		blocks += norm_blocks(job, unit);
+		early->first_block[unit + 1] = blocks;
+	}
+	early->blocks = calloc(blocks + 1, sizeof(*early->blocks));
+	return early->blocks ? sweep_new(job, &early->sweep) : -ENOMEM;
+}
+
+/* Without memory for it the step is as if it had not been announced. */
+static void begin(struct job *job, const struct step_rates *rates, uint32_t micro_batches)
+{
+	struct early *early = calloc(1, sizeof(*early));
+
+	if (!early)
+		return;
+	*early = (struct early){ .job = job,
+				 .rates = *rates,
+				 .micro_batches = micro_batches,
+				 .measured_pack = SLOT_NONE,
+				 .kernel = norm_block_kernel(simd_level()) };
+	queue_init(&early->complete);
+	if (allocate(early) < 0) {
+		early_free(early);
+		return;
+	}
+	early->sweep->is_early = true;
+	early->sweep->rates = &early->rates;
+	early->sweep->factor = (float)rates_scale(rates);
+	job->early = early;
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
+		look_at_pack(early, pack);
+}
+
+/* Of all that is in the store of a pack. Neither can fail: no commit is under way, and nothing in flight. */
+static void for_each_stream(const struct job *job, uint32_t pack,
+			    int (*call)(struct store *store, uint32_t stream, uint64_t offset,
+					uint64_t length))
+{
+	const struct pack_place *place = &job->places[pack];
+	int r = 0;
+
+	for (unsigned i = 0; i < UNIT_TRAINABLE_SECTIONS; i++) {
+		enum unit_section section = (enum unit_section)i;
+		uint64_t elements = job->catalog.packs[pack].elements[section];
+
+		if (elements == 0)
+			continue;
+		if (sweep_writes_parameters(job))
+			r |= call(job->parameter_store, job->streams.parameter[section],
+				  place->parameter[section],
+				  size_align(elements * section_element_bytes(section), STORE_PAGE_BYTES));
+		for (unsigned state = 0; state < state_count(&job->options); state++) {
+			const struct store_piece kept = job_find_kept(job, pack, section, state, 0, elements);
+
+			if (kept.length > 0)
+				r |= call(job->optimizer_store, kept.stream, kept.offset,
+					  size_align(kept.length, STORE_PAGE_BYTES));
+		}
+	}
+	assert(r == 0);
+}
+
+/* The gradients have gone with it. */
+static void undo(struct job *job, uint32_t pack)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+
+	if (job->residences[pack].early == EARLY_NOTHING)
+		return;
+	for_each_stream(job, pack, store_abandon);
+	job->residences[pack].early = EARLY_NOTHING;
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
+		gradient_reset_unit(job, u);
+}
+
+static void finish_withdrawal(struct job *job)
+{
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
+		undo(job, pack);
+	job->early = early_free(job->early);
+	gradient_try_all(job);
+	gradient_unblock(job, false);
+	step_advance(job);
+	job_settle(job);
+	node_check_idle(job->node);
+}
+
+/* False: what was withdrawn is still on its way. */
+static bool settle(struct job *job)
+{
+	const struct early *early = job->early;
+
+	if (!early)
+		return true;
+	if (early->is_void && (early->sweep->running > 0 || early->measured_pack != SLOT_NONE))
+		return false;
+	if (early->is_void)
+		finish_withdrawal(job);
+	else if (early->is_decided && early->packs == 0)
+		job->early = early_free(job->early);
+	return true;
+}
+
+void early_go_on(struct job *job)
+{
+	struct step_rates rates;
+	uint32_t micro_batches;
+
+	if (!settle(job))
+		return;
+	if (!job->early && is_possible(job) && is_time(job) && find_announced(job, &rates, &micro_batches))
+		begin(job, &rates, micro_batches);
+	if (!job->early)
+		return;
+	issue(job->early);
+	if (job->early->measured_pack == SLOT_NONE && job->early->sweep->pack == SLOT_NONE)
+		begin_next_pack(job->early);
+}
+
+void early_withdraw(struct job *job)
+{
+	struct early *early = job->early;
+
+	if (!early || early->is_void)
+		return;
+	early->is_void = early->sweep->has_failed = true;
+	while (queue_pop(&early->complete))
+		;
+	sweep_stop(early->sweep);
+	job_settle(job);
+}
+
+void early_give_up(struct job *job)
+{
+	if (job->early && !job->early->is_decided)
+		early_withdraw(job);
+}
+
+bool early_is_ending(const struct job *job)
+{
+	return job->early && job->early->is_void;
+}
+
+bool early_is_busy(const struct job *job)
+{
+	return job->early && (job->early->packs > 0 || job->early->is_void);
+}
+
+void early_clear(struct job *job)
+{
+	job->early = early_free(job->early);
+}
+
+bool early_uses_sums(const struct job *job, uint32_t pack)
+{
+	return job->residences[pack].early != EARLY_NOTHING;
+}
+
+/* ---- The decision ---- */
+
+void early_decide(struct job *job)
+{
+	struct early *early = job->early;
+
+	if (!early || early->is_void)
+		return;
+	early->is_decided = true;
+	while (queue_pop(&early->complete))
+		;
+	if (early->packs == 0)
+		job->early = early_free(early);
+}
+
+bool early_lets(struct job *job, uint32_t pack)
+{
+	enum early_state state = job->residences[pack].early;
+
+	if (state == EARLY_RUNNING && residency_is_awaited(job, pack))
+		chunks_raise(job->early->sweep, pack);
+	return state == EARLY_NOTHING || (state == EARLY_READY && durable_is_quiet(job));
+}
+
+void early_publish(struct job *job, uint32_t pack)
+{
+	struct residence *residence = &job->residences[pack];
+	const struct pack *units = &job->catalog.packs[pack];
+
+	if (residence->early != EARLY_READY)
+		return;
+	for_each_stream(job, pack, store_publish);
+	residence->early = EARLY_NOTHING;
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
+		job->early_updates += unit_is_trainable(&job->catalog.units[u]);
+	if (--job->early->packs == 0)
+		job->early = early_free(job->early);
+}

@@ -1,0 +1,673 @@
+/* Updates before the decision: the same bits as after it, seen by nobody until then, and gone without a trace
+ * if the step is. */
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "daemon/sweep.h"
+#include "tests/unit/scene_test.h"
+
+/* A pack of several chunks and extents, one of three units, and two more. */
+#define UNITS 6
+#define WIDE 0
+#define PACKED 1
+static const uint64_t elements[UNITS] = { 5 << 18, 300000, 200001, 300000, 1 << 20, (1 << 20) - 7 };
+#define PACKS 4
+
+/* Room for two of the largest packs. */
+#define TIGHT_BUDGET (48 * MIB)
+#define WINDOW_VALUES (WINDOW_BYTES / sizeof(float))
+
+static struct actor actor, other, watcher;
+
+/* ---- A job ---- */
+
+static struct job *find(void)
+{
+	return job_find(scene.node, geteuid(), "play");
+}
+
+static void open_rank(struct actor *who, const struct actor_job *options)
+{
+	assert_int_equal(actor_enter(&scene, who), 0);
+	assert_int_equal(actor_open(who, options), 0);
+	for (unsigned i = 0; i < UNITS; i++) {
+		char name[8];
+		const struct actor_tensor tensor = { name, i % 2 ? FORMAT_FP32 : FORMAT_BF16, INITIALIZE_ONES,
+						     elements[i], false };
+
+		snprintf(name, sizeof(name), "u%u", i);
+		assert_int_equal(actor_define(who, name, &tensor, 1), 0);
+	}
+}
+
+/* Nothing is spilled. */
+static struct actor_job options_of(unsigned stage, uint32_t parameters)
+{
+	return (struct actor_job){ .stage = stage,
+				   .parameter_placement = parameters,
+				   .optimizer_placement = PLACEMENT_NVME,
+				   .gradient_placement = PLACEMENT_HOST };
+}
+
+static struct job *start_with(const struct actor_job *options)
+{
+	open_rank(&actor, options);
+	assert_int_equal(actor_ready(&actor), 0);
+	return find();
+}
+
+static struct job *start(void)
+{
+	const struct actor_job options = options_of(3, PLACEMENT_NVME);
+
+	return start_with(&options);
+}
+
+static float gradient_of(uint32_t unit, uint64_t step)
+{
+	return (float)unit + 1.0f / (float)(step + 2);
+}
+
+static void push_value(struct actor *who, uint32_t unit, float value)
+{
+	actor_fill(who, unit % 2 ? FORMAT_FP32 : FORMAT_BF16, elements[unit], value);
+	assert_int_equal(actor_await(who, actor_send_push(who, unit, 0), 0)->status, 0);
+}
+
+/* As a backward does. */
+static void push_all(uint64_t step)
+{
+	for (uint32_t unit = UNITS; unit-- > 0;)
+		push_value(&actor, unit, gradient_of(unit, step));
+}
+
+static void begin_step(void)
+{
+	assert_int_equal(actor_begin_step(&actor, 0.1f, 1), 0);
+}
+
+/* Returns the norm. */
+static double step(void)
+{
+	const struct answer *answer = actor_await(&actor, actor_send_step(&actor, 0.1f), 0);
+
+	assert_int_equal(answer->status, 0);
+	return answer->reply->step->gradient_norm;
+}
+
+static unsigned count_in(const struct job *job, enum early_state state)
+{
+	unsigned count = 0;
+
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
+		count += job->residences[pack].early == state;
+	return count;
+}
+
+static void await_early(const struct job *job, unsigned packs)
+{
+	while (count_in(job, EARLY_READY) < packs)
+		scene_wait(&scene);
+}
+
+/* All of the open step, but for its end. */
+static void go_ahead(struct job *job, uint64_t step)
+{
+	begin_step();
+	push_all(step);
+	await_early(job, PACKS);
+}
+
+/* ---- Every bit ---- */
+
+static uint64_t add(uint64_t hash, const void *bytes, size_t size)
+{
+	const uint32_t *words = bytes;
+
+	for (size_t i = 0; i < size / sizeof(*words); i++)
+		hash = (hash ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15) + (hash >> 29);
+	return hash;
+}
+
+static uint64_t hash_of(uint64_t version)
+{
+	static const char *const states[] = { "parameter", "master", "m", "v" };
+	uint64_t hash = 0;
+
+	for (uint32_t unit = 0; unit < UNITS; unit++)
+		for (unsigned state = 0; state < ARRAY_LENGTH(states); state++)
+			for (uint64_t first = 0; first < elements[unit]; first += WINDOW_VALUES) {
+				uint64_t rest = elements[unit] - first;
+				uint64_t count = rest < WINDOW_VALUES ? rest : WINDOW_VALUES;
+				uint64_t bytes = state > 0 || unit % 2 ? 4 : 2;
+
+				assert_int_equal(
+					actor_read(&actor, unit, 0, states[state], first, count, version), 0);
+				hash = add(hash, actor.window.base, count * bytes);
+			}
+	return hash;
+}
+
+#define STEPS 3
+
+struct trained {
+	double norms[STEPS];
+	uint64_t hash;
+};
+
+enum manner { NOT_ANNOUNCED, ALL_EARLY, AS_IT_COMES };
+
+static struct trained train(const struct actor_job *options, enum manner manner)
+{
+	struct trained trained = { { 0 } };
+	struct job *job = start_with(options);
+
+	for (uint64_t i = 0; i < STEPS; i++) {
+		if (manner == ALL_EARLY)
+			go_ahead(job, i);
+		else if (manner == AS_IT_COMES)
+			begin_step();
+		if (manner != ALL_EARLY)
+			push_all(i);
+		trained.norms[i] = step();
+	}
+	trained.hash = hash_of(STEPS);
+	if (manner != AS_IT_COMES)
+		assert_int_equal(job->early_updates, manner == ALL_EARLY ? UNITS * STEPS : 0);
+	assert_int_equal(actor_drop(&actor, true), 0);
+	actor_die(&actor);
+	scene_settle(&scene);
+	scene_await_disposals(&scene);
+	return trained;
+}
+
+/* What all tests compare with, on NVMe. */
+static uint64_t hash_after(unsigned steps)
+{
+	static uint64_t hashes[STEPS + 1];
+
+	if (hashes[steps])
+		return hashes[steps];
+	start();
+	for (uint64_t i = 0; i < steps; i++) {
+		push_all(i);
+		step();
+	}
+	hashes[steps] = hash_of(steps);
+	assert_int_equal(actor_drop(&actor, true), 0);
+	actor_die(&actor);
+	scene_settle(&scene);
+	scene_await_disposals(&scene);
+	return hashes[steps];
+}
+
+static void the_bits_are_those_of_a_step_that_nobody_announced(void **state)
+{
+	struct actor_job options[] = { options_of(3, PLACEMENT_NVME), options_of(3, PLACEMENT_NVME),
+				       options_of(3, PLACEMENT_HOST), options_of(2, PLACEMENT_HOST),
+				       options_of(0, PLACEMENT_HOST) };
+
+	options[1].host_budget = TIGHT_BUDGET;
+	for (unsigned i = 0; i < ARRAY_LENGTH(options); i++) {
+		struct trained plain = train(&options[i], NOT_ANNOUNCED);
+
+		for (int manner = ALL_EARLY; manner <= AS_IT_COMES; manner++) {
+			struct trained early = train(&options[i], (enum manner)manner);
+
+			assert_memory_equal(early.norms, plain.norms, sizeof(plain.norms));
+			assert_true(early.hash == plain.hash);
+		}
+	}
+}
+
+/* ---- Before the decision ---- */
+
+static void expect_parameters(uint64_t version, bool is_new)
+{
+	for (uint32_t unit = 0; unit < UNITS; unit++) {
+		const void *address;
+		uint32_t one = unit % 2 ? 0x3f800000 : 0x3f803f80;
+
+		assert_int_equal(actor_gather(&actor, unit, version, &address), 0);
+		assert_int_equal(
+			memcmp((const char *)address +
+				       actor_section(&actor, unit, unit % 2 ? SECTION_FP32 : SECTION_BF16),
+			       &one, sizeof(one)) != 0,
+			is_new);
+		actor_release(&actor, unit);
+	}
+}
+
+static void expect_moment(uint32_t unit, uint64_t version, bool is_new)
+{
+	float *values = (float *)actor.window.base;
+
+	assert_int_equal(actor_read(&actor, unit, 0, "m", elements[unit] - 100, 100, version), 0);
+	for (unsigned i = 0; i < 100; i++)
+		assert_int_equal(values[i] != 0, is_new);
+}
+
+static void nobody_sees_anything_before_the_decision(void **state)
+{
+	const struct actor_job options[] = { options_of(3, PLACEMENT_NVME), options_of(3, PLACEMENT_HOST) };
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(options); i++) {
+		struct job *job = start_with(&options[i]);
+
+		go_ahead(job, 0);
+		assert_int_equal(job->step + job->decided + job->early_updates, 0);
+		expect_parameters(0, false);
+		expect_moment(WIDE, 0, false);
+		expect_moment(PACKED, 0, false);
+		assert_true(isfinite(step()));
+		expect_parameters(1, true);
+		expect_moment(WIDE, 1, true);
+		expect_moment(PACKED, 1, true);
+		assert_int_equal(actor_drop(&actor, true), 0);
+		actor_die(&actor);
+		scene_settle(&scene);
+	}
+}
+
+/* At the decision they have to be copied to slots, where there are some; no byte is read or written. */
+static void the_decision_moves_no_bytes(void **state)
+{
+	struct job *job = start();
+
+	go_ahead(job, 0);
+	uint64_t read = job->figures.bytes[STATISTICS_UPDATE][STATISTICS_READ];
+	uint64_t written = job->figures.bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN];
+
+	step();
+	assert_int_equal(job->figures.bytes[STATISTICS_UPDATE][STATISTICS_READ], read);
+	assert_int_equal(job->figures.bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN], written);
+	assert_int_equal(job->early_updates, UNITS);
+}
+
+static Tierd__Wire__ReaderPiece everything(const char *state)
+{
+	Tierd__Wire__ReaderPiece piece = TIERD__WIRE__READER_PIECE__INIT;
+
+	piece.state = (char *)state;
+	piece.all_units = true;
+	return piece;
+}
+
+#define SAMPLES 100
+
+static void read_moments(uint64_t version, float (*values)[SAMPLES])
+{
+	for (uint32_t unit = 0; unit < UNITS; unit++) {
+		assert_int_equal(actor_read(&actor, unit, 0, "m", elements[unit] - SAMPLES, SAMPLES, version),
+				 0);
+		memcpy(values[unit], actor.window.base, sizeof(values[unit]));
+	}
+}
+
+static void expect_read(uint32_t reader, uint64_t version, float (*values)[SAMPLES])
+{
+	Tierd__Wire__ReaderRead read = TIERD__WIRE__READER_READ__INIT;
+
+	read.state = (char *)"m";
+	read.step = version;
+	read.count = SAMPLES;
+	for (read.unit = 0; read.unit < UNITS; read.unit++) {
+		read.first = elements[read.unit] - SAMPLES;
+		assert_int_equal(
+			actor_await(&watcher, actor_send_reader_read(&watcher, reader, &read), 0)->status, 0);
+		assert_memory_equal(watcher.reader_window.base, values[read.unit], sizeof(*values));
+	}
+}
+
+/* The sweep saves for it what early updates have left behind them; it looks at few pieces before that. */
+static void a_reader_that_comes_between_sees_the_step_before(void **state)
+{
+	Tierd__Wire__ReaderPiece pieces = everything("m");
+	uint64_t expected = hash_after(2);
+	float values[UNITS][SAMPLES];
+	struct job *job = start();
+	uint32_t reader = 0, refresh;
+
+	assert_int_equal(actor_enter(&scene, &watcher), 0);
+	assert_int_equal(actor_open_reader(&watcher, "play", &reader), 0);
+	push_all(0);
+	step();
+	read_moments(1, values);
+	go_ahead(job, 1);
+	refresh = actor_send_refresh(&watcher, reader, &pieces, 1);
+	step();
+	assert_int_equal(actor_await(&watcher, refresh, 0)->status, 0);
+	expect_read(reader, 1, values);
+	actor_die(&watcher);
+	assert_true(hash_of(2) == expected);
+}
+
+/* ---- Ends ---- */
+
+static void come_back(void)
+{
+	const struct actor_job options = { .stage = 3,
+					   .mode = MODE_RESUME,
+					   .parameter_placement = PLACEMENT_NVME,
+					   .optimizer_placement = PLACEMENT_NVME,
+					   .gradient_placement = PLACEMENT_HOST };
+
+	open_rank(&actor, &options);
+	assert_int_equal(actor_ready(&actor), 0);
+}
+
+/* More often than there are places. */
+static void a_rank_that_dies_takes_its_early_updates_with_it(void **state)
+{
+	uint64_t expected = hash_after(2);
+	struct job *job = start();
+
+	push_all(0);
+	step();
+	for (unsigned i = 0; i < 8; i++) {
+		begin_step();
+		push_all(17 + i);
+		await_early(job, i % (PACKS + 1));
+		actor_die(&actor);
+		come_back();
+		assert_int_equal(actor.step, 1);
+		assert_int_equal(count_in(job, EARLY_NOTHING), PACKS);
+	}
+	/* Nothing is held back any more, whoever writes. */
+	push_all(1);
+	step();
+	assert_int_equal(job->early_updates, 0);
+	assert_true(hash_of(2) == expected);
+}
+
+static void who_announces_and_leaves_leaves_nothing_behind(void **state)
+{
+	start();
+	begin_step();
+	while (!find()->early)
+		scene_wait(&scene);
+	assert_int_equal(actor_await(&actor, actor_send_leave(&actor, false), 0)->status, 0);
+	scene_settle(&scene);
+	assert_null(find()->early);
+}
+
+static void a_daemon_that_dies_takes_them_with_it(void **state)
+{
+	uint64_t expected = hash_after(2);
+	struct job *job = start();
+	uint32_t ticket;
+
+	push_all(0);
+	ticket = actor_send_step(&actor, 0.1f);
+	assert_int_equal(actor_await(&actor, ticket, 1)->status, 0);
+	go_ahead(job, 20);
+	actor_die(&actor);
+	assert_int_equal(scene_restart(&(struct scene_options){ 0 }, &scene), 0);
+	come_back();
+	assert_int_equal(actor.step, 1);
+	go_ahead(find(), 1);
+	step();
+	assert_true(hash_of(2) == expected);
+}
+
+static void gradients_that_are_not_finite_end_them(void **state)
+{
+	uint64_t expected = hash_after(1);
+	const struct answer *answer;
+	struct job *job = start();
+
+	begin_step();
+	for (uint32_t unit = UNITS; unit-- > 1;)
+		push_value(&actor, unit, 3.0f);
+	await_early(job, PACKS - 1);
+	push_value(&actor, WIDE, NAN);
+	answer = actor_await(&actor, actor_send_step(&actor, 0.1f), 0);
+	assert_int_equal(answer->status, 0);
+	assert_true(answer->reply->step->is_skipped);
+	assert_int_equal(job->early_updates, 0);
+	go_ahead(job, 0);
+	assert_true(isfinite(step()));
+	assert_int_equal(job->early_updates, UNITS);
+	assert_true(hash_of(2) == expected);
+}
+
+/* Though some of it is still on its way. */
+static void nothing_of_a_skipped_step_is_in_the_next_one(void **state)
+{
+	uint64_t expected, last = hash_after(1);
+
+	start();
+	expected = hash_of(0);
+	for (unsigned i = 0; i < 3; i++) {
+		begin_step();
+		for (uint32_t unit = UNITS; unit-- > 0;)
+			push_value(&actor, unit, unit == WIDE ? NAN : 3.0f);
+		assert_false(isfinite(step()));
+		/* Of nothing. */
+		assert_true(step() == 0);
+	}
+	assert_true(hash_of(6) == expected);
+	begin_step();
+	for (uint32_t unit = UNITS; unit-- > 0;)
+		push_value(&actor, unit, unit == WIDE ? NAN : 3.0f);
+	assert_false(isfinite(step()));
+	push_all(0);
+	assert_true(isfinite(step()));
+	assert_true(hash_of(8) == last);
+}
+
+static void a_step_that_is_refused_can_be_pushed_again(void **state)
+{
+	uint64_t expected = hash_after(1);
+	struct actor_job options = options_of(3, PLACEMENT_NVME);
+	struct job *job;
+
+	options.nonfinite = NONFINITE_REPORT;
+	job = start_with(&options);
+	begin_step();
+	for (uint32_t unit = UNITS; unit-- > 1;)
+		push_value(&actor, unit, 3.0f);
+	await_early(job, PACKS - 1);
+	push_value(&actor, WIDE, INFINITY);
+	assert_int_equal(actor_await(&actor, actor_send_step(&actor, 0.1f), 0)->status, -EDOM);
+	go_ahead(job, 0);
+	step();
+	assert_true(hash_of(1) == expected);
+}
+
+/* Until the job is broken, or has made a step. */
+static void go_on_until_it_breaks(struct job *job)
+{
+	begin_step();
+	for (uint32_t unit = UNITS; unit-- > 0 && job->phase != JOB_BROKEN;) {
+		actor_fill(&actor, unit % 2 ? FORMAT_FP32 : FORMAT_BF16, elements[unit], 1.0f);
+		actor_await(&actor, actor_send_push(&actor, unit, 0), 0);
+	}
+	while (job->phase != JOB_BROKEN && count_in(job, EARLY_READY) < PACKS)
+		scene_wait(&scene);
+	if (job->phase != JOB_BROKEN)
+		step();
+}
+
+/* It ends as after the decision, with nothing on its way; the first reads of all are those of an update. */
+static void what_cannot_be_read_or_written_breaks_the_job(void **state)
+{
+	static const char *const faults[] = { "complete:read:1:EIO:lasting", "complete:read:9:EIO:lasting",
+					      "complete:write:50:EIO:lasting",
+					      "complete:write:70:EIO:lasting",
+					      "submit:write:75:EIO:lasting" };
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(faults); i++) {
+		scene_close(&scene);
+		assert_int_equal(scene_open(&(struct scene_options){ .fault = faults[i] }, &scene), 0);
+		struct job *job = start();
+
+		go_on_until_it_breaks(job);
+		assert_int_equal(job->phase, JOB_BROKEN);
+		assert_int_equal(job->decided + job->early_updates, 0);
+		scene_settle(&scene);
+		assert_null(job->early);
+		actor_die(&actor);
+		scene_settle(&scene);
+	}
+}
+
+/* All is decided but one pack, which somebody still has a lease on. */
+static struct job *keep_a_lease(void)
+{
+	struct job *job = start();
+
+	assert_int_equal(actor_gather(&actor, WIDE, 0, NULL), 0);
+	actor_release(&actor, WIDE);
+	go_ahead(job, 0);
+	actor_send_step(&actor, 0.1f);
+	lease_counters((struct lease_header *)actor.leases.base, actor.buffer_count)[WIDE]++;
+	while (job->decided == 0 || count_in(job, EARLY_READY) != 1)
+		scene_wait(&scene);
+	return job;
+}
+
+static void a_lease_that_is_kept_holds_up_no_step(void **state)
+{
+	uint64_t expected = hash_after(1);
+	struct job *job = keep_a_lease();
+
+	/* Its patience is over. */
+	job->decided_ns -= UINT64_C(1100000000);
+	while (job->step == 0)
+		scene_wait(&scene);
+	assert_true(actor.is_closed);
+	assert_int_equal(job->early_updates, UNITS);
+	actor_die(&actor);
+	come_back();
+	assert_int_equal(actor.step, 1);
+	assert_true(hash_of(1) == expected);
+}
+
+static void a_job_that_is_dropped_in_its_sweep_leaves_nothing_behind(void **state)
+{
+	keep_a_lease();
+	assert_int_equal(actor_drop(&actor, true), 0);
+	actor_die(&actor);
+	scene_settle(&scene);
+	assert_null(find());
+	assert_true(queue_is_empty(&scene.node->dying));
+}
+
+/* ---- Not early ---- */
+
+static void without_what_a_step_needs_there_is_nothing_early(void **state)
+{
+	struct actor_job options[] = { options_of(3, PLACEMENT_NVME), options_of(3, PLACEMENT_NVME),
+				       options_of(3, PLACEMENT_NVME), options_of(3, PLACEMENT_HOST) };
+
+	options[0].clip_norm = 1.0f;
+	options[1].optimizer = OPTIMIZER_NONE;
+	options[2].durability = DURABILITY_NONE;
+	options[3].optimizer_placement = PLACEMENT_HOST;
+	for (unsigned i = 0; i < ARRAY_LENGTH(options); i++) {
+		struct job *job = start_with(&options[i]);
+
+		begin_step();
+		push_all(0);
+		scene_settle(&scene);
+		assert_null(job->early);
+		assert_int_equal(actor_drop(&actor, true), 0);
+		actor_die(&actor);
+		scene_settle(&scene);
+	}
+}
+
+static void start_two(void)
+{
+	struct actor_job options = options_of(3, PLACEMENT_NVME);
+	uint32_t ready;
+
+	options.world_size = 2;
+	open_rank(&actor, &options);
+	options.rank = 1;
+	open_rank(&other, &options);
+	ready = actor_send_ready(&actor, -1);
+	assert_int_equal(actor_ready(&other), 0);
+	assert_int_equal(actor_finish_ready(&actor, ready), 0);
+}
+
+/* A micro-batch of both ranks. */
+static void push_both(void)
+{
+	for (uint32_t unit = 0; unit < UNITS; unit++) {
+		actor_fill(&actor, unit % 2 ? FORMAT_FP32 : FORMAT_BF16, elements[unit], 1.0f);
+		uint32_t push = actor_send_push(&actor, unit, 0);
+
+		push_value(&other, unit, 2.0f);
+		assert_int_equal(actor_await(&actor, push, 0)->status, 0);
+	}
+}
+
+static void all_ranks_have_to_announce_the_same_rates(void **state)
+{
+	start_two();
+	begin_step();
+	push_both();
+	scene_settle(&scene);
+	assert_null(find()->early);
+	assert_int_equal(actor_begin_step(&other, -0.1f, 1), 0);
+	scene_settle(&scene);
+	assert_null(find()->early);
+	actor_die(&other);
+}
+
+/* Of a rank that has announced less than another nothing can come any more, but that is certain only when it
+ * has closed its part. */
+static void the_last_micro_batch_of_any_rank_completes_a_unit(void **state)
+{
+	uint32_t step_of_other;
+
+	start_two();
+	assert_int_equal(actor_begin_step(&actor, 0.1f, 2), 0);
+	assert_int_equal(actor_begin_step(&other, 0.1f, 1), 0);
+	push_both();
+	actor_send_push(&actor, WIDE, 0);
+	scene_settle(&scene);
+	assert_non_null(find()->early);
+	assert_int_equal(count_in(find(), EARLY_NOTHING), PACKS);
+	step_of_other = actor_send_step(&other, 0.1f);
+	await_early(find(), 1);
+	assert_int_equal(find()->residences[find()->catalog.units[WIDE].pack].early, EARLY_READY);
+	assert_true(isfinite(step()));
+	assert_int_equal(actor_await(&other, step_of_other, 0)->status, 0);
+	assert_int_equal(find()->early_updates, 1);
+	actor_die(&other);
+}
+
+#define TEST(name) SCENE_TEST(name, scene_setup)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(the_bits_are_those_of_a_step_that_nobody_announced),
+		TEST(nobody_sees_anything_before_the_decision),
+		TEST(the_decision_moves_no_bytes),
+		TEST(a_reader_that_comes_between_sees_the_step_before),
+		TEST(a_rank_that_dies_takes_its_early_updates_with_it),
+		TEST(who_announces_and_leaves_leaves_nothing_behind),
+		TEST(a_daemon_that_dies_takes_them_with_it),
+		TEST(gradients_that_are_not_finite_end_them),
+		TEST(nothing_of_a_skipped_step_is_in_the_next_one),
+		TEST(a_step_that_is_refused_can_be_pushed_again),
+		TEST(what_cannot_be_read_or_written_breaks_the_job),
+		TEST(a_lease_that_is_kept_holds_up_no_step),
+		TEST(a_job_that_is_dropped_in_its_sweep_leaves_nothing_behind),
+		TEST(without_what_a_step_needs_there_is_nothing_early),
+		TEST(all_ranks_have_to_announce_the_same_rates),
+		TEST(the_last_micro_batch_of_any_rank_completes_a_unit),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
