@@ -72,6 +72,9 @@ struct backend_ops {
 	 * -ENOENT, there is none. NULL: the state does not outlive the trainer. */
 	int (*keep)(struct backend *backend, const struct backend_position *position);
 	int (*kept)(struct backend *backend, struct backend_position *ret_position);
+	/* Tells the rates of the coming step, and the micro-batches of each rank, before the first push.
+	 * NULL: nobody wants to know. */
+	int (*announce)(struct backend *backend, const struct backend_rates *rates, uint64_t micro_batches);
 	/* Begins the step; the next begins only after wait has told the result of this one. */
 	int (*step)(struct backend *backend, const struct backend_rates *rates);
 	int (*wait)(struct backend *backend, struct backend_result *ret_result);

@@ -100,6 +100,8 @@ static const struct flag flags[] = {
 	{ "source", "JOB", "whose values a new job begins with", FLAG_TEXT, AT(source), 0, 0, NULL },
 	{ "with-optimizer", NULL, "and with what its optimizer keeps", FLAG_SWITCH, AT(with_optimizer), 0, 0,
 	  NULL },
+	{ "no-announce", NULL, "tell the daemon the rates of a step when it ends, not when it begins",
+	  FLAG_SWITCH, AT(is_unannounced), 0, 0, NULL },
 	{ "timeout", "SECONDS", "to wait for the other ranks", FLAG_COUNT, AT(timeout), 1, 1e6, NULL },
 	{ NULL, NULL, "Ranks, unless RANK and WORLD_SIZE are in the environment", 0, 0, 0, 0, NULL },
 	{ "ranks", "N", "to start on this machine", FLAG_COUNT, AT(ranks), 1, 1024, NULL },

@@ -40,6 +40,7 @@ struct options {
 	uint64_t snapshots;
 	const char *source;
 	bool with_optimizer;
+	bool is_unannounced; /* steps */
 
 	/* Ranks */
 	uint64_t ranks, restarts;

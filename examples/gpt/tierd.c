@@ -165,14 +165,29 @@ static int kept(struct backend *backend, struct backend_position *ret_position)
 	return 0;
 }
 
-/* Does not wait: the next forward pass begins while the later layers are still updated. */
-static int step(struct backend *backend, const struct backend_rates *rates)
+static struct tierd_rates rates_of(const struct backend_rates *rates)
 {
 	struct tierd_rates tierd_rates = TIERD_RATES_INIT;
 
 	tierd_rates.learning_rate = rates->learning_rate;
 	tierd_rates.gradient_scale = rates->gradient_scale;
 	tierd_rates.loss_scale = rates->loss_scale;
+	return tierd_rates;
+}
+
+/* So the layers whose backward pass comes first can be updated beside that of the others. */
+static int announce(struct backend *backend, const struct backend_rates *rates, uint64_t micro_batches)
+{
+	struct tierd_rates tierd_rates = rates_of(rates);
+
+	return tierd_step_begin(tierd_of(backend)->job, &tierd_rates, (uint32_t)micro_batches);
+}
+
+/* Does not wait: the next forward pass begins while the later layers are still updated. */
+static int step(struct backend *backend, const struct backend_rates *rates)
+{
+	struct tierd_rates tierd_rates = rates_of(rates);
+
 	return tierd_step(tierd_of(backend)->job, &tierd_rates, &tierd_of(backend)->ticket);
 }
 
@@ -266,6 +281,7 @@ static const struct backend_ops tierd_ops = {
 	.push = push,
 	.keep = keep,
 	.kept = kept,
+	.announce = announce,
 	.step = step,
 	.wait = wait_for_step,
 	.read = read_values,

@@ -210,7 +210,7 @@ static int finish_step(struct training *training)
 	return 0;
 }
 
-static int begin_step(struct training *training)
+static struct backend_rates rates_of(const struct training *training)
 {
 	const struct options *options = training->options;
 	struct schedule schedule = {
@@ -218,12 +218,27 @@ static int begin_step(struct training *training)
 		.warmup = options->warmup,
 		.steps = options->steps,
 	};
-	struct backend_rates rates = {
+
+	return (struct backend_rates){
 		.learning_rate = schedule_learning_rate(&schedule, training->step),
 		.gradient_scale = 1.0f / (float)(options->world_size * options->micro_batches),
 		.loss_scale = training->backend->loss_scale,
 	};
+}
 
+static int announce_step(struct training *training)
+{
+	struct backend *backend = training->backend;
+	struct backend_rates rates = rates_of(training);
+
+	if (!backend->ops->announce || training->options->is_unannounced)
+		return 0;
+	return backend->ops->announce(backend, &rates, training->options->micro_batches);
+}
+
+static int begin_step(struct training *training)
+{
+	struct backend_rates rates = rates_of(training);
 	int r = keep_position(training);
 
 	if (r < 0)
@@ -256,6 +271,8 @@ static int train_step(struct training *training)
 	training->backend->step = training->step;
 	/* A dynamic scale depends on how the last step has gone; else that may still be under way. */
 	r = training->options->is_scale_dynamic ? finish_step(training) : 0;
+	if (r == 0)
+		r = announce_step(training);
 	if (r < 0)
 		return r;
 	r = train_micro_batches(training, &loss);

@@ -39,6 +39,11 @@ check --moments int8 --layers 1 --width 384
 check --stage 2 --gradients-on nvme --micro-batches 2
 check --format fp16 --stage 3 --micro-batches 2
 check --format fp16 --stage 1 --optimizer lion
+# Nothing is clipped, so layers are updated while the backward pass still runs.
+check --clip 0 --moments bf16 --micro-batches 2
+check --clip 0 --stage 2 --format fp32 --optimizer lion
+check --clip 0 --stage 2 --no-announce
+check --clip 0 --format fp16 --loss-scale dynamic:1e8 --steps 12
 check --format fp16 --loss-scale 1024
 check --format fp16 --loss-scale dynamic --ranks 3
 # From so high on it has to come down: gradients overflow at first.
