@@ -205,13 +205,15 @@ static void adopt_unit(const struct chunk *chunk, uint32_t index, uint64_t first
 static void compute_unit(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
 			 uint64_t at)
 {
+	bool is_kept = early_keeps(chunk->sweep->job);
+
 	if (chunk->sweep->is_initializing)
 		initialize_unit(chunk, index, first, count, at);
-	else if (chunk->is_adopted)
-		adopt_unit(chunk, index, first, count, at);
-	else
+	else if (!chunk->is_adopted)
 		update_unit(chunk, index, first, count, at);
-	if (chunk->sweep->is_early)
+	else if (is_kept)
+		adopt_unit(chunk, index, first, count, at);
+	if (chunk->sweep->is_early && is_kept)
 		keep_unit(chunk, index, first, count, at);
 }
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/early.h"
 #include "daemon/sweep.h"
 
 static void on_staging(struct staging_wish *wish, struct staging_buffer *buffer)
@@ -66,11 +67,11 @@ void sweep_enter(struct sweep *sweep, uint32_t pack)
 	sweep->first = 0;
 }
 
-/* Nobody keeps what it was, and there is no slot for what it is. */
+/* Nobody keeps what it was, and nothing of what it is goes to a slot. */
 static bool has_nothing_to_do(const struct sweep *sweep)
 {
 	return sweep->is_adopting && !sweep->is_saving &&
-	       sweep->job->residences[sweep->pack].slot == SLOT_NONE;
+	       (sweep->job->residences[sweep->pack].slot == SLOT_NONE || !early_keeps(sweep->job));
 }
 
 /* Moves to the section's next chunk, or the next section. False: the pack has no more. */

@@ -1,4 +1,4 @@
-/*   EARLY_NOTHING ─complete─► MEASURING ─► RUNNING ─all is written─► READY ─the sweep─► NOTHING
+/*   EARLY_NOTHING ─complete─► MEASURING ─► RUNNING ─► WRITING ─all is written─► READY ─the sweep─► NOTHING
  *                                 │ not finite, or the step is being measured ─► NOTHING: the sweep does it
  * all
  *
@@ -6,6 +6,10 @@
  * Updates begin only where all ranks have announced the same rates, and these are all that a step needs: not
  * where its norm clips. The gradients are measured first, as the new parameters take their place; the sum of
  * their squares is what it would be at the decision, in the same order.
+ *
+ * Where sums may be spilled, a buffer that they had is free as soon as all is computed, so that nothing is
+ * spilled while updates keep up with the backward; parameters are not kept then. Sums that have been spilled
+ * already wait for the sweep.
  *
  * A rewrite that is held back needs a place beside the committed one and keeps what is visible: so that two
  * places are enough they are the same, which they are once the last step is durable. */
@@ -21,6 +25,7 @@
 #include "daemon/gradient.h"
 #include "daemon/norm.h"
 #include "daemon/rates.h"
+#include "daemon/spill.h"
 #include "daemon/sweep.h"
 
 struct early {
@@ -44,8 +49,9 @@ static bool is_possible(const struct job *job)
 {
 	const struct job_options *options = &job->options;
 
-	return job->has_nvme_optimizer && job->durable && !job->spill && job->sum_ranks == 1 &&
-	       options->clip_norm == 0 && !options->optimizer->is_by_owner;
+	return job->has_nvme_optimizer && job->durable && job->sum_ranks == 1 &&
+	       (early_keeps(job) || job->has_nvme_parameters) && options->clip_norm == 0 &&
+	       !options->optimizer->is_by_owner;
 }
 
 /* The open step is neither decided nor about to be, and the state is as the last commit has it. */
@@ -97,7 +103,7 @@ static void look_at_pack(struct early *early, uint32_t pack)
 	struct residence *residence = &early->job->residences[pack];
 
 	if (residence->early != EARLY_NOTHING || !queue_is_empty(&residence->early_link) ||
-	    pack_is_frozen(units))
+	    pack_is_frozen(units) || (sweep_has_frozen(units) && !early_keeps(early->job)))
 		return;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		if (unit_is_trainable(&catalog->units[u]) && !unit_is_complete(early, u))
@@ -162,6 +168,7 @@ static void on_measured(struct work *work)
 	if (early->is_void)
 		return;
 	if (early->is_decided || early->job->norm || !is_finite(early, pack)) {
+		spill_unpin(early->job, pack);
 		residence->early = EARLY_NOTHING;
 		early->packs--;
 		return;
@@ -170,14 +177,23 @@ static void on_measured(struct work *work)
 	sweep_enter(early->sweep, pack);
 }
 
+static struct residence *take_complete(struct early *early)
+{
+	for (struct queue *link = queue_pop(&early->complete); link; link = queue_pop(&early->complete)) {
+		struct residence *residence = queue_entry(link, struct residence, early_link);
+
+		if (spill_pin_if_here(early->job, residence_pack(residence)))
+			return residence;
+	}
+	return NULL;
+}
+
 static void begin_next_pack(struct early *early)
 {
-	struct queue *link = is_time(early->job) ? queue_pop(&early->complete) : NULL;
+	struct residence *residence = is_time(early->job) ? take_complete(early) : NULL;
 
-	if (!link)
+	if (!residence)
 		return;
-	struct residence *residence = queue_entry(link, struct residence, early_link);
-
 	residence->early = EARLY_MEASURING;
 	early->packs++;
 	early->measured_pack = residence_pack(residence);
@@ -187,12 +203,28 @@ static void begin_next_pack(struct early *early)
 
 /* ---- Chunks ---- */
 
+bool early_keeps(const struct job *job)
+{
+	return !job->spill;
+}
+
+static void consume_sums(struct job *job, uint32_t pack)
+{
+	spill_unpin(job, pack);
+	spill_drop(job, pack);
+}
+
 void early_check_pack(struct job *job, uint32_t pack)
 {
 	struct residence *residence = &job->residences[pack];
 
-	if (residence->early == EARLY_RUNNING && residence->is_issued && residence->unwritten == 0 &&
-	    !job->early->is_void)
+	if (job->early->is_void)
+		return;
+	if (residence->early == EARLY_RUNNING && residence->is_issued && residence->uncomputed == 0) {
+		residence->early = EARLY_WRITING;
+		consume_sums(job, pack);
+	}
+	if (residence->early == EARLY_WRITING && residence->unwritten == 0)
 		residence->early = EARLY_READY;
 }
 
@@ -297,9 +329,12 @@ static void for_each_stream(const struct job *job, uint32_t pack,
 static void undo(struct job *job, uint32_t pack)
 {
 	const struct pack *units = &job->catalog.packs[pack];
+	enum early_state state = job->residences[pack].early;
 
-	if (job->residences[pack].early == EARLY_NOTHING)
+	if (state == EARLY_NOTHING)
 		return;
+	if (state < EARLY_WRITING)
+		spill_unpin(job, pack);
 	for_each_stream(job, pack, store_abandon);
 	job->residences[pack].early = EARLY_NOTHING;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
@@ -413,17 +448,18 @@ bool early_lets(struct job *job, uint32_t pack)
 	return state == EARLY_NOTHING || (state == EARLY_READY && durable_is_quiet(job));
 }
 
-void early_publish(struct job *job, uint32_t pack)
+bool early_publish(struct job *job, uint32_t pack)
 {
 	struct residence *residence = &job->residences[pack];
 	const struct pack *units = &job->catalog.packs[pack];
 
 	if (residence->early != EARLY_READY)
-		return;
+		return false;
 	for_each_stream(job, pack, store_publish);
 	residence->early = EARLY_NOTHING;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		job->early_updates += unit_is_trainable(&job->catalog.units[u]);
 	if (--job->early->packs == 0)
 		job->early = early_free(job->early);
+	return true;
 }

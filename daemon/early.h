@@ -20,8 +20,10 @@ void early_check_pack(struct job *job, uint32_t pack);
 void early_decide(struct job *job);
 /* Whether that sweep may begin on the pack, which may have been begun before it. */
 bool early_lets(struct job *job, uint32_t pack);
-/* The sweep has done with the pack: what was held back is seen. */
-void early_publish(struct job *job, uint32_t pack);
+/* The sweep has done with the pack: what was held back is seen. False: it was not early. */
+bool early_publish(struct job *job, uint32_t pack);
+/* New parameters stay in host memory until then; else they are read again when somebody wants them. */
+bool early_keeps(const struct job *job);
 
 /* The open step will not be applied as it is; nothing happens to one that is decided. */
 void early_give_up(struct job *job);

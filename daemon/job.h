@@ -48,8 +48,8 @@ struct pack_place {
 enum sweep_state { SWEEP_NOTHING, SWEEP_WAITING, SWEEP_RUNNING };
 
 /* How far a pack's update is that was begun before the decision: its gradients are measured; its chunks are
- * on their way; it is done but for what is seen. */
-enum early_state { EARLY_NOTHING, EARLY_MEASURING, EARLY_RUNNING, EARLY_READY };
+ * on their way; they are being written; it is done but for what is seen. */
+enum early_state { EARLY_NOTHING, EARLY_MEASURING, EARLY_RUNNING, EARLY_WRITING, EARLY_READY };
 
 struct residence;
 

@@ -83,7 +83,7 @@ static void take_sums(struct norm_work *norm)
 
 		if (!norm->is_pushed[unit])
 			continue;
-		if (job->spill && !spill_address(job, job->catalog.units[unit].pack))
+		if (!measured && job->spill && !spill_address(job, job->catalog.units[unit].pack))
 			measured = spill_norm(job, unit);
 		if (measured)
 			memcpy(&norm->blocks[first], measured,

@@ -217,6 +217,16 @@ void spill_pin(struct job *job, uint32_t pack, bool is_changed)
 	}
 }
 
+bool spill_pin_if_here(struct job *job, uint32_t pack)
+{
+	struct spilled *spilled = spilled_of(job, pack);
+
+	if (spilled && (spilled->state != SPILL_PRESENT || spilled->is_void))
+		return false;
+	spill_pin(job, pack, false);
+	return true;
+}
+
 void spill_unpin(struct job *job, uint32_t pack)
 {
 	struct spilled *spilled = spilled_of(job, pack);

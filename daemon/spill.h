@@ -52,6 +52,9 @@ void spill_forget(struct job *job, uint32_t pack);
 void spill_pin(struct job *job, uint32_t pack, bool is_changed);
 void spill_unpin(struct job *job, uint32_t pack);
 
+/* Pins them where they are in host memory now, and is true; else nothing happens. */
+bool spill_pin_if_here(struct job *job, uint32_t pack);
+
 /* The pack's sums mean nothing any more. */
 void spill_drop(struct job *job, uint32_t pack);
 

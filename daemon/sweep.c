@@ -95,7 +95,8 @@ static void finish_pack(struct job *job, uint32_t pack)
 	struct residence *residence = &job->residences[pack];
 
 	residence->sweep = SWEEP_NOTHING;
-	early_publish(job, pack);
+	if (early_publish(job, pack) && residence->slot != SLOT_NONE && !early_keeps(job))
+		residency_vacate(job, pack);
 	end_save(job->sweep, pack);
 	if (residence->slot != SLOT_NONE)
 		residency_publish(job, pack, job->decided);
@@ -110,7 +111,8 @@ static void count_updates(struct job *job, uint32_t pack)
 {
 	const struct pack *units = &job->catalog.packs[pack];
 
-	spill_unpin(job, pack);
+	if (job->residences[pack].early == EARLY_NOTHING)
+		spill_unpin(job, pack);
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++) {
 		if (!job->sweep->is_initializing && gradient_has_content(job, u)) {
 			job->catalog.units[u].updates++;
@@ -180,7 +182,7 @@ static void wait_for_holder(struct sweep *sweep, uint32_t pack)
 	event_add(sweep->lease_timer, &soon);
 }
 
-static bool has_frozen(const struct pack *pack)
+bool sweep_has_frozen(const struct pack *pack)
 {
 	for (int section = UNIT_TRAINABLE_SECTIONS; section < UNIT_SECTIONS; section++)
 		if (pack->elements[section] > 0)
@@ -193,7 +195,7 @@ static void try_slot(struct job *job, uint32_t pack)
 {
 	struct residence *residence = &job->residences[pack];
 
-	if (has_frozen(&job->catalog.packs[pack]))
+	if (sweep_has_frozen(&job->catalog.packs[pack]))
 		return;
 	prefetch_find_next_uses(job);
 	if (residency_take_slot(job, pack, queue_is_empty(&residence->waiters) ? job->next_use[pack] : 0))
@@ -217,8 +219,8 @@ static bool begin_pack(struct sweep *sweep, uint32_t pack)
 
 	if (residence->pins > 0)
 		readers_raise(job, pack);
-	/* Its sums may be read ahead while it waits. */
-	bool has_sums = spill_want(job, pack);
+	/* Its sums may be read ahead while it waits; an early update has consumed them. */
+	bool is_early = residence->early != EARLY_NOTHING, has_sums = is_early || spill_want(job, pack);
 
 	if (!early_lets(job, pack) || !backup_lets(job, pack) || !has_sums ||
 	    residence->state == DIRECTORY_LOADING || residence->writes > 0 || residence->pins > 0)
@@ -227,9 +229,10 @@ static bool begin_pack(struct sweep *sweep, uint32_t pack)
 		wait_for_holder(sweep, pack);
 		return false;
 	}
-	spill_pin(job, pack, false);
+	if (!is_early)
+		spill_pin(job, pack, false);
 	sweep->was_absent = residence->state == DIRECTORY_ABSENT;
-	if (sweep->was_absent)
+	if (sweep->was_absent && (!is_early || early_keeps(job)))
 		try_slot(job, pack);
 	residence->sweep = SWEEP_RUNNING;
 	residence->changed = job->decided;

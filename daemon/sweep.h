@@ -93,6 +93,8 @@ void chunks_raise(struct sweep *sweep, uint32_t pack);
 
 /* Publishes the pack if its last chunk has come far enough. */
 void sweep_check_pack(struct sweep *sweep, uint32_t pack);
+/* It stays in host memory, whatever becomes of its trainable part. */
+bool sweep_has_frozen(const struct pack *pack);
 /* Updates write parameters to the store, not a backup. */
 bool sweep_writes_parameters(const struct job *job);
 

@@ -216,8 +216,7 @@ static unsigned announced_configurations(struct configuration *all)
 {
 	static const struct configuration announced[] = {
 		{ 1, 1, TIERD_FP32, true, false, RULE_ADAMW, false, 3, true, true, 2 },
-		{ 1, 3, TIERD_BF16, true, false, RULE_LION, false, 0, false, true, 2 },
-		{ 2, 3, TIERD_BF16, true, false, RULE_ADAMW, false, 2, false, true, 1 },
+		{ 1, 1, TIERD_BF16, true, false, RULE_ADAMW, false, 3, true, true, 2 },
 		{ 3, 3, TIERD_BF16, false, true, RULE_MOMENTUM, false, 3, true, true, 2 },
 		{ 2, 3, TIERD_FP16, false, true, RULE_ADAMW, true, 3, true, true, 1 },
 		{ 2, 3, TIERD_FP16, false, true, RULE_ADAMW, true, 2, false, true, 2 },
@@ -226,7 +225,7 @@ static unsigned announced_configurations(struct configuration *all)
 	for (unsigned i = 0; i < ARRAY_LENGTH(announced); i++) {
 		all[i] = announced[i];
 		all[i].is_announced = true;
-		all[i].gradient_placement = TIERD_PLACE_HOST;
+		all[i].gradient_placement = i % 2 ? TIERD_PLACE_NVME : TIERD_PLACE_HOST;
 		if (all[i].has_nvme_parameters)
 			tighten(&all[i]);
 	}
