@@ -99,6 +99,9 @@ static int train(struct actor *actor, const struct actor_job *job, uint64_t vers
 	bool is_by_owner = job->optimizer == OPTIMIZER_NONE;
 	int r = gather_all(actor, version);
 
+	/* So that some of it is updated before the step, if there is time. */
+	if (r == 0)
+		r = actor_begin_step(actor, 0.1f, 1);
 	if (r == 0)
 		r = push_all(actor);
 	if (r == 0 && job->blob_bytes > 0)
