@@ -20,6 +20,11 @@ uint64_t collective_push_elements(const struct collective_push *push)
 	return elements;
 }
 
+const struct work *collective_push_work(const struct collective_push *push, unsigned n)
+{
+	return n < push->piece_count ? &push->pieces[n].work : NULL;
+}
+
 int collective_pull(struct collective *collective, struct collective_pull *pull)
 {
 	int r;

@@ -15,6 +15,7 @@ struct collective_op {
 	uint32_t epoch;
 	uint32_t unit;
 	uint64_t version;
+	bool is_timed;					    /* its pieces are, as work is */
 	void (*done)(struct collective_op *op, int status); /* 0; -ECANCELED after an abort */
 };
 
@@ -44,7 +45,7 @@ struct collective_push {
 		const void *backend;
 		uint64_t first, count; /* elements */
 	} pieces[COLLECTIVE_PIECES];
-	unsigned pieces_left;
+	unsigned piece_count, pieces_left;
 };
 
 /* Brings the shards of a unit that this node lacks into the slot. */
@@ -74,6 +75,8 @@ struct collective {
 int collective_pull(struct collective *collective, struct collective_pull *pull);
 int collective_push(struct collective *collective, struct collective_push *push);
 uint64_t collective_push_elements(const struct collective_push *push);
+/* What workers did of one that is done: its nth piece; NULL: it had fewer. */
+const struct work *collective_push_work(const struct collective_push *push, unsigned n);
 
 /* Ends the operations of a job's epoch that are not yet done: their done() gets -ECANCELED, or 0 where it was
  * too late. */

@@ -90,10 +90,13 @@ static int local_push(struct collective *collective, struct collective_push *pus
 	if (pieces > COLLECTIVE_PIECES)
 		pieces = COLLECTIVE_PIECES;
 	each = elements / pieces / BLOCK_ELEMENTS * BLOCK_ELEMENTS;
-	push->pieces_left = (unsigned)pieces;
+	push->piece_count = push->pieces_left = (unsigned)pieces;
 	for (uint64_t i = 0; i < pieces; i++) {
 		push->pieces[i] = (struct collective_piece){
-			.work = { .run = push_run, .done = push_done, .urgency = WORK_NORMAL },
+			.work = { .run = push_run,
+				  .done = push_done,
+				  .urgency = WORK_NORMAL,
+				  .is_timed = push->op.is_timed },
 			.push = push,
 			.backend = local,
 			.first = i * each,

@@ -3,6 +3,7 @@
 #define TIERD_COMMON_WORKERS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "common/queue.h"
 
@@ -18,7 +19,10 @@ struct work {
 	void (*run)(struct work *work);	 /* on a worker; sees only what was lent to it */
 	void (*done)(struct work *work); /* on the reaping thread; may submit and free */
 	enum work_urgency urgency;
-	struct queue link; /* private */
+	bool is_timed;		     /* the following is wanted; where it is not it means nothing */
+	unsigned worker;	     /* that has run it, from 0 */
+	uint64_t began_ns, ended_ns; /* when, by clock_now_ns() */
+	struct queue link;	     /* private */
 };
 
 /* Starts count threads, named for tools such as top. -EINVAL if count is 0, -EAGAIN if the kernel

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <cmocka.h>
 
+#include "common/clock.h"
 #include "common/workers.h"
 
 #define TASKS 200
@@ -248,6 +249,27 @@ static void signals_stay_with_the_loop(void **state)
 	assert_int_equal(sigismember(&own, SIGTERM), 0);
 }
 
+static void a_worker_says_when_it_ran_what_is_timed(void **state)
+{
+	_cleanup_(workers_freep) struct workers *workers = start(3);
+	struct signal_task tasks[2] = {
+		{ .work = { .run = signal_task_run, .done = signal_task_done, .is_timed = true } },
+		{ .work = { .run = signal_task_run, .done = signal_task_done } },
+	};
+	uint64_t before = clock_now_ns();
+
+	for (unsigned i = 0; i < 2; i++)
+		workers_submit(workers, &tasks[i].work);
+	while (!tasks[0].is_done || !tasks[1].is_done) {
+		assert_true(is_readable(workers, -1));
+		workers_reap(workers);
+	}
+	assert_in_range(tasks[0].work.worker, 0, 2);
+	assert_in_range(tasks[0].work.began_ns, before, tasks[0].work.ended_ns);
+	assert_in_range(tasks[0].work.ended_ns, tasks[0].work.began_ns, clock_now_ns());
+	assert_int_equal(tasks[1].work.began_ns, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -259,6 +281,7 @@ int main(void)
 		cmocka_unit_test(done_may_submit_again),
 		cmocka_unit_test(freeing_finishes_what_is_queued_without_done),
 		cmocka_unit_test(signals_stay_with_the_loop),
+		cmocka_unit_test(a_worker_says_when_it_ran_what_is_timed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
