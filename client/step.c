@@ -160,7 +160,8 @@ static int check_leases(struct tierd_job *job)
 	return 0;
 }
 
-static int step_send(struct tierd_job *job, const struct tierd_rates *rates, struct tierd_ticket **ret_ticket)
+static int step_send(struct tierd_job *job, const struct tierd_rates *rates, bool is_awaited,
+		     struct tierd_ticket **ret_ticket)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Step step = TIERD__WIRE__STEP__INIT;
@@ -184,6 +185,7 @@ static int step_send(struct tierd_job *job, const struct tierd_rates *rates, str
 	step.job = job->number;
 	step.epoch = job->epoch;
 	step.rates = &wire.rates;
+	step.is_awaited = is_awaited;
 	step.refused_pushes = ticket->refused_pushes = job->refused_pushes;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP;
 	request.step = &step;
@@ -214,7 +216,7 @@ static int step_once(struct tierd_job *job, const struct tierd_rates *rates, str
 				 "TIERD_REDUCED, and tierd_step_finish before it is done",
 				 job->name);
 	else
-		r = step_send(job, rates, &ticket);
+		r = step_send(job, rates, !ret_ticket, &ticket);
 	if (r == 0 && ret_ticket) {
 		*ret_ticket = ticket;
 	} else if (r == 0) {

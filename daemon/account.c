@@ -1,6 +1,6 @@
 /* The logical account of a job, as the ZeRO papers count: memory and communication of each rank, summed from
  * what is there and what was done, whatever the node shares physically. */
-#include "daemon/job.h"
+#include "daemon/trace.h"
 #include "offload/store.h"
 
 static uint64_t shard_elements(const struct job *job, const struct unit *unit, uint32_t rank)
@@ -90,10 +90,18 @@ void account_push(struct job *job, struct member *member, uint32_t unit)
 		member->communicated_elements += unit_layout_trainable(&job->catalog.units[unit].layout);
 }
 
-void account_transfer(struct job *job, enum statistics_kind kind, const struct store_transfer *transfer)
+void account_transfer(struct job *job, enum statistics_kind kind, struct store_transfer *transfer)
 {
+	static const enum wire_trace traced[STATISTICS_KINDS][STATISTICS_DIRECTIONS] = {
+		[STATISTICS_DEMAND] = { TRACE_DEMAND_READ, TRACE_WRITE_BACK },
+		[STATISTICS_PREFETCH] = { TRACE_PREFETCH_READ, TRACE_WRITE_BACK },
+		[STATISTICS_UPDATE] = { TRACE_UPDATE_READ, TRACE_UPDATE_WRITE },
+		[STATISTICS_WRITE_BACK] = { TRACE_DEMAND_READ, TRACE_WRITE_BACK },
+		[STATISTICS_GRADIENT] = { TRACE_SUMS_READ, TRACE_SUMS_WRITE },
+	};
 	unsigned direction = transfer->direction == TIER_READ ? STATISTICS_READ : STATISTICS_WRITTEN;
 
+	trace_submitted(job, traced[kind][direction], transfer);
 	job->figures.bytes[kind][direction] += transfer->length;
 	job->figures.transfers[kind][direction]++;
 }

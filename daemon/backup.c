@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/hosted.h"
+#include "daemon/trace.h"
 
 /* Packs that are written at a time: as many as keep a device busy while one of them ends. */
 #define SAVES 4
@@ -105,8 +106,10 @@ static void end_part(struct save *save)
 static void on_written(struct store_transfer *transfer, int status)
 {
 	struct save_part *part = container_of(transfer, struct save_part, transfer);
+	struct job *job = part->save->backup->job;
 
 	part->is_writing = false;
+	trace_transferred(job, part->save->pack, job_nvme_store(job), transfer);
 	if (status < 0)
 		fail(part->save, transfer, status);
 	end_part(part->save);

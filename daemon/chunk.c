@@ -5,6 +5,7 @@
 #include "daemon/early.h"
 #include "daemon/location.h"
 #include "daemon/sweep.h"
+#include "daemon/trace.h"
 #include "offload/initializer.h"
 #include "offload/moments.h"
 
@@ -374,7 +375,12 @@ static void end_computing(struct chunk *chunk)
 static void on_computed(struct work *work)
 {
 	struct chunk *chunk = container_of(work, struct chunk, work);
+	struct job *job = chunk->sweep->job;
 
+	/* What is adopted was updated before. */
+	if (!chunk->is_adopted)
+		trace_worked(job, chunk->sweep->is_initializing ? TRACE_INITIALIZE : TRACE_UPDATE,
+			     job->catalog.packs[chunk->pack].first_unit, chunk->count, work);
 	chunk->transfers_left = 1;
 	submit_parts(chunk, TIER_WRITE);
 	end_computing(chunk);
@@ -393,6 +399,7 @@ static void compute(struct chunk *chunk)
 		return;
 	}
 	chunk->work = (struct work){ .run = run_chunk, .done = on_computed, .urgency = WORK_NORMAL };
+	chunk->work.is_timed = trace_is_on(job);
 	workers_submit(job->node->workers, &chunk->work);
 }
 
@@ -402,6 +409,7 @@ static void on_transferred(struct store_transfer *transfer, int status)
 	struct chunk *chunk = part->chunk;
 
 	part->is_reading = false;
+	trace_transferred(chunk->sweep->job, chunk->pack, part->store, transfer);
 	if (status < 0)
 		fail_chunk(chunk, part, status);
 	if (--chunk->transfers_left > 0)

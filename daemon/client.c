@@ -36,6 +36,7 @@ int client_new(struct node *node, struct port *port, unsigned maximum_requests, 
 	queue_init(&client->askers);
 	queue_init(&client->free);
 	watch_init(&client->watch, port);
+	tracer_init(&client->tracer, port);
 	for (unsigned i = 0; i < pendings; i++)
 		queue_push(&client->free, &client->pendings[i].link);
 	node->clients++;
@@ -61,6 +62,14 @@ static struct pending *pending_new(struct client *client, uint32_t number)
 	return pending;
 }
 
+/* The answer is all that its rank has waited for; where that is a gather's, it is a stall. */
+static void note_wait(const struct pending *pending)
+{
+	if (pending->waited_for != TRACE_NOTHING)
+		trace_waited(pending->member->job, pending->waited_for, pending->member->rank, TRACE_NO_UNIT,
+			     pending->asked_ns, clock_now_ns());
+}
+
 void pending_drop(struct pending *pending)
 {
 	struct client *client = pending->client;
@@ -69,6 +78,7 @@ void pending_drop(struct pending *pending)
 		event_free(pending->timer);
 	pending->timer = NULL;
 	stall_end(pending);
+	note_wait(pending);
 	queue_remove(&pending->waiter.link);
 	queue_remove(&pending->member_link);
 	queue_remove(&pending->link);
@@ -155,6 +165,7 @@ void client_hang_up(struct client *client, const char *reason)
 		return;
 	client->has_hung_up = true;
 	watch_end(&client->watch);
+	tracer_end(&client->tracer);
 	readers_close_all(&client->readers);
 	verify_forget_all(&client->verifies);
 	askers_forget(&client->askers);

@@ -4,6 +4,7 @@
 
 #include "daemon/client.h"
 #include "daemon/pending.h"
+#include "daemon/trace.h"
 #include "daemon/watch.h"
 
 #define CLIENT_MAX_MEMBERS 64
@@ -17,6 +18,7 @@ struct client {
 	struct queue askers;
 	uint32_t next_handle;
 	struct watch watch;
+	struct tracer tracer;
 	struct queue free;
 	unsigned outstanding, maximum_requests;
 	struct pending pendings[];

@@ -12,6 +12,7 @@
 #include "daemon/record.h"
 #include "daemon/replaced.h"
 #include "daemon/retention.h"
+#include "daemon/trace.h"
 
 /* A page-aligned part of the record, on its way. */
 struct part {
@@ -32,6 +33,7 @@ struct durable {
 	bool wants_definition, is_defining; /* a commit is due, or on its way, for that alone */
 	uint64_t step, committed;	    /* being committed; durable */
 	int status;
+	uint64_t began_ns; /* what is traced: freezing, then committing */
 	struct store_request request;
 };
 
@@ -313,6 +315,7 @@ static void on_committed(struct store_request *request, int status)
 	struct job *job = durable->job;
 
 	durable->is_committing = false;
+	trace_span(job, TRACE_COMMIT, durable->began_ns, durable->step);
 	if (status < 0) {
 		fail_commit(durable, status, store_message(job_nvme_store(job)));
 		return;
@@ -349,6 +352,8 @@ static void freeze(struct durable *durable)
 	}
 	if (r == 0) {
 		durable->is_committing = true;
+		trace_span(job, TRACE_SAVE, durable->began_ns, durable->step);
+		durable->began_ns = trace_now(job);
 		r = store_commit(job_nvme_store(job), durable->step, &durable->request);
 	}
 	durable->is_freezing = false;
@@ -375,6 +380,7 @@ static void on_written(struct store_transfer *transfer, int status)
 	struct durable *durable = container_of(transfer, struct part, transfer)->durable;
 	struct job *job = durable->job;
 
+	trace_transferred(job, SLOT_NONE, job_nvme_store(job), transfer);
 	durable->parts--;
 	end_write(durable, status);
 	/* The backup may take longer; a step need not. */
@@ -403,6 +409,7 @@ static void write_part(struct durable *durable, struct part *part)
 		durable->status = r;
 		return;
 	}
+	trace_submitted(durable->job, TRACE_RECORD_WRITE, &part->transfer);
 	durable->parts++;
 	durable->writing++;
 }
@@ -433,6 +440,7 @@ static void begin(struct durable *durable)
 	durable->is_defining = durable->wants_definition;
 	durable->wants_definition = false;
 	durable->status = 0;
+	durable->began_ns = trace_now(job);
 	durable->is_freezing = true;
 	durable->request.done = on_committed;
 	durable->writing = 1;

@@ -1,5 +1,5 @@
 /* Eviction: packs leave host memory, and are closed to clients while they are updated. */
-#include "daemon/job.h"
+#include "daemon/trace.h"
 
 /* ---- Leases ---- */
 
@@ -138,6 +138,7 @@ bool residency_take_slot(struct job *job, uint32_t pack, uint32_t distance)
 			return false;
 		if (!pack_close(job, victim, DIRECTORY_DRAINING, false))
 			continue;
+		trace_evicted(job, victim);
 		residency_vacate(job, victim);
 		slot = slots_take(&job->slots, pack);
 	}
@@ -160,6 +161,7 @@ bool residency_evict(struct job *job, uint32_t pack)
 	if (!is_evictable(&job->residences[pack]) || residency_flush(job, pack) ||
 	    !pack_close(job, pack, DIRECTORY_DRAINING, false))
 		return false;
+	trace_evicted(job, pack);
 	residency_vacate(job, pack);
 	return true;
 }

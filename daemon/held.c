@@ -9,6 +9,7 @@
 #include "daemon/early.h"
 #include "daemon/gradient.h"
 #include "daemon/stall.h"
+#include "daemon/trace.h"
 
 static void run_copy(struct work *work)
 {
@@ -26,6 +27,7 @@ static void on_copied(struct work *work)
 	struct job *job = member->job;
 	struct sum *sum = gradient_sum_of(job, source->unit, source->rank);
 
+	trace_worked(job, TRACE_HOLD, source->unit, 0, work);
 	held->contribution = (struct contribution){ .member = member,
 						    .rank = source->rank,
 						    .unit = source->unit,
@@ -151,6 +153,7 @@ static bool put_aside(struct job *job, struct contribution *contribution, bool w
 	held->source = contribution;
 	held->source_bytes = unit_layout_gradient_bytes(&job->catalog.units[contribution->unit].layout);
 	job->reductions_running++;
+	held->work.is_timed = trace_is_on(job);
 	workers_submit(job->node->workers, &held->work);
 	return true;
 }

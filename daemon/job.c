@@ -25,6 +25,7 @@
 #include "daemon/source.h"
 #include "daemon/spill.h"
 #include "daemon/statistics.h"
+#include "daemon/trace.h"
 
 struct job *job_find(struct node *node, uid_t uid, const char *name)
 {
@@ -238,6 +239,7 @@ void job_free(struct job *job)
 	if (job->is_lost && !job->is_kept)
 		lost_remove(job);
 	replaced_inherit(job);
+	trace_leave_job(job);
 	readers_end_job(job);
 	sources_end_job(job);
 	job->source = source_free(job->source);

@@ -133,6 +133,7 @@ struct spill;
 struct durable;
 struct replaced;
 struct restore_notice;
+struct trace;
 
 /* Why a job is lost, and what room there was then: daemon/lost.h. */
 struct loss {
@@ -288,6 +289,7 @@ struct job {
 
 	struct statistics_figures figures;
 	struct memory statistics; /* its page, once somebody has asked for it */
+	struct trace *trace;	  /* NULL: nobody traces it */
 };
 
 /* ---- job.c, opening.c, unit_requests.c, ready.c, epoch.c: membership and epochs ---- */
@@ -548,7 +550,8 @@ void operation_forget(struct member *member);
 void account_read(struct pending *pending);
 void account_statistics(const struct job *job, const struct member *member,
 			Tierd__Wire__StatisticsReply *reply);
-void account_transfer(struct job *job, enum statistics_kind kind, const struct store_transfer *transfer);
+/* It has been submitted. */
+void account_transfer(struct job *job, enum statistics_kind kind, struct store_transfer *transfer);
 void account_step(struct job *job);
 void account_push(struct job *job, struct member *member, uint32_t unit);
 

@@ -372,6 +372,7 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 	node->statistics = (struct memory)MEMORY_INIT;
 	queue_init(&node->jobs);
 	queue_init(&node->watches);
+	queue_init(&node->tracers);
 	queue_init(&node->dying);
 	queue_init(&node->readers);
 	queue_init(&node->shortages);

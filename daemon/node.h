@@ -83,6 +83,7 @@ struct node {
 	struct queue shortages;	    /* that are waited for */
 	struct queue jobs;
 	struct queue watches;  /* of clients that watch */
+	struct queue tracers;  /* of clients that trace a job */
 	struct queue dying;    /* dropped jobs that are not quiet yet */
 	struct queue readers;  /* of all jobs, and those whose job is gone */
 	struct queue restores; /* jobs that are coming back: daemon/restore.h */

@@ -10,6 +10,7 @@
 #include "daemon/early.h"
 #include "daemon/norm.h"
 #include "daemon/spill.h"
+#include "daemon/trace.h"
 
 struct norm_work {
 	struct job *job;
@@ -61,6 +62,7 @@ static void on_norm_done(struct work *work)
 	struct norm_work *norm = container_of(work, struct norm_part, work)->norm;
 	struct job *job = norm->job;
 
+	trace_worked(job, TRACE_MEASURE, TRACE_NO_UNIT, 0, work);
 	if (--norm->left > 0)
 		return;
 	job->norm = NULL;
@@ -136,6 +138,7 @@ int norm_work_start(struct job *job, norm_work_done *done)
 
 		part->norm = job->norm;
 		part->work = (struct work){ .run = run_norm, .done = on_norm_done, .urgency = WORK_NORMAL };
+		part->work.is_timed = trace_is_on(job);
 		workers_submit(job->node->workers, &part->work);
 	}
 	return 0;

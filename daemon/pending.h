@@ -7,6 +7,7 @@
 #include "common/queue.h"
 #include "daemon/port.h"
 #include "proto/statistics.h"
+#include "proto/vocabulary.h"
 
 struct client;
 struct member;
@@ -40,6 +41,9 @@ struct pending {
 	bool is_hurried; /* of a step: it is to be durable at once, when it is applied */
 	struct waiter waiter;
 	struct event *timer;
+
+	enum wire_trace waited_for; /* of a rank that waits for the answer, which is traced */
+	uint64_t asked_ns;
 };
 
 /* Answers and takes the request back; what it was linked to forgets it. */

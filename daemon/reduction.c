@@ -8,6 +8,7 @@
 #include "common/size.h"
 #include "daemon/early.h"
 #include "daemon/gradient.h"
+#include "daemon/trace.h"
 
 /* One that cannot be summed yet leaves its turn to the next. */
 static void run_waiting_sums(struct job *job)
@@ -21,12 +22,23 @@ static void run_waiting_sums(struct job *job)
 	}
 }
 
+/* Each worker's part of it. */
+static void note_reduction(const struct reduction *reduction)
+{
+	const struct work *work;
+
+	for (unsigned i = 0; (work = collective_push_work(&reduction->push, i)); i++)
+		trace_worked(reduction->job, reduction->sum ? TRACE_REDUCE : TRACE_FOLD,
+			     reduction->push.op.unit, reduction->push.pieces[i].count, work);
+}
+
 static void on_reduced(struct collective_op *op, int status)
 {
 	struct reduction *reduction = container_of(op, struct reduction, push.op);
 	struct job *job = reduction->job;
 	struct sum *sum = reduction->sum;
 
+	note_reduction(reduction);
 	job->reductions_running--;
 	for (uint32_t rank = 0; sum && rank < job->options.world_size; rank++) {
 		struct contribution *contribution = TAKE_PTR(reduction->contributions[rank]);
@@ -65,6 +77,7 @@ static struct reduction *take_reduction(struct job *job, uint32_t unit)
 		.epoch = job->epoch,
 		.unit = unit,
 		.version = gradient_open_step(job),
+		.is_timed = trace_is_on(job),
 		.done = on_reduced,
 	};
 	reduction->push.contributions = reduction->pointers;

@@ -5,6 +5,7 @@
 
 #include "daemon/hosted.h"
 #include "daemon/refuse.h"
+#include "daemon/trace.h"
 
 static void go_on(struct refill *refill);
 
@@ -23,6 +24,7 @@ static void on_read(struct store_transfer *transfer, int status)
 	struct refill_read *read = container_of(transfer, struct refill_read, transfer);
 	struct refill *refill = read->refill;
 
+	trace_transferred(refill->job, read->pack, job_nvme_store(refill->job), transfer);
 	if (status < 0)
 		fail(refill, read->pack, transfer, status);
 	queue_push(&refill->free, &read->link);

@@ -22,6 +22,7 @@
 #include "daemon/snapshot.h"
 #include "daemon/snapshot_list.h"
 #include "daemon/statistics.h"
+#include "daemon/trace.h"
 #include "daemon/verify.h"
 
 /* A request may have been sent before the peer could know that it has no part in the job any more. After
@@ -53,6 +54,19 @@ static struct member *find_member(struct pending *pending, uint32_t handle, bool
 	return NULL;
 }
 
+/* What a rank waits for that sends it, if it does nothing else meanwhile. */
+static enum wire_trace find_wait(const Tierd__Wire__Request *request)
+{
+	switch (request->body_case) {
+	case TIERD__WIRE__REQUEST__BODY_JOB_READY:
+		return TRACE_WAIT_READY;
+	case TIERD__WIRE__REQUEST__BODY_STEP:
+		return request->step->is_awaited ? TRACE_WAIT_APPLIED : TRACE_NOTHING;
+	default:
+		return TRACE_NOTHING;
+	}
+}
+
 /* Binds the request to the job that it names. */
 static bool bind_member(struct pending *pending, const Tierd__Wire__Request *request, uint32_t handle)
 {
@@ -63,6 +77,8 @@ static bool bind_member(struct pending *pending, const Tierd__Wire__Request *req
 		return false;
 	pending->member = member;
 	member->heard_ns = clock_now_ns();
+	pending->asked_ns = member->heard_ns;
+	pending->waited_for = find_wait(request);
 	queue_push(&member->pendings, &pending->member_link);
 	return true;
 }
@@ -113,6 +129,8 @@ static bool handle_node_request(struct pending *pending, const Tierd__Wire__Requ
 		HANDLE(SCRUB, scrub_request(pending, request->scrub));
 		HANDLE(BLOBS_READ, blob_list(pending, request->blobs_read));
 		HANDLE(WATCH, watch_begin(&pending->client->watch, pending, request->watch));
+		HANDLE(TRACE, tracer_begin(&pending->client->tracer, pending, request->trace));
+		HANDLE(TRACE_READ, tracer_read(&pending->client->tracer, pending));
 		HANDLE(JOB_OPEN, open_job(pending, request->job_open));
 	default:
 		return false;

@@ -12,6 +12,7 @@
 #include "common/size.h"
 #include "daemon/damage.h"
 #include "daemon/stall.h"
+#include "daemon/trace.h"
 
 struct directory_entry *residency_entry(const struct job *job, uint32_t unit)
 {
@@ -175,6 +176,7 @@ static void on_section_loaded(struct store_transfer *transfer, int status)
 	struct job *job = residence->job;
 
 	part->is_loading = false;
+	trace_transferred(job, residence_pack(residence), job->parameter_store, transfer);
 	if (status < 0 && residence->status == 0) {
 		residence->status = status;
 		damage_tell_read(job, transfer, status,
@@ -407,6 +409,7 @@ static void on_section_flushed(struct store_transfer *transfer, int status)
 	struct residence *residence = part->residence;
 	struct job *job = residence->job;
 
+	trace_transferred(job, residence_pack(residence), job->parameter_store, transfer);
 	residence->writes--;
 	if (status < 0) {
 		struct log_fields fault = store_fault(job, residence_pack(residence), transfer);

@@ -6,6 +6,7 @@
 #include "common/size.h"
 #include "daemon/refuse.h"
 #include "daemon/source_inside.h"
+#include "daemon/trace.h"
 #include "offload/moments.h"
 
 /* ---- Which units ---- */
@@ -220,6 +221,7 @@ static void on_stored(struct store_transfer *transfer, int status)
 {
 	struct source *source = container_of(transfer, struct source, transfer);
 
+	trace_transferred(source->job, SLOT_NONE, source->job->optimizer_store, transfer);
 	source->is_busy = false;
 	if (status < 0)
 		source_fail(source, status, "its optimizer's state cannot be written");

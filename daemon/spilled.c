@@ -12,6 +12,7 @@
 
 #include "common/log.h"
 #include "common/size.h"
+#include "daemon/trace.h"
 
 /* ---- Buffers ---- */
 
@@ -167,6 +168,8 @@ static void on_loaded(struct store_transfer *transfer, int status)
 {
 	struct spilled *spilled = container_of(transfer, struct spilled, transfer);
 
+	trace_transferred(spilled->spill->job, spilled_pack(spilled), spilled->spill->job->gradient_store,
+			  transfer);
 	spilled->state = SPILL_PRESENT;
 	come_home(spilled, status);
 }
@@ -175,6 +178,8 @@ static void on_written(struct store_transfer *transfer, int status)
 {
 	struct spilled *spilled = container_of(transfer, struct spilled, transfer);
 
+	trace_transferred(spilled->spill->job, spilled_pack(spilled), spilled->spill->job->gradient_store,
+			  transfer);
 	spilled->spill->writing--;
 	spilled->state = SPILL_PRESENT;
 	spilled->is_stored = status == 0;

@@ -14,6 +14,7 @@
 #include "daemon/job.h"
 #include "daemon/norm_work.h"
 #include "daemon/rates.h"
+#include "daemon/trace.h"
 
 /* A rank that has closed its part announces the next one. */
 void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin)
@@ -113,6 +114,7 @@ static bool close_part(struct pending *pending, struct step_rates *rates)
 	memset(member->pushed, 0, job->catalog.unit_count * sizeof(*member->pushed));
 	member->pushed_count = 0;
 	job->closed_count++;
+	trace_closed(job, member->rank, gradient_open_step(job));
 	member_finish_pass(member);
 	gradient_try_closed(job);
 	gradient_unblock(job, false);
@@ -376,6 +378,7 @@ void step_applied(struct job *job)
 	job->step = job->decided;
 	blobs_apply(job);
 	job->figures.steps++;
+	trace_span(job, TRACE_STEP, job->decided_ns, job->step);
 	job->figures.step_ns += clock_now_ns() - job->decided_ns;
 	account_step(job);
 	if (!job->is_skipped)

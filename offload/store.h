@@ -47,6 +47,12 @@ struct store_transfer {
 	 * are broken. */
 	void (*done)(struct store_transfer *transfer, int status);
 
+	/* The caller's alone: what it notes of a transfer that it tells of when that is done. */
+	struct {
+		uint64_t began_ns;
+		unsigned kind;
+	} note;
+
 	/* After an error: where the first one was. device is NULL for one without a place. */
 	struct {
 		uint64_t stream_offset, device_offset;

@@ -32,6 +32,40 @@ enum wire_nonfinite { NONFINITE_SKIP, NONFINITE_REPORT };
 enum wire_sharing { SHARING_NONE, SHARING_READ, SHARING_TRAIN };
 enum wire_job_status { JOB_NEW = 1, JOB_RESUMED };
 enum wire_format { FORMAT_FP32 = 1, FORMAT_BF16, FORMAT_FP16, FORMAT_BYTES };
+/* What a trace tells of: TraceEvent's kind. Numbers never change their meaning. */
+enum wire_trace {
+	TRACE_NOTHING,
+	/* Of the job. */
+	TRACE_STEP = 1, /* from its decision until it is applied */
+	TRACE_SAVE,	/* what a commit writes beside the state */
+	TRACE_COMMIT,	/* from then until it is durable */
+	TRACE_EVICT,	/* a moment */
+	/* Of a worker. */
+	TRACE_UPDATE = 16,
+	TRACE_INITIALIZE,
+	TRACE_REDUCE,  /* what ranks have pushed */
+	TRACE_FOLD,    /* the sums of ranks into one */
+	TRACE_MEASURE, /* the norm */
+	TRACE_HOLD,    /* a push is put aside */
+	/* Between the devices and host memory. */
+	TRACE_DEMAND_READ = 32,
+	TRACE_PREFETCH_READ,
+	TRACE_UPDATE_READ,
+	TRACE_SUMS_READ,
+	TRACE_UPDATE_WRITE = 48,
+	TRACE_WRITE_BACK,
+	TRACE_SUMS_WRITE,
+	TRACE_RECORD_WRITE,
+	/* Of a rank: what it waits for; and the moment in which it closes its step. */
+	TRACE_WAIT_READ = 64,
+	TRACE_WAIT_SLOT,
+	TRACE_WAIT_STEP,   /* the version of a unit */
+	TRACE_WAIT_BUFFER, /* for gradients */
+	TRACE_WAIT_APPLIED,
+	TRACE_WAIT_READY,
+	TRACE_CLOSE,
+};
+
 enum wire_initializer {
 	INITIALIZE_NONE,
 	INITIALIZE_ZEROS,

@@ -45,7 +45,8 @@ def message(**fields):
 REQUESTS = {name: number for number, name in enumerate(
     ["open", "define", "ready", "leave", "gather", "cancel", "prefetch", "phase", "wait", "push", "begin", "step",
      "write", "read", "statistics", "ping", "node", "jobs", "units", "await"], 1)}
-REQUESTS |= {"drop": 30, "map": 40, "leases": 50, "evict": 51, "drain": 52, "finish": 60, "watch": 110, "verify": 180, "scrub": 181}
+REQUESTS |= {"drop": 30, "map": 40, "leases": 50, "evict": 51, "drain": 52, "finish": 60, "watch": 110, "verify": 180, "scrub": 181, "trace": 190,
+             "follow": 191}
 REQUESTS.update({"look": 70, "list": 71, "refresh": 72, "copy": 73, "close": 74})
 NONE = 4  # the optimizer
 
@@ -157,6 +158,9 @@ SEEDS = {
              + settle() + die(1),
     "watch": ask(1, "watch", _4=1) + begun(0, 1) + settle() + train(0) + settle() + ask(0, "watch", _1="play", _2=1, _3=7)
              + ask(1, "watch", _1="x" * 65) + train(0) + die(1) + settle() + die(0),
+    "trace": ask(1, "follow") + ask(1, "trace", _1="play") + begun(0, 1) + settle() + ask(1, "trace", _1="play")
+             + ask(0, "trace", _1="play", _2=1, _3=7) + train(0) + settle() + ask(1, "follow") + ask(0, "trace", _1="play") + train(0)
+             + ask(0, "follow") + die(1) + settle() + ask(0, "drop", _1="play", _4=1) + settle() + ask(0, "follow"),
     "reader": begun(0, 1) + settle() + ask(1, "look", _1="play") + ask(1, "list", _1=1)
               + ask(1, "refresh", _1=1, _2=1, _3=[message(_3="master", _7=1), message(_1=1, _3="parameter", _6=1)]) + settle()
               + train(0) + settle() + ask(1, "copy", _1=1, _3=0, _4="master", _6=1000) + settle()

@@ -4,7 +4,7 @@ from messages import FORK, RESERVE, RETAIN, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE
 from messages import (
     AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
     PUSH, READ, READER_CLOSE, READER_OPEN, READER_READ, READER_REFRESH, READER_UNITS, READY, STATISTICS, STEP, UNITS, WAIT, WATCH,
-    SCRUB, VERIFY, WRITE, data, number, rates, varint,
+    SCRUB, TRACE, TRACE_READ, VERIFY, WRITE, data, number, rates, varint,
 )
 
 KINDS = {
@@ -16,7 +16,7 @@ KINDS = {
     EVICT: "units to evict", DRAIN: "a drain", FINISH: "a step to finish", HURRY: "a step to hurry",
     READER_OPEN: "a reader to open", READER_UNITS: "a reader's question for units", READER_REFRESH: "a refresh",
     READER_READ: "values for a reader", READER_CLOSE: "a reader to close", WATCH: "a watch",
-    VERIFY: "a part to verify", SCRUB: "a question for the scrub",
+    VERIFY: "a part to verify", SCRUB: "a question for the scrub", TRACE: "a trace", TRACE_READ: "a trace to read",
     SNAPSHOT: "a snapshot", SNAPSHOT_DELETE: "a snapshot to delete", SNAPSHOTS: "a question for snapshots",
     SNAPSHOT_DIFF: "snapshots to compare", ROLL_BACK: "a roll back", RESERVE: "room for snapshots", RETAIN: "steps to keep", FORK: "a fork",
 }
