@@ -60,6 +60,7 @@ int command_drain(const struct command_context *context);
 int command_scrub(const struct command_context *context);
 int command_verify(const struct command_context *context);
 int command_fork(const struct command_context *context);
+int command_trace(const struct command_context *context);
 int command_watch(const struct command_context *context);
 int command_plan(const struct command_context *context);
 int command_help(const struct command_context *context);

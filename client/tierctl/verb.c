@@ -117,6 +117,14 @@ static const struct verb_flag watch_flags[] = {
 	END,
 };
 
+static const struct verb_flag trace_flags[] = {
+	USER_FLAG,
+	{ "seconds", "N", "end after that time (10, or with --steps none)" },
+	{ "steps", "N", "end after so many whole steps" },
+	{ "output", "FILE", "where it goes; \"-\" is the standard output (JOB.trace.json)", 'o' },
+	END,
+};
+
 static const struct verb_flag plan_flags[] = {
 	{ "parameters", "N", "of the model, such as 7B; has to be given" },
 	{ "world-size", "N", "ranks; has to be given" },
@@ -190,6 +198,8 @@ const struct verb verbs[] = {
 	{ "tiers", command_tiers, "", "host memory and NVMe paths", NULL },
 	{ "top", command_top, "", "what node and jobs do now, again and again", top_flags },
 	{ "watch", command_watch, "[JOB]", "what happens, as lines, until it is interrupted", watch_flags },
+	{ "trace", command_trace, "JOB",
+	  "a timeline of reads, updates, writes and waits, for ui.perfetto.dev", trace_flags },
 	{ "metrics", command_metrics, "", "figures for Prometheus", NULL },
 	{ "plan", command_plan, "", "what a model needs, and whether it fits here", plan_flags },
 	{ "doctor", command_doctor, "[FILE]", "what this machine has of what tierd needs, and what it lacks",

@@ -15,6 +15,7 @@ VERBS = {
     "status": [], "jobs": [], "units": ["gpt"], "blobs": ["gpt"], "leases": [], "evict": ["gpt"], "drain": ["--undo"], "tiers": [],
     "metrics": [], "plan": ["--parameters", "1M", "--world-size", "1"], "doctor": [], "config": ["check"], "ping": [],
     "top": ["--once"], "verify": ["gpt"], "scrub": ["gpt"], "watch": ["--timeout", "1"],
+    "trace": ["gpt", "--seconds", "1", "-o", FILE + ".trace"],
     "snapshot": ["gpt", "kept"], "snapshots": ["gpt"], "diff": ["gpt", "kept"], "rollback": ["gpt", "kept", "--yes"],
     "reserve": ["gpt", "2"], "retain": ["gpt", "100", "1"], "fork": ["gpt", "forked"],
     "export": ["gpt", "-o", FILE], "inspect": [FILE], "import": ["imported", FILE], "drop": ["gpt", "--yes"],
@@ -23,7 +24,7 @@ VERBS = {
 ALONE, PATIENT = ("plan", "doctor", "config", "inspect"), ("metrics", "top")
 # How long each waits for an answer; what it was told to wait for is less, and not of another verb.
 WAITS = {"drain": 2, "watch": 1}
-ONE_JOB = ("jobs", "units", "blobs", "leases", "evict", "export", "verify", "scrub", "drop",
+ONE_JOB = ("jobs", "units", "blobs", "leases", "evict", "export", "verify", "scrub", "drop", "trace",
            "snapshot", "snapshots", "diff", "rollback", "reserve", "retain", "fork")
 NAMING = ("snapshot", "diff", "rollback", "fork")
 

@@ -1,0 +1,350 @@
+/* trace: follows a job for a while, and writes what it did as a timeline. However it ends, what has come is
+ * written, whole: a signal is only noted, and a daemon that is gone ends it like the time that is up. */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client/tierctl/choice.h"
+#include "client/tierctl/listing.h"
+#include "client/tierctl/partial.h"
+#include "client/tierctl/progress.h"
+#include "client/tierctl/timeline.h"
+#include "common/clock.h"
+#include "common/plural.h"
+
+#define DEFAULT_SECONDS 10
+#define MOST_SECONDS 86400
+#define MOST_STEPS 1000000
+/* Between two looks. The daemon keeps 16384 events meanwhile. */
+#define PAUSE_NS 20000000
+
+struct trace {
+	struct ask *ask;
+	char *job; /* of the requests */
+	protobuf_c_boolean has_owner;
+	uint32_t owner;
+	uint64_t seconds, steps; /* 0: whatever it takes */
+	char *path;		 /* NULL: the standard output */
+	struct partial *partial;
+	struct timeline *timeline;
+	struct progress progress;
+	struct listing listing; /* of the units' names */
+	bool is_json, is_over;
+	uint64_t began_ns, ended_ns;
+};
+
+/* ---- Signals ---------------------------------------------------------------------------------------------
+ */
+
+static volatile sig_atomic_t is_interrupted;
+
+static void on_signal(int number)
+{
+	is_interrupted = 1;
+}
+
+/* A second one ends it as ever. */
+static void note_signals(void)
+{
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction note = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND }, old;
+
+	for (size_t i = 0; i < ARRAY_LENGTH(numbers); i++)
+		if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+			sigaction(numbers[i], &note, NULL);
+}
+
+/* ---- Flags -----------------------------------------------------------------------------------------------
+ */
+
+static int read_output(const struct command_context *context, char **ret_path)
+{
+	const char *output = command_flag(context, "output");
+	int r = 0;
+
+	*ret_path = NULL;
+	if (!output)
+		r = asprintf(ret_path, "%s.trace.json", context->arguments[0]);
+	else if (strcmp(output, "-") != 0)
+		*ret_path = strdup(output);
+	if (r < 0)
+		*ret_path = NULL;
+	return *ret_path || (output && strcmp(output, "-") == 0) ? COMMAND_DONE : command_fail_memory();
+}
+
+static int read_flags(const struct command_context *context, struct trace *trace)
+{
+	int code = command_flag_number(context, "seconds", 1, MOST_SECONDS, &trace->seconds);
+
+	if (code == COMMAND_DONE)
+		code = command_flag_number(context, "steps", 1, MOST_STEPS, &trace->steps);
+	if (code == COMMAND_DONE)
+		code = read_output(context, &trace->path);
+	if (trace->seconds == 0 && trace->steps == 0)
+		trace->seconds = DEFAULT_SECONDS;
+	return code;
+}
+
+/* ---- What units are called -------------------------------------------------------------------------------
+ */
+
+static bool take_names(const struct listing *listing, const Tierd__Wire__Reply *reply, uint32_t *next,
+		       uint32_t *ret_total)
+{
+	struct trace *trace = container_of(listing, struct trace, listing);
+
+	if (reply->body_case != TIERD__WIRE__REPLY__BODY_UNITS)
+		return false;
+	for (size_t i = 0; i < reply->units->n_units; i++)
+		if (timeline_name_unit(trace->timeline, reply->units->units[i]->name) < 0)
+			return false;
+	*next += (uint32_t)reply->units->n_units;
+	*ret_total = reply->units->total;
+	return true;
+}
+
+/* Of a job whose units are yet to come there are more later. */
+static int ask_names(struct trace *trace)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;
+	const struct listing_pages pages = { &request, &read.first, take_names };
+
+	if (timeline_units(trace->timeline) > 0)
+		return COMMAND_DONE;
+	read.job = trace->job;
+	read.has_owner = trace->has_owner;
+	read.owner = trace->owner;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
+	request.units_read = &read;
+	return listing_ask(&trace->listing, trace->ask, &pages);
+}
+
+/* ---- Following -------------------------------------------------------------------------------------------
+ */
+
+static int begin(struct trace *trace)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Trace body = TIERD__WIRE__TRACE__INIT;
+	const Tierd__Wire__Reply *reply;
+	int code;
+
+	body.name = trace->job;
+	body.has_owner = trace->has_owner;
+	body.owner = trace->owner;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_TRACE;
+	request.trace = &body;
+	code = command_ask_for(trace->ask, &request, TIERD__WIRE__REPLY__BODY_TRACE, &reply);
+	trace->began_ns = trace->ended_ns = clock_now_ns();
+	if (code == COMMAND_DONE)
+		code = ask_names(trace);
+	/* Who waits for it may act now. */
+	if (code == COMMAND_DONE && !trace->is_json)
+		fprintf(stderr, "what job %s does is traced from now on; Ctrl-C ends it\n", trace->job);
+	return code;
+}
+
+static int take(struct trace *trace, const Tierd__Wire__TraceReply *reply)
+{
+	int r = 0;
+
+	timeline_lose(trace->timeline, reply->lost);
+	for (size_t i = 0; i < reply->n_events && r == 0; i++)
+		r = timeline_add(trace->timeline, reply->events[i]);
+	trace->is_over = reply->is_over;
+	if (r == -E2BIG)
+		return command_fail(COMMAND_FAILED,
+				    "job %s: the trace ends with %zu events, more than a viewer takes; trace "
+				    "fewer steps, or seconds",
+				    trace->job, timeline_events(trace->timeline));
+	return r < 0 ? command_fail_memory() : COMMAND_DONE;
+}
+
+/* All that there is by now. */
+static int look(struct trace *trace)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__TraceRead body = TIERD__WIRE__TRACE_READ__INIT;
+	const Tierd__Wire__Reply *reply;
+	int code;
+
+	request.body_case = TIERD__WIRE__REQUEST__BODY_TRACE_READ;
+	request.trace_read = &body;
+	do {
+		code = command_ask_for(trace->ask, &request, TIERD__WIRE__REPLY__BODY_TRACE, &reply);
+		if (code == COMMAND_DONE)
+			code = take(trace, reply->trace);
+	} while (code == COMMAND_DONE && reply->trace->has_more);
+	return code;
+}
+
+static void tell_progress(struct trace *trace)
+{
+	uint64_t steps = timeline_steps(trace->timeline);
+
+	if (progress_is_due(&trace->progress))
+		fprintf(stderr, "\r%.0f s, %" PRIu64 " step%s, %zu events\033[K",
+			(double)(trace->ended_ns - trace->began_ns) / 1e9, steps, PLURAL(steps),
+			timeline_events(trace->timeline));
+}
+
+/* Whole steps lie between two that are applied. */
+static bool has_steps(const struct trace *trace)
+{
+	return trace->steps > 0 && timeline_steps(trace->timeline) > trace->steps;
+}
+
+static bool has_ended(const struct trace *trace)
+{
+	return is_interrupted || trace->is_over || has_steps(trace) ||
+	       (trace->seconds > 0 && trace->ended_ns - trace->began_ns >= trace->seconds * 1000000000);
+}
+
+static int follow(struct trace *trace)
+{
+	static const struct timespec pause = { .tv_nsec = PAUSE_NS };
+	int code;
+
+	for (;;) {
+		code = look(trace);
+		trace->ended_ns = clock_now_ns();
+		if (code != COMMAND_DONE || has_ended(trace))
+			break;
+		tell_progress(trace);
+		nanosleep(&pause, NULL);
+	}
+	progress_end(&trace->progress);
+	/* Its units may have come meanwhile. */
+	if (code == COMMAND_DONE && !trace->is_over && timeline_lacks_names(trace->timeline))
+		code = ask_names(trace);
+	return code;
+}
+
+static int tell_end(const struct trace *trace)
+{
+	uint64_t steps = timeline_steps(trace->timeline);
+
+	if (trace->is_over)
+		return command_fail(COMMAND_FAILED,
+				    "job %s is gone: it was dropped, replaced, or the daemon ends; the trace "
+				    "has what it did until then",
+				    trace->job);
+	if (trace->steps > 0 && !has_steps(trace) && !is_interrupted)
+		return command_fail(COMMAND_FAILED,
+				    "job %s: %" PRIu64 " of %" PRIu64 " whole steps came within %" PRIu64
+				    " s; give it more --seconds",
+				    trace->job, steps > 0 ? steps - 1 : 0, trace->steps, trace->seconds);
+	return COMMAND_DONE;
+}
+
+/* ---- The file --------------------------------------------------------------------------------------------
+ */
+
+static int open_output(struct trace *trace)
+{
+	return trace->path ? partial_new(trace->path, &trace->partial) : COMMAND_DONE;
+}
+
+static int write_to(struct trace *trace, FILE *stream, const char *name)
+{
+	int r = timeline_write(trace->timeline, stream);
+
+	if (r < 0)
+		return command_fail_memory();
+	if (fflush(stream) != 0 || ferror(stream))
+		return command_fail(COMMAND_FAILED, "%s: %s", name, strerror(errno));
+	return COMMAND_DONE;
+}
+
+static int write_file(struct trace *trace)
+{
+	int fd = dup(partial_fd(trace->partial));
+	FILE *stream = fd < 0 ? NULL : fdopen(fd, "w");
+	int code;
+
+	if (!stream) {
+		code = command_fail(COMMAND_FAILED, "%s: %s", trace->path, strerror(errno));
+		fd_close(fd);
+		return code;
+	}
+	code = write_to(trace, stream, trace->path);
+	fclose(stream);
+	return code == COMMAND_DONE ? partial_publish(&trace->partial, 1, true) : code;
+}
+
+static cJSON *summary_json(const struct trace *trace)
+{
+	cJSON *json = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(json, "job", trace->job);
+	cJSON_AddStringToObject(json, "file", trace->path ? trace->path : "-");
+	cJSON_AddNumberToObject(json, "seconds", (double)(trace->ended_ns - trace->began_ns) / 1e9);
+	cJSON_AddNumberToObject(json, "steps", (double)timeline_steps(trace->timeline));
+	cJSON_AddNumberToObject(json, "events", (double)timeline_events(trace->timeline));
+	cJSON_AddNumberToObject(json, "lost", (double)timeline_lost(trace->timeline));
+	return json;
+}
+
+/* On the standard output that is the trace's. */
+static int tell_summary(const struct trace *trace)
+{
+	uint64_t steps = timeline_steps(trace->timeline), lost = timeline_lost(trace->timeline);
+
+	if (trace->is_json && trace->path)
+		return command_print_json(summary_json(trace));
+	if (trace->is_json)
+		return COMMAND_DONE;
+	fprintf(stderr, "%s: %.1f s, %" PRIu64 " step%s applied, %zu events%s%s\n", trace->job,
+		(double)(trace->ended_ns - trace->began_ns) / 1e9, steps, PLURAL(steps),
+		timeline_events(trace->timeline), trace->path ? ", in " : "", trace->path ? trace->path : "");
+	if (lost > 0)
+		fprintf(stderr, "%" PRIu64 " more events were lost: they came faster than they were read\n",
+			lost);
+	return COMMAND_DONE;
+}
+
+static int write_output(struct trace *trace)
+{
+	int code = trace->path ? write_file(trace) : write_to(trace, stdout, "the standard output");
+
+	return code == COMMAND_DONE ? tell_summary(trace) : code;
+}
+
+static void close_trace(struct trace *trace)
+{
+	partial_free(trace->partial);
+	timeline_free(trace->timeline);
+	ask_free(trace->ask);
+	free(trace->path);
+}
+
+int command_trace(const struct command_context *context)
+{
+	struct trace trace = { .is_json = context->is_json };
+	int code = read_flags(context, &trace), ended, written;
+
+	if (code == COMMAND_DONE)
+		code = choice_ask_owner(context, &trace.ask, &trace.job, &trace.has_owner, &trace.owner);
+	if (code == COMMAND_DONE && timeline_new(context->arguments[0], &trace.timeline) < 0)
+		code = command_fail_memory();
+	if (code == COMMAND_DONE)
+		code = open_output(&trace);
+	if (code == COMMAND_DONE) {
+		progress_begin(&trace.progress, false);
+		note_signals();
+		code = begin(&trace);
+	}
+	if (code == COMMAND_DONE) {
+		code = follow(&trace);
+		ended = code == COMMAND_DONE ? tell_end(&trace) : code;
+		written = write_output(&trace);
+		code = ended != COMMAND_DONE ? ended : written;
+	}
+	close_trace(&trace);
+	return code;
+}
