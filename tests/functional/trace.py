@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 TIERCTL, DAEMON, (GPT, USER_JOB) = os.environ["TIERCTL"], int(os.environ["TIERD_PID"]), sys.argv[1:]
+DRAW = os.path.join(os.path.dirname(__file__), "../bench/draw_step")
 # Until it is told to end.
 LONG = ["--seconds", "3600"]
 FIRST, LAST = 3, 9
@@ -180,6 +182,19 @@ def a_training_is_followed():
         assert traced.read() == plain.read()
 
 
+def a_step_can_be_drawn():
+    drawn = ElementTree.fromstring(run(DRAW, "gpt.trace.json", str(LAST)))
+    name = "{http://www.w3.org/2000/svg}"
+    steps = {step["args"]["step"]: step["end"] for step in spans(read("gpt.trace.json"), "step")}
+    updates = [event for event in of(spans(read("gpt.trace.json"), "update"), "workers") if event["begin"] >= steps[LAST - 1]]
+    titles = [rect.find(name + "title").text for rect in drawn.iter(name + "rect")]
+    assert {"update: layer.0", "computes", f"step {LAST}"} <= set(titles), set(titles)
+    assert len(titles) > len(updates) > 0
+    assert {"ranks", "workers", "reads", "writes"} <= {text.text for text in drawn.iter(name + "text")}
+    wrong = subprocess.run([DRAW, "gpt.trace.json", "1"], capture_output=True, text=True)
+    assert wrong.returncode == 1 and f"it has {FIRST + 2} to {LAST}" in wrong.stderr, wrong
+
+
 def it_ends_after_whole_steps():
     rank = subprocess.Popen([USER_JOB, "job=paced", "paced=1", "steps=1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert rank.stdout.readline() == "ready\n"
@@ -243,6 +258,7 @@ def the_end_of_the_daemon_ends_it():
 
 os.chdir(os.environ["FOLDER"])
 a_training_is_followed()
+a_step_can_be_drawn()
 it_ends_after_whole_steps()
 it_ends_with_its_job()
 one_that_is_killed_leaves_nothing()
