@@ -36,6 +36,7 @@ check --moments int8 --optimizer sgd --learning-rate 0.1 --stage 2 --ranks 3 --f
 check --moments int8 --optimizer-on host --micro-batches 2
 # A unit of more than one extent in each of its streams.
 check --moments int8 --layers 1 --width 384
+check --moments int8 --layers 1 --width 384 --clip 0
 check --stage 2 --gradients-on nvme --micro-batches 2
 check --format fp16 --stage 3 --micro-batches 2
 check --format fp16 --stage 1 --optimizer lion
