@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <cmocka.h>
 
+#include "common/cleanup.h"
 #include "daemon/sweep.h"
 #include "tests/unit/scene_test.h"
 
@@ -31,25 +32,54 @@ static void slots_that_become_free_together_are_filled_together(void **state)
 		assert_int_equal(actor_await(&actor, gathers[unit], 0)->status, 0);
 }
 
+static void on_granted(struct staging_wish *wish, struct staging_buffer *buffer)
+{
+	fail_msg("a buffer was taken that nobody had given back");
+}
+
+/* All of them, so that a sweep stands where it is. */
+static unsigned take_staging(struct staging *staging, struct staging_buffer **buffers)
+{
+	struct staging_wish wish = { .granted = on_granted };
+	unsigned count = staging->count;
+
+	queue_init(&wish.link);
+	for (unsigned i = 0; i < count; i++) {
+		buffers[i] = staging_take(staging, &wish);
+		assert_non_null(buffers[i]);
+	}
+	return count;
+}
+
 static void packs_that_somebody_waits_for_are_updated_first(void **state)
 {
 	struct job *job = actor_play(&scene, &actor);
+	struct staging_buffer *buffers[64];
 	uint32_t gathers[2], step;
 
 	for (uint32_t unit = 0; unit < PLAY_UNITS; unit++)
 		assert_int_equal(actor_await(&actor, actor_send_push(&actor, unit, 0), 0)->status, 0);
+	assert_true(job->node->staging.count <= ARRAY_LENGTH(buffers));
+	unsigned count = take_staging(&job->node->staging, buffers);
+
 	step = actor_send_step(&actor, 0.1f);
 	/* Before the step is decided, and while it is applied; in their order they would be the last. */
 	gathers[0] = actor_send_gather(&actor, PLAY_UNITS - 1, 1, false);
-	while (!job->sweep)
+	while (!job->sweep || job->sweep->pack == SLOT_NONE)
 		scene_wait(&scene);
+	assert_int_equal(job->sweep->pack, PLAY_UNITS - 1);
 	assert_int_equal(job->residences[PLAY_UNITS - 2].sweep, SWEEP_WAITING);
 	gathers[1] = actor_send_gather(&actor, PLAY_UNITS - 2, 1, false);
-	for (unsigned i = 0; i < 2; i++) {
+	while (queue_is_empty(&job->sweep->wanted))
+		scene_wait(&scene);
+	staging_give(&job->node->staging, buffers[0]);
+	while (job->sweep->pack == PLAY_UNITS - 1 || job->sweep->pack == SLOT_NONE)
+		scene_wait(&scene);
+	assert_int_equal(job->sweep->pack, PLAY_UNITS - 2);
+	for (unsigned i = 1; i < count; i++)
+		staging_give(&job->node->staging, buffers[i]);
+	for (unsigned i = 0; i < ARRAY_LENGTH(gathers); i++)
 		assert_int_equal(actor_await(&actor, gathers[i], 0)->status, 0);
-		assert_non_null(job->sweep);
-		assert_true(job->sweep->packs_left > 0);
-	}
 	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
 }
 
