@@ -233,8 +233,13 @@ def make_pages():
         tierctl(uid, "top", "--once")
 
 
+def is_at_rest():
+    return node()["clients"] == 1 and all(job["is_released"] for uid in (ALICE, BOB) for job in jobs(uid).values())
+
+
 def come_to_rest():
-    wait_until(lambda: jobs(ALICE)["streamed"]["is_released"] and node()["clients"] == 1)
+    """Each job is released some time after its last rank has left."""
+    wait_until(is_at_rest)
     make_pages()
 
 
