@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/refuse.h"
+#include "offload/moments.h"
 #include "proto/name.h"
 
 enum master_kind state_master_kind(enum unit_section section)
@@ -46,7 +47,8 @@ uint64_t state_bytes(enum unit_section section, unsigned state, uint64_t element
 
 uint64_t state_offset(enum unit_section section, unsigned state, uint64_t element)
 {
-	return state_bytes(section, state, element - element % state_grain(section, state));
+	return state == STATE_MASTER ? state_bytes(section, state, element)
+				     : moment_offset(state_moments(section), element);
 }
 
 uint64_t state_all_bytes(const struct job_options *options, enum unit_section section, uint64_t elements)

@@ -265,7 +265,7 @@ struct store_piece store_layout_around(const struct store_layout *layout, const 
 {
 	uint64_t rest = store_layout_rest(layout, bytes->stream, bytes->offset);
 	uint64_t section_end = size_align(bytes->offset + rest, STORE_PAGE_BYTES);
-	uint64_t end = size_divide_up(bytes->offset + bytes->length, unit_bytes) * unit_bytes;
+	uint64_t end = size_round_up(bytes->offset + bytes->length, unit_bytes);
 	struct store_piece piece = { .stream = bytes->stream,
 				     .offset = bytes->offset / unit_bytes * unit_bytes };
 
