@@ -1,5 +1,6 @@
 /* Each allocation of a training fails in turn, the daemon's own and libevent's: whatever fails is answered
- * with an error or survived, and a client that comes afterwards trains as if nothing had happened. */
+ * with an error or survived, and a client that comes afterwards trains as if nothing had happened.
+ *   daemon_oom [PATTERN | !PATTERN]   those tests, or all but those */
 #include <errno.h>
 #include <event2/event.h>
 #include <setjmp.h>
@@ -447,7 +448,7 @@ static int setup(void **state)
 	return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_node_survives),
@@ -466,5 +467,9 @@ int main(void)
 		cmocka_unit_test(a_search_for_jobs_survives),
 	};
 
+	if (argc > 1 && argv[1][0] == '!')
+		cmocka_set_skip_filter(argv[1] + 1);
+	else if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -48,7 +48,7 @@ static inline float bits_half_value(uint16_t half)
 	int exponent = half >> 10 & 31;
 	double value = exponent == 0 ? (half & 1023) : (half & 1023) + 1024;
 
-	value = ldexp(value, (exponent == 0 ? 1 : exponent) - 25);
+	value *= (double)(1U << (exponent == 0 ? 1 : exponent)) * 0x1p-25;
 	return (float)(half & 0x8000 ? -value : value);
 }
 
