@@ -10,19 +10,60 @@ struct moment_block {
 	bool is_moved;
 	vector scale, base; /* of the codes that are read */
 	words greatest;	    /* magnitude of what replaces them */
+	vector factor;	    /* which makes codes of those */
 	float values[MOMENT_BLOCK];
 };
 
+/* Which elements are in hand: as many as there are lanes, or these of twice as many. The two come one after
+ * the other. */
+enum moment_side { SIDE_WHOLE, SIDE_EVEN, SIDE_ODD };
+
 struct moments {
 	enum moment_format format;
-	void *slots[OPTIMIZER_MAX_SLOTS]; /* of codes: of the block that is in hand */
-	words noise;			  /* of the elements that are in hand; not of codes */
-	struct moment_block blocks[OPTIMIZER_MAX_SLOTS];
+	enum moment_side side;		    /* of bf16 */
+	void *slots[OPTIMIZER_MAX_SLOTS];   /* of codes: of the block that is in hand */
+	words noise;			    /* of the elements that are in hand; not of codes */
+	words read[OPTIMIZER_MAX_SLOTS];    /* pairs */
+	words rounded[OPTIMIZER_MAX_SLOTS]; /* of what replaces them, the even ones */
+	struct moment_block *blocks; /* of codes, by slot: beside it, so that the rest stays in registers */
 };
 
-static inline vector moment_load(const struct moments *moments, unsigned slot, size_t i)
+static inline vector load_bf16(struct moments *moments, unsigned slot, size_t i)
 {
-	const uint16_t *halves = moments->slots[slot];
+	const uint16_t *halves = (const uint16_t *)moments->slots[slot] + i;
+
+	if (moments->side != SIDE_ODD)
+		prefetch(halves);
+	if (moments->side == SIDE_WHOLE)
+		return from_bits(shift_left(load_halves(halves), 16));
+	if (moments->side == SIDE_ODD)
+		return from_bits(upper_half(moments->read[slot]));
+	moments->read[slot] = load_pairs(halves);
+	return from_bits(shift_left(moments->read[slot], 16));
+}
+
+static inline void store_bf16(struct moments *moments, unsigned slot, size_t i, vector x)
+{
+	uint16_t *halves = (uint16_t *)moments->slots[slot] + i;
+	words rounded = round_bf16(x, noise_of_slot(moments->noise, slot));
+
+	if (moments->side == SIDE_WHOLE)
+		store_halves(halves, shift_right(rounded, 16));
+	else if (moments->side == SIDE_EVEN)
+		moments->rounded[slot] = shift_right(rounded, 16);
+	else
+		store_pairs(halves, either(moments->rounded[slot], upper_half(rounded)));
+}
+
+static inline void store_in_block(struct moment_block *block, unsigned slot, size_t i, vector x)
+{
+	block->is_moved = true;
+	block->greatest = greatest(block->greatest, code_magnitude(x, slot));
+	store(block->values + i, x);
+}
+
+static inline vector moment_load(struct moments *moments, unsigned slot, size_t i)
+{
 	const struct coded_moments *coded = moments->slots[slot];
 
 	if (moments->format == MOMENTS_FP32)
@@ -30,24 +71,17 @@ static inline vector moment_load(const struct moments *moments, unsigned slot, s
 	if (moments->format == MOMENTS_INT8)
 		return decode(load_bytes(coded->codes + i), slot, moments->blocks[slot].scale,
 			      moments->blocks[slot].base);
-	prefetch(halves + i);
-	return widen_bf16(load_halves(halves + i));
+	return load_bf16(moments, slot, i);
 }
 
 static inline void moment_store(struct moments *moments, unsigned slot, size_t i, vector x)
 {
-	struct moment_block *block = &moments->blocks[slot];
-
-	if (moments->format == MOMENTS_FP32) {
+	if (moments->format == MOMENTS_FP32)
 		store((float *)moments->slots[slot] + i, x);
-	} else if (moments->format == MOMENTS_BF16) {
-		store_halves((uint16_t *)moments->slots[slot] + i,
-			     round_bf16(x, noise_of_slot(moments->noise, slot)));
-	} else {
-		block->is_moved = true;
-		block->greatest = greatest(block->greatest, code_magnitude(x, slot));
-		store(block->values + i, x);
-	}
+	else if (moments->format == MOMENTS_BF16)
+		store_bf16(moments, slot, i, x);
+	else
+		store_in_block(&moments->blocks[slot], slot, i, x);
 }
 
 /* ---- Codes ---- */
@@ -72,8 +106,6 @@ static inline void moments_begin_block(struct moments *moments, void *const slot
 static inline void moments_end_block(struct moments *moments, const struct moment_noise *noise, size_t first,
 				     size_t count)
 {
-	vector factors[OPTIMIZER_MAX_SLOTS];
-
 	for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++) {
 		struct coded_moments *coded = moments->slots[slot];
 
@@ -82,17 +114,18 @@ static inline void moments_end_block(struct moments *moments, const struct momen
 		uint32_t scale = code_scale(greatest_lane(moments->blocks[slot].greatest), slot);
 
 		coded->scale = float_from_bits(scale);
-		factors[slot] = all(float_from_bits(code_factor(scale)));
+		moments->blocks[slot].factor = all(float_from_bits(code_factor(scale)));
 	}
 	for (size_t i = 0; i < count; i += VECTOR_LANES) {
-		words bits = noise_at(noise->first + first + i, noise->keys);
+		words bits = noise_at(noise->first + first + i, lanes(), noise->keys);
 
 		for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++) {
 			struct coded_moments *coded = moments->slots[slot];
+			const struct moment_block *block = &moments->blocks[slot];
 
-			if (coded && moments->blocks[slot].is_moved)
-				store_bytes(coded->codes + i, encode(load(moments->blocks[slot].values + i),
-								     slot, factors[slot], bits));
+			if (coded && block->is_moved)
+				store_bytes(coded->codes + i,
+					    encode(load(block->values + i), slot, block->factor, bits));
 		}
 	}
 }

@@ -6,23 +6,18 @@
 #include "common/bfloat16.h"
 #include "offload/vector.h"
 
-/* The noise of the elements from number on: a finalizer of hash tables, which spreads each bit over all, with
- * a key before it and one in between. What 32 bits of a number leave out is mixed into the second. */
-static inline words noise_at(uint64_t number, const uint32_t keys[2])
+/* The noise of the elements from number on, each as far behind that as its lane says: a finalizer of hash
+ * tables, which spreads each bit over all, with a key before it and one in between. What 32 bits of a number
+ * leave out is mixed into the second. */
+static inline words noise_at(uint64_t number, words behind, const uint32_t keys[2])
 {
 	words second = all_words(keys[1] ^ (uint32_t)(number >> 32) * UINT32_C(0x9e3779b1));
-	words x = add(all_words((uint32_t)number + keys[0]), lanes());
+	words x = add(all_words((uint32_t)number + keys[0]), behind);
 
 	x = multiply_low(differ(x, shift_right(x, 16)), all_words(0x7feb352d));
 	x = differ(x, second);
 	x = multiply_low(differ(x, shift_right(x, 15)), all_words(0x846ca68b));
 	return differ(x, shift_right(x, 16));
-}
-
-/* 16 bits of it for each slot. */
-static inline words noise_of_slot(words noise, unsigned slot)
-{
-	return slot == 0 ? both(noise, all_words(0xffff)) : shift_right(noise, 16);
 }
 
 static inline words magnitude_of(words bits)
@@ -35,19 +30,30 @@ static inline words sign_of(words bits)
 	return both(bits, all_words(UINT32_C(0x80000000)));
 }
 
-static inline vector widen_bf16(words x)
+static inline words lower_half(words x)
 {
-	return from_bits(shift_left(x, 16));
+	return both(x, all_words(0xffff));
 }
 
-/* Adds the noise below the bits that are kept, and cuts. What is finite stays finite, and a quiet NaN one;
- * arithmetic gives no other. */
+static inline words upper_half(words x)
+{
+	return both(x, all_words(UINT32_C(0xffff0000)));
+}
+
+/* 16 bits of it for each slot. */
+static inline words noise_of_slot(words noise, unsigned slot)
+{
+	return slot == 0 ? lower_half(noise) : shift_right(noise, 16);
+}
+
+/* Adds the noise below the bits that are kept, which are the upper half. What is finite stays finite, and a
+ * quiet NaN one; arithmetic gives no other. */
 static inline words round_bf16(vector x, words noise)
 {
 	words bits = bits_of(x), magnitude = magnitude_of(bits);
 	words limit = greatest(magnitude, all_words(0x7f7fffff));
 
-	return shift_right(either(least(add(magnitude, noise), limit), sign_of(bits)), 16);
+	return either(least(add(magnitude, noise), limit), sign_of(bits));
 }
 
 /* Codes: the fp32 of what a value is of its block's scale, plus an offset, cut to three bits behind the

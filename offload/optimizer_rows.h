@@ -59,6 +59,18 @@ static void update_rest(const struct optimizer_constants *constants, size_t firs
 	VECTOR_EXPAND(OPTIMIZER, scalar).kernels[format][kind](constants, count - first, &rest);
 }
 
+/* Of one vector. */
+ALWAYS_INLINE void update_row(const struct optimizer_constants *with, const struct optimizer_arrays *at,
+			      enum master_kind kind, struct moments *moments, size_t i)
+{
+	vector p = load_master(at, kind, i), a = load_ahead(at->gradient + i);
+
+	moments->side = SIDE_WHOLE;
+	if (moments->format != MOMENTS_FP32)
+		moments->noise = noise_at(at->noise.first + i, lanes(), at->noise.keys);
+	store_master(at, kind, i, update(with, p, a, moments, i));
+}
+
 /* Constants and pointers are copied, so that they stay in registers: no store can change a local. */
 ALWAYS_INLINE void update_rows(const struct optimizer_constants *constants, size_t count,
 			       const struct optimizer_arrays *arrays, enum master_kind kind,
@@ -69,15 +81,69 @@ ALWAYS_INLINE void update_rows(const struct optimizer_constants *constants, size
 	struct moments moments = { .format = format, .slots = { at.slots[0], at.slots[1] } };
 	size_t i = 0;
 
-	for (; i + VECTOR_LANES <= count; i += VECTOR_LANES) {
-		vector p = load_master(&at, kind, i), a = load_ahead(at.gradient + i);
-
-		if (format != MOMENTS_FP32)
-			moments.noise = noise_at(at.noise.first + i, at.noise.keys);
-		store_master(&at, kind, i, update(&with, p, a, &moments, i));
-	}
+	for (; i + VECTOR_LANES <= count; i += VECTOR_LANES)
+		update_row(&with, &at, kind, &moments, i);
 	if (i < count)
 		update_rest(constants, i, count, arrays, kind, format);
+}
+
+/* Of the even elements or the odd ones of two vectors. */
+ALWAYS_INLINE vector update_side(const struct optimizer_constants *with, const struct moment_noise *noise,
+				 enum moment_side side, vector p, vector a, struct moments *moments, size_t i)
+{
+	words behind = side == SIDE_EVEN ? even_lanes() : add(even_lanes(), all_words(1));
+
+	moments->side = side;
+	moments->noise = noise_at(noise->first + i, behind, noise->keys);
+	return update(with, p, a, moments, i);
+}
+
+ALWAYS_INLINE void update_pair(const struct optimizer_constants *with, const struct optimizer_arrays *at,
+			       struct moments *moments, size_t i)
+{
+	uint16_t *highs = (uint16_t *)at->parameter + i, *lows = (uint16_t *)at->master + i;
+	const float *gradient = at->gradient + i;
+	words high, low, even, odd;
+	vector p, q, a, b;
+
+	prefetch(highs);
+	prefetch(lows);
+	prefetch(gradient);
+	prefetch(gradient + VECTOR_LANES);
+	high = load_pairs(highs);
+	low = load_pairs(lows);
+	load_apart(gradient, &a, &b);
+	p = from_bits(add(shift_left(high, 16), shift_signed(shift_left(low, 16), 16)));
+	q = from_bits(add(upper_half(high), shift_signed(low, 16)));
+	p = update_side(with, &at->noise, SIDE_EVEN, p, a, moments, i);
+	q = update_side(with, &at->noise, SIDE_ODD, q, b, moments, i);
+	even = shift_right(carry_half(p), 16);
+	odd = upper_half(carry_half(q));
+	store_pairs(highs, either(even, odd));
+	store_pairs(lows, either(lower_half(bits_of(p)), shift_left(bits_of(q), 16)));
+}
+
+/* Where all is kept in halves two vectors are taken apart as they lie there, instead of widening each array
+ * and packing it again, which would cost as much as the arithmetic. Pairs begin where no vector of noise
+ * crosses 2^32. */
+static void update_pairs(const struct optimizer_constants *constants, size_t count,
+			 const struct optimizer_arrays *arrays)
+{
+	const struct optimizer_constants with = *constants;
+	const struct optimizer_arrays at = *arrays;
+	struct moments moments = { .format = MOMENTS_BF16, .slots = { at.slots[0], at.slots[1] } };
+	size_t i = 0;
+
+	if (at.noise.first % (2 * VECTOR_LANES) == VECTOR_LANES && VECTOR_LANES <= count) {
+		update_row(&with, &at, MASTER_SPLIT, &moments, i);
+		i += VECTOR_LANES;
+	}
+	for (; i + 2 * VECTOR_LANES <= count; i += 2 * VECTOR_LANES)
+		update_pair(&with, &at, &moments, i);
+	for (; i + VECTOR_LANES <= count; i += VECTOR_LANES)
+		update_row(&with, &at, MASTER_SPLIT, &moments, i);
+	if (i < count)
+		update_rest(constants, i, count, arrays, MASTER_SPLIT, MOMENTS_BF16);
 }
 
 /* A last block that is not whole vectors is left to the scalars, whole: it has one scale. */
@@ -86,7 +152,8 @@ ALWAYS_INLINE void update_blocks(const struct optimizer_constants *constants, si
 {
 	const struct optimizer_constants with = *constants;
 	const struct optimizer_arrays at = *arrays;
-	struct moments moments = { .format = MOMENTS_INT8 };
+	struct moment_block blocks[OPTIMIZER_MAX_SLOTS];
+	struct moments moments = { .format = MOMENTS_INT8, .blocks = blocks };
 	size_t first = 0;
 
 	while (first < count) {
@@ -124,7 +191,6 @@ ALWAYS_INLINE void update_blocks(const struct optimizer_constants *constants, si
 UPDATE(update_split, MASTER_SPLIT, MOMENTS_FP32)
 UPDATE(update_beside, MASTER_BESIDE, MOMENTS_FP32)
 UPDATE(update_itself, MASTER_ITSELF, MOMENTS_FP32)
-UPDATE(update_split_bf16, MASTER_SPLIT, MOMENTS_BF16)
 UPDATE(update_beside_bf16, MASTER_BESIDE, MOMENTS_BF16)
 UPDATE(update_itself_bf16, MASTER_ITSELF, MOMENTS_BF16)
 UPDATE_BLOCKS(update_split_int8, MASTER_SPLIT)
@@ -137,7 +203,7 @@ UPDATE_BLOCKS(update_itself_int8, MASTER_ITSELF)
 		[MOMENTS_FP32] = { [MASTER_SPLIT] = update_split,                                            \
 				   [MASTER_BESIDE] = update_beside,                                          \
 				   [MASTER_ITSELF] = update_itself },                                        \
-		[MOMENTS_BF16] = { [MASTER_SPLIT] = update_split_bf16,                                       \
+		[MOMENTS_BF16] = { [MASTER_SPLIT] = update_pairs,                                            \
 				   [MASTER_BESIDE] = update_beside_bf16,                                     \
 				   [MASTER_ITSELF] = update_itself_bf16 },                                   \
 		[MOMENTS_INT8] = { [MASTER_SPLIT] = update_split_int8,                                       \

@@ -68,13 +68,18 @@ static inline vector join(const uint16_t *high, const int16_t *low)
 }
 
 /* Rounding would make some NaNs a zero. Arithmetic gives only quiet ones, which the upper half tells. */
-static inline void split(vector x, uint16_t *ret_high, int16_t *ret_low)
+static inline words carry_half(vector x)
 {
-	__m256i bits = _mm256_castps_si256(x);
 	__m256i is_number = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_ORD_Q));
 	__m256i half = _mm256_and_si256(is_number, _mm256_set1_epi32(0x8000));
-	__m256i high = _mm256_srli_epi32(_mm256_add_epi32(bits, half), 16);
-	__m256i low = _mm256_and_si256(bits, _mm256_set1_epi32(0xffff));
+
+	return _mm256_add_epi32(_mm256_castps_si256(x), half);
+}
+
+static inline void split(vector x, uint16_t *ret_high, int16_t *ret_low)
+{
+	__m256i high = _mm256_srli_epi32(carry_half(x), 16);
+	__m256i low = _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0xffff));
 
 	/* Packing works within 128 bits: it gives four of each, twice. */
 	__m256i both = _mm256_permute4x64_epi64(_mm256_packus_epi32(high, low), 0xd8);
@@ -106,6 +111,11 @@ static inline words all_words(uint32_t x)
 static inline words lanes(void)
 {
 	return _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+}
+
+static inline words even_lanes(void)
+{
+	return _mm256_set_epi32(14, 12, 10, 8, 6, 4, 2, 0);
 }
 
 static inline words add(words a, words b)
@@ -146,6 +156,11 @@ static inline words shift_left(words x, unsigned places)
 static inline words shift_right(words x, unsigned places)
 {
 	return _mm256_srli_epi32(x, (int)places);
+}
+
+static inline words shift_signed(words x, unsigned places)
+{
+	return _mm256_srai_epi32(x, (int)places);
 }
 
 static inline words least(words a, words b)
@@ -192,6 +207,27 @@ static inline words load_halves(const uint16_t *from)
 static inline void store_halves(uint16_t *to, words x)
 {
 	_mm_storeu_si128((__m128i *)to, pack_halves(x));
+}
+
+static inline words load_pairs(const void *from)
+{
+	return _mm256_loadu_si256(from);
+}
+
+static inline void store_pairs(void *to, words x)
+{
+	_mm256_storeu_si256(to, x);
+}
+
+/* Shuffling works within 128 bits: it gives two of each, twice. */
+static inline void load_apart(const float *from, vector *ret_even, vector *ret_odd)
+{
+	vector first = load(from), second = load(from + VECTOR_LANES);
+	__m256d even = _mm256_castps_pd(_mm256_shuffle_ps(first, second, 0x88));
+	__m256d odd = _mm256_castps_pd(_mm256_shuffle_ps(first, second, 0xdd));
+
+	*ret_even = _mm256_castpd_ps(_mm256_permute4x64_pd(even, 0xd8));
+	*ret_odd = _mm256_castpd_ps(_mm256_permute4x64_pd(odd, 0xd8));
 }
 
 #endif

@@ -68,14 +68,20 @@ static inline vector join(const uint16_t *high, const int16_t *low)
 }
 
 /* Rounding would make some NaNs a zero. Arithmetic gives only quiet ones, which the upper half tells. */
-static inline void split(vector x, uint16_t *ret_high, int16_t *ret_low)
+static inline words carry_half(vector x)
 {
 	__m512i bits = _mm512_castps_si512(x);
 	__mmask16 is_number = _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q);
-	__m512i rounded = _mm512_mask_add_epi32(bits, is_number, bits, _mm512_set1_epi32(0x8000));
 
-	_mm256_storeu_si256((__m256i *)ret_high, _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
-	_mm256_storeu_si256((__m256i *)ret_low, _mm512_cvtepi32_epi16(bits));
+	return _mm512_mask_add_epi32(bits, is_number, bits, _mm512_set1_epi32(0x8000));
+}
+
+static inline void split(vector x, uint16_t *ret_high, int16_t *ret_low)
+{
+	__m512i high = _mm512_srli_epi32(carry_half(x), 16);
+
+	_mm256_storeu_si256((__m256i *)ret_high, _mm512_cvtepi32_epi16(high));
+	_mm256_storeu_si256((__m256i *)ret_low, _mm512_cvtepi32_epi16(_mm512_castps_si512(x)));
 }
 
 static inline void store_fp16(uint16_t *to, vector x)
@@ -101,6 +107,11 @@ static inline words all_words(uint32_t x)
 static inline words lanes(void)
 {
 	return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+}
+
+static inline words even_lanes(void)
+{
+	return _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
 }
 
 static inline words add(words a, words b)
@@ -143,6 +154,11 @@ static inline words shift_right(words x, unsigned places)
 	return _mm512_srli_epi32(x, places);
 }
 
+static inline words shift_signed(words x, unsigned places)
+{
+	return _mm512_srai_epi32(x, places);
+}
+
 static inline words least(words a, words b)
 {
 	return _mm512_min_epu32(a, b);
@@ -176,6 +192,24 @@ static inline words load_halves(const uint16_t *from)
 static inline void store_halves(uint16_t *to, words x)
 {
 	_mm256_storeu_si256((__m256i *)to, _mm512_cvtepi32_epi16(x));
+}
+
+static inline words load_pairs(const void *from)
+{
+	return _mm512_loadu_si512(from);
+}
+
+static inline void store_pairs(void *to, words x)
+{
+	_mm512_storeu_si512(to, x);
+}
+
+static inline void load_apart(const float *from, vector *ret_even, vector *ret_odd)
+{
+	vector first = load(from), second = load(from + VECTOR_LANES);
+
+	*ret_even = _mm512_permutex2var_ps(first, even_lanes(), second);
+	*ret_odd = _mm512_permutex2var_ps(first, add(even_lanes(), all_words(1)), second);
 }
 
 #endif

@@ -66,6 +66,11 @@ static inline vector join(const uint16_t *high, const int16_t *low)
 	return bfloat16_join(*high, *low);
 }
 
+static inline words carry_half(vector x)
+{
+	return isnan(x) ? float_bits(x) : float_bits(x) + 0x8000;
+}
+
 static inline void split(vector x, uint16_t *ret_high, int16_t *ret_low)
 {
 	*ret_high = bfloat16_from_float(x);
@@ -93,6 +98,11 @@ static inline words all_words(uint32_t x)
 }
 
 static inline words lanes(void)
+{
+	return 0;
+}
+
+static inline words even_lanes(void)
 {
 	return 0;
 }
@@ -137,6 +147,11 @@ static inline words shift_right(words x, unsigned places)
 	return x >> places;
 }
 
+static inline words shift_signed(words x, unsigned places)
+{
+	return (words)((int32_t)x >> places);
+}
+
 static inline words least(words a, words b)
 {
 	return a < b ? a : b;
@@ -170,6 +185,27 @@ static inline words load_halves(const uint16_t *from)
 static inline void store_halves(uint16_t *to, words x)
 {
 	*to = (uint16_t)x;
+}
+
+static inline words load_pairs(const void *from)
+{
+	const uint16_t *halves = from;
+
+	return halves[0] | (words)halves[1] << 16;
+}
+
+static inline void store_pairs(void *to, words x)
+{
+	uint16_t *halves = to;
+
+	halves[0] = (uint16_t)x;
+	halves[1] = (uint16_t)(x >> 16);
+}
+
+static inline void load_apart(const float *from, vector *ret_even, vector *ret_odd)
+{
+	*ret_even = from[0];
+	*ret_odd = from[1];
 }
 
 #endif
