@@ -33,6 +33,7 @@ skip() {
 
 scratch=$(mktemp -d /tmp/tierd-test-XXXXXX)
 nvme=$(mktemp -d "${TIERD_TEST_DISK:-${TMPDIR:-$PWD}}/tierd-nvme-XXXXXX")
+nvme_capacity=1G
 # Seconds that nothing here takes, on a busy machine and with sanitizers: who takes so long hangs.
 patience=200
 tierd_pid=
@@ -78,7 +79,7 @@ tierd_answers() {
 }
 
 tierd_launch() {
-	"$TIERD" --socket "$TIERD_SOCKET" --state-dir "$scratch/state" --host-budget 256M --nvme "$nvme:1G" \
+	"$TIERD" --socket "$TIERD_SOCKET" --state-dir "$scratch/state" --host-budget 256M --nvme "$nvme:$nvme_capacity" \
 		--file-system any --workers 2 "$@" 2>>"$tierd_log" &
 	tierd_pid=$!
 }
