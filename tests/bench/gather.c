@@ -54,7 +54,7 @@ static int run(struct bench *bench)
 		r = bench_gather_hits(bench);
 	if (r == 0 && bench_wants(bench, "gather_miss_host_us"))
 		r = bench_gather_misses(bench);
-	if (r == 0 && bench_wants(bench, "request_us"))
+	if (r == 0 && bench_wants(bench, "request_ratio"))
 		r = bench_requests(bench);
 	if (r == 0 && bench_wants(bench, "isolation_p99_ratio"))
 		r = bench_isolation(bench);
