@@ -1,5 +1,5 @@
 /* The engine over fio: 1 MiB transfers, 16 at once, direct, registered files and buffers of huge pages, on
- * one file. */
+ * one file; and what both read with other numbers of them at once, for a picture. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -13,6 +13,11 @@
 #include "tests/bench/fio.h"
 
 #define DEPTH 16
+#define MOST_DEPTH 32
+#define DEPTHS "nvme_depth"
+#define DEPTH_TURNS 5 /* odd: one is the median */
+#define DEPTH_SECONDS 0.3
+#define QUICK_DEPTH_SECONDS 0.01
 #define FILE_BYTES FIO_FILE_BYTES
 #define SKIPPED 77
 #define LIMIT 0.95
@@ -39,7 +44,8 @@ struct stage {
 	struct bench_disk disk;
 	struct tier *tier;
 	struct fio_job fio;
-	struct slot slots[DEPTH];
+	struct slot slots[MOST_DEPTH];
+	unsigned depth;
 	const struct subject *subject;
 	uint64_t next[2]; /* of reads, and of writes */
 	uint64_t started, finished, stop_ns;
@@ -93,7 +99,7 @@ static double run_engine(void *context, double seconds)
 
 	stage->stop_ns = start + (uint64_t)(seconds * 1e9);
 	stage->next[0] = stage->next[1] = stage->finished = 0;
-	for (unsigned i = 0; i < DEPTH && stage->error == 0; i++)
+	for (unsigned i = 0; i < stage->depth && stage->error == 0; i++)
 		submit_next(&stage->slots[i]);
 	wait_for_all(stage);
 	if (stage->error)
@@ -103,7 +109,7 @@ static double run_engine(void *context, double seconds)
 
 static void fill_slots(struct stage *stage)
 {
-	for (unsigned i = 0; i < DEPTH; i++) {
+	for (unsigned i = 0; i < MOST_DEPTH; i++) {
 		stage->slots[i].stage = stage;
 		stage->slots[i].io = (struct tier_io){
 			.buffer = stage->disk.buffers.base + i * MIB,
@@ -128,7 +134,7 @@ static int write_whole_file(struct stage *stage)
 
 static int stage_open(struct stage *stage)
 {
-	int r = bench_disk_open(&stage->disk, DEPTH);
+	int r = bench_disk_open(&stage->disk, MOST_DEPTH);
 
 	if (r == 0)
 		r = bench_disk_add(&stage->disk, FILE_BYTES, &stage->tier);
@@ -157,8 +163,63 @@ static int compare(struct bench *bench, struct stage *stage, const struct subjec
 
 	stage->subject = subject;
 	stage->fio.direction = subject->fio_direction;
+	stage->depth = stage->fio.depth = DEPTH;
 	return bench_compare(bench, &comparison);
 }
+
+/* ---- Other depths ---- */
+
+struct depth {
+	unsigned depth;
+	const char *ours, *theirs;
+};
+
+static const struct depth depths[] = {
+	{ 1, "nvme_depth_1_tierd", "nvme_depth_1_fio" },
+	{ 2, "nvme_depth_2_tierd", "nvme_depth_2_fio" },
+	{ 4, "nvme_depth_4_tierd", "nvme_depth_4_fio" },
+	{ 8, "nvme_depth_8_tierd", "nvme_depth_8_fio" },
+	{ 16, "nvme_depth_16_tierd", "nvme_depth_16_fio" },
+	{ 32, "nvme_depth_32_tierd", "nvme_depth_32_fio" },
+};
+
+static int record_rate(struct bench *bench, const char *name, double *rates)
+{
+	return bench_record(bench,
+			    &(struct bench_result){ .name = name,
+						    .value = bench_quantile(rates, DEPTH_TURNS, 0.5) / 1e6,
+						    .unit = "MB/s" });
+}
+
+static int read_at_depth(struct bench *bench, struct stage *stage, const struct depth *depth)
+{
+	double seconds = bench_is_quick(bench) ? QUICK_DEPTH_SECONDS : DEPTH_SECONDS;
+	double ours[DEPTH_TURNS], theirs[DEPTH_TURNS];
+	int r;
+
+	stage->depth = stage->fio.depth = depth->depth;
+	for (unsigned i = 0; i < DEPTH_TURNS; i++) {
+		ours[i] = run_engine(stage, seconds);
+		theirs[i] = fio_run(&stage->fio, seconds);
+		if (ours[i] < 0 || theirs[i] < 0)
+			return ours[i] < 0 ? (int)ours[i] : (int)theirs[i];
+	}
+	r = record_rate(bench, depth->ours, ours);
+	return r < 0 ? r : record_rate(bench, depth->theirs, theirs);
+}
+
+static int read_at_all_depths(struct bench *bench, struct stage *stage)
+{
+	int r = 0;
+
+	stage->subject = &subjects[0];
+	stage->fio.direction = subjects[0].fio_direction;
+	for (size_t i = 0; i < ARRAY_LENGTH(depths) && r == 0; i++)
+		r = read_at_depth(bench, stage, &depths[i]);
+	return r;
+}
+
+/* ---- */
 
 static int run(struct bench *bench, struct stage *stage)
 {
@@ -169,11 +230,10 @@ static int run(struct bench *bench, struct stage *stage)
 	printf("%s, %s, %s\n", stage->tier->label, engine_name(stage->disk.engine),
 	       nvme_tier_is_direct(stage->tier) ? "direct" : "buffered");
 	snprintf(stage->fio.file, sizeof(stage->fio.file), "%s", stage->tier->label);
-	stage->fio.depth = DEPTH;
 	for (size_t i = 0; i < ARRAY_LENGTH(subjects) && r == 0; i++)
 		if (bench_wants(bench, subjects[i].name))
 			r = compare(bench, stage, &subjects[i]);
-	return r;
+	return r == 0 && bench_wants(bench, DEPTHS) ? read_at_all_depths(bench, stage) : r;
 }
 
 static bool is_wanted(const struct bench *bench)
@@ -181,7 +241,7 @@ static bool is_wanted(const struct bench *bench)
 	for (size_t i = 0; i < ARRAY_LENGTH(subjects); i++)
 		if (bench_wants(bench, subjects[i].name))
 			return true;
-	return false;
+	return bench_wants(bench, DEPTHS);
 }
 
 int main(int argc, char **argv)
