@@ -8,7 +8,6 @@
 
 #include "common/plural.h"
 #include "common/size.h"
-#include "daemon/names.h"
 #include "daemon/refuse.h"
 #include "proto/name.h"
 
@@ -214,7 +213,7 @@ void catalog_free(struct catalog *catalog)
 static int add_names(struct catalog *catalog, const struct unit *unit, char *message, size_t size)
 {
 	for (uint32_t i = 0; i < unit->tensor_count; i++) {
-		if (names_have(catalog->tensor_names, unit->tensors[i].name))
+		if (names_have(&catalog->tensor_names, unit->tensors[i].name))
 			return refuse(message, size, -EEXIST, "unit \"%s\": there is already a tensor \"%s\"",
 				      unit->name, unit->tensors[i].name);
 		if (names_add(&catalog->tensor_names, unit->tensors[i].name) < 0)
@@ -262,7 +261,7 @@ static int check_definition(const struct catalog *catalog, const Tierd__Wire__Un
 			      "(units_per_job, tensors_per_job)",
 			      definition->name, catalog->unit_maximum, PLURAL(catalog->unit_maximum),
 			      (unsigned long long)catalog->tensor_maximum, PLURAL(catalog->tensor_maximum));
-	if (names_have(catalog->unit_names, definition->name))
+	if (names_have(&catalog->unit_names, definition->name))
 		return refuse(message, size, -EEXIST, "there is already a unit \"%s\"", definition->name);
 	return 0;
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/names.h"
 #include "proto/frame.h"
 #include "proto/unit_layout.h"
 #include "proto/vocabulary.h"
@@ -70,8 +71,6 @@ struct pack {
 	uint64_t slot_bytes;
 };
 
-struct name;
-
 struct catalog {
 	struct unit *units;
 	uint32_t unit_count, unit_capacity;
@@ -82,7 +81,7 @@ struct catalog {
 	struct pack *packs; /* once packed */
 	uint32_t pack_count;
 	uint64_t parameters, trainable, gradient_bytes_maximum; /* trainable: with padding */
-	struct name *unit_names, *tensor_names;			/* daemon/names.h */
+	struct names unit_names, tensor_names;
 };
 
 void catalog_free(struct catalog *catalog);

@@ -4,32 +4,27 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-/* Its default is exit(). */
-#define HASH_NONFATAL_OOM 1
-/* Its own hash has no key: names could be chosen that all meet in one bucket, and each look at it would take
- * as long as there are names. */
-#define HASH_FUNCTION(text, length, value) ((value) = names_hash(text, length))
-#include <uthash.h>
-
-unsigned names_hash(const char *text, size_t length);
-
-struct name {
-	const char *text; /* borrowed */
-	UT_hash_handle hh;
+/* A table of them, by their hashes: a name lies at its own place or behind it, with no hole between. Of zeros
+ * it is empty. */
+struct names {
+	const char **texts; /* borrowed; NULL: a hole */
+	uint32_t count;
+	uint32_t places; /* a power of two, or 0; a quarter at least are holes */
 };
 
-/* What each takes beside its text, with its share of the table. */
-#define NAMES_BYTES (sizeof(struct name) + 2 * sizeof(UT_hash_bucket))
+/* What each takes beside its text, at most: just after the table has grown, and while it grows. */
+#define NAMES_BYTES (4 * sizeof(char *))
 
-bool names_have(struct name *names, const char *text);
+bool names_have(const struct names *names, const char *text);
 
 /* The text stays the caller's, until it is removed. -ENOMEM. */
-int names_add(struct name **names, const char *text);
+int names_add(struct names *names, const char *text);
 
 /* Only if it is this very string, not an equal one that is somewhere else. Takes NULL. */
-void names_remove(struct name **names, const char *text);
+void names_remove(struct names *names, const char *text);
 
-void names_clear(struct name **names);
+void names_clear(struct names *names);
 
 #endif
