@@ -188,8 +188,9 @@ static void shard_of(const struct tierd_job *job, uint32_t unit, uint32_t number
 	/* Trainable elements are numbered through both sections. */
 	uint64_t begin = tensor->first + unit_layout_section_first(layout, (int)tensor->section);
 	uint64_t end = begin + tensor->elements;
-	uint64_t shard_begin = unit_layout_shard(layout, job->rank, job->world_size);
-	uint64_t shard_end = unit_layout_shard(layout, job->rank + 1, job->world_size);
+	uint64_t trainable = unit_layout_trainable(layout);
+	uint64_t shard_begin = unit_layout_shard(trainable, job->rank, job->world_size);
+	uint64_t shard_end = unit_layout_shard(trainable, job->rank + 1, job->world_size);
 	uint64_t first = begin > shard_begin ? begin : shard_begin;
 	uint64_t last = end < shard_end ? end : shard_end;
 

@@ -5,8 +5,8 @@
 
 static uint64_t shard_elements(const struct job *job, const struct unit *unit, uint32_t rank)
 {
-	return unit_layout_shard(&unit->layout, rank + 1, job->options.world_size) -
-	       unit_layout_shard(&unit->layout, rank, job->options.world_size);
+	return unit_layout_shard(unit->trainable, rank + 1, job->options.world_size) -
+	       unit_layout_shard(unit->trainable, rank, job->options.world_size);
 }
 
 /* Bytes of the trainable elements first … first + count - 1 of a unit: of parameters, or of the state beside
@@ -16,34 +16,31 @@ static uint64_t trainable_bytes(const struct job *job, const struct unit *unit, 
 {
 	uint64_t bytes = 0;
 
-	for (int section = 0; section < UNIT_TRAINABLE_SECTIONS; section++) {
-		uint64_t from = unit_layout_section_first(&unit->layout, section);
-		uint64_t end = unit_layout_section_first(&unit->layout, section + 1);
-		from = from > first ? from : first;
+	for (uint32_t i = 0; i < unit->part_count; i++) {
+		const struct unit_part *part = &unit->parts[i];
+		uint64_t from = part->first > first ? part->first : first;
+		uint64_t end = part->first + part->elements;
+
 		end = end < first + count ? end : first + count;
-		if (from >= end)
+		if (from >= end || !section_is_trainable(part->section))
 			continue;
-		bytes += is_state ? state_all_bytes(&job->options, (enum unit_section)section, end - from)
-				  : (end - from) * section_element_bytes((enum unit_section)section);
+		bytes += is_state ? state_all_bytes(&job->options, part->section, end - from)
+				  : (end - from) * section_element_bytes(part->section);
 	}
 	return bytes;
 }
 
 static uint64_t frozen_bytes(const struct unit *unit)
 {
-	uint64_t bytes = 0;
-
-	for (int section = UNIT_TRAINABLE_SECTIONS; section < UNIT_SECTIONS; section++)
-		bytes += unit->layout.elements[section] * section_element_bytes((enum unit_section)section);
-	return bytes;
+	return unit_parameter_bytes(unit) - unit_trainable_bytes(unit);
 }
 
 /* Frozen values are partitioned like the others, evenly. */
 static void add_unit(const struct job *job, const struct unit *unit, uint32_t rank,
 		     Tierd__Wire__StatisticsReply *reply)
 {
-	uint64_t all = unit_layout_trainable(&unit->layout);
-	uint64_t first = unit_layout_shard(&unit->layout, rank, job->options.world_size);
+	uint64_t all = unit->trainable;
+	uint64_t first = unit_layout_shard(unit->trainable, rank, job->options.world_size);
 	uint64_t count = shard_elements(job, unit, rank);
 	uint32_t stage = job->options.stage;
 
@@ -87,7 +84,7 @@ void account_push(struct job *job, struct member *member, uint32_t unit)
 {
 	job->figures.pushes++;
 	if (job->options.stage >= 2)
-		member->communicated_elements += unit_layout_trainable(&job->catalog.units[unit].layout);
+		member->communicated_elements += job->catalog.units[unit].trainable;
 }
 
 void account_transfer(struct job *job, enum statistics_kind kind, struct store_transfer *transfer)
@@ -115,8 +112,7 @@ void account_step(struct job *job)
 
 	for (uint32_t i = 0; i < job->catalog.unit_count; i++)
 		if (job->catalog.units[i].last_update == job->step)
-			elements += volumes[job->options.stage] *
-				    unit_layout_trainable(&job->catalog.units[i].layout);
+			elements += volumes[job->options.stage] * job->catalog.units[i].trainable;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank])
 			job->ranks[rank]->communicated_elements += elements;

@@ -11,21 +11,6 @@
 #include "daemon/refuse.h"
 #include "proto/name.h"
 
-static void unit_clear(struct unit *unit)
-{
-	for (uint32_t i = 0; i < unit->tensor_count; i++) {
-		free(unit->tensors[i].name);
-		free(unit->tensors[i].alias);
-		free(unit->tensors[i].slice_of);
-		free(unit->tensors[i].written);
-	}
-	free(unit->tensors);
-	for (int section = 0; section < UNIT_TRAINABLE_SECTIONS; section++)
-		free(unit->runs[section]);
-	free(unit->name);
-	*unit = (struct unit){ 0 };
-}
-
 static int check_name(const struct catalog *catalog, const char *what, const char *name, char *message,
 		      size_t size)
 {
@@ -96,12 +81,35 @@ static int check_tensor(const struct catalog *catalog, const Tierd__Wire__Tensor
 	return check_slice(wire, message, size);
 }
 
-static char *copy_or_null(const char *text)
+/* True: it is there, or there is none. */
+static bool copy_text(struct hoard *hoard, const char *text, char **ret_copy)
 {
-	return text[0] ? strdup(text) : NULL;
+	*ret_copy = text[0] ? hoard_copy_text(hoard, text) : NULL;
+	return *ret_copy || !text[0];
 }
 
-static int tensor_set(struct tensor *tensor, const Tierd__Wire__Tensor *wire,
+static int copy_texts(struct hoard *hoard, struct tensor *tensor, const Tierd__Wire__Tensor *wire)
+{
+	if (copy_text(hoard, wire->name, &tensor->name) && copy_text(hoard, wire->alias, &tensor->alias) &&
+	    copy_text(hoard, wire->slice_of, &tensor->slice_of))
+		return 0;
+	return -ENOMEM;
+}
+
+static int copy_shape(struct hoard *hoard, struct tensor *tensor, const Tierd__Wire__Tensor *wire)
+{
+	tensor->dimensions = (uint8_t)wire->n_shape;
+	/* Of a scalar the wire has no array at all. */
+	if (wire->n_shape == 0)
+		return 0;
+	tensor->shape = hoard_take(hoard, wire->n_shape * sizeof(*tensor->shape));
+	if (!tensor->shape)
+		return -ENOMEM;
+	memcpy(tensor->shape, wire->shape, wire->n_shape * sizeof(*tensor->shape));
+	return 0;
+}
+
+static int tensor_set(struct hoard *hoard, struct tensor *tensor, const Tierd__Wire__Tensor *wire,
 		      const struct job_options *options, struct unit_layout *layout, char *message,
 		      size_t size)
 {
@@ -118,83 +126,55 @@ static int tensor_set(struct tensor *tensor, const Tierd__Wire__Tensor *wire,
 		return refuse(message, size, r,
 			      "tensor \"%s\" is too large: a unit has at most %llu elements", wire->name,
 			      (unsigned long long)UNIT_MAX_ELEMENTS);
-	tensor->format = wire->format;
-	tensor->dimensions = (uint32_t)wire->n_shape;
-	/* Of a scalar the wire has no array at all. */
-	for (size_t i = 0; i < wire->n_shape; i++)
-		tensor->shape[i] = wire->shape[i];
+	tensor->format = (uint8_t)wire->format;
 	tensor->group = wire->group;
 	tensor->is_frozen = wire->is_frozen;
-	tensor->initializer = wire->initializer;
+	tensor->initializer = (uint8_t)wire->initializer;
 	tensor->a = wire->a;
 	tensor->b = wire->b;
 	tensor->slice_row = wire->slice_row;
 	tensor->slice_rows = wire->slice_rows;
-	tensor->name = strdup(wire->name);
-	tensor->alias = copy_or_null(wire->alias);
-	tensor->slice_of = copy_or_null(wire->slice_of);
-	if (!tensor->name || (wire->alias[0] && !tensor->alias) || (wire->slice_of[0] && !tensor->slice_of))
-		return refuse(message, size, -ENOMEM, "out of memory");
-	return 0;
+	r = copy_texts(hoard, tensor, wire);
+	if (r == 0)
+		r = copy_shape(hoard, tensor, wire);
+	return r == 0 ? 0 : refuse(message, size, r, "out of memory");
 }
 
-/* Runs cover a section from its start to its end: padding belongs to the tensor before it. */
-static int unit_set_runs(struct unit *unit, enum unit_section section)
+static int set_tensors(struct catalog *catalog, struct unit *unit, const Tierd__Wire__UnitDefine *definition,
+		       const struct job_options *options, struct unit_layout *layout, char *message,
+		       size_t size)
 {
-	struct run *runs;
-	uint32_t count = 0;
+	int r = 0;
 
-	/* Most units have few of the sections, and a job many units. */
-	if (unit->layout.elements[section] == 0)
-		return 0;
-	runs = calloc(unit->tensor_count, sizeof(*runs));
-	if (!runs)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < unit->tensor_count; i++) {
-		const struct tensor *tensor = &unit->tensors[i];
-
-		if (tensor->layout.section != section || tensor->layout.elements == 0)
-			continue;
-		if (count > 0 && runs[count - 1].group == tensor->group)
-			continue;
-		uint64_t first = count == 0 ? 0 : tensor->layout.first;
-
-		if (count > 0)
-			runs[count - 1].count = first - runs[count - 1].first;
-		runs[count++] = (struct run){ .first = first, .group = tensor->group };
-	}
-	runs[count - 1].count = unit->layout.elements[section] - runs[count - 1].first;
-	unit->runs[section] = runs;
-	unit->run_count[section] = count;
-	return 0;
-}
-
-static int unit_set(const struct catalog *catalog, struct unit *unit,
-		    const Tierd__Wire__UnitDefine *definition, const struct job_options *options,
-		    char *message, size_t size)
-{
-	int r;
-
-	unit->name = strdup(definition->name);
-	unit->tensors = calloc(definition->n_tensors, sizeof(*unit->tensors));
-	if (!unit->name || !unit->tensors)
-		return refuse(message, size, -ENOMEM, "out of memory");
-	unit_layout_init(&unit->layout);
-	for (size_t i = 0; i < definition->n_tensors; i++) {
+	for (size_t i = 0; i < definition->n_tensors && r == 0; i++) {
 		r = check_tensor(catalog, definition->tensors[i], options, message, size);
 		if (r < 0)
 			return r;
 		unit->tensor_count++;
-		r = tensor_set(&unit->tensors[i], definition->tensors[i], options, &unit->layout, message,
-			       size);
-		if (r < 0)
-			return r;
+		r = tensor_set(&catalog->definitions, &unit->tensors[i], definition->tensors[i], options,
+			       layout, message, size);
 		unit->parameters += unit->tensors[i].layout.elements;
 	}
-	unit_layout_finish(&unit->layout);
-	r = 0;
-	for (int section = 0; section < UNIT_TRAINABLE_SECTIONS && r == 0; section++)
-		r = unit_set_runs(unit, (enum unit_section)section);
+	return r;
+}
+
+static int unit_set(struct catalog *catalog, struct unit *unit, const Tierd__Wire__UnitDefine *definition,
+		    const struct job_options *options, char *message, size_t size)
+{
+	struct hoard *hoard = &catalog->definitions;
+	struct unit_layout layout;
+	int r;
+
+	unit->name = hoard_copy_text(hoard, definition->name);
+	unit->tensors = hoard_take(hoard, definition->n_tensors * sizeof(*unit->tensors));
+	if (!unit->name || !unit->tensors)
+		return refuse(message, size, -ENOMEM, "out of memory");
+	unit_layout_init(&layout);
+	r = set_tensors(catalog, unit, definition, options, &layout, message, size);
+	if (r < 0)
+		return r;
+	unit_layout_finish(&layout);
+	r = unit_set_parts(unit, hoard, &layout);
 	return r == 0 ? 0 : refuse(message, size, r, "out of memory");
 }
 
@@ -203,7 +183,9 @@ void catalog_free(struct catalog *catalog)
 	names_clear(&catalog->unit_names);
 	names_clear(&catalog->tensor_names);
 	for (uint32_t i = 0; i < catalog->unit_count; i++)
-		unit_clear(&catalog->units[i]);
+		for (uint32_t t = 0; t < catalog->units[i].tensor_count; t++)
+			free(catalog->units[i].tensors[t].written);
+	hoard_clear(&catalog->definitions);
 	free(catalog->units);
 	free(catalog->packs);
 	*catalog = (struct catalog){ 0 };
@@ -269,6 +251,7 @@ static int check_definition(const struct catalog *catalog, const Tierd__Wire__Un
 int catalog_define(struct catalog *catalog, const Tierd__Wire__UnitDefine *definition,
 		   const struct job_options *options, char *message, size_t message_size)
 {
+	struct hoard before = catalog->definitions;
 	struct unit unit = { 0 };
 	int r = check_definition(catalog, definition, message, message_size);
 
@@ -281,39 +264,40 @@ int catalog_define(struct catalog *catalog, const Tierd__Wire__UnitDefine *defin
 		r = add_names(catalog, &unit, message, message_size);
 	if (r < 0) {
 		remove_names(catalog, &unit);
-		unit_clear(&unit);
+		hoard_return(&catalog->definitions, before);
 		return r;
 	}
 	catalog->units[catalog->unit_count++] = unit;
 	catalog->tensor_count += unit.tensor_count;
 	catalog->parameters += unit.parameters;
-	catalog->trainable += unit_layout_trainable(&unit.layout);
-	uint64_t bytes = size_align(unit_layout_gradient_bytes(&unit.layout), 4096);
+	catalog->trainable += unit.trainable;
+	uint64_t bytes = size_align(unit_trainable_bytes(&unit), 4096);
 
 	if (bytes > catalog->gradient_bytes_maximum)
 		catalog->gradient_bytes_maximum = bytes;
 	return 0;
 }
 
-/* What the allocator adds to each piece. */
-#define ALLOCATION_BYTES 32
+/* Of a tensor: a section that only it has, all of whose elements it writes at once, in a piece of the
+ * allocator's least size. */
+#define TENSOR_BYTES (sizeof(struct tensor) + sizeof(struct unit_part) + 2 * sizeof(struct span))
 
+/* With what may be left before the next number in the hoard. */
 static uint64_t text_bytes(const char *text)
 {
-	return text[0] ? strlen(text) + ALLOCATION_BYTES : 0;
+	return text[0] ? strlen(text) + sizeof(uint64_t) : 0;
 }
 
 uint64_t catalog_definition_bytes(const Tierd__Wire__UnitDefine *definition)
 {
-	/* Twice: the array of units grows by doubling. Runs: of two sections, one more than tensors each. */
-	uint64_t bytes = 2 * sizeof(struct unit) + NAMES_BYTES + text_bytes(definition->name) +
-			 2 * (sizeof(struct run) + ALLOCATION_BYTES);
+	/* Twice: the array of units grows by doubling. */
+	uint64_t bytes = 2 * sizeof(struct unit) + NAMES_BYTES + text_bytes(definition->name);
 
 	for (size_t i = 0; i < definition->n_tensors; i++) {
 		const Tierd__Wire__Tensor *tensor = definition->tensors[i];
 
-		bytes += sizeof(struct tensor) + 2 * sizeof(struct run) + NAMES_BYTES +
-			 text_bytes(tensor->name) + text_bytes(tensor->alias) + text_bytes(tensor->slice_of);
+		bytes += TENSOR_BYTES + NAMES_BYTES + text_bytes(tensor->name) + text_bytes(tensor->alias) +
+			 text_bytes(tensor->slice_of) + tensor->n_shape * sizeof(uint64_t);
 	}
 	return bytes;
 }

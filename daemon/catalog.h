@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/hoard.h"
 #include "daemon/names.h"
 #include "proto/frame.h"
 #include "proto/unit_layout.h"
@@ -25,39 +26,40 @@ struct span {
 	uint64_t first, end;
 };
 
+/* Of these, and of units, a job may have very many: what they point to lies in the catalog's hoard, if
+ * nothing else is said. */
 struct tensor {
-	char *name, *alias, *slice_of; /* owned; alias and slice_of may be NULL */
-	uint32_t format, dimensions, group;
-	uint64_t shape[WIRE_MAX_DIMENSIONS];
-	bool is_frozen;
-	uint32_t initializer;
-	double a, b;
+	char *name, *alias, *slice_of; /* alias and slice_of may be NULL */
+	uint64_t *shape;
 	uint64_t slice_row, slice_rows;
 	struct tensor_layout layout;
+	double a, b;
+	uint32_t group;
+	uint8_t format, dimensions, initializer;
+	bool is_frozen;
 	bool has_source; /* its first values are those of another job's: daemon/source.h */
 	/* Of its first values; of a reduced step, of its masters. Sorted, disjoint, not touching; owned. */
+	uint16_t written_count, written_capacity;
 	struct span *written;
-	unsigned written_count, written_capacity;
 };
 
-/* Consecutive elements of a section that one parameter group updates. */
-struct run {
-	uint64_t first, count; /* in the unit's section */
-	uint32_t group;
+/* What a unit has of a section. */
+struct unit_part {
+	enum unit_section section;
+	uint64_t elements;   /* padded */
+	uint64_t first;	     /* of the numbering through the unit's sections */
+	uint64_t pack_first; /* of the pack's section */
 };
 
 struct unit {
 	char *name;
 	struct tensor *tensors;
-	uint32_t tensor_count;
-	struct unit_layout layout;
-	struct run *runs[UNIT_TRAINABLE_SECTIONS]; /* they cover the sections, padding included */
-	uint32_t run_count[UNIT_TRAINABLE_SECTIONS];
+	struct unit_part *parts; /* of each section that a tensor lies in, in their order */
+	uint32_t tensor_count, part_count;
 	uint64_t parameters; /* elements of all tensors, without padding */
+	uint64_t trainable;  /* those that are trained, with padding */
 
 	uint32_t pack;
-	uint64_t pack_first[UNIT_SECTIONS]; /* where its sections begin in the pack's, in elements */
-
 	bool has_source;      /* its slots and its count of updates are another job's, too */
 	uint64_t updates;     /* how often the optimizer has updated it */
 	uint64_t last_update; /* the step that did so last */
@@ -72,6 +74,7 @@ struct pack {
 };
 
 struct catalog {
+	struct hoard definitions; /* what units and tensors point to */
 	struct unit *units;
 	uint32_t unit_count, unit_capacity;
 	uint64_t tensor_count;
@@ -111,7 +114,29 @@ void catalog_clear_padding(const struct catalog *catalog, uint32_t pack, char *s
 
 static inline bool unit_is_trainable(const struct unit *unit)
 {
-	return unit_layout_trainable(&unit->layout) != 0;
+	return unit->trainable != 0;
+}
+
+/* Of a unit whose tensors are there; in the hoard. -ENOMEM. */
+int unit_set_parts(struct unit *unit, struct hoard *hoard, const struct unit_layout *layout);
+
+/* NULL: none of its tensors lies in the section. */
+struct unit_part *unit_part(const struct unit *unit, enum unit_section section);
+/* Of one of its tensors. */
+static inline struct unit_part *tensor_part(const struct unit *unit, const struct tensor *tensor)
+{
+	return unit_part(unit, tensor->layout.section);
+}
+
+/* Of all its sections, padding included. */
+uint64_t unit_elements(const struct unit *unit);
+uint64_t unit_parameter_bytes(const struct unit *unit);
+/* Of those that are trained: as parameters, or as gradients. */
+uint64_t unit_trainable_bytes(const struct unit *unit);
+
+static inline uint64_t unit_part_bytes(const struct unit_part *part)
+{
+	return part->elements * section_element_bytes(part->section);
 }
 
 /* Notes that elements have a value now. -E2BIG: in too many separate pieces; -ENOMEM. It cannot fail for as

@@ -44,8 +44,7 @@ static bool intersect(uint64_t first, uint64_t count, uint64_t from, uint64_t le
 
 static float *section_sum(const struct job *job, uint32_t unit, enum unit_section section)
 {
-	return gradient_sum(job, unit) +
-	       unit_layout_section_first(&job->catalog.units[unit].layout, (int)section);
+	return gradient_sum(job, unit) + unit_part(&job->catalog.units[unit], section)->first;
 }
 
 static void *part_at(const struct chunk *chunk, unsigned stream, uint64_t bytes)
@@ -114,12 +113,20 @@ static void update_run(const struct chunk *chunk, uint32_t index, uint32_t group
 
 static const struct moment_noise no_noise;
 
-/* Noise is of tensors: runs of a group may have many of them. */
+/* Of the tensor's elements first … . */
+static struct moment_noise noise_of(const struct chunk *chunk, const struct unit *unit,
+				    const struct tensor *tensor, uint64_t first)
+{
+	if (state_moments(chunk->section) == MOMENTS_FP32)
+		return no_noise;
+	return moment_noise(chunk->sweep->job->options.seed, initializer_tensor(tensor->name),
+			    unit->updates + 1, first);
+}
+
 static void update_tensors(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
 			   uint64_t at)
 {
-	const struct job *job = chunk->sweep->job;
-	const struct unit *unit = &job->catalog.units[index];
+	const struct unit *unit = &chunk->sweep->job->catalog.units[index];
 	uint64_t from, length;
 
 	for (uint32_t i = 0; i < unit->tensor_count; i++) {
@@ -128,8 +135,7 @@ static void update_tensors(const struct chunk *chunk, uint32_t index, uint64_t f
 		if (tensor->layout.section == chunk->section &&
 		    intersect(first, count, tensor->layout.first, tensor->layout.elements, &from, &length))
 			update_run(chunk, index, tensor->group, from, length, at + (from - first),
-				   moment_noise(job->options.seed, initializer_tensor(tensor->name),
-						unit->updates + 1, from - tensor->layout.first));
+				   noise_of(chunk, unit, tensor, from - tensor->layout.first));
 	}
 }
 
@@ -159,25 +165,13 @@ static void update_unit(const struct chunk *chunk, uint32_t index, uint64_t firs
 			uint64_t at)
 {
 	const struct job *job = chunk->sweep->job;
-	const struct unit *unit = &job->catalog.units[index];
-	uint64_t from, length;
 
 	if (!gradient_has_content(job, index))
 		return;
-	if (job->options.optimizer->is_by_owner) {
+	if (job->options.optimizer->is_by_owner)
 		update_written(chunk, index, first, count, at);
-		return;
-	}
-	if (state_moments(chunk->section) != MOMENTS_FP32) {
+	else
 		update_tensors(chunk, index, first, count, at);
-		return;
-	}
-	for (uint32_t i = 0; i < unit->run_count[chunk->section]; i++) {
-		const struct run *run = &unit->runs[chunk->section][i];
-
-		if (intersect(first, count, run->first, run->count, &from, &length))
-			update_run(chunk, index, run->group, from, length, at + (from - first), no_noise);
-	}
 }
 
 /* Until the decision the new parameters lie where the gradients did, which nobody needs any more: they are
@@ -224,13 +218,12 @@ static void compute_units(const struct chunk *chunk)
 	const struct pack *pack = &job->catalog.packs[chunk->pack];
 
 	for (uint32_t u = pack->first_unit; u < pack->first_unit + pack->unit_count; u++) {
-		const struct unit *unit = &job->catalog.units[u];
-		uint64_t unit_first = unit->pack_first[chunk->section], from, count;
+		const struct unit_part *part = unit_part(&job->catalog.units[u], chunk->section);
+		uint64_t from, count;
 
-		if (!intersect(chunk->first, chunk->count, unit_first, unit->layout.elements[chunk->section],
-			       &from, &count))
-			continue;
-		compute_unit(chunk, u, from - unit_first, count, from - chunk->first);
+		if (part &&
+		    intersect(chunk->first, chunk->count, part->pack_first, part->elements, &from, &count))
+			compute_unit(chunk, u, from - part->pack_first, count, from - chunk->first);
 	}
 }
 

@@ -151,7 +151,7 @@ static bool put_aside(struct job *job, struct contribution *contribution, bool w
 	contribution_take(contribution);
 	contribution->is_reading = true;
 	held->source = contribution;
-	held->source_bytes = unit_layout_gradient_bytes(&job->catalog.units[contribution->unit].layout);
+	held->source_bytes = unit_trainable_bytes(&job->catalog.units[contribution->unit]);
 	job->reductions_running++;
 	held->work.is_timed = trace_is_on(job);
 	workers_submit(job->node->workers, &held->work);

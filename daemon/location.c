@@ -97,14 +97,14 @@ static void add_name(struct list *list, const char *name)
 	list->more++;
 }
 
-static void add_tensors(struct list *list, const struct unit *unit, enum unit_section section, uint64_t first,
-			uint64_t end)
+static void add_tensors(struct list *list, const struct unit *unit, const struct unit_part *part,
+			uint64_t first, uint64_t end)
 {
 	for (uint32_t i = 0; i < unit->tensor_count; i++) {
 		const struct tensor_layout *layout = &unit->tensors[i].layout;
-		uint64_t begin = unit->pack_first[section] + layout->first;
+		uint64_t begin = part->pack_first + layout->first;
 
-		if (layout->section == section && begin < end && first < begin + layout->elements)
+		if (layout->section == part->section && begin < end && first < begin + layout->elements)
 			add_name(list, unit->tensors[i].name);
 	}
 }
@@ -118,13 +118,15 @@ static void find_units(const struct job *job, uint32_t pack, enum unit_section s
 
 	for (uint32_t i = units->first_unit; i < units->first_unit + units->unit_count; i++) {
 		const struct unit *unit = &job->catalog.units[i];
+		const struct unit_part *part = unit_part(unit, section);
 
-		if (unit->pack_first[section] >= end)
+		if (!part || part->elements == 0)
+			continue;
+		if (part->pack_first >= end)
 			break;
-		if (unit->layout.elements[section] > 0 &&
-		    unit->pack_first[section] + unit->layout.elements[section] > first && !*location->unit)
+		if (part->pack_first + part->elements > first && !*location->unit)
 			location->unit = unit->name;
-		add_tensors(&list, unit, section, first, end);
+		add_tensors(&list, unit, part, first, end);
 	}
 	if (list.more > 0)
 		snprintf(list.text + list.used, list.size - list.used, " and %u more", list.more);

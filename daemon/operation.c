@@ -17,7 +17,7 @@ uint64_t operation_pack_element(const struct tensor_operation *operation)
 {
 	const struct unit *unit = &operation->job->catalog.units[operation->unit];
 
-	return unit->pack_first[operation_section(operation)] + operation->tensor->layout.first +
+	return tensor_part(unit, operation->tensor)->pack_first + operation->tensor->layout.first +
 	       operation->first;
 }
 

@@ -20,8 +20,7 @@ static float *sums_address(const struct tensor_operation *operation)
 {
 	const struct unit *unit = &operation->job->catalog.units[operation->unit];
 
-	return gradient_sum(operation->job, operation->unit) +
-	       unit_layout_section_first(&unit->layout, (int)operation_section(operation)) +
+	return gradient_sum(operation->job, operation->unit) + tensor_part(unit, operation->tensor)->first +
 	       operation->tensor->layout.first + operation->first;
 }
 

@@ -9,9 +9,11 @@
 static void pack_append(struct pack *pack, uint32_t index, struct unit *unit)
 {
 	unit->pack = index;
-	for (int section = 0; section < UNIT_SECTIONS; section++) {
-		unit->pack_first[section] = pack->elements[section];
-		pack->elements[section] += unit->layout.elements[section];
+	for (uint32_t i = 0; i < unit->part_count; i++) {
+		struct unit_part *part = &unit->parts[i];
+
+		part->pack_first = pack->elements[part->section];
+		pack->elements[part->section] += part->elements;
 	}
 	pack->unit_count++;
 }
@@ -40,7 +42,7 @@ int catalog_pack(struct catalog *catalog)
 	if (!catalog->packs)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < catalog->unit_count; i++) {
-		uint64_t more = unit_layout_total(&catalog->units[i].layout);
+		uint64_t more = unit_elements(&catalog->units[i]);
 
 		if (i == 0 || elements + more > PACK_ELEMENTS) {
 			catalog->packs[catalog->pack_count++].first_unit = i;
@@ -81,16 +83,19 @@ static void clear_section_padding(const struct catalog *catalog, const struct pa
 {
 	uint64_t bytes = section_element_bytes((enum unit_section)section), at = 0;
 
-	for (uint32_t u = pack->first_unit; u < pack->first_unit + pack->unit_count; u++)
-		for (uint32_t i = 0; i < catalog->units[u].tensor_count; i++) {
-			const struct tensor_layout *tensor = &catalog->units[u].tensors[i].layout;
+	for (uint32_t u = pack->first_unit; u < pack->first_unit + pack->unit_count; u++) {
+		const struct unit *unit = &catalog->units[u];
+		const struct unit_part *part = unit_part(unit, (enum unit_section)section);
 
-			if ((int)tensor->section != section)
+		for (uint32_t i = 0; part && i < unit->tensor_count; i++) {
+			const struct tensor_layout *tensor = &unit->tensors[i].layout;
+
+			if (tensor->section != part->section)
 				continue;
-			clear_up_to(base, &at,
-				    (catalog->units[u].pack_first[section] + tensor->first) * bytes);
+			clear_up_to(base, &at, (part->pack_first + tensor->first) * bytes);
 			at += tensor->elements * bytes;
 		}
+	}
 	clear_up_to(base, &at, size_align(pack->elements[section] * bytes, SLOT_ALIGN_BYTES));
 }
 

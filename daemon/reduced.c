@@ -72,12 +72,11 @@ static bool check_shard(struct pending *pending, const struct unit *unit, const 
 {
 	const struct member *member = pending->member;
 	uint32_t ranks = member->job->options.world_size;
-	uint64_t begin =
-		unit_layout_section_first(&unit->layout, (int)tensor->layout.section) + tensor->layout.first;
+	uint64_t begin = tensor_part(unit, tensor)->first + tensor->layout.first;
 
 	if (count == 0 ||
-	    (begin + first >= unit_layout_shard(&unit->layout, member->rank, ranks) &&
-	     begin + first + count <= unit_layout_shard(&unit->layout, member->rank + 1, ranks)))
+	    (begin + first >= unit_layout_shard(unit->trainable, member->rank, ranks) &&
+	     begin + first + count <= unit_layout_shard(unit->trainable, member->rank + 1, ranks)))
 		return true;
 	pending_error(pending, -ERANGE,
 		      "tensor \"%s\": not all of the %llu elements from %llu on are in the shard of rank %u; "

@@ -101,18 +101,25 @@ static void submit_reduction(struct job *job, struct reduction *reduction)
 	}
 }
 
-static void set_segments(struct reduction *reduction, const struct unit_layout *layout)
+static void set_segments(struct reduction *reduction, const struct unit *unit)
 {
 	static const enum reduce_format formats[UNIT_TRAINABLE_FORMATS] = {
 		[SECTION_BF16] = REDUCE_BF16, [SECTION_FP16] = REDUCE_FP16, [SECTION_FP32] = REDUCE_FP32
 	};
 
-	for (int section = 0; section < UNIT_TRAINABLE_SECTIONS; section++)
-		reduction->segments[section] =
-			(struct collective_segment){ formats[section_plain((enum unit_section)section)],
-						     unit_layout_gradient_first(layout, section),
-						     layout->elements[section] };
-	reduction->push.segment_count = UNIT_TRAINABLE_SECTIONS;
+	uint64_t first = 0;
+
+	reduction->push.segment_count = 0;
+	for (uint32_t i = 0; i < unit->part_count; i++) {
+		const struct unit_part *part = &unit->parts[i];
+
+		if (!section_is_trainable(part->section))
+			break;
+		reduction->segments[reduction->push.segment_count++] =
+			(struct collective_segment){ formats[section_plain(part->section)], first,
+						     part->elements };
+		first += unit_part_bytes(part);
+	}
 }
 
 /* Whether the rank will not push the sum's next micro-batch any more. */
@@ -181,7 +188,7 @@ void sum_try(struct job *job, struct sum *sum)
 		reduction->pointers[rank] = contribution->data;
 	}
 	spill_pin(job, pack, true);
-	set_segments(reduction, &job->catalog.units[sum->unit].layout);
+	set_segments(reduction, &job->catalog.units[sum->unit]);
 	reduction->sum = sum;
 	reduction->push.sum = gradient_sum_address(job, sum);
 	reduction->push.is_added = sum->has_content;
@@ -237,8 +244,7 @@ static void fold_unit(struct job *job, uint32_t unit)
 	}
 	reduction->sum = NULL;
 	reduction->segments[0] =
-		(struct collective_segment){ REDUCE_FP32, 0,
-					     unit_layout_trainable(&job->catalog.units[unit].layout) };
+		(struct collective_segment){ REDUCE_FP32, 0, job->catalog.units[unit].trainable };
 	reduction->push.segment_count = 1;
 	/* In place: the kernels read an element of every contribution before they write it. */
 	reduction->push.sum = gradient_sum(job, unit);

@@ -341,13 +341,11 @@ static void fill_unit(const struct job *job, uint32_t index, Tierd__Wire__UnitEn
 	wire->unit = index;
 	wire->name = unit->name;
 	wire->elements = unit->parameters;
-	for (int section = 0; section < UNIT_SECTIONS; section++)
-		wire->bytes +=
-			unit->layout.elements[section] * section_element_bytes((enum unit_section)section);
+	wire->bytes = unit_parameter_bytes(unit);
 	wire->is_frozen = !unit_is_trainable(unit);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		shards[rank] = unit_layout_shard(&unit->layout, rank + 1, job->options.world_size) -
-			       unit_layout_shard(&unit->layout, rank, job->options.world_size);
+		shards[rank] = unit_layout_shard(unit->trainable, rank + 1, job->options.world_size) -
+			       unit_layout_shard(unit->trainable, rank, job->options.world_size);
 	wire->n_shard_elements = job->options.world_size;
 	wire->shard_elements = shards;
 	wire->state = (char *)"forming";

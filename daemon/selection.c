@@ -23,7 +23,7 @@ static struct copy_range range_of(const struct unit *unit, const struct tensor *
 	return (struct copy_range){ .pack = unit->pack,
 				    .section = layout->section,
 				    .state = state,
-				    .first = unit->pack_first[layout->section] + layout->first + first,
+				    .first = tensor_part(unit, tensor)->pack_first + layout->first + first,
 				    .count = count };
 }
 

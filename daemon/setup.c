@@ -261,10 +261,13 @@ static void fill_directory(struct job *job)
 		const struct unit *unit = &job->catalog.units[i];
 		const struct pack *pack = &job->catalog.packs[unit->pack];
 
-		for (int section = 0; section < UNIT_SECTIONS; section++)
-			directory_units(header)[i].section_offsets[section] =
-				pack->slot_offset[section] +
-				unit->pack_first[section] * section_element_bytes((enum unit_section)section);
+		for (uint32_t p = 0; p < unit->part_count; p++) {
+			const struct unit_part *part = &unit->parts[p];
+
+			directory_units(header)[i].section_offsets[part->section] =
+				pack->slot_offset[part->section] +
+				part->pack_first * section_element_bytes(part->section);
+		}
 	}
 }
 

@@ -268,7 +268,7 @@ static int plan_sums(struct setup *setup)
 		return refuse(setup->message, sizeof(setup->message), -ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < job->catalog.unit_count; i++) {
 		job->sum_offsets[i] = elements;
-		elements += unit_layout_trainable(&job->catalog.units[i].layout);
+		elements += job->catalog.units[i].trainable;
 	}
 	if (!size_multiply(elements, sizeof(float) * job->sum_ranks, &bytes) || bytes > UINT64_MAX - 4096)
 		return refuse(setup->message, sizeof(setup->message), -EOVERFLOW,

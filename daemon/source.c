@@ -333,7 +333,8 @@ struct copy_range source_range(const struct source *source, const struct tensor 
 	count = count < left ? count : left;
 	return (struct copy_range){ .pack = unit->pack,
 				    .section = layout->section,
-				    .first = unit->pack_first[layout->section] + layout->first + at,
+				    .first =
+					    unit_part(unit, layout->section)->pack_first + layout->first + at,
 				    .count = count < most ? count : most };
 }
 

@@ -25,7 +25,8 @@ static uint64_t whole_first(const struct tensor *tensor)
 
 static void whole_shape(const struct tensor *tensor, uint64_t shape[WIRE_MAX_DIMENSIONS])
 {
-	memcpy(shape, tensor->shape, sizeof(tensor->shape));
+	for (uint32_t i = 0; i < tensor->dimensions; i++)
+		shape[i] = tensor->shape[i];
 	if (tensor->slice_of)
 		shape[0] = tensor->slice_rows;
 }

@@ -169,7 +169,7 @@ static const struct tensor *find_tensor(struct source *source, uint64_t *ret_fir
 
 		for (; slots->tensor < unit->tensor_count; slots->tensor++) {
 			const struct tensor *tensor = &unit->tensors[slots->tensor];
-			uint64_t first = unit->pack_first[slots->section] + tensor->layout.first;
+			uint64_t first = tensor_part(unit, tensor)->pack_first + tensor->layout.first;
 
 			*ret_first = first;
 			if (takes_slots(unit, tensor, slots->section) &&

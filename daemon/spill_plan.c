@@ -11,7 +11,7 @@ uint64_t spill_pack_bytes(const struct job *job, uint32_t pack)
 	uint64_t elements = 0;
 
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		elements += unit_layout_trainable(&job->catalog.units[u].layout);
+		elements += job->catalog.units[u].trainable;
 	return size_product(elements, sizeof(float));
 }
 

@@ -9,7 +9,7 @@
 
 int tensor_reserve_written(struct tensor *tensor, unsigned pieces)
 {
-	unsigned needed = tensor->written_count + pieces, capacity = 2 * tensor->written_capacity + 4;
+	unsigned needed = tensor->written_count + pieces, capacity = 2 * tensor->written_capacity;
 	struct span *spans;
 
 	if (needed > CATALOG_MAX_SPANS)
@@ -21,7 +21,7 @@ int tensor_reserve_written(struct tensor *tensor, unsigned pieces)
 	if (!spans)
 		return -ENOMEM;
 	tensor->written = spans;
-	tensor->written_capacity = capacity;
+	tensor->written_capacity = (uint16_t)capacity;
 	return 0;
 }
 

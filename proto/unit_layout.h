@@ -144,10 +144,10 @@ static inline uint64_t unit_layout_gradient_offset(const struct unit_layout *lay
 	       tensor->first * section_element_bytes(tensor->section);
 }
 
-/* First trainable element of rank's shard; of rank world_size: the end of the last one. */
-static inline uint64_t unit_layout_shard(const struct unit_layout *layout, uint32_t rank, uint32_t world_size)
+/* First element of rank's shard of so many trainable ones; of rank world_size: the end of the last one. */
+static inline uint64_t unit_layout_shard(uint64_t trainable, uint32_t rank, uint32_t world_size)
 {
-	return unit_layout_trainable(layout) / UNIT_ALIGN_ELEMENTS * rank / world_size * UNIT_ALIGN_ELEMENTS;
+	return trainable / UNIT_ALIGN_ELEMENTS * rank / world_size * UNIT_ALIGN_ELEMENTS;
 }
 
 #endif

@@ -195,29 +195,39 @@ static void slices_stay_within_their_tensor(void **state)
 	assert_int_equal(define(&draft), 0);
 }
 
-static void runs_cover_their_sections(void **state)
+static void expect_part(const struct unit *unit, enum unit_section section, uint64_t elements, uint64_t first)
 {
-	static const uint32_t groups[] = { 0, 0, 1, 0 };
+	const struct unit_part *part = unit_part(unit, section);
+
+	assert_non_null(part);
+	assert_int_equal(part->section, section);
+	assert_int_equal(part->elements, elements);
+	assert_int_equal(part->first, first);
+}
+
+static void a_unit_has_a_part_of_each_section_that_its_tensors_lie_in(void **state)
+{
 	struct draft draft;
-	uint64_t end = 0;
 
 	begin(&draft, "unit");
-	for (unsigned i = 0; i < 4; i++)
-		add(&draft, (const char *[]){ "a", "b", "c", "d" }[i], FORMAT_BF16, 100 + i)->group =
-			groups[i];
+	add(&draft, "a", FORMAT_FP32, 100);
+	add(&draft, "b", FORMAT_BF16, 300)->is_frozen = true;
+	add(&draft, "c", FORMAT_BF16, 600);
+	add(&draft, "empty", FORMAT_FP16, 0);
 	assert_int_equal(define(&draft), 0);
 	const struct unit *unit = &catalog.units[0];
 
-	assert_int_equal(unit->run_count[SECTION_BF16], 3);
-	assert_int_equal(unit->run_count[SECTION_FP32], 0);
-	assert_null(unit->runs[SECTION_FP32]);
-	for (uint32_t i = 0; i < 3; i++) {
-		assert_int_equal(unit->runs[SECTION_BF16][i].first, end);
-		assert_int_equal(unit->runs[SECTION_BF16][i].group, i == 1);
-		end += unit->runs[SECTION_BF16][i].count;
-	}
-	assert_int_equal(end, unit->layout.elements[SECTION_BF16]);
-	assert_int_equal(unit->parameters, 406);
+	assert_int_equal(unit->part_count, 4);
+	expect_part(unit, SECTION_BF16, 768, 0);
+	expect_part(unit, SECTION_FP16, 0, 768);
+	expect_part(unit, SECTION_FP32, 256, 768);
+	expect_part(unit, SECTION_FROZEN_BF16, 512, 1024);
+	assert_null(unit_part(unit, SECTION_FROZEN_FP32));
+	assert_int_equal(unit->parameters, 1000);
+	assert_int_equal(unit->trainable, 1024);
+	assert_int_equal(unit_elements(unit), 1536);
+	assert_int_equal(unit_parameter_bytes(unit), 2 * 768 + 4 * 256 + 2 * 512);
+	assert_int_equal(unit_trainable_bytes(unit), 2 * 768 + 4 * 256);
 }
 
 /* ---- Comparison ---- */
@@ -268,7 +278,7 @@ static void neighbours_share_a_pack_up_to_its_limit(void **state)
 	assert_int_equal(catalog.pack_count, 4);
 	assert_int_equal(catalog.packs[0].unit_count, 2);
 	assert_int_equal(catalog.units[1].pack, 0);
-	assert_int_equal(catalog.units[1].pack_first[SECTION_BF16], PACK_ELEMENTS / 2);
+	assert_int_equal(unit_part(&catalog.units[1], SECTION_BF16)->pack_first, PACK_ELEMENTS / 2);
 	assert_int_equal(catalog.units[2].pack, 1);
 	assert_int_equal(catalog.packs[2].first_unit, 3);
 	assert_int_equal(catalog.units[4].pack, 3);
@@ -455,7 +465,7 @@ int main(void)
 		TEST(wrong_tensors_are_refused),
 		TEST(sizes_that_overflow_are_refused),
 		TEST(slices_stay_within_their_tensor),
-		TEST(runs_cover_their_sections),
+		TEST(a_unit_has_a_part_of_each_section_that_its_tensors_lie_in),
 		TEST(the_first_difference_is_named),
 		TEST(neighbours_share_a_pack_up_to_its_limit),
 		TEST(sections_of_a_pack_begin_on_pages),

@@ -1,0 +1,71 @@
+/* Hoards: pieces lie side by side, none in another, and those that were given back are used again. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "common/size.h"
+#include "daemon/hoard.h"
+
+#define PIECES 5000
+
+static void pieces_are_zeroed_and_apart(void **state)
+{
+	static unsigned char *pieces[PIECES];
+	static char *texts[PIECES];
+	struct hoard hoard = { NULL };
+
+	for (size_t i = 0; i < PIECES; i++) {
+		texts[i] = hoard_copy_text(&hoard, "text");
+		pieces[i] = hoard_take(&hoard, i % 100);
+		assert_non_null(pieces[i]);
+		assert_int_equal((uintptr_t)pieces[i] % sizeof(uint64_t), 0);
+		for (size_t at = 0; at < i % 100; at++)
+			assert_int_equal(pieces[i][at], 0);
+		memset(pieces[i], (int)i, i % 100);
+	}
+	for (size_t i = 0; i < PIECES; i++) {
+		assert_string_equal(texts[i], "text");
+		for (size_t at = 0; at < i % 100; at++)
+			assert_int_equal(pieces[i][at], i & 0xff);
+	}
+	hoard_clear(&hoard);
+	assert_null(hoard.blocks);
+}
+
+/* Of one block, and of many. */
+static void what_is_given_back_is_taken_again(void **state)
+{
+	static const size_t sizes[] = { 100, MIB };
+	struct hoard hoard = { NULL };
+	char *first = hoard_copy_text(&hoard, "first");
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct hoard before = hoard;
+		char *piece = hoard_take(&hoard, 1);
+
+		assert_non_null(piece);
+		for (unsigned n = 0; n < 3; n++)
+			memset(hoard_take(&hoard, sizes[i]), 1, sizes[i]);
+		hoard_return(&hoard, before);
+		assert_memory_equal(&hoard, &before, sizeof(hoard));
+		assert_ptr_equal(hoard_take(&hoard, 200), piece);
+		for (size_t at = 0; at < 200; at++)
+			assert_int_equal(piece[at], 0);
+		hoard_return(&hoard, before);
+	}
+	assert_string_equal(first, "first");
+	hoard_clear(&hoard);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(pieces_are_zeroed_and_apart),
+		cmocka_unit_test(what_is_given_back_is_taken_again),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
