@@ -63,6 +63,15 @@ static int refuse_version(const struct tierd_job *job, const struct directory_he
 	return -EPROTONOSUPPORT;
 }
 
+static uint64_t count_sections(const struct tierd_job *job)
+{
+	uint64_t count = 0;
+
+	for (uint32_t i = 0; i < job->unit_count; i++)
+		count += unit_layout_sections(&job->units[i]->layout);
+	return count;
+}
+
 static int check_pages(const struct tierd_job *job, const struct attachment *attachment,
 		       const Tierd__Wire__JobReadyReply *reply)
 {
@@ -76,7 +85,8 @@ static int check_pages(const struct tierd_job *job, const struct attachment *att
 	if (!versions_have(job->node->pages, directory->version) || leases->version != directory->version)
 		return refuse_version(job, directory);
 	if (reply->unit_count != job->unit_count || directory->unit_count != reply->unit_count ||
-	    reply->directory_bytes < directory_bytes(reply->unit_count) ||
+	    directory->section_count != count_sections(job) ||
+	    reply->directory_bytes < directory_bytes(reply->unit_count, directory->section_count) ||
 	    leases->unit_count != reply->unit_count || leases->buffer_count != reply->gradient_buffers ||
 	    reply->lease_bytes < lease_bytes(reply->unit_count, reply->gradient_buffers))
 		return -EPROTO;
@@ -111,9 +121,18 @@ static int prepare(struct attachment *attachment, const struct tierd_job *job,
 
 /* ---- Units ---- */
 
-static void place_unit(struct unit *unit, const struct directory_unit *place, struct hot_unit *ret_hot)
+/* Where the unit's sections begin, and behind that those of the next one. */
+static const uint64_t *read_spans(const struct unit *unit, const uint64_t *sections,
+				  uint64_t ret_spans[UNIT_SECTIONS])
 {
-	memcpy(unit->spans, place->section_offsets, sizeof(unit->spans));
+	for (int section = 0; section < UNIT_SECTIONS; section++)
+		ret_spans[section] = unit->layout.elements[section] > 0 ? *sections++ : 0;
+	return sections;
+}
+
+/* Its spans are known. */
+static void place_unit(struct unit *unit, struct hot_unit *ret_hot)
+{
 	unit->end = 0;
 	for (int section = 0; section < UNIT_SECTIONS; section++) {
 		uint64_t bytes =
@@ -135,22 +154,30 @@ static void place_unit(struct unit *unit, const struct directory_unit *place, st
 
 static int place_units(struct tierd_job *job, struct directory_header *directory)
 {
+	const uint64_t *sections = directory_sections(directory);
+
 	job->hot = aligned_alloc(64, (job->unit_count * sizeof(*job->hot) + 63) / 64 * 64 + 64);
 	if (!job->hot)
 		return -ENOMEM;
 	memset(job->hot, 0, job->unit_count * sizeof(*job->hot));
-	for (uint32_t i = 0; i < job->unit_count; i++)
-		place_unit(job->units[i], &directory_units(directory)[i], &job->hot[i]);
+	for (uint32_t i = 0; i < job->unit_count; i++) {
+		sections = read_spans(job->units[i], sections, job->units[i]->spans);
+		place_unit(job->units[i], &job->hot[i]);
+	}
 	return 0;
 }
 
 /* Views that are held point into what was placed first. */
 static int check_places(const struct tierd_job *job, struct directory_header *directory)
 {
-	for (uint32_t i = 0; i < job->unit_count; i++)
-		if (memcmp(job->units[i]->spans, directory_units(directory)[i].section_offsets,
-			   sizeof(job->units[i]->spans)) != 0)
+	const uint64_t *sections = directory_sections(directory);
+	uint64_t spans[UNIT_SECTIONS];
+
+	for (uint32_t i = 0; i < job->unit_count; i++) {
+		sections = read_spans(job->units[i], sections, spans);
+		if (memcmp(job->units[i]->spans, spans, sizeof(spans)) != 0)
 			return -EPROTO;
+	}
 	return 0;
 }
 

@@ -21,7 +21,7 @@ struct unit {
 	struct tensor_layout *tensors;
 	uint64_t *offsets;	       /* in a view of parameters; known once the job is ready */
 	uint64_t *gradient_offsets;    /* in a view of gradients */
-	uint64_t spans[UNIT_SECTIONS]; /* where sections begin, as in the directory page */
+	uint64_t spans[UNIT_SECTIONS]; /* where sections begin, by the directory page */
 	uint64_t end;		       /* of the last section, from the unit's offset */
 	uint32_t unheard;	       /* gathers whose answers were lost with a connection */
 };

@@ -227,6 +227,20 @@ static int grow(struct catalog *catalog)
 	return 0;
 }
 
+/* What a job has of one is what its units have. */
+static void count_in(struct catalog *catalog, const struct unit *unit)
+{
+	uint64_t bytes = size_align(unit_trainable_bytes(unit), 4096);
+
+	catalog->tensor_count += unit->tensor_count;
+	catalog->parameters += unit->parameters;
+	catalog->trainable += unit->trainable;
+	for (uint32_t i = 0; i < unit->part_count; i++)
+		catalog->section_count += unit->parts[i].elements > 0;
+	if (bytes > catalog->gradient_bytes_maximum)
+		catalog->gradient_bytes_maximum = bytes;
+}
+
 static int check_definition(const struct catalog *catalog, const Tierd__Wire__UnitDefine *definition,
 			    char *message, size_t size)
 {
@@ -268,13 +282,7 @@ int catalog_define(struct catalog *catalog, const Tierd__Wire__UnitDefine *defin
 		return r;
 	}
 	catalog->units[catalog->unit_count++] = unit;
-	catalog->tensor_count += unit.tensor_count;
-	catalog->parameters += unit.parameters;
-	catalog->trainable += unit.trainable;
-	uint64_t bytes = size_align(unit_trainable_bytes(&unit), 4096);
-
-	if (bytes > catalog->gradient_bytes_maximum)
-		catalog->gradient_bytes_maximum = bytes;
+	count_in(catalog, &unit);
 	return 0;
 }
 

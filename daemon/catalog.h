@@ -78,7 +78,8 @@ struct catalog {
 	struct unit *units;
 	uint32_t unit_count, unit_capacity;
 	uint64_t tensor_count;
-	uint32_t unit_maximum; /* the owner sets these four */
+	uint64_t section_count; /* of all units, of those sections that have elements */
+	uint32_t unit_maximum;	/* the owner sets these four */
 	uint64_t tensor_maximum;
 	uint32_t name_maximum, dimension_maximum;
 	struct pack *packs; /* once packed */

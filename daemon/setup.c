@@ -247,6 +247,21 @@ static void setup_give_up(struct setup *setup)
 	disposal_start(setup->job->node, &setup->made);
 }
 
+static void fill_sections(const struct catalog *catalog, uint64_t *sections)
+{
+	for (uint32_t i = 0; i < catalog->unit_count; i++) {
+		const struct unit *unit = &catalog->units[i];
+
+		for (uint32_t p = 0; p < unit->part_count; p++) {
+			const struct unit_part *part = &unit->parts[p];
+
+			if (part->elements > 0)
+				*sections++ = catalog->packs[unit->pack].slot_offset[part->section] +
+					      part->pack_first * section_element_bytes(part->section);
+		}
+	}
+}
+
 static void fill_directory(struct job *job)
 {
 	struct directory_header *header = job->directory;
@@ -254,21 +269,11 @@ static void fill_directory(struct job *job)
 	header->magic = PAGES_MAGIC;
 	header->version = PAGES_VERSION;
 	header->unit_count = job->catalog.unit_count;
+	header->section_count = job->catalog.section_count;
 	header->entries_offset = (uint64_t)((char *)directory_entries(header) - (char *)header);
-	header->units_offset = (uint64_t)((char *)directory_units(header) - (char *)header);
+	header->sections_offset = (uint64_t)((char *)directory_sections(header) - (char *)header);
 	atomic_store(&header->epoch, job->epoch);
-	for (uint32_t i = 0; i < job->catalog.unit_count; i++) {
-		const struct unit *unit = &job->catalog.units[i];
-		const struct pack *pack = &job->catalog.packs[unit->pack];
-
-		for (uint32_t p = 0; p < unit->part_count; p++) {
-			const struct unit_part *part = &unit->parts[p];
-
-			directory_units(header)[i].section_offsets[part->section] =
-				pack->slot_offset[part->section] +
-				part->pack_first * section_element_bytes(part->section);
-		}
-	}
+	fill_sections(&job->catalog, directory_sections(header));
 }
 
 /* Parameters in host memory have their slot as long as that is there; they are published once they have

@@ -461,9 +461,11 @@ static int plan_placement(struct setup *setup)
 
 int setup_plan(struct setup *setup)
 {
+	const struct catalog *catalog = &setup->job->catalog;
 	int r = setup->is_return ? 0 : plan_packs(setup);
 
-	setup->directory_bytes = size_align(directory_bytes(setup->job->catalog.unit_count), 4096);
+	setup->directory_bytes =
+		size_align(directory_bytes(catalog->unit_count, catalog->section_count), 4096);
 	if (r == 0)
 		r = setup->is_return ? plan_return(setup) : plan_placement(setup);
 	return r;

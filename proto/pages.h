@@ -25,7 +25,7 @@
 #include "proto/versions.h"
 
 #define PAGES_MAGIC 0x64726974 /* "tird" */
-#define PAGES_VERSION 6
+#define PAGES_VERSION 7
 #define PAGES_VERSIONS ((struct versions){ PAGES_VERSION, PAGES_VERSION }) /* that this code can use */
 
 /* ---- Directory ---- */
@@ -72,21 +72,17 @@ struct directory_entry {
 	_Atomic uint64_t version; /* the last step decided and applied to the unit */
 };
 
-/* Constant once the job is ready. */
-struct directory_unit {
-	uint64_t section_offsets[UNIT_SECTIONS]; /* from the offset in the word, in bytes */
-};
-
 struct directory_header {
 	uint32_t magic, version;
 	uint32_t unit_count;
 	_Atomic uint32_t epoch; /* a client of another epoch gets -ESTALE */
-	uint64_t entries_offset, units_offset;
+	uint64_t section_count; /* of all units, of those sections that have elements */
+	uint64_t entries_offset, sections_offset;
 };
 
-static inline size_t directory_bytes(uint32_t unit_count)
+static inline size_t directory_bytes(uint32_t unit_count, uint64_t section_count)
 {
-	return 4096 + unit_count * (sizeof(struct directory_entry) + sizeof(struct directory_unit));
+	return 4096 + unit_count * sizeof(struct directory_entry) + section_count * sizeof(uint64_t);
 }
 
 static inline struct directory_entry *directory_entries(struct directory_header *header)
@@ -94,9 +90,11 @@ static inline struct directory_entry *directory_entries(struct directory_header 
 	return (struct directory_entry *)((char *)header + 4096);
 }
 
-static inline struct directory_unit *directory_units(struct directory_header *header)
+/* Where they begin, from the offset in the word, in bytes: one unit's after the other's, and of a unit in
+ * their order. Constant once the job is ready. */
+static inline uint64_t *directory_sections(struct directory_header *header)
 {
-	return (struct directory_unit *)(directory_entries(header) + header->unit_count);
+	return (uint64_t *)(directory_entries(header) + header->unit_count);
 }
 
 /* ---- Lease page ---- */

@@ -113,6 +113,16 @@ static inline uint64_t unit_layout_trainable(const struct unit_layout *layout)
 	return unit_layout_section_first(layout, UNIT_TRAINABLE_SECTIONS);
 }
 
+/* Sections that have elements. */
+static inline unsigned unit_layout_sections(const struct unit_layout *layout)
+{
+	unsigned count = 0;
+
+	for (int section = 0; section < UNIT_SECTIONS; section++)
+		count += layout->elements[section] > 0;
+	return count;
+}
+
 /* Elements of all sections, padding included. */
 static inline uint64_t unit_layout_total(const struct unit_layout *layout)
 {

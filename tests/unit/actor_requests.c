@@ -42,8 +42,26 @@ int actor_open(struct actor *actor, const struct actor_job *job)
 	if (r == 0) {
 		actor->job = reply->job_open->job;
 		actor->step = reply->job_open->step;
+		actor->defined = 0;
 	}
 	return r;
+}
+
+static void note_layout(struct actor *actor, const struct actor_tensor *tensors, size_t count)
+{
+	uint32_t unit = actor->defined++;
+	struct unit_layout *layout = &actor->layouts[unit % ACTOR_UNITS];
+
+	if (unit >= ACTOR_UNITS)
+		return;
+	unit_layout_init(layout);
+	for (size_t i = 0; i < count; i++) {
+		struct tensor_layout tensor;
+
+		assert(unit_layout_append(layout, tensors[i].format,
+					  tensors[i].is_frozen ? UNIT_FROZEN : MOMENTS_IN_FP32,
+					  tensors[i].elements, &tensor) == 0);
+	}
 }
 
 int actor_define(struct actor *actor, const char *name, const struct actor_tensor *tensors, size_t count)
@@ -72,7 +90,11 @@ int actor_define(struct actor *actor, const char *name, const struct actor_tenso
 	define.tensors = pointers;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_UNIT_DEFINE;
 	request.unit_define = &define;
-	return actor_ask(actor, &request, NULL);
+	int r = actor_ask(actor, &request, NULL);
+
+	if (r == 0)
+		note_layout(actor, tensors, count);
+	return r;
 }
 
 int actor_define_units(struct actor *actor, unsigned count, uint64_t elements)
@@ -182,8 +204,14 @@ uint32_t actor_leases(const struct actor *actor, uint32_t unit)
 
 uint64_t actor_section(const struct actor *actor, uint32_t unit, int section)
 {
-	return directory_units((struct directory_header *)actor->directory.base)[unit]
-		.section_offsets[section];
+	const uint64_t *sections = directory_sections((struct directory_header *)actor->directory.base);
+
+	assert(unit < actor->defined && unit < ACTOR_UNITS);
+	for (uint32_t before = 0; before < unit; before++)
+		sections += unit_layout_sections(&actor->layouts[before]);
+	for (int before = 0; before < section; before++)
+		sections += actor->layouts[unit].elements[before] > 0;
+	return *sections;
 }
 
 void actor_fill(struct actor *actor, uint32_t format, uint64_t count, float value)

@@ -16,6 +16,7 @@
 #define ACTOR_REQUESTS 256
 #define ACTOR_ANSWERS 512
 #define ACTOR_EVENTS 64
+#define ACTOR_UNITS 64
 
 struct scene {
 	struct event_base *loop;
@@ -96,6 +97,8 @@ struct actor {
 
 	/* What it has got from its job. */
 	uint32_t job, rank, epoch, buffer_count, unit_count;
+	struct unit_layout layouts[ACTOR_UNITS]; /* of the first units */
+	uint32_t defined;
 	uint64_t step, buffer_bytes, cache_offset;
 	struct memory_view {
 		char *base;

@@ -160,9 +160,33 @@ static void answer_define(struct fake_peer *peer, uint32_t number, const Tierd__
 	fake_peer_reply(peer, number, &reply);
 }
 
+static uint64_t count_sections(const struct fake_peer *peer)
+{
+	uint64_t count = 0;
+
+	for (uint32_t unit = 0; unit < peer->unit_count; unit++)
+		count += unit_layout_sections(&peer->layouts[unit]);
+	return count;
+}
+
+static void fill_sections(const struct fake_peer *peer, uint64_t *sections)
+{
+	for (uint32_t unit = 0; unit < peer->unit_count; unit++) {
+		uint64_t offset = 0;
+
+		for (int section = 0; section < UNIT_SECTIONS; section++) {
+			if (peer->layouts[unit].elements[section] > 0)
+				*sections++ = offset;
+			offset += peer->layouts[unit].elements[section] *
+				  section_element_bytes((enum unit_section)section);
+		}
+	}
+}
+
 void fake_peer_make_pages(struct fake_peer *peer)
 {
-	peer->fds[0] = shared_memory(directory_bytes(peer->unit_count), &peer->directory);
+	peer->directory_bytes = directory_bytes(peer->unit_count, count_sections(peer));
+	peer->fds[0] = shared_memory(peer->directory_bytes, &peer->directory);
 	peer->fds[1] = shared_memory(peer->unit_count * FAKE_SLOT_BYTES, &peer->arena_bytes);
 	peer->fds[2] = shared_memory(lease_bytes(peer->unit_count, FAKE_BUFFERS), &peer->leases);
 	peer->fds[3] = shared_memory(FAKE_BUFFERS * FAKE_BUFFER_BYTES, &peer->gradients);
@@ -170,17 +194,10 @@ void fake_peer_make_pages(struct fake_peer *peer)
 	peer->directory->magic = peer->leases->magic = PAGES_MAGIC;
 	peer->directory->version = peer->leases->version = PAGES_VERSION;
 	peer->directory->unit_count = peer->leases->unit_count = peer->unit_count;
+	peer->directory->section_count = count_sections(peer);
 	peer->leases->buffer_count = FAKE_BUFFERS;
 	peer->leases->doorbell_at = UINT64_MAX;
-	for (uint32_t unit = 0; unit < peer->unit_count; unit++) {
-		uint64_t offset = 0;
-
-		for (int section = 0; section < UNIT_SECTIONS; section++) {
-			directory_units(peer->directory)[unit].section_offsets[section] = offset;
-			offset += peer->layouts[unit].elements[section] *
-				  section_element_bytes((enum unit_section)section);
-		}
-	}
+	fill_sections(peer, directory_sections(peer->directory));
 	peer->epoch = 1;
 	peer->directory->epoch = 1;
 }
@@ -198,7 +215,7 @@ static void answer_ready(struct fake_peer *peer, uint32_t number)
 	ready.step = peer->step;
 	ready.epoch = peer->epoch;
 	ready.unit_count = peer->unit_count;
-	ready.directory_bytes = directory_bytes(peer->unit_count);
+	ready.directory_bytes = peer->directory_bytes;
 	ready.arena_bytes = peer->unit_count * FAKE_SLOT_BYTES;
 	ready.lease_bytes = lease_bytes(peer->unit_count, FAKE_BUFFERS);
 	ready.gradient_buffers = FAKE_BUFFERS;
@@ -356,7 +373,7 @@ static void drop_pages(struct fake_peer *peer)
 {
 	if (!peer->directory)
 		return;
-	munmap(peer->directory, directory_bytes(peer->unit_count));
+	munmap(peer->directory, peer->directory_bytes);
 	munmap(peer->arena_bytes, peer->unit_count * FAKE_SLOT_BYTES);
 	munmap(peer->leases, lease_bytes(peer->unit_count, FAKE_BUFFERS));
 	munmap(peer->gradients, FAKE_BUFFERS * FAKE_BUFFER_BYTES);

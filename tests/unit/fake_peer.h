@@ -40,6 +40,7 @@ struct fake_peer {
 	_Atomic uint64_t step;
 	bool has_sent_pages;
 	struct directory_header *directory;
+	size_t directory_bytes;
 	struct lease_header *leases;
 	char *arena_bytes, *gradients, *window;
 	int fds[5], window_fd;

@@ -41,7 +41,7 @@ static void *shared_pages(size_t bytes)
 static void scene_open(struct scene *scene)
 {
 	memset(scene, 0, sizeof(*scene));
-	scene->directory = shared_pages(directory_bytes(UNITS));
+	scene->directory = shared_pages(directory_bytes(UNITS, 0));
 	scene->directory->unit_count = UNITS;
 	for (int i = 0; i < CLIENTS; i++)
 		scene->leases[i] = shared_pages(lease_bytes(UNITS, 2));
@@ -50,7 +50,7 @@ static void scene_open(struct scene *scene)
 
 static void scene_close(struct scene *scene)
 {
-	munmap(scene->directory, directory_bytes(UNITS));
+	munmap(scene->directory, directory_bytes(UNITS, 0));
 	for (int i = 0; i < CLIENTS; i++)
 		munmap(scene->leases[i], lease_bytes(UNITS, 2));
 	munmap(scene->arena, SLOTS * SLOT_BYTES);

@@ -215,26 +215,50 @@ static bool lay_out_other_pages(struct fake_peer *peer, uint32_t number, const T
 	return false;
 }
 
-static void pages_of_another_version_are_refused_by_name(void **state)
+/* What tierd_job_ready() says of the pages of a job of one unit. */
+static int be_ready(struct fake_peer *peer)
 {
-	struct fake_peer peer = { .hook = lay_out_other_pages };
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
 	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
 	struct tierd_node *node;
 	struct tierd_job *job;
 	uint32_t unit;
+	int r;
 
 	options.name = "job";
 	tensor.name = "w";
-	fake_peer_start(&peer);
-	assert_int_equal(tierd_connect(peer.path, &node), 0);
+	tensor.dimensions = 1;
+	tensor.shape[0] = 256;
+	fake_peer_start(peer);
+	assert_int_equal(tierd_connect(peer->path, &node), 0);
 	assert_int_equal(tierd_job_open(node, &options, &job), 0);
 	assert_int_equal(tierd_unit_define(job, "unit", &tensor, 1, &unit), 0);
-	assert_int_equal(tierd_job_ready(job, -1, NULL), -EPROTONOSUPPORT);
-	assert_says("in version 7");
-	assert_says("uses 6 to 6");
+	r = tierd_job_ready(job, -1, NULL);
 	tierd_disconnect(node);
-	fake_peer_stop(&peer);
+	fake_peer_stop(peer);
+	return r;
+}
+
+static void pages_of_another_version_are_refused_by_name(void **state)
+{
+	assert_int_equal(be_ready(&(struct fake_peer){ .hook = lay_out_other_pages }), -EPROTONOSUPPORT);
+	assert_says("in version 8");
+	assert_says("uses 7 to 7");
+}
+
+static bool forget_a_section(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(JOB_READY))
+		return false;
+	fake_peer_make_pages(peer);
+	peer->directory->section_count--;
+	return false;
+}
+
+static void a_directory_that_lacks_a_section_is_refused(void **state)
+{
+	assert_int_equal(be_ready(&(struct fake_peer){ .hook = NULL }), 0);
+	assert_int_equal(be_ready(&(struct fake_peer){ .hook = forget_a_section }), -EPROTO);
 }
 
 int main(void)
@@ -247,6 +271,7 @@ int main(void)
 		cmocka_unit_test(what_a_newer_daemon_adds_is_left_alone),
 		cmocka_unit_test(a_frame_of_another_version_ends_the_connection),
 		cmocka_unit_test(pages_of_another_version_are_refused_by_name),
+		cmocka_unit_test(a_directory_that_lacks_a_section_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
