@@ -6,6 +6,8 @@
 /* The least of a piece: enough to be worth handing over. Pieces begin at whole blocks. */
 #define PIECE_ELEMENTS UINT64_C(65536)
 #define BLOCK_ELEMENTS UINT64_C(256)
+/* Of all ranks together: they are summed in a microsecond or two, as soon as a worker would wake. */
+#define BRIEF_ELEMENTS UINT64_C(16384)
 
 struct local {
 	struct collective collective;
@@ -96,6 +98,7 @@ static int local_push(struct collective *collective, struct collective_push *pus
 			.work = { .run = push_run,
 				  .done = push_done,
 				  .urgency = WORK_NORMAL,
+				  .is_brief = elements * push->rank_count <= BRIEF_ELEMENTS,
 				  .is_timed = push->op.is_timed },
 			.push = push,
 			.backend = local,

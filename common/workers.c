@@ -47,8 +47,12 @@ static void finish(struct workers *workers, struct work *work)
 }
 
 /* What it takes to look at the clock is the pay of those who want to know. */
-static void run_timed(struct work *work, unsigned number)
+static void run(struct work *work, unsigned number)
 {
+	if (!work->is_timed) {
+		work->run(work);
+		return;
+	}
 	work->worker = number;
 	work->began_ns = clock_now_ns();
 	work->run(work);
@@ -73,10 +77,7 @@ static void *work_until_stopped(void *argument)
 		struct work *work = queue_entry(link, struct work, link);
 
 		pthread_mutex_unlock(&workers->lock);
-		if (work->is_timed)
-			run_timed(work, (unsigned)(worker - workers->threads));
-		else
-			work->run(work);
+		run(work, (unsigned)(worker - workers->threads));
 		pthread_mutex_lock(&workers->lock);
 		finish(workers, work);
 	}
@@ -157,9 +158,15 @@ unsigned workers_count(const struct workers *workers)
 
 void workers_submit(struct workers *workers, struct work *work)
 {
+	if (work->is_brief)
+		run(work, workers->count);
 	pthread_mutex_lock(&workers->lock);
-	queue_push(&workers->waiting[work->urgency], &work->link);
-	pthread_cond_signal(&workers->is_wanted);
+	if (work->is_brief) {
+		finish(workers, work);
+	} else {
+		queue_push(&workers->waiting[work->urgency], &work->link);
+		pthread_cond_signal(&workers->is_wanted);
+	}
 	pthread_mutex_unlock(&workers->lock);
 }
 

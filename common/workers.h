@@ -16,11 +16,12 @@ enum work_urgency { WORK_URGENT, WORK_SOON, WORK_NORMAL, WORK_URGENCIES };
 /* One piece of work. The caller owns it and leaves it alone from workers_submit() until done() runs,
  * once, on the thread that calls workers_reap(). */
 struct work {
-	void (*run)(struct work *work);	 /* on a worker; sees only what was lent to it */
+	void (*run)(struct work *work);	 /* on a worker, if it is not brief; sees only what was lent to it */
 	void (*done)(struct work *work); /* on the reaping thread; may submit and free */
 	enum work_urgency urgency;
-	bool is_timed;		     /* the following is wanted; where it is not it means nothing */
-	unsigned worker;	     /* that has run it, from 0 */
+	bool is_brief;	 /* handing it over would take longer than it does: who submits it runs it */
+	bool is_timed;	 /* the following is wanted; where it is not it means nothing */
+	unsigned worker; /* that has run it, from 0; behind the last one: none */
 	uint64_t began_ns, ended_ns; /* when, by clock_now_ns() */
 	struct queue link;	     /* private */
 };

@@ -270,6 +270,24 @@ static void a_worker_says_when_it_ran_what_is_timed(void **state)
 	assert_int_equal(tasks[1].work.began_ns, 0);
 }
 
+static void brief_work_runs_where_it_is_submitted(void **state)
+{
+	_cleanup_(workers_freep) struct workers *workers = start(1);
+	struct task task = { .workers = workers };
+
+	task.work = (struct work){ .run = task_run, .done = task_done, .is_brief = true, .is_timed = true };
+	workers_submit(workers, &task.work);
+	assert_int_equal(task.run_place, 1);
+	assert_true(pthread_equal(task.runner, pthread_self()));
+	assert_int_equal(task.work.worker, workers_count(workers));
+	/* As of any other work, its end comes later. */
+	assert_int_equal(task.done_count, 0);
+	assert_true(is_readable(workers, 0));
+	workers_reap(workers);
+	assert_int_equal(task.done_count, 1);
+	assert_false(is_readable(workers, 0));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -282,6 +300,7 @@ int main(void)
 		cmocka_unit_test(freeing_finishes_what_is_queued_without_done),
 		cmocka_unit_test(signals_stay_with_the_loop),
 		cmocka_unit_test(a_worker_says_when_it_ran_what_is_timed),
+		cmocka_unit_test(brief_work_runs_where_it_is_submitted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
