@@ -176,11 +176,12 @@ void node_area_withhold(struct node_area *area)
 }
 
 /* On the device, or where it is full on another one. */
-static int take_place(struct node_area *area, unsigned device, uint64_t *ret_place)
+static int take_place(struct node_area *area, unsigned device, uint32_t (*take)(struct places *places),
+		      uint64_t *ret_place)
 {
 	for (unsigned i = 0; i < area->device_count; i++) {
 		unsigned at = (device + i) % area->device_count;
-		uint32_t place = places_take(&area->devices[at]);
+		uint32_t place = take(&area->devices[at]);
 
 		if (place == PLACES_NONE)
 			continue;
@@ -220,10 +221,10 @@ int node_area_add(struct node_area *area, struct node_pointer *ret_pointer)
 	int r;
 
 	assert(area->count < NODE_BATCH);
-	r = take_place(area, area->turn, &pointer.places[0]);
+	r = take_place(area, area->turn, places_take, &pointer.places[0]);
 	if (r < 0)
 		return r;
-	r = take_place(area, (area->turn + 1) % area->device_count, &pointer.places[1]);
+	r = take_place(area, (area->turn + 1) % area->device_count, places_take_second, &pointer.places[1]);
 	if (r < 0) {
 		places_give(places_of(area, pointer.places[0]), (uint32_t)pointer.places[0]);
 		return r;

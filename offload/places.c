@@ -18,7 +18,8 @@ static uint64_t bit_of(uint32_t place)
 
 int places_init(struct places *places, uint32_t count)
 {
-	*places = (struct places){ .count = count, .free_count = count };
+	*places =
+		(struct places){ .count = count, .free_count = count, .next_second = count_words(count) / 2 };
 	places->is_free = calloc(count_words(count) + 1, sizeof(uint64_t));
 	places->names = calloc((size_t)count + 1, sizeof(uint16_t));
 	if (!places->is_free || !places->names) {
@@ -71,28 +72,38 @@ void places_grow(struct places *places, uint32_t count)
 }
 
 /* From the last one on, so that neighbours in time are neighbours on the device. */
-static uint32_t find_free(struct places *places)
+static uint32_t find_free(const struct places *places, uint32_t *next_word)
 {
 	uint32_t words = count_words(places->count);
 
 	for (uint32_t i = 0; i < words; i++) {
-		uint32_t word = (places->next_word + i) % words;
+		uint32_t word = (*next_word + i) % words;
 
 		if (places->is_free[word] == 0)
 			continue;
-		places->next_word = word;
+		*next_word = word;
 		return word * WORD_BITS + (uint32_t)__builtin_ctzll(places->is_free[word]);
 	}
 	return PLACES_NONE;
 }
 
-uint32_t places_take(struct places *places)
+static uint32_t take(struct places *places, uint32_t *next_word)
 {
-	uint32_t place = places->is_withheld ? PLACES_NONE : find_free(places);
+	uint32_t place = places->is_withheld ? PLACES_NONE : find_free(places, next_word);
 
 	if (place != PLACES_NONE)
 		(void)places_name(places, place);
 	return place;
+}
+
+uint32_t places_take(struct places *places)
+{
+	return take(places, &places->next_word);
+}
+
+uint32_t places_take_second(struct places *places)
+{
+	return take(places, &places->next_second);
 }
 
 int places_name(struct places *places, uint32_t place)

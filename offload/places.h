@@ -11,10 +11,11 @@
 
 struct places {
 	uint32_t count, free_count;
-	uint32_t next_word; /* where the search goes on: neighbours in time are neighbours on the device */
-	uint64_t *is_free;  /* a bit per place */
-	uint16_t *names;    /* of each place: maps that name it, and whoever has taken it */
-	bool is_withheld;   /* none is taken, as if none were free */
+	uint32_t next_word;   /* where the search goes on: neighbours in time are neighbours on the device */
+	uint32_t next_second; /* the same, of second copies */
+	uint64_t *is_free;    /* a bit per place */
+	uint16_t *names;      /* of each place: maps that name it, and whoever has taken it */
+	bool is_withheld;     /* none is taken, as if none were free */
 };
 
 /* All count places are free. -ENOMEM. */
@@ -30,6 +31,9 @@ void places_grow(struct places *places, uint32_t count);
 
 /* A free place, which has one name then. PLACES_NONE: nothing is free. */
 uint32_t places_take(struct places *places);
+/* The same, for a copy of what lies in a place of the former kind: as long as there is room they lie in the
+ * other half, so that both are neighbours of their own, and one damage hardly meets both. */
+uint32_t places_take_second(struct places *places);
 
 /* It has one name more, or its first. -EMFILE: it has as many as can be counted. */
 int places_name(struct places *places, uint32_t place);

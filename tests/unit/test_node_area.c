@@ -145,15 +145,22 @@ static void nodes_come_back(void **state)
 	}
 }
 
-static void neighbours_are_written_at_once(void **state)
+/* On one device, too, where both copies of each lie. */
+static void neighbours_are_moved_at_once(void **state)
 {
-	struct fixture fixture;
+	for (unsigned devices = 1; devices <= 2; devices++) {
+		struct fixture fixture;
+		const struct tier *tier;
 
-	open_fixture(&fixture, 2, NULL);
-	assert_int_equal(write_nodes(&fixture, NODE_BATCH), 0);
-	assert_true(fixture.tiers[0]->submitted[TIER_WRITE].requests < 20);
-	assert_int_equal(fixture.tiers[0]->submitted[TIER_WRITE].bytes, NODE_BATCH * NODE_BYTES);
-	close_fixture(&fixture);
+		open_fixture(&fixture, devices, NULL);
+		tier = fixture.tiers[0];
+		assert_int_equal(write_nodes(&fixture, NODE_BATCH), 0);
+		assert_true(tier->submitted[TIER_WRITE].requests < 20);
+		assert_int_equal(tier->submitted[TIER_WRITE].bytes, 2 / devices * NODE_BATCH * NODE_BYTES);
+		expect_nodes(&fixture, NODE_BATCH);
+		assert_true(tier->submitted[TIER_READ].requests < 10);
+		close_fixture(&fixture);
+	}
 }
 
 static void either_copy_is_enough(void **state)
@@ -267,7 +274,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nodes_come_back),
-		cmocka_unit_test(neighbours_are_written_at_once),
+		cmocka_unit_test(neighbours_are_moved_at_once),
 		cmocka_unit_test(either_copy_is_enough),
 		cmocka_unit_test(what_cannot_be_read_is_read_from_its_other_place),
 		cmocka_unit_test(a_write_that_fails_is_tried_twice),

@@ -27,6 +27,22 @@ static void every_place_is_taken_once(void **state)
 	places_destroy(&places);
 }
 
+static void second_copies_lie_in_the_other_half(void **state)
+{
+	struct places places;
+
+	assert_int_equal(places_init(&places, 256), 0);
+	for (unsigned i = 0; i < 128; i++) {
+		assert_int_equal(places_take(&places), i);
+		assert_int_equal(places_take_second(&places), 128 + i);
+	}
+	assert_int_equal(places_take_second(&places), PLACES_NONE);
+	/* Wherever there is room, if there is none of its own. */
+	places_give(&places, 7);
+	assert_int_equal(places_take_second(&places), 7);
+	places_destroy(&places);
+}
+
 static void a_place_is_free_when_nobody_names_it(void **state)
 {
 	struct places places;
@@ -97,6 +113,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_place_is_taken_once),
+		cmocka_unit_test(second_copies_lie_in_the_other_half),
 		cmocka_unit_test(a_place_is_free_when_nobody_names_it),
 		cmocka_unit_test(a_place_that_a_map_names_is_not_taken),
 		cmocka_unit_test(names_are_counted_to_a_bound),
