@@ -130,11 +130,18 @@ static void load_next(struct job *job)
 		}
 }
 
+/* Of those whose next use is known: there are no more than the horizon has, and of packs there may be very
+ * many. */
 static bool has_absent(const struct job *job)
 {
-	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		if (job->next_use[pack] != UINT32_MAX && is_wanted(job, pack))
-			return true;
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
+		const struct member *member = job->ranks[rank];
+		uint32_t far = member && member->order ? horizon(job, member->order) : 0;
+
+		for (uint32_t ahead = 0; ahead < far; ahead++)
+			if (is_wanted(job, job->catalog.units[order_expected(member->order, ahead)].pack))
+				return true;
+	}
 	return false;
 }
 

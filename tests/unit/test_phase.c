@@ -143,6 +143,19 @@ static void a_change_of_the_phase_prefetches_what_it_begins_with(void **state)
 
 #define TEST(name) SCENE_TEST(name, scene_setup)
 
+/* Without the order nobody knows what comes; with it, some of that is always away. */
+static void a_rank_is_asked_to_ring_while_something_is_to_be_loaded(void **state)
+{
+	struct job *job = actor_play(&scene, &actor);
+	const struct lease_header *leases = (const struct lease_header *)actor.leases.base;
+
+	gather_all(job, forward, PLAY_UNITS);
+	assert_true(leases->doorbell_at == UINT64_MAX);
+	close_step();
+	gather_all(job, forward, PLAY_UNITS / 2);
+	assert_true(leases->doorbell_at == leases->trace_head + 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -151,6 +164,7 @@ int main(void)
 		TEST(a_training_phase_may_have_any_name),
 		TEST(an_evaluation_learns_its_own_order),
 		TEST(a_change_of_the_phase_prefetches_what_it_begins_with),
+		TEST(a_rank_is_asked_to_ring_while_something_is_to_be_loaded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
