@@ -5,11 +5,16 @@ static struct hollow_tier *hollow_of(struct tier *tier)
 	return container_of(tier, struct hollow_tier, tier);
 }
 
+static bool is_nothing(const struct hollow_tier *hollow, const char *buffer)
+{
+	return buffer >= hollow->nothing && buffer < hollow->nothing + hollow->nothing_bytes;
+}
+
 static int hollow_submit(struct tier *tier, struct tier_io *io)
 {
 	struct hollow_tier *hollow = hollow_of(tier);
 
-	if (io->direction != TIER_WRITE || io->offset < hollow->kept)
+	if (io->direction != TIER_WRITE || !is_nothing(hollow, io->buffer))
 		return tier_submit(hollow->next, io);
 	hollow->dropped += io->length;
 	queue_push(&hollow->ended, &io->link);
@@ -26,7 +31,7 @@ static void hollow_free(struct tier *tier)
 	hollow_of(tier)->next = tier_free(hollow_of(tier)->next);
 }
 
-void hollow_init(struct hollow_tier *hollow, struct tier *next, uint64_t kept)
+void hollow_init(struct hollow_tier *hollow, struct tier *next, const void *nothing, size_t bytes)
 {
 	hollow->ops = (struct tier_ops){ .name = "hollow",
 					 .block_size = next->ops->block_size,
@@ -35,7 +40,8 @@ void hollow_init(struct hollow_tier *hollow, struct tier *next, uint64_t kept)
 					 .free = hollow_free };
 	hollow->tier = (struct tier){ .ops = &hollow->ops, .capacity = next->capacity, .label = next->label };
 	hollow->next = next;
-	hollow->kept = kept;
+	hollow->nothing = nothing;
+	hollow->nothing_bytes = bytes;
 	hollow->dropped = 0;
 	queue_init(&hollow->ended);
 }

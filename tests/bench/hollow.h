@@ -1,5 +1,5 @@
-/* A device that keeps nothing but its beginning: what is written behind that goes nowhere, and is told to be
- * there. It is stacked on another one. */
+/* A device that keeps no data: what is written from one buffer goes nowhere, and is told to be there. All
+ * else it leaves to another one, on which it is stacked. */
 #ifndef TIERD_TESTS_BENCH_HOLLOW_H
 #define TIERD_TESTS_BENCH_HOLLOW_H
 
@@ -9,13 +9,14 @@ struct hollow_tier {
 	struct tier tier;
 	struct tier_ops ops;
 	struct tier *next;
-	uint64_t kept; /* bytes from its beginning on; what is written behind them is not */
+	const char *nothing; /* that buffer; borrowed */
+	size_t nothing_bytes;
 	uint64_t dropped;
 	struct queue ended;
 };
 
 /* Takes over next, until tier_free(). */
-void hollow_init(struct hollow_tier *hollow, struct tier *next, uint64_t kept);
+void hollow_init(struct hollow_tier *hollow, struct tier *next, const void *nothing, size_t bytes);
 /* Ends the writes that have gone nowhere. Whether others have come meanwhile. */
 bool hollow_tell(struct hollow_tier *hollow);
 

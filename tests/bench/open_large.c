@@ -35,8 +35,7 @@
 struct stage {
 	struct bare_store bare;
 	struct hollow_tier hollows[DEVICES];
-	char *zeros; /* an extent of them */
-	uint64_t kept;
+	char *zeros;			     /* an extent of them */
 	double step_seconds, commit_seconds; /* of the step that has written all of it */
 };
 
@@ -104,7 +103,8 @@ static int make_tiers(struct stage *stage, uint64_t capacity, struct tier **ret_
 				(unsigned long long)capacity);
 		if (r < 0)
 			return r;
-		hollow_init(&stage->hollows[device], tier, stage->kept);
+		hollow_init(&stage->hollows[device], tier, stage->bare.disk.buffers.base,
+			    stage->bare.disk.buffers.length);
 		ret_tiers[device] = &stage->hollows[device].tier;
 	}
 	return 0;
@@ -122,7 +122,6 @@ static int make_store(struct stage *stage)
 	if (r < 0)
 		return r;
 	geometry = store_layout_geometry(layout, DEVICES);
-	stage->kept = lineage_extents_offset(&geometry);
 	r = make_tiers(stage, lineage_device_bytes(&geometry), tiers);
 	if (r == 0)
 		r = store_new_nvme(&config, TAKE_PTR(layout), tiers, DEVICES, &bare->store);
