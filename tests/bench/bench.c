@@ -14,6 +14,12 @@
 #define PAIRS 9 /* odd: one is the median */
 #define QUICK_PAIRS 3
 #define MAX_RESULTS 64
+#define EXIT_SKIPPED 77 /* as meson has it */
+
+struct skip {
+	const char *name;
+	char why[512];
+};
 
 struct bench {
 	bool is_quick;
@@ -23,6 +29,8 @@ struct bench {
 	uint64_t random;
 	struct bench_result results[MAX_RESULTS];
 	unsigned count;
+	struct skip skips[MAX_RESULTS];
+	unsigned skip_count;
 };
 
 int bench_make_folder(char *path, size_t size)
@@ -187,6 +195,18 @@ int bench_record(struct bench *bench, const struct bench_result *result)
 	return 0;
 }
 
+void bench_skip(struct bench *bench, const char *name, const char *why)
+{
+	printf("%-24s skipped: %s\n", name, why);
+	fflush(stdout);
+	if (bench->skip_count < MAX_RESULTS) {
+		struct skip *skip = &bench->skips[bench->skip_count++];
+
+		skip->name = name;
+		snprintf(skip->why, sizeof(skip->why), "%s", why);
+	}
+}
+
 static cJSON *number_or_null(double number)
 {
 	return number > 0 ? cJSON_CreateNumber(number) : cJSON_CreateNull();
@@ -205,6 +225,15 @@ static cJSON *json_of(const struct bench_result *result)
 	return object;
 }
 
+static cJSON *json_of_skip(const struct skip *skip)
+{
+	cJSON *object = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(object, "name", skip->name);
+	cJSON_AddStringToObject(object, "skipped", skip->why);
+	return object;
+}
+
 static int write_json(const struct bench *bench)
 {
 	cJSON *list = cJSON_CreateArray();
@@ -214,6 +243,8 @@ static int write_json(const struct bench *bench)
 
 	for (unsigned i = 0; i < bench->count; i++)
 		cJSON_AddItemToArray(list, json_of(&bench->results[i]));
+	for (unsigned i = 0; i < bench->skip_count; i++)
+		cJSON_AddItemToArray(list, json_of_skip(&bench->skips[i]));
 	text = cJSON_Print(list);
 	cJSON_Delete(list);
 	file = fopen(bench->json_path, "we");
@@ -228,6 +259,7 @@ static int write_json(const struct bench *bench)
 
 int bench_end(struct bench *bench, int result)
 {
+	int success = bench->count == 0 && bench->skip_count > 0 ? EXIT_SKIPPED : EXIT_SUCCESS;
 	int r = bench->json_path ? write_json(bench) : 0;
 
 	if (result < 0)
@@ -235,5 +267,5 @@ int bench_end(struct bench *bench, int result)
 	if (r < 0)
 		fprintf(stderr, "cannot write %s\n", bench->json_path);
 	free(bench);
-	return r < 0 || result < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	return r < 0 || result < 0 ? EXIT_FAILURE : success;
 }

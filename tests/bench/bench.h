@@ -58,12 +58,15 @@ double bench_quantile(double *values, unsigned count, double part);
 /* -ENOBUFS: too many. */
 int bench_record(struct bench *bench, const struct bench_result *result);
 
+/* A result that this machine cannot give, for want of what is no part of tierd. The reason is copied. */
+void bench_skip(struct bench *bench, const char *name, const char *why);
+
 /* A new folder on the disk that is measured: $TMPDIR's, or that of /var/tmp. The path is "" after an error.
  */
 int bench_make_folder(char *path, size_t size);
 
 /* Says what has failed (result: 0, or a negative errno), writes the list where --json says, and frees.
- * Returns the program's exit status. */
+ * Returns the program's exit status: 77 if all that was asked for was skipped. */
 int bench_end(struct bench *bench, int result);
 
 #endif

@@ -20,6 +20,7 @@ struct fio_job {
 };
 
 bool fio_is_installed(void);
+#define FIO_MISSING "fio is not installed: apt-get install fio"
 
 /* Makes the job's file in a folder, and writes all of it: blocks that are reserved alone are slower. */
 int fio_make_file(struct fio_job *job, const char *folder);

@@ -6,9 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/cleanup.h"
 #include "tests/bench/fio.h"
-
-#define SKIPPED 77
 
 int gather_open(const struct bench_node *tierd, const struct gather_job *wanted, struct tierd_node **ret_node,
 		struct tierd_job **ret_job)
@@ -45,6 +44,16 @@ static bool wants_cold(const struct bench *bench)
 	return bench_wants(bench, "gather_cold_ratio") || bench_wants(bench, "nvme_cpu_cores");
 }
 
+static int skip_cold(struct bench *bench)
+{
+	static const char *const names[] = { "gather_cold_ratio", "nvme_cpu_cores" };
+
+	for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
+		if (bench_wants(bench, names[i]))
+			bench_skip(bench, names[i], FIO_MISSING);
+	return 0;
+}
+
 static int run(struct bench *bench)
 {
 	int r = 0;
@@ -62,7 +71,7 @@ static int run(struct bench *bench)
 	    (bench_wants(bench, "hostile_latency_ratio") || bench_wants(bench, "hostile_request_ratio")))
 		r = bench_hostile(bench);
 	if (r == 0 && wants_cold(bench))
-		r = bench_gather_cold(bench);
+		r = fio_is_installed() ? bench_gather_cold(bench) : skip_cold(bench);
 	return r;
 }
 
@@ -73,11 +82,6 @@ int main(int argc, char **argv)
 
 	if (r < 0)
 		return EXIT_FAILURE;
-	if (wants_cold(bench) && !fio_is_installed()) {
-		printf("skipped: fio is not installed\n");
-		bench_end(bench, 0);
-		return SKIPPED;
-	}
 	r = run(bench);
 	return bench_end(bench, r);
 }

@@ -19,7 +19,6 @@
 #define DEPTH_SECONDS 0.3
 #define QUICK_DEPTH_SECONDS 0.01
 #define FILE_BYTES FIO_FILE_BYTES
-#define SKIPPED 77
 #define LIMIT 0.95
 
 struct slot {
@@ -244,6 +243,14 @@ static bool is_wanted(const struct bench *bench)
 	return bench_wants(bench, DEPTHS);
 }
 
+static int skip(struct bench *bench)
+{
+	for (size_t i = 0; i < ARRAY_LENGTH(subjects); i++)
+		if (bench_wants(bench, subjects[i].name))
+			bench_skip(bench, subjects[i].name, FIO_MISSING);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct stage stage = { .disk = BENCH_DISK_INIT };
@@ -252,13 +259,8 @@ int main(int argc, char **argv)
 
 	if (r < 0)
 		return EXIT_FAILURE;
-	if (is_wanted(bench) && !fio_is_installed()) {
-		printf("skipped: fio is not installed\n");
-		bench_end(bench, 0);
-		return SKIPPED;
-	}
 	if (is_wanted(bench))
-		r = run(bench, &stage);
+		r = fio_is_installed() ? run(bench, &stage) : skip(bench);
 	stage_close(&stage);
 	return bench_end(bench, r);
 }

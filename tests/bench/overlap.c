@@ -289,7 +289,7 @@ int main(int argc, char **argv)
 		return EXIT_FAILURE;
 	training.units = bench_is_quick(bench) ? QUICK_UNITS : UNITS;
 	if (bench_wants(bench, "overlap_ratio") && !fio_is_installed())
-		printf("overlap_ratio: skipped, fio is not installed\n");
+		bench_skip(bench, "overlap_ratio", FIO_MISSING);
 	else if (bench_wants(bench, "overlap_ratio"))
 		r = run(bench, &training);
 	tierd_ticket_free(training.ticket);

@@ -180,7 +180,7 @@ static int measure_time(struct bench *bench, struct scene *scene)
 	int r;
 
 	if (!fio_is_installed()) {
-		printf("step_nvme_ratio: skipped, fio is not installed\n");
+		bench_skip(bench, "step_nvme_ratio", FIO_MISSING);
 		return 0;
 	}
 	r = fio_make_file(&scene->fio, scene->tierd.disk);
