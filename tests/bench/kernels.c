@@ -34,6 +34,8 @@ int main(int argc, char **argv)
 	printf("%u threads, %s\n", pass_threads(), simd_level_name(simd_level()));
 	if (bench_wants(bench, "adam_ratio"))
 		r = bench_updates(bench);
+	if (r == 0 && bench_wants(bench, "adam_vs_deepspeed"))
+		r = bench_update_peer(bench);
 	if (r == 0 && bench_wants(bench, "reduce_ratio"))
 		r = bench_reduce(bench);
 	return bench_end(bench, r);

@@ -14,6 +14,7 @@ extern volatile uint32_t kernels_no_mask;
 
 /* Each records its result, or returns a negative errno. */
 int bench_updates(struct bench *bench);
+int bench_update_peer(struct bench *bench);
 int bench_reduce(struct bench *bench);
 
 #endif
