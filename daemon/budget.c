@@ -199,9 +199,8 @@ uint64_t budget_own_room(const struct job *job)
 	return job->host_budget ? size_rest(job->host_budget, job->host_bytes) : UINT64_MAX;
 }
 
-bool budget_take_tract(struct job *job, uint32_t tract)
+bool budget_take_cache(struct job *job, uint64_t bytes)
 {
-	uint64_t bytes = job->slots.tracts[tract].bytes;
 	struct claim claim = room_claim(job);
 
 	if (bytes > budget_own_room(job) || room_lacking(&claim, bytes) > 0)
@@ -211,10 +210,8 @@ bool budget_take_tract(struct job *job, uint32_t tract)
 	return true;
 }
 
-void budget_give_tract(struct job *job, uint32_t tract)
+void budget_give_cache(struct job *job, uint64_t bytes)
 {
-	uint64_t bytes = job->slots.tracts[tract].bytes;
-
 	job->cache_bytes -= bytes;
 	job->host_bytes -= bytes;
 	job->node->host_used -= bytes;
@@ -222,8 +219,10 @@ void budget_give_tract(struct job *job, uint32_t tract)
 
 static void take_cache(struct job *job)
 {
-	for (uint32_t i = 0; i < job->slots.tract_count && budget_take_tract(job, i); i++)
-		job->slots.tracts[i].state = TRACT_COMING;
+	struct slots *slots = &job->slots;
+
+	for (uint32_t i = 0; i < slots->tract_count && budget_take_cache(job, slots->tracts[i].bytes); i++)
+		slots->tracts[i].state = TRACT_COMING;
 }
 
 /* ---- The plan of a job ---- */

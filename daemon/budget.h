@@ -38,8 +38,8 @@ bool budget_fits_host(const struct job *job, const struct budget_needs *needs);
 uint64_t budget_spare_host(const struct job *job, const struct budget_needs *needs, uint64_t *ret_arena);
 /* Caches leave something of the node's and the user's budget: what comes with other jobs before they are
  * planned. */
-bool budget_take_tract(struct job *job, uint32_t tract);
-void budget_give_tract(struct job *job, uint32_t tract);
+bool budget_take_cache(struct job *job, uint64_t bytes);
+void budget_give_cache(struct job *job, uint64_t bytes);
 /* Of its own budget. */
 uint64_t budget_own_room(const struct job *job);
 

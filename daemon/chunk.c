@@ -6,6 +6,7 @@
 #include "daemon/location.h"
 #include "daemon/sweep.h"
 #include "daemon/trace.h"
+#include "daemon/warm.h"
 #include "offload/initializer.h"
 #include "offload/moments.h"
 
@@ -288,6 +289,8 @@ static void retire(struct chunk *chunk)
 	residence->writes -= !sweep->is_early;
 	sweep->running--;
 	queue_push(&sweep->free_chunks, &chunk->link);
+	if (chunk->warm)
+		warm_give(job, TAKE_PTR(chunk->warm), chunk->status == 0);
 	check_pack(chunk);
 	if (residence->unwritten == 0)
 		operation_resume(job);
@@ -495,28 +498,40 @@ static void set_state(struct chunk *chunk, unsigned state, void *buffer)
 		job_find_kept(job, chunk->pack, chunk->section, state, chunk->first, chunk->count);
 
 	set_part(chunk, CHUNK_STATE + state, job->optimizer_store, job->has_nvme_optimizer, &kept, buffer);
-	part->is_read = job->has_nvme_optimizer && is_read(chunk);
+	part->is_read = job->has_nvme_optimizer && is_read(chunk) && !chunk->is_filled;
 	part->is_written =
 		job->has_nvme_optimizer && !chunk->is_adopted && (state == STATE_MASTER || !is_initializing);
 }
 
-/* In the buffer they follow the parameters. */
-static void set_states(struct chunk *chunk, uint64_t elements)
+static char *after(char *data, uint64_t bytes)
+{
+	return data ? data + size_align(bytes, STORE_PAGE_BYTES) : NULL;
+}
+
+/* Those of a warm chunk stay where they are; in a staging buffer they follow the parameters. */
+static char *states_at(const struct chunk *chunk)
+{
+	if (chunk->warm)
+		return chunk->warm_data;
+	return after(chunk->buffer ? chunk->buffer->data : NULL,
+		     chunk->count * section_element_bytes(chunk->section));
+}
+
+static void set_states(struct chunk *chunk)
 {
 	const struct job_options *options = &chunk->sweep->job->options;
-	uint64_t offset = elements * section_element_bytes(chunk->section);
+	char *data = states_at(chunk);
 
 	for (unsigned state = 0; state < STATES_MAXIMUM; state++) {
 		chunk->parts[CHUNK_STATE + state] = (struct chunk_part){ .chunk = chunk };
 		if (state >= state_count(options) || !state_exists(chunk->section, state))
 			continue;
-		set_state(chunk, state, chunk->buffer ? chunk->buffer->data + offset : NULL);
-		offset += state_bytes(chunk->section, state, elements);
+		set_state(chunk, state, data);
+		data = after(data, state_bytes(chunk->section, state, chunk->count));
 	}
 }
 
-/* As many as a staging buffer has room for. */
-static uint64_t chunk_elements(const struct job_options *options, enum unit_section section)
+uint64_t chunk_elements(const struct job_options *options, enum unit_section section)
 {
 	uint64_t elements = CHUNK_ELEMENTS;
 
@@ -540,7 +555,7 @@ void chunk_start(struct sweep *sweep, struct chunk *chunk)
 	chunk->status = 0;
 	chunk->is_adopted = sweep->is_adopting;
 	set_parameter(chunk);
-	set_states(chunk, most);
+	set_states(chunk);
 	sweep->first += chunk->count;
 	sweep->running++;
 	residence->uncomputed++;

@@ -5,6 +5,7 @@
 
 #include "daemon/early.h"
 #include "daemon/sweep.h"
+#include "daemon/warm.h"
 
 static void on_staging(struct staging_wish *wish, struct staging_buffer *buffer)
 {
@@ -90,36 +91,52 @@ static bool find_chunk(struct sweep *sweep)
 	return true;
 }
 
-static bool needs_staging(const struct sweep *sweep)
+/* Parameters are updated in their slot, but before the decision. */
+static bool needs_staging(const struct sweep *sweep, bool is_warm)
 {
 	const struct job *job = sweep->job;
 
 	if (sweep->is_adopting)
 		return sweep->is_saving;
-	return job->has_nvme_optimizer ||
+	return (job->has_nvme_optimizer && !is_warm) || sweep->is_early ||
 	       (job->has_stored_parameters && job->residences[sweep->pack].slot == SLOT_NONE);
 }
 
-/* A free chunk with the buffer that it needs, or NULL: the sweep goes on when that comes. */
+/* What is adopted has been updated, and the first sweep writes no zeros, of which a store has enough. */
+static void take_warm(struct sweep *sweep, struct chunk *chunk)
+{
+	chunk->warm = NULL;
+	chunk->is_filled = false;
+	if (!sweep->is_adopting && !sweep->is_initializing)
+		chunk->warm = warm_take(sweep->job, sweep->pack, sweep->section, sweep->first,
+					&chunk->warm_data, &chunk->is_filled);
+}
+
+/* False: the sweep goes on when a buffer comes. */
+static bool take_buffers(struct sweep *sweep, struct chunk *chunk)
+{
+	chunk->buffer = TAKE_PTR(sweep->granted);
+	take_warm(sweep, chunk);
+	if (chunk->buffer || !needs_staging(sweep, chunk->warm))
+		return true;
+	chunk->buffer = staging_take(&sweep->job->node->staging, &sweep->wish);
+	if (chunk->buffer)
+		return true;
+	sweep->is_wishing = true;
+	if (chunk->warm)
+		warm_give(sweep->job, TAKE_PTR(chunk->warm), chunk->is_filled);
+	return false;
+}
+
+/* A free chunk with the buffers that it needs, or NULL: the sweep goes on when these come. */
 static struct chunk *take_chunk(struct sweep *sweep)
 {
 	struct queue *link = queue_first(&sweep->free_chunks);
-	struct staging_buffer *buffer = NULL;
+	struct chunk *chunk = link ? queue_entry(link, struct chunk, link) : NULL;
 
-	if (!link || sweep->is_wishing)
+	if (!chunk || sweep->is_wishing || !take_buffers(sweep, chunk))
 		return NULL;
-	if (needs_staging(sweep)) {
-		buffer = sweep->granted ? TAKE_PTR(sweep->granted)
-					: staging_take(&sweep->job->node->staging, &sweep->wish);
-		if (!buffer) {
-			sweep->is_wishing = true;
-			return NULL;
-		}
-	}
-	struct chunk *chunk = queue_entry(link, struct chunk, link);
-
 	queue_remove(link);
-	chunk->buffer = buffer;
 	return chunk;
 }
 

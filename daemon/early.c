@@ -27,6 +27,7 @@
 #include "daemon/rates.h"
 #include "daemon/spill.h"
 #include "daemon/sweep.h"
+#include "daemon/warm.h"
 
 struct early {
 	struct job *job;
@@ -336,6 +337,7 @@ static void undo(struct job *job, uint32_t pack)
 	if (state < EARLY_WRITING)
 		spill_unpin(job, pack);
 	for_each_stream(job, pack, store_abandon);
+	warm_forget_pack(job, pack);
 	job->residences[pack].early = EARLY_NOTHING;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		gradient_reset_unit(job, u);

@@ -130,6 +130,7 @@ struct early;
 struct setup;
 struct source;
 struct spill;
+struct warm;
 struct durable;
 struct replaced;
 struct restore_notice;
@@ -214,9 +215,9 @@ struct job {
 	uint64_t host_maximum, nvme_maximum;	      /* of all jobs of its owner; 0: none */
 	uint64_t charged_bytes;			      /* of host_bytes: outside of the plan */
 	uint64_t kept_bytes;			      /* of its plan: what stays when it is released */
-	uint64_t cache_bytes;			      /* of host_bytes: tracts that are not away */
+	uint64_t cache_bytes;			      /* of host_bytes: tracts and warm state */
 	struct shortage shortage;		      /* what its plan lacks */
-	unsigned cache_moves;			      /* tracts that come or go */
+	unsigned cache_moves;			      /* tracts, and shares of warm state, that come or go */
 	unsigned rescues;			      /* how often memory of others was waited for */
 	uint32_t windows;			      /* of members, as many as were charged */
 	bool has_plan;				      /* all its ranks' windows are in it */
@@ -271,6 +272,7 @@ struct job {
 	struct loss_scale loss_scale;
 	uint64_t decided_ns;
 	struct sweep *sweep; /* the running one */
+	struct warm *warm;   /* daemon/warm.h; NULL: none of its state ever was */
 	struct early *early; /* daemon/early.h; NULL: no update can be, or has been, begun before its step */
 	uint64_t early_updates; /* of units, that were applied with their steps */
 	uint32_t durability; /* what counted when it was opened: DURABILITY_DEFAULT is by where its state lies

@@ -15,6 +15,7 @@
 #include "daemon/placement.h"
 #include "daemon/reader.h"
 #include "daemon/snapshot.h"
+#include "daemon/warm.h"
 
 /* As many units as fit in a frame, with names of full length; and as many jobs, with so many ranks in all: a
  * job packs to less than 768 bytes beside its ranks, a rank to less than 64. Unpacked, for which there is a
@@ -212,6 +213,8 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->parameters = job->catalog.parameters;
 	wire->host_bytes = job->host_bytes;
 	wire->cache_bytes = job->cache_bytes;
+	wire->warm_bytes = warm_bytes(job);
+	wire->warm_most_bytes = warm_bytes_most(job);
 	wire->host_budget = job->host_budget;
 	wire->nvme_budget = job->nvme_budget;
 	wire->readers = readers_count(job);

@@ -16,6 +16,7 @@
 #include "daemon/reshape.h"
 #include "daemon/stored.h"
 #include "daemon/tract.h"
+#include "daemon/warm.h"
 #include "offload/fault.h"
 #include "offload/nvme.h"
 
@@ -472,6 +473,7 @@ void setup_start(struct job *job)
 static void clear_memory(struct job *job, struct made *made)
 {
 	gradient_clear(job);
+	warm_free(job);
 	made->gradient_store = TAKE_PTR(job->gradient_store);
 	made->arena = job->arena;
 	made->cache = job->cache;

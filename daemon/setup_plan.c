@@ -11,6 +11,7 @@
 #include "daemon/refuse.h"
 #include "daemon/reserve.h"
 #include "daemon/setup.h"
+#include "daemon/warm.h"
 
 /* ---- Streams and places ---- */
 
@@ -230,7 +231,7 @@ static struct budget_needs find_needs(const struct setup *setup)
 					  job->catalog.gradient_bytes_maximum),
 		.held = gradient_held_bytes(job, job->held_count),
 		.windows = (ranks - job->windows) * WINDOW_BYTES,
-		.pages = setup->directory_bytes + rank_metadata_bytes(job) +
+		.pages = setup->directory_bytes + rank_metadata_bytes(job) + warm_metadata_bytes(job) +
 			 ranks * size_align(
 					 lease_bytes(job->catalog.unit_count, job->options.gradient_buffers),
 					 4096),

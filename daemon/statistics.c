@@ -17,6 +17,7 @@
 #include "daemon/durable.h"
 #include "daemon/job.h"
 #include "daemon/stall.h"
+#include "daemon/warm.h"
 #include "proto/name.h"
 
 struct statistics {
@@ -143,6 +144,8 @@ static void write_job(const struct job *job)
 		.nvme_bytes = job->nvme_bytes,
 		.figures = job->figures,
 		.early_updates = job->early_updates,
+		.warm_bytes = warm_bytes(job),
+		.warm_most_bytes = warm_bytes_most(job),
 	};
 
 	durable_has_step(job, &body.durable_step);

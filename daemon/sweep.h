@@ -32,6 +32,9 @@ struct chunk {
 	bool is_adopted;       /* an early update has left them in its sums */
 	const char *resident;  /* of an early update: the parameters, in a slot; NULL: they are read */
 	struct staging_buffer *buffer;
+	struct warm_chunk *warm; /* NULL: it has none */
+	char *warm_data;	 /* of it: its states */
+	bool is_filled;		 /* and they need not be read */
 	struct chunk_part parts[CHUNK_STREAMS];
 	unsigned transfers_left;
 	int status;
@@ -87,6 +90,9 @@ enum sweep_issue sweep_issue(struct sweep *sweep);
 /* Starts the chunk at the sweep's position, and moves that behind it. The chunk has the buffers that it
  * needs. */
 void chunk_start(struct sweep *sweep, struct chunk *chunk);
+
+/* Of the section, all chunks but its last one: as many as a staging buffer has room for. */
+uint64_t chunk_elements(const struct job_options *options, enum unit_section section);
 
 /* Reads of the pack that are on their way are demand reads now. */
 void chunks_raise(struct sweep *sweep, uint32_t pack);

@@ -100,7 +100,7 @@ static void on_discarded(struct work *work)
 		slots_open_tract(&job->slots, move->tract);
 	} else {
 		job->slots.tracts[move->tract].state = TRACT_AWAY;
-		budget_give_tract(job, move->tract);
+		budget_give_cache(job, job->slots.tracts[move->tract].bytes);
 	}
 	/* The job too: if it was dropped, it waited for this. */
 	job_settle(job);

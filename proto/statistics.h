@@ -85,7 +85,8 @@ struct statistics_job {
 	char name[STATISTICS_NAME_BYTES];
 	char status[24];
 	uint64_t durable_step, durable_lag_steps, durable_lag_ns; /* not durable: none; all; 0 */
-	uint64_t early_updates; /* of units, begun before their step was decided */
+	uint64_t early_updates;		      /* of units, begun before their step was decided */
+	uint64_t warm_bytes, warm_most_bytes; /* of cache_bytes: optimizer state; were all of it there */
 };
 
 /* page: STATISTICS_PAGE_BYTES of zeros. */

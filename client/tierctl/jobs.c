@@ -103,6 +103,10 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddNumberToObject(json, "host_bytes", (double)job->host_bytes);
 	cJSON_AddNumberToObject(json, "promised_bytes", (double)(job->host_bytes - job->cache_bytes));
 	cJSON_AddNumberToObject(json, "cache_bytes", (double)job->cache_bytes);
+	cJSON_AddNumberToObject(json, "warm_bytes", (double)job->warm_bytes);
+	cJSON_AddNumberToObject(
+		json, "kept_fraction",
+		job->warm_most_bytes > 0 ? (double)job->warm_bytes / (double)job->warm_most_bytes : 0);
 	cJSON_AddNumberToObject(json, "host_budget", (double)job->host_budget);
 	cJSON_AddNumberToObject(json, "nvme_budget", (double)job->nvme_budget);
 	cJSON_AddNumberToObject(json, "nvme_bytes", (double)job->nvme_bytes);

@@ -64,7 +64,7 @@ def it_shrinks_and_trains_on(line):
     tierctl(ALICE, "jobs", says=["OF IT CACHE"])
     tierctl(ALICE, "status", says=["of it cache"])
     tierctl(ALICE, "top", "--once", says=["of it cache"])
-    tierctl(ALICE, "metrics", says=["tierd_host_cache_bytes", "tierd_job_cache_bytes"])
+    tierctl(ALICE, "metrics", says=["tierd_host_cache_bytes", "tierd_job_cache_bytes", "tierd_job_warm_bytes"])
     assert trained(first) == line
     # When the other goes, there is room again for who stays.
     first = Rank(ALICE, job="first", mode=2, steps=1, after=1, **MODEL).ready()
@@ -120,6 +120,16 @@ def who_leases_everything_is_named():
     drop(BOB, "second")
 
 
+def what_is_left_keeps_state():
+    rank = Rank(ALICE, job="warm", mib=4, units=4, steps=2, after=1).ready()
+    wait_until(lambda: jobs(ALICE)["warm"]["kept_fraction"] == 1)
+    entry = jobs(ALICE)["warm"]
+    assert 0 < entry["warm_bytes"] <= entry["cache_bytes"], entry
+    trained(rank)
+    wait_until(lambda: jobs(ALICE)["warm"]["warm_bytes"] == 0)
+    drop(ALICE, "warm")
+
+
 def what_is_promised_stays():
     ranks = [Rank(ALICE, job=f"job{i}", **MODEL).ready() for i in range(2)]
     held = jobs(ALICE)
@@ -147,4 +157,5 @@ what_cannot_be_kept_is_read_only_by_who_says_so()
 who_leases_everything_is_named()
 what_is_promised_stays()
 who_dies_while_it_shrinks_leaves_its_memory()
+what_is_left_keeps_state()
 wait_until(lambda: node()["host"]["used_bytes"] == begin and kernel_bytes() == 0)

@@ -40,7 +40,7 @@ def the_state_is_the_same_after_it(**keys):
     # And a second time.
     wait_until(lambda: is_released("released"))
     rank = Rank(ALICE, job="released", mode=RESUME, steps=0, **keys).ready()
-    assert not is_released("released") and jobs(ALICE)["released"]["host_bytes"] >= held["host_bytes"]
+    assert not is_released("released") and jobs(ALICE)["released"]["promised_bytes"] >= held["promised_bytes"]
     rank.kill()
     wait_until(lambda: is_released("released") and is_released("kept"))
     assert node()["host"]["used_bytes"] == begin + sum(job["host_bytes"] for job in jobs(ALICE).values())

@@ -96,6 +96,11 @@ void scene_settle(struct scene *scene)
 		scene_wait(scene);
 }
 
+uint64_t promised_bytes(const struct job *job)
+{
+	return job->host_bytes - job->cache_bytes;
+}
+
 void scene_await_disposals(struct scene *scene)
 {
 	while (scene->node->disposals > 0)

@@ -18,6 +18,8 @@
 #define ACTOR_EVENTS 64
 #define ACTOR_UNITS 64
 
+struct job;
+
 struct scene {
 	struct event_base *loop;
 	struct node *node;
@@ -47,6 +49,9 @@ void scene_wait(struct scene *scene);
 void scene_settle(struct scene *scene);
 /* Until what jobs have given back is gone. */
 void scene_await_disposals(struct scene *scene);
+
+/* The host memory that it would not give up; the rest comes and goes in its own time. */
+uint64_t promised_bytes(const struct job *job);
 
 /* Keeps all threads of a pool busy until it ends. */
 struct blockade {

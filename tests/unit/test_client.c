@@ -359,20 +359,20 @@ static void orders_of_phases_are_charged(void **state)
 
 	start_one((struct actor_job){ .stage = 3 });
 	job = job_find(scene.node, geteuid(), "play");
-	before = scene.node->host_used;
+	before = promised_bytes(job);
 	assert_int_equal(actor_set_phase(&first, "train"), 0);
-	assert_int_equal(scene.node->host_used, before);
+	assert_int_equal(promised_bytes(job), before);
 	assert_int_equal(actor_set_phase(&first, "eval"), 0);
 	assert_int_equal(actor_set_phase(&first, "eval"), 0);
-	assert_int_equal(scene.node->host_used, before + member_phase_bytes(job));
+	assert_int_equal(promised_bytes(job), before + member_phase_bytes(job));
 	scene.node->host_budget = scene.node->host_used;
 	assert_int_equal(actor_set_phase(&first, "sample"), -ENOMEM);
 	assert_non_null(strstr(actor_message(&first), "phase \"sample\""));
-	assert_int_equal(scene.node->host_used, before + member_phase_bytes(job));
+	assert_int_equal(promised_bytes(job), before + member_phase_bytes(job));
 	train_step(&first);
 	actor_die(&first);
 	scene_settle(&scene);
-	assert_int_equal(scene.node->host_used, before);
+	assert_int_equal(promised_bytes(job), before);
 }
 
 static void phases_with_longer_names_than_configured_are_refused(void **state)

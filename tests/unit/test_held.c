@@ -118,7 +118,7 @@ static void buffers_beyond_the_plan_are_given_back_when_nobody_trains(void **sta
 
 	start_two();
 	job = job_find(scene.node, geteuid(), "play");
-	planned = job->host_bytes;
+	planned = promised_bytes(job);
 	for (unsigned i = 0; i < first.buffer_count; i++) {
 		actor_send_push(&first, 0, i);
 		actor_send_push(&second, 1, i);
@@ -128,15 +128,15 @@ static void buffers_beyond_the_plan_are_given_back_when_nobody_trains(void **sta
 		assert_int_equal(actor_await(&first, wait, 0)->status, 0);
 		actor_send_push(&first, 0, 0);
 	}
-	assert_int_equal(job->host_bytes, planned);
+	assert_int_equal(promised_bytes(job), planned);
 	send_buffer_wait(&first);
 	wait = send_buffer_wait(&second);
 	assert_int_equal(actor_await(&second, wait, 0)->status, 0);
-	assert_true(job->host_bytes > planned);
+	assert_true(promised_bytes(job) > planned);
 	actor_die(&first);
 	actor_die(&second);
 	scene_settle(&scene);
-	assert_int_equal(job->host_bytes, planned);
+	assert_int_equal(promised_bytes(job), planned);
 }
 
 #define TEST(name) SCENE_TEST(name, scene_setup)

@@ -59,7 +59,7 @@ static int try_budget(uint64_t host_budget, uint32_t placement, uint64_t *ret_by
 					       .gradient_placement = job.gradient_placement });
 	r = actor_ready(&actor);
 	if (ret_bytes)
-		*ret_bytes = find()->host_bytes;
+		*ret_bytes = promised_bytes(find());
 	return r;
 }
 
@@ -189,7 +189,7 @@ static void sums_stay_in_host_memory_as_long_as_they_fit(void **state)
 	assert_int_equal(try_budget(bytes - 1, PLACEMENT_DEFAULT, NULL), 0);
 	assert_true(find()->has_nvme_sums);
 	assert_int_equal(find()->sums_memory.length, (UNITS - 1) * SUM_BYTES);
-	assert_true(find()->host_bytes < bytes);
+	assert_true(promised_bytes(find()) < bytes);
 	assert_int_equal(try_budget(bytes - 1, PLACEMENT_HOST, NULL), -ENOMEM);
 }
 

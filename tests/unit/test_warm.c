@@ -1,0 +1,494 @@
+/* Warm state: the bits are those of a training that reads all of it at each step, however much of it there is
+ * and whoever takes the memory; it is spread over the sweep, and goes before any slot. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "daemon/cache.h"
+#include "daemon/idle.h"
+#include "daemon/sweep.h"
+#include "daemon/tract.h"
+#include "daemon/warm.h"
+#include "tests/unit/scene_test.h"
+
+/* Packs of several chunks, and of several units; fp32 and bf16 in turns. Of one size there are three. */
+#define UNITS 9
+static const uint64_t elements[UNITS] = { 5 << 18,	 300000,  200001, 300000, 1 << 20,
+					  (1 << 20) - 7, 1 << 20, 5000,	  1 << 20 };
+#define STEPS 4
+#define WINDOW_VALUES (WINDOW_BYTES / sizeof(float))
+#define NODE_BUDGET (144 * MIB)
+
+static struct actor actor, other, watcher;
+
+static int setup(void **state)
+{
+	return scene_setup_with(&(struct scene_options){ .host_budget = NODE_BUDGET, .capacity = GIB });
+}
+
+/* ---- A job ---- */
+
+static struct job *find(const char *name)
+{
+	return job_find(scene.node, geteuid(), name);
+}
+
+static uint32_t format_of(uint32_t unit)
+{
+	return unit % 2 ? FORMAT_FP32 : FORMAT_BF16;
+}
+
+static struct actor_job options_of(uint32_t parameters_on, uint64_t host_budget)
+{
+	return (struct actor_job){ .name = "job",
+				   .stage = 3,
+				   .host_budget = host_budget,
+				   .parameter_placement = parameters_on,
+				   .optimizer_placement = PLACEMENT_NVME,
+				   .gradient_placement = PLACEMENT_HOST };
+}
+
+static struct job *start_with(struct actor *who, const struct actor_job *options)
+{
+	assert_int_equal(actor_enter(&scene, who), 0);
+	assert_int_equal(actor_open(who, options), 0);
+	for (unsigned i = 0; i < UNITS; i++) {
+		char unit[8];
+		const struct actor_tensor tensor = { unit, format_of(i), INITIALIZE_ONES, elements[i],
+						     false };
+
+		snprintf(unit, sizeof(unit), "u%u", i);
+		assert_int_equal(actor_define(who, unit, &tensor, 1), 0);
+	}
+	assert_int_equal(actor_ready(who), 0);
+	return find(options->name);
+}
+
+static struct job *start(uint32_t parameters_on, uint64_t host_budget)
+{
+	const struct actor_job options = options_of(parameters_on, host_budget);
+
+	return start_with(&actor, &options);
+}
+
+/* Its rank has died. */
+static void come_back(void)
+{
+	struct actor_job options = options_of(PLACEMENT_NVME, 0);
+
+	options.mode = MODE_RESUME;
+	start_with(&actor, &options);
+}
+
+static void end_job(struct actor *who, struct job *job)
+{
+	actor_die(who);
+	job_drop(job);
+	scene_settle(&scene);
+	scene_await_disposals(&scene);
+}
+
+static void push_value(struct actor *who, uint32_t unit, float value)
+{
+	actor_fill(who, format_of(unit), elements[unit], value);
+	assert_int_equal(actor_await(who, actor_send_push(who, unit, 0), 0)->status, 0);
+}
+
+static void push_all(struct actor *who, uint64_t step)
+{
+	for (uint32_t unit = UNITS; unit-- > 0;)
+		push_value(who, unit, (float)unit + 1.0f / (float)(step + 2));
+}
+
+static void take_step(struct actor *who, uint64_t step)
+{
+	push_all(who, step);
+	assert_int_equal(actor_await(who, actor_send_step(who, 0.1f), 0)->status, 0);
+	/* What comes or goes then is there before the next one. */
+	scene_settle(&scene);
+}
+
+static uint64_t add(uint64_t hash, const void *bytes, size_t size)
+{
+	const uint32_t *words = bytes;
+
+	for (size_t i = 0; i < size / sizeof(*words); i++)
+		hash = (hash ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15) + (hash >> 29);
+	return hash;
+}
+
+static uint64_t hash_of(struct actor *who, uint64_t version)
+{
+	static const char *const states[] = { "parameter", "master", "m", "v" };
+	uint64_t hash = 0;
+
+	for (uint32_t unit = 0; unit < UNITS; unit++)
+		for (unsigned state = 0; state < ARRAY_LENGTH(states); state++)
+			for (uint64_t first = 0; first < elements[unit]; first += WINDOW_VALUES) {
+				uint64_t rest = elements[unit] - first;
+				uint64_t count = rest < WINDOW_VALUES ? rest : WINDOW_VALUES;
+				uint64_t bytes = state > 0 || unit % 2 ? 4 : 2;
+
+				assert_int_equal(
+					actor_read(who, unit, 0, states[state], first, count, version), 0);
+				hash = add(hash, who->window.base, count * bytes);
+			}
+	return hash;
+}
+
+static uint64_t read_bytes(const struct job *job)
+{
+	return job->figures.bytes[STATISTICS_UPDATE][STATISTICS_READ];
+}
+
+/* ---- Chunks ---- */
+
+struct chunk_place {
+	uint32_t pack;
+	enum unit_section section;
+	uint64_t first, bytes;
+};
+
+#define PLACES 64
+
+static unsigned list_chunks(const struct job *job, struct chunk_place *places)
+{
+	unsigned count = 0;
+
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
+		for (int i = 0; i < UNIT_TRAINABLE_SECTIONS; i++) {
+			enum unit_section section = (enum unit_section)i;
+			uint64_t most = chunk_elements(&job->options, section);
+			uint64_t all = job->catalog.packs[pack].elements[i];
+
+			for (uint64_t first = 0; first < all; first += most) {
+				uint64_t length = all - first < most ? all - first : most;
+
+				assert_true(count < PLACES);
+				places[count++] = (struct chunk_place){
+					pack, section, first, state_all_bytes(&job->options, section, length)
+				};
+			}
+		}
+	return count;
+}
+
+/* False: it has no memory. */
+static bool is_warm(struct job *job, const struct chunk_place *place, bool *ret_is_filled)
+{
+	char *data;
+	struct warm_chunk *chunk =
+		warm_take(job, place->pack, place->section, place->first, &data, ret_is_filled);
+
+	if (chunk)
+		warm_give(job, chunk, *ret_is_filled);
+	return chunk;
+}
+
+/* ---- Reads ---- */
+
+/* The second sweep finds what the first one has read; what was given room after it is filled by that one. */
+static void what_is_warm_is_not_read_again(void **state)
+{
+	struct job *job = start(PLACEMENT_HOST, 0);
+	struct chunk_place places[PLACES];
+	unsigned count;
+	uint64_t read;
+
+	take_step(&actor, 0);
+	take_step(&actor, 1);
+	count = list_chunks(job, places);
+	for (unsigned i = 0; i < count; i++) {
+		bool is_filled = false;
+
+		assert_true(is_warm(job, &places[i], &is_filled) && is_filled);
+	}
+	read = read_bytes(job);
+	take_step(&actor, 2);
+	assert_int_equal(read_bytes(job), read);
+	end_job(&actor, job);
+}
+
+/* Of the whole sweep, in bytes. */
+static double distance(const struct chunk_place *places, unsigned first, unsigned end)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = first; i < end; i++)
+		bytes += places[i].bytes;
+	return (double)bytes;
+}
+
+/* However much of it there is, about the same share of each half and quarter of the sweep is warm. */
+static void expect_even(struct job *job, const struct chunk_place *places, unsigned count)
+{
+	double all = distance(places, 0, count), warm = 0, at = 0, worst = 0;
+	double share = (double)warm_bytes_here(job) / all;
+	bool is_filled;
+
+	for (unsigned i = 0; i < count; i++) {
+		at += (double)places[i].bytes;
+		warm += is_warm(job, &places[i], &is_filled) ? (double)places[i].bytes : 0;
+		worst = fabs(warm - share * at) > worst ? fabs(warm - share * at) : worst;
+	}
+	assert_true(warm >= (double)warm_bytes_here(job) * 0.99);
+	/* By more than two chunks it is nowhere ahead of that, or behind. */
+	assert_true(worst <= 4.0 * MIB);
+}
+
+static void it_is_spread_over_the_sweep(void **state)
+{
+	struct job *job = start(PLACEMENT_HOST, 0);
+	struct chunk_place places[PLACES];
+	unsigned count = list_chunks(job, places), shares = 0;
+
+	take_step(&actor, 0);
+	assert_true(warm_bytes_here(job) >= distance(places, 0, count));
+	for (; warm_bytes_here(job) > 0; shares++) {
+		expect_even(job, places, count);
+		warm_close(job);
+	}
+	assert_true(shares >= 8);
+	warm_keep_all(job);
+	end_job(&actor, job);
+}
+
+/* ---- Bits ---- */
+
+static uint64_t train(uint32_t parameters_on, uint64_t host_budget, bool is_announced)
+{
+	struct job *job = start(parameters_on, host_budget);
+	uint64_t hash;
+
+	for (uint64_t i = 0; i < STEPS; i++) {
+		if (is_announced)
+			assert_int_equal(actor_begin_step(&actor, 0.1f, 1), 0);
+		take_step(&actor, i);
+	}
+	hash = hash_of(&actor, STEPS);
+	end_job(&actor, job);
+	return hash;
+}
+
+static void the_bits_are_the_same_with_any_part_of_it(void **state)
+{
+	struct job *job = start(PLACEMENT_HOST, 0);
+	uint64_t least, expected, state_bytes;
+
+	take_step(&actor, 0);
+	least = promised_bytes(job);
+	state_bytes = warm_bytes_here(job);
+	end_job(&actor, job);
+	expected = train(PLACEMENT_HOST, least, false);
+	for (unsigned quarter = 1; quarter <= 4; quarter++) {
+		uint64_t budget = least + state_bytes * quarter / 4;
+
+		assert_true(train(PLACEMENT_HOST, budget, quarter % 2) == expected);
+		assert_true(train(PLACEMENT_NVME, budget, quarter % 2 == 0) == expected);
+	}
+}
+
+static uint64_t hash_after(unsigned steps)
+{
+	struct job *job = start(PLACEMENT_NVME, 0);
+	uint64_t hash;
+
+	for (uint64_t i = 0; i < steps; i++)
+		take_step(&actor, i);
+	hash = hash_of(&actor, steps);
+	end_job(&actor, job);
+	return hash;
+}
+
+static unsigned count_early(const struct job *job)
+{
+	unsigned count = 0;
+
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
+		count += job->residences[pack].early == EARLY_READY;
+	return count;
+}
+
+/* What was updated early for a step that comes to nothing is not what the store has. */
+static void what_is_withdrawn_is_read_again(void **state)
+{
+	uint64_t expected = hash_after(3), read;
+	struct job *job = start(PLACEMENT_NVME, 0);
+	const struct answer *answer;
+
+	take_step(&actor, 0);
+	take_step(&actor, 1);
+	read = read_bytes(job);
+	assert_int_equal(actor_begin_step(&actor, 0.1f, 1), 0);
+	for (uint32_t unit = UNITS; unit-- > 1;)
+		push_value(&actor, unit, 3.0f);
+	while (count_early(job) < job->catalog.pack_count - 1)
+		scene_wait(&scene);
+	push_value(&actor, 0, NAN);
+	assert_int_equal(read_bytes(job), read);
+	answer = actor_await(&actor, actor_send_step(&actor, 0.1f), 0);
+	assert_true(answer->status == 0 && answer->reply->step->is_skipped);
+	take_step(&actor, 2);
+	assert_true(read_bytes(job) > read);
+	assert_true(hash_of(&actor, 4) == expected);
+	end_job(&actor, job);
+}
+
+/* ---- Others ---- */
+
+static bool has_all_tracts(const struct job *job)
+{
+	assert_true(job->slots.cache > 0);
+	return tract_bytes(job, TRACT_HERE) == job->slots.cache;
+}
+
+static void it_goes_before_any_slot(void **state)
+{
+	struct job *job = start(PLACEMENT_NVME, 0);
+	struct claim claim = { .node = scene.node, .uid = geteuid() };
+	uint64_t before;
+
+	take_step(&actor, 0);
+	before = warm_bytes_here(job);
+	assert_true(has_all_tracts(job) && before > 0);
+	cache_reclaim(&claim, before);
+	assert_true(has_all_tracts(job) && warm_bytes_here(job) == 0);
+	cache_reclaim(&claim, before + 1);
+	assert_false(has_all_tracts(job));
+	cache_keep_all(scene.node);
+	assert_true(has_all_tracts(job) && warm_bytes_here(job) == before);
+	end_job(&actor, job);
+}
+
+/* The other one needs less than what is warm of the first. */
+static void it_is_shared_with_others(void **state)
+{
+	uint64_t expected = hash_after(3), before;
+	struct job *job = start(PLACEMENT_NVME, 0), *second;
+	struct actor_job options = options_of(PLACEMENT_HOST, 0);
+
+	take_step(&actor, 0);
+	take_step(&actor, 1);
+	before = warm_bytes_here(job);
+	assert_true(has_all_tracts(job) && before > 0);
+	options.name = "other";
+	second = start_with(&other, &options);
+	assert_true(warm_bytes_here(job) < before);
+	assert_true(has_all_tracts(job));
+	take_step(&other, 0);
+	take_step(&actor, 2);
+	assert_true(hash_of(&actor, 3) == expected);
+	/* They come to have about as much. */
+	assert_true(warm_bytes_here(second) > 0 && warm_bytes_here(job) > 0);
+	end_job(&other, second);
+	take_step(&actor, 3);
+	assert_true(warm_bytes_here(job) == before);
+	end_job(&actor, job);
+}
+
+/* In the middle of a sweep, whose chunks are at it. */
+static void it_goes_while_a_sweep_uses_it(void **state)
+{
+	uint64_t expected = hash_after(3);
+	struct job *job = start(PLACEMENT_HOST, 0);
+	struct claim claim = { .node = scene.node, .uid = geteuid() };
+	uint32_t step;
+
+	take_step(&actor, 0);
+	take_step(&actor, 1);
+	push_all(&actor, 2);
+	step = actor_send_step(&actor, 0.1f);
+	while (!job->sweep || job->sweep->running == 0)
+		scene_wait(&scene);
+	cache_reclaim(&claim, UINT64_MAX);
+	assert_int_equal(warm_bytes_here(job), 0);
+	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
+	assert_true(hash_of(&actor, 3) == expected);
+	end_job(&actor, job);
+}
+
+/* All of it is read once more when its rank is back; if it was released, too. */
+static void a_job_without_ranks_has_none(void **state)
+{
+	uint64_t expected = hash_after(3), read;
+	struct job *job = start(PLACEMENT_NVME, 0);
+
+	take_step(&actor, 0);
+	actor_die(&actor);
+	scene_settle(&scene);
+	assert_int_equal(warm_bytes(job), 0);
+	come_back();
+	take_step(&actor, 1);
+	assert_true(warm_bytes(job) > 0);
+	actor_die(&actor);
+	scene_settle(&scene);
+	assert_true(idle_release(job));
+	scene_await_disposals(&scene);
+	assert_null(job->warm);
+	assert_int_equal(job->cache_bytes, 0);
+	read = read_bytes(job);
+	come_back();
+	take_step(&actor, 2);
+	assert_true(read_bytes(job) > read);
+	assert_true(hash_of(&actor, 3) == expected);
+	end_job(&actor, job);
+}
+
+/* The sweep saves for it what it finds in memory. */
+static void a_reader_sees_the_step_before(void **state)
+{
+	struct job *job = start(PLACEMENT_HOST, 0);
+	Tierd__Wire__ReaderPiece piece = TIERD__WIRE__READER_PIECE__INIT;
+	Tierd__Wire__ReaderRead read = TIERD__WIRE__READER_READ__INIT;
+	uint32_t reader = 0, refresh;
+	float expected[UNITS][100];
+
+	piece.state = (char *)"m";
+	piece.all_units = true;
+	take_step(&actor, 0);
+	take_step(&actor, 1);
+	for (uint32_t unit = 0; unit < UNITS; unit++) {
+		assert_int_equal(actor_read(&actor, unit, 0, "m", elements[unit] - 100, 100, 2), 0);
+		memcpy(expected[unit], actor.window.base, sizeof(expected[unit]));
+	}
+	assert_int_equal(actor_enter(&scene, &watcher), 0);
+	assert_int_equal(actor_open_reader(&watcher, "job", &reader), 0);
+	push_all(&actor, 2);
+	refresh = actor_send_refresh(&watcher, reader, &piece, 1);
+	take_step(&actor, 2);
+	assert_int_equal(actor_await(&watcher, refresh, 0)->status, 0);
+	read.state = (char *)"m";
+	read.step = 2;
+	read.count = 100;
+	for (read.unit = 0; read.unit < UNITS; read.unit++) {
+		read.first = elements[read.unit] - 100;
+		assert_int_equal(
+			actor_await(&watcher, actor_send_reader_read(&watcher, reader, &read), 0)->status, 0);
+		assert_memory_equal(watcher.reader_window.base, expected[read.unit], sizeof(*expected));
+	}
+	actor_die(&watcher);
+	end_job(&actor, job);
+}
+
+#define TEST(name) SCENE_TEST(name, setup)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(what_is_warm_is_not_read_again),
+		TEST(it_is_spread_over_the_sweep),
+		TEST(the_bits_are_the_same_with_any_part_of_it),
+		TEST(what_is_withdrawn_is_read_again),
+		TEST(it_goes_before_any_slot),
+		TEST(it_is_shared_with_others),
+		TEST(it_goes_while_a_sweep_uses_it),
+		TEST(a_job_without_ranks_has_none),
+		TEST(a_reader_sees_the_step_before),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
