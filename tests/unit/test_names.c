@@ -65,11 +65,11 @@ static void what_is_removed_hides_nothing_else(void **state)
 			assert_int_equal(names_add(&names, texts[i]), 0);
 		is_there[i] = !is_there[i];
 	}
-	for (unsigned i = 0; i < COUNT; i++) {
+	for (unsigned i = 0; i < COUNT; i++)
 		assert_int_equal(names_have(&names, texts[i]), is_there[i]);
-		free(texts[i]);
-	}
 	names_clear(&names);
+	for (unsigned i = 0; i < COUNT; i++)
+		free(texts[i]);
 }
 
 /* The next name whose hash without a key ends in the same ten bits. */
