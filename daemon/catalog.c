@@ -286,11 +286,12 @@ int catalog_define(struct catalog *catalog, const Tierd__Wire__UnitDefine *defin
 	return 0;
 }
 
-/* Of a tensor: a section that only it has, all of whose elements it writes at once, in a piece of the
- * allocator's least size. */
-#define TENSOR_BYTES (sizeof(struct tensor) + sizeof(struct unit_part) + 2 * sizeof(struct span))
+/* Of a tensor, in the hoard: a section may be its own. */
+#define TENSOR_BYTES (sizeof(struct tensor) + sizeof(struct unit_part))
+/* A tensor that is written as a whole: the allocator's least. */
+#define WRITTEN_BYTES (2 * sizeof(struct span))
 
-/* With what may be left before the next number in the hoard. */
+/* With what may be left before the next number. */
 static uint64_t text_bytes(const char *text)
 {
 	return text[0] ? strlen(text) + sizeof(uint64_t) : 0;
@@ -298,14 +299,15 @@ static uint64_t text_bytes(const char *text)
 
 uint64_t catalog_definition_bytes(const Tierd__Wire__UnitDefine *definition)
 {
-	/* Twice: the array of units grows by doubling. */
-	uint64_t bytes = 2 * sizeof(struct unit) + NAMES_BYTES + text_bytes(definition->name);
+	uint64_t bytes = sizeof(struct unit) + text_bytes(definition->name);
 
 	for (size_t i = 0; i < definition->n_tensors; i++) {
 		const Tierd__Wire__Tensor *tensor = definition->tensors[i];
 
-		bytes += TENSOR_BYTES + NAMES_BYTES + text_bytes(tensor->name) + text_bytes(tensor->alias) +
+		bytes += TENSOR_BYTES + text_bytes(tensor->name) + text_bytes(tensor->alias) +
 			 text_bytes(tensor->slice_of) + tensor->n_shape * sizeof(uint64_t);
 	}
-	return bytes;
+	/* Twice: the array of units grows by doubling, and where a piece did not fit into a block of the
+	 * hoard less than the piece is left. */
+	return 2 * bytes + NAMES_BYTES + definition->n_tensors * (NAMES_BYTES + WRITTEN_BYTES);
 }

@@ -1,6 +1,7 @@
 /* The catalog: what a definition must be, how two are compared, how units are packed, what has been written.
  */
 #include <errno.h>
+#include <malloc.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +11,7 @@
 #include <cmocka.h>
 
 #include "common/cleanup.h"
+#include "common/size.h"
 #include "daemon/catalog.h"
 #include "daemon/options.h"
 
@@ -228,6 +230,38 @@ static void a_unit_has_a_part_of_each_section_that_its_tensors_lie_in(void **sta
 	assert_int_equal(unit_elements(unit), 1536);
 	assert_int_equal(unit_parameter_bytes(unit), 2 * 768 + 4 * 256 + 2 * 512);
 	assert_int_equal(unit_trainable_bytes(unit), 2 * 768 + 4 * 256);
+}
+
+/* Sanitizers count otherwise: there nothing is seen. */
+static uint64_t allocated_bytes(void)
+{
+	struct mallinfo2 info = mallinfo2();
+
+	return info.uordblks + info.hblkhd;
+}
+
+static void a_definition_takes_no_more_memory_than_it_says(void **state)
+{
+	uint64_t before = allocated_bytes(), said = 0;
+
+	for (unsigned i = 0; i < 3000; i++) {
+		unsigned tensors = 1 + i % MAX_TENSORS;
+		struct draft draft;
+		char unit[24], name[24];
+
+		snprintf(unit, sizeof(unit), "unit.%u", i);
+		begin(&draft, unit);
+		for (unsigned t = 0; t < tensors; t++) {
+			snprintf(name, sizeof(name), "%u.%u", i, t);
+			add(&draft, name, FORMAT_FP32, 100)->is_frozen = t % 2 == 0;
+		}
+		said += catalog_definition_bytes(&draft.define);
+		assert_int_equal(define(&draft), 0);
+		for (unsigned t = 0; t < tensors; t++)
+			assert_int_equal(tensor_mark_written(&catalog.units[i].tensors[t], 0, 100), 0);
+	}
+	/* But the first block of a hoard. */
+	assert_true(allocated_bytes() - before <= said + 64 * KIB);
 }
 
 /* ---- Comparison ---- */
@@ -466,6 +500,7 @@ int main(void)
 		TEST(sizes_that_overflow_are_refused),
 		TEST(slices_stay_within_their_tensor),
 		TEST(a_unit_has_a_part_of_each_section_that_its_tensors_lie_in),
+		TEST(a_definition_takes_no_more_memory_than_it_says),
 		TEST(the_first_difference_is_named),
 		TEST(neighbours_share_a_pack_up_to_its_limit),
 		TEST(sections_of_a_pack_begin_on_pages),
