@@ -16,6 +16,19 @@
 #define UNIT_ELEMENTS 256
 #define LIMIT 512
 
+/* Until then what is written of it is there twice. */
+static int await_durable(struct tierd_job *job)
+{
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_ticket *ticket = NULL;
+	int r = tierd_step(job, &rates, &ticket);
+
+	if (r == 0)
+		r = tierd_ticket_wait(ticket, TIERD_DURABLE, -1);
+	tierd_ticket_free(ticket);
+	return r;
+}
+
 static int open_job(const struct bench_node *tierd, unsigned units, struct tierd_node **ret_node)
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
@@ -33,6 +46,8 @@ static int open_job(const struct bench_node *tierd, unsigned units, struct tierd
 								   .is_frozen = true });
 	if (r == 0)
 		r = tierd_job_ready(job, -1, NULL);
+	if (r == 0)
+		r = await_durable(job);
 	if (r < 0)
 		fprintf(stderr, "metadata: %s\n", tierd_message());
 	return r;
