@@ -7,8 +7,10 @@ usage: peer.py adam ELEMENTS THREADS          its optimizer for processors, over
 The first line that it writes is "ready VERSIONS", or "missing WHAT AND WHENCE". Then it reads lines "WHAT SECONDS", and answers
 each with a rate in elements a second.
 """
+import ctypes
 import importlib.util
 import logging
+import mmap
 import os
 import shutil
 import sys
@@ -21,8 +23,16 @@ GROUP_ELEMENTS = 4 << 20
 # A group is read, one is updated and one is written, each with master, two moments and gradient. The default, 4, is not enough.
 BUFFERS = 3 * 4
 AIO = {"block_size": 1 << 20, "queue_depth": 32, "intra_op_parallelism": 2, "single_submit": False, "overlap_events": True}
+LOCKED_BYTES = 1 << 30
 BEGUN = "TIERD_BENCH_PEER_HAS_BEGUN"
 ADAMW = {"lr": 1e-4, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
+
+
+def can_lock():
+    """As much as DeepSpeed's buffers are, and more: where it may not lock them it ends."""
+    area = mmap.mmap(-1, LOCKED_BYTES)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    return ctypes.CDLL(None).mlock(ctypes.c_void_p(address), ctypes.c_size_t(LOCKED_BYTES)) == 0
 
 
 def begin_again(threads):
@@ -47,6 +57,8 @@ def missing(task):
     if not shutil.which("c++"):
         return "DeepSpeed compiles its operators, and c++ is not there: apt-get install g++"
     if task == "step":
+        if not can_lock():
+            return f"DeepSpeed locks its buffers, and {LOCKED_BYTES >> 20} MiB may not be locked here: ulimit -l unlimited, or as root"
         from deepspeed.ops.op_builder import AsyncIOBuilder
         if not AsyncIOBuilder().is_compatible(verbose=False):
             return "DeepSpeed cannot write asynchronously: apt-get install libaio-dev"
