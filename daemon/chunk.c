@@ -278,6 +278,16 @@ static void check_pack(const struct chunk *chunk)
 		sweep_check_pack(chunk->sweep, chunk->pack);
 }
 
+static void give_warm(struct chunk *chunk)
+{
+	struct job *job = chunk->sweep->job;
+	struct warm_stretch *stretch = TAKE_PTR(chunk->warm);
+
+	if (chunk->status == 0 && !chunk->is_deferred)
+		warm_note_written(job, stretch);
+	warm_give(job, stretch, chunk->section, chunk->first, chunk->status == 0);
+}
+
 static void retire(struct chunk *chunk)
 {
 	struct sweep *sweep = chunk->sweep;
@@ -290,7 +300,7 @@ static void retire(struct chunk *chunk)
 	sweep->running--;
 	queue_push(&sweep->free_chunks, &chunk->link);
 	if (chunk->warm)
-		warm_give(job, TAKE_PTR(chunk->warm), chunk->status == 0);
+		give_warm(chunk);
 	check_pack(chunk);
 	if (residence->unwritten == 0)
 		operation_resume(job);
@@ -484,7 +494,8 @@ static void set_parameter(struct chunk *chunk)
 		address = slot;
 	set_part(chunk, CHUNK_PARAMETER, is_stored ? job->parameter_store : NULL, is_stored, &piece, address);
 	chunk->parts[CHUNK_PARAMETER].is_read = is_stored && is_absent && is_read(chunk);
-	chunk->parts[CHUNK_PARAMETER].is_written = is_stored && !chunk->is_adopted;
+	chunk->parts[CHUNK_PARAMETER].is_written =
+		is_stored && !chunk->is_adopted && (!chunk->is_deferred || job->has_nvme_parameters);
 }
 
 /* Fresh slots are zeros, which a store has without being told. */
@@ -499,8 +510,8 @@ static void set_state(struct chunk *chunk, unsigned state, void *buffer)
 
 	set_part(chunk, CHUNK_STATE + state, job->optimizer_store, job->has_nvme_optimizer, &kept, buffer);
 	part->is_read = job->has_nvme_optimizer && is_read(chunk) && !chunk->is_filled;
-	part->is_written =
-		job->has_nvme_optimizer && !chunk->is_adopted && (state == STATE_MASTER || !is_initializing);
+	part->is_written = job->has_nvme_optimizer && !chunk->is_adopted && !chunk->is_deferred &&
+			   (state == STATE_MASTER || !is_initializing);
 }
 
 static char *after(char *data, uint64_t bytes)
@@ -508,25 +519,22 @@ static char *after(char *data, uint64_t bytes)
 	return data ? data + size_align(bytes, STORE_PAGE_BYTES) : NULL;
 }
 
-/* Those of a warm chunk stay where they are; in a staging buffer they follow the parameters. */
-static char *states_at(const struct chunk *chunk)
-{
-	if (chunk->warm)
-		return chunk->warm_data;
-	return after(chunk->buffer ? chunk->buffer->data : NULL,
-		     chunk->count * section_element_bytes(chunk->section));
-}
-
+/* What is warm stays where it is; in a staging buffer states follow the parameters. */
 static void set_states(struct chunk *chunk)
 {
-	const struct job_options *options = &chunk->sweep->job->options;
-	char *data = states_at(chunk);
+	const struct job *job = chunk->sweep->job;
+	const struct job_options *options = &job->options;
+	char *data = after(chunk->buffer ? chunk->buffer->data : NULL,
+			   chunk->count * section_element_bytes(chunk->section));
 
 	for (unsigned state = 0; state < STATES_MAXIMUM; state++) {
 		chunk->parts[CHUNK_STATE + state] = (struct chunk_part){ .chunk = chunk };
 		if (state >= state_count(options) || !state_exists(chunk->section, state))
 			continue;
-		set_state(chunk, state, data);
+		set_state(chunk, state,
+			  chunk->warm ? warm_state(job, chunk->warm, chunk->pack, chunk->section,
+						   chunk->first, state)
+				      : data);
 		data = after(data, state_bytes(chunk->section, state, chunk->count));
 	}
 }
@@ -554,6 +562,9 @@ void chunk_start(struct sweep *sweep, struct chunk *chunk)
 	chunk->count = left < most ? left : most;
 	chunk->status = 0;
 	chunk->is_adopted = sweep->is_adopting;
+	chunk->is_deferred = chunk->warm && chunk->warm->is_deferred;
+	if (chunk->is_deferred)
+		warm_mark(job, chunk->warm, true);
 	set_parameter(chunk);
 	set_states(chunk);
 	sweep->first += chunk->count;

@@ -9,6 +9,7 @@
 
 #include "daemon/damage.h"
 #include "daemon/job.h"
+#include "daemon/warm.h"
 #include "offload/moments.h"
 
 uint64_t copy_element_bytes(enum unit_section section, int state)
@@ -194,12 +195,8 @@ static void find_kept(struct copy *copy, uint64_t used)
 
 /* ---- Start ---- */
 
-int copy_start(struct copy *copy)
+static int read_sources(struct copy *copy)
 {
-	copy->parameter = copy->kept = (struct copy_source){ .data = NULL };
-	copy->transfers_left = 0;
-	copy->status = 0;
-	hold(copy);
 	find_kept(copy, find_parameter(copy));
 	if (copy->transfers_left > 0)
 		return 0;
@@ -208,6 +205,55 @@ int copy_start(struct copy *copy)
 	else
 		release(copy);
 	return copy->status;
+}
+
+/* The store would have what it was some steps ago. */
+static bool has_to_wait(const struct copy *copy)
+{
+	return !copy->snapshot && needs_kept(copy) && warm_is_dirty(copy->job, copy->range.pack);
+}
+
+int copy_start(struct copy *copy)
+{
+	copy->parameter = copy->kept = (struct copy_source){ .data = NULL };
+	copy->transfers_left = 0;
+	copy->status = 0;
+	hold(copy);
+	if (!has_to_wait(copy))
+		return read_sources(copy);
+	queue_init(&copy->link);
+	queue_push(&copy->job->copies_waiting, &copy->link);
+	warm_flush(copy->job);
+	return 0;
+}
+
+static void resume(struct copy *copy)
+{
+	int r;
+
+	if (has_to_wait(copy) && copy->job->phase != JOB_BROKEN && !copy->job->is_dropped) {
+		queue_push(&copy->job->copies_waiting, &copy->link);
+		return;
+	}
+	if (has_to_wait(copy)) {
+		end(copy, -EIO);
+		return;
+	}
+	r = read_sources(copy);
+	if (r < 0)
+		copy->done(copy, r);
+}
+
+void copies_resume(struct job *job)
+{
+	struct queue waiting;
+
+	queue_init(&waiting);
+	for (struct queue *link = queue_pop(&job->copies_waiting); link;
+	     link = queue_pop(&job->copies_waiting))
+		queue_push(&waiting, link);
+	for (struct queue *link = queue_pop(&waiting); link; link = queue_pop(&waiting))
+		resume(queue_entry(link, struct copy, link));
 }
 
 const struct store_transfer *copy_fault(const struct copy *copy)

@@ -48,6 +48,7 @@ struct copy_source {
 };
 
 struct copy {
+	struct queue link; /* of the job's waiting ones */
 	/* The caller's, who leaves all of it, the target and the buffer alone until done(), which runs once,
 	 * on the loop. */
 	struct job *job;
@@ -65,6 +66,9 @@ struct copy {
 
 /* What can be copied now. After an error done() never runs. */
 int copy_start(struct copy *copy);
+
+/* What waits for warm state to be written looks again. */
+void copies_resume(struct job *job);
 
 /* One that has failed: what it has failed at; NULL: nothing that has a place. */
 const struct store_transfer *copy_fault(const struct copy *copy);

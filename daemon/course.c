@@ -105,11 +105,16 @@ static bool needs_staging(const struct sweep *sweep, bool is_warm)
 /* What is adopted has been updated, and the first sweep writes no zeros, of which a store has enough. */
 static void take_warm(struct sweep *sweep, struct chunk *chunk)
 {
+	struct job *job = sweep->job;
+	/* What is early is in the store when it is published; parameters without a slot would be nowhere. */
+	bool may_defer = !sweep->is_early &&
+			 (job->has_nvme_parameters || job->residences[sweep->pack].slot != SLOT_NONE);
+
 	chunk->warm = NULL;
 	chunk->is_filled = false;
 	if (!sweep->is_adopting && !sweep->is_initializing)
-		chunk->warm = warm_take(sweep->job, sweep->pack, sweep->section, sweep->first,
-					&chunk->warm_data, &chunk->is_filled);
+		chunk->warm = warm_take(job, sweep->pack, sweep->section, sweep->first, may_defer,
+					&chunk->is_filled);
 }
 
 /* False: the sweep goes on when a buffer comes. */
@@ -124,7 +129,7 @@ static bool take_buffers(struct sweep *sweep, struct chunk *chunk)
 		return true;
 	sweep->is_wishing = true;
 	if (chunk->warm)
-		warm_give(sweep->job, TAKE_PTR(chunk->warm), chunk->is_filled);
+		warm_give(sweep->job, TAKE_PTR(chunk->warm), sweep->section, sweep->first, chunk->is_filled);
 	return false;
 }
 

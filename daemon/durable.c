@@ -13,6 +13,7 @@
 #include "daemon/replaced.h"
 #include "daemon/retention.h"
 #include "daemon/trace.h"
+#include "daemon/warm.h"
 
 /* A page-aligned part of the record, on its way. */
 struct part {
@@ -452,6 +453,11 @@ static void begin(struct durable *durable)
 	if (job->backup && job->phase == JOB_TRAINED) {
 		durable->writing++;
 		backup_begin(job);
+	}
+	/* As above. */
+	if (warm_has_dirty(job)) {
+		durable->writing++;
+		warm_flush_all(job, on_backed_up);
 	}
 	end_write(durable, 0);
 }

@@ -26,6 +26,7 @@
 #include "daemon/spill.h"
 #include "daemon/statistics.h"
 #include "daemon/trace.h"
+#include "daemon/warm.h"
 
 struct job *job_find(struct node *node, uid_t uid, const char *name)
 {
@@ -139,6 +140,7 @@ static void on_turn(evutil_socket_t fd, short events, void *argument)
 
 	spill_serve(job);
 	backup_go_on(job);
+	warm_flush_go_on(job);
 	early_go_on(job);
 	sweep_go_on(job);
 	residency_serve(job);
@@ -213,6 +215,7 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	queue_init(&job->filling);
 	queue_init(&job->state_writes);
 	queue_init(&job->tensor_waiting);
+	queue_init(&job->copies_waiting);
 	queue_init(&job->free_reductions);
 	queue_init(&job->sums_waiting);
 	queue_init(&job->free_held);

@@ -279,10 +279,11 @@ struct job {
 			      */
 	bool is_durable;
 	struct blobs blobs;
-	struct durable *durable;  /* NULL: its state ends with the daemon, or has not begun */
-	struct backup *backup;	  /* NULL: it needs none */
-	struct queue errands;	  /* of its store, beside commits: daemon/errand.h */
-	unsigned snapshot_copies; /* that read a snapshot */
+	struct durable *durable;     /* NULL: its state ends with the daemon, or has not begun */
+	struct backup *backup;	     /* NULL: it needs none */
+	struct queue errands;	     /* of its store, beside commits: daemon/errand.h */
+	unsigned snapshot_copies;    /* that read a snapshot */
+	struct queue copies_waiting; /* for what is warm to be written */
 
 	/* Prefetch. */
 	uint32_t *next_use; /* by pack */

@@ -7,6 +7,7 @@
 
 #include "daemon/damage.h"
 #include "daemon/spill.h"
+#include "daemon/warm.h"
 
 uint32_t operation_pack(const struct tensor_operation *operation)
 {
@@ -234,6 +235,21 @@ static void on_staging(struct staging_wish *wish, struct staging_buffer *buffer)
 	read_state(container_of(wish, struct tensor_operation, wish), buffer);
 }
 
+/* What the store has is some steps old. */
+static void await_flush(struct tensor_operation *operation)
+{
+	struct job *job = operation->job;
+
+	if (job->phase == JOB_BROKEN || job->is_dropped) {
+		operation->status = -EIO;
+		finish(operation);
+		return;
+	}
+	operation->stage = WAITING_FOR_WRITES;
+	queue_push(&job->tensor_waiting, &operation->link);
+	warm_flush(job);
+}
+
 /* The pack is pinned. */
 static void go_on(struct tensor_operation *operation)
 {
@@ -246,6 +262,10 @@ static void go_on(struct tensor_operation *operation)
 	}
 	if (!needs_state(operation)) {
 		operation_start_work(operation);
+		return;
+	}
+	if (warm_is_dirty(job, operation_pack(operation))) {
+		await_flush(operation);
 		return;
 	}
 	if (!job->has_nvme_optimizer) {

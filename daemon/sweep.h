@@ -32,9 +32,9 @@ struct chunk {
 	bool is_adopted;       /* an early update has left them in its sums */
 	const char *resident;  /* of an early update: the parameters, in a slot; NULL: they are read */
 	struct staging_buffer *buffer;
-	struct warm_chunk *warm; /* NULL: it has none */
-	char *warm_data;	 /* of it: its states */
-	bool is_filled;		 /* and they need not be read */
+	struct warm_stretch *warm; /* where its states stay; NULL: nowhere */
+	bool is_filled;		   /* they need not be read */
+	bool is_deferred;	   /* nor written before the next commit, nor are parameters in host memory */
 	struct chunk_part parts[CHUNK_STREAMS];
 	unsigned transfers_left;
 	int status;

@@ -4,184 +4,18 @@
 #include <stdlib.h>
 
 #include "common/log.h"
-#include "common/size.h"
 #include "daemon/budget.h"
 #include "daemon/disposal.h"
-#include "daemon/job.h"
-#include "daemon/sweep.h"
-
-/* Small enough that little more goes than is needed, and few enough for the kernel's table of buffers. */
-#define SHARES_USUAL 32
-#define SHARES_MOST (2 * SHARES_USUAL)
-#define SHARE_LEAST (2 * MIB)
-
-enum share_state { SHARE_AWAY, SHARE_COMING, SHARE_HERE, SHARE_DRAINING, SHARE_GOING };
-
-struct share {
-	struct warm *warm;
-	struct memory memory;
-	uint64_t bytes;
-	enum share_state state;
-	unsigned users; /* chunks that are taken */
-	struct work work;
-	int status, pinning;
-};
-
-struct warm {
-	struct job *job;
-	uint64_t bytes;	 /* of all chunks */
-	bool is_refused; /* the kernel had no memory: it is not asked again */
-	struct share shares[SHARES_MOST];
-	uint32_t *first_chunk; /* by pack, and behind the last one */
-	struct warm_chunk *chunks;
-};
-
-/* ---- Chunks in the order of a sweep ---- */
-
-struct walk {
-	uint32_t pack, index;
-	int section;
-	uint64_t first, count; /* elements of the chunk; count 0: none of the section yet */
-	uint64_t bytes;
-};
-
-#define WALK_INIT                                                                                            \
-	{                                                                                                    \
-		.index = UINT32_MAX                                                                          \
-	}
-
-/* As they lie in a share. */
-static uint64_t chunk_bytes(const struct job *job, enum unit_section section, uint64_t count)
-{
-	uint64_t bytes = 0;
-
-	for (unsigned state = 0; state < state_count(&job->options); state++)
-		if (state_exists(section, state))
-			bytes += size_align(state_bytes(section, state, count), STORE_PAGE_BYTES);
-	return bytes;
-}
-
-/* To the next section; false: there is none. */
-static bool walk_on_section(const struct job *job, struct walk *walk)
-{
-	walk->first = walk->count = 0;
-	if (++walk->section == UNIT_TRAINABLE_SECTIONS) {
-		walk->section = 0;
-		walk->pack++;
-	}
-	return walk->pack < job->catalog.pack_count;
-}
-
-/* To the next chunk; false: there is none. */
-static bool walk_on(const struct job *job, struct walk *walk)
-{
-	uint64_t left, most;
-
-	walk->first += walk->count;
-	while (walk->first == job->catalog.packs[walk->pack].elements[walk->section])
-		if (!walk_on_section(job, walk))
-			return false;
-	left = job->catalog.packs[walk->pack].elements[walk->section] - walk->first;
-	most = chunk_elements(&job->options, (enum unit_section)walk->section);
-	walk->count = left < most ? left : most;
-	walk->bytes = chunk_bytes(job, (enum unit_section)walk->section, walk->count);
-	walk->index++;
-	return true;
-}
-
-struct size {
-	uint32_t chunks;
-	uint64_t bytes;
-};
-
-static struct size measure(const struct job *job)
-{
-	struct walk walk = WALK_INIT;
-	struct size size = { 0 };
-
-	while (walk_on(job, &walk)) {
-		size.chunks++;
-		size.bytes += walk.bytes;
-	}
-	return size;
-}
-
-uint64_t warm_metadata_bytes(const struct job *job)
-{
-	if (!job->has_nvme_optimizer)
-		return 0;
-	return sizeof(struct warm) + (job->catalog.pack_count + 1) * sizeof(uint32_t) +
-	       measure(job).chunks * sizeof(struct warm_chunk);
-}
-
-/* ---- Which chunks are warm ---- */
-
-/* Of all that the job may ever have, whoever else there is. */
-static uint64_t share_target(const struct job *job, uint64_t bytes)
-{
-	uint64_t most = job->node->host_budget;
-
-	if (job->host_budget && job->host_budget < most)
-		most = job->host_budget;
-	if (bytes < most)
-		most = bytes;
-	return most / SHARES_USUAL > SHARE_LEAST ? most / SHARES_USUAL : SHARE_LEAST;
-}
-
-/* Parts of the sweep that could be a share each; a power of two. */
-static unsigned find_bits(const struct job *job, struct size size)
-{
-	uint64_t target = share_target(job, size.bytes);
-	unsigned bits = 0;
-
-	while (bits < 31 && size.bytes >> bits > target && size.chunks >> (bits + 1) > 0)
-		bits++;
-	return bits;
-}
-
-static uint32_t reverse(uint32_t number, unsigned bits)
-{
-	uint32_t reversed = 0;
-
-	for (unsigned i = 0; i < bits; i++)
-		reversed |= (number >> i & 1) << (bits - 1 - i);
-	return reversed;
-}
-
-/* Chunks belong to 2^bits parts by turns, as far as they take as many bytes, and the first shares are those
- * parts whose numbers are farthest from each other: with half of them every second chunk is warm, with three
- * quarters three of four. */
-static void assign(struct warm *warm, struct size size)
-{
-	uint64_t step = size_divide_up(size.bytes, size.chunks), before = 0;
-	unsigned bits = find_bits(warm->job, size);
-	struct walk walk = WALK_INIT;
-	uint32_t pack = 0;
-
-	for (; walk_on(warm->job, &walk); before += walk.bytes) {
-		struct warm_chunk *chunk = &warm->chunks[walk.index];
-		uint32_t part = (uint32_t)(before / step & ((UINT64_C(1) << bits) - 1));
-		uint32_t share = reverse(part, bits);
-
-		while (pack <= walk.pack)
-			warm->first_chunk[pack++] = walk.index;
-		*chunk = (struct warm_chunk){ .share = share < SHARES_MOST ? share : SLOT_NONE };
-		if (chunk->share == SLOT_NONE)
-			continue;
-		chunk->offset = warm->shares[share].bytes;
-		warm->shares[share].bytes += walk.bytes;
-	}
-	while (pack <= warm->job->catalog.pack_count)
-		warm->first_chunk[pack++] = size.chunks;
-}
+#include "daemon/pace.h"
+#include "daemon/warm_inside.h"
 
 /* ---- Life ---- */
 
 static struct warm *discard(struct warm *warm)
 {
 	if (warm) {
-		free(warm->first_chunk);
-		free(warm->chunks);
+		free(warm->first_stretch);
+		free(warm->stretches);
 	}
 	free(warm);
 	return NULL;
@@ -190,20 +24,21 @@ static struct warm *discard(struct warm *warm)
 /* NULL: out of memory, or there is nothing that could be warm. */
 static struct warm *warm_new(struct job *job)
 {
-	struct size size = measure(job);
+	struct warm_size size = warm_measure(job);
 	struct warm *warm = size.bytes > 0 ? calloc(1, sizeof(*warm)) : NULL;
 
 	if (!warm)
 		return NULL;
 	warm->job = job;
-	warm->first_chunk = calloc(job->catalog.pack_count + 1, sizeof(*warm->first_chunk));
-	warm->chunks = calloc(size.chunks, sizeof(*warm->chunks));
-	if (!warm->first_chunk || !warm->chunks)
+	warm->first_stretch = calloc(job->catalog.pack_count + 1, sizeof(*warm->first_stretch));
+	warm->stretches = calloc(size.stretches, sizeof(*warm->stretches));
+	if (!warm->first_stretch || !warm->stretches)
 		return discard(warm);
 	warm->bytes = size.bytes;
 	for (unsigned i = 0; i < SHARES_MOST; i++)
 		warm->shares[i].warm = warm;
-	assign(warm, size);
+	warm_plan(warm, size);
+	flush_init(warm);
 	return warm;
 }
 
@@ -218,48 +53,113 @@ void warm_free(struct job *job)
 	discard(warm);
 }
 
-/* ---- Chunks ---- */
+/* ---- Stretches ---- */
 
-static struct warm_chunk *find_chunk(const struct warm *warm, uint32_t pack, enum unit_section section,
-				     uint64_t first)
+static struct warm_stretch *find_stretch(const struct warm *warm, uint32_t pack, enum unit_section section,
+					 uint64_t first)
 {
-	const struct job_options *options = &warm->job->options;
 	const uint64_t *elements = warm->job->catalog.packs[pack].elements;
-	uint64_t index = warm->first_chunk[pack] + first / chunk_elements(options, section);
+	uint64_t index = warm->first_stretch[pack] + first / STRETCH_ELEMENTS;
 
 	for (int before = 0; before < (int)section; before++)
-		index += size_divide_up(elements[before], chunk_elements(options, (enum unit_section)before));
-	return &warm->chunks[index];
+		index += size_divide_up(elements[before], STRETCH_ELEMENTS);
+	return &warm->stretches[index];
 }
 
-struct warm_chunk *warm_take(struct job *job, uint32_t pack, enum unit_section section, uint64_t first,
-			     char **ret_data, bool *ret_is_filled)
+/* Elements of the stretch that the element lies in. */
+static uint64_t stretch_elements(const struct job *job, uint32_t pack, enum unit_section section,
+				 uint64_t first)
+{
+	uint64_t all = job->catalog.packs[pack].elements[section];
+	uint64_t left = all - first / STRETCH_ELEMENTS * STRETCH_ELEMENTS;
+
+	return left < STRETCH_ELEMENTS ? left : STRETCH_ELEMENTS;
+}
+
+char *warm_state(const struct job *job, const struct warm_stretch *stretch, uint32_t pack,
+		 enum unit_section section, uint64_t first, unsigned state)
+{
+	uint64_t count = stretch_elements(job, pack, section, first), offset = stretch->offset;
+
+	for (unsigned before = 0; before < state; before++)
+		if (state_exists(section, before))
+			offset += size_align(state_bytes(section, before, count), STORE_PAGE_BYTES);
+	offset += state_offset(section, state, first % STRETCH_ELEMENTS);
+	return job->warm->shares[stretch->share].memory.base + offset;
+}
+
+static uint8_t chunk_bit(const struct job *job, enum unit_section section, uint64_t first)
+{
+	uint64_t chunk = first % STRETCH_ELEMENTS / chunk_elements(&job->options, section);
+
+	assert(chunk < 8);
+	return (uint8_t)(1 << chunk);
+}
+
+/* The sweep comes to it. */
+static void begin_stretch(const struct job *job, struct warm_stretch *stretch, uint64_t chunks,
+			  bool may_defer)
+{
+	stretch->unwritten = (uint8_t)chunks;
+	stretch->is_deferred = may_defer && job->durable && pace_seconds(job) > 0 &&
+			       job->warm->shares[stretch->share].state == SHARE_HERE;
+}
+
+struct warm_stretch *warm_take(struct job *job, uint32_t pack, enum unit_section section, uint64_t first,
+			       bool may_defer, bool *ret_is_filled)
 {
 	struct warm *warm = job->warm;
-	struct warm_chunk *chunk = warm ? find_chunk(warm, pack, section, first) : NULL;
-	struct share *share = chunk && chunk->share != SLOT_NONE ? &warm->shares[chunk->share] : NULL;
+	struct warm_stretch *stretch = warm ? find_stretch(warm, pack, section, first) : NULL;
+	struct share *share;
 
-	if (!share || share->state != SHARE_HERE)
+	if (!stretch || stretch->share == SLOT_NONE)
 		return NULL;
+	if (first % STRETCH_ELEMENTS == 0)
+		begin_stretch(job, stretch,
+			      size_divide_up(stretch_elements(job, pack, section, first),
+					     chunk_elements(&job->options, section)),
+			      may_defer);
+	share = &warm->shares[stretch->share];
+	/* What nobody has written is nowhere else. */
+	if (share->state != SHARE_HERE && !stretch->is_dirty)
+		return NULL;
+	assert(!stretch->is_writing);
 	share->users++;
-	*ret_data = share->memory.base + chunk->offset;
-	*ret_is_filled = chunk->is_filled;
-	chunk->is_filled = false;
-	return chunk;
+	*ret_is_filled = stretch->filled & chunk_bit(job, section, first);
+	stretch->filled &= (uint8_t)~chunk_bit(job, section, first);
+	return stretch;
 }
 
-void warm_give(struct job *job, struct warm_chunk *chunk, bool is_filled)
+void warm_give(struct job *job, struct warm_stretch *stretch, enum unit_section section, uint64_t first,
+	       bool is_filled)
 {
-	chunk->is_filled = is_filled;
-	job->warm->shares[chunk->share].users--;
+	if (is_filled)
+		stretch->filled |= chunk_bit(job, section, first);
+	job->warm->shares[stretch->share].users--;
+}
+
+void warm_note_written(struct job *job, struct warm_stretch *stretch)
+{
+	if (--stretch->unwritten == 0)
+		warm_mark(job, stretch, false);
+}
+
+void warm_mark(struct job *job, struct warm_stretch *stretch, bool is_dirty)
+{
+	int more = (int)is_dirty - (int)stretch->is_dirty;
+
+	stretch->is_dirty = is_dirty;
+	job->warm->shares[stretch->share].dirty += (uint32_t)more;
+	job->warm->dirty += (uint32_t)more;
 }
 
 void warm_forget_pack(struct job *job, uint32_t pack)
 {
 	const struct warm *warm = job->warm;
 
-	for (uint32_t i = warm ? warm->first_chunk[pack] : 0; warm && i < warm->first_chunk[pack + 1]; i++)
-		warm->chunks[i].is_filled = false;
+	for (uint32_t i = warm ? warm->first_stretch[pack] : 0; warm && i < warm->first_stretch[pack + 1];
+	     i++)
+		warm->stretches[i].filled = 0;
 }
 
 /* ---- Shares that come ---- */
@@ -344,9 +244,9 @@ static void on_discarded(struct work *work)
 
 static void forget_share(const struct warm *warm, uint32_t share)
 {
-	for (uint32_t i = 0; i < warm->first_chunk[warm->job->catalog.pack_count]; i++)
-		if (warm->chunks[i].share == share)
-			warm->chunks[i].is_filled = false;
+	for (uint32_t i = 0; i < warm->first_stretch[warm->job->catalog.pack_count]; i++)
+		if (warm->stretches[i].share == share)
+			warm->stretches[i].filled = 0;
 }
 
 void warm_go_on(struct job *job)
@@ -358,6 +258,10 @@ void warm_go_on(struct job *job)
 
 		if (share->state != SHARE_DRAINING || share->users > 0)
 			continue;
+		if (share->dirty > 0) {
+			flush_want_draining(warm);
+			continue;
+		}
 		forget_share(warm, i);
 		start_move(share, SHARE_GOING, run_discard, on_discarded);
 	}

@@ -1,10 +1,10 @@
-/* Warm state: what the optimizer keeps of some chunks stays in host memory from one sweep to the next, where
- * there is memory that nobody else wants; so it is not read again.
+/* Warm state: what the optimizer keeps of some stretches stays in host memory from one sweep to the next,
+ * where there is memory that nobody else wants. So it is not read again, and written before a commit only.
  *
- * Sweeps pass over all chunks in turns, so whatever was used last is wanted last: nothing is evicted for
- * something else. Which chunks are warm is fixed, and they are spread evenly, so that the devices always have
- * something to do. They lie in shares, whose memory comes and goes at once; each share has chunks of the
- * whole sweep, and so have the first few of them together, however many there are. */
+ * Sweeps pass over everything in turns, so whatever was used last is wanted last: nothing is evicted for
+ * something else. Which stretches are warm is fixed, and they are spread evenly, so that the devices always
+ * have something to do. They lie in shares, whose memory comes and goes at once; each share has stretches of
+ * the whole sweep, and so have the first few of them together, however many there are. */
 #ifndef TIERD_DAEMON_WARM_H
 #define TIERD_DAEMON_WARM_H
 
@@ -16,27 +16,54 @@
 struct job;
 struct warm;
 
-/* One chunk's. */
-struct warm_chunk {
+/* The states of some chunks, one after the other. */
+struct warm_stretch {
 	uint64_t offset; /* in its share */
 	uint32_t share;	 /* SLOT_NONE: it is never warm */
-	bool is_filled;	 /* with what the store shows, or will when an early update is published */
+	/* Chunks, a bit each, of which it has what the store shows, or will when an early update is
+	 * published, or what is dirty is written. */
+	uint8_t filled;
+	uint8_t unwritten; /* chunks, of the sweep that is at it */
+	bool is_deferred;  /* that sweep does not write them */
+	bool is_dirty;	   /* the store has what it was before */
+	bool is_writing;
 };
 
-/* Host memory that it takes to know which chunks are warm. */
+/* Host memory that it takes to know which stretches are warm. */
 uint64_t warm_metadata_bytes(const struct job *job);
 
 /* ---- For updates ---- */
 
-/* The chunk of the pack's section that begins at that element. If it is warm, or can be, it is the caller's
- * until it is given back; NULL: neither. ret_data: where its states lie, one after the other, each from a new
- * page on. It is not filled any more; ret_is_filled: what is there is right. */
-struct warm_chunk *warm_take(struct job *job, uint32_t pack, enum unit_section section, uint64_t first,
-			     char **ret_data, bool *ret_is_filled);
+/* The stretch of the chunk that begins at that element, if it is warm, or can be: the chunk's part of it is
+ * the caller's until it is given back; NULL: neither. Chunks of a stretch are taken in their order, and the
+ * first one says of all whether they may be written later. ret_is_filled: what is there is right. */
+struct warm_stretch *warm_take(struct job *job, uint32_t pack, enum unit_section section, uint64_t first,
+			       bool may_defer, bool *ret_is_filled);
+/* Where the chunk's state lies; whole pages, to its end. */
+char *warm_state(const struct job *job, const struct warm_stretch *stretch, uint32_t pack,
+		 enum unit_section section, uint64_t first, unsigned state);
 /* is_filled: again. */
-void warm_give(struct job *job, struct warm_chunk *chunk, bool is_filled);
-/* What the store shows of the pack is not what its chunks have. None of them is taken. */
+void warm_give(struct job *job, struct warm_stretch *stretch, enum unit_section section, uint64_t first,
+	       bool is_filled);
+/* One of the chunks that are taken will not be written, or all has been. */
+void warm_mark(struct job *job, struct warm_stretch *stretch, bool is_dirty);
+/* One of them has been. */
+void warm_note_written(struct job *job, struct warm_stretch *stretch);
+/* What the store shows of the pack is not what is warm of it. Nothing of that is taken, or dirty. */
 void warm_forget_pack(struct job *job, uint32_t pack);
+
+/* ---- For those who read the store ---- */
+
+/* What the store shows is older than what the job has: of a pack; of any. */
+bool warm_is_dirty(const struct job *job, uint32_t pack);
+bool warm_has_dirty(const struct job *job);
+/* All that is dirty is written, but of packs that a sweep is at. Operations and copies that wait for that are
+ * resumed, also when the job breaks. */
+void warm_flush(struct job *job);
+/* The same, while no sweep runs. done(): with 0, or the job is broken or dropped. Never inside. */
+void warm_flush_all(struct job *job, void (*done)(struct job *job, int status));
+/* In the job's turn. */
+void warm_flush_go_on(struct job *job);
 
 /* ---- For caches ---- */
 

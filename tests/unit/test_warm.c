@@ -5,14 +5,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
 #include "daemon/cache.h"
+#include "daemon/durable.h"
 #include "daemon/idle.h"
-#include "daemon/sweep.h"
 #include "daemon/tract.h"
-#include "daemon/warm.h"
+#include "daemon/warm_inside.h"
 #include "tests/unit/scene_test.h"
 
 /* Packs of several chunks, and of several units; fp32 and bf16 in turns. Of one size there are three. */
@@ -76,10 +77,11 @@ static struct job *start(uint32_t parameters_on, uint64_t host_budget)
 }
 
 /* Its rank has died. */
-static void come_back(void)
+static void come_back(uint32_t durability)
 {
 	struct actor_job options = options_of(PLACEMENT_NVME, 0);
 
+	options.durability = durability;
 	options.mode = MODE_RESUME;
 	start_with(&actor, &options);
 }
@@ -162,7 +164,7 @@ static unsigned list_chunks(const struct job *job, struct chunk_place *places)
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
 		for (int i = 0; i < UNIT_TRAINABLE_SECTIONS; i++) {
 			enum unit_section section = (enum unit_section)i;
-			uint64_t most = chunk_elements(&job->options, section);
+			uint64_t most = 4 * CHUNK_ELEMENTS;
 			uint64_t all = job->catalog.packs[pack].elements[i];
 
 			for (uint64_t first = 0; first < all; first += most) {
@@ -180,13 +182,12 @@ static unsigned list_chunks(const struct job *job, struct chunk_place *places)
 /* False: it has no memory. */
 static bool is_warm(struct job *job, const struct chunk_place *place, bool *ret_is_filled)
 {
-	char *data;
-	struct warm_chunk *chunk =
-		warm_take(job, place->pack, place->section, place->first, &data, ret_is_filled);
+	struct warm_stretch *stretch =
+		warm_take(job, place->pack, place->section, place->first, false, ret_is_filled);
 
-	if (chunk)
-		warm_give(job, chunk, *ret_is_filled);
-	return chunk;
+	if (stretch)
+		warm_give(job, stretch, place->section, place->first, *ret_is_filled);
+	return stretch;
 }
 
 /* ---- Reads ---- */
@@ -213,48 +214,46 @@ static void what_is_warm_is_not_read_again(void **state)
 	end_job(&actor, job);
 }
 
-/* Of the whole sweep, in bytes. */
-static double distance(const struct chunk_place *places, unsigned first, unsigned end)
+#define PACKS 200
+
+/* By more than so many stretches it is nowhere ahead of its share of the sweep, or behind. */
+#define AHEAD 4
+
+static void expect_even(const struct warm *warm, uint32_t shares)
 {
-	uint64_t bytes = 0;
+	double warm_count = 0, all = 0, at = 0;
 
-	for (unsigned i = first; i < end; i++)
-		bytes += places[i].bytes;
-	return (double)bytes;
-}
-
-/* However much of it there is, about the same share of each half and quarter of the sweep is warm. */
-static void expect_even(struct job *job, const struct chunk_place *places, unsigned count)
-{
-	double all = distance(places, 0, count), warm = 0, at = 0, worst = 0;
-	double share = (double)warm_bytes_here(job) / all;
-	bool is_filled;
-
-	for (unsigned i = 0; i < count; i++) {
-		at += (double)places[i].bytes;
-		warm += is_warm(job, &places[i], &is_filled) ? (double)places[i].bytes : 0;
-		worst = fabs(warm - share * at) > worst ? fabs(warm - share * at) : worst;
+	for (uint32_t i = 0; i < PACKS; i++)
+		all += warm->stretches[i].share < shares;
+	for (uint32_t i = 0; i < PACKS; i++) {
+		warm_count += warm->stretches[i].share < shares;
+		at = all * (i + 1) / PACKS;
+		assert_true(warm_count <= at + AHEAD && at <= warm_count + AHEAD);
 	}
-	assert_true(warm >= (double)warm_bytes_here(job) * 0.99);
-	/* By more than two chunks it is nowhere ahead of that, or behind. */
-	assert_true(worst <= 4.0 * MIB);
 }
 
+/* However many shares there are. */
 static void it_is_spread_over_the_sweep(void **state)
 {
-	struct job *job = start(PLACEMENT_HOST, 0);
-	struct chunk_place places[PLACES];
-	unsigned count = list_chunks(job, places), shares = 0;
+	struct node node = { .host_budget = TIB };
+	struct job job = { .node = &node, .options.slot_count = 2, .catalog.pack_count = PACKS };
+	struct warm *warm = calloc(1, sizeof(*warm));
+	uint32_t shares = 0;
 
-	take_step(&actor, 0);
-	assert_true(warm_bytes_here(job) >= distance(places, 0, count));
-	for (; warm_bytes_here(job) > 0; shares++) {
-		expect_even(job, places, count);
-		warm_close(job);
-	}
-	assert_true(shares >= 8);
-	warm_keep_all(job);
-	end_job(&actor, job);
+	job.catalog.packs = calloc(PACKS, sizeof(struct pack));
+	warm->job = &job;
+	warm->first_stretch = calloc(PACKS + 1, sizeof(*warm->first_stretch));
+	warm->stretches = calloc(PACKS, sizeof(*warm->stretches));
+	for (uint32_t i = 0; i < PACKS; i++)
+		job.catalog.packs[i].elements[SECTION_BF16] = STRETCH_ELEMENTS;
+	warm_plan(warm, warm_measure(&job));
+	while (shares < SHARES_MOST && warm->shares[shares].bytes > 0)
+		expect_even(warm, ++shares);
+	assert_true(shares > SHARES_USUAL / 2);
+	free(job.catalog.packs);
+	free(warm->first_stretch);
+	free(warm->stretches);
+	free(warm);
 }
 
 /* ---- Bits ---- */
@@ -292,16 +291,21 @@ static void the_bits_are_the_same_with_any_part_of_it(void **state)
 	}
 }
 
+/* What is committed at each step. */
 static uint64_t hash_after(unsigned steps)
 {
+	static uint64_t hashes[8];
+
+	assert_true(steps < ARRAY_LENGTH(hashes));
+	if (hashes[steps])
+		return hashes[steps];
 	struct job *job = start(PLACEMENT_NVME, 0);
-	uint64_t hash;
 
 	for (uint64_t i = 0; i < steps; i++)
 		take_step(&actor, i);
-	hash = hash_of(&actor, steps);
+	hashes[steps] = hash_of(&actor, steps);
 	end_job(&actor, job);
-	return hash;
+	return hashes[steps];
 }
 
 static unsigned count_early(const struct job *job)
@@ -336,6 +340,154 @@ static void what_is_withdrawn_is_read_again(void **state)
 	assert_true(read_bytes(job) > read);
 	assert_true(hash_of(&actor, 4) == expected);
 	end_job(&actor, job);
+}
+
+/* ---- Between commits ---- */
+
+#define AN_HOUR 3600
+
+static struct job *start_lazy(uint32_t parameters_on, uint64_t host_budget)
+{
+	struct actor_job options = options_of(parameters_on, host_budget);
+
+	options.durability = AN_HOUR;
+	return start_with(&actor, &options);
+}
+
+static uint64_t written_bytes(const struct job *job)
+{
+	return job->figures.bytes[STATISTICS_UPDATE][STATISTICS_WRITTEN];
+}
+
+static void commit(struct job *job)
+{
+	uint64_t step = 0;
+
+	durable_hurry(job);
+	while (!durable_has_step(job, &step) || step < job->step)
+		scene_wait(&scene);
+	scene_settle(&scene);
+	assert_false(warm_has_dirty(job));
+}
+
+/* It stays in memory, and a commit writes all of it, with the parameters, once. */
+static void what_is_warm_is_written_once_for_a_commit(void **state)
+{
+	struct job *job = start_lazy(PLACEMENT_HOST, 0);
+	uint64_t one_step, before;
+
+	take_step(&actor, 0);
+	take_step(&actor, 1);
+	before = written_bytes(job);
+	commit(job);
+	one_step = written_bytes(job) - before;
+	assert_true(one_step > warm_bytes(job));
+	take_step(&actor, 2);
+	before += one_step;
+	assert_int_equal(written_bytes(job), before);
+	take_step(&actor, 3);
+	assert_int_equal(written_bytes(job), before);
+	assert_true(warm_has_dirty(job));
+	commit(job);
+	assert_int_equal(written_bytes(job), before + one_step);
+	end_job(&actor, job);
+}
+
+/* Reads see the last step, and so does whoever opens the job after a crash, if it is committed. */
+static void the_bits_are_the_same_between_commits(void **state)
+{
+	uint64_t expected[] = { hash_after(2), hash_after(4) }, least, half;
+	struct job *job = start_lazy(PLACEMENT_HOST, 0);
+
+	take_step(&actor, 0);
+	least = promised_bytes(job);
+	half = least + warm_bytes_here(job) / 2;
+	end_job(&actor, job);
+	for (unsigned i = 0; i < 6; i++) {
+		uint64_t budget = i % 3 == 0 ? least : i % 3 == 1 ? half : 0;
+
+		job = start_lazy(i < 3 ? PLACEMENT_HOST : PLACEMENT_NVME, budget);
+		take_step(&actor, 0);
+		take_step(&actor, 1);
+		assert_true(hash_of(&actor, 2) == expected[0]);
+		take_step(&actor, 2);
+		take_step(&actor, 3);
+		assert_true(hash_of(&actor, 4) == expected[1]);
+		end_job(&actor, job);
+	}
+}
+
+static void restart(uint32_t parameters_on)
+{
+	struct actor_job options = options_of(parameters_on, 0);
+
+	actor_die(&actor);
+	assert_int_equal(
+		scene_restart(&(struct scene_options){ .host_budget = NODE_BUDGET, .capacity = GIB }, &scene),
+		0);
+	options.durability = AN_HOUR;
+	options.mode = MODE_RESUME;
+	start_with(&actor, &options);
+}
+
+static void a_commit_has_all_of_one_step(void **state)
+{
+	static const uint32_t placements[] = { PLACEMENT_HOST, PLACEMENT_NVME };
+	uint64_t expected = hash_after(3);
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(placements); i++) {
+		start_lazy(placements[i], 0);
+		for (uint64_t step = 0; step < 3; step++)
+			take_step(&actor, step);
+		commit(find("job"));
+		restart(placements[i]);
+		assert_int_equal(actor.step, 3);
+		assert_true(hash_of(&actor, 3) == expected);
+		end_job(&actor, find("job"));
+	}
+}
+
+/* Who leaves leaves all of it durable. */
+static void nothing_is_left_when_the_last_rank_has_gone(void **state)
+{
+	uint64_t expected = hash_after(3);
+	struct job *job = start_lazy(PLACEMENT_NVME, 0);
+
+	for (uint64_t step = 0; step < 3; step++)
+		take_step(&actor, step);
+	assert_true(warm_has_dirty(job));
+	actor_die(&actor);
+	scene_settle(&scene);
+	assert_true(warm_bytes(job) == 0 && !durable_is_behind(job));
+	restart(PLACEMENT_NVME);
+	assert_int_equal(actor.step, 3);
+	assert_true(hash_of(&actor, 3) == expected);
+	end_job(&actor, find("job"));
+}
+
+/* Others want the memory, between two sweeps and in one. */
+static void what_is_given_up_is_written_before(void **state)
+{
+	uint64_t expected = hash_after(4);
+	struct job *job = start_lazy(PLACEMENT_NVME, 0);
+	struct claim claim = { .node = scene.node, .uid = geteuid() };
+	uint32_t step;
+
+	for (uint64_t i = 0; i < 3; i++)
+		take_step(&actor, i);
+	assert_true(warm_has_dirty(job));
+	cache_reclaim(&claim, warm_bytes_here(job) / 2);
+	push_all(&actor, 3);
+	step = actor_send_step(&actor, 0.1f);
+	while (!job->sweep || job->sweep->running == 0)
+		scene_wait(&scene);
+	cache_reclaim(&claim, UINT64_MAX);
+	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
+	assert_true(hash_of(&actor, 4) == expected);
+	commit(job);
+	restart(PLACEMENT_NVME);
+	assert_true(hash_of(&actor, 4) == expected);
+	end_job(&actor, find("job"));
 }
 
 /* ---- Others ---- */
@@ -421,7 +573,7 @@ static void a_job_without_ranks_has_none(void **state)
 	actor_die(&actor);
 	scene_settle(&scene);
 	assert_int_equal(warm_bytes(job), 0);
-	come_back();
+	come_back(0);
 	take_step(&actor, 1);
 	assert_true(warm_bytes(job) > 0);
 	actor_die(&actor);
@@ -431,47 +583,135 @@ static void a_job_without_ranks_has_none(void **state)
 	assert_null(job->warm);
 	assert_int_equal(job->cache_bytes, 0);
 	read = read_bytes(job);
-	come_back();
+	come_back(0);
 	take_step(&actor, 2);
 	assert_true(read_bytes(job) > read);
 	assert_true(hash_of(&actor, 3) == expected);
 	end_job(&actor, job);
 }
 
+/* ---- Readers ---- */
+
+#define SAMPLES 100
+
+static uint32_t send_refresh(uint32_t *ret_reader)
+{
+	Tierd__Wire__ReaderPiece piece = TIERD__WIRE__READER_PIECE__INIT;
+
+	piece.state = (char *)"master";
+	piece.all_units = true;
+	assert_int_equal(actor_enter(&scene, &watcher), 0);
+	assert_int_equal(actor_open_reader(&watcher, "job", ret_reader), 0);
+	return actor_send_refresh(&watcher, *ret_reader, &piece, 1);
+}
+
+static void read_masters(uint64_t version, float (*values)[SAMPLES])
+{
+	for (uint32_t unit = 0; unit < UNITS; unit++) {
+		assert_int_equal(
+			actor_read(&actor, unit, 0, "master", elements[unit] - SAMPLES, SAMPLES, version), 0);
+		memcpy(values[unit], actor.window.base, sizeof(values[unit]));
+	}
+}
+
+static void expect_masters(uint32_t reader, uint64_t version, float (*values)[SAMPLES])
+{
+	Tierd__Wire__ReaderRead read = TIERD__WIRE__READER_READ__INIT;
+
+	read.state = (char *)"master";
+	read.step = version;
+	read.count = SAMPLES;
+	for (read.unit = 0; read.unit < UNITS; read.unit++) {
+		read.first = elements[read.unit] - SAMPLES;
+		assert_int_equal(
+			actor_await(&watcher, actor_send_reader_read(&watcher, reader, &read), 0)->status, 0);
+		assert_memory_equal(watcher.reader_window.base, values[read.unit], sizeof(*values));
+	}
+}
+
 /* The sweep saves for it what it finds in memory. */
 static void a_reader_sees_the_step_before(void **state)
 {
 	struct job *job = start(PLACEMENT_HOST, 0);
-	Tierd__Wire__ReaderPiece piece = TIERD__WIRE__READER_PIECE__INIT;
-	Tierd__Wire__ReaderRead read = TIERD__WIRE__READER_READ__INIT;
 	uint32_t reader = 0, refresh;
-	float expected[UNITS][100];
+	float values[UNITS][SAMPLES];
 
-	piece.state = (char *)"m";
-	piece.all_units = true;
 	take_step(&actor, 0);
 	take_step(&actor, 1);
-	for (uint32_t unit = 0; unit < UNITS; unit++) {
-		assert_int_equal(actor_read(&actor, unit, 0, "m", elements[unit] - 100, 100, 2), 0);
-		memcpy(expected[unit], actor.window.base, sizeof(expected[unit]));
-	}
-	assert_int_equal(actor_enter(&scene, &watcher), 0);
-	assert_int_equal(actor_open_reader(&watcher, "job", &reader), 0);
+	read_masters(2, values);
 	push_all(&actor, 2);
-	refresh = actor_send_refresh(&watcher, reader, &piece, 1);
+	refresh = send_refresh(&reader);
 	take_step(&actor, 2);
 	assert_int_equal(actor_await(&watcher, refresh, 0)->status, 0);
-	read.state = (char *)"m";
-	read.step = 2;
-	read.count = 100;
-	for (read.unit = 0; read.unit < UNITS; read.unit++) {
-		read.first = elements[read.unit] - 100;
-		assert_int_equal(
-			actor_await(&watcher, actor_send_reader_read(&watcher, reader, &read), 0)->status, 0);
-		assert_memory_equal(watcher.reader_window.base, expected[read.unit], sizeof(*expected));
-	}
+	expect_masters(reader, 2, values);
 	actor_die(&watcher);
 	end_job(&actor, job);
+}
+
+/* What it copies is written first. */
+static void a_reader_between_commits_sees_the_last_step(void **state)
+{
+	struct job *job = start_lazy(PLACEMENT_NVME, 0);
+	uint32_t reader = 0, refresh;
+	float values[UNITS][SAMPLES];
+
+	take_step(&actor, 0);
+	take_step(&actor, 1);
+	assert_true(warm_has_dirty(job));
+	refresh = send_refresh(&reader);
+	assert_int_equal(actor_await(&watcher, refresh, 0)->status, 0);
+	assert_true(durable_is_behind(job));
+	read_masters(2, values);
+	expect_masters(reader, 2, values);
+	actor_die(&watcher);
+	end_job(&actor, job);
+}
+
+/* ---- Devices that fail ---- */
+
+/* Steps, with a commit after every second one, until the device takes no more writes: the step that is
+ * durable then. */
+static uint64_t go_on_until_it_breaks(struct job *job)
+{
+	uint64_t step, durable = 0;
+
+	for (step = 0; job->phase != JOB_BROKEN; step++) {
+		push_all(&actor, step);
+		(void)actor_await(&actor, actor_send_step(&actor, 0.1f), 0);
+		if (step % 2)
+			durable_hurry(job);
+		scene_settle(&scene);
+	}
+	assert_true(durable_has_step(job, &durable));
+	return durable;
+}
+
+/* Those that fail among others are the writes before a commit. */
+static void what_cannot_be_written_breaks_the_job(void **state)
+{
+	unsigned failed_flushes = 0;
+
+	for (unsigned nth = 90; nth <= 165; nth += 15) {
+		char fault[64];
+		uint64_t step, hash;
+
+		snprintf(fault, sizeof(fault), "complete:write:%u:EIO:lasting", nth);
+		scene.node->fault = fault;
+		struct job *job = start_lazy(PLACEMENT_NVME, 0);
+
+		scene.node->fault = NULL;
+		scene_settle(&scene);
+		step = go_on_until_it_breaks(job);
+		failed_flushes += job->warm->flush.status < 0;
+		actor_die(&actor);
+		scene_settle(&scene);
+		come_back(AN_HOUR);
+		assert_int_equal(actor.step, step);
+		hash = hash_of(&actor, step);
+		end_job(&actor, find("job"));
+		assert_true(hash == hash_after((unsigned)step));
+	}
+	assert_true(failed_flushes > 0);
 }
 
 #define TEST(name) SCENE_TEST(name, setup)
@@ -483,11 +723,18 @@ int main(void)
 		TEST(it_is_spread_over_the_sweep),
 		TEST(the_bits_are_the_same_with_any_part_of_it),
 		TEST(what_is_withdrawn_is_read_again),
+		TEST(what_is_warm_is_written_once_for_a_commit),
+		TEST(the_bits_are_the_same_between_commits),
+		TEST(a_commit_has_all_of_one_step),
+		TEST(nothing_is_left_when_the_last_rank_has_gone),
+		TEST(what_is_given_up_is_written_before),
 		TEST(it_goes_before_any_slot),
 		TEST(it_is_shared_with_others),
 		TEST(it_goes_while_a_sweep_uses_it),
 		TEST(a_job_without_ranks_has_none),
 		TEST(a_reader_sees_the_step_before),
+		TEST(a_reader_between_commits_sees_the_last_step),
+		TEST(what_cannot_be_written_breaks_the_job),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
