@@ -254,6 +254,16 @@ static bool may_warm(struct job *job)
 	       job->slots.here == job->slots.count && warm_bytes_next(job) > 0;
 }
 
+/* It would take more, if the node had it. */
+static bool may_take_warm(struct job *job)
+{
+	struct claim claim = room_claim(job);
+	uint64_t bytes = may_warm(job) ? warm_bytes_next(job) : UINT64_MAX;
+
+	return bytes <= budget_own_room(job) &&
+	       (room_for(&claim).bound != ROOM_OF_USER || room_lacking(&claim, bytes) == 0);
+}
+
 /* It will get the memory for another tract, if nobody takes that before. */
 static bool awaits_tract(const struct job *job)
 {
@@ -274,7 +284,7 @@ static bool is_next_to_warm(struct job *job)
 		struct job *other = queue_entry(link, struct job, link);
 
 		if (other != job && (other->rescues > 0 || awaits_tract(other) ||
-				     (may_warm(other) && warm_bytes(other) < warm_bytes(job))))
+				     (may_take_warm(other) && warm_bytes(other) < warm_bytes(job))))
 			return false;
 	}
 	return true;

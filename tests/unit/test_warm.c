@@ -542,6 +542,29 @@ static void it_is_shared_with_others(void **state)
 	end_job(&actor, job);
 }
 
+/* What a job may have is less than the other one has. */
+static void who_may_not_have_more_holds_up_nobody(void **state)
+{
+	struct job *job = start(PLACEMENT_HOST, 0), *second;
+	struct actor_job options = options_of(PLACEMENT_HOST, 0);
+	uint64_t before, least = promised_bytes(job);
+
+	take_step(&actor, 0);
+	before = warm_bytes(job);
+	assert_true(before > 0);
+	end_job(&actor, job);
+	options.name = "other";
+	options.host_budget = least;
+	second = start_with(&other, &options);
+	take_step(&other, 0);
+	assert_int_equal(warm_bytes(second), 0);
+	job = start(PLACEMENT_HOST, before / 2 + least);
+	take_step(&actor, 0);
+	assert_true(warm_bytes(job) > before / 4);
+	end_job(&other, second);
+	end_job(&actor, job);
+}
+
 /* In the middle of a sweep, whose chunks are at it. */
 static void it_goes_while_a_sweep_uses_it(void **state)
 {
@@ -730,6 +753,7 @@ int main(void)
 		TEST(what_is_given_up_is_written_before),
 		TEST(it_goes_before_any_slot),
 		TEST(it_is_shared_with_others),
+		TEST(who_may_not_have_more_holds_up_nobody),
 		TEST(it_goes_while_a_sweep_uses_it),
 		TEST(a_job_without_ranks_has_none),
 		TEST(a_reader_sees_the_step_before),
