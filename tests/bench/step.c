@@ -8,11 +8,10 @@
 #include <stdlib.h>
 
 #include "common/cleanup.h"
-#include "common/clock.h"
+#include "tests/bench/kept.h"
 
 #define UNITS 48
 #define QUICK_UNITS 8
-#define GRADIENT 0x3a80 /* of bf16, about 0.001 */
 #define LIMIT 1.10
 #define DEPTH_SECONDS 1
 
@@ -27,68 +26,24 @@ const struct step_layout step_layouts[STEP_LAYOUTS] = {
 
 /* ---- The job ---- */
 
+/* Nothing of its state stays in memory: with parameters on NVMe that holds the sums, and few of these; with
+ * parameters there, what they need. */
 int step_open_job(struct step_scene *scene, const struct step_layout *layout)
 {
-	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
-	struct tierd_group group = TIERD_GROUP_INIT;
-	struct tierd_job_state state;
-	int r;
+	struct stepper_options options = { .name = "step",
+					   .units = scene->units,
+					   .parameters_on = layout->parameters_on,
+					   .moments = layout->moments,
+					   .host_budget =
+						   (scene->units + 8) * STEPPER_ELEMENTS * sizeof(float) };
+	int r = 0;
 
-	group.moments = layout->moments;
-	options.name = "step";
-	options.mode = TIERD_REPLACE;
-	options.parameter_placement = layout->parameters_on;
-	options.optimizer_placement = TIERD_PLACE_NVME;
-	options.group_count = 1;
-	options.groups = &group;
-	/* With parameters on NVMe memory holds the sums, and few of these. */
-	if (layout->parameters_on == TIERD_PLACE_NVME)
-		options.host_budget = (scene->units + 8) * STEP_UNIT_ELEMENTS * sizeof(float);
-	r = tierd_job_open(scene->node, &options, &scene->job);
-	if (r == 0)
-		r = bench_define_units(scene->job, &(struct bench_units){ .count = scene->units,
-									  .elements = STEP_UNIT_ELEMENTS });
-	return r < 0 ? r : tierd_job_ready(scene->job, -1, &state);
+	if (layout->parameters_on != TIERD_PLACE_NVME)
+		r = stepper_least(scene->node, &options, &options.host_budget);
+	return r < 0 ? r : stepper_open(scene->node, &options, &scene->stepper);
 }
 
 /* ---- A step ---- */
-
-/* Constant ones, of every element: nothing stays zero. */
-static int push_all(const struct step_scene *scene)
-{
-	struct tierd_view gradients;
-	int r = 0;
-
-	for (uint32_t unit = 0; unit < scene->units && r == 0; unit++) {
-		uint16_t *values;
-
-		r = tierd_gradients(scene->job, unit, &gradients);
-		if (r < 0)
-			break;
-		values = tierd_at(&gradients, 0);
-		for (uint64_t i = 0; i < STEP_UNIT_ELEMENTS; i++)
-			values[i] = GRADIENT;
-		r = tierd_push(scene->job, unit);
-	}
-	return r;
-}
-
-/* Until it is durable. */
-static int step(const struct step_scene *scene, double *ret_seconds)
-{
-	struct tierd_rates rates = TIERD_RATES_INIT;
-	struct tierd_ticket *ticket = NULL;
-	uint64_t start = clock_now_ns();
-	int r;
-
-	rates.learning_rate = 1e-4f;
-	r = tierd_step(scene->job, &rates, &ticket);
-	if (r == 0)
-		r = tierd_ticket_wait(ticket, TIERD_DURABLE, -1);
-	*ret_seconds = (double)(clock_now_ns() - start) / 1e9;
-	tierd_ticket_free(ticket);
-	return r;
-}
 
 int step_take(const struct step_scene *scene, struct step_cost *ret_cost)
 {
@@ -96,11 +51,11 @@ int step_take(const struct step_scene *scene, struct step_cost *ret_cost)
 	int r = bench_node_moved_bytes(&scene->tierd, &begin);
 
 	if (r == 0)
-		r = push_all(scene);
+		r = stepper_push(&scene->stepper);
 	if (r == 0)
 		r = bench_node_moved_bytes(&scene->tierd, &close);
 	if (r == 0)
-		r = step(scene, &ret_cost->late_seconds);
+		r = stepper_step(&scene->stepper, TIERD_DURABLE, &ret_cost->late_seconds);
 	if (r == 0)
 		r = bench_node_moved_bytes(&scene->tierd, &end);
 	ret_cost->bytes = end - begin;
@@ -132,16 +87,16 @@ static int measure_bytes(struct bench *bench, struct step_scene *scene, const st
 	if (r == 0)
 		r = step_take(scene, &cost);
 	if (r == 0)
-		r = tierd_job_close(scene->job);
+		r = tierd_job_close(scene->stepper.job);
 	if (r < 0) {
 		fprintf(stderr, "%s: %s\n", layout->name, tierd_message());
 		return r;
 	}
-	return bench_record(bench, &(struct bench_result){
-					   .name = layout->name,
-					   .value = cost.bytes / (double)(scene->units * STEP_UNIT_ELEMENTS),
-					   .unit = "bytes",
-					   .limit = layout->limit });
+	return bench_record(bench, &(struct bench_result){ .name = layout->name,
+							   .value = cost.bytes /
+								    (double)(scene->units * STEPPER_ELEMENTS),
+							   .unit = "bytes",
+							   .limit = layout->limit });
 }
 
 /* ---- Time ---- */
@@ -178,7 +133,7 @@ static int measure_time(struct bench *bench, struct step_scene *scene)
 		r = step_warm_up(scene);
 	if (r == 0)
 		r = bench_compare(bench, &comparison);
-	return r < 0 ? r : tierd_job_close(scene->job);
+	return r < 0 ? r : tierd_job_close(scene->stepper.job);
 }
 
 /* ---- All of them ---- */
@@ -188,7 +143,8 @@ static bool is_wanted(const struct bench *bench)
 	for (size_t i = 0; i < ARRAY_LENGTH(step_layouts); i++)
 		if (bench_wants(bench, step_layouts[i].name))
 			return true;
-	return bench_wants(bench, "step_nvme_ratio") || step_wants_peer(bench);
+	return bench_wants(bench, "step_nvme_ratio") || bench_wants(bench, "step_kept_ratio") ||
+	       step_wants_peer(bench);
 }
 
 static int run(struct bench *bench)
@@ -196,7 +152,7 @@ static int run(struct bench *bench)
 	struct step_scene scene = { .tierd = BENCH_NODE_INIT,
 				    .fio.direction = "readwrite",
 				    .units = bench_is_quick(bench) ? QUICK_UNITS : UNITS };
-	int r = bench_node_start(&scene.tierd, "1G", "4G");
+	int r = bench_node_start(&scene.tierd, "2G", "4G");
 
 	if (r == 0)
 		r = tierd_connect(scene.tierd.socket, &scene.node);
@@ -205,6 +161,8 @@ static int run(struct bench *bench)
 			r = measure_bytes(bench, &scene, &step_layouts[i]);
 	if (r == 0 && bench_wants(bench, "step_nvme_ratio"))
 		r = measure_time(bench, &scene);
+	if (r == 0 && bench_wants(bench, "step_kept_ratio"))
+		r = kept_measure(bench, scene.node);
 	if (r == 0 && step_wants_peer(bench))
 		r = bench_step_peer(bench, &scene);
 	scene.node = tierd_disconnect(scene.node);

@@ -7,8 +7,7 @@
 #include "tests/bench/bench.h"
 #include "tests/bench/fio.h"
 #include "tests/bench/node.h"
-
-#define STEP_UNIT_ELEMENTS (UINT64_C(1) << 20) /* whole extents in each stream */
+#include "tests/bench/stepper.h"
 
 struct step_layout {
 	const char *name;
@@ -22,7 +21,7 @@ extern const struct step_layout step_layouts[STEP_LAYOUTS];
 struct step_scene {
 	struct bench_node tierd;
 	struct tierd_node *node;
-	struct tierd_job *job;
+	struct stepper stepper;
 	unsigned units;
 	struct fio_job fio;
 };

@@ -29,7 +29,7 @@ bool step_wants_peer(const struct bench *bench)
 
 static double elements_of(const struct step_scene *scene)
 {
-	return (double)(scene->units * STEP_UNIT_ELEMENTS);
+	return (double)(scene->units * STEPPER_ELEMENTS);
 }
 
 static double run_step(void *context, double seconds)
@@ -60,7 +60,7 @@ static int compare_with_peer(struct bench *bench, struct step_scene *scene, cons
 		r = step_warm_up(scene);
 	if (r == 0)
 		r = bench_compare(bench, &comparison);
-	return r < 0 ? r : tierd_job_close(scene->job);
+	return r < 0 ? r : tierd_job_close(scene->stepper.job);
 }
 
 static int start_peer(const struct step_scene *scene, struct peer *peer)
@@ -68,7 +68,7 @@ static int start_peer(const struct step_scene *scene, struct peer *peer)
 	char units[16], elements[32], threads[16], folder[sizeof(scene->tierd.disk) + 16];
 
 	snprintf(units, sizeof(units), "%u", scene->units);
-	snprintf(elements, sizeof(elements), "%llu", (unsigned long long)STEP_UNIT_ELEMENTS);
+	snprintf(elements, sizeof(elements), "%llu", (unsigned long long)STEPPER_ELEMENTS);
 	snprintf(threads, sizeof(threads), "%ld", sysconf(_SC_NPROCESSORS_ONLN));
 	snprintf(folder, sizeof(folder), "%s/deepspeed", scene->tierd.disk);
 	if (mkdir(folder, 0700) < 0)

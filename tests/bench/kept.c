@@ -1,0 +1,141 @@
+/* Jobs that are alike but for the memory that they may use, which take turns: ten steps and a commit each. Of
+ * one whose fraction f of the state is kept these take T(f); they are to take no longer than the bytes that
+ * are left, ((1 - f) (r + w) + f w / 10) / (r + w) of T(0). */
+#include "tests/bench/kept.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "common/cleanup.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/stepper.h"
+
+#define UNITS 16
+#define STEPS 10
+#define ROUNDS 9
+#define QUICK_ROUNDS 2
+#define LIMIT 1.10
+#define AN_HOUR 3600
+
+/* Of a parameter in host memory, the bytes that a step reads, its remainder and moments, and writes. */
+#define READ_BYTES 10.0
+#define WRITTEN_BYTES 12.0
+
+static const double fractions[] = { 0, 0.25, 0.5, 0.75 };
+static const char *const names[] = { "kept0", "kept25", "kept50", "kept75" };
+#define FRACTIONS ARRAY_LENGTH(fractions)
+
+static double expected(double fraction)
+{
+	double all = READ_BYTES + WRITTEN_BYTES;
+
+	return ((1 - fraction) * all + fraction * WRITTEN_BYTES / STEPS) / all;
+}
+
+static int open_jobs(struct tierd_node *node, struct stepper *steppers)
+{
+	struct stepper_options options = {
+		.name = names[0], .units = UNITS, .parameters_on = TIERD_PLACE_HOST, .durability = AN_HOUR
+	};
+	uint64_t least;
+	int r = stepper_least(node, &options, &least);
+
+	for (size_t i = 0; i < FRACTIONS && r == 0; i++) {
+		double kept = fractions[i] * READ_BYTES * UNITS * STEPPER_ELEMENTS;
+
+		options.name = names[i];
+		options.host_budget = least + (uint64_t)kept;
+		r = stepper_open(node, &options, &steppers[i]);
+	}
+	return r;
+}
+
+/* Returns what they took, from the closing of each until it was applied, and the last one durable. */
+static double take_steps(const struct stepper *stepper)
+{
+	double seconds = 0, one;
+
+	for (int i = 0; i < STEPS; i++) {
+		int r = stepper_push(stepper);
+
+		if (r == 0)
+			r = stepper_step(stepper, i + 1 < STEPS ? TIERD_DONE : TIERD_DURABLE, &one);
+		if (r < 0) {
+			fprintf(stderr, "step_kept_ratio: %s\n", tierd_message());
+			return r;
+		}
+		seconds += one;
+	}
+	return seconds;
+}
+
+/* In order, or in its reverse. */
+static int take_turns(const struct stepper *steppers, bool is_reversed, double *ret_seconds)
+{
+	for (size_t i = 0; i < FRACTIONS; i++) {
+		size_t turn = is_reversed ? FRACTIONS - 1 - i : i;
+
+		ret_seconds[turn] = take_steps(&steppers[turn]);
+		if (ret_seconds[turn] < 0)
+			return (int)ret_seconds[turn];
+	}
+	return 0;
+}
+
+static int run_rounds(const struct stepper *steppers, unsigned rounds, double (*ratios)[ROUNDS],
+		      double *selves)
+{
+	double seconds[FRACTIONS], again;
+
+	for (unsigned i = 0; i < rounds; i++) {
+		int r = take_turns(steppers, i % 2, seconds);
+
+		if (r < 0)
+			return r;
+		again = take_steps(&steppers[0]);
+		if (again < 0)
+			return (int)again;
+		selves[i] = again > seconds[0] ? again / seconds[0] : seconds[0] / again;
+		for (size_t f = 0; f < FRACTIONS; f++)
+			ratios[f][i] = seconds[f] / ((seconds[0] + again) / 2) / expected(fractions[f]);
+	}
+	return 0;
+}
+
+static int record(struct bench *bench, unsigned rounds, double (*ratios)[ROUNDS], double *selves)
+{
+	double worst = 0;
+
+	for (size_t f = 1; f < FRACTIONS; f++) {
+		double ratio = bench_quantile(ratios[f], rounds, 0.5);
+
+		printf("%-24s kept fraction %.2f: %.3f of what its bytes take\n", "step_kept_ratio",
+		       fractions[f], ratio);
+		worst = ratio > worst ? ratio : worst;
+	}
+	return bench_record(bench, &(struct bench_result){ .name = "step_kept_ratio",
+							   .value = worst,
+							   .unit = "ratio",
+							   .limit = LIMIT,
+							   .spread = bench_quantile(selves, rounds, 0.5) });
+}
+
+int kept_measure(struct bench *bench, struct tierd_node *node)
+{
+	unsigned rounds = bench_is_quick(bench) ? QUICK_ROUNDS : ROUNDS;
+	struct stepper steppers[FRACTIONS] = { { NULL } };
+	double ratios[FRACTIONS][ROUNDS], selves[ROUNDS], seconds[FRACTIONS];
+	int r = open_jobs(node, steppers);
+
+	/* The first steps fill what is kept. */
+	if (r == 0)
+		r = take_turns(steppers, false, seconds);
+	if (r == 0)
+		r = run_rounds(steppers, rounds, ratios, selves);
+	if (r == 0)
+		r = record(bench, rounds, ratios, selves);
+	for (size_t i = 0; i < FRACTIONS; i++)
+		if (steppers[i].job)
+			tierd_job_close(steppers[i].job);
+	return r;
+}
