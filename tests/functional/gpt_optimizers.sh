@@ -37,6 +37,10 @@ check --moments int8 --optimizer-on host --micro-batches 2
 # A unit of more than one extent in each of its streams.
 check --moments int8 --layers 1 --width 384
 check --moments int8 --layers 1 --width 384 --clip 0
+# Between commits what is kept in memory is not written: the dump has it written first.
+check --durability 60 --moments int8 --layers 1 --width 384 --ranks 1
+check --durability 60 --moments bf16 --stage 1 --format fp16
+check --durability 60 --clip 0 --micro-batches 2
 check --stage 2 --gradients-on nvme --micro-batches 2
 check --format fp16 --stage 3 --micro-batches 2
 check --format fp16 --stage 1 --optimizer lion
