@@ -488,6 +488,39 @@ uint32_t actor_send_reader_read(struct actor *actor, uint32_t reader, const Tier
 	return actor_send(actor, &request);
 }
 
+int actor_read_ends(struct actor *actor, const struct actor_ends *ends, uint64_t version, float *ret_values)
+{
+	int r = 0;
+
+	for (uint32_t unit = 0; unit < ends->units && r == 0; unit++) {
+		r = actor_read(actor, unit, 0, ends->state, ends->elements[unit] - ends->count, ends->count,
+			       version);
+		if (r == 0)
+			memcpy(ret_values + unit * ends->count, actor->window.base,
+			       ends->count * sizeof(*ret_values));
+	}
+	return r;
+}
+
+int actor_read_kept_ends(struct actor *actor, uint32_t reader, const struct actor_ends *ends, uint64_t step,
+			 float *ret_values)
+{
+	Tierd__Wire__ReaderRead read = TIERD__WIRE__READER_READ__INIT;
+	int r = 0;
+
+	read.state = (char *)ends->state;
+	read.step = step;
+	read.count = ends->count;
+	for (read.unit = 0; read.unit < ends->units && r == 0; read.unit++) {
+		read.first = ends->elements[read.unit] - ends->count;
+		r = actor_await(actor, actor_send_reader_read(actor, reader, &read), 0)->status;
+		if (r == 0)
+			memcpy(ret_values + read.unit * ends->count, actor->reader_window.base,
+			       ends->count * sizeof(*ret_values));
+	}
+	return r;
+}
+
 uint32_t actor_send_close_reader(struct actor *actor, uint32_t reader)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;

@@ -214,4 +214,17 @@ uint32_t actor_send_refresh(struct actor *actor, uint32_t reader, const Tierd__W
 uint32_t actor_send_reader_read(struct actor *actor, uint32_t reader, const Tierd__Wire__ReaderRead *read);
 uint32_t actor_send_close_reader(struct actor *actor, uint32_t reader);
 
+/* The last elements of the first tensor of each unit: a state of all units, of which a reader may keep a
+ * copy. */
+struct actor_ends {
+	const char *state;
+	const uint64_t *elements; /* by unit, that it has */
+	uint32_t units, count;
+};
+
+/* ret_values: the units' one after the other; of the job, or what the reader keeps. */
+int actor_read_ends(struct actor *actor, const struct actor_ends *ends, uint64_t version, float *ret_values);
+int actor_read_kept_ends(struct actor *actor, uint32_t reader, const struct actor_ends *ends, uint64_t step,
+			 float *ret_values);
+
 #endif

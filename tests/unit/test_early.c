@@ -319,28 +319,14 @@ static Tierd__Wire__ReaderPiece everything(const char *state)
 
 #define SAMPLES 100
 
-static void read_moments(uint64_t version, float (*values)[SAMPLES])
-{
-	for (uint32_t unit = 0; unit < UNITS; unit++) {
-		assert_int_equal(actor_read(&actor, unit, 0, "m", elements[unit] - SAMPLES, SAMPLES, version),
-				 0);
-		memcpy(values[unit], actor.window.base, sizeof(values[unit]));
-	}
-}
+static const struct actor_ends ends = { "m", elements, UNITS, SAMPLES };
 
-static void expect_read(uint32_t reader, uint64_t version, float (*values)[SAMPLES])
+static void expect_kept(uint32_t reader, uint64_t step, float (*values)[SAMPLES])
 {
-	Tierd__Wire__ReaderRead read = TIERD__WIRE__READER_READ__INIT;
+	float kept[UNITS][SAMPLES];
 
-	read.state = (char *)"m";
-	read.step = version;
-	read.count = SAMPLES;
-	for (read.unit = 0; read.unit < UNITS; read.unit++) {
-		read.first = elements[read.unit] - SAMPLES;
-		assert_int_equal(
-			actor_await(&watcher, actor_send_reader_read(&watcher, reader, &read), 0)->status, 0);
-		assert_memory_equal(watcher.reader_window.base, values[read.unit], sizeof(*values));
-	}
+	assert_int_equal(actor_read_kept_ends(&watcher, reader, &ends, step, kept[0]), 0);
+	assert_memory_equal(kept, values, sizeof(kept));
 }
 
 /* The sweep saves for it what early updates have left behind them; it looks at few pieces before that. */
@@ -355,12 +341,12 @@ static void expect_reader_between(const struct actor_job *options, uint64_t expe
 	assert_int_equal(actor_open_reader(&watcher, "play", &reader), 0);
 	push_all(0);
 	step();
-	read_moments(1, values);
+	assert_int_equal(actor_read_ends(&actor, &ends, 1, values[0]), 0);
 	go_ahead(job, 1);
 	refresh = actor_send_refresh(&watcher, reader, &pieces, 1);
 	step();
 	assert_int_equal(actor_await(&watcher, refresh, 0)->status, 0);
-	expect_read(reader, 1, values);
+	expect_kept(reader, 1, values);
 	actor_die(&watcher);
 	assert_true(hash_of(2) == expected);
 	end_job();

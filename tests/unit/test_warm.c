@@ -633,28 +633,14 @@ static uint32_t send_refresh(uint32_t *ret_reader)
 	return actor_send_refresh(&watcher, *ret_reader, &piece, 1);
 }
 
-static void read_masters(uint64_t version, float (*values)[SAMPLES])
-{
-	for (uint32_t unit = 0; unit < UNITS; unit++) {
-		assert_int_equal(
-			actor_read(&actor, unit, 0, "master", elements[unit] - SAMPLES, SAMPLES, version), 0);
-		memcpy(values[unit], actor.window.base, sizeof(values[unit]));
-	}
-}
+static const struct actor_ends ends = { "master", elements, UNITS, SAMPLES };
 
-static void expect_masters(uint32_t reader, uint64_t version, float (*values)[SAMPLES])
+static void expect_kept(uint32_t reader, uint64_t step, float (*values)[SAMPLES])
 {
-	Tierd__Wire__ReaderRead read = TIERD__WIRE__READER_READ__INIT;
+	float kept[UNITS][SAMPLES];
 
-	read.state = (char *)"master";
-	read.step = version;
-	read.count = SAMPLES;
-	for (read.unit = 0; read.unit < UNITS; read.unit++) {
-		read.first = elements[read.unit] - SAMPLES;
-		assert_int_equal(
-			actor_await(&watcher, actor_send_reader_read(&watcher, reader, &read), 0)->status, 0);
-		assert_memory_equal(watcher.reader_window.base, values[read.unit], sizeof(*values));
-	}
+	assert_int_equal(actor_read_kept_ends(&watcher, reader, &ends, step, kept[0]), 0);
+	assert_memory_equal(kept, values, sizeof(kept));
 }
 
 /* The sweep saves for it what it finds in memory. */
@@ -666,12 +652,12 @@ static void a_reader_sees_the_step_before(void **state)
 
 	take_step(&actor, 0);
 	take_step(&actor, 1);
-	read_masters(2, values);
+	assert_int_equal(actor_read_ends(&actor, &ends, 2, values[0]), 0);
 	push_all(&actor, 2);
 	refresh = send_refresh(&reader);
 	take_step(&actor, 2);
 	assert_int_equal(actor_await(&watcher, refresh, 0)->status, 0);
-	expect_masters(reader, 2, values);
+	expect_kept(reader, 2, values);
 	actor_die(&watcher);
 	end_job(&actor, job);
 }
@@ -689,8 +675,8 @@ static void a_reader_between_commits_sees_the_last_step(void **state)
 	refresh = send_refresh(&reader);
 	assert_int_equal(actor_await(&watcher, refresh, 0)->status, 0);
 	assert_true(durable_is_behind(job));
-	read_masters(2, values);
-	expect_masters(reader, 2, values);
+	assert_int_equal(actor_read_ends(&actor, &ends, 2, values[0]), 0);
+	expect_kept(reader, 2, values);
 	actor_die(&watcher);
 	end_job(&actor, job);
 }
