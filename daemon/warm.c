@@ -259,7 +259,7 @@ void warm_go_on(struct job *job)
 		if (share->state != SHARE_DRAINING || share->users > 0)
 			continue;
 		if (share->dirty > 0) {
-			flush_want_draining(warm);
+			flush_draining(warm);
 			continue;
 		}
 		forget_share(warm, i);

@@ -165,19 +165,13 @@ static void begin_walk(struct warm *warm)
 {
 	warm->flush.walk = (struct walk)WALK_INIT;
 	warm->flush.is_walking = true;
-	job_settle(warm->job);
-}
-
-void flush_want_draining(struct warm *warm)
-{
-	if (!warm->flush.is_walking && warm->flush.running == 0)
-		begin_walk(warm);
 }
 
 void warm_flush(struct job *job)
 {
 	job->warm->flush.is_whole = true;
 	begin_walk(job->warm);
+	job_settle(job);
 }
 
 void warm_flush_all(struct job *job, void (*done)(struct job *job, int status))
@@ -213,6 +207,16 @@ static void walk_over(struct warm *warm)
 		if (flush->is_walking && is_wanted(warm))
 			start(queue_entry(queue_pop(&flush->free), struct save, link), &flush->walk);
 	}
+}
+
+/* Asks for no turn when a sweep is at all that is left: the turns would follow each other, and the loop would
+ * not come to the ends of the sweep's chunks, which ask for one. */
+void flush_draining(struct warm *warm)
+{
+	if (warm->flush.is_walking || warm->flush.running > 0 || is_cancelled(warm))
+		return;
+	begin_walk(warm);
+	walk_over(warm);
 }
 
 void warm_flush_go_on(struct job *job)

@@ -102,7 +102,7 @@ void warm_plan(struct warm *warm, struct warm_size size);
 /* ---- warm_flush.c ---- */
 
 void flush_init(struct warm *warm);
-/* What lies in shares that are given up is to be written. */
-void flush_want_draining(struct warm *warm);
+/* What lies in shares that are given up is written, but of packs that a sweep is at. */
+void flush_draining(struct warm *warm);
 
 #endif

@@ -495,6 +495,53 @@ static void what_is_given_up_is_written_before(void **state)
 	end_job(&actor, find("job"));
 }
 
+/* Of a pack that a sweep is at, in a share that is to go and that no chunk uses. */
+static bool has_held_up(const struct job *job)
+{
+	const struct warm *warm = job->warm;
+
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
+		for (uint32_t i = warm->first_stretch[pack]; i < warm->first_stretch[pack + 1]; i++) {
+			const struct share *share = &warm->shares[warm->stretches[i].share];
+
+			if (job->residences[pack].sweep == SWEEP_RUNNING && warm->stretches[i].is_dirty &&
+			    share->state == SHARE_DRAINING && share->users == 0)
+				return true;
+		}
+	return false;
+}
+
+/* The sweep stands still in the middle of a pack, of which it has not taken all. */
+static void what_a_sweep_comes_to_is_written_after_it(void **state)
+{
+	uint64_t expected = hash_after(3);
+	struct job *job = start_lazy(PLACEMENT_NVME, 0);
+	struct claim claim = { .node = scene.node, .uid = geteuid() };
+	struct blockade blockade;
+	uint32_t step;
+
+	take_step(&actor, 0);
+	take_step(&actor, 1);
+	push_all(&actor, 2);
+	step = actor_send_step(&actor, 0.1f);
+	while (!job->norm)
+		scene_wait(&scene);
+	/* What the norm is made of ends, and nobody looks before the workers have nothing but these. */
+	blockade_begin(&scene, scene.node->workers, &blockade);
+	while (!job->sweep || job->sweep->running == 0)
+		scene_wait(&scene);
+	cache_reclaim(&claim, UINT64_MAX);
+	while (!has_held_up(job))
+		scene_wait(&scene);
+	event_base_loop(scene.loop, EVLOOP_NONBLOCK);
+	blockade_end(&blockade);
+	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
+	scene_settle(&scene);
+	assert_int_equal(warm_bytes_leaving(job), 0);
+	assert_true(hash_of(&actor, 3) == expected);
+	end_job(&actor, job);
+}
+
 /* ---- Others ---- */
 
 static bool has_all_tracts(const struct job *job)
@@ -742,6 +789,7 @@ int main(void)
 		TEST(a_commit_has_all_of_one_step),
 		TEST(nothing_is_left_when_the_last_rank_has_gone),
 		TEST(what_is_given_up_is_written_before),
+		TEST(what_a_sweep_comes_to_is_written_after_it),
 		TEST(it_goes_before_any_slot),
 		TEST(it_is_shared_with_others),
 		TEST(who_may_not_have_more_holds_up_nobody),
