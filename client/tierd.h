@@ -169,11 +169,12 @@ struct tierd_job_options {
 	bool with_optimizer;          /* take what the optimizer keeps there, and how often units were updated, too; else it begins anew */
 	uint64_t snapshot_every;      /* each such step is kept as snapshot step-N, by itself; 0: none is */
 	uint32_t snapshot_keep;       /* of those so many, the last ones; 0: as many as there is room for */
+	bool pushed_once;             /* each rank pushes a unit once in a step, at most; more are refused. With one rank gradients then take no more memory than as they are pushed */
 };
 #define TIERD_JOB_OPTIONS_INIT { sizeof(struct tierd_job_options), NULL, 0, 1, 3, TIERD_EITHER, TIERD_ADAMW, 0.0f, \
 	TIERD_NONFINITE_SKIP, TIERD_PLACE_DEFAULT, TIERD_PLACE_DEFAULT, 0, 0, false, false, 0, 0, NULL, \
 	1.0f, 0, 2.0f, 0.5f, 1.0f, 0, 0, -1, TIERD_PRIVATE, 0, TIERD_PLACE_DEFAULT, TIERD_DURABILITY_DEFAULT, 0, \
-	NULL, -1, false, 0, false, 0, 0 }
+	NULL, -1, false, 0, false, 0, 0, false }
 
 enum tierd_job_status {
 	TIERD_NEW = 1, /* never trained: its tensors need values */
@@ -189,8 +190,8 @@ struct tierd_job_state {
 /* Joins the job as one of its ranks. The first rank's options are the job's; a rank that disagrees gets
  * -EINVAL and the first difference. -EBUSY: the rank is held by a live process (see takeover).
  * Until the first ready, ranks join what the first of them created, whatever their mode (but RESUME). tierd_job_state() then says whether the job is NEW.
- * A durable job without ranks may be opened with another world size or stage, which are the job's from then on: its values keep their
- * bits. -EBUSY: ranks are there. */
+ * A durable job without ranks may be opened with another world size, stage or pushed_once, which are the job's from then on: its values
+ * keep their bits. -EBUSY: ranks are there. */
 int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *options, struct tierd_job **ret_job);
 int tierd_job_state(struct tierd_job *job, struct tierd_job_state *ret_state);
 

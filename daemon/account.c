@@ -1,5 +1,6 @@
 /* The logical account of a job, as the ZeRO papers count: memory and communication of each rank, summed from
  * what is there and what was done, whatever the node shares physically. */
+#include "daemon/sums.h"
 #include "daemon/trace.h"
 #include "offload/store.h"
 
@@ -50,7 +51,8 @@ static void add_unit(const struct job *job, const struct unit *unit, uint32_t ra
 	else
 		reply->logical_parameter_bytes += trainable_bytes(job, unit, first, count, false) +
 						  frozen_bytes(unit) / job->options.world_size;
-	reply->logical_gradient_bytes += sizeof(float) * (stage >= 2 ? count : all);
+	reply->logical_gradient_bytes += sums_are_as_pushed(job) ? unit_trainable_bytes(unit)
+								 : sizeof(float) * (stage >= 2 ? count : all);
 	reply->logical_optimizer_bytes += stage >= 1 ? trainable_bytes(job, unit, first, count, true)
 						     : trainable_bytes(job, unit, 0, all, true);
 }

@@ -4,6 +4,7 @@
 #include "common/size.h"
 #include "daemon/early.h"
 #include "daemon/location.h"
+#include "daemon/sums.h"
 #include "daemon/sweep.h"
 #include "daemon/trace.h"
 #include "daemon/warm.h"
@@ -43,9 +44,12 @@ static bool intersect(uint64_t first, uint64_t count, uint64_t from, uint64_t le
 	return *ret_count > 0;
 }
 
-static float *section_sum(const struct job *job, uint32_t unit, enum unit_section section)
+/* Of the chunk's section. */
+static char *sum_at(const struct chunk *chunk, uint32_t unit, uint64_t first)
 {
-	return gradient_sum(job, unit) + unit_part(&job->catalog.units[unit], section)->first;
+	const struct job *job = chunk->sweep->job;
+
+	return sum_element(job, &job->catalog.units[unit], gradient_sum(job, unit), chunk->section, first);
 }
 
 static void *part_at(const struct chunk *chunk, unsigned stream, uint64_t bytes)
@@ -70,14 +74,31 @@ static struct optimizer_arrays arrays_at(const struct chunk *chunk, uint64_t at)
 	return arrays;
 }
 
-/* Elements first … of the unit's section; their place in the chunk is at. */
-static void initialize_unit(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
+/* As they were written. */
+static void take_first_values(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
+			      const void *master, float *values)
+{
+	const struct job *job = chunk->sweep->job;
+	enum master_kind kind = state_master_kind(chunk->section);
+	const char *sum = sum_at(chunk, index, first);
+
+	if (!sums_are_as_pushed(job))
+		memcpy(values, sum, count * sizeof(*values));
+	else if (job->has_masters)
+		format_restore(kind, sum, master, count, values);
+	else
+		format_widen(kind, sum, count, values);
+}
+
+static void initialize_tile(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
 			    uint64_t at)
 {
 	const struct job *job = chunk->sweep->job;
 	const struct unit *unit = &job->catalog.units[index];
-	float *masters = section_sum(job, index, chunk->section);
+	struct optimizer_arrays arrays = arrays_at(chunk, at);
+	float values[SUM_TILE];
 
+	take_first_values(chunk, index, first, count, arrays.master, values);
 	for (uint32_t i = 0; i < unit->tensor_count; i++) {
 		const struct tensor *tensor = &unit->tensors[i];
 		uint64_t from, length;
@@ -86,12 +107,18 @@ static void initialize_unit(const struct chunk *chunk, uint32_t index, uint64_t 
 		    tensor->has_source ||
 		    !intersect(first, count, tensor->layout.first, tensor->layout.elements, &from, &length))
 			continue;
-		sweep_fill_tensor(job, tensor, from - tensor->layout.first, length, masters + from);
+		sweep_fill_tensor(job, tensor, from - tensor->layout.first, length, values + (from - first));
 	}
-	struct optimizer_arrays arrays = arrays_at(chunk, at);
+	format_keep(state_master_kind(chunk->section), values, count, arrays.parameter, arrays.master);
+}
 
-	format_keep(state_master_kind(chunk->section), masters + first, count, arrays.parameter,
-		    arrays.master);
+/* Elements first … of the unit's section; their place in the chunk is at. */
+static void initialize_unit(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
+			    uint64_t at)
+{
+	for (uint64_t done = 0; done < count; done += SUM_TILE)
+		initialize_tile(chunk, index, first + done, count - done < SUM_TILE ? count - done : SUM_TILE,
+				at + done);
 }
 
 /* Elements from … of the unit's section, which one group updates; their place in the chunk is at. */
@@ -101,15 +128,23 @@ static void update_run(const struct chunk *chunk, uint32_t index, uint32_t group
 	const struct job *job = chunk->sweep->job;
 	const struct step_rates *rates = chunk->sweep->rates;
 	const struct optimizer *optimizer = job->options.optimizer;
-	struct optimizer_arrays arrays = arrays_at(chunk, at);
+	const struct unit *unit = &job->catalog.units[index];
+	optimizer_kernel *kernel =
+		optimizer->kernels[state_moments(chunk->section)][state_master_kind(chunk->section)];
 	struct optimizer_constants constants;
+	float room[SUM_TILE];
 
-	optimizer_set(optimizer, &rates->groups[group], (double)rates->learning_rate,
-		      job->catalog.units[index].updates + 1, chunk->sweep->factor, &constants);
-	arrays.gradient = section_sum(job, index, chunk->section) + from;
-	arrays.noise = noise;
-	optimizer->kernels[state_moments(chunk->section)][state_master_kind(chunk->section)](&constants,
-											     count, &arrays);
+	optimizer_set(optimizer, &rates->groups[group], (double)rates->learning_rate, unit->updates + 1,
+		      chunk->sweep->factor, &constants);
+	from += unit_part(unit, chunk->section)->first;
+	for (uint64_t done = 0, length; done < count; done += length, noise.first += length) {
+		struct optimizer_arrays arrays = arrays_at(chunk, at + done);
+
+		length = count - done;
+		arrays.gradient = sum_values(job, unit, gradient_sum(job, index), from + done, &length, room);
+		arrays.noise = noise;
+		kernel(&constants, length, &arrays);
+	}
 }
 
 static const struct moment_noise no_noise;
@@ -180,7 +215,7 @@ static void update_unit(const struct chunk *chunk, uint32_t index, uint64_t firs
  * has the same elements as this one. */
 static char *kept_at(const struct chunk *chunk, uint32_t index, uint64_t first)
 {
-	return (char *)(section_sum(chunk->sweep->job, index, chunk->section) + first);
+	return sum_at(chunk, index, first);
 }
 
 static void keep_unit(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count, uint64_t at)
@@ -361,9 +396,7 @@ static void submit_parts(struct chunk *chunk, enum tier_direction direction)
 		chunk->transfers_left++;
 		part->is_reading = direction == TIER_READ;
 		account_transfer(chunk->sweep->job,
-				 direction == TIER_WRITE && chunk->sweep->is_initializing
-					 ? STATISTICS_WRITE_BACK
-					 : STATISTICS_UPDATE,
+				 chunk->sweep->is_initializing ? STATISTICS_WRITE_BACK : STATISTICS_UPDATE,
 				 &part->transfer);
 	}
 }
@@ -509,7 +542,8 @@ static void set_state(struct chunk *chunk, unsigned state, void *buffer)
 		job_find_kept(job, chunk->pack, chunk->section, state, chunk->first, chunk->count);
 
 	set_part(chunk, CHUNK_STATE + state, job->optimizer_store, job->has_nvme_optimizer, &kept, buffer);
-	part->is_read = job->has_nvme_optimizer && is_read(chunk) && !chunk->is_filled;
+	part->is_read = job->has_nvme_optimizer && !chunk->is_filled &&
+			(is_read(chunk) || (is_initializing && state == STATE_MASTER && job->has_masters));
 	part->is_written = job->has_nvme_optimizer && !chunk->is_adopted && !chunk->is_deferred &&
 			   (state == STATE_MASTER || !is_initializing);
 }

@@ -283,7 +283,7 @@ static void begin(struct job *job, const struct step_rates *rates, uint32_t micr
 				 .rates = *rates,
 				 .micro_batches = micro_batches,
 				 .measured_pack = SLOT_NONE,
-				 .kernel = norm_block_kernel(simd_level()) };
+				 .kernel = norm_find_kernel(simd_level()) };
 	queue_init(&early->complete);
 	if (allocate(early) < 0) {
 		early_free(early);

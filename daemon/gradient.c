@@ -28,16 +28,16 @@ struct sum *gradient_sum_of(const struct job *job, uint32_t unit, uint32_t rank)
 	return &job->sums[(uint64_t)unit * job->sum_ranks + (gradient_is_early(job) ? rank : 0)];
 }
 
-float *gradient_sum_address(const struct job *job, const struct sum *sum)
+char *gradient_sum_address(const struct job *job, const struct sum *sum)
 {
-	uint64_t region = job->sums_memory.length / sizeof(float) / job->sum_ranks;
+	uint64_t region = job->sums_memory.length / job->sum_ranks / UNIT_ALIGN_BYTES * UNIT_ALIGN_BYTES;
 
 	if (job->spill)
 		return spill_address(job, job->catalog.units[sum->unit].pack) + job->sum_offsets[sum->unit];
-	return (float *)job->sums_memory.base + sum->rank * region + job->sum_offsets[sum->unit];
+	return job->sums_memory.base + sum->rank * region + job->sum_offsets[sum->unit];
 }
 
-float *gradient_sum(const struct job *job, uint32_t unit)
+char *gradient_sum(const struct job *job, uint32_t unit)
 {
 	return gradient_sum_address(job, gradient_sum_of(job, unit, 0));
 }
@@ -156,6 +156,12 @@ static int check_push(const struct member *member, const Tierd__Wire__Push *push
 	if (member->contributions[push->buffer].is_active)
 		return refuse(message, size, -EINVAL, "gradient buffer %u is on its way already",
 			      push->buffer);
+	if (member->job->options.is_pushed_once && member->pushed[push->unit] > 0)
+		return refuse(message, size, -EINVAL,
+			      "unit \"%s\": the job was opened as one whose units are pushed once in a step "
+			      "(pushed_once), and this is "
+			      "its second push",
+			      catalog->units[push->unit].name);
 	if (reduced_is_owed(member))
 		return refuse(message, size, -EBUSY,
 			      "rank %u has to finish its step before it pushes more; call tierd_step_finish "

@@ -32,7 +32,7 @@ struct held_buffer {
 
 bool gradient_is_early(const struct job *job); /* stages 0 and 1: a sum for each rank */
 struct sum *gradient_sum_of(const struct job *job, uint32_t unit, uint32_t rank);
-float *gradient_sum_address(const struct job *job, const struct sum *sum);
+char *gradient_sum_address(const struct job *job, const struct sum *sum);
 bool gradient_is_in_use(const struct job *job, uint32_t unit);
 
 /* Starts adding to the sum what waits for it, if all of its next micro-batch is there. */

@@ -119,7 +119,7 @@ struct contribution {
  */
 struct job_shape {
 	uint32_t world_size, stage, parameter_placement;
-	bool has_nvme_parameters;
+	bool is_pushed_once, has_nvme_parameters;
 };
 
 struct reduction;
@@ -231,14 +231,15 @@ struct job {
 	bool is_writing_state;	   /* one of them has it */
 	bool has_first_step;	   /* what was written so was kept after that step, at which the job begins */
 	uint64_t first_step;
-	bool has_values; /* every tensor has been written, or has an initializer */
+	bool has_values;  /* every tensor has been written, or has an initializer */
+	bool has_masters; /* some of that went to where masters are kept, beside sums that are too narrow */
 	/* Frozen tensors have been filled in units before this one, and in it in those before that tensor. */
 	uint32_t initialized_units, initialized_tensors;
 	bool is_filling_tensor; /* an initializer fills a frozen one: one at a time */
 
 	/* Gradients. */
-	/* By unit: elements of sums_memory, which has a region per rank in stages 0 and 1; or, where sums may
-	 * be spilled, of the pack's buffer. */
+	/* By unit: bytes of sums_memory, which has a region per rank in stages 0 and 1; or, where sums may be
+	 * spilled, of the pack's buffer. */
 	uint64_t *sum_offsets;
 	uint64_t sum_buffer_bytes; /* 0: they are all in sums_memory */
 	struct spill *spill;	   /* NULL in the same case */
@@ -477,7 +478,7 @@ void gradient_try_closed(struct job *job);
 bool gradient_is_complete(const struct job *job); /* all contributions to the open step are summed */
 bool gradient_fold(struct job *job);		  /* stages 0, 1: true if something was started */
 bool gradient_has_content(const struct job *job, uint32_t unit);
-float *gradient_sum(const struct job *job, uint32_t unit);
+char *gradient_sum(const struct job *job, uint32_t unit); /* as daemon/sums.h says */
 /* Its sum is consumed. The units of a pack are reset together. */
 void gradient_reset_unit(struct job *job, uint32_t unit);
 void gradient_abort(struct job *job);	  /* the epoch has ended */

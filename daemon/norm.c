@@ -1,6 +1,7 @@
 #include "daemon/norm.h"
 
 #include "common/size.h"
+#include "daemon/sums.h"
 
 uint64_t norm_blocks(const struct job *job, uint32_t unit)
 {
@@ -16,9 +17,26 @@ uint64_t norm_blocks(const struct job *job, uint32_t unit)
 	return blocks;
 }
 
-void norm_measure(const struct job *job, norm_kernel *kernel, uint32_t unit, const float *sum, double *blocks)
+static double measure_block(const struct job *job, norm_kernel *kernel, const struct unit *unit,
+			    const char *sum, uint64_t first, uint64_t count)
 {
-	uint64_t elements = job->catalog.units[unit].trainable;
+	double lanes[NORM_LANES] = { 0 };
+	float room[SUM_TILE];
+
+	for (uint64_t left = count; left > 0;) {
+		uint64_t length = left;
+		const float *values = sum_values(job, unit, sum, first + count - left, &length, room);
+
+		kernel(lanes, values, length);
+		left -= length;
+	}
+	return norm_combine(lanes);
+}
+
+void norm_measure(const struct job *job, norm_kernel *kernel, uint32_t index, const char *sum, double *blocks)
+{
+	const struct unit *unit = &job->catalog.units[index];
+	uint64_t elements = unit->trainable;
 
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		uint64_t first = unit_layout_shard(elements, rank, job->options.world_size);
@@ -28,7 +46,7 @@ void norm_measure(const struct job *job, norm_kernel *kernel, uint32_t unit, con
 			uint64_t count =
 				end - first < NORM_BLOCK_ELEMENTS ? end - first : NORM_BLOCK_ELEMENTS;
 
-			*blocks++ = kernel(sum + first, count);
+			*blocks++ = measure_block(job, kernel, unit, sum, first, count);
 		}
 	}
 }

@@ -9,7 +9,7 @@
 uint64_t norm_blocks(const struct job *job, uint32_t unit);
 
 /* Of a unit's sum, into as many as norm_blocks() says. May be called by workers. */
-void norm_measure(const struct job *job, norm_kernel *kernel, uint32_t unit, const float *sum,
+void norm_measure(const struct job *job, norm_kernel *kernel, uint32_t index, const char *sum,
 		  double *blocks);
 
 #endif

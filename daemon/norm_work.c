@@ -18,7 +18,7 @@ struct norm_work {
 	norm_kernel *kernel;
 	_Atomic uint32_t next_unit;
 	bool *is_pushed;       /* by unit: the gradients' own mark may go while this is measured */
-	const float **sums;    /* by unit; NULL: not pushed, or measured before it was spilled */
+	const char **sums;     /* by unit; NULL: not pushed, or measured before it was spilled */
 	uint64_t *first_block; /* by unit, and the end */
 	double *blocks;
 	unsigned left;
@@ -104,7 +104,7 @@ static int norm_new(struct job *job, struct norm_work **ret_norm)
 	if (!norm)
 		return -ENOMEM;
 	norm->job = job;
-	norm->kernel = norm_block_kernel(simd_level());
+	norm->kernel = norm_find_kernel(simd_level());
 	norm->work_count = count;
 	norm->is_pushed = calloc(job->catalog.unit_count, sizeof(*norm->is_pushed));
 	norm->sums = calloc(job->catalog.unit_count, sizeof(*norm->sums));

@@ -327,6 +327,7 @@ static int agree(struct job *job, const struct job_options *options, const struc
 
 	if (has_state(job)) {
 		reserve_overlook(job, &asked);
+		reshape_overlook(job, &asked);
 		retain_overlook(job, &asked);
 	}
 	if (has_state(job) && reshape_is_asked(job, &asked))

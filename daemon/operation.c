@@ -7,6 +7,8 @@
 
 #include "daemon/damage.h"
 #include "daemon/spill.h"
+#include "daemon/state_write.h"
+#include "daemon/sums.h"
 #include "daemon/warm.h"
 
 uint32_t operation_pack(const struct tensor_operation *operation)
@@ -55,6 +57,8 @@ static void operation_free(struct tensor_operation *operation)
 		job->is_writing_state = false;
 	if (operation->has_pin)
 		residency_unpin(job, operation_pack(operation));
+	if (operation->has_sums)
+		spill_unpin(job, operation_pack(operation));
 	free(operation);
 	if (member)
 		member_release(member);
@@ -164,8 +168,6 @@ static void on_worked(struct work *work)
 {
 	struct tensor_operation *operation = container_of(work, struct tensor_operation, work);
 
-	if (operation_uses_sums(operation))
-		spill_unpin(operation->job, operation_pack(operation));
 	if (operation->kind != OPERATION_READ && operation->tensor->is_frozen &&
 	    operation->job->has_stored_parameters)
 		operation->job->residences[operation_pack(operation)].is_dirty = true;
@@ -283,6 +285,18 @@ static void go_on(struct tensor_operation *operation)
 		read_state(operation, buffer);
 }
 
+/* A sum that is no wider than the parameters has room for them alone. What is written as a parameter of bf16
+ * is its master, too, as long as nothing else was written there. */
+static bool is_split(const struct tensor_operation *operation)
+{
+	const struct job *job = operation->job;
+	enum master_kind kind = state_master_kind(operation_section(operation));
+
+	return operation->kind == OPERATION_WRITE && operation_uses_sums(operation) &&
+	       sums_are_as_pushed(job) && kind != MASTER_ITSELF &&
+	       (kind == MASTER_BESIDE || operation->is_master || operation->values || job->has_masters);
+}
+
 void operation_take_sums(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
@@ -293,7 +307,12 @@ void operation_take_sums(struct tensor_operation *operation)
 		return;
 	}
 	spill_pin(job, operation_pack(operation), operation->kind == OPERATION_WRITE);
-	operation_start_work(operation);
+	operation->has_sums = true;
+	operation->is_split = is_split(operation);
+	if (operation->is_split)
+		state_write_start(operation);
+	else
+		operation_start_work(operation);
 }
 
 void operation_start_write(struct tensor_operation *operation)

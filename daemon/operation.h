@@ -6,7 +6,8 @@
  * into the window.
  *
  * With the optimizer none, masters are written in the same way, and gradients read there, while a step is
- * reduced. What an optimizer keeps goes to where that lies (daemon/state_write.c). */
+ * reduced. What an optimizer keeps goes to where that lies (daemon/state_write.c), and so does what of a
+ * master finds no room in sums that are as narrow as the parameters. */
 #ifndef TIERD_DAEMON_OPERATION_H
 #define TIERD_DAEMON_OPERATION_H
 
@@ -45,9 +46,10 @@ struct tensor_operation {
 	enum master_kind format;
 	bool is_same_format;
 	void (*done)(struct job *job, int status);
-	bool is_of_shard; /* between the window and the sums of a reduced step */
-	bool has_pin;
-	bool has_turn; /* to write what an optimizer keeps: one at a time in a job */
+	bool is_of_shard;	/* between the window and the sums of a reduced step */
+	bool has_pin, has_sums; /* of its pack: they stay in host memory */
+	bool is_split;		/* between the sums and where masters are kept: daemon/state_write.c */
+	bool has_turn;		/* to write what an optimizer keeps: one at a time in a job */
 	struct waiter waiter;
 	struct staging_wish wish;
 	struct staging_buffer *buffer;
@@ -96,6 +98,9 @@ void operation_end(struct tensor_operation *operation);
 
 /* It is for the sums, not for the slot. */
 bool operation_uses_sums(const struct tensor_operation *operation);
+
+/* On a worker: what is split goes to the sums, and to what its masters are beside those. */
+void operation_split(const struct tensor_operation *operation, void *master);
 
 /* Answers that a tensor of that name is written in too many pieces. */
 void operation_refuse_pieces(struct pending *pending, const char *name);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "daemon/operation.h"
+#include "daemon/sums.h"
 #include "offload/moments.h"
 
 static void *slot_address(const struct tensor_operation *operation)
@@ -15,13 +16,19 @@ static void *slot_address(const struct tensor_operation *operation)
 	       operation_pack_element(operation) * section_element_bytes(operation_section(operation));
 }
 
-/* Where the sums of gradients are, or, instead of them, masters. */
-static float *sums_address(const struct tensor_operation *operation)
+/* Where the sums of gradients are, or, instead of them, first values. */
+static void *sums_address(const struct tensor_operation *operation)
 {
-	const struct unit *unit = &operation->job->catalog.units[operation->unit];
+	const struct job *job = operation->job;
 
-	return gradient_sum(operation->job, operation->unit) + tensor_part(unit, operation->tensor)->first +
-	       operation->tensor->layout.first + operation->first;
+	return sum_element(job, &job->catalog.units[operation->unit], gradient_sum(job, operation->unit),
+			   operation_section(operation), operation->tensor->layout.first + operation->first);
+}
+
+/* They are as wide as parameters. */
+static bool is_narrow(const struct tensor_operation *operation)
+{
+	return sums_are_as_pushed(operation->job);
 }
 
 static bool are_finite(const float *values, uint64_t count)
@@ -83,11 +90,41 @@ static int write_values(const struct tensor_operation *operation)
 		       operation->count * section_element_bytes(operation_section(operation)));
 	} else if (operation->is_master) {
 		return copy_masters(operation);
+	} else if (is_narrow(operation)) {
+		memcpy(sums_address(operation), window,
+		       operation->count * section_element_bytes(operation_section(operation)));
 	} else {
 		format_widen(state_master_kind(operation_section(operation)), window, operation->count,
 			     sums_address(operation));
 	}
 	return 0;
+}
+
+/* Elements first … of what is written, as fp32. */
+static void widen_written(const struct tensor_operation *operation, uint64_t first, uint64_t count,
+			  float *values)
+{
+	enum master_kind kind = operation->is_master ? MASTER_ITSELF
+				: operation->values  ? operation->format
+						     : state_master_kind(operation_section(operation));
+	const char *written = operation->values ? operation->values : operation->member->window.base;
+
+	format_widen(kind, written + first * master_parameter_bytes(kind), count, values);
+}
+
+void operation_split(const struct tensor_operation *operation, void *master)
+{
+	enum master_kind kind = state_master_kind(operation_section(operation));
+	char *parameters = sums_address(operation);
+	float values[SUM_TILE];
+
+	for (uint64_t at = 0; at < operation->count; at += SUM_TILE) {
+		uint64_t left = operation->count - at, count = left < SUM_TILE ? left : SUM_TILE;
+
+		widen_written(operation, at, count, values);
+		format_keep(kind, values, count, parameters + at * master_parameter_bytes(kind),
+			    (char *)master + at * master_bytes(kind));
+	}
 }
 
 /* As an optimizer's kernel takes them. */

@@ -261,6 +261,7 @@ int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, 
 		.snapshot_every = open->snapshot_every,
 		.snapshot_keep = open->snapshot_keep ? open->snapshot_keep : open->snapshots,
 		.is_strict = open->strict,
+		.is_pushed_once = open->pushed_once,
 		.optimizer = find_optimizer(open->optimizer),
 		.group_count = 1,
 		.groups = { { 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f, 0.0f, 0.0f, false } },
@@ -314,6 +315,7 @@ void options_write(const struct job_options *options, Tierd__Wire__JobOpen *open
 	open->io_weight = options->io_weight;
 	open->durability = options->durability;
 	open->strict = options->is_strict;
+	open->pushed_once = options->is_pushed_once;
 	open->seed = options->seed;
 	open->snapshots = options->snapshots;
 	open->snapshot_every = options->snapshot_every;

@@ -31,6 +31,7 @@ struct job_options {
 	uint32_t snapshot_keep;
 	uint64_t snapshot_every; /* 0: none is kept by itself */
 	bool is_strict;
+	bool is_pushed_once; /* each unit, in a step, by a rank */
 	uint32_t group_count;
 	struct optimizer_group groups[WIRE_MAX_GROUPS];
 };

@@ -91,6 +91,7 @@ static int compare(const struct job_options *here, const struct job_options *job
 		{ "snapshot_every", here->snapshot_every, job->snapshot_every },
 		{ "snapshot_keep", here->snapshot_keep, job->snapshot_keep },
 		{ "strict", here->is_strict, job->is_strict },
+		{ "pushed_once", here->is_pushed_once, job->is_pushed_once },
 		{ "loss_scale_interval", here->loss_scale.interval, job->loss_scale.interval },
 		{ "number of parameter groups", here->group_count, job->group_count },
 	};

@@ -1,6 +1,7 @@
 #include "daemon/placement.h"
 
 #include "daemon/job.h"
+#include "daemon/sums.h"
 
 bool placement_is_chosen(const struct job *job)
 {
@@ -32,11 +33,12 @@ struct placement_job placement_describe(const struct job *job)
 			if (section < UNIT_TRAINABLE_SECTIONS) {
 				description.trainable_bytes += bytes;
 				description.state_bytes += state_all_bytes(&job->options, kind, elements);
-				description.sums_bytes += elements * sizeof(float);
 			} else {
 				description.frozen_bytes += bytes;
 			}
 		}
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
+		description.sums_bytes += sum_bytes(job, &job->catalog.units[unit]);
 	return description;
 }
 

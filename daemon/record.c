@@ -176,6 +176,7 @@ static uint64_t front_most(const struct job *job)
 	front.options.name = name;
 	front.options.world_size = WIRE_MAX_WORLD_SIZE;
 	front.options.stage = 3;
+	front.options.pushed_once = true;
 	front.options.snapshots = front.options.snapshot_keep = WIRE_MAX_SNAPSHOTS;
 	front.options.snapshot_every = UINT64_MAX;
 	front.definition.is_retention_set = true;

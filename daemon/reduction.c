@@ -8,6 +8,7 @@
 #include "common/size.h"
 #include "daemon/early.h"
 #include "daemon/gradient.h"
+#include "daemon/sums.h"
 #include "daemon/trace.h"
 
 /* One that cannot be summed yet leaves its turn to the next. */
@@ -101,6 +102,14 @@ static void submit_reduction(struct job *job, struct reduction *reduction)
 	}
 }
 
+/* Copied, as numbers of which nobody asks what they mean. */
+static void set_copy(struct reduction *reduction, const struct unit *unit)
+{
+	reduction->segments[0] =
+		(struct collective_segment){ REDUCE_FP32, 0, unit_trainable_bytes(unit) / sizeof(float) };
+	reduction->push.segment_count = 1;
+}
+
 static void set_segments(struct reduction *reduction, const struct unit *unit)
 {
 	static const enum reduce_format formats[UNIT_TRAINABLE_FORMATS] = {
@@ -188,9 +197,12 @@ void sum_try(struct job *job, struct sum *sum)
 		reduction->pointers[rank] = contribution->data;
 	}
 	spill_pin(job, pack, true);
-	set_segments(reduction, &job->catalog.units[sum->unit]);
+	if (sums_are_as_pushed(job))
+		set_copy(reduction, &job->catalog.units[sum->unit]);
+	else
+		set_segments(reduction, &job->catalog.units[sum->unit]);
 	reduction->sum = sum;
-	reduction->push.sum = gradient_sum_address(job, sum);
+	reduction->push.sum = (float *)gradient_sum_address(job, sum);
 	reduction->push.is_added = sum->has_content;
 	sum->has_content = true;
 	sum->is_reducing = true;
@@ -247,7 +259,7 @@ static void fold_unit(struct job *job, uint32_t unit)
 		(struct collective_segment){ REDUCE_FP32, 0, job->catalog.units[unit].trainable };
 	reduction->push.segment_count = 1;
 	/* In place: the kernels read an element of every contribution before they write it. */
-	reduction->push.sum = gradient_sum(job, unit);
+	reduction->push.sum = (float *)gradient_sum(job, unit);
 	reduction->push.is_added = false;
 	submit_reduction(job, reduction);
 }

@@ -13,10 +13,22 @@
 
 bool reshape_is_asked(const struct job *job, const struct job_options *options)
 {
-	return options->world_size != job->options.world_size || options->stage != job->options.stage;
+	return options->world_size != job->options.world_size || options->stage != job->options.stage ||
+	       options->is_pushed_once != job->options.is_pushed_once;
+}
+
+void reshape_overlook(const struct job *job, struct job_options *asked)
+{
+	if (!idle_may_release(job) && !job->options.is_pushed_once)
+		asked->is_pushed_once = false;
 }
 
 /* ---- Whether it can be ---- */
+
+static const char *pushed_text(bool is_pushed_once)
+{
+	return is_pushed_once ? " (pushed_once)" : "";
+}
 
 /* Trainers that are started anew at once may be faster than the news of the others' deaths. */
 static void let_dead_leave(struct job *job)
@@ -42,9 +54,10 @@ static int check_ranks(const struct job *job, const struct job_options *options,
 		return 0;
 	members_describe(job, ranks, sizeof(ranks));
 	return refuse(message, size, -EBUSY,
-		      "world size %u and stage %u here, %u and %u in the job, which is in use by %s; end "
+		      "world size %u and stage %u%s here, %u and %u%s in the job, which is in use by %s; end "
 		      "them, or open it as they do",
-		      options->world_size, options->stage, job->options.world_size, job->options.stage,
+		      options->world_size, options->stage, pushed_text(options->is_pushed_once),
+		      job->options.world_size, job->options.stage, pushed_text(job->options.is_pushed_once),
 		      ranks);
 }
 
@@ -53,9 +66,10 @@ static int check_state(const struct job *job, const struct job_options *options,
 	if (idle_may_release(job))
 		return 0;
 	return refuse(message, size, -EINVAL,
-		      "world size %u and stage %u here, %u and %u in the job, and it cannot get others, "
+		      "world size %u and stage %u%s here, %u and %u%s in the job, and it cannot get others, "
 		      "because some of its state lives in host memory alone",
-		      options->world_size, options->stage, job->options.world_size, job->options.stage);
+		      options->world_size, options->stage, pushed_text(options->is_pushed_once),
+		      job->options.world_size, job->options.stage, pushed_text(job->options.is_pushed_once));
 }
 
 static int check(const struct job *job, const struct job_options *options, char *message, size_t size)
@@ -65,6 +79,7 @@ static int check(const struct job *job, const struct job_options *options, char 
 
 	same.world_size = job->options.world_size;
 	same.stage = job->options.stage;
+	same.is_pushed_once = job->options.is_pushed_once;
 	/* Another stage may have another default. */
 	if (options->stage != job->options.stage)
 		same.parameter_placement = job->options.parameter_placement;
@@ -116,7 +131,8 @@ static int make_places(struct job *job, uint32_t world_size)
 static struct job_shape shape_of(const struct job *job)
 {
 	return (struct job_shape){ job->options.world_size, job->options.stage,
-				   job->options.parameter_placement, job->has_nvme_parameters };
+				   job->options.parameter_placement, job->options.is_pushed_once,
+				   job->has_nvme_parameters };
 }
 
 /* They are in the store in any case: what changes is whether they come back from there once, to stay in host
@@ -135,6 +151,7 @@ static void set_shape(struct job *job, struct job_shape shape)
 	job->options.world_size = shape.world_size;
 	job->options.stage = shape.stage;
 	job->options.parameter_placement = shape.parameter_placement;
+	job->options.is_pushed_once = shape.is_pushed_once;
 	job->has_nvme_parameters = shape.has_nvme_parameters;
 }
 
@@ -156,10 +173,12 @@ int reshape(struct job *job, const struct job_options *options, char *message, s
 		return refuse(message, size, -ENOMEM, "out of memory");
 	former = job->former_shape = shape_of(job);
 	set_shape(job, (struct job_shape){ options->world_size, options->stage, options->parameter_placement,
-					   will_be_on_nvme(job, options) });
+					   options->is_pushed_once, will_be_on_nvme(job, options) });
 	events_of_job(job, EVENT_OPENED, NULL,
-		      "it is opened for %u rank%s at stage %u; it had %u at stage %u", options->world_size,
-		      PLURAL(options->world_size), options->stage, former.world_size, former.stage);
+		      "it is opened for %u rank%s at stage %u%s; it had %u at stage %u%s",
+		      options->world_size, PLURAL(options->world_size), options->stage,
+		      pushed_text(options->is_pushed_once), former.world_size, former.stage,
+		      pushed_text(former.is_pushed_once));
 	/* If nobody joins it after all. */
 	job_settle(job);
 	return 0;
@@ -183,6 +202,7 @@ void reshape_undo(struct job *job)
 	job->former_shape.world_size = 0;
 	set_shape(job, former);
 	events_of_job(job, EVENT_OPENED, NULL,
-		      "its ranks have left before they were ready: it has %u rank%s at stage %u again",
-		      former.world_size, PLURAL(former.world_size), former.stage);
+		      "its ranks have left before they were ready: it has %u rank%s at stage %u%s again",
+		      former.world_size, PLURAL(former.world_size), former.stage,
+		      pushed_text(former.is_pushed_once));
 }

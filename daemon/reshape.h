@@ -1,5 +1,6 @@
-/* A job's shape: its world size and its stage. They are ways of reading the same state, so an idle job gets
- * another shape by being opened with one: nothing is copied, and what its ranks need is planned anew. */
+/* A job's shape: its world size, its stage, and whether its units are pushed once. They are ways of reading
+ * the same state, so an idle job gets another shape by being opened with one: nothing is copied, and what its
+ * ranks need is planned anew. */
 #ifndef TIERD_DAEMON_RESHAPE_H
 #define TIERD_DAEMON_RESHAPE_H
 
@@ -11,6 +12,8 @@
 int reshape(struct job *job, const struct job_options *options, char *message, size_t size);
 
 bool reshape_is_asked(const struct job *job, const struct job_options *options);
+/* Units that are pushed once go into sums that are made for more, too, of a job that cannot get others. */
+void reshape_overlook(const struct job *job, struct job_options *asked);
 
 /* Its memory has been planned and made: the shape stays, and the next commit says so. -ENOMEM. */
 int reshape_keep(struct job *job);

@@ -11,6 +11,7 @@
 #include "daemon/refuse.h"
 #include "daemon/reserve.h"
 #include "daemon/setup.h"
+#include "daemon/sums.h"
 #include "daemon/warm.h"
 
 /* ---- Streams and places ---- */
@@ -257,7 +258,7 @@ static uint32_t count_sums(const struct job *job)
 static int plan_sums(struct setup *setup)
 {
 	struct job *job = setup->job;
-	uint64_t elements = 0, bytes;
+	uint64_t offset = 0, bytes;
 
 	job->sum_ranks = count_sums(job);
 	/* A rank that runs ahead of the others, or skips a unit, needs somewhere to put its gradients aside.
@@ -268,10 +269,10 @@ static int plan_sums(struct setup *setup)
 	if (!job->sum_offsets)
 		return refuse(setup->message, sizeof(setup->message), -ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < job->catalog.unit_count; i++) {
-		job->sum_offsets[i] = elements;
-		elements += job->catalog.units[i].trainable;
+		job->sum_offsets[i] = offset;
+		offset = size_sum(offset, sum_bytes(job, &job->catalog.units[i]));
 	}
-	if (!size_multiply(elements, sizeof(float) * job->sum_ranks, &bytes) || bytes > UINT64_MAX - 4096)
+	if (!size_multiply(offset, job->sum_ranks, &bytes) || bytes > UINT64_MAX - 4096)
 		return refuse(setup->message, sizeof(setup->message), -EOVERFLOW,
 			      "its gradients are larger than any memory");
 	setup->sums_bytes = size_align(bytes, 4096);

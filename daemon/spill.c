@@ -262,11 +262,11 @@ void spill_drop(struct job *job, uint32_t pack)
 		job_settle(job);
 }
 
-float *spill_address(const struct job *job, uint32_t pack)
+char *spill_address(const struct job *job, uint32_t pack)
 {
 	const struct spilled *spilled = spilled_of(job, pack);
 
-	return spilled ? (float *)spilled->buffer : NULL;
+	return spilled ? spilled->buffer : NULL;
 }
 
 const double *spill_norm(const struct job *job, uint32_t unit)
@@ -304,7 +304,7 @@ int spill_new(struct job *job)
 		return -ENOMEM;
 	job->spill = spill;
 	spill->job = job;
-	spill->kernel = norm_block_kernel(simd_level());
+	spill->kernel = norm_find_kernel(simd_level());
 	spill->micro_batches = 1;
 	spill->buffer_count = (uint32_t)(job->sums_memory.length / job->sum_buffer_bytes);
 	queue_init(&spill->sweep_wishes);

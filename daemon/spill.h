@@ -59,7 +59,7 @@ bool spill_pin_if_here(struct job *job, uint32_t pack);
 void spill_drop(struct job *job, uint32_t pack);
 
 /* Where the pack's sums lie; NULL: not in host memory. They do not move while they are pinned. */
-float *spill_address(const struct job *job, uint32_t pack);
+char *spill_address(const struct job *job, uint32_t pack);
 /* Of a unit whose sum is not: the square sums of its blocks, as norm_measure() gives them. */
 const double *spill_norm(const struct job *job, uint32_t unit);
 

@@ -4,15 +4,16 @@
 #include "common/size.h"
 #include "daemon/spill.h"
 #include "daemon/spilled.h"
+#include "daemon/sums.h"
 
 uint64_t spill_pack_bytes(const struct job *job, uint32_t pack)
 {
 	const struct pack *units = &job->catalog.packs[pack];
-	uint64_t elements = 0;
+	uint64_t bytes = 0;
 
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		elements += job->catalog.units[u].trainable;
-	return size_product(elements, sizeof(float));
+		bytes = size_sum(bytes, sum_bytes(job, &job->catalog.units[u]));
+	return bytes;
 }
 
 struct spill_plan spill_plan(const struct job *job)
@@ -49,7 +50,7 @@ bool spill_is_worth_it(struct job *job, uint64_t sums_bytes)
 
 int spill_lay_out(struct job *job, struct store_layout *layout)
 {
-	int r = store_layout_add_scratch_stream(layout, "accumulator.fp32");
+	int r = store_layout_add_scratch_stream(layout, "accumulator");
 
 	if (r >= 0)
 		job->streams.accumulator = (uint32_t)r;

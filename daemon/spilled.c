@@ -195,7 +195,7 @@ static void run_measure(struct work *work)
 	const struct pack *units = &job->catalog.packs[spilled_pack(spilled)];
 
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		norm_measure(job, spill->kernel, u, (const float *)spilled->buffer + job->sum_offsets[u],
+		norm_measure(job, spill->kernel, u, spilled->buffer + job->sum_offsets[u],
 			     &spill->blocks[spill->first_block[u]]);
 }
 

@@ -90,9 +90,13 @@ static void run_copy(struct work *work)
 {
 	struct tensor_operation *operation = container_of(work, struct tensor_operation, work);
 
-	moments_keep(state_moments(operation->tensor->layout.section),
-		     (unsigned)operation->state - STATE_SLOTS, (const float *)operation->member->window.base,
-		     operation_pack_element(operation), operation->count, (void *)operation->source);
+	if (operation->is_split)
+		operation_split(operation, (void *)operation->source);
+	else
+		moments_keep(state_moments(operation_section(operation)),
+			     (unsigned)operation->state - STATE_SLOTS,
+			     (const float *)operation->member->window.base, operation_pack_element(operation),
+			     operation->count, (void *)operation->source);
 }
 
 static void copy(struct tensor_operation *operation)
@@ -165,6 +169,7 @@ static void begin(struct tensor_operation *operation)
 
 void state_write_start(struct tensor_operation *operation)
 {
+	operation->job->has_masters |= operation->is_split;
 	operation->stage = WAITING_FOR_TURN;
 	queue_push(&operation->job->state_writes, &operation->link);
 	job_settle(operation->job);

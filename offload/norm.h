@@ -8,9 +8,14 @@
 
 #define NORM_BLOCK_ELEMENTS 65536
 
-/* Of one block: count ≤ NORM_BLOCK_ELEMENTS elements. Not finite exactly if some element is not. */
-typedef double norm_kernel(const float *values, size_t count);
+#define NORM_LANES 16
+
+/* Adds the squares of a block's elements to its lanes, which begin as zeros: in pieces of whole rows of
+ * lanes, but for the last. */
+typedef void norm_kernel(double lanes[NORM_LANES], const float *values, size_t count);
 /* level is at most simd_level(). */
-norm_kernel *norm_block_kernel(enum simd_level level);
+norm_kernel *norm_find_kernel(enum simd_level level);
+/* The sum of a block of at most NORM_BLOCK_ELEMENTS. Not finite exactly if some element is not. */
+double norm_combine(double lanes[NORM_LANES]);
 
 #endif

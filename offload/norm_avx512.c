@@ -9,10 +9,9 @@ static inline __m512d add_squares(__m512d sums, const float *values)
 	return _mm512_fmadd_pd(x, x, sums);
 }
 
-double norm_avx512(const float *values, size_t count)
+void norm_avx512(double lanes[NORM_LANES], const float *values, size_t count)
 {
-	__m512d low = _mm512_setzero_pd(), high = _mm512_setzero_pd();
-	double lanes[NORM_LANES];
+	__m512d low = _mm512_loadu_pd(lanes), high = _mm512_loadu_pd(lanes + 8);
 
 	for (; count >= NORM_LANES; values += NORM_LANES, count -= NORM_LANES) {
 		low = add_squares(low, values);
@@ -21,5 +20,4 @@ double norm_avx512(const float *values, size_t count)
 	_mm512_storeu_pd(lanes, low);
 	_mm512_storeu_pd(lanes + 8, high);
 	norm_add_row(lanes, values, count);
-	return norm_combine(lanes);
 }

@@ -383,6 +383,8 @@ static int open_job(struct tierd *tierd, const struct options *options)
 	job.with_optimizer = options->with_optimizer;
 	job.seed = options->seed;
 	job.blob_bytes = POSITIONS_BYTES;
+	/* That of the embedding is summed before, of both of its uses. */
+	job.pushed_once = options->micro_batches == 1;
 	job.group_count = GROUP_COUNT;
 	job.groups = groups;
 	return tierd_job_open(tierd->node, &job, &tierd->job);

@@ -34,6 +34,7 @@ int actor_open(struct actor *actor, const struct actor_job *job)
 	open.optimizer = job->optimizer;
 	open.clip_norm = job->clip_norm;
 	open.strict = job->is_strict;
+	open.pushed_once = job->is_pushed_once;
 	open.takeover = job->is_takeover;
 	open.is_reconnect = job->is_reconnect;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_OPEN;

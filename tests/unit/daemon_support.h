@@ -137,7 +137,7 @@ struct actor_job {
 	uint32_t snapshots;
 	uint32_t parameter_placement, optimizer_placement, gradient_placement, optimizer, durability;
 	float clip_norm;
-	bool is_strict, is_takeover, is_reconnect;
+	bool is_strict, is_takeover, is_reconnect, is_pushed_once;
 };
 
 int actor_open(struct actor *actor, const struct actor_job *job);

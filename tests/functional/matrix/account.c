@@ -61,6 +61,12 @@ struct logical {
 	uint64_t parameter, gradient, optimizer, frozen;
 };
 
+/* One contribution is all there is. */
+static bool has_narrow_sums(const struct configuration *configuration)
+{
+	return configuration->micro_batches == 1 && configuration->ranks == 1 && !configuration->is_by_owner;
+}
+
 static struct logical logical_memory(const struct rank *rank)
 {
 	unsigned ranks = rank->configuration.ranks, stage = rank->configuration.stage;
@@ -75,7 +81,9 @@ static struct logical logical_memory(const struct rank *rank)
 
 		logical.parameter += stage < 3 ? bytes_of(unit, 0, all, parameter_bytes, 0)
 					       : bytes_of(unit, first, end, parameter_bytes, 0);
-		logical.gradient += 4 * (stage < 2 ? all : end - first);
+		logical.gradient += has_narrow_sums(&rank->configuration)
+					    ? bytes_of(unit, 0, all, parameter_bytes, 0)
+					    : 4 * (stage < 2 ? all : end - first);
 		logical.optimizer += stage < 1 ? bytes_of(unit, 0, all, master_bytes, state)
 					       : bytes_of(unit, first, end, master_bytes, state);
 		logical.frozen += stage < 3 ? frozen : frozen / ranks;
@@ -102,13 +110,14 @@ static enum model_section section_of_most(const struct rank *rank)
 }
 
 /* With Adam 16Ψ, 6Ψ + 10Ψ/N, 2Ψ + 14Ψ/N, 16Ψ/N of bf16 parameters; 16Ψ, 8Ψ + 8Ψ/N, 4Ψ + 12Ψ/N, 16Ψ/N of
- * fp32; 18Ψ, 6Ψ + 12Ψ/N, 2Ψ + 16Ψ/N, 18Ψ/N of fp16. */
+ * fp32; 18Ψ, 6Ψ + 12Ψ/N, 2Ψ + 16Ψ/N, 18Ψ/N of fp16. Gradients take 4Ψ of that, or what parameters do. */
 static double memory_formula(const struct rank *rank)
 {
 	enum model_section section = section_of_most(rank);
 	double parameter = (double)parameter_bytes[section];
-	double all = parameter + (double)master_bytes[section] + 4 + (double)slot_bytes(rank);
-	const double whole[] = { all, parameter + 4, parameter, 0 };
+	double gradient = has_narrow_sums(&rank->configuration) ? parameter : 4;
+	double all = parameter + (double)master_bytes[section] + gradient + (double)slot_bytes(rank);
+	const double whole[] = { all, parameter + gradient, parameter, 0 };
 	double bytes = whole[rank->configuration.stage];
 
 	return (double)trainable(&rank->model) * (bytes + (all - bytes) / rank->configuration.ranks);
