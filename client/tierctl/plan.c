@@ -30,6 +30,12 @@ int plan_check(const struct plan_model *model)
 	return 0;
 }
 
+/* With the optimizer none, owners write masters where the sums are. */
+static bool has_sums(const struct plan_model *model)
+{
+	return !model->is_pushed_once || model->world_size > 1 || strcmp(model->optimizer, "none") == 0;
+}
+
 struct plan_layout plan_layout(const struct plan_model *model)
 {
 	static const unsigned parameters[] = { [PLAN_BF16] = 2, [PLAN_FP16] = 2, [PLAN_FP32] = 4 };
@@ -39,7 +45,7 @@ struct plan_layout plan_layout(const struct plan_model *model)
 	};
 
 	return (struct plan_layout){ .parameter = parameters[model->format],
-				     .gradient = 4,
+				     .gradient = has_sums(model) ? 4 : parameters[model->format],
 				     .optimizer = masters[model->format] +
 						  moments[model->moments] * model->slots };
 }

@@ -17,6 +17,7 @@ struct plan_model {
 	uint64_t largest_unit; /* elements */
 	unsigned world_size, local_ranks;
 	unsigned micro_batches;
+	bool is_pushed_once;	   /* each unit, in a step */
 	unsigned gradient_buffers; /* per rank */
 	bool is_durable;	   /* all state is written to NVMe, wherever it lies */
 	uint64_t commit_ms;	   /* between two commits of state in host memory, or a step; 0: a minute */
@@ -30,7 +31,8 @@ struct plan_model {
 
 /* Bytes per parameter. bf16: the parameter is the upper half of its fp32 master, beside the optimizer's slots
  * lies the 16-bit remainder. fp16: the fp32 master lies beside the parameter. fp32: the parameter is its own
- * master. Gradients are summed in fp32. Of moments in 8 bits, 256 share 4 bytes. */
+ * master. Gradients are summed in fp32, but where
+ * there is nothing to sum. Of moments in 8 bits, 256 share 4 bytes. */
 struct plan_layout {
 	double parameter, gradient, optimizer;
 };

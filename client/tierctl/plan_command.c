@@ -187,6 +187,7 @@ static int read_flags(struct plan_request *request, const struct command_context
 	if (request->model.parameters == 0 || request->model.world_size == 0)
 		return command_fail(COMMAND_USAGE, "plan needs --parameters and --world-size, such as "
 						   "tierctl plan --parameters 7B --world-size 8");
+	request->model.is_pushed_once = command_flag(context, "pushed-once") != NULL;
 	return COMMAND_DONE;
 }
 
@@ -201,6 +202,9 @@ static int complete(struct plan_request *request)
 	if (model->local_ranks > model->world_size)
 		return command_fail(COMMAND_USAGE, "--local-ranks %u are more than --world-size %u",
 				    model->local_ranks, model->world_size);
+	if (model->is_pushed_once && model->micro_batches > 1)
+		return command_fail(COMMAND_USAGE, "of %u --micro-batches each unit is pushed, not once",
+				    model->micro_batches);
 	if (model->largest_unit > model->parameters)
 		return command_fail(COMMAND_USAGE,
 				    "--largest-unit %" PRIu64 " is more than --parameters %" PRIu64,

@@ -137,6 +137,7 @@ static const struct verb_flag plan_flags[] = {
 	{ "frozen", "SIZE", "of tensors that are not trained (0)" },
 	{ "largest-unit", "N", "elements of the largest layer (a 32nd of the model)" },
 	{ "micro-batches", "G", "in a step (1)" },
+	{ "pushed-once", NULL, "each unit, in a step: one rank has nothing to sum" },
 	{ "durability", "step|none|SECONDS",
 	  "how often steps are committed (each step, or of state in host memory each minute)" },
 	{ "snapshots", "N", "that are to have room on NVMe (none)" },

@@ -74,6 +74,14 @@ static void a_parameter_with_adam_costs_sixteen_bytes_but_in_fp16_eighteen(void 
 	assert_int_equal(bf16.parameter + bf16.gradient + bf16.optimizer, 16);
 	assert_int_equal(fp32.parameter + fp32.gradient + fp32.optimizer, 16);
 	assert_int_equal(bf16.optimizer, 10);
+	assert_int_equal(plan_set_optimizer(&model, "adamw"), 0);
+	model.is_pushed_once = true;
+	assert_int_equal(plan_layout(&model).gradient, 4);
+	model.format = PLAN_BF16;
+	assert_int_equal(plan_layout(&model).gradient, 2);
+	model.world_size = 2;
+	assert_int_equal(plan_layout(&model).gradient, 4);
+	model = make_model(1000, 1);
 	assert_int_equal(fp32.optimizer, 8);
 	assert_int_equal(plan_set_format(&model, "fp16"), 0);
 	assert_int_equal(plan_layout(&model).parameter, 2);
