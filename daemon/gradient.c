@@ -159,8 +159,7 @@ static int check_push(const struct member *member, const Tierd__Wire__Push *push
 	if (member->job->options.is_pushed_once && member->pushed[push->unit] > 0)
 		return refuse(message, size, -EINVAL,
 			      "unit \"%s\": the job was opened as one whose units are pushed once in a step "
-			      "(pushed_once), and this is "
-			      "its second push",
+			      "(pushed_once), and this is its second push",
 			      catalog->units[push->unit].name);
 	if (reduced_is_owed(member))
 		return refuse(message, size, -EBUSY,

@@ -25,12 +25,6 @@ static void *sums_address(const struct tensor_operation *operation)
 			   operation_section(operation), operation->tensor->layout.first + operation->first);
 }
 
-/* They are as wide as parameters. */
-static bool is_narrow(const struct tensor_operation *operation)
-{
-	return sums_are_as_pushed(operation->job);
-}
-
 static bool are_finite(const float *values, uint64_t count)
 {
 	bool has_other = false;
@@ -90,7 +84,7 @@ static int write_values(const struct tensor_operation *operation)
 		       operation->count * section_element_bytes(operation_section(operation)));
 	} else if (operation->is_master) {
 		return copy_masters(operation);
-	} else if (is_narrow(operation)) {
+	} else if (sums_are_as_pushed(operation->job)) {
 		memcpy(sums_address(operation), window,
 		       operation->count * section_element_bytes(operation_section(operation)));
 	} else {

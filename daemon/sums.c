@@ -1,7 +1,5 @@
 #include "daemon/sums.h"
 
-#include <assert.h>
-
 #include "daemon/state.h"
 
 bool sums_are_as_pushed(const struct job *job)

@@ -188,6 +188,28 @@ static void bad_rates_are_refused(struct tierd_node *node)
 	OK(tierd_job_close(job));
 }
 
+static void what_is_pushed_once_is_not_pushed_twice(struct tierd_node *node)
+{
+	struct tierd_job_options options = support_options("once", 0, 1);
+	struct tierd_ticket *ticket;
+	struct tierd_job *job;
+	struct tierd_view view;
+
+	options.pushed_once = true;
+	job = support_join(node, &options, 1);
+	OK(tierd_job_ready(job, -1, NULL));
+	OK(support_push(job, 0, ELEMENTS, 1.0f));
+	OK(tierd_gradients(job, 0, &view));
+	OK(tierd_push_begin(job, 0, &ticket));
+	FAILS(tierd_ticket_wait(ticket, TIERD_DONE, -1), -EINVAL,
+	      "units are pushed once in a step (pushed_once), and this is its second push");
+	tierd_ticket_free(ticket);
+	OK(tierd_step(job, &rates, NULL));
+	OK(support_push(job, 0, ELEMENTS, 1.0f));
+	OK(tierd_step(job, &rates, NULL));
+	OK(tierd_job_close(job));
+}
+
 static void ranks_must_step_alike(struct tierd_node *node)
 {
 	struct tierd_job_options options = support_options("alike", 0, 2);
@@ -489,6 +511,7 @@ int main(int argc, char *argv[])
 		frozen_units_have_no_gradients,
 		bad_rates_are_refused,
 		a_momentum_that_the_job_does_not_keep_is_refused,
+		what_is_pushed_once_is_not_pushed_twice,
 		ranks_must_step_alike,
 		nonfinite_gradients_are_skipped,
 		nonfinite_gradients_are_reported,
