@@ -153,24 +153,6 @@ static bool is_skipped(const struct rank *rank, unsigned unit, unsigned micro_ba
 	return rank->configuration->has_skips && (rank->step + unit + rank->rank + micro_batch) % 5 == 0;
 }
 
-static void fill(void *values, uint64_t count, bool is_bf16, uint64_t seed)
-{
-	for (uint64_t i = 0; i < count; i += 4) {
-		uint64_t word = support_random(&seed);
-
-		for (uint64_t j = i; j < count && j < i + 4; j++, word >>= 16) {
-			float value = (float)(int16_t)word / 32768.0f;
-			uint32_t bits;
-
-			memcpy(&bits, &value, sizeof(bits));
-			if (is_bf16)
-				((uint16_t *)values)[j] = (uint16_t)(bits >> 16);
-			else
-				((float *)values)[j] = value;
-		}
-	}
-}
-
 /* What a rank computes depends on the parameters too: a wrong version would show in the end. */
 static void compute(const struct rank *rank, unsigned unit, unsigned micro_batch,
 		    const struct tierd_view *parameters, const struct tierd_view *gradients)
@@ -180,14 +162,14 @@ static void compute(const struct rank *rank, unsigned unit, unsigned micro_batch
 
 	if (sizes[unit].bf16 > 0) {
 		seed += *(const uint16_t *)tierd_at(parameters, tensor);
-		fill(tierd_at(gradients, tensor++), sizes[unit].bf16, true, seed);
+		support_fill(tierd_at(gradients, tensor++), sizes[unit].bf16, true, seed);
 	}
 	if (sizes[unit].fp32 > 0) {
 		uint32_t bits;
 
 		memcpy(&bits, (const float *)tierd_at(parameters, tensor) + sizes[unit].fp32 - 1,
 		       sizeof(bits));
-		fill(tierd_at(gradients, tensor), sizes[unit].fp32, false, seed + bits);
+		support_fill(tierd_at(gradients, tensor), sizes[unit].fp32, false, seed + bits);
 	}
 }
 

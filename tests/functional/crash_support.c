@@ -117,6 +117,24 @@ int support_push(struct tierd_job *job, uint32_t unit, uint64_t elements, float 
 	return r;
 }
 
+void support_fill(void *values, uint64_t count, bool is_bf16, uint64_t seed)
+{
+	for (uint64_t i = 0; i < count; i += 4) {
+		uint64_t word = support_random(&seed);
+
+		for (uint64_t j = i; j < count && j < i + 4; j++, word >>= 16) {
+			float value = (float)(int16_t)word / 32768.0f;
+			uint32_t bits;
+
+			memcpy(&bits, &value, sizeof(bits));
+			if (is_bf16)
+				((uint16_t *)values)[j] = (uint16_t)(bits >> 16);
+			else
+				((float *)values)[j] = value;
+		}
+	}
+}
+
 /* ---- Crowd ---- */
 
 uint64_t support_random(uint64_t *seed)

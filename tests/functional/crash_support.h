@@ -55,6 +55,9 @@ int support_push(struct tierd_job *job, uint32_t unit, uint64_t elements, float 
 
 #define CROWD_MAX 16
 
+/* With values between -1 and 1, fp32 or bf16, that follow from the seed. */
+void support_fill(void *values, uint64_t count, bool is_bf16, uint64_t seed);
+
 /* What the processes of a crowd share. */
 struct crowd_board {
 	_Atomic bool has_arrived[CROWD_MAX]; /* has nothing left to do */

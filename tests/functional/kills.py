@@ -61,22 +61,27 @@ def was_killed(process):
     return process.returncode != 0
 
 
-def train_through(faults, dump, log, output):
-    """Under one daemon after the other; how many of them were killed."""
+def train_through(faults, start, log):
+    """Of a trainer that start() starts, under one daemon after the other; how many of them were killed."""
     count, tierd = 0, daemon(next(faults), log)
-    gpt = trainer(output, "--steps", str(STEPS), "--dump", dump)
+    trainee = start()
     try:
-        while await_end(tierd, gpt) is tierd:
+        while await_end(tierd, trainee) is tierd:
             assert was_killed(tierd), "tierd has ended by itself"
             count += 1
             tierd = daemon(next(faults), log)
-        assert gpt.wait() == 0, f"gpt ends with {gpt.returncode}: {content(OUTPUT)[-800:].decode()}"
+        assert trainee.wait() == 0, f"the trainer ends with {trainee.returncode}: {content(OUTPUT)[-800:].decode()}"
         tierd.terminate()
         return count + was_killed(tierd)
     finally:
-        for process in (gpt, tierd):
+        for process in (trainee, tierd):
             process.kill()
             process.wait()
+
+
+def gpt_to(dump, output):
+    """Of all steps."""
+    return lambda: trainer(output, "--steps", str(STEPS), "--dump", dump)
 
 
 def check_log(path):
@@ -113,7 +118,7 @@ def run(faults, expected):
     """How often it was killed. Without expectations, its bits are those of the others."""
     dump, log = f"{SCRATCH}/{'dump' if expected else 'expected'}", f"{SCRATCH}/log"
     with open(log, "w", encoding="utf-8") as tierd_log, open(OUTPUT, "w", encoding="utf-8") as output:
-        count = train_through(faults, dump, tierd_log, output)
+        count = train_through(faults, gpt_to(dump, output), tierd_log)
     assert check_log(log) == STEPS, "the last step is not durable"
     assert expected is None or content(dump) == expected, "other bits"
     forget()
@@ -165,7 +170,7 @@ NEW_STEPS = 2
 def keep_job(expected):
     """A job of all steps, to be replaced again and again."""
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        train_through(itertools.repeat(None), f"{SCRATCH}/dump", nowhere, nowhere)
+        train_through(itertools.repeat(None), gpt_to(f"{SCRATCH}/dump", nowhere), nowhere)
     assert content(f"{SCRATCH}/dump") == expected, "other bits"
     subprocess.run(["cp", "-a", "--sparse=always", f"{NVME}/tierd", KEPT], check=True)
 
@@ -267,4 +272,5 @@ def main():
     assert longer_lives(expected, "kill-after:flush", "1") > 3
 
 
-main()
+if __name__ == "__main__":
+    main()
