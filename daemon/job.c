@@ -133,11 +133,23 @@ void job_watch_slots(struct job *job)
 		event_add(job->slot_timer, &soon);
 }
 
-/* A dropped job is freed from here alone, so that nobody up a stack still uses it. */
-static void on_turn(evutil_socket_t fd, short events, void *argument)
-{
-	struct job *job = argument;
+/* Far more than follow each other where each of them gets something done. */
+#define TURNS_MOST 100000
 
+static void count_turn(struct job *job)
+{
+	if (++job->turns_in_a_row != TURNS_MOST)
+		return;
+	log_about(LOG_LEVEL_ERROR, &(struct log_fields){ .job = job->name, .user = &job->uid },
+		  "job %s of user %u: it takes one turn after the other and gets nothing done; this is a "
+		  "mistake of tierd: please report it",
+		  job->name, (unsigned)job->uid);
+	job->node->spins++;
+}
+
+/* A dropped job is freed from here alone, so that nobody up a stack still uses it. */
+static void take_turn(struct job *job)
+{
 	spill_serve(job);
 	backup_go_on(job);
 	warm_flush_go_on(job);
@@ -158,9 +170,23 @@ static void on_turn(evutil_socket_t fd, short events, void *argument)
 		job_free(job);
 }
 
+static void on_turn(evutil_socket_t fd, short events, void *argument)
+{
+	struct job *job = argument;
+	struct node *node = job->node;
+
+	count_turn(job);
+	node->is_in_turn = true;
+	take_turn(job);
+	node->is_in_turn = false;
+}
+
 /* Once, however often it is asked for, and before the loop waits again. */
 void job_settle(struct job *job)
 {
+	/* Something has come from outside. */
+	if (!job->node->is_in_turn)
+		job->turns_in_a_row = 0;
 	event_active(job->turn, EV_TIMEOUT, 0);
 }
 

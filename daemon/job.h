@@ -209,6 +209,7 @@ struct job {
 	uint64_t clock;
 	char holders[384]; /* who keeps a gather from ever fitting, for its message */
 	struct event *slot_timer, *turn, *idle_timer; /* idle_timer: NULL, or of daemon/idle.c */
+	uint32_t turns_in_a_row;		      /* that only other turns have asked for */
 	uint64_t idle_since_ns;			      /* has had no rank since; once it has a state */
 	uint64_t host_bytes, nvme_bytes;	      /* of the budgets */
 	uint64_t host_budget, nvme_budget;	      /* its own; 0: none */
@@ -332,7 +333,9 @@ void job_break_with(struct job *job, const struct job *cause);
 
 /* Something that was in flight has come home. What waited for that (the sweep, wishes for slots, a start, a
  * drop) goes on in a turn of its own, from the loop: the caller may be in the middle of a member, an
- * operation or a queue that this would change. */
+ * operation or a queue that this would change. Who calls it in a turn has got something done: a turn that
+ * asks for another one all the same takes a processor for nothing, and after very many of them that is told.
+ */
 void job_settle(struct job *job);
 /* Memory or disk has become free, which others may have waited for. */
 void job_settle_all(struct node *node);

@@ -17,6 +17,7 @@
 #include "daemon/events.h"
 #include "daemon/journal.h"
 #include "daemon/lock.h"
+#include "daemon/loop.h"
 #include "daemon/node.h"
 #include "daemon/notify.h"
 #include "daemon/reload.h"
@@ -301,7 +302,7 @@ static int start(struct daemon *daemon)
 		r = take_lock(daemon);
 	if (r < 0)
 		return r;
-	daemon->loop = event_base_new();
+	daemon->loop = loop_new();
 	if (!daemon->loop) {
 		log_error("the event loop cannot be created: no memory or descriptors are left; tierd cannot "
 			  "start");

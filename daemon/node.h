@@ -103,6 +103,8 @@ struct node {
 	unsigned clients;
 	bool is_stopping;
 	bool is_draining; /* only jobs that have ranks may be opened */
+	bool is_in_turn;  /* of one of its jobs */
+	unsigned spins;	  /* told: jobs whose turns have got nothing done */
 	uint64_t idle_release_ms;
 	uint32_t durability;
 	const struct who_list *administrators;

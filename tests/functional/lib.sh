@@ -95,6 +95,7 @@ tierd_stop() {
 	tierd_status=0
 	wait "$tierd_pid" || tierd_status=$?
 	tierd_pid=
+	! grep -qs 'takes one turn after the other' "$tierd_log" || fail 'a job has got nothing done, turn after turn'
 }
 
 # After the end of a daemon: nothing but what jobs keep is left, and the next one does not know them.

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/job.h"
+#include "daemon/loop.h"
 #include "daemon/restore.h"
 
 /* ---- Scene ---- */
@@ -27,7 +28,7 @@ static int make_node(const struct scene_options *options, struct scene *scene)
 
 	config.paths[0].path = scene->folder;
 	config.paths[0].capacity = options->capacity ? options->capacity : 256 * MIB;
-	scene->loop = event_base_new();
+	scene->loop = loop_new();
 	return scene->loop ? node_new(scene->loop, &config, &scene->node) : -ENOMEM;
 }
 
@@ -45,6 +46,7 @@ int scene_open(const struct scene_options *options, struct scene *scene)
 
 static void end_node(struct scene *scene)
 {
+	assert(!scene->node || scene->node->spins == 0);
 	scene->node = node_free(scene->node);
 	if (scene->loop)
 		event_base_free(scene->loop);
