@@ -9,6 +9,9 @@
 #include "daemon/trace.h"
 #include "offload/moments.h"
 
+/* That have nothing to take: there may be very many. */
+#define CHUNKS_PER_TURN 1024
+
 /* ---- Which units ---- */
 
 static int check_optimizer(const struct source *source, char *message, size_t size)
@@ -146,7 +149,6 @@ static bool find_chunk(struct source *source)
 	if (is_at_end(source))
 		return false;
 	go_to_start(source, slots->first);
-	memset(source->values, 0, COPY_BYTES);
 	slots->has_chunk = true;
 	return true;
 }
@@ -203,6 +205,8 @@ static int take_piece(struct source *source, const struct tensor *tensor, uint64
 		slots->at = tensor_first;
 	range = source_range(source, tensor, slots->at - tensor_first, end - slots->at);
 	range.state = STATE_SLOTS + (int)slots->slot;
+	if (!slots->has_values)
+		memset(source->values, 0, COPY_BYTES);
 	slots->has_values = true;
 	return source_copy(source, &range, (float *)source->values + (slots->at - slots->first), on_copied,
 			   message, size);
@@ -210,11 +214,9 @@ static int take_piece(struct source *source, const struct tensor *tensor, uint64
 
 /* ---- To this job ---- */
 
-/* In a turn of its own, as each piece: there may be many. */
 static void leave_chunk(struct source *source)
 {
 	go_to_start(source, source->slots.first + chunk_count(source));
-	job_settle(source->job);
 }
 
 static void on_stored(struct store_transfer *transfer, int status)
@@ -226,7 +228,7 @@ static void on_stored(struct store_transfer *transfer, int status)
 	if (status < 0)
 		source_fail(source, status, "its optimizer's state cannot be written");
 	else
-		go_to_start(source, source->slots.first + chunk_count(source));
+		leave_chunk(source);
 	job_settle(source->job);
 }
 
@@ -259,6 +261,7 @@ static int store_chunk(struct source *source, char *message, size_t size)
 		memcpy(store_address(job->optimizer_store, kept.stream, kept.offset), source->values,
 		       kept.length);
 		leave_chunk(source);
+		job_settle(job);
 		return 1;
 	}
 	source->transfer = (struct store_transfer){ .direction = TIER_WRITE,
@@ -280,15 +283,19 @@ static int store_chunk(struct source *source, char *message, size_t size)
 
 int source_slots_go_on(struct source *source, char *message, size_t size)
 {
-	const struct tensor *tensor;
-	uint64_t first;
+	for (unsigned looks = 0; looks < CHUNKS_PER_TURN; looks++) {
+		const struct tensor *tensor;
+		uint64_t first;
 
-	if (!find_chunk(source))
-		return 0;
-	tensor = find_tensor(source, &first);
-	if (!tensor && !source->slots.has_values) {
+		if (!find_chunk(source))
+			return 0;
+		tensor = find_tensor(source, &first);
+		if (tensor)
+			return take_piece(source, tensor, first, message, size);
+		if (source->slots.has_values)
+			return store_chunk(source, message, size);
 		leave_chunk(source);
-		return 1;
 	}
-	return tensor ? take_piece(source, tensor, first, message, size) : store_chunk(source, message, size);
+	job_settle(source->job);
+	return 1;
 }

@@ -448,6 +448,29 @@ static void with_partial_the_rest_is_initialized(struct tierd_node *node)
 	not_ready(node, &nothing, partly, -ENODATA, "1 tensor has no values and no initializer: \"more\"");
 }
 
+/* Although a unit that takes what was kept lies before it. */
+static void what_is_initialized_has_nothing_kept(struct tierd_node *node)
+{
+	static const char *const slots[] = { "m", "v" };
+	struct model model = { 2, { model_base.kinds[0], more } };
+	struct tierd_job_options options = options_for("anew", 0, 1, partly);
+	float values[600], first;
+	struct tierd_job *job;
+
+	options.with_optimizer = true;
+	job = join(node, &options, &model);
+	OK(tierd_job_ready(job, -1, NULL));
+	for (unsigned slot = 0; slot < 2; slot++) {
+		OK(tierd_tensor_read(job, 0, 0, slots[slot], kind_elements(&model.kinds[0]) - 1, 1, &first));
+		REQUIRE(first != 0);
+		OK(tierd_tensor_read(job, 1, 0, slots[slot], 0, 600, values));
+		for (unsigned i = 0; i < 600; i++)
+			REQUIRE(values[i] == 0);
+	}
+	OK(tierd_job_close(job));
+	support_drop("anew");
+}
+
 static void ranks_have_to_agree(struct tierd_node *node)
 {
 	struct tierd_job_options options = options_for("agreed", 0, 2, NULL);
@@ -506,6 +529,7 @@ int main(int argc, char **argv)
 	a_copy_of_a_snapshot_with_its_optimizer_goes_its_way(node, argc > 1);
 	units_may_be_joined_that_were_even_in_the_snapshot(node);
 	with_partial_the_rest_is_initialized(node);
+	what_is_initialized_has_nothing_kept(node);
 	ranks_have_to_agree(node);
 	a_source_without_values_is_refused_until_it_has_some(node);
 	a_copy_with_its_optimizer_goes_on_as_its_source(node);
