@@ -435,39 +435,39 @@ static void restart(uint32_t parameters_on)
 	start_with(&actor, &options);
 }
 
+/* What the next daemon finds when make_durable has been called. */
+static void expect_back(uint32_t parameters_on, void (*make_durable)(struct job *job))
+{
+	uint64_t expected = hash_after(3);
+	struct job *job = start_lazy(parameters_on, 0);
+
+	for (uint64_t step = 0; step < 3; step++)
+		take_step(&actor, step);
+	assert_true(warm_has_dirty(job));
+	make_durable(job);
+	restart(parameters_on);
+	assert_int_equal(actor.step, 3);
+	assert_true(hash_of(&actor, 3) == expected);
+	end_job(&actor, find("job"));
+}
+
 static void a_commit_has_all_of_one_step(void **state)
 {
-	static const uint32_t placements[] = { PLACEMENT_HOST, PLACEMENT_NVME };
-	uint64_t expected = hash_after(3);
+	expect_back(PLACEMENT_HOST, commit);
+	expect_back(PLACEMENT_NVME, commit);
+}
 
-	for (unsigned i = 0; i < ARRAY_LENGTH(placements); i++) {
-		start_lazy(placements[i], 0);
-		for (uint64_t step = 0; step < 3; step++)
-			take_step(&actor, step);
-		commit(find("job"));
-		restart(placements[i]);
-		assert_int_equal(actor.step, 3);
-		assert_true(hash_of(&actor, 3) == expected);
-		end_job(&actor, find("job"));
-	}
+static void leave(struct job *job)
+{
+	actor_die(&actor);
+	scene_settle(&scene);
+	assert_true(warm_bytes(job) == 0 && !durable_is_behind(job));
 }
 
 /* Who leaves leaves all of it durable. */
 static void nothing_is_left_when_the_last_rank_has_gone(void **state)
 {
-	uint64_t expected = hash_after(3);
-	struct job *job = start_lazy(PLACEMENT_NVME, 0);
-
-	for (uint64_t step = 0; step < 3; step++)
-		take_step(&actor, step);
-	assert_true(warm_has_dirty(job));
-	actor_die(&actor);
-	scene_settle(&scene);
-	assert_true(warm_bytes(job) == 0 && !durable_is_behind(job));
-	restart(PLACEMENT_NVME);
-	assert_int_equal(actor.step, 3);
-	assert_true(hash_of(&actor, 3) == expected);
-	end_job(&actor, find("job"));
+	expect_back(PLACEMENT_NVME, leave);
 }
 
 /* Others want the memory, between two sweeps and in one. */
