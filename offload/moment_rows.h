@@ -22,7 +22,7 @@ struct moments {
 	enum moment_format format;
 	enum moment_side side;		    /* of bf16 */
 	void *slots[OPTIMIZER_MAX_SLOTS];   /* of codes: of the block that is in hand */
-	words noise;			    /* of the elements that are in hand; not of codes */
+	words noise;			    /* of the elements that are in hand, mixed; not of codes */
 	words read[OPTIMIZER_MAX_SLOTS];    /* pairs */
 	words rounded[OPTIMIZER_MAX_SLOTS]; /* of what replaces them, the even ones */
 	struct moment_block *blocks; /* of codes, by slot: beside it, so that the rest stays in registers */
@@ -50,9 +50,9 @@ static inline void store_bf16(struct moments *moments, unsigned slot, size_t i, 
 	if (moments->side == SIDE_WHOLE)
 		store_halves(halves, shift_right(rounded, 16));
 	else if (moments->side == SIDE_EVEN)
-		moments->rounded[slot] = shift_right(rounded, 16);
+		moments->rounded[slot] = rounded;
 	else
-		store_pairs(halves, either(moments->rounded[slot], upper_half(rounded)));
+		store_pairs(halves, upper_halves(moments->rounded[slot], rounded));
 }
 
 static inline void store_in_block(struct moment_block *block, unsigned slot, size_t i, vector x)
@@ -116,9 +116,12 @@ static inline void moments_end_block(struct moments *moments, const struct momen
 		coded->scale = float_from_bits(scale);
 		moments->blocks[slot].factor = all(float_from_bits(code_factor(scale)));
 	}
-	for (size_t i = 0; i < count; i += VECTOR_LANES) {
-		words bits = noise_at(noise->first + first + i, lanes(), noise->keys);
+	struct noise_source source = noise_source(noise, first, lanes());
 
+	for (size_t i = 0; i < count; i += VECTOR_LANES) {
+		words bits = noise_finish(noise_mix(source.numbers, source.key));
+
+		source.numbers = add(source.numbers, all_words(VECTOR_LANES));
 		for (unsigned slot = 0; slot < OPTIMIZER_MAX_SLOTS; slot++) {
 			struct coded_moments *coded = moments->slots[slot];
 			const struct moment_block *block = &moments->blocks[slot];

@@ -4,20 +4,46 @@
 #define TIERD_OFFLOAD_MOMENT_WORDS_H
 
 #include "common/bfloat16.h"
+#include "offload/optimizer.h"
 #include "offload/vector.h"
 
-/* The noise of the elements from number on, each as far behind that as its lane says: a finalizer of hash
- * tables, which spreads each bit over all, with a key before it and one in between. What 32 bits of a number
- * leave out is mixed into the second. */
-static inline words noise_at(uint64_t number, words behind, const uint32_t keys[2])
-{
-	words second = all_words(keys[1] ^ (uint32_t)(number >> 32) * UINT32_C(0x9e3779b1));
-	words x = add(all_words((uint32_t)number + keys[0]), behind);
+/* Elements on their way to noise: their numbers, of 32 bits, with one key added, and another key, which has
+ * the rest of the numbers in it. */
+struct noise_source {
+	words numbers, key;
+};
 
-	x = multiply_low(differ(x, shift_right(x, 16)), all_words(0x7feb352d));
-	x = differ(x, second);
-	x = multiply_low(differ(x, shift_right(x, 15)), all_words(0x846ca68b));
-	return differ(x, shift_right(x, 16));
+/* How many of the next elements have the same key. */
+static inline size_t noise_run(const struct moment_noise *noise, size_t count)
+{
+	uint64_t left = (UINT64_C(1) << 32) - (uint32_t)noise->first;
+
+	return count < left ? count : (size_t)left;
+}
+
+/* Of elements of a run, from first on, each as far behind that as its lane says. */
+static inline struct noise_source noise_source(const struct moment_noise *noise, uint64_t first, words behind)
+{
+	uint64_t number = noise->first + first;
+	uint32_t key = noise->keys[1] ^ (uint32_t)(number >> 32) * UINT32_C(0x9e3779b1);
+
+	return (struct noise_source){ add(all_words((uint32_t)number + noise->keys[0]), behind),
+				      all_words(key ^ key >> 15) };
+}
+
+/* A finalizer of hash tables, which spreads each bit over all, with a key in between; but for its last step.
+ * The key comes shifted and added to itself as the number would be with it, which saves an operation. */
+static inline words noise_mix(words numbers, words key)
+{
+	words x = multiply_low(differ(numbers, shift_right(numbers, 16)), all_words(0x7feb352d));
+
+	return multiply_low(differ(differ(x, shift_right(x, 15)), key), all_words(0x846ca68b));
+}
+
+/* That leaves the upper half as it is. */
+static inline words noise_finish(words mixed)
+{
+	return differ(mixed, shift_right(mixed, 16));
 }
 
 static inline words magnitude_of(words bits)
@@ -40,20 +66,32 @@ static inline words upper_half(words x)
 	return both(x, all_words(UINT32_C(0xffff0000)));
 }
 
-/* 16 bits of it for each slot. */
-static inline words noise_of_slot(words noise, unsigned slot)
+/* Of two words, those of an even element and the odd one behind it, as a pair: and of two pairs, both words.
+ */
+static inline words upper_halves(words even, words odd)
 {
-	return slot == 0 ? lower_half(noise) : shift_right(noise, 16);
+	return blend_halves(shift_right(even, 16), odd);
 }
 
-/* Adds the noise below the bits that are kept, which are the upper half. What is finite stays finite, and a
- * quiet NaN one; arithmetic gives no other. */
+static inline words lower_halves(words even, words odd)
+{
+	return blend_halves(even, shift_left(odd, 16));
+}
+
+/* 16 bits of it for each slot. */
+static inline words noise_of_slot(words mixed, unsigned slot)
+{
+	return slot == 0 ? lower_half(noise_finish(mixed)) : shift_right(mixed, 16);
+}
+
+/* Adds the noise below the bits that are kept, which are the upper half; the lower one is of no use any more.
+ * Above the largest finite bf16 there is nothing to go to, so that what is finite stays so, and a quiet NaN
+ * one; arithmetic gives no other. */
 static inline words round_bf16(vector x, words noise)
 {
-	words bits = bits_of(x), magnitude = magnitude_of(bits);
-	words limit = greatest(magnitude, all_words(0x7f7fffff));
+	words bits = bits_of(x);
 
-	return either(least(add(magnitude, noise), limit), sign_of(bits));
+	return add_where_less(bits, noise, magnitude_of(bits), all_words(0x7f7f0000));
 }
 
 /* Codes: the fp32 of what a value is of its block's scale, plus an offset, cut to three bits behind the

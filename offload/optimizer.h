@@ -35,8 +35,7 @@ static inline uint64_t moment_bytes(enum moment_format format, uint64_t elements
  * is updated. */
 struct moment_noise {
 	uint32_t keys[2];
-	uint64_t first; /* of the elements, within their tensor: a multiple of 16, where it is not below 2^32
-			 */
+	uint64_t first; /* of the elements, within their tensor */
 };
 
 /* What a parameter group may choose; each optimizer looks at its own. */

@@ -41,117 +41,92 @@ ALWAYS_INLINE void store_master(const struct optimizer_arrays *arrays, enum mast
 	}
 }
 
-/* What does not fill a vector. */
-static void update_rest(const struct optimizer_constants *constants, size_t first, size_t count,
-			const struct optimizer_arrays *arrays, enum master_kind kind,
-			enum moment_format format)
+ALWAYS_INLINE struct optimizer_arrays arrays_behind(const struct optimizer_arrays *arrays, size_t first,
+						    enum master_kind kind, enum moment_format format)
 {
-	struct optimizer_arrays rest = {
+	struct optimizer_arrays behind = {
 		.parameter = (char *)arrays->parameter + first * master_parameter_bytes(kind),
 		.master = arrays->master ? (char *)arrays->master + first * master_bytes(kind) : NULL,
 		.gradient = arrays->gradient + first,
 		.noise = arrays->noise,
 	};
 
-	rest.noise.first += first;
+	behind.noise.first += first;
 	for (unsigned i = 0; i < OPTIMIZER_MAX_SLOTS && arrays->slots[i]; i++)
-		rest.slots[i] = (char *)arrays->slots[i] + moment_bytes(format, first);
-	VECTOR_EXPAND(OPTIMIZER, scalar).kernels[format][kind](constants, count - first, &rest);
+		behind.slots[i] = (char *)arrays->slots[i] + moment_bytes(format, first);
+	return behind;
 }
 
-/* Of one vector. */
-ALWAYS_INLINE void update_row(const struct optimizer_constants *with, const struct optimizer_arrays *at,
-			      enum master_kind kind, struct moments *moments, size_t i)
+/* The masters of two vectors of elements, of the even ones and of the odd ones: so they lie in pairs of
+ * halves. */
+ALWAYS_INLINE void join_pairs(const uint16_t *highs, const uint16_t *lows, vector *ret_even, vector *ret_odd)
 {
-	vector p = load_master(at, kind, i), a = load_ahead(at->gradient + i);
+	words low = load_pairs(lows), high = borrow_halves(load_pairs(highs), low);
 
-	moments->side = SIDE_WHOLE;
-	if (moments->format != MOMENTS_FP32)
-		moments->noise = noise_at(at->noise.first + i, lanes(), at->noise.keys);
-	store_master(at, kind, i, update(with, p, a, moments, i));
+	*ret_even = from_bits(lower_halves(low, high));
+	*ret_odd = from_bits(upper_halves(low, high));
 }
 
-/* Constants and pointers are copied, so that they stay in registers: no store can change a local. */
-ALWAYS_INLINE void update_rows(const struct optimizer_constants *constants, size_t count,
-			       const struct optimizer_arrays *arrays, enum master_kind kind,
-			       enum moment_format format)
+ALWAYS_INLINE void split_pairs(vector even, vector odd, uint16_t *ret_highs, uint16_t *ret_lows)
 {
-	const struct optimizer_constants with = *constants;
-	const struct optimizer_arrays at = *arrays;
-	struct moments moments = { .format = format, .slots = { at.slots[0], at.slots[1] } };
-	size_t i = 0;
-
-	for (; i + VECTOR_LANES <= count; i += VECTOR_LANES)
-		update_row(&with, &at, kind, &moments, i);
-	if (i < count)
-		update_rest(constants, i, count, arrays, kind, format);
-}
-
-/* Of the even elements or the odd ones of two vectors. */
-ALWAYS_INLINE vector update_side(const struct optimizer_constants *with, const struct moment_noise *noise,
-				 enum moment_side side, vector p, vector a, struct moments *moments, size_t i)
-{
-	words behind = side == SIDE_EVEN ? even_lanes() : add(even_lanes(), all_words(1));
-
-	moments->side = side;
-	moments->noise = noise_at(noise->first + i, behind, noise->keys);
-	return update(with, p, a, moments, i);
-}
-
-ALWAYS_INLINE void update_pair(const struct optimizer_constants *with, const struct optimizer_arrays *at,
-			       struct moments *moments, size_t i)
-{
-	uint16_t *highs = (uint16_t *)at->parameter + i, *lows = (uint16_t *)at->master + i;
-	const float *gradient = at->gradient + i;
-	words high, low, even, odd;
-	vector p, q, a, b;
-
-	prefetch(highs);
-	prefetch(lows);
-	prefetch(gradient);
-	prefetch(gradient + VECTOR_LANES);
-	high = load_pairs(highs);
-	low = load_pairs(lows);
-	load_apart(gradient, &a, &b);
-	p = from_bits(add(shift_left(high, 16), shift_signed(shift_left(low, 16), 16)));
-	q = from_bits(add(upper_half(high), shift_signed(low, 16)));
-	p = update_side(with, &at->noise, SIDE_EVEN, p, a, moments, i);
-	q = update_side(with, &at->noise, SIDE_ODD, q, b, moments, i);
-	even = shift_right(carry_half(p), 16);
-	odd = upper_half(carry_half(q));
-	store_pairs(highs, either(even, odd));
-	store_pairs(lows, either(lower_half(bits_of(p)), shift_left(bits_of(q), 16)));
+	store_pairs(ret_highs, upper_halves(carry_half(even), carry_half(odd)));
+	store_pairs(ret_lows, lower_halves(bits_of(even), bits_of(odd)));
 }
 
 /* Where all is kept in halves two vectors are taken apart as they lie there, instead of widening each array
- * and packing it again, which would cost as much as the arithmetic. Pairs begin where no vector of noise
- * crosses 2^32. */
-static void update_pairs(const struct optimizer_constants *constants, size_t count,
-			 const struct optimizer_arrays *arrays)
+ * and packing it again, which would cost as much as the arithmetic. Returns how many elements it has done. */
+ALWAYS_INLINE size_t update_pairs(const struct optimizer_constants *with, size_t count,
+				  const struct optimizer_arrays *at, struct moments *moments)
 {
-	const struct optimizer_constants with = *constants;
-	const struct optimizer_arrays at = *arrays;
-	struct moments moments = { .format = MOMENTS_BF16, .slots = { at.slots[0], at.slots[1] } };
+	struct noise_source source = noise_source(&at->noise, 0, add(lanes(), lanes()));
 	size_t i = 0;
 
-	if (at.noise.first % (2 * VECTOR_LANES) == VECTOR_LANES && VECTOR_LANES <= count) {
-		update_row(&with, &at, MASTER_SPLIT, &moments, i);
-		i += VECTOR_LANES;
+	for (; i + 2 * VECTOR_LANES <= count; i += 2 * VECTOR_LANES) {
+		uint16_t *highs = (uint16_t *)at->parameter + i, *lows = (uint16_t *)at->master + i;
+		const float *gradient = at->gradient + i;
+		vector p, q, a, b;
+
+		prefetch(highs);
+		prefetch(lows);
+		prefetch(gradient);
+		prefetch(gradient + VECTOR_LANES);
+		join_pairs(highs, lows, &p, &q);
+		load_apart(gradient, &a, &b);
+		moments->side = SIDE_EVEN;
+		moments->noise = noise_mix(source.numbers, source.key);
+		p = update(with, p, a, moments, i);
+		moments->side = SIDE_ODD;
+		moments->noise = noise_mix(add(source.numbers, all_words(1)), source.key);
+		q = update(with, q, b, moments, i);
+		split_pairs(p, q, highs, lows);
+		source.numbers = add(source.numbers, all_words(2 * VECTOR_LANES));
 	}
-	for (; i + 2 * VECTOR_LANES <= count; i += 2 * VECTOR_LANES)
-		update_pair(&with, &at, &moments, i);
-	for (; i + VECTOR_LANES <= count; i += VECTOR_LANES)
-		update_row(&with, &at, MASTER_SPLIT, &moments, i);
-	if (i < count)
-		update_rest(constants, i, count, arrays, MASTER_SPLIT, MOMENTS_BF16);
+	return i;
+}
+
+/* The others, from i on. */
+ALWAYS_INLINE size_t update_vectors(const struct optimizer_constants *with, size_t i, size_t count,
+				    const struct optimizer_arrays *at, enum master_kind kind,
+				    struct moments *moments)
+{
+	struct noise_source source = noise_source(&at->noise, i, lanes());
+
+	moments->side = SIDE_WHOLE;
+	for (; i + VECTOR_LANES <= count; i += VECTOR_LANES) {
+		vector p = load_master(at, kind, i), a = load_ahead(at->gradient + i);
+
+		if (moments->format != MOMENTS_FP32)
+			moments->noise = noise_mix(source.numbers, source.key);
+		store_master(at, kind, i, update(with, p, a, moments, i));
+		source.numbers = add(source.numbers, all_words(VECTOR_LANES));
+	}
+	return i;
 }
 
 /* A last block that is not whole vectors is left to the scalars, whole: it has one scale. */
-ALWAYS_INLINE void update_blocks(const struct optimizer_constants *constants, size_t count,
-				 const struct optimizer_arrays *arrays, enum master_kind kind)
+ALWAYS_INLINE size_t update_blocks(const struct optimizer_constants *with, size_t count,
+				   const struct optimizer_arrays *at, enum master_kind kind)
 {
-	const struct optimizer_constants with = *constants;
-	const struct optimizer_arrays at = *arrays;
 	struct moment_block blocks[OPTIMIZER_MAX_SLOTS];
 	struct moments moments = { .format = MOMENTS_INT8, .blocks = blocks };
 	size_t first = 0;
@@ -161,41 +136,71 @@ ALWAYS_INLINE void update_blocks(const struct optimizer_constants *constants, si
 
 		if (length % VECTOR_LANES != 0)
 			break;
-		moments_begin_block(&moments, at.slots, first / MOMENT_BLOCK);
+		moments_begin_block(&moments, at->slots, first / MOMENT_BLOCK);
 		for (size_t i = 0; i < length; i += VECTOR_LANES) {
-			vector p = load_master(&at, kind, first + i), a = load_ahead(at.gradient + first + i);
+			vector p = load_master(at, kind, first + i), a = load_ahead(at->gradient + first + i);
 
-			store_master(&at, kind, first + i, update(&with, p, a, &moments, i));
+			store_master(at, kind, first + i, update(with, p, a, &moments, i));
 		}
-		moments_end_block(&moments, &at.noise, first, length);
+		moments_end_block(&moments, &at->noise, first, length);
 		first += length;
 	}
-	if (first < count)
-		update_rest(constants, first, count, arrays, kind, MOMENTS_INT8);
+	return first;
+}
+
+/* Constants and pointers are copied, so that they stay in registers: no store can change a local. */
+ALWAYS_INLINE void update_run(const struct optimizer_constants *constants, size_t count,
+			      const struct optimizer_arrays *arrays, enum master_kind kind,
+			      enum moment_format format)
+{
+	const struct optimizer_constants with = *constants;
+	const struct optimizer_arrays at = *arrays;
+	struct moments moments = { .format = format, .slots = { at.slots[0], at.slots[1] } };
+	size_t done = 0;
+
+	if (format == MOMENTS_INT8)
+		done = update_blocks(&with, count, &at, kind);
+	else {
+		if (format == MOMENTS_BF16 && kind == MASTER_SPLIT)
+			done = update_pairs(&with, count, &at, &moments);
+		done = update_vectors(&with, done, count, &at, kind, &moments);
+	}
+	if (done < count) {
+		const struct optimizer_arrays rest = arrays_behind(&at, done, kind, format);
+
+		VECTOR_EXPAND(OPTIMIZER, scalar).kernels[format][kind](constants, count - done, &rest);
+	}
+}
+
+/* In runs of elements whose noise has one key. */
+ALWAYS_INLINE void update_all(const struct optimizer_constants *constants, size_t count,
+			      const struct optimizer_arrays *arrays, enum master_kind kind,
+			      enum moment_format format)
+{
+	for (size_t first = 0, run; first < count; first += run) {
+		const struct optimizer_arrays at = arrays_behind(arrays, first, kind, format);
+
+		run = noise_run(&at.noise, count - first);
+		update_run(constants, run, &at, kind, format);
+	}
 }
 
 #define UPDATE(name, kind, format)                                                                           \
 	static void name(const struct optimizer_constants *constants, size_t count,                          \
 			 const struct optimizer_arrays *arrays)                                              \
 	{                                                                                                    \
-		update_rows(constants, count, arrays, kind, format);                                         \
-	}
-
-#define UPDATE_BLOCKS(name, kind)                                                                            \
-	static void name(const struct optimizer_constants *constants, size_t count,                          \
-			 const struct optimizer_arrays *arrays)                                              \
-	{                                                                                                    \
-		update_blocks(constants, count, arrays, kind);                                               \
+		update_all(constants, count, arrays, kind, format);                                          \
 	}
 
 UPDATE(update_split, MASTER_SPLIT, MOMENTS_FP32)
 UPDATE(update_beside, MASTER_BESIDE, MOMENTS_FP32)
 UPDATE(update_itself, MASTER_ITSELF, MOMENTS_FP32)
+UPDATE(update_split_bf16, MASTER_SPLIT, MOMENTS_BF16)
 UPDATE(update_beside_bf16, MASTER_BESIDE, MOMENTS_BF16)
 UPDATE(update_itself_bf16, MASTER_ITSELF, MOMENTS_BF16)
-UPDATE_BLOCKS(update_split_int8, MASTER_SPLIT)
-UPDATE_BLOCKS(update_beside_int8, MASTER_BESIDE)
-UPDATE_BLOCKS(update_itself_int8, MASTER_ITSELF)
+UPDATE(update_split_int8, MASTER_SPLIT, MOMENTS_INT8)
+UPDATE(update_beside_int8, MASTER_BESIDE, MOMENTS_INT8)
+UPDATE(update_itself_int8, MASTER_ITSELF, MOMENTS_INT8)
 
 /* clang-format off */
 #define OPTIMIZER_KERNELS                                                                                    \
@@ -203,7 +208,7 @@ UPDATE_BLOCKS(update_itself_int8, MASTER_ITSELF)
 		[MOMENTS_FP32] = { [MASTER_SPLIT] = update_split,                                            \
 				   [MASTER_BESIDE] = update_beside,                                          \
 				   [MASTER_ITSELF] = update_itself },                                        \
-		[MOMENTS_BF16] = { [MASTER_SPLIT] = update_pairs,                                            \
+		[MOMENTS_BF16] = { [MASTER_SPLIT] = update_split_bf16,                                       \
 				   [MASTER_BESIDE] = update_beside_bf16,                                     \
 				   [MASTER_ITSELF] = update_itself_bf16 },                                   \
 		[MOMENTS_INT8] = { [MASTER_SPLIT] = update_split_int8,                                       \

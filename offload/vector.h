@@ -12,10 +12,11 @@
  *   store_fp16(to, x)          rounded (common/float16.h)
  * and `words`, the bits of each lane, for
  *   bits_of(x), from_bits(x), all_words(x)
- *   lanes()                    0, 1, …; even_lanes(): 0, 2, …
+ *   lanes()                    0, 1, …
  *   add, subtract, multiply_low, least, greatest, of numbers without sign
  *   both, either, differ       and, or, exclusive or
- *   shift_left(x, places), shift_right(x, places), shift_signed(x, places): to the right, with the sign
+ *   shift_left(x, places), shift_right(x, places)
+ *   add_where_less(x, y, a, b) x + y where a is less than b, both below 2^31; else x
  *   greatest_lane(x)
  *   load_bytes(from), load_halves(from)   widened
  *   store_bytes(to, x)         of what is below 2^15; above 255: that
@@ -23,7 +24,9 @@
  *   carry_half(x)              with 0x8000 added, which rounds the upper half; a NaN as it is
  * Pairs are an even element and the odd one behind it:
  *   load_pairs(from), store_pairs(to, x)      of halves: a word is a pair, the even one is its lower half
- *   load_apart(from, ret_even, ret_odd)       of fp32 */
+ *   load_apart(from, ret_even, ret_odd)       of fp32
+ *   blend_halves(lower, upper)                the lower halves of one, the upper ones of the other
+ *   borrow_halves(x, y)                       each half of x, less 1 where that of y is below 0 */
 #ifndef TIERD_OFFLOAD_VECTOR_H
 #define TIERD_OFFLOAD_VECTOR_H
 

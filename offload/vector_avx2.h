@@ -113,11 +113,6 @@ static inline words lanes(void)
 	return _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
 }
 
-static inline words even_lanes(void)
-{
-	return _mm256_set_epi32(14, 12, 10, 8, 6, 4, 2, 0);
-}
-
 static inline words add(words a, words b)
 {
 	return _mm256_add_epi32(a, b);
@@ -158,11 +153,6 @@ static inline words shift_right(words x, unsigned places)
 	return _mm256_srli_epi32(x, (int)places);
 }
 
-static inline words shift_signed(words x, unsigned places)
-{
-	return _mm256_srai_epi32(x, (int)places);
-}
-
 static inline words least(words a, words b)
 {
 	return _mm256_min_epu32(a, b);
@@ -171,6 +161,11 @@ static inline words least(words a, words b)
 static inline words greatest(words a, words b)
 {
 	return _mm256_max_epu32(a, b);
+}
+
+static inline words add_where_less(words x, words y, words a, words b)
+{
+	return _mm256_add_epi32(x, _mm256_and_si256(y, _mm256_cmpgt_epi32(b, a)));
 }
 
 static inline uint32_t greatest_lane(words x)
@@ -219,15 +214,23 @@ static inline void store_pairs(void *to, words x)
 	_mm256_storeu_si256(to, x);
 }
 
-/* Shuffling works within 128 bits: it gives two of each, twice. */
+static inline words blend_halves(words lower, words upper)
+{
+	return _mm256_blend_epi16(lower, upper, 0xaa);
+}
+
+static inline words borrow_halves(words x, words y)
+{
+	return _mm256_add_epi16(x, _mm256_srai_epi16(y, 15));
+}
+
+/* Shuffling works within 128 bits: so each gets the first four elements of eight, or the second four. */
 static inline void load_apart(const float *from, vector *ret_even, vector *ret_odd)
 {
-	vector first = load(from), second = load(from + VECTOR_LANES);
-	__m256d even = _mm256_castps_pd(_mm256_shuffle_ps(first, second, 0x88));
-	__m256d odd = _mm256_castps_pd(_mm256_shuffle_ps(first, second, 0xdd));
+	vector first = _mm256_loadu2_m128(from + 8, from), second = _mm256_loadu2_m128(from + 12, from + 4);
 
-	*ret_even = _mm256_castpd_ps(_mm256_permute4x64_pd(even, 0xd8));
-	*ret_odd = _mm256_castpd_ps(_mm256_permute4x64_pd(odd, 0xd8));
+	*ret_even = _mm256_shuffle_ps(first, second, 0x88);
+	*ret_odd = _mm256_shuffle_ps(first, second, 0xdd);
 }
 
 #endif

@@ -53,10 +53,12 @@ static inline vector fused_negative(vector a, vector b, vector c)
 
 static inline vector sign(vector x)
 {
-	vector minus = _mm512_and_ps(x, _mm512_set1_ps(-0.0f));
-	vector one = _mm512_or_ps(minus, _mm512_set1_ps(1.0f));
+	__mmask16 is_other = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NEQ_OQ);
+	const words sign_bit = _mm512_set1_epi32(INT32_MIN), one = _mm512_castps_si512(_mm512_set1_ps(1.0f));
 
-	return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NEQ_OQ), one);
+	/* Its sign and one's bits, in one go: (x & sign_bit) | one. */
+	return _mm512_castsi512_ps(
+		_mm512_mask_ternarylogic_epi32(_mm512_castps_si512(x), is_other, sign_bit, one, 0xea));
 }
 
 static inline vector join(const uint16_t *high, const int16_t *low)
@@ -109,11 +111,6 @@ static inline words lanes(void)
 	return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
 }
 
-static inline words even_lanes(void)
-{
-	return _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-}
-
 static inline words add(words a, words b)
 {
 	return _mm512_add_epi32(a, b);
@@ -154,11 +151,6 @@ static inline words shift_right(words x, unsigned places)
 	return _mm512_srli_epi32(x, places);
 }
 
-static inline words shift_signed(words x, unsigned places)
-{
-	return _mm512_srai_epi32(x, places);
-}
-
 static inline words least(words a, words b)
 {
 	return _mm512_min_epu32(a, b);
@@ -167,6 +159,11 @@ static inline words least(words a, words b)
 static inline words greatest(words a, words b)
 {
 	return _mm512_max_epu32(a, b);
+}
+
+static inline words add_where_less(words x, words y, words a, words b)
+{
+	return _mm512_mask_add_epi32(x, _mm512_cmplt_epi32_mask(a, b), x, y);
 }
 
 static inline uint32_t greatest_lane(words x)
@@ -204,12 +201,26 @@ static inline void store_pairs(void *to, words x)
 	_mm512_storeu_si512(to, x);
 }
 
+static inline words blend_halves(words lower, words upper)
+{
+	const words upper_half = _mm512_set1_epi32((int)0xffff0000);
+
+	/* The third says which of the others. A blend would take a mask that compilers load each time. */
+	return _mm512_ternarylogic_epi32(lower, upper, upper_half, 0xd8);
+}
+
+static inline words borrow_halves(words x, words y)
+{
+	return _mm512_add_epi16(x, _mm512_srai_epi16(y, 15));
+}
+
 static inline void load_apart(const float *from, vector *ret_even, vector *ret_odd)
 {
 	vector first = load(from), second = load(from + VECTOR_LANES);
+	const words even = add(lanes(), lanes());
 
-	*ret_even = _mm512_permutex2var_ps(first, even_lanes(), second);
-	*ret_odd = _mm512_permutex2var_ps(first, add(even_lanes(), all_words(1)), second);
+	*ret_even = _mm512_permutex2var_ps(first, even, second);
+	*ret_odd = _mm512_permutex2var_ps(first, add(even, all_words(1)), second);
 }
 
 #endif

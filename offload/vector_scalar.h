@@ -102,11 +102,6 @@ static inline words lanes(void)
 	return 0;
 }
 
-static inline words even_lanes(void)
-{
-	return 0;
-}
-
 static inline words add(words a, words b)
 {
 	return a + b;
@@ -147,11 +142,6 @@ static inline words shift_right(words x, unsigned places)
 	return x >> places;
 }
 
-static inline words shift_signed(words x, unsigned places)
-{
-	return (words)((int32_t)x >> places);
-}
-
 static inline words least(words a, words b)
 {
 	return a < b ? a : b;
@@ -160,6 +150,11 @@ static inline words least(words a, words b)
 static inline words greatest(words a, words b)
 {
 	return a > b ? a : b;
+}
+
+static inline words add_where_less(words x, words y, words a, words b)
+{
+	return a < b ? x + y : x;
 }
 
 static inline uint32_t greatest_lane(words x)
@@ -200,6 +195,16 @@ static inline void store_pairs(void *to, words x)
 
 	halves[0] = (uint16_t)x;
 	halves[1] = (uint16_t)(x >> 16);
+}
+
+static inline words blend_halves(words lower, words upper)
+{
+	return (lower & 0xffff) | (upper & 0xffff0000);
+}
+
+static inline words borrow_halves(words x, words y)
+{
+	return blend_halves(x - (y >> 15 & 1), x - (y >> 31 << 16));
 }
 
 static inline void load_apart(const float *from, vector *ret_even, vector *ret_odd)
