@@ -11,7 +11,6 @@ struct moment_block {
 	vector scale, base; /* of the codes that are read */
 	words greatest;	    /* magnitude of what replaces them */
 	vector factor;	    /* which makes codes of those */
-	float values[MOMENT_BLOCK];
 };
 
 /* Which elements are in hand: as many as there are lanes, or these of twice as many. The two come one after
@@ -25,7 +24,8 @@ struct moments {
 	words noise;			    /* of the elements that are in hand, mixed; not of codes */
 	words read[OPTIMIZER_MAX_SLOTS];    /* pairs */
 	words rounded[OPTIMIZER_MAX_SLOTS]; /* of what replaces them, the even ones */
-	struct moment_block *blocks; /* of codes, by slot: beside it, so that the rest stays in registers */
+	struct moment_block blocks[OPTIMIZER_MAX_SLOTS]; /* of codes */
+	float (*values)[MOMENT_BLOCK]; /* of those, by slot: beside it, so that the rest stays in registers */
 };
 
 static inline vector load_bf16(struct moments *moments, unsigned slot, size_t i)
@@ -55,11 +55,13 @@ static inline void store_bf16(struct moments *moments, unsigned slot, size_t i, 
 		store_pairs(halves, upper_halves(moments->rounded[slot], rounded));
 }
 
-static inline void store_in_block(struct moment_block *block, unsigned slot, size_t i, vector x)
+static inline void store_in_block(struct moments *moments, unsigned slot, size_t i, vector x)
 {
+	struct moment_block *block = &moments->blocks[slot];
+
 	block->is_moved = true;
 	block->greatest = greatest(block->greatest, code_magnitude(x, slot));
-	store(block->values + i, x);
+	store(moments->values[slot] + i, x);
 }
 
 static inline vector moment_load(struct moments *moments, unsigned slot, size_t i)
@@ -81,7 +83,7 @@ static inline void moment_store(struct moments *moments, unsigned slot, size_t i
 	else if (moments->format == MOMENTS_BF16)
 		store_bf16(moments, slot, i, x);
 	else
-		store_in_block(&moments->blocks[slot], slot, i, x);
+		store_in_block(moments, slot, i, x);
 }
 
 /* ---- Codes ---- */
@@ -127,8 +129,8 @@ static inline void moments_end_block(struct moments *moments, const struct momen
 			const struct moment_block *block = &moments->blocks[slot];
 
 			if (coded && block->is_moved)
-				store_bytes(coded->codes + i,
-					    encode(load(block->values + i), slot, block->factor, bits));
+				store_bytes(coded->codes + i, encode(load(moments->values[slot] + i), slot,
+								     block->factor, bits));
 		}
 	}
 }

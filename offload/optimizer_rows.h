@@ -127,8 +127,8 @@ ALWAYS_INLINE size_t update_vectors(const struct optimizer_constants *with, size
 ALWAYS_INLINE size_t update_blocks(const struct optimizer_constants *with, size_t count,
 				   const struct optimizer_arrays *at, enum master_kind kind)
 {
-	struct moment_block blocks[OPTIMIZER_MAX_SLOTS];
-	struct moments moments = { .format = MOMENTS_INT8, .blocks = blocks };
+	_Alignas(64) float values[OPTIMIZER_MAX_SLOTS][MOMENT_BLOCK];
+	struct moments moments = { .format = MOMENTS_INT8, .values = values };
 	size_t first = 0;
 
 	while (first < count) {
