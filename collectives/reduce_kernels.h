@@ -4,12 +4,9 @@
 #define TIERD_COLLECTIVES_REDUCE_KERNELS_H
 
 #include "collectives/reduce.h"
+#include "common/simd.h"
 
 #define REDUCE_ROW_RANKS 8
-
-/* How far ahead, in bytes, each array is asked for: the processor's own prefetchers stop at the end of a
- * page. */
-#define REDUCE_AHEAD 4096
 
 /* Of the elements first … end - 1: sum = tree, or sum + tree, of 1 … REDUCE_ROW_RANKS contributions, none of
  * them absent. */

@@ -8,7 +8,7 @@
 
 ALWAYS_INLINE void prefetch(const void *place)
 {
-	__builtin_prefetch((const char *)place + REDUCE_AHEAD, 0, 3);
+	__builtin_prefetch((const char *)place + SIMD_AHEAD, 0, 3);
 }
 
 /* Each element of a contribution is read here and nowhere else, once. */

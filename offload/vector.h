@@ -30,6 +30,7 @@
 #ifndef TIERD_OFFLOAD_VECTOR_H
 #define TIERD_OFFLOAD_VECTOR_H
 
+#include "common/simd.h"
 #if defined(VECTOR_AVX512)
 #include "offload/vector_avx512.h"
 #elif defined(VECTOR_AVX2)
@@ -38,14 +39,10 @@
 #include "offload/vector_scalar.h"
 #endif
 
-/* How far ahead, in bytes, a kernel asks for each of its arrays: the processor's own prefetchers stop at the
- * end of a page. Measured: up to a fifth faster, and within the noise where memory is saturated. */
-#define VECTOR_AHEAD 4096
-
 static inline void prefetch(const void *place)
 {
 	if (VECTOR_LANES > 1)
-		__builtin_prefetch((const char *)place + VECTOR_AHEAD, 0, 3);
+		__builtin_prefetch((const char *)place + SIMD_AHEAD, 0, 3);
 }
 
 /* Of an array that is streamed through. */

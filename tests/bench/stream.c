@@ -12,7 +12,7 @@ typedef uint8_t codes __attribute__((vector_size(STREAM_BYTES / 4), aligned(1), 
 /* As far ahead as the real kernels ask for their arrays. */
 ALWAYS_INLINE void prefetch(const void *place)
 {
-	__builtin_prefetch((const char *)place + 4096, 0, 3);
+	__builtin_prefetch((const char *)place + SIMD_AHEAD, 0, 3);
 }
 
 /* What an array's values change by. */

@@ -11,9 +11,9 @@
 #define TILE 4096
 #define WIDEST sizeof(float)
 
-/* What stays in the first-level cache: of each array so many elements, and as many 4 KiB behind them, for
- * which the kernel asks in advance. The five arrays lie so that no set of that cache is wanted more than six
- * times. A call takes longer for so few elements, by some percent. */
+/* What stays in the first-level cache: of each array so many elements, and as many SIMD_AHEAD bytes behind
+ * them, for which the kernel asks in advance. The five arrays lie so that no set of that cache is wanted more
+ * than six times. A call takes longer for so few elements, by some percent. */
 #define NEAR_ELEMENTS 512
 #define NEAR_STRIDE (6 * KIB)
 #define ARRAYS 5
