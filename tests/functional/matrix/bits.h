@@ -52,18 +52,39 @@ static inline float bits_half_value(uint16_t half)
 	return (float)(half & 0x8000 ? -value : value);
 }
 
-/* To the nearest, of two the even one (as rint does); no NaN comes here. */
+/* 2^exponent, of a double's normal ones. */
+static inline double bits_power(int exponent)
+{
+	uint64_t bits = (uint64_t)(1023 + exponent) << 52;
+	double power;
+
+	memcpy(&power, &bits, sizeof(power));
+	return power;
+}
+
+/* Where frexp finds it. Every float that is not 0 is a normal double. */
+static inline int bits_exponent(double magnitude)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &magnitude, sizeof(bits));
+	return (int)(bits >> 52) - 1022;
+}
+
+/* To the nearest, of two the even one (as rint does); no NaN comes here. It is asked a million
+ * times for each reference, so nothing but rint is called. */
 static inline uint16_t bits_half(float value)
 {
 	uint16_t sign = bits_of(value) >> 31 ? 0x8000 : 0;
-	int exponent = 0;
 	double magnitude = fabs((double)value), whole;
+	int exponent = bits_exponent(magnitude);
 
-	frexp(magnitude, &exponent);
+	if (exponent > 16)
+		return sign | 0x7c00;
 	if (exponent < -13)
 		exponent = -13;
-	whole = rint(ldexp(magnitude, 11 - exponent));
-	if (exponent > 16 || ldexp(whole, exponent - 11) > 65504.0)
+	whole = rint(magnitude * bits_power(11 - exponent));
+	if (whole * bits_power(exponent - 11) > 65504.0)
 		return sign | 0x7c00;
 	if (whole < 1024.0)
 		return sign | (uint16_t)whole;

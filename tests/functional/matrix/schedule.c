@@ -170,19 +170,17 @@ static inline uint16_t gradient_half(const struct gradient_source *source, uint3
 	return (uint16_t)((hash & 0x83ff) | (field == 0 ? 0 : field + 3 + source->exponent) << 10);
 }
 
-static float gradient_value(const struct gradient_source *source, uint32_t element)
+void gradient_values(const struct gradient_source *source, uint64_t count, float *values)
 {
 	uint32_t mask = source->format == TIERD_BF16 ? 0xffff0000U : 0xffffffffU;
 
 	if (source->format == TIERD_FP16)
-		return bits_half_value(gradient_half(source, element));
-	return bits_float(gradient_bits(source->seed, source->exponent, element) & mask);
-}
-
-void gradient_values(const struct gradient_source *source, uint64_t count, float *values)
-{
-	for (uint64_t i = 0; i < count; i++)
-		values[i] = gradient_value(source, (uint32_t)i);
+		for (uint64_t i = 0; i < count; i++)
+			values[i] = bits_half_value(gradient_half(source, (uint32_t)i));
+	else
+		for (uint64_t i = 0; i < count; i++)
+			values[i] =
+				bits_float(gradient_bits(source->seed, source->exponent, (uint32_t)i) & mask);
 	if (source->broken < count)
 		values[source->broken] = source->is_infinity ? -INFINITY : NAN;
 }
