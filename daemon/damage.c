@@ -26,7 +26,10 @@ const char *damage_explain(const struct job *job, const char *what, const struct
 {
 	char place[LOCATION_FAULT_TEXT];
 
-	if (fault)
+	if (fault && fault->direction == TIER_WRITE)
+		snprintf(text, DAMAGE_TEXT, "%s cannot be written: %s; look at the disk",
+			 location_print_fault(job, fault, place), store_error(status));
+	else if (fault)
 		snprintf(text, DAMAGE_TEXT,
 			 "%s cannot be read: %s; see what else is damaged (tierctl verify %s), look at the "
 			 "disk, and go back to a snapshot or an export",

@@ -9,8 +9,9 @@
 void damage_tell_read(const struct job *job, const struct store_transfer *transfer, int status,
 		      const char *consequence);
 
-/* The same for who wants them: "WHAT cannot be read: …", and the remedy. what: where nobody knows where the
- * bytes are, or fault is NULL. No longer than DAMAGE_TEXT; the job is for the caller to name. */
+/* The same for who wants them, or writes them: "WHAT cannot be read: …", and the remedy. what: where nobody
+ * knows where the bytes are, or fault is NULL. No longer than DAMAGE_TEXT; the job is for the caller to name.
+ */
 #define DAMAGE_TEXT (LOCATION_FAULT_TEXT + 240)
 const char *damage_explain(const struct job *job, const char *what, const struct store_transfer *fault,
 			   int status, char text[DAMAGE_TEXT]);

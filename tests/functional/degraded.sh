@@ -37,10 +37,20 @@ expect_once "job gpt of user [0-9]*: $nvme/tierd/.*\.store cannot be written at 
 tierd_stop
 forget_jobs
 
-# What is lost is lost, but the file is named as it is, and once.
+# Of the first values, whose rank is told; nothing was there that could be broken.
 : >"$tierd_log"
 tierd_start --fault complete:write:20:EIO:lasting
 expect_status 1 timeout "$patience" "$gpt" --layers 3 --width 384 --context 16 --batch 2 --steps 3 --threads 1 --log-every 0 \
+	--data "$scratch/data" --stage 3
+expect_text "of $nvme/tierd/"
+expect_text 'cannot be written: Input/output error; look at the disk'
+tierd_stop
+forget_jobs
+
+# What is lost is lost, but the file is named as it is, and once.
+: >"$tierd_log"
+tierd_start --fault complete:write:20:EIO:lasting
+expect_status 1 timeout "$patience" "$gpt" --layers 3 --width 384 --context 16 --batch 2 --steps 3 --micro-batches 2 --threads 1 --log-every 0 \
 	--data "$scratch/data" --stage 3
 expect_text "written to $nvme/tierd/"
 case $output in
