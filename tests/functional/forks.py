@@ -53,12 +53,13 @@ def shares():
 
 
 def files():
-    """Those of stores, and how long they are together."""
+    """Those of stores, and how long each is. The daemon may remove one meanwhile."""
     found = {}
     for folder, _, names in os.walk(os.environ["NVME"]):
         for name in names:
             if name.endswith(".store"):
-                found[name] = os.stat(os.path.join(folder, name)).st_size
+                with contextlib.suppress(FileNotFoundError):
+                    found[name] = os.stat(os.path.join(folder, name)).st_size
     return found
 
 
