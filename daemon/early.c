@@ -416,6 +416,17 @@ bool early_is_busy(const struct job *job)
 	return job->early && (job->early->packs > 0 || job->early->is_void);
 }
 
+bool early_is_under_way(const struct job *job)
+{
+	if (!early_is_busy(job))
+		return false;
+	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
+		if (job->residences[pack].early != EARLY_NOTHING &&
+		    job->residences[pack].early != EARLY_READY)
+			return true;
+	return job->early->is_void;
+}
+
 void early_clear(struct job *job)
 {
 	job->early = early_free(job->early);

@@ -34,6 +34,8 @@ bool early_is_ending(const struct job *job);
 
 /* Something of it is on its way, or waits for the decision. */
 bool early_is_busy(const struct job *job);
+/* Something is on its way, so that it goes on without anybody. */
+bool early_is_under_way(const struct job *job);
 /* Of a job that is freed: it is not busy. */
 void early_clear(struct job *job);
 

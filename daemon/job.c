@@ -326,13 +326,18 @@ static bool members_are_quiet(const struct job *job)
 	return true;
 }
 
-bool job_is_at_rest(const struct job *job)
+bool job_is_still(const struct job *job)
 {
 	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && !job->is_leaving &&
 	       !job->is_filling_tensor && source_is_quiet(job) && !job->blobs.is_loading && !job->sweep &&
-	       !early_is_busy(job) && durable_is_quiet(job) && errands_are_quiet(job) &&
+	       !early_is_under_way(job) && durable_is_quiet(job) && errands_are_quiet(job) &&
 	       job->snapshot_copies == 0 && job->reductions_running == 0 && job->cache_moves == 0 &&
 	       !job->norm && residency_is_quiet(job) && members_are_quiet(job);
+}
+
+bool job_is_at_rest(const struct job *job)
+{
+	return job_is_still(job) && !early_is_busy(job);
 }
 
 bool job_is_quiet(const struct job *job)

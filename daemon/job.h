@@ -348,6 +348,8 @@ bool job_is_quiet(const struct job *job);
 /* But scans, which need no more than its store: a scrub that is hurried reads on and on, and would keep an
  * idle job from giving back its memory. */
 bool job_is_at_rest(const struct job *job);
+/* But scans, and early updates that are ready and wait for the step's decision. */
+bool job_is_still(const struct job *job);
 void job_drop(struct job *job);
 void job_free(struct job *job);
 

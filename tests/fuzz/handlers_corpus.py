@@ -138,6 +138,9 @@ SEEDS = {
             + settle() + train(0, 2, 2) + train(1, 2, 2) + settle(),
     "decided": begun(0, 2) + begun(1, 2) + settle() + train(0) + train(1) + die(0) + die(1) + opened(0, 2) + settle(),
     "begin": begun(0, 1) + settle() + ask(0, "begin", _1=1, _2=1, _3=RATES, _4=1) + train(0) + settle(),
+    "begun": begun(0, 1) + settle() + ask(0, "begin", _1=1, _2=1, _3=RATES, _4=1)
+             + ask(0, "push", _1=1, _2=1, _3=0, _4=0) + ask(0, "push", _1=1, _2=1, _3=1, _4=0) + settle() + die(0) + begun(0, 1)
+             + settle() + ask(0, "begin", _1=1, _2=1, _3=RATES, _4=1) + ask(0, "push", _1=1, _2=1, _3=1, _4=0) + settle(),
     "cancel": begun(0, 2) + begun(1, 2) + settle() + train(0) + ask(0, "gather", _1=1, _2=1, _3=0, _4=1)
               + ask(0, "cancel", _1=1, _2=10) + settle(),
     "values": opened(0, 1) + ask(0, "define", _1=1, _2="u", _3=[tensor("w", 100, BF16, 0), tensor("f", 50, FP32, 0, 1)])

@@ -85,9 +85,12 @@ void scene_wait(struct scene *scene)
 
 static bool is_quiet(const struct scene *scene)
 {
-	QUEUE_FOREACH (link, &scene->node->jobs)
-		if (!job_is_quiet(queue_entry(link, struct job, link)))
+	QUEUE_FOREACH (link, &scene->node->jobs) {
+		const struct job *job = queue_entry(link, struct job, link);
+
+		if (!job_is_still(job) || job->scans > 0)
 			return false;
+	}
 	return queue_is_empty(&scene->node->dying) && queue_is_empty(&scene->node->restores);
 }
 
