@@ -1,5 +1,6 @@
 """What forks.sh plays: jobs that begin as another one is, and share a store with it. The state of a step is a number that
 user_job.c says of all its values."""
+import contextlib
 import json
 import os
 import sys
