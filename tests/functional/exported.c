@@ -1,5 +1,5 @@
 /* A rank that trains a job of every kind of tensor until its standard input ends, and writes down what its
- * state was at each step: "STEP STATE TENSOR CHECKSUM", the last being that of zlib's crc32().
+ * state was at each step: "STEP STATE TENSOR CHECKSUM", the last being zlib's crc32().
  *
  * exported JOB FILE LARGE STEPS [WRONG]    LARGE: elements of the largest tensor; STEPS: how many at most;
  * WRONG: what keeps its tensors from being exported
@@ -7,6 +7,7 @@
  * Prints "training" after the first step. */
 #include <poll.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "crash_support.h"
 #include "model.h"
@@ -18,23 +19,6 @@ static const char *const states[STATES] = { "parameter", "master", "m", "v" };
 static struct model model;
 
 /* ---- What it was ---- */
-
-static uint32_t checksum(const unsigned char *bytes, uint64_t count)
-{
-	static uint32_t table[256];
-	uint32_t sum = UINT32_MAX;
-
-	for (uint32_t i = 0; table[1] == 0 || (i > 0 && i < 256); i++) {
-		uint32_t entry = i;
-
-		for (unsigned bit = 0; bit < 8; bit++)
-			entry = entry >> 1 ^ (entry & 1 ? 0xedb88320 : 0);
-		table[i] = entry;
-	}
-	for (uint64_t i = 0; i < count; i++)
-		sum = sum >> 8 ^ table[(sum ^ bytes[i]) & 0xff];
-	return ~sum;
-}
 
 struct diary {
 	FILE *file;
@@ -49,8 +33,8 @@ static void note_tensor(struct tierd_job *job, uint32_t unit, uint32_t tensor, c
 		uint64_t bytes = state == 0 ? kind_bytes(kind) : kind_elements(kind) * sizeof(float);
 
 		OK(tierd_tensor_read(job, unit, tensor, states[state], 0, kind_elements(kind), diary->space));
-		fprintf(diary->file, "%llu %s %s %08x\n", (unsigned long long)diary->step, states[state],
-			kind->name, checksum(diary->space, bytes));
+		fprintf(diary->file, "%llu %s %s %08lx\n", (unsigned long long)diary->step, states[state],
+			kind->name, crc32_z(0, diary->space, bytes));
 	}
 }
 
