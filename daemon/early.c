@@ -109,7 +109,9 @@ static void look_at_pack(struct early *early, uint32_t pack)
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		if (unit_is_trainable(&catalog->units[u]) && !unit_is_complete(early, u))
 			return;
-	queue_push(&early->complete, &residence->early_link);
+	/* Where updates do not keep up, what is left for the sweep is what became complete first: layers that the
+	 * next forward comes to last. */
+	queue_push_front(&early->complete, &residence->early_link);
 }
 
 void early_note_sum(struct job *job, uint32_t unit)
@@ -293,8 +295,8 @@ static void begin(struct job *job, const struct step_rates *rates, uint32_t micr
 	early->sweep->rates = &early->rates;
 	early->sweep->factor = (float)rates_scale(rates);
 	job->early = early;
-	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
-		look_at_pack(early, pack);
+	for (uint32_t pack = job->catalog.pack_count; pack > 0; pack--)
+		look_at_pack(early, pack - 1);
 }
 
 /* Of all that is in the store of a pack. Neither can fail: no commit is under way, and nothing in flight. */
