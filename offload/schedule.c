@@ -197,18 +197,36 @@ static struct tier_io *top(const struct schedule *schedule, enum schedule_class 
 	return heap->count > 0 ? peek(heap->flows[0], class) : NULL;
 }
 
+/* Who is idle has no haste. */
+static size_t bound_of(const struct schedule *schedule, const struct tier_io *background)
+{
+	size_t bound = schedule->limits.background_bytes;
+
+	if (schedule->in_flight > schedule->background_in_flight)
+		return bound / SCHEDULE_DEMAND_DIVISOR;
+	return background->priority == TIER_IDLE ? bound : bound + schedule->grown;
+}
+
+/* So a demand read waits for the bound that is configured and a quarter of what was moved since the last one
+ * came, at most. */
+static void grow(struct schedule *schedule, size_t moved)
+{
+	size_t most = (SCHEDULE_GROWTH_MAX - 1) * schedule->limits.background_bytes;
+
+	schedule->grown += moved / SCHEDULE_GROWTH_PART;
+	if (schedule->grown > most)
+		schedule->grown = most;
+}
+
 /* A transfer that is too large for now is not overtaken by a smaller one, or it might never start. */
 static bool has_room(const struct schedule *schedule, const struct tier_io *background)
 {
-	const struct schedule_limits *limits = &schedule->limits;
-	size_t bound = limits->background_bytes;
+	unsigned depth = schedule->limits.depth;
 
 	if (schedule->background_in_flight == 0)
 		return true;
-	if (schedule->in_flight > schedule->background_in_flight)
-		bound /= SCHEDULE_DEMAND_DIVISOR;
-	return schedule->background_in_flight < limits->depth - limits->depth / 4 &&
-	       schedule->background_bytes + piece_of(background) <= bound;
+	return schedule->background_in_flight < depth - depth / 4 &&
+	       schedule->background_bytes + piece_of(background) <= bound_of(schedule, background);
 }
 
 static void earn(size_t *earned, const struct tier_io *io, unsigned part)
@@ -297,6 +315,8 @@ struct tier_io *schedule_next(struct schedule *schedule)
 	if (io->is_background) {
 		schedule->background_in_flight++;
 		schedule->background_bytes += io->piece;
+	} else {
+		schedule->grown = 0;
 	}
 	return io;
 }
@@ -311,4 +331,5 @@ void schedule_finish(struct tier_io *io)
 		return;
 	schedule->background_in_flight--;
 	schedule->background_bytes -= io->piece;
+	grow(schedule, io->piece);
 }

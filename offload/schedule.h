@@ -22,6 +22,10 @@
 /* While demand reads are in flight, the bound on the bytes of the rest is so much lower: they share the
  * device. */
 #define SCHEDULE_DEMAND_DIVISOR 4
+/* Where no demand read comes the bound grows, to so many times as much, by a byte for so many of the rest
+ * that are moved: many devices are fast with longer queues only. */
+#define SCHEDULE_GROWTH_MAX 4
+#define SCHEDULE_GROWTH_PART 4
 
 /* Demand reads go before the rest, whoever asks, and what is idle comes last; within each of the classes
  * flows share by weight. */
@@ -43,7 +47,7 @@ struct schedule_flow {
 
 struct schedule_limits {
 	unsigned depth;		 /* pieces in flight; a quarter of them is kept for demand reads */
-	size_t background_bytes; /* in flight of all but demand reads, but one piece always may be */
+	size_t background_bytes; /* in flight of all but demand reads; see below; one piece always may be */
 };
 
 /* One device. Nothing here allocates; a call costs O(log flows). */
@@ -56,6 +60,7 @@ struct schedule {
 	} heaps[SCHEDULE_CLASSES];
 	unsigned in_flight, background_in_flight;
 	size_t background_bytes;
+	size_t grown;	    /* by what the background's bound is higher since the last demand read */
 	size_t earned;	    /* bytes that the background may move before demand reads */
 	size_t idle_earned; /* bytes that what is idle may move before both */
 };

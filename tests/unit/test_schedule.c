@@ -350,6 +350,61 @@ static void less_of_the_background_is_in_flight_beside_demand(void **state)
 	assert_null(schedule_next(&fixture.schedule));
 }
 
+/* So many of the background are in flight, and no more can be. */
+static void expect_room(struct fixture *fixture, struct tier_io *ios, unsigned *begun, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		assert_ptr_equal(schedule_next(&fixture->schedule), &ios[(*begun)++]);
+	assert_null(schedule_next(&fixture->schedule));
+}
+
+static void the_background_has_more_room_where_no_demand_comes(void **state)
+{
+	struct tier_io background[96], demand;
+	struct fixture fixture;
+	unsigned begun = 0, ended = 0;
+
+	open_fixture(&fixture, equal, 2);
+	fixture.schedule.limits.depth = 32;
+	for (unsigned i = 0; i < ARRAY_LENGTH(background); i++)
+		push(&fixture, 0, &background[i], TIER_WRITE_BACK, MIB);
+	expect_room(&fixture, background, &begun, 4);
+	/* A quarter of what ends, up to four times what is configured. */
+	for (unsigned room = 4; room < 16; room++)
+		for (unsigned i = 0; i < SCHEDULE_GROWTH_PART; i++) {
+			schedule_finish(&background[ended++]);
+			expect_room(&fixture, background, &begun, i == SCHEDULE_GROWTH_PART - 1 ? 2 : 1);
+		}
+	for (unsigned i = 0; i < 8; i++) {
+		schedule_finish(&background[ended++]);
+		expect_room(&fixture, background, &begun, 1);
+	}
+	/* It begins anew when a demand read has come. */
+	push(&fixture, 1, &demand, TIER_DEMAND, MIB);
+	assert_ptr_equal(schedule_next(&fixture.schedule), &demand);
+	schedule_finish(&demand);
+	for (unsigned i = 0; i < 8; i++) {
+		assert_null(schedule_next(&fixture.schedule));
+		schedule_finish(&background[ended++]);
+	}
+}
+
+static void what_is_idle_has_no_more_room(void **state)
+{
+	struct tier_io idle[32];
+	struct fixture fixture;
+	unsigned begun = 0;
+
+	open_fixture(&fixture, equal, 1);
+	for (unsigned i = 0; i < ARRAY_LENGTH(idle); i++)
+		push(&fixture, 0, &idle[i], TIER_IDLE, MIB);
+	expect_room(&fixture, idle, &begun, 4);
+	for (unsigned i = 0; i < 24; i++) {
+		schedule_finish(&idle[i]);
+		expect_room(&fixture, idle, &begun, 1);
+	}
+}
+
 static void a_raised_transfer_overtakes_its_own_kind(void **state)
 {
 	struct tier_io ios[5];
@@ -502,6 +557,8 @@ int main(void)
 		cmocka_unit_test(the_rest_of_a_transfer_goes_on_in_its_turn),
 		cmocka_unit_test(a_bounded_part_of_the_background_is_in_flight),
 		cmocka_unit_test(less_of_the_background_is_in_flight_beside_demand),
+		cmocka_unit_test(the_background_has_more_room_where_no_demand_comes),
+		cmocka_unit_test(what_is_idle_has_no_more_room),
 		cmocka_unit_test(a_raised_transfer_overtakes_its_own_kind),
 		cmocka_unit_test(the_others_keep_their_order_when_one_is_raised),
 		cmocka_unit_test(the_rest_of_what_is_raised_in_flight_is_demand),
