@@ -109,8 +109,8 @@ static void look_at_pack(struct early *early, uint32_t pack)
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		if (unit_is_trainable(&catalog->units[u]) && !unit_is_complete(early, u))
 			return;
-	/* Where updates do not keep up, what is left for the sweep is what became complete first: layers that the
-	 * next forward comes to last. */
+	/* Where updates do not keep up, what is left for the sweep is what became complete first: layers that
+	 * the next forward comes to last. */
 	queue_push_front(&early->complete, &residence->early_link);
 }
 
