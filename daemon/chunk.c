@@ -368,10 +368,13 @@ static void on_transferred(struct store_transfer *transfer, int status);
 
 static enum tier_priority priority_of(const struct chunk *chunk, enum tier_direction direction)
 {
-	/* Nobody waits for what is early; parameters that are read ahead are used before. */
-	if (direction == TIER_WRITE || chunk->sweep->is_early)
+	const struct sweep *sweep = chunk->sweep;
+
+	/* Nobody waits for what is early; parameters that are read ahead are used before. Once the step is
+	 * decided the next forward pass waits for it, until it is written. */
+	if (sweep->is_early ? !early_is_decided(sweep->job) : direction == TIER_WRITE)
 		return TIER_WRITE_BACK;
-	return residency_is_awaited(chunk->sweep->job, chunk->pack) ? TIER_DEMAND : TIER_PREFETCH;
+	return residency_is_awaited(sweep->job, chunk->pack) ? TIER_DEMAND : TIER_PREFETCH;
 }
 
 static void submit_parts(struct chunk *chunk, enum tier_direction direction)
@@ -394,7 +397,7 @@ static void submit_parts(struct chunk *chunk, enum tier_direction direction)
 			continue;
 		}
 		chunk->transfers_left++;
-		part->is_reading = direction == TIER_READ;
+		part->is_moving = true;
 		account_transfer(chunk->sweep->job,
 				 chunk->sweep->is_initializing ? STATISTICS_WRITE_BACK : STATISTICS_UPDATE,
 				 &part->transfer);
@@ -447,7 +450,7 @@ static void on_transferred(struct store_transfer *transfer, int status)
 	struct chunk_part *part = container_of(transfer, struct chunk_part, transfer);
 	struct chunk *chunk = part->chunk;
 
-	part->is_reading = false;
+	part->is_moving = false;
 	trace_transferred(chunk->sweep->job, chunk->pack, part->store, transfer);
 	if (status < 0)
 		fail_chunk(chunk, part, status);
@@ -459,16 +462,28 @@ static void on_transferred(struct store_transfer *transfer, int status)
 		retire(chunk);
 }
 
+static void raise_chunk(struct chunk *chunk, enum tier_priority priority)
+{
+	for (int i = 0; i < CHUNK_STREAMS; i++) {
+		struct chunk_part *part = &chunk->parts[i];
+
+		/* Of what is not early nobody waits for its writes. */
+		if (part->is_moving && (part->transfer.direction == TIER_READ || chunk->sweep->is_early))
+			store_raise(part->store, &part->transfer, priority);
+	}
+}
+
 void chunks_raise(struct sweep *sweep, uint32_t pack)
 {
-	for (unsigned i = 0; i < sweep->job->node->staging.count; i++) {
-		struct chunk *chunk = &sweep->chunks[i];
+	for (unsigned i = 0; i < sweep->chunk_count; i++)
+		if (sweep->chunks[i].pack == pack)
+			raise_chunk(&sweep->chunks[i], TIER_DEMAND);
+}
 
-		for (int stream = 0; stream < CHUNK_STREAMS && chunk->pack == pack; stream++)
-			if (chunk->parts[stream].is_reading)
-				store_raise(chunk->parts[stream].store, &chunk->parts[stream].transfer,
-					    TIER_DEMAND);
-	}
+void chunks_hasten(struct sweep *sweep)
+{
+	for (unsigned i = 0; i < sweep->chunk_count; i++)
+		raise_chunk(&sweep->chunks[i], TIER_PREFETCH);
 }
 
 /* ---- Start ---- */

@@ -16,21 +16,20 @@ static void on_staging(struct staging_wish *wish, struct staging_buffer *buffer)
 	job_settle(sweep->job);
 }
 
-int sweep_new(struct job *job, struct sweep **ret_sweep)
+int sweep_new(struct job *job, unsigned chunks, struct sweep **ret_sweep)
 {
-	unsigned count = job->node->staging.count;
-	struct sweep *sweep = calloc(1, sizeof(*sweep) + count * sizeof(sweep->chunks[0]));
+	struct sweep *sweep = calloc(1, sizeof(*sweep) + chunks * sizeof(sweep->chunks[0]));
 
 	if (!sweep)
 		return -ENOMEM;
-	*sweep = (struct sweep){ .job = job, .pack = SLOT_NONE };
+	*sweep = (struct sweep){ .job = job, .pack = SLOT_NONE, .chunk_count = chunks };
 	sweep->wish.granted = on_staging;
 	queue_init(&sweep->wish.link);
 	queue_init(&sweep->free_chunks);
 	queue_init(&sweep->wanted);
 	queue_init(&sweep->waiting);
 	queue_init(&sweep->views);
-	for (unsigned i = 0; i < count; i++) {
+	for (unsigned i = 0; i < chunks; i++) {
 		sweep->chunks[i].sweep = sweep;
 		queue_push(&sweep->free_chunks, &sweep->chunks[i].link);
 	}

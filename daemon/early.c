@@ -258,6 +258,13 @@ static struct early *early_free(struct early *early)
 	return NULL;
 }
 
+/* What has begun is in line before all that the next forward pass wants: so it is no more than keeps the
+ * device busy, and the sweep finds buffers. */
+static unsigned most_chunks(const struct job *job)
+{
+	return (job->node->staging.count + 1) / 2;
+}
+
 static int allocate(struct early *early)
 {
 	struct job *job = early->job;
@@ -271,7 +278,7 @@ static int allocate(struct early *early)
 		early->first_block[unit + 1] = blocks;
 	}
 	early->blocks = calloc(blocks + 1, sizeof(*early->blocks));
-	return early->blocks ? sweep_new(job, &early->sweep) : -ENOMEM;
+	return early->blocks ? sweep_new(job, most_chunks(job), &early->sweep) : -ENOMEM;
 }
 
 /* Without memory for it the step is as if it had not been announced. */
@@ -452,13 +459,20 @@ void early_decide(struct job *job)
 		;
 	if (early->packs == 0)
 		job->early = early_free(early);
+	else
+		chunks_hasten(early->sweep);
+}
+
+bool early_is_decided(const struct job *job)
+{
+	return job->early && job->early->is_decided;
 }
 
 bool early_lets(struct job *job, uint32_t pack)
 {
 	enum early_state state = job->residences[pack].early;
 
-	if (state == EARLY_RUNNING && residency_is_awaited(job, pack))
+	if ((state == EARLY_RUNNING || state == EARLY_WRITING) && residency_is_awaited(job, pack))
 		chunks_raise(job->early->sweep, pack);
 	return state == EARLY_NOTHING || (state == EARLY_READY && durable_is_quiet(job));
 }

@@ -18,6 +18,7 @@ void early_check_pack(struct job *job, uint32_t pack);
 
 /* The open step is decided, and its sweep begins: no more packs are begun. */
 void early_decide(struct job *job);
+bool early_is_decided(const struct job *job);
 /* Whether that sweep may begin on the pack, which may have been begun before it. */
 bool early_lets(struct job *job, uint32_t pack);
 /* The sweep has done with the pack: what was held back is seen. False: it was not early. */

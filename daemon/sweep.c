@@ -331,7 +331,7 @@ static void add_pack(struct sweep *sweep, struct residence *residence)
 
 static int make_sweep(struct job *job, bool is_initializing)
 {
-	int r = sweep_new(job, &job->sweep);
+	int r = sweep_new(job, job->node->staging.count, &job->sweep);
 
 	if (r < 0)
 		return r;

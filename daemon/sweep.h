@@ -18,7 +18,7 @@ struct chunk_part {
 	struct chunk *chunk;
 	struct store *store; /* NULL: in host memory, nothing to transfer */
 	bool is_read, is_written;
-	bool is_reading; /* now */
+	bool is_moving; /* now */
 	void *data;
 	uint64_t checksums[CHUNK_BLOCKS];
 };
@@ -67,13 +67,14 @@ struct sweep {
 	uint32_t leased_pack; /* why the timer runs */
 	struct queue views;   /* that lack something; the same ones as long as it runs, for the workers */
 	struct queue free_chunks;
+	unsigned chunk_count;
 	struct chunk chunks[];
 };
 
 /* ---- course.c ---- */
 
-/* -ENOMEM. */
-int sweep_new(struct job *job, struct sweep **ret_sweep);
+/* -ENOMEM. chunks: as many as are ever on their way. */
+int sweep_new(struct job *job, unsigned chunks, struct sweep **ret_sweep);
 /* It wants no buffer any more. Chunks that are on their way come home. */
 void sweep_stop(struct sweep *sweep);
 /* NULL is taken, too. */
@@ -94,8 +95,10 @@ void chunk_start(struct sweep *sweep, struct chunk *chunk);
 /* Of the section, all chunks but its last one: as many as a staging buffer has room for. */
 uint64_t chunk_elements(const struct job_options *options, enum unit_section section);
 
-/* Reads of the pack that are on their way are demand reads now. */
+/* Somebody waits for the pack: what is on its way for it goes before all else. */
 void chunks_raise(struct sweep *sweep, uint32_t pack);
+/* All that is on its way goes before what is written back. */
+void chunks_hasten(struct sweep *sweep);
 
 /* Publishes the pack if its last chunk has come far enough. */
 void sweep_check_pack(struct sweep *sweep, uint32_t pack);

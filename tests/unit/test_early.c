@@ -293,6 +293,30 @@ static void nobody_sees_anything_before_the_decision(void **state)
 	}
 }
 
+static unsigned free_buffers(void)
+{
+	unsigned count = 0;
+
+	QUEUE_FOREACH (link, &scene.node->staging.free)
+		count++;
+	return count;
+}
+
+static void half_of_the_buffers_are_left_for_the_sweep(void **state)
+{
+	unsigned count = scene.node->staging.count, least = count;
+	struct job *job = start();
+
+	begin_step();
+	push_all(0);
+	for (; count_in(job, EARLY_READY) < PACKS; scene_wait(&scene))
+		if (free_buffers() < least)
+			least = free_buffers();
+	assert_in_range(least, count / 2, count - 1);
+	assert_true(isfinite(step()));
+	end_job();
+}
+
 /* At the decision they have to be copied to slots, where there are some; no byte is read or written. */
 static void the_decision_moves_no_bytes(void **state)
 {
@@ -685,6 +709,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(the_bits_are_those_of_a_step_that_nobody_announced),
 		TEST(nobody_sees_anything_before_the_decision),
+		TEST(half_of_the_buffers_are_left_for_the_sweep),
 		TEST(the_decision_moves_no_bytes),
 		TEST(a_reader_that_comes_between_sees_the_step_before),
 		TEST(a_rank_that_dies_takes_its_early_updates_with_it),
