@@ -366,15 +366,25 @@ static void fail_chunk(struct chunk *chunk, const struct chunk_part *part, int s
 
 static void on_transferred(struct store_transfer *transfer, int status);
 
+/* Whoever gathers the pack waits for its writes, too. */
+static bool is_published_when_written(const struct chunk *chunk)
+{
+	return chunk->sweep->is_early || chunk->sweep->job->residences[chunk->pack].slot == SLOT_NONE;
+}
+
 static enum tier_priority priority_of(const struct chunk *chunk, enum tier_direction direction)
 {
 	const struct sweep *sweep = chunk->sweep;
 
 	/* Nobody waits for what is early; parameters that are read ahead are used before. Once the step is
-	 * decided the next forward pass waits for it, until it is written. */
-	if (sweep->is_early ? !early_is_decided(sweep->job) : direction == TIER_WRITE)
+	 * decided the next forward pass waits for it. */
+	if (sweep->is_early && !early_is_decided(sweep->job))
 		return TIER_WRITE_BACK;
-	return residency_is_awaited(sweep->job, chunk->pack) ? TIER_DEMAND : TIER_PREFETCH;
+	if (direction == TIER_WRITE && !is_published_when_written(chunk))
+		return TIER_WRITE_BACK;
+	if (residency_is_awaited(sweep->job, chunk->pack))
+		return TIER_DEMAND;
+	return direction == TIER_READ || sweep->is_early ? TIER_PREFETCH : TIER_WRITE_BACK;
 }
 
 static void submit_parts(struct chunk *chunk, enum tier_direction direction)
@@ -467,8 +477,8 @@ static void raise_chunk(struct chunk *chunk, enum tier_priority priority)
 	for (int i = 0; i < CHUNK_STREAMS; i++) {
 		struct chunk_part *part = &chunk->parts[i];
 
-		/* Of what is not early nobody waits for its writes. */
-		if (part->is_moving && (part->transfer.direction == TIER_READ || chunk->sweep->is_early))
+		if (part->is_moving &&
+		    (part->transfer.direction == TIER_READ || is_published_when_written(chunk)))
 			store_raise(part->store, &part->transfer, priority);
 	}
 }
