@@ -337,8 +337,10 @@ static void retire(struct chunk *chunk)
 	if (chunk->warm)
 		give_warm(chunk);
 	check_pack(chunk);
-	if (residence->unwritten == 0)
+	if (residence->unwritten == 0) {
+		early_end_adoption(job, chunk->pack);
 		operation_resume(job);
+	}
 	if (buffer)
 		staging_give(&job->node->staging, buffer);
 	job_settle(job);

@@ -1,5 +1,6 @@
 /* The course of a sweep: the packs that it enters, one after the other, and the chunks that it starts there,
  * each with the buffer that it needs. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -60,8 +61,8 @@ void sweep_enter(struct sweep *sweep, uint32_t pack)
 {
 	struct residence *residence = &sweep->job->residences[pack];
 
+	assert(residence->uncomputed == 0);
 	residence->is_issued = false;
-	residence->uncomputed = residence->unwritten = 0;
 	sweep->pack = pack;
 	sweep->section = (enum unit_section)0;
 	sweep->first = 0;

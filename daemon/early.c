@@ -1,6 +1,6 @@
 /*   EARLY_NOTHING ─complete─► MEASURING ─► RUNNING ─► WRITING ─all is written─► READY ─the sweep─► NOTHING
- *                                 │ not finite, or the step is being measured ─► NOTHING: the sweep does it
- * all
+ *                                 │                      └─the sweep─► ADOPTED ─all is written─► NOTHING
+ *                                 └─not finite, or the step is being measured─► NOTHING
  *
  * A pack is complete when all of its units have the micro-batches that were announced: no rank can push more.
  * Updates begin only where all ranks have announced the same rates, and these are all that a step needs: not
@@ -306,7 +306,9 @@ static void begin(struct job *job, const struct step_rates *rates, uint32_t micr
 		look_at_pack(early, pack - 1);
 }
 
-/* Of all that is in the store of a pack. Neither can fail: no commit is under way, and nothing in flight. */
+/* Of all that is in the store of a pack. Neither can fail: nothing of it is in flight. No commit is under way
+ * when it is published, as its sweep is; one may be when it is given up, which takes nothing that is held
+ * back. */
 static void for_each_stream(const struct job *job, uint32_t pack,
 			    int (*call)(struct store *store, uint32_t stream, uint64_t offset,
 					uint64_t length))
@@ -345,6 +347,7 @@ static void undo(struct job *job, uint32_t pack)
 		return;
 	if (state < EARLY_WRITING)
 		spill_unpin(job, pack);
+	job->residences[pack].writes -= state == EARLY_ADOPTED;
 	for_each_stream(job, pack, store_abandon);
 	warm_forget_pack(job, pack);
 	job->residences[pack].early = EARLY_NOTHING;
@@ -443,7 +446,7 @@ void early_clear(struct job *job)
 
 bool early_uses_sums(const struct job *job, uint32_t pack)
 {
-	return job->residences[pack].early != EARLY_NOTHING;
+	return job->residences[pack].early != EARLY_NOTHING && job->residences[pack].early != EARLY_ADOPTED;
 }
 
 /* ---- The decision ---- */
@@ -468,27 +471,62 @@ bool early_is_decided(const struct job *job)
 	return job->early && job->early->is_decided;
 }
 
+/* As after any update a pack in a slot can be used when it is computed, another one when it is written. */
+static bool can_be_adopted(const struct job *job, const struct residence *residence)
+{
+	return residence->early == EARLY_READY ||
+	       (residence->early == EARLY_WRITING && residence->slot != SLOT_NONE && early_keeps(job));
+}
+
 bool early_lets(struct job *job, uint32_t pack)
 {
-	enum early_state state = job->residences[pack].early;
+	const struct residence *residence = &job->residences[pack];
 
-	if ((state == EARLY_RUNNING || state == EARLY_WRITING) && residency_is_awaited(job, pack))
+	if (residence->early == EARLY_NOTHING)
+		return true;
+	/* No commit begins as long as the sweep runs. */
+	if (can_be_adopted(job, residence) && durable_is_quiet(job))
+		return true;
+	if (residency_is_awaited(job, pack))
 		chunks_raise(job->early->sweep, pack);
-	return state == EARLY_NOTHING || (state == EARLY_READY && durable_is_quiet(job));
+	return false;
+}
+
+static void publish(struct job *job, uint32_t pack)
+{
+	const struct pack *units = &job->catalog.packs[pack];
+
+	for_each_stream(job, pack, store_publish);
+	job->residences[pack].early = EARLY_NOTHING;
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
+		job->early_updates += unit_is_trainable(&job->catalog.units[u]);
+	job->early->packs--;
+	job_settle(job);
 }
 
 bool early_publish(struct job *job, uint32_t pack)
 {
 	struct residence *residence = &job->residences[pack];
-	const struct pack *units = &job->catalog.packs[pack];
 
-	if (residence->early != EARLY_READY)
+	if (residence->early == EARLY_NOTHING)
 		return false;
-	for_each_stream(job, pack, store_publish);
-	residence->early = EARLY_NOTHING;
-	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
-		job->early_updates += unit_is_trainable(&job->catalog.units[u]);
-	if (--job->early->packs == 0)
-		job->early = early_free(job->early);
+	if (residence->early == EARLY_READY) {
+		publish(job, pack);
+		return true;
+	}
+	assert(residence->early == EARLY_WRITING);
+	residence->early = EARLY_ADOPTED;
+	/* The slot cannot be given up before its bytes can be read again. */
+	residence->writes++;
 	return true;
+}
+
+void early_end_adoption(struct job *job, uint32_t pack)
+{
+	struct residence *residence = &job->residences[pack];
+
+	if (residence->early != EARLY_ADOPTED || job->early->is_void)
+		return;
+	publish(job, pack);
+	residence->writes--;
 }

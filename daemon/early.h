@@ -2,8 +2,9 @@
  * so that the devices work while the backward still runs.
  *
  * Nobody sees anything of it: what is written is held back in the store, and new parameters lie where the
- * gradients were, which are not needed any more, until the decision's sweep comes to the pack and publishes
- * them. If there is no such decision all of it is withdrawn, and with it the gradients. */
+ * gradients were, which are not needed any more, or, where sums may be spilled, in the store alone, until the
+ * decision's sweep comes to the pack and publishes them. If there is no such decision all of it is withdrawn,
+ * and with it the gradients. */
 #ifndef TIERD_DAEMON_EARLY_H
 #define TIERD_DAEMON_EARLY_H
 
@@ -21,8 +22,11 @@ void early_decide(struct job *job);
 bool early_is_decided(const struct job *job);
 /* Whether that sweep may begin on the pack, which may have been begun before it. */
 bool early_lets(struct job *job, uint32_t pack);
-/* The sweep has done with the pack: what was held back is seen. False: it was not early. */
+/* The sweep has done with the pack: what was held back is seen, in the store as soon as it is written. False:
+ * it was not early. */
 bool early_publish(struct job *job, uint32_t pack);
+/* All of the pack's chunks are written. */
+void early_end_adoption(struct job *job, uint32_t pack);
 /* New parameters stay in host memory until then; else they are read again when somebody wants them. */
 bool early_keeps(const struct job *job);
 

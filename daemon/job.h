@@ -48,8 +48,9 @@ struct pack_place {
 enum sweep_state { SWEEP_NOTHING, SWEEP_WAITING, SWEEP_RUNNING };
 
 /* How far a pack's update is that was begun before the decision: its gradients are measured; its chunks are
- * on their way; they are being written; it is done but for what is seen. */
-enum early_state { EARLY_NOTHING, EARLY_MEASURING, EARLY_RUNNING, EARLY_WRITING, EARLY_READY };
+ * on their way; they are being written; it is done but for what is seen; its slot is seen, while its chunks
+ * are still being written. */
+enum early_state { EARLY_NOTHING, EARLY_MEASURING, EARLY_RUNNING, EARLY_WRITING, EARLY_READY, EARLY_ADOPTED };
 
 struct residence;
 
@@ -73,7 +74,8 @@ struct residence {
 	uint32_t slot;
 	unsigned pins;	 /* readers in the daemon */
 	unsigned writes; /* transfers from the slot */
-	/* Chunks of the running sweep; is_issued: all have been started. */
+	/* Chunks that are on their way, of the running sweep, and, unwritten, of what it adopts; is_issued:
+	 * all have been started. */
 	unsigned uncomputed, unwritten;
 	bool is_issued;
 	enum tier_priority priority; /* of the load */

@@ -361,8 +361,9 @@ static void fill_unit(const struct job *job, uint32_t index, Tierd__Wire__UnitEn
 							      : "host+nvme");
 	wire->leases = count_leases(job, index);
 	wire->version = residence->version;
-	wire->is_dirty =
-		residence->is_dirty || (residence->unwritten > 0 && residence->early == EARLY_NOTHING);
+	wire->is_dirty = residence->is_dirty ||
+			 (residence->unwritten > 0 &&
+			  (residence->early == EARLY_NOTHING || residence->early == EARLY_ADOPTED));
 	wire->pack = unit->pack;
 }
 

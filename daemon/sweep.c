@@ -207,7 +207,7 @@ static void begin_adoption(struct sweep *sweep)
 {
 	const struct residence *residence = &sweep->job->residences[sweep->pack];
 
-	sweep->is_adopting = residence->early == EARLY_READY;
+	sweep->is_adopting = residence->early != EARLY_NOTHING;
 	sweep->is_saving = sweep->is_adopting && is_saved(sweep, sweep->pack);
 }
 
@@ -294,6 +294,12 @@ static bool advance(struct sweep *sweep)
 	return issue != SWEEP_HAS_TO_WAIT;
 }
 
+/* What was adopted is written, too. */
+static bool has_come_through(const struct sweep *sweep)
+{
+	return sweep->packs_left == 0 && sweep->pack == SLOT_NONE && !early_is_busy(sweep->job);
+}
+
 void sweep_go_on(struct job *job)
 {
 	struct sweep *sweep = job->sweep;
@@ -302,9 +308,8 @@ void sweep_go_on(struct job *job)
 		return;
 	while (!sweep->has_failed && advance(sweep))
 		;
-	if (sweep->running > 0 || (!sweep->has_failed && (sweep->packs_left > 0 || sweep->pack != SLOT_NONE)))
-		return;
-	finish_sweep(job);
+	if (sweep->running == 0 && (sweep->has_failed || has_come_through(sweep)))
+		finish_sweep(job);
 }
 
 /* ---- Start and end ---- */

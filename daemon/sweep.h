@@ -1,4 +1,5 @@
-/* The inside of a sweep: its chunks and how far it is; for sweep.c, course.c, chunk.c and early.c. */
+/* The inside of a sweep: its chunks and how far it is; for sweep.c, course.c, chunk.c and early.c, and for
+ * what keeps the states of chunks, warm*.c. */
 #ifndef TIERD_DAEMON_SWEEP_H
 #define TIERD_DAEMON_SWEEP_H
 
@@ -29,7 +30,7 @@ struct chunk {
 	uint32_t pack;
 	enum unit_section section;
 	uint64_t first, count; /* elements of the pack's section */
-	bool is_adopted;       /* an early update has left them in its sums */
+	bool is_adopted;       /* it was updated early */
 	const char *resident;  /* of an early update: the parameters, in a slot; NULL: they are read */
 	struct staging_buffer *buffer;
 	struct warm_stretch *warm; /* where its states stay; NULL: nowhere */

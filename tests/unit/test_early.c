@@ -1,6 +1,7 @@
 /* Updates before the decision: the same bits as after it, seen by nobody until then, and gone without a trace
  * if the step is. */
 #include <errno.h>
+#include <event2/event.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -169,6 +170,31 @@ static uint64_t hash_of(uint64_t version)
 			}
 	return hash;
 }
+
+/* ---- Devices that take their time ---- */
+
+static struct event *device_event;
+
+static int find_device(const struct event_base *loop, const struct event *event, void *argument)
+{
+	if (event_get_fd(event) == engine_fd(scene.node->engine))
+		device_event = (struct event *)event;
+	return 0;
+}
+
+/* What they have done is not heard of until they are heard again. */
+static void hear_nothing_of_devices(void)
+{
+	event_base_foreach_event(scene.node->loop, find_device, NULL);
+	event_del(device_event);
+}
+
+static void hear_of_devices(void)
+{
+	event_add(device_event, NULL);
+}
+
+/* ---- As nobody announced it ---- */
 
 #define STEPS 3
 
@@ -618,6 +644,80 @@ static void a_job_that_is_dropped_in_its_sweep_leaves_nothing_behind(void **stat
 	assert_true(queue_is_empty(&scene.node->dying));
 }
 
+/* ---- Adopted while it is being written ---- */
+
+/* The second step is decided, and of the pack of WIDE nobody has heard yet that it is written: no more comes
+ * of devices until they are heard again. */
+static struct residence *adopt_while_it_is_written(struct job *job)
+{
+	struct residence *residence = &job->residences[job->catalog.units[WIDE].pack];
+
+	push_all(0);
+	step();
+	scene_settle(&scene);
+	begin_step();
+	for (uint32_t unit = UNITS; unit-- > WIDE + 1;)
+		push_value(&actor, unit, gradient_of(unit, 1));
+	await_early(job, PACKS - 1);
+	actor_fill(&actor, FORMAT_BF16, elements[WIDE], gradient_of(WIDE, 1));
+	actor_send_push(&actor, WIDE, 0);
+	while (residence->early != EARLY_WRITING)
+		scene_wait(&scene);
+	hear_nothing_of_devices();
+	actor_send_step(&actor, 0.1f);
+	while (residence->early == EARLY_WRITING)
+		scene_wait(&scene);
+	assert_int_equal(residence->early, EARLY_ADOPTED);
+	return residence;
+}
+
+static void what_is_computed_is_seen_before_it_is_written(void **state)
+{
+	uint64_t expected = hash_after(2);
+	struct job *job = start();
+	const struct residence *residence = adopt_while_it_is_written(job);
+	const void *address;
+
+	assert_int_equal(actor_gather(&actor, WIDE, 2, &address), 0);
+	assert_int_equal(residence->early, EARLY_ADOPTED);
+	actor_release(&actor, WIDE);
+	/* It is nowhere else. */
+	assert_true(residence->writes > 0);
+	assert_int_equal(job->step, 1);
+	hear_of_devices();
+	scene_settle(&scene);
+	assert_int_equal(residence->writes, 0);
+	assert_int_equal(job->step, 2);
+	assert_true(hash_of(2) == expected);
+	end_job();
+}
+
+static void the_next_step_is_summed_meanwhile(void **state)
+{
+	uint64_t expected = hash_after(3);
+	struct job *job = start();
+
+	adopt_while_it_is_written(job);
+	push_value(&actor, WIDE, gradient_of(WIDE, 2));
+	hear_of_devices();
+	for (uint32_t unit = UNITS; unit-- > WIDE + 1;)
+		push_value(&actor, unit, gradient_of(unit, 2));
+	step();
+	assert_true(hash_of(3) == expected);
+	end_job();
+}
+
+static void a_job_may_be_dropped_meanwhile(void **state)
+{
+	adopt_while_it_is_written(start());
+	assert_int_equal(actor_drop(&actor, true), 0);
+	hear_of_devices();
+	actor_die(&actor);
+	scene_settle(&scene);
+	assert_null(find());
+	assert_true(queue_is_empty(&scene.node->dying));
+}
+
 /* ---- Not early ---- */
 
 static void without_what_a_step_needs_there_is_nothing_early(void **state)
@@ -721,6 +821,9 @@ int main(void)
 		TEST(what_cannot_be_read_or_written_breaks_the_job),
 		TEST(a_lease_that_is_kept_holds_up_no_step),
 		TEST(a_job_that_is_dropped_in_its_sweep_leaves_nothing_behind),
+		TEST(what_is_computed_is_seen_before_it_is_written),
+		TEST(the_next_step_is_summed_meanwhile),
+		TEST(a_job_may_be_dropped_meanwhile),
 		TEST(without_what_a_step_needs_there_is_nothing_early),
 		TEST(all_ranks_have_to_announce_the_same_rates),
 		TEST(the_last_micro_batch_of_any_rank_completes_a_unit),
