@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "daemon/damage.h"
 #include "daemon/early.h"
 #include "daemon/location.h"
 #include "daemon/sums.h"
@@ -353,8 +354,13 @@ static void fail_chunk(struct chunk *chunk, const struct chunk_part *part, int s
 	struct location location;
 
 	chunk->status = status;
-	if (sweep->has_failed)
+	if (sweep->has_failed || sweep->job->phase == JOB_BROKEN || sweep->job->is_dropped)
 		return;
+	if (sweep->is_early && early_is_ending(sweep->job) && part->transfer.direction == TIER_READ) {
+		damage_tell_read(sweep->job, &part->transfer, status,
+				 "that update had been withdrawn, and the next one reads it again");
+		return;
+	}
 	sweep->has_failed = true;
 	struct log_fields fault = store_fault(sweep->job, chunk->pack, &part->transfer);
 

@@ -405,7 +405,7 @@ void early_withdraw(struct job *job)
 
 	if (!early || early->is_void)
 		return;
-	early->is_void = early->sweep->has_failed = true;
+	early->is_void = true;
 	while (queue_pop(&early->complete))
 		;
 	sweep_stop(early->sweep);

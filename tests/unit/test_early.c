@@ -10,6 +10,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "common/log.h"
+#include "daemon/early.h"
 #include "daemon/spilled.h"
 #include "daemon/sweep.h"
 #include "tests/unit/scene_test.h"
@@ -579,6 +581,48 @@ static void go_on_until_it_breaks(struct job *job)
 		step();
 }
 
+/* Of a rank that dies while they are on their way. */
+static void withdraw_reads(struct job *job)
+{
+	scene_settle(&scene);
+	begin_step();
+	actor_send_push(&actor, WIDE, 0);
+	hear_nothing_of_devices();
+	while (job->residences[job->catalog.units[WIDE].pack].unwritten == 0)
+		scene_wait(&scene);
+	actor_die(&actor);
+	while (!early_is_ending(job))
+		scene_wait(&scene);
+	hear_of_devices();
+	scene_settle(&scene);
+	assert_null(job->early);
+}
+
+static unsigned told;
+
+static bool take_line(enum log_level level, const char *line, const struct log_fields *fields)
+{
+	told += strstr(line, "that update had been withdrawn") != NULL;
+	return true;
+}
+
+/* Moments are still zeros, of which there is nothing to read, but the masters are there. */
+static void what_cannot_be_read_of_one_that_is_withdrawn_is_told(void **state)
+{
+	struct job *job;
+
+	scene_close(&scene);
+	assert_int_equal(
+		scene_open(&(struct scene_options){ .fault = "complete:read:1:EIO:lasting" }, &scene), 0);
+	job = start();
+	told = 0;
+	log_divert(take_line);
+	withdraw_reads(job);
+	log_divert(NULL);
+	assert_true(told > 0);
+	assert_int_equal(job->phase, JOB_TRAINED);
+}
+
 /* It ends as after the decision, with nothing on its way; the first reads of all are those of an update. */
 static void what_cannot_be_read_or_written_breaks_the_job(void **state)
 {
@@ -818,6 +862,7 @@ int main(void)
 		TEST(gradients_that_are_not_finite_end_them),
 		TEST(nothing_of_a_skipped_step_is_in_the_next_one),
 		TEST(a_step_that_is_refused_can_be_pushed_again),
+		TEST(what_cannot_be_read_of_one_that_is_withdrawn_is_told),
 		TEST(what_cannot_be_read_or_written_breaks_the_job),
 		TEST(a_lease_that_is_kept_holds_up_no_step),
 		TEST(a_job_that_is_dropped_in_its_sweep_leaves_nothing_behind),
