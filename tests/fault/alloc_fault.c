@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 /* 0: disarmed. Threads of the code under test allocate too. */
 static atomic_uint countdown;
@@ -27,6 +28,20 @@ bool alloc_fault_tripped(void)
 {
 	countdown = 0;
 	return has_tripped;
+}
+
+unsigned alloc_fault_stride(void)
+{
+	const char *part = getenv("TIERD_SEEDS_PART");
+
+	return part ? (unsigned)strtoul(part, NULL, 10) : 1;
+}
+
+unsigned alloc_fault_first(void)
+{
+	static unsigned calls;
+
+	return 1 + calls++ % alloc_fault_stride();
 }
 
 static bool is_due(void)

@@ -11,4 +11,10 @@ void alloc_fault_arm(unsigned nth);
 /* Whether it has; disarms. */
 bool alloc_fault_tripped(void);
 
+/* From one n to the next: 1, or what $TIERD_SEEDS_PART says, where one in so many is enough. */
+unsigned alloc_fault_stride(void);
+/* The n to begin with: another one each time, so that what goes the way that another one went fails
+ * in other places. */
+unsigned alloc_fault_first(void);
+
 #endif

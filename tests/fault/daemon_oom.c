@@ -101,7 +101,7 @@ static void survive(const struct actor_job *job, bool is_without_nvme)
 	bool has_tripped = true;
 
 	set_reference(&options, job);
-	for (unsigned nth = 1; has_tripped; nth++) {
+	for (unsigned nth = alloc_fault_first(); has_tripped; nth += alloc_fault_stride()) {
 		assert_int_equal(scene_open(&options, &scene), 0);
 		alloc_fault_arm(nth);
 		int r = training_run(&scene, &actor, job);
@@ -210,7 +210,7 @@ static void survive_asking(const struct actor_job *job, int (*ask)(void))
 {
 	bool has_tripped = true;
 
-	for (unsigned nth = 1; has_tripped; nth++) {
+	for (unsigned nth = alloc_fault_first(); has_tripped; nth += alloc_fault_stride()) {
 		assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
 		assert_int_equal(training_run(&scene, &actor, job), 0);
 		alloc_fault_arm(nth);
