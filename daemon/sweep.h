@@ -1,4 +1,4 @@
-/* The inside of a sweep: its chunks and how far it is; for sweep.c, course.c, chunk.c and early.c, and for
+/* The inside of a sweep: its chunks and how far it is; for sweep.c, course.c, chunk*.c and early.c, and for
  * what keeps the states of chunks, warm*.c. */
 #ifndef TIERD_DAEMON_SWEEP_H
 #define TIERD_DAEMON_SWEEP_H
@@ -86,6 +86,11 @@ void sweep_enter(struct sweep *sweep, uint32_t pack);
  * the pack is SLOT_NONE then. HAS_TO_WAIT: for a chunk that is free, or a buffer. */
 enum sweep_issue { SWEEP_HAS_ISSUED, SWEEP_HAS_LEFT, SWEEP_HAS_TO_WAIT };
 enum sweep_issue sweep_issue(struct sweep *sweep);
+
+/* ---- chunk_work.c ---- */
+
+/* On a worker: work is a chunk's, and all that it needs has been read. */
+void chunk_run(struct work *work);
 
 /* ---- chunk.c, sweep.c ---- */
 
