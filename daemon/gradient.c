@@ -18,14 +18,14 @@
 #include "daemon/gradient.h"
 #include "daemon/refuse.h"
 
-bool gradient_is_early(const struct job *job)
+bool gradient_is_of_ranks(const struct job *job)
 {
 	return job->sum_ranks > 1 || job->options.stage < 2;
 }
 
 struct sum *gradient_sum_of(const struct job *job, uint32_t unit, uint32_t rank)
 {
-	return &job->sums[(uint64_t)unit * job->sum_ranks + (gradient_is_early(job) ? rank : 0)];
+	return &job->sums[(uint64_t)unit * job->sum_ranks + (gradient_is_of_ranks(job) ? rank : 0)];
 }
 
 char *gradient_sum_address(const struct job *job, const struct sum *sum)

@@ -30,7 +30,7 @@ struct held_buffer {
 	uint64_t source_bytes;
 };
 
-bool gradient_is_early(const struct job *job); /* stages 0 and 1: a sum for each rank */
+bool gradient_is_of_ranks(const struct job *job); /* stages 0 and 1: a sum for each rank */
 struct sum *gradient_sum_of(const struct job *job, uint32_t unit, uint32_t rank);
 char *gradient_sum_address(const struct job *job, const struct sum *sum);
 bool gradient_is_in_use(const struct job *job, uint32_t unit);

@@ -144,7 +144,7 @@ static bool is_hopeless(const struct job *job, const struct sum *sum)
 {
 	uint32_t absent = job->closed_count + job->options.world_size - job->member_count;
 
-	if (gradient_is_early(job))
+	if (gradient_is_of_ranks(job))
 		return sum->waiting_count == 0;
 	return sum->waiting_count == 0 || sum->waiting_count + absent < job->options.world_size;
 }
@@ -152,8 +152,8 @@ static bool is_hopeless(const struct job *job, const struct sum *sum)
 /* Collects the contributions to the next micro-batch. False if one is still to come, or there is none. */
 static bool collect(struct job *job, struct sum *sum, struct contribution **ret_contributions)
 {
-	uint32_t first = gradient_is_early(job) ? sum->rank : 0;
-	uint32_t end = gradient_is_early(job) ? first + 1 : job->options.world_size;
+	uint32_t first = gradient_is_of_ranks(job) ? sum->rank : 0;
+	uint32_t end = gradient_is_of_ranks(job) ? first + 1 : job->options.world_size;
 	bool has_some = false;
 
 	QUEUE_FOREACH (link, &sum->waiting) {
@@ -225,7 +225,7 @@ void gradient_try_all(struct job *job)
 /* A rank's own sum waits for nobody else. */
 void gradient_try_closed(struct job *job)
 {
-	if (!gradient_is_early(job) && job->waiting_of_step[gradient_open_step(job) % 2] > 0)
+	if (!gradient_is_of_ranks(job) && job->waiting_of_step[gradient_open_step(job) % 2] > 0)
 		gradient_try_all(job);
 }
 
