@@ -17,7 +17,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 
 #include "common/size.h"
@@ -40,8 +39,7 @@ struct early {
 	struct work measuring;
 	uint32_t measured_pack; /* SLOT_NONE: none is being measured */
 	norm_kernel *kernel;
-	uint64_t *first_block; /* by unit */
-	double *blocks;
+	struct norm_sums measured;
 };
 
 /* ---- Whether there can be any ---- */
@@ -124,15 +122,10 @@ void early_note_sum(struct job *job, uint32_t unit)
 
 /* ---- Measuring ---- */
 
-static double *blocks_of(const struct early *early, uint32_t unit)
-{
-	return &early->blocks[early->first_block[unit]];
-}
-
 const double *early_norm(const struct job *job, uint32_t unit)
 {
 	return job->residences[job->catalog.units[unit].pack].early > EARLY_MEASURING
-		       ? blocks_of(job->early, unit)
+		       ? norm_sums_of(&job->early->measured, unit)
 		       : NULL;
 }
 
@@ -144,17 +137,17 @@ static void run_measuring(struct work *work)
 
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		if (unit_is_trainable(&job->catalog.units[u]))
-			norm_measure(job, early->kernel, u, gradient_sum(job, u), blocks_of(early, u));
+			norm_measure(job, early->kernel, u, gradient_sum(job, u),
+				     norm_sums_of(&early->measured, u));
 }
 
 static bool is_finite(const struct early *early, uint32_t pack)
 {
 	const struct pack *units = &early->job->catalog.packs[pack];
 
-	/* Units follow each other in the blocks, too; those that are frozen have none. */
-	for (uint64_t i = early->first_block[units->first_unit];
-	     i < early->first_block[units->first_unit + units->unit_count]; i++)
-		if (!isfinite(early->blocks[i]))
+	/* Units that are frozen have no blocks. */
+	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
+		if (!norm_sums_are_finite(&early->measured, u))
 			return false;
 	return true;
 }
@@ -252,8 +245,7 @@ static struct early *early_free(struct early *early)
 	while (queue_pop(&early->complete))
 		;
 	sweep_destroy(early->sweep);
-	free(early->first_block);
-	free(early->blocks);
+	norm_sums_free(&early->measured);
 	free(early);
 	return NULL;
 }
@@ -267,18 +259,9 @@ static unsigned most_chunks(const struct job *job)
 
 static int allocate(struct early *early)
 {
-	struct job *job = early->job;
-	uint64_t blocks = 0;
+	int r = norm_sums_init(early->job, &early->measured);
 
-	early->first_block = calloc(job->catalog.unit_count + 1, sizeof(*early->first_block));
-	if (!early->first_block)
-		return -ENOMEM;
-	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
-		blocks += norm_blocks(job, unit);
-		early->first_block[unit + 1] = blocks;
-	}
-	early->blocks = calloc(blocks + 1, sizeof(*early->blocks));
-	return early->blocks ? sweep_new(job, most_chunks(job), &early->sweep) : -ENOMEM;
+	return r < 0 ? r : sweep_new(early->job, most_chunks(early->job), &early->sweep);
 }
 
 /* Without memory for it the step is as if it had not been announced. */

@@ -1,5 +1,9 @@
 #include "daemon/norm.h"
 
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
 #include "common/size.h"
 #include "daemon/sums.h"
 
@@ -49,4 +53,39 @@ void norm_measure(const struct job *job, norm_kernel *kernel, uint32_t index, co
 			*blocks++ = measure_block(job, kernel, unit, sum, first, count);
 		}
 	}
+}
+
+int norm_sums_init(const struct job *job, struct norm_sums *ret_sums)
+{
+	struct norm_sums sums = { .first = calloc(job->catalog.unit_count + UINT64_C(1),
+						  sizeof(*sums.first)) };
+
+	if (!sums.first)
+		return -ENOMEM;
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
+		sums.first[unit + 1] = sums.first[unit] + norm_blocks(job, unit);
+	sums.blocks = calloc(sums.first[job->catalog.unit_count] + 1, sizeof(*sums.blocks));
+	if (!sums.blocks) {
+		norm_sums_free(&sums);
+		return -ENOMEM;
+	}
+	*ret_sums = sums;
+	return 0;
+}
+
+bool norm_sums_are_finite(const struct norm_sums *sums, uint32_t unit)
+{
+	const double *blocks = norm_sums_of(sums, unit);
+
+	for (uint64_t i = 0; i < norm_sums_count(sums, unit); i++)
+		if (!isfinite(blocks[i]))
+			return false;
+	return true;
+}
+
+void norm_sums_free(struct norm_sums *sums)
+{
+	free(sums->first);
+	free(sums->blocks);
+	*sums = (struct norm_sums){ 0 };
 }

@@ -1,7 +1,6 @@
 #include "daemon/norm_work.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +16,9 @@ struct norm_work {
 	norm_work_done *done;
 	norm_kernel *kernel;
 	_Atomic uint32_t next_unit;
-	bool *is_pushed;       /* by unit: the gradients' own mark may go while this is measured */
-	const char **sums;     /* by unit; NULL: not pushed, or measured before it was spilled */
-	uint64_t *first_block; /* by unit, and the end */
-	double *blocks;
+	bool *is_pushed;   /* by unit: the gradients' own mark may go while this is measured */
+	const char **sums; /* by unit; NULL: not pushed, or measured before it was spilled */
+	struct norm_sums measured;
 	unsigned left;
 	bool is_void; /* it was given up */
 	unsigned work_count;
@@ -41,7 +39,7 @@ static void run_norm(struct work *work)
 			return;
 		if (norm->sums[unit])
 			norm_measure(norm->job, norm->kernel, unit, norm->sums[unit],
-				     &norm->blocks[norm->first_block[unit]]);
+				     norm_sums_of(&norm->measured, unit));
 	}
 }
 
@@ -51,8 +49,7 @@ static struct norm_work *norm_free(struct norm_work *norm)
 		return NULL;
 	free(norm->is_pushed);
 	free(norm->sums);
-	free(norm->first_block);
-	free(norm->blocks);
+	norm_sums_free(&norm->measured);
 	free(norm);
 	return NULL;
 }
@@ -80,7 +77,6 @@ static void take_sums(struct norm_work *norm)
 	struct job *job = norm->job;
 
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
-		uint64_t first = norm->first_block[unit];
 		const double *measured = early_norm(job, unit);
 
 		if (!norm->is_pushed[unit])
@@ -88,8 +84,8 @@ static void take_sums(struct norm_work *norm)
 		if (!measured && job->spill && !spill_address(job, job->catalog.units[unit].pack))
 			measured = spill_norm(job, unit);
 		if (measured)
-			memcpy(&norm->blocks[first], measured,
-			       (norm->first_block[unit + 1] - first) * sizeof(*norm->blocks));
+			memcpy(norm_sums_of(&norm->measured, unit), measured,
+			       norm_sums_count(&norm->measured, unit) * sizeof(*measured));
 		else
 			norm->sums[unit] = gradient_sum(job, unit);
 	}
@@ -99,7 +95,6 @@ static int norm_new(struct job *job, struct norm_work **ret_norm)
 {
 	unsigned count = workers_count(job->node->workers);
 	struct norm_work *norm = calloc(1, sizeof(*norm) + count * sizeof(norm->parts[0]));
-	uint64_t blocks = 0;
 
 	if (!norm)
 		return -ENOMEM;
@@ -108,18 +103,12 @@ static int norm_new(struct job *job, struct norm_work **ret_norm)
 	norm->work_count = count;
 	norm->is_pushed = calloc(job->catalog.unit_count, sizeof(*norm->is_pushed));
 	norm->sums = calloc(job->catalog.unit_count, sizeof(*norm->sums));
-	norm->first_block = calloc(job->catalog.unit_count + 1, sizeof(*norm->first_block));
-	for (uint32_t unit = 0; norm->is_pushed && norm->first_block && unit < job->catalog.unit_count;
-	     unit++) {
-		norm->is_pushed[unit] = gradient_has_content(job, unit);
-		blocks += norm_blocks(job, unit);
-		norm->first_block[unit + 1] = blocks;
-	}
-	norm->blocks = calloc(blocks + 1, sizeof(*norm->blocks));
-	if (!norm->is_pushed || !norm->sums || !norm->first_block || !norm->blocks) {
+	if (!norm->is_pushed || !norm->sums || norm_sums_init(job, &norm->measured) < 0) {
 		norm_free(norm);
 		return -ENOMEM;
 	}
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
+		norm->is_pushed[unit] = gradient_has_content(job, unit);
 	take_sums(norm);
 	*ret_norm = norm;
 	return 0;
@@ -154,10 +143,12 @@ double norm_work_sum(const struct norm_work *norm)
 	const struct job *job = norm->job;
 	double sum = 0.0;
 
-	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
-		for (uint64_t i = norm->first_block[unit];
-		     norm->is_pushed[unit] && i < norm->first_block[unit + 1]; i++)
-			sum += norm->blocks[i];
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
+		const double *blocks = norm_sums_of(&norm->measured, unit);
+
+		for (uint64_t i = 0; norm->is_pushed[unit] && i < norm_sums_count(&norm->measured, unit); i++)
+			sum += blocks[i];
+	}
 	return sum;
 }
 
@@ -166,9 +157,7 @@ const char *norm_work_nonfinite(const struct norm_work *norm)
 	const struct job *job = norm->job;
 
 	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
-		for (uint64_t i = norm->first_block[unit];
-		     norm->is_pushed[unit] && i < norm->first_block[unit + 1]; i++)
-			if (!isfinite(norm->blocks[i]))
-				return job->catalog.units[unit].name;
+		if (norm->is_pushed[unit] && !norm_sums_are_finite(&norm->measured, unit))
+			return job->catalog.units[unit].name;
 	return "?";
 }

@@ -271,26 +271,15 @@ char *spill_address(const struct job *job, uint32_t pack)
 
 const double *spill_norm(const struct job *job, uint32_t unit)
 {
-	return &job->spill->blocks[job->spill->first_block[unit]];
+	return norm_sums_of(&job->spill->measured, unit);
 }
 
 /* ---- Memory ---- */
 
 static int allocate(struct spill *spill)
 {
-	const struct job *job = spill->job;
-	uint64_t blocks = 0;
-
 	spill->owners = calloc(spill->buffer_count + 1, sizeof(*spill->owners));
-	spill->first_block = calloc(job->catalog.unit_count + 1, sizeof(*spill->first_block));
-	if (!spill->owners || !spill->first_block)
-		return -ENOMEM;
-	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++) {
-		spill->first_block[unit] = blocks;
-		blocks += norm_blocks(job, unit);
-	}
-	spill->blocks = calloc(blocks + 1, sizeof(*spill->blocks));
-	return spill->blocks ? 0 : -ENOMEM;
+	return spill->owners ? norm_sums_init(spill->job, &spill->measured) : -ENOMEM;
 }
 
 int spill_new(struct job *job)
@@ -325,8 +314,7 @@ void spill_free(struct job *job)
 	if (!spill)
 		return;
 	free(spill->owners);
-	free(spill->first_block);
-	free(spill->blocks);
+	norm_sums_free(&spill->measured);
 	free(spill);
 	job->spill = NULL;
 }

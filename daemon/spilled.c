@@ -196,7 +196,7 @@ static void run_measure(struct work *work)
 
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		norm_measure(job, spill->kernel, u, spilled->buffer + job->sum_offsets[u],
-			     &spill->blocks[spill->first_block[u]]);
+			     norm_sums_of(&spill->measured, u));
 }
 
 static void on_measured(struct work *work)

@@ -33,8 +33,7 @@ struct spill {
 	struct queue ready;		   /* that are present now, as somebody wanted */
 	uint32_t buffer_count;
 	struct spilled **owners; /* by buffer; NULL: it is free */
-	uint64_t *first_block;	 /* by unit */
-	double *blocks;
+	struct norm_sums measured;
 	struct spilled packs[];
 };
 
