@@ -17,9 +17,19 @@ static void on_staging(struct staging_wish *wish, struct staging_buffer *buffer)
 	job_settle(sweep->job);
 }
 
+uint64_t sweep_bytes(unsigned chunks)
+{
+	return sizeof(struct sweep) + chunks * sizeof(struct chunk);
+}
+
+uint64_t sweep_metadata_bytes(const struct job *job)
+{
+	return sweep_bytes(job->node->staging.count);
+}
+
 int sweep_new(struct job *job, unsigned chunks, struct sweep **ret_sweep)
 {
-	struct sweep *sweep = calloc(1, sizeof(*sweep) + chunks * sizeof(sweep->chunks[0]));
+	struct sweep *sweep = calloc(1, sweep_bytes(chunks));
 
 	if (!sweep)
 		return -ENOMEM;

@@ -257,6 +257,13 @@ static unsigned most_chunks(const struct job *job)
 	return (job->node->staging.count + 1) / 2;
 }
 
+uint64_t early_metadata_bytes(const struct job *job)
+{
+	return job->has_nvme_optimizer
+		       ? sizeof(struct early) + norm_sums_bytes(job) + sweep_bytes(most_chunks(job))
+		       : 0;
+}
+
 static int allocate(struct early *early)
 {
 	int r = norm_sums_init(early->job, &early->measured);

@@ -10,6 +10,9 @@
 
 #include "daemon/job.h"
 
+/* The memory that an announced step takes, of a job that is planned. */
+uint64_t early_metadata_bytes(const struct job *job);
+
 /* The unit's next micro-batch has been summed. */
 void early_note_sum(struct job *job, uint32_t unit);
 /* In the job's turn. */

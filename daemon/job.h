@@ -523,7 +523,9 @@ bool reduced_is_owed(const struct member *member);
 bool reduced_check(struct pending *pending, uint32_t unit, const struct tensor *tensor, uint64_t first,
 		   uint64_t count);
 
-/* ---- sweep.c, chunk.c ---- */
+/* ---- sweep.c, course.c, chunk_work.c ---- */
+/* The memory that one takes. */
+uint64_t sweep_metadata_bytes(const struct job *job);
 /* Passes over all packs that have something to do: applies the decided step, or splits the masters. */
 int sweep_start(struct job *job, bool is_initializing);
 /* In the job's turn alone. */

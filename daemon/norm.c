@@ -55,6 +55,15 @@ void norm_measure(const struct job *job, norm_kernel *kernel, uint32_t index, co
 	}
 }
 
+uint64_t norm_sums_bytes(const struct job *job)
+{
+	uint64_t bytes = (job->catalog.unit_count + UINT64_C(1)) * sizeof(uint64_t);
+
+	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
+		bytes += norm_blocks(job, unit) * sizeof(double);
+	return bytes;
+}
+
 int norm_sums_init(const struct job *job, struct norm_sums *ret_sums)
 {
 	struct norm_sums sums = { .first = calloc(job->catalog.unit_count + UINT64_C(1),

@@ -18,6 +18,8 @@ struct norm_sums {
 	double *blocks;
 };
 
+/* What they take. */
+uint64_t norm_sums_bytes(const struct job *job);
 /* Zeros. -ENOMEM. */
 int norm_sums_init(const struct job *job, struct norm_sums *ret_sums);
 void norm_sums_free(struct norm_sums *sums);

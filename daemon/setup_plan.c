@@ -6,7 +6,9 @@
 #include "common/size.h"
 #include "daemon/budget.h"
 #include "daemon/durable.h"
+#include "daemon/early.h"
 #include "daemon/family.h"
+#include "daemon/norm.h"
 #include "daemon/record.h"
 #include "daemon/refuse.h"
 #include "daemon/reserve.h"
@@ -222,6 +224,12 @@ static uint64_t rank_metadata_bytes(const struct job *job)
 					  member_phase_bytes(job) + sizeof(struct member));
 }
 
+/* What is measured of a step's gradients, and the chunks of its sweep, both twice: for what is early, too. */
+static uint64_t step_metadata_bytes(const struct job *job)
+{
+	return norm_sums_bytes(job) + sweep_metadata_bytes(job) + early_metadata_bytes(job);
+}
+
 static struct budget_needs find_needs(const struct setup *setup)
 {
 	const struct job *job = setup->job;
@@ -232,7 +240,8 @@ static struct budget_needs find_needs(const struct setup *setup)
 					  job->catalog.gradient_bytes_maximum),
 		.held = gradient_held_bytes(job, job->held_count),
 		.windows = (ranks - job->windows) * WINDOW_BYTES,
-		.pages = setup->directory_bytes + rank_metadata_bytes(job) + warm_metadata_bytes(job) +
+		.pages = setup->directory_bytes + rank_metadata_bytes(job) + step_metadata_bytes(job) +
+			 warm_metadata_bytes(job) +
 			 ranks * size_align(
 					 lease_bytes(job->catalog.unit_count, job->options.gradient_buffers),
 					 4096),

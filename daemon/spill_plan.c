@@ -18,10 +18,9 @@ uint64_t spill_pack_bytes(const struct job *job, uint32_t pack)
 
 struct spill_plan spill_plan(const struct job *job)
 {
-	struct spill_plan plan = { .metadata_bytes =
-					   sizeof(struct spill) +
-					   job->catalog.pack_count * sizeof(struct spilled) +
-					   (job->catalog.unit_count + UINT64_C(1)) * sizeof(uint64_t) };
+	struct spill_plan plan = { .metadata_bytes = sizeof(struct spill) +
+						     job->catalog.pack_count * sizeof(struct spilled) +
+						     norm_sums_bytes(job) };
 
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++) {
 		uint64_t bytes = spill_pack_bytes(job, pack);
@@ -30,8 +29,6 @@ struct spill_plan spill_plan(const struct job *job)
 		if (bytes > plan.buffer_bytes)
 			plan.buffer_bytes = bytes;
 	}
-	for (uint32_t unit = 0; unit < job->catalog.unit_count; unit++)
-		plan.metadata_bytes += norm_blocks(job, unit) * sizeof(double);
 	plan.metadata_bytes += plan.most * sizeof(struct spilled *);
 	plan.buffer_bytes = size_align(plan.buffer_bytes, STORE_PAGE_BYTES);
 	return plan;

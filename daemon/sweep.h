@@ -74,6 +74,8 @@ struct sweep {
 
 /* ---- course.c ---- */
 
+/* With as many chunks. */
+uint64_t sweep_bytes(unsigned chunks);
 /* -ENOMEM. chunks: as many as are ever on their way. */
 int sweep_new(struct job *job, unsigned chunks, struct sweep **ret_sweep);
 /* It wants no buffer any more. Chunks that are on their way come home. */
