@@ -15,7 +15,7 @@ struct slot_cursor {
 	uint32_t pack, unit, tensor; /* the unit and the tensor at element `at`, or the next ones */
 	unsigned section, slot;
 	uint64_t first, at;	    /* elements of the pack's section: those of the buffer, and the next */
-	bool has_chunk, has_values; /* has_values: not all of the chunk is zeros, which nobody has to write */
+	bool has_chunk, has_values; /* has_values: the buffer has what is to be written of the chunk */
 };
 
 struct source {

@@ -1,5 +1,6 @@
-/* Slots: a mebibyte of one slot of one section of a pack at a time, in which pieces of the source are put
- * together. What is never written stays zero, as in any new job. */
+/* Slots: a chunk of one slot of one section of a pack at a time, a mebibyte as fp32, in which pieces of the
+ * source are put together. Extents of which nothing is taken are not written, and stay zero, as in any new
+ * job. */
 #include <errno.h>
 #include <string.h>
 
@@ -194,6 +195,13 @@ static void on_copied(struct copy *copy, int status)
 	job_settle(source->job);
 }
 
+static void begin_values(struct source *source)
+{
+	if (!source->slots.has_values)
+		memset(source->values, 0, COPY_BYTES);
+	source->slots.has_values = true;
+}
+
 static int take_piece(struct source *source, const struct tensor *tensor, uint64_t tensor_first,
 		      char *message, size_t size)
 {
@@ -205,14 +213,54 @@ static int take_piece(struct source *source, const struct tensor *tensor, uint64
 		slots->at = tensor_first;
 	range = source_range(source, tensor, slots->at - tensor_first, end - slots->at);
 	range.state = STATE_SLOTS + (int)slots->slot;
-	if (!slots->has_values)
-		memset(source->values, 0, COPY_BYTES);
-	slots->has_values = true;
+	begin_values(source);
 	return source_copy(source, &range, (float *)source->values + (slots->at - slots->first), on_copied,
 			   message, size);
 }
 
 /* ---- To this job ---- */
+
+static struct store_piece find_kept(const struct source *source)
+{
+	const struct slot_cursor *slots = &source->slots;
+
+	return job_find_kept(source->job, slots->pack, (enum unit_section)slots->section,
+			     STATE_SLOTS + slots->slot, slots->first, chunk_count(source));
+}
+
+/* Elements of the pack's section. */
+static bool takes_any(const struct source *source, uint64_t first, uint64_t end)
+{
+	const struct slot_cursor *slots = &source->slots;
+	const struct catalog *catalog = &source->job->catalog;
+	const struct pack *pack = &catalog->packs[slots->pack];
+
+	for (uint32_t u = pack->first_unit; u < pack->first_unit + pack->unit_count; u++) {
+		const struct unit *unit = &catalog->units[u];
+		const struct unit_part *part = unit_part(unit, (enum unit_section)slots->section);
+
+		if (unit->has_source && part && part->pack_first < end &&
+		    part->pack_first + part->elements > first)
+			return true;
+	}
+	return false;
+}
+
+/* What is written of an extent is seen when all of it has been; one of narrow moments is several chunks. */
+static bool shares_extent(const struct source *source)
+{
+	const struct slot_cursor *slots = &source->slots;
+	const struct job *job = source->job;
+	unsigned state = STATE_SLOTS + slots->slot;
+	uint64_t bytes = state_bytes((enum unit_section)slots->section, state, PIECE_ELEMENTS), first;
+	const struct store_piece kept = find_kept(source);
+	struct store_piece extents;
+
+	store_find_extents(job->optimizer_store, kept.stream, kept.offset, kept.length, &extents);
+	first = (extents.offset - job->places[slots->pack].state[slots->section][state]) / bytes;
+	return takes_any(source, first * PIECE_ELEMENTS,
+			 (first + size_divide_up(extents.length, bytes)) * PIECE_ELEMENTS);
+}
 
 static void leave_chunk(struct source *source)
 {
@@ -249,13 +297,12 @@ static int store_chunk(struct source *source, char *message, size_t size)
 {
 	struct job *job = source->job;
 	const struct slot_cursor *slots = &source->slots;
-	unsigned state = STATE_SLOTS + slots->slot;
-	enum unit_section section = (enum unit_section)slots->section;
-	const struct store_piece kept =
-		job_find_kept(job, slots->pack, section, state, slots->first, chunk_count(source));
+	const struct store_piece kept = find_kept(source);
 	int r;
 
-	narrow(state_moments(section), slots->slot, chunk_count(source), source->values);
+	begin_values(source);
+	narrow(state_moments((enum unit_section)slots->section), slots->slot, chunk_count(source),
+	       source->values);
 
 	if (!job->has_nvme_optimizer) {
 		memcpy(store_address(job->optimizer_store, kept.stream, kept.offset), source->values,
@@ -292,7 +339,7 @@ int source_slots_go_on(struct source *source, char *message, size_t size)
 		tensor = find_tensor(source, &first);
 		if (tensor)
 			return take_piece(source, tensor, first, message, size);
-		if (source->slots.has_values)
+		if (source->slots.has_values || shares_extent(source))
 			return store_chunk(source, message, size);
 		leave_chunk(source);
 	}

@@ -293,6 +293,78 @@ static void a_copy_keeps_what_has_room(struct tierd_node *node)
 	}
 }
 
+/* ---- Values from elsewhere, of some units alone ---- */
+
+/* Of one pack, each more than a piece of a copy, and neither whole extents of moments. */
+static const struct kind taken = { "taken", "taken", TIERD_BF16, 1, { 600000 }, TIERD_INITIALIZE_NORMAL };
+static const struct kind anew = { "anew", "anew", TIERD_BF16, 1, { 400000 }, TIERD_INITIALIZE_NORMAL };
+
+static struct tierd_job *join_short(struct tierd_node *node, struct tierd_job_options *options,
+				    const struct model *model)
+{
+	struct groups groups = groups_with(short_format, short_format);
+	struct tierd_job *job;
+
+	options->group_count = 1;
+	options->groups = groups.values;
+	OK(tierd_job_open(node, options, &job));
+	model_define(job, model);
+	OK(tierd_job_ready(job, -1, NULL));
+	return job;
+}
+
+static void make_partial_source(struct tierd_node *node)
+{
+	struct tierd_job_options options = support_options("part", 0, 1);
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct model model = { 1, { taken } };
+	struct tierd_job *job = join_short(node, &options, &model);
+
+	rates.learning_rate = 0.01f;
+	model_push(job, &model, UINT32_MAX, 0);
+	OK(tierd_step(job, &rates, NULL));
+	OK(tierd_job_close(job));
+}
+
+static void require_partly_taken(struct tierd_node *node, const char *slot)
+{
+	uint64_t count = kind_elements(&taken);
+	float *here = read_slot(node, "copy", &taken, slot);
+	float *there = read_slot(node, "part", &taken, slot);
+	float *other = read_slot(node, "copy", &anew, slot);
+
+	REQUIRE(there[0] != 0 && there[count - 1] != 0);
+	REQUIRE(memcmp(here, there, count * sizeof(*here)) == 0);
+	for (uint64_t i = 0; i < kind_elements(&anew); i++)
+		REQUIRE(other[i] == 0);
+	free(here);
+	free(there);
+	free(other);
+}
+
+/* Whatever lies before or behind it. */
+static void a_unit_is_taken_beside_one_that_begins_anew(struct tierd_node *node)
+{
+	static const uint32_t placements[] = { TIERD_PLACE_NVME, TIERD_PLACE_HOST };
+	const struct model models[] = { { 2, { taken, anew } }, { 2, { anew, taken } } };
+
+	make_partial_source(node);
+	for (unsigned i = 0; i < 4; i++) {
+		struct tierd_job_options options = support_options("copy", 0, 1);
+		struct tierd_job *job;
+
+		options.source = "part";
+		options.with_optimizer = options.partial = true;
+		options.optimizer_placement = placements[i / 2];
+		job = join_short(node, &options, &models[i % 2]);
+		require_partly_taken(node, "m");
+		require_partly_taken(node, "v");
+		OK(tierd_job_close(job));
+		support_drop("copy");
+	}
+	support_drop("part");
+}
+
 static void written_moments_are_rounded(struct tierd_node *node)
 {
 	struct tierd_job_options options = support_options("written", 0, 1);
@@ -377,6 +449,7 @@ int main(int argc, char **argv)
 		moments_are_the_same_with_more_ranks(node);
 		each_group_has_its_own_format(node);
 		a_copy_keeps_what_has_room(node);
+		a_unit_is_taken_beside_one_that_begins_anew(node);
 		written_moments_are_rounded(node);
 		other_formats_are_refused(node);
 		half_of_the_steps(node);
