@@ -16,11 +16,13 @@
 #include "daemon/reader.h"
 #include "daemon/snapshot.h"
 #include "daemon/warm.h"
+#include "proto/frame.h"
 
-/* As many units as fit in a frame, with names of full length; and as many jobs, with so many ranks in all: a
- * job packs to less than 768 bytes beside its ranks, a rank to less than 64. Unpacked, for which there is a
- * bound too, all of that is less than 2 MiB. */
+/* As many units as fit in a frame, with names of full length. */
 #define UNITS_PER_REPLY 512
+/* Jobs take what is left in a frame beside the rest of the reply; and there are no more of them, with so many
+ * ranks in all, than unpack to less than 3 MiB: there is a bound for that, too. */
+#define JOBS_BYTES (FRAME_MAX_BYTES - 1024)
 #define JOBS_PER_REPLY 672
 #define MEMBERS_PER_REPLY 8192
 
@@ -250,7 +252,7 @@ static void free_entries(struct job_entry *entries, size_t count)
 	free(entries);
 }
 
-/* The oldest ones that fit together; how many, and how many there are. */
+/* The oldest ones that may fit together; how many, and how many there are. */
 static void count_visible(const struct node *node, const struct port *port, size_t *ret_count,
 			  uint32_t *ret_total)
 {
@@ -271,22 +273,37 @@ static void count_visible(const struct node *node, const struct port *port, size
 	*ret_total = total;
 }
 
-static int fill_jobs(struct job_entry *entries, Tierd__Wire__JobEntry **pointers, size_t count,
-		     struct node *node, const struct port *port)
+/* Beside others of its kind: a tag and its length come before it. */
+static size_t packed_bytes(const Tierd__Wire__JobEntry *wire)
 {
-	size_t filled = 0;
+	return protobuf_c_message_get_packed_size(&wire->base) + 1 + 5;
+}
+
+/* Of most jobs, as many as fit. */
+static int fill_jobs(struct job_entry *entries, Tierd__Wire__JobEntry **pointers, size_t most,
+		     struct node *node, const struct port *port, size_t *ret_count)
+{
+	size_t count = 0, bytes = 0;
 	int r = 0;
 
 	QUEUE_FOREACH (link, &node->jobs) {
 		struct job *job = queue_entry(link, struct job, link);
 
-		if (r < 0 || filled == count || !access_may_see(job, port))
+		if (count == most)
+			break;
+		if (!access_may_see(job, port))
 			continue;
-		r = fill_job(&entries[filled], job);
-		pointers[filled] = &entries[filled].wire;
-		filled++;
+		r = fill_job(&entries[count], job);
+		if (r < 0)
+			return r;
+		bytes += packed_bytes(&entries[count].wire);
+		if (bytes > JOBS_BYTES)
+			break;
+		pointers[count] = &entries[count].wire;
+		count++;
 	}
-	return r;
+	*ret_count = count;
+	return 0;
 }
 
 void report_jobs(struct pending *pending, struct node *node)
@@ -296,13 +313,14 @@ void report_jobs(struct pending *pending, struct node *node)
 	Tierd__Wire__JobsReply body = TIERD__WIRE__JOBS_REPLY__INIT;
 	_cleanup_free_ Tierd__Wire__JobEntry **pointers = NULL;
 	struct job_entry *entries;
+	size_t most;
 	int r = -ENOMEM;
 
-	count_visible(node, port, &body.n_jobs, &body.total);
-	entries = calloc(body.n_jobs + 1, sizeof(*entries));
-	pointers = calloc(body.n_jobs + 1, sizeof(*pointers));
+	count_visible(node, port, &most, &body.total);
+	entries = calloc(most + 1, sizeof(*entries));
+	pointers = calloc(most + 1, sizeof(*pointers));
 	if (entries && pointers)
-		r = fill_jobs(entries, pointers, body.n_jobs, node, port);
+		r = fill_jobs(entries, pointers, most, node, port, &body.n_jobs);
 	body.jobs = pointers;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOBS;
 	reply.jobs = &body;
@@ -310,7 +328,7 @@ void report_jobs(struct pending *pending, struct node *node)
 		pending_error(pending, r, "out of memory");
 	else
 		pending_reply(pending, &reply);
-	free_entries(entries, body.n_jobs);
+	free_entries(entries, most);
 }
 
 /* ---- Units ---- */
