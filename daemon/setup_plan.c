@@ -42,7 +42,7 @@ static const char *moments_suffix(enum unit_section section)
 static int add_parameter_stream(struct store_layout *layout, enum unit_section section, uint32_t *ret_stream)
 {
 	bool is_trainable = section_is_trainable(section);
-	char name[32];
+	char name[WIRE_MAX_STREAM_NAME + 1];
 	int r;
 
 	snprintf(name, sizeof(name), "%s.%s%s", is_trainable ? "parameter" : "frozen",
@@ -67,7 +67,7 @@ static int add_parameter_streams(struct job *job, struct store_layout *layout)
 
 static int add_state_streams(struct job *job, struct store_layout *layout)
 {
-	char name[32];
+	char name[WIRE_MAX_STREAM_NAME + 1];
 	int r = 0;
 
 	for (unsigned i = 0; i < UNIT_TRAINABLE_SECTIONS * state_count(&job->options) && r == 0; i++) {

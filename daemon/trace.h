@@ -11,7 +11,7 @@
 #include "daemon/pending.h"
 #include "proto/vocabulary.h"
 
-/* A MiB for each job that is traced, outside of the budgets. */
+/* A MiB and a quarter for each job that is traced, outside of the budgets. */
 #define TRACE_EVENTS 16384
 #define TRACE_MAX_PER_USER 4
 #define TRACE_MAX 16
@@ -24,7 +24,7 @@ struct trace_event {
 	uint64_t amount, step;
 	enum wire_trace kind;
 	uint32_t unit, who;
-	char stream[20];
+	char stream[WIRE_MAX_STREAM_NAME + 1];
 };
 
 /* A client's part in it. Embedded in its client. */

@@ -57,7 +57,7 @@ struct event {
 	uint64_t began_ns, ended_ns, amount, step;
 	uint32_t unit, who;
 	uint8_t kind;
-	char stream[20];
+	char stream[WIRE_MAX_STREAM_NAME + 1];
 };
 
 /* Tracks beside each other: what is on each ends then. */

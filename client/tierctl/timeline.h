@@ -8,7 +8,7 @@
 #include "common/cleanup.h"
 #include "proto/frame.h"
 
-/* In memory, until it is written: 128 MiB. */
+/* In memory, until it is written: 160 MiB. */
 #define TIMELINE_MOST_EVENTS ((size_t)2 << 20)
 
 struct timeline;

@@ -15,6 +15,7 @@ int actor_open(struct actor *actor, const struct actor_job *job)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobOpen open = TIERD__WIRE__JOB_OPEN__INIT;
+	Tierd__Wire__Group group = TIERD__WIRE__GROUP__INIT, *groups[] = { &group };
 	const Tierd__Wire__Reply *reply;
 	int r;
 
@@ -33,6 +34,13 @@ int actor_open(struct actor *actor, const struct actor_job *job)
 	open.gradient_placement = job->gradient_placement;
 	open.optimizer = job->optimizer;
 	open.clip_norm = job->clip_norm;
+	group.beta1 = 0.9f;
+	group.beta2 = 0.999f;
+	group.epsilon = 1e-8f;
+	group.moments = job->moments;
+	open.groups = groups;
+	/* Without any it has the optimizer's own. */
+	open.n_groups = job->moments != MOMENTS_IN_FP32;
 	open.strict = job->is_strict;
 	open.pushed_once = job->is_pushed_once;
 	open.takeover = job->is_takeover;
@@ -44,6 +52,7 @@ int actor_open(struct actor *actor, const struct actor_job *job)
 		actor->job = reply->job_open->job;
 		actor->step = reply->job_open->step;
 		actor->defined = 0;
+		actor->moments = job->moments;
 	}
 	return r;
 }
@@ -60,7 +69,7 @@ static void note_layout(struct actor *actor, const struct actor_tensor *tensors,
 		struct tensor_layout tensor;
 
 		assert(unit_layout_append(layout, tensors[i].format,
-					  tensors[i].is_frozen ? UNIT_FROZEN : MOMENTS_IN_FP32,
+					  tensors[i].is_frozen ? UNIT_FROZEN : actor->moments,
 					  tensors[i].elements, &tensor) == 0);
 	}
 }

@@ -102,6 +102,7 @@ struct actor {
 
 	/* What it has got from its job. */
 	uint32_t job, rank, epoch, buffer_count, unit_count;
+	enum wire_moments moments;
 	struct unit_layout layouts[ACTOR_UNITS]; /* of the first units */
 	uint32_t defined;
 	uint64_t step, buffer_bytes, cache_offset;
@@ -136,6 +137,7 @@ struct actor_job {
 	uint64_t host_budget, blob_bytes;
 	uint32_t snapshots;
 	uint32_t parameter_placement, optimizer_placement, gradient_placement, optimizer, durability;
+	enum wire_moments moments;
 	float clip_norm;
 	bool is_strict, is_takeover, is_reconnect, is_pushed_once;
 };

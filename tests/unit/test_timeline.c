@@ -12,6 +12,9 @@
 #include "client/tierctl/timeline.h"
 #include "proto/vocabulary.h"
 
+/* The longest name that there is. */
+#define STREAM "parameter.bf16.moments-int8"
+
 static void add(struct timeline *timeline, enum wire_trace kind, uint64_t began_ns, uint64_t length_ns,
 		uint32_t who)
 {
@@ -22,7 +25,7 @@ static void add(struct timeline *timeline, enum wire_trace kind, uint64_t began_
 	event.length_ns = length_ns;
 	event.who = who;
 	event.has_unit = true;
-	event.stream = (char *)"m.fp32";
+	event.stream = (char *)STREAM;
 	assert_int_equal(timeline_add(timeline, &event), 0);
 }
 
@@ -71,6 +74,13 @@ static const char *text_of(const cJSON *events, int index, const char *key)
 	return cJSON_GetObjectItem(cJSON_GetArrayItem(events, index), key)->valuestring;
 }
 
+static const char *stream_of(const cJSON *events, int index)
+{
+	const cJSON *arguments = cJSON_GetObjectItem(cJSON_GetArrayItem(events, index), "args");
+
+	return cJSON_GetObjectItem(arguments, "stream")->valuestring;
+}
+
 static void what_overlaps_is_on_tracks_of_its_own(void **state)
 {
 	struct timeline *timeline = make();
@@ -85,6 +95,7 @@ static void what_overlaps_is_on_tracks_of_its_own(void **state)
 	assert_int_equal(cJSON_GetArraySize(events), 4);
 	assert_true(number_of(events, 0, "ts") == 1);
 	assert_true(number_of(events, 0, "dur") == 3);
+	assert_string_equal(stream_of(events, 0), STREAM);
 	assert_true(number_of(events, 1, "pid") != number_of(events, 0, "pid"));
 	assert_true(number_of(events, 2, "tid") != number_of(events, 0, "tid"));
 	/* The one that begins as another one ends takes its track. */

@@ -18,6 +18,8 @@ struct seen {
 	uint64_t events, lost, elements, bytes;
 	uint64_t first, last; /* the amounts of the first and the last event */
 	bool is_over;
+	const char *stream; /* wanted; NULL: none */
+	unsigned of_stream;
 };
 
 static int begin(struct actor *actor, const char *job)
@@ -38,6 +40,7 @@ static void note(struct seen *seen, const Tierd__Wire__TraceEvent *event)
 		seen->first = event->amount;
 	seen->last = event->amount;
 	seen->counts[event->kind]++;
+	seen->of_stream += seen->stream && strcmp(event->stream, seen->stream) == 0;
 	if (event->kind == TRACE_UPDATE)
 		seen->elements += event->amount;
 	if (event->kind == TRACE_UPDATE_READ || event->kind == TRACE_UPDATE_WRITE)
@@ -99,6 +102,23 @@ static void what_a_step_does_is_noted(void **state)
 	assert_true(seen.bytes > 0);
 	assert_int_equal(seen.bytes, moved(job) - before);
 	assert_int_equal(seen.lost, 0);
+}
+
+/* The longest that there are. */
+static void streams_have_their_whole_names(void **state)
+{
+	const struct actor_job options = { .stage = 3, .moments = MOMENTS_IN_INT8 };
+	struct seen seen = { .stream = "parameter.bf16.moments-int8" };
+
+	assert_int_equal(actor_enter(&scene, &trainer), 0);
+	assert_int_equal(actor_open(&trainer, &options), 0);
+	assert_int_equal(actor_define_units(&trainer, 1, 1000), 0);
+	assert_int_equal(actor_ready(&trainer), 0);
+	assert_int_equal(actor_enter(&scene, &tracer), 0);
+	assert_int_equal(begin(&tracer, "play"), 0);
+	train(&trainer);
+	assert_int_equal(look(&tracer, &seen), 0);
+	assert_true(seen.of_stream > 0);
 }
 
 static void who_does_not_trace_keeps_no_memory(void **state)
@@ -210,6 +230,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		SCENE_TEST(what_a_step_does_is_noted, scene_setup),
+		SCENE_TEST(streams_have_their_whole_names, scene_setup),
 		SCENE_TEST(who_does_not_trace_keeps_no_memory, scene_setup),
 		SCENE_TEST(the_oldest_are_lost_and_counted, scene_setup),
 		SCENE_TEST(what_began_before_a_trace_is_not_of_it, scene_setup),
