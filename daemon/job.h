@@ -219,6 +219,7 @@ struct job {
 	uint64_t charged_bytes;			      /* of host_bytes: outside of the plan */
 	uint64_t kept_bytes;			      /* of its plan: what stays when it is released */
 	uint64_t cache_bytes;			      /* of host_bytes: tracts and warm state */
+	uint64_t warm_most_bytes;		      /* as it is planned: were all warm that can be */
 	struct shortage shortage;		      /* what its plan lacks */
 	unsigned cache_moves;			      /* tracts, and shares of warm state, that come or go */
 	unsigned rescues;			      /* how often memory of others was waited for */

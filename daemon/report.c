@@ -216,7 +216,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->host_bytes = job->host_bytes;
 	wire->cache_bytes = job->cache_bytes;
 	wire->warm_bytes = warm_bytes(job);
-	wire->warm_most_bytes = warm_bytes_most(job);
+	wire->warm_most_bytes = job->warm_most_bytes;
 	wire->host_budget = job->host_budget;
 	wire->nvme_budget = job->nvme_budget;
 	wire->readers = readers_count(job);

@@ -186,6 +186,7 @@ static int plan_stores(struct setup *setup)
 	job->is_durable = job->paths.count > 0 && job->durability != DURABILITY_NONE;
 	job->has_stored_parameters = job->has_nvme_parameters || job->is_durable;
 	job->has_backup = job->is_durable && !job->has_nvme_optimizer;
+	job->warm_most_bytes = warm_bytes_most(job);
 	if (job->has_stored_parameters || job->has_nvme_optimizer)
 		r = plan_nvme_store(setup);
 	if (r == 0 && !job->has_nvme_optimizer)

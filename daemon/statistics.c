@@ -145,7 +145,7 @@ static void write_job(const struct job *job)
 		.figures = job->figures,
 		.early_updates = job->early_updates,
 		.warm_bytes = warm_bytes(job),
-		.warm_most_bytes = warm_bytes_most(job),
+		.warm_most_bytes = job->warm_most_bytes,
 	};
 
 	durable_has_step(job, &body.durable_step);

@@ -34,7 +34,6 @@ static struct warm *warm_new(struct job *job)
 	warm->stretches = calloc(size.stretches, sizeof(*warm->stretches));
 	if (!warm->first_stretch || !warm->stretches)
 		return discard(warm);
-	warm->bytes = size.bytes;
 	for (unsigned i = 0; i < SHARES_MOST; i++)
 		warm->shares[i].warm = warm;
 	warm_plan(warm, size);
@@ -303,11 +302,6 @@ static uint64_t bytes_in(const struct job *job, enum share_state first, enum sha
 uint64_t warm_bytes(const struct job *job)
 {
 	return bytes_in(job, SHARE_COMING, SHARE_GOING);
-}
-
-uint64_t warm_bytes_most(const struct job *job)
-{
-	return job->warm ? job->warm->bytes : 0;
 }
 
 uint64_t warm_bytes_here(const struct job *job)

@@ -29,6 +29,10 @@ struct warm_stretch {
 	bool is_writing;
 };
 
+/* ---- For a plan ---- */
+
+/* Were all of it warm; 0: nothing of it can be. */
+uint64_t warm_bytes_most(const struct job *job);
 /* Host memory that it takes to know which stretches are warm. */
 uint64_t warm_metadata_bytes(const struct job *job);
 
@@ -69,8 +73,6 @@ void warm_flush_go_on(struct job *job);
 
 /* In shares that are not away: charged to the job. */
 uint64_t warm_bytes(const struct job *job);
-/* Were all of it warm; 0: nothing of it can be. */
-uint64_t warm_bytes_most(const struct job *job);
 /* Of warm_bytes(): what may be given up; and what is given up already, and has not gone. */
 uint64_t warm_bytes_here(const struct job *job);
 uint64_t warm_bytes_leaving(const struct job *job);

@@ -77,7 +77,6 @@ struct flush {
 
 struct warm {
 	struct job *job;
-	uint64_t bytes;	 /* of all stretches */
 	bool is_refused; /* the kernel had no memory: it is not asked again */
 	uint32_t dirty;	 /* stretches */
 	struct flush flush;

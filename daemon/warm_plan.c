@@ -53,6 +53,11 @@ struct warm_size warm_measure(const struct job *job)
 	return size;
 }
 
+uint64_t warm_bytes_most(const struct job *job)
+{
+	return job->has_nvme_optimizer ? warm_measure(job).bytes : 0;
+}
+
 uint64_t warm_metadata_bytes(const struct job *job)
 {
 	if (!job->has_nvme_optimizer)

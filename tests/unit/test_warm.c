@@ -665,6 +665,34 @@ static void a_job_without_ranks_has_none(void **state)
 	end_job(&actor, job);
 }
 
+/* Whether there is anything of it at the moment, or there never can be. */
+static void what_all_of_it_would_be_stands_in_the_plan(void **state)
+{
+	struct job *job = start(PLACEMENT_HOST, 0);
+	struct actor_job options = options_of(PLACEMENT_HOST, 0);
+	uint64_t all;
+
+	take_step(&actor, 0);
+	all = warm_bytes_here(job);
+	assert_true(all > 0);
+	assert_int_equal(job->warm_most_bytes, all);
+	actor_die(&actor);
+	scene_settle(&scene);
+	assert_true(idle_release(job));
+	assert_null(job->warm);
+	assert_int_equal(job->warm_most_bytes, all);
+	assert_int_equal(
+		scene_restart(&(struct scene_options){ .host_budget = NODE_BUDGET, .capacity = GIB }, &scene),
+		0);
+	job = find("job");
+	assert_int_equal(job->warm_most_bytes, all);
+	end_job(&other, job);
+	options.optimizer_placement = PLACEMENT_HOST;
+	job = start_with(&other, &options);
+	assert_int_equal(job->warm_most_bytes, 0);
+	end_job(&other, job);
+}
+
 /* ---- Readers ---- */
 
 #define SAMPLES 100
@@ -795,6 +823,7 @@ int main(void)
 		TEST(who_may_not_have_more_holds_up_nobody),
 		TEST(it_goes_while_a_sweep_uses_it),
 		TEST(a_job_without_ranks_has_none),
+		TEST(what_all_of_it_would_be_stands_in_the_plan),
 		TEST(a_reader_sees_the_step_before),
 		TEST(a_reader_between_commits_sees_the_last_step),
 		TEST(what_cannot_be_written_breaks_the_job),
