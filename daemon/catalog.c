@@ -1,5 +1,4 @@
 #include "daemon/catalog.h"
-#include "daemon/options.h"
 
 #include <errno.h>
 #include <math.h>
@@ -8,6 +7,7 @@
 
 #include "common/plural.h"
 #include "common/size.h"
+#include "daemon/options.h"
 #include "daemon/refuse.h"
 #include "proto/name.h"
 
