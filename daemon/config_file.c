@@ -1,3 +1,4 @@
+/* The file of the configuration: read line by line, each fault told with its line. */
 #include "daemon/config.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* What a rank says of its job, beside what the job is: the first thing in which they differ, by its name. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

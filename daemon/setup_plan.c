@@ -1,3 +1,4 @@
+/* The plan of a job: where its state lies, in which streams, and what memory and disk that takes. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
