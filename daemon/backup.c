@@ -82,12 +82,10 @@ static bool is_needed(const struct job *job, uint32_t pack, struct hosted_part p
 static void fail(struct save *save, const struct store_transfer *transfer, int status)
 {
 	struct backup *backup = save->backup;
-	struct log_fields fault = store_fault(backup->job, save->pack, transfer);
 
 	if (backup->status == 0)
 		backup->status = status;
-	job_break(backup->job, status, &fault, "unit \"%s\" cannot be written to %s: %s", fault.unit,
-		  fault.device ? fault.device : "its store", store_error(status));
+	job_break_write(backup->job, save->pack, transfer, status);
 }
 
 static void end_part(struct save *save)

@@ -159,6 +159,14 @@ void job_break(struct job *job, int r, const struct log_fields *about, const cha
 	family_break(job);
 }
 
+void job_break_write(struct job *job, uint32_t pack, const struct store_transfer *transfer, int status)
+{
+	struct log_fields fault = store_fault(job, pack, transfer);
+
+	job_break(job, status, &fault, "unit \"%s\" cannot be written to %s: %s", fault.unit,
+		  fault.device ? fault.device : "its store", store_error(status));
+}
+
 void job_break_with(struct job *job, const struct job *cause)
 {
 	if (job->phase == JOB_BROKEN)

@@ -331,6 +331,9 @@ void job_abort(struct job *job, int r, const char *format, ...) __attribute__((f
 void job_break(struct job *job, int r, const struct log_fields *about, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
+/* The same, because a transfer of the pack to its NVMe store has failed. */
+void job_break_write(struct job *job, uint32_t pack, const struct store_transfer *transfer, int status);
+
 /* Its store takes no writes any more, which another job of it has found. */
 void job_break_with(struct job *job, const struct job *cause);
 

@@ -411,12 +411,8 @@ static void on_section_flushed(struct store_transfer *transfer, int status)
 
 	trace_transferred(job, residence_pack(residence), job->parameter_store, transfer);
 	residence->writes--;
-	if (status < 0) {
-		struct log_fields fault = store_fault(job, residence_pack(residence), transfer);
-
-		job_break(job, status, &fault, "unit \"%s\" cannot be written to %s: %s", fault.unit,
-			  fault.device ? fault.device : "its store", store_error(status));
-	}
+	if (status < 0)
+		job_break_write(job, residence_pack(residence), transfer, status);
 	job_settle(job);
 }
 
@@ -439,8 +435,7 @@ bool residency_flush(struct job *job, uint32_t pack)
 		int r = store_submit(job->parameter_store, &residence->parts[section].transfer);
 
 		if (r < 0) {
-			job_break(job, r, &(struct log_fields){ .unit = pack_name(job, pack) },
-				  "unit \"%s\" cannot be written: %s", pack_name(job, pack), strerror(-r));
+			job_break_write(job, pack, &residence->parts[section].transfer, r);
 			continue;
 		}
 		residence->writes++;

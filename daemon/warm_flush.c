@@ -48,12 +48,8 @@ static void resume(struct job *job)
 
 static void fail(struct save *save, const struct save_part *part, int status)
 {
-	struct job *job = save->warm->job;
-	struct log_fields fault = store_fault(job, save->pack, &part->transfer);
-
 	save->status = save->warm->flush.status = status;
-	job_break(job, status, &fault, "unit \"%s\" cannot be written to %s: %s", fault.unit,
-		  fault.device ? fault.device : "its store", store_error(status));
+	job_break_write(save->warm->job, save->pack, &part->transfer, status);
 }
 
 static void end_part(struct save *save)
