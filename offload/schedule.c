@@ -197,14 +197,19 @@ static struct tier_io *top(const struct schedule *schedule, enum schedule_class 
 	return heap->count > 0 ? peek(heap->flows[0], class) : NULL;
 }
 
-/* Who is idle has no haste. */
-static size_t bound_of(const struct schedule *schedule, const struct tier_io *background)
+static bool is_any_wanted(const struct schedule *schedule)
+{
+	return top(schedule, SCHEDULE_DEMAND) || top(schedule, SCHEDULE_BACKGROUND);
+}
+
+/* What is idle has no haste; but in its turn it has the room of what it goes before, which is full. */
+static size_t bound_of(const struct schedule *schedule)
 {
 	size_t bound = schedule->limits.background_bytes;
 
 	if (schedule->in_flight > schedule->background_in_flight)
 		return bound / SCHEDULE_DEMAND_DIVISOR;
-	return background->priority == TIER_IDLE ? bound : bound + schedule->grown;
+	return is_any_wanted(schedule) ? bound + schedule->grown : bound;
 }
 
 /* So a demand read waits for the bound that is configured and a quarter of what was moved since the last one
@@ -226,7 +231,7 @@ static bool has_room(const struct schedule *schedule, const struct tier_io *back
 	if (schedule->background_in_flight == 0)
 		return true;
 	return schedule->background_in_flight < depth - depth / 4 &&
-	       schedule->background_bytes + piece_of(background) <= bound_of(schedule, background);
+	       schedule->background_bytes + piece_of(background) <= bound_of(schedule);
 }
 
 static void earn(size_t *earned, const struct tier_io *io, unsigned part)
@@ -255,26 +260,25 @@ static struct tier_io *choose_wanted(struct schedule *schedule)
 	return demand;
 }
 
-/* What is idle would never end on a device that is always busy, if it earned nothing. */
+/* What is idle would never end on a device that is always busy, if it earned nothing, or if what is smaller
+ * took the room that it waits for. */
 static struct tier_io *choose(struct schedule *schedule)
 {
 	struct tier_io *idle = top(schedule, SCHEDULE_IDLE), *wanted;
-	bool is_wanted = top(schedule, SCHEDULE_DEMAND) || top(schedule, SCHEDULE_BACKGROUND);
+	bool is_wanted = is_any_wanted(schedule);
 
 	if (!idle)
 		return choose_wanted(schedule);
-	if (!is_wanted || schedule->idle_earned >= piece_of(idle)) {
-		if (has_room(schedule, idle)) {
-			schedule->idle_earned -= is_wanted ? piece_of(idle) : 0;
-			return idle;
-		}
-		if (!is_wanted)
-			return NULL;
+	if (is_wanted && schedule->idle_earned < piece_of(idle)) {
+		wanted = choose_wanted(schedule);
+		if (wanted)
+			earn(&schedule->idle_earned, wanted, SCHEDULE_IDLE_PART);
+		return wanted;
 	}
-	wanted = choose_wanted(schedule);
-	if (wanted)
-		earn(&schedule->idle_earned, wanted, SCHEDULE_IDLE_PART);
-	return wanted;
+	if (!has_room(schedule, idle))
+		return top(schedule, SCHEDULE_DEMAND);
+	schedule->idle_earned -= is_wanted ? piece_of(idle) : 0;
+	return idle;
 }
 
 static void account_write_back(struct schedule_flow *flow, const struct tier_io *io)

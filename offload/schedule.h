@@ -16,14 +16,15 @@
  * prefetches wait, its write-back does. */
 #define SCHEDULE_BACKGROUND_PART 16
 #define SCHEDULE_WRITE_BACK_PART 8
-/* While anything else waits, what is idle moves a byte for so many of the others. */
+/* While anything else waits, what is idle moves a byte for so many of the others, in the room that they
+ * have. */
 #define SCHEDULE_IDLE_PART 64
 
 /* While demand reads are in flight, the bound on the bytes of the rest is so much lower: they share the
  * device. */
 #define SCHEDULE_DEMAND_DIVISOR 4
 /* Where no demand read comes the bound grows, to so many times as much, by a byte for so many of the rest
- * that are moved: many devices are fast with longer queues only. */
+ * that are moved: many devices are fast with longer queues only. What is idle alone does not use that. */
 #define SCHEDULE_GROWTH_MAX 4
 #define SCHEDULE_GROWTH_PART 4
 
@@ -47,7 +48,7 @@ struct schedule_flow {
 
 struct schedule_limits {
 	unsigned depth;		 /* pieces in flight; a quarter of them is kept for demand reads */
-	size_t background_bytes; /* in flight of all but demand reads; see below; one piece always may be */
+	size_t background_bytes; /* in flight of all but demand reads; see above; one piece always may be */
 };
 
 /* One device. Nothing here allocates; a call costs O(log flows). */

@@ -197,6 +197,50 @@ static void what_is_idle_does_not_starve(void **state)
 	}
 }
 
+/* As many as may be are in flight, and the oldest ends first; what has ended waits again. */
+static void run_full(struct fixture *fixture, uint64_t bytes)
+{
+	struct tier_io *in_flight[64];
+	unsigned begun = 0, ended = 0;
+
+	for (uint64_t moved = 0; moved < bytes;) {
+		struct tier_io *io = schedule_next(&fixture->schedule);
+
+		if (io) {
+			in_flight[begun++ % ARRAY_LENGTH(in_flight)] = io;
+			continue;
+		}
+		assert_true(ended < begun);
+		io = in_flight[ended++ % ARRAY_LENGTH(in_flight)];
+		moved += io->piece;
+		fixture->moved[flow_of(fixture, io)][io->priority] += io->piece;
+		schedule_finish(io);
+		schedule_push(io->flow, io);
+	}
+}
+
+/* The bound has grown, and all of it is in use: by larger pieces than what is idle, and by smaller ones. */
+static void what_is_idle_does_not_starve_on_a_full_device(void **state)
+{
+	static const size_t lengths[][2] = { { MIB, MIB / 4 }, { MIB / 2, MIB } };
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(lengths); i++) {
+		struct tier_io background[200], idle[4];
+		struct fixture fixture;
+
+		open_fixture(&fixture, equal, 2);
+		fixture.schedule.limits.depth = 64;
+		for (unsigned j = 0; j < ARRAY_LENGTH(background); j++)
+			push(&fixture, 0, &background[j], j % 2 ? TIER_PREFETCH : TIER_WRITE_BACK,
+			     lengths[i][0]);
+		for (unsigned j = 0; j < ARRAY_LENGTH(idle); j++)
+			push(&fixture, 1, &idle[j], TIER_IDLE, lengths[i][1]);
+		run_full(&fixture, 65 * 20 * MIB);
+		assert_in_range(fixture.schedule.background_bytes, 14 * MIB, SCHEDULE_GROWTH_MAX * 4 * MIB);
+		expect_about(fixture.moved[1][TIER_IDLE], 20 * MIB);
+	}
+}
+
 /* What the background has no room for, what is idle has none for either. */
 static void what_is_idle_does_not_overtake_what_has_no_room(void **state)
 {
@@ -550,6 +594,7 @@ int main(void)
 		cmocka_unit_test(nothing_starves),
 		cmocka_unit_test(what_is_idle_comes_last),
 		cmocka_unit_test(what_is_idle_does_not_starve),
+		cmocka_unit_test(what_is_idle_does_not_starve_on_a_full_device),
 		cmocka_unit_test(what_is_idle_does_not_overtake_what_has_no_room),
 		cmocka_unit_test(waiting_earns_no_flood),
 		cmocka_unit_test(a_flow_that_comes_back_is_served_at_once_but_has_saved_nothing),
