@@ -14,7 +14,6 @@
 
 #define DEPTH 16
 #define MOST_DEPTH 32
-#define DEPTHS "nvme_depth"
 #define DEPTH_TURNS 5 /* odd: one is the median */
 #define DEPTH_SECONDS 0.3
 #define QUICK_DEPTH_SECONDS 0.01
@@ -190,6 +189,11 @@ static int record_rate(struct bench *bench, const char *name, double *rates)
 						    .unit = "MB/s" });
 }
 
+static bool is_depth_wanted(const struct bench *bench, const struct depth *depth)
+{
+	return bench_wants(bench, depth->ours) || bench_wants(bench, depth->theirs);
+}
+
 static int read_at_depth(struct bench *bench, struct stage *stage, const struct depth *depth)
 {
 	double seconds = bench_is_quick(bench) ? QUICK_DEPTH_SECONDS : DEPTH_SECONDS;
@@ -207,14 +211,15 @@ static int read_at_depth(struct bench *bench, struct stage *stage, const struct 
 	return r < 0 ? r : record_rate(bench, depth->theirs, theirs);
 }
 
-static int read_at_all_depths(struct bench *bench, struct stage *stage)
+static int read_at_depths(struct bench *bench, struct stage *stage)
 {
 	int r = 0;
 
 	stage->subject = &subjects[0];
 	stage->fio.direction = subjects[0].fio_direction;
 	for (size_t i = 0; i < ARRAY_LENGTH(depths) && r == 0; i++)
-		r = read_at_depth(bench, stage, &depths[i]);
+		if (is_depth_wanted(bench, &depths[i]))
+			r = read_at_depth(bench, stage, &depths[i]);
 	return r;
 }
 
@@ -232,7 +237,7 @@ static int run(struct bench *bench, struct stage *stage)
 	for (size_t i = 0; i < ARRAY_LENGTH(subjects) && r == 0; i++)
 		if (bench_wants(bench, subjects[i].name))
 			r = compare(bench, stage, &subjects[i]);
-	return r == 0 && bench_wants(bench, DEPTHS) ? read_at_all_depths(bench, stage) : r;
+	return r < 0 ? r : read_at_depths(bench, stage);
 }
 
 static bool is_wanted(const struct bench *bench)
@@ -240,14 +245,26 @@ static bool is_wanted(const struct bench *bench)
 	for (size_t i = 0; i < ARRAY_LENGTH(subjects); i++)
 		if (bench_wants(bench, subjects[i].name))
 			return true;
-	return bench_wants(bench, DEPTHS);
+	for (size_t i = 0; i < ARRAY_LENGTH(depths); i++)
+		if (is_depth_wanted(bench, &depths[i]))
+			return true;
+	return false;
+}
+
+static void skip_if_wanted(struct bench *bench, const char *name)
+{
+	if (bench_wants(bench, name))
+		bench_skip(bench, name, FIO_MISSING);
 }
 
 static int skip(struct bench *bench)
 {
 	for (size_t i = 0; i < ARRAY_LENGTH(subjects); i++)
-		if (bench_wants(bench, subjects[i].name))
-			bench_skip(bench, subjects[i].name, FIO_MISSING);
+		skip_if_wanted(bench, subjects[i].name);
+	for (size_t i = 0; i < ARRAY_LENGTH(depths); i++) {
+		skip_if_wanted(bench, depths[i].ours);
+		skip_if_wanted(bench, depths[i].theirs);
+	}
 	return 0;
 }
 

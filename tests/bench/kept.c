@@ -15,6 +15,7 @@
 #define ROUNDS 9
 #define QUICK_ROUNDS 2
 #define LIMIT 1.10
+#define RATIO "step_kept_ratio"
 #define AN_HOUR 3600
 
 /* Of a parameter in host memory, the bytes that a step reads, its remainder and moments, and writes. */
@@ -32,6 +33,14 @@ static const struct kept {
 	{ 0.75, "kept75", "step_kept_0.75_time", "step_kept_0.75_bytes" },
 };
 #define FRACTIONS ARRAY_LENGTH(kept)
+
+bool kept_is_wanted(const struct bench *bench)
+{
+	for (size_t i = 0; i < FRACTIONS; i++)
+		if (bench_wants(bench, kept[i].time) || bench_wants(bench, kept[i].bytes))
+			return true;
+	return bench_wants(bench, RATIO);
+}
 
 static double expected(double fraction)
 {
@@ -69,7 +78,7 @@ static double take_steps(const struct stepper *stepper)
 		if (r == 0)
 			r = stepper_step(stepper, i + 1 < STEPS ? TIERD_DONE : TIERD_DURABLE, &one);
 		if (r < 0) {
-			fprintf(stderr, "step_kept_ratio: %s\n", tierd_message());
+			fprintf(stderr, "%s: %s\n", RATIO, tierd_message());
 			return r;
 		}
 		seconds += one;
@@ -115,8 +124,7 @@ static int record_one(struct bench *bench, const struct kept *one, double ratio)
 	double bytes = expected(one->fraction);
 	int r;
 
-	printf("%-24s kept fraction %.2f: %.3f of what its bytes take\n", "step_kept_ratio", one->fraction,
-	       ratio);
+	printf("%-24s kept fraction %.2f: %.3f of what its bytes take\n", RATIO, one->fraction, ratio);
 	r = bench_record(bench,
 			 &(struct bench_result){ .name = one->bytes, .value = bytes, .unit = "times" });
 	return r < 0 ? r
@@ -137,7 +145,7 @@ static int record(struct bench *bench, unsigned rounds, double (*ratios)[ROUNDS]
 			return r;
 		worst = f > 0 && ratio > worst ? ratio : worst;
 	}
-	return bench_record(bench, &(struct bench_result){ .name = "step_kept_ratio",
+	return bench_record(bench, &(struct bench_result){ .name = RATIO,
 							   .value = worst,
 							   .unit = "ratio",
 							   .limit = LIMIT,

@@ -143,8 +143,7 @@ static bool is_wanted(const struct bench *bench)
 	for (size_t i = 0; i < ARRAY_LENGTH(step_layouts); i++)
 		if (bench_wants(bench, step_layouts[i].name))
 			return true;
-	return bench_wants(bench, "step_nvme_ratio") || bench_wants(bench, "step_kept_ratio") ||
-	       step_wants_peer(bench);
+	return bench_wants(bench, "step_nvme_ratio") || kept_is_wanted(bench) || step_wants_peer(bench);
 }
 
 static int run(struct bench *bench)
@@ -161,7 +160,7 @@ static int run(struct bench *bench)
 			r = measure_bytes(bench, &scene, &step_layouts[i]);
 	if (r == 0 && bench_wants(bench, "step_nvme_ratio"))
 		r = measure_time(bench, &scene);
-	if (r == 0 && bench_wants(bench, "step_kept_ratio"))
+	if (r == 0 && kept_is_wanted(bench))
 		r = kept_measure(bench, scene.node);
 	if (r == 0 && step_wants_peer(bench))
 		r = bench_step_peer(bench, &scene);
