@@ -1,8 +1,9 @@
 /* fio: what the device gives, for comparison: io_uring, direct, 1 MiB transfers, registered files and
  * buffers.
  *
- * Its buffers are of huge pages, as the daemon's are, where glibc can be told so (2.35): a mebibyte of small
- * ones is 256 segments for the device's queue, and fio then moves little more than half as much. */
+ * Its buffers are of huge pages, as the daemon's are, where glibc can be told so (2.35), however few: a
+ * mebibyte of small ones is 256 segments for the device's queue, and fio then moves little more than half as
+ * much. */
 #ifndef TIERD_TESTS_BENCH_FIO_H
 #define TIERD_TESTS_BENCH_FIO_H
 

@@ -194,21 +194,25 @@ static bool is_depth_wanted(const struct bench *bench, const struct depth *depth
 	return bench_wants(bench, depth->ours) || bench_wants(bench, depth->theirs);
 }
 
+/* Each is first in every second turn. */
 static int read_at_depth(struct bench *bench, struct stage *stage, const struct depth *depth)
 {
 	double seconds = bench_is_quick(bench) ? QUICK_DEPTH_SECONDS : DEPTH_SECONDS;
-	double ours[DEPTH_TURNS], theirs[DEPTH_TURNS];
+	const struct bench_side sides[2] = { { run_engine, stage }, { fio_run, &stage->fio } };
+	double rates[2][DEPTH_TURNS];
 	int r;
 
 	stage->depth = stage->fio.depth = depth->depth;
-	for (unsigned i = 0; i < DEPTH_TURNS; i++) {
-		ours[i] = run_engine(stage, seconds);
-		theirs[i] = fio_run(&stage->fio, seconds);
-		if (ours[i] < 0 || theirs[i] < 0)
-			return ours[i] < 0 ? (int)ours[i] : (int)theirs[i];
+	for (unsigned i = 0; i < 2 * DEPTH_TURNS; i++) {
+		unsigned turn = i / 2, side = (i + turn) % 2;
+		double rate = sides[side].run(sides[side].context, seconds);
+
+		if (rate < 0)
+			return (int)rate;
+		rates[side][turn] = rate;
 	}
-	r = record_rate(bench, depth->ours, ours);
-	return r < 0 ? r : record_rate(bench, depth->theirs, theirs);
+	r = record_rate(bench, depth->ours, rates[0]);
+	return r < 0 ? r : record_rate(bench, depth->theirs, rates[1]);
 }
 
 static int read_at_depths(struct bench *bench, struct stage *stage)
