@@ -88,7 +88,7 @@ bool bench_is_quick(const struct bench *bench)
 	return bench->is_quick;
 }
 
-static bool toss(struct bench *bench)
+bool bench_toss(struct bench *bench)
 {
 	bench->random = bench->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
 	return bench->random >> 63;
@@ -104,7 +104,7 @@ static int run_pair(struct bench *bench, const struct bench_side *first, const s
 {
 	const struct bench_side *sides[2] = { first, second };
 	double seconds = bench->is_quick ? 0.05 : 1;
-	bool is_reversed = toss(bench);
+	bool is_reversed = bench_toss(bench);
 	struct pair pair = { { 0 } };
 
 	for (int i = 0; i < 4; i++) {

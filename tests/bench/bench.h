@@ -52,6 +52,9 @@ int bench_measure(struct bench *bench, const struct bench_comparison *comparison
 /* And records it. */
 int bench_compare(struct bench *bench, const struct bench_comparison *comparison);
 
+/* By chance. */
+bool bench_toss(struct bench *bench);
+
 /* Sorts the values; part: from 0, the least, to 1. */
 double bench_quantile(double *values, unsigned count, double part);
 

@@ -33,6 +33,7 @@ static const struct kept {
 	{ 0.75, "kept75", "step_kept_0.75_time", "step_kept_0.75_bytes" },
 };
 #define FRACTIONS ARRAY_LENGTH(kept)
+#define TURNS (FRACTIONS + 1) /* of a round: nothing is kept in the first and in the last */
 
 bool kept_is_wanted(const struct bench *bench)
 {
@@ -89,32 +90,31 @@ static double take_steps(const struct stepper *stepper)
 /* In order, or in its reverse. */
 static int take_turns(const struct stepper *steppers, bool is_reversed, double *ret_seconds)
 {
-	for (size_t i = 0; i < FRACTIONS; i++) {
-		size_t turn = is_reversed ? FRACTIONS - 1 - i : i;
+	for (size_t i = 0; i < TURNS; i++) {
+		size_t turn = is_reversed ? TURNS - 1 - i : i;
 
-		ret_seconds[turn] = take_steps(&steppers[turn]);
+		ret_seconds[turn] = take_steps(&steppers[turn % FRACTIONS]);
 		if (ret_seconds[turn] < 0)
 			return (int)ret_seconds[turn];
 	}
 	return 0;
 }
 
-static int run_rounds(const struct stepper *steppers, unsigned rounds, double (*ratios)[ROUNDS],
-		      double *selves)
+static int run_rounds(struct bench *bench, const struct stepper *steppers, unsigned rounds,
+		      double (*ratios)[ROUNDS], double *selves)
 {
-	double seconds[FRACTIONS], again;
-
 	for (unsigned i = 0; i < rounds; i++) {
-		int r = take_turns(steppers, i % 2, seconds);
+		double seconds[TURNS];
+		int r = take_turns(steppers, bench_toss(bench), seconds);
 
 		if (r < 0)
 			return r;
-		again = take_steps(&steppers[0]);
-		if (again < 0)
-			return (int)again;
-		selves[i] = again > seconds[0] ? again / seconds[0] : seconds[0] / again;
+		double first = seconds[0], last = seconds[TURNS - 1];
+
+		selves[i] = last > first ? last / first : first / last;
+		seconds[0] = (first + last) / 2;
 		for (size_t f = 0; f < FRACTIONS; f++)
-			ratios[f][i] = seconds[f] / ((seconds[0] + again) / 2) / expected(kept[f].fraction);
+			ratios[f][i] = seconds[f] / seconds[0] / expected(kept[f].fraction);
 	}
 	return 0;
 }
@@ -156,14 +156,14 @@ int kept_measure(struct bench *bench, struct tierd_node *node)
 {
 	unsigned rounds = bench_is_quick(bench) ? QUICK_ROUNDS : ROUNDS;
 	struct stepper steppers[FRACTIONS] = { { NULL } };
-	double ratios[FRACTIONS][ROUNDS], selves[ROUNDS], seconds[FRACTIONS];
+	double ratios[FRACTIONS][ROUNDS], selves[ROUNDS], seconds[TURNS];
 	int r = open_jobs(node, steppers);
 
 	/* The first steps fill what is kept. */
 	if (r == 0)
 		r = take_turns(steppers, false, seconds);
 	if (r == 0)
-		r = run_rounds(steppers, rounds, ratios, selves);
+		r = run_rounds(bench, steppers, rounds, ratios, selves);
 	if (r == 0)
 		r = record(bench, rounds, ratios, selves);
 	for (size_t i = 0; i < FRACTIONS; i++)
