@@ -20,7 +20,7 @@
  *   greatest_lane(x)
  *   load_bytes(from), load_halves(from)   widened
  *   store_bytes(to, x)         of what is below 2^15; above 255: that
- *   store_halves(to, x)        cut
+ *   store_halves(to, x)        of what is below 2^16
  *   carry_half(x)              with 0x8000 added, which rounds the upper half; a NaN as it is
  * Pairs are an even element and the odd one behind it:
  *   load_pairs(from), store_pairs(to, x)      of halves: a word is a pair, the even one is its lower half
