@@ -196,7 +196,9 @@ int store_layout_add_stream(struct store_layout *layout, const char *name);
  * it begins, and it reads as zeros until that has ended well. For what no commit ever needs. */
 int store_layout_add_scratch_stream(struct store_layout *layout, const char *name);
 /* What a fixed stream holds stays as it is from the first commit on, before which all writes of it have
- * ended: so it has one place for each extent, which snapshots and forks of the job share for good. */
+ * ended: so it has one place for each extent, which snapshots and forks of the job share for good. Rewrites
+ * before that are of whole extents: one may wait for the place of another, which comes free only when all
+ * blocks of that are written. */
 int store_layout_add_fixed_stream(struct store_layout *layout, const char *name);
 /* Before its first section: a stream has blocks of so many bytes, whole pages, from STORE_BLOCK_BYTES to
  * STORE_MAX_BLOCK_BYTES, and STORE_EXTENT_BLOCKS of them in an extent. So what has an odd size for each
