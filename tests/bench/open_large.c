@@ -86,7 +86,14 @@ static struct nvme_config config_of(const struct stage *stage, const char *name,
 				     .capacity = capacity };
 }
 
-/* Nothing is reserved. */
+static int drop_tiers(struct tier **tiers, unsigned count, int r)
+{
+	while (count > 0)
+		tier_free(tiers[--count]);
+	return r;
+}
+
+/* Nothing is reserved. None of them are there after an error. */
 static int make_tiers(struct stage *stage, uint64_t capacity, struct tier **ret_tiers)
 {
 	for (unsigned device = 0; device < DEVICES; device++) {
@@ -102,7 +109,7 @@ static int make_tiers(struct stage *stage, uint64_t capacity, struct tier **ret_
 			fprintf(stderr, "open_10tb_s: %s has no files of %llu bytes\n", config.directory,
 				(unsigned long long)capacity);
 		if (r < 0)
-			return r;
+			return drop_tiers(ret_tiers, device, r);
 		hollow_init(&stage->hollows[device], tier, stage->bare.disk.buffers.base,
 			    stage->bare.disk.buffers.length);
 		ret_tiers[device] = &stage->hollows[device].tier;
@@ -184,7 +191,7 @@ static int open_tiers(const struct stage *stage, struct tier **ret_tiers)
 		config = config_of(stage, name, 0);
 		r = nvme_tier_open(&config, 0, &ret_tiers[device]);
 		if (r < 0)
-			return r;
+			return drop_tiers(ret_tiers, device, r);
 	}
 	return 0;
 }
@@ -193,7 +200,7 @@ static int open_store(struct stage *stage)
 {
 	struct bare_store *bare = &stage->bare;
 	struct store_config config = { .workers = bare->workers };
-	struct store_layout *layout = NULL;
+	_cleanup_(store_layout_freep) struct store_layout *layout = NULL;
 	struct tier *tiers[DEVICES];
 	int r = open_tiers(stage, tiers);
 
@@ -203,7 +210,11 @@ static int open_store(struct stage *stage)
 		r = bare_store_wait_for_request(bare, store_open(bare->store, &bare->request));
 	if (r == 0)
 		r = bare_store_layout(bare, &layout);
-	return r < 0 ? r : store_adopt(bare->store, layout);
+	if (r == 0)
+		r = store_adopt(bare->store, layout);
+	if (r == 0)
+		layout = NULL;
+	return r;
 }
 
 static void transfer_done(struct store_transfer *transfer, int status)
