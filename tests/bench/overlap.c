@@ -51,7 +51,7 @@ struct training {
 	unsigned units;
 	unsigned pieces; /* of a unit, forward */
 	/* Of a step, as last measured. */
-	double bytes, busy_seconds;
+	double bytes, trainer_seconds, daemon_seconds; /* of processors */
 };
 
 /* ---- A step ---- */
@@ -135,9 +135,8 @@ static void note_step(struct training *training, const struct counters *from, co
 		      unsigned steps)
 {
 	training->bytes = (to->bytes - from->bytes) / steps;
-	training->busy_seconds = (to->trainer_seconds - from->trainer_seconds +
-				  (double)(to->daemon_ns - from->daemon_ns) / 1e9) /
-				 steps;
+	training->trainer_seconds = (to->trainer_seconds - from->trainer_seconds) / steps;
+	training->daemon_seconds = (double)(to->daemon_ns - from->daemon_ns) / 1e9 / steps;
 }
 
 /* Steps a second: from the closing of one to that of another, so that each runs into the one before. What is
@@ -176,7 +175,8 @@ static double run_bound(void *context, double seconds)
 	if (rate < 0)
 		return rate;
 	moving = training->bytes / rate;
-	computing = training->busy_seconds / (double)sysconf(_SC_NPROCESSORS_ONLN);
+	computing = (training->trainer_seconds + training->daemon_seconds) /
+		    (double)sysconf(_SC_NPROCESSORS_ONLN);
 	return 1 / (moving > computing ? moving : computing);
 }
 
@@ -216,8 +216,10 @@ static int measure(struct bench *bench, struct training *training, const struct 
 	if (r == 0)
 		r = bench_measure(bench, &comparison, ret_result);
 	if (r == 0)
-		printf("%-24s %.3f, spread %.3f: %.0f MB and %.2f s of processors a step\n", subject->name,
-		       ret_result->value, ret_result->spread, training->bytes / 1e6, training->busy_seconds);
+		printf("%-24s %.3f, spread %.3f: %.0f MB a step, and of processors %.2f s for the trainer "
+		       "and %.2f s for the daemon\n",
+		       subject->name, ret_result->value, ret_result->spread, training->bytes / 1e6,
+		       training->trainer_seconds, training->daemon_seconds);
 	return r;
 }
 
