@@ -13,10 +13,12 @@ struct engine;
 #define ENGINE_DEFAULT_BACKGROUND_BYTES ((size_t)4 << 20)
 
 struct engine_config {
-	unsigned queue_depth;	 /* transfers that a device sees at once; more wait here, in a schedule */
-	unsigned devices;	 /* 0: one */
-	size_t background_bytes; /* that a device sees at once of all but demand reads; 0: the default */
-	bool is_plain;		 /* do not try io_uring */
+	unsigned queue_depth; /* transfers that a device sees at once; more wait here, in a schedule */
+	unsigned devices;     /* 0: one */
+	/* That a device sees at once of all but demand reads; up to four times as much where none come. 0:
+	 * the default. */
+	size_t background_bytes;
+	bool is_plain; /* do not try io_uring */
 };
 
 /* -EINVAL: queue_depth is 0 or above 4096, or there are too many devices. All devices together see at most
