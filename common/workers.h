@@ -35,6 +35,9 @@ struct workers *workers_free(struct workers *workers);
 DEFINE_FREEP(struct workers *, workers_free)
 
 unsigned workers_count(const struct workers *workers);
+
+/* Has run() called by a worker; if the work is brief, by the caller, before this returns. done() waits for
+ * workers_reap() all the same, and never runs in here. */
 void workers_submit(struct workers *workers, struct work *work);
 
 /* Readable (an eventfd) while finished work waits for workers_reap(). */
