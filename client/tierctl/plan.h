@@ -31,8 +31,8 @@ struct plan_model {
 
 /* Bytes per parameter. bf16: the parameter is the upper half of its fp32 master, beside the optimizer's slots
  * lies the 16-bit remainder. fp16: the fp32 master lies beside the parameter. fp32: the parameter is its own
- * master. Gradients are summed in fp32, but where
- * there is nothing to sum. Of moments in 8 bits, 256 share 4 bytes. */
+ * master. Gradients are summed in fp32, but where there is nothing to sum. Of moments in 8 bits, 256 share 4
+ * bytes. */
 struct plan_layout {
 	double parameter, gradient, optimizer;
 };
@@ -99,7 +99,7 @@ int plan_set_durability(struct plan_model *model, const char *text, bool *ret_is
 /* "adamw", "adam", "lion", "momentum" (SGD with it), "none", "sgd" (without). -EINVAL. */
 int plan_set_optimizer(struct plan_model *model, const char *name);
 
-/* How its slots are kept: "fp32", "bf16". -EINVAL. */
+/* How its slots are kept: "fp32", "bf16", "int8". -EINVAL. */
 int plan_set_moments(struct plan_model *model, const char *name);
 const char *plan_moments_name(enum plan_moments moments);
 
