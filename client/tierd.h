@@ -280,12 +280,14 @@ int tierd_gather_begin(struct tierd_job *job, uint32_t unit, struct tierd_ticket
 int tierd_gather_end(struct tierd_ticket *ticket, int timeout_ms, struct tierd_view *ret_parameters);
 
 /* The same for many units, in this order: all of them, or, if one cannot be had, none. Those that are resident cost less
- * than one by one, the others come side by side. ret_parameters: a view for each. */
+ * than one by one, the others come side by side. All have to fit beside each other; a unit may occur several times, with
+ * as many leases. ret_parameters: a view for each, whose base is NULL after an error: those of tierd_gather(). */
 int tierd_gather_many(struct tierd_job *job, const uint32_t *units, size_t count, struct tierd_view *ret_parameters);
 
 /* Gives one lease back; its addresses are dead. -EINVAL: this rank has none on the unit. */
 int tierd_release(struct tierd_job *job, uint32_t unit);
-/* One on each of these. On error, which names the first unit that there was none on, the others are given back all the same. */
+/* One on each of these. -EINVAL: there was none on one of them; the message names the first such unit, and the others are
+ * given back all the same. */
 int tierd_release_many(struct tierd_job *job, const uint32_t *units, size_t count);
 
 /* Hints that these units are wanted soon, in this order. */
