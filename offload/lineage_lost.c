@@ -1,5 +1,5 @@
-/* Snapshots whose map cannot be read, neither copy of a node of it: lost, unless their disk comes to its
- * senses.
+/* Jobs and snapshots whose map cannot be read, neither copy of a node of it: lost, unless their disk comes to
+ * its senses.
  *
  * What such a map names is known as far as it can be read, and no further; and what is not known looks free.
  * So as long as one is there no place at all is given out. Even the names of what could be read are not
