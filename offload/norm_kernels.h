@@ -6,7 +6,7 @@
 
 norm_kernel norm_scalar, norm_avx2, norm_avx512;
 
-/* Adds the squares of the last, incomplete row of lanes. */
+/* Adds the squares of a row of lanes, or of a part of one. */
 static inline void norm_add_row(double *lanes, const float *values, size_t count)
 {
 	for (size_t j = 0; j < count; j++)
