@@ -146,7 +146,7 @@ static inline words code_magnitude(vector x, unsigned slot)
 }
 
 /* Up to store_bytes(), which cuts what is above 255. A second moment that is above 0 stays so: a step is
- * divided by its root. */
+ * divided by its root. But code 1 stands for scale * 2^-34, which is 0 where the scale is below 2^-115. */
 static inline words encode(vector x, unsigned slot, vector factor, words noise)
 {
 	words magnitude = code_magnitude(x, slot), offset = all_words(code_offset(slot));
