@@ -5,7 +5,8 @@
 
 struct burner;
 
-/* With a thread for each processor, the caller's among them. */
+/* With a thread for each processor, the caller's among them. -ENOMEM; -EAGAIN: the kernel refuses a thread.
+ */
 int burner_new(struct burner **ret_burner);
 struct burner *burner_free(struct burner *burner);
 
