@@ -41,6 +41,8 @@ def begin_again(threads):
         return
     os.environ.update({BEGUN: "yes"}, OMP_NUM_THREADS=threads, DS_ACCELERATOR="cpu", DS_PIN_MEMORY_BACKEND="native",
                       RANK="0", LOCAL_RANK="0", WORLD_SIZE="1",
+                      # Huge pages, as the daemon's memory has: for what glibc allocates, and for torch's tensors.
+                      GLIBC_TUNABLES="glibc.malloc.hugetlb=1", THP_MEM_ALLOC_ENABLE="1",
                       # Where pip has put ninja.
                       PATH=os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", ""))
     os.execv(sys.executable, [sys.executable] + sys.argv)
