@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/clock.h"
+
 struct bench;
 
 /* The two sides of a comparison. run() works for about that many seconds and returns its rate (more is
@@ -54,6 +56,17 @@ int bench_compare(struct bench *bench, const struct bench_comparison *comparison
 
 /* By chance. */
 bool bench_toss(struct bench *bench);
+
+/* Since a reading of clock_now_ns(). */
+static inline double bench_seconds_since(uint64_t start)
+{
+	return (double)(clock_now_ns() - start) / 1e9;
+}
+
+static inline double bench_ms_since(uint64_t start)
+{
+	return bench_seconds_since(start) * 1e3;
+}
 
 /* Sorts the values; part: from 0, the least, to 1. */
 double bench_quantile(double *values, unsigned count, double part);

@@ -132,23 +132,18 @@ struct round {
 	double step, commit, flushes; /* seconds */
 };
 
-static double seconds_since(uint64_t start)
-{
-	return (double)(clock_now_ns() - start) / 1e9;
-}
-
 static int measure(struct stage *stage, struct round *ret_round)
 {
 	uint64_t start = clock_now_ns();
 	int r = bare_store_take_step(&stage->bare);
 
-	ret_round->step = seconds_since(start);
+	ret_round->step = bench_seconds_since(start);
 	stage->slow.flushes = 0;
 	stage->slow.flushing_ns = 0;
 	start = clock_now_ns();
 	if (r == 0)
 		r = bare_store_commit(&stage->bare);
-	ret_round->commit = seconds_since(start);
+	ret_round->commit = bench_seconds_since(start);
 	ret_round->flushes = (double)stage->slow.flushing_ns / 1e9;
 	if (r == 0 && stage->slow.flushes != FLUSHES) {
 		fprintf(stderr, "commit_cost: a commit has flushed %u times\n", stage->slow.flushes);

@@ -102,7 +102,7 @@ static double run_engine(void *context, double seconds)
 	wait_for_all(stage);
 	if (stage->error)
 		return stage->error;
-	return (double)stage->finished / ((double)(clock_now_ns() - start) / 1e9);
+	return (double)stage->finished / bench_seconds_since(start);
 }
 
 static void fill_slots(struct stage *stage)

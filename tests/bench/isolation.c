@@ -164,7 +164,7 @@ static int gather_some(struct isolation *isolation, enum side side)
 		uint64_t start = clock_now_ns();
 
 		r = tierd_gather(isolation->job, unit, &view);
-		isolation->waits[side][isolation->counts[side]++] = (double)(clock_now_ns() - start) / 1e6;
+		isolation->waits[side][isolation->counts[side]++] = bench_ms_since(start);
 		if (r == 0)
 			r = tierd_release(isolation->job, unit);
 	}

@@ -39,11 +39,6 @@ struct stage {
 	double step_seconds, commit_seconds; /* of the step that has written all of it */
 };
 
-static double seconds_since(uint64_t start)
-{
-	return (double)(clock_now_ns() - start) / 1e9;
-}
-
 static struct stage *stage_of(struct bare_store *bare)
 {
 	return container_of(bare, struct stage, bare);
@@ -153,13 +148,13 @@ static int make(struct stage *stage)
 	start = clock_now_ns();
 	if (r == 0)
 		r = bare_store_take_step(bare);
-	stage->step_seconds = seconds_since(start);
+	stage->step_seconds = bench_seconds_since(start);
 	for (unsigned i = 0; i < DEVICES && r == 0; i++)
 		dropped += stage->hollows[i].dropped;
 	start = clock_now_ns();
 	if (r == 0)
 		r = dropped == bare->bytes ? bare_store_commit(bare) : -ENODATA;
-	stage->commit_seconds = seconds_since(start);
+	stage->commit_seconds = bench_seconds_since(start);
 	bare->store = store_free(bare->store);
 	bare->turn = NULL;
 	return r;
@@ -305,7 +300,7 @@ static int measure(struct stage *stage, struct opening *ret_opening)
 	uint64_t before = resident_bytes(), start = clock_now_ns();
 	int r = open_store(stage);
 
-	ret_opening->seconds = seconds_since(start);
+	ret_opening->seconds = bench_seconds_since(start);
 	ret_opening->resident = (double)(resident_bytes() - before);
 	if (r == 0)
 		r = expect_all(&stage->bare);
@@ -313,7 +308,7 @@ static int measure(struct stage *stage, struct opening *ret_opening)
 	start = clock_now_ns();
 	if (r == 0)
 		r = read_plainly(stage);
-	ret_opening->floor = seconds_since(start);
+	ret_opening->floor = bench_seconds_since(start);
 	return r;
 }
 

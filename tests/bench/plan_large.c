@@ -70,7 +70,7 @@ static int take_time(struct stage *stage, const char *what, int (*run)(struct st
 {
 	uint64_t start = clock_now_ns();
 	int r = run(stage);
-	double seconds = (double)(clock_now_ns() - start) / 1e9;
+	double seconds = bench_seconds_since(start);
 
 	if (r < 0)
 		fprintf(stderr, "plan_10tb_s: %s: %s (%s)\n", what, strerror(-r),

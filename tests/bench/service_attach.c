@@ -51,11 +51,6 @@ struct attach {
 	bool is_huge[PAGES];
 };
 
-static double ms_since(uint64_t start)
-{
-	return (double)(clock_now_ns() - start) / 1e6;
-}
-
 static double gib(const struct attach *attach)
 {
 	return (double)(UNITS * attach->elements * sizeof(float)) / (double)GIB;
@@ -108,16 +103,16 @@ static int measure(const struct attach *attach, const char *socket)
 	struct tierd_job *job;
 	int r = open_job(socket, attach, &job);
 
-	wait->open = ms_since(start);
+	wait->open = bench_ms_since(start);
 	if (r == 0)
 		r = tierd_gather(job, 0, &view);
-	wait->pointer = ms_since(start);
+	wait->pointer = bench_ms_since(start);
 	if (r == 0)
 		r = tierd_release(job, 0);
 	start = clock_now_ns();
 	if (r == 0)
 		r = use_all(job, attach->elements);
-	wait->use = ms_since(start);
+	wait->use = bench_ms_since(start);
 	return r;
 }
 
@@ -191,7 +186,7 @@ static int populate(const struct attach *attach, enum pages pages, double *ret_m
 		return -errno;
 	(void)madvise(memory, bytes, pages == HUGE_PAGES ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 	memset(memory, 1, bytes);
-	*ret_ms = ms_since(start);
+	*ret_ms = bench_ms_since(start);
 	munmap(memory, bytes);
 	return 0;
 }
@@ -256,17 +251,9 @@ static int serve_large(struct attach *attach)
 
 /* ---- Results ---- */
 
-static int compare_doubles(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double median(double *values, unsigned count)
 {
-	qsort(values, count, sizeof(*values), compare_doubles);
-	return values[count / 2];
+	return bench_quantile(values, count, 0.5);
 }
 
 static int report_attach(struct bench *bench, struct attach *attach, enum pages pages, const char *name)

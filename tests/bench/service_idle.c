@@ -105,15 +105,8 @@ static int run_program(const char *path, char *const arguments[], double *ret_ms
 	posix_spawn_file_actions_destroy(&actions);
 	if (r == 0 && waitpid(process, &status, 0) != process)
 		r = -errno;
-	*ret_ms = (double)(clock_now_ns() - start) / 1e6;
+	*ret_ms = bench_ms_since(start);
 	return r < 0 ? r : WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
 }
 
 static int measure_status(struct bench *bench, const char *name, struct idle *idle)
@@ -131,12 +124,10 @@ static int measure_status(struct bench *bench, const char *name, struct idle *id
 	}
 	if (r < 0)
 		return r;
-	qsort(ours, STATUS_RUNS, sizeof(ours[0]), compare_doubles);
-	qsort(theirs, STATUS_RUNS, sizeof(theirs[0]), compare_doubles);
 	printf("%s: at most %.2f ms; a program that does nothing takes %.2f ms\n", name,
-	       ours[STATUS_RUNS - 1], theirs[STATUS_RUNS / 2]);
+	       bench_quantile(ours, STATUS_RUNS, 1), bench_quantile(theirs, STATUS_RUNS, 0.5));
 	return bench_record(bench, &(struct bench_result){ .name = name,
-							   .value = ours[STATUS_RUNS / 2],
+							   .value = bench_quantile(ours, STATUS_RUNS, 0.5),
 							   .unit = "ms",
 							   .limit = STATUS_LIMIT_MS });
 }

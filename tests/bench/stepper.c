@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "tests/bench/bench.h"
 #include "tests/bench/node.h"
 
 #define GRADIENT 0x3a80 /* of bf16, about 0.001 */
@@ -91,7 +92,7 @@ int stepper_step(const struct stepper *stepper, enum tierd_event event, double *
 	r = tierd_step(stepper->job, &rates, &ticket);
 	if (r == 0)
 		r = tierd_ticket_wait(ticket, event, -1);
-	*ret_seconds = (double)(clock_now_ns() - start) / 1e9;
+	*ret_seconds = bench_seconds_since(start);
 	tierd_ticket_free(ticket);
 	return r;
 }

@@ -115,7 +115,7 @@ int store_scene_gather(struct store_scene *scene, uint32_t unit, double *ret_ms)
 	struct tierd_view view;
 	int r = tierd_gather(scene->job, unit, &view);
 
-	*ret_ms = store_ms_since(start);
+	*ret_ms = bench_ms_since(start);
 	if (r == 0)
 		r = tierd_release(scene->job, unit);
 	if (r < 0)

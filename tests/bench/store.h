@@ -4,7 +4,6 @@
 #define TIERD_TESTS_BENCH_STORE_H
 
 #include "client/tierd.h"
-#include "common/clock.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/node.h"
 
@@ -42,10 +41,5 @@ int bench_commit(struct bench *bench, struct store_scene *scene);
 int bench_recover(struct bench *bench, struct store_scene *scene);
 int bench_open(struct bench *bench);
 int bench_snapshot(struct bench *bench);
-
-static inline double store_ms_since(uint64_t start)
-{
-	return (double)(clock_now_ns() - start) / 1e6;
-}
 
 #endif

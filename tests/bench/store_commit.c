@@ -77,7 +77,7 @@ static int time_flushes(struct holdup *holdup, double *ret_ms)
 
 	if (r == 0)
 		r = flush_once(holdup);
-	*ret_ms = store_ms_since(start);
+	*ret_ms = bench_ms_since(start);
 	return r;
 }
 
@@ -89,7 +89,7 @@ static int wait_for_commit(struct holdup *holdup, double *ret_ms)
 
 	if (r == 0)
 		r = tierd_ticket_wait(ticket, TIERD_DURABLE, -1);
-	*ret_ms = store_ms_since(start);
+	*ret_ms = bench_ms_since(start);
 	tierd_ticket_free(ticket);
 	return r;
 }

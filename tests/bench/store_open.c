@@ -85,7 +85,7 @@ static int start(struct opening *opening, bool is_full)
 	r = bench_node_run(tierd);
 	if (r == 0)
 		r = bench_node_await(tierd);
-	opening->samples[is_full][opening->counts[is_full]++] = store_ms_since(begin);
+	opening->samples[is_full][opening->counts[is_full]++] = bench_ms_since(begin);
 	return r;
 }
 

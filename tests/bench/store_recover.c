@@ -40,7 +40,7 @@ static int restart_under(struct store_scene *scene, double *ret_ms)
 		r = bench_node_run(&scene->tierd);
 	if (r == 0)
 		r = store_scene_gather(scene, scene->units - 1, &gather);
-	*ret_ms = store_ms_since(start);
+	*ret_ms = bench_ms_since(start);
 	if (r == 0)
 		r = read_bytes(scene, &after);
 	if (r < 0 || after != before)
@@ -63,7 +63,7 @@ static int restart_and_join(struct store_scene *scene, double *ret_ms)
 		r = store_scene_join(scene);
 	if (r == 0)
 		r = store_scene_gather(scene, 0, &gather);
-	*ret_ms = store_ms_since(start);
+	*ret_ms = bench_ms_since(start);
 	return r;
 }
 

@@ -65,7 +65,7 @@ static int take(struct snapshots *snapshots, enum size size, unsigned round)
 	snprintf(name, sizeof(name), "kept-%u", round);
 	start = clock_now_ns();
 	r = tierd_snapshot(snapshots->jobs[size], name);
-	snapshots->samples[size][round] = store_ms_since(start);
+	snapshots->samples[size][round] = bench_ms_since(start);
 	if (r < 0)
 		fprintf(stderr, "snapshot: %s\n", tierd_message());
 	return r;
