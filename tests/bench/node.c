@@ -107,6 +107,15 @@ int bench_define_units(struct tierd_job *job, const struct bench_units *units)
 	return r;
 }
 
+int bench_push(struct tierd_job *job, uint32_t unit, const struct tierd_view *gradients, uint64_t elements)
+{
+	uint16_t *values = tierd_at(gradients, 0);
+
+	for (uint64_t i = 0; i < elements; i++)
+		values[i] = BENCH_GRADIENT;
+	return tierd_push(job, unit);
+}
+
 int bench_node_processor_ns(const struct bench_node *node, uint64_t *ret_ns)
 {
 	struct timespec time;

@@ -36,6 +36,7 @@ uint64_t bench_node_memory(const struct bench_node *node, const char *what);
 int bench_node_processor_ns(const struct bench_node *node, uint64_t *ret_ns);
 
 struct tierd_job;
+struct tierd_view;
 
 /* Units of one vector each, which the daemon initializes: "layer.0" and so on, names of unit and tensor. */
 struct bench_units {
@@ -45,6 +46,10 @@ struct bench_units {
 	bool is_frozen;
 };
 int bench_define_units(struct tierd_job *job, const struct bench_units *units);
+
+/* Pushes gradients of such a unit in bf16, a constant, of every element: nothing stays zero. */
+#define BENCH_GRADIENT 0x3a80 /* of bf16, about 0.001 */
+int bench_push(struct tierd_job *job, uint32_t unit, const struct tierd_view *gradients, uint64_t elements);
 
 /* Also of one that was never started, or only by half. */
 void bench_node_stop(struct bench_node *node);

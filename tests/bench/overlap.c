@@ -23,9 +23,8 @@
 #define UNITS 24
 #define QUICK_UNITS 8
 #define UNIT_ELEMENTS (UINT64_C(1) << 20)
-#define SPARE_UNITS 12	/* of the parameters, beside the sums of all gradients */
-#define GRADIENT 0x3a80 /* of bf16, about 0.001 */
-#define BACKWARD 2	/* times forward */
+#define SPARE_UNITS 12 /* of the parameters, beside the sums of all gradients */
+#define BACKWARD 2     /* times forward */
 #define LIMIT 1.15
 #define PROBE_SECONDS 1
 #define QUICK_PROBE_SECONDS 0.1
@@ -70,7 +69,6 @@ static int forward(const struct training *training, uint32_t unit)
 static int backward(const struct training *training, uint32_t unit)
 {
 	struct tierd_view parameters, gradients;
-	uint16_t *values;
 	int r = tierd_gather(training->job, unit, &parameters);
 
 	if (r == 0)
@@ -78,10 +76,7 @@ static int backward(const struct training *training, uint32_t unit)
 	if (r < 0)
 		return r;
 	burner_work(training->burner, BACKWARD * training->pieces);
-	values = tierd_at(&gradients, 0);
-	for (uint64_t i = 0; i < UNIT_ELEMENTS; i++)
-		values[i] = GRADIENT;
-	r = tierd_push(training->job, unit);
+	r = bench_push(training->job, unit, &gradients, UNIT_ELEMENTS);
 	return r < 0 ? r : tierd_release(training->job, unit);
 }
 

@@ -13,7 +13,6 @@
 #define NAME "small_units_ratio"
 #define UNITS 4096
 #define UNIT_ELEMENTS 1024 /* of bf16 */
-#define GRADIENT 0x3a80	   /* about 0.001 */
 #define BUFFERS 16	   /* of a unit's gradients */
 
 struct side {
@@ -52,7 +51,7 @@ static int train_unit(const struct side *side, uint32_t unit)
 
 	/* What a trainer does with them is as little as can be. */
 	for (uint64_t i = 0; i < side->elements; i++)
-		sums[i] = GRADIENT | (values[i] & 0x8000);
+		sums[i] = BENCH_GRADIENT | (values[i] & 0x8000);
 	r = tierd_push(side->job, unit);
 	return r < 0 ? r : tierd_release(side->job, unit);
 }

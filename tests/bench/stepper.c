@@ -8,8 +8,6 @@
 #include "tests/bench/bench.h"
 #include "tests/bench/node.h"
 
-#define GRADIENT 0x3a80 /* of bf16, about 0.001 */
-
 int stepper_open(struct tierd_node *node, const struct stepper_options *stepper, struct stepper *ret_stepper)
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
@@ -61,22 +59,15 @@ int stepper_least(struct tierd_node *node, const struct stepper_options *options
 	return 0;
 }
 
-/* Constant ones, of every element: nothing stays zero. */
 int stepper_push(const struct stepper *stepper)
 {
 	struct tierd_view gradients;
 	int r = 0;
 
 	for (uint32_t unit = 0; unit < stepper->units && r == 0; unit++) {
-		uint16_t *values;
-
 		r = tierd_gradients(stepper->job, unit, &gradients);
-		if (r < 0)
-			break;
-		values = tierd_at(&gradients, 0);
-		for (uint64_t i = 0; i < STEPPER_ELEMENTS; i++)
-			values[i] = GRADIENT;
-		r = tierd_push(stepper->job, unit);
+		if (r == 0)
+			r = bench_push(stepper->job, unit, &gradients, STEPPER_ELEMENTS);
 	}
 	return r;
 }
