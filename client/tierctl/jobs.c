@@ -70,10 +70,49 @@ static cJSON *family_json(const char *names)
 	return family;
 }
 
+/* What it has, and what it may. */
+static void add_bytes(cJSON *json, const Tierd__Wire__JobEntry *job)
+{
+	cJSON_AddNumberToObject(json, "host_bytes", (double)job->host_bytes);
+	cJSON_AddNumberToObject(json, "promised_bytes", (double)(job->host_bytes - job->cache_bytes));
+	cJSON_AddNumberToObject(json, "cache_bytes", (double)job->cache_bytes);
+	cJSON_AddNumberToObject(json, "warm_bytes", (double)job->warm_bytes);
+	cJSON_AddNumberToObject(
+		json, "kept_fraction",
+		job->warm_most_bytes > 0 ? (double)job->warm_bytes / (double)job->warm_most_bytes : 0);
+	cJSON_AddNumberToObject(json, "host_budget", (double)job->host_budget);
+	cJSON_AddNumberToObject(json, "nvme_budget", (double)job->nvme_budget);
+	cJSON_AddNumberToObject(json, "nvme_bytes", (double)job->nvme_bytes);
+	cJSON_AddNumberToObject(json, "own_bytes", (double)job->own_bytes);
+	cJSON_AddNumberToObject(json, "shared_bytes", (double)job->shared_bytes);
+}
+
+static void add_durability(cJSON *json, const Tierd__Wire__JobEntry *job)
+{
+	char text[TEXT_SIZE];
+
+	cJSON_AddBoolToObject(json, "is_durable", job->is_durable);
+	cJSON_AddStringToObject(json, "durability", durability(job, text));
+	if (job->has_durable_step) {
+		cJSON_AddNumberToObject(json, "durable_step", (double)job->durable_step);
+		cJSON_AddNumberToObject(json, "durable_lag", (double)(job->step - job->durable_step));
+		cJSON_AddNumberToObject(json, "durable_lag_seconds", (double)job->durable_lag_ms / 1e3);
+	}
+}
+
+static void add_placements(cJSON *json, const Tierd__Wire__JobEntry *job)
+{
+	cJSON_AddStringToObject(json, "parameter_placement", job->parameter_placement);
+	cJSON_AddStringToObject(json, "optimizer_placement", job->optimizer_placement);
+	cJSON_AddStringToObject(json, "gradient_placement", job->gradient_placement);
+	cJSON_AddNumberToObject(json, "spill_bytes", (double)job->spill_bytes);
+	cJSON_AddBoolToObject(json, "is_parameter_placement_auto", job->is_parameter_placement_auto);
+	cJSON_AddBoolToObject(json, "is_optimizer_placement_auto", job->is_optimizer_placement_auto);
+}
+
 static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 {
 	cJSON *json = cJSON_CreateObject();
-	char text[TEXT_SIZE];
 
 	cJSON_AddStringToObject(json, "name", job->name);
 	cJSON_AddNumberToObject(json, "uid", job->uid);
@@ -88,37 +127,15 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddNumberToObject(json, "stage", job->stage);
 	cJSON_AddNumberToObject(json, "epoch", job->epoch);
 	cJSON_AddNumberToObject(json, "step", (double)job->step);
-	cJSON_AddBoolToObject(json, "is_durable", job->is_durable);
-	cJSON_AddStringToObject(json, "durability", durability(job, text));
-	if (job->has_durable_step) {
-		cJSON_AddNumberToObject(json, "durable_step", (double)job->durable_step);
-		cJSON_AddNumberToObject(json, "durable_lag", (double)(job->step - job->durable_step));
-		cJSON_AddNumberToObject(json, "durable_lag_seconds", (double)job->durable_lag_ms / 1e3);
-	}
+	add_durability(json, job);
 	cJSON_AddNumberToObject(json, "damaged_blocks", job->damaged_blocks);
 	cJSON_AddNumberToObject(json, "lost_snapshots", job->lost_snapshots);
 	cJSON_AddItemToObject(json, "family", family_json(job->family));
 	cJSON_AddNumberToObject(json, "units", (double)job->units);
 	cJSON_AddNumberToObject(json, "parameters", (double)job->parameters);
-	cJSON_AddNumberToObject(json, "host_bytes", (double)job->host_bytes);
-	cJSON_AddNumberToObject(json, "promised_bytes", (double)(job->host_bytes - job->cache_bytes));
-	cJSON_AddNumberToObject(json, "cache_bytes", (double)job->cache_bytes);
-	cJSON_AddNumberToObject(json, "warm_bytes", (double)job->warm_bytes);
-	cJSON_AddNumberToObject(
-		json, "kept_fraction",
-		job->warm_most_bytes > 0 ? (double)job->warm_bytes / (double)job->warm_most_bytes : 0);
-	cJSON_AddNumberToObject(json, "host_budget", (double)job->host_budget);
-	cJSON_AddNumberToObject(json, "nvme_budget", (double)job->nvme_budget);
-	cJSON_AddNumberToObject(json, "nvme_bytes", (double)job->nvme_bytes);
-	cJSON_AddNumberToObject(json, "own_bytes", (double)job->own_bytes);
-	cJSON_AddNumberToObject(json, "shared_bytes", (double)job->shared_bytes);
+	add_bytes(json, job);
 	cJSON_AddNumberToObject(json, "io_weight", job->io_weight);
-	cJSON_AddStringToObject(json, "parameter_placement", job->parameter_placement);
-	cJSON_AddStringToObject(json, "optimizer_placement", job->optimizer_placement);
-	cJSON_AddStringToObject(json, "gradient_placement", job->gradient_placement);
-	cJSON_AddNumberToObject(json, "spill_bytes", (double)job->spill_bytes);
-	cJSON_AddBoolToObject(json, "is_parameter_placement_auto", job->is_parameter_placement_auto);
-	cJSON_AddBoolToObject(json, "is_optimizer_placement_auto", job->is_optimizer_placement_auto);
+	add_placements(json, job);
 	cJSON_AddStringToObject(json, "optimizer", job->optimizer);
 	cJSON_AddStringToObject(json, "moments", job->moments);
 	cJSON_AddNumberToObject(json, "loss_scale", (double)job->loss_scale);
