@@ -28,8 +28,7 @@ static size_t take_resident(struct tierd_job *job, const struct attachment *atta
 	return taken;
 }
 
-static void note_gathers(struct tierd_job *job, const struct attachment *attachment, const uint32_t *units,
-			 size_t count)
+static void count_gathers(struct tierd_job *job, const uint32_t *units, size_t count)
 {
 	uint64_t elements = 0;
 
@@ -37,7 +36,11 @@ static void note_gathers(struct tierd_job *job, const struct attachment *attachm
 		elements += job->hot[units[i]].elements;
 	atomic_fetch_add_explicit(&job->gathers_of_many, count, memory_order_relaxed);
 	atomic_fetch_add_explicit(&job->elements_of_many, elements, memory_order_relaxed);
-	if (trace_append(attachment->leases, units, count))
+}
+
+static void note_gathers(const struct tierd_job *job, const uint32_t *units, size_t count)
+{
+	if (trace_append(hold_newest(job)->leases, units, count))
 		hold_ring(job);
 }
 
@@ -50,6 +53,7 @@ struct misses {
 	struct tierd_view *views;
 	size_t count;
 	size_t sent, done;
+	size_t noted; /* those before it are in the trace */
 	struct tierd_ticket *tickets[MISSES_AT_ONCE];
 	size_t first_ticket, ticket_count;
 };
@@ -89,6 +93,16 @@ static int send_misses(struct tierd_job *job, struct misses *misses)
 	return r;
 }
 
+/* Whenever it is asked for a unit the daemon looks at the trace, and loads what comes after what it finds
+ * there; all at once might be more than the trace holds. */
+static void note_done(const struct tierd_job *job, struct misses *misses)
+{
+	if (misses->done < misses->noted)
+		return;
+	note_gathers(job, misses->units + misses->noted, misses->done + 1 - misses->noted);
+	misses->noted = misses->done + 1;
+}
+
 static int finish_misses(struct tierd_job *job, struct misses *misses)
 {
 	uint64_t deadline = connection_deadline(job->node, -1);
@@ -103,26 +117,27 @@ static int finish_misses(struct tierd_job *job, struct misses *misses)
 		misses->done = find_miss(misses, misses->done);
 		r = gather_finish(ticket, deadline, &misses->views[misses->done]);
 		ticket_abandon(ticket);
+		if (r == 0)
+			note_done(job, misses);
 	}
 	while (misses->ticket_count > 0)
 		ticket_abandon(take_ticket(misses));
 	return r;
 }
 
-static int gather_misses_once(struct tierd_job *job, const uint32_t *units, size_t count,
-			      struct tierd_view *ret_parameters)
+static int gather_misses_once(struct tierd_job *job, struct misses *misses)
 {
-	struct misses misses = { .units = units, .views = ret_parameters, .count = count };
 	uint64_t start;
 	int r = job_enter(job, JOB_READY);
 
 	if (r < 0)
 		return r;
 	start = clock_now_ns();
-	for (size_t i = 0; i < count && r == 0; i++)
-		r = job_check_unit(job, units[i]);
+	misses->sent = misses->done = 0;
+	for (size_t i = 0; i < misses->count && r == 0; i++)
+		r = job_check_unit(job, misses->units[i]);
 	if (r == 0)
-		r = finish_misses(job, &misses);
+		r = finish_misses(job, misses);
 	job->gather_wait_ns += clock_now_ns() - start;
 	return job_finish(job, r);
 }
@@ -130,8 +145,11 @@ static int gather_misses_once(struct tierd_job *job, const uint32_t *units, size
 static int gather_misses(struct tierd_job *job, const uint32_t *units, size_t count,
 			 struct tierd_view *ret_parameters)
 {
-	int r = JOB_REPEAT(gather_misses_once(job, units, count, ret_parameters));
+	struct misses misses = { .units = units, .views = ret_parameters, .count = count };
+	int r = JOB_REPEAT(gather_misses_once(job, &misses));
 
+	if (r == 0)
+		note_gathers(job, units + misses.noted, count - misses.noted);
 	for (size_t i = 0; i < count && r < 0; i++) {
 		if (ret_parameters[i].base)
 			hold_give(job, units[i]);
@@ -156,7 +174,9 @@ int tierd_gather_many(struct tierd_job *job, const uint32_t *units, size_t count
 			ret_parameters[i].base = NULL;
 	if (UNLIKELY(taken < count))
 		r = gather_misses(job, units, count, ret_parameters);
+	else
+		note_gathers(job, units, count);
 	if (r == 0)
-		note_gathers(job, hold_newest(job), units, count);
+		count_gathers(job, units, count);
 	return r;
 }

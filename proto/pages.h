@@ -107,7 +107,9 @@ enum gradient_buffer_state { GRADIENT_BUFFER_FREE, GRADIENT_BUFFER_HELD, GRADIEN
 struct lease_header {
 	uint32_t magic, version;
 	uint32_t unit_count, buffer_count;
-	/* Units gathered so far: the daemon learns the order from the ring. */
+	/* Units gathered so far: the daemon learns the order from the ring. It looks at each gather that asks
+	 * it, ring of the doorbell and step; of more than TRACE_ENTRIES between two looks the first are not
+	 * learned. */
 	_Alignas(64) _Atomic uint64_t trace_head;
 	/* The daemon asks for a ring of the doorbell when trace_head reaches this; UINT64_MAX: never. */
 	_Alignas(64) _Atomic uint64_t doorbell_at;

@@ -706,6 +706,45 @@ static void of_many_releases_the_wrong_one_is_named_and_the_rest_done(void **sta
 	end(&scene);
 }
 
+static _Atomic uint64_t head_at_last_gather;
+
+/* It never becomes resident, so each gather asks. */
+static bool lease_and_look_at_trace(struct fake_peer *peer, uint32_t number,
+				    const Tierd__Wire__Request *request)
+{
+	Tierd__Wire__GatherReply gather = TIERD__WIRE__GATHER_REPLY__INIT;
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+
+	if (request->body_case != BODY(GATHER))
+		return false;
+	head_at_last_gather = peer->leases->trace_head;
+	lease_counters(peer->leases, FAKE_BUFFERS)[request->gather->unit]++;
+	peer->gathers++;
+	gather.offset = request->gather->unit * FAKE_SLOT_BYTES;
+	reply.body_case = TIERD__WIRE__REPLY__BODY_GATHER;
+	reply.gather = &gather;
+	fake_peer_reply(peer, number, &reply);
+	return true;
+}
+
+/* What the daemon loads next depends on how far they are; and there may be more than the trace holds. */
+static void of_many_units_the_daemon_learns_as_they_come(void **state)
+{
+	enum { ASKED = 40 };
+	struct scene scene = { .peer.hook = lease_and_look_at_trace };
+	uint32_t units[ASKED];
+	struct tierd_view views[ASKED];
+
+	for (unsigned i = 0; i < ASKED; i++)
+		units[i] = FROZEN;
+	make_ready(&scene);
+	assert_int_equal(tierd_gather_many(scene.job, units, ASKED, views), 0);
+	assert_int_equal(scene.peer.gathers, ASKED);
+	assert_in_range(head_at_last_gather, ASKED / 2, ASKED - 1);
+	assert_int_equal(scene.peer.leases->trace_head, ASKED);
+	end(&scene);
+}
+
 static void many_gathers_ring_the_doorbell_once(void **state)
 {
 	const uint32_t units[] = { FROZEN, FROZEN, FROZEN };
@@ -1251,6 +1290,7 @@ int main(void)
 		cmocka_unit_test(many_units_come_side_by_side_and_then_without_the_daemon),
 		cmocka_unit_test(of_many_units_all_are_leased_or_none),
 		cmocka_unit_test(of_many_releases_the_wrong_one_is_named_and_the_rest_done),
+		cmocka_unit_test(of_many_units_the_daemon_learns_as_they_come),
 		cmocka_unit_test(many_gathers_ring_the_doorbell_once),
 		cmocka_unit_test(released_ranges_fault_in_a_debugging_run),
 		cmocka_unit_test(gradients_are_zero_once_and_the_same_until_pushed),
