@@ -258,8 +258,11 @@ static bool may_warm(struct job *job)
 static bool may_take_warm(struct job *job)
 {
 	struct claim claim = room_claim(job);
-	uint64_t bytes = may_warm(job) ? warm_bytes_next(job) : UINT64_MAX;
+	uint64_t bytes;
 
+	if (!may_warm(job))
+		return false;
+	bytes = warm_bytes_next(job);
 	return bytes <= budget_own_room(job) &&
 	       (room_for(&claim).bound != ROOM_OF_USER || room_lacking(&claim, bytes) == 0);
 }
@@ -269,8 +272,11 @@ static bool awaits_tract(const struct job *job)
 {
 	struct claim claim = room_claim(job);
 	uint32_t tract = is_usable(job) && !job_is_idle(job) ? find_away(job) : SLOT_NONE;
-	uint64_t bytes = tract != SLOT_NONE ? job->slots.tracts[tract].bytes : UINT64_MAX;
+	uint64_t bytes;
 
+	if (tract == SLOT_NONE)
+		return false;
+	bytes = job->slots.tracts[tract].bytes;
 	return bytes <= budget_own_room(job) &&
 	       room_lacking(&claim, bytes) <=
 		       cache_bytes_on_the_way(&claim) + sum_of_givers(&claim, warm_bytes_here);

@@ -53,11 +53,12 @@ static struct actor_job options_of(uint32_t parameters_on, uint64_t host_budget)
 				   .gradient_placement = PLACEMENT_HOST };
 }
 
-static struct job *start_with(struct actor *who, const struct actor_job *options)
+/* With the first of the units. */
+static struct job *start_small(struct actor *who, const struct actor_job *options, unsigned units)
 {
 	assert_int_equal(actor_enter(&scene, who), 0);
 	assert_int_equal(actor_open(who, options), 0);
-	for (unsigned i = 0; i < UNITS; i++) {
+	for (unsigned i = 0; i < units; i++) {
 		char unit[8];
 		const struct actor_tensor tensor = { unit, format_of(i), INITIALIZE_ONES, elements[i],
 						     false };
@@ -67,6 +68,11 @@ static struct job *start_with(struct actor *who, const struct actor_job *options
 	}
 	assert_int_equal(actor_ready(who), 0);
 	return find(options->name);
+}
+
+static struct job *start_with(struct actor *who, const struct actor_job *options)
+{
+	return start_small(who, options, UNITS);
 }
 
 static struct job *start(uint32_t parameters_on, uint64_t host_budget)
@@ -617,6 +623,70 @@ static void who_may_not_have_more_holds_up_nobody(void **state)
 	end_job(&actor, job);
 }
 
+/* A job of one unit, which ends with all of its state warm. */
+static struct job *start_another(void)
+{
+	struct actor_job options = options_of(PLACEMENT_HOST, 0);
+	struct job *job;
+
+	options.name = "other";
+	job = start_small(&other, &options, 1);
+	push_value(&other, 0, 1.0f);
+	assert_int_equal(actor_await(&other, actor_send_step(&other, 0.1f), 0)->status, 0);
+	scene_settle(&scene);
+	assert_true(warm_bytes(job) > 0 && warm_bytes(job) == warm_bytes_most(job));
+	return job;
+}
+
+static void expect_all_warm(struct job *job, uint64_t step)
+{
+	take_step(&actor, step);
+	assert_int_equal(warm_bytes_here(job), warm_bytes_most(job));
+}
+
+/* None of them has a budget of its own. */
+static void who_wants_no_more_holds_up_nobody(void **state)
+{
+	struct job *job, *second;
+
+	scene.node->host_budget = GIB / 2;
+	second = start_another();
+	job = start(PLACEMENT_HOST, 0);
+	expect_all_warm(job, 0);
+	assert_true(warm_bytes(second) > 0 && warm_bytes(second) < warm_bytes(job));
+	end_job(&actor, job);
+	/* Its last rank goes, too. */
+	actor_die(&other);
+	scene_settle(&scene);
+	assert_int_equal(warm_bytes(second), 0);
+	job = start(PLACEMENT_HOST, 0);
+	expect_all_warm(job, 0);
+	job_drop(second);
+	end_job(&actor, job);
+}
+
+/* Its memory went to another one, or to nobody, and is there again. */
+static void who_gave_way_gets_it_back(void **state)
+{
+	struct claim claim = { .node = scene.node, .uid = geteuid() };
+	struct job *job, *second;
+
+	scene.node->host_budget = GIB / 2;
+	second = start_another();
+	job = start(PLACEMENT_NVME, 0);
+	expect_all_warm(job, 0);
+	cache_reclaim(&claim, UINT64_MAX);
+	scene_settle(&scene);
+	expect_all_warm(job, 1);
+	actor_die(&actor);
+	scene_settle(&scene);
+	assert_int_equal(warm_bytes(job), 0);
+	come_back(0);
+	expect_all_warm(job, 2);
+	end_job(&other, second);
+	end_job(&actor, job);
+}
+
 /* In the middle of a sweep, whose chunks are at it. */
 static void it_goes_while_a_sweep_uses_it(void **state)
 {
@@ -821,6 +891,8 @@ int main(void)
 		TEST(it_goes_before_any_slot),
 		TEST(it_is_shared_with_others),
 		TEST(who_may_not_have_more_holds_up_nobody),
+		TEST(who_wants_no_more_holds_up_nobody),
+		TEST(who_gave_way_gets_it_back),
 		TEST(it_goes_while_a_sweep_uses_it),
 		TEST(a_job_without_ranks_has_none),
 		TEST(what_all_of_it_would_be_stands_in_the_plan),
