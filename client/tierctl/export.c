@@ -85,6 +85,10 @@ static int read_flags(const struct command_context *context, struct export_flags
 	flags->options.with_optimizer = command_flag(context, "with-optimizer");
 	flags->may_replace = command_flag(context, "force");
 	flags->target = command_flag(context, "output");
+	if (flags->target && strcmp(flags->target, "-") == 0)
+		return command_fail(COMMAND_USAGE,
+				    "an export goes to files, and not to the standard output; name one, or a "
+				    "folder");
 	if (!flags->target && name_target(&flags->choice, ret_target) < 0) {
 		*ret_target = NULL;
 		return command_fail_memory();

@@ -130,13 +130,6 @@ static int write_index(const struct export_copy *copy, int fd)
 	return r < 0 ? fail_write(&writing, r) : COMMAND_DONE;
 }
 
-static int check_absent(const struct export_copy *copy, const char *path)
-{
-	if (copy->may_replace || access(path, F_OK) < 0)
-		return COMMAND_DONE;
-	return command_fail(COMMAND_FAILED, "%s exists; name another file, or replace it with --force", path);
-}
-
 /* Better now than when most of it is written. */
 static int check_room(const struct export_copy *copy, int fd)
 {
@@ -161,9 +154,9 @@ int export_copy_check(const struct export_copy *copy)
 	int code = COMMAND_DONE;
 
 	for (size_t i = 0; i < copy->files->count && code == COMMAND_DONE; i++)
-		code = check_absent(copy, copy->files->files[i].path);
+		code = partial_check(copy->files->files[i].path, copy->may_replace);
 	if (code == COMMAND_DONE && copy->files->index_path)
-		code = check_absent(copy, copy->files->index_path);
+		code = partial_check(copy->files->index_path, copy->may_replace);
 	return code;
 }
 

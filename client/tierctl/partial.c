@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -9,6 +10,9 @@
 #include <sys/stat.h>
 
 #include "common/queue.h"
+
+/* As many as the kernel follows. */
+#define LINKS_MOST 40
 
 struct partial {
 	struct queue link;
@@ -22,6 +26,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- Signals ---- */
 
+void partial_remove_all(void)
+{
+	QUEUE_FOREACH (link, &partials)
+		unlink(queue_entry(link, struct partial, link)->temporary);
+}
+
 static void *wait_for_signal(void *argument)
 {
 	const sigset_t *signals = argument;
@@ -30,8 +40,7 @@ static void *wait_for_signal(void *argument)
 	while (sigwait(signals, &signal_number) != 0)
 		;
 	pthread_mutex_lock(&lock);
-	QUEUE_FOREACH (link, &partials)
-		unlink(queue_entry(link, struct partial, link)->temporary);
+	partial_remove_all();
 	/* As the signal would have ended it: a shell wants to know. */
 	signal(signal_number, SIG_DFL);
 	pthread_sigmask(SIG_UNBLOCK, signals, NULL);
@@ -41,7 +50,7 @@ static void *wait_for_signal(void *argument)
 
 void partial_guard(void)
 {
-	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
 	static sigset_t signals;
 	struct sigaction action;
 	pthread_t thread;
@@ -128,13 +137,70 @@ static char *folder_of(const char *path)
 	return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
 }
 
+/* What the link leads to, from where it lies. */
+static int follow_one(const char *path, char **ret_path)
+{
+	char target[PATH_MAX];
+	ssize_t length = readlink(path, target, sizeof(target));
+	const char *slash = strrchr(path, '/');
+
+	if (length < 0)
+		return -errno;
+	if (length == (ssize_t)sizeof(target))
+		return -ENAMETOOLONG;
+	if (asprintf(ret_path, "%.*s%.*s", slash && target[0] != '/' ? (int)(slash + 1 - path) : 0, path,
+		     (int)length, target) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+/* Also to what is not there yet. The kernel follows links in folders. */
+static int follow(const char *path, char **ret_path)
+{
+	_cleanup_free_ char *last = strdup(path);
+	int r = last ? 0 : -ENOMEM;
+
+	for (unsigned i = 0; i < LINKS_MOST && r == 0; i++) {
+		char *next = NULL;
+
+		r = follow_one(last, &next);
+		if (r < 0)
+			break;
+		free(last);
+		last = next;
+	}
+	if (r == 0)
+		return -ELOOP;
+	/* The last one is no link, or is not there. */
+	if (r != -EINVAL && r != -ENOENT)
+		return r;
+	*ret_path = TAKE_PTR(last);
+	return 0;
+}
+
 static int set_names(struct partial *partial, const char *path)
 {
-	partial->path = strdup(path);
-	partial->folder = folder_of(path);
-	if (asprintf(&partial->temporary, "%s.partial", path) < 0)
+	int r = follow(path, &partial->path);
+
+	if (r < 0)
+		return r;
+	partial->folder = folder_of(partial->path);
+	if (asprintf(&partial->temporary, "%s.partial", partial->path) < 0)
 		partial->temporary = NULL;
-	return partial->path && partial->folder && partial->temporary ? 0 : -ENOMEM;
+	return partial->folder && partial->temporary ? 0 : -ENOMEM;
+}
+
+int partial_check(const char *path, bool may_replace)
+{
+	struct stat status;
+
+	if (stat(path, &status) < 0)
+		return COMMAND_DONE;
+	if (!S_ISREG(status.st_mode))
+		return command_fail(COMMAND_FAILED, "%s is no regular file; name another", path);
+	if (may_replace)
+		return COMMAND_DONE;
+	return command_fail(COMMAND_FAILED, "%s exists; name another file, or replace it with --force", path);
 }
 
 int partial_new(const char *path, struct partial **ret_partial)
@@ -146,8 +212,9 @@ int partial_new(const char *path, struct partial **ret_partial)
 		return command_fail_memory();
 	partial->fd = -1;
 	queue_init(&partial->link);
-	if (set_names(partial, path) < 0)
-		return command_fail_memory();
+	r = set_names(partial, path);
+	if (r < 0)
+		return command_fail(COMMAND_FAILED, "%s: %s", path, strerror(-r));
 	pthread_mutex_lock(&lock);
 	r = create(partial);
 	if (partial->fd >= 0)

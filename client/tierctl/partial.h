@@ -8,12 +8,19 @@
 
 struct partial;
 
-/* From here on SIGINT, SIGTERM and SIGHUP remove what is partial before they end the process. Before any
- * thread begins. */
+/* From here on SIGINT, SIGTERM, SIGHUP and SIGQUIT remove what is partial before they end the process. Before
+ * any thread begins. */
 void partial_guard(void);
 
-/* Makes PATH.partial, empty. One that was left by a killed process is taken over; one that somebody still
- * writes is refused. An exit code, after a message. */
+/* For a handler of signals that ends a process of one thread. */
+void partial_remove_all(void);
+
+/* A file that is there is in the way, unless it may be replaced; what is no regular file always is. An exit
+ * code, after a message. */
+int partial_check(const char *path, bool may_replace);
+
+/* Makes PATH.partial, empty; where PATH is a symbolic link, that of what it leads to. One that was left by a
+ * killed process is taken over; one that somebody still writes is refused. An exit code, after a message. */
 int partial_new(const char *path, struct partial **ret_partial);
 /* Removes what was not published. */
 struct partial *partial_free(struct partial *partial);
@@ -21,6 +28,7 @@ DEFINE_FREEP(struct partial *, partial_free)
 
 /* Owned by the partial file. */
 int partial_fd(const struct partial *partial);
+/* Where it will be: no symbolic link. */
 const char *partial_path(const struct partial *partial);
 
 /* Gives all of them their names, in their order, which a signal cannot interrupt; they have been flushed. An

@@ -220,6 +220,21 @@ def what_is_there_is_replaced_only_by_force():
     assert "exists" in export("trained", *flags, status=1)
 
 
+def a_file_is_where_a_link_leads_to():
+    for target in ("led.safetensors", at("led.safetensors")):
+        os.symlink(target, at("link"))
+        export("trained", "--output", at("link"))
+        assert "link exists" in export("trained", "--output", at("link"), status=1)
+        export("trained", "--output", at("link"), "--force")
+        assert os.readlink(at("link")) == target and not partials()
+        assert content(at("led.safetensors")) == content(at("trained.safetensors"))
+        os.remove(at("link"))
+        os.remove(at("led.safetensors"))
+    os.mkfifo(at("pipe"))
+    assert "pipe is no regular file; name another" in export("trained", "--output", at("pipe"), "--force", status=1)
+    assert "goes to files, and not to the standard output" in export("trained", "--output", "-", status=2)
+
+
 def beginning_with(name):
     return sorted(one for one in os.listdir(folder) if one.startswith(name))
 
@@ -503,6 +518,7 @@ TESTS = {
         wrong_words_are_refused,
         jobs_that_make_no_file_are_refused,
         what_is_there_is_replaced_only_by_force,
+        a_file_is_where_a_link_leads_to,
         force_leaves_nothing_of_an_earlier_export,
         places_that_cannot_be_written_are_named,
         a_full_disk_is_found_before_anything_is_written,
