@@ -27,6 +27,16 @@ int command_fail_memory(void)
 	return command_fail(COMMAND_FAILED, "out of memory");
 }
 
+int command_fail_output(void)
+{
+	static bool is_said;
+
+	if (!is_said)
+		command_fail(COMMAND_FAILED, "writing the output: %s", strerror(errno));
+	is_said = true;
+	return COMMAND_FAILED;
+}
+
 const char *command_flag(const struct command_context *context, const char *name)
 {
 	int flag = verb_find_flag(context->verb->flags, name, strlen(name));

@@ -96,5 +96,7 @@ int command_print_table(const struct table *table);
 
 int command_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int command_fail_memory(void);
+/* As errno says, of the standard output: once, however often it is called. */
+int command_fail_output(void);
 
 #endif

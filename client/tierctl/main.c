@@ -1,4 +1,3 @@
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +25,7 @@ static int run(const struct command_context *context)
 static int finish(int code)
 {
 	if (fflush(stdout) != 0 || ferror(stdout))
-		return command_fail(COMMAND_FAILED, "writing the output: %s", strerror(errno));
+		return command_fail_output();
 	return code;
 }
 

@@ -33,6 +33,8 @@ static int read_flags(const struct command_context *context, struct read_flags *
 	flags->tensor = context->arguments[1];
 	flags->state = state ? state : "parameter";
 	flags->output = command_flag(context, "output");
+	if (flags->output && strcmp(flags->output, "-") == 0)
+		flags->output = NULL;
 	flags->is_unkept = command_flag(context, "unkept") != NULL;
 	return choice_read_source(context, &flags->choice);
 }
@@ -97,7 +99,10 @@ static int copy(const struct reading *reading, const char *state)
 				      count, data) < 0)
 			return source_fail();
 		if (fwrite(data, reading->element_bytes, count, reading->stream) != count)
-			return command_fail(COMMAND_FAILED, "writing the values: %s", strerror(errno));
+			return reading->stream == stdout
+				       ? command_fail_output()
+				       : command_fail(COMMAND_FAILED, "writing the values: %s",
+						      strerror(errno));
 	}
 	return COMMAND_DONE;
 }

@@ -10,6 +10,7 @@
 
 #include "client/tierctl/choice.h"
 #include "client/tierctl/listing.h"
+#include "client/tierctl/output.h"
 #include "client/tierctl/partial.h"
 #include "client/tierctl/progress.h"
 #include "client/tierctl/timeline.h"
@@ -25,15 +26,15 @@
 struct trace {
 	struct ask *ask;
 	char *job; /* of the requests */
-	protobuf_c_boolean has_owner;
 	uint32_t owner;
 	uint64_t seconds, steps; /* 0: whatever it takes */
-	char *path;		 /* NULL: the standard output */
-	struct partial *partial;
+	bool has_ranks;
+	struct output *output;
 	struct timeline *timeline;
 	struct progress progress;
 	struct listing listing; /* of the units' names */
 	bool is_json, is_over;
+	bool is_kept; /* nothing came, and the file that was there stays */
 	uint64_t began_ns, ended_ns;
 };
 
@@ -42,39 +43,42 @@ struct trace {
 
 static volatile sig_atomic_t is_interrupted;
 
-static void on_signal(int number)
+/* Leaves nothing. */
+static void on_deadly_signal(int number)
 {
-	is_interrupted = 1;
+	partial_remove_all();
+	signal(number, SIG_DFL);
+	raise(number);
 }
 
 /* A second one ends it as ever. */
+static void on_signal(int number)
+{
+	if (is_interrupted)
+		on_deadly_signal(number);
+	is_interrupted = 1;
+}
+
 static void note_signals(void)
 {
-	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
-	struct sigaction note = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND }, old;
+	static const struct {
+		int number;
+		void (*handler)(int number);
+	} notes[] = { { SIGINT, on_signal },	     { SIGTERM, on_signal },
+		      { SIGHUP, on_signal },	     { SIGQUIT, on_deadly_signal },
+		      { SIGPIPE, on_deadly_signal }, { SIGXFSZ, on_deadly_signal } };
+	struct sigaction old;
 
-	for (size_t i = 0; i < ARRAY_LENGTH(numbers); i++)
-		if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-			sigaction(numbers[i], &note, NULL);
+	for (size_t i = 0; i < ARRAY_LENGTH(notes); i++) {
+		const struct sigaction note = { .sa_handler = notes[i].handler };
+
+		if (sigaction(notes[i].number, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+			sigaction(notes[i].number, &note, NULL);
+	}
 }
 
 /* ---- Flags -----------------------------------------------------------------------------------------------
  */
-
-static int read_output(const struct command_context *context, char **ret_path)
-{
-	const char *output = command_flag(context, "output");
-	int r = 0;
-
-	*ret_path = NULL;
-	if (!output)
-		r = asprintf(ret_path, "%s.trace.json", context->arguments[0]);
-	else if (strcmp(output, "-") != 0)
-		*ret_path = strdup(output);
-	if (r < 0)
-		*ret_path = NULL;
-	return *ret_path || (output && strcmp(output, "-") == 0) ? COMMAND_DONE : command_fail_memory();
-}
 
 static int read_flags(const struct command_context *context, struct trace *trace)
 {
@@ -82,8 +86,6 @@ static int read_flags(const struct command_context *context, struct trace *trace
 
 	if (code == COMMAND_DONE)
 		code = command_flag_number(context, "steps", 1, MOST_STEPS, &trace->steps);
-	if (code == COMMAND_DONE)
-		code = read_output(context, &trace->path);
 	if (trace->seconds == 0 && trace->steps == 0)
 		trace->seconds = DEFAULT_SECONDS;
 	return code;
@@ -117,7 +119,7 @@ static int ask_names(struct trace *trace)
 	if (timeline_units(trace->timeline) > 0)
 		return COMMAND_DONE;
 	read.job = trace->job;
-	read.has_owner = trace->has_owner;
+	read.has_owner = true;
 	read.owner = trace->owner;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
 	request.units_read = &read;
@@ -135,7 +137,7 @@ static int begin(struct trace *trace)
 	int code;
 
 	body.name = trace->job;
-	body.has_owner = trace->has_owner;
+	body.has_owner = true;
 	body.owner = trace->owner;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_TRACE;
 	request.trace = &body;
@@ -145,7 +147,8 @@ static int begin(struct trace *trace)
 		code = ask_names(trace);
 	/* Who waits for it may act now. */
 	if (code == COMMAND_DONE && !trace->is_json)
-		fprintf(stderr, "what job %s does is traced from now on; Ctrl-C ends it\n", trace->job);
+		fprintf(stderr, "what job %s does is traced from now on; Ctrl-C ends it\n%s", trace->job,
+			trace->has_ranks ? "" : "it has no ranks: nothing comes until one opens it\n");
 	return code;
 }
 
@@ -245,44 +248,28 @@ static int tell_end(const struct trace *trace)
 /* ---- The file --------------------------------------------------------------------------------------------
  */
 
-static int open_output(struct trace *trace)
+static int open_output(const struct command_context *context, struct trace *trace)
 {
-	return trace->path ? partial_new(trace->path, &trace->partial) : COMMAND_DONE;
-}
+	_cleanup_free_ char *name = NULL;
+	const char *path = command_flag(context, "output");
 
-static int write_to(struct trace *trace, FILE *stream, const char *name)
-{
-	int r = timeline_write(trace->timeline, stream);
-
-	if (r < 0)
+	if (asprintf(&name, "%s.trace.json", trace->job) < 0) {
+		name = NULL;
 		return command_fail_memory();
-	if (fflush(stream) != 0 || ferror(stream))
-		return command_fail(COMMAND_FAILED, "%s: %s", name, strerror(errno));
-	return COMMAND_DONE;
-}
-
-static int write_file(struct trace *trace)
-{
-	int fd = dup(partial_fd(trace->partial));
-	FILE *stream = fd < 0 ? NULL : fdopen(fd, "w");
-	int code;
-
-	if (!stream) {
-		code = command_fail(COMMAND_FAILED, "%s: %s", trace->path, strerror(errno));
-		fd_close(fd);
-		return code;
 	}
-	code = write_to(trace, stream, trace->path);
-	fclose(stream);
-	return code == COMMAND_DONE ? partial_publish(&trace->partial, 1, true) : code;
+	return output_open(path ? path : name, name, command_flag(context, "force"), &trace->output);
 }
 
 static cJSON *summary_json(const struct trace *trace)
 {
+	const char *path = output_path(trace->output);
 	cJSON *json = cJSON_CreateObject();
 
 	cJSON_AddStringToObject(json, "job", trace->job);
-	cJSON_AddStringToObject(json, "file", trace->path ? trace->path : "-");
+	if (trace->is_kept)
+		cJSON_AddNullToObject(json, "file");
+	else
+		cJSON_AddStringToObject(json, "file", path ? path : "-");
 	cJSON_AddNumberToObject(json, "seconds", (double)(trace->ended_ns - trace->began_ns) / 1e9);
 	cJSON_AddNumberToObject(json, "steps", (double)timeline_steps(trace->timeline));
 	cJSON_AddNumberToObject(json, "events", (double)timeline_events(trace->timeline));
@@ -294,14 +281,17 @@ static cJSON *summary_json(const struct trace *trace)
 static int tell_summary(const struct trace *trace)
 {
 	uint64_t steps = timeline_steps(trace->timeline), lost = timeline_lost(trace->timeline);
+	const char *path = output_path(trace->output);
 
-	if (trace->is_json && trace->path)
-		return command_print_json(summary_json(trace));
 	if (trace->is_json)
-		return COMMAND_DONE;
+		return path ? command_print_json(summary_json(trace)) : COMMAND_DONE;
 	fprintf(stderr, "%s: %.1f s, %" PRIu64 " step%s applied, %zu events%s%s\n", trace->job,
 		(double)(trace->ended_ns - trace->began_ns) / 1e9, steps, PLURAL(steps),
-		timeline_events(trace->timeline), trace->path ? ", in " : "", trace->path ? trace->path : "");
+		timeline_events(trace->timeline),
+		trace->is_kept ? "; nothing is written over "
+		: path	       ? ", in "
+			       : "",
+		path ? path : "");
 	if (lost > 0)
 		fprintf(stderr, "%" PRIu64 " more events were lost: they came faster than they were read\n",
 			lost);
@@ -310,17 +300,46 @@ static int tell_summary(const struct trace *trace)
 
 static int write_output(struct trace *trace)
 {
-	int code = trace->path ? write_file(trace) : write_to(trace, stdout, "the standard output");
+	int code = COMMAND_DONE;
 
+	trace->is_kept = timeline_events(trace->timeline) == 0 && output_replaces(trace->output);
+	if (!trace->is_kept) {
+		if (timeline_write(trace->timeline, output_stream(trace->output)) < 0)
+			return command_fail_memory();
+		code = output_publish(trace->output);
+	}
 	return code == COMMAND_DONE ? tell_summary(trace) : code;
+}
+
+/* ---- The command -----------------------------------------------------------------------------------------
+ */
+
+static int find_job(const struct command_context *context, struct trace *trace)
+{
+	const Tierd__Wire__JobsReply *jobs;
+	const Tierd__Wire__JobEntry *job;
+	struct choice choice;
+	int code = choice_read(context, &choice);
+
+	if (code == COMMAND_DONE)
+		code = command_connect(context, &trace->ask);
+	if (code == COMMAND_DONE)
+		code = command_ask_jobs(trace->ask, &jobs);
+	if (code == COMMAND_DONE)
+		code = choice_find(&choice, jobs, &job);
+	if (code != COMMAND_DONE)
+		return code;
+	trace->job = context->arguments[0];
+	trace->owner = job->uid;
+	trace->has_ranks = job->n_members > 0;
+	return COMMAND_DONE;
 }
 
 static void close_trace(struct trace *trace)
 {
-	partial_free(trace->partial);
+	output_free(trace->output);
 	timeline_free(trace->timeline);
 	ask_free(trace->ask);
-	free(trace->path);
 }
 
 int command_trace(const struct command_context *context)
@@ -329,14 +348,14 @@ int command_trace(const struct command_context *context)
 	int code = read_flags(context, &trace), ended, written;
 
 	if (code == COMMAND_DONE)
-		code = choice_ask_owner(context, &trace.ask, &trace.job, &trace.has_owner, &trace.owner);
+		code = find_job(context, &trace);
 	if (code == COMMAND_DONE && timeline_new(context->arguments[0], &trace.timeline) < 0)
 		code = command_fail_memory();
+	note_signals();
 	if (code == COMMAND_DONE)
-		code = open_output(&trace);
+		code = open_output(context, &trace);
 	if (code == COMMAND_DONE) {
 		progress_begin(&trace.progress, false);
-		note_signals();
 		code = begin(&trace);
 	}
 	if (code == COMMAND_DONE) {

@@ -121,7 +121,8 @@ static const struct verb_flag trace_flags[] = {
 	USER_FLAG,
 	{ "seconds", "N", "end after that time (10, or with --steps none)" },
 	{ "steps", "N", "end after so many whole steps" },
-	{ "output", "FILE", "where it goes; \"-\" is the standard output (JOB.trace.json)", 'o' },
+	{ "output", "FILE", "or a folder; \"-\" is the standard output (JOB.trace.json)", 'o' },
+	{ "force", NULL, "a file that is there is replaced" },
 	END,
 };
 

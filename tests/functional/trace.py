@@ -5,6 +5,7 @@ import collections
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 from xml.etree import ElementTree
@@ -248,6 +249,102 @@ def what_is_wrong_is_said():
         assert done.returncode == status and words in done.stderr and not done.stdout, done
 
 
+def names(word):
+    return sorted(name for name in os.listdir() if word in name)
+
+
+def content(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def trace_now(*arguments, status=0):
+    """Of a job that does nothing; what it says."""
+    done = subprocess.run([TIERCTL, "trace", "gpt", "--seconds", "1", *arguments], capture_output=True, text=True, timeout=200)
+    assert done.returncode == status, done
+    return done.stderr
+
+
+def what_is_there_is_replaced_only_by_force():
+    for path, flags in (("mine.json", ["-o", "mine.json"]), ("gpt.trace.json", [])):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("mine")
+        assert f"{path} exists; name another file, or replace it with --force" in trace_now(*flags, status=1)
+        # And not by nothing.
+        assert f"nothing is written over {path}" in trace_now(*flags, "--force")
+        assert content(path) == b"mine" and names("partial") == []
+        trace = Trace("gpt", *flags, "--force", *LONG)
+        train(LAST)
+        assert f"in {path}" in trace.end(number=signal.SIGINT)[1]
+        is_well_formed(read(path))
+    # What comes meanwhile is spared, too.
+    trace = Trace("gpt", "-o", "late.json", *LONG)
+    with open("late.json", "w", encoding="utf-8") as file:
+        file.write("mine")
+    assert "File exists" in trace.end(status=1, number=signal.SIGINT)[1] and content("late.json") == b"mine"
+    assert names("partial") == []
+
+
+def a_file_is_where_it_was_named():
+    os.mkdir("folder")
+    assert "in folder/gpt.trace.json" in trace_now("-o", "folder")
+    is_well_formed(read("folder/gpt.trace.json"))
+    # Links stay, and lead to it.
+    os.symlink("folder/linked.json", "one")
+    os.symlink("one", "two")
+    trace_now("-o", "two")
+    assert os.path.islink("one") and os.path.islink("two") and not os.path.islink("folder/linked.json")
+    is_well_formed(read("folder/linked.json"))
+    assert "two exists" in trace_now("-o", "two", status=1)
+    os.symlink("circle", "circle")
+    assert "circle: Too many levels of symbolic links" in trace_now("-o", "circle", status=1)
+    # What is no file stays what it is.
+    os.mkfifo("pipe")
+    trace = subprocess.Popen([TIERCTL, "trace", "gpt", "--seconds", "1", "-o", "pipe"], stderr=subprocess.PIPE)
+    is_well_formed(read("pipe"))
+    trace.communicate(timeout=200)
+    assert trace.returncode == 0 and stat.S_ISFIFO(os.stat("pipe").st_mode)
+    trace = Trace("gpt", "-o", "/dev/stdout", "--seconds", "1")
+    is_well_formed(parse(trace.end()[0]))
+    assert names("partial") == []
+
+
+def what_cannot_be_written_is_said_once():
+    try:
+        os.mknod("full", 0o600 | stat.S_IFCHR, os.makedev(1, 7))
+        full = os.open("full", os.O_WRONLY)
+    except OSError:
+        return
+    said = trace_now("-o", "full", status=1)
+    assert said.count("No space left on device") == 1 and stat.S_ISCHR(os.stat("full").st_mode), said
+    done = subprocess.run([TIERCTL, "trace", "gpt", "--seconds", "1", "-o", "-"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and done.stderr.count("No space left on device") == 1, done
+    os.close(full)
+
+
+def a_second_signal_leaves_nothing():
+    for numbers in ((signal.SIGQUIT,), (signal.SIGINT, signal.SIGTERM)):
+        trace = Trace("gpt", "-o", "ended.json", *LONG)
+        assert names("ended") == ["ended.json.partial"]
+        # Both are there before it obeys the first.
+        for number in (signal.SIGSTOP, *numbers, signal.SIGCONT):
+            trace.process.send_signal(number)
+        trace.process.communicate(timeout=200)
+        assert -trace.process.returncode in numbers, trace.process.returncode
+        assert names("ended") == []
+
+
+def a_job_without_ranks_is_said_to_be_idle():
+    assert "it has no ranks: nothing comes until one opens it" in trace_now("-o", "idle.json")
+    rank = subprocess.Popen([USER_JOB, "job=busy", "paced=1", "steps=1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert rank.stdout.readline() == "ready\n"
+    _, said = Trace("busy", "-o", "busy.json", "--seconds", "1").end()
+    assert "no ranks" not in said, said
+    rank.stdin.close()
+    assert rank.wait() == 0
+    rank.stdout.close()
+
+
 def the_end_of_the_daemon_ends_it():
     trace = Trace("gpt", "-o", "last.json", *LONG)
     os.kill(DAEMON, signal.SIGTERM)
@@ -263,4 +360,9 @@ it_ends_after_whole_steps()
 it_ends_with_its_job()
 one_that_is_killed_leaves_nothing()
 what_is_wrong_is_said()
+what_is_there_is_replaced_only_by_force()
+a_file_is_where_it_was_named()
+what_cannot_be_written_is_said_once()
+a_second_signal_leaves_nothing()
+a_job_without_ranks_is_said_to_be_idle()
 the_end_of_the_daemon_ends_it()
