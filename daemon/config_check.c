@@ -13,11 +13,15 @@
 #include "common/size.h"
 #include "daemon/config_defaults.h"
 #include "daemon/config_values.h"
+#include "daemon/staging.h"
 #include "offload/fault.h"
 
 /* A connection has a socket and a process; a rank on it, its pages and doorbell. */
 #define FILES_PER_CONNECTION 8
 #define FILES_OF_DAEMON 64
+
+/* Of one rank, on NVMe: its window, its page, buffers. */
+#define LEAST_JOB_BYTES (3 * MIB)
 
 static int fail(struct config_problem *problem, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -80,6 +84,23 @@ static void warn_memory(uint64_t budget)
 		wanted, there);
 }
 
+/* What is left is to be enough for some job. */
+static void warn_budget(uint64_t budget)
+{
+	char there[CONFIG_SIZE_TEXT], own[CONFIG_SIZE_TEXT], least[CONFIG_SIZE_TEXT];
+	uint64_t bytes = staging_bytes(STAGING_LEAST);
+
+	if (budget >= bytes + LEAST_JOB_BYTES)
+		return;
+	config_format_size(budget, there);
+	config_format_size(bytes, own);
+	config_format_size(bytes + LEAST_JOB_BYTES, least);
+	log_warning(
+		"host_budget = %s has no room for a job, however small: the daemon's own buffers take %s; "
+		"give it %s at least, and what models need beside that (tierctl plan)",
+		there, own, least);
+}
+
 static void warn_path(const struct config_path *path)
 {
 	char wanted[CONFIG_SIZE_TEXT], there[CONFIG_SIZE_TEXT];
@@ -122,6 +143,7 @@ static void warn_connections(const struct config *config)
 void config_warn(const struct config *config)
 {
 	warn_memory(config->host_budget);
+	warn_budget(config->host_budget);
 	for (unsigned i = 0; i < config->path_count; i++)
 		warn_path(&config->paths[i]);
 	warn_files(config->connections);

@@ -307,7 +307,7 @@ static int start_threads(struct node *node, const struct node_config *config)
 static int start_staging(struct node *node)
 {
 	uint64_t wanted = node->host_budget / 16 / staging_bytes(1);
-	unsigned count = wanted < 3 ? 3 : wanted > 16 ? 16 : (unsigned)wanted;
+	unsigned count = wanted < STAGING_LEAST ? STAGING_LEAST : wanted > 16 ? 16 : (unsigned)wanted;
 	int r = staging_init(&node->staging, count, node->engine);
 
 	if (r < 0) {

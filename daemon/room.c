@@ -41,7 +41,7 @@ uint64_t room_lacking(const struct claim *claim, uint64_t bytes)
 
 const char *room_describe(const struct claim *claim, struct room room, char *text, size_t size)
 {
-	char maximum[16], holders[HOLDERS_TEXT];
+	char maximum[16], budget[16], holders[HOLDERS_TEXT];
 
 	if (room.bound == ROOM_OF_JOB) {
 		snprintf(text, size, "the job's host_budget");
@@ -52,6 +52,7 @@ const char *room_describe(const struct claim *claim, struct room room, char *tex
 		snprintf(text, size, "what is left of this user's host_maximum, %s%s",
 			 budget_print(claim->host_maximum, maximum), holders);
 	else
-		snprintf(text, size, "what tierd has left of its own%s", holders);
+		snprintf(text, size, "what tierd has left of its own host_budget, %s%s",
+			 budget_print(claim->node->host_budget, budget), holders);
 	return text;
 }

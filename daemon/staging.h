@@ -9,6 +9,9 @@
 /* One for a chunk: its parameters, and each state beside them, one after the other. */
 #define STAGING_BYTES (UINT64_C(3) << 20)
 
+/* With fewer the devices have nothing to do while one is computed on. */
+#define STAGING_LEAST 3
+
 struct staging_buffer {
 	struct queue link;
 	char *data;

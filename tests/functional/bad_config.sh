@@ -48,6 +48,15 @@ expect_text 'connections = 65536 may take 524352 descriptors, and RLIMIT_NOFILE 
 printf '[limits]\nconnections = 9\nconnections_per_user = 9\n' >"$conf"
 expect_status 0 "$TIERD" --config "$conf" --check-config
 expect_text 'connections_per_user = 9 lets one user take all 9 connections'
+# What has no room for any job, too.
+printf '[memory]\nhost_budget = 11M\n' >"$conf"
+expect_status 0 "$TIERD" --config "$conf" --check-config
+expect_text "host_budget = 11M has no room for a job, however small: the daemon's own buffers take 9M; give it 12M at least"
+printf '[memory]\nhost_budget = 12M\n' >"$conf"
+expect_status 0 "$TIERD" --config "$conf" --check-config
+case $output in
+*warning*) fail "a warning without a reason: $output" ;;
+esac
 printf '# all\n[memory]\nhost_budget = 64M\n' >"$conf"
 expect_status 0 "$TIERD" --config "$conf" --check-config
 case $output in
