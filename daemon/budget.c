@@ -149,11 +149,20 @@ static uint64_t sum_of(const struct budget_needs *needs)
 	return sum;
 }
 
-/* There is something left that could lie on NVMe instead. */
-static bool may_move(const struct job *job)
+/* Of what it needs, what could lie on NVMe instead. */
+static uint64_t movable_bytes(const struct job *job, const struct budget_needs *needs)
 {
-	return job->node->path_count > 0 &&
-	       !(job->has_nvme_parameters && job->has_nvme_optimizer && job->has_nvme_sums);
+	uint64_t bytes = 0;
+
+	if (job->node->path_count == 0)
+		return 0;
+	if (!job->has_nvme_parameters)
+		bytes = size_sum(bytes, job->slots.promised);
+	if (!job->has_nvme_optimizer)
+		bytes = size_sum(bytes, needs->state);
+	if (!job->has_nvme_sums)
+		bytes = size_sum(bytes, needs->sums);
+	return bytes;
 }
 
 static int refuse_host(const struct job *job, const struct budget_needs *needs, struct room room,
@@ -162,9 +171,11 @@ static int refuse_host(const struct job *job, const struct budget_needs *needs, 
 	char least[16], arena[16], sums[16], buffers[16], state[16], rest[16], there[16], whose[ROOM_TEXT];
 	struct claim claim = room_claim(job);
 
+	uint64_t wanted = size_sum(sum_of(needs), job->slots.promised);
+	bool may_move = size_rest(wanted, movable_bytes(job, needs)) <= room.bytes;
+
 	/* What it has already taken is a part of both. */
-	budget_print_needed(size_sum(size_sum(sum_of(needs), job->slots.promised), job->charged_bytes),
-			    least);
+	budget_print_needed(size_sum(wanted, job->charged_bytes), least);
 	budget_print(job->slots.promised, arena);
 	budget_print(needs->sums, sums);
 	budget_print(size_sum(needs->gradients, needs->held), buffers);
@@ -179,7 +190,7 @@ static int refuse_host(const struct job *job, const struct budget_needs *needs, 
 		"optimizer state %s, windows and definitions %s), and there are %s (%s); %s",
 		least, arena, sums, buffers, state, rest, there,
 		room_describe(&claim, room, whose, sizeof(whose)),
-		may_move(job) ? "raise host_budget, or place more on NVMe" : "raise host_budget");
+		may_move ? "raise host_budget, or place more on NVMe" : "raise host_budget");
 }
 
 static uint64_t arena_bytes(const struct slots *slots)

@@ -36,5 +36,17 @@ train --mode resume --steps 4 --parameters-on auto --optimizer-on auto --host-bu
 expect_status 1 timeout "$patience" "$gpt" --layers 6 --width 256 --heads 2 --context 16 --batch 2 --steps 5 --ranks 2 --threads 1 \
 	--data "$scratch/data" --mode resume --parameters-on nvme --optimizer-on auto --host-budget 24M
 expect_text 'parameter placement is nvme here, auto in the job'
+# What is advised to whom has too little.
+refused() {
+	expect_status 1 timeout "$patience" "$gpt" --layers 6 --width 256 --heads 2 --context 16 --batch 2 --steps 3 --ranks 2 --threads 1 \
+		--data "$scratch/data" --job small "$@"
+	expect_text 'raise host_budget'
+}
+refused --parameters-on host --optimizer-on host --host-budget 24M
+expect_text ', or place more on NVMe'
+refused --parameters-on nvme --optimizer-on nvme --host-budget 1K
+case $output in
+*'place more'*) fail "there is no more: $output" ;;
+esac
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
