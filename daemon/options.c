@@ -39,8 +39,10 @@ static int set_group(const struct optimizer *optimizer, struct optimizer_group *
 	if (!isfinite(group->learning_rate) || !isfinite(group->weight_decay))
 		return refuse(message, size, -EINVAL, "parameter group %zu: a rate is not finite", index);
 	if (group->moments >= WIRE_MOMENTS)
-		return refuse(message, size, -EINVAL, "parameter group %zu: no format of moments %u", index,
-			      group->moments);
+		return refuse(message, size, -EINVAL,
+			      "parameter group %zu: no format of moments %u; there are fp32 (0), bf16 (1) "
+			      "and int8 (2)",
+			      index, group->moments);
 	r = optimizer->check(group, why, sizeof(why));
 	return r < 0 ? refuse(message, size, r, "parameter group %zu: %s", index, why) : 0;
 }
