@@ -169,7 +169,7 @@ struct tierd_job_options {
 	bool with_optimizer;          /* take what the optimizer keeps there, and how often units were updated, too; else it begins anew */
 	uint64_t snapshot_every;      /* each such step is kept as snapshot step-N, by itself; 0: none is */
 	uint32_t snapshot_keep;       /* of those so many, the last ones; 0: as many as there is room for */
-	bool pushed_once;             /* each rank pushes a unit once in a step, at most; more are refused. With one rank gradients then take no more memory than as they are pushed */
+	bool pushed_once;             /* each rank pushes a unit once in a step, at most; more are refused, by the push, or by the tierd_step after it. With one rank gradients then take no more memory than as they are pushed */
 };
 #define TIERD_JOB_OPTIONS_INIT { sizeof(struct tierd_job_options), NULL, 0, 1, 3, TIERD_EITHER, TIERD_ADAMW, 0.0f, \
 	TIERD_NONFINITE_SKIP, TIERD_PLACE_DEFAULT, TIERD_PLACE_DEFAULT, 0, 0, false, false, 0, 0, NULL, \
@@ -332,7 +332,8 @@ struct tierd_step_result {
 
 /* Closes this rank's part of the step; when all ranks have, the step is decided. A lease held on a trainable unit,
  * or a gradient buffer, gives -EBUSY and its name. With ret_ticket NULL it waits until the step is applied, and
- * returns what tierd_ticket_wait would. */
+ * returns what tierd_ticket_wait would. An earlier push that was refused fails it, once, and the step is not taken:
+ * called again, it takes the step without that push. */
 int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct tierd_ticket **ret_ticket);
 
 /* With the optimizer none a step is taken by its ranks. When all of them have closed their parts, and the sums are
@@ -348,8 +349,9 @@ int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct ti
 int tierd_step_finish(struct tierd_job *job);
 
 /* Tells rates and the number of micro-batches early, at most once before each tierd_step, which must then give the
- * same rates; a rank that pushes a unit more often than announced gets -EINVAL. Once all ranks have, units whose gradients
- * are complete may be updated while the others are still computed: nobody sees that before the step, nor if there is none. */
+ * same rates; a rank that pushes a unit more often than announced gets -EINVAL, and so does one that announces more than
+ * one micro-batch to a job of pushed_once. Once all ranks have, units whose gradients are complete may be updated while
+ * the others are still computed: nobody sees that before the step, nor if there is none. */
 int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uint32_t micro_batches);
 
 /* ---- Tensors ------------------------------------------------------------------------------------------ */

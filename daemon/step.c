@@ -34,6 +34,13 @@ void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin)
 		pending_error(pending, -EINVAL, "a step of 0 micro-batches");
 		return;
 	}
+	if (begin->micro_batches > 1 && member->job->options.is_pushed_once) {
+		pending_error(pending, -EINVAL,
+			      "a step of %u micro-batches, of a job that was opened as one whose units are "
+			      "pushed once in a step (pushed_once)",
+			      begin->micro_batches);
+		return;
+	}
 	if (rates_read(member->job, begin->rates, &rates, message, sizeof(message)) < 0) {
 		pending_error(pending, -EINVAL, "%s", message);
 		return;

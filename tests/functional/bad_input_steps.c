@@ -205,7 +205,19 @@ static void what_is_pushed_once_is_not_pushed_twice(struct tierd_node *node)
 	      "units are pushed once in a step (pushed_once), and this is its second push");
 	tierd_ticket_free(ticket);
 	OK(tierd_step(job, &rates, NULL));
+	FAILS(tierd_step_begin(job, &rates, 2), -EINVAL,
+	      "a step of 2 micro-batches, of a job that was opened as one whose units are pushed once");
+	OK(tierd_step_begin(job, &rates, 1));
 	OK(support_push(job, 0, ELEMENTS, 1.0f));
+	OK(tierd_step(job, &rates, NULL));
+	/* Nobody waits for the push: what comes after it tells, and then it is as if it had not been. */
+	OK(support_push(job, 0, ELEMENTS, 1.0f));
+	OK(support_push(job, 0, ELEMENTS, 1.0f));
+	int r = tierd_step(job, &rates, NULL);
+
+	if (r == 0)
+		r = tierd_step(job, &rates, NULL);
+	FAILS(r, -EINVAL, "an earlier push failed: unit \"u0\": the job was opened as one");
 	OK(tierd_step(job, &rates, NULL));
 	OK(tierd_job_close(job));
 }
