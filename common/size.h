@@ -27,6 +27,12 @@ static inline uint64_t size_rest(uint64_t most, uint64_t used)
 	return most > used ? most - used : 0;
 }
 
+/* 0 of nothing. */
+static inline double size_fraction(uint64_t part, uint64_t whole)
+{
+	return whole > 0 ? (double)part / (double)whole : 0;
+}
+
 /* UINT64_MAX where it overflows: more than there ever is. */
 static inline uint64_t size_sum(uint64_t a, uint64_t b)
 {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/plural.h"
+#include "common/size.h"
 #include "proto/vocabulary.h"
 
 static cJSON *members_json(const Tierd__Wire__JobEntry *job)
@@ -277,6 +278,17 @@ static void print_readers(const Tierd__Wire__JobEntry *job)
 		       text_bytes(job->reader_bytes, bytes));
 }
 
+/* Of what the optimizer has on NVMe. */
+static void print_kept(const Tierd__Wire__JobEntry *job)
+{
+	char kept[TEXT_SIZE], most[TEXT_SIZE];
+
+	if (job->warm_most_bytes > 0)
+		printf(", %.0f %% of its optimizer's state kept in memory (%s of %s)",
+		       100.0 * size_fraction(job->warm_bytes, job->warm_most_bytes),
+		       text_bytes(job->warm_bytes, kept), text_bytes(job->warm_most_bytes, most));
+}
+
 /* Who keeps the others waiting has been silent for the longest time. */
 static int print_ranks(const Tierd__Wire__JobEntry *job)
 {
@@ -300,6 +312,7 @@ static int print_ranks(const Tierd__Wire__JobEntry *job)
 		table_add(table, "%s", member->activity);
 	}
 	printf("%s: %s%s, step %" PRIu64, job->name, job->status, text_damage(job, damage), job->step);
+	print_kept(job);
 	print_readers(job);
 	printf("%s%s\n\n", *job->reason ? ": " : "", job->reason);
 	return command_print_table(table);

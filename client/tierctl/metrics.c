@@ -49,10 +49,11 @@ static const struct family of_jobs[] = {
 	{ "host_bytes", "Host memory that it has reserved.", false, PLAIN, JOB(host_bytes), 1 },
 	{ "cache_bytes", "Of its host memory, what it gives up when others need it.", false, PLAIN,
 	  JOB(cache_bytes), 1 },
-	{ "warm_bytes", "Of that, optimizer state, which steps do not read again.", false, PLAIN,
-	  JOB(warm_bytes), 1 },
-	{ "warm_most_bytes", "What that would be if all of its state on NVMe were there.", false, PLAIN,
-	  JOB(warm_most_bytes), 1 },
+	{ "warm_bytes",
+	  "Of that, the kept (warm) optimizer state: its place is on NVMe, and steps find it in memory.",
+	  false, PLAIN, JOB(warm_bytes), 1 },
+	{ "warm_most_bytes", "What that would be if all of its optimizer's state on NVMe were kept.", false,
+	  PLAIN, JOB(warm_most_bytes), 1 },
 	{ "nvme_bytes", "NVMe space that it has reserved.", false, PLAIN, JOB(nvme_bytes), 1 },
 };
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "client/tierctl/top.h"
+#include "common/size.h"
 
 #define HOME_AND_CLEAR "\033[H\033[J"
 #define LEAST_INTERVAL 0.1
@@ -149,6 +150,10 @@ static void add_job(struct table *table, const struct view_job *job, const struc
 	table_add(table, "%" PRIu64, now->durable_step);
 	table_add_bytes(table, now->host_bytes);
 	table_add_bytes(table, now->cache_bytes);
+	if (now->warm_most_bytes > 0)
+		table_add(table, "%.0f %%", 100.0 * size_fraction(now->warm_bytes, now->warm_most_bytes));
+	else
+		table_add(table, "-");
 	table_add_bytes(table, now->nvme_bytes);
 	for (unsigned direction = 0; direction < STATISTICS_DIRECTIONS; direction++)
 		table_add(table, "%s",
@@ -164,9 +169,9 @@ static void add_job(struct table *table, const struct view_job *job, const struc
 
 static int print_jobs(const struct view *view, const struct top_past *past)
 {
-	static const char *const titles[] = { "JOB",	    "USER",  "STATUS",	     ">RANKS", ">STEP",
-					      ">DURABLE",   ">HOST", ">OF IT CACHE", ">NVME",  ">READ/S",
-					      ">WRITTEN/S", ">HITS", ">STALL",	     NULL };
+	static const char *const titles[] = { "JOB",	  "USER",	"STATUS",	">RANKS", ">STEP",
+					      ">DURABLE", ">HOST",	">OF IT CACHE", ">KEPT",  ">NVME",
+					      ">READ/S",  ">WRITTEN/S", ">HITS",	">STALL", NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
 	for (size_t i = 0; table && i < view->job_count; i++)

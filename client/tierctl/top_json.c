@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "client/tierctl/top.h"
+#include "common/size.h"
 
 /* ---- Between two looks ---- */
 
@@ -123,6 +124,7 @@ static cJSON *job_json(const struct statistics_job *now, const struct statistics
 	cJSON_AddNumberToObject(json, "durable_lag_seconds", (double)now->durable_lag_ns / 1e9);
 	cJSON_AddNumberToObject(json, "host_bytes", (double)now->host_bytes);
 	cJSON_AddNumberToObject(json, "cache_bytes", (double)now->cache_bytes);
+	cJSON_AddNumberToObject(json, "kept_fraction", size_fraction(now->warm_bytes, now->warm_most_bytes));
 	cJSON_AddNumberToObject(json, "nvme_bytes", (double)now->nvme_bytes);
 	if (before)
 		add_figures(json, &now->figures, &before->figures,

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 DAEMON = int(os.environ["TIERD_PID"])
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"')
@@ -132,6 +133,13 @@ def top_shows_node_and_jobs():
     assert os.environ["NVME"] in text and "stalls   nvme_read " in text
     titles, row = text.splitlines()[-2:]
     assert titles.split()[0] == "JOB" and row.split()[0] == "gpt" and row.split()[2:5] == ["training", "1/1", "2"]
+    # It comes after a step, while there is memory.
+    while "100 % of its optimizer's state kept in memory (" not in tierctl("jobs", "gpt"):
+        time.sleep(0.02)
+    while json.loads(tierctl("top", "--once", "--json"))["jobs"][0]["kept_fraction"] < 1:
+        time.sleep(0.02)
+    row = tierctl("top", "--once").splitlines()[-1]
+    assert "  100 %  " in row and " KEPT " in titles, (titles, row)
     end(process)
     tierctl("drop", "gpt", "--yes")
 
