@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "client/tierctl/plan.h"
@@ -202,6 +203,11 @@ static int complete(struct plan_request *request)
 	if (model->local_ranks > model->world_size)
 		return command_fail(COMMAND_USAGE, "--local-ranks %u are more than --world-size %u",
 				    model->local_ranks, model->world_size);
+	if (model->is_gradient_nvme && request->stage >= 0 && request->stage < 2)
+		return command_fail(
+			COMMAND_USAGE,
+			"--gradients nvme needs stage 2 or 3: --stage %d keeps a sum for each rank",
+			request->stage);
 	if (model->is_pushed_once && model->micro_batches > 1)
 		return command_fail(COMMAND_USAGE, "of %u --micro-batches each unit is pushed, not once",
 				    model->micro_batches);
@@ -440,10 +446,25 @@ static void add_fit(struct table *table, const struct plan_request *request, uns
 			  no_nvme ? "NVMe" : "");
 }
 
+/* Two decimals at most: "6", "4.03". */
+static const char *text_traffic(double bytes, char text[TEXT_SIZE])
+{
+	snprintf(text, TEXT_SIZE, "%.10g", round(bytes * 100) / 100);
+	return text;
+}
+
+static void add_traffic(struct table *table, double read, double written)
+{
+	char a[TEXT_SIZE], b[TEXT_SIZE];
+
+	table_add(table, "%s + %s", text_traffic(read, a), text_traffic(written, b));
+}
+
 static void add_place(struct table *table, const struct plan_request *request, unsigned stage,
 		      const struct plan_place *place)
 {
 	struct plan_traffic traffic = plan_traffic(&request->model, place);
+	char text[TEXT_SIZE];
 
 	table_add(table, "%u", stage);
 	table_add(table, place->is_parameter_nvme ? "nvme" : "host");
@@ -451,9 +472,9 @@ static void add_place(struct table *table, const struct plan_request *request, u
 	table_add(table, place->is_gradient_nvme ? "nvme" : "host");
 	table_add_bytes(table, place->host_bytes);
 	table_add_bytes(table, place->nvme_bytes);
-	table_add(table, "%.10g + %.10g", traffic.update_read, traffic.update_written);
-	table_add(table, "%.10g", traffic.gather_read);
-	table_add(table, "%.10g + %.10g", traffic.gradient_read, traffic.gradient_written);
+	add_traffic(table, traffic.update_read, traffic.update_written);
+	table_add(table, "%s", text_traffic(traffic.gather_read, text));
+	add_traffic(table, traffic.gradient_read, traffic.gradient_written);
 	if (request->step_ms > 0)
 		table_add_bytes(table, (uint64_t)plan_written_per_day(&request->model, stage, place,
 								      request->step_ms));
@@ -497,24 +518,36 @@ static void print_connections(const struct plan_request *request)
 	       ranks, request->connections);
 }
 
-static int print_tables(const struct plan_request *request)
+static void print_model(const struct plan_model *model)
 {
-	const struct plan_model *model = &request->model;
+	bool has_moments = model->moments && model->slots > 0;
 	char a[TEXT_SIZE], b[TEXT_SIZE];
-	int code;
 
 	printf("%s parameters in %s with %s%s%s%s over %u rank%s, %u of them here; largest unit %s, %u "
 	       "micro-batch%s",
 	       text_count(model->parameters, a), plan_format_name(model->format), model->optimizer,
-	       model->moments ? " (moments in " : "", model->moments ? plan_moments_name(model->moments) : "",
-	       model->moments ? ")" : "", model->world_size, PLURAL(model->world_size), model->local_ranks,
+	       has_moments ? " (moments in " : "", has_moments ? plan_moments_name(model->moments) : "",
+	       has_moments ? ")" : "", model->world_size, PLURAL(model->world_size), model->local_ranks,
 	       text_count(model->largest_unit, b), model->micro_batches,
 	       model->micro_batches == 1 ? "" : "es");
 	if (model->frozen_bytes > 0)
 		printf("; %s frozen", text_bytes(model->frozen_bytes, a));
 	if (!model->is_durable)
 		printf("; not durable");
+	if (model->is_pushed_once)
+		printf("; each unit pushed once%s",
+		       model->world_size > 1		       ? ", which saves nothing with several ranks"
+		       : strcmp(model->optimizer, "none") == 0 ? ", which saves nothing with none"
+							       : "");
 	putchar('\n');
+}
+
+static int print_tables(const struct plan_request *request)
+{
+	char a[TEXT_SIZE], b[TEXT_SIZE];
+	int code;
+
+	print_model(&request->model);
 	if (request->has_host && request->has_nvme)
 		printf("Free here (%s): %s of host memory, %s of NVMe\n\n", request->source,
 		       text_bytes(request->host_bytes, a), text_bytes(request->nvme_bytes, b));

@@ -60,6 +60,17 @@ expect_status 2 "$TIERCTL" plan --parameters 40M --world-size 8 --frozen 100T
 expect_text 'more than 64T'
 json 'j["stages"][2]["placements"][0]["gradient_read_bytes_per_parameter"] == 8' \
 	plan --parameters 1B --world-size 8 --gradients nvme --micro-batches 2
+expect_status 2 "$TIERCTL" plan --parameters 1B --world-size 8 --stage 1 --gradients nvme
+expect_text '--gradients nvme needs stage 2 or 3'
+expect_status 0 "$TIERCTL" plan --parameters 1B --world-size 8 --optimizer sgd --moments int8 --pushed-once
+expect_text 'bf16 with sgd over 8 ranks'
+expect_text 'each unit pushed once, which saves nothing with several ranks'
+expect_status 0 "$TIERCTL" plan --parameters 1B --world-size 1 --optimizer lion --moments int8 --pushed-once
+expect_text 'with lion (moments in int8) over 1 rank'
+expect_text '  5.02 + 5.02  '
+case $output in
+*'saves nothing'*) fail "it saves: $output" ;;
+esac
 expect_status 2 "$TIERCTL" plan --parameters 1B --world-size 8 --gradients disk
 expect_text "it takes host or nvme"
 for snapshots in 15 -1 some; do
