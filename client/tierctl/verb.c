@@ -70,7 +70,7 @@ static const struct verb_flag import_flags[] = {
 	{ "replace", NULL, "a job of that name gives way once the new one is complete" },
 	{ "world-size", "N", "ranks (1)" },
 	{ "stage", "0|1|2|3", "of ZeRO (3)" },
-	{ "group", "RATES", "of the parameter group, such as weight_decay=0.1,momentum=0.9" },
+	{ "group", "RATES", "of the parameter group, all in one, such as weight_decay=0.1,momentum=0.9" },
 	{ "clip", "X", "global norm to clip gradients to (none)" },
 	{ "parameters-on", "host|nvme|auto", "where they live (nvme at stage 3, else host)" },
 	{ "optimizer-on", "host|nvme|auto", "where its state lives (nvme)" },

@@ -298,6 +298,9 @@ def flags_that_make_no_sense_are_refused():
         (("--stage", "2", "--parameters-on", "nvme"), "only stage 3 partitions parameters"),
         (("--snapshot-every", "5"), "there is room for no snapshot"),
         (("--optimizer", "lion", "--group", "beta1=2"), "parameter group 0"),
+        # The last one counts, alone.
+        (("--optimizer", "lion", "--group", "beta3=1", "--group", "beta1=2"), "parameter group 0"),
+        (("--optimizer", "sgd", "--group", "momentum=0.9", "--group", "nesterov"), "parameter group 0"),
     ):
         text = tierctl("import", "refused", at("state"), *flags, status=1)
         assert message in text, (message, text)
