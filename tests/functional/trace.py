@@ -192,6 +192,10 @@ def a_step_can_be_drawn():
     assert {"update: layer.0", "computes", f"step {LAST}"} <= set(titles), set(titles)
     assert len(titles) > len(updates) > 0
     assert {"ranks", "workers", "reads", "writes"} <= {text.text for text in drawn.iter(name + "text")}
+    assert "milliseconds" in {text.text for text in drawn.iter(name + "text")}
+    for path, words in (("/nowhere", "No such file or directory"), (DRAW, "is no trace of tierctl trace")):
+        wrong = subprocess.run([DRAW, path], capture_output=True, text=True)
+        assert wrong.returncode == 1 and words in wrong.stderr and "Traceback" not in wrong.stderr, wrong
     wrong = subprocess.run([DRAW, "gpt.trace.json", "1"], capture_output=True, text=True)
     assert wrong.returncode == 1 and f"it has {FIRST + 2} to {LAST}" in wrong.stderr, wrong
 
