@@ -270,7 +270,7 @@ def trace_now(*arguments, status=0):
 
 
 def what_is_there_is_replaced_only_by_force():
-    for path, flags in (("mine.json", ["-o", "mine.json"]), ("gpt.trace.json", [])):
+    for step, path, flags in ((LAST + 1, "mine.json", ["-o", "mine.json"]), (LAST + 2, "gpt.trace.json", [])):
         with open(path, "w", encoding="utf-8") as file:
             file.write("mine")
         assert f"{path} exists; name another file, or replace it with --force" in trace_now(*flags, status=1)
@@ -278,8 +278,9 @@ def what_is_there_is_replaced_only_by_force():
         assert f"nothing is written over {path}" in trace_now(*flags, "--force")
         assert content(path) == b"mine" and names("partial") == []
         trace = Trace("gpt", *flags, "--force", *LONG)
-        train(LAST)
-        assert f"in {path}" in trace.end(number=signal.SIGINT)[1]
+        train(step)
+        _, said = trace.end(number=signal.SIGINT)
+        assert f"in {path}" in said, said
         is_well_formed(read(path))
     # What comes meanwhile is spared, too.
     trace = Trace("gpt", "-o", "late.json", *LONG)
@@ -327,6 +328,9 @@ def what_cannot_be_written_is_said_once():
 
 
 def a_second_signal_leaves_nothing():
+    # Who runs tests in the background ignores both, which is inherited.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     for numbers in ((signal.SIGQUIT,), (signal.SIGINT, signal.SIGTERM)):
         trace = Trace("gpt", "-o", "ended.json", *LONG)
         assert names("ended") == ["ended.json.partial"]
