@@ -4,18 +4,25 @@
 
 #include "collectives/reduce_kernels.h"
 
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+ALWAYS_INLINE void prefetch(const void *place)
+{
+	__builtin_prefetch((const char *)place + SIMD_AHEAD, 0, 3);
+}
+
 /* Each element of a contribution is read here and nowhere else, once. */
 ALWAYS_INLINE vector tree1(const char *const *from, enum reduce_format format, size_t i)
 {
 	if (format == REDUCE_BF16) {
-		simd_prefetch((const uint16_t *)from[0] + i);
+		prefetch((const uint16_t *)from[0] + i);
 		return load_bf16((const uint16_t *)from[0] + i);
 	}
 	if (format == REDUCE_FP16) {
-		simd_prefetch((const uint16_t *)from[0] + i);
+		prefetch((const uint16_t *)from[0] + i);
 		return load_fp16((const uint16_t *)from[0] + i);
 	}
-	simd_prefetch((const float *)from[0] + i);
+	prefetch((const float *)from[0] + i);
 	return load_fp32((const float *)from[0] + i);
 }
 
@@ -67,7 +74,7 @@ ALWAYS_INLINE size_t row(float *sum, bool is_added, const void *const *contribut
 	for (; i + LANES <= end; i += LANES) {
 		vector total = tree(from, count, format, i);
 
-		simd_prefetch(sum + i);
+		prefetch(sum + i);
 		store(sum + i, is_added ? add(load_fp32(sum + i), total) : total);
 	}
 	return i;

@@ -16,13 +16,4 @@ const char *simd_level_name(enum simd_level level);
  * Where memory is saturated all is the same. */
 #define SIMD_AHEAD 2048
 
-/* Of kernels, whose loops are compiled for what they are called with. */
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
-/* Asks for what of an array comes so far behind this place. */
-ALWAYS_INLINE void simd_prefetch(const void *place)
-{
-	__builtin_prefetch((const char *)place + SIMD_AHEAD, 0, 3);
-}
-
 #endif

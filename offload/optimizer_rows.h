@@ -10,6 +10,8 @@
 #include "offload/moment_rows.h"
 #include "offload/optimizer.h"
 
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
 extern const struct optimizer VECTOR_EXPAND(OPTIMIZER, scalar);
 
 ALWAYS_INLINE vector load_master(const struct optimizer_arrays *arrays, enum master_kind kind, size_t i)

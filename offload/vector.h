@@ -42,7 +42,7 @@
 static inline void prefetch(const void *place)
 {
 	if (VECTOR_LANES > 1)
-		simd_prefetch(place);
+		__builtin_prefetch((const char *)place + SIMD_AHEAD, 0, 3);
 }
 
 /* Of an array that is streamed through. */

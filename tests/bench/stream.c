@@ -3,10 +3,17 @@
 #include "tests/bench/stream.h"
 
 #define LANES (STREAM_BYTES / 4)
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 typedef uint32_t wide __attribute__((vector_size(STREAM_BYTES), aligned(4), may_alias));
 typedef uint16_t narrow __attribute__((vector_size(STREAM_BYTES / 2), aligned(2), may_alias));
 typedef uint8_t codes __attribute__((vector_size(STREAM_BYTES / 4), aligned(1), may_alias));
+
+/* As far ahead as the real kernels ask for their arrays. */
+ALWAYS_INLINE void prefetch(const void *place)
+{
+	__builtin_prefetch((const char *)place + SIMD_AHEAD, 0, 3);
+}
 
 /* What an array's values change by. */
 struct change {
@@ -20,7 +27,7 @@ ALWAYS_INLINE struct change change_from(const float *gradient, uint32_t mask)
 	const narrow *halves = (const void *)gradient;
 	const codes *quarters = (const void *)gradient;
 
-	simd_prefetch(gradient);
+	prefetch(gradient);
 	return (struct change){ *(const wide *)gradient & mask, (halves[0] ^ halves[1]) & (uint16_t)mask,
 				(quarters[0] ^ quarters[2]) & (uint8_t)mask };
 }
@@ -31,7 +38,7 @@ ALWAYS_INLINE void mix(void *array, size_t bytes, size_t i, const struct change 
 
 	if (bytes == 0)
 		return;
-	simd_prefetch(place);
+	prefetch(place);
 	if (bytes == sizeof(float))
 		*(wide *)place ^= change->wide;
 	else
@@ -47,7 +54,7 @@ ALWAYS_INLINE void mix_moments(void *slot, enum moment_format format, size_t i, 
 		mix(slot, moment_bytes(format, 1), i, change);
 		return;
 	}
-	simd_prefetch(place);
+	prefetch(place);
 	*place ^= change->codes;
 	if (i % MOMENT_BLOCK == 0)
 		*(uint32_t *)(void *)block ^= change->wide[0];
@@ -98,10 +105,10 @@ static void stream_reduce(uint32_t mask, size_t count, float *sum, const void *c
 			     (*(const narrow *)(c + i) ^ *(const narrow *)(d + i));
 		const struct change change = { .wide = __builtin_convertvector(all, wide) & mask };
 
-		simd_prefetch(a + i);
-		simd_prefetch(b + i);
-		simd_prefetch(c + i);
-		simd_prefetch(d + i);
+		prefetch(a + i);
+		prefetch(b + i);
+		prefetch(c + i);
+		prefetch(d + i);
 		mix(sum, sizeof(*sum), i, &change);
 	}
 }
