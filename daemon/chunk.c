@@ -83,19 +83,22 @@ static bool is_published_when_written(const struct chunk *chunk)
 	return chunk->sweep->is_early || chunk->sweep->job->residences[chunk->pack].slot == SLOT_NONE;
 }
 
-static enum tier_priority priority_of(const struct chunk *chunk, enum tier_direction direction)
+enum tier_priority sweep_read_priority(const struct sweep *sweep, uint32_t pack)
 {
-	const struct sweep *sweep = chunk->sweep;
-
 	/* Nobody waits for what is early; parameters that are read ahead are used before. Once the step is
 	 * decided the next forward pass waits for it. */
 	if (sweep->is_early && !early_is_decided(sweep->job))
 		return TIER_WRITE_BACK;
-	if (direction == TIER_WRITE && !is_published_when_written(chunk))
-		return TIER_WRITE_BACK;
-	if (residency_is_awaited(sweep->job, chunk->pack))
-		return TIER_DEMAND;
-	return direction == TIER_READ || sweep->is_early ? TIER_PREFETCH : TIER_WRITE_BACK;
+	return residency_is_awaited(sweep->job, pack) ? TIER_DEMAND : TIER_PREFETCH;
+}
+
+static enum tier_priority priority_of(const struct chunk *chunk, enum tier_direction direction)
+{
+	enum tier_priority priority = sweep_read_priority(chunk->sweep, chunk->pack);
+
+	if (direction == TIER_READ || chunk->sweep->is_early)
+		return priority;
+	return is_published_when_written(chunk) && priority == TIER_DEMAND ? priority : TIER_WRITE_BACK;
 }
 
 static void submit_parts(struct chunk *chunk, enum tier_direction direction)
@@ -284,28 +287,33 @@ static void set_state(struct chunk *chunk, unsigned state, void *buffer)
 			   (state == STATE_MASTER || !is_initializing);
 }
 
-static char *after(char *data, uint64_t bytes)
+char *chunk_staged_state(char *data, enum unit_section section, unsigned state, uint64_t count)
 {
-	return data ? data + size_align(bytes, STORE_PAGE_BYTES) : NULL;
+	data += size_align(count * section_element_bytes(section), STORE_PAGE_BYTES);
+	for (unsigned before = 0; before < state; before++)
+		if (state_exists(section, before))
+			data += size_align(state_bytes(section, before, count), STORE_PAGE_BYTES);
+	return data;
 }
 
-/* What is warm stays where it is; in a staging buffer states follow the parameters. */
+/* What is warm stays where it is. */
+static char *state_address(const struct chunk *chunk, unsigned state)
+{
+	if (chunk->warm)
+		return warm_state(chunk->sweep->job, chunk->warm, chunk->pack, chunk->section, chunk->first,
+				  state);
+	return chunk->buffer ? chunk_staged_state(chunk->buffer->data, chunk->section, state, chunk->count)
+			     : NULL;
+}
+
 static void set_states(struct chunk *chunk)
 {
-	const struct job *job = chunk->sweep->job;
-	const struct job_options *options = &job->options;
-	char *data = after(chunk->buffer ? chunk->buffer->data : NULL,
-			   chunk->count * section_element_bytes(chunk->section));
+	const struct job_options *options = &chunk->sweep->job->options;
 
 	for (unsigned state = 0; state < STATES_MAXIMUM; state++) {
 		chunk->parts[CHUNK_STATE + state] = (struct chunk_part){ .chunk = chunk };
-		if (state >= state_count(options) || !state_exists(chunk->section, state))
-			continue;
-		set_state(chunk, state,
-			  chunk->warm ? warm_state(job, chunk->warm, chunk->pack, chunk->section,
-						   chunk->first, state)
-				      : data);
-		data = after(data, state_bytes(chunk->section, state, chunk->count));
+		if (state < state_count(options) && state_exists(chunk->section, state))
+			set_state(chunk, state, state_address(chunk, state));
 	}
 }
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "daemon/ahead.h"
 #include "daemon/early.h"
 #include "daemon/sweep.h"
 #include "daemon/warm.h"
@@ -127,13 +128,34 @@ static void take_warm(struct sweep *sweep, struct chunk *chunk)
 					&chunk->is_filled);
 }
 
+/* What has been read ahead is right but for what is adopted, which has been updated since. */
+static enum ahead_answer take_ahead(struct sweep *sweep, struct chunk *chunk)
+{
+	enum ahead_answer answer = AHEAD_NOTHING;
+
+	if (chunk->warm)
+		ahead_forget(sweep->job, sweep->pack, sweep->section, sweep->first);
+	else if (!sweep->is_adopting && !sweep->is_initializing)
+		answer = ahead_take(sweep->job, sweep->pack, sweep->section, sweep->first,
+				    sweep_read_priority(sweep, sweep->pack), &chunk->buffer);
+	chunk->is_filled |= answer == AHEAD_HERE;
+	return answer;
+}
+
 /* False: the sweep goes on when a buffer comes. */
 static bool take_buffers(struct sweep *sweep, struct chunk *chunk)
 {
-	chunk->buffer = TAKE_PTR(sweep->granted);
+	enum ahead_answer ahead;
+
+	chunk->buffer = NULL;
 	take_warm(sweep, chunk);
+	ahead = take_ahead(sweep, chunk);
+	if (ahead != AHEAD_NOTHING)
+		return ahead == AHEAD_HERE;
+	chunk->buffer = TAKE_PTR(sweep->granted);
 	if (chunk->buffer || !needs_staging(sweep, chunk->warm))
 		return true;
+	sweep->wish.is_patient = sweep->is_early && sweep->running > 0;
 	chunk->buffer = staging_take(&sweep->job->node->staging, &sweep->wish);
 	if (chunk->buffer)
 		return true;

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 
 #include "common/size.h"
+#include "daemon/ahead.h"
 #include "daemon/durable.h"
 #include "daemon/gradient.h"
 #include "daemon/norm.h"
@@ -173,11 +174,28 @@ static void on_measured(struct work *work)
 	sweep_enter(early->sweep, pack);
 }
 
+static bool is_complete(const struct job *job, uint32_t pack)
+{
+	return !queue_is_empty(&job->residences[pack].early_link);
+}
+
+/* What has been read ahead first, so that its buffers are free again. */
+static struct residence *next_complete(const struct early *early)
+{
+	uint32_t pack = ahead_find(early->job, is_complete);
+	struct queue *link = queue_first(&early->complete);
+
+	if (link && pack != SLOT_NONE)
+		return &early->job->residences[pack];
+	return link ? queue_entry(link, struct residence, early_link) : NULL;
+}
+
 static struct residence *take_complete(struct early *early)
 {
-	for (struct queue *link = queue_pop(&early->complete); link; link = queue_pop(&early->complete)) {
-		struct residence *residence = queue_entry(link, struct residence, early_link);
+	struct residence *residence;
 
+	while ((residence = next_complete(early))) {
+		queue_remove(&residence->early_link);
 		if (spill_pin_if_here(early->job, residence_pack(residence)))
 			return residence;
 	}
@@ -387,6 +405,14 @@ void early_go_on(struct job *job)
 	issue(job->early);
 	if (job->early->measured_pack == SLOT_NONE && job->early->sweep->pack == SLOT_NONE)
 		begin_next_pack(job->early);
+}
+
+bool early_has_work(const struct job *job)
+{
+	const struct early *early = job->early;
+
+	return early && (early->measured_pack != SLOT_NONE || early->sweep->pack != SLOT_NONE ||
+			 !queue_is_empty(&early->complete));
 }
 
 void early_withdraw(struct job *job)

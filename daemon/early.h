@@ -17,6 +17,8 @@ uint64_t early_metadata_bytes(const struct job *job);
 void early_note_sum(struct job *job, uint32_t unit);
 /* In the job's turn. */
 void early_go_on(struct job *job);
+/* A pack is being measured or started, or can be. */
+bool early_has_work(const struct job *job);
 /* A chunk of the pack has come farther. */
 void early_check_pack(struct job *job, uint32_t pack);
 

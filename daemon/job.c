@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/ahead.h"
 #include "daemon/backup.h"
 #include "daemon/budget.h"
 #include "daemon/cache.h"
@@ -155,6 +156,7 @@ static void take_turn(struct job *job)
 	warm_flush_go_on(job);
 	early_go_on(job);
 	sweep_go_on(job);
+	ahead_go_on(job);
 	residency_serve(job);
 	readers_go_on(job);
 	sources_go_on(job);
@@ -330,14 +332,14 @@ bool job_is_still(const struct job *job)
 {
 	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && !job->is_leaving &&
 	       !job->is_filling_tensor && source_is_quiet(job) && !job->blobs.is_loading && !job->sweep &&
-	       !early_is_under_way(job) && durable_is_quiet(job) && errands_are_quiet(job) &&
-	       job->snapshot_copies == 0 && job->reductions_running == 0 && job->cache_moves == 0 &&
-	       !job->norm && residency_is_quiet(job) && members_are_quiet(job);
+	       !early_is_under_way(job) && !ahead_is_reading(job) && durable_is_quiet(job) &&
+	       errands_are_quiet(job) && job->snapshot_copies == 0 && job->reductions_running == 0 &&
+	       job->cache_moves == 0 && !job->norm && residency_is_quiet(job) && members_are_quiet(job);
 }
 
 bool job_is_at_rest(const struct job *job)
 {
-	return job_is_still(job) && !early_is_busy(job);
+	return job_is_still(job) && !early_is_busy(job) && !ahead_is_busy(job);
 }
 
 bool job_is_quiet(const struct job *job)

@@ -129,6 +129,7 @@ struct held_buffer;
 struct norm_work;
 struct sweep;
 struct early;
+struct ahead;
 struct setup;
 struct source;
 struct spill;
@@ -278,6 +279,7 @@ struct job {
 	uint64_t decided_ns;
 	struct sweep *sweep; /* the running one */
 	struct warm *warm;   /* daemon/warm.h; NULL: none of its state ever was */
+	struct ahead *ahead; /* daemon/ahead.h; NULL: nothing has been, or can be, read before its update */
 	struct early *early; /* daemon/early.h; NULL: no update can be, or has been, begun before its step */
 	uint64_t early_updates; /* of units, that were applied with their steps */
 	uint32_t durability; /* what counted when it was opened: DURABILITY_DEFAULT is by where its state lies

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "daemon/ahead.h"
 #include "daemon/budget.h"
 #include "daemon/durable.h"
 #include "daemon/early.h"
@@ -530,6 +531,7 @@ void setup_clear(struct job *job)
 	durable_free(job);
 	sweep_free(job);
 	early_clear(job);
+	ahead_clear(job);
 	clear_memory(job, &made);
 	job->parameter_store = job->optimizer_store = NULL;
 	catalog_unpack(&job->catalog);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "daemon/ahead.h"
 #include "daemon/budget.h"
 #include "daemon/durable.h"
 #include "daemon/early.h"
@@ -226,10 +227,12 @@ static uint64_t rank_metadata_bytes(const struct job *job)
 					  member_phase_bytes(job) + sizeof(struct member));
 }
 
-/* What is measured of a step's gradients, and the chunks of its sweep, both twice: for what is early, too. */
+/* What is measured of a step's gradients, and the chunks of its sweep, both twice, for what is early, too;
+ * and what is read ahead of them. */
 static uint64_t step_metadata_bytes(const struct job *job)
 {
-	return norm_sums_bytes(job) + sweep_metadata_bytes(job) + early_metadata_bytes(job);
+	return norm_sums_bytes(job) + sweep_metadata_bytes(job) + early_metadata_bytes(job) +
+	       ahead_metadata_bytes(job);
 }
 
 static struct budget_needs find_needs(const struct setup *setup)

@@ -18,6 +18,7 @@ int staging_init(struct staging *staging, unsigned count, struct engine *engine)
 	*staging = (struct staging){ .memory = MEMORY_INIT, .count = count };
 	queue_init(&staging->free);
 	queue_init(&staging->wanted);
+	queue_init(&staging->loans);
 	staging->all = calloc(count, sizeof(*staging->all));
 	if (!staging->all)
 		return -ENOMEM;
@@ -55,6 +56,15 @@ void staging_leave(struct staging *staging, struct engine *engine)
 		unpin(staging, engine);
 }
 
+static void recall_last(struct staging *staging)
+{
+	struct queue *link = queue_pop(&staging->loans);
+	struct staging_loan *loan = link ? queue_entry(link, struct staging_loan, link) : NULL;
+
+	if (loan)
+		loan->recalled(loan);
+}
+
 struct staging_buffer *staging_take(struct staging *staging, struct staging_wish *wish)
 {
 	struct queue *link = queue_is_empty(&staging->wanted) ? queue_pop(&staging->free) : NULL;
@@ -62,6 +72,8 @@ struct staging_buffer *staging_take(struct staging *staging, struct staging_wish
 	if (link)
 		return queue_entry(link, struct staging_buffer, link);
 	queue_push(&staging->wanted, &wish->link);
+	if (!wish->is_patient)
+		recall_last(staging);
 	return NULL;
 }
 
@@ -76,4 +88,25 @@ void staging_give(struct staging *staging, struct staging_buffer *buffer)
 	struct staging_wish *wish = queue_entry(link, struct staging_wish, link);
 
 	wish->granted(wish, buffer);
+}
+
+bool staging_lend(struct staging *staging, struct staging_loan *loan)
+{
+	struct queue *link = NULL;
+
+	if (queue_is_empty(&staging->wanted) && staging->lent + STAGING_LEAST < staging->count)
+		link = queue_pop(&staging->free);
+	if (!link)
+		return false;
+	loan->buffer = queue_entry(link, struct staging_buffer, link);
+	queue_push_front(&staging->loans, &loan->link);
+	staging->lent++;
+	return true;
+}
+
+struct staging_buffer *staging_end_loan(struct staging *staging, struct staging_loan *loan)
+{
+	queue_remove(&loan->link);
+	staging->lent--;
+	return TAKE_PTR(loan->buffer);
 }

@@ -25,11 +25,22 @@ struct staging {
 	unsigned users;
 	struct queue free;
 	struct queue wanted; /* struct staging_wish, first come first served */
+	struct queue loans;  /* that are not recalled, the latest first */
+	unsigned lent;	     /* in all */
 };
 
 struct staging_wish {
 	struct queue link;
 	void (*granted)(struct staging_wish *wish, struct staging_buffer *buffer);
+	bool is_patient; /* a buffer will be given soon: nothing is recalled for it */
+};
+
+/* A buffer that may stay in use for as long as somebody outside of the daemon likes. */
+struct staging_loan {
+	struct queue link;
+	/* Somebody wants a buffer, and there is none: this one is to be given back, but not inside. */
+	void (*recalled)(struct staging_loan *loan);
+	struct staging_buffer *buffer;
 };
 
 /* Tries to pin it: who runs the daemon is to hear early that it cannot be. */
@@ -46,8 +57,14 @@ static inline size_t staging_bytes(unsigned count)
 	return (size_t)count * STAGING_BYTES;
 }
 
-/* A buffer at once, if there is one and nobody waits; else NULL, and granted() is called later, once. */
+/* A buffer at once, if there is one and nobody waits; else NULL, and granted() is called later, once. What
+ * was lent last is recalled. */
 struct staging_buffer *staging_take(struct staging *staging, struct staging_wish *wish);
 void staging_give(struct staging *staging, struct staging_buffer *buffer);
+
+/* Lends a buffer, if there is one and enough are left with which all others go on. */
+bool staging_lend(struct staging *staging, struct staging_loan *loan);
+/* From now on it is used as any other one: it is to be given. */
+struct staging_buffer *staging_end_loan(struct staging *staging, struct staging_loan *loan);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "daemon/ahead.h"
 #include "daemon/durable.h"
 #include "daemon/early.h"
 #include "daemon/gradient.h"
@@ -395,6 +396,7 @@ void step_applied(struct job *job)
 		if (job->ranks[rank] && job->ranks[rank]->step && !job->ranks[rank]->is_closed)
 			reply_applied(job, job->ranks[rank]);
 	durable_advance(job);
+	ahead_begin(job);
 	close_next_parts(job);
 	gradient_unblock(job, false);
 	step_advance(job);

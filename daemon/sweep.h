@@ -85,7 +85,7 @@ struct sweep *sweep_destroy(struct sweep *sweep);
 
 void sweep_enter(struct sweep *sweep, uint32_t pack);
 /* The next chunk of the pack is started, if it has one. HAS_LEFT: it has none any more, and all are issued;
- * the pack is SLOT_NONE then. HAS_TO_WAIT: for a chunk that is free, or a buffer. */
+ * the pack is SLOT_NONE then. HAS_TO_WAIT: for a chunk that is free, a buffer, or what is read ahead. */
 enum sweep_issue { SWEEP_HAS_ISSUED, SWEEP_HAS_LEFT, SWEEP_HAS_TO_WAIT };
 enum sweep_issue sweep_issue(struct sweep *sweep);
 
@@ -103,6 +103,12 @@ void chunk_start(struct sweep *sweep, struct chunk *chunk);
 /* Of the section, all chunks but its last one: as many as a staging buffer has room for. */
 uint64_t chunk_elements(const struct job_options *options, enum unit_section section);
 
+/* Where the state of so many elements lies in a staging buffer: behind their parameters, one after the other.
+ */
+char *chunk_staged_state(char *data, enum unit_section section, unsigned state, uint64_t count);
+
+/* Of what is read for its chunks. */
+enum tier_priority sweep_read_priority(const struct sweep *sweep, uint32_t pack);
 /* Somebody waits for the pack: what is on its way for it goes before all else. */
 void chunks_raise(struct sweep *sweep, uint32_t pack);
 /* All that is on its way goes before what is written back. */

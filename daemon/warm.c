@@ -104,12 +104,23 @@ static void begin_stretch(const struct job *job, struct warm_stretch *stretch, u
 			       job->warm->shares[stretch->share].state == SHARE_HERE;
 }
 
+/* What nobody has written is nowhere else. */
+static bool is_here(const struct warm *warm, const struct warm_stretch *stretch)
+{
+	return stretch->share != SLOT_NONE &&
+	       (warm->shares[stretch->share].state == SHARE_HERE || stretch->is_dirty);
+}
+
+bool warm_has(const struct job *job, uint32_t pack, enum unit_section section, uint64_t first)
+{
+	return job->warm && is_here(job->warm, find_stretch(job->warm, pack, section, first));
+}
+
 struct warm_stretch *warm_take(struct job *job, uint32_t pack, enum unit_section section, uint64_t first,
 			       bool may_defer, bool *ret_is_filled)
 {
 	struct warm *warm = job->warm;
 	struct warm_stretch *stretch = warm ? find_stretch(warm, pack, section, first) : NULL;
-	struct share *share;
 
 	if (!stretch || stretch->share == SLOT_NONE)
 		return NULL;
@@ -118,12 +129,10 @@ struct warm_stretch *warm_take(struct job *job, uint32_t pack, enum unit_section
 			      size_divide_up(stretch_elements(job, pack, section, first),
 					     chunk_elements(&job->options, section)),
 			      may_defer);
-	share = &warm->shares[stretch->share];
-	/* What nobody has written is nowhere else. */
-	if (share->state != SHARE_HERE && !stretch->is_dirty)
+	if (!is_here(warm, stretch))
 		return NULL;
 	assert(!stretch->is_writing);
-	share->users++;
+	warm->shares[stretch->share].users++;
 	*ret_is_filled = stretch->filled & chunk_bit(job, section, first);
 	stretch->filled &= (uint8_t)~chunk_bit(job, section, first);
 	return stretch;

@@ -43,6 +43,8 @@ uint64_t warm_metadata_bytes(const struct job *job);
  * first one says of all whether they may be written later. ret_is_filled: what is there is right. */
 struct warm_stretch *warm_take(struct job *job, uint32_t pack, enum unit_section section, uint64_t first,
 			       bool may_defer, bool *ret_is_filled);
+/* What it would be asked for; nothing is taken. */
+bool warm_has(const struct job *job, uint32_t pack, enum unit_section section, uint64_t first);
 /* Where the chunk's state lies; whole pages, to its end. */
 char *warm_state(const struct job *job, const struct warm_stretch *stretch, uint32_t pack,
 		 enum unit_section section, uint64_t first, unsigned state);

@@ -108,6 +108,84 @@ static void a_wish_can_be_taken_back(void **state)
 	assert_null(waiting.got);
 }
 
+/* ---- Loans ---- */
+
+#define MORE (COUNT + 2)
+
+struct borrowing {
+	struct staging_loan loan;
+	bool is_recalled;
+};
+
+static void on_recalled(struct staging_loan *loan)
+{
+	container_of(loan, struct borrowing, loan)->is_recalled = true;
+}
+
+static struct borrowing borrowings[MORE];
+
+static int setup_more(void **state)
+{
+	const struct engine_config config = { .queue_depth = 4 };
+
+	for (unsigned i = 0; i < MORE; i++) {
+		borrowings[i] = (struct borrowing){ .loan.recalled = on_recalled };
+		queue_init(&borrowings[i].loan.link);
+	}
+	assert_int_equal(engine_new(&config, &engine), 0);
+	return staging_init(&staging, MORE, engine);
+}
+
+static void enough_are_left_for_all_others(void **state)
+{
+	for (unsigned i = 0; i < MORE - STAGING_LEAST; i++)
+		assert_true(staging_lend(&staging, &borrowings[i].loan));
+	assert_false(staging_lend(&staging, &borrowings[MORE - 1].loan));
+	staging_give(&staging, staging_end_loan(&staging, &borrowings[0].loan));
+	assert_true(staging_lend(&staging, &borrowings[MORE - 1].loan));
+}
+
+static void what_was_lent_last_is_recalled_first(void **state)
+{
+	struct waiting waiting[3] = { { .wish.granted = on_granted },
+				      { .wish.granted = on_granted },
+				      { .wish.granted = on_granted } };
+
+	assert_true(staging_lend(&staging, &borrowings[0].loan));
+	assert_true(staging_lend(&staging, &borrowings[1].loan));
+	for (unsigned i = 0; i < STAGING_LEAST; i++)
+		assert_non_null(staging_take(&staging, &waiting[0].wish));
+	assert_false(borrowings[1].is_recalled);
+	waiting[0].wish.is_patient = true;
+	assert_null(staging_take(&staging, &waiting[0].wish));
+	assert_false(borrowings[1].is_recalled);
+	queue_remove(&waiting[0].wish.link);
+	waiting[0].wish.is_patient = false;
+	assert_null(staging_take(&staging, &waiting[0].wish));
+	assert_true(borrowings[1].is_recalled);
+	assert_false(borrowings[0].is_recalled);
+	assert_null(staging_take(&staging, &waiting[1].wish));
+	assert_true(borrowings[0].is_recalled);
+	assert_null(staging_take(&staging, &waiting[2].wish));
+	staging_give(&staging, staging_end_loan(&staging, &borrowings[1].loan));
+	assert_non_null(waiting[0].got);
+	/* Who waits comes first. */
+	assert_false(staging_lend(&staging, &borrowings[2].loan));
+}
+
+static void what_is_kept_is_given_as_any_other(void **state)
+{
+	struct staging_buffer *buffer;
+
+	assert_true(staging_lend(&staging, &borrowings[0].loan));
+	buffer = staging_end_loan(&staging, &borrowings[0].loan);
+	assert_non_null(buffer);
+	for (unsigned i = 0; i < MORE - 1; i++)
+		assert_non_null(staging_take(&staging, NULL));
+	staging_give(&staging, buffer);
+	assert_ptr_equal(staging_take(&staging, NULL), buffer);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -117,6 +195,9 @@ int main(void)
 		TEST(they_take_memory_only_while_somebody_uses_them),
 		TEST(who_waits_is_served_in_turn),
 		TEST(a_wish_can_be_taken_back),
+		cmocka_unit_test_setup_teardown(enough_are_left_for_all_others, setup_more, teardown),
+		cmocka_unit_test_setup_teardown(what_was_lent_last_is_recalled_first, setup_more, teardown),
+		cmocka_unit_test_setup_teardown(what_is_kept_is_given_as_any_other, setup_more, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

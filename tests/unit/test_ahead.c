@@ -1,0 +1,534 @@
+/* State that is read before its update: the same bits, no byte more, and nobody waits for what it holds. */
+#include <event2/event.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "daemon/ahead.h"
+#include "daemon/early.h"
+#include "daemon/sweep.h"
+#include "tests/unit/scene_test.h"
+
+/* Packs of several chunks: more than there are buffers for, together. */
+#define UNITS 4
+#define FIRST 0
+#define LAST (UNITS - 1)
+static const uint64_t elements[UNITS] = { 5 << 18, 1 << 20, (1 << 20) - 7, 5 << 18 };
+#define WINDOW_VALUES (WINDOW_BYTES / sizeof(float))
+#define STEPS 3
+
+static struct actor actor;
+
+/* ---- A job ---- */
+
+static struct job *find(void)
+{
+	return job_find(scene.node, geteuid(), "play");
+}
+
+static void open_rank(const struct actor_job *options)
+{
+	assert_int_equal(actor_enter(&scene, &actor), 0);
+	assert_int_equal(actor_open(&actor, options), 0);
+	for (unsigned i = 0; i < UNITS; i++) {
+		char name[8];
+		const struct actor_tensor tensor = { name, i % 2 ? FORMAT_FP32 : FORMAT_BF16, INITIALIZE_ONES,
+						     elements[i], false };
+
+		snprintf(name, sizeof(name), "u%u", i);
+		assert_int_equal(actor_define(&actor, name, &tensor, 1), 0);
+	}
+	assert_int_equal(actor_ready(&actor), 0);
+}
+
+static struct actor_job options_of(uint32_t optimizer)
+{
+	return (struct actor_job){ .stage = 3,
+				   .parameter_placement = PLACEMENT_HOST,
+				   .optimizer_placement = optimizer,
+				   .gradient_placement = PLACEMENT_HOST };
+}
+
+static void end_job(void)
+{
+	assert_int_equal(actor_drop(&actor, true), 0);
+	actor_die(&actor);
+	scene_settle(&scene);
+	scene_await_disposals(&scene);
+	assert_int_equal(scene.node->staging.lent, 0);
+}
+
+/* No more host memory than the job needs: what is left would keep its state from one step to the next. */
+static struct actor_job streaming(void)
+{
+	struct actor_job options = options_of(PLACEMENT_NVME);
+	static uint64_t need;
+
+	if (need == 0) {
+		open_rank(&options);
+		need = find()->host_bytes - find()->cache_bytes;
+		end_job();
+	}
+	options.host_budget = need;
+	return options;
+}
+
+static struct job *start(void)
+{
+	const struct actor_job options = streaming();
+
+	open_rank(&options);
+	return find();
+}
+
+static void push(uint32_t unit, uint64_t step)
+{
+	actor_fill(&actor, unit % 2 ? FORMAT_FP32 : FORMAT_BF16, elements[unit],
+		   (float)unit + 1.0f / (float)(step + 2));
+	assert_int_equal(actor_await(&actor, actor_send_push(&actor, unit, 0), 0)->status, 0);
+}
+
+static void push_all(uint64_t step)
+{
+	for (uint32_t unit = UNITS; unit-- > 0;)
+		push(unit, step);
+}
+
+static void step(void)
+{
+	assert_int_equal(actor_await(&actor, actor_send_step(&actor, 0.1f), 0)->status, 0);
+}
+
+static void train(uint64_t number)
+{
+	push_all(number);
+	step();
+}
+
+static uint64_t hash_of(uint64_t version)
+{
+	static const char *const states[] = { "parameter", "master", "m", "v" };
+	uint64_t hash = 0;
+
+	for (uint32_t unit = 0; unit < UNITS; unit++)
+		for (unsigned state = 0; state < ARRAY_LENGTH(states); state++)
+			for (uint64_t first = 0; first < elements[unit]; first += WINDOW_VALUES) {
+				uint64_t rest = elements[unit] - first;
+				uint64_t count = rest < WINDOW_VALUES ? rest : WINDOW_VALUES;
+				uint64_t bytes = state > 0 || unit % 2 ? 4 : 2;
+				const uint32_t *words = (const uint32_t *)actor.window.base;
+
+				assert_int_equal(
+					actor_read(&actor, unit, 0, states[state], first, count, version), 0);
+				for (uint64_t i = 0; i < count * bytes / sizeof(*words); i++)
+					hash = (hash ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15) +
+					       (hash >> 29);
+			}
+	return hash;
+}
+
+/* Of a job whose state is in host memory, where nothing is read. */
+static uint64_t hash_after(unsigned steps)
+{
+	const struct actor_job options = options_of(PLACEMENT_HOST);
+	static uint64_t hashes[STEPS + 1];
+
+	if (hashes[steps])
+		return hashes[steps];
+	open_rank(&options);
+	for (uint64_t i = 0; i < steps; i++)
+		train(i);
+	hashes[steps] = hash_of(steps);
+	end_job();
+	return hashes[steps];
+}
+
+/* ---- What it has read ---- */
+
+static uint64_t read_bytes(const struct job *job)
+{
+	return job->figures.bytes[STATISTICS_UPDATE][STATISTICS_READ];
+}
+
+static bool is_of(const struct job *job, uint32_t pack, uint32_t unit)
+{
+	return job->catalog.units[unit].pack == pack;
+}
+
+static bool is_first(const struct job *job, uint32_t pack)
+{
+	return is_of(job, pack, FIRST);
+}
+
+static bool is_last(const struct job *job, uint32_t pack)
+{
+	return is_of(job, pack, LAST);
+}
+
+static bool has(bool (*is_sought)(const struct job *job, uint32_t pack))
+{
+	return ahead_find(find(), is_sought) != SLOT_NONE;
+}
+
+static unsigned most_loans(void)
+{
+	return scene.node->staging.count - STAGING_LEAST;
+}
+
+/* ---- Devices that take their time ---- */
+
+static struct event *device_event;
+
+static int find_device(const struct event_base *loop, const struct event *event, void *argument)
+{
+	if (event_get_fd(event) == engine_fd(scene.node->engine))
+		device_event = (struct event *)event;
+	return 0;
+}
+
+/* What they have done is not heard of until they are heard again. */
+static void hear_nothing_of_devices(void)
+{
+	event_base_foreach_event(scene.node->loop, find_device, NULL);
+	event_del(device_event);
+}
+
+static void hear_of_devices(void)
+{
+	event_add(device_event, NULL);
+}
+
+/* ---- Between two steps ---- */
+
+static void what_the_next_forward_begins_with_is_read(void **state)
+{
+	uint64_t expected = hash_after(STEPS), before, at_decision;
+	struct job *job = start();
+
+	/* Whoever only gathers wants none of it. */
+	scene_settle(&scene);
+	assert_false(ahead_is_busy(job));
+	train(0);
+	before = read_bytes(job);
+	scene_settle(&scene);
+	assert_int_equal(scene.node->staging.lent, most_loans());
+	assert_true(has(is_first));
+	assert_false(has(is_last));
+	assert_true(job_is_still(job));
+	assert_false(job_is_at_rest(job));
+	train(1);
+	scene_settle(&scene);
+	at_decision = read_bytes(job);
+	train(2);
+	scene_settle(&scene);
+	/* No byte twice, or for nothing. */
+	assert_int_equal(read_bytes(job) - at_decision, at_decision - before);
+	assert_true(hash_of(STEPS) == expected);
+	end_job();
+}
+
+static void the_norm_may_clip_it(void **state)
+{
+	struct actor_job options[] = { options_of(PLACEMENT_HOST), streaming() };
+	uint64_t hashes[ARRAY_LENGTH(options)];
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(options); i++) {
+		options[i].clip_norm = 0.5f;
+		open_rank(&options[i]);
+		for (uint64_t done = 0; done < STEPS; done++) {
+			scene_settle(&scene);
+			assert_int_equal(ahead_is_busy(find()), done > 0 && i > 0);
+			train(done);
+		}
+		hashes[i] = hash_of(STEPS);
+		end_job();
+	}
+	assert_true(hashes[0] == hashes[1]);
+}
+
+static void before_the_decision_the_backward_begins_with_other_packs(void **state)
+{
+	uint64_t expected = hash_after(STEPS);
+	struct job *job = start();
+
+	for (uint64_t i = 0; i < STEPS; i++) {
+		assert_int_equal(actor_begin_step(&actor, 0.1f, 1), 0);
+		scene_settle(&scene);
+		assert_int_equal(has(is_last), i > 0);
+		assert_false(has(is_first));
+		for (uint32_t unit = UNITS; unit-- > 0;) {
+			push(unit, i);
+			/* Each is updated, and then what comes next is read. */
+			scene_settle(&scene);
+		}
+		assert_false(has(is_last));
+		step();
+	}
+	assert_int_equal(job->early_updates, UNITS * STEPS);
+	assert_true(hash_of(STEPS) == expected);
+	end_job();
+}
+
+/* It is of use for the decision, too. */
+static void gradients_may_come_in_another_order(void **state)
+{
+	uint64_t expected = hash_after(STEPS);
+	struct job *job = start();
+
+	for (uint64_t i = 0; i < STEPS; i++) {
+		assert_int_equal(actor_begin_step(&actor, 0.1f, 1), 0);
+		scene_settle(&scene);
+		for (uint32_t unit = 0; unit < UNITS; unit++)
+			push(unit, i);
+		step();
+	}
+	assert_true(job->early_updates > 0);
+	assert_true(hash_of(STEPS) == expected);
+	end_job();
+}
+
+static void what_no_step_has_updated_is_not_read(void **state)
+{
+	struct job *job = start();
+
+	push(LAST, 0);
+	step();
+	scene_settle(&scene);
+	assert_true(has(is_last));
+	assert_false(has(is_first));
+	/* It is not held for a step that has nothing for it. */
+	push(FIRST, 1);
+	step();
+	scene_settle(&scene);
+	assert_false(has(is_last));
+	assert_true(has(is_first));
+	assert_int_equal(job->step, 2);
+	end_job();
+}
+
+/* ---- On its way ---- */
+
+/* Some of it is asked for, and nothing of it has come. */
+static struct job *stop_reading(uint64_t steps)
+{
+	struct job *job = start();
+
+	for (uint64_t i = 0; i + 1 < steps; i++)
+		train(i);
+	push_all(steps - 1);
+	actor_send_step(&actor, 0.1f);
+	while (!ahead_is_reading(job) || job->step < steps)
+		scene_wait(&scene);
+	hear_nothing_of_devices();
+	return job;
+}
+
+static void a_step_that_comes_sooner_waits_for_it(void **state)
+{
+	uint64_t expected = hash_after(STEPS);
+	struct job *job = start();
+	uint32_t ticket;
+
+	for (uint64_t i = 0; i + 1 < STEPS; i++) {
+		assert_int_equal(actor_begin_step(&actor, 0.1f, 1), 0);
+		train(i);
+		scene_settle(&scene);
+	}
+	assert_int_equal(actor_begin_step(&actor, 0.1f, 1), 0);
+	/* Its update gives buffers back, and what comes next is read. */
+	push(LAST, STEPS - 1);
+	while (!ahead_is_reading(job))
+		scene_wait(&scene);
+	hear_nothing_of_devices();
+	for (uint32_t unit = LAST; unit-- > 0;)
+		push(unit, STEPS - 1);
+	ticket = actor_send_step(&actor, 0.1f);
+	while (!job->sweep)
+		scene_wait(&scene);
+	assert_true(ahead_is_reading(job));
+	hear_of_devices();
+	assert_int_equal(actor_await(&actor, ticket, 0)->status, 0);
+	assert_true(hash_of(STEPS) == expected);
+	end_job();
+}
+
+static void a_rank_that_dies_gives_it_back(void **state)
+{
+	struct actor_job again = streaming();
+	uint64_t expected = hash_after(STEPS);
+	struct job *job = stop_reading(STEPS - 1);
+
+	actor_die(&actor);
+	assert_false(job_is_still(job));
+	hear_of_devices();
+	scene_settle(&scene);
+	assert_true(job_is_at_rest(job));
+	assert_int_equal(scene.node->staging.lent, 0);
+	again.mode = MODE_RESUME;
+	open_rank(&again);
+	assert_int_equal(actor.step, STEPS - 1);
+	train(STEPS - 1);
+	assert_true(hash_of(STEPS) == expected);
+	end_job();
+}
+
+static void a_job_may_be_dropped_meanwhile(void **state)
+{
+	stop_reading(1);
+	assert_int_equal(actor_drop(&actor, true), 0);
+	hear_of_devices();
+	actor_die(&actor);
+	scene_settle(&scene);
+	assert_null(find());
+	assert_true(queue_is_empty(&scene.node->dying));
+	assert_int_equal(scene.node->staging.lent, 0);
+}
+
+/* ---- Buffers ---- */
+
+static struct staging_wish wishes[16];
+static unsigned granted;
+static struct staging_buffer *buffers[16];
+
+static void on_granted(struct staging_wish *wish, struct staging_buffer *buffer)
+{
+	buffers[granted++] = buffer;
+}
+
+/* All that there are. */
+static void want_all_buffers(void)
+{
+	unsigned count = scene.node->staging.count;
+
+	granted = 0;
+	for (unsigned i = 0; i < count; i++) {
+		struct staging_buffer *buffer = staging_take(&scene.node->staging, &wishes[i]);
+
+		if (buffer)
+			buffers[granted++] = buffer;
+	}
+	while (granted < count)
+		scene_wait(&scene);
+}
+
+static void give_all_buffers(void)
+{
+	for (unsigned i = 0; i < granted; i++)
+		staging_give(&scene.node->staging, buffers[i]);
+}
+
+static void whoever_wants_its_buffers_gets_them(void **state)
+{
+	uint64_t expected = hash_after(STEPS);
+	struct job *job;
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(wishes); i++)
+		wishes[i].granted = on_granted;
+	job = start();
+	for (uint64_t i = 0; i < STEPS; i++) {
+		/* Those of what is here, and of what is on its way. */
+		if (i == 1)
+			scene_settle(&scene);
+		want_all_buffers();
+		assert_false(ahead_is_busy(job));
+		give_all_buffers();
+		train(i);
+	}
+	assert_true(hash_of(STEPS) == expected);
+	end_job();
+}
+
+/* ---- Faults ---- */
+
+static unsigned told;
+
+static bool take_line(enum log_level level, const char *line, const struct log_fields *fields)
+{
+	told += strstr(line, "it was read ahead of its update") != NULL;
+	return true;
+}
+
+static bool has_failed(void)
+{
+	return told > 0;
+}
+
+/* How many reads a training has is not known: so each of the first ones fails, in a training of its own,
+ * until one is met that was ahead. */
+static void what_cannot_be_read_is_told_and_read_again(void **state)
+{
+	uint64_t expected = hash_after(2);
+
+	told = 0;
+	log_divert(take_line);
+	for (unsigned nth = 20; nth < 60 && !has_failed(); nth++) {
+		struct scene_options options = { .host_budget = GIB };
+		char fault[64];
+
+		snprintf(fault, sizeof(fault), "complete:read:%u:EIO", nth);
+		options.fault = fault;
+		scene_close(&scene);
+		assert_int_equal(scene_open(&options, &scene), 0);
+		struct job *job = start();
+
+		train(0);
+		scene_settle(&scene);
+		if (!has_failed()) {
+			actor_die(&actor);
+			continue;
+		}
+		assert_int_equal(job->phase, JOB_TRAINED);
+		train(1);
+		assert_true(hash_of(2) == expected);
+		end_job();
+	}
+	log_divert(NULL);
+	assert_true(has_failed());
+}
+
+static int setup(void **state)
+{
+	return scene_setup_with(&(struct scene_options){ .host_budget = GIB });
+}
+
+/* There are no more buffers than a sweep needs. */
+static int setup_small(void **state)
+{
+	return scene_setup_with(&(struct scene_options){ .host_budget = 140 * MIB });
+}
+
+static void with_few_buffers_nothing_is_read_ahead(void **state)
+{
+	struct job *job = start();
+
+	assert_int_equal(scene.node->staging.count, STAGING_LEAST);
+	train(0);
+	scene_settle(&scene);
+	assert_null(job->ahead);
+	end_job();
+}
+
+#define TEST(name) SCENE_TEST(name, setup)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(what_the_next_forward_begins_with_is_read),
+		TEST(the_norm_may_clip_it),
+		TEST(before_the_decision_the_backward_begins_with_other_packs),
+		TEST(gradients_may_come_in_another_order),
+		TEST(what_no_step_has_updated_is_not_read),
+		TEST(a_step_that_comes_sooner_waits_for_it),
+		TEST(a_rank_that_dies_gives_it_back),
+		TEST(a_job_may_be_dropped_meanwhile),
+		TEST(whoever_wants_its_buffers_gets_them),
+		TEST(what_cannot_be_read_is_told_and_read_again),
+		SCENE_TEST(with_few_buffers_nothing_is_read_ahead, setup_small),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
