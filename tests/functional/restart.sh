@@ -30,7 +30,8 @@ cmp "$scratch/calm" "$scratch/paused" || fail 'other bits after a clean end'
 
 tierd_stop
 tierd_start --durability 1
-TIERD_RECONNECT_MS=60000 run_gpt --steps $steps --job seldom --dump "$scratch/seldom" >"$scratch/out" 2>&1 &
+# Looks at other text in between change no bit, and take long enough for a commit, however quick this machine is.
+TIERD_RECONNECT_MS=60000 run_gpt --steps $steps --evaluate-every 1 --job seldom --dump "$scratch/seldom" >"$scratch/out" 2>&1 &
 trainer=$!
 await_step seldom 0 $trainer || fail "gpt: $(cat "$scratch/out")"
 tierd_kill
