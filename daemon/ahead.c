@@ -1,5 +1,6 @@
 #include "daemon/ahead.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "common/size.h"
@@ -10,6 +11,13 @@
 #include "daemon/warm.h"
 
 struct ahead_chunk;
+
+/* Where a chunk begins. */
+struct place {
+	uint32_t at; /* of the pack, in the order */
+	enum unit_section section;
+	uint64_t first;
+};
 
 /* One state of a chunk. */
 struct ahead_part {
@@ -23,8 +31,7 @@ struct ahead_chunk {
 	struct queue link; /* of those that are free, or that are asked for, in their order */
 	struct ahead *ahead;
 	uint32_t pack;
-	enum unit_section section;
-	uint64_t first;
+	struct place place;
 	struct staging_loan loan;
 	struct ahead_part parts[STATES_MAXIMUM];
 	unsigned moving;
@@ -36,11 +43,9 @@ struct ahead {
 	struct queue free, begun;
 	uint64_t step;		/* what that one has updated is read */
 	uint64_t early_updates; /* until then */
-	/* The order in which it is read, and the next place there. */
-	uint32_t *order;
-	uint32_t at;
-	enum unit_section section;
-	uint64_t first;
+	uint32_t *order;	/* the packs as a pass uses them or, if is_backward, the other way */
+	bool is_backward;
+	struct place next;
 	unsigned chunk_count;
 	struct ahead_chunk chunks[];
 };
@@ -63,12 +68,31 @@ uint64_t ahead_metadata_bytes(const struct job *job)
 	return is_possible(job) ? struct_bytes(job) + job->catalog.pack_count * sizeof(uint32_t) : 0;
 }
 
+static void raise_chunk(struct ahead_chunk *chunk, enum tier_priority priority)
+{
+	for (unsigned i = 0; i < STATES_MAXIMUM; i++)
+		if (chunk->parts[i].is_moving)
+			store_raise(chunk->ahead->job->optimizer_store, &chunk->parts[i].transfer, priority);
+}
+
+static bool is_before(struct place one, struct place other)
+{
+	if (one.at != other.at)
+		return one.at < other.at;
+	return one.section != other.section ? one.section < other.section : one.first < other.first;
+}
+
+/* It is read again when there are buffers. */
 static void on_recalled(struct staging_loan *loan)
 {
 	struct ahead_chunk *chunk = container_of(loan, struct ahead_chunk, loan);
+	struct ahead *ahead = chunk->ahead;
 
 	chunk->is_void = true;
-	job_settle(chunk->ahead->job);
+	if (is_before(chunk->place, ahead->next))
+		ahead->next = chunk->place;
+	raise_chunk(chunk, TIER_DEMAND);
+	job_settle(ahead->job);
 }
 
 /* NULL: out of memory; then nothing is read ahead. */
@@ -98,12 +122,27 @@ static struct ahead *ahead_new(struct job *job)
 
 void ahead_clear(struct job *job)
 {
-	if (job->ahead)
-		free(job->ahead->order);
-	free(TAKE_PTR(job->ahead));
+	struct ahead *ahead = TAKE_PTR(job->ahead);
+
+	if (!ahead)
+		return;
+	assert(queue_is_empty(&ahead->begun));
+	free(ahead->order);
+	free(ahead);
 }
 
 /* ---- Chunks ---- */
+
+static bool is_live(const struct job *job)
+{
+	return job->is_live && job->phase == JOB_TRAINED && !job->is_dropped;
+}
+
+/* Before the decision updates come as the backward does, which ends with what the forward began with. */
+static uint32_t pack_at(const struct ahead *ahead, uint32_t at)
+{
+	return ahead->order[ahead->is_backward ? ahead->job->catalog.pack_count - 1 - at : at];
+}
 
 static struct staging_buffer *end_chunk(struct ahead_chunk *chunk)
 {
@@ -129,7 +168,7 @@ static void on_read(struct store_transfer *transfer, int status)
 	part->is_moving = false;
 	chunk->moving--;
 	trace_transferred(job, chunk->pack, job->optimizer_store, transfer);
-	if (status < 0 && !chunk->is_void)
+	if (status < 0 && !chunk->is_void && is_live(job))
 		damage_tell_read(job, transfer, status,
 				 "it was read ahead of its update, which reads it again");
 	chunk->is_void |= status < 0;
@@ -165,20 +204,34 @@ static void begin_chunk(struct ahead_chunk *chunk, uint64_t count)
 	const struct ahead *ahead = chunk->ahead;
 	const struct job *job = ahead->job;
 
-	chunk->pack = ahead->order[ahead->at];
-	chunk->section = ahead->section;
-	chunk->first = ahead->first;
+	chunk->place = ahead->next;
+	chunk->pack = pack_at(ahead, ahead->next.at);
 	chunk->is_void = false;
 	for (unsigned state = 0; state < state_count(&job->options); state++) {
 		chunk->parts[state].is_moving = false;
-		if (!state_exists(chunk->section, state))
+		if (!state_exists(chunk->place.section, state))
 			continue;
-		const struct store_piece kept =
-			job_find_kept(job, chunk->pack, chunk->section, state, chunk->first, count);
+		const struct store_piece kept = job_find_kept(job, chunk->pack, chunk->place.section, state,
+							      chunk->place.first, count);
 
 		submit(chunk, &chunk->parts[state], &kept,
-		       chunk_staged_state(chunk->loan.buffer->data, chunk->section, state, count));
+		       chunk_staged_state(chunk->loan.buffer->data, chunk->place.section, state, count));
 	}
+}
+
+static struct ahead_chunk *find_begun(const struct job *job, uint32_t pack, enum unit_section section,
+				      uint64_t first)
+{
+	if (!job->ahead)
+		return NULL;
+	QUEUE_FOREACH (link, &job->ahead->begun) {
+		struct ahead_chunk *chunk = queue_entry(link, struct ahead_chunk, link);
+
+		if (chunk->pack == pack && chunk->place.section == section && chunk->place.first == first &&
+		    !chunk->is_void)
+			return chunk;
+	}
+	return NULL;
 }
 
 /* ---- Order ---- */
@@ -202,19 +255,23 @@ static bool has_state(const struct job *job, enum unit_section section)
 	return state_all_bytes(&job->options, section, state_grain(section, STATE_SLOTS)) > 0;
 }
 
-/* In the pack that it is at. 0: it has no more; else the elements of the next one. */
-static uint64_t find_chunk(struct ahead *ahead)
+/* Neither kept nor asked for. */
+static bool is_missing(const struct job *job, uint32_t pack, const struct place *place)
 {
-	const struct job *job = ahead->job;
-	uint32_t pack = ahead->order[ahead->at];
+	return !warm_has(job, pack, place->section, place->first) &&
+	       !find_begun(job, pack, place->section, place->first);
+}
 
-	for (; ahead->section < UNIT_TRAINABLE_SECTIONS; ahead->section++, ahead->first = 0) {
-		uint64_t all = job->catalog.packs[pack].elements[ahead->section];
-		uint64_t most = chunk_elements(&job->options, ahead->section);
+/* In the pack that it is at. 0: it has no more; else the elements of the next one. */
+static uint64_t find_chunk(const struct job *job, uint32_t pack, struct place *place)
+{
+	for (; place->section < UNIT_TRAINABLE_SECTIONS; place->section++, place->first = 0) {
+		uint64_t all = job->catalog.packs[pack].elements[place->section];
+		uint64_t most = chunk_elements(&job->options, place->section);
 
-		for (; ahead->first < all && has_state(job, ahead->section); ahead->first += most)
-			if (!warm_has(job, pack, ahead->section, ahead->first))
-				return all - ahead->first < most ? all - ahead->first : most;
+		for (; place->first < all && has_state(job, place->section); place->first += most)
+			if (is_missing(job, pack, place))
+				return all - place->first < most ? all - place->first : most;
 	}
 	return 0;
 }
@@ -222,47 +279,23 @@ static uint64_t find_chunk(struct ahead *ahead)
 /* 0: there is nothing to read. */
 static uint64_t find_next(struct ahead *ahead)
 {
-	uint64_t count = 0;
+	const struct job *job = ahead->job;
 
-	while (ahead->at < ahead->job->catalog.pack_count) {
-		if (is_wanted(ahead, ahead->order[ahead->at]))
-			count = find_chunk(ahead);
+	for (; ahead->next.at < job->catalog.pack_count; ahead->next = (struct place){ ahead->next.at + 1 }) {
+		uint32_t pack = pack_at(ahead, ahead->next.at);
+		uint64_t count = is_wanted(ahead, pack) ? find_chunk(job, pack, &ahead->next) : 0;
+
 		if (count > 0)
-			break;
-		ahead->at++;
-		ahead->section = (enum unit_section)0;
-		ahead->first = 0;
+			return count;
 	}
-	return count;
-}
-
-static void reverse(uint32_t *order, uint32_t count)
-{
-	for (uint32_t i = 0; i < count / 2; i++) {
-		uint32_t other = order[count - 1 - i];
-
-		order[count - 1 - i] = order[i];
-		order[i] = other;
-	}
-}
-
-/* Before the decision updates come as the backward does, which ends with what the forward began with. */
-static void find_order(struct ahead *ahead)
-{
-	prefetch_pass_order(ahead->job, ahead->order);
-	if (ahead->early_updates < ahead->job->early_updates)
-		reverse(ahead->order, ahead->job->catalog.pack_count);
-	ahead->early_updates = ahead->job->early_updates;
-	ahead->at = 0;
-	ahead->section = (enum unit_section)0;
-	ahead->first = 0;
+	return 0;
 }
 
 void ahead_begin(struct job *job)
 {
 	struct ahead *ahead;
 
-	/* What is read already is right for the next one, too. */
+	/* Of one that is skipped: what is read already is right for the next one, too. */
 	if (!is_possible(job) || job->is_skipped)
 		return;
 	if (!job->ahead)
@@ -273,16 +306,14 @@ void ahead_begin(struct job *job)
 	QUEUE_FOREACH (link, &ahead->begun)
 		queue_entry(link, struct ahead_chunk, link)->is_void = true;
 	ahead->step = job->step;
-	find_order(ahead);
+	ahead->is_backward = job->early_updates > ahead->early_updates;
+	ahead->early_updates = job->early_updates;
+	ahead->next = (struct place){ 0 };
+	prefetch_pass_order(job, true, ahead->order);
 	job_settle(job);
 }
 
 /* ---- In the job's turn ---- */
-
-static bool is_live(const struct job *job)
-{
-	return job->is_live && job->phase == JOB_TRAINED && !job->is_dropped;
-}
 
 static void give_back_void(struct ahead *ahead)
 {
@@ -293,6 +324,8 @@ static void give_back_void(struct ahead *ahead)
 		if (chunk->is_void && chunk->moving == 0)
 			give_back(chunk);
 	}
+	if (!is_live(ahead->job))
+		ahead->next = (struct place){ 0 };
 }
 
 /* Between two sweeps, and while nothing can be updated. */
@@ -312,7 +345,7 @@ static bool read_next(struct ahead *ahead)
 	queue_remove(link);
 	queue_push(&ahead->begun, link);
 	begin_chunk(chunk, count);
-	ahead->first += count;
+	ahead->next.first += count;
 	return true;
 }
 
@@ -341,28 +374,6 @@ bool ahead_is_busy(const struct job *job)
 }
 
 /* ---- For updates ---- */
-
-static struct ahead_chunk *find_begun(const struct job *job, uint32_t pack, enum unit_section section,
-				      uint64_t first)
-{
-	if (!job->ahead)
-		return NULL;
-	QUEUE_FOREACH (link, &job->ahead->begun) {
-		struct ahead_chunk *chunk = queue_entry(link, struct ahead_chunk, link);
-
-		if (chunk->pack == pack && chunk->section == section && chunk->first == first &&
-		    !chunk->is_void)
-			return chunk;
-	}
-	return NULL;
-}
-
-static void raise_chunk(struct ahead_chunk *chunk, enum tier_priority priority)
-{
-	for (unsigned i = 0; i < STATES_MAXIMUM; i++)
-		if (chunk->parts[i].is_moving)
-			store_raise(chunk->ahead->job->optimizer_store, &chunk->parts[i].transfer, priority);
-}
 
 enum ahead_answer ahead_take(struct job *job, uint32_t pack, enum unit_section section, uint64_t first,
 			     enum tier_priority priority, struct staging_buffer **ret_buffer)

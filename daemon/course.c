@@ -155,7 +155,7 @@ static bool take_buffers(struct sweep *sweep, struct chunk *chunk)
 	chunk->buffer = TAKE_PTR(sweep->granted);
 	if (chunk->buffer || !needs_staging(sweep, chunk->warm))
 		return true;
-	sweep->wish.is_patient = sweep->is_early && sweep->running > 0;
+	sweep->wish.is_patient = sweep->is_early && sweep->running >= STAGING_LEAST;
 	chunk->buffer = staging_take(&sweep->job->node->staging, &sweep->wish);
 	if (chunk->buffer)
 		return true;

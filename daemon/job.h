@@ -473,8 +473,9 @@ void prefetch_hint(struct pending *pending, const Tierd__Wire__Prefetch *prefetc
 void prefetch_enter_phase(struct pending *pending, const Tierd__Wire__Phase *phase);
 /* Fills job->next_use, if it is out of date. */
 void prefetch_find_next_uses(struct job *job);
-/* The packs in the order of their first use in the next pass; order has pack_count entries. */
-void prefetch_pass_order(struct job *job, uint32_t *order);
+/* The packs in the order of their first use in a pass: of a whole one, or from where the ranks are now on;
+ * order has pack_count entries. */
+void prefetch_pass_order(struct job *job, bool is_whole, uint32_t *order);
 
 /* ---- gradient.c, reduction.c, held.c ---- */
 int gradient_init(struct job *job);

@@ -216,7 +216,7 @@ void prefetch_enter_phase(struct pending *pending, const Tierd__Wire__Phase *pha
 }
 
 /* By first use of any rank; packs that nobody is known to use come last, in order of definition. */
-void prefetch_pass_order(struct job *job, uint32_t *order)
+void prefetch_pass_order(struct job *job, bool is_whole, uint32_t *order)
 {
 	uint32_t count = 0;
 
@@ -226,7 +226,9 @@ void prefetch_pass_order(struct job *job, uint32_t *order)
 
 		for (uint32_t ahead = 0; member && member->order && ahead < member->order->learned_count;
 		     ahead++) {
-			uint32_t pack = job->catalog.units[order_expected(member->order, ahead)].pack;
+			uint32_t unit = is_whole ? member->order->learned[ahead]
+						 : order_expected(member->order, ahead);
+			uint32_t pack = job->catalog.units[unit].pack;
 
 			/* Marked as taken by a distance that no pack has. */
 			if (job->next_use[pack] == 0)

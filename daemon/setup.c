@@ -474,6 +474,7 @@ void setup_start(struct job *job)
 static void clear_memory(struct job *job, struct made *made)
 {
 	gradient_clear(job);
+	ahead_clear(job);
 	warm_free(job);
 	made->gradient_store = TAKE_PTR(job->gradient_store);
 	made->arena = job->arena;
@@ -531,7 +532,6 @@ void setup_clear(struct job *job)
 	durable_free(job);
 	sweep_free(job);
 	early_clear(job);
-	ahead_clear(job);
 	clear_memory(job, &made);
 	job->parameter_store = job->optimizer_store = NULL;
 	catalog_unpack(&job->catalog);

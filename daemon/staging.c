@@ -92,10 +92,9 @@ void staging_give(struct staging *staging, struct staging_buffer *buffer)
 
 bool staging_lend(struct staging *staging, struct staging_loan *loan)
 {
-	struct queue *link = NULL;
+	struct queue *link =
+		staging->lent + STAGING_LEAST < staging->count ? queue_pop(&staging->free) : NULL;
 
-	if (queue_is_empty(&staging->wanted) && staging->lent + STAGING_LEAST < staging->count)
-		link = queue_pop(&staging->free);
 	if (!link)
 		return false;
 	loan->buffer = queue_entry(link, struct staging_buffer, link);

@@ -58,7 +58,7 @@ static inline size_t staging_bytes(unsigned count)
 }
 
 /* A buffer at once, if there is one and nobody waits; else NULL, and granted() is called later, once. What
- * was lent last is recalled. */
+ * was lent last is recalled, unless the wish is patient. */
 struct staging_buffer *staging_take(struct staging *staging, struct staging_wish *wish);
 void staging_give(struct staging *staging, struct staging_buffer *buffer);
 

@@ -268,6 +268,8 @@ static bool begin_next_pack(struct sweep *sweep)
 void sweep_raise(struct job *job, uint32_t pack)
 {
 	chunks_raise(job->sweep, pack);
+	/* What it has asked for ahead of it is raised by the sweep. */
+	job_settle(job);
 }
 
 void sweep_hasten(struct job *job, uint32_t pack)
@@ -358,7 +360,7 @@ int sweep_start(struct job *job, bool is_initializing)
 	}
 	early_decide(job);
 	readers_enlist(job, &job->sweep->views);
-	prefetch_pass_order(job, order);
+	prefetch_pass_order(job, false, order);
 	for (uint32_t i = 0; i < job->catalog.pack_count; i++)
 		if (has_work(job, order[i], is_initializing))
 			add_pack(job->sweep, &job->residences[order[i]]);

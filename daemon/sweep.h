@@ -1,5 +1,5 @@
 /* The inside of a sweep: its chunks and how far it is; for sweep.c, course.c, chunk*.c and early.c, and for
- * what keeps the states of chunks, warm*.c. */
+ * what keeps or reads the states of chunks, warm*.c and ahead.c. */
 #ifndef TIERD_DAEMON_SWEEP_H
 #define TIERD_DAEMON_SWEEP_H
 

@@ -129,8 +129,11 @@ struct warm_stretch *warm_take(struct job *job, uint32_t pack, enum unit_section
 			      size_divide_up(stretch_elements(job, pack, section, first),
 					     chunk_elements(&job->options, section)),
 			      may_defer);
-	if (!is_here(warm, stretch))
+	/* The sweep changes it in the store alone. */
+	if (!is_here(warm, stretch)) {
+		stretch->filled &= (uint8_t)~chunk_bit(job, section, first);
 		return NULL;
+	}
 	assert(!stretch->is_writing);
 	warm->shares[stretch->share].users++;
 	*ret_is_filled = stretch->filled & chunk_bit(job, section, first);

@@ -1,5 +1,6 @@
 /* State that is read before its update: the same bits, no byte more, and nobody waits for what it holds. */
 #include <event2/event.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +9,7 @@
 #include <cmocka.h>
 
 #include "common/log.h"
+#include "common/size.h"
 #include "daemon/ahead.h"
 #include "daemon/early.h"
 #include "daemon/sweep.h"
@@ -154,6 +156,20 @@ static uint64_t read_bytes(const struct job *job)
 	return job->figures.bytes[STATISTICS_UPDATE][STATISTICS_READ];
 }
 
+/* Of a step: what the optimizer keeps of each unit, a stream each, in whole pages. */
+static uint64_t state_bytes_of_step(void)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < UNITS; i++) {
+		uint64_t moments = 2 * size_align(elements[i] * sizeof(float), STORE_PAGE_BYTES);
+		uint64_t remainder = size_align(elements[i] * sizeof(uint16_t), STORE_PAGE_BYTES);
+
+		bytes += moments + (i % 2 ? 0 : remainder);
+	}
+	return bytes;
+}
+
 static bool is_of(const struct job *job, uint32_t pack, uint32_t unit)
 {
 	return job->catalog.units[unit].pack == pack;
@@ -206,14 +222,13 @@ static void hear_of_devices(void)
 
 static void what_the_next_forward_begins_with_is_read(void **state)
 {
-	uint64_t expected = hash_after(STEPS), before, at_decision;
+	uint64_t expected = hash_after(STEPS), before;
 	struct job *job = start();
 
 	/* Whoever only gathers wants none of it. */
 	scene_settle(&scene);
 	assert_false(ahead_is_busy(job));
 	train(0);
-	before = read_bytes(job);
 	scene_settle(&scene);
 	assert_int_equal(scene.node->staging.lent, most_loans());
 	assert_true(has(is_first));
@@ -222,11 +237,11 @@ static void what_the_next_forward_begins_with_is_read(void **state)
 	assert_false(job_is_at_rest(job));
 	train(1);
 	scene_settle(&scene);
-	at_decision = read_bytes(job);
+	before = read_bytes(job);
 	train(2);
 	scene_settle(&scene);
 	/* No byte twice, or for nothing. */
-	assert_int_equal(read_bytes(job) - at_decision, at_decision - before);
+	assert_int_equal(read_bytes(job) - before, state_bytes_of_step());
 	assert_true(hash_of(STEPS) == expected);
 	end_job();
 }
@@ -310,6 +325,68 @@ static void what_no_step_has_updated_is_not_read(void **state)
 	end_job();
 }
 
+/* From the last one on, as the library does: each is noted in the trace. */
+static void gather_all(uint64_t version, uint32_t until)
+{
+	for (uint32_t unit = PLAY_UNITS; unit-- > until;) {
+		(void)trace_append((struct lease_header *)actor.leases.base, &unit, 1);
+		assert_int_equal(actor_gather(&actor, unit, version, NULL), 0);
+		actor_release(&actor, unit);
+	}
+}
+
+static void push_plays(void)
+{
+	for (uint32_t unit = 0; unit < PLAY_UNITS; unit++) {
+		actor_fill(&actor, FORMAT_BF16, PLAY_ELEMENTS, 1);
+		assert_int_equal(actor_await(&actor, actor_send_push(&actor, unit, 0), 0)->status, 0);
+	}
+}
+
+static bool is_last_of_plays(const struct job *job, uint32_t pack)
+{
+	return is_of(job, pack, PLAY_UNITS - 1);
+}
+
+/* However far the forward pass is when the update ends. */
+static void the_order_is_that_of_a_whole_pass(void **state)
+{
+	actor_play(&scene, &actor);
+	for (uint64_t i = 0; i < STEPS; i++) {
+		gather_all(i, 0);
+		push_plays();
+		step();
+	}
+	gather_all(STEPS, 0);
+	push_plays();
+	actor_send_step(&actor, 0.1f);
+	gather_all(STEPS + 1, PLAY_UNITS / 2);
+	scene_settle(&scene);
+	assert_true(has(is_last_of_plays));
+	assert_false(has(is_first));
+	end_job();
+}
+
+static void a_step_that_is_skipped_changes_nothing_of_it(void **state)
+{
+	uint64_t before;
+	struct job *job = start();
+
+	train(0);
+	scene_settle(&scene);
+	before = read_bytes(job);
+	for (uint32_t unit = 0; unit < UNITS; unit++) {
+		actor_fill(&actor, unit % 2 ? FORMAT_FP32 : FORMAT_BF16, elements[unit], NAN);
+		assert_int_equal(actor_await(&actor, actor_send_push(&actor, unit, 0), 0)->status, 0);
+	}
+	step();
+	scene_settle(&scene);
+	assert_true(job->is_skipped);
+	assert_int_equal(scene.node->staging.lent, most_loans());
+	assert_int_equal(read_bytes(job), before);
+	end_job();
+}
+
 /* ---- On its way ---- */
 
 /* Some of it is asked for, and nothing of it has come. */
@@ -327,17 +404,38 @@ static struct job *stop_reading(uint64_t steps)
 	return job;
 }
 
-static void a_step_that_comes_sooner_waits_for_it(void **state)
+/* The last step of a job that has made the others, of which what is read ahead is on its way. */
+static void expect_wait(struct job *job, uint64_t before, uint64_t most)
 {
 	uint64_t expected = hash_after(STEPS);
-	struct job *job = start();
-	uint32_t ticket;
+	uint32_t ticket = actor_send_step(&actor, 0.1f);
 
+	while (!job->sweep)
+		scene_wait(&scene);
+	for (unsigned i = 0; i < 10; i++)
+		event_base_loop(scene.node->loop, EVLOOP_NONBLOCK);
+	assert_true(ahead_is_reading(job));
+	hear_of_devices();
+	assert_int_equal(actor_await(&actor, ticket, 0)->status, 0);
+	scene_settle(&scene);
+	assert_in_range(read_bytes(job) - before, state_bytes_of_step(), most);
+	assert_true(hash_of(STEPS) == expected);
+	end_job();
+}
+
+static void an_early_update_and_a_decision_wait_for_it(void **state)
+{
+	struct job *job;
+
+	hash_after(STEPS);
+	job = start();
 	for (uint64_t i = 0; i + 1 < STEPS; i++) {
 		assert_int_equal(actor_begin_step(&actor, 0.1f, 1), 0);
 		train(i);
 		scene_settle(&scene);
 	}
+	uint64_t before = read_bytes(job);
+
 	assert_int_equal(actor_begin_step(&actor, 0.1f, 1), 0);
 	/* Its update gives buffers back, and what comes next is read. */
 	push(LAST, STEPS - 1);
@@ -346,14 +444,32 @@ static void a_step_that_comes_sooner_waits_for_it(void **state)
 	hear_nothing_of_devices();
 	for (uint32_t unit = LAST; unit-- > 0;)
 		push(unit, STEPS - 1);
-	ticket = actor_send_step(&actor, 0.1f);
-	while (!job->sweep)
+	/* The sweep may want the buffers of what it comes to last. */
+	expect_wait(job, before, state_bytes_of_step() + most_loans() * STAGING_BYTES);
+}
+
+/* Nor has a commit to be waited for. */
+static void a_decision_waits_for_it(void **state)
+{
+	struct actor_job options = streaming();
+	struct job *job;
+
+	hash_after(STEPS);
+	options.durability = DURABILITY_NONE;
+	open_rank(&options);
+	job = find();
+	for (uint64_t i = 0; i + 1 < STEPS; i++) {
+		scene_settle(&scene);
+		train(i);
+	}
+	/* What is asked for now was not read before that step. */
+	while (!ahead_is_reading(job))
 		scene_wait(&scene);
-	assert_true(ahead_is_reading(job));
-	hear_of_devices();
-	assert_int_equal(actor_await(&actor, ticket, 0)->status, 0);
-	assert_true(hash_of(STEPS) == expected);
-	end_job();
+	uint64_t before = read_bytes(job);
+
+	hear_nothing_of_devices();
+	push_all(STEPS - 1);
+	expect_wait(job, before, state_bytes_of_step());
 }
 
 static void a_rank_that_dies_gives_it_back(void **state)
@@ -436,6 +552,13 @@ static void whoever_wants_its_buffers_gets_them(void **state)
 		want_all_buffers();
 		assert_false(ahead_is_busy(job));
 		give_all_buffers();
+		if (i == 2) {
+			/* The first of it again, and not what comes after that. */
+			job_settle(job);
+			scene_settle(&scene);
+			assert_true(has(is_first));
+			assert_false(has(is_last));
+		}
 		train(i);
 	}
 	assert_true(hash_of(STEPS) == expected);
@@ -522,7 +645,10 @@ int main(void)
 		TEST(before_the_decision_the_backward_begins_with_other_packs),
 		TEST(gradients_may_come_in_another_order),
 		TEST(what_no_step_has_updated_is_not_read),
-		TEST(a_step_that_comes_sooner_waits_for_it),
+		TEST(the_order_is_that_of_a_whole_pass),
+		TEST(a_step_that_is_skipped_changes_nothing_of_it),
+		TEST(an_early_update_and_a_decision_wait_for_it),
+		TEST(a_decision_waits_for_it),
 		TEST(a_rank_that_dies_gives_it_back),
 		TEST(a_job_may_be_dropped_meanwhile),
 		TEST(whoever_wants_its_buffers_gets_them),

@@ -169,8 +169,6 @@ static void what_was_lent_last_is_recalled_first(void **state)
 	assert_null(staging_take(&staging, &waiting[2].wish));
 	staging_give(&staging, staging_end_loan(&staging, &borrowings[1].loan));
 	assert_non_null(waiting[0].got);
-	/* Who waits comes first. */
-	assert_false(staging_lend(&staging, &borrowings[2].loan));
 }
 
 static void what_is_kept_is_given_as_any_other(void **state)

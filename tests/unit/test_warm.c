@@ -873,6 +873,34 @@ static void what_cannot_be_written_breaks_the_job(void **state)
 	assert_true(failed_flushes > 0);
 }
 
+/* It was about to be given up when the sweep came to it, and then nobody wanted its memory. */
+static void what_was_updated_in_the_store_alone_is_not_right_any_more(void **state)
+{
+	struct job *job = start(PLACEMENT_NVME, 0);
+	uint32_t pack = job->catalog.units[0].pack;
+	enum unit_section section = (enum unit_section)0;
+	struct warm_stretch *stretch;
+	bool is_filled;
+
+	take_step(&actor, 0);
+	take_step(&actor, 1);
+	while (job->catalog.packs[pack].elements[section] == 0)
+		section++;
+	stretch = warm_take(job, pack, section, 0, false, &is_filled);
+	assert_non_null(stretch);
+	assert_true(is_filled);
+	warm_give(job, stretch, section, 0, true);
+	while (warm_bytes_here(job) > 0)
+		warm_close(job);
+	assert_null(warm_take(job, pack, section, 0, false, &is_filled));
+	warm_keep_all(job);
+	stretch = warm_take(job, pack, section, 0, false, &is_filled);
+	assert_non_null(stretch);
+	assert_false(is_filled);
+	warm_give(job, stretch, section, 0, false);
+	end_job(&actor, job);
+}
+
 #define TEST(name) SCENE_TEST(name, setup)
 
 int main(void)
@@ -882,6 +910,7 @@ int main(void)
 		TEST(it_is_spread_over_the_sweep),
 		TEST(the_bits_are_the_same_with_any_part_of_it),
 		TEST(what_is_withdrawn_is_read_again),
+		TEST(what_was_updated_in_the_store_alone_is_not_right_any_more),
 		TEST(what_is_warm_is_written_once_for_a_commit),
 		TEST(the_bits_are_the_same_between_commits),
 		TEST(a_commit_has_all_of_one_step),
