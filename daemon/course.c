@@ -142,6 +142,13 @@ static enum ahead_answer take_ahead(struct sweep *sweep, struct chunk *chunk)
 	return answer;
 }
 
+/* What the job itself has read ahead is used soon, and read for nothing if it is recalled. */
+static bool is_patient(const struct sweep *sweep)
+{
+	return sweep->running >= STAGING_LEAST && ahead_is_busy(sweep->job) &&
+	       !residency_is_awaited(sweep->job, sweep->pack);
+}
+
 /* False: the sweep goes on when a buffer comes. */
 static bool take_buffers(struct sweep *sweep, struct chunk *chunk)
 {
@@ -155,7 +162,7 @@ static bool take_buffers(struct sweep *sweep, struct chunk *chunk)
 	chunk->buffer = TAKE_PTR(sweep->granted);
 	if (chunk->buffer || !needs_staging(sweep, chunk->warm))
 		return true;
-	sweep->wish.is_patient = sweep->is_early && sweep->running >= STAGING_LEAST;
+	sweep->wish.is_patient = is_patient(sweep);
 	chunk->buffer = staging_take(&sweep->job->node->staging, &sweep->wish);
 	if (chunk->buffer)
 		return true;

@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "common/plural.h"
 #include "common/size.h"
+#include "daemon/ahead.h"
 #include "daemon/backup.h"
 #include "daemon/durable.h"
 #include "daemon/early.h"
@@ -258,11 +259,25 @@ static bool begin_one_of(struct sweep *sweep, struct queue *packs, unsigned *tri
 	return false;
 }
 
+static bool is_waiting(const struct job *job, uint32_t pack)
+{
+	return job->residences[pack].sweep == SWEEP_WAITING;
+}
+
+/* What has been read ahead holds buffers that all others need. */
+static bool begin_ahead(struct sweep *sweep)
+{
+	uint32_t pack = ahead_find(sweep->job, is_waiting);
+
+	return pack != SLOT_NONE && begin_pack(sweep, pack);
+}
+
 static bool begin_next_pack(struct sweep *sweep)
 {
 	unsigned tries = 0;
 
-	return begin_one_of(sweep, &sweep->wanted, &tries) || begin_one_of(sweep, &sweep->waiting, &tries);
+	return begin_one_of(sweep, &sweep->wanted, &tries) || begin_ahead(sweep) ||
+	       begin_one_of(sweep, &sweep->waiting, &tries);
 }
 
 void sweep_raise(struct job *job, uint32_t pack)

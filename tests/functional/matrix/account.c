@@ -247,7 +247,7 @@ static struct update_bytes update_bytes(const struct rank *rank)
 	return sums;
 }
 
-/* State that is read before the step that updates it: in buffers that the daemon has for it. */
+/* State that is read before its update, for a step: in buffers that others may want before that. */
 #define AHEAD_MOST (13 * UINT64_C(3) << 20)
 
 static void check_updates(const struct rank *rank, const struct tierd_statistics *statistics)
@@ -259,9 +259,9 @@ static void check_updates(const struct rank *rank, const struct tierd_statistics
 	if (rank->configuration.has_skips)
 		return;
 	expect(rank, "bytes written by updates", written, SCHEDULE_STEPS * expected.written);
-	/* What memory is left keeps some of the state; and some is read for a step that does not come. */
+	/* What memory is left keeps some of the state; and some is read ahead for nothing. */
 	if ((rank->configuration.is_tight && read < SCHEDULE_STEPS * expected.read_least) ||
-	    read > SCHEDULE_STEPS * expected.read_most + AHEAD_MOST)
+	    read > SCHEDULE_STEPS * (expected.read_most + AHEAD_MOST))
 		rank_fail(rank, "updates have read %llu bytes a step, not %llu to %llu",
 			  (unsigned long long)read / SCHEDULE_STEPS, (unsigned long long)expected.read_least,
 			  (unsigned long long)expected.read_most);
