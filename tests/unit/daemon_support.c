@@ -83,6 +83,26 @@ void scene_wait(struct scene *scene)
 	event_base_loop(scene->loop, EVLOOP_ONCE);
 }
 
+static int find_device(const struct event_base *loop, const struct event *event, void *argument)
+{
+	struct scene *scene = argument;
+
+	if (event_get_fd(event) == engine_fd(scene->node->engine))
+		scene->device = (struct event *)event;
+	return 0;
+}
+
+void scene_hear_nothing_of_devices(struct scene *scene)
+{
+	event_base_foreach_event(scene->loop, find_device, scene);
+	event_del(scene->device);
+}
+
+void scene_hear_of_devices(struct scene *scene)
+{
+	event_add(scene->device, NULL);
+}
+
 static bool is_quiet(const struct scene *scene)
 {
 	QUEUE_FOREACH (link, &scene->node->jobs) {

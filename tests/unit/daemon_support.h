@@ -26,6 +26,7 @@ struct scene {
 	char folder[256];
 	struct actor *actors;	   /* that have entered */
 	struct blockade *blockade; /* that has begun */
+	struct event *device;	   /* by which the loop hears of devices, once it has been asked not to */
 };
 
 /* What the node is made from; 0 is the default everywhere. */
@@ -45,6 +46,9 @@ int scene_restart(const struct scene_options *options, struct scene *scene);
 
 /* Waits for one thing to happen on the loop. */
 void scene_wait(struct scene *scene);
+/* What devices have done is not heard of until they are heard again. */
+void scene_hear_nothing_of_devices(struct scene *scene);
+void scene_hear_of_devices(struct scene *scene);
 /* Turns the loop until no job has anything in flight. */
 void scene_settle(struct scene *scene);
 /* Until what jobs have given back is gone. */

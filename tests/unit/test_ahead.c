@@ -195,29 +195,6 @@ static unsigned most_loans(void)
 	return scene.node->staging.count - STAGING_LEAST;
 }
 
-/* ---- Devices that take their time ---- */
-
-static struct event *device_event;
-
-static int find_device(const struct event_base *loop, const struct event *event, void *argument)
-{
-	if (event_get_fd(event) == engine_fd(scene.node->engine))
-		device_event = (struct event *)event;
-	return 0;
-}
-
-/* What they have done is not heard of until they are heard again. */
-static void hear_nothing_of_devices(void)
-{
-	event_base_foreach_event(scene.node->loop, find_device, NULL);
-	event_del(device_event);
-}
-
-static void hear_of_devices(void)
-{
-	event_add(device_event, NULL);
-}
-
 /* ---- Between two steps ---- */
 
 static void what_the_next_forward_begins_with_is_read(void **state)
@@ -400,7 +377,7 @@ static struct job *stop_reading(uint64_t steps)
 	actor_send_step(&actor, 0.1f);
 	while (!ahead_is_reading(job) || job->step < steps)
 		scene_wait(&scene);
-	hear_nothing_of_devices();
+	scene_hear_nothing_of_devices(&scene);
 	return job;
 }
 
@@ -415,7 +392,7 @@ static void expect_wait(struct job *job, uint64_t before, uint64_t most)
 	for (unsigned i = 0; i < 10; i++)
 		event_base_loop(scene.node->loop, EVLOOP_NONBLOCK);
 	assert_true(ahead_is_reading(job));
-	hear_of_devices();
+	scene_hear_of_devices(&scene);
 	assert_int_equal(actor_await(&actor, ticket, 0)->status, 0);
 	scene_settle(&scene);
 	assert_in_range(read_bytes(job) - before, state_bytes_of_step(), most);
@@ -441,7 +418,7 @@ static void an_early_update_and_a_decision_wait_for_it(void **state)
 	push(LAST, STEPS - 1);
 	while (!ahead_is_reading(job))
 		scene_wait(&scene);
-	hear_nothing_of_devices();
+	scene_hear_nothing_of_devices(&scene);
 	for (uint32_t unit = LAST; unit-- > 0;)
 		push(unit, STEPS - 1);
 	/* The sweep may want the buffers of what it comes to last. */
@@ -467,7 +444,7 @@ static void a_decision_waits_for_it(void **state)
 		scene_wait(&scene);
 	uint64_t before = read_bytes(job);
 
-	hear_nothing_of_devices();
+	scene_hear_nothing_of_devices(&scene);
 	push_all(STEPS - 1);
 	expect_wait(job, before, state_bytes_of_step());
 }
@@ -480,7 +457,7 @@ static void a_rank_that_dies_gives_it_back(void **state)
 
 	actor_die(&actor);
 	assert_false(job_is_still(job));
-	hear_of_devices();
+	scene_hear_of_devices(&scene);
 	scene_settle(&scene);
 	assert_true(job_is_at_rest(job));
 	assert_int_equal(scene.node->staging.lent, 0);
@@ -496,7 +473,7 @@ static void a_job_may_be_dropped_meanwhile(void **state)
 {
 	stop_reading(1);
 	assert_int_equal(actor_drop(&actor, true), 0);
-	hear_of_devices();
+	scene_hear_of_devices(&scene);
 	actor_die(&actor);
 	scene_settle(&scene);
 	assert_null(find());

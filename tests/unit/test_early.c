@@ -1,7 +1,6 @@
 /* Updates before the decision: the same bits as after it, seen by nobody until then, and gone without a trace
  * if the step is. */
 #include <errno.h>
-#include <event2/event.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -171,29 +170,6 @@ static uint64_t hash_of(uint64_t version)
 				hash = add(hash, actor.window.base, count * bytes);
 			}
 	return hash;
-}
-
-/* ---- Devices that take their time ---- */
-
-static struct event *device_event;
-
-static int find_device(const struct event_base *loop, const struct event *event, void *argument)
-{
-	if (event_get_fd(event) == engine_fd(scene.node->engine))
-		device_event = (struct event *)event;
-	return 0;
-}
-
-/* What they have done is not heard of until they are heard again. */
-static void hear_nothing_of_devices(void)
-{
-	event_base_foreach_event(scene.node->loop, find_device, NULL);
-	event_del(device_event);
-}
-
-static void hear_of_devices(void)
-{
-	event_add(device_event, NULL);
 }
 
 /* ---- As nobody announced it ---- */
@@ -587,13 +563,13 @@ static void withdraw_reads(struct job *job)
 	scene_settle(&scene);
 	begin_step();
 	actor_send_push(&actor, WIDE, 0);
-	hear_nothing_of_devices();
+	scene_hear_nothing_of_devices(&scene);
 	while (job->residences[job->catalog.units[WIDE].pack].unwritten == 0)
 		scene_wait(&scene);
 	actor_die(&actor);
 	while (!early_is_ending(job))
 		scene_wait(&scene);
-	hear_of_devices();
+	scene_hear_of_devices(&scene);
 	scene_settle(&scene);
 	assert_null(job->early);
 }
@@ -707,7 +683,7 @@ static struct residence *adopt_while_it_is_written(struct job *job)
 	actor_send_push(&actor, WIDE, 0);
 	while (residence->early != EARLY_WRITING)
 		scene_wait(&scene);
-	hear_nothing_of_devices();
+	scene_hear_nothing_of_devices(&scene);
 	actor_send_step(&actor, 0.1f);
 	while (residence->early == EARLY_WRITING)
 		scene_wait(&scene);
@@ -728,7 +704,7 @@ static void what_is_computed_is_seen_before_it_is_written(void **state)
 	/* It is nowhere else. */
 	assert_true(residence->writes > 0);
 	assert_int_equal(job->step, 1);
-	hear_of_devices();
+	scene_hear_of_devices(&scene);
 	scene_settle(&scene);
 	assert_int_equal(residence->writes, 0);
 	assert_int_equal(job->step, 2);
@@ -743,7 +719,7 @@ static void the_next_step_is_summed_meanwhile(void **state)
 
 	adopt_while_it_is_written(job);
 	push_value(&actor, WIDE, gradient_of(WIDE, 2));
-	hear_of_devices();
+	scene_hear_of_devices(&scene);
 	for (uint32_t unit = UNITS; unit-- > WIDE + 1;)
 		push_value(&actor, unit, gradient_of(unit, 2));
 	step();
@@ -755,7 +731,7 @@ static void a_job_may_be_dropped_meanwhile(void **state)
 {
 	adopt_while_it_is_written(start());
 	assert_int_equal(actor_drop(&actor, true), 0);
-	hear_of_devices();
+	scene_hear_of_devices(&scene);
 	actor_die(&actor);
 	scene_settle(&scene);
 	assert_null(find());
