@@ -119,7 +119,7 @@ static void look_at_sandbox(struct doctor *doctor, const char *path, const char 
 			   "%s: systemd knows no tierd.service here", path);
 	else if (service_may_write(service, folder))
 		doctor_add(doctor, FINDING_FOUND, "ReadWritePaths", NULL, "%s", path);
-	else if (asprintf(&remedy, "systemctl edit tierd: [Service] ReadWritePaths=%s", folder) >= 0)
+	else if (asprintf(&remedy, "systemctl edit tierd: [Service] ReadWritePaths=\"%s\"", folder) >= 0)
 		doctor_add(doctor, FINDING_MISSING, "ReadWritePaths", remedy,
 			   "%s: the service may not write there", path);
 }

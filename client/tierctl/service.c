@@ -61,16 +61,40 @@ void service_clear(struct service *service)
 	service->writable = NULL;
 }
 
+/* The next of the names, which systemctl separates by blanks, and quotes as for a shell if they have some. It
+ * is unquoted where it lies. */
+static char *next_name(char **rest)
+{
+	char *from = *rest + strspn(*rest, " "), *name = from, *to = from;
+	bool is_quoted = false;
+
+	if (!*from)
+		return NULL;
+	for (; *from && (is_quoted || *from != ' '); from++) {
+		if (*from == '"') {
+			is_quoted = !is_quoted;
+			continue;
+		}
+		if (*from == '\\' && from[1])
+			from++;
+		*to++ = *from;
+	}
+	*rest = *from ? from + 1 : from;
+	*to = '\0';
+	return name;
+}
+
 /* A name may begin with "-" (it need not exist) or "+" (as seen from the service's root). */
 bool service_may_write(const struct service *service, const char *folder)
 {
 	_cleanup_free_ char *names = service->writable ? strdup(service->writable) : NULL;
+	char *rest = names;
 
 	if (!service->is_strict)
 		return true;
 	if (!names)
 		return false;
-	for (char *rest, *name = strtok_r(names, " ", &rest); name; name = strtok_r(NULL, " ", &rest))
+	for (char *name = next_name(&rest); name; name = next_name(&rest))
 		if (mounts_is_under(folder, name + strspn(name, "-+")))
 			return true;
 	return false;

@@ -88,13 +88,14 @@ systemctl_says() {
 	printf '#!/bin/sh\nprintf "%%s\\n" LoadState=loaded MainPID=0 %s\n' "$*" >"$scratch/programs/systemctl"
 	chmod +x "$scratch/programs/systemctl"
 }
-systemctl_says ProtectSystem=strict "'ReadWritePaths=-/none $nvme/tierd/'" LimitNOFILE=65536 LimitMEMLOCK=infinity
+# It quotes names that have blanks.
+systemctl_says ProtectSystem=strict "'ReadWritePaths=-/none \"-$nvme/tierd/\"'" LimitNOFILE=65536 LimitMEMLOCK=infinity
 doctor 'of("ReadWritePaths")["finding"] == of("LimitNOFILE")["finding"] == of("memlock")["finding"] == "found"' \
 	limited -n 135 "$TIERCTL" doctor "$conf"
-systemctl_says ProtectSystem=strict "'ReadWritePaths=$nvme/tierd-other'" LimitNOFILE=100 LimitMEMLOCK=65536
+systemctl_says ProtectSystem=strict "'ReadWritePaths=\"$nvme/tierd-other\"'" LimitNOFILE=100 LimitMEMLOCK=65536
 doctor 'of("ReadWritePaths")["finding"] == of("LimitNOFILE")["finding"] == of("memlock")["finding"] == "missing"' \
 	"$TIERCTL" doctor "$conf"
-doctor "of('ReadWritePaths')['remedy'].endswith('ReadWritePaths=$nvme/tierd')" "$TIERCTL" doctor "$conf"
+doctor "of('ReadWritePaths')['remedy'].endswith('ReadWritePaths=\"$nvme/tierd\"')" "$TIERCTL" doctor "$conf"
 rm "$scratch/programs/systemctl"
 
 # With a daemon: its own word, and its own limits.
