@@ -98,6 +98,9 @@ static bool has_strangers(const struct found *found)
 	return false;
 }
 
+/* A long one is told by its end, in which paths differ, so that there is room for what is to be done. */
+#define NAME_BYTES 64
+
 /* Those that are of the store of the first, or those that are not. */
 static void name_paths(const struct found *found, bool is_of_another, char *text, size_t size)
 {
@@ -108,9 +111,12 @@ static void name_paths(const struct found *found, bool is_of_another, char *text
 	for (unsigned i = 0; i < found->count && used < size; i++) {
 		const struct device *device = &found->devices[i];
 
+		const char *name = found->node->paths[device->path].folder;
+		size_t length = strlen(name), skipped = length > NAME_BYTES ? length - NAME_BYTES : 0;
+
 		if (device->is_known && is_of_another_store(device, first) == is_of_another)
-			used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "",
-						 found->node->paths[device->path].folder);
+			used += (size_t)snprintf(text + used, size - used, "%s%s%s", used ? ", " : "",
+						 skipped ? "…" : "", name + skipped);
 	}
 }
 

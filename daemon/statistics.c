@@ -76,6 +76,9 @@ void statistics_end_job(struct job *job)
 
 /* ---- Bodies ---- */
 
+/* Of a path that is too long, its number before and all else with it. */
+#define LONG_PATH_BYTES (STATISTICS_PATH_BYTES - 8)
+
 static void fill_path(struct statistics_path *body, const struct node *node, unsigned index)
 {
 	const struct node_path *path = &node->paths[index];
@@ -86,7 +89,11 @@ static void fill_path(struct statistics_path *body, const struct node *node, uns
 		.moved = { [STATISTICS_READ] = node->paths[index].moved[TIER_READ],
 			   [STATISTICS_WRITTEN] = node->paths[index].moved[TIER_WRITE] },
 	};
-	snprintf(body->path, sizeof(body->path), "%s", path->path);
+	if (strlen(path->path) < sizeof(body->path))
+		strcpy(body->path, path->path);
+	else
+		snprintf(body->path, sizeof(body->path), "%u:…%s", index,
+			 path->path + strlen(path->path) - LONG_PATH_BYTES);
 }
 
 static void fill_node(struct statistics_node *body, const struct node *node)

@@ -61,7 +61,7 @@ struct statistics_figures {
 struct statistics_path {
 	uint64_t capacity, used;
 	uint64_t moved[STATISTICS_DIRECTIONS];
-	char path[STATISTICS_PATH_BYTES]; /* its beginning, if it is longer */
+	char path[STATISTICS_PATH_BYTES]; /* "NUMBER:…" and its end, if it is longer */
 };
 
 struct statistics_node {

@@ -161,8 +161,9 @@ nvme=$here
 mv "$three/other/tierd/$back" "$three/tierd/$user/" || fail "of another number: $(files_of back)"
 rm -r "$three/other"
 start_three
-for words in 'two jobs of one name and number' "the file $back in $nvme/tierd, $two/tierd is of one store" \
-	"that in $three/tierd of another" 'move one of them elsewhere' 'discards both'; do
+# Where the tree lies deep a path is told by its end.
+for words in 'two jobs of one name and number' "the file $back in " "${nvme##*/}/tierd, " "${nvme##*/}/two/tierd is of one store" \
+	"${nvme##*/}/three/tierd of another" 'move one of them elsewhere' 'discards both'; do
 	expect_status 1 run_gpt --steps 8 --job back
 	expect_text "$words"
 done

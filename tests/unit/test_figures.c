@@ -134,6 +134,20 @@ static void a_lost_rank_breaks_an_epoch(void **state)
 	assert_int_equal(job_page().figures.broken_epochs, 1);
 }
 
+/* It is the first one. */
+static void expect_path(const char *told, const char *path)
+{
+	static const char number[] = "0:…";
+
+	if (strlen(path) < STATISTICS_PATH_BYTES) {
+		assert_string_equal(told, path);
+	} else {
+		assert_memory_equal(told, number, strlen(number));
+		assert_string_equal(told + strlen(number),
+				    path + strlen(path) - strlen(told + strlen(number)));
+	}
+}
+
 static void the_node_keeps_the_figures_of_jobs_that_are_gone(void **state)
 {
 	struct job *job = actor_play(&scene, &actor);
@@ -143,7 +157,7 @@ static void the_node_keeps_the_figures_of_jobs_that_are_gone(void **state)
 	assert_int_equal(before.jobs, 1);
 	assert_int_equal(before.clients, 1);
 	assert_int_equal(before.path_count, 1);
-	assert_string_equal(before.paths[0].path, scene.folder);
+	expect_path(before.paths[0].path, scene.folder);
 	assert_memory_equal(before.figures.bytes, figures.bytes, sizeof(figures.bytes));
 	assert_true(before.paths[0].moved[STATISTICS_WRITTEN] > 0);
 	actor_die(&actor);
@@ -209,14 +223,16 @@ static void a_page_is_for_reading_only(void **state)
 
 static void the_nodes_page_is_published_and_removed(void **state)
 {
-	char socket[300], path[STATISTICS_FILE_SIZE];
+	/* Paths of sockets are short. */
+	char folder[] = "/tmp/tierd-figures-XXXXXX", socket[64], path[STATISTICS_FILE_SIZE];
 	struct statistics *statistics = NULL;
 	struct statistics_node body;
 	struct stat file;
 	void *page;
 	int fd;
 
-	snprintf(socket, sizeof(socket), "%s/s", scene.folder);
+	assert_non_null(mkdtemp(folder));
+	snprintf(socket, sizeof(socket), "%s/s", folder);
 	assert_int_equal(statistics_new(scene.node, socket, 0660, &statistics), 0);
 	assert_int_equal(statistics_file(socket, path), 0);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -233,6 +249,7 @@ static void the_nodes_page_is_published_and_removed(void **state)
 	}
 	statistics_free(statistics);
 	assert_int_not_equal(access(path, F_OK), 0);
+	assert_int_equal(rmdir(folder), 0);
 	munmap(page, STATISTICS_PAGE_BYTES);
 	close(fd);
 }
