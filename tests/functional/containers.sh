@@ -10,7 +10,7 @@ tierd_start --administrators root
 # Users need a way to the socket, and to tierctl, the program and its library, wherever they were built.
 chmod 755 "$scratch" "$scratch/run"
 chmod 666 "$TIERD_SOCKET"
-cp "$TIERCTL" "$program" "$(ldd "$program" | awk '/libtierd/ { print $3 }')" "$scratch"
+cp "$TIERCTL" "$program" "$(ldd "$program" | sed -n 's/.*libtierd.* => \(.*\) (0x.*/\1/p')" "$scratch"
 LD_LIBRARY_PATH=$scratch TIERCTL=$scratch/tierctl NVME=$nvme SCRATCH=$scratch python3 "$(dirname "$0")/containers.py" "$scratch/${program##*/}" \
 	>"$scratch/output" 2>&1 || {
 	cat "$scratch/output"

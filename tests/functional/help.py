@@ -1,11 +1,12 @@
-"""What programs say of themselves stands in columns. help.py: commands, one a line, on the standard input."""
+"""What programs say of themselves stands in columns. help.py: commands, one a line, as for a shell, on the standard input."""
 import re
+import shlex
 import subprocess
 import sys
 
 
 def shown_by(command):
-    done = subprocess.run(command.split(), stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = subprocess.run(shlex.split(command), stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout and not done.stderr, (command, done)
     return done.stdout.splitlines()
 

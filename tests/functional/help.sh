@@ -6,8 +6,8 @@ command -v python3 >/dev/null || skip 'python3 is not installed'
 run=$(dirname "$0")/../../run
 
 {
-	printf '%s\n' "$TIERD --help" "$TIERCTL --help" "$1 --help" "$run help"
-	"$TIERCTL" help | sed -n "s|^  \([a-z]*\).*|$TIERCTL \1 --help|p"
+	printf '"%s" %s\n' "$TIERD" --help "$TIERCTL" --help "$1" --help "$run" help
+	"$TIERCTL" help | sed -n "s|^  \([a-z]*\).*|\"$TIERCTL\" \1 --help|p"
 } >"$scratch/commands"
 [ "$(wc -l <"$scratch/commands")" -gt 15 ] || fail "too few verbs: $(cat "$scratch/commands")"
 python3 "$(dirname "$0")/help.py" <"$scratch/commands" || fail 'see above'

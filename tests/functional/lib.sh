@@ -100,7 +100,8 @@ tierd_stop() {
 
 # After the end of a daemon: nothing but what jobs keep is left, and the next one does not know them.
 forget_jobs() {
-	left=$(find "$nvme" -path '*/tierd/*' -type f ! -name '*.store')
+	# Below the path: what is above it may be called tierd, too.
+	left=$(cd "$nvme" && find . -path '*/tierd/*' -type f ! -name '*.store')
 	[ -z "$left" ] || fail "left: $left"
 	find "$nvme" -name '*.store' -delete
 }

@@ -222,7 +222,7 @@ static void expect_activity(const char *tierctl, const char *activity)
 	bool has_activity = false, has_optimizer = false;
 	FILE *output;
 
-	snprintf(command, sizeof(command), "%s --json jobs", tierctl);
+	snprintf(command, sizeof(command), "\"%s\" --json jobs", tierctl);
 	output = popen(command, "r");
 	REQUIRE(output);
 	while (fgets(line, sizeof(line), output)) {

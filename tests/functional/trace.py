@@ -12,6 +12,10 @@ from xml.etree import ElementTree
 
 TIERCTL, DAEMON, (GPT, USER_JOB) = os.environ["TIERCTL"], int(os.environ["TIERD_PID"]), sys.argv[1:]
 DRAW = os.path.join(os.path.dirname(__file__), "../bench/draw_step")
+# Who runs tests in the background, or under nohup, ignores some of these, which is inherited: a trace would ignore them, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for ignored in signal.SIGHUP, signal.SIGQUIT:
+    signal.signal(ignored, signal.SIG_DFL)
 # Until it is told to end.
 LONG = ["--seconds", "3600"]
 FIRST, LAST = 3, 9
@@ -328,9 +332,6 @@ def what_cannot_be_written_is_said_once():
 
 
 def a_second_signal_leaves_nothing():
-    # Who runs tests in the background ignores both, which is inherited.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     for numbers in ((signal.SIGQUIT,), (signal.SIGINT, signal.SIGTERM)):
         trace = Trace("gpt", "-o", "ended.json", *LONG)
         assert names("ended") == ["ended.json.partial"]

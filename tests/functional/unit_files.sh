@@ -12,7 +12,7 @@ systemd-analyze --help | grep -q -- --offline || skip 'this systemd-analyze cann
 
 # Nothing is installed, so the programs are where they were built.
 mkdir "$scratch/units"
-sed "s|^ExecStart=.*|ExecStart=$TIERD|; s|^ExecStop=-.*/tierctl |ExecStop=-$TIERCTL |" "$service" >"$scratch/units/tierd.service"
+sed "s|^ExecStart=.*|ExecStart=\"$TIERD\"|; s|^ExecStop=-.*/tierctl |ExecStop=-\"$TIERCTL\" |" "$service" >"$scratch/units/tierd.service"
 cp "$socket" "$scratch/units"
 expect_status 0 systemd-analyze verify --man=no "$scratch/units/tierd.service" "$scratch/units/tierd.socket"
 [ -z "$output" ] || fail "systemd-analyze verify: $output"

@@ -38,7 +38,8 @@ chmod 755 "$scratch" "$scratch/run"
 chmod 666 "$TIERD_SOCKET"
 cp "$TIERCTL" "$scratch/tierctl"
 chmod 755 "$scratch/tierctl"
-TIERD_PID=$tierd_pid TIERD_LOG=$tierd_log NVME=$nvme CONF=$scratch/tierd.conf TIERCTL=$scratch/tierctl \
+# What they read and write is there, too: a tree below /root they could not enter.
+TMPDIR=$scratch TIERD_PID=$tierd_pid TIERD_LOG=$tierd_log NVME=$nvme CONF=$scratch/tierd.conf TIERCTL=$scratch/tierctl \
 	python3 "$(dirname "$0")/users_$scenario.py" "$program" || fail 'see above'
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
