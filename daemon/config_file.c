@@ -4,21 +4,22 @@
 #include <assert.h>
 #include <ctype.h>
 #include <errno.h>
-#include <ini.h>
 #include <stdarg.h>
 #include <string.h>
 
 #include "daemon/config_options.h"
 
-/* Shorter than inih's own limit, beyond which it would take the rest of a line for a line. */
-#define LINE_MAX_BYTES 190
+/* A path as long as Linux has them, its key and its size. A library whose lines end at 200 bytes, as inih's
+ * do, cannot read back what --nvme and the printed configuration may hold. */
+#define LINE_MAX_BYTES 4352
+#define SECTION_MAX_BYTES 64
 
 struct reading {
 	struct config *config;
 	struct config_problem *problem;
 	const char *name;
-	FILE *stream;
 	unsigned line;
+	char section[SECTION_MAX_BYTES + 1];
 	unsigned first_lines[CONFIG_MAX_OPTIONS]; /* of each option; 0: not yet given */
 	int status;
 };
@@ -43,93 +44,34 @@ static int report(struct reading *reading, int r, const char *format, ...)
 	return r;
 }
 
-/* inih goes on after a line that it cannot read, and tells at the end: the problem that it causes comes
- * first. */
-static void check_line(struct reading *reading, const char *line)
-{
-	bool is_section = line[0] == '[' && strchr(line, ']');
-	bool is_key = line[0] != '[' && strpbrk(line, "=:");
-
-	if (line[0] != '\0' && !strchr("#;", line[0]) && !is_section && !is_key)
-		report(reading, -EINVAL, "neither a [section] nor key = value");
-}
-
-/* inih knows only that a ';' after a blank begins a comment. */
-static void cut_comment(char *line)
-{
-	for (char *mark = strchr(line, '#'); mark; mark = strchr(mark + 1, '#'))
-		if (mark > line && isspace((unsigned char)mark[-1])) {
-			*mark = '\0';
-			return;
-		}
-}
-
-/* Editors of other systems begin a file with it. */
-static bool is_byte_order_mark(const struct reading *reading, const char *line, int length)
-{
-	return reading->line == 1 && length == 3 && memcmp(line, "\xEF\xBB\xBF", 3) == 0;
-}
-
-/* For inih, as fgets. Blanks before a key are dropped: inih would take the line for the rest of a value. */
-static char *read_line(char *line, int size, void *argument)
-{
-	struct reading *reading = argument;
-	int length = 0, c;
-
-	if (reading->status < 0)
-		return NULL;
-	reading->line++;
-	while ((c = getc(reading->stream)) != EOF && c != '\n') {
-		if (c == '\0') {
-			report(reading, -EINVAL, "the file is not a text");
-			return NULL;
-		}
-		if (length == 0 && isspace(c))
-			continue;
-		if (length == LINE_MAX_BYTES || length + 2 >= size) {
-			report(reading, -EINVAL, "the line is longer than %d bytes", LINE_MAX_BYTES);
-			return NULL;
-		}
-		line[length++] = (char)c;
-		if (is_byte_order_mark(reading, line, length))
-			length = 0;
-	}
-	if (c == EOF && length == 0)
-		return NULL;
-	line[length] = '\0';
-	cut_comment(line);
-	check_line(reading, line);
-	return line;
-}
-
-static int handle_unknown_section(struct reading *reading, const char *section, const char *key)
+static int handle_unknown_section(struct reading *reading, const char *key)
 {
 	char sections[256];
 
 	config_sections_describe(sections, sizeof(sections));
-	if (*section)
-		return report(reading, -EINVAL, "unknown section [%s]; the sections are %s", section,
+	if (reading->section[0])
+		return report(reading, -EINVAL, "unknown section [%s]; the sections are %s", reading->section,
 			      sections);
 	return report(reading, -EINVAL, "'%s' stands before the first [section]; the sections are %s", key,
 		      sections);
 }
 
-static int handle_unknown(struct reading *reading, const char *section, const char *key)
+static int handle_unknown(struct reading *reading, const char *key)
 {
 	char known[512];
 	size_t used = 0;
 
-	if (!config_section_exists(section))
-		return handle_unknown_section(reading, section, key);
+	if (!config_section_exists(reading->section))
+		return handle_unknown_section(reading, key);
 	known[0] = '\0';
 	for (unsigned i = 0; i < config_option_count && used < sizeof(known); i++) {
 		const struct config_option *option = &config_options[i];
 
-		if (strcmp(option->section, section) == 0 && option->help)
+		if (strcmp(option->section, reading->section) == 0 && option->help)
 			used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "",
 						 option->key);
 	}
-	return report(reading, -EINVAL, "unknown key '%s' in [%s]; it has %s", key, section, known);
+	return report(reading, -EINVAL, "unknown key '%s' in [%s]; it has %s", key, reading->section, known);
 }
 
 /* Which of two values was meant? Only paths and limits may be several. */
@@ -145,50 +87,113 @@ static int handle_again(struct reading *reading, const struct config_option *opt
 	return 0;
 }
 
-/* For inih: 1 goes on, 0 is an error. */
-static int handle_key(void *argument, const char *section, const char *key, const char *value)
+static int handle_key(struct reading *reading, const char *key, const char *value)
 {
-	struct reading *reading = argument;
-	const struct config_option *option = config_option_find(section, key);
+	const struct config_option *option = config_option_find(reading->section, key);
 	char allowed[256];
 	int r;
 
-	if (reading->status < 0)
-		return 0;
-	if (!option) {
-		handle_unknown(reading, section, key);
-		return 0;
-	}
-	if (handle_again(reading, option) < 0)
-		return 0;
+	if (!option)
+		return handle_unknown(reading, key);
+	r = handle_again(reading, option);
+	if (r < 0)
+		return r;
 	r = config_option_set(reading->config, option, value);
 	if (r < 0) {
 		config_option_describe(option, allowed, sizeof(allowed));
-		report(reading, r, "%s = '%s' in [%s] is not allowed; it takes %s", key, value, section,
-		       allowed);
+		return report(reading, r, "%s = '%s' in [%s] is not allowed; it takes %s", key, value,
+			      reading->section, allowed);
 	}
-	return r == 0;
+	return 0;
+}
+
+/* A '#' or ';' begins a comment where a line begins, and after a blank. */
+static void cut_comment(char *line)
+{
+	for (char *mark = strpbrk(line, "#;"); mark; mark = strpbrk(mark + 1, "#;"))
+		if (mark == line || isspace((unsigned char)mark[-1])) {
+			*mark = '\0';
+			return;
+		}
+}
+
+static char *strip(char *text)
+{
+	size_t length;
+
+	while (isspace((unsigned char)*text))
+		text++;
+	length = strlen(text);
+	while (length > 0 && isspace((unsigned char)text[length - 1]))
+		length--;
+	text[length] = '\0';
+	return text;
+}
+
+static int handle_section(struct reading *reading, const char *line)
+{
+	size_t length = strcspn(line + 1, "]");
+
+	if (line[1 + length] != ']' || length > SECTION_MAX_BYTES)
+		return report(reading, -EINVAL, "neither a [section] nor key = value");
+	memcpy(reading->section, line + 1, length);
+	reading->section[length] = '\0';
+	return 0;
+}
+
+static int handle_line(struct reading *reading, char *line)
+{
+	char *separator;
+
+	cut_comment(line);
+	line = strip(line);
+	if (*line == '\0')
+		return 0;
+	if (*line == '[')
+		return handle_section(reading, line);
+	separator = strpbrk(line, "=:");
+	if (!separator)
+		return report(reading, -EINVAL, "neither a [section] nor key = value");
+	*separator = '\0';
+	return handle_key(reading, strip(line), strip(separator + 1));
+}
+
+/* Editors of other systems begin a file with one. */
+static char *skip_byte_order_mark(const struct reading *reading, char *line)
+{
+	static const char mark[] = "\xEF\xBB\xBF";
+
+	return reading->line == 1 && strncmp(line, mark, strlen(mark)) == 0 ? line + strlen(mark) : line;
+}
+
+/* Returns whether there is one. */
+static bool read_line(struct reading *reading, FILE *stream, char line[LINE_MAX_BYTES + 1])
+{
+	int length = 0, c;
+
+	reading->line++;
+	while ((c = getc(stream)) != EOF && c != '\n') {
+		if (c == '\0')
+			return report(reading, -EINVAL, "the file is not a text") == 0;
+		if (length == LINE_MAX_BYTES)
+			return report(reading, -EINVAL, "the line is longer than %d bytes", LINE_MAX_BYTES) ==
+			       0;
+		line[length++] = (char)c;
+	}
+	line[length] = '\0';
+	return c != EOF || length > 0;
 }
 
 int config_read(struct config *config, FILE *stream, const char *name, struct config_problem *problem)
 {
-	struct reading reading = {
-		.config = config,
-		.problem = problem,
-		.name = name,
-		.stream = stream,
-	};
-	int first_error = ini_parse_stream(read_line, &reading, handle_key, &reading);
+	struct reading reading = { .config = config, .problem = problem, .name = name };
+	char line[LINE_MAX_BYTES + 1];
 
-	if (reading.status < 0)
-		return reading.status;
-	if (ferror(stream)) {
+	while (reading.status == 0 && read_line(&reading, stream, line))
+		handle_line(&reading, skip_byte_order_mark(&reading, line));
+	if (reading.status == 0 && ferror(stream)) {
 		snprintf(problem->text, sizeof(problem->text), "%s: cannot be read", name);
 		return -EIO;
 	}
-	if (first_error != 0) {
-		reading.line = (unsigned)first_error;
-		return report(&reading, -EINVAL, "neither a [section] nor key = value");
-	}
-	return 0;
+	return reading.status;
 }

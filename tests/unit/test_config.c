@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -298,7 +299,7 @@ static void unknown_keys_and_sections_are_problems(void **state)
 
 static void lines_that_are_too_long_and_files_that_are_no_text_are_refused(void **state)
 {
-	char text[512];
+	char text[8192];
 	FILE *stream = fmemopen((char *)"[daemon]\nsocket = a\0b\n", 22, "r");
 	_cleanup_(config_freep) struct config *config = make_config();
 
@@ -310,6 +311,22 @@ static void lines_that_are_too_long_and_files_that_are_no_text_are_refused(void 
 	assert_int_equal(config_read(config, stream, "tierd.conf", &problem), -EINVAL);
 	assert_non_null(strstr(problem.text, "not a text"));
 	fclose(stream);
+}
+
+static void paths_may_be_as_long_as_those_of_linux(void **state)
+{
+	static char text[8192], path[PATH_MAX];
+	_cleanup_(config_freep) struct config *config = make_config();
+	FILE *stream;
+
+	memset(path, 'x', sizeof(path) - 1);
+	path[0] = '/';
+	snprintf(text, sizeof(text), "[nvme]\npath = %s:1G # a comment\n", path);
+	stream = fmemopen(text, strlen(text), "r");
+	assert_int_equal(config_read(config, stream, "tierd.conf", &problem), 0);
+	fclose(stream);
+	assert_int_equal(config->path_count, 1);
+	assert_string_equal(config->paths[0].path, path);
 }
 
 static void more_paths_than_there_is_place_for_are_refused(void **state)
@@ -490,6 +507,7 @@ int main(void)
 		cmocka_unit_test(the_first_problem_counts),
 		cmocka_unit_test(unknown_keys_and_sections_are_problems),
 		cmocka_unit_test(lines_that_are_too_long_and_files_that_are_no_text_are_refused),
+		cmocka_unit_test(paths_may_be_as_long_as_those_of_linux),
 		cmocka_unit_test(more_paths_than_there_is_place_for_are_refused),
 		FILE_TEST(flags_win_over_the_file_and_the_rest_has_defaults),
 		FILE_TEST(paths_from_flags_replace_those_of_the_file),
