@@ -39,6 +39,8 @@ static void take_common(struct command_context *context, const char *name, const
 		context->socket = value;
 	else if (strcmp(name, "json") == 0)
 		context->is_json = true;
+	else if (strcmp(name, "wide") == 0)
+		text_be_wide();
 	else if (strcmp(name, "help") == 0)
 		context->wants_help = true;
 	else

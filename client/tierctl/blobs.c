@@ -46,7 +46,7 @@ static bool take_blobs(const struct listing *listing, const Tierd__Wire__Reply *
 
 int command_blobs(const struct command_context *context)
 {
-	static const char *const titles[] = { ">RANK", ">SIZE", ">STEP", "KEY", NULL };
+	static const char *const titles[] = { ">RANK", ">SIZE", "1>STEP", "~KEY", NULL };
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__BlobsRead read = TIERD__WIRE__BLOBS_READ__INIT;

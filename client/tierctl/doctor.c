@@ -201,7 +201,7 @@ static bool is_well(const cJSON *findings)
 
 static int print_table(const cJSON *findings)
 {
-	static const char *const titles[] = { "WHAT", "IS", "HERE", NULL };
+	static const char *const titles[] = { "WHAT", "IS", "\"HERE", NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 	const cJSON *finding;
 

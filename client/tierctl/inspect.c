@@ -66,7 +66,9 @@ static void add_shape(struct table *table, const struct safetensors_tensor *tens
 
 static int print_table(const struct safetensors_model *model)
 {
-	static const char *const titles[] = { "NAME", "DTYPE", "SHAPE", ">OFFSET", ">BYTES", "FILE", NULL };
+	static const char *const titles[] = {
+		"~NAME", "DTYPE", "SHAPE", "2>OFFSET", "1>BYTES", "3~FILE", NULL
+	};
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
 	for (size_t i = 0; table && i < model->file_count; i++) {
@@ -95,9 +97,10 @@ static void print_sum(const struct safetensors_model *model)
 	printf("%" PRIu64 " tensor%s, %s, in %zu file%s\n", model->tensor_count, PLURAL(model->tensor_count),
 	       text_bytes(model->tensor_bytes, text), model->file_count, PLURAL(model->file_count));
 	if (model->index.has_total && model->index.total_bytes != model->tensor_bytes)
-		printf("The index says %" PRIu64 " bytes, and they have %" PRIu64
-		       ": it may count tied tensors more than once.\n",
-		       model->index.total_bytes, model->tensor_bytes);
+		text_say(0,
+			 "The index says %" PRIu64 " bytes, and they have %" PRIu64
+			 ": it may count tied tensors more than once.",
+			 model->index.total_bytes, model->tensor_bytes);
 }
 
 int command_inspect(const struct command_context *context)

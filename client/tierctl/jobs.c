@@ -8,6 +8,8 @@
 #include "common/size.h"
 #include "proto/vocabulary.h"
 
+#define LINE_SIZE 160
+
 static cJSON *members_json(const Tierd__Wire__JobEntry *job)
 {
 	cJSON *members = cJSON_CreateArray();
@@ -227,11 +229,11 @@ static void add_optimizer(struct table *table, const Tierd__Wire__JobEntry *job)
 
 static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 {
-	static const char *const titles[] = { "JOB",	     "USER",	 "STATUS",	 ">RANKS",
-					      ">STAGE",	     ">STEP",	 ">DURABLE",	 ">UNITS",
-					      ">PARAMETERS", ">HOST",	 ">OF IT CACHE", ">NVME",
-					      ">OWN STATE",  ">SHARED",	 ">IO WEIGHT",	 "PARAMETERS ON",
-					      "OPTIMIZER",   "STATE ON", "SUMS ON",	 NULL };
+	static const char *const titles[] = { "~JOB",	      "3~USER",	   "STATUS",	    ">RANKS",
+					      "5>STAGE",      ">STEP",	   "1>DURABLE",	    "6>UNITS",
+					      "4>PARAMETERS", "2>HOST",	   "6>OF IT CACHE", "2>NVME",
+					      "8>OWN STATE",  "8>SHARED",  "9>IO WEIGHT",   "7PARAMETERS ON",
+					      "5OPTIMIZER",   "7STATE ON", "7SUMS ON",	    NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
 	for (size_t i = 0; table && i < jobs->n_jobs; i++) {
@@ -269,32 +271,47 @@ static const Tierd__Wire__Member *find_member(const Tierd__Wire__JobEntry *job, 
 }
 
 /* Readers have no ranks, and memory of their own. */
-static void print_readers(const Tierd__Wire__JobEntry *job)
+static const char *text_readers(const Tierd__Wire__JobEntry *job, char text[static LINE_SIZE])
 {
 	char bytes[TEXT_SIZE];
 
+	*text = '\0';
 	if (job->readers > 0)
-		printf(", %u reader%s with %s", job->readers, PLURAL(job->readers),
-		       text_bytes(job->reader_bytes, bytes));
+		snprintf(text, LINE_SIZE, ", %u reader%s with %s", job->readers, PLURAL(job->readers),
+			 text_bytes(job->reader_bytes, bytes));
+	return text;
 }
 
 /* Of what the optimizer has on NVMe. */
-static void print_kept(const Tierd__Wire__JobEntry *job)
+static const char *text_kept(const Tierd__Wire__JobEntry *job, char text[static LINE_SIZE])
 {
 	char kept[TEXT_SIZE], most[TEXT_SIZE];
 
+	*text = '\0';
 	if (job->warm_most_bytes > 0)
-		printf(", %.0f %% of its optimizer's state kept in memory (%s of %s)",
-		       100.0 * size_fraction(job->warm_bytes, job->warm_most_bytes),
-		       text_bytes(job->warm_bytes, kept), text_bytes(job->warm_most_bytes, most));
+		snprintf(text, LINE_SIZE, ", %.0f %% of its optimizer's state kept in memory (%s of %s)",
+			 100.0 * size_fraction(job->warm_bytes, job->warm_most_bytes),
+			 text_bytes(job->warm_bytes, kept), text_bytes(job->warm_most_bytes, most));
+	return text;
+}
+
+static void print_head(const Tierd__Wire__JobEntry *job)
+{
+	char damage[2 * TEXT_SIZE], kept[LINE_SIZE], readers[LINE_SIZE];
+
+	text_say(2, "%s: %s%s, step %" PRIu64 "%s%s%s%s", job->name, job->status, text_damage(job, damage),
+		 job->step, text_kept(job, kept), text_readers(job, readers), *job->reason ? ": " : "",
+		 job->reason);
+	putchar('\n');
 }
 
 /* Who keeps the others waiting has been silent for the longest time. */
 static int print_ranks(const Tierd__Wire__JobEntry *job)
 {
-	static const char *const titles[] = { ">RANK", ">PID", ">PUSHES", ">LAST REQUEST", "ACTIVITY", NULL };
+	static const char *const titles[] = { ">RANK",	       "1>PID",	     "1>PUSHES",
+					      ">LAST REQUEST", "\"ACTIVITY", NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
-	char text[TEXT_SIZE], damage[2 * TEXT_SIZE];
+	char text[TEXT_SIZE];
 
 	for (uint32_t rank = 0; table && rank < job->world_size; rank++) {
 		const Tierd__Wire__Member *member = find_member(job, rank);
@@ -311,10 +328,7 @@ static int print_ranks(const Tierd__Wire__JobEntry *job)
 		table_add(table, "%s ago", text_duration(member->silent_ms, text));
 		table_add(table, "%s", member->activity);
 	}
-	printf("%s: %s%s, step %" PRIu64, job->name, job->status, text_damage(job, damage), job->step);
-	print_kept(job);
-	print_readers(job);
-	printf("%s%s\n\n", *job->reason ? ": " : "", job->reason);
+	print_head(job);
 	return command_print_table(table);
 }
 

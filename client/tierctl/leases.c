@@ -94,8 +94,8 @@ static int read_jobs(const struct command_context *context, const struct choice 
 
 int command_leases(const struct command_context *context)
 {
-	static const char *const titles[] = { "JOB",	 "USER",   ">UNIT", ">RANK", ">PID",
-					      ">LEASES", "JOINED", "NAME",  NULL };
+	static const char *const titles[] = { "~JOB",	 "2~USER",  ">UNIT", ">RANK", "1>PID",
+					      ">LEASES", "3JOINED", "~NAME", NULL };
 	struct listing listing;
 	struct choice choice;
 	int code = choice_read(context, &choice);

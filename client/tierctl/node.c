@@ -6,6 +6,9 @@
 #include "common/clock.h"
 #include "common/plural.h"
 
+/* Of what stands behind a name in the account of the node. */
+#define INDENT 11
+
 int command_ping(const struct command_context *context)
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
@@ -33,7 +36,7 @@ int command_ping(const struct command_context *context)
 		cJSON_AddNumberToObject(json, "microseconds", us);
 		return command_print_json(json);
 	}
-	printf("%s at %s answers in %.0f us\n", ask_daemon(ask), context->socket, us);
+	text_say(0, "%s at %s answers in %.0f us", ask_daemon(ask), context->socket, us);
 	return COMMAND_DONE;
 }
 
@@ -95,29 +98,30 @@ static cJSON *status_json(const Tierd__Wire__NodeReply *node)
 static void print_status(const struct command_context *context, const Tierd__Wire__NodeReply *node)
 {
 	uint64_t capacity = 0, used = 0;
-	char a[TEXT_SIZE], b[TEXT_SIZE];
+	char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE], d[TEXT_SIZE];
 
 	for (size_t i = 0; i < node->n_paths; i++) {
 		capacity += node->paths[i]->capacity_bytes;
 		used += node->paths[i]->used_bytes;
 	}
-	printf("tierd %s at %s, pid %u, up %s\n", node->version, context->socket, node->pid,
-	       text_duration(node->uptime_ms, a));
+	text_say(2, "tierd %s at %s, pid %u, up %s", node->version, context->socket, node->pid,
+		 text_duration(node->uptime_ms, a));
 	printf("jobs       %u%s\n", node->jobs, node->is_draining ? ", no new ones: tierd drains" : "");
 	printf("clients    %u\n", node->clients);
 	printf("requests   %" PRIu64 "\n", node->requests);
-	printf("host       %s of %s%s", text_bytes(node->host_used_bytes, a),
-	       text_bytes(node->host_budget_bytes, b), node->has_huge_pages ? ", huge pages" : "");
-	printf(", %s of it cache, %s pinned\n", text_bytes(node->host_cache_bytes, a),
-	       text_bytes(node->pinned_bytes, b));
+	text_say(INDENT, "host       %s of %s%s, %s of it cache, %s pinned",
+		 text_bytes(node->host_used_bytes, a), text_bytes(node->host_budget_bytes, b),
+		 node->has_huge_pages ? ", huge pages" : "", text_bytes(node->host_cache_bytes, c),
+		 text_bytes(node->pinned_bytes, d));
 	if (node->n_paths == 0)
 		printf("nvme       none configured\n");
 	else
 		printf("nvme       %s of %s on %zu path%s\n", text_bytes(used, a), text_bytes(capacity, b),
 		       node->n_paths, PLURAL(node->n_paths));
 	printf("workers    %u, %s\n", node->workers, node->simd);
-	printf("io engine  %s%s%s\n", node->io_engine, *node->io_engine_why ? ": " : "", node->io_engine_why);
-	printf("store      %s\n", node->store);
+	text_say(INDENT, "io engine  %s%s%s", node->io_engine, *node->io_engine_why ? ": " : "",
+		 node->io_engine_why);
+	text_say(INDENT, "store      %s", node->store);
 }
 
 int command_status(const struct command_context *context)
@@ -138,9 +142,9 @@ int command_status(const struct command_context *context)
 
 static int print_tiers(const Tierd__Wire__NodeReply *node)
 {
-	static const char *const titles[] = { "TIER",	  ">USED",  ">CAPACITY", ">READ",
-					      ">WRITTEN", ">TODAY", ">EVER",	 ">DAYS LEFT",
-					      "DIRECT",	  "PATH",   NULL };
+	static const char *const titles[] = { "TIER",	   ">USED",   ">CAPACITY", "2>READ",
+					      "1>WRITTEN", "4>TODAY", "3>EVER",	   "1>DAYS LEFT",
+					      "4DIRECT",   "~PATH",   NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
 	if (!table)

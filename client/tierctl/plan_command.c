@@ -487,13 +487,14 @@ static void add_place(struct table *table, const struct plan_request *request, u
 
 static int print_places(const struct plan_request *request)
 {
-	static const char *const titles[] = { ">STAGE", "PARAMETERS",	 "OPTIMIZER",  "SUMS",	      ">HOST",
-					      ">NVME",	">UPDATE R + W", ">GATHERS R", ">SUMS R + W", "FITS",
-					      NULL };
+	static const char *const titles[] = { ">STAGE",		"PARAMETERS",  "OPTIMIZER",
+					      "3SUMS",		">HOST",       ">NVME",
+					      "1>UPDATE R + W", "1>GATHERS R", "2>SUMS R + W",
+					      "FITS",		NULL };
 	static const char *const titles_by_day[] = {
-		">STAGE",      "PARAMETERS",	"OPTIMIZER",  "SUMS",	     ">HOST",
-		">NVME",       ">UPDATE R + W", ">GATHERS R", ">SUMS R + W", ">WRITTEN A DAY",
-		">LASTS DAYS", "FITS",		NULL
+		">STAGE",      "PARAMETERS",	 "OPTIMIZER",	"3SUMS",	">HOST",
+		">NVME",       "2>UPDATE R + W", "2>GATHERS R", "2>SUMS R + W", "1>WRITTEN A DAY",
+		">LASTS DAYS", "FITS",		 NULL
 	};
 	_cleanup_(table_freep) struct table *table = table_new(request->step_ms > 0 ? titles_by_day : titles);
 	struct plan_place place;

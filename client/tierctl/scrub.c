@@ -56,8 +56,8 @@ static void add_last(struct table *table, uint64_t ended_s)
 
 static int print(const Tierd__Wire__ScrubReply *reply)
 {
-	static const char *const titles[] = { "JOB",  "USER",	  ">OF ITS EXTENTS", ">READ",
-					      "PACE", ">DAMAGED", ">LAST PASS",	     NULL };
+	static const char *const titles[] = { "~JOB",  "2~USER",   ">OF ITS EXTENTS", ">READ",
+					      "1PACE", ">DAMAGED", "1>LAST PASS",     NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 	char user[TEXT_SIZE];
 

@@ -189,7 +189,7 @@ static void add_reader(struct table *table, const Tierd__Wire__SnapshotReader *r
 
 static int print_list(const Tierd__Wire__SnapshotsReply *reply)
 {
-	static const char *const titles[] = { "SNAPSHOT", ">STEP", "TAKEN", ">SIZE", ">ITS OWN", NULL };
+	static const char *const titles[] = { "~SNAPSHOT", ">STEP", "2TAKEN", "1>SIZE", ">ITS OWN", NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
 	for (size_t i = 0; table && i < reply->n_snapshots; i++) {

@@ -1,7 +1,7 @@
 #include "client/tierctl/table.h"
 
 #include <errno.h>
-#include <inttypes.h>
+#include <stdint.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
@@ -10,14 +10,46 @@
 
 #define MAXIMUM_COLUMNS 20
 #define GAP 2
+/* Of names: less is hard to tell apart. */
+#define LEAST_NAME 20
+
+enum kind { KIND_WORD, KIND_NUMBER, KIND_NAME, KIND_SENTENCE };
+
+struct column {
+	const char *title;
+	enum kind kind;
+	unsigned figure; /* 0: it is never left out */
+};
+
+/* How wide each column is printed; 0: it is left out. */
+struct layout {
+	int widths[MAXIMUM_COLUMNS], natural[MAXIMUM_COLUMNS];
+	unsigned left_out;
+};
 
 struct table {
-	const char *const *titles;
-	unsigned columns;
+	struct column columns[MAXIMUM_COLUMNS];
+	unsigned column_count;
 	char **cells;
 	size_t count, capacity;
 	bool has_failed;
 };
+
+static struct column read_title(const char *title)
+{
+	struct column column = { .kind = KIND_WORD };
+
+	if (*title >= '1' && *title <= '9')
+		column.figure = (unsigned)(*title++ - '0');
+	if (*title == '>')
+		column.kind = KIND_NUMBER;
+	else if (*title == '~')
+		column.kind = KIND_NAME;
+	else if (*title == '"')
+		column.kind = KIND_SENTENCE;
+	column.title = title + (column.kind != KIND_WORD);
+	return column;
+}
 
 struct table *table_new(const char *const *titles)
 {
@@ -25,9 +57,8 @@ struct table *table_new(const char *const *titles)
 
 	if (!table)
 		return NULL;
-	table->titles = titles;
-	while (titles[table->columns] && table->columns < MAXIMUM_COLUMNS)
-		table->columns++;
+	for (; *titles && table->column_count < MAXIMUM_COLUMNS; titles++)
+		table->columns[table->column_count++] = read_title(*titles);
 	return table;
 }
 
@@ -90,113 +121,130 @@ void table_add_count(struct table *table, uint64_t count)
 	table_add(table, "%s", text_count(count, text));
 }
 
-static const char *title_text(const char *title)
+/* ---- Layout ---- */
+
+static int wider(int width, int other)
 {
-	return title[0] == '>' ? title + 1 : title;
+	return width > other ? width : other;
 }
 
-/* Characters, not bytes: those that continue one in UTF-8 do not count. */
-static int width_of(const char *text)
+static void measure(const struct table *table, struct layout *layout)
 {
-	int width = 0;
+	for (unsigned i = 0; i < table->column_count; i++)
+		layout->natural[i] = text_width(table->columns[i].title);
+	for (size_t i = 0; i < table->count; i++) {
+		int *natural = &layout->natural[i % table->column_count];
 
-	for (; *text; text++)
-		width += ((unsigned char)*text & 0xc0) != 0x80;
+		*natural = wider(*natural, text_width(table->cells[i]));
+	}
+}
+
+/* What it takes at least. */
+static int least_width(const struct column *column, int natural)
+{
+	if (column->kind == KIND_WORD || column->kind == KIND_NUMBER || natural <= LEAST_NAME)
+		return natural;
+	return wider(LEAST_NAME, text_width(column->title));
+}
+
+static int64_t width_of_all(const struct table *table, const struct layout *layout)
+{
+	int64_t width = -GAP;
+
+	for (unsigned i = 0; i < table->column_count; i++)
+		if (layout->widths[i] > 0)
+			width += layout->widths[i] + GAP;
 	return width;
 }
 
-static void print_cell(FILE *stream, const char *text, int width, bool is_number, bool is_last)
+/* False: all that are left stay. */
+static bool leave_one_out(const struct table *table, struct layout *layout)
 {
-	int blanks = width - width_of(text);
+	unsigned figure = 1, chosen = table->column_count;
 
-	if (is_number)
-		fprintf(stream, "%*s%s", blanks, "", text);
-	else if (is_last)
-		fputs(text, stream);
-	else
-		fprintf(stream, "%s%*s", text, blanks, "");
-	fprintf(stream, "%*s", is_last ? 0 : GAP, "");
+	for (unsigned i = 0; i < table->column_count; i++)
+		if (layout->widths[i] > 0 && table->columns[i].figure >= figure) {
+			figure = table->columns[i].figure;
+			chosen = i;
+		}
+	if (chosen == table->column_count)
+		return false;
+	layout->widths[chosen] = 0;
+	layout->left_out++;
+	return true;
 }
 
-static void print_row(const struct table *table, FILE *stream, const int *widths, char *const *cells)
+static void lay_out(const struct table *table, struct layout *layout)
 {
-	for (unsigned column = 0; column < table->columns; column++) {
-		const char *title = table->titles[column];
+	int64_t room;
 
-		print_cell(stream, cells ? cells[column] : title_text(title), widths[column], title[0] == '>',
-			   column + 1 == table->columns);
+	measure(table, layout);
+	for (unsigned i = 0; i < table->column_count; i++)
+		layout->widths[i] = least_width(&table->columns[i], layout->natural[i]);
+	while (width_of_all(table, layout) > text_columns() && leave_one_out(table, layout))
+		;
+	/* What is left goes to names that could be longer. */
+	room = text_columns() - width_of_all(table, layout);
+	for (unsigned i = 0; i < table->column_count && room > 0; i++) {
+		int more = layout->widths[i] > 0 ? layout->natural[i] - layout->widths[i] : 0;
+
+		more = more > room ? (int)room : more;
+		layout->widths[i] += more;
+		room -= more;
+	}
+}
+
+/* ---- Rows ---- */
+
+static void print_cell(FILE *stream, const struct column *column, const char *text, int width, int taken,
+		       bool is_last)
+{
+	int blanks = wider(width - text_width(text), 0);
+
+	if (column->kind == KIND_NUMBER)
+		fprintf(stream, "%*s", blanks, "");
+	if (column->kind == KIND_SENTENCE && is_last)
+		text_print_wrapped(stream, text, taken, taken);
+	else if (column->kind == KIND_NAME)
+		text_print_shortened(stream, text, width);
+	else
+		fputs(text, stream);
+	if (!is_last)
+		fprintf(stream, "%*s", GAP + (column->kind == KIND_NUMBER ? 0 : blanks), "");
+}
+
+static void print_row(const struct table *table, FILE *stream, const struct layout *layout,
+		      char *const *cells)
+{
+	unsigned last = table->column_count - 1;
+	int taken = 0;
+
+	while (last > 0 && layout->widths[last] == 0)
+		last--;
+	for (unsigned i = 0; i <= last; i++) {
+		const struct column *column = &table->columns[i];
+
+		if (layout->widths[i] == 0)
+			continue;
+		print_cell(stream, column, cells ? cells[i] : column->title, layout->widths[i], taken,
+			   i == last);
+		taken += layout->widths[i] + GAP;
 	}
 	fputc('\n', stream);
 }
 
 int table_print(const struct table *table, FILE *stream)
 {
-	int widths[MAXIMUM_COLUMNS];
+	struct layout layout = { .left_out = 0 };
 
 	if (table->has_failed)
 		return -ENOMEM;
-	for (unsigned column = 0; column < table->columns; column++)
-		widths[column] = width_of(title_text(table->titles[column]));
-	for (size_t i = 0; i < table->count; i++) {
-		int width = width_of(table->cells[i]);
-
-		if (width > widths[i % table->columns])
-			widths[i % table->columns] = width;
-	}
-	print_row(table, stream, widths, NULL);
-	for (size_t i = 0; i + table->columns <= table->count; i += table->columns)
-		print_row(table, stream, widths, table->cells + i);
+	lay_out(table, &layout);
+	print_row(table, stream, &layout, NULL);
+	for (size_t i = 0; i + table->column_count <= table->count; i += table->column_count)
+		print_row(table, stream, &layout, table->cells + i);
+	if (layout.left_out > 0)
+		fprintf(stream, "(%u column%s left out; --wide shows all)\n", layout.left_out,
+			layout.left_out == 1 ? " is" : "s are");
 	return 0;
-}
-
-/* Three figures are enough to compare. */
-static void scale(uint64_t number, double base, const char *const *units, char text[TEXT_SIZE])
-{
-	double value = (double)number;
-	unsigned power = 0;
-
-	while (value >= base && units[power + 1]) {
-		value /= base;
-		power++;
-	}
-	if (power == 0)
-		snprintf(text, TEXT_SIZE, "%" PRIu64 "%s", number, units[0]);
-	else
-		snprintf(text, TEXT_SIZE,
-			 value < 10    ? "%.2f%s"
-			 : value < 100 ? "%.1f%s"
-				       : "%.0f%s",
-			 value, units[power]);
-}
-
-const char *text_bytes(uint64_t bytes, char text[TEXT_SIZE])
-{
-	static const char *const units[] = { " B", " KiB", " MiB", " GiB", " TiB", " PiB", NULL };
-
-	scale(bytes, 1024, units, text);
-	return text;
-}
-
-const char *text_count(uint64_t count, char text[TEXT_SIZE])
-{
-	static const char *const units[] = { "", "K", "M", "B", "T", NULL };
-
-	scale(count, 1000, units, text);
-	return text;
-}
-
-const char *text_duration(uint64_t ms, char text[TEXT_SIZE])
-{
-	uint64_t seconds = ms / 1000;
-
-	if (seconds < 60)
-		snprintf(text, TEXT_SIZE, "%" PRIu64 " s", seconds);
-	else if (seconds < 3600)
-		snprintf(text, TEXT_SIZE, "%" PRIu64 " min %" PRIu64 " s", seconds / 60, seconds % 60);
-	else if (seconds < 86400)
-		snprintf(text, TEXT_SIZE, "%" PRIu64 " h %" PRIu64 " min", seconds / 3600, seconds / 60 % 60);
-	else
-		snprintf(text, TEXT_SIZE, "%" PRIu64 " d %" PRIu64 " h", seconds / 86400,
-			 seconds / 3600 % 24);
-	return text;
 }

@@ -5,12 +5,16 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "client/tierctl/text.h"
 #include "common/cleanup.h"
 
 struct table;
 
-/* Titles end with NULL and stay the caller's; one that begins with '>' is of a column of numbers, aligned to
- * the right. NULL: out of memory. */
+/* Titles end with NULL and stay the caller's. Marks before a title say what is in its column: '>' numbers, to
+ * the right; '~' names, which may be shortened in their middle; '"' sentences, in the last column, which go
+ * on in the next line. A figure before these: in a terminal that is too narrow the columns of the highest
+ * figure are left out first, and of those of the same one the last; those without a figure stay. NULL: out of
+ * memory. */
 struct table *table_new(const char *const *titles);
 struct table *table_free(struct table *table);
 DEFINE_FREEP(struct table *, table_free)
@@ -22,12 +26,8 @@ void table_add(struct table *table, const char *format, ...) __attribute__((form
 void table_add_bytes(struct table *table, uint64_t bytes);
 void table_add_count(struct table *table, uint64_t count);
 
-/* -ENOMEM if a cell could not be added. */
+/* No wider than text_columns(), if it can be; says how many columns are left out. -ENOMEM if a cell could not
+ * be added. */
 int table_print(const struct table *table, FILE *stream);
-
-#define TEXT_SIZE 32
-const char *text_bytes(uint64_t bytes, char text[TEXT_SIZE]);
-const char *text_count(uint64_t count, char text[TEXT_SIZE]);
-const char *text_duration(uint64_t ms, char text[TEXT_SIZE]);
 
 #endif

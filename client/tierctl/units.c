@@ -72,9 +72,9 @@ static bool take_units(const struct listing *listing, const Tierd__Wire__Reply *
 
 int command_units(const struct command_context *context)
 {
-	static const char *const titles[] = { ">UNIT", ">ELEMENTS", ">BYTES",	">SHARDS", "TIERS",
-					      "STATE", ">LEASES",   ">VERSION", "DIRTY",   "FROZEN",
-					      ">PACK", "NAME",	    NULL };
+	static const char *const titles[] = { ">UNIT",	"2>ELEMENTS", "1>BYTES",   "4>SHARDS", "TIERS",
+					      "STATE",	"1>LEASES",   "1>VERSION", "3DIRTY",   "3FROZEN",
+					      "4>PACK", "~NAME",      NULL };
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;

@@ -158,6 +158,7 @@ const struct verb_flag verb_common_flags[] = {
 	  "of the daemon (default: $TIERD_SOCKET, $XDG_RUNTIME_DIR/tierd/tierd.sock, "
 	  "/run/tierd/tierd.sock)" },
 	{ "json", NULL, "for programs" },
+	{ "wide", NULL, "all columns of a table, however wide" },
 	{ "help", NULL, "this; after a command, what it takes" },
 	{ "version", NULL, "which tierctl this is" },
 	END,

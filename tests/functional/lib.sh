@@ -42,7 +42,9 @@ tierd_status=
 output=
 TIERD_SOCKET=$scratch/run/tierd.sock
 XDG_CONFIG_HOME=$scratch/config
-export TIERD TIERCTL TIERD_SOCKET XDG_CONFIG_HOME
+# All columns of tables: what a test looks for is there, however long the names beside it are.
+COLUMNS=10000
+export TIERD TIERCTL TIERD_SOCKET XDG_CONFIG_HOME COLUMNS
 
 clean_up() {
 	status=$?

@@ -1,0 +1,184 @@
+#include "client/tierctl/text.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "proto/name.h"
+
+#define USUAL_COLUMNS 80
+/* In fewer nothing can be read, however it is arranged. */
+#define LEAST_COLUMNS 20
+#define LEAST_ROOM 8
+
+/* ---- Numbers ---- */
+
+/* Three figures are enough to compare. */
+static void scale(uint64_t number, double base, const char *const *units, char text[TEXT_SIZE])
+{
+	double value = (double)number;
+	unsigned power = 0;
+
+	while (value >= base && units[power + 1]) {
+		value /= base;
+		power++;
+	}
+	if (power == 0)
+		snprintf(text, TEXT_SIZE, "%" PRIu64 "%s", number, units[0]);
+	else
+		snprintf(text, TEXT_SIZE,
+			 value < 10    ? "%.2f%s"
+			 : value < 100 ? "%.1f%s"
+				       : "%.0f%s",
+			 value, units[power]);
+}
+
+const char *text_bytes(uint64_t bytes, char text[TEXT_SIZE])
+{
+	static const char *const units[] = { " B", " KiB", " MiB", " GiB", " TiB", " PiB", NULL };
+
+	scale(bytes, 1024, units, text);
+	return text;
+}
+
+const char *text_count(uint64_t count, char text[TEXT_SIZE])
+{
+	static const char *const units[] = { "", "K", "M", "B", "T", NULL };
+
+	scale(count, 1000, units, text);
+	return text;
+}
+
+const char *text_duration(uint64_t ms, char text[TEXT_SIZE])
+{
+	uint64_t seconds = ms / 1000;
+
+	if (seconds < 60)
+		snprintf(text, TEXT_SIZE, "%" PRIu64 " s", seconds);
+	else if (seconds < 3600)
+		snprintf(text, TEXT_SIZE, "%" PRIu64 " min %" PRIu64 " s", seconds / 60, seconds % 60);
+	else if (seconds < 86400)
+		snprintf(text, TEXT_SIZE, "%" PRIu64 " h %" PRIu64 " min", seconds / 3600, seconds / 60 % 60);
+	else
+		snprintf(text, TEXT_SIZE, "%" PRIu64 " d %" PRIu64 " h", seconds / 86400,
+			 seconds / 3600 % 24);
+	return text;
+}
+
+/* ---- Lines ---- */
+
+static bool is_wide;
+
+void text_be_wide(void)
+{
+	is_wide = true;
+}
+
+static long asked_columns(void)
+{
+	const char *text = getenv("COLUMNS");
+	char *end;
+	long columns = text ? strtol(text, &end, 10) : 0;
+
+	return text && *end == '\0' && columns > 0 ? columns : 0;
+}
+
+int text_columns(void)
+{
+	struct winsize size;
+	long columns = asked_columns();
+
+	if (is_wide)
+		return INT_MAX;
+	if (columns == 0)
+		columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
+											  : USUAL_COLUMNS;
+	return columns < LEAST_COLUMNS ? LEAST_COLUMNS : columns > INT_MAX ? INT_MAX : (int)columns;
+}
+
+static bool continues_character(char byte)
+{
+	return ((unsigned char)byte & 0xc0) == 0x80;
+}
+
+int text_width(const char *text)
+{
+	int width = 0;
+
+	for (; *text; text++)
+		width += !continues_character(*text);
+	return width;
+}
+
+/* The bytes of the first so many characters. */
+static int bytes_of(const char *text, int characters)
+{
+	const char *end = text;
+
+	while (*end && (continues_character(*end) || characters-- > 0))
+		end++;
+	return (int)(end - text);
+}
+
+void text_print_shortened(FILE *stream, const char *text, int width)
+{
+	int all = text_width(text), behind = (width - 1) / 2;
+
+	if (all <= width)
+		fputs(text, stream);
+	else
+		fprintf(stream, "%.*s…%s", bytes_of(text, width - 1 - behind), text,
+			text + bytes_of(text, all - behind));
+}
+
+/* The bytes of a line: up to its last blank, or, of a word that is longer, as many as it has room for. */
+static int bytes_of_line(const char *text, int room)
+{
+	int most = bytes_of(text, room);
+
+	for (int length = most; length > 0; length--)
+		if (text[length] == ' ')
+			return length;
+	return most;
+}
+
+void text_print_wrapped(FILE *stream, const char *text, int taken, int indent)
+{
+	int columns = text_columns();
+
+	for (;;) {
+		int room = columns - taken > LEAST_ROOM ? columns - taken : LEAST_ROOM, length;
+
+		if (text_width(text) <= room)
+			break;
+		length = bytes_of_line(text, room);
+		fprintf(stream, "%.*s\n%*s", length, text, indent, "");
+		text += length;
+		text += strspn(text, " ");
+		taken = indent;
+	}
+	fputs(text, stream);
+}
+
+void text_say(int indent, const char *format, ...)
+{
+	_cleanup_free_ char *line = NULL;
+	va_list arguments;
+	int length;
+
+	va_start(arguments, format);
+	length = vasprintf(&line, format, arguments);
+	va_end(arguments);
+	if (length < 0) {
+		line = NULL;
+		return;
+	}
+	name_make_printable(line);
+	text_print_wrapped(stdout, line, 0, indent);
+	putchar('\n');
+}
