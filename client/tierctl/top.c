@@ -1,5 +1,5 @@
-/* top: what node and jobs do now, again and again. Rates are those between two looks; of the first look,
- * since the daemon's start. */
+/* top: what node and jobs do now, again and again. Rates are those between two looks; the first one is shown
+ * when there has been another. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -10,13 +10,17 @@
 #include "client/tierctl/top.h"
 #include "common/size.h"
 
+#define INDENT 9
 #define HOME_AND_CLEAR "\033[H\033[J"
 #define LEAST_INTERVAL 0.1
 #define MOST_INTERVAL 3600.0
+#define USUAL_INTERVAL 2.0
+/* Before what is shown first. */
+#define FIRST_INTERVAL 1.0
 
 struct top_flags {
 	bool is_once;
-	double interval; /* seconds */
+	double interval, first_interval; /* seconds */
 };
 
 /* ---- Flags ---- */
@@ -37,16 +41,27 @@ static int read_interval(const char *text, double *ret_interval)
 static int read_flags(struct top_flags *flags, const struct command_context *context)
 {
 	const char *interval = command_flag(context, "interval");
+	int code;
 
 	flags->is_once = command_flag(context, "once") != NULL;
-	return interval ? read_interval(interval, &flags->interval) : COMMAND_DONE;
+	flags->interval = USUAL_INTERVAL;
+	flags->first_interval = FIRST_INTERVAL;
+	if (!interval)
+		return COMMAND_DONE;
+	code = read_interval(interval, &flags->interval);
+	if (flags->is_once || flags->interval < FIRST_INTERVAL)
+		flags->first_interval = flags->interval;
+	return code;
 }
 
 /* ---- Rates ---- */
 
-static const char *rate(uint64_t now, uint64_t before, double seconds, char text[TEXT_SIZE])
+static void add_rate(struct table *table, uint64_t now, uint64_t before, double seconds)
 {
-	return text_bytes(seconds > 0 ? (uint64_t)((double)top_more(now, before) / seconds) : 0, text);
+	if (seconds > 0)
+		table_add_bytes(table, (uint64_t)((double)top_more(now, before) / seconds));
+	else
+		table_add(table, "-");
 }
 
 static uint64_t moved(const struct statistics_figures *figures, unsigned direction)
@@ -73,61 +88,90 @@ static const char *hit_rate(const struct statistics_figures *now, const struct s
 
 /* ---- The node ---- */
 
-static void print_title(const struct view *view)
+static void print_title(const struct view *view, double seconds)
 {
 	const struct statistics_node *node = &view->node;
 	char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE], d[TEXT_SIZE];
 
-	printf("tierd at %s, pid %" PRIu64 ", up %s\n", view->context->socket, node->pid,
-	       text_duration((view->read_ns - node->started_ns) / 1000000, a));
+	text_say(2, "tierd at %s, pid %" PRIu64 ", up %s", view->context->socket, node->pid,
+		 text_duration((view->read_ns - node->started_ns) / 1000000, a));
 	if (view_is_stuck(view))
 		printf("THE DAEMON HAS NOT TURNED FOR %" PRIu64 " s; what follows is of then\n",
 		       view_silent_ns(view) / 1000000000);
 	printf("jobs     %" PRIu64 ", clients: %" PRIu64 "\n", node->jobs, node->clients);
-	printf("host     %s of %s, %s of it cache, %s pinned\n", text_bytes(node->host_used, a),
-	       text_bytes(node->host_budget, b), text_bytes(node->host_cache, c),
-	       text_bytes(node->pinned, d));
+	text_say(INDENT, "host     %s of %s, %s of it cache, %s pinned", text_bytes(node->host_used, a),
+		 text_bytes(node->host_budget, b), text_bytes(node->host_cache, c),
+		 text_bytes(node->pinned, d));
+	if (seconds > 0)
+		printf("rates    of the last %.1f s\n", seconds);
+	else
+		puts("rates    not known: the daemon has not turned between two looks");
 }
 
-static void print_paths(const struct statistics_node *now, const struct statistics_node *before,
-			double seconds)
-{
-	char a[TEXT_SIZE], b[TEXT_SIZE], c[TEXT_SIZE], d[TEXT_SIZE];
-
-	for (size_t i = 0; i < now->path_count; i++) {
-		const struct statistics_path *path = &now->paths[i], *old = &before->paths[i];
-
-		printf("nvme     %s of %s, reads %s/s, writes %s/s: %s\n", text_bytes(path->used, a),
-		       text_bytes(path->capacity, b),
-		       rate(path->moved[STATISTICS_READ], old->moved[STATISTICS_READ], seconds, c),
-		       rate(path->moved[STATISTICS_WRITTEN], old->moved[STATISTICS_WRITTEN], seconds, d),
-		       path->path);
-	}
-}
-
-static void print_figures(const struct statistics_figures *now, const struct statistics_figures *before,
+static void print_gathers(const struct statistics_figures *now, const struct statistics_figures *before,
 			  double seconds)
 {
-	char a[TEXT_SIZE], b[TEXT_SIZE];
+	char text[TEXT_SIZE];
 
-	fputs("i/o     ", stdout);
-	for (unsigned kind = 0; kind < STATISTICS_KINDS; kind++)
-		printf(" %s %s/s read, %s/s written%s", view_kind_name(kind),
-		       rate(now->bytes[kind][STATISTICS_READ], before->bytes[kind][STATISTICS_READ], seconds,
-			    a),
-		       rate(now->bytes[kind][STATISTICS_WRITTEN], before->bytes[kind][STATISTICS_WRITTEN],
-			    seconds, b),
-		       kind + 1 < STATISTICS_KINDS ? ";" : "\n");
-	printf("gathers  %.0f/s, without asking: %s\n",
-	       seconds > 0 ? (double)top_more(now->gathers, before->gathers) / seconds : 0,
-	       hit_rate(now, before, a));
-	fputs("stalls  ", stdout);
+	if (seconds > 0)
+		printf("gathers  %.0f/s, without asking: %s\n",
+		       (double)top_more(now->gathers, before->gathers) / seconds,
+		       hit_rate(now, before, text));
+}
+
+static int print_paths(const struct statistics_node *now, const struct statistics_node *before,
+		       double seconds)
+{
+	static const char *const titles[] = { "~NVME", ">USED", ">CAPACITY", ">READ/S", ">WRITTEN/S", NULL };
+	_cleanup_(table_freep) struct table *table = table_new(titles);
+
+	for (size_t i = 0; table && i < now->path_count; i++) {
+		const struct statistics_path *path = &now->paths[i], *old = &before->paths[i];
+
+		table_add(table, "%s", path->path);
+		table_add_bytes(table, path->used);
+		table_add_bytes(table, path->capacity);
+		for (unsigned direction = 0; direction < STATISTICS_DIRECTIONS; direction++)
+			add_rate(table, path->moved[direction], old->moved[direction], seconds);
+	}
+	return command_print_table(table);
+}
+
+/* What is read and written for what. */
+static int print_io(const struct statistics_figures *now, const struct statistics_figures *before,
+		    double seconds)
+{
+	static const char *const titles[] = { "I/O",	     ">DEMAND",	  ">PREFETCH", ">UPDATE",
+					      ">WRITE BACK", ">GRADIENT", NULL };
+	_cleanup_(table_freep) struct table *table = table_new(titles);
+
+	for (unsigned direction = 0; table && direction < STATISTICS_DIRECTIONS; direction++) {
+		table_add(table, "%s/s", view_direction_name(direction));
+		for (unsigned kind = 0; kind < STATISTICS_KINDS; kind++)
+			add_rate(table, now->bytes[kind][direction], before->bytes[kind][direction], seconds);
+	}
+	return command_print_table(table);
+}
+
+/* How long ranks wait, for what. */
+static int print_stalls(const struct statistics_figures *now, const struct statistics_figures *before,
+			double seconds)
+{
+	static const char *const titles[] = { "STALLS", ">NVME READ",	    ">SLOT",
+					      ">STEP",	">GRADIENT BUFFER", NULL };
+	_cleanup_(table_freep) struct table *table = table_new(titles);
+
+	if (!table)
+		return command_print_table(NULL);
+	table_add(table, "seconds/s");
 	for (unsigned cause = 0; cause < STATISTICS_CAUSES; cause++)
-		printf(" %s %.2f s/s%s", view_cause_name(cause),
-		       seconds > 0 ? (double)top_more(now->stall_ns[cause], before->stall_ns[cause]) / 1e9 /
-					     seconds
-				   : 0,
-		       cause + 1 < STATISTICS_CAUSES ? "," : "\n\n");
+		if (seconds > 0)
+			table_add(table, "%.2f",
+				  (double)top_more(now->stall_ns[cause], before->stall_ns[cause]) / 1e9 /
+					  seconds);
+		else
+			table_add(table, "-");
+	return command_print_table(table);
 }
 
 /* ---- Jobs ---- */
@@ -156,10 +200,7 @@ static void add_job(struct table *table, const struct view_job *job, const struc
 		table_add(table, "-");
 	table_add_bytes(table, now->nvme_bytes);
 	for (unsigned direction = 0; direction < STATISTICS_DIRECTIONS; direction++)
-		table_add(table, "%s",
-			  seconds > 0 ? rate(moved(&now->figures, direction), moved(&old->figures, direction),
-					     seconds, text)
-				      : "-");
+		add_rate(table, moved(&now->figures, direction), moved(&old->figures, direction), seconds);
 	table_add(table, "%s", hit_rate(&now->figures, &old->figures, text));
 	if (seconds > 0)
 		table_add(table, "%.2f", (double)stalled / 1e9 / seconds);
@@ -169,9 +210,10 @@ static void add_job(struct table *table, const struct view_job *job, const struc
 
 static int print_jobs(const struct view *view, const struct top_past *past)
 {
-	static const char *const titles[] = { "JOB",	  "USER",	"STATUS",	">RANKS", ">STEP",
-					      ">DURABLE", ">HOST",	">OF IT CACHE", ">KEPT",  ">NVME",
-					      ">READ/S",  ">WRITTEN/S", ">HITS",	">STALL", NULL };
+	static const char *const titles[] = { "~JOB",	"5~USER",    "STATUS",	 ">RANKS",
+					      ">STEP",	"3>DURABLE", "4>HOST",	 "7>OF IT CACHE",
+					      "6>KEPT", "4>NVME",    "1>READ/S", "1>WRITTEN/S",
+					      "2>HITS", "1>STALL",   NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
 	for (size_t i = 0; table && i < view->job_count; i++)
@@ -185,11 +227,20 @@ static int print_look(const struct view *view, const struct top_past *past)
 {
 	const struct statistics_node *now = &view->node, *before = &past->node;
 	double seconds = top_seconds(now->heartbeat_ns, before->heartbeat_ns);
+	int code;
 
-	print_title(view);
-	print_paths(now, before, seconds);
-	print_figures(&now->figures, &before->figures, seconds);
-	return print_jobs(view, past);
+	print_title(view, seconds);
+	print_gathers(&now->figures, &before->figures, seconds);
+	putchar('\n');
+	code = print_paths(now, before, seconds);
+	putchar('\n');
+	if (code == COMMAND_DONE)
+		code = print_io(&now->figures, &before->figures, seconds);
+	putchar('\n');
+	if (code == COMMAND_DONE)
+		code = print_stalls(&now->figures, &before->figures, seconds);
+	putchar('\n');
+	return code == COMMAND_DONE ? print_jobs(view, past) : code;
 }
 
 static int remember(const struct view *view, struct top_past *past)
@@ -213,35 +264,51 @@ static void pause_for(double seconds)
 		;
 }
 
+/* Each look takes the place of the last one. */
+static bool fills_screen(const struct view *view, const struct top_flags *flags)
+{
+	return !view->context->is_json && !flags->is_once && isatty(STDOUT_FILENO);
+}
+
 /* To programs each look is a line. */
 static int show(const struct view *view, const struct top_past *past, const struct top_flags *flags)
 {
 	if (view->context->is_json)
 		return command_print_json_line(top_json(view, past));
-	if (!flags->is_once && isatty(STDOUT_FILENO))
+	if (fills_screen(view, flags))
 		fputs(HOME_AND_CLEAR, stdout);
 	return print_look(view, past);
 }
 
+/* After a while, beside what there was. */
+static int look_again(struct view *view, struct top_past *past, double interval)
+{
+	int code = remember(view, past);
+
+	if (code != COMMAND_DONE)
+		return code;
+	pause_for(interval);
+	return view_refresh(view);
+}
+
 static int look_on(struct view *view, const struct top_flags *flags)
 {
-	struct top_past past = { .node.heartbeat_ns = view->node.started_ns };
+	struct top_past past = { .jobs = NULL };
 	int code;
 
-	for (;;) {
+	if (fills_screen(view, flags)) {
+		printf(HOME_AND_CLEAR "looking for %.1f s at what tierd does\n", flags->first_interval);
+		fflush(stdout);
+	}
+	code = look_again(view, &past, flags->first_interval);
+	while (code == COMMAND_DONE) {
 		code = show(view, &past, flags);
 		/* Who reads it may have gone. */
 		if (code == COMMAND_DONE && fflush(stdout) != 0)
 			code = COMMAND_FAILED;
 		if (code != COMMAND_DONE || flags->is_once)
 			break;
-		code = remember(view, &past);
-		if (code != COMMAND_DONE)
-			break;
-		pause_for(flags->interval);
-		code = view_refresh(view);
-		if (code != COMMAND_DONE)
-			break;
+		code = look_again(view, &past, flags->interval);
 	}
 	free(past.jobs);
 	return code;
@@ -249,7 +316,7 @@ static int look_on(struct view *view, const struct top_flags *flags)
 
 int command_top(const struct command_context *context)
 {
-	struct top_flags flags = { .interval = 2 };
+	struct top_flags flags;
 	struct view view = { NULL };
 	int code = read_flags(&flags, context);
 

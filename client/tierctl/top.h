@@ -4,7 +4,7 @@
 
 #include "client/tierctl/view.h"
 
-/* The look before this one; before the first, the daemon's start, without jobs. */
+/* The look before this one. */
 struct top_past {
 	struct statistics_node node;
 	struct statistics_job *jobs; /* owned */

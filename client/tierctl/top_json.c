@@ -26,9 +26,13 @@ const struct statistics_job *top_find(const struct top_past *past, const struct 
 
 /* ---- Rates ---- */
 
+/* In no time there is none. */
 static void add_rate(cJSON *json, const char *name, uint64_t now, uint64_t before, double seconds)
 {
-	cJSON_AddNumberToObject(json, name, seconds > 0 ? (double)top_more(now, before) / seconds : 0);
+	if (seconds > 0)
+		cJSON_AddNumberToObject(json, name, (double)top_more(now, before) / seconds);
+	else
+		cJSON_AddNullToObject(json, name);
 }
 
 static void add_moved(cJSON *json, const uint64_t now[], const uint64_t before[], double seconds)
@@ -100,6 +104,7 @@ static void add_node(cJSON *json, const struct view *view, const struct statisti
 	cJSON_AddNumberToObject(host, "used_bytes", (double)now->host_used);
 	cJSON_AddNumberToObject(host, "cache_bytes", (double)now->host_cache);
 	cJSON_AddNumberToObject(host, "pinned_bytes", (double)now->pinned);
+	cJSON_AddNumberToObject(json, "seconds", seconds);
 	paths = cJSON_AddArrayToObject(json, "nvme");
 	for (size_t i = 0; i < now->path_count; i++)
 		cJSON_AddItemToArray(paths, path_json(&now->paths[i], &before->paths[i], seconds));

@@ -104,8 +104,8 @@ static const struct verb_flag drain_flags[] = {
 };
 
 static const struct verb_flag top_flags[] = {
-	{ "once", NULL, "one look" },
-	{ "interval", "SECONDS", "between two (2)" },
+	{ "once", NULL, "one look, with the rates of a second" },
+	{ "interval", "SECONDS", "between two (2), or, with --once, of the rates" },
 	END,
 };
 

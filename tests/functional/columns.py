@@ -17,12 +17,12 @@ FILE = f"{SCRATCH}/{'f' * 120}.safetensors"
 
 SHOWING = {
     "status": [[]], "jobs": [[], [JOB]], "units": [[JOB]], "blobs": [[JOB]], "snapshots": [[JOB]], "leases": [[]],
-    "tiers": [[]], "scrub": [[]], "inspect": [[FILE]], "ping": [[]], "doctor": [["--quick"]],
+    "tiers": [[]], "scrub": [[]], "top": [["--once", "--interval", "0.1"]], "inspect": [[FILE]], "ping": [[]], "doctor": [["--quick"]],
 }
 # They change something, write values, lines of a log, a format of others or a file, or have a test of their own.
 OTHERS = {
     "config", "diff", "drain", "drop", "evict", "export", "fork", "help", "import", "metrics", "plan", "read", "release", "reserve", "retain",
-    "rollback", "snapshot", "top", "trace", "verify", "watch",
+    "rollback", "snapshot", "trace", "verify", "watch",
 }
 
 

@@ -135,7 +135,8 @@ def top_shows_node_and_jobs():
     process = rank(job="gpt", steps=2)
     text = tierctl("top", "--once")
     assert f"pid {DAEMON}," in text and "HAS NOT TURNED" not in text and "\033" not in text
-    assert shown_as(0, os.environ["NVME"]) in text and "stalls   nvme_read " in text
+    assert shown_as(0, os.environ["NVME"]) in text and "\nSTALLS     NVME READ  SLOT  STEP  GRADIENT BUFFER\n" in text
+    assert "\nrates    of the last 1." in text
     titles, row = text.splitlines()[-2:]
     assert titles.split()[0] == "JOB" and row.split()[0] == "gpt" and row.split()[2:5] == ["training", "1/1", "2"]
     # It comes after a step, while there is memory.
@@ -188,15 +189,16 @@ def top_tells_programs_a_look_a_line():
     first, second = json.loads(top.stdout.readline()), json.loads(top.stdout.readline())
     node, [job] = first["node"], first["jobs"]
     assert node["pid"] == DAEMON and not node["is_stuck"] and node["jobs"] == 1
-    assert node["nvme"][0]["path"] == shown_as(0, os.environ["NVME"]) and node["steps_per_second"] > 0
+    assert node["nvme"][0]["path"] == shown_as(0, os.environ["NVME"]) and 0 < node["seconds"] < node["uptime_ms"] / 1000
     assert set(node["io"]) == {"demand", "prefetch", "update", "write_back", "gradient"}
     assert set(node["stalled_seconds_per_second"]) == {"nvme_read", "slot", "step", "gradient_buffer"}
     assert job["name"] == "gpt" and job["status"] == "training" and job["step"] == 2
     assert job["ranks"] == job["world_size"] == 1 and job["host_bytes"] > 0
-    # Of a job the first look has no past; in the next it has done nothing.
-    assert "io" not in job
-    [job] = second["jobs"]
-    assert job["gathers_per_second"] == 0 and job["hit_rate"] is None and set(job["io"]) == set(node["io"])
+    # What was done before it looked is no rate, of the first look either.
+    for look in first, second, json.loads(tierctl("top", "--once", "--json")):
+        node, [job] = look["node"], look["jobs"]
+        assert node["steps_per_second"] == job["steps_per_second"] == job["gathers_per_second"] == 0, look
+        assert job["hit_rate"] is None and set(job["io"]) == set(node["io"])
     os.kill(DAEMON, signal.SIGSTOP)
     try:
         while not (look := json.loads(top.stdout.readline()))["node"]["is_stuck"]:
@@ -204,6 +206,9 @@ def top_tells_programs_a_look_a_line():
         assert look["node"]["silent_ms"] >= 2000 and [job["name"] for job in look["jobs"]] == ["gpt"]
         look = json.loads(tierctl("top", "--once", "--json"))
         assert look["node"]["is_stuck"] and look["node"]["jobs"] == 1 and look["jobs"] == []
+        # It has not turned between two looks: nobody knows its rates.
+        assert look["node"]["seconds"] == 0 and look["node"]["steps_per_second"] is None, look
+        assert "rates    not known" in tierctl("top", "--once")
     finally:
         os.kill(DAEMON, signal.SIGCONT)
     top.terminate()

@@ -168,7 +168,7 @@ def sums_that_are_spilled_are_shown():
     assert titles[-2:] == ["SUMS", "ON"]
     assert all((row[-1] == "nvme") == (row[0] == "spilled") for row in rows)
     assert f'job="spilled",kind="gradient",direction="written"}} {spilled}' in run("metrics")
-    assert "; gradient " in run("top", "--once")
+    assert "  GRADIENT\n" in run("top", "--once")
     client.end()
 
 
