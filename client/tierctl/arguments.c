@@ -115,11 +115,21 @@ static int check_words(const struct command_context *context)
 	return COMMAND_DONE;
 }
 
+/* For what is wrong before all of it is read. */
+static bool asks_for_json(int argc, char *argv[])
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+		if (strcmp(argv[i], "--json") == 0)
+			return true;
+	return false;
+}
+
 int arguments_read(int argc, char *argv[], struct command_context *context)
 {
 	struct reading reading = { .context = context, .argc = argc, .argv = argv };
 	int code = COMMAND_DONE;
 
+	command_tell_errors(asks_for_json(argc, argv));
 	context->arguments = argv;
 	for (reading.at = 1; code == COMMAND_DONE && reading.at < argc; reading.at++) {
 		const char *text = argv[reading.at];
@@ -135,9 +145,12 @@ int arguments_read(int argc, char *argv[], struct command_context *context)
 	}
 	if (code != COMMAND_DONE || context->wants_help || context->wants_version)
 		return code;
+	command_tell_errors(context->is_json);
 	context->arguments[context->count] = NULL;
 	if (context->verb)
 		return check_words(context);
+	if (context->is_json)
+		return command_fail(COMMAND_USAGE, "a command is missing; see tierctl help");
 	verb_print_all(stderr);
 	return COMMAND_USAGE;
 }

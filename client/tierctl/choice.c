@@ -1,5 +1,6 @@
 #include "client/tierctl/choice.h"
 
+#include <errno.h>
 #include <pwd.h>
 #include <string.h>
 
@@ -82,11 +83,11 @@ int choice_find(const struct choice *choice, const Tierd__Wire__JobsReply *jobs,
 		others++;
 	}
 	if (choice->has_user || others == 0)
-		return command_fail(COMMAND_FAILED, "there is no job %s%s that you may see", choice->job,
-				    choice->has_user ? " of that user" : "");
+		return command_fail_at(COMMAND_FAILED, -ENOENT, "there is no job %s%s that you may see",
+				       choice->job, choice->has_user ? " of that user" : "");
 	if (others > 1)
-		return command_fail(COMMAND_FAILED, "%u users have a job %s; say whose with --user", others,
-				    choice->job);
+		return command_fail_at(COMMAND_FAILED, -ENOTUNIQ,
+				       "%u users have a job %s; say whose with --user", others, choice->job);
 	*ret_job = found;
 	return COMMAND_DONE;
 }

@@ -8,23 +8,118 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/cleanup.h"
 #include "proto/name.h"
+
+/* The path of a folder need not be UTF-8. Line ends and tabs are the printer's own. */
+static void make_printable(char *text)
+{
+	while (*text) {
+		char *end = text + strcspn(text, "\n\t");
+		char mark = *end;
+
+		*end = '\0';
+		name_make_printable(text);
+		*end = mark;
+		text = mark ? end + 1 : end;
+	}
+}
+
+/* ---- Errors ---- */
+
+static bool errors_are_json;
+
+void command_tell_errors(bool as_json)
+{
+	errors_are_json = as_json;
+}
+
+static cJSON *error_json(int code, int r, const char *message)
+{
+	static const char *const kinds[] = {
+		[COMMAND_FAILED] = "failed",
+		[COMMAND_USAGE] = "usage",
+		[COMMAND_UNREACHABLE] = "unreachable",
+	};
+	const char *name = strerrorname_np(code == COMMAND_USAGE && r == 0 ? EINVAL : -r);
+	cJSON *json = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(json, "error", kinds[code]);
+	if (r < 0 || code == COMMAND_USAGE)
+		cJSON_AddStringToObject(json, "code", name ? name : "unknown");
+	else
+		cJSON_AddNullToObject(json, "code");
+	cJSON_AddStringToObject(json, "message", message);
+	cJSON_AddNumberToObject(json, "exit_status", code);
+	return json;
+}
+
+/* As a line; false: there is no memory for it. */
+static bool print_json_line(cJSON *json, FILE *stream)
+{
+	char *text = json ? cJSON_PrintUnformatted(json) : NULL;
+
+	cJSON_Delete(json);
+	if (!text)
+		return false;
+	make_printable(text);
+	fprintf(stream, "%s\n", text);
+	cJSON_free(text);
+	return true;
+}
+
+/* What has no memory to be JSON is said all the same. */
+static void tell(int code, int r, const char *format, va_list arguments)
+{
+	_cleanup_free_ char *message = NULL;
+
+	if (vasprintf(&message, format, arguments) < 0) {
+		message = NULL;
+		fputs("tierctl: out of memory\n", stderr);
+	} else if (!errors_are_json || !print_json_line(error_json(code, r, message), stderr)) {
+		fprintf(stderr, "tierctl: %s\n", message);
+	}
+}
 
 int command_fail(int code, const char *format, ...)
 {
 	va_list arguments;
 
-	fputs("tierctl: ", stderr);
 	va_start(arguments, format);
-	vfprintf(stderr, format, arguments);
+	tell(code, 0, format, arguments);
 	va_end(arguments);
-	fputc('\n', stderr);
 	return code;
+}
+
+int command_fail_at(int code, int r, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	tell(code, r, format, arguments);
+	va_end(arguments);
+	return code;
+}
+
+void command_warn(const char *format, ...)
+{
+	_cleanup_free_ char *message = NULL;
+	cJSON *json = NULL;
+	va_list arguments;
+
+	va_start(arguments, format);
+	if (vasprintf(&message, format, arguments) < 0)
+		message = NULL;
+	va_end(arguments);
+	if (message && errors_are_json && (json = cJSON_CreateObject()))
+		cJSON_AddStringToObject(json, "warning", message);
+	if (!print_json_line(json, stderr))
+		fprintf(stderr, "tierctl: %s\n", message ? message : "out of memory");
 }
 
 int command_fail_memory(void)
 {
-	return command_fail(COMMAND_FAILED, "out of memory");
+	return command_fail_at(COMMAND_FAILED, -ENOMEM, "out of memory");
 }
 
 int command_fail_output(void)
@@ -32,10 +127,12 @@ int command_fail_output(void)
 	static bool is_said;
 
 	if (!is_said)
-		command_fail(COMMAND_FAILED, "writing the output: %s", strerror(errno));
+		command_fail_at(COMMAND_FAILED, -errno, "writing the output: %s", strerror(errno));
 	is_said = true;
 	return COMMAND_FAILED;
 }
+
+/* ---- Flags ---- */
 
 const char *command_flag(const struct command_context *context, const char *name)
 {
@@ -74,6 +171,8 @@ int command_flag_number(const struct command_context *context, const char *name,
 	return COMMAND_DONE;
 }
 
+/* ---- The daemon ---- */
+
 int command_connect(const struct command_context *context, struct ask **ret_ask)
 {
 	return command_connect_until(context, 0, ret_ask);
@@ -82,23 +181,23 @@ int command_connect(const struct command_context *context, struct ask **ret_ask)
 int command_connect_until(const struct command_context *context, uint64_t end_ns, struct ask **ret_ask)
 {
 	struct ask *ask = NULL;
-	int code;
+	int r = ask_open_until(context->socket, end_ns, &ask), code;
 
-	if (ask_open_until(context->socket, end_ns, &ask) == 0) {
+	if (r == 0) {
 		*ret_ask = ask;
 		return COMMAND_DONE;
 	}
-	code = command_fail_to_connect(ask);
+	code = command_fail_to_connect(ask, r);
 	ask_free(ask);
 	return code;
 }
 
-int command_fail_to_connect(const struct ask *ask)
+int command_fail_to_connect(const struct ask *ask, int r)
 {
 	if (!ask)
 		return command_fail_memory();
-	return command_fail(ask_was_refused(ask) ? COMMAND_FAILED : COMMAND_UNREACHABLE, "%s",
-			    ask_message(ask));
+	return command_fail_at(ask_was_refused(ask) ? COMMAND_FAILED : COMMAND_UNREACHABLE, r, "%s",
+			       ask_message(ask));
 }
 
 int command_ask(struct ask *ask, const Tierd__Wire__Request *request, const Tierd__Wire__Reply **ret_reply)
@@ -107,13 +206,13 @@ int command_ask(struct ask *ask, const Tierd__Wire__Request *request, const Tier
 
 	if (r == 0)
 		return COMMAND_DONE;
-	return command_fail(ask_is_connected(ask) ? COMMAND_FAILED : COMMAND_UNREACHABLE, "%s",
-			    ask_message(ask));
+	return command_fail_at(ask_is_connected(ask) ? COMMAND_FAILED : COMMAND_UNREACHABLE, r, "%s",
+			       ask_message(ask));
 }
 
 int command_fail_reply(void)
 {
-	return command_fail(COMMAND_FAILED, "tierd answered something else than was asked");
+	return command_fail_at(COMMAND_FAILED, -EPROTO, "tierd answered something else than was asked");
 }
 
 int command_ask_for(struct ask *ask, const Tierd__Wire__Request *request,
@@ -150,22 +249,13 @@ const char *command_user_name(uid_t uid, char text[TEXT_SIZE])
 	return text;
 }
 
-/* The path of a folder need not be UTF-8. Line ends and tabs are the printer's own. */
-static void make_printable(char *text)
-{
-	while (*text) {
-		char *end = text + strcspn(text, "\n\t");
-		char mark = *end;
+/* ---- What is printed ---- */
 
-		*end = '\0';
-		name_make_printable(text);
-		*end = mark;
-		text = mark ? end + 1 : end;
-	}
-}
-
-static int print_json(char *text)
+int command_print_json(cJSON *json)
 {
+	char *text = json ? cJSON_Print(json) : NULL;
+
+	cJSON_Delete(json);
 	if (!text)
 		return command_fail_memory();
 	make_printable(text);
@@ -174,20 +264,9 @@ static int print_json(char *text)
 	return COMMAND_DONE;
 }
 
-int command_print_json(cJSON *json)
-{
-	char *text = json ? cJSON_Print(json) : NULL;
-
-	cJSON_Delete(json);
-	return print_json(text);
-}
-
 int command_print_json_line(cJSON *json)
 {
-	char *text = json ? cJSON_PrintUnformatted(json) : NULL;
-
-	cJSON_Delete(json);
-	return print_json(text);
+	return print_json_line(json, stdout) ? COMMAND_DONE : command_fail_memory();
 }
 
 int command_print_table(const struct table *table)

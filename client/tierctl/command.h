@@ -69,8 +69,8 @@ int command_help(const struct command_context *context);
 int command_connect(const struct command_context *context, struct ask **ret_ask);
 /* For a verb that has a time of its own: as ask_open_until(). */
 int command_connect_until(const struct command_context *context, uint64_t end_ns, struct ask **ret_ask);
-/* Says why it failed, as ask_open() has left it, and returns the code: nobody is there, or refuses. */
-int command_fail_to_connect(const struct ask *ask);
+/* Says why it failed, as ask_open() has left it with r, and returns the code: nobody is there, or refuses. */
+int command_fail_to_connect(const struct ask *ask, int r);
 int command_ask(struct ask *ask, const Tierd__Wire__Request *request, const Tierd__Wire__Reply **ret_reply);
 /* And fails if the reply is another one than expected. */
 int command_ask_for(struct ask *ask, const Tierd__Wire__Request *request,
@@ -94,7 +94,14 @@ int command_print_json(cJSON *json);
 int command_print_json_line(cJSON *json);
 int command_print_table(const struct table *table);
 
+/* Says on stderr why, for people or as a line of JSON, and returns the code. */
 int command_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same, where there is a negative errno. */
+int command_fail_at(int code, int r, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* What does not end it. */
+void command_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* From now on. */
+void command_tell_errors(bool as_json);
 int command_fail_memory(void);
 /* As errno says, of the standard output: once, however often it is called. */
 int command_fail_output(void);

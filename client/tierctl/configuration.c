@@ -132,10 +132,11 @@ int command_config(const struct command_context *context)
 
 	r = configuration_read(context->arguments[1], &json);
 	if (r == -ENOENT)
-		return command_fail(COMMAND_FAILED, "tierd, which checks it, is neither in $PATH nor at %s",
-				    TIERD_PROGRAM);
+		return command_fail_at(COMMAND_FAILED, r,
+				       "tierd, which checks it, is neither in $PATH nor at %s",
+				       TIERD_PROGRAM);
 	if (r < 0)
-		return command_fail(COMMAND_FAILED, "tierd --check-config: %s", strerror(-r));
+		return command_fail_at(COMMAND_FAILED, r, "tierd --check-config: %s", strerror(-r));
 	is_valid = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "is_valid"));
 	if (context->is_json) {
 		r = command_print_json(json);

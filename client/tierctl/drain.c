@@ -1,5 +1,6 @@
 #include "client/tierctl/command.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -78,7 +79,7 @@ int command_drain(const struct command_context *context)
 	if (code == COMMAND_DONE)
 		code = print(context, !flags.is_undone, ranks);
 	if (code == COMMAND_DONE && ranks > 0 && !flags.is_undone)
-		return command_fail(COMMAND_FAILED, "%u rank%s not left; see tierctl jobs", ranks,
-				    ranks == 1 ? " has" : "s have");
+		return command_fail_at(COMMAND_FAILED, -ETIMEDOUT, "%u rank%s not left; see tierctl jobs",
+				       ranks, ranks == 1 ? " has" : "s have");
 	return code;
 }

@@ -29,7 +29,7 @@ static int fail_write(const struct writing *writing, int r)
 		remedy = "; make room, or name a file on another disk";
 	else if (r == -EFBIG)
 		remedy = "; write several files, with --shard-size, or raise the limit (ulimit -f)";
-	return command_fail(COMMAND_FAILED, "writing %s: %s%s", writing->path, strerror(-r), remedy);
+	return command_fail_at(COMMAND_FAILED, r, "writing %s: %s%s", writing->path, strerror(-r), remedy);
 }
 
 /* ---- Values ---- */

@@ -18,7 +18,7 @@ static int fail_read(const struct safetensors_file *file, int r)
 	if (r == -ENODATA)
 		return command_fail(COMMAND_FAILED,
 				    "%s has become shorter than its header says; fetch it again", file->path);
-	return command_fail(COMMAND_FAILED, "reading %s: %s", file->path, strerror(-r));
+	return command_fail_at(COMMAND_FAILED, r, "reading %s: %s", file->path, strerror(-r));
 }
 
 /* It may be another one than the one that was checked; its header is not read again. */

@@ -336,8 +336,8 @@ static int print_ranks(const Tierd__Wire__JobEntry *job)
 static void tell_missing(const Tierd__Wire__JobsReply *jobs)
 {
 	if (jobs->total > jobs->n_jobs)
-		fprintf(stderr, "tierctl: %zu of %u jobs are shown; more do not fit into an answer\n",
-			jobs->n_jobs, jobs->total);
+		command_warn("%zu of %u jobs are shown; more do not fit into an answer", jobs->n_jobs,
+			     jobs->total);
 }
 
 static int show_jobs(const struct command_context *context, const Tierd__Wire__JobsReply *jobs)

@@ -25,7 +25,7 @@ static int scan(const char *path, const char *end, unsigned *ret_count, char **r
 	unsigned count = 0;
 
 	if (!folder)
-		return command_fail(COMMAND_FAILED, "%s: %s", path, strerror(errno));
+		return command_fail_at(COMMAND_FAILED, -errno, "%s: %s", path, strerror(errno));
 	while ((entry = readdir(folder)))
 		if (ends_with(entry->d_name, end) && count++ == 0)
 			*ret_name = strdup(entry->d_name);
@@ -63,13 +63,12 @@ int model_path_open(const char *path, struct safetensors_model **ret_model)
 	_cleanup_free_ char *found = NULL;
 	struct safetensors_problem problem = { "" };
 	struct stat status;
-	int code = COMMAND_DONE;
+	int code = COMMAND_DONE, r;
 
 	if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
 		code = find_in_folder(path, &found);
 	if (code != COMMAND_DONE)
 		return code;
-	if (safetensors_model_open(found ? found : path, ret_model, &problem) < 0)
-		return command_fail(COMMAND_FAILED, "%s", problem.text);
-	return COMMAND_DONE;
+	r = safetensors_model_open(found ? found : path, ret_model, &problem);
+	return r < 0 ? command_fail_at(COMMAND_FAILED, r, "%s", problem.text) : COMMAND_DONE;
 }

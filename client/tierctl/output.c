@@ -83,7 +83,7 @@ static int open_stream(struct output *output, int fd)
 	if (output->stream)
 		return COMMAND_DONE;
 	fd_close(fd);
-	return command_fail(COMMAND_FAILED, "%s: %s", output->path, strerror(errno));
+	return command_fail_at(COMMAND_FAILED, -errno, "%s: %s", output->path, strerror(errno));
 }
 
 static int open_file(struct output *output)
@@ -129,7 +129,8 @@ int output_publish(struct output *output)
 	if (is_written && output->partial)
 		is_written = fsync(partial_fd(output->partial)) == 0;
 	if (!is_written)
-		return output->path ? command_fail(COMMAND_FAILED, "%s: %s", output->path, strerror(errno))
+		return output->path ? command_fail_at(COMMAND_FAILED, -errno, "%s: %s", output->path,
+						      strerror(errno))
 				    : command_fail_output();
 	return output->partial ? partial_publish(&output->partial, 1, output->may_replace) : COMMAND_DONE;
 }

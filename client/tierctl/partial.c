@@ -197,10 +197,11 @@ int partial_check(const char *path, bool may_replace)
 	if (stat(path, &status) < 0)
 		return COMMAND_DONE;
 	if (!S_ISREG(status.st_mode))
-		return command_fail(COMMAND_FAILED, "%s is no regular file; name another", path);
+		return command_fail_at(COMMAND_FAILED, -EINVAL, "%s is no regular file; name another", path);
 	if (may_replace)
 		return COMMAND_DONE;
-	return command_fail(COMMAND_FAILED, "%s exists; name another file, or replace it with --force", path);
+	return command_fail_at(COMMAND_FAILED, -EEXIST,
+			       "%s exists; name another file, or replace it with --force", path);
 }
 
 int partial_new(const char *path, struct partial **ret_partial)
@@ -214,19 +215,19 @@ int partial_new(const char *path, struct partial **ret_partial)
 	queue_init(&partial->link);
 	r = set_names(partial, path);
 	if (r < 0)
-		return command_fail(COMMAND_FAILED, "%s: %s", path, strerror(-r));
+		return command_fail_at(COMMAND_FAILED, r, "%s: %s", path, strerror(-r));
 	pthread_mutex_lock(&lock);
 	r = create(partial);
 	if (partial->fd >= 0)
 		queue_push(&partials, &partial->link);
 	pthread_mutex_unlock(&lock);
 	if (r == -EBUSY)
-		return command_fail(COMMAND_FAILED,
-				    "%s is being written by another process; wait for it, or name "
-				    "another file",
-				    partial->temporary);
+		return command_fail_at(COMMAND_FAILED, -EBUSY,
+				       "%s is being written by another process; wait for it, or name "
+				       "another file",
+				       partial->temporary);
 	if (r < 0)
-		return command_fail(COMMAND_FAILED, "%s: %s", partial->temporary, strerror(-r));
+		return command_fail_at(COMMAND_FAILED, r, "%s: %s", partial->temporary, strerror(-r));
 	*ret_partial = TAKE_PTR(partial);
 	return COMMAND_DONE;
 }
@@ -242,7 +243,7 @@ static int publish_one(struct partial *partial, bool may_replace)
 	if (r < 0 && errno == EINVAL && !may_replace && access(partial->path, F_OK) < 0)
 		r = rename(partial->temporary, partial->path);
 	if (r < 0)
-		return command_fail(COMMAND_FAILED, "%s: %s", partial->path, strerror(errno));
+		return command_fail_at(COMMAND_FAILED, -errno, "%s: %s", partial->path, strerror(errno));
 	queue_remove(&partial->link);
 	return COMMAND_DONE;
 }
@@ -252,7 +253,8 @@ static int flush_folder(const char *path)
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0 || fsync(fd) < 0)
-		return command_fail(COMMAND_FAILED, "%s: flushing the folder: %s", path, strerror(errno));
+		return command_fail_at(COMMAND_FAILED, -errno, "%s: flushing the folder: %s", path,
+				       strerror(errno));
 	return COMMAND_DONE;
 }
 
@@ -263,7 +265,7 @@ static int publish_all(struct partial *const *partials_in_order, size_t count, b
 	size_t done = 0;
 
 	if (may_replace && count > 1 && unlink(last->path) < 0 && errno != ENOENT)
-		return command_fail(COMMAND_FAILED, "%s: %s", last->path, strerror(errno));
+		return command_fail_at(COMMAND_FAILED, -errno, "%s: %s", last->path, strerror(errno));
 	while (done < count && code == COMMAND_DONE) {
 		/* What the last one speaks of is there before it is. */
 		if (done > 0 && done + 1 == count)

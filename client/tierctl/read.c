@@ -101,8 +101,8 @@ static int copy(const struct reading *reading, const char *state)
 		if (fwrite(data, reading->element_bytes, count, reading->stream) != count)
 			return reading->stream == stdout
 				       ? command_fail_output()
-				       : command_fail(COMMAND_FAILED, "writing the values: %s",
-						      strerror(errno));
+				       : command_fail_at(COMMAND_FAILED, -errno, "writing the values: %s",
+							 strerror(errno));
 	}
 	return COMMAND_DONE;
 }
@@ -111,14 +111,14 @@ static int open_output(struct reading *reading, const char *path)
 {
 	reading->stream = path ? fopen(path, "we") : stdout;
 	if (!reading->stream)
-		return command_fail(COMMAND_FAILED, "%s: %s", path, strerror(errno));
+		return command_fail_at(COMMAND_FAILED, -errno, "%s: %s", path, strerror(errno));
 	return COMMAND_DONE;
 }
 
 static int close_output(const struct reading *reading, const char *path, int code)
 {
 	if (path && reading->stream && fclose(reading->stream) != 0 && code == COMMAND_DONE)
-		return command_fail(COMMAND_FAILED, "%s: %s", path, strerror(errno));
+		return command_fail_at(COMMAND_FAILED, -errno, "%s: %s", path, strerror(errno));
 	return code;
 }
 

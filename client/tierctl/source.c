@@ -41,21 +41,23 @@ static int open_source(const struct command_context *context, const struct choic
 {
 	struct tierd_reader_options options = TIERD_READER_OPTIONS_INIT;
 	uid_t owner;
-	int code = find_job(context, choice, source, &owner);
+	int code = find_job(context, choice, source, &owner), r;
 
 	if (code != COMMAND_DONE)
 		return code;
 	options.name = choice->job;
 	options.owner = owner;
 	options.snapshot = choice->snapshot;
-	if (tierd_connect(context->socket, &source->node) < 0)
-		return command_fail(COMMAND_UNREACHABLE, "%s", tierd_message());
+	r = tierd_connect(context->socket, &source->node);
+	if (r < 0)
+		return command_fail_at(COMMAND_UNREACHABLE, r, "%s", tierd_message());
 	if (shall_keep && source->is_trained) {
 		if (open_reader(source, &options, true) == 0)
 			return COMMAND_DONE;
 		snprintf(source->refusal, sizeof(source->refusal), "%s", tierd_message());
 	}
-	return open_reader(source, &options, false) < 0 ? source_fail() : COMMAND_DONE;
+	r = open_reader(source, &options, false);
+	return r < 0 ? command_fail_at(COMMAND_FAILED, r, "%s", tierd_message()) : COMMAND_DONE;
 }
 
 int source_open(const struct command_context *context, const struct choice *choice, struct source *source)

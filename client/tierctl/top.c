@@ -248,7 +248,7 @@ static int remember(const struct view *view, struct top_past *past)
 	struct statistics_job *jobs = calloc(view->job_count + 1, sizeof(*jobs));
 
 	if (!jobs)
-		return command_fail(COMMAND_FAILED, "out of memory");
+		return command_fail_memory();
 	for (size_t i = 0; i < view->job_count; i++)
 		jobs[i] = view->jobs[i].body;
 	free(past->jobs);

@@ -161,10 +161,11 @@ static int take(struct trace *trace, const Tierd__Wire__TraceReply *reply)
 		r = timeline_add(trace->timeline, reply->events[i]);
 	trace->is_over = reply->is_over;
 	if (r == -E2BIG)
-		return command_fail(COMMAND_FAILED,
-				    "job %s: the trace ends with %zu events, more than a viewer takes; trace "
-				    "fewer steps, or seconds",
-				    trace->job, timeline_events(trace->timeline));
+		return command_fail_at(
+			COMMAND_FAILED, -E2BIG,
+			"job %s: the trace ends with %zu events, more than a viewer takes; trace "
+			"fewer steps, or seconds",
+			trace->job, timeline_events(trace->timeline));
 	return r < 0 ? command_fail_memory() : COMMAND_DONE;
 }
 
@@ -233,15 +234,16 @@ static int tell_end(const struct trace *trace)
 	uint64_t steps = timeline_steps(trace->timeline);
 
 	if (trace->is_over)
-		return command_fail(COMMAND_FAILED,
-				    "job %s is gone: it was dropped, replaced, or the daemon ends; the trace "
-				    "has what it did until then",
-				    trace->job);
+		return command_fail_at(
+			COMMAND_FAILED, -ENOENT,
+			"job %s is gone: it was dropped, replaced, or the daemon ends; the trace "
+			"has what it did until then",
+			trace->job);
 	if (trace->steps > 0 && !has_steps(trace) && !is_interrupted)
-		return command_fail(COMMAND_FAILED,
-				    "job %s: %" PRIu64 " of %" PRIu64 " whole steps came within %" PRIu64
-				    " s; give it more --seconds",
-				    trace->job, steps > 0 ? steps - 1 : 0, trace->steps, trace->seconds);
+		return command_fail_at(COMMAND_FAILED, -ETIMEDOUT,
+				       "job %s: %" PRIu64 " of %" PRIu64 " whole steps came within %" PRIu64
+				       " s; give it more --seconds",
+				       trace->job, steps > 0 ? steps - 1 : 0, trace->steps, trace->seconds);
 	return COMMAND_DONE;
 }
 

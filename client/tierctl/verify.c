@@ -1,6 +1,7 @@
 #include "client/tierctl/choice.h"
 #include "client/tierctl/progress.h"
 
+#include <errno.h>
 #include <inttypes.h>
 
 #include "common/plural.h"
@@ -158,9 +159,10 @@ int command_verify(const struct command_context *context)
 	progress_begin(&verification.progress, context->is_json);
 	code = ask_for_all(&verification, ask, &verify);
 	if (code == COMMAND_DONE && verification.damaged > 0)
-		code = command_fail(COMMAND_FAILED,
-				    "%" PRIu64 " block%s of job %s cannot be read: look at the disk, and go "
-				    "back to a checkpoint",
-				    verification.damaged, PLURAL(verification.damaged), verification.job);
+		code = command_fail_at(COMMAND_FAILED, -EBADMSG,
+				       "%" PRIu64
+				       " block%s of job %s cannot be read: look at the disk, and go "
+				       "back to a checkpoint",
+				       verification.damaged, PLURAL(verification.damaged), verification.job);
 	return code;
 }

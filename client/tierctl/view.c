@@ -106,7 +106,7 @@ static int list_jobs(struct view *view, Tierd__Wire__JobEntry **ret_entries, siz
 		return code;
 	entries = calloc(jobs->n_jobs + 1, sizeof(*entries));
 	if (!entries)
-		return command_fail(COMMAND_FAILED, "out of memory");
+		return command_fail_memory();
 	for (size_t i = 0; i < jobs->n_jobs; i++) {
 		entries[i].name = strdup(jobs->jobs[i]->name);
 		entries[i].uid = jobs->jobs[i]->uid;
@@ -135,7 +135,7 @@ static int map_jobs(struct view *view)
 	for (size_t i = 0; i < count; i++)
 		free(entries[i].name);
 	free(entries);
-	return view->jobs ? COMMAND_DONE : command_fail(COMMAND_FAILED, "out of memory");
+	return view->jobs ? COMMAND_DONE : command_fail_memory();
 }
 
 /* One that cannot be read any more keeps its last figures. */
@@ -200,13 +200,13 @@ static int look_at_node(struct view *view)
 static int fail_page(const struct view *view, int r)
 {
 	if (r == -EPROTONOSUPPORT)
-		return command_fail(
-			COMMAND_FAILED,
+		return command_fail_at(
+			COMMAND_FAILED, r,
 			"tierd at %s writes its statistics in version %u, and tierctl " TIERD_VERSION
 			" reads %u; update the older of the two",
 			view->context->socket, statistics_page_version(view->page), STATISTICS_VERSION);
-	return command_fail(COMMAND_UNREACHABLE, "the statistics of tierd at %s cannot be read: %s",
-			    view->context->socket, strerror(-r));
+	return command_fail_at(COMMAND_UNREACHABLE, r, "the statistics of tierd at %s cannot be read: %s",
+			       view->context->socket, strerror(-r));
 }
 
 static int connect_view(struct view *view, bool is_stuck)
@@ -223,7 +223,7 @@ static int connect_view(struct view *view, bool is_stuck)
 		ask_free(ask);
 		return COMMAND_DONE;
 	}
-	code = command_fail_to_connect(ask);
+	code = command_fail_to_connect(ask, r);
 	ask_free(ask);
 	return code;
 }
@@ -279,7 +279,7 @@ int view_refresh(struct view *view)
 		map_node(view);
 		code = ask_is_connected(view->ask)
 			       ? map_jobs(view)
-			       : command_fail(COMMAND_UNREACHABLE, "%s", ask_message(view->ask));
+			       : command_fail_at(COMMAND_UNREACHABLE, -EPIPE, "%s", ask_message(view->ask));
 		if (code == COMMAND_UNREACHABLE)
 			view->ask = ask_free(view->ask);
 		else if (code != COMMAND_DONE)

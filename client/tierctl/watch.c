@@ -150,8 +150,9 @@ static int end_of_time(const struct watch_flags *flags, uint64_t seen)
 {
 	if (flags->count == 0)
 		return COMMAND_DONE;
-	return command_fail(COMMAND_FAILED, "%" PRIu64 " of %" PRIu64 " events came within %" PRIu64 " s",
-			    seen, flags->count, flags->timeout_s);
+	return command_fail_at(COMMAND_FAILED, -ETIMEDOUT,
+			       "%" PRIu64 " of %" PRIu64 " events came within %" PRIu64 " s", seen,
+			       flags->count, flags->timeout_s);
 }
 
 static int look_on(const struct command_context *context, struct ask *ask, const struct watch_flags *flags)
@@ -168,7 +169,7 @@ static int look_on(const struct command_context *context, struct ask *ask, const
 		if (r == -ETIMEDOUT && ask_is_connected(ask))
 			return end_of_time(flags, seen);
 		if (r < 0)
-			return command_fail(COMMAND_UNREACHABLE, "%s", ask_message(ask));
+			return command_fail_at(COMMAND_UNREACHABLE, r, "%s", ask_message(ask));
 		code = print(context, event, &counts);
 		seen += counts;
 		/* Who reads it may have gone; and wants each when it comes. */

@@ -474,7 +474,7 @@ def a_daemon_is_killed_under_an_export():
     goes_on(job)
     os.kill(int(os.environ["TIERD_PID"]), signal.SIGKILL)
     status, _, message = stuck.go_on()
-    assert status == 1 and message.startswith("tierctl: "), (status, message)
+    assert status == 1 and json.loads(message)["error"] == "failed", (status, message)
     assert not os.path.exists(at("cut")) and not partials()
     job.process.communicate()
 

@@ -1,5 +1,5 @@
 """Each verb of tierctl says the same of what is the same: a wrong flag, an argument too many, no daemon, a daemon that
-does not answer; and with --json prints JSON and nothing else. tierctl_everywhere.py, in a state that $STATE names.
+does not answer; and with --json prints JSON and nothing else, errors included. tierctl_everywhere.py, in a state that $STATE names.
 """
 import json
 import os
@@ -40,6 +40,14 @@ def parse(verb, text):
     return json.loads(text) if text else None
 
 
+def error_of(result):
+    """With --json an error is one object, on a line of the standard error, and nothing else is said."""
+    assert not result.stdout and result.stderr.endswith("\n") and result.stderr.count("\n") == 1, result
+    error = json.loads(result.stderr)
+    assert set(error) == {"error", "code", "message", "exit_status"} and error["exit_status"] == result.returncode, error
+    return error
+
+
 def help_and_usage_are_the_same_everywhere():
     verbs = [line.split()[0] for line in run("help").stdout.splitlines() if line.startswith("  ") and line[2].islower()]
     # help needs nothing, and what read prints are values.
@@ -51,6 +59,11 @@ def help_and_usage_are_the_same_everywhere():
         wrong = run(verb, "--frobnicate")
         assert wrong.returncode == 2 and not wrong.stdout, wrong
         assert wrong.stderr == f"tierctl: unknown flag --frobnicate of {verb}; see tierctl {verb} --help\n", wrong
+        # Before the verb, behind the flag that is wrong, and where nothing is read any more.
+        for words in (["--json", verb, "--frobnicate"], [verb, "--frobnicate", "--json"]):
+            error = error_of(run(*words))
+            assert error == {"error": "usage", "code": "EINVAL", "message": wrong.stderr[9:-1], "exit_status": 2}, error
+        assert run(verb, "--frobnicate", "--", "--json").stderr == wrong.stderr
         if verb != "evict":
             many = run(verb, *["check" if verb == "config" else "x"] * 4)
             assert many.returncode == 2 and "one argument too many" in many.stderr and not many.stdout, many
@@ -66,8 +79,8 @@ def with_a_daemon_all_is_json():
         if verb in ONE_JOB:
             named = ["kept"] * (verb in NAMING) + ["2"] * (verb in ("reserve", "retain"))
             gone = run("--json", verb, "no-such-job", *named, *["--yes"] * (verb in ("drop", "rollback")))
-            assert gone.returncode == 1 and not gone.stdout, gone
-            assert gone.stderr == "tierctl: there is no job no-such-job that you may see\n", gone
+            assert gone.returncode == 1 and error_of(gone)["code"] == "ENOENT", gone
+            assert error_of(gone)["message"] == "there is no job no-such-job that you may see", gone
 
 
 def without_a_daemon_all_say_where_they_looked():
@@ -76,8 +89,9 @@ def without_a_daemon_all_say_where_they_looked():
             assert run("--json", verb, *arguments).returncode in (0, 1), verb
             continue
         lost = run("--json", verb, *arguments)
-        assert lost.returncode == 3 and not lost.stdout, lost
-        assert "no tierd listens at " + os.environ["TIERD_SOCKET"] in lost.stderr, lost
+        error = error_of(lost)
+        assert lost.returncode == 3 and error["error"] == "unreachable" and error["code"] in ("ENOENT", "ECONNREFUSED"), lost
+        assert "no tierd listens at " + os.environ["TIERD_SOCKET"] in error["message"], lost
 
 
 def of_one_that_is_stuck_all_say_so():
@@ -93,12 +107,22 @@ def of_one_that_is_stuck_all_say_so():
             assert process.returncode in (0, 1) and parse(verb, out) is not None, (verb, errors)
         else:
             assert process.returncode == 3 and not out, (verb, process.returncode, out)
+            assert json.loads(errors)["code"] in ("ETIMEDOUT", "EAGAIN"), (verb, errors)
             assert f"does not answer within {WAITS.get(verb, 10)} s: it is stopped or stuck" in errors, (verb, errors)
             assert "tierctl top and tierctl metrics show its last figures" in errors, (verb, errors)
 
 
+def words_that_are_no_command_are_errors_too():
+    for words, message in (
+        (["frobnicate"], "there is no command 'frobnicate'; see tierctl help"), ([], "a command is missing; see tierctl help"),
+        (["--frobnicate"], "unknown flag --frobnicate; see tierctl --help"), (["help", "x"], "there is no command 'x'; see tierctl help"),
+    ):
+        assert error_of(run("--json", *words))["message"] == message
+        assert run(*words).returncode == 2
+
+
 {
-    "here": lambda: (help_and_usage_are_the_same_everywhere(), with_a_daemon_all_is_json()),
+    "here": lambda: (help_and_usage_are_the_same_everywhere(), words_that_are_no_command_are_errors_too(), with_a_daemon_all_is_json()),
     "absent": without_a_daemon_all_say_where_they_looked,
     "stuck": of_one_that_is_stuck_all_say_so,
 }[os.environ["STATE"]]()
