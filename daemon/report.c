@@ -8,6 +8,7 @@
 
 #include "common/clock.h"
 #include "daemon/access.h"
+#include "daemon/definition.h"
 #include "daemon/durable.h"
 #include "daemon/family.h"
 #include "daemon/pace.h"
@@ -445,4 +446,14 @@ void report_units(struct pending *pending, const Tierd__Wire__UnitsRead *request
 	uint32_t most = UNITS_PER_REPLY / (1 + job->options.world_size / 64);
 
 	reply_units(pending, job, request->first, left < most ? left : most);
+}
+
+/* ---- Tensors ---- */
+
+void report_tensors(struct pending *pending, const Tierd__Wire__TensorsRead *request)
+{
+	const struct job *job = access_find(pending, request->job, request->has_owner, request->owner);
+
+	if (job)
+		definition_report(pending, job, request->unit, request->tensor);
 }

@@ -1,4 +1,4 @@
-/* Reports: what tierctl shows of the node, its jobs and their units. */
+/* Reports: what tierctl shows of the node, its jobs, their units and tensors. */
 #ifndef TIERD_DAEMON_REPORT_H
 #define TIERD_DAEMON_REPORT_H
 
@@ -8,5 +8,6 @@
 void report_node(struct pending *pending, struct node *node);
 void report_jobs(struct pending *pending, struct node *node);
 void report_units(struct pending *pending, const Tierd__Wire__UnitsRead *request);
+void report_tensors(struct pending *pending, const Tierd__Wire__TensorsRead *request);
 
 #endif

@@ -120,6 +120,7 @@ static bool handle_node_request(struct pending *pending, const Tierd__Wire__Requ
 		HANDLE(NODE_READ, report_node(pending, pending->client->node));
 		HANDLE(JOBS_READ, report_jobs(pending, pending->client->node));
 		HANDLE(UNITS_READ, report_units(pending, request->units_read));
+		HANDLE(TENSORS_READ, report_tensors(pending, request->tensors_read));
 		HANDLE(STATISTICS_MAP, statistics_map(pending, request->statistics_map));
 		HANDLE(JOB_DROP, drop_job(pending, request->job_drop));
 		HANDLE(LEASES_READ, leases_report(pending, request->leases_read));
@@ -253,6 +254,7 @@ bool request_holds_nothing(const Tierd__Wire__Request *request)
 	case TIERD__WIRE__REQUEST__BODY_NODE_READ:
 	case TIERD__WIRE__REQUEST__BODY_JOBS_READ:
 	case TIERD__WIRE__REQUEST__BODY_UNITS_READ:
+	case TIERD__WIRE__REQUEST__BODY_TENSORS_READ:
 	case TIERD__WIRE__REQUEST__BODY_STATISTICS_MAP:
 	case TIERD__WIRE__REQUEST__BODY_LEASES_READ:
 	case TIERD__WIRE__REQUEST__BODY_BLOBS_READ:

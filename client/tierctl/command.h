@@ -47,6 +47,7 @@ int command_drop(const struct command_context *context);
 int command_top(const struct command_context *context);
 int command_metrics(const struct command_context *context);
 int command_units(const struct command_context *context);
+int command_tensors(const struct command_context *context);
 int command_config(const struct command_context *context);
 int command_doctor(const struct command_context *context);
 int command_read(const struct command_context *context);

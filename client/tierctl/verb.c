@@ -170,6 +170,8 @@ const struct verb verbs[] = {
 	  user_flags },
 	{ "drop", command_drop, "JOB", "end a job and discard its state, snapshots too", drop_flags },
 	{ "units", command_units, "JOB", "a job's units: where they are, leases, versions", user_flags },
+	{ "tensors", command_tensors, "JOB [UNIT]",
+	  "the tensors of a job's units: format, shape, where they are", user_flags },
 	{ "read", command_read, "JOB TENSOR", "a tensor's values as raw bytes, of one step or JOB@SNAPSHOT",
 	  read_flags },
 	{ "export", command_export, "JOB",

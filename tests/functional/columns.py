@@ -16,7 +16,7 @@ UNIT = "a-unit-" + "u" * 110
 FILE = f"{SCRATCH}/{'f' * 120}.safetensors"
 
 SHOWING = {
-    "status": [[]], "jobs": [[], [JOB]], "units": [[JOB]], "blobs": [[JOB]], "snapshots": [[JOB]], "leases": [[]],
+    "status": [[]], "jobs": [[], [JOB]], "units": [[JOB]], "tensors": [[JOB]], "blobs": [[JOB]], "snapshots": [[JOB]], "leases": [[]],
     "tiers": [[]], "scrub": [[]], "top": [["--once", "--interval", "0.1"]], "inspect": [[FILE]], "ping": [[]], "doctor": [["--quick"]],
 }
 # They change something, write values, lines of a log, a format of others or a file, or have a test of their own.

@@ -11,7 +11,7 @@ import sys
 from handlers_corpus import field, message
 
 ANSWER, REPLY, PAGES, EVENT, OTHER, FAIL, NOISE, HANG_UP = range(8)
-PING, STATUS, JOBS, JOB, UNITS, LEASES, LEASES_OF, EVICT, TIERS, TOP, METRICS, PLAN, WATCH, VERIFY, SCRUB = range(15)
+PING, STATUS, JOBS, JOB, UNITS, LEASES, LEASES_OF, EVICT, TIERS, TOP, METRICS, PLAN, WATCH, VERIFY, SCRUB, TENSORS = range(16)
 JSON = 0x80
 
 
@@ -77,6 +77,8 @@ RANK = message(_1=0, _2=77, _3="training", _4=12, _5=34)
 A_JOB = message(_1="job", _2=1000, _3="trained", _4=2, _5=3, _6=1, _7=5, _8=2, _9=600, _10=1 << 20, _11=1 << 30,
                 _12=1 << 30, _13="nvme", _14="nvme", _15=[RANK, RANK], _16=STATISTICS, _17="adamw", _18=1.0, _19=100, _33="no")
 A_UNIT = message(_1=0, _2="layer 0", _3=300, _4=1200, _5="resident", _6="host+nvme", _7=1, _8=5, _9=1, _11=0, _12=b"\x96\x02")
+A_TENSOR = message(_1="w", _2="tied", _3=2, _4=b"\x20\x40", _5=1)
+A_SLICE = message(_1="\x1b[2J", _3=99, _4=b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01" * 20, _6=1, _10="whole", _11=-1 & (1 << 64) - 1, _12=7)
 LEASED = message(_1=0, _2="layer 0", _3=[message(_1=0, _2=77, _3=1, _4=55), message(_1=1, _2=78, _3=2, _5=1)])
 
 DAMAGED = message(_1="layer 0", _2="m", _3='"weight", "\x1b[2J" and 3 more', _4="/nvme/0", _5=1 << 40, _6=1 << 18, _7="its checksum")
@@ -115,6 +117,13 @@ TIERCTL = {
     "units": asked(UNITS, replied(11, message(_1=A_UNIT, _2=2)), replied(11, message(_1=A_UNIT, _2=2))),
     "units_json": asked(UNITS | JSON, replied(11, message(_1=A_UNIT, _2=1))),
     "units_without_end": asked(UNITS, replied(11, message(_2=5))),
+    "tensors": asked(TENSORS, replied(10, message(_1=A_JOB, _2=1)), replied(11, message(_1=A_UNIT, _2=1)),
+                     replied(71, message(_1=message(_1="layer 0", _2=3, _3=[A_TENSOR, A_SLICE]))),
+                     replied(71, message(_1=[message(_1="layer 0", _2=3, _3=A_TENSOR), message(_1="surplus", _2=1, _3=A_TENSOR)]))),
+    "tensors_json": asked(TENSORS | JSON, replied(10, message(_1=A_JOB, _2=1)), replied(11, message(_1=A_UNIT, _2=1)),
+                          replied(71, message(_1=message(_1="layer 0", _2=2, _3=[A_TENSOR, A_SLICE])))),
+    "tensors_without_end": asked(TENSORS, replied(10, message(_1=A_JOB, _2=1)), replied(11, message(_1=A_UNIT, _2=1)),
+                                 replied(71, message(_1=message(_1="layer 0", _2=3)))),
     "leases": asked(LEASES, replied(10, message(_1=A_JOB, _2=1)), replied(50, message(_1=LEASED, _2=1, _3=1))),
     "leases_json": asked(LEASES | JSON, replied(10, message(_1=A_JOB, _2=1)), replied(50, message(_1=LEASED, _2=1, _3=1))),
     "leases_of": asked(LEASES_OF, replied(10, message(_1=A_JOB, _2=1)), replied(50, message(_1=LEASED, _2=0, _3=9))),

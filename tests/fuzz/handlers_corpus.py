@@ -47,7 +47,7 @@ REQUESTS = {name: number for number, name in enumerate(
      "write", "read", "statistics", "ping", "node", "jobs", "units", "await"], 1)}
 REQUESTS |= {"drop": 30, "map": 40, "leases": 50, "evict": 51, "drain": 52, "finish": 60, "watch": 110, "verify": 180, "scrub": 181, "trace": 190,
              "follow": 191}
-REQUESTS.update({"look": 70, "list": 71, "refresh": 72, "copy": 73, "close": 74})
+REQUESTS.update({"look": 70, "list": 71, "refresh": 72, "copy": 73, "close": 74, "tensors": 75})
 NONE = 4  # the optimizer
 
 
@@ -156,6 +156,7 @@ SEEDS = {
     "hints": begun(0, 1) + settle() + ask(0, "prefetch", _1=1, _2=b"\x00\x01") + ask(0, "phase", _1=1, _2="eval")
              + settle() + train(0) + settle() + ask(0, "phase", _1=1, _2="train"),
     "reports": begun(0, 1) + settle() + ask(1, "ping") + ask(1, "node") + ask(1, "jobs") + ask(1, "units", _1="play")
+               + ask(1, "tensors", _1="play") + ask(1, "tensors", _1="play", _4=1, _5=7) + ask(1, "tensors", _1="play", _4=1 << 31)
                + ask(0, "statistics", _1=1),
     "lease": begun(0, 2) + begun(1, 2) + settle() + ask(1, "gather", _1=1, _2=1, _3=1, _5=1) + settle() + step(1) + train(0)
              + settle() + die(1),

@@ -11,11 +11,14 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
 static const char *const commands[][MAX_WORDS] = {
-	{ "ping" },	     { "status" },	  { "jobs" },
-	{ "jobs", "job" },   { "units", "job" },  { "leases" },
-	{ "leases", "job" }, { "evict", "job" },  { "tiers" },
-	{ "top", "--once" }, { "metrics" },	  { "plan", "--parameters=7B", "--world-size=8" },
-	{ "watch" },	     { "verify", "job" }, { "scrub" },
+	{ "ping" },	     { "status" },
+	{ "jobs" },	     { "jobs", "job" },
+	{ "units", "job" },  { "leases" },
+	{ "leases", "job" }, { "evict", "job" },
+	{ "tiers" },	     { "top", "--once", "--interval=0.1" },
+	{ "metrics" },	     { "plan", "--parameters=7B", "--world-size=8" },
+	{ "watch" },	     { "verify", "job" },
+	{ "scrub" },	     { "tensors", "job" },
 };
 
 static void run(const char *const words[MAX_WORDS], bool is_json, char *path)

@@ -1,0 +1,276 @@
+/* Tensors: what a job's units are made of, and where that is. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "client/tierctl/choice.h"
+#include "client/tierctl/listing.h"
+#include "common/cleanup.h"
+#include "proto/vocabulary.h"
+
+#define SHAPE_SIZE (WIRE_MAX_DIMENSIONS * 22 + 3)
+
+/* Where a unit is. */
+struct place {
+	char state[16], tiers[16];
+};
+
+struct tensors {
+	struct listing listing;
+	const char *job, *wanted; /* wanted: the unit; NULL: all */
+	bool is_found;
+	uint32_t first, end; /* the units that are listed */
+	struct place *places;
+	uint32_t count, capacity;
+	bool has_no_memory;
+};
+
+/* ---- Where the units are ---- */
+
+static bool add_place(struct tensors *tensors, const Tierd__Wire__UnitEntry *unit)
+{
+	struct place *place;
+
+	if (tensors->count == tensors->capacity) {
+		uint32_t capacity = tensors->capacity ? tensors->capacity * 2 : 256;
+		struct place *places = realloc(tensors->places, capacity * sizeof(*places));
+
+		if (!places)
+			return false;
+		tensors->places = places;
+		tensors->capacity = capacity;
+	}
+	place = &tensors->places[tensors->count];
+	snprintf(place->state, sizeof(place->state), "%s", unit->state);
+	snprintf(place->tiers, sizeof(place->tiers), "%s", unit->tiers);
+	if (tensors->wanted && strcmp(unit->name, tensors->wanted) == 0) {
+		tensors->first = tensors->count;
+		tensors->is_found = true;
+	}
+	tensors->count++;
+	return true;
+}
+
+static bool take_units(const struct listing *listing, const Tierd__Wire__Reply *reply, uint32_t *next,
+		       uint32_t *ret_total)
+{
+	struct tensors *tensors = container_of(listing, struct tensors, listing);
+
+	if (reply->body_case != TIERD__WIRE__REPLY__BODY_UNITS)
+		return false;
+	for (size_t i = 0; i < reply->units->n_units && !tensors->has_no_memory; i++)
+		tensors->has_no_memory = !add_place(tensors, reply->units->units[i]);
+	*next += (uint32_t)reply->units->n_units;
+	*ret_total = tensors->has_no_memory ? 0 : reply->units->total;
+	return true;
+}
+
+/* By its name, or, if none is called so, by its number. */
+static int find_unit(struct tensors *tensors)
+{
+	uint64_t number;
+
+	tensors->end = tensors->count;
+	if (!tensors->wanted)
+		return COMMAND_DONE;
+	if (!tensors->is_found && command_read_number(tensors->wanted, UINT32_MAX, &number) &&
+	    number < tensors->count) {
+		tensors->first = (uint32_t)number;
+		tensors->is_found = true;
+	}
+	if (!tensors->is_found)
+		return command_fail_at(COMMAND_FAILED, -ENOENT,
+				       "job %s has no unit '%s', neither by that name nor by that number; "
+				       "see tierctl units %s",
+				       tensors->job, tensors->wanted, tensors->job);
+	tensors->end = tensors->first + 1;
+	return COMMAND_DONE;
+}
+
+static int ask_units(struct tensors *tensors, struct ask *ask, const Tierd__Wire__TensorsRead *of)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;
+	int code;
+
+	read.job = of->job;
+	read.has_owner = true;
+	read.owner = of->owner;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
+	request.units_read = &read;
+	code = listing_ask(&tensors->listing, ask,
+			   &(struct listing_pages){ &request, &read.first, take_units });
+	if (code == COMMAND_DONE && tensors->has_no_memory)
+		code = command_fail_memory();
+	return code == COMMAND_DONE ? find_unit(tensors) : code;
+}
+
+/* ---- A tensor ---- */
+
+struct format {
+	const char *name;
+	uint64_t element_bytes;
+};
+
+static const struct format *format_of(const Tierd__Wire__Tensor *tensor)
+{
+	static const struct format formats[] = {
+		{ "?", 0 },
+		[FORMAT_FP32] = { "fp32", 4 },
+		[FORMAT_BF16] = { "bf16", 2 },
+		[FORMAT_FP16] = { "fp16", 2 },
+		[FORMAT_BYTES] = { "bytes", 1 },
+	};
+
+	return &formats[tensor->format < ARRAY_LENGTH(formats) ? tensor->format : 0];
+}
+
+static uint64_t elements_of(const Tierd__Wire__Tensor *tensor)
+{
+	uint64_t elements = 1;
+
+	for (size_t i = 0; i < tensor->n_shape; i++)
+		elements *= tensor->shape[i];
+	return elements;
+}
+
+/* "[32, 64]" */
+static const char *text_shape(const Tierd__Wire__Tensor *tensor, char text[static SHAPE_SIZE])
+{
+	size_t used = (size_t)snprintf(text, SHAPE_SIZE, "[");
+
+	for (size_t i = 0; i < tensor->n_shape && i < WIRE_MAX_DIMENSIONS; i++)
+		used += (size_t)snprintf(text + used, SHAPE_SIZE - used, "%s%" PRIu64, i ? ", " : "",
+					 tensor->shape[i]);
+	snprintf(text + used, SHAPE_SIZE - used, "]");
+	return text;
+}
+
+/* Which rows it is of what. */
+static void add_slice(struct table *table, const Tierd__Wire__Tensor *tensor)
+{
+	uint64_t rows = tensor->n_shape > 0 ? tensor->shape[0] : 0;
+
+	if (*tensor->slice_of)
+		table_add(table, "%" PRIu64 " to %" PRIu64 " of %" PRIu64 " of %s", tensor->slice_row,
+			  tensor->slice_row + rows - (rows > 0), tensor->slice_rows, tensor->slice_of);
+	else
+		table_add(table, "-");
+}
+
+static void add_tensor(struct tensors *tensors, const Tierd__Wire__Tensor *tensor, const char *unit_name,
+		       uint32_t unit)
+{
+	const struct place *place = &tensors->places[unit];
+	struct table *table = tensors->listing.table;
+	char shape[SHAPE_SIZE];
+
+	table_add(table, "%s", tensor->name);
+	table_add(table, "%s", format_of(tensor)->name);
+	table_add(table, "%s", text_shape(tensor, shape));
+	table_add_bytes(table, elements_of(tensor) * format_of(tensor)->element_bytes);
+	if (tensor->is_frozen)
+		table_add(table, "frozen");
+	else
+		table_add(table, "%u", tensor->group);
+	table_add(table, "%s", *place->tiers ? place->tiers : place->state);
+	table_add(table, "%u", unit);
+	table_add(table, "%s", unit_name);
+	table_add(table, "%s", *tensor->alias ? tensor->alias : "-");
+	add_slice(table, tensor);
+}
+
+static cJSON *tensor_json(const struct tensors *tensors, const Tierd__Wire__Tensor *tensor,
+			  const char *unit_name, uint32_t unit)
+{
+	cJSON *json = cJSON_CreateObject(), *shape;
+
+	cJSON_AddStringToObject(json, "name", tensor->name);
+	if (*tensor->alias)
+		cJSON_AddStringToObject(json, "alias", tensor->alias);
+	cJSON_AddNumberToObject(json, "unit", unit);
+	cJSON_AddStringToObject(json, "unit_name", unit_name);
+	cJSON_AddStringToObject(json, "format", format_of(tensor)->name);
+	shape = cJSON_AddArrayToObject(json, "shape");
+	for (size_t i = 0; i < tensor->n_shape; i++)
+		cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)tensor->shape[i]));
+	cJSON_AddNumberToObject(json, "elements", (double)elements_of(tensor));
+	cJSON_AddNumberToObject(json, "bytes",
+				(double)(elements_of(tensor) * format_of(tensor)->element_bytes));
+	cJSON_AddNumberToObject(json, "group", tensor->group);
+	cJSON_AddBoolToObject(json, "is_frozen", tensor->is_frozen);
+	if (*tensor->slice_of) {
+		cJSON_AddStringToObject(json, "slice_of", tensor->slice_of);
+		cJSON_AddNumberToObject(json, "slice_row", (double)tensor->slice_row);
+		cJSON_AddNumberToObject(json, "slice_rows", (double)tensor->slice_rows);
+	}
+	cJSON_AddStringToObject(json, "state", tensors->places[unit].state);
+	cJSON_AddStringToObject(json, "tiers", tensors->places[unit].tiers);
+	return json;
+}
+
+/* ---- Pages of them ---- */
+
+/* The page may begin, and end, in the middle of a unit. */
+static void take_page(struct tensors *tensors, const Tierd__Wire__ReaderUnitsReply *page,
+		      Tierd__Wire__TensorsRead *read)
+{
+	for (size_t i = 0; i < page->n_units && read->unit < tensors->end; i++) {
+		const Tierd__Wire__ReaderUnit *unit = page->units[i];
+
+		for (size_t k = 0; k < unit->n_tensors; k++)
+			if (tensors->listing.json)
+				cJSON_AddItemToArray(
+					tensors->listing.json,
+					tensor_json(tensors, unit->tensors[k], unit->name, read->unit));
+			else
+				add_tensor(tensors, unit->tensors[k], unit->name, read->unit);
+		read->tensor += (uint32_t)unit->n_tensors;
+		if (read->tensor < unit->tensor_count)
+			return;
+		read->unit++;
+		read->tensor = 0;
+	}
+}
+
+static int ask_tensors(struct tensors *tensors, struct ask *ask, Tierd__Wire__TensorsRead *read)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	const Tierd__Wire__Reply *reply;
+
+	request.body_case = TIERD__WIRE__REQUEST__BODY_TENSORS_READ;
+	request.tensors_read = read;
+	read->unit = tensors->first;
+	while (read->unit < tensors->end) {
+		uint32_t unit = read->unit, tensor = read->tensor;
+		int code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_READER_UNITS, &reply);
+
+		if (code != COMMAND_DONE)
+			return code;
+		take_page(tensors, reply->reader_units, read);
+		/* It has been replaced meanwhile, by one that has fewer. */
+		if (read->unit == unit && read->tensor == tensor)
+			return command_fail_reply();
+	}
+	return COMMAND_DONE;
+}
+
+int command_tensors(const struct command_context *context)
+{
+	static const char *const titles[] = { "~TENSOR", "FORMAT", "SHAPE",  "1>BYTES",
+					      "3GROUP",	 "2TIERS", "5>UNIT", "4~IN UNIT",
+					      "6~ALIAS", "7~ROWS", NULL };
+	_cleanup_(ask_freep) struct ask *ask = NULL;
+	Tierd__Wire__TensorsRead read = TIERD__WIRE__TENSORS_READ__INIT;
+	struct tensors tensors = { .job = context->arguments[0], .wanted = context->arguments[1] };
+	int code = listing_begin(&tensors.listing, context, titles);
+
+	if (code == COMMAND_DONE)
+		code = choice_ask_owner(context, &ask, &read.job, &read.has_owner, &read.owner);
+	if (code == COMMAND_DONE)
+		code = ask_units(&tensors, ask, &read);
+	if (code == COMMAND_DONE)
+		code = ask_tensors(&tensors, ask, &read);
+	free(tensors.places);
+	return listing_end(&tensors.listing, code);
+}
