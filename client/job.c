@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "client/reconnect.h"
 #include "client/structure.h"
@@ -15,6 +14,7 @@
 /* The event follows the word in the directory at once; only a daemon that hangs needs as long as this. */
 #define EVENT_DELAY_NS UINT64_C(1000000000)
 #define COMING_BACK_NS UINT64_C(10000000000)
+#define OPENING_PAUSE_NS UINT64_C(10000000)
 
 /* ---- What a call needs ---- */
 
@@ -317,18 +317,24 @@ static int open_first(struct tierd_job *job, const Tierd__Wire__Request *request
 }
 
 /* A job that broke comes back from its store, and one that gets another world size comes to rest: that takes
- * a moment. */
+ * a moment. A daemon that drains is about to be started again. */
+static uint64_t patience_ns(const struct tierd_job *job, int r)
+{
+	if (r == -EAGAIN)
+		return COMING_BACK_NS;
+	return r == -ESHUTDOWN ? (uint64_t)job->node->reconnect_ms * 1000000 : 0;
+}
+
 static int open_patiently(struct tierd_job *job, const Tierd__Wire__Request *request)
 {
-	const struct timespec nap = { .tv_nsec = 10000000 };
-	uint64_t deadline = clock_now_ns() + COMING_BACK_NS;
+	uint64_t start = clock_now_ns();
 	int r;
 
 	for (;;) {
 		r = JOB_REPEAT(open_first(job, request));
-		if (r != -EAGAIN || clock_now_ns() >= deadline)
+		if (clock_now_ns() - start >= patience_ns(job, r))
 			return r;
-		nanosleep(&nap, NULL);
+		clock_sleep_ns(OPENING_PAUSE_NS);
 	}
 }
 

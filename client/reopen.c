@@ -222,7 +222,7 @@ int job_return(struct tierd_job *job)
 	job->is_getting_ready = true;
 	while (r == 0 && job->is_sent_away) {
 		r = return_once(job);
-		if (r == -EAGAIN && clock_now_ns() < deadline)
+		if ((r == -EAGAIN || r == -ESHUTDOWN) && clock_now_ns() < deadline)
 			r = nap(job->node);
 	}
 	/* With a connection that is lost, that is over. */

@@ -89,6 +89,56 @@ static bool dies_at_phase(struct fake_peer *peer, const Tierd__Wire__Request *re
 	return true;
 }
 
+/* ---- One that drains ---- */
+
+/* Its openings; then it is stopped, and another one comes. */
+static bool drains_at_first(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(JOB_OPEN) || peer->connection > 1)
+		return false;
+	if (peer->stage++ < 2)
+		fake_peer_fail(peer, number, -ESHUTDOWN, "tierd drains");
+	else
+		shutdown(peer->fd, SHUT_RDWR);
+	return true;
+}
+
+static void one_that_drains_is_waited_for_and_the_next_one_asked(void **state)
+{
+	struct scene scene = { .peer = { .hook = drains_at_first, .connections = 2 } };
+
+	start(&scene);
+	assert_int_equal(scene.peer.connection, 2);
+	assert_int_equal(scene.peer.stage, 3);
+	end(&scene);
+}
+
+static bool drains(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	if (request->body_case != BODY(JOB_OPEN))
+		return false;
+	peer->stage++;
+	fake_peer_fail(peer, number, -ESHUTDOWN, "tierd drains");
+	return true;
+}
+
+static void one_that_drains_refuses_whoever_does_not_reconnect(void **state)
+{
+	struct scene scene = { .peer = { .hook = drains } };
+	struct tierd_connect_options connect = TIERD_CONNECT_OPTIONS_INIT;
+	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
+
+	fake_peer_start(&scene.peer);
+	connect.socket_path = scene.peer.path;
+	connect.reconnect_ms = 0;
+	assert_int_equal(tierd_connect_with(&connect, &scene.node), 0);
+	options.name = "test";
+	assert_int_equal(tierd_job_open(scene.node, &options, &scene.job), -ESHUTDOWN);
+	assert_says("tierd drains");
+	assert_int_equal(scene.peer.stage, 1);
+	end(&scene);
+}
+
 /* ---- As if nothing had happened ---- */
 
 static char last_phase[64];
@@ -252,7 +302,7 @@ static bool send_away_at_phase(struct fake_peer *peer, uint32_t number, const Ti
 	return true;
 }
 
-/* Two times it is not there yet. */
+/* At first it is not there yet, then the daemon drains. */
 static bool roll_back(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
 {
 	if (request->body_case != BODY(JOB_OPEN) || openings++ == 0)
@@ -261,7 +311,7 @@ static bool roll_back(struct fake_peer *peer, uint32_t number, const Tierd__Wire
 	assert_false(request->job_open->is_reconnect);
 	if (openings > 3)
 		return false;
-	fake_peer_fail(peer, number, -EAGAIN, "job test is being rolled back; try again");
+	fake_peer_fail(peer, number, openings == 2 ? -EAGAIN : -ESHUTDOWN, "try again");
 	return true;
 }
 
@@ -370,6 +420,8 @@ static void one_that_does_not_reconnect_does_not_return_either(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_that_drains_is_waited_for_and_the_next_one_asked),
+		cmocka_unit_test(one_that_drains_refuses_whoever_does_not_reconnect),
 		cmocka_unit_test(a_daemon_that_comes_back_with_the_state_is_not_noticed),
 		cmocka_unit_test(one_that_goes_again_while_it_comes_back_is_waited_for),
 		cmocka_unit_test(a_job_that_stands_elsewhere_is_said),
