@@ -410,6 +410,9 @@ struct server *server_free(struct server *server)
 
 	if (!server)
 		return NULL;
+	/* All of them first: else the ranks that are still there would be told that others have left. */
+	QUEUE_FOREACH (each, &server->sessions)
+		session_close(session_from_link(each));
 	while ((link = queue_first(&server->sessions)))
 		session_free(session_from_link(link));
 	server_close(server);

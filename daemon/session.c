@@ -364,14 +364,20 @@ int session_new(int socket, const struct session_shared *shared, struct session 
 	return 0;
 }
 
+void session_close(struct session *session)
+{
+	if (session->state == SESSION_ENDED)
+		return;
+	outbox_send(&session->outbox, session->socket);
+	session_end(session, "%s", "");
+}
+
 struct session *session_free(struct session *session)
 {
 	if (!session)
 		return NULL;
 	if (event_initialized(&session->reading)) {
-		if (session->state != SESSION_ENDED)
-			outbox_send(&session->outbox, session->socket);
-		session_end(session, "%s", "");
+		session_close(session);
 		event_del(&session->death);
 		event_del(&session->ending);
 	}

@@ -45,6 +45,9 @@ struct session_shared {
 /* Takes the socket, also on failure. -ESRCH: the peer is dead already. */
 int session_new(int socket, const struct session_shared *shared, struct session **ret_session);
 
+/* Its client hears nothing after what it has been answered; session_free() may follow. */
+void session_close(struct session *session);
+
 /* Ends it at once, without calling over(). */
 struct session *session_free(struct session *session);
 DEFINE_FREEP(struct session *, session_free)

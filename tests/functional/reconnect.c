@@ -556,6 +556,33 @@ static void the_other_ranks_begin_the_step_again(void)
 	support_drop("pair");
 }
 
+static void *phase_of_other(void *argument)
+{
+	OK(tierd_phase(((struct rank *)argument)->job, "eval"));
+	return NULL;
+}
+
+/* One that ends in good order does not tell a rank that the other one is gone: none of them is. */
+static void a_stop_between_steps_is_not_noticed_by_any_rank(void)
+{
+	struct rank other = join_as("pair", 1, 2), first = join_as("pair", 0, 2);
+	pthread_t thread;
+
+	REQUIRE(pthread_create(&thread, NULL, ready_of_other, &other) == 0);
+	OK(tierd_job_ready(first.job, -1, NULL));
+	pthread_join(thread, NULL);
+	for (unsigned i = 0; i < 4; i++) {
+		end_daemon(SIGTERM);
+		start_daemon();
+		REQUIRE(pthread_create(&thread, NULL, phase_of_other, &other) == 0);
+		OK(tierd_phase(first.job, "eval"));
+		pthread_join(thread, NULL);
+	}
+	leave(&first);
+	leave(&other);
+	support_drop("pair");
+}
+
 static _Atomic bool is_over;
 
 static void *read_on(void *argument)
@@ -624,6 +651,7 @@ static const struct {
 	SCENE(a_child_is_refused_as_ever),
 	SCENE(a_rank_that_another_process_took_is_not_taken_back),
 	SCENE(the_other_ranks_begin_the_step_again),
+	SCENE(a_stop_between_steps_is_not_noticed_by_any_rank),
 	SCENE(threads_read_on_over_cuts_and_restarts),
 };
 
