@@ -121,13 +121,23 @@ struct node *pending_node(const struct pending *pending)
 	return pending->client->node;
 }
 
+/* A daemon that ends takes nothing more of a rank, and refuses nothing: a step that it refused would leave
+ * its pushes and its announcement behind. The end of the connection answers all of that. */
+static bool comes_too_late(const struct client *client, const Tierd__Wire__Request *request)
+{
+	return client->node->is_stopping && !request_holds_nothing(request);
+}
+
 /* Refusing is better than not reading on: what the client would say next may be what the others wait for. */
 void client_request(struct client *client, uint32_t number, const Tierd__Wire__Request *request)
 {
 	bool has_room = client->outstanding < client->maximum_requests || !request_may_wait(request);
-	struct pending *pending = has_room ? pending_new(client, number) : NULL;
+	struct pending *pending;
 
 	client->node->requests++;
+	if (comes_too_late(client, request))
+		return;
+	pending = has_room ? pending_new(client, number) : NULL;
 	if (!pending) {
 		port_reply_error(
 			client->port, number, -EBUSY,

@@ -14,8 +14,8 @@ struct client;
  * for their answers; more are answered with -EBUSY. */
 int client_new(struct node *node, struct port *port, unsigned maximum_requests, struct client **ret_client);
 
-/* Handles one request; every request is answered through the port, now or later, unless the client is gone
- * before. The message is valid only for the call. */
+/* Handles one request; every request is answered through the port, now or later, unless the client or the
+ * daemon is gone before. The message is valid only for the call. */
 void client_request(struct client *client, uint32_t number, const Tierd__Wire__Request *request);
 
 /* What was sent has been read. */

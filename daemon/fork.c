@@ -57,8 +57,6 @@ static int check_new_name(struct node *node, uid_t uid, const char *name, char *
 
 static int check_node(struct node *node, uid_t uid, char *message, size_t size)
 {
-	if (node->is_stopping)
-		return refuse(message, size, -ESHUTDOWN, "tierd is stopping; no job can be made");
 	if (node->is_draining)
 		return refuse(message, size, -ESHUTDOWN,
 			      "tierd drains: no job can be made until it has been started again, or tierctl "

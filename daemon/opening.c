@@ -390,10 +390,6 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 		pending_error(pending, r, "%s", message);
 		return;
 	}
-	if (node->is_stopping) {
-		pending_error(pending, -ESHUTDOWN, "tierd is stopping; no job can be opened");
-		return;
-	}
 	if (!find_to_open(pending, open, &options, &job))
 		return;
 	if (job ? job->blobs.is_loading

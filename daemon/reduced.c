@@ -121,10 +121,6 @@ void reduced_finish(struct pending *pending, const Tierd__Wire__StepFinish *fini
 
 	if (!job_check_live(pending, finish->epoch) || !check_time(pending))
 		return;
-	if (job->node->is_stopping) {
-		pending_error(pending, -ESHUTDOWN, "tierd is stopping; the step is not taken");
-		return;
-	}
 	member->is_finished = true;
 	pending_reply(pending, NULL);
 	reduced_advance(job);

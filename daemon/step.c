@@ -142,10 +142,6 @@ static bool take(struct pending *pending, const Tierd__Wire__Step *step)
 
 	if (!has_all_pushes(pending, step))
 		return false;
-	if (job->node->is_stopping) {
-		pending_error(pending, -ESHUTDOWN, "tierd is stopping; the step is not taken");
-		return false;
-	}
 	if (rates_read(job, step->rates, &rates, message, sizeof(message)) < 0) {
 		pending_error(pending, -EINVAL, "job %s, rank %u: %s", job->name, member->rank, message);
 		return false;

@@ -56,16 +56,13 @@ static void step(void)
 	REQUIRE(result.step == 1 && !result.is_skipped);
 	tierd_ticket_free(ticket);
 
-	/* Steps end now, with a reason: that it stops, or, later, that it is gone. */
+	/* It ends now. */
 	int r;
 
 	do
 		r = tierd_step(job, &rates, NULL);
 	while (r == 0);
-	REQUIRE(r == -ESHUTDOWN || r == -ECONNRESET || r == -ESTALE);
-	REQUIRE(strstr(tierd_message(), r == -ESHUTDOWN	   ? "tierd is stopping"
-					: r == -ECONNRESET ? GONE
-							   : "the daemon ends"));
+	FAILS(r, -ECONNRESET, GONE);
 	tierd_job_detach(job);
 	tierd_disconnect(node);
 }

@@ -19,7 +19,6 @@ end() {
 	wait "$trainer" || fail 'the trainer, see above'
 }
 
-# A daemon that stops refuses the next step, or is gone.
 tierd_start
 begin step decided
 tierd_stop
