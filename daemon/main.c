@@ -182,6 +182,13 @@ static void on_hang_up(evutil_socket_t number, short what, void *argument)
 	say_ready(daemon);
 }
 
+/* Before it listens: nobody has been promised anything yet, and what is on the devices bears an end at any
+ * moment. */
+static void end_at_once(int number)
+{
+	_exit(EXIT_SUCCESS);
+}
+
 static int watch_signal(struct daemon *daemon, struct event *event, int number, event_callback_fn callback)
 {
 	event_assign(event, daemon->loop, number, EV_SIGNAL | EV_PERSIST, callback, daemon);
@@ -311,8 +318,6 @@ static int start(struct daemon *daemon)
 	r = start_node(daemon);
 	if (r == 0)
 		r = restore_all(daemon->node);
-	if (r == 0)
-		r = start_server(daemon);
 	if (r < 0)
 		return r;
 	r = watch_signals(daemon);
@@ -320,7 +325,7 @@ static int start(struct daemon *daemon)
 		r = start_heartbeat(daemon);
 	if (r < 0)
 		log_error("no memory for signals and heartbeat: %s; tierd cannot start", strerror(-r));
-	return r;
+	return r == 0 ? start_server(daemon) : r;
 }
 
 /* Who asks again for what is happening would otherwise kill it, once nobody handles signals any more; and the
@@ -386,6 +391,8 @@ int main(int argc, char *argv[])
 	_cleanup_(config_freep) struct config *config = NULL;
 	struct config_problem problem;
 
+	signal(SIGTERM, end_at_once);
+	signal(SIGINT, end_at_once);
 	log_open(LOG_LEVEL_INFO);
 	journal_open();
 	if (config_new(argc, argv, &config, &problem) < 0) {

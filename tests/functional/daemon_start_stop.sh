@@ -31,3 +31,18 @@ tierd_start --log-level debug
 kill -INT "$tierd_pid"
 wait "$tierd_pid" || fail 'SIGINT: not a clean end'
 tierd_pid=
+
+# Before it listens: it has its lock, and comes no further than to what it has to say, which nobody reads.
+mkfifo "$scratch/full"
+exec 8<>"$scratch/full"
+dd if=/dev/zero of="$scratch/full" bs=4096 count=1024 oflag=nonblock 2>/dev/null || true
+for signal in TERM INT; do
+	"$TIERD" --socket "$TIERD_SOCKET" --state-dir "$scratch/early-$signal" --host-budget 64M 2>&8 &
+	tierd_pid=$!
+	await grep -qsx "$tierd_pid" "$scratch/early-$signal/lock" || fail 'it does not take its lock'
+	kill "-$signal" "$tierd_pid"
+	status=0
+	wait "$tierd_pid" || status=$?
+	tierd_pid=
+	[ $status -eq 0 ] || fail "SIG$signal before it listens: exit status $status"
+done
