@@ -1,0 +1,100 @@
+/* Clipping: a norm above clip_norm is scaled down to it, however little it is above, and no other one is; to
+ * the bit of docs/numerics.md. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "tests/unit/scene_test.h"
+
+#define CLIP_NORM 0.3f
+#define BETA1 0.9f
+
+static struct actor actor;
+
+static void begin(float clip_norm)
+{
+	static const struct actor_tensor tensor = { "w", FORMAT_FP32, INITIALIZE_ONES, 1, false };
+
+	assert_int_equal(actor_enter(&scene, &actor), 0);
+	assert_int_equal(actor_open(&actor, &(struct actor_job){ .clip_norm = clip_norm }), 0);
+	assert_int_equal(actor_define(&actor, "unit", &tensor, 1), 0);
+	assert_int_equal(actor_ready(&actor), 0);
+}
+
+static float factor_of(float clip_norm, double norm)
+{
+	double clip = clip_norm > 0 && norm > (double)clip_norm ? (double)clip_norm / (norm + 1e-6) : 1;
+
+	return (float)clip;
+}
+
+/* AdamW's first moment, which is linear in what is left of the gradient. */
+static void expect_moment(uint64_t step, float expected)
+{
+	assert_int_equal(actor_read(&actor, 0, 0, "m", 0, 1, step), 0);
+	assert_memory_equal(actor.window.base, &expected, sizeof(expected));
+}
+
+/* Of one gradient, which is the norm then. */
+static void expect_clipped(float clip_norm, const float *norms, size_t count)
+{
+	const float rest = (float)(1.0 - (double)BETA1);
+	float expected = 0;
+
+	begin(clip_norm);
+	for (size_t i = 0; i < count; i++) {
+		uint32_t step;
+		double norm;
+
+		actor_fill(&actor, FORMAT_FP32, 1, norms[i]);
+		actor_send_push(&actor, 0, 0);
+		step = actor_send_step(&actor, 0.1f);
+		norm = actor_await(&actor, step, 0)->reply->step->gradient_norm;
+		assert_true(norm == (double)norms[i]);
+		expected = fmaf(BETA1, expected, rest * (norms[i] * factor_of(clip_norm, norm)));
+		expect_moment(i + 1, expected);
+	}
+}
+
+static void a_norm_is_clipped_as_soon_as_it_is_above(void **state)
+{
+	const float above = nextafterf(CLIP_NORM, INFINITY);
+	const float norms[] = {
+		above, CLIP_NORM * 1.001f, CLIP_NORM * 1.05f, CLIP_NORM * 2.0f, CLIP_NORM * 1e6f, above
+	};
+
+	/* Else the first one would show nothing. */
+	assert_true(above * factor_of(CLIP_NORM, (double)above) < CLIP_NORM);
+	expect_clipped(CLIP_NORM, norms, ARRAY_LENGTH(norms));
+}
+
+static void a_norm_that_is_not_above_is_left_alone(void **state)
+{
+	const float norms[] = { CLIP_NORM, nextafterf(CLIP_NORM, 0), CLIP_NORM * 0.999f, CLIP_NORM * 1e-6f,
+				0 };
+
+	assert_true(factor_of(CLIP_NORM, (double)CLIP_NORM) == 1);
+	expect_clipped(CLIP_NORM, norms, ARRAY_LENGTH(norms));
+}
+
+static void without_a_clip_norm_nothing_is_clipped(void **state)
+{
+	const float norms[] = { 1e-6f, CLIP_NORM, 1e6f };
+
+	expect_clipped(0, norms, ARRAY_LENGTH(norms));
+}
+
+#define TEST(name) SCENE_TEST(name, scene_setup)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_norm_is_clipped_as_soon_as_it_is_above),
+		TEST(a_norm_that_is_not_above_is_left_alone),
+		TEST(without_a_clip_norm_nothing_is_clipped),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
