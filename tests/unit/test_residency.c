@@ -1,5 +1,5 @@
 /* Packs that wait for slots get them as soon as there are some; those that somebody waits for are updated
- * first. */
+ * first; those that a client may read stay. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -83,6 +83,29 @@ static void packs_that_somebody_waits_for_are_updated_first(void **state)
 	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
 }
 
+/* Its connection has ended, its process lives, and may read what it has leased. */
+static void what_a_rank_that_has_left_reads_stays(void **state)
+{
+	struct job *job = actor_play(&scene, &actor);
+	uint32_t slots = 0;
+
+	assert_int_equal(actor_gather(&actor, 0, 0, NULL), 0);
+	client_hang_up(actor.client, "it closed the connection");
+	assert_false(residency_evict(job, 0) || residency_begin_update(job, 0));
+	/* Nor does another unit get its slot. */
+	for (uint32_t pack = 1; pack < PLAY_UNITS; pack++)
+		if (job->residences[pack].state == DIRECTORY_RESIDENT)
+			assert_true(residency_evict(job, pack));
+	while (residency_take_slot(job, slots + 1, 0))
+		slots++;
+	assert_int_equal(slots, job->slots.count - 1);
+	assert_int_equal(job->residences[0].state, DIRECTORY_RESIDENT);
+	for (uint32_t pack = 1; pack <= slots; pack++)
+		residency_vacate(job, pack);
+	actor_release(&actor, 0);
+	assert_true(residency_evict(job, 0));
+}
+
 #define TEST(name) SCENE_TEST(name, scene_setup)
 
 int main(void)
@@ -90,6 +113,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(slots_that_become_free_together_are_filled_together),
 		TEST(packs_that_somebody_waits_for_are_updated_first),
+		TEST(what_a_rank_that_has_left_reads_stays),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
