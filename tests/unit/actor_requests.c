@@ -157,6 +157,7 @@ int actor_finish_ready(struct actor *actor, uint32_t number)
 	ready = answer->reply->job_ready;
 	actor->epoch = ready->epoch;
 	actor->step = ready->step;
+	actor->refused_pushes = 0;
 	actor->unit_count = ready->unit_count;
 	actor->buffer_count = ready->gradient_buffers;
 	actor->buffer_bytes = ready->gradient_buffer_bytes;
@@ -239,7 +240,7 @@ void actor_fill(struct actor *actor, uint32_t format, uint64_t count, float valu
 		memcpy(base + filled, base, count * size - filled < filled ? count * size - filled : filled);
 }
 
-uint32_t actor_send_push(struct actor *actor, uint32_t unit, uint32_t buffer)
+static uint32_t send_push(struct actor *actor, uint32_t unit, uint32_t buffer, bool is_silent)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Push push = TIERD__WIRE__PUSH__INIT;
@@ -248,9 +249,20 @@ uint32_t actor_send_push(struct actor *actor, uint32_t unit, uint32_t buffer)
 	push.epoch = actor->epoch;
 	push.unit = unit;
 	push.buffer = buffer;
+	push.is_silent = is_silent;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_PUSH;
 	request.push = &push;
 	return actor_send(actor, &request);
+}
+
+uint32_t actor_send_push(struct actor *actor, uint32_t unit, uint32_t buffer)
+{
+	return send_push(actor, unit, buffer, false);
+}
+
+uint32_t actor_send_silent_push(struct actor *actor, uint32_t unit, uint32_t buffer)
+{
+	return send_push(actor, unit, buffer, true);
 }
 
 uint32_t actor_send_step(struct actor *actor, float learning_rate)
@@ -264,6 +276,7 @@ uint32_t actor_send_step(struct actor *actor, float learning_rate)
 	step.job = actor->job;
 	step.epoch = actor->epoch;
 	step.rates = &rates;
+	step.refused_pushes = actor->refused_pushes;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_STEP;
 	request.step = &step;
 	return actor_send(actor, &request);

@@ -106,6 +106,7 @@ struct actor {
 
 	/* What it has got from its job. */
 	uint32_t job, rank, epoch, buffer_count, unit_count;
+	uint32_t refused_pushes; /* silent ones of this epoch, as far as its steps say */
 	enum wire_moments moments;
 	struct unit_layout layouts[ACTOR_UNITS]; /* of the first units */
 	uint32_t defined;
@@ -184,6 +185,7 @@ uint64_t actor_section(const struct actor *actor, uint32_t unit, int section);
 /* Fills buffer 0 with count fp32 or bf16 values. */
 void actor_fill(struct actor *actor, uint32_t format, uint64_t count, float value);
 uint32_t actor_send_push(struct actor *actor, uint32_t unit, uint32_t buffer);
+uint32_t actor_send_silent_push(struct actor *actor, uint32_t unit, uint32_t buffer);
 uint32_t actor_send_step(struct actor *actor, float learning_rate);
 /* Announces such a step. */
 int actor_begin_step(struct actor *actor, float learning_rate, uint32_t micro_batches);
