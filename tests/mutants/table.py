@@ -1,5 +1,6 @@
-"""Each mutant takes one precaution of the store away: its name, the file, and what is replaced by what. A text that is
-not there exactly once is an error: whoever changes the code changes the mutant with it."""
+"""The store's mutants. Each takes one precaution away: its name, the tests that must notice it, the file, and what is
+replaced by what. A text that is not there exactly once is an error: whoever changes the code changes the mutant with
+it."""
 
 COMMIT = "offload/lineage_commit.c"
 OPEN = "offload/lineage_open.c"
@@ -9,10 +10,16 @@ VERIFY = "offload/lineage_verify.c"
 FORK = "offload/lineage_fork.c"
 
 MUTANTS = (
-    ("no first flush", COMMIT, (("lineage_flush(lineage, write_superblocks);", "write_superblocks(lineage, 0);"),)),
-    ("no second flush", COMMIT, (("lineage_flush(lineage, acknowledge);", "acknowledge(lineage, 0);"),)),
+    (
+        "no first flush",
+        "lineage",
+        COMMIT,
+        (("lineage_flush(lineage, write_superblocks);", "write_superblocks(lineage, 0);"),),
+    ),
+    ("no second flush", "lineage", COMMIT, (("lineage_flush(lineage, acknowledge);", "acknowledge(lineage, 0);"),)),
     (
         "acknowledged before the second flush",
+        "lineage",
         COMMIT,
         (
             (
@@ -34,6 +41,7 @@ MUTANTS = (
     ),
     (
         "superblocks before the map is down",
+        "lineage",
         COMMIT,
         (
             ("lineage->is_rooted)\n\t\tlineage_flush(lineage, write_superblocks);\n\telse", "!lineage->is_rooted)"),
@@ -46,6 +54,7 @@ MUTANTS = (
     ),
     (
         "first flush of one device only",
+        "lineage",
         COMMIT,
         (
             (
@@ -61,6 +70,7 @@ MUTANTS = (
     ),
     (
         "places of extents used again before the second flush",
+        "lineage",
         COMMIT,
         (
             (
@@ -72,6 +82,7 @@ MUTANTS = (
     ),
     (
         "places of nodes used again within the commit",
+        "lineage",
         COMMIT,
         (
             (
@@ -85,6 +96,7 @@ MUTANTS = (
     ),
     (
         "places of nodes lost that no commit needs",
+        "lineage",
         NAMES,
         (
             (
@@ -95,6 +107,7 @@ MUTANTS = (
     ),
     (
         "what a snapshot leads to given up with the commit that it was",
+        "lineage_snapshot",
         NAMES,
         (
             (
@@ -105,16 +118,19 @@ MUTANTS = (
     ),
     (
         "a snapshot not counted among those that name its map",
+        "lineage_snapshot",
         SNAPSHOT,
         (("r = lineage_name_root(lineage, &record.root);\n\tif", "if"),),
     ),
     (
         "nodes that a commit has not changed not named again",
+        "lineage_snapshot",
         COMMIT,
         (("r = lineage_name_children(lineage, header);", "r = 0;"),),
     ),
     (
         "places of a snapshot given free before its deletion is safe",
+        "lineage_snapshot",
         SNAPSHOT,
         (
             (
@@ -129,48 +145,62 @@ MUTANTS = (
     ),
     (
         "a snapshot taken without room for it",
+        "lineage_snapshot",
         NAMES,
         (("return least + kept <= count || ", "return true || "),),
     ),
     (
         "the map of a view not kept",
+        "lineage_snapshot",
         SNAPSHOT,
         (("int r = lineage_name_root(lineage, tree_root(&lineage->view->tree));", "int r = 0;"),),
     ),
     (
         "a growth that no superblock says",
+        "store_snapshot",
         COMMIT,
         (("extents = lineage->next_extents;", "extents = lineage->geometry.extents;"),),
     ),
     (
         "snapshots not found on open",
+        "lineage_snapshot",
         OPEN,
         (("if (lineage->next_index == lineage->heads.count) {", "if (true) {"),),
     ),
-    ("no flush on open", OPEN, (("lineage_flush(lineage, read_superblocks);", "read_superblocks(lineage, 0);"),)),
+    (
+        "no flush on open",
+        "lineage",
+        OPEN,
+        (("lineage_flush(lineage, read_superblocks);", "read_superblocks(lineage, 0);"),),
+    ),
     (
         "places of any size believed on open",
+        "store_commit",
         OPEN,
         (("if (!can_have_places(geometry.place_bytes))", "if (false && !can_have_places(0))"),),
     ),
     (
         "how large places are not said",
+        "lineage",
         OPEN,
         ((".format = superblock_format(lineage->geometry.place_bytes),", ".format = 1,"),),
     ),
     (
         "extents that are larger than their places",
+        "store_commit",
         "offload/store_extent.c",
         (("store_layout_place_bytes(layout) > store->place_bytes", "false"),),
     ),
-    ("no epoch of its own on open", OPEN, (("lineage->next.epoch++;", ""),)),
+    ("no epoch of its own on open", "lineage", OPEN, (("lineage->next.epoch++;", ""),)),
     (
         "superblocks of the newest pair written over",
+        "lineage",
         COMMIT,
         (("unsigned copy = (1 - lineage->pair) *", "unsigned copy = lineage->pair *"),),
     ),
     (
         "superblocks of one device only",
+        "lineage",
         COMMIT,
         (
             (
@@ -181,32 +211,43 @@ MUTANTS = (
     ),
     (
         "the map made of what is current, not of what was frozen",
+        "store_commit",
         "offload/extent_operation.c",
         (("store->is_committing && tree_is_frozen(&store->head.tree, operation->extent)", "false"),),
     ),
-    ("a device that missed commits believed", OPEN, (("found.generation + 1 < store->generation", "false"),)),
+    (
+        "a device that missed commits believed",
+        "lineage_damage",
+        OPEN,
+        (("found.generation + 1 < store->generation", "false"),),
+    ),
     (
         "a reader's name of a place not counted",
+        "lineage",
         "offload/places.c",
         (("if (--places->names[place] > 0)", "if (--places->names[place] > 1)"),),
     ),
     (
         "commits after a flush that has failed",
+        "lineage",
         COMMIT,
         (("\tlineage->is_fenced = true;\n\tlineage_end", "\tlineage_end"),),
     ),
     (
         "nodes believed without their checksum",
+        "lineage_damage",
         "offload/map_node.c",
         (("bool is_it = node_checksum(bytes) == checksum &&\n\t\t     memcmp", "bool is_it = memcmp"),),
     ),
     (
         "places given out while a snapshot is lost",
+        "lineage_lost",
         OPEN,
         (("\tif (lineage->lost)\n\t\tlineage_withhold(lineage);\n", ""),),
     ),
     (
         "names of what could be read of a lost snapshot counted",
+        "lineage_damage",
         OPEN,
         (("\tlineage_lose(lineage, lineage->head_index);\n",
           "\tlineage->lost |= 1U << lineage->head_index;\n\topen_next_head(lineage);\n\treturn;\n"),
@@ -215,43 +256,51 @@ MUTANTS = (
     ),
     (
         "second copies of nodes not verified",
+        "lineage_verify",
         VERIFY,
         (("move_copies(lineage, TIER_READ, UINT32_MAX, read_once);", "move_copies(lineage, TIER_READ, 0x55555555, read_once);"),
          ("check_copies(lineage, UINT32_MAX)", "check_copies(lineage, 0x55555555)")),
     ),
     (
         "a good copy of a node written over when the other is mended",
+        "lineage_verify",
         VERIFY,
         (("if (!(verification->bad >> number & 1) || !good ||", "if (!verification->bad || !good ||"),),
     ),
     (
         "a node called mended that was not read again",
+        "lineage_verify",
         VERIFY,
         (("verification->mending & ~check_copies(lineage, verification->mending)", "verification->mending"),),
     ),
     (
         "the older pair of superblocks not verified",
+        "lineage_verify",
         VERIFY,
         (("return bad | lineage_encode_copies(lineage, &older, 1U << pair);", "return bad;"),),
     ),
     (
         "nodes that snapshots have not verified",
+        "lineage_verify",
         VERIFY,
         (("for (unsigned head = 0; head < lineage->heads.count; head++)\n\t\tif (!node_pointer_is_none(",
           "for (unsigned head = 0; head < 1; head++)\n\t\tif (!node_pointer_is_none("),),
     ),
     (
         "a node of the job that is gone not written again",
+        "lineage_verify",
         VERIFY,
         (("tree_change(tree_of(lineage), verification->leaf * NODE_EXTENTS);", ";"),),
     ),
     (
         "extents that only snapshots have not verified",
+        "store_verify",
         "offload/extent_verify.c",
         (("if (is_current(store, kept) || ", "if (true || is_current(store, kept) || "),),
     ),
     (
         "places that are verified free before they were read",
+        "store_verify",
         "offload/extent_verify.c",
         (
             ("r = places_name(lineage_places(store->lineage, kept->at.device), kept->at.place);", "r = 0;"),
@@ -260,6 +309,7 @@ MUTANTS = (
     ),
     (
         "the older pair believed when the newer is lost",
+        "lineage_damage",
         OPEN,
         (
             (
@@ -274,11 +324,13 @@ MUTANTS = (
     ),
     (
         "a fork not counted among those that name its map",
+        "store_fork",
         FORK,
         (("int r = lineage_name_root(lineage, tree_root(&lineage->view->tree));", "int r = 0;"),),
     ),
     (
         "what a fork uses not named",
+        "store_fork",
         "offload/store_map.c",
         (
             (
@@ -289,11 +341,13 @@ MUTANTS = (
     ),
     (
         "what a job that is closed has taken not given back",
+        "store_fork",
         "offload/extent_commit.c",
         (("\t\tstore_map_let_go(&store->map);\n\tif", "\t\t(void)0;\n\tif"),),
     ),
     (
         "a commit that waits for its turn takes in what comes after it",
+        "store_fork",
         "offload/extent_commit.c",
         (
             ("\tr = lineage_freeze(&store->head);\n", "\tr = 0;\n"),
@@ -306,21 +360,25 @@ MUTANTS = (
     ),
     (
         "what is fixed written after its commit",
+        "store_commit",
         "offload/store_extent.c",
         (("if (transfer->direction == TIER_WRITE && is_settled(store, transfer->stream))\n\t\treturn -EROFS;\n", ""),),
     ),
     (
         "what is fixed written without waiting for places",
+        "store_commit",
         "offload/extent_operation.c",
         (("return store->map.rewrites > store->map.held_back ||\n", "return false ||\n"),),
     ),
     (
         "the number of a job that was dropped given away while it is open",
+        "store_fork",
         FORK,
         ((" || is_attached(lineage, number))", ")"),),
     ),
     (
         "places of a job that was dropped kept",
+        "store_fork",
         FORK,
         (
             (
