@@ -1,11 +1,11 @@
 /* The options of a job: what the library checks of them, and their way onto the wire. */
 #include <assert.h>
-#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 
 #include "client/job.h"
 #include "client/structure.h"
+#include "proto/name.h"
 #include "proto/vocabulary.h"
 
 static_assert(TIERD_MAX_NAME == WIRE_MAX_NAME && TIERD_MAX_JOB_NAME == WIRE_MAX_JOB_NAME &&
@@ -49,26 +49,10 @@ int job_encode_groups(const struct tierd_group *groups, uint32_t count, struct w
 	return 0;
 }
 
-static bool is_job_name(const char *name)
-{
-	size_t length = name ? strnlen(name, TIERD_MAX_JOB_NAME + 1) : 0;
-
-	if (length == 0 || length > TIERD_MAX_JOB_NAME || strstr(name, ".."))
-		return false;
-	for (size_t i = 0; i < length; i++)
-		if (!islower((unsigned char)name[i]) && !isdigit((unsigned char)name[i]) &&
-		    (i == 0 || !strchr("._-", name[i])))
-			return false;
-	return true;
-}
-
 int job_options_check(const struct tierd_job_options *options)
 {
-	if (!is_job_name(options->name))
-		return message_fail(-EINVAL,
-				    "a job's name is 1 to %d of a-z, 0-9, '.', '_' and '-', starts with a "
-				    "letter or digit, and has no \"..\"",
-				    TIERD_MAX_JOB_NAME);
+	if (!name_is_word(options->name, TIERD_MAX_JOB_NAME))
+		return message_fail(-EINVAL, "a job's name is 1 to %d of " NAME_RULE, TIERD_MAX_JOB_NAME);
 	if (options->world_size < 1 || options->world_size > TIERD_MAX_WORLD_SIZE)
 		return message_fail(-EINVAL, "world size %u is not within 1 to %d", options->world_size,
 				    TIERD_MAX_WORLD_SIZE);

@@ -131,7 +131,7 @@ enum tierd_sharing {
 
 struct tierd_job_options {
 	size_t size;         /* sizeof(struct tierd_job_options) */
-	const char *name;    /* [a-z0-9][a-z0-9._-]{0,63}, without ".." */
+	const char *name;    /* [A-Za-z0-9][A-Za-z0-9._-]{0,62}, without ".." */
 	uint32_t rank;       /* 0 .. world_size - 1 */
 	uint32_t world_size; /* 1 .. TIERD_MAX_WORLD_SIZE */
 	uint32_t stage;      /* ZeRO stage: 0 nothing is partitioned, 1 optimizer state, 2 + gradients, 3 + parameters */
@@ -410,7 +410,7 @@ int tierd_blob_get(struct tierd_job *job, const char *key, void *buffer, size_t 
 
 /* ---- Snapshots ---------------------------------------------------------------------------------------- */
 
-/* Keeps the applied step of the job, once it is durable, under a name (of the kind that jobs have), beside the job's state: for
+/* Keeps the applied step of the job, once it is durable, under a name (by the rule of job names), beside the job's state: for
  * tierctl rollback, and for readers. It takes a commit, whatever the job's size; ranks go on meanwhile. -EEXIST; -ENOSPC: the
  * room that the job has (the option snapshots, tierctl reserve) is used, the message says by what; -EOPNOTSUPP: the job is not
  * durable; -EBUSY: it has no values yet. */

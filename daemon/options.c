@@ -11,22 +11,6 @@
 #include "offload/schedule.h"
 #include "proto/name.h"
 
-bool options_name_is_valid(const char *name)
-{
-	size_t length = strlen(name);
-
-	if (length == 0 || length > WIRE_MAX_JOB_NAME || strstr(name, ".."))
-		return false;
-	for (size_t i = 0; i < length; i++) {
-		bool is_alphanumeric =
-			(name[i] >= 'a' && name[i] <= 'z') || (name[i] >= '0' && name[i] <= '9');
-
-		if (!is_alphanumeric && (i == 0 || !strchr("._-", name[i])))
-			return false;
-	}
-	return true;
-}
-
 static int set_group(const struct optimizer *optimizer, struct optimizer_group *group,
 		     const Tierd__Wire__Group *wire, size_t index, char *message, size_t size)
 {
@@ -78,12 +62,11 @@ int options_set_groups(const struct job_options *options, struct optimizer_group
 
 int options_check_name(const char *name, char *message, size_t size)
 {
-	return options_name_is_valid(name)
+	return name_is_word(name, WIRE_MAX_JOB_NAME)
 		       ? 0
 		       : refuse(message, size, -EINVAL,
-				"job name \"%.*s\" is not allowed: 1 to %d of a-z, 0-9, '.', '_' and '-', "
-				"beginning with a letter or digit, without \"..\"",
-				name_fit(name, 80), name, WIRE_MAX_JOB_NAME);
+				"job name \"%.*s\" is not allowed: 1 to %d of " NAME_RULE, name_fit(name, 80),
+				name, WIRE_MAX_JOB_NAME);
 }
 
 static int check_ranks(const Tierd__Wire__JobOpen *open, char *message, size_t size)

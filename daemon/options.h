@@ -36,7 +36,6 @@ struct job_options {
 	struct optimizer_group groups[WIRE_MAX_GROUPS];
 };
 
-bool options_name_is_valid(const char *name);
 /* 0, or -EINVAL with a message. */
 int options_check_name(const char *name, char *message, size_t size);
 

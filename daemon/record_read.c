@@ -11,6 +11,7 @@
 #include "daemon/record.h"
 #include "daemon/refuse.h"
 #include "daemon/setup.h"
+#include "proto/name.h"
 #include "proto/record.pb-c.h"
 
 /* Unpacked, a message is larger than its bytes: by pointers, and by what the allocator adds. Of what
@@ -146,7 +147,7 @@ static int make_job(struct node *node, const struct record_source *source,
 	if (!definition->options)
 		return refuse(message, size, -EBADMSG, "its definition has no options");
 	r = options_read(&options, definition->options, node->path_count > 0, message, size);
-	if (r == 0 && !options_name_is_valid(name_of(source, definition)))
+	if (r == 0 && !name_is_word(name_of(source, definition), WIRE_MAX_JOB_NAME))
 		r = refuse(message, size, -EBADMSG, "its store gives it a name that no job can have");
 	if (r == 0)
 		r = check_placement(definition, message, size);

@@ -255,11 +255,9 @@ static void on_done(struct errand *errand, int status)
 
 static bool check_name(struct pending *pending, const char *name)
 {
-	if (strlen(name) <= WIRE_MAX_SNAPSHOT_NAME && options_name_is_valid(name))
+	if (name_is_word(name, WIRE_MAX_SNAPSHOT_NAME))
 		return true;
-	pending_error(pending, -EINVAL,
-		      "snapshot name \"%.*s\" is not allowed: 1 to %d of a-z, 0-9, '.', '_' and '-', "
-		      "beginning with a letter or digit, without \"..\"",
+	pending_error(pending, -EINVAL, "snapshot name \"%.*s\" is not allowed: 1 to %d of " NAME_RULE,
 		      name_fit(name, 80), name, WIRE_MAX_SNAPSHOT_NAME);
 	return false;
 }

@@ -20,7 +20,8 @@ static bool split_name(struct source *source, const char *name)
 	snprintf(source->name, sizeof(source->name), "%s", name);
 	snprintf(source->job_name, sizeof(source->job_name), "%.*s", (int)length, name);
 	snprintf(source->snapshot_name, sizeof(source->snapshot_name), "%s", snapshot);
-	return options_name_is_valid(source->job_name) && (!name[length] || options_name_is_valid(snapshot));
+	return name_is_word(source->job_name, WIRE_MAX_JOB_NAME) &&
+	       (!name[length] || name_is_word(snapshot, WIRE_MAX_SNAPSHOT_NAME));
 }
 
 static int read_name(struct source *source, const Tierd__Wire__JobOpen *open, const struct port *port,

@@ -13,8 +13,9 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "daemon/devices.h"
-#include "daemon/options.h"
 #include "offload/nvme.h"
+#include "proto/name.h"
+#include "proto/vocabulary.h"
 
 #define SUFFIX ".store"
 
@@ -94,7 +95,7 @@ static bool parse_file(const char *text, struct stored_job *job)
 	if (!number)
 		return false;
 	*number++ = '\0';
-	if (!options_name_is_valid(copy) || !parse_number(number, INT64_MAX, &job->number))
+	if (!name_is_word(copy, WIRE_MAX_JOB_NAME) || !parse_number(number, INT64_MAX, &job->number))
 		return false;
 	memcpy(job->name, copy, strlen(copy) + 1);
 	print_file(job);

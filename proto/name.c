@@ -26,6 +26,19 @@ static size_t sequence_length(uint8_t first, uint32_t *ret_bits, uint32_t *ret_l
 	return 0;
 }
 
+bool name_is_word(const char *name, size_t maximum)
+{
+	static const char alphanumeric[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+	size_t length = name ? strnlen(name, maximum + 1) : 0;
+
+	if (length == 0 || length > maximum || !strchr(alphanumeric, name[0]) || strstr(name, ".."))
+		return false;
+	for (const char *at = name; *at; at++)
+		if (!strchr(alphanumeric, *at) && !strchr("._-", *at))
+			return false;
+	return true;
+}
+
 size_t name_character(const char *text)
 {
 	uint32_t code, least;

@@ -2,11 +2,17 @@
 #ifndef TIERD_PROTO_NAME_H
 #define TIERD_PROTO_NAME_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* 0; -ENODATA: it is empty (or NULL); -ENAMETOOLONG: it has more bytes than maximum; -EILSEQ: it is not
  * UTF-8, or has a control character. */
 int name_check(const char *name, size_t maximum);
+
+/* Names of jobs and snapshots are parts of paths, too, and of command lines. Whether two differ in more than
+ * their case does not matter: files of jobs have numbers beside their names. */
+#define NAME_RULE "A-Z, a-z, 0-9, '.', '_' and '-', beginning with a letter or digit, without \"..\""
+bool name_is_word(const char *name, size_t maximum);
 
 /* Bytes of the printable character that text begins with; 0: it begins with none, or ends. */
 size_t name_character(const char *text);

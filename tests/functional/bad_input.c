@@ -39,7 +39,7 @@ CHANGE(empty_name, options->name = "")
 CHANGE(slash, options->name = "a/b")
 CHANGE(dots, options->name = "a..b")
 CHANGE(only_dots, options->name = "..")
-CHANGE(capital, options->name = "Aa")
+CHANGE(underscore, options->name = "_a")
 CHANGE(long_job_name, options->name = long_name)
 CHANGE(rank_beyond, options->rank = 2)
 CHANGE(world_of_none, options->world_size = 0)
@@ -93,9 +93,9 @@ static void bad_options_are_refused(struct tierd_node *node)
 		{ no_name, "a job's name is" },
 		{ empty_name, "a job's name is" },
 		{ slash, "a job's name is" },
-		{ dots, "has no \"..\"" },
+		{ dots, "without \"..\"" },
 		{ only_dots, "a job's name is" },
-		{ capital, "a job's name is" },
+		{ underscore, "a job's name is" },
 		{ long_job_name, "a job's name is 1 to 63" },
 		{ rank_beyond, "rank 2 is not below the world size, 2" },
 		{ world_of_none, "world size 0" },

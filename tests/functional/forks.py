@@ -134,7 +134,7 @@ def what_cannot_be_is_refused():
     tierctl(ME, "fork", "base@", "x", status=2, says=["no snapshot is named"])
     tierctl(ME, "fork", "absent", "x", status=1, says=["no job absent"])
     tierctl(ME, "fork", "base", status=2, says=["NEW is missing"])
-    for name in ("", "UP", "a/b", "..", "-x", "x" * 64):
+    for name in ("", "u p", "a/b", "..", "-x", "x" * 64):
         tierctl(ME, "fork", "base", "--", name, status=1, says=["is not allowed"])
     tierctl(ME, "fork", "base", "x", "--snapshots", "15", status=1, says=["at most 14"])
     tierctl(ME, "fork", "base", "x", "--snapshots", "many", status=2, says=["is no number of snapshots"])

@@ -19,10 +19,14 @@ train_through_kills wild 5 calm
 
 # Within the warm-up, where the rates do not depend on the number of steps.
 expect_status 0 run_gpt --steps 8 --job paused
+# Another job, in files of its own.
+expect_status 0 run_gpt --steps 2 --job Paused
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 tierd_start
 [ "$(value_of paused step)" -eq 8 ] || fail "steps are lost: $("$TIERCTL" jobs)"
+[ "$(value_of Paused step)" -eq 2 ] || fail "a name in capitals is another one: $("$TIERCTL" jobs)"
+expect_status 0 "$TIERCTL" drop Paused --yes
 expect_status 0 run_gpt --steps $steps --job paused --mode resume --dump "$scratch/paused"
 cmp "$scratch/calm" "$scratch/paused" || fail 'other bits after a clean end'
 

@@ -130,7 +130,7 @@ def what_cannot_be_is_refused():
     tierctl(ME, "snapshot", "gpt", "first", status=1, says=["has a snapshot first already, of step 3", "another name"])
     refusal = tierctl(ME, "snapshot", "gpt", "third", status=1, says=["room of job gpt for 2 snapshots is used", "first, second"])
     assert refusal.count("is used") == 1 and "with this one they would keep" in refusal, refusal
-    for name in ("", "UP", "a/b", "..", "-x", "x" * 64):
+    for name in ("", "u p", "a/b", "..", "-x", "x" * 64):
         tierctl(ME, "snapshot", "gpt", "--", name, status=1, says=["is not allowed"])
     tierctl(ME, "snapshot", "gpt", status=2, says=["NAME is missing"])
     tierctl(ME, "snapshot", "nobody", "x", status=1, says=["no job nobody"])

@@ -80,6 +80,21 @@ static void a_text_is_cut_between_characters(void **state)
 	assert_int_equal(name_fit("a\tb", 4), 1);
 }
 
+static void what_may_be_a_part_of_a_path_is_a_word(void **state)
+{
+	static const char *const good[] = { "a", "0", "A", "Z9", "gpt-2_x.y", "a.b.c", "GPT-2_XL.v1" };
+	static const char *const bad[] = { "",	 "..", "a..b", "a/b", "/a",	  "-a",
+					   ".a", "_a", "a b",  "a\n", "\xc3\xa4", "a\xc3\x84" };
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+		assert_true(name_is_word(good[i], 63));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_false(name_is_word(bad[i], 63));
+	assert_false(name_is_word(NULL, 63));
+	assert_true(name_is_word("four", 4));
+	assert_false(name_is_word("five5", 4));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -88,6 +103,7 @@ int main(void)
 		cmocka_unit_test(controls_and_broken_sequences_are_refused),
 		cmocka_unit_test(text_is_made_printable_byte_by_byte),
 		cmocka_unit_test(both_functions_agree),
+		cmocka_unit_test(what_may_be_a_part_of_a_path_is_a_word),
 		cmocka_unit_test(a_text_is_cut_between_characters),
 	};
 

@@ -38,25 +38,6 @@ static void expect_refused(const Tierd__Wire__JobOpen *open, const char *text)
 		fail_msg("\"%s\" does not say \"%s\"", message, text);
 }
 
-static void names_of_jobs_are_checked(void **state)
-{
-	static const char *const good[] = { "a", "0", "gpt-2_x.y", "a.b.c" };
-	static const char *const bad[] = {
-		"", "..", "a..b", "a/b", "/a", "-a", ".a", "A", "a b", "\xc3\xa4"
-	};
-	char name[66];
-
-	for (unsigned i = 0; i < ARRAY_LENGTH(good); i++)
-		assert_true(options_name_is_valid(good[i]));
-	for (unsigned i = 0; i < ARRAY_LENGTH(bad); i++)
-		assert_false(options_name_is_valid(bad[i]));
-	memset(name, 'a', 64);
-	name[64] = '\0';
-	assert_false(options_name_is_valid(name));
-	name[63] = '\0';
-	assert_true(options_name_is_valid(name));
-}
-
 static void what_is_not_given_is_filled_in(void **state)
 {
 	Tierd__Wire__JobOpen open = valid();
@@ -228,7 +209,6 @@ static void the_first_difference_is_named(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_of_jobs_are_checked),
 		cmocka_unit_test(what_is_not_given_is_filled_in),
 		cmocka_unit_test(wrong_values_are_refused),
 		cmocka_unit_test(nvme_without_a_path_is_refused),

@@ -254,7 +254,7 @@ static void foreign_files_are_left_and_named_once_each(void **state)
 					     "gpt-01.store",
 					     "gpt-1.stor",
 					     "-1.store",
-					     "Gpt-1.store",
+					     "_gpt-1.store",
 					     "a..b-1.store",
 					     "gpt-1.store.old",
 					     "gpt- 1.store",
@@ -281,7 +281,7 @@ static void foreign_files_are_left_and_named_once_each(void **state)
 	make_file(0, "1000", name);
 	expect_found("");
 	assert_int_equal(line_count, ARRAY_LENGTH(files) + ARRAY_LENGTH(folders) + 2);
-	expect_line("/p0/1000/Gpt-1.store is no file of a job");
+	expect_line("/p0/1000/_gpt-1.store is no file of a job");
 	expect_line("/p0/alice is no file of a job");
 	expect_line("g\\x0apt-1.store");
 	assert_true(is_there(0, "1000/gpt.store") && is_there(0, "alice/gpt-1.store"));

@@ -2,7 +2,7 @@
 from hostile_cases.case import DEFINED, FINE, GREETED, JOB, OPENED, READY, Answered, Case
 from messages import DEFINE, DROP, EVICT, LEASES, MAP, OPEN, PHASE, READ, READER_OPEN, SCRUB, UNITS, VERIFY, data, number, varint
 
-NOT_ALLOWED = Answered("EINVAL", "is not allowed: 1 to 63 of a-z")
+NOT_ALLOWED = Answered("EINVAL", "is not allowed: 1 to 63 of A-Z, a-z")
 
 jobs = {
     "is empty": b"",
@@ -13,7 +13,7 @@ jobs = {
     "has two dots in it": b"a..b",
     "begins with a dot": b".hidden",
     "begins with a dash": b"-rf",
-    "has capitals": b"Hostile",
+    "begins with an underscore": b"_hostile",
     "has a blank": b"a b",
     "ends a line": b"a\nb",
     "has a tab": b"a\tb",

@@ -29,7 +29,7 @@ def at_the_wrong_stage():
 
 def values():
     refused, absent = Answered("EINVAL", "is not allowed"), Answered("ENOENT", "it has none")
-    for name in ("", "x" * 64, "x" * 100000, "UP", "a/b", "..", "a..b", ".a", "a b", "a@b", "\t", "%s%n"):
+    for name in ("", "x" * 64, "x" * 100000, "_up", "a/b", "..", "a..b", ".a", "a b", "a@b", "\t", "%s%n"):
         yield Case(f"a snapshot with the name {name[:70]!r} of {len(name)}", READY, (SNAPSHOT, of_snapshot(snapshot=name)[SNAPSHOT]),
                    refused)
         for field, outcome in ((SNAPSHOT_DELETE, refused), (SNAPSHOT_DIFF, absent), (ROLL_BACK, absent)):
