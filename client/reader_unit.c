@@ -14,6 +14,7 @@ static void tensor_clear(struct tierd_tensor *tensor)
 	free((char *)tensor->name);
 	free((char *)tensor->alias);
 	free((char *)tensor->slice_of);
+	free((char *)tensor->dtype);
 }
 
 static void unit_clear(struct reader_unit *unit)
@@ -49,6 +50,7 @@ static int take_tensor(const Tierd__Wire__Tensor *wire, struct tierd_tensor *ten
 	is_complete = copy_text(wire->name, &tensor->name);
 	is_complete &= copy_text(wire->alias, &tensor->alias);
 	is_complete &= copy_text(wire->slice_of, &tensor->slice_of);
+	is_complete &= copy_text(wire->dtype, &tensor->dtype);
 	tensor->format = wire->format;
 	tensor->dimensions = (uint32_t)wire->n_shape;
 	for (size_t i = 0; i < wire->n_shape; i++)

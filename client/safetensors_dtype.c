@@ -1,6 +1,10 @@
 #include "client/safetensors_dtype.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/size.h"
@@ -68,5 +72,58 @@ int safetensors_dtype_bytes(enum safetensors_dtype dtype, const uint64_t *shape,
 	if (bits % 8 != 0)
 		return -EDOM;
 	*ret_bytes = bits / 8;
+	return 0;
+}
+
+char *safetensors_dtype_print(enum safetensors_dtype dtype, const uint64_t *shape, uint32_t dimensions)
+{
+	char *text = NULL;
+	size_t length;
+	FILE *stream = open_memstream(&text, &length);
+
+	if (!stream)
+		return NULL;
+	fprintf(stream, "%s[", dtypes[dtype].name);
+	for (uint32_t i = 0; i < dimensions; i++)
+		fprintf(stream, "%s%" PRIu64, i ? "," : "", shape[i]);
+	fputc(']', stream);
+	if (fclose(stream) == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
+static int parse_name(const char **text, enum safetensors_dtype *ret_dtype)
+{
+	size_t length = strcspn(*text, "[");
+	char name[16];
+
+	if (length >= sizeof(name) || (*text)[length] != '[')
+		return -EINVAL;
+	memcpy(name, *text, length);
+	name[length] = '\0';
+	*text += length + 1;
+	return safetensors_dtype_find(name, ret_dtype);
+}
+
+int safetensors_dtype_parse(const char *text, enum safetensors_dtype *ret_dtype, uint64_t *ret_shape,
+			    uint32_t maximum, uint32_t *ret_dimensions)
+{
+	enum safetensors_dtype dtype;
+	uint32_t dimensions = 0;
+	int r = parse_name(&text, &dtype);
+
+	while (r == 0 && isdigit((unsigned char)*text) && dimensions < maximum) {
+		char *end;
+
+		errno = 0;
+		ret_shape[dimensions++] = strtoull(text, &end, 10);
+		r = -errno;
+		text = *end == ',' && isdigit((unsigned char)end[1]) ? end + 1 : end;
+	}
+	if (r < 0 || strcmp(text, "]") != 0)
+		return -EINVAL;
+	*ret_dtype = dtype;
+	*ret_dimensions = dimensions;
 	return 0;
 }

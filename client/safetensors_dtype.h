@@ -40,4 +40,10 @@ unsigned safetensors_dtype_bits(enum safetensors_dtype dtype);
 int safetensors_dtype_bytes(enum safetensors_dtype dtype, const uint64_t *shape, uint32_t dimensions,
 			    uint64_t *ret_bytes);
 
+/* With its shape: "I64[2,3]". The caller frees it; NULL: no memory. */
+char *safetensors_dtype_print(enum safetensors_dtype dtype, const uint64_t *shape, uint32_t dimensions);
+/* -EINVAL: the text is no such, or has more dimensions than the maximum; the shape may have changed then. */
+int safetensors_dtype_parse(const char *text, enum safetensors_dtype *ret_dtype, uint64_t *ret_shape,
+			    uint32_t maximum, uint32_t *ret_dimensions);
+
 #endif

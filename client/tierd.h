@@ -218,7 +218,7 @@ enum tierd_format {
 	TIERD_FP32 = 1,
 	TIERD_BF16 = 2,
 	TIERD_FP16 = 3,
-	TIERD_BYTES = 4, /* of any meaning (int8, two 4-bit numbers, …): an element is a byte; frozen, without initializer */
+	TIERD_BYTES = 4, /* of any meaning (int64, two 4-bit numbers, …): an element is a byte; frozen, without initializer */
 };
 
 enum tierd_initializer {
@@ -243,9 +243,10 @@ struct tierd_tensor {
 	const char *slice_of;  /* name of the larger tensor of which these are rows, or NULL */
 	uint64_t slice_row;    /* the first of them */
 	uint64_t slice_rows;   /* rows of the larger tensor */
+	const char *dtype;     /* of TIERD_BYTES: what they are in a file, dtype and shape as in "I64[2,3]"; NULL: "U8", in the tensor's shape */
 };
 #define TIERD_TENSOR_INIT { sizeof(struct tierd_tensor), NULL, NULL, TIERD_BF16, 0, { 0 }, 0, false, \
-	TIERD_INITIALIZE_NONE, 0.0, 0.0, NULL, 0, 0 }
+	TIERD_INITIALIZE_NONE, 0.0, 0.0, NULL, 0, 0, NULL }
 
 /* Defines the next unit; every rank defines the same units in the same order. ret_unit: its index, counted
  * from 0. The strings are copied. A rank whose unit differs from the other ranks' gets -EINVAL and the first

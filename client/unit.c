@@ -73,6 +73,8 @@ static int check_tensor(const struct tierd_job *job, const struct tierd_tensor *
 
 	if (r == 0 && tensor->alias)
 		r = check_name("a tensor's alias", tensor->alias);
+	if (r == 0 && tensor->dtype)
+		r = check_name("a tensor's dtype", tensor->dtype);
 	if (r == 0)
 		r = check_shape(tensor, ret_elements);
 	if (r == 0)
@@ -92,6 +94,11 @@ static int check_tensor(const struct tierd_job *job, const struct tierd_tensor *
 				    "tensor \"%s\" holds bytes, and initializers make numbers; write it with "
 				    "tierd_tensor_write",
 				    tensor->name);
+	if (tensor->format != TIERD_BYTES && tensor->dtype)
+		return message_fail(-EINVAL,
+				    "tensor \"%s\" has the dtype \"%.32s\", and its own number format; only "
+				    "bytes (TIERD_BYTES) have a dtype",
+				    tensor->name, tensor->dtype);
 	if (tensor->initializer > TIERD_INITIALIZE_UNIFORM)
 		return message_fail(-EINVAL, "tensor \"%s\": %u is no initializer", tensor->name,
 				    tensor->initializer);
@@ -136,6 +143,7 @@ static void encode_tensor(const struct tierd_tensor *tensor, Tierd__Wire__Tensor
 	ret_wire->slice_of = (char *)(tensor->slice_of ? tensor->slice_of : "");
 	ret_wire->slice_row = tensor->slice_row;
 	ret_wire->slice_rows = tensor->slice_rows;
+	ret_wire->dtype = (char *)(tensor->dtype ? tensor->dtype : "");
 }
 
 /* The unit's tensors as given, which a program of a later version may have made larger; and as they go over

@@ -72,6 +72,10 @@ static int check_tensor(const struct catalog *catalog, const Tierd__Wire__Tensor
 	if (wire->format == FORMAT_BYTES && wire->initializer != INITIALIZE_NONE)
 		return refuse(message, size, -EINVAL,
 			      "tensor \"%s\" holds bytes, and initializers make numbers", wire->name);
+	if (wire->dtype[0] && (wire->format != FORMAT_BYTES || name_check(wire->dtype, WIRE_MAX_NAME) < 0))
+		return refuse(message, size, -EINVAL,
+			      "tensor \"%s\": a dtype is told of bytes alone, in 1 to %d bytes of text",
+			      wire->name, WIRE_MAX_NAME);
 	if (!isfinite(wire->a) || !isfinite(wire->b))
 		return refuse(message, size, -EINVAL,
 			      "tensor \"%s\": its initializer has a value that is not finite", wire->name);
@@ -91,7 +95,8 @@ static bool copy_text(struct hoard *hoard, const char *text, char **ret_copy)
 static int copy_texts(struct hoard *hoard, struct tensor *tensor, const Tierd__Wire__Tensor *wire)
 {
 	if (copy_text(hoard, wire->name, &tensor->name) && copy_text(hoard, wire->alias, &tensor->alias) &&
-	    copy_text(hoard, wire->slice_of, &tensor->slice_of))
+	    copy_text(hoard, wire->slice_of, &tensor->slice_of) &&
+	    copy_text(hoard, wire->dtype, &tensor->dtype))
 		return 0;
 	return -ENOMEM;
 }
@@ -305,7 +310,8 @@ uint64_t catalog_definition_bytes(const Tierd__Wire__UnitDefine *definition)
 		const Tierd__Wire__Tensor *tensor = definition->tensors[i];
 
 		bytes += TENSOR_BYTES + text_bytes(tensor->name) + text_bytes(tensor->alias) +
-			 text_bytes(tensor->slice_of) + tensor->n_shape * sizeof(uint64_t);
+			 text_bytes(tensor->slice_of) + text_bytes(tensor->dtype) +
+			 tensor->n_shape * sizeof(uint64_t);
 	}
 	/* Twice: the array of units grows by doubling, and where a piece did not fit into a block of the
 	 * hoard less than the piece is left. */

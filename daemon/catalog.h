@@ -29,7 +29,7 @@ struct span {
 /* Of these, and of units, a job may have very many: what they point to lies in the catalog's hoard, if
  * nothing else is said. */
 struct tensor {
-	char *name, *alias, *slice_of; /* alias and slice_of may be NULL */
+	char *name, *alias, *slice_of, *dtype; /* all but the name may be NULL */
 	uint64_t *shape;
 	uint64_t slice_row, slice_rows;
 	struct tensor_layout layout;

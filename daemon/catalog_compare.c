@@ -82,6 +82,9 @@ static int compare_tensor(const struct unit *unit, const struct tensor *tensor,
 		what = "slice";
 	else if (tensor->initializer != wire->initializer || tensor->a != wire->a || tensor->b != wire->b)
 		what = "initializer";
+	/* It changes nothing here: who tells none trains on with what was imported. */
+	else if (tensor->dtype && wire->dtype[0] && strcmp(tensor->dtype, wire->dtype) != 0)
+		what = "dtype";
 	if (what)
 		return refuse(message, size, -EINVAL,
 			      "unit \"%s\", tensor \"%s\": another %s here than in the job", unit->name,

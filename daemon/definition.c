@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* With names of full length a tensor packs to less than 512 bytes, a unit beside its tensors to less than
+/* With names of full length a tensor packs to less than 768 bytes, a unit beside its tensors to less than
  * 160; unpacked all of that is less than 2 MiB. */
 #define TENSORS_PER_REPLY 1024
 #define UNITS_PER_REPLY 1024
@@ -27,6 +27,7 @@ void definition_fill_tensor(const struct tensor *tensor, Tierd__Wire__Tensor *wi
 	wire->slice_of = tensor->slice_of ? tensor->slice_of : wire->slice_of;
 	wire->slice_row = tensor->slice_row;
 	wire->slice_rows = tensor->slice_rows;
+	wire->dtype = tensor->dtype ? tensor->dtype : wire->dtype;
 }
 
 /* The unit's tensors from the first on, as far as there is room. */

@@ -221,6 +221,20 @@ static int join(struct export_tensor *tensor)
 	return COMMAND_DONE;
 }
 
+/* What bytes are to others, if whoever has defined them told it, and it is true. */
+static void set_dtype(struct export_tensor *tensor, const struct export_part *part)
+{
+	struct export_tensor told = *tensor;
+	uint64_t bytes;
+
+	if (part->tensor.format == TIERD_BYTES && part->tensor.dtype && !part->tensor.slice_of &&
+	    safetensors_dtype_parse(part->tensor.dtype, &told.dtype, told.shape, TIERD_MAX_DIMENSIONS,
+				    &told.dimensions) == 0 &&
+	    safetensors_dtype_bytes(told.dtype, told.shape, told.dimensions, &bytes) == 0 &&
+	    bytes == part->elements)
+		*tensor = told;
+}
+
 static int make_tensor(struct export_tensor *tensor, const struct export_part *parts, size_t count)
 {
 	const struct tierd_tensor *shape = &parts[0].tensor;
@@ -238,6 +252,7 @@ static int make_tensor(struct export_tensor *tensor, const struct export_part *p
 		tensor->alias = shape->alias;
 	if (shape->slice_of || count > 1)
 		code = join(tensor);
+	set_dtype(tensor, &parts[0]);
 	if (code == COMMAND_DONE &&
 	    safetensors_dtype_bytes(tensor->dtype, tensor->shape, tensor->dimensions, &tensor->bytes) < 0)
 		return command_fail(COMMAND_FAILED, "tensor \"%s\" is larger than a file can be",

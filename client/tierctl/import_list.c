@@ -13,6 +13,8 @@ void import_list_clear(struct import_list *list)
 {
 	for (size_t i = 0; i < list->unit_count; i++)
 		free(list->units[i].name);
+	for (size_t i = 0; i < list->count; i++)
+		free((char *)list->tensors[i].tensor.dtype);
 	free(list->units);
 	free(list->by_unit);
 	free(list->tensors);
@@ -278,8 +280,25 @@ static void set_shape(struct import_tensor *tensor)
 		tensor->tensor.shape[i] = from->shape[i];
 }
 
-static void add(struct import_list *list, size_t file, const struct safetensors_tensor *from,
-		const struct import_options *options)
+/* So that an export of the job has it again. Of a shape that has zeros its text can be too long to be kept.
+ */
+static int set_dtype(struct import_tensor *tensor)
+{
+	const struct safetensors_tensor *from = tensor->from;
+	_cleanup_free_ char *dtype = NULL;
+
+	if (tensor->tensor.format != TIERD_BYTES || from->dtype == SAFETENSORS_U8)
+		return COMMAND_DONE;
+	dtype = safetensors_dtype_print(from->dtype, from->shape, from->dimensions);
+	if (!dtype)
+		return command_fail_memory();
+	if (strlen(dtype) <= TIERD_MAX_NAME)
+		tensor->tensor.dtype = TAKE_PTR(dtype);
+	return COMMAND_DONE;
+}
+
+static int add(struct import_list *list, size_t file, const struct safetensors_tensor *from,
+	       const struct import_options *options)
 {
 	struct import_tensor *tensor = &list->tensors[list->count];
 
@@ -296,6 +315,7 @@ static void add(struct import_list *list, size_t file, const struct safetensors_
 	}
 	list->by_unit[list->count++] = tensor;
 	list->bytes += from->end - from->begin;
+	return set_dtype(tensor);
 }
 
 /* A note that says "ALIAS": "NAME", of a tensor that is tied. */
@@ -312,23 +332,25 @@ static void take_note(const struct import_list *list, const struct safetensors_n
 static int add_all(struct import_list *list, const struct safetensors_model *model,
 		   const struct import_options *options)
 {
+	int code = COMMAND_DONE;
+
 	list->tensors = calloc(model->tensor_count + 1, sizeof(*list->tensors));
 	list->by_unit = calloc(model->tensor_count + 1, sizeof(struct import_tensor *));
 	if (!list->tensors || !list->by_unit)
 		return command_fail_memory();
 	for (size_t i = 0; i < model->file_count; i++)
-		for (size_t k = 0; k < model->files[i].header.tensor_count; k++) {
+		for (size_t k = 0; k < model->files[i].header.tensor_count && code == COMMAND_DONE; k++) {
 			const struct safetensors_tensor *from = &model->files[i].header.tensors[k];
 
 			if (!options->ignored || fnmatch(options->ignored, from->name, 0) != 0)
-				add(list, i, from, options);
+				code = add(list, i, from, options);
 		}
 	if (list->count > 0)
 		qsort(list->by_unit, list->count, sizeof(struct import_tensor *), compare_by_name);
 	for (size_t i = 0; i < model->file_count; i++)
 		for (size_t k = 0; k < model->files[i].header.note_count; k++)
 			take_note(list, &model->files[i].header.notes[k]);
-	return COMMAND_DONE;
+	return code;
 }
 
 int import_list_read(struct import_list *list, const struct safetensors_model *model,

@@ -17,9 +17,9 @@ struct import_options {
 struct import_tensor {
 	const struct safetensors_tensor *from; /* the model's */
 	size_t file;			       /* of the model, in which it is */
-	struct tierd_tensor tensor;
-	unsigned element_bytes; /* in the file */
-	bool is_converted;	/* through masters, in fp32 */
+	struct tierd_tensor tensor;	       /* its dtype is owned */
+	unsigned element_bytes;		       /* in the file */
+	bool is_converted;		       /* through masters, in fp32 */
 	uint64_t elements;
 	size_t unit, order;
 	uint32_t index; /* in the unit */

@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 from stuck import TIERCTL, Stuck
-from tensor_file import TensorFile, narrowed
+from tensor_file import BITS, TensorFile, narrowed
 from waiting import wait_until
 
 program, user_job, folder, scratch, stage = sys.argv[1:]
@@ -150,9 +150,10 @@ def files_of_any_shape_come_back():
         "model.layers.2.b": ("F16", [], generator.randbytes(2)),
         "model.layers.10.b": ("BF16", [2049, 1025], generator.randbytes(2 * 2049 * 1025)),
         "lm_head.weight": ("F32", [5], generator.randbytes(20)),
-        "flags": ("BOOL", [2, 3], bytes(6)),
-        "ids": ("I64", [2, 3], generator.randbytes(48)),
-        "eights": ("F8_E4M3", [3, 5], generator.randbytes(15)),
+        **{dtype: (dtype, [2, 4, 3], generator.randbytes(3 * bits)) for dtype, bits in BITS.items()},
+        "a.scalar": ("I64", [], generator.randbytes(8)),
+        "nothing": ("I32", [2, 0, 3], b""),
+        "deep": ("I16", [1, 1, 1, 1, 1, 1, 2, 3], generator.randbytes(12)),
         "a \"quoted\" \\ näme": ("F64", [], generator.randbytes(8)),
         "x" * 128: ("U8", [1] * 8, b"1"),
     }
@@ -160,19 +161,13 @@ def files_of_any_shape_come_back():
     for padding in range(4):
         write("any", tensors, padding=padding)
         imported("any", at("any"))
-        found = values(exported("any", "found"))
-        assert set(found) == set(tensors)
-        for name, (dtype, shape, data) in tensors.items():
-            if dtype in ("F32", "BF16", "F16", "U8"):
-                assert found[name] == (dtype, shape, data), name
-            elif dtype in ("BOOL", "F8_E4M3"):
-                assert found[name] == ("U8", shape, data), name
-            else:
-                assert found[name] == ("U8", [len(data)], data), name
+        assert values(exported("any", "found")) == tensors
         units = [unit["name"] for unit in json.loads(tierctl("units", "any", "--json"))]
-        assert units == ["model.layers.10", "model.layers.2", "lm_head", "flags", "ids", "eights", 'a "quoted" \\ näme',
+        assert units == ["model.layers.10", "model.layers.2", "lm_head", *BITS, "a", "nothing", "deep", 'a "quoted" \\ näme',
                          "x" * 128], units
         drop("any")
+    imported("any", at("any"))
+    exported("any", "any.kept")
 
 
 def a_unit_of_very_many_tensors_is_cut():
@@ -492,6 +487,8 @@ def a_terminal_shows_how_far_it_is():
 def what_was_imported_outlives_the_daemon():
     exported("copy", "again")
     assert content("again") == content("after.kept")
+    exported("any", "again")
+    assert content("again") == content("any.kept")
 
 
 def what_does_not_fit_is_refused_before_anything_is_written():

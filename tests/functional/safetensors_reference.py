@@ -142,7 +142,7 @@ def tierctl(*arguments):
 
 
 def theirs_go_through_a_job():
-    """Imported, exported, and read by the reference again: the same, or, of what a job knows no numbers of, its bytes."""
+    """Imported, exported, and read by the reference again: the same."""
     for source in "theirs.safetensors", "sharded", "ours.safetensors":
         tierctl("import", "theirs", at(source))
         tierctl("export", "theirs", "--force", "--output", at("back.safetensors"))
@@ -151,10 +151,7 @@ def theirs_go_through_a_job():
             if os.path.isdir(at(source)) else [at(source)]
         before = {name: value for path in paths for name, value in read(path).items()}
         after = read(at("back.safetensors"))
-        assert set(after) == set(before)
-        for name, (dtype, shape, data) in before.items():
-            known = (dtype, shape) if dtype in FORMATS else ("U8", shape if dtype in ("BOOL", "U8", "I8") else [len(data)])
-            assert after[name] == (*known, data), name
+        assert after == before
 
 
 def what_the_reference_refuses_is_refused_here():

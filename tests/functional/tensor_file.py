@@ -4,7 +4,9 @@ import json
 import struct
 import zlib
 
-SIZES = {"F32": 4, "BF16": 2, "F16": 2, "U8": 1}
+BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8,
+        "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32, "C64": 64, "F64": 64, "I64": 64,
+        "U64": 64}
 
 
 class TensorFile:
@@ -23,12 +25,12 @@ class TensorFile:
         at = 0
         for name, entry in sorted(self.entries.items(), key=lambda item: item[1]["data_offsets"]):
             begin, end = entry["data_offsets"]
-            size = SIZES[entry["dtype"]]
-            assert begin == at and begin % size == 0, (name, entry)
+            bits = BITS[entry["dtype"]]
+            assert begin == at and begin % max(bits // 8, 1) == 0, (name, entry)
             elements = 1
             for rows in entry["shape"]:
                 elements *= rows
-            assert end - begin == elements * size, (name, entry)
+            assert 8 * (end - begin) == elements * bits, (name, entry)
             at = end
         assert at == len(self.data), at
 

@@ -158,6 +158,12 @@ static void wrong_tensors_are_refused(void **state)
 	draft.tensors[0].is_frozen = true;
 	draft.tensors[0].initializer = INITIALIZE_ONES;
 	expect_refused(&draft, -EINVAL, "initializers make numbers");
+	begin_one(&draft)->dtype = (char *)"I64[125]";
+	expect_refused(&draft, -EINVAL, "a dtype is told of bytes alone");
+	draft.tensors[0].format = FORMAT_BYTES;
+	draft.tensors[0].is_frozen = true;
+	draft.tensors[0].dtype = (char *)"I64\n[125]";
+	expect_refused(&draft, -EINVAL, "a dtype is told of bytes alone");
 	begin_one(&draft)->initializer = 5;
 	expect_refused(&draft, -EINVAL, "no initializer 5");
 	begin_one(&draft)->b = NAN;
@@ -297,6 +303,22 @@ static void the_first_difference_is_named(void **state)
 	begin_one(&draft);
 	add(&draft, "more", FORMAT_BF16, 1);
 	expect_difference(&draft, "tensors");
+}
+
+/* It is told by whoever knows it, and changes nothing for the others. */
+static void another_dtype_of_bytes_is_a_difference_and_none_is_not(void **state)
+{
+	struct draft draft;
+
+	begin(&draft, "unit");
+	add(&draft, "w", FORMAT_BYTES, 1000)->is_frozen = true;
+	draft.tensors[0].dtype = (char *)"I64[125]";
+	assert_int_equal(define(&draft), 0);
+	assert_string_equal(catalog.units[0].tensors[0].dtype, "I64[125]");
+	draft.tensors[0].dtype = (char *)"";
+	assert_int_equal(catalog_compare(&catalog, 0, &draft.define, message, sizeof(message)), 0);
+	draft.tensors[0].dtype = (char *)"F64[125]";
+	expect_difference(&draft, "dtype");
 }
 
 /* ---- Packs ---- */
@@ -502,6 +524,7 @@ int main(void)
 		TEST(a_unit_has_a_part_of_each_section_that_its_tensors_lie_in),
 		TEST(a_definition_takes_no_more_memory_than_it_says),
 		TEST(the_first_difference_is_named),
+		TEST(another_dtype_of_bytes_is_a_difference_and_none_is_not),
 		TEST(neighbours_share_a_pack_up_to_its_limit),
 		TEST(sections_of_a_pack_begin_on_pages),
 		TEST(a_unit_of_empty_tensors_has_a_place),

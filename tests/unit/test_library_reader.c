@@ -74,6 +74,7 @@ static void reply_units(struct fake_peer *peer, uint32_t number, const Tierd__Wi
 	unit.tensors = tensors;
 	tensor.name = (char *)names[request->unit][request->tensor];
 	tensor.alias = (char *)(request->unit == 0 ? "" : "tied");
+	tensor.dtype = (char *)(request->unit == 0 ? "" : "U64[1]");
 	tensor.format = TIERD_FP32;
 	tensor.n_shape = fault == MANY_DIMENSIONS ? 9 : 1;
 	tensor.shape = shape;
@@ -187,6 +188,7 @@ static void units_come_in_pieces(void **state)
 	assert_string_equal(tensor.name, "d");
 	assert_string_equal(tensor.alias, "tied");
 	assert_null(tensor.slice_of);
+	assert_string_equal(tensor.dtype, "U64[1]");
 	assert_int_equal(tierd_reader_find(scene.reader, "b", &unit, &index), 0);
 	assert_true(unit == 0 && index == 1);
 	assert_int_equal(tierd_reader_find(scene.reader, "", &unit, &index), -ENOENT);

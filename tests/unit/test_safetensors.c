@@ -199,6 +199,46 @@ static void what_is_written_is_read_again_and_aligned(void **state)
 	safetensors_header_clear(&read);
 }
 
+static void a_dtype_with_its_shape_is_printed_and_parsed(void **state)
+{
+	static const uint64_t shape[] = { 2, 0, UINT64_MAX };
+	static const char *const bad[] = { "",
+					   "[",
+					   "I64",
+					   "I64[",
+					   "I64[]x",
+					   "I65[]",
+					   "i64[]",
+					   "I64[2",
+					   "I64[,]",
+					   "I64[2,]",
+					   "I64[2,,3]",
+					   "I64[-1]",
+					   "I64[ 1]",
+					   "I64[1.0]",
+					   "I64[1 ]",
+					   "I64[18446744073709551616]",
+					   "I64[1,2,3,4]" };
+	enum safetensors_dtype dtype = SAFETENSORS_F4;
+	uint64_t found[3];
+	uint32_t dimensions;
+	char *text;
+
+	for (uint32_t count = 0; count <= 3; count++) {
+		text = safetensors_dtype_print(SAFETENSORS_F8_E4M3FNUZ, shape, count);
+		assert_int_equal(safetensors_dtype_parse(text, &dtype, found, 3, &dimensions), 0);
+		assert_true(dtype == SAFETENSORS_F8_E4M3FNUZ && dimensions == count);
+		assert_memory_equal(found, shape, count * sizeof(shape[0]));
+		if (count == 3)
+			assert_string_equal(text, "F8_E4M3FNUZ[2,0,18446744073709551615]");
+		free(text);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (safetensors_dtype_parse(bad[i], &dtype, found, 3, &dimensions) != -EINVAL)
+			fail_msg("\"%s\" is taken", bad[i]);
+	assert_true(dtype == SAFETENSORS_F8_E4M3FNUZ && dimensions == 3);
+}
+
 static void what_would_not_be_read_again_is_not_written(void **state)
 {
 	static const uint64_t huge[] = { UINT64_C(1) << 62 };
@@ -385,6 +425,7 @@ int main(void)
 		cmocka_unit_test(strings_are_decoded),
 		cmocka_unit_test(what_is_wrong_is_refused_by_name),
 		cmocka_unit_test(what_is_written_is_read_again_and_aligned),
+		cmocka_unit_test(a_dtype_with_its_shape_is_printed_and_parsed),
 		cmocka_unit_test(what_would_not_be_read_again_is_not_written),
 		cmocka_unit_test(an_index_is_read_and_written),
 		cmocka_unit_test(wrong_indexes_are_refused_by_name),
