@@ -17,11 +17,17 @@
 #define ZFS_MAGIC 0x2fc12fc1
 #define BCACHEFS_MAGIC 0xca451a4e
 #define NILFS_MAGIC 0x3434
+#define TMPFS_MAGIC 0x01021994
+#define RAMFS_MAGIC 0x858458f6
+#define HUGETLBFS_MAGIC 0x958458f6
 
 /* How far a device may be made of others: thin below crypt below linear, and so on. */
 #define DEPTH 8
 
-#define COPIES "what is written goes to new places, not to those that were reserved"
+#define COPIES "where what is written goes to new places, not to those that were reserved"
+
+#define MEMORY "which is memory, and no disk: what lies there ends with the machine"
+#define DISK "take a folder on an NVMe device"
 
 static const struct {
 	uint64_t magic;
@@ -32,10 +38,13 @@ static const struct {
 	{ ZFS_MAGIC, { "zfs", COPIES, "take ext4 or XFS" } },
 	{ BCACHEFS_MAGIC, { "bcachefs", COPIES, "take ext4 or XFS" } },
 	{ NILFS_MAGIC, { "nilfs2", COPIES, "take ext4 or XFS" } },
+	{ TMPFS_MAGIC, { "tmpfs", MEMORY, DISK, .is_memory = true } },
+	{ RAMFS_MAGIC, { "ramfs", MEMORY, DISK, .is_memory = true } },
+	{ HUGETLBFS_MAGIC, { "hugetlbfs", MEMORY, DISK, .is_memory = true } },
 };
 
 static const struct reservation_breach thin = { "a thin volume",
-						"its pool may have no room when that is written",
+						"where its pool may have no room when that is written",
 						"take a volume that has all of its space" };
 
 const struct reservation_breach *reservation_of_type(uint64_t magic, bool is_copied)

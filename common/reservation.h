@@ -1,5 +1,6 @@
 /* Reservation: whether a file system keeps the space that was reserved in it for a file, when that is
- * written. The daemon relies on it, and doctor says so before. */
+ * written, and what was written, when the machine ends. The daemon relies on it, and doctor says so before.
+ */
 #ifndef TIERD_COMMON_RESERVATION_H
 #define TIERD_COMMON_RESERVATION_H
 
@@ -11,6 +12,7 @@
 struct reservation_breach {
 	const char *what; /* it is on */
 	const char *why, *remedy;
+	bool is_memory; /* what lies there ends with the machine */
 };
 
 /* Of a file, or a folder that says how files in it will be; NULL: there is none that can be seen. */

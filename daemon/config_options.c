@@ -28,6 +28,7 @@ static const struct config_choice engines[] = {
 static const struct config_choice file_systems[] = {
 	{ "reserving", CONFIG_FILE_SYSTEM_RESERVING },
 	{ "any", CONFIG_FILE_SYSTEM_ANY },
+	{ "memory", CONFIG_FILE_SYSTEM_MEMORY },
 	{ NULL, 0 },
 };
 
@@ -64,8 +65,8 @@ const struct config_option config_options[] = {
 	  "a folder for the NVMe tier and what tierd may use there (,ENDURANCE); repeat it", CONFIG_PATHS,
 	  PLACE(paths), MIB, 1024 * TIB },
 	{ "nvme", "file_system", "file-system", "KIND",
-	  "reserving, or any: also those that break reservations", CONFIG_CHOICE, PLACE(file_system),
-	  .choices = file_systems },
+	  "reserving; any: also those that break reservations; memory: also tmpfs, for tests", CONFIG_CHOICE,
+	  PLACE(file_system), .choices = file_systems },
 	{ "nvme", "durability", "durability", "HOW",
 	  "how often jobs that do not say it commit: auto, step, none or seconds", CONFIG_COUNT_OR_CHOICE,
 	  PLACE(durability), 1, DURABILITY_MOST_SECONDS, .choices = durabilities, .is_live = true },

@@ -247,6 +247,7 @@ static int start_node(struct daemon *daemon)
 		.is_buffered_io = config->direct_io == CONFIG_DIRECT_OFF,
 		.path_count = config->path_count,
 		.needs_reservation = config->file_system == CONFIG_FILE_SYSTEM_RESERVING,
+		.needs_disk = config->file_system != CONFIG_FILE_SYSTEM_MEMORY,
 		.idle_release_ms = (uint64_t)config->idle_release_seconds * 1000,
 		.durability = config->durability,
 		.scrub_days = config->scrub_days,

@@ -93,23 +93,28 @@ static bool probe_direct(int directory_fd)
 }
 
 /* A running job must never meet a full disk: that is what the reservation is for. */
-static int check_reservation(const struct node_path *path, bool is_needed)
+static const struct file_system_rule {
+	const char *follows, *way;
+} reserving = { "so a running job may meet a full disk, unless you keep room free there",
+		"set file_system = any in [nvme]" },
+  lasting = { "so no job is durable there", "for tests alone, set file_system = memory in [nvme]" };
+
+static int check_file_system(const struct node_path *path, const struct node_config *config)
 {
 	_cleanup_close_ int fd = open_probe(path->directory_fd, 0);
 	const struct reservation_breach *breach = fd >= 0 ? reservation_look(fd) : NULL;
+	const struct file_system_rule *rule;
 
 	if (!breach)
 		return 0;
-	if (!is_needed) {
-		log_warning("%s is on %s, where %s: a job whose disk gets full breaks; keep room free there",
-			    path->path, breach->what, breach->why);
-		return 0;
+	rule = breach->is_memory ? &lasting : &reserving;
+	if (breach->is_memory ? config->needs_disk : config->needs_reservation) {
+		log_error("%s cannot be used: it is on %s, %s, %s; %s; or %s", path->path, breach->what,
+			  breach->why, rule->follows, breach->remedy, rule->way);
+		return -EOPNOTSUPP;
 	}
-	log_error("%s cannot be used: it is on %s, where %s, so a running job may meet a full disk; %s; or "
-		  "keep room "
-		  "free there yourself, and set file_system = any in [nvme]",
-		  path->path, breach->what, breach->why, breach->remedy);
-	return -EOPNOTSUPP;
+	log_warning("%s is on %s, %s, %s", path->path, breach->what, breach->why, rule->follows);
+	return 0;
 }
 
 static int open_folder(struct node_path *path)
@@ -190,7 +195,7 @@ static int open_path(struct node *node, const struct node_config *config, unsign
 		log_unusable(path, r);
 		return r;
 	}
-	r = check_reservation(path, config->needs_reservation);
+	r = check_file_system(path, config);
 	if (r < 0)
 		return r;
 	remove_leftovers(path);

@@ -46,6 +46,7 @@ struct node_config {
 	bool needs_io_uring;	   /* do not do without it */
 	bool is_buffered_io;	   /* do not try O_DIRECT */
 	bool needs_reservation;	   /* refuse file systems that break it */
+	bool needs_disk;	   /* refuse those that are memory */
 	unsigned path_count;
 	struct {
 		const char *path; /* an existing folder */

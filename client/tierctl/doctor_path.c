@@ -17,11 +17,14 @@ struct judgement {
 	const char *why, *remedy;
 };
 
+#define MEMORY "it is memory, and no disk: what lies there ends with the machine, and no job is durable"
+
 static const struct judgement types[] = {
 	{ "overlay", FINDING_POOR, "it is a container's layer, and ends with the container",
 	  "a volume on the NVMe device" },
-	{ "tmpfs", FINDING_MISSING, "it is memory, and no disk", "a folder on an NVMe device" },
-	{ "ramfs", FINDING_MISSING, "it is memory, and no disk", "a folder on an NVMe device" },
+	{ "tmpfs", FINDING_MISSING, MEMORY, "a folder on an NVMe device" },
+	{ "ramfs", FINDING_MISSING, MEMORY, "a folder on an NVMe device" },
+	{ "hugetlbfs", FINDING_MISSING, MEMORY, "a folder on an NVMe device" },
 	{ "nfs", FINDING_MISSING, "it is another machine's", "a folder on an NVMe device of this machine" },
 	{ "nfs4", FINDING_MISSING, "it is another machine's", "a folder on an NVMe device of this machine" },
 	{ "cifs", FINDING_MISSING, "it is another machine's", "a folder on an NVMe device of this machine" },
@@ -88,18 +91,19 @@ static void look_at_reservation(struct doctor *doctor, const char *path, const c
 {
 	_cleanup_close_ int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	const struct reservation_breach *breach = fd >= 0 ? reservation_look(fd) : NULL;
-	bool is_allowed =
-		doctor->node || strcmp(doctor_find_value(doctor, "nvme", "file_system"), "any") == 0;
+	const char *allowed = doctor_find_value(doctor, "nvme", "file_system");
+	bool is_allowed = doctor->node || strcmp(allowed, "any") == 0 || strcmp(allowed, "memory") == 0;
 	struct mount mount;
 
 	if (fd < 0)
 		doctor_add(doctor, FINDING_UNKNOWN, "reservation", NULL, "%s: %s", path, strerror(errno));
-	else if (!breach || (mounts_find(0, folder, &mount) == 0 && strstr(mount.options, ",nodatacow,")))
+	else if (!breach || breach->is_memory ||
+		 (mounts_find(0, folder, &mount) == 0 && strstr(mount.options, ",nodatacow,")))
 		doctor_add(doctor, FINDING_FOUND, "reservation", NULL, "%s: what is reserved there is kept",
 			   path);
 	else
 		doctor_add(doctor, is_allowed ? FINDING_POOR : FINDING_MISSING, "reservation", breach->remedy,
-			   "%s: %s: %s", path, breach->what, breach->why);
+			   "%s: it is on %s, %s", path, breach->what, breach->why);
 }
 
 /* ---- The sandbox -----------------------------------------------------------------------------------------

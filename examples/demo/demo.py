@@ -144,7 +144,9 @@ class Daemon(Process):
         super().__init__([
             os.path.join(arguments.build, "daemon/tierd"), "--socket", self.socket,
             "--state-dir", os.path.join(folder, "state"), "--nvme", f"{nvme}:{capacity}",
-            "--host-budget", str(host_budget), "--workers", str(WORKERS), "--log-level", "warning"], limit)
+            "--host-budget", str(host_budget), "--workers", str(WORKERS), "--log-level", "warning",
+            # The build folder may be on a tmpfs: what the demo shows outlives the daemon there, too.
+            "--file-system", "memory"], limit)
 
     def __enter__(self):
         try:

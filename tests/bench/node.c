@@ -37,7 +37,7 @@ static void run_daemon(const struct bench_node *node)
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	execl(TIERD_PROGRAM, TIERD_PROGRAM, "--config", "/dev/null", "--log-level", "warning", "--socket",
 	      node->socket, "--state-dir", state, "--host-budget", node->host_budget, "--nvme", nvme,
-	      (char *)NULL);
+	      "--file-system", "memory", (char *)NULL);
 	fprintf(stderr, "%s: %s\n", TIERD_PROGRAM, strerror(errno));
 	_exit(EXIT_FAILURE);
 }

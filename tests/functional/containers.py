@@ -102,7 +102,7 @@ def a_daemon_may_not_see_its_clients():
     os.mkdir(folder)
     daemon = subprocess.Popen(
         [*PIDS, "--mount-proc", os.environ["TIERD"], "--socket", os.environ["TIERD_SOCKET"], "--host-budget", "64M",
-         "--state-dir", os.path.join(os.environ["SCRATCH"], "state-below"), "--nvme", f"{folder}:256M", "--workers", "1"],
+         "--state-dir", os.path.join(os.environ["SCRATCH"], "state-below"), "--nvme", f"{folder}:256M", "--workers", "1", "--file-system", "memory"],
         stderr=subprocess.DEVNULL,
     )
     wait_until(lambda: subprocess.run([os.environ["TIERCTL"], "ping"], capture_output=True, check=False).returncode == 0)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# File systems that break a reservation are refused, unless they are allowed, and the doctor names them. In a mount namespace of its own.
+# File systems that break a reservation, or are memory, are refused, unless they are allowed, and the doctor names them. In a mount namespace of its own.
 # shellcheck source=tests/functional/lib.sh disable=SC2119
 if [ -z "${IN_NAMESPACE:-}" ] && unshare --mount true 2>/dev/null; then
 	exec unshare --mount env IN_NAMESPACE=1 sh "$0" "$@"
@@ -28,33 +28,47 @@ start() {
 }
 
 [ -n "${IN_NAMESPACE:-}" ] || skip 'mounting is not allowed here'
-command -v mkfs.btrfs >/dev/null || skip 'btrfs-progs is not installed'
-mount_disk btrfs 200M || skip 'btrfs cannot be mounted here'
-trap 'status=$?; set +e; [ -z "$tierd_pid" ] || kill -KILL "$tierd_pid"; umount -l "$disk"; (exit $status); clean_up' EXIT
 cp "$(dirname "$0")/../../docs/numerics.md" "$scratch/data"
 
-# ---- Refused
-
-refuse() {
+refuse() { # WHY KEY FLAG…
+	why=$1 value=$2
+	shift 2
 	expect_status 1 timeout "$patience" "$TIERD" --socket "$scratch/refused/tierd.sock" --state-dir "$scratch/refused-state" \
 		--host-budget 64M --nvme "$disk:1G" "$@"
-	expect_text "$disk cannot be used: it is on btrfs, where what is written goes to new places"
-	expect_text 'set file_system = any in [nvme]'
+	expect_text "$disk cannot be used: it is on $why"
+	expect_text "set file_system = $value in [nvme]"
 }
-refuse
-refuse --file-system reserving
 
-# ---- Named by the doctor
-
-says() { # FINDING: of the reservation
-	printf '[daemon]\nsocket = %s/s\nstate_directory = %s/d\n[nvme]\npath = %s:1G\n%s\n' "$scratch" "$scratch" "$disk" "$2" >"$scratch/conf"
+says() { # FINDING WHAT CONFIGURATION
+	printf '[daemon]\nsocket = %s/s\nstate_directory = %s/d\n[nvme]\npath = %s:1G\n%s\n' "$scratch" "$scratch" "$disk" "$3" >"$scratch/conf"
 	"$TIERCTL" --json doctor "$scratch/conf" >"$scratch/doctor" || true
 	python3 -c 'import json, sys
-findings = [f for f in json.load(open(sys.argv[1]))["findings"] if f["what"] == "reservation"]
-assert [f["finding"] for f in findings] == [sys.argv[2]], findings' "$scratch/doctor" "$1" || fail "the doctor says: $(cat "$scratch/doctor")"
+findings = [f for f in json.load(open(sys.argv[1]))["findings"] if f["what"] == sys.argv[3]]
+assert [f["finding"] for f in findings] == [sys.argv[2]], findings' "$scratch/doctor" "$1" "$2" || fail "the doctor says: $(cat "$scratch/doctor")"
 }
-says missing ''
-says poor 'file_system = any'
+
+# ---- Memory: not where jobs that break a reservation are allowed, either
+
+trap 'status=$?; set +e; [ -z "$tierd_pid" ] || kill -KILL "$tierd_pid"; umount -lq "$disk"; (exit $status); clean_up' EXIT
+mount -t tmpfs -o size=64M none "$disk"
+for flag in '' --file-system=reserving --file-system=any; do
+	refuse 'tmpfs, which is memory, and no disk: what lies there ends with the machine, so no job is durable there' memory \
+		${flag:+"$flag"}
+done
+says missing 'file system' ''
+says found reservation ''
+start --file-system memory
+grep -q "$disk is on tmpfs, which is memory" "$tierd_log" || fail "the log says: $(cat "$tierd_log")"
+tierd_stop
+umount "$disk"
+
+# ---- Btrfs
+command -v mkfs.btrfs >/dev/null || skip 'btrfs-progs is not installed'
+mount_disk btrfs 200M || skip 'btrfs cannot be mounted here'
+refuse 'btrfs, where what is written goes to new places' any
+refuse 'btrfs, where what is written goes to new places' any --file-system reserving
+says missing reservation ''
+says poor reservation 'file_system = any'
 
 # ---- Allowed
 
@@ -74,5 +88,5 @@ if command -v chattr >/dev/null; then
 	start --file-system reserving
 	expect_status 0 run_gpt --steps 3
 	tierd_stop
-	says found ''
+	says found reservation ''
 fi

@@ -20,4 +20,4 @@ END
 tierd_log=$scratch/stderr
 SCRATCH=$scratch timeout "$patience" unshare --mount --propagation private sh "$scratch/play" \
 	python3 "$(dirname "$0")/journal.py" "$1" "$TIERD" --socket "$TIERD_SOCKET" --state-dir "$scratch/state" \
-	--host-budget 64M --workers 1 --nvme "$nvme:1G" --fault complete:write:5:EIO || fail 'see above'
+	--host-budget 64M --workers 1 --file-system memory --nvme "$nvme:1G" --fault complete:write:5:EIO || fail 'see above'

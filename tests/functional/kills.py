@@ -25,7 +25,7 @@ PATIENCE_MS = 60000
 
 def daemon(fault, log):
     command = [os.environ["TIERD"], "--socket", os.environ["TIERD_SOCKET"], "--state-dir", f"{SCRATCH}/state"]
-    command += ["--host-budget", "256M", "--nvme", f"{NVME}:1G", "--workers", "2", "--log-level", "debug"]
+    command += ["--host-budget", "256M", "--nvme", f"{NVME}:1G", "--workers", "2", "--log-level", "debug", "--file-system", "memory"]
     command += os.environ.get("TIERD_KILLS_DAEMON", "").split()
     return subprocess.Popen(command + (["--fault", fault] if fault else []), stderr=log)
 

@@ -82,7 +82,7 @@ tierd_answers() {
 
 tierd_launch() {
 	"$TIERD" --socket "$TIERD_SOCKET" --state-dir "$scratch/state" --host-budget 256M --nvme "$nvme:$nvme_capacity" \
-		--file-system any --workers 2 "$@" 2>>"$tierd_log" &
+		--file-system memory --workers 2 "$@" 2>>"$tierd_log" &
 	tierd_pid=$!
 }
 

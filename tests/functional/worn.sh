@@ -12,7 +12,7 @@ of_path() { # KEY
 start_at() { # PATH [FLAG…]
 	path=$1
 	shift
-	"$TIERD" --socket "$TIERD_SOCKET" --state-dir "$scratch/state" --host-budget 64M --nvme "$path" --file-system any "$@" \
+	"$TIERD" --socket "$TIERD_SOCKET" --state-dir "$scratch/state" --host-budget 64M --nvme "$path" --file-system memory "$@" \
 		2>>"$tierd_log" &
 	tierd_pid=$!
 	until "$TIERCTL" ping >/dev/null 2>&1; do

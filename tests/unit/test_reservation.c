@@ -69,13 +69,16 @@ static bool is_thin(void)
 
 /* ---- Tests ---- */
 
-static void file_systems_that_copy_on_write_are_told(void **state)
+static void file_systems_that_copy_on_write_or_are_memory_are_told(void **state)
 {
 	static const uint64_t copying[] = { 0x9123683e, 0x2fc12fc1, 0xca451a4e, 0x3434 };
-	static const uint64_t others[] = { 0xef53, 0x58465342, 0x01021994, 0x794c7630, 0 };
+	static const uint64_t memory[] = { 0x01021994, 0x858458f6, 0x958458f6 };
+	static const uint64_t others[] = { 0xef53, 0x58465342, 0x794c7630, 0 };
 
 	for (size_t i = 0; i < sizeof(copying) / sizeof(*copying); i++)
-		assert_non_null(reservation_of_type(copying[i], true));
+		assert_false(reservation_of_type(copying[i], true)->is_memory);
+	for (size_t i = 0; i < sizeof(memory) / sizeof(*memory); i++)
+		assert_true(reservation_of_type(memory[i], true)->is_memory);
 	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
 		assert_null(reservation_of_type(others[i], true));
 }
@@ -118,7 +121,7 @@ static void what_is_encrypted_on_one_is_thin_too(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(file_systems_that_copy_on_write_are_told),
+		TEST(file_systems_that_copy_on_write_or_are_memory_are_told),
 		TEST(btrfs_keeps_what_files_reserve_that_are_not_copied),
 		TEST(a_device_that_is_not_known_is_not_thin),
 		TEST(a_plain_volume_is_not_thin),
