@@ -19,11 +19,6 @@ void catalog_print_shape(const uint64_t *shape, size_t dimensions, char *text, s
 		snprintf(text + used, size - used, "]");
 }
 
-static bool is_equal(const char *own, const char *wire)
-{
-	return strcmp(own ? own : "", wire) == 0;
-}
-
 static bool has_shape(const struct tensor *tensor, const Tierd__Wire__Tensor *wire)
 {
 	if (tensor->dimensions != wire->n_shape)
@@ -57,10 +52,113 @@ static const char *format_name(uint32_t format)
 	return format > 0 && format < ARRAY_LENGTH(names) ? names[format] : "?";
 }
 
+/* What a tensor has here, or in the job, beside its shape and format. */
+struct traits {
+	const char *alias, *slice_of; /* "": none */
+	uint64_t slice_row, slice_rows;
+	double a, b;
+	uint32_t initializer;
+	const char *dtype; /* of files; "": not told */
+	bool is_frozen;
+};
+
+#define TRAIT_TEXT 256
+
+static void print_frozen(const struct traits *traits, char text[TRAIT_TEXT])
+{
+	snprintf(text, TRAIT_TEXT, "%s", traits->is_frozen ? "frozen" : "trained");
+}
+
+static void print_alias(const struct traits *traits, char text[TRAIT_TEXT])
+{
+	snprintf(text, TRAIT_TEXT, *traits->alias ? "alias \"%s\"" : "no alias", traits->alias);
+}
+
+static void print_slice(const struct traits *traits, char text[TRAIT_TEXT])
+{
+	snprintf(text, TRAIT_TEXT, *traits->slice_of ? "slice from row %llu of %llu of \"%s\"" : "no slice",
+		 (unsigned long long)traits->slice_row, (unsigned long long)traits->slice_rows,
+		 traits->slice_of);
+}
+
+static void print_initializer(const struct traits *traits, char text[TRAIT_TEXT])
+{
+	static const char *const names[] = { [INITIALIZE_NONE] = "none",
+					     [INITIALIZE_ZEROS] = "zeros",
+					     [INITIALIZE_ONES] = "ones",
+					     [INITIALIZE_NORMAL] = "normal",
+					     [INITIALIZE_UNIFORM] = "uniform" };
+	const char *name = traits->initializer < ARRAY_LENGTH(names) ? names[traits->initializer] : "?";
+
+	snprintf(text, TRAIT_TEXT, "initializer %s with a %.9g and b %.9g", name, traits->a, traits->b);
+}
+
+static void print_dtype(const struct traits *traits, char text[TRAIT_TEXT])
+{
+	snprintf(text, TRAIT_TEXT, "dtype %s", traits->dtype);
+}
+
+static int compare_traits(const struct unit *unit, const struct tensor *tensor, const struct traits *here,
+			  const struct traits *job, char *message, size_t size)
+{
+	const struct {
+		bool differs;
+		void (*print)(const struct traits *traits, char text[TRAIT_TEXT]);
+	} all[] = {
+		{ here->is_frozen != job->is_frozen, print_frozen },
+		{ strcmp(here->alias, job->alias) != 0, print_alias },
+		{ strcmp(here->slice_of, job->slice_of) != 0 || here->slice_row != job->slice_row ||
+			  here->slice_rows != job->slice_rows,
+		  print_slice },
+		{ here->initializer != job->initializer || here->a != job->a || here->b != job->b,
+		  print_initializer },
+		/* It changes nothing here: who tells none trains on with what was imported. */
+		{ *here->dtype && *job->dtype && strcmp(here->dtype, job->dtype) != 0, print_dtype },
+	};
+	char text[TRAIT_TEXT], there[TRAIT_TEXT];
+
+	for (size_t i = 0; i < ARRAY_LENGTH(all); i++) {
+		if (!all[i].differs)
+			continue;
+		all[i].print(here, text);
+		all[i].print(job, there);
+		return refuse(message, size, -EINVAL, "unit \"%s\", tensor \"%s\": %s here, %s in the job",
+			      unit->name, tensor->name, text, there);
+	}
+	return 0;
+}
+
+static const char *text_of(const char *text)
+{
+	return text ? text : "";
+}
+
 static int compare_tensor(const struct unit *unit, const struct tensor *tensor,
 			  const Tierd__Wire__Tensor *wire, char *message, size_t size)
 {
-	const char *what = NULL;
+	const struct traits here = {
+		.alias = wire->alias,
+		.slice_of = wire->slice_of,
+		.slice_row = wire->slice_row,
+		.slice_rows = wire->slice_rows,
+		.a = wire->a,
+		.b = wire->b,
+		.initializer = wire->initializer,
+		.dtype = wire->dtype,
+		.is_frozen = wire->is_frozen,
+	};
+	const struct traits job = {
+		.alias = text_of(tensor->alias),
+		.slice_of = text_of(tensor->slice_of),
+		.slice_row = tensor->slice_row,
+		.slice_rows = tensor->slice_rows,
+		.a = tensor->a,
+		.b = tensor->b,
+		.initializer = tensor->initializer,
+		.dtype = text_of(tensor->dtype),
+		.is_frozen = tensor->is_frozen,
+	};
+	int r;
 
 	if (strcmp(tensor->name, wire->name) != 0)
 		return refuse(message, size, -EINVAL, "unit \"%s\": tensor \"%s\" here, \"%s\" in the job",
@@ -73,23 +171,8 @@ static int compare_tensor(const struct unit *unit, const struct tensor *tensor,
 		return refuse(message, size, -EINVAL,
 			      "unit \"%s\", tensor \"%s\": group %u here, %u in the job", unit->name,
 			      tensor->name, wire->group, tensor->group);
-	if (tensor->is_frozen != wire->is_frozen)
-		what = "frozen or not";
-	else if (!is_equal(tensor->alias, wire->alias))
-		what = "alias";
-	else if (!is_equal(tensor->slice_of, wire->slice_of) || tensor->slice_row != wire->slice_row ||
-		 tensor->slice_rows != wire->slice_rows)
-		what = "slice";
-	else if (tensor->initializer != wire->initializer || tensor->a != wire->a || tensor->b != wire->b)
-		what = "initializer";
-	/* It changes nothing here: who tells none trains on with what was imported. */
-	else if (tensor->dtype && wire->dtype[0] && strcmp(tensor->dtype, wire->dtype) != 0)
-		what = "dtype";
-	if (what)
-		return refuse(message, size, -EINVAL,
-			      "unit \"%s\", tensor \"%s\": another %s here than in the job", unit->name,
-			      tensor->name, what);
-	return compare_shape(unit, tensor, wire, message, size);
+	r = compare_traits(unit, tensor, &here, &job, message, size);
+	return r < 0 ? r : compare_shape(unit, tensor, wire, message, size);
 }
 
 int catalog_compare(const struct catalog *catalog, uint32_t index, const Tierd__Wire__UnitDefine *definition,

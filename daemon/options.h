@@ -62,7 +62,22 @@ int options_set_groups(const struct job_options *options, struct optimizer_group
 int options_compare_moments(const struct job_options *job, const struct optimizer_group *groups,
 			    uint32_t count, char *message, size_t size);
 
+/* Numbers that have to be equal by their bits: 0 and -0 are not. where: the others are. -EINVAL names the
+ * first that differs, and both values; of: of what, before its name. */
+struct options_real {
+	const char *name;
+	float here, other;
+};
+int options_compare_reals(const char *of, const struct options_real *reals, size_t count, const char *where,
+			  char *message, size_t size);
+/* The same of what groups have beside the format of moments. */
+int options_compare_groups(const struct optimizer_group *here, const struct optimizer_group *other,
+			   uint32_t count, const char *where, char *message, size_t size);
+
 /* The first difference: -EINVAL. */
+int options_difference(const struct job_options *here, const struct job_options *job, char *message,
+		       size_t size);
+/* And what to do about it. */
 int options_compare(const struct job_options *here, const struct job_options *job, char *message,
 		    size_t size);
 

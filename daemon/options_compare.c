@@ -53,6 +53,66 @@ static int refuse_number(const struct number *number, char *message, size_t size
 	return refuse(message, size, -EINVAL, "%s is %s here, %s in the job", number->name, here, job);
 }
 
+/* As few digits as tell them apart. */
+static void print_reals(const struct options_real *real, char here[NUMBER_TEXT], char other[NUMBER_TEXT])
+{
+	snprintf(here, NUMBER_TEXT, "%g", (double)real->here);
+	snprintf(other, NUMBER_TEXT, "%g", (double)real->other);
+	if (strcmp(here, other) != 0)
+		return;
+	snprintf(here, NUMBER_TEXT, "%.9g", (double)real->here);
+	snprintf(other, NUMBER_TEXT, "%.9g", (double)real->other);
+}
+
+int options_compare_reals(const char *of, const struct options_real *reals, size_t count, const char *where,
+			  char *message, size_t size)
+{
+	char here[NUMBER_TEXT], other[NUMBER_TEXT];
+
+	for (size_t i = 0; i < count; i++) {
+		if (memcmp(&reals[i].here, &reals[i].other, sizeof(float)) == 0)
+			continue;
+		print_reals(&reals[i], here, other);
+		return refuse(message, size, -EINVAL, "%s%s is %s here, %s %s", of, reals[i].name, here,
+			      other, where);
+	}
+	return 0;
+}
+
+static int compare_group(const char *of, const struct optimizer_group *here,
+			 const struct optimizer_group *other, const char *where, char *message, size_t size)
+{
+	const struct options_real reals[] = {
+		{ "learning rate", here->learning_rate, other->learning_rate },
+		{ "beta1", here->beta1, other->beta1 },
+		{ "beta2", here->beta2, other->beta2 },
+		{ "epsilon", here->epsilon, other->epsilon },
+		{ "weight decay", here->weight_decay, other->weight_decay },
+		{ "momentum", here->momentum, other->momentum },
+		{ "dampening", here->dampening, other->dampening },
+	};
+	int r = options_compare_reals(of, reals, ARRAY_LENGTH(reals), where, message, size);
+
+	if (r == 0 && here->is_nesterov != other->is_nesterov)
+		r = refuse(message, size, -EINVAL, "%snesterov is %s here, %s %s", of,
+			   here->is_nesterov ? "true" : "false", other->is_nesterov ? "true" : "false",
+			   where);
+	return r;
+}
+
+int options_compare_groups(const struct optimizer_group *here, const struct optimizer_group *other,
+			   uint32_t count, const char *where, char *message, size_t size)
+{
+	char of[NUMBER_TEXT];
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < count; i++) {
+		snprintf(of, sizeof(of), "parameter group %u: ", i);
+		r = compare_group(of, &here[i], &other[i], where, message, size);
+	}
+	return r;
+}
+
 int options_compare_moments(const struct job_options *job, const struct optimizer_group *groups,
 			    uint32_t count, char *message, size_t size)
 {
@@ -68,7 +128,8 @@ int options_compare_moments(const struct job_options *job, const struct optimize
 	return 0;
 }
 
-static int compare(const struct job_options *here, const struct job_options *job, char *message, size_t size)
+int options_difference(const struct job_options *here, const struct job_options *job, char *message,
+		       size_t size)
 {
 	const struct number numbers[] = {
 		{ "world size", here->world_size, job->world_size },
@@ -96,17 +157,13 @@ static int compare(const struct job_options *here, const struct job_options *job
 		{ "loss_scale_interval", here->loss_scale.interval, job->loss_scale.interval },
 		{ "number of parameter groups", here->group_count, job->group_count },
 	};
-	const struct {
-		const char *name;
-		float here, job;
-	} reals[] = {
+	const struct options_real reals[] = {
 		{ "clip_norm", here->clip_norm, job->clip_norm },
 		{ "loss_scale", here->loss_scale.initial, job->loss_scale.initial },
 		{ "loss_scale_growth", here->loss_scale.growth, job->loss_scale.growth },
 		{ "loss_scale_backoff", here->loss_scale.backoff, job->loss_scale.backoff },
 		{ "loss_scale_minimum", here->loss_scale.minimum, job->loss_scale.minimum },
 	};
-
 	int r;
 
 	for (size_t i = 0; i < ARRAY_LENGTH(numbers); i++)
@@ -115,23 +172,18 @@ static int compare(const struct job_options *here, const struct job_options *job
 	if (here->optimizer != job->optimizer)
 		return refuse(message, size, -EINVAL, "optimizer is %s here, %s in the job",
 			      here->optimizer->name, job->optimizer->name);
-	for (size_t i = 0; i < ARRAY_LENGTH(reals); i++)
-		if (reals[i].here != reals[i].job)
-			return refuse(message, size, -EINVAL, "%s is %g here, %g in the job", reals[i].name,
-				      (double)reals[i].here, (double)reals[i].job);
-	r = options_compare_moments(job, here->groups, here->group_count, message, size);
-	if (r < 0)
-		return r;
-	for (uint32_t i = 0; i < job->group_count; i++)
-		if (memcmp(&here->groups[i], &job->groups[i], sizeof(here->groups[i])) != 0)
-			return refuse(message, size, -EINVAL,
-				      "parameter group %u has other rates here than in the job", i);
-	return 0;
+	r = options_compare_reals("", reals, ARRAY_LENGTH(reals), "in the job", message, size);
+	if (r == 0)
+		r = options_compare_moments(job, here->groups, here->group_count, message, size);
+	if (r == 0)
+		r = options_compare_groups(here->groups, job->groups, job->group_count, "in the job", message,
+					   size);
+	return r;
 }
 
 int options_compare(const struct job_options *here, const struct job_options *job, char *message, size_t size)
 {
-	int r = compare(here, job, message, size);
+	int r = options_difference(here, job, message, size);
 	size_t used;
 
 	if (r == 0)

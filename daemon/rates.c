@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/cleanup.h"
+
 int rates_read(const struct job *job, const Tierd__Wire__Rates *wire, struct step_rates *rates, char *message,
 	       size_t size)
 {
@@ -54,26 +56,14 @@ double rates_scale(const struct step_rates *rates)
 int rates_compare(const struct step_rates *here, const struct step_rates *other, const char *where,
 		  char *message, size_t size)
 {
-	const struct {
-		const char *name;
-		float here, other;
-	} values[] = {
+	const struct options_real reals[] = {
 		{ "learning rate", here->learning_rate, other->learning_rate },
 		{ "gradient scale", here->gradient_scale, other->gradient_scale },
 		{ "loss scale", here->loss_scale, other->loss_scale },
 	};
+	int r = options_compare_reals("", reals, ARRAY_LENGTH(reals), where, message, size);
 
-	for (size_t i = 0; i < ARRAY_LENGTH(values); i++)
-		/* By their bits: an early update must be that of the step, and 0 and -0 differ there. */
-		if (memcmp(&values[i].here, &values[i].other, sizeof(float)) != 0) {
-			snprintf(message, size, "%s is %.9g here, %.9g %s", values[i].name,
-				 (double)values[i].here, (double)values[i].other, where);
-			return -EINVAL;
-		}
-	for (uint32_t i = 0; i < here->group_count; i++)
-		if (memcmp(&here->groups[i], &other->groups[i], sizeof(here->groups[i])) != 0) {
-			snprintf(message, size, "parameter group %u has other rates here than %s", i, where);
-			return -EINVAL;
-		}
-	return 0;
+	return r < 0 ? r
+		     : options_compare_groups(here->groups, other->groups, here->group_count, where, message,
+					      size);
 }

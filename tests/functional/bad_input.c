@@ -187,7 +187,7 @@ static void ranks_that_disagree_hear_the_difference(struct tierd_node *node)
 		{ other_seed, "seed is 5 here, 0 in the job" },
 		{ other_clip, "clip_norm is 2 here, 0 in the job" },
 		{ other_group_count, "number of parameter groups is 2 here, 1 in the job" },
-		{ other_group, "parameter group 0 has other rates here" },
+		{ other_group, "parameter group 0: weight decay is 0.5 here, 0.01 in the job" },
 	};
 	struct tierd_job_options options = support_options("disagree", 0, 2);
 	struct tierd_job *first = support_join(node, &options, 1), *second = NULL;
@@ -343,10 +343,10 @@ static void units_that_differ_are_named(struct tierd_node *node)
 		{ differs_format, "tensor \"tensor\": format bf16 here, fp32 in the job" },
 		{ differs_shape, "shape [8, 17] here, [8, 16] in the job" },
 		{ differs_dimensions, "shape [8] here, [8, 16] in the job" },
-		{ differs_frozen, "another frozen or not here" },
-		{ differs_alias, "another alias here" },
-		{ differs_initializer, "another initializer here" },
-		{ differs_slice, "another slice here" },
+		{ differs_frozen, "frozen here, trained in the job" },
+		{ differs_alias, "alias \"tied\" here, no alias in the job" },
+		{ differs_initializer, "initializer zeros with " },
+		{ differs_slice, "slice from row 0 of 8 of \"big\" here, no slice in the job" },
 	};
 	struct tierd_job_options options = support_options("differ", 0, 2);
 	struct tierd_tensor tensor = tensor_of("tensor"), pair[2] = { tensor, tensor_of("more") };
@@ -453,7 +453,7 @@ static void a_taken_over_trainer_is_told(struct tierd_node *node)
 static void modes_are_kept(struct tierd_node *node)
 {
 	struct tierd_job_options options = support_options("modes", 0, 1);
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_node *other = support_connect();
 	struct tierd_job *job, *second;
 	struct tierd_job_state state;
@@ -642,7 +642,7 @@ static void another_user_has_his_own_jobs(struct tierd_node *node)
 /* Trains on beside all this. */
 static void go_on(struct tierd_job *bystander)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 
 	OK(support_push(bystander, 0, 1000, 0.5f));
 	OK(tierd_step(bystander, &rates, NULL));

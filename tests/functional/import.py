@@ -256,7 +256,7 @@ def a_job_is_made_with_what_its_trainers_want():
     for flags, message in (
         (("--clip", "1.5"), "clip_norm is 0 here, 1.5 in the job"),
         (("--blobs", "1M"), "blob_bytes is 0 here, 1048576 in the job"),
-        (("--group", "weight_decay=0.5,beta1=0.8"), "parameter group 0 has other rates"),
+        (("--group", "weight_decay=0.5,beta1=0.8"), "parameter group 0: beta1 is 0.9 here, 0.8 in the job"),
         (("--group", "moments=bf16"), "parameter group 0 has moments in fp32 here, in bf16 in the job"),
         (("--durability", "600"), "durability is default here, 600 in the job"),
         (("--durability", "step"), "durability is default here, step in the job"),

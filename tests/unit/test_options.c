@@ -201,7 +201,16 @@ static void the_first_difference_is_named(void **state)
 	DIFFERS(loss_scale.backoff, 3, "loss_scale_backoff is 3 here");
 	DIFFERS(loss_scale.minimum, 3, "loss_scale_minimum is 3 here");
 	DIFFERS(optimizer, optimizer_find("sgd", SIMD_SCALAR), "optimizer is sgd here, adamw in the job");
-	DIFFERS(groups[0].beta1, 0.5f, "parameter group 0");
+	DIFFERS(groups[0].learning_rate, 0.5f, "parameter group 0: learning rate is 0.5 here, 1 in the job");
+	DIFFERS(groups[0].learning_rate, nextafterf(1, 2), "learning rate is 1.00000012 here, 1 in the job");
+	DIFFERS(groups[0].learning_rate, -0.0f, "learning rate is -0 here, 1 in the job");
+	DIFFERS(groups[0].beta1, 0.5f, "parameter group 0: beta1 is 0.5 here, 0.9 in the job");
+	DIFFERS(groups[0].beta2, 0.5f, "parameter group 0: beta2 is 0.5 here, 0.999 in the job");
+	DIFFERS(groups[0].epsilon, 1, "parameter group 0: epsilon is 1 here, 1e-08 in the job");
+	DIFFERS(groups[0].weight_decay, 0, "parameter group 0: weight decay is 0 here, 0.01 in the job");
+	DIFFERS(groups[0].momentum, 0.5f, "parameter group 0: momentum is 0.5 here, 0 in the job");
+	DIFFERS(groups[0].dampening, 0.5f, "parameter group 0: dampening is 0.5 here, 0 in the job");
+	DIFFERS(groups[0].is_nesterov, true, "parameter group 0: nesterov is true here, false in the job");
 	DIFFERS(group_count, 2, "number of parameter groups");
 #undef DIFFERS
 }
