@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <math.h>
 
 #include "client/job.h"
 #include "client/structure.h"
@@ -20,6 +21,14 @@ static int encode_rates(const struct tierd_job *job, const struct tierd_rates *g
 
 	if (r < 0)
 		return message_fail(r, "the rates have a wrong size; start from TIERD_RATES_INIT");
+	/* Nobody looks at it. */
+	if (job->is_by_owner)
+		rates.learning_rate = 0;
+	if (isnan(rates.learning_rate))
+		return message_fail(
+			-EINVAL,
+			"the rates' learning_rate is NaN, which TIERD_RATES_INIT sets for one that is not "
+			"given; set it (0 is allowed, and trains nothing)");
 	if (rates.group_count != 0 && rates.group_count != job->group_count)
 		return message_fail(-EINVAL, "the rates have %u groups, but job \"%s\" has %u",
 				    rates.group_count, job->name, job->group_count);

@@ -11,6 +11,7 @@
 #ifndef TIERD_H
 #define TIERD_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -315,13 +316,13 @@ int tierd_discard(struct tierd_job *job, uint32_t unit);
 /* The same on every rank, else -EINVAL with the first difference. */
 struct tierd_rates {
 	size_t size;                        /* sizeof(struct tierd_rates) */
-	float learning_rate;                /* times the group's factor */
+	float learning_rate;                /* times the group's factor; has to be given, 0 too (NaN is refused), but for the optimizer none */
 	float gradient_scale;               /* multiplies the sum over ranks and micro-batches */
 	float loss_scale;                   /* what the loss was multiplied with: the gradients are divided by it; 0: the job's */
 	uint32_t group_count;               /* 0: the groups as at open; else as many as at open */
 	const struct tierd_group *groups;   /* replace the job's groups from this step on */
 };
-#define TIERD_RATES_INIT { sizeof(struct tierd_rates), 0.0f, 1.0f, 0.0f, 0, NULL }
+#define TIERD_RATES_INIT { sizeof(struct tierd_rates), NAN, 1.0f, 0.0f, 0, NULL }
 
 struct tierd_step_result {
 	uint64_t step;        /* its number, counted from 1 */

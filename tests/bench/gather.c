@@ -34,7 +34,7 @@ int gather_open(const struct bench_node *tierd, const struct gather_job *wanted,
 
 int gather_end_pass(struct tierd_job *job)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 
 	return tierd_step(job, &rates, NULL);
 }

@@ -90,7 +90,7 @@ static int end_step(struct tierd_ticket **ticket)
 /* Each pass runs into the updates of the step before. */
 static int stream_until_stopped(struct isolation *isolation)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_ticket *ticket = NULL;
 	int r = 0, end;
 

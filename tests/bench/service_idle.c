@@ -58,7 +58,7 @@ static int measure_base(struct bench *bench, const char *name, const struct idle
 static int open_job(struct tierd_node *node, const char *name)
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_job *job;
 	int r;
 

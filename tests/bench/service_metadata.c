@@ -19,7 +19,7 @@
 /* Until then what is written of it is there twice. */
 static int await_durable(struct tierd_job *job)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_ticket *ticket = NULL;
 	int r = tierd_step(job, &rates, &ticket);
 

@@ -138,7 +138,7 @@ static int expect_all_written(struct tierd_job *job, unsigned units)
 int store_make_large(struct tierd_node *node, const struct tierd_job_options *options, unsigned units,
 		     struct tierd_job **ret_job)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_ticket *ticket = NULL;
 	struct tierd_job_state state;
 	int r = tierd_job_open(node, options, ret_job);

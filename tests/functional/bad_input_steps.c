@@ -13,7 +13,7 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define ELEMENTS 1000
 
-static struct tierd_rates rates = TIERD_RATES_INIT;
+static struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 
 static struct tierd_job *join_ready(struct tierd_node *node, const char *name, unsigned units)
 {
@@ -127,6 +127,7 @@ static void a_momentum_that_the_job_does_not_keep_is_refused(struct tierd_node *
 	FAILS(tierd_tensor_read(job, 0, 0, "momentum", 0, 1, &value), -ENODATA,
 	      "no state \"momentum\" with sgd");
 	group.momentum = 0.9f;
+	with_momentum.learning_rate = 0.25f;
 	with_momentum.group_count = 1;
 	with_momentum.groups = &group;
 	FAILS(tierd_step(job, &with_momentum, NULL), -EINVAL, "no group had one when it was opened");
@@ -134,7 +135,6 @@ static void a_momentum_that_the_job_does_not_keep_is_refused(struct tierd_node *
 	FAILS(tierd_step(job, &with_momentum, NULL), -EINVAL, "momentum is -1");
 	group.momentum = 0;
 	group.learning_rate = 2;
-	with_momentum.learning_rate = 0.25f;
 	OK(support_push(job, 0, ELEMENTS, 1.0f));
 	OK(tierd_step(job, &with_momentum, NULL));
 	OK(tierd_tensor_read(job, 0, 0, "parameter", 0, 1, &value));
@@ -148,7 +148,7 @@ static void bad_rates_are_refused(struct tierd_node *node)
 		struct tierd_rates rates;
 		const char *text;
 	} cases[] = {
-		{ { sizeof(rates), NAN, 1, 1, 0, NULL }, "learning rate nan" },
+		{ TIERD_RATES_INIT, "the rates' learning_rate is NaN" },
 		{ { sizeof(rates), INFINITY, 1, 1, 0, NULL }, "learning rate inf" },
 		{ { sizeof(rates), 1, NAN, 1, 0, NULL }, "gradient scale" },
 		{ { sizeof(rates), 1, 1, NAN, 0, NULL }, "loss scale nan" },
@@ -158,6 +158,7 @@ static void bad_rates_are_refused(struct tierd_node *node)
 		{ { 3, 1, 1, 1, 0, NULL }, "wrong size" },
 	};
 	struct tierd_job *job = join_ready(node, "rates", 1);
+	struct tierd_group group = TIERD_GROUP_INIT;
 	struct tierd_rates other = rates;
 	struct tierd_ticket *ticket;
 	struct tierd_view view;
@@ -166,11 +167,17 @@ static void bad_rates_are_refused(struct tierd_node *node)
 		FAILS(tierd_step(job, &cases[i].rates, NULL), -EINVAL, cases[i].text);
 		FAILS(tierd_step_begin(job, &cases[i].rates, 1), -EINVAL, cases[i].text);
 	}
+	group.beta2 = 0.99f;
 	FAILS(tierd_step_begin(job, &rates, 0), -EINVAL, "0 micro-batches");
 	OK(tierd_step_begin(job, &rates, 1));
 	FAILS(tierd_step_begin(job, &rates, 1), -EBUSY, "announced this step already");
 	other.learning_rate = 0.5f;
 	FAILS(tierd_step(job, &other, NULL), -EINVAL, "learning rate is 0.5 here, 0 in tierd_step_begin");
+	other = rates;
+	other.group_count = 1;
+	other.groups = &group;
+	FAILS(tierd_step(job, &other, NULL), -EINVAL,
+	      "parameter group 0: beta2 is 0.99 here, 0.999 in tierd_step_begin");
 	OK(support_push(job, 0, ELEMENTS, 1.0f));
 	OK(tierd_gradients(job, 0, &view));
 	OK(tierd_push_begin(job, 0, &ticket));

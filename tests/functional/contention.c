@@ -118,7 +118,7 @@ static void read_all(const char *text, unsigned least, bool is_lasting)
 	printf("%u gathers failed\n", errors);
 	REQUIRE(errors >= least);
 	/* Not one that was not told is lost: what has failed holds no slot, no lease. */
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_ticket *ticket;
 
 	OK(tierd_step(ranks[0].job, &rates, &ticket));
@@ -144,7 +144,7 @@ static struct tierd_job *join_other(struct tierd_node *node)
 
 static void train_other(struct tierd_job *job)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 
 	OK(support_push(job, 0, 1000, 1.0f));
 	OK(tierd_step(job, &rates, NULL));
@@ -164,7 +164,7 @@ static void expect_broken(struct rank *rank)
  * failed. */
 static bool train_both(struct rank *ranks, unsigned steps)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_ticket *tickets[2];
 	bool has_failed_gather = false;
 	int r[2] = { 0, 0 };

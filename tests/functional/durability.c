@@ -67,7 +67,7 @@ static void many_steps_wait_for_one_commit(const char *name, const char *durabil
 /* Who waits from before the step is applied on waits no longer. */
 static void who_waits_before_it_is_applied_is_served(const char *name, const char *durability)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_ticket *ticket;
 
 	join(name, durability);

@@ -81,7 +81,7 @@ static void reap_victim(struct scene *scene)
 
 static void step_is_told(struct scene *scene)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 
 	let_victim_die(scene);
 	FAILS(tierd_step(scene->job, &rates, NULL), -ESTALE, LOST);
@@ -90,7 +90,7 @@ static void step_is_told(struct scene *scene)
 
 static void ticket_and_its_descriptor_are_told(struct scene *scene)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_ticket *ticket;
 
 	OK(tierd_step(scene->job, &rates, &ticket));
@@ -112,7 +112,7 @@ static void ticket_and_its_descriptor_are_told(struct scene *scene)
 /* Its step's version can only come with the other rank's part. */
 static void gather_is_told(struct scene *scene)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_ticket *ticket;
 	struct tierd_view view;
 
@@ -127,7 +127,7 @@ static void gather_is_told(struct scene *scene)
 
 static void read_is_told(struct scene *scene)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_ticket *ticket;
 	float value;
 
@@ -165,7 +165,7 @@ static void hear_of_it(struct scene *scene)
 /* Everything but release, discard, ready and the closing calls. */
 static void everything_is_stale(struct scene *scene)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_statistics statistics = TIERD_STATISTICS_INIT;
 	struct tierd_view held, view;
 	struct tierd_ticket *ticket;
@@ -206,7 +206,7 @@ static void everything_is_stale(struct scene *scene)
 /* What was pushed into the dead epoch is not in the step of the next one. */
 static void dead_gradients_are_dropped(struct scene *scene)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_step_result result;
 	struct tierd_ticket *ticket;
 	pid_t partner;

@@ -46,7 +46,7 @@ static void gather(struct tierd_job *job, uint32_t unit)
 /* With a learning rate of 0 everything is read, computed and written, and nothing changes. */
 static void train_step(struct tierd_job *job, struct tierd_ticket **ticket)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_view gradients;
 
 	for (uint32_t unit = 0; unit < FLOOD_UNITS; unit++) {

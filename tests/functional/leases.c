@@ -255,7 +255,7 @@ static bool faults(const struct tierd_view *view, uint64_t element)
 static void debug_leases(void)
 {
 	struct tierd_job_options options = support_options("debug", 0, 1);
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_node *node = support_connect();
 	struct tierd_view first, again;
 	struct tierd_job *job;

@@ -126,7 +126,7 @@ static void a_skipped_step_leaves_no_trace(struct tierd_node *node)
 static void a_step_closed_early_says_its_scale(struct tierd_node *node)
 {
 	struct tierd_job_options options = dynamic_options("early");
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_ticket *first, *second;
 	struct tierd_step_result result;
 	struct tierd_job *job, *other;

@@ -391,7 +391,7 @@ static void other_formats_are_refused(struct tierd_node *node)
 	struct groups wrong = groups_with(TIERD_MOMENTS_FP32, TIERD_MOMENTS_FP32);
 	struct groups right = groups_with(TIERD_MOMENTS_FP32, short_format);
 	struct tierd_job_options options = support_options("whole", 0, 1);
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct model model = mixed();
 	struct tierd_job *job = NULL;
 	char message[80];

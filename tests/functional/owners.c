@@ -28,7 +28,7 @@ static struct tierd_job_options owner_options(const char *name, uint32_t rank, u
 /* Pushes and closes the step. */
 static struct tierd_ticket *close_step(struct tierd_job *job, float gradient)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_ticket *ticket;
 
 	OK(support_push(job, 0, ELEMENTS, gradient));

@@ -19,7 +19,7 @@ struct pair {
 	uint64_t steps;
 };
 
-static struct tierd_rates rates = TIERD_RATES_INIT;
+static struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 
 /* ---- Two ranks ---- */
 

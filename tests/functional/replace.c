@@ -211,7 +211,7 @@ static void hear(int fd)
 /* Nobody has disturbed it. */
 static void finish_and_go_on(struct long_step *step)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 
 	long_step_let_go(step);
 	long_step_expect_applied(step);

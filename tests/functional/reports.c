@@ -116,7 +116,7 @@ static void frozen(void)
 static void train(const struct tierd_job_options *options)
 {
 	struct tierd_node *node = support_connect();
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_ticket *ticket;
 	struct tierd_job *job;
 	char name[16];

@@ -87,7 +87,7 @@ static void train_on(void)
 {
 	struct tierd_node *node = support_connect();
 	struct tierd_job *job = join_large(node);
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_view held, view;
 	float value;
 	int r;

@@ -48,7 +48,7 @@ static void use(struct tierd_job *job, uint32_t unit)
 
 static void train(struct tierd_job *job, uint32_t trained, uint32_t frozen)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_step_result result;
 	struct tierd_ticket *ticket;
 

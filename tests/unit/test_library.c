@@ -852,7 +852,7 @@ static void holding_all_buffers_is_an_error(void **state)
 static void a_step_with_something_held_is_refused(void **state)
 {
 	struct scene scene = { 0 };
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_view view;
 
 	make_ready(&scene);
@@ -873,7 +873,7 @@ static void a_step_with_something_held_is_refused(void **state)
 static void after_a_step_only_its_version_is_gathered(void **state)
 {
 	struct scene scene = { 0 };
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_view view;
 
 	make_ready(&scene);
@@ -900,7 +900,7 @@ static bool fail_steps(struct fake_peer *peer, uint32_t number, const Tierd__Wir
 static void a_step_that_fails_leaves_the_old_version_awaited(void **state)
 {
 	struct scene scene = { .peer.hook = fail_steps };
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_ticket *ticket;
 	struct tierd_view view;
 
@@ -927,7 +927,7 @@ static bool fail_pushes(struct fake_peer *peer, uint32_t number, const Tierd__Wi
 static void a_silent_push_that_fails_is_reported_by_the_next_call(void **state)
 {
 	struct scene scene = { .peer.hook = fail_pushes };
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_view view;
 
 	make_ready(&scene);
@@ -945,7 +945,7 @@ static void a_silent_push_that_fails_is_reported_by_the_next_call(void **state)
 static void tickets_share_a_descriptor(void **state)
 {
 	struct scene scene = { 0 };
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_step_result result;
 	struct tierd_job_state job_state;
 	struct tierd_ticket *step, *push;
@@ -992,7 +992,7 @@ static bool end_epoch_at_phase(struct fake_peer *peer, uint32_t number, const Ti
 static void an_epoch_that_ended_is_named_until_ready(void **state)
 {
 	struct scene scene = { .peer.hook = end_epoch_at_phase };
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_job_state job_state;
 	struct tierd_view view;
 

@@ -52,7 +52,7 @@ static void open_job_for(struct scene *scene, int reconnect_ms)
 
 static void train_step(struct scene *scene)
 {
-	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_view gradients;
 
 	for (uint32_t unit = 0; unit < 2; unit++) {
