@@ -117,10 +117,11 @@ struct contribution {
 	bool is_void;	 /* its epoch has ended while a worker reads it */
 };
 
-/* How many ranks read and train a state, what of it is partitioned among them, and so where parameters live.
- */
+/* How many ranks read and train a state, what of it is partitioned among them, and so where parameters live;
+ * and what memory they have for that. */
 struct job_shape {
-	uint32_t world_size, stage, parameter_placement;
+	uint32_t world_size, stage, parameter_placement, gradient_buffers;
+	uint64_t asked_budget, host_budget;
 	bool is_pushed_once, has_nvme_parameters;
 };
 

@@ -13,8 +13,11 @@
 
 bool reshape_is_asked(const struct job *job, const struct job_options *options)
 {
-	return options->world_size != job->options.world_size || options->stage != job->options.stage ||
-	       options->is_pushed_once != job->options.is_pushed_once;
+	const struct job_options *own = &job->options;
+
+	return options->world_size != own->world_size || options->stage != own->stage ||
+	       options->is_pushed_once != own->is_pushed_once || options->host_budget != own->host_budget ||
+	       options->gradient_buffers != own->gradient_buffers;
 }
 
 void reshape_overlook(const struct job *job, struct job_options *asked)
@@ -24,11 +27,6 @@ void reshape_overlook(const struct job *job, struct job_options *asked)
 }
 
 /* ---- Whether it can be ---- */
-
-static const char *pushed_text(bool is_pushed_once)
-{
-	return is_pushed_once ? " (pushed_once)" : "";
-}
 
 /* Trainers that are started anew at once may be faster than the news of the others' deaths. */
 static void let_dead_leave(struct job *job)
@@ -46,46 +44,45 @@ static void let_dead_leave(struct job *job)
 	}
 }
 
-static int check_ranks(const struct job *job, const struct job_options *options, char *message, size_t size)
+static int check_ranks(const struct job *job, const char *difference, char *message, size_t size)
 {
 	char ranks[256];
 
 	if (job->member_count == 0)
 		return 0;
 	members_describe(job, ranks, sizeof(ranks));
-	return refuse(message, size, -EBUSY,
-		      "world size %u and stage %u%s here, %u and %u%s in the job, which is in use by %s; end "
-		      "them, or open it as they do",
-		      options->world_size, options->stage, pushed_text(options->is_pushed_once),
-		      job->options.world_size, job->options.stage, pushed_text(job->options.is_pushed_once),
-		      ranks);
+	return refuse(message, size, -EBUSY, "%s, which is in use by %s; end them, or open it as they do",
+		      difference, ranks);
 }
 
-static int check_state(const struct job *job, const struct job_options *options, char *message, size_t size)
+static int check_state(const struct job *job, const char *difference, char *message, size_t size)
 {
 	if (idle_may_release(job))
 		return 0;
 	return refuse(message, size, -EINVAL,
-		      "world size %u and stage %u%s here, %u and %u%s in the job, and it cannot get others, "
-		      "because some of its state lives in host memory alone",
-		      options->world_size, options->stage, pushed_text(options->is_pushed_once),
-		      job->options.world_size, job->options.stage, pushed_text(job->options.is_pushed_once));
+		      "%s, which keeps what it has, because some of its state lives in host memory alone",
+		      difference);
 }
 
 static int check(const struct job *job, const struct job_options *options, char *message, size_t size)
 {
 	struct job_options same = *options;
-	int r = check_state(job, options, message, size);
+	char difference[128];
+	int r;
 
 	same.world_size = job->options.world_size;
 	same.stage = job->options.stage;
 	same.is_pushed_once = job->options.is_pushed_once;
+	same.host_budget = job->options.host_budget;
+	same.gradient_buffers = job->options.gradient_buffers;
 	/* Another stage may have another default. */
 	if (options->stage != job->options.stage)
 		same.parameter_placement = job->options.parameter_placement;
+	r = options_compare(&same, &job->options, message, size);
+	options_difference(options, &job->options, difference, sizeof(difference));
 	if (r == 0)
-		r = options_compare(&same, &job->options, message, size);
-	return r < 0 ? r : check_ranks(job, options, message, size);
+		r = check_state(job, difference, message, size);
+	return r < 0 ? r : check_ranks(job, difference, message, size);
 }
 
 /* A process that lives may read what it has leased, whether it has left the job or not. */
@@ -130,9 +127,16 @@ static int make_places(struct job *job, uint32_t world_size)
 
 static struct job_shape shape_of(const struct job *job)
 {
-	return (struct job_shape){ job->options.world_size, job->options.stage,
-				   job->options.parameter_placement, job->options.is_pushed_once,
-				   job->has_nvme_parameters };
+	const struct job_options *options = &job->options;
+
+	return (struct job_shape){ .world_size = options->world_size,
+				   .stage = options->stage,
+				   .parameter_placement = options->parameter_placement,
+				   .gradient_buffers = options->gradient_buffers,
+				   .asked_budget = options->host_budget,
+				   .host_budget = job->host_budget,
+				   .is_pushed_once = options->is_pushed_once,
+				   .has_nvme_parameters = job->has_nvme_parameters };
 }
 
 /* They are in the store in any case: what changes is whether they come back from there once, to stay in host
@@ -144,6 +148,21 @@ static bool will_be_on_nvme(const struct job *job, const struct job_options *opt
 	return options->parameter_placement == PLACEMENT_NVME;
 }
 
+static struct job_shape asked_shape(const struct job *job, const struct job_options *options)
+{
+	return (struct job_shape){
+		.world_size = options->world_size,
+		.stage = options->stage,
+		.parameter_placement = options->parameter_placement,
+		.gradient_buffers = options->gradient_buffers,
+		.asked_budget = options->host_budget,
+		/* A default is looked up when its owner joins. */
+		.host_budget = options->host_budget ? options->host_budget : job->host_budget,
+		.is_pushed_once = options->is_pushed_once,
+		.has_nvme_parameters = will_be_on_nvme(job, options),
+	};
+}
+
 /* Windows of ranks that came when there was no room for it are not those of as many as come now. */
 static void set_shape(struct job *job, struct job_shape shape)
 {
@@ -151,13 +170,32 @@ static void set_shape(struct job *job, struct job_shape shape)
 	job->options.world_size = shape.world_size;
 	job->options.stage = shape.stage;
 	job->options.parameter_placement = shape.parameter_placement;
+	job->options.gradient_buffers = shape.gradient_buffers;
+	job->options.host_budget = shape.asked_budget;
 	job->options.is_pushed_once = shape.is_pushed_once;
+	job->host_budget = shape.host_budget;
 	job->has_nvme_parameters = shape.has_nvme_parameters;
+}
+
+#define SHAPE_TEXT 160
+
+static const char *describe(const struct job_shape *shape, char text[SHAPE_TEXT])
+{
+	char budget[16];
+
+	snprintf(text, SHAPE_TEXT,
+		 "%u rank%s at stage %u%s, with %u gradient buffer%s each and host_budget %s",
+		 shape->world_size, PLURAL(shape->world_size), shape->stage,
+		 shape->is_pushed_once ? " (pushed_once)" : "", shape->gradient_buffers,
+		 PLURAL(shape->gradient_buffers),
+		 shape->asked_budget ? budget_print(shape->asked_budget, budget) : "0");
+	return text;
 }
 
 int reshape(struct job *job, const struct job_options *options, char *message, size_t size)
 {
-	struct job_shape former;
+	struct job_shape former, asked;
+	char now[SHAPE_TEXT], then[SHAPE_TEXT];
 	int r;
 
 	let_dead_leave(job);
@@ -172,13 +210,10 @@ int reshape(struct job *job, const struct job_options *options, char *message, s
 	if (make_places(job, options->world_size) < 0)
 		return refuse(message, size, -ENOMEM, "out of memory");
 	former = job->former_shape = shape_of(job);
-	set_shape(job, (struct job_shape){ options->world_size, options->stage, options->parameter_placement,
-					   options->is_pushed_once, will_be_on_nvme(job, options) });
-	events_of_job(job, EVENT_OPENED, NULL,
-		      "it is opened for %u rank%s at stage %u%s; it had %u at stage %u%s",
-		      options->world_size, PLURAL(options->world_size), options->stage,
-		      pushed_text(options->is_pushed_once), former.world_size, former.stage,
-		      pushed_text(former.is_pushed_once));
+	asked = asked_shape(job, options);
+	set_shape(job, asked);
+	events_of_job(job, EVENT_OPENED, NULL, "it is opened for %s; it had %s", describe(&asked, now),
+		      describe(&former, then));
 	/* If nobody joins it after all. */
 	job_settle(job);
 	return 0;
@@ -196,13 +231,12 @@ int reshape_keep(struct job *job)
 void reshape_undo(struct job *job)
 {
 	struct job_shape former = job->former_shape;
+	char text[SHAPE_TEXT];
 
 	if (former.world_size == 0 || job->member_count > 0 || job->phase != JOB_RELEASED)
 		return;
 	job->former_shape.world_size = 0;
 	set_shape(job, former);
-	events_of_job(job, EVENT_OPENED, NULL,
-		      "its ranks have left before they were ready: it has %u rank%s at stage %u%s again",
-		      former.world_size, PLURAL(former.world_size), former.stage,
-		      pushed_text(former.is_pushed_once));
+	events_of_job(job, EVENT_OPENED, NULL, "its ranks have left before they were ready: it has %s again",
+		      describe(&former, text));
 }

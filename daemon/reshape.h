@@ -1,6 +1,6 @@
-/* A job's shape: its world size, its stage, and whether its units are pushed once. They are ways of reading
- * the same state, so an idle job gets another shape by being opened with one: nothing is copied, and what its
- * ranks need is planned anew. */
+/* A job's shape: its world size, its stage, whether its units are pushed once, and the memory for that. They
+ * are ways of reading the same state, so an idle job gets another shape by being opened with one: nothing is
+ * copied, and what its ranks need is planned anew. */
 #ifndef TIERD_DAEMON_RESHAPE_H
 #define TIERD_DAEMON_RESHAPE_H
 

@@ -279,11 +279,11 @@ static void a_job_in_use_keeps_its_ranks(void)
 	step(&world);
 	snprintf(pid, sizeof(pid), "rank 1 (pid %d)", (int)getpid());
 	refused("used", 4, leave_as_it_is, -EBUSY, pid);
-	refused("used", 1, leave_as_it_is, -EBUSY, "world size 1 and stage 3 here, 2 and 3 in the job");
+	refused("used", 1, leave_as_it_is, -EBUSY, "world size is 1 here, 2 in the job, which is in use by rank 0");
 	step(&world);
 	end(&world);
 	world = start("used", 4, leave_as_it_is);
-	refused("used", 2, leave_as_it_is, -EBUSY, "4 and 3 in the job, which is in use by rank 0");
+	refused("used", 2, leave_as_it_is, -EBUSY, "2 here, 4 in the job, which is in use by rank 0");
 	end(&world);
 }
 
@@ -299,7 +299,7 @@ static void who_leaves_before_it_is_ready_has_changed_nothing(void)
 {
 	struct world world = join("used", 3, leave_as_it_is);
 
-	refused("used", 4, leave_as_it_is, -EBUSY, "3 and 3 in the job");
+	refused("used", 4, leave_as_it_is, -EBUSY, "4 here, 3 in the job");
 	end(&world);
 	world = start("used", 4, leave_as_it_is);
 	end(&world);

@@ -125,7 +125,7 @@ CASES = [
     Case("a step that knows of pushes that were refused", READY, (STEP, here(_4=5) + data(3, rates())), one_of("EINVAL", "OK")),
     Case("a second rank 0", READY, (OPEN, data(1, "hostile") + number(3, 1) + number(4, 3)), Answered("EBUSY", "held by process")),
     Case("a job that trains, opened with another stage", READY, (OPEN, data(1, "hostile") + number(3, 1) + number(4, 2)),
-         Answered("EBUSY", "1 and 3 in the job, which is in use by rank 0")),
+         Answered("EBUSY", "stage is 2 here, 3 in the job, which is in use by rank 0")),
     Case("a job that trains, opened with another world size", READY, (OPEN, data(1, "hostile") + number(3, 1024) + number(4, 3)),
          Answered("EBUSY", "which is in use by rank 0")),
     Case("a job that trains, to replace", READY, (OPEN, data(1, "hostile") + number(3, 1) + number(4, 3) + number(5, 3)),
