@@ -10,53 +10,38 @@ import socket
 import sys
 import threading
 
-least, most, maximum = (int(word) for word in sys.argv[3:6])
-chance = random.Random(int(sys.argv[2]))
-cuts = 0
-
 
 class Line:
-    """Two sockets, and the bytes that they have left to live."""
+    """Two sockets, and what passes between them."""
 
-    def __init__(self, client):
+    def __init__(self, client, address):
         self.client = client
         self.daemon = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.daemon.connect(os.environ["TIERD_SOCKET"])
-        self.left = chance.randint(least, most)
-        self.lock = threading.Lock()
+        self.daemon.connect(address)
         for source, target in ((self.client, self.daemon), (self.daemon, self.client)):
             threading.Thread(target=self.forward, args=(source, target), daemon=True).start()
 
-    def take(self, length):
-        """How much of it may still pass."""
-        global cuts
-        with self.lock:
-            if cuts >= maximum and self.left >= 0:
-                return length
-            passes = min(length, self.left)
-            if passes < length and self.left >= 0:
-                cuts += 1
-                self.left = -1
-            elif self.left >= 0:
-                self.left -= length
-            return max(passes, 0)
+    def split(self, source, data):
+        """Yields the parts in which it goes on; EOFError: there the line ends."""
+        raise NotImplementedError
 
     def forward(self, source, target):
+        descriptors = []
         try:
             while True:
                 data, descriptors, _, _ = socket.recv_fds(source, 65536, 16)
-                passes = self.take(len(data)) if data else 0
-                if passes:
-                    if descriptors:
-                        socket.send_fds(target, [data[:passes]], descriptors)
-                    else:
-                        target.sendall(data[:passes])
-                for descriptor in descriptors:
-                    os.close(descriptor)
-                if passes < len(data) or not data:
+                if not data:
                     break
-        except OSError:
+                for part in self.split(source, data):
+                    # They go with the first byte.
+                    socket.send_fds(target, [part[:1]], descriptors)
+                    while descriptors:
+                        os.close(descriptors.pop())
+                    target.sendall(part[1:])
+        except (OSError, EOFError):
             pass
+        while descriptors:
+            os.close(descriptors.pop())
         # Both at once: what is on its way in the other direction is lost, too.
         for end in (self.client, self.daemon):
             try:
@@ -65,19 +50,69 @@ class Line:
                 pass
 
 
-def listen():
+def listen(path, make_line):
+    """In a thread of its own, for as long as this process lives."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listening.bind(sys.argv[1])
+    listening.bind(path)
     listening.listen(64)
+
+    def accept():
+        while True:
+            client, _ = listening.accept()
+            try:
+                make_line(client)
+            except OSError:
+                client.close()
+
+    threading.Thread(target=accept, daemon=True).start()
+
+
+class Cuts:
+    """How many there have been, of how many."""
+
+    def __init__(self, seed, least, most, maximum):
+        self.chance = random.Random(seed)
+        self.least, self.most, self.maximum = least, most, maximum
+        self.count = 0
+
+
+class CutLine(Line):
+    """Has some bytes left to live."""
+
+    def __init__(self, client, cuts):
+        self.cuts = cuts
+        self.left = cuts.chance.randint(cuts.least, cuts.most)
+        self.lock = threading.Lock()
+        super().__init__(client, os.environ["TIERD_SOCKET"])
+
+    def take(self, length):
+        """How much of it may still pass."""
+        with self.lock:
+            if self.cuts.count >= self.cuts.maximum and self.left >= 0:
+                return length
+            passes = min(length, self.left)
+            if passes < length and self.left >= 0:
+                self.cuts.count += 1
+                self.left = -1
+            elif self.left >= 0:
+                self.left -= length
+            return max(passes, 0)
+
+    def split(self, source, data):
+        passes = self.take(len(data))
+        if passes:
+            yield data[:passes]
+        if passes < len(data):
+            raise EOFError
+
+
+def main():
+    cuts = Cuts(*(int(word) for word in sys.argv[2:6]))
+    listen(sys.argv[1], lambda client: CutLine(client, cuts))
     print("listening", flush=True)
-    while True:
-        client, _ = listening.accept()
-        try:
-            Line(client)
-        except OSError:
-            client.close()
+    sys.stdin.read()
+    print(cuts.count)
 
 
-threading.Thread(target=listen, daemon=True).start()
-sys.stdin.read()
-print(cuts)
+if __name__ == "__main__":
+    main()

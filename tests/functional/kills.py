@@ -42,17 +42,17 @@ def trainer(output, *flags):
     )
 
 
-def await_end(*processes):
-    """Of one of them, the first that has ended."""
+def await_end(*processes, patience_ms=None):
+    """Of one of them, the first that has ended; None: they go on for so long."""
     descriptors = [os.pidfd_open(process.pid) for process in processes]
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
-    ended = poll.poll(PATIENCE_MS)
+    ended = poll.poll(PATIENCE_MS if patience_ms is None else patience_ms)
     for descriptor in descriptors:
         os.close(descriptor)
-    assert ended, "neither the daemon nor the trainer ends"
-    return processes[descriptors.index(ended[0][0])]
+    assert ended or patience_ms is not None, "neither the daemon nor the trainer ends"
+    return processes[descriptors.index(ended[0][0])] if ended else None
 
 
 def was_killed(process):
@@ -131,11 +131,12 @@ def run(faults, expected):
 def told(scenario):
     """A failure says what repeats it: kills.py GPT SCENARIO FAULT..."""
 
-    def run_scenario(expected, *faults):
+    def run_scenario(*arguments):
         try:
-            return scenario(expected, *faults)
+            return scenario(*arguments)
         except AssertionError as problem:
-            raise AssertionError(f"{scenario.__name__} {' '.join(faults)}: {problem}") from problem
+            words = " ".join(word for word in arguments if isinstance(word, str))
+            raise AssertionError(f"{scenario.__name__} {words}: {problem}") from problem
 
     return run_scenario
 
