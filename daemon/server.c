@@ -50,17 +50,39 @@ static int make_address(const char *path, struct sockaddr_un *address)
 	return 0;
 }
 
-/* Group and others may search the folder where they may use the socket. */
+/* Bytes of the folder in a path; 0: it is the root, or none is named. */
+static size_t folder_bytes(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? (size_t)(slash - path) : 0;
+}
+
+static bool is_runtime_folder(const char *folder)
+{
+	const char *const parents[] = { "/run", getenv("XDG_RUNTIME_DIR") };
+
+	for (size_t i = 0; i < ARRAY_LENGTH(parents); i++) {
+		size_t length = parents[i] ? strlen(parents[i]) : 0;
+
+		while (length > 0 && parents[i][length - 1] == '/')
+			length--;
+		if (length > 0 && length == folder_bytes(folder) && strncmp(folder, parents[i], length) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Where it goes by itself, when the machine ends or the user leaves: elsewhere one that is missing is a
+ * mistake. Group and others may search it where they may use the socket. */
 static int make_folder(const char *path, mode_t mode)
 {
-	_cleanup_free_ char *folder = strdup(path);
-	char *slash = folder ? strrchr(folder, '/') : NULL;
+	_cleanup_free_ char *folder = strndup(path, folder_bytes(path));
 
 	if (!folder)
 		return -ENOMEM;
-	if (!slash || slash == folder)
+	if (!is_runtime_folder(folder))
 		return 0;
-	*slash = '\0';
 	if (mkdir(folder, 0700) < 0)
 		return errno == EEXIST ? 0 : -errno;
 	return chmod(folder, mode & 0060 ? 0750 : 0700) < 0 ? -errno : 0;
@@ -116,8 +138,6 @@ static const char *explain_listen(int r)
 		return "there is a file that is not a socket; remove it, or choose another --socket";
 	case -ENAMETOOLONG:
 		return "the path of a socket has at most 107 bytes";
-	case -ENOENT:
-		return "the folder does not exist, nor does its parent; make it";
 	default:
 		return strerror(-r);
 	}
@@ -381,10 +401,13 @@ int server_new(struct event_base *loop, struct node *node, const struct server_c
 	};
 	server_limit(server, &config->limits);
 	r = start(server, config);
-	if (r < 0) {
+	if (r == -ENOENT)
+		log_error("cannot listen at %s: there is no folder %.*s; make it, or choose another --socket",
+			  config->path, (int)folder_bytes(config->path), config->path);
+	else if (r < 0)
 		log_error("cannot listen at %s: %s", config->path, explain_listen(r));
+	if (r < 0)
 		return r;
-	}
 	*ret_server = TAKE_PTR(server);
 	return 0;
 }

@@ -27,6 +27,13 @@ tierd_stop
 [ ! -e "$TIERD_SOCKET" ] || fail 'the socket is still there'
 expect_status 3 "$TIERCTL" ping
 
+# A folder that is missing where nobody would look for it is a mistake, and not made.
+expect_status 1 timeout "$patience" "$TIERD" --host-budget 64M --state-dir "$scratch/other" --socket "$scratch/no/such/y.sock"
+expect_text "cannot listen at $scratch/no/such/y.sock: there is no folder $scratch/no/such; make it, or choose another --socket"
+expect_status 1 env -u XDG_RUNTIME_DIR timeout "$patience" "$TIERD" --host-budget 64M --state-dir "$scratch/other" --socket "$scratch/no/y.sock"
+expect_text "there is no folder $scratch/no;"
+[ ! -e "$scratch/no" ] || fail 'the folder of a socket was made'
+
 tierd_start --log-level debug
 kill -INT "$tierd_pid"
 wait "$tierd_pid" || fail 'SIGINT: not a clean end'

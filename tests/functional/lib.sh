@@ -42,9 +42,11 @@ tierd_status=
 output=
 TIERD_SOCKET=$scratch/run/tierd.sock
 XDG_CONFIG_HOME=$scratch/config
+# The daemon makes the folder of its socket there.
+XDG_RUNTIME_DIR=$scratch
 # All columns of tables: what a test looks for is there, however long the names beside it are.
 COLUMNS=10000
-export TIERD TIERCTL TIERD_SOCKET XDG_CONFIG_HOME COLUMNS
+export TIERD TIERCTL TIERD_SOCKET XDG_CONFIG_HOME XDG_RUNTIME_DIR COLUMNS
 
 clean_up() {
 	status=$?

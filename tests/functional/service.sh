@@ -10,7 +10,8 @@ sed -n 's/^def \([a-z_]*\)():$/\1/p' "$service" | grep -vx log >"$scratch/scenar
 while read -r scenario; do
 	mkdir "$scratch/$scenario"
 	tierd_log=$scratch/$scenario/log
-	SCRATCH=$scratch/$scenario TIERD_SOCKET=$scratch/$scenario/run/tierd.sock timeout "$patience" python3 "$service" "$scenario" \
+	SCRATCH=$scratch/$scenario XDG_RUNTIME_DIR=$scratch/$scenario \
+		TIERD_SOCKET=$scratch/$scenario/run/tierd.sock timeout "$patience" python3 "$service" "$scenario" \
 		"$TIERD" --socket "$scratch/$scenario/run/tierd.sock" --state-dir "$scratch/$scenario/state" \
 		--host-budget 64M --workers 1 </dev/null || fail "$scenario"
 done <"$scratch/scenarios"
