@@ -1,27 +1,25 @@
 #include "client/tierctl/choice.h"
-#include "client/tierctl/command.h"
+#include "client/tierctl/confirm.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include "common/plural.h"
 
-static int ask_person(const Tierd__Wire__JobEntry *job)
-{
-	char answer[16], owner[TEXT_SIZE], host[TEXT_SIZE], nvme[TEXT_SIZE];
+#define WAY "drop it"
 
-	if (!isatty(STDIN_FILENO))
-		return command_fail(COMMAND_USAGE, "there is no terminal to ask at; drop it with --yes");
-	fprintf(stderr,
-		"Job %s of %s stands at step %" PRIu64 ", with %zu of %u rank%s, %s in host memory and %s on "
-		"NVMe.\nDiscard its state%s? [y/N] ",
-		job->name, command_user_name(job->uid, owner), job->step, job->n_members, job->world_size,
-		PLURAL(job->world_size), text_bytes(job->host_bytes, host), text_bytes(job->nvme_bytes, nvme),
-		job->snapshots ? ", and its snapshots" : "");
-	if (fgets(answer, sizeof(answer), stdin) && (answer[0] == 'y' || answer[0] == 'Y'))
-		return COMMAND_DONE;
-	return command_fail(COMMAND_FAILED, "job %s stays", job->name);
+static int ask_person(const struct command_context *context, const Tierd__Wire__JobEntry *job)
+{
+	char owner[TEXT_SIZE], host[TEXT_SIZE], nvme[TEXT_SIZE];
+	int code = confirm_unused(context, job, WAY);
+
+	if (code != COMMAND_DONE)
+		return code;
+	return confirm(job->name, WAY,
+		       "Job %s of %s stands at step %" PRIu64
+		       ", with %zu of %u rank%s, %s in host memory and %s on NVMe.\nDiscard its state%s",
+		       job->name, command_user_name(job->uid, owner), job->step, job->n_members,
+		       job->world_size, PLURAL(job->world_size), text_bytes(job->host_bytes, host),
+		       text_bytes(job->nvme_bytes, nvme), job->snapshots ? ", and its snapshots" : "");
 }
 
 static cJSON *job_json(const Tierd__Wire__JobEntry *job)
@@ -53,7 +51,7 @@ int command_drop(const struct command_context *context)
 	if (code == COMMAND_DONE)
 		code = choice_find(&choice, jobs, &job);
 	if (code == COMMAND_DONE && !command_flag(context, "yes"))
-		code = ask_person(job);
+		code = ask_person(context, job);
 	if (code != COMMAND_DONE)
 		return code;
 	drop.name = job->name;

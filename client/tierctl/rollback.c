@@ -1,20 +1,59 @@
 #include "client/tierctl/choice.h"
+#include "client/tierctl/confirm.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <unistd.h>
+#include <string.h>
 
-static int ask_person(const struct command_context *context)
+#define WAY "roll it back"
+
+/* Of the job as it is now: the daemon judges when it is asked to do it. */
+static int find_snapshot(struct ask *ask, const Tierd__Wire__JobRollBack *body, uint64_t *ret_step)
 {
-	char answer[16];
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__SnapshotsRead read = TIERD__WIRE__SNAPSHOTS_READ__INIT;
+	const Tierd__Wire__Reply *reply;
+	char names[640] = "none";
+	size_t used = 0;
+	int code;
 
-	if (!isatty(STDIN_FILENO))
-		return command_fail(COMMAND_USAGE, "there is no terminal to ask at; roll it back with --yes");
-	fprintf(stderr, "Discard all of job %s that came after its snapshot %s? [y/N] ",
-		context->arguments[0], context->arguments[1]);
-	if (fgets(answer, sizeof(answer), stdin) && (answer[0] == 'y' || answer[0] == 'Y'))
-		return COMMAND_DONE;
-	return command_fail(COMMAND_FAILED, "job %s stays as it is", context->arguments[0]);
+	read.name = body->name;
+	read.has_owner = true;
+	read.owner = body->owner;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_SNAPSHOTS_READ;
+	request.snapshots_read = &read;
+	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_SNAPSHOTS, &reply);
+	if (code != COMMAND_DONE)
+		return code;
+	for (size_t i = 0; i < reply->snapshots->n_snapshots; i++) {
+		const Tierd__Wire__Snapshot *snapshot = reply->snapshots->snapshots[i];
+
+		if (strcmp(snapshot->name, body->snapshot) == 0) {
+			*ret_step = snapshot->step;
+			return COMMAND_DONE;
+		}
+		if (used < sizeof(names))
+			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "",
+						 snapshot->name);
+	}
+	return command_fail(COMMAND_FAILED, "job %s has no snapshot %s; it has %s", body->name,
+			    body->snapshot, names);
+}
+
+static int ask_person(const struct command_context *context, struct ask *ask,
+		      const Tierd__Wire__JobRollBack *body, const Tierd__Wire__JobEntry *job)
+{
+	uint64_t step = job->step, snapshot_step = 0;
+	int code = confirm_unused(context, job, WAY);
+
+	if (code == COMMAND_DONE)
+		code = find_snapshot(ask, body, &snapshot_step);
+	if (code != COMMAND_DONE)
+		return code;
+	return confirm(body->name, WAY,
+		       "Job %s stands at step %" PRIu64 ", and its snapshot %s is of step %" PRIu64
+		       ".\nDiscard all that came after the snapshot",
+		       body->name, step, body->snapshot, snapshot_step);
 }
 
 static int print(const struct command_context *context, uint64_t step)
@@ -38,15 +77,29 @@ int command_rollback(const struct command_context *context)
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobRollBack body = TIERD__WIRE__JOB_ROLL_BACK__INIT;
+	const Tierd__Wire__JobEntry *job;
+	const Tierd__Wire__JobsReply *jobs;
 	const Tierd__Wire__Reply *reply;
-	int code = choice_ask_owner(context, &ask, &body.name, &body.has_owner, &body.owner);
+	struct choice choice;
+	int code = choice_read(context, &choice);
 
-	if (code == COMMAND_DONE && !command_flag(context, "yes"))
-		code = ask_person(context);
+	if (code == COMMAND_DONE)
+		code = command_connect(context, &ask);
+	if (code == COMMAND_DONE)
+		code = command_ask_jobs(ask, &jobs);
+	if (code == COMMAND_DONE)
+		code = choice_find(&choice, jobs, &job);
 	if (code != COMMAND_DONE)
 		return code;
+	body.name = context->arguments[0];
+	body.has_owner = true;
+	body.owner = job->uid;
 	body.snapshot = context->arguments[1];
 	body.force = command_flag(context, "force") != NULL;
+	if (!command_flag(context, "yes"))
+		code = ask_person(context, ask, &body, job);
+	if (code != COMMAND_DONE)
+		return code;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_ROLL_BACK;
 	request.job_roll_back = &body;
 	code = command_ask_for(ask, &request, TIERD__WIRE__REPLY__BODY_JOB_ROLL_BACK, &reply);

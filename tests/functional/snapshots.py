@@ -138,6 +138,8 @@ def what_cannot_be_is_refused():
     tierctl(ME, "diff", "gpt", "absent", status=1, says=["no snapshot absent"])
     tierctl(ME, "diff", "gpt", "first", "absent", status=1, says=["no snapshot absent"])
     tierctl(ME, "rollback", "gpt", "absent", "--yes", status=1, says=["no snapshot absent; it has first, second"])
+    # What cannot be done is said before anybody is asked.
+    tierctl(ME, "rollback", "gpt", "absent", status=1, says=["no snapshot absent; it has first, second"])
     tierctl(ME, "rollback", "gpt", "first", status=2, says=["no terminal", "--yes"])
     tierctl(ME, "units", "gpt@first", status=2, says=["takes a job, and no snapshot"])
     tierctl(ME, "read", "gpt@", "u0", "-o", "/dev/null", status=2, says=["no snapshot is named"])
@@ -341,6 +343,8 @@ def after_a_kill():
 def roll_back_under_a_rank(states):
     rank = Rank(ME, **JOB, **{"from": 7}, steps=1).ready()
     tierctl(ME, "rollback", "gpt", "first", "--yes", status=1, says=["in use by rank 0", "--force"])
+    tierctl(ME, "rollback", "gpt", "first", status=1, says=["in use by 1 rank; end them, or roll it back with --force"])
+    tierctl(ME, "rollback", "gpt", "first", "--force", status=2, says=["no terminal"])
     tierctl(ME, "rollback", "gpt", "first", "--yes", "--force", says=["gpt stands at step 3, as its snapshot first"])
     rank.leave(line=f"job gpt was rolled back to step 3 by user {ME}")
     assert jobs(ME)["gpt"]["step"] == jobs(ME)["gpt"]["durable_step"] == 3
