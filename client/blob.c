@@ -19,14 +19,12 @@ struct blob {
 
 static int check_blob(const struct blob *blob)
 {
-	size_t length = blob->key ? strnlen(blob->key, TIERD_MAX_BLOB_KEY + 1) : 0;
+	size_t length = strnlen(blob->key, TIERD_MAX_BLOB_KEY + 1);
 
 	if (length == 0 || length > TIERD_MAX_BLOB_KEY)
 		return message_fail(-EINVAL, "a blob's key has 1 to %d characters", TIERD_MAX_BLOB_KEY);
 	if (blob->flags & ~(uint32_t)TIERD_BLOB_SHARED)
 		return message_fail(-EINVAL, "blob \"%s\": no flags 0x%x", blob->key, blob->flags);
-	if (!blob->bytes && blob->size > 0)
-		return message_fail(-EINVAL, "blob \"%s\": its bytes are NULL", blob->key);
 	return 0;
 }
 
@@ -91,16 +89,22 @@ static int set_once(struct tierd_job *job, const struct blob *blob)
 int tierd_blob_set(struct tierd_job *job, const char *key, const void *bytes, size_t size, uint32_t flags)
 {
 	const struct blob blob = { .key = key, .bytes = (char *)bytes, .size = size, .flags = flags };
-	int r = check_blob(&blob);
+	int r = CHECK_GIVEN(job, key);
 
+	if (r == 0 && size > 0)
+		r = CHECK_GIVEN(bytes);
+	if (r == 0)
+		r = check_blob(&blob);
 	return r < 0 ? r : JOB_REPEAT(set_once(job, &blob));
 }
 
 int tierd_blob_delete(struct tierd_job *job, const char *key, uint32_t flags)
 {
 	const struct blob blob = { .key = key, .flags = flags, .is_deletion = true };
-	int r = check_blob(&blob);
+	int r = CHECK_GIVEN(job, key);
 
+	if (r == 0)
+		r = check_blob(&blob);
 	return r < 0 ? r : JOB_REPEAT(set_once(job, &blob));
 }
 
@@ -180,7 +184,11 @@ int tierd_blob_get(struct tierd_job *job, const char *key, void *buffer, size_t 
 		   uint32_t flags)
 {
 	const struct blob blob = { .key = key, .bytes = buffer, .size = capacity, .flags = flags };
-	int r = check_blob(&blob);
+	int r = CHECK_GIVEN(job, key, ret_size);
 
+	if (r == 0 && capacity > 0)
+		r = CHECK_GIVEN(buffer);
+	if (r == 0)
+		r = check_blob(&blob);
 	return r < 0 ? r : JOB_REPEAT(get_once(job, &blob, ret_size));
 }

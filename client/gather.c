@@ -23,7 +23,7 @@ int tierd_gather(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_pa
 	const struct attachment *attachment;
 	uint64_t offset, version;
 
-	if (LIKELY(hold_is_possible(job, unit, &attachment)) &&
+	if (LIKELY(job && ret_parameters) && LIKELY(hold_is_possible(job, unit, &attachment)) &&
 	    LIKELY(hold_take(job, attachment, unit, &offset, &version) == 1)) {
 		note_gather(job, attachment, unit);
 		hold_show(job, attachment, unit, offset, version, ret_parameters);
@@ -218,7 +218,9 @@ static int gather_once(struct tierd_job *job, uint32_t unit, struct tierd_view *
 
 static int gather_slowly(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters)
 {
-	return JOB_REPEAT(gather_once(job, unit, ret_parameters));
+	int r = CHECK_GIVEN(job, ret_parameters);
+
+	return r < 0 ? r : JOB_REPEAT(gather_once(job, unit, ret_parameters));
 }
 
 /* ---- Not answered ---- */
@@ -304,18 +306,24 @@ static int gather_begin_once(struct tierd_job *job, uint32_t unit, struct tierd_
 
 int tierd_gather_begin(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
 {
-	return JOB_REPEAT(gather_begin_once(job, unit, ret_ticket));
+	int r = CHECK_GIVEN(job, ret_ticket);
+
+	return r < 0 ? r : JOB_REPEAT(gather_begin_once(job, unit, ret_ticket));
 }
 
 int tierd_gather_end(struct tierd_ticket *ticket, int timeout_ms, struct tierd_view *ret_parameters)
 {
-	struct tierd_node *node = ticket->node;
-	struct tierd_job *job = ticket->job;
+	struct tierd_node *node;
+	struct tierd_job *job;
 	uint64_t start = clock_now_ns();
 	bool can_repeat = false;
 	uint32_t unit = 0;
-	int r;
+	int r = CHECK_GIVEN(ticket, ret_parameters);
 
+	if (r < 0)
+		return r;
+	node = ticket->node;
+	job = ticket->job;
 	if (ticket->kind != &gather_kind)
 		return message_fail(-EINVAL, "the ticket is of %s, not of a gather", ticket->kind->name);
 	if (!node) {
@@ -366,7 +374,11 @@ static int prefetch_once(struct tierd_job *job, const uint32_t *units, size_t co
 
 int tierd_prefetch(struct tierd_job *job, const uint32_t *units, size_t count)
 {
-	return JOB_REPEAT(prefetch_once(job, units, count));
+	int r = CHECK_GIVEN(job);
+
+	if (r == 0 && count > 0)
+		r = CHECK_GIVEN(units);
+	return r < 0 ? r : JOB_REPEAT(prefetch_once(job, units, count));
 }
 
 static void encode_phase(const struct tierd_job *job, const char *name, Tierd__Wire__Phase *phase,
@@ -407,7 +419,10 @@ static int phase_once(struct tierd_job *job, const char *name)
 int tierd_phase(struct tierd_job *job, const char *name)
 {
 	size_t length = name ? strnlen(name, TIERD_MAX_NAME + 1) : 0;
+	int r = CHECK_GIVEN(job, name);
 
+	if (r < 0)
+		return r;
 	if (length == 0 || length > TIERD_MAX_NAME)
 		return message_fail(-EINVAL, "a phase has a name of 1 to %d bytes", TIERD_MAX_NAME);
 	return JOB_REPEAT(phase_once(job, name));

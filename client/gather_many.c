@@ -163,10 +163,12 @@ int tierd_gather_many(struct tierd_job *job, const uint32_t *units, size_t count
 {
 	const struct attachment *attachment;
 	size_t taken = 0;
-	int r = 0;
+	int r = CHECK_GIVEN(job);
 
-	if (count == 0)
-		return 0;
+	if (r == 0 && count > 0)
+		r = CHECK_GIVEN(units, ret_parameters);
+	if (r < 0 || count == 0)
+		return r;
 	if (LIKELY(hold_is_possible(job, units[0], &attachment)))
 		taken = take_resident(job, attachment, units, count, ret_parameters);
 	else

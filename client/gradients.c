@@ -163,7 +163,9 @@ static int gradients_once(struct tierd_job *job, uint32_t unit, struct tierd_vie
 
 int tierd_gradients(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_gradients)
 {
-	return JOB_REPEAT(gradients_once(job, unit, ret_gradients));
+	int r = CHECK_GIVEN(job, ret_gradients);
+
+	return r < 0 ? r : JOB_REPEAT(gradients_once(job, unit, ret_gradients));
 }
 
 /* ---- Push and discard ---- */
@@ -262,7 +264,9 @@ static int push_once(struct tierd_job *job, uint32_t unit)
 
 int tierd_push(struct tierd_job *job, uint32_t unit)
 {
-	return JOB_REPEAT(push_once(job, unit));
+	int r = CHECK_GIVEN(job);
+
+	return r < 0 ? r : JOB_REPEAT(push_once(job, unit));
 }
 
 static int push_begin_once(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
@@ -279,14 +283,18 @@ static int push_begin_once(struct tierd_job *job, uint32_t unit, struct tierd_ti
 
 int tierd_push_begin(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
 {
-	return JOB_REPEAT(push_begin_once(job, unit, ret_ticket));
+	int r = CHECK_GIVEN(job, ret_ticket);
+
+	return r < 0 ? r : JOB_REPEAT(push_begin_once(job, unit, ret_ticket));
 }
 
 int tierd_discard(struct tierd_job *job, uint32_t unit)
 {
 	uint32_t buffer;
-	int r = connection_enter(job->node);
+	int r = CHECK_GIVEN(job);
 
+	if (r == 0)
+		r = connection_enter(job->node);
 	if (r < 0)
 		return r;
 	buffer = held_buffer(job, unit);

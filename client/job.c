@@ -347,8 +347,11 @@ int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *opti
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobOpen open = TIERD__WIRE__JOB_OPEN__INIT;
 	struct wire_groups groups;
-	int r = structure_take(&own, sizeof(own), sizeof(own), options);
+	int r = CHECK_GIVEN(node, options, ret_job);
 
+	if (r < 0)
+		return r;
+	r = structure_take(&own, sizeof(own), sizeof(own), options);
 	if (r < 0)
 		return message_fail(r,
 				    "the job options have a wrong size; start from TIERD_JOB_OPTIONS_INIT");
@@ -377,8 +380,10 @@ int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *opti
 
 int tierd_job_state(struct tierd_job *job, struct tierd_job_state *ret_state)
 {
-	int r = job_enter(job, JOB_LIVE);
+	int r = CHECK_GIVEN(job, ret_state);
 
+	if (r == 0)
+		r = job_enter(job, JOB_LIVE);
 	if (r < 0)
 		return r;
 	*ret_state = job->state;
@@ -436,10 +441,14 @@ static int leave(struct tierd_job *job, bool at_once)
 
 int tierd_job_close(struct tierd_job *job)
 {
-	return leave(job, false);
+	int r = CHECK_GIVEN(job);
+
+	return r < 0 ? r : leave(job, false);
 }
 
 int tierd_job_detach(struct tierd_job *job)
 {
-	return leave(job, true);
+	int r = CHECK_GIVEN(job);
+
+	return r < 0 ? r : leave(job, true);
 }

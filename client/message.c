@@ -21,6 +21,18 @@ int message_fail(int r, const char *format, ...)
 	return r;
 }
 
+/* names: "first, second, …". */
+int message_check_given(const char *call, const char *names, const void *const *pointers, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (!pointers[i])
+			return message_fail(-EINVAL, "%s: %.*s is NULL", call, (int)strcspn(names, ","),
+					    names);
+		names += strcspn(names, ",") + 2;
+	}
+	return 0;
+}
+
 int message_fail_text(int r, const char *words)
 {
 	return message_fail(r, "%s", words && *words ? words : strerror(-r));

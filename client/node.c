@@ -46,8 +46,11 @@ int tierd_connect_with(const struct tierd_connect_options *options, struct tierd
 {
 	struct tierd_connect_options own = TIERD_CONNECT_OPTIONS_INIT;
 	_cleanup_(connection_freep) struct tierd_node *node = NULL;
-	int r = structure_take(&own, sizeof(own), sizeof(own), options);
+	int r = CHECK_GIVEN(options, ret_node);
 
+	if (r < 0)
+		return r;
+	r = structure_take(&own, sizeof(own), sizeof(own), options);
 	if (r < 0)
 		return message_fail(r, "the options of the connection have a wrong size; start from "
 				       "TIERD_CONNECT_OPTIONS_INIT");
@@ -87,8 +90,10 @@ struct tierd_node *tierd_disconnect(struct tierd_node *node)
 
 int tierd_set_timeout(struct tierd_node *node, int timeout_ms)
 {
-	int r = connection_enter(node);
+	int r = CHECK_GIVEN(node);
 
+	if (r == 0)
+		r = connection_enter(node);
 	if (r < 0)
 		return r;
 	node->timeout_ms = timeout_ms;

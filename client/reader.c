@@ -227,8 +227,11 @@ int tierd_reader_open(struct tierd_node *node, const struct tierd_reader_options
 	_cleanup_(reader_freep) struct tierd_reader *reader = NULL;
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__ReaderOpen open = TIERD__WIRE__READER_OPEN__INIT;
-	int r = structure_take(&own, sizeof(own), sizeof(own), options);
+	int r = CHECK_GIVEN(node, options, ret_reader);
 
+	if (r < 0)
+		return r;
+	r = structure_take(&own, sizeof(own), sizeof(own), options);
 	if (r < 0)
 		return message_fail(
 			r, "the reader's options have a wrong size; start from TIERD_READER_OPTIONS_INIT");
@@ -271,11 +274,15 @@ int tierd_reader_close(struct tierd_reader *reader)
 	static const struct ticket_kind kind = {
 		.name = "tierd_reader_close", .replies = 1, .answer = status_answer, .is_jobless = true
 	};
-	struct tierd_node *node = reader->node;
+	struct tierd_node *node;
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__ReaderClose body = TIERD__WIRE__READER_CLOSE__INIT;
-	int r = connection_enter(node);
+	int r = CHECK_GIVEN(reader);
 
+	if (r < 0)
+		return r;
+	node = reader->node;
+	r = connection_enter(node);
 	if (r < 0) {
 		reader_free(reader);
 		return r;
@@ -292,8 +299,10 @@ int tierd_reader_close(struct tierd_reader *reader)
 int tierd_reader_state(struct tierd_reader *reader, struct tierd_reader_state *ret_state)
 {
 	struct tierd_reader_state own = TIERD_READER_STATE_INIT;
-	int r = enter(reader);
+	int r = CHECK_GIVEN(reader, ret_state);
 
+	if (r == 0)
+		r = enter(reader);
 	if (r < 0)
 		return r;
 	own.step = reader->step;
@@ -396,8 +405,10 @@ int tierd_reader_refresh(struct tierd_reader *reader, const struct tierd_piece *
 	Tierd__Wire__ReaderRefresh body = TIERD__WIRE__READER_REFRESH__INIT;
 	_cleanup_free_ Tierd__Wire__ReaderPiece *wire = NULL;
 	_cleanup_free_ Tierd__Wire__ReaderPiece **pointers = NULL;
-	int r = 0;
+	int r = CHECK_GIVEN(reader);
 
+	if (r < 0)
+		return r;
 	if (!pieces)
 		return refresh_alone(reader, &body, ret_step);
 	if (count > MAX_PIECES)
@@ -458,13 +469,13 @@ int tierd_reader_read(struct tierd_reader *reader, uint32_t unit, uint32_t tenso
 		      uint64_t first, uint64_t count, void *ret_data)
 {
 	Tierd__Wire__ReaderRead read = TIERD__WIRE__READER_READ__INIT;
-	int r = reader_check_range(reader, unit, tensor, first, count);
 	uint64_t deadline;
+	int r = CHECK_GIVEN(reader, state);
 
-	if (r == 0 && !state)
-		r = message_fail(-EINVAL,
-				 "no state is named; it is \"parameter\", \"master\" or a slot of the "
-				 "optimizer, such as \"m\"");
+	if (r == 0 && count > 0)
+		r = CHECK_GIVEN(ret_data);
+	if (r == 0)
+		r = reader_check_range(reader, unit, tensor, first, count);
 	if (r == 0)
 		r = enter(reader);
 	if (r < 0)

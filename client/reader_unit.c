@@ -182,8 +182,10 @@ int reader_check_range(const struct tierd_reader *reader, uint32_t unit, uint32_
 int tierd_reader_unit(struct tierd_reader *reader, uint32_t unit, const char **ret_name,
 		      uint32_t *ret_tensor_count)
 {
-	int r = check_unit(reader, unit);
+	int r = CHECK_GIVEN(reader, ret_name, ret_tensor_count);
 
+	if (r == 0)
+		r = check_unit(reader, unit);
 	if (r < 0)
 		return r;
 	*ret_name = reader->units[unit].name;
@@ -194,8 +196,10 @@ int tierd_reader_unit(struct tierd_reader *reader, uint32_t unit, const char **r
 int tierd_reader_tensor(struct tierd_reader *reader, uint32_t unit, uint32_t tensor,
 			struct tierd_tensor *ret_tensor)
 {
-	int r = check_tensor(reader, unit, tensor);
+	int r = CHECK_GIVEN(reader, ret_tensor);
 
+	if (r == 0)
+		r = check_tensor(reader, unit, tensor);
 	if (r < 0)
 		return r;
 	if (structure_give(ret_tensor, sizeof(*ret_tensor), &reader->units[unit].tensors[tensor],
@@ -211,6 +215,10 @@ static bool is_named(const struct tierd_tensor *tensor, const char *name)
 
 int tierd_reader_find(struct tierd_reader *reader, const char *name, uint32_t *ret_unit, uint32_t *ret_tensor)
 {
+	int r = CHECK_GIVEN(reader, name, ret_unit, ret_tensor);
+
+	if (r < 0)
+		return r;
 	for (uint32_t unit = 0; unit < reader->unit_count; unit++)
 		for (uint32_t i = 0; i < reader->units[unit].tensor_count; i++)
 			if (is_named(&reader->units[unit].tensors[i], name)) {

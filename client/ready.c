@@ -168,7 +168,9 @@ static int ready_once(struct tierd_job *job, int timeout_ms, struct tierd_job_st
 
 int tierd_job_ready(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state)
 {
-	return JOB_REPEAT(ready_once(job, timeout_ms, ret_state));
+	int r = CHECK_GIVEN(job);
+
+	return r < 0 ? r : JOB_REPEAT(ready_once(job, timeout_ms, ret_state));
 }
 
 static int begin_claimed(struct tierd_job *job, struct tierd_ticket **ret_ticket)
@@ -202,7 +204,9 @@ static int ready_begin_once(struct tierd_job *job, int timeout_ms, struct tierd_
 
 int tierd_job_ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket)
 {
-	return JOB_REPEAT(ready_begin_once(job, timeout_ms, ret_ticket));
+	int r = CHECK_GIVEN(job, ret_ticket);
+
+	return r < 0 ? r : JOB_REPEAT(ready_begin_once(job, timeout_ms, ret_ticket));
 }
 
 const struct ticket_kind ready_kind = { .name = "tierd_job_ready", .replies = 1, .answer = ready_answer };

@@ -14,16 +14,23 @@ static int fail_to_release(const struct tierd_job *job, uint32_t unit)
 
 int tierd_release(struct tierd_job *job, uint32_t unit)
 {
-	if (LIKELY(hold_is_known(job, unit)) && LIKELY(hold_give(job, unit)))
+	int r;
+
+	if (LIKELY(job) && LIKELY(hold_is_known(job, unit)) && LIKELY(hold_give(job, unit)))
 		return 0;
-	return fail_to_release(job, unit);
+	r = CHECK_GIVEN(job);
+	return r < 0 ? r : fail_to_release(job, unit);
 }
 
 int tierd_release_many(struct tierd_job *job, const uint32_t *units, size_t count)
 {
 	const struct attachment *attachment = NULL;
-	int r = 0;
+	int r = CHECK_GIVEN(job);
 
+	if (r == 0 && count > 0)
+		r = CHECK_GIVEN(units);
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < count; i++)
 		if (UNLIKELY(!hold_is_known(job, units[i])) ||
 		    UNLIKELY(!hold_give_quietly(job, units[i], &attachment)))

@@ -46,7 +46,7 @@ static int begin_once(struct tierd_job *job, const char *name, struct tierd_tick
 
 static int check_name(const struct tierd_job *job, const char *name)
 {
-	if (name && strlen(name) <= TIERD_MAX_SNAPSHOT_NAME)
+	if (strlen(name) <= TIERD_MAX_SNAPSHOT_NAME)
 		return 0;
 	return message_fail(-EINVAL, "a snapshot of job \"%s\" has a name, of 1 to %d bytes", job->name,
 			    TIERD_MAX_SNAPSHOT_NAME);
@@ -54,8 +54,10 @@ static int check_name(const struct tierd_job *job, const char *name)
 
 int tierd_snapshot_begin(struct tierd_job *job, const char *name, struct tierd_ticket **ret_ticket)
 {
-	int r = check_name(job, name);
+	int r = CHECK_GIVEN(job, name, ret_ticket);
 
+	if (r == 0)
+		r = check_name(job, name);
 	return r < 0 ? r : JOB_REPEAT(begin_once(job, name, ret_ticket));
 }
 
@@ -76,7 +78,9 @@ static int snapshot_once(struct tierd_job *job, const char *name)
 
 int tierd_snapshot(struct tierd_job *job, const char *name)
 {
-	int r = check_name(job, name);
+	int r = CHECK_GIVEN(job, name);
 
+	if (r == 0)
+		r = check_name(job, name);
 	return r < 0 ? r : JOB_REPEAT(snapshot_once(job, name));
 }

@@ -97,8 +97,10 @@ static int statistics_once(struct tierd_job *job, struct tierd_statistics *ret_s
 int tierd_statistics(struct tierd_job *job, struct tierd_statistics *ret_statistics)
 {
 	struct tierd_statistics own;
-	int r = JOB_REPEAT(statistics_once(job, &own));
+	int r = CHECK_GIVEN(job, ret_statistics);
 
+	if (r == 0)
+		r = JOB_REPEAT(statistics_once(job, &own));
 	if (r == 0 && structure_give(ret_statistics, sizeof(own), &own, sizeof(own)) < 0)
 		r = message_fail(-EINVAL,
 				 "the statistics have a wrong size; start from TIERD_STATISTICS_INIT");

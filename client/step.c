@@ -71,7 +71,9 @@ static int step_begin_once(struct tierd_job *job, const struct tierd_rates *rate
 
 int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uint32_t micro_batches)
 {
-	return JOB_REPEAT(step_begin_once(job, rates, micro_batches));
+	int r = CHECK_GIVEN(job, rates);
+
+	return r < 0 ? r : JOB_REPEAT(step_begin_once(job, rates, micro_batches));
 }
 
 /* ---- Step ---- */
@@ -238,7 +240,9 @@ static int step_once(struct tierd_job *job, const struct tierd_rates *rates, str
 
 int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct tierd_ticket **ret_ticket)
 {
-	return JOB_REPEAT(step_once(job, rates, ret_ticket));
+	int r = CHECK_GIVEN(job, rates);
+
+	return r < 0 ? r : JOB_REPEAT(step_once(job, rates, ret_ticket));
 }
 
 static int step_finish_once(struct tierd_job *job)
@@ -259,7 +263,9 @@ static int step_finish_once(struct tierd_job *job)
 
 int tierd_step_finish(struct tierd_job *job)
 {
-	return JOB_REPEAT(step_finish_once(job));
+	int r = CHECK_GIVEN(job);
+
+	return r < 0 ? r : JOB_REPEAT(step_finish_once(job));
 }
 
 const struct ticket_kind step_kind = { .name = "tierd_step", .replies = 2, .answer = step_answer };

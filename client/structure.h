@@ -7,14 +7,18 @@
 #include <stddef.h>
 #include <string.h>
 
+/* No structure of any version is as large: the size was never set. */
+#define STRUCTURE_TOO_LARGE 4096
+
 /* Copies what a program gave. Fields that a newer program knows, and this library does not, must be zero.
- * minimum: the size in the first version. -EINVAL: smaller than that; -E2BIG: unknown fields are used. */
+ * minimum: the size in the first version. -EINVAL: smaller than that, or too large; -E2BIG: unknown fields
+ * are used. */
 static inline int structure_take(void *own, size_t own_size, size_t minimum, const void *given)
 {
 	size_t size;
 
 	memcpy(&size, given, sizeof(size));
-	if (size < minimum)
+	if (size < minimum || size >= STRUCTURE_TOO_LARGE)
 		return -EINVAL;
 	for (size_t i = own_size; i < size; i++)
 		if (((const char *)given)[i] != 0)
@@ -29,7 +33,7 @@ static inline int structure_give(void *asked, size_t minimum, const void *own, s
 	size_t size;
 
 	memcpy(&size, asked, sizeof(size));
-	if (size < minimum)
+	if (size < minimum || size >= STRUCTURE_TOO_LARGE)
 		return -EINVAL;
 	memset((char *)asked + sizeof(size), 0, size - sizeof(size));
 	memcpy((char *)asked + sizeof(size), (const char *)own + sizeof(size),

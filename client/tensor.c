@@ -137,7 +137,11 @@ int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, ui
 				     .count = count,
 				     .data = (char *)data };
 
-	return JOB_REPEAT(transfer_once(&transfer, JOB_LIVE));
+	int r = CHECK_GIVEN(job);
+
+	if (r == 0 && count > 0)
+		r = CHECK_GIVEN(data);
+	return r < 0 ? r : JOB_REPEAT(transfer_once(&transfer, JOB_LIVE));
 }
 
 int tierd_tensor_write_state(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state,
@@ -153,7 +157,13 @@ int tierd_tensor_write_state(struct tierd_job *job, uint32_t unit, uint32_t tens
 				     .count = count,
 				     .data = (char *)data };
 
-	if (!state || !*state)
+	int r = CHECK_GIVEN(job, state);
+
+	if (r == 0 && count > 0)
+		r = CHECK_GIVEN(data);
+	if (r < 0)
+		return r;
+	if (!*state)
 		return message_fail(-EINVAL,
 				    "no state is named; it is a slot of the optimizer, such as \"m\"");
 	return JOB_REPEAT(transfer_once(&transfer, JOB_LIVE));
@@ -170,10 +180,12 @@ int tierd_tensor_read(struct tierd_job *job, uint32_t unit, uint32_t tensor, con
 				     .count = count,
 				     .data = ret_data };
 
-	if (!state)
-		return message_fail(-EINVAL,
-				    "no state is named; it is \"parameter\", \"master\" or a slot of the "
-				    "optimizer, such as \"m\"");
+	int r = CHECK_GIVEN(job, state);
+
+	if (r == 0 && count > 0)
+		r = CHECK_GIVEN(ret_data);
+	if (r < 0)
+		return r;
 	transfer.has_full_elements = strcmp(state, "parameter") != 0;
 	return JOB_REPEAT(transfer_once(&transfer, JOB_STATE));
 }
@@ -201,8 +213,10 @@ static void shard_of(const struct tierd_job *job, uint32_t unit, uint32_t number
 int tierd_tensor_shard(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t *ret_first,
 		       uint64_t *ret_count)
 {
-	int r = job_enter(job, JOB_LIVE);
+	int r = CHECK_GIVEN(job, ret_first, ret_count);
 
+	if (r == 0)
+		r = job_enter(job, JOB_LIVE);
 	if (r < 0)
 		return r;
 	r = check_range(job, unit, tensor, 0, 0);

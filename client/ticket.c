@@ -363,11 +363,14 @@ static bool has_event(const struct tierd_ticket *ticket, enum tierd_event event)
 
 int tierd_ticket_wait(struct tierd_ticket *ticket, enum tierd_event event, int timeout_ms)
 {
-	struct tierd_node *node = ticket->node;
-	int r = ticket_enter(ticket);
+	struct tierd_node *node;
+	int r = CHECK_GIVEN(ticket);
 
+	if (r == 0)
+		r = ticket_enter(ticket);
 	if (r < 0)
 		return r;
+	node = ticket->node;
 	if (event == TIERD_DURABLE && timeout_ms != 0)
 		step_hurry(ticket);
 	if (has_event(ticket, event))
@@ -397,11 +400,14 @@ static int open_poll_fd(struct tierd_node *node)
 
 int tierd_ticket_descriptor(const struct tierd_ticket *ticket)
 {
-	struct tierd_node *node = ticket->node;
-	int r = ticket_enter(ticket);
+	struct tierd_node *node;
+	int r = CHECK_GIVEN(ticket);
 
+	if (r == 0)
+		r = ticket_enter(ticket);
 	if (r < 0)
 		return r;
+	node = ticket->node;
 	if (!node)
 		return message_fail(-ENOTCONN, "the ticket's node was disconnected");
 	if (node->poll_fd < 0)
@@ -430,11 +436,14 @@ static int result_is_here(const struct tierd_ticket *ticket, const struct ticket
 
 int tierd_ticket_step_result(struct tierd_ticket *ticket, struct tierd_step_result *ret_result)
 {
-	struct tierd_node *node = ticket->node;
-	int r = ticket_enter(ticket);
+	struct tierd_node *node;
+	int r = CHECK_GIVEN(ticket, ret_result);
 
+	if (r == 0)
+		r = ticket_enter(ticket);
 	if (r < 0)
 		return r;
+	node = ticket->node;
 	r = result_is_here(ticket, &step_kind);
 	if (r == 0)
 		*ret_result = ticket->step;
@@ -444,11 +453,14 @@ int tierd_ticket_step_result(struct tierd_ticket *ticket, struct tierd_step_resu
 
 int tierd_ticket_job_state(struct tierd_ticket *ticket, struct tierd_job_state *ret_state)
 {
-	struct tierd_node *node = ticket->node;
-	int r = ticket_enter(ticket);
+	struct tierd_node *node;
+	int r = CHECK_GIVEN(ticket, ret_state);
 
+	if (r == 0)
+		r = ticket_enter(ticket);
 	if (r < 0)
 		return r;
+	node = ticket->node;
 	r = result_is_here(ticket, &ready_kind);
 	if (r == 0)
 		*ret_state = ticket->state;

@@ -5,6 +5,8 @@
  * the node's timeout (tierd_set_timeout; default: they wait as long as the daemon lives). A forked child
  * has no mappings: its calls return -ECHILD. Each call has a manual page of its name.
  *
+ * A pointer that is NULL, where "or NULL" does not stand behind it, and a structure without its size, are -EINVAL.
+ *
  * An epoch ends when a rank dies or leaves before a step is decided. From then on every call but
  * tierd_release, tierd_discard, tierd_job_ready and the closing ones returns -ESTALE, until
  * tierd_job_ready has gathered all ranks again and told them the step at which they stand. */
@@ -50,7 +52,7 @@ const char *tierd_version(void);
 /* Connects to the daemon at socket_path, or, if that is NULL, at $TIERD_SOCKET, else
  * $XDG_RUNTIME_DIR/tierd/tierd.sock where that exists, else /run/tierd/tierd.sock.
  * -ENOENT or -ECONNREFUSED: no daemon; -EPROTONOSUPPORT: no common version. */
-int tierd_connect(const char *socket_path, struct tierd_node **ret_node);
+int tierd_connect(const char *socket_path /* or NULL */, struct tierd_node **ret_node);
 
 struct tierd_connect_options {
 	size_t size;             /* sizeof(struct tierd_connect_options) */
@@ -66,8 +68,8 @@ struct tierd_connect_options {
  * reconnect_ms they return -ECONNRESET from then on. */
 int tierd_connect_with(const struct tierd_connect_options *options, struct tierd_node **ret_node);
 
-/* Ends the connection, and with it what is left of its jobs' memberships (as tierd_job_detach). Takes NULL. */
-struct tierd_node *tierd_disconnect(struct tierd_node *node);
+/* Ends the connection, and with it what is left of its jobs' memberships (as tierd_job_detach). */
+struct tierd_node *tierd_disconnect(struct tierd_node *node /* or NULL */);
 
 /* How long blocking calls wait, in milliseconds; negative: without limit. */
 int tierd_set_timeout(struct tierd_node *node, int timeout_ms);
@@ -200,7 +202,7 @@ int tierd_job_state(struct tierd_job *job, struct tierd_job_state *ret_state);
  * initializers, and begins an epoch. -ETIMEDOUT names the missing ranks, -ENODATA the tensors without values,
  * -ENOSPC and -ENOMEM say what the job needs and what there is. timeout_ms < 0: the node's timeout.
  * Afterwards no unit can be defined. After -ESTALE it is called again; units stay as they are. */
-int tierd_job_ready(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state);
+int tierd_job_ready(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state /* or NULL */);
 int tierd_job_ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticket **ret_ticket);
 
 /* Leaves the job in good order: waits until this rank's steps are applied, and, of a job that is durable, until
@@ -251,9 +253,9 @@ struct tierd_tensor {
 
 /* Defines the next unit; every rank defines the same units in the same order. ret_unit: its index, counted
  * from 0. The strings are copied. A rank whose unit differs from the other ranks' gets -EINVAL and the first
- * difference. */
+ * difference. ret_unit NULL: who counts needs no index. */
 int tierd_unit_define(struct tierd_job *job, const char *name, const struct tierd_tensor *tensors,
-		      size_t tensor_count, uint32_t *ret_unit);
+		      size_t tensor_count, uint32_t *ret_unit /* or NULL */);
 
 /* ---- Gather and release ------------------------------------------------------------------------------ */
 
@@ -278,22 +280,23 @@ static inline void *tierd_at(const struct tierd_view *view, size_t tensor)
 int tierd_gather(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters);
 int tierd_gather_begin(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket);
 /* Blocks until the ticket of a gather is done and passes its lease to the caller. Frees the ticket unless
- * -ETIMEDOUT. */
+ * -ETIMEDOUT or -EINVAL. */
 int tierd_gather_end(struct tierd_ticket *ticket, int timeout_ms, struct tierd_view *ret_parameters);
 
 /* The same for many units, in this order: all of them, or, if one cannot be had, none. Those that are resident cost less
  * than one by one, the others come side by side. All have to fit beside each other; a unit may occur several times, with
  * as many leases. ret_parameters: a view for each, whose base is NULL after an error: those of tierd_gather(). */
-int tierd_gather_many(struct tierd_job *job, const uint32_t *units, size_t count, struct tierd_view *ret_parameters);
+int tierd_gather_many(struct tierd_job *job, const uint32_t *units /* or NULL if count is 0 */, size_t count,
+		      struct tierd_view *ret_parameters /* or NULL if count is 0 */);
 
 /* Gives one lease back; its addresses are dead. -EINVAL: this rank has none on the unit. */
 int tierd_release(struct tierd_job *job, uint32_t unit);
 /* One on each of these. -EINVAL: there was none on one of them; the message names the first such unit, and the others are
  * given back all the same. */
-int tierd_release_many(struct tierd_job *job, const uint32_t *units, size_t count);
+int tierd_release_many(struct tierd_job *job, const uint32_t *units /* or NULL if count is 0 */, size_t count);
 
 /* Hints that these units are wanted soon, in this order. */
-int tierd_prefetch(struct tierd_job *job, const uint32_t *units, size_t count);
+int tierd_prefetch(struct tierd_job *job, const uint32_t *units /* or NULL if count is 0 */, size_t count);
 
 /* Names the phase in which this rank is ("train" at first): each phase has a gather order of its own. */
 int tierd_phase(struct tierd_job *job, const char *name);
@@ -336,7 +339,7 @@ struct tierd_step_result {
  * or a gradient buffer, gives -EBUSY and its name. With ret_ticket NULL it waits until the step is applied, and
  * returns what tierd_ticket_wait would. An earlier push that was refused fails it, once, and the step is not taken:
  * called again, it takes the step without that push. */
-int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct tierd_ticket **ret_ticket);
+int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct tierd_ticket **ret_ticket /* or NULL */);
 
 /* With the optimizer none a step is taken by its ranks. When all of them have closed their parts, and the sums are
  * measured, it is TIERD_REDUCED: ret_ticket must not be NULL, and is waited for until then. From there to
@@ -365,14 +368,14 @@ int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uin
  * gradients; is_master must be set. -EDOM: a value is not finite, none is taken; -ERANGE: not all of them are in the
  * shard; -ENODATA: nobody has pushed the unit in this step, which updates it not; -EBUSY: not at this time. */
 int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count,
-		       const void *data, bool is_master);
+		       const void *data /* or NULL if count is 0 */, bool is_master);
 
 /* Writes what the optimizer keeps of count elements, as fp32, before the first tierd_job_ready; state is a slot's name
  * (see enum tierd_optimizer_kind). It was kept after that step, the same in all calls: the job begins there, and each of
  * its trainable units counts as updated so often. What is not written is zero. -ENODATA: the tensor has no such state;
  * -EBUSY: the job has been ready already. */
 int tierd_tensor_write_state(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state, uint64_t step,
-			     uint64_t first, uint64_t count, const void *data);
+			     uint64_t first, uint64_t count, const void *data /* or NULL if count is 0 */);
 
 /* Reads count elements from element first on, of the last step that this rank has closed. state is "parameter" (in its
  * format), or, as fp32, "master" or what the optimizer keeps (see enum tierd_optimizer_kind). -ENODATA: the tensor has
@@ -380,7 +383,7 @@ int tierd_tensor_write_state(struct tierd_job *job, uint32_t unit, uint32_t tens
  * -ENODATA, too, where nobody has pushed the unit in this step, or masters were written over them; -ERANGE and -EBUSY as in
  * tierd_tensor_write. */
 int tierd_tensor_read(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
-		      uint64_t count, void *ret_data);
+		      uint64_t count, void *ret_data /* or NULL if count is 0 */);
 
 /* The part of a tensor's elements that this rank's shard of the unit holds; count may be 0. */
 int tierd_tensor_shard(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t *ret_first,
@@ -399,16 +402,17 @@ enum tierd_blob_flags {
  * closes next, also if that is skipped; of several that set a shared one with the same step the highest rank's counts.
  * If that step is lost or fails, so is the blob: set it again. -ENOSPC: blob_bytes, or the keys, are used up; -ENOMEM:
  * no host memory for it until then; -ESTALE as all calls. */
-int tierd_blob_set(struct tierd_job *job, const char *key, const void *bytes, size_t size, uint32_t flags);
+int tierd_blob_set(struct tierd_job *job, const char *key, const void *bytes /* or NULL if size is 0 */, size_t size,
+		   uint32_t flags);
 
 /* The same of taking it away. */
 int tierd_blob_delete(struct tierd_job *job, const char *key, uint32_t flags);
 
 /* Copies the blob of the last applied step to buffer, and its size to ret_size; from tierd_job_open on. With capacity 0
- * buffer may be NULL, and only the size is told. -ENOENT: there is none; -ERANGE: it is larger than the capacity,
+ * only the size is told. -ENOENT: there is none; -ERANGE: it is larger than the capacity,
  * ret_size says by what. */
-int tierd_blob_get(struct tierd_job *job, const char *key, void *buffer, size_t capacity, size_t *ret_size,
-		   uint32_t flags);
+int tierd_blob_get(struct tierd_job *job, const char *key, void *buffer /* or NULL if capacity is 0 */,
+		   size_t capacity, size_t *ret_size, uint32_t flags);
 
 /* ---- Snapshots ---------------------------------------------------------------------------------------- */
 
@@ -442,7 +446,7 @@ int tierd_ticket_step_result(struct tierd_ticket *ticket, struct tierd_step_resu
 int tierd_ticket_job_state(struct tierd_ticket *ticket, struct tierd_job_state *ret_state);
 
 /* Gives the ticket up. A gather that was still wanted is cancelled, or its lease released; a step or push goes on. */
-struct tierd_ticket *tierd_ticket_free(struct tierd_ticket *ticket);
+struct tierd_ticket *tierd_ticket_free(struct tierd_ticket *ticket /* or NULL */);
 
 /* ---- Readers ------------------------------------------------------------------------------------------ */
 
@@ -496,13 +500,13 @@ struct tierd_piece {
 /* Moves on to the last step that is applied: waits until none is on its way, and what is kept is copied. Pieces
  * (replacing those of an earlier refresh; NULL: the same ones) are kept in the daemon's memory, beside the job's: they
  * stay readable when the job goes on. -ENOMEM says what they take and what there is. */
-int tierd_reader_refresh(struct tierd_reader *reader, const struct tierd_piece *pieces, size_t count,
-			 uint64_t *ret_step);
+int tierd_reader_refresh(struct tierd_reader *reader, const struct tierd_piece *pieces /* or NULL */, size_t count,
+			 uint64_t *ret_step /* or NULL */);
 
 /* Reads count elements from element first on, as tierd_tensor_read does, of the reader's step. -ESTALE: the job has moved on and
  * they were not kept; -EPERM: it is shared for reading, and this is no parameter. */
 int tierd_reader_read(struct tierd_reader *reader, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
-		      uint64_t count, void *ret_data);
+		      uint64_t count, void *ret_data /* or NULL if count is 0 */);
 
 /* ---- Statistics ---------------------------------------------------------------------------------------- */
 

@@ -273,7 +273,7 @@ static int define_locked(struct tierd_job *job, struct unit **unit, const Tierd_
 	if (r < 0)
 		return r;
 	r = ticket_await(ticket, TIERD_DONE, connection_deadline(job->node, -1));
-	if (r == 0)
+	if (r == 0 && ret_unit)
 		*ret_unit = ticket->define.index;
 	ticket_abandon(ticket);
 	return r;
@@ -317,5 +317,7 @@ static int define_once(struct tierd_job *job, const char *name, const struct tie
 int tierd_unit_define(struct tierd_job *job, const char *name, const struct tierd_tensor *tensors,
 		      size_t tensor_count, uint32_t *ret_unit)
 {
-	return JOB_REPEAT(define_once(job, name, tensors, tensor_count, ret_unit));
+	int r = CHECK_GIVEN(job, name, tensors);
+
+	return r < 0 ? r : JOB_REPEAT(define_once(job, name, tensors, tensor_count, ret_unit));
 }

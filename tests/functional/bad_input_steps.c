@@ -404,7 +404,7 @@ static void phases_are_limited(struct tierd_node *node)
 	name[129] = '\0';
 	FAILS(tierd_phase(job, name), -EINVAL, "1 to 128 bytes");
 	FAILS(tierd_phase(job, ""), -EINVAL, "1 to 128 bytes");
-	FAILS(tierd_phase(job, NULL), -EINVAL, "1 to 128 bytes");
+	FAILS(tierd_phase(job, NULL), -EINVAL, "name is NULL");
 	for (unsigned i = 0; i < 100 && r == 0; i++) {
 		snprintf(name, sizeof(name), "phase %u", i);
 		r = tierd_phase(job, name);
