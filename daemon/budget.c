@@ -5,6 +5,7 @@
 
 #include "common/size.h"
 #include "daemon/cache.h"
+#include "daemon/idle.h"
 #include "daemon/job.h"
 #include "daemon/placement.h"
 #include "daemon/refuse.h"
@@ -99,6 +100,11 @@ int budget_charge(struct job *job, uint64_t bytes, char *message, size_t size)
 
 	/* Its own cache helps, too. */
 	of_all.job = NULL;
+	/* Caches give nothing up before somebody has looked again; idle jobs do. */
+	if (bytes > room.bytes && size_rest(bytes, room.bytes) <= idle_bytes(&claim, true)) {
+		idle_give_up(&claim, size_rest(bytes, room.bytes));
+		room = room_for(&claim);
+	}
 	if (bytes > room.bytes) {
 		bool will_be_there = cache_make_room(&of_all, bytes);
 

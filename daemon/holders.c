@@ -4,6 +4,7 @@
 
 #include "common/clock.h"
 #include "daemon/budget.h"
+#include "daemon/idle.h"
 #include "daemon/job.h"
 #include "daemon/reader.h"
 #include "daemon/replaced.h"
@@ -14,10 +15,17 @@
 struct account {
 	const struct job *largest[NAMED]; /* descending */
 	unsigned count;			  /* of the owner's other jobs */
-	bool has_idle;
+	bool has_idle;			  /* that gives nothing back by itself */
 	uint64_t unnamed, others;
 	uint64_t readers; /* of the owner */
 };
+
+/* What is only there gives no memory back, and nobody but its owner gives NVMe back. */
+static bool is_kept_idle(const struct job *job, enum holders_of what)
+{
+	return job_is_idle(job) &&
+	       (what == HOLDERS_OF_NVME || (job->phase != JOB_BROKEN && !idle_may_release(job)));
+}
 
 static uint64_t bytes_of(const struct job *job, enum holders_of what)
 {
@@ -28,7 +36,7 @@ static uint64_t bytes_of(const struct job *job, enum holders_of what)
 static void add_own(struct account *account, const struct job *job, enum holders_of what)
 {
 	account->count++;
-	account->has_idle |= job_is_idle(job);
+	account->has_idle |= is_kept_idle(job, what);
 	for (unsigned i = 0; i < NAMED && job; i++) {
 		const struct job *here = account->largest[i];
 
@@ -75,18 +83,20 @@ static struct account add_up(const struct claim *claim, enum holders_of what)
 	return account;
 }
 
-static void print_idle(const struct job *job, char text[48])
+static void print_idle(const struct job *job, enum holders_of what, char text[80])
 {
 	unsigned long long minutes = (clock_now_ns() - job->idle_since_ns) / UINT64_C(60000000000);
+	bool is_kept = what == HOLDERS_OF_HOST && is_kept_idle(job, what);
+	const char *where = is_kept ? ", with its state in host memory" : "";
 
 	if (!job_is_idle(job))
 		text[0] = '\0';
 	else if (minutes == 0)
-		snprintf(text, 48, " (idle)");
+		snprintf(text, 80, " (idle%s)", where);
 	else if (minutes < 60)
-		snprintf(text, 48, " (idle for %llu min)", minutes);
+		snprintf(text, 80, " (idle for %llu min%s)", minutes, where);
 	else
-		snprintf(text, 48, " (idle for %llu h %llu min)", minutes / 60, minutes % 60);
+		snprintf(text, 80, " (idle for %llu h %llu min%s)", minutes / 60, minutes % 60, where);
 }
 
 /* What it would have given up, if that had been enough, or had not been in use. */
@@ -103,12 +113,12 @@ void holders_describe(const struct claim *claim, enum holders_of what, bool with
 		      size_t size)
 {
 	struct account account = add_up(claim, what);
-	char bytes[16], idle[48], cache[48];
+	char bytes[16], idle[80], cache[48];
 	size_t used = 0;
 
 	text[0] = '\0';
 	for (unsigned i = 0; i < NAMED && account.largest[i] && used < size; i++) {
-		print_idle(account.largest[i], idle);
+		print_idle(account.largest[i], what, idle);
 		print_cache(account.largest[i], what, cache);
 		used += (size_t)snprintf(text + used, size - used, "%s%s has %s%s%s", used ? ", " : "; ",
 					 account.largest[i]->name,
@@ -125,5 +135,7 @@ void holders_describe(const struct claim *claim, enum holders_of what, bool with
 		used += (size_t)snprintf(text + used, size - used, "%sother users have %s",
 					 used ? ", " : "; ", budget_print(account.others, bytes));
 	if (account.has_idle && used < size)
-		snprintf(text + used, size - used, "; tierctl drop ends an idle job");
+		snprintf(text + used, size - used,
+			 "; tierctl drop ends an idle job and destroys its state (tierctl export saves "
+			 "values)");
 }

@@ -1,11 +1,13 @@
 #include "daemon/idle.h"
 
+#include <errno.h>
 #include <event2/event.h>
 
 #include "common/clock.h"
 #include "common/size.h"
 #include "daemon/budget.h"
 #include "daemon/durable.h"
+#include "daemon/refuse.h"
 
 static void arm(struct job *job, uint64_t ms)
 {
@@ -51,22 +53,45 @@ static void release_windows(struct job *job)
 	job_settle_all(job->node);
 }
 
+static bool can_give(struct job *job)
+{
+	uint64_t step;
+
+	switch (job->phase) {
+	case JOB_TRAINED:
+		return has_come_to_rest(job);
+	case JOB_BROKEN:
+		/* One that has a durable step comes back as that, and its files are all that it has. */
+		return !durable_has_step(job, &step) && has_come_to_rest(job) && job_is_quiet(job);
+	default:
+		return job->phase == JOB_RELEASED;
+	}
+}
+
+bool idle_give(struct job *job)
+{
+	if (!can_give(job))
+		return false;
+	if (job->phase == JOB_BROKEN)
+		/* All that is left of it is the news. */
+		setup_clear(job);
+	if (job->phase != JOB_TRAINED) {
+		release_windows(job);
+	} else {
+		/* What is in host memory was written before the commit that it has waited for, or before it
+		 * was trained. */
+		idle_release(job);
+	}
+	return true;
+}
+
 static void on_idle_timer(evutil_socket_t fd, short events, void *argument)
 {
 	struct job *job = argument;
 
 	if (!job_is_idle(job))
 		return;
-	/* What is in host memory was written before the commit that it has waited for, or before it was
-	 * trained. */
-	if (job->phase == JOB_TRAINED && idle_release(job))
-		return;
-	if (job->phase == JOB_BROKEN && has_come_to_rest(job) && job_is_quiet(job))
-		/* All that is left of it is the news. */
-		setup_clear(job);
-	else if (job->phase == JOB_RELEASED)
-		release_windows(job);
-	else
+	if (!idle_give(job))
 		arm(job, 1000);
 }
 
@@ -74,6 +99,78 @@ bool idle_may_release(const struct job *job)
 {
 	return job->is_durable || (job->has_nvme_parameters && job->has_nvme_optimizer);
 }
+
+int idle_refuse(const struct job *job, char *message, size_t size)
+{
+	QUEUE_FOREACH (link, &job->lingering) {
+		const struct member *member = queue_entry(link, struct member, link);
+
+		/* It may read what it has leased, whether it has left the job or not. */
+		if (member->client && member_has_leases(member))
+			return refuse(message, size, -EBUSY,
+				      "process %d has left it as rank %u, and still holds what it gathered; "
+				      "end it, or have it release that",
+				      (int)member->pid, member->rank);
+	}
+	return refuse(message, size, -EAGAIN, "it has not come to rest yet; try again");
+}
+
+/* ---- For who needs it ---- */
+
+static bool may_give(const struct claim *claim, const struct job *job)
+{
+	return job_is_idle(job) && job != claim->job && (idle_may_release(job) || job->phase == JOB_BROKEN) &&
+	       (room_for(claim).bound != ROOM_OF_USER || job->uid == claim->uid);
+}
+
+/* What caches give is counted there. */
+static uint64_t bytes_of(const struct job *job)
+{
+	uint64_t bytes = job->host_bytes - job->charged_bytes + job->windows * WINDOW_BYTES;
+
+	return job->phase == JOB_BROKEN ? bytes : bytes - job->kept_bytes - job->cache_bytes;
+}
+
+uint64_t idle_bytes(const struct claim *claim, bool is_at_once)
+{
+	uint64_t bytes = 0;
+
+	QUEUE_FOREACH (link, &claim->node->jobs) {
+		struct job *job = queue_entry(link, struct job, link);
+
+		if (may_give(claim, job) && (!is_at_once || can_give(job)))
+			bytes += bytes_of(job);
+	}
+	return bytes;
+}
+
+static struct job *find_giver(const struct claim *claim)
+{
+	struct job *giver = NULL;
+
+	QUEUE_FOREACH (link, &claim->node->jobs) {
+		struct job *job = queue_entry(link, struct job, link);
+
+		if (may_give(claim, job) && bytes_of(job) > 0 && can_give(job) &&
+		    (!giver || job->idle_since_ns < giver->idle_since_ns))
+			giver = job;
+	}
+	return giver;
+}
+
+uint64_t idle_give_up(const struct claim *claim, uint64_t bytes)
+{
+	uint64_t given = 0;
+	struct job *giver;
+
+	while (given < bytes && (giver = find_giver(claim))) {
+		given += bytes_of(giver);
+		idle_give(giver);
+	}
+	return given;
+}
+
+/* ---- Begin and end ---- */
 
 void idle_begin(struct job *job)
 {

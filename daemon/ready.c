@@ -40,7 +40,7 @@ static void on_ready_timeout(evutil_socket_t fd, short events, void *argument)
 	pending->member->ready = NULL;
 	pending_error(pending, -ETIMEDOUT, "job %s: still waiting for %s", job->name,
 		      missing[0]		   ? missing
-		      : job->shortage.since_ns > 0 ? "caches of other jobs to shrink"
+		      : job->shortage.since_ns > 0 ? "other jobs to give up memory, their caches or idle ones"
 						   : "its memory to be prepared");
 }
 

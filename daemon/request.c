@@ -14,6 +14,7 @@
 #include "daemon/leases.h"
 #include "daemon/leave.h"
 #include "daemon/reader.h"
+#include "daemon/release.h"
 #include "daemon/report.h"
 #include "daemon/reserve.h"
 #include "daemon/retain.h"
@@ -125,6 +126,7 @@ static bool handle_node_request(struct pending *pending, const Tierd__Wire__Requ
 		HANDLE(JOB_DROP, drop_job(pending, request->job_drop));
 		HANDLE(LEASES_READ, leases_report(pending, request->leases_read));
 		HANDLE(JOB_EVICT, evict_units(pending, request->job_evict));
+		HANDLE(JOB_RELEASE, release_job(pending, request->job_release));
 		HANDLE(NODE_DRAIN, drain_node(pending, request->node_drain));
 		HANDLE(VERIFY, verify_begin(pending, request->verify, &pending->client->verifies));
 		HANDLE(SCRUB, scrub_request(pending, request->scrub));
@@ -260,6 +262,7 @@ bool request_holds_nothing(const Tierd__Wire__Request *request)
 	case TIERD__WIRE__REQUEST__BODY_BLOBS_READ:
 	case TIERD__WIRE__REQUEST__BODY_JOB_DROP:
 	case TIERD__WIRE__REQUEST__BODY_JOB_EVICT:
+	case TIERD__WIRE__REQUEST__BODY_JOB_RELEASE:
 	case TIERD__WIRE__REQUEST__BODY_NODE_DRAIN:
 	case TIERD__WIRE__REQUEST__BODY_SCRUB:
 		return true;

@@ -85,26 +85,11 @@ static int check(const struct job *job, const struct job_options *options, char 
 	return r < 0 ? r : check_ranks(job, difference, message, size);
 }
 
-/* A process that lives may read what it has leased, whether it has left the job or not. */
-static int refuse_lease(const struct job *job, char *message, size_t size)
-{
-	QUEUE_FOREACH (link, &job->lingering) {
-		const struct member *member = queue_entry(link, struct member, link);
-
-		if (member->client && member_has_leases(member))
-			return refuse(message, size, -EBUSY,
-				      "process %d has left it as rank %u, and still holds what it gathered; "
-				      "end it, or have it release that",
-				      (int)member->pid, member->rank);
-	}
-	return refuse(message, size, -EAGAIN, "it has not come to rest yet; try again");
-}
-
 /* What was planned for the former ranks goes; the state stays on NVMe. */
 static int come_to_rest(struct job *job, char *message, size_t size)
 {
 	if (job->phase == JOB_TRAINED && !idle_release(job))
-		return refuse_lease(job, message, size);
+		return idle_refuse(job, message, size);
 	if (job->phase != JOB_RELEASED)
 		return refuse(message, size, -EAGAIN, "it has not come to rest yet; try again");
 	return 0;

@@ -117,7 +117,7 @@ static void handle_request(struct session *session, const struct frame_header *h
 		port_reply_error(
 			&session->port, header->request, -EBUSY,
 			"user %u has all his connections in use, and this one more is only for looking, "
-			"dropping, evicting and draining; end another one",
+			"dropping, releasing, evicting and draining; end another one",
 			session->port.uid);
 	else
 		client_request(session->client, header->request, request);

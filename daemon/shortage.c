@@ -5,6 +5,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "daemon/cache.h"
+#include "daemon/idle.h"
 
 /* How long a tract may take to become empty before another one is tried, too. */
 #define RETRY_US 100000
@@ -30,10 +31,11 @@ static void log_begin(const struct shortage *shortage)
 	unsigned long long mib = size_divide_up(shortage->bytes, MIB);
 
 	if (shortage->claim.job)
-		log_info("job %s of user %u: it waits for %llu MiB of the caches of other jobs", job->name,
-			 (unsigned)job->uid, mib);
+		log_info("job %s of user %u: it waits for %llu MiB of other jobs, their caches or idle ones",
+			 job->name, (unsigned)job->uid, mib);
 	else
-		log_info("job %s of user %u: a reader of user %u waits for %llu MiB of the caches of jobs",
+		log_info("job %s of user %u: a reader of user %u waits for %llu MiB of jobs, their caches or "
+			 "idle ones",
 			 job->name, (unsigned)job->uid, (unsigned)shortage->claim.uid, mib);
 }
 
@@ -51,21 +53,29 @@ static bool begin(struct shortage *shortage)
 	return event_add(shortage->patience, &interval) == 0;
 }
 
-bool shortage_can_be_covered(const struct shortage *shortage, uint64_t bytes)
+static bool is_patient(const struct shortage *shortage)
 {
 	uint64_t patience_ns = shortage->claim.node->cache_patience_ms * 1000000;
-	bool is_patient = shortage->since_ns == 0 || clock_now_ns() - shortage->since_ns < patience_ns;
 
-	return bytes > 0 && is_patient && cache_bytes_at_most(&shortage->claim) >= bytes;
+	return shortage->since_ns == 0 || clock_now_ns() - shortage->since_ns < patience_ns;
+}
+
+bool shortage_can_be_covered(const struct shortage *shortage, uint64_t bytes)
+{
+	return bytes > 0 && is_patient(shortage) && cache_bytes_at_most(&shortage->claim) >= bytes;
 }
 
 bool shortage_await(struct shortage *shortage)
 {
-	if (!shortage_can_be_covered(shortage, shortage->bytes))
+	const struct claim *claim = &shortage->claim;
+	bool may_wait = is_patient(shortage);
+	uint64_t of_idle = size_rest(shortage->bytes, may_wait ? cache_bytes_at_most(claim) : 0);
+
+	if (shortage->bytes == 0 || of_idle > idle_bytes(claim, !may_wait))
 		return false;
 	if (shortage->since_ns == 0 && !begin(shortage))
 		return false;
-	cache_reclaim(&shortage->claim, shortage->bytes);
+	cache_reclaim(claim, size_rest(shortage->bytes, idle_give_up(claim, of_idle)));
 	return true;
 }
 

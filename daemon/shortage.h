@@ -1,5 +1,5 @@
 /* A shortage: host memory that a job which is planned, or a reader, lacks, and waits for until caches of
- * jobs have given it up. */
+ * jobs have given it up, or, where those have too little, jobs that are idle. */
 #ifndef TIERD_DAEMON_SHORTAGE_H
 #define TIERD_DAEMON_SHORTAGE_H
 
@@ -22,8 +22,9 @@ void shortage_init(struct shortage *shortage, struct claim claim, struct job *jo
 /* Caches have as much, and it has not been waited for them for too long. */
 bool shortage_can_be_covered(const struct shortage *shortage, uint64_t bytes);
 
-/* Caches give up what lacks, and the job is settled whenever there may be more; who lacks it tries again
- * then. False: it cannot be covered, or there is no memory to wait. */
+/* Caches give up what lacks, and idle jobs what caches do not have: who would be refused otherwise needs it
+ * more. The job is settled whenever there may be more; who lacks it tries again then. False: it cannot be
+ * covered, or there is no memory to wait. */
 bool shortage_await(struct shortage *shortage);
 
 /* There is enough, or nobody wants it any more: what nobody else needs is not given up. Again, or of one that

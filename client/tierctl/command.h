@@ -57,6 +57,7 @@ int command_inspect(const struct command_context *context);
 int command_blobs(const struct command_context *context);
 int command_leases(const struct command_context *context);
 int command_evict(const struct command_context *context);
+int command_release(const struct command_context *context);
 int command_drain(const struct command_context *context);
 int command_scrub(const struct command_context *context);
 int command_verify(const struct command_context *context);

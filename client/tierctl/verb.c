@@ -199,6 +199,8 @@ const struct verb verbs[] = {
 	  "each K-th step of a job is kept by itself, and the last N of those; 0: none", user_flags },
 	{ "leases", command_leases, "[JOB]", "which ranks hold which units", user_flags },
 	{ "evict", command_evict, "JOB [UNIT…]", "units that nobody holds leave host memory", user_flags },
+	{ "release", command_release, "JOB",
+	  "an idle job gives its host memory back; its state stays on NVMe", user_flags },
 	{ "drain", command_drain, "", "no new jobs, and wait until no rank has one open", drain_flags },
 	{ "tiers", command_tiers, "", "host memory and NVMe paths", NULL },
 	{ "top", command_top, "", "what node and jobs do now, again and again", top_flags },

@@ -157,6 +157,40 @@ static void a_training_by_its_owner_survives(void **state)
 	survive(&(struct actor_job){ .stage = 3, .optimizer = OPTIMIZER_NONE }, false);
 }
 
+/* An idle job gives its memory to another one, and gets it back from that. */
+static void a_training_with_what_an_idle_job_had_survives(void **state)
+{
+	const struct actor_job idle = { .stage = 3 }, next = { .name = "next", .stage = 3 };
+	bool has_tripped = true;
+
+	set_reference(&(struct scene_options){ 0 }, &idle);
+	for (unsigned nth = alloc_fault_first(); has_tripped; nth += alloc_fault_stride()) {
+		float result[TRAINING_VALUES];
+
+		assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+		assert_int_equal(training_run(&scene, &actor, &idle), 0);
+		actor_die(&actor);
+		scene_settle(&scene);
+		scene.node->host_budget = scene.node->host_used + MIB / 2;
+		alloc_fault_arm(nth);
+		int r = training_run(&scene, &actor, &next);
+
+		has_tripped = alloc_fault_tripped();
+		if (!has_tripped)
+			assert_int_equal(r, 0);
+		if (r == 0)
+			assert_int_equal(job_find(scene.node, geteuid(), "play")->phase, JOB_RELEASED);
+		else
+			expect_refusal(r);
+		actor_die(&actor);
+		scene_settle(&scene);
+		assert_int_equal(training_resume(&scene, &actor, &idle), 0);
+		assert_int_equal(training_read(&actor, result), 0);
+		assert_memory_equal(result, reference, sizeof(result));
+		end_scene();
+	}
+}
+
 /* Opens a reader, keeps two states, and reads of those and of what is not kept. */
 static int read_all(void)
 {
@@ -456,6 +490,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_training_on_nvme_survives),
 		cmocka_unit_test(a_training_with_blobs_survives),
 		cmocka_unit_test(a_training_with_backups_survives),
+		cmocka_unit_test(a_training_with_what_an_idle_job_had_survives),
 		cmocka_unit_test(a_training_in_host_memory_survives),
 		cmocka_unit_test(a_training_with_spilled_sums_survives),
 		cmocka_unit_test(a_training_by_its_owner_survives),

@@ -77,7 +77,7 @@ expect '' tierd "$scratch/o"
 tierd_start
 "$1" job=gpt </dev/null >/dev/null || fail 'no job is trained'
 "$1" job=gpt-2 </dev/null >/dev/null || fail 'no job is trained'
-for verb in jobs drop units leases evict watch; do
+for verb in jobs drop units leases evict release watch; do
 	expect 'gpt gpt-2' tierctl $verb ''
 done
 expect 'gpt-2' tierctl drop gpt-

@@ -83,6 +83,7 @@ def root_of_a_container_is_a_user(within, inside):
         (("drain",), 1, "administrator"),
         (("drop", "inherited", "--yes", "--force", "--user", "0"), 1, "no job inherited"),
         (("leases", "inherited", "--user", "0"), 1, "no job inherited"),
+        (("release", "inherited", "--user", "0"), 1, "no job inherited"),
         (("evict", "inherited", "--user", "0"), 1, "no job inherited"),
         (("jobs",), 0, job),
     ):

@@ -12,7 +12,7 @@ FILE = os.environ["XDG_CONFIG_HOME"] + ".safetensors"
 
 # What each verb is called with, and its exit status where all is well.
 VERBS = {
-    "status": [], "jobs": [], "units": ["gpt"], "tensors": ["gpt"], "blobs": ["gpt"], "leases": [], "evict": ["gpt"], "drain": ["--undo"], "tiers": [],
+    "status": [], "jobs": [], "units": ["gpt"], "tensors": ["gpt"], "blobs": ["gpt"], "leases": [], "evict": ["gpt"], "release": ["gpt"], "drain": ["--undo"], "tiers": [],
     "metrics": [], "plan": ["--parameters", "1M", "--world-size", "1"], "doctor": [], "config": ["check"], "ping": [],
     "top": ["--once"], "verify": ["gpt"], "scrub": ["gpt"], "watch": ["--timeout", "1"],
     "trace": ["gpt", "--seconds", "1", "-o", FILE + ".trace"],
@@ -24,7 +24,7 @@ VERBS = {
 ALONE, PATIENT = ("plan", "doctor", "config", "inspect"), ("metrics", "top")
 # How long each waits for an answer; what it was told to wait for is less, and not of another verb.
 WAITS = {"drain": 2, "watch": 1}
-ONE_JOB = ("jobs", "units", "tensors", "blobs", "leases", "evict", "export", "verify", "scrub", "drop", "trace",
+ONE_JOB = ("jobs", "units", "tensors", "blobs", "leases", "evict", "release", "export", "verify", "scrub", "drop", "trace",
            "snapshot", "snapshots", "diff", "rollback", "reserve", "retain", "fork")
 NAMING = ("snapshot", "diff", "rollback", "fork")
 

@@ -94,11 +94,11 @@ def it_shrinks_for_readers():
 
 
 def what_cannot_be_kept_is_read_only_by_who_says_so():
-    train(ALICE, job="large", mib=40, units=1, frozen=1, steps=0)
+    train(ALICE, job="large", mib=40, units=1, frozen=1, steps=0, parameters="host", durability="none")
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o777)
         path = f"{folder}/values"
-        says = ["takes 40.0 MiB of host memory", "large has 4", "(idle)", "--unkept"]
+        says = ["takes 40.0 MiB of host memory", "large has 4", "(idle, with its state", "--unkept"]
         tierctl(ALICE, "read", "large", "u0", "--output", path, status=1, says=says)
         assert not os.path.exists(path)
         tierctl(ALICE, "read", "large", "u0", "--unkept", "--output", path)

@@ -65,6 +65,7 @@ def one_more_is_for_looking_and_ending():
     refused(ALICE, "EBUSY", "tierctl jobs and drop go on")
     for verb in ["status"], ["jobs"], ["units", "full-0"], ["leases"], ["evict", "full-0"], ["top", "--once"], ["metrics"]:
         tierctl(ALICE, *verb)
+    tierctl(ALICE, "release", "full-0", status=1, says=("in use by rank 0",))
     tierctl(ALICE, "watch", "--timeout", "1", status=1, says=(f"user {ALICE} has all his connections in use",))
     # One that hangs gives way to the next.
     older, newer = connect_as(ALICE), connect_as(ALICE)

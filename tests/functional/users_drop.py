@@ -84,11 +84,11 @@ def administrators_see_and_drop_all():
     train(BOB, job="gpt")
     train(BOB, job="other")
     assert len(tierctl(ADMINISTRATOR, "jobs").splitlines()) == 4
-    for verb in (["drop", "--yes"], ["units"], ["jobs"], ["leases"], ["evict"]):
+    for verb in (["drop", "--yes"], ["units"], ["jobs"], ["leases"], ["evict"], ["release"]):
         tierctl(ADMINISTRATOR, *verb, "gpt", status=1, says=["2 users have a job gpt", "--user"])
     assert len(json.loads(tierctl(ADMINISTRATOR, "--json", "units", "gpt", "--user", str(BOB)))) == 2
     assert json.loads(tierctl(ADMINISTRATOR, "--json", "jobs", "gpt", "--user", str(BOB)))["uid"] == BOB
-    for verb in ("units", "jobs", "leases", "evict"):
+    for verb in ("units", "jobs", "leases", "evict", "release"):
         tierctl(BOB, verb, "gpt", "--user", str(ALICE), status=1, says=["no job gpt"])
     # A fork is its owner's, whoever makes it.
     tierctl(ADMINISTRATOR, "fork", "other", "third", says=["third is at step 1, as other"])
@@ -111,7 +111,7 @@ def refusals_say_who_holds_what():
     used = Rank(ALICE, job="used", mib=4).ready()
     train(BOB, job="his", mib=4, optimizer="host")
     text = refused(
-        ALICE, "ENOMEM", "what tierd has left", "tierctl drop ends an idle job", job="large", mib=64, optimizer="host"
+        ALICE, "ENOMEM", "what tierd has left", "raise host_budget", job="large", mib=64, optimizer="host"
     )
     first, second, rest = (text.index(word) for word in ("; first has", "used has", "other users have"))
     assert first < second < rest and "(idle), " in text[first:rest], text
@@ -119,7 +119,7 @@ def refusals_say_who_holds_what():
     # Nor does what it has itself.
     assert "more of yours" not in text, text
     tierctl(ALICE, "drop", "first", "--yes")
-    text = refused(ALICE, "ENOSPC", "are left there; ", " MiB (idle)", job="large", mib=160, units=40)
+    text = refused(ALICE, "ENOSPC", "are left there; ", " MiB (idle)", "ends an idle job and destroys its state", job="large", mib=160, units=40)
     assert "other users have 38.0 MiB" in text, text
     # What is refused by the job's own budget is nobody else's fault.
     text = refused(ALICE, "the job's host_budget", job="large", host_budget=1 << 20)

@@ -45,7 +45,7 @@ def message(**fields):
 REQUESTS = {name: number for number, name in enumerate(
     ["open", "define", "ready", "leave", "gather", "cancel", "prefetch", "phase", "wait", "push", "begin", "step",
      "write", "read", "statistics", "ping", "node", "jobs", "units", "await"], 1)}
-REQUESTS |= {"drop": 30, "map": 40, "leases": 50, "evict": 51, "drain": 52, "finish": 60, "watch": 110, "verify": 180, "scrub": 181, "trace": 190,
+REQUESTS |= {"drop": 30, "map": 40, "leases": 50, "evict": 51, "drain": 52, "let go": 53, "finish": 60, "watch": 110, "verify": 180, "scrub": 181, "trace": 190,
              "follow": 191}
 REQUESTS.update({"look": 70, "list": 71, "refresh": 72, "copy": 73, "close": 74, "tensors": 75})
 NONE = 4  # the optimizer
@@ -189,6 +189,8 @@ SEEDS = {
     "evict": begun(0, 1) + settle() + ask(0, "gather", _1=1, _2=1, _3=0, _5=1) + settle() + ask(1, "evict", _1="play")
              + release(0, 2, 2, 0) + ask(1, "evict", _1="play", _4=b"\x00\x01") + settle()
              + ask(1, "evict", _1="play", _4=b"\x02") + ask(0, "gather", _1=1, _2=1, _3=1, _5=1) + settle(),
+    "release": begun(0, 1) + settle() + ask(1, "let go", _1="play") + train(0) + die(0) + ask(1, "let go", _1="play") + settle()
+               + ask(1, "let go", _1="play") + ask(1, "let go", _1="none") + opened(0, 1) + settle(),
     "verify": begun(0, 1) + ask(1, "verify", _1="play") + settle() + ask(0, "verify", _1="play") + ask(0, "verify", _1="play", _4=5)
               + ask(1, "verify", _1="play", _4=1 << 60) + ask(1, "verify", _1="play", _5=9) + settle(),
     "scrub": begun(0, 1) + ask(1, "scrub", _1="play", _4=1) + settle() + ask(1, "scrub") + ask(1, "scrub", _4=2) + settle()

@@ -458,7 +458,8 @@ static void a_job_in_host_memory_keeps_wide_sums(void **state)
 	options.mode = MODE_RESUME;
 	assert_int_equal(actor_enter(&scene, &actor), 0);
 	assert_int_equal(actor_open(&actor, &options), -EINVAL);
-	assert_non_null(strstr(actor_message(&actor), "pushed_once is 0 here, 1 in the job, which keeps what it has"));
+	assert_non_null(strstr(actor_message(&actor),
+			       "pushed_once is 0 here, 1 in the job, which keeps what it has"));
 	end(job);
 }
 

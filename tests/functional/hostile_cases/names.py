@@ -1,6 +1,6 @@
 """Names: of jobs, units, tensors, phases and states, with what a path, a terminal, a log or a parser would take for something."""
 from hostile_cases.case import DEFINED, FINE, GREETED, JOB, OPENED, READY, Answered, Case
-from messages import DEFINE, DROP, EVICT, LEASES, MAP, OPEN, PHASE, READ, READER_OPEN, SCRUB, UNITS, VERIFY, data, number, varint
+from messages import DEFINE, DROP, EVICT, LEASES, MAP, OPEN, PHASE, READ, READER_OPEN, RELEASE, SCRUB, UNITS, VERIFY, data, number, varint
 
 NOT_ALLOWED = Answered("EINVAL", "is not allowed: 1 to 63 of A-Z, a-z")
 
@@ -69,7 +69,7 @@ def defined():
 
 
 def asked():
-    for field, what in ((DROP, "to drop"), (MAP, "to map"), (LEASES, "for leases"), (EVICT, "to evict"), (UNITS, "for units"),
+    for field, what in ((DROP, "to drop"), (MAP, "to map"), (LEASES, "for leases"), (EVICT, "to evict"), (RELEASE, "to release"), (UNITS, "for units"),
                         (READER_OPEN, "to read"), (VERIFY, "to verify"), (SCRUB, "to scrub")):
         for name in (b"../../etc/passwd", b"a\nb", b"\xff", b"%s%n", b"x" * 100000):
             shown = name[:20].decode(errors="replace").replace("\n", " ")
