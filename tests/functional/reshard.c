@@ -279,7 +279,8 @@ static void a_job_in_use_keeps_its_ranks(void)
 	step(&world);
 	snprintf(pid, sizeof(pid), "rank 1 (pid %d)", (int)getpid());
 	refused("used", 4, leave_as_it_is, -EBUSY, pid);
-	refused("used", 1, leave_as_it_is, -EBUSY, "world size is 1 here, 2 in the job, which is in use by rank 0");
+	refused("used", 1, leave_as_it_is, -EBUSY,
+		"world size is 1 here, 2 in the job, which is in use by rank 0");
 	step(&world);
 	end(&world);
 	world = start("used", 4, leave_as_it_is);
