@@ -38,6 +38,18 @@ struct tierd_node *support_connect(void)
 	return node;
 }
 
+void support_await_stopping(void)
+{
+	struct tierd_node *node;
+	int r;
+
+	while ((r = tierd_connect(NULL, &node)) != -ENOENT) {
+		REQUIRE(r == 0 || r == -ECONNRESET);
+		if (r == 0)
+			tierd_disconnect(node);
+	}
+}
+
 struct tierd_job_options support_options(const char *name, uint32_t rank, uint32_t world_size)
 {
 	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;

@@ -32,6 +32,8 @@ void support_expect(const char *file, int line, const char *what, int r, int exp
 
 /* A connection whose calls give up, with -ETIMEDOUT, after PATIENCE_MS. */
 struct tierd_node *support_connect(void);
+/* Until nobody listens any more: the daemon was told to end. */
+void support_await_stopping(void);
 
 /* Options of a job for world_size ranks; the rest as tierd.h has it. */
 struct tierd_job_options support_options(const char *name, uint32_t rank, uint32_t world_size);

@@ -254,19 +254,6 @@ static void stand_by(struct bystander *bystander)
 	OK(tierd_job_ready_begin(bystander->forming, -1, &bystander->waiting));
 }
 
-/* Until nobody listens any more. */
-static void await_stopping(void)
-{
-	struct tierd_node *node;
-	int r;
-
-	while ((r = tierd_connect(NULL, &node)) != -ENOENT) {
-		REQUIRE(r == 0 || r == -ECONNRESET);
-		if (r == 0)
-			tierd_disconnect(node);
-	}
-}
-
 static void require_waiting(struct tierd_ticket *ticket)
 {
 	int r = tierd_ticket_wait(ticket, TIERD_DONE, 0);
@@ -283,7 +270,7 @@ static void require_stopping(struct bystander *bystander)
 	struct tierd_job *job = bystander->job;
 	struct tierd_view view;
 
-	await_stopping();
+	support_await_stopping();
 	require_waiting(bystander->waiting);
 	OK(tierd_gather(job, 1, &view));
 	OK(tierd_release(job, 1));
