@@ -124,8 +124,8 @@ struct node {
  * another daemon uses a path. */
 int node_new(struct event_base *loop, const struct node_config *config, struct node **ret_node);
 
-/* No new job or step from now on; on_idle runs on the loop, once, when steps that were decided have been
- * applied. */
+/* Nothing more is taken of ranks from now on; on_idle runs on the loop, once, when the steps that were
+ * decided have been applied and committed. */
 void node_stop(struct node *node, void (*on_idle)(void *argument), void *argument);
 
 /* As they are configured. */
