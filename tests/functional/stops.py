@@ -38,6 +38,11 @@ CONFIGURATIONS = {
 # ---- When a daemon is told to end
 
 
+def await_lock(tierd):
+    """Before that it may not know yet what a signal means."""
+    wait_until(lambda: os.path.exists(LOCK) and content(LOCK) == b"%d\n" % tierd.pid)
+
+
 class Moments:
     """Some time after it was started, and how long there is none then."""
 
@@ -50,8 +55,7 @@ class Moments:
     def await_one(self, tierd, gpt):
         """How long there is to be none then; None: the trainer has ended."""
         life, gap = next(self.lives, (None, 0))
-        # Before that it does not know yet what a signal means.
-        wait_until(lambda: os.path.exists(LOCK) and content(LOCK) == b"%d\n" % tierd.pid)
+        await_lock(tierd)
         if await_end(gpt, patience_ms=life):
             return None
         tierd.terminate()
@@ -121,6 +125,7 @@ def train(flags, steps, dump, stops):
                 await_end(gpt, patience_ms=gap)
                 tierd = daemon(None, log)
             assert gpt.wait() == 0, f"the trainer ends with {gpt.returncode}: {content(OUTPUT)[-800:].decode()}"
+            await_lock(tierd)
             tierd.terminate()
             assert tierd.wait(PATIENCE_MS / 1000) == 0, f"tierd ends with {tierd.returncode}"
         finally:
