@@ -71,6 +71,8 @@ void scene_close(struct scene *scene)
 {
 	if (scene->blockade)
 		blockade_end(scene->blockade);
+	if (scene->device)
+		scene_hear_of_devices(scene);
 	while (scene->actors)
 		actor_die(scene->actors);
 	end_node(scene);

@@ -38,7 +38,7 @@ struct scene_options {
 
 /* 0, or what node_new() returned; then only scene_close() may follow. */
 int scene_open(const struct scene_options *options, struct scene *scene);
-/* A blockade ends, and actors that are still there die. */
+/* A blockade ends, devices are heard, and actors that are still there die. */
 void scene_close(struct scene *scene);
 
 /* Another node on what the last one has left on the disk; no actor is there. */

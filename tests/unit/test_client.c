@@ -503,6 +503,42 @@ static void a_commit_waits_for_a_step_that_is_measured(void **state)
 	first.step = 2;
 }
 
+/* Nothing of the first step has to be written but its commit, which does not come to its end. */
+static void expect_a_step_to_wait_for_the_commit(struct actor_job kind)
+{
+	struct job *job;
+	uint32_t steps[2];
+
+	kind.stage = 2;
+	kind.durability = DURABILITY_STEP;
+	start_one(kind);
+	job = job_find(scene.node, geteuid(), "play");
+	while (!durable_is_quiet(job) || durable_is_behind(job))
+		scene_wait(&scene);
+	scene_hear_nothing_of_devices(&scene);
+	steps[0] = actor_send_step(&first, 0.1f);
+	assert_int_equal(actor_await(&first, steps[0], 0)->status, 0);
+	assert_false(durable_is_quiet(job));
+	steps[1] = send_pushed_step(&first);
+	assert_int_equal(job->decided, 1);
+	assert_null(job->norm);
+	scene_hear_of_devices(&scene);
+	expect_durable(actor_await(&first, steps[0], 1));
+	assert_int_equal(actor_await(&first, steps[1], 0)->reply->step->step, 2);
+	expect_durable(actor_await(&first, steps[1], 1));
+}
+
+static void a_step_waits_for_what_a_commit_takes_from_nvme(void **state)
+{
+	expect_a_step_to_wait_for_the_commit((struct actor_job){ .optimizer_placement = PLACEMENT_NVME });
+}
+
+static void a_step_waits_for_what_a_commit_takes_from_host_memory(void **state)
+{
+	expect_a_step_to_wait_for_the_commit((struct actor_job){ .parameter_placement = PLACEMENT_HOST,
+								 .optimizer_placement = PLACEMENT_HOST });
+}
+
 static void a_rank_can_be_taken_over(void **state)
 {
 	start_one((struct actor_job){ .stage = 3 });
@@ -707,6 +743,8 @@ int main(void)
 		TEST(ranks_that_disagree_are_told_the_first_difference),
 		TEST(a_rank_that_has_defined_less_is_told),
 		TEST(a_commit_waits_for_a_step_that_is_measured),
+		TEST(a_step_waits_for_what_a_commit_takes_from_nvme),
+		TEST(a_step_waits_for_what_a_commit_takes_from_host_memory),
 		TEST(a_rank_can_be_taken_over),
 		TEST(two_jobs_live_side_by_side),
 		TEST(a_gather_that_waits_can_be_cancelled),

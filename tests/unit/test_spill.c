@@ -1,6 +1,7 @@
 /* Sums that are spilled: how many bytes that costs, and that nothing changes a bit or waits for ever, whoever
  * goes in the middle of it. */
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "daemon/durable.h"
 #include "daemon/gradient.h"
 #include "tests/unit/scene_test.h"
 
@@ -162,6 +164,27 @@ static void spilled_sums_give_the_same_bits(void **state)
 {
 	sums_give_the_same_bits(1);
 	sums_give_the_same_bits(3);
+}
+
+/* Both buffers have sums, and the one that has to go is not written yet. */
+static void a_step_waits_for_gradients_that_wait_for_a_buffer(void **state)
+{
+	struct job *job = start();
+	uint32_t number;
+
+	assert_int_equal(push(0, 1.0f), 0);
+	assert_int_equal(push(1, 1.0f), 0);
+	/* That holds steps up, too. */
+	while (!durable_is_quiet(job))
+		scene_wait(&scene);
+	scene_hear_nothing_of_devices(&scene);
+	actor_fill(&actor, FORMAT_BF16, ELEMENTS, 1.0f);
+	actor_send_push(&actor, 2, 0);
+	number = actor_send_step(&actor, 0.1f);
+	assert_true(job->decided == 0 && !job->norm && job->reductions_running == 0);
+	scene_hear_of_devices(&scene);
+	assert_int_equal(actor_await(&actor, number, 0)->status, 0);
+	assert_true(actor_find(&actor, number, 0)->reply->step->gradient_norm == sqrt(3.0 * ELEMENTS));
 }
 
 /* ---- Budgets ---- */
@@ -535,6 +558,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_sum_is_written_and_read_once_a_micro_batch),
 		TEST(spilled_sums_give_the_same_bits),
+		TEST(a_step_waits_for_gradients_that_wait_for_a_buffer),
 		TEST(one_byte_less_than_the_least_is_refused),
 		TEST(sums_stay_in_host_memory_as_long_as_they_fit),
 		TEST(an_epoch_that_ends_leaves_nothing_in_the_sums),
