@@ -27,6 +27,7 @@ static const struct kind {
 	[EVENT_INITIALIZED] = { "initialized", LOG_LEVEL_INFO },
 	[EVENT_READY] = { "ready", LOG_LEVEL_DEBUG },
 	[EVENT_EPOCH_ENDED] = { "epoch-ended", LOG_LEVEL_INFO, "2ddd423b91034d82aa031d0f25a6c225" },
+	[EVENT_WAITING] = { "waiting", LOG_LEVEL_INFO },
 	[EVENT_APPLIED] = { "applied", LOG_LEVEL_DEBUG, .is_step = true },
 	[EVENT_SKIPPED] = { "skipped", LOG_LEVEL_INFO },
 	[EVENT_DURABLE] = { "durable", LOG_LEVEL_DEBUG, .is_step = true },

@@ -180,7 +180,8 @@ struct job {
 	/* Epoch. It is live from the ready of all ranks until somebody is lost. */
 	uint32_t epoch;
 	bool is_live;
-	char reason[512];   /* why the last epoch ended, or the job is broken */
+	uint64_t waits_told_ns; /* since when its ranks waited for others, as was told last: daemon/waits.h */
+	char reason[512];	/* why the last epoch ended, or the job is broken */
 	char departed[256]; /* who has closed its membership, "" if nobody: no step is possible any more */
 	struct member **ranks;
 	unsigned member_count;

@@ -16,6 +16,7 @@
 #include "daemon/placement.h"
 #include "daemon/reader.h"
 #include "daemon/snapshot.h"
+#include "daemon/waits.h"
 #include "daemon/warm.h"
 #include "proto/frame.h"
 
@@ -123,9 +124,32 @@ struct job_entry {
 	Tierd__Wire__StatisticsReply statistics;
 	Tierd__Wire__Member *members;
 	Tierd__Wire__Member **member_pointers;
+	struct waits waits;
 	char reason[sizeof(((struct job *)NULL)->reason)];
 	char family[FAMILY_TEXT];
 };
+
+static void fill_waits(struct job_entry *entry, const struct job *job)
+{
+	Tierd__Wire__JobEntry *wire = &entry->wire;
+
+	waits_find(job, &entry->waits);
+	if (entry->waits.cause == WAITS_NOTHING)
+		return;
+	wire->waited_for = (char *)waits_name(entry->waits.cause);
+	wire->waited_ms = (clock_now_ns() - entry->waits.since_ns) / 1000000;
+	wire->waited_count = entry->waits.count;
+	wire->n_waited_ranks = entry->waits.count < WAITS_MOST ? entry->waits.count : WAITS_MOST;
+	wire->waited_ranks = entry->waits.ranks;
+}
+
+static bool is_waited_for(const struct job_entry *entry, uint32_t rank)
+{
+	for (size_t i = 0; i < entry->wire.n_waited_ranks; i++)
+		if (entry->wire.waited_ranks[i] == rank)
+			return true;
+	return false;
+}
 
 static int fill_members(struct job_entry *entry, const struct job *job)
 {
@@ -147,6 +171,7 @@ static int fill_members(struct job_entry *entry, const struct job *job)
 		wire->activity = (char *)activity(job, member);
 		wire->silent_ms = (clock_now_ns() - member->heard_ns) / 1000000;
 		wire->pushes = member->pushes;
+		wire->is_stopped = is_waited_for(entry, rank) && waits_for_stopped(member);
 		entry->statistics.pushes += member->pushes;
 		entry->statistics.communicated_elements += member->communicated_elements;
 		entry->member_pointers[count++] = wire;
@@ -241,6 +266,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 		memcpy(entry->reason, job->reason, sizeof(entry->reason));
 		wire->reason = entry->reason;
 	}
+	fill_waits(entry, job);
 	return fill_members(entry, job);
 }
 

@@ -17,6 +17,7 @@
 #include "daemon/durable.h"
 #include "daemon/job.h"
 #include "daemon/stall.h"
+#include "daemon/waits.h"
 #include "daemon/warm.h"
 #include "proto/name.h"
 
@@ -266,6 +267,7 @@ static void write_all(const struct statistics *statistics)
 		struct job *job = queue_entry(link, struct job, link);
 
 		count_job(job);
+		waits_check(job);
 		if (job->statistics.fd >= 0)
 			write_job(job);
 	}

@@ -9,6 +9,57 @@
 #include "proto/vocabulary.h"
 
 #define LINE_SIZE 160
+/* Of those that others wait for; the lines of the ranks have them all. */
+#define NAMED_RANKS 3
+#define WORTH_TELLING_MS 1000
+
+/* ---- What ranks wait for ---- */
+
+static bool is_waited_for(const Tierd__Wire__JobEntry *job, uint32_t rank)
+{
+	for (size_t i = 0; i < job->n_waited_ranks; i++)
+		if (job->waited_ranks[i] == rank)
+			return true;
+	return false;
+}
+
+static cJSON *waits_json(const Tierd__Wire__JobEntry *job)
+{
+	cJSON *json, *ranks;
+
+	if (job->waited_count == 0)
+		return cJSON_CreateNull();
+	json = cJSON_CreateObject();
+	cJSON_AddStringToObject(json, "for", job->waited_for);
+	cJSON_AddNumberToObject(json, "seconds", (double)job->waited_ms / 1e3);
+	cJSON_AddNumberToObject(json, "rank_count", job->waited_count);
+	ranks = cJSON_AddArrayToObject(json, "ranks");
+	for (size_t i = 0; i < job->n_waited_ranks; i++)
+		cJSON_AddItemToArray(ranks, cJSON_CreateNumber(job->waited_ranks[i]));
+	return json;
+}
+
+/* ", waits for ranks 2, 3 and 4 more for 14 s"; nothing, as long as that may be because one is a little
+ * faster than another. */
+static const char *text_waits(const Tierd__Wire__JobEntry *job, char text[static LINE_SIZE])
+{
+	char duration[TEXT_SIZE], more[TEXT_SIZE] = "";
+	size_t named = job->n_waited_ranks < NAMED_RANKS ? job->n_waited_ranks : NAMED_RANKS, used;
+
+	*text = '\0';
+	if (named == 0 || job->waited_ms < WORTH_TELLING_MS)
+		return text;
+	used = (size_t)snprintf(text, LINE_SIZE, ", waits for rank%s", PLURAL(job->waited_count));
+	for (size_t i = 0; i < named; i++)
+		used += (size_t)snprintf(text + used, LINE_SIZE - used, "%s %u", i ? "," : "",
+					 job->waited_ranks[i]);
+	if (job->waited_count > named)
+		snprintf(more, sizeof(more), " and %zu more", job->waited_count - named);
+	snprintf(text + used, LINE_SIZE - used, "%s for %s", more, text_duration(job->waited_ms, duration));
+	return text;
+}
+
+/* ---- As JSON ---- */
 
 static cJSON *members_json(const Tierd__Wire__JobEntry *job)
 {
@@ -23,6 +74,8 @@ static cJSON *members_json(const Tierd__Wire__JobEntry *job)
 		cJSON_AddStringToObject(json, "activity", member->activity);
 		cJSON_AddNumberToObject(json, "silent_ms", (double)member->silent_ms);
 		cJSON_AddNumberToObject(json, "pushes", (double)member->pushes);
+		cJSON_AddBoolToObject(json, "is_waited_for", is_waited_for(job, member->rank));
+		cJSON_AddBoolToObject(json, "is_stopped", member->is_stopped);
 		cJSON_AddItemToArray(members, json);
 	}
 	return members;
@@ -143,12 +196,15 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddStringToObject(json, "moments", job->moments);
 	cJSON_AddNumberToObject(json, "loss_scale", (double)job->loss_scale);
 	cJSON_AddItemToObject(json, "members", members_json(job));
+	cJSON_AddItemToObject(json, "waits", waits_json(job));
 	cJSON_AddNumberToObject(json, "readers", job->readers);
 	cJSON_AddNumberToObject(json, "reader_bytes", (double)job->reader_bytes);
 	if (job->statistics)
 		cJSON_AddItemToObject(json, "statistics", statistics_json(job->statistics));
 	return json;
 }
+
+/* ---- For people ---- */
 
 static void add_user(struct table *table, uid_t uid)
 {
@@ -182,7 +238,7 @@ static const char *text_damage(const Tierd__Wire__JobEntry *job, char text[stati
 
 static void add_status(struct table *table, const Tierd__Wire__JobEntry *job)
 {
-	char idle[TEXT_SIZE], damage[2 * TEXT_SIZE];
+	char idle[TEXT_SIZE], damage[2 * TEXT_SIZE], waits[LINE_SIZE];
 
 	text_damage(job, damage);
 	if (job->idle_ms > 0)
@@ -192,7 +248,7 @@ static void add_status(struct table *table, const Tierd__Wire__JobEntry *job)
 					    : "",
 			  damage);
 	else
-		table_add(table, "%s%s", job->status, damage);
+		table_add(table, "%s%s%s", job->status, text_waits(job, waits), damage);
 }
 
 /* The last step that would survive, how many would not, and since when. */
@@ -297,37 +353,42 @@ static const char *text_kept(const Tierd__Wire__JobEntry *job, char text[static 
 
 static void print_head(const Tierd__Wire__JobEntry *job)
 {
-	char damage[2 * TEXT_SIZE], kept[LINE_SIZE], readers[LINE_SIZE];
+	char damage[2 * TEXT_SIZE], waits[LINE_SIZE], kept[LINE_SIZE], readers[LINE_SIZE];
 
-	text_say(2, "%s: %s%s, step %" PRIu64 "%s%s%s%s", job->name, job->status, text_damage(job, damage),
-		 job->step, text_kept(job, kept), text_readers(job, readers), *job->reason ? ": " : "",
-		 job->reason);
+	text_say(2, "%s: %s%s, step %" PRIu64 "%s%s%s%s%s", job->name, job->status, text_damage(job, damage),
+		 job->step, text_waits(job, waits), text_kept(job, kept), text_readers(job, readers),
+		 *job->reason ? ": " : "", job->reason);
 	putchar('\n');
 }
 
-/* Who keeps the others waiting has been silent for the longest time. */
+static void add_rank(struct table *table, const Tierd__Wire__JobEntry *job, uint32_t rank)
+{
+	const Tierd__Wire__Member *member = find_member(job, rank);
+	const char *waits = is_waited_for(job, rank) ? "; others wait for it" : "";
+	char text[TEXT_SIZE];
+
+	table_add(table, "%u", rank);
+	if (!member) {
+		for (unsigned i = 0; i < 3; i++)
+			table_add(table, "-");
+		table_add(table, "not here%s", waits);
+		return;
+	}
+	table_add(table, "%u", member->pid);
+	table_add(table, "%" PRIu64, member->pushes);
+	table_add(table, "%s ago", text_duration(member->silent_ms, text));
+	table_add(table, "%s%s%s", member->activity, member->is_stopped ? ", stopped by a signal" : "",
+		  waits);
+}
+
 static int print_ranks(const Tierd__Wire__JobEntry *job)
 {
 	static const char *const titles[] = { ">RANK",	       "1>PID",	     "1>PUSHES",
 					      ">LAST REQUEST", "\"ACTIVITY", NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
-	char text[TEXT_SIZE];
 
-	for (uint32_t rank = 0; table && rank < job->world_size; rank++) {
-		const Tierd__Wire__Member *member = find_member(job, rank);
-
-		table_add(table, "%u", rank);
-		if (!member) {
-			for (unsigned i = 0; i < 3; i++)
-				table_add(table, "-");
-			table_add(table, "not here");
-			continue;
-		}
-		table_add(table, "%u", member->pid);
-		table_add(table, "%" PRIu64, member->pushes);
-		table_add(table, "%s ago", text_duration(member->silent_ms, text));
-		table_add(table, "%s", member->activity);
-	}
+	for (uint32_t rank = 0; table && rank < job->world_size; rank++)
+		add_rank(table, job, rank);
 	print_head(job);
 	return command_print_table(table);
 }
