@@ -168,11 +168,11 @@ struct job {
 	bool has_left, is_left_behind; /* in vain: it is still to be removed from there */
 	struct store_request leaving;
 	struct loss loss;
-	struct replaced *replaced; /* what it takes the place of, until it has a state; owned */
-	struct replaced *remains;  /* or it is replaced itself: what is left of it then; borrowed */
-	bool is_rolling_back;	   /* and nobody may join it */
-	bool is_retention_missed;  /* a step was not kept by itself that was due, and none since */
-	uint64_t first_kept; /* of a fork: no step before this one is kept by itself, as its origin's are */
+	struct replaced *replaced;     /* what it takes the place of, until it has a state; owned */
+	struct replaced *remains;      /* or it is replaced itself: what is left of it then; borrowed */
+	bool is_rolling_back;	       /* and nobody may join it */
+	bool is_retention_missed;      /* a step was not kept by itself that was due, and none since */
+	uint64_t first_kept;	       /* no step before this one is kept by itself: retention_begin() */
 	uint32_t snapshots_asked;      /* options.snapshots may be more: what forks that are gone have left */
 	bool is_retention_set;	       /* by daemon/retain.h: its ranks need not know */
 	struct restore_notice *notice; /* told when it has come back; NULL: nobody waits */

@@ -9,6 +9,7 @@
 #include "daemon/record.h"
 #include "daemon/refuse.h"
 #include "daemon/restore_inside.h"
+#include "daemon/retention.h"
 #include "daemon/setup.h"
 #include "daemon/snapshot.h"
 
@@ -111,7 +112,7 @@ static int make_job(struct restore *restore)
 	}
 	restore->store = NULL;
 	restore->job = job;
-	job->first_kept = restore->is_fork ? job->step + 1 : 0;
+	retention_begin(job, restore->is_fork ? job->step + 1 : job->step);
 	/* Its record says its origin's name, as nothing else does; without memory it goes on saying so. */
 	if (restore->is_fork && durable_redefine_now(job) == 0)
 		job_settle(job);

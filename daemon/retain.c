@@ -11,6 +11,7 @@
 #include "daemon/durable.h"
 #include "daemon/errand.h"
 #include "daemon/refuse.h"
+#include "daemon/retention.h"
 #include "daemon/snapshot.h"
 
 struct retain {
@@ -41,6 +42,7 @@ static int say(struct errand *errand, struct store *store)
 	job->options.snapshot_every = retain->every;
 	job->options.snapshot_keep = retain->keep;
 	job->is_retention_set = true;
+	retention_begin(job, job->step);
 	r = durable_redefine_now(job);
 	if (r < 0)
 		return r;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/size.h"
 #include "daemon/errand.h"
 #include "daemon/snapshot.h"
 
@@ -70,6 +71,13 @@ static bool is_due(const struct job *job, uint64_t step)
 	uint64_t every = job->options.snapshot_every;
 
 	return every > 0 && step >= job->first_kept && step / every > count_automatic(job).newest / every;
+}
+
+void retention_begin(struct job *job, uint64_t step)
+{
+	uint64_t every = job->options.snapshot_every, beyond = every > 0 ? step % every : 0;
+
+	job->first_kept = beyond == 0 ? step : size_sum(step, every - beyond);
 }
 
 static int begin(struct errand *errand, struct store *store)

@@ -3,7 +3,13 @@
 #ifndef TIERD_DAEMON_RETENTION_H
 #define TIERD_DAEMON_RETENTION_H
 
+#include <stdint.h>
+
 struct job;
+
+/* The job's rule counts from this step on: the first that is kept is a multiple, and none that was there
+ * before whoever made the rule, or the fork, could see it. */
+void retention_begin(struct job *job, uint64_t step);
 
 /* A step has become durable. */
 void retention_note_commit(struct job *job);
