@@ -1,22 +1,69 @@
 #include "client/tierctl/choice.h"
-#include "client/tierctl/command.h"
+#include "client/tierctl/listing.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "common/plural.h"
 
-static int read_units(size_t count, char *arguments[], uint32_t *units)
-{
-	for (size_t i = 0; i < count; i++) {
-		uint64_t number;
+#define NO_UNIT UINT32_MAX
 
-		if (!command_read_number(arguments[i], UINT32_MAX, &number))
-			return command_fail(COMMAND_USAGE,
-					    "'%s' is not the number of a unit; see tierctl units",
-					    arguments[i]);
-		units[i] = (uint32_t)number;
+/* The units that are meant, by the arguments that say so. */
+struct naming {
+	struct listing listing;
+	char **arguments;
+	uint32_t *units;
+	size_t count;
+	bool has_names;
+};
+
+/* What is a number is no name: each unit has one. */
+static void read_numbers(struct naming *naming)
+{
+	for (size_t i = 0; i < naming->count; i++) {
+		uint64_t number;
+		bool is_number = command_read_number(naming->arguments[i], NO_UNIT - 1, &number);
+
+		naming->units[i] = is_number ? (uint32_t)number : NO_UNIT;
+		naming->has_names |= !is_number;
 	}
-	return COMMAND_DONE;
+}
+
+static bool take_names(const struct listing *listing, const Tierd__Wire__Reply *reply, uint32_t *next,
+		       uint32_t *ret_total)
+{
+	const struct naming *naming = container_of(listing, const struct naming, listing);
+
+	if (reply->body_case != TIERD__WIRE__REPLY__BODY_UNITS)
+		return false;
+	for (size_t i = 0; i < reply->units->n_units; i++)
+		for (size_t k = 0; k < naming->count; k++)
+			if (naming->units[k] == NO_UNIT &&
+			    strcmp(naming->arguments[k], reply->units->units[i]->name) == 0)
+				naming->units[k] = reply->units->units[i]->unit;
+	*next += (uint32_t)reply->units->n_units;
+	*ret_total = reply->units->total;
+	return true;
+}
+
+static int find_names(const struct naming *naming, struct ask *ask, const Tierd__Wire__JobEvict *evict)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;
+	const struct listing_pages pages = { &request, &read.first, take_names };
+	int code;
+
+	read.job = evict->name;
+	read.has_owner = true;
+	read.owner = evict->owner;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
+	request.units_read = &read;
+	code = listing_ask(&naming->listing, ask, &pages);
+	for (size_t i = 0; i < naming->count && code == COMMAND_DONE; i++)
+		if (naming->units[i] == NO_UNIT)
+			return command_fail(COMMAND_FAILED, "job %s has no unit %s; see tierctl units %s",
+					    evict->name, naming->arguments[i], evict->name);
+	return code;
 }
 
 static int print(const struct command_context *context, const Tierd__Wire__JobEvictReply *result)
@@ -49,14 +96,19 @@ int command_evict(const struct command_context *context)
 {
 	size_t count = (size_t)context->count - 1;
 	_cleanup_free_ uint32_t *units = calloc(count + 1, sizeof(*units));
+	struct naming naming = { .arguments = context->arguments + 1, .units = units, .count = count };
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobEvict evict = TIERD__WIRE__JOB_EVICT__INIT;
 	const Tierd__Wire__Reply *reply;
-	int code = units ? read_units(count, context->arguments + 1, units) : command_fail_memory();
+	int code;
 
-	if (code == COMMAND_DONE)
-		code = choice_ask_owner(context, &ask, &evict.name, &evict.has_owner, &evict.owner);
+	if (!units)
+		return command_fail_memory();
+	read_numbers(&naming);
+	code = choice_ask_owner(context, &ask, &evict.name, &evict.has_owner, &evict.owner);
+	if (code == COMMAND_DONE && naming.has_names)
+		code = find_names(&naming, ask, &evict);
 	evict.units = units;
 	evict.n_units = count;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_EVICT;

@@ -47,6 +47,9 @@ def what_nobody_holds_leaves(rank):
     assert first["units"] == 1 and first["bytes"] >= 4 * MIB and first["leased_units"] == 0, first
     assert tiers("gpt") == ["nvme"] + ["host+nvme"] * 3
     assert evict(ALICE, "gpt", "0")["bytes"] == 0
+    # By its name, too, beside a number.
+    assert evict(ALICE, "gpt", "u0", "0") == {"units": 0, "bytes": 0, "leased_units": 0, "busy_units": 0}
+    assert evict(ALICE, "gpt", "u1", "0") == {"units": 0, "bytes": 0, "leased_units": 1, "busy_units": 0}
     assert evict(ALICE, "gpt", "1") == {"units": 0, "bytes": 0, "leased_units": 1, "busy_units": 0}
     rest = evict(ADMINISTRATOR, "gpt")
     assert rest["units"] == 2 and rest["bytes"] == 2 * first["bytes"] and rest["leased_units"] == 1, rest
@@ -67,7 +70,8 @@ def a_killed_rank_holds_nothing():
     assert leases(ALICE, "killed")[0]["unit"] == 2
     rank.kill()
     wait_until(lambda: leases(ALICE, "killed") == [])
-    assert evict(ALICE, "killed")["units"] == 4
+    assert evict(ALICE, "killed", "u3", "1", "u0")["units"] == 3
+    assert tiers("killed") == ["nvme", "nvme", "host+nvme", "nvme"]
 
 
 def values_come_back():
@@ -77,7 +81,8 @@ def values_come_back():
 
 def refusals_say_why():
     tierctl(ALICE, "evict", status=2, says=["JOB is missing"])
-    tierctl(ALICE, "evict", "gpt", "u1", status=2, says=["'u1' is not the number of a unit"])
+    tierctl(ALICE, "evict", "gpt", "u1", "u9", "u", status=1, says=["job gpt has no unit u9; see tierctl units gpt"])
+    tierctl(ALICE, "evict", "gpt", "--", "-1", status=1, says=["job gpt has no unit -1"])
     tierctl(ALICE, "evict", "gpt", "4", status=1, says=["job gpt has no unit 4; it has 4"])
     tierctl(BOB, "evict", "gpt", status=1, says=["there is no job gpt"])
     tierctl(BOB, "evict", "gpt", "--user", str(ALICE), status=1, says=["there is no job gpt"])
