@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
+#include "common/plural.h"
 
 /* ---- Names ---- */
 
@@ -84,11 +86,28 @@ static int check_place(const struct safetensors_tensor *tensor, uint64_t place, 
 					"%s: tensor \"%.128s\" ends at %" PRIu64
 					", before it begins at %" PRIu64 "; the file is damaged",
 					file, tensor->name, tensor->end, tensor->begin);
-	return safetensors_fail(
-		problem, -EINVAL,
-		"%s: tensor \"%.128s\" begins at byte %" PRIu64 " of the data, and the one before "
-		"ends at %" PRIu64 ": they %s, which the format forbids; the file is damaged",
-		file, tensor->name, tensor->begin, place, tensor->begin < place ? "overlap" : "leave a hole");
+	return safetensors_fail(problem, -EINVAL,
+				"%s: tensor \"%.128s\" begins at byte %" PRIu64
+				" of the data, and what is before it ends at "
+				"%" PRIu64 ": that %s, which the format forbids; the file is damaged",
+				file, tensor->name, tensor->begin, place,
+				tensor->begin < place ? "is an overlap" : "leaves a hole");
+}
+
+/* Of the file: its tensors end here. */
+static int check_length(const struct safetensors_header *header, uint64_t end, const char *file,
+			struct safetensors_problem *problem)
+{
+	bool is_longer = header->data_bytes > end;
+	uint64_t difference = is_longer ? header->data_bytes - end : end - header->data_bytes;
+
+	if (difference == 0)
+		return 0;
+	return safetensors_fail(problem, -EINVAL,
+				"%s is %" PRIu64 " byte%s %s than its header says: %s; fetch it again", file,
+				difference, PLURAL(difference), is_longer ? "longer" : "shorter",
+				is_longer ? "something was added behind its end, or its header is damaged"
+					  : "it was cut off, or is not complete yet");
 }
 
 static int compare_places(const void *a, const void *b)
@@ -116,10 +135,5 @@ int safetensors_check_places(struct safetensors_header *header, const char *file
 			r = check_size(tensor, file, problem);
 		place = tensor->end;
 	}
-	if (r == 0 && place != header->data_bytes)
-		return safetensors_fail(problem, -EINVAL,
-					"%s: its tensors have %" PRIu64 " bytes, and there are %" PRIu64
-					"; it was cut off, or is not complete: fetch it again",
-					file, place, header->data_bytes);
-	return r;
+	return r < 0 ? r : check_length(header, place, file, problem);
 }

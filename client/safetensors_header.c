@@ -294,7 +294,7 @@ static int read_length(int fd, const char *file, uint64_t *ret_length, uint64_t 
 	if (bytes < SAFETENSORS_LENGTH_BYTES)
 		return safetensors_fail(problem, -EINVAL,
 					"%s has %" PRIu64
-					" bytes, too few for a file of tensors; it was cut off",
+					" bytes, too few for a file of tensors: it is none, or was cut off",
 					file, bytes);
 	r = read_bytes(fd, &length, sizeof(length), 0, file, problem);
 	if (r < 0)
@@ -307,10 +307,10 @@ static int read_length(int fd, const char *file, uint64_t *ret_length, uint64_t 
 					file, length, SAFETENSORS_MAX_HEADER);
 	if (length > bytes - SAFETENSORS_LENGTH_BYTES)
 		return safetensors_fail(problem, -EINVAL,
-					"%s says that its header has %" PRIu64
-					" bytes, and the file has %" PRIu64
-					"; it was cut off: fetch it again",
-					file, length, bytes);
+					"%s says that its header has %" PRIu64 " bytes, and %" PRIu64
+					" are behind that; it was cut off, or is no file of tensors "
+					"(safetensors)",
+					file, length, bytes - SAFETENSORS_LENGTH_BYTES);
 	*ret_length = length;
 	*ret_data_bytes = bytes - SAFETENSORS_LENGTH_BYTES - length;
 	return 0;

@@ -49,7 +49,7 @@ static int read_entry(struct json *json, struct safetensors_index *index)
 		return safetensors_fail(
 			json->problem, -EINVAL,
 			"%s: tensor \"%.128s\" is said to lie in \"%.128s\"; files of an index "
-			"lie beside it, and are named without a folder",
+			"lie beside it, and have names of 1 to 255 bytes without a folder",
 			json->file, tensor, file);
 	return safetensors_index_add(index, tensor, file, json->problem);
 }

@@ -127,7 +127,8 @@ int safetensors_header_write(struct safetensors_header *header, const char *file
 		return safetensors_fail(problem, -E2BIG,
 					"%s: a header for %zu tensors has %zu bytes, and %" PRIu64
 					" are the most; write several files, with --shard-size",
-					file, header->tensor_count, length, SAFETENSORS_MAX_HEADER);
+					file, header->tensor_count, length - SAFETENSORS_LENGTH_BYTES,
+					SAFETENSORS_MAX_HEADER);
 	stated = htole64(length - SAFETENSORS_LENGTH_BYTES);
 	memcpy(bytes, &stated, sizeof(stated));
 	header->data_first = length;

@@ -107,11 +107,14 @@ static void what_is_wrong_is_refused_by_name(void **state)
 		{ "{" U8("a", 0, 1, "[1]") "," U8("a", 1, 2, "[1]") "}", 2, -EEXIST, "two tensors" },
 		{ "{" U8("a", 0, 2, "[2]") "," U8("b", 1, 3, "[2]") "}", 3, -EINVAL, "overlap" },
 		{ "{" U8("a", 0, 1, "[1]") "," U8("b", 2, 3, "[1]") "}", 3, -EINVAL, "hole" },
-		{ "{" U8("a", 1, 2, "[1]") "}", 2, -EINVAL, "hole" },
+		{ "{" U8("a", 1, 2, "[1]") "}", 2, -EINVAL,
+		  "begins at byte 1 of the data, and what is before it ends at 0: that leaves a hole" },
 		{ "{" U8("a", 1, 0, "[1]") "}", 1, -EINVAL, "before it begins" },
-		{ "{" U8("a", 0, 2, "[2]") "}", 1, -EINVAL, "cut off" },
-		{ "{" U8("a", 0, 2, "[2]") "}", 3, -EINVAL, "have 2 bytes, and there are 3" },
-		{ "{}", 1, -EINVAL, "have 0 bytes, and there are 1" },
+		{ "{" U8("a", 0, 2, "[2]") "}", 1, -EINVAL, "is 1 byte shorter than its header says" },
+		{ "{" U8("a", 0, 2, "[2]") "}", 1, -EINVAL, "it was cut off" },
+		{ "{" U8("a", 0, 2, "[2]") "}", 6, -EINVAL, "is 4 bytes longer than its header says" },
+		{ "{" U8("a", 0, 2, "[2]") "}", 6, -EINVAL, "something was added behind its end" },
+		{ "{}", 1, -EINVAL, "is 1 byte longer than its header says" },
 		{ "{" U8("a", 0, 3, "[2]") "}", 3, -EINVAL, "has 2 bytes by its shape" },
 		{ SIZED("BF16", "[2]", "0", "2"), 2, -EINVAL, "has 4 bytes by its shape" },
 		{ SIZED("F4", "[3]", "0", "2"), 2, -EINVAL, "whole byte" },
@@ -407,10 +410,13 @@ static void files_of_something_else_are_refused(void **state)
 {
 	char bytes[32] = { 0 };
 
-	expect_refusal(put("short", "1234567", 7), "too few");
+	expect_refusal(put("short", "1234567", 7), "7 bytes, too few for a file of tensors: it is none, or");
 	expect_refusal(put("text", "This is a text.", 15), "it is no file of tensors");
 	bytes[0] = 25;
-	expect_refusal(put("cut", bytes, sizeof(bytes)), "it was cut off");
+	expect_refusal(
+		put("cut", bytes, sizeof(bytes)),
+		"says that its header has 25 bytes, and 24 are behind that; it was cut off, or is no file of "
+		"tensors");
 	memcpy(bytes, "\x01\xe1\xf5\x05\0\0\0\0{}", 10); /* one more than the most */
 	expect_refusal(put("long", bytes, sizeof(bytes)), "100000001 bytes, and 100000000 are the most");
 	memset(bytes, 0xff, 8);
