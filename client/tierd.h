@@ -379,7 +379,8 @@ int tierd_tensor_write_state(struct tierd_job *job, uint32_t unit, uint32_t tens
 
 /* Reads count elements from element first on, of the last step that this rank has closed. state is "parameter" (in its
  * format), or, as fp32, "master" or what the optimizer keeps (see enum tierd_optimizer_kind). -ENODATA: the tensor has
- * no such state. With the optimizer none also "gradient", of this rank's shard, from TIERD_REDUCED to tierd_step_finish:
+ * no such state. What the optimizer keeps has PyTorch's names, too ("exp_avg", "exp_avg_sq", "momentum_buffer"), here as wherever
+ * a state is named. With the optimizer none also "gradient", of this rank's shard, from TIERD_REDUCED to tierd_step_finish:
  * -ENODATA, too, where nobody has pushed the unit in this step, or masters were written over them; -ERANGE and -EBUSY as in
  * tierd_tensor_write. */
 int tierd_tensor_read(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/cleanup.h"
 #include "daemon/refuse.h"
 #include "offload/moments.h"
 #include "proto/name.h"
@@ -77,10 +78,23 @@ static const char *print_names(const struct job_options *options, char *text, si
 	return text;
 }
 
+/* PyTorch's optimizers call them otherwise, and so do files of tensors. */
+static const char *own_name(const char *name)
+{
+	static const struct {
+		const char *name, *own;
+	} others[] = { { "exp_avg", "m" }, { "exp_avg_sq", "v" }, { "momentum_buffer", "momentum" } };
+
+	for (size_t i = 0; i < ARRAY_LENGTH(others); i++)
+		if (strcmp(others[i].name, name) == 0)
+			return others[i].own;
+	return name;
+}
+
 static int find_slot(const struct job_options *options, const char *name)
 {
 	for (unsigned slot = 0; slot < options->slot_count; slot++)
-		if (strcmp(options->optimizer->slots[slot], name) == 0)
+		if (strcmp(options->optimizer->slots[slot], own_name(name)) == 0)
 			return (int)(STATE_SLOTS + slot);
 	return -ENODATA;
 }

@@ -41,8 +41,9 @@ uint64_t state_all_bytes(const struct job_options *options, enum unit_section se
 /* "remainder", "master", "m", …: the name of its stream, and in messages. */
 const char *state_stream_name(const struct job_options *options, enum unit_section section, unsigned state);
 
-/* What "parameter", "master" or the name of a slot means: STATE_PARAMETER or a state's number; -ENODATA with
- * a message that lists what there is: the job has none of this name. */
+/* What "parameter", "master" or the name of a slot, the optimizer's or PyTorch's ("exp_avg"), means:
+ * STATE_PARAMETER or a state's number; -ENODATA with a message that lists what there is: the job has none of
+ * this name. */
 int state_find(const struct job_options *options, const char *name, int *ret_state, char *message,
 	       size_t size);
 

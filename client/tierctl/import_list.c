@@ -102,14 +102,14 @@ static uint32_t format_of(enum safetensors_dtype dtype)
 	}
 }
 
-/* By the names that PyTorch has for it. */
+/* By the names that PyTorch has for it, or tierd. */
 static const struct {
 	const char *suffix, *state;
 	unsigned optimizers; /* a bit for each */
 } slots[] = {
-	{ ".exp_avg", "m", 1U << TIERD_ADAMW | 1U << TIERD_ADAM | 1U << TIERD_LION },
-	{ ".exp_avg_sq", "v", 1U << TIERD_ADAMW | 1U << TIERD_ADAM },
-	{ ".momentum_buffer", "momentum", 1U << TIERD_SGD }, /* if its group has one */
+	{ "exp_avg", "m", 1U << TIERD_ADAMW | 1U << TIERD_ADAM | 1U << TIERD_LION },
+	{ "exp_avg_sq", "v", 1U << TIERD_ADAMW | 1U << TIERD_ADAM },
+	{ "momentum_buffer", "momentum", 1U << TIERD_SGD }, /* if its group has one */
 };
 
 #define SLOTS ARRAY_LENGTH(slots)
@@ -125,20 +125,28 @@ static unsigned kept_slots(const struct import_options *options)
 	return kept;
 }
 
+static void set_base(const struct import_list *list, struct import_tensor *tensor, struct import_tensor *base,
+		     unsigned slot)
+{
+	tensor->base = base;
+	tensor->state = list->slots >> slot & 1 ? slots[slot].state : NULL;
+	tensor->is_second = base->states >> slot & 1;
+	base->states |= 1U << slot;
+}
+
 static void find_base(const struct import_list *list, struct import_tensor *tensor)
 {
 	const char *name = tensor->from->name, *dot = strrchr(name, '.');
 	char base[TIERD_MAX_NAME + 1];
 	struct import_tensor *found;
 
-	for (size_t i = 0; dot && dot - name <= TIERD_MAX_NAME && i < SLOTS; i++) {
-		if (strcmp(dot, slots[i].suffix) != 0)
+	for (unsigned i = 0; dot && dot - name <= TIERD_MAX_NAME && i < SLOTS; i++) {
+		if (strcmp(dot + 1, slots[i].suffix) != 0 && strcmp(dot + 1, slots[i].state) != 0)
 			continue;
 		snprintf(base, sizeof(base), "%.*s", (int)(dot - name), name);
-		tensor->base = found = find(list, base);
+		found = find(list, base);
 		if (found)
-			found->has_state = true;
-		tensor->state = list->slots >> i & 1 ? slots[i].state : NULL;
+			set_base(list, tensor, found, i);
 	}
 }
 
@@ -160,16 +168,14 @@ static bool is_no_state(const struct import_list *list, const struct import_tens
 		memcmp(from->shape, base->shape, from->dimensions * sizeof(from->shape[0])) != 0);
 }
 
+static bool is_second(const struct import_list *list, const struct import_tensor *tensor)
+{
+	return tensor->is_second;
+}
+
 static bool lacks_state(const struct import_list *list, const struct import_tensor *tensor)
 {
-	char name[TIERD_MAX_NAME + 20];
-
-	for (size_t i = 0; i < SLOTS && tensor->has_state; i++) {
-		snprintf(name, sizeof(name), "%s%s", tensor->from->name, slots[i].suffix);
-		if (list->slots >> i & 1 && !find(list, name))
-			return true;
-	}
-	return false;
+	return tensor->states && (list->slots & ~tensor->states);
 }
 
 static int check_state(const struct import_list *list)
@@ -181,6 +187,10 @@ static int check_state(const struct import_list *list)
 			list, is_no_state,
 			"cannot be what the optimizer keeps, F32 in the shape of a trainable tensor");
 	if (code == COMMAND_DONE)
+		code = refuse_all(list, is_second,
+				  "of what the optimizer keeps of a tensor, which is there under its other "
+				  "name, too");
+	if (code == COMMAND_DONE)
 		code = refuse_all(list, lacks_state,
 				  "without all that the optimizer keeps cannot be trained on");
 	return code;
@@ -189,7 +199,7 @@ static int check_state(const struct import_list *list)
 /* Where an optimizer has been, what it has left alone is frozen. */
 static void freeze(struct import_tensor *tensor)
 {
-	if (tensor->has_state || tensor->base)
+	if (tensor->states || tensor->base)
 		return;
 	tensor->tensor.is_frozen = true;
 	tensor->tensor.format = format_of(tensor->from->dtype);

@@ -26,7 +26,8 @@ struct import_tensor {
 	const struct import_tensor
 		*base;	   /* of which it is what the optimizer keeps; NULL: it is a tensor itself */
 	const char *state; /* of that */
-	bool has_state;	   /* something is, of this one */
+	bool is_second;	   /* of one that has it already, under its other name */
+	unsigned states;   /* what there is of this one: a bit for each slot */
 };
 
 struct import_unit {

@@ -39,7 +39,8 @@ static const struct verb_flag rollback_flags[] = {
 
 static const struct verb_flag read_flags[] = {
 	USER_FLAG,
-	{ "state", "STATE", "parameter, master, or what the optimizer keeps (parameter)" },
+	{ "state", "STATE",
+	  "parameter, master, or of the optimizer m (exp_avg), v (exp_avg_sq), momentum (parameter)" },
 	{ "output", "FILE", "where the values go (standard output)", 'o' },
 	{ "unkept", NULL, "without memory for them, of a job that is not trained" },
 	END,

@@ -360,6 +360,21 @@ def moments_that_are_none_are_refused():
         text = tierctl("import", "refused", at("moments"), "--optimizer", optimizer, status=1)
         assert message in text, (message, text)
         assert "refused" not in jobs()
+    write("moments", {**good, "a.m": good["a.exp_avg"]}, step)
+    text = tierctl("import", "refused", at("moments"), "--optimizer", "adamw", status=1)
+    assert "1 tensor of what the optimizer keeps of a tensor, which is there under its other name, too" in text, text
+    # Under tierd's own names, too.
+    moments = {"a.exp_avg": ("F32", [2], b"12345678"), "a.exp_avg_sq": ("F32", [2], b"abcdefgh")}
+    write("moments", {"a": good["a"], "a.m": moments["a.exp_avg"], "a.v": moments["a.exp_avg_sq"]}, step)
+    imported("moments", at("moments"), "--optimizer", "adamw")
+    assert values(exported("moments", "again", "--with-optimizer")) == {"a": good["a"], **moments}
+    for names, value in (("m", "exp_avg"), b"12345678"), (("v", "exp_avg_sq"), b"abcdefgh"):
+        for name in names:
+            tierctl("read", "moments", "a", "--state", name, "--output", at("values"))
+            assert content("values") == value, name
+    assert 'no state "momentum_buffer" with adamw; there are: parameter, master, m, v' in tierctl(
+        "read", "moments", "a", "--state", "momentum_buffer", status=1)
+    drop("moments")
     write("moments", good, step)
     assert imported("moments", at("moments"), "--optimizer", "adamw")["step"] == 7
     # What it has left alone is frozen, and stays what it is.

@@ -159,6 +159,8 @@ static void frozen_and_aligned_tensors_have_their_values(void **state)
 		assert_true(((float *)first.window.base)[i] == 1.0f);
 	assert_int_equal(actor_read(&first, 0, 0, "m", 0, ELEMENTS, 0), 0);
 	assert_true(((float *)first.window.base)[ELEMENTS - 1] == 0.0f);
+	assert_int_equal(actor_read(&first, 0, 0, "exp_avg", 0, ELEMENTS, 0), 0);
+	assert_int_equal(actor_read(&first, 0, 0, "momentum_buffer", 0, 1, 0), -ENODATA);
 	assert_int_equal(actor_read(&first, 1, 0, "m", 0, 1, 0), -ENODATA);
 	assert_int_equal(actor_read(&first, 1, 0, "parameter", ELEMENTS, 1, 0), -ERANGE);
 	assert_int_equal(actor_read(&first, 1, 0, "weight", 0, 1, 0), -ENODATA);

@@ -72,11 +72,13 @@ static float value_of(uint64_t at, uint32_t tensor, bool is_v)
 
 static uint32_t send_piece(uint32_t rank, uint32_t tensor, bool is_v, uint64_t first, uint64_t count)
 {
+	/* Under either name. */
+	static const char *const names[2][2] = { { "m", "exp_avg" }, { "exp_avg_sq", "v" } };
 	float *window = (float *)ranks[rank].window.base;
 
 	for (uint64_t i = 0; i < count; i++)
 		window[i] = value_of(first + i, tensor, is_v);
-	return actor_send_state(&ranks[rank], tensor, is_v ? "v" : "m", STEP, first, count);
+	return actor_send_state(&ranks[rank], tensor, names[is_v][first % 2], STEP, first, count);
 }
 
 static void check(uint32_t tensor, bool is_v, uint64_t elements)
