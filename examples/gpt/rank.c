@@ -37,14 +37,14 @@ static int finish(struct training *training, const struct outputs *outputs)
 	r = 0;
 	if (options->sample_bytes > 0)
 		r = draw_sample(training);
-	if (r == 0 && outputs->dump)
-		rewind(outputs->dump);
-	if (r == 0 && outputs->dump)
-		r = dump_write(outputs->dump, training->backend, training->model);
+	if (r == 0 && outputs->dump.file)
+		rewind(outputs->dump.file);
+	if (r == 0 && outputs->dump.file)
+		r = dump_write(outputs->dump.file, training->backend, training->model);
 	if (r < 0)
 		return r;
 	report_summary(report);
-	return outputs->json ? report_write(report, outputs->json) : 0;
+	return outputs->json.file ? report_write(report, outputs->json.file) : 0;
 }
 
 static int run(struct training *training, const struct outputs *outputs)
@@ -96,7 +96,7 @@ static const char *remedy(const struct options *options, int r)
 static void report_failure(const struct options *options, const struct outputs *outputs,
 			   struct backend *backend, int r)
 {
-	const char *path = outputs_failed(outputs, options);
+	const char *path = outputs_failed(outputs);
 
 	if (path)
 		fprintf(stderr, "gpt: %s: %s\n", path, strerror(-r));
@@ -106,12 +106,15 @@ static void report_failure(const struct options *options, const struct outputs *
 }
 
 /* Runs with the backend, and leaves it in good order if all went well. */
-static int run_with_backend(struct training *training, const struct outputs *outputs)
+static int run_with_backend(struct training *training, struct outputs *outputs)
 {
-	int r = run(training, outputs);
+	int r = run(training, outputs), kept;
 
-	if (r == 0)
-		return training->backend->ops->close(training->backend);
+	if (r == 0) {
+		kept = outputs_keep(outputs);
+		r = training->backend->ops->close(training->backend);
+		return kept < 0 ? kept : r;
+	}
 	report_failure(training->options, outputs, training->backend, r);
 	backend_free(training->backend);
 	return r;
@@ -127,7 +130,7 @@ int rank_train(const struct options *options)
 	_cleanup_(data_closep) struct data *data = NULL;
 	_cleanup_(report_freep) struct report *report = NULL;
 	_cleanup_free_ uint8_t *bytes = malloc(options->batch * (options->context + 1));
-	_cleanup_(outputs_close) struct outputs outputs = { NULL };
+	_cleanup_(outputs_close) struct outputs outputs = { .json = { NULL } };
 	struct backend *backend = NULL;
 	int r;
 

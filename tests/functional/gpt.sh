@@ -35,6 +35,16 @@ expect_status 1 run_gpt --no-tierd --steps 1 --json /dev/full
 expect_text 'gpt: /dev/full: No space left on device'
 expect_status 1 run_gpt --no-tierd --steps 1 --dump /dev/full
 expect_text 'gpt: /dev/full: No space left on device'
+# What an earlier run has left there stays, unless this one succeeds.
+for flag in json dump; do
+	echo older >"$scratch/$flag"
+	expect_status 1 run_gpt --socket "$scratch/nobody" --$flag "$scratch/$flag"
+	[ "$(cat "$scratch/$flag")" = older ] || fail "a run that failed has destroyed the older $flag"
+	[ ! -e "$scratch/$flag.partial" ] || fail "a run that failed has left $flag.partial"
+	expect_status 0 run_gpt --no-tierd --steps 1 --$flag "$scratch/$flag"
+	[ "$(head -c 5 "$scratch/$flag")" != older ] || fail "the older $flag was not replaced"
+	[ ! -e "$scratch/$flag.partial" ] || fail "a run has left $flag.partial"
+done
 expect_status 2 env RANK=1 "$gpt"
 expect_text 'belong together'
 expect_status 2 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 "$gpt"
