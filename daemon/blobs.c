@@ -147,8 +147,8 @@ static int check(const struct job *job, const struct blob *blob, uint32_t rank, 
 		return refuse(message, length, -EINVAL, "a blob of %llu bytes; it has %llu at most",
 			      (unsigned long long)size, (unsigned long long)WIRE_MAX_BLOB_BYTES);
 	if (!blob && job->options.blob_bytes > 0 && count_of(job, rank) >= BLOB_KEYS)
-		return refuse(message, length, -ENOSPC, "there are %d keys already %s; delete one", BLOB_KEYS,
-			      rank == BLOB_SHARED ? "that ranks share" : "of this rank");
+		return refuse(message, length, -ENOSPC, "there are %d keys already %s; delete a blob",
+			      BLOB_KEYS, rank == BLOB_SHARED ? "that ranks share" : "of this rank");
 	if (!blob && job->options.blob_bytes > 0 && job->blobs.count >= BLOBS_MOST)
 		return refuse(message, length, -ENOSPC, "the job has %d blobs already; delete some",
 			      BLOBS_MOST);

@@ -73,10 +73,10 @@ static const char *consequence_of(const struct store_flaw *flaw)
 		       "the disk";
 	if (flaw->part == STORE_NODE)
 		return "so is its other copy, and what it leads to cannot be found: look at the disk, and "
-		       "delete the snapshot";
+		       "delete the snapshot, which destroys what is left of it";
 	if (!flaw->is_of_job)
 		return "who reads them gets an error, nobody the wrong values: look at the disk, and delete "
-		       "the snapshot";
+		       "the snapshot, which destroys what is left of it";
 	return "who reads them gets an error, nobody the wrong values: look at the disk, and go back to a "
 	       "checkpoint";
 }

@@ -127,11 +127,12 @@ static int refuse_strangers(const struct found *found, char *message, size_t siz
 
 	name_paths(found, false, paths, sizeof(paths));
 	name_paths(found, true, others, sizeof(others));
-	return refuse(message, size, -EEXIST,
-		      "two jobs of one name and number lie on the paths: the file %s in %s is of one store, "
-		      "that in %s of another; move one of them elsewhere, from all of its paths, and open "
-		      "the job again, which is the other one then; to drop it as it is discards both",
-		      found->file, paths, others);
+	return refuse(
+		message, size, -EEXIST,
+		"two jobs of one name and number lie on the paths: the file %s in %s is of one store, "
+		"that in %s of another; move one of them elsewhere, from all of its paths, and open "
+		"the job again, which is the other one then; to drop it as it is destroys the state of both",
+		found->file, paths, others);
 }
 
 /* ---- Their order ---- */

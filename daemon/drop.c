@@ -48,8 +48,8 @@ void drop_job(struct pending *pending, const Tierd__Wire__JobDrop *request)
 		pending_error(
 			pending, -EBUSY,
 			"the store of job %s, %s, cannot be read, and may have forks, too, which would go "
-			"with it: mend what keeps it from being opened, or drop it with --force, with all "
-			"that is in it",
+			"with it: mend what keeps it from being opened, or drop it with --force, which "
+			"destroys all that is in it",
 			job->name, job->file);
 		return;
 	}
@@ -59,7 +59,9 @@ void drop_job(struct pending *pending, const Tierd__Wire__JobDrop *request)
 	}
 	members_describe(job, ranks, sizeof(ranks));
 	if (ranks[0] && !request->force) {
-		pending_error(pending, -EBUSY, "job %s is in use by %s; end them, or drop it with --force",
+		pending_error(pending, -EBUSY,
+			      "job %s is in use by %s; end them, or drop it with --force, which destroys its "
+			      "state under them",
 			      job->name, ranks);
 		return;
 	}

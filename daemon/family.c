@@ -182,13 +182,14 @@ int family_check_lost(const struct job *job, char *message, size_t size)
 		return refuse(message, size, -EIO,
 			      "job %s can only be read as long as job %s is in the same store, whose map "
 			      "cannot be read: nobody knows which places on the disk it has; bring back the "
-			      "disk as it was and start tierd again, or give that job up (tierctl drop %s)",
+			      "disk as it was and start tierd again, or give that job up (tierctl drop %s "
+			      "destroys its state)",
 			      job->name, lost, lost);
 	return refuse(
 		message, size, -EIO,
 		"job %s can only be read as long as a snapshot of a job in the same store is there whose "
-		"map cannot be read: bring back the disk as it was and start tierd again, or give that "
-		"snapshot up (tierctl snapshots says which it is, of: %s)",
+		"map cannot be read: bring back the disk as it was and start tierd again, or destroy that "
+		"snapshot for good (tierctl snapshots says which it is, of: %s)",
 		job->name, family_name_others(job, others, sizeof(others)));
 }
 

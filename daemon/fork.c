@@ -49,9 +49,11 @@ static int check_new_name(struct node *node, uid_t uid, const char *name, char *
 	if (r < 0)
 		return r;
 	if (job_find(node, uid, name) || restore_is_under_way(node, uid, name))
-		return refuse(message, size, -EEXIST,
-			      "there is a job %s of user %u already: drop it first, or take another name",
-			      name, (unsigned)uid);
+		return refuse(
+			message, size, -EEXIST,
+			"there is a job %s of user %u already: take another name, or drop that one, which "
+			"destroys its state",
+			name, (unsigned)uid);
 	return 0;
 }
 

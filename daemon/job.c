@@ -68,7 +68,7 @@ const char *job_describe_loss(const struct job *job, char *text, size_t size)
 
 	if (job->is_lost)
 		snprintf(text, size,
-			 "job %s cannot come back: %s; %s, or open the job with replace, which discards what "
+			 "job %s cannot come back: %s; %s, or open the job with replace, which destroys what "
 			 "is left of it",
 			 job->name, job->reason,
 			 lost_lacks_room(job) ? "make room for it" : "mend that and open it again");

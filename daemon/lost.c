@@ -59,7 +59,7 @@ void lost_new(struct node *node, const struct stored_job *file, const struct los
 	events_of_job(
 		job, EVENT_BROKEN, NULL,
 		"its store %s cannot be opened: %s; nothing of it is touched: %s, or open it with replace, "
-		"or drop it, which both discard what is left%s",
+		"or drop it, which both destroy what is left%s",
 		file->file, why,
 		lost_lacks_room(job) ? "it comes back when there is more room, so make some"
 				     : "mend that and open it again, or start tierd again",

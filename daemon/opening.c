@@ -201,8 +201,10 @@ static bool check_mode(struct pending *pending, struct job **job, uint32_t mode,
 	if (!*job || !has_state(*job))
 		return true;
 	if (mode == MODE_CREATE) {
-		pending_error(pending, -EEXIST, "job %s exists at step %llu; resume or replace it", name,
-			      (unsigned long long)(*job)->step);
+		pending_error(
+			pending, -EEXIST,
+			"job %s exists at step %llu; resume it, or replace it, which destroys its state",
+			name, (unsigned long long)(*job)->step);
 		return false;
 	}
 	if (mode == MODE_REPLACE && (*job)->member_count > 0) {
@@ -240,10 +242,11 @@ int job_check_count(const struct node *node, uid_t uid, char *message, size_t si
 {
 	if (count_jobs(node, uid) < node->jobs_per_user)
 		return 0;
-	return refuse(message, size, -EBUSY,
-		      "this user has %u job%s already: drop one that is not needed (tierctl jobs), or ask an "
-		      "administrator to raise jobs_per_user",
-		      node->jobs_per_user, PLURAL(node->jobs_per_user));
+	return refuse(
+		message, size, -EBUSY,
+		"this user has %u job%s already (tierctl jobs): drop one whose state is not needed, since "
+		"that destroys it, or ask an administrator to raise jobs_per_user",
+		node->jobs_per_user, PLURAL(node->jobs_per_user));
 }
 
 int job_check_name(const struct node *node, const char *name, char *message, size_t size)

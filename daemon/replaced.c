@@ -156,7 +156,7 @@ const char *replaced_hint(const struct job *job, char *text, size_t size)
 	if (job->replaced)
 		snprintf(text, size,
 			 "; the job that it replaces stays there until this one has a state of its own: give "
-			 "that up first, if there is no room for both (tierctl drop %s)",
+			 "that up first, if there is no room for both (tierctl drop %s destroys its state)",
 			 job->name);
 	return text;
 }

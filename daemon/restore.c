@@ -418,8 +418,8 @@ void restore_and_end(struct node *node, const struct stored_job *file)
 	struct restore *restore = restore_new(node, file);
 
 	if (!restore) {
-		log_error("job %s of user %u: it stays in %s: out of memory; drop it when tierd has been "
-			  "started again",
+		log_error("job %s of user %u: it was dropped, and stays in %s: out of memory; drop it again, "
+			  "to destroy that, when tierd has been started again",
 			  file->name, (unsigned)file->uid, file->file);
 		return;
 	}

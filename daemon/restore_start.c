@@ -71,9 +71,11 @@ static void end_outdated(struct restore *restore, const struct job *later)
 			file->name, (unsigned)file->uid, file->file);
 		restore_free(restore);
 	} else if (restore->status < 0) {
-		log_warning("job %s of user %u: a later job has replaced it, and %s cannot be opened: %s; it "
-			    "is left as it is, because there may be forks in it: remove it if there are none",
-			    file->name, (unsigned)file->uid, file->file, restore->message);
+		log_warning(
+			"job %s of user %u: a later job has replaced it, and %s cannot be opened: %s; it "
+			"is left as it is, because there may be forks in it: remove the file, which destroys "
+			"those too, if there are none",
+			file->name, (unsigned)file->uid, file->file, restore->message);
 		restore_free(restore);
 	} else {
 		log_info("job %s of user %u: it is removed from %s: a later job has replaced it", file->name,

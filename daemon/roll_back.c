@@ -222,9 +222,11 @@ void roll_back_job(struct pending *pending, const Tierd__Wire__JobRollBack *requ
 	}
 	members_describe(job, ranks, sizeof(ranks));
 	if (ranks[0] && !request->force)
-		pending_error(pending, -EBUSY,
-			      "job %s is in use by %s; end them, or roll it back with --force", job->name,
-			      ranks);
+		pending_error(
+			pending, -EBUSY,
+			"job %s is in use by %s; end them, or roll it back with --force, which destroys "
+			"all steps after the snapshot",
+			job->name, ranks);
 	else
 		start(pending, job, &snapshot, false, askers);
 }
@@ -249,8 +251,8 @@ void roll_back_delete_lost(struct pending *pending, const Tierd__Wire__SnapshotD
 		r = -ENOENT;
 	if (r == 0 && !snapshot.is_lost)
 		r = refuse(message, sizeof(message), -EINVAL,
-			   "snapshot %s of job %s is not lost: delete it without --lost", snapshot.name,
-			   job->name);
+			   "snapshot %s of job %s can be read: --lost is for those that cannot be",
+			   snapshot.name, job->name);
 	if (r < 0)
 		pending_error(pending, r, "%s", message);
 	else

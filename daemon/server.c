@@ -199,7 +199,7 @@ static void refuse_user(struct server *server, struct session *session)
 	session_refuse(
 		session, -EBUSY,
 		"user %u has %u connection%s, all that he may have (a job takes one for each rank); end one "
-		"(tierctl jobs and drop go on), or ask %s to raise connections_per_user in tierd.conf",
+		"(tierctl goes on), or ask %s to raise connections_per_user in tierd.conf",
 		session_uid(session), server->maximum_per_user, PLURAL(server->maximum_per_user),
 		administrators && administrators->count > 0 ? administrators->text : "those who run tierd");
 }

@@ -92,7 +92,8 @@ int snapshot_check_lost(const struct job *job, char *message, size_t size)
 		message, size, -EIO,
 		"job %s can only be read as long as its snapshot %s is there, whose map cannot be read: "
 		"nobody knows which places on the disk it has; bring back the disk as it was and start "
-		"tierd again, or give the snapshot up (tierctl snapshot %s %s --delete --lost)",
+		"tierd again, or give the snapshot up (tierctl snapshot %s %s --delete --lost destroys "
+		"it)",
 		job->name, snapshot.name, job->name, snapshot.name);
 }
 
@@ -145,7 +146,8 @@ static void name_remedies(const struct job *job, char *text, size_t size)
 	text[0] = '\0';
 	if (snapshot_count(job) > 0) {
 		name_snapshots(job, names, sizeof(names));
-		used = (size_t)snprintf(text, size, "delete one of %s (tierctl snapshot --delete), ", names);
+		used = (size_t)snprintf(text, size,
+					"delete one of %s (tierctl snapshot --delete destroys it), ", names);
 	}
 	if (readers > 0 && used < size)
 		snprintf(text + used, size - used,
@@ -178,7 +180,7 @@ static void explain_name(const struct job *job, const char *name, int status, ch
 	if (status == -EEXIST && snapshot_look_for(job, name, &snapshot)) {
 		snprintf(message, size,
 			 "job %s has a snapshot %s already, of step %llu; take another name, or delete that "
-			 "one first",
+			 "one first, which destroys it",
 			 job->name, name, (unsigned long long)snapshot.step);
 		return;
 	}
@@ -193,13 +195,15 @@ static void explain_table(const struct job *job, char *message, size_t size)
 
 	if (!family_has_others(job))
 		snprintf(message, size,
-			 "job %s has %d snapshots, which is the most that a store has room for; delete one",
+			 "job %s has %d snapshots, which is the most that a store has room for; delete one, "
+			 "which destroys it",
 			 job->name, STORE_MAX_SNAPSHOTS);
 	else
 		snprintf(message, size,
 			 "the store of job %s has %d jobs and snapshots, which is the most that a store has "
 			 "room "
-			 "for: delete a snapshot, or drop a job; others in it are %.500s",
+			 "for: delete a snapshot, or drop a job, which destroys its state; others in it are "
+			 "%.500s",
 			 job->name, STORE_MAX_SNAPSHOTS + 1, family_name_others(job, others, sizeof(others)));
 }
 

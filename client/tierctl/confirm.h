@@ -5,11 +5,12 @@
 
 #include "client/tierctl/command.h"
 
-/* COMMAND_DONE: no rank is attached, or --force is given. way: "drop it". */
-int confirm_unused(const struct command_context *context, const Tierd__Wire__JobEntry *job, const char *way);
+/* COMMAND_DONE: no rank is attached, or --force is given. destroyed: "its state". */
+int confirm_unused(const struct command_context *context, const Tierd__Wire__JobEntry *job,
+		   const char *destroyed);
 
 /* Asks the question, which ends with what is discarded. COMMAND_DONE: yes. */
-int confirm(const char *job, const char *way, const char *question, ...)
-	__attribute__((format(printf, 3, 4)));
+int confirm(const char *job, const char *destroyed, const char *question, ...)
+	__attribute__((format(printf, 4, 5)));
 
 #endif

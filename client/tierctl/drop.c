@@ -5,16 +5,16 @@
 
 #include "common/plural.h"
 
-#define WAY "drop it"
+#define DESTROYED "its state"
 
 static int ask_person(const struct command_context *context, const Tierd__Wire__JobEntry *job)
 {
 	char owner[TEXT_SIZE], host[TEXT_SIZE], nvme[TEXT_SIZE];
-	int code = confirm_unused(context, job, WAY);
+	int code = confirm_unused(context, job, DESTROYED);
 
 	if (code != COMMAND_DONE)
 		return code;
-	return confirm(job->name, WAY,
+	return confirm(job->name, DESTROYED,
 		       "Job %s of %s stands at step %" PRIu64
 		       ", with %zu of %u rank%s, %s in host memory and %s on NVMe.\nDiscard its state%s",
 		       job->name, command_user_name(job->uid, owner), job->step, job->n_members,

@@ -17,7 +17,7 @@ static int fail_open(const struct tierd_job_options *options, int r)
 	return command_fail(COMMAND_FAILED,
 			    "job %s exists, and an import makes a new one: give that another name, or "
 			    "--replace, with which it takes the place of the old one once it is complete, or "
-			    "end the old one first (tierctl drop %s)",
+			    "end the old one first (tierctl drop %s); both destroy the old one's state",
 			    options->name, options->name);
 }
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WAY "roll it back"
+#define DESTROYED "all steps after the snapshot"
 
 /* Of the job as it is now: the daemon judges when it is asked to do it. */
 static int find_snapshot(struct ask *ask, const Tierd__Wire__JobRollBack *body, uint64_t *ret_step)
@@ -44,13 +44,13 @@ static int ask_person(const struct command_context *context, struct ask *ask,
 		      const Tierd__Wire__JobRollBack *body, const Tierd__Wire__JobEntry *job)
 {
 	uint64_t step = job->step, snapshot_step = 0;
-	int code = confirm_unused(context, job, WAY);
+	int code = confirm_unused(context, job, DESTROYED);
 
 	if (code == COMMAND_DONE)
 		code = find_snapshot(ask, body, &snapshot_step);
 	if (code != COMMAND_DONE)
 		return code;
-	return confirm(body->name, WAY,
+	return confirm(body->name, DESTROYED,
 		       "Job %s stands at step %" PRIu64 ", and its snapshot %s is of step %" PRIu64
 		       ".\nDiscard all that came after the snapshot",
 		       body->name, step, body->snapshot, snapshot_step);

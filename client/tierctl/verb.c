@@ -26,7 +26,7 @@ static const struct verb_flag drop_flags[] = {
 static const struct verb_flag snapshot_flags[] = {
 	USER_FLAG,
 	{ "delete", NULL, "the snapshot of that name goes, and the room that it took" },
-	{ "lost", NULL, "with --delete: one whose map cannot be read, for good" },
+	{ "lost", NULL, "with --delete: destroy one whose map cannot be read, for good" },
 	END,
 };
 
@@ -68,7 +68,7 @@ static const struct verb_flag import_flags[] = {
 	{ "format", "bf16|fp16|fp32", "of what is trainable (as in the files); F32 gives masters" },
 	{ "step", "N", "after which the optimizer's state was kept (as the files say)" },
 	{ "ignore", "PATTERN", "tensors of such names are left out" },
-	{ "replace", NULL, "a job of that name gives way once the new one is complete" },
+	{ "replace", NULL, "the job of that name, which it destroys once the new one is complete" },
 	{ "world-size", "N", "ranks (1)" },
 	{ "stage", "0|1|2|3", "of ZeRO (3)" },
 	{ "group", "RATES", "of the parameter group, all in one, such as weight_decay=0.1,momentum=0.9" },
@@ -169,7 +169,7 @@ const struct verb verbs[] = {
 	{ "status", command_status, "", "the daemon and what it has in use", NULL },
 	{ "jobs", command_jobs, "[JOB]", "the jobs that you may see; of one, what each rank does",
 	  user_flags },
-	{ "drop", command_drop, "JOB", "end a job and discard its state, snapshots too", drop_flags },
+	{ "drop", command_drop, "JOB", "end a job and destroy its state, snapshots too", drop_flags },
 	{ "units", command_units, "JOB", "a job's units: where they are, leases, versions", user_flags },
 	{ "tensors", command_tensors, "JOB [UNIT]",
 	  "the tensors of a job's units: format, shape, where they are", user_flags },

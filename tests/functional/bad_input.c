@@ -473,7 +473,8 @@ static void modes_are_kept(struct tierd_node *node)
 	OK(tierd_step(job, &rates, NULL));
 	options.mode = TIERD_CREATE;
 	FAILS(tierd_job_open(other, &options, &second), -EEXIST,
-	      "job modes exists at step 1; resume or replace it");
+	      "job modes exists at step 1; resume it, or replace it, which destroys its "
+	      "state");
 	options.mode = TIERD_REPLACE;
 	FAILS(tierd_job_open(other, &options, &second), -EBUSY, "1 of its ranks is alive");
 	OK(tierd_job_close(job));

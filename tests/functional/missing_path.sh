@@ -163,7 +163,7 @@ rm -r "$three/other"
 start_three
 # Where the tree lies deep a path is told by its end.
 for words in 'two jobs of one name and number' "the file $back in " "${nvme##*/}/tierd, " "${nvme##*/}/two/tierd is of one store" \
-	"${nvme##*/}/three/tierd of another" 'move one of them elsewhere' 'discards both'; do
+	"${nvme##*/}/three/tierd of another" 'move one of them elsewhere' 'destroys the state of both'; do
 	expect_status 1 run_gpt --steps 8 --job back
 	expect_text "$words"
 done

@@ -351,7 +351,7 @@ def after_a_kill():
 def roll_back_under_a_rank(states):
     rank = Rank(ME, **JOB, **{"from": 7}, steps=1).ready()
     tierctl(ME, "rollback", "gpt", "first", "--yes", status=1, says=["in use by rank 0", "--force"])
-    tierctl(ME, "rollback", "gpt", "first", status=1, says=["in use by 1 rank; end them, or roll it back with --force"])
+    tierctl(ME, "rollback", "gpt", "first", status=1, says=["in use by 1 rank; end them, or say --force, which destroys all steps after the snapshot"])
     tierctl(ME, "rollback", "gpt", "first", "--force", status=2, says=["no terminal"])
     tierctl(ME, "rollback", "gpt", "first", "--yes", "--force", says=["gpt stands at step 3, as its snapshot first"])
     rank.leave(line=f"job gpt was rolled back to step 3 by user {ME}")

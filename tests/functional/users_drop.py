@@ -61,7 +61,7 @@ def a_job_in_use_needs_force_and_its_ranks_hear_why():
     shown = jobs(ALICE)["gpt"]
     assert shown["status"] == "training" and shown["idle_ms"] == 0
     tierctl(ALICE, "drop", "gpt", "--yes", status=1, says=["in use by rank 0", "drop it with --force"])
-    tierctl(ALICE, "drop", "gpt", status=1, says=["in use by 1 rank; end them, or drop it with --force"])
+    tierctl(ALICE, "drop", "gpt", status=1, says=["in use by 1 rank; end them, or say --force, which destroys its state"])
     assert jobs(ALICE)["gpt"]["status"] == "training"
     tierctl(ALICE, "drop", "gpt", "--yes", "--force")
     rank.leave(line=f"ESTALE: epoch 1 of job \"gpt\" has ended: job gpt was dropped by user {ALICE}")
