@@ -254,16 +254,50 @@ static bool is_settled(const void *argument)
 	return !ticket_is_given_up(argument, &gather_kind);
 }
 
+static int wait_for_given_up(struct tierd_job *job)
+{
+	int r = connection_wait(job->node, is_settled, job, connection_deadline(job->node, -1));
+
+	if (r == -ETIMEDOUT)
+		return message_fail(r, "tierd does not answer to a gather that was given up");
+	return r;
+}
+
 int gathers_settle(struct tierd_job *job)
 {
 	int r;
 
 	if (!ticket_is_given_up(job, &gather_kind))
 		return 0;
-	r = connection_wait(job->node, is_settled, job, connection_deadline(job->node, -1));
-	if (r == -ETIMEDOUT)
-		return message_fail(r, "tierd does not answer to a gather that was given up");
+	r = wait_for_given_up(job);
 	return r < 0 ? r : job_check(job, JOB_READY);
+}
+
+static const struct tierd_ticket *gather_under_way(const struct tierd_job *job)
+{
+	QUEUE_FOREACH (link, &job->node->tickets) {
+		const struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
+
+		if (ticket->job == job && ticket->kind == &gather_kind && !ticket->is_orphan &&
+		    (ticket->gather.is_leased || !queue_is_empty(&ticket->pending)))
+			return ticket;
+	}
+	return NULL;
+}
+
+int gathers_are_over(struct tierd_job *job)
+{
+	const struct tierd_ticket *ticket = gather_under_way(job);
+
+	if (ticket)
+		return message_fail(
+			-EBUSY,
+			"a gather of unit \"%s\" was begun; end it or free its ticket, which has the lease",
+			job_unit_name(job, ticket->gather.unit));
+	/* Without a daemon no lease comes any more. */
+	if (ticket_is_given_up(job, &gather_kind) && wait_for_given_up(job) == -ETIMEDOUT)
+		return -ETIMEDOUT;
+	return 0;
 }
 
 /* ---- Tickets ---- */

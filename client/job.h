@@ -193,6 +193,10 @@ void phase_restore(struct tierd_job *job);
  * release the lock; where it returns 0 the job is fit still. */
 int gathers_settle(struct tierd_job *job);
 
+/* No lease can come by a gather that was begun: -EBUSY names one whose caller has its ticket. May release the
+ * lock. */
+int gathers_are_over(struct tierd_job *job);
+
 /* Reports, once, that a push without a ticket has failed. */
 int push_check(struct tierd_job *job);
 

@@ -39,3 +39,23 @@ int tierd_release_many(struct tierd_job *job, const uint32_t *units, size_t coun
 		hold_tell(job, attachment);
 	return r;
 }
+
+int tierd_release_all(struct tierd_job *job)
+{
+	int r = CHECK_GIVEN(job);
+
+	if (r == 0)
+		r = connection_enter(job->node);
+	if (r < 0)
+		return r;
+	r = gathers_are_over(job);
+	for (uint32_t unit = 0; r == 0 && unit < job->ready_units; unit++) {
+		while (hold_give(job, unit))
+			;
+		job->units[unit]->unheard = 0;
+	}
+	if (r == 0)
+		gradients_drop(job);
+	job_exit(job);
+	return r;
+}

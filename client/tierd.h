@@ -8,7 +8,7 @@
  * A pointer that is NULL, where "or NULL" does not stand behind it, and a structure without its size, are -EINVAL.
  *
  * An epoch ends when a rank dies or leaves before a step is decided. From then on every call but
- * tierd_release, tierd_discard, tierd_job_ready and the closing ones returns -ESTALE, until
+ * tierd_release (and its kin), tierd_discard, tierd_job_ready and the closing ones returns -ESTALE, until
  * tierd_job_ready has gathered all ranks again and told them the step at which they stand. */
 #ifndef TIERD_H
 #define TIERD_H
@@ -294,6 +294,9 @@ int tierd_release(struct tierd_job *job, uint32_t unit);
 /* One on each of these. -EINVAL: there was none on one of them; the message names the first such unit, and the others are
  * given back all the same. */
 int tierd_release_many(struct tierd_job *job, const uint32_t *units /* or NULL if count is 0 */, size_t count);
+/* All that this rank holds: its leases, and gradient buffers that it has not pushed. For who gives a step up, as after
+ * -ESTALE. -EBUSY: a gather was begun, and its ticket neither ended nor freed. */
+int tierd_release_all(struct tierd_job *job);
 
 /* Hints that these units are wanted soon, in this order. */
 int tierd_prefetch(struct tierd_job *job, const uint32_t *units /* or NULL if count is 0 */, size_t count);

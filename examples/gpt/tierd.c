@@ -14,12 +14,6 @@
 /* Whatever the number of ranks, which may change from run to run. */
 #define POSITIONS_BYTES (sizeof(struct backend_position) * 1024)
 
-/* What this rank holds of a unit. */
-struct held {
-	unsigned leases;
-	bool has_gradients;
-};
-
 struct tierd {
 	struct backend backend;
 	const struct model *model;
@@ -27,7 +21,6 @@ struct tierd {
 	struct tierd_job *job;
 	struct tierd_ticket *ticket; /* of the step under way, or NULL */
 	uint32_t *units;	     /* their indices in the job */
-	struct held *held;
 };
 
 static struct tierd *tierd_of(struct backend *backend)
@@ -72,15 +65,7 @@ static void abandon(struct backend *backend)
 	struct tierd *tierd = tierd_of(backend);
 
 	tierd->ticket = tierd_ticket_free(tierd->ticket);
-	for (unsigned unit = 0; unit < tierd->model->unit_count; unit++) {
-		struct held *held = &tierd->held[unit];
-
-		if (held->has_gradients)
-			tierd_discard(tierd->job, tierd->units[unit]);
-		for (; held->leases > 0; held->leases--)
-			tierd_release(tierd->job, tierd->units[unit]);
-		held->has_gradients = false;
-	}
+	tierd_release_all(tierd->job);
 }
 
 static int outlive(struct backend *backend, struct backend **ret_backend)
@@ -110,7 +95,6 @@ static int gather(struct backend *backend, unsigned unit, struct unit_view *ret_
 
 	if (r < 0)
 		return r;
-	tierd->held[unit].leases++;
 	*ret_parameters = view_of(&tierd->model->units[unit], &view);
 	return 0;
 }
@@ -118,11 +102,8 @@ static int gather(struct backend *backend, unsigned unit, struct unit_view *ret_
 static int release(struct backend *backend, unsigned unit)
 {
 	struct tierd *tierd = tierd_of(backend);
-	int r = tierd_release(tierd->job, tierd->units[unit]);
 
-	if (r == 0)
-		tierd->held[unit].leases--;
-	return r;
+	return tierd_release(tierd->job, tierd->units[unit]);
 }
 
 static int gradients(struct backend *backend, unsigned unit, struct unit_view *ret_gradients)
@@ -133,7 +114,6 @@ static int gradients(struct backend *backend, unsigned unit, struct unit_view *r
 
 	if (r < 0)
 		return r;
-	tierd->held[unit].has_gradients = true;
 	*ret_gradients = view_of(&tierd->model->units[unit], &view);
 	return 0;
 }
@@ -141,11 +121,8 @@ static int gradients(struct backend *backend, unsigned unit, struct unit_view *r
 static int push(struct backend *backend, unsigned unit)
 {
 	struct tierd *tierd = tierd_of(backend);
-	int r = tierd_push(tierd->job, tierd->units[unit]);
 
-	if (r == 0)
-		tierd->held[unit].has_gradients = false;
-	return r;
+	return tierd_push(tierd->job, tierd->units[unit]);
 }
 
 static int keep(struct backend *backend, const struct backend_position *position)
@@ -252,7 +229,6 @@ static void free_tierd(struct backend *backend)
 	if (tierd->job)
 		tierd_job_detach(tierd->job);
 	tierd_disconnect(tierd->node);
-	free(tierd->held);
 	free(tierd->units);
 	free(tierd);
 }
@@ -452,8 +428,7 @@ int tierd_backend_new(const struct options *options, const struct model *model, 
 		(struct backend){ .ops = &tierd_ops, .name = "tierd", .ranks = 1, .options = options };
 	tierd->model = model;
 	tierd->units = calloc(model->unit_count, sizeof(tierd->units[0]));
-	tierd->held = calloc(model->unit_count, sizeof(tierd->held[0]));
-	if (!tierd->units || !tierd->held)
+	if (!tierd->units)
 		return -ENOMEM;
 	r = join(tierd, options);
 	if (r < 0)

@@ -706,6 +706,64 @@ static void of_many_releases_the_wrong_one_is_named_and_the_rest_done(void **sta
 	end(&scene);
 }
 
+static bool end_epoch_at_phase(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request);
+
+static void all_that_a_rank_holds_is_given_back_at_once(void **state)
+{
+	struct scene scene = { .peer.hook = end_epoch_at_phase };
+	struct tierd_ticket *ticket;
+	struct tierd_view view, views[MANY];
+
+	make_ready(&scene);
+	assert_int_equal(tierd_release_all(scene.job), 0);
+	assert_int_equal(tierd_gather_many(scene.job, many, MANY, views), 0);
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+	assert_int_equal(tierd_gradients(scene.job, TRAINED, &view), 0);
+	assert_int_equal(tierd_phase(scene.job, "evaluation"), -ESTALE);
+	assert_int_equal(tierd_release_all(scene.job), 0);
+	assert_int_equal(leases_on(&scene, TRAINED), 0);
+	assert_int_equal(leases_on(&scene, FROZEN), 0);
+	assert_int_equal(tierd_discard(scene.job, TRAINED), -EINVAL);
+	assert_int_equal(tierd_release(scene.job, FROZEN), -EINVAL);
+	/* What a ticket has is its caller's. */
+	assert_int_equal(tierd_job_ready(scene.job, -1, NULL), 0);
+	assert_int_equal(tierd_gather_begin(scene.job, FROZEN, &ticket), 0);
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+	assert_int_equal(tierd_release_all(scene.job), -EBUSY);
+	assert_says("a gather of unit \"frozen\" was begun");
+	assert_int_equal(leases_on(&scene, TRAINED), 1);
+	assert_int_equal(tierd_gather_end(ticket, -1, &view), 0);
+	assert_int_equal(tierd_release_all(scene.job), 0);
+	assert_int_equal(leases_on(&scene, FROZEN), 0);
+	assert_int_equal(leases_on(&scene, TRAINED), 0);
+	end(&scene);
+}
+
+static bool grant_with_the_phase(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	/* As if the gather had been granted just before it was given up. */
+	if (request->body_case == BODY(GATHER_CANCEL))
+		fake_peer_gather(peer, number - 1, TRAINED);
+	return request->body_case == BODY(GATHER) || request->body_case == BODY(GATHER_CANCEL);
+}
+
+static void a_lease_that_comes_after_its_gather_was_given_up_is_not_mixed_up(void **state)
+{
+	struct scene scene = { .peer.hook = grant_with_the_phase };
+	struct tierd_ticket *ticket;
+	struct tierd_view view;
+
+	make_ready(&scene);
+	assert_int_equal(tierd_gather_begin(scene.job, TRAINED, &ticket), 0);
+	tierd_ticket_free(ticket);
+	assert_int_equal(tierd_release_all(scene.job), 0);
+	scene.peer.hook = NULL;
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+	assert_int_equal(tierd_phase(scene.job, "train"), 0);
+	assert_int_equal(leases_on(&scene, TRAINED), 1);
+	end(&scene);
+}
+
 static _Atomic uint64_t head_at_last_gather;
 
 /* It never becomes resident, so each gather asks. */
@@ -1290,6 +1348,8 @@ int main(void)
 		cmocka_unit_test(many_units_come_side_by_side_and_then_without_the_daemon),
 		cmocka_unit_test(of_many_units_all_are_leased_or_none),
 		cmocka_unit_test(of_many_releases_the_wrong_one_is_named_and_the_rest_done),
+		cmocka_unit_test(all_that_a_rank_holds_is_given_back_at_once),
+		cmocka_unit_test(a_lease_that_comes_after_its_gather_was_given_up_is_not_mixed_up),
 		cmocka_unit_test(of_many_units_the_daemon_learns_as_they_come),
 		cmocka_unit_test(many_gathers_ring_the_doorbell_once),
 		cmocka_unit_test(released_ranges_fault_in_a_debugging_run),
