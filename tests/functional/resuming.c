@@ -1,5 +1,5 @@
 /* Who resumes a job, and asks for something else than it has: each option of tierd.h, and whether it may
- * differ. The style test "structures" looks whether one is missing here. resuming differ: opens a job with
+ * differ. The style test library_pages looks whether one is missing here. resuming differ: opens a job with
  * each of them; resuming kept: with memory that it has been given before. */
 #include <errno.h>
 #include <string.h>
