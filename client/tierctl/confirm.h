@@ -11,6 +11,6 @@ int confirm_unused(const struct command_context *context, const Tierd__Wire__Job
 
 /* Asks the question, which ends with what is discarded. COMMAND_DONE: yes. */
 int confirm(const char *job, const char *destroyed, const char *question, ...)
-	__attribute__((format(printf, 4, 5)));
+	__attribute__((format(printf, 3, 4)));
 
 #endif
