@@ -20,6 +20,7 @@
 #include "daemon/family.h"
 #include "daemon/idle.h"
 #include "daemon/lost.h"
+#include "daemon/remedy.h"
 #include "daemon/reader.h"
 #include "daemon/replaced.h"
 #include "daemon/restore.h"
@@ -64,14 +65,14 @@ const char *job_status_name(const struct job *job)
 
 const char *job_describe_loss(const struct job *job, char *text, size_t size)
 {
+	char remedy[REMEDY_TEXT];
 	uint64_t step;
 
 	if (job->is_lost)
 		snprintf(text, size,
-			 "job %s cannot come back: %s; %s, or open the job with replace, which destroys what "
+			 "job %s cannot come back: %s; %s; or open the job with replace, which destroys what "
 			 "is left of it",
-			 job->name, job->reason,
-			 lost_lacks_room(job) ? "make room for it" : "mend that and open it again");
+			 job->name, job->reason, remedy_describe(job, remedy));
 	else if (durable_has_step(job, &step))
 		snprintf(text, size,
 			 "job %s is broken: %s; close it and open it again: it goes on from there", job->name,

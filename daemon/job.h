@@ -142,11 +142,18 @@ struct trace;
 
 /* Why a job is lost, and what room there was then: daemon/lost.h. */
 struct loss {
+	int error;     /* negative errno */
 	int lacking;   /* -ENOMEM, -ENOSPC: room; 0: something else */
 	bool is_asked; /* somebody who opens it has had it tried again */
 	/* What else is in its files nobody has seen: forks of it, or of one that was called so. */
 	bool is_unread;
 	uint64_t host_room, path_room[NODE_MAX_PATHS];
+	struct loss_record {
+		bool is_read;
+		uint32_t world_size, stage, epoch, units;
+		uint64_t step, parameters;
+		const struct optimizer *optimizer;
+	} record; /* what its record says, if that could be read */
 };
 
 struct job {
@@ -366,7 +373,7 @@ void job_free(struct job *job);
 const char *job_status_name(const struct job *job);
 /* That a job is broken, why, and what to do. */
 const char *job_describe_loss(const struct job *job, char *text, size_t size);
-#define JOB_LOSS_TEXT 800
+#define JOB_LOSS_TEXT 1000
 /* Where its state is on NVMe; NULL: nowhere. */
 struct store *job_nvme_store(const struct job *job);
 /* What is kept of elements of a pack's section, in the stream of that state. */

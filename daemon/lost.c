@@ -10,6 +10,7 @@
 #include "daemon/access.h"
 #include "daemon/family.h"
 #include "daemon/options.h"
+#include "daemon/remedy.h"
 #include "daemon/restore.h"
 
 /* ---- A broken job ---- */
@@ -48,6 +49,7 @@ static void measure_room(const struct node *node, struct loss *loss)
 void lost_new(struct node *node, const struct stored_job *file, const struct loss *loss, const char *why)
 {
 	struct job *job = job_find(node, file->uid, file->name) ? NULL : new_job(node, file);
+	char remedy[REMEDY_TEXT];
 
 	if (!job) {
 		log_error("%s: %s; it is left alone", file->file, why);
@@ -58,11 +60,9 @@ void lost_new(struct node *node, const struct stored_job *file, const struct los
 	snprintf(job->reason, sizeof(job->reason), "%.500s", why);
 	events_of_job(
 		job, EVENT_BROKEN, NULL,
-		"its store %s cannot be opened: %s; nothing of it is touched: %s, or open it with replace, "
+		"its store %s cannot be opened: %s; nothing of it is touched: %s; or open it with replace, "
 		"or drop it, which both destroy what is left%s",
-		file->file, why,
-		lost_lacks_room(job) ? "it comes back when there is more room, so make some"
-				     : "mend that and open it again, or start tierd again",
+		file->file, why, remedy_describe(job, remedy),
 		loss->is_unread ? "; what else is in it, such as forks, nobody can say before that" : "");
 }
 

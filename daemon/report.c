@@ -15,6 +15,7 @@
 #include "daemon/endurance.h"
 #include "daemon/placement.h"
 #include "daemon/reader.h"
+#include "daemon/remedy.h"
 #include "daemon/snapshot.h"
 #include "daemon/waits.h"
 #include "daemon/warm.h"
@@ -127,6 +128,7 @@ struct job_entry {
 	struct waits waits;
 	char reason[sizeof(((struct job *)NULL)->reason)];
 	char family[FAMILY_TEXT];
+	char remedy[REMEDY_TEXT];
 };
 
 static void fill_waits(struct job_entry *entry, const struct job *job)
@@ -208,6 +210,20 @@ static const char *placement_of(const struct job *job, uint32_t asked, bool has_
 	return job->phase <= JOB_PLANNING ? "auto" : placement_name(has_nvme);
 }
 
+/* What a lost job says by itself is made up. */
+static void fill_record(Tierd__Wire__JobEntry *wire, const struct loss_record *record)
+{
+	wire->is_lost = true;
+	wire->is_record_read = record->is_read;
+	wire->world_size = record->world_size;
+	wire->stage = record->stage;
+	wire->epoch = record->epoch;
+	wire->step = record->step;
+	wire->units = record->units;
+	wire->parameters = record->parameters;
+	wire->optimizer = (char *)(record->is_read ? record->optimizer->name : "");
+}
+
 static int fill_job(struct job_entry *entry, struct job *job)
 {
 	Tierd__Wire__JobEntry *wire = &entry->wire;
@@ -265,7 +281,10 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	if (job->phase == JOB_BROKEN) {
 		memcpy(entry->reason, job->reason, sizeof(entry->reason));
 		wire->reason = entry->reason;
+		wire->remedy = (char *)remedy_describe(job, entry->remedy);
 	}
+	if (job->is_lost)
+		fill_record(wire, &job->loss.record);
 	fill_waits(entry, job);
 	return fill_members(entry, job);
 }

@@ -77,6 +77,19 @@ static void tell_restored(const struct job *job)
 	tell_lost(job);
 }
 
+/* Of one that has no place here: what is shown of it all the same. */
+static void note_record(struct restore *restore, const struct job *job)
+{
+	restore->record.is_read = true;
+	restore->record.world_size = job->options.world_size;
+	restore->record.stage = job->options.stage;
+	restore->record.optimizer = job->options.optimizer;
+	restore->record.epoch = job->epoch;
+	restore->record.step = job->step;
+	restore->record.units = job->catalog.unit_count;
+	restore->record.parameters = job->catalog.parameters;
+}
+
 static int make_job(struct restore *restore)
 {
 	struct record_source source = {
@@ -107,6 +120,7 @@ static int make_job(struct restore *restore)
 		r = setup_adopt(job, restore->store, restore->is_fork, restore->message,
 				sizeof(restore->message));
 	if (r < 0) {
+		note_record(restore, job);
 		job_free(job);
 		return r;
 	}
@@ -119,12 +133,16 @@ static int make_job(struct restore *restore)
 	return 0;
 }
 
-/* Whatever it was that there was no room for, it may find some later. */
+/* Whatever it was that there was no room for, it may find some later; files that were cut off do not. */
 static void lose(struct restore *restore, int r)
 {
-	const struct loss loss = { .lacking = r == -ENOMEM || r == -ENOSPC ? r : 0,
+	bool is_cut_off = r == -ENOSPC && restore->is_unread;
+	int error = is_cut_off ? -EBADMSG : r;
+	const struct loss loss = { .error = error,
+				   .lacking = error == -ENOMEM || error == -ENOSPC ? error : 0,
 				   .is_asked = restore->origin.is_asked,
-				   .is_unread = restore->is_unread };
+				   .is_unread = restore->is_unread,
+				   .record = restore->record };
 
 	lost_new(restore->node, &restore->file, &loss, restore->message);
 }
@@ -401,7 +419,10 @@ static void start(struct node *node, const struct stored_job *file, struct origi
 		return;
 	}
 	lost_new(node, file,
-		 &(struct loss){ .lacking = -ENOMEM, .is_asked = origin->is_asked, .is_unread = true },
+		 &(struct loss){ .error = -ENOMEM,
+				 .lacking = -ENOMEM,
+				 .is_asked = origin->is_asked,
+				 .is_unread = true },
 		 "out of memory");
 	if (origin->notice)
 		origin->notice->done(origin->notice, NULL, "out of memory");

@@ -42,6 +42,7 @@ struct restore {
 	struct store_transfer transfer;
 	struct errand errand; /* of a job that has the files open */
 	struct record_header header;
+	struct loss_record record;   /* if it is read, and becomes no job */
 	char *definition, *progress; /* with what is before them, page-aligned */
 	int status;
 	char message[640];

@@ -1,12 +1,11 @@
 #include "client/tierctl/choice.h"
-#include "client/tierctl/command.h"
+#include "client/tierctl/jobs.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "common/plural.h"
 #include "common/size.h"
-#include "proto/vocabulary.h"
 
 #define LINE_SIZE 160
 /* Of those that others wait for; the lines of the ranks have them all. */
@@ -14,30 +13,6 @@
 #define WORTH_TELLING_MS 1000
 
 /* ---- What ranks wait for ---- */
-
-static bool is_waited_for(const Tierd__Wire__JobEntry *job, uint32_t rank)
-{
-	for (size_t i = 0; i < job->n_waited_ranks; i++)
-		if (job->waited_ranks[i] == rank)
-			return true;
-	return false;
-}
-
-static cJSON *waits_json(const Tierd__Wire__JobEntry *job)
-{
-	cJSON *json, *ranks;
-
-	if (job->waited_count == 0)
-		return cJSON_CreateNull();
-	json = cJSON_CreateObject();
-	cJSON_AddStringToObject(json, "for", job->waited_for);
-	cJSON_AddNumberToObject(json, "seconds", (double)job->waited_ms / 1e3);
-	cJSON_AddNumberToObject(json, "rank_count", job->waited_count);
-	ranks = cJSON_AddArrayToObject(json, "ranks");
-	for (size_t i = 0; i < job->n_waited_ranks; i++)
-		cJSON_AddItemToArray(ranks, cJSON_CreateNumber(job->waited_ranks[i]));
-	return json;
-}
 
 /* ", waits for ranks 2, 3 and 4 more for 14 s"; nothing, as long as that may be because one is a little
  * faster than another. */
@@ -57,151 +32,6 @@ static const char *text_waits(const Tierd__Wire__JobEntry *job, char text[static
 		snprintf(more, sizeof(more), " and %zu more", job->waited_count - named);
 	snprintf(text + used, LINE_SIZE - used, "%s for %s", more, text_duration(job->waited_ms, duration));
 	return text;
-}
-
-/* ---- As JSON ---- */
-
-static cJSON *members_json(const Tierd__Wire__JobEntry *job)
-{
-	cJSON *members = cJSON_CreateArray();
-
-	for (size_t i = 0; i < job->n_members; i++) {
-		const Tierd__Wire__Member *member = job->members[i];
-		cJSON *json = cJSON_CreateObject();
-
-		cJSON_AddNumberToObject(json, "rank", member->rank);
-		cJSON_AddNumberToObject(json, "pid", member->pid);
-		cJSON_AddStringToObject(json, "activity", member->activity);
-		cJSON_AddNumberToObject(json, "silent_ms", (double)member->silent_ms);
-		cJSON_AddNumberToObject(json, "pushes", (double)member->pushes);
-		cJSON_AddBoolToObject(json, "is_waited_for", is_waited_for(job, member->rank));
-		cJSON_AddBoolToObject(json, "is_stopped", member->is_stopped);
-		cJSON_AddItemToArray(members, json);
-	}
-	return members;
-}
-
-/* Names of messages' fields are those of the JSON, so the descriptor knows them. */
-static cJSON *statistics_json(const Tierd__Wire__StatisticsReply *statistics)
-{
-	const ProtobufCMessageDescriptor *descriptor = statistics->base.descriptor;
-	cJSON *json = cJSON_CreateObject();
-
-	for (unsigned i = 0; i < descriptor->n_fields; i++) {
-		const ProtobufCFieldDescriptor *field = &descriptor->fields[i];
-
-		if (field->type == PROTOBUF_C_TYPE_UINT64 && field->label != PROTOBUF_C_LABEL_REPEATED)
-			cJSON_AddNumberToObject(
-				json, field->name,
-				(double)*(const uint64_t *)((const char *)statistics + field->offset));
-	}
-	return json;
-}
-
-/* How often its steps become durable. */
-static const char *durability(const Tierd__Wire__JobEntry *job, char text[TEXT_SIZE])
-{
-	if (job->durability == DURABILITY_STEP)
-		return "step";
-	if (job->durability == DURABILITY_NONE)
-		return "none";
-	snprintf(text, TEXT_SIZE, "%u", job->durability);
-	return text;
-}
-
-/* Names with ", " between them. */
-static cJSON *family_json(const char *names)
-{
-	cJSON *family = cJSON_CreateArray();
-	char name[WIRE_MAX_JOB_NAME + 1];
-
-	while (*names) {
-		size_t length = strcspn(names, ",");
-
-		snprintf(name, sizeof(name), "%.*s", (int)length, names);
-		cJSON_AddItemToArray(family, cJSON_CreateString(name));
-		names += length;
-		names += strspn(names, ", ");
-	}
-	return family;
-}
-
-/* What it has, and what it may. */
-static void add_bytes(cJSON *json, const Tierd__Wire__JobEntry *job)
-{
-	cJSON_AddNumberToObject(json, "host_bytes", (double)job->host_bytes);
-	cJSON_AddNumberToObject(json, "promised_bytes", (double)(job->host_bytes - job->cache_bytes));
-	cJSON_AddNumberToObject(json, "cache_bytes", (double)job->cache_bytes);
-	cJSON_AddNumberToObject(json, "warm_bytes", (double)job->warm_bytes);
-	cJSON_AddNumberToObject(
-		json, "kept_fraction",
-		job->warm_most_bytes > 0 ? (double)job->warm_bytes / (double)job->warm_most_bytes : 0);
-	cJSON_AddNumberToObject(json, "host_budget", (double)job->host_budget);
-	cJSON_AddNumberToObject(json, "nvme_budget", (double)job->nvme_budget);
-	cJSON_AddNumberToObject(json, "nvme_bytes", (double)job->nvme_bytes);
-	cJSON_AddNumberToObject(json, "own_bytes", (double)job->own_bytes);
-	cJSON_AddNumberToObject(json, "shared_bytes", (double)job->shared_bytes);
-}
-
-static void add_durability(cJSON *json, const Tierd__Wire__JobEntry *job)
-{
-	char text[TEXT_SIZE];
-
-	cJSON_AddBoolToObject(json, "is_durable", job->is_durable);
-	cJSON_AddStringToObject(json, "durability", durability(job, text));
-	if (job->has_durable_step) {
-		cJSON_AddNumberToObject(json, "durable_step", (double)job->durable_step);
-		cJSON_AddNumberToObject(json, "durable_lag", (double)(job->step - job->durable_step));
-		cJSON_AddNumberToObject(json, "durable_lag_seconds", (double)job->durable_lag_ms / 1e3);
-	}
-}
-
-static void add_placements(cJSON *json, const Tierd__Wire__JobEntry *job)
-{
-	cJSON_AddStringToObject(json, "parameter_placement", job->parameter_placement);
-	cJSON_AddStringToObject(json, "optimizer_placement", job->optimizer_placement);
-	cJSON_AddStringToObject(json, "gradient_placement", job->gradient_placement);
-	cJSON_AddNumberToObject(json, "spill_bytes", (double)job->spill_bytes);
-	cJSON_AddBoolToObject(json, "is_parameter_placement_auto", job->is_parameter_placement_auto);
-	cJSON_AddBoolToObject(json, "is_optimizer_placement_auto", job->is_optimizer_placement_auto);
-}
-
-static cJSON *job_json(const Tierd__Wire__JobEntry *job)
-{
-	cJSON *json = cJSON_CreateObject();
-
-	cJSON_AddStringToObject(json, "name", job->name);
-	cJSON_AddNumberToObject(json, "uid", job->uid);
-	cJSON_AddStringToObject(json, "status", job->status);
-	cJSON_AddNumberToObject(json, "idle_ms", (double)job->idle_ms);
-	cJSON_AddStringToObject(json, "sharing", job->sharing);
-	cJSON_AddNumberToObject(json, "share_group", job->share_group);
-	cJSON_AddBoolToObject(json, "is_released", job->is_released);
-	if (*job->reason)
-		cJSON_AddStringToObject(json, "reason", job->reason);
-	cJSON_AddNumberToObject(json, "world_size", job->world_size);
-	cJSON_AddNumberToObject(json, "stage", job->stage);
-	cJSON_AddNumberToObject(json, "epoch", job->epoch);
-	cJSON_AddNumberToObject(json, "step", (double)job->step);
-	add_durability(json, job);
-	cJSON_AddNumberToObject(json, "damaged_blocks", job->damaged_blocks);
-	cJSON_AddNumberToObject(json, "lost_snapshots", job->lost_snapshots);
-	cJSON_AddItemToObject(json, "family", family_json(job->family));
-	cJSON_AddNumberToObject(json, "units", (double)job->units);
-	cJSON_AddNumberToObject(json, "parameters", (double)job->parameters);
-	add_bytes(json, job);
-	cJSON_AddNumberToObject(json, "io_weight", job->io_weight);
-	add_placements(json, job);
-	cJSON_AddStringToObject(json, "optimizer", job->optimizer);
-	cJSON_AddStringToObject(json, "moments", job->moments);
-	cJSON_AddNumberToObject(json, "loss_scale", (double)job->loss_scale);
-	cJSON_AddItemToObject(json, "members", members_json(job));
-	cJSON_AddItemToObject(json, "waits", waits_json(job));
-	cJSON_AddNumberToObject(json, "readers", job->readers);
-	cJSON_AddNumberToObject(json, "reader_bytes", (double)job->reader_bytes);
-	if (job->statistics)
-		cJSON_AddItemToObject(json, "statistics", statistics_json(job->statistics));
-	return json;
 }
 
 /* ---- For people ---- */
@@ -256,7 +86,9 @@ static void add_durable(struct table *table, const Tierd__Wire__JobEntry *job)
 {
 	char text[TEXT_SIZE];
 
-	if (!job->is_durable)
+	if (job->is_lost)
+		table_add(table, "-");
+	else if (!job->is_durable)
 		table_add(table, "no");
 	else if (!job->has_durable_step)
 		table_add(table, "not yet");
@@ -267,20 +99,50 @@ static void add_durable(struct table *table, const Tierd__Wire__JobEntry *job)
 		table_add(table, "%" PRIu64, job->durable_step);
 }
 
-static void add_placement(struct table *table, const char *placement, bool is_auto)
+static void add_placement(struct table *table, const Tierd__Wire__JobEntry *job, const char *placement,
+			  bool is_auto)
 {
 	bool is_chosen = is_auto && strcmp(placement, "auto") != 0;
 
-	table_add(table, "%s%s", placement, is_chosen ? " (auto)" : "");
+	if (job->is_lost)
+		table_add(table, "-");
+	else
+		table_add(table, "%s%s", placement, is_chosen ? " (auto)" : "");
 }
 
 /* fp32 moments are what everybody expects. */
 static void add_optimizer(struct table *table, const Tierd__Wire__JobEntry *job)
 {
-	if (strstr(job->moments, "bf16") || strstr(job->moments, "int8"))
+	if (job->is_lost)
+		table_add(table, "%s", job->is_record_read ? job->optimizer : "-");
+	else if (strstr(job->moments, "bf16") || strstr(job->moments, "int8"))
 		table_add(table, "%s (%s)", job->optimizer, job->moments);
 	else
 		table_add(table, "%s", job->optimizer);
+}
+
+static void add_ranks(struct table *table, const Tierd__Wire__JobEntry *job)
+{
+	if (jobs_has_record(job))
+		table_add(table, "%zu/%u", job->n_members, job->world_size);
+	else
+		table_add(table, "-");
+}
+
+static void add_count(struct table *table, bool is_known, uint64_t count)
+{
+	if (is_known)
+		table_add(table, "%" PRIu64, count);
+	else
+		table_add(table, "-");
+}
+
+static void add_stored(struct table *table, const Tierd__Wire__JobEntry *job, uint64_t bytes)
+{
+	if (job->is_lost)
+		table_add(table, "-");
+	else
+		table_add_bytes(table, bytes);
 }
 
 static int print_jobs(const Tierd__Wire__JobsReply *jobs)
@@ -298,22 +160,25 @@ static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 		table_add(table, "%s", job->name);
 		add_user(table, job->uid);
 		add_status(table, job);
-		table_add(table, "%zu/%u", job->n_members, job->world_size);
-		table_add(table, "%u", job->stage);
-		table_add(table, "%" PRIu64, job->step);
+		add_ranks(table, job);
+		add_count(table, jobs_has_record(job), job->stage);
+		add_count(table, jobs_has_record(job), job->step);
 		add_durable(table, job);
-		table_add(table, "%" PRIu64, job->units);
-		table_add_count(table, job->parameters);
+		add_count(table, jobs_has_record(job), job->units);
+		if (jobs_has_record(job))
+			table_add_count(table, job->parameters);
+		else
+			table_add(table, "-");
 		table_add_bytes(table, job->host_bytes);
 		table_add_bytes(table, job->cache_bytes);
-		table_add_bytes(table, job->nvme_bytes);
-		table_add_bytes(table, job->own_bytes);
-		table_add_bytes(table, job->shared_bytes);
-		table_add(table, "%u", job->io_weight);
-		add_placement(table, job->parameter_placement, job->is_parameter_placement_auto);
+		add_stored(table, job, job->nvme_bytes);
+		add_stored(table, job, job->own_bytes);
+		add_stored(table, job, job->shared_bytes);
+		add_count(table, !job->is_lost, job->io_weight);
+		add_placement(table, job, job->parameter_placement, job->is_parameter_placement_auto);
 		add_optimizer(table, job);
-		add_placement(table, job->optimizer_placement, job->is_optimizer_placement_auto);
-		table_add(table, "%s", job->gradient_placement);
+		add_placement(table, job, job->optimizer_placement, job->is_optimizer_placement_auto);
+		add_placement(table, job, job->gradient_placement, false);
 	}
 	return command_print_table(table);
 }
@@ -353,18 +218,24 @@ static const char *text_kept(const Tierd__Wire__JobEntry *job, char text[static 
 
 static void print_head(const Tierd__Wire__JobEntry *job)
 {
-	char damage[2 * TEXT_SIZE], waits[LINE_SIZE], kept[LINE_SIZE], readers[LINE_SIZE];
+	char step[TEXT_SIZE] = "", damage[2 * TEXT_SIZE], waits[LINE_SIZE], kept[LINE_SIZE],
+	     readers[LINE_SIZE];
 
-	text_say(2, "%s: %s%s, step %" PRIu64 "%s%s%s%s%s", job->name, job->status, text_damage(job, damage),
-		 job->step, text_waits(job, waits), text_kept(job, kept), text_readers(job, readers),
+	if (jobs_has_record(job))
+		snprintf(step, sizeof(step), ", step %" PRIu64, job->step);
+	text_say(2, "%s: %s%s%s%s%s%s%s%s", job->name, job->status, text_damage(job, damage), step,
+		 text_waits(job, waits), text_kept(job, kept), text_readers(job, readers),
 		 *job->reason ? ": " : "", job->reason);
-	putchar('\n');
+	if (*job->remedy)
+		text_say(2, "  remedy: %s", job->remedy);
+	if (jobs_has_record(job))
+		putchar('\n');
 }
 
 static void add_rank(struct table *table, const Tierd__Wire__JobEntry *job, uint32_t rank)
 {
 	const Tierd__Wire__Member *member = find_member(job, rank);
-	const char *waits = is_waited_for(job, rank) ? "; others wait for it" : "";
+	const char *waits = jobs_is_waited_for(job, rank) ? "; others wait for it" : "";
 	char text[TEXT_SIZE];
 
 	table_add(table, "%u", rank);
@@ -390,6 +261,8 @@ static int print_ranks(const Tierd__Wire__JobEntry *job)
 	for (uint32_t rank = 0; table && rank < job->world_size; rank++)
 		add_rank(table, job, rank);
 	print_head(job);
+	if (!jobs_has_record(job))
+		return COMMAND_DONE;
 	return command_print_table(table);
 }
 
@@ -409,7 +282,7 @@ static int show_jobs(const struct command_context *context, const Tierd__Wire__J
 		return print_jobs(jobs);
 	json = cJSON_CreateArray();
 	for (size_t i = 0; i < jobs->n_jobs; i++)
-		cJSON_AddItemToArray(json, job_json(jobs->jobs[i]));
+		cJSON_AddItemToArray(json, jobs_json(jobs->jobs[i]));
 	return command_print_json(json);
 }
 
@@ -421,7 +294,7 @@ static int show_job(const struct command_context *context, const struct choice *
 
 	if (code != COMMAND_DONE)
 		return code;
-	return context->is_json ? command_print_json(job_json(job)) : print_ranks(job);
+	return context->is_json ? command_print_json(jobs_json(job)) : print_ranks(job);
 }
 
 int command_ask_jobs(struct ask *ask, const Tierd__Wire__JobsReply **ret_jobs)

@@ -43,6 +43,15 @@ expect_broken() { # JOB
 	expect_text broken
 	"$TIERCTL" --json jobs | grep -q "\"$two/tierd/[0-9]*/$1-[0-9]*.store is not there;" ||
 		fail "the path is not named: $("$TIERCTL" --json jobs)"
+	# What nobody knows is not made up, and what is to be done is said.
+	expect_text 'remedy: mount the path, or put the file back'
+	"$TIERCTL" --json jobs "$1" | python3 -c '
+import json, sys
+job = json.load(sys.stdin)
+unknown = [key for key in ("world_size", "stage", "step", "units", "parameters", "optimizer", "nvme_bytes") if job[key] is not None]
+assert not unknown and job["is_durable"] and job["remedy"], job' || fail 'values are made up'
+	expect_status 0 "$TIERCTL" jobs
+	[ "$(echo "$output" | awk -v job="$1" '$1 == job { print $7, $8, $9 }')" = '- - -' ] || fail "values are made up: $output"
 	grep -q "job $1 of user [0-9]*: its store .*$1-[0-9]*.store cannot be opened: $two/tierd/" "$tierd_log" ||
 		fail "the log says: $(cat "$tierd_log")"
 }

@@ -1,5 +1,6 @@
 /* Jobs that could not come back: which of them, what they say, and when they are tried again. */
 #include <errno.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -79,7 +80,70 @@ static void expect_back(const char *name)
 	assert_int_equal(find(name)->phase, JOB_RELEASED);
 }
 
+/* As it is told. */
+static const Tierd__Wire__JobEntry *ask(const char *name)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__JobsRead read = TIERD__WIRE__JOBS_READ__INIT;
+	const Tierd__Wire__Reply *reply;
+
+	request.body_case = TIERD__WIRE__REQUEST__BODY_JOBS_READ;
+	request.jobs_read = &read;
+	assert_int_equal(actor_enter(&scene, &actor), 0);
+	assert_int_equal(actor_ask(&actor, &request, &reply), 0);
+	for (size_t i = 0; i < reply->jobs->n_jobs; i++)
+		if (strcmp(reply->jobs->jobs[i]->name, name) == 0)
+			return reply->jobs->jobs[i];
+	return NULL;
+}
+
 /* ---- Tests ---- */
+
+static void what_is_told_of_one_is_what_its_record_says(void **state)
+{
+	uint64_t bytes = leave_job("play", 2);
+	const Tierd__Wire__JobEntry *told;
+
+	scene.node->paths[0].capacity = bytes - 1;
+	come_back("play");
+	told = ask("play");
+	assert_true(told->is_lost);
+	assert_true(told->is_record_read);
+	assert_int_equal(told->stage, 3);
+	assert_int_equal(told->world_size, 1);
+	assert_int_equal(told->units, 2);
+	assert_int_equal(told->parameters, 2 * (ELEMENTS / 2));
+	assert_string_equal(told->optimizer, "adamw");
+	assert_non_null(strstr(told->remedy, "raise the size of its paths in tierd.conf"));
+	end();
+	scene.node->paths[0].capacity = bytes;
+	come_back("play");
+	told = ask("play");
+	assert_false(told->is_lost);
+	assert_string_equal(told->remedy, "");
+	end();
+}
+
+/* Its file is there, and shorter: no room mends that. */
+static void of_one_that_was_cut_off_nothing_is_known(void **state)
+{
+	const Tierd__Wire__JobEntry *told;
+	char path[PATH_MAX];
+
+	leave_job("play", 2);
+	snprintf(path, sizeof(path), "%s/tierd/%s", scene.folder, find("play")->file);
+	assert_int_equal(truncate(path, 8 << 20), 0);
+	come_back("play");
+	expect_lost("play", "was cut off");
+	told = ask("play");
+	assert_true(told->is_lost);
+	assert_false(told->is_record_read);
+	assert_int_equal(told->stage, 0);
+	assert_string_equal(told->optimizer, "");
+	assert_non_null(strstr(told->remedy, "put back a copy of its files"));
+	assert_non_null(strstr(told->remedy, "open it again"));
+	end();
+}
 
 static void a_job_without_room_on_nvme_comes_back_when_there_is_some(void **state)
 {
@@ -144,7 +208,7 @@ static void who_opens_one_has_it_tried_again(void **state)
 	scene_settle(&scene);
 	/* In vain; and that is said then. */
 	assert_int_equal(actor_open(&actor, &(struct actor_job){ .name = "play", .stage = 3 }), -EIO);
-	if (!strstr(actor_message(&actor), "make room for it"))
+	if (!strstr(actor_message(&actor), "raise the size of its paths in tierd.conf"))
 		fail_msg("it says: %s", actor_message(&actor));
 	end();
 	scene.node->paths[0].capacity = capacity;
@@ -184,6 +248,8 @@ static void the_oldest_gets_the_room_that_there_is(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(what_is_told_of_one_is_what_its_record_says),
+		TEST(of_one_that_was_cut_off_nothing_is_known),
 		TEST(a_job_without_room_on_nvme_comes_back_when_there_is_some),
 		TEST(a_job_without_host_memory_comes_back_when_there_is_some),
 		TEST(one_that_still_has_no_room_is_left_alone),
