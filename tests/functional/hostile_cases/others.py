@@ -2,16 +2,17 @@
 import os
 
 from hostile_cases.case import FINE, Answered, Case, GREETED
-from messages import DRAIN, DROP, EVICT, JOBS, LEASES, MAP, OPEN, READER_OPEN, RELEASE, SCRUB, TRACE, UNITS, VERIFY, Client, codes, data, number
+from messages import DRAIN, DROP, EVICT, JOBS, LEASES, MAP, OPEN, READER_OPEN, RELEASE, SCRUB, TENSORS, TRACE, UNITS, VERIFY, Client, codes, data, number
 
 STRANGER = 60001
 OWNER = os.getuid()
 code = codes()
 
-of_owner = {DROP: (2, 3), MAP: (2, 3), LEASES: (2, 3), EVICT: (2, 3), RELEASE: (2, 3), READER_OPEN: (2, 3), VERIFY: (2, 3), SCRUB: (2, 3), TRACE: (2, 3), OPEN: (41, 42)}
+of_owner = {DROP: (2, 3), MAP: (2, 3), LEASES: (2, 3), EVICT: (2, 3), RELEASE: (2, 3), READER_OPEN: (2, 3), VERIFY: (2, 3), SCRUB: (2, 3), TRACE: (2, 3), TENSORS: (2, 3),
+            OPEN: (41, 42)}
 what = {
     DROP: "to drop", MAP: "to map", LEASES: "for its leases", EVICT: "to evict from", RELEASE: "to release", READER_OPEN: "to read", OPEN: "to open",
-    UNITS: "for its units", VERIFY: "to verify", SCRUB: "to scrub", TRACE: "to trace",
+    UNITS: "for its units", VERIFY: "to verify", SCRUB: "to scrub", TRACE: "to trace", TENSORS: "for its tensors",
 }
 
 

@@ -3,7 +3,7 @@ from hostile_cases.case import EPOCH, JOB, READER
 from messages import FORK, RESERVE, RETAIN, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS
 from messages import (
     AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
-    PUSH, READ, READER_CLOSE, READER_OPEN, RELEASE, READER_READ, READER_REFRESH, READER_UNITS, READY, STATISTICS, STEP, UNITS, WAIT, WATCH,
+    PUSH, READ, READER_CLOSE, READER_OPEN, RELEASE, READER_READ, READER_REFRESH, READER_UNITS, READY, STATISTICS, STEP, TENSORS, UNITS, WAIT, WATCH,
     SCRUB, TRACE, TRACE_READ, VERIFY, WRITE, data, number, rates, varint,
 )
 
@@ -12,6 +12,7 @@ KINDS = {
     PREFETCH: "a prefetch", PHASE: "a phase", WAIT: "a wait for a buffer", PUSH: "a push", BEGIN: "an announced step",
     STEP: "a step", WRITE: "values to write", READ: "values to read", STATISTICS: "a question for statistics",
     PING: "a ping", NODE: "a question for the node", JOBS: "a question for the jobs", UNITS: "a question for the units",
+    TENSORS: "a question for tensors",
     AWAIT: "an await", DROP: "a job to drop", MAP: "a question for a page", LEASES: "a question for leases",
     EVICT: "units to evict", RELEASE: "a job to release", DRAIN: "a drain", FINISH: "a step to finish", HURRY: "a step to hurry",
     READER_OPEN: "a reader to open", READER_UNITS: "a reader's question for units", READER_REFRESH: "a refresh",

@@ -4,7 +4,7 @@ from hostile_cases.request import KINDS, of_job, of_reader
 from messages import FORK, RESERVE, RETAIN, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS
 from messages import (
     AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
-    PUSH, READ, READER_OPEN, READY as READY_FIELD, RELEASE, SCRUB, STATISTICS, STEP, UNITS as UNITS_FIELD, VERIFY, WAIT, WRITE, data, number, rates,
+    PUSH, READ, READER_OPEN, READY as READY_FIELD, RELEASE, SCRUB, STATISTICS, STEP, TENSORS, UNITS as UNITS_FIELD, VERIFY, WAIT, WRITE, data, number, rates,
     varint,
 )
 
@@ -24,7 +24,7 @@ def empty():
     """A request's message without any field in it."""
     expected = {field: no_job(0) for field in of_job()} | {field: no_reader(0) for field in of_reader()}
     expected |= {OPEN: Answered("EINVAL", "job name"), PING: FINE, NODE: FINE, JOBS: FINE, MAP: FINE, SCRUB: FINE}
-    expected |= {field: Answered("ENOENT", "there is no job") for field in (UNITS_FIELD, DROP, LEASES, EVICT, RELEASE, READER_OPEN, VERIFY)}
+    expected |= {field: Answered("ENOENT", "there is no job") for field in (UNITS_FIELD, TENSORS, DROP, LEASES, EVICT, RELEASE, READER_OPEN, VERIFY)}
     expected |= {field: Answered("ENOENT", "there is no job") for field in (SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOTS, SNAPSHOT_DIFF, ROLL_BACK)}
     expected[RESERVE] = expected[RETAIN] = expected[FORK] = Answered("ENOENT", "there is no job")
     for field, outcome in expected.items():
