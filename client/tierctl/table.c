@@ -11,7 +11,9 @@
 #define MAXIMUM_COLUMNS 20
 #define GAP 2
 /* Of names: less is hard to tell apart. */
-#define LEAST_NAME 20
+#define LEAST_NAME 28
+/* Where that is too much beside what is not left out. */
+#define LEAST_SQUEEZED 12
 
 enum kind { KIND_WORD, KIND_NUMBER, KIND_NAME, KIND_SENTENCE };
 
@@ -174,6 +176,19 @@ static bool leave_one_out(const struct table *table, struct layout *layout)
 	return true;
 }
 
+/* Columns of that kind become narrower, the last ones first, until the table fits or all are as narrow as
+ * that, or as their titles. */
+static void squeeze(const struct table *table, struct layout *layout, enum kind kind, int least)
+{
+	for (unsigned i = table->column_count; i-- > 0;) {
+		int64_t excess = width_of_all(table, layout) - text_columns();
+		int spare = layout->widths[i] - wider(least, text_width(table->columns[i].title));
+
+		if (excess > 0 && table->columns[i].kind == kind && layout->widths[i] > 0 && spare > 0)
+			layout->widths[i] -= excess < spare ? (int)excess : spare;
+	}
+}
+
 static void lay_out(const struct table *table, struct layout *layout)
 {
 	int64_t room;
@@ -183,6 +198,8 @@ static void lay_out(const struct table *table, struct layout *layout)
 		layout->widths[i] = least_width(&table->columns[i], layout->natural[i]);
 	while (width_of_all(table, layout) > text_columns() && leave_one_out(table, layout))
 		;
+	squeeze(table, layout, KIND_NAME, LEAST_SQUEEZED);
+	squeeze(table, layout, KIND_WORD, LEAST_SQUEEZED);
 	/* What is left goes to names that could be longer. */
 	room = text_columns() - width_of_all(table, layout);
 	for (unsigned i = 0; i < table->column_count && room > 0; i++) {
@@ -205,10 +222,8 @@ static void print_cell(FILE *stream, const struct column *column, const char *te
 		fprintf(stream, "%*s", blanks, "");
 	if (column->kind == KIND_SENTENCE && is_last)
 		text_print_wrapped(stream, text, taken, taken);
-	else if (column->kind == KIND_NAME)
-		text_print_shortened(stream, text, width);
 	else
-		fputs(text, stream);
+		text_print_shortened(stream, text, width);
 	if (!is_last)
 		fprintf(stream, "%*s", GAP + (column->kind == KIND_NUMBER ? 0 : blanks), "");
 }
