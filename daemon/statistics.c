@@ -114,8 +114,16 @@ static void fill_node(struct statistics_node *body, const struct node *node)
 	};
 	_Static_assert(NODE_MAX_PATHS <= STATISTICS_MAX_PATHS, "every path has a place in the page");
 	QUEUE_FOREACH (link, &node->jobs) {
+		const struct job *job = queue_entry(link, struct job, link);
+		uint64_t step;
+
 		body->jobs++;
-		body->host_cache += queue_entry(link, struct job, link)->cache_bytes;
+		body->host_cache += job->cache_bytes;
+		/* What is lost already is as lost as before. */
+		if (job->is_lost || durable_has_step(job, &step))
+			body->durable_jobs++;
+		else
+			body->fleeting_jobs++;
 	}
 	add_jobs(&body->figures, &node->jobs);
 	add_jobs(&body->figures, &node->dying);

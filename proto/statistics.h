@@ -72,6 +72,7 @@ struct statistics_node {
 	struct statistics_figures figures; /* of all jobs, those that are gone included */
 	uint64_t path_count;
 	struct statistics_path paths[STATISTICS_MAX_PATHS];
+	uint64_t durable_jobs, fleeting_jobs; /* whose state comes back if the daemon ends now; the others */
 };
 
 struct statistics_job {

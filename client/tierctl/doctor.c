@@ -33,64 +33,6 @@ cJSON *doctor_add(struct doctor *doctor, enum finding finding, const char *what,
 /* ---- Before the first look -------------------------------------------------------------------------------
  */
 
-/* The number is one of the daemon's own machine or container, which need not be ours. */
-static pid_t find_process(const Tierd__Wire__NodeReply *node)
-{
-	char path[64], name[32] = "";
-	FILE *stream;
-
-	snprintf(path, sizeof(path), "/proc/%u/comm", node->pid);
-	stream = fopen(path, "re");
-	if (!stream)
-		return 0;
-	if (!fgets(name, sizeof(name), stream))
-		name[0] = '\0';
-	fclose(stream);
-	return strcmp(name, "tierd\n") == 0 ? (pid_t)node->pid : 0;
-}
-
-/* r: what ask_open() said. One that is there needs no start: it is stuck, or its socket is not for us, or we
- * have enough of its connections. */
-static void add_unreachable(struct doctor *doctor, const struct ask *ask, int r)
-{
-	const char *remedy = "systemctl start tierd";
-	enum finding finding = FINDING_POOR;
-
-	if (r == -ETIMEDOUT) {
-		finding = FINDING_MISSING;
-		remedy = "tierctl top says how long it has been stuck; systemctl restart tierd ends it, "
-			 "and its jobs lose their state";
-	} else if (r == -EACCES) {
-		finding = FINDING_UNKNOWN;
-		remedy = "adduser USER tierd, and log in again";
-	} else if (ask && ask_was_refused(ask)) {
-		finding = FINDING_UNKNOWN;
-		remedy = NULL;
-	}
-	doctor_add(doctor, finding, "tierd", remedy, "%s; what follows is of its configuration",
-		   ask ? ask_message(ask) : "out of memory");
-}
-
-static int look_for_daemon(struct doctor *doctor, const struct command_context *context, struct ask **ret_ask)
-{
-	const Tierd__Wire__NodeReply *node;
-	int r = ask_open(context->socket, ret_ask);
-	struct ask *ask = *ret_ask;
-
-	if (r < 0) {
-		add_unreachable(doctor, ask, r);
-		return COMMAND_DONE;
-	}
-	if (command_ask_node(ask, &node) != COMMAND_DONE)
-		return COMMAND_FAILED;
-	doctor->node = node;
-	doctor->daemon = find_process(node);
-	doctor->host_budget = node->host_budget_bytes;
-	doctor_add(doctor, FINDING_FOUND, "tierd", NULL, "%s at %s, pid %u", node->version, context->socket,
-		   node->pid);
-	return COMMAND_DONE;
-}
-
 const char *doctor_find_value(const struct doctor *doctor, const char *section, const char *key)
 {
 	const cJSON *object = cJSON_GetObjectItemCaseSensitive(doctor->configuration, section);
@@ -164,9 +106,11 @@ static int visit(struct doctor *doctor, const struct command_context *context, s
 	cJSON *json = NULL;
 	int r;
 
-	if (look_for_daemon(doctor, context, ret_ask) != COMMAND_DONE)
-		return COMMAND_FAILED;
 	service_read(&doctor->service);
+	if (doctor_look_for_daemon(doctor, context, ret_ask) != COMMAND_DONE) {
+		service_clear(&doctor->service);
+		return COMMAND_FAILED;
+	}
 	r = configuration_read(file, &json);
 	if (r < 0)
 		doctor_add(doctor, FINDING_UNKNOWN, "configuration", NULL,

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "client/tierctl/command.h"
 #include "client/tierctl/mounts.h"
 #include "client/tierctl/service.h"
 #include "proto/frame.h"
@@ -32,6 +33,16 @@ cJSON *doctor_add(struct doctor *doctor, enum finding finding, const char *what,
 
 /* What the configuration says; "": nothing. */
 const char *doctor_find_value(const struct doctor *doctor, const char *section, const char *key);
+
+/* ---- doctor_daemon.c ---- */
+/* ret_ask: stays open for what the daemon has said. An exit code, after a message. */
+int doctor_look_for_daemon(struct doctor *doctor, const struct command_context *context,
+			   struct ask **ret_ask);
+/* The process, or, if it is 0, one that was started now, is systemd's: a daemon that somebody has started by
+ * hand needs other remedies. */
+bool doctor_is_service(const struct doctor *doctor, pid_t process);
+/* The name of who runs it, or words for it. */
+const char *doctor_user(const struct doctor *doctor, char text[TEXT_SIZE]);
 
 /* ---- doctor_machine.c ---- */
 void doctor_look_at_io_uring(struct doctor *doctor);

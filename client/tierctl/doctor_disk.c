@@ -142,13 +142,17 @@ static bool is_told_not_to(const struct doctor *doctor, const char *path)
 void doctor_look_at_disk(struct doctor *doctor, const char *path, const char *folder)
 {
 	_cleanup_close_ int fd = open_scratch(folder);
+	char remedy[TEXT_SIZE + 32], user[TEXT_SIZE];
+	const char *runner = doctor_user(doctor, user);
 
+	snprintf(remedy, sizeof(remedy), "run it as root%s%s", strcmp(runner, "root") == 0 ? "" : ", or as ",
+		 strcmp(runner, "root") == 0 ? "" : runner);
 	if (fd == -EINVAL || fd == -EOPNOTSUPP)
 		doctor_add(doctor, FINDING_MISSING, "O_DIRECT", "a file system that has it: ext4 or XFS",
 			   "%s: the file system refuses it, so all goes through the page cache", path);
 	else if (fd < 0)
-		doctor_add(doctor, FINDING_UNKNOWN, "O_DIRECT", "run it as root, or as tierd's user",
-			   "%s: no file can be made there: %s", path, strerror(-fd));
+		doctor_add(doctor, FINDING_UNKNOWN, "O_DIRECT", remedy, "%s: no file can be made there: %s",
+			   path, strerror(-fd));
 	else if (is_told_not_to(doctor, path))
 		doctor_add(doctor, FINDING_MISSING, "O_DIRECT", "direct = auto in the configuration",
 			   "%s: it works, but tierd was told to do without", path);

@@ -86,10 +86,17 @@ static bool has_lock_capability(pid_t process)
 	return line && sscanf(line, "CapEff: %llx", &effective) == 1 && (effective >> CAP_IPC_LOCK & 1);
 }
 
+static bool is_of_service(const struct doctor *doctor)
+{
+	return doctor_is_service(doctor, doctor->node ? (pid_t)doctor->node->pid : 0);
+}
+
 static void judge_locked(struct doctor *doctor, const struct limits *limits)
 {
-	static const char remedy[] =
-		"LimitMEMLOCK=infinity in [Service] (systemctl edit tierd), or ulimit -l";
+	const char *remedy = is_of_service(doctor)
+				     ? "LimitMEMLOCK=infinity in [Service] (systemctl edit tierd)"
+				     : "ulimit -l unlimited, before it is started: root may raise it, or "
+				       "limits.conf(5)";
 	bool is_service = !doctor->node && doctor->service.is_loaded;
 	char a[TEXT_SIZE], b[TEXT_SIZE];
 
@@ -113,9 +120,11 @@ static void judge_locked(struct doctor *doctor, const struct limits *limits)
 
 static void judge_files(struct doctor *doctor, const struct limits *limits)
 {
-	static const char remedy[] =
-		"LimitNOFILE=65536 in [Service] (systemctl edit tierd), or ulimit -n; or "
-		"fewer connections in the configuration";
+	const char *remedy = is_of_service(doctor)
+				     ? "LimitNOFILE=65536 in [Service] (systemctl edit tierd); or fewer "
+				       "connections in the configuration"
+				     : "ulimit -n 65536, before it is started: root may raise it, or "
+				       "limits.conf(5); or fewer connections in the configuration";
 	uint64_t needed = doctor->connections * FILES_PER_CONNECTION + FILES_OF_DAEMON;
 
 	if (limits->files == UINT64_MAX)

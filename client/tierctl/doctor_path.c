@@ -115,7 +115,7 @@ static void look_at_sandbox(struct doctor *doctor, const char *path, const char 
 	const struct service *service = &doctor->service;
 
 	/* Another daemon, one that somebody has started by hand. */
-	if (doctor->node && (!service->is_loaded || service->pid != (pid_t)doctor->node->pid))
+	if (doctor->node && !doctor_is_service(doctor, (pid_t)doctor->node->pid))
 		doctor_add(doctor, FINDING_FOUND, "ReadWritePaths", NULL,
 			   "%s: the running tierd is not the service, and could open it", path);
 	else if (!service->is_loaded)

@@ -95,8 +95,11 @@ doctor 'of("ReadWritePaths")["finding"] == of("LimitNOFILE")["finding"] == of("m
 systemctl_says ProtectSystem=strict "'ReadWritePaths=\"$nvme/tierd-other\"'" LimitNOFILE=100 LimitMEMLOCK=65536
 doctor 'of("ReadWritePaths")["finding"] == of("LimitNOFILE")["finding"] == of("memlock")["finding"] == "missing"' \
 	"$TIERCTL" doctor "$conf"
+doctor 'all("[Service]" in of(what)["remedy"] for what in ("LimitNOFILE", "memlock"))' "$TIERCTL" doctor "$conf"
+doctor 'of("tierd")["remedy"] == "systemctl start tierd"' "$TIERCTL" doctor "$conf"
 doctor "of('ReadWritePaths')['remedy'].endswith('ReadWritePaths=\"$nvme/tierd\"')" "$TIERCTL" doctor "$conf"
 rm "$scratch/programs/systemctl"
+doctor "of('tierd')['remedy'].startswith('tierd --socket $TIERD_SOCKET')" "$TIERCTL" doctor "$conf"
 
 # With a daemon: its own word, and its own limits.
 tierd_start
@@ -112,13 +115,42 @@ if [ "$("$TIERCTL" --json tiers | python3 -c 'import json, sys; print(json.load(
 	quick=--quick
 	doctor 'all(finding["what"] != "disk speed" for finding in findings)' "$TIERCTL" doctor "$conf"
 fi
-# One that is stuck needs another remedy than one that was not started.
-kill -STOP "$tierd_pid"
-doctor 'of("tierd")["finding"] == "missing" and "systemctl restart" in of("tierd")["remedy"]' "$TIERCTL" doctor "$conf"
-kill -CONT "$tierd_pid"
+# One that is stuck needs another remedy than one that was not started: by who has started it, and with what becomes of its jobs.
+stuck() { # EXPRESSION
+	"$TIERCTL" metrics >"$scratch/metrics" || fail 'the daemon does not answer'
+	kill -STOP "$tierd_pid"
+	doctor "of('tierd')['finding'] == 'missing' and $1" "$TIERCTL" doctor "$conf"
+	kill -CONT "$tierd_pid"
+}
+import_one() { # NAME DURABILITY
+	python3 -c 'import struct, sys
+header = b"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}"
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(header)) + header + b"1")' "$scratch/one"
+	"$TIERCTL" import "$1" "$scratch/one" --durability "$2" >"$scratch/imported" || fail "importing $1"
+}
+import_one first step
+import_one second step
+stuck "'kill -KILL $tierd_pid, and starting it again as it was ends that: all of its jobs (2) are durable' in of('tierd')['remedy']"
+import_one third none
+systemctl_says "MainPID=$tierd_pid" ProtectSystem=strict LimitNOFILE=65536 LimitMEMLOCK=infinity
+stuck "'systemctl restart tierd ends that: of its 3 jobs 2 are durable and come back at the last durable step; the other (1) loses what it has' in of('tierd')['remedy']"
+rm "$scratch/programs/systemctl"
+
+# Another user cannot connect to one that was started by hand, and no group helps.
+if [ "$(id -u)" -eq 0 ] && setpriv --reuid 65534 --clear-groups true 2>/dev/null; then
+	cp "$TIERCTL" "$scratch/tierctl"
+	chmod 0755 "$scratch" "$scratch/tierctl"
+	doctor 'of("tierd")["finding"] == "unknown" and of("tierd")["remedy"].startswith("run it as root, who has started that tierd")' \
+		setpriv --reuid 65534 --regid 65534 --clear-groups "$scratch/tierctl" doctor
+	doctor 'of("O_DIRECT")["remedy"] == "run it as root"' \
+		setpriv --reuid 65534 --clear-groups "$scratch/tierctl" doctor
+	chmod 0700 "$scratch"
+else
+	echo 'another user is skipped: not root, or no setpriv'
+fi
 [ -z "$(find "$nvme" -name '.doctor*')" ] || fail 'the doctor leaves files behind'
 "$TIERCTL" doctor --quick "$conf" >"$scratch/table" || true
-grep -q '^ *remedy: .*LimitNOFILE' "$scratch/table" || fail "no remedy: $(cat "$scratch/table")"
+grep -q '^ *remedy: .*ulimit -n' "$scratch/table" || fail "no remedy: $(cat "$scratch/table")"
 tierd_stop
 
 tierd_start --io-engine plain --direct-io off
