@@ -251,9 +251,10 @@ struct tierd_tensor {
 #define TIERD_TENSOR_INIT { sizeof(struct tierd_tensor), NULL, NULL, TIERD_BF16, 0, { 0 }, 0, false, \
 	TIERD_INITIALIZE_NONE, 0.0, 0.0, NULL, 0, 0, NULL }
 
-/* Defines the next unit; every rank defines the same units in the same order. ret_unit: its index, counted
- * from 0. The strings are copied. A rank whose unit differs from the other ranks' gets -EINVAL and the first
- * difference. ret_unit NULL: who counts needs no index. */
+/* Defines the next unit; every rank defines the same units in the same order, all of them before the first
+ * tierd_tensor_write of any rank, which lays the job out (-EBUSY: it comes too late). ret_unit: its index,
+ * counted from 0; NULL: who counts needs none. The strings are copied. A rank whose unit differs from the
+ * other ranks' gets -EINVAL and the first difference. */
 int tierd_unit_define(struct tierd_job *job, const char *name, const struct tierd_tensor *tensors,
 		      size_t tensor_count, uint32_t *ret_unit /* or NULL */);
 
@@ -364,19 +365,19 @@ int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uin
 
 /* ---- Tensors ------------------------------------------------------------------------------------------ */
 
-/* Writes count elements from element first on, before the first tierd_job_ready: data is in the tensor's format, or fp32 where
- * is_master is set (bf16 and fp16 parameters then get a master of full precision). Any rank may write any piece.
- * -EBUSY: the job has been ready already.
+/* Writes count elements from element first on, before the first tierd_job_ready, and after all units are defined: data
+ * is in the tensor's format, or fp32 where is_master is set (bf16 and fp16 parameters then get a master of full
+ * precision). Any rank may write any piece. -EBUSY: the job has been ready already.
  * With the optimizer none, new masters of this rank's shard too, from TIERD_REDUCED to tierd_step_finish, in place of the
  * gradients; is_master must be set. -EDOM: a value is not finite, none is taken; -ERANGE: not all of them are in the
  * shard; -ENODATA: nobody has pushed the unit in this step, which updates it not; -EBUSY: not at this time. */
 int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count,
 		       const void *data /* or NULL if count is 0 */, bool is_master);
 
-/* Writes what the optimizer keeps of count elements, as fp32, before the first tierd_job_ready; state is a slot's name
- * (see enum tierd_optimizer_kind). It was kept after that step, the same in all calls: the job begins there, and each of
- * its trainable units counts as updated so often. What is not written is zero. -ENODATA: the tensor has no such state;
- * -EBUSY: the job has been ready already. */
+/* Writes what the optimizer keeps of count elements, as fp32, before the first tierd_job_ready, and after all units
+ * are defined; state is a slot's name (see enum tierd_optimizer_kind). It was kept after that step, the same in all
+ * calls: the job begins there, and each of its trainable units counts as updated so often. What is not written is
+ * zero. -ENODATA: the tensor has no such state; -EBUSY: the job has been ready already. */
 int tierd_tensor_write_state(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state, uint64_t step,
 			     uint64_t first, uint64_t count, const void *data /* or NULL if count is 0 */);
 

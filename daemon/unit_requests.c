@@ -49,6 +49,19 @@ static void forget_initializers(const struct job *job, uint32_t index,
 	}
 }
 
+static int refuse_late(const struct job *job, const char *name, char *message, size_t size)
+{
+	uint32_t units = job->catalog.unit_count;
+
+	if (job->phase == JOB_PLANNING || job->phase == JOB_FILLING)
+		return refuse(message, size, -EBUSY,
+			      "unit \"%.*s\" comes too late: the job was laid out with its %u unit%s by the "
+			      "first tierd_tensor_write or tierd_job_ready; define all units before",
+			      name_fit(name, 80), name, units, PLURAL(units));
+	return refuse(message, size, -EINVAL, "unit \"%.*s\" is one too many: the job has %u unit%s",
+		      name_fit(name, 80), name, units, PLURAL(units));
+}
+
 void job_define(struct pending *pending, const Tierd__Wire__UnitDefine *definition)
 {
 	struct member *member = pending->member;
@@ -60,10 +73,7 @@ void job_define(struct pending *pending, const Tierd__Wire__UnitDefine *definiti
 		forget_initializers(job, member->defined, definition);
 		r = catalog_compare(&job->catalog, member->defined, definition, message, sizeof(message));
 	} else if (job->phase != JOB_FORMING) {
-		r = -EINVAL;
-		snprintf(message, sizeof(message), "unit \"%.*s\" is one too many: the job has %u unit%s",
-			 name_fit(definition->name, 80), definition->name, job->catalog.unit_count,
-			 PLURAL(job->catalog.unit_count));
+		r = refuse_late(job, definition->name, message, sizeof(message));
 	} else {
 		r = job_add_unit(job, definition, message, sizeof(message));
 		if (r == -ENOMEM)

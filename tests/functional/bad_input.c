@@ -571,6 +571,28 @@ static void tensors_without_values_are_named(struct tierd_node *node)
 	support_drop("unwritten");
 }
 
+/* Where each unit lies is settled by the first value. */
+static void units_that_come_after_a_value_are_refused(struct tierd_node *node)
+{
+	struct tierd_job_options options = support_options("begun", 0, 1);
+	struct tierd_tensor bare = tensor_of("bare"), late = tensor_of("late");
+	struct tierd_job *job;
+	float values[128] = { 0 };
+	uint32_t unit;
+
+	bare.initializer = TIERD_INITIALIZE_NONE;
+	OK(tierd_job_open(node, &options, &job));
+	OK(tierd_unit_define(job, "unit", &bare, 1, &unit));
+	OK(tierd_tensor_write(job, 0, 0, 0, 1, values, false));
+	FAILS(tierd_unit_define(job, "late", &late, 1, &unit), -EBUSY,
+	      "unit \"late\" comes too late: the job was laid out with its 1 unit by the first "
+	      "tierd_tensor_write or tierd_job_ready");
+	OK(tierd_tensor_write(job, 0, 0, 0, 128, values, false));
+	OK(tierd_job_ready(job, -1, NULL));
+	OK(tierd_job_close(job));
+	support_drop("begun");
+}
+
 /* ---- Another user ---- */
 
 static void play_another_user(void)
@@ -662,6 +684,7 @@ int main(void)
 		modes_are_kept,
 		jobs_that_do_not_fit_hear_the_numbers,
 		tensors_without_values_are_named,
+		units_that_come_after_a_value_are_refused,
 		another_user_has_his_own_jobs,
 	};
 	struct tierd_node *node = support_connect();
