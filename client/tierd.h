@@ -1,4 +1,4 @@
-/* libtierd: train a model whose state lives in tierd, the node's daemon for GPU, host and NVMe memory.
+/* libtierd: train a model whose state lives in tierd, the node's daemon for host memory and NVMe.
  *
  * Every call returns 0 or a negative errno unless it says otherwise; tierd_message() then tells a person
  * what happened. All calls may be made from several threads. Blocking calls give up with -ETIMEDOUT after
