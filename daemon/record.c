@@ -177,6 +177,8 @@ static uint64_t front_most(const struct job *job)
 	front.options.world_size = WIRE_MAX_WORLD_SIZE;
 	front.options.stage = 3;
 	front.options.pushed_once = true;
+	front.options.host_budget = UINT64_MAX;
+	front.options.gradient_buffers = WIRE_MAX_GRADIENT_BUFFERS;
 	front.options.snapshots = front.options.snapshot_keep = WIRE_MAX_SNAPSHOTS;
 	front.options.snapshot_every = UINT64_MAX;
 	front.definition.is_retention_set = true;

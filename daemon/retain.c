@@ -112,8 +112,7 @@ static int check(const struct job *job, const struct port *port, const Tierd__Wi
 			      "(tierctl reserve)",
 			      request->keep, job->name, room, PLURAL(room));
 	if (job->former_shape.world_size > 0)
-		return refuse(message, size, -EAGAIN, "job %s gets another world size or stage; try again",
-			      job->name);
+		return refuse(message, size, -EAGAIN, "job %s gets another shape; try again", job->name);
 	return 0;
 }
 

@@ -430,12 +430,16 @@ static void the_definition_has_one_length_in_all_shapes(void **state)
 		job->options.world_size = worlds[i];
 		for (job->options.stage = 0; job->options.stage < 3; job->options.stage++)
 			assert_int_equal(record_definition_bytes(job), bytes);
+		job->options.host_budget = UINT64_MAX >> (15 * i);
+		job->options.gradient_buffers = (uint32_t)(1 + 21 * i);
 		job->options.snapshot_every = UINT64_MAX >> (7 * i);
 		job->is_retention_set = i % 2 == 0;
 		record = encode(job);
 		assert_int_equal(record.definition.size, bytes);
 		back = expect_decoded(&other, &record);
 		assert_int_equal(back->options.world_size, worlds[i]);
+		assert_int_equal(back->options.host_budget, job->options.host_budget);
+		assert_int_equal(back->options.gradient_buffers, job->options.gradient_buffers);
 		assert_int_equal(back->options.snapshot_every, job->options.snapshot_every);
 		assert_int_equal(back->is_retention_set, job->is_retention_set);
 		job_drop(back);
