@@ -147,7 +147,7 @@ static void resume(struct tierd_node *node, const struct tierd_job_options *opti
 	OK(tierd_job_close(job));
 }
 
-/* Who is refused has changed nothing. */
+/* Who is refused has changed nothing; who is not is followed by one who asks for what there was at first. */
 static void each_differs(struct tierd_node *node)
 {
 	struct tierd_job_options options, own;
@@ -157,11 +157,10 @@ static void each_differs(struct tierd_node *node)
 		printf("%s\n", all[i].field);
 		begin(&options);
 		all[i].set(&options);
-		if (!all[i].text) {
+		if (all[i].text)
+			FAILS(tierd_job_open(node, &options, &job), -EINVAL, all[i].text);
+		else
 			resume(node, &options);
-			continue;
-		}
-		FAILS(tierd_job_open(node, &options, &job), -EINVAL, all[i].text);
 		begin(&own);
 		resume(node, &own);
 	}
