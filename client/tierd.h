@@ -193,8 +193,8 @@ struct tierd_job_state {
 /* Joins the job as one of its ranks. The first rank's options are the job's; a rank that disagrees gets
  * -EINVAL and the first difference. -EBUSY: the rank is held by a live process (see takeover).
  * Until the first ready, ranks join what the first of them created, whatever their mode (but RESUME). tierd_job_state() then says whether the job is NEW.
- * A durable job without ranks may be opened with another world size, stage or pushed_once, which are the job's from then on: its values
- * keep their bits. -EBUSY: ranks are there. */
+ * A durable job without ranks may be opened with another world size, stage, pushed_once, host_budget or gradient_buffers, which are the
+ * job's from then on: its values keep their bits. -EBUSY: ranks are there. Nothing else may differ: tierd_job_options(3). */
 int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *options, struct tierd_job **ret_job);
 int tierd_job_state(struct tierd_job *job, struct tierd_job_state *ret_state);
 
