@@ -109,6 +109,23 @@ static void values_may_be_given_again_while_they_are_written(void **state)
 	end();
 }
 
+static void values_are_written_before_they_are_evicted(void **state)
+{
+	begin();
+	fill(0, 0, 0, ELEMENTS);
+	assert_int_equal(written(), 0);
+	assert_false(residency_evict(play(), 0));
+	scene_settle(&scene);
+	assert_true(residency_evict(play(), 0));
+	fill(0, 1, 0, ELEMENTS);
+	for (uint32_t unit = 1; unit < UNITS; unit++)
+		for (uint32_t tensor = 0; tensor < 2; tensor++)
+			fill(unit, tensor, 0, ELEMENTS);
+	assert_int_equal(actor_ready(&actor), 0);
+	assert_int_equal(read_back(0, 0, 5), 0x0101);
+	end();
+}
+
 /* ---- Frozen alone ---- */
 
 #define FROZEN_UNITS 6
@@ -213,6 +230,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_unit_is_written_when_its_last_frozen_value_is_there),
 		cmocka_unit_test(values_may_be_given_again_while_they_are_written),
+		cmocka_unit_test(values_are_written_before_they_are_evicted),
 		cmocka_unit_test(what_has_no_values_yet_is_not_loaded),
 		cmocka_unit_test(gaps_are_zero_whoever_had_the_slot),
 		cmocka_unit_test(staging_buffers_are_for_what_is_trained),

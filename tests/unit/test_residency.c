@@ -83,6 +83,77 @@ static void packs_that_somebody_waits_for_are_updated_first(void **state)
 	assert_int_equal(actor_await(&actor, step, 0)->status, 0);
 }
 
+static void gather_and_release(uint32_t unit)
+{
+	assert_int_equal(actor_gather(&actor, unit, 0, NULL), 0);
+	actor_release(&actor, unit);
+}
+
+/* All slots have a pack, the first ones, in this order. */
+static struct job *play_with_full_slots(void)
+{
+	struct job *job = actor_play(&scene, &actor);
+
+	for (uint32_t unit = 0; unit < job->slots.count; unit++)
+		gather_and_release(unit);
+	scene_settle(&scene);
+	for (uint32_t pack = 0; pack < job->slots.count; pack++)
+		assert_int_equal(job->residences[pack].state, DIRECTORY_RESIDENT);
+	job->has_next_uses = true;
+	return job;
+}
+
+static uint32_t gone(const struct job *job)
+{
+	uint32_t pack = 0;
+
+	while (pack < job->slots.count && job->residences[pack].state == DIRECTORY_RESIDENT)
+		pack++;
+	return pack;
+}
+
+static void expect_to_go(struct job *job, uint32_t pack)
+{
+	assert_true(residency_take_slot(job, PLAY_UNITS - 1, 0));
+	assert_int_equal(gone(job), pack);
+	residency_vacate(job, PLAY_UNITS - 1);
+	gather_and_release(pack);
+	assert_int_equal(gone(job), job->slots.count);
+}
+
+static void who_is_used_last_has_to_go(void **state)
+{
+	struct job *job = play_with_full_slots();
+
+	assert_true(job->slots.count > 2);
+	for (uint32_t pack = 0; pack < PLAY_UNITS; pack++)
+		job->next_use[pack] = 10 + pack;
+	job->next_use[1] = 100;
+	/* Not for one that is used later still, or at the same time. */
+	assert_false(residency_take_slot(job, PLAY_UNITS - 1, 100));
+	assert_int_equal(gone(job), job->slots.count);
+	expect_to_go(job, 1);
+	/* Of several, the one that was used first. */
+	job->has_next_uses = true;
+	for (uint32_t pack = 0; pack < PLAY_UNITS; pack++)
+		job->next_use[pack] = 10;
+	gather_and_release(0);
+	expect_to_go(job, 2);
+}
+
+static void what_the_daemon_reads_stays(void **state)
+{
+	struct job *job = actor_play(&scene, &actor);
+	bool is_evicted;
+
+	gather_and_release(0);
+	residency_pin(job, 0);
+	is_evicted = residency_evict(job, 0);
+	residency_unpin(job, 0);
+	assert_false(is_evicted);
+	assert_true(residency_evict(job, 0));
+}
+
 /* Its connection has ended, its process lives, and may read what it has leased. */
 static void what_a_rank_that_has_left_reads_stays(void **state)
 {
@@ -113,6 +184,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(slots_that_become_free_together_are_filled_together),
 		TEST(packs_that_somebody_waits_for_are_updated_first),
+		TEST(who_is_used_last_has_to_go),
+		TEST(what_the_daemon_reads_stays),
 		TEST(what_a_rank_that_has_left_reads_stays),
 	};
 
