@@ -109,34 +109,57 @@ static void gradients_on_their_way_aside_survive_a_failed_step(void **state)
 	take_good_step();
 }
 
-/* One rank pushes one unit, the other another, and none ever comes to both. */
-static void buffers_beyond_the_plan_are_given_back_when_nobody_trains(void **state)
+/* One rank pushes one unit, the other another, and none ever comes to both. The first one waits for a buffer
+ * then, and all that were planned to put gradients aside are taken. */
+static struct job *block_first(uint32_t *ret_wait)
 {
 	struct job *job;
-	uint64_t planned;
-	uint32_t wait;
 
 	start_two();
 	job = job_find(scene.node, geteuid(), "play");
-	planned = promised_bytes(job);
 	for (unsigned i = 0; i < first.buffer_count; i++) {
 		actor_send_push(&first, 0, i);
 		actor_send_push(&second, 1, i);
 	}
 	for (unsigned i = 0; i < job->held_count; i++) {
-		wait = send_buffer_wait(&first);
-		assert_int_equal(actor_await(&first, wait, 0)->status, 0);
+		assert_int_equal(actor_await(&first, send_buffer_wait(&first), 0)->status, 0);
 		actor_send_push(&first, 0, 0);
 	}
-	assert_int_equal(promised_bytes(job), planned);
-	send_buffer_wait(&first);
-	wait = send_buffer_wait(&second);
-	assert_int_equal(actor_await(&second, wait, 0)->status, 0);
-	assert_true(promised_bytes(job) > planned);
+	*ret_wait = send_buffer_wait(&first);
+	return job;
+}
+
+static void buffers_beyond_the_plan_are_given_back_when_nobody_trains(void **state)
+{
+	uint32_t wait;
+	struct job *job = block_first(&wait);
+	uint64_t planned = promised_bytes(job), others = scene.node->host_used - job->host_bytes;
+
+	/* The second one may still push what it waits for. */
+	scene_settle(&scene);
+	assert_int_equal(job->grown_held, 0);
+	assert_int_equal(actor_await(&second, send_buffer_wait(&second), 0)->status, 0);
+	assert_true(job->grown_held > 0 && promised_bytes(job) > planned);
+	assert_int_equal(scene.node->host_used - job->host_bytes, others);
 	actor_die(&first);
 	actor_die(&second);
 	scene_settle(&scene);
 	assert_int_equal(promised_bytes(job), planned);
+	assert_int_equal(scene.node->host_used - job->host_bytes, others);
+}
+
+static void there_are_none_beyond_the_plan_where_the_node_has_no_room(void **state)
+{
+	uint32_t wait;
+	const struct job *job = block_first(&wait);
+
+	scene.node->host_budget = scene.node->host_used;
+	send_buffer_wait(&second);
+	scene_settle(&scene);
+	assert_non_null(actor_find(&first, wait, 0));
+	assert_int_equal(actor_find(&first, wait, 0)->status, -ENOBUFS);
+	assert_non_null(strstr(actor_message(&first), "no gradient buffer of rank 0 is free"));
+	assert_int_equal(job->grown_held, 0);
 }
 
 #define TEST(name) SCENE_TEST(name, scene_setup)
@@ -146,6 +169,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(gradients_on_their_way_aside_survive_a_failed_step),
 		TEST(buffers_beyond_the_plan_are_given_back_when_nobody_trains),
+		TEST(there_are_none_beyond_the_plan_where_the_node_has_no_room),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
