@@ -82,15 +82,17 @@ static void a_step_without_a_refused_push_is_refused_until_its_rank_knows(void *
 	assert_true(norm_of(&first, actor_send_step(&first, 0.1f)) == 2.0);
 }
 
-static void a_new_epoch_knows_nothing_of_a_refused_push(void **state)
+static void a_new_epoch_knows_nothing_of_what_the_last_one_has_heard(void **state)
 {
 	uint32_t step;
 
 	start_two();
 	push_in_vain(&first);
+	assert_int_equal(actor_begin_step(&first, 0.1f, 1), 0);
 	actor_die(&second);
 	assert_int_equal(first.ended_epochs, 1);
 	join_second();
+	assert_int_equal(actor_begin_step(&first, 0.1f, 1), 0);
 	step = actor_send_step(&first, 0.1f);
 	push(&second, 1.0f);
 	actor_send_step(&second, 0.1f);
@@ -110,14 +112,31 @@ static void a_refused_push_is_none_of_the_micro_batches(void **state)
 	assert_true(norm_of(&first, actor_send_step(&first, 0.1f)) == 0.0);
 }
 
+/* By a rank that has closed its part, before the step is taken. */
+static void more_pushes_than_were_announced_are_refused(void **state)
+{
+	uint32_t step;
+
+	start_two();
+	step = actor_send_step(&first, 0.1f);
+	assert_int_equal(actor_begin_step(&first, 0.1f, 1), 0);
+	actor_send_step(&second, 0.1f);
+	norm_of(&first, step);
+	assert_int_equal(actor_begin_step(&first, 0.1f, 1), -EBUSY);
+	push(&first, 1.0f);
+	assert_int_equal(actor_await(&first, actor_send_push(&first, 0, 1), 0)->status, -EINVAL);
+	assert_non_null(strstr(actor_message(&first), "1 micro-batches were announced, this is one more"));
+}
+
 #define TEST(name) SCENE_TEST(name, scene_setup)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_step_without_a_refused_push_is_refused_until_its_rank_knows),
-		TEST(a_new_epoch_knows_nothing_of_a_refused_push),
+		TEST(a_new_epoch_knows_nothing_of_what_the_last_one_has_heard),
 		TEST(a_refused_push_is_none_of_the_micro_batches),
+		TEST(more_pushes_than_were_announced_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
