@@ -541,6 +541,32 @@ static void a_step_waits_for_what_a_commit_takes_from_host_memory(void **state)
 								 .optimizer_placement = PLACEMENT_HOST });
 }
 
+/* The second step is applied while the first one is being committed. */
+static void a_commit_answers_for_no_step_after_its_own(void **state)
+{
+	struct job *job;
+	uint32_t steps[2];
+	uint64_t durable = 0;
+
+	start_one((struct actor_job){ .stage = 3, .durability = DURABILITY_STEP });
+	job = job_find(scene.node, geteuid(), "play");
+	while (!durable_is_quiet(job) || durable_is_behind(job))
+		scene_wait(&scene);
+	for (unsigned i = 0; i < 2; i++)
+		steps[i] = actor_send_step(&first, 0.1f);
+	assert_int_equal(actor_await(&first, steps[0], 0)->status, 0);
+	while (durable_holds(job))
+		scene_wait(&scene);
+	scene_hear_nothing_of_devices(&scene);
+	assert_int_equal(actor_await(&first, steps[1], 0)->status, 0);
+	scene_hear_of_devices(&scene);
+	for (unsigned i = 0; i < 2; i++) {
+		expect_durable(actor_await(&first, steps[i], 1));
+		assert_true(durable_has_step(job, &durable));
+		assert_true(durable == 2 || !actor_find(&first, steps[1], 1));
+	}
+}
+
 static void a_rank_can_be_taken_over(void **state)
 {
 	start_one((struct actor_job){ .stage = 3 });
@@ -747,6 +773,7 @@ int main(void)
 		TEST(a_commit_waits_for_a_step_that_is_measured),
 		TEST(a_step_waits_for_what_a_commit_takes_from_nvme),
 		TEST(a_step_waits_for_what_a_commit_takes_from_host_memory),
+		TEST(a_commit_answers_for_no_step_after_its_own),
 		TEST(a_rank_can_be_taken_over),
 		TEST(two_jobs_live_side_by_side),
 		TEST(a_gather_that_waits_can_be_cancelled),

@@ -11,6 +11,7 @@
 #include "daemon/errand.h"
 #include "daemon/job.h"
 #include "daemon/restore.h"
+#include "daemon/snapshot.h"
 #include "tests/unit/scene_test.h"
 
 static struct actor rank, first, second;
@@ -59,16 +60,22 @@ static int take(const char *snapshot)
 	return ask(&first, &request);
 }
 
-static int roll_back(const char *snapshot)
+static uint32_t send_roll_back(const char *snapshot, bool is_forced)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobRollBack body = TIERD__WIRE__JOB_ROLL_BACK__INIT;
 
 	body.name = (char *)"play";
 	body.snapshot = (char *)snapshot;
+	body.force = is_forced;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_ROLL_BACK;
 	request.job_roll_back = &body;
-	return ask(&first, &request);
+	return actor_send(&first, &request);
+}
+
+static int roll_back(const char *snapshot)
+{
+	return actor_await(&first, send_roll_back(snapshot, false), 0)->status;
 }
 
 static int retain(uint64_t every, uint32_t keep)
@@ -192,6 +199,60 @@ static void a_job_is_what_its_devices_say_after_a_rollback_that_failed(void **st
 	assert_true(nth > 4);
 }
 
+static void take_durable_step(void)
+{
+	uint32_t step = actor_send_step(&rank, 0.1f);
+
+	for (unsigned nth = 0; nth < 2; nth++)
+		assert_int_equal(actor_await(&rank, step, nth)->status, 0);
+	scene_settle(&scene);
+}
+
+static bool is_kept(const char *snapshot)
+{
+	struct store_snapshot found;
+
+	return snapshot_look_for(job_find(scene.node, geteuid(), "play"), snapshot, &found);
+}
+
+static void of_the_steps_that_are_kept_the_oldest_goes_and_no_other_snapshot(void **state)
+{
+	play();
+	assert_int_equal(reserve(3), 0);
+	assert_int_equal(take("mine"), 0);
+	assert_int_equal(retain(1, 2), 0);
+	for (unsigned step = 1; step <= 4; step++)
+		take_durable_step();
+	assert_true(is_kept("mine") && is_kept("step-3") && is_kept("step-4"));
+	assert_int_equal(snapshot_count(job_find(scene.node, geteuid(), "play")), 3);
+}
+
+static void a_rollback_waits_for_what_is_in_flight(void **state)
+{
+	struct job *job;
+	uint32_t number;
+
+	play();
+	assert_int_equal(reserve(2), 0);
+	assert_int_equal(take("one"), 0);
+	assert_int_equal(roll_back("one"), -EBUSY);
+	assert_non_null(strstr(actor_message(&first), "in use by rank 0"));
+	job = job_find(scene.node, geteuid(), "play");
+	assert_int_equal(job->residences[PLAY_UNITS - 1].state, DIRECTORY_ABSENT);
+	scene_hear_nothing_of_devices(&scene);
+	actor_send_gather(&rank, PLAY_UNITS - 1, 0, false);
+	number = send_roll_back("one", true);
+	assert_true(rank.ended_epochs == 1 && job->member_count == 0);
+	for (unsigned turn = 0; turn < 10; turn++)
+		event_base_loop(scene.loop, EVLOOP_NONBLOCK);
+	assert_int_equal(count_errands(job), 1);
+	assert_false(queue_entry(queue_first(&job->errands), struct errand, link)->is_under_way);
+	assert_int_equal(take("two"), -EAGAIN);
+	assert_non_null(strstr(actor_message(&first), "is being rolled back"));
+	scene_hear_of_devices(&scene);
+	assert_int_equal(actor_await(&first, number, 0)->status, 0);
+}
+
 static void a_released_job_remembers_which_steps_it_keeps(void **state)
 {
 	const struct job *job;
@@ -237,6 +298,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(requests_of_clients_that_are_gone_have_a_bound),
 		TEST(a_job_is_what_its_devices_say_after_a_rollback_that_failed),
+		TEST(of_the_steps_that_are_kept_the_oldest_goes_and_no_other_snapshot),
+		TEST(a_rollback_waits_for_what_is_in_flight),
 		TEST(a_released_job_remembers_which_steps_it_keeps),
 		TEST(a_commit_that_fails_is_told_who_has_changed_the_retention),
 	};
