@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "common/cleanup.h"
@@ -154,6 +155,20 @@ static void what_the_daemon_reads_stays(void **state)
 	assert_true(residency_evict(job, 0));
 }
 
+static void a_gather_that_can_never_fit_fails(void **state)
+{
+	const struct job *job = actor_play(&scene, &actor);
+
+	for (uint32_t unit = 0; unit < job->slots.count; unit++)
+		assert_int_equal(actor_gather(&actor, unit, 0, NULL), 0);
+	actor_send_gather(&actor, PLAY_UNITS - 1, 0, true);
+	scene_settle(&scene);
+	assert_int_equal(actor_outstanding(&actor), 0);
+	assert_non_null(
+		strstr(actor_message(&actor), "unit \"u7\" can never be gathered beside what is leased"));
+	assert_non_null(strstr(actor_message(&actor), "\"u0\" by rank 0"));
+}
+
 /* Its connection has ended, its process lives, and may read what it has leased. */
 static void what_a_rank_that_has_left_reads_stays(void **state)
 {
@@ -186,6 +201,7 @@ int main(void)
 		TEST(packs_that_somebody_waits_for_are_updated_first),
 		TEST(who_is_used_last_has_to_go),
 		TEST(what_the_daemon_reads_stays),
+		TEST(a_gather_that_can_never_fit_fails),
 		TEST(what_a_rank_that_has_left_reads_stays),
 	};
 
