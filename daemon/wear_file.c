@@ -3,16 +3,14 @@
 #include "daemon/wear_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <xxhash.h>
 
 #include "common/cleanup.h"
 #include "common/little_endian.h"
+#include "daemon/state_file.h"
 
 #define MAGIC "tierdwea"
 #define NAME "written"
@@ -151,65 +149,23 @@ int wear_file_encode(const struct wear_file *file, void **ret_bytes, size_t *ret
 
 /* ---- The file ---- */
 
-static int read_all(int fd, uint8_t *bytes, size_t size, size_t *ret_length)
-{
-	size_t length = 0;
-	ssize_t got = 1;
-
-	while (length < size && got > 0) {
-		got = read(fd, bytes + length, size - length);
-		if (got < 0 && errno != EINTR)
-			return -errno;
-		length += got > 0 ? (size_t)got : 0;
-		got = got < 0 ? 1 : got;
-	}
-	*ret_length = length;
-	return 0;
-}
-
 int wear_file_read(struct wear_file *file, const char *directory)
 {
-	_cleanup_free_ uint8_t *bytes = malloc(MOST_BYTES + 1);
-	_cleanup_close_ int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	_cleanup_close_ int fd = folder < 0 ? -1 : openat(folder, NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	size_t length = 0;
-	int r;
+	_cleanup_free_ void *bytes = NULL;
+	char aside[STATE_FILE_NAME];
+	size_t length;
+	int r = state_file_read_in(directory, NAME, MOST_BYTES, &bytes, &length);
 
-	if (!bytes)
-		return -ENOMEM;
-	if (fd < 0)
-		return -errno;
-	r = read_all(fd, bytes, MOST_BYTES + 1, &length);
 	if (r == 0)
 		r = wear_file_decode(file, bytes, length);
+	if (r == -EFBIG)
+		r = -EBADMSG;
 	if (r == -EBADMSG)
-		(void)renameat(folder, NAME, folder, NAME ".damaged");
+		(void)state_file_set_aside(directory, NAME, aside);
 	return r;
-}
-
-static int write_all(int fd, const uint8_t *bytes, size_t length)
-{
-	for (size_t done = 0; done < length;) {
-		ssize_t put = write(fd, bytes + done, length - done);
-
-		if (put < 0 && errno != EINTR)
-			return -errno;
-		done += put > 0 ? (size_t)put : 0;
-	}
-	return fdatasync(fd) < 0 ? -errno : 0;
 }
 
 int wear_file_write(const char *directory, const void *bytes, size_t length)
 {
-	_cleanup_close_ int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	_cleanup_close_ int fd = -1;
-	int r;
-
-	if (folder < 0)
-		return -errno;
-	fd = openat(folder, NAME ".new", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-	r = fd < 0 ? -errno : write_all(fd, bytes, length);
-	if (r == 0 && renameat(folder, NAME ".new", folder, NAME) < 0)
-		r = -errno;
-	return r;
+	return state_file_write_in(directory, NAME, bytes, length);
 }
