@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/plural.h"
+#include "daemon/expected.h"
 #include "daemon/refuse.h"
 #include "offload/store_device.h"
 
@@ -172,22 +173,59 @@ static int put_in_order(const struct found *found, struct path_list *paths, char
 	return 0;
 }
 
-int devices_find(const struct node *node, const struct stored_job *job, struct path_list *ret_paths,
-		 char *message, size_t size)
+static uint32_t found_paths(const struct found *found)
+{
+	uint32_t paths = 0;
+
+	for (unsigned i = 0; i < found->count; i++)
+		paths |= UINT32_C(1) << found->devices[i].path;
+	return paths;
+}
+
+/* A commit that was cut off is on some of them only. */
+static const struct device *newest(const struct found *found)
+{
+	const struct device *newest = first_known(found);
+
+	for (unsigned i = 0; i < found->count; i++)
+		if (found->devices[i].is_known && found->devices[i].says.generation > newest->says.generation)
+			newest = &found->devices[i];
+	return newest;
+}
+
+static int check_listed(const struct found *found, const struct job_list_store *listed, char *message,
+			size_t size)
+{
+	const struct device *device = newest(found);
+	int r = 0;
+
+	if (found->count < found->members)
+		r = expected_check_paths(found->node, listed, found_paths(found), message, size);
+	if (r == 0 && device)
+		r = expected_check_store(listed, found->node->paths[device->path].folder, &device->says,
+					 message, size);
+	return r;
+}
+
+int devices_find(const struct node *node, const struct stored_job *job, const struct job_list_store *listed,
+		 struct path_list *ret_paths, char *message, size_t size)
 {
 	struct found found = { .node = node, .file = job->file };
 	struct path_list paths;
-	int r;
+	int r = 0;
 
 	for (unsigned i = 0; i < node->path_count; i++)
 		look(&found, i);
 	if (has_strangers(&found))
 		return refuse_strangers(&found, message, size);
 	if (found.members == 0 || found.members > NODE_MAX_PATHS)
-		found.members = node->path_count;
-	if (found.count < found.members)
-		return refuse_missing(&found, message, size);
-	r = put_in_order(&found, &paths, message, size);
+		found.members = listed ? listed->path_count : node->path_count;
+	if (listed)
+		r = check_listed(&found, listed, message, size);
+	if (r == 0 && found.count < found.members)
+		r = refuse_missing(&found, message, size);
+	if (r == 0)
+		r = put_in_order(&found, &paths, message, size);
 	if (r == 0)
 		*ret_paths = paths;
 	return r;

@@ -30,6 +30,18 @@ static void drop(struct job *job, uid_t uid)
 		job_drop(job);
 }
 
+/* Of one of its jobs it is known that it is there; what else is, says the list of jobs, or nobody. */
+static void refuse_lost(struct pending *pending, const struct job *job)
+{
+	pending_error(
+		pending, -EBUSY,
+		"the store of job %s, %s, cannot be opened%s: %s; drop --lost destroys all that is left of "
+		"it, and what is not here now as soon as it is",
+		job->name, job->file,
+		job->loss.is_explained ? "" : ", and may have forks, too, which would go with it",
+		job->reason);
+}
+
 void drop_job(struct pending *pending, const Tierd__Wire__JobDrop *request)
 {
 	const struct port *port = pending_port(pending);
@@ -43,14 +55,8 @@ void drop_job(struct pending *pending, const Tierd__Wire__JobDrop *request)
 			      (unsigned)job->uid);
 		return;
 	}
-	/* Of one of its jobs it is known that it is there, and what else is nobody can say. */
-	if (job->is_lost && job->loss.is_unread && !request->force) {
-		pending_error(
-			pending, -EBUSY,
-			"the store of job %s, %s, cannot be read, and may have forks, too, which would go "
-			"with it: mend what keeps it from being opened, or drop it with --force, which "
-			"destroys all that is in it",
-			job->name, job->file);
+	if (job->is_lost && job->loss.is_unread && !request->lost) {
+		refuse_lost(pending, job);
 		return;
 	}
 	if (family_check_end(job, message, sizeof(message)) < 0) {

@@ -68,7 +68,9 @@ const char *job_describe_loss(const struct job *job, char *text, size_t size)
 	char remedy[REMEDY_TEXT];
 	uint64_t step;
 
-	if (job->is_lost)
+	if (job->is_lost && job->loss.is_explained)
+		snprintf(text, size, "job %s cannot come back: %s", job->name, job->reason);
+	else if (job->is_lost)
 		snprintf(text, size,
 			 "job %s cannot come back: %s; %s; or open the job with replace, which destroys what "
 			 "is left of it",

@@ -147,6 +147,7 @@ struct loss {
 	bool is_asked; /* somebody who opens it has had it tried again */
 	/* What else is in its files nobody has seen: forks of it, or of one that was called so. */
 	bool is_unread;
+	bool is_explained; /* the reason says what to do about it */
 	uint64_t host_room, path_room[NODE_MAX_PATHS];
 	struct loss_record {
 		bool is_read;
@@ -161,8 +162,8 @@ struct job {
 	struct node *node;
 	char name[WIRE_MAX_JOB_NAME + 1];
 	uid_t uid;
-	uint64_t number;	   /* of all jobs that this node has made */
-	char file[JOB_FILE_BYTES]; /* of its store: daemon/stored.h */
+	uint64_t number;	     /* of all jobs that this node has made */
+	char file[JOB_FILE_BYTES];   /* of its store: daemon/stored.h */
 	struct job_options options;
 	struct job_shape former_shape; /* world_size 0: its memory is there, or was, in the one that it has */
 	struct catalog catalog;

@@ -9,6 +9,7 @@
 #include "common/size.h"
 #include "daemon/access.h"
 #include "daemon/family.h"
+#include "daemon/listing.h"
 #include "daemon/options.h"
 #include "daemon/remedy.h"
 #include "daemon/restore.h"
@@ -46,10 +47,24 @@ static void measure_room(const struct node *node, struct loss *loss)
 		loss->path_room[i] = size_rest(node->paths[i].capacity, node->paths[i].used);
 }
 
+static void tell(const struct job *job, const char *why)
+{
+	char remedy[REMEDY_TEXT], more[REMEDY_TEXT + 200] = "";
+
+	if (!job->loss.is_explained)
+		snprintf(more, sizeof(more),
+			 ": %s; or open it with replace, or drop it, which both destroy what is left%s",
+			 remedy_describe(job, remedy),
+			 job->loss.is_unread
+				 ? "; what else is in it, such as forks, nobody can say before that"
+				 : "");
+	events_of_job(job, EVENT_BROKEN, NULL,
+		      "its store %s cannot be opened: %s; nothing of it is touched%s", job->file, why, more);
+}
+
 void lost_new(struct node *node, const struct stored_job *file, const struct loss *loss, const char *why)
 {
 	struct job *job = job_find(node, file->uid, file->name) ? NULL : new_job(node, file);
-	char remedy[REMEDY_TEXT];
 
 	if (!job) {
 		log_error("%s: %s; it is left alone", file->file, why);
@@ -58,12 +73,7 @@ void lost_new(struct node *node, const struct stored_job *file, const struct los
 	job->loss = *loss;
 	measure_room(node, &job->loss);
 	snprintf(job->reason, sizeof(job->reason), "%.500s", why);
-	events_of_job(
-		job, EVENT_BROKEN, NULL,
-		"its store %s cannot be opened: %s; nothing of it is touched: %s; or open it with replace, "
-		"or drop it, which both destroy what is left%s",
-		file->file, why, remedy_describe(job, remedy),
-		loss->is_unread ? "; what else is in it, such as forks, nobody can say before that" : "");
+	tell(job, why);
 }
 
 /* ---- Another try ---- */
@@ -134,6 +144,7 @@ void lost_remove_file(struct node *node, const struct stored_job *file)
 {
 	struct removal *removal;
 
+	listing_give_up(node, file->file, file->name);
 	if (family_has_file(node, file)) {
 		restore_and_end(node, file);
 		return;

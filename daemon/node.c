@@ -23,6 +23,7 @@
 #include "daemon/endurance.h"
 #include "daemon/errand.h"
 #include "daemon/job.h"
+#include "daemon/listing.h"
 #include "daemon/scrub.h"
 
 struct node_events {
@@ -388,6 +389,8 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 	for (unsigned i = 0; i < config->path_count && r == 0; i++)
 		r = open_path(node, config, i);
 	if (r == 0)
+		r = listing_new(node, config->state_directory, &node->listing);
+	if (r == 0)
 		r = start_engine(node, config);
 	if (r == 0)
 		r = start_threads(node, config);
@@ -416,10 +419,11 @@ uint64_t node_path_left(const struct node_path *path)
 
 struct path_list node_all_paths(const struct node *node)
 {
-	struct path_list list = { .count = node->path_count };
+	struct path_list list = { .count = 0 };
 
-	for (unsigned i = 0; i < list.count; i++)
-		list.paths[i] = (uint8_t)i;
+	for (unsigned i = 0; i < node->path_count; i++)
+		if (!node->paths[i].is_absent)
+			list.paths[list.count++] = (uint8_t)i;
 	return list;
 }
 
@@ -488,6 +492,7 @@ struct node *node_free(struct node *node)
 	if (!node)
 		return NULL;
 	end_jobs(node);
+	node->listing = listing_free(node->listing);
 	node->scrub = scrub_free(node->scrub);
 	node->endurance = endurance_free(node->endurance);
 	unwatch_all(node);

@@ -26,6 +26,7 @@ struct node_path {
 	uint64_t moved[2];  /* bytes, by enum tier_direction, of all jobs there have been */
 	int directory_fd;   /* of the folder */
 	bool is_direct;	    /* O_DIRECT works there */
+	bool is_absent;	    /* its file system is not mounted: daemon/listing.h */
 	dev_t file_system;
 	unsigned device; /* of the engine: folders of one file system share it */
 };
@@ -92,7 +93,8 @@ struct node {
 	uint64_t rounds;       /* in which those that wait for files were looked at */
 	struct scrub *scrub;
 	struct endurance *endurance;
-	struct queue verifies; /* requests of clients: daemon/verify.h */
+	struct listing *listing;   /* NULL: it keeps no list of jobs */
+	struct queue verifies;	   /* requests of clients: daemon/verify.h */
 	struct staging staging;
 	uint64_t jobs_created;
 	unsigned disposals; /* under way */
@@ -128,7 +130,7 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
  * decided have been applied and committed. */
 void node_stop(struct node *node, void (*on_idle)(void *argument), void *argument);
 
-/* As they are configured. */
+/* As they are configured, but those that are absent. */
 struct path_list node_all_paths(const struct node *node);
 /* What its file system has left for tierd, bytes, whatever tierd may use of it; on any thread. */
 uint64_t node_path_left(const struct node_path *path);

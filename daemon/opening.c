@@ -297,23 +297,34 @@ static bool find_to_open(struct pending *pending, const Tierd__Wire__JobOpen *op
 	return true;
 }
 
+/* Without its paths, it would be made where they are to be mounted, or not be durable, though it is to be. */
+static int check_paths(const struct node *node, char *message, size_t size)
+{
+	if (node->path_count == 0 || node_all_paths(node).count > 0)
+		return 0;
+	return refuse(message, size, -ENODEV,
+		      "the NVMe path %.300s is not mounted%s: mount it, and start tierd again; no job can be "
+		      "made before",
+		      node->paths[0].path, node->path_count > 1 ? ", nor is any other" : "");
+}
+
 /* NULL: it is answered, and what it was to replace comes back. */
 static struct job *create_opened(struct pending *pending, const Tierd__Wire__JobOpen *open,
 				 const struct job_options *options, struct replaced *replaced)
 {
 	struct node *node = pending_node(pending);
 	struct job *job = NULL;
-	char message[256];
-	int r = 0;
+	char message[640];
+	int r = job_check_count(node, pending_port(pending)->uid, message, sizeof(message));
 
+	if (r == 0)
+		r = check_paths(node, message, sizeof(message));
 	if (is_foreign(pending, open))
 		refuse_foreign(pending, open);
-	else if (job_check_count(node, pending_port(pending)->uid, message, sizeof(message)) < 0)
-		pending_error(pending, -EBUSY, "%s", message);
-	else
-		r = create(node, pending_port(pending), open->name, options, &job);
-	if (r < 0)
-		pending_error(pending, r, "job %s: out of memory", open->name);
+	else if (r < 0)
+		pending_error(pending, r, "%s", message);
+	else if (create(node, pending_port(pending), open->name, options, &job) < 0)
+		pending_error(pending, -ENOMEM, "job %s: out of memory", open->name);
 	if (job)
 		job->replaced = replaced;
 	else

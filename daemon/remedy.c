@@ -41,7 +41,9 @@ const char *remedy_describe(const struct job *job, char text[static REMEDY_TEXT]
 {
 	uint64_t step;
 
-	if (job->is_lost)
+	if (job->is_lost && job->loss.is_explained)
+		snprintf(text, REMEDY_TEXT, "do what the reason says");
+	else if (job->is_lost)
 		snprintf(text, REMEDY_TEXT, "%s%s", find(job->loss.error),
 			 lost_lacks_room(job) ? "; it comes back when there is room"
 					      : ", and open it again, or start tierd again");

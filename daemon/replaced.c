@@ -7,6 +7,7 @@
 
 #include "common/log.h"
 #include "daemon/durable.h"
+#include "daemon/listing.h"
 #include "daemon/lost.h"
 #include "daemon/restore.h"
 #include "daemon/stored.h"
@@ -102,6 +103,9 @@ struct replaced *replaced_remove(struct replaced *replaced)
 {
 	if (!replaced)
 		return NULL;
+	/* Then it goes when they are. */
+	if (replaced->is_unread && !listing_has_paths(replaced->node, replaced->file.file))
+		listing_give_up(replaced->node, replaced->file.file, replaced->file.name);
 	if (replaced->is_unread)
 		log_warning(
 			"job %s of user %u: another one has taken its place, and %s, which could not be "

@@ -5,6 +5,7 @@
 #include "common/little_endian.h"
 #include "common/size.h"
 #include "daemon/family.h"
+#include "daemon/listing.h"
 #include "daemon/lost.h"
 #include "daemon/record.h"
 #include "daemon/refuse.h"
@@ -126,11 +127,30 @@ static int make_job(struct restore *restore)
 	}
 	restore->store = NULL;
 	restore->job = job;
+	listing_note(job);
 	retention_begin(job, restore->is_fork ? job->step + 1 : job->step);
 	/* Its record says its origin's name, as nothing else does; without memory it goes on saying so. */
 	if (restore->is_fork && durable_redefine_now(job) == 0)
 		job_settle(job);
 	return 0;
+}
+
+/* What else is in files that cannot be opened is known only of those that are on the list. */
+static void lose_listed(const struct restore *restore, const struct loss *loss)
+{
+	struct stored_job file = restore->file;
+	struct job_list_store listed;
+
+	if (!listing_copy(restore->node, file.file, &listed)) {
+		lost_new(restore->node, &file, loss, restore->message);
+		return;
+	}
+	for (unsigned i = 0; i < listed.job_count; i++) {
+		memcpy(file.name, listed.jobs[i].name, sizeof(file.name));
+		file.number = listed.jobs[i].number;
+		if (!listed.jobs[i].is_given_up && !job_find(restore->node, file.uid, file.name))
+			lost_new(restore->node, &file, loss, restore->message);
+	}
 }
 
 /* Whatever it was that there was no room for, it may find some later; files that were cut off do not. */
@@ -142,16 +162,40 @@ static void lose(struct restore *restore, int r)
 				   .lacking = error == -ENOMEM || error == -ENOSPC ? error : 0,
 				   .is_asked = restore->origin.is_asked,
 				   .is_unread = restore->is_unread,
+				   .is_explained = restore->is_explained,
 				   .record = restore->record };
 
-	lost_new(restore->node, &restore->file, &loss, restore->message);
+	if (loss.is_unread)
+		lose_listed(restore, &loss);
+	else
+		lost_new(restore->node, &restore->file, &loss, restore->message);
 }
 
+/* It may have been dropped meanwhile. */
+static void on_listed(struct listing_wait *wait)
+{
+	struct restore *restore = container_of(wait, struct restore, listed);
+	const struct job *job = job_find(restore->node, restore->file.uid, restore->file.name);
+
+	if (!job) {
+		restore_give_up(restore, "it was dropped meanwhile");
+		return;
+	}
+	tell(restore, job);
+	restore_free(restore);
+}
+
+/* Who has made a fork hears of it once it is on the list of jobs. */
 static void end(struct restore *restore, int r)
 {
+	if (r == 0 && restore->is_fork) {
+		restore->listed.done = on_listed;
+		listing_await(restore->node, &restore->listed);
+		return;
+	}
 	if (r < 0)
 		lose(restore, r);
-	else if (!restore->is_fork)
+	else
 		tell_restored(restore->job);
 	tell(restore, r < 0 ? NULL : restore->job);
 	restore_free(restore);
@@ -297,6 +341,7 @@ void restore_finish(struct restore *restore, int r)
 int restore_forget(struct restore *restore)
 {
 	log_info("%s: nothing was ever committed; it is removed", restore->file.file);
+	listing_forget(restore->node, restore->file.file, restore->file.name);
 	refuse(restore->message, sizeof(restore->message), 0, "nothing of it was ever committed");
 	restore->is_forgotten = true;
 	return 0;

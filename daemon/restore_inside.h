@@ -4,6 +4,7 @@
 
 #include "daemon/durable.h"
 #include "daemon/errand.h"
+#include "daemon/listing.h"
 #include "daemon/restore.h"
 
 /* What it has from the job that it was in this daemon, of which its store knows nothing. */
@@ -34,6 +35,7 @@ struct restore {
 	bool is_unwanted;  /* it is to end, not to come back */
 	bool is_fork;	   /* a new one, for which there is room on the paths already */
 	bool is_unread;	   /* its files cannot be opened */
+	bool is_explained; /* and the message says what to do about it */
 	bool is_forgotten; /* nothing of it was ever committed */
 	struct origin origin;
 	struct store *store;
@@ -41,6 +43,7 @@ struct restore {
 	struct store_request request; /* of its end */
 	struct store_transfer transfer;
 	struct errand errand; /* of a job that has the files open */
+	struct listing_wait listed;
 	struct record_header header;
 	struct loss_record record;   /* if it is read, and becomes no job */
 	char *definition, *progress; /* with what is before them, page-aligned */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "daemon/listing.h"
 #include "daemon/restore_inside.h"
 
 /* More than there ever are between two starts. */
@@ -18,6 +19,13 @@ static int on_stored(struct node *node, const struct stored_job *file, void *arg
 		log_info("job %s of user %u: %s is removed: a daemon has died before anything in it was to "
 			 "outlive it",
 			 file->name, (unsigned)file->uid, file->file);
+		listing_forget(node, file->file, file->name);
+		stored_remove(node, file);
+		return 0;
+	}
+	if (file->is_given_up) {
+		log_info("job %s of user %u: it was given up, and %s goes as far as it is here", file->name,
+			 (unsigned)file->uid, file->file);
 		stored_remove(node, file);
 		return 0;
 	}
@@ -155,5 +163,6 @@ int restore_all(struct node *node)
 	await_all(node);
 	for (struct queue *link = queue_pop(&outdated); link; link = queue_pop(&outdated))
 		look_at_outdated(queue_entry(link, struct restore, link));
+	listing_settle(node);
 	return r;
 }

@@ -13,6 +13,7 @@
 #include "daemon/devices.h"
 #include "daemon/disposal.h"
 #include "daemon/family.h"
+#include "daemon/listing.h"
 #include "daemon/refuse.h"
 #include "daemon/restore_inside.h"
 #include "offload/fault.h"
@@ -33,6 +34,8 @@ struct opening {
 	struct store_job jobs[STORE_MAX_SNAPSHOTS + 1];
 	struct restore *restores[STORE_MAX_SNAPSHOTS + 1]; /* of each that comes back, or has to end */
 	unsigned count, next;
+	struct job_list_store listed; /* what the list of jobs says of them */
+	bool is_listed;
 };
 
 static bool is_of(const struct restore *restore, const char *file)
@@ -79,6 +82,7 @@ static void on_lost_dropped(struct errand *errand, int status)
 	}
 	log_info("job %s of user %u: it has been given up, and is not in %s any more", restore->file.name,
 		 (unsigned)restore->file.uid, restore->file.file);
+	listing_forget(restore->node, restore->file.file, restore->file.name);
 	family_let_go(host);
 	restore_free(restore);
 }
@@ -258,6 +262,8 @@ static void share(struct opening *opening)
 			continue;
 		restore->state = RESTORE_SEEKING;
 		restore->paths = asker->paths;
+		restore->is_unwanted |=
+			listing_is_given_up(asker->node, asker->file.file, restore->file.name);
 	}
 	while (opening->jobs[opening->opened].is_lost)
 		opening->opened++;
@@ -327,8 +333,9 @@ static void run_open(struct work *work)
 	struct tier *tiers[NODE_MAX_PATHS];
 	unsigned count = 0;
 
-	asker->status = devices_find(asker->node, &asker->file, &asker->paths, asker->message,
-				     sizeof(asker->message));
+	asker->status = devices_find(asker->node, &asker->file, opening->is_listed ? &opening->listed : NULL,
+				     &asker->paths, asker->message, sizeof(asker->message));
+	asker->is_explained = opening->is_listed && asker->status < 0;
 	while (asker->status == 0 && count < asker->paths.count) {
 		asker->status = open_tier(asker, count, &tiers[count]);
 		count += asker->status == 0;
@@ -369,6 +376,7 @@ static void open_files(struct restore *restore)
 		return;
 	}
 	opening->asker = restore;
+	opening->is_listed = listing_copy(restore->node, restore->file.file, &opening->listed);
 	opening->work = (struct work){ .run = run_open, .done = on_found, .urgency = WORK_NORMAL };
 	workers_submit(restore->node->slow_workers, &opening->work);
 }
@@ -464,6 +472,7 @@ static void on_ended(struct store_request *request, int status)
 		restore_finish(restore, refuse_store(restore, status, restore->store));
 		return;
 	}
+	listing_forget(restore->node, restore->file.file, restore->file.name);
 	family_charge_again(restore->node, restore->file.file);
 	leave_files(restore);
 }

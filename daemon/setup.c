@@ -335,6 +335,8 @@ static void end_setup(struct setup *setup, int r)
 	struct job *job = setup->job;
 
 	job->setup = NULL;
+	if (r < 0 && !setup->is_return)
+		listing_forget(job->node, job->file, job->name);
 	setup_give_up(setup);
 	if (setup->is_return) {
 		job->phase = r < 0 ? JOB_RELEASED : JOB_TRAINED;
@@ -409,6 +411,20 @@ static void on_finished(struct work *work)
 }
 
 /* Whatever is committed from now on is the job's. */
+static void on_listed(struct listing_entry *entry, int status)
+{
+	struct setup *setup = container_of(entry, struct setup, listing);
+
+	if (status < 0) {
+		setup->status = status;
+		end_made(setup);
+		return;
+	}
+	setup->work = (struct work){ .run = run_finishing, .done = on_finished, .urgency = WORK_NORMAL };
+	workers_submit(setup->job->node->slow_workers, &setup->work);
+}
+
+/* It is on the list of jobs before any step of it can be there. */
 static void on_created(struct store_request *request, int status)
 {
 	struct setup *setup = container_of(request, struct setup, creation);
@@ -418,8 +434,11 @@ static void on_created(struct store_request *request, int status)
 		end_made(setup);
 		return;
 	}
-	setup->work = (struct work){ .run = run_finishing, .done = on_finished, .urgency = WORK_NORMAL };
-	workers_submit(setup->job->node->slow_workers, &setup->work);
+	setup->listing = (struct listing_entry){ .job = setup->job,
+						 .message = setup->message,
+						 .size = sizeof(setup->message),
+						 .done = on_listed };
+	listing_add(&setup->listing);
 }
 
 /* A store that will be there after a crash says so on its devices. */
@@ -523,9 +542,12 @@ void setup_clear(struct job *job)
 {
 	struct made made = MADE_INIT;
 	uint64_t step;
+	bool is_kept = job->is_kept && durable_has_step(job, &step);
 
 	if (job_nvme_store(job))
-		store_keep(job_nvme_store(job), job->is_kept && durable_has_step(job, &step));
+		store_keep(job_nvme_store(job), is_kept);
+	if (job_nvme_store(job) && !is_kept)
+		listing_forget(job->node, job->file, job->name);
 	leave_family(job);
 	made.parameter_store = job->parameter_store;
 	made.optimizer_store = job->optimizer_store;

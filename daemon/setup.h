@@ -4,6 +4,7 @@
 
 #include "daemon/disposal.h"
 #include "daemon/job.h"
+#include "daemon/listing.h"
 #include "daemon/placement.h"
 #include "daemon/refill.h"
 #include "daemon/replaced.h"
@@ -22,6 +23,7 @@ struct setup {
 	char folder[16];	 /* of its owner on each path */
 	struct made made;
 	struct store_request creation; /* of a durable store */
+	struct listing_entry listing;  /* of the same */
 	struct refill refill;	       /* of what comes back to host memory */
 	int pinning;		       /* what engine_buffer_add() said */
 	int status;

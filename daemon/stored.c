@@ -13,6 +13,8 @@
 #include "common/cleanup.h"
 #include "common/log.h"
 #include "daemon/devices.h"
+#include "daemon/listing.h"
+#include "daemon/mark.h"
 #include "offload/nvme.h"
 #include "proto/name.h"
 #include "proto/vocabulary.h"
@@ -102,6 +104,22 @@ static bool parse_file(const char *text, struct stored_job *job)
 	return true;
 }
 
+bool stored_parse(const char *file, struct stored_job *ret_job)
+{
+	const char *slash = strchr(file, '/');
+	struct stored_job job = { .uid = 0 };
+	char folder[16];
+
+	if (!slash || slash - file >= (ptrdiff_t)sizeof(folder))
+		return false;
+	memcpy(folder, file, (size_t)(slash - file));
+	folder[slash - file] = '\0';
+	if (!parse_folder(folder, &job.uid) || !parse_file(slash + 1, &job))
+		return false;
+	*ret_job = job;
+	return true;
+}
+
 /* ---- Folders ---- */
 
 static int add(struct search *search, const struct stored_job *job, unsigned path)
@@ -186,8 +204,11 @@ static void log_unreadable(const struct node_path *path, const char *folder, int
 static int look_at_folder(struct search *search, unsigned path, int fd, const char *folder, const char *name)
 {
 	uid_t uid;
-	int r = parse_folder(name, &uid) ? look_through(search, path, name, look_at_file) : -ENOTDIR;
+	int r;
 
+	if (strcmp(name, MARK_NAME) == 0)
+		return 0;
+	r = parse_folder(name, &uid) ? look_through(search, path, name, look_at_file) : -ENOTDIR;
 	if (r == -ENOMEM || r == 0)
 		return r;
 	if (r == -ENOTDIR || r == -ELOOP)
@@ -208,6 +229,23 @@ static int look_at_paths(struct search *search)
 			return r;
 	}
 	return 0;
+}
+
+/* A user's folder may be left when its last job has gone. */
+static int look_for_any(struct search *search, unsigned path, int fd, const char *folder, const char *name)
+{
+	uid_t uid;
+
+	if (strcmp(folder, ".") == 0 && parse_folder(name, &uid))
+		return look_through(search, path, name, look_for_any);
+	return -ENOTEMPTY;
+}
+
+bool stored_is_empty(struct node *node, unsigned path)
+{
+	struct search search = { .node = node };
+
+	return look_through(&search, path, ".", look_for_any) == 0;
 }
 
 /* ---- Jobs ---- */
@@ -240,6 +278,31 @@ static void join(struct entry *entry, const struct entry *other)
 {
 	entry->paths |= other->paths;
 	entry->job.is_unfinished |= other->job.is_unfinished;
+	entry->job.is_given_up |= other->job.is_given_up;
+}
+
+/* What is on the list, and nowhere else. */
+static int add_listed(struct search *search)
+{
+	const struct job_list *list = listing_list(search->node);
+	int r = 0;
+
+	for (size_t i = 0; list && i < list->store_count && r == 0; i++) {
+		struct stored_job job;
+		struct entry *entry;
+
+		if (!stored_parse(list->stores[i].file, &job))
+			continue;
+		r = add(search, &job, 0);
+		if (r < 0)
+			break;
+		entry = &search->entries[search->count - 1];
+		entry->paths = 0;
+		entry->job.is_given_up = job_list_is_given_up(&list->stores[i]);
+	}
+	if (list && list->highest > search->highest)
+		search->highest = list->highest;
+	return r;
 }
 
 /* Of files that are of one job, one entry. */
@@ -267,7 +330,7 @@ static uint32_t find_missing(const struct node *node, const struct entry *entry)
 	char message[640];
 
 	if (!missing || entry->job.is_unfinished ||
-	    devices_find(node, &entry->job, &paths, message, sizeof(message)) != -ENOENT)
+	    devices_find(node, &entry->job, NULL, &paths, message, sizeof(message)) != -ENOENT)
 		return 0;
 	return missing;
 }
@@ -284,7 +347,7 @@ static void choose(struct search *search)
 		job->missing = find_missing(search->node, entry);
 		job->is_outdated = latest && latest->uid == job->uid && strcmp(latest->name, job->name) == 0;
 		/* Nor has it replaced anything. */
-		if (!job->is_outdated && !job->is_unfinished)
+		if (!job->is_outdated && !job->is_unfinished && !job->is_given_up)
 			latest = job;
 	}
 	qsort(search->entries, search->count, sizeof(search->entries[0]), compare_age);
@@ -296,6 +359,8 @@ int stored_find(struct node *node,
 	struct search search = { .node = node };
 	int r = look_at_paths(&search);
 
+	if (r == 0)
+		r = add_listed(&search);
 	if (search.highest > node->jobs_created)
 		node->jobs_created = search.highest;
 	if (r == 0 && search.count > 0) {

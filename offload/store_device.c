@@ -22,14 +22,26 @@ static int read_copy(int fd, unsigned copy, struct superblock *ret_superblock)
 
 int store_device_read(int fd, struct store_device *ret_device)
 {
-	struct superblock found;
+	struct superblock found, newest = { .generation = 0 };
+	unsigned pairs = 0;
 	int r = -ENODATA;
 
-	for (unsigned copy = 0; copy < SUPERBLOCK_COPIES && r < 0; copy++)
-		r = read_copy(fd, copy, &found);
+	for (unsigned copy = 0; copy < SUPERBLOCK_COPIES; copy++) {
+		int status = read_copy(fd, copy, &found);
+
+		r = pairs == 0 ? status : r;
+		if (status < 0)
+			continue;
+		if (pairs == 0 || found.generation > newest.generation)
+			newest = found;
+		pairs |= 1U << copy / 2;
+		r = 0;
+	}
 	if (r < 0)
 		return r;
-	*ret_device = (struct store_device){ .member = found.member, .member_count = found.member_count };
-	memcpy(ret_device->store, found.store, sizeof(found.store));
+	*ret_device = (struct store_device){ .member = newest.member,
+					     .member_count = newest.member_count,
+					     .generation = pairs == 3 ? newest.generation : 0 };
+	memcpy(ret_device->store, newest.store, sizeof(newest.store));
 	return 0;
 }

@@ -7,10 +7,12 @@
 struct store_device {
 	unsigned member, member_count; /* the first one is 0 */
 	uint8_t store[16];	       /* random: the same on all of its devices, and on no others */
+	uint64_t generation;	       /* of the newest copy; 0: a pair has no whole one, so it may be lost */
 };
 
-/* Of any whole copy of its superblock: no commit ever changes it, so nobody need be waited for who still
- * writes. -ENODATA: none is whole; -EPROTONOSUPPORT: another format; or what reading has failed with. */
+/* Of the whole copies of its superblock. But for the generation no commit ever changes it, so nobody need be
+ * waited for who still writes. -ENODATA: none is whole; -EPROTONOSUPPORT: another format; or what reading has
+ * failed with. */
 int store_device_read(int fd, struct store_device *ret_device);
 
 #endif

@@ -58,6 +58,7 @@ int command_drop(const struct command_context *context)
 	drop.has_owner = true;
 	drop.owner = job->uid;
 	drop.force = command_flag(context, "force") != NULL;
+	drop.lost = command_flag(context, "lost") != NULL;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_DROP;
 	request.job_drop = &drop;
 	/* The next answer takes the place of the jobs. */

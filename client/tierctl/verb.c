@@ -19,6 +19,7 @@ static const struct verb_flag user_flags[] = { USER_FLAG, END };
 static const struct verb_flag drop_flags[] = {
 	USER_FLAG,
 	{ "force", NULL, "also if ranks are attached" },
+	{ "lost", NULL, "also if its files cannot be opened: destroys what is left of it" },
 	{ "yes", NULL, "do not ask" },
 	END,
 };

@@ -5,6 +5,7 @@ Without a scenario all of one job's life; replacements: all of a job that is rep
 $SCRATCH and $NVME are folders of its own, $TIERD_SOCKET is where the daemons listen. $TIERD_KILLS_FLAGS and
 $TIERD_KILLS_DAEMON are flags of trainer and daemon, beside their usual ones.
 """
+import contextlib
 import itertools
 import os
 import re
@@ -105,13 +106,20 @@ def content(path):
         return file.read()
 
 
+def forget_list():
+    """What is on the disk is what there is."""
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(f"{SCRATCH}/state/jobs")
+
+
 def forget():
     """Nothing but the job's own file is left, and that goes."""
     for folder, _, files in os.walk(NVME):
         for file in files:
-            if file != ".lock":
+            if file != "mark":
                 assert file.endswith(".store"), file
                 os.remove(f"{folder}/{file}")
+    forget_list()
 
 
 def run(faults, expected):
@@ -181,6 +189,7 @@ def bring_job(expected):
         keep_job(expected)
     shutil.rmtree(f"{NVME}/tierd")
     subprocess.run(["cp", "-a", "--sparse=always", KEPT, f"{NVME}/tierd"], check=True)
+    forget_list()
 
 
 def replace(fault, log, output):
@@ -233,7 +242,7 @@ def replacement(expected, fault):
         was = replace(fault, tierd_log, output)
         go_on(tierd_log, output)
     is_old = check_replacement(content(log).decode())
-    files = [file for _, _, names in os.walk(f"{NVME}/tierd") for file in names if file != ".lock"]
+    files = [file for _, _, names in os.walk(f"{NVME}/tierd") for file in names if file != "mark"]
     assert len(files) == 1, f"left: {files}"
     return was, is_old
 

@@ -105,9 +105,10 @@ tierd_stop() {
 # After the end of a daemon: nothing but what jobs keep is left, and the next one does not know them.
 forget_jobs() {
 	# Below the path: what is above it may be called tierd, too.
-	left=$(cd "$nvme" && find . -path '*/tierd/*' -type f ! -name '*.store')
+	left=$(cd "$nvme" && find . -path '*/tierd/*' -type f ! -name '*.store' ! -name mark)
 	[ -z "$left" ] || fail "left: $left"
 	find "$nvme" -name '*.store' -delete
+	rm -f "$scratch/state/jobs"
 }
 
 tierd_kill() {

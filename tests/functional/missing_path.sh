@@ -41,7 +41,7 @@ empty_path() {
 expect_broken() { # JOB
 	expect_status 0 "$TIERCTL" jobs "$1"
 	expect_text broken
-	"$TIERCTL" --json jobs | grep -q "\"$two/tierd/[0-9]*/$1-[0-9]*.store is not there;" ||
+	"$TIERCTL" --json jobs | grep -q "\"$two/tierd/[0-9]*/$1-[0-9]*.store is not there: the file system that $two was is not mounted;" ||
 		fail "the path is not named: $("$TIERCTL" --json jobs)"
 	# What nobody knows is not made up, and what is to be done is said.
 	expect_text 'remedy: mount the path, or put the file back'
@@ -72,7 +72,7 @@ for job in back replaced dropped; do
 	expect_broken $job
 	expect_status 1 run_gpt --steps 4 --job $job
 	expect_text "job $job cannot come back: $two/tierd/"
-	expect_text 'bring back what that path had'
+	expect_text 'mount it and start tierd again, or give the job up'
 	expect_status 1 run_gpt --steps 4 --job $job --mode create
 	expect_status 1 run_gpt --steps 4 --job $job --mode resume
 done
@@ -93,15 +93,16 @@ is_broken() {
 await is_broken replaced || fail "what was not replaced is not there: $("$TIERCTL" jobs)"
 [ "$(files_of replaced | wc -l)" -eq 1 ] || fail "what was not replaced: $(files_of replaced)"
 expect_status 0 run_gpt --steps 2 --job replaced --mode replace
-"$TIERCTL" drop dropped --yes --force >/dev/null
+"$TIERCTL" drop dropped --yes --lost >/dev/null
 stop
-# What could not be read is nobody's to remove: there may be more in it.
-[ "$(files_of replaced | wc -l)" -eq 3 ] || fail "after it was replaced: $(files_of replaced)"
+# The new one is not where the disk was. What could not be read is nobody's to remove: there may be more in it.
+[ "$(files_of replaced | wc -l)" -eq 2 ] || fail "after it was replaced: $(files_of replaced)"
 [ -z "$(files_of dropped)" ] || fail "after it was dropped: $(files_of dropped)"
 
 # ---- Brought back
 
 for file in "$scratch"/away/*/back-*.store; do
+	mkdir "$two/tierd/$(basename "$(dirname "$file")")"
 	cp --sparse=always "$file" "$two/tierd/$(basename "$(dirname "$file")")"
 done
 start_two
@@ -163,9 +164,12 @@ rm "$three/tierd/$user/$(basename "$file")"
 back=$user/$(basename "$file") here=$nvme
 mkdir "$scratch/other" "$three/other"
 nvme=$three/other
+mv "$scratch/state" "$scratch/state-here"
 tierd_start
 expect_status 0 run_gpt --steps 2 --job back
 stop
+rm -r "$scratch/state"
+mv "$scratch/state-here" "$scratch/state"
 nvme=$here
 mv "$three/other/tierd/$back" "$three/tierd/$user/" || fail "of another number: $(files_of back)"
 rm -r "$three/other"
@@ -186,8 +190,15 @@ mv "$two/tierd/$back" "$scratch/other/two"
 mv "$nvme/tierd/$back" "$scratch/other/one"
 mv "$scratch/other/three" "$three/tierd/$back"
 start_three
+expect_status 1 run_gpt --steps 3 --job back --mode resume
+expect_text "$three/tierd/$back is of another job, of the same name and number"
+stop
+# Without the list nobody knows which one it was.
+rm "$scratch/state/jobs"
+start_three
 expect_status 0 run_gpt --steps 3 --job back --mode resume
 stop
+rm "$scratch/state/jobs"
 rm "$three/tierd/$back"
 mv "$scratch/other/two" "$two/tierd/$back"
 mv "$scratch/other/one" "$nvme/tierd/$back"

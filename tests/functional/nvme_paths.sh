@@ -154,7 +154,7 @@ stop
 if mount -t tmpfs -o size=24M none "$two" 2>/dev/null; then
 	trap 'status=$?; set +e; kill -KILL "$tierd_pid" 2>/dev/null; umount -l "$two"; (exit $status); clean_up' EXIT
 	start_three
-	is_refused "it needs 68.0 MiB in $two, and 24.0 MiB are left on that disk"
+	is_refused "it needs 68.0 MiB in $two, and 23.9 MiB are left on that disk"
 	stop
 	umount "$two"
 	trap clean_up EXIT

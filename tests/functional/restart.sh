@@ -110,8 +110,8 @@ tierd_stop
 cp --sparse=always "$scratch/spoilt.store" "$file"
 tierd_start
 expect_status 1 "$TIERCTL" drop paused --yes
-expect_text 'cannot be read, and may have forks'
-"$TIERCTL" drop paused --yes --force >/dev/null
+expect_text 'cannot be opened, and may have forks'
+"$TIERCTL" drop paused --yes --lost >/dev/null
 tierd_stop
 [ ! -e "$file" ] || fail 'a dropped job that could not be opened has left its file'
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"

@@ -51,7 +51,7 @@ mkdir "$nvme/other"
 start_at "$nvme/other:64M"
 [ "$(of_path written_ever_bytes)" -eq 0 ] || fail "another path: $("$TIERCTL" tiers)"
 tierd_stop
-rmdir "$nvme/other/tierd" "$nvme/other"
+rm -r "$nvme/other"
 # A device that is another one has an endurance of its own.
 start_at "$nvme:1G,2T" --endurance 1M
 [ "$(of_path endurance_bytes)" -eq 2199023255552 ] || fail "its own: $("$TIERCTL" tiers)"

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/job.h"
+#include "daemon/listing.h"
 #include "daemon/loop.h"
 #include "daemon/restore.h"
 
@@ -24,6 +25,7 @@ static int make_node(const struct scene_options *options, struct scene *scene)
 		.is_plain_io = options->is_plain_io,
 		.path_count = options->is_without_nvme ? 0 : 1,
 		.fault = options->fault,
+		.state_directory = scene->folder,
 	};
 
 	config.paths[0].path = scene->folder;
@@ -41,7 +43,11 @@ int scene_open(const struct scene_options *options, struct scene *scene)
 		scene->folder[0] = '\0';
 		return -errno;
 	}
-	return make_node(options, scene);
+	int r = make_node(options, scene);
+
+	if (r == 0)
+		listing_settle(scene->node);
+	return r;
 }
 
 static void end_node(struct scene *scene)
