@@ -1,6 +1,7 @@
 #include "daemon/durable.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -310,6 +311,30 @@ static void fail_commit(struct durable *durable, int status, const char *what)
 	job_settle(job);
 }
 
+static void tell_durable(struct durable *durable)
+{
+	struct job *job = durable->job;
+
+	job->replaced = replaced_remove(job->replaced);
+	events_of_job(job, EVENT_DURABLE, &(struct log_fields){ .step = &durable->step },
+		      "step %llu is durable", (unsigned long long)durable->step);
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank])
+			awaited_answer(job->ranks[rank], durable->committed);
+}
+
+/* What was committed goes with the daemon. */
+static void tell_removed(struct job *job)
+{
+	char text[PRESENCE_TEXT], message[PRESENCE_TEXT + 80];
+
+	snprintf(message, sizeof(message), "job %s: %s", job->name,
+		 presence_describe(job, text, sizeof(text)));
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank])
+			awaited_fail(job->ranks[rank], -EIO, message);
+}
+
 static void on_committed(struct store_request *request, int status)
 {
 	struct durable *durable = container_of(request, struct durable, request);
@@ -323,15 +348,13 @@ static void on_committed(struct store_request *request, int status)
 	}
 	free(TAKE_PTR(durable->definition.bytes));
 	durable->is_defining = false;
-	job->replaced = replaced_remove(job->replaced);
 	durable->has_commit = true;
 	durable->committed = durable->step;
 	pace_end_commit(&durable->pace);
-	events_of_job(job, EVENT_DURABLE, &(struct log_fields){ .step = &durable->step },
-		      "step %llu is durable", (unsigned long long)durable->step);
-	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
-		if (job->ranks[rank])
-			awaited_answer(job->ranks[rank], durable->committed);
+	if (presence_check(job))
+		tell_durable(durable);
+	else
+		tell_removed(job);
 	retention_note_commit(job);
 	durable_advance(job);
 	step_advance(job);

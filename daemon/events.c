@@ -48,6 +48,7 @@ static const struct kind {
 	[EVENT_REFUSED] = { "refused", LOG_LEVEL_INFO, "6b0b124ab5114fe4bb972603abc110d4" },
 	[EVENT_READ_FAILED] = { "read-failed", LOG_LEVEL_ERROR, "d5da007499d54076822fff7cf65aa5d8" },
 	[EVENT_DAMAGED] = { "damaged", LOG_LEVEL_ERROR, "1f9abf712ddd4e14a4abc39b286add74" },
+	[EVENT_REMOVED] = { "store-removed", LOG_LEVEL_ERROR, "c1151df1e2ac4fafa0e4da2e961a0944" },
 	[EVENT_MENDED] = { "mended", LOG_LEVEL_WARNING, "5e0c9d1f2b7a4c6e8d3f90a1b2c47d58" },
 	[EVENT_SCRUBBED] = { "scrubbed", LOG_LEVEL_INFO },
 	[EVENT_WORN] = { "worn", LOG_LEVEL_WARNING, "50dce08f566b40e08de49c93aeb1d02b" },

@@ -9,6 +9,7 @@
 #include "daemon/node.h"
 #include "daemon/options.h"
 #include "daemon/damaged.h"
+#include "daemon/presence.h"
 #include "daemon/scrub.h"
 #include "daemon/shortage.h"
 #include "daemon/slots.h"
@@ -164,6 +165,7 @@ struct job {
 	uid_t uid;
 	uint64_t number;	     /* of all jobs that this node has made */
 	char file[JOB_FILE_BYTES];   /* of its store: daemon/stored.h */
+	struct presence_files files; /* its own, once it is durable */
 	struct job_options options;
 	struct job_shape former_shape; /* world_size 0: its memory is there, or was, in the one that it has */
 	struct catalog catalog;

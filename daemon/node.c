@@ -24,6 +24,7 @@
 #include "daemon/errand.h"
 #include "daemon/job.h"
 #include "daemon/listing.h"
+#include "daemon/presence.h"
 #include "daemon/scrub.h"
 
 struct node_events {
@@ -402,6 +403,8 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 		r = scrub_new(node, scrub_period_ns(config->scrub_days), &node->scrub);
 	if (r == 0)
 		r = endurance_new(node, config->state_directory, config->endurance, &node->endurance);
+	if (r == 0)
+		r = presence_new(node, &node->presence);
 	if (r < 0) {
 		node_free(node);
 		return r;
@@ -493,6 +496,7 @@ struct node *node_free(struct node *node)
 		return NULL;
 	end_jobs(node);
 	node->listing = listing_free(node->listing);
+	node->presence = presence_free(node->presence);
 	node->scrub = scrub_free(node->scrub);
 	node->endurance = endurance_free(node->endurance);
 	unwatch_all(node);

@@ -94,6 +94,7 @@ struct node {
 	struct scrub *scrub;
 	struct endurance *endurance;
 	struct listing *listing;   /* NULL: it keeps no list of jobs */
+	struct presence *presence; /* of their files */
 	struct queue verifies;	   /* requests of clients: daemon/verify.h */
 	struct staging staging;
 	uint64_t jobs_created;

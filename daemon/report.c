@@ -129,6 +129,7 @@ struct job_entry {
 	char reason[sizeof(((struct job *)NULL)->reason)];
 	char family[FAMILY_TEXT];
 	char remedy[REMEDY_TEXT];
+	char removed[PRESENCE_TEXT];
 };
 
 static void fill_waits(struct job_entry *entry, const struct job *job)
@@ -250,7 +251,8 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->lost_snapshots = snapshot_count_lost(job);
 	wire->family = (char *)family_name_others(job, entry->family, sizeof(entry->family));
 	family_measure(job, &wire->own_bytes, &wire->shared_bytes);
-	wire->has_durable_step = durable_has_step(job, &wire->durable_step);
+	wire->removed = (char *)presence_describe(job, entry->removed, sizeof(entry->removed));
+	wire->has_durable_step = !job->files.is_removed && durable_has_step(job, &wire->durable_step);
 	wire->durability = pace_durability(job);
 	wire->durable_lag_ms = durable_lag_ns(job) / 1000000;
 	wire->units = job->catalog.unit_count;

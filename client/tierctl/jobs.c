@@ -52,14 +52,17 @@ static bool is_in_host(const Tierd__Wire__JobEntry *job)
 }
 
 /* What is wrong with it, behind its status; or nothing. */
-static const char *text_damage(const Tierd__Wire__JobEntry *job, char text[static 2 * TEXT_SIZE])
+#define DAMAGE_SIZE (3 * TEXT_SIZE)
+static const char *text_damage(const Tierd__Wire__JobEntry *job, char text[static DAMAGE_SIZE])
 {
 	size_t used = 0;
 
 	*text = '\0';
+	if (*job->removed)
+		used = (size_t)snprintf(text, TEXT_SIZE, ", its store is removed");
 	if (job->damaged_blocks > 0)
-		used = (size_t)snprintf(text, TEXT_SIZE, ", %u damaged block%s", job->damaged_blocks,
-					PLURAL(job->damaged_blocks));
+		used += (size_t)snprintf(text + used, TEXT_SIZE, ", %u damaged block%s", job->damaged_blocks,
+					 PLURAL(job->damaged_blocks));
 	if (job->lost_snapshots > 0)
 		snprintf(text + used, TEXT_SIZE, ", %u lost snapshot%s", job->lost_snapshots,
 			 PLURAL(job->lost_snapshots));
@@ -68,7 +71,7 @@ static const char *text_damage(const Tierd__Wire__JobEntry *job, char text[stati
 
 static void add_status(struct table *table, const Tierd__Wire__JobEntry *job)
 {
-	char idle[TEXT_SIZE], damage[2 * TEXT_SIZE], waits[LINE_SIZE];
+	char idle[TEXT_SIZE], damage[DAMAGE_SIZE], waits[LINE_SIZE];
 
 	text_damage(job, damage);
 	if (job->idle_ms > 0)
@@ -88,7 +91,7 @@ static void add_durable(struct table *table, const Tierd__Wire__JobEntry *job)
 
 	if (job->is_lost)
 		table_add(table, "-");
-	else if (!job->is_durable)
+	else if (!job->is_durable || *job->removed)
 		table_add(table, "no");
 	else if (!job->has_durable_step)
 		table_add(table, "not yet");
@@ -218,14 +221,14 @@ static const char *text_kept(const Tierd__Wire__JobEntry *job, char text[static 
 
 static void print_head(const Tierd__Wire__JobEntry *job)
 {
-	char step[TEXT_SIZE] = "", damage[2 * TEXT_SIZE], waits[LINE_SIZE], kept[LINE_SIZE],
-	     readers[LINE_SIZE];
+	char step[TEXT_SIZE] = "", damage[DAMAGE_SIZE], waits[LINE_SIZE], kept[LINE_SIZE], readers[LINE_SIZE];
+	const char *why = *job->reason ? job->reason : job->removed;
 
 	if (jobs_has_record(job))
 		snprintf(step, sizeof(step), ", step %" PRIu64, job->step);
 	text_say(2, "%s: %s%s%s%s%s%s%s%s", job->name, job->status, text_damage(job, damage), step,
-		 text_waits(job, waits), text_kept(job, kept), text_readers(job, readers),
-		 *job->reason ? ": " : "", job->reason);
+		 text_waits(job, waits), text_kept(job, kept), text_readers(job, readers), *why ? ": " : "",
+		 why);
 	if (*job->remedy)
 		text_say(2, "  remedy: %s", job->remedy);
 	if (jobs_has_record(job))

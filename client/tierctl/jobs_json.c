@@ -173,6 +173,8 @@ cJSON *jobs_json(const Tierd__Wire__JobEntry *job)
 	cJSON_AddBoolToObject(json, "is_released", job->is_released);
 	if (*job->reason)
 		cJSON_AddStringToObject(json, "reason", job->reason);
+	if (*job->removed)
+		cJSON_AddStringToObject(json, "removed", job->removed);
 	if (*job->remedy)
 		cJSON_AddStringToObject(json, "remedy", job->remedy);
 	add_number(json, "world_size", jobs_has_record(job), job->world_size);
