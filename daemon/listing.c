@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "common/log.h"
-#include "daemon/refuse.h"
 #include "daemon/state_file.h"
 
 /* One way of the list to the disk. Each has the list as it was when it began; they take that way in turn,
@@ -21,7 +20,7 @@ struct save {
 
 /* ---- The file ---- */
 
-static void note_result(struct listing *listing, int r)
+void listing_note_result(struct listing *listing, int r)
 {
 	if (r < 0 && !listing->has_failed)
 		log_error("the list of jobs cannot be written to %s/" LISTING_NAME ": %s; no job can be made "
@@ -31,7 +30,7 @@ static void note_result(struct listing *listing, int r)
 	listing->is_behind |= r < 0;
 }
 
-static int encode(struct listing *listing, void **ret_bytes, size_t *ret_length)
+int listing_encode(struct listing *listing, void **ret_bytes, size_t *ret_length)
 {
 	if (listing->node->jobs_created > listing->list.highest)
 		listing->list.highest = listing->node->jobs_created;
@@ -43,11 +42,11 @@ void listing_save_now(struct listing *listing)
 {
 	_cleanup_free_ void *bytes = NULL;
 	size_t length;
-	int r = encode(listing, &bytes, &length);
+	int r = listing_encode(listing, &bytes, &length);
 
 	if (r == 0)
 		r = state_file_write_in(listing->directory, LISTING_NAME, bytes, length);
-	note_result(listing, r);
+	listing_note_result(listing, r);
 }
 
 static void run_save(struct work *work)
@@ -62,7 +61,7 @@ static void on_saved(struct work *work)
 	struct save *save = container_of(work, struct save, work);
 	struct listing *listing = save->listing;
 
-	note_result(listing, save->status);
+	listing_note_result(listing, save->status);
 	listing->node->disposals--;
 	free(save->bytes);
 	free(save);
@@ -77,10 +76,10 @@ static void save_soon(struct listing *listing)
 	if (!listing->is_settled)
 		return;
 	save = calloc(1, sizeof(*save));
-	r = save ? encode(listing, &save->bytes, &save->length) : -ENOMEM;
+	r = save ? listing_encode(listing, &save->bytes, &save->length) : -ENOMEM;
 	if (r < 0) {
 		free(save);
-		note_result(listing, r);
+		listing_note_result(listing, r);
 		return;
 	}
 	save->listing = listing;
@@ -162,7 +161,7 @@ static bool set_paths(const struct listing *listing, struct job_list_store *stor
 	       memcmp(former.paths, store->paths, store->path_count) != 0;
 }
 
-static int put(struct listing *listing, const struct job *job, bool *ret_has_changed)
+int listing_put(struct listing *listing, const struct job *job, bool *ret_has_changed)
 {
 	struct job_list_store *store = job_list_find(&listing->list, job->file);
 	const struct job_list_job *listed = store ? job_list_find_job(store, job->name) : NULL;
@@ -183,7 +182,7 @@ void listing_note(const struct job *job)
 {
 	struct listing *listing = job->node->listing;
 	bool has_changed = false;
-	int r = listing && job->is_durable ? put(listing, job, &has_changed) : 0;
+	int r = listing && job->is_durable ? listing_put(listing, job, &has_changed) : 0;
 
 	if (r < 0)
 		log_error("job %s of user %u is not on the list of jobs: %s; if its disk is not mounted when "
@@ -202,7 +201,11 @@ void listing_forget(struct node *node, const char *file, const char *name)
 	job_list_remove_job(store, name);
 	if (store->job_count == 0)
 		job_list_remove(&node->listing->list, store);
-	save_soon(node->listing);
+	/* Files go at once when tierd starts. */
+	if (node->listing->is_settled)
+		save_soon(node->listing);
+	else
+		listing_save_now(node->listing);
 }
 
 void listing_give_up(struct node *node, const char *file, const char *name)
@@ -218,106 +221,6 @@ void listing_give_up(struct node *node, const char *file, const char *name)
 	}
 	job->is_given_up = true;
 	save_soon(node->listing);
-}
-
-/* ---- A new job ---- */
-
-static void finish(struct listing_entry *entry, int r)
-{
-	struct job *job = entry->job;
-
-	free(TAKE_PTR(entry->bytes));
-	if (r < 0) {
-		refuse(entry->message, entry->size, r,
-		       "it cannot be written to the list of jobs, %s/" LISTING_NAME
-		       ": %s; make room there, or "
-		       "make it writable",
-		       job->node->listing->directory, strerror(-r));
-		listing_forget(job->node, job->file, job->name);
-	}
-	entry->done(entry, r);
-}
-
-static void run_write(struct work *work)
-{
-	struct listing_entry *entry = container_of(work, struct listing_entry, work);
-	const struct listing *listing = entry->job->node->listing;
-
-	entry->status = state_file_write_in(listing->directory, LISTING_NAME, entry->bytes, entry->length);
-}
-
-static void on_written(struct work *work)
-{
-	struct listing_entry *entry = container_of(work, struct listing_entry, work);
-
-	note_result(entry->job->node->listing, entry->status);
-	finish(entry, entry->status);
-}
-
-/* What the store is called: that it has its superblocks the caller has seen to. */
-static void run_identify(struct work *work)
-{
-	struct listing_entry *entry = container_of(work, struct listing_entry, work);
-	const struct job *job = entry->job;
-	const struct node_path *path = &job->node->paths[job->paths.paths[0]];
-	_cleanup_close_ int fd = openat(path->directory_fd, job->file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-
-	entry->status = fd < 0 ? -errno : store_device_read(fd, &entry->says);
-}
-
-static void on_identified(struct work *work)
-{
-	struct listing_entry *entry = container_of(work, struct listing_entry, work);
-	struct job *job = entry->job;
-	struct listing *listing = job->node->listing;
-	struct job_list_store *store;
-	bool has_changed;
-	int r;
-
-	if (!listing) {
-		entry->done(entry, 0);
-		return;
-	}
-	r = put(listing, job, &has_changed);
-	store = r < 0 ? NULL : job_list_find(&listing->list, job->file);
-	if (store && entry->status == 0) {
-		memcpy(store->store, entry->says.store, sizeof(store->store));
-		store->generation = entry->says.generation;
-	}
-	if (r == 0)
-		r = encode(listing, &entry->bytes, &entry->length);
-	if (r < 0) {
-		finish(entry, r);
-		return;
-	}
-	entry->work = (struct work){ .run = run_write, .done = on_written, .urgency = WORK_NORMAL };
-	workers_submit(job->node->slow_workers, &entry->work);
-}
-
-void listing_add(struct listing_entry *entry)
-{
-	entry->work = (struct work){ .run = run_identify, .done = on_identified, .urgency = WORK_NORMAL };
-	workers_submit(entry->job->node->slow_workers, &entry->work);
-}
-
-/* ---- Waiting ---- */
-
-static void run_nothing(struct work *work)
-{
-}
-
-static void on_turn(struct work *work)
-{
-	struct listing_wait *wait = container_of(work, struct listing_wait, work);
-
-	wait->done(wait);
-}
-
-/* Writes go in turn. */
-void listing_await(struct node *node, struct listing_wait *wait)
-{
-	wait->work = (struct work){ .run = run_nothing, .done = on_turn, .urgency = WORK_NORMAL };
-	workers_submit(node->slow_workers, &wait->work);
 }
 
 /* ---- Life ---- */

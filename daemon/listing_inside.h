@@ -1,4 +1,4 @@
-/* The inside of listing.c and listing_start.c. */
+/* The inside of listing.c, listing_entry.c and listing_start.c. */
 #ifndef TIERD_DAEMON_LISTING_INSIDE_H
 #define TIERD_DAEMON_LISTING_INSIDE_H
 
@@ -15,6 +15,12 @@ struct listing {
 
 /* ---- listing.c ---- */
 
+/* The bytes that are to be written; the caller frees them. -ENOMEM. */
+int listing_encode(struct listing *listing, void **ret_bytes, size_t *ret_length);
+/* What became of them. */
+void listing_note_result(struct listing *listing, int r);
+/* The job is on the list as it is now. -ENOMEM, -ENOSPC. */
+int listing_put(struct listing *listing, const struct job *job, bool *ret_has_changed);
 /* At once, on this thread. */
 void listing_save_now(struct listing *listing);
 bool listing_are_paths_here(const struct node *node, const struct job_list_store *store);

@@ -164,6 +164,15 @@ static void look_for_mark(const struct node_path *path, struct found_mark *found
 			    r == -EBADMSG ? "it is damaged" : strerror(-r));
 }
 
+static void refuse_copy(const struct node_path *path, struct found_mark *found, unsigned index)
+{
+	if (!found[index].is_there || !is_among(found, index, found[index].mark))
+		return;
+	log_warning("%s/" MARK_NAME " is that of another path, of which it is a copy: it gets a new one",
+		    path->folder);
+	found[index].is_there = false;
+}
+
 static void make_mark(const struct node_path *path, struct found_mark *found)
 {
 	int r = mark_make(path->directory_fd, found->mark);
@@ -222,8 +231,10 @@ void listing_look_at_paths(struct listing *listing)
 {
 	struct found_mark found[NODE_MAX_PATHS] = { 0 };
 
-	for (unsigned i = 0; i < listing->node->path_count; i++)
+	for (unsigned i = 0; i < listing->node->path_count; i++) {
 		look_for_mark(&listing->node->paths[i], &found[i]);
+		refuse_copy(&listing->node->paths[i], found, i);
+	}
 	for (unsigned i = 0; i < listing->node->path_count; i++)
 		look_at_path(listing, found, i);
 	prune(listing, found);

@@ -11,6 +11,10 @@ put_bytes() { # OFFSET BYTE
 	printf '%b' "$2" | dd of="$list" bs=1 seek="$1" conv=notrunc 2>/dev/null
 }
 
+is_gone() { # JOB
+	[ -z "$(file_of "$1")" ]
+}
+
 # ---- An older copy of a disk
 
 mount_disk disk one
@@ -64,6 +68,21 @@ expect_broken gpt 'is not mounted'
 stop
 mount_disk disk one
 
+# ---- A path that is a copy of another one
+
+cp -a --sparse=always "$nvme/one" "$nvme/two"
+find "$nvme/two" -name '*.store' -delete
+start one two
+expect_log "$nvme/two/tierd/mark is that of another path, of which it is a copy: it gets a new one"
+expect_status 0 run_gpt --steps 2 --job both
+stop
+unmount_disk two disk
+start one two
+expect_broken both "the file system that $nvme/two was is not mounted"
+"$TIERCTL" drop both --yes --lost >/dev/null
+stop
+rm -r "$nvme/two" "$nvme/disk"
+
 # ---- One of a later tierd
 
 python3 "$(dirname "$0")/job_list.py" "$list" || [ $? -eq 77 ] || fail 'no list of a later tierd'
@@ -81,12 +100,14 @@ expect_resumed gpt 6
 
 # ---- One that cannot be written
 
+# The list is written before a file goes.
+await is_gone calm-6 || fail "it is left: $(file_of calm-6)"
 rm "$list"
 mkdir "$list"
 expect_status 1 run_gpt --steps 2 --job new
 expect_text "it cannot be written to the list of jobs, $list: Is a directory; make room there, or make it writable"
 expect_log "the list of jobs cannot be written to $list: Is a directory"
-[ -z "$(file_of new)" ] || fail "its file is left: $(file_of new)"
+await is_gone new || fail "its file is left: $(file_of new)"
 expect_status 0 run_gpt --steps 7 --job gpt --mode resume
 rmdir "$list"
 expect_status 0 run_gpt --steps 2 --job new

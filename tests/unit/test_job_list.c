@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -18,6 +19,8 @@
 #include "common/little_endian.h"
 #include "daemon/job_list.h"
 #include "daemon/state_file.h"
+#include "offload/store_device.h"
+#include "offload/superblock.h"
 
 static const uint8_t marks[3][MARK_BYTES] = { { 1 }, { 2 }, { 3 } };
 
@@ -311,6 +314,55 @@ static void a_mark_is_what_was_made(void **state)
 	remove_file(MARK_NAME);
 }
 
+/* ---- What a store says of itself ---- */
+
+static void put_copy(int fd, unsigned copy, uint64_t generation)
+{
+	struct superblock superblock = {
+		.generation = generation,
+		.epoch = 1,
+		.place_bytes = STORE_EXTENT_BYTES,
+		.format = 1,
+		.member_count = 1,
+		.members = { { .identity = 1, .extents = 1, .nodes = 1, .state = MEMBER_PRESENT } }
+	};
+	uint8_t bytes[SUPERBLOCK_BYTES];
+
+	superblock.store[3] = 5;
+	superblock_encode(&superblock, copy, bytes);
+	assert_int_equal(pwrite(fd, bytes, sizeof(bytes), (off_t)copy * SUPERBLOCK_STRIDE), sizeof(bytes));
+}
+
+static void spoil_copy(int fd, unsigned copy)
+{
+	static const uint8_t zeros[SUPERBLOCK_BYTES];
+
+	assert_int_equal(pwrite(fd, zeros, sizeof(zeros), (off_t)copy * SUPERBLOCK_STRIDE), sizeof(zeros));
+}
+
+static void a_store_says_its_newest_generation_unless_that_may_be_lost(void **state)
+{
+	_cleanup_close_ int fd = memfd_create("store", MFD_CLOEXEC);
+	struct store_device says = { 0 };
+
+	assert_true(fd >= 0);
+	assert_int_equal(store_device_read(fd, &says), -ENODATA);
+	for (unsigned copy = 0; copy < SUPERBLOCK_COPIES; copy++)
+		put_copy(fd, copy, copy < 2 ? 8 : 9);
+	assert_int_equal(store_device_read(fd, &says), 0);
+	assert_int_equal(says.generation, 9);
+	assert_int_equal(says.store[3], 5);
+	/* The other copy of the pair is as good. */
+	spoil_copy(fd, 2);
+	assert_int_equal(store_device_read(fd, &says), 0);
+	assert_int_equal(says.generation, 9);
+	/* What the whole pair said nobody knows. */
+	spoil_copy(fd, 3);
+	assert_int_equal(store_device_read(fd, &says), 0);
+	assert_int_equal(says.generation, 0);
+	assert_int_equal(says.member_count, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -321,6 +373,7 @@ int main(void)
 		cmocka_unit_test(no_name_leads_out_of_a_path),
 		cmocka_unit_test(paths_keep_their_marks),
 		cmocka_unit_test(a_store_has_room_for_all_of_its_jobs),
+		cmocka_unit_test(a_store_says_its_newest_generation_unless_that_may_be_lost),
 		cmocka_unit_test_setup_teardown(a_file_is_written_and_read_as_a_whole, make_folder,
 						remove_folder),
 		cmocka_unit_test_setup_teardown(nothing_that_was_set_aside_is_lost, make_folder,
