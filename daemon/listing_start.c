@@ -114,7 +114,10 @@ void listing_settle(struct node *node)
 	forget_given_up(listing);
 	listing_look_at_files(listing);
 	listing->is_settled = true;
-	if (listing->is_behind && (node->path_count > 0 || listing->list.store_count > 0))
+	/* There is nothing to be missed. */
+	if (node->path_count == 0 && listing->list.store_count == 0)
+		listing->is_behind = false;
+	if (listing->is_behind)
 		listing_save_now(listing);
 }
 

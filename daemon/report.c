@@ -57,6 +57,7 @@ void report_node(struct pending *pending, struct node *node)
 		paths[i].read_bytes = node->paths[i].moved[TIER_READ];
 		paths[i].written_bytes = node->paths[i].moved[TIER_WRITE];
 		paths[i].is_direct = node->paths[i].is_direct;
+		paths[i].is_absent = node->paths[i].is_absent;
 		add_endurance(node, i, &paths[i]);
 		path_pointers[i] = &paths[i];
 	}

@@ -152,6 +152,15 @@ static void look_at_endurance(struct doctor *doctor, const char *path)
 	}
 }
 
+static void look_at_mount(struct doctor *doctor, const char *path)
+{
+	for (size_t i = 0; doctor->node && i < doctor->node->n_paths; i++)
+		if (strcmp(doctor->node->paths[i]->path, path) == 0 && doctor->node->paths[i]->is_absent)
+			doctor_add(doctor, FINDING_MISSING, "mount", "mount it, and start tierd again",
+				   "%s: jobs lie on the file system that was there, and it is not mounted",
+				   path);
+}
+
 /* tierd's own folder in it is where it counts; without one, the path is what it will be made in. */
 void doctor_look_at_path(struct doctor *doctor, const char *path)
 {
@@ -162,6 +171,7 @@ void doctor_look_at_path(struct doctor *doctor, const char *path)
 		folder = NULL;
 		return;
 	}
+	look_at_mount(doctor, path);
 	look_at_sandbox(doctor, path, folder);
 	if (stat(folder, &status) < 0)
 		folder[strlen(path)] = '\0';

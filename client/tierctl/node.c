@@ -50,6 +50,7 @@ static cJSON *path_json(const Tierd__Wire__Path *path)
 	cJSON_AddNumberToObject(json, "read_bytes", (double)path->read_bytes);
 	cJSON_AddNumberToObject(json, "written_bytes", (double)path->written_bytes);
 	cJSON_AddBoolToObject(json, "is_direct", path->is_direct);
+	cJSON_AddBoolToObject(json, "is_absent", path->is_absent);
 	cJSON_AddNumberToObject(json, "written_today_bytes", (double)path->written_today_bytes);
 	cJSON_AddNumberToObject(json, "written_ever_bytes", (double)path->written_ever_bytes);
 	if (path->endurance_bytes > 0)
@@ -169,7 +170,7 @@ static int print_tiers(const Tierd__Wire__NodeReply *node)
 		else
 			table_add(table, "?");
 		table_add(table, path->is_direct ? "yes" : "no");
-		table_add(table, "%s", path->path);
+		table_add(table, "%s%s", path->path, path->is_absent ? " (not mounted)" : "");
 	}
 	return command_print_table(table);
 }

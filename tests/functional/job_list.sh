@@ -47,6 +47,17 @@ start one
 expect_resumed gpt 4
 stop
 
+# ---- What an older tierd has left: neither a list nor a mark
+
+rm "$list" "$nvme/one/tierd/mark"
+start one
+stop
+unmount_disk one disk
+start one
+expect_broken gpt 'is not mounted'
+stop
+mount_disk disk one
+
 # ---- A list that is damaged
 
 put_bytes 30 '\377\001'

@@ -20,6 +20,10 @@ for _ in 1 2; do
 	for job in gpt twin; do
 		expect_broken $job "the file system that $nvme/one was is not mounted; mount it and start tierd again"
 	done
+	expect_status 0 "$TIERCTL" tiers
+	expect_text "$nvme/one (not mounted)"
+	expect_status 1 "$TIERCTL" doctor --quick
+	expect_text "$nvme/one: jobs lie on the file system that was there, and it is not mounted"
 	# Nothing new is put where the disk is to be.
 	for job in 'new --mode create' 'gpt --mode replace'; do
 		# shellcheck disable=SC2086 # they are several words
@@ -33,6 +37,18 @@ mount_disk disk one
 start one
 expect_resumed gpt 5
 expect_resumed twin 5
+
+# ---- Nor is a job unknown whose daemon was killed after its first step
+
+expect_status 0 run_gpt --steps 1 --job young
+tierd_kill
+unmount_disk one disk
+start one
+expect_broken young "the file system that $nvme/one was is not mounted"
+stop
+mount_disk disk one
+start one
+"$TIERCTL" drop young --yes >/dev/null
 
 # ---- Its file is removed while no daemon runs
 
