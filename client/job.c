@@ -303,6 +303,9 @@ static int open_first(struct tierd_job *job, const Tierd__Wire__Request *request
 	r = reconnect(node);
 	if (r == 0)
 		r = job_open_call(job, request, connection_deadline(node, -1));
+	/* What was opened may have gone with the connection, in the same breath. */
+	if (r == 0)
+		r = connection_check(node);
 	if (r == 0) {
 		job->awaited = job->state.step;
 		queue_push(&node->jobs, &job->link);

@@ -146,7 +146,8 @@ static void judge(struct tierd_job *job, bool is_restarted)
 	job->must_rejoin = !job->is_stale && job->ready_units > 0;
 }
 
-/* Lost again, or the daemon has no place for anybody, or the job comes back just now. */
+/* Lost again, if only right after the last answer; or the daemon has no place for anybody, or the job comes
+ * back just now. */
 static bool is_of_the_moment(const struct tierd_node *node, int r)
 {
 	return node->error || r == -ESHUTDOWN || r == -ETIMEDOUT || r == -ENOMEM || r == -EAGAIN;
@@ -159,7 +160,7 @@ int job_reopen(struct tierd_job *job)
 	 * lost. */
 	int r = open_and_define(job, MODE_EITHER, true);
 
-	if (r < 0 && is_of_the_moment(job->node, r))
+	if (is_of_the_moment(job->node, r))
 		return job->node->error ? connection_check(job->node) : r;
 	job->must_reopen = job->is_sent_away = false;
 	job->refusal = r;

@@ -205,6 +205,44 @@ static void one_that_goes_again_while_it_comes_back_is_waited_for(void **state)
 	end(&scene);
 }
 
+static unsigned opened_over;
+
+/* The answer to the first opening is the last that is heard of the first daemon, the answer to the last
+ * definition that of the third one: the end is there when the answer is read, or soon after. */
+static bool answer_and_die(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
+{
+	static const struct {
+		int kind;
+		unsigned units;
+	} ends[] = { { BODY(JOB_OPEN), 0 }, { BODY(PHASE), 2 }, { BODY(UNIT_DEFINE), 1 }, { 0, 0 } };
+	unsigned i = peer->connection - 1;
+
+	if (request->body_case == BODY(JOB_OPEN))
+		opened_over = peer->connection;
+	if (opened_over != peer->connection) {
+		fake_peer_fail(peer, number, -EINVAL, "this connection has no open job");
+		return true;
+	}
+	if ((int)request->body_case != ends[i].kind || peer->unit_count != ends[i].units)
+		return false;
+	if (request->body_case != BODY(PHASE))
+		fake_peer_answer(peer, number, request);
+	shutdown(peer->fd, SHUT_RDWR);
+	return true;
+}
+
+static void one_that_goes_with_its_answer_is_asked_again(void **state)
+{
+	for (unsigned i = 0; i < 50; i++) {
+		struct scene scene = { .peer = { .hook = answer_and_die, .connections = 4 } };
+
+		start(&scene);
+		assert_int_equal(tierd_phase(scene.job, "evaluation"), 0);
+		assert_int_equal(scene.peer.connection, 4);
+		end(&scene);
+	}
+}
+
 /* ---- Not as it was ---- */
 
 static bool forget_a_step(struct fake_peer *peer, uint32_t number, const Tierd__Wire__Request *request)
@@ -424,6 +462,7 @@ int main(void)
 		cmocka_unit_test(one_that_drains_refuses_whoever_does_not_reconnect),
 		cmocka_unit_test(a_daemon_that_comes_back_with_the_state_is_not_noticed),
 		cmocka_unit_test(one_that_goes_again_while_it_comes_back_is_waited_for),
+		cmocka_unit_test(one_that_goes_with_its_answer_is_asked_again),
 		cmocka_unit_test(a_job_that_stands_elsewhere_is_said),
 		cmocka_unit_test(a_job_that_cannot_be_opened_again_can_only_be_closed),
 		cmocka_unit_test(one_that_comes_back_with_another_protocol_is_given_up),
