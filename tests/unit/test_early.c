@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "common/log.h"
+#include "daemon/durable.h"
 #include "daemon/early.h"
 #include "daemon/spilled.h"
 #include "daemon/sweep.h"
@@ -295,6 +296,30 @@ static void nobody_sees_anything_before_the_decision(void **state)
 		expect_moment(PACKED, 1, true);
 		end_job();
 	}
+}
+
+static void nothing_is_early_before_the_last_step_is_committed(void **state)
+{
+	struct actor_job options = options_of(3, PLACEMENT_NVME);
+	uint64_t expected = hash_after(2);
+	struct job *job;
+
+	options.durability = DURABILITY_MOST_SECONDS;
+	job = start_with(&options);
+	/* The first commit is due at once. */
+	while (!durable_is_quiet(job) || durable_is_behind(job))
+		scene_wait(&scene);
+	push_all(0);
+	step();
+	begin_step();
+	push_all(1);
+	scene_settle(&scene);
+	assert_true(durable_is_behind(job) && !job->early);
+	durable_hurry(job);
+	await_early(job, PACKS);
+	step();
+	assert_true(hash_of(2) == expected);
+	end_job();
 }
 
 static unsigned free_buffers(void)
@@ -829,6 +854,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(the_bits_are_those_of_a_step_that_nobody_announced),
 		TEST(nobody_sees_anything_before_the_decision),
+		TEST(nothing_is_early_before_the_last_step_is_committed),
 		TEST(half_of_the_buffers_are_left_for_the_sweep),
 		TEST(the_decision_moves_no_bytes),
 		TEST(a_reader_that_comes_between_sees_the_step_before),
