@@ -249,6 +249,8 @@ static void a_rollback_waits_for_what_is_in_flight(void **state)
 	assert_false(queue_entry(queue_first(&job->errands), struct errand, link)->is_under_way);
 	assert_int_equal(take("two"), -EAGAIN);
 	assert_non_null(strstr(actor_message(&first), "is being rolled back"));
+	assert_int_equal(actor_open(&second, &(struct actor_job){ .stage = 3 }), -EAGAIN);
+	assert_non_null(strstr(actor_message(&second), "is being rolled back"));
 	scene_hear_of_devices(&scene);
 	assert_int_equal(actor_await(&first, number, 0)->status, 0);
 }

@@ -80,6 +80,16 @@ static void expect_back(uint64_t used)
 
 /* ---- Tests ---- */
 
+static void a_job_with_ranks_is_not_replaced(void **state)
+{
+	begin(&first, &created);
+	assert_int_equal(actor_ready(&first), 0);
+	assert_int_equal(actor_enter(&scene, &second), 0);
+	assert_int_equal(actor_open(&second, &replacing), -EBUSY);
+	assert_int_equal(find()->number, 1);
+	assert_int_equal(actor_take_step(&first), 0);
+}
+
 static void the_old_files_stay_until_the_new_job_has_a_state(void **state)
 {
 	uint64_t used = leave_job();
@@ -227,6 +237,7 @@ static void the_end_of_the_daemon_leaves_the_old_files_alone(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(a_job_with_ranks_is_not_replaced),
 		TEST(the_old_files_stay_until_the_new_job_has_a_state),
 		TEST(so_they_do_if_it_keeps_its_state_in_host_memory),
 		TEST(the_old_job_is_back_when_the_new_one_ends_before),

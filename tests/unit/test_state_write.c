@@ -147,6 +147,26 @@ static void what_is_not_written_is_zero(void **state)
 	end();
 }
 
+/* Also of units that have had no update. */
+static void what_is_given_to_host_memory_outlives_the_daemon(void **state)
+{
+	begin(PLACEMENT_HOST);
+	*(float *)ranks[0].window.base = 5;
+	assert_int_equal(actor_await(&ranks[0], actor_send_state(&ranks[0], 1, "m", 0, 7, 1), 0)->status, 0);
+	assert_int_equal(make_ready(), 0);
+	scene_settle(&scene);
+	actor_die(&ranks[0]);
+	actor_die(&ranks[1]);
+	assert_int_equal(scene_restart(&(struct scene_options){ 0 }, &scene), 0);
+	scene_settle(&scene);
+	enter(0, PLACEMENT_HOST);
+	enter(1, PLACEMENT_HOST);
+	assert_int_equal(make_ready(), 0);
+	assert_int_equal(actor_read(&ranks[0], 0, 1, "m", 7, 1, 0), 0);
+	assert_true(*(float *)ranks[0].window.base == 5);
+	end();
+}
+
 static int ask(uint32_t tensor, const char *name, uint64_t step, uint64_t first, uint64_t count)
 {
 	return actor_await(&ranks[0], actor_send_state(&ranks[0], tensor, name, step, first, count), 0)
@@ -213,6 +233,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranks_write_side_by_side),
 		cmocka_unit_test(what_is_not_written_is_zero),
+		cmocka_unit_test(what_is_given_to_host_memory_outlives_the_daemon),
 		cmocka_unit_test(what_is_no_state_is_refused),
 		cmocka_unit_test(a_rank_that_goes_lets_the_other_write),
 		cmocka_unit_test(a_job_is_ready_when_all_is_written),
