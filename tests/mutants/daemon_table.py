@@ -186,4 +186,34 @@ MUTANTS = (
         "daemon/retention.c",
         (("return strcmp(snapshot->name, name) == 0;", "return true;"),),
     ),
+    (
+        "an early update while the last step is not committed",
+        "early",
+        "daemon/early.c",
+        ((" && !durable_is_behind(job);", ";"),),
+    ),
+    (
+        "a pack updated before its backup",
+        "backup",
+        "daemon/backup.c",
+        (("\tif (!backup || !backup->is_running)\n\t\treturn true;", "\treturn true;"),),
+    ),
+    (
+        "written state not backed up before its first update",
+        "state_write",
+        "daemon/backup.c",
+        (("part.state < STATE_SLOTS || job->has_first_step", "part.state < STATE_SLOTS"),),
+    ),
+    (
+        "a job replaced under its ranks",
+        "replaced",
+        "daemon/opening.c",
+        (("mode == MODE_REPLACE && (*job)->member_count > 0", "false"),),
+    ),
+    (
+        "a job opened that is being rolled back",
+        "errands",
+        "daemon/opening.c",
+        (("\tif (job && job->is_rolling_back) {", "\tif (false) {"),),
+    ),
 )
