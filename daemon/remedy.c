@@ -17,6 +17,7 @@ static const struct cause {
 	{ ENOSPC, "raise the size of its paths in tierd.conf and start tierd again, or let other jobs end "
 		  "(tierctl jobs shows what they take)" },
 	{ ENOENT, "mount the path, or put the file back" },
+	{ ESTALE, "bring back the newer copy of the disk" },
 	{ EEXIST, "move the file that is not wanted elsewhere (mv)" },
 	{ EBUSY, "end the process that has the file (fuser -v FILE)" },
 	{ EACCES, "give the file to the user that tierd runs as (chown), with mode 0600 (chmod)" },
@@ -41,9 +42,7 @@ const char *remedy_describe(const struct job *job, char text[static REMEDY_TEXT]
 {
 	uint64_t step;
 
-	if (job->is_lost && job->loss.is_explained)
-		snprintf(text, REMEDY_TEXT, "do what the reason says");
-	else if (job->is_lost)
+	if (job->is_lost)
 		snprintf(text, REMEDY_TEXT, "%s%s", find(job->loss.error),
 			 lost_lacks_room(job) ? "; it comes back when there is room"
 					      : ", and open it again, or start tierd again");

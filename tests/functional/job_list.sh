@@ -31,6 +31,8 @@ for _ in 1 2; do
 	start one
 	expect_broken gpt 'is an older copy, of '
 	expect_text 'the steps since then are not in it; bring back the one that was there'
+	expect_status 0 "$TIERCTL" jobs gpt
+	expect_text 'remedy: bring back the newer copy of the disk, and open it again, or start tierd again'
 	stop
 done
 mv "$nvme/one" "$nvme/older"
