@@ -162,6 +162,7 @@ static void write_job(const struct job *job)
 		.early_updates = job->early_updates,
 		.warm_bytes = warm_bytes(job),
 		.warm_most_bytes = job->warm_most_bytes,
+		.is_lost = job->is_lost,
 	};
 
 	durable_has_step(job, &body.durable_step);

@@ -88,6 +88,8 @@ struct statistics_job {
 	uint64_t durable_step, durable_lag_steps, durable_lag_ns; /* not durable: none; all; 0 */
 	uint64_t early_updates;		      /* of units, begun before their step was decided */
 	uint64_t warm_bytes, warm_most_bytes; /* of cache_bytes: optimizer state; were all of it there */
+	uint64_t is_lost; /* its store cannot be opened: of its own nothing is known but owner, name and
+			     status */
 };
 
 /* page: STATISTICS_PAGE_BYTES of zeros. */

@@ -1,5 +1,6 @@
 #include "client/tierctl/choice.h"
 #include "client/tierctl/confirm.h"
+#include "client/tierctl/jobs.h"
 
 #include <inttypes.h>
 
@@ -14,6 +15,10 @@ static int ask_person(const struct command_context *context, const Tierd__Wire__
 
 	if (code != COMMAND_DONE)
 		return code;
+	if (job->is_lost)
+		return confirm(job->name, DESTROYED,
+			       "Job %s of %s cannot be opened: %s.\nDiscard what is left of it", job->name,
+			       command_user_name(job->uid, owner), job->reason);
 	return confirm(job->name, DESTROYED,
 		       "Job %s of %s stands at step %" PRIu64
 		       ", with %zu of %u rank%s, %s in host memory and %s on NVMe.\nDiscard its state%s",
@@ -28,7 +33,10 @@ static cJSON *job_json(const Tierd__Wire__JobEntry *job)
 
 	cJSON_AddStringToObject(json, "name", job->name);
 	cJSON_AddNumberToObject(json, "uid", job->uid);
-	cJSON_AddNumberToObject(json, "step", (double)job->step);
+	if (jobs_has_record(job))
+		cJSON_AddNumberToObject(json, "step", (double)job->step);
+	else
+		cJSON_AddNullToObject(json, "step");
 	return json;
 }
 

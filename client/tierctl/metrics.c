@@ -198,7 +198,8 @@ static void put_node(struct output *output, const struct family *family, const v
 	put_family(output, &sample, family, body);
 }
 
-/* offset: of what the family is in, in a job's body. */
+/* offset: of what the family is in, in a job's body. Of a job whose store cannot be opened nothing but what
+ * it does is known. */
 static void put_jobs(struct output *output, const struct family *family, const struct view *view,
 		     size_t offset)
 {
@@ -211,6 +212,8 @@ static void put_jobs(struct output *output, const struct family *family, const s
 		const struct view_job *job = &view->jobs[i];
 		struct sample sample = { .name = name };
 
+		if (job->body.is_lost && offset == 0)
+			continue;
 		add_label(&sample, "user", job->user);
 		add_label(&sample, "job", job->body.name);
 		put_family(output, &sample, family, (const char *)&job->body + offset);

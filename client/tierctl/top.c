@@ -189,16 +189,24 @@ static void add_job(struct table *table, const struct view_job *job, const struc
 	table_add(table, "%s", now->name);
 	table_add(table, "%s", job->user);
 	table_add(table, "%s", now->status);
-	table_add(table, "%" PRIu64 "/%" PRIu64, now->ranks, now->world_size);
-	table_add(table, "%" PRIu64, now->step);
-	table_add(table, "%" PRIu64, now->durable_step);
+	if (now->is_lost) {
+		for (unsigned i = 0; i < 3; i++)
+			table_add(table, "-");
+	} else {
+		table_add(table, "%" PRIu64 "/%" PRIu64, now->ranks, now->world_size);
+		table_add(table, "%" PRIu64, now->step);
+		table_add(table, "%" PRIu64, now->durable_step);
+	}
 	table_add_bytes(table, now->host_bytes);
 	table_add_bytes(table, now->cache_bytes);
 	if (now->warm_most_bytes > 0)
 		table_add(table, "%.0f %%", 100.0 * size_fraction(now->warm_bytes, now->warm_most_bytes));
 	else
 		table_add(table, "-");
-	table_add_bytes(table, now->nvme_bytes);
+	if (now->is_lost)
+		table_add(table, "-");
+	else
+		table_add_bytes(table, now->nvme_bytes);
 	for (unsigned direction = 0; direction < STATISTICS_DIRECTIONS; direction++)
 		add_rate(table, moved(&now->figures, direction), moved(&old->figures, direction), seconds);
 	table_add(table, "%s", hit_rate(&now->figures, &old->figures, text));

@@ -113,6 +113,15 @@ static void add_node(cJSON *json, const struct view *view, const struct statisti
 
 /* ---- Jobs ---- */
 
+/* What is not known of a job whose store cannot be opened is null. */
+static void add_known(cJSON *json, const struct statistics_job *job, const char *name, double number)
+{
+	if (job->is_lost)
+		cJSON_AddNullToObject(json, name);
+	else
+		cJSON_AddNumberToObject(json, name, number);
+}
+
 /* Rates take two looks. */
 static cJSON *job_json(const struct statistics_job *now, const struct statistics_job *before)
 {
@@ -122,15 +131,15 @@ static cJSON *job_json(const struct statistics_job *now, const struct statistics
 	cJSON_AddNumberToObject(json, "uid", (double)now->uid);
 	cJSON_AddStringToObject(json, "status", now->status);
 	cJSON_AddNumberToObject(json, "ranks", (double)now->ranks);
-	cJSON_AddNumberToObject(json, "world_size", (double)now->world_size);
-	cJSON_AddNumberToObject(json, "step", (double)now->step);
-	cJSON_AddNumberToObject(json, "durable_step", (double)now->durable_step);
-	cJSON_AddNumberToObject(json, "durable_lag", (double)now->durable_lag_steps);
-	cJSON_AddNumberToObject(json, "durable_lag_seconds", (double)now->durable_lag_ns / 1e9);
+	add_known(json, now, "world_size", (double)now->world_size);
+	add_known(json, now, "step", (double)now->step);
+	add_known(json, now, "durable_step", (double)now->durable_step);
+	add_known(json, now, "durable_lag", (double)now->durable_lag_steps);
+	add_known(json, now, "durable_lag_seconds", (double)now->durable_lag_ns / 1e9);
 	cJSON_AddNumberToObject(json, "host_bytes", (double)now->host_bytes);
 	cJSON_AddNumberToObject(json, "cache_bytes", (double)now->cache_bytes);
 	cJSON_AddNumberToObject(json, "kept_fraction", size_fraction(now->warm_bytes, now->warm_most_bytes));
-	cJSON_AddNumberToObject(json, "nvme_bytes", (double)now->nvme_bytes);
+	add_known(json, now, "nvme_bytes", (double)now->nvme_bytes);
 	if (before)
 		add_figures(json, &now->figures, &before->figures,
 			    top_seconds(now->heartbeat_ns, before->heartbeat_ns));

@@ -50,6 +50,11 @@ import json, sys
 job = json.load(sys.stdin)
 unknown = [key for key in ("world_size", "stage", "step", "units", "parameters", "optimizer", "nvme_bytes") if job[key] is not None]
 assert not unknown and job["is_durable"] and job["remedy"], job' || fail 'values are made up'
+	"$TIERCTL" --json top --once --interval 0.1 | python3 -c '
+import json, sys
+[job] = [job for job in json.load(sys.stdin)["jobs"] if job["name"] == sys.argv[1]]
+assert job["status"] == "broken" and job["step"] is job["durable_step"] is job["nvme_bytes"] is None, job' "$1" || fail 'top makes values up'
+	! "$TIERCTL" metrics | grep 'tierd_job_nvme_bytes{.*"'"$1"'"' || fail 'metrics make values up'
 	expect_status 0 "$TIERCTL" jobs
 	[ "$(echo "$output" | awk -v job="$1" '$1 == job { print $7, $8, $9 }')" = '- - -' ] || fail "values are made up: $output"
 	grep -q "job $1 of user [0-9]*: its store .*$1-[0-9]*.store cannot be opened: $two/tierd/" "$tierd_log" ||
@@ -93,7 +98,7 @@ is_broken() {
 await is_broken replaced || fail "what was not replaced is not there: $("$TIERCTL" jobs)"
 [ "$(files_of replaced | wc -l)" -eq 1 ] || fail "what was not replaced: $(files_of replaced)"
 expect_status 0 run_gpt --steps 2 --job replaced --mode replace
-"$TIERCTL" drop dropped --yes --lost >/dev/null
+"$TIERCTL" --json drop dropped --yes --lost | grep -q '"step":[[:space:]]*null' || fail 'a step is made up'
 stop
 # The new one is not where the disk was. What could not be read is nobody's to remove: there may be more in it.
 [ "$(files_of replaced | wc -l)" -eq 2 ] || fail "after it was replaced: $(files_of replaced)"
