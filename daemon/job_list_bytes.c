@@ -91,8 +91,8 @@ static bool take_job(struct cursor *cursor, struct job_list_store *store)
 	take_text(cursor, name, sizeof(name));
 	number = take_word(cursor);
 	is_given_up = take_word(cursor);
-	if (cursor->is_bad || !name_is_word(name, WIRE_MAX_JOB_NAME) || is_given_up > 1 || number > INT64_MAX ||
-	    job_list_find_job(store, name))
+	if (cursor->is_bad || !name_is_word(name, WIRE_MAX_JOB_NAME) || is_given_up > 1 ||
+	    number > INT64_MAX || job_list_find_job(store, name))
 		return false;
 	(void)job_list_add_job(store, name, number);
 	job_list_find_job(store, name)->is_given_up = is_given_up;
