@@ -20,8 +20,9 @@ tierd_stop
 # The file system is smaller than the capacity that the daemon was told.
 if mount -t tmpfs -o size=96M none "$nvme" 2>/dev/null; then
 	trap 'status=$?; set +e; kill -KILL "$tierd_pid" 2>/dev/null; umount -l "$nvme"; (exit $status); clean_up' EXIT
+	# To the state directory of before this would be a disk that is not mounted.
+	tierd_start --state-dir "$scratch/other"
 	before=$(used)
-	tierd_start
 	"$program" full || fail 'see above'
 	await everything_is_given_back || fail "$before KiB were used, now $(used)"
 	tierd_stop
