@@ -32,12 +32,27 @@ static int map_arena(struct attachment *attachment, const Tierd__Wire__JobReadyR
 				 &attachment->arena_mapping);
 }
 
+static int map_gradients(struct attachment *attachment, const Tierd__Wire__JobReadyReply *reply, int fd)
+{
+	struct gradient_buffers *buffers = &attachment->gradient_buffers;
+	uint64_t bytes;
+
+	*buffers = (struct gradient_buffers){ reply->gradient_buffers, reply->gradient_buffer_bytes,
+					      reply->last_buffer_bytes ? reply->last_buffer_bytes
+								       : reply->gradient_buffer_bytes };
+	if (buffers->count == 0 || buffers->last_bytes < buffers->bytes ||
+	    __builtin_mul_overflow(buffers->count - 1, buffers->bytes, &bytes) ||
+	    __builtin_add_overflow(bytes, buffers->last_bytes, &bytes))
+		return -EPROTO;
+	return bytes > 0 ? mapping_new(fd, bytes, PROT_READ | PROT_WRITE, &attachment->gradient_mapping) : 0;
+}
+
 static int map_all(struct attachment *attachment, const Tierd__Wire__JobReadyReply *reply, const int *fds)
 {
-	uint64_t gradient_bytes;
 	int r = -EPROTO;
 
-	if (reply->gradient_buffers <= WIRE_MAX_GRADIENT_BUFFERS)
+	/* And the one for what is larger. */
+	if (reply->gradient_buffers <= WIRE_MAX_GRADIENT_BUFFERS + 1)
 		r = mapping_new(fds[FD_DIRECTORY], reply->directory_bytes, PROT_READ,
 				&attachment->directory_mapping);
 	if (r == 0)
@@ -45,13 +60,7 @@ static int map_all(struct attachment *attachment, const Tierd__Wire__JobReadyRep
 	if (r == 0)
 		r = mapping_new(fds[FD_LEASES], reply->lease_bytes, PROT_READ | PROT_WRITE,
 				&attachment->lease_mapping);
-	if (r == 0 &&
-	    __builtin_mul_overflow(reply->gradient_buffers, reply->gradient_buffer_bytes, &gradient_bytes))
-		r = -EPROTO;
-	if (r == 0 && gradient_bytes > 0)
-		r = mapping_new(fds[FD_GRADIENTS], gradient_bytes, PROT_READ | PROT_WRITE,
-				&attachment->gradient_mapping);
-	return r;
+	return r < 0 ? r : map_gradients(attachment, reply, fds[FD_GRADIENTS]);
 }
 
 static int refuse_version(const struct tierd_job *job, const struct directory_header *directory)
@@ -106,11 +115,11 @@ static int prepare(struct attachment *attachment, const struct tierd_job *job,
 	attachment->leases = attachment->lease_mapping.address;
 	attachment->arena = attachment->arena_mapping.address;
 	attachment->buffer_count = reply->gradient_buffers;
-	attachment->buffer_bytes = reply->gradient_buffer_bytes;
 	attachment->buffer_states = lease_buffers(attachment->leases);
 	attachment->counters = lease_counters(attachment->leases, attachment->buffer_count);
 	for (uint32_t i = 0; i < job->unit_count; i++)
-		if (unit_layout_gradient_bytes(&job->units[i]->layout) > attachment->buffer_bytes)
+		if (unit_layout_gradient_bytes(&job->units[i]->layout) >
+		    attachment->gradient_buffers.last_bytes)
 			return -EPROTO;
 	if (fstatfs(arena_fd, &status) < 0)
 		return -errno;

@@ -47,7 +47,7 @@ struct attachment {
 	_Atomic uint32_t *buffer_states; /* enum gradient_buffer_state, in the lease page */
 	struct gradient_buffer *buffers;
 	uint32_t buffer_count;
-	uint64_t buffer_bytes;
+	struct gradient_buffers gradient_buffers;
 	uint64_t arena_page_bytes;
 };
 

@@ -4,6 +4,7 @@
 #include "client/job.h"
 #include "client/ticket.h"
 #include "common/clock.h"
+#include "common/size.h"
 
 #define NO_BUFFER UINT32_MAX
 
@@ -24,6 +25,28 @@ static uint32_t buffer_count(const struct tierd_job *job)
 	return job->attachment ? job->attachment->buffer_count : 0;
 }
 
+static uint64_t gradient_bytes(const struct tierd_job *job, uint32_t unit)
+{
+	return unit_layout_gradient_bytes(&job->units[unit]->layout);
+}
+
+/* Of those that the unit may have. */
+static bool is_in_state(const struct tierd_job *job, uint32_t buffer, uint32_t unit,
+			enum gradient_buffer_state state)
+{
+	return gradient_buffer_takes(&job->attachment->gradient_buffers, buffer, gradient_bytes(job, unit)) &&
+	       state_of(job, buffer) == state;
+}
+
+static uint32_t count_in_state(const struct tierd_job *job, uint32_t unit, enum gradient_buffer_state state)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < buffer_count(job); i++)
+		count += is_in_state(job, i, unit, state);
+	return count;
+}
+
 static uint32_t held_buffer(const struct tierd_job *job, uint32_t unit)
 {
 	for (uint32_t i = 0; i < buffer_count(job); i++)
@@ -32,10 +55,10 @@ static uint32_t held_buffer(const struct tierd_job *job, uint32_t unit)
 	return NO_BUFFER;
 }
 
-static uint32_t buffer_in_state(const struct tierd_job *job, enum gradient_buffer_state state)
+static uint32_t buffer_in_state(const struct tierd_job *job, uint32_t unit, enum gradient_buffer_state state)
 {
 	for (uint32_t i = 0; i < buffer_count(job); i++)
-		if (state_of(job, i) == state)
+		if (is_in_state(job, i, unit, state))
 			return i;
 	return NO_BUFFER;
 }
@@ -58,14 +81,15 @@ void gradients_recover(struct tierd_job *job)
 
 static char *buffer_address(const struct tierd_job *job, uint32_t buffer)
 {
-	return (char *)job->attachment->gradient_mapping.address + buffer * job->attachment->buffer_bytes;
+	return (char *)job->attachment->gradient_mapping.address +
+	       gradient_buffer_offset(&job->attachment->gradient_buffers, buffer);
 }
 
 /* Without the lock, which others need while a large unit is zeroed. */
 static void hand_out(struct tierd_job *job, uint32_t buffer, uint32_t unit)
 {
 	struct gradient_buffer *own = &job->attachment->buffers[buffer];
-	uint64_t bytes = unit_layout_gradient_bytes(&job->units[unit]->layout);
+	uint64_t bytes = gradient_bytes(job, unit);
 	uint64_t dirty = own->dirty_bytes < bytes ? own->dirty_bytes : bytes;
 	char *address = buffer_address(job, buffer);
 
@@ -81,41 +105,65 @@ static void hand_out(struct tierd_job *job, uint32_t buffer, uint32_t unit)
 	pthread_cond_broadcast(&job->node->changed);
 }
 
-static int wait_for_buffer(struct tierd_job *job)
+static int wait_for_buffer(struct tierd_job *job, uint32_t unit, uint32_t pushed)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__BufferWait wait = TIERD__WIRE__BUFFER_WAIT__INIT;
 
 	wait.job = job->number;
 	wait.epoch = job->epoch;
+	wait.unit = unit;
+	wait.pushed = pushed;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT;
 	request.buffer_wait = &wait;
 	return ticket_call(job, &request);
 }
 
+static unsigned long long kib(uint64_t bytes)
+{
+	return size_divide_up(bytes, KIB);
+}
+
+/* This rank holds all that the unit may have. */
+static int refuse_buffer(const struct tierd_job *job, uint32_t unit)
+{
+	const struct gradient_buffers *buffers = &job->attachment->gradient_buffers;
+	uint32_t held = buffer_in_state(job, unit, GRADIENT_BUFFER_HELD);
+	const char *holder =
+		held == NO_BUFFER ? "?" : job_unit_name(job, job->attachment->buffers[held].unit);
+
+	if (gradient_bytes(job, unit) > buffers->bytes)
+		return message_fail(
+			-ENOBUFS,
+			"the gradients of \"%s\" take %llu KiB, for which this rank has one buffer, "
+			"of %llu KiB, and holds it for \"%s\"; push or discard that, or cut one of the "
+			"two into several units (slices)",
+			job_unit_name(job, unit), kib(gradient_bytes(job, unit)), kib(buffers->last_bytes),
+			holder);
+	return message_fail(
+		-ENOBUFS,
+		"all %u gradient buffers of %llu KiB are held by this rank, one of them for \"%s\"; "
+		"push or discard one, or open the job with more",
+		buffers->count - (buffers->last_bytes > buffers->bytes), kib(buffers->bytes), holder);
+}
+
 /* A buffer that is held for the unit, or free; NO_BUFFER after a wait. */
 static int find_buffer(struct tierd_job *job, uint32_t unit, uint32_t *ret_buffer)
 {
+	/* First: of what comes back from now on the daemon knows. */
+	uint32_t pushed = count_in_state(job, unit, GRADIENT_BUFFER_PUSHED);
 	uint64_t start;
 	int r;
 
 	*ret_buffer = held_buffer(job, unit);
 	if (*ret_buffer == NO_BUFFER)
-		*ret_buffer = buffer_in_state(job, GRADIENT_BUFFER_FREE);
+		*ret_buffer = buffer_in_state(job, unit, GRADIENT_BUFFER_FREE);
 	if (*ret_buffer != NO_BUFFER)
 		return 0;
-	if (buffer_in_state(job, GRADIENT_BUFFER_PUSHED) == NO_BUFFER) {
-		/* It may have been freed since we looked. */
-		*ret_buffer = buffer_in_state(job, GRADIENT_BUFFER_FREE);
-		if (*ret_buffer != NO_BUFFER)
-			return 0;
-		return message_fail(-ENOBUFS,
-				    "all %u gradient buffers are held by this rank, one of them for \"%s\"; "
-				    "push or discard one, or open the job with more",
-				    buffer_count(job), job_unit_name(job, job->attachment->buffers[0].unit));
-	}
+	if (pushed == 0)
+		return refuse_buffer(job, unit);
 	start = clock_now_ns();
-	r = wait_for_buffer(job);
+	r = wait_for_buffer(job, unit, pushed);
 	job->gradient_wait_ns += clock_now_ns() - start;
 	return r < 0 ? r : job_check(job, JOB_READY);
 }
@@ -309,7 +357,8 @@ int tierd_discard(struct tierd_job *job, uint32_t unit)
 
 const char *gradients_held(const struct tierd_job *job)
 {
-	uint32_t buffer = buffer_in_state(job, GRADIENT_BUFFER_HELD);
-
-	return buffer == NO_BUFFER ? NULL : job_unit_name(job, job->attachment->buffers[buffer].unit);
+	for (uint32_t i = 0; i < buffer_count(job); i++)
+		if (state_of(job, i) == GRADIENT_BUFFER_HELD)
+			return job_unit_name(job, job->attachment->buffers[i].unit);
+	return NULL;
 }

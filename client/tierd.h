@@ -145,7 +145,7 @@ struct tierd_job_options {
 	uint32_t parameter_placement; /* enum tierd_placement; NVMe needs stage 3. Default: NVMe at stage 3 where the daemon has paths, else host. Auto: host where there is room for it */
 	uint32_t optimizer_placement; /* enum tierd_placement. Default: NVMe where the daemon has paths, else host. Auto: host where there is room for it */
 	uint64_t host_budget;         /* most bytes of host memory for this job, cache included; 0: what the daemon gives by default, or has left */
-	uint32_t gradient_buffers;    /* per rank, each as large as the largest unit's gradients; 0: 2 */
+	uint32_t gradient_buffers;    /* per rank, as large as the largest unit's gradients; a unit far larger than the others has one more of its own; 0: 2 */
 	bool strict;                  /* a step in which nobody pushed some trainable unit fails with -ENODATA naming it */
 	bool takeover;                /* end another session of this user that holds the rank */
 	uint64_t seed;                /* of the daemon's initializers */
@@ -309,7 +309,7 @@ int tierd_phase(struct tierd_job *job, const char *name);
 
 /* A shared buffer for the unit's gradients, in the formats and with the tensors of its parameters (frozen ones have
  * no place in it), zeroed when handed out first; a second call before the push returns the same buffer as it is.
- * Blocks while all buffers are on their way to the daemon; -ENOBUFS: this rank itself holds them all. */
+ * Blocks while all buffers that it could have are on their way to the daemon; -ENOBUFS: this rank itself holds them. */
 int tierd_gradients(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_gradients);
 
 /* Hands the buffer over: it is this rank's next micro-batch of the unit, and its addresses are dead.

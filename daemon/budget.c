@@ -171,15 +171,48 @@ static uint64_t movable_bytes(const struct job *job, const struct budget_needs *
 	return bytes;
 }
 
+static const struct unit *largest_unit(const struct catalog *catalog)
+{
+	const struct unit *largest = &catalog->units[0];
+
+	for (uint32_t i = 1; i < catalog->unit_count; i++)
+		if (unit_trainable_bytes(&catalog->units[i]) > unit_trainable_bytes(largest))
+			largest = &catalog->units[i];
+	return largest;
+}
+
+/* A unit is gathered, summed and pushed in one piece: a large one is there three times at least. */
+static void print_remedies(const struct job *job, bool may_move, uint64_t wanted, char text[400])
+{
+	const struct unit *unit = largest_unit(&job->catalog);
+	uint64_t bytes = unit_trainable_bytes(unit);
+	uint32_t buffers = job->options.gradient_buffers;
+	int used = snprintf(text, 400, "raise host_budget%s", may_move ? ", or place more on NVMe" : "");
+	char size[16];
+
+	if (bytes == 0)
+		return;
+	if (buffers > 1)
+		used += snprintf(text + used, 400 - (size_t)used,
+				 ", or open it with fewer than %u gradient_buffers", buffers);
+	if (bytes > wanted / 8 && job->catalog.trained_units > 1)
+		snprintf(text + used, 400 - (size_t)used,
+			 ", or cut unit \"%.80s\", whose gradients alone take %s in one piece, into several "
+			 "(slices)",
+			 unit->name, budget_print_needed(bytes, size));
+}
+
 static int refuse_host(const struct job *job, const struct budget_needs *needs, struct room room,
 		       char *message, size_t size)
 {
 	char least[16], arena[16], sums[16], buffers[16], state[16], rest[16], there[16], whose[ROOM_TEXT];
+	char remedies[400];
 	struct claim claim = room_claim(job);
 
 	uint64_t wanted = size_sum(sum_of(needs), job->slots.promised);
 	bool may_move = size_rest(wanted, movable_bytes(job, needs)) <= room.bytes;
 
+	print_remedies(job, may_move, wanted, remedies);
 	/* What it has already taken is a part of both. */
 	budget_print_needed(size_sum(wanted, job->charged_bytes), least);
 	budget_print(job->slots.promised, arena);
@@ -195,8 +228,7 @@ static int refuse_host(const struct job *job, const struct budget_needs *needs, 
 		"it needs at least %s of host memory (parameters %s, gradient sums %s, gradient buffers %s, "
 		"optimizer state %s, windows and definitions %s), and there are %s (%s); %s",
 		least, arena, sums, buffers, state, rest, there,
-		room_describe(&claim, room, whose, sizeof(whose)),
-		may_move ? "raise host_budget, or place more on NVMe" : "raise host_budget");
+		room_describe(&claim, room, whose, sizeof(whose)), remedies);
 }
 
 static uint64_t arena_bytes(const struct slots *slots)

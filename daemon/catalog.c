@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/plural.h"
+#include "common/cleanup.h"
 #include "common/size.h"
 #include "daemon/options.h"
 #include "daemon/refuse.h"
@@ -232,18 +233,30 @@ static int grow(struct catalog *catalog)
 	return 0;
 }
 
+static void count_gradients(struct catalog *catalog, uint64_t bytes)
+{
+	uint64_t *largest[] = { &catalog->gradient_bytes_maximum, &catalog->gradient_bytes_next[0],
+				&catalog->gradient_bytes_next[1] };
+
+	catalog->trained_units += bytes > 0;
+	for (size_t i = 0; i < ARRAY_LENGTH(largest); i++)
+		if (bytes > *largest[i]) {
+			uint64_t smaller = *largest[i];
+
+			*largest[i] = bytes;
+			bytes = smaller;
+		}
+}
+
 /* What a job has of one is what its units have. */
 static void count_in(struct catalog *catalog, const struct unit *unit)
 {
-	uint64_t bytes = size_align(unit_trainable_bytes(unit), 4096);
-
 	catalog->tensor_count += unit->tensor_count;
 	catalog->parameters += unit->parameters;
 	catalog->trainable += unit->trainable;
 	for (uint32_t i = 0; i < unit->part_count; i++)
 		catalog->section_count += unit->parts[i].elements > 0;
-	if (bytes > catalog->gradient_bytes_maximum)
-		catalog->gradient_bytes_maximum = bytes;
+	count_gradients(catalog, size_align(unit_trainable_bytes(unit), 4096));
 }
 
 static int check_definition(const struct catalog *catalog, const Tierd__Wire__UnitDefine *definition,

@@ -84,7 +84,10 @@ struct catalog {
 	uint32_t name_maximum, dimension_maximum;
 	struct pack *packs; /* once packed */
 	uint32_t pack_count;
-	uint64_t parameters, trainable, gradient_bytes_maximum; /* trainable: with padding */
+	uint64_t parameters, trainable; /* trainable: with padding */
+	uint32_t trained_units;
+	/* Of the unit that has most, and of the two that come next; 0: there is none. */
+	uint64_t gradient_bytes_maximum, gradient_bytes_next[2];
 	struct names unit_names, tensor_names;
 };
 

@@ -16,6 +16,7 @@
 #include "common/size.h"
 #include "daemon/early.h"
 #include "daemon/gradient.h"
+#include "daemon/gradient_buffers.h"
 #include "daemon/refuse.h"
 
 bool gradient_is_of_ranks(const struct job *job)
@@ -156,6 +157,9 @@ static int check_push(const struct member *member, const Tierd__Wire__Push *push
 	if (member->contributions[push->buffer].is_active)
 		return refuse(message, size, -EINVAL, "gradient buffer %u is on its way already",
 			      push->buffer);
+	if (!member_buffer_takes(member, push->buffer, push->unit))
+		return refuse(message, size, -EINVAL, "gradient buffer %u is not for unit \"%s\"",
+			      push->buffer, catalog->units[push->unit].name);
 	if (member->job->options.is_pushed_once && member->pushed[push->unit] > 0)
 		return refuse(message, size, -EINVAL,
 			      "unit \"%s\": the job was opened as one whose units are pushed once in a step "
@@ -218,7 +222,7 @@ void gradient_push(struct pending *pending, const Tierd__Wire__Push *push)
 		.buffer = push->buffer,
 		.micro_batch = member->pushed[push->unit]++,
 		.step = gradient_open_step(job) + member->is_closed,
-		.data = member->gradients.base + push->buffer * job->catalog.gradient_bytes_maximum,
+		.data = member->gradients.base + gradient_buffer_offset(&job->gradient_buffers, push->buffer),
 		.pending = push->is_silent ? NULL : pending,
 		.is_active = true,
 	};
@@ -326,6 +330,7 @@ int gradient_init(struct job *job)
 {
 	uint64_t count = (uint64_t)job->catalog.unit_count * job->sum_ranks;
 
+	job->gradient_buffers = gradient_buffers_plan(&job->catalog, job->options.gradient_buffers);
 	job->sums = calloc(count, sizeof(*job->sums));
 	if (!job->sums || reduction_init(job) < 0)
 		return -ENOMEM;

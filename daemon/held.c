@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "daemon/budget.h"
 #include "daemon/disposal.h"
 #include "daemon/early.h"
 #include "daemon/gradient.h"
@@ -53,20 +54,37 @@ static void on_copied(struct work *work)
 	job_settle(job);
 }
 
-static struct contribution *waiting_buffer(struct member *member)
+/* Of those that the unit may be pushed from. */
+static struct contribution *waiting_buffer(struct member *member, uint32_t unit)
 {
 	for (uint32_t i = 0; i < member->buffer_count; i++)
-		if (member->contributions[i].is_active && !member->contributions[i].is_reading)
+		if (member_buffer_takes(member, i, unit) && member->contributions[i].is_active &&
+		    !member->contributions[i].is_reading)
 			return &member->contributions[i];
 	return NULL;
 }
 
-static bool has_reading_buffer(const struct member *member)
+static uint32_t count_active(const struct member *member, uint32_t unit)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < member->buffer_count; i++)
+		count += member_buffer_takes(member, i, unit) && member->contributions[i].is_active;
+	return count;
+}
+
+static bool has_reading_buffer(const struct member *member, uint32_t unit)
 {
 	for (uint32_t i = 0; i < member->buffer_count; i++)
-		if (member->contributions[i].is_reading)
+		if (member_buffer_takes(member, i, unit) && member->contributions[i].is_reading)
 			return true;
 	return false;
+}
+
+/* The unit of the one that has waited longest. */
+static uint32_t awaited_unit(const struct member *member)
+{
+	return queue_entry(queue_first(&member->buffer_waiters), struct pending, link)->unit;
 }
 
 static struct held_buffer *held_new(struct job *job)
@@ -160,19 +178,20 @@ static bool put_aside(struct job *job, struct contribution *contribution, bool w
 
 static void fail_buffer_waiters(struct member *member)
 {
-	struct job *job = member->job;
-	const struct contribution *stuck = waiting_buffer(member);
-
+	const struct catalog *catalog = &member->job->catalog;
+	uint32_t unit = awaited_unit(member);
+	const struct contribution *stuck = waiting_buffer(member, unit);
+	char bytes[16];
 	for (struct queue *link = queue_pop(&member->buffer_waiters); link;
 	     link = queue_pop(&member->buffer_waiters))
 		pending_error(queue_entry(link, struct pending, link), -ENOBUFS,
-			      "no gradient buffer of rank %u is free: all (%u) wait for other ranks to push "
-			      "unit \"%s\" or close their step, all ranks wait for buffers, and host_budget "
-			      "has no room to put "
-			      "gradients aside; raise "
-			      "it, or gradient_buffers",
-			      member->rank, member->buffer_count,
-			      stuck ? job->catalog.units[stuck->unit].name : "?");
+			      "no gradient buffer of rank %u is free for unit \"%s\", %s: %u wait for "
+			      "other ranks to push unit \"%s\" or close their step, all ranks wait for "
+			      "buffers, and host_budget has no room to put gradients aside; raise it, or "
+			      "gradient_buffers, or cut large units into several (slices)",
+			      member->rank, catalog->units[unit].name,
+			      budget_print_needed(unit_trainable_bytes(&catalog->units[unit]), bytes),
+			      count_active(member, unit), stuck ? catalog->units[stuck->unit].name : "?");
 }
 
 /* Ranks that can go on neither by themselves nor by each other get room, or an error. */
@@ -185,7 +204,7 @@ void gradient_unblock(struct job *job, bool with_gathers)
 			return;
 		if (queue_is_empty(&member->buffer_waiters))
 			continue;
-		struct contribution *waiting = waiting_buffer(member);
+		struct contribution *waiting = waiting_buffer(member, awaited_unit(member));
 
 		if (waiting && !put_aside(job, waiting, with_gathers))
 			fail_buffer_waiters(member);
@@ -197,18 +216,20 @@ void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
 	struct member *member = pending->member;
 	struct contribution *waiting;
 
-	if (!job_check_live(pending, wait->epoch))
+	if (!job_check_live(pending, wait->epoch) || !job_check_unit(pending, wait->unit))
 		return;
-	for (uint32_t i = 0; i < member->buffer_count; i++)
-		if (!member->contributions[i].is_active) {
-			pending_reply(pending, NULL);
-			return;
-		}
+	pending->unit = wait->unit;
+	/* One has come back meanwhile. Of those that are not on their way the client knows why it does not
+	 * take them: it holds them. */
+	if (count_active(member, wait->unit) < wait->pushed || wait->pushed == 0) {
+		pending_reply(pending, NULL);
+		return;
+	}
 	queue_push(&member->buffer_waiters, &pending->link);
 	stall_begin(pending, STATISTICS_GRADIENT_BUFFER);
-	if (has_reading_buffer(member))
+	if (has_reading_buffer(member, wait->unit))
 		return;
-	waiting = waiting_buffer(member);
+	waiting = waiting_buffer(member, wait->unit);
 	if (waiting && !put_aside(member->job, waiting, false))
 		gradient_unblock(member->job, false);
 }

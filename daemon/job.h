@@ -261,7 +261,8 @@ struct job {
 	uint64_t sum_buffer_bytes; /* 0: they are all in sums_memory */
 	struct spill *spill;	   /* NULL in the same case */
 	struct sum *sums;
-	uint32_t sum_ranks; /* 1, or world_size in stages 0 and 1 */
+	struct gradient_buffers gradient_buffers; /* of each rank */
+	uint32_t sum_ranks;			  /* 1, or world_size in stages 0 and 1 */
 	struct reduction *reductions;
 	struct queue free_reductions, sums_waiting;
 	unsigned reductions_running; /* and copies and transfers of gradients */

@@ -12,6 +12,7 @@
 #include "daemon/budget.h"
 #include "daemon/disposal.h"
 #include "daemon/cache.h"
+#include "daemon/gradient_buffers.h"
 #include "daemon/job.h"
 #include "daemon/refuse.h"
 #include "daemon/statistics.h"
@@ -97,7 +98,7 @@ static int make_lease_page(struct member *member)
 
 static int make_gradients(struct member *member)
 {
-	uint64_t bytes = member->job->catalog.gradient_bytes_maximum * member->buffer_count;
+	uint64_t bytes = gradient_buffers_bytes(&member->job->gradient_buffers);
 	int r = memory_new_shared("tierd-gradients", bytes ? bytes : 4096, &member->gradients);
 
 	if (r < 0)
@@ -145,7 +146,7 @@ int member_make_pages(struct member *member)
 
 	if (member->has_pages)
 		return 0;
-	member->buffer_count = member->job->options.gradient_buffers;
+	member->buffer_count = member->job->gradient_buffers.count;
 	r = make_counters(member);
 	if (r == 0)
 		r = make_lease_page(member);
@@ -174,6 +175,14 @@ void member_free(struct member *member)
 	clear_pages(member);
 	memory_free(&member->window);
 	free(member);
+}
+
+bool member_buffer_takes(const struct member *member, uint32_t buffer, uint32_t unit)
+{
+	const struct job *job = member->job;
+
+	return gradient_buffer_takes(&job->gradient_buffers, buffer,
+				     unit_trainable_bytes(&job->catalog.units[unit]));
 }
 
 bool member_has_leases(const struct member *member)

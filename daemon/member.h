@@ -102,6 +102,9 @@ static inline bool member_has_lease(const struct member *member, uint32_t unit)
 	       lease_is_held(&lease_counters(member->leases, member->buffer_count)[unit]);
 }
 
+/* The buffer is one that the unit may be pushed from. */
+bool member_buffer_takes(const struct member *member, uint32_t buffer, uint32_t unit);
+
 bool member_has_leases(const struct member *member);
 
 /* Of the job's ranks that are there, as many as there is room for. */

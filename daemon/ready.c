@@ -154,7 +154,8 @@ static bool reply_ready(struct member *member)
 	ready.durability_seconds = job->durable ? pace_seconds(job) : 0;
 	ready.lease_bytes = member->page.length;
 	ready.gradient_buffers = member->buffer_count;
-	ready.gradient_buffer_bytes = job->catalog.gradient_bytes_maximum;
+	ready.gradient_buffer_bytes = job->gradient_buffers.bytes;
+	ready.last_buffer_bytes = job->gradient_buffers.last_bytes;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_READY;
 	reply.job_ready = &ready;
 	bool is_complete = true;

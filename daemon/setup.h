@@ -28,7 +28,7 @@ struct setup {
 	int pinning;		       /* what engine_buffer_add() said */
 	int status;
 	char hint[REPLACED_HINT];
-	char message[1024];
+	char message[1400];
 };
 
 /* Decides where everything of the job lies, how much memory and disk that takes, and takes it from the

@@ -10,6 +10,7 @@
 #include "daemon/durable.h"
 #include "daemon/early.h"
 #include "daemon/family.h"
+#include "daemon/gradient_buffers.h"
 #include "daemon/norm.h"
 #include "daemon/record.h"
 #include "daemon/refuse.h"
@@ -239,17 +240,15 @@ static struct budget_needs find_needs(const struct setup *setup)
 {
 	const struct job *job = setup->job;
 	uint64_t ranks = job->options.world_size;
+	struct gradient_buffers buffers = gradient_buffers_plan(&job->catalog, job->options.gradient_buffers);
 	struct budget_needs needs = {
 		.sums = size_sum(setup->sums_bytes, setup->spill.metadata_bytes),
-		.gradients = size_product(ranks * job->options.gradient_buffers,
-					  job->catalog.gradient_bytes_maximum),
+		.gradients = size_product(ranks, gradient_buffers_bytes(&buffers)),
 		.held = gradient_held_bytes(job, job->held_count),
 		.windows = (ranks - job->windows) * WINDOW_BYTES,
 		.pages = setup->directory_bytes + rank_metadata_bytes(job) + step_metadata_bytes(job) +
 			 warm_metadata_bytes(job) +
-			 ranks * size_align(
-					 lease_bytes(job->catalog.unit_count, job->options.gradient_buffers),
-					 4096),
+			 ranks * size_align(lease_bytes(job->catalog.unit_count, buffers.count), 4096),
 		.metadata = setup->is_return ? 0 : job_metadata_bytes(job),
 	};
 

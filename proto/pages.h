@@ -25,7 +25,7 @@
 #include "proto/versions.h"
 
 #define PAGES_MAGIC 0x64726974 /* "tird" */
-#define PAGES_VERSION 7
+#define PAGES_VERSION 8
 #define PAGES_VERSIONS ((struct versions){ PAGES_VERSION, PAGES_VERSION }) /* that this code can use */
 
 /* ---- Directory ---- */
@@ -103,6 +103,28 @@ static inline uint64_t *directory_sections(struct directory_header *header)
 
 /* State of a gradient buffer; the client takes and pushes, the daemon frees. */
 enum gradient_buffer_state { GRADIENT_BUFFER_FREE, GRADIENT_BUFFER_HELD, GRADIENT_BUFFER_PUSHED };
+
+/* Of a rank, as the ready says; they lie side by side. The last one may be larger: then it is there for units
+ * with more gradients than the others have room for, and for those alone. */
+struct gradient_buffers {
+	uint32_t count;
+	uint64_t bytes, last_bytes; /* of each, and of the last */
+};
+
+static inline bool gradient_buffer_takes(const struct gradient_buffers *buffers, uint32_t buffer,
+					 uint64_t bytes)
+{
+	bool is_last = buffer + 1 == buffers->count;
+
+	if (bytes > buffers->bytes)
+		return is_last && bytes <= buffers->last_bytes;
+	return buffer < buffers->count && (!is_last || buffers->last_bytes == buffers->bytes);
+}
+
+static inline uint64_t gradient_buffer_offset(const struct gradient_buffers *buffers, uint32_t buffer)
+{
+	return buffer * buffers->bytes;
+}
 
 struct lease_header {
 	uint32_t magic, version;

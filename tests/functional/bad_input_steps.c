@@ -77,7 +77,8 @@ static void leases_and_buffers_are_in_the_way_of_a_step(struct tierd_node *node)
 	OK(tierd_gradients(job, 2, &view));
 	FAILS(tierd_step(job, &rates, NULL), -EBUSY, "a gradient buffer of unit \"u2\" is held");
 	OK(tierd_gradients(job, 3, &view));
-	FAILS(tierd_gradients(job, 0, &view), -ENOBUFS, "all 2 gradient buffers are held by this rank");
+	FAILS(tierd_gradients(job, 0, &view), -ENOBUFS,
+	      "all 2 gradient buffers of 4 KiB are held by this rank, one of them for \"u2\"");
 	OK(tierd_gradients(job, 2, &view)); /* the same one */
 	OK(tierd_discard(job, 3));
 	FAILS(tierd_discard(job, 3), -EINVAL, "no gradient buffer of unit \"u3\" is held");

@@ -264,6 +264,8 @@ static bool send_wait(struct mutator *mutator)
 
 	wait.job = 1;
 	wait.epoch = mutator->epoch;
+	wait.unit = choose(mutator, UNITS);
+	wait.pushed = choose(mutator, BUFFERS + 1);
 	request.body_case = BODY(BUFFER_WAIT);
 	request.buffer_wait = &wait;
 	return raw_send(&mutator->client, &request);

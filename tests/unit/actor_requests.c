@@ -161,6 +161,7 @@ int actor_finish_ready(struct actor *actor, uint32_t number)
 	actor->unit_count = ready->unit_count;
 	actor->buffer_count = ready->gradient_buffers;
 	actor->buffer_bytes = ready->gradient_buffer_bytes;
+	actor->last_buffer_bytes = ready->last_buffer_bytes;
 	return 0;
 }
 
@@ -225,19 +226,51 @@ uint64_t actor_section(const struct actor *actor, uint32_t unit, int section)
 	return *sections;
 }
 
+/* By doubling: with sanitizers a store for each takes longer than all that is done with them. */
+static void fill(char *base, const void *pattern, size_t size, size_t bytes)
+{
+	memcpy(base, pattern, size);
+	for (size_t filled = size; filled < bytes; filled *= 2)
+		memcpy(base + filled, base, bytes - filled < filled ? bytes - filled : filled);
+}
+
 void actor_fill(struct actor *actor, uint32_t format, uint64_t count, float value)
 {
 	uint16_t narrow = bfloat16_from_float(value);
 	bool is_narrow = format == FORMAT_BF16;
 	size_t size = is_narrow ? sizeof(narrow) : sizeof(value);
-	char *base = actor->gradients.base;
+	const void *pattern = is_narrow ? (void *)&narrow : (void *)&value;
 
 	if (count == 0)
 		return;
-	memcpy(base, is_narrow ? (void *)&narrow : (void *)&value, size);
-	/* By doubling: with sanitizers a store for each takes longer than all that is done with them. */
-	for (size_t filled = size; filled < count * size; filled *= 2)
-		memcpy(base + filled, base, count * size - filled < filled ? count * size - filled : filled);
+	fill(actor->gradients.base, pattern, size, count * size);
+	if (actor->last_buffer_bytes > actor->buffer_bytes)
+		fill(actor->gradients.base + (actor->buffer_count - 1) * actor->buffer_bytes, pattern, size,
+		     count * size);
+}
+
+static const struct member *find_member(const struct actor *actor)
+{
+	QUEUE_FOREACH (link, &actor->scene->node->jobs) {
+		const struct job *job = queue_entry(link, struct job, link);
+		const struct member *member =
+			actor->rank < job->options.world_size ? job->ranks[actor->rank] : NULL;
+
+		if (member && member->client == actor->client && member->handle == actor->job)
+			return member;
+	}
+	return NULL;
+}
+
+/* The actor's own choice, unless the unit has to have another one. */
+static uint32_t choose_buffer(const struct actor *actor, uint32_t unit, uint32_t buffer)
+{
+	const struct member *member = find_member(actor);
+
+	if (!member || buffer >= member->buffer_count || unit >= member->job->catalog.unit_count ||
+	    member_buffer_takes(member, buffer, unit))
+		return buffer;
+	return buffer + 1 == member->buffer_count ? 0 : member->buffer_count - 1;
 }
 
 static uint32_t send_push(struct actor *actor, uint32_t unit, uint32_t buffer, bool is_silent)
@@ -248,7 +281,7 @@ static uint32_t send_push(struct actor *actor, uint32_t unit, uint32_t buffer, b
 	push.job = actor->job;
 	push.epoch = actor->epoch;
 	push.unit = unit;
-	push.buffer = buffer;
+	push.buffer = choose_buffer(actor, unit, buffer);
 	push.is_silent = is_silent;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_PUSH;
 	request.push = &push;

@@ -110,7 +110,7 @@ struct actor {
 	enum wire_moments moments;
 	struct unit_layout layouts[ACTOR_UNITS]; /* of the first units */
 	uint32_t defined;
-	uint64_t step, buffer_bytes, cache_offset;
+	uint64_t step, buffer_bytes, last_buffer_bytes, cache_offset;
 	struct memory_view {
 		char *base;
 		size_t bytes;
@@ -182,7 +182,8 @@ uint32_t actor_leases(const struct actor *actor, uint32_t unit);
 /* Where the unit's section begins in its slot. */
 uint64_t actor_section(const struct actor *actor, uint32_t unit, int section);
 
-/* Fills buffer 0 with count fp32 or bf16 values. */
+/* Fills buffer 0 with count fp32 or bf16 values, or that of the largest unit, which is pushed from its own
+ * whatever the actor says. */
 void actor_fill(struct actor *actor, uint32_t format, uint64_t count, float value);
 uint32_t actor_send_push(struct actor *actor, uint32_t unit, uint32_t buffer);
 uint32_t actor_send_silent_push(struct actor *actor, uint32_t unit, uint32_t buffer);

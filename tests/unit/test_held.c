@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -50,13 +51,16 @@ static void push(struct actor *actor, uint32_t buffer, float value)
 	actor_send_push(actor, 0, buffer);
 }
 
-static uint32_t send_buffer_wait(struct actor *actor)
+/* pushed: of the buffers that can take the unit. */
+static uint32_t send_buffer_wait(struct actor *actor, uint32_t unit, uint32_t pushed)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__BufferWait wait = TIERD__WIRE__BUFFER_WAIT__INIT;
 
 	wait.job = actor->job;
 	wait.epoch = actor->epoch;
+	wait.unit = unit;
+	wait.pushed = pushed;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT;
 	request.buffer_wait = &wait;
 	return actor_send(actor, &request);
@@ -97,7 +101,7 @@ static void gradients_on_their_way_aside_survive_a_failed_step(void **state)
 	steps[1] = actor_send_step(&second, 0.1f);
 	assert_non_null(job->norm);
 	blockade_begin(&scene, scene.node->workers, &blockade);
-	wait = send_buffer_wait(&first);
+	wait = send_buffer_wait(&first, 0, 2);
 	assert_int_equal(job->reductions_running, 1);
 	assert_int_equal(actor_await(&first, steps[0], 0)->status, -EDOM);
 	assert_int_equal(actor_await(&second, steps[1], 0)->status, -EDOM);
@@ -122,10 +126,10 @@ static struct job *block_first(uint32_t *ret_wait)
 		actor_send_push(&second, 1, i);
 	}
 	for (unsigned i = 0; i < job->held_count; i++) {
-		assert_int_equal(actor_await(&first, send_buffer_wait(&first), 0)->status, 0);
+		assert_int_equal(actor_await(&first, send_buffer_wait(&first, 0, 2), 0)->status, 0);
 		actor_send_push(&first, 0, 0);
 	}
-	*ret_wait = send_buffer_wait(&first);
+	*ret_wait = send_buffer_wait(&first, 0, 2);
 	return job;
 }
 
@@ -138,7 +142,7 @@ static void buffers_beyond_the_plan_are_given_back_when_nobody_trains(void **sta
 	/* The second one may still push what it waits for. */
 	scene_settle(&scene);
 	assert_int_equal(job->grown_held, 0);
-	assert_int_equal(actor_await(&second, send_buffer_wait(&second), 0)->status, 0);
+	assert_int_equal(actor_await(&second, send_buffer_wait(&second, 0, 2), 0)->status, 0);
 	assert_true(job->grown_held > 0 && promised_bytes(job) > planned);
 	assert_int_equal(scene.node->host_used - job->host_bytes, others);
 	actor_die(&first);
@@ -154,12 +158,135 @@ static void there_are_none_beyond_the_plan_where_the_node_has_no_room(void **sta
 	const struct job *job = block_first(&wait);
 
 	scene.node->host_budget = scene.node->host_used;
-	send_buffer_wait(&second);
+	send_buffer_wait(&second, 0, 2);
 	scene_settle(&scene);
 	assert_non_null(actor_find(&first, wait, 0));
 	assert_int_equal(actor_find(&first, wait, 0)->status, -ENOBUFS);
 	assert_non_null(strstr(actor_message(&first), "no gradient buffer of rank 0 is free"));
 	assert_int_equal(job->grown_held, 0);
+}
+
+/* ---- A unit that is larger than the others ---- */
+
+#define PAGE 1024 /* elements */
+#define LARGE (16 * PAGE)
+
+static void define_with_large(struct actor *actor, uint32_t rank, uint32_t world_size)
+{
+	static const uint64_t elements[] = { PAGE, LARGE, PAGE };
+	const struct actor_job job = { .stage = 3, .rank = rank, .world_size = world_size };
+
+	assert_int_equal(actor_enter(&scene, actor), 0);
+	assert_int_equal(actor_open(actor, &job), 0);
+	for (unsigned i = 0; i < ARRAY_LENGTH(elements); i++) {
+		char name[16];
+		const struct actor_tensor tensor = { name, FORMAT_FP32, INITIALIZE_ONES, elements[i], false };
+
+		snprintf(name, sizeof(name), "u%u", i);
+		assert_int_equal(actor_define(actor, name, &tensor, 1), 0);
+	}
+}
+
+static uint32_t send_push_from(struct actor *actor, uint32_t unit, uint32_t buffer)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Push push = TIERD__WIRE__PUSH__INIT;
+
+	push.job = actor->job;
+	push.epoch = actor->epoch;
+	push.unit = unit;
+	push.buffer = buffer;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_PUSH;
+	request.push = &push;
+	return actor_send(actor, &request);
+}
+
+static void expect_push(uint32_t unit, uint32_t buffer, int r, const char *text)
+{
+	assert_int_equal(actor_await(&first, send_push_from(&first, unit, buffer), 0)->status, r);
+	if (text)
+		assert_non_null(strstr(actor_message(&first), text));
+}
+
+static void it_is_pushed_from_a_buffer_of_its_own_alone(void **state)
+{
+	const struct job *job;
+
+	define_with_large(&first, 0, 1);
+	assert_int_equal(actor_ready(&first), 0);
+	job = job_find(scene.node, geteuid(), "play");
+	assert_int_equal(first.buffer_count, 3);
+	assert_int_equal(first.buffer_bytes, 4 * PAGE);
+	assert_int_equal(first.last_buffer_bytes, 4 * LARGE);
+	assert_int_equal(job->ranks[0]->gradients.length, 2 * 4 * PAGE + 4 * LARGE);
+	expect_push(1, 2, 0, NULL);
+	expect_push(0, 0, 0, NULL);
+	expect_push(2, 1, 0, NULL);
+	/* What lies behind a buffer is not the unit's. */
+	expect_push(1, 0, -EINVAL, "gradient buffer 0 is not for unit \"u1\"");
+	expect_push(1, 1, -EINVAL, "gradient buffer 1 is not for unit \"u1\"");
+	expect_push(0, 2, -EINVAL, "gradient buffer 2 is not for unit \"u0\"");
+	expect_push(1, 3, -EINVAL, "there is no gradient buffer 3");
+	expect_push(1, UINT32_MAX, -EINVAL, "there is no gradient buffer");
+	assert_int_equal(actor_take_step(&first), 0);
+}
+
+static uint32_t buffer_state(const struct actor *actor, uint32_t buffer)
+{
+	return atomic_load(&lease_buffers((struct lease_header *)actor->leases.base)[buffer]);
+}
+
+/* What its rank wants back is put aside, and no other. */
+static void who_waits_for_its_buffer_gets_that_one(void **state)
+{
+	uint32_t ready, wait;
+
+	define_with_large(&first, 0, 2);
+	define_with_large(&second, 1, 2);
+	ready = actor_send_ready(&first, -1);
+	assert_int_equal(actor_ready(&second), 0);
+	assert_int_equal(actor_finish_ready(&first, ready), 0);
+	/* As the library does. */
+	for (uint32_t i = 0; i < 3; i++)
+		atomic_store(&lease_buffers((struct lease_header *)first.leases.base)[i],
+			     GRADIENT_BUFFER_PUSHED);
+	send_push_from(&first, 0, 0);
+	send_push_from(&first, 2, 1);
+	send_push_from(&first, 1, 2);
+	wait = send_buffer_wait(&first, 1, 1);
+	assert_int_equal(actor_await(&first, wait, 0)->status, 0);
+	assert_int_equal(buffer_state(&first, 2), GRADIENT_BUFFER_FREE);
+	assert_int_equal(buffer_state(&first, 0), GRADIENT_BUFFER_PUSHED);
+	assert_int_equal(buffer_state(&first, 1), GRADIENT_BUFFER_PUSHED);
+	/* It is free, and no help for another unit. */
+	wait = send_buffer_wait(&first, 0, 2);
+	assert_int_equal(actor_await(&first, wait, 0)->status, 0);
+	assert_int_equal(buffer_state(&first, 0), GRADIENT_BUFFER_FREE);
+	assert_int_equal(buffer_state(&first, 1), GRADIENT_BUFFER_PUSHED);
+}
+
+/* A rank that holds one buffer and wants another one is not told of that which it holds, again and again. */
+static void what_its_rank_holds_ends_no_wait(void **state)
+{
+	const struct job *job;
+
+	start_two();
+	job = job_find(scene.node, geteuid(), "play");
+	push(&first, 0, 1.0f);
+	assert_int_equal(actor_await(&first, send_buffer_wait(&first, 0, 1), 0)->status, 0);
+	/* It was put aside for that. */
+	assert_int_equal(buffer_state(&first, 0), GRADIENT_BUFFER_FREE);
+	assert_int_equal(queue_is_empty(&job->sums[0].waiting), 0);
+	/* And who has seen more than there are is answered at once. */
+	push(&first, 0, 1.0f);
+	assert_int_equal(actor_await(&first, send_buffer_wait(&first, 0, 2), 0)->status, 0);
+}
+
+static void a_wait_for_no_unit_is_refused(void **state)
+{
+	start_two();
+	assert_int_equal(actor_await(&first, send_buffer_wait(&first, 2, 1), 0)->status, -EINVAL);
+	assert_int_equal(actor_await(&first, send_buffer_wait(&first, UINT32_MAX, 1), 0)->status, -EINVAL);
 }
 
 #define TEST(name) SCENE_TEST(name, scene_setup)
@@ -170,6 +297,10 @@ int main(void)
 		TEST(gradients_on_their_way_aside_survive_a_failed_step),
 		TEST(buffers_beyond_the_plan_are_given_back_when_nobody_trains),
 		TEST(there_are_none_beyond_the_plan_where_the_node_has_no_room),
+		TEST(it_is_pushed_from_a_buffer_of_its_own_alone),
+		TEST(who_waits_for_its_buffer_gets_that_one),
+		TEST(what_its_rank_holds_ends_no_wait),
+		TEST(a_wait_for_no_unit_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -473,6 +473,7 @@ static int wait_for_buffer(struct actor *actor)
 
 	wait.job = actor->job;
 	wait.epoch = actor->epoch;
+	wait.pushed = actor->buffer_count;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT;
 	request.buffer_wait = &wait;
 	return actor_ask(actor, &request, NULL);

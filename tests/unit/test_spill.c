@@ -467,6 +467,7 @@ static void who_waits_for_a_gradient_buffer_waits_for_the_spill(void **state)
 	assert_true(spill_is_wished(job));
 	wait.job = actor.job;
 	wait.epoch = actor.epoch;
+	wait.pushed = 2;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT;
 	request.buffer_wait = &wait;
 	assert_int_equal(actor_ask(&actor, &request, NULL), 0);

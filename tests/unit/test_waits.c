@@ -77,6 +77,7 @@ static uint32_t send_buffer_wait(struct actor *actor)
 
 	wait.job = actor->job;
 	wait.epoch = actor->epoch;
+	wait.pushed = actor->buffer_count;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT;
 	request.buffer_wait = &wait;
 	return actor_send(actor, &request);

@@ -116,6 +116,8 @@ CASES = [
     Case("a read of step 2^64-1", READY, (READ, number(1, JOB) + data(4, "m") + number(6, 1) + number(7, -1)),
          Answered("EINVAL", "ahead of every step")),
     Case("a cancel of nothing", READY, (CANCEL, number(1, JOB) + number(2, 77777)), FINE),
+    *(Case(f"a wait for a buffer of unit {unit}", READY, (WAIT, here(_3=unit)), Answered("EINVAL", f"no unit {unit}"))
+      for unit in (UNITS, 1 << 31, BEYOND)),
     Case("a hurry of nothing", READY, (HURRY, number(1, JOB) + number(2, 77777)), FINE),
     Case("an await of nothing", READY, (AWAIT, number(1, JOB) + number(2, 77777)), FINE),
     Case("a step without rates", READY, (STEP, here()), Answered("EINVAL", "a step without rates")),
