@@ -208,6 +208,26 @@ void listing_forget(struct node *node, const char *file, const char *name)
 		listing_save_now(node->listing);
 }
 
+static bool is_among(const struct store_job *jobs, unsigned count, const char *name)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (strcmp(jobs[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+/* A daemon may have died between the end of a job in its store and that on the list. */
+void listing_match(struct node *node, const char *file, const struct store_job *jobs, unsigned count)
+{
+	struct job_list_store listed;
+
+	if (!listing_copy(node, file, &listed))
+		return;
+	for (unsigned i = 0; i < listed.job_count; i++)
+		if (!is_among(jobs, count, listed.jobs[i].name))
+			listing_forget(node, file, listed.jobs[i].name);
+}
+
 void listing_give_up(struct node *node, const char *file, const char *name)
 {
 	struct job_list_store *store = find(node, file);

@@ -54,7 +54,10 @@ void listing_add(struct listing_entry *entry);
 void listing_note(const struct job *job);
 /* The files of the job are about to go, or it has left them to others: it is off the list before. */
 void listing_forget(struct node *node, const char *file, const char *name);
-/* The same, of a job that is lost: files on paths that are not here go as soon as they are. */
+/* The store has been opened, and has these jobs: others are off the list. */
+void listing_match(struct node *node, const char *file, const struct store_job *jobs, unsigned count);
+/* The same as listing_forget(), of a job that is lost: files on paths that are not here go as soon as they
+ * are. */
 void listing_give_up(struct node *node, const char *file, const char *name);
 
 /* Who waits for the list to be on the disk as it is now. */

@@ -254,6 +254,7 @@ static void share(struct opening *opening)
 {
 	struct restore *asker = opening->asker;
 
+	listing_match(asker->node, asker->file.file, opening->jobs, opening->count);
 	for (unsigned i = 0; i < opening->count; i++) {
 		struct restore *restore = find_or_make(asker, &opening->jobs[i]);
 

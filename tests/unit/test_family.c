@@ -14,6 +14,7 @@
 
 #include "common/log.h"
 #include "daemon/family.h"
+#include "daemon/listing_inside.h"
 #include "daemon/restore.h"
 #include "offload/extent_store.h"
 #include "offload/lineage_backend.h"
@@ -555,6 +556,25 @@ static void files_that_cannot_be_read_are_nobodys_to_remove(void **state)
 	assert_int_equal(access(path, F_OK), 0);
 }
 
+/* As a daemon leaves it that dies when a fork has ended in its store, and not on the list of jobs. */
+static void what_is_on_the_list_and_not_in_the_store_is_off_the_list(void **state)
+{
+	struct job_list_store listed;
+	char file[JOB_FILE_BYTES];
+
+	open_family();
+	memcpy(file, find("play")->file, sizeof(file));
+	assert_int_equal(job_list_add_job(job_list_find(&scene.node->listing->list, file), "ended", 99), 0);
+	scene.node->listing->is_behind = true;
+	actor_die(&asker);
+	actor_die(&rank);
+	assert_int_equal(scene_restart(&(struct scene_options){ .capacity = GIB }, &scene), 0);
+	assert_true(listing_copy(scene.node, file, &listed));
+	assert_int_equal(listed.job_count, 3);
+	assert_null(job_list_find_job(&listed, "ended"));
+	expect_all(3);
+}
+
 static int setup(void **state)
 {
 	log_open(LOG_LEVEL_ERROR);
@@ -589,6 +609,7 @@ int main(void)
 		TEST(the_first_one_that_is_lost_is_given_up_and_the_others_go_on),
 		TEST(files_of_which_no_map_can_be_read_are_lost_jobs),
 		TEST(files_that_cannot_be_read_are_nobodys_to_remove),
+		TEST(what_is_on_the_list_and_not_in_the_store_is_off_the_list),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
