@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/log.h"
 #include "daemon/listing_inside.h"
@@ -62,7 +63,6 @@ int listing_read(struct listing *listing)
 
 /* ---- The generations ---- */
 
-/* Whoever writes to the files has ended, or has flushed what is read here. */
 static bool look_at_file(const struct node_path *path, struct job_list_store *store)
 {
 	_cleanup_close_ int fd =
@@ -70,7 +70,8 @@ static bool look_at_file(const struct node_path *path, struct job_list_store *st
 	static const uint8_t nothing[sizeof(store->store)];
 	struct store_device says;
 
-	if (fd < 0 || store_device_read(fd, &says) < 0)
+	/* What no flush has covered may be gone the next time. */
+	if (fd < 0 || fdatasync(fd) < 0 || store_device_read(fd, &says) < 0)
 		return false;
 	if (memcmp(store->store, nothing, sizeof(nothing)) == 0)
 		memcpy(store->store, says.store, sizeof(store->store));
