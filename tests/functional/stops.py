@@ -39,8 +39,8 @@ CONFIGURATIONS = {
 
 
 def await_lock(tierd):
-    """Before that it may not know yet what a signal means."""
-    wait_until(lambda: os.path.exists(LOCK) and content(LOCK) == b"%d\n" % tierd.pid)
+    """Or its end. Before that it may not know yet what a signal means."""
+    wait_until(lambda: tierd.poll() is not None or (os.path.exists(LOCK) and content(LOCK) == b"%d\n" % tierd.pid))
 
 
 class Moments:
