@@ -257,7 +257,8 @@ static void in_host_memory(struct tierd_job_options *options)
 
 static void many_buffers(struct tierd_job_options *options)
 {
-	options->gradient_buffers = 12;
+	options->gradient_buffers = 64;
+	options->host_budget = 96ul << 20;
 }
 
 static void refused(const char *name, unsigned count, change *set, int expected, const char *text)
