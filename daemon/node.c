@@ -311,10 +311,32 @@ static int start_threads(struct node *node, const struct node_config *config)
 }
 
 /* A sixteenth of the budget, within what keeps the devices busy. */
+#define STAGING_PART 16
+#define STAGING_MOST 16
+
+unsigned node_staging_count(uint64_t host_budget)
+{
+	uint64_t wanted = host_budget / STAGING_PART / staging_bytes(1);
+
+	return wanted < STAGING_LEAST  ? STAGING_LEAST
+	       : wanted > STAGING_MOST ? STAGING_MOST
+				       : (unsigned)wanted;
+}
+
+/* Where the budget gets large enough for one buffer more, less may be left than before: so it is the largest
+ * number of buffers with which too little may be left. */
+unsigned node_staging_beside(uint64_t bytes)
+{
+	unsigned count = STAGING_MOST;
+
+	while (count > STAGING_LEAST && bytes + staging_bytes(count) <= STAGING_PART * staging_bytes(count))
+		count--;
+	return count;
+}
+
 static int start_staging(struct node *node)
 {
-	uint64_t wanted = node->host_budget / 16 / staging_bytes(1);
-	unsigned count = wanted < STAGING_LEAST ? STAGING_LEAST : wanted > 16 ? 16 : (unsigned)wanted;
+	unsigned count = node_staging_count(node->host_budget);
 	int r = staging_init(&node->staging, count, node->engine);
 
 	if (r < 0) {

@@ -127,6 +127,12 @@ struct node {
  * another daemon uses a path. */
 int node_new(struct event_base *loop, const struct node_config *config, struct node **ret_node);
 
+/* Staging buffers of a node with that budget. */
+unsigned node_staging_count(uint64_t host_budget);
+/* The same of a node whose budget, staging buffers included, is the least that leaves so many bytes, as any
+ * larger one does. */
+unsigned node_staging_beside(uint64_t bytes);
+
 /* Nothing more is taken of ranks from now on; on_idle runs on the loop, once, when the steps that were
  * decided have been applied and committed. */
 void node_stop(struct node *node, void (*on_idle)(void *argument), void *argument);

@@ -241,7 +241,7 @@ static void run_setup(struct work *work)
 /* ---- Back on the loop ---- */
 
 /* Before anything else is planned: what is given up here may be what that needs. */
-static void setup_give_up(struct setup *setup)
+void setup_give_up(struct setup *setup)
 {
 	store_layout_free(setup->nvme);
 	store_layout_free(setup->host);

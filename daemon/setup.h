@@ -2,6 +2,7 @@
 #ifndef TIERD_DAEMON_SETUP_H
 #define TIERD_DAEMON_SETUP_H
 
+#include "daemon/budget.h"
 #include "daemon/disposal.h"
 #include "daemon/job.h"
 #include "daemon/listing.h"
@@ -18,6 +19,7 @@ struct setup {
 	bool is_strict;
 	uint64_t arena_bytes, sums_bytes, directory_bytes;
 	uint64_t device_bytes, sums_device_bytes; /* of each path: of the state, of spilled sums */
+	struct budget_needs needs;		  /* beside its arena */
 	struct placement placement;
 	struct spill_plan spill; /* of sums that may be spilled */
 	char folder[16];	 /* of its owner on each path */
@@ -34,6 +36,8 @@ struct setup {
 /* Decides where everything of the job lies, how much memory and disk that takes, and takes it from the
  * budgets. A negative errno with a message. */
 int setup_plan(struct setup *setup);
+/* What the plan has beside the job's own, and what was made of it, is given up. */
+void setup_give_up(struct setup *setup);
 
 /* A job that is brought back: it has its definition and its placement, its state on NVMe, and becomes one
  * that was released, but for its stores. layout: what record_layout() said when it was planned. -EBADMSG: its

@@ -383,6 +383,7 @@ static int plan_budgets(struct setup *setup)
 
 	if (job->has_nvme_sums)
 		add_buffers(setup, &needs);
+	setup->needs = needs;
 	int r = budget_take_host(job, &needs, setup->message, sizeof(setup->message));
 
 	setup->arena_bytes = budget_arena_bytes(job);
