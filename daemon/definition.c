@@ -50,7 +50,18 @@ static void fill_unit(struct definition *definition, const struct unit *unit, ui
 	definition->unit_pointers[definition->unit_count++] = wire;
 }
 
-void definition_report(struct pending *pending, const struct job *job, uint32_t unit, uint32_t tensor)
+/* From this tensor of this unit on, as far as there is room. */
+static void fill(struct definition *definition, const struct job *job, uint32_t unit, uint32_t tensor)
+{
+	definition->unit_count = definition->tensor_count = 0;
+	for (uint32_t i = unit; i < job->catalog.unit_count && definition->unit_count < UNITS_PER_REPLY &&
+				definition->tensor_count < TENSORS_PER_REPLY;
+	     i++, tensor = 0)
+		fill_unit(definition, &job->catalog.units[i], tensor);
+}
+
+static void report(struct pending *pending, const struct job *job, uint32_t unit, uint32_t tensor,
+		   Tierd__Wire__JobOpen *options)
 {
 	_cleanup_free_ struct definition *definition = malloc(sizeof(*definition));
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
@@ -60,14 +71,26 @@ void definition_report(struct pending *pending, const struct job *job, uint32_t 
 		pending_error(pending, -ENOMEM, "out of memory");
 		return;
 	}
-	definition->unit_count = definition->tensor_count = 0;
-	for (uint32_t i = unit; i < job->catalog.unit_count && definition->unit_count < UNITS_PER_REPLY &&
-				definition->tensor_count < TENSORS_PER_REPLY;
-	     i++, tensor = 0)
-		fill_unit(definition, &job->catalog.units[i], tensor);
+	fill(definition, job, unit, tensor);
+	body.options = options;
 	body.n_units = definition->unit_count;
 	body.units = definition->unit_pointers;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_READER_UNITS;
 	reply.reader_units = &body;
 	pending_reply(pending, &reply);
+}
+
+void definition_report(struct pending *pending, const struct job *job, uint32_t unit, uint32_t tensor)
+{
+	report(pending, job, unit, tensor, NULL);
+}
+
+void definition_report_all(struct pending *pending, const struct job *job, uint32_t unit, uint32_t tensor)
+{
+	struct options_groups groups;
+	Tierd__Wire__JobOpen options;
+
+	options_write(&job->options, &options, &groups);
+	options.name = (char *)job->name;
+	report(pending, job, unit, tensor, &options);
 }

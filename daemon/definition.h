@@ -9,5 +9,7 @@ void definition_fill_tensor(const struct tensor *tensor, Tierd__Wire__Tensor *wi
 
 /* From this tensor of this unit on, as many as fit in a frame. */
 void definition_report(struct pending *pending, const struct job *job, uint32_t unit, uint32_t tensor);
+/* The same, with the job's options. */
+void definition_report_all(struct pending *pending, const struct job *job, uint32_t unit, uint32_t tensor);
 
 #endif

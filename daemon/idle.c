@@ -117,9 +117,14 @@ int idle_refuse(const struct job *job, char *message, size_t size)
 
 /* ---- For who needs it ---- */
 
+static bool may_release(const struct job *job)
+{
+	return job_is_idle(job) && (idle_may_release(job) || job->phase == JOB_BROKEN);
+}
+
 static bool may_give(const struct claim *claim, const struct job *job)
 {
-	return job_is_idle(job) && job != claim->job && (idle_may_release(job) || job->phase == JOB_BROKEN) &&
+	return may_release(job) && job != claim->job &&
 	       (room_for(claim).bound != ROOM_OF_USER || job->uid == claim->uid);
 }
 
@@ -129,6 +134,11 @@ static uint64_t bytes_of(const struct job *job)
 	uint64_t bytes = job->host_bytes - job->charged_bytes + job->windows * WINDOW_BYTES;
 
 	return job->phase == JOB_BROKEN ? bytes : bytes - job->kept_bytes - job->cache_bytes;
+}
+
+uint64_t idle_spare_bytes(const struct job *job)
+{
+	return may_release(job) ? bytes_of(job) : 0;
 }
 
 uint64_t idle_bytes(const struct claim *claim, bool is_at_once)

@@ -19,6 +19,8 @@ bool idle_release(struct job *job);
  * it will come to rest. */
 int idle_refuse(const struct job *job, char *message, size_t size);
 
+/* What the job gives back, beside its cache, when somebody needs it; 0: it is not idle, or cannot. */
+uint64_t idle_spare_bytes(const struct job *job);
 /* What idle jobs could give to who claims it, beside their caches; is_at_once: those that have come to rest.
  */
 uint64_t idle_bytes(const struct claim *claim, bool is_at_once);

@@ -11,6 +11,7 @@
 #include "daemon/definition.h"
 #include "daemon/durable.h"
 #include "daemon/family.h"
+#include "daemon/idle.h"
 #include "daemon/pace.h"
 #include "daemon/endurance.h"
 #include "daemon/placement.h"
@@ -43,11 +44,41 @@ static void add_endurance(struct node *node, unsigned path, Tierd__Wire__Path *w
 	wire->days_left = account.days;
 }
 
+/* What a user's jobs give up when somebody needs it. */
+static uint64_t user_spare_bytes(struct node *node, uid_t uid)
+{
+	uint64_t bytes = 0;
+
+	QUEUE_FOREACH (link, &node->jobs) {
+		const struct job *job = queue_entry(link, struct job, link);
+
+		bytes += job->uid == uid ? job->cache_bytes + idle_spare_bytes(job) : 0;
+	}
+	return bytes;
+}
+
+static void add_limits(struct node *node, const struct port *port, Tierd__Wire__UserLimits *limits)
+{
+	struct quota quota = access_quota(node, port);
+
+	tierd__wire__user_limits__init(limits);
+	limits->host_default = quota.host_default;
+	limits->host_maximum = quota.host_maximum;
+	limits->host_held =
+		holders_user_bytes(node, HOLDERS_OF_HOST, port->uid) - user_spare_bytes(node, port->uid);
+	limits->nvme_default = quota.nvme_default;
+	limits->nvme_maximum = quota.nvme_maximum;
+	limits->nvme_held = holders_user_bytes(node, HOLDERS_OF_NVME, port->uid);
+	limits->snapshots_default = access_snapshots_default(&quota);
+	limits->durability = node->durability;
+}
+
 void report_node(struct pending *pending, struct node *node)
 {
 	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
 	Tierd__Wire__NodeReply body = TIERD__WIRE__NODE_REPLY__INIT;
 	Tierd__Wire__Path paths[NODE_MAX_PATHS], *path_pointers[NODE_MAX_PATHS];
+	Tierd__Wire__UserLimits limits;
 
 	for (unsigned i = 0; i < node->path_count; i++) {
 		tierd__wire__path__init(&paths[i]);
@@ -75,6 +106,10 @@ void report_node(struct pending *pending, struct node *node)
 	body.host_used_bytes = node->host_used;
 	QUEUE_FOREACH (link, &node->jobs)
 		body.host_cache_bytes += queue_entry(link, struct job, link)->cache_bytes;
+	QUEUE_FOREACH (link, &node->jobs)
+		body.host_idle_bytes += idle_spare_bytes(queue_entry(link, struct job, link));
+	add_limits(node, pending_port(pending), &limits);
+	body.limits = &limits;
 	body.n_paths = node->path_count;
 	body.paths = path_pointers;
 	body.io_engine = (char *)engine_name(node->engine);
@@ -503,5 +538,5 @@ void report_tensors(struct pending *pending, const Tierd__Wire__TensorsRead *req
 	const struct job *job = access_find(pending, request->job, request->has_owner, request->owner);
 
 	if (job)
-		definition_report(pending, job, request->unit, request->tensor);
+		definition_report_all(pending, job, request->unit, request->tensor);
 }
