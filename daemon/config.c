@@ -14,7 +14,7 @@
 #include "daemon/config_values.h"
 
 /* What getopt returns for the flags that are no keys of the file, and for those that are. */
-enum flag { FLAG_HELP = 1, FLAG_VERSION, FLAG_CHECK, FLAG_CONFIG, FLAG_OPTION };
+enum flag { FLAG_HELP = 1, FLAG_VERSION, FLAG_PLAN, FLAG_CHECK, FLAG_CONFIG, FLAG_OPTION };
 
 #define MAX_FLAGS (CONFIG_MAX_OPTIONS + 8)
 
@@ -52,12 +52,13 @@ static int fail(struct config_problem *problem, int r, const char *format, ...)
 	return r;
 }
 
-/* The index in getopt's list is that in config_options, with the four others behind. */
+/* The index in getopt's list is that in config_options, with the others behind. */
 static void list_flags(struct option flags[MAX_FLAGS])
 {
 	static const struct option others[] = {
 		{ "help", no_argument, NULL, FLAG_HELP },
 		{ "version", no_argument, NULL, FLAG_VERSION },
+		{ "plan", no_argument, NULL, FLAG_PLAN },
 		{ "check-config", no_argument, NULL, FLAG_CHECK },
 		{ "config", required_argument, NULL, FLAG_CONFIG },
 		{ NULL, 0, NULL, 0 },
@@ -102,6 +103,10 @@ static int set_flag(struct config *config, const struct config_option *option, c
 static int read_flags(struct config *config, bool is_first, int argc, char *const argv[],
 		      struct config_problem *problem)
 {
+	static const enum config_action actions[] = { [FLAG_HELP] = CONFIG_HELP,
+						      [FLAG_VERSION] = CONFIG_VERSION,
+						      [FLAG_PLAN] = CONFIG_PLAN,
+						      [FLAG_CHECK] = CONFIG_CHECK };
 	struct option flags[MAX_FLAGS];
 	bool has_been[CONFIG_KINDS] = { false };
 	int flag, index, r = 0;
@@ -118,10 +123,8 @@ static int read_flags(struct config *config, bool is_first, int argc, char *cons
 		if (flag == FLAG_OPTION && !is_first) {
 			make_place(config, config_options[index].kind, has_been);
 			r = set_flag(config, &config_options[index], optarg, problem);
-		} else if (flag == FLAG_HELP || flag == FLAG_VERSION || flag == FLAG_CHECK) {
-			config->action = flag == FLAG_HELP    ? CONFIG_HELP
-					 : flag == FLAG_CHECK ? CONFIG_CHECK
-							      : CONFIG_VERSION;
+		} else if (flag <= FLAG_CHECK) {
+			config->action = actions[flag];
 			if (flag != FLAG_CHECK)
 				return 0;
 		} else if (flag == FLAG_CONFIG && is_first) {
@@ -178,7 +181,7 @@ static int config_load(struct config *config, int argc, char *const argv[], stru
 {
 	int r = read_flags(config, true, argc, argv, problem);
 
-	if (r < 0 || config->action == CONFIG_HELP || config->action == CONFIG_VERSION)
+	if (r < 0 || config->action >= CONFIG_PLAN)
 		return r;
 	r = read_file(config, problem);
 	if (r == 0)
@@ -282,6 +285,7 @@ void config_print_help(FILE *stream)
 	fputs("  --config FILE                  the configuration (default: " CONFIG_SYSTEM_FILE ";\n"
 	      "                                 of a plain user ~/.config/tierd/tierd.conf)\n"
 	      "  --check-config                 check the configuration, print what is in effect\n"
+	      "  --plan                         say what jobs would take, to tierctl plan, which asks\n"
 	      "  --help, --version\n\n"
 	      "Flags win over the file. Sizes take K, M, G or T. See tierd(8) and tierd.conf(5).\n",
 	      stream);

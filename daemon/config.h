@@ -12,7 +12,7 @@
 #define CONFIG_MAX_PATHS 16
 #define CONFIG_SYSTEM_FILE "/etc/tierd/tierd.conf"
 
-enum config_action { CONFIG_RUN, CONFIG_CHECK, CONFIG_HELP, CONFIG_VERSION };
+enum config_action { CONFIG_RUN, CONFIG_CHECK, CONFIG_PLAN, CONFIG_HELP, CONFIG_VERSION };
 enum config_io_engine { CONFIG_ENGINE_AUTO, CONFIG_ENGINE_IO_URING, CONFIG_ENGINE_PLAIN };
 enum config_file_system { CONFIG_FILE_SYSTEM_RESERVING, CONFIG_FILE_SYSTEM_ANY, CONFIG_FILE_SYSTEM_MEMORY };
 enum config_direct_io { CONFIG_DIRECT_AUTO, CONFIG_DIRECT_OFF };
@@ -59,8 +59,8 @@ struct config_problem {
 };
 
 /* The whole way: flags are looked at for an action and a file, the file is read, flags replace what it says
- * (--nvme replaces all its paths), defaults fill the rest. -EINVAL with a problem, -ENOMEM. With CONFIG_HELP
- * and CONFIG_VERSION nothing else is set. */
+ * (--nvme replaces all its paths), defaults fill the rest. -EINVAL with a problem, -ENOMEM. With CONFIG_HELP,
+ * CONFIG_VERSION and CONFIG_PLAN nothing else is set. */
 int config_new(int argc, char *const argv[], struct config **ret_config, struct config_problem *problem);
 struct config *config_free(struct config *config);
 DEFINE_FREEP(struct config *, config_free)

@@ -20,6 +20,7 @@
 #include "daemon/loop.h"
 #include "daemon/node.h"
 #include "daemon/notify.h"
+#include "daemon/plan.h"
 #include "daemon/reload.h"
 #include "daemon/restore.h"
 #include "daemon/scrub.h"
@@ -412,6 +413,9 @@ int main(int argc, char *argv[])
 		config_warn(config);
 		config_print(config, stdout);
 		return EXIT_SUCCESS;
+	case CONFIG_PLAN:
+		log_open(LOG_LEVEL_ERROR);
+		return plan_serve(stdin, stdout) < 0 ? EXIT_RUNTIME : EXIT_SUCCESS;
 	case CONFIG_RUN:
 		break;
 	}
