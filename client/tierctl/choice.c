@@ -63,6 +63,14 @@ int choice_read_source(const struct command_context *context, struct choice *cho
 	return code;
 }
 
+int choice_read_named(const struct command_context *context, const char *job, struct choice *choice)
+{
+	const char *user = command_flag(context, "user");
+
+	*choice = (struct choice){ .job = job };
+	return user ? read_user(choice, user) : COMMAND_DONE;
+}
+
 int choice_find(const struct choice *choice, const Tierd__Wire__JobsReply *jobs,
 		const Tierd__Wire__JobEntry **ret_job)
 {

@@ -17,6 +17,9 @@ struct choice {
  * return them. */
 int choice_read(const struct command_context *context, struct choice *choice);
 
+/* The same of a job that a flag names. */
+int choice_read_named(const struct command_context *context, const char *job, struct choice *choice);
+
 /* The same of a command that takes JOB@SNAPSHOT, too: the argument is split there. */
 int choice_read_source(const struct command_context *context, struct choice *choice);
 

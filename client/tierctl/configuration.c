@@ -1,10 +1,8 @@
 #include "client/tierctl/configuration.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "client/tierctl/command.h"
 #include "client/tierctl/program.h"
@@ -61,27 +59,12 @@ static void add_configuration(cJSON *configuration, char *text)
 	}
 }
 
-/* Where it was installed; or, in a folder that was built and not installed, as meson.build has it. */
-static const char *find_tierd(char path[PATH_MAX])
-{
-	static const char in_build[] = "/../../daemon/tierd";
-	ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - sizeof(in_build));
-	char *slash;
-
-	if (access(TIERD_PROGRAM, X_OK) == 0 || length < 0)
-		return TIERD_PROGRAM;
-	path[length] = '\0';
-	slash = strrchr(path, '/');
-	strcpy(slash ? slash : path, in_build);
-	return access(path, X_OK) == 0 ? path : TIERD_PROGRAM;
-}
-
 int configuration_read(const char *file, cJSON **ret_json)
 {
 	const char *arguments[] = { "tierd", "--check-config", file ? "--config" : NULL, file, NULL };
 	struct program_result result = PROGRAM_RESULT_INIT;
 	char path[PATH_MAX];
-	int r = program_run(arguments, find_tierd(path), &result);
+	int r = program_run(arguments, program_tierd(path), NULL, &result);
 	cJSON *json;
 
 	if (r < 0)

@@ -1,229 +1,17 @@
 #include "client/tierctl/command.h"
 
-#include <assert.h>
-#include <ctype.h>
 #include <errno.h>
-#include <inttypes.h>
-#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "client/tierctl/plan.h"
-#include "common/plural.h"
+#include "client/tierctl/plan_flags.h"
+#include "client/tierctl/plan_source.h"
 #include "common/size.h"
 
-/* A transformer of usual depth has a layer about this small; --largest-unit says better. */
-#define USUAL_UNITS 32
+/* Of what nobody knows there is more than any job can take. */
+#define PLENTY (UINT64_C(1) << 60)
 
-struct plan_request {
-	struct plan_model model;
-	int stage;	 /* -1: all */
-	bool is_durable; /* if there is NVMe for that */
-	bool has_host, has_nvme;
-	uint64_t host_bytes, nvme_bytes; /* free on this node */
-	const char *source;		 /* of these two */
-	uint64_t step_ms;		 /* 0: not given */
-	bool has_endurance;
-	uint64_t endurance_bytes; /* that are left of it */
-	unsigned connections;	  /* that a user may have at once; 0: not known */
-};
-
-/* ---- Flags -----------------------------------------------------------------------------------------------
- */
-
-static int set_count(uint64_t *place, const char *text, uint64_t maximum)
-{
-	uint64_t number;
-	int r = plan_parse_count(text, &number);
-
-	if (r == 0 && (number == 0 || number > maximum))
-		r = -ERANGE;
-	if (r == 0)
-		*place = number;
-	return r;
-}
-
-static int set_small(unsigned *place, const char *text, unsigned maximum)
-{
-	uint64_t number;
-	int r = set_count(&number, text, maximum);
-
-	if (r == 0)
-		*place = (unsigned)number;
-	return r;
-}
-
-static int set_parameters(struct plan_request *request, const char *value)
-{
-	return set_count(&request->model.parameters, value, PLAN_MAX_PARAMETERS);
-}
-
-static int set_world_size(struct plan_request *request, const char *value)
-{
-	return set_small(&request->model.world_size, value, PLAN_MAX_RANKS);
-}
-
-static int set_local_ranks(struct plan_request *request, const char *value)
-{
-	return set_small(&request->model.local_ranks, value, PLAN_MAX_RANKS);
-}
-
-static int set_format(struct plan_request *request, const char *value)
-{
-	return plan_set_format(&request->model, value);
-}
-
-static int set_optimizer(struct plan_request *request, const char *value)
-{
-	return plan_set_optimizer(&request->model, value);
-}
-
-static int set_moments(struct plan_request *request, const char *value)
-{
-	return plan_set_moments(&request->model, value);
-}
-
-static int set_stage(struct plan_request *request, const char *value)
-{
-	if (value[0] < '0' || value[0] >= '0' + PLAN_STAGES || value[1] != '\0')
-		return -EINVAL;
-	request->stage = value[0] - '0';
-	return 0;
-}
-
-static int set_largest_unit(struct plan_request *request, const char *value)
-{
-	return set_count(&request->model.largest_unit, value, PLAN_MAX_PARAMETERS);
-}
-
-static int set_micro_batches(struct plan_request *request, const char *value)
-{
-	return set_small(&request->model.micro_batches, value, PLAN_MAX_MICRO_BATCHES);
-}
-
-static int set_gradients(struct plan_request *request, const char *value)
-{
-	return plan_set_gradients(&request->model, value);
-}
-
-static int set_frozen(struct plan_request *request, const char *value)
-{
-	return plan_parse_bytes(value, &request->model.frozen_bytes);
-}
-
-static int set_snapshots(struct plan_request *request, const char *value)
-{
-	uint64_t number;
-
-	if (!command_read_number(value, PLAN_MAX_SNAPSHOTS, &number))
-		return -EINVAL;
-	request->model.snapshots = (unsigned)number;
-	return 0;
-}
-
-static int set_durability(struct plan_request *request, const char *value)
-{
-	return plan_set_durability(&request->model, value, &request->is_durable);
-}
-
-static int set_host(struct plan_request *request, const char *value)
-{
-	request->has_host = true;
-	return plan_parse_bytes(value, &request->host_bytes);
-}
-
-static int set_nvme(struct plan_request *request, const char *value)
-{
-	request->has_nvme = true;
-	return plan_parse_bytes(value, &request->nvme_bytes);
-}
-
-static int set_step_ms(struct plan_request *request, const char *value)
-{
-	return set_count(&request->step_ms, value, UINT32_MAX);
-}
-
-static int set_endurance(struct plan_request *request, const char *value)
-{
-	request->has_endurance = true;
-	return plan_parse_bytes(value, &request->endurance_bytes);
-}
-
-#define COUNT_HELP "a count such as 7B, 350M or 124000000, at most 2^44"
-#define SIZE_HELP "a size such as 64G (K, M, G or T)"
-
-static const struct plan_flag {
-	const char *name;
-	int (*set)(struct plan_request *request, const char *value);
-	const char *takes;
-} plan_flags[] = {
-	{ "parameters", set_parameters, COUNT_HELP },
-	{ "world-size", set_world_size, "a number from 1 to 1024" },
-	{ "local-ranks", set_local_ranks, "a number from 1 to 1024" },
-	{ "format", set_format, "bf16, fp16 or fp32" },
-	{ "optimizer", set_optimizer, "adamw, adam, lion, momentum, none or sgd" },
-	{ "moments", set_moments, "fp32, bf16 or int8" },
-	{ "stage", set_stage, "0, 1, 2 or 3" },
-	{ "largest-unit", set_largest_unit, COUNT_HELP },
-	{ "micro-batches", set_micro_batches, "a number from 1 to 65536" },
-	{ "gradients", set_gradients, "host or nvme" },
-	{ "frozen", set_frozen, SIZE_HELP },
-	{ "durability", set_durability, "step, none, or seconds from 1 to 86400" },
-	{ "snapshots", set_snapshots, "a number from 0 to 14" },
-	{ "step-ms", set_step_ms, "milliseconds, 1 to 4294967295" },
-	{ "endurance", set_endurance, SIZE_HELP },
-	{ "host", set_host, SIZE_HELP },
-	{ "nvme", set_nvme, SIZE_HELP },
-};
-
-static int read_flags(struct plan_request *request, const struct command_context *context)
-{
-	for (size_t i = 0; i < ARRAY_LENGTH(plan_flags); i++) {
-		const struct plan_flag *flag = &plan_flags[i];
-		const char *value = command_flag(context, flag->name);
-
-		if (value && flag->set(request, value) < 0)
-			return command_fail(COMMAND_USAGE, "--%s cannot be '%s'; it takes %s", flag->name,
-					    value, flag->takes);
-	}
-	if (request->model.parameters == 0 || request->model.world_size == 0)
-		return command_fail(COMMAND_USAGE, "plan needs --parameters and --world-size, such as "
-						   "tierctl plan --parameters 7B --world-size 8");
-	request->model.is_pushed_once = command_flag(context, "pushed-once") != NULL;
-	return COMMAND_DONE;
-}
-
-static int complete(struct plan_request *request)
-{
-	struct plan_model *model = &request->model;
-
-	if (model->local_ranks == 0)
-		model->local_ranks = model->world_size;
-	if (model->largest_unit == 0)
-		model->largest_unit = size_divide_up(model->parameters, USUAL_UNITS);
-	if (model->local_ranks > model->world_size)
-		return command_fail(COMMAND_USAGE, "--local-ranks %u are more than --world-size %u",
-				    model->local_ranks, model->world_size);
-	if (model->is_gradient_nvme && request->stage >= 0 && request->stage < 2)
-		return command_fail(
-			COMMAND_USAGE,
-			"--gradients nvme needs stage 2 or 3: --stage %d keeps a sum for each rank",
-			request->stage);
-	if (model->is_pushed_once && model->micro_batches > 1)
-		return command_fail(COMMAND_USAGE, "of %u --micro-batches each unit is pushed, not once",
-				    model->micro_batches);
-	if (model->largest_unit > model->parameters)
-		return command_fail(COMMAND_USAGE,
-				    "--largest-unit %" PRIu64 " is more than --parameters %" PRIu64,
-				    model->largest_unit, model->parameters);
-	if (!request->is_durable && model->snapshots > 0)
-		return command_fail(COMMAND_USAGE,
-				    "--snapshots are of jobs that are durable, and --durability is none");
-	if (model->frozen_bytes > PLAN_MAX_FROZEN_BYTES)
-		return command_fail(COMMAND_USAGE, "--frozen %" PRIu64 " bytes are more than 64T",
-				    model->frozen_bytes);
-	assert(plan_check(model) == 0);
-	return COMMAND_DONE;
-}
+/* ---- The node ---- */
 
 static uint64_t left_of(uint64_t whole, uint64_t used)
 {
@@ -248,346 +36,360 @@ static void look_at_endurance(const Tierd__Wire__NodeReply *node, struct plan_re
 	request->endurance_bytes = least * node->n_paths;
 }
 
-/* What is free, from the daemon if there is one; flags win. */
-static void look_at_node(const struct command_context *context, struct plan_request *request)
+static Tierd__Wire__NodeReply *copy_node(const Tierd__Wire__NodeReply *node)
 {
-	_cleanup_(ask_freep) struct ask *ask = NULL;
-	const Tierd__Wire__NodeReply *node;
-	uint64_t nvme = 0;
+	size_t length = tierd__wire__node_reply__get_packed_size(node);
+	_cleanup_free_ uint8_t *bytes = malloc(length + 1);
 
-	request->source = "flags";
-	if (request->has_host && request->has_nvme && (request->step_ms == 0 || request->has_endurance))
-		return;
-	if (ask_open(context->socket, &ask) < 0 || command_ask_node(ask, &node) != COMMAND_DONE) {
-		request->source = request->has_host || request->has_nvme ? "flags" : NULL;
-		return;
-	}
-	request->source = context->socket;
-	request->connections = node->connections_per_user;
-	look_at_endurance(node, request);
+	if (!bytes)
+		return NULL;
+	tierd__wire__node_reply__pack(node, bytes);
+	return tierd__wire__node_reply__unpack(NULL, length, bytes);
+}
+
+static uint64_t least_of(uint64_t bytes, uint64_t maximum, uint64_t held)
+{
+	return maximum > 0 && left_of(maximum, held) < bytes ? left_of(maximum, held) : bytes;
+}
+
+/* Caches shrink for a job that needs the memory, and idle jobs give theirs up. */
+static void look_at_room(const Tierd__Wire__NodeReply *node, struct plan_request *request)
+{
+	const Tierd__Wire__UserLimits none = TIERD__WIRE__USER_LIMITS__INIT;
+	const Tierd__Wire__UserLimits *limits = node->limits ? node->limits : &none;
+	uint64_t nvme = 0, used = left_of(left_of(node->host_used_bytes, node->host_cache_bytes),
+					  node->host_idle_bytes);
+
 	for (size_t i = 0; i < node->n_paths; i++)
 		nvme += left_of(node->paths[i]->capacity_bytes, node->paths[i]->used_bytes);
 	if (!request->has_host)
-		/* Caches shrink for a job that needs the memory. */
-		request->host_bytes = left_of(node->host_budget_bytes,
-					      left_of(node->host_used_bytes, node->host_cache_bytes));
+		request->host_bytes = least_of(left_of(node->host_budget_bytes, used), limits->host_maximum,
+					       limits->host_held);
 	if (!request->has_nvme)
-		request->nvme_bytes = nvme;
+		request->nvme_bytes = least_of(nvme, limits->nvme_maximum, limits->nvme_held);
 	request->has_host = request->has_nvme = true;
 }
 
-/* ---- Results ---------------------------------------------------------------------------------------------
- */
-
-static bool lacks_host(const struct plan_request *request, const struct plan_place *place)
+/* In place of what a daemon has said, if one has. */
+static int set_path(Tierd__Wire__NodeReply *node, uint64_t capacity)
 {
-	return request->has_host && place->host_bytes > request->host_bytes;
+	for (size_t i = 0; i < node->n_paths; i++)
+		tierd__wire__path__free_unpacked(node->paths[i], NULL);
+	node->n_paths = 0;
+	if (node->limits)
+		node->limits->nvme_maximum = 0;
+	if (capacity == 0)
+		return 0;
+	if (!node->paths)
+		node->paths = malloc(sizeof(*node->paths));
+	if (node->paths)
+		node->paths[0] = malloc(sizeof(*node->paths[0]));
+	if (!node->paths || !node->paths[0])
+		return -ENOMEM;
+	tierd__wire__path__init(node->paths[0]);
+	node->paths[0]->path = strdup("NVMe");
+	node->paths[0]->capacity_bytes = capacity;
+	node->n_paths = 1;
+	return node->paths[0]->path ? 0 : -ENOMEM;
 }
 
-static bool lacks_nvme(const struct plan_request *request, const struct plan_place *place)
+static void set_host(Tierd__Wire__NodeReply *node, uint64_t bytes)
 {
-	return request->has_nvme && place->nvme_bytes > request->nvme_bytes;
+	node->host_budget_bytes = bytes;
+	node->host_used_bytes = node->host_cache_bytes = node->host_idle_bytes = 0;
+	if (node->limits)
+		node->limits->host_maximum = 0;
 }
 
-/* Where something is not known, what needs nothing of it, or lacks the other, can be judged all the same. */
-static bool is_known(const struct plan_request *request, const struct plan_place *place)
+/* What is free, from the daemon if there is one; flags win. */
+static int look_at_node(const struct command_context *context, struct plan_request *request)
 {
-	return lacks_host(request, place) || lacks_nvme(request, place) ||
-	       (request->has_host && (request->has_nvme || place->nvme_bytes == 0));
-}
+	bool says_host = request->has_host, says_nvme = request->has_nvme;
+	_cleanup_(ask_freep) struct ask *ask = NULL;
+	Tierd__Wire__NodeReply nobody = TIERD__WIRE__NODE_REPLY__INIT;
+	const Tierd__Wire__NodeReply *node = &nobody;
+	int r = 0;
 
-static bool fits(const struct plan_request *request, const struct plan_place *place)
-{
-	return !lacks_host(request, place) && !lacks_nvme(request, place);
-}
-
-/* What a job with placement = auto would get now. */
-static bool is_auto(const struct plan_request *request, unsigned stage, const struct plan_place *place)
-{
-	struct plan_place choice;
-
-	return request->has_host && request->has_nvme &&
-	       plan_choose(&request->model, stage, request->host_bytes, request->nvme_bytes, &choice) == 0 &&
-	       choice.is_parameter_nvme == place->is_parameter_nvme &&
-	       choice.is_optimizer_nvme == place->is_optimizer_nvme;
-}
-
-static bool is_wanted(const struct plan_request *request, unsigned stage)
-{
-	return request->stage < 0 || request->stage == (int)stage;
-}
-
-static bool has_days(const struct plan_request *request, unsigned stage, const struct plan_place *place)
-{
-	return request->step_ms > 0 && request->has_endurance &&
-	       plan_written_per_day(&request->model, stage, place, request->step_ms) > 0;
-}
-
-static uint64_t days_of(const struct plan_request *request, unsigned stage, const struct plan_place *place)
-{
-	return (uint64_t)((double)request->endurance_bytes /
-			  plan_written_per_day(&request->model, stage, place, request->step_ms));
-}
-
-static cJSON *place_json(const struct plan_request *request, unsigned stage, const struct plan_place *place)
-{
-	struct plan_traffic traffic = plan_traffic(&request->model, place);
-	cJSON *json = cJSON_CreateObject();
-
-	cJSON_AddStringToObject(json, "parameters", place->is_parameter_nvme ? "nvme" : "host");
-	cJSON_AddStringToObject(json, "optimizer", place->is_optimizer_nvme ? "nvme" : "host");
-	cJSON_AddStringToObject(json, "gradients", place->is_gradient_nvme ? "nvme" : "host");
-	cJSON_AddNumberToObject(json, "host_bytes", (double)place->host_bytes);
-	cJSON_AddNumberToObject(json, "host_parameter_bytes", (double)place->parameters_host);
-	cJSON_AddNumberToObject(json, "host_gradient_bytes", (double)place->gradients_host);
-	cJSON_AddNumberToObject(json, "host_optimizer_bytes", (double)place->optimizer_host);
-	cJSON_AddNumberToObject(json, "host_buffer_bytes", (double)place->buffers_host);
-	cJSON_AddNumberToObject(json, "nvme_bytes", (double)place->nvme_bytes);
-	cJSON_AddNumberToObject(json, "update_read_bytes_per_parameter", traffic.update_read);
-	cJSON_AddNumberToObject(json, "update_written_bytes_per_parameter", traffic.update_written);
-	cJSON_AddNumberToObject(json, "gather_read_bytes_per_parameter", traffic.gather_read);
-	cJSON_AddNumberToObject(json, "gradient_read_bytes_per_parameter", traffic.gradient_read);
-	cJSON_AddNumberToObject(json, "gradient_written_bytes_per_parameter", traffic.gradient_written);
-	if (request->step_ms > 0)
-		cJSON_AddNumberToObject(
-			json, "written_bytes_per_day",
-			plan_written_per_day(&request->model, stage, place, request->step_ms));
-	if (has_days(request, stage, place))
-		cJSON_AddNumberToObject(json, "endurance_days", (double)days_of(request, stage, place));
-	if (is_known(request, place))
-		cJSON_AddBoolToObject(json, "fits", fits(request, place));
-	if (request->has_host && request->has_nvme)
-		cJSON_AddBoolToObject(json, "is_auto", is_auto(request, stage, place));
-	return json;
-}
-
-static cJSON *stage_json(const struct plan_request *request, unsigned stage)
-{
-	struct plan_memory memory = plan_memory(&request->model, stage);
-	cJSON *json = cJSON_CreateObject(), *places;
-	struct plan_place place;
-
-	cJSON_AddNumberToObject(json, "stage", stage);
-	cJSON_AddNumberToObject(json, "parameter_bytes_per_rank", (double)memory.parameters);
-	cJSON_AddNumberToObject(json, "gradient_bytes_per_rank", (double)memory.gradients);
-	cJSON_AddNumberToObject(json, "optimizer_bytes_per_rank", (double)memory.optimizer);
-	cJSON_AddNumberToObject(json, "bytes_per_rank", (double)memory.total);
-	cJSON_AddNumberToObject(json, "communicated_elements_per_rank",
-				(double)plan_communication(&request->model, stage));
-	places = cJSON_AddArrayToObject(json, "placements");
-	for (unsigned choice = 0; choice < 4; choice++)
-		if (plan_place(&request->model, stage, choice & 2, choice & 1, &place) == 0)
-			cJSON_AddItemToArray(places, place_json(request, stage, &place));
-	return json;
-}
-
-static int print_json(const struct plan_request *request)
-{
-	const struct plan_model *model = &request->model;
-	cJSON *json = cJSON_CreateObject(), *stages;
-
-	cJSON_AddNumberToObject(json, "parameters", (double)model->parameters);
-	cJSON_AddNumberToObject(json, "frozen_bytes", (double)model->frozen_bytes);
-	cJSON_AddStringToObject(json, "format", plan_format_name(model->format));
-	cJSON_AddStringToObject(json, "optimizer", model->optimizer);
-	cJSON_AddStringToObject(json, "moments", plan_moments_name(model->moments));
-	cJSON_AddNumberToObject(json, "world_size", model->world_size);
-	cJSON_AddNumberToObject(json, "local_ranks", model->local_ranks);
-	cJSON_AddNumberToObject(json, "largest_unit", (double)model->largest_unit);
-	cJSON_AddNumberToObject(json, "micro_batches", model->micro_batches);
-	cJSON_AddNumberToObject(json, "snapshots", model->snapshots);
-	cJSON_AddBoolToObject(json, "is_durable", model->is_durable);
-	if (request->has_host)
-		cJSON_AddNumberToObject(json, "host_free_bytes", (double)request->host_bytes);
-	if (request->has_nvme)
-		cJSON_AddNumberToObject(json, "nvme_free_bytes", (double)request->nvme_bytes);
-	if (request->connections > 0)
-		cJSON_AddNumberToObject(json, "connections_per_user", request->connections);
-	stages = cJSON_AddArrayToObject(json, "stages");
-	for (unsigned stage = 0; stage < PLAN_STAGES; stage++)
-		if (is_wanted(request, stage))
-			cJSON_AddItemToArray(stages, stage_json(request, stage));
-	return command_print_json(json);
-}
-
-static int print_memory(const struct plan_request *request)
-{
-	static const char *const titles[] = { ">STAGE", ">PARAMETERS",	  ">GRADIENTS", ">OPTIMIZER",
-					      ">TOTAL", ">ELEMENTS SENT", NULL };
-	_cleanup_(table_freep) struct table *table = table_new(titles);
-
-	for (unsigned stage = 0; table && stage < PLAN_STAGES; stage++) {
-		struct plan_memory memory = plan_memory(&request->model, stage);
-
-		if (!is_wanted(request, stage))
-			continue;
-		table_add(table, "%u", stage);
-		table_add_bytes(table, memory.parameters);
-		table_add_bytes(table, memory.gradients);
-		table_add_bytes(table, memory.optimizer);
-		table_add_bytes(table, memory.total);
-		table_add_count(table, plan_communication(&request->model, stage));
+	request->source = says_host || says_nvme ? "flags" : NULL;
+	if (!says_host || !says_nvme || (request->step_ms > 0 && !request->has_endurance)) {
+		if (ask_open(context->socket, &ask) < 0 || command_ask_node(ask, &node) != COMMAND_DONE)
+			node = &nobody;
 	}
-	puts("Each rank, by the formulas of ZeRO; elements sent in a step:\n");
-	return command_print_table(table);
+	if (node != &nobody) {
+		request->source = context->socket;
+		request->connections = node->connections_per_user;
+		look_at_endurance(node, request);
+		look_at_room(node, request);
+	}
+	if (!request->has_host && !request->has_nvme)
+		return COMMAND_DONE;
+	request->node = copy_node(node);
+	if (!request->node)
+		return command_fail_memory();
+	if (says_host || !request->has_host)
+		set_host(request->node, says_host ? request->host_bytes : PLENTY);
+	if (says_nvme || !request->has_nvme)
+		r = set_path(request->node, says_nvme ? request->nvme_bytes : PLENTY);
+	return r < 0 ? command_fail_memory() : COMMAND_DONE;
 }
 
-static void add_fit(struct table *table, const struct plan_request *request, unsigned stage,
-		    const struct plan_place *place)
-{
-	bool no_host = lacks_host(request, place), no_nvme = lacks_nvme(request, place);
+/* ---- The job ---- */
 
-	if (!is_known(request, place))
-		table_add(table, "?");
-	else if (fits(request, place))
-		table_add(table, "yes%s", is_auto(request, stage, place) ? ", auto" : "");
-	else
-		table_add(table, "no: %s%s%s", no_host ? "host" : "", no_host && no_nvme ? ", " : "",
-			  no_nvme ? "NVMe" : "");
+#define GPT_BLOB_BYTES 16384 /* where its ranks are in the data: examples/gpt/tierd.c */
+
+static int add_groups(Tierd__Wire__JobOpen *job, size_t count)
+{
+	job->groups = calloc(count, sizeof(*job->groups));
+	for (size_t i = 0; i < count && job->groups; i++) {
+		Tierd__Wire__Group *group = job->groups[i] = malloc(sizeof(*group));
+
+		if (!group)
+			return -ENOMEM;
+		tierd__wire__group__init(group);
+		group->learning_rate = 1.0f;
+		group->beta1 = 0.9f;
+		group->beta2 = 0.999f;
+		group->epsilon = 1e-8f;
+		job->n_groups = i + 1;
+	}
+	return job->groups ? 0 : -ENOMEM;
 }
 
-/* Two decimals at most: "6", "4.03". */
-static const char *text_traffic(double bytes, char text[TEXT_SIZE])
+static size_t count_groups(const Tierd__Wire__PlanRequest *units)
 {
-	snprintf(text, TEXT_SIZE, "%.10g", round(bytes * 100) / 100);
-	return text;
+	uint32_t most = 0;
+
+	for (size_t i = 0; i < units->n_units; i++)
+		for (size_t k = 0; k < units->units[i]->n_tensors; k++)
+			if (units->units[i]->tensors[k]->group > most)
+				most = units->units[i]->tensors[k]->group;
+	return most + 1;
 }
 
-static void add_traffic(struct table *table, double read, double written)
+/* Unless it is the daemon's. */
+static int new_job(struct plan_request *request)
 {
-	char a[TEXT_SIZE], b[TEXT_SIZE];
+	bool is_gpt = request->gpt.layers > 0;
+	Tierd__Wire__JobOpen *job = request->job = malloc(sizeof(*job));
 
-	table_add(table, "%s + %s", text_traffic(read, a), text_traffic(written, b));
+	if (!job)
+		return -ENOMEM;
+	tierd__wire__job_open__init(job);
+	job->name = strdup(is_gpt ? "gpt" : "plan");
+	job->world_size = 1;
+	job->blob_bytes = is_gpt ? GPT_BLOB_BYTES : 0;
+	job->pushed_once = is_gpt && request->micro_batches <= 1;
+	return job->name ? add_groups(job, is_gpt ? 2 : count_groups(request->rows.requests[0])) : -ENOMEM;
 }
 
-static void add_place(struct table *table, const struct plan_request *request, unsigned stage,
-		      const struct plan_place *place)
+static void set_optimizer(Tierd__Wire__JobOpen *job, const struct plan_optimizer *optimizer)
 {
-	struct plan_traffic traffic = plan_traffic(&request->model, place);
-	char text[TEXT_SIZE];
-
-	table_add(table, "%u", stage);
-	table_add(table, place->is_parameter_nvme ? "nvme" : "host");
-	table_add(table, place->is_optimizer_nvme ? "nvme" : "host");
-	table_add(table, place->is_gradient_nvme ? "nvme" : "host");
-	table_add_bytes(table, place->host_bytes);
-	table_add_bytes(table, place->nvme_bytes);
-	add_traffic(table, traffic.update_read, traffic.update_written);
-	table_add(table, "%s", text_traffic(traffic.gather_read, text));
-	add_traffic(table, traffic.gradient_read, traffic.gradient_written);
-	if (request->step_ms > 0)
-		table_add_bytes(table, (uint64_t)plan_written_per_day(&request->model, stage, place,
-								      request->step_ms));
-	if (request->step_ms > 0 && has_days(request, stage, place))
-		table_add_count(table, days_of(request, stage, place));
-	else if (request->step_ms > 0)
-		table_add(table, "-");
-	add_fit(table, request, stage, place);
+	job->optimizer = optimizer->kind;
+	for (size_t i = 0; i < job->n_groups; i++)
+		job->groups[i]->momentum = optimizer->has_momentum ? 0.9f : 0;
 }
 
-static int print_places(const struct plan_request *request)
+/* What nobody says of it the daemon does, which gives it to who asks for nothing. */
+static void apply_limits(const struct plan_request *request, Tierd__Wire__JobOpen *job)
 {
-	static const char *const titles[] = { ">STAGE",		"PARAMETERS",  "OPTIMIZER",
-					      "3SUMS",		">HOST",       ">NVME",
-					      "1>UPDATE R + W", "1>GATHERS R", "2>SUMS R + W",
-					      "FITS",		NULL };
-	static const char *const titles_by_day[] = {
-		">STAGE",      "PARAMETERS",	 "OPTIMIZER",	"3SUMS",	">HOST",
-		">NVME",       "2>UPDATE R + W", "2>GATHERS R", "2>SUMS R + W", "1>WRITTEN A DAY",
-		">LASTS DAYS", "FITS",		 NULL
-	};
-	_cleanup_(table_freep) struct table *table = table_new(request->step_ms > 0 ? titles_by_day : titles);
-	struct plan_place place;
+	const Tierd__Wire__UserLimits *limits = request->node ? request->node->limits : NULL;
+	bool has_paths = !request->node || request->node->n_paths > 0;
 
-	for (unsigned stage = 0; table && stage < PLAN_STAGES; stage++)
-		for (unsigned choice = 0; is_wanted(request, stage) && choice < 4; choice++)
-			if (plan_place(&request->model, stage, choice & 2, choice & 1, &place) == 0)
-				add_place(table, request, stage, &place);
-	puts("\nThis node, by placement; NVMe bytes moved per parameter and step:\n");
-	return command_print_table(table);
+	if (limits && job->durability == DURABILITY_DEFAULT)
+		job->durability = limits->durability;
+	if (!has_paths)
+		job->durability = DURABILITY_NONE;
+	if (limits && request->snapshots < 0 && !request->like)
+		job->snapshots = limits->snapshots_default;
+	if (job->durability == DURABILITY_NONE)
+		job->snapshots = job->snapshot_every = job->snapshot_keep = 0;
 }
 
-/* Each rank has a connection. */
-static void print_connections(const struct plan_request *request)
+static void apply_flags(const struct plan_request *request, Tierd__Wire__JobOpen *job)
 {
-	unsigned ranks = request->model.local_ranks;
-
-	if (request->connections == 0 || ranks <= request->connections)
-		return;
-	printf("\n%u ranks take a connection each, but a user may have %u here: connections_per_user in "
-	       "tierd.conf(5) has to be raised\n",
-	       ranks, request->connections);
+	if (request->world_size > 0)
+		job->world_size = request->world_size;
+	if (request->optimizer)
+		set_optimizer(job, request->optimizer);
+	for (size_t i = 0; i < job->n_groups && request->moments >= 0; i++)
+		job->groups[i]->moments = (uint32_t)request->moments;
+	if (request->gradients != PLACEMENT_DEFAULT)
+		job->gradient_placement = request->gradients;
+	if (request->gradient_buffers > 0)
+		job->gradient_buffers = request->gradient_buffers;
+	if (request->durability != DURABILITY_DEFAULT)
+		job->durability = request->durability;
+	if (request->snapshots >= 0)
+		job->snapshots = (uint32_t)request->snapshots;
+	if (request->has_blobs)
+		job->blob_bytes = request->blob_bytes;
+	job->pushed_once |= request->is_pushed_once;
+	apply_limits(request, job);
 }
 
-static void print_model(const struct plan_model *model)
+static void describe_model(struct plan_request *request)
 {
-	bool has_moments = model->moments && model->slots > 0;
-	char a[TEXT_SIZE], b[TEXT_SIZE];
+	const Tierd__Wire__JobOpen *job = request->job;
+	struct plan_model *model = &request->model;
+	bool has_momentum = false;
 
-	printf("%s parameters in %s with %s%s%s%s over %u rank%s, %u of them here; largest unit %s, %u "
-	       "micro-batch%s",
-	       text_count(model->parameters, a), plan_format_name(model->format), model->optimizer,
-	       has_moments ? " (moments in " : "", has_moments ? plan_moments_name(model->moments) : "",
-	       has_moments ? ")" : "", model->world_size, PLURAL(model->world_size), model->local_ranks,
-	       text_count(model->largest_unit, b), model->micro_batches,
-	       model->micro_batches == 1 ? "" : "es");
-	if (model->frozen_bytes > 0)
-		printf("; %s frozen", text_bytes(model->frozen_bytes, a));
-	if (!model->is_durable)
-		printf("; not durable");
-	if (model->is_pushed_once)
-		printf("; each unit pushed once%s",
-		       model->world_size > 1		       ? ", which saves nothing with several ranks"
-		       : strcmp(model->optimizer, "none") == 0 ? ", which saves nothing with none"
-							       : "");
-	putchar('\n');
+	for (size_t i = 0; i < job->n_groups; i++)
+		has_momentum |= job->groups[i]->momentum != 0;
+	model->world_size = job->world_size;
+	model->micro_batches = request->micro_batches > 0 ? request->micro_batches : 1;
+	model->is_pushed_once = job->pushed_once;
+	model->is_durable = job->durability != DURABILITY_NONE;
+	model->commit_ms = plan_commit_ms(job->durability);
+	model->optimizer = plan_optimizer_of(job->optimizer, has_momentum);
+	plan_units_count(request->rows.requests[0], job, model);
 }
 
-static int print_tables(const struct plan_request *request)
-{
-	char a[TEXT_SIZE], b[TEXT_SIZE];
-	int code;
+/* ---- The units ---- */
 
-	print_model(&request->model);
-	if (request->has_host && request->has_nvme)
-		printf("Free here (%s): %s of host memory, %s of NVMe\n\n", request->source,
-		       text_bytes(request->host_bytes, a), text_bytes(request->nvme_bytes, b));
-	else if (request->has_host)
-		printf("Free here (%s): %s of host memory; no tierd answers, so --nvme would have to say "
-		       "what else "
-		       "there is\n\n",
-		       request->source, text_bytes(request->host_bytes, a));
-	else if (request->has_nvme)
-		printf("Free here (%s): %s of NVMe; no tierd answers, so --host would have to say what else "
-		       "there "
-		       "is\n\n",
-		       request->source, text_bytes(request->nvme_bytes, b));
-	else
-		printf("No tierd answers, so what fits is unknown; --host and --nvme say what there is\n\n");
-	code = print_memory(request);
+static int read_files(const struct plan_request *request, Tierd__Wire__PlanRequest *units)
+{
+	const struct plan_optimizer *optimizer =
+		request->optimizer ? request->optimizer : plan_find_optimizer("adamw");
+	struct import_options options = { .is_trainable = true,
+					  .optimizer = optimizer->kind,
+					  .has_momentum = optimizer->has_momentum,
+					  .format = request->has_format ? request->size.format : 0 };
+
+	return plan_source_files(request->file, &options, units);
+}
+
+static Tierd__Wire__PlanRequest *add_request(struct plan_rows *rows)
+{
+	Tierd__Wire__PlanRequest *request = malloc(sizeof(*request));
+
+	if (!request)
+		return NULL;
+	tierd__wire__plan_request__init(request);
+	rows->requests[rows->cuts++] = request;
+	return request;
+}
+
+static int cut(struct plan_request *request)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < PLAN_CUTS && r == 0; i++) {
+		Tierd__Wire__PlanRequest *units =
+			i == 0 ? request->rows.requests[0] : add_request(&request->rows);
+
+		r = units ? plan_units_cut(units, &request->size, i) : -ENOMEM;
+	}
+	return r;
+}
+
+static int make_units(const struct command_context *context, struct plan_request *request)
+{
+	Tierd__Wire__PlanRequest *units = add_request(&request->rows);
+	int r;
+
+	if (!units)
+		return command_fail_memory();
+	if (request->like)
+		return plan_source_job(context, request->like, units, &request->job);
+	if (request->file)
+		return read_files(request, units);
+	if (request->units)
+		return plan_source_list(request->units, units);
+	r = request->gpt.layers > 0 ? plan_units_of_gpt(units, &request->gpt) : cut(request);
+	return r < 0 ? command_fail_memory() : COMMAND_DONE;
+}
+
+/* ---- The rows ---- */
+
+static int add_stage(struct plan_request *request, unsigned stage)
+{
+	int r = 0;
+
+	for (unsigned choice = 0; choice < (stage < 3 ? 2 : 4) && r == 0; choice++)
+		r = plan_rows_add(&request->rows, request->job,
+				  &(struct plan_row){
+					  .stage = stage,
+					  .parameters = choice & 2 ? PLACEMENT_NVME : PLACEMENT_HOST,
+					  .optimizer = choice & 1 ? PLACEMENT_NVME : PLACEMENT_HOST,
+				  });
+	return r < 0 ? r
+		     : plan_rows_add(&request->rows, request->job,
+				     &(struct plan_row){ .stage = stage,
+							 .parameters = PLACEMENT_AUTO,
+							 .optimizer = PLACEMENT_AUTO });
+}
+
+static int add_changes(struct plan_request *request, unsigned stage)
+{
+	int r = 0;
+
+	for (unsigned i = 0; i < plan_change_count && r == 0; i++)
+		r = plan_rows_add(&request->rows, request->job,
+				  &(struct plan_row){ .stage = stage,
+						      .parameters = PLACEMENT_AUTO,
+						      .optimizer = PLACEMENT_AUTO,
+						      .change = &plan_changes[i] });
+	return r;
+}
+
+static int describe_node(struct plan_request *request)
+{
+	for (unsigned i = 0; i < request->rows.cuts && request->node; i++) {
+		request->rows.requests[i]->node = copy_node(request->node);
+		if (!request->rows.requests[i]->node)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* tierd trains on one node: of a part of the ranks there is nothing to be planned. */
+static int make_rows(struct plan_request *request)
+{
+	int r = describe_node(request);
+
+	if (request->local_ranks > 0 && request->local_ranks < request->job->world_size)
+		return COMMAND_DONE;
+	for (unsigned stage = 0; stage < PLAN_STAGES && r == 0; stage++)
+		if (request->stage < 0 || request->stage == (int)stage)
+			r = add_stage(request, stage);
+	if (r == 0)
+		r = add_changes(request, plan_stage(request));
+	return r < 0 ? command_fail_memory() : plan_rows_ask(&request->rows);
+}
+
+static int plan(const struct command_context *context, struct plan_request *request)
+{
+	int code = plan_flags_read(context, request);
+
 	if (code == COMMAND_DONE)
-		code = print_places(request);
+		code = look_at_node(context, request);
 	if (code == COMMAND_DONE)
-		print_connections(request);
-	return code;
+		code = make_units(context, request);
+	if (code != COMMAND_DONE)
+		return code;
+	if (!request->job && new_job(request) < 0)
+		return command_fail_memory();
+	apply_flags(request, request->job);
+	describe_model(request);
+	code = make_rows(request);
+	if (code != COMMAND_DONE)
+		return code;
+	return context->is_json ? plan_print_json(request) : plan_print_tables(request);
 }
 
 int command_plan(const struct command_context *context)
 {
-	struct plan_request request = {
-		.model = { .micro_batches = 1, .gradient_buffers = 2, .format = PLAN_BF16 },
-		.stage = -1,
-		.is_durable = true,
-	};
-	int code;
+	struct plan_request request = { .stage = -1,
+					.snapshots = -1,
+					.moments = -1,
+					.size = { .format = TIERD_BF16 },
+					.gpt = { .format = TIERD_BF16 } };
+	int code = plan(context, &request);
 
-	plan_set_optimizer(&request.model, "adamw");
-	code = read_flags(&request, context);
-	if (code == COMMAND_DONE)
-		code = complete(&request);
-	if (code != COMMAND_DONE)
-		return code;
-	look_at_node(context, &request);
-	request.model.is_durable = request.is_durable && (!request.has_nvme || request.nvme_bytes > 0);
-	return context->is_json ? print_json(&request) : print_tables(&request);
+	plan_rows_clear(&request.rows);
+	if (request.node)
+		tierd__wire__node_reply__free_unpacked(request.node, NULL);
+	if (request.job)
+		tierd__wire__job_open__free_unpacked(request.job, NULL);
+	return code;
 }

@@ -41,7 +41,7 @@ void service_read(struct service *ret_service)
 	struct program_result result = PROGRAM_RESULT_INIT;
 	struct service service = { 0 };
 
-	if (program_run(arguments, NULL, &result) == 0 && result.status == 0)
+	if (program_run(arguments, NULL, NULL, &result) == 0 && result.status == 0)
 		for (char *rest, *line = strtok_r(result.output, "\n", &rest); line;
 		     line = strtok_r(NULL, "\n", &rest)) {
 			char *value = strchr(line, '=');

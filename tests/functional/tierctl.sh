@@ -35,7 +35,7 @@ done
 
 python3 "$(dirname "$0")/strangers.py" "$scratch" || fail 'see above'
 
-# The plan needs no daemon.
+# The plan needs no daemon that runs.
 expect_status 0 "$TIERCTL" plan --parameters 7B --world-size 8
 expect_text 'so what fits is unknown'
 expect_status 2 "$TIERCTL" plan --parameters 7B
@@ -77,14 +77,14 @@ for snapshots in 15 -1 some; do
 	expect_status 2 "$TIERCTL" plan --parameters 1B --world-size 8 --snapshots "$snapshots"
 	expect_text "--snapshots cannot be '$snapshots'"
 done
-json 'all(p["nvme_bytes"] == 5 * 12e9 for p in j["stages"][3]["placements"])' \
+json 'all(5 * 12e9 <= p["at_best"]["nvme_bytes"] <= p["nvme_bytes"] < 5.4 * 12e9 for p in j["stages"][3]["placements"])' \
 	plan --parameters 1B --world-size 8 --snapshots 3
-json 'all(p["nvme_bytes"] == 2 * 12e9 for p in j["stages"][3]["placements"])' \
+json 'all(2 * 12e9 <= p["at_best"]["nvme_bytes"] <= p["nvme_bytes"] < 2.2 * 12e9 for p in j["stages"][3]["placements"])' \
 	plan --parameters 1B --world-size 8 --snapshots 0
 # What is not durable takes nothing on NVMe but what lives there.
-json '[p["nvme_bytes"] for p in j["stages"][3]["placements"]] == [0, 20e9, 4e9, 24e9] and not j["is_durable"]' \
+json '[round(p["at_best"]["nvme_bytes"] / 1e9) for p in j["stages"][3]["placements"]] == [0, 20, 4, 24] and not j["is_durable"]' \
 	plan --parameters 1B --world-size 8 --durability none
-json 'all(p["nvme_bytes"] == 24e9 for p in j["stages"][3]["placements"]) and j["is_durable"]' \
+json 'all(p["nvme_bytes"] > 24e9 for p in j["stages"][3]["placements"]) and j["is_durable"]' \
 	plan --parameters 1B --world-size 8 --durability 600
 expect_status 0 "$TIERCTL" plan --parameters 1B --world-size 8 --durability none
 expect_text 'not durable'
@@ -95,22 +95,58 @@ expect_text 'it takes step, none, or seconds'
 json '"fits" not in j["stages"][0]["placements"][0]' plan --parameters 1B --world-size 8
 json 'all(p["fits"] for p in j["stages"][0]["placements"])' \
 	plan --parameters 1B --world-size 8 --stage 3 --host 64G --nvme 64G
-json '[p["fits"] for p in j["stages"][0]["placements"]] == [False, False, False, True]' \
-	plan --parameters 1B --world-size 8 --stage 3 --host 5G --nvme 64G
+json '[p["fits"] for p in j["stages"][0]["placements"]] == [False, True, False, True]' \
+	plan --parameters 1B --world-size 8 --stage 3 --host 5G --nvme 64G --largest-unit 20M
+# Whether all parameters find room in host memory depends on the units.
+json '[p.get("fits") for p in j["stages"][0]["placements"]] == [False, None, False, True]' \
+	plan --parameters 1B --world-size 8 --stage 3 --host 2500M --nvme 64G --largest-unit 20M
 # placement = auto takes one of them.
 json '[p["is_auto"] for p in j["stages"][0]["placements"]] == [False, False, False, True]' \
-	plan --parameters 1B --world-size 8 --stage 3 --host 5G --nvme 64G
-json '[p["is_auto"] for p in j["stages"][0]["placements"]] == [False, False, True, False]' \
-	plan --parameters 1B --world-size 8 --stage 3 --host 15G --nvme 64G
+	plan --parameters 1B --world-size 8 --stage 3 --host 5G --nvme 64G --largest-unit 20M
+json '[p["is_auto"] for p in j["stages"][0]["placements"]] == [True, False, False, False]' \
+	plan --parameters 1B --world-size 8 --stage 3 --host 64G --nvme 64G
 expect_status 0 "$TIERCTL" plan --parameters 1B --world-size 8 --stage 3 --host 64G --nvme 64G
 expect_text 'yes, auto'
+expect_status 0 "$TIERCTL" plan --parameters 1B --world-size 8 --stage 3 --host 2500M --nvme 64G --largest-unit 20M
+expect_text 'no: host'
+expect_text 'perhaps'
 # With one of the two, what needs the other is not known, but what lacks the first is. Where there is NVMe all need it.
-json '[p.get("fits") for p in j["stages"][0]["placements"]] == [False, False, False, None]' \
-	plan --parameters 1B --world-size 8 --stage 3 --host 5g
+json '[p.get("fits") for p in j["stages"][0]["placements"]] == [False, None, False, None]' \
+	plan --parameters 1B --world-size 8 --stage 3 --host 5g --largest-unit 20M
 json '[p.get("fits") for p in j["stages"][0]["placements"]] == [None, None, None, None]' \
 	plan --parameters 1B --world-size 8 --stage 3 --host 64g
 expect_status 0 "$TIERCTL" plan --parameters 1B --world-size 8 --host 5G
 expect_text '5.00 GiB of host memory; no tierd answers'
+# On a node without NVMe nothing is durable, and what would lie there cannot be.
+json '[p["fits"] for p in j["stages"][0]["placements"]] == [True, False, False, False] and not j["is_durable"]' \
+	plan --layers 2 --stage 3 --host 1G --nvme 0
+
+# Of units that are known, it is exact; of one model at a time, and who plans has to be there.
+json 'j["is_exact"] and j["units"] == 10 and j["parameters"] == 6416896' plan --layers 8
+expect_status 2 "$TIERCTL" plan --layers 8 --parameters 1B --world-size 8
+expect_text 'of one model'
+expect_status 2 "$TIERCTL" plan
+expect_text 'plan needs --parameters'
+expect_status 2 "$TIERCTL" plan --width 256
+expect_status 2 "$TIERCTL" plan --layers 8 --largest-unit 1M
+expect_text 'units say that themselves'
+expect_status 2 "$TIERCTL" plan --parameters 1B --world-size 1 --largest-unit 100
+expect_text 'more than 100000 units'
+expect_status 0 "$TIERCTL" plan --layers 8 --stage 3 --host 12M --nvme 1G
+expect_text '10 units, so what they take is known to the byte'
+expect_text 'a tierd with --host-budget '
+expect_text 'What would help'
+expect_text '--gradient-buffers 1'
+# What is changed for less is not advised where it is so already.
+expect_status 0 "$TIERCTL" plan --layers 8 --stage 3 --host 5M --nvme 1G --gradient-buffers 1 --moments int8 --durability none
+case $output in *'--gradient-buffers 1 '* | *'--moments '* | *'all of these'*) fail "it is so already: $output" ;; esac
+expect_status 1 env TIERD="$scratch/none" "$TIERCTL" plan --layers 8
+expect_text "tierd, which plans, is not at $scratch/none"
+expect_status 1 env TIERD=/bin/true "$TIERCTL" plan --layers 8
+expect_text 'of another version'
+expect_status 1 "$TIERD" --plan </dev/null
+expect_text 'tierctl plan asks for one'
+expect_status 3 "$TIERCTL" plan --like gpt
 
 tierd_start --log-level debug
 expect_status 0 "$TIERCTL" ping
@@ -143,5 +179,8 @@ json 'j["host_free_bytes"] <= 256 << 20 and "fits" in j["stages"][0]["placements
 json 'j["connections_per_user"] == 16' plan --parameters 1M --world-size 2
 expect_status 0 "$TIERCTL" plan --parameters 1M --world-size 17
 expect_text '17 ranks take a connection each, but a user may have 16 here'
+expect_status 1 "$TIERCTL" plan --like gpt
+expect_text 'there is no job gpt that you may see'
 expect_status 0 "$TIERCTL" plan --parameters 1M --world-size 17 --local-ranks 16
+expect_text 'tierd trains on one node so far'
 case $output in *connections*) fail "16 ranks find room: $output" ;; esac

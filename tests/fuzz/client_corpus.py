@@ -11,7 +11,7 @@ import sys
 from handlers_corpus import field, message
 
 ANSWER, REPLY, PAGES, EVENT, OTHER, FAIL, NOISE, HANG_UP = range(8)
-PING, STATUS, JOBS, JOB, UNITS, LEASES, LEASES_OF, EVICT, TIERS, TOP, METRICS, PLAN, WATCH, VERIFY, SCRUB, TENSORS = range(16)
+PING, STATUS, JOBS, JOB, UNITS, LEASES, LEASES_OF, EVICT, TIERS, TOP, METRICS, PLAN, WATCH, VERIFY, SCRUB, TENSORS, LIKE = range(17)
 JSON = 0x80
 
 
@@ -99,6 +99,7 @@ def asked(command, *answers):
     return bytes([command]) + GOOD + b"".join(answers)
 
 
+OPTIONS = message(_1=message(_1="u", _2=1, _3=message(_1="t", _3=2, _4=5)), _2=message(_1="job", _3=2, _4=3, _6=0, _16=message(_1=1.0)))
 TIERCTL = {
     "ping": asked(PING, record(REPLY, field(1, b""))),
     "no_hello": bytes([STATUS]) + record(HANG_UP),
@@ -143,6 +144,10 @@ TIERCTL = {
     "scrub_json": asked(SCRUB | JSON, replied(181, message(_2=[message(_1="\x1b[2J", _7=1 << 62), b""]))),
     "plan": asked(PLAN, replied(9, NODE)),
     "plan_json": asked(PLAN | JSON, replied(9, NODE)),
+    "like": asked(LIKE, replied(9, NODE), replied(10, message(_1=A_JOB, _2=1)), replied(71, OPTIONS), replied(71, message(_2=b""))),
+    "like_cut": asked(LIKE, replied(9, NODE), replied(10, message(_1=A_JOB, _2=1)),
+                      replied(71, message(_2=b"", _1=message(_1="u", _2=3, _3=message(_1="t", _3=2, _4=5)))), replied(71, OPTIONS)),
+    "like_without_options": asked(LIKE, replied(9, NODE), replied(10, message(_1=A_JOB, _2=1)), replied(71, b"")),
 }
 
 

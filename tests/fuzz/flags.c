@@ -15,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 /* Other files than the input's are none of its business. */
 static bool is_about_files(const char *argument)
 {
-	return strncmp(argument, "--co", 4) == 0;
+	return strncmp(argument, "--co", 4) == 0 || strncmp(argument, "--un", 4) == 0 || argument[0] == '/' ||
+	       argument[0] == '.';
 }
 
 static void configure(int count, char *arguments[])
@@ -30,7 +31,7 @@ static void configure(int count, char *arguments[])
 		assert(problem.text[0] != '\0');
 }
 
-/* What a node has free is given: else a daemon would be asked. */
+/* What a node has free is given: else a daemon would be asked. Who plans is not there. */
 static void plan(int count, char *lines[])
 {
 	char *arguments[MAX_ARGUMENTS + 6] = { (char *)"tierctl", (char *)"plan", (char *)"--host=1G",
@@ -43,7 +44,8 @@ static void plan(int count, char *lines[])
 	context.socket = "/nonexistent";
 	if (code == COMMAND_DONE && !context.wants_help && !context.wants_version)
 		code = context.verb->run(&context);
-	assert(code == COMMAND_DONE || code == COMMAND_USAGE || code == COMMAND_FAILED);
+	assert(code == COMMAND_DONE || code == COMMAND_USAGE || code == COMMAND_FAILED ||
+	       code == COMMAND_UNREACHABLE);
 	fflush(stdout);
 }
 
@@ -57,6 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
 	setenv("XDG_RUNTIME_DIR", "/nonexistent", 1);
 	setenv("TIERD_SOCKET", "/nonexistent", 1);
+	setenv("TIERD", "/nonexistent", 1);
 	while ((argument = strsep(&rest, "\n")) && count < MAX_ARGUMENTS)
 		if (!is_about_files(argument))
 			arguments[count++] = argument;

@@ -2,6 +2,7 @@
  * command, what follows are the answers. Commands print, or say what is wrong; they never read beyond what
  * came. */
 #include <assert.h>
+#include <stdlib.h>
 
 #include "client/tierctl/arguments.h"
 #include "tests/fuzz/liar.h"
@@ -11,14 +12,23 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
 static const char *const commands[][MAX_WORDS] = {
-	{ "ping" },	     { "status" },
-	{ "jobs" },	     { "jobs", "job" },
-	{ "units", "job" },  { "leases" },
-	{ "leases", "job" }, { "evict", "job" },
-	{ "tiers" },	     { "top", "--once", "--interval=0.1" },
-	{ "metrics" },	     { "plan", "--parameters=7B", "--world-size=8" },
-	{ "watch" },	     { "verify", "job" },
-	{ "scrub" },	     { "tensors", "job" },
+	{ "ping" },
+	{ "status" },
+	{ "jobs" },
+	{ "jobs", "job" },
+	{ "units", "job" },
+	{ "leases" },
+	{ "leases", "job" },
+	{ "evict", "job" },
+	{ "tiers" },
+	{ "top", "--once", "--interval=0.1" },
+	{ "metrics" },
+	{ "plan", "--parameters=7B", "--world-size=8" },
+	{ "watch" },
+	{ "verify", "job" },
+	{ "scrub" },
+	{ "tensors", "job" },
+	{ "plan", "--like=job" },
 };
 
 static void run(const char *const words[MAX_WORDS], bool is_json, char *path)
@@ -42,6 +52,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 
 	if (length == 0)
 		return 0;
+	/* Who plans is not asked. */
+	setenv("TIERD", "/nonexistent", 1);
 	liar_start(&liar, bytes + 1, length - 1);
 	run(commands[(bytes[0] & 0x7f) % ARRAY_LENGTH(commands)], bytes[0] & 0x80, liar.peer.path);
 	liar_stop(&liar);

@@ -8,21 +8,31 @@
 
 #include "client/tierctl/plan.h"
 #include "common/cleanup.h"
+#include "proto/vocabulary.h"
 
 static struct plan_model make_model(uint64_t parameters, unsigned world_size)
 {
 	return (struct plan_model){
-		.parameters = parameters,
-		.largest_unit = parameters / 100,
+		.elements = { [PLAN_BF16] = { parameters } },
 		.world_size = world_size,
-		.local_ranks = world_size,
 		.micro_batches = 1,
-		.gradient_buffers = 2,
-		.format = PLAN_BF16,
-		.slots = 2,
+		.optimizer = plan_find_optimizer("adamw"),
 		.is_durable = true,
 	};
 }
+
+/* All of the model, in another format, and with other moments. */
+static void set_format(struct plan_model *model, enum plan_format format, enum plan_moments moments)
+{
+	uint64_t parameters = plan_parameters(model);
+
+	memset(model->elements, 0, sizeof(model->elements));
+	model->elements[format][moments] = parameters;
+}
+
+static const struct plan_place all_host, optimizer_nvme = { .is_optimizer_nvme = true },
+					 parameters_nvme = { .is_parameter_nvme = true },
+					 all_nvme = { .is_parameter_nvme = true, .is_optimizer_nvme = true };
 
 static void counts_have_suffixes_of_powers_of_ten(void **state)
 {
@@ -69,68 +79,98 @@ static void a_parameter_with_adam_costs_sixteen_bytes_but_in_fp16_eighteen(void 
 	struct plan_model model = make_model(1000, 1);
 	struct plan_layout bf16 = plan_layout(&model), fp32;
 
-	model.format = PLAN_FP32;
+	set_format(&model, PLAN_FP32, PLAN_MOMENTS_FP32);
 	fp32 = plan_layout(&model);
-	assert_int_equal(bf16.parameter + bf16.gradient + bf16.optimizer, 16);
-	assert_int_equal(fp32.parameter + fp32.gradient + fp32.optimizer, 16);
-	assert_int_equal(bf16.optimizer, 10);
-	assert_int_equal(plan_set_optimizer(&model, "adamw"), 0);
-	model.is_pushed_once = true;
-	assert_int_equal(plan_layout(&model).gradient, 4);
-	model.format = PLAN_BF16;
-	assert_int_equal(plan_layout(&model).gradient, 2);
-	model.world_size = 2;
-	assert_int_equal(plan_layout(&model).gradient, 4);
-	model = make_model(1000, 1);
-	assert_int_equal(fp32.optimizer, 8);
-	assert_int_equal(plan_set_format(&model, "fp16"), 0);
-	assert_int_equal(plan_layout(&model).parameter, 2);
-	assert_int_equal(plan_layout(&model).optimizer, 4 + 8);
-	assert_int_equal(plan_set_moments(&model, "bf16"), 0);
-	assert_int_equal(plan_layout(&model).optimizer, 4 + 4);
-	assert_int_equal(plan_set_moments(&model, "int8"), 0);
+	assert_true(bf16.parameter + bf16.gradient + bf16.optimizer == 16);
+	assert_true(fp32.parameter + fp32.gradient + fp32.optimizer == 16);
+	assert_true(bf16.optimizer == 10 && fp32.optimizer == 8);
+	set_format(&model, PLAN_FP16, PLAN_MOMENTS_FP32);
+	assert_true(plan_layout(&model).parameter == 2);
+	assert_true(plan_layout(&model).optimizer == 4 + 8);
+	set_format(&model, PLAN_FP16, PLAN_MOMENTS_BF16);
+	assert_true(plan_layout(&model).optimizer == 4 + 4);
+	set_format(&model, PLAN_FP16, PLAN_MOMENTS_INT8);
 	assert_true(plan_layout(&model).optimizer == 4 + 2 * 260.0 / 256);
 	assert_int_equal(plan_memory(&model, 0).optimizer, 4000 + 2031);
-	assert_int_equal(plan_set_moments(&model, "fp8"), -EINVAL);
-	assert_int_equal(plan_set_moments(&model, "fp32"), 0);
-	assert_int_equal(plan_layout(&model).optimizer, 4 + 8);
-	assert_int_equal(plan_set_format(&model, "fp8"), -EINVAL);
+}
+
+static void what_is_pushed_once_by_one_rank_is_not_summed(void **state)
+{
+	struct plan_model model = make_model(1000, 1);
+
+	assert_true(plan_layout(&model).gradient == 4);
+	model.is_pushed_once = true;
+	assert_true(plan_layout(&model).gradient == 2);
+	model.optimizer = plan_find_optimizer("none");
+	assert_true(plan_layout(&model).gradient == 4);
+	model.optimizer = plan_find_optimizer("sgd");
+	model.world_size = 2;
+	assert_true(plan_layout(&model).gradient == 4);
+}
+
+/* As of units whose norms are in fp32. */
+static void formats_are_counted_by_what_has_them(void **state)
+{
+	struct plan_model model = make_model(3000, 1);
+	char text[PLAN_FORMAT_TEXT];
+
+	assert_string_equal(plan_formats(&model, text), "bf16");
+	model.elements[PLAN_FP32][PLAN_MOMENTS_BF16] = 1000;
+	assert_int_equal(plan_parameters(&model), 4000);
+	assert_int_equal(plan_memory(&model, 0).parameters, 3000 * 2 + 1000 * 4);
+	assert_int_equal(plan_memory(&model, 0).gradients, 4000 * 4);
+	assert_int_equal(plan_memory(&model, 0).optimizer, 3000 * 10 + 1000 * 4);
+	assert_string_equal(plan_formats(&model, text), "bf16, fp32");
+	assert_string_equal(plan_moments(&model, text), "fp32, bf16");
+}
+
+static void a_model_without_parameters_takes_none(void **state)
+{
+	struct plan_model model = make_model(0, 1);
+
+	model.frozen_bytes = 100;
+	assert_true(plan_layout(&model).parameter == 0);
+	assert_int_equal(plan_memory(&model, 3).total, 100);
+	assert_true(plan_traffic(&model, &all_nvme).gather_read == 0);
 }
 
 static void optimizers_differ_in_what_they_keep(void **state)
 {
 	static const struct {
 		const char *name;
+		uint32_t kind;
 		unsigned bytes;
-	} optimizers[] = { { "adamw", 10 },   { "adam", 10 }, { "lion", 6 },
-			   { "momentum", 6 }, { "none", 2 },  { "sgd", 2 } };
+	} optimizers[] = { { "adamw", OPTIMIZER_ADAMW, 10 }, { "adam", OPTIMIZER_ADAM, 10 },
+			   { "lion", OPTIMIZER_LION, 6 },    { "momentum", OPTIMIZER_SGD, 6 },
+			   { "none", OPTIMIZER_NONE, 2 },    { "sgd", OPTIMIZER_SGD, 2 } };
 	struct plan_model model = make_model(1000, 1);
 
 	for (size_t i = 0; i < ARRAY_LENGTH(optimizers); i++) {
-		assert_int_equal(plan_set_optimizer(&model, optimizers[i].name), 0);
-		assert_int_equal(plan_layout(&model).optimizer, optimizers[i].bytes);
+		model.optimizer = plan_find_optimizer(optimizers[i].name);
+		assert_non_null(model.optimizer);
+		assert_int_equal(model.optimizer->kind, optimizers[i].kind);
 		assert_int_equal(plan_memory(&model, 0).optimizer, 1000 * optimizers[i].bytes);
+		assert_ptr_equal(
+			plan_optimizer_of(optimizers[i].kind, strcmp(optimizers[i].name, "momentum") == 0),
+			model.optimizer);
 	}
-	assert_int_equal(plan_set_optimizer(&model, "adagrad"), -EINVAL);
+	assert_null(plan_find_optimizer("adagrad"));
+	assert_null(plan_optimizer_of(77, false));
 }
 
-/* Room for them is reserved on NVMe, as large as the state, and none for sums. */
-static void each_snapshot_is_one_more_state(void **state)
+static void names_that_are_none_are_refused(void **state)
 {
-	struct plan_model model = make_model(1000000, 4);
-	struct plan_place place;
+	enum plan_format format = PLAN_BF16;
+	enum plan_moments moments = PLAN_MOMENTS_FP32;
 
-	model.is_gradient_nvme = true;
-	assert_int_equal(plan_place(&model, 3, true, true, &place), 0);
-	assert_int_equal(place.nvme_bytes, 2 * 12000000 + 4000000);
-	model.snapshots = 3;
-	assert_int_equal(plan_place(&model, 3, false, false, &place), 0);
-	assert_int_equal(place.nvme_bytes, 5 * 12000000 + 4000000);
-	model.is_durable = false;
-	assert_int_equal(plan_place(&model, 3, true, true, &place), 0);
-	assert_int_equal(place.nvme_bytes, 2 * 12000000 + 4000000);
-	model.snapshots = PLAN_MAX_SNAPSHOTS + 1;
-	assert_int_equal(plan_check(&model), -ERANGE);
+	assert_int_equal(plan_find_format("fp16", &format), 0);
+	assert_int_equal(format, PLAN_FP16);
+	assert_int_equal(plan_find_format("fp8", &format), -EINVAL);
+	assert_int_equal(format, PLAN_FP16);
+	assert_int_equal(plan_find_moments("int8", &moments), 0);
+	assert_int_equal(moments, PLAN_MOMENTS_INT8);
+	assert_int_equal(plan_find_moments("fp8", &moments), -EINVAL);
+	assert_int_equal(moments, PLAN_MOMENTS_INT8);
 }
 
 static void memory_follows_the_formulas(void **state)
@@ -141,7 +181,7 @@ static void memory_follows_the_formulas(void **state)
 	assert_int_equal(plan_memory(&model, 1).total, 6000000 + 10000000 / 8);
 	assert_int_equal(plan_memory(&model, 2).total, 2000000 + 14000000 / 8);
 	assert_int_equal(plan_memory(&model, 3).total, 16000000 / 8);
-	model.format = PLAN_FP32;
+	set_format(&model, PLAN_FP32, PLAN_MOMENTS_FP32);
 	assert_int_equal(plan_memory(&model, 1).total, 8000000 + 8000000 / 8);
 	assert_int_equal(plan_memory(&model, 2).total, 4000000 + 12000000 / 8);
 	assert_int_equal(plan_memory(&model, 3).optimizer, 8000000 / 8);
@@ -151,7 +191,6 @@ static void memory_follows_the_formulas(void **state)
 static void frozen_bytes_are_gathered_and_nothing_else(void **state)
 {
 	struct plan_model model = make_model(1000000, 4);
-	struct plan_place place;
 	struct plan_traffic traffic;
 
 	model.frozen_bytes = 40000000;
@@ -159,55 +198,20 @@ static void frozen_bytes_are_gathered_and_nothing_else(void **state)
 	assert_int_equal(plan_memory(&model, 3).parameters, 42000000 / 4);
 	assert_int_equal(plan_memory(&model, 3).optimizer, 10000000 / 4);
 	assert_int_equal(plan_memory(&model, 3).gradients, 4000000 / 4);
-	assert_int_equal(plan_place(&model, 2, false, true, &place), 0);
-	assert_int_equal(place.parameters_host, 42000000);
-	/* Of parameters in host memory there is a copy. */
-	assert_int_equal(place.nvme_bytes, 40000000 + 2 * 12000000);
-	assert_int_equal(plan_place(&model, 3, true, true, &place), 0);
-	assert_int_equal(place.parameters_host, 4 * (20000 + 400000));
-	assert_int_equal(place.buffers_host, 10000 * 2 * 2 * 4);
-	assert_int_equal(place.nvme_bytes, 40000000 + 2 * 12000000);
-	model.snapshots = 3;
-	assert_int_equal(plan_place(&model, 3, true, true, &place), 0);
-	assert_int_equal(place.nvme_bytes, 40000000 + 5 * 12000000);
-	/* Nobody writes them while the daemon lives, if they lie in host memory. */
-	model.is_durable = false;
-	assert_int_equal(plan_place(&model, 3, false, true, &place), 0);
-	assert_int_equal(place.nvme_bytes, 2 * 10000000);
-	assert_int_equal(plan_place(&model, 3, true, true, &place), 0);
-	assert_int_equal(place.nvme_bytes, 40000000 + 2 * 12000000);
-	traffic = plan_traffic(&model, &place);
-	assert_int_equal(traffic.gather_read, 2 * 42);
-	assert_int_equal(traffic.update_read, 12);
-	model.frozen_bytes = PLAN_MAX_FROZEN_BYTES + 1;
-	assert_int_equal(plan_check(&model), -ERANGE);
+	traffic = plan_traffic(&model, &all_nvme);
+	assert_true(traffic.gather_read == 2 * 42);
+	assert_true(traffic.update_read == 12);
 }
 
-static void spilled_sums_cost_nvme_once_and_a_pass_for_each_micro_batch(void **state)
+static void spilled_sums_cost_a_pass_for_each_micro_batch(void **state)
 {
+	static const struct plan_place place = { .is_optimizer_nvme = true, .is_gradient_nvme = true };
 	struct plan_model model = make_model(1000000, 4);
-	struct plan_place place;
-	struct plan_traffic traffic;
 
 	model.micro_batches = 3;
-	assert_int_equal(plan_set_gradients(&model, "nvme"), 0);
-	assert_int_equal(plan_place(&model, 2, false, true, &place), 0);
-	assert_true(place.is_gradient_nvme);
-	assert_int_equal(place.gradients_host, 10000 * 4);
-	assert_int_equal(place.nvme_bytes, 2 * 12000000 + 4000000);
-	traffic = plan_traffic(&model, &place);
-	assert_int_equal(traffic.gradient_read, 12);
-	assert_int_equal(traffic.gradient_written, 12);
-	/* Below stage 2 they stay. */
-	assert_int_equal(plan_place(&model, 1, false, true, &place), 0);
-	assert_false(place.is_gradient_nvme);
-	assert_int_equal(place.gradients_host, 4 * 4000000);
-	assert_int_equal(plan_traffic(&model, &place).gradient_written, 0);
-	assert_int_equal(plan_set_gradients(&model, "host"), 0);
-	assert_int_equal(plan_place(&model, 2, false, true, &place), 0);
-	assert_int_equal(place.gradients_host, 4000000);
-	assert_int_equal(place.nvme_bytes, 2 * 12000000);
-	assert_int_equal(plan_set_gradients(&model, "disk"), -EINVAL);
+	assert_true(plan_traffic(&model, &place).gradient_read == 12);
+	assert_true(plan_traffic(&model, &place).gradient_written == 12);
+	assert_true(plan_traffic(&model, &all_nvme).gradient_written == 0);
 }
 
 static void a_part_is_rounded_up(void **state)
@@ -232,137 +236,44 @@ static void communication_follows_the_formulas(void **state)
 	assert_int_equal(plan_communication(&model, 3), 15000);
 }
 
-static void parameters_leave_host_memory_at_stage_3_only(void **state)
-{
-	struct plan_model model = make_model(1000, 4);
-	struct plan_place place = { .host_bytes = 77 };
-
-	for (unsigned stage = 0; stage < 3; stage++)
-		assert_int_equal(plan_place(&model, stage, true, true, &place), -EINVAL);
-	assert_int_equal(place.host_bytes, 77);
-	assert_int_equal(plan_place(&model, 3, true, true, &place), 0);
-}
-
-static void what_a_node_shares_it_stores_once(void **state)
-{
-	struct plan_model model = make_model(1000000, 4);
-	struct plan_place place;
-
-	assert_int_equal(plan_place(&model, 3, false, false, &place), 0);
-	assert_int_equal(place.parameters_host, 2000000);
-	assert_int_equal(place.gradients_host, 4000000);
-	assert_int_equal(place.optimizer_host, 10000000);
-	assert_int_equal(place.buffers_host, 10000 * 2 * 2 * 4);
-	assert_int_equal(place.host_bytes, 16000000 + place.buffers_host);
-
-	/* Each rank's sum stays apart. */
-	assert_int_equal(plan_place(&model, 1, false, false, &place), 0);
-	assert_int_equal(place.gradients_host, 16000000);
-	assert_int_equal(place.optimizer_host, 10000000);
-}
-
-static void nvme_takes_twice_the_state(void **state)
-{
-	struct plan_model model = make_model(1000000, 4);
-	struct plan_place place;
-
-	/* Wherever it lies: the job outlives the daemon. */
-	assert_int_equal(plan_place(&model, 2, false, true, &place), 0);
-	assert_int_equal(place.nvme_bytes, 24000000);
-	assert_int_equal(place.optimizer_host, 0);
-	assert_int_equal(plan_place(&model, 3, true, false, &place), 0);
-	assert_int_equal(place.nvme_bytes, 24000000);
-	assert_int_equal(place.parameters_host, 4 * 10000 * 2);
-	assert_int_equal(plan_place(&model, 3, true, true, &place), 0);
-	assert_int_equal(place.nvme_bytes, 24000000);
-	assert_int_equal(plan_place(&model, 3, false, false, &place), 0);
-	assert_int_equal(place.nvme_bytes, 24000000);
-}
-
-static void what_need_not_outlive_the_daemon_takes_nvme_where_it_lies_there(void **state)
-{
-	struct plan_model model = make_model(1000000, 4);
-	struct plan_place place;
-
-	model.is_durable = false;
-	assert_int_equal(plan_place(&model, 3, false, false, &place), 0);
-	assert_int_equal(place.nvme_bytes, 0);
-	assert_int_equal(plan_place(&model, 3, true, false, &place), 0);
-	assert_int_equal(place.nvme_bytes, 4000000);
-	assert_int_equal(plan_place(&model, 3, false, true, &place), 0);
-	assert_int_equal(place.nvme_bytes, 20000000);
-	assert_int_equal(plan_traffic(&model, &place).update_written, 10);
-}
-
-static void other_nodes_take_their_part(void **state)
-{
-	struct plan_model model = make_model(1000000, 8);
-	struct plan_place place;
-
-	model.local_ranks = 2;
-	assert_int_equal(plan_place(&model, 3, false, true, &place), 0);
-	assert_int_equal(place.gradients_host, 1000000);
-	assert_int_equal(place.nvme_bytes, 6000000);
-	/* A quarter, and room for units whose other parts are gathered. */
-	assert_int_equal(place.parameters_host, 500000 + 80000);
-	/* At stage 0 every node updates everything. */
-	assert_int_equal(plan_place(&model, 0, false, true, &place), 0);
-	assert_int_equal(place.nvme_bytes, 24000000);
-}
-
-static void the_window_is_never_more_than_the_model(void **state)
-{
-	struct plan_model model = make_model(1000, 2);
-	struct plan_place place;
-
-	model.largest_unit = 1000;
-	assert_int_equal(plan_place(&model, 3, true, true, &place), 0);
-	assert_int_equal(place.parameters_host, 2000);
-}
-
 static void traffic_is_that_of_the_streams_on_nvme(void **state)
 {
 	struct plan_model model = make_model(1000, 2);
-	struct plan_place place;
 	static const struct {
 		enum plan_format format;
-		bool is_parameter_nvme, is_optimizer_nvme;
+		const struct plan_place *place;
 		unsigned read, written, gathers;
 	} cases[] = {
-		{ PLAN_BF16, false, false, 0, 0, 0 }, { PLAN_BF16, false, true, 10, 12, 0 },
-		{ PLAN_BF16, true, true, 12, 12, 4 }, { PLAN_BF16, true, false, 2, 2, 4 },
-		{ PLAN_FP32, false, true, 8, 12, 0 }, { PLAN_FP32, true, true, 12, 12, 8 },
+		{ PLAN_BF16, &all_host, 0, 0, 0 },	  { PLAN_BF16, &optimizer_nvme, 10, 12, 0 },
+		{ PLAN_BF16, &all_nvme, 12, 12, 4 },	  { PLAN_BF16, &parameters_nvme, 2, 2, 4 },
+		{ PLAN_FP32, &optimizer_nvme, 8, 12, 0 }, { PLAN_FP32, &all_nvme, 12, 12, 8 },
 	};
 
 	for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
-		model.format = cases[i].format;
+		set_format(&model, cases[i].format, PLAN_MOMENTS_FP32);
 		for (model.micro_batches = 1; model.micro_batches <= 3; model.micro_batches++) {
-			plan_place(&model, 3, cases[i].is_parameter_nvme, cases[i].is_optimizer_nvme, &place);
-			struct plan_traffic traffic = plan_traffic(&model, &place);
+			struct plan_traffic traffic = plan_traffic(&model, cases[i].place);
 
-			assert_int_equal(traffic.update_read, cases[i].read);
-			assert_int_equal(traffic.update_written, cases[i].written);
-			assert_int_equal(traffic.gather_read, cases[i].gathers * model.micro_batches);
+			assert_true(traffic.update_read == cases[i].read);
+			assert_true(traffic.update_written == cases[i].written);
+			assert_true(traffic.gather_read == cases[i].gathers * model.micro_batches);
 		}
 	}
+	/* What ends with the daemon has no copy. */
+	model = make_model(1000, 2);
+	model.is_durable = false;
+	assert_true(plan_traffic(&model, &optimizer_nvme).update_written == 10);
 }
 
-/* As the daemon chooses: tests/unit/test_placement.c. */
 /* 7B parameters with AdamW in bf16: 12 bytes of each in a step of 10 s, 8640 of them a day. */
 static void a_day_writes_what_its_steps_do(void **state)
 {
 	struct plan_model model = make_model(7000000000, 8);
-	struct plan_place place;
 
-	assert_int_equal(plan_place(&model, 3, true, true, &place), 0);
-	assert_true(plan_written_per_day(&model, 3, &place, 10000) == 7e9 * 12 * 8640);
-	assert_true(plan_written_per_day(&model, 3, &place, 20000) == 7e9 * 12 * 4320);
-	/* On a node with half of the ranks. */
-	model.local_ranks = 4;
-	assert_true(plan_written_per_day(&model, 3, &place, 10000) == 7e9 * 6 * 8640);
+	assert_true(plan_written_per_day(&model, &all_nvme, 10000) == 7e9 * 12 * 8640);
+	assert_true(plan_written_per_day(&model, &all_nvme, 20000) == 7e9 * 12 * 4320);
 	model.is_durable = false;
-	assert_int_equal(plan_place(&model, 3, false, false, &place), 0);
-	assert_true(plan_written_per_day(&model, 3, &place, 10000) == 0);
+	assert_true(plan_written_per_day(&model, &all_host, 10000) == 0);
 }
 
 /* Once a minute what lies in host memory, 12 bytes of each parameter or 10 beside those that steps write; of
@@ -370,96 +281,45 @@ static void a_day_writes_what_its_steps_do(void **state)
 static void a_day_writes_what_its_commits_do(void **state)
 {
 	struct plan_model model = make_model(7000000000, 8);
-	struct plan_place place;
 
-	assert_int_equal(plan_place(&model, 3, false, false, &place), 0);
-	assert_true(plan_written_per_day(&model, 3, &place, 10000) == 7e9 * 12 * 1440);
-	assert_true(plan_written_per_day(&model, 3, &place, 120000) == 7e9 * 12 * 720);
-	assert_int_equal(plan_place(&model, 3, true, false, &place), 0);
-	assert_true(plan_written_per_day(&model, 3, &place, 10000) == 7e9 * 10 * 1440 + 7e9 * 2 * 8640);
-	assert_int_equal(plan_place(&model, 3, false, true, &place), 0);
-	assert_true(plan_written_per_day(&model, 3, &place, 10000) == 7e9 * 12 * 8640);
+	assert_true(plan_written_per_day(&model, &all_host, 10000) == 7e9 * 12 * 1440);
+	assert_true(plan_written_per_day(&model, &all_host, 120000) == 7e9 * 12 * 720);
+	assert_true(plan_written_per_day(&model, &parameters_nvme, 10000) ==
+		    7e9 * 10 * 1440 + 7e9 * 2 * 8640);
+	assert_true(plan_written_per_day(&model, &optimizer_nvme, 10000) == 7e9 * 12 * 8640);
 }
 
 static void durability_says_how_often_commits_are(void **state)
 {
 	static const char *const wrong[] = { "0", "86401", "often", "" };
 	struct plan_model model = make_model(7000000000, 8);
-	struct plan_place place;
-	bool is_durable = false;
+	uint32_t durability = DURABILITY_DEFAULT;
 
-	assert_int_equal(plan_place(&model, 3, false, false, &place), 0);
-	assert_int_equal(plan_set_durability(&model, "600", &is_durable), 0);
-	assert_true(is_durable);
-	assert_true(plan_written_per_day(&model, 3, &place, 10000) == 7e9 * 12 * 144);
-	assert_int_equal(plan_set_durability(&model, "step", &is_durable), 0);
-	assert_true(is_durable);
-	assert_true(plan_written_per_day(&model, 3, &place, 10000) == 7e9 * 12 * 8640);
-	assert_int_equal(plan_set_durability(&model, "none", &is_durable), 0);
-	assert_false(is_durable);
-	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
-		assert_int_equal(plan_set_durability(&model, wrong[i], &is_durable), -EINVAL);
+	assert_int_equal(plan_parse_durability("600", &durability), 0);
+	assert_int_equal(durability, 600);
+	model.commit_ms = plan_commit_ms(durability);
+	assert_true(plan_written_per_day(&model, &all_host, 10000) == 7e9 * 12 * 144);
+	assert_int_equal(plan_parse_durability("step", &durability), 0);
+	assert_int_equal(durability, DURABILITY_STEP);
+	model.commit_ms = plan_commit_ms(durability);
+	assert_true(plan_written_per_day(&model, &all_host, 10000) == 7e9 * 12 * 8640);
+	assert_int_equal(plan_parse_durability("none", &durability), 0);
+	assert_int_equal(durability, DURABILITY_NONE);
+	assert_int_equal(plan_commit_ms(DURABILITY_DEFAULT), 0);
+	for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++)
+		assert_int_equal(plan_parse_durability(wrong[i], &durability), -EINVAL);
+	assert_int_equal(durability, DURABILITY_NONE);
 }
 
-static void auto_takes_what_fits_and_moves_least(void **state)
-{
-	struct plan_model model = make_model(1000000, 1);
-	struct plan_place place;
-	static const struct {
-		uint64_t host, nvme;
-		bool is_parameter_nvme, is_optimizer_nvme;
-	} cases[] = {
-		{ 20000000, 0, false, false },
-		{ 15000000, 30000000, true, false },
-		{ 7000000, 30000000, false, true },
-		{ 5000000, 30000000, true, true },
-	};
-
-	model.is_durable = false;
-	for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
-		assert_int_equal(plan_choose(&model, 3, cases[i].host, cases[i].nvme, &place), 0);
-		assert_int_equal(place.is_parameter_nvme, cases[i].is_parameter_nvme);
-		assert_int_equal(place.is_optimizer_nvme, cases[i].is_optimizer_nvme);
-	}
-	assert_int_equal(plan_choose(&model, 3, 1000, 30000000, &place), -ENOSPC);
-	/* Below stage 3 parameters stay. */
-	assert_int_equal(plan_choose(&model, 2, 7000000, 30000000, &place), 0);
-	assert_false(place.is_parameter_nvme);
-	assert_int_equal(plan_choose(&model, 2, 5000000, 30000000, &place), -ENOSPC);
-}
-
-static void models_that_are_none_are_refused(void **state)
-{
-	struct plan_model model = make_model(1000, 4);
-
-	assert_int_equal(plan_check(&model), 0);
-	model.local_ranks = 5;
-	assert_int_equal(plan_check(&model), -EINVAL);
-	model = make_model(1000, 4);
-	model.largest_unit = 1001;
-	assert_int_equal(plan_check(&model), -EINVAL);
-	model = make_model(1000, 0);
-	assert_int_equal(plan_check(&model), -EINVAL);
-	model = make_model(1000, 4);
-	model.micro_batches = 0;
-	assert_int_equal(plan_check(&model), -EINVAL);
-	model = make_model(UINT64_C(1) << 49, 4);
-	assert_int_equal(plan_check(&model), -ERANGE);
-	model = make_model(1000, 1025);
-	assert_int_equal(plan_check(&model), -ERANGE);
-}
-
-/* The largest that passes: nothing below may overflow. */
+/* The largest that flags allow: nothing below may overflow. */
 static void the_largest_model_can_be_counted(void **state)
 {
-	struct plan_model model = make_model(UINT64_C(1) << 44, 1024);
-	struct plan_place place;
+	struct plan_model model = make_model(PLAN_MAX_PARAMETERS, PLAN_MAX_RANKS);
 
-	model.largest_unit = model.parameters;
-	assert_int_equal(plan_check(&model), 0);
-	assert_int_equal(plan_place(&model, 1, false, false, &place), 0);
-	assert_int_equal(place.gradients_host, (UINT64_C(1) << 44) * 4 * 1024);
-	assert_true(place.host_bytes > place.gradients_host);
+	model.micro_batches = PLAN_MAX_MICRO_BATCHES;
+	model.frozen_bytes = PLAN_MAX_FROZEN_BYTES;
+	assert_int_equal(plan_memory(&model, 0).total, PLAN_MAX_PARAMETERS * 16 + PLAN_MAX_FROZEN_BYTES);
+	assert_int_equal(plan_communication(&model, 3), 3 * PLAN_MAX_PARAMETERS * PLAN_MAX_MICRO_BATCHES);
 }
 
 int main(void)
@@ -468,25 +328,20 @@ int main(void)
 		cmocka_unit_test(counts_have_suffixes_of_powers_of_ten),
 		cmocka_unit_test(counts_that_are_none_are_refused),
 		cmocka_unit_test(a_parameter_with_adam_costs_sixteen_bytes_but_in_fp16_eighteen),
+		cmocka_unit_test(what_is_pushed_once_by_one_rank_is_not_summed),
+		cmocka_unit_test(formats_are_counted_by_what_has_them),
+		cmocka_unit_test(a_model_without_parameters_takes_none),
 		cmocka_unit_test(optimizers_differ_in_what_they_keep),
+		cmocka_unit_test(names_that_are_none_are_refused),
 		cmocka_unit_test(memory_follows_the_formulas),
 		cmocka_unit_test(frozen_bytes_are_gathered_and_nothing_else),
-		cmocka_unit_test(each_snapshot_is_one_more_state),
-		cmocka_unit_test(spilled_sums_cost_nvme_once_and_a_pass_for_each_micro_batch),
+		cmocka_unit_test(spilled_sums_cost_a_pass_for_each_micro_batch),
 		cmocka_unit_test(a_part_is_rounded_up),
 		cmocka_unit_test(communication_follows_the_formulas),
-		cmocka_unit_test(parameters_leave_host_memory_at_stage_3_only),
-		cmocka_unit_test(what_a_node_shares_it_stores_once),
-		cmocka_unit_test(nvme_takes_twice_the_state),
-		cmocka_unit_test(what_need_not_outlive_the_daemon_takes_nvme_where_it_lies_there),
-		cmocka_unit_test(other_nodes_take_their_part),
-		cmocka_unit_test(the_window_is_never_more_than_the_model),
 		cmocka_unit_test(traffic_is_that_of_the_streams_on_nvme),
 		cmocka_unit_test(a_day_writes_what_its_steps_do),
 		cmocka_unit_test(a_day_writes_what_its_commits_do),
 		cmocka_unit_test(durability_says_how_often_commits_are),
-		cmocka_unit_test(auto_takes_what_fits_and_moves_least),
-		cmocka_unit_test(models_that_are_none_are_refused),
 		cmocka_unit_test(the_largest_model_can_be_counted),
 	};
 
