@@ -128,7 +128,7 @@ static bool may_give(const struct claim *claim, const struct job *job)
 	       (room_for(claim).bound != ROOM_OF_USER || job->uid == claim->uid);
 }
 
-/* What caches give is counted there. */
+/* What the cache gives is counted there, but that of a broken job goes with the rest. */
 static uint64_t bytes_of(const struct job *job)
 {
 	uint64_t bytes = job->host_bytes - job->charged_bytes + job->windows * WINDOW_BYTES;
@@ -138,7 +138,9 @@ static uint64_t bytes_of(const struct job *job)
 
 uint64_t idle_spare_bytes(const struct job *job)
 {
-	return may_release(job) ? bytes_of(job) : 0;
+	uint64_t bytes = may_release(job) ? bytes_of(job) : 0;
+
+	return job->phase == JOB_BROKEN ? size_rest(bytes, job->cache_bytes) : bytes;
 }
 
 uint64_t idle_bytes(const struct claim *claim, bool is_at_once)

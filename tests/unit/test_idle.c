@@ -228,6 +228,31 @@ static void a_broken_job_that_comes_back_gives_nothing(void **state)
 	assert_int_equal(find("first")->step, 1);
 }
 
+/* By its cache, and beside it. */
+static void what_a_broken_job_gives_is_counted_once(void **state)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__NodeRead read = TIERD__WIRE__NODE_READ__INIT;
+	const Tierd__Wire__Reply *reply;
+	struct job *job;
+
+	start(&first, "first", DURABILITY_NONE);
+	scene_settle(&scene);
+	job = find("first");
+	job_break(job, -EIO, NULL, "it is broken by a test");
+	actor_die(&first);
+	scene_settle(&scene);
+	assert_true(job->cache_bytes > job->charged_bytes);
+	assert_int_equal(actor_enter(&scene, &second), 0);
+	request.body_case = TIERD__WIRE__REQUEST__BODY_NODE_READ;
+	request.node_read = &read;
+	assert_int_equal(actor_ask(&second, &request, &reply), 0);
+	assert_true(reply->node->host_idle_bytes > 0);
+	assert_in_range(reply->node->limits->host_held, 0, job->charged_bytes);
+	assert_in_range(reply->node->host_cache_bytes + reply->node->host_idle_bytes, 0,
+			reply->node->host_used_bytes);
+}
+
 /* ---- By hand ---- */
 
 static int release(struct actor *actor, const char *name, uint64_t *ret_bytes)
@@ -311,6 +336,7 @@ int main(void)
 		TEST(what_is_leased_is_not_taken),
 		TEST(a_broken_job_gives_what_is_lost),
 		TEST(a_broken_job_that_comes_back_gives_nothing),
+		TEST(what_a_broken_job_gives_is_counted_once),
 		TEST(it_is_released_by_hand),
 		TEST(who_cannot_be_released_says_why),
 		TEST(what_is_held_is_not_released),
