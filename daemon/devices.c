@@ -219,7 +219,7 @@ int devices_find(const struct node *node, const struct stored_job *job, const st
 	if (has_strangers(&found))
 		return refuse_strangers(&found, message, size);
 	if (found.members == 0 || found.members > NODE_MAX_PATHS)
-		found.members = listed ? listed->path_count : node->path_count;
+		found.members = listed && listed->path_count > 0 ? listed->path_count : node->path_count;
 	if (listed)
 		r = check_listed(&found, listed, message, size);
 	if (r == 0 && found.count < found.members)

@@ -15,6 +15,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "daemon/devices.h"
 #include "daemon/job.h"
 #include "daemon/stored.h"
 #include "offload/nvme.h"
@@ -319,6 +320,20 @@ static void an_error_ends_the_search(void **state)
 	assert_int_equal(node.jobs_created, 3);
 }
 
+/* A path whose mark could not be written is on no list. */
+static void what_the_list_knows_no_path_of_is_missed_all_the_same(void **state)
+{
+	const struct stored_job job = { .file = "1000/gpt-1.store" };
+	struct job_list_store listed = { .file = "1000/gpt-1.store" };
+	struct path_list paths = { .count = 99 };
+	char message[640];
+
+	node.path_count = PATHS;
+	assert_int_equal(devices_find(&node, &job, &listed, &paths, message, sizeof(message)), -ENOENT);
+	assert_non_null(strstr(message, "/p0/1000/gpt-1.store is not there"));
+	assert_int_equal(paths.count, 99);
+}
+
 /* What is found is what is made. */
 static void the_file_of_a_job_is_found(void **state)
 {
@@ -357,6 +372,7 @@ int main(void)
 		TEST(foreign_files_are_left_and_named_once_each),
 		TEST(what_is_no_file_is_not_opened),
 		TEST(an_error_ends_the_search),
+		TEST(what_the_list_knows_no_path_of_is_missed_all_the_same),
 		TEST(the_file_of_a_job_is_found),
 	};
 
