@@ -260,6 +260,11 @@ bool durable_has_step(const struct job *job, uint64_t *ret_step)
 	return true;
 }
 
+bool durable_survives(const struct job *job, uint64_t *ret_step)
+{
+	return !job->files.is_removed && durable_has_step(job, ret_step);
+}
+
 uint64_t durable_lag_ns(const struct job *job)
 {
 	return job->durable ? pace_lag_ns(&job->durable->pace) : 0;

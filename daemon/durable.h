@@ -61,6 +61,8 @@ void durable_hurry_step(struct pending *pending, const Tierd__Wire__StepHurry *h
 
 /* The job's state is on the devices as of this step; false: nothing of it is. */
 bool durable_has_step(const struct job *job, uint64_t *ret_step);
+/* And will be when tierd has ended: not of files that have been removed meanwhile. */
+bool durable_survives(const struct job *job, uint64_t *ret_step);
 /* How long the oldest applied step that it is not has waited. */
 uint64_t durable_lag_ns(const struct job *job);
 

@@ -288,7 +288,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->family = (char *)family_name_others(job, entry->family, sizeof(entry->family));
 	family_measure(job, &wire->own_bytes, &wire->shared_bytes);
 	wire->removed = (char *)presence_describe(job, entry->removed, sizeof(entry->removed));
-	wire->has_durable_step = !job->files.is_removed && durable_has_step(job, &wire->durable_step);
+	wire->has_durable_step = durable_survives(job, &wire->durable_step);
 	wire->durability = pace_durability(job);
 	wire->durable_lag_ms = durable_lag_ns(job) / 1000000;
 	wire->units = job->catalog.unit_count;

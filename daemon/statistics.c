@@ -120,7 +120,7 @@ static void fill_node(struct statistics_node *body, const struct node *node)
 		body->jobs++;
 		body->host_cache += job->cache_bytes;
 		/* What is lost already is as lost as before. */
-		if (job->is_lost || durable_has_step(job, &step))
+		if (job->is_lost || durable_survives(job, &step))
 			body->durable_jobs++;
 		else
 			body->fleeting_jobs++;
@@ -165,7 +165,7 @@ static void write_job(const struct job *job)
 		.is_lost = job->is_lost,
 	};
 
-	durable_has_step(job, &body.durable_step);
+	durable_survives(job, &body.durable_step);
 	body.durable_lag_steps = job->step - body.durable_step;
 	body.durable_lag_ns = durable_lag_ns(job);
 	_Static_assert(sizeof(job->name) <= sizeof(body.name), "a job's name fits");

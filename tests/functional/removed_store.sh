@@ -41,6 +41,12 @@ done
 cmp "$scratch/idle" "$scratch/other" || fail 'what was exported is not what was trained'
 [ "$(value_of other durable_step)" -eq 4 ] || fail "another job: $("$TIERCTL" jobs)"
 
+# It is not durable anywhere.
+"$TIERCTL" --json top --once --interval 0.1 | python3 -c '
+import json, sys
+jobs = {job["name"]: job["durable_step"] for job in json.load(sys.stdin)["jobs"]}
+assert jobs["other"] == 4 and not jobs["idle"], jobs' || fail 'top says that a step is durable'
+
 # ---- One that is called otherwise for a while
 
 file=$(file_of moved | grep /one/)
