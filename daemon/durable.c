@@ -1,7 +1,6 @@
 #include "daemon/durable.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -331,13 +330,12 @@ static void tell_durable(struct durable *durable)
 /* What was committed goes with the daemon. */
 static void tell_removed(struct job *job)
 {
-	char text[PRESENCE_TEXT], message[PRESENCE_TEXT + 80];
+	char message[PRESENCE_TEXT + 80];
+	int r = presence_refuse(job, message, sizeof(message));
 
-	snprintf(message, sizeof(message), "job %s: %s", job->name,
-		 presence_describe(job, text, sizeof(text)));
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank])
-			awaited_fail(job->ranks[rank], -EIO, message);
+			awaited_fail(job->ranks[rank], r, message);
 }
 
 static void on_committed(struct store_request *request, int status)

@@ -74,6 +74,8 @@ static int check_origin(const struct job *job, const Tierd__Wire__JobFork *reque
 
 	if (r == 0)
 		r = snapshot_check_lost(job, message, size);
+	if (r == 0)
+		r = presence_refuse(job, message, size);
 	if (r < 0)
 		return r;
 	if (request->snapshot[0] && !snapshot_find(job, request->snapshot, &snapshot, message, size))

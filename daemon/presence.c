@@ -9,6 +9,7 @@
 
 #include "daemon/job.h"
 #include "daemon/listing.h"
+#include "daemon/refuse.h"
 
 #define LOOK_S 2
 
@@ -69,6 +70,16 @@ const char *presence_describe(const struct job *job, char *text, size_t size)
 			 "state is gone when tierd ends; export it before (tierctl export %s)",
 			 job->node->paths[job->files.removed].folder, job->file, job->name);
 	return text;
+}
+
+int presence_refuse(const struct job *job, char *message, size_t size)
+{
+	char text[PRESENCE_TEXT];
+
+	if (!job->files.is_removed)
+		return 0;
+	return refuse(message, size, -EIO, "job %s: %s", job->name,
+		      presence_describe(job, text, sizeof(text)));
 }
 
 /* One that is being made, or has ended, has no files that anybody knows. */

@@ -21,6 +21,8 @@ bool presence_check(struct job *job);
 /* What is not there, and what to do; "" if all is. */
 const char *presence_describe(const struct job *job, char *text, size_t size);
 #define PRESENCE_TEXT 640
+/* The same as an error: 0, or -EIO with a message that names the job. */
+int presence_refuse(const struct job *job, char *message, size_t size);
 
 /* Of a job. */
 struct presence_files {

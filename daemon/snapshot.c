@@ -294,6 +294,8 @@ static bool check_take(struct pending *pending, const struct job *job)
 	char message[SNAPSHOT_TEXT];
 	int r = snapshot_check_take(job, pending_port(pending), message, sizeof(message));
 
+	if (r == 0)
+		r = presence_refuse(job, message, sizeof(message));
 	if (r < 0)
 		pending_error(pending, r, "%s", message);
 	return r == 0;

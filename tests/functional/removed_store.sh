@@ -47,6 +47,12 @@ import json, sys
 jobs = {job["name"]: job["durable_step"] for job in json.load(sys.stdin)["jobs"]}
 assert jobs["other"] == 4 and not jobs["idle"], jobs' || fail 'top says that a step is durable'
 
+for command in 'fork idle again' 'snapshot idle mark'; do
+	# shellcheck disable=SC2086
+	expect_status 1 "$TIERCTL" $command
+	expect_text "its store $file has been removed"
+done
+
 # ---- One that is called otherwise for a while
 
 file=$(file_of moved | grep /one/)
