@@ -135,6 +135,14 @@ static int make_job(struct restore *restore)
 	return 0;
 }
 
+/* It is there, or is tried by itself. */
+static bool is_cared_for(const struct restore *restore, const char *name)
+{
+	return job_find(restore->node, restore->file.uid, name) ||
+	       (strcmp(restore->file.name, name) != 0 &&
+		restore_is_under_way(restore->node, restore->file.uid, name));
+}
+
 /* What else is in files that cannot be opened is known only of those that are on the list. */
 static void lose_listed(const struct restore *restore, const struct loss *loss)
 {
@@ -148,7 +156,7 @@ static void lose_listed(const struct restore *restore, const struct loss *loss)
 	for (unsigned i = 0; i < listed.job_count; i++) {
 		memcpy(file.name, listed.jobs[i].name, sizeof(file.name));
 		file.number = listed.jobs[i].number;
-		if (!listed.jobs[i].is_given_up && !job_find(restore->node, file.uid, file.name))
+		if (!listed.jobs[i].is_given_up && !is_cared_for(restore, file.name))
 			lost_new(restore->node, &file, loss, restore->message);
 	}
 }

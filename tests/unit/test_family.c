@@ -556,6 +556,39 @@ static void files_that_cannot_be_read_are_nobodys_to_remove(void **state)
 	assert_int_equal(access(path, F_OK), 0);
 }
 
+static unsigned count_jobs(const char *name)
+{
+	unsigned count = 0;
+
+	QUEUE_FOREACH (link, &scene.node->jobs)
+		count += strcmp(queue_entry(link, struct job, link)->name, name) == 0;
+	return count;
+}
+
+/* The second one's file is back when the first one has been looked for in vain. */
+static void two_that_are_lost_are_tried_again_at_once(void **state)
+{
+	struct blockade blockade = { 0 };
+	char file[JOB_FILE_BYTES];
+	int folder = scene.node->paths[0].directory_fd;
+
+	open_family();
+	memcpy(file, find("play")->file, sizeof(file));
+	assert_int_equal(renameat(folder, file, folder, "away"), 0);
+	open_files_again(NULL);
+	assert_true(find("a")->is_lost && find("b")->is_lost);
+	restore_again(find("a"));
+	restore_again(find("b"));
+	blockade_begin(&scene, scene.node->slow_workers, &blockade);
+	assert_int_equal(renameat(folder, "away", folder, file), 0);
+	blockade_end(&blockade);
+	scene_settle(&scene);
+	assert_true(find("a")->is_lost);
+	assert_false(find("b")->is_lost);
+	for (unsigned i = 0; i < AT_FIRST; i++)
+		assert_int_equal(count_jobs(names[i]), 1);
+}
+
 /* As a daemon leaves it that dies when a fork has ended in its store, and not on the list of jobs. */
 static void what_is_on_the_list_and_not_in_the_store_is_off_the_list(void **state)
 {
@@ -609,6 +642,7 @@ int main(void)
 		TEST(the_first_one_that_is_lost_is_given_up_and_the_others_go_on),
 		TEST(files_of_which_no_map_can_be_read_are_lost_jobs),
 		TEST(files_that_cannot_be_read_are_nobodys_to_remove),
+		TEST(two_that_are_lost_are_tried_again_at_once),
 		TEST(what_is_on_the_list_and_not_in_the_store_is_off_the_list),
 	};
 
