@@ -93,13 +93,23 @@ void listing_look_at_files(struct listing *listing)
 		}
 }
 
+/* Its removal may have failed. */
+static bool is_left(const struct node *node, const char *file)
+{
+	for (unsigned i = 0; i < node->path_count; i++)
+		if (faccessat(node->paths[i].directory_fd, file, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+			return true;
+	return false;
+}
+
 /* Nothing of them can come any more. */
 static void forget_given_up(struct listing *listing)
 {
 	for (size_t i = listing->list.store_count; i-- > 0;) {
 		struct job_list_store *store = &listing->list.stores[i];
 
-		if (!job_list_is_given_up(store) || !listing_are_paths_here(listing->node, store))
+		if (!job_list_is_given_up(store) || !listing_are_paths_here(listing->node, store) ||
+		    is_left(listing->node, store->file))
 			continue;
 		job_list_remove(&listing->list, store);
 		listing->is_behind = true;

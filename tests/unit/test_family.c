@@ -565,6 +565,25 @@ static unsigned count_jobs(const char *name)
 	return count;
 }
 
+/* Or it would come back, if its removal has failed. */
+static void what_was_given_up_is_on_the_list_as_long_as_a_file_is_left(void **state)
+{
+	int folder = scene.node->paths[0].directory_fd;
+	struct job_list_store *listed;
+	char file[JOB_FILE_BYTES];
+
+	open_family();
+	memcpy(file, find("play")->file, sizeof(file));
+	listed = job_list_find(&scene.node->listing->list, file);
+	for (unsigned i = 0; i < listed->job_count; i++)
+		listed->jobs[i].is_given_up = true;
+	listing_settle(scene.node);
+	assert_true(listing_is_given_up(scene.node, file, "play"));
+	assert_int_equal(unlinkat(folder, file, 0), 0);
+	listing_settle(scene.node);
+	assert_null(job_list_find(&scene.node->listing->list, file));
+}
+
 /* The second one's file is back when the first one has been looked for in vain. */
 static void two_that_are_lost_are_tried_again_at_once(void **state)
 {
@@ -642,6 +661,7 @@ int main(void)
 		TEST(the_first_one_that_is_lost_is_given_up_and_the_others_go_on),
 		TEST(files_of_which_no_map_can_be_read_are_lost_jobs),
 		TEST(files_that_cannot_be_read_are_nobodys_to_remove),
+		TEST(what_was_given_up_is_on_the_list_as_long_as_a_file_is_left),
 		TEST(two_that_are_lost_are_tried_again_at_once),
 		TEST(what_is_on_the_list_and_not_in_the_store_is_off_the_list),
 	};
