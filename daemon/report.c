@@ -517,11 +517,20 @@ static struct job *find_job(struct pending *pending, const Tierd__Wire__UnitsRea
 	return other ? other : access_find(pending, request->job, request->has_owner, request->owner);
 }
 
+/* One whose files cannot be opened has none, and who asks is to know why. */
+static bool knows_units(struct pending *pending, const struct job *job)
+{
+	if (job->phase != JOB_BROKEN || job->catalog.unit_count > 0)
+		return true;
+	pending_error(pending, -EIO, "job %s is broken: %s", job->name, job->reason);
+	return false;
+}
+
 void report_units(struct pending *pending, const Tierd__Wire__UnitsRead *request)
 {
 	const struct job *job = find_job(pending, request);
 
-	if (!job)
+	if (!job || !knows_units(pending, job))
 		return;
 	uint32_t left =
 		request->first < job->catalog.unit_count ? job->catalog.unit_count - request->first : 0;
@@ -537,6 +546,6 @@ void report_tensors(struct pending *pending, const Tierd__Wire__TensorsRead *req
 {
 	const struct job *job = access_find(pending, request->job, request->has_owner, request->owner);
 
-	if (job)
+	if (job && knows_units(pending, job))
 		definition_report_all(pending, job, request->unit, request->tensor);
 }

@@ -88,6 +88,7 @@ int plan_source_job(const struct command_context *context, const char *job, Tier
 {
 	_cleanup_(ask_freep) struct ask *ask = NULL;
 	Tierd__Wire__TensorsRead read = TIERD__WIRE__TENSORS_READ__INIT;
+	Tierd__Wire__JobOpen *open = NULL;
 	struct choice choice;
 	uid_t owner;
 	int code = choice_read_named(context, job, &choice);
@@ -101,12 +102,13 @@ int plan_source_job(const struct command_context *context, const char *job, Tier
 	read.job = (char *)job;
 	read.has_owner = true;
 	read.owner = owner;
-	*ret_open = NULL;
-	code = read_pages(ask, &read, request, ret_open);
+	code = read_pages(ask, &read, request, &open);
 	if (code == COMMAND_DONE && request->n_units == 0)
 		code = command_fail(COMMAND_FAILED, "job %s has no units yet", job);
-	if (code != COMMAND_DONE && *ret_open)
-		tierd__wire__job_open__free_unpacked(*ret_open, NULL);
+	if (code == COMMAND_DONE)
+		*ret_open = open;
+	else if (open)
+		tierd__wire__job_open__free_unpacked(open, NULL);
 	return code;
 }
 

@@ -69,6 +69,12 @@ expect_broken() { # JOB TEXT
 		expect_status 1 run_gpt --steps 4 --job "$1" --mode $mode
 		[ $mode = create ] || expect_text "$2"
 	done
+	# What it has is not known, and whoever asks for it is told why.
+	for verb in units tensors verify 'plan --like'; do
+		# shellcheck disable=SC2086 # they may be two words
+		expect_status 1 "$TIERCTL" $verb "$1"
+		expect_text "$2"
+	done
 	! "$TIERCTL" jobs "$1" | grep -q 'step [1-9]' || fail "it has begun anew: $("$TIERCTL" jobs)"
 }
 
