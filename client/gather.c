@@ -218,7 +218,7 @@ static int gather_once(struct tierd_job *job, uint32_t unit, struct tierd_view *
 
 static int gather_slowly(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters)
 {
-	int r = CHECK_GIVEN(job, ret_parameters);
+	int r = CHECK_GIVEN_OF("tierd_gather", job, ret_parameters);
 
 	return r < 0 ? r : JOB_REPEAT(gather_once(job, unit, ret_parameters));
 }

@@ -8,8 +8,9 @@
 int message_fail(int r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* 0, or -EINVAL naming the first of these arguments of a call that is NULL. */
-#define CHECK_GIVEN(...)                                                                                     \
-	message_check_given(__func__, #__VA_ARGS__, (const void *const[]){ __VA_ARGS__ },                    \
+#define CHECK_GIVEN(...) CHECK_GIVEN_OF(__func__, __VA_ARGS__)
+#define CHECK_GIVEN_OF(call, ...)                                                                            \
+	message_check_given(call, #__VA_ARGS__, (const void *const[]){ __VA_ARGS__ },                        \
 			    sizeof((const void *const[]){ __VA_ARGS__ }) / sizeof(void *))
 int message_check_given(const char *call, const char *names, const void *const *pointers, size_t count);
 

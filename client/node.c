@@ -72,6 +72,8 @@ int tierd_connect(const char *socket_path, struct tierd_node **ret_node)
 	struct tierd_connect_options options = TIERD_CONNECT_OPTIONS_INIT;
 
 	options.socket_path = socket_path;
+	if (!ret_node)
+		return CHECK_GIVEN(ret_node);
 	return tierd_connect_with(&options, ret_node);
 }
 

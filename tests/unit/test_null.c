@@ -145,7 +145,9 @@ static void check(const struct null_call *call, struct given *given)
 		require(call, r, r != -EINVAL);
 	else
 		require(call, r,
-			r == -EINVAL && strstr(tierd_message(), call->argument) &&
+			r == -EINVAL &&
+				strncmp(tierd_message(), call->function, strlen(call->function)) == 0 &&
+				strstr(tierd_message(), call->argument) &&
 				strstr(tierd_message(), "is NULL"));
 }
 
