@@ -7,6 +7,9 @@
 #include "common/plural.h"
 #include "common/size.h"
 
+/* Of a sentence's further lines. */
+#define INDENT 2
+
 static bool is_wanted(const struct plan_request *request, unsigned stage)
 {
 	return request->stage < 0 || request->stage == (int)stage;
@@ -14,16 +17,22 @@ static bool is_wanted(const struct plan_request *request, unsigned stage)
 
 /* ---- Cells ---- */
 
+/* A unit that both have is written once: with two of them the last column would not fit into 80 columns. */
 static void add_bounds(struct table *table, uint64_t low, uint64_t high)
 {
 	char a[TEXT_SIZE], b[TEXT_SIZE];
+	char *unit;
 
 	text_bytes(low, a);
 	text_bytes(high, b);
-	if (strcmp(a, b) == 0)
+	if (strcmp(a, b) == 0) {
 		table_add(table, "%s", a);
-	else
-		table_add(table, "%s to %s", a, b);
+		return;
+	}
+	unit = strrchr(a, ' ');
+	if (unit && strcmp(unit, strrchr(b, ' ')) == 0)
+		*unit = '\0';
+	table_add(table, "%s to %s", a, b);
 }
 
 static void add_needs(struct table *table, const struct plan_request *request, const struct plan_row *row)
@@ -123,11 +132,11 @@ static int print_places(const struct plan_request *request)
 	static const char *const titles[] = { ">STAGE",		"PARAMETERS",  "OPTIMIZER",
 					      "3SUMS",		">HOST",       ">NVME",
 					      "1>UPDATE R + W", "1>GATHERS R", "2>SUMS R + W",
-					      "FITS",		NULL };
+					      "\"FITS",		NULL };
 	static const char *const titles_by_day[] = {
-		">STAGE",      "PARAMETERS",	 "OPTIMIZER",	"3SUMS",	">HOST",
-		">NVME",       "2>UPDATE R + W", "2>GATHERS R", "2>SUMS R + W", "1>WRITTEN A DAY",
-		">LASTS DAYS", "FITS",		 NULL
+		">STAGE",	"PARAMETERS",	  "OPTIMIZER",	 "3SUMS",	 ">HOST",
+		">NVME",	"3>UPDATE R + W", "3>GATHERS R", "2>SUMS R + W", "2>WRITTEN A DAY",
+		"1>LASTS DAYS", "\"FITS",	  NULL
 	};
 	_cleanup_(table_freep) struct table *table = table_new(request->step_ms > 0 ? titles_by_day : titles);
 
@@ -153,25 +162,27 @@ static unsigned long long mib(uint64_t bytes)
 static void print_least(const struct plan_row *row)
 {
 	const char *problem = plan_row_problem(row);
+	char nvme[2 * TEXT_SIZE] = "";
 	struct plan_bounds least;
 
 	if (problem) {
-		printf("Stage %u: no node has that: %s\n", row->stage, problem);
+		text_say(INDENT, "Stage %u: no node has that: %s", row->stage, problem);
 		return;
 	}
 	least = plan_row_least(row);
-	printf("Stage %u: a tierd with --host-budget %lluM", row->stage,
-	       mib(least.high.host_bytes + least.high_own + LATER_BYTES));
 	if (least.high.nvme_bytes > 0)
-		printf(" and --nvme DIR:%lluM%s", mib(least.high.path_bytes),
-		       least.high.nvme_bytes > least.high.path_bytes ? ", for each path," : "");
-	printf(" has room for it, if nobody else is there (--host-budget %lluM of the job itself)\n",
-	       mib(least.high.host_bytes + LATER_BYTES));
+		snprintf(nvme, sizeof(nvme), " and --nvme DIR:%lluM%s", mib(least.high.path_bytes),
+			 least.high.nvme_bytes > least.high.path_bytes ? ", for each path," : "");
+	text_say(INDENT,
+		 "Stage %u: a tierd with --host-budget %lluM%s has room for it, if nobody else is there "
+		 "(--host-budget %lluM of the job itself)",
+		 row->stage, mib(least.high.host_bytes + least.high_own + LATER_BYTES), nvme,
+		 mib(least.high.host_bytes + LATER_BYTES));
 }
 
 static int print_changes(const struct plan_request *request)
 {
-	static const char *const titles[] = { "WITH", ">HOST", ">NVME", "FITS", NULL };
+	static const char *const titles[] = { "WITH", ">HOST", ">NVME", "\"FITS", NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 	unsigned changes = 0;
 
@@ -215,9 +226,11 @@ static void print_connections(const struct plan_request *request)
 
 	if (request->connections == 0 || ranks <= request->connections)
 		return;
-	printf("\n%u ranks take a connection each, but a user may have %u here: connections_per_user in "
-	       "tierd.conf(5) has to be raised\n",
-	       ranks, request->connections);
+	putchar('\n');
+	text_say(INDENT,
+		 "%u ranks take a connection each, but a user may have %u here: connections_per_user in "
+		 "tierd.conf(5) has to be raised",
+		 ranks, request->connections);
 }
 
 static void print_cut(const struct plan_request *request)
@@ -225,34 +238,33 @@ static void print_cut(const struct plan_request *request)
 	const struct plan_rows *rows = &request->rows;
 
 	if (rows->cuts == 1)
-		printf("; %zu unit%s, so what they take is known to the byte\n", rows->requests[0]->n_units,
-		       PLURAL(rows->requests[0]->n_units));
+		text_say(INDENT, "It has %zu unit%s, so what it takes is known to the byte",
+			 rows->requests[0]->n_units, PLURAL(rows->requests[0]->n_units));
 	else
-		puts("\nHow it is cut in units is not known, so these are bounds, of cuts that are usual; "
-		     "FILE, --like, --layers or --units say it to the byte");
+		text_say(INDENT,
+			 "How it is cut into units is not known, so these are bounds, for usual cuts; "
+			 "FILE, --like, --layers or --units say it to the byte");
 }
 
 static void print_model(const struct plan_request *request)
 {
 	const struct plan_model *model = &request->model;
-	char a[TEXT_SIZE], formats[PLAN_FORMAT_TEXT], moments[PLAN_FORMAT_TEXT];
+	char a[TEXT_SIZE], formats[PLAN_FORMAT_TEXT], moments[PLAN_FORMAT_TEXT], frozen[2 * TEXT_SIZE] = "";
 	bool has_moments =
 		model->optimizer->slots > 0 && *plan_moments(model, moments) && strcmp(moments, "fp32") != 0;
 
-	printf("%s parameters in %s with %s%s%s%s over %u rank%s, %u micro-batch%s",
-	       text_count(plan_parameters(model), a), plan_formats(model, formats), model->optimizer->name,
-	       has_moments ? " (moments in " : "", has_moments ? moments : "", has_moments ? ")" : "",
-	       model->world_size, PLURAL(model->world_size), model->micro_batches,
-	       model->micro_batches == 1 ? "" : "es");
 	if (model->frozen_bytes > 0)
-		printf("; %s frozen", text_bytes(model->frozen_bytes, a));
-	if (!model->is_durable)
-		printf("; not durable");
-	if (model->is_pushed_once)
-		printf("; each unit pushed once%s",
-		       model->world_size > 1			  ? ", which saves nothing with several ranks"
-		       : model->optimizer->kind == OPTIMIZER_NONE ? ", which saves nothing with none"
-								  : "");
+		snprintf(frozen, sizeof(frozen), "; %s frozen", text_bytes(model->frozen_bytes, a));
+	text_say(INDENT, "%s parameters in %s with %s%s%s%s over %u rank%s, %u micro-batch%s%s%s%s%s",
+		 text_count(plan_parameters(model), a), plan_formats(model, formats), model->optimizer->name,
+		 has_moments ? " (moments in " : "", has_moments ? moments : "", has_moments ? ")" : "",
+		 model->world_size, PLURAL(model->world_size), model->micro_batches,
+		 model->micro_batches == 1 ? "" : "es", frozen, model->is_durable ? "" : "; not durable",
+		 model->is_pushed_once ? "; each unit pushed once" : "",
+		 !model->is_pushed_once			    ? ""
+		 : model->world_size > 1		    ? ", which saves nothing with several ranks"
+		 : model->optimizer->kind == OPTIMIZER_NONE ? ", which saves nothing without an optimizer"
+							    : "");
 	print_cut(request);
 }
 
@@ -261,18 +273,23 @@ static void print_room(const struct plan_request *request)
 	char a[TEXT_SIZE], b[TEXT_SIZE];
 
 	if (request->has_host && request->has_nvme)
-		printf("Free here (%s): %s of host memory, %s of NVMe\n\n", request->source,
-		       text_bytes(request->host_bytes, a), text_bytes(request->nvme_bytes, b));
+		text_say(INDENT, "Free here (%s): %s of host memory, %s of NVMe", request->source,
+			 text_bytes(request->host_bytes, a), text_bytes(request->nvme_bytes, b));
 	else if (request->has_host)
-		printf("Free here (%s): %s of host memory; no tierd answers, so --nvme would have to say "
-		       "what else there is\n\n",
-		       request->source, text_bytes(request->host_bytes, a));
+		text_say(INDENT,
+			 "Free here (%s): %s of host memory; no tierd answers, so --nvme would have to say "
+			 "what else there is",
+			 request->source, text_bytes(request->host_bytes, a));
 	else if (request->has_nvme)
-		printf("Free here (%s): %s of NVMe; no tierd answers, so --host would have to say what else "
-		       "there is\n\n",
-		       request->source, text_bytes(request->nvme_bytes, b));
+		text_say(
+			INDENT,
+			"Free here (%s): %s of NVMe; no tierd answers, so --host would have to say what else "
+			"there is",
+			request->source, text_bytes(request->nvme_bytes, b));
 	else
-		printf("No tierd answers, so what fits is unknown; --host and --nvme say what there is\n\n");
+		text_say(INDENT,
+			 "No tierd answers, so what fits is unknown; --host and --nvme say what there is");
+	putchar('\n');
 }
 
 int plan_print_tables(const struct plan_request *request)

@@ -14,14 +14,17 @@ TIERCTL, SCRATCH, FOLDER = os.environ["TIERCTL"], os.environ["SCRATCH"], os.envi
 JOB = "j" * 62
 UNIT = "a-unit-" + "u" * 110
 FILE = f"{SCRATCH}/{'f' * 120}.safetensors"
+PLAN = ["--parameters", "1.3B", "--host", "2G", "--nvme", "1900M"]
 
 SHOWING = {
     "status": [[]], "jobs": [[], [JOB]], "units": [[JOB]], "tensors": [[JOB]], "blobs": [[JOB]], "snapshots": [[JOB]], "leases": [[]],
     "tiers": [[]], "scrub": [[]], "top": [["--once", "--interval", "0.1"]], "inspect": [[FILE]], "ping": [[]], "doctor": [["--quick"]],
+    "plan": [[*PLAN, "--world-size", "1"], [*PLAN, "--world-size", "300", "--step-ms", "100", "--stage", "3"],
+             ["--layers", "4", "--blobs", "1G", "--durability", "none", "--pushed-once", "--moments", "int8"]],
 }
 # They change something, write values, lines of a log, a format of others or a file, or have a test of their own.
 OTHERS = {
-    "config", "diff", "drain", "drop", "evict", "export", "fork", "help", "import", "metrics", "plan", "read", "release", "reserve", "retain",
+    "config", "diff", "drain", "drop", "evict", "export", "fork", "help", "import", "metrics", "read", "release", "reserve", "retain",
     "rollback", "snapshot", "trace", "verify", "watch",
 }
 
@@ -111,6 +114,11 @@ def what_is_left_out_is_told_and_there_when_asked_for():
     assert FOLDER in tierctl("tiers", "--wide") and FOLDER[-8:] in tierctl("tiers", columns=80)
 
 
+def a_verdict_stays_whole():
+    text = tierctl("plan", *PLAN, "--world-size", "1", columns=80)
+    assert "no: host, NVMe\n" in text and "…" not in text, text
+
+
 def a_terminal_is_used():
     narrow = tierctl("jobs", columns=80)
     for columns in (48, 120, 200):
@@ -130,5 +138,6 @@ for VERB, USES in SHOWING.items():
     for USE in USES:
         nothing_is_wider_than_80(VERB, USE)
 what_is_left_out_is_told_and_there_when_asked_for()
+a_verdict_stays_whole()
 a_terminal_is_used()
 CLIENT.close()

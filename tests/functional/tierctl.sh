@@ -133,7 +133,7 @@ expect_text 'units say that themselves'
 expect_status 2 "$TIERCTL" plan --parameters 1B --world-size 1 --largest-unit 100
 expect_text 'more than 100000 units'
 expect_status 0 "$TIERCTL" plan --layers 8 --stage 3 --host 12M --nvme 1G
-expect_text '10 units, so what they take is known to the byte'
+expect_text 'It has 10 units, so what it takes is known to the byte'
 expect_text 'a tierd with --host-budget '
 expect_text 'What would help'
 expect_text '--gradient-buffers 1'
