@@ -1,6 +1,7 @@
 #include "client/tierctl/choice.h"
 #include "client/tierctl/listing.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -61,8 +62,9 @@ static int find_names(const struct naming *naming, struct ask *ask, const Tierd_
 	code = listing_ask(&naming->listing, ask, &pages);
 	for (size_t i = 0; i < naming->count && code == COMMAND_DONE; i++)
 		if (naming->units[i] == NO_UNIT)
-			return command_fail(COMMAND_FAILED, "job %s has no unit %s; see tierctl units %s",
-					    evict->name, naming->arguments[i], evict->name);
+			return command_fail_at(COMMAND_FAILED, -ENOENT,
+					       "job %s has no unit %s; see tierctl units %s", evict->name,
+					       naming->arguments[i], evict->name);
 	return code;
 }
 

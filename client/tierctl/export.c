@@ -156,8 +156,10 @@ static int stand(struct export *export)
 			? keep_in_memory(export)
 			: tierd_reader_refresh(export->source.reader, NULL, 0, NULL);
 
-	if (r < 0 || tierd_reader_state(export->source.reader, &state) < 0)
-		return source_fail();
+	if (r == 0)
+		r = tierd_reader_state(export->source.reader, &state);
+	if (r < 0)
+		return source_fail(r);
 	export->step = state.step;
 	return COMMAND_DONE;
 }

@@ -37,7 +37,7 @@ static int fail_write(const struct writing *writing, int r)
 static int fail_read(struct writing *writing, int r)
 {
 	writing->copy->is_stale = r == -ESTALE;
-	return writing->copy->is_stale ? COMMAND_FAILED : source_fail();
+	return writing->copy->is_stale ? COMMAND_FAILED : source_fail(r);
 }
 
 static int read_values(struct writing *writing, const struct export_part *part, uint64_t first,

@@ -96,10 +96,10 @@ static uint64_t count_elements(const struct tierd_tensor *tensor)
 static int add_tensor(struct listing *listing, uint32_t unit, uint32_t index)
 {
 	struct export_part part = { .tensor = TIERD_TENSOR_INIT, .unit = unit, .index = index };
-	int code;
+	int code, r = tierd_reader_tensor(listing->reader, unit, index, &part.tensor);
 
-	if (tierd_reader_tensor(listing->reader, unit, index, &part.tensor) < 0)
-		return source_fail();
+	if (r < 0)
+		return source_fail(r);
 	part.elements = count_elements(&part.tensor);
 	code = add_part(listing, &part,
 			listing->options->is_fp32 && !part.tensor.is_frozen ? "master" : "parameter", NULL);
@@ -114,14 +114,16 @@ typedef int visitor(struct listing *listing, uint32_t unit, uint32_t index);
 static int visit_all(struct listing *listing, visitor *visit)
 {
 	struct tierd_reader_state state = TIERD_READER_STATE_INIT;
-	int code = tierd_reader_state(listing->reader, &state) < 0 ? source_fail() : COMMAND_DONE;
+	int r = tierd_reader_state(listing->reader, &state);
+	int code = r < 0 ? source_fail(r) : COMMAND_DONE;
 
 	for (uint32_t unit = 0; unit < state.unit_count && code == COMMAND_DONE; unit++) {
 		const char *name;
 		uint32_t count;
 
-		if (tierd_reader_unit(listing->reader, unit, &name, &count) < 0)
-			return source_fail();
+		r = tierd_reader_unit(listing->reader, unit, &name, &count);
+		if (r < 0)
+			return source_fail(r);
 		for (uint32_t i = 0; i < count && code == COMMAND_DONE; i++)
 			code = visit(listing, unit, i);
 	}
@@ -134,17 +136,18 @@ static int look_for_slots(struct listing *listing, uint32_t unit, uint32_t index
 {
 	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
 	float value;
+	int r = tierd_reader_tensor(listing->reader, unit, index, &tensor);
 
-	if (tierd_reader_tensor(listing->reader, unit, index, &tensor) < 0)
-		return source_fail();
+	if (r < 0)
+		return source_fail(r);
 	if (listing->has_looked || tensor.is_frozen || count_elements(&tensor) == 0)
 		return COMMAND_DONE;
 	listing->has_looked = true;
 	for (size_t i = 0; i < SLOTS; i++) {
-		int r = tierd_reader_read(listing->reader, unit, index, slots[i].state, 0, 1, &value);
+		r = tierd_reader_read(listing->reader, unit, index, slots[i].state, 0, 1, &value);
 
 		if (r < 0 && r != -ENODATA && r != -ESTALE)
-			return source_fail();
+			return source_fail(r);
 		listing->has_slot[i] = r != -ENODATA;
 	}
 	return COMMAND_DONE;

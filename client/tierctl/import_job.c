@@ -5,20 +5,21 @@
 
 #include "client/tierctl/command.h"
 
-static int fail_library(void)
+static int fail_library(int r)
 {
-	return command_fail(COMMAND_FAILED, "%s", tierd_message());
+	return command_fail_at(COMMAND_FAILED, r, "%s", tierd_message());
 }
 
 static int fail_open(const struct tierd_job_options *options, int r)
 {
 	if (r != -EEXIST)
-		return fail_library();
-	return command_fail(COMMAND_FAILED,
-			    "job %s exists, and an import makes a new one: give that another name, or "
-			    "--replace, with which it takes the place of the old one once it is complete, or "
-			    "end the old one first (tierctl drop %s); both destroy the old one's state",
-			    options->name, options->name);
+		return fail_library(r);
+	return command_fail_at(
+		COMMAND_FAILED, r,
+		"job %s exists, and an import makes a new one: give that another name, or "
+		"--replace, with which it takes the place of the old one once it is complete, or "
+		"end the old one first (tierctl drop %s); both destroy the old one's state",
+		options->name, options->name);
 }
 
 int import_job_open(struct import_job *job, const char *socket, const struct tierd_job_options *options)
@@ -44,16 +45,15 @@ int import_job_open(struct import_job *job, const char *socket, const struct tie
 static int define_unit(struct import_job *job, const struct import_list *list, const struct import_unit *unit)
 {
 	_cleanup_free_ struct tierd_tensor *tensors = calloc(unit->count, sizeof(*tensors));
-	uint32_t index;
+	int r = 0;
 
 	if (!tensors)
 		return command_fail_memory();
 	for (uint32_t i = 0; i < unit->count; i++)
 		tensors[i] = list->by_unit[unit->first + i]->tensor;
-	for (uint32_t rank = 0; rank < job->count; rank++)
-		if (tierd_unit_define(job->ranks[rank], unit->name, tensors, unit->count, &index) < 0)
-			return fail_library();
-	return COMMAND_DONE;
+	for (uint32_t rank = 0; rank < job->count && r == 0; rank++)
+		r = tierd_unit_define(job->ranks[rank], unit->name, tensors, unit->count, NULL);
+	return r < 0 ? fail_library(r) : COMMAND_DONE;
 }
 
 int import_job_define(struct import_job *job, const struct import_list *list)
@@ -80,7 +80,7 @@ int import_job_ready(struct import_job *job)
 		r = tierd_ticket_wait(tickets[rank], TIERD_DONE, -1);
 	/* It outlives what frees the tickets. */
 	if (r < 0 && tickets)
-		fail_library();
+		fail_library(r);
 	while (asked > 0)
 		tierd_ticket_free(tickets[--asked]);
 	if (!tickets)
@@ -90,9 +90,12 @@ int import_job_ready(struct import_job *job)
 
 int import_job_close(struct import_job *job)
 {
-	while (job->count > 0)
-		if (tierd_job_close(TAKE_PTR(job->ranks[--job->count])) < 0)
-			return fail_library();
+	while (job->count > 0) {
+		int r = tierd_job_close(TAKE_PTR(job->ranks[--job->count]));
+
+		if (r < 0)
+			return fail_library(r);
+	}
 	return COMMAND_DONE;
 }
 

@@ -230,7 +230,7 @@ static int read_text(const char *path, char **ret_text)
 	ssize_t length;
 
 	if (!stream)
-		return command_fail(COMMAND_FAILED, "%s: %s", path, strerror(errno));
+		return command_fail_at(COMMAND_FAILED, -errno, "%s: %s", path, strerror(errno));
 	length = getdelim(&text, &size, '\0', stream);
 	if (!is_standard)
 		fclose(stream);

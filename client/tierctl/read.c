@@ -43,15 +43,15 @@ static int open_reader(struct reading *reading, const struct command_context *co
 		       const struct read_flags *flags)
 {
 	struct tierd_reader *reader;
-	int code = source_open(context, &flags->choice, &reading->source);
+	int code = source_open(context, &flags->choice, &reading->source), r;
 
 	if (code != COMMAND_DONE)
 		return code;
 	reader = reading->source.reader;
-	if (tierd_reader_find(reader, flags->tensor, &reading->unit, &reading->index) < 0 ||
-	    tierd_reader_tensor(reader, reading->unit, reading->index, &reading->tensor) < 0)
-		return source_fail();
-	return COMMAND_DONE;
+	r = tierd_reader_find(reader, flags->tensor, &reading->unit, &reading->index);
+	if (r == 0)
+		r = tierd_reader_tensor(reader, reading->unit, reading->index, &reading->tensor);
+	return r < 0 ? source_fail(r) : COMMAND_DONE;
 }
 
 static void measure(struct reading *reading, const char *state)
@@ -81,9 +81,10 @@ static int keep(const struct reading *reading, const char *state)
 	piece.count = reading->elements;
 	r = tierd_reader_refresh(reading->source.reader, &piece, 1, NULL);
 	if (r == -ENOMEM)
-		return command_fail(COMMAND_FAILED, "%s, or, of a job that nobody trains, read it --unkept",
-				    tierd_message());
-	return r < 0 ? source_fail() : COMMAND_DONE;
+		return command_fail_at(COMMAND_FAILED, r,
+				       "%s, or, of a job that nobody trains, read it --unkept",
+				       tierd_message());
+	return r < 0 ? source_fail(r) : COMMAND_DONE;
 }
 
 static int copy(const struct reading *reading, const char *state)
@@ -91,13 +92,16 @@ static int copy(const struct reading *reading, const char *state)
 	_cleanup_free_ char *data = malloc(PIECE_ELEMENTS * reading->element_bytes);
 
 	if (!data)
-		return command_fail(COMMAND_FAILED, "out of memory");
+		return command_fail_memory();
 	for (uint64_t first = 0, count; first < reading->elements; first += count) {
+		int r;
+
 		count = reading->elements - first < PIECE_ELEMENTS ? reading->elements - first
 								   : PIECE_ELEMENTS;
-		if (tierd_reader_read(reading->source.reader, reading->unit, reading->index, state, first,
-				      count, data) < 0)
-			return source_fail();
+		r = tierd_reader_read(reading->source.reader, reading->unit, reading->index, state, first,
+				      count, data);
+		if (r < 0)
+			return source_fail(r);
 		if (fwrite(data, reading->element_bytes, count, reading->stream) != count)
 			return reading->stream == stdout
 				       ? command_fail_output()

@@ -1,6 +1,7 @@
 #include "client/tierctl/choice.h"
 #include "client/tierctl/confirm.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,8 +37,8 @@ static int find_snapshot(struct ask *ask, const Tierd__Wire__JobRollBack *body, 
 			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "",
 						 snapshot->name);
 	}
-	return command_fail(COMMAND_FAILED, "job %s has no snapshot %s; it has %s", body->name,
-			    body->snapshot, names);
+	return command_fail_at(COMMAND_FAILED, -ENOENT, "job %s has no snapshot %s; it has %s", body->name,
+			       body->snapshot, names);
 }
 
 static int ask_person(const struct command_context *context, struct ask *ask,

@@ -21,9 +21,9 @@ static int find_job(const struct command_context *context, const struct choice *
 	return code;
 }
 
-int source_fail(void)
+int source_fail(int r)
 {
-	return command_fail(COMMAND_FAILED, "%s", tierd_message());
+	return command_fail_at(COMMAND_FAILED, r, "%s", tierd_message());
 }
 
 static int open_reader(struct source *source, struct tierd_reader_options *options, bool as_snapshot)

@@ -24,7 +24,7 @@ int source_open_kept(const struct command_context *context, const struct choice 
 		     struct source *source);
 void source_close(struct source *source);
 
-/* Says what libtierd has said, and returns COMMAND_FAILED. */
-int source_fail(void);
+/* Says what libtierd has said of that negative errno, and returns COMMAND_FAILED. */
+int source_fail(int r);
 
 #endif

@@ -70,6 +70,14 @@ def help_and_usage_are_the_same_everywhere():
             assert not many.stderr.endswith(" \n"), many
 
 
+def what_a_job_lacks_has_one_code():
+    for words in (["evict", "gpt", "nosuch"], ["rollback", "gpt", "nosuch"], ["read", "gpt", "nosuch"], ["tensors", "gpt", "nosuch"],
+                  ["diff", "gpt", "nosuch"], ["fork", "gpt@nosuch", "other"], ["snapshot", "gpt", "nosuch", "--delete"],
+                  ["plan", "--units", FILE + ".nosuch"]):
+        lacking = run("--json", *words)
+        assert lacking.returncode == 1 and error_of(lacking)["code"] == "ENOENT", lacking
+
+
 def with_a_daemon_all_is_json():
     for verb, arguments in VERBS.items():
         done = run("--json", verb, *arguments)
@@ -81,6 +89,8 @@ def with_a_daemon_all_is_json():
             gone = run("--json", verb, "no-such-job", *named, *["--yes"] * (verb in ("drop", "rollback")))
             assert gone.returncode == 1 and error_of(gone)["code"] == "ENOENT", gone
             assert error_of(gone)["message"] == "there is no job no-such-job that you may see", gone
+        if verb == "snapshot":
+            what_a_job_lacks_has_one_code()
 
 
 def without_a_daemon_all_say_where_they_looked():
