@@ -36,9 +36,9 @@ static int refuse_missing(const struct node *node, unsigned path, const char *fi
 	if (is_configured(node, name))
 		return refuse(
 			message, size, -ENOENT,
-			"%.300s/tierd/%s is not there%s: the file system that %.200s was is not mounted; "
-			"mount it and start tierd again, " GIVE_UP,
-			name, file, more, name);
+			"%.300s/tierd/%s is not there%s: that path is not mounted; mount it and start tierd "
+			"again, " GIVE_UP,
+			name, file, more);
 	return refuse(
 		message, size, -ENOENT,
 		"%.300s/tierd/%s is not there%s: that path is not configured any more; configure it and "
@@ -77,10 +77,8 @@ int expected_check_store(const struct job_list_store *listed, const char *folder
 	if (found->generation > 0 && found->generation < listed->generation)
 		return refuse(
 			message, size, -ESTALE,
-			"%.300s/%s is an older copy, of %llu commits, and it has had %llu: the steps "
-			"since then are not in it; bring back the one that was there; or, to go on "
-			"from the older one, end tierd, move " LISTING_NAME
-			" in its state directory elsewhere, and start it with all disks mounted; " GIVE_UP,
+			"%.300s/%s is an older copy, of %llu commits, and it has had %llu; bring back the "
+			"newer one, go on from the older one (docs/administration.md), " GIVE_UP,
 			folder, listed->file, (unsigned long long)found->generation,
 			(unsigned long long)listed->generation);
 	return 0;

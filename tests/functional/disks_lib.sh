@@ -7,6 +7,7 @@
 #   run_gpt FLAG…         trains a small job with one rank
 #   file_of JOB           the files of its store, wherever they are
 #   expect_broken JOB TEXT   it is shown as broken, says that everywhere, and whoever opens it is refused
+#   expect_not_mounted JOB PATH   so, because of that path
 #   expect_resumed JOB STEPS   it is there, and goes on to the bits of an undisturbed training
 gpt=$1
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE TORCHELASTIC_RESTART_COUNT
@@ -76,6 +77,11 @@ expect_broken() { # JOB TEXT
 		expect_text "$2"
 	done
 	! "$TIERCTL" jobs "$1" | grep -q 'step [1-9]' || fail "it has begun anew: $("$TIERCTL" jobs)"
+}
+
+expect_not_mounted() { # JOB PATH
+	expect_broken "$1" 'that path is not mounted; mount it and start tierd again'
+	expect_text "$nvme/$2/tierd/"
 }
 
 expect_resumed() { # JOB STEPS

@@ -30,7 +30,7 @@ mv "$nvme/older" "$nvme/one"
 for _ in 1 2; do
 	start one
 	expect_broken gpt 'is an older copy, of '
-	expect_text 'the steps since then are not in it; bring back the one that was there'
+	expect_text 'bring back the newer one'
 	expect_status 0 "$TIERCTL" jobs gpt
 	expect_text 'remedy: bring back the newer copy of the disk, and open it again, or start tierd again'
 	stop
@@ -91,7 +91,7 @@ expect_status 0 run_gpt --steps 2 --job both
 stop
 unmount_disk two disk
 start one two
-expect_broken both "the file system that $nvme/two was is not mounted"
+expect_not_mounted both two
 "$TIERCTL" drop both --yes --lost >/dev/null
 stop
 rm -r "$nvme/two" "$nvme/disk"

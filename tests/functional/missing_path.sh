@@ -41,7 +41,7 @@ empty_path() {
 expect_broken() { # JOB
 	expect_status 0 "$TIERCTL" jobs "$1"
 	expect_text broken
-	"$TIERCTL" --json jobs | grep -q "\"$two/tierd/[0-9]*/$1-[0-9]*.store is not there: the file system that $two was is not mounted;" ||
+	"$TIERCTL" --json jobs | grep -q "\"$two/tierd/[0-9]*/$1-[0-9]*.store is not there: that path is not mounted;" ||
 		fail "the path is not named: $("$TIERCTL" --json jobs)"
 	# What nobody knows is not made up, and what is to be done is said.
 	expect_text 'remedy: mount the path, or put the file back'

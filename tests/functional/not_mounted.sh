@@ -18,7 +18,7 @@ for _ in 1 2; do
 	start one
 	expect_log "NVMe path $nvme/one: nothing of tierd is there, .* mount it, and start tierd again"
 	for job in gpt twin; do
-		expect_broken $job "the file system that $nvme/one was is not mounted; mount it and start tierd again"
+		expect_not_mounted $job one
 	done
 	expect_status 0 "$TIERCTL" tiers
 	expect_text "$nvme/one (not mounted)"
@@ -44,7 +44,7 @@ expect_status 0 run_gpt --steps 1 --job young
 tierd_kill
 unmount_disk one disk
 start one
-expect_broken young "the file system that $nvme/one was is not mounted"
+expect_not_mounted young one
 stop
 mount_disk disk one
 start one
@@ -96,7 +96,7 @@ unmount_disk two disk
 cp "$(file_of pair | grep /one/)" "$scratch/before"
 start one two
 for job in pair apart; do
-	expect_broken $job "the file system that $nvme/two was is not mounted"
+	expect_not_mounted $job two
 done
 # What is new lies on the other one.
 expect_status 0 run_gpt --steps 2 --job single
@@ -131,7 +131,7 @@ stop
 # And each is missed where it was last.
 unmount_disk two disk
 start one two
-expect_broken single "the file system that $nvme/two was is not mounted"
+expect_not_mounted single two
 stop
 
 # ---- Another disk is there instead, with jobs of its own
@@ -146,7 +146,7 @@ mv "$scratch/state-here" "$scratch/state"
 mv "$nvme/three" "$nvme/third"
 mount_disk third two
 start one two
-expect_broken single "the file system that $nvme/two was is not mounted"
+expect_not_mounted single two
 expect_status 0 run_gpt --steps 3 --job foreign --mode resume
 stop
 
