@@ -165,7 +165,7 @@ static void write_job(const struct job *job)
 		.is_lost = job->is_lost,
 	};
 
-	durable_survives(job, &body.durable_step);
+	body.has_durable_step = durable_survives(job, &body.durable_step);
 	body.durable_lag_steps = job->step - body.durable_step;
 	body.durable_lag_ns = durable_lag_ns(job);
 	_Static_assert(sizeof(job->name) <= sizeof(body.name), "a job's name fits");

@@ -90,6 +90,7 @@ struct statistics_job {
 	uint64_t warm_bytes, warm_most_bytes; /* of cache_bytes: optimizer state; were all of it there */
 	uint64_t is_lost; /* its store cannot be opened: of its own nothing is known but owner, name and
 			     status */
+	uint64_t has_durable_step; /* without: nothing of it would be back if the daemon ended now */
 };
 
 /* page: STATISTICS_PAGE_BYTES of zeros. */

@@ -195,7 +195,10 @@ static void add_job(struct table *table, const struct view_job *job, const struc
 	} else {
 		table_add(table, "%" PRIu64 "/%" PRIu64, now->ranks, now->world_size);
 		table_add(table, "%" PRIu64, now->step);
-		table_add(table, "%" PRIu64, now->durable_step);
+		if (now->has_durable_step)
+			table_add(table, "%" PRIu64, now->durable_step);
+		else
+			table_add(table, "no");
 	}
 	table_add_bytes(table, now->host_bytes);
 	table_add_bytes(table, now->cache_bytes);

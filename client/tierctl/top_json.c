@@ -133,7 +133,10 @@ static cJSON *job_json(const struct statistics_job *now, const struct statistics
 	cJSON_AddNumberToObject(json, "ranks", (double)now->ranks);
 	add_known(json, now, "world_size", (double)now->world_size);
 	add_known(json, now, "step", (double)now->step);
-	add_known(json, now, "durable_step", (double)now->durable_step);
+	if (now->has_durable_step)
+		add_known(json, now, "durable_step", (double)now->durable_step);
+	else
+		cJSON_AddNullToObject(json, "durable_step");
 	add_known(json, now, "durable_lag", (double)now->durable_lag_steps);
 	add_known(json, now, "durable_lag_seconds", (double)now->durable_lag_ns / 1e9);
 	cJSON_AddNumberToObject(json, "host_bytes", (double)now->host_bytes);

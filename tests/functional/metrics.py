@@ -150,6 +150,16 @@ def top_shows_node_and_jobs():
     tierctl("drop", "gpt", "--yes")
 
 
+def top_knows_what_is_not_durable():
+    process = rank(job="gpt", steps=2, durability="none")
+    titles, row = tierctl("top", "--once").splitlines()[-2:]
+    assert titles.split()[5] == "DURABLE" and row.split()[5] == "no", (titles, row)
+    shown = json.loads(tierctl("top", "--once", "--json"))["jobs"][0]
+    assert shown["step"] == 2 and shown["durable_step"] is None, shown
+    end(process)
+    tierctl("drop", "gpt", "--yes")
+
+
 def top_goes_on_while_the_daemon_is_stopped():
     process = rank(job="gpt", steps=2)
     top = subprocess.Popen(
@@ -222,6 +232,7 @@ before = figures_of_a_job_and_of_the_node()
 counters_stay_when_their_job_goes(before)
 names_are_escaped()
 top_shows_node_and_jobs()
+top_knows_what_is_not_durable()
 top_goes_on_while_the_daemon_is_stopped()
 top_tells_programs_a_look_a_line()
 a_daemon_that_is_stopped_still_shows_its_figures()
