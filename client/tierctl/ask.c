@@ -252,7 +252,9 @@ static int connect_to(struct ask *ask)
 	if (errno == EAGAIN)
 		return fail_to_wait(ask);
 	if (errno == EACCES)
-		return fail(ask, -errno, "you may not use %s; members of its group may", ask->path);
+		return fail(ask, -errno,
+			    "you may not use %s: it is for its owner, and for its group where it has one",
+			    ask->path);
 	return fail(ask, -errno, "%s: %s", ask->path, strerror(errno));
 }
 

@@ -79,8 +79,7 @@ static char *remedy_of_denial(const char *socket)
 			     command_user_name(getuid(), caller));
 	else
 		r = asprintf(&remedy,
-			     "run it as %s, who has started that tierd for no other user, or name another "
-			     "tierd with --socket",
+			     "run it as %s, who has started that tierd, or name another tierd with --socket",
 			     command_user_name(status.st_uid, owner));
 	return r < 0 ? NULL : remedy;
 }

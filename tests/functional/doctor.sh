@@ -140,7 +140,7 @@ rm "$scratch/programs/systemctl"
 if [ "$(id -u)" -eq 0 ] && setpriv --reuid 65534 --clear-groups true 2>/dev/null; then
 	cp "$TIERCTL" "$scratch/tierctl"
 	chmod 0755 "$scratch" "$scratch/tierctl"
-	doctor 'of("tierd")["finding"] == "unknown" and of("tierd")["remedy"].startswith("run it as root, who has started that tierd")' \
+	doctor 'of("tierd")["finding"] == "unknown" and of("tierd")["remedy"].startswith("run it as root, who has started that tierd") and "it is for its owner" in of("tierd")["text"]' \
 		setpriv --reuid 65534 --regid 65534 --clear-groups "$scratch/tierctl" doctor
 	doctor 'of("O_DIRECT")["remedy"] == "run it as root"' \
 		setpriv --reuid 65534 --clear-groups "$scratch/tierctl" doctor
