@@ -113,16 +113,28 @@ int choice_find_owner(struct ask *ask, const struct choice *choice, uid_t *ret_o
 	return code;
 }
 
-int choice_ask_owner(const struct command_context *context, struct ask **ret_ask, char **ret_job,
-		     protobuf_c_boolean *ret_has_owner, uint32_t *ret_owner)
+int choice_ask_job(const struct command_context *context, struct ask **ret_ask,
+		   const Tierd__Wire__JobEntry **ret_job)
 {
+	const Tierd__Wire__JobsReply *jobs;
 	struct choice choice;
 	int code = choice_read(context, &choice);
 
 	if (code == COMMAND_DONE)
 		code = command_connect(context, ret_ask);
 	if (code == COMMAND_DONE)
-		code = choice_find_owner(*ret_ask, &choice, ret_owner);
+		code = command_ask_jobs(*ret_ask, &jobs);
+	return code == COMMAND_DONE ? choice_find(&choice, jobs, ret_job) : code;
+}
+
+int choice_ask_owner(const struct command_context *context, struct ask **ret_ask, char **ret_job,
+		     protobuf_c_boolean *ret_has_owner, uint32_t *ret_owner)
+{
+	const Tierd__Wire__JobEntry *job;
+	int code = choice_ask_job(context, ret_ask, &job);
+
+	if (code == COMMAND_DONE)
+		*ret_owner = job->uid;
 	*ret_job = context->arguments[0];
 	*ret_has_owner = true;
 	return code;

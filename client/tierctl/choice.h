@@ -30,6 +30,10 @@ int choice_find(const struct choice *choice, const Tierd__Wire__JobsReply *jobs,
 /* Asks for the jobs, and says whose the chosen one is. */
 int choice_find_owner(struct ask *ask, const struct choice *choice, uid_t *ret_owner);
 
+/* Connects, and finds the job that the first argument and --user mean; it is valid until the next answer. */
+int choice_ask_job(const struct command_context *context, struct ask **ret_ask,
+		   const Tierd__Wire__JobEntry **ret_job);
+
 /* Connects, finds whose job the first argument is, and fills in what a request says of it. */
 int choice_ask_owner(const struct command_context *context, struct ask **ret_ask, char **ret_job,
 		     protobuf_c_boolean *ret_has_owner, uint32_t *ret_owner);

@@ -46,18 +46,10 @@ int command_drop(const struct command_context *context)
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobDrop drop = TIERD__WIRE__JOB_DROP__INIT;
 	const Tierd__Wire__JobEntry *job = NULL;
-	const Tierd__Wire__JobsReply *jobs;
 	const Tierd__Wire__Reply *reply;
-	struct choice choice;
 	cJSON *json = NULL;
-	int code = choice_read(context, &choice);
+	int code = choice_ask_job(context, &ask, &job);
 
-	if (code == COMMAND_DONE)
-		code = command_connect(context, &ask);
-	if (code == COMMAND_DONE)
-		code = command_ask_jobs(ask, &jobs);
-	if (code == COMMAND_DONE)
-		code = choice_find(&choice, jobs, &job);
 	if (code == COMMAND_DONE && !command_flag(context, "yes"))
 		code = ask_person(context, job);
 	if (code != COMMAND_DONE)
@@ -76,7 +68,7 @@ int command_drop(const struct command_context *context)
 	if (code == COMMAND_DONE && context->is_json)
 		return command_print_json(json);
 	if (code == COMMAND_DONE)
-		printf("%s is dropped\n", choice.job);
+		printf("%s is dropped\n", context->arguments[0]);
 	cJSON_Delete(json);
 	return code;
 }

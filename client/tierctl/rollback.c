@@ -79,17 +79,9 @@ int command_rollback(const struct command_context *context)
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobRollBack body = TIERD__WIRE__JOB_ROLL_BACK__INIT;
 	const Tierd__Wire__JobEntry *job;
-	const Tierd__Wire__JobsReply *jobs;
 	const Tierd__Wire__Reply *reply;
-	struct choice choice;
-	int code = choice_read(context, &choice);
+	int code = choice_ask_job(context, &ask, &job);
 
-	if (code == COMMAND_DONE)
-		code = command_connect(context, &ask);
-	if (code == COMMAND_DONE)
-		code = command_ask_jobs(ask, &jobs);
-	if (code == COMMAND_DONE)
-		code = choice_find(&choice, jobs, &job);
 	if (code != COMMAND_DONE)
 		return code;
 	body.name = context->arguments[0];

@@ -318,17 +318,9 @@ static int write_output(struct trace *trace)
 
 static int find_job(const struct command_context *context, struct trace *trace)
 {
-	const Tierd__Wire__JobsReply *jobs;
 	const Tierd__Wire__JobEntry *job;
-	struct choice choice;
-	int code = choice_read(context, &choice);
+	int code = choice_ask_job(context, &trace->ask, &job);
 
-	if (code == COMMAND_DONE)
-		code = command_connect(context, &trace->ask);
-	if (code == COMMAND_DONE)
-		code = command_ask_jobs(trace->ask, &jobs);
-	if (code == COMMAND_DONE)
-		code = choice_find(&choice, jobs, &job);
 	if (code != COMMAND_DONE)
 		return code;
 	trace->job = context->arguments[0];
