@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What tierd.h declares stands in the manual pages: each structure in one of them, as it is declared, with an entry for
 each field and the value that its macro gives it; each parameter that may be NULL in the page of its function; each
-option of a job in what is said, and tested, of who resumes one. And the README's code is that of examples/minimal.c."""
+option of a job in what is said, and tested, of who resumes one; each constant of an enum in some page. And the
+README's code is that of examples/minimal.c."""
 import os
 import re
 import sys
@@ -84,6 +85,8 @@ for struct, text in structures:
     check_structure(struct, text)
 for function, text in re.findall(r"^\w[\w \*]*?(tierd_\w+)\(([^;{]*)\);", header, re.M):
     check_null(function, text)
+for constant in re.findall(r"^\t(TIERD_\w+)(?: = \w+)?,", header, re.M):
+    require(any(re.search(rf"\b{constant}\b", page) for page in pages.values()), f"{constant} is in no page")
 check_options(fields(declarations(dict(structures)["tierd_job_options"]))[1:])
 check_readme()
 require(len(open("examples/minimal.c").readlines()) <= 150, "examples/minimal.c has more than 150 lines")
