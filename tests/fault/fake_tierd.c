@@ -81,7 +81,8 @@ int tierd_unit_define(struct tierd_job *job, const char *name, const struct tier
 	char *copy = malloc(strlen(name) + 1);
 
 	free(copy);
-	*ret_unit = 0;
+	if (ret_unit)
+		*ret_unit = 0;
 	return copy ? 0 : -ENOMEM;
 }
 
