@@ -28,7 +28,10 @@ void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin)
 	if (!job_check_live(pending, begin->epoch))
 		return;
 	if (announced->is_made) {
-		pending_error(pending, -EBUSY, "rank %u has announced this step already", member->rank);
+		pending_error(pending, -EBUSY,
+			      "rank %u has announced this step already, and has not taken it: if its "
+			      "tierd_step failed, that one's ticket says why",
+			      member->rank);
 		return;
 	}
 	if (begin->micro_batches == 0) {
