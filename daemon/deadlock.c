@@ -45,18 +45,6 @@ static struct member *stuck_holder(struct job *job, uint32_t pack)
 	return NULL;
 }
 
-bool residency_is_wished_by(const struct job *job, const struct member *member)
-{
-	QUEUE_FOREACH (wish, &job->slot_wishes) {
-		struct residence *residence = queue_entry(wish, struct residence, link);
-
-		QUEUE_FOREACH (link, &residence->waiters)
-			if (queue_entry(link, struct waiter, link)->blocked == member)
-				return true;
-	}
-	return false;
-}
-
 /* Every slot that fits is leased by a rank that waits for a slot itself. */
 static bool can_never_fit(struct job *job, uint32_t pack)
 {
@@ -67,6 +55,22 @@ static bool can_never_fit(struct job *job, uint32_t pack)
 		    (slots_has_pack(&job->slots, slot) && !stuck_holder(job, job->slots.owners[slot])))
 			return false;
 	return true;
+}
+
+bool residency_awaits_release(struct job *job, const struct member *member)
+{
+	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
+		if (job->ranks[rank])
+			job->ranks[rank]->is_stuck = true;
+	QUEUE_FOREACH (wish, &job->slot_wishes) {
+		struct residence *residence = queue_entry(wish, struct residence, link);
+
+		QUEUE_FOREACH (link, &residence->waiters)
+			if (queue_entry(link, struct waiter, link)->blocked == member &&
+			    can_never_fit(job, residence_pack(residence)))
+				return true;
+	}
+	return false;
 }
 
 static bool unmark_waiters(struct residence *residence)

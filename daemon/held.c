@@ -141,7 +141,7 @@ void gradient_shrink_held(struct job *job)
 
 /* Nobody is left who could push or close anything. with_gathers: ranks that wait for a slot are stuck too, as
  * no slot is or becomes free unless some rank releases a unit. */
-static bool all_are_blocked(const struct job *job, bool with_gathers)
+static bool all_are_blocked(struct job *job, bool with_gathers)
 {
 	/* A decision, its sweep, or a buffer for spilled sums frees what waits for it. */
 	if (job->closed_count == job->options.world_size || job->sweep || job->norm || early_is_ending(job) ||
@@ -153,15 +153,27 @@ static bool all_are_blocked(const struct job *job, bool with_gathers)
 		if (!member)
 			return false;
 		if (!member->is_closed && queue_is_empty(&member->buffer_waiters) &&
-		    !(with_gathers && residency_is_wished_by(job, member)))
+		    !(with_gathers && residency_awaits_release(job, member)))
 			return false;
 	}
 	return true;
 }
 
+/* A rank that runs ahead waits at last with a lease. Without a slot for each rank those that wait, each at
+ * another unit, would take all slots from the rank that they wait for. So there a rank is helped to run ahead
+ * only when nobody else can go on: till then all that wait want the same unit, if they push in the same
+ * order. */
+static bool may_run_ahead(struct job *job, bool with_gathers)
+{
+	return slots_have_room_for(&job->slots, job->options.world_size) ||
+	       all_are_blocked(job, with_gathers);
+}
+
 /* False: there is no room. */
 static bool put_aside(struct job *job, struct contribution *contribution, bool with_gathers)
 {
+	if (!may_run_ahead(job, with_gathers))
+		return false;
 	if (queue_is_empty(&job->free_held) && !(all_are_blocked(job, with_gathers) && grow_held(job)))
 		return false;
 	struct held_buffer *held = queue_entry(queue_pop(&job->free_held), struct held_buffer, link);

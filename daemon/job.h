@@ -439,8 +439,9 @@ bool residency_is_held(struct job *job, uint32_t pack);
 void residency_forget_all(struct job *job);
 /* Writes frozen values that are only in host memory; true if it started something. */
 bool residency_flush(struct job *job, uint32_t pack);
-/* Whether a gather of the member waits for a slot. */
-bool residency_is_wished_by(const struct job *job, const struct member *member);
+/* Whether a gather of the member waits for a slot that comes free only when a rank releases a unit: all that
+ * fit are leased, and none is being loaded, written or evicted. */
+bool residency_awaits_release(struct job *job, const struct member *member);
 /* A step that was awaited has failed: who waits for its version looks again. */
 void residency_fail_awaited(struct job *job);
 /* A client waits for a slot that it will never get: fails one such wait. */

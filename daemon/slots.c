@@ -284,3 +284,20 @@ void slots_give(struct slots *slots, uint32_t slot)
 	slots->owners[slot] = goes ? SLOT_AWAY : SLOT_NONE;
 	slots->here -= goes;
 }
+
+static bool has_room_for(const struct slots *slots, const struct slot_class *class, uint32_t packs)
+{
+	uint32_t here = 0, wanted = packs < class->packs ? packs : class->packs;
+
+	for (uint32_t i = 0; i < class->count && here < wanted; i++)
+		here += slots->owners[class->first + i] != SLOT_AWAY;
+	return here == wanted;
+}
+
+bool slots_have_room_for(const struct slots *slots, uint32_t packs)
+{
+	for (uint32_t i = 0; i < slots->class_count; i++)
+		if (!has_room_for(slots, &slots->classes[i], packs))
+			return false;
+	return true;
+}

@@ -60,6 +60,9 @@ void slots_free(struct slots *slots);
 uint32_t slots_take(struct slots *slots, uint32_t pack);
 void slots_give(struct slots *slots, uint32_t slot);
 
+/* Whether so many packs of each class, or all that it has, can be resident at once, now. */
+bool slots_have_room_for(const struct slots *slots, uint32_t packs);
+
 static inline bool slots_has_pack(const struct slots *slots, uint32_t slot)
 {
 	return slots->owners[slot] < SLOT_AWAY;

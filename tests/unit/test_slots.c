@@ -227,6 +227,20 @@ static void a_tract_that_closes_is_empty_when_its_last_slot_is_given_back(void *
 	slots_free(&slots);
 }
 
+static void there_is_room_for_packs_whose_slots_have_memory(void **state)
+{
+	const uint64_t sizes[] = { 4096, 100 * 4096, 100 * 4096, 100 * 4096, 100 * 4096 };
+	struct slots slots = plan(sizes, 5, false, 1000 * 4096);
+
+	/* All tracts are away: two slots of the larger class, and the smaller one's only pack has its own. */
+	assert_true(slots_have_room_for(&slots, 2));
+	assert_false(slots_have_room_for(&slots, 3));
+	for (uint32_t i = 0; i < slots.tract_count; i++)
+		slots_open_tract(&slots, i);
+	assert_true(slots_have_room_for(&slots, 5));
+	slots_free(&slots);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -238,6 +252,7 @@ int main(void)
 		cmocka_unit_test(a_pack_takes_slots_of_its_class_alone),
 		cmocka_unit_test(tracts_hold_all_that_is_not_promised),
 		cmocka_unit_test(tracts_have_something_of_each_class),
+		cmocka_unit_test(there_is_room_for_packs_whose_slots_have_memory),
 		cmocka_unit_test(a_slot_that_is_away_is_not_taken),
 		cmocka_unit_test(a_tract_that_closes_is_empty_when_its_last_slot_is_given_back),
 	};
