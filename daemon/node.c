@@ -78,11 +78,15 @@ static void remove_leftovers(struct node_path *path)
 	closedir(directory);
 }
 
-/* A file like those that will be there, without a name. */
+/* A file like those that will be there, without a name: nothing is left of it if tierd is ended meanwhile.
+ * Not all file systems have such. */
 static int open_probe(int directory_fd, int flags)
 {
-	int fd = openat(directory_fd, ".probe", O_RDWR | O_CREAT | O_CLOEXEC | flags, 0600);
+	int fd = openat(directory_fd, ".", O_RDWR | O_TMPFILE | O_CLOEXEC | flags, 0600);
 
+	if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
+		return fd;
+	fd = openat(directory_fd, ".probe", O_RDWR | O_CREAT | O_CLOEXEC | flags, 0600);
 	unlinkat(directory_fd, ".probe", 0);
 	return fd;
 }
