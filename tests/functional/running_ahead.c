@@ -93,14 +93,24 @@ static void *go_on(void *argument)
 	return NULL;
 }
 
+static void end(struct rank *ranks, int (*leave)(struct tierd_job *job))
+{
+	for (uint32_t i = 0; i < RANKS; i++)
+		OK(leave(ranks[i].job));
+	for (uint32_t i = 0; i < RANKS; i++)
+		tierd_disconnect(ranks[i].node);
+}
+
 int main(void)
 {
 	struct rank ranks[RANKS];
 
 	for (uint32_t i = 0; i < RANKS; i++)
 		ranks[i] = (struct rank){ .node = support_connect() };
-	if (!get_ready(ranks))
+	if (!get_ready(ranks)) {
+		end(ranks, tierd_job_detach);
 		return 75;
+	}
 	for (uint32_t i = 1; i < RANKS; i++) {
 		OK(tierd_set_timeout(ranks[i].node, STUCK_MS));
 		REQUIRE(run(&ranks[i]) == -ETIMEDOUT);
@@ -110,9 +120,6 @@ int main(void)
 		REQUIRE(pthread_create(&ranks[i].thread, NULL, go_on, &ranks[i]) == 0);
 	for (uint32_t i = 0; i < RANKS; i++)
 		REQUIRE(pthread_join(ranks[i].thread, NULL) == 0);
-	for (uint32_t i = 0; i < RANKS; i++)
-		OK(tierd_job_close(ranks[i].job));
-	for (uint32_t i = 0; i < RANKS; i++)
-		tierd_disconnect(ranks[i].node);
+	end(ranks, tierd_job_close);
 	return 0;
 }
