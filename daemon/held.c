@@ -159,22 +159,16 @@ static bool all_are_blocked(struct job *job, bool with_gathers)
 	return true;
 }
 
-/* A rank that runs ahead waits at last with a lease. Without a slot for each rank those that wait, each at
- * another unit, would take all slots from the rank that they wait for. So there a rank is helped to run ahead
- * only when nobody else can go on: till then all that wait want the same unit, if they push in the same
- * order. */
-static bool may_run_ahead(struct job *job, bool with_gathers)
-{
-	return slots_have_room_for(&job->slots, job->options.world_size) ||
-	       all_are_blocked(job, with_gathers);
-}
-
-/* False: there is no room. */
+/* False: there is no room, or it is to wait. A rank that runs ahead waits at last with a lease. Without a
+ * slot for each rank those that wait, each at another unit, would take all slots from the rank that they wait
+ * for. So there a rank is helped to run ahead only when nobody else can go on: till then all that wait want
+ * the same unit, if they push in the same order. */
 static bool put_aside(struct job *job, struct contribution *contribution, bool with_gathers)
 {
-	if (!may_run_ahead(job, with_gathers))
-		return false;
-	if (queue_is_empty(&job->free_held) && !(all_are_blocked(job, with_gathers) && grow_held(job)))
+	bool is_planned = !queue_is_empty(&job->free_held);
+
+	if (!(is_planned && slots_have_room_for(&job->slots, job->options.world_size)) &&
+	    !(all_are_blocked(job, with_gathers) && (is_planned || grow_held(job))))
 		return false;
 	struct held_buffer *held = queue_entry(queue_pop(&job->free_held), struct held_buffer, link);
 

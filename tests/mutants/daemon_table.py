@@ -148,7 +148,12 @@ MUTANTS = (
         "buffers beyond the plan while somebody can go on",
         "held",
         "daemon/held.c",
-        (("!(all_are_blocked(job, with_gathers) && grow_held(job))", "!grow_held(job)"),),
+        (
+            (
+                "!(all_are_blocked(job, with_gathers) && (is_planned || grow_held(job)))",
+                "!(is_planned ? all_are_blocked(job, with_gathers) : grow_held(job))",
+            ),
+        ),
     ),
     (
         "buffers beyond the plan without room",
