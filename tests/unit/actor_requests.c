@@ -170,6 +170,20 @@ int actor_ready(struct actor *actor)
 	return actor_finish_ready(actor, actor_send_ready(actor, -1));
 }
 
+uint32_t actor_send_buffer_wait(struct actor *actor, uint32_t unit, uint32_t pushed)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__BufferWait wait = TIERD__WIRE__BUFFER_WAIT__INIT;
+
+	wait.job = actor->job;
+	wait.epoch = actor->epoch;
+	wait.unit = unit;
+	wait.pushed = pushed;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT;
+	request.buffer_wait = &wait;
+	return actor_send(actor, &request);
+}
+
 uint32_t actor_send_gather(struct actor *actor, uint32_t unit, uint64_t version, bool is_blocking)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;

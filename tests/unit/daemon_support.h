@@ -176,6 +176,8 @@ int actor_finish_ready(struct actor *actor, uint32_t number);
 
 /* By request, as if the unit were not resident. ret_address: of the unit's slot. */
 int actor_gather(struct actor *actor, uint32_t unit, uint64_t version, const void **ret_address);
+/* pushed: of the buffers that can take the unit. */
+uint32_t actor_send_buffer_wait(struct actor *actor, uint32_t unit, uint32_t pushed);
 uint32_t actor_send_gather(struct actor *actor, uint32_t unit, uint64_t version, bool is_blocking);
 void actor_release(struct actor *actor, uint32_t unit);
 uint32_t actor_leases(const struct actor *actor, uint32_t unit);

@@ -51,21 +51,6 @@ static void push(struct actor *actor, uint32_t buffer, float value)
 	actor_send_push(actor, 0, buffer);
 }
 
-/* pushed: of the buffers that can take the unit. */
-static uint32_t send_buffer_wait(struct actor *actor, uint32_t unit, uint32_t pushed)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__BufferWait wait = TIERD__WIRE__BUFFER_WAIT__INIT;
-
-	wait.job = actor->job;
-	wait.epoch = actor->epoch;
-	wait.unit = unit;
-	wait.pushed = pushed;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT;
-	request.buffer_wait = &wait;
-	return actor_send(actor, &request);
-}
-
 /* ---- The tests ---- */
 
 static void take_good_step(void)
@@ -101,7 +86,7 @@ static void gradients_on_their_way_aside_survive_a_failed_step(void **state)
 	steps[1] = actor_send_step(&second, 0.1f);
 	assert_non_null(job->norm);
 	blockade_begin(&scene, scene.node->workers, &blockade);
-	wait = send_buffer_wait(&first, 0, 2);
+	wait = actor_send_buffer_wait(&first, 0, 2);
 	assert_int_equal(job->reductions_running, 1);
 	assert_int_equal(actor_await(&first, steps[0], 0)->status, -EDOM);
 	assert_int_equal(actor_await(&second, steps[1], 0)->status, -EDOM);
@@ -126,10 +111,10 @@ static struct job *block_first(uint32_t *ret_wait)
 		actor_send_push(&second, 1, i);
 	}
 	for (unsigned i = 0; i < job->held_count; i++) {
-		assert_int_equal(actor_await(&first, send_buffer_wait(&first, 0, 2), 0)->status, 0);
+		assert_int_equal(actor_await(&first, actor_send_buffer_wait(&first, 0, 2), 0)->status, 0);
 		actor_send_push(&first, 0, 0);
 	}
-	*ret_wait = send_buffer_wait(&first, 0, 2);
+	*ret_wait = actor_send_buffer_wait(&first, 0, 2);
 	return job;
 }
 
@@ -142,7 +127,7 @@ static void buffers_beyond_the_plan_are_given_back_when_nobody_trains(void **sta
 	/* The second one may still push what it waits for. */
 	scene_settle(&scene);
 	assert_int_equal(job->grown_held, 0);
-	assert_int_equal(actor_await(&second, send_buffer_wait(&second, 0, 2), 0)->status, 0);
+	assert_int_equal(actor_await(&second, actor_send_buffer_wait(&second, 0, 2), 0)->status, 0);
 	assert_true(job->grown_held > 0 && promised_bytes(job) > planned);
 	assert_int_equal(scene.node->host_used - job->host_bytes, others);
 	actor_die(&first);
@@ -158,7 +143,7 @@ static void there_are_none_beyond_the_plan_where_the_node_has_no_room(void **sta
 	const struct job *job = block_first(&wait);
 
 	scene.node->host_budget = scene.node->host_used;
-	send_buffer_wait(&second, 0, 2);
+	actor_send_buffer_wait(&second, 0, 2);
 	scene_settle(&scene);
 	assert_non_null(actor_find(&first, wait, 0));
 	assert_int_equal(actor_find(&first, wait, 0)->status, -ENOBUFS);
@@ -253,13 +238,13 @@ static void who_waits_for_its_buffer_gets_that_one(void **state)
 	send_push_from(&first, 0, 0);
 	send_push_from(&first, 2, 1);
 	send_push_from(&first, 1, 2);
-	wait = send_buffer_wait(&first, 1, 1);
+	wait = actor_send_buffer_wait(&first, 1, 1);
 	assert_int_equal(actor_await(&first, wait, 0)->status, 0);
 	assert_int_equal(buffer_state(&first, 2), GRADIENT_BUFFER_FREE);
 	assert_int_equal(buffer_state(&first, 0), GRADIENT_BUFFER_PUSHED);
 	assert_int_equal(buffer_state(&first, 1), GRADIENT_BUFFER_PUSHED);
 	/* It is free, and no help for another unit. */
-	wait = send_buffer_wait(&first, 0, 2);
+	wait = actor_send_buffer_wait(&first, 0, 2);
 	assert_int_equal(actor_await(&first, wait, 0)->status, 0);
 	assert_int_equal(buffer_state(&first, 0), GRADIENT_BUFFER_FREE);
 	assert_int_equal(buffer_state(&first, 1), GRADIENT_BUFFER_PUSHED);
@@ -275,20 +260,21 @@ static void what_its_rank_holds_ends_no_wait(void **state)
 	/* As the library does. */
 	atomic_store(&lease_buffers((struct lease_header *)first.leases.base)[0], GRADIENT_BUFFER_PUSHED);
 	push(&first, 0, 1.0f);
-	assert_int_equal(actor_await(&first, send_buffer_wait(&first, 0, 1), 0)->status, 0);
+	assert_int_equal(actor_await(&first, actor_send_buffer_wait(&first, 0, 1), 0)->status, 0);
 	/* It was put aside for that. */
 	assert_int_equal(buffer_state(&first, 0), GRADIENT_BUFFER_FREE);
 	assert_int_equal(queue_is_empty(&job->sums[0].waiting), 0);
 	/* And who has seen more than there are is answered at once. */
 	push(&first, 0, 1.0f);
-	assert_int_equal(actor_await(&first, send_buffer_wait(&first, 0, 2), 0)->status, 0);
+	assert_int_equal(actor_await(&first, actor_send_buffer_wait(&first, 0, 2), 0)->status, 0);
 }
 
 static void a_wait_for_no_unit_is_refused(void **state)
 {
 	start_two();
-	assert_int_equal(actor_await(&first, send_buffer_wait(&first, 2, 1), 0)->status, -EINVAL);
-	assert_int_equal(actor_await(&first, send_buffer_wait(&first, UINT32_MAX, 1), 0)->status, -EINVAL);
+	assert_int_equal(actor_await(&first, actor_send_buffer_wait(&first, 2, 1), 0)->status, -EINVAL);
+	assert_int_equal(actor_await(&first, actor_send_buffer_wait(&first, UINT32_MAX, 1), 0)->status,
+			 -EINVAL);
 }
 
 #define TEST(name) SCENE_TEST(name, scene_setup)

@@ -466,19 +466,6 @@ static void the_next_part_may_come_after_the_finish(void **state)
 	end();
 }
 
-static int wait_for_buffer(struct actor *actor)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__BufferWait wait = TIERD__WIRE__BUFFER_WAIT__INIT;
-
-	wait.job = actor->job;
-	wait.epoch = actor->epoch;
-	wait.pushed = actor->buffer_count;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT;
-	request.buffer_wait = &wait;
-	return actor_ask(actor, &request, NULL);
-}
-
 /* What is put aside comes home while the step is reduced, and is not taken for what that waits for. */
 static void gradients_of_the_next_step_are_put_aside(void **state)
 {
@@ -490,7 +477,10 @@ static void gradients_of_the_next_step_are_put_aside(void **state)
 	assert_int_equal(actor_finish(&ranks[0]), 0);
 	for (uint32_t buffer = 0; buffer < 2; buffer++)
 		actor_send_push(&ranks[0], 0, buffer);
-	assert_int_equal(wait_for_buffer(&ranks[0]), 0);
+	assert_int_equal(
+		actor_await(&ranks[0], actor_send_buffer_wait(&ranks[0], 0, ranks[0].buffer_count), 0)
+			->status,
+		0);
 	scene_settle(&scene);
 	expect_values(&ranks[1], "gradient", HALF, 100, 1, 2.0f);
 	assert_int_equal(actor_finish(&ranks[1]), 0);

@@ -455,8 +455,6 @@ static void a_job_that_comes_back_is_told_that_nvme_has_no_room_for_its_sums(voi
 /* Nobody is blocked for ever here, so no more memory is taken than was planned. */
 static void who_waits_for_a_gradient_buffer_waits_for_the_spill(void **state)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__BufferWait wait = TIERD__WIRE__BUFFER_WAIT__INIT;
 	struct job *job = start();
 
 	assert_int_equal(push(7, 1.0f), 0);
@@ -465,12 +463,7 @@ static void who_waits_for_a_gradient_buffer_waits_for_the_spill(void **state)
 	actor_send_push(&actor, 5, 0);
 	actor_send_push(&actor, 4, 1);
 	assert_true(spill_is_wished(job));
-	wait.job = actor.job;
-	wait.epoch = actor.epoch;
-	wait.pushed = 2;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT;
-	request.buffer_wait = &wait;
-	assert_int_equal(actor_ask(&actor, &request, NULL), 0);
+	assert_int_equal(actor_await(&actor, actor_send_buffer_wait(&actor, 0, 2), 0)->status, 0);
 	assert_int_equal(job->held_count, 0);
 }
 

@@ -70,19 +70,6 @@ static void open_all(uint32_t optimizer)
 		assert_int_equal(actor_finish_ready(&ranks[rank], numbers[rank]), 0);
 }
 
-static uint32_t send_buffer_wait(struct actor *actor)
-{
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__BufferWait wait = TIERD__WIRE__BUFFER_WAIT__INIT;
-
-	wait.job = actor->job;
-	wait.epoch = actor->epoch;
-	wait.pushed = actor->buffer_count;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT;
-	request.buffer_wait = &wait;
-	return actor_send(actor, &request);
-}
-
 static void those_that_are_not_ready_are_waited_for(void **state)
 {
 	uint32_t numbers[RANKS];
@@ -134,10 +121,13 @@ static void those_whose_pushes_are_lacking_are_waited_for(void **state)
 		actor_send_push(&ranks[0], 0, i);
 	expect(WAITS_NOTHING, 0, 0);
 	for (unsigned i = 0; i < job->held_count; i++) {
-		assert_int_equal(actor_await(&ranks[0], send_buffer_wait(&ranks[0]), 0)->status, 0);
+		assert_int_equal(
+			actor_await(&ranks[0], actor_send_buffer_wait(&ranks[0], 0, ranks[0].buffer_count), 0)
+				->status,
+			0);
 		actor_send_push(&ranks[0], 0, 0);
 	}
-	wait = send_buffer_wait(&ranks[0]);
+	wait = actor_send_buffer_wait(&ranks[0], 0, ranks[0].buffer_count);
 	expect(WAITS_PUSH, 2, 1);
 	/* Who closes its step will not push any more: what was pushed is summed. */
 	actor_send_step(&ranks[1], 0.1f);
