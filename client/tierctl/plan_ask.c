@@ -106,15 +106,15 @@ void plan_rows_clear(struct plan_rows *rows)
 	*rows = (struct plan_rows){ .count = 0 };
 }
 
-Tierd__Wire__JobOpen *plan_ask_copy(const Tierd__Wire__JobOpen *job)
+void *plan_ask_copy(const ProtobufCMessage *message)
 {
-	size_t length = tierd__wire__job_open__get_packed_size(job);
+	size_t length = protobuf_c_message_get_packed_size(message);
 	_cleanup_free_ uint8_t *bytes = malloc(length + 1);
 
 	if (!bytes)
 		return NULL;
-	tierd__wire__job_open__pack(job, bytes);
-	return tierd__wire__job_open__unpack(NULL, length, bytes);
+	protobuf_c_message_pack(message, bytes);
+	return protobuf_c_message_unpack(message->descriptor, NULL, length, bytes);
 }
 
 static int add_job(Tierd__Wire__PlanRequest *request, const Tierd__Wire__JobOpen *job)
@@ -123,7 +123,7 @@ static int add_job(Tierd__Wire__PlanRequest *request, const Tierd__Wire__JobOpen
 		request->jobs = calloc(PLAN_MAX_ROWS, sizeof(*request->jobs));
 	if (!request->jobs)
 		return -ENOMEM;
-	request->jobs[request->n_jobs] = plan_ask_copy(job);
+	request->jobs[request->n_jobs] = plan_ask_copy(&job->base);
 	if (!request->jobs[request->n_jobs])
 		return -ENOMEM;
 	request->n_jobs++;
@@ -132,7 +132,7 @@ static int add_job(Tierd__Wire__PlanRequest *request, const Tierd__Wire__JobOpen
 
 int plan_rows_add(struct plan_rows *rows, const Tierd__Wire__JobOpen *job, const struct plan_row *row)
 {
-	Tierd__Wire__JobOpen *changed = plan_ask_copy(job);
+	Tierd__Wire__JobOpen *changed = plan_ask_copy(&job->base);
 	int r = changed ? 0 : -ENOMEM;
 
 	if (r < 0)

@@ -38,8 +38,8 @@ struct plan_rows {
 
 void plan_rows_clear(struct plan_rows *rows);
 
-/* NULL: out of memory. The caller's, as what is unpacked. */
-Tierd__Wire__JobOpen *plan_ask_copy(const Tierd__Wire__JobOpen *job);
+/* A message of the same kind; NULL: out of memory. The caller's, as what is unpacked. */
+void *plan_ask_copy(const ProtobufCMessage *message);
 
 /* The job with what the row says of it. -ENOMEM. */
 int plan_rows_add(struct plan_rows *rows, const Tierd__Wire__JobOpen *job, const struct plan_row *row);

@@ -36,17 +36,6 @@ static void look_at_endurance(const Tierd__Wire__NodeReply *node, struct plan_re
 	request->endurance_bytes = least * node->n_paths;
 }
 
-static Tierd__Wire__NodeReply *copy_node(const Tierd__Wire__NodeReply *node)
-{
-	size_t length = tierd__wire__node_reply__get_packed_size(node);
-	_cleanup_free_ uint8_t *bytes = malloc(length + 1);
-
-	if (!bytes)
-		return NULL;
-	tierd__wire__node_reply__pack(node, bytes);
-	return tierd__wire__node_reply__unpack(NULL, length, bytes);
-}
-
 static uint64_t least_of(uint64_t bytes, uint64_t maximum, uint64_t held)
 {
 	return maximum > 0 && left_of(maximum, held) < bytes ? left_of(maximum, held) : bytes;
@@ -123,7 +112,7 @@ static int look_at_node(const struct command_context *context, struct plan_reque
 	}
 	if (!request->has_host && !request->has_nvme)
 		return COMMAND_DONE;
-	request->node = copy_node(node);
+	request->node = plan_ask_copy(&node->base);
 	if (!request->node)
 		return command_fail_memory();
 	if (says_host || !request->has_host)
@@ -335,7 +324,7 @@ static int add_changes(struct plan_request *request, unsigned stage)
 static int describe_node(struct plan_request *request)
 {
 	for (unsigned i = 0; i < request->rows.cuts && request->node; i++) {
-		request->rows.requests[i]->node = copy_node(request->node);
+		request->rows.requests[i]->node = plan_ask_copy(&request->node->base);
 		if (!request->rows.requests[i]->node)
 			return -ENOMEM;
 	}

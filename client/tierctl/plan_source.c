@@ -77,7 +77,7 @@ static int read_pages(struct ask *ask, Tierd__Wire__TensorsRead *read, Tierd__Wi
 		if (!reply->reader_units->options)
 			return command_fail_reply();
 		if (!*ret_open)
-			*ret_open = plan_ask_copy(reply->reader_units->options);
+			*ret_open = plan_ask_copy(&reply->reader_units->options->base);
 		r = *ret_open ? take_reply(reply->reader_units, read, request) : -ENOMEM;
 	} while (r == 0 && reply->reader_units->n_units > 0);
 	return r == -EPROTO ? command_fail_reply() : r < 0 ? command_fail_memory() : COMMAND_DONE;
