@@ -1,0 +1,177 @@
+/* The data path of a job: gather, gradients, push. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/hold.h"
+#include "core/job.h"
+
+/* ---- Gather ---- */
+
+/* A hold on the unit with one share, its version beside it; NULL with an exception set. */
+static struct hold *gather(PyObject *self, PyObject *number, uint64_t *ret_version)
+{
+	struct tierd_job *job = job_of(self);
+	struct tierd_view view;
+	struct hold *hold;
+	struct unit *unit;
+	uint32_t index;
+	int r;
+
+	if (!job)
+		return NULL;
+	unit = job_unit((struct job *)self, number, &index);
+	if (!unit)
+		return NULL;
+	JOB_BLOCKING(self, r = tierd_gather(job, index, &view));
+	if (r < 0) {
+		core_raise(core_state_of(self), r);
+		return NULL;
+	}
+	hold = hold_new_lease(job, index, unit->shape, &view);
+	if (!hold)
+		tierd_release(job, index);
+	*ret_version = view.version;
+	return hold;
+}
+
+PyObject *job_gather(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+	PyObject *lease;
+	uint64_t version;
+	struct hold *hold;
+
+	if (!job_takes("gather", count, 1, 1))
+		return NULL;
+	hold = gather(self, arguments[0], &version);
+	if (!hold)
+		return NULL;
+	lease = lease_object(core_state_of(self), hold, version);
+	if (!lease)
+		hold_drop(hold);
+	return lease;
+}
+
+PyObject *job_capsules(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+	PyObject *capsules;
+	uint64_t version;
+	struct hold *hold;
+
+	if (!job_takes("capsules", count, 1, 1))
+		return NULL;
+	hold = gather(self, arguments[0], &version);
+	if (!hold)
+		return NULL;
+	capsules = hold_capsules(hold);
+	hold_drop(hold);
+	return capsules ? Py_BuildValue("(KN)", version, capsules) : NULL;
+}
+
+PyObject *job_capsule(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+	unsigned long tensor;
+	PyObject *capsule = NULL;
+	uint64_t version;
+	struct hold *hold;
+
+	if (!job_takes("capsule", count, 2, 2))
+		return NULL;
+	tensor = PyLong_AsUnsignedLong(arguments[1]);
+	if (PyErr_Occurred())
+		return NULL;
+	hold = gather(self, arguments[0], &version);
+	if (!hold)
+		return NULL;
+	if (tensor < hold_count(hold))
+		capsule = hold_capsule(hold, tensor);
+	else
+		PyErr_Format(PyExc_IndexError, "the unit has %u tensors", hold_count(hold));
+	hold_drop(hold);
+	return capsule ? Py_BuildValue("(KN)", version, capsule) : NULL;
+}
+
+PyObject *job_prefetch(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+	struct tierd_job *job = job_of(self);
+	uint32_t *units;
+	int r;
+
+	if (!job)
+		return NULL;
+	units = PyMem_Malloc((count + 1) * sizeof(*units));
+	if (!units)
+		return PyErr_NoMemory();
+	for (Py_ssize_t i = 0; i < count; i++)
+		if (!job_unit((struct job *)self, arguments[i], &units[i])) {
+			PyMem_Free(units);
+			return NULL;
+		}
+	r = tierd_prefetch(job, units, count);
+	PyMem_Free(units);
+	if (r < 0)
+		return core_raise(core_state_of(self), r);
+	Py_RETURN_NONE;
+}
+
+/* ---- Gradients ---- */
+
+PyObject *job_gradients(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+	struct tierd_job *job = job_of(self);
+	struct tierd_view view;
+	struct unit *unit;
+	uint32_t index;
+	int r;
+
+	if (!job || !job_takes("gradients", count, 1, 1))
+		return NULL;
+	unit = job_unit((struct job *)self, arguments[0], &index);
+	if (!unit)
+		return NULL;
+	if (unit->gradients)
+		return hold_capsules(unit->gradients);
+	JOB_BLOCKING(self, r = tierd_gradients(job, index, &view));
+	if (r < 0)
+		return core_raise(core_state_of(self), r);
+	unit->gradients = hold_new_gradients(unit->shape, &view);
+	if (!unit->gradients) {
+		tierd_discard(job, index);
+		return NULL;
+	}
+	return hold_capsules(unit->gradients);
+}
+
+/* Hands the unit's gradient buffer over, when nobody can write to it any more. */
+static PyObject *give_up(PyObject *self, PyObject *const *arguments, Py_ssize_t count, const char *name,
+			 int (*call)(struct tierd_job *job, uint32_t unit))
+{
+	struct tierd_job *job = job_of(self);
+	struct unit *unit;
+	uint32_t index;
+	int r;
+
+	if (!job || !job_takes(name, count, 1, 1))
+		return NULL;
+	unit = job_unit((struct job *)self, arguments[0], &index);
+	if (!unit)
+		return NULL;
+	if (unit->gradients && hold_is_shared(unit->gradients))
+		return core_raise_message(
+			core_state_of(self), -EBUSY,
+			"a tensor still views the unit's gradient buffer: let go of it before the push");
+	JOB_BLOCKING(self, r = call(job, index));
+	unit->gradients = hold_drop(unit->gradients);
+	if (r < 0)
+		return core_raise(core_state_of(self), r);
+	Py_RETURN_NONE;
+}
+
+PyObject *job_push(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+	return give_up(self, arguments, count, "push", tierd_push);
+}
+
+PyObject *job_discard(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+	return give_up(self, arguments, count, "discard", tierd_discard);
+}

@@ -1,0 +1,34 @@
+/* A hold: this process' claim on a unit's memory, shared by all that look at it; the last one gives it back.
+ *
+ * A lease's hold releases the unit. A gradient buffer's gives nothing back: the buffer goes with its push,
+ * which is refused while somebody else looks at it (hold_is_shared). */
+#ifndef TIERD_CORE_HOLD_H
+#define TIERD_CORE_HOLD_H
+
+#include "core/shape.h"
+
+struct hold;
+
+/* Takes over the lease on the unit, with one share for the caller. NULL with an exception set: the lease is
+ * still the caller's. */
+struct hold *hold_new_lease(struct tierd_job *job, uint32_t unit, struct shape *shape,
+			    const struct tierd_view *view);
+/* The same for a gradient buffer. */
+struct hold *hold_new_gradients(struct shape *shape, const struct tierd_view *view);
+
+struct hold *hold_share(struct hold *hold);
+/* Gives a share back, in any thread, with or without the interpreter's lock. NULL. */
+struct hold *hold_drop(struct hold *hold /* or NULL */);
+bool hold_is_shared(const struct hold *hold);
+
+uint32_t hold_count(const struct hold *hold);
+const struct shape *hold_shape(const struct hold *hold);
+/* NULL: the tensor is not in this view, as a frozen one is not in a gradient buffer. */
+void *hold_data(const struct hold *hold, uint32_t tensor);
+
+/* A DLPack capsule with a share of its own; None where hold_data() has none; NULL with an exception set. */
+PyObject *hold_capsule(struct hold *hold, uint32_t tensor);
+/* A tuple of one for each tensor. */
+PyObject *hold_capsules(struct hold *hold);
+
+#endif

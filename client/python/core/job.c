@@ -1,0 +1,343 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/fields.h"
+#include "core/hold.h"
+#include "core/job.h"
+
+/* ---- For all that works on a job ---- */
+
+struct tierd_job *job_of(PyObject *self)
+{
+	struct tierd_job *job = ((struct job *)self)->job;
+
+	if (!job)
+		core_raise_message(core_state_of(self), -EBADF, "the job is closed");
+	return job;
+}
+
+struct unit *job_unit(struct job *job, PyObject *number, uint32_t *ret_unit)
+{
+	unsigned long index = PyLong_AsUnsignedLong(number);
+
+	if (PyErr_Occurred())
+		return NULL;
+	if (index >= job->unit_count) {
+		PyErr_Format(PyExc_IndexError, "the job has %u units", job->unit_count);
+		return NULL;
+	}
+	*ret_unit = index;
+	return &job->units[index];
+}
+
+bool job_takes(const char *name, Py_ssize_t given, Py_ssize_t least, Py_ssize_t most)
+{
+	if (given >= least && given <= most)
+		return true;
+	PyErr_Format(PyExc_TypeError, "%s() was given %zd arguments", name, given);
+	return false;
+}
+
+/* ---- Life ---- */
+
+PyObject *job_object(struct core_state *state, PyObject *node, struct tierd_job *job)
+{
+	struct job *object = PyObject_New(struct job, state->job);
+
+	if (!object)
+		return NULL;
+	object->node = Py_NewRef(node);
+	object->job = job;
+	object->calls = 0;
+	object->units = NULL;
+	object->unit_count = 0;
+	return (PyObject *)object;
+}
+
+/* Whatever the end of the membership says, the handle is gone. */
+static int leave(struct job *object, int (*how)(struct tierd_job *job))
+{
+	struct tierd_job *job = object->job;
+	int r;
+
+	object->job = NULL;
+	Py_BEGIN_ALLOW_THREADS r = how(job);
+	Py_END_ALLOW_THREADS return r;
+}
+
+/* Nobody may be in a call of the job, nor look at a gradient buffer, whose memory would go. */
+static int check_leaving(struct job *job)
+{
+	struct core_state *state = core_state_of((PyObject *)job);
+
+	if (job->calls > 0) {
+		core_raise_message(state, -EBUSY, "another thread is in a call of this job");
+		return -1;
+	}
+	for (uint32_t i = 0; i < job->unit_count; i++)
+		if (job->units[i].gradients && hold_is_shared(job->units[i].gradients)) {
+			core_raise_message(state, -EBUSY,
+					   "a tensor still views a gradient buffer: let go of it before the "
+					   "job is closed");
+			return -1;
+		}
+	return 0;
+}
+
+static PyObject *job_leave(PyObject *self, int (*how)(struct tierd_job *job))
+{
+	int r;
+
+	if (!((struct job *)self)->job)
+		Py_RETURN_NONE;
+	if (check_leaving((struct job *)self) < 0)
+		return NULL;
+	r = leave((struct job *)self, how);
+	if (r < 0)
+		return core_raise(core_state_of(self), r);
+	Py_RETURN_NONE;
+}
+
+static PyObject *job_close(PyObject *self, PyObject *unused)
+{
+	return job_leave(self, tierd_job_close);
+}
+
+static PyObject *job_detach(PyObject *self, PyObject *unused)
+{
+	return job_leave(self, tierd_job_detach);
+}
+
+static void job_dealloc(PyObject *self)
+{
+	struct job *job = (struct job *)self;
+	PyTypeObject *type = Py_TYPE(self);
+
+	if (job->job)
+		leave(job, tierd_job_detach);
+	for (uint32_t i = 0; i < job->unit_count; i++) {
+		hold_drop(job->units[i].gradients);
+		shape_drop(job->units[i].shape);
+	}
+	PyMem_Free(job->units);
+	Py_DECREF(job->node);
+	PyObject_Free(self);
+	Py_DECREF(type);
+}
+
+/* ---- Units ---- */
+
+static int take_tensors(PyObject *sequence, struct tierd_tensor *tensors, Py_ssize_t count)
+{
+	for (Py_ssize_t i = 0; i < count; i++) {
+		PyObject *dict = PySequence_GetItem(sequence, i);
+
+		tensors[i] = (struct tierd_tensor)TIERD_TENSOR_INIT;
+		if (!dict || fields_take(tensor_fields, dict, &tensors[i]) < 0) {
+			Py_XDECREF(dict);
+			return -1;
+		}
+		/* The sequence, and so the strings, are its owner's. */
+		Py_DECREF(dict);
+	}
+	return 0;
+}
+
+static int add_unit(struct job *job, const struct tierd_tensor *tensors, uint32_t count)
+{
+	struct unit *units = PyMem_Realloc(job->units, (job->unit_count + 1) * sizeof(*units));
+	struct shape *shape;
+
+	if (!units) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	job->units = units;
+	shape = shape_new(tensors, count);
+	if (!shape)
+		return -1;
+	units[job->unit_count++] = (struct unit){ .shape = shape };
+	return 0;
+}
+
+/* define(name, tensors) */
+static PyObject *job_define(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+	struct tierd_job *job = job_of(self);
+	struct tierd_tensor *tensors;
+	PyObject *list, *result = NULL;
+	const char *name;
+	uint32_t unit;
+	int r;
+
+	if (!job || !job_takes("define", count, 2, 2) ||
+	    !(name = PyUnicode_AsUTF8AndSize(arguments[0], NULL)))
+		return NULL;
+	list = PySequence_List(arguments[1]);
+	if (!list)
+		return NULL;
+	tensors = PyMem_Calloc(PyList_Size(list) + 1, sizeof(*tensors));
+	if (!tensors) {
+		Py_DECREF(list);
+		return PyErr_NoMemory();
+	}
+	if (take_tensors(list, tensors, PyList_Size(list)) == 0) {
+		JOB_BLOCKING(self, r = tierd_unit_define(job, name, tensors, PyList_Size(list), &unit));
+		if (r < 0)
+			core_raise(core_state_of(self), r);
+		else if (add_unit((struct job *)self, tensors, PyList_Size(list)) == 0)
+			result = PyLong_FromUnsignedLong(unit);
+	}
+	PyMem_Free(tensors);
+	Py_DECREF(list);
+	return result;
+}
+
+/* ---- State ---- */
+
+static PyObject *job_state(PyObject *self, PyObject *unused)
+{
+	struct tierd_job *job = job_of(self);
+	struct tierd_job_state state;
+	int r;
+
+	if (!job)
+		return NULL;
+	r = tierd_job_state(job, &state);
+	return r < 0 ? core_raise(core_state_of(self), r) : fields_give(job_state_fields, &state);
+}
+
+static PyObject *job_ready(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+	struct tierd_job *job = job_of(self);
+	struct tierd_job_state state;
+	int timeout_ms = -1, r;
+
+	if (!job || !job_takes("ready", count, 0, 1))
+		return NULL;
+	if (count > 0)
+		timeout_ms = PyLong_AsLong(arguments[0]);
+	if (PyErr_Occurred())
+		return NULL;
+	JOB_BLOCKING(self, r = tierd_job_ready(job, timeout_ms, &state));
+	return r < 0 ? core_raise(core_state_of(self), r) : fields_give(job_state_fields, &state);
+}
+
+static PyObject *job_statistics(PyObject *self, PyObject *unused)
+{
+	struct tierd_statistics statistics = TIERD_STATISTICS_INIT;
+	struct tierd_job *job = job_of(self);
+	int r;
+
+	if (!job)
+		return NULL;
+	JOB_BLOCKING(self, r = tierd_statistics(job, &statistics));
+	return r < 0 ? core_raise(core_state_of(self), r) : fields_give(statistics_fields, &statistics);
+}
+
+static PyObject *job_phase(PyObject *self, PyObject *name)
+{
+	struct tierd_job *job = job_of(self);
+	const char *string = job ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+	int r;
+
+	if (!string)
+		return NULL;
+	JOB_BLOCKING(self, r = tierd_phase(job, string));
+	if (r < 0)
+		return core_raise(core_state_of(self), r);
+	Py_RETURN_NONE;
+}
+
+static PyObject *job_snapshot(PyObject *self, PyObject *name)
+{
+	struct tierd_job *job = job_of(self);
+	const char *string = job ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+	int r;
+
+	if (!string)
+		return NULL;
+	JOB_BLOCKING(self, r = tierd_snapshot(job, string));
+	if (r < 0)
+		return core_raise(core_state_of(self), r);
+	Py_RETURN_NONE;
+}
+
+/* What this rank holds without anybody looking at it any more: gradient buffers that were not pushed. */
+static PyObject *job_discard_all(PyObject *self, PyObject *unused)
+{
+	struct job *object = (struct job *)self;
+	struct tierd_job *job = job_of(self);
+
+	if (!job)
+		return NULL;
+	for (uint32_t i = 0; i < object->unit_count; i++) {
+		if (!object->units[i].gradients)
+			continue;
+		(void)tierd_discard(job, i);
+		object->units[i].gradients = hold_drop(object->units[i].gradients);
+	}
+	Py_RETURN_NONE;
+}
+
+#define FAST(name, function, text)                                                                           \
+	{                                                                                                    \
+		name, (PyCFunction)(void (*)(void))function, METH_FASTCALL, text                             \
+	}
+#define NAMED(name, function, text)                                                                          \
+	{                                                                                                    \
+		name, (PyCFunction)(void (*)(void))function, METH_VARARGS | METH_KEYWORDS, text              \
+	}
+static PyMethodDef job_methods[] = {
+	FAST("define", job_define,
+	     "define(name, tensors): the unit's number; the dicts have the fields of struct tierd_tensor."),
+	FAST("ready", job_ready, "ready(timeout_ms=-1): waits for all ranks; the job's state as a dict."),
+	{ "state", job_state, METH_NOARGS,
+	  "The job's state, as a dict with the fields of struct tierd_job_state." },
+	FAST("gather", job_gather, "gather(unit): a Lease."),
+	FAST("capsules", job_capsules,
+	     "capsules(unit): (version, a DLPack capsule for each tensor), which share one lease."),
+	FAST("capsule", job_capsule, "capsule(unit, tensor): (version, a DLPack capsule of that tensor)."),
+	FAST("prefetch", job_prefetch, "prefetch(unit, …): these are wanted soon, in this order."),
+	FAST("gradients", job_gradients,
+	     "gradients(unit): a DLPack capsule for each tensor of the unit's gradient buffer; None for "
+	     "frozen ones."),
+	FAST("push", job_push,
+	     "push(unit): hands the gradient buffer over; refused while a tensor views it."),
+	FAST("discard", job_discard, "discard(unit): gives the gradient buffer back."),
+	{ "discard_all", job_discard_all, METH_NOARGS,
+	  "Gives back all gradient buffers that were not pushed." },
+	FAST("step", job_step,
+	     "step(rates, groups=None): a Ticket; dicts have the fields of struct tierd_rates and "
+	     "tierd_group."),
+	FAST("step_begin", job_step_begin, "step_begin(rates, groups, micro_batches): tells them early."),
+	{ "step_finish", job_step_finish, METH_NOARGS, "Ends a step with the optimizer none." },
+	NAMED("write", job_write, "write(unit, tensor, memory, first=0, is_master=False)"),
+	NAMED("write_state", job_write_state, "write_state(unit, tensor, state, step, memory, first=0)"),
+	NAMED("read", job_read, "read(unit, tensor, state, memory, first=0)"),
+	FAST("shard", job_shard, "shard(unit, tensor): (first, count) of this rank's elements."),
+	NAMED("blob_set", job_blob_set, "blob_set(key, bytes, is_shared=False)"),
+	NAMED("blob_get", job_blob_get, "blob_get(key, is_shared=False): bytes, or None."),
+	NAMED("blob_delete", job_blob_delete, "blob_delete(key, is_shared=False)"),
+	{ "phase", job_phase, METH_O, "phase(name): each has a gather order of its own." },
+	{ "snapshot", job_snapshot, METH_O, "snapshot(name): keeps the last applied step." },
+	{ "statistics", job_statistics, METH_NOARGS, "A dict with the fields of struct tierd_statistics." },
+	{ "close", job_close, METH_NOARGS, "Leaves in good order: waits for this rank's steps." },
+	{ "detach", job_detach, METH_NOARGS, "Leaves at once." },
+	{ 0 },
+};
+
+static PyType_Slot job_slots[] = {
+	{ Py_tp_doc, "This rank's membership of a job; its methods are the calls of tierd.h." },
+	{ Py_tp_dealloc, job_dealloc },
+	{ Py_tp_methods, job_methods },
+	{ 0, NULL },
+};
+
+PyType_Spec job_spec = {
+	.name = "tierd._core.Job",
+	.basicsize = sizeof(struct job),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	.slots = job_slots,
+};

@@ -1,0 +1,72 @@
+/* Steps of a job. */
+#include "core/fields.h"
+#include "core/job.h"
+
+/* Rates by a dict, and groups by a sequence of dicts, for PyMem_Free(). -1 with an exception set. */
+static int take_rates(PyObject *const *arguments, Py_ssize_t count, struct tierd_rates *ret_rates,
+		      struct tierd_group **ret_groups)
+{
+	*ret_rates = (struct tierd_rates)TIERD_RATES_INIT;
+	*ret_groups = NULL;
+	if (fields_take(rates_fields, arguments[0], ret_rates) < 0)
+		return -1;
+	if (count < 2 || arguments[1] == Py_None)
+		return 0;
+	*ret_groups = groups_take(arguments[1], &ret_rates->group_count);
+	ret_rates->groups = *ret_groups;
+	return *ret_groups ? 0 : -1;
+}
+
+PyObject *job_step(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+	struct tierd_job *job = job_of(self);
+	struct tierd_ticket *ticket;
+	struct tierd_group *groups;
+	struct tierd_rates rates;
+	PyObject *object;
+	int r;
+
+	if (!job || !job_takes("step", count, 1, 2) || take_rates(arguments, count, &rates, &groups) < 0)
+		return NULL;
+	JOB_BLOCKING(self, r = tierd_step(job, &rates, &ticket));
+	PyMem_Free(groups);
+	if (r < 0)
+		return core_raise(core_state_of(self), r);
+	object = ticket_object(core_state_of(self), self, ticket);
+	if (!object)
+		tierd_ticket_free(ticket);
+	return object;
+}
+
+PyObject *job_step_begin(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+	struct tierd_job *job = job_of(self);
+	struct tierd_group *groups;
+	struct tierd_rates rates;
+	unsigned long batches;
+	int r;
+
+	if (!job || !job_takes("step_begin", count, 3, 3))
+		return NULL;
+	batches = PyLong_AsUnsignedLong(arguments[2]);
+	if (PyErr_Occurred() || take_rates(arguments, 2, &rates, &groups) < 0)
+		return NULL;
+	JOB_BLOCKING(self, r = tierd_step_begin(job, &rates, batches));
+	PyMem_Free(groups);
+	if (r < 0)
+		return core_raise(core_state_of(self), r);
+	Py_RETURN_NONE;
+}
+
+PyObject *job_step_finish(PyObject *self, PyObject *unused)
+{
+	struct tierd_job *job = job_of(self);
+	int r;
+
+	if (!job)
+		return NULL;
+	JOB_BLOCKING(self, r = tierd_step_finish(job));
+	if (r < 0)
+		return core_raise(core_state_of(self), r);
+	Py_RETURN_NONE;
+}

@@ -1,0 +1,48 @@
+"""Every private name of torch that the package uses: what for, and since which version it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+Pack = Callable[[torch.Tensor], Any]
+Unpack = Callable[[Any], torch.Tensor]
+
+# The public context manager does the same, but makes an object for each entry, on a path of microseconds. Since 1.10.
+_push_hooks: Callable[[Pack, Unpack], None] = torch._C._autograd._push_saved_tensors_default_hooks
+pop_saved_tensor_hooks: Callable[[], None] = torch._C._autograd._pop_saved_tensors_default_hooks
+# Which pair is on top, which is the only one that torch calls. Since 2.5; before that nobody can know.
+_top_hooks: Callable[[bool], tuple[Pack, Unpack] | None] | None = getattr(
+    torch._C._autograd, "_top_saved_tensors_default_hooks", None
+)
+
+# Inside of a backward pass its number, else -1. Since 1.13.
+graph_task: Callable[[], int] = torch._C._current_graph_task_id
+
+# Metadata of a tensor whose class has __torch_function__, without calling that. Since 2.0.
+without_torch_function = torch._C.DisableTorchFunctionSubclass
+
+
+def push_saved_tensor_hooks(pack: Pack, unpack: Unpack) -> None:
+    """Makes this thread save tensors for backward through the pair, until `pop_saved_tensor_hooks()`."""
+    _push_hooks(pack, unpack)
+
+
+def top_saved_tensor_hooks() -> tuple[Pack, Unpack] | None:
+    """The pair that this thread saves tensors through; None: there is none, or this torch does not tell."""
+    return _top_hooks(False) if _top_hooks is not None else None
+
+
+def at_end_of_backward(callback: Callable[[], None]) -> None:
+    """Calls back when the backward pass that is under way has ended; not if it fails. Since 1.0, used by DDP and FSDP."""
+    torch.autograd.Variable._execution_engine.queue_callback(callback)  # type: ignore[attr-defined]
+
+
+def add_state_dict_hook(
+    module: torch.nn.Module, hook: Callable[[torch.nn.Module, dict[str, Any], str, Any], None]
+) -> torch.utils.hooks.RemovableHandle:
+    """Has the hook called when the module's own entries are in a state_dict. Public under another name since 2.5."""
+    handle: torch.utils.hooks.RemovableHandle = module._register_state_dict_hook(hook)
+    return handle

@@ -1,0 +1,63 @@
+"""From autograd to the daemon: each gradient goes to its unit's shared buffer once, and the buffer is pushed when all are there."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import torch
+from torch.utils.dlpack import from_dlpack
+
+from tierd._core import Error
+
+if TYPE_CHECKING:
+    from tierd.torch.storage import Unit
+
+
+class Gradients:
+    """The gradients of one unit, from the first that comes to the push."""
+
+    def __init__(self, unit: Unit, trained: list[int]):
+        self.unit = unit
+        self.trained = trained
+        self.pushes = 0  # since the last step
+        self._buffers: dict[int, torch.Tensor] = {}
+        self._here: set[int] = set()
+
+    @property
+    def are_begun(self) -> bool:
+        return bool(self._here)
+
+    @property
+    def are_complete(self) -> bool:
+        return len(self._here) == len(self.trained)
+
+    def take(self, tensor: int, gradient: torch.Tensor) -> None:
+        """Copies a gradient that autograd has accumulated. -ENOBUFS: this rank holds all buffers itself."""
+        if gradient.is_sparse:
+            name = self.unit.name_of(tensor)
+            raise Error(
+                errno.EINVAL, f"the gradient of {name} is sparse, which tierd does not sum: build its module with sparse=False"
+            )
+        if not self._buffers:
+            capsules = self.unit.job.gradients(self.unit.index)
+            self._buffers = {i: from_dlpack(capsules[i]) for i in self.trained}
+        buffer = self._buffers[tensor]
+        if tensor in self._here:
+            buffer.add_(gradient)
+        else:
+            buffer.copy_(gradient)
+            self._here.add(tensor)
+
+    def push(self) -> None:
+        """Hands over what is there; what is not counts as zeros."""
+        self._buffers.clear()
+        self._here.clear()
+        self.unit.job.push(self.unit.index)
+        self.pushes += 1
+
+    def discard(self) -> None:
+        if self._buffers:
+            self._buffers.clear()
+            self._here.clear()
+            self.unit.job.discard(self.unit.index)

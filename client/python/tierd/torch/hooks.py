@@ -1,0 +1,247 @@
+"""Entry points from torch: a unit is shown around the forward of its modules and around its part of backward.
+
+One object per job. Each hook finds its unit and calls one method; what must hold:
+
+- a tensor saved for backward whose memory is a unit's is kept as its place (storage.Packed), so that the unit can go meanwhile;
+- in backward a unit is shown from the first gradient of its outputs until its own gradients are pushed: recomputation by
+  checkpoints that do not call the module finds it there;
+- a gradient is taken when autograd has accumulated it; a unit is pushed when it has all of them, else at the end of backward.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from tierd._core import Error, Job
+from tierd.torch import compat
+from tierd.torch.gradients import Gradients
+from tierd.torch.storage import Unit, pack_with, unpack
+
+
+class Backward:
+    """A backward pass of one thread: the units that are shown for it, in the order in which it came to them."""
+
+    def __init__(self, task: int):
+        self.task = task
+        self.shown: list[Unit] = []
+
+
+class _Thread(threading.local):
+    """What a thread is in the middle of."""
+
+    def __init__(self) -> None:
+        self.pushed: list[bool] = []  # for each entered module: whether it has pushed hooks for saved tensors
+        self.backward: Backward | None = None
+
+
+class Hooks:
+    """The hooks of one job in a model."""
+
+    def __init__(self, job: Job, model: nn.Module, addresses: dict[int, tuple[Unit, int, int]]):
+        self._job = job
+        self._pack = pack_with(addresses)
+        self._pack.tierd_hooks = self  # type: ignore[attr-defined]
+        self._thread = _Thread()
+        self._gradients: dict[Unit, Gradients] = {}
+        self._handles: list[torch.utils.hooks.RemovableHandle] = []
+        self._is_training: bool | None = None
+        self._handles.append(model.register_forward_pre_hook(self._model_begins, prepend=True))
+
+    # ---- Installing
+
+    def add(self, modules: Iterable[nn.Module], units: list[Unit]) -> None:
+        """Shows the units around the forward of the modules."""
+
+        def before(module: nn.Module, arguments: Any) -> None:
+            self._enter(units)
+
+        def after(module: nn.Module, arguments: Any, output: Any) -> None:
+            self._leave(units, output)
+
+        for module in modules:
+            self._handles.append(module.register_forward_pre_hook(torch.compiler.disable(before), prepend=True))
+            self._handles.append(module.register_forward_hook(torch.compiler.disable(after), always_call=True))
+
+    def train(self, unit: Unit, trained: list[int]) -> None:
+        """Takes the gradients of these tensors of the unit."""
+        gradients = self._gradients[unit] = Gradients(unit, trained)
+        for tensor in trained:
+            parameter = unit.parameters[tensor]
+            self._handles.append(
+                parameter.register_post_accumulate_grad_hook(self._accumulated(gradients, tensor))  # type: ignore[attr-defined]
+            )
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    # ---- Forward
+
+    def _model_begins(self, module: nn.Module, arguments: Any) -> None:
+        if module.training is not self._is_training:
+            self._is_training = module.training
+            self._job.phase("train" if module.training else "eval")
+
+    def _enter(self, units: list[Unit]) -> None:
+        if self._thread.backward is not None and compat.graph_task() == -1:
+            self._abandon()
+        for i, unit in enumerate(units):
+            try:
+                unit.enter()
+            except BaseException:
+                for entered in units[:i]:
+                    entered.leave()
+                raise
+        self._thread.pushed.append(self._save_places())
+
+    def _leave(self, units: list[Unit], output: Any) -> None:
+        if self._thread.pushed.pop():
+            compat.pop_saved_tensor_hooks()
+        if torch.is_grad_enabled():
+            self._watch(units, output)
+        for unit in units:
+            unit.leave()
+
+    def _save_places(self) -> bool:
+        """Has tensors saved through our hooks, before those that are there. False: they are already."""
+        top = compat.top_saved_tensor_hooks()
+        if top is None:
+            compat.push_saved_tensor_hooks(self._pack, unpack)
+            return True
+        if getattr(top[0], "tierd_hooks", None) is self:
+            return False
+        pack, outer_unpack = self._composite(*top)
+        compat.push_saved_tensor_hooks(pack, outer_unpack)
+        return True
+
+    def _composite(self, outer_pack: compat.Pack, outer_unpack: compat.Unpack) -> tuple[compat.Pack, compat.Unpack]:
+        """Torch calls the innermost pair alone, so that calls the one around it for what is none of ours."""
+        own_pack = self._pack
+
+        def pack(tensor: torch.Tensor) -> Any:
+            saved = own_pack(tensor)
+            return (None, outer_pack(tensor)) if saved is tensor else (saved, None)
+
+        def unpack_either(saved: Any) -> torch.Tensor:
+            place, other = saved
+            return outer_unpack(other) if place is None else unpack(place)
+
+        pack.tierd_hooks = self  # type: ignore[attr-defined]
+        return pack, unpack_either
+
+    # ---- Backward
+
+    def _watch(self, units: list[Unit], output: Any) -> None:
+        tensors = [tensor for tensor in _tensors_in(output) if tensor.requires_grad]
+        if not tensors:
+            return
+
+        def begins(gradient: torch.Tensor) -> None:
+            backward = self._backward()
+            for unit in units:
+                self._show(backward, unit)
+
+        if len(tensors) == 1:
+            tensors[0].register_hook(begins)
+        else:
+            torch.autograd.graph.register_multi_grad_hook(tensors, begins, mode="any")
+
+    def _backward(self) -> Backward:
+        """The outermost pass that this thread is in: one inside of it, as checkpoints make them, is a part of it."""
+        backward = self._thread.backward
+        if backward is None:
+            backward = self._thread.backward = Backward(compat.graph_task())
+            compat.at_end_of_backward(self._backward_ends)
+        return backward
+
+    def _show(self, backward: Backward, unit: Unit) -> None:
+        if unit in backward.shown:
+            return
+        unit.enter()
+        backward.shown.append(unit)
+        # What has no gradients to wait for was needed until the next unit came.
+        for shown in backward.shown[:-1]:
+            if shown not in self._gradients:
+                self._hide(backward, shown)
+
+    def _hide(self, backward: Backward, unit: Unit) -> None:
+        if unit in backward.shown:
+            backward.shown.remove(unit)
+            unit.leave()
+
+    def _accumulated(self, gradients: Gradients, tensor: int) -> Callable[[torch.Tensor], None]:
+        def take(parameter: torch.Tensor) -> None:
+            gradient = parameter.grad
+            if gradient is None:
+                return
+            parameter.grad = None
+            backward = self._backward()
+            with torch.no_grad():
+                self._take(gradients, tensor, gradient.detach())
+            if gradients.are_complete:
+                gradients.push()
+                self._hide(backward, gradients.unit)
+
+        return take
+
+    def _take(self, gradients: Gradients, tensor: int, gradient: torch.Tensor) -> None:
+        try:
+            gradients.take(tensor, gradient)
+        except Error as error:
+            # Units whose gradients come slowly have all buffers: what they have so far goes as a part of its own.
+            others = [other for other in self._gradients.values() if other.are_begun and other is not gradients]
+            if error.errno != errno.ENOBUFS or not others:
+                raise
+            for other in others:
+                other.push()
+            gradients.take(tensor, gradient)
+
+    def _backward_ends(self) -> None:
+        backward = self._thread.backward
+        self._thread.backward = None
+        for gradients in self._gradients.values():
+            if gradients.are_begun:
+                gradients.push()
+        if backward is not None:
+            for unit in backward.shown:
+                unit.leave()
+
+    def _abandon(self) -> None:
+        """A pass has failed: torch does not say so, but another one begins."""
+        backward, self._thread.backward = self._thread.backward, None
+        for gradients in self._gradients.values():
+            gradients.discard()
+        if backward is not None:
+            for unit in backward.shown:
+                unit.leave()
+
+    # ---- The step
+
+    def begin_step(self) -> bool:
+        """Gives up what a failed backward has left. Whether anything was pushed since the last step."""
+        if self._thread.backward is not None:
+            self._abandon()
+        return any(gradients.pushes for gradients in self._gradients.values())
+
+    def end_step(self) -> None:
+        for gradients in self._gradients.values():
+            gradients.pushes = 0
+
+
+def _tensors_in(output: Any) -> list[torch.Tensor]:
+    if isinstance(output, torch.Tensor):
+        return [output]
+    if isinstance(output, dict):
+        output = list(output.values())
+    elif hasattr(output, "__dataclass_fields__"):
+        output = list(vars(output).values())
+    if isinstance(output, tuple | list):
+        return [tensor for item in output for tensor in _tensors_in(item)]
+    return []

@@ -1,0 +1,141 @@
+"""An optimizer of torch, translated: its groups become the job's, its step the daemon's.
+
+The object stays the same and so does its list of groups, so schedulers, callbacks and whoever else holds it go on working; its class
+becomes one whose `step` closes the job's step instead of updating parameters in the trainer.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tierd import _core
+from tierd._core import Error, Ticket
+
+if TYPE_CHECKING:
+    from tierd.torch.job import TorchJob
+
+# Options of a group that tierd has no counterpart for, and the only value with which the optimizer does the same.
+_PLAIN = {"amsgrad": False, "maximize": False, "differentiable": False}
+
+
+def _adam(group: dict[str, Any]) -> dict[str, Any]:
+    return {"beta1": group["betas"][0], "beta2": group["betas"][1], "epsilon": group["eps"]}
+
+
+def _sgd(group: dict[str, Any]) -> dict[str, Any]:
+    return {key: group[key] for key in ("momentum", "dampening", "nesterov")}
+
+
+def _lion(group: dict[str, Any]) -> dict[str, Any]:
+    return {"beta1": group["betas"][0], "beta2": group["betas"][1]}
+
+
+# By the names of classes, since Lion is in no torch.
+_KINDS: dict[str, tuple[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "AdamW": (_core.ADAMW, _adam),
+    "Adam": (_core.ADAM, _adam),
+    "SGD": (_core.SGD, _sgd),
+    "Lion": (_core.LION, _lion),
+}
+
+
+def kind_of(optimizer: torch.optim.Optimizer) -> int:
+    """The daemon's optimizer that does what this one does. tierd.Error: there is none, or not with these options."""
+    name = type(optimizer).__name__
+    if name not in _KINDS:
+        raise Error(errno.ENOTSUP, f"tierd has no {name}: use AdamW, Adam, SGD or Lion")
+    for i, group in enumerate(optimizer.param_groups):
+        for option, plain in _PLAIN.items():
+            if group.get(option, plain) != plain:
+                raise Error(errno.ENOTSUP, f"tierd's {name} has no {option} (parameter group {i}): leave it out")
+    if name == "Adam" and any(group.get("decoupled_weight_decay") for group in optimizer.param_groups):
+        return _core.ADAMW
+    return _KINDS[name][0]
+
+
+def groups_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """The groups as they are now, with the whole learning rate in each."""
+    options = _KINDS[_name_of(optimizer)][1]
+    return [
+        {"learning_rate": float(group["lr"]), "weight_decay": group["weight_decay"], **options(group)}
+        for group in optimizer.param_groups
+    ]
+
+
+def _name_of(optimizer: torch.optim.Optimizer) -> str:
+    kinds = (kind.__name__ for kind in type(optimizer).__mro__)
+    return next(name for name in kinds if name in _KINDS)
+
+
+def translate(optimizer: torch.optim.Optimizer, job: TorchJob) -> None:
+    """Makes the optimizer's steps those of the job."""
+    wrapped = optimizer.__dict__.pop("step", None)
+    optimizer.__class__ = _translated(type(optimizer))
+    optimizer.tierd_job = job  # type: ignore[attr-defined]
+    if wrapped is not None:
+        # A scheduler that was there before counts the steps by a wrapper of the method.
+        _count_for_schedulers(optimizer)
+
+
+def _count_for_schedulers(optimizer: torch.optim.Optimizer) -> None:
+    step = optimizer.step
+
+    @functools.wraps(step)
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        optimizer._opt_called = True  # type: ignore[attr-defined]
+        return step(*args, **kwargs)
+
+    counted._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+    optimizer.step = counted  # type: ignore[method-assign]
+
+
+@functools.cache
+def _translated(kind: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
+    return type(kind.__name__, (_Translated, kind), {"__module__": kind.__module__})
+
+
+class _Translated(torch.optim.Optimizer):
+    """What is common to translated optimizers."""
+
+    tierd_job: TorchJob
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+        """Closes the step. It returns at once; each unit's next gather waits for its update.
+
+        tierd.Error: nothing was pushed (EINVAL); memory of a trained unit is still viewed (EBUSY, all holders named); the last
+        step had gradients that are not finite (EDOM).
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self.tierd_job.step(groups_of(self))
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Nothing is left to be zeroed after a step. Before it gradients are the daemon's already, and cannot be taken back."""
+        self.tierd_job.check_nothing_pushed()
+        super().zero_grad(set_to_none)
+
+
+class Steps:
+    """The steps of a job, one behind the other: the last one's result, or what it failed with."""
+
+    def __init__(self) -> None:
+        self._last: Ticket | None = None
+
+    def finish(self) -> dict[str, Any] | None:
+        """Waits for the last step; its result. Raises what it failed with, once. None: there was none."""
+        ticket, self._last = self._last, None
+        if ticket is None:
+            return None
+        ticket.wait()
+        return ticket.result()
+
+    def add(self, ticket: Ticket) -> None:
+        self._last = ticket

@@ -1,0 +1,115 @@
+"""Which parameters are gathered together, and which modules' calls need them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from torch import nn
+
+# An embedding of at least so many elements is a unit of its own; smaller parameters outside of blocks share units up to that.
+LARGE = 1 << 20
+
+Chooser = Sequence[str] | Callable[[str, nn.Module], bool]
+
+
+@dataclass
+class Entry:
+    """A parameter, with all the names that it has in the model."""
+
+    parameter: nn.Parameter
+    names: list[str]
+
+
+@dataclass
+class Plan:
+    """A unit to be: its parameters, and the modules before whose forward it is gathered."""
+
+    name: str
+    entries: list[Entry] = field(default_factory=list)
+    modules: list[nn.Module] = field(default_factory=list)
+
+    @property
+    def elements(self) -> int:
+        return sum(entry.parameter.numel() for entry in self.entries)
+
+
+def choose(model: nn.Module, chooser: Chooser | None = None) -> list[Plan]:
+    """Divides a model's parameters into units, in the order of its modules.
+
+    chooser: names of classes whose modules are units, or a function of a module's name and the module that says so. None: the
+    classes of `_no_split_modules` (Hugging Face), and the elements of `ModuleList`s and `Sequential`s. The outermost such module
+    counts. What lies in no such module, or in several, is a unit by itself where it is large, else with its neighbours.
+    """
+    blocks = _blocks(model, chooser)
+    plans: list[Plan] = []
+    by_block: dict[str, Plan] = {}
+    small: Plan | None = None
+    for entry, owners in _owned(model):
+        home = _home(blocks, owners)
+        if home is not None:
+            if home[0] not in by_block:
+                by_block[home[0]] = Plan(home[0], modules=[home[1]])
+                plans.append(by_block[home[0]])
+            by_block[home[0]].entries.append(entry)
+            continue
+        size = entry.parameter.numel()
+        if size >= LARGE or small is None or small.elements + size > LARGE:
+            plan = Plan(entry.names[0])
+            plans.append(plan)
+            small = plan if size < LARGE else small
+        else:
+            plan = small
+        plan.entries.append(entry)
+        plan.modules += [owner for owner in owners if not any(owner is module for module in plan.modules)]
+    return plans
+
+
+def _home(blocks: dict[int, tuple[str, nn.Module]], owners: list[nn.Module]) -> tuple[str, nn.Module] | None:
+    """The one block that has all these modules in it."""
+    homes = {blocks[id(owner)][0] if id(owner) in blocks else None for owner in owners}
+    return blocks[id(owners[0])] if len(homes) == 1 and None not in homes else None
+
+
+def _owned(model: nn.Module) -> Iterable[tuple[Entry, list[nn.Module]]]:
+    """Each parameter once, with the modules that have it as their own."""
+    found: dict[int, tuple[Entry, list[nn.Module]]] = {}
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        for name, parameter in module.named_parameters(prefix, recurse=False, remove_duplicate=False):
+            entry, owners = found.setdefault(id(parameter), (Entry(parameter, []), []))
+            entry.names.append(name)
+            if not any(owner is module for owner in owners):
+                owners.append(module)
+    return found.values()
+
+
+def _blocks(model: nn.Module, chooser: Chooser | None) -> dict[int, tuple[str, nn.Module]]:
+    """For each module inside of a block the block's name and the block."""
+    is_block = _chooser(model, chooser)
+    inside: dict[int, tuple[str, nn.Module]] = {}
+    for name, module in model.named_modules():
+        if id(module) in inside or module is model or not is_block(name, module):
+            continue
+        if any(True for _ in module.parameters()):
+            for part in module.modules():
+                inside.setdefault(id(part), (name, module))
+    return inside
+
+
+def _chooser(model: nn.Module, chooser: Chooser | None) -> Callable[[str, nn.Module], bool]:
+    if callable(chooser):
+        return chooser
+    if chooser is not None:
+        names = set(chooser)
+        return lambda name, module: type(module).__name__ in names
+    # Some models say a list, some a set, some nothing.
+    classes = set(getattr(model, "_no_split_modules", None) or ())
+    elements = {
+        id(element)
+        for container in model.modules()
+        if isinstance(container, nn.ModuleList | nn.Sequential)
+        for element in container
+        if not isinstance(element, nn.ModuleList | nn.ModuleDict | nn.ParameterList | nn.ParameterDict)
+        and any(True for _ in element.children())
+    }
+    return lambda name, module: type(module).__name__ in classes or id(module) in elements
