@@ -1,8 +1,9 @@
 """tierd: training state that is larger than memory, and outlives its trainers.
 
-This package is the framework-free core: a `Node` is a connection to the daemon, a `Job` this rank's membership, a `Lease` a
-gathered unit, a `View` one of its tensors, by the buffer protocol and by DLPack. Methods are the calls of tierd.h, and take and give
-dictionaries with the fields of its structures. Errors are `tierd.Error`, an `OSError` with an errno.
+This package is the framework-free core: a `Node` is a connection to the daemon, a `Job` this rank's membership, a
+`Lease` a gathered unit, a `View` one of its tensors, by the buffer protocol and by DLPack. Methods are the calls of
+tierd.h, and take and give dictionaries with the fields of its structures. Errors are `tierd.Error`, an `OSError` with
+an errno.
 
 PyTorch models are trained by `tierd.torch`.
 """

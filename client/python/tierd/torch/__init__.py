@@ -1,5 +1,11 @@
-"""tierd for PyTorch: trains models whose parameters, gradients and optimizer state do not fit in the trainer's memory."""
+"""tierd for PyTorch: trains models whose parameters, gradients and optimizer state are larger than memory."""
 
-from tierd.torch.initialize import initialize
+from tierd.torch.initialize import initialize, job_of, resumable
 
-__all__ = ["initialize"]
+__all__ = ["initialize", "job_of", "resumable", "state"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "state":
+        return job_of().kept.state
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,6 +13,9 @@ Unpack = Callable[[Any], torch.Tensor]
 # The public context manager does the same, but makes an object for each entry, on a path of microseconds. Since 1.10.
 _push_hooks: Callable[[Pack, Unpack], None] = torch._C._autograd._push_saved_tensors_default_hooks
 pop_saved_tensor_hooks: Callable[[], None] = torch._C._autograd._pop_saved_tensors_default_hooks
+# A DLPack capsule of a tensor, for our own extension. Since 0.4, and public until 2.10.
+to_dlpack: Callable[[torch.Tensor], Any] = torch._C._to_dlpack
+
 # Which pair is on top, which is the only one that torch calls. Since 2.5; before that nobody can know.
 _top_hooks: Callable[[bool], tuple[Pack, Unpack] | None] | None = getattr(
     torch._C._autograd, "_top_saved_tensors_default_hooks", None
@@ -36,8 +39,8 @@ def top_saved_tensor_hooks() -> tuple[Pack, Unpack] | None:
 
 
 def at_end_of_backward(callback: Callable[[], None]) -> None:
-    """Calls back when the backward pass that is under way has ended; not if it fails. Since 1.0, used by DDP and FSDP."""
-    torch.autograd.Variable._execution_engine.queue_callback(callback)  # type: ignore[attr-defined]
+    """Calls back when the backward pass under way has ended; not if it fails. Since 1.0; DDP and FSDP use it."""
+    torch.autograd.Variable._execution_engine.queue_callback(callback)
 
 
 def add_state_dict_hook(

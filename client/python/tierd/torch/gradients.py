@@ -1,4 +1,4 @@
-"""From autograd to the daemon: each gradient goes to its unit's shared buffer once, and the buffer is pushed when all are there."""
+"""From autograd to the daemon: each gradient goes to its unit's shared buffer, which is pushed when all are there."""
 
 from __future__ import annotations
 
@@ -37,10 +37,13 @@ class Gradients:
         if gradient.is_sparse:
             name = self.unit.name_of(tensor)
             raise Error(
-                errno.EINVAL, f"the gradient of {name} is sparse, which tierd does not sum: build its module with sparse=False"
+                errno.EINVAL,
+                f"the gradient of {name} is sparse, which tierd does not sum: build its module with sparse=False",
             )
         if not self._buffers:
-            capsules = self.unit.job.gradients(self.unit.index)
+            capsules = self.unit.membership.gradients(self.unit.index)
+            if capsules is None:
+                return
             self._buffers = {i: from_dlpack(capsules[i]) for i in self.trained}
         buffer = self._buffers[tensor]
         if tensor in self._here:
@@ -53,11 +56,18 @@ class Gradients:
         """Hands over what is there; what is not counts as zeros."""
         self._buffers.clear()
         self._here.clear()
-        self.unit.job.push(self.unit.index)
+        self.unit.membership.push(self.unit.index)
         self.pushes += 1
 
+    def forget(self) -> None:
+        """The buffer is gone, and what was pushed is lost."""
+        self._buffers.clear()
+        self._here.clear()
+        self.pushes = 0
+
     def discard(self) -> None:
+        """Gives the buffer back."""
         if self._buffers:
             self._buffers.clear()
             self._here.clear()
-            self.unit.job.discard(self.unit.index)
+            self.unit.membership.core.discard(self.unit.index)

@@ -2,25 +2,28 @@
 
 One object per job. Each hook finds its unit and calls one method; what must hold:
 
-- a tensor saved for backward whose memory is a unit's is kept as its place (storage.Packed), so that the unit can go meanwhile;
-- in backward a unit is shown from the first gradient of its outputs until its own gradients are pushed: recomputation by
-  checkpoints that do not call the module finds it there;
-- a gradient is taken when autograd has accumulated it; a unit is pushed when it has all of them, else at the end of backward.
+- a tensor saved for backward whose memory is a unit's is kept as its place (storage.Packed), so that the unit can go
+  meanwhile;
+- in backward a unit is shown from the first gradient of its outputs until its own gradients are pushed: recomputation
+  by checkpoints that do not call the module finds it there;
+- a gradient is taken when autograd has accumulated it; a unit is pushed when it has all of them, else at the end of
+  backward.
 """
 
 from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
-from tierd._core import Error, Job
+from tierd._core import Error
 from tierd.torch import compat
 from tierd.torch.gradients import Gradients
+from tierd.torch.membership import Membership
 from tierd.torch.storage import Unit, pack_with, unpack
 
 
@@ -43,8 +46,8 @@ class _Thread(threading.local):
 class Hooks:
     """The hooks of one job in a model."""
 
-    def __init__(self, job: Job, model: nn.Module, addresses: dict[int, tuple[Unit, int, int]]):
-        self._job = job
+    def __init__(self, membership: Membership, model: nn.Module, addresses: dict[int, tuple[Unit, int, int]]):
+        self._membership = membership
         self._pack = pack_with(addresses)
         self._pack.tierd_hooks = self  # type: ignore[attr-defined]
         self._thread = _Thread()
@@ -55,8 +58,8 @@ class Hooks:
 
     # ---- Installing
 
-    def add(self, modules: Iterable[nn.Module], units: list[Unit]) -> None:
-        """Shows the units around the forward of the modules."""
+    def add(self, module: nn.Module, units: list[Unit]) -> None:
+        """Shows the units around the forward of the module."""
 
         def before(module: nn.Module, arguments: Any) -> None:
             self._enter(units)
@@ -64,18 +67,15 @@ class Hooks:
         def after(module: nn.Module, arguments: Any, output: Any) -> None:
             self._leave(units, output)
 
-        for module in modules:
-            self._handles.append(module.register_forward_pre_hook(torch.compiler.disable(before), prepend=True))
-            self._handles.append(module.register_forward_hook(torch.compiler.disable(after), always_call=True))
+        self._handles.append(module.register_forward_pre_hook(torch.compiler.disable(before), prepend=True))
+        self._handles.append(module.register_forward_hook(torch.compiler.disable(after), always_call=True))
 
     def train(self, unit: Unit, trained: list[int]) -> None:
         """Takes the gradients of these tensors of the unit."""
         gradients = self._gradients[unit] = Gradients(unit, trained)
         for tensor in trained:
             parameter = unit.parameters[tensor]
-            self._handles.append(
-                parameter.register_post_accumulate_grad_hook(self._accumulated(gradients, tensor))  # type: ignore[attr-defined]
-            )
+            self._handles.append(parameter.register_post_accumulate_grad_hook(self._accumulated(gradients, tensor)))
 
     def remove(self) -> None:
         for handle in self._handles:
@@ -87,7 +87,7 @@ class Hooks:
     def _model_begins(self, module: nn.Module, arguments: Any) -> None:
         if module.training is not self._is_training:
             self._is_training = module.training
-            self._job.phase("train" if module.training else "eval")
+            self._membership.phase("train" if module.training else "eval")
 
     def _enter(self, units: list[Unit]) -> None:
         if self._thread.backward is not None and compat.graph_task() == -1:
@@ -231,8 +231,13 @@ class Hooks:
         return any(gradients.pushes for gradients in self._gradients.values())
 
     def end_step(self) -> None:
+        """What was pushed is the step's."""
         for gradients in self._gradients.values():
             gradients.pushes = 0
+
+    def forget(self) -> None:
+        for gradients in self._gradients.values():
+            gradients.forget()
 
 
 def _tensors_in(output: Any) -> list[torch.Tensor]:

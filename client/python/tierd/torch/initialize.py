@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+import errno
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from tierd import _core
+from tierd._core import Error
 from tierd.torch import optimizer as optimizers
 from tierd.torch.job import TorchJob
+from tierd.torch.kept import Kept
 from tierd.torch.ranks import from_environment
+from tierd.torch.resume import Stateful
 from tierd.torch.units import Chooser, choose
+
+Batch = TypeVar("Batch")
+
+# In the order in which they were initialized; a job leaves when it is closed.
+_jobs: list[TorchJob] = []
 
 
 def initialize(
@@ -24,20 +35,35 @@ def initialize(
     rank: int | None = None,
     world_size: int | None = None,
     units: Chooser | None = None,
+    random_states: bool = True,
     socket: str | None = None,
+    reconnect_ms: int = 30_000,
     **options: Any,
 ) -> tuple[nn.Module, torch.optim.Optimizer]:
-    """Puts a model and its optimizer on tierd: both are the same objects afterwards, and the training loop stays as it is.
+    """Puts a model and its optimizer on tierd. Both are the same objects afterwards; the training loop stays as it is.
 
-    job: the job's name; a job of this name that exists is resumed, and the model has its values then. max_grad_norm: gradients are
-    clipped to this global 2-norm; 0: they are not. rank, world_size: else what torchrun, Slurm or Open MPI say. units: which modules
-    are gathered as one (units.choose). socket: of the daemon; else $TIERD_SOCKET and the usual places. options: other fields of
-    struct tierd_job_options, see tierd_job_options(3).
+    Args:
+        model: parameters are float32, bfloat16 or float16, in the host's memory; frozen ones may be integers, too.
+        optimizer: AdamW, Adam, SGD or Lion. Its groups stay live: a new learning rate counts from the next step.
+        job: name of the job. One of this name that exists is resumed: the model then has its values.
+        max_grad_norm: gradients are clipped to this global 2-norm; 0: they are not.
+        stage: of ZeRO, 0 to 3: what is partitioned over the ranks.
+        rank, world_size: None: what torchrun, Slurm or Open MPI say.
+        units: names of classes whose modules are gathered as one, or a function of a module's name and the module;
+            None: the blocks of the model (units.choose).
+        random_states: those of torch, Python and NumPy are kept with each step, and come back with it.
+        socket: where the daemon listens; None: $TIERD_SOCKET, else the usual places.
+        reconnect_ms: how long a daemon that is restarted is waited for.
+        options: other fields of struct tierd_job_options: see tierd_job_options(3).
+
+    Raises:
+        tierd.Error: a parameter or an option that is not supported; ranks that differ; no daemon; no room.
     """
     if rank is None or world_size is None:
         rank, world_size = from_environment()
     plans = choose(model, units)
     groups = {id(parameter): i for i, group in enumerate(optimizer.param_groups) for parameter in group["params"]}
+    kept = Kept(model, with_random_states=random_states)
     settings = {
         "name": job,
         "rank": rank,
@@ -47,14 +73,41 @@ def initialize(
         "clip_norm": max_grad_norm,
         "nonfinite": _core.NONFINITE_REPORT,
         "gradient_buffers": 4,
+        "blob_bytes": kept.bytes_needed() * world_size,
         **options,
     }
-    core = _core.Node(socket).open_job(settings, optimizers.groups_of(optimizer))
-    torch_job = TorchJob(core, model, world_size)
+    core = _core.Node(socket, reconnect_ms).open_job(settings, optimizers.groups_of(optimizer))
+    torch_job = TorchJob(core, model, kept, optimizer.param_groups, world_size)
     torch_job.define(plans, groups)
-    if core.state()["status"] == _core.NEW and rank == 0:
+    is_new = core.state()["status"] == _core.NEW
+    if is_new and rank == 0:
         torch_job.write()
-    core.ready()
+    torch_job.membership.ready()
     torch_job.install(plans, groups)
+    if not is_new:
+        kept.restore(core)
     optimizers.translate(optimizer, torch_job)
+    torch_job.on_close = functools.partial(_jobs.remove, torch_job)
+    _jobs.append(torch_job)
     return model, optimizer
+
+
+def job_of(model: nn.Module | None = None) -> TorchJob:
+    """The job of a model; without one the job that was initialized last. tierd.Error: there is none."""
+    for job in reversed(_jobs):
+        if model is None or job.model is model:
+            return job
+    raise Error(errno.EINVAL, "tierd.initialize() has not been called" + ("" if model is None else " for this model"))
+
+
+def resumable(loader: Iterable[Batch], *objects: Stateful, model: nn.Module | None = None) -> Iterator[Batch]:
+    """One pass over a loader's batches, from where the job stands.
+
+    In a script that was started again it skips what the job has been trained with already: whole passes, and of the
+    pass under way the batches before the job's step; the loader's order is the same, since random states are kept.
+    When a rank is lost or the daemon restarted, the loop goes back to the step at which the job stands, without an
+    error: the iteration under way runs to its end, but counts for nothing. objects: schedulers and whatever else has
+    state_dict() and load_state_dict(); their states are kept with each step. model: whose job; else the one that was
+    initialized last.
+    """
+    return job_of(model).position.batches(loader, objects)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import atexit
 import errno
+import functools
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,8 +14,12 @@ from torch import nn
 
 from tierd import _core
 from tierd._core import Error
+from tierd.torch.compat import to_dlpack
 from tierd.torch.hooks import Hooks
-from tierd.torch.optimizer import Steps
+from tierd.torch.kept import Kept
+from tierd.torch.membership import Membership, Standing
+from tierd.torch.resume import Position
+from tierd.torch.state import copy_state_dicts
 from tierd.torch.storage import Unit
 from tierd.torch.units import Plan
 
@@ -35,16 +41,25 @@ _RAW = {
 class TorchJob:
     """What `initialize()` makes of a model. One object per job and process."""
 
-    def __init__(self, core: _core.Job, model: nn.Module, world_size: int):
+    def __init__(
+        self, core: _core.Job, model: nn.Module, kept: Kept, param_groups: list[dict[str, Any]], world_size: int
+    ):
         self.core = core
         self.model = model
+        self.kept = kept
+        self.param_groups = param_groups  # the optimizer's
+        self.membership = Membership(core)
         self.units: list[Unit] = []
-        self.addresses: dict[int, tuple[Unit, int, int]] = {}
-        self.hooks = Hooks(core, model, self.addresses)
-        self.steps = Steps()
-        self.gradient_scale = 1.0 / world_size
-        self._at_exit = weakref.WeakMethod(self.close)
-        atexit.register(_close_at_exit, self._at_exit)
+        self.position = Position(self)
+        self._addresses: dict[int, tuple[Unit, int, int]] = {}
+        self._hooks = Hooks(self.membership, model, self._addresses)
+        self.membership.lost = self._lose
+        self._handles: list[torch.utils.hooks.RemovableHandle] = []
+        self._last: _core.Ticket | None = None  # of the last step
+        self._gradient_scale = 1.0 / world_size
+        self.on_close: Callable[[], None] = lambda: None
+        self._at_exit = functools.partial(_close_at_exit, weakref.ref(self))
+        atexit.register(self._at_exit)
 
     # ---- Units
 
@@ -53,8 +68,7 @@ class TorchJob:
         for plan in plans:
             tensors = [_tensor(entry.names, entry.parameter, groups) for entry in plan.entries]
             index = self.core.define(plan.name, tensors)
-            unit = Unit(self.core, index, plan.name, plan.entries, self.addresses)
-            self.units.append(unit)
+            self.units.append(Unit(self.membership, index, plan.name, plan.entries, self._addresses))
 
     def write(self) -> None:
         """Gives the job the values that the parameters have."""
@@ -63,50 +77,73 @@ class TorchJob:
                 values = parameter.detach().contiguous()
                 if values.dtype not in _FORMATS:
                     values = values.view(-1).view(torch.uint8)
-                self.core.write(unit.index, tensor, torch.utils.dlpack.to_dlpack(values))
+                self.core.write(unit.index, tensor, to_dlpack(values))
 
     def install(self, plans: list[Plan], groups: dict[int, int]) -> None:
         """Takes the values out of the model, which from now on sees them when it needs them."""
-        by_modules: dict[tuple[int, ...], tuple[list[nn.Module], list[Unit]]] = {}
+        by_module: dict[int, tuple[nn.Module, list[Unit]]] = {}
         for plan, unit in zip(plans, self.units, strict=True):
             trained = [i for i, entry in enumerate(plan.entries) if _is_trained(entry.parameter, groups)]
             if trained:
-                self.hooks.train(unit, trained)
+                self._hooks.train(unit, trained)
             for module in plan.modules:
-                by_modules.setdefault((id(module),), ([module], []))[1].append(unit)
+                by_module.setdefault(id(module), (module, []))[1].append(unit)
             unit.hide()
-        for modules, units in by_modules.values():
-            self.hooks.add(modules, units)
+        for module, units in by_module.values():
+            self._hooks.add(module, units)
+        self._handles += copy_state_dicts(self.model.modules())
 
     # ---- Steps
 
     def step(self, groups: list[dict[str, Any]]) -> None:
-        if not self.hooks.begin_step():
+        """Closes the step, with what is kept with it; it goes on while the trainer does."""
+        if not self._hooks.begin_step() and not self.membership.is_void:
             raise Error(errno.EINVAL, "optimizer.step() without a gradient: call loss.backward() before it")
-        self.steps.finish()
-        rates = {"learning_rate": 1.0, "gradient_scale": self.gradient_scale}
-        self.steps.add(self.core.step(rates, groups))
-        self.hooks.end_step()
+        self.finish()
+        if not self.membership.is_void:
+            self.position.keep()
+            rates = {"learning_rate": 1.0, "gradient_scale": self._gradient_scale}
+            self._last = self.membership.close_step(rates, groups, self.kept.blobs())
+        self._hooks.end_step()
+
+    def finish(self) -> dict[str, Any] | None:
+        """Waits for the last step; what it did, None if there is none. Raises what it failed with, once."""
+        ticket, self._last = self._last, None
+        return None if ticket is None else self.membership.finish_step(ticket)
 
     def check_nothing_pushed(self) -> None:
-        if self.hooks.begin_step():
+        if self._hooks.begin_step():
             raise Error(
                 errno.EBUSY,
-                "zero_grad() between backward() and step(): the gradients are summed in the daemon already, and cannot be taken back",
+                "zero_grad() between backward() and step(): the gradients are in the daemon, and cannot be taken back",
             )
 
+    def go_on(self) -> None:
+        """Ends a void iteration: everything is as it was after the step at which the job stands."""
+        if self.membership.is_void:
+            self._hooks.end_step()
+            self.membership.standing = Standing.RUNNING
+            self.kept.restore(self.core)
+
+    def _lose(self) -> None:
+        """The step that is under way, or was handed in, is lost, with what was pushed for it."""
+        self._last = None
+        self._hooks.forget()
+
     def close(self) -> None:
-        """Ends the membership in good order; the model keeps its hooks, but not its values."""
+        """Ends the membership in good order; the model keeps its parameters, but not their values."""
         atexit.unregister(self._at_exit)
-        self.hooks.remove()
+        self._hooks.remove()
+        for handle in self._handles:
+            handle.remove()
         self.core.discard_all()
+        self.on_close()
         self.core.close()
 
 
-def _close_at_exit(close: weakref.WeakMethod[Any]) -> None:
-    method = close()
-    if method is not None:
-        method()
+def _close_at_exit(job: weakref.ref[TorchJob]) -> None:
+    if (there := job()) is not None:
+        there.close()
 
 
 def _is_trained(parameter: nn.Parameter, groups: dict[int, int]) -> bool:
@@ -130,7 +167,7 @@ def _tensor(names: list[str], parameter: nn.Parameter, groups: dict[int, int]) -
     else:
         raise Error(
             errno.EINVAL,
-            f"{names[0]} is {parameter.dtype}: trained parameters are float32, bfloat16 or float16. Convert the model first",
+            f"{names[0]} is {parameter.dtype}: convert it first; trained parameters are float32, bfloat16 or float16",
         )
     if not tensor["is_frozen"]:
         tensor["group"] = groups[id(parameter)]

@@ -1,7 +1,7 @@
 """An optimizer of torch, translated: its groups become the job's, its step the daemon's.
 
-The object stays the same and so does its list of groups, so schedulers, callbacks and whoever else holds it go on working; its class
-becomes one whose `step` closes the job's step instead of updating parameters in the trainer.
+The object stays the same and so does its list of groups, so schedulers, callbacks and whoever else holds it go on
+working; its class becomes one whose `step` closes the job's step instead of updating parameters in the trainer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tierd import _core
-from tierd._core import Error, Ticket
+from tierd._core import Error
 
 if TYPE_CHECKING:
     from tierd.torch.job import TorchJob
@@ -75,7 +75,8 @@ def _name_of(optimizer: torch.optim.Optimizer) -> str:
 def translate(optimizer: torch.optim.Optimizer, job: TorchJob) -> None:
     """Makes the optimizer's steps those of the job."""
     wrapped = optimizer.__dict__.pop("step", None)
-    optimizer.__class__ = _translated(type(optimizer))
+    optimizer.__class__ = _translated(type(optimizer))  # type: ignore[arg-type]
+    optimizer._patch_step_function()  # hooks of users and the profiler's range, as for every class of optimizers
     optimizer.tierd_job = job  # type: ignore[attr-defined]
     if wrapped is not None:
         # A scheduler that was there before counts the steps by a wrapper of the method.
@@ -104,11 +105,11 @@ class _Translated(torch.optim.Optimizer):
 
     tierd_job: TorchJob
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Closes the step. It returns at once; each unit's next gather waits for its update.
 
-        tierd.Error: nothing was pushed (EINVAL); memory of a trained unit is still viewed (EBUSY, all holders named); the last
-        step had gradients that are not finite (EDOM).
+        tierd.Error: nothing was pushed (EINVAL); memory of a trained unit is still viewed (EBUSY, all holders named);
+        the last step had gradients that are not finite (EDOM).
         """
         loss = None
         if closure is not None:
@@ -118,24 +119,7 @@ class _Translated(torch.optim.Optimizer):
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Nothing is left to be zeroed after a step. Before it gradients are the daemon's already, and cannot be taken back."""
+        """Nothing is left to be zeroed after a step. Before it gradients are the daemon's already, and cannot be taken
+        back."""
         self.tierd_job.check_nothing_pushed()
         super().zero_grad(set_to_none)
-
-
-class Steps:
-    """The steps of a job, one behind the other: the last one's result, or what it failed with."""
-
-    def __init__(self) -> None:
-        self._last: Ticket | None = None
-
-    def finish(self) -> dict[str, Any] | None:
-        """Waits for the last step; its result. Raises what it failed with, once. None: there was none."""
-        ticket, self._last = self._last, None
-        if ticket is None:
-            return None
-        ticket.wait()
-        return ticket.result()
-
-    def add(self, ticket: Ticket) -> None:
-        self._last = ticket

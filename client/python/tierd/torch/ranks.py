@@ -17,14 +17,17 @@ _LAUNCHERS = (
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
-    """(rank, world size); (0, 1) without a launcher. tierd.Error: only one of them is set, or they are no such numbers."""
+    """(rank, world size); (0, 1) without a launcher. tierd.Error: only one of them is set, or they are no such
+    numbers."""
     for rank, world_size in _LAUNCHERS:
         if rank not in environment and world_size not in environment:
             continue
         try:
             numbers = int(environment[rank]), int(environment[world_size])
         except (KeyError, ValueError):
-            raise Error(errno.EINVAL, f"${rank} and ${world_size} do not say rank and world size: set both, or neither") from None
+            raise Error(
+                errno.EINVAL, f"${rank} and ${world_size} do not say rank and world size: set both, or neither"
+            ) from None
         if not 0 <= numbers[0] < numbers[1]:
             raise Error(errno.EINVAL, f"${rank} is {numbers[0]}, which is no rank of ${world_size}={numbers[1]}")
         return numbers

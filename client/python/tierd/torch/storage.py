@@ -1,9 +1,9 @@
 """Units in the trainer: parameters whose data is the daemon's memory while somebody needs it.
 
-A parameter object stays the same for ever. While its unit is *shown* its data is a view of the gathered memory; while it is *hidden*
-its data is one NaN, expanded to the shape, and its class is a subclass that shows the unit around each function of torch that uses
-the parameter. The lease is not ours: each view's storage has a share of it, so whatever a model keeps stays valid, and the worst
-is memory that is held longer, and a step that is refused.
+A parameter object stays the same for ever. While its unit is *shown* its data is a view of the gathered memory; while
+it is *hidden* its data is one NaN, expanded to the shape, and its class is a subclass that shows the unit around each
+function of torch that uses the parameter. The lease is not ours: each view's storage has a share of it, so whatever a
+model keeps stays valid, and the worst is memory that is held longer, and a step that is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from tierd.torch import compat
 
 if TYPE_CHECKING:
-    from tierd._core import Job
+    from tierd.torch.membership import Membership
     from tierd.torch.units import Entry
 
 
@@ -35,7 +35,8 @@ class Visibility(enum.Enum):
 
 
 class Packed(NamedTuple):
-    """What is kept of a tensor saved for backward whose memory is a unit's: where it lies there, and of which step it is."""
+    """What is kept of a tensor saved for backward whose memory is a unit's: where it lies there, and of which step it
+    is."""
 
     unit: Unit
     tensor: int
@@ -49,8 +50,15 @@ class Packed(NamedTuple):
 class Unit:
     """Parameters that are gathered and released together."""
 
-    def __init__(self, job: Job, index: int, name: str, entries: list[Entry], addresses: dict[int, tuple[Unit, int, int]]):
-        self.job = job
+    def __init__(
+        self,
+        membership: Membership,
+        index: int,
+        name: str,
+        entries: list[Entry],
+        addresses: dict[int, tuple[Unit, int, int]],
+    ):
+        self.membership = membership
         self.index = index
         self.name = name
         self.names = [entry.names[0] for entry in entries]
@@ -87,7 +95,7 @@ class Unit:
         return self._uses > 0
 
     def _show(self) -> None:
-        version, capsules = self.job.capsules(self.index)
+        version, capsules = self.membership.capsules(self.index)
         for tensor, capsule in enumerate(capsules):
             view = self._view(from_dlpack(capsule), tensor)
             parameter = self.parameters[tensor]
@@ -129,13 +137,13 @@ class Unit:
             if self.visibility is Visibility.SHOWN:
                 version, memory = self.version, self.parameters[packed.tensor].detach()
             else:
-                version, capsule = self.job.capsule(self.index, packed.tensor)
+                version, capsule = self.membership.capsule(self.index, packed.tensor)
                 memory = self._view(from_dlpack(capsule), packed.tensor)
                 self._addresses[memory.untyped_storage().data_ptr()] = (self, packed.tensor, version)
-        if version != packed.version:
+        if version != packed.version and not self.membership.is_void:
             raise RuntimeError(
-                f"{self.names[packed.tensor]} has been modified by optimizer.step() since it was needed for this backward: "
-                f"it is of step {version}, the graph of step {packed.version}. Call backward before the step, or run forward again."
+                f"{self.names[packed.tensor]} has been modified by optimizer.step() since this graph was made: it is of "
+                f"step {version}, the graph of step {packed.version}. Call backward() before step(), or run forward again."
             )
         if memory.dtype != packed.dtype:
             memory = memory.view(packed.dtype)
@@ -156,7 +164,7 @@ def pack_with(addresses: dict[int, tuple[Unit, int, int]]) -> Callable[[torch.Te
         if place is None:
             return tensor
         unit, index, version = place
-        return Packed(unit, index, version, tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
+        return Packed(unit, index, version, tensor.dtype, tensor.shape, tensor.stride(), int(tensor.storage_offset()))
 
     return pack
 
@@ -188,8 +196,8 @@ def _nothing(parameter: nn.Parameter) -> torch.Tensor:
 
 # What a parameter's metadata is, shown or hidden. No version of torch has all of these.
 _ATTRIBUTES = (
-    "shape dtype device layout ndim grad requires_grad is_leaf grad_fn names is_cuda is_meta is_sparse is_quantized output_nr "
-    "_version itemsize nbytes _grad _grad_fn _backward_hooks"
+    "shape dtype device layout ndim grad requires_grad is_leaf grad_fn names is_cuda is_meta is_sparse is_quantized "
+    "output_nr _version itemsize nbytes _grad _grad_fn _backward_hooks"
 )
 _METHODS = (
     "size dim ndimension numel nelement element_size is_floating_point is_complex is_signed type get_device is_pinned "
@@ -199,7 +207,7 @@ _METADATA = (
     {getattr(torch.Tensor, name).__get__ for name in _ATTRIBUTES.split() if hasattr(torch.Tensor, name)}
     | {getattr(torch.Tensor, name) for name in _METHODS.split() if hasattr(torch.Tensor, name)}
     | {getattr(torch.Tensor, name).__set__ for name in ("grad", "requires_grad", "_backward_hooks")}
-    | {torch.Tensor.grad.__delete__}  # type: ignore[attr-defined]
+    | {vars(torch._C.TensorBase)["grad"].__delete__}
 )
 
 
@@ -247,13 +255,14 @@ def _hidden_in(value: Any) -> list[_Hidden]:
     return []
 
 
+_WRITING = {"__set__", "__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__"}
+
+
 def _refuse_writing(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raises where the function would write to a parameter: its memory is the daemon's, for all ranks, and read-only."""
+    """Raises where the function would write to a parameter, whose memory is the daemon's, for all ranks."""
     name = getattr(function, "__name__", "")
     written = kwargs.get("out")
-    if name.endswith("_") and not name.endswith("__"):
-        written = args[0]
-    elif name in ("__set__", "__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__"):
+    if (name.endswith("_") and not name.endswith("__")) or name in _WRITING:
         written = args[0]
     place = place_of(written) if isinstance(written, _Hidden) else None
     if place is not None:

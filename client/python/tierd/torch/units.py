@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
-# An embedding of at least so many elements is a unit of its own; smaller parameters outside of blocks share units up to that.
+# Outside of blocks a parameter of at least so many elements is a unit of its own; smaller ones share units up to that.
 LARGE = 1 << 20
 
 Chooser = Sequence[str] | Callable[[str, nn.Module], bool]
@@ -37,9 +37,10 @@ class Plan:
 def choose(model: nn.Module, chooser: Chooser | None = None) -> list[Plan]:
     """Divides a model's parameters into units, in the order of its modules.
 
-    chooser: names of classes whose modules are units, or a function of a module's name and the module that says so. None: the
-    classes of `_no_split_modules` (Hugging Face), and the elements of `ModuleList`s and `Sequential`s. The outermost such module
-    counts. What lies in no such module, or in several, is a unit by itself where it is large, else with its neighbours.
+    chooser: names of classes whose modules are units, or a function of a module's name and the module that says so.
+    None: the classes of `_no_split_modules` (Hugging Face), and the elements of `ModuleList`s and `Sequential`s. The
+    outermost such module counts. What lies in no such module, or in several, is a unit by itself where it is large,
+    else with its neighbours.
     """
     blocks = _blocks(model, chooser)
     plans: list[Plan] = []

@@ -1,0 +1,167 @@
+"""What stays with the job's state beside its tensors: the model's buffers, random states, and what the trainer
+wants kept.
+
+It travels as blobs of this rank, with the step that is closed next, and only what has changed. A trainer that comes
+back has it as it was after that step.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import random
+import sys
+from typing import Any
+
+import torch
+from torch import nn
+
+from tierd._core import Error, Job
+
+BUFFERS, RANDOM, STATE = "tierd.buffers", "tierd.random", "tierd.state"
+
+# Room for random states and for what the trainer keeps, of each rank.
+ROOM = 4 << 20
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.Size, torch.dtype, torch.device)
+
+
+class State(dict[str, Any]):
+    """`tierd.state`: what a trainer keeps with the job: where it is in its data, best losses, states of schedulers.
+
+    Values are numbers, strings, bytes, tensors, and lists, tuples and dicts of these. They count from the next
+    `optimizer.step()` on.
+    """
+
+
+class Kept:
+    """What is kept for one model."""
+
+    def __init__(self, model: nn.Module, *, with_random_states: bool = True):
+        self.state = State()
+        self._model = model
+        self._with_random_states = with_random_states
+        self._versions: list[tuple[int, int]] | None = None
+        self._states: dict[str, Any] | None = None
+        self._sent_state: bytes | None = None
+
+    def bytes_needed(self) -> int:
+        """Room for the blobs of a rank."""
+        return ROOM + sum(buffer.nbytes + 1024 for buffer in self._buffers().values())
+
+    def blobs(self) -> dict[str, bytes]:
+        """What has changed since the last step."""
+        blobs = {}
+        states = random_states() if self._with_random_states else {}
+        if states and not (self._states and _are_equal(states, self._states)):
+            self._states = states
+            blobs[RANDOM] = pack(states)
+        if self.state or self._sent_state is not None:
+            _check(self.state, "tierd.state")
+            blobs[STATE] = pack(dict(self.state))
+        buffers = self._buffers()
+        versions = [(id(buffer), buffer._version) for buffer in buffers.values()]
+        if versions != self._versions:
+            self._versions = versions
+            if buffers:
+                blobs[BUFFERS] = pack({name: buffer.detach() for name, buffer in buffers.items()})
+        if blobs.get(STATE) == self._sent_state:
+            blobs.pop(STATE, None)
+        self._sent_state = blobs.get(STATE, self._sent_state)
+        return blobs
+
+    def forget(self) -> None:
+        """Sends all of it with the next step."""
+        self._versions = self._states = self._sent_state = None
+
+    def restore(self, core: Job) -> None:
+        """Takes everything as it was after the step at which the job stands."""
+        self.forget()
+        buffers = core.blob_get(BUFFERS)
+        if buffers is not None:
+            self._restore_buffers(unpack(buffers, f"the job's blob {BUFFERS}"))
+        state = core.blob_get(STATE)
+        self.state.clear()
+        if state is not None:
+            self.state.update(unpack(state, f"the job's blob {STATE}"))
+        states = core.blob_get(RANDOM)
+        if states is not None and self._with_random_states:
+            set_random_states(unpack(states, f"the job's blob {RANDOM}"))
+
+    def _buffers(self) -> dict[str, torch.Tensor]:
+        """The persistent ones, by name."""
+        found = {}
+        for prefix, module in self._model.named_modules():
+            for name, buffer in module.named_buffers(prefix, recurse=False):
+                if name.rpartition(".")[2] not in module._non_persistent_buffers_set:
+                    found[name] = buffer
+        return found
+
+    def _restore_buffers(self, values: dict[str, torch.Tensor]) -> None:
+        own = self._buffers()
+        if own.keys() != values.keys():
+            name = min(own.keys() ^ values.keys())
+            whose = "the model" if name in own else "the job"
+            raise Error(errno.EINVAL, f"only {whose} has a buffer {name}: they are not of the same architecture")
+        with torch.no_grad():
+            for name, buffer in own.items():
+                buffer.copy_(values[name])
+
+
+def pack(value: Any) -> bytes:
+    file = io.BytesIO()
+    torch.save(value, file)
+    return file.getvalue()
+
+
+def unpack(blob: bytes, name: str) -> dict[str, Any]:
+    """Data alone: what another member of the job's group has put there runs no code."""
+    value = torch.load(io.BytesIO(blob), weights_only=True)
+    if not isinstance(value, dict):
+        raise Error(errno.EINVAL, f"{name} is no dict: it was not written by tierd.torch")
+    return value
+
+
+def _check(value: Any, name: str) -> None:
+    """Raises where a value could be kept, but not be read again."""
+    if isinstance(value, (*_PLAIN, torch.Tensor)):
+        return
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _check(key, f"a key of {name}")
+            _check(item, f"{name}[{key!r}]")
+    elif isinstance(value, list | tuple | set):
+        for i, item in enumerate(value):
+            _check(item, f"{name}[{i}]")
+    else:
+        raise Error(
+            errno.EINVAL, f"{name} is a {type(value).__name__}: numbers, strings, tensors, lists and dicts can be kept"
+        )
+
+
+# ---- Random states
+
+
+def random_states() -> dict[str, Any]:
+    """Of torch, of Python and, where it is in use, of NumPy."""
+    states: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
+    if "numpy" in sys.modules:
+        name, keys, *rest = sys.modules["numpy"].random.get_state()
+        states["numpy"] = (name, tuple(keys.tolist()), *rest)
+    return states
+
+
+def _are_equal(states: dict[str, Any], others: dict[str, Any]) -> bool:
+    return (
+        states.keys() == others.keys()
+        and torch.equal(states["torch"], others["torch"])
+        and all(states[key] == others[key] for key in states if key != "torch")
+    )
+
+
+def set_random_states(states: dict[str, Any]) -> None:
+    """Sets them as they were kept."""
+    torch.set_rng_state(states["torch"])
+    random.setstate(states["python"])
+    if "numpy" in states and "numpy" in sys.modules:
+        sys.modules["numpy"].random.set_state(states["numpy"])

@@ -1,0 +1,117 @@
+"""This rank's membership of the job: the calls of the data path, and what happens when the job has gone back to an
+earlier step.
+
+When a rank dies or the daemon is restarted, calls fail with `tierd.StaleError`. Where the training loop can go back
+(`resumable()`), the membership makes the job ready again at once and the iteration under way is *void*: it runs to
+its end with values that can be read, but what it computes counts for nothing, and the loop goes on from the step at
+which the job stands. Where the loop cannot, the error goes to the caller.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from typing_extensions import CapsuleType
+
+from tierd._core import Job, StaleError, Ticket
+
+
+class Standing(enum.Enum):
+    """Where this rank's iteration stands beside the job."""
+
+    RUNNING = enum.auto()
+    VOID = enum.auto()
+
+
+class Membership:
+    def __init__(self, core: Job):
+        self.core = core
+        self.standing = Standing.RUNNING
+        self.can_go_back = False
+        self.step = 0  # at which the job was made ready last
+        self.lost: Callable[[], None] = lambda: None  # called when what was pushed since the last step is lost
+
+    @property
+    def is_void(self) -> bool:
+        return self.standing is Standing.VOID
+
+    def ready(self) -> int:
+        """Waits for all ranks; the step at which the job stands."""
+        while True:
+            try:
+                self.step = self.core.ready()["step"]
+                return self.step
+            except StaleError:
+                # Another rank was lost while this one waited.
+                continue
+
+    def capsules(self, unit: int) -> tuple[int, tuple[CapsuleType, ...]]:
+        while True:
+            try:
+                return self.core.capsules(unit)
+            except StaleError as error:
+                self._go_back(error)
+
+    def capsule(self, unit: int, tensor: int) -> tuple[int, CapsuleType]:
+        while True:
+            try:
+                return self.core.capsule(unit, tensor)
+            except StaleError as error:
+                self._go_back(error)
+
+    def gradients(self, unit: int) -> tuple[CapsuleType | None, ...] | None:
+        """None: the iteration is void."""
+        try:
+            return None if self.is_void else self.core.gradients(unit)
+        except StaleError as error:
+            self._go_back(error)
+            return None
+
+    def push(self, unit: int) -> None:
+        try:
+            if not self.is_void:
+                self.core.push(unit)
+        except StaleError as error:
+            self._go_back(error)
+
+    def phase(self, name: str) -> None:
+        try:
+            self.core.phase(name)
+        except StaleError as error:
+            self._go_back(error)
+            self.core.phase(name)
+
+    def close_step(
+        self, rates: Mapping[str, Any], groups: Sequence[Mapping[str, Any]], blobs: Mapping[str, bytes]
+    ) -> Ticket | None:
+        """Closes this rank's part of the step, with blobs that stay with it. None: the iteration is void."""
+        try:
+            if self.is_void:
+                return None
+            for key, blob in blobs.items():
+                self.core.blob_set(key, blob)
+            return self.core.step(rates, groups)
+        except StaleError as error:
+            self._go_back(error)
+            return None
+
+    def finish_step(self, ticket: Ticket) -> dict[str, Any] | None:
+        """Waits until it is applied; what it did. None: it was lost, and the iteration is void."""
+        try:
+            ticket.wait()
+            return ticket.result()
+        except StaleError as error:
+            self._go_back(error)
+            return None
+
+    def _go_back(self, error: StaleError) -> None:
+        if not self.can_go_back:
+            raise error
+        self.standing = Standing.VOID
+        self.lost()
+        self.core.discard_all()
+        step = self.ready()
+        print(f"tierd: the training goes back to step {step}: {error.strerror}", file=sys.stderr, flush=True)

@@ -1,0 +1,140 @@
+"""A training loop that goes on where the job stands: after a restart of the script, of a rank, or of the daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from tierd.torch.kept import pack, random_states, set_random_states, unpack
+
+if TYPE_CHECKING:
+    from tierd.torch.job import TorchJob
+
+Batch = TypeVar("Batch")
+
+# The key of tierd.state under which the position is.
+KEY = "tierd.position"
+
+
+class Stateful(Protocol):
+    """Something that has a state, as schedulers of learning rates do."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any], /) -> Any: ...
+
+
+@dataclass
+class Place:
+    """Where in the data the trainer is."""
+
+    number: int  # of the pass over the data
+    count: int  # of its batches that were handed out
+    start: bytes  # random states before it, from which the loader makes its order
+
+
+class Position:
+    """The place of a job's trainer in its data, kept with each step."""
+
+    def __init__(self, job: TorchJob):
+        self._job = job
+        self._passes = 0  # that the script has begun
+        self._place: Place | None = None
+        self._first: Place | None = None
+        self._objects: tuple[Stateful, ...] = ()
+        self._steps_at_step: list[int] = []
+        self._steps_after: list[int] = []
+
+    def batches(self, loader: Iterable[Batch], objects: tuple[Stateful, ...]) -> Iterator[Batch]:
+        """What `tierd.torch.resumable()` gives."""
+        membership = self._job.membership
+        last, self._passes = self._passes, self._passes + 1
+        self._objects = objects
+        membership.can_go_back = True
+        if last == 0 or membership.is_void:
+            self._restore()
+        number = min(last, self._stands_at(last))
+        if self._stands_at(last) > last:
+            return
+        while number <= last:
+            yield from self._pass(loader, number)
+            if membership.is_void:
+                self._restore()
+                number = self._stands_at(0)
+            else:
+                number += 1
+
+    def _stands_at(self, otherwise: int) -> int:
+        """The pass in which the job's step lies."""
+        kept = self._job.kept.state.get(KEY)
+        return otherwise if kept is None else int(kept["number"])
+
+    def _pass(self, loader: Iterable[Batch], number: int) -> Iterator[Batch]:
+        """The rest of a pass, from the job's step on."""
+        kept = self._job.kept.state.get(KEY)
+        now = pack(random_states())
+        place = Place(number, 0, now)
+        if kept is not None and kept["number"] == number:
+            place = Place(number, kept["count"], kept["start"])
+        elif kept is None and self._first is not None and self._first.number == number:
+            place = Place(number, 0, self._first.start)
+        self._first = self._first or Place(number, 0, place.start)
+        set_random_states(unpack(place.start, KEY))
+        batches = iter(loader)
+        for _ in range(place.count):
+            next(batches, None)
+        if place.count:
+            set_random_states(unpack(now, KEY))
+        self._place = place
+        for batch in batches:
+            place.count += 1
+            yield batch
+            self._steps_after = [
+                now - then for now, then in zip(self._scheduler_steps(), self._steps_at_step, strict=False)
+            ]
+            if self._job.membership.is_void:
+                return
+
+    # ---- With each step
+
+    def keep(self) -> None:
+        """Puts the place, the groups' options and the objects' states into what is kept with the next step."""
+        if self._place is None:
+            return
+        self._steps_at_step = self._scheduler_steps()
+        place = self._place
+        self._job.kept.state[KEY] = {
+            "number": place.number,
+            "count": place.count,
+            "start": place.start,
+            "groups": [
+                {key: value for key, value in group.items() if key != "params"} for group in self._job.param_groups
+            ],
+            "objects": [item.state_dict() for item in self._objects],
+            # A scheduler is stepped after the optimizer, and what comes after a step is not kept with it.
+            "steps_after": self._steps_after or [1] * len(self._steps_at_step),
+        }
+
+    def _scheduler_steps(self) -> list[int]:
+        return [item.last_epoch for item in self._schedulers()]
+
+    def _schedulers(self) -> list[LRScheduler]:
+        return [
+            item for item in self._objects if isinstance(item, LRScheduler) and not isinstance(item, ReduceLROnPlateau)
+        ]
+
+    def _restore(self) -> None:
+        """Sets everything as it was after the job's step."""
+        self._job.go_on()
+        kept = self._job.kept.state.get(KEY)
+        if kept is None:
+            return
+        for group, options in zip(self._job.param_groups, kept["groups"], strict=True):
+            group.update(options)
+        for item, state in zip(self._objects, kept["objects"], strict=True):
+            item.load_state_dict(state)
+        for scheduler, steps in zip(self._schedulers(), kept["steps_after"], strict=True):
+            for _ in range(steps):
+                scheduler.step()
