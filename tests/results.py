@@ -11,8 +11,8 @@ import re
 import subprocess
 import sys
 
-# cmocka's line for each test function of a program.
-CASE = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] (\w+)$", re.MULTILINE)
+# cmocka's line for each test function of a program, and that of tests/python/conftest.py for each case.
+CASE = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] (\S+)$", re.MULTILINE)
 
 
 def introspect(folder, what):
@@ -47,7 +47,7 @@ def reason(text):
 
 
 def cases(test):
-    """Results of one test as (name, result, reason): a cmocka program counts by its functions."""
+    """Results of one test as (name, result, reason): programs of cmocka and files of pytest count by their cases."""
     # meson names it "project:suite / name".
     name = test["name"].split(" / ")[-1]
     output = test.get("stdout") or ""

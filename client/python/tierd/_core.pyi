@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from typing_extensions import Buffer, CapsuleType
 
-Fields = Mapping[str, Any]
+Fields: TypeAlias = Mapping[str, Any]
 
 EITHER: int
 CREATE: int

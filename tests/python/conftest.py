@@ -1,0 +1,120 @@
+"""What all tests of the package share: a private daemon, and a line for each case, by which `./run test` counts them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+BUILD = Path(__file__).resolve().parents[2] / "build"
+TIERD = os.environ.get("TIERD", str(BUILD / "daemon" / "tierd"))
+TIERCTL = os.environ.get("TIERCTL", str(BUILD / "client" / "tierctl" / "tierctl"))
+# Seconds that nothing here takes, on a busy machine: who takes so long hangs.
+PATIENCE = 200
+
+
+class Cases:
+    """Says what came of each case, as a program of cmocka does."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.result = "OK"
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "setup":
+            self.result = "OK"
+        if report.failed:
+            self.result = "FAILED"
+        elif report.skipped and not hasattr(report, "wasxfail"):
+            self.result = "SKIPPED"
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            self.write(f"skipped: {reason.removeprefix('Skipped: ')}")
+        if report.when == "teardown":
+            name = report.nodeid.partition("::")[2].replace("::", ".").replace(" ", "_")
+            self.write(f"[ {self.result:>8} ] {name}")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_teststatus(
+        self, report: pytest.TestReport
+    ) -> Generator[None, tuple[str, str, str], tuple[str, str, str]]:
+        category, _, word = yield
+        return category, "", word
+
+    def write(self, line: str) -> None:
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        assert reporter is not None
+        reporter.write_line(line)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Cases(config))
+
+
+@dataclass
+class Daemon:
+    """A tierd of the tests' own."""
+
+    folder: Path
+    nvme: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "tierd" / "tierd.sock"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
+
+    def start(self, *flags: str) -> None:
+        """Starts it, and waits until it answers."""
+        with self.log.open("ab") as log:
+            places = f"--socket {self.socket} --state-dir {self.folder}/state".split()
+            sizes = ["--host-budget", "256M", "--file-system", "memory", "--workers", "2"]
+            self.process = subprocess.Popen([TIERD, *places, "--nvme", f"{self.nvme}:1G", *sizes, *flags], stderr=log)
+        deadline = time.monotonic() + PATIENCE
+        while subprocess.run([TIERCTL, "ping"], capture_output=True, check=False).returncode != 0:
+            assert self.process.poll() is None, f"the daemon ended while it started: {self.log.read_text()}"
+            assert time.monotonic() < deadline, f"the daemon does not answer: {self.log.read_text()}"
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Ends it as an administrator does."""
+        assert self.process is not None
+        self.process.terminate()
+        assert self.process.wait(PATIENCE) == 0, self.log.read_text()
+
+    def kill(self) -> None:
+        """Ends it as a crash does."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+
+@pytest.fixture(scope="session")
+def daemon() -> Iterator[Daemon]:
+    """One for all tests of a file; $TIERD_SOCKET leads to it."""
+    # In /tmp, because paths of sockets are short; what lies on NVMe wants a real disk.
+    folder = Path(tempfile.mkdtemp(prefix="tierd-test-", dir="/tmp"))
+    nvme = Path(tempfile.mkdtemp(prefix="tierd-nvme-", dir=os.environ.get("TIERD_TEST_DISK")))
+    daemon = Daemon(folder, nvme)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIERD_SOCKET", str(daemon.socket))
+        patch.setenv("XDG_RUNTIME_DIR", str(folder))
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+        try:
+            daemon.start()
+            yield daemon
+            daemon.stop()
+        finally:
+            if daemon.process is not None:
+                daemon.kill()
+            shutil.rmtree(folder)
+            shutil.rmtree(nvme)

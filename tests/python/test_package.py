@@ -1,0 +1,29 @@
+"""The package as it is built: importable, without what it does not need, and of the same build as the daemon."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import resources
+
+import tierd
+from conftest import TIERCTL, TIERD, Daemon
+
+
+def test_its_version_is_that_of_the_daemon() -> None:
+    said = subprocess.run([TIERD, "--version"], capture_output=True, text=True, check=True).stdout
+    assert said.split() == ["tierd", tierd.__version__]
+
+
+def test_it_needs_neither_torch_nor_numpy() -> None:
+    code = "import sys, tierd; sys.exit(bool({'torch', 'numpy'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_it_is_typed() -> None:
+    assert resources.files(tierd).joinpath("py.typed").is_file()
+
+
+def test_a_daemon_of_the_same_build_answers(daemon: Daemon) -> None:
+    said = subprocess.run([TIERCTL, "ping"], capture_output=True, text=True, check=True).stdout
+    assert tierd.__version__ in said
