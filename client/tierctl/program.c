@@ -119,17 +119,22 @@ void program_result_clear(struct program_result *result)
 	result->output = result->errors = NULL;
 }
 
-/* In a folder that was built and not installed, as meson.build has it; else where it was installed. */
+/* In a folder that was built and not installed, as meson.build has it; beside tierctl, as in an environment
+ * of Python; else where it was installed. */
 const char *program_tierd(char path[PATH_MAX])
 {
-	static const char in_build[] = "/../../daemon/tierd";
-	ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - sizeof(in_build));
+	static const char *const places[] = { "/../../daemon/tierd", "/tierd" };
+	ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - strlen(places[0]) - 1);
 	char *slash;
 
 	if (length < 0)
 		return TIERD_PROGRAM;
 	path[length] = '\0';
 	slash = strrchr(path, '/');
-	strcpy(slash ? slash : path, in_build);
-	return access(path, X_OK) == 0 ? path : TIERD_PROGRAM;
+	for (size_t i = 0; i < ARRAY_LENGTH(places); i++) {
+		strcpy(slash ? slash : path, places[i]);
+		if (access(path, X_OK) == 0)
+			return path;
+	}
+	return TIERD_PROGRAM;
 }

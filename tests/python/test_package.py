@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import resources
+from pathlib import Path
 
 import tierd
 from conftest import TIERCTL, TIERD, Daemon
@@ -27,3 +28,12 @@ def test_it_is_typed() -> None:
 def test_a_daemon_of_the_same_build_answers(daemon: Daemon) -> None:
     said = subprocess.run([TIERCTL, "ping"], capture_output=True, text=True, check=True).stdout
     assert tierd.__version__ in said
+
+
+def test_it_has_all_files_of_the_source() -> None:
+    source = Path(__file__).resolve().parents[2] / "client" / "python" / "tierd"
+    patterns = ["**/*.py", "**/*.pyi", "**/py.typed"]
+    names = {path.relative_to(source) for pattern in patterns for path in source.glob(pattern)}
+    package = Path(tierd.__file__).parent
+    assert names
+    assert {name for name in names if not (package / name).is_file()} == set()
