@@ -101,7 +101,9 @@ class AdamW:
             g = fma(fp32(self.weight_decay), master, gradient)
         self.m = fma(beta1, m, fp32(1.0 - beta1) * g)
         self.v = fma(beta2, v, (fp32(1.0 - beta2) * g) * g)
-        denominator = fma(scale, self.v.sqrt(), torch.full_like(master, self.eps))
+        # The mathematical library's root of fp32 is not rounded to the nearest.
+        root = self.v.double().sqrt().float()
+        denominator = fma(scale, root, torch.full_like(master, self.eps))
         master.copy_(fma(-step, self.m / denominator, decayed))
 
 

@@ -10,6 +10,8 @@ import torch
 
 import compare
 import formulas
+from graph_nodes import NODES
+from graphs import Graph, run
 from models import CASES, Case
 from reference import Plan, clip, exact, plain
 
@@ -110,3 +112,24 @@ def test_a_difference_is_named_with_its_element_and_both_values() -> None:
     assert compare.difference(ours, theirs, 0.5) is None
     assert compare.difference({"a": ours["a"]}, theirs) == "b is missing in the first"
     assert compare.difference({"a": -ours["a"], "b": theirs["b"]}, theirs) is not None
+
+
+def test_random_graphs_repeat_themselves_and_have_every_kind_of_module() -> None:
+    kinds: set[str] = set()
+    for seed in range(60):
+        graph = Graph.of(seed)
+        kinds.update(type(module).__name__ for module in graph.make_model().modules())
+        if seed % 6 == 0:
+            compare.assert_same_bits(run(graph), run(graph))
+    assert {node.__name__ for node in NODES.values()} <= kinds
+    assert {
+        "Scale",
+        "Views",
+        "InPlace",
+        "Lookup",
+        "Recurrent",
+        "Attention",
+        "Custom",
+        "Slope",
+        "Mixed",
+    } <= kinds

@@ -1,0 +1,118 @@
+"""Models as they are, trained with tierd: the same numbers as without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+import compare
+import formulas
+from models import BY_NAME, CASES, Case
+from reference import Plan, exact, plain
+from training import job_name, trained
+
+EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=str)
+BETAS = (0.9, 0.95)
+ADAMW = partial(torch.optim.AdamW, lr=1e-3, betas=BETAS, eps=1e-6, weight_decay=0.1)
+
+
+def adamw(name: str) -> formulas.Rule:
+    """The rule of ADAMW."""
+    return formulas.AdamW(1e-3, BETAS, 1e-6, 0.1)
+
+
+def warmup(step: int) -> float:
+    """A learning rate that rises over ten steps."""
+    return min(1.0, (step + 1) / 10)
+
+
+@pytest.fixture
+def job(request: pytest.FixtureRequest) -> str:
+    """A job's name of this test alone."""
+    return job_name(request.node.name)
+
+
+@EVERY_CASE
+def test_sgd_in_fp32_gives_every_bit_of_plain_torch(case: Case, job: str) -> None:
+    plan = Plan(case)
+    sgd = partial(torch.optim.SGD, lr=0.05)
+    ours, theirs = trained(plan, sgd, job), plain(plan, sgd)
+    compare.assert_losses_close(ours.losses, theirs.losses, 0.0)
+    compare.assert_same_bits(ours.state, theirs.state)
+
+
+@EVERY_CASE
+def test_adamw_in_fp32_gives_the_losses_and_parameters_of_plain_torch(case: Case, job: str) -> None:
+    plan = Plan(case, max_grad_norm=1.0)
+    ours, theirs = trained(plan, ADAMW, job), plain(plan, ADAMW)
+    compare.assert_losses_close(ours.losses, theirs.losses, 1e-5)
+    compare.assert_close(ours.state, theirs.state, 1e-6)
+
+
+@EVERY_CASE
+def test_adamw_in_fp32_gives_every_bit_of_its_formula(case: Case, job: str) -> None:
+    plan = Plan(case, max_grad_norm=1.0, schedule=warmup)
+    ours, theirs = trained(plan, ADAMW, job), exact(plan, adamw)
+    compare.assert_losses_close(ours.losses, theirs.losses, 0.0)
+    compare.assert_same_bits(ours.state, theirs.state)
+
+
+@EVERY_CASE
+def test_bf16_gives_every_bit_of_a_loop_with_fp32_masters(case: Case, job: str) -> None:
+    plan = Plan(case, dtype=torch.bfloat16, max_grad_norm=1.0)
+    ours, theirs = trained(plan, ADAMW, job), exact(plan, adamw)
+    compare.assert_losses_close(ours.losses, theirs.losses, 0.0)
+    compare.assert_same_bits(ours.state, theirs.state)
+
+
+@EVERY_CASE
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+def test_micro_batches_are_summed_in_fp32(case: Case, dtype: torch.dtype, job: str) -> None:
+    plan = Plan(case, steps=8, dtype=dtype, micro_batches=3, max_grad_norm=1.0)
+    ours, theirs = trained(plan, ADAMW, job), exact(plan, adamw)
+    compare.assert_losses_close(ours.losses, theirs.losses, 0.0)
+    compare.assert_same_bits(ours.state, theirs.state)
+
+
+@pytest.mark.parametrize("name", ["twice", "branches", "gpt2"])
+@pytest.mark.parametrize("nesterov", [False, True], ids=["plain", "nesterov"])
+def test_momentum_gives_every_bit_of_its_formula(name: str, nesterov: bool, job: str) -> None:
+    plan = Plan(BY_NAME[name], schedule=warmup)
+    sgd = partial(torch.optim.SGD, lr=0.05, momentum=0.9, weight_decay=0.01, nesterov=nesterov)
+    ours = trained(plan, sgd, job)
+    theirs = exact(plan, lambda name: formulas.Sgd(0.05, 0.9, weight_decay=0.01, nesterov=nesterov))
+    compare.assert_same_bits(ours.state, theirs.state)
+
+
+@pytest.mark.parametrize("name", ["twice", "branches", "gpt2"])
+def test_adam_gives_every_bit_of_its_formula(name: str, job: str) -> None:
+    plan = Plan(BY_NAME[name], max_grad_norm=1.0)
+    adam = partial(torch.optim.Adam, lr=1e-3, weight_decay=0.1)
+    ours = trained(plan, adam, job)
+    theirs = exact(plan, lambda name: formulas.AdamW(1e-3, weight_decay=0.1, decoupled=False))
+    compare.assert_same_bits(ours.state, theirs.state)
+
+
+@pytest.mark.parametrize("name", ["twice", "branches", "bert"])
+def test_groups_have_their_own_rates_and_decay(name: str, job: str) -> None:
+    """Biases and norms do not decay, as trainers have it."""
+    plan = Plan(BY_NAME[name], max_grad_norm=1.0, schedule=warmup)
+
+    def grouped(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        every = list(parameters)
+        matrices = {"params": [p for p in every if p.ndim > 1]}
+        others = {"params": [p for p in every if p.ndim <= 1], "weight_decay": 0.0, "lr": 3e-3}
+        groups: list[dict[str, Any]] = [matrices, others]
+        return torch.optim.AdamW(groups, lr=1e-3, betas=BETAS, eps=1e-6, weight_decay=0.1)
+
+    shapes = {name: parameter.ndim for name, parameter in plan.make_model().named_parameters()}
+
+    def rule(name: str) -> formulas.Rule:
+        return adamw(name) if shapes[name] > 1 else formulas.AdamW(3e-3, BETAS, 1e-6, 0.0)
+
+    ours, theirs = trained(plan, grouped, job), exact(plan, rule)
+    compare.assert_same_bits(ours.state, theirs.state)

@@ -1,0 +1,44 @@
+"""Trains with tierd what `reference` trains without."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+import tierd.torch as tierd
+from reference import Plan, Training, train
+
+MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
+
+
+def job_name(test: str) -> str:
+    """A job's name of that of a test, at most 63 of the characters that may be in one."""
+    return re.sub("[^A-Za-z0-9]+", "-", test).strip("-")[-63:].strip("-")
+
+
+def initialize(
+    model: nn.Module, optimizer: Optimizer, job: str, **options: Any
+) -> tuple[nn.Module, Optimizer]:
+    """Puts a model on tierd, alone, at stage 3 unless the options say else."""
+    defaults: dict[str, Any] = {"stage": 3, "rank": 0, "world_size": 1}
+    return tierd.initialize(model, optimizer, job=job, **(defaults | options))
+
+
+def trained(plan: Plan, make_optimizer: MakeOptimizer, job: str, **options: Any) -> Training:
+    """What comes of a plan with tierd, which clips where the plan says so."""
+    model = plan.make_model()
+    optimizer = make_optimizer(model.parameters())
+    model, optimizer = initialize(model, optimizer, job, max_grad_norm=plan.max_grad_norm, **options)
+    try:
+        return train(plan, model, optimizer)
+    finally:
+        close(optimizer)
+
+
+def close(optimizer: Optimizer) -> None:
+    """Ends the membership of a job, so that many of them fit into one process."""
+    optimizer.tierd_job.close()  # type: ignore[attr-defined]
