@@ -422,13 +422,15 @@ void operation_fail_refused(struct member *member)
 	on_pack(&operation->waiter, -EAGAIN);
 }
 
-void operation_forget(struct member *member)
+void operation_give_up(struct tensor_operation *operation)
 {
-	struct tensor_operation *operation = member->operation;
-
-	if (!operation)
-		return;
 	operation->pending = NULL;
 	if (operation->stage != IN_FLIGHT)
 		operation_free(operation);
+}
+
+void operation_forget(struct member *member)
+{
+	if (member->operation)
+		operation_give_up(member->operation);
 }

@@ -40,6 +40,7 @@ struct tensor_operation {
 	struct tensor *tensor;
 	uint64_t first, count; /* elements of the tensor */
 	bool is_master;
+	const void *written; /* of a rank's write: its values */
 	/* Of the daemon's own writes: where the values are, in which format, and who wants to know of the
 	 * end; then the job's turn follows. is_same_format: in the tensor's own. */
 	const void *values;
@@ -93,6 +94,8 @@ uint32_t operation_pack(const struct tensor_operation *operation);
 uint64_t operation_pack_element(const struct tensor_operation *operation);
 /* What is kept of its elements, in the stream of their state. */
 struct store_piece operation_kept(const struct tensor_operation *operation);
+/* It is freed, if it only waits; else it goes on, with nobody to answer. */
+void operation_give_up(struct tensor_operation *operation);
 /* Answers with its status, and frees it. */
 void operation_end(struct tensor_operation *operation);
 

@@ -37,11 +37,9 @@ static bool are_finite(const float *values, uint64_t count)
 /* Who changes the window after this look harms the model that he trains, and nothing else. */
 static int copy_masters(const struct tensor_operation *operation)
 {
-	const float *window = (const float *)operation->member->window.base;
-
-	if (operation->is_of_shard && !are_finite(window, operation->count))
+	if (operation->is_of_shard && !are_finite(operation->written, operation->count))
 		return -EDOM;
-	memcpy(sums_address(operation), window, operation->count * sizeof(float));
+	memcpy(sums_address(operation), operation->written, operation->count * sizeof(float));
 	return 0;
 }
 
@@ -77,19 +75,17 @@ static void take_values(const struct tensor_operation *operation)
 
 static int write_values(const struct tensor_operation *operation)
 {
-	const void *window = operation->member->window.base;
-
 	if (operation->tensor->is_frozen) {
-		memcpy(slot_address(operation), window,
+		memcpy(slot_address(operation), operation->written,
 		       operation->count * section_element_bytes(operation_section(operation)));
 	} else if (operation->is_master) {
 		return copy_masters(operation);
 	} else if (sums_are_as_pushed(operation->job)) {
-		memcpy(sums_address(operation), window,
+		memcpy(sums_address(operation), operation->written,
 		       operation->count * section_element_bytes(operation_section(operation)));
 	} else {
-		format_widen(state_master_kind(operation_section(operation)), window, operation->count,
-			     sums_address(operation));
+		format_widen(state_master_kind(operation_section(operation)), operation->written,
+			     operation->count, sums_address(operation));
 	}
 	return 0;
 }
@@ -101,7 +97,7 @@ static void widen_written(const struct tensor_operation *operation, uint64_t fir
 	enum master_kind kind = operation->is_master ? MASTER_ITSELF
 				: operation->values  ? operation->format
 						     : state_master_kind(operation_section(operation));
-	const char *written = operation->values ? operation->values : operation->member->window.base;
+	const char *written = operation->values ? operation->values : operation->written;
 
 	format_widen(kind, written + first * master_parameter_bytes(kind), count, values);
 }

@@ -94,9 +94,8 @@ static void run_copy(struct work *work)
 		operation_split(operation, (void *)operation->source);
 	else
 		moments_keep(state_moments(operation_section(operation)),
-			     (unsigned)operation->state - STATE_SLOTS,
-			     (const float *)operation->member->window.base, operation_pack_element(operation),
-			     operation->count, (void *)operation->source);
+			     (unsigned)operation->state - STATE_SLOTS, operation->written,
+			     operation_pack_element(operation), operation->count, (void *)operation->source);
 }
 
 static void copy(struct tensor_operation *operation)
