@@ -96,6 +96,7 @@ void job_options_encode(const struct tierd_job_options *options, struct wire_gro
 	ret_open->strict = options->strict;
 	ret_open->pushed_once = options->pushed_once;
 	ret_open->takeover = options->takeover;
+	ret_open->drafted = options->drafted;
 	ret_open->source = (char *)(options->source ? options->source : "");
 	ret_open->partial = options->partial;
 	ret_open->with_optimizer = options->with_optimizer;

@@ -173,11 +173,12 @@ struct tierd_job_options {
 	uint64_t snapshot_every;      /* each such step is kept as snapshot step-N, by itself; 0: none is */
 	uint32_t snapshot_keep;       /* of those so many, the last ones; 0: as many as there is room for */
 	bool pushed_once;             /* each rank pushes a unit once in a step, at most; more are refused, by the push, or by the tierd_step after it. With one rank gradients then take no more memory than as they are pushed */
+	bool drafted;                 /* units of a new job may be defined after others have been written: values wait in a draft, on NVMe where the daemon has paths, until all ranks are ready. Of a job that has a state it means nothing */
 };
 #define TIERD_JOB_OPTIONS_INIT { sizeof(struct tierd_job_options), NULL, 0, 1, 3, TIERD_EITHER, TIERD_ADAMW, 0.0f, \
 	TIERD_NONFINITE_SKIP, TIERD_PLACE_DEFAULT, TIERD_PLACE_DEFAULT, 0, 0, false, false, 0, 0, NULL, \
 	1.0f, 0, 2.0f, 0.5f, 1.0f, 0, 0, -1, TIERD_PRIVATE, 0, TIERD_PLACE_DEFAULT, TIERD_DURABILITY_DEFAULT, 0, \
-	NULL, -1, false, 0, false, 0, 0, false }
+	NULL, -1, false, 0, false, 0, 0, false, false }
 
 enum tierd_job_status {
 	TIERD_NEW = 1, /* never trained: its tensors need values */
@@ -252,7 +253,8 @@ struct tierd_tensor {
 	TIERD_INITIALIZE_NONE, 0.0, 0.0, NULL, 0, 0, NULL }
 
 /* Defines the next unit; every rank defines the same units in the same order, all of them before the first
- * tierd_tensor_write of any rank, which lays the job out (-EBUSY: it comes too late). ret_unit: its index,
+ * tierd_tensor_write of any rank, which lays the job out (-EBUSY: it comes too late), unless the job was opened with
+ * drafted: then until tierd_job_ready. ret_unit: its index,
  * counted from 0; NULL: who counts needs none. The strings are copied. A rank whose unit differs from the
  * other ranks' gets -EINVAL and the first difference. */
 int tierd_unit_define(struct tierd_job *job, const char *name, const struct tierd_tensor *tensors,

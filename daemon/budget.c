@@ -395,7 +395,7 @@ void budget_release_host(struct job *job)
 
 static const char *describe_nvme(const struct job *job)
 {
-	if (job->nvme_bytes > 0)
+	if (job->nvme_bytes > job->draft_path_bytes * job->paths.count)
 		return "its gradient sums, beside the state that it has";
 	if (job->is_durable && (job->has_backup || placement_is_chosen(job)))
 		return "twice its state, but what is frozen once: updates go to free places; with durability "
@@ -522,6 +522,24 @@ void budget_take_back(struct job *job, uint64_t bytes)
 	give_paths(job, bytes);
 }
 
+int budget_take_draft(struct job *job, uint64_t bytes, char *message, size_t size)
+{
+	static const char what[] = "the values that it was given, until it is ready";
+	int r = check_own_nvme(job, bytes * job->paths.count, what, message, size);
+
+	if (r == 0)
+		r = try_paths(job, bytes, what, message, size);
+	if (r == 0)
+		job->draft_path_bytes += bytes;
+	return r;
+}
+
+void budget_give_draft(struct job *job, uint64_t bytes)
+{
+	job->draft_path_bytes -= bytes;
+	give_paths(job, bytes);
+}
+
 void budget_shrink(struct job *job, const struct store_room *less)
 {
 	job->kept_bytes -= less->host_bytes;
@@ -538,6 +556,6 @@ void budget_give_back(struct job *job)
 	job->kept_bytes = 0;
 	job->has_plan = false;
 	/* Of each path it has the same. */
-	give_paths(job, job->path_bytes[job->paths.paths[0]]);
+	give_paths(job, job->path_bytes[job->paths.paths[0]] - job->draft_path_bytes);
 	job->sums_path_bytes = job->lent_path_bytes = 0;
 }

@@ -61,6 +61,10 @@ void budget_set_state(struct job *job, uint64_t bytes);
 int budget_lend(struct job *job, uint64_t bytes, char *message, size_t size);
 void budget_take_back(struct job *job, uint64_t bytes);
 
+/* So much of each path for its draft. -ENOSPC with a message. */
+int budget_take_draft(struct job *job, uint64_t bytes, char *message, size_t size);
+void budget_give_draft(struct job *job, uint64_t bytes);
+
 /* What its store takes more than it did, until the job ends. -ENOMEM, -ENOSPC with a message. */
 int budget_grow(struct job *job, const struct store_room *more, char *message, size_t size);
 void budget_shrink(struct job *job, const struct store_room *less);
@@ -68,7 +72,7 @@ void budget_shrink(struct job *job, const struct store_room *less);
 /* What a job without ranks does not need: all but its metadata and definitions. */
 void budget_release_host(struct job *job);
 
-/* What was taken, but not what was charged. */
+/* What was taken, but not what was charged, nor its draft. */
 void budget_give_back(struct job *job);
 
 /* Why a file of the job's store cannot grow by so many bytes: the disk among those of its paths that has the

@@ -29,6 +29,8 @@ static void unmake(struct node *node, struct made *made)
 	free_pinned(node, &made->cache);
 	free_pinned(node, &made->sums);
 	memory_free(&made->directory);
+	for (unsigned i = 0; i < NODE_MAX_PATHS; i++)
+		tier_free(made->draft[i]);
 }
 
 static void run_disposal(struct work *work)

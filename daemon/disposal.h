@@ -12,12 +12,13 @@ struct store;
 struct made {
 	struct memory arena, cache, sums, directory;
 	struct store *parameter_store, *optimizer_store, *gradient_store;
+	struct tier *draft[NODE_MAX_PATHS];
 	bool uses_staging;
 };
 
 #define MADE_INIT                                                                                            \
 	{                                                                                                    \
-		MEMORY_INIT, MEMORY_INIT, MEMORY_INIT, MEMORY_INIT, NULL, NULL, NULL, false                  \
+		MEMORY_INIT, MEMORY_INIT, MEMORY_INIT, MEMORY_INIT, NULL, NULL, NULL, { NULL }, false        \
 	}
 
 /* Both leave nothing behind in what they are given. On the one thread that also reserves: what comes later

@@ -14,6 +14,7 @@
 #include "daemon/budget.h"
 #include "daemon/cache.h"
 #include "daemon/disposal.h"
+#include "daemon/draft.h"
 #include "daemon/durable.h"
 #include "daemon/early.h"
 #include "daemon/errand.h"
@@ -277,6 +278,7 @@ void job_free(struct job *job)
 	readers_end_job(job);
 	sources_end_job(job);
 	job->source = source_free(job->source);
+	draft_free(job);
 	for (struct queue *link = queue_first(&job->lingering); link; link = queue_first(&job->lingering)) {
 		struct member *member = queue_entry(link, struct member, link);
 
@@ -320,6 +322,7 @@ void job_drop(struct job *job)
 	errands_end(job);
 	shortage_end(&job->shortage);
 	sweep_cancel(job);
+	draft_cancel(job);
 	job_settle(job);
 }
 
@@ -334,10 +337,11 @@ static bool members_are_quiet(const struct job *job)
 bool job_is_still(const struct job *job)
 {
 	return job->phase != JOB_PLANNING && job->phase != JOB_RETURNING && !job->is_leaving &&
-	       !job->is_filling_tensor && source_is_quiet(job) && !job->blobs.is_loading && !job->sweep &&
-	       !early_is_under_way(job) && !ahead_is_reading(job) && durable_is_quiet(job) &&
-	       errands_are_quiet(job) && job->snapshot_copies == 0 && job->reductions_running == 0 &&
-	       job->cache_moves == 0 && !job->norm && residency_is_quiet(job) && members_are_quiet(job);
+	       !job->is_filling_tensor && source_is_quiet(job) && draft_is_quiet(job) &&
+	       !job->blobs.is_loading && !job->sweep && !early_is_under_way(job) && !ahead_is_reading(job) &&
+	       durable_is_quiet(job) && errands_are_quiet(job) && job->snapshot_copies == 0 &&
+	       job->reductions_running == 0 && job->cache_moves == 0 && !job->norm &&
+	       residency_is_quiet(job) && members_are_quiet(job);
 }
 
 bool job_is_at_rest(const struct job *job)

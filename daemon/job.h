@@ -136,6 +136,7 @@ struct setup;
 struct source;
 struct spill;
 struct warm;
+struct draft;
 struct durable;
 struct replaced;
 struct restore_notice;
@@ -242,8 +243,11 @@ struct job {
 	uint64_t path_bytes[NODE_MAX_PATHS];
 	uint64_t lent_path_bytes;    /* the same: for growth that is not there yet, or a fork */
 	uint64_t sums_path_bytes;    /* of path_bytes, on each of its paths: its spilled sums */
+	uint64_t draft_path_bytes;   /* the same: its draft */
 	struct queue tensor_waiting; /* operations that wait for a pack to be written back */
 	struct queue filling;	     /* pendings of tensor writes that wait for the plan */
+	bool is_drafted;	     /* units may be defined when tensors have been written */
+	struct draft *draft;	     /* what was written so; NULL: nothing, or it is where it belongs */
 	struct queue state_writes; /* operations that wait for their turn to write what the optimizer keeps */
 	bool is_writing_state;	   /* one of them has it */
 	bool has_first_step;	   /* what was written so was kept after that step, at which the job begins */

@@ -35,9 +35,9 @@ struct node_events {
 
 static bool is_scratch_file(const char *name)
 {
-	size_t length = strlen(name);
+	const char *end = strrchr(name, '.');
 
-	return length > 5 && strcmp(name + length - 5, ".sums") == 0;
+	return end && (strcmp(end, ".sums") == 0 || strcmp(end, ".draft") == 0);
 }
 
 /* Those in a user's folder, and the folder, if nothing else is in it. */
@@ -62,7 +62,8 @@ static bool is_users_folder(const char *name)
 	return name[strspn(name, "0123456789")] == '\0';
 }
 
-/* Sums of gradients of a step that a dead daemon never ended; what jobs keep is restored (restore.c). */
+/* Sums of gradients of a step that a dead daemon never ended, and drafts of jobs that never began; what jobs
+ * keep is restored (restore.c). */
 static void remove_leftovers(struct node_path *path)
 {
 	int fd = openat(path->directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -46,6 +46,15 @@ static bool has_state(const struct job *job)
 	return job->phase >= JOB_TRAINED;
 }
 
+/* Of a job that has no values yet. */
+static int compare_drafted(const struct job *job, bool is_drafted, char *message, size_t size)
+{
+	if (job->is_drafted == is_drafted)
+		return 0;
+	return refuse(message, size, -EINVAL, "drafted is %d here, %d in the job", is_drafted,
+		      job->is_drafted);
+}
+
 static void reply_opened(struct pending *pending, struct member *member)
 {
 	struct job *job = member->job;
@@ -334,7 +343,7 @@ static struct job *create_opened(struct pending *pending, const Tierd__Wire__Job
 
 /* What a rank asks for has to be what the others did; who comes to an idle job may say how many there are. */
 static int agree(struct job *job, const struct job_options *options, const struct source *source,
-		 char *message, size_t size)
+		 bool is_drafted, char *message, size_t size)
 {
 	struct job_options asked = *options;
 	int r;
@@ -347,7 +356,10 @@ static int agree(struct job *job, const struct job_options *options, const struc
 	if (has_state(job) && reshape_is_asked(job, &asked))
 		return reshape(job, &asked, message, size);
 	r = options_compare(&asked, &job->options, message, size);
-	return r < 0 || job->phase > JOB_FILLING ? r : source_compare(source, job->source, message, size);
+	if (r < 0 || job->phase > JOB_FILLING)
+		return r;
+	r = compare_drafted(job, is_drafted, message, size);
+	return r < 0 ? r : source_compare(source, job->source, message, size);
 }
 
 /* Who does not say for how many snapshots there is to be room means what the job has; of one that is to be
@@ -436,7 +448,7 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 	}
 	if (!check_mode(pending, &job, open->mode, open->name, &replaced))
 		return;
-	r = job ? agree(job, &options, source, message, sizeof(message)) : 0;
+	r = job ? agree(job, &options, source, open->drafted, message, sizeof(message)) : 0;
 	if (r < 0) {
 		pending_error(pending, r, "job %s, rank %u: %s", open->name, open->rank, message);
 		return;
@@ -451,6 +463,7 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 		if (job) {
 			job->has_earlier_updates = source_has_state(source);
 			job->source = TAKE_PTR(source);
+			job->is_drafted = open->drafted;
 		}
 	}
 	if (job)

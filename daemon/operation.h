@@ -40,7 +40,7 @@ struct tensor_operation {
 	struct tensor *tensor;
 	uint64_t first, count; /* elements of the tensor */
 	bool is_master;
-	const void *written; /* of a rank's write: its values */
+	const void *written; /* of a write: a rank's values, in its window or in the draft */
 	/* Of the daemon's own writes: where the values are, in which format, and who wants to know of the
 	 * end; then the job's turn follows. is_same_format: in the tensor's own. */
 	const void *values;

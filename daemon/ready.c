@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/plural.h"
+#include "daemon/draft.h"
 #include "daemon/durable.h"
 #include "daemon/job.h"
 #include "daemon/lost.h"
@@ -268,7 +269,8 @@ void job_go_on(struct job *job)
 	switch (job->phase) {
 	case JOB_FORMING:
 		/* What is written needs its place, too. */
-		if ((can_start || !queue_is_empty(&job->filling)) && node_has_settled(job->node))
+		if (!draft_go_on(job) && (can_start || !queue_is_empty(&job->filling)) &&
+		    node_has_settled(job->node))
 			setup_start(job);
 		break;
 	case JOB_RELEASED:
@@ -278,7 +280,8 @@ void job_go_on(struct job *job)
 			setup_start(job);
 		break;
 	case JOB_FILLING:
-		if (!state_write_go_on(job) && can_start)
+		/* A draft that is written has such writes, too. */
+		if (!state_write_go_on(job) && !draft_go_on(job) && can_start)
 			start_initializing(job);
 		break;
 	case JOB_TRAINED:
@@ -307,7 +310,7 @@ void job_planned(struct job *job, int r, const char *message)
 		for (struct queue *link = queue_pop(&job->filling); link; link = queue_pop(&job->filling))
 			pending_error(queue_entry(link, struct pending, link), r, "job %s: %s", job->name,
 				      message);
-	} else if (!job->is_dropped) {
+	} else if (!job->is_dropped && !job->draft) {
 		tensor_fill_waiting(job);
 	}
 	job_settle(job);

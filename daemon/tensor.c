@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/size.h"
+#include "daemon/draft.h"
 #include "daemon/operation.h"
 #include "daemon/refuse.h"
 #include "daemon/state_write.h"
@@ -117,10 +118,21 @@ static void start_write(struct pending *pending)
 	operation->state = pending->state;
 	operation->is_of_shard = job->is_reduced;
 	job->shard_copies += job->is_reduced;
-	if (operation_is_of_state(operation))
+	if (job->phase == JOB_FORMING)
+		draft_write(operation);
+	else if (operation_is_of_state(operation))
 		state_write_start(operation);
 	else
 		operation_start_write(operation);
+}
+
+/* Whether there is a place for values now. */
+static bool can_write(const struct job *job)
+{
+	if (job->phase == JOB_FORMING)
+		return job->is_drafted;
+	/* What came before comes first. */
+	return job->is_reduced || (job->phase == JOB_FILLING && !job->draft);
 }
 
 static bool check_write(struct pending *pending, const Tierd__Wire__TensorWrite *write)
@@ -153,7 +165,8 @@ static bool check_write(struct pending *pending, const Tierd__Wire__TensorWrite 
 	return false;
 }
 
-/* The first write ends the definition of units: places for the values are needed now. */
+/* The first write ends the definition of units, unless there is a draft: places for the values are needed
+ * now. */
 void tensor_write(struct pending *pending, const Tierd__Wire__TensorWrite *write)
 {
 	struct job *job = pending->member->job;
@@ -171,7 +184,7 @@ void tensor_write(struct pending *pending, const Tierd__Wire__TensorWrite *write
 	pending->first = write->first;
 	pending->count = write->count;
 	pending->is_master = write->is_master;
-	if (job->phase == JOB_FILLING || job->is_reduced) {
+	if (can_write(job)) {
 		start_write(pending);
 		return;
 	}

@@ -56,7 +56,9 @@ static int refuse_late(const struct job *job, const char *name, char *message, s
 	if (job->phase == JOB_PLANNING || job->phase == JOB_FILLING)
 		return refuse(message, size, -EBUSY,
 			      "unit \"%.*s\" comes too late: the job was laid out with its %u unit%s by the "
-			      "first tierd_tensor_write or tierd_job_ready; define all units before",
+			      "first tierd_tensor_write or tierd_job_ready; define all units before, or open "
+			      "the job "
+			      "with drafted to write some first",
 			      name_fit(name, 80), name, units, PLURAL(units));
 	return refuse(message, size, -EINVAL, "unit \"%.*s\" is one too many: the job has %u unit%s",
 		      name_fit(name, 80), name, units, PLURAL(units));

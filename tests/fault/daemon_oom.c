@@ -125,6 +125,16 @@ static void a_training_on_nvme_survives(void **state)
 	survive(&(struct actor_job){ .stage = 3 }, false);
 }
 
+static void a_drafted_training_survives(void **state)
+{
+	survive(&(struct actor_job){ .stage = 3, .is_drafted = true }, false);
+}
+
+static void a_drafted_training_without_nvme_survives(void **state)
+{
+	survive(&(struct actor_job){ .stage = 0, .is_drafted = true }, true);
+}
+
 static void a_training_with_blobs_survives(void **state)
 {
 	survive(&(struct actor_job){ .stage = 3, .blob_bytes = TRAINING_BLOB_BYTES }, false);
@@ -488,6 +498,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_node_survives),
 		cmocka_unit_test(an_opening_survives),
 		cmocka_unit_test(a_training_on_nvme_survives),
+		cmocka_unit_test(a_drafted_training_survives),
+		cmocka_unit_test(a_drafted_training_without_nvme_survives),
 		cmocka_unit_test(a_training_with_blobs_survives),
 		cmocka_unit_test(a_training_with_backups_survives),
 		cmocka_unit_test(a_training_with_what_an_idle_job_had_survives),

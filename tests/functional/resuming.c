@@ -25,6 +25,7 @@ static const struct tierd_group heavy[] = { { sizeof(heavy[0]), 1, 0.9f, 0.999f,
 	OPTION(source_owner, getuid(), NULL)                                                                 \
 	OPTION(partial, true, NULL)                                                                          \
 	OPTION(with_optimizer, true, NULL)                                                                   \
+	OPTION(drafted, true, NULL)                                                                          \
 	/* How its state is read, and in how much memory. */                                                 \
 	OPTION(world_size, 2, NULL)                                                                          \
 	OPTION(stage, 2, NULL)                                                                               \

@@ -45,6 +45,7 @@ int actor_open(struct actor *actor, const struct actor_job *job)
 	open.pushed_once = job->is_pushed_once;
 	open.takeover = job->is_takeover;
 	open.is_reconnect = job->is_reconnect;
+	open.drafted = job->is_drafted;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_JOB_OPEN;
 	request.job_open = &open;
 	r = actor_ask(actor, &request, &reply);

@@ -144,7 +144,7 @@ struct actor_job {
 	uint32_t parameter_placement, optimizer_placement, gradient_placement, optimizer, durability;
 	enum wire_moments moments;
 	float clip_norm;
-	bool is_strict, is_takeover, is_reconnect, is_pushed_once;
+	bool is_strict, is_takeover, is_reconnect, is_pushed_once, is_drafted;
 };
 
 int actor_open(struct actor *actor, const struct actor_job *job);

@@ -1,0 +1,592 @@
+/* Jobs that are defined and written unit by unit: that they have the bits and the layout of jobs that were
+ * defined first, whatever ranks do meanwhile, and that nothing is left of what was written to one that never
+ * began. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "daemon/job.h"
+#include "daemon/record.h"
+#include "tests/unit/daemon_support.h"
+
+#define ELEMENTS 300001 /* of odd bytes, and more than a window holds of fp32 */
+#define PIECE (UINT64_C(1) << 18)
+#define UNITS 7
+#define STEP 5
+
+static struct scene scene;
+static struct actor actor, other;
+
+/* The next of a sequence of values of all bits. */
+static uint64_t seed;
+
+/* Of the node, before there is a job. */
+static uint64_t host_before;
+
+static float next_value(void)
+{
+	seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (float)(int32_t)(seed >> 32) * 0x1p-31f;
+}
+
+static struct job *play(void)
+{
+	return job_find(scene.node, geteuid(), "play");
+}
+
+/* ---- A job ---- */
+
+static int define(struct actor *rank, unsigned unit)
+{
+	char name[16], names[4][16];
+	struct actor_tensor tensors[4] = {
+		{ names[0], FORMAT_BF16, INITIALIZE_NONE, ELEMENTS, false },
+		{ names[1], FORMAT_FP32, INITIALIZE_NONE, 7 + unit, false },
+		{ names[2], FORMAT_BF16, INITIALIZE_NONE, ELEMENTS, true },
+		{ names[3], FORMAT_BF16, INITIALIZE_NORMAL, 100, false },
+	};
+
+	snprintf(name, sizeof(name), "u%u", unit);
+	for (unsigned i = 0; i < 4; i++)
+		snprintf(names[i], sizeof(names[i]), "u%u.%u", unit, i);
+	return actor_define(rank, name, tensors, 4);
+}
+
+static void fill_window(const struct actor *rank, uint64_t count)
+{
+	float *values = (float *)rank->window.base;
+
+	for (uint64_t i = 0; i < count; i++)
+		values[i] = next_value();
+}
+
+/* Halves of a bf16 number are any bits, but of no NaN. */
+static int write_parameters(struct actor *rank, uint32_t unit, uint32_t tensor, uint64_t first,
+			    uint64_t count)
+{
+	uint16_t *values = (uint16_t *)rank->window.base;
+
+	if (tensor == 1) {
+		fill_window(rank, count);
+	} else {
+		for (uint64_t i = 0; i < count; i++) {
+			float value = next_value();
+
+			memcpy(&values[i], (const char *)&value + 2, sizeof(values[i]));
+		}
+	}
+	return actor_write(rank, unit, tensor, first, count);
+}
+
+static int write_masters(struct actor *rank, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count)
+{
+	fill_window(rank, count);
+	return actor_await(rank, actor_send_masters(rank, unit, tensor, first, count), 0)->status;
+}
+
+/* In all ways that there are, some elements twice. */
+static void write_unit(struct actor *rank, uint32_t unit)
+{
+	bool is_of_masters = unit % 2 == 1;
+
+	for (uint64_t first = 0; first < ELEMENTS; first += PIECE) {
+		uint64_t count = ELEMENTS - first < PIECE ? ELEMENTS - first : PIECE;
+
+		assert_int_equal(is_of_masters ? write_masters(rank, unit, 0, first, count)
+					       : write_parameters(rank, unit, 0, first, count),
+				 0);
+		assert_int_equal(write_parameters(rank, unit, 2, first, count), 0);
+	}
+	assert_int_equal(write_parameters(rank, unit, 1, 0, 7 + unit), 0);
+	assert_int_equal(write_masters(rank, unit, 0, 1000 + unit, 17), 0);
+	assert_int_equal(write_parameters(rank, unit, 0, 1010, 3), 0);
+	assert_int_equal(write_parameters(rank, unit, 2, 1010, 3), 0);
+}
+
+static void write_state(struct actor *rank)
+{
+	fill_window(rank, 5000);
+	assert_int_equal(actor_await(rank, actor_send_state(rank, 0, "m", STEP, 77, 5000), 0)->status, 0);
+}
+
+/* ---- The same bits ---- */
+
+struct picture {
+	uint64_t layout, host_bytes, nvme_bytes, step, frozen_bytes;
+	char *values;
+	size_t size;
+};
+
+static void read_tensor(struct picture *picture, uint32_t unit, uint32_t tensor, const char *state)
+{
+	static const uint64_t elements[] = { ELEMENTS, 7, ELEMENTS, 100 };
+
+	for (uint64_t first = 0; first < elements[tensor]; first += PIECE) {
+		uint64_t left = elements[tensor] - first, count = left < PIECE ? left : PIECE;
+
+		memset(actor.window.base, 0, PIECE * sizeof(float));
+		assert_int_equal(actor_read(&actor, unit, tensor, state, first, count, play()->step), 0);
+		picture->values = realloc(picture->values, picture->size + count * sizeof(float));
+		memcpy(picture->values + picture->size, actor.window.base, count * sizeof(float));
+		picture->size += count * sizeof(float);
+	}
+}
+
+static struct picture take_picture(void)
+{
+	struct picture picture = { .layout = record_layout(play()),
+				   .step = play()->step,
+				   .frozen_bytes =
+					   play()->figures.bytes[STATISTICS_WRITE_BACK][STATISTICS_WRITTEN] };
+
+	scene_settle(&scene);
+	picture.host_bytes = promised_bytes(play());
+	picture.nvme_bytes = play()->nvme_bytes;
+	for (uint32_t unit = 0; unit < UNITS; unit++)
+		for (uint32_t tensor = 0; tensor < 4; tensor++) {
+			read_tensor(&picture, unit, tensor, "parameter");
+			if (tensor == 2)
+				continue;
+			read_tensor(&picture, unit, tensor, "master");
+			read_tensor(&picture, unit, tensor, "m");
+		}
+	return picture;
+}
+
+static void count_files(unsigned *ret_drafts)
+{
+	char path[300];
+	DIR *folder;
+
+	*ret_drafts = 0;
+	snprintf(path, sizeof(path), "%s/tierd/%u", scene.folder, (unsigned)geteuid());
+	folder = opendir(path);
+	for (struct dirent *entry = folder ? readdir(folder) : NULL; entry; entry = readdir(folder))
+		*ret_drafts += strstr(entry->d_name, ".draft") != NULL;
+	if (folder)
+		closedir(folder);
+}
+
+static unsigned drafts(void)
+{
+	unsigned count;
+
+	scene_await_disposals(&scene);
+	count_files(&count);
+	return count;
+}
+
+static void begin(const struct scene_options *options, struct actor_job job, bool is_drafted)
+{
+	job.is_drafted = is_drafted;
+	seed = 1;
+	assert_int_equal(scene_open(options, &scene), 0);
+	host_before = scene.node->host_used;
+	assert_int_equal(actor_enter(&scene, &actor), 0);
+	assert_int_equal(actor_open(&actor, &job), 0);
+}
+
+static void end(void)
+{
+	actor_die(&actor);
+	scene_settle(&scene);
+	scene_close(&scene);
+}
+
+static struct picture train(const struct scene_options *options, const struct actor_job *job, bool is_drafted)
+{
+	struct picture picture;
+
+	begin(options, *job, is_drafted);
+	for (uint32_t unit = 0; unit < UNITS && !is_drafted; unit++)
+		assert_int_equal(define(&actor, unit), 0);
+	for (uint32_t unit = 0; unit < UNITS; unit++) {
+		if (is_drafted)
+			assert_int_equal(define(&actor, unit), 0);
+		write_unit(&actor, unit);
+		if (unit == 2)
+			write_state(&actor);
+	}
+	assert_int_equal(play()->phase, is_drafted ? JOB_FORMING : JOB_FILLING);
+	assert_int_equal(actor_ready(&actor), 0);
+	picture = take_picture();
+	assert_int_equal(drafts(), 0);
+	end();
+	return picture;
+}
+
+static void a_job_is_the_same_as_if_it_had_been_defined_first(void **state)
+{
+	static const struct {
+		struct scene_options options;
+		struct actor_job job;
+	} cases[] = {
+		{ { 0 }, { .stage = 3 } },
+		{ { 0 }, { .stage = 3, .is_pushed_once = true } },
+		{ { 0 }, { .stage = 3, .gradient_placement = PLACEMENT_NVME } },
+		{ { 0 }, { .stage = 3, .gradient_placement = PLACEMENT_NVME, .is_pushed_once = true } },
+		{ { 0 }, { .stage = 1, .parameter_placement = PLACEMENT_HOST } },
+		{ { 0 },
+		  { .stage = 3,
+		    .parameter_placement = PLACEMENT_HOST,
+		    .optimizer_placement = PLACEMENT_HOST } },
+		{ { 0 },
+		  { .stage = 3,
+		    .parameter_placement = PLACEMENT_HOST,
+		    .optimizer_placement = PLACEMENT_HOST,
+		    .durability = DURABILITY_NONE } },
+		{ { .is_without_nvme = true }, { .stage = 0 } },
+		{ { .is_without_nvme = true }, { .stage = 3, .is_pushed_once = true } },
+	};
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+		struct picture whole = train(&cases[i].options, &cases[i].job, false);
+		struct picture drafted = train(&cases[i].options, &cases[i].job, true);
+
+		assert_int_equal(whole.step, STEP);
+		assert_int_equal(drafted.step, STEP);
+		assert_true(whole.layout == drafted.layout);
+		assert_int_equal(whole.host_bytes, drafted.host_bytes);
+		assert_int_equal(whole.nvme_bytes, drafted.nvme_bytes);
+		assert_int_equal(whole.frozen_bytes, drafted.frozen_bytes);
+		assert_int_equal(whole.size, drafted.size);
+		assert_memory_equal(whole.values, drafted.values, whole.size);
+		free(whole.values);
+		free(drafted.values);
+	}
+}
+
+/* ---- Ranks ---- */
+
+static void begin_two(bool is_drafted)
+{
+	struct actor_job job = { .stage = 3, .world_size = 2 };
+
+	begin(&(struct scene_options){ 0 }, job, is_drafted);
+	job.rank = 1;
+	job.is_drafted = is_drafted;
+	assert_int_equal(actor_enter(&scene, &other), 0);
+	assert_int_equal(actor_open(&other, &job), 0);
+}
+
+static void end_two(void)
+{
+	actor_die(&other);
+	end();
+}
+
+static int make_two_ready(void)
+{
+	uint32_t number = actor_send_ready(&other, -1);
+	int r = actor_ready(&actor);
+
+	return r < 0 ? r : actor_finish_ready(&other, number);
+}
+
+/* The first one writes what the second one has not defined yet, and the other way round. */
+static void ranks_define_at_different_paces(void **state)
+{
+	struct picture pictures[2];
+
+	for (unsigned is_drafted = 0; is_drafted < 2; is_drafted++) {
+		begin_two(is_drafted);
+		for (uint32_t unit = 0; unit < UNITS && !is_drafted; unit++) {
+			assert_int_equal(define(&actor, unit), 0);
+			assert_int_equal(define(&other, unit), 0);
+		}
+		for (uint32_t unit = 0; unit < UNITS; unit++) {
+			struct actor *first = unit < 3 ? &actor : &other,
+				     *second = unit < 3 ? &other : &actor;
+
+			if (is_drafted && unit == 3)
+				for (uint32_t before = 0; before < 3; before++)
+					assert_int_equal(define(&other, before), 0);
+			if (is_drafted)
+				assert_int_equal(define(first, unit), 0);
+			write_unit(first, unit);
+			if (is_drafted && unit >= 3)
+				assert_int_equal(define(second, unit), 0);
+			write_unit(second, unit);
+		}
+		write_state(&other);
+		assert_int_equal(make_two_ready(), 0);
+		pictures[is_drafted] = take_picture();
+		end_two();
+	}
+	assert_true(pictures[0].layout == pictures[1].layout);
+	assert_int_equal(pictures[0].size, pictures[1].size);
+	assert_memory_equal(pictures[0].values, pictures[1].values, pictures[0].size);
+	free(pictures[0].values);
+	free(pictures[1].values);
+}
+
+static void the_first_difference_of_ranks_is_told(void **state)
+{
+	static const struct actor_tensor tensor = { "u1.0", FORMAT_FP32, INITIALIZE_NONE, 3, false };
+
+	begin_two(true);
+	assert_int_equal(define(&actor, 0), 0);
+	write_unit(&actor, 0);
+	assert_int_equal(define(&actor, 1), 0);
+	assert_int_equal(define(&other, 0), 0);
+	assert_int_equal(actor_define(&other, "u1", &tensor, 1), -EINVAL);
+	assert_non_null(strstr(actor_message(&other), "u1"));
+	/* A rank that lacks a unit keeps all from being ready. */
+	actor_send_ready(&actor, -1);
+	assert_int_equal(actor_ready(&other), -EINVAL);
+	assert_non_null(
+		strstr(actor_message(&other), "rank 1 has defined 1 of 2 units; unit \"u1\" is missing"));
+	end_two();
+}
+
+static void ranks_have_to_agree_on_the_draft(void **state)
+{
+	struct actor_job job = { .stage = 3, .world_size = 2 };
+
+	begin(&(struct scene_options){ 0 }, job, true);
+	job.rank = 1;
+	assert_int_equal(actor_enter(&scene, &other), 0);
+	assert_int_equal(actor_open(&other, &job), -EINVAL);
+	assert_non_null(strstr(actor_message(&other), "drafted is 0 here, 1 in the job"));
+	end_two();
+}
+
+/* What it was about to write is lost, and the others go on. */
+static void a_rank_that_goes_lets_the_other_write(void **state)
+{
+	for (uint32_t goes = 0; goes < 2; goes++) {
+		struct actor *ranks[] = { &actor, &other };
+		uint32_t numbers[2];
+
+		begin_two(true);
+		assert_int_equal(define(&actor, 0), 0);
+		assert_int_equal(define(&other, 0), 0);
+		fill_window(&actor, PIECE);
+		fill_window(&other, PIECE);
+		numbers[0] = actor_send_masters(&actor, 0, 0, 0, PIECE);
+		numbers[1] = actor_send_masters(&other, 0, 0, 0, PIECE);
+		actor_die(ranks[goes]);
+		assert_int_equal(actor_await(ranks[!goes], numbers[!goes], 0)->status, 0);
+		assert_int_equal(define(ranks[!goes], 1), 0);
+		write_unit(ranks[!goes], 1);
+		actor_die(ranks[!goes]);
+		scene_settle(&scene);
+		assert_null(play());
+		assert_int_equal(drafts(), 0);
+		assert_int_equal(scene.node->host_used, host_before);
+		assert_int_equal(scene.node->paths[0].used, 0);
+		scene_close(&scene);
+	}
+}
+
+/* They are written again, and the later values count. */
+static void a_rank_that_comes_back_defines_and_writes_again(void **state)
+{
+	struct actor_job job = { .stage = 3, .world_size = 2, .rank = 1, .is_drafted = true };
+
+	begin_two(true);
+	for (uint32_t unit = 0; unit < 2; unit++) {
+		assert_int_equal(define(&actor, unit), 0);
+		assert_int_equal(define(&other, unit), 0);
+		write_unit(&other, unit);
+	}
+	actor_die(&other);
+	assert_int_equal(actor_enter(&scene, &other), 0);
+	assert_int_equal(actor_open(&other, &job), 0);
+	for (uint32_t unit = 0; unit < 2; unit++) {
+		assert_int_equal(define(&other, unit), 0);
+		write_unit(&other, unit);
+	}
+	*(float *)actor.window.base = 0.75f;
+	assert_int_equal(actor_await(&actor, actor_send_masters(&actor, 1, 0, 9, 1), 0)->status, 0);
+	assert_int_equal(make_two_ready(), 0);
+	assert_int_equal(actor_read(&actor, 1, 0, "master", 9, 1, 0), 0);
+	assert_true(*(float *)actor.window.base == 0.75f);
+	end_two();
+}
+
+/* Who is ready while what he has sent waits for its turn has it written first. */
+static void a_job_is_laid_out_when_all_is_in_the_draft(void **state)
+{
+	uint32_t numbers[2];
+
+	begin_two(true);
+	assert_int_equal(define(&actor, 0), 0);
+	assert_int_equal(define(&other, 0), 0);
+	assert_int_equal(write_parameters(&actor, 0, 1, 0, 7), 0);
+	for (uint64_t first = 0; first < ELEMENTS; first += PIECE)
+		assert_int_equal(write_parameters(&actor, 0, 2, first,
+						  ELEMENTS - first < PIECE ? ELEMENTS - first : PIECE),
+				 0);
+	fill_window(&actor, PIECE);
+	fill_window(&other, ELEMENTS - PIECE);
+	numbers[0] = actor_send_masters(&actor, 0, 0, 0, PIECE);
+	numbers[1] = actor_send_masters(&other, 0, 0, PIECE, ELEMENTS - PIECE);
+	assert_int_equal(make_two_ready(), 0);
+	assert_int_equal(actor_await(&actor, numbers[0], 0)->status, 0);
+	assert_int_equal(actor_await(&other, numbers[1], 0)->status, 0);
+	end_two();
+}
+
+/* What comes when the job is being laid out, or what is in the draft written, comes behind that. */
+static void later_values_count(void **state)
+{
+	static const enum job_phase phases[] = { JOB_PLANNING, JOB_FILLING };
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(phases); i++) {
+		uint32_t ready, number;
+
+		begin(&(struct scene_options){ 0 }, (struct actor_job){ .stage = 3 }, true);
+		for (uint32_t unit = 0; unit < 3; unit++) {
+			assert_int_equal(define(&actor, unit), 0);
+			write_unit(&actor, unit);
+		}
+		ready = actor_send_ready(&actor, -1);
+		while (play()->phase != phases[i])
+			scene_wait(&scene);
+		*(float *)actor.window.base = 0.75f;
+		number = actor_send_masters(&actor, 2, 0, ELEMENTS - 1, 1);
+		assert_int_equal(actor_await(&actor, number, 0)->status, 0);
+		assert_int_equal(actor_finish_ready(&actor, ready), 0);
+		assert_int_equal(actor_read(&actor, 2, 0, "master", ELEMENTS - 1, 1, 0), 0);
+		assert_true(*(float *)actor.window.base == 0.75f);
+		end();
+	}
+}
+
+/* ---- Room ---- */
+
+/* Memory of the values is charged as they come, and given back. */
+static void values_without_nvme_are_charged(void **state)
+{
+	begin(&(struct scene_options){ .is_without_nvme = true, .host_budget = 64 * MIB },
+	      (struct actor_job){ .stage = 0 }, true);
+	uint32_t unit = 0;
+	int r = 0;
+
+	while (r == 0 && unit < 60) {
+		r = define(&actor, unit);
+		for (uint64_t first = 0; first < ELEMENTS && r == 0; first += PIECE)
+			r = write_masters(&actor, unit, 0, first,
+					  ELEMENTS - first < PIECE ? ELEMENTS - first : PIECE);
+		unit++;
+	}
+	assert_int_equal(r, -ENOMEM);
+	assert_non_null(strstr(actor_message(&actor), "of host memory, and there are"));
+	end();
+}
+
+static void a_path_that_is_full_is_told_at_once(void **state)
+{
+	begin(&(struct scene_options){ .capacity = 40 * MIB }, (struct actor_job){ .stage = 3 }, true);
+	uint32_t unit = 0;
+	int r = 0;
+
+	while (r == 0 && unit < 60) {
+		r = define(&actor, unit);
+		for (uint64_t first = 0; first < ELEMENTS && r == 0; first += PIECE)
+			r = write_masters(&actor, unit, 0, first,
+					  ELEMENTS - first < PIECE ? ELEMENTS - first : PIECE);
+		unit++;
+	}
+	assert_int_equal(r, -ENOSPC);
+	end();
+}
+
+/* Where a plan fails what was written stays, for ranks that try again; and goes with the last of them. */
+static void a_plan_that_fails_takes_nothing_away(void **state)
+{
+	begin(&(struct scene_options){ 0 }, (struct actor_job){ .stage = 3 }, true);
+	for (uint32_t unit = 0; unit < 2; unit++) {
+		assert_int_equal(define(&actor, unit), 0);
+		write_unit(&actor, unit);
+	}
+	uint64_t budget = scene.node->host_budget;
+
+	const uint64_t taken = play()->nvme_bytes;
+
+	assert_true(taken > 0);
+	scene.node->host_budget = scene.node->host_used;
+	assert_int_equal(actor_ready(&actor), -ENOMEM);
+	assert_int_equal(play()->nvme_bytes, taken);
+	assert_int_equal(play()->phase, JOB_FORMING);
+	assert_int_equal(drafts(), 1);
+	scene.node->host_budget = budget;
+	assert_int_equal(define(&actor, 2), 0);
+	write_unit(&actor, 2);
+	assert_int_equal(actor_ready(&actor), 0);
+	assert_int_equal(drafts(), 0);
+	end();
+}
+
+/* What a daemon leaves that was killed: files that nobody knows. */
+static void the_next_daemon_removes_drafts(void **state)
+{
+	char path[400];
+	int fd;
+
+	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+	snprintf(path, sizeof(path), "%s/tierd/%u", scene.folder, (unsigned)geteuid());
+	mkdir(path, 0700);
+	snprintf(path, sizeof(path), "%s/tierd/%u/play-7.draft", scene.folder, (unsigned)geteuid());
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(drafts(), 1);
+	assert_int_equal(scene_restart(&(struct scene_options){ 0 }, &scene), 0);
+	assert_int_equal(drafts(), 0);
+	scene_settle(&scene);
+	scene_close(&scene);
+}
+
+/* Nobody is left to answer while values are on their way to where they belong. */
+static void a_job_may_go_while_it_is_written(void **state)
+{
+	for (unsigned events = 0; events < 40; events++) {
+		begin(&(struct scene_options){ 0 },
+		      (struct actor_job){ .stage = 3, .gradient_placement = PLACEMENT_NVME }, true);
+		for (uint32_t unit = 0; unit < 3; unit++) {
+			assert_int_equal(define(&actor, unit), 0);
+			write_unit(&actor, unit);
+		}
+		write_state(&actor);
+		actor_send_ready(&actor, -1);
+		while (play()->phase != JOB_FILLING)
+			scene_wait(&scene);
+		for (unsigned i = 0; i < events && play()->phase == JOB_FILLING; i++)
+			scene_wait(&scene);
+		actor_die(&actor);
+		scene_settle(&scene);
+		scene_close(&scene);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_job_is_the_same_as_if_it_had_been_defined_first),
+		cmocka_unit_test(ranks_define_at_different_paces),
+		cmocka_unit_test(the_first_difference_of_ranks_is_told),
+		cmocka_unit_test(ranks_have_to_agree_on_the_draft),
+		cmocka_unit_test(a_rank_that_goes_lets_the_other_write),
+		cmocka_unit_test(a_rank_that_comes_back_defines_and_writes_again),
+		cmocka_unit_test(a_job_is_laid_out_when_all_is_in_the_draft),
+		cmocka_unit_test(later_values_count),
+		cmocka_unit_test(values_without_nvme_are_charged),
+		cmocka_unit_test(a_path_that_is_full_is_told_at_once),
+		cmocka_unit_test(a_plan_that_fails_takes_nothing_away),
+		cmocka_unit_test(the_next_daemon_removes_drafts),
+		cmocka_unit_test(a_job_may_go_while_it_is_written),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
