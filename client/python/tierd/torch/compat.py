@@ -38,6 +38,12 @@ def top_saved_tensor_hooks() -> tuple[Pack, Unpack] | None:
     return _top_hooks(False) if _top_hooks is not None else None
 
 
+def is_of_checkpoint(pack: Pack) -> bool:
+    """Whether a hook is one of checkpoints without reentrance. Their classes have these names since 2.0."""
+    name = getattr(pack, "__qualname__", "")
+    return "_checkpoint_hook" in name or "_recomputation_hook" in name
+
+
 def at_end_of_backward(callback: Callable[[], None]) -> None:
     """Calls back when the backward pass under way has ended; not if it fails. Since 1.0; DDP and FSDP use it."""
     torch.autograd.Variable._execution_engine.queue_callback(callback)

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from tierd._core import Error
 from tierd.torch import compat
 from tierd.torch.gradients import Gradients
 from tierd.torch.membership import Membership
-from tierd.torch.storage import Unit, pack_with, unpack
+from tierd.torch.storage import Saved, Unit, pack_with, unpack
 
 
 class Backward:
@@ -54,6 +55,7 @@ class Hooks:
         self._gradients: dict[Unit, Gradients] = {}
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
         self._is_training: bool | None = None
+        self.add(model, [])
         self._handles.append(model.register_forward_pre_hook(self._model_begins, prepend=True))
 
     # ---- Installing
@@ -101,6 +103,16 @@ class Hooks:
                 raise
         self._thread.pushed.append(self._save_places())
 
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """Has this thread's tensors saved as places."""
+        has_pushed = self._save_places()
+        try:
+            yield
+        finally:
+            if has_pushed:
+                compat.pop_saved_tensor_hooks()
+
     def _leave(self, units: list[Unit], output: Any) -> None:
         if self._thread.pushed.pop():
             compat.pop_saved_tensor_hooks()
@@ -124,10 +136,14 @@ class Hooks:
     def _composite(self, outer_pack: compat.Pack, outer_unpack: compat.Unpack) -> tuple[compat.Pack, compat.Unpack]:
         """Torch calls the innermost pair alone, so that calls the one around it for what is none of ours."""
         own_pack = self._pack
+        is_counting = compat.is_of_checkpoint(outer_pack)
 
         def pack(tensor: torch.Tensor) -> Any:
             saved = own_pack(tensor)
-            return (None, outer_pack(tensor)) if saved is tensor else (saved, None)
+            if isinstance(saved, Saved):
+                return None, outer_pack(tensor)
+            # Checkpoints count what is saved, in forward and again in the recomputation, and keep none of it.
+            return (None, outer_pack(unpack(saved))) if is_counting else (saved, None)
 
         def unpack_either(saved: Any) -> torch.Tensor:
             place, other = saved
@@ -164,7 +180,7 @@ class Hooks:
     def _show(self, backward: Backward, unit: Unit) -> None:
         if unit in backward.shown:
             return
-        unit.enter()
+        unit.hold()
         backward.shown.append(unit)
         # What has no gradients to wait for was needed until the next unit came.
         for shown in backward.shown[:-1]:
@@ -174,7 +190,7 @@ class Hooks:
     def _hide(self, backward: Backward, unit: Unit) -> None:
         if unit in backward.shown:
             backward.shown.remove(unit)
-            unit.leave()
+            unit.drop()
 
     def _accumulated(self, gradients: Gradients, tensor: int) -> Callable[[torch.Tensor], None]:
         def take(parameter: torch.Tensor) -> None:
@@ -211,7 +227,7 @@ class Hooks:
                 gradients.push()
         if backward is not None:
             for unit in backward.shown:
-                unit.leave()
+                unit.drop()
 
     def _abandon(self) -> None:
         """A pass has failed: torch does not say so, but another one begins."""
@@ -220,7 +236,7 @@ class Hooks:
             gradients.discard()
         if backward is not None:
             for unit in backward.shown:
-                unit.leave()
+                unit.drop()
 
     # ---- The step
 

@@ -68,7 +68,9 @@ class TorchJob:
         for plan in plans:
             tensors = [_tensor(entry.names, entry.parameter, groups) for entry in plan.entries]
             index = self.core.define(plan.name, tensors)
-            self.units.append(Unit(self.membership, index, plan.name, plan.entries, self._addresses))
+            unit = Unit(self.membership, index, plan.name, plan.entries, self._addresses)
+            unit.saving = self._hooks.saving
+            self.units.append(unit)
 
     def write(self) -> None:
         """Gives the job the values that the parameters have."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import enum
 import functools
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -28,10 +28,18 @@ if TYPE_CHECKING:
 
 
 class Visibility(enum.Enum):
-    """Whether a unit's parameters can be read."""
+    """What a unit's parameters are."""
 
-    HIDDEN = enum.auto()
-    SHOWN = enum.auto()
+    HIDDEN = enum.auto()  # of one NaN, and of the class that gathers
+    HELD = enum.auto()  # of the daemon's memory, and of the class that gathers
+    SHOWN = enum.auto()  # of the daemon's memory, and of their own class
+
+
+class Saved(NamedTuple):
+    """What is kept of another tensor saved for backward. Torch looks at no versions of what goes through hooks."""
+
+    tensor: torch.Tensor
+    version: int
 
 
 class Packed(NamedTuple):
@@ -65,8 +73,10 @@ class Unit:
         self.parameters = [entry.parameter for entry in entries]
         self.visibility = Visibility.SHOWN
         self.version = 0
+        self.saving: Callable[[], AbstractContextManager[None]] = nullcontext  # has tensors saved as places
         self._addresses = addresses
-        self._uses = 0
+        self._uses = 0  # by forwards and functions
+        self._holds = 0  # by backwards
         self._lock = threading.RLock()
         self._classes = [type(parameter) for parameter in self.parameters]
         self._hidden_classes = [_hidden_class(kind) for kind in self._classes]
@@ -81,50 +91,81 @@ class Unit:
         """Shows the unit until a `leave()` for each `enter()`."""
         with self._lock:
             if self._uses == 0:
-                self._show()
+                if self._holds == 0:
+                    self._gather()
+                self._set_classes(self._classes)
+                self.visibility = Visibility.SHOWN
             self._uses += 1
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """The unit shown, and tensors saved as places."""
+        self.enter()
+        try:
+            with self.saving():
+                yield
+        finally:
+            self.leave()
 
     def leave(self) -> None:
         with self._lock:
             self._uses -= 1
             if self._uses == 0:
-                self.hide()
+                self._set_classes(self._hidden_classes)
+                self.visibility = Visibility.HELD
+                if self._holds == 0:
+                    self._let_go()
+
+    def hold(self) -> None:
+        """Has the memory there until a `drop()` for each `hold()`, for a backward that may run a forward of its own.
+
+        The class stays the one that gathers: no hooks for saved tensors can be set up for such a forward, but by that.
+        """
+        with self._lock:
+            if self._holds == 0 and self._uses == 0:
+                self._gather()
+                self.visibility = Visibility.HELD
+            self._holds += 1
+
+    def drop(self) -> None:
+        with self._lock:
+            self._holds -= 1
+            if self._holds == 0 and self._uses == 0:
+                self._let_go()
 
     @property
     def is_in_use(self) -> bool:
-        return self._uses > 0
+        return self._uses > 0 or self._holds > 0
 
-    def _show(self) -> None:
+    def hide(self) -> None:
+        """Takes a new unit's own memory out of its parameters."""
+        self._set_classes(self._hidden_classes)
+        self._let_go()
+
+    def _gather(self) -> None:
         version, capsules = self.membership.capsules(self.index)
-        for tensor, capsule in enumerate(capsules):
-            view = self._view(from_dlpack(capsule), tensor)
-            parameter = self.parameters[tensor]
-            parameter.__class__ = self._classes[tensor]
-            parameter.data = view
-            self._addresses[view.untyped_storage().data_ptr()] = (self, tensor, version)
+        with compat.without_torch_function():
+            for tensor, capsule in enumerate(capsules):
+                view = self._view(from_dlpack(capsule), tensor)
+                self.parameters[tensor].data = view
+                self._addresses[view.untyped_storage().data_ptr()] = (self, tensor, version)
         self.version = version
-        self.visibility = Visibility.SHOWN
+
+    def _let_go(self) -> None:
+        """The lease ends when nobody else has a view either."""
+        with compat.without_torch_function():
+            for parameter, nothing in zip(self.parameters, self._nothing, strict=True):
+                parameter.data = nothing
+        self.visibility = Visibility.HIDDEN
+
+    def _set_classes(self, classes: list[type]) -> None:
+        for parameter, kind in zip(self.parameters, classes, strict=True):
+            parameter.__class__ = kind
 
     def _view(self, memory: torch.Tensor, tensor: int) -> torch.Tensor:
         if self._is_raw[tensor]:
             return memory.view(self._dtypes[tensor]).view(self._shapes[tensor])
         return memory
-
-    def hide(self) -> None:
-        """Takes the memory out of the parameters. The lease ends when nobody else has a view either."""
-        for parameter, nothing, kind in zip(self.parameters, self._nothing, self._hidden_classes, strict=True):
-            parameter.data = nothing
-            parameter.__class__ = kind
-        self.visibility = Visibility.HIDDEN
-
-    def restore(self) -> None:
-        """Gives the parameters their classes and memory of their own again."""
-        with self._lock:
-            if self.visibility is Visibility.HIDDEN:
-                self._show()
-            for parameter in self.parameters:
-                parameter.data = parameter.data.clone()
-                _registry.pop(parameter, None)
 
     def name_of(self, tensor: int) -> str:
         return self.names[tensor]
@@ -134,8 +175,9 @@ class Unit:
     def unpack(self, packed: Packed) -> torch.Tensor:
         """The tensor again. RuntimeError: a step has changed the unit since it was saved."""
         with self._lock:
-            if self.visibility is Visibility.SHOWN:
-                version, memory = self.version, self.parameters[packed.tensor].detach()
+            if self.visibility is not Visibility.HIDDEN:
+                with compat.without_torch_function():
+                    version, memory = self.version, self.parameters[packed.tensor].detach()
             else:
                 version, capsule = self.membership.capsule(self.index, packed.tensor)
                 memory = self._view(from_dlpack(capsule), packed.tensor)
@@ -151,27 +193,49 @@ class Unit:
             return memory
         return memory.as_strided(packed.shape, packed.stride, packed.offset)
 
+    def pack(self, tensor: int) -> Packed:
+        """A place for one of the unit's parameters, whole."""
+        self.enter()
+        try:
+            parameter = self.parameters[tensor]
+            return Packed(self, tensor, self.version, parameter.dtype, parameter.shape, parameter.stride(), 0)
+        finally:
+            self.leave()
 
-def pack_with(addresses: dict[int, tuple[Unit, int, int]]) -> Callable[[torch.Tensor], Any]:
+
+def pack_with(addresses: dict[int, tuple[Unit, int, int]]) -> Callable[[torch.Tensor], Packed | Saved]:
     """A hook for tensors saved for backward that keeps places instead of a unit's memory."""
 
-    def pack(tensor: torch.Tensor) -> Any:
+    def pack(tensor: torch.Tensor) -> Packed | Saved:
+        if isinstance(tensor, _Hidden) and (own := place_of(tensor)) is not None:
+            # A function of the user's own has it, without __torch_function__ before it.
+            return own[0].pack(own[1])
         try:
             place = addresses.get(tensor.untyped_storage().data_ptr())
         except (NotImplementedError, RuntimeError):
             # Tensors without a storage, as sparse or functional ones, are none of ours.
-            return tensor
-        if place is None:
-            return tensor
-        unit, index, version = place
-        return Packed(unit, index, version, tensor.dtype, tensor.shape, tensor.stride(), int(tensor.storage_offset()))
+            place = None
+        if place is not None:
+            unit, index, version = place
+            offset = int(tensor.storage_offset())
+            return Packed(unit, index, version, tensor.dtype, tensor.shape, tensor.stride(), offset)
+        # A result that its own graph keeps would be a cycle that no collector sees.
+        return Saved(tensor if tensor.grad_fn is None else tensor.detach(), tensor._version)
 
     return pack
 
 
-def unpack(saved: Any) -> torch.Tensor:
+def unpack(saved: Packed | Saved) -> torch.Tensor:
     """The other half of what `pack_with()` gives."""
-    return saved.unit.unpack(saved) if isinstance(saved, Packed) else saved
+    if isinstance(saved, Packed):
+        return saved.unit.unpack(saved)
+    if saved.tensor._version != saved.version:
+        raise RuntimeError(
+            "one of the variables needed for gradient computation has been modified by an inplace operation: "
+            f"a tensor of shape {list(saved.tensor.shape)} is at version {saved.tensor._version}; expected version "
+            f"{saved.version} instead"
+        )
+    return saved.tensor
 
 
 # ---- Hidden parameters
@@ -228,13 +292,11 @@ class _Hidden(nn.Parameter):
         if function in _METADATA:
             with compat.without_torch_function():
                 return function(*args, **kwargs)
-        places = [place_of(parameter) for parameter in _hidden_in((args, kwargs))]
         _refuse_writing(function, args, kwargs)
         with ExitStack() as stack:
-            for place in places:
-                if place is not None:
-                    place[0].enter()
-                    stack.callback(place[0].leave)
+            for parameter in _hidden_in((args, kwargs)):
+                if (place := place_of(parameter)) is not None:
+                    stack.enter_context(place[0].shown())
             return function(*args, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Parameter:
