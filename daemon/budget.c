@@ -287,14 +287,32 @@ static uint64_t plan_arena(const struct job *job, uint64_t budget)
 	return r < 0 ? 0 : bytes;
 }
 
-bool budget_fits_host(const struct job *job, const struct budget_needs *needs)
+static bool fits_host(const struct job *job, uint64_t bytes)
 {
-	uint64_t least = size_sum(sum_of(needs), plan_arena(job, 0));
 	struct claim claim = room_claim(job);
 
-	return least <= host_room(job).bytes ||
-	       (least <= budget_own_room(job) &&
-		shortage_can_be_covered(&job->shortage, size_rest(least, room_for(&claim).bytes)));
+	return bytes <= host_room(job).bytes ||
+	       (bytes <= budget_own_room(job) &&
+		shortage_can_be_covered(&job->shortage, size_rest(bytes, room_for(&claim).bytes)));
+}
+
+bool budget_fits_host(const struct job *job, const struct budget_needs *needs)
+{
+	return fits_host(job, size_sum(sum_of(needs), plan_arena(job, 0)));
+}
+
+int budget_check_least(const struct job *job, uint64_t bytes, char *message, size_t size)
+{
+	char needed[16], there[16], whose[ROOM_TEXT];
+	struct claim claim = room_claim(job);
+	struct room room = host_room(job);
+
+	if (fits_host(job, bytes))
+		return 0;
+	return refuse(message, size, -ENOMEM,
+		      "the units that it has need more than %s of host memory, and there are %s (%s)",
+		      budget_print_needed(bytes, needed), budget_print(room.bytes, there),
+		      room_describe(&claim, room, whose, sizeof(whose)));
 }
 
 uint64_t budget_spare_host(const struct job *job, const struct budget_needs *needs, uint64_t *ret_arena)

@@ -34,6 +34,10 @@ uint64_t budget_arena_bytes(const struct job *job);
 
 /* Whether the job may have what it needs, beside the least arena, now or when caches have shrunk. */
 bool budget_fits_host(const struct job *job, const struct budget_needs *needs);
+/* Whether it may have so much, now or then: its plan takes that, whatever else it does. -ENOMEM with a
+ * message.
+ */
+int budget_check_least(const struct job *job, uint64_t bytes, char *message, size_t size);
 /* What it may have beyond that; ret_arena: as much of it as an arena has use for. */
 uint64_t budget_spare_host(const struct job *job, const struct budget_needs *needs, uint64_t *ret_arena);
 /* Caches leave something of the node's and the user's budget: what comes with other jobs before they are

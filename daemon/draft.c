@@ -9,6 +9,7 @@
 #include "common/size.h"
 #include "daemon/budget.h"
 #include "daemon/draft_inside.h"
+#include "daemon/setup.h"
 #include "daemon/state_write.h"
 
 static uint64_t record_bytes(const struct job *job, const struct draft_record *record)
@@ -110,6 +111,20 @@ static void take(struct draft *draft, int status)
 	}
 }
 
+/* Each time that an eighth more is defined, so that it takes no longer than the units do. */
+static int check_room(struct draft *draft)
+{
+	uint64_t parameters = draft->job->catalog.parameters;
+	int r;
+
+	if (draft->checked > 0 && parameters - draft->checked <= draft->checked / 8)
+		return 0;
+	r = setup_check(draft->job, draft->message, sizeof(draft->message));
+	if (r == 0)
+		draft->checked = parameters;
+	return r;
+}
+
 static bool take_next(struct draft *draft)
 {
 	struct queue *link = queue_pop(&draft->writes);
@@ -121,7 +136,7 @@ static bool take_next(struct draft *draft)
 	draft->record = describe(draft);
 	draft->length = record_bytes(draft->job, &draft->record);
 	draft->is_busy = true;
-	take(draft, 0);
+	take(draft, check_room(draft));
 	return true;
 }
 

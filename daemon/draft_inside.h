@@ -29,7 +29,8 @@ struct draft {
 		*operation;	    /* the one that is taken, or written where it belongs; NULL: none */
 	struct draft_record record; /* what it becomes, and how long: units may be defined meanwhile */
 	uint64_t length;
-	bool is_busy; /* it, or a block, is on its way */
+	uint64_t checked; /* parameters of the units that there was room for */
+	bool is_busy;	  /* it, or a block, is on its way */
 	char *buffer;
 	uint64_t used;	 /* of it */
 	uint64_t blocks; /* that are full, and where they are kept */

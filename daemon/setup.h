@@ -36,6 +36,10 @@ struct setup {
 /* Decides where everything of the job lies, how much memory and disk that takes, and takes it from the
  * budgets. A negative errno with a message. */
 int setup_plan(struct setup *setup);
+/* Whether a job whose units are not all defined has more already than there is room for. What it says no to
+ * no plan would take, whatever is still to come; more may turn out when all are there. -ENOMEM, -ENOSPC,
+ * -EOVERFLOW with a message. */
+int setup_check(struct job *job, char *message, size_t size);
 /* What the plan has beside the job's own, and what was made of it, is given up. */
 void setup_give_up(struct setup *setup);
 

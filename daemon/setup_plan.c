@@ -487,6 +487,65 @@ int setup_plan(struct setup *setup)
 	return r;
 }
 
+/* ---- Units that are still to come ---- */
+
+static uint64_t all_sums_bytes(const struct job *job)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < job->catalog.unit_count; i++)
+		bytes = size_sum(bytes, sum_bytes(job, &job->catalog.units[i]));
+	return size_product(bytes, count_sums(job));
+}
+
+/* What only grows with more units, and can lie nowhere else. */
+static uint64_t least_host_bytes(const struct setup *setup)
+{
+	const struct job *job = setup->job;
+	uint64_t bytes = setup->host ? store_layout_whole_bytes(setup->host) : 0;
+
+	for (uint32_t i = 0; i < job->catalog.pack_count && !job->has_nvme_parameters; i++)
+		bytes = size_sum(bytes, job->catalog.packs[i].slot_bytes);
+	return job->node->path_count > 0 ? bytes : size_sum(bytes, all_sums_bytes(job));
+}
+
+static int check_placed(struct setup *setup, struct placement placement)
+{
+	struct job *job = setup->job;
+	int r;
+
+	job->has_nvme_parameters = placement.has_nvme_parameters;
+	job->has_nvme_optimizer = placement.has_nvme_optimizer;
+	r = plan_stores(setup);
+	if (r == 0)
+		r = budget_check_least(job, least_host_bytes(setup), setup->message, sizeof(setup->message));
+	if (r == 0 && setup->nvme)
+		r = budget_take_paths(job, device_bytes(job, setup->nvme), 0, setup->message,
+				      sizeof(setup->message));
+	return r;
+}
+
+int setup_check(struct job *job, char *message, size_t size)
+{
+	struct setup setup = { .job = job, .made = MADE_INIT };
+	int r;
+
+	/* Where its state will lie depends on all of it. */
+	if (placement_is_chosen(job))
+		return 0;
+	r = plan_packs(&setup);
+	if (r == 0) {
+		struct placement_job description = placement_describe(job);
+		struct placement choices[PLACEMENT_CHOICES];
+
+		placement_choices(&description, choices);
+		r = check_placed(&setup, choices[0]);
+	}
+	setup_give_up(&setup);
+	setup_clear(job);
+	return r < 0 ? refuse(message, size, r, "%s", setup.message) : 0;
+}
+
 /* ---- Bringing back ---- */
 
 static int restore(struct setup *setup, uint64_t layout)

@@ -465,41 +465,76 @@ static void later_values_count(void **state)
 
 /* ---- Room ---- */
 
-/* Memory of the values is charged as they come, and given back. */
+/* The draft grows with what is written again, too. */
+static int write_until_it_fails(void)
+{
+	int r = define(&actor, 0);
+
+	for (unsigned i = 0; i < 1000 && r == 0; i++)
+		r = write_masters(&actor, 0, 0, 0, PIECE);
+	return r;
+}
+
 static void values_without_nvme_are_charged(void **state)
 {
 	begin(&(struct scene_options){ .is_without_nvme = true, .host_budget = 64 * MIB },
 	      (struct actor_job){ .stage = 0 }, true);
-	uint32_t unit = 0;
-	int r = 0;
-
-	while (r == 0 && unit < 60) {
-		r = define(&actor, unit);
-		for (uint64_t first = 0; first < ELEMENTS && r == 0; first += PIECE)
-			r = write_masters(&actor, unit, 0, first,
-					  ELEMENTS - first < PIECE ? ELEMENTS - first : PIECE);
-		unit++;
-	}
-	assert_int_equal(r, -ENOMEM);
-	assert_non_null(strstr(actor_message(&actor), "of host memory, and there are"));
+	assert_int_equal(write_until_it_fails(), -ENOMEM);
+	assert_non_null(strstr(actor_message(&actor), "it takes 2.0 MiB of host memory"));
 	end();
 }
 
-static void a_path_that_is_full_is_told_at_once(void **state)
+static void values_on_nvme_are_charged(void **state)
 {
-	begin(&(struct scene_options){ .capacity = 40 * MIB }, (struct actor_job){ .stage = 3 }, true);
-	uint32_t unit = 0;
+	begin(&(struct scene_options){ .capacity = 100 * MIB }, (struct actor_job){ .stage = 3 }, true);
+	assert_int_equal(write_until_it_fails(), -ENOSPC);
+	assert_non_null(strstr(actor_message(&actor), "the values that it was given"));
+	assert_int_equal(play()->nvme_bytes, 96 * MIB);
+	end();
+}
+
+/* By the first write of so many units, or by one that comes when they have become too many. */
+static int write_many(const struct scene_options *options, struct actor_job job, bool is_defined_first)
+{
 	int r = 0;
 
-	while (r == 0 && unit < 60) {
-		r = define(&actor, unit);
-		for (uint64_t first = 0; first < ELEMENTS && r == 0; first += PIECE)
-			r = write_masters(&actor, unit, 0, first,
-					  ELEMENTS - first < PIECE ? ELEMENTS - first : PIECE);
-		unit++;
+	begin(options, job, true);
+	for (unsigned unit = 0; unit < 60 && is_defined_first; unit++)
+		assert_int_equal(define(&actor, unit), 0);
+	for (unsigned unit = 0; unit < 60 && r == 0; unit++) {
+		if (!is_defined_first)
+			assert_int_equal(define(&actor, unit), 0);
+		r = write_masters(&actor, unit, 0, 0, 1);
 	}
-	assert_int_equal(r, -ENOSPC);
-	end();
+	return r;
+}
+
+static void a_job_that_has_become_too_large_is_told(void **state)
+{
+	static const struct scene_options small = { .capacity = 200 * MIB },
+					  memory = { .is_without_nvme = true, .host_budget = 100 * MIB };
+	const struct actor_job on_host = { .stage = 3,
+					   .parameter_placement = PLACEMENT_HOST,
+					   .optimizer_placement = PLACEMENT_HOST,
+					   .durability = DURABILITY_NONE,
+					   .host_budget = 100 * MIB };
+
+	for (unsigned is_defined_first = 0; is_defined_first < 2; is_defined_first++) {
+		assert_int_equal(write_many(&small, (struct actor_job){ .stage = 3 }, is_defined_first),
+				 -ENOSPC);
+		assert_non_null(strstr(actor_message(&actor), "twice its state"));
+		assert_true(is_defined_first || play()->catalog.unit_count < 30);
+		assert_int_equal(play()->nvme_bytes, is_defined_first ? 0 : 16 * MIB);
+		end();
+		assert_int_equal(write_many(&memory, (struct actor_job){ .stage = 3 }, is_defined_first),
+				 -ENOMEM);
+		assert_non_null(strstr(actor_message(&actor), "the units that it has need more than"));
+		end();
+		assert_int_equal(write_many(&(struct scene_options){ 0 }, on_host, is_defined_first),
+				 -ENOMEM);
+		assert_non_null(strstr(actor_message(&actor), "the units that it has need more than"));
+		end();
+	}
 }
 
 /* Where a plan fails what was written stays, for ranks that try again; and goes with the last of them. */
@@ -582,7 +617,8 @@ int main(void)
 		cmocka_unit_test(a_job_is_laid_out_when_all_is_in_the_draft),
 		cmocka_unit_test(later_values_count),
 		cmocka_unit_test(values_without_nvme_are_charged),
-		cmocka_unit_test(a_path_that_is_full_is_told_at_once),
+		cmocka_unit_test(values_on_nvme_are_charged),
+		cmocka_unit_test(a_job_that_has_become_too_large_is_told),
 		cmocka_unit_test(a_plan_that_fails_takes_nothing_away),
 		cmocka_unit_test(the_next_daemon_removes_drafts),
 		cmocka_unit_test(a_job_may_go_while_it_is_written),
