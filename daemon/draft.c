@@ -335,6 +335,13 @@ void draft_cancel(struct job *job)
 	draft->is_busy = false;
 }
 
+void draft_give_up(struct job *job)
+{
+	draft_cancel(job);
+	if (draft_is_quiet(job))
+		draft_free(job);
+}
+
 void draft_free(struct job *job)
 {
 	struct draft *draft = TAKE_PTR(job->draft);

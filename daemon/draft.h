@@ -19,6 +19,8 @@ bool draft_go_on(struct job *job);
 bool draft_is_quiet(const struct job *job);
 /* The job is dropped: what of it only waits does so no longer. */
 void draft_cancel(struct job *job);
+/* In the turn of a broken job: it has gone as soon as nothing of it is in flight. */
+void draft_give_up(struct job *job);
 /* With its files. It is quiet, or there is none. */
 void draft_free(struct job *job);
 

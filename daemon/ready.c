@@ -290,6 +290,7 @@ void job_go_on(struct job *job)
 			begin_epoch(job);
 		break;
 	case JOB_BROKEN:
+		draft_give_up(job);
 		come_back(job);
 		break;
 	default:

@@ -131,26 +131,6 @@ static void wrong_bytes_are_never_served(void **state)
 	assert_true(fail_each("misdirect", "read", false) > 0);
 }
 
-/* Values that were written before all units were defined lie there, too; what has been lost of them costs the
- * job, which has no state yet. */
-static void wrong_bytes_of_a_draft_are_never_served(void **state)
-{
-	static const char *const faults[] = { "submit:write:1",	  "complete:write:1", "submit:read:1",
-					      "complete:read:1",  "corrupt:read:1",   "corrupt:write:1",
-					      "misdirect:read:1", "lose:write:1" };
-
-	const struct actor_job job = { .stage = 3, .is_drafted = true };
-
-	for (unsigned i = 0; i < ARRAY_LENGTH(faults); i++) {
-		assert_int_equal(scene_open(&(struct scene_options){ .fault = faults[i] }, &scene), 0);
-		assert_true(training_run(&scene, &actor, &job) < 0);
-		assert_non_null(strstr(actor_message(&actor), "the values that it was given"));
-		expect_that_others_train();
-		actor_die(&actor);
-		scene_close(&scene);
-	}
-}
-
 /* ---- Flushes ---- */
 
 /* It trains while the other job is broken, and in the way of nobody. */
@@ -310,7 +290,6 @@ int main(void)
 		cmocka_unit_test(a_failing_write_is_survived_or_answered),
 		cmocka_unit_test(lasting_write_errors_are_answered),
 		cmocka_unit_test(wrong_bytes_are_never_served),
-		cmocka_unit_test(wrong_bytes_of_a_draft_are_never_served),
 		cmocka_unit_test(a_failed_flush_breaks_the_job_which_comes_back),
 		cmocka_unit_test(a_failed_flush_of_an_opening_loses_nothing),
 	};

@@ -583,6 +583,48 @@ static void the_next_daemon_removes_drafts(void **state)
 	scene_close(&scene);
 }
 
+/* What cannot be had back costs the job, which has no state yet, and nobody gets wrong bytes for it. */
+static void what_a_disk_has_lost_is_told(void **state)
+{
+	static const char *const faults[] = { "submit:write:1",	  "complete:write:1", "submit:read:1",
+					      "complete:read:1",  "corrupt:read:1",   "corrupt:write:1",
+					      "misdirect:read:1", "lose:write:1" };
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(faults); i++) {
+		begin(&(struct scene_options){ .fault = faults[i] }, (struct actor_job){ .stage = 3 }, true);
+		assert_int_equal(define(&actor, 0), 0);
+		assert_int_equal(write_masters(&actor, 0, 0, 0, 100), 0);
+		assert_int_equal(write_parameters(&actor, 0, 1, 0, 7), 0);
+		assert_int_equal(actor_ready(&actor), -EIO);
+		assert_non_null(strstr(actor_message(&actor), "the values that it was given"));
+		scene_settle(&scene);
+		assert_int_equal(play()->phase, JOB_BROKEN);
+		assert_int_equal(drafts(), 0);
+		end();
+	}
+}
+
+/* A write that fails takes nothing, and may be tried again. */
+static void a_write_that_fails_may_be_tried_again(void **state)
+{
+	int r = 0;
+
+	begin(&(struct scene_options){ .fault = "complete:write:2:EIO" }, (struct actor_job){ .stage = 3 },
+	      true);
+	assert_int_equal(define(&actor, 0), 0);
+	for (unsigned i = 0; i < 10 && r == 0; i++)
+		r = write_masters(&actor, 0, 0, 0, PIECE);
+	assert_int_equal(r, -EIO);
+	assert_non_null(strstr(actor_message(&actor), "cannot be kept on NVMe"));
+	write_unit(&actor, 0);
+	*(float *)actor.window.base = 0.75f;
+	assert_int_equal(actor_await(&actor, actor_send_masters(&actor, 0, 0, 5, 1), 0)->status, 0);
+	assert_int_equal(actor_ready(&actor), 0);
+	assert_int_equal(actor_read(&actor, 0, 0, "master", 5, 1, 0), 0);
+	assert_true(*(float *)actor.window.base == 0.75f);
+	end();
+}
+
 /* Nobody is left to answer while values are on their way to where they belong. */
 static void a_job_may_go_while_it_is_written(void **state)
 {
@@ -621,6 +663,8 @@ int main(void)
 		cmocka_unit_test(a_job_that_has_become_too_large_is_told),
 		cmocka_unit_test(a_plan_that_fails_takes_nothing_away),
 		cmocka_unit_test(the_next_daemon_removes_drafts),
+		cmocka_unit_test(what_a_disk_has_lost_is_told),
+		cmocka_unit_test(a_write_that_fails_may_be_tried_again),
 		cmocka_unit_test(a_job_may_go_while_it_is_written),
 	};
 
