@@ -90,6 +90,15 @@ def defined(who, job=1):
             + ask(who, "define", _1=job, _2="two", _3=[tensor("f", 500, BF16, NORMAL, 1), tensor("h", 300, FP32)]))
 
 
+def defined_plain(who, unit):
+    """A unit without initializers."""
+    return ask(who, "define", _1=1, _2=f"u{unit}", _3=[tensor(f"w{unit}", 100, BF16, 0), tensor(f"f{unit}", 50, FP32, 0, 1)])
+
+
+def written_plain(who, unit):
+    return ask(who, "write", _1=1, _2=unit, _5=100, _6=unit) + ask(who, "write", _1=1, _2=unit, _3=1, _5=50)
+
+
 def ready(who, job=1):
     return ask(who, "ready", _1=job, _2=-1)
 
@@ -149,6 +158,10 @@ SEEDS = {
     "states": opened(0, 2) + opened(1, 2) + defined(0) + defined(1)
               + ask(0, "write", _1=1, _5=100, _220="m", _221=7) + ask(1, "write", _1=1, _4=50, _5=100, _220="v", _221=7) + settle()
               + ask(0, "write", _1=1, _2=1, _5=10, _220="v", _221=7) + ready(0) + ready(1) + settle() + train(0) + train(1) + settle(),
+    "drafted": opened(0, 2, _230=1) + opened(1, 2, _230=1) + defined_plain(0, 0) + written_plain(0, 0) + settle() + defined_plain(0, 1)
+               + written_plain(0, 1) + ask(0, "write", _1=1, _5=10, _220="m", _221=7) + settle() + defined_plain(1, 0) + written_plain(1, 1) + defined_plain(1, 1)
+               + ready(0) + ready(1) + settle() + ask(0, "read", _1=1, _4="master", _6=100) + settle() + train(0) + train(1) + settle(),
+    "drafted-lost": opened(0, 1, _230=1) + defined_plain(0, 0) + written_plain(0, 0) + ready(0) + written_plain(0, 0) + die(0) + settle(),
     "takeover": begun(0, 1) + settle() + ask(1, "open", _1="play", _3=1, _4=3, _14=1) + defined(1) + ready(1) + settle(),
     "replace": begun(0, 1) + settle() + train(0) + die(0) + opened(0, 1, 3, _5=3) + defined(0) + ready(0) + settle(),
     "reshape": begun(0, 1) + settle() + train(0) + settle() + opened(1, 2) + die(0) + opened(0, 2) + defined(0) + opened(1, 2) + defined(1)

@@ -210,6 +210,30 @@ MUTANTS = (
         (("part.state < STATE_SLOTS || job->has_first_step", "part.state < STATE_SLOTS"),),
     ),
     (
+        "what a draft reads believed",
+        "draft",
+        "daemon/draft_room.c",
+        (("checksum(draft) == draft->checksums[draft->block] ? 0 : -EBADMSG", "0"),),
+    ),
+    (
+        "a job laid out before all is in its draft",
+        "draft",
+        "daemon/ready.c",
+        (("\t\tif (!draft_go_on(job) && (can_start", "\t\t(void)draft_go_on(job);\n\t\tif ((can_start"),),
+    ),
+    (
+        "values written before those that came before them, in a draft",
+        "draft",
+        "daemon/tensor.c",
+        (("(job->phase == JOB_FILLING && !job->draft)", "job->phase == JOB_FILLING"),),
+    ),
+    (
+        "a draft that is written when its job goes not given up",
+        "draft",
+        "daemon/job.c",
+        (("\tdraft_cancel(job);\n", ""),),
+    ),
+    (
         "a job replaced under its ranks",
         "replaced",
         "daemon/opening.c",

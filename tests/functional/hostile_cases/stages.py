@@ -126,6 +126,8 @@ CASES = [
     Case("a step to finish that is not reduced", READY, (FINISH, here()), Answered("EBUSY", "while a step of its own is reduced")),
     Case("a step that knows of pushes that were refused", READY, (STEP, here(_4=5) + data(3, rates())), one_of("EINVAL", "OK")),
     Case("a second rank 0", READY, (OPEN, data(1, "hostile") + number(3, 1) + number(4, 3)), Answered("EBUSY", "held by process")),
+    Case("a job without values, opened with a draft that it has not", DEFINED,
+         (OPEN, data(1, "hostile") + number(3, 1) + number(4, 3) + number(230, 1)), Answered("EINVAL", "drafted is 1 here, 0 in the job")),
     Case("a job that trains, opened with another stage", READY, (OPEN, data(1, "hostile") + number(3, 1) + number(4, 2)),
          Answered("EBUSY", "stage is 2 here, 3 in the job, which is in use by rank 0")),
     Case("a job that trains, opened with another world size", READY, (OPEN, data(1, "hostile") + number(3, 1024) + number(4, 3)),
