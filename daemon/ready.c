@@ -42,6 +42,7 @@ static void on_ready_timeout(evutil_socket_t fd, short events, void *argument)
 	pending_error(pending, -ETIMEDOUT, "job %s: still waiting for %s", job->name,
 		      missing[0]		   ? missing
 		      : job->shortage.since_ns > 0 ? "other jobs to give up memory, their caches or idle ones"
+		      : job->draft		   ? "its values to be written where they belong"
 						   : "its memory to be prepared");
 }
 

@@ -463,6 +463,22 @@ static void later_values_count(void **state)
 	}
 }
 
+/* It goes on, and who asks again gets it. */
+static void a_ready_that_gives_up_says_what_it_has_waited_for(void **state)
+{
+	struct blockade blockade;
+
+	begin(&(struct scene_options){ 0 }, (struct actor_job){ .stage = 3 }, true);
+	assert_int_equal(define(&actor, 0), 0);
+	write_unit(&actor, 0);
+	blockade_begin(&scene, scene.node->workers, &blockade);
+	assert_int_equal(actor_finish_ready(&actor, actor_send_ready(&actor, 1)), -ETIMEDOUT);
+	assert_non_null(strstr(actor_message(&actor), "still waiting for its values to be written where"));
+	blockade_end(&blockade);
+	assert_int_equal(actor_ready(&actor), 0);
+	end();
+}
+
 /* ---- Room ---- */
 
 /* The draft grows with what is written again, too. */
@@ -658,6 +674,7 @@ int main(void)
 		cmocka_unit_test(a_rank_that_comes_back_defines_and_writes_again),
 		cmocka_unit_test(a_job_is_laid_out_when_all_is_in_the_draft),
 		cmocka_unit_test(later_values_count),
+		cmocka_unit_test(a_ready_that_gives_up_says_what_it_has_waited_for),
 		cmocka_unit_test(values_without_nvme_are_charged),
 		cmocka_unit_test(values_on_nvme_are_charged),
 		cmocka_unit_test(a_job_that_has_become_too_large_is_told),
