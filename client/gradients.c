@@ -85,12 +85,25 @@ static char *buffer_address(const struct tierd_job *job, uint32_t buffer)
 	       gradient_buffer_offset(&job->attachment->gradient_buffers, buffer);
 }
 
-/* Without the lock, which others need while a large unit is zeroed. */
-static void hand_out(struct tierd_job *job, uint32_t buffer, uint32_t unit)
+/* Padding is summed and measured like the rest, and no caller writes it. In a debugging run what the caller
+ * forgets to write is a NaN. */
+static void clear(const struct unit *unit, char *address, uint64_t dirty, bool is_overwritten, bool has_debug)
 {
+	if (!is_overwritten || has_debug)
+		memset(address, is_overwritten ? 0xff : 0, dirty);
+	if (is_overwritten)
+		unit_clear_gradient_padding(unit, address);
+}
+
+/* Without the lock, which others need while a large unit is zeroed. */
+static void hand_out(struct tierd_job *job, uint32_t buffer, uint32_t unit, bool is_overwritten)
+{
+	const struct unit *definition = job->units[unit];
+	bool has_debug = job->attachment->debug != NULL;
 	struct gradient_buffer *own = &job->attachment->buffers[buffer];
 	uint64_t bytes = gradient_bytes(job, unit);
-	uint64_t dirty = own->dirty_bytes < bytes ? own->dirty_bytes : bytes;
+	uint64_t dirty =
+		own->dirty_bytes < bytes && !(is_overwritten && has_debug) ? own->dirty_bytes : bytes;
 	char *address = buffer_address(job, buffer);
 
 	own->unit = unit;
@@ -99,7 +112,7 @@ static void hand_out(struct tierd_job *job, uint32_t buffer, uint32_t unit)
 		own->dirty_bytes = bytes;
 	set_state(job, buffer, GRADIENT_BUFFER_HELD);
 	job_exit(job);
-	memset(address, 0, dirty);
+	clear(definition, address, dirty, is_overwritten, has_debug);
 	pthread_mutex_lock(&job->node->lock);
 	own->is_being_zeroed = false;
 	pthread_cond_broadcast(&job->node->changed);
@@ -174,7 +187,7 @@ static void wait_until_zeroed(struct tierd_job *job, uint32_t buffer)
 		pthread_cond_wait(&job->node->changed, &job->node->lock);
 }
 
-static int gradients_locked(struct tierd_job *job, uint32_t unit, uint32_t *ret_buffer)
+static int gradients_locked(struct tierd_job *job, uint32_t unit, uint32_t flags, uint32_t *ret_buffer)
 {
 	uint32_t buffer = NO_BUFFER;
 	int r = job_check_unit(job, unit);
@@ -187,21 +200,22 @@ static int gradients_locked(struct tierd_job *job, uint32_t unit, uint32_t *ret_
 	if (r < 0)
 		return r;
 	if (state_of(job, buffer) == GRADIENT_BUFFER_FREE)
-		hand_out(job, buffer, unit);
+		hand_out(job, buffer, unit, flags & TIERD_GRADIENTS_OVERWRITE);
 	else
 		wait_until_zeroed(job, buffer);
 	*ret_buffer = buffer;
 	return 0;
 }
 
-static int gradients_once(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_gradients)
+static int gradients_once(struct tierd_job *job, uint32_t unit, uint32_t flags,
+			  struct tierd_view *ret_gradients)
 {
 	uint32_t buffer;
 	int r = job_enter(job, JOB_READY);
 
 	if (r < 0)
 		return r;
-	r = gradients_locked(job, unit, &buffer);
+	r = gradients_locked(job, unit, flags, &buffer);
 	if (r == 0)
 		*ret_gradients = (struct tierd_view){ .base = buffer_address(job, buffer),
 						      .offsets = job->units[unit]->gradient_offsets,
@@ -209,11 +223,19 @@ static int gradients_once(struct tierd_job *job, uint32_t unit, struct tierd_vie
 	return job_finish(job, r);
 }
 
-int tierd_gradients(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_gradients)
+int tierd_gradients_with(struct tierd_job *job, uint32_t unit, uint32_t flags,
+			 struct tierd_view *ret_gradients)
 {
 	int r = CHECK_GIVEN(job, ret_gradients);
 
-	return r < 0 ? r : JOB_REPEAT(gradients_once(job, unit, ret_gradients));
+	if (r == 0 && (flags & ~(uint32_t)TIERD_GRADIENTS_OVERWRITE))
+		r = message_fail(-EINVAL, "0x%x has flags that tierd_gradients_with does not know", flags);
+	return r < 0 ? r : JOB_REPEAT(gradients_once(job, unit, flags, ret_gradients));
+}
+
+int tierd_gradients(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_gradients)
+{
+	return tierd_gradients_with(job, unit, 0, ret_gradients);
 }
 
 /* ---- Push and discard ---- */

@@ -167,6 +167,8 @@ void job_drop(struct tierd_job *job);
 
 struct unit *unit_free(struct unit *unit);
 DEFINE_FREEP(struct unit *, unit_free)
+/* Zeros what lies between the tensors, and behind them, in a view of the unit's gradients. */
+void unit_clear_gradient_padding(const struct unit *unit, char *gradients);
 
 /* Gives back the buffers that this rank holds. */
 void gradients_drop(struct tierd_job *job);

@@ -314,6 +314,12 @@ int tierd_phase(struct tierd_job *job, const char *name);
  * Blocks while all buffers that it could have are on their way to the daemon; -ENOBUFS: this rank itself holds them. */
 int tierd_gradients(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_gradients);
 
+enum tierd_gradients_flags {
+	TIERD_GRADIENTS_OVERWRITE = 1, /* the caller writes every element: they are not zeroed, and hold anything of this rank's own */
+};
+/* The same, by flags; of a buffer that is held already they mean nothing. -EINVAL: an unknown flag. */
+int tierd_gradients_with(struct tierd_job *job, uint32_t unit, uint32_t flags, struct tierd_view *ret_gradients);
+
 /* Hands the buffer over: it is this rank's next micro-batch of the unit, and its addresses are dead.
  * -EINVAL: no buffer of this unit is held. With a ticket: done when the gradients are summed. */
 int tierd_push(struct tierd_job *job, uint32_t unit);

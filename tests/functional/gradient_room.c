@@ -173,11 +173,45 @@ static void more_is_refused_by_name(void)
 	support_drop("more");
 }
 
+/* What an earlier unit left behind the tensor of a later one is no part of its gradients. */
+static void padding_stays_out_of_the_norm(void)
+{
+	struct tierd_node *node = support_connect();
+	struct tierd_job_options options = support_options("padding", 0, 1);
+	struct tierd_rates rates = TIERD_RATES_INIT;
+	struct tierd_step_result result;
+	struct tierd_ticket *ticket;
+	struct tierd_job *job;
+	struct tierd_view view;
+
+	options.gradient_buffers = 1;
+	rates.learning_rate = 0.1f;
+	OK(tierd_job_open(node, &options, &job));
+	support_define(job, "u0", TIERD_FP32, 256, 1);
+	support_define(job, "u1", TIERD_FP32, 225, 1);
+	OK(tierd_job_ready(job, PATIENCE_MS, NULL));
+	for (uint32_t unit = 0; unit < 2; unit++) {
+		OK(tierd_gradients_with(job, unit, TIERD_GRADIENTS_OVERWRITE, &view));
+		for (uint32_t i = 0; i < (unit == 0 ? 256 : 225); i++)
+			((float *)tierd_at(&view, 0))[i] = 1;
+		OK(tierd_push(job, unit));
+		OK(tierd_step(job, &rates, &ticket));
+		OK(tierd_ticket_wait(ticket, TIERD_DONE, PATIENCE_MS));
+		OK(tierd_ticket_step_result(ticket, &result));
+		tierd_ticket_free(ticket);
+		REQUIRE(result.gradient_norm == (unit == 0 ? 16 : 15));
+	}
+	OK(tierd_job_close(job));
+	tierd_disconnect(node);
+	support_drop("padding");
+}
+
 int main(void)
 {
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 		for (uint32_t buffers = 1; buffers <= 4; buffers++)
 			play(sizes[i], buffers, i * 16 + buffers);
 	more_is_refused_by_name();
+	padding_stays_out_of_the_norm();
 	return 0;
 }

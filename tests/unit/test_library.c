@@ -883,6 +883,72 @@ static void gradients_are_zero_once_and_the_same_until_pushed(void **state)
 	end(&scene);
 }
 
+enum { PIECES = 3, PIECE = 100, FIRST_OF_PIECES = 128 };
+
+/* Three tensors, each at a multiple of 256 bytes. */
+static void define_pieces(struct scene *scene)
+{
+	struct tierd_tensor pieces[PIECES] = { TIERD_TENSOR_INIT, TIERD_TENSOR_INIT, TIERD_TENSOR_INIT };
+	struct tierd_job_state job_state;
+
+	for (int i = 0; i < PIECES; i++) {
+		pieces[i].name = (const char *[]){ "a", "b", "c" }[i];
+		pieces[i].dimensions = 1;
+		pieces[i].shape[0] = PIECE;
+	}
+	assert_int_equal(tierd_unit_define(scene->job, "pieces", pieces, PIECES, NULL), 0);
+	assert_int_equal(tierd_job_ready(scene->job, -1, &job_state), 0);
+}
+
+/* Every buffer is full of ones once. */
+static void scribble_over_gradients(struct scene *scene)
+{
+	struct tierd_view view;
+
+	for (int i = 0; i < FAKE_BUFFERS; i++) {
+		assert_int_equal(tierd_gradients(scene->job, 0, &view), 0);
+		memset(view.base, 0xff, 512 * sizeof(uint16_t));
+		assert_int_equal(tierd_push(scene->job, 0), 0);
+	}
+}
+
+static void of_gradients_to_be_overwritten_the_padding_alone_is_zeroed(void **state)
+{
+	struct scene scene = { 0 };
+	struct tierd_view view, again;
+
+	open_job(&scene);
+	define_pieces(&scene);
+	scribble_over_gradients(&scene);
+	assert_int_equal(tierd_gradients_with(scene.job, 0, 2, &view), -EINVAL);
+	assert_int_equal(tierd_gradients_with(scene.job, 0, TIERD_GRADIENTS_OVERWRITE, &view), 0);
+	for (int i = 0; i < 512; i++) {
+		bool is_padding = i >= PIECES * FIRST_OF_PIECES || i % FIRST_OF_PIECES >= PIECE;
+
+		assert_int_equal(((uint16_t *)view.base)[i], is_padding ? 0 : 0xffff);
+	}
+	assert_int_equal(tierd_gradients(scene.job, 0, &again), 0);
+	assert_ptr_equal(view.base, again.base);
+	assert_int_equal(*(uint16_t *)tierd_at(&again, 1), 0xffff);
+	assert_int_equal(tierd_discard(scene.job, 0), 0);
+	end(&scene);
+}
+
+static void in_a_debugging_run_gradients_that_were_not_overwritten_are_nan(void **state)
+{
+	struct scene scene = { 0 };
+	struct tierd_view view;
+
+	assert_int_equal(setenv("TIERD_DEBUG", "leases", 1), 0);
+	open_job(&scene);
+	define_pieces(&scene);
+	assert_int_equal(unsetenv("TIERD_DEBUG"), 0);
+	assert_int_equal(tierd_gradients_with(scene.job, 0, TIERD_GRADIENTS_OVERWRITE, &view), 0);
+	assert_int_equal(((uint16_t *)tierd_at(&view, 2))[PIECE - 1], 0xffff);
+	assert_int_equal(((uint16_t *)tierd_at(&view, 2))[PIECE], 0);
+	end(&scene);
+}
+
 static void holding_all_buffers_is_an_error(void **state)
 {
 	struct scene scene = { 0 };
@@ -1354,6 +1420,8 @@ int main(void)
 		cmocka_unit_test(many_gathers_ring_the_doorbell_once),
 		cmocka_unit_test(released_ranges_fault_in_a_debugging_run),
 		cmocka_unit_test(gradients_are_zero_once_and_the_same_until_pushed),
+		cmocka_unit_test(of_gradients_to_be_overwritten_the_padding_alone_is_zeroed),
+		cmocka_unit_test(in_a_debugging_run_gradients_that_were_not_overwritten_are_nan),
 		cmocka_unit_test(holding_all_buffers_is_an_error),
 		cmocka_unit_test(a_step_with_something_held_is_refused),
 		cmocka_unit_test(after_a_step_only_its_version_is_gathered),
