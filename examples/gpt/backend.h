@@ -63,8 +63,8 @@ struct backend_ops {
 	/* Parameters to read, until release. */
 	int (*gather)(struct backend *backend, unsigned unit, struct unit_view *ret_parameters);
 	int (*release)(struct backend *backend, unsigned unit);
-	/* Zeroed gradients to fill in, until push adds them to the step's sum as this rank's next
-	 * micro-batch. */
+	/* Gradients, of which every element is to be written, until push adds them to the step's sum as this
+	 * rank's next micro-batch. */
 	int (*gradients)(struct backend *backend, unsigned unit, struct unit_view *ret_gradients);
 	int (*push)(struct backend *backend, unsigned unit);
 

@@ -110,7 +110,7 @@ static int gradients(struct backend *backend, unsigned unit, struct unit_view *r
 {
 	struct tierd *tierd = tierd_of(backend);
 	struct tierd_view view;
-	int r = tierd_gradients(tierd->job, tierd->units[unit], &view);
+	int r = tierd_gradients_with(tierd->job, tierd->units[unit], TIERD_GRADIENTS_OVERWRITE, &view);
 
 	if (r < 0)
 		return r;
