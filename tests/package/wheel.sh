@@ -48,7 +48,9 @@ loaded = {path for path in maps if "/libtierd" in path}
 if len(loaded) != 1 or "/bare/lib/" not in loaded.pop():
     raise SystemExit("FAILED: the library is not that of the wheel")
 '
-# One that needs the other finds it beside itself.
+# What needs the daemon finds it.
+found=$(PATH=/usr/bin:/bin bare/bin/python -c 'import tierd.daemon; print(tierd.daemon.program())')
+[ "$found" = "$scratch/bare/bin/tierd" ] || fail "the package takes $found for its daemon"
 PATH=/usr/bin:/bin bare/bin/tierctl plan --layers 2 --width 64 --world-size 2 >/dev/null || fail 'it does not plan'
 installed=$(cd bare/lib/python3*/site-packages && find tierd -type f ! -path '*/__pycache__/*' | sort)
 expected=$( (cd "$root/client/python" && find tierd -name '*.py' -o -name '*.pyi' -o -name py.typed; echo tierd/_core.abi3.so) | sort)
