@@ -65,9 +65,7 @@ def _tensors(of: Tensors) -> Mapping[str, Tensor]:
 
 
 def _bits(tensor: Tensor) -> Tensor:
-    return (
-        tensor.contiguous().view(_INTEGERS[tensor.element_size()]) if tensor.dtype != torch.bool else tensor
-    )
+    return tensor.contiguous().view(_INTEGERS[tensor.element_size()]) if tensor.dtype != torch.bool else tensor
 
 
 def _fail(text: str | None) -> None:

@@ -98,7 +98,7 @@ class Daemon:
         self.process.wait(PATIENCE)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def daemon() -> Iterator[Daemon]:
     """One for all tests of a file; $TIERD_SOCKET leads to it."""
     # In /tmp, because paths of sockets are short; what lies on NVMe wants a real disk.

@@ -54,9 +54,7 @@ class Views(nn.Module):
                 row = self.weight.view(-1)[:width]
                 return x + row.expand_as(x) * self.weight.select(0, 1)
             case 5:
-                return torch.baddbmm(
-                    x.unsqueeze(0), x.unsqueeze(0), self.weight.narrow(0, 0, width).unsqueeze(0)
-                )[0]
+                return torch.baddbmm(x.unsqueeze(0), x.unsqueeze(0), self.weight.narrow(0, 0, width).unsqueeze(0))[0]
             case _:
                 return x + self.weight.reshape(2, width, width).mean(0).sum(0).detach() + self.weight[-1]
 

@@ -76,9 +76,7 @@ class Kept(Node):
     def forward(self, x: Tensor) -> Tensor:
         weights = []
         for part in self.parts:
-            weights += [
-                weight for weight in part.parameters() if weight.ndim == 2 and weight.shape[1] == x.shape[1]
-            ]
+            weights += [weight for weight in part.parameters() if weight.ndim == 2 and weight.shape[1] == x.shape[1]]
             x = part(x)
         for weight in weights:
             x = x + 0.1 * functional.linear(x, weight).mean(1, keepdim=True)
@@ -219,9 +217,7 @@ class Weightless(Node):
         return hidden
 
 
-def _halve(
-    module: nn.Module, inputs: tuple[Tensor | None, ...], outputs: object
-) -> tuple[Tensor | None, ...]:
+def _halve(module: nn.Module, inputs: tuple[Tensor | None, ...], outputs: object) -> tuple[Tensor | None, ...]:
     return tuple(None if gradient is None else gradient * 0.5 for gradient in inputs)
 
 

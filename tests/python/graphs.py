@@ -63,9 +63,7 @@ class _Builder:
 
     def tie(self, model: nn.Module) -> None:
         """Gives two linear layers one weight, sometimes; then both are one to PyTorch, too."""
-        linears = [
-            m for m in model.modules() if type(m) is nn.Linear and m.weight.shape == (self.width, self.width)
-        ]
+        linears = [m for m in model.modules() if type(m) is nn.Linear and m.weight.shape == (self.width, self.width)]
         if len(linears) > 1 and self.random.random() < 0.3:
             first, second = self.random.sample(linears, 2)
             second.weight = first.weight

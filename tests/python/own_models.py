@@ -57,9 +57,7 @@ class Tied(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.embedding = nn.Embedding(37, 16)
-        self.blocks = nn.ModuleList(
-            nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 16), nn.GELU()) for _ in range(3)
-        )
+        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 16), nn.GELU()) for _ in range(3))
         self.head = nn.Linear(16, 37, bias=False)
         self.head.weight = self.embedding.weight
 
@@ -90,9 +88,7 @@ class Branches(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.into = nn.Linear(12, 16)
-        self.experts = nn.ModuleList(
-            nn.Sequential(nn.Linear(16, 16), nn.SiLU(), nn.Linear(16, 16)) for _ in range(5)
-        )
+        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(16, 16), nn.SiLU(), nn.Linear(16, 16)) for _ in range(5))
         self.never = nn.Parameter(torch.randn(7))
         self.out = nn.Linear(16, 5)
 

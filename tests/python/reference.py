@@ -69,7 +69,7 @@ def train(
     for step in range(plan.steps):
         total = 0.0
         for loss in plan.losses(model, step):
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             total += float(loss.detach())
         result.losses.append(total)
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
@@ -167,7 +167,7 @@ def exact(
     for step in range(plan.steps):
         total = 0.0
         for loss in plan.losses(model, step):
-            (loss * scaling.scale).backward()  # type: ignore[no-untyped-call]
+            (loss * scaling.scale).backward()
             total += float(loss.detach())
             for parameter in parameters:
                 parameter.take_gradient()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 import tierd
 from conftest import PATIENCE, TIERCTL, Daemon
 from tierd import daemon as daemons

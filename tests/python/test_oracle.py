@@ -28,7 +28,7 @@ def test_a_case_repeats_itself_to_the_bit(case: Case) -> None:
 @EVERY_CASE
 def test_some_parameters_of_a_case_have_no_gradient_where_it_says_so(case: Case) -> None:
     model = case.make_model()
-    case.loss(model, case.make_batch(0)).backward()  # type: ignore[no-untyped-call]
+    case.loss(model, case.make_batch(0)).backward()
     without = [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None]
     assert bool(without) == case.skips, without
 
@@ -83,9 +83,7 @@ def test_fma_rounds_once() -> None:
 
 
 def test_bf16_rounds_half_away_from_zero() -> None:
-    halves = (
-        torch.tensor([0x3F808000, 0x3F818000, 0x3F807FFF, 0x3F808001]).to(torch.int32).view(torch.float32)
-    )
+    halves = torch.tensor([0x3F808000, 0x3F818000, 0x3F807FFF, 0x3F808001]).to(torch.int32).view(torch.float32)
     up = torch.tensor([0x3F81, 0x3F82, 0x3F80, 0x3F81]).to(torch.int16).view(torch.bfloat16)
     compare.assert_same_bits(
         {"up": formulas.away_from_zero(halves), "down": formulas.away_from_zero(-halves)},
@@ -106,9 +104,7 @@ def test_a_difference_is_named_with_its_element_and_both_values() -> None:
     ours = {"a": torch.zeros(3), "b": torch.tensor([[1.0, 2.0], [3.0, 4.0]])}
     theirs = {"a": torch.zeros(3), "b": torch.tensor([[1.0, 2.0], [3.5, 4.0]])}
     text = compare.difference(ours, theirs)
-    assert (
-        text == "b[1, 0] is 3.0, expected 3.5; 1 of 4 elements differ, by 0.5 at most; 1 of 2 tensors differ"
-    )
+    assert text == "b[1, 0] is 3.0, expected 3.5; 1 of 4 elements differ, by 0.5 at most; 1 of 2 tensors differ"
     assert compare.difference(ours, theirs, 0.5) is None
     assert compare.difference({"a": ours["a"]}, theirs) == "b is missing in the first"
     assert compare.difference({"a": -ours["a"], "b": theirs["b"]}, theirs) is not None

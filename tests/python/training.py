@@ -20,9 +20,7 @@ def job_name(test: str) -> str:
     return re.sub("[^A-Za-z0-9]+", "-", test).strip("-")[-63:].strip("-")
 
 
-def initialize(
-    model: nn.Module, optimizer: Optimizer, job: str, **options: Any
-) -> tuple[nn.Module, Optimizer]:
+def initialize(model: nn.Module, optimizer: Optimizer, job: str, **options: Any) -> tuple[nn.Module, Optimizer]:
     """Puts a model on tierd, alone, at stage 3 unless the options say else."""
     defaults: dict[str, Any] = {"stage": 3, "rank": 0, "world_size": 1}
     return tierd.initialize(model, optimizer, job=job, **(defaults | options))
