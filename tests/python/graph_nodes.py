@@ -179,18 +179,20 @@ class Failing(Node):
         return self.through(x)
 
 
+def _keep(tensor: Tensor) -> Tensor:
+    """The tensor itself, but for what is computed: its function would keep it, and it its function."""
+    return tensor if tensor.grad_fn is None else tensor.detach()
+
+
 class Packed(Node):
-    """Has hooks for saved tensors of its own: they copy, or move to another number."""
+    """Has hooks for saved tensors of its own: they keep them, or copies."""
 
     def setup(self, random: Random) -> None:
         self.kind = random.randrange(2)
 
     def forward(self, x: Tensor) -> Tensor:
-        hooks = (
-            torch.autograd.graph.save_on_cpu()
-            if self.kind
-            else torch.autograd.graph.saved_tensors_hooks(lambda t: (t, "mark"), lambda pair: pair[0])
-        )
+        pack = _keep if self.kind else lambda tensor: tensor.detach().clone()
+        hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
         with hooks:
             return self.through(x)
 
