@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor, nn
-
 import own_models
+import torch
 import transformer_models
+from torch import Tensor, nn
 
 Batch = dict[str, Tensor]
 

@@ -9,13 +9,14 @@ import os
 import warnings
 from typing import Any
 
+import compare
 import pytest
+from graphs import Graph, run
 from torch import nn
 from torch.optim import Optimizer
+from training import end, initialize
 
-import compare
-from graphs import Graph, run
-from training import close, initialize
+pytestmark = pytest.mark.usefixtures("daemon")
 
 PART = 100
 
@@ -33,24 +34,25 @@ def assert_same_as_plain(seed: int, **options: Any) -> None:
     """Fails with the graph and the first parameter that differs."""
     graph = Graph.of(seed)
 
-    jobs: list[Optimizer] = []
+    job = f"graph-{seed}"
+    wrapped: list[nn.Module] = []
 
     def wrap(model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
-        model, optimizer = initialize(model, optimizer, f"graph-{seed}", **options)
-        jobs.append(optimizer)
+        model, optimizer = initialize(model, optimizer, job, **options)
+        wrapped.append(model)
         return model, optimizer
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = run(graph)
         try:
-            difference = compare.difference(run(graph, wrap), theirs)
+            difference = compare.difference(run(graph, wrap), theirs, graph.tolerance)
         except Exception as error:
             error.add_note(f"TIERD_SEED={seed} repeats it: {graph}\n{graph.make_model()}")
             raise
         finally:
-            for optimizer in jobs:
-                close(optimizer)
+            for model in wrapped:
+                end(model, job)
     assert not difference, f"{difference}\nTIERD_SEED={seed} repeats it: {graph}\n{graph.make_model()}"
 
 

@@ -6,14 +6,15 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-import pytest
-import torch
-
 import compare
 import formulas
+import pytest
+import torch
 from models import BY_NAME, CASES, Case
 from reference import Plan, exact, plain
 from training import job_name, trained
+
+pytestmark = pytest.mark.usefixtures("daemon")
 
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=str)
 BETAS = (0.9, 0.95)

@@ -60,16 +60,16 @@ def gpt2() -> nn.Module:
 gpt2_batch = _words
 gpt2_loss = _own_loss
 
-_LLAMA = dict(
-    vocab_size=WORDS,
-    hidden_size=24,
-    intermediate_size=40,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    max_position_embeddings=32,
-    use_cache=False,
-)
+_LLAMA = {
+    "vocab_size": WORDS,
+    "hidden_size": 24,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 32,
+    "use_cache": False,
+}
 
 
 def llama() -> nn.Module:
