@@ -14,6 +14,9 @@ from reference import Plan, Training, train
 from torch import nn
 from torch.optim import Optimizer
 
+# What torch has made so far is not looked at each time that a job ends.
+gc.freeze()
+
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 
 
