@@ -24,6 +24,14 @@ static inline struct core_state *core_state_of(PyObject *object)
 	return PyType_GetModuleState(Py_TYPE(object));
 }
 
+/* Gives the interpreter's lock up around a statement that can block. */
+#define CORE_BLOCKING(statement)                                                                             \
+	do {                                                                                                 \
+		PyThreadState *thread_state = PyEval_SaveThread();                                           \
+		statement;                                                                                   \
+		PyEval_RestoreThread(thread_state);                                                          \
+	} while (0)
+
 /* Raises tierd.Error, or its subclass for -ESTALE, with what tierd_message() says. NULL */
 PyObject *core_raise(struct core_state *state, int error);
 
@@ -39,7 +47,7 @@ struct hold;
 
 /* They take over the handle, or share. NULL with an exception set: it is the caller's still. */
 PyObject *job_object(struct core_state *state, PyObject *node, struct tierd_job *job);
-PyObject *ticket_object(struct core_state *state, PyObject *job, struct tierd_ticket *ticket);
+PyObject *ticket_object(struct core_state *state, PyObject *node, struct tierd_ticket *ticket);
 PyObject *lease_object(struct core_state *state, struct hold *hold, uint64_t version);
 
 #endif

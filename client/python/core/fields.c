@@ -226,6 +226,7 @@ const struct field job_option_fields[] = {
 	OPTION(snapshot_every, FIELD_U64),
 	OPTION(snapshot_keep, FIELD_U32),
 	OPTION(pushed_once, FIELD_BOOL),
+	OPTION(drafted, FIELD_BOOL),
 	{ 0 },
 };
 

@@ -62,8 +62,10 @@ static int leave(struct job *object, int (*how)(struct tierd_job *job))
 	int r;
 
 	object->job = NULL;
-	Py_BEGIN_ALLOW_THREADS r = how(job);
-	Py_END_ALLOW_THREADS return r;
+	CORE_BLOCKING(r = how(job));
+	/* A connection that no other job has ends with it. */
+	Py_CLEAR(object->node);
+	return r;
 }
 
 /* Nobody may be in a call of the job, nor look at a gradient buffer, whose memory would go. */
@@ -121,7 +123,7 @@ static void job_dealloc(PyObject *self)
 		shape_drop(job->units[i].shape);
 	}
 	PyMem_Free(job->units);
-	Py_DECREF(job->node);
+	Py_XDECREF(job->node);
 	PyObject_Free(self);
 	Py_DECREF(type);
 }

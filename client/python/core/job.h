@@ -10,9 +10,10 @@ struct unit {
 };
 
 struct job {
-	PyObject_HEAD PyObject *node; /* which lives as long */
-	struct tierd_job *job;	      /* NULL: closed */
-	unsigned calls;		      /* that are under way without the interpreter's lock */
+	PyObject object;
+	PyObject *node;	       /* while the job is open */
+	struct tierd_job *job; /* NULL: closed */
+	unsigned calls;	       /* that are under way without the interpreter's lock */
 	struct unit *units;
 	uint32_t unit_count;
 };
@@ -27,8 +28,8 @@ struct unit *job_unit(struct job *job, PyObject *number, uint32_t *ret_unit);
 #define JOB_BLOCKING(self, statement)                                                                        \
 	do {                                                                                                 \
 		((struct job *)(self))->calls++;                                                             \
-		Py_BEGIN_ALLOW_THREADS statement;                                                            \
-		Py_END_ALLOW_THREADS((struct job *)(self))->calls--;                                         \
+		CORE_BLOCKING(statement);                                                                    \
+		((struct job *)(self))->calls--;                                                             \
 	} while (0)
 
 /* Arguments by position: their number has to be right. */

@@ -3,7 +3,8 @@
 #include "core/fields.h"
 
 struct node {
-	PyObject_HEAD struct tierd_node *node;
+	PyObject object;
+	struct tierd_node *node;
 };
 
 static PyObject *node_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
@@ -17,8 +18,9 @@ static PyObject *node_new(PyTypeObject *type, PyObject *arguments, PyObject *key
 	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|zi", names, &options.socket_path,
 					 &options.reconnect_ms))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS r = tierd_connect_with(&options, &handle);
-	Py_END_ALLOW_THREADS if (r < 0) return core_raise(PyType_GetModuleState(type), r);
+	CORE_BLOCKING(r = tierd_connect_with(&options, &handle));
+	if (r < 0)
+		return core_raise(PyType_GetModuleState(type), r);
 	node = PyObject_New(struct node, type);
 	if (!node) {
 		tierd_disconnect(handle);
@@ -33,8 +35,8 @@ static void node_dealloc(PyObject *self)
 {
 	PyTypeObject *type = Py_TYPE(self);
 
-	Py_BEGIN_ALLOW_THREADS tierd_disconnect(((struct node *)self)->node);
-	Py_END_ALLOW_THREADS PyObject_Free(self);
+	CORE_BLOCKING(tierd_disconnect(((struct node *)self)->node));
+	PyObject_Free(self);
 	Py_DECREF(type);
 }
 
@@ -68,8 +70,8 @@ static PyObject *node_open_job(PyObject *self, PyObject *arguments, PyObject *ke
 	if (sequence && !(groups = groups_take(sequence, &options.group_count)))
 		return NULL;
 	options.groups = groups;
-	Py_BEGIN_ALLOW_THREADS r = tierd_job_open(((struct node *)self)->node, &options, &job);
-	Py_END_ALLOW_THREADS PyMem_Free(groups);
+	CORE_BLOCKING(r = tierd_job_open(((struct node *)self)->node, &options, &job));
+	PyMem_Free(groups);
 	if (r < 0)
 		return core_raise(state, r);
 	object = job_object(state, self, job);

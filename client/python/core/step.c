@@ -32,7 +32,7 @@ PyObject *job_step(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
 	PyMem_Free(groups);
 	if (r < 0)
 		return core_raise(core_state_of(self), r);
-	object = ticket_object(core_state_of(self), self, ticket);
+	object = ticket_object(core_state_of(self), ((struct job *)self)->node, ticket);
 	if (!object)
 		tierd_ticket_free(ticket);
 	return object;

@@ -5,17 +5,18 @@
 #include "core/fields.h"
 
 struct ticket {
-	PyObject_HEAD PyObject *job; /* which lives as long */
+	PyObject object;
+	PyObject *node; /* which lives as long */
 	struct tierd_ticket *ticket;
 };
 
-PyObject *ticket_object(struct core_state *state, PyObject *job, struct tierd_ticket *ticket)
+PyObject *ticket_object(struct core_state *state, PyObject *node, struct tierd_ticket *ticket)
 {
 	struct ticket *object = PyObject_New(struct ticket, state->ticket);
 
 	if (!object)
 		return NULL;
-	object->job = Py_NewRef(job);
+	object->node = Py_NewRef(node);
 	object->ticket = ticket;
 	return (PyObject *)object;
 }
@@ -26,7 +27,7 @@ static void ticket_dealloc(PyObject *self)
 	PyTypeObject *type = Py_TYPE(self);
 
 	tierd_ticket_free(ticket->ticket);
-	Py_DECREF(ticket->job);
+	Py_DECREF(ticket->node);
 	PyObject_Free(self);
 	Py_DECREF(type);
 }
@@ -38,8 +39,9 @@ static PyObject *ticket_wait(PyObject *self, PyObject *arguments, PyObject *keyw
 
 	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|ii", names, &event, &timeout_ms))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS r = tierd_ticket_wait(((struct ticket *)self)->ticket, event, timeout_ms);
-	Py_END_ALLOW_THREADS if (r == -ETIMEDOUT) Py_RETURN_FALSE;
+	CORE_BLOCKING(r = tierd_ticket_wait(((struct ticket *)self)->ticket, event, timeout_ms));
+	if (r == -ETIMEDOUT)
+		Py_RETURN_FALSE;
 	if (r < 0)
 		return core_raise(core_state_of(self), r);
 	Py_RETURN_TRUE;

@@ -4,13 +4,15 @@
 #include "core/hold.h"
 
 struct view {
-	PyObject_HEAD struct hold *hold;
+	PyObject object;
+	struct hold *hold;
 	uint32_t tensor;
 	Py_ssize_t sizes[TIERD_MAX_DIMENSIONS], strides[TIERD_MAX_DIMENSIONS];
 };
 
 struct lease {
-	PyObject_HEAD struct hold *hold; /* NULL: released */
+	PyObject object;
+	struct hold *hold; /* NULL: released */
 	uint64_t version;
 };
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import functools
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -85,7 +86,7 @@ class Unit:
         self._nothing = [_nothing(parameter) for parameter in self.parameters]
         self._is_raw = [dtype not in _FORMATS for dtype in self._dtypes]
         for tensor, parameter in enumerate(self.parameters):
-            _registry[parameter] = (self, tensor)
+            _registry[parameter] = (weakref.ref(self), tensor)
 
     def enter(self) -> None:
         """Shows the unit until a `leave()` for each `enter()`."""
@@ -242,14 +243,15 @@ def unpack(saved: Packed | Saved) -> torch.Tensor:
 
 _FORMATS = {torch.float32, torch.bfloat16, torch.float16}
 
-# Which unit a parameter is in, and where.
+# Which unit a parameter is in, and where: weak at both ends, since a unit has its parameters.
 _registry: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 
 def place_of(parameter: torch.Tensor) -> tuple[Unit, int] | None:
     """The unit of a parameter, and its index there; None: it is in none."""
-    place: tuple[Unit, int] | None = _registry.get(parameter)
-    return place
+    reference, tensor = _registry.get(parameter, (None, 0))
+    unit = reference() if reference is not None else None
+    return None if unit is None else (unit, tensor)
 
 
 def _nothing(parameter: nn.Parameter) -> torch.Tensor:
