@@ -16,20 +16,57 @@ static inline void note_gather(struct tierd_job *job, const struct attachment *a
 		hold_ring(job);
 }
 
+/* 1; 0: the daemon is to be asked. In a debugging run, an error if the unit's pages do not open. */
+static inline int gather_at_once(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters)
+{
+	const struct attachment *attachment;
+	uint64_t offset, version;
+	int r;
+
+	if (UNLIKELY(!hold_is_possible(job, unit, &attachment)))
+		return 0;
+	r = hold_take(job, attachment, unit, &offset, &version);
+	if (UNLIKELY(r != 1))
+		return r;
+	note_gather(job, attachment, unit);
+	hold_show(job, attachment, unit, offset, version, ret_parameters);
+	return 1;
+}
+
 static int gather_slowly(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters);
 
 int tierd_gather(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters)
 {
-	const struct attachment *attachment;
-	uint64_t offset, version;
-
-	if (LIKELY(job && ret_parameters) && LIKELY(hold_is_possible(job, unit, &attachment)) &&
-	    LIKELY(hold_take(job, attachment, unit, &offset, &version) == 1)) {
-		note_gather(job, attachment, unit);
-		hold_show(job, attachment, unit, offset, version, ret_parameters);
+	if (LIKELY(job && ret_parameters) && LIKELY(gather_at_once(job, unit, ret_parameters) == 1))
 		return 0;
-	}
 	return gather_slowly(job, unit, ret_parameters);
+}
+
+static int fail_to_try(const struct tierd_job *job, uint32_t unit)
+{
+	if (job->generation != connection_generation)
+		return message_fail_child();
+	if (job->ready_units == 0)
+		return message_fail(-EINVAL, "job \"%s\" is not ready; call tierd_job_ready first",
+				    job->name);
+	if (unit >= job->ready_units)
+		return message_fail(-EINVAL, "job \"%s\" has no unit %u: it has %u", job->name, unit,
+				    job->ready_units);
+	return message_fail_text(-EAGAIN, "the unit cannot be had at once; call tierd_gather, which waits "
+					  "for it or says why not");
+}
+
+int tierd_gather_try(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters)
+{
+	int r = CHECK_GIVEN(job, ret_parameters);
+
+	if (r < 0)
+		return r;
+	r = gather_at_once(job, unit, ret_parameters);
+	if (r < 0)
+		return message_fail(r, "opening the pages of unit \"%s\": %s", job->units[unit]->name,
+				    strerror(-r));
+	return r == 1 ? 0 : fail_to_try(job, unit);
 }
 
 /* ---- By message ---- */

@@ -281,6 +281,9 @@ static inline void *tierd_at(const struct tierd_view *view, size_t tensor)
  * is resident. -EINVAL: no such unit; -EDEADLK: it can never fit beside what is leased (the message names the
  * holders); -EIO: its values cannot be read. */
 int tierd_gather(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters);
+/* The same without waiting: -EAGAIN where tierd_gather would ask the daemon. Starts nothing: tierd_gather, called next,
+ * asks for the unit and waits, and tierd_prefetch asks for it without waiting. No lock, and no message to the daemon. */
+int tierd_gather_try(struct tierd_job *job, uint32_t unit, struct tierd_view *ret_parameters);
 int tierd_gather_begin(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket);
 /* Blocks until the ticket of a gather is done and passes its lease to the caller. Frees the ticket unless
  * -ETIMEDOUT or -EINVAL. */

@@ -378,6 +378,7 @@ static void a_forked_child_is_refused(void **state)
 	if (child == 0) {
 		bool is_good = tierd_gather(scene.job, TRAINED, &view) == -ECHILD &&
 			       tierd_release(scene.job, TRAINED) == -ECHILD &&
+			       tierd_gather_try(scene.job, TRAINED, &view) == -ECHILD &&
 			       tierd_gather_many(scene.job, many, 1, &view) == -ECHILD &&
 			       tierd_release_many(scene.job, many, 1) == -ECHILD &&
 			       tierd_push(scene.job, TRAINED) == -ECHILD &&
@@ -521,8 +522,37 @@ static void gather_before_ready_is_refused(void **state)
 	open_job(&scene);
 	assert_int_equal(tierd_gather(scene.job, 0, &view), -EINVAL);
 	assert_says("tierd_job_ready");
+	assert_int_equal(tierd_gather_try(scene.job, 0, &view), -EINVAL);
+	assert_says("tierd_job_ready");
 	assert_int_equal(tierd_gather_many(scene.job, many, 1, &view), -EINVAL);
 	assert_says("tierd_job_ready");
+	end(&scene);
+}
+
+static void a_gather_that_is_only_tried_asks_nobody(void **state)
+{
+	struct tierd_view tried = { .base = (char *)1 }, view;
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
+	struct scene scene = { 0 };
+
+	make_ready(&scene);
+	assert_int_equal(tierd_gather_try(scene.job, TRAINED, &tried), -EAGAIN);
+	assert_says("call tierd_gather");
+	assert_int_equal(tierd_gather_try(scene.job, UNITS, &tried), -EINVAL);
+	assert_ptr_equal(tried.base, (char *)1);
+	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
+	assert_int_equal(scene.peer.gathers, 1);
+	assert_int_equal(tierd_gather_try(scene.job, TRAINED, &tried), 0);
+	assert_ptr_equal(tried.base, view.base);
+	assert_int_equal(lease_counters(scene.peer.leases, FAKE_BUFFERS)[TRAINED], 2);
+	assert_int_equal(scene.peer.leases->trace_head, 2);
+	assert_int_equal(tierd_release(scene.job, TRAINED), 0);
+	assert_int_equal(tierd_release(scene.job, TRAINED), 0);
+	/* Resident, but not at the version that is awaited. */
+	assert_int_equal(tierd_step(scene.job, &rates, NULL), 0);
+	assert_int_equal(tierd_gather_try(scene.job, TRAINED, &tried), -EAGAIN);
+	assert_int_equal(lease_counters(scene.peer.leases, FAKE_BUFFERS)[TRAINED], 0);
+	assert_int_equal(scene.peer.gathers, 1);
 	end(&scene);
 }
 
@@ -1407,6 +1437,7 @@ int main(void)
 		cmocka_unit_test(larger_structures_are_taken_if_their_tail_is_zero),
 		cmocka_unit_test(a_resident_unit_is_gathered_without_the_daemon),
 		cmocka_unit_test(gather_before_ready_is_refused),
+		cmocka_unit_test(a_gather_that_is_only_tried_asks_nobody),
 		cmocka_unit_test(the_doorbell_rings_when_it_is_asked_to),
 		cmocka_unit_test(a_gather_overtaken_by_a_failed_step_looks_again),
 		cmocka_unit_test(the_daemons_words_reach_the_caller),
