@@ -13,6 +13,7 @@ struct debug {
 	uint64_t page_bytes;
 	uint32_t *page_leases;
 	uint32_t *unit_leases;
+	uint64_t *unit_offsets; /* while it is leased */
 };
 
 bool debug_is_wanted(void)
@@ -29,6 +30,7 @@ struct debug *debug_free(struct debug *debug)
 	pthread_mutex_destroy(&debug->lock);
 	free(debug->page_leases);
 	free(debug->unit_leases);
+	free(debug->unit_offsets);
 	free(debug);
 	return NULL;
 }
@@ -47,7 +49,8 @@ int debug_new(const struct tierd_job *job, const struct attachment *attachment, 
 	debug->page_leases =
 		calloc(attachment->arena_mapping.bytes / debug->page_bytes + 1, sizeof(uint32_t));
 	debug->unit_leases = calloc(job->unit_count, sizeof(uint32_t));
-	if (!debug->page_leases || !debug->unit_leases)
+	debug->unit_offsets = calloc(job->unit_count, sizeof(uint64_t));
+	if (!debug->page_leases || !debug->unit_leases || !debug->unit_offsets)
 		return -ENOMEM;
 	if (mprotect(attachment->arena, attachment->arena_mapping.bytes, PROT_NONE) < 0)
 		return -errno;
@@ -123,8 +126,10 @@ int debug_take(struct debug *debug, uint32_t number, uint64_t offset)
 		if (r < 0)
 			sections_give(debug, unit, offset, section);
 	}
-	if (r == 0)
+	if (r == 0) {
 		debug->unit_leases[number]++;
+		debug->unit_offsets[number] = offset;
+	}
 	pthread_mutex_unlock(&debug->lock);
 	return r;
 }
@@ -137,13 +142,37 @@ bool debug_give(struct debug *debug, uint32_t number)
 	pthread_mutex_lock(&debug->lock);
 	is_held = debug->unit_leases[number] > 0;
 	if (is_held) {
-		/* Under the lease its place stays, whatever its state. */
-		uint64_t offset = directory_word_offset(attachment->entries[number].word);
-
 		debug->unit_leases[number]--;
-		sections_give(debug, debug->job->units[number], offset, UNIT_SECTIONS);
+		sections_give(debug, debug->job->units[number], debug->unit_offsets[number], UNIT_SECTIONS);
 		lease_give(&attachment->counters[number]);
 	}
 	pthread_mutex_unlock(&debug->lock);
 	return is_held;
+}
+
+void debug_lock(struct debug *debug)
+{
+	pthread_mutex_lock(&debug->lock);
+}
+
+void debug_unlock(struct debug *debug)
+{
+	pthread_mutex_unlock(&debug->lock);
+}
+
+bool debug_holds(const struct debug *debug, uint32_t unit)
+{
+	return debug->unit_leases[unit] > 0;
+}
+
+int debug_close_others(struct debug *debug)
+{
+	uint64_t pages = debug->attachment->arena_mapping.bytes / debug->page_bytes;
+
+	for (uint64_t page = 0; page < pages; page++)
+		if (debug->page_leases[page] == 0 &&
+		    mprotect(debug->attachment->arena + page * debug->page_bytes, debug->page_bytes,
+			     PROT_NONE) < 0)
+			return -errno;
+	return 0;
 }

@@ -21,4 +21,12 @@ int debug_take(struct debug *debug, uint32_t unit, uint64_t offset);
 /* Closes what no other lease covers, then gives the lease back. False: there was none. */
 bool debug_give(struct debug *debug, uint32_t unit);
 
+/* ---- For who moves what is under the leases: with the lock held none comes or goes ---- */
+
+void debug_lock(struct debug *debug);
+void debug_unlock(struct debug *debug);
+bool debug_holds(const struct debug *debug, uint32_t unit);
+/* Closes the pages that no lease covers. */
+int debug_close_others(struct debug *debug);
+
 #endif

@@ -3,6 +3,7 @@
 
 #include "client/gather.h"
 #include "client/hold.h"
+#include "client/left.h"
 #include "client/ticket.h"
 #include "common/clock.h"
 #include "proto/vocabulary.h"
@@ -46,6 +47,8 @@ static int fail_to_try(const struct tierd_job *job, uint32_t unit)
 {
 	if (job->generation != connection_generation)
 		return message_fail_child();
+	if (job->has_left)
+		return left_fail(job);
 	if (job->ready_units == 0)
 		return message_fail(-EINVAL, "job \"%s\" is not ready; call tierd_job_ready first",
 				    job->name);
@@ -269,6 +272,18 @@ void gathers_lose(struct tierd_job *job)
 
 		if (ticket->job == job && ticket->kind == &gather_kind && !queue_is_empty(&ticket->pending))
 			job->units[ticket->gather.unit]->unheard++;
+	}
+}
+
+void gathers_leave(struct tierd_job *job)
+{
+	QUEUE_FOREACH (link, &job->node->tickets) {
+		struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
+
+		if (ticket->job != job || ticket->kind != &gather_kind || !ticket->gather.is_leased)
+			continue;
+		ticket->gather.is_leased = false;
+		hold_give(job, ticket->gather.unit);
 	}
 }
 

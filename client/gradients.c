@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "client/job.h"
+#include "client/left.h"
 #include "client/ticket.h"
 #include "common/clock.h"
 #include "common/size.h"
@@ -364,7 +365,7 @@ int tierd_discard(struct tierd_job *job, uint32_t unit)
 	int r = CHECK_GIVEN(job);
 
 	if (r == 0)
-		r = connection_enter(job->node);
+		r = left_lock_node(job);
 	if (r < 0)
 		return r;
 	buffer = held_buffer(job, unit);

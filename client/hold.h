@@ -24,7 +24,7 @@ static inline const struct attachment *hold_newest(const struct tierd_job *job)
 static inline bool hold_is_known(const struct tierd_job *job, uint32_t unit)
 {
 	return LIKELY(job->generation == connection_generation) &&
-	       LIKELY(unit < atomic_load_explicit(&job->ready_units, memory_order_acquire));
+	       LIKELY(unit < atomic_load_explicit(&job->ready_units, memory_order_seq_cst));
 }
 
 /* Whether the unit is known, and the job stands where the daemon does: else a message says what is the

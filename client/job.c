@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "client/left.h"
 #include "client/reconnect.h"
 #include "client/structure.h"
 #include "client/ticket.h"
@@ -107,7 +108,7 @@ static bool can_repeat(struct tierd_job *job, int r)
 
 int job_enter(struct tierd_job *job, enum job_need need)
 {
-	int r = connection_enter(job->node);
+	int r = left_lock_node(job);
 
 	if (r < 0)
 		return r;
@@ -207,7 +208,7 @@ static const struct ticket_kind open_kind = { .name = "tierd_job_open",
 					      .dispose = open_dispose,
 					      .is_jobless = true };
 
-static struct tierd_job *job_free(struct tierd_job *job)
+struct tierd_job *job_free(struct tierd_job *job)
 {
 	if (!job)
 		return NULL;
@@ -398,11 +399,20 @@ int tierd_job_state(struct tierd_job *job, struct tierd_job_state *ret_state)
 
 void job_drop(struct tierd_job *job)
 {
-	if (job->generation == connection_generation)
-		ticket_leave_job(job->node, job);
 	/* In a child too: tierd_disconnect frees the jobs that are left. */
 	queue_remove(&job->link);
-	job_free(job);
+	if (job->generation != connection_generation) {
+		/* It cannot see how many leases there were, and whoever has one may still name the handle. */
+		job->has_left = true;
+		if (!job->attachment)
+			job_free(job);
+		return;
+	}
+	left_keep(job);
+	gathers_leave(job);
+	ticket_leave_job(job->node, job);
+	if (!left_begin(job))
+		job_free(job);
 }
 
 /* With the connection, tierd has ended the membership. */
@@ -419,12 +429,16 @@ static int leave(struct tierd_job *job, bool at_once)
 	struct tierd_node *node = job->node;
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobLeave body = TIERD__WIRE__JOB_LEAVE__INIT;
-	int r = connection_enter(node);
+	int r;
 
+	if (job->has_left)
+		return left_fail(job);
+	r = connection_enter(node);
 	if (r < 0) {
 		job_drop(job);
 		return r;
 	}
+	left_keep(job);
 	if (node->reconnect_ms > 0)
 		connection_look(node);
 	body.job = job->number;

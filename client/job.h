@@ -85,6 +85,12 @@ struct tierd_job {
 
 	/* Without the lock, but never beside what the hot path reads: gathers of many units at once. */
 	_Atomic uint64_t gathers_of_many, elements_of_many;
+
+	/* Releases under way; see left.h. */
+	_Atomic uint32_t releasing;
+	_Atomic bool has_left;
+	bool is_kept;
+	uint64_t left_leases;
 };
 
 #define JOB_MAX_UNITS 100000
@@ -160,8 +166,9 @@ int job_open_call(struct tierd_job *job, const Tierd__Wire__Request *request, ui
 /* As tierd_job_ready, with the lock held. */
 int job_ready_locked(struct tierd_job *job, int timeout_ms, struct tierd_job_state *ret_state);
 
-/* Frees the handle; the daemon is told elsewhere. Its tickets fail. */
+/* Frees the handle, now or with its last lease; the daemon is told elsewhere. Its tickets fail. */
 void job_drop(struct tierd_job *job);
+struct tierd_job *job_free(struct tierd_job *job);
 
 /* ---- Parts that other files have ---- */
 
@@ -183,6 +190,9 @@ const char *gradients_held(const struct tierd_job *job);
 /* The answers to gathers that are on their way do not come: each may have left a lease that nobody knows of.
  */
 void gathers_lose(struct tierd_job *job);
+
+/* Gives back the leases that tickets have: the job is about to be left, and nobody has seen them. */
+void gathers_leave(struct tierd_job *job);
 
 /* Where this rank must not have a lease on the unit: gives back those that nobody knows of. False: there are
  * more. */

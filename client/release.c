@@ -1,6 +1,7 @@
 #include <errno.h>
 
 #include "client/hold.h"
+#include "client/left.h"
 
 static int fail_to_release(const struct tierd_job *job, uint32_t unit)
 {
@@ -12,31 +13,63 @@ static int fail_to_release(const struct tierd_job *job, uint32_t unit)
 			    job->units[unit]->name);
 }
 
+/* A job that is left meanwhile stays until the release is done; see left_begin(). */
+static inline void begin(struct tierd_job *job)
+{
+	atomic_fetch_add_explicit(&job->releasing, 1, memory_order_seq_cst);
+}
+
+static inline void end(struct tierd_job *job)
+{
+	atomic_fetch_sub_explicit(&job->releasing, 1, memory_order_release);
+}
+
+static bool is_left(const struct tierd_job *job)
+{
+	return job->generation == connection_generation && job->has_left;
+}
+
 int tierd_release(struct tierd_job *job, uint32_t unit)
 {
-	int r;
+	bool is_given;
 
-	if (LIKELY(job) && LIKELY(hold_is_known(job, unit)) && LIKELY(hold_give(job, unit)))
+	if (UNLIKELY(!job))
+		return CHECK_GIVEN(job);
+	begin(job);
+	is_given = LIKELY(hold_is_known(job, unit)) && LIKELY(hold_give(job, unit));
+	end(job);
+	if (LIKELY(is_given))
 		return 0;
-	r = CHECK_GIVEN(job);
-	return r < 0 ? r : fail_to_release(job, unit);
+	return is_left(job) ? left_release(job, &unit, 1) : fail_to_release(job, unit);
 }
 
 int tierd_release_many(struct tierd_job *job, const uint32_t *units, size_t count)
 {
 	const struct attachment *attachment = NULL;
+	size_t i;
 	int r = CHECK_GIVEN(job);
 
 	if (r == 0 && count > 0)
 		r = CHECK_GIVEN(units);
-	if (r < 0)
+	if (r < 0 || count == 0)
 		return r;
-	for (size_t i = 0; i < count; i++)
-		if (UNLIKELY(!hold_is_known(job, units[i])) ||
-		    UNLIKELY(!hold_give_quietly(job, units[i], &attachment)))
-			r = r < 0 ? r : fail_to_release(job, units[i]);
+	begin(job);
+	for (i = 0; i < count; i++) {
+		if (LIKELY(hold_is_known(job, units[i])) &&
+		    LIKELY(hold_give_quietly(job, units[i], &attachment)))
+			continue;
+		if (is_left(job))
+			break;
+		r = r < 0 ? r : fail_to_release(job, units[i]);
+	}
 	if (attachment)
 		hold_tell(job, attachment);
+	end(job);
+	if (i < count) {
+		int left = left_release(job, units + i, count - i);
+
+		r = r < 0 ? r : left;
+	}
 	return r;
 }
 
@@ -44,6 +77,9 @@ int tierd_release_all(struct tierd_job *job)
 {
 	int r = CHECK_GIVEN(job);
 
+	if (r == 0 && job->has_left)
+		return job->generation == connection_generation ? left_release_all(job)
+								: message_fail_child();
 	if (r == 0)
 		r = connection_enter(job->node);
 	if (r < 0)

@@ -209,7 +209,13 @@ int tierd_job_ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ti
 /* Leaves the job in good order: waits until this rank's steps are applied, and, of a job that is durable, until
  * they are that. Others are not disturbed, unless they need this rank for another step. The job's state stays, to be
  * opened again. -EIO: it broke meanwhile, and the message says what is lost. Frees the handle in every case, also with
- * an error. */
+ * an error.
+ *
+ * Leases may outlive this, tierd_job_detach and tierd_disconnect: then the handle is freed with the last of them, and the
+ * values under them, and the offsets of their views, stay as they were, in a copy of this process's own, for which nobody
+ * waits. Until then tierd_release, tierd_release_many and tierd_release_all may be called, and everything else is -EBADF.
+ * Other threads may release, and read under their leases, during these calls; nothing else. In a forked child a release is
+ * -ECHILD, as ever. */
 int tierd_job_close(struct tierd_job *job);
 
 /* Leaves at once: a step that is not decided is dropped, the other ranks get -ESTALE. The state stays.

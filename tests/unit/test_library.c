@@ -646,12 +646,199 @@ static void a_gather_ticket_given_up_leaves_no_lease(void **state)
 	end(&scene);
 }
 
-/* ---- Gathers of many ---- */
+/* ---- Leases that outlive their job's handle ---- */
 
 static uint32_t leases_on(struct scene *scene, uint32_t unit)
 {
 	return lease_counters(scene->peer.leases, FAKE_BUFFERS)[unit];
 }
+
+static bool is_readable(const void *address)
+{
+	int pipe_fds[2];
+	ssize_t written;
+
+	assert_int_equal(pipe(pipe_fds), 0);
+	written = write(pipe_fds[1], address, 1);
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
+	return written == 1;
+}
+
+static void hold_two(struct scene *scene, struct tierd_view *views)
+{
+	make_ready(scene);
+	for (uint32_t unit = 0; unit < UNITS; unit++) {
+		assert_int_equal(tierd_gather(scene->job, unit, &views[unit]), 0);
+		memcpy(scene->peer.arena_bytes + unit * FAKE_SLOT_BYTES, unit ? "frozen" : "weight", 7);
+	}
+	assert_int_equal(tierd_gather(scene->job, TRAINED, &views[TRAINED]), 0);
+}
+
+/* The daemon uses the memory for something else. */
+static void require_values(struct scene *scene, const struct tierd_view *views)
+{
+	memset(scene->peer.arena_bytes, 'x', UNITS * FAKE_SLOT_BYTES);
+	assert_string_equal(tierd_at(&views[TRAINED], 1), "weight");
+	assert_string_equal(tierd_at(&views[FROZEN], 1), "frozen");
+}
+
+static void require_only_releases(struct tierd_job *job)
+{
+	struct tierd_ticket *ticket;
+	struct tierd_view view;
+
+	assert_int_equal(tierd_gather(job, TRAINED, &view), -EBADF);
+	assert_says("was left");
+	assert_int_equal(tierd_gather_try(job, TRAINED, &view), -EBADF);
+	assert_int_equal(tierd_gather_many(job, many, MANY, (struct tierd_view[MANY]){ 0 }), -EBADF);
+	assert_int_equal(tierd_gather_begin(job, TRAINED, &ticket), -EBADF);
+	assert_int_equal(tierd_gradients(job, TRAINED, &view), -EBADF);
+	assert_int_equal(tierd_push(job, TRAINED), -EBADF);
+	assert_int_equal(tierd_discard(job, TRAINED), -EBADF);
+	assert_int_equal(tierd_phase(job, "train"), -EBADF);
+	assert_int_equal(tierd_job_ready(job, -1, NULL), -EBADF);
+	assert_int_equal(tierd_job_close(job), -EBADF);
+	assert_int_equal(tierd_job_detach(job), -EBADF);
+	assert_int_equal(tierd_release(job, UNITS), -EINVAL);
+}
+
+static void leases_outlive_the_handle(void **state)
+{
+	static const uint32_t last[] = { TRAINED, FROZEN };
+	struct tierd_view views[UNITS];
+
+	for (int way = 0; way < 4; way++) {
+		struct scene scene = { 0 };
+
+		hold_two(&scene, views);
+		if (way == 0)
+			assert_int_equal(tierd_job_close(scene.job), 0);
+		else if (way == 1)
+			assert_int_equal(tierd_job_detach(scene.job), 0);
+		else
+			scene.node = tierd_disconnect(scene.node);
+		assert_int_equal(leases_on(&scene, TRAINED) + leases_on(&scene, FROZEN), 0);
+		require_values(&scene, views);
+		require_only_releases(scene.job);
+		assert_int_equal(tierd_release(scene.job, TRAINED), 0);
+		require_values(&scene, views);
+		assert_int_equal(
+			way < 3 ? tierd_release_many(scene.job, last, 2) : tierd_release_all(scene.job), 0);
+		end(&scene);
+	}
+}
+
+static void a_lease_that_outlives_the_handle_is_watched_in_a_debugging_run(void **state)
+{
+	struct tierd_view views[UNITS];
+	struct scene scene = { 0 };
+
+	setenv("TIERD_DEBUG", "leases", 1);
+	hold_two(&scene, views);
+	unsetenv("TIERD_DEBUG");
+	assert_int_equal(tierd_job_close(scene.job), 0);
+	require_values(&scene, views);
+	/* Where the daemon has put it since is nothing to this process. */
+	directory_entries(scene.peer.directory)[TRAINED].word =
+		directory_word(DIRECTORY_RESIDENT, 1, FAKE_SLOT_BYTES);
+	assert_int_equal(tierd_release(scene.job, TRAINED), 0);
+	assert_true(is_readable(tierd_at(&views[TRAINED], 1)));
+	assert_int_equal(tierd_release(scene.job, TRAINED), 0);
+	assert_false(is_readable(tierd_at(&views[TRAINED], 1)));
+	assert_true(is_readable(tierd_at(&views[FROZEN], 1)));
+	assert_int_equal(tierd_release(scene.job, FROZEN), 0);
+	end(&scene);
+}
+
+static void a_ticket_keeps_no_handle(void **state)
+{
+	struct scene scene = { 0 };
+	struct tierd_ticket *ticket;
+	struct tierd_view view;
+
+	make_ready(&scene);
+	assert_int_equal(tierd_gather(scene.job, FROZEN, &view), 0);
+	assert_int_equal(tierd_release(scene.job, FROZEN), 0);
+	assert_int_equal(tierd_gather_begin(scene.job, FROZEN, &ticket), 0);
+	assert_int_equal(tierd_job_close(scene.job), 0);
+	assert_int_equal(tierd_gather_end(ticket, -1, &view), -ECANCELED);
+	assert_int_equal(leases_on(&scene, FROZEN), 0);
+	end(&scene);
+}
+
+static void a_child_releases_what_its_parent_holds_without_a_crash(void **state)
+{
+	struct tierd_view views[UNITS];
+	struct scene scene = { 0 };
+	int status;
+
+	hold_two(&scene, views);
+	pid_t child = fork();
+
+	if (child == 0) {
+		tierd_disconnect(scene.node);
+		_exit(tierd_release(scene.job, TRAINED) == -ECHILD &&
+				      tierd_release_all(scene.job) == -ECHILD &&
+				      tierd_gather(scene.job, TRAINED, views) == -EBADF
+			      ? 0
+			      : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(tierd_release_all(scene.job), 0);
+	end(&scene);
+}
+
+enum { THREADS = 4, LEASES_EACH = 200 };
+
+struct tensor_owner {
+	struct scene *scene;
+	pthread_barrier_t *start;
+	const struct tierd_view *views;
+};
+
+static void *release_often(void *argument)
+{
+	const struct tensor_owner *owner = argument;
+	bool is_good = true;
+
+	pthread_barrier_wait(owner->start);
+	for (int i = 0; i < LEASES_EACH; i++) {
+		is_good = is_good &&
+			  strcmp(tierd_at(&owner->views[i % UNITS], 1), i % UNITS ? "frozen" : "weight") == 0;
+		is_good = is_good && tierd_release(owner->scene->job, (uint32_t)i % UNITS) == 0;
+	}
+	return is_good ? NULL : argument;
+}
+
+static void threads_release_while_and_after_the_job_is_left(void **state)
+{
+	struct tierd_view views[UNITS], view;
+	struct scene scene = { 0 };
+	pthread_barrier_t start;
+	struct tensor_owner owner = { &scene, &start, views };
+	pthread_t threads[THREADS];
+	void *failure;
+
+	hold_two(&scene, views);
+	assert_int_equal(tierd_release(scene.job, TRAINED), 0);
+	for (int i = UNITS; i < THREADS * LEASES_EACH; i++)
+		assert_int_equal(tierd_gather(scene.job, (uint32_t)i % UNITS, &view), 0);
+	pthread_barrier_init(&start, NULL, THREADS + 1);
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, release_often, &owner), 0);
+	pthread_barrier_wait(&start);
+	assert_int_equal(tierd_job_close(scene.job), 0);
+	for (int i = 0; i < THREADS; i++) {
+		assert_int_equal(pthread_join(threads[i], &failure), 0);
+		assert_null(failure);
+	}
+	pthread_barrier_destroy(&start);
+	end(&scene);
+}
+
+/* ---- Gathers of many ---- */
 
 static void many_units_come_side_by_side_and_then_without_the_daemon(void **state)
 {
@@ -849,18 +1036,6 @@ static void many_gathers_ring_the_doorbell_once(void **state)
 	assert_int_equal(read(scene.peer.fds[4], &rings, sizeof(rings)), sizeof(rings));
 	assert_int_equal(rings, 1);
 	end(&scene);
-}
-
-static bool is_readable(const void *address)
-{
-	int pipe_fds[2];
-	ssize_t written;
-
-	assert_int_equal(pipe(pipe_fds), 0);
-	written = write(pipe_fds[1], address, 1);
-	close(pipe_fds[0]);
-	close(pipe_fds[1]);
-	return written == 1;
 }
 
 static void released_ranges_fault_in_a_debugging_run(void **state)
@@ -1442,6 +1617,11 @@ int main(void)
 		cmocka_unit_test(a_gather_overtaken_by_a_failed_step_looks_again),
 		cmocka_unit_test(the_daemons_words_reach_the_caller),
 		cmocka_unit_test(a_gather_ticket_given_up_leaves_no_lease),
+		cmocka_unit_test(leases_outlive_the_handle),
+		cmocka_unit_test(a_lease_that_outlives_the_handle_is_watched_in_a_debugging_run),
+		cmocka_unit_test(a_ticket_keeps_no_handle),
+		cmocka_unit_test(a_child_releases_what_its_parent_holds_without_a_crash),
+		cmocka_unit_test(threads_release_while_and_after_the_job_is_left),
 		cmocka_unit_test(many_units_come_side_by_side_and_then_without_the_daemon),
 		cmocka_unit_test(of_many_units_all_are_leased_or_none),
 		cmocka_unit_test(of_many_releases_the_wrong_one_is_named_and_the_rest_done),
