@@ -378,10 +378,12 @@ int tierd_discard(struct tierd_job *job, uint32_t unit)
 	return r;
 }
 
-const char *gradients_held(const struct tierd_job *job)
+const char *gradients_held(const struct tierd_job *job, uint32_t *next)
 {
-	for (uint32_t i = 0; i < buffer_count(job); i++)
-		if (state_of(job, i) == GRADIENT_BUFFER_HELD)
+	for (uint32_t i = *next; i < buffer_count(job); i++)
+		if (state_of(job, i) == GRADIENT_BUFFER_HELD) {
+			*next = i + 1;
 			return job_unit_name(job, job->attachment->buffers[i].unit);
+		}
 	return NULL;
 }

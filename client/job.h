@@ -184,8 +184,8 @@ void gradients_drop(struct tierd_job *job);
  * epoch had ended, nobody waited for the answer that would have freed the buffer. */
 void gradients_recover(struct tierd_job *job);
 
-/* The name of a unit of which this rank holds a buffer; NULL: none. */
-const char *gradients_held(const struct tierd_job *job);
+/* The name of a unit of which this rank holds a buffer, from the one numbered *next on; NULL: none. */
+const char *gradients_held(const struct tierd_job *job, uint32_t *next);
 
 /* The answers to gathers that are on their way do not come: each may have left a lease that nobody knows of.
  */

@@ -41,7 +41,7 @@ static const char *find_lost_work(const struct tierd_job *job)
 		return "the answer to its last step";
 	if (job->has_undecided)
 		return "the part of the next step that it has handed in";
-	return gradients_held(job) ? "the gradients in a buffer that it holds" : NULL;
+	return gradients_held(job, &(uint32_t){ 0 }) ? "the gradients in a buffer that it holds" : NULL;
 }
 
 void job_lose(struct tierd_job *job)

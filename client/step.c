@@ -1,4 +1,6 @@
 #include <errno.h>
+#include <string.h>
+#include <stdio.h>
 #include <math.h>
 
 #include "client/job.h"
@@ -155,20 +157,50 @@ void step_hurry(struct tierd_ticket *ticket)
 	connection_post(job->node, connection_number(job->node), &request);
 }
 
+#define NAMED_HOLDERS 16
+
+/* Units that are held, of which the first are named, as far as there is room. */
+struct held {
+	char names[768];
+	uint32_t count, named;
+};
+
+static void add_held(struct held *held, const char *name)
+{
+	size_t used = strlen(held->names);
+
+	held->count++;
+	if (held->named == NAMED_HOLDERS || used + strlen(name) + 5 > sizeof(held->names))
+		return;
+	snprintf(held->names + used, sizeof(held->names) - used, "%s\"%s\"", used > 0 ? ", " : "", name);
+	held->named++;
+}
+
+static int refuse_held(const struct held *held, const char *what, const char *remedy)
+{
+	char more[32] = "";
+
+	if (held->count == 0)
+		return 0;
+	if (held->count > held->named)
+		snprintf(more, sizeof(more), " and %u more", held->count - held->named);
+	return message_fail(-EBUSY, "%s of %u unit%s are held: %s%s; %s before the step", what, held->count,
+			    held->count > 1 ? "s" : "", held->names, more, remedy);
+}
+
 static int check_leases(struct tierd_job *job)
 {
-	const char *held = gradients_held(job);
+	struct held buffers = { 0 }, leases = { 0 };
+	uint32_t next = 0;
+	int r;
 
-	if (held)
-		return message_fail(
-			-EBUSY,
-			"a gradient buffer of unit \"%s\" is held; push or discard it before the step", held);
-	for (uint32_t unit = 0; unit < job->unit_count; unit++)
+	for (const char *name = gradients_held(job, &next); name; name = gradients_held(job, &next))
+		add_held(&buffers, name);
+	r = refuse_held(&buffers, "gradient buffers", "push or discard them");
+	for (uint32_t unit = 0; unit < job->unit_count && r == 0; unit++)
 		if (job->hot[unit].awaited_mask && !gathers_forget(job, unit))
-			return message_fail(-EBUSY,
-					    "a lease on unit \"%s\" is held; release it before the step",
-					    job_unit_name(job, unit));
-	return 0;
+			add_held(&leases, job_unit_name(job, unit));
+	return r < 0 ? r : refuse_held(&leases, "leases", "release them");
 }
 
 static int step_send(struct tierd_job *job, const struct tierd_rates *rates, bool is_awaited,

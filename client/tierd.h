@@ -356,8 +356,8 @@ struct tierd_step_result {
 	float next_loss_scale; /* the same on all ranks: multiply the loss of the coming step with it */
 };
 
-/* Closes this rank's part of the step; when all ranks have, the step is decided. A lease held on a trainable unit,
- * or a gradient buffer, gives -EBUSY and its name. With ret_ticket NULL it waits until the step is applied, and
+/* Closes this rank's part of the step; when all ranks have, the step is decided. Leases held on trainable units,
+ * or gradient buffers, give -EBUSY and their names. With ret_ticket NULL it waits until the step is applied, and
  * returns what tierd_ticket_wait would. An earlier push that was refused fails it, once, and the step is not taken:
  * called again, it takes the step without that push. */
 int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct tierd_ticket **ret_ticket /* or NULL */);

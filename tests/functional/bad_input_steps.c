@@ -67,16 +67,22 @@ static void unknown_units_are_named(struct tierd_node *node)
 
 static void leases_and_buffers_are_in_the_way_of_a_step(struct tierd_node *node)
 {
-	struct tierd_job *job = join_ready(node, "held", 4);
+	struct tierd_job *job = join_ready(node, "held", 20);
 	struct tierd_view view;
 
 	FAILS(tierd_release(job, 1), -EINVAL, "unit \"u1\" is released without having been gathered");
 	OK(tierd_gather(job, 1, &view));
-	FAILS(tierd_step(job, &rates, NULL), -EBUSY, "a lease on unit \"u1\" is held");
-	OK(tierd_release(job, 1));
+	FAILS(tierd_step(job, &rates, NULL), -EBUSY, "leases of 1 unit are held: \"u1\"; release");
+	for (uint32_t unit = 0; unit < 20; unit++)
+		OK(tierd_gather(job, unit, &view));
+	FAILS(tierd_step(job, &rates, NULL), -EBUSY, "leases of 20 units are held: \"u0\", \"u1\", \"u2\"");
+	FAILS(tierd_step(job, &rates, NULL), -EBUSY, "\"u15\" and 4 more; release them before the step");
+	OK(tierd_release_all(job));
 	OK(tierd_gradients(job, 2, &view));
-	FAILS(tierd_step(job, &rates, NULL), -EBUSY, "a gradient buffer of unit \"u2\" is held");
+	FAILS(tierd_step(job, &rates, NULL), -EBUSY, "gradient buffers of 1 unit are held: \"u2\"; push");
 	OK(tierd_gradients(job, 3, &view));
+	FAILS(tierd_step(job, &rates, NULL), -EBUSY,
+	      "gradient buffers of 2 units are held: \"u2\", \"u3\"; push");
 	FAILS(tierd_gradients(job, 0, &view), -ENOBUFS,
 	      "all 2 gradient buffers of 4 KiB are held by this rank, one of them for \"u2\"");
 	OK(tierd_gradients(job, 2, &view)); /* the same one */

@@ -302,9 +302,9 @@ static void a_cut_between_steps_is_not_noticed(void)
 		OK(tierd_gather(rank.job, 1, &again));
 		REQUIRE(again.version == i + 1);
 		REQUIRE(memcmp(tierd_at(&view, 0), tierd_at(&again, 0), ELEMENTS * sizeof(float)) == 0);
-		FAILS(close_step(&rank), -EBUSY, "a lease on unit \"u1\"");
+		FAILS(close_step(&rank), -EBUSY, "leases of 1 unit are held: \"u1\"");
 		OK(tierd_release(rank.job, 1));
-		FAILS(close_step(&rank), -EBUSY, "a lease on unit \"u1\"");
+		FAILS(close_step(&rank), -EBUSY, "leases of 1 unit are held: \"u1\"");
 		OK(tierd_release(rank.job, 1));
 	}
 	REQUIRE(step_of(&rank) == 8);

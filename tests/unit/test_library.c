@@ -1188,10 +1188,11 @@ static void a_step_with_something_held_is_refused(void **state)
 	assert_int_equal(tierd_gather(scene.job, TRAINED, &view), 0);
 	assert_int_equal(tierd_gather(scene.job, FROZEN, &view), 0);
 	assert_int_equal(tierd_step(scene.job, &rates, NULL), -EBUSY);
-	assert_says("\"trained\"");
+	assert_says("leases of 1 unit are held: \"trained\"; release");
 	assert_int_equal(tierd_release(scene.job, TRAINED), 0);
 	assert_int_equal(tierd_gradients(scene.job, TRAINED, &view), 0);
 	assert_int_equal(tierd_step(scene.job, &rates, NULL), -EBUSY);
+	assert_says("gradient buffers of 1 unit are held: \"trained\"; push");
 	assert_int_equal(tierd_discard(scene.job, TRAINED), 0);
 	assert_int_equal(tierd_step(scene.job, &rates, NULL), 0);
 	rates.group_count = 2;
