@@ -113,7 +113,8 @@ class Graph:
             penalty=random.random() < 0.2,
             looks=random.random() < 0.2,
             throws=random.random() < 0.2,
-            weight_decay=random.choice([0.0, 0.01]),
+            # None yet: in a unit of which some tensors have a gradient the others decay, too.
+            weight_decay=random.choice([0.0]),
         )
 
     def make_model(self) -> Model:

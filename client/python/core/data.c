@@ -22,7 +22,9 @@ static struct hold *gather(PyObject *self, PyObject *number, uint64_t *ret_versi
 	unit = job_unit((struct job *)self, number, &index);
 	if (!unit)
 		return NULL;
-	JOB_BLOCKING(self, r = tierd_gather(job, index, &view));
+	r = tierd_gather_try(job, index, &view);
+	if (r == -EAGAIN)
+		JOB_BLOCKING(self, r = tierd_gather(job, index, &view));
 	if (r < 0) {
 		core_raise(core_state_of(self), r);
 		return NULL;
@@ -130,7 +132,7 @@ PyObject *job_gradients(PyObject *self, PyObject *const *arguments, Py_ssize_t c
 		return NULL;
 	if (unit->gradients)
 		return hold_capsules(unit->gradients);
-	JOB_BLOCKING(self, r = tierd_gradients(job, index, &view));
+	JOB_BLOCKING(self, r = tierd_gradients_with(job, index, TIERD_GRADIENTS_OVERWRITE, &view));
 	if (r < 0)
 		return core_raise(core_state_of(self), r);
 	unit->gradients = hold_new_gradients(unit->shape, &view);

@@ -303,8 +303,8 @@ static PyMethodDef job_methods[] = {
 	FAST("capsule", job_capsule, "capsule(unit, tensor): (version, a DLPack capsule of that tensor)."),
 	FAST("prefetch", job_prefetch, "prefetch(unit, …): these are wanted soon, in this order."),
 	FAST("gradients", job_gradients,
-	     "gradients(unit): a DLPack capsule for each tensor of the unit's gradient buffer; None for "
-	     "frozen ones."),
+	     "gradients(unit): a DLPack capsule for each tensor of the unit's gradient buffer, which has "
+	     "to be written whole; None for frozen ones."),
 	FAST("push", job_push,
 	     "push(unit): hands the gradient buffer over; refused while a tensor views it."),
 	FAST("discard", job_discard, "discard(unit): gives the gradient buffer back."),

@@ -54,6 +54,8 @@ class Gradients:
 
     def push(self) -> None:
         """Hands over what is there; what is not counts as zeros."""
+        for tensor in self._buffers.keys() - self._here:
+            self._buffers[tensor].zero_()
         self._buffers.clear()
         self._here.clear()
         self.unit.membership.push(self.unit.index)
