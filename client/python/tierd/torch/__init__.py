@@ -1,8 +1,8 @@
 """tierd for PyTorch: trains models whose parameters, gradients and optimizer state are larger than memory."""
 
-from tierd.torch.initialize import initialize, job_of, resumable
+from tierd.torch.initialize import close, initialize, job_of, resumable
 
-__all__ = ["initialize", "job_of", "resumable", "state"]
+__all__ = ["close", "initialize", "job_of", "resumable", "state"]
 
 
 def __getattr__(name: str) -> object:

@@ -12,6 +12,7 @@ from torch import nn
 
 from tierd import _core
 from tierd._core import Error
+from tierd.daemon import find_or_start
 from tierd.torch import optimizer as optimizers
 from tierd.torch.job import TorchJob
 from tierd.torch.kept import Kept
@@ -37,6 +38,7 @@ def initialize(
     units: Chooser | None = None,
     random_states: bool = True,
     socket: str | None = None,
+    nvme: str | None = None,
     reconnect_ms: int = 30_000,
     **options: Any,
 ) -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -52,7 +54,9 @@ def initialize(
         units: names of classes whose modules are gathered as one, or a function of a module's name and the module;
             None: the blocks of the model (units.choose).
         random_states: those of torch, Python and NumPy are kept with each step, and come back with it.
-        socket: where the daemon listens; None: $TIERD_SOCKET, else the usual places.
+        socket: where the daemon listens; None: $TIERD_SOCKET, else the usual places. Where none listens a private one is
+            started, which ends with this node's ranks and says so on standard error (tierd.daemon.find_or_start).
+        nvme: of a private daemon: "FOLDER:SIZE", where state lies that outlives it; None: all in memory.
         reconnect_ms: how long a daemon that is restarted is waited for.
         options: other fields of struct tierd_job_options: see tierd_job_options(3).
 
@@ -76,7 +80,8 @@ def initialize(
         "blob_bytes": kept.bytes_needed() * world_size,
         **options,
     }
-    core = _core.Node(socket, reconnect_ms).open_job(settings, optimizers.groups_of(optimizer))
+    node = _core.Node(socket or find_or_start(nvme), reconnect_ms)
+    core = node.open_job(settings, optimizers.groups_of(optimizer))
     torch_job = TorchJob(core, model, kept, optimizer.param_groups, world_size)
     torch_job.define(plans, groups)
     is_new = core.state()["status"] == _core.NEW
@@ -98,6 +103,15 @@ def job_of(model: nn.Module | None = None) -> TorchJob:
         if model is None or job.model is model:
             return job
     raise Error(errno.EINVAL, "tierd.initialize() has not been called" + ("" if model is None else " for this model"))
+
+
+def close(model: nn.Module | None = None) -> None:
+    """Ends the membership of a model's job in good order, after its last step; the state stays with the daemon.
+
+    Without it that happens at the interpreter's exit. The model cannot be used any more. model: None: the one that was
+    initialized last. tierd.Error: what the last step failed with.
+    """
+    job_of(model).close()
 
 
 def resumable(loader: Iterable[Batch], *objects: Stateful, model: nn.Module | None = None) -> Iterator[Batch]:
