@@ -43,6 +43,8 @@ static int encode_rates(const struct tierd_job *job, const struct tierd_rates *g
 	ret_rates->rates.learning_rate = rates.learning_rate;
 	ret_rates->rates.gradient_scale = rates.gradient_scale;
 	ret_rates->rates.loss_scale = rates.loss_scale;
+	ret_rates->rates.has_clip_norm = !(rates.clip_norm < 0);
+	ret_rates->rates.clip_norm = rates.clip_norm;
 	ret_rates->rates.n_groups = rates.group_count;
 	ret_rates->rates.groups = ret_rates->groups.pointers;
 	return 0;

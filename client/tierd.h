@@ -345,8 +345,9 @@ struct tierd_rates {
 	float loss_scale;                   /* what the loss was multiplied with: the gradients are divided by it; 0: the job's */
 	uint32_t group_count;               /* 0: the groups as at open; else as many as at open */
 	const struct tierd_group *groups;   /* replace the job's groups from this step on */
+	float clip_norm;                    /* gradients are clipped to this global 2-norm; 0: they are not; negative: the job's */
 };
-#define TIERD_RATES_INIT { sizeof(struct tierd_rates), NAN, 1.0f, 0.0f, 0, NULL }
+#define TIERD_RATES_INIT { sizeof(struct tierd_rates), NAN, 1.0f, 0.0f, 0, NULL, -1.0f }
 
 struct tierd_step_result {
 	uint64_t step;        /* its number, counted from 1 */

@@ -50,8 +50,7 @@ static bool is_possible(const struct job *job)
 	const struct job_options *options = &job->options;
 
 	return job->has_nvme_optimizer && job->durable && job->sum_ranks == 1 &&
-	       (early_keeps(job) || job->has_nvme_parameters) && options->clip_norm == 0 &&
-	       !options->optimizer->is_by_owner;
+	       (early_keeps(job) || job->has_nvme_parameters) && !options->optimizer->is_by_owner;
 }
 
 /* The open step is neither decided nor about to be, and the state is as the last commit has it. */
@@ -398,7 +397,8 @@ void early_go_on(struct job *job)
 
 	if (!settle(job))
 		return;
-	if (!job->early && is_possible(job) && is_time(job) && find_announced(job, &rates, &micro_batches))
+	if (!job->early && is_possible(job) && is_time(job) && find_announced(job, &rates, &micro_batches) &&
+	    rates.clip_norm == 0)
 		begin(job, &rates, micro_batches);
 	if (!job->early)
 		return;

@@ -14,6 +14,7 @@
 struct step_rates {
 	float learning_rate, gradient_scale;
 	float loss_scale; /* 0: the job's */
+	float clip_norm;  /* negative: the job's */
 	uint32_t group_count;
 	struct optimizer_group groups[WIRE_MAX_GROUPS];
 };

@@ -17,13 +17,14 @@ int rates_read(const struct job *job, const Tierd__Wire__Rates *wire, struct ste
 	rates->learning_rate = wire->learning_rate;
 	rates->gradient_scale = wire->gradient_scale;
 	rates->loss_scale = wire->loss_scale;
+	rates->clip_norm = wire->has_clip_norm ? wire->clip_norm : -1;
 	if (!isfinite(rates->learning_rate) || !isfinite(rates->gradient_scale) ||
-	    !(rates->loss_scale >= 0) || !isfinite(rates->loss_scale)) {
+	    !(rates->loss_scale >= 0) || !isfinite(rates->loss_scale) || !isfinite(rates->clip_norm)) {
 		snprintf(message, size,
-			 "learning rate %g, gradient scale %g, loss scale %g: all must be finite, the last "
-			 "above 0, or 0 for the job's",
+			 "learning rate %g, gradient scale %g, loss scale %g, clip norm %g: all must be "
+			 "finite, and the loss scale above 0, or 0 for the job's",
 			 (double)rates->learning_rate, (double)rates->gradient_scale,
-			 (double)rates->loss_scale);
+			 (double)rates->loss_scale, (double)rates->clip_norm);
 		return -EINVAL;
 	}
 	rates->group_count = 0;
@@ -42,6 +43,8 @@ void rates_complete(const struct job *job, struct step_rates *rates)
 {
 	if (rates->loss_scale == 0)
 		rates->loss_scale = job->loss_scale.value;
+	if (rates->clip_norm < 0)
+		rates->clip_norm = job->options.clip_norm;
 	if (rates->group_count > 0)
 		return;
 	rates->group_count = job->options.group_count;
@@ -60,6 +63,7 @@ int rates_compare(const struct step_rates *here, const struct step_rates *other,
 		{ "learning rate", here->learning_rate, other->learning_rate },
 		{ "gradient scale", here->gradient_scale, other->gradient_scale },
 		{ "loss scale", here->loss_scale, other->loss_scale },
+		{ "clip norm", here->clip_norm, other->clip_norm },
 	};
 	int r = options_compare_reals("", reals, ARRAY_LENGTH(reals), where, message, size);
 

@@ -9,7 +9,7 @@ int rates_read(const struct job *job, const Tierd__Wire__Rates *wire, struct ste
 	       size_t size);
 
 /* Rates without groups are those of the step before, which may not be decided when they are read; and so is a
- * dynamic loss scale. */
+ * dynamic loss scale. A clip norm that is not given is the job's. */
 void rates_complete(const struct job *job, struct step_rates *rates);
 
 /* Of two complete ones; where: that the others are from. -EINVAL with a message. */

@@ -266,10 +266,11 @@ static void skip(struct job *job)
 static float factor_of(const struct job *job)
 {
 	double scale = rates_scale(&job->decided_rates);
+	double clip_norm = (double)job->decided_rates.clip_norm;
 	double norm = job->gradient_norm, clip = 1.0;
 
-	if (job->options.clip_norm > 0 && norm > (double)job->options.clip_norm)
-		clip = (double)job->options.clip_norm / (norm + 1e-6);
+	if (clip_norm > 0 && norm > clip_norm)
+		clip = clip_norm / (norm + 1e-6);
 	return (float)(scale * clip);
 }
 

@@ -156,13 +156,15 @@ static void bad_rates_are_refused(struct tierd_node *node)
 		const char *text;
 	} cases[] = {
 		{ TIERD_RATES_INIT, "the rates' learning_rate is NaN" },
-		{ { sizeof(rates), INFINITY, 1, 1, 0, NULL }, "learning rate inf" },
-		{ { sizeof(rates), 1, NAN, 1, 0, NULL }, "gradient scale" },
-		{ { sizeof(rates), 1, 1, NAN, 0, NULL }, "loss scale nan" },
-		{ { sizeof(rates), 1, 1, -1, 0, NULL }, "loss scale -1" },
-		{ { sizeof(rates), 1, 1, 1, 2, NULL }, "the rates have 2 groups" },
-		{ { sizeof(rates), 1, 1, 1, 1, NULL }, "groups is NULL" },
-		{ { 3, 1, 1, 1, 0, NULL }, "wrong size" },
+		{ { sizeof(rates), INFINITY, 1, 1, 0, NULL, 0 }, "learning rate inf" },
+		{ { sizeof(rates), 1, NAN, 1, 0, NULL, 0 }, "gradient scale" },
+		{ { sizeof(rates), 1, 1, NAN, 0, NULL, 0 }, "loss scale nan" },
+		{ { sizeof(rates), 1, 1, -1, 0, NULL, 0 }, "loss scale -1" },
+		{ { sizeof(rates), 1, 1, 1, 0, NULL, NAN }, "clip norm nan" },
+		{ { sizeof(rates), 1, 1, 1, 0, NULL, INFINITY }, "clip norm inf" },
+		{ { sizeof(rates), 1, 1, 1, 2, NULL, 0 }, "the rates have 2 groups" },
+		{ { sizeof(rates), 1, 1, 1, 1, NULL, 0 }, "groups is NULL" },
+		{ { 3, 1, 1, 1, 0, NULL, 0 }, "wrong size" },
 	};
 	struct tierd_job *job = join_ready(node, "rates", 1);
 	struct tierd_group group = TIERD_GROUP_INIT;
@@ -180,6 +182,9 @@ static void bad_rates_are_refused(struct tierd_node *node)
 	FAILS(tierd_step_begin(job, &rates, 1), -EBUSY, "announced this step already");
 	other.learning_rate = 0.5f;
 	FAILS(tierd_step(job, &other, NULL), -EINVAL, "learning rate is 0.5 here, 0 in tierd_step_begin");
+	other = rates;
+	other.clip_norm = 0.5f;
+	FAILS(tierd_step(job, &other, NULL), -EINVAL, "clip norm is 0.5 here, 0 in tierd_step_begin");
 	other = rates;
 	other.group_count = 1;
 	other.groups = &group;

@@ -17,7 +17,7 @@
 #define MISSED 75
 #define GONE "tierd has ended the connection"
 
-static const struct tierd_rates rates = { sizeof(struct tierd_rates), 0.1f, 1.0f, 1.0f, 0, NULL };
+static const struct tierd_rates rates = { sizeof(struct tierd_rates), 0.1f, 1.0f, 1.0f, 0, NULL, 0.0f };
 static pid_t daemon_pid;
 static int first_signal = SIGTERM, second_signal = SIGTERM;
 

@@ -20,7 +20,7 @@ struct rank {
 	pthread_t thread;
 };
 
-static const struct tierd_rates rates = { sizeof(struct tierd_rates), 0.1f, 1.0f, 1.0f, 0, NULL };
+static const struct tierd_rates rates = { sizeof(struct tierd_rates), 0.1f, 1.0f, 1.0f, 0, NULL, 0.0f };
 static pthread_barrier_t is_stopping;
 
 /* ---- What they do before ---- */

@@ -24,7 +24,7 @@ struct ranks {
 	struct tierd_job *jobs[RANKS_MAX];
 };
 
-static const struct tierd_rates rates = { sizeof(struct tierd_rates), 0.1f, 1.0f, 1.0f, 0, NULL };
+static const struct tierd_rates rates = { sizeof(struct tierd_rates), 0.1f, 1.0f, 1.0f, 0, NULL, 0.0f };
 
 static void __attribute__((format(printf, 1, 2))) tell(const char *format, ...)
 {

@@ -4,7 +4,7 @@
 
 #include "proto/pages.h"
 
-static const struct tierd_rates rates = { sizeof(struct tierd_rates), 0.1f, 1.0f, 1.0f, 0, NULL };
+static const struct tierd_rates rates = { sizeof(struct tierd_rates), 0.1f, 1.0f, 1.0f, 0, NULL, 0.0f };
 
 static void define_all(struct tierd_job *job)
 {

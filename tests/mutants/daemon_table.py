@@ -88,7 +88,7 @@ MUTANTS = (
         "clipping that begins well above the bound",
         "clipping",
         STEP,
-        (("norm > (double)job->options.clip_norm", "norm > 1.1 * (double)job->options.clip_norm"),),
+        (("norm > clip_norm", "norm > 1.1 * clip_norm"),),
     ),
     (
         "a refused push remembered beyond its epoch",

@@ -313,14 +313,23 @@ uint32_t actor_send_silent_push(struct actor *actor, uint32_t unit, uint32_t buf
 	return send_push(actor, unit, buffer, true);
 }
 
-uint32_t actor_send_step(struct actor *actor, float learning_rate)
+static Tierd__Wire__Rates rates_of(const struct actor *actor, float learning_rate)
 {
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__Step step = TIERD__WIRE__STEP__INIT;
 	Tierd__Wire__Rates rates = TIERD__WIRE__RATES__INIT;
 
 	rates.learning_rate = learning_rate;
 	rates.gradient_scale = rates.loss_scale = 1.0f;
+	rates.has_clip_norm = actor->has_clip_norm;
+	rates.clip_norm = actor->clip_norm;
+	return rates;
+}
+
+uint32_t actor_send_step(struct actor *actor, float learning_rate)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Step step = TIERD__WIRE__STEP__INIT;
+	Tierd__Wire__Rates rates = rates_of(actor, learning_rate);
+
 	step.job = actor->job;
 	step.epoch = actor->epoch;
 	step.rates = &rates;
@@ -334,10 +343,8 @@ int actor_begin_step(struct actor *actor, float learning_rate, uint32_t micro_ba
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__StepBegin begin = TIERD__WIRE__STEP_BEGIN__INIT;
-	Tierd__Wire__Rates rates = TIERD__WIRE__RATES__INIT;
+	Tierd__Wire__Rates rates = rates_of(actor, learning_rate);
 
-	rates.learning_rate = learning_rate;
-	rates.gradient_scale = rates.loss_scale = 1.0f;
 	begin.job = actor->job;
 	begin.epoch = actor->epoch;
 	begin.rates = &rates;

@@ -107,6 +107,8 @@ struct actor {
 	/* What it has got from its job. */
 	uint32_t job, rank, epoch, buffer_count, unit_count;
 	uint32_t refused_pushes; /* silent ones of this epoch, as far as its steps say */
+	bool has_clip_norm;	 /* its steps say how they are clipped */
+	float clip_norm;
 	enum wire_moments moments;
 	struct unit_layout layouts[ACTOR_UNITS]; /* of the first units */
 	uint32_t defined;

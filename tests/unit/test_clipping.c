@@ -37,13 +37,12 @@ static void expect_moment(uint64_t step, float expected)
 	assert_memory_equal(actor.window.base, &expected, sizeof(expected));
 }
 
-/* Of one gradient, which is the norm then. */
-static void expect_clipped(float clip_norm, const float *norms, size_t count)
+/* Of one gradient, which is the norm then; clip_norm: of the actor's steps. */
+static void expect_steps_clipped(float clip_norm, const float *norms, size_t count)
 {
 	const float rest = (float)(1.0 - (double)BETA1);
 	float expected = 0;
 
-	begin(clip_norm);
 	for (size_t i = 0; i < count; i++) {
 		uint32_t step;
 		double norm;
@@ -56,6 +55,12 @@ static void expect_clipped(float clip_norm, const float *norms, size_t count)
 		expected = fmaf(BETA1, expected, rest * (norms[i] * factor_of(clip_norm, norm)));
 		expect_moment(i + 1, expected);
 	}
+}
+
+static void expect_clipped(float clip_norm, const float *norms, size_t count)
+{
+	begin(clip_norm);
+	expect_steps_clipped(clip_norm, norms, count);
 }
 
 static void a_norm_is_clipped_as_soon_as_it_is_above(void **state)
@@ -86,6 +91,36 @@ static void without_a_clip_norm_nothing_is_clipped(void **state)
 	expect_clipped(0, norms, ARRAY_LENGTH(norms));
 }
 
+static void expect_clipped_by_steps(float clip_norm_of_job, float clip_norm)
+{
+	const float norms[] = { 1e-6f, CLIP_NORM, CLIP_NORM * 2, 1e6f };
+
+	begin(clip_norm_of_job);
+	actor.has_clip_norm = true;
+	actor.clip_norm = clip_norm;
+	expect_steps_clipped(clip_norm < 0 ? clip_norm_of_job : clip_norm, norms, ARRAY_LENGTH(norms));
+}
+
+static void a_step_clips_as_it_says(void **state)
+{
+	expect_clipped_by_steps(0, CLIP_NORM);
+}
+
+static void a_step_clips_otherwise_than_its_job(void **state)
+{
+	expect_clipped_by_steps(CLIP_NORM * 3, CLIP_NORM);
+}
+
+static void a_step_that_says_so_is_not_clipped(void **state)
+{
+	expect_clipped_by_steps(CLIP_NORM, 0);
+}
+
+static void a_step_that_says_nothing_is_clipped_as_its_job(void **state)
+{
+	expect_clipped_by_steps(CLIP_NORM, -1);
+}
+
 #define TEST(name) SCENE_TEST(name, scene_setup)
 
 int main(void)
@@ -94,6 +129,10 @@ int main(void)
 		TEST(a_norm_is_clipped_as_soon_as_it_is_above),
 		TEST(a_norm_that_is_not_above_is_left_alone),
 		TEST(without_a_clip_norm_nothing_is_clipped),
+		TEST(a_step_clips_as_it_says),
+		TEST(a_step_clips_otherwise_than_its_job),
+		TEST(a_step_that_says_so_is_not_clipped),
+		TEST(a_step_that_says_nothing_is_clipped_as_its_job),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -785,6 +785,56 @@ static void without_what_a_step_needs_there_is_nothing_early(void **state)
 	}
 }
 
+static void clip_steps(float clip_norm)
+{
+	actor.has_clip_norm = true;
+	actor.clip_norm = clip_norm;
+}
+
+/* After a step that is announced and clips to 1, as its job does or as it says itself. */
+static uint64_t hash_clipped(bool is_by_step)
+{
+	struct actor_job options = options_of(3, PLACEMENT_NVME);
+	struct job *job;
+	uint64_t hash;
+
+	options.clip_norm = is_by_step ? 0.0f : 1.0f;
+	job = start_with(&options);
+	if (is_by_step)
+		clip_steps(1.0f);
+	begin_step();
+	push_all(0);
+	scene_settle(&scene);
+	assert_null(job->early);
+	assert_true(step() > 1);
+	hash = hash_of(1);
+	end_job();
+	return hash;
+}
+
+static void nothing_is_early_of_a_step_that_clips(void **state)
+{
+	uint64_t clipped = hash_clipped(true);
+
+	assert_true(clipped == hash_clipped(false));
+	assert_true(clipped != hash_after(1));
+}
+
+static void a_step_that_does_not_clip_is_early_though_others_do(void **state)
+{
+	uint64_t expected = hash_after(1);
+	struct actor_job options = options_of(3, PLACEMENT_NVME);
+	struct job *job;
+
+	options.clip_norm = 1.0f;
+	job = start_with(&options);
+	clip_steps(0);
+	go_ahead(job, 0);
+	assert_true(step() > 1);
+	assert_int_equal(job->early_updates, UNITS);
+	assert_true(hash_of(1) == expected);
+}
+
 static void start_two(void)
 {
 	struct actor_job options = options_of(3, PLACEMENT_NVME);
@@ -872,6 +922,8 @@ int main(void)
 		TEST(the_next_step_is_summed_meanwhile),
 		TEST(a_job_may_be_dropped_meanwhile),
 		TEST(without_what_a_step_needs_there_is_nothing_early),
+		TEST(nothing_is_early_of_a_step_that_clips),
+		TEST(a_step_that_does_not_clip_is_early_though_others_do),
 		TEST(all_ranks_have_to_announce_the_same_rates),
 		TEST(the_last_micro_batch_of_any_rank_completes_a_unit),
 	};

@@ -252,6 +252,7 @@ const struct field rates_fields[] = {
 	FIELD(tierd_rates, learning_rate, FIELD_FLOAT),
 	FIELD(tierd_rates, gradient_scale, FIELD_FLOAT),
 	FIELD(tierd_rates, loss_scale, FIELD_FLOAT),
+	FIELD(tierd_rates, clip_norm, FIELD_FLOAT),
 	{ 0 },
 };
 

@@ -9,6 +9,7 @@ from messages import READY as READY_FIELD
 BEYOND = 0xFFFFFFFF
 # In the messages of JobOpen, Group, Tensor and Rates.
 WORLD, STAGE, MODE, OPTIMIZER, CLIP, NONFINITE, PARAMETERS, MOMENTS, BUDGET, BUFFERS = range(3, 13)
+HAS_CLIP = 240
 RANK, GROUPS, SCALE, INTERVAL, GROWTH, BACKOFF, MINIMUM, WEIGHT, NVME, SHARING, DURABILITY = 2, 16, 17, 18, 19, 20, 21, 22, 40, 43, 160
 
 
@@ -91,10 +92,10 @@ def tensors():
 
 def step_rates():
     here = number(1, JOB) + number(2, EPOCH)
-    for field, name in ((1, "learning rate"), (2, "gradient scale"), (3, "loss scale")):
+    for field, name in ((1, "learning rate"), (2, "gradient scale"), (3, "loss scale"), (HAS_CLIP + 1, "clip norm")):
         for value in (nan, inf, -inf) + ((-1.0,) if field == 3 else ()):
             for kind, what in ((STEP, "a step"), (BEGIN, "an announced step")):
-                body = here + data(3, rates() + real(field, value)) + (number(4, 1) if kind == BEGIN else b"")
+                body = here + data(3, rates() + number(HAS_CLIP, 1) + real(field, value)) + (number(4, 1) if kind == BEGIN else b"")
                 yield Case(f"{what} whose {name} is {value}", READY, (kind, body), Answered("EINVAL", "must be finite"))
     body = here + data(3, rates() + data(4, b"") * 2)
     yield Case("a step with the rates of two groups", READY, (STEP, body), Answered("EINVAL", "rates for 2 parameter groups"))

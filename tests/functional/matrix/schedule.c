@@ -100,7 +100,8 @@ struct tierd_rates schedule_rates(const struct configuration *configuration, uns
 				     .gradient_scale = values->gradient_scale,
 				     .loss_scale = configuration->has_dynamic_scale ? 0 : values->loss_scale,
 				     .group_count = is_changing ? MODEL_GROUPS : 0,
-				     .groups = is_changing ? groups : NULL };
+				     .groups = is_changing ? groups : NULL,
+				     .clip_norm = -1 };
 }
 
 /* ---- Who pushes what ---- */
