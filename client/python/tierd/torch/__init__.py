@@ -1,11 +1,15 @@
 """tierd for PyTorch: trains models whose parameters, gradients and optimizer state are larger than memory."""
 
 from tierd.torch.initialize import close, initialize, job_of, resumable
+from tierd.torch.kept import State
 
 __all__ = ["close", "initialize", "job_of", "resumable", "state"]
 
+# Of the job that was initialized last.
+state: State
 
-def __getattr__(name: str) -> object:
+
+def __getattr__(name: str) -> State:
     if name == "state":
         return job_of().kept.state
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,7 +19,7 @@ from tierd.torch.hooks import Hooks
 from tierd.torch.kept import Kept
 from tierd.torch.membership import Membership, Standing
 from tierd.torch.resume import Position
-from tierd.torch.state import copy_state_dicts
+from tierd.torch.state_dicts import copy_state_dicts
 from tierd.torch.storage import Unit
 from tierd.torch.units import Plan
 
