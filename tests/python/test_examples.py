@@ -1,0 +1,108 @@
+"""The examples do what they say: they train, and go on after a kill to the same bits."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+import compare
+from conftest import PATIENCE
+
+ROOT = Path(__file__).resolve().parents[2]
+PRETRAIN = ROOT / "examples" / "pytorch" / "pretrain.py"
+SIZES = ["--layers=2", "--width=64", "--context=32", "--batch=4", "--passes=2", "--warmup=4", "--log-every=1"]
+
+pytestmark = pytest.mark.usefixtures("daemon")
+
+
+@dataclass
+class Run:
+    """Starts of pretrain.py for one job, which ends with a file of its parameters."""
+
+    text: Path
+    job: str
+    parameters: Path
+
+    def start(self) -> subprocess.Popen[str]:
+        command = [
+            sys.executable,
+            str(PRETRAIN),
+            str(self.text),
+            f"--job={self.job}",
+            f"--save={self.parameters}",
+            *SIZES,
+        ]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def finish(self) -> dict[int, str]:
+        """The loss of each step that this start took."""
+        process = self.start()
+        said, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0
+        return losses_in(said)
+
+    def kill_after(self, step: int) -> dict[int, str]:
+        """The same of a start that is killed when it has said that it took the step."""
+        process = self.start()
+        assert process.stdout is not None
+        said = ""
+        for line in process.stdout:
+            said += line
+            if line.startswith(f"step {step}:"):
+                break
+        process.kill()
+        said += process.stdout.read()
+        process.wait(PATIENCE)
+        return losses_in(said)
+
+    def values(self) -> dict[str, torch.Tensor]:
+        values: dict[str, torch.Tensor] = torch.load(self.parameters, weights_only=True)
+        return values
+
+
+def losses_in(said: str) -> dict[int, str]:
+    return {int(step): loss for step, loss in re.findall(r"^step (\d+): loss (\S+),.*\n", said, re.MULTILINE)}
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """As much as twenty steps of a pass want."""
+    path = tmp_path / "text"
+    path.write_bytes((ROOT / "README.md").read_bytes()[: 20 * 4 * 32])
+    return path
+
+
+def test_a_killed_pretraining_ends_with_the_bits_of_an_undisturbed_one(text: Path, tmp_path: Path) -> None:
+    undisturbed = Run(text, "pretrain", tmp_path / "undisturbed.pt")
+    killed = Run(text, "pretrain-killed", tmp_path / "killed.pt")
+    losses = undisturbed.finish()
+    before = killed.kill_after(25)
+    after = killed.finish()
+    assert list(losses) == list(range(1, 41))
+    assert float(losses[40]) < float(losses[1])
+    # When it says that it took a step the one before is applied; a step may be taken that it did not come to say.
+    assert 25 <= min(after) <= max(before) + 2
+    said = before | after
+    assert said.items() <= losses.items()
+    assert len(said) >= len(losses) - 1
+    compare.assert_same_bits(killed.values(), undisturbed.values())
+
+
+def test_a_pretraining_that_has_ended_takes_no_more_steps(text: Path, tmp_path: Path) -> None:
+    run = Run(text, "pretrain-ended", tmp_path / "parameters.pt")
+    run.finish()
+    values = run.values()
+    assert run.finish() == {}
+    compare.assert_same_bits(run.values(), values)
+
+
+def test_help_names_all_options() -> None:
+    said = subprocess.run([sys.executable, PRETRAIN, "--help"], capture_output=True, text=True, check=True).stdout
+    for option in ("FILE", "--job", "--nvme", "--passes", "--save"):
+        assert option in said
