@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from random import Random
 
 import torch
+from torch import Tensor, nn
+
 from graph_leaves import LEAVES
 from graph_nodes import NODES, Reentrant
-from torch import Tensor, nn
 
 STEPS = 3
 

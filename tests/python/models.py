@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import own_models
 import torch
-import transformer_models
 from torch import Tensor, nn
+
+import own_models
+import transformer_models
 
 Batch = dict[str, Tensor]
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor, nn
+
 from formulas import Rule, fp32, rounded
 from models import Case
-from torch import Tensor, nn
 
 State = dict[str, Tensor]
 

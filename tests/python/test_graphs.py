@@ -9,11 +9,12 @@ import os
 import warnings
 from typing import Any
 
-import compare
 import pytest
-from graphs import Graph, run
 from torch import nn
 from torch.optim import Optimizer
+
+import compare
+from graphs import Graph, run
 from training import end, initialize
 
 pytestmark = pytest.mark.usefixtures("daemon")

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-import compare
-import formulas
 import pytest
 import torch
+
+import compare
+import formulas
 from models import BY_NAME, CASES, Case
 from reference import Plan, exact, plain
 from training import job_name, trained

@@ -5,10 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import partial
 
-import compare
-import formulas
 import pytest
 import torch
+
+import compare
+import formulas
 from graph_nodes import NODES
 from graphs import Graph, run
 from models import CASES, Case

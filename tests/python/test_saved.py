@@ -8,6 +8,7 @@ import weakref
 import pytest
 import torch
 from torch import Tensor, nn
+
 from training import end, initialize, job_name
 
 pytestmark = pytest.mark.usefixtures("daemon")

@@ -8,11 +8,12 @@ import subprocess
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from torch import nn
+from torch.optim import Optimizer
+
 import tierd.torch as tierd
 from conftest import TIERCTL
 from reference import Plan, Training, train
-from torch import nn
-from torch.optim import Optimizer
 
 # What torch has made so far is not looked at each time that a job ends.
 gc.freeze()
