@@ -38,6 +38,23 @@ def top_saved_tensor_hooks() -> tuple[Pack, Unpack] | None:
     return _top_hooks(False) if _top_hooks is not None else None
 
 
+# Torch's own, which finds no gradients in a model on tierd, and would do nothing.
+clip_grad_norm_ = torch.nn.utils.clip_grad_norm_
+
+
+def replace_clipping(function: Callable[..., torch.Tensor]) -> None:
+    """Has callers of torch.nn.utils.clip_grad_norm_, as trainers of other libraries are, call this function.
+
+    There is no other way: it has no hook. Who has imported the name itself before gets an error, by PushedGradient.
+    """
+    torch.nn.utils.clip_grad_norm_ = function
+
+
+def restore_clipping() -> None:
+    """Undoes `replace_clipping()`."""
+    torch.nn.utils.clip_grad_norm_ = clip_grad_norm_
+
+
 def is_of_checkpoint(pack: Pack) -> bool:
     """Whether a hook is one of checkpoints without reentrance. Their classes have these names since 2.0."""
     name = getattr(pack, "__qualname__", "")

@@ -20,7 +20,6 @@ class Gradients:
     def __init__(self, unit: Unit, trained: list[int]):
         self.unit = unit
         self.trained = trained
-        self.pushes = 0  # since the last step
         self._buffers: dict[int, torch.Tensor] = {}
         self._here: set[int] = set()
 
@@ -59,13 +58,13 @@ class Gradients:
         self._buffers.clear()
         self._here.clear()
         self.unit.membership.push(self.unit.index)
-        self.pushes += 1
+        self.unit.pushes += 1
 
     def forget(self) -> None:
         """The buffer is gone, and what was pushed is lost."""
         self._buffers.clear()
         self._here.clear()
-        self.pushes = 0
+        self.unit.pushes = 0
 
     def discard(self) -> None:
         """Gives the buffer back."""

@@ -240,16 +240,21 @@ class Hooks:
 
     # ---- The step
 
+    def trained(self) -> Iterator[torch.Tensor]:
+        """The parameters whose gradients are taken."""
+        for unit, gradients in self._gradients.items():
+            yield from (unit.parameters[tensor] for tensor in gradients.trained)
+
     def begin_step(self) -> bool:
         """Gives up what a failed backward has left. Whether anything was pushed since the last step."""
         if self._thread.backward is not None:
             self._abandon()
-        return any(gradients.pushes for gradients in self._gradients.values())
+        return any(unit.pushes for unit in self._gradients)
 
     def end_step(self) -> None:
         """What was pushed is the step's."""
-        for gradients in self._gradients.values():
-            gradients.pushes = 0
+        for unit in self._gradients:
+            unit.pushes = 0
 
     def forget(self) -> None:
         for gradients in self._gradients.values():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import functools
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -13,17 +12,16 @@ from torch import nn
 from tierd import _core
 from tierd._core import Error
 from tierd.daemon import find_or_start
+from tierd.torch import compat
 from tierd.torch import optimizer as optimizers
-from tierd.torch.job import TorchJob
+from tierd.torch.clipping import clip_grad_norm_
+from tierd.torch.job import TorchJob, open_jobs
 from tierd.torch.kept import Kept
 from tierd.torch.ranks import from_environment
 from tierd.torch.resume import Stateful
 from tierd.torch.units import Chooser, choose
 
 Batch = TypeVar("Batch")
-
-# In the order in which they were initialized; a job leaves when it is closed.
-_jobs: list[TorchJob] = []
 
 
 def initialize(
@@ -92,14 +90,13 @@ def initialize(
     if not is_new:
         kept.restore(core)
     optimizers.translate(optimizer, torch_job)
-    torch_job.on_close = functools.partial(_jobs.remove, torch_job)
-    _jobs.append(torch_job)
+    compat.replace_clipping(clip_grad_norm_)
     return model, optimizer
 
 
 def job_of(model: nn.Module | None = None) -> TorchJob:
     """The job of a model; without one the job that was initialized last. tierd.Error: there is none."""
-    for job in reversed(_jobs):
+    for job in reversed(open_jobs):
         if model is None or job.model is model:
             return job
     raise Error(errno.EINVAL, "tierd.initialize() has not been called" + ("" if model is None else " for this model"))

@@ -6,7 +6,6 @@ import atexit
 import errno
 import functools
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,13 +13,15 @@ from torch import nn
 
 from tierd import _core
 from tierd._core import Error
+from tierd.torch import compat
 from tierd.torch.compat import to_dlpack
 from tierd.torch.hooks import Hooks
 from tierd.torch.kept import Kept
 from tierd.torch.membership import Membership, Standing
 from tierd.torch.resume import Position
 from tierd.torch.state_dicts import copy_state_dicts
-from tierd.torch.storage import Unit
+from tierd.torch.step import Step
+from tierd.torch.storage import Unit, place_of
 from tierd.torch.units import Plan
 
 _FORMATS = {torch.float32: _core.FP32, torch.bfloat16: _core.BF16, torch.float16: _core.FP16}
@@ -36,6 +37,10 @@ _RAW = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
+
+
+# In the order in which they were opened, until they are closed.
+open_jobs: list[TorchJob] = []
 
 
 class TorchJob:
@@ -55,9 +60,10 @@ class TorchJob:
         self._hooks = Hooks(self.membership, model, self._addresses)
         self.membership.lost = self._lose
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
-        self._last: _core.Ticket | None = None  # of the last step
+        self.coming = Step(self)
+        self._last: tuple[Step, _core.Ticket] | None = None
         self._gradient_scale = 1.0 / world_size
-        self.on_close: Callable[[], None] = lambda: None
+        open_jobs.append(self)
         self._at_exit = functools.partial(_close_at_exit, weakref.ref(self))
         atexit.register(self._at_exit)
 
@@ -104,14 +110,35 @@ class TorchJob:
         self.finish()
         if not self.membership.is_void:
             self.position.keep()
-            rates = {"learning_rate": 1.0, "gradient_scale": self._gradient_scale}
-            self._last = self.membership.close_step(rates, groups, self.kept.blobs())
+            rates = {
+                "learning_rate": 1.0,
+                "gradient_scale": self._gradient_scale,
+                "clip_norm": self.coming.clip_norm,
+            }
+            ticket = self.membership.close_step(rates, groups, self.kept.blobs())
+            self._last = None if ticket is None else (self.coming, ticket)
+        self.coming.is_closed = True
+        self.coming = Step(self)
         self._hooks.end_step()
 
     def finish(self) -> dict[str, Any] | None:
         """Waits for the last step; what it did, None if there is none. Raises what it failed with, once."""
-        ticket, self._last = self._last, None
-        return None if ticket is None else self.membership.finish_step(ticket)
+        last, self._last = self._last, None
+        if last is None:
+            return None
+        step, ticket = last
+        result = self.membership.finish_step(ticket)
+        step.norm = None if result is None else result["gradient_norm"]
+        return result
+
+    def trains_any(self, parameters: list[torch.Tensor]) -> bool:
+        """Whether one of these parameters is the job's."""
+        return any(place[0].membership is self.membership for item in parameters if (place := place_of(item)))
+
+    def trains_only(self, parameters: list[torch.Tensor]) -> bool:
+        """Whether these are all that the job trains, and no others that are trained."""
+        trained = {id(item) for item in self._hooks.trained()}
+        return trained == {id(item) for item in parameters if item.requires_grad}
 
     def check_nothing_pushed(self) -> None:
         if self._hooks.begin_step():
@@ -139,7 +166,10 @@ class TorchJob:
         for handle in self._handles:
             handle.remove()
         self.core.discard_all()
-        self.on_close()
+        if self in open_jobs:
+            open_jobs.remove(self)
+        if not open_jobs:
+            compat.restore_clipping()
         self.core.close()
 
 

@@ -9,23 +9,28 @@ model keeps stays valid, and the worst is memory that is held longer, and a step
 from __future__ import annotations
 
 import enum
+import errno
 import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from torch import nn
 from torch.utils.dlpack import from_dlpack
 from torch.utils.weak import WeakIdKeyDictionary
 
+from tierd._core import Error
 from tierd.torch import compat
 
 if TYPE_CHECKING:
     from tierd.torch.membership import Membership
     from tierd.torch.units import Entry
+
+
+Tensor = TypeVar("Tensor", bound=torch.Tensor)
 
 
 class Visibility(enum.Enum):
@@ -78,12 +83,13 @@ class Unit:
         self._addresses = addresses
         self._uses = 0  # by forwards and functions
         self._holds = 0  # by backwards
+        self.pushes = 0  # of gradients, since the last step
         self._lock = threading.RLock()
         self._classes = [type(parameter) for parameter in self.parameters]
         self._hidden_classes = [_hidden_class(kind) for kind in self._classes]
         self._dtypes = [parameter.dtype for parameter in self.parameters]
         self._shapes = [parameter.shape for parameter in self.parameters]
-        self._nothing = [_nothing(parameter) for parameter in self.parameters]
+        self.nothing = [_nothing(parameter) for parameter in self.parameters]
         self._is_raw = [dtype not in _FORMATS for dtype in self._dtypes]
         for tensor, parameter in enumerate(self.parameters):
             _registry[parameter] = (weakref.ref(self), tensor)
@@ -155,7 +161,7 @@ class Unit:
     def _let_go(self) -> None:
         """The lease ends when nobody else has a view either."""
         with compat.without_torch_function():
-            for parameter, nothing in zip(self.parameters, self._nothing, strict=True):
+            for parameter, nothing in zip(self.parameters, self.nothing, strict=True):
                 parameter.data = nothing
         self.visibility = Visibility.HIDDEN
 
@@ -276,6 +282,8 @@ _METADATA = (
     | {vars(torch._C.TensorBase)["grad"].__delete__}
 )
 
+_GET_GRADIENT = vars(torch._C.TensorBase)["grad"].__get__
+
 
 @functools.cache
 def _hidden_class(kind: type) -> type:
@@ -293,10 +301,13 @@ class _Hidden(nn.Parameter):
         kwargs = kwargs or {}
         if function in _METADATA:
             with compat.without_torch_function():
-                return function(*args, **kwargs)
+                found = function(*args, **kwargs)
+                if function == _GET_GRADIENT and found is None and (place := place_of(args[0])) and place[0].pushes:
+                    return PushedGradient.of(args[0], *place)
+                return found
         _refuse_writing(function, args, kwargs)
         with ExitStack() as stack:
-            for parameter in _hidden_in((args, kwargs)):
+            for parameter in _all_in((args, kwargs), _Hidden):
                 if (place := place_of(parameter)) is not None:
                     stack.enter_context(place[0].shown())
             return function(*args, **kwargs)
@@ -309,13 +320,40 @@ class _Hidden(nn.Parameter):
         return copy
 
 
-def _hidden_in(value: Any) -> list[_Hidden]:
-    if isinstance(value, _Hidden):
+class PushedGradient(torch.Tensor):
+    """What the grad of a parameter is after backward, when the daemon has it: it says so to whoever wants its values."""
+
+    tierd_name: str
+
+    @staticmethod
+    def of(parameter: _Hidden, unit: Unit, tensor: int) -> PushedGradient:
+        gradient: PushedGradient = torch.Tensor._make_subclass(PushedGradient, unit.nothing[tensor])
+        gradient.tierd_name = unit.name_of(tensor)
+        return gradient
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if function in _METADATA:
+            with compat.without_torch_function():
+                return function(*args, **(kwargs or {}))
+        names = [item.tierd_name for item in _all_in((args, kwargs or {}), PushedGradient)]
+        raise Error(
+            errno.ENOTSUP,
+            f"the gradient of {names[0] if names else 'a parameter'} is in the daemon already, where it is summed: clip "
+            "with tierd.clip_grad_norm_(model.parameters(), …) or max_grad_norm",
+        )
+
+
+def _all_in(value: Any, kind: type[Tensor]) -> list[Tensor]:
+    """The tensors of a class among the arguments of a function."""
+    if isinstance(value, kind):
         return [value]
     if isinstance(value, tuple | list):
-        return [found for item in value for found in _hidden_in(item)]
+        return [found for item in value for found in _all_in(item, kind)]
     if isinstance(value, dict):
-        return [found for item in value.values() for found in _hidden_in(item)]
+        return [found for item in value.values() for found in _all_in(item, kind)]
     return []
 
 
