@@ -17,7 +17,6 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 import tierd.torch as tierd
-from tierd.daemon import find_or_start
 from tierd.torch.ranks import from_environment
 
 
@@ -94,9 +93,7 @@ def main() -> None:
     optimizer: torch.optim.Optimizer = torch.optim.AdamW(model.parameters(), options.learning_rate, weight_decay=0.1)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / options.warmup))
 
-    model, optimizer = tierd.initialize(
-        model, optimizer, job=options.job, max_grad_norm=1.0, socket=find_or_start(options.nvme)
-    )
+    model, optimizer = tierd.initialize(model, optimizer, job=options.job, max_grad_norm=1.0, nvme=options.nvme)
     start = time.monotonic()
     for _ in range(options.passes):
         for (batch,) in tierd.resumable(loader, scheduler):
