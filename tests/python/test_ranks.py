@@ -63,3 +63,8 @@ def test_ranks_with_different_models_are_told_the_first_difference(daemon: Daemo
         rank.kill()
     errors = "".join(rank.communicate()[1] for rank in ranks)
     assert "0.weight" in errors, errors
+
+
+def test_a_job_goes_on_with_another_number_of_ranks(daemon: Daemon) -> None:
+    assert len(train("other-ranks", 3, 2)) == 1
+    assert len(train("other-ranks", 3, 1)) == 1

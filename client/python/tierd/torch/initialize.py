@@ -72,15 +72,14 @@ def initialize(
         "world_size": world_size,
         "stage": stage,
         "optimizer": optimizers.kind_of(optimizer),
-        "clip_norm": max_grad_norm,
         "nonfinite": _core.NONFINITE_REPORT,
         "gradient_buffers": 4,
-        "blob_bytes": kept.bytes_needed() * world_size,
+        "blob_bytes": kept.bytes_needed(world_size),
         **options,
     }
     node = _core.Node(socket or find_or_start(nvme), reconnect_ms)
-    core = node.open_job(settings, optimizers.groups_of(optimizer))
-    torch_job = TorchJob(core, model, kept, optimizer.param_groups, world_size)
+    core = node.open_job(settings, optimizers.groups_to_open(optimizer))
+    torch_job = TorchJob(core, model, kept, optimizer.param_groups, world_size, max_grad_norm)
     torch_job.define(plans, groups)
     is_new = core.state()["status"] == _core.NEW
     if is_new and rank == 0:

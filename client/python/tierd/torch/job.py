@@ -47,7 +47,13 @@ class TorchJob:
     """What `initialize()` makes of a model. One object per job and process."""
 
     def __init__(
-        self, core: _core.Job, model: nn.Module, kept: Kept, param_groups: list[dict[str, Any]], world_size: int
+        self,
+        core: _core.Job,
+        model: nn.Module,
+        kept: Kept,
+        param_groups: list[dict[str, Any]],
+        world_size: int,
+        max_grad_norm: float,
     ):
         self.core = core
         self.model = model
@@ -60,7 +66,8 @@ class TorchJob:
         self._hooks = Hooks(self.membership, model, self._addresses)
         self.membership.lost = self._lose
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
-        self.coming = Step(self)
+        self._max_grad_norm = max_grad_norm
+        self.coming = Step(self, max_grad_norm)
         self._last: tuple[Step, _core.Ticket] | None = None
         self._gradient_scale = 1.0 / world_size
         open_jobs.append(self)
@@ -118,7 +125,7 @@ class TorchJob:
             ticket = self.membership.close_step(rates, groups, self.kept.blobs())
             self._last = None if ticket is None else (self.coming, ticket)
         self.coming.is_closed = True
-        self.coming = Step(self)
+        self.coming = Step(self, self._max_grad_norm)
         self._hooks.end_step()
 
     def finish(self) -> dict[str, Any] | None:

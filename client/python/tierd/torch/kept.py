@@ -22,7 +22,7 @@ from tierd._core import Error, Job
 BUFFERS, RANDOM, STATE = "tierd.buffers", "tierd.random", "tierd.state"
 
 # Room for random states and for what the trainer keeps, of each rank.
-ROOM = 4 << 20
+ROOM = 1 << 20
 
 # By which bytes are read. Newer versions of torch than 2.4 know by themselves that it runs no code of anybody's.
 torch.serialization.add_safe_globals([codecs.encode])
@@ -49,9 +49,9 @@ class Kept:
         self._states: dict[str, Any] | None = None
         self._sent_state: bytes | None = None
 
-    def bytes_needed(self) -> int:
-        """Room for the blobs of a rank."""
-        return ROOM + sum(buffer.nbytes + 1024 for buffer in self._buffers().values())
+    def bytes_needed(self, world_size: int) -> int:
+        """Room for the blobs of all ranks: the same for all small numbers of them, which may change."""
+        return max(world_size, 8) * (ROOM + sum(buffer.nbytes + 1024 for buffer in self._buffers().values()))
 
     def blobs(self) -> dict[str, bytes]:
         """What has changed since the last step."""

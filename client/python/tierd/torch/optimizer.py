@@ -67,6 +67,11 @@ def groups_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
     ]
 
 
+def groups_to_open(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """What of the groups a job is opened with: whether there is momentum, which is state. All else comes with each step."""
+    return [{"momentum": 0.9 if group.get("momentum") else 0.0} for group in optimizer.param_groups]
+
+
 def _name_of(optimizer: torch.optim.Optimizer) -> str:
     kinds = (kind.__name__ for kind in type(optimizer).__mro__)
     return next(name for name in kinds if name in _KINDS)

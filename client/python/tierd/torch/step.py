@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class Step:
     """A step from the backward before it on: how it is clipped, and what its norm was."""
 
-    def __init__(self, job: TorchJob):
+    def __init__(self, job: TorchJob, clip_norm: float):
         self.job = job
-        self.clip_norm = -1.0  # the job's
+        self.clip_norm = clip_norm
         self.norm: float | None = None
         self.is_closed = False
 

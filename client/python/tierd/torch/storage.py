@@ -370,5 +370,5 @@ def _refuse_writing(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
     if place is not None:
         raise RuntimeError(
             f"{place[0].name_of(place[1])} is in the daemon's memory and cannot be written in place ({name}): "
-            "give new values with load_state_dict()"
+            "a model gets other values before tierd.initialize()"
         )
