@@ -24,7 +24,7 @@ static int encode_rates(const struct tierd_job *job, const struct tierd_rates *g
 	if (r < 0)
 		return message_fail(r, "the rates have a wrong size; start from TIERD_RATES_INIT");
 	/* Nobody looks at it. */
-	if (job->is_by_owner)
+	if (job->is_by_owner || rates.drop)
 		rates.learning_rate = 0;
 	if (isnan(rates.learning_rate))
 		return message_fail(
@@ -45,6 +45,7 @@ static int encode_rates(const struct tierd_job *job, const struct tierd_rates *g
 	ret_rates->rates.loss_scale = rates.loss_scale;
 	ret_rates->rates.has_clip_norm = !(rates.clip_norm < 0);
 	ret_rates->rates.clip_norm = rates.clip_norm;
+	ret_rates->rates.is_dropped = rates.drop;
 	ret_rates->rates.n_groups = rates.group_count;
 	ret_rates->rates.groups = ret_rates->groups.pointers;
 	return 0;

@@ -346,13 +346,14 @@ struct tierd_rates {
 	uint32_t group_count;               /* 0: the groups as at open; else as many as at open */
 	const struct tierd_group *groups;   /* replace the job's groups from this step on */
 	float clip_norm;                    /* gradients are clipped to this global 2-norm; 0: they are not; negative: the job's */
+	bool drop;                          /* what was pushed is thrown away and nothing is updated; the step counts as a skipped one */
 };
-#define TIERD_RATES_INIT { sizeof(struct tierd_rates), NAN, 1.0f, 0.0f, 0, NULL, -1.0f }
+#define TIERD_RATES_INIT { sizeof(struct tierd_rates), NAN, 1.0f, 0.0f, 0, NULL, -1.0f, false }
 
 struct tierd_step_result {
 	uint64_t step;        /* its number, counted from 1 */
 	double gradient_norm; /* of the scaled sum, before clipping */
-	bool is_skipped;      /* gradients were not finite: nothing was updated */
+	bool is_skipped;      /* gradients were not finite, or dropped: nothing was updated */
 	float loss_scale;     /* that it was taken with */
 	float next_loss_scale; /* the same on all ranks: multiply the loss of the coming step with it */
 };

@@ -398,7 +398,7 @@ void early_go_on(struct job *job)
 	if (!settle(job))
 		return;
 	if (!job->early && is_possible(job) && is_time(job) && find_announced(job, &rates, &micro_batches) &&
-	    rates.clip_norm == 0)
+	    rates.clip_norm == 0 && !rates.is_dropped)
 		begin(job, &rates, micro_batches);
 	if (!job->early)
 		return;

@@ -15,6 +15,7 @@ struct step_rates {
 	float learning_rate, gradient_scale;
 	float loss_scale; /* 0: the job's */
 	float clip_norm;  /* negative: the job's */
+	bool is_dropped;
 	uint32_t group_count;
 	struct optimizer_group groups[WIRE_MAX_GROUPS];
 };

@@ -17,6 +17,7 @@ int rates_read(const struct job *job, const Tierd__Wire__Rates *wire, struct ste
 	rates->learning_rate = wire->learning_rate;
 	rates->gradient_scale = wire->gradient_scale;
 	rates->loss_scale = wire->loss_scale;
+	rates->is_dropped = wire->is_dropped;
 	rates->clip_norm = wire->has_clip_norm ? wire->clip_norm : -1;
 	if (!isfinite(rates->learning_rate) || !isfinite(rates->gradient_scale) ||
 	    !(rates->loss_scale >= 0) || !isfinite(rates->loss_scale) || !isfinite(rates->clip_norm)) {
@@ -60,6 +61,7 @@ int rates_compare(const struct step_rates *here, const struct step_rates *other,
 		  char *message, size_t size)
 {
 	const struct options_real reals[] = {
+		{ "drop", (float)here->is_dropped, (float)other->is_dropped },
 		{ "learning rate", here->learning_rate, other->learning_rate },
 		{ "gradient scale", here->gradient_scale, other->gradient_scale },
 		{ "loss scale", here->loss_scale, other->loss_scale },

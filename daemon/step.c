@@ -78,7 +78,8 @@ static bool check_rates(struct pending *pending, const struct step_rates *rates)
 	char message[256];
 	int r = 0;
 
-	if (member->announced.is_made)
+	/* Whatever was announced may turn out to be unwanted. */
+	if (member->announced.is_made && !rates->is_dropped)
 		r = rates_compare(rates, &member->announced.rates, "in tierd_step_begin", message,
 				  sizeof(message));
 	if (r == 0 && job->has_open_rates)
@@ -158,7 +159,7 @@ static bool take(struct pending *pending, const Tierd__Wire__Step *step)
 			member->rank);
 		return false;
 	}
-	if (rates.loss_scale == 0 && loss_scale_is_dynamic(&job->options.loss_scale)) {
+	if (rates.loss_scale == 0 && !rates.is_dropped && loss_scale_is_dynamic(&job->options.loss_scale)) {
 		pending_error(
 			pending, -EINVAL,
 			"job %s, rank %u: its loss scale is dynamic, and not known before the last step is "
@@ -293,19 +294,38 @@ static void tell_skipped(const struct job *job, const char *unit)
 		(unsigned long long)job->decided, unit, (double)job->loss_scale.value);
 }
 
-void step_decide(struct job *job, const char *broken)
+static void count(struct job *job)
 {
 	memcpy(job->groups, job->decided_rates.groups, sizeof(job->groups));
 	job->decided++;
 	job->decided_ns = clock_now_ns();
-	loss_scale_move(&job->loss_scale, &job->options.loss_scale, broken);
 	open_next(job);
+}
+
+void step_decide(struct job *job, const char *broken)
+{
+	loss_scale_move(&job->loss_scale, &job->options.loss_scale, broken);
+	count(job);
 	if (broken) {
 		tell_skipped(job, broken);
 		skip(job);
 	} else {
 		apply(job);
 	}
+	gradient_try_all(job);
+}
+
+/* Gradients that nobody wants are neither folded nor measured: the loss scale learns nothing of them. */
+static void drop(struct job *job)
+{
+	job->gradient_norm = 0;
+	job->decided_rates = job->open_rates;
+	job->factor = 0;
+	count(job);
+	events_of_job(job, EVENT_SKIPPED, &(struct log_fields){ .step = &job->decided },
+		      "step %llu is skipped: its ranks drop its gradients; nothing is updated",
+		      (unsigned long long)job->decided);
+	skip(job);
 	gradient_try_all(job);
 }
 
@@ -339,16 +359,10 @@ static const char *missing_unit(const struct job *job)
 	return NULL;
 }
 
-void step_advance(struct job *job)
+static void measure(struct job *job)
 {
-	char message[256];
-
-	reduced_advance(job);
-	if (!job->is_live || job->closed_count < job->options.world_size || job->norm || job->is_reduced ||
-	    job->sweep || early_is_ending(job) || job->decided > job->step || durable_holds(job) ||
-	    !gradient_is_complete(job) || gradient_fold(job))
-		return;
 	const char *missing = missing_unit(job);
+	char message[256];
 
 	if (missing) {
 		snprintf(message, sizeof(message), "nobody has pushed unit \"%s\", and the job is strict",
@@ -358,6 +372,19 @@ void step_advance(struct job *job)
 	}
 	if (norm_work_start(job, decide) < 0)
 		fail_step(job, -ENOMEM, "no memory to measure its gradients");
+}
+
+void step_advance(struct job *job)
+{
+	reduced_advance(job);
+	if (!job->is_live || job->closed_count < job->options.world_size || job->norm || job->is_reduced ||
+	    job->sweep || early_is_ending(job) || job->decided > job->step || durable_holds(job) ||
+	    !gradient_is_complete(job))
+		return;
+	if (job->open_rates.is_dropped)
+		drop(job);
+	else if (!gradient_fold(job))
+		measure(job);
 }
 
 /* ---- Applied ---- */

@@ -69,7 +69,7 @@ static const struct family of_both[] = {
 	{ "stall_seconds_total", "Time that ranks have waited, by what for.", true, BY_CAUSE,
 	  FIGURE(stall_ns), 1e-9 },
 	{ "steps_total", "Steps applied, those that were skipped included.", true, PLAIN, FIGURE(steps), 1 },
-	{ "skipped_steps_total", "Steps skipped: their gradients were not finite.", true, PLAIN,
+	{ "skipped_steps_total", "Steps skipped: their gradients were not finite, or dropped.", true, PLAIN,
 	  FIGURE(skipped_steps), 1 },
 	{ "step_seconds_total", "Time from decision to applied.", true, PLAIN, FIGURE(step_ns), 1e-9 },
 	{ "epochs_total", "Epochs begun.", true, PLAIN, FIGURE(epochs), 1 },

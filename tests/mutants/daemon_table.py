@@ -130,7 +130,7 @@ MUTANTS = (
         "a step decided before all gradients are summed",
         "spill",
         STEP,
-        (("!gradient_is_complete(job) || gradient_fold(job))", "gradient_fold(job))"),),
+        (("!gradient_is_complete(job))", "false)"),),
     ),
     (
         "a step decided while a commit freezes",

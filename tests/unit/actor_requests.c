@@ -321,6 +321,7 @@ static Tierd__Wire__Rates rates_of(const struct actor *actor, float learning_rat
 	rates.gradient_scale = rates.loss_scale = 1.0f;
 	rates.has_clip_norm = actor->has_clip_norm;
 	rates.clip_norm = actor->clip_norm;
+	rates.is_dropped = actor->is_dropping;
 	return rates;
 }
 

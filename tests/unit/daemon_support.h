@@ -109,6 +109,7 @@ struct actor {
 	uint32_t refused_pushes; /* silent ones of this epoch, as far as its steps say */
 	bool has_clip_norm;	 /* its steps say how they are clipped */
 	float clip_norm;
+	bool is_dropping; /* they are dropped */
 	enum wire_moments moments;
 	struct unit_layout layouts[ACTOR_UNITS]; /* of the first units */
 	uint32_t defined;

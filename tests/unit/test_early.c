@@ -568,6 +568,51 @@ static void a_step_that_is_refused_can_be_pushed_again(void **state)
 	assert_true(hash_of(1) == expected);
 }
 
+static void drop_step(void)
+{
+	const struct answer *answer;
+
+	actor.is_dropping = true;
+	answer = actor_await(&actor, actor_send_step(&actor, 0), 0);
+	actor.is_dropping = false;
+	assert_int_equal(answer->status, 0);
+	assert_true(answer->reply->step->is_skipped);
+}
+
+/* Though it was announced as one that counts; and what is not finite in it is nobody's business. */
+static void nothing_of_a_dropped_step_is_left(void **state)
+{
+	uint64_t expected = hash_after(1);
+	struct actor_job options = options_of(3, PLACEMENT_NVME);
+	struct job *job;
+
+	options.nonfinite = NONFINITE_REPORT;
+	job = start_with(&options);
+	go_ahead(job, 7);
+	drop_step();
+	assert_int_equal(job->early_updates, 0);
+	begin_step();
+	for (uint32_t unit = UNITS; unit-- > 0;)
+		push_value(&actor, unit, unit == WIDE ? NAN : 3.0f);
+	drop_step();
+	go_ahead(job, 0);
+	step();
+	assert_int_equal(job->early_updates, UNITS);
+	assert_true(hash_of(3) == expected);
+}
+
+static void a_step_that_is_announced_as_dropped_has_nothing_early(void **state)
+{
+	struct job *job = start();
+
+	actor.is_dropping = true;
+	begin_step();
+	push_all(0);
+	scene_settle(&scene);
+	assert_null(job->early);
+	drop_step();
+}
+
 /* Until the job is broken, or has made a step. */
 static void go_on_until_it_breaks(struct job *job)
 {
@@ -914,6 +959,8 @@ int main(void)
 		TEST(gradients_that_are_not_finite_end_them),
 		TEST(nothing_of_a_skipped_step_is_in_the_next_one),
 		TEST(a_step_that_is_refused_can_be_pushed_again),
+		TEST(nothing_of_a_dropped_step_is_left),
+		TEST(a_step_that_is_announced_as_dropped_has_nothing_early),
 		TEST(what_cannot_be_read_of_one_that_is_withdrawn_is_told),
 		TEST(what_cannot_be_read_or_written_breaks_the_job),
 		TEST(a_lease_that_is_kept_holds_up_no_step),

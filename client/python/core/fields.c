@@ -249,11 +249,9 @@ const struct field tensor_fields[] = {
 };
 
 const struct field rates_fields[] = {
-	FIELD(tierd_rates, learning_rate, FIELD_FLOAT),
-	FIELD(tierd_rates, gradient_scale, FIELD_FLOAT),
-	FIELD(tierd_rates, loss_scale, FIELD_FLOAT),
-	FIELD(tierd_rates, clip_norm, FIELD_FLOAT),
-	{ 0 },
+	FIELD(tierd_rates, learning_rate, FIELD_FLOAT), FIELD(tierd_rates, gradient_scale, FIELD_FLOAT),
+	FIELD(tierd_rates, loss_scale, FIELD_FLOAT),	FIELD(tierd_rates, clip_norm, FIELD_FLOAT),
+	FIELD(tierd_rates, drop, FIELD_BOOL),		{ 0 },
 };
 
 const struct field job_state_fields[] = {
