@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -24,7 +26,7 @@ def step(job: str, rate: float, most: float) -> torch.Tensor:
     tierd.torch.initialize(model, optimizer, job=job, max_grad_norm=most)
     model(torch.tensor([3.0, 4.0])).sum().backward()
     optimizer.step()
-    weight = model.state_dict()["weight"]
+    weight: torch.Tensor = model.state_dict()["weight"]
     tierd.torch.close(model)
     return weight
 
@@ -35,17 +37,52 @@ def test_a_job_goes_on_with_another_learning_rate_and_another_clipping() -> None
     assert torch.allclose(step("rates", 1.0, 1.0), torch.tensor([[-2.4, -3.2]]), atol=1e-5)
 
 
-def test_a_step_without_gradients_and_a_gradient_that_is_given_up_are_refused() -> None:
+def test_zero_grad_before_the_step_gives_gradients_up() -> None:
+    model = nn.Linear(2, 1, bias=False)
+    plain = nn.Linear(2, 1, bias=False)
+    plain.load_state_dict(model.state_dict())
+    for each in (model, plain):
+        optimizer: torch.optim.Optimizer = torch.optim.AdamW(each.parameters(), lr=0.1)
+        if each is model:
+            tierd.torch.initialize(model, optimizer, job="dropped")
+        for value in (1.0, float("nan"), 2.0):
+            each(torch.full((2,), value)).sum().backward()
+            if not math.isfinite(value):
+                optimizer.zero_grad()
+                continue
+            optimizer.step()
+            optimizer.zero_grad()
+    assert torch.allclose(model.state_dict()["weight"], plain.weight, atol=1e-6)
+    tierd.torch.close(model)
+
+
+def test_a_step_without_gradients_is_refused() -> None:
     model = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     tierd.torch.initialize(model, optimizer, job="refused")
     with pytest.raises(tierd.Error, match=r"call loss\.backward\(\) before it"):
         optimizer.step()
     model(torch.ones(2)).sum().backward()
-    with pytest.raises(tierd.Error, match="cannot be taken back"):
-        optimizer.zero_grad()
     optimizer.step()
     tierd.torch.close(model)
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        (nn.Sequential(nn.Embedding(4, 2, max_norm=1.0)), "0 has max_norm"),
+        (nn.Sequential(nn.Embedding(4, 2, sparse=True)), "0 has sparse gradients"),
+        (nn.Linear(2, 2, device="meta"), "weight is on meta"),
+        (nn.Linear(2, 2, dtype=torch.float64), "weight is torch.float64"),
+        (nn.Linear(2, 2, dtype=torch.complex64), "weight is torch.complex64"),
+        (torch.jit.script(nn.Linear(2, 2)), "is a ScriptModule"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_trained_is_refused_with_a_sentence(model: nn.Module, sentence: str) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(tierd.Error, match=sentence):
+        tierd.torch.initialize(model, optimizer, job="bad")
 
 
 def test_a_graph_of_an_earlier_step_is_refused() -> None:
@@ -61,17 +98,18 @@ def test_a_graph_of_an_earlier_step_is_refused() -> None:
 
 
 def test_a_weight_that_is_kept_holds_the_step_up_and_is_named() -> None:
-    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+    first = nn.Linear(4, 4)
+    model = nn.Sequential(first, nn.Linear(4, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     tierd.torch.initialize(model, optimizer, job="kept")
-    kept = model[0].weight.detach()
+    kept = first.weight.detach()
     model(torch.ones(1, 4)).sum().backward()
     with pytest.raises(tierd.Error, match=r"0\.weight"):
         optimizer.step()
     value = kept.clone()
     del kept
     optimizer.step()
-    assert not torch.equal(model[0].weight.detach().clone(), value)
+    assert not torch.equal(first.weight.detach().clone(), value)
     tierd.torch.close(model)
 
 

@@ -14,6 +14,7 @@ from tierd._core import Error
 from tierd.daemon import find_or_start
 from tierd.torch import compat
 from tierd.torch import optimizer as optimizers
+from tierd.torch.checks import check
 from tierd.torch.clipping import clip_grad_norm_
 from tierd.torch.job import TorchJob, open_jobs
 from tierd.torch.kept import Kept
@@ -63,6 +64,7 @@ def initialize(
     """
     if rank is None or world_size is None:
         rank, world_size = from_environment()
+    check(model)
     plans = choose(model, units)
     groups = {id(parameter): i for i, group in enumerate(optimizer.param_groups) for parameter in group["params"]}
     kept = Kept(model, with_random_states=random_states)
@@ -80,15 +82,19 @@ def initialize(
     node = _core.Node(socket or find_or_start(nvme), reconnect_ms)
     core = node.open_job(settings, optimizers.groups_to_open(optimizer))
     torch_job = TorchJob(core, model, kept, optimizer.param_groups, world_size, max_grad_norm)
-    torch_job.define(plans, groups)
-    is_new = core.state()["status"] == _core.NEW
-    if is_new and rank == 0:
-        torch_job.write()
-    torch_job.membership.ready()
-    torch_job.install(plans, groups)
-    if not is_new:
-        kept.restore(core)
-    optimizers.translate(optimizer, torch_job)
+    try:
+        torch_job.define(plans, groups)
+        is_new = core.state()["status"] == _core.NEW
+        if is_new and rank == 0:
+            torch_job.write()
+        torch_job.membership.ready()
+        torch_job.install(plans, groups)
+        if not is_new:
+            kept.restore(core)
+        optimizers.translate(optimizer, torch_job)
+    except BaseException:
+        torch_job.detach()
+        raise
     compat.replace_clipping(clip_grad_norm_)
     return model, optimizer
 

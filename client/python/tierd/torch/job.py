@@ -147,12 +147,14 @@ class TorchJob:
         trained = {id(item) for item in self._hooks.trained()}
         return trained == {id(item) for item in parameters if item.requires_grad}
 
-    def check_nothing_pushed(self) -> None:
-        if self._hooks.begin_step():
-            raise Error(
-                errno.EBUSY,
-                "zero_grad() between backward() and step(): the gradients are in the daemon, and cannot be taken back",
-            )
+    def drop(self) -> None:
+        """Throws away what was pushed since the last step, on all ranks."""
+        if not self._hooks.begin_step() or self.membership.is_void:
+            return
+        self.finish()
+        if not self.membership.is_void:
+            self.membership.close_step({"drop": True}, None, {})
+        self._hooks.end_step()
 
     def go_on(self) -> None:
         """Ends a void iteration: everything is as it was after the step at which the job stands."""
@@ -168,6 +170,15 @@ class TorchJob:
 
     def close(self) -> None:
         """Ends the membership in good order; the model keeps its parameters, but not their values."""
+        self._uninstall()
+        self.core.close()
+
+    def detach(self) -> None:
+        """Ends a membership that did not come about."""
+        self._uninstall()
+        self.core.detach()
+
+    def _uninstall(self) -> None:
         atexit.unregister(self._at_exit)
         self._hooks.remove()
         for handle in self._handles:
@@ -177,7 +188,6 @@ class TorchJob:
             open_jobs.remove(self)
         if not open_jobs:
             compat.restore_clipping()
-        self.core.close()
 
 
 def _close_at_exit(job: weakref.ref[TorchJob]) -> None:

@@ -85,7 +85,7 @@ class Membership:
             self.core.phase(name)
 
     def close_step(
-        self, rates: Mapping[str, Any], groups: Sequence[Mapping[str, Any]], blobs: Mapping[str, bytes]
+        self, rates: Mapping[str, Any], groups: Sequence[Mapping[str, Any]] | None, blobs: Mapping[str, bytes]
     ) -> Ticket | None:
         """Closes this rank's part of the step, with blobs that stay with it. None: the iteration is void."""
         try:

@@ -126,5 +126,5 @@ class _Translated(torch.optim.Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Nothing is left to be zeroed after a step. Before it gradients are the daemon's already, and cannot be taken
         back."""
-        self.tierd_job.check_nothing_pushed()
+        self.tierd_job.drop()
         super().zero_grad(set_to_none)

@@ -1,0 +1,33 @@
+"""What a model may not have: what would write to parameters, or end in an error that names nothing."""
+
+from __future__ import annotations
+
+import errno
+
+import torch
+from torch import nn
+
+from tierd._core import Error
+
+
+def check(model: nn.Module) -> None:
+    """tierd.Error: something that tierd cannot train, with its name and a remedy."""
+    for name, module in model.named_modules():
+        where = name or "the model"
+        if isinstance(module, torch.jit.ScriptModule):
+            raise Error(errno.ENOTSUP, f"{where} is a ScriptModule, whose parameters are not Python's: give the module")
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+            if module.max_norm is not None:
+                raise Error(
+                    errno.ENOTSUP,
+                    f"{where} has max_norm={module.max_norm}, which writes to its weight in each forward: leave it out",
+                )
+            if module.sparse:
+                raise Error(errno.ENOTSUP, f"{where} has sparse gradients, which tierd does not sum: say sparse=False")
+    for name, parameter in model.named_parameters():
+        if parameter.is_meta:
+            raise Error(errno.EINVAL, f"{name} is on meta, and has no values: make the model in the host's memory")
+        if parameter.device.type != "cpu":
+            raise Error(errno.ENOTSUP, f"{name} is on {parameter.device}: tierd trains in the host's memory yet")
+        if parameter.is_sparse or parameter.layout is not torch.strided:
+            raise Error(errno.ENOTSUP, f"{name} is {parameter.layout}: tierd has dense parameters alone")
