@@ -208,7 +208,7 @@ def test_a_rank_that_is_killed_while_it_starts_one_leaves_nothing(
     program = tmp_path / "tierd"
     begun = tmp_path / "begun"
     os.mkfifo(begun)
-    program.write_text(f"#!/bin/sh\n: >{begun}\nexec sleep 1000\n")
+    program.write_text(f"#!/bin/sh\n: >'{begun}'\nexec sleep 1000\n")
     program.chmod(0o755)
     process = rank(TIERD=str(program))
     begun.read_bytes()
