@@ -1,0 +1,169 @@
+"""What training through the package costs, beside plain PyTorch in the same process: bench_torch.py TIERD [--json FILE]
+[--quick] [NAME…]. run_bench runs it, in an environment that ./run makes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+
+import tierd.torch
+
+PAIRS = 9
+STEPS = 3  # one after the other, before it is the other side's turn
+CALLS = 2000
+LIMITS = {"torch_step_ratio": 1.10, "torch_call_us": 25.0}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tierd")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("names", nargs="*")
+    arguments = parser.parse_intermixed_args()
+    measures = {"torch_step_ratio": step_ratio, "torch_call_us": call_us}
+    wanted = [name for name in measures if not arguments.names or name in arguments.names]
+    results: list[dict[str, Any]] = []
+    if wanted:
+        with daemon(arguments.tierd) as socket:
+            results = [measures[name](socket, arguments.quick) for name in wanted]
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results))
+    return 0
+
+
+@contextmanager
+def daemon(program: str) -> Iterator[str]:
+    """One of the bench's own, with room for all in memory."""
+    with tempfile.TemporaryDirectory(prefix="tierd-bench-", dir="/tmp") as folder:
+        socket = os.path.join(folder, "socket")
+        command = f"{program} --socket {socket} --state-dir {folder}/state --host-budget 6G --log-level warning"
+        process = subprocess.Popen(command.split())
+        try:
+            yield socket
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+
+
+def result(name: str, value: float, unit: str, spread: float | None = None) -> dict[str, Any]:
+    return dict(name=name, value=value, unit=unit, bound="most", limit=LIMITS[name], spread=spread)
+
+
+# ---- Steps
+
+
+def step_ratio(socket: str, is_quick: bool) -> dict[str, Any]:
+    """A step of GPT-2, in bf16 with fp32 masters, over plain PyTorch's; in turns, by pairs."""
+    shape: dict[str, Any] = dict(n_layer=2, n_embd=64, n_head=2, vocab_size=256) if is_quick else {}
+    config = transformers.GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, **shape)
+    text = torch.randint(0, 256, (4, 256))
+    plain, ours = plain_side(gpt2(config), text), tierd_side(gpt2(config), text, socket)
+    for side in (plain, ours):
+        timed(side)
+    ratios, selves = [], []
+    for pair in range(1 if is_quick else PAIRS):
+        # Who is first changes, and neither is always beside its own.
+        order = [ours, plain, plain, ours] if pair % 2 else [plain, ours, ours, plain]
+        times = [(side, timed(side)) for side in order]
+        mine = [seconds for side, seconds in times if side is ours]
+        theirs = [seconds for side, seconds in times if side is plain]
+        ratios.append(sum(mine) / sum(theirs))
+        selves.append(max(theirs) / min(theirs))
+        print(f"step: tierd {sum(mine) / 2 * 1e3:.0f} ms, PyTorch {sum(theirs) / 2 * 1e3:.0f} ms", flush=True)
+    return result("torch_step_ratio", statistics.median(ratios), "ratio", statistics.median(selves))
+
+
+def timed(side: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    side()
+    return (time.perf_counter() - start) / STEPS
+
+
+def gpt2(config: transformers.GPT2Config) -> nn.Module:
+    torch.manual_seed(0)
+    model: nn.Module = transformers.GPT2LMHeadModel(config)
+    return model.to(torch.bfloat16).train()
+
+
+def plain_side(model: nn.Module, text: torch.Tensor) -> Callable[[], None]:
+    parameters: list[torch.Tensor] = list(model.parameters())
+    masters: list[torch.Tensor] = [nn.Parameter(parameter.detach().float()) for parameter in parameters]
+    optimizer = torch.optim.AdamW(masters, lr=1e-4, fused=True)
+
+    def run() -> None:
+        for _ in range(STEPS):
+            model(input_ids=text, labels=text).loss.backward()
+            for parameter, master in zip(parameters, masters, strict=True):
+                master.grad = None if parameter.grad is None else parameter.grad.float()
+                parameter.grad = None
+            optimizer.step()
+            with torch.no_grad():
+                torch._foreach_copy_(parameters, masters)
+
+    return run
+
+
+def tierd_side(model: nn.Module, text: torch.Tensor, socket: str) -> Callable[[], None]:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    tierd.torch.initialize(model, optimizer, job="bench-step", socket=socket)
+
+    def run() -> None:
+        for _ in range(STEPS):
+            model(input_ids=text, labels=text).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        # The other side must have the processors to itself.
+        tierd.torch.job_of(model).finish()
+
+    return run
+
+
+# ---- Calls
+
+
+class Block(nn.Module):
+    """Computes nothing, so that what is left is the hooks' own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(torch.zeros(64, 64, dtype=torch.bfloat16) for _ in range(12))
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return value
+
+
+def call_us(socket: str, is_quick: bool) -> dict[str, Any]:
+    """The call of a module whose unit is resident, less that of one without hooks."""
+    bare, model = Block(), nn.Sequential(Block(), Block())
+    optimizer = torch.optim.AdamW(model.parameters())
+    tierd.torch.initialize(model, optimizer, job="bench-call", socket=socket, units=["Block"])
+    rounds = [(called(model[0]), called(bare)) for _ in range(1 if is_quick else PAIRS)]
+    value = statistics.median(ours - theirs for ours, theirs in rounds)
+    return result("torch_call_us", value * 1e6, "us")
+
+
+def called(module: nn.Module) -> float:
+    value = torch.zeros(1)
+    start = time.perf_counter()
+    for _ in range(CALLS):
+        module(value)
+    return (time.perf_counter() - start) / CALLS
+
+
+sys.exit(main())
