@@ -9,7 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
+import tierd.torch
 from conftest import PATIENCE, TIERCTL, Daemon
 
 SCRIPT = Path(__file__).with_name("resumed.py")
@@ -81,3 +85,65 @@ def test_a_training_outlives_its_daemon(how: str, undisturbed: list[str], daemon
 def test_a_training_that_is_over_does_nothing(undisturbed: list[str]) -> None:
     trainer = start("undisturbed")
     assert result(trainer) == undisturbed
+
+
+class Counting(Dataset[torch.Tensor]):
+    """Says how often it was read."""
+
+    reads = 0
+
+    def __len__(self) -> int:
+        return 5
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index >= len(self):
+            raise IndexError(index)
+        self.reads += 1
+        return torch.full((2,), float(index))
+
+
+def small(job: str) -> tuple[nn.Module, torch.optim.Optimizer]:
+    """A model of its own for what one process does."""
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    return tierd.torch.initialize(model, optimizer, job=job)
+
+
+def test_each_pass_reads_its_data_once(daemon: Daemon) -> None:
+    model, optimizer = small("reads")
+    data = Counting()
+    for _ in range(3):
+        for batch in tierd.torch.resumable(DataLoader(data)):
+            model(batch).sum().backward()
+            optimizer.step()
+    assert data.reads == 3 * len(data)
+    tierd.torch.close(model)
+
+
+def test_a_pass_that_was_left_is_not_gone_on_with(daemon: Daemon) -> None:
+    model, optimizer = small("left")
+    seen: list[list[float]] = []
+    for most in (2, 5):
+        seen.append([])
+        for batch in tierd.torch.resumable(DataLoader(Counting())):
+            model(batch).sum().backward()
+            optimizer.step()
+            seen[-1].append(batch[0, 0].item())
+            if len(seen[-1]) == most:
+                break
+    assert seen == [[0, 1], [0, 1, 2, 3, 4]]
+    tierd.torch.close(model)
+
+
+def test_micro_batches_that_no_step_took_are_handed_out_once(daemon: Daemon) -> None:
+    model, optimizer = small("micro")
+    seen: list[float] = []
+    for _ in range(2):
+        for count, batch in enumerate(tierd.torch.resumable(DataLoader(Counting())), 1):
+            model(batch).sum().backward()
+            seen.append(batch[0, 0].item())
+            if count % 2 == 0:
+                optimizer.step()
+    assert seen == 2 * [0.0, 1.0, 2.0, 3.0, 4.0]
+    optimizer.step()
+    tierd.torch.close(model)

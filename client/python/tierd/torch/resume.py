@@ -53,9 +53,13 @@ class Position:
         last, self._passes = self._passes, self._passes + 1
         self._objects = objects
         membership.can_go_back = True
-        if last == 0 or membership.is_void:
+        number = last
+        if membership.is_void:
+            # What was left in the middle may have been an earlier pass.
             self._restore()
-        number = min(last, self._stands_at(last))
+            number = self._stands_at(0)
+        elif last == 0:
+            self._restore()
         if self._stands_at(last) > last:
             return
         while number <= last:
