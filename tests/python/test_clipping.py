@@ -106,3 +106,20 @@ def test_parts_and_other_norms_are_refused() -> None:
     optimizer.step()
     assert norm.item() > 0
     tierd.torch.close(network)
+
+
+def test_a_step_that_is_dropped_takes_its_clipping_with_it() -> None:
+    network, plain = model(), model()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    tierd.torch.initialize(network, optimizer, job="dropped")
+    network(torch.ones(1, 8)).sum().backward()
+    norm = torch.nn.utils.clip_grad_norm_(network.parameters(), 1e-6)
+    optimizer.zero_grad()
+    for each, steps in ((network, optimizer), (plain, torch.optim.SGD(plain.parameters(), lr=0.1))):
+        each(torch.ones(1, 8)).sum().backward()
+        steps.step()
+    values = network.state_dict()
+    for key, value in plain.state_dict().items():
+        assert torch.equal(values[key], value), key
+    assert torch.isnan(norm)
+    tierd.torch.close(network)

@@ -124,9 +124,7 @@ class TorchJob:
             }
             ticket = self.membership.close_step(rates, groups, self.kept.blobs())
             self._last = None if ticket is None else (self.coming, ticket)
-        self.coming.is_closed = True
-        self.coming = Step(self, self._max_grad_norm)
-        self._hooks.end_step()
+        self._begin_next()
 
     def finish(self) -> dict[str, Any] | None:
         """Waits for the last step; what it did, None if there is none. Raises what it failed with, once."""
@@ -154,6 +152,12 @@ class TorchJob:
         self.finish()
         if not self.membership.is_void:
             self.membership.close_step({"drop": True}, None, {})
+        self._begin_next()
+
+    def _begin_next(self) -> None:
+        """What was pushed, and how it is clipped, was the last step's."""
+        self.coming.is_closed = True
+        self.coming = Step(self, self._max_grad_norm)
         self._hooks.end_step()
 
     def go_on(self) -> None:

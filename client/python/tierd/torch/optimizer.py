@@ -124,7 +124,6 @@ class _Translated(torch.optim.Optimizer):
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Nothing is left to be zeroed after a step. Before it gradients are the daemon's already, and cannot be taken
-        back."""
+        """After a step nothing is left to be zeroed. Before it, what was pushed is dropped; all ranks have to do so."""
         self.tierd_job.drop()
         super().zero_grad(set_to_none)

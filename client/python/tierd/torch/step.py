@@ -25,7 +25,7 @@ class Step:
         self.is_closed = False
 
     def await_norm(self) -> float:
-        """tierd.Error: the step was not closed yet, or has failed."""
+        """NaN where the step was dropped or lost. tierd.Error: it was not closed yet, or has failed."""
         if not self.is_closed:
             raise Error(errno.EAGAIN, "the norm of the gradients is known after optimizer.step()")
         if self.norm is None:
