@@ -31,8 +31,7 @@ from tierd.torch.storage import Saved, Unit, pack_with, unpack
 class Backward:
     """A backward pass of one thread: the units that are shown for it, in the order in which it came to them."""
 
-    def __init__(self, task: int):
-        self.task = task
+    def __init__(self) -> None:
         self.shown: list[Unit] = []
 
 
@@ -173,7 +172,7 @@ class Hooks:
         """The outermost pass that this thread is in: one inside of it, as checkpoints make them, is a part of it."""
         backward = self._thread.backward
         if backward is None:
-            backward = self._thread.backward = Backward(compat.graph_task())
+            backward = self._thread.backward = Backward()
             compat.at_end_of_backward(self._backward_ends)
         return backward
 
@@ -220,20 +219,19 @@ class Hooks:
             gradients.take(tensor, gradient)
 
     def _backward_ends(self) -> None:
-        backward = self._thread.backward
-        self._thread.backward = None
         for gradients in self._gradients.values():
             if gradients.are_begun:
                 gradients.push()
-        if backward is not None:
-            for unit in backward.shown:
-                unit.drop()
+        self._hide_all()
 
     def _abandon(self) -> None:
         """A pass has failed: torch does not say so, but another one begins."""
-        backward, self._thread.backward = self._thread.backward, None
         for gradients in self._gradients.values():
             gradients.discard()
+        self._hide_all()
+
+    def _hide_all(self) -> None:
+        backward, self._thread.backward = self._thread.backward, None
         if backward is not None:
             for unit in backward.shown:
                 unit.drop()

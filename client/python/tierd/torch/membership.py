@@ -12,11 +12,13 @@ from __future__ import annotations
 import enum
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import CapsuleType
 
 from tierd._core import Job, StaleError, Ticket
+
+Result = TypeVar("Result")
 
 
 class Standing(enum.Enum):
@@ -49,18 +51,10 @@ class Membership:
                 continue
 
     def capsules(self, unit: int) -> tuple[int, tuple[CapsuleType, ...]]:
-        while True:
-            try:
-                return self.core.capsules(unit)
-            except StaleError as error:
-                self._go_back(error)
+        return self._until_it_stands(lambda: self.core.capsules(unit))
 
     def capsule(self, unit: int, tensor: int) -> tuple[int, CapsuleType]:
-        while True:
-            try:
-                return self.core.capsule(unit, tensor)
-            except StaleError as error:
-                self._go_back(error)
+        return self._until_it_stands(lambda: self.core.capsule(unit, tensor))
 
     def gradients(self, unit: int) -> tuple[CapsuleType | None, ...] | None:
         """None: the iteration is void."""
@@ -78,11 +72,7 @@ class Membership:
             self._go_back(error)
 
     def phase(self, name: str) -> None:
-        try:
-            self.core.phase(name)
-        except StaleError as error:
-            self._go_back(error)
-            self.core.phase(name)
+        self._until_it_stands(lambda: self.core.phase(name))
 
     def close_step(
         self, rates: Mapping[str, Any], groups: Sequence[Mapping[str, Any]] | None, blobs: Mapping[str, bytes]
@@ -106,6 +96,14 @@ class Membership:
         except StaleError as error:
             self._go_back(error)
             return None
+
+    def _until_it_stands(self, call: Callable[[], Result]) -> Result:
+        """What a void iteration needs, too, from the job as it stands then."""
+        while True:
+            try:
+                return call()
+            except StaleError as error:
+                self._go_back(error)
 
     def _go_back(self, error: StaleError) -> None:
         if not self.can_go_back:

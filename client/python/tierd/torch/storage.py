@@ -8,7 +8,6 @@ model keeps stays valid, and the worst is memory that is held longer, and a step
 
 from __future__ import annotations
 
-import enum
 import errno
 import functools
 import threading
@@ -33,14 +32,6 @@ if TYPE_CHECKING:
 Tensor = TypeVar("Tensor", bound=torch.Tensor)
 
 
-class Visibility(enum.Enum):
-    """What a unit's parameters are."""
-
-    HIDDEN = enum.auto()  # of one NaN, and of the class that gathers
-    HELD = enum.auto()  # of the daemon's memory, and of the class that gathers
-    SHOWN = enum.auto()  # of the daemon's memory, and of their own class
-
-
 class Saved(NamedTuple):
     """What is kept of another tensor saved for backward. Torch looks at no versions of what goes through hooks."""
 
@@ -62,7 +53,11 @@ class Packed(NamedTuple):
 
 
 class Unit:
-    """Parameters that are gathered and released together."""
+    """Parameters that are gathered and released together.
+
+    Used by somebody, they are of the daemon's memory and of their own class; only held, of its memory and of the class that
+    gathers; else of one NaN and of that class.
+    """
 
     def __init__(
         self,
@@ -77,7 +72,6 @@ class Unit:
         self.name = name
         self.names = [entry.names[0] for entry in entries]
         self.parameters = [entry.parameter for entry in entries]
-        self.visibility = Visibility.SHOWN
         self.version = 0
         self.saving: Callable[[], AbstractContextManager[None]] = nullcontext  # has tensors saved as places
         self._addresses = addresses
@@ -101,7 +95,6 @@ class Unit:
                 if self._holds == 0:
                     self._gather()
                 self._set_classes(self._classes)
-                self.visibility = Visibility.SHOWN
             self._uses += 1
 
     @contextmanager
@@ -119,7 +112,6 @@ class Unit:
             self._uses -= 1
             if self._uses == 0:
                 self._set_classes(self._hidden_classes)
-                self.visibility = Visibility.HELD
                 if self._holds == 0:
                     self._let_go()
 
@@ -129,19 +121,18 @@ class Unit:
         The class stays the one that gathers: no hooks for saved tensors can be set up for such a forward, but by that.
         """
         with self._lock:
-            if self._holds == 0 and self._uses == 0:
+            if not self._is_here:
                 self._gather()
-                self.visibility = Visibility.HELD
             self._holds += 1
 
     def drop(self) -> None:
         with self._lock:
             self._holds -= 1
-            if self._holds == 0 and self._uses == 0:
+            if not self._is_here:
                 self._let_go()
 
     @property
-    def is_in_use(self) -> bool:
+    def _is_here(self) -> bool:
         return self._uses > 0 or self._holds > 0
 
     def hide(self) -> None:
@@ -163,7 +154,6 @@ class Unit:
         with compat.without_torch_function():
             for parameter, nothing in zip(self.parameters, self.nothing, strict=True):
                 parameter.data = nothing
-        self.visibility = Visibility.HIDDEN
 
     def _set_classes(self, classes: list[type]) -> None:
         for parameter, kind in zip(self.parameters, classes, strict=True):
@@ -182,7 +172,7 @@ class Unit:
     def unpack(self, packed: Packed) -> torch.Tensor:
         """The tensor again. RuntimeError: a step has changed the unit since it was saved."""
         with self._lock:
-            if self.visibility is not Visibility.HIDDEN:
+            if self._is_here:
                 with compat.without_torch_function():
                     version, memory = self.version, self.parameters[packed.tensor].detach()
             else:
