@@ -143,6 +143,14 @@ static void go_ahead(struct job *job, uint64_t step)
 	}
 }
 
+/* A step that is announced, and of which one unit is not finite. */
+static void push_nan(void)
+{
+	begin_step();
+	for (uint32_t unit = UNITS; unit-- > 0;)
+		push_value(&actor, unit, unit == WIDE ? NAN : 3.0f);
+}
+
 /* ---- Every bit ---- */
 
 static uint64_t add(uint64_t hash, const void *bytes, size_t size)
@@ -532,17 +540,13 @@ static void nothing_of_a_skipped_step_is_in_the_next_one(void **state)
 	start();
 	expected = hash_of(0);
 	for (unsigned i = 0; i < 3; i++) {
-		begin_step();
-		for (uint32_t unit = UNITS; unit-- > 0;)
-			push_value(&actor, unit, unit == WIDE ? NAN : 3.0f);
+		push_nan();
 		assert_false(isfinite(step()));
 		/* Of nothing. */
 		assert_true(step() == 0);
 	}
 	assert_true(hash_of(6) == expected);
-	begin_step();
-	for (uint32_t unit = UNITS; unit-- > 0;)
-		push_value(&actor, unit, unit == WIDE ? NAN : 3.0f);
+	push_nan();
 	assert_false(isfinite(step()));
 	push_all(0);
 	assert_true(isfinite(step()));
@@ -591,9 +595,7 @@ static void nothing_of_a_dropped_step_is_left(void **state)
 	go_ahead(job, 7);
 	drop_step();
 	assert_int_equal(job->early_updates, 0);
-	begin_step();
-	for (uint32_t unit = UNITS; unit-- > 0;)
-		push_value(&actor, unit, unit == WIDE ? NAN : 3.0f);
+	push_nan();
 	drop_step();
 	go_ahead(job, 0);
 	step();
