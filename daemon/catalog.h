@@ -38,7 +38,8 @@ struct tensor {
 	uint8_t format, dimensions, initializer;
 	bool is_frozen;
 	bool has_source; /* its first values are those of another job's: daemon/source.h */
-	/* Of its first values; of a reduced step, of its masters. Sorted, disjoint, not touching; owned. */
+	/* Of its first values; of a reduced step, of its masters; of a writing. Sorted, disjoint, not
+	 * touching; owned. */
 	uint16_t written_count, written_capacity;
 	struct span *written;
 };
@@ -60,7 +61,9 @@ struct unit {
 	uint64_t trainable;  /* those that are trained, with padding */
 
 	uint32_t pack;
-	bool has_source;      /* its slots and its count of updates are another job's, too */
+	bool has_source; /* its slots and its count of updates are another job's, too */
+	bool has_given;	 /* in this writing it is told how often it was updated */
+	uint64_t given;
 	uint64_t updates;     /* how often the optimizer has updated it */
 	uint64_t last_update; /* the step that did so last */
 };

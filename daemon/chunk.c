@@ -276,15 +276,17 @@ static void set_state(struct chunk *chunk, unsigned state, void *buffer)
 	const struct job *job = chunk->sweep->job;
 	struct chunk_part *part = &chunk->parts[CHUNK_STATE + state];
 	bool is_initializing = chunk->sweep->is_initializing;
+	bool has_slots = !is_initializing && !chunk->sweep->is_writing;
 
 	const struct store_piece kept =
 		job_find_kept(job, chunk->pack, chunk->section, state, chunk->first, chunk->count);
 
 	set_part(chunk, CHUNK_STATE + state, job->optimizer_store, job->has_nvme_optimizer, &kept, buffer);
 	part->is_read = job->has_nvme_optimizer && !chunk->is_filled &&
-			(is_read(chunk) || (is_initializing && state == STATE_MASTER && job->has_masters));
+			(state == STATE_MASTER || has_slots) &&
+			(is_read(chunk) || (is_initializing && job->has_masters));
 	part->is_written = job->has_nvme_optimizer && !chunk->is_adopted && !chunk->is_deferred &&
-			   (state == STATE_MASTER || !is_initializing);
+			   (state == STATE_MASTER || has_slots);
 }
 
 char *chunk_staged_state(char *data, enum unit_section section, unsigned state, uint64_t count)

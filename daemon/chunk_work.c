@@ -170,7 +170,22 @@ static void update_tensors(const struct chunk *chunk, uint32_t index, uint64_t f
 	}
 }
 
-/* What the owners of a reduced step have written; the rest keeps its values. */
+/* Of the element from on; its place in the chunk is at. */
+static void take_written(const struct chunk *chunk, uint32_t index, uint64_t from, uint64_t count,
+			 uint64_t at)
+{
+	for (uint64_t done = 0, length; done < count; done += length) {
+		struct optimizer_arrays arrays = arrays_at(chunk, at + done);
+		float values[SUM_TILE];
+
+		length = count - done < SUM_TILE ? count - done : SUM_TILE;
+		take_first_values(chunk, index, from + done, length, arrays.master, values);
+		format_keep(state_master_kind(chunk->section), values, length, arrays.parameter,
+			    arrays.master);
+	}
+}
+
+/* What the owners of a reduced step have written, or the ranks in a writing; the rest keeps its values. */
 static void update_written(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
 			   uint64_t at)
 {
@@ -184,8 +199,12 @@ static void update_written(const struct chunk *chunk, uint32_t index, uint64_t f
 		     i++) {
 			const struct span *span = &tensor->written[i];
 
-			if (intersect(first, count, tensor->layout.first + span->first,
-				      span->end - span->first, &from, &length))
+			if (!intersect(first, count, tensor->layout.first + span->first,
+				       span->end - span->first, &from, &length))
+				continue;
+			if (chunk->sweep->is_writing)
+				take_written(chunk, index, from, length, at + (from - first));
+			else
 				update_run(chunk, index, tensor->group, from, length, at + (from - first),
 					   no_noise);
 		}
@@ -197,9 +216,9 @@ static void update_unit(const struct chunk *chunk, uint32_t index, uint64_t firs
 {
 	const struct job *job = chunk->sweep->job;
 
-	if (!gradient_has_content(job, index))
+	if (!gradient_has_content(job, index) && !chunk->sweep->is_writing)
 		return;
-	if (job->options.optimizer->is_by_owner)
+	if (job->options.optimizer->is_by_owner || chunk->sweep->is_writing)
 		update_written(chunk, index, first, count, at);
 	else
 		update_tensors(chunk, index, first, count, at);

@@ -123,7 +123,7 @@ static void take_warm(struct sweep *sweep, struct chunk *chunk)
 
 	chunk->warm = NULL;
 	chunk->is_filled = false;
-	if (!sweep->is_adopting && !sweep->is_initializing)
+	if (!sweep->is_adopting && !sweep->is_initializing && !sweep->is_writing)
 		chunk->warm = warm_take(job, sweep->pack, sweep->section, sweep->first, may_defer,
 					&chunk->is_filled);
 }
@@ -135,7 +135,7 @@ static enum ahead_answer take_ahead(struct sweep *sweep, struct chunk *chunk)
 
 	if (chunk->warm)
 		ahead_forget(sweep->job, sweep->pack, sweep->section, sweep->first);
-	else if (!sweep->is_adopting && !sweep->is_initializing)
+	else if (!sweep->is_adopting && !sweep->is_initializing && !sweep->is_writing)
 		answer = ahead_take(sweep->job, sweep->pack, sweep->section, sweep->first,
 				    sweep_read_priority(sweep, sweep->pack), &chunk->buffer);
 	chunk->is_filled |= answer == AHEAD_HERE;

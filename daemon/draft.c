@@ -117,6 +117,9 @@ static int check_room(struct draft *draft)
 	uint64_t parameters = draft->job->catalog.parameters;
 	int r;
 
+	/* A job that has values has its room. */
+	if (draft->job->phase != JOB_FORMING)
+		return 0;
 	if (draft->checked > 0 && parameters - draft->checked <= draft->checked / 8)
 		return 0;
 	r = setup_check(draft->job, draft->message, sizeof(draft->message));
@@ -315,7 +318,7 @@ bool draft_go_on(struct job *job)
 		return false;
 	if (draft->is_busy)
 		return true;
-	return job->phase == JOB_FORMING ? take_next(draft) : write_on(draft);
+	return job->phase == JOB_FORMING || job->writing == WRITING_OPEN ? take_next(draft) : write_on(draft);
 }
 
 /* ---- The end ---- */

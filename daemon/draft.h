@@ -1,7 +1,7 @@
-/* A draft: values that ranks give while units are still being defined. It lies on the node's paths, or in
- * host memory where there are none, in the order in which they came. Once the job is laid out they are
- * written where they belong in that order, as if they came then: the bits are those of a job that was defined
- * first. */
+/* A draft: values that ranks give while units are still being defined, or in a writing. It lies on the node's
+ * paths, or in host memory where there are none, in the order in which they came. Once the job is laid out,
+ * or the writing decided, they are written where they belong in that order, as if they came then: the bits
+ * are those of a job that was defined first. */
 #ifndef TIERD_DAEMON_DRAFT_H
 #define TIERD_DAEMON_DRAFT_H
 

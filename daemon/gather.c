@@ -85,8 +85,8 @@ bool gather_refuse_owed(struct pending *pending)
 	pending_error(
 		pending, -EBUSY,
 		"unit \"%s\" has no values of the step that rank %u has closed until the rank finishes it; "
-		"wait for TIERD_REDUCED, write its shard, and call tierd_step_finish first",
-		member->job->catalog.units[pending->unit].name, member->rank);
+		"write what is to be written, and call %s first",
+		member->job->catalog.units[pending->unit].name, member->rank, reduced_remedy(member));
 	return true;
 }
 

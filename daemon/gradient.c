@@ -71,7 +71,8 @@ bool gradient_is_in_use(const struct job *job, uint32_t unit)
 {
 	uint32_t pack = job->catalog.units[unit].pack;
 
-	return job->residences[pack].sweep != SWEEP_NOTHING || early_uses_sums(job, pack);
+	return job->writing >= WRITING_DECIDED || job->residences[pack].sweep != SWEEP_NOTHING ||
+	       early_uses_sums(job, pack);
 }
 
 /* ---- Contributions come and go ---- */
@@ -167,9 +168,8 @@ static int check_push(const struct member *member, const Tierd__Wire__Push *push
 			      catalog->units[push->unit].name);
 	if (reduced_is_owed(member))
 		return refuse(message, size, -EBUSY,
-			      "rank %u has to finish its step before it pushes more; call tierd_step_finish "
-			      "first",
-			      member->rank);
+			      "rank %u has to finish its step before it pushes more; call %s first",
+			      member->rank, reduced_remedy(member));
 	if (member->next_step)
 		return refuse(message, size, -EBUSY,
 			      "rank %u has two steps on their way; wait for one before it pushes more",

@@ -46,6 +46,17 @@ struct pack_place {
 	uint64_t accumulator; /* of all its units' sums, one after the other */
 };
 
+/* Values that ranks write between two steps: daemon/writing.h. */
+enum writing_state {
+	WRITING_NOTHING,
+	WRITING_ENTERED,  /* some rank has come for it */
+	WRITING_OPEN,	  /* values come */
+	WRITING_DECIDED,  /* all of them are there; who reads the old ones comes to an end */
+	WRITING_FLUSHING, /* what the store lacks is written */
+	WRITING_PLACING,  /* they are written where they belong */
+	WRITING_SWEEPING, /* they are stored, and shown */
+};
+
 enum sweep_state { SWEEP_NOTHING, SWEEP_WAITING, SWEEP_RUNNING };
 
 /* How far a pack's update is that was begun before the decision: its gradients are measured; its chunks are
@@ -70,6 +81,7 @@ struct residence {
 	bool is_dirty;	    /* frozen values were written; the NVMe copy is older */
 	bool is_blank;	    /* all of it is frozen, and there is no NVMe copy yet */
 	bool is_unsaved;    /* a sweep has updated it since the last backup began */
+	bool is_written;    /* by the writing that is open, or is applied */
 	bool awaits_backup; /* the one that is under way has not begun to write it */
 	bool wants_slot;
 	uint32_t slot;
@@ -250,6 +262,7 @@ struct job {
 	struct draft *draft;	     /* what was written so; NULL: nothing, or it is where it belongs */
 	struct queue state_writes; /* operations that wait for their turn to write what the optimizer keeps */
 	bool is_writing_state;	   /* one of them has it */
+	bool has_given_slots;	   /* some was, at any time: what was never updated may be no zeros */
 	bool has_first_step;	   /* what was written so was kept after that step, at which the job begins */
 	uint64_t first_step;
 	bool has_values;  /* every tensor has been written, or has an initializer */
@@ -287,9 +300,12 @@ struct job {
 	struct norm_work *norm;
 	double gradient_norm;
 	bool is_skipped;
-	float factor;	       /* of the reduced or decided step's gradients */
-	bool is_reduced;       /* the open step waits for the owners of its shards */
-	unsigned shard_copies; /* under way, between their windows and the sums */
+	float factor;		    /* of the reduced or decided step's gradients */
+	bool is_reduced;	    /* the open step waits for the owners of its shards, or for values */
+	enum writing_state writing; /* of the open or the decided step */
+	int writing_error;	    /* it will come to nothing; */
+	uint32_t writing_culprit;   /* because of this rank */
+	unsigned shard_copies;	    /* under way, between their windows and the sums */
 	struct step_rates decided_rates;
 	struct optimizer_group groups[WIRE_MAX_GROUPS]; /* of the last decided step; at first the options' */
 	struct loss_scale loss_scale;
@@ -525,7 +541,21 @@ uint64_t gradient_held_bytes(const struct job *job, unsigned count);
 /* Nobody trains: what held buffers have grown beyond the plan is given back. */
 void gradient_shrink_held(struct job *job);
 
+/* The sums' place has values that are written, not gradients. */
+static inline bool job_writes_sums(const struct job *job)
+{
+	return job->phase < JOB_TRAINED || job->is_reduced || job->writing == WRITING_PLACING;
+}
+
 /* ---- step.c ---- */
+/* Closes the rank's part of a step, or of a writing, or keeps it until it can be closed. False: it is
+ * refused. */
+bool step_take(struct pending *pending, const struct step_rates *rates);
+void step_fail_refused(struct member *member);
+/* The open step is decided: ranks can begin with the next one. */
+void step_begin_decided(struct job *job);
+/* The open step cannot be taken: its gradients are dropped, the ranks may push again. */
+void step_fail(struct job *job, int r, const char *message);
 void step_close(struct pending *pending, const Tierd__Wire__Step *step);
 void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin);
 /* Decides the open step if everything is there. */
@@ -542,8 +572,12 @@ void reduced_begin(struct job *job);
 /* Decides it if all owners have finished and nothing of theirs is under way. */
 void reduced_advance(struct job *job);
 void reduced_finish(struct pending *pending, const Tierd__Wire__StepFinish *finish);
-/* The rank has closed a step that cannot go on without it: what waits for that would wait for ever. */
+/* The rank has closed a step, or begun a writing, that cannot go on without it: what waits for that would
+ * wait for ever. What it has to call then. */
 bool reduced_is_owed(const struct member *member);
+const char *reduced_remedy(const struct member *member);
+/* It has ended its part. */
+void reduced_end_part(struct member *member);
 /* False, and the request is answered, if these elements are not the member's to read or write now. */
 bool reduced_check(struct pending *pending, uint32_t unit, const struct tensor *tensor, uint64_t first,
 		   uint64_t count);

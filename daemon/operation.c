@@ -10,6 +10,7 @@
 #include "daemon/state_write.h"
 #include "daemon/sums.h"
 #include "daemon/warm.h"
+#include "daemon/writing.h"
 
 uint32_t operation_pack(const struct tensor_operation *operation)
 {
@@ -112,6 +113,8 @@ static void finish(struct tensor_operation *operation)
 	/* The step has been dropped. */
 	if (is_of_shard && !job->is_reduced)
 		status = -ESTALE;
+	else if (is_of_shard && status < 0 && operation->member)
+		writing_note_failure(job, operation->member, status);
 	if (status == 0 && kind == OPERATION_WRITE && !operation_is_of_state(operation))
 		status = tensor_mark_written(operation->tensor, operation->first, operation->count);
 	if (status == 0 && kind == OPERATION_INITIALIZE)

@@ -39,6 +39,7 @@ struct pending {
 	bool is_master;
 	int state;	 /* of the optimizer, that is written; 0: none */
 	bool is_hurried; /* of a step: it is to be durable at once, when it is applied */
+	bool is_writing; /* of a step: it is a writing */
 	struct waiter waiter;
 	struct event *timer;
 

@@ -406,6 +406,14 @@ void readers_go_on(struct job *job)
 		go_on(queue_entry(link, struct reader, job_link));
 }
 
+bool readers_are_copying(const struct job *job)
+{
+	QUEUE_FOREACH (link, &job->readers)
+		if (queue_entry(link, struct reader, job_link)->view.is_begun)
+			return true;
+	return false;
+}
+
 void readers_enlist(struct job *job, struct queue *views)
 {
 	QUEUE_FOREACH (link, &job->readers) {

@@ -31,6 +31,8 @@ void readers_close_all(struct queue *client_readers);
 
 /* In the job's turn: what can go on does. */
 void readers_go_on(struct job *job);
+/* Some reader copies what it keeps. */
+bool readers_are_copying(const struct job *job);
 /* The views that a sweep has to look after, from before its first pack to after its last. */
 void readers_enlist(struct job *job, struct queue *views);
 /* A sweep waits for the pack. */

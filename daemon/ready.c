@@ -15,6 +15,7 @@
 #include "daemon/reshape.h"
 #include "daemon/source.h"
 #include "daemon/state_write.h"
+#include "daemon/writing.h"
 
 static void name_missing(const struct job *job, char *text, size_t size)
 {
@@ -286,8 +287,8 @@ void job_go_on(struct job *job)
 			start_initializing(job);
 		break;
 	case JOB_TRAINED:
-		if (can_start && !job->sweep && !job->early && job->reductions_running == 0 && !job->norm &&
-		    job->shard_copies == 0)
+		if (!writing_go_on(job) && can_start && !job->sweep && !job->early &&
+		    job->reductions_running == 0 && !job->norm && job->shard_copies == 0)
 			begin_epoch(job);
 		break;
 	case JOB_BROKEN:

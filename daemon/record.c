@@ -182,6 +182,7 @@ static uint64_t front_most(const struct job *job)
 	front.options.snapshots = front.options.snapshot_keep = WIRE_MAX_SNAPSHOTS;
 	front.options.snapshot_every = UINT64_MAX;
 	front.definition.is_retention_set = true;
+	front.definition.has_earlier_updates = true;
 	return tierd__record__job_definition__get_packed_size(&front.definition);
 }
 

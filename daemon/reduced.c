@@ -7,10 +7,16 @@
 
 #include "daemon/durable.h"
 #include "daemon/job.h"
+#include "daemon/writing.h"
 
 bool reduced_is_owed(const struct member *member)
 {
-	return member->job->options.optimizer->is_by_owner && member->is_closed && !member->is_finished;
+	return member->is_closed && !member->is_finished;
+}
+
+const char *reduced_remedy(const struct member *member)
+{
+	return member->job->writing == WRITING_NOTHING ? "tierd_step_finish" : "tierd_write_end";
 }
 
 /* ---- Begin ---- */
@@ -51,7 +57,7 @@ static bool check_time(struct pending *pending)
 	const struct job *job = member->job;
 	const char *why = NULL;
 
-	if (!member->is_closed)
+	if (!member->is_closed || job->writing != WRITING_NOTHING)
 		why = "it has closed none, or one that was skipped";
 	else if (member->is_finished)
 		why = "it has finished this one already";
@@ -111,17 +117,24 @@ void reduced_advance(struct job *job)
 		if (!job->ranks[rank] || !job->ranks[rank]->is_finished)
 			return;
 	job->is_reduced = false;
-	step_decide(job, NULL);
+	if (job->writing == WRITING_OPEN)
+		writing_decide(job);
+	else
+		step_decide(job, NULL);
+}
+
+void reduced_end_part(struct member *member)
+{
+	member->is_finished = true;
+	reduced_advance(member->job);
 }
 
 void reduced_finish(struct pending *pending, const Tierd__Wire__StepFinish *finish)
 {
 	struct member *member = pending->member;
-	struct job *job = member->job;
 
 	if (!job_check_live(pending, finish->epoch) || !check_time(pending))
 		return;
-	member->is_finished = true;
 	pending_reply(pending, NULL);
-	reduced_advance(job);
+	reduced_end_part(member);
 }

@@ -150,7 +150,7 @@ static const char *activity(const struct job *job, const struct member *member)
 	if (is_gathering(member))
 		return "waiting for a gather";
 	if (job->is_reduced && reduced_is_owed(member))
-		return "writing its shard";
+		return job->writing == WRITING_OPEN ? "writing values" : "writing its shard";
 	if (member->is_closed)
 		return "has closed its step";
 	return member->step ? "waiting for its step" : "training";

@@ -25,6 +25,7 @@
 #include "daemon/statistics.h"
 #include "daemon/trace.h"
 #include "daemon/verify.h"
+#include "daemon/writing.h"
 
 /* A request may have been sent before the peer could know that it has no part in the job any more. After
  * -ESTALE it gets ready again: that has to end otherwise, or it would ask for ever. */
@@ -233,6 +234,8 @@ static bool handle_job_request(struct pending *pending, const Tierd__Wire__Reque
 		HANDLE_JOB(BLOB_READ, blob_read, blob_read(pending, request->blob_read));
 		HANDLE_JOB(STEP_HURRY, step_hurry, durable_hurry_step(pending, request->step_hurry));
 		HANDLE_JOB(STEP_FINISH, step_finish, reduced_finish(pending, request->step_finish));
+		HANDLE_JOB(WRITE_BEGIN, write_begin, writing_enter(pending, request->write_begin));
+		HANDLE_JOB(WRITE_END, write_end, writing_leave(pending, request->write_end));
 		HANDLE_JOB(TENSOR_WRITE, tensor_write, tensor_write(pending, request->tensor_write));
 		HANDLE_JOB(TENSOR_READ, tensor_read, tensor_read(pending, request->tensor_read));
 		HANDLE_JOB(STATISTICS_READ, statistics_read, account_read(pending));

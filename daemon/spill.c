@@ -149,7 +149,7 @@ void spill_serve(struct job *job)
 	serve(spill, &spill->wishes, &promised);
 	tell_ready(spill);
 	/* All of them, as one that has gone may have wanted the same as another. */
-	if (job->phase < JOB_TRAINED || job->is_reduced)
+	if (job_writes_sums(job))
 		operation_resume(job);
 	gradient_unblock(job, false);
 	step_advance(job);

@@ -219,7 +219,7 @@ void spilled_write(struct spilled *spilled)
 	spilled->state = SPILL_WRITING;
 	spilled->spill->writing++;
 	job->reductions_running++;
-	if (job->phase < JOB_TRAINED || job->is_reduced) {
+	if (job_writes_sums(job)) {
 		submit(spilled, TIER_WRITE);
 		return;
 	}

@@ -26,6 +26,37 @@ static bool check_step(struct pending *pending, uint64_t step)
 	return false;
 }
 
+/* Of a writing. */
+static bool check_updates(struct pending *pending, struct unit *unit, uint64_t updates)
+{
+	if (updates > MAX_FIRST_STEP)
+		pending_error(pending, -EINVAL, "no unit is updated %llu times", (unsigned long long)updates);
+	else if (unit->has_given && unit->given != updates)
+		pending_error(pending, -EINVAL,
+			      "unit \"%s\": what was written before was kept after %llu updates, and this "
+			      "after %llu",
+			      unit->name, (unsigned long long)unit->given, (unsigned long long)updates);
+	else {
+		unit->has_given = true;
+		unit->given = updates;
+		return true;
+	}
+	return false;
+}
+
+static bool check_time(struct pending *pending, const Tierd__Wire__TensorWrite *write)
+{
+	struct job *job = pending->member->job;
+
+	if (job->writing == WRITING_OPEN)
+		return check_updates(pending, &job->catalog.units[write->unit], write->step);
+	if (!check_step(pending, write->step))
+		return false;
+	job->has_first_step = true;
+	job->first_step = write->step;
+	return true;
+}
+
 bool state_write_check(struct pending *pending, const Tierd__Wire__TensorWrite *write, int *ret_state)
 {
 	struct job *job = pending->member->job;
@@ -41,9 +72,7 @@ bool state_write_check(struct pending *pending, const Tierd__Wire__TensorWrite *
 	else if (tensor->is_frozen)
 		pending_error(pending, -ENODATA, "tensor \"%s\" is frozen: it has no %s", tensor->name,
 			      write->state);
-	else if (check_step(pending, write->step)) {
-		job->has_first_step = true;
-		job->first_step = write->step;
+	else if (check_time(pending, write)) {
 		*ret_state = state;
 		return true;
 	}
@@ -148,6 +177,7 @@ static void begin(struct tensor_operation *operation)
 	struct staging_buffer *buffer;
 
 	operation->has_turn = job->is_writing_state = true;
+	job->has_given_slots |= operation_is_of_state(operation);
 	operation->has_pin = true;
 	residency_pin(job, operation_pack(operation));
 	if (!job->has_nvme_optimizer) {

@@ -1,12 +1,13 @@
-/* Writing what an optimizer keeps, before training: the job begins with it, and at the step after which it
- * was kept. Extents are rewritten as a whole, so one piece of a job is written at a time. */
+/* Writing what an optimizer keeps: before training, so that the job begins with it, and at the step after
+ * which it was kept; or in a writing. Extents are rewritten as a whole, so one piece of a job is written at a
+ * time. */
 #ifndef TIERD_DAEMON_STATE_WRITE_H
 #define TIERD_DAEMON_STATE_WRITE_H
 
 #include "daemon/operation.h"
 
 /* False, and the request is answered, if it may not be; else the number of the state. The job has not been
- * ready, and the range is checked. */
+ * ready, or a writing is open; the range is checked. */
 bool state_write_check(struct pending *pending, const Tierd__Wire__TensorWrite *write, int *ret_state);
 /* Of a job that has its memory and its stores. */
 void state_write_start(struct tensor_operation *operation);

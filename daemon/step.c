@@ -16,6 +16,7 @@
 #include "daemon/norm_work.h"
 #include "daemon/rates.h"
 #include "daemon/trace.h"
+#include "daemon/writing.h"
 
 /* A rank that has closed its part announces the next one. */
 void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin)
@@ -102,6 +103,54 @@ static bool has_all_pushes(struct pending *pending, const Tierd__Wire__Step *ste
 	return false;
 }
 
+/* Of what the ranks that came before this one do. */
+static bool check_kind(struct pending *pending)
+{
+	const struct member *member = pending->member;
+	const struct job *job = member->job;
+	static const char *const calls[] = { "tierd_step", "tierd_write_begin" };
+
+	if (job->closed_count == 0 || pending->is_writing == (job->writing == WRITING_ENTERED))
+		return true;
+	pending_error(pending, -EINVAL,
+		      "job %s, rank %u: it calls %s, and the ranks that wait for it have called %s; all of "
+		      "them have to call the same",
+		      job->name, member->rank, calls[pending->is_writing], calls[!pending->is_writing]);
+	return false;
+}
+
+static bool check_part(struct pending *pending, struct step_rates *rates)
+{
+	struct member *member = pending->member;
+
+	if (!has_no_leases(pending) || !check_kind(pending))
+		return false;
+	if (pending->is_writing)
+		return writing_check_enter(pending);
+	rates_complete(member->job, rates);
+	rates_complete(member->job, &member->announced.rates);
+	return check_rates(pending, rates);
+}
+
+static void note_part(struct pending *pending, const struct step_rates *rates)
+{
+	struct member *member = pending->member;
+	struct job *job = member->job;
+
+	if (pending->is_writing) {
+		job->writing = WRITING_ENTERED;
+	} else {
+		job->open_rates = *rates;
+		job->has_open_rates = true;
+		member_finish_pass(member);
+	}
+	member->step = pending;
+	member->is_closed = true;
+	member->is_finished = !pending->is_writing && !job->options.optimizer->is_by_owner;
+	job->closed_count++;
+	trace_closed(job, member->rank, gradient_open_step(job));
+}
+
 /* False: it is refused. */
 static bool close_part(struct pending *pending, struct step_rates *rates)
 {
@@ -112,22 +161,13 @@ static bool close_part(struct pending *pending, struct step_rates *rates)
 		job_abort(job, -ESTALE, "%s", job->departed);
 		return true;
 	}
-	rates_complete(job, rates);
-	rates_complete(job, &member->announced.rates);
-	if (!has_no_leases(pending) || !check_rates(pending, rates))
+	if (!check_part(pending, rates))
 		return false;
 	gather_expect(member, gradient_open_step(job));
-	job->open_rates = *rates;
-	job->has_open_rates = true;
-	member->step = pending;
-	member->is_closed = true;
-	member->is_finished = false;
+	note_part(pending, rates);
 	memcpy(member->closed_pushed, member->pushed, job->catalog.unit_count * sizeof(*member->pushed));
 	memset(member->pushed, 0, job->catalog.unit_count * sizeof(*member->pushed));
 	member->pushed_count = 0;
-	job->closed_count++;
-	trace_closed(job, member->rank, gradient_open_step(job));
-	member_finish_pass(member);
 	gradient_try_closed(job);
 	gradient_unblock(job, false);
 	step_advance(job);
@@ -137,10 +177,50 @@ static bool close_part(struct pending *pending, struct step_rates *rates)
 	return true;
 }
 
-static bool take(struct pending *pending, const Tierd__Wire__Step *step)
+/* False: the one before it is on its way in a manner that nothing can wait behind. */
+static bool check_next(struct pending *pending, const struct step_rates *rates)
+{
+	const struct member *member = pending->member;
+	const struct job *job = member->job;
+
+	if (reduced_is_owed(member))
+		pending_error(pending, -EBUSY,
+			      "rank %u has a step on its way that it has to finish; call %s first",
+			      member->rank, reduced_remedy(member));
+	else if (!pending->is_writing && rates->loss_scale == 0 && !rates->is_dropped &&
+		 loss_scale_is_dynamic(&job->options.loss_scale))
+		pending_error(
+			pending, -EINVAL,
+			"job %s, rank %u: its loss scale is dynamic, and not known before the last step is "
+			"decided; wait for that, or say in the rates what the loss was multiplied with",
+			job->name, member->rank);
+	else if (member->next_step)
+		pending_error(pending, -EBUSY, "rank %u has two steps on their way already; wait for one",
+			      member->rank);
+	else
+		return true;
+	return false;
+}
+
+bool step_take(struct pending *pending, const struct step_rates *given)
 {
 	struct member *member = pending->member;
-	struct job *job = member->job;
+	struct step_rates rates = *given;
+
+	if (!member->step)
+		return close_part(pending, &rates);
+	if (!check_next(pending, &rates))
+		return false;
+	member->next_step = pending;
+	member->next_rates = rates;
+	gather_expect(member, gradient_open_step(member->job) + member->is_closed);
+	return true;
+}
+
+static bool take(struct pending *pending, const Tierd__Wire__Step *step)
+{
+	const struct member *member = pending->member;
+	const struct job *job = member->job;
 	struct step_rates rates;
 	char message[256];
 
@@ -150,36 +230,11 @@ static bool take(struct pending *pending, const Tierd__Wire__Step *step)
 		pending_error(pending, -EINVAL, "job %s, rank %u: %s", job->name, member->rank, message);
 		return false;
 	}
-	if (!member->step)
-		return close_part(pending, &rates);
-	if (reduced_is_owed(member)) {
-		pending_error(
-			pending, -EBUSY,
-			"rank %u has a step on its way that it has to finish; call tierd_step_finish first",
-			member->rank);
-		return false;
-	}
-	if (rates.loss_scale == 0 && !rates.is_dropped && loss_scale_is_dynamic(&job->options.loss_scale)) {
-		pending_error(
-			pending, -EINVAL,
-			"job %s, rank %u: its loss scale is dynamic, and not known before the last step is "
-			"decided; wait for that, or say in the rates what the loss was multiplied with",
-			job->name, member->rank);
-		return false;
-	}
-	if (member->next_step) {
-		pending_error(pending, -EBUSY, "rank %u has two steps on their way already; wait for one",
-			      member->rank);
-		return false;
-	}
-	member->next_step = pending;
-	member->next_rates = rates;
-	gather_expect(member, gradient_open_step(job) + member->is_closed);
-	return true;
+	return step_take(pending, &rates);
 }
 
 /* What was sent after the step waits for its version, which will not come. */
-static void fail_refused(struct member *member)
+void step_fail_refused(struct member *member)
 {
 	gather_fail_refused(member);
 	operation_fail_refused(member);
@@ -190,7 +245,7 @@ void step_close(struct pending *pending, const Tierd__Wire__Step *step)
 	struct member *member = pending->member;
 
 	if (job_check_live(pending, step->epoch) && !take(pending, step))
-		fail_refused(member);
+		step_fail_refused(member);
 }
 
 static void close_next_parts(struct job *job)
@@ -202,7 +257,7 @@ static void close_next_parts(struct job *job)
 			continue;
 		if (close_part(TAKE_PTR(member->next_step), &member->next_rates))
 			continue;
-		fail_refused(member);
+		step_fail_refused(member);
 		member_step_over(member);
 	}
 }
@@ -217,8 +272,7 @@ static void reopen(struct member *member)
 	member->announced_next.is_made = false;
 }
 
-/* The open step cannot be taken: its gradients are dropped, the ranks may push again. */
-static void fail_step(struct job *job, int r, const char *message)
+void step_fail(struct job *job, int r, const char *message)
 {
 	job->closed_count = 0;
 	job->has_open_rates = false;
@@ -242,8 +296,10 @@ static void fail_step(struct job *job, int r, const char *message)
 	gradient_unblock(job, false);
 }
 
-static void open_next(struct job *job)
+void step_begin_decided(struct job *job)
 {
+	job->decided++;
+	job->decided_ns = clock_now_ns();
 	job->closed_count = 0;
 	job->has_open_rates = false;
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
@@ -297,9 +353,7 @@ static void tell_skipped(const struct job *job, const char *unit)
 static void count(struct job *job)
 {
 	memcpy(job->groups, job->decided_rates.groups, sizeof(job->groups));
-	job->decided++;
-	job->decided_ns = clock_now_ns();
-	open_next(job);
+	step_begin_decided(job);
 }
 
 void step_decide(struct job *job, const char *broken)
@@ -339,7 +393,7 @@ static void decide(struct job *job, const struct norm_work *norm)
 	if (broken && job->options.nonfinite == NONFINITE_REPORT) {
 		snprintf(message, sizeof(message), "the gradients of unit \"%s\" hold a NaN or an infinity",
 			 broken);
-		fail_step(job, -EDOM, message);
+		step_fail(job, -EDOM, message);
 		return;
 	}
 	job->gradient_norm = sqrt(sum) * fabs(rates_scale(rates));
@@ -367,11 +421,11 @@ static void measure(struct job *job)
 	if (missing) {
 		snprintf(message, sizeof(message), "nobody has pushed unit \"%s\", and the job is strict",
 			 missing);
-		fail_step(job, -ENODATA, message);
+		step_fail(job, -ENODATA, message);
 		return;
 	}
 	if (norm_work_start(job, decide) < 0)
-		fail_step(job, -ENOMEM, "no memory to measure its gradients");
+		step_fail(job, -ENOMEM, "no memory to measure its gradients");
 }
 
 void step_advance(struct job *job)
@@ -381,7 +435,9 @@ void step_advance(struct job *job)
 	    job->sweep || early_is_ending(job) || job->decided > job->step || durable_holds(job) ||
 	    !gradient_is_complete(job))
 		return;
-	if (job->open_rates.is_dropped)
+	if (job->writing == WRITING_ENTERED)
+		writing_open(job);
+	else if (job->open_rates.is_dropped)
 		drop(job);
 	else if (!gradient_fold(job))
 		measure(job);
@@ -408,6 +464,14 @@ static void reply_applied(struct job *job, struct member *member)
 	member_step_over(member);
 }
 
+static void tell_applied(struct job *job)
+{
+	account_step(job);
+	if (!job->is_skipped)
+		events_of_job(job, EVENT_APPLIED, NULL, "step %llu is applied; gradient norm %g",
+			      (unsigned long long)job->step, job->gradient_norm);
+}
+
 void step_applied(struct job *job)
 {
 	job->step = job->decided;
@@ -415,10 +479,10 @@ void step_applied(struct job *job)
 	job->figures.steps++;
 	trace_span(job, TRACE_STEP, job->decided_ns, job->step);
 	job->figures.step_ns += clock_now_ns() - job->decided_ns;
-	account_step(job);
-	if (!job->is_skipped)
-		events_of_job(job, EVENT_APPLIED, NULL, "step %llu is applied; gradient norm %g",
-			      (unsigned long long)job->step, job->gradient_norm);
+	if (job->writing == WRITING_SWEEPING)
+		writing_end(job);
+	else
+		tell_applied(job);
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++)
 		if (job->ranks[rank] && job->ranks[rank]->step && !job->ranks[rank]->is_closed)
 			reply_applied(job, job->ranks[rank]);
@@ -436,6 +500,7 @@ void step_abort(struct job *job)
 {
 	job->has_open_rates = false;
 	job->is_reduced = false;
+	writing_abort(job);
 	early_give_up(job);
 	if (job->norm)
 		norm_work_give_up(job->norm);

@@ -22,6 +22,7 @@
 #include "daemon/replaced.h"
 #include "daemon/spill.h"
 #include "daemon/sweep.h"
+#include "daemon/writing.h"
 #include "proto/name.h"
 
 #define LEASE_PATIENCE_NS UINT64_C(1000000000)
@@ -335,8 +336,8 @@ static bool has_work(const struct job *job, uint32_t pack, bool is_initializing)
 {
 	const struct pack *units = &job->catalog.packs[pack];
 
-	if (is_initializing)
-		return true;
+	if (is_initializing || job->writing == WRITING_SWEEPING)
+		return is_initializing || job->residences[pack].is_written;
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++)
 		if (gradient_has_content(job, u))
 			return true;
@@ -358,6 +359,7 @@ static int make_sweep(struct job *job, bool is_initializing)
 	if (r < 0)
 		return r;
 	job->sweep->is_initializing = is_initializing;
+	job->sweep->is_writing = job->writing == WRITING_SWEEPING;
 	job->sweep->rates = &job->decided_rates;
 	job->sweep->factor = job->factor;
 	job->sweep->lease_timer = event_new(job->node->loop, -1, 0, on_lease_timer, job);
@@ -404,6 +406,7 @@ void sweep_free(struct job *job)
 void sweep_cancel(struct job *job)
 {
 	early_withdraw(job);
+	writing_cancel(job);
 	if (!job->sweep)
 		return;
 	job->sweep->has_failed = true;

@@ -45,7 +45,8 @@ struct chunk {
 struct sweep {
 	struct job *job;
 	bool is_initializing;
-	bool is_early; /* nothing of it is seen yet, neither in slots nor in the store */
+	bool is_writing; /* what ranks have written; slots stay as they are */
+	bool is_early;	 /* nothing of it is seen yet, neither in slots nor in the store */
 	bool has_failed;
 	const struct step_rates *rates; /* of its updates */
 	float factor;

@@ -8,6 +8,7 @@
 #include "daemon/operation.h"
 #include "daemon/refuse.h"
 #include "daemon/state_write.h"
+#include "daemon/writing.h"
 
 /* In the window a value is fp32 or, unless is_wide, of the tensor's format. */
 static uint64_t window_element_bytes(const struct tensor *tensor, bool is_wide)
@@ -107,6 +108,7 @@ static void start_write(struct pending *pending)
 				      pending->first, pending->count);
 
 	if (!operation) {
+		writing_note_failure(job, member, r < 0 ? r : -ENOMEM);
 		if (r == -E2BIG)
 			operation_refuse_pieces(pending, tensor->name);
 		else
@@ -118,7 +120,7 @@ static void start_write(struct pending *pending)
 	operation->state = pending->state;
 	operation->is_of_shard = job->is_reduced;
 	job->shard_copies += job->is_reduced;
-	if (job->phase == JOB_FORMING)
+	if (job->phase == JOB_FORMING || job->writing == WRITING_OPEN)
 		draft_write(operation);
 	else if (operation_is_of_state(operation))
 		state_write_start(operation);
@@ -135,26 +137,13 @@ static bool can_write(const struct job *job)
 	return job->is_reduced || (job->phase == JOB_FILLING && !job->draft);
 }
 
-static bool check_write(struct pending *pending, const Tierd__Wire__TensorWrite *write)
+static bool check_first_values(struct pending *pending, const Tierd__Wire__TensorWrite *write)
 {
-	const struct job *job = pending->member->job;
+	const struct tensor *tensor =
+		&pending->member->job->catalog.units[write->unit].tensors[write->tensor];
 
-	if (job->phase == JOB_BROKEN)
-		return job_check_live(pending, 0);
-	if (job->phase == JOB_TRAINED && job->options.optimizer->is_by_owner && !*write->state)
-		return check_masters(pending, write);
-	if (job->phase > JOB_FILLING) {
-		pending_error(pending, -EBUSY, "job %s has been ready already: its tensors have values",
-			      job->name);
-		return false;
-	}
 	if (*write->state)
-		return check_range(pending, write->unit, write->tensor, write->first, write->count, true) &&
-		       state_write_check(pending, write, &pending->state);
-	if (!check_range(pending, write->unit, write->tensor, write->first, write->count, write->is_master))
-		return false;
-	const struct tensor *tensor = &job->catalog.units[write->unit].tensors[write->tensor];
-
+		return state_write_check(pending, write, &pending->state);
 	if (tensor->initializer != INITIALIZE_NONE)
 		pending_error(pending, -EINVAL, "tensor \"%s\" has an initializer; it cannot be written too",
 			      tensor->name);
@@ -163,6 +152,26 @@ static bool check_write(struct pending *pending, const Tierd__Wire__TensorWrite 
 	else
 		return true;
 	return false;
+}
+
+static bool check_write(struct pending *pending, const Tierd__Wire__TensorWrite *write)
+{
+	const struct job *job = pending->member->job;
+	bool is_wide = *write->state || write->is_master, is_open = job->writing == WRITING_OPEN;
+
+	if (job->phase == JOB_BROKEN)
+		return job_check_live(pending, 0);
+	if (job->phase == JOB_TRAINED && job->options.optimizer->is_by_owner && !*write->state && !is_open)
+		return check_masters(pending, write);
+	if (job->phase > JOB_FILLING && !is_open) {
+		pending_error(pending, -EBUSY,
+			      "job %s has been ready already: its tensors have values; others are written "
+			      "between tierd_write_begin and tierd_write_end",
+			      job->name);
+		return false;
+	}
+	return check_range(pending, write->unit, write->tensor, write->first, write->count, is_wide) &&
+	       (is_open ? writing_check(pending, write) : check_first_values(pending, write));
 }
 
 /* The first write ends the definition of units, unless there is a draft: places for the values are needed

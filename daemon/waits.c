@@ -39,6 +39,7 @@ static uint64_t waits_since(const struct job *job, const struct member *member, 
 	case WAITS_STEP:
 		return member->is_closed && member->step ? later(member->step->asked_ns, job->decided_ns) : 0;
 	case WAITS_SHARD:
+	case WAITS_WRITE:
 		return member->is_finished && member->step ? member->step->asked_ns : 0;
 	default:
 		return 0;
@@ -86,6 +87,7 @@ static bool is_waited_for(const struct job *job, const struct member *member, en
 		/* One that waits for a buffer waits for others itself. */
 		return member && !member->is_closed && waits_for_buffer(member) == 0;
 	case WAITS_SHARD:
+	case WAITS_WRITE:
 		return member && reduced_is_owed(member);
 	default:
 		return false;
@@ -99,7 +101,7 @@ static enum waits_cause find_cause(const struct job *job)
 	if (!job->is_live)
 		return WAITS_READY;
 	if (job->is_reduced)
-		return WAITS_SHARD;
+		return job->writing == WRITING_OPEN ? WAITS_WRITE : WAITS_SHARD;
 	if (job->closed_count > 0)
 		return WAITS_STEP;
 	return gradient_is_of_ranks(job) ? WAITS_NOTHING : WAITS_PUSH;
@@ -128,11 +130,10 @@ void waits_find(const struct job *job, struct waits *ret_waits)
 
 const char *waits_name(enum waits_cause cause)
 {
-	static const char *const names[] = { [WAITS_NOTHING] = "",
-					     [WAITS_READY] = "ready",
-					     [WAITS_PUSH] = "push",
-					     [WAITS_STEP] = "step",
-					     [WAITS_SHARD] = "shard" };
+	static const char *const names[] = {
+		[WAITS_NOTHING] = "",  [WAITS_READY] = "ready", [WAITS_PUSH] = "push",
+		[WAITS_STEP] = "step", [WAITS_SHARD] = "shard", [WAITS_WRITE] = "write"
+	};
 
 	return names[cause];
 }
@@ -194,8 +195,14 @@ static void name_lack(const struct job *job, enum waits_cause cause, char *text,
 	case WAITS_SHARD:
 		snprintf(text, size, "write what it owns of step %llu, and to call tierd_step_finish", step);
 		break;
+	case WAITS_WRITE:
+		snprintf(text, size, "write values, and to call tierd_write_end");
+		break;
 	default:
-		snprintf(text, size, "close step %llu", step);
+		if (job->writing == WRITING_ENTERED)
+			snprintf(text, size, "call tierd_write_begin");
+		else
+			snprintf(text, size, "close step %llu", step);
 		break;
 	}
 }

@@ -14,6 +14,7 @@ enum waits_cause {
 	WAITS_PUSH,  /* of gradients that are to be summed with others, whose buffers are wanted */
 	WAITS_STEP,  /* for the closing of the open step */
 	WAITS_SHARD, /* of a reduced step, for what its owner writes */
+	WAITS_WRITE, /* of a writing, for the end of its part */
 };
 
 struct waits {
@@ -23,7 +24,7 @@ struct waits {
 };
 
 void waits_find(const struct job *job, struct waits *ret_waits);
-/* "ready", "push", "step", "shard"; "". */
+/* "ready", "push", "step", "shard", "write"; "". */
 const char *waits_name(enum waits_cause cause);
 
 /* Its process does not run until somebody lets it: SIGSTOP, or a debugger. False also where nobody knows. */

@@ -125,6 +125,69 @@ static void a_training_on_nvme_survives(void **state)
 	survive(&(struct actor_job){ .stage = 3 }, false);
 }
 
+/* All of what was written is there, or nothing; and all of it if nothing failed. */
+static void expect_that_it_is_whole(const struct scene_options *options, const struct actor_job *job, int r)
+{
+	float result[TRAINING_VALUES];
+	const struct job *found;
+
+	actor_die(&actor);
+	scene_settle(&scene);
+	assert_int_equal(scene_restart(options, &scene), 0);
+	found = job_find(scene.node, geteuid(), "play");
+	assert_non_null(found);
+	assert_true(found->step == 2 || found->step == 3);
+	assert_true(r < 0 || found->step == 3);
+	assert_int_equal(found->catalog.units[1].updates, found->step == 3 ? 9 : 2);
+	assert_int_equal(training_resume(&scene, &actor, job), 0);
+	assert_int_equal(actor_read(&actor, 0, 0, "master", 0, 1, found->step), 0);
+	assert_true((*(float *)actor.window.base == 3.0f) == (found->step == 3));
+	assert_int_equal(actor_read(&actor, 1, 1, "m", 0, 1, found->step), 0);
+	assert_true((*(float *)actor.window.base == 5.0f) == (found->step == 3));
+	if (found->step == 2) {
+		assert_int_equal(training_read(&actor, result), 0);
+		assert_memory_equal(result, reference, sizeof(result));
+	}
+}
+
+static void survive_writing(const struct actor_job *job)
+{
+	const struct scene_options options = { 0 };
+	bool has_tripped = true;
+
+	set_reference(&options, job);
+	for (unsigned nth = alloc_fault_first(); has_tripped; nth += alloc_fault_stride()) {
+		assert_int_equal(scene_open(&options, &scene), 0);
+		assert_int_equal(training_run(&scene, &actor, job), 0);
+		while (durable_step() < 2)
+			scene_wait(&scene);
+		alloc_fault_arm(nth);
+		int r = training_write(&actor);
+
+		has_tripped = alloc_fault_tripped();
+		if (!has_tripped)
+			assert_int_equal(r, 0);
+		if (r < 0)
+			expect_refusal(r);
+		expect_that_others_train();
+		expect_that_it_is_whole(&options, job, r);
+		end_scene();
+	}
+}
+
+static void values_written_between_steps_survive(void **state)
+{
+	survive_writing(&(struct actor_job){ .stage = 3 });
+}
+
+static void values_written_in_host_memory_survive(void **state)
+{
+	survive_writing(&(struct actor_job){ .stage = 1,
+					     .parameter_placement = PLACEMENT_HOST,
+					     .optimizer_placement = PLACEMENT_HOST,
+					     .durability = DURABILITY_STEP });
+}
+
 static void a_drafted_training_survives(void **state)
 {
 	survive(&(struct actor_job){ .stage = 3, .is_drafted = true }, false);
@@ -498,6 +561,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_node_survives),
 		cmocka_unit_test(an_opening_survives),
 		cmocka_unit_test(a_training_on_nvme_survives),
+		cmocka_unit_test(values_written_between_steps_survive),
+		cmocka_unit_test(values_written_in_host_memory_survive),
 		cmocka_unit_test(a_drafted_training_survives),
 		cmocka_unit_test(a_drafted_training_without_nvme_survives),
 		cmocka_unit_test(a_training_with_blobs_survives),

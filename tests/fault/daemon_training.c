@@ -152,3 +152,26 @@ int training_read(struct actor *actor, float result[TRAINING_VALUES])
 	}
 	return r;
 }
+
+static void put(struct actor *actor, float value)
+{
+	for (unsigned i = 0; i < TRAINING_ELEMENTS; i++)
+		((float *)actor->window.base)[i] = value;
+}
+
+int training_write(struct actor *actor)
+{
+	uint32_t number = actor_send_write_begin(actor);
+	int r = actor_await(actor, number, 0)->status;
+
+	put(actor, 3.0f);
+	if (r == 0)
+		r = actor_await(actor, actor_send_masters(actor, 0, 0, 0, TRAINING_ELEMENTS), 0)->status;
+	put(actor, 5.0f);
+	if (r == 0)
+		r = actor_await(actor, actor_send_unit_state(actor, 1, 1, "m", 9, 0, TRAINING_ELEMENTS), 0)
+			    ->status;
+	if (r == 0)
+		r = actor_end_write(actor, false);
+	return r < 0 ? r : actor_await(actor, number, 1)->status;
+}

@@ -17,6 +17,9 @@ int training_run(struct scene *scene, struct actor *actor, const struct actor_jo
 /* Opens that job again, and takes those of the two steps that it has not. */
 int training_resume(struct scene *scene, struct actor *actor, const struct actor_job *job);
 
+/* Behind its two steps it writes masters of the first tensor and what the optimizer keeps of the last one. */
+int training_write(struct actor *actor);
+
 /* After both steps: the masters of the tensor that gradients have moved, and of the one that was written. A
  * training that succeeds always has the same. */
 int training_read(struct actor *actor, float result[TRAINING_VALUES]);

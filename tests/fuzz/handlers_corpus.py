@@ -45,7 +45,7 @@ def message(**fields):
 REQUESTS = {name: number for number, name in enumerate(
     ["open", "define", "ready", "leave", "gather", "cancel", "prefetch", "phase", "wait", "push", "begin", "step",
      "write", "read", "statistics", "ping", "node", "jobs", "units", "await"], 1)}
-REQUESTS |= {"drop": 30, "map": 40, "leases": 50, "evict": 51, "drain": 52, "let go": 53, "finish": 60, "watch": 110, "verify": 180, "scrub": 181, "trace": 190,
+REQUESTS |= {"drop": 30, "map": 40, "leases": 50, "evict": 51, "drain": 52, "let go": 53, "finish": 60, "write begin": 250, "write end": 251, "watch": 110, "verify": 180, "scrub": 181, "trace": 190,
              "follow": 191}
 REQUESTS.update({"look": 70, "list": 71, "refresh": 72, "copy": 73, "close": 74, "tensors": 75})
 NONE = 4  # the optimizer
@@ -162,6 +162,16 @@ SEEDS = {
                + written_plain(0, 1) + ask(0, "write", _1=1, _5=10, _220="m", _221=7) + settle() + defined_plain(1, 0) + written_plain(1, 1) + defined_plain(1, 1)
                + ready(0) + ready(1) + settle() + ask(0, "read", _1=1, _4="master", _6=100) + settle() + train(0) + train(1) + settle(),
     "drafted-lost": opened(0, 1, _230=1) + defined_plain(0, 0) + written_plain(0, 0) + ready(0) + written_plain(0, 0) + die(0) + settle(),
+    "writing": begun(0, 2) + begun(1, 2) + settle() + train(0) + train(1) + settle() + ask(0, "write begin", _1=1, _2=1)
+               + ask(1, "write begin", _1=1, _2=1) + settle() + ask(0, "write", _1=1, _5=100, _6=1) + ask(1, "write", _1=1, _2=1, _3=1, _5=300) + settle()
+               + ask(0, "write", _1=1, _3=1, _5=10, _220="m", _221=77) + settle() + ask(1, "read", _1=1, _4="m", _6=7) + ask(0, "write end", _1=1, _2=1)
+               + ask(1, "write end", _1=1, _2=1) + settle() + train(0) + train(1) + settle(),
+    "writing-lost": begun(0, 2, 0) + begun(1, 2, 0) + settle() + ask(0, "write begin", _1=1, _2=1) + ask(1, "write begin", _1=1, _2=1) + settle()
+                    + ask(0, "write", _1=1, _5=100) + ask(1, "write", _1=1, _2=1, _3=1, _5=300) + die(1) + ask(0, "write end", _1=1, _2=1) + settle()
+                    + ready(0) + opened(1, 2, 0) + defined(1) + ready(1) + settle() + train(0, 2, 2) + train(1, 2, 2) + settle(),
+    "writing-cancelled": begun(0, 1) + settle() + ask(0, "write begin", _1=1, _2=1) + ask(0, "write", _1=1, _5=100) + settle()
+                         + ask(0, "write end", _1=1, _2=1, _3=1) + settle() + train(0) + settle() + ask(0, "write begin", _1=1, _2=1)
+                         + ask(0, "write", _1=1, _5=100) + settle() + ask(0, "write end", _1=1, _2=1) + die(0) + settle(),
     "takeover": begun(0, 1) + settle() + ask(1, "open", _1="play", _3=1, _4=3, _14=1) + defined(1) + ready(1) + settle(),
     "replace": begun(0, 1) + settle() + train(0) + die(0) + opened(0, 1, 3, _5=3) + defined(0) + ready(0) + settle(),
     "reshape": begun(0, 1) + settle() + train(0) + settle() + opened(1, 2) + die(0) + opened(0, 2) + defined(0) + opened(1, 2) + defined(1)

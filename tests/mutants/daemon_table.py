@@ -3,6 +3,7 @@
 PAGES = "proto/pages.h"
 EVICTION = "daemon/eviction.c"
 STEP = "daemon/step.c"
+WRITING = "daemon/writing.c"
 
 MUTANTS = (
     # Beside each other, because each builds all that there is.
@@ -207,7 +208,7 @@ MUTANTS = (
         "written state not backed up before its first update",
         "state_write",
         "daemon/backup.c",
-        (("part.state < STATE_SLOTS || job->has_first_step", "part.state < STATE_SLOTS"),),
+        (("part.state < STATE_SLOTS || job->has_given_slots", "part.state < STATE_SLOTS"),),
     ),
     (
         "what a draft reads believed",
@@ -232,6 +233,42 @@ MUTANTS = (
         "draft",
         "daemon/job.c",
         (("\tdraft_cancel(job);\n", ""),),
+    ),
+    (
+        "values written under readers that copy",
+        "writing",
+        WRITING,
+        (("readers_are_copying(job) || ", ""),),
+    ),
+    (
+        "values written while somebody reads the pack",
+        "writing",
+        WRITING,
+        (("are_free &= residence->pins == 0 && residence->writes == 0;", ""),),
+    ),
+    (
+        "warm state kept that was written elsewhere",
+        "writing",
+        WRITING,
+        (("\t\t\twarm_forget_pack(job, pack);\n", "\t\t\t;\n"),),
+    ),
+    (
+        "warm state not written before values are",
+        "writing",
+        WRITING,
+        (("\tif (!warm_has_dirty(job)) {", "\tif (true) {"),),
+    ),
+    (
+        "gradients summed over values that are written",
+        "writing",
+        "daemon/gradient.c",
+        (("job->writing >= WRITING_DECIDED || ", ""),),
+    ),
+    (
+        "a record that does not say that units were updated more often than there were steps",
+        "writing",
+        WRITING,
+        (("\tjob->has_earlier_updates = true;\n\treturn durable_redefine(job);", "\treturn 0;"),),
     ),
     (
         "a job replaced under its ranks",

@@ -372,6 +372,31 @@ int actor_finish(struct actor *actor)
 	return actor_ask(actor, &request, NULL);
 }
 
+uint32_t actor_send_write_begin(struct actor *actor)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__WriteBegin begin = TIERD__WIRE__WRITE_BEGIN__INIT;
+
+	begin.job = actor->job;
+	begin.epoch = actor->epoch;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_WRITE_BEGIN;
+	request.write_begin = &begin;
+	return actor_send(actor, &request);
+}
+
+int actor_end_write(struct actor *actor, bool is_cancelled)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__WriteEnd end = TIERD__WIRE__WRITE_END__INIT;
+
+	end.job = actor->job;
+	end.epoch = actor->epoch;
+	end.is_cancelled = is_cancelled;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_WRITE_END;
+	request.write_end = &end;
+	return actor_ask(actor, &request, NULL);
+}
+
 static uint32_t send_write(struct actor *actor, const Tierd__Wire__TensorWrite *what)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
@@ -410,8 +435,15 @@ uint32_t actor_send_masters(struct actor *actor, uint32_t unit, uint32_t tensor,
 uint32_t actor_send_state(struct actor *actor, uint32_t tensor, const char *state, uint64_t step,
 			  uint64_t first, uint64_t count)
 {
+	return actor_send_unit_state(actor, 0, tensor, state, step, first, count);
+}
+
+uint32_t actor_send_unit_state(struct actor *actor, uint32_t unit, uint32_t tensor, const char *state,
+			       uint64_t step, uint64_t first, uint64_t count)
+{
 	Tierd__Wire__TensorWrite write = TIERD__WIRE__TENSOR_WRITE__INIT;
 
+	write.unit = unit;
 	write.tensor = tensor;
 	write.state = (char *)state;
 	write.step = step;
@@ -420,8 +452,8 @@ uint32_t actor_send_state(struct actor *actor, uint32_t tensor, const char *stat
 	return send_write(actor, &write);
 }
 
-int actor_read(struct actor *actor, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
-	       uint64_t count, uint64_t version)
+uint32_t actor_send_read(struct actor *actor, uint32_t unit, uint32_t tensor, const char *state,
+			 uint64_t first, uint64_t count, uint64_t version)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__TensorRead read = TIERD__WIRE__TENSOR_READ__INIT;
@@ -435,7 +467,15 @@ int actor_read(struct actor *actor, uint32_t unit, uint32_t tensor, const char *
 	read.version = version;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_READ;
 	request.tensor_read = &read;
-	return actor_ask(actor, &request, NULL);
+	return actor_send(actor, &request);
+}
+
+int actor_read(struct actor *actor, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
+	       uint64_t count, uint64_t version)
+{
+	uint32_t number = actor_send_read(actor, unit, tensor, state, first, count, version);
+
+	return actor_await(actor, number, 0)->status;
 }
 
 int actor_set_blob(struct actor *actor, const char *key, uint64_t size, char fill)

@@ -378,7 +378,8 @@ void actor_die(struct actor *actor)
 
 static unsigned answers_to(const Tierd__Wire__Request *request)
 {
-	if (request->body_case == TIERD__WIRE__REQUEST__BODY_STEP)
+	if (request->body_case == TIERD__WIRE__REQUEST__BODY_STEP ||
+	    request->body_case == TIERD__WIRE__REQUEST__BODY_WRITE_BEGIN)
 		return 2;
 	return request->body_case != TIERD__WIRE__REQUEST__BODY_PUSH || !request->push->is_silent;
 }

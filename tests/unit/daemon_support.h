@@ -199,13 +199,20 @@ int actor_begin_step(struct actor *actor, float learning_rate, uint32_t micro_ba
 int actor_take_step(struct actor *actor);
 /* Of the optimizer none; answered at once. */
 int actor_finish(struct actor *actor);
+/* The first answer comes when values may be written, the second one when they are applied. */
+uint32_t actor_send_write_begin(struct actor *actor);
+int actor_end_write(struct actor *actor, bool is_cancelled);
 /* Of what is in the window: values in the tensor's format, or masters. */
 int actor_write(struct actor *actor, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count);
 uint32_t actor_send_masters(struct actor *actor, uint32_t unit, uint32_t tensor, uint64_t first,
 			    uint64_t count);
-/* What the optimizer keeps, of the first unit. */
+/* What the optimizer keeps, of the first unit, or of any. */
 uint32_t actor_send_state(struct actor *actor, uint32_t tensor, const char *state, uint64_t step,
 			  uint64_t first, uint64_t count);
+uint32_t actor_send_unit_state(struct actor *actor, uint32_t unit, uint32_t tensor, const char *state,
+			       uint64_t step, uint64_t first, uint64_t count);
+uint32_t actor_send_read(struct actor *actor, uint32_t unit, uint32_t tensor, const char *state,
+			 uint64_t first, uint64_t count, uint64_t version);
 int actor_read(struct actor *actor, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
 	       uint64_t count, uint64_t version);
 /* In pieces, each of whose bytes is fill; at the next step. */

@@ -4,7 +4,7 @@ from messages import FORK, RESERVE, RETAIN, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE
 from messages import (
     AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
     PUSH, READ, READER_CLOSE, READER_OPEN, RELEASE, READER_READ, READER_REFRESH, READER_UNITS, READY, STATISTICS, STEP, TENSORS, UNITS, WAIT, WATCH,
-    SCRUB, TRACE, TRACE_READ, VERIFY, WRITE, data, number, rates, varint,
+    SCRUB, TRACE, TRACE_READ, VERIFY, WRITE, WRITE_BEGIN, WRITE_END, data, number, rates, varint,
 )
 
 KINDS = {
@@ -15,6 +15,7 @@ KINDS = {
     TENSORS: "a question for tensors",
     AWAIT: "an await", DROP: "a job to drop", MAP: "a question for a page", LEASES: "a question for leases",
     EVICT: "units to evict", RELEASE: "a job to release", DRAIN: "a drain", FINISH: "a step to finish", HURRY: "a step to hurry",
+    WRITE_BEGIN: "a writing", WRITE_END: "the end of a writing",
     READER_OPEN: "a reader to open", READER_UNITS: "a reader's question for units", READER_REFRESH: "a refresh",
     READER_READ: "values for a reader", READER_CLOSE: "a reader to close", WATCH: "a watch",
     VERIFY: "a part to verify", SCRUB: "a question for the scrub", TRACE: "a trace", TRACE_READ: "a trace to read",
@@ -41,6 +42,8 @@ def of_job(job=JOB, epoch=EPOCH, unit=0):
         BEGIN: now + data(3, rates()) + number(4, 1),
         STEP: now + data(3, rates()),
         FINISH: now,
+        WRITE_BEGIN: now,
+        WRITE_END: now,
         WRITE: name + number(2, unit) + number(5, 10),
         READ: name + number(2, unit) + data(4, "parameter") + number(6, 10),
         STATISTICS: name,

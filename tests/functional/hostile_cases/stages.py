@@ -1,15 +1,16 @@
 """Requests that are right, at a stage where they are not, or about what is not there; and requests with nothing in them."""
-from hostile_cases.case import BUFFERS, DEFINED, EPOCH, FINE, GREETED, JOB, LEFT, OPENED, READY, UNITS, Answered, Case, one_of
+from hostile_cases.case import BUFFERS, DEFINED, EPOCH, FINE, GONE, GREETED, JOB, LEFT, OPENED, READY, UNITS, Answered, Case, one_of
 from hostile_cases.request import KINDS, of_job, of_reader
 from messages import FORK, RESERVE, RETAIN, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS
 from messages import (
     AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
-    PUSH, READ, READER_OPEN, READY as READY_FIELD, RELEASE, SCRUB, STATISTICS, STEP, TENSORS, UNITS as UNITS_FIELD, VERIFY, WAIT, WRITE, data, number, rates,
-    varint,
+    PUSH, READ, READER_OPEN, READY as READY_FIELD, RELEASE, SCRUB, STATISTICS, STEP, TENSORS, UNITS as UNITS_FIELD, VERIFY, WAIT, WRITE, WRITE_BEGIN,
+    WRITE_END, codes, data, number, rates, varint,
 )
 
 NOT_READY = Answered("EINVAL", "this rank has not called tierd_job_ready")
 BEYOND = 0xFFFFFFFF
+CODES = codes() | {"OK": 0}
 
 
 def no_job(job):
@@ -42,14 +43,14 @@ def without_job():
 
 
 def too_early():
-    for field in (GATHER, PHASE, WAIT, PUSH, BEGIN, STEP, FINISH, READ):
+    for field in (GATHER, PHASE, WAIT, PUSH, BEGIN, STEP, FINISH, WRITE_BEGIN, WRITE_END, READ):
         yield Case(f"{KINDS[field]} before units are defined", OPENED, (field, of_job()[field]), NOT_READY)
         yield Case(f"{KINDS[field]} before the job is ready", DEFINED, (field, of_job()[field]), NOT_READY)
 
 
 def other_epochs():
     for epoch in (0, EPOCH + 1, BEYOND):
-        for field in (GATHER, WAIT, PUSH, BEGIN, STEP, FINISH):
+        for field in (GATHER, WAIT, PUSH, BEGIN, STEP, FINISH, WRITE_BEGIN, WRITE_END):
             body = of_job(epoch=epoch)[field]
             yield Case(f"{KINDS[field]} of epoch {epoch}", READY, (field, body), Answered("ESTALE", "call tierd_job_ready"))
 
@@ -88,6 +89,19 @@ def left_then(field, body):
     return Case(f"{KINDS[field]} in one piece behind the leave", READY, act, None)
 
 
+def writing(*then):
+    """Begins a writing, and sends these while it is open: (field, body, code, words)."""
+
+    def act(client):
+        begun = client.send(WRITE_BEGIN, here())
+        assert client.answer(begun)[0] == 0
+        for field, body, code, words in then:
+            number_of_code, text, _ = client.answer(client.send(field, body))
+            assert number_of_code == CODES[code] and words in text, (field, number_of_code, text)
+
+    return act
+
+
 CASES = [
     *empty(),
     *without_job(),
@@ -124,6 +138,19 @@ CASES = [
     Case("an announced step without rates", READY, (BEGIN, here(_4=1)), Answered("EINVAL", "a step without rates")),
     Case("an announced step of 0 micro-batches", READY, (BEGIN, here() + data(3, rates())), Answered("EINVAL", "0 micro-batches")),
     Case("a step to finish that is not reduced", READY, (FINISH, here()), Answered("EBUSY", "while a step of its own is reduced")),
+    Case("the end of a writing that nobody has begun", READY, (WRITE_END, here()), Answered("EBUSY", "writes no values")),
+    Case("what is not there to be written, and never ended", READY,
+         writing((WRITE, number(1, JOB) + number(2, UNITS) + number(5, 1), "EINVAL", f"no unit {UNITS}"),
+                 (WRITE, number(1, JOB) + number(3, BEYOND) + number(5, 1), "EINVAL", f"no tensor {BEYOND}"),
+                 (WRITE, number(1, JOB) + number(4, -1) + number(5, 2), "ERANGE", "are beyond"),
+                 (WRITE, number(1, JOB) + number(5, 1) + data(220, "x"), "ENODATA", "there is no state"),
+                 (WRITE, number(1, JOB) + number(5, 1) + data(220, "m") + number(221, -1), "EINVAL", "no unit is updated"),
+                 (WRITE, number(1, JOB) + number(5, 1) + data(220, "master"), "EINVAL", "no state of the optimizer"),
+                 (WRITE_BEGIN, here(), "EBUSY", "tierd_write_end first"), (STEP, here() + data(3, rates()), "EBUSY", "tierd_write_end first"),
+                 (FINISH, here(), "EBUSY", "closed none"), (WRITE_END, here(_2=9), "ESTALE", "")), GONE),
+    Case("a writing that is ended twice", READY, writing((WRITE_END, here(), "OK", ""), (WRITE_END, here(), "EBUSY", "writes no values")), GONE),
+    Case("a writing that is cancelled with values", READY,
+         writing((WRITE, number(1, JOB) + number(5, 10), "OK", ""), (WRITE_END, here(_3=1), "OK", "")), GONE),
     Case("a step that knows of pushes that were refused", READY, (STEP, here(_4=5) + data(3, rates())), one_of("EINVAL", "OK")),
     Case("a second rank 0", READY, (OPEN, data(1, "hostile") + number(3, 1) + number(4, 3)), Answered("EBUSY", "held by process")),
     Case("a job without values, opened with a draft that it has not", DEFINED,
