@@ -410,6 +410,7 @@ void job_drop(struct tierd_job *job)
 	}
 	left_keep(job);
 	gathers_leave(job);
+	writing_forget(job);
 	ticket_leave_job(job->node, job);
 	if (!left_begin(job))
 		job_free(job);

@@ -79,6 +79,10 @@ struct tierd_job {
 	int refusal;		/* it cannot be opened again, stale_text says why */
 	unsigned interruptions; /* in a row */
 
+	struct tierd_ticket *writing; /* begun and not ended; owned; NULL: none */
+	bool may_write;		      /* all ranks have begun it */
+	bool has_ended_writing;	      /* the daemon knows */
+
 	bool is_getting_ready;
 	bool has_unclaimed_ready; /* a ready that nobody waited for any more came through */
 	uint64_t gather_misses, gather_wait_ns, gradient_wait_ns, step_wait_ns;
@@ -211,6 +215,13 @@ int gathers_are_over(struct tierd_job *job);
 
 /* Reports, once, that a push without a ticket has failed. */
 int push_check(struct tierd_job *job);
+
+/* This rank holds no lease on what is trained, and no gradient buffer: -EBUSY names those that it does;
+ * before: for what they have to go. */
+int step_check_leases(struct tierd_job *job, const char *before);
+
+/* What it has begun comes to nothing, or is forgotten. */
+void writing_forget(struct tierd_job *job);
 
 /* Forgets pushes without a ticket, up to a request's number. */
 void push_forget(struct tierd_job *job, uint32_t request);

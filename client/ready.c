@@ -13,6 +13,7 @@
 static void begin_epoch(struct tierd_job *job, const Tierd__Wire__JobReadyReply *reply)
 {
 	push_forget(job, job->node->last_request);
+	writing_forget(job);
 	gradients_recover(job);
 	job->refused_pushes = 0;
 	job->push_error = 0;

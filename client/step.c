@@ -179,7 +179,7 @@ static void add_held(struct held *held, const char *name)
 	held->named++;
 }
 
-static int refuse_held(const struct held *held, const char *what, const char *remedy)
+static int refuse_held(const struct held *held, const char *what, const char *remedy, const char *before)
 {
 	char more[32] = "";
 
@@ -187,11 +187,11 @@ static int refuse_held(const struct held *held, const char *what, const char *re
 		return 0;
 	if (held->count > held->named)
 		snprintf(more, sizeof(more), " and %u more", held->count - held->named);
-	return message_fail(-EBUSY, "%s of %u unit%s are held: %s%s; %s before the step", what, held->count,
-			    held->count > 1 ? "s" : "", held->names, more, remedy);
+	return message_fail(-EBUSY, "%s of %u unit%s are held: %s%s; %s before %s", what, held->count,
+			    held->count > 1 ? "s" : "", held->names, more, remedy, before);
 }
 
-static int check_leases(struct tierd_job *job)
+int step_check_leases(struct tierd_job *job, const char *before)
 {
 	struct held buffers = { 0 }, leases = { 0 };
 	uint32_t next = 0;
@@ -199,11 +199,11 @@ static int check_leases(struct tierd_job *job)
 
 	for (const char *name = gradients_held(job, &next); name; name = gradients_held(job, &next))
 		add_held(&buffers, name);
-	r = refuse_held(&buffers, "gradient buffers", "push or discard them");
+	r = refuse_held(&buffers, "gradient buffers", "push or discard them", before);
 	for (uint32_t unit = 0; unit < job->unit_count && r == 0; unit++)
 		if (job->hot[unit].awaited_mask && !gathers_forget(job, unit))
 			add_held(&leases, job_unit_name(job, unit));
-	return r < 0 ? r : refuse_held(&leases, "leases", "release them");
+	return r < 0 ? r : refuse_held(&leases, "leases", "release them", before);
 }
 
 static int step_send(struct tierd_job *job, const struct tierd_rates *rates, bool is_awaited,
@@ -220,7 +220,7 @@ static int step_send(struct tierd_job *job, const struct tierd_rates *rates, boo
 	if (r == 0)
 		r = push_check(job);
 	if (r == 0)
-		r = check_leases(job);
+		r = step_check_leases(job, "the step");
 	if (r == 0)
 		attachment_collect(job);
 	if (r == 0)

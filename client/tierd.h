@@ -384,21 +384,42 @@ int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uin
 
 /* ---- Tensors ------------------------------------------------------------------------------------------ */
 
-/* Writes count elements from element first on, before the first tierd_job_ready, and after all units are defined: data
- * is in the tensor's format, or fp32 where is_master is set (bf16 and fp16 parameters then get a master of full
- * precision). Any rank may write any piece. -EBUSY: the job has been ready already.
+/* Writes count elements from element first on, before the first tierd_job_ready, and after all units are defined, or
+ * between tierd_write_begin and tierd_write_end: data is in the tensor's format, or fp32 where is_master is set (bf16 and
+ * fp16 parameters then get a master of full precision). Any rank may write any piece. -EBUSY: at no other time;
+ * -EOPNOTSUPP: a frozen tensor keeps its first values.
  * With the optimizer none, new masters of this rank's shard too, from TIERD_REDUCED to tierd_step_finish, in place of the
  * gradients; is_master must be set. -EDOM: a value is not finite, none is taken; -ERANGE: not all of them are in the
  * shard; -ENODATA: nobody has pushed the unit in this step, which updates it not; -EBUSY: not at this time. */
 int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count,
 		       const void *data /* or NULL if count is 0 */, bool is_master);
 
-/* Writes what the optimizer keeps of count elements, as fp32, before the first tierd_job_ready, and after all units
- * are defined; state is a slot's name (see enum tierd_optimizer_kind). It was kept after that step, the same in all
- * calls: the job begins there, and each of its trainable units counts as updated so often. What is not written is
- * zero. -ENODATA: the tensor has no such state; -EBUSY: the job has been ready already. */
+/* Writes what the optimizer keeps of count elements, as fp32, at the same times; state is a slot's name (see enum
+ * tierd_optimizer_kind). Before the first tierd_job_ready it was kept after that step, the same in all calls: the job
+ * begins there, and each of its trainable units counts as updated so often; what is not written is zero. Later step is
+ * how often this unit was updated, the same in all calls about it; what is not written stays. -ENODATA: the tensor has no
+ * such state; -EBUSY: not at this time. */
 int tierd_tensor_write_state(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state, uint64_t step,
 			     uint64_t first, uint64_t count, const void *data /* or NULL if count is 0 */);
+
+/* Lets all ranks write values between two steps: waits until all of them have called it, and their steps are applied.
+ * Then any of them writes any pieces (tierd_tensor_write, tierd_tensor_write_state), until all have called
+ * tierd_write_end. What is written counts from then on, all at once, and nothing of it before; what is not written
+ * stays. A writing takes the number of a step, so no two states of a job have the same, and is committed as one: after
+ * -ESTALE tierd_job_ready tells by the step whether it counts. Until its tierd_write_end a rank reads what was before,
+ * and can neither push, nor step, nor gather trainable units: -EBUSY. -EBUSY: this rank holds leases on trainable units
+ * or gradient buffers (they are named), has pushed gradients, or announced a step; -EINVAL: other ranks have closed a
+ * step instead; -ETIMEDOUT: called again, it waits on. */
+int tierd_write_begin(struct tierd_job *job);
+
+/* This rank writes no more. The ticket is that of a step; with ret_ticket NULL it waits until all ranks have ended, and
+ * their values are applied. -EBUSY: no tierd_write_begin came before. An error, and all ranks get it, leaves everything as
+ * it was: -ECANCELED: a rank has cancelled it; -ENOSPC, -ENOMEM, -EIO: a write has failed with that, which its caller
+ * has heard; -ESTALE. -ETIMEDOUT: called again, it waits on. */
+int tierd_write_end(struct tierd_job *job, struct tierd_ticket **ret_ticket /* or NULL */);
+
+/* The same, but nothing of what any rank has written counts; for who finds that it cannot write all. Does not wait. */
+int tierd_write_cancel(struct tierd_job *job);
 
 /* Reads count elements from element first on, of the last step that this rank has closed. state is "parameter" (in its
  * format), or, as fp32, "master" or what the optimizer keeps (see enum tierd_optimizer_kind). -ENODATA: the tensor has

@@ -265,6 +265,8 @@ static void what_may_be_null_is_what_the_header_says(void **state)
 	expect_optional("tierd_job_ready", "ret_state", &expected);
 	assert_int_equal(tierd_step(scene.job, &rates, NULL), 0);
 	expect_optional("tierd_step", "ret_ticket", &expected);
+	assert_int_equal(tierd_write_end(scene.job, NULL), -EBUSY);
+	expect_optional("tierd_write_end", "ret_ticket", &expected);
 	/* The fake peer has no readers; the call gets that far. */
 	assert_int_not_equal(tierd_reader_refresh(&scene.reader, NULL, 0, NULL), -EINVAL);
 	expect_optional("tierd_reader_refresh", "pieces", &expected);
