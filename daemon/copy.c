@@ -12,6 +12,9 @@
 #include "daemon/warm.h"
 #include "offload/moments.h"
 
+/* As many values are moved in a microsecond or two. */
+#define BRIEF_ELEMENTS 4096
+
 uint64_t copy_element_bytes(enum unit_section section, int state)
 {
 	return state == STATE_PARAMETER ? section_element_bytes(section) : sizeof(float);
@@ -83,7 +86,10 @@ static void on_copied(struct work *work)
 
 static void start_work(struct copy *copy)
 {
-	copy->work = (struct work){ .run = run_copy, .done = on_copied, .urgency = WORK_NORMAL };
+	copy->work = (struct work){ .run = run_copy,
+				    .done = on_copied,
+				    .urgency = WORK_NORMAL,
+				    .is_brief = copy->range.count <= BRIEF_ELEMENTS };
 	workers_submit(copy->job->node->workers, &copy->work);
 }
 

@@ -33,7 +33,7 @@ static void announce_end(struct member *member, int r, const char *reason, bool 
 }
 
 /* A decided step goes on: its ticket, and reads that are under way, are answered when they are done. */
-static bool outlives_epoch(const struct job *job, const struct member *member, const struct pending *pending)
+static bool outlives_epoch(const struct job *job, struct member *member, const struct pending *pending)
 {
 	if (pending == member->step)
 		return job->decided > job->step && job->phase != JOB_BROKEN;

@@ -612,7 +612,7 @@ void tensor_fill_waiting(struct job *job);
 /* A pack has been written back, or its sums are in host memory. */
 void operation_resume(struct job *job);
 /* The request belongs to an operation in flight; it is answered when that is done. */
-bool operation_is_under_way(const struct member *member, const struct pending *pending);
+bool operation_is_under_way(struct member *member, const struct pending *pending);
 /* A step of the member is refused: an operation that waits for its version fails. */
 void operation_fail_refused(struct member *member);
 /* The operation in flight, if any, has nobody to answer any more. */

@@ -65,6 +65,7 @@ struct member {
 	struct queue buffer_waiters;
 
 	struct tensor_operation *operation; /* the one that uses the window */
+	struct bundle *bundle;		    /* or many do: daemon/bundle.h */
 	struct staged_blob *upload;	    /* what it is setting, and how much of it has come; or NULL */
 	uint64_t uploaded;
 

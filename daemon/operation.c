@@ -5,12 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/bundle.h"
 #include "daemon/damage.h"
 #include "daemon/spill.h"
 #include "daemon/state_write.h"
 #include "daemon/sums.h"
 #include "daemon/warm.h"
 #include "daemon/writing.h"
+
+/* As many values are moved in a microsecond or two; many pieces of them are not handed over one by one. */
+#define BRIEF_ELEMENTS 4096
 
 uint32_t operation_pack(const struct tensor_operation *operation)
 {
@@ -33,7 +37,7 @@ struct store_piece operation_kept(const struct tensor_operation *operation)
 
 /* ---- The end ---- */
 
-static void operation_free(struct tensor_operation *operation)
+void operation_free(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
 	struct member *member = operation->member;
@@ -96,7 +100,7 @@ static void write_behind(const struct tensor_operation *operation)
 		residency_flush(job, pack);
 }
 
-static void finish(struct tensor_operation *operation)
+static void answer(struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
 	struct pending *pending = TAKE_PTR(operation->pending);
@@ -150,7 +154,22 @@ static void finish(struct tensor_operation *operation)
 			  store_error(status));
 	if (is_of_shard)
 		reduced_advance(job);
+}
+
+static void finish(struct tensor_operation *operation)
+{
+	struct job *job = operation->job;
+
+	if (operation->bundle)
+		operation = bundle_collect(operation);
+	if (operation)
+		answer(operation);
 	job_settle(job);
+}
+
+void operation_end(struct tensor_operation *operation)
+{
+	finish(operation);
 }
 
 /* The values go where gradients will be summed, or come from there. */
@@ -160,11 +179,6 @@ bool operation_uses_sums(const struct tensor_operation *operation)
 		return operation->state == READ_GRADIENT;
 	return operation->kind == OPERATION_WRITE && !operation->tensor->is_frozen &&
 	       !operation_is_of_state(operation);
-}
-
-void operation_end(struct tensor_operation *operation)
-{
-	finish(operation);
 }
 
 static void on_worked(struct work *work)
@@ -187,7 +201,11 @@ static void run_operation(struct work *work)
 void operation_start_work(struct tensor_operation *operation)
 {
 	operation->stage = IN_FLIGHT;
-	operation->work = (struct work){ .run = run_operation, .done = on_worked, .urgency = WORK_URGENT };
+	operation->work =
+		(struct work){ .run = run_operation,
+			       .done = on_worked,
+			       .urgency = WORK_URGENT,
+			       .is_brief = operation->bundle && operation->count <= BRIEF_ELEMENTS };
 	workers_submit(operation->job->node->workers, &operation->work);
 }
 
@@ -386,6 +404,7 @@ struct tensor_operation *operation_new(struct job *job, struct pending *pending,
 						.first = first,
 						.count = count };
 	queue_init(&operation->link);
+	queue_init(&operation->bundle_link);
 	queue_init(&operation->waiter.link);
 	queue_init(&operation->wish.link);
 	if (pending) {
@@ -398,15 +417,22 @@ struct tensor_operation *operation_new(struct job *job, struct pending *pending,
 
 /* ---- Members that go ---- */
 
-bool operation_is_under_way(const struct member *member, const struct pending *pending)
+/* It may be a version that does not come any more, or sums of a job that is broken. */
+bool operation_only_waits(const struct tensor_operation *operation)
+{
+	return operation->stage == WAITING_FOR_PACK || operation->stage == WAITING_FOR_SUMS ||
+	       operation->stage == WAITING_FOR_TURN;
+}
+
+bool operation_is_under_way(struct member *member, const struct pending *pending)
 {
 	struct tensor_operation *operation = member->operation;
 
+	if (bundle_is_under_way(member, pending))
+		return true;
 	if (!operation || operation->pending != pending)
 		return false;
-	/* It may wait for a version that does not come any more, or for sums of a job that is broken. */
-	if (operation->stage == WAITING_FOR_PACK || operation->stage == WAITING_FOR_SUMS ||
-	    operation->stage == WAITING_FOR_TURN) {
+	if (operation_only_waits(operation)) {
 		operation->pending = NULL;
 		operation_free(operation);
 		return false;
@@ -414,15 +440,20 @@ bool operation_is_under_way(const struct member *member, const struct pending *p
 	return true;
 }
 
-void operation_fail_refused(struct member *member)
+void operation_refuse_version(struct tensor_operation *operation)
 {
-	struct tensor_operation *operation = member->operation;
-
-	if (!operation || operation->stage != WAITING_FOR_PACK ||
-	    operation->waiter.version <= member_last_version(member))
+	if (operation->stage != WAITING_FOR_PACK ||
+	    operation->waiter.version <= member_last_version(operation->member))
 		return;
 	residency_forget(&operation->waiter);
 	on_pack(&operation->waiter, -EAGAIN);
+}
+
+void operation_fail_refused(struct member *member)
+{
+	bundle_fail_refused(member);
+	if (member->operation)
+		operation_refuse_version(member->operation);
 }
 
 void operation_give_up(struct tensor_operation *operation)
@@ -434,6 +465,7 @@ void operation_give_up(struct tensor_operation *operation)
 
 void operation_forget(struct member *member)
 {
+	bundle_forget(member);
 	if (member->operation)
 		operation_give_up(member->operation);
 }

@@ -29,7 +29,10 @@ enum operation_stage {
 #define READ_GRADIENT (-2)
 
 struct tensor_operation {
-	struct queue link; /* of the job's waiting ones, in WAITING_FOR_WRITES and WAITING_FOR_SUMS */
+	struct queue bundle_link;
+	struct bundle *bundle; /* that it is a part of; NULL: of none */
+	uint64_t window_at;    /* of a read: where its values go in the window */
+	struct queue link;     /* of the job's waiting ones, in WAITING_FOR_WRITES and WAITING_FOR_SUMS */
 	enum operation_kind kind;
 	enum operation_stage stage;
 	int state; /* STATE_PARAMETER, READ_GRADIENT, STATE_MASTER or a slot's number */
@@ -96,8 +99,22 @@ uint64_t operation_pack_element(const struct tensor_operation *operation);
 struct store_piece operation_kept(const struct tensor_operation *operation);
 /* It is freed, if it only waits; else it goes on, with nobody to answer. */
 void operation_give_up(struct tensor_operation *operation);
+/* For a version, sums or a turn that may not come any more. */
+bool operation_only_waits(const struct tensor_operation *operation);
+/* It fails if it waits for a version of its rank's that will not come. */
+void operation_refuse_version(struct tensor_operation *operation);
+void operation_free(struct tensor_operation *operation);
 /* Answers with its status, and frees it. */
 void operation_end(struct tensor_operation *operation);
+
+/* ---- tensor.c ---- */
+
+/* False, and the request is answered: it cannot be read. */
+bool tensor_check_read(struct pending *pending, const Tierd__Wire__TensorRead *read, int *ret_state);
+/* That the member can wait for. */
+uint64_t tensor_version_for(const struct member *member, uint64_t version);
+/* Of these elements, which are there, in the window. */
+uint64_t tensor_window_bytes(const struct job *job, const Tierd__Wire__TensorRead *read, int state);
 
 /* It is for the sums, not for the slot. */
 bool operation_uses_sums(const struct tensor_operation *operation);

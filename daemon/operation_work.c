@@ -120,7 +120,7 @@ void operation_split(const struct tensor_operation *operation, void *master)
 /* As an optimizer's kernel takes them. */
 static void read_gradients(const struct tensor_operation *operation)
 {
-	float *window = (float *)operation->member->window.base;
+	float *window = (float *)(operation->member->window.base + operation->window_at);
 	const float *sums = sums_address(operation), factor = operation->job->factor;
 
 	for (uint64_t i = 0; i < operation->count; i++)
@@ -129,7 +129,7 @@ static void read_gradients(const struct tensor_operation *operation)
 
 static void read_values(const struct tensor_operation *operation)
 {
-	void *window = operation->member->window.base;
+	void *window = operation->member->window.base + operation->window_at;
 
 	if (operation->state == READ_GRADIENT)
 		read_gradients(operation);

@@ -23,6 +23,8 @@ void reader_units(struct reader *reader, struct pending *pending, const Tierd__W
 void reader_refresh(struct reader *reader, struct pending *pending,
 		    const Tierd__Wire__ReaderRefresh *refresh);
 void reader_read(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderRead *read);
+void reader_read_many(struct reader *reader, struct pending *pending,
+		      const Tierd__Wire__ReaderReadMany *many);
 /* Nobody asks it any more: it is freed when nothing of it is in flight. */
 void reader_close(struct reader *reader);
 void readers_close_all(struct queue *client_readers);

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/size.h"
@@ -16,6 +17,9 @@
 #include "daemon/refuse.h"
 
 #define VIEWS_AT_ONCE 2
+
+/* As much is copied in a microsecond or two. */
+#define BRIEF_BYTES 16384
 
 /* ---- What is kept ---- */
 
@@ -203,10 +207,24 @@ void reader_refresh(struct reader *reader, struct pending *pending, const Tierd_
 
 /* ---- Read ---- */
 
-static void reply_read(struct reader *reader)
+static void free_pieces(struct reader *reader)
 {
-	struct pending *pending = TAKE_PTR(reader->pending);
+	if (reader->pieces != &reader->one)
+		free(reader->pieces);
+	reader->pieces = NULL;
+}
 
+static void begin_piece(struct reader *reader);
+
+static void end_piece(struct reader *reader)
+{
+	struct pending *pending;
+
+	if (reader->pending && ++reader->piece < reader->piece_count) {
+		begin_piece(reader);
+		return;
+	}
+	pending = TAKE_PTR(reader->pending);
 	if (pending)
 		pending_reply(pending, NULL);
 	reader_release(reader);
@@ -216,7 +234,7 @@ static void run_kept(struct work *work)
 {
 	struct reader *reader = container_of(work, struct reader, work);
 
-	memcpy(reader->window.base, reader->kept, reader->kept_bytes);
+	memcpy(reader->copy.target, reader->kept, reader->kept_bytes);
 }
 
 static void on_kept(struct work *work)
@@ -224,13 +242,16 @@ static void on_kept(struct work *work)
 	struct reader *reader = container_of(work, struct reader, work);
 
 	reader->is_working = false;
-	reply_read(reader);
+	end_piece(reader);
 }
 
 static void read_kept(struct reader *reader)
 {
 	reader->is_working = true;
-	reader->work = (struct work){ .run = run_kept, .done = on_kept, .urgency = WORK_NORMAL };
+	reader->work = (struct work){ .run = run_kept,
+				      .done = on_kept,
+				      .urgency = WORK_NORMAL,
+				      .is_brief = reader->kept_bytes <= BRIEF_BYTES };
 	workers_submit(reader->node->workers, &reader->work);
 }
 
@@ -243,7 +264,7 @@ static void on_copied(struct copy *copy, int status)
 	if (status < 0 && reader->pending)
 		fail_values(reader, "the values", copy, status);
 	else
-		reply_read(reader);
+		end_piece(reader);
 }
 
 static void go_on_reading(struct reader *reader)
@@ -275,15 +296,23 @@ static void go_on_reading(struct reader *reader)
 	fail_values(reader, "the values", &reader->copy, r);
 }
 
-static int find_range(const struct reader *reader, const Tierd__Wire__ReaderRead *read,
-		      struct copy_range *ret_range, char *message, size_t size)
+/* With room for it in the window. */
+static int find_piece(const struct reader *reader, const Tierd__Wire__ReaderRead *read, uint64_t at,
+		      struct reader_piece *ret_piece, char *message, size_t size)
 {
+	struct copy_range *range = &ret_piece->range;
 	int r = selection_find(reader->job, reader->may_read_all, read->unit, read->tensor, read->state,
-			       read->first, read->count, ret_range, message, size);
+			       read->first, read->count, range, message, size);
 
 	if (r < 0)
 		return r;
-	if (read->count > WINDOW_BYTES / copy_element_bytes(ret_range->section, ret_range->state))
+	ret_piece->at = at;
+	if (at % sizeof(float) != 0)
+		return refuse(message, size, -EINVAL,
+			      "a piece at byte %llu: numbers begin at multiples of %zu",
+			      (unsigned long long)at, sizeof(float));
+	if (at > WINDOW_BYTES ||
+	    read->count > (WINDOW_BYTES - at) / copy_element_bytes(range->section, range->state))
 		return refuse(message, size, -E2BIG, "the window has room for %llu bytes",
 			      (unsigned long long)WINDOW_BYTES);
 	if (read->step != reader->step)
@@ -293,37 +322,95 @@ static int find_range(const struct reader *reader, const Tierd__Wire__ReaderRead
 	return 0;
 }
 
-void reader_read(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderRead *read)
+static void begin_piece(struct reader *reader)
 {
-	struct copy_range range;
-	char message[400];
-	int r;
+	const struct reader_piece *piece = &reader->pieces[reader->piece];
+	const struct copy_range *range = &piece->range;
 
-	if (!reader_check(reader, pending))
-		return;
-	r = find_range(reader, read, &range, message, sizeof(message));
-	if (r < 0) {
-		pending_error(pending, r, "job %s: %s", reader->job_name, message);
-		return;
-	}
-	if (range.count == 0) {
-		pending_reply(pending, NULL);
-		return;
-	}
-	reader->pending = pending;
-	reader->activity = READING;
-	reader->kept = view_find(&reader->view, &range);
-	reader->kept_bytes = range.count * copy_element_bytes(range.section, range.state);
+	reader->kept = view_find(&reader->view, range);
+	reader->kept_bytes = range->count * copy_element_bytes(range->section, range->state);
 	reader->copy = (struct copy){ .job = reader->job,
 				      .snapshot = reader->snapshot,
-				      .range = range,
-				      .target = reader->window.base,
+				      .range = *range,
+				      .target = reader->window.base + piece->at,
 				      .buffer = reader->buffer.base,
 				      .done = on_copied };
 	if (reader->kept)
 		read_kept(reader);
 	else
 		go_on_reading(reader);
+}
+
+static void read_pieces(struct reader *reader, struct pending *pending)
+{
+	if (reader->piece_count == 0) {
+		pending_reply(pending, NULL);
+		return;
+	}
+	reader->pending = pending;
+	reader->activity = READING;
+	reader->piece = 0;
+	begin_piece(reader);
+}
+
+void reader_read(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderRead *read)
+{
+	char message[400];
+	int r;
+
+	if (!reader_check(reader, pending))
+		return;
+	free_pieces(reader);
+	reader->pieces = &reader->one;
+	reader->piece_count = read->count > 0;
+	r = find_piece(reader, read, 0, &reader->one, message, sizeof(message));
+	if (r < 0)
+		pending_error(pending, r, "job %s: %s", reader->job_name, message);
+	else
+		read_pieces(reader, pending);
+}
+
+static int find_pieces(struct reader *reader, const Tierd__Wire__ReaderReadMany *many, char *message,
+		       size_t size)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < many->n_pieces && r == 0; i++) {
+		const Tierd__Wire__TensorPiece *piece = many->pieces[i];
+		const Tierd__Wire__ReaderRead read = { .unit = piece->unit,
+						       .tensor = piece->tensor,
+						       .state = piece->state,
+						       .first = piece->first,
+						       .count = piece->count,
+						       .step = many->step };
+
+		r = find_piece(reader, &read, piece->at, &reader->pieces[reader->piece_count], message, size);
+		reader->piece_count += piece->count > 0;
+	}
+	return r;
+}
+
+/* So few that nobody is charged for them. */
+void reader_read_many(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderReadMany *many)
+{
+	char message[400] = "out of memory";
+	int r;
+
+	if (!reader_check(reader, pending))
+		return;
+	if (many->n_pieces > WIRE_MAX_PIECES) {
+		pending_error(pending, -E2BIG, "%zu pieces are more than %d", many->n_pieces,
+			      WIRE_MAX_PIECES);
+		return;
+	}
+	free_pieces(reader);
+	reader->piece_count = 0;
+	reader->pieces = calloc(many->n_pieces + 1, sizeof(*reader->pieces));
+	r = reader->pieces ? find_pieces(reader, many, message, sizeof(message)) : -ENOMEM;
+	if (r < 0)
+		pending_error(pending, r, "job %s: %s", reader->job_name, message);
+	else
+		read_pieces(reader, pending);
 }
 
 /* ---- For reader.c ---- */
@@ -340,6 +427,7 @@ void reader_values_clear(struct reader *reader)
 {
 	free_view(reader);
 	free_chosen(reader);
+	free_pieces(reader);
 }
 
 void reader_values_go_on(struct reader *reader)

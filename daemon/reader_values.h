@@ -35,6 +35,12 @@ struct reader {
 	struct view view;
 	struct selection chosen; /* for the next view, if has_chosen */
 	bool has_chosen;
+	/* What a request reads, one after the other. */
+	struct reader_piece {
+		struct copy_range range;
+		uint64_t at; /* in the window */
+	} * pieces, one;     /* owned, if it is not that one */
+	size_t piece_count, piece;
 	struct copy copy; /* into the window */
 	bool is_copying, is_working;
 	const char *kept; /* what the work copies */

@@ -4,6 +4,7 @@
 
 #include "common/clock.h"
 #include "daemon/blob_requests.h"
+#include "daemon/bundle.h"
 #include "daemon/client_inside.h"
 #include "daemon/drain.h"
 #include "daemon/drop.h"
@@ -167,6 +168,8 @@ static bool handle_reader_request(struct pending *pending, const Tierd__Wire__Re
 		HANDLE_READER(READER_REFRESH, reader_refresh,
 			      reader_refresh(reader, pending, request->reader_refresh));
 		HANDLE_READER(READER_READ, reader_read, reader_read(reader, pending, request->reader_read));
+		HANDLE_READER(READER_READ_MANY, reader_read_many,
+			      reader_read_many(reader, pending, request->reader_read_many));
 		HANDLE_READER(READER_CLOSE, reader_close, close_reader(reader, pending));
 	default:
 		return false;
@@ -238,6 +241,8 @@ static bool handle_job_request(struct pending *pending, const Tierd__Wire__Reque
 		HANDLE_JOB(WRITE_END, write_end, writing_leave(pending, request->write_end));
 		HANDLE_JOB(TENSOR_WRITE, tensor_write, tensor_write(pending, request->tensor_write));
 		HANDLE_JOB(TENSOR_READ, tensor_read, tensor_read(pending, request->tensor_read));
+		HANDLE_JOB(TENSOR_READ_MANY, tensor_read_many,
+			   bundle_read(pending, request->tensor_read_many));
 		HANDLE_JOB(STATISTICS_READ, statistics_read, account_read(pending));
 	default:
 		return false;

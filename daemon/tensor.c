@@ -37,7 +37,7 @@ static bool check_range(struct pending *pending, uint32_t unit, uint32_t index, 
 	else if (count > WINDOW_BYTES / window_element_bytes(&units->tensors[index], is_wide))
 		pending_error(pending, -E2BIG, "the window has room for %llu bytes",
 			      (unsigned long long)WINDOW_BYTES);
-	else if (pending->member->operation)
+	else if (pending->member->operation || pending->member->bundle)
 		pending_error(pending, -EBUSY, "the window is in use by another request");
 	else
 		return true;
@@ -283,7 +283,7 @@ static int find_state(const struct job_options *options, const char *name, int *
 }
 
 /* Until it finishes its step, a rank has only the values before that. */
-static uint64_t version_for(const struct member *member, uint64_t version)
+uint64_t tensor_version_for(const struct member *member, uint64_t version)
 {
 	uint64_t decided = member->job->decided;
 
@@ -324,37 +324,51 @@ static void start_read(struct pending *pending, const Tierd__Wire__TensorRead *r
 	operation_want_pack(operation, operation->tensor->is_frozen ? 0 : version);
 }
 
-void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read)
+bool tensor_check_read(struct pending *pending, const Tierd__Wire__TensorRead *read, int *ret_state)
 {
-	struct job *job = pending->member->job;
-	uint64_t version = version_for(pending->member, read->version);
+	const struct job *job = pending->member->job;
+	uint64_t version = tensor_version_for(pending->member, read->version);
 	char message[256];
-	int state;
+	int r;
 
 	if (job->phase != JOB_TRAINED || (pending->member->epoch == 0 && !pending->member->has_reconnected)) {
 		job_check_live(pending, pending->member->epoch);
-		return;
+		return false;
 	}
-	int r = find_state(&job->options, read->state, &state, message, sizeof(message));
-
+	r = find_state(&job->options, read->state, ret_state, message, sizeof(message));
 	if (r < 0) {
 		pending_error(pending, r, "%s", message);
-		return;
+		return false;
 	}
 	if (!check_range(pending, read->unit, read->tensor, read->first, read->count,
-			 state != STATE_PARAMETER))
-		return;
+			 *ret_state != STATE_PARAMETER))
+		return false;
 	const struct tensor *tensor = &job->catalog.units[read->unit].tensors[read->tensor];
 
-	if (state != READ_GRADIENT && !check_version(pending, tensor, version))
+	if (*ret_state != READ_GRADIENT && !check_version(pending, tensor, version))
+		return false;
+	if (!tensor->is_frozen || *ret_state == STATE_PARAMETER)
+		return true;
+	pending_error(pending, -ENODATA, "tensor \"%s\" is frozen: it has no %s", tensor->name, read->state);
+	return false;
+}
+
+uint64_t tensor_window_bytes(const struct job *job, const Tierd__Wire__TensorRead *read, int state)
+{
+	return read->count * window_element_bytes(&job->catalog.units[read->unit].tensors[read->tensor],
+						  state != STATE_PARAMETER);
+}
+
+void tensor_read(struct pending *pending, const Tierd__Wire__TensorRead *read)
+{
+	int state;
+
+	if (!tensor_check_read(pending, read, &state))
 		return;
-	if (tensor->is_frozen && state != STATE_PARAMETER)
-		pending_error(pending, -ENODATA, "tensor \"%s\" is frozen: it has no %s", tensor->name,
-			      read->state);
-	else if (state == READ_GRADIENT)
+	if (state == READ_GRADIENT)
 		read_gradient(pending, read);
 	else if (read->count == 0)
 		pending_reply(pending, NULL);
 	else
-		start_read(pending, read, state, version);
+		start_read(pending, read, state, tensor_version_for(pending->member, read->version));
 }

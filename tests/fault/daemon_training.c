@@ -94,6 +94,20 @@ static int take_step_by_owner(struct actor *actor, uint64_t version)
 	return r < 0 ? r : actor_await(actor, number, 1)->status;
 }
 
+static int read_some(struct actor *actor, const char *state, uint64_t version)
+{
+	Tierd__Wire__TensorPiece pieces[2] = { TIERD__WIRE__TENSOR_PIECE__INIT,
+					       TIERD__WIRE__TENSOR_PIECE__INIT };
+
+	for (unsigned i = 0; i < 2; i++) {
+		pieces[i].unit = pieces[i].tensor = i;
+		pieces[i].state = (char *)state;
+		pieces[i].count = TRAINING_ELEMENTS;
+		pieces[i].at = i * TRAINING_ELEMENTS * sizeof(float);
+	}
+	return actor_await(actor, actor_send_read_many(actor, pieces, 2, version), 0)->status;
+}
+
 static int train(struct actor *actor, const struct actor_job *job, uint64_t version)
 {
 	bool is_by_owner = job->optimizer == OPTIMIZER_NONE;
@@ -110,9 +124,7 @@ static int train(struct actor *actor, const struct actor_job *job, uint64_t vers
 		r = is_by_owner ? take_step_by_owner(actor, version) : actor_take_step(actor);
 	if (r == 0)
 		r = gather_all(actor, version + 1);
-	return r < 0 ? r
-		     : actor_read(actor, 0, 0, is_by_owner ? "master" : "m", 0, TRAINING_ELEMENTS,
-				  version + 1);
+	return r < 0 ? r : read_some(actor, is_by_owner ? "master" : "m", version + 1);
 }
 
 int training_run(struct scene *scene, struct actor *actor, const struct actor_job *job)

@@ -45,7 +45,7 @@ def message(**fields):
 REQUESTS = {name: number for number, name in enumerate(
     ["open", "define", "ready", "leave", "gather", "cancel", "prefetch", "phase", "wait", "push", "begin", "step",
      "write", "read", "statistics", "ping", "node", "jobs", "units", "await"], 1)}
-REQUESTS |= {"drop": 30, "map": 40, "leases": 50, "evict": 51, "drain": 52, "let go": 53, "finish": 60, "write begin": 250, "write end": 251, "watch": 110, "verify": 180, "scrub": 181, "trace": 190,
+REQUESTS |= {"drop": 30, "map": 40, "leases": 50, "evict": 51, "drain": 52, "let go": 53, "finish": 60, "write begin": 250, "write end": 251, "read many": 252, "copy many": 253, "watch": 110, "verify": 180, "scrub": 181, "trace": 190,
              "follow": 191}
 REQUESTS.update({"look": 70, "list": 71, "refresh": 72, "copy": 73, "close": 74, "tensors": 75})
 NONE = 4  # the optimizer
@@ -155,6 +155,12 @@ SEEDS = {
     "values": opened(0, 1) + ask(0, "define", _1=1, _2="u", _3=[tensor("w", 100, BF16, 0), tensor("f", 50, FP32, 0, 1)])
               + ask(0, "write", _1=1, _2=0, _3=0, _4=0, _5=100) + settle() + ask(0, "write", _1=1, _3=1, _5=50) + ready(0)
               + settle() + ask(0, "read", _1=1, _4="master", _6=100) + settle() + ask(0, "read", _1=1, _4="v", _6=7),
+    "many": begun(0, 1) + settle() + train(0) + settle()
+            + ask(0, "read many", _1=1, _2=1, _3=[message(_2=i % 2, _3=state, _5=10, _6=64 * i) for i, state in enumerate(("m", "master", "parameter", "v"))])
+            + settle() + ask(0, "read many", _1=1, _2=1, _3=[message(_1=1, _3="parameter", _4=1, _5=499), message(_1=1, _2=1, _3="m", _5=300, _6=1000)])
+            + ask(1, "look", _1="play") + settle() + ask(1, "refresh", _1=1, _2=1, _3=[message(_3="m", _7=1)]) + settle()
+            + ask(1, "copy many", _1=1, _2=1, _3=[message(_3="m", _5=7), message(_3="master", _5=7, _6=64), message(_1=1, _3="parameter", _5=7, _6=128)]) + settle()
+            + ask(0, "read many", _1=1, _2=1, _3=[message(_3="v", _5=1000)] * 5) + die(0) + settle(),
     "states": opened(0, 2) + opened(1, 2) + defined(0) + defined(1)
               + ask(0, "write", _1=1, _5=100, _220="m", _221=7) + ask(1, "write", _1=1, _4=50, _5=100, _220="v", _221=7) + settle()
               + ask(0, "write", _1=1, _2=1, _5=10, _220="v", _221=7) + ready(0) + ready(1) + settle() + train(0) + train(1) + settle(),

@@ -478,6 +478,48 @@ int actor_read(struct actor *actor, uint32_t unit, uint32_t tensor, const char *
 	return actor_await(actor, number, 0)->status;
 }
 
+#define PIECES_MOST 2000
+
+static Tierd__Wire__TensorPiece **point_to(Tierd__Wire__TensorPiece *pieces, size_t count)
+{
+	static Tierd__Wire__TensorPiece *pointers[PIECES_MOST];
+
+	assert(count <= PIECES_MOST);
+	for (size_t i = 0; i < count; i++)
+		pointers[i] = &pieces[i];
+	return pointers;
+}
+
+uint32_t actor_send_read_many(struct actor *actor, Tierd__Wire__TensorPiece *pieces, size_t count,
+			      uint64_t version)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__TensorReadMany many = TIERD__WIRE__TENSOR_READ_MANY__INIT;
+
+	many.job = actor->job;
+	many.version = version;
+	many.n_pieces = count;
+	many.pieces = point_to(pieces, count);
+	request.body_case = TIERD__WIRE__REQUEST__BODY_TENSOR_READ_MANY;
+	request.tensor_read_many = &many;
+	return actor_send(actor, &request);
+}
+
+uint32_t actor_send_reader_read_many(struct actor *actor, uint32_t reader, Tierd__Wire__TensorPiece *pieces,
+				     size_t count, uint64_t step)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__ReaderReadMany many = TIERD__WIRE__READER_READ_MANY__INIT;
+
+	many.reader = reader;
+	many.step = step;
+	many.n_pieces = count;
+	many.pieces = point_to(pieces, count);
+	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_READ_MANY;
+	request.reader_read_many = &many;
+	return actor_send(actor, &request);
+}
+
 int actor_set_blob(struct actor *actor, const char *key, uint64_t size, char fill)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;

@@ -215,6 +215,9 @@ uint32_t actor_send_read(struct actor *actor, uint32_t unit, uint32_t tensor, co
 			 uint64_t first, uint64_t count, uint64_t version);
 int actor_read(struct actor *actor, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
 	       uint64_t count, uint64_t version);
+/* Many pieces with one request. */
+uint32_t actor_send_read_many(struct actor *actor, Tierd__Wire__TensorPiece *pieces, size_t count,
+			      uint64_t version);
 /* In pieces, each of whose bytes is fill; at the next step. */
 int actor_set_blob(struct actor *actor, const char *key, uint64_t size, char fill);
 /* To the window; ret_blob: what the answer says. */
@@ -233,6 +236,8 @@ int actor_open_reader(struct actor *actor, const char *job, uint32_t *ret_reader
 uint32_t actor_send_refresh(struct actor *actor, uint32_t reader, const Tierd__Wire__ReaderPiece *pieces,
 			    size_t count);
 uint32_t actor_send_reader_read(struct actor *actor, uint32_t reader, const Tierd__Wire__ReaderRead *read);
+uint32_t actor_send_reader_read_many(struct actor *actor, uint32_t reader, Tierd__Wire__TensorPiece *pieces,
+				     size_t count, uint64_t step);
 uint32_t actor_send_close_reader(struct actor *actor, uint32_t reader);
 
 /* The last elements of the first tensor of each unit: a state of all units, of which a reader may keep a

@@ -4,7 +4,7 @@ from messages import FORK, RESERVE, RETAIN, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE
 from messages import (
     AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
     PUSH, READ, READER_CLOSE, READER_OPEN, RELEASE, READER_READ, READER_REFRESH, READER_UNITS, READY, STATISTICS, STEP, TENSORS, UNITS, WAIT, WATCH,
-    SCRUB, TRACE, TRACE_READ, VERIFY, WRITE, WRITE_BEGIN, WRITE_END, data, number, rates, varint,
+    READ_MANY, READER_READ_MANY, SCRUB, TRACE, TRACE_READ, VERIFY, WRITE, WRITE_BEGIN, WRITE_END, data, number, rates, varint,
 )
 
 KINDS = {
@@ -15,6 +15,7 @@ KINDS = {
     TENSORS: "a question for tensors",
     AWAIT: "an await", DROP: "a job to drop", MAP: "a question for a page", LEASES: "a question for leases",
     EVICT: "units to evict", RELEASE: "a job to release", DRAIN: "a drain", FINISH: "a step to finish", HURRY: "a step to hurry",
+    READ_MANY: "many values to read", READER_READ_MANY: "many values for a reader",
     WRITE_BEGIN: "a writing", WRITE_END: "the end of a writing",
     READER_OPEN: "a reader to open", READER_UNITS: "a reader's question for units", READER_REFRESH: "a refresh",
     READER_READ: "values for a reader", READER_CLOSE: "a reader to close", WATCH: "a watch",
@@ -24,6 +25,11 @@ KINDS = {
 }
 
 tensor = data(1, "t") + number(3, 1) + data(4, varint(10)) + number(7, 2)
+
+
+def piece_to_read(unit=0, tensor=0, state="parameter", first=0, count=10, at=0):
+    """Of a read of many."""
+    return number(1, unit) + number(2, tensor) + data(3, state) + number(4, first) + number(5, count) + number(6, at)
 
 
 def of_job(job=JOB, epoch=EPOCH, unit=0):
@@ -46,6 +52,7 @@ def of_job(job=JOB, epoch=EPOCH, unit=0):
         WRITE_END: now,
         WRITE: name + number(2, unit) + number(5, 10),
         READ: name + number(2, unit) + data(4, "parameter") + number(6, 10),
+        READ_MANY: name + data(3, piece_to_read(unit)) * 2,
         STATISTICS: name,
         AWAIT: name + number(2, 1),
         HURRY: name + number(2, 1),
@@ -67,6 +74,7 @@ def of_reader(reader=READER, **values):
         READER_UNITS: name,
         READER_REFRESH: name + number(2, 1) + data(3, piece(**tensor)),
         READER_READ: name + read + number(5, tensor["first"]) + number(6, tensor["count"]),
+        READER_READ_MANY: name + data(3, piece_to_read(**tensor)) * 2,
         READER_CLOSE: name,
     }
 

@@ -1,10 +1,10 @@
 """Requests that are right, at a stage where they are not, or about what is not there; and requests with nothing in them."""
 from hostile_cases.case import BUFFERS, DEFINED, EPOCH, FINE, GONE, GREETED, JOB, LEFT, OPENED, READY, UNITS, Answered, Case, one_of
-from hostile_cases.request import KINDS, of_job, of_reader
+from hostile_cases.request import KINDS, of_job, of_reader, piece_to_read
 from messages import FORK, RESERVE, RETAIN, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS
 from messages import (
     AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
-    PUSH, READ, READER_OPEN, READY as READY_FIELD, RELEASE, SCRUB, STATISTICS, STEP, TENSORS, UNITS as UNITS_FIELD, VERIFY, WAIT, WRITE, WRITE_BEGIN,
+    PUSH, READ, READ_MANY, READER_OPEN, READY as READY_FIELD, RELEASE, SCRUB, STATISTICS, STEP, TENSORS, UNITS as UNITS_FIELD, VERIFY, WAIT, WRITE, WRITE_BEGIN,
     WRITE_END, codes, data, number, rates, varint,
 )
 
@@ -43,7 +43,7 @@ def without_job():
 
 
 def too_early():
-    for field in (GATHER, PHASE, WAIT, PUSH, BEGIN, STEP, FINISH, WRITE_BEGIN, WRITE_END, READ):
+    for field in (GATHER, PHASE, WAIT, PUSH, BEGIN, STEP, FINISH, WRITE_BEGIN, WRITE_END, READ, READ_MANY):
         yield Case(f"{KINDS[field]} before units are defined", OPENED, (field, of_job()[field]), NOT_READY)
         yield Case(f"{KINDS[field]} before the job is ready", DEFINED, (field, of_job()[field]), NOT_READY)
 
@@ -57,7 +57,7 @@ def other_epochs():
 
 def other_units():
     for unit in (UNITS, 1 << 16, 1 << 31, BEYOND):
-        for field in (GATHER, PUSH, READ):
+        for field in (GATHER, PUSH, READ, READ_MANY):
             body = of_job(unit=unit)[field]
             yield Case(f"{KINDS[field]} of unit {unit}", READY, (field, body), Answered("EINVAL", f"no unit {unit}"))
         body = number(1, JOB) + number(2, unit) + number(5, 1)
@@ -128,6 +128,17 @@ CASES = [
     Case("a gather of a step that nobody takes", READY, (GATHER, here(_3=0, _4=3)), Answered("EINVAL", "ahead of every step")),
     Case("a gather of step 2^64-1", READY, (GATHER, here(_3=0, _4=-1)), Answered("EINVAL", "ahead of every step")),
     Case("a read of step 2^64-1", READY, (READ, number(1, JOB) + data(4, "m") + number(6, 1) + number(7, -1)),
+         Answered("EINVAL", "ahead of every step")),
+    *(Case(f"many values of which one {what}", READY, (READ_MANY, number(1, JOB) + data(3, piece_to_read()) + data(3, piece_to_read(**wrong))),
+           Answered(error, words))
+      for what, wrong, error, words in (
+          ("is of no tensor", {"tensor": BEYOND}, "EINVAL", "no tensor"), ("is of no state", {"state": "x"}, "ENODATA", "there is no state"),
+          ("goes beyond the tensor", {"first": -1, "count": 2}, "ERANGE", "are beyond"), ("goes beyond all tensors", {"count": -1}, "ERANGE", "are beyond"),
+          ("goes beyond the window", {"at": 1 << 20}, "E2BIG", "beyond the window"), ("lies at byte 2^64-4", {"at": -4}, "E2BIG", "beyond the window"),
+          ("lies at an odd byte", {"at": 7}, "EINVAL", "multiples of 4"), ("is a gradient", {"state": "gradient"}, "ENODATA", "there is no state"))),
+    Case("more values than one request may have", READY, (READ_MANY, number(1, JOB) + data(3, piece_to_read()) * 1025), Answered("E2BIG", "more than 1024")),
+    Case("as many values as one request may have", READY, (READ_MANY, number(1, JOB) + data(3, piece_to_read()) * 1024), FINE),
+    Case("many values of step 2^64-1", READY, (READ_MANY, number(1, JOB) + number(2, -1) + data(3, piece_to_read())),
          Answered("EINVAL", "ahead of every step")),
     Case("a cancel of nothing", READY, (CANCEL, number(1, JOB) + number(2, 77777)), FINE),
     *(Case(f"a wait for a buffer of unit {unit}", READY, (WAIT, here(_3=unit)), Answered("EINVAL", f"no unit {unit}"))
