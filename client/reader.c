@@ -18,7 +18,7 @@
 /* ---- Calls ---- */
 
 /* A connection that was lost has taken its readers with it, also if it has been opened again since. */
-static int check(const struct tierd_reader *reader)
+int reader_check(const struct tierd_reader *reader)
 {
 	int r = connection_check(reader->node);
 
@@ -30,13 +30,13 @@ static int check(const struct tierd_reader *reader)
 	return r;
 }
 
-static int enter(struct tierd_reader *reader)
+int reader_enter(struct tierd_reader *reader)
 {
 	int r = connection_enter(reader->node);
 
 	if (r < 0)
 		return r;
-	r = check(reader);
+	r = reader_check(reader);
 	if (r < 0)
 		connection_exit(reader->node);
 	return r;
@@ -48,7 +48,7 @@ static bool is_free(const void *argument)
 }
 
 /* One thread at a time: the window is one. */
-static int take(struct tierd_reader *reader, uint64_t deadline)
+int reader_take(struct tierd_reader *reader, uint64_t deadline)
 {
 	int r = connection_wait(reader->node, is_free, reader, deadline);
 
@@ -59,7 +59,7 @@ static int take(struct tierd_reader *reader, uint64_t deadline)
 	return r;
 }
 
-static void give(struct tierd_reader *reader)
+void reader_give(struct tierd_reader *reader)
 {
 	reader->is_busy = false;
 	pthread_cond_broadcast(&reader->node->changed);
@@ -69,7 +69,7 @@ int reader_call(struct tierd_reader *reader, const struct ticket_kind *kind,
 		const Tierd__Wire__Request *request, uint64_t deadline)
 {
 	struct tierd_ticket *ticket = NULL;
-	int r = check(reader);
+	int r = reader_check(reader);
 
 	if (r == 0)
 		r = ticket_new(reader->node, NULL, kind, &ticket);
@@ -302,7 +302,7 @@ int tierd_reader_state(struct tierd_reader *reader, struct tierd_reader_state *r
 	int r = CHECK_GIVEN(reader, ret_state);
 
 	if (r == 0)
-		r = enter(reader);
+		r = reader_enter(reader);
 	if (r < 0)
 		return r;
 	own.step = reader->step;
@@ -383,15 +383,15 @@ static int refresh_alone(struct tierd_reader *reader, const Tierd__Wire__ReaderR
 			 uint64_t *ret_step)
 {
 	uint64_t deadline;
-	int r = enter(reader);
+	int r = reader_enter(reader);
 
 	if (r < 0)
 		return r;
 	deadline = connection_deadline(reader->node, -1);
-	r = take(reader, deadline);
+	r = reader_take(reader, deadline);
 	if (r == 0) {
 		r = refresh(reader, body, deadline);
-		give(reader);
+		reader_give(reader);
 	}
 	if (r == 0 && ret_step)
 		*ret_step = reader->step;
@@ -433,7 +433,12 @@ static const struct ticket_kind read_kind = {
 	.name = "tierd_reader_read", .replies = 1, .answer = status_answer, .is_jobless = true
 };
 
-static uint64_t element_bytes(const struct tierd_tensor *tensor, const char *state)
+int reader_read_call(struct tierd_reader *reader, const Tierd__Wire__Request *request, uint64_t deadline)
+{
+	return reader_call(reader, &read_kind, request, deadline);
+}
+
+uint64_t reader_element_bytes(const struct tierd_tensor *tensor, const char *state)
 {
 	if (strcmp(state, "parameter") != 0 || tensor->format == TIERD_FP32)
 		return 4;
@@ -452,13 +457,13 @@ static int read_all(struct tierd_reader *reader, Tierd__Wire__ReaderRead *read, 
 	request.reader_read = read;
 	for (; r == 0 && left > 0; left -= read->count) {
 		read->count = left < fits ? left : fits;
-		r = reader_call(reader, &read_kind, &request, deadline);
+		r = reader_read_call(reader, &request, deadline);
 		if (r < 0)
 			return r;
 		connection_exit(reader->node);
 		memcpy(data, reader->window.address, read->count * bytes);
 		pthread_mutex_lock(&reader->node->lock);
-		r = check(reader);
+		r = reader_check(reader);
 		data += read->count * bytes;
 		read->first += read->count;
 	}
@@ -477,11 +482,11 @@ int tierd_reader_read(struct tierd_reader *reader, uint32_t unit, uint32_t tenso
 	if (r == 0)
 		r = reader_check_range(reader, unit, tensor, first, count);
 	if (r == 0)
-		r = enter(reader);
+		r = reader_enter(reader);
 	if (r < 0)
 		return r;
 	deadline = connection_deadline(reader->node, -1);
-	r = take(reader, deadline);
+	r = reader_take(reader, deadline);
 	if (r == 0) {
 		read.reader = reader->number;
 		read.unit = unit;
@@ -490,9 +495,9 @@ int tierd_reader_read(struct tierd_reader *reader, uint32_t unit, uint32_t tenso
 		read.first = first;
 		read.count = count;
 		read.step = reader->step;
-		r = read_all(reader, &read, element_bytes(&reader->units[unit].tensors[tensor], state),
+		r = read_all(reader, &read, reader_element_bytes(&reader->units[unit].tensors[tensor], state),
 			     ret_data, deadline);
-		give(reader);
+		reader_give(reader);
 	}
 	connection_exit(reader->node);
 	return r;

@@ -33,6 +33,15 @@ struct tierd_reader {
 int reader_call(struct tierd_reader *reader, const struct ticket_kind *kind,
 		const Tierd__Wire__Request *request, uint64_t deadline);
 
+/* The same of values. */
+int reader_read_call(struct tierd_reader *reader, const Tierd__Wire__Request *request, uint64_t deadline);
+
+/* 0, or why it cannot be used any more. */
+int reader_check(const struct tierd_reader *reader);
+/* For one thread at a time, because the window is one. */
+int reader_take(struct tierd_reader *reader, uint64_t deadline);
+void reader_give(struct tierd_reader *reader);
+
 /* Asks for the units. */
 int reader_learn(struct tierd_reader *reader, uint64_t deadline);
 void reader_forget(struct tierd_reader *reader);
@@ -40,6 +49,12 @@ void reader_forget(struct tierd_reader *reader);
 /* -EINVAL: there are none. */
 int reader_check_range(const struct tierd_reader *reader, uint32_t unit, uint32_t tensor, uint64_t first,
 		       uint64_t count);
+
+/* In the window. */
+uint64_t reader_element_bytes(const struct tierd_tensor *tensor, const char *state);
+
+/* Locks the node, if the reader can be used; connection_exit() ends that. */
+int reader_enter(struct tierd_reader *reader);
 
 /* Frees the handle; the daemon is told elsewhere. */
 void reader_drop(struct tierd_reader *reader);

@@ -1,7 +1,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "client/job.h"
+#include "client/tensor.h"
 #include "client/window.h"
 
 /* ---- Pieces ---- */
@@ -21,7 +21,7 @@ struct transfer {
 	uint64_t deadline;
 };
 
-static int check_range(const struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t first,
+int tensor_check_range(const struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t first,
 		       uint64_t count)
 {
 	int r = job_check_unit(job, unit);
@@ -38,6 +38,13 @@ static int check_range(const struct tierd_job *job, uint32_t unit, uint32_t tens
 			-EINVAL, "elements %lu to %lu are not within tensor %u of unit \"%s\", which has %lu",
 			first, first + count, tensor, job_unit_name(job, unit), elements);
 	return 0;
+}
+
+uint64_t tensor_element_bytes(const struct tierd_job *job, uint32_t unit, uint32_t tensor,
+			      bool has_full_elements)
+{
+	return has_full_elements ? sizeof(float)
+				 : section_element_bytes(job->units[unit]->tensors[tensor].section);
 }
 
 static int move_piece(struct transfer *transfer, uint64_t count)
@@ -112,13 +119,10 @@ static int transfer_once(struct transfer *transfer, enum job_need need)
 
 	if (r < 0)
 		return r;
-	r = check_range(job, transfer->unit, transfer->tensor, transfer->first, transfer->count);
+	r = tensor_check_range(job, transfer->unit, transfer->tensor, transfer->first, transfer->count);
 	if (r == 0) {
-		transfer->element_bytes =
-			transfer->has_full_elements
-				? 4
-				: section_element_bytes(
-					  job->units[transfer->unit]->tensors[transfer->tensor].section);
+		transfer->element_bytes = tensor_element_bytes(job, transfer->unit, transfer->tensor,
+							       transfer->has_full_elements);
 		transfer->deadline = connection_deadline(job->node, -1);
 		r = transfer_all(transfer);
 	}
@@ -219,7 +223,7 @@ int tierd_tensor_shard(struct tierd_job *job, uint32_t unit, uint32_t tensor, ui
 		r = job_enter(job, JOB_LIVE);
 	if (r < 0)
 		return r;
-	r = check_range(job, unit, tensor, 0, 0);
+	r = tensor_check_range(job, unit, tensor, 0, 0);
 	if (r == 0 && unit_layout_gradient_offset(&job->units[unit]->layout,
 						  &job->units[unit]->tensors[tensor]) == TIERD_NO_OFFSET)
 		r = message_fail(-EINVAL, "tensor %u of unit \"%s\" is frozen: it is not partitioned", tensor,

@@ -430,6 +430,20 @@ int tierd_write_cancel(struct tierd_job *job);
 int tierd_tensor_read(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
 		      uint64_t count, void *ret_data /* or NULL if count is 0 */);
 
+/* What tierd_read_many, or tierd_reader_read_many, is to read: as of tierd_tensor_read. */
+struct tierd_read {
+	size_t size;           /* sizeof(struct tierd_read) */
+	uint32_t unit, tensor;
+	const char *state;
+	uint64_t first, count; /* elements of the tensor */
+	void *ret_data;        /* or NULL if count is 0 */
+};
+#define TIERD_READ_INIT { sizeof(struct tierd_read), 0, 0, "parameter", 0, 0, NULL }
+
+/* The same for many pieces, of any tensors and states but "gradient": a request for as many as fit into 1 MiB, instead
+ * of one for each. After an error what is in the buffers is not known. */
+int tierd_read_many(struct tierd_job *job, const struct tierd_read *reads /* or NULL if count is 0 */, size_t count);
+
 /* The part of a tensor's elements that this rank's shard of the unit holds; count may be 0. */
 int tierd_tensor_shard(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t *ret_first,
 		       uint64_t *ret_count);
@@ -552,6 +566,10 @@ int tierd_reader_refresh(struct tierd_reader *reader, const struct tierd_piece *
  * they were not kept; -EPERM: it is shared for reading, and this is no parameter. */
 int tierd_reader_read(struct tierd_reader *reader, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
 		      uint64_t count, void *ret_data /* or NULL if count is 0 */);
+
+/* The same for many pieces, as tierd_read_many does. */
+int tierd_reader_read_many(struct tierd_reader *reader, const struct tierd_read *reads /* or NULL if count is 0 */,
+			   size_t count);
 
 /* ---- Statistics ---------------------------------------------------------------------------------------- */
 

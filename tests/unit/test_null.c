@@ -24,6 +24,7 @@ struct given {
 	struct tierd_job_state *struct_job_state;
 	struct tierd_piece *struct_piece;
 	struct tierd_rates *struct_rates;
+	struct tierd_read *struct_read;
 	struct tierd_reader_options *struct_reader_options;
 	struct tierd_reader_state *struct_reader_state;
 	struct tierd_statistics *struct_statistics;
@@ -164,6 +165,7 @@ static void try_call(const struct null_call *call)
 	struct tierd_job_state state;
 	struct tierd_piece piece = TIERD_PIECE_INIT;
 	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
+	struct tierd_read read = TIERD_READ_INIT;
 	struct tierd_reader_options reader_options = TIERD_READER_OPTIONS_INIT;
 	struct tierd_reader_state reader_state = TIERD_READER_STATE_INIT;
 	struct tierd_statistics statistics = TIERD_STATISTICS_INIT;
@@ -193,6 +195,7 @@ static void try_call(const struct null_call *call)
 				     .struct_job_state = &state,
 				     .struct_piece = &piece,
 				     .struct_rates = &rates,
+				     .struct_read = &read,
 				     .struct_reader_options = &reader_options,
 				     .struct_reader_state = &reader_state,
 				     .struct_statistics = &statistics,
@@ -285,6 +288,7 @@ static void names_and_groups_have_to_be_there(void **state)
 	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
 	struct tierd_piece piece = TIERD_PIECE_INIT;
+	struct tierd_read read = TIERD_READ_INIT;
 	struct tierd_reader *reader;
 	struct scene scene = { 0 };
 	struct tierd_job *job;
@@ -309,6 +313,13 @@ static void names_and_groups_have_to_be_there(void **state)
 	assert_int_equal(tierd_step_begin(scene.job, &rates, 1), -EINVAL);
 	piece.state = NULL;
 	assert_int_equal(tierd_reader_refresh(&scene.reader, &piece, 1, NULL), -EINVAL);
+	read.count = 1;
+	assert_int_equal(tierd_read_many(scene.job, &read, 1), -EINVAL);
+	assert_non_null(strstr(tierd_message(), "ret_data is NULL"));
+	read.ret_data = &read;
+	read.state = NULL;
+	assert_int_equal(tierd_reader_read_many(&scene.reader, &read, 1), -EINVAL);
+	assert_non_null(strstr(tierd_message(), "names no state"));
 	end(&scene);
 }
 
