@@ -387,7 +387,7 @@ int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uin
 /* Writes count elements from element first on, before the first tierd_job_ready, and after all units are defined, or
  * between tierd_write_begin and tierd_write_end: data is in the tensor's format, or fp32 where is_master is set (bf16 and
  * fp16 parameters then get a master of full precision). Any rank may write any piece. -EBUSY: at no other time;
- * -EOPNOTSUPP: a frozen tensor keeps its first values.
+ * -EOPNOTSUPP: a frozen tensor keeps its first values, and these are others.
  * With the optimizer none, new masters of this rank's shard too, from TIERD_REDUCED to tierd_step_finish, in place of the
  * gradients; is_master must be set. -EDOM: a value is not finite, none is taken; -ERANGE: not all of them are in the
  * shard; -ENODATA: nobody has pushed the unit in this step, which updates it not; -EBUSY: not at this time. */

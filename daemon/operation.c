@@ -117,7 +117,7 @@ static void answer(struct tensor_operation *operation)
 	/* The step has been dropped. */
 	if (is_of_shard && !job->is_reduced)
 		status = -ESTALE;
-	else if (is_of_shard && status < 0 && operation->member)
+	else if (is_of_shard && status < 0 && operation->member && kind != OPERATION_COMPARE)
 		writing_note_failure(job, operation->member, status);
 	if (status == 0 && kind == OPERATION_WRITE && !operation_is_of_state(operation))
 		status = tensor_mark_written(operation->tensor, operation->first, operation->count);
@@ -139,6 +139,12 @@ static void answer(struct tensor_operation *operation)
 		pending_error(
 			pending, status,
 			"tensor \"%s\": a NaN or an infinity is among the values; none of them is taken",
+			name);
+	else if (pending && status == -EOPNOTSUPP)
+		pending_error(
+			pending, status,
+			"tensor \"%s\" is frozen, and keeps its first values, and these are others: leave "
+			"it out, or make a new job of this one with other values (the option source)",
 			name);
 	else if (pending && status == -ESTALE)
 		pending_error(pending, status, "%s; call tierd_job_ready", job->reason);
@@ -185,8 +191,8 @@ static void on_worked(struct work *work)
 {
 	struct tensor_operation *operation = container_of(work, struct tensor_operation, work);
 
-	if (operation->kind != OPERATION_READ && operation->tensor->is_frozen &&
-	    operation->job->has_stored_parameters)
+	if ((operation->kind == OPERATION_WRITE || operation->kind == OPERATION_INITIALIZE) &&
+	    operation->tensor->is_frozen && operation->job->has_stored_parameters)
 		operation->job->residences[operation_pack(operation)].is_dirty = true;
 	finish(operation);
 }

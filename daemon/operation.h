@@ -15,7 +15,8 @@
 #include "daemon/state.h"
 #include "offload/format.h"
 
-enum operation_kind { OPERATION_WRITE, OPERATION_READ, OPERATION_INITIALIZE };
+/* COMPARE: what a writing gives a frozen tensor has to be what it has. */
+enum operation_kind { OPERATION_WRITE, OPERATION_READ, OPERATION_INITIALIZE, OPERATION_COMPARE };
 enum operation_stage {
 	WAITING_FOR_PACK,
 	WAITING_FOR_WRITES,

@@ -161,12 +161,21 @@ static void initialize_values(const struct tensor_operation *operation)
 	}
 }
 
+static int compare_values(const struct tensor_operation *operation)
+{
+	uint64_t bytes = operation->count * section_element_bytes(operation_section(operation));
+
+	return memcmp(slot_address(operation), operation->written, bytes) == 0 ? 0 : -EOPNOTSUPP;
+}
+
 int operation_work(const struct tensor_operation *operation)
 {
 	if (operation->values)
 		take_values(operation);
 	else if (operation->kind == OPERATION_WRITE)
 		return write_values(operation);
+	else if (operation->kind == OPERATION_COMPARE)
+		return compare_values(operation);
 	else if (operation->kind == OPERATION_READ)
 		read_values(operation);
 	else

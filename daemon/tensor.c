@@ -99,13 +99,14 @@ static void start_write(struct pending *pending)
 	struct member *member = pending->member;
 	struct job *job = member->job;
 	struct tensor *tensor = &job->catalog.units[pending->unit].tensors[pending->tensor];
+	bool is_compared = tensor->is_frozen && job->writing == WRITING_OPEN;
 	/* Of a reduced step they take the gradients' place: then it is too late to find no room for the note.
 	 */
 	int r = tensor_reserve_written(tensor, 1 + job->shard_copies);
 	struct tensor_operation *operation =
 		r < 0 ? NULL
-		      : operation_new(job, pending, OPERATION_WRITE, pending->unit, pending->tensor,
-				      pending->first, pending->count);
+		      : operation_new(job, pending, is_compared ? OPERATION_COMPARE : OPERATION_WRITE,
+				      pending->unit, pending->tensor, pending->first, pending->count);
 
 	if (!operation) {
 		writing_note_failure(job, member, r < 0 ? r : -ENOMEM);
@@ -120,7 +121,9 @@ static void start_write(struct pending *pending)
 	operation->state = pending->state;
 	operation->is_of_shard = job->is_reduced;
 	job->shard_copies += job->is_reduced;
-	if (job->phase == JOB_FORMING || job->writing == WRITING_OPEN)
+	if (is_compared)
+		operation_want_pack(operation, 0);
+	else if (job->phase == JOB_FORMING || job->writing == WRITING_OPEN)
 		draft_write(operation);
 	else if (operation_is_of_state(operation))
 		state_write_start(operation);

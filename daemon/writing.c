@@ -60,25 +60,12 @@ void writing_open(struct job *job)
 
 /* ---- What is written ---- */
 
-static bool check_parameter(struct pending *pending, const Tierd__Wire__TensorWrite *write)
-{
-	const struct tensor *tensor =
-		&pending->member->job->catalog.units[write->unit].tensors[write->tensor];
-
-	if (!tensor->is_frozen)
-		return true;
-	pending_error(
-		pending, -EOPNOTSUPP,
-		"tensor \"%s\" is frozen: it keeps the values that it had when the job was made; leave it "
-		"out, or make a new job of this one with other values (the option source)",
-		tensor->name);
-	return false;
-}
-
 bool writing_check(struct pending *pending, const Tierd__Wire__TensorWrite *write)
 {
 	const struct member *member = pending->member;
 	struct job *job = member->job;
+	const struct unit *unit = &job->catalog.units[write->unit];
+	const struct tensor *tensor = &unit->tensors[write->tensor];
 
 	if (!job_check_live(pending, member->epoch))
 		return false;
@@ -86,10 +73,13 @@ bool writing_check(struct pending *pending, const Tierd__Wire__TensorWrite *writ
 		pending_error(pending, -EBUSY, "rank %u has called tierd_write_end already", member->rank);
 		return false;
 	}
-	if (*write->state ? !state_write_check(pending, write, &pending->state)
-			  : !check_parameter(pending, write))
+	if (*write->state && !state_write_check(pending, write, &pending->state))
 		return false;
-	job->residences[job->catalog.units[write->unit].pack].is_written = true;
+	if (tensor->is_frozen && write->is_master) {
+		pending_error(pending, -EINVAL, "tensor \"%s\" is frozen: it has no master", tensor->name);
+		return false;
+	}
+	job->residences[unit->pack].is_written |= !tensor->is_frozen;
 	return true;
 }
 

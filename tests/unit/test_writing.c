@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "common/bfloat16.h"
 #include "common/log.h"
 #include "daemon/durable.h"
 #include "daemon/job.h"
@@ -795,6 +796,33 @@ static void ranks_that_push_after_it_wait_for_its_end(void **state)
 	}
 }
 
+/* A checkpoint has them, too; a store has one place for them. */
+static void what_is_frozen_is_written_with_what_it_has(void **state)
+{
+	for (unsigned i = 0; i < ARRAY_LENGTH(placements); i++) {
+		uint16_t *values;
+		uint32_t numbers[2];
+
+		begin_two(&placements[i], numbers);
+		values = (uint16_t *)ranks[0].window.base;
+		for (unsigned j = 0; j < 100; j++)
+			values[j] = bfloat16_from_float(1.0f);
+		assert_int_equal(actor_write(&ranks[0], 1, 2, 10, 90), 0);
+		values[37] = bfloat16_from_float(1.5f);
+		assert_int_equal(actor_write(&ranks[0], 1, 2, 0, 37), 0);
+		expect_error(&ranks[0], actor_write(&ranks[0], 1, 2, 0, 100), -EOPNOTSUPP,
+			     "\"u1.2\" is frozen, and keeps its first values");
+		/* Which is in the way of nothing else. */
+		assert_int_equal(write_masters(&ranks[1], 1, 0, 0, 10), 0);
+		end_writing(2, numbers, 2);
+		assert_int_equal(actor_read(&ranks[0], 1, 2, "parameter", 0, 100, 0), 0);
+		for (unsigned j = 0; j < 100; j++)
+			assert_int_equal(values[j], bfloat16_from_float(1.0f));
+		take_step(2);
+		end();
+	}
+}
+
 /* ---- What is refused ---- */
 
 static void what_is_in_the_way_is_named(void **state)
@@ -837,7 +865,7 @@ static void what_comes_at_the_wrong_time_is_told_so(void **state)
 	expect_error(actor, actor_await(actor, actor_send_push(actor, 0, 0), 0)->status, -EBUSY,
 		     "call tierd_write_end first");
 	expect_error(actor, actor_finish(actor), -EBUSY, "it has closed none");
-	expect_error(actor, actor_write(actor, 0, 2, 0, 1), -EOPNOTSUPP, "\"u0.2\" is frozen");
+	expect_error(actor, write_masters(actor, 0, 2, 0, 1), -EINVAL, "\"u0.2\" is frozen");
 	expect_error(actor, write_state(actor, 0, 2, "m", 0, 1), -ENODATA, "\"u0.2\" is frozen");
 	expect_error(actor, write_state(actor, 0, 0, "momentum", 0, 1), -ENODATA, "there is no state");
 	expect_error(actor, write_masters(actor, 0, 0, LARGE, 1), -ERANGE, "are beyond");
@@ -893,6 +921,7 @@ int main(void)
 		cmocka_unit_test(who_reads_when_it_is_decided_reads_what_was),
 		cmocka_unit_test(what_is_warm_is_not_lost),
 		cmocka_unit_test(ranks_that_push_after_it_wait_for_its_end),
+		cmocka_unit_test(what_is_frozen_is_written_with_what_it_has),
 		cmocka_unit_test(what_is_in_the_way_is_named),
 		cmocka_unit_test(what_comes_at_the_wrong_time_is_told_so),
 		cmocka_unit_test(what_finds_no_room_leaves_all_as_it_was),
