@@ -276,6 +276,8 @@ struct tierd_view {
 };
 #define TIERD_NO_OFFSET UINT64_MAX
 
+#define TIERD_ALL UINT32_MAX /* in the place of a unit's or tensor's number: all of them */
+
 /* The address of a tensor in a view, 256-byte aligned, elements in row-major order; the tensor is its index in
  * the definition of the unit. */
 static inline void *tierd_at(const struct tierd_view *view, size_t tensor)
@@ -309,6 +311,23 @@ int tierd_release_many(struct tierd_job *job, const uint32_t *units /* or NULL i
 /* All that this rank holds: its leases, and gradient buffers that it has not pushed. For who gives a step up, as after
  * -ESTALE. -EBUSY: a gather was begun, and its ticket neither ended nor freed. */
 int tierd_release_all(struct tierd_job *job);
+
+/* How many leases this rank has on the unit, of all connections; TIERD_ALL: on all units. -EINVAL: no such unit. */
+int tierd_leases(struct tierd_job *job, uint32_t unit, uint64_t *ret_leases);
+
+/* Where this rank sees parameters and gradients: all views point into these. For who registers memory with a device. */
+struct tierd_mappings {
+	size_t size;              /* sizeof(struct tierd_mappings) */
+	const void *parameters;   /* mapped read-only; some of it may be of no unit */
+	uint64_t parameter_bytes;
+	void *gradients;          /* NULL: this rank has none */
+	uint64_t gradient_bytes;
+	uint64_t page_bytes;      /* of the parameters' memory: 4096, or that of reserved huge pages */
+};
+#define TIERD_MAPPINGS_INIT { sizeof(struct tierd_mappings), NULL, 0, NULL, 0, 0 }
+/* They stay until the job is left. Where a connection was lost the next tierd_job_ready maps others: ask again after it;
+ * those before them go with their last lease. -EINVAL: the job is not ready. */
+int tierd_mappings(struct tierd_job *job, struct tierd_mappings *ret_mappings);
 
 /* Hints that these units are wanted soon, in this order. */
 int tierd_prefetch(struct tierd_job *job, const uint32_t *units /* or NULL if count is 0 */, size_t count);
@@ -553,7 +572,6 @@ struct tierd_piece {
 	uint32_t tensor;   /* or TIERD_ALL of the unit that have this state, whole */
 	uint64_t first, count; /* elements of the tensor */
 };
-#define TIERD_ALL UINT32_MAX
 #define TIERD_PIECE_INIT { sizeof(struct tierd_piece), "parameter", TIERD_ALL, TIERD_ALL, 0, 0 }
 
 /* Moves on to the last step that is applied: waits until none is on its way, and what is kept is copied. Pieces

@@ -245,15 +245,22 @@ static void values_that_were_written_are_lost_with_the_daemon(void)
 
 static void a_restart_before_the_first_step_is_not_noticed(void)
 {
+	struct tierd_mappings first = TIERD_MAPPINGS_INIT, second = TIERD_MAPPINGS_INIT;
 	struct rank rank = join_ready("job");
 	struct tierd_view before, after;
+	uint64_t leases;
 
 	OK(tierd_phase(rank.job, "eval"));
+	OK(tierd_mappings(rank.job, &first));
 	OK(tierd_gather(rank.job, 0, &before));
 	restart_daemon();
 	OK(tierd_phase(rank.job, "train"));
 	OK(tierd_gather(rank.job, 0, &after));
 	REQUIRE(after.base != before.base);
+	OK(tierd_mappings(rank.job, &second));
+	REQUIRE(second.parameters != first.parameters && second.gradients != first.gradients);
+	OK(tierd_leases(rank.job, 0, &leases));
+	REQUIRE(leases == 2);
 	REQUIRE(memcmp(tierd_at(&before, 0), tierd_at(&after, 0), ELEMENTS * sizeof(float)) == 0);
 	OK(tierd_release(rank.job, 0));
 	REQUIRE(*(volatile float *)tierd_at(&before, 0) == *(volatile float *)tierd_at(&after, 0));

@@ -22,6 +22,7 @@ struct given {
 	struct tierd_connect_options *struct_connect_options;
 	struct tierd_job_options *struct_job_options;
 	struct tierd_job_state *struct_job_state;
+	struct tierd_mappings *struct_mappings;
 	struct tierd_piece *struct_piece;
 	struct tierd_rates *struct_rates;
 	struct tierd_read *struct_read;
@@ -34,7 +35,7 @@ struct given {
 	const char *name, *key, *state, *socket_path;
 	const uint32_t *units;
 	uint32_t unit, tensor, flags, micro_batches, *ret_unit, *ret_tensor, *ret_tensor_count;
-	uint64_t first, step, *ret_first, *ret_count, *ret_step;
+	uint64_t first, step, *ret_first, *ret_count, *ret_step, *ret_leases;
 	size_t count, size, capacity, tensor_count, bad_size, *ret_size;
 	const char **ret_name;
 	void *buffer, *ret_data;
@@ -169,11 +170,12 @@ static void try_call(const struct null_call *call)
 	struct tierd_reader_options reader_options = TIERD_READER_OPTIONS_INIT;
 	struct tierd_reader_state reader_state = TIERD_READER_STATE_INIT;
 	struct tierd_statistics statistics = TIERD_STATISTICS_INIT;
+	struct tierd_mappings mappings = TIERD_MAPPINGS_INIT;
 	struct tierd_step_result result;
 	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
 	struct tierd_view view;
 	uint32_t number[3];
-	uint64_t large[3];
+	uint64_t large[4];
 	size_t size;
 	const char *name;
 	char bytes[64] = "";
@@ -193,6 +195,7 @@ static void try_call(const struct null_call *call)
 				     .struct_connect_options = &connect,
 				     .struct_job_options = &options,
 				     .struct_job_state = &state,
+				     .struct_mappings = &mappings,
 				     .struct_piece = &piece,
 				     .struct_rates = &rates,
 				     .struct_read = &read,
@@ -213,6 +216,7 @@ static void try_call(const struct null_call *call)
 				     .ret_first = &large[0],
 				     .ret_count = &large[1],
 				     .ret_step = &large[2],
+				     .ret_leases = &large[3],
 				     .count = 1,
 				     .size = 1,
 				     .capacity = 1,
