@@ -32,6 +32,22 @@ static inline struct core_state *core_state_of(PyObject *object)
 		PyEval_RestoreThread(thread_state);                                                          \
 	} while (0)
 
+/* What waits for others is called in turns of this length, and between them Ctrl-C is heard. */
+#define CORE_TURN_MS 100
+
+/* Whether a wait that has come to -ETIMEDOUT goes on: timeout_ms, negative for ever, loses a turn. Else it is
+ * over, or an exception is set: somebody has pressed Ctrl-C. */
+bool core_waits_on(int r, int *timeout_ms);
+
+/* The length of the next turn. */
+static inline int core_turn(int timeout_ms)
+{
+	return timeout_ms < 0 || timeout_ms > CORE_TURN_MS ? CORE_TURN_MS : timeout_ms;
+}
+
+/* How long calls of this connection wait that are not told. */
+int node_timeout(PyObject *node);
+
 /* Raises tierd.Error, or its subclass for -ESTALE, with what tierd_message() says. NULL */
 PyObject *core_raise(struct core_state *state, int error);
 

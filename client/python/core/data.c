@@ -7,6 +7,23 @@
 
 /* ---- Gather ---- */
 
+/* Where the daemon has to be asked. 1: an exception is set. */
+static int gather_slowly(PyObject *self, struct tierd_job *job, uint32_t unit, struct tierd_view *ret_view)
+{
+	int timeout_ms = node_timeout(((struct job *)self)->node), r;
+	struct tierd_ticket *ticket;
+
+	JOB_BLOCKING(self, r = tierd_gather_begin(job, unit, &ticket));
+	if (r < 0)
+		return r;
+	do
+		JOB_BLOCKING(self, r = tierd_gather_end(ticket, core_turn(timeout_ms), ret_view));
+	while (core_waits_on(r, &timeout_ms));
+	if (r == -ETIMEDOUT)
+		tierd_ticket_free(ticket);
+	return PyErr_Occurred() ? 1 : r;
+}
+
 /* A hold on the unit with one share, its version beside it; NULL with an exception set. */
 static struct hold *gather(PyObject *self, PyObject *number, uint64_t *ret_version)
 {
@@ -24,9 +41,10 @@ static struct hold *gather(PyObject *self, PyObject *number, uint64_t *ret_versi
 		return NULL;
 	r = tierd_gather_try(job, index, &view);
 	if (r == -EAGAIN)
-		JOB_BLOCKING(self, r = tierd_gather(job, index, &view));
-	if (r < 0) {
-		core_raise(core_state_of(self), r);
+		r = gather_slowly(self, job, index, &view);
+	if (r != 0) {
+		if (r < 0)
+			core_raise(core_state_of(self), r);
 		return NULL;
 	}
 	hold = hold_new_lease(job, index, unit->shape, &view);

@@ -16,6 +16,15 @@ PyObject *core_raise_message(struct core_state *state, int error, const char *me
 	return NULL;
 }
 
+bool core_waits_on(int r, int *timeout_ms)
+{
+	if (r != -ETIMEDOUT)
+		return false;
+	if (*timeout_ms >= 0)
+		*timeout_ms -= core_turn(*timeout_ms);
+	return PyErr_CheckSignals() == 0 && *timeout_ms != 0;
+}
+
 PyObject *core_raise(struct core_state *state, int error)
 {
 	return core_raise_message(state, error, tierd_message());

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/fault.h"
 #include "core/fields.h"
 #include "core/hold.h"
 #include "core/job.h"
@@ -62,6 +63,7 @@ static int leave(struct job *object, int (*how)(struct tierd_job *job))
 	int r;
 
 	object->job = NULL;
+	fault_forget(object);
 	CORE_BLOCKING(r = how(job));
 	/* A connection that no other job has ends with it. */
 	Py_CLEAR(object->node);
@@ -210,6 +212,29 @@ static PyObject *job_state(PyObject *self, PyObject *unused)
 	return r < 0 ? core_raise(core_state_of(self), r) : fields_give(job_state_fields, &state);
 }
 
+/* The daemon says who is missing when the time is over, so that is not counted here. 1: an exception is set.
+ */
+static int await_ready(PyObject *self, struct tierd_job *job, int timeout_ms,
+		       struct tierd_job_state *ret_state)
+{
+	struct tierd_ticket *ticket;
+	int forever = -1, r;
+
+	JOB_BLOCKING(self, r = tierd_job_ready_begin(job, timeout_ms, &ticket));
+	if (r < 0)
+		return r;
+	do {
+		JOB_BLOCKING(self, r = tierd_ticket_wait(ticket, TIERD_DONE, CORE_TURN_MS));
+		/* The request's own, by which the daemon names the missing ranks. */
+		if (r == -ETIMEDOUT && tierd_ticket_job_state(ticket, ret_state) == -ETIMEDOUT)
+			break;
+	} while (core_waits_on(r, &forever));
+	if (r == 0)
+		r = tierd_ticket_job_state(ticket, ret_state);
+	tierd_ticket_free(ticket);
+	return PyErr_Occurred() ? 1 : r;
+}
+
 static PyObject *job_ready(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
 {
 	struct tierd_job *job = job_of(self);
@@ -222,8 +247,40 @@ static PyObject *job_ready(PyObject *self, PyObject *const *arguments, Py_ssize_
 		timeout_ms = PyLong_AsLong(arguments[0]);
 	if (PyErr_Occurred())
 		return NULL;
-	JOB_BLOCKING(self, r = tierd_job_ready(job, timeout_ms, &state));
+	r = await_ready(self, job, timeout_ms, &state);
+	if (r > 0)
+		return NULL;
 	return r < 0 ? core_raise(core_state_of(self), r) : fields_give(job_state_fields, &state);
+}
+
+/* The mapping of the newest connection; those before it are watched still. */
+static PyObject *job_watch(PyObject *self, PyObject *unused)
+{
+	struct tierd_mappings mappings = TIERD_MAPPINGS_INIT;
+	struct tierd_job *job = job_of(self);
+	int r;
+
+	if (!job)
+		return NULL;
+	JOB_BLOCKING(self, r = tierd_mappings(job, &mappings));
+	if (r < 0)
+		return core_raise(core_state_of(self), r);
+	fault_watch(self, mappings.parameters, mappings.parameter_bytes);
+	Py_RETURN_NONE;
+}
+
+static PyObject *job_leases(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+	struct tierd_job *job = job_of(self);
+	uint32_t unit = TIERD_ALL;
+	uint64_t leases;
+	int r;
+
+	if (!job || !job_takes("leases", count, 0, 1) ||
+	    (count > 0 && !job_unit((struct job *)self, arguments[0], &unit)))
+		return NULL;
+	JOB_BLOCKING(self, r = tierd_leases(job, unit, &leases));
+	return r < 0 ? core_raise(core_state_of(self), r) : PyLong_FromUnsignedLongLong(leases);
 }
 
 static PyObject *job_statistics(PyObject *self, PyObject *unused)
@@ -301,6 +358,9 @@ static PyMethodDef job_methods[] = {
 	FAST("capsules", job_capsules,
 	     "capsules(unit): (version, a DLPack capsule for each tensor), which share one lease."),
 	FAST("capsule", job_capsule, "capsule(unit, tensor): (version, a DLPack capsule of that tensor)."),
+	FAST("leases", job_leases, "leases(unit=None): how many this rank has, on one unit or on all."),
+	{ "watch", job_watch, METH_NOARGS,
+	  "Has catch_writes() catch writes to this job's gathered memory; again after each ready()." },
 	FAST("prefetch", job_prefetch, "prefetch(unit, …): these are wanted soon, in this order."),
 	FAST("gradients", job_gradients,
 	     "gradients(unit): a DLPack capsule for each tensor of the unit's gradient buffer, which has "

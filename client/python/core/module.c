@@ -1,4 +1,4 @@
-#include "core/core.h"
+#include "core/fault.h"
 
 static PyObject *core_version(PyObject *self, PyObject *unused)
 {
@@ -7,6 +7,11 @@ static PyObject *core_version(PyObject *self, PyObject *unused)
 
 static PyMethodDef core_methods[] = {
 	{ "version", core_version, METH_NOARGS, "The version of libtierd." },
+	{ "catch_writes", fault_catch, METH_O,
+	  "catch_writes(handler): a write to a job's gathered memory calls the handler, as signal.signal() "
+	  "does for "
+	  "SIGSEGV, and ends the process no more. From the main thread, once." },
+	{ "written_address", fault_address, METH_NOARGS, "The address of the last such write." },
 	{ 0 },
 };
 

@@ -5,6 +5,7 @@
 struct node {
 	PyObject object;
 	struct tierd_node *node;
+	int timeout_ms;
 };
 
 static PyObject *node_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
@@ -27,6 +28,7 @@ static PyObject *node_new(PyTypeObject *type, PyObject *arguments, PyObject *key
 		return NULL;
 	}
 	node->node = handle;
+	node->timeout_ms = -1;
 	return (PyObject *)node;
 }
 
@@ -49,7 +51,13 @@ static PyObject *node_set_timeout(PyObject *self, PyObject *argument)
 	r = tierd_set_timeout(((struct node *)self)->node, timeout_ms);
 	if (r < 0)
 		return core_raise(core_state_of(self), r);
+	((struct node *)self)->timeout_ms = timeout_ms;
 	Py_RETURN_NONE;
+}
+
+int node_timeout(PyObject *node)
+{
+	return ((struct node *)node)->timeout_ms;
 }
 
 /* ---- Opening a job ---- */

@@ -39,7 +39,14 @@ static PyObject *ticket_wait(PyObject *self, PyObject *arguments, PyObject *keyw
 
 	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|ii", names, &event, &timeout_ms))
 		return NULL;
-	CORE_BLOCKING(r = tierd_ticket_wait(((struct ticket *)self)->ticket, event, timeout_ms));
+	if (timeout_ms < 0)
+		timeout_ms = node_timeout(((struct ticket *)self)->node);
+	do
+		CORE_BLOCKING(
+			r = tierd_ticket_wait(((struct ticket *)self)->ticket, event, core_turn(timeout_ms)));
+	while (core_waits_on(r, &timeout_ms));
+	if (PyErr_Occurred())
+		return NULL;
 	if (r == -ETIMEDOUT)
 		Py_RETURN_FALSE;
 	if (r < 0)

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from tierd._core import Error
+from tierd.torch.storage import is_hidden
 
 
 def check(model: nn.Module) -> None:
@@ -25,6 +26,11 @@ def check(model: nn.Module) -> None:
             if module.sparse:
                 raise Error(errno.ENOTSUP, f"{where} has sparse gradients, which tierd does not sum: say sparse=False")
     for name, parameter in model.named_parameters():
+        if is_hidden(parameter):
+            raise Error(
+                errno.EINVAL,
+                f"{name} is on tierd already, or was when its job was closed: make the model anew before initialize()",
+            )
         if parameter.is_meta:
             raise Error(errno.EINVAL, f"{name} is on meta, and has no values: make the model in the host's memory")
         if parameter.device.type != "cpu":

@@ -39,7 +39,8 @@ class _Thread(threading.local):
     """What a thread is in the middle of."""
 
     def __init__(self) -> None:
-        self.pushed: list[bool] = []  # for each entered module: whether it has pushed hooks for saved tensors
+        # For each entered module its units, and whether it has pushed hooks for saved tensors.
+        self.entered: list[tuple[list[Unit], bool]] = []
         self.backward: Backward | None = None
 
 
@@ -55,18 +56,22 @@ class Hooks:
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
         self._is_training: bool | None = None
         self.add(model, [])
-        self._handles.append(model.register_forward_pre_hook(self._model_begins, prepend=True))
+        self._handles.append(model.register_forward_pre_hook(self._beginning_of(model), prepend=True))
 
     # ---- Installing
 
     def add(self, module: nn.Module, units: list[Unit]) -> None:
-        """Shows the units around the forward of the module."""
+        """Shows the units around the forward of the module, and not of its copies, which have the same hooks."""
 
-        def before(module: nn.Module, arguments: Any) -> None:
-            self._enter(units)
+        def before(called: nn.Module, arguments: Any) -> None:
+            if called is module:
+                self._enter(units)
 
-        def after(module: nn.Module, arguments: Any, output: Any) -> None:
-            self._leave(units, output)
+        def after(called: nn.Module, arguments: Any, output: Any) -> None:
+            # Also called where a hook before ours has raised, or ours itself.
+            entered = self._thread.entered
+            if called is module and entered and entered[-1][0] is units:
+                self._leave(units, output)
 
         self._handles.append(module.register_forward_pre_hook(torch.compiler.disable(before), prepend=True))
         self._handles.append(module.register_forward_hook(torch.compiler.disable(after), always_call=True))
@@ -85,10 +90,13 @@ class Hooks:
 
     # ---- Forward
 
-    def _model_begins(self, module: nn.Module, arguments: Any) -> None:
-        if module.training is not self._is_training:
-            self._is_training = module.training
-            self._membership.phase("train" if module.training else "eval")
+    def _beginning_of(self, model: nn.Module) -> Callable[[nn.Module, Any], None]:
+        def begins(called: nn.Module, arguments: Any) -> None:
+            if called is model and model.training is not self._is_training:
+                self._is_training = model.training
+                self._membership.phase("train" if model.training else "eval")
+
+        return begins
 
     def _enter(self, units: list[Unit]) -> None:
         if self._thread.backward is not None and compat.graph_task() == -1:
@@ -100,7 +108,7 @@ class Hooks:
                 for entered in units[:i]:
                     entered.leave()
                 raise
-        self._thread.pushed.append(self._save_places())
+        self._thread.entered.append((units, self._save_places()))
 
     @contextmanager
     def saving(self) -> Iterator[None]:
@@ -113,7 +121,7 @@ class Hooks:
                 compat.pop_saved_tensor_hooks()
 
     def _leave(self, units: list[Unit], output: Any) -> None:
-        if self._thread.pushed.pop():
+        if self._thread.entered.pop()[1]:
             compat.pop_saved_tensor_hooks()
         if torch.is_grad_enabled():
             self._watch(units, output)

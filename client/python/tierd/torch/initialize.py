@@ -21,6 +21,7 @@ from tierd.torch.kept import Kept
 from tierd.torch.ranks import from_environment
 from tierd.torch.resume import Stateful
 from tierd.torch.units import Chooser, choose
+from tierd.torch.writes import catch_writes
 
 Batch = TypeVar("Batch")
 
@@ -81,7 +82,7 @@ def initialize(
     }
     node = _core.Node(socket or find_or_start(nvme), reconnect_ms)
     core = node.open_job(settings, optimizers.groups_to_open(optimizer))
-    torch_job = TorchJob(core, model, kept, optimizer.param_groups, world_size, max_grad_norm)
+    torch_job = TorchJob(job, core, model, kept, optimizer.param_groups, world_size, max_grad_norm)
     try:
         torch_job.define(plans, groups)
         is_new = core.state()["status"] == _core.NEW
@@ -96,6 +97,7 @@ def initialize(
         torch_job.detach()
         raise
     compat.replace_clipping(clip_grad_norm_)
+    catch_writes()
     return model, optimizer
 
 

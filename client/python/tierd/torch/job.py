@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import errno
 import functools
 import weakref
@@ -15,6 +16,7 @@ from tierd import _core
 from tierd._core import Error
 from tierd.torch import compat
 from tierd.torch.compat import to_dlpack
+from tierd.torch.guards import Handle, guard
 from tierd.torch.hooks import Hooks
 from tierd.torch.kept import Kept
 from tierd.torch.membership import Membership, Standing
@@ -48,6 +50,7 @@ class TorchJob:
 
     def __init__(
         self,
+        name: str,
         core: _core.Job,
         model: nn.Module,
         kept: Kept,
@@ -55,6 +58,7 @@ class TorchJob:
         world_size: int,
         max_grad_norm: float,
     ):
+        self.name = name
         self.core = core
         self.model = model
         self.kept = kept
@@ -65,7 +69,7 @@ class TorchJob:
         self._addresses: dict[int, tuple[Unit, int, int]] = {}
         self._hooks = Hooks(self.membership, model, self._addresses)
         self.membership.lost = self._lose
-        self._handles: list[torch.utils.hooks.RemovableHandle] = []
+        self._handles: list[Handle] = []
         self._max_grad_norm = max_grad_norm
         self.coming = Step(self, max_grad_norm)
         self._last: tuple[Step, _core.Ticket] | None = None
@@ -107,6 +111,7 @@ class TorchJob:
         for module, units in by_module.values():
             self._hooks.add(module, units)
         self._handles += copy_state_dicts(self.model.modules())
+        self._handles += guard(self.model)
 
     # ---- Steps
 
@@ -167,6 +172,21 @@ class TorchJob:
             self.membership.standing = Standing.RUNNING
             self.kept.restore(self.core)
 
+    # ---- Writes in place
+
+    def name_at(self, address: int) -> str | None:
+        """The parameter that was last seen at this address of gathered memory, if one was."""
+        nearest = max((start for start in self._addresses if start <= address), default=0)
+        unit, tensor, _ = self._addresses.get(nearest, (None, 0, 0))
+        if unit is None or address >= nearest + unit.parameters[tensor].nbytes:
+            return None
+        return unit.name_of(tensor)
+
+    def spoil(self, text: str) -> None:
+        """What this process sees of the job is not the job's any more: raises, and so does all that comes."""
+        self.membership.spoil(text)
+        raise RuntimeError(text)
+
     def _lose(self) -> None:
         """The step that is under way, or was handed in, is lost, with what was pushed for it."""
         self._last = None
@@ -174,6 +194,10 @@ class TorchJob:
 
     def close(self) -> None:
         """Ends the membership in good order; the model keeps its parameters, but not their values."""
+        if self._last is not None:
+            # The end of the membership would wait for it, too, but hear no Ctrl-C meanwhile.
+            with contextlib.suppress(Error):
+                self._last[1].wait()
         self._uninstall()
         self.core.close()
 
@@ -195,8 +219,12 @@ class TorchJob:
 
 
 def _close_at_exit(job: weakref.ref[TorchJob]) -> None:
-    if (there := job()) is not None:
+    if (there := job()) is None:
+        return
+    try:
         there.close()
+    except KeyboardInterrupt:
+        there.detach()
 
 
 def _is_trained(parameter: nn.Parameter, groups: dict[int, int]) -> bool:

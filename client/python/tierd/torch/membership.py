@@ -10,15 +10,19 @@ which the job stands. Where the loop cannot, the error goes to the caller.
 from __future__ import annotations
 
 import enum
+import errno
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 from typing_extensions import CapsuleType
 
-from tierd._core import Job, StaleError, Ticket
+from tierd._core import Error, Job, StaleError, Ticket
 
 Result = TypeVar("Result")
+
+# So long other ranks are waited for without a word.
+PATIENCE_MS = 10_000
 
 
 class Standing(enum.Enum):
@@ -28,9 +32,19 @@ class Standing(enum.Enum):
     VOID = enum.auto()
 
 
+class _Spoiled:
+    """In the place of a job that this process cannot go on with."""
+
+    def __init__(self, text: str):
+        self._text = text
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise Error(errno.EFAULT, self._text)
+
+
 class Membership:
     def __init__(self, core: Job):
-        self.core = core
+        self.core: Job = core
         self.standing = Standing.RUNNING
         self.can_go_back = False
         self.step = 0  # at which the job was made ready last
@@ -41,14 +55,21 @@ class Membership:
         return self.standing is Standing.VOID
 
     def ready(self) -> int:
-        """Waits for all ranks; the step at which the job stands."""
+        """Waits for all ranks; the step at which the job stands. Says for whom, where that takes long."""
+        timeout_ms = PATIENCE_MS
         while True:
             try:
-                self.step = self.core.ready()["step"]
+                self.step = self.core.ready(timeout_ms)["step"]
+                self.core.watch()
                 return self.step
             except StaleError:
                 # Another rank was lost while this one waited.
                 continue
+            except Error as error:
+                if error.errno != errno.ETIMEDOUT or timeout_ms < 0:
+                    raise
+                print(f"tierd: waiting: {error.strerror}", file=sys.stderr, flush=True)
+                timeout_ms = -1
 
     def capsules(self, unit: int) -> tuple[int, tuple[CapsuleType, ...]]:
         return self._until_it_stands(lambda: self.core.capsules(unit))
@@ -96,6 +117,10 @@ class Membership:
         except StaleError as error:
             self._go_back(error)
             return None
+
+    def spoil(self, text: str) -> None:
+        """Has every later call raise this."""
+        self.core = cast(Job, _Spoiled(text))
 
     def _until_it_stands(self, call: Callable[[], Result]) -> Result:
         """What a void iteration needs, too, from the job as it stands then."""

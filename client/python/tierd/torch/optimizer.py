@@ -123,6 +123,12 @@ class _Translated(torch.optim.Optimizer):
         self.tierd_job.step(groups_of(self))
         return loss
 
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        raise Error(
+            errno.ENOTSUP,
+            "add_param_group() after tierd.initialize(): the job has the groups with which it was opened; add it before",
+        )
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """After a step nothing is left to be zeroed. Before it, what was pushed is dropped; all ranks have to do so."""
         self.tierd_job.drop()

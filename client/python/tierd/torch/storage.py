@@ -250,6 +250,11 @@ def place_of(parameter: torch.Tensor) -> tuple[Unit, int] | None:
     return None if unit is None else (unit, tensor)
 
 
+def is_hidden(parameter: torch.Tensor) -> bool:
+    """Whether its values are a job's, open or closed."""
+    return isinstance(parameter, _Hidden)
+
+
 def _nothing(parameter: nn.Parameter) -> torch.Tensor:
     """As large as the parameter, of one element; wrong in each computation, should it ever get into one."""
     value = float("nan") if parameter.is_floating_point() else 0

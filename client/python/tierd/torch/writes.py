@@ -1,0 +1,32 @@
+"""Writes to parameters in place, which end as an exception instead of SIGSEGV.
+
+Gathered memory is the daemon's, for all ranks, and mapped read-only. What goes through torch's functions of a parameter
+is refused before (storage.py); what writes by `p.data`, a view or a kernel of its own meets the page, and this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from types import FrameType
+
+from tierd import _core
+from tierd.torch.job import open_jobs
+
+
+def catch_writes() -> None:
+    """Has writes raise from now on. Where it cannot be, outside of the main thread, they end the process as before."""
+    with contextlib.suppress(ValueError):
+        _core.catch_writes(_written)
+
+
+def _written(signal: int, frame: FrameType | None) -> None:
+    address = _core.written_address()
+    for job in open_jobs:
+        name = job.name_at(address)
+        if name is not None:
+            job.spoil(
+                f"{name} was written in place. Its memory is the daemon's, so the write went to a copy that this process "
+                f'alone has. Job "{job.name}" is as it was after its last step, but this process cannot go on with it: '
+                "start it again, and give a model other values by model.load_state_dict()"
+            )
+    raise RuntimeError("memory of a parameter was written in place, by a job that is closed")

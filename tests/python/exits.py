@@ -1,0 +1,148 @@
+"""Ends the interpreter in each state that a trainer can be in: one child for each, all of them forked after the imports.
+
+Prints the name of each and what it ended with: 0, or the negative number of a signal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+import tierd.torch
+from conftest import PATIENCE, TIERCTL
+from tierd.torch import membership
+
+kept: list[Any] = []
+
+
+def make(job: str, **options: Any) -> tuple[nn.Sequential, torch.optim.Optimizer]:
+    model = nn.Sequential(nn.Linear(30, 30), nn.Tanh(), nn.Linear(30, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    tierd.torch.initialize(model, optimizer, job=job, **({"rank": 0, "world_size": 1} | options))
+    kept.append(model)
+    return model, optimizer
+
+
+def loss_of(model: nn.Module) -> torch.Tensor:
+    loss: torch.Tensor = model(torch.ones(4, 30)).sum()
+    return loss
+
+
+def with_a_live_graph(job: str) -> None:
+    kept.append(loss_of(make(job)[0]))
+
+
+def in_the_middle_of_a_forward(job: str) -> None:
+    model, _ = make(job)
+    model[1].register_forward_pre_hook(lambda module, arguments: sys.exit(0))
+    loss_of(model)
+
+
+def with_a_step_under_way(job: str) -> None:
+    model, optimizer = make(job)
+    loss_of(model).backward()
+    optimizer.step()
+
+
+def with_a_lease_of_a_job_that_is_closed(job: str) -> None:
+    model, _ = make(job)
+    kept.append(next(model.parameters()).detach())
+    tierd.torch.close(model)
+    kept.append(kept[-1] + 1)
+
+
+def after_a_backward_that_failed(job: str) -> None:
+    model, _ = make(job)
+
+    def fails(gradient: torch.Tensor) -> None:
+        raise ValueError
+
+    inner: torch.Tensor = model[0](torch.ones(4, 30))
+    inner.register_hook(fails)
+    try:
+        model[2](model[1](inner)).sum().backward()
+    except ValueError:
+        return
+    raise AssertionError
+
+
+def while_a_thread_trains(job: str) -> None:
+    model, optimizer = make(job)
+    has_begun = threading.Event()
+
+    def run() -> None:
+        while True:
+            loss_of(model).backward()
+            optimizer.step()
+            has_begun.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    has_begun.wait()
+
+
+def while_a_rank_is_missing(job: str) -> None:
+    membership.PATIENCE_MS = 1
+    make(job, world_size=2)
+
+
+def while_another_rank_takes_long(job: str) -> None:
+    other = threading.Thread(target=make, args=(job,), kwargs={"rank": 1, "world_size": 2})
+    other.start()
+    model, optimizer = make(job, world_size=2)
+    other.join()
+    loss_of(model).backward()
+    optimizer.step()
+    loss_of(model)
+
+
+# These are interrupted when they wait for that of another rank.
+INTERRUPTED = {while_a_rank_is_missing: "ready", while_another_rank_takes_long: "step"}
+
+
+def waits(job: str, what: str) -> bool:
+    report = subprocess.run([TIERCTL, "--json", "jobs", job], capture_output=True, text=True, check=False)
+    waits = json.loads(report.stdout)["waits"] if report.returncode == 0 else None
+    return waits is not None and waits["for"] == what
+
+
+def end_of(child: int, scene: Callable[[str], None]) -> int:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+        elif scene in INTERRUPTED and waits(scene.__name__, INTERRUPTED[scene]):
+            os.kill(child, signal.SIGINT)
+        time.sleep(0.02)
+
+
+SCENES = (
+    with_a_live_graph,
+    in_the_middle_of_a_forward,
+    with_a_step_under_way,
+    with_a_lease_of_a_job_that_is_closed,
+    after_a_backward_that_failed,
+    while_a_thread_trains,
+    *INTERRUPTED,
+)
+
+# What is imported late is so once.
+torch.compiler.disable(id)
+for scene in SCENES:
+    child = os.fork()
+    if child == 0:
+        scene(scene.__name__)
+        break
+    print(scene.__name__, end_of(child, scene), flush=True)

@@ -1,0 +1,179 @@
+"""What may not be done to a model on tierd ends as an exception that names the parameter, and costs the job nothing."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import NoReturn, cast
+
+import pytest
+import torch
+from torch import nn
+
+import tierd.torch
+from conftest import Daemon
+from tierd.torch.job import open_jobs
+from training import end, initialize, job_name
+
+
+@pytest.fixture
+def job(request: pytest.FixtureRequest, daemon: Daemon) -> str:
+    return job_name(request.node.name)
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(*(nn.Sequential(nn.Linear(40, 40), nn.BatchNorm1d(40)) for _ in range(2)))
+        self.lstm = nn.LSTM(40, 8)
+        self.frozen = nn.Parameter(torch.ones(3), requires_grad=False)
+
+    def linear(self, block: int) -> nn.Linear:
+        return cast(nn.Linear, cast(nn.Sequential, self.blocks[block])[0])
+
+    def norm(self, block: int) -> nn.BatchNorm1d:
+        return cast(nn.BatchNorm1d, cast(nn.Sequential, self.blocks[block])[1])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.lstm(self.blocks(x))[0].sum() * self.frozen.sum()
+        return result
+
+
+@pytest.fixture
+def model(job: str) -> Iterator[Model]:
+    torch.manual_seed(1)
+    model = Model()
+    initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), job)
+    yield model
+    if any(each.model is model for each in open_jobs):
+        end(model, job)
+
+
+def train(model: nn.Module) -> None:
+    optimizer = tierd.torch.job_of(model)
+    model(torch.ones(4, 40)).backward()
+    optimizer.step([{"learning_rate": 0.1, "weight_decay": 0.0}])
+
+
+def through_data(parameter: torch.Tensor) -> None:
+    parameter.data.mul_(2)
+
+
+def through_a_view(parameter: torch.Tensor) -> None:
+    with torch.no_grad():
+        parameter.detach().view(-1)[-1:].zero_()
+
+
+def by_a_kernel(parameter: torch.Tensor) -> None:
+    ctypes.memset(parameter.data_ptr() + 8, 1, 4)
+
+
+def in_another_thread(parameter: torch.Tensor) -> None:
+    view = parameter.detach()
+    thread = threading.Thread(target=view.fill_, args=(2.0,))
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.parametrize("write", [through_data, through_a_view, in_another_thread], ids=lambda write: write.__name__)
+def test_a_write_in_place_raises_and_the_job_is_as_it_was(
+    model: Model, job: str, write: Callable[[torch.Tensor], None]
+) -> None:
+    values = model.state_dict()
+    with pytest.raises(RuntimeError, match=r"blocks\.1\.0\.weight was written in place.*start it again"):
+        write(model.linear(1).weight)
+    with pytest.raises(tierd.Error, match=r"blocks\.1\.0\.weight was written in place"):
+        model(torch.ones(4, 40))
+    tierd.torch.close(model)
+    again = Model()
+    initialize(again, torch.optim.SGD(again.parameters(), lr=0.1), job)
+    for name, value in again.state_dict().items():
+        assert torch.equal(value, values[name]), name
+    end(again, job)
+
+
+def test_a_model_whose_job_is_closed_is_refused(model: Model, job: str) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(tierd.Error, match="frozen is on tierd already"):
+        initialize(model, optimizer, job)
+    end(model, job)
+    with pytest.raises(tierd.Error, match="frozen is on tierd already"):
+        initialize(model, optimizer, job)
+
+
+def test_a_forward_whose_gather_fails_leaves_nothing_behind(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    membership = tierd.torch.job_of(model).membership
+
+    def fails(unit: int) -> NoReturn:
+        raise tierd.Error(5, "it fails")
+
+    with monkeypatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        patch.setattr(membership, "capsules", fails)
+        with pytest.raises(tierd.Error, match="it fails"):
+            model(torch.ones(4, 40))
+    train(model)
+    assert membership.core.leases() == 0
+
+
+def test_a_kernel_that_writes_while_the_unit_is_shown_raises(model: Model) -> None:
+    def writes(module: nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
+        by_a_kernel(model.linear(0).weight)
+
+    model.linear(0).register_forward_pre_hook(writes)
+    with pytest.raises(RuntimeError, match=r"blocks\.0\.0\.weight was written in place"):
+        model(torch.ones(4, 40))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [nn.Module.half, nn.Module.double, lambda model: model.to(torch.bfloat16), lambda model: model.to("meta")],
+    ids=["half", "double", "bfloat16", "meta"],
+)
+def test_another_type_or_device_is_refused(model: Model, change: Callable[[nn.Module], nn.Module]) -> None:
+    with pytest.raises(tierd.Error, match=r"frozen is torch.float32 on cpu in the daemon, and cannot become"):
+        change(model)
+    with pytest.raises(tierd.Error, match=r"blocks\.0\.0\.weight is"):
+        change(model.blocks)
+    train(model)
+
+
+def test_what_changes_nothing_is_allowed(model: Model) -> None:
+    assert model.to("cpu") is model
+    assert model.float() is model
+    assert model.to(torch.float32) is model
+    train(model)
+
+
+def test_a_copy_is_a_model_of_its_own(model: Model) -> None:
+    values = model.state_dict()
+    other = copy.deepcopy(model).half()
+    assert other.linear(0).weight.dtype == other.norm(0).state_dict()["running_mean"].dtype == torch.float16
+    assert model.norm(0).state_dict()["running_mean"].dtype == torch.float32
+    assert torch.equal(other.state_dict()["lstm.weight_hh_l0"], values["lstm.weight_hh_l0"].half())
+    other.float()(torch.ones(4, 40)).backward()
+    assert tierd.torch.job_of(model).core.leases() == 0
+    assert other.lstm.weight_hh_l0.grad is not None
+
+
+def test_a_parameter_that_is_new_is_refused(model: Model) -> None:
+    with pytest.raises(tierd.Error, match="parameter late is added to a Model after"):
+        model.late = nn.Parameter(torch.ones(1))
+    with pytest.raises(tierd.Error, match=r"parameter 2\.weight is added to a Sequential after"):
+        model.blocks.append(nn.Linear(40, 40))
+    # What it has, and what has no parameters, may come and go.
+    model.linear(0).weight = model.linear(0).weight
+    model.dropout = nn.Dropout()
+    train(model)
+
+
+def test_a_group_that_is_new_is_refused(job: str) -> None:
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    initialize(model, optimizer, job)
+    with pytest.raises(tierd.Error, match="the groups with which it was opened"):
+        optimizer.add_param_group({"params": [torch.ones(1, requires_grad=True)]})
+    end(model, job)
