@@ -56,7 +56,9 @@ class Hooks:
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
         self._is_training: bool | None = None
         self.add(model, [])
-        self._handles.append(model.register_forward_pre_hook(self._beginning_of(model), prepend=True))
+        self._handles.append(
+            model.register_forward_pre_hook(torch.compiler.disable(self._beginning_of(model)), prepend=True)
+        )
 
     # ---- Installing
 
