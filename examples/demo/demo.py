@@ -1,28 +1,25 @@
 #!/usr/bin/env python3
 """Trains the example GPT with state that does not fit the memory it was given, and shows what that took.
 
-usage: ./run demo [--large] [--int8] [--json FILE] [--quick]
+usage: ./run demo [--torch] [--large] [--int8] [--json FILE] [--quick]
 """
 import argparse
-import ctypes
 import filecmp
 import json
 import os
-import shutil
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import time
 
+import torch_demo
 from limit import Limit
 from memory import Watch
+from process import Daemon, DemoError, Process
 
 MIB = 1 << 20
 VOCABULARY = 256
 
-WORKERS = 2  # threads of the daemon
 # Per parameter: bf16 parameter and gradient, fp32 master, m and v. A gradient that is summed takes two bytes more, and a
 # master that is split two less.
 STATE_BYTES = 16
@@ -58,17 +55,9 @@ ASIDE_BYTES = 12 * MIB
 TRAINING_FLAGS = {False: ["--sample-bytes", str(SAMPLE_BYTES), "--temperature", "0.6"],
                   True: ["--gradients-on", "nvme", "--sample-bytes", "0"]}
 
-START_SECONDS = 30
-STOP_SECONDS = 30
-PR_SET_PDEATHSIG = 1
-
-
-class DemoError(Exception):
-    pass
-
 
 def read_arguments():
-    parser = argparse.ArgumentParser(prog="./run demo", usage="./run demo [--large] [--int8] [--json FILE] [--quick]")
+    parser = argparse.ArgumentParser(prog="./run demo", usage="./run demo [--torch] [--large] [--int8] [--json FILE] [--quick]")
     parser.add_argument("--build", required=True, help=argparse.SUPPRESS)
     # Opened now: minutes later it would be too late to say that it cannot be.
     parser.add_argument("--json", metavar="FILE", type=argparse.FileType("w", encoding="utf-8"),
@@ -78,100 +67,19 @@ def read_arguments():
                         help="a billion parameters in 6 GB of host memory, which a cgroup enforces where one can be made; "
                              "takes 35 GB of disk and some minutes")
     parser.add_argument("--int8", action="store_true", help="AdamW's moments in 8 bits instead of fp32")
-    return parser.parse_args()
+    parser.add_argument("--torch", action="store_true",
+                        help="a model of PyTorch instead, beside plain PyTorch, and killed in the middle: GPT-2 of 124 million "
+                             "parameters, or with --large a Llama of 1.1 billion")
+    arguments = parser.parse_args()
+    if arguments.torch and arguments.int8:
+        parser.error("--int8 is for the demo without --torch")
+    return arguments
 
 
 def parameter_count(shape):
     width = shape["width"]
     layer = 12 * width * width + 13 * width
     return (VOCABULARY + shape["context"]) * width + shape["layers"] * layer + 2 * width
-
-
-# ---- Processes ------------------------------------------------------------------------------------------------
-
-
-def die_with_demo():
-    """In the child: not even kill -9 of the demo leaves it behind."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-class Process:
-    """A program in a session of its own, so that Ctrl-C reaches the demo alone, which then ends it."""
-
-    def __init__(self, command, limit=None):
-        def begin():
-            die_with_demo()
-            if limit:
-                limit.enter()
-
-        self.name = os.path.basename(command[0])
-        # pylint: disable=subprocess-popen-preexec-fn
-        self.process = subprocess.Popen(command, start_new_session=True, preexec_fn=begin)
-        self.pid = self.process.pid
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        if self.process.poll() is None:
-            self.signal(signal.SIGTERM)
-            try:
-                self.process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                print(f"demo: {self.name} does not end; killing it", file=sys.stderr)
-        # What is left of its ranks, too.
-        self.signal(signal.SIGKILL)
-        self.process.wait()
-
-    def signal(self, number):
-        try:
-            os.killpg(self.pid, number)
-        except ProcessLookupError:
-            pass
-
-    def check(self):
-        if self.process.wait() != 0:
-            raise DemoError(f"{self.name} failed with status {self.process.returncode}")
-
-
-class Daemon(Process):
-    def __init__(self, arguments, folder, host_budget, capacity, limit=None):
-        # A socket's path is short; the folder's need not be.
-        self.socket_folder = tempfile.mkdtemp(prefix="tierd-demo-")
-        self.socket = os.path.join(self.socket_folder, "socket")
-        nvme = os.path.join(folder, "nvme")
-        os.makedirs(nvme, exist_ok=True)
-        super().__init__([
-            os.path.join(arguments.build, "daemon/tierd"), "--socket", self.socket,
-            "--state-dir", os.path.join(folder, "state"), "--nvme", f"{nvme}:{capacity}",
-            "--host-budget", str(host_budget), "--workers", str(WORKERS), "--log-level", "warning",
-            # The build folder may be on a tmpfs: what the demo shows outlives the daemon there, too.
-            "--file-system", "memory"], limit)
-
-    def __enter__(self):
-        try:
-            self.wait_until_ready()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def wait_until_ready(self):
-        deadline = time.monotonic() + START_SECONDS
-        while not self.answers():
-            if self.process.poll() is not None:
-                raise DemoError(f"tierd ended with status {self.process.returncode} before it was ready")
-            if time.monotonic() > deadline:
-                raise DemoError(f"tierd was not ready after {START_SECONDS} s")
-            time.sleep(0.02)
-
-    def __exit__(self, *exception):
-        super().__exit__(*exception)
-        shutil.rmtree(self.socket_folder, ignore_errors=True)
-
-    def answers(self):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-            return client.connect_ex(self.socket) == 0
 
 
 # ---- Training -------------------------------------------------------------------------------------------------
@@ -213,7 +121,7 @@ def equals_unpartitioned(shape, arguments, folder):
     dumps = [os.path.join(folder, name) for name in ("tierd.dump", "plain.dump")]
     print(f"== The same training of {parameter_count(shape):,} parameters twice: through tierd, and unpartitioned "
           "in plain memory", flush=True)
-    with Daemon(arguments, os.path.join(folder, "small"), SMALL_BUDGET + ASIDE_BYTES, nvme_capacity(shape)) as daemon:
+    with Daemon(arguments.build, os.path.join(folder, "small"), SMALL_BUDGET + ASIDE_BYTES, nvme_capacity(shape)) as daemon:
         extra = in_tierd(daemon, "equality", SMALL_BUDGET) + ["--dump", dumps[0]]
         with Trainer(arguments, shape, os.path.join(folder, "tierd.json"), extra) as trainer:
             trainer.check()
@@ -236,7 +144,7 @@ def train(arguments, folder):
     print(f"\n== {parameter_count(shape):,} parameters on {shape['ranks']} ranks, stage 3, parameters and optimizer state on "
           f"NVMe, {together / 1e9:.3g} GB of host memory" + (f", {limit.describe()}" if limit else ""), flush=True)
     try:
-        with Daemon(arguments, os.path.join(folder, "main"), host_budget, nvme_capacity(shape), limit) as daemon:
+        with Daemon(arguments.build, os.path.join(folder, "main"), host_budget, nvme_capacity(shape), limit) as daemon:
             extra = in_tierd(daemon, "demo", host_budget - ASIDE_BYTES) + TRAINING_FLAGS[arguments.large]
             with Trainer(arguments, shape, os.path.join(folder, "main.json"), extra, limit) as trainer, \
                     Watch([daemon.pid, trainer.pid]) as watch:
@@ -331,7 +239,7 @@ def main():
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(128 + number))
     try:
-        return run(arguments)
+        return torch_demo.run(arguments) if arguments.torch else run(arguments)
     except DemoError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1

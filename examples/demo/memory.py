@@ -91,11 +91,17 @@ def used_bytes(pids):
     return own + sum(shared.values())
 
 
+def own_bytes(pids):
+    """Without what is shared."""
+    return sum(process_bytes(pid, {}) for pid in family(pids))
+
+
 class Watch:
     """Samples the sum over some processes and their descendants, and keeps its maximum."""
 
-    def __init__(self, pids):
+    def __init__(self, pids, measure=used_bytes):
         self.pids = pids
+        self.measure = measure
         self.peak = 0
         self.samples = 0
         self.is_over = threading.Event()
@@ -103,7 +109,7 @@ class Watch:
 
     def _run(self):
         while not self.is_over.wait(INTERVAL):
-            self.peak = max(self.peak, used_bytes(self.pids))
+            self.peak = max(self.peak, self.measure(self.pids))
             self.samples += 1
 
     def __enter__(self):
