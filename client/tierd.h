@@ -441,8 +441,8 @@ int tierd_write_end(struct tierd_job *job, struct tierd_ticket **ret_ticket /* o
 int tierd_write_cancel(struct tierd_job *job);
 
 /* Reads count elements from element first on, of the last step that this rank has closed. state is "parameter" (in its
- * format), or, as fp32, "master" or what the optimizer keeps (see enum tierd_optimizer_kind). -ENODATA: the tensor has
- * no such state. What the optimizer keeps has PyTorch's names, too ("exp_avg", "exp_avg_sq", "momentum_buffer"), here as wherever
+ * format), or, as fp32, "master", what the optimizer keeps (see enum tierd_optimizer_kind), or "step", which is in each
+ * element how often the tensor's unit was updated. -ENODATA: the tensor has no such state. What the optimizer keeps has PyTorch's names, too ("exp_avg", "exp_avg_sq", "momentum_buffer"), here as wherever
  * a state is named. With the optimizer none also "gradient", of this rank's shard, from TIERD_REDUCED to tierd_step_finish:
  * -ENODATA, too, where nobody has pushed the unit in this step, or masters were written over them; -ERANGE and -EBUSY as in
  * tierd_tensor_write. */

@@ -219,7 +219,7 @@ void operation_start_work(struct tensor_operation *operation)
 
 static bool needs_state(const struct tensor_operation *operation)
 {
-	return operation->kind == OPERATION_READ && operation->state != STATE_PARAMETER &&
+	return operation->kind == OPERATION_READ && operation->state >= STATE_MASTER &&
 	       state_exists(operation_section(operation), (unsigned)operation->state);
 }
 
@@ -289,6 +289,8 @@ static void go_on(struct tensor_operation *operation)
 		queue_push(&job->tensor_waiting, &operation->link);
 		return;
 	}
+	if (operation->state == READ_UPDATES)
+		operation->updates = writing_updates(job, operation->unit);
 	if (!needs_state(operation)) {
 		operation_start_work(operation);
 		return;

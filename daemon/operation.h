@@ -28,6 +28,7 @@ enum operation_stage {
 
 /* Beside those of daemon/state.h. */
 #define READ_GRADIENT (-2)
+#define READ_UPDATES (-3) /* how often the unit was updated, in each of its elements */
 
 struct tensor_operation {
 	struct queue bundle_link;
@@ -36,7 +37,7 @@ struct tensor_operation {
 	struct queue link;     /* of the job's waiting ones, in WAITING_FOR_WRITES and WAITING_FOR_SUMS */
 	enum operation_kind kind;
 	enum operation_stage stage;
-	int state; /* STATE_PARAMETER, READ_GRADIENT, STATE_MASTER or a slot's number */
+	int state; /* STATE_PARAMETER, STATE_MASTER, a slot's number, or one of those above */
 	struct job *job;
 	struct member *member;	 /* NULL: the daemon's own */
 	struct pending *pending; /* NULL: nobody is left to answer */
@@ -60,6 +61,7 @@ struct tensor_operation {
 	struct staging_buffer *buffer;
 	struct store_transfer transfer;
 	const void *source; /* state beside the parameters */
+	uint64_t updates;   /* of READ_UPDATES */
 	int status;
 	struct work work;
 };

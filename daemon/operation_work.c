@@ -127,12 +127,23 @@ static void read_gradients(const struct tensor_operation *operation)
 		window[i] = sums[i] * factor;
 }
 
+/* As the optimizers of PyTorch keep it. */
+static void read_updates(const struct tensor_operation *operation)
+{
+	float *window = (float *)(operation->member->window.base + operation->window_at);
+
+	for (uint64_t i = 0; i < operation->count; i++)
+		window[i] = (float)operation->updates;
+}
+
 static void read_values(const struct tensor_operation *operation)
 {
 	void *window = operation->member->window.base + operation->window_at;
 
 	if (operation->state == READ_GRADIENT)
 		read_gradients(operation);
+	else if (operation->state == READ_UPDATES)
+		read_updates(operation);
 	else if (operation->state == STATE_PARAMETER)
 		memcpy(window, slot_address(operation),
 		       operation->count * section_element_bytes(operation_section(operation)));

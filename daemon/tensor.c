@@ -281,8 +281,12 @@ static int find_state(const struct job_options *options, const char *name, int *
 		*ret_state = READ_GRADIENT;
 		return 0;
 	}
+	if (strcmp(name, "step") == 0) {
+		*ret_state = READ_UPDATES;
+		return 0;
+	}
 	r = state_find(options, name, ret_state, others, sizeof(others));
-	return r < 0 ? refuse(message, size, r, "%s%s", others, is_by_owner ? ", gradient" : "") : 0;
+	return r < 0 ? refuse(message, size, r, "%s, step%s", others, is_by_owner ? ", gradient" : "") : 0;
 }
 
 /* Until it finishes its step, a rank has only the values before that. */

@@ -257,6 +257,16 @@ bool writing_go_on(struct job *job)
 
 /* ---- The end ---- */
 
+/* A pack that has its new values is as after the writing, though others are on their way. */
+uint64_t writing_updates(const struct job *job, uint32_t number)
+{
+	const struct unit *unit = &job->catalog.units[number];
+	bool is_new = job->writing == WRITING_SWEEPING && unit->has_given &&
+		      job->residences[unit->pack].version == job->decided;
+
+	return is_new ? unit->given : unit->updates;
+}
+
 static void set_updates(struct job *job)
 {
 	for (uint32_t u = 0; u < job->catalog.unit_count; u++) {

@@ -63,6 +63,20 @@ static void expect_values(struct tierd_job *job, uint32_t unit, const char *stat
 		REQUIRE(values[i] == value_of(i, which));
 }
 
+static void expect_updates(struct tierd_job *job, uint32_t unit, float expected)
+{
+	struct tierd_read read = TIERD_READ_INIT;
+	float one = -1, many[2] = { -1, -1 };
+
+	OK(tierd_tensor_read(job, unit, 0, "step", ELEMENTS - 1, 1, &one));
+	read.unit = unit;
+	read.state = "step";
+	read.count = 2;
+	read.ret_data = many;
+	OK(tierd_read_many(job, &read, 1));
+	REQUIRE(one == expected && many[0] == expected && many[1] == expected);
+}
+
 /* Of initializers, before anything was written. */
 static void expect_ones(struct tierd_job *job)
 {
@@ -121,6 +135,8 @@ static void a_writing_is_a_step(struct tierd_node *node)
 	OK(tierd_write_end(job, NULL));
 	expect_all(job, 7);
 	expect_values(job, 0, "parameter", ELEMENTS, 7);
+	expect_updates(job, 1, 7);
+	expect_updates(job, UNITS, 0);
 	OK(tierd_job_state(job, &state));
 	REQUIRE(state.step == 2);
 	take_step(job);
@@ -128,7 +144,8 @@ static void a_writing_is_a_step(struct tierd_node *node)
 	OK(tierd_write_begin(job));
 	write_all(job, 3);
 	OK(tierd_write_end(job, &ticket));
-	/* A gather waits for it. */
+	/* A gather waits for it, and so does who reads. */
+	expect_updates(job, 1, 3);
 	expect_all(job, 3);
 	OK(tierd_ticket_wait(ticket, TIERD_DURABLE, -1));
 	OK(tierd_ticket_step_result(ticket, &result));

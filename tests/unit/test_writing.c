@@ -382,6 +382,14 @@ static void what_is_not_written_stays_as_it_is(void **state)
 	}
 }
 
+static void expect_updates(uint32_t unit, uint64_t version, float expected)
+{
+	const float *window = (const float *)ranks[0].window.base;
+
+	assert_int_equal(actor_read(&ranks[0], unit, 0, "step", 3, 2, version), 0);
+	assert_true(window[0] == expected && window[1] == expected);
+}
+
 /* Of two units that differ in it, one is updated as often as is said. */
 static void a_unit_counts_as_updated_as_often_as_is_said(void **state)
 {
@@ -401,11 +409,17 @@ static void a_unit_counts_as_updated_as_often_as_is_said(void **state)
 			     ->status,
 		     -EINVAL, "no unit is updated");
 	assert_int_equal(play()->catalog.units[3].updates, 1);
-	end_writing(1, numbers, 2);
+	expect_updates(3, 1, 1);
+	assert_int_equal(actor_end_write(&ranks[0], false), 0);
+	/* Who waits for its new values gets its new number, too. */
+	expect_updates(3, 2, UPDATES);
+	expect_updates(2, 2, 1);
+	assert_int_equal(actor_await(&ranks[0], numbers[0], 1)->status, 0);
 	assert_int_equal(play()->catalog.units[3].updates, UPDATES);
 	assert_int_equal(play()->catalog.units[2].updates, 1);
 	take_step(1);
 	assert_int_equal(play()->catalog.units[3].updates, UPDATES + 1);
+	expect_updates(3, 3, UPDATES + 1);
 	end();
 }
 
