@@ -51,6 +51,10 @@ PyObject *job_step_finish(PyObject *self, PyObject *unused);
 PyObject *job_write(PyObject *self, PyObject *arguments, PyObject *keywords);
 PyObject *job_write_state(PyObject *self, PyObject *arguments, PyObject *keywords);
 PyObject *job_read(PyObject *self, PyObject *arguments, PyObject *keywords);
+PyObject *job_read_many(PyObject *self, PyObject *reads);
+PyObject *job_write_begin(PyObject *self, PyObject *unused);
+PyObject *job_write_end(PyObject *self, PyObject *unused);
+PyObject *job_write_cancel(PyObject *self, PyObject *unused);
 PyObject *job_shard(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 
 PyObject *job_blob_set(PyObject *self, PyObject *arguments, PyObject *keywords);

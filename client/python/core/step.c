@@ -1,4 +1,4 @@
-/* Steps of a job. */
+/* Steps of a job, and writings, which take the place of one. */
 #include "core/fields.h"
 #include "core/job.h"
 
@@ -66,6 +66,52 @@ PyObject *job_step_finish(PyObject *self, PyObject *unused)
 	if (!job)
 		return NULL;
 	JOB_BLOCKING(self, r = tierd_step_finish(job));
+	if (r < 0)
+		return core_raise(core_state_of(self), r);
+	Py_RETURN_NONE;
+}
+
+/* ---- Writing between two steps ---- */
+
+PyObject *job_write_begin(PyObject *self, PyObject *unused)
+{
+	struct tierd_job *job = job_of(self);
+	int r;
+
+	if (!job)
+		return NULL;
+	JOB_BLOCKING(self, r = tierd_write_begin(job));
+	if (r < 0)
+		return core_raise(core_state_of(self), r);
+	Py_RETURN_NONE;
+}
+
+PyObject *job_write_end(PyObject *self, PyObject *unused)
+{
+	struct tierd_job *job = job_of(self);
+	struct tierd_ticket *ticket;
+	PyObject *object;
+	int r;
+
+	if (!job)
+		return NULL;
+	JOB_BLOCKING(self, r = tierd_write_end(job, &ticket));
+	if (r < 0)
+		return core_raise(core_state_of(self), r);
+	object = ticket_object(core_state_of(self), ((struct job *)self)->node, ticket);
+	if (!object)
+		tierd_ticket_free(ticket);
+	return object;
+}
+
+PyObject *job_write_cancel(PyObject *self, PyObject *unused)
+{
+	struct tierd_job *job = job_of(self);
+	int r;
+
+	if (!job)
+		return NULL;
+	JOB_BLOCKING(self, r = tierd_write_cancel(job));
 	if (r < 0)
 		return core_raise(core_state_of(self), r);
 	Py_RETURN_NONE;

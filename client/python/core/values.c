@@ -114,6 +114,90 @@ PyObject *job_read(PyObject *self, PyObject *arguments, PyObject *keywords)
 	return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
+/* ---- Many reads ---- */
+
+struct reading {
+	struct tierd_read *reads;
+	struct memory *memories; /* of each read that was taken */
+	Py_ssize_t count;
+};
+
+static int take_read(PyObject *self, PyObject *item, struct tierd_read *ret_read, struct memory *ret_memory)
+{
+	PyObject *number, *object;
+	const char *state;
+	unsigned tensor;
+	struct unit *unit;
+	uint32_t index;
+	int64_t count;
+	size_t bytes;
+
+	if (!PyArg_ParseTuple(item, "OIsO", &number, &tensor, &state, &object))
+		return -1;
+	unit = job_unit((struct job *)self, number, &index);
+	bytes = unit ? element_bytes_of(unit, tensor, strcmp(state, "parameter") != 0) : 0;
+	if (bytes == 0 || memory_take(object, true, ret_memory) < 0)
+		return -1;
+	count = elements_in(ret_memory, bytes);
+	if (count < 0) {
+		memory_drop(ret_memory);
+		return -1;
+	}
+	*ret_read = (struct tierd_read)TIERD_READ_INIT;
+	ret_read->unit = index;
+	ret_read->tensor = tensor;
+	ret_read->state = state;
+	ret_read->count = (uint64_t)count;
+	ret_read->ret_data = ret_memory->data;
+	return 0;
+}
+
+static void reading_clear(struct reading *reading)
+{
+	for (Py_ssize_t i = 0; i < reading->count; i++)
+		memory_drop(&reading->memories[i]);
+	PyMem_Free(reading->memories);
+	PyMem_Free(reading->reads);
+}
+
+/* States are strings of the list's tuples, which live as long. -1 with an exception set */
+static int take_reads(PyObject *self, PyObject *list, struct reading *reading)
+{
+	Py_ssize_t count = PyList_Size(list);
+
+	reading->reads = PyMem_Calloc(count + 1, sizeof(*reading->reads));
+	reading->memories = PyMem_Calloc(count + 1, sizeof(*reading->memories));
+	if (!reading->reads || !reading->memories) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	for (; reading->count < count; reading->count++)
+		if (take_read(self, PyList_GetItem(list, reading->count), &reading->reads[reading->count],
+			      &reading->memories[reading->count]) < 0)
+			return -1;
+	return 0;
+}
+
+PyObject *job_read_many(PyObject *self, PyObject *sequence)
+{
+	struct tierd_job *job = job_of(self);
+	PyObject *list = job ? PySequence_List(sequence) : NULL;
+	struct reading reading = { 0 };
+	int r = 0;
+
+	if (!list)
+		return NULL;
+	if (take_reads(self, list, &reading) == 0)
+		JOB_BLOCKING(self, r = tierd_read_many(job, reading.reads, (size_t)reading.count));
+	reading_clear(&reading);
+	Py_DECREF(list);
+	if (r < 0)
+		core_raise(core_state_of(self), r);
+	return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+/* ---- Shards ---- */
+
 PyObject *job_shard(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
 {
 	struct tierd_job *job = job_of(self);
