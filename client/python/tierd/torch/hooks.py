@@ -248,10 +248,10 @@ class Hooks:
 
     # ---- The step
 
-    def trained(self) -> Iterator[torch.Tensor]:
-        """The parameters whose gradients are taken."""
+    def trained(self) -> Iterator[tuple[Unit, int]]:
+        """The parameters whose gradients are taken, by their places."""
         for unit, gradients in self._gradients.items():
-            yield from (unit.parameters[tensor] for tensor in gradients.trained)
+            yield from ((unit, tensor) for tensor in gradients.trained)
 
     def begin_step(self) -> bool:
         """Gives up what a failed backward has left. Whether anything was pushed since the last step."""

@@ -82,7 +82,7 @@ def initialize(
     }
     node = _core.Node(socket or find_or_start(nvme), reconnect_ms)
     core = node.open_job(settings, optimizers.groups_to_open(optimizer))
-    torch_job = TorchJob(job, core, model, kept, optimizer.param_groups, world_size, max_grad_norm)
+    torch_job = TorchJob(job, core, model, kept, optimizer.param_groups, world_size, max_grad_norm, rank)
     try:
         torch_job.define(plans, groups)
         is_new = core.state()["status"] == _core.NEW

@@ -7,6 +7,8 @@ import contextlib
 import errno
 import functools
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -21,7 +23,7 @@ from tierd.torch.hooks import Hooks
 from tierd.torch.kept import Kept
 from tierd.torch.membership import Membership, Standing
 from tierd.torch.resume import Position
-from tierd.torch.state_dicts import copy_state_dicts
+from tierd.torch.state_dicts import copy_state_dicts, install_loading, uninstall_loading
 from tierd.torch.step import Step
 from tierd.torch.storage import Unit, place_of
 from tierd.torch.units import Plan
@@ -57,12 +59,16 @@ class TorchJob:
         param_groups: list[dict[str, Any]],
         world_size: int,
         max_grad_norm: float,
+        rank: int = 0,
     ):
         self.name = name
         self.core = core
         self.model = model
         self.kept = kept
         self.param_groups = param_groups  # the optimizer's
+        self.rank = rank
+        # SGD has them if any of its groups has momentum.
+        self.has_moments = any(group.get("momentum", True) for group in param_groups)
         self.membership = Membership(core)
         self.units: list[Unit] = []
         self.position = Position(self)
@@ -93,10 +99,7 @@ class TorchJob:
         """Gives the job the values that the parameters have."""
         for unit in self.units:
             for tensor, parameter in enumerate(unit.parameters):
-                values = parameter.detach().contiguous()
-                if values.dtype not in _FORMATS:
-                    values = values.view(-1).view(torch.uint8)
-                self.core.write(unit.index, tensor, to_dlpack(values))
+                self.core.write(unit.index, tensor, to_dlpack(unit.as_kept(tensor, parameter)))
 
     def install(self, plans: list[Plan], groups: dict[int, int]) -> None:
         """Takes the values out of the model, which from now on sees them when it needs them."""
@@ -112,6 +115,34 @@ class TorchJob:
             self._hooks.add(module, units)
         self._handles += copy_state_dicts(self.model.modules())
         self._handles += guard(self.model)
+        install_loading(self)
+
+    # ---- Other values
+
+    @contextmanager
+    def writing(self) -> Iterator[bool]:
+        """All ranks enter it; what rank 0 writes meanwhile counts, for all at once, when all have left it.
+
+        Gives whether this rank writes. An error in it, on any rank, leaves the job as it was, and all ranks get one. A
+        void iteration writes nothing.
+        """
+        if not self.membership.is_void and self._hooks.begin_step():
+            raise Error(
+                errno.EBUSY,
+                "values cannot be loaded between backward() and step(): call optimizer.step() or optimizer.zero_grad() first",
+            )
+        self.finish()
+        if self.membership.is_void:
+            yield False
+            return
+        self.core.write_begin()
+        try:
+            yield self.rank == 0
+        except BaseException:
+            with suppress(Error):  # a rank was lost, and the writing with it
+                self.core.write_cancel()
+            raise
+        self.core.write_end().wait()
 
     # ---- Steps
 
@@ -141,13 +172,17 @@ class TorchJob:
         step.norm = None if result is None else result["gradient_norm"]
         return result
 
+    def trained(self) -> Iterator[tuple[Unit, int]]:
+        """The places of all parameters that are trained."""
+        return self._hooks.trained()
+
     def trains_any(self, parameters: list[torch.Tensor]) -> bool:
         """Whether one of these parameters is the job's."""
         return any(place[0].membership is self.membership for item in parameters if (place := place_of(item)))
 
     def trains_only(self, parameters: list[torch.Tensor]) -> bool:
         """Whether these are all that the job trains, and no others that are trained."""
-        trained = {id(item) for item in self._hooks.trained()}
+        trained = {id(unit.parameters[tensor]) for unit, tensor in self.trained()}
         return trained == {id(item) for item in parameters if item.requires_grad}
 
     def drop(self) -> None:
@@ -211,6 +246,7 @@ class TorchJob:
         self._hooks.remove()
         for handle in self._handles:
             handle.remove()
+        uninstall_loading(self.model)
         self.core.discard_all()
         if self in open_jobs:
             open_jobs.remove(self)

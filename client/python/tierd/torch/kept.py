@@ -51,7 +51,7 @@ class Kept:
 
     def bytes_needed(self, world_size: int) -> int:
         """Room for the blobs of all ranks: the same for all small numbers of them, which may change."""
-        return max(world_size, 8) * (ROOM + sum(buffer.nbytes + 1024 for buffer in self._buffers().values()))
+        return max(world_size, 8) * (ROOM + sum(buffer.nbytes + 1024 for buffer in self.buffers().values()))
 
     def blobs(self) -> dict[str, bytes]:
         """What has changed since the last step."""
@@ -63,16 +63,20 @@ class Kept:
         if self.state or self._sent_state is not None:
             _check(self.state, "tierd.state")
             blobs[STATE] = pack(dict(self.state))
-        buffers = self._buffers()
-        versions = [(id(buffer), buffer._version) for buffer in buffers.values()]
-        if versions != self._versions:
-            self._versions = versions
-            if buffers:
-                blobs[BUFFERS] = pack({name: buffer.detach() for name, buffer in buffers.items()})
+        blobs |= self.buffers_blob()
         if blobs.get(STATE) == self._sent_state:
             blobs.pop(STATE, None)
         self._sent_state = blobs.get(STATE, self._sent_state)
         return blobs
+
+    def buffers_blob(self) -> dict[str, bytes]:
+        """The buffers, if they have changed since they were last sent."""
+        buffers = self.buffers()
+        versions = [(id(buffer), buffer._version) for buffer in buffers.values()]
+        if versions == self._versions:
+            return {}
+        self._versions = versions
+        return {BUFFERS: pack({name: buffer.detach() for name, buffer in buffers.items()})} if buffers else {}
 
     def forget(self) -> None:
         """Sends all of it with the next step."""
@@ -92,7 +96,7 @@ class Kept:
         if states is not None and self._with_random_states:
             set_random_states(unpack(states, f"the job's blob {RANDOM}"))
 
-    def _buffers(self) -> dict[str, torch.Tensor]:
+    def buffers(self) -> dict[str, torch.Tensor]:
         """The persistent ones, by name."""
         found = {}
         for prefix, module in self._model.named_modules():
@@ -102,7 +106,7 @@ class Kept:
         return found
 
     def _restore_buffers(self, values: dict[str, torch.Tensor]) -> None:
-        own = self._buffers()
+        own = self.buffers()
         if own.keys() != values.keys():
             name = min(own.keys() ^ values.keys())
             whose = "the model" if name in own else "the job"

@@ -72,10 +72,10 @@ class Membership:
                 timeout_ms = -1
 
     def capsules(self, unit: int) -> tuple[int, tuple[CapsuleType, ...]]:
-        return self._until_it_stands(lambda: self.core.capsules(unit))
+        return self.until_it_stands(lambda: self.core.capsules(unit))
 
     def capsule(self, unit: int, tensor: int) -> tuple[int, CapsuleType]:
-        return self._until_it_stands(lambda: self.core.capsule(unit, tensor))
+        return self.until_it_stands(lambda: self.core.capsule(unit, tensor))
 
     def gradients(self, unit: int) -> tuple[CapsuleType | None, ...] | None:
         """None: the iteration is void."""
@@ -93,7 +93,7 @@ class Membership:
             self._go_back(error)
 
     def phase(self, name: str) -> None:
-        self._until_it_stands(lambda: self.core.phase(name))
+        self.until_it_stands(lambda: self.core.phase(name))
 
     def close_step(
         self, rates: Mapping[str, Any], groups: Sequence[Mapping[str, Any]] | None, blobs: Mapping[str, bytes]
@@ -122,7 +122,7 @@ class Membership:
         """Has every later call raise this."""
         self.core = cast(Job, _Spoiled(text))
 
-    def _until_it_stands(self, call: Callable[[], Result]) -> Result:
+    def until_it_stands(self, call: Callable[[], Result]) -> Result:
         """What a void iteration needs, too, from the job as it stands then."""
         while True:
             try:

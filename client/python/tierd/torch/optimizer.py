@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import functools
+from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import torch
 
 from tierd import _core
 from tierd._core import Error
+from tierd.torch import optimizer_state
 
 if TYPE_CHECKING:
     from tierd.torch.job import TorchJob
@@ -83,6 +85,7 @@ def translate(optimizer: torch.optim.Optimizer, job: TorchJob) -> None:
     optimizer.__class__ = _translated(type(optimizer))  # type: ignore[arg-type]
     optimizer._patch_step_function()  # hooks of users and the profiler's range, as for every class of optimizers
     optimizer.tierd_job = job  # type: ignore[attr-defined]
+    optimizer.state = optimizer_state.DaemonState(dict)
     if wrapped is not None:
         # A scheduler that was there before counts the steps by a wrapper of the method.
         _count_for_schedulers(optimizer)
@@ -109,6 +112,53 @@ class _Translated(torch.optim.Optimizer):
     """What is common to translated optimizers."""
 
     tierd_job: TorchJob
+
+    def state_dict(self) -> dict[str, Any]:
+        """As torch's, with copies of the moments, of float32: any rank may call it, and they have to fit in memory.
+
+        bfloat16 and float16 parameters also have `master`, their float32 values.
+        """
+        own, self.state = self.state, defaultdict(dict, optimizer_state.read(self.tierd_job, _name_of(self)))
+        try:
+            return super().state_dict()
+        finally:
+            self.state = own
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As torch's, between two steps: all ranks call it, and the moments that rank 0 gives count.
+
+        A model's values come first, by its own load_state_dict(). tierd.Error: it is of another optimizer or another
+        architecture; the state cannot be stored; a rank was lost. Everything is then as it was, on all ranks.
+        ValueError: it has other groups.
+        """
+        with self.tierd_job.writing() as is_writer:
+            groups = self._groups_in(state_dict)
+            states = self._states_in(state_dict)
+            if is_writer:
+                optimizer_state.write(self.tierd_job, _name_of(self), states)
+        for group, loaded in zip(self.param_groups, groups, strict=True):
+            group.clear()
+            group.update(loaded)
+
+    def _groups_in(self, state_dict: dict[str, Any]) -> list[dict[str, Any]]:
+        """The groups as torch loads them; the optimizer stays as it is."""
+        before = dict(self.__dict__)
+        try:
+            super().load_state_dict({**state_dict, "state": {}})
+            kind_of(self)
+            return self.param_groups
+        finally:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+
+    def _states_in(self, state_dict: dict[str, Any]) -> dict[torch.Tensor, dict[str, Any]]:
+        optimizer_state.check(_name_of(self), state_dict["state"])
+        numbers = (number for group in state_dict["param_groups"] for number in group["params"])
+        parameters = (parameter for group in self.param_groups for parameter in group["params"])
+        return {
+            parameter: state_dict["state"].get(number, {})
+            for number, parameter in zip(numbers, parameters, strict=True)
+        }
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Closes the step. It returns at once; each unit's next gather waits for its update.

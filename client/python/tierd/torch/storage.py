@@ -78,6 +78,7 @@ class Unit:
         self._uses = 0  # by forwards and functions
         self._holds = 0  # by backwards
         self.pushes = 0  # of gradients, since the last step
+        self.incoming: dict[int, torch.Tensor] | None = None  # while values are loaded: what was copied to parameters
         self._lock = threading.RLock()
         self._classes = [type(parameter) for parameter in self.parameters]
         self._hidden_classes = [_hidden_class(kind) for kind in self._classes]
@@ -166,6 +167,14 @@ class Unit:
 
     def name_of(self, tensor: int) -> str:
         return self.names[tensor]
+
+    def as_kept(self, tensor: int, value: torch.Tensor) -> torch.Tensor:
+        """A value as the daemon takes it for this parameter: its dtype and shape, as by `copy_()`; bytes if they are raw."""
+        value = value.detach()
+        if value.dtype != self._dtypes[tensor] or value.shape != self._shapes[tensor]:
+            value = torch.empty(self._shapes[tensor], dtype=self._dtypes[tensor]).copy_(value)
+        value = value.cpu().contiguous()
+        return value.view(-1).view(torch.uint8) if self._is_raw[tensor] else value
 
     # ---- Tensors saved for backward
 
@@ -300,6 +309,9 @@ class _Hidden(nn.Parameter):
                 if function == _GET_GRADIENT and found is None and (place := place_of(args[0])) and place[0].pushes:
                     return PushedGradient.of(args[0], *place)
                 return found
+        if function == torch.Tensor.copy_ and (place := place_of(args[0])) and place[0].incoming is not None:
+            place[0].incoming[place[1]] = args[1]
+            return args[0]
         _refuse_writing(function, args, kwargs)
         with ExitStack() as stack:
             for parameter in _all_in((args, kwargs), _Hidden):
@@ -364,6 +376,6 @@ def _refuse_writing(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
     place = place_of(written) if isinstance(written, _Hidden) else None
     if place is not None:
         raise RuntimeError(
-            f"{place[0].name_of(place[1])} is in the daemon's memory and cannot be written in place ({name}): "
-            "a model gets other values before tierd.initialize()"
+            f"{place[0].name_of(place[1])} is in the daemon's memory and cannot be written in place ({name}): give it to "
+            "the whole model's load_state_dict(…, strict=False), on all ranks, or write it before tierd.initialize()"
         )

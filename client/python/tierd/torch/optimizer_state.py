@@ -1,0 +1,149 @@
+"""What the daemon keeps for the optimizer, in torch's layout: `optimizer.state_dict()` reads it, and
+`optimizer.load_state_dict()` writes it."""
+
+from __future__ import annotations
+
+import errno
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tierd._core import Error
+from tierd.torch.compat import to_dlpack
+from tierd.torch.storage import Unit
+
+if TYPE_CHECKING:
+    from tierd.torch.job import TorchJob
+
+States = dict[Any, dict[str, Any]]
+
+# By the kind of optimizer: what torch calls the moments.
+_MOMENTS = {
+    "AdamW": ("exp_avg", "exp_avg_sq"),
+    "Adam": ("exp_avg", "exp_avg_sq"),
+    "SGD": ("momentum_buffer",),
+    "Lion": ("exp_avg",),
+}
+# Beside them, of bf16 and fp16: the fp32 value of the parameter.
+MASTER = "master"
+
+
+class DaemonState(defaultdict[torch.Tensor, Any]):
+    """`optimizer.state`: empty, as the state is the daemon's; but there is some, so nobody takes a step to have it made,
+    as torch.distributed.checkpoint would."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def moments_of(kind: str, group: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the moments of a group of this kind of optimizer."""
+    return () if kind == "SGD" and not group["momentum"] else _MOMENTS[kind]
+
+
+def read(job: TorchJob, kind: str) -> States:
+    """Copies of the state of each parameter that has been updated; tensors are fp32 on the processor, of its shape, and
+    `step` is a scalar."""
+    return job.membership.until_it_stands(lambda: _read(job, kind))
+
+
+def _read(job: TorchJob, kind: str) -> States:
+    steps = _read_steps(job)
+    found: States = {}
+    reads: list[tuple[int, int, str, Any]] = []
+    for unit, tensor, group in _trained(job):
+        if not steps[unit]:
+            continue
+        parameter = unit.parameters[tensor]
+        moments = moments_of(kind, group)
+        state: dict[str, Any] = {"step": torch.tensor(steps[unit])} if kind != "SGD" else {}
+        for name in (*moments, *((MASTER,) if parameter.dtype != torch.float32 else ())):
+            state[name] = torch.empty(parameter.shape)
+            reads.append((unit.index, tensor, name, to_dlpack(state[name])))
+        if state:
+            found[parameter] = state
+    job.core.read_many(reads)
+    return found
+
+
+def _read_steps(job: TorchJob) -> dict[Unit, float]:
+    """How often each unit was updated; 0 of one without elements."""
+    first = {unit: tensor for unit, tensor, _ in reversed(list(_trained(job))) if unit.parameters[tensor].numel()}
+    steps = {unit: torch.zeros(1) for unit in job.units}
+    job.core.read_many([(unit.index, tensor, "step", to_dlpack(steps[unit])) for unit, tensor in first.items()])
+    return {unit: step.item() for unit, step in steps.items()}
+
+
+def _trained(job: TorchJob) -> Iterator[tuple[Unit, int, Mapping[str, Any]]]:
+    """The parameters that have state: their units, their places there, their groups."""
+    groups = {id(parameter): group for group in job.param_groups for parameter in group["params"]}
+    for unit, tensor in job.trained():
+        yield unit, tensor, groups[id(unit.parameters[tensor])]
+
+
+def write(job: TorchJob, kind: str, states: Mapping[torch.Tensor, Mapping[str, Any]]) -> None:
+    """Gives each parameter the state that it has here; one that has none begins anew. In `job.writing()`."""
+    by_unit: dict[Unit, list[int]] = {}
+    for unit, tensor, _ in _trained(job):
+        by_unit.setdefault(unit, []).append(tensor)
+    for unit, tensors in by_unit.items():
+        own = {tensor: states.get(unit.parameters[tensor]) or {} for tensor in tensors}
+        step = _step_of(unit, kind, own)
+        for tensor, state in own.items():
+            for name in _MOMENTS[kind] if job.has_moments else ():
+                value = _value(unit, tensor, name, state.get(name))
+                job.core.write_state(unit.index, tensor, name, step, to_dlpack(value))
+            if MASTER in state and unit.parameters[tensor].dtype != torch.float32:
+                value = _value(unit, tensor, MASTER, state[MASTER])
+                job.core.write(unit.index, tensor, to_dlpack(value), is_master=True)
+
+
+def check(kind: str, states: Mapping[Any, Mapping[str, Any]]) -> None:
+    """tierd.Error: it is what another kind of optimizer keeps."""
+    known = {"step", MASTER, *_MOMENTS[kind]}
+    for state in states.values():
+        # SGD has none before its first step, or without momentum.
+        others = [name for name, value in state.items() if name not in known and isinstance(value, torch.Tensor)]
+        if others:
+            raise Error(
+                errno.EINVAL,
+                f"the checkpoint is of another optimizer: it has {', '.join(others)}, and {kind} keeps "
+                f"{', '.join(_MOMENTS[kind])}",
+            )
+
+
+def _step_of(unit: Unit, kind: str, states: Mapping[int, Mapping[str, Any]]) -> int:
+    """How often the unit was updated: as often as the parameter that was most often."""
+    steps = {tensor: _step_in(state) for tensor, state in states.items()}
+    most, least = max(steps, key=steps.__getitem__), min(steps, key=steps.__getitem__)
+    if steps[most] != steps[least] and kind != "SGD":
+        warnings.warn(
+            f"the checkpoint has {unit.name_of(most)} updated {steps[most]} times and {unit.name_of(least)} "
+            f"{steps[least]}: they are in one unit ({unit.name}), which counts as updated {steps[most]} times. "
+            "initialize(units=…) can part them",
+            stacklevel=2,
+        )
+    return steps[most]
+
+
+def _step_in(state: Mapping[str, Any]) -> int:
+    """0: it was never updated. Of SGD torch keeps no number: only the first update differs from the others."""
+    if "step" in state:
+        return int(state["step"])
+    return int(any(value is not None for value in state.values()))
+
+
+def _value(unit: Unit, tensor: int, name: str, value: torch.Tensor | None) -> torch.Tensor:
+    shape = unit.parameters[tensor].shape
+    if value is None:
+        return torch.zeros(shape)
+    if value.shape != shape:
+        raise Error(
+            errno.EINVAL,
+            f"{name} of {unit.name_of(tensor)} is of shape {list(value.shape)} in the checkpoint, and the parameter of "
+            f"{list(shape)}: it is of another architecture",
+        )
+    return value.detach().to("cpu", torch.float32).contiguous()
