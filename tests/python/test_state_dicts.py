@@ -32,6 +32,8 @@ class Model(nn.Module):
         self.block = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(2)])
         self.table = nn.Parameter(torch.arange(4), requires_grad=False)
         self.base = nn.Parameter(torch.randn(8), requires_grad=False)
+        self.eighth = nn.Parameter(torch.ones(3).to(torch.float8_e4m3fn), requires_grad=False)
+        self.empty = nn.Parameter(torch.zeros(0, 4), requires_grad=False)
         self.head = nn.Linear(8, 12)
         self.head.weight = self.embedding.weight
 
@@ -378,7 +380,7 @@ def test_state_of_another_optimizer_or_architecture_is_refused_and_changes_nothi
     with pytest.raises(tierd.Error, match="of another optimizer: it has momentum_buffer, and AdamW keeps exp_avg"):
         optimizer.load_state_dict({**before, "state": sgd.state_dict()["state"]})
     other = copy.deepcopy(before)
-    other["state"][3]["exp_avg"] = torch.zeros(5)
+    other["state"][max(other["state"])]["exp_avg"] = torch.zeros(5)
     other["param_groups"][0]["lr"] = 7.0
     with pytest.raises(tierd.Error, match=r"exp_avg of \S+ is of shape \[5\]"):
         optimizer.load_state_dict(other)

@@ -6,6 +6,10 @@ static bool is_contiguous(const DLTensor *tensor)
 {
 	int64_t stride = 1;
 
+	/* Of one without elements any strides are right. */
+	for (int i = 0; i < tensor->ndim; i++)
+		if (tensor->shape[i] == 0)
+			return true;
 	for (int i = tensor->ndim - 1; tensor->strides && i >= 0; i--) {
 		if (tensor->shape[i] != 1 && tensor->strides[i] != stride)
 			return false;

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -20,6 +22,7 @@ from tierd.torch.job import TorchJob, open_jobs
 from tierd.torch.kept import Kept
 from tierd.torch.ranks import from_environment
 from tierd.torch.resume import Stateful
+from tierd.torch.save import write_model
 from tierd.torch.units import Chooser, choose
 from tierd.torch.writes import catch_writes
 
@@ -116,6 +119,26 @@ def close(model: nn.Module | None = None) -> None:
     initialized last. tierd.Error: what the last step failed with.
     """
     job_of(model).close()
+
+
+def save(path: str | os.PathLike[str], model: nn.Module | None = None, *, max_file_bytes: int = 5_000_000_000) -> None:
+    """Writes the model's values, after the last step, as safetensors; a unit at a time, so they need no memory.
+
+    One rank calls it, and the others go on until their next step. Files get their names when all of them are written:
+    what was there before stays until then. A bar on a terminal shows how far it is, where tqdm is installed.
+
+    Args:
+        path: a file, NAME.safetensors; or a folder. It is made, and gets model.safetensors, or several such files and an
+            index. Of a model of transformers it also gets what else `from_pretrained()` reads, and the tensors have the
+            names that they have on its hub, where a unit has all that such a name is made of. Names that are tied to
+            others are left out, and are in the metadata.
+        model: whose job; None: the one that was initialized last.
+        max_file_bytes: of a file in a folder; a larger tensor has one of its own.
+
+    Raises:
+        tierd.Error: it cannot be written (ENOSPC: no room); a value is of a type that such files do not have.
+    """
+    write_model(job_of(model), Path(path), max_file_bytes)
 
 
 def resumable(loader: Iterable[Batch], *objects: Stateful, model: nn.Module | None = None) -> Iterator[Batch]:

@@ -47,6 +47,7 @@ class Membership:
         self.core: Job = core
         self.standing = Standing.RUNNING
         self.can_go_back = False
+        self.losses = 0  # how often the job has gone back
         self.step = 0  # at which the job was made ready last
         self.lost: Callable[[], None] = lambda: None  # called when what was pushed since the last step is lost
 
@@ -134,6 +135,7 @@ class Membership:
         if not self.can_go_back:
             raise error
         self.standing = Standing.VOID
+        self.losses += 1
         self.lost()
         self.core.discard_all()
         step = self.ready()

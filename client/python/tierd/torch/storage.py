@@ -267,7 +267,8 @@ def is_hidden(parameter: torch.Tensor) -> bool:
 def _nothing(parameter: nn.Parameter) -> torch.Tensor:
     """As large as the parameter, of one element; wrong in each computation, should it ever get into one."""
     value = float("nan") if parameter.is_floating_point() else 0
-    return torch.full((), value, dtype=parameter.dtype).expand(parameter.shape)
+    # Not made of its type at once, which torch 2.4 cannot of 8-bit floats.
+    return torch.tensor(value).to(parameter.dtype).expand(parameter.shape)
 
 
 # What a parameter's metadata is, shown or hidden. No version of torch has all of these.
