@@ -1,10 +1,13 @@
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/job.h"
 #include "client/left.h"
 #include "client/ticket.h"
+#include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/plural.h"
 #include "common/size.h"
 
 #define NO_BUFFER UINT32_MAX
@@ -280,22 +283,99 @@ int push_check(struct tierd_job *job)
 	return r < 0 ? message_fail(r, "an earlier push failed: %s", job->push_error_text) : 0;
 }
 
-static int push_locked(struct tierd_job *job, uint32_t unit, bool is_silent, struct tierd_ticket **ret_ticket)
+/* Which of a unit's tensors have no gradient: a flag for each; NULL: all have one. */
+struct absent {
+	const bool *tensors;
+	size_t count;
+};
+
+static int check_absent(const struct tierd_job *job, uint32_t index, const struct absent *absent)
+{
+	uint32_t count = job->units[index]->tensor_count;
+
+	if (!absent->tensors || absent->count == count)
+		return 0;
+	return message_fail(-EINVAL, "unit \"%s\" has %u tensor%s, and %zu flag%s say which have no gradient",
+			    job_unit_name(job, index), count, PLURAL(count), absent->count,
+			    PLURAL(absent->count));
+}
+
+static void clear_absent(const struct unit *unit, const bool *absent, char *address)
+{
+	for (uint32_t i = 0; i < unit->tensor_count; i++)
+		if (absent[i] && unit->gradient_offsets[i] != UINT64_MAX)
+			memset(address + unit->gradient_offsets[i], 0,
+			       unit->tensors[i].elements * section_element_bytes(unit->tensors[i].section));
+}
+
+/* What nobody has a gradient of is summed and measured like the rest. Without the lock, as above. */
+static void zero_absent(struct tierd_job *job, uint32_t buffer, uint32_t unit, const bool *absent)
+{
+	struct gradient_buffer *own = &job->attachment->buffers[buffer];
+	char *address = buffer_address(job, buffer);
+
+	own->is_being_zeroed = true;
+	job_exit(job);
+	clear_absent(job->units[unit], absent, address);
+	pthread_mutex_lock(&job->node->lock);
+	own->is_being_zeroed = false;
+	pthread_cond_broadcast(&job->node->changed);
+}
+
+/* On the wire: a bit for each, the first in the lowest of the first byte. */
+static int encode_absent(const struct absent *absent, ProtobufCBinaryData *ret_bits)
+{
+	uint8_t *bits = calloc(absent->count / 8 + 1, 1);
+
+	if (!bits)
+		return message_fail(-ENOMEM, "out of memory");
+	for (size_t i = 0; i < absent->count; i++)
+		bits[i / 8] |= (uint8_t)(absent->tensors[i] << i % 8);
+	*ret_bits = (ProtobufCBinaryData){ .len = size_divide_up(absent->count, 8), .data = bits };
+	return 0;
+}
+
+static int find_held(const struct tierd_job *job, uint32_t unit, uint32_t *ret_buffer)
+{
+	*ret_buffer = held_buffer(job, unit);
+	if (*ret_buffer != NO_BUFFER)
+		return 0;
+	return message_fail(-EINVAL, "no gradient buffer of unit \"%s\" is held; call tierd_gradients first",
+			    job_unit_name(job, unit));
+}
+
+/* Somebody else may have had the unit's buffer while it was zeroed. */
+static int prepare_push(struct tierd_job *job, uint32_t unit, const struct absent *absent,
+			uint32_t *ret_buffer)
+{
+	int r = job_check_unit(job, unit);
+
+	if (r == 0)
+		r = check_absent(job, unit, absent);
+	if (r == 0)
+		r = find_held(job, unit, ret_buffer);
+	if (r < 0 || !absent->tensors)
+		return r;
+	zero_absent(job, *ret_buffer, unit, absent->tensors);
+	r = job_check(job, JOB_READY);
+	return r < 0 ? r : find_held(job, unit, ret_buffer);
+}
+
+static int push_locked(struct tierd_job *job, uint32_t unit, const struct absent *absent, bool is_silent,
+		       struct tierd_ticket **ret_ticket)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Push push = TIERD__WIRE__PUSH__INIT;
+	_cleanup_free_ uint8_t *bits = NULL;
 	struct tierd_ticket *ticket = NULL;
 	uint32_t buffer;
-	int r = job_check_unit(job, unit);
+	int r = prepare_push(job, unit, absent, &buffer);
 
-	if (r < 0)
-		return r;
-	buffer = held_buffer(job, unit);
-	if (buffer == NO_BUFFER)
-		return message_fail(-EINVAL,
-				    "no gradient buffer of unit \"%s\" is held; call tierd_gradients first",
-				    job_unit_name(job, unit));
-	r = ticket_new(job->node, job, &push_kind, &ticket);
+	if (r == 0 && absent->tensors)
+		r = encode_absent(absent, &push.absent);
+	bits = push.absent.data;
+	if (r == 0)
+		r = ticket_new(job->node, job, &push_kind, &ticket);
 	if (r < 0)
 		return r;
 	ticket->push.buffer = buffer;
@@ -318,7 +398,9 @@ static int push_locked(struct tierd_job *job, uint32_t unit, bool is_silent, str
 	return r;
 }
 
-static int push_once(struct tierd_job *job, uint32_t unit)
+/* Without a place for a ticket it is silent. */
+static int push_once(struct tierd_job *job, uint32_t unit, const struct absent *absent,
+		     struct tierd_ticket **ret_ticket)
 {
 	struct tierd_ticket *ticket = NULL;
 	int r = job_enter(job, JOB_READY);
@@ -327,36 +409,35 @@ static int push_once(struct tierd_job *job, uint32_t unit)
 		return r;
 	r = push_check(job);
 	if (r == 0)
-		r = push_locked(job, unit, true, &ticket);
-	if (r == 0)
+		r = push_locked(job, unit, absent, !ret_ticket, &ticket);
+	if (r == 0 && ret_ticket)
+		*ret_ticket = ticket;
+	else if (r == 0)
 		ticket_abandon(ticket);
 	return job_finish(job, r);
+}
+
+int tierd_push_with(struct tierd_job *job, uint32_t unit, const bool *absent, size_t tensor_count,
+		    struct tierd_ticket **ret_ticket)
+{
+	const struct absent tensors = { absent, tensor_count };
+	int r = CHECK_GIVEN(job);
+
+	return r < 0 ? r : JOB_REPEAT(push_once(job, unit, &tensors, ret_ticket));
 }
 
 int tierd_push(struct tierd_job *job, uint32_t unit)
 {
 	int r = CHECK_GIVEN(job);
 
-	return r < 0 ? r : JOB_REPEAT(push_once(job, unit));
-}
-
-static int push_begin_once(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
-{
-	int r = job_enter(job, JOB_READY);
-
-	if (r < 0)
-		return r;
-	r = push_check(job);
-	if (r == 0)
-		r = push_locked(job, unit, false, ret_ticket);
-	return job_finish(job, r);
+	return r < 0 ? r : tierd_push_with(job, unit, NULL, 0, NULL);
 }
 
 int tierd_push_begin(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket)
 {
 	int r = CHECK_GIVEN(job, ret_ticket);
 
-	return r < 0 ? r : JOB_REPEAT(push_begin_once(job, unit, ret_ticket));
+	return r < 0 ? r : tierd_push_with(job, unit, NULL, 0, ret_ticket);
 }
 
 int tierd_discard(struct tierd_job *job, uint32_t unit)

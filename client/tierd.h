@@ -169,7 +169,7 @@ struct tierd_job_options {
 	bool partial;                 /* tensors that have no source may have initializers instead */
 	uint32_t snapshots;           /* 1 .. 14: room on NVMe for so many snapshots, each as large as the state without what is
 					 frozen; 0: as the administrator has set, else none; TIERD_NO_SNAPSHOTS: none */
-	bool with_optimizer;          /* take what the optimizer keeps there, and how often units were updated, too; else it begins anew */
+	bool with_optimizer;          /* take what the optimizer keeps there, and how often tensors were updated, too; else it begins anew */
 	uint64_t snapshot_every;      /* each such step is kept as snapshot step-N, by itself; 0: none is */
 	uint32_t snapshot_keep;       /* of those so many, the last ones; 0: as many as there is room for */
 	bool pushed_once;             /* each rank pushes a unit once in a step, at most; more are refused, by the push, or by the tierd_step after it. With one rank gradients then take no more memory than as they are pushed */
@@ -352,6 +352,13 @@ int tierd_gradients_with(struct tierd_job *job, uint32_t unit, uint32_t flags, s
  * -EINVAL: no buffer of this unit is held. With a ticket: done when the gradients are summed. */
 int tierd_push(struct tierd_job *job, uint32_t unit);
 int tierd_push_begin(struct tierd_job *job, uint32_t unit, struct tierd_ticket **ret_ticket);
+/* The same, of a unit of which not all tensors have a gradient in this micro-batch (experts and branches that were not
+ * used): absent has a flag for each of its tensors, in their order; NULL: all have one. What the buffer has of those that
+ * are absent counts as zeros. A tensor of which no rank had a gradient in any micro-batch stays as it is in this step: its
+ * values, its optimizer state and its number of updates. -EINVAL: the unit has another number of tensors. -EOPNOTSUPP, as
+ * of a push that is refused later: the job's store was made by an older tierd. */
+int tierd_push_with(struct tierd_job *job, uint32_t unit, const bool *absent /* or NULL */, size_t tensor_count,
+		    struct tierd_ticket **ret_ticket /* or NULL */);
 
 /* Gives the buffer back without pushing it. */
 int tierd_discard(struct tierd_job *job, uint32_t unit);
@@ -409,7 +416,7 @@ int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uin
  * -EOPNOTSUPP: a frozen tensor keeps its first values, and these are others.
  * With the optimizer none, new masters of this rank's shard too, from TIERD_REDUCED to tierd_step_finish, in place of the
  * gradients; is_master must be set. -EDOM: a value is not finite, none is taken; -ERANGE: not all of them are in the
- * shard; -ENODATA: nobody has pushed the unit in this step, which updates it not; -EBUSY: not at this time. */
+ * shard; -ENODATA: no rank has a gradient of the tensor in this step, which updates it not; -EBUSY: not at this time. */
 int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count,
 		       const void *data /* or NULL if count is 0 */, bool is_master);
 
@@ -444,7 +451,7 @@ int tierd_write_cancel(struct tierd_job *job);
  * format), or, as fp32, "master", what the optimizer keeps (see enum tierd_optimizer_kind), or "step", which is in each
  * element how often the tensor's unit was updated. -ENODATA: the tensor has no such state. What the optimizer keeps has PyTorch's names, too ("exp_avg", "exp_avg_sq", "momentum_buffer"), here as wherever
  * a state is named. With the optimizer none also "gradient", of this rank's shard, from TIERD_REDUCED to tierd_step_finish:
- * -ENODATA, too, where nobody has pushed the unit in this step, or masters were written over them; -ERANGE and -EBUSY as in
+ * -ENODATA, too, where no rank has one of the tensor in this step, or masters were written over them; -ERANGE and -EBUSY as in
  * tierd_tensor_write. */
 int tierd_tensor_read(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
 		      uint64_t count, void *ret_data /* or NULL if count is 0 */);

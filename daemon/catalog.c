@@ -252,6 +252,8 @@ static void count_gradients(struct catalog *catalog, uint64_t bytes)
 static void count_in(struct catalog *catalog, const struct unit *unit)
 {
 	catalog->tensor_count += unit->tensor_count;
+	if (unit->tensor_count > catalog->unit_tensors)
+		catalog->unit_tensors = unit->tensor_count;
 	catalog->parameters += unit->parameters;
 	catalog->trainable += unit->trainable;
 	for (uint32_t i = 0; i < unit->part_count; i++)
@@ -299,6 +301,7 @@ int catalog_define(struct catalog *catalog, const Tierd__Wire__UnitDefine *defin
 		hoard_return(&catalog->definitions, before);
 		return r;
 	}
+	unit.first_tensor = (uint32_t)catalog->tensor_count;
 	catalog->units[catalog->unit_count++] = unit;
 	count_in(catalog, &unit);
 	return 0;

@@ -38,6 +38,8 @@ struct tensor {
 	uint8_t format, dimensions, initializer;
 	bool is_frozen;
 	bool has_source; /* its first values are those of another job's: daemon/source.h */
+	bool is_present; /* some rank has a gradient of it in the open step's sum: daemon/gradient.h */
+	uint64_t missed; /* updates of its unit that it had no gradient in */
 	/* Of its first values; of a reduced step, of its masters; of a writing. Sorted, disjoint, not
 	 * touching; owned. */
 	uint16_t written_count, written_capacity;
@@ -64,8 +66,9 @@ struct unit {
 	bool has_source; /* its slots and its count of updates are another job's, too */
 	bool has_given;	 /* in this writing it is told how often it was updated */
 	uint64_t given;
-	uint64_t updates;     /* how often the optimizer has updated it */
-	uint64_t last_update; /* the step that did so last */
+	uint32_t first_tensor; /* of all tensors of the job, in order */
+	uint64_t updates;      /* how often the optimizer has updated it */
+	uint64_t last_update;  /* the step that did so last */
 };
 
 /* Neighbouring units that are stored, loaded, updated and evicted as one. */
@@ -89,6 +92,7 @@ struct catalog {
 	uint32_t pack_count;
 	uint64_t parameters, trainable; /* trainable: with padding */
 	uint32_t trained_units;
+	uint32_t unit_tensors; /* of the unit that has most */
 	/* Of the unit that has most, and of the two that come next; 0: there is none. */
 	uint64_t gradient_bytes_maximum, gradient_bytes_next[2];
 	struct names unit_names, tensor_names;
@@ -123,6 +127,15 @@ static inline bool unit_is_trainable(const struct unit *unit)
 {
 	return unit->trainable != 0;
 }
+
+/* As often as its unit, but for the steps in which it had no gradient. */
+static inline uint64_t tensor_updates(const struct unit *unit, const struct tensor *tensor)
+{
+	return unit->updates - tensor->missed;
+}
+
+/* Some tensor has a gradient in the open step. */
+bool unit_is_present(const struct unit *unit);
 
 /* Of a unit whose tensors are there; in the hoard. -ENOMEM. */
 int unit_set_parts(struct unit *unit, struct hoard *hoard, const struct unit_layout *layout);

@@ -116,8 +116,8 @@ static void initialize_unit(const struct chunk *chunk, uint32_t index, uint64_t 
 				at + done);
 }
 
-/* Elements from … of the unit's section, which one group updates; their place in the chunk is at. */
-static void update_run(const struct chunk *chunk, uint32_t index, uint32_t group, uint64_t from,
+/* Elements from … of the unit's section, which are the tensor's; their place in the chunk is at. */
+static void update_run(const struct chunk *chunk, uint32_t index, const struct tensor *tensor, uint64_t from,
 		       uint64_t count, uint64_t at, struct moment_noise noise)
 {
 	const struct job *job = chunk->sweep->job;
@@ -129,8 +129,8 @@ static void update_run(const struct chunk *chunk, uint32_t index, uint32_t group
 	struct optimizer_constants constants;
 	float room[SUM_TILE];
 
-	optimizer_set(optimizer, &rates->groups[group], (double)rates->learning_rate, unit->updates + 1,
-		      chunk->sweep->factor, &constants);
+	optimizer_set(optimizer, &rates->groups[tensor->group], (double)rates->learning_rate,
+		      tensor_updates(unit, tensor) + 1, chunk->sweep->factor, &constants);
 	from += unit_part(unit, chunk->section)->first;
 	for (uint64_t done = 0, length; done < count; done += length, noise.first += length) {
 		struct optimizer_arrays arrays = arrays_at(chunk, at + done);
@@ -151,9 +151,10 @@ static struct moment_noise noise_of(const struct chunk *chunk, const struct unit
 	if (state_moments(chunk->section) == MOMENTS_FP32)
 		return no_noise;
 	return moment_noise(chunk->sweep->job->options.seed, initializer_tensor(tensor->name),
-			    unit->updates + 1, first);
+			    tensor_updates(unit, tensor) + 1, first);
 }
 
+/* What nobody has a gradient of stays as it is. */
 static void update_tensors(const struct chunk *chunk, uint32_t index, uint64_t first, uint64_t count,
 			   uint64_t at)
 {
@@ -163,9 +164,9 @@ static void update_tensors(const struct chunk *chunk, uint32_t index, uint64_t f
 	for (uint32_t i = 0; i < unit->tensor_count; i++) {
 		const struct tensor *tensor = &unit->tensors[i];
 
-		if (tensor->layout.section == chunk->section &&
+		if (tensor->layout.section == chunk->section && tensor->is_present &&
 		    intersect(first, count, tensor->layout.first, tensor->layout.elements, &from, &length))
-			update_run(chunk, index, tensor->group, from, length, at + (from - first),
+			update_run(chunk, index, tensor, from, length, at + (from - first),
 				   noise_of(chunk, unit, tensor, from - tensor->layout.first));
 	}
 }
@@ -205,8 +206,7 @@ static void update_written(const struct chunk *chunk, uint32_t index, uint64_t f
 			if (chunk->sweep->is_writing)
 				take_written(chunk, index, from, length, at + (from - first));
 			else
-				update_run(chunk, index, tensor->group, from, length, at + (from - first),
-					   no_noise);
+				update_run(chunk, index, tensor, from, length, at + (from - first), no_noise);
 		}
 	}
 }

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/plural.h"
 #include "common/size.h"
 #include "daemon/early.h"
 #include "daemon/gradient.h"
@@ -51,9 +52,21 @@ bool gradient_has_content(const struct job *job, uint32_t unit)
 	return false;
 }
 
+uint64_t gradient_absent_bytes(const struct job *job)
+{
+	return size_divide_up(job->catalog.unit_tensors, 8);
+}
+
+static void forget_present(struct unit *unit)
+{
+	for (uint32_t i = 0; i < unit->tensor_count; i++)
+		unit->tensors[i].is_present = false;
+}
+
 void gradient_reset_unit(struct job *job, uint32_t unit)
 {
 	spill_drop(job, job->catalog.units[unit].pack);
+	forget_present(&job->catalog.units[unit]);
 	for (uint32_t rank = 0; rank < job->sum_ranks; rank++) {
 		gradient_sum_of(job, unit, rank)->has_content = false;
 		gradient_sum_of(job, unit, rank)->next = 0;
@@ -142,6 +155,29 @@ void contribution_finish(struct contribution *contribution, int status)
 
 /* ---- Push ---- */
 
+/* Empty: it has a gradient of each tensor. What is said of frozen ones is nothing new. */
+static int check_absent(const struct job *job, const Tierd__Wire__Push *push, char *message, size_t size)
+{
+	const struct unit *unit = &job->catalog.units[push->unit];
+	uint32_t tensors = unit->tensor_count;
+
+	if (push->absent.len == 0)
+		return 0;
+	if (push->absent.len != size_divide_up(tensors, 8) ||
+	    (tensors % 8 && push->absent.data[tensors / 8] >> tensors % 8))
+		return refuse(message, size, -EINVAL,
+			      "unit \"%s\" has %u tensor%s: as many bits say which of them have no gradient",
+			      unit->name, tensors, PLURAL(tensors));
+	if (!job->counts_tensors)
+		return refuse(
+			message, size, -EOPNOTSUPP,
+			"unit \"%s\": the store of job %s was made by an older tierd, and has no place "
+			"for the updates of each tensor, which differ where one has no gradient: begin a "
+			"job with its state (\"from\", with_optimizer)",
+			unit->name, job->name);
+	return 0;
+}
+
 static int check_push(const struct member *member, const Tierd__Wire__Push *push, char *message, size_t size)
 {
 	const struct announcement *announced =
@@ -178,7 +214,7 @@ static int check_push(const struct member *member, const Tierd__Wire__Push *push
 		return refuse(message, size, -EINVAL,
 			      "unit \"%s\": %u micro-batches were announced, this is one more",
 			      catalog->units[push->unit].name, announced->micro_batches);
-	return 0;
+	return check_absent(member->job, push, message, size);
 }
 
 /* The library takes the buffer back by itself. Of a silent push it may read the answer only after it has sent
@@ -193,6 +229,14 @@ static void refuse_push(struct pending *pending, bool is_silent, int r, const ch
 		snprintf(member->push_message, sizeof(member->push_message), "%s", message);
 	}
 	pending_error(pending, r, "%s", message);
+}
+
+/* The frame is gone when it is summed. */
+static const uint8_t *keep_absent(struct member *member, const Tierd__Wire__Push *push)
+{
+	uint8_t *absent = member->absent + push->buffer * gradient_absent_bytes(member->job);
+
+	return push->absent.len > 0 ? memcpy(absent, push->absent.data, push->absent.len) : NULL;
 }
 
 void gradient_push(struct pending *pending, const Tierd__Wire__Push *push)
@@ -223,6 +267,7 @@ void gradient_push(struct pending *pending, const Tierd__Wire__Push *push)
 		.micro_batch = member->pushed[push->unit]++,
 		.step = gradient_open_step(job) + member->is_closed,
 		.data = member->gradients.base + gradient_buffer_offset(&job->gradient_buffers, push->buffer),
+		.absent = keep_absent(member, push),
 		.pending = push->is_silent ? NULL : pending,
 		.is_active = true,
 	};

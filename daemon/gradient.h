@@ -28,6 +28,7 @@ struct held_buffer {
 	struct work work;	     /* copies it here */
 	struct contribution *source; /* while it is copied: it waits for no sum then */
 	uint64_t source_bytes;
+	uint8_t absent[]; /* of the contribution */
 };
 
 bool gradient_is_of_ranks(const struct job *job); /* stages 0 and 1: a sum for each rank */
@@ -37,6 +38,12 @@ bool gradient_is_in_use(const struct job *job, uint32_t unit);
 
 /* Starts adding to the sum what waits for it, if all of its next micro-batch is there. */
 void sum_try(struct job *job, struct sum *sum);
+
+/* The contribution has no gradient of this one of its unit's tensors. */
+static inline bool contribution_lacks(const struct contribution *contribution, uint32_t tensor)
+{
+	return contribution->absent && contribution->absent[tensor / 8] >> tensor % 8 & 1;
+}
 
 /* Waits in its sum's queue from now on; not any more. */
 void contribution_wait(struct contribution *contribution);

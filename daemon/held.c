@@ -17,6 +17,8 @@ static void run_copy(struct work *work)
 	struct held_buffer *held = container_of(work, struct held_buffer, work);
 
 	memcpy(held->memory.base, held->source->data, held->source_bytes);
+	if (held->source->absent)
+		memcpy(held->absent, held->source->absent, gradient_absent_bytes(held->source->member->job));
 }
 
 /* The copy takes the contribution's place. */
@@ -35,6 +37,7 @@ static void on_copied(struct work *work)
 						    .micro_batch = source->micro_batch,
 						    .step = source->step,
 						    .data = held->memory.base,
+						    .absent = source->absent ? held->absent : NULL,
 						    .held = held,
 						    .pending = TAKE_PTR(source->pending),
 						    .is_active = !source->is_void };
@@ -89,7 +92,7 @@ static uint32_t awaited_unit(const struct member *member)
 
 static struct held_buffer *held_new(struct job *job)
 {
-	struct held_buffer *held = calloc(1, sizeof(*held));
+	struct held_buffer *held = calloc(1, sizeof(*held) + gradient_absent_bytes(job));
 
 	if (!held)
 		return NULL;
@@ -244,7 +247,8 @@ void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
 
 uint64_t gradient_held_bytes(const struct job *job, unsigned count)
 {
-	return count * (size_align(job->catalog.gradient_bytes_maximum, 4096) + sizeof(struct held_buffer));
+	return count * (size_align(job->catalog.gradient_bytes_maximum, 4096) + sizeof(struct held_buffer) +
+			gradient_absent_bytes(job));
 }
 
 int held_init(struct job *job)

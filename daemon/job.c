@@ -222,6 +222,7 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 			     .options = *options,
 			     .snapshots_asked = options->snapshots,
 			     .epoch = 1,
+			     .counts_tensors = true,
 			     .paths = node_all_paths(node),
 			     .directory_memory = MEMORY_INIT,
 			     .arena = MEMORY_INIT,

@@ -123,6 +123,7 @@ struct contribution {
 	uint32_t rank, unit, micro_batch, buffer;
 	uint64_t step; /* that it belongs to */
 	const void *data;
+	const uint8_t *absent;	  /* a bit for each tensor that it has no gradient of; NULL: it has all */
 	struct held_buffer *held; /* where it was put aside, or NULL: in the member's buffer */
 	struct pending *pending;
 	bool is_active;	 /* pushed and not yet summed */
@@ -216,6 +217,7 @@ struct job {
 	struct damaged damaged;	  /* as scans have found */
 	struct source *source;	  /* where its first values come from; NULL: from nobody, or it has them */
 	bool has_earlier_updates; /* units have had more than its steps, there */
+	bool counts_tensors;	  /* its record has how often each was updated, not its unit alone */
 	struct queue takers;	  /* those whose source it is: daemon/source.h */
 
 	/* Memory and places. */
@@ -526,6 +528,8 @@ void gradient_try_closed(struct job *job);
 bool gradient_is_complete(const struct job *job); /* all contributions to the open step are summed */
 bool gradient_fold(struct job *job);		  /* stages 0, 1: true if something was started */
 bool gradient_has_content(const struct job *job, uint32_t unit);
+/* That say which tensors a contribution has no gradient of, at most. */
+uint64_t gradient_absent_bytes(const struct job *job);
 char *gradient_sum(const struct job *job, uint32_t unit); /* as daemon/sums.h says */
 /* Its sum is consumed. The units of a pack are reset together. */
 void gradient_reset_unit(struct job *job, uint32_t unit);

@@ -114,7 +114,8 @@ static int make_counters(struct member *member)
 	member->pushed = calloc(units + 1, sizeof(*member->pushed));
 	member->closed_pushed = calloc(units + 1, sizeof(*member->closed_pushed));
 	member->contributions = calloc(member->buffer_count, sizeof(*member->contributions));
-	if (!member->pushed || !member->closed_pushed || !member->contributions)
+	member->absent = calloc(member->buffer_count, gradient_absent_bytes(member->job));
+	if (!member->pushed || !member->closed_pushed || !member->contributions || !member->absent)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < member->buffer_count; i++)
 		queue_init(&member->contributions[i].link);
@@ -134,6 +135,7 @@ static void clear_pages(struct member *member)
 	free(member->pushed);
 	free(member->closed_pushed);
 	free(member->contributions);
+	free(TAKE_PTR(member->absent));
 	member->pushed = member->closed_pushed = NULL;
 	member->contributions = NULL;
 	member->buffer_count = 0;

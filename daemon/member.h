@@ -62,6 +62,7 @@ struct member {
 	uint64_t pushed_count;		    /* of all units */
 	uint32_t *closed_pushed;	    /* by unit, in the part that it has closed */
 	struct contribution *contributions; /* by buffer */
+	uint8_t *absent;		    /* of each of them, one after the other */
 	struct queue buffer_waiters;
 
 	struct tensor_operation *operation; /* the one that uses the window */

@@ -11,6 +11,14 @@ struct unit_part *unit_part(const struct unit *unit, enum unit_section section)
 	return NULL;
 }
 
+bool unit_is_present(const struct unit *unit)
+{
+	for (uint32_t i = 0; i < unit->tensor_count; i++)
+		if (unit->tensors[i].is_present)
+			return true;
+	return false;
+}
+
 uint64_t unit_elements(const struct unit *unit)
 {
 	uint64_t elements = 0;

@@ -17,6 +17,7 @@
 #define FIELD_TENSORS 3	     /* of UnitDefine */
 #define FIELD_UPDATES 7	     /* of JobProgress */
 #define FIELD_LAST_UPDATES 8 /* of JobProgress */
+#define FIELD_MISSED 9	     /* of JobProgress */
 #define FIELD_BLOBS 20	     /* of JobProgress */
 #define KIND_BYTES 2
 /* Packed, a varint takes at most 10 bytes, a field's key here 1, but that of blobs 2. */
@@ -130,6 +131,11 @@ struct front {
 	struct options_groups groups;
 };
 
+static uint32_t format_of(const struct job *job)
+{
+	return job->counts_tensors ? RECORD_FORMAT : RECORD_FORMAT_UNITS;
+}
+
 static uint32_t placement_of(bool is_nvme)
 {
 	return is_nvme ? PLACEMENT_NVME : PLACEMENT_HOST;
@@ -148,7 +154,7 @@ static uint32_t snapshots_of(const struct job_options *options, uint32_t asked)
 static void fill_front(const struct job *job, struct front *front)
 {
 	tierd__record__job_definition__init(&front->definition);
-	front->definition.format = RECORD_FORMAT;
+	front->definition.format = format_of(job);
 	front->definition.uid = job->uid;
 	options_write(&job->options, &front->options, &front->groups);
 	front->options.name = (char *)job->name;
@@ -259,7 +265,9 @@ int record_encode_definition(const struct job *job, void *bytes, uint64_t size)
 uint64_t record_progress_bytes(const struct job *job)
 {
 	return 4 * VARINT_FIELD_BYTES + FIXED_FIELD_BYTES + job->options.group_count * GROUP_BYTES +
-	       2 * field_bytes(job->catalog.unit_count * sizeof(uint64_t)) + blobs_most(job) * BLOB_BYTES;
+	       2 * field_bytes(job->catalog.unit_count * sizeof(uint64_t)) +
+	       (job->counts_tensors ? field_bytes(job->catalog.tensor_count * sizeof(uint64_t)) : 0) +
+	       blobs_most(job) * BLOB_BYTES;
 }
 
 static uint8_t *put_updates(uint8_t *at, const struct catalog *catalog)
@@ -272,6 +280,27 @@ static uint8_t *put_updates(uint8_t *at, const struct catalog *catalog)
 	at = begin_field(at, FIELD_LAST_UPDATES, length);
 	for (uint32_t i = 0; i < catalog->unit_count; i++)
 		at = put_fixed(at, catalog->units[i].last_update);
+	return at;
+}
+
+static bool has_missed(const struct catalog *catalog)
+{
+	for (uint32_t u = 0; u < catalog->unit_count; u++)
+		for (uint32_t i = 0; i < catalog->units[u].tensor_count; i++)
+			if (catalog->units[u].tensors[i].missed > 0)
+				return true;
+	return false;
+}
+
+/* Of most jobs there is nothing to say. */
+static uint8_t *put_missed(uint8_t *at, const struct catalog *catalog)
+{
+	if (!has_missed(catalog))
+		return at;
+	at = begin_field(at, FIELD_MISSED, catalog->tensor_count * sizeof(uint64_t));
+	for (uint32_t u = 0; u < catalog->unit_count; u++)
+		for (uint32_t i = 0; i < catalog->units[u].tensor_count; i++)
+			at = put_fixed(at, catalog->units[u].tensors[i].missed);
 	return at;
 }
 
@@ -300,7 +329,7 @@ uint64_t record_encode_progress(const struct job *job, void *bytes)
 	struct options_groups groups;
 	uint8_t *at = bytes;
 
-	progress.format = RECORD_FORMAT;
+	progress.format = format_of(job);
 	progress.step = job->step;
 	progress.epoch = job->epoch + job->is_live;
 	progress.loss_scale = job->loss_scale.value;
@@ -310,6 +339,7 @@ uint64_t record_encode_progress(const struct job *job, void *bytes)
 	progress.groups = groups.pointers;
 	at += tierd__record__job_progress__pack(&progress, at);
 	at = put_updates(at, &job->catalog);
+	at = put_missed(at, &job->catalog);
 	at = put_blobs(at, &job->blobs);
 	uint64_t length = (uint64_t)(at - (uint8_t *)bytes);
 

@@ -5,8 +5,10 @@
 
 #include "daemon/job.h"
 
-/* Of both messages; proto/record.proto says when there has to be another one. */
-#define RECORD_FORMAT 1
+/* Of both messages; proto/record.proto says when there has to be another one. RECORD_FORMAT_UNITS is that of
+ * jobs that do not count the updates of each tensor: they keep it, as its room is where others have more. */
+#define RECORD_FORMAT 2
+#define RECORD_FORMAT_UNITS 1
 
 /* How many bytes the definition takes: always the same for a job once its units are defined, planned or
  * not, and whatever shape it gets (daemon/reshape.h). */
@@ -52,8 +54,9 @@ struct record_source {
 int record_decode(struct node *node, const struct record_source *source, struct job **ret_job, char *message,
 		  size_t size);
 
-/* How often each unit of the job was updated when this progress of it was written: as many numbers as it has
- * units. Errors as those of record_decode(), with a message. */
+/* How often each tensor of the job was updated when this progress of it was written: as many numbers as it
+ * has tensors; of those that are frozen they mean nothing. Errors as those of record_decode(), with a
+ * message. */
 int record_decode_updates(const struct job *job, struct record_part progress, uint64_t *ret_updates,
 			  char *message, size_t size);
 

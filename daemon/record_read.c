@@ -70,12 +70,13 @@ static int check_format(const char *what, struct record_part part, char *message
 	if (i == part.size || bytes[i] >= 0x80)
 		return refuse(message, size, -EBADMSG, "its %s does not begin with a format", what);
 	format |= (uint64_t)bytes[i] << shift;
-	if (format == RECORD_FORMAT)
+	if (format == RECORD_FORMAT_UNITS || format == RECORD_FORMAT)
 		return 0;
-	return refuse(message, size, -EPROTONOSUPPORT,
-		      "its %s is of format %llu, and this tierd knows format %d: start the tierd that stored "
-		      "it",
-		      what, (unsigned long long)format, RECORD_FORMAT);
+	return refuse(
+		message, size, -EPROTONOSUPPORT,
+		"its %s is of format %llu, and this tierd knows formats %d and %d: start the tierd that "
+		"stored it",
+		what, (unsigned long long)format, RECORD_FORMAT_UNITS, RECORD_FORMAT);
 }
 
 static int unpack(const char *what, const ProtobufCMessageDescriptor *descriptor, struct record_part part,
@@ -162,6 +163,7 @@ static int make_job(struct node *node, const struct record_source *source,
 	if (r < 0)
 		return refuse(message, size, r, "out of memory");
 	(*ret_job)->paths = *source->paths;
+	(*ret_job)->counts_tensors = definition->format == RECORD_FORMAT;
 	return 0;
 }
 
@@ -203,15 +205,21 @@ static int check_job(const struct job *job, const Tierd__Record__JobProgress *pr
 		     size_t size)
 {
 	uint32_t units = job->catalog.unit_count;
+	uint64_t counted = job->counts_tensors ? job->catalog.tensor_count : 0;
 
-	if (progress->n_updates == units && progress->n_last_updates == units &&
-	    progress->n_groups == job->options.group_count)
-		return 0;
-	return refuse(message, size, -EBADMSG,
-		      "its progress is of another job: %zu unit%s and %zu parameter group%s, not %u "
-		      "and %u",
-		      progress->n_updates, PLURAL(progress->n_updates), progress->n_groups,
-		      PLURAL(progress->n_groups), units, job->options.group_count);
+	if ((progress->format == RECORD_FORMAT) != job->counts_tensors)
+		return refuse(message, size, -EBADMSG, "its progress is not of its definition's format");
+	if (progress->n_updates != units || progress->n_last_updates != units ||
+	    progress->n_groups != job->options.group_count)
+		return refuse(message, size, -EBADMSG,
+			      "its progress is of another job: %zu unit%s and %zu parameter group%s, not %u "
+			      "and %u",
+			      progress->n_updates, PLURAL(progress->n_updates), progress->n_groups,
+			      PLURAL(progress->n_groups), units, job->options.group_count);
+	if (progress->n_missed > 0 && progress->n_missed != counted)
+		return refuse(message, size, -EBADMSG, "its progress counts the updates of %zu tensor%s",
+			      progress->n_missed, PLURAL(progress->n_missed));
+	return 0;
 }
 
 static int check_updates(const struct job *job, const Tierd__Record__JobProgress *progress, char *message,
@@ -233,15 +241,51 @@ static int check_updates(const struct job *job, const Tierd__Record__JobProgress
 	return 0;
 }
 
+static uint64_t missed_of(const Tierd__Record__JobProgress *progress, const struct unit *unit,
+			  uint32_t tensor)
+{
+	return progress->n_missed > 0 ? progress->missed[unit->first_tensor + tensor] : 0;
+}
+
+static int check_missed(const struct job *job, const Tierd__Record__JobProgress *progress, char *message,
+			size_t size)
+{
+	for (uint32_t u = 0; u < job->catalog.unit_count; u++) {
+		const struct unit *unit = &job->catalog.units[u];
+
+		for (uint32_t i = 0; i < unit->tensor_count; i++) {
+			uint64_t missed = missed_of(progress, unit, i);
+
+			if (missed > (unit->tensors[i].is_frozen ? 0 : progress->updates[u]))
+				return refuse(
+					message, size, -EBADMSG,
+					"tensor \"%s\" cannot have missed %llu of the %llu update%s of its "
+					"unit",
+					unit->tensors[i].name, (unsigned long long)missed,
+					(unsigned long long)progress->updates[u],
+					PLURAL(progress->updates[u]));
+		}
+	}
+	return 0;
+}
+
+static void restore_unit(struct unit *unit, const Tierd__Record__JobProgress *progress, uint32_t index)
+{
+	unit->updates = progress->updates[index];
+	unit->last_update = progress->last_updates[index];
+	for (uint32_t i = 0; i < unit->tensor_count; i++)
+		unit->tensors[i].missed = missed_of(progress, unit, i);
+}
+
 static int restore_updates(struct job *job, const Tierd__Record__JobProgress *progress, char *message,
 			   size_t size)
 {
 	int r = check_updates(job, progress, message, size);
 
-	for (uint32_t i = 0; i < job->catalog.unit_count && r == 0; i++) {
-		job->catalog.units[i].updates = progress->updates[i];
-		job->catalog.units[i].last_update = progress->last_updates[i];
-	}
+	if (r == 0)
+		r = check_missed(job, progress, message, size);
+	for (uint32_t i = 0; i < job->catalog.unit_count && r == 0; i++)
+		restore_unit(&job->catalog.units[i], progress, i);
 	return r;
 }
 
@@ -352,7 +396,14 @@ int record_decode_updates(const struct job *job, struct record_part part, uint64
 	r = check_job(job, progress, message, size);
 	if (r == 0)
 		r = check_updates(job, progress, message, size);
-	for (uint32_t i = 0; i < job->catalog.unit_count && r == 0; i++)
-		ret_updates[i] = progress->updates[i];
+	if (r == 0)
+		r = check_missed(job, progress, message, size);
+	for (uint32_t u = 0; u < job->catalog.unit_count && r == 0; u++) {
+		const struct unit *unit = &job->catalog.units[u];
+
+		for (uint32_t i = 0; i < unit->tensor_count; i++)
+			ret_updates[unit->first_tensor + i] =
+				progress->updates[u] - missed_of(progress, unit, i);
+	}
 	return r;
 }

@@ -99,11 +99,18 @@ bool reduced_check(struct pending *pending, uint32_t index, const struct tensor 
 
 	if (!job_check_live(pending, pending->member->epoch) || !check_time(pending))
 		return false;
-	if (gradient_has_content(job, index))
+	if (tensor->is_present)
 		return check_shard(pending, unit, tensor, first, count);
-	pending_error(pending, -ENODATA,
-		      "nobody has pushed unit \"%s\" in this step: it has no gradients, and is not updated",
-		      unit->name);
+	if (gradient_has_content(job, index))
+		pending_error(
+			pending, -ENODATA,
+			"no rank has a gradient of tensor \"%s\" in this step, which does not update it",
+			tensor->name);
+	else
+		pending_error(
+			pending, -ENODATA,
+			"nobody has pushed unit \"%s\" in this step: it has no gradients, and is not updated",
+			unit->name);
 	return false;
 }
 

@@ -170,6 +170,14 @@ static bool collect(struct job *job, struct sum *sum, struct contribution **ret_
 	return has_some;
 }
 
+/* Nobody looks at them yet: the sum is the open step's. */
+static void note_present(struct unit *unit, const struct contribution *contribution)
+{
+	for (uint32_t i = 0; i < unit->tensor_count; i++)
+		if (!unit->tensors[i].is_frozen && !contribution_lacks(contribution, i))
+			unit->tensors[i].is_present = true;
+}
+
 void sum_try(struct job *job, struct sum *sum)
 {
 	uint32_t pack = job->catalog.units[sum->unit].pack;
@@ -194,6 +202,7 @@ void sum_try(struct job *job, struct sum *sum)
 			continue;
 		contribution_take(contribution);
 		contribution->is_reading = true;
+		note_present(&job->catalog.units[sum->unit], contribution);
 		reduction->pointers[rank] = contribution->data;
 	}
 	spill_pin(job, pack, true);

@@ -40,7 +40,7 @@ struct source {
 	uint64_t first, tensors; /* tensors: that have been taken */
 	struct slot_cursor slots;
 	char *record;			/* a snapshot's, where its updates are wanted */
-	uint64_t *updates;		/* by unit of the other job; NULL: those that it has now */
+	uint64_t *updates;		/* by tensor of the other job; NULL: those that it has now */
 	struct store_transfer transfer; /* of the record, or of slots, to this job's store */
 	bool is_busy;
 	struct copy copy;
@@ -66,14 +66,14 @@ int source_copy(struct source *source, const struct copy_range *range, void *tar
 struct job *source_find_job(const struct source *source, struct node *node, const struct port *port);
 int source_refuse_missing(const struct source *source, char *message, size_t size);
 
-/* ---- source_updates.c: how often units were updated ---- */
+/* ---- source_updates.c: how often tensors were updated ---- */
 
 /* Memory that it takes to know. */
 uint64_t source_updates_bytes(const struct source *source);
 /* Starts to read those of an open snapshot: 1; or, with a message, why it cannot. */
 int source_read_updates(struct source *source, char *message, size_t size);
-/* Of a unit of the other job. */
-uint64_t source_updates(const struct source *source, uint32_t unit);
+/* Of a tensor of a unit of the other job. */
+uint64_t source_updates(const struct source *source, uint32_t unit, uint32_t tensor);
 void source_clear_updates(struct source *source);
 
 /* ---- source_slots.c: what the optimizer keeps ---- */

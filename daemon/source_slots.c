@@ -33,15 +33,16 @@ static int check_optimizer(const struct source *source, char *message, size_t si
 	return 0;
 }
 
-/* The updates of the source's units that have a part of the tensor: they have to be as many as those of the
- * others. */
-static int check_tensor(const struct source *source, const struct unit *unit, const struct tensor *tensor,
-			bool is_first, uint64_t *updates, char *message, size_t size)
+/* How often what it takes was updated there: its parts have to have had as many updates. */
+static int match_tensor(const struct source *source, const struct tensor *tensor, uint64_t *ret_updates,
+			char *message, size_t size)
 {
+	uint64_t updates = 0;
+
 	for (uint64_t element = 0, at; element < tensor->layout.elements;) {
 		const struct source_entry *entry = source_map_find(&source->map, tensor, element, &at);
 		const struct unit *there = &source->from->catalog.units[entry->unit];
-		uint64_t there_updates = source_updates(source, entry->unit);
+		uint64_t there_updates = source_updates(source, entry->unit, entry->tensor);
 
 		if (there->tensors[entry->tensor].is_frozen)
 			return refuse(
@@ -49,40 +50,47 @@ static int check_tensor(const struct source *source, const struct unit *unit, co
 				"tensor \"%s\" is trained here, and frozen in job %s: its optimizer keeps "
 				"nothing of it",
 				tensor->name, source->name);
-		if (!is_first && there_updates != *updates)
+		if (element > 0 && there_updates != updates)
 			return refuse(
 				message, size, -EINVAL,
-				"unit \"%s\" takes tensors that have had %llu updates in job %s, and others "
+				"tensor \"%s\" takes parts that have had %llu updates in job %s, and others "
 				"that have had %llu: it can only have one number of them",
-				unit->name, (unsigned long long)*updates, source->name,
+				tensor->name, (unsigned long long)updates, source->name,
 				(unsigned long long)there_updates);
-		*updates = there_updates;
-		is_first = false;
+		updates = there_updates;
 		element += entry->end - entry->first - at;
 	}
+	*ret_updates = updates;
 	return 0;
+}
+
+/* The unit has had as many as that of its tensors that has had most. Of each, missed is its own number so
+ * far. */
+static void set_updates(struct unit *unit)
+{
+	for (uint32_t i = 0; i < unit->tensor_count; i++)
+		if (unit->tensors[i].missed > unit->updates)
+			unit->updates = unit->tensors[i].missed;
+	for (uint32_t i = 0; i < unit->tensor_count; i++)
+		if (!unit->tensors[i].is_frozen)
+			unit->tensors[i].missed = unit->updates - unit->tensors[i].missed;
 }
 
 /* A unit of which some tensor is initialized begins anew. */
 static int match_unit(struct source *source, struct unit *unit, char *message, size_t size)
 {
-	uint64_t updates = 0;
-	bool is_first = true;
-
 	unit->has_source = true;
 	for (uint32_t i = 0; i < unit->tensor_count && unit->has_source; i++)
 		unit->has_source = unit->tensors[i].has_source || unit->tensors[i].is_frozen;
 	for (uint32_t i = 0; i < unit->tensor_count && unit->has_source; i++) {
-		const struct tensor *tensor = &unit->tensors[i];
-		int r = tensor->is_frozen
-				? 0
-				: check_tensor(source, unit, tensor, is_first, &updates, message, size);
+		struct tensor *tensor = &unit->tensors[i];
+		int r = tensor->is_frozen ? 0 : match_tensor(source, tensor, &tensor->missed, message, size);
 
 		if (r < 0)
 			return r;
-		is_first &= tensor->is_frozen || tensor->layout.elements == 0;
 	}
-	unit->updates = updates;
+	if (unit->has_source)
+		set_updates(unit);
 	return 0;
 }
 

@@ -1,5 +1,5 @@
-/* How often the units of a source were updated. Of a job as it stands that is in memory; of a snapshot it is
- * in the record that was committed with it. */
+/* How often the tensors of a source were updated. Of a job as it stands that is in memory; of a snapshot it
+ * is in the record that was committed with it. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -17,12 +17,16 @@ uint64_t source_updates_bytes(const struct source *source)
 
 	if (!source->snapshot_name[0] || !source->has_state)
 		return 0;
-	return durable_progress(source->from, &offset) + source->from->catalog.unit_count * sizeof(uint64_t);
+	return durable_progress(source->from, &offset) +
+	       source->from->catalog.tensor_count * sizeof(uint64_t);
 }
 
-uint64_t source_updates(const struct source *source, uint32_t unit)
+uint64_t source_updates(const struct source *source, uint32_t unit, uint32_t tensor)
 {
-	return source->updates ? source->updates[unit] : source->from->catalog.units[unit].updates;
+	const struct unit *there = &source->from->catalog.units[unit];
+
+	return source->updates ? source->updates[there->first_tensor + tensor]
+			       : tensor_updates(there, &there->tensors[tensor]);
 }
 
 void source_clear_updates(struct source *source)
@@ -65,7 +69,7 @@ int source_read_updates(struct source *source, char *message, size_t size)
 	int r = -ENOMEM;
 
 	source->record = aligned_alloc(STORE_PAGE_BYTES, length);
-	source->updates = calloc(source->from->catalog.unit_count, sizeof(*source->updates));
+	source->updates = calloc(source->from->catalog.tensor_count, sizeof(*source->updates));
 	source->transfer = (struct store_transfer){ .direction = TIER_READ,
 						    .priority = TIER_PREFETCH,
 						    .stream = RECORD_STREAM,

@@ -109,6 +109,16 @@ static void finish_pack(struct job *job, uint32_t pack)
 		gradient_try(job, u);
 }
 
+static void count_update(struct job *job, struct unit *unit)
+{
+	if (!unit_is_present(unit))
+		return;
+	unit->updates++;
+	unit->last_update = job->decided;
+	for (uint32_t i = 0; i < unit->tensor_count; i++)
+		unit->tensors[i].missed += !unit->tensors[i].is_frozen && !unit->tensors[i].is_present;
+}
+
 static void count_updates(struct job *job, uint32_t pack)
 {
 	const struct pack *units = &job->catalog.packs[pack];
@@ -116,10 +126,7 @@ static void count_updates(struct job *job, uint32_t pack)
 	if (job->residences[pack].early == EARLY_NOTHING)
 		spill_unpin(job, pack);
 	for (uint32_t u = units->first_unit; u < units->first_unit + units->unit_count; u++) {
-		if (!job->sweep->is_initializing && gradient_has_content(job, u)) {
-			job->catalog.units[u].updates++;
-			job->catalog.units[u].last_update = job->decided;
-		}
+		count_update(job, &job->catalog.units[u]);
 		gradient_reset_unit(job, u);
 	}
 }

@@ -274,6 +274,8 @@ static void set_updates(struct job *job)
 
 		if (!unit->has_given)
 			continue;
+		for (uint32_t i = 0; i < unit->tensor_count; i++)
+			unit->tensors[i].missed = 0;
 		unit->updates = unit->given;
 		unit->last_update = unit->given > 0 ? job->decided : 0;
 	}

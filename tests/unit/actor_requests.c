@@ -298,6 +298,8 @@ static uint32_t send_push(struct actor *actor, uint32_t unit, uint32_t buffer, b
 	push.unit = unit;
 	push.buffer = choose_buffer(actor, unit, buffer);
 	push.is_silent = is_silent;
+	if (actor->absent)
+		push.absent = (ProtobufCBinaryData){ actor->absent_bytes, (uint8_t *)actor->absent };
 	request.body_case = TIERD__WIRE__REQUEST__BODY_PUSH;
 	request.push = &push;
 	return actor_send(actor, &request);

@@ -109,7 +109,10 @@ struct actor {
 	uint32_t refused_pushes; /* silent ones of this epoch, as far as its steps say */
 	bool has_clip_norm;	 /* its steps say how they are clipped */
 	float clip_norm;
-	bool is_dropping; /* they are dropped */
+	bool is_dropping;      /* they are dropped */
+	const uint8_t *absent; /* its pushes have no gradients of these tensors, a bit for each; NULL: they
+				  have all */
+	size_t absent_bytes;
 	enum wire_moments moments;
 	struct unit_layout layouts[ACTOR_UNITS]; /* of the first units */
 	uint32_t defined;

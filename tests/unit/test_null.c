@@ -43,6 +43,7 @@ struct given {
 	enum tierd_event event;
 	int timeout_ms;
 	bool is_master;
+	const bool *absent;
 };
 
 enum null_kind {
@@ -156,6 +157,7 @@ static void check(const struct null_call *call, struct given *given)
 static void try_call(const struct null_call *call)
 {
 	static const uint32_t units[1];
+	static const bool absent;
 	struct scene scene = { 0 };
 	struct tierd_node *node;
 	struct tierd_job *job;
@@ -227,6 +229,7 @@ static void try_call(const struct null_call *call)
 				     .ret_data = bytes,
 				     .data = bytes,
 				     .bytes = bytes,
+				     .absent = &absent,
 				     .micro_batches = 1,
 				     .timeout_ms = -1 });
 	tierd_ticket_free(ticket);
@@ -272,6 +275,11 @@ static void what_may_be_null_is_what_the_header_says(void **state)
 	expect_optional("tierd_job_ready", "ret_state", &expected);
 	assert_int_equal(tierd_step(scene.job, &rates, NULL), 0);
 	expect_optional("tierd_step", "ret_ticket", &expected);
+	/* It gets that far. */
+	assert_int_equal(tierd_push_with(scene.job, 0, NULL, 1, NULL), -EINVAL);
+	assert_non_null(strstr(tierd_message(), "call tierd_gradients first"));
+	expect_optional("tierd_push_with", "absent", &expected);
+	expect_optional("tierd_push_with", "ret_ticket", &expected);
 	assert_int_equal(tierd_write_end(scene.job, NULL), -EBUSY);
 	expect_optional("tierd_write_end", "ret_ticket", &expected);
 	/* The fake peer has no readers; the call gets that far. */

@@ -198,12 +198,21 @@ static void push(uint32_t unit, uint32_t format, uint64_t elements, float value)
 	assert_int_equal(actor_await(&actors[0], actor_send_push(&actors[0], unit, 0), 0)->status, 0);
 }
 
+/* Without gradients of the tensors whose bits are set. */
+static void push_some(uint32_t unit, uint32_t format, uint64_t elements, float value, uint8_t absent)
+{
+	actors[0].absent = &absent;
+	actors[0].absent_bytes = 1;
+	push(unit, format, elements, value);
+	actors[0].absent = NULL;
+}
+
 /* Of one rank. The number decides what is pushed, and with what rates; each third step overflows. */
 static void train(const struct job *job, unsigned number)
 {
 	groups[0].weight_decay = number < 2 ? 0.0f : 0.01f;
 	if (job->options.is_strict) {
-		push(0, FORMAT_BF16, SMALL_ELEMENTS, 0.5f);
+		push_some(0, FORMAT_BF16, SMALL_ELEMENTS, 0.5f, number % 2 ? 0 : 2);
 		push(1, FORMAT_BF16, SMALL_ELEMENTS, -0.25f);
 	}
 	push(2, FORMAT_BF16, LARGE_ELEMENTS, number % 3 == 2 ? INFINITY : 1.0f + (float)number);
@@ -298,6 +307,18 @@ static void expect_same_places(const struct job *here, const struct job *there)
 	assert_int_equal(record_layout(here), record_layout(there));
 }
 
+static void expect_same_updates(const struct job *here, const struct job *there)
+{
+	assert_int_equal(here->counts_tensors, there->counts_tensors);
+	for (uint32_t u = 0; u < here->catalog.unit_count; u++) {
+		const struct unit *unit = &here->catalog.units[u], *other_unit = &there->catalog.units[u];
+
+		assert_int_equal(unit->updates, other_unit->updates);
+		for (uint32_t i = 0; i < unit->tensor_count; i++)
+			assert_int_equal(unit->tensors[i].missed, other_unit->tensors[i].missed);
+	}
+}
+
 static void expect_same_job(const struct job *here, const struct job *there)
 {
 	assert_string_equal(here->name, there->name);
@@ -309,6 +330,7 @@ static void expect_same_job(const struct job *here, const struct job *there)
 	assert_int_equal(here->decided, there->decided);
 	assert_int_equal(here->host_budget, there->host_budget);
 	assert_int_equal(here->nvme_budget, there->nvme_budget);
+	expect_same_updates(here, there);
 	assert_int_equal(here->blobs.used, there->blobs.used);
 	assert_int_equal(here->blobs.room, there->blobs.room);
 	assert_int_equal(here->charged_bytes - here->windows * WINDOW_BYTES, there->charged_bytes);
@@ -367,6 +389,10 @@ static void all_options_come_back(void **state)
 		train(job, i);
 	assert_int_equal(job->step, 7);
 	assert_int_equal(job->catalog.units[2].updates, 5);
+	assert_int_equal(job->catalog.units[0].updates, 5);
+	assert_int_equal(job->catalog.units[0].tensors[0].missed, 0);
+	assert_int_equal(job->catalog.units[0].tensors[1].missed, 3);
+	assert_int_equal(job->catalog.units[0].tensors[2].missed, 0);
 	assert_true(job->loss_scale.value == 512 * 2 && job->loss_scale.steps == 1);
 	check_way_and_back(job);
 }
@@ -451,7 +477,7 @@ static void the_definition_has_one_length_in_all_shapes(void **state)
 	job->options.world_size = world_size;
 }
 
-/* About 16 bytes a unit. */
+/* About 16 bytes a unit, and 8 a tensor. */
 static void the_progress_has_room_for_the_largest_numbers(void **state)
 {
 	Tierd__Wire__JobOpen options = rich_options();
@@ -466,12 +492,54 @@ static void the_progress_has_room_for_the_largest_numbers(void **state)
 	job->loss_scale.steps = 1;
 	for (uint32_t i = 0; i < job->catalog.unit_count; i++)
 		job->catalog.units[i].updates = job->catalog.units[i].last_update = INT64_MAX;
+	job->catalog.units[0].tensors[0].missed = INT64_MAX;
 	record = encode(job);
 	assert_true(record.progress.size <= record_progress_bytes(job));
 	free_record(&record);
 	check_way_and_back(job);
 	job->step = job->decided = job->epoch = 1;
+	assert_true(record_progress_bytes(job) <=
+		    16 * job->catalog.unit_count + 8 * job->catalog.tensor_count + 192);
+	job->counts_tensors = false;
 	assert_true(record_progress_bytes(job) <= 16 * job->catalog.unit_count + 192);
+	job->counts_tensors = true;
+}
+
+/* Its room is as it was: what comes behind it lies where it lay. */
+static void a_job_of_the_first_format_keeps_it(void **state)
+{
+	static const uint8_t absent = 2;
+	Tierd__Wire__JobOpen options = rich_options();
+	uint64_t progress;
+	struct record record;
+	struct job *job;
+
+	assert_int_equal(actor_enter(&scene, &actors[0]), 0);
+	assert_int_equal(open_as(&actors[0], &options, 0, MODE_CREATE), 0);
+	job = find(&scene, options.name);
+	job->counts_tensors = false;
+	define_units(&actors[0], true);
+	assert_int_equal(actor_write(&actors[0], 0, 2, 0, 10), 0);
+	assert_int_equal(actor_ready(&actors[0]), 0);
+	/* Silent pushes that are refused fail their step. */
+	actors[0].absent = &absent;
+	actors[0].absent_bytes = 1;
+	assert_int_equal(actor_await(&actors[0], actor_send_push(&actors[0], 0, 0), 0)->status, -EOPNOTSUPP);
+	assert_non_null(strstr(actor_message(&actors[0]), "made by an older tierd"));
+	actors[0].absent = NULL;
+	push(0, FORMAT_BF16, SMALL_ELEMENTS, 0.5f);
+	push(1, FORMAT_BF16, SMALL_ELEMENTS, 0.5f);
+	push(2, FORMAT_BF16, LARGE_ELEMENTS, 0.5f);
+	push(3, FORMAT_FP32, LARGE_ELEMENTS, 0.5f);
+	step(0.1f, 0, false);
+	record = encode(job);
+	assert_int_equal(((const uint8_t *)record.definition.bytes)[1], 1);
+	assert_int_equal(((const uint8_t *)record.progress.bytes)[1], 1);
+	progress = record_progress_bytes(job);
+	free_record(&record);
+	check_way_and_back(job);
+	job->counts_tensors = true;
+	assert_int_equal(record_progress_bytes(job), progress + 2 + 8 * job->catalog.tensor_count);
 }
 
 static uint64_t digest_of(struct actor *actor, uint32_t unit, const char *state, size_t bytes)
@@ -635,7 +703,8 @@ static void a_format_of_the_future_is_refused_with_both_numbers(void **state)
 	((uint8_t *)record.definition.bytes)[1] = RECORD_FORMAT + 1;
 	/* Whatever follows it. */
 	memset((uint8_t *)record.definition.bytes + 2, 0xff, record.definition.size - 2);
-	expect_refused(&record, -EPROTONOSUPPORT, "definition is of format 2, and this tierd knows format 1");
+	expect_refused(&record, -EPROTONOSUPPORT,
+		       "definition is of format 3, and this tierd knows formats 1 and 2");
 	free_record(&record);
 	record = small_record();
 	((uint8_t *)record.progress.bytes)[1] = 77;
@@ -744,6 +813,11 @@ static void a_progress_that_cannot_be_is_refused(void **state)
 	PROGRESS_REFUSED(updates[2], 2, -EBADMSG, "unit \"third\" cannot have had 2 updates");
 	PROGRESS_REFUSED(updates[2], 0, -EBADMSG, "unit \"third\" cannot have had 0 updates");
 	PROGRESS_REFUSED(last_updates[2], 2, -EBADMSG, "the last in step 2");
+	PROGRESS_REFUSED(format, 1, -EBADMSG, "not of its definition's format");
+	PROGRESS_REFUSED(n_missed, 3, -EBADMSG, "counts the updates of 3 tensors");
+	PROGRESS_REFUSED(missed[1], 2, -EBADMSG,
+			 "tensor \"scale\" cannot have missed 2 of the 1 update of its unit");
+	PROGRESS_REFUSED(missed[2], 1, -EBADMSG, "tensor \"table\" cannot have missed 1");
 	PROGRESS_REFUSED(blobs[0]->size, (1 << 20) + 1, -EBADMSG, "its blobs cannot be");
 	PROGRESS_REFUSED(blobs[0]->size, UINT64_MAX, -EBADMSG, "its blobs cannot be");
 	PROGRESS_REFUSED(blobs[0]->step, 2, -EBADMSG, "its blobs cannot be");
@@ -754,17 +828,19 @@ static void a_progress_that_cannot_be_is_refused(void **state)
 
 static void expect_updates(const struct job *job, struct record_part progress, int status, const char *text)
 {
-	uint64_t updates[8];
+	uint64_t updates[9], *next = updates;
 
-	assert_in_range(job->catalog.unit_count, 1, 8);
+	assert_int_equal(job->catalog.tensor_count, 8);
 	memset(updates, 0xee, sizeof(updates));
 	message[0] = '\0';
 	assert_int_equal(record_decode_updates(job, progress, updates, message, sizeof(message)), status);
 	assert_non_null(strstr(message, text));
-	for (uint32_t i = 0; i < 8; i++)
-		assert_int_equal(updates[i], status == 0 && i < job->catalog.unit_count
-						     ? job->catalog.units[i].updates
-						     : UINT64_C(0xeeeeeeeeeeeeeeee));
+	for (uint32_t u = 0; u < job->catalog.unit_count && status == 0; u++)
+		for (uint32_t i = 0; i < job->catalog.units[u].tensor_count; i++)
+			assert_int_equal(*next++, tensor_updates(&job->catalog.units[u],
+								 &job->catalog.units[u].tensors[i]));
+	for (; next < updates + ARRAY_LENGTH(updates); next++)
+		assert_int_equal(*next, UINT64_C(0xeeeeeeeeeeeeeeee));
 }
 
 /* As of a snapshot, whose job goes on. */
@@ -780,6 +856,11 @@ static void counts_of_updates_are_read_alone(void **state)
 	changed.progress->updates[2] = 2;
 	part = pack(&changed.progress->base);
 	expect_updates(job, part, -EBADMSG, "unit \"third\" cannot have had 2 updates");
+	free((void *)part.bytes);
+	changed.progress->updates[2] = 1;
+	changed.progress->missed[0] = 2;
+	part = pack(&changed.progress->base);
+	expect_updates(job, part, -EBADMSG, "tensor \"embed\" cannot have missed 2");
 	free((void *)part.bytes);
 	changed.progress->n_updates = 3;
 	part = pack(&changed.progress->base);
@@ -899,6 +980,7 @@ int main(void)
 		TEST(the_size_is_known_before_the_plan),
 		TEST(the_definition_has_one_length_in_all_shapes),
 		TEST(the_progress_has_room_for_the_largest_numbers),
+		TEST(a_job_of_the_first_format_keeps_it),
 		TEST(a_job_that_comes_back_goes_on_with_the_same_bits),
 		TEST(damage_is_an_error_or_a_job),
 		TEST(a_format_of_the_future_is_refused_with_both_numbers),
