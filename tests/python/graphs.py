@@ -93,6 +93,7 @@ class Graph:
     looks: bool
     throws: bool
     weight_decay: float
+    momentum: float
 
     @staticmethod
     def of(seed: int) -> Graph:
@@ -114,8 +115,9 @@ class Graph:
             penalty=random.random() < 0.2,
             looks=random.random() < 0.2,
             throws=random.random() < 0.2,
-            # None yet: in a unit of which some tensors have a gradient the others decay, too.
-            weight_decay=random.choice([0.0]),
+            weight_decay=random.choice([0.0, 0.1]),
+            # Half of a number is exact, so it is all the same whether the sum is rounded once, as here, or twice.
+            momentum=random.choice([0.0, 0.5]),
         )
 
     def make_model(self) -> Model:
@@ -210,7 +212,7 @@ Wrap = Callable[[nn.Module, torch.optim.Optimizer], tuple[nn.Module, torch.optim
 def run(graph: Graph, wrap: Wrap = lambda model, optimizer: (model, optimizer)) -> dict[str, Tensor]:
     """Trains the graph's model as `wrap` returns it, and gives its state."""
     model: nn.Module = graph.make_model()
-    sgd = torch.optim.SGD(model.parameters(), lr=0.05, weight_decay=graph.weight_decay)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.05, weight_decay=graph.weight_decay, momentum=graph.momentum)
     model, optimizer = wrap(model, sgd)
     backward = getattr(_Steps(graph, model), graph.backward)
     # Differences in the last bits grow from step to step.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import compare
 import formulas
@@ -36,14 +38,6 @@ def warmup(step: int) -> float:
 def job(request: pytest.FixtureRequest) -> str:
     """A job's name of this test alone."""
     return job_name(request.node.name)
-
-
-@pytest.fixture(autouse=True)
-def _tensors_without_gradients(request: pytest.FixtureRequest) -> None:
-    """Says which tests are expected to fail while tierd updates all tensors of a unit that is pushed."""
-    if "branches" in request.node.name and "sgd_in_fp32" not in request.node.name:
-        reason = "PyTorch leaves a parameter without gradient alone, tierd decays it with its unit"
-        request.applymarker(pytest.mark.xfail(reason=reason))
 
 
 @EVERY_CASE
@@ -125,4 +119,23 @@ def test_groups_have_their_own_rates_and_decay(name: str, job: str) -> None:
         return adamw(name) if shapes[name] > 1 else formulas.AdamW(3e-3, BETAS, 1e-6, 0.0)
 
     ours, theirs = trained(plan, grouped, job), exact(plan, rule)
+    compare.assert_same_bits(ours.state, theirs.state)
+
+
+@dataclass(frozen=True)
+class Thawing(Plan):
+    """One that freezes a module, and a bias alone, for some steps."""
+
+    def losses(self, model: nn.Module, step: int) -> Iterable[torch.Tensor]:
+        is_trained = not 4 <= step < 9
+        model.get_submodule("into").requires_grad_(is_trained)
+        model.get_parameter("experts.2.0.bias").requires_grad_(is_trained)
+        yield from super().losses(model, step)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 3])
+def test_what_is_frozen_between_steps_stays_as_it_is(micro_batches: int, job: str) -> None:
+    plan = Thawing(BY_NAME["branches"], steps=12, micro_batches=micro_batches, max_grad_norm=1.0)
+    ours, theirs = trained(plan, ADAMW, job), exact(plan, adamw)
+    compare.assert_losses_close(ours.losses, theirs.losses, 0.0)
     compare.assert_same_bits(ours.state, theirs.state)

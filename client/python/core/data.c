@@ -161,37 +161,83 @@ PyObject *job_gradients(PyObject *self, PyObject *const *arguments, Py_ssize_t c
 	return hold_capsules(unit->gradients);
 }
 
-/* Hands the unit's gradient buffer over, when nobody can write to it any more. */
-static PyObject *give_up(PyObject *self, PyObject *const *arguments, Py_ssize_t count, const char *name,
-			 int (*call)(struct tierd_job *job, uint32_t unit))
+/* A unit whose gradient buffer nobody can write to any more; NULL with an exception set. */
+static struct unit *find_given_up(PyObject *self, PyObject *number, uint32_t *ret_index)
 {
-	struct tierd_job *job = job_of(self);
-	struct unit *unit;
-	uint32_t index;
-	int r;
+	struct unit *unit = job_unit((struct job *)self, number, ret_index);
 
-	if (!job || !job_takes(name, count, 1, 1))
-		return NULL;
-	unit = job_unit((struct job *)self, arguments[0], &index);
-	if (!unit)
-		return NULL;
-	if (unit->gradients && hold_is_shared(unit->gradients))
-		return core_raise_message(
-			core_state_of(self), -EBUSY,
-			"a tensor still views the unit's gradient buffer: let go of it before the push");
-	JOB_BLOCKING(self, r = call(job, index));
+	if (!unit || !unit->gradients || !hold_is_shared(unit->gradients))
+		return unit;
+	core_raise_message(core_state_of(self), -EBUSY,
+			   "a tensor still views the unit's gradient buffer: let go of it before the push");
+	return NULL;
+}
+
+static PyObject *give_up(PyObject *self, struct unit *unit, int r)
+{
 	unit->gradients = hold_drop(unit->gradients);
 	if (r < 0)
 		return core_raise(core_state_of(self), r);
 	Py_RETURN_NONE;
 }
 
+/* A flag for each tensor of the unit, set for these; for PyMem_Free(). NULL with an exception set. */
+static bool *take_absent(const struct shape *shape, PyObject *const *numbers, Py_ssize_t count)
+{
+	bool *absent = PyMem_Calloc(shape->count + 1, sizeof(*absent));
+
+	if (!absent)
+		return (bool *)PyErr_NoMemory();
+	for (Py_ssize_t i = 0; i < count; i++) {
+		unsigned long tensor = PyLong_AsUnsignedLong(numbers[i]);
+
+		if (!PyErr_Occurred() && tensor < shape->count) {
+			absent[tensor] = true;
+			continue;
+		}
+		if (!PyErr_Occurred())
+			PyErr_Format(PyExc_IndexError, "the unit has %u tensors", shape->count);
+		PyMem_Free(absent);
+		return NULL;
+	}
+	return absent;
+}
+
 PyObject *job_push(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
 {
-	return give_up(self, arguments, count, "push", tierd_push);
+	struct tierd_job *job = job_of(self);
+	bool *absent = NULL;
+	struct unit *unit;
+	uint32_t index;
+	int r;
+
+	if (!job || !job_takes("push", count, 1, PY_SSIZE_T_MAX))
+		return NULL;
+	unit = find_given_up(self, arguments[0], &index);
+	if (!unit)
+		return NULL;
+	if (count > 1) {
+		absent = take_absent(unit->shape, arguments + 1, count - 1);
+		if (!absent)
+			return NULL;
+	}
+	JOB_BLOCKING(self, r = tierd_push_with(job, index, absent, unit->shape->count, NULL));
+	PyMem_Free(absent);
+	return give_up(self, unit, r);
 }
 
 PyObject *job_discard(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
 {
-	return give_up(self, arguments, count, "discard", tierd_discard);
+	struct tierd_job *job = job_of(self);
+	struct unit *unit;
+	uint32_t index;
+	int r;
+
+	if (!job || !job_takes("discard", count, 1, 1))
+		return NULL;
+	unit = find_given_up(self, arguments[0], &index);
+	if (!unit)
+		return NULL;
+	JOB_BLOCKING(self, r = tierd_discard(job, index));
+	return give_up(self, unit, r);
 }

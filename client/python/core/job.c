@@ -366,7 +366,9 @@ static PyMethodDef job_methods[] = {
 	     "gradients(unit): a DLPack capsule for each tensor of the unit's gradient buffer, which has "
 	     "to be written whole; None for frozen ones."),
 	FAST("push", job_push,
-	     "push(unit): hands the gradient buffer over; refused while a tensor views it."),
+	     "push(unit, tensor, …): hands the gradient buffer over, which has no gradients of these "
+	     "tensors; "
+	     "refused while a tensor views it."),
 	FAST("discard", job_discard, "discard(unit): gives the gradient buffer back."),
 	{ "discard_all", job_discard_all, METH_NOARGS,
 	  "Gives back all gradient buffers that were not pushed." },

@@ -52,12 +52,11 @@ class Gradients:
             self._here.add(tensor)
 
     def push(self) -> None:
-        """Hands over what is there; what is not counts as zeros."""
-        for tensor in self._buffers.keys() - self._here:
-            self._buffers[tensor].zero_()
+        """Hands over what is there. A tensor that no rank has a gradient of in any micro-batch stays as it is."""
+        absent = [tensor for tensor in self.trained if tensor not in self._here]
         self._buffers.clear()
         self._here.clear()
-        self.unit.membership.push(self.unit.index)
+        self.unit.membership.push(self.unit.index, absent)
         self.unit.pushes += 1
 
     def forget(self) -> None:

@@ -181,8 +181,8 @@ class TorchJob:
         return any(place[0].membership is self.membership for item in parameters if (place := place_of(item)))
 
     def trains_only(self, parameters: list[torch.Tensor]) -> bool:
-        """Whether these are all that the job trains, and no others that are trained."""
-        trained = {id(unit.parameters[tensor]) for unit, tensor in self.trained()}
+        """Whether these are all that the job trains, and no others that are trained; what is frozen now has no gradients."""
+        trained = {id(unit.parameters[tensor]) for unit, tensor in self.trained() if unit.parameters[tensor].requires_grad}
         return trained == {id(item) for item in parameters if item.requires_grad}
 
     def drop(self) -> None:

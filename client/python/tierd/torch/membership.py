@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 import errno
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar, cast
 
 from typing_extensions import CapsuleType
@@ -86,10 +86,11 @@ class Membership:
             self._go_back(error)
             return None
 
-    def push(self, unit: int) -> None:
+    def push(self, unit: int, absent: Iterable[int] = ()) -> None:
+        """Hands over a unit's gradients, which has none of the absent tensors."""
         try:
             if not self.is_void:
-                self.core.push(unit)
+                self.core.push(unit, *absent)
         except StaleError as error:
             self._go_back(error)
 
