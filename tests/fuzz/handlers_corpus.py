@@ -120,6 +120,11 @@ def train(who, ranks=1, epoch=1):
             + ask(who, "wait", _1=1, _2=epoch) + step(who, epoch))
 
 
+def lacking(who, unit, bits, buffer=0):
+    """A push without gradients of these tensors."""
+    return ask(who, "push", _1=1, _2=1, _3=unit, _4=buffer, _6=bits) + settle()
+
+
 def own(who, first, epoch=1, finish=True):
     """Reads gradients of a part of the first unit, writes masters there, and finishes."""
     return (ask(who, "read", _1=1, _2=0, _3=0, _4="gradient", _5=first, _6=100) + settle()
@@ -138,6 +143,11 @@ SEEDS = {
     "owner-wrong": begun(0, 2, _6=NONE) + begun(1, 2, _6=NONE) + own(0, 0) + settle() + train(0) + own(0, 0) + train(1)
                    + settle() + own(0, 900) + own(1, 0) + step(0) + ask(0, "gather", _1=1, _2=1, _3=0, _4=1)
                    + ask(0, "finish", _1=1, _2=9) + ask(0, "leave", _1=1) + settle(),
+    "absent": begun(0, 1) + settle() + lacking(0, 0, b"\x02") + lacking(0, 1, b"\x03") + step(0) + settle() + lacking(0, 0, b"\x01")
+              + lacking(0, 0, b"\x04") + lacking(0, 0, b"\x01\x00") + step(0) + settle(),
+    "absent-of-ranks": begun(0, 2) + begun(1, 2) + settle() + lacking(0, 0, b"\x01") + lacking(0, 0, b"\x03", 1)
+                       + ask(0, "wait", _1=1, _2=1, _4=2) + settle() + lacking(1, 0, b"\x02") + step(0) + step(1) + settle() + die(1),
+    "absent-owner": begun(0, 1, _6=NONE) + settle() + lacking(0, 0, b"\x01") + step(0) + settle() + own(0, 0) + settle(),
     "one": begun(0, 1) + settle() + train(0) + settle() + train(0) + settle() + ask(0, "leave", _1=1),
     "host": begun(0, 1, 3, _9=1, _10=1) + settle() + train(0) + settle(),
     "stage0": begun(0, 2, 0) + begun(1, 2, 0) + settle() + train(0) + train(1) + settle(),

@@ -116,6 +116,53 @@ MUTANTS = (
         ),
     ),
     (
+        "an absent tensor updated",
+        "absent",
+        "daemon/chunk_work.c",
+        (("tensor->layout.section == chunk->section && tensor->is_present &&", "tensor->layout.section == chunk->section &&"),),
+    ),
+    (
+        "a step that an absent tensor missed counted for it",
+        "absent record",
+        "daemon/sweep.c",
+        (
+            (
+                "\t\tunit->tensors[i].missed += !unit->tensors[i].is_frozen && !unit->tensors[i].is_present;\n",
+                "\t\t(void)i;\n",
+            ),
+        ),
+    ),
+    (
+        "what the next push of a buffer lacks taken as absent from one that was put aside",
+        "absent",
+        "daemon/held.c",
+        ((".absent = source->absent ? held->absent : NULL,", ".absent = source->absent,"),),
+    ),
+    (
+        "absent tensors taken as present since a step that came to nothing",
+        "absent",
+        "daemon/gradient.c",
+        (("\tforget_present(&job->catalog.units[unit]);\n", ""),),
+    ),
+    (
+        "steps that absent tensors missed not recorded",
+        "record",
+        "daemon/record.c",
+        (("\tat = put_missed(at, &job->catalog);\n", ""),),
+    ),
+    (
+        "room for what absent tensors missed in a record that has none",
+        "record",
+        "daemon/record.c",
+        (("(job->counts_tensors ? field_bytes(", "(true ? field_bytes("),),
+    ),
+    (
+        "an absent tensor believed to have missed more updates than there were",
+        "record",
+        "daemon/record_read.c",
+        (("if (missed > (unit->tensors[i].is_frozen ? 0 : progress->updates[u]))", "if (false)"),),
+    ),
+    (
         "an announcement of the next step forgotten",
         "refused",
         STEP,

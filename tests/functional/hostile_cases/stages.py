@@ -68,6 +68,11 @@ def other_units():
     for buffer in (BUFFERS, 1 << 31, BEYOND):
         body = number(1, JOB) + number(2, EPOCH) + number(4, buffer)
         yield Case(f"a push from buffer {buffer}", READY, (PUSH, body), Answered("EINVAL", f"no gradient buffer {buffer}"))
+    # Of a unit of one tensor.
+    for bits in (b"\x02", b"\x81", b"\x00\x00", b"\x01" * 100000):
+        body = number(1, JOB) + number(2, EPOCH) + data(6, bits)
+        text = "has 1 tensor: as many bits say"
+        yield Case(f"a push with {len(bits)} bytes of absent tensors that end in {bits[-1]}", READY, (PUSH, body), Answered("EINVAL", text))
     for index in (1, BEYOND):
         body = number(1, JOB) + number(3, index) + data(4, "m") + number(6, 1)
         yield Case(f"values to read of tensor {index}", READY, (READ, body), Answered("EINVAL", f"no tensor {index}"))
@@ -162,6 +167,7 @@ CASES = [
     Case("a writing that is ended twice", READY, writing((WRITE_END, here(), "OK", ""), (WRITE_END, here(), "EBUSY", "writes no values")), GONE),
     Case("a writing that is cancelled with values", READY,
          writing((WRITE, number(1, JOB) + number(5, 10), "OK", ""), (WRITE_END, here(_3=1), "OK", "")), GONE),
+    Case("a push that lacks all tensors", READY, (PUSH, here() + data(6, b"\x01")), FINE),
     Case("a step that knows of pushes that were refused", READY, (STEP, here(_4=5) + data(3, rates())), one_of("EINVAL", "OK")),
     Case("a second rank 0", READY, (OPEN, data(1, "hostile") + number(3, 1) + number(4, 3)), Answered("EBUSY", "held by process")),
     Case("a job without values, opened with a draft that it has not", DEFINED,
