@@ -144,15 +144,15 @@ static void a_push_without_any_is_no_update(void **state)
 	assert_int_equal(unit_of(1)->updates, 1);
 }
 
-/* Both micro-batches of the first rank wait for the second one, the first of them aside: its buffer is used
- * again, with other tensors. */
+/* The first micro-batch, which alone has something, waits for the other rank aside: its buffer is pushed
+ * again, without anything. */
 static void what_is_put_aside_lacks_what_it_lacked(void **state)
 {
 	uint32_t wait;
 
 	start_two((struct actor_job){ .stage = 2 });
 	for (unsigned i = 0; i < first.buffer_count; i++)
-		send_push(&first, i, B | C, 1);
+		send_push(&first, i, i == 0 ? B | C : A | B | C, 1);
 	wait = actor_send_buffer_wait(&first, 0, first.buffer_count);
 	assert_int_equal(actor_await(&first, wait, 0)->status, 0);
 	send_push(&first, 0, A | B | C, 1);
