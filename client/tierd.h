@@ -423,7 +423,7 @@ int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, ui
 /* Writes what the optimizer keeps of count elements, as fp32, at the same times; state is a slot's name (see enum
  * tierd_optimizer_kind). Before the first tierd_job_ready it was kept after that step, the same in all calls: the job
  * begins there, and each of its trainable units counts as updated so often; what is not written is zero. Later step is
- * how often this unit was updated, the same in all calls about it; what is not written stays. -ENODATA: the tensor has no
+ * how often this tensor was updated, the same in all calls about it; what is not written stays. -ENODATA: the tensor has no
  * such state; -EBUSY: not at this time. */
 int tierd_tensor_write_state(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state, uint64_t step,
 			     uint64_t first, uint64_t count, const void *data /* or NULL if count is 0 */);
@@ -449,7 +449,7 @@ int tierd_write_cancel(struct tierd_job *job);
 
 /* Reads count elements from element first on, of the last step that this rank has closed. state is "parameter" (in its
  * format), or, as fp32, "master", what the optimizer keeps (see enum tierd_optimizer_kind), or "step", which is in each
- * element how often the tensor's unit was updated. -ENODATA: the tensor has no such state. What the optimizer keeps has PyTorch's names, too ("exp_avg", "exp_avg_sq", "momentum_buffer"), here as wherever
+ * element how often the tensor was updated. -ENODATA: the tensor has no such state. What the optimizer keeps has PyTorch's names, too ("exp_avg", "exp_avg_sq", "momentum_buffer"), here as wherever
  * a state is named. With the optimizer none also "gradient", of this rank's shard, from TIERD_REDUCED to tierd_step_finish:
  * -ENODATA, too, where no rank has one of the tensor in this step, or masters were written over them; -ERANGE and -EBUSY as in
  * tierd_tensor_write. */

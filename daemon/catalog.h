@@ -39,7 +39,9 @@ struct tensor {
 	bool is_frozen;
 	bool has_source; /* its first values are those of another job's: daemon/source.h */
 	bool is_present; /* some rank has a gradient of it in the open step's sum: daemon/gradient.h */
+	bool has_given;	 /* in this writing it is told how often it was updated */
 	uint64_t missed; /* updates of its unit that it had no gradient in */
+	uint64_t given;
 	/* Of its first values; of a reduced step, of its masters; of a writing. Sorted, disjoint, not
 	 * touching; owned. */
 	uint16_t written_count, written_capacity;
@@ -63,9 +65,7 @@ struct unit {
 	uint64_t trainable;  /* those that are trained, with padding */
 
 	uint32_t pack;
-	bool has_source; /* its slots and its count of updates are another job's, too */
-	bool has_given;	 /* in this writing it is told how often it was updated */
-	uint64_t given;
+	bool has_source;       /* its slots and its count of updates are another job's, too */
 	uint32_t first_tensor; /* of all tensors of the job, in order */
 	uint64_t updates;      /* how often the optimizer has updated it */
 	uint64_t last_update;  /* the step that did so last */

@@ -290,7 +290,7 @@ static void go_on(struct tensor_operation *operation)
 		return;
 	}
 	if (operation->state == READ_UPDATES)
-		operation->updates = writing_updates(job, operation->unit);
+		operation->updates = writing_updates(job, operation->unit, operation->tensor);
 	if (!needs_state(operation)) {
 		operation_start_work(operation);
 		return;

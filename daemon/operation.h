@@ -28,7 +28,7 @@ enum operation_stage {
 
 /* Beside those of daemon/state.h. */
 #define READ_GRADIENT (-2)
-#define READ_UPDATES (-3) /* how often the unit was updated, in each of its elements */
+#define READ_UPDATES (-3) /* how often the tensor was updated, in each of its elements */
 
 struct tensor_operation {
 	struct queue bundle_link;

@@ -26,19 +26,36 @@ static bool check_step(struct pending *pending, uint64_t step)
 	return false;
 }
 
-/* Of a writing. */
-static bool check_updates(struct pending *pending, struct unit *unit, uint64_t updates)
+/* All of a unit's, if its job has but one number for them. */
+static void give_updates(const struct job *job, struct unit *unit, struct tensor *tensor, uint64_t updates)
 {
-	if (updates > MAX_FIRST_STEP)
-		pending_error(pending, -EINVAL, "no unit is updated %llu times", (unsigned long long)updates);
-	else if (unit->has_given && unit->given != updates)
+	struct tensor *first = job->counts_tensors ? tensor : unit->tensors;
+	uint32_t count = job->counts_tensors ? 1 : unit->tensor_count;
+
+	for (struct tensor *one = first; one < first + count; one++) {
+		one->has_given = true;
+		one->given = updates;
+	}
+}
+
+/* Of a writing. */
+static bool check_updates(struct pending *pending, const Tierd__Wire__TensorWrite *write)
+{
+	const struct job *job = pending->member->job;
+	struct unit *unit = &job->catalog.units[write->unit];
+	struct tensor *tensor = &unit->tensors[write->tensor];
+
+	if (write->step > MAX_FIRST_STEP)
+		pending_error(pending, -EINVAL, "no tensor is updated %llu times",
+			      (unsigned long long)write->step);
+	else if (tensor->has_given && tensor->given != write->step)
 		pending_error(pending, -EINVAL,
-			      "unit \"%s\": what was written before was kept after %llu updates, and this "
+			      "tensor \"%s\": what was written before was kept after %llu updates, and this "
 			      "after %llu",
-			      unit->name, (unsigned long long)unit->given, (unsigned long long)updates);
+			      tensor->name, (unsigned long long)tensor->given,
+			      (unsigned long long)write->step);
 	else {
-		unit->has_given = true;
-		unit->given = updates;
+		give_updates(job, unit, tensor, write->step);
 		return true;
 	}
 	return false;
@@ -49,7 +66,7 @@ static bool check_time(struct pending *pending, const Tierd__Wire__TensorWrite *
 	struct job *job = pending->member->job;
 
 	if (job->writing == WRITING_OPEN)
-		return check_updates(pending, &job->catalog.units[write->unit], write->step);
+		return check_updates(pending, write);
 	if (!check_step(pending, write->step))
 		return false;
 	job->has_first_step = true;

@@ -122,7 +122,8 @@ void writing_leave(struct pending *pending, const Tierd__Wire__WriteEnd *end)
 static void forget(struct job *job)
 {
 	for (uint32_t u = 0; u < job->catalog.unit_count; u++)
-		job->catalog.units[u].has_given = false;
+		for (uint32_t i = 0; i < job->catalog.units[u].tensor_count; i++)
+			job->catalog.units[u].tensors[i].has_given = false;
 	for (uint32_t pack = 0; pack < job->catalog.pack_count; pack++)
 		job->residences[pack].is_written = false;
 	job->writing = WRITING_NOTHING;
@@ -206,16 +207,29 @@ static void begin_to_place(struct job *job)
 	warm_flush_all(job, on_flushed);
 }
 
+static uint64_t updates_to_be(const struct unit *unit, const struct tensor *tensor)
+{
+	return tensor->has_given ? tensor->given : tensor_updates(unit, tensor);
+}
+
+/* A unit has had as many as that of its tensors that has had most. */
+static uint64_t find_updates(const struct unit *unit)
+{
+	uint64_t most = 0;
+
+	for (uint32_t i = 0; i < unit->tensor_count; i++)
+		if (!unit->tensors[i].is_frozen && updates_to_be(unit, &unit->tensors[i]) > most)
+			most = updates_to_be(unit, &unit->tensors[i]);
+	return most;
+}
+
 /* A unit may have had more updates than the job has steps, which its record says. */
 static int note_updates(struct job *job)
 {
 	bool has_earlier = false;
 
-	for (uint32_t u = 0; u < job->catalog.unit_count; u++) {
-		const struct unit *unit = &job->catalog.units[u];
-
-		has_earlier |= unit->has_given && unit->given > job->decided;
-	}
+	for (uint32_t u = 0; u < job->catalog.unit_count; u++)
+		has_earlier |= find_updates(&job->catalog.units[u]) > job->decided;
 	if (!has_earlier || job->has_earlier_updates)
 		return 0;
 	job->has_earlier_updates = true;
@@ -258,26 +272,35 @@ bool writing_go_on(struct job *job)
 /* ---- The end ---- */
 
 /* A pack that has its new values is as after the writing, though others are on their way. */
-uint64_t writing_updates(const struct job *job, uint32_t number)
+uint64_t writing_updates(const struct job *job, uint32_t number, const struct tensor *tensor)
 {
 	const struct unit *unit = &job->catalog.units[number];
-	bool is_new = job->writing == WRITING_SWEEPING && unit->has_given &&
-		      job->residences[unit->pack].version == job->decided;
+	bool is_new = job->writing == WRITING_SWEEPING && job->residences[unit->pack].version == job->decided;
 
-	return is_new ? unit->given : unit->updates;
+	return is_new ? updates_to_be(unit, tensor) : tensor_updates(unit, tensor);
+}
+
+static bool has_given(const struct unit *unit)
+{
+	for (uint32_t i = 0; i < unit->tensor_count; i++)
+		if (unit->tensors[i].has_given)
+			return true;
+	return false;
 }
 
 static void set_updates(struct job *job)
 {
 	for (uint32_t u = 0; u < job->catalog.unit_count; u++) {
 		struct unit *unit = &job->catalog.units[u];
+		uint64_t most = find_updates(unit);
 
-		if (!unit->has_given)
+		if (!has_given(unit))
 			continue;
 		for (uint32_t i = 0; i < unit->tensor_count; i++)
-			unit->tensors[i].missed = 0;
-		unit->updates = unit->given;
-		unit->last_update = unit->given > 0 ? job->decided : 0;
+			if (!unit->tensors[i].is_frozen)
+				unit->tensors[i].missed = most - updates_to_be(unit, &unit->tensors[i]);
+		unit->updates = most;
+		unit->last_update = most > 0 ? job->decided : 0;
 	}
 }
 

@@ -23,8 +23,8 @@ void writing_note_failure(struct job *job, const struct member *member, int stat
 void writing_decide(struct job *job);
 /* In the job's turn. False: there is nothing to do, and nothing left of one that came to nothing. */
 bool writing_go_on(struct job *job);
-/* How often the unit was updated, by the version that its pack has. */
-uint64_t writing_updates(const struct job *job, uint32_t unit);
+/* How often a tensor of the unit was updated, by the version that its pack has. */
+uint64_t writing_updates(const struct job *job, uint32_t unit, const struct tensor *tensor);
 /* The sweep is done. */
 void writing_end(struct job *job);
 /* The epoch has ended: one that is not decided comes to nothing. */

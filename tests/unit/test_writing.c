@@ -382,16 +382,16 @@ static void what_is_not_written_stays_as_it_is(void **state)
 	}
 }
 
-static void expect_updates(uint32_t unit, uint64_t version, float expected)
+static void expect_updates(uint32_t unit, uint32_t tensor, uint64_t version, float expected)
 {
 	const float *window = (const float *)ranks[0].window.base;
 
-	assert_int_equal(actor_read(&ranks[0], unit, 0, "step", 3, 2, version), 0);
+	assert_int_equal(actor_read(&ranks[0], unit, tensor, "step", 3, 2, version), 0);
 	assert_true(window[0] == expected && window[1] == expected);
 }
 
-/* Of two units that differ in it, one is updated as often as is said. */
-static void a_unit_counts_as_updated_as_often_as_is_said(void **state)
+/* By itself: others of its unit as before. */
+static void a_tensor_counts_as_updated_as_often_as_is_said(void **state)
 {
 	uint32_t numbers[2];
 
@@ -399,7 +399,7 @@ static void a_unit_counts_as_updated_as_often_as_is_said(void **state)
 	take_step(1);
 	open_writing(1, numbers);
 	assert_int_equal(write_state(&ranks[0], 3, 0, "m", 5, 100), 0);
-	assert_int_equal(write_state(&ranks[0], 3, 1, "v", 5, 100), 0);
+	assert_int_equal(write_state(&ranks[0], 2, 1, "v", 5, 100), 0);
 	expect_error(&ranks[0],
 		     actor_await(&ranks[0], actor_send_unit_state(&ranks[0], 3, 0, "m", UPDATES + 1, 0, 1), 0)
 			     ->status,
@@ -407,19 +407,32 @@ static void a_unit_counts_as_updated_as_often_as_is_said(void **state)
 	expect_error(&ranks[0],
 		     actor_await(&ranks[0], actor_send_unit_state(&ranks[0], 3, 0, "m", UINT64_MAX, 0, 1), 0)
 			     ->status,
-		     -EINVAL, "no unit is updated");
+		     -EINVAL, "no tensor is updated");
 	assert_int_equal(play()->catalog.units[3].updates, 1);
-	expect_updates(3, 1, 1);
+	expect_updates(3, 0, 1, 1);
 	assert_int_equal(actor_end_write(&ranks[0], false), 0);
 	/* Who waits for its new values gets its new number, too. */
-	expect_updates(3, 2, UPDATES);
-	expect_updates(2, 2, 1);
+	expect_updates(3, 0, 2, UPDATES);
+	expect_updates(3, 1, 2, 1);
+	expect_updates(2, 0, 2, 1);
+	expect_updates(2, 1, 2, UPDATES);
+	expect_updates(1, 0, 2, 1);
 	assert_int_equal(actor_await(&ranks[0], numbers[0], 1)->status, 0);
 	assert_int_equal(play()->catalog.units[3].updates, UPDATES);
-	assert_int_equal(play()->catalog.units[2].updates, 1);
+	assert_int_equal(play()->catalog.units[1].updates, 1);
 	take_step(1);
 	assert_int_equal(play()->catalog.units[3].updates, UPDATES + 1);
-	expect_updates(3, 3, UPDATES + 1);
+	expect_updates(3, 0, 3, UPDATES + 1);
+	expect_updates(3, 1, 3, 2);
+	expect_updates(2, 1, 3, UPDATES + 1);
+	/* Lower ones, too. */
+	open_writing(1, numbers);
+	assert_int_equal(
+		actor_await(&ranks[0], actor_send_unit_state(&ranks[0], 3, 0, "m", 0, 0, 1), 0)->status, 0);
+	assert_int_equal(actor_end_write(&ranks[0], false), 0);
+	expect_updates(3, 0, 4, 0);
+	expect_updates(3, 1, 4, 2);
+	assert_int_equal(play()->catalog.units[3].updates, 2);
 	end();
 }
 
@@ -922,7 +935,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_job_is_as_if_it_had_begun_with_what_is_written),
 		cmocka_unit_test(what_is_not_written_stays_as_it_is),
-		cmocka_unit_test(a_unit_counts_as_updated_as_often_as_is_said),
+		cmocka_unit_test(a_tensor_counts_as_updated_as_often_as_is_said),
 		cmocka_unit_test(a_rank_that_dies_before_all_have_ended_costs_what_was_written),
 		cmocka_unit_test(a_write_that_is_under_way_when_a_rank_dies_is_told_so),
 		cmocka_unit_test(what_all_have_ended_is_applied_whoever_dies),

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import errno
-import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -55,11 +54,12 @@ def _read(job: TorchJob, kind: str) -> States:
     found: States = {}
     reads: list[tuple[int, int, str, Any]] = []
     for unit, tensor, group in _trained(job):
-        if not steps[unit]:
-            continue
         parameter = unit.parameters[tensor]
+        step = steps[parameter]
+        if not step:
+            continue
         moments = moments_of(kind, group)
-        state: dict[str, Any] = {"step": torch.tensor(steps[unit])} if kind != "SGD" else {}
+        state: dict[str, Any] = {"step": step.squeeze()} if kind != "SGD" else {}
         for name in (*moments, *((MASTER,) if parameter.dtype != torch.float32 else ())):
             state[name] = torch.empty(parameter.shape)
             reads.append((unit.index, tensor, name, to_dlpack(state[name])))
@@ -69,12 +69,14 @@ def _read(job: TorchJob, kind: str) -> States:
     return found
 
 
-def _read_steps(job: TorchJob) -> dict[Unit, float]:
-    """How often each unit was updated; 0 of one without elements."""
-    first = {unit: tensor for unit, tensor, _ in reversed(list(_trained(job))) if unit.parameters[tensor].numel()}
-    steps = {unit: torch.zeros(1) for unit in job.units}
-    job.core.read_many([(unit.index, tensor, "step", to_dlpack(steps[unit])) for unit, tensor in first.items()])
-    return {unit: step.item() for unit, step in steps.items()}
+def _read_steps(job: TorchJob) -> dict[torch.Tensor, torch.Tensor]:
+    """How often each parameter was updated; 0 of one without elements."""
+    steps: dict[torch.Tensor, torch.Tensor] = {}
+    for unit, tensor in job.trained():
+        steps[unit.parameters[tensor]] = torch.zeros(1)
+    places = [(unit, tensor) for unit, tensor in job.trained() if unit.parameters[tensor].numel()]
+    job.core.read_many([(u.index, tensor, "step", to_dlpack(steps[u.parameters[tensor]])) for u, tensor in places])
+    return steps
 
 
 def _trained(job: TorchJob) -> Iterator[tuple[Unit, int, Mapping[str, Any]]]:
@@ -86,19 +88,14 @@ def _trained(job: TorchJob) -> Iterator[tuple[Unit, int, Mapping[str, Any]]]:
 
 def write(job: TorchJob, kind: str, states: Mapping[torch.Tensor, Mapping[str, Any]]) -> None:
     """Gives each parameter the state that it has here; one that has none begins anew. In `job.writing()`."""
-    by_unit: dict[Unit, list[int]] = {}
     for unit, tensor, _ in _trained(job):
-        by_unit.setdefault(unit, []).append(tensor)
-    for unit, tensors in by_unit.items():
-        own = {tensor: states.get(unit.parameters[tensor]) or {} for tensor in tensors}
-        step = _step_of(unit, kind, own)
-        for tensor, state in own.items():
-            for name in _MOMENTS[kind] if job.has_moments else ():
-                value = _value(unit, tensor, name, state.get(name))
-                job.core.write_state(unit.index, tensor, name, step, to_dlpack(value))
-            if MASTER in state and unit.parameters[tensor].dtype != torch.float32:
-                value = _value(unit, tensor, MASTER, state[MASTER])
-                job.core.write(unit.index, tensor, to_dlpack(value), is_master=True)
+        state = states.get(unit.parameters[tensor]) or {}
+        for name in _MOMENTS[kind] if job.has_moments else ():
+            value = _value(unit, tensor, name, state.get(name))
+            job.core.write_state(unit.index, tensor, name, _step_in(state), to_dlpack(value))
+        if MASTER in state and unit.parameters[tensor].dtype != torch.float32:
+            value = _value(unit, tensor, MASTER, state[MASTER])
+            job.core.write(unit.index, tensor, to_dlpack(value), is_master=True)
 
 
 def check(kind: str, states: Mapping[Any, Mapping[str, Any]]) -> None:
@@ -113,20 +110,6 @@ def check(kind: str, states: Mapping[Any, Mapping[str, Any]]) -> None:
                 f"the checkpoint is of another optimizer: it has {', '.join(others)}, and {kind} keeps "
                 f"{', '.join(_MOMENTS[kind])}",
             )
-
-
-def _step_of(unit: Unit, kind: str, states: Mapping[int, Mapping[str, Any]]) -> int:
-    """How often the unit was updated: as often as the parameter that was most often."""
-    steps = {tensor: _step_in(state) for tensor, state in states.items()}
-    most, least = max(steps, key=steps.__getitem__), min(steps, key=steps.__getitem__)
-    if steps[most] != steps[least] and kind != "SGD":
-        warnings.warn(
-            f"the checkpoint has {unit.name_of(most)} updated {steps[most]} times and {unit.name_of(least)} "
-            f"{steps[least]}: they are in one unit ({unit.name}), which counts as updated {steps[most]} times. "
-            "initialize(units=…) can part them",
-            stacklevel=2,
-        )
-    return steps[most]
 
 
 def _step_in(state: Mapping[str, Any]) -> int:
