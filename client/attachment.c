@@ -39,11 +39,18 @@ static int map_gradients(struct attachment *attachment, const Tierd__Wire__JobRe
 
 	*buffers = (struct gradient_buffers){ reply->gradient_buffers, reply->gradient_buffer_bytes,
 					      reply->last_buffer_bytes ? reply->last_buffer_bytes
-								       : reply->gradient_buffer_bytes };
+								       : reply->gradient_buffer_bytes,
+					      reply->gradient_room };
+	attachment->room.bytes = buffers->room;
+	gradient_room_rewind(&attachment->room);
 	if (buffers->count == 0 || buffers->last_bytes < buffers->bytes ||
 	    __builtin_mul_overflow(buffers->count - 1, buffers->bytes, &bytes) ||
 	    __builtin_add_overflow(bytes, buffers->last_bytes, &bytes))
 		return -EPROTO;
+	/* Which of the two would be larger? */
+	if (buffers->room > 0 && bytes > 0)
+		return -EPROTO;
+	bytes += buffers->room;
 	return bytes > 0 ? mapping_new(fd, bytes, PROT_READ | PROT_WRITE, &attachment->gradient_mapping) : 0;
 }
 
@@ -119,7 +126,7 @@ static int prepare(struct attachment *attachment, const struct tierd_job *job,
 	attachment->counters = lease_counters(attachment->leases, attachment->buffer_count);
 	for (uint32_t i = 0; i < job->unit_count; i++)
 		if (unit_layout_gradient_bytes(&job->units[i]->layout) >
-		    attachment->gradient_buffers.last_bytes)
+		    attachment->gradient_buffers.last_bytes + attachment->gradient_buffers.room)
 			return -EPROTO;
 	if (fstatfs(arena_fd, &status) < 0)
 		return -errno;

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "client/gradient_room.h"
 #include "client/mapping.h"
 #include "proto/pages.h"
 #include "proto/tierd.pb-c.h"
@@ -27,7 +28,7 @@ struct gradient_buffer {
 	uint32_t unit; /* while it is held */
 	uint64_t pushes;
 	bool is_being_zeroed; /* by the thread that took it, without the lock */
-	uint64_t dirty_bytes; /* from the start; the rest was never handed out, and a new memfd is zero */
+	uint64_t offset;      /* once it was taken */
 };
 
 struct attachment {
@@ -48,6 +49,8 @@ struct attachment {
 	struct gradient_buffer *buffers;
 	uint32_t buffer_count;
 	struct gradient_buffers gradient_buffers;
+	struct gradient_room room; /* where the next ones lie, if they have one */
+	uint64_t gradients_end;	   /* what lies behind was never handed out, and a new memfd is zero */
 	uint64_t arena_page_bytes;
 };
 

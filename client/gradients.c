@@ -67,11 +67,52 @@ static uint32_t buffer_in_state(const struct tierd_job *job, uint32_t unit, enum
 	return NO_BUFFER;
 }
 
+static struct gradient_room *room_of(const struct tierd_job *job)
+{
+	return job->attachment->gradient_buffers.room > 0 ? &job->attachment->room : NULL;
+}
+
+/* Of one that is held or pushed. */
+static struct gradient_span span_of(const struct tierd_job *job, uint32_t buffer)
+{
+	const struct gradient_buffer *own = &job->attachment->buffers[buffer];
+
+	return (struct gradient_span){ own->offset, gradient_bytes(job, own->unit) };
+}
+
+static unsigned held_spans(const struct tierd_job *job, struct gradient_span spans[WIRE_MAX_GRADIENT_BUFFERS])
+{
+	unsigned count = 0;
+
+	for (uint32_t i = 0; i < buffer_count(job) && count < WIRE_MAX_GRADIENT_BUFFERS; i++)
+		if (state_of(job, i) == GRADIENT_BUFFER_HELD)
+			spans[count++] = span_of(job, i);
+	return count;
+}
+
+/* Of those that have some of these bytes. */
+static uint32_t count_pushed(const struct tierd_job *job, struct gradient_span span)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < buffer_count(job); i++)
+		count += state_of(job, i) == GRADIENT_BUFFER_PUSHED &&
+			 gradient_spans_meet(span_of(job, i), span);
+	return count;
+}
+
 void gradients_drop(struct tierd_job *job)
 {
 	for (uint32_t i = 0; i < buffer_count(job); i++)
 		if (state_of(job, i) == GRADIENT_BUFFER_HELD)
 			set_state(job, i, GRADIENT_BUFFER_FREE);
+	gradients_rewind(job);
+}
+
+void gradients_rewind(struct tierd_job *job)
+{
+	if (job->attachment)
+		gradient_room_rewind(&job->attachment->room);
 }
 
 void gradients_recover(struct tierd_job *job)
@@ -85,8 +126,7 @@ void gradients_recover(struct tierd_job *job)
 
 static char *buffer_address(const struct tierd_job *job, uint32_t buffer)
 {
-	return (char *)job->attachment->gradient_mapping.address +
-	       gradient_buffer_offset(&job->attachment->gradient_buffers, buffer);
+	return (char *)job->attachment->gradient_mapping.address + job->attachment->buffers[buffer].offset;
 }
 
 /* Padding is summed and measured like the rest, and no caller writes it. In a debugging run what the caller
@@ -99,21 +139,35 @@ static void clear(const struct unit *unit, char *address, uint64_t dirty, bool i
 		unit_clear_gradient_padding(unit, address);
 }
 
+/* How much of it may be another thing than zero; and that it may be so from now on. */
+static uint64_t make_dirty(struct attachment *attachment, struct gradient_span span)
+{
+	uint64_t dirty = size_rest(attachment->gradients_end, span.first);
+
+	if (attachment->gradients_end < span.first + span.bytes)
+		attachment->gradients_end = span.first + span.bytes;
+	return dirty < span.bytes ? dirty : span.bytes;
+}
+
 /* Without the lock, which others need while a large unit is zeroed. */
-static void hand_out(struct tierd_job *job, uint32_t buffer, uint32_t unit, bool is_overwritten)
+static void hand_out(struct tierd_job *job, uint32_t buffer, uint32_t unit, uint64_t offset,
+		     bool is_overwritten)
 {
 	const struct unit *definition = job->units[unit];
 	bool has_debug = job->attachment->debug != NULL;
 	struct gradient_buffer *own = &job->attachment->buffers[buffer];
-	uint64_t bytes = gradient_bytes(job, unit);
-	uint64_t dirty =
-		own->dirty_bytes < bytes && !(is_overwritten && has_debug) ? own->dirty_bytes : bytes;
-	char *address = buffer_address(job, buffer);
+	struct gradient_span span = { offset, gradient_bytes(job, unit) };
+	uint64_t dirty = make_dirty(job->attachment, span);
 
 	own->unit = unit;
+	own->offset = offset;
 	own->is_being_zeroed = true;
-	if (own->dirty_bytes < bytes)
-		own->dirty_bytes = bytes;
+	if (room_of(job))
+		gradient_room_take(room_of(job), span);
+	if (is_overwritten && has_debug)
+		dirty = span.bytes;
+	char *address = buffer_address(job, buffer);
+
 	set_state(job, buffer, GRADIENT_BUFFER_HELD);
 	job_exit(job);
 	clear(definition, address, dirty, is_overwritten, has_debug);
@@ -122,7 +176,8 @@ static void hand_out(struct tierd_job *job, uint32_t buffer, uint32_t unit, bool
 	pthread_cond_broadcast(&job->node->changed);
 }
 
-static int wait_for_buffer(struct tierd_job *job, uint32_t unit, uint32_t pushed)
+/* span: of a room. */
+static int wait_for_buffer(struct tierd_job *job, uint32_t unit, uint32_t pushed, struct gradient_span span)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__BufferWait wait = TIERD__WIRE__BUFFER_WAIT__INIT;
@@ -131,14 +186,40 @@ static int wait_for_buffer(struct tierd_job *job, uint32_t unit, uint32_t pushed
 	wait.epoch = job->epoch;
 	wait.unit = unit;
 	wait.pushed = pushed;
+	wait.offset = span.first;
+	wait.bytes = span.bytes;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_BUFFER_WAIT;
 	request.buffer_wait = &wait;
-	return ticket_call(job, &request);
+	uint64_t start = clock_now_ns();
+	int r = ticket_call(job, &request);
+
+	job->gradient_wait_ns += clock_now_ns() - start;
+	return r < 0 ? r : job_check(job, JOB_READY);
 }
 
 static unsigned long long kib(uint64_t bytes)
 {
 	return size_divide_up(bytes, KIB);
+}
+
+/* What this rank holds leaves no place for it. */
+static int refuse_room(const struct tierd_job *job, uint32_t unit)
+{
+	struct gradient_span held[WIRE_MAX_GRADIENT_BUFFERS];
+	unsigned count = held_spans(job, held);
+	const char *holder = gradients_held(job, &(uint32_t){ 0 });
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		bytes += held[i].bytes;
+	return message_fail(
+		-ENOBUFS,
+		"the gradients of \"%s\" take %llu KiB, and this rank holds %llu KiB of its room of "
+		"%llu KiB for %u unit%s, one of them \"%s\"; push or discard some, or open the job "
+		"with more %s",
+		job_unit_name(job, unit), kib(gradient_bytes(job, unit)), kib(bytes),
+		kib(room_of(job)->bytes), count, PLURAL(count), holder ? holder : "?",
+		count == buffer_count(job) ? "gradient_buffers" : "gradient_bytes");
 }
 
 /* This rank holds all that the unit may have. */
@@ -149,6 +230,8 @@ static int refuse_buffer(const struct tierd_job *job, uint32_t unit)
 	const char *holder =
 		held == NO_BUFFER ? "?" : job_unit_name(job, job->attachment->buffers[held].unit);
 
+	if (buffers->room > 0)
+		return refuse_room(job, unit);
 	if (gradient_bytes(job, unit) > buffers->bytes)
 		return message_fail(
 			-ENOBUFS,
@@ -164,25 +247,41 @@ static int refuse_buffer(const struct tierd_job *job, uint32_t unit)
 		buffers->count - (buffers->last_bytes > buffers->bytes), kib(buffers->bytes), holder);
 }
 
-/* A buffer that is held for the unit, or free; NO_BUFFER after a wait. */
-static int find_buffer(struct tierd_job *job, uint32_t unit, uint32_t *ret_buffer)
+/* A buffer that is free for the unit, and where it begins; NO_BUFFER after a wait. */
+static int find_fixed(struct tierd_job *job, uint32_t unit, uint32_t *ret_buffer, uint64_t *ret_offset)
 {
 	/* First: of what comes back from now on the daemon knows. */
 	uint32_t pushed = count_in_state(job, unit, GRADIENT_BUFFER_PUSHED);
-	uint64_t start;
-	int r;
 
-	*ret_buffer = held_buffer(job, unit);
-	if (*ret_buffer == NO_BUFFER)
-		*ret_buffer = buffer_in_state(job, unit, GRADIENT_BUFFER_FREE);
+	*ret_buffer = buffer_in_state(job, unit, GRADIENT_BUFFER_FREE);
 	if (*ret_buffer != NO_BUFFER)
-		return 0;
-	if (pushed == 0)
+		*ret_offset = gradient_buffer_offset(&job->attachment->gradient_buffers, *ret_buffer);
+	else if (pushed == 0)
 		return refuse_buffer(job, unit);
-	start = clock_now_ns();
-	r = wait_for_buffer(job, unit, pushed);
-	job->gradient_wait_ns += clock_now_ns() - start;
-	return r < 0 ? r : job_check(job, JOB_READY);
+	else
+		return wait_for_buffer(job, unit, pushed, (struct gradient_span){ 0, 0 });
+	return 0;
+}
+
+/* The same, in a room. */
+static int find_in_room(struct tierd_job *job, uint32_t unit, uint32_t *ret_buffer, uint64_t *ret_offset)
+{
+	struct gradient_span held[WIRE_MAX_GRADIENT_BUFFERS], all = { 0, room_of(job)->bytes };
+	struct gradient_span span = { 0, gradient_bytes(job, unit) };
+	/* As above. */
+	uint32_t buffer, pushed = count_pushed(job, all);
+
+	if (!gradient_room_find(room_of(job), held, held_spans(job, held), span.bytes, &span.first))
+		return refuse_buffer(job, unit);
+	buffer = buffer_in_state(job, unit, GRADIENT_BUFFER_FREE);
+	if (buffer == NO_BUFFER)
+		return pushed == 0 ? refuse_buffer(job, unit) : wait_for_buffer(job, unit, pushed, all);
+	pushed = count_pushed(job, span);
+	if (pushed > 0)
+		return wait_for_buffer(job, unit, pushed, span);
+	*ret_buffer = buffer;
+	*ret_offset = span.first;
+	return 0;
 }
 
 static void wait_until_zeroed(struct tierd_job *job, uint32_t buffer)
@@ -194,17 +293,22 @@ static void wait_until_zeroed(struct tierd_job *job, uint32_t buffer)
 static int gradients_locked(struct tierd_job *job, uint32_t unit, uint32_t flags, uint32_t *ret_buffer)
 {
 	uint32_t buffer = NO_BUFFER;
+	uint64_t offset = 0;
 	int r = job_check_unit(job, unit);
 
 	if (r == 0 && !unit_is_trainable(job->units[unit]))
 		r = message_fail(-EINVAL, "unit \"%s\" has no gradients: all its tensors are frozen",
 				 job_unit_name(job, unit));
-	while (r == 0 && buffer == NO_BUFFER)
-		r = find_buffer(job, unit, &buffer);
+	while (r == 0 && buffer == NO_BUFFER) {
+		buffer = held_buffer(job, unit);
+		if (buffer == NO_BUFFER)
+			r = room_of(job) ? find_in_room(job, unit, &buffer, &offset)
+					 : find_fixed(job, unit, &buffer, &offset);
+	}
 	if (r < 0)
 		return r;
 	if (state_of(job, buffer) == GRADIENT_BUFFER_FREE)
-		hand_out(job, buffer, unit, flags & TIERD_GRADIENTS_OVERWRITE);
+		hand_out(job, buffer, unit, offset, flags & TIERD_GRADIENTS_OVERWRITE);
 	else
 		wait_until_zeroed(job, buffer);
 	*ret_buffer = buffer;
@@ -385,6 +489,7 @@ static int push_locked(struct tierd_job *job, uint32_t unit, const struct absent
 	push.epoch = job->epoch;
 	push.unit = unit;
 	push.buffer = buffer;
+	push.offset = room_of(job) ? job->attachment->buffers[buffer].offset : 0;
 	push.is_silent = is_silent;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_PUSH;
 	request.push = &push;

@@ -188,6 +188,9 @@ void gradients_drop(struct tierd_job *job);
  * epoch had ended, nobody waited for the answer that would have freed the buffer. */
 void gradients_recover(struct tierd_job *job);
 
+/* A step is closed: where the buffers of the next one lie follows from what is taken in it alone. */
+void gradients_rewind(struct tierd_job *job);
+
 /* The name of a unit of which this rank holds a buffer, from the one numbered *next on; NULL: none. */
 const char *gradients_held(const struct tierd_job *job, uint32_t *next);
 
@@ -215,6 +218,9 @@ int gathers_are_over(struct tierd_job *job);
 
 /* Reports, once, that a push without a ticket has failed. */
 int push_check(struct tierd_job *job);
+
+/* A step begins: where its buffers lie follows from what is taken in it alone. */
+void gradients_rewind(struct tierd_job *job);
 
 /* This rank holds no lease on what is trained, and no gradient buffer: -EBUSY names those that it does;
  * before: for what they have to go. */

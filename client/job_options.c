@@ -93,6 +93,7 @@ void job_options_encode(const struct tierd_job_options *options, struct wire_gro
 	ret_open->gradient_placement = options->gradient_placement;
 	ret_open->host_budget = options->host_budget;
 	ret_open->gradient_buffers = options->gradient_buffers;
+	ret_open->gradient_bytes = options->gradient_bytes;
 	ret_open->strict = options->strict;
 	ret_open->pushed_once = options->pushed_once;
 	ret_open->takeover = options->takeover;

@@ -242,6 +242,7 @@ static int step_send(struct tierd_job *job, const struct tierd_rates *rates, boo
 		job->awaited--;
 	} else {
 		job->has_undecided = false;
+		gradients_rewind(job);
 		*ret_ticket = ticket;
 	}
 	return r;

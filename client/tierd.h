@@ -145,7 +145,7 @@ struct tierd_job_options {
 	uint32_t parameter_placement; /* enum tierd_placement; NVMe needs stage 3. Default: NVMe at stage 3 where the daemon has paths, else host. Auto: host where there is room for it */
 	uint32_t optimizer_placement; /* enum tierd_placement. Default: NVMe where the daemon has paths, else host. Auto: host where there is room for it */
 	uint64_t host_budget;         /* most bytes of host memory for this job, cache included; 0: what the daemon gives by default, or has left */
-	uint32_t gradient_buffers;    /* per rank, as large as the largest unit's gradients; a unit far larger than the others has one more of its own; 0: 2 */
+	uint32_t gradient_buffers;    /* per rank, as large as the largest unit's gradients; a unit far larger than the others has one more of its own; 0: 2. See gradient_bytes */
 	bool strict;                  /* a step in which nobody pushed some trainable unit fails with -ENODATA naming it */
 	bool takeover;                /* end another session of this user that holds the rank */
 	uint64_t seed;                /* of the daemon's initializers */
@@ -174,11 +174,12 @@ struct tierd_job_options {
 	uint32_t snapshot_keep;       /* of those so many, the last ones; 0: as many as there is room for */
 	bool pushed_once;             /* each rank pushes a unit once in a step, at most; more are refused, by the push, or by the tierd_step after it. With one rank gradients then take no more memory than as they are pushed */
 	bool drafted;                 /* units of a new job may be defined after others have been written: values wait in a draft, on NVMe where the daemon has paths, until all ranks are ready. Of a job that has a state it means nothing */
+	uint64_t gradient_bytes;      /* per rank, one room for the gradients of as many units as have a place in it at once, of gradient_buffers at most (0: 64); it has at least the bytes of the largest unit's. 0: buffers of fixed sizes */
 };
 #define TIERD_JOB_OPTIONS_INIT { sizeof(struct tierd_job_options), NULL, 0, 1, 3, TIERD_EITHER, TIERD_ADAMW, 0.0f, \
 	TIERD_NONFINITE_SKIP, TIERD_PLACE_DEFAULT, TIERD_PLACE_DEFAULT, 0, 0, false, false, 0, 0, NULL, \
 	1.0f, 0, 2.0f, 0.5f, 1.0f, 0, 0, -1, TIERD_PRIVATE, 0, TIERD_PLACE_DEFAULT, TIERD_DURABILITY_DEFAULT, 0, \
-	NULL, -1, false, 0, false, 0, 0, false, false }
+	NULL, -1, false, 0, false, 0, 0, false, false, 0 }
 
 enum tierd_job_status {
 	TIERD_NEW = 1, /* never trained: its tensors need values */
@@ -194,8 +195,8 @@ struct tierd_job_state {
 /* Joins the job as one of its ranks. The first rank's options are the job's; a rank that disagrees gets
  * -EINVAL and the first difference. -EBUSY: the rank is held by a live process (see takeover).
  * Until the first ready, ranks join what the first of them created, whatever their mode (but RESUME). tierd_job_state() then says whether the job is NEW.
- * A durable job without ranks may be opened with another world size, stage, pushed_once, host_budget or gradient_buffers, which are the
- * job's from then on: its values keep their bits. -EBUSY: ranks are there. Nothing else may differ: tierd_job_options(3). */
+ * A durable job without ranks may be opened with another world size, stage, pushed_once, host_budget, gradient_buffers or
+ * gradient_bytes, which are the job's from then on: its values keep their bits. -EBUSY: ranks are there. Nothing else may differ: tierd_job_options(3). */
 int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *options, struct tierd_job **ret_job);
 int tierd_job_state(struct tierd_job *job, struct tierd_job_state *ret_state);
 

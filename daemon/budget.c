@@ -192,7 +192,11 @@ static void print_remedies(const struct job *job, bool may_move, uint64_t wanted
 
 	if (bytes == 0)
 		return;
-	if (buffers > 1)
+	if (job->options.gradient_bytes > bytes)
+		used += snprintf(text + used, 400 - (size_t)used,
+				 ", or open it with less gradient_bytes than %s",
+				 budget_print(job->options.gradient_bytes, size));
+	else if (job->options.gradient_bytes == 0 && buffers > 1)
 		used += snprintf(text + used, 400 - (size_t)used,
 				 ", or open it with fewer than %u gradient_buffers", buffers);
 	if (bytes > wanted / 8 && job->catalog.trained_units > 1)

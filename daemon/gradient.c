@@ -183,20 +183,16 @@ static int check_push(const struct member *member, const Tierd__Wire__Push *push
 	const struct announcement *announced =
 		member->is_closed ? &member->announced_next : &member->announced;
 	const struct catalog *catalog = &member->job->catalog;
+	int r;
 
 	if (push->unit >= catalog->unit_count)
 		return refuse(message, size, -EINVAL, "there is no unit %u", push->unit);
 	if (!unit_is_trainable(&catalog->units[push->unit]))
 		return refuse(message, size, -EINVAL, "unit \"%s\" is frozen: it has no gradients",
 			      catalog->units[push->unit].name);
-	if (push->buffer >= member->buffer_count)
-		return refuse(message, size, -EINVAL, "there is no gradient buffer %u", push->buffer);
-	if (member->contributions[push->buffer].is_active)
-		return refuse(message, size, -EINVAL, "gradient buffer %u is on its way already",
-			      push->buffer);
-	if (!member_buffer_takes(member, push->buffer, push->unit))
-		return refuse(message, size, -EINVAL, "gradient buffer %u is not for unit \"%s\"",
-			      push->buffer, catalog->units[push->unit].name);
+	r = gradient_buffers_check(member, push, message, size);
+	if (r < 0)
+		return r;
 	if (member->job->options.is_pushed_once && member->pushed[push->unit] > 0)
 		return refuse(message, size, -EINVAL,
 			      "unit \"%s\": the job was opened as one whose units are pushed once in a step "
@@ -266,7 +262,7 @@ void gradient_push(struct pending *pending, const Tierd__Wire__Push *push)
 		.buffer = push->buffer,
 		.micro_batch = member->pushed[push->unit]++,
 		.step = gradient_open_step(job) + member->is_closed,
-		.data = member->gradients.base + gradient_buffer_offset(&job->gradient_buffers, push->buffer),
+		.data = member->gradients.base + gradient_buffers_offset(member, push),
 		.absent = keep_absent(member, push),
 		.pending = push->is_silent ? NULL : pending,
 		.is_active = true,
@@ -375,7 +371,8 @@ int gradient_init(struct job *job)
 {
 	uint64_t count = (uint64_t)job->catalog.unit_count * job->sum_ranks;
 
-	job->gradient_buffers = gradient_buffers_plan(&job->catalog, job->options.gradient_buffers);
+	job->gradient_buffers = gradient_buffers_plan(&job->catalog, job->options.gradient_buffers,
+						      job->options.gradient_bytes);
 	job->sums = calloc(count, sizeof(*job->sums));
 	if (!job->sums || reduction_init(job) < 0)
 		return -ENOMEM;

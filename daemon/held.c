@@ -9,6 +9,7 @@
 #include "daemon/disposal.h"
 #include "daemon/early.h"
 #include "daemon/gradient.h"
+#include "daemon/gradient_buffers.h"
 #include "daemon/stall.h"
 #include "daemon/trace.h"
 
@@ -57,37 +58,43 @@ static void on_copied(struct work *work)
 	job_settle(job);
 }
 
-/* Of those that the unit may be pushed from. */
-static struct contribution *waiting_buffer(struct member *member, uint32_t unit)
+static struct gradient_span wanted_by(const struct pending *waiter)
+{
+	return (struct gradient_span){ waiter->first, waiter->count };
+}
+
+/* Of those whose bytes the rank waits for. */
+static struct contribution *waiting_buffer(struct member *member, const struct pending *waiter)
 {
 	for (uint32_t i = 0; i < member->buffer_count; i++)
-		if (member_buffer_takes(member, i, unit) && member->contributions[i].is_active &&
+		if (gradient_buffers_block(member, i, wanted_by(waiter)) &&
 		    !member->contributions[i].is_reading)
 			return &member->contributions[i];
 	return NULL;
 }
 
-static uint32_t count_active(const struct member *member, uint32_t unit)
+static uint32_t count_active(const struct member *member, const struct pending *waiter)
 {
 	uint32_t count = 0;
 
 	for (uint32_t i = 0; i < member->buffer_count; i++)
-		count += member_buffer_takes(member, i, unit) && member->contributions[i].is_active;
+		count += gradient_buffers_block(member, i, wanted_by(waiter));
 	return count;
 }
 
-static bool has_reading_buffer(const struct member *member, uint32_t unit)
+static bool has_reading_buffer(const struct member *member, const struct pending *waiter)
 {
 	for (uint32_t i = 0; i < member->buffer_count; i++)
-		if (member_buffer_takes(member, i, unit) && member->contributions[i].is_reading)
+		if (gradient_buffers_block(member, i, wanted_by(waiter)) &&
+		    member->contributions[i].is_reading)
 			return true;
 	return false;
 }
 
-/* The unit of the one that has waited longest. */
-static uint32_t awaited_unit(const struct member *member)
+/* The one that has waited longest. */
+static const struct pending *first_waiter(const struct member *member)
 {
-	return queue_entry(queue_first(&member->buffer_waiters), struct pending, link)->unit;
+	return queue_entry(queue_first(&member->buffer_waiters), struct pending, link);
 }
 
 static struct held_buffer *held_new(struct job *job)
@@ -188,8 +195,9 @@ static bool put_aside(struct job *job, struct contribution *contribution, bool w
 static void fail_buffer_waiters(struct member *member)
 {
 	const struct catalog *catalog = &member->job->catalog;
-	uint32_t unit = awaited_unit(member);
-	const struct contribution *stuck = waiting_buffer(member, unit);
+	const struct pending *first = first_waiter(member);
+	uint32_t unit = first->unit, count = count_active(member, first);
+	const struct contribution *stuck = waiting_buffer(member, first);
 	char bytes[16];
 	for (struct queue *link = queue_pop(&member->buffer_waiters); link;
 	     link = queue_pop(&member->buffer_waiters))
@@ -197,10 +205,11 @@ static void fail_buffer_waiters(struct member *member)
 			      "no gradient buffer of rank %u is free for unit \"%s\", %s: %u wait for "
 			      "other ranks to push unit \"%s\" or close their step, all ranks wait for "
 			      "buffers, and host_budget has no room to put gradients aside; raise it, or "
-			      "gradient_buffers, or cut large units into several (slices)",
+			      "%s, or cut large units into several (slices)",
 			      member->rank, catalog->units[unit].name,
-			      budget_print_needed(unit_trainable_bytes(&catalog->units[unit]), bytes),
-			      count_active(member, unit), stuck ? catalog->units[stuck->unit].name : "?");
+			      budget_print_needed(unit_trainable_bytes(&catalog->units[unit]), bytes), count,
+			      stuck ? catalog->units[stuck->unit].name : "?",
+			      member->job->gradient_buffers.room > 0 ? "gradient_bytes" : "gradient_buffers");
 }
 
 /* Ranks that can go on neither by themselves nor by each other get room, or an error. */
@@ -213,7 +222,7 @@ void gradient_unblock(struct job *job, bool with_gathers)
 			return;
 		if (queue_is_empty(&member->buffer_waiters))
 			continue;
-		struct contribution *waiting = waiting_buffer(member, awaited_unit(member));
+		struct contribution *waiting = waiting_buffer(member, first_waiter(member));
 
 		if (waiting && !put_aside(job, waiting, with_gathers))
 			fail_buffer_waiters(member);
@@ -223,22 +232,26 @@ void gradient_unblock(struct job *job, bool with_gathers)
 void gradient_wait(struct pending *pending, const Tierd__Wire__BufferWait *wait)
 {
 	struct member *member = pending->member;
+	struct gradient_span wanted;
 	struct contribution *waiting;
 
 	if (!job_check_live(pending, wait->epoch) || !job_check_unit(pending, wait->unit))
 		return;
+	wanted = gradient_buffers_wanted(member, wait);
 	pending->unit = wait->unit;
+	pending->first = wanted.first;
+	pending->count = wanted.bytes;
 	/* One has come back meanwhile. Of those that are not on their way the client knows why it does not
 	 * take them: it holds them. */
-	if (count_active(member, wait->unit) < wait->pushed || wait->pushed == 0) {
+	if (count_active(member, pending) < wait->pushed || wait->pushed == 0) {
 		pending_reply(pending, NULL);
 		return;
 	}
 	queue_push(&member->buffer_waiters, &pending->link);
 	stall_begin(pending, STATISTICS_GRADIENT_BUFFER);
-	if (has_reading_buffer(member, wait->unit))
+	if (has_reading_buffer(member, pending))
 		return;
-	waiting = waiting_buffer(member, wait->unit);
+	waiting = waiting_buffer(member, pending);
 	if (waiting && !put_aside(member->job, waiting, false))
 		gradient_unblock(member->job, false);
 }

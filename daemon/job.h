@@ -135,7 +135,7 @@ struct contribution {
  * and what memory they have for that. */
 struct job_shape {
 	uint32_t world_size, stage, parameter_placement, gradient_buffers;
-	uint64_t asked_budget, host_budget;
+	uint64_t gradient_bytes, asked_budget, host_budget;
 	bool is_pushed_once, has_nvme_parameters;
 };
 

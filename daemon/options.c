@@ -154,6 +154,10 @@ static int check_values(const Tierd__Wire__JobOpen *open, char *message, size_t 
 	if (open->gradient_buffers > WIRE_MAX_GRADIENT_BUFFERS)
 		return refuse(message, size, -EINVAL, "%u gradient buffers; at most %d are allowed",
 			      open->gradient_buffers, WIRE_MAX_GRADIENT_BUFFERS);
+	if (open->gradient_bytes > WIRE_MAX_GRADIENT_BYTES)
+		return refuse(message, size, -EINVAL, "gradient_bytes is %llu; %llu are allowed at most",
+			      (unsigned long long)open->gradient_bytes,
+			      (unsigned long long)WIRE_MAX_GRADIENT_BYTES);
 	if (!options_durability_lasts(open->durability) && open->durability != DURABILITY_NONE)
 		return refuse(message, size, -EINVAL,
 			      "durability is %u s; it is each step, none, or 1 to %d seconds",
@@ -232,7 +236,10 @@ int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, 
 		/* Their default is that tierd chooses. */
 		.gradient_placement = open->gradient_placement == PLACEMENT_AUTO ? PLACEMENT_DEFAULT
 										 : open->gradient_placement,
-		.gradient_buffers = open->gradient_buffers ? open->gradient_buffers : 2,
+		.gradient_buffers = open->gradient_buffers ? open->gradient_buffers
+				    : open->gradient_bytes ? WIRE_MAX_GRADIENT_BUFFERS
+							   : 2,
+		.gradient_bytes = open->gradient_bytes,
 		.io_weight = open->io_weight ? open->io_weight : SCHEDULE_DEFAULT_WEIGHT,
 		.durability = open->durability,
 		.clip_norm = open->clip_norm,
@@ -297,6 +304,7 @@ void options_write(const struct job_options *options, Tierd__Wire__JobOpen *open
 	open->nvme_budget = options->nvme_budget;
 	open->blob_bytes = options->blob_bytes;
 	open->gradient_buffers = options->gradient_buffers;
+	open->gradient_bytes = options->gradient_bytes;
 	open->io_weight = options->io_weight;
 	open->durability = options->durability;
 	open->strict = options->is_strict;

@@ -28,7 +28,7 @@ struct job_options {
 	float clip_norm;
 	struct loss_scale_options loss_scale;
 	uint32_t sharing, share_group;
-	uint64_t host_budget, nvme_budget, blob_bytes, seed;
+	uint64_t host_budget, nvme_budget, gradient_bytes, blob_bytes, seed;
 	uint32_t snapshots; /* that its store has room for */
 	uint32_t snapshot_keep;
 	uint64_t snapshot_every; /* 0: none is kept by itself */

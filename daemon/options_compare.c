@@ -141,6 +141,7 @@ int options_difference(const struct job_options *here, const struct job_options 
 		  print_placement },
 		{ "gradient placement", here->gradient_placement, job->gradient_placement, print_placement },
 		{ "gradient buffers", here->gradient_buffers, job->gradient_buffers },
+		{ "gradient_bytes", here->gradient_bytes, job->gradient_bytes },
 		{ "io_weight", here->io_weight, job->io_weight },
 		{ "durability", here->durability, job->durability, print_durability },
 		{ "host budget", here->host_budget, job->host_budget },

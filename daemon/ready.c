@@ -159,6 +159,7 @@ static bool reply_ready(struct member *member)
 	ready.gradient_buffers = member->buffer_count;
 	ready.gradient_buffer_bytes = job->gradient_buffers.bytes;
 	ready.last_buffer_bytes = job->gradient_buffers.last_bytes;
+	ready.gradient_room = job->gradient_buffers.room;
 	reply.body_case = TIERD__WIRE__REPLY__BODY_JOB_READY;
 	reply.job_ready = &ready;
 	bool is_complete = true;

@@ -185,6 +185,7 @@ static uint64_t front_most(const struct job *job)
 	front.options.pushed_once = true;
 	front.options.host_budget = UINT64_MAX;
 	front.options.gradient_buffers = WIRE_MAX_GRADIENT_BUFFERS;
+	front.options.gradient_bytes = WIRE_MAX_GRADIENT_BYTES;
 	front.options.snapshots = front.options.snapshot_keep = WIRE_MAX_SNAPSHOTS;
 	front.options.snapshot_every = UINT64_MAX;
 	front.definition.is_retention_set = true;

@@ -17,7 +17,8 @@ bool reshape_is_asked(const struct job *job, const struct job_options *options)
 
 	return options->world_size != own->world_size || options->stage != own->stage ||
 	       options->is_pushed_once != own->is_pushed_once || options->host_budget != own->host_budget ||
-	       options->gradient_buffers != own->gradient_buffers;
+	       options->gradient_buffers != own->gradient_buffers ||
+	       options->gradient_bytes != own->gradient_bytes;
 }
 
 void reshape_overlook(const struct job *job, struct job_options *asked)
@@ -75,6 +76,7 @@ static int check(const struct job *job, const struct job_options *options, char 
 	same.is_pushed_once = job->options.is_pushed_once;
 	same.host_budget = job->options.host_budget;
 	same.gradient_buffers = job->options.gradient_buffers;
+	same.gradient_bytes = job->options.gradient_bytes;
 	/* Another stage may have another default. */
 	if (options->stage != job->options.stage)
 		same.parameter_placement = job->options.parameter_placement;
@@ -118,6 +120,7 @@ static struct job_shape shape_of(const struct job *job)
 				   .stage = options->stage,
 				   .parameter_placement = options->parameter_placement,
 				   .gradient_buffers = options->gradient_buffers,
+				   .gradient_bytes = options->gradient_bytes,
 				   .asked_budget = options->host_budget,
 				   .host_budget = job->host_budget,
 				   .is_pushed_once = options->is_pushed_once,
@@ -140,6 +143,7 @@ static struct job_shape asked_shape(const struct job *job, const struct job_opti
 		.stage = options->stage,
 		.parameter_placement = options->parameter_placement,
 		.gradient_buffers = options->gradient_buffers,
+		.gradient_bytes = options->gradient_bytes,
 		.asked_budget = options->host_budget,
 		/* A default is looked up when its owner joins. */
 		.host_budget = options->host_budget ? options->host_budget : job->host_budget,
@@ -156,6 +160,7 @@ static void set_shape(struct job *job, struct job_shape shape)
 	job->options.stage = shape.stage;
 	job->options.parameter_placement = shape.parameter_placement;
 	job->options.gradient_buffers = shape.gradient_buffers;
+	job->options.gradient_bytes = shape.gradient_bytes;
 	job->options.host_budget = shape.asked_budget;
 	job->options.is_pushed_once = shape.is_pushed_once;
 	job->host_budget = shape.host_budget;
@@ -166,13 +171,14 @@ static void set_shape(struct job *job, struct job_shape shape)
 
 static const char *describe(const struct job_shape *shape, char text[SHAPE_TEXT])
 {
-	char budget[16];
+	char budget[16], room[16];
 
 	snprintf(text, SHAPE_TEXT,
-		 "%u rank%s at stage %u%s, with %u gradient buffer%s each and host_budget %s",
+		 "%u rank%s at stage %u%s, with %u gradient buffer%s each%s%s and host_budget %s",
 		 shape->world_size, PLURAL(shape->world_size), shape->stage,
 		 shape->is_pushed_once ? " (pushed_once)" : "", shape->gradient_buffers,
-		 PLURAL(shape->gradient_buffers),
+		 PLURAL(shape->gradient_buffers), shape->gradient_bytes ? " in " : "",
+		 shape->gradient_bytes ? budget_print(shape->gradient_bytes, room) : "",
 		 shape->asked_budget ? budget_print(shape->asked_budget, budget) : "0");
 	return text;
 }

@@ -241,7 +241,8 @@ static struct budget_needs find_needs(const struct setup *setup)
 {
 	const struct job *job = setup->job;
 	uint64_t ranks = job->options.world_size;
-	struct gradient_buffers buffers = gradient_buffers_plan(&job->catalog, job->options.gradient_buffers);
+	struct gradient_buffers buffers = gradient_buffers_plan(&job->catalog, job->options.gradient_buffers,
+								job->options.gradient_bytes);
 	struct budget_needs needs = {
 		.sums = size_sum(setup->sums_bytes, setup->spill.metadata_bytes),
 		.gradients = size_product(ranks, gradient_buffers_bytes(&buffers)),

@@ -104,23 +104,38 @@ static inline uint64_t *directory_sections(struct directory_header *header)
 /* State of a gradient buffer; the client takes and pushes, the daemon frees. */
 enum gradient_buffer_state { GRADIENT_BUFFER_FREE, GRADIENT_BUFFER_HELD, GRADIENT_BUFFER_PUSHED };
 
-/* Of a rank, as the ready says; they lie side by side. The last one may be larger: then it is there for units
- * with more gradients than the others have room for, and for those alone. */
+/* Of a rank, as the ready says. Without a room they lie side by side. The last one may be larger: then it is
+ * there for units with more gradients than the others have room for, and for those alone.
+ * In a room each takes any unit, is as large as that unit's gradients, and lies where the rank wants it. */
 struct gradient_buffers {
 	uint32_t count;
-	uint64_t bytes, last_bytes; /* of each, and of the last */
+	uint64_t bytes, last_bytes; /* of each, and of the last; of a room 0 */
+	uint64_t room;		    /* bytes of all together; 0: there is none */
 };
+
+/* Bytes of a rank's gradients. */
+struct gradient_span {
+	uint64_t first, bytes;
+};
+
+static inline bool gradient_spans_meet(struct gradient_span a, struct gradient_span b)
+{
+	return a.first < b.first ? b.first - a.first < a.bytes : a.first - b.first < b.bytes;
+}
 
 static inline bool gradient_buffer_takes(const struct gradient_buffers *buffers, uint32_t buffer,
 					 uint64_t bytes)
 {
 	bool is_last = buffer + 1 == buffers->count;
 
+	if (buffers->room > 0)
+		return buffer < buffers->count && bytes <= buffers->room;
 	if (bytes > buffers->bytes)
 		return is_last && bytes <= buffers->last_bytes;
 	return buffer < buffers->count && (!is_last || buffers->last_bytes == buffers->bytes);
 }
 
+/* Without a room. */
 static inline uint64_t gradient_buffer_offset(const struct gradient_buffers *buffers, uint32_t buffer)
 {
 	return buffer * buffers->bytes;

@@ -14,9 +14,10 @@
 
 static bool push_one_by_one(Tierd__Wire__JobOpen *job)
 {
-	bool is_changed = job->gradient_buffers != 1;
+	bool is_changed = job->gradient_buffers != 1 || job->gradient_bytes > 0;
 
 	job->gradient_buffers = 1;
+	job->gradient_bytes = 0;
 	return is_changed;
 }
 

@@ -204,8 +204,14 @@ static void apply_flags(const struct plan_request *request, Tierd__Wire__JobOpen
 		job->groups[i]->moments = (uint32_t)request->moments;
 	if (request->gradients != PLACEMENT_DEFAULT)
 		job->gradient_placement = request->gradients;
-	if (request->gradient_buffers > 0)
+	if (request->gradient_buffers > 0) {
 		job->gradient_buffers = request->gradient_buffers;
+		job->gradient_bytes = 0;
+	}
+	if (request->gradient_bytes > 0) {
+		job->gradient_buffers = request->gradient_buffers;
+		job->gradient_bytes = request->gradient_bytes;
+	}
 	if (request->durability != DURABILITY_DEFAULT)
 		job->durability = request->durability;
 	if (request->snapshots >= 0)

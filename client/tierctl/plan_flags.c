@@ -123,6 +123,13 @@ static int set_gradient_buffers(struct plan_request *request, const char *value)
 	return set_small(&request->gradient_buffers, value, WIRE_MAX_GRADIENT_BUFFERS);
 }
 
+static int set_gradient_bytes(struct plan_request *request, const char *value)
+{
+	int r = plan_parse_bytes(value, &request->gradient_bytes);
+
+	return r == 0 && request->gradient_bytes - 1 >= WIRE_MAX_GRADIENT_BYTES ? -EINVAL : r;
+}
+
 static int set_gradients(struct plan_request *request, const char *value)
 {
 	request->gradients = strcmp(value, "nvme") == 0 ? PLACEMENT_NVME : PLACEMENT_HOST;
@@ -203,6 +210,7 @@ static const struct plan_flag {
 	{ "largest-unit", set_largest_unit, COUNT_HELP },
 	{ "micro-batches", set_micro_batches, "a number from 1 to 65536" },
 	{ "gradient-buffers", set_gradient_buffers, "a number from 1 to 64" },
+	{ "gradient-bytes", set_gradient_bytes, SIZE_HELP },
 	{ "gradients", set_gradients, "host or nvme" },
 	{ "frozen", set_frozen, SIZE_HELP },
 	{ "blobs", set_blobs, SIZE_HELP },

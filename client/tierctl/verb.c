@@ -144,6 +144,8 @@ static const struct verb_flag plan_flags[] = {
 	{ "local-ranks", "K", "ranks on this node (all)" },
 	{ "gradients", "host|nvme", "where their sums are (host, if they fit)" },
 	{ "gradient-buffers", "N", "of each rank (2)" },
+	{ "gradient-bytes", "SIZE",
+	  "of each rank's room for gradients, in the place of buffers of fixed sizes" },
 	{ "frozen", "SIZE", "of tensors that are not trained, beside --parameters (0)" },
 	{ "blobs", "SIZE", "room for what trainers keep beside the state (none)" },
 	{ "largest-unit", "N", "elements of the largest layer of --parameters (a 32nd to a half)" },

@@ -94,6 +94,10 @@ static const struct flag flags[] = {
 	{ "host-budget", "BYTES",
 	  "of host memory for the job, such as 8G (K, M, G, T); 0: what the daemon has left", FLAG_BYTES,
 	  AT(host_budget), 0, 0x1p63, NULL },
+	{ "gradient-bytes", "BYTES",
+	  "of each rank's room for gradients; 0: two buffers as large as a layer's, and one for the "
+	  "embedding",
+	  FLAG_BYTES, AT(gradient_bytes), 0, 0x1p50, NULL },
 	{ "durability", "step|none|SECONDS", "how often steps are committed; default: what the daemon says",
 	  FLAG_TEXT, AT(durability_text), 0, 0, NULL },
 	{ "snapshots", "N", "to have room for on NVMe, when the job is made", FLAG_COUNT, AT(snapshots), 0,

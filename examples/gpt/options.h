@@ -33,10 +33,10 @@ struct options {
 	bool is_plain;
 	const char *socket, *job;
 	uint64_t stage, mode, parameters_on, optimizer_on,
-		gradients_on;	       /* enum option_mode, enum option_placement */
-	uint64_t host_budget, timeout; /* bytes, seconds */
-	const char *durability_text;   /* --durability: step, none or SECONDS */
-	uint64_t durability;	       /* seconds, DURABILITY_…, or 0: what the daemon says */
+		gradients_on;			       /* enum option_mode, enum option_placement */
+	uint64_t host_budget, gradient_bytes, timeout; /* bytes, bytes, seconds */
+	const char *durability_text;		       /* --durability: step, none or SECONDS */
+	uint64_t durability; /* seconds, DURABILITY_…, or 0: what the daemon says */
 	uint64_t snapshots;
 	const char *source;
 	bool with_optimizer;

@@ -353,6 +353,7 @@ static int open_job(struct tierd *tierd, const struct options *options)
 	job.optimizer_placement = placement_of(options->optimizer_on);
 	job.gradient_placement = placement_of(options->gradients_on);
 	job.host_budget = options->host_budget;
+	job.gradient_bytes = options->gradient_bytes;
 	job.durability = durability_of(options->durability);
 	job.snapshots = (uint32_t)options->snapshots;
 	job.source = options->source;

@@ -1,6 +1,8 @@
 /* As many gradient buffers as a job was opened with are held at once, of whichever units, though the largest
  * one has a buffer of its own; each is zero at first, and nobody else's as long as it is held. Two ranks
- * take, push and discard as chance will have it, so that what one pushes waits for the other. */
+ * take, push and discard as chance will have it, so that what one pushes waits for the other.
+ * In a room of so many bytes it is as many as have a place there; and who is refused follows from what the
+ * rank itself did, not from what came back when. */
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -24,7 +26,8 @@ struct rank {
 	pthread_t thread;
 	const uint64_t *sizes;
 	uint32_t units, number, buffers, held;
-	uint64_t seed;
+	uint64_t seed, room;
+	uint64_t refusals; /* of a room: which of all that it took */
 	struct tierd_job *job;
 	float *values[UNITS]; /* of what it holds; NULL */
 	float stamps[UNITS];
@@ -44,8 +47,12 @@ static void expect_all(const float *values, uint64_t count, float value)
 static void take(struct rank *rank, uint32_t unit)
 {
 	struct tierd_view view;
+	int r = tierd_gradients(rank->job, unit, &view);
 
-	OK(tierd_gradients(rank->job, unit, &view));
+	rank->refusals = rank->refusals * 31 + (r == -ENOBUFS);
+	if (r == -ENOBUFS && rank->room > 0 && rank->held > 0)
+		return;
+	OK(r);
 	rank->values[unit] = tierd_at(&view, 0);
 	rank->stamps[unit] += 1;
 	expect_all(rank->values[unit], rank->sizes[unit], 0);
@@ -67,6 +74,8 @@ static bool is_shared(const struct rank *rank, uint32_t unit)
 {
 	bool is_held = false;
 
+	if (rank->room > 0)
+		return false;
 	for (uint32_t i = 0; i < rank->units; i++)
 		is_held |= rank->units == UNITS && rank->sizes[i] >= 60000 && rank->values[i];
 	return is_held && rank->sizes[unit] >= 60000;
@@ -104,6 +113,7 @@ static void *run(void *argument)
 	struct tierd_job_options options = support_options("room", rank->number, 2);
 
 	options.gradient_buffers = rank->buffers;
+	options.gradient_bytes = rank->room;
 	OK(tierd_job_open(node, &options, &rank->job));
 	for (uint32_t i = 0; i < rank->units; i++) {
 		char name[16];
@@ -118,13 +128,13 @@ static void *run(void *argument)
 	return NULL;
 }
 
-static void play(const uint64_t *of, uint32_t buffers, uint64_t seed)
+static uint64_t play(const uint64_t *of, uint32_t buffers, uint64_t room, uint64_t seed)
 {
 	struct rank ranks[2];
 
 	for (uint32_t i = 0; i < 2; i++) {
 		ranks[i] = (struct rank){
-			.sizes = of, .number = i, .buffers = buffers, .seed = 2 * seed + i + 1
+			.sizes = of, .number = i, .buffers = buffers, .room = room, .seed = 2 * seed + i + 1
 		};
 		while (ranks[i].units < UNITS && of[ranks[i].units] > 0)
 			ranks[i].units++;
@@ -133,6 +143,18 @@ static void play(const uint64_t *of, uint32_t buffers, uint64_t seed)
 	for (uint32_t i = 0; i < 2; i++)
 		REQUIRE(pthread_join(ranks[i].thread, NULL) == 0);
 	support_drop("room");
+	return ranks[0].refusals * 31 + ranks[1].refusals;
+}
+
+static void play_in_rooms(const uint64_t *of, uint64_t seed)
+{
+	static const uint64_t rooms[] = { 1, 250000, 300000, 600000 };
+
+	for (size_t i = 0; i < sizeof(rooms) / sizeof(*rooms); i++) {
+		uint64_t refusals = play(of, 1 + (uint32_t)(i + seed) % 4 * 3, rooms[i], seed + i);
+
+		REQUIRE(play(of, 1 + (uint32_t)(i + seed) % 4 * 3, rooms[i], seed + i) == refusals);
+	}
 }
 
 /* What is held beyond that is refused, with its sizes and what would help. */
@@ -168,6 +190,47 @@ static void more_is_refused_by_name(void)
 	OK(tierd_gradients(job, 1, &view));
 	for (uint32_t unit = 1; unit < 4; unit++)
 		OK(tierd_discard(job, unit));
+	OK(tierd_job_close(job));
+	tierd_disconnect(node);
+	support_drop("more");
+}
+
+/* An embedding has all of the room, or what is beside it together. */
+static void more_than_the_room_is_refused_by_name(void)
+{
+	struct tierd_node *node = support_connect();
+	struct tierd_job_options options = support_options("more", 0, 1);
+	struct tierd_job *job;
+	struct tierd_view view;
+
+	options.gradient_buffers = 3;
+	options.gradient_bytes = 1;
+	OK(tierd_job_open(node, &options, &job));
+	support_define(job, "embedding", TIERD_FP32, 64 * 1024, 1);
+	for (unsigned i = 0; i < 6; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "h%u", i);
+		support_define(job, name, TIERD_FP32, 16 * 1024, 1);
+	}
+	OK(tierd_job_ready(job, PATIENCE_MS, NULL));
+	OK(tierd_gradients(job, 0, &view));
+	FAILS(tierd_gradients(job, 1, &view), -ENOBUFS,
+	      "the gradients of \"h0\" take 64 KiB, and this rank holds 256 KiB of its room of 256 KiB for 1 "
+	      "unit, one of them \"embedding\"; push or discard some, or open the job with more "
+	      "gradient_bytes");
+	OK(tierd_push(job, 0));
+	for (uint32_t unit = 1; unit < 4; unit++)
+		OK(tierd_gradients(job, unit, &view));
+	FAILS(tierd_gradients(job, 4, &view), -ENOBUFS,
+	      "holds 192 KiB of its room of 256 KiB for 3 units, one of them \"h0\"; push or discard some, "
+	      "or "
+	      "open the job with more gradient_buffers");
+	OK(tierd_push(job, 2));
+	OK(tierd_gradients(job, 4, &view));
+	for (uint32_t unit = 1; unit < 5; unit++)
+		if (unit != 2)
+			OK(tierd_discard(job, unit));
 	OK(tierd_job_close(job));
 	tierd_disconnect(node);
 	support_drop("more");
@@ -210,8 +273,11 @@ int main(void)
 {
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 		for (uint32_t buffers = 1; buffers <= 4; buffers++)
-			play(sizes[i], buffers, i * 16 + buffers);
+			play(sizes[i], buffers, 0, i * 16 + buffers);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+		play_in_rooms(sizes[i], i);
 	more_is_refused_by_name();
+	more_than_the_room_is_refused_by_name();
 	padding_stays_out_of_the_norm();
 	return 0;
 }

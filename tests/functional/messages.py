@@ -108,10 +108,10 @@ class Client:
             os.close(descriptor)
 
 
-def open_job(client, name, mode=0, stage=3, buffers=2):
+def open_job(client, name, mode=0, stage=3, buffers=2, room=0):
     return client.call(
         OPEN,
-        data(1, name) + number(3, 1) + number(4, stage) + number(5, mode) + number(12, buffers) + number(14, 1),
+        data(1, name) + number(3, 1) + number(4, stage) + number(5, mode) + number(12, buffers) + number(14, 1) + number(260, room),
     )
 
 

@@ -84,6 +84,8 @@ def all_ways():
         yield SMALL, 2, 2, ["--moments", moments], [], []
     for gradients, stage in itertools.product(("host", "nvme"), (2, 3)):
         yield README, 2, stage, [], ["--gradients", gradients], ["--gradients-on", gradients]
+    for room in "1", "2M":
+        yield README, 2, 3, [], ["--gradient-bytes", room], ["--gradient-bytes", room]
     for optimizer in "adam", "lion":
         yield SMALL, 1, 3, ["--optimizer", optimizer], [], []
     for optimizer, momentum in ("sgd", "0"), ("momentum", "0.9"):

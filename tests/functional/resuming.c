@@ -32,6 +32,7 @@ static const struct tierd_group heavy[] = { { sizeof(heavy[0]), 1, 0.9f, 0.999f,
 	OPTION(pushed_once, true, NULL)                                                                      \
 	OPTION(host_budget, 64 * MIB, NULL)                                                                  \
 	OPTION(gradient_buffers, UNITS, NULL)                                                                \
+	OPTION(gradient_bytes, MIB, NULL)                                                                    \
 	/* Less than there is. */                                                                            \
 	OPTION(snapshots, 1, NULL)                                                                           \
 	/* What it is. */                                                                                    \
@@ -181,6 +182,10 @@ static void memory_is_not_changed_under_a_rank(struct tierd_node *node)
 	options.gradient_buffers = UNITS;
 	FAILS(tierd_job_open(node, &options, &other), -EBUSY,
 	      "gradient buffers is 3 here, 2 in the job, which is in use by rank 0");
+	options.gradient_buffers = 0;
+	options.gradient_bytes = MIB;
+	FAILS(tierd_job_open(node, &options, &other), -EBUSY,
+	      "gradient buffers is 64 here, 2 in the job, which is in use by rank 0");
 	OK(tierd_job_close(job));
 }
 

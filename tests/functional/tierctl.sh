@@ -140,6 +140,13 @@ expect_text '--gradient-buffers 1'
 # What is changed for less is not advised where it is so already.
 expect_status 0 "$TIERCTL" plan --layers 8 --stage 3 --host 5M --nvme 1G --gradient-buffers 1 --moments int8 --durability none
 case $output in *'--gradient-buffers 1 '* | *'--moments '* | *'all of these'*) fail "it is so already: $output" ;; esac
+# A room as large as the largest unit is one buffer; what it has more it takes, and one buffer is advised.
+expect_status 0 "$TIERCTL" plan --layers 8 --stage 3 --host 12M --nvme 1G --gradient-bytes 8M
+expect_text '--gradient-buffers 1'
+json '[p["host_buffer_bytes"] for p in j["stages"][0]["placements"]] == [8 << 20] * 4' \
+	plan --layers 8 --stage 3 --host 1G --nvme 1G --gradient-bytes 8M
+expect_status 2 "$TIERCTL" plan --layers 8 --gradient-bytes 0
+expect_text 'a size such as 64G'
 expect_status 1 env TIERD="$scratch/none" "$TIERCTL" plan --layers 8
 expect_text "tierd, which plans, is not at $scratch/none"
 expect_status 1 env TIERD=/bin/true "$TIERCTL" plan --layers 8

@@ -125,6 +125,11 @@ def lacking(who, unit, bits, buffer=0):
     return ask(who, "push", _1=1, _2=1, _3=unit, _4=buffer, _6=bits) + settle()
 
 
+def pushed_in_room(who, buffer=0):
+    return (ask(who, "push", _1=1, _2=1, _3=0, _4=buffer, _260=buffer * 512)
+            + ask(who, "push", _1=1, _2=1, _3=1, _4=buffer + 1, _260=50176 + buffer * 512))
+
+
 def own(who, first, epoch=1, finish=True):
     """Reads gradients of a part of the first unit, writes masters there, and finishes."""
     return (ask(who, "read", _1=1, _2=0, _3=0, _4="gradient", _5=first, _6=100) + settle()
@@ -237,6 +242,11 @@ SEEDS = {
     "verify_dropped": begun(0, 1) + ask(1, "verify", _1="play") + ask(0, "verify", _1="play") + ask(1, "drop", _1="play", _4=1) + settle(),
     "drain": begun(0, 1) + settle() + ask(1, "drain") + opened(1, 1, 3, "more") + train(0) + settle()
              + ask(1, "drain", _1=1) + opened(1, 1, 3, "more") + settle(),
+    "room": begun(0, 2, _260=100000) + begun(1, 2, _260=100000) + settle() + pushed_in_room(0) + ask(0, "push", _1=1, _2=1, _3=1, _4=6, _260=256)
+            + ask(0, "push", _1=1, _2=1, _3=1, _4=7, _260=-256) + ask(0, "wait", _1=1, _2=1, _3=0, _4=2, _260=512, _261=60000) + settle() + pushed_in_room(0, 8)
+            + ask(0, "wait", _1=1, _2=1, _3=0, _4=9, _260=-1, _261=-1) + settle() + pushed_in_room(1) + settle() + step(0) + step(1) + settle()
+            + pushed_in_room(0) + die(1) + settle(),
+    "room-small": begun(0, 1, 2, _12=1, _260=1) + settle() + pushed_in_room(0) + settle() + step(0) + settle(),
     "small": begun(0, 1, 3, _11=1000000) + settle(),
 }
 

@@ -27,6 +27,7 @@ int actor_open(struct actor *actor, const struct actor_job *job)
 	open.nonfinite = job->nonfinite;
 	open.host_budget = job->host_budget;
 	open.blob_bytes = job->blob_bytes;
+	open.gradient_bytes = job->gradient_bytes;
 	open.snapshots = job->snapshots;
 	open.parameter_placement = job->parameter_placement;
 	open.optimizer_placement = job->optimizer_placement;

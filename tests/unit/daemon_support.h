@@ -145,7 +145,7 @@ const char *actor_message(const struct actor *actor);
 struct actor_job {
 	const char *name;
 	uint32_t rank, world_size, stage, mode, nonfinite;
-	uint64_t host_budget, blob_bytes;
+	uint64_t host_budget, blob_bytes, gradient_bytes;
 	uint32_t snapshots;
 	uint32_t parameter_placement, optimizer_placement, gradient_placement, optimizer, durability;
 	enum wire_moments moments;

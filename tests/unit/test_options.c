@@ -47,6 +47,10 @@ static void what_is_not_given_is_filled_in(void **state)
 	assert_int_equal(options.parameter_placement, PLACEMENT_NVME);
 	assert_int_equal(options.optimizer_placement, PLACEMENT_NVME);
 	assert_int_equal(options.gradient_buffers, 2);
+	open.gradient_bytes = 1;
+	assert_int_equal(read_options(&open, &options), 0);
+	assert_int_equal(options.gradient_buffers, 64);
+	open.gradient_bytes = 0;
 	assert_int_equal(options.io_weight, 100);
 	assert_int_equal(options.group_count, 1);
 	assert_string_equal(options.optimizer->name, "adamw");
@@ -78,6 +82,7 @@ static void wrong_values_are_refused(void **state)
 	REFUSED(parameter_placement, 4, "placement");
 	REFUSED(gradient_placement, 4, "placement");
 	REFUSED(gradient_buffers, 65, "65 gradient buffers");
+	REFUSED(gradient_bytes, UINT64_MAX, "gradient_bytes is 18446744073709551615; 1125899906842624 are");
 	REFUSED(sharing, 3, "no sharing 3");
 	REFUSED(durability, 86401, "durability is 86401 s");
 	REFUSED(durability, UINT32_MAX - 2, "1 to 86400 seconds");

@@ -51,6 +51,7 @@ static Tierd__Wire__JobOpen rich_options(void)
 	open.host_budget = 100 * MIB;
 	open.nvme_budget = 200 * MIB;
 	open.gradient_buffers = 3;
+	open.gradient_bytes = 3 * MIB;
 	open.io_weight = 7;
 	open.durability = 3;
 	open.blob_bytes = 100000;
@@ -458,6 +459,7 @@ static void the_definition_has_one_length_in_all_shapes(void **state)
 			assert_int_equal(record_definition_bytes(job), bytes);
 		job->options.host_budget = UINT64_MAX >> (15 * i);
 		job->options.gradient_buffers = (uint32_t)(1 + 21 * i);
+		job->options.gradient_bytes = WIRE_MAX_GRADIENT_BYTES >> (12 * i);
 		job->options.snapshot_every = UINT64_MAX >> (7 * i);
 		job->is_retention_set = i % 2 == 0;
 		record = encode(job);
@@ -466,6 +468,7 @@ static void the_definition_has_one_length_in_all_shapes(void **state)
 		assert_int_equal(back->options.world_size, worlds[i]);
 		assert_int_equal(back->options.host_budget, job->options.host_budget);
 		assert_int_equal(back->options.gradient_buffers, job->options.gradient_buffers);
+		assert_int_equal(back->options.gradient_bytes, job->options.gradient_bytes);
 		assert_int_equal(back->options.snapshot_every, job->options.snapshot_every);
 		assert_int_equal(back->is_retention_set, job->is_retention_set);
 		job_drop(back);

@@ -202,6 +202,7 @@ const struct field job_option_fields[] = {
 	OPTION(optimizer_placement, FIELD_U32),
 	OPTION(host_budget, FIELD_U64),
 	OPTION(gradient_buffers, FIELD_U32),
+	OPTION(gradient_bytes, FIELD_U64),
 	OPTION(strict, FIELD_BOOL),
 	OPTION(takeover, FIELD_BOOL),
 	OPTION(seed, FIELD_U64),

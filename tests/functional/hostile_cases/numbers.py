@@ -9,7 +9,7 @@ from messages import READY as READY_FIELD
 BEYOND = 0xFFFFFFFF
 # In the messages of JobOpen, Group, Tensor and Rates.
 WORLD, STAGE, MODE, OPTIMIZER, CLIP, NONFINITE, PARAMETERS, MOMENTS, BUDGET, BUFFERS = range(3, 13)
-HAS_CLIP = 240
+HAS_CLIP, ROOM = 240, 260
 RANK, GROUPS, SCALE, INTERVAL, GROWTH, BACKOFF, MINIMUM, WEIGHT, NVME, SHARING, DURABILITY = 2, 16, 17, 18, 19, 20, 21, 22, 40, 43, 160
 
 
@@ -29,7 +29,7 @@ def options():
         (OPTIMIZER, "optimizer", (99, BEYOND), "no optimizer"), (NONFINITE, "nonfinite", (2, BEYOND), "no treatment"),
         (PARAMETERS, "parameter placement", (99, BEYOND), "placement"),
         (MOMENTS, "optimizer placement", (99, BEYOND), "placement"),
-        (BUFFERS, "gradient buffers", (65, BEYOND), "gradient buffers"), (WEIGHT, "io_weight", (10001, BEYOND), "io_weight"),
+        (BUFFERS, "gradient buffers", (65, BEYOND), "gradient buffers"), (ROOM, "gradient_bytes", ((1 << 50) + 1, (1 << 64) - 1), "gradient_bytes is"), (WEIGHT, "io_weight", (10001, BEYOND), "io_weight"),
         (SHARING, "sharing", (3, BEYOND), "no sharing"), (DURABILITY, "durability", (86401, BEYOND - 2), "durability is"),
     ):
         for value in values:

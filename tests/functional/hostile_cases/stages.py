@@ -1,11 +1,11 @@
 """Requests that are right, at a stage where they are not, or about what is not there; and requests with nothing in them."""
-from hostile_cases.case import BUFFERS, DEFINED, EPOCH, FINE, GONE, GREETED, JOB, LEFT, OPENED, READY, UNITS, Answered, Case, one_of
+from hostile_cases.case import BUFFERS, DEFINED, ELEMENTS, EPOCH, FINE, GONE, GREETED, JOB, LEFT, OPENED, READY, UNITS, Answered, Case, one_of
 from hostile_cases.request import KINDS, of_job, of_reader, piece_to_read
 from messages import FORK, RESERVE, RETAIN, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS
 from messages import (
     AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
     PUSH, READ, READ_MANY, READER_OPEN, READY as READY_FIELD, RELEASE, SCRUB, STATISTICS, STEP, TENSORS, UNITS as UNITS_FIELD, VERIFY, WAIT, WRITE, WRITE_BEGIN,
-    WRITE_END, codes, data, number, rates, varint,
+    WRITE_END, codes, data, define, number, open_job, rates, varint,
 )
 
 NOT_READY = Answered("EINVAL", "this rank has not called tierd_job_ready")
@@ -107,6 +107,28 @@ def writing(*then):
     return act
 
 
+def in_room(client):
+    """Gradients outside of the room that a rank has for them, over others, and waits for what is nowhere."""
+    status, text, opened = open_job(client, "hostile", buffers=4, room=3 * 4096)
+    assert status == 0 and opened[1] == JOB, (text, opened)
+    for unit in range(UNITS):
+        assert define(client, JOB, f"unit{unit}", ELEMENTS)[0] == 0
+    assert client.call(READY_FIELD, number(1, JOB) + number(2, 20000))[0] == 0
+
+    def refused(field, words, **fields):
+        code, text, _ = client.call(field, here(**fields))
+        assert code == CODES["EINVAL"] and words in text, (code, text)
+
+    for offset in (3 * 4096, 2 * 4096 + 256, 1 << 40, 1 << 63, -256):
+        refused(PUSH, "cannot lie at byte", _3=0, _4=0, _260=offset)
+    for offset in (1, 255, 257, -1):
+        refused(PUSH, "cannot lie at byte", _3=0, _4=0, _260=offset)
+    refused(PUSH, "no gradient buffer 4", _3=0, _4=4)
+    for offset, count in ((0, 0), (0, -1), (-1, -1), (1 << 63, 1 << 63), (4096, 4096)):
+        assert client.call(WAIT, here(_3=0, _4=BEYOND, _260=offset, _261=count))[0] == 0
+    assert client.call(PUSH, here(_3=0, _4=0, _260=4096))[0] == 0
+
+
 CASES = [
     *empty(),
     *without_job(),
@@ -114,6 +136,8 @@ CASES = [
     *other_epochs(),
     *other_units(),
     *(left_then(field, body) for field, body in of_job().items()),
+    Case("gradients all over a room", GREETED, in_room, None),
+    *(Case(f"a push from byte {at} where there is no room", READY, (PUSH, here(_260=at)), Answered("EINVAL", "is not for unit")) for at in (256, -1)),
     Case("a second ready", READY, (READY_FIELD, number(1, JOB)), Answered("EINVAL", "")),
     Case("a unit after ready", READY, (DEFINE, of_job()[DEFINE]), Answered("EINVAL", "one too many")),
     Case("a unit twice", DEFINED, (DEFINE, number(1, JOB) + data(2, "unit0") + of_job()[DEFINE][8:]),

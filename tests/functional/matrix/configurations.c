@@ -19,7 +19,8 @@ static void tighten(struct configuration *configuration)
 		configuration->gradient_buffers = 64;
 }
 
-/* Stages 0 to 3 in host memory, with one gradient buffer or two, and in as little as possible beside NVMe. */
+/* Stages 0 to 3 in host memory, with one gradient buffer or two, or with a room for the largest unit (0), and
+ * in as little as possible beside NVMe. */
 static unsigned add_stages(const struct configuration *base, struct configuration *all)
 {
 	for (unsigned i = 0; i < 8; i++) {
@@ -30,7 +31,7 @@ static unsigned add_stages(const struct configuration *base, struct configuratio
 		all[i].stage = stage;
 		all[i].has_nvme_parameters = is_nvme && stage == 3;
 		all[i].has_nvme_optimizer = is_nvme;
-		all[i].gradient_buffers = 1 + (i + base->ranks / 2 + base->micro_batches / 2) % 2;
+		all[i].gradient_buffers = (i + base->ranks / 2 + base->micro_batches / 2) % 3;
 		if (is_nvme)
 			tighten(&all[i]);
 	}

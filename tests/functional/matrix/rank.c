@@ -112,6 +112,7 @@ void rank_join(struct rank *rank, uint64_t host_budget)
 	options.gradient_placement = configuration->gradient_placement;
 	options.host_budget = host_budget;
 	options.gradient_buffers = configuration->gradient_buffers;
+	options.gradient_bytes = configuration->gradient_buffers == 0;
 	options.pushed_once = configuration->micro_batches == 1;
 	options.seed = rank->model.seed;
 	options.group_count = MODEL_GROUPS;
