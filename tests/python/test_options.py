@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
+import subprocess
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 import tierd.torch
-from conftest import Daemon
+from conftest import TIERCTL, Daemon
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +57,59 @@ def test_zero_grad_before_the_step_gives_gradients_up() -> None:
             optimizer.zero_grad()
     assert torch.allclose(model.state_dict()["weight"], plain.weight, atol=1e-6)
     tierd.torch.close(model)
+
+
+class Words(nn.Module):
+    """An embedding, blocks, and a norm whose gradients come first and last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(3000, 64)
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(64, 64), nn.Tanh()) for _ in range(4))
+        self.norm = nn.LayerNorm(64)
+        self.first = nn.Parameter(torch.zeros(64))
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(words) + self.first
+        for block in self.blocks:
+            x = x + block(x)
+        normed: torch.Tensor = self.norm(x)
+        return normed
+
+
+def promised(job: str) -> int:
+    listed = subprocess.run([TIERCTL, "--json", "jobs"], capture_output=True, check=True, text=True)
+    return next(int(entry["promised_bytes"]) for entry in json.loads(listed.stdout) if entry["name"] == job)
+
+
+def test_gradients_of_an_embedding_and_of_blocks_share_a_room() -> None:
+    units = ["Sequential", "Embedding"]
+    results, sizes = [], []
+    options: list[dict[str, Any]] = [{"gradient_bytes": 1}, {}, {"gradient_buffers": 4}, {"gradient_bytes": 1 << 21}]
+    for number, option in enumerate(options):
+        torch.manual_seed(3)
+        model = Words()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        tierd.torch.initialize(model, optimizer, job=f"room{number}", units=units, **option)
+        for step in range(3):
+            for micro_batch in range(2):
+                words = torch.arange(32) * (step + 7) * (micro_batch + 1) % 3000
+                model(words).square().sum().backward()
+            optimizer.step()
+        results.append({name: value.clone() for name, value in model.state_dict().items()})
+        sizes.append(promised(f"room{number}"))
+        tierd.torch.close(model)
+    for result in results[1:]:
+        assert all(torch.equal(value, results[0][name]) for name, value in result.items())
+    # The largest unit: 750 KiB; three blocks of 16 KiB and a bias; and a buffer of the largest besides four.
+    largest, block = 3000 * 64 * 4, 64 * 64 * 4 + 1024
+    assert sizes[1] - sizes[0] == -(-(largest + 3 * block) // 4096) * 4096 - -(-largest // 4096) * 4096
+    assert sizes[2] - sizes[0] > 3 * block
+    assert sizes[3] - sizes[0] == (1 << 21) - -(-largest // 4096) * 4096
+    with pytest.raises(tierd.Error, match=r"gradient_bytes is \d+; \d+ are allowed at most"):
+        tierd.torch.initialize(
+            Words(), torch.optim.SGD(Words().parameters(), lr=0.1), job="room", gradient_bytes=1 << 60
+        )
 
 
 def test_a_step_without_gradients_is_refused() -> None:

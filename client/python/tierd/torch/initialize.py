@@ -18,12 +18,12 @@ from tierd.torch import compat
 from tierd.torch import optimizer as optimizers
 from tierd.torch.checks import check
 from tierd.torch.clipping import clip_grad_norm_
-from tierd.torch.job import TorchJob, open_jobs
+from tierd.torch.job import TorchJob, is_trained, open_jobs
 from tierd.torch.kept import Kept
 from tierd.torch.ranks import from_environment
 from tierd.torch.resume import Stateful
 from tierd.torch.save import write_model
-from tierd.torch.units import Chooser, choose
+from tierd.torch.units import Chooser, choose, room_for_gradients
 from tierd.torch.writes import catch_writes
 
 Batch = TypeVar("Batch")
@@ -39,6 +39,7 @@ def initialize(
     rank: int | None = None,
     world_size: int | None = None,
     units: Chooser | None = None,
+    gradient_bytes: int | None = None,
     random_states: bool = True,
     socket: str | None = None,
     nvme: str | None = None,
@@ -56,6 +57,8 @@ def initialize(
         rank, world_size: None: what torchrun, Slurm or Open MPI say.
         units: names of classes whose modules are gathered as one, or a function of a module's name and the module;
             None: the blocks of the model (units.choose).
+        gradient_bytes: of each rank's room for gradients on their way to the daemon, at least the largest unit's; None: room for
+            that and three others. The more there is, the less backward waits for gradients to be summed.
         random_states: those of torch, Python and NumPy are kept with each step, and come back with it.
         socket: where the daemon listens; None: $TIERD_SOCKET, else the usual places. Where none listens a private one is
             started, which ends with this node's ranks and says so on standard error (tierd.daemon.find_or_start).
@@ -79,10 +82,12 @@ def initialize(
         "stage": stage,
         "optimizer": optimizers.kind_of(optimizer),
         "nonfinite": _core.NONFINITE_REPORT,
-        "gradient_buffers": 4,
         "blob_bytes": kept.bytes_needed(world_size),
         **options,
     }
+    if "gradient_buffers" not in options or gradient_bytes is not None:
+        room = room_for_gradients(plans, lambda parameter: is_trained(parameter, groups))
+        settings["gradient_bytes"] = room if gradient_bytes is None else gradient_bytes
     node = _core.Node(socket or find_or_start(nvme), reconnect_ms)
     core = node.open_job(settings, optimizers.groups_to_open(optimizer))
     torch_job = TorchJob(job, core, model, kept, optimizer.param_groups, world_size, max_grad_norm, rank)

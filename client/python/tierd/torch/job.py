@@ -105,7 +105,7 @@ class TorchJob:
         """Takes the values out of the model, which from now on sees them when it needs them."""
         by_module: dict[int, tuple[nn.Module, list[Unit]]] = {}
         for plan, unit in zip(plans, self.units, strict=True):
-            trained = [i for i, entry in enumerate(plan.entries) if _is_trained(entry.parameter, groups)]
+            trained = [i for i, entry in enumerate(plan.entries) if is_trained(entry.parameter, groups)]
             if trained:
                 self._hooks.train(unit, trained)
             for module in plan.modules:
@@ -263,13 +263,13 @@ def _close_at_exit(job: weakref.ref[TorchJob]) -> None:
         there.detach()
 
 
-def _is_trained(parameter: nn.Parameter, groups: dict[int, int]) -> bool:
+def is_trained(parameter: nn.Parameter, groups: dict[int, int]) -> bool:
     return parameter.requires_grad and id(parameter) in groups
 
 
 def _tensor(names: list[str], parameter: nn.Parameter, groups: dict[int, int]) -> dict[str, Any]:
     """A parameter's definition. tierd.Error: a type that is not supported."""
-    tensor: dict[str, Any] = {"name": names[0], "is_frozen": not _is_trained(parameter, groups)}
+    tensor: dict[str, Any] = {"name": names[0], "is_frozen": not is_trained(parameter, groups)}
     if len(names) > 1:
         tensor["alias"] = names[1]
     if parameter.dtype in _FORMATS:

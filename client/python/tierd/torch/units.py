@@ -10,6 +10,9 @@ from torch import nn
 # Outside of blocks a parameter of at least so many elements is a unit of its own; smaller ones share units up to that.
 LARGE = 1 << 20
 
+# Elements, of whose multiples tensors take no more.
+ALIGN = 256
+
 Chooser = Sequence[str] | Callable[[str, nn.Module], bool]
 
 
@@ -32,6 +35,20 @@ class Plan:
     @property
     def elements(self) -> int:
         return sum(entry.parameter.numel() for entry in self.entries)
+
+    def gradient_bytes(self, is_trained: Callable[[nn.Parameter], bool]) -> int:
+        """What its gradients take, with what lies between the tensors, at most."""
+        trained = [entry.parameter for entry in self.entries if is_trained(entry.parameter)]
+        return sum(-(-parameter.numel() // ALIGN) * ALIGN * parameter.element_size() for parameter in trained)
+
+
+def room_for_gradients(plans: list[Plan], is_trained: Callable[[nn.Parameter], bool]) -> int:
+    """Bytes of a rank's room for gradients: the largest unit's, and those of three others that are summed meanwhile.
+
+    Two units may be larger than the others without being among these: an embedding and a head.
+    """
+    sizes = sorted((plan.gradient_bytes(is_trained) for plan in plans), reverse=True)
+    return sizes[0] + 3 * sizes[:3][-1] if sizes else 0
 
 
 def choose(model: nn.Module, chooser: Chooser | None = None) -> list[Plan]:
