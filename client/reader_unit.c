@@ -51,6 +51,7 @@ static int take_tensor(const Tierd__Wire__Tensor *wire, struct tierd_tensor *ten
 	is_complete &= copy_text(wire->alias, &tensor->alias);
 	is_complete &= copy_text(wire->slice_of, &tensor->slice_of);
 	is_complete &= copy_text(wire->dtype, &tensor->dtype);
+	tensor->gradient_format = wire->gradient_format;
 	tensor->format = wire->format;
 	tensor->dimensions = (uint32_t)wire->n_shape;
 	for (size_t i = 0; i < wire->n_shape; i++)

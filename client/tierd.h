@@ -255,9 +255,10 @@ struct tierd_tensor {
 	uint64_t slice_row;    /* the first of them */
 	uint64_t slice_rows;   /* rows of the larger tensor */
 	const char *dtype;     /* of TIERD_BYTES: what they are in a file, dtype and shape as in "I64[2,3]"; NULL: "U8", in the tensor's shape */
+	uint32_t gradient_format; /* enum tierd_format of its gradients: its own, or TIERD_FP32; 0: its own. All trained tensors of a unit that have one format, and whose moments have one, have the same */
 };
 #define TIERD_TENSOR_INIT { sizeof(struct tierd_tensor), NULL, NULL, TIERD_BF16, 0, { 0 }, 0, false, \
-	TIERD_INITIALIZE_NONE, 0.0, 0.0, NULL, 0, 0, NULL }
+	TIERD_INITIALIZE_NONE, 0.0, 0.0, NULL, 0, 0, NULL, 0 }
 
 /* Defines the next unit; every rank defines the same units in the same order, all of them before the first
  * tierd_tensor_write of any rank, which lays the job out (-EBUSY: it comes too late), unless the job was opened with

@@ -69,6 +69,7 @@ static int check_slice(const struct tierd_tensor *tensor)
 static int check_tensor(const struct tierd_job *job, const struct tierd_tensor *tensor,
 			uint64_t *ret_elements)
 {
+	bool is_wide;
 	int r = check_name("a tensor", tensor->name);
 
 	if (r == 0 && tensor->alias)
@@ -99,6 +100,12 @@ static int check_tensor(const struct tierd_job *job, const struct tierd_tensor *
 				    "tensor \"%s\" has the dtype \"%.32s\", and its own number format; only "
 				    "bytes (TIERD_BYTES) have a dtype",
 				    tensor->name, tensor->dtype);
+	if (!tensor->is_frozen && unit_layout_is_wide(tensor->format, tensor->gradient_format, &is_wide) < 0)
+		return message_fail(
+			-EINVAL,
+			"tensor \"%s\": gradients of format %u; they are in the tensor's own format, or "
+			"in fp32 (TIERD_FP32)",
+			tensor->name, tensor->gradient_format);
 	if (tensor->initializer > TIERD_INITIALIZE_UNIFORM)
 		return message_fail(-EINVAL, "tensor \"%s\": %u is no initializer", tensor->name,
 				    tensor->initializer);
@@ -144,6 +151,7 @@ static void encode_tensor(const struct tierd_tensor *tensor, Tierd__Wire__Tensor
 	ret_wire->slice_row = tensor->slice_row;
 	ret_wire->slice_rows = tensor->slice_rows;
 	ret_wire->dtype = (char *)(tensor->dtype ? tensor->dtype : "");
+	ret_wire->gradient_format = tensor->gradient_format;
 }
 
 /* The unit's tensors as given, which a program of a later version may have made larger; and as they go over
@@ -185,6 +193,7 @@ static int lay_out(const struct tierd_job *job, struct definition *definition, s
 	for (uint32_t i = 0; i < unit->tensor_count; i++) {
 		const struct tierd_tensor *tensor = &definition->tensors[i];
 		uint64_t elements = 0;
+		bool is_wide = false;
 		int r = check_tensor(job, tensor, &elements);
 
 		if (r < 0)
@@ -194,6 +203,11 @@ static int lay_out(const struct tierd_job *job, struct definition *definition, s
 				       elements, &unit->tensors[i]);
 		if (r < 0)
 			return message_fail(r, "unit \"%s\" has more than 2^44 elements", unit->name);
+		/* That all of a section are alike the daemon says. */
+		if (!tensor->is_frozen)
+			unit_layout_is_wide(tensor->format, tensor->gradient_format, &is_wide);
+		if (is_wide)
+			unit_layout_widen(&unit->layout, unit->tensors[i].section);
 		encode_tensor(tensor, &definition->wire[i]);
 		definition->wire[i].shape = definition->tensors[i].shape;
 		definition->pointers[i] = &definition->wire[i];
@@ -208,7 +222,7 @@ static int lay_out(const struct tierd_job *job, struct definition *definition, s
 static void clear_gap(const struct unit *unit, char *gradients, enum unit_section section, uint64_t first,
 		      uint64_t end)
 {
-	uint64_t bytes = section_element_bytes(section);
+	uint64_t bytes = unit_layout_gradient_element(&unit->layout, section);
 
 	memset(gradients + unit_layout_gradient_first(&unit->layout, (int)section) + first * bytes, 0,
 	       (end - first) * bytes);

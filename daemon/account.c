@@ -51,7 +51,7 @@ static void add_unit(const struct job *job, const struct unit *unit, uint32_t ra
 	else
 		reply->logical_parameter_bytes += trainable_bytes(job, unit, first, count, false) +
 						  frozen_bytes(unit) / job->options.world_size;
-	reply->logical_gradient_bytes += sums_are_as_pushed(job) ? unit_trainable_bytes(unit)
+	reply->logical_gradient_bytes += sums_are_as_pushed(job) ? unit_gradient_bytes(unit)
 								 : sizeof(float) * (stage >= 2 ? count : all);
 	reply->logical_optimizer_bytes += stage >= 1 ? trainable_bytes(job, unit, first, count, true)
 						     : trainable_bytes(job, unit, 0, all, true);

@@ -176,7 +176,7 @@ static const struct unit *largest_unit(const struct catalog *catalog)
 	const struct unit *largest = &catalog->units[0];
 
 	for (uint32_t i = 1; i < catalog->unit_count; i++)
-		if (unit_trainable_bytes(&catalog->units[i]) > unit_trainable_bytes(largest))
+		if (unit_gradient_bytes(&catalog->units[i]) > unit_gradient_bytes(largest))
 			largest = &catalog->units[i];
 	return largest;
 }
@@ -185,7 +185,7 @@ static const struct unit *largest_unit(const struct catalog *catalog)
 static void print_remedies(const struct job *job, bool may_move, uint64_t wanted, char text[400])
 {
 	const struct unit *unit = largest_unit(&job->catalog);
-	uint64_t bytes = unit_trainable_bytes(unit);
+	uint64_t bytes = unit_gradient_bytes(unit);
 	uint32_t buffers = job->options.gradient_buffers;
 	int used = snprintf(text, 400, "raise host_budget%s", may_move ? ", or place more on NVMe" : "");
 	char size[16];

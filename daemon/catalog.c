@@ -47,6 +47,7 @@ static int check_slice(const Tierd__Wire__Tensor *wire, char *message, size_t si
 static int check_tensor(const struct catalog *catalog, const Tierd__Wire__Tensor *wire,
 			const struct job_options *options, char *message, size_t size)
 {
+	bool is_wide;
 	int r = check_name(catalog, "tensor", wire->name, message, size);
 
 	if (r == 0 && wire->alias[0])
@@ -83,6 +84,11 @@ static int check_tensor(const struct catalog *catalog, const Tierd__Wire__Tensor
 	if (wire->initializer == INITIALIZE_NORMAL && wire->b < 0)
 		return refuse(message, size, -EINVAL, "tensor \"%s\": its standard deviation is %g, below 0",
 			      wire->name, wire->b);
+	if (!wire->is_frozen && unit_layout_is_wide(wire->format, wire->gradient_format, &is_wide) < 0)
+		return refuse(
+			message, size, -EINVAL,
+			"tensor \"%s\" cannot have gradients of format %u: they are in its own, or in fp32",
+			wire->name, wire->gradient_format);
 	return check_slice(wire, message, size);
 }
 
@@ -136,6 +142,10 @@ static int tensor_set(struct hoard *hoard, struct tensor *tensor, const Tierd__W
 	tensor->group = wire->group;
 	tensor->is_frozen = wire->is_frozen;
 	tensor->initializer = (uint8_t)wire->initializer;
+	tensor->gradient_format =
+		wire->is_frozen || wire->gradient_format == wire->format ? 0 : (uint8_t)wire->gradient_format;
+	if (tensor->gradient_format)
+		unit_layout_widen(layout, tensor->layout.section);
 	tensor->a = wire->a;
 	tensor->b = wire->b;
 	tensor->slice_row = wire->slice_row;
@@ -164,6 +174,23 @@ static int set_tensors(struct catalog *catalog, struct unit *unit, const Tierd__
 	return r;
 }
 
+/* They lie in one piece, which has one format. */
+static int check_gradients(const struct unit *unit, const struct unit_layout *layout, char *message,
+			   size_t size)
+{
+	for (uint32_t i = 0; i < unit->tensor_count; i++) {
+		const struct tensor *tensor = &unit->tensors[i];
+
+		if (tensor->gradient_format == 0 && unit_layout_has_wide(layout, tensor->layout.section))
+			return refuse(
+				message, size, -EINVAL,
+				"unit \"%s\": tensor \"%s\" has gradients in its own format, and others of "
+				"that format have them in fp32; give them the same, or put them in two units",
+				unit->name, tensor->name);
+	}
+	return 0;
+}
+
 static int unit_set(struct catalog *catalog, struct unit *unit, const Tierd__Wire__UnitDefine *definition,
 		    const struct job_options *options, char *message, size_t size)
 {
@@ -177,6 +204,9 @@ static int unit_set(struct catalog *catalog, struct unit *unit, const Tierd__Wir
 		return refuse(message, size, -ENOMEM, "out of memory");
 	unit_layout_init(&layout);
 	r = set_tensors(catalog, unit, definition, options, &layout, message, size);
+	if (r < 0)
+		return r;
+	r = check_gradients(unit, &layout, message, size);
 	if (r < 0)
 		return r;
 	unit_layout_finish(&layout);
@@ -258,7 +288,7 @@ static void count_in(struct catalog *catalog, const struct unit *unit)
 	catalog->trainable += unit->trainable;
 	for (uint32_t i = 0; i < unit->part_count; i++)
 		catalog->section_count += unit->parts[i].elements > 0;
-	count_gradients(catalog, size_align(unit_trainable_bytes(unit), 4096));
+	count_gradients(catalog, size_align(unit_gradient_bytes(unit), 4096));
 }
 
 static int check_definition(const struct catalog *catalog, const Tierd__Wire__UnitDefine *definition,

@@ -36,6 +36,7 @@ struct tensor {
 	double a, b;
 	uint32_t group;
 	uint8_t format, dimensions, initializer;
+	uint8_t gradient_format; /* 0: its own */
 	bool is_frozen;
 	bool has_source; /* its first values are those of another job's: daemon/source.h */
 	bool is_present; /* some rank has a gradient of it in the open step's sum: daemon/gradient.h */
@@ -51,9 +52,10 @@ struct tensor {
 /* What a unit has of a section. */
 struct unit_part {
 	enum unit_section section;
-	uint64_t elements;   /* padded */
-	uint64_t first;	     /* of the numbering through the unit's sections */
-	uint64_t pack_first; /* of the pack's section */
+	bool has_wide_gradients; /* in fp32 instead of the section's format */
+	uint64_t elements;	 /* padded */
+	uint64_t first;		 /* of the numbering through the unit's sections */
+	uint64_t pack_first;	 /* of the pack's section */
 };
 
 struct unit {
@@ -151,12 +153,19 @@ static inline struct unit_part *tensor_part(const struct unit *unit, const struc
 /* Of all its sections, padding included. */
 uint64_t unit_elements(const struct unit *unit);
 uint64_t unit_parameter_bytes(const struct unit *unit);
-/* Of those that are trained: as parameters, or as gradients. */
+/* Of those that are trained. */
 uint64_t unit_trainable_bytes(const struct unit *unit);
+uint64_t unit_gradient_bytes(const struct unit *unit);
 
 static inline uint64_t unit_part_bytes(const struct unit_part *part)
 {
 	return part->elements * section_element_bytes(part->section);
+}
+
+static inline uint64_t unit_part_gradient_bytes(const struct unit_part *part)
+{
+	return part->elements *
+	       (part->has_wide_gradients ? sizeof(float) : section_element_bytes(part->section));
 }
 
 /* Notes that elements have a value now. -E2BIG: in too many separate pieces; -ENOMEM. It cannot fail for as

@@ -59,7 +59,7 @@ struct traits {
 	double a, b;
 	uint32_t initializer;
 	const char *dtype; /* of files; "": not told */
-	bool is_frozen;
+	bool is_frozen, has_wide_gradients;
 };
 
 #define TRAIT_TEXT 256
@@ -98,6 +98,11 @@ static void print_dtype(const struct traits *traits, char text[TRAIT_TEXT])
 	snprintf(text, TRAIT_TEXT, "dtype %s", traits->dtype);
 }
 
+static void print_gradients(const struct traits *traits, char text[TRAIT_TEXT])
+{
+	snprintf(text, TRAIT_TEXT, "gradients in %s", traits->has_wide_gradients ? "fp32" : "its own format");
+}
+
 static int compare_traits(const struct unit *unit, const struct tensor *tensor, const struct traits *here,
 			  const struct traits *job, char *message, size_t size)
 {
@@ -106,6 +111,7 @@ static int compare_traits(const struct unit *unit, const struct tensor *tensor, 
 		void (*print)(const struct traits *traits, char text[TRAIT_TEXT]);
 	} all[] = {
 		{ here->is_frozen != job->is_frozen, print_frozen },
+		{ here->has_wide_gradients != job->has_wide_gradients, print_gradients },
 		{ strcmp(here->alias, job->alias) != 0, print_alias },
 		{ strcmp(here->slice_of, job->slice_of) != 0 || here->slice_row != job->slice_row ||
 			  here->slice_rows != job->slice_rows,
@@ -146,6 +152,8 @@ static int compare_tensor(const struct unit *unit, const struct tensor *tensor,
 		.initializer = wire->initializer,
 		.dtype = wire->dtype,
 		.is_frozen = wire->is_frozen,
+		.has_wide_gradients = !wire->is_frozen && wire->gradient_format != 0 &&
+				      wire->gradient_format != wire->format,
 	};
 	const struct traits job = {
 		.alias = text_of(tensor->alias),
@@ -157,6 +165,7 @@ static int compare_tensor(const struct unit *unit, const struct tensor *tensor,
 		.initializer = tensor->initializer,
 		.dtype = text_of(tensor->dtype),
 		.is_frozen = tensor->is_frozen,
+		.has_wide_gradients = tensor->gradient_format != 0,
 	};
 	int r;
 

@@ -77,7 +77,7 @@ static void take_first_values(const struct chunk *chunk, uint32_t index, uint64_
 	enum master_kind kind = state_master_kind(chunk->section);
 	const char *sum = sum_at(chunk, index, first);
 
-	if (!sums_are_as_pushed(job))
+	if (!sums_are_as_parameters(job, &job->catalog.units[index], chunk->section))
 		memcpy(values, sum, count * sizeof(*values));
 	else if (job->has_masters)
 		format_restore(kind, sum, master, count, values);

@@ -28,6 +28,7 @@ void definition_fill_tensor(const struct tensor *tensor, Tierd__Wire__Tensor *wi
 	wire->slice_row = tensor->slice_row;
 	wire->slice_rows = tensor->slice_rows;
 	wire->dtype = tensor->dtype ? tensor->dtype : wire->dtype;
+	wire->gradient_format = tensor->gradient_format;
 }
 
 /* The unit's tensors from the first on, as far as there is room. */

@@ -50,8 +50,7 @@ static struct gradient_span span_of(const struct member *member, uint32_t buffer
 	const struct contribution *contribution = &member->contributions[buffer];
 
 	return (struct gradient_span){ (uint64_t)((const char *)contribution->data - member->gradients.base),
-				       unit_trainable_bytes(
-					       &member->job->catalog.units[contribution->unit]) };
+				       unit_gradient_bytes(&member->job->catalog.units[contribution->unit]) };
 }
 
 bool gradient_buffers_block(const struct member *member, uint32_t buffer, struct gradient_span wanted)
@@ -84,7 +83,7 @@ uint64_t gradient_buffers_offset(const struct member *member, const Tierd__Wire_
 static int check_room(const struct member *member, const Tierd__Wire__Push *push, char *message, size_t size)
 {
 	const struct unit *unit = &member->job->catalog.units[push->unit];
-	struct gradient_span span = { push->offset, unit_trainable_bytes(unit) };
+	struct gradient_span span = { push->offset, unit_gradient_bytes(unit) };
 
 	if (span.first % UNIT_ALIGN_BYTES != 0 ||
 	    span.first > size_rest(member->job->gradient_buffers.room, span.bytes))

@@ -185,7 +185,7 @@ static bool put_aside(struct job *job, struct contribution *contribution, bool w
 	contribution_take(contribution);
 	contribution->is_reading = true;
 	held->source = contribution;
-	held->source_bytes = unit_trainable_bytes(&job->catalog.units[contribution->unit]);
+	held->source_bytes = unit_gradient_bytes(&job->catalog.units[contribution->unit]);
 	job->reductions_running++;
 	held->work.is_timed = trace_is_on(job);
 	workers_submit(job->node->workers, &held->work);
@@ -207,7 +207,7 @@ static void fail_buffer_waiters(struct member *member)
 			      "buffers, and host_budget has no room to put gradients aside; raise it, or "
 			      "%s, or cut large units into several (slices)",
 			      member->rank, catalog->units[unit].name,
-			      budget_print_needed(unit_trainable_bytes(&catalog->units[unit]), bytes), count,
+			      budget_print_needed(unit_gradient_bytes(&catalog->units[unit]), bytes), count,
 			      stuck ? catalog->units[stuck->unit].name : "?",
 			      member->job->gradient_buffers.room > 0 ? "gradient_bytes" : "gradient_buffers");
 }

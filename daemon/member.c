@@ -184,7 +184,7 @@ bool member_buffer_takes(const struct member *member, uint32_t buffer, uint32_t 
 	const struct job *job = member->job;
 
 	return gradient_buffer_takes(&job->gradient_buffers, buffer,
-				     unit_trainable_bytes(&job->catalog.units[unit]));
+				     unit_gradient_bytes(&job->catalog.units[unit]));
 }
 
 bool member_has_leases(const struct member *member)

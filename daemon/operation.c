@@ -322,7 +322,9 @@ static bool is_split(const struct tensor_operation *operation)
 	enum master_kind kind = state_master_kind(operation_section(operation));
 
 	return operation->kind == OPERATION_WRITE && operation_uses_sums(operation) &&
-	       sums_are_as_pushed(job) && kind != MASTER_ITSELF &&
+	       sums_are_as_parameters(job, &job->catalog.units[operation->unit],
+				      operation_section(operation)) &&
+	       kind != MASTER_ITSELF &&
 	       (kind == MASTER_BESIDE || operation->is_master || operation->values || job->has_masters);
 }
 

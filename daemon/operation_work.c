@@ -80,7 +80,8 @@ static int write_values(const struct tensor_operation *operation)
 		       operation->count * section_element_bytes(operation_section(operation)));
 	} else if (operation->is_master) {
 		return copy_masters(operation);
-	} else if (sums_are_as_pushed(operation->job)) {
+	} else if (sums_are_as_parameters(operation->job, &operation->job->catalog.units[operation->unit],
+					  operation_section(operation))) {
 		memcpy(sums_address(operation), operation->written,
 		       operation->count * section_element_bytes(operation_section(operation)));
 	} else {

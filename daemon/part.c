@@ -47,6 +47,16 @@ uint64_t unit_trainable_bytes(const struct unit *unit)
 	return bytes;
 }
 
+uint64_t unit_gradient_bytes(const struct unit *unit)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < unit->part_count; i++)
+		if (section_is_trainable(unit->parts[i].section))
+			bytes += unit_part_gradient_bytes(&unit->parts[i]);
+	return bytes;
+}
+
 /* A bit for each section that a tensor lies in, an empty one too. */
 static uint32_t sections_of(const struct unit *unit)
 {
@@ -68,6 +78,8 @@ int unit_set_parts(struct unit *unit, struct hoard *hoard, const struct unit_lay
 		if (sections & UINT32_C(1) << section)
 			unit->parts[unit->part_count++] =
 				(struct unit_part){ .section = (enum unit_section)section,
+						    .has_wide_gradients = unit_layout_has_wide(
+							    layout, (enum unit_section)section),
 						    .elements = layout->elements[section],
 						    .first = unit_layout_section_first(layout, section) };
 	unit->trainable = unit_layout_trainable(layout);

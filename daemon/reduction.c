@@ -106,16 +106,22 @@ static void submit_reduction(struct job *job, struct reduction *reduction)
 static void set_copy(struct reduction *reduction, const struct unit *unit)
 {
 	reduction->segments[0] =
-		(struct collective_segment){ REDUCE_FP32, 0, unit_trainable_bytes(unit) / sizeof(float) };
+		(struct collective_segment){ REDUCE_FP32, 0, unit_gradient_bytes(unit) / sizeof(float) };
 	reduction->push.segment_count = 1;
 }
 
-static void set_segments(struct reduction *reduction, const struct unit *unit)
+/* Of what is pushed. */
+static enum reduce_format format_of(const struct unit_part *part)
 {
 	static const enum reduce_format formats[UNIT_TRAINABLE_FORMATS] = {
 		[SECTION_BF16] = REDUCE_BF16, [SECTION_FP16] = REDUCE_FP16, [SECTION_FP32] = REDUCE_FP32
 	};
 
+	return part->has_wide_gradients ? REDUCE_FP32 : formats[section_plain(part->section)];
+}
+
+static void set_segments(struct reduction *reduction, const struct unit *unit)
+{
 	uint64_t first = 0;
 
 	reduction->push.segment_count = 0;
@@ -125,9 +131,8 @@ static void set_segments(struct reduction *reduction, const struct unit *unit)
 		if (!section_is_trainable(part->section))
 			break;
 		reduction->segments[reduction->push.segment_count++] =
-			(struct collective_segment){ formats[section_plain(part->section)], first,
-						     part->elements };
-		first += unit_part_bytes(part);
+			(struct collective_segment){ format_of(part), first, part->elements };
+		first += unit_part_gradient_bytes(part);
 	}
 }
 

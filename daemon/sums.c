@@ -10,7 +10,7 @@ bool sums_are_as_pushed(const struct job *job)
 
 uint64_t sum_bytes(const struct job *job, const struct unit *unit)
 {
-	return sums_are_as_pushed(job) ? unit_trainable_bytes(unit)
+	return sums_are_as_pushed(job) ? unit_gradient_bytes(unit)
 				       : size_product(unit->trainable, sizeof(float));
 }
 
@@ -22,19 +22,31 @@ static uint64_t part_offset(const struct job *job, const struct unit *unit, cons
 	if (!sums_are_as_pushed(job))
 		return part->first * sizeof(float);
 	for (const struct unit_part *before = unit->parts; before < part; before++)
-		offset += unit_part_bytes(before);
+		offset += unit_part_gradient_bytes(before);
 	return offset;
 }
 
-static uint64_t element_bytes(const struct job *job, enum unit_section section)
+static bool is_as_parameters(const struct job *job, const struct unit_part *part)
 {
-	return sums_are_as_pushed(job) ? section_element_bytes(section) : sizeof(float);
+	return sums_are_as_pushed(job) && !part->has_wide_gradients;
+}
+
+bool sums_are_as_parameters(const struct job *job, const struct unit *unit, enum unit_section section)
+{
+	return is_as_parameters(job, unit_part(unit, section));
+}
+
+static uint64_t element_bytes(const struct job *job, const struct unit_part *part)
+{
+	return is_as_parameters(job, part) ? section_element_bytes(part->section) : sizeof(float);
 }
 
 char *sum_element(const struct job *job, const struct unit *unit, char *base, enum unit_section section,
 		  uint64_t first)
 {
-	return base + part_offset(job, unit, unit_part(unit, section)) + first * element_bytes(job, section);
+	const struct unit_part *part = unit_part(unit, section);
+
+	return base + part_offset(job, unit, part) + first * element_bytes(job, part);
 }
 
 static const struct unit_part *part_of(const struct unit *unit, uint64_t element)
@@ -55,11 +67,10 @@ const float *sum_values(const struct job *job, const struct unit *unit, const ch
 	if (!sums_are_as_pushed(job))
 		return (const float *)base + first;
 	part = part_of(unit, first);
-	values = base + part_offset(job, unit, part) +
-		 (first - part->first) * section_element_bytes(part->section);
+	values = base + part_offset(job, unit, part) + (first - part->first) * element_bytes(job, part);
 	if (*count > part->first + part->elements - first)
 		*count = part->first + part->elements - first;
-	if (section_plain(part->section) == SECTION_FP32)
+	if (section_plain(part->section) == SECTION_FP32 || part->has_wide_gradients)
 		return (const float *)values;
 	if (*count > SUM_TILE)
 		*count = SUM_TILE;

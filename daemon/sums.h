@@ -10,6 +10,8 @@
 #define SUM_TILE 2048
 
 bool sums_are_as_pushed(const struct job *job);
+/* Of the unit's section they are in the format of its parameters, then: they were pushed in that. */
+bool sums_are_as_parameters(const struct job *job, const struct unit *unit, enum unit_section section);
 uint64_t sum_bytes(const struct job *job, const struct unit *unit);
 
 /* The element first of the unit's section, in a sum that begins at base. */

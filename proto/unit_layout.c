@@ -55,6 +55,14 @@ static_assert(SECTION_BF16_MOMENTS_BF16 == UNIT_TRAINABLE_FORMATS * MOMENTS_IN_B
 		      SECTION_FROZEN_BYTES + 1 == UNIT_SECTIONS,
 	      "sections are numbered by format, and then by moments");
 
+int unit_layout_is_wide(uint32_t format, uint32_t gradients, bool *ret_is_wide)
+{
+	if (gradients != 0 && gradients != format && gradients != FORMAT_FP32)
+		return -EINVAL;
+	*ret_is_wide = gradients == FORMAT_FP32 && format != FORMAT_FP32;
+	return 0;
+}
+
 /* Of a tensor's first element. */
 static uint64_t alignment_of(enum unit_section section)
 {

@@ -5,7 +5,7 @@
  * Within a section tensors follow in order of definition, each at a multiple of 256 bytes, of 256 elements
  * where moments are kept in blocks of as many; a section's length is a multiple of 256 elements. The
  * trainable elements of a unit are numbered through its sections in their order; gradients lie in the same
- * order, without gap. */
+ * order, without gap, in the format of the section, or in fp32. */
 #ifndef TIERD_PROTO_UNIT_LAYOUT_H
 #define TIERD_PROTO_UNIT_LAYOUT_H
 
@@ -70,6 +70,7 @@ const char *section_format(enum unit_section section);
 
 struct unit_layout {
 	uint64_t elements[UNIT_SECTIONS]; /* padded */
+	uint32_t wide_gradients;	  /* a bit for each section whose gradients are in fp32 instead */
 };
 
 struct tensor_layout {
@@ -81,7 +82,7 @@ struct tensor_layout {
 /* Starts with an empty layout. */
 static inline void unit_layout_init(struct unit_layout *layout)
 {
-	*layout = (struct unit_layout){ { 0 } };
+	*layout = (struct unit_layout){ { 0 }, 0 };
 }
 
 /* Elements of a shape; 1 for a scalar. -EOVERFLOW above UNIT_MAX_ELEMENTS. */
@@ -96,6 +97,26 @@ int unit_layout_append(struct unit_layout *layout, uint32_t format, uint32_t mom
 
 /* Pads the sections; nothing can be appended afterwards. */
 void unit_layout_finish(struct unit_layout *layout);
+
+/* Whether gradients of this format are wider than a trainable tensor's own, which is the other format.
+ * -EINVAL: they cannot be in that. gradients 0: they are in the tensor's own. */
+int unit_layout_is_wide(uint32_t format, uint32_t gradients, bool *ret_is_wide);
+static inline void unit_layout_widen(struct unit_layout *layout, enum unit_section section)
+{
+	layout->wide_gradients |= UINT32_C(1) << section;
+}
+
+static inline bool unit_layout_has_wide(const struct unit_layout *layout, enum unit_section section)
+{
+	return layout->wide_gradients & UINT32_C(1) << section;
+}
+
+/* Of a trainable section. */
+static inline uint64_t unit_layout_gradient_element(const struct unit_layout *layout,
+						    enum unit_section section)
+{
+	return unit_layout_has_wide(layout, section) ? sizeof(float) : section_element_bytes(section);
+}
 
 /* Where the elements of a section begin in the numbering through all of them; of UNIT_TRAINABLE_SECTIONS:
  * where those of trainable ones end. */
@@ -135,7 +156,8 @@ static inline uint64_t unit_layout_gradient_first(const struct unit_layout *layo
 	uint64_t bytes = 0;
 
 	for (int before = 0; before < section; before++)
-		bytes += layout->elements[before] * section_element_bytes((enum unit_section)before);
+		bytes += layout->elements[before] *
+			 unit_layout_gradient_element(layout, (enum unit_section)before);
 	return bytes;
 }
 
@@ -151,7 +173,7 @@ static inline uint64_t unit_layout_gradient_offset(const struct unit_layout *lay
 	if (!section_is_trainable(tensor->section))
 		return UINT64_MAX;
 	return unit_layout_gradient_first(layout, (int)tensor->section) +
-	       tensor->first * section_element_bytes(tensor->section);
+	       tensor->first * unit_layout_gradient_element(layout, tensor->section);
 }
 
 /* First element of rank's shard of so many trainable ones; of rank world_size: the end of the last one. */

@@ -27,6 +27,7 @@ static int take_unit(const Tierd__Wire__ReaderUnit *unit, bool is_begun, Tierd__
 		tensor.is_frozen = wire->is_frozen;
 		tensor.slice_of = wire->slice_of;
 		tensor.dtype = wire->dtype;
+		tensor.gradient_format = wire->gradient_format;
 		tensor.slice_row = wire->slice_row;
 		tensor.slice_rows = wire->slice_rows;
 		tensor.dimensions = (uint32_t)wire->n_shape;
@@ -175,19 +176,27 @@ static bool read_shape(const cJSON *json, struct tierd_tensor *tensor)
 	return true;
 }
 
-static bool read_tensor(const cJSON *json, struct tierd_tensor *tensor)
+/* 0: there is none, or it is unknown. */
+static uint32_t read_format(const cJSON *json, const char *key)
 {
 	static const char *const formats[] = { "", "fp32", "bf16", "fp16", "bytes" };
-	const char *format = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "format"));
+	const char *format = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, key));
+
+	for (uint32_t i = 1; i < ARRAY_LENGTH(formats) && format; i++)
+		if (strcmp(formats[i], format) == 0)
+			return i;
+	return 0;
+}
+
+static bool read_tensor(const cJSON *json, struct tierd_tensor *tensor)
+{
 	const cJSON *group = cJSON_GetObjectItemCaseSensitive(json, "group");
 	uint64_t number = 0;
 
 	*tensor = (struct tierd_tensor)TIERD_TENSOR_INIT;
 	tensor->name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "name"));
-	tensor->format = 0;
-	for (uint32_t i = 1; i < ARRAY_LENGTH(formats) && format; i++)
-		if (strcmp(formats[i], format) == 0)
-			tensor->format = i;
+	tensor->format = read_format(json, "format");
+	tensor->gradient_format = read_format(json, "gradient_format");
 	if (!tensor->name || tensor->format == 0 || (group && !read_count(group, &number)) ||
 	    number >= TIERD_MAX_GROUPS)
 		return false;

@@ -73,6 +73,7 @@ int plan_units_add_tensor(Tierd__Wire__PlanRequest *request, const struct tierd_
 	wire->format = tensor->format;
 	wire->group = tensor->group;
 	wire->is_frozen = tensor->is_frozen;
+	wire->gradient_format = tensor->gradient_format;
 	wire->slice_row = tensor->slice_row;
 	wire->slice_rows = tensor->slice_rows;
 	r = set_text(&wire->name, tensor->name);

@@ -199,6 +199,8 @@ static cJSON *tensor_json(const struct tensors *tensors, const Tierd__Wire__Tens
 				(double)(elements_of(tensor) * format_of(tensor)->element_bytes));
 	cJSON_AddNumberToObject(json, "group", tensor->group);
 	cJSON_AddBoolToObject(json, "is_frozen", tensor->is_frozen);
+	if (tensor->gradient_format == FORMAT_FP32)
+		cJSON_AddStringToObject(json, "gradient_format", "fp32");
 	if (*tensor->slice_of) {
 		cJSON_AddStringToObject(json, "slice_of", tensor->slice_of);
 		cJSON_AddNumberToObject(json, "slice_row", (double)tensor->slice_row);

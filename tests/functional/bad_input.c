@@ -235,6 +235,7 @@ TENSOR(tensor_format, tensor->format = 5)
 TENSOR(tensor_bytes, tensor->format = TIERD_BYTES)
 TENSOR(tensor_filled_bytes, tensor->format = TIERD_BYTES; tensor->is_frozen = true)
 TENSOR(tensor_dtype, tensor->dtype = "F64[64]")
+TENSOR(tensor_gradients, tensor->gradient_format = TIERD_BYTES)
 TENSOR(tensor_initializer, tensor->initializer = 5)
 TENSOR(tensor_deviation, tensor->initializer = TIERD_INITIALIZE_NORMAL; tensor->b = -1.0)
 TENSOR(tensor_nan, tensor->initializer = TIERD_INITIALIZE_NORMAL; tensor->a = NAN)
@@ -265,6 +266,8 @@ static void bad_tensors_are_refused(struct tierd_node *node)
 		{ tensor_bytes, -EINVAL, "holds bytes, which cannot be trained; set is_frozen" },
 		{ tensor_filled_bytes, -EINVAL, "write it with tierd_tensor_write" },
 		{ tensor_dtype, -EINVAL, "only bytes (TIERD_BYTES) have a dtype" },
+		{ tensor_gradients, -EINVAL,
+		  "gradients of format 4; they are in the tensor's own format, or in fp32 (TIERD_FP32)" },
 		{ tensor_initializer, -EINVAL, "5 is no initializer" },
 		{ tensor_deviation, -EINVAL, "its standard deviation is -1, below 0" },
 		{ tensor_nan, -EINVAL, "not finite" },

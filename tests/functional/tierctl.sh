@@ -145,6 +145,9 @@ expect_status 0 "$TIERCTL" plan --layers 8 --stage 3 --host 12M --nvme 1G --grad
 expect_text '--gradient-buffers 1'
 json '[p["host_buffer_bytes"] for p in j["stages"][0]["placements"]] == [8 << 20] * 4' \
 	plan --layers 8 --stage 3 --host 1G --nvme 1G --gradient-bytes 8M
+echo '[{"name": "u", "tensors": [{"name": "w", "format": "bf16", "shape": [1024, 1024], "gradient_format": "fp32"}]}]' >"$scratch/wide"
+json '[p["host_buffer_bytes"] for p in j["stages"][0]["placements"]] == [4 << 20] * 4' \
+	plan --units "$scratch/wide" --stage 3 --host 1G --nvme 1G --gradient-bytes 1
 expect_status 2 "$TIERCTL" plan --layers 8 --gradient-bytes 0
 expect_text 'a size such as 64G'
 expect_status 1 env TIERD="$scratch/none" "$TIERCTL" plan --layers 8

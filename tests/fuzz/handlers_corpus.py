@@ -77,6 +77,11 @@ def tensor(name, elements, number_format=BF16, initializer=ONES, frozen=0):
     return message(_1=name, _3=number_format, _4=message_of_shape(elements), _6=frozen, _7=initializer, _9=(0.5,))
 
 
+def wide_tensor(name, elements):
+    """Its gradients are in fp32."""
+    return tensor(name, elements) + message(_270=FP32)
+
+
 def message_of_shape(*shape):
     return b"".join(varint(size) for size in shape)
 
@@ -247,6 +252,11 @@ SEEDS = {
             + ask(0, "wait", _1=1, _2=1, _3=0, _4=9, _260=-1, _261=-1) + settle() + pushed_in_room(1) + settle() + step(0) + step(1) + settle()
             + pushed_in_room(0) + die(1) + settle(),
     "room-small": begun(0, 1, 2, _12=1, _260=1) + settle() + pushed_in_room(0) + settle() + step(0) + settle(),
+    "wide": opened(0, 1, _210=1) + ask(0, "define", _1=1, _2="mixed", _3=[wide_tensor("a", 100), tensor("b", 50)])
+            + ask(0, "define", _1=1, _2="other", _3=[tensor("c", 50) + message(_270=9)])
+            + ask(0, "define", _1=1, _2="one", _3=[wide_tensor("w", 1000), tensor("norm", 10, FP32)])
+            + ask(0, "define", _1=1, _2="two", _3=[tensor("f", 500, BF16, NORMAL, 1) + message(_270=9), wide_tensor("h", 300)])
+            + ready(0) + settle() + train(0) + settle() + train(0) + die(0) + settle(),
     "small": begun(0, 1, 3, _11=1000000) + settle(),
 }
 

@@ -240,6 +240,24 @@ MUTANTS = (
         (("gradient_spans_meet(span_of(member, buffer), wanted);", "span_of(member, buffer).bytes > 0;"),),
     ),
     (
+        "gradients in fp32 read as if they were as their parameters",
+        "sums",
+        "daemon/reduction.c",
+        (("return part->has_wide_gradients ? REDUCE_FP32 : ", "return "),),
+    ),
+    (
+        "first values as narrow as parameters where gradients are in fp32",
+        "sums",
+        "daemon/sums.c",
+        (("	return is_as_parameters(job, unit_part(unit, section));", "	return sums_are_as_pushed(job);"),),
+    ),
+    (
+        "gradients of one part in two formats",
+        "catalog",
+        "daemon/catalog.c",
+        (("tensor->gradient_format == 0 && unit_layout_has_wide(layout, tensor->layout.section)", "false"),),
+    ),
+    (
         "a rollback under ranks without being forced",
         "errands",
         "daemon/roll_back.c",

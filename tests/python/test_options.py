@@ -112,6 +112,62 @@ def test_gradients_of_an_embedding_and_of_blocks_share_a_room() -> None:
         )
 
 
+class Scaled(torch.autograd.Function):
+    """Has a gradient that bfloat16 has not."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, scale: float) -> torch.Tensor:
+        ctx.scale = scale
+        return x.float()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradient * ctx.scale, None
+
+
+class Weights(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Parameter(torch.zeros(300, dtype=torch.bfloat16))
+        self.other = nn.Parameter(torch.zeros(2, 3, dtype=torch.bfloat16))
+        self.norm = nn.Parameter(torch.ones(3))
+
+    def forward(self, scale: float) -> torch.Tensor:
+        total: torch.Tensor = (
+            Scaled.apply(self.one, scale).sum() + Scaled.apply(self.other, scale).sum() + self.norm.sum()
+        )
+        return total
+
+
+@pytest.mark.skipif(not hasattr(torch.Tensor, "grad_dtype"), reason="this PyTorch has no Tensor.grad_dtype")
+@pytest.mark.parametrize("of_all", [False, True])
+def test_gradients_of_bfloat16_parameters_are_not_rounded_in_float32(of_all: bool) -> None:
+    model = Weights()
+    if not of_all:
+        model.one.grad_dtype = torch.float32
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    job = f"wide{of_all}"
+    tierd.torch.initialize(model, optimizer, job=job, gradient_dtype=torch.float32 if of_all else None)
+    for scale in (1 + 2**-9, -1.0):
+        model(scale).backward()
+    optimizer.step()
+    state = model.state_dict()
+    assert torch.equal(state["one"], torch.full((300,), -(2.0**-9), dtype=torch.bfloat16))
+    assert torch.equal(state["other"], torch.full((2, 3), -(2.0**-9) if of_all else 0.0, dtype=torch.bfloat16))
+    assert torch.equal(state["norm"], torch.full((3,), -1.0))
+    tierd.torch.close(model)
+
+
+def test_gradients_of_another_type_are_refused() -> None:
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(tierd.Error, match=r"gradient_dtype is torch\.float16: it is torch\.float32, or None"):
+        tierd.torch.initialize(model, optimizer, job="half", gradient_dtype=torch.float16)
+    if not hasattr(torch.Tensor, "grad_dtype"):
+        with pytest.raises(tierd.Error, match=r"needs Tensor\.grad_dtype, which PyTorch"):
+            tierd.torch.initialize(model, optimizer, job="half", gradient_dtype=torch.float32)
+
+
 def test_a_step_without_gradients_is_refused() -> None:
     model = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -73,6 +73,8 @@ static void note_layout(struct actor *actor, const struct actor_tensor *tensors,
 		assert(unit_layout_append(layout, tensors[i].format,
 					  tensors[i].is_frozen ? UNIT_FROZEN : actor->moments,
 					  tensors[i].elements, &tensor) == 0);
+		if (tensors[i].gradient_format == FORMAT_FP32)
+			unit_layout_widen(layout, tensor.section);
 	}
 }
 
@@ -91,6 +93,7 @@ int actor_define(struct actor *actor, const char *name, const struct actor_tenso
 		wire[i].initializer = tensors[i].initializer;
 		wire[i].a = 1;
 		wire[i].is_frozen = tensors[i].is_frozen;
+		wire[i].gradient_format = tensors[i].gradient_format;
 		shapes[i] = tensors[i].elements;
 		wire[i].n_shape = 1;
 		wire[i].shape = &shapes[i];

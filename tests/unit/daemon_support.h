@@ -160,6 +160,7 @@ struct actor_tensor {
 	uint32_t format, initializer;
 	uint64_t elements;
 	bool is_frozen;
+	uint32_t gradient_format; /* 0: its own */
 };
 
 /* A unit of that name and tensors; they are tensors of one dimension. */

@@ -170,6 +170,42 @@ static void wrong_tensors_are_refused(void **state)
 	expect_refused(&draft, -EINVAL, "not finite");
 	begin_one(&draft)->n_shape = 9;
 	expect_refused(&draft, -EINVAL, "9 dimensions");
+	begin_one(&draft)->gradient_format = FORMAT_FP16;
+	expect_refused(&draft, -EINVAL,
+		       "tensor \"w\" cannot have gradients of format 3: they are in its own, or in fp32");
+	begin_one(&draft)->gradient_format = UINT32_MAX;
+	expect_refused(&draft, -EINVAL, "cannot have gradients of format 4294967295");
+}
+
+static void gradients_of_a_part_have_one_format(void **state)
+{
+	struct draft draft;
+	Tierd__Wire__Tensor *frozen;
+
+	for (unsigned which = 0; which < 2; which++) {
+		begin_one(&draft)->gradient_format = which == 0 ? FORMAT_FP32 : FORMAT_BF16;
+		add(&draft, "v", FORMAT_BF16, 1)->gradient_format = which == 1 ? FORMAT_FP32 : 0;
+		expect_refused(
+			&draft, -EINVAL,
+			which == 0
+				? "unit \"unit\": tensor \"v\" has gradients in its own format, and others "
+				  "of that format have them in fp32; give them the same, or put them in two "
+				  "units"
+				: "unit \"unit\": tensor \"w\" has gradients in its own format");
+	}
+	begin_one(&draft)->gradient_format = FORMAT_FP32;
+	add(&draft, "h", FORMAT_FP16, 600);
+	add(&draft, "s", FORMAT_FP32, 100)->gradient_format = FORMAT_FP32;
+	/* Of what has none it means nothing. */
+	frozen = add(&draft, "f", FORMAT_BF16, 100);
+	frozen->is_frozen = true;
+	frozen->gradient_format = 77;
+	assert_int_equal(define(&draft), 0);
+	assert_true(unit_part(&catalog.units[0], SECTION_BF16)->has_wide_gradients);
+	assert_false(unit_part(&catalog.units[0], SECTION_FP16)->has_wide_gradients);
+	assert_int_equal(unit_gradient_bytes(&catalog.units[0]), 4 * 1024 + 2 * 768 + 4 * 256);
+	assert_int_equal(unit_trainable_bytes(&catalog.units[0]), 2 * 1024 + 2 * 768 + 4 * 256);
+	assert_int_equal(catalog.gradient_bytes_maximum, 8192);
 }
 
 static void sizes_that_overflow_are_refused(void **state)
@@ -293,6 +329,11 @@ static void the_first_difference_is_named(void **state)
 	expect_difference(&draft, "format fp32 here, bf16 in the job");
 	begin_one(&draft)->is_frozen = true;
 	expect_difference(&draft, "tensor \"w\": frozen here, trained in the job");
+	begin_one(&draft)->gradient_format = FORMAT_FP32;
+	expect_difference(&draft,
+			  "tensor \"w\": gradients in fp32 here, gradients in its own format in the job");
+	begin_one(&draft)->gradient_format = FORMAT_BF16;
+	assert_int_equal(catalog_compare(&catalog, 0, &draft.define, message, sizeof(message)), 0);
 	begin_one(&draft)->alias = (char *)"head";
 	expect_difference(&draft, "alias \"head\" here, no alias in the job");
 	begin_one(&draft)->group = 1;
@@ -528,6 +569,7 @@ int main(void)
 		TEST(names_are_checked),
 		TEST(names_are_unique),
 		TEST(wrong_tensors_are_refused),
+		TEST(gradients_of_a_part_have_one_format),
 		TEST(sizes_that_overflow_are_refused),
 		TEST(slices_stay_within_their_tensor),
 		TEST(a_unit_has_a_part_of_each_section_that_its_tensors_lie_in),

@@ -140,6 +140,7 @@ static void define_units(struct actor *actor, bool has_groups)
 	second[0].slice_rows = 40;
 	third.group = has_groups;
 	third.initializer = INITIALIZE_UNIFORM;
+	third.gradient_format = FORMAT_FP32;
 	define(actor, "first", first, ARRAY_LENGTH(first));
 	define(actor, "second", second, ARRAY_LENGTH(second));
 	define(actor, "third", &third, 1);
@@ -216,7 +217,7 @@ static void train(const struct job *job, unsigned number)
 		push_some(0, FORMAT_BF16, SMALL_ELEMENTS, 0.5f, number % 2 ? 0 : 2);
 		push(1, FORMAT_BF16, SMALL_ELEMENTS, -0.25f);
 	}
-	push(2, FORMAT_BF16, LARGE_ELEMENTS, number % 3 == 2 ? INFINITY : 1.0f + (float)number);
+	push(2, FORMAT_FP32, LARGE_ELEMENTS, number % 3 == 2 ? INFINITY : 1.0f + (float)number);
 	if (job->options.is_strict || number % 2)
 		push(3, FORMAT_FP32, LARGE_ELEMENTS, 0.001f * (float)(number + 1));
 	assert_int_equal(actor_set_blob(&actors[0], "position", 8 + number % 2, 'p'), 0);
@@ -336,6 +337,9 @@ static void expect_same_job(const struct job *here, const struct job *there)
 	assert_int_equal(here->blobs.room, there->blobs.room);
 	assert_int_equal(here->charged_bytes - here->windows * WINDOW_BYTES, there->charged_bytes);
 	assert_true(here->has_nvme_sums || here->kept_bytes == there->kept_bytes);
+	for (uint32_t i = 0; i < here->catalog.unit_count; i++)
+		assert_int_equal(unit_gradient_bytes(&here->catalog.units[i]),
+				 unit_gradient_bytes(&there->catalog.units[i]));
 	expect_same_places(here, there);
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "common/bfloat16.h"
 #include "daemon/job.h"
 #include "daemon/spill.h"
 #include "tests/unit/scene_test.h"
@@ -19,6 +20,9 @@
 static const uint64_t elements[TENSORS] = { 1000003, 200001, 50001 };
 static const uint32_t formats[TENSORS] = { FORMAT_BF16, FORMAT_FP16, FORMAT_FP32 };
 #define STEPS 3
+
+/* Gradients of the first tensor are in fp32. */
+static bool are_wide;
 
 static struct actor actor, other;
 
@@ -42,8 +46,10 @@ static struct job *enter(struct actor *who, const struct actor_job *options, boo
 		snprintf(name, sizeof(name), "u%u", u);
 		for (unsigned i = 0; i < TENSORS; i++) {
 			snprintf(names[i], sizeof(names[i]), "u%u.%u", u, i);
-			tensors[i] = (struct actor_tensor){ names[i], formats[i], initializer, elements[i],
-							    false };
+			tensors[i] =
+				(struct actor_tensor){ names[i],    formats[i],
+						       initializer, elements[i],
+						       false,	    are_wide && i == 0 ? FORMAT_FP32 : 0 };
 		}
 		assert_int_equal(actor_define(who, name, tensors, TENSORS), 0);
 	}
@@ -81,8 +87,14 @@ static void fill_gradients(uint32_t unit, uint64_t step)
 	fp16 = (uint16_t *)(base + unit_layout_gradient_first(&layout, SECTION_FP16));
 	fp32 = (float *)(base + unit_layout_gradient_first(&layout, SECTION_FP32));
 	memset(base, 0, unit_layout_gradient_bytes(&layout));
-	for (uint64_t i = 0; i < elements[0]; i++)
-		bf16[i] = (uint16_t)(0x3c00 + (i * 7 + step + unit) % 512);
+	for (uint64_t i = 0; i < elements[0]; i++) {
+		uint16_t value = (uint16_t)(0x3c00 + (i * 7 + step + unit) % 512);
+
+		if (are_wide)
+			((float *)(void *)bf16)[i] = bfloat16_to_float(value);
+		else
+			bf16[i] = value;
+	}
 	for (uint64_t i = 0; i < elements[1]; i++)
 		fp16[i] = (uint16_t)(0x1c00 + (i * 5 + step + unit) % 512);
 	for (uint64_t i = 0; i < elements[2]; i++)
@@ -165,7 +177,7 @@ static void expect_same(const struct actor_job *options, bool is_announced)
 
 	assert_true(narrow.hash == wide.hash);
 	assert_memory_equal(&narrow.norm, &wide.norm, sizeof(wide.norm));
-	assert_true(narrow.sums_bytes < wide.sums_bytes * 6 / 10);
+	assert_true(narrow.sums_bytes < wide.sums_bytes * (are_wide ? 10 : 6) / 10);
 }
 
 static void the_bits_are_the_same(void **state)
@@ -179,6 +191,24 @@ static void the_bits_are_the_same(void **state)
 		};
 
 		expect_same(&options, false);
+	}
+}
+
+/* Of the same values, whether they are summed or not. */
+static void gradients_in_fp32_give_the_same_bits(void **state)
+{
+	const struct actor_job options = { .stage = 3, .gradient_placement = PLACEMENT_HOST };
+
+	for (unsigned is_pushed_once = 0; is_pushed_once < 2; is_pushed_once++) {
+		struct outcome narrow, wide;
+
+		are_wide = false;
+		narrow = train(&options, false, is_pushed_once);
+		are_wide = true;
+		wide = train(&options, false, is_pushed_once);
+		assert_true(narrow.hash == wide.hash);
+		assert_memory_equal(&narrow.norm, &wide.norm, sizeof(wide.norm));
+		assert_int_equal(wide.sums_bytes > narrow.sums_bytes, is_pushed_once);
 	}
 }
 
@@ -463,15 +493,36 @@ static void a_job_in_host_memory_keeps_wide_sums(void **state)
 	end(job);
 }
 
-#define TEST(name) SCENE_TEST(name, scene_setup)
+static int setup(void **state)
+{
+	are_wide = false;
+	return scene_setup(state);
+}
+
+static int setup_wide(void **state)
+{
+	are_wide = true;
+	return scene_setup(state);
+}
+
+#define TEST(name) SCENE_TEST(name, setup)
+#define TEST_WIDE(name)                                                                                      \
+	{                                                                                                    \
+#name "_wide", name, setup_wide, scene_teardown, NULL                                        \
+	}
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(the_bits_are_the_same),
+		TEST_WIDE(the_bits_are_the_same),
+		TEST(gradients_in_fp32_give_the_same_bits),
 		TEST(the_bits_are_the_same_if_updated_early),
+		TEST_WIDE(the_bits_are_the_same_if_updated_early),
 		TEST(the_bits_are_the_same_if_spilled),
+		TEST_WIDE(the_bits_are_the_same_if_spilled),
 		TEST(first_values_are_what_was_written),
+		TEST_WIDE(first_values_are_what_was_written),
 		TEST(who_dies_while_it_writes_leaves_nothing_behind),
 		TEST(a_second_push_is_refused_and_nothing_is_lost),
 		TEST(of_several_ranks_they_are_wide),

@@ -58,6 +58,9 @@ static void tensors_are_sorted_by_format_and_aligned(void **state)
 	assert_int_equal(unit_layout_gradient_offset(&layout, &second), 0);
 	assert_int_equal(unit_layout_gradient_offset(&layout, &third), 2 * 1024 + 2 * 512 + 4 * 64);
 	assert_int_equal(unit_layout_gradient_offset(&layout, &half), 2 * 1024);
+	unit_layout_widen(&layout, SECTION_BF16);
+	assert_int_equal(unit_layout_gradient_bytes(&layout), 4 * 1024 + 2 * 512 + 4 * 256);
+	assert_int_equal(unit_layout_gradient_offset(&layout, &half), 4 * 1024);
 	assert_int_equal(unit_layout_section_first(&layout, SECTION_FP32), 1024 + 512);
 	assert_string_equal(section_format(SECTION_FROZEN_FP16), "fp16");
 	assert_true(unit_layout_gradient_offset(&layout, &frozen) == UINT64_MAX);

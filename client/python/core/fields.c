@@ -240,13 +240,21 @@ const struct field group_fields[] = {
 };
 
 const struct field tensor_fields[] = {
-	FIELD(tierd_tensor, name, FIELD_STRING),     FIELD(tierd_tensor, alias, FIELD_STRING),
-	FIELD(tierd_tensor, format, FIELD_U32),	     FIELD(tierd_tensor, shape, FIELD_SHAPE),
-	FIELD(tierd_tensor, group, FIELD_U32),	     FIELD(tierd_tensor, is_frozen, FIELD_BOOL),
-	FIELD(tierd_tensor, initializer, FIELD_U32), FIELD(tierd_tensor, a, FIELD_DOUBLE),
-	FIELD(tierd_tensor, b, FIELD_DOUBLE),	     FIELD(tierd_tensor, slice_of, FIELD_STRING),
-	FIELD(tierd_tensor, slice_row, FIELD_U64),   FIELD(tierd_tensor, slice_rows, FIELD_U64),
-	FIELD(tierd_tensor, dtype, FIELD_STRING),    { 0 },
+	FIELD(tierd_tensor, name, FIELD_STRING),
+	FIELD(tierd_tensor, alias, FIELD_STRING),
+	FIELD(tierd_tensor, format, FIELD_U32),
+	FIELD(tierd_tensor, shape, FIELD_SHAPE),
+	FIELD(tierd_tensor, group, FIELD_U32),
+	FIELD(tierd_tensor, is_frozen, FIELD_BOOL),
+	FIELD(tierd_tensor, initializer, FIELD_U32),
+	FIELD(tierd_tensor, a, FIELD_DOUBLE),
+	FIELD(tierd_tensor, b, FIELD_DOUBLE),
+	FIELD(tierd_tensor, slice_of, FIELD_STRING),
+	FIELD(tierd_tensor, slice_row, FIELD_U64),
+	FIELD(tierd_tensor, slice_rows, FIELD_U64),
+	FIELD(tierd_tensor, dtype, FIELD_STRING),
+	FIELD(tierd_tensor, gradient_format, FIELD_U32),
+	{ 0 },
 };
 
 const struct field rates_fields[] = {

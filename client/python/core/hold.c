@@ -16,6 +16,7 @@ static void managed_delete(DLManagedTensor *dlpack)
 	hold_drop(dlpack->manager_ctx);
 }
 
+/* job: NULL of gradients. */
 static struct hold *hold_new(struct tierd_job *job, uint32_t unit, struct shape *shape,
 			     const struct tierd_view *view)
 {
@@ -35,7 +36,7 @@ static struct hold *hold_new(struct tierd_job *job, uint32_t unit, struct shape 
 				.data = view->offsets[i] == TIERD_NO_OFFSET ? NULL : tierd_at(view, i),
 				.device = { kDLCPU, 0 },
 				.ndim = shape->tensors[i].dimensions,
-				.dtype = shape->tensors[i].type,
+				.dtype = job ? shape->tensors[i].type : shape->tensors[i].gradient_type,
 				.shape = shape->tensors[i].sizes,
 			},
 			.manager_ctx = hold,

@@ -30,7 +30,10 @@ struct shape *shape_new(const struct tierd_tensor *tensors, uint32_t count)
 	for (uint32_t i = 0; i < count; i++) {
 		struct tensor_shape *tensor = &shape->tensors[i];
 
+		/* The library has taken both. */
 		tensor->type = formats[tensors[i].format].type;
+		tensor->gradient_type =
+			tensors[i].gradient_format == TIERD_FP32 ? formats[TIERD_FP32].type : tensor->type;
 		tensor->dimensions = tensors[i].dimensions;
 		tensor->bytes = formats[tensors[i].format].bytes;
 		for (int k = 0; k < tensor->dimensions; k++) {

@@ -10,7 +10,7 @@ struct tensor_shape {
 	int64_t sizes[TIERD_MAX_DIMENSIONS];
 	int dimensions;
 	uint64_t bytes;
-	DLDataType type;
+	DLDataType type, gradient_type;
 };
 
 /* Never changed after its definition, so it is read in any thread. */

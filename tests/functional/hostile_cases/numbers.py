@@ -77,6 +77,8 @@ def tensors():
         yield defined(f"of group {value}", tensor(group=value), "EINVAL", f"parameter group {value}; the job has 1")
     for value in (5, BEYOND):
         yield defined(f"with initializer {value}", tensor(initializer=value), "EINVAL", f"no initializer {value}")
+    for value in (2, 3, 4, 5, BEYOND):
+        yield defined(f"with gradients of format {value}", tensor(more=number(270, value)), "EINVAL", f"cannot have gradients of format {value}")
     for value in (nan, inf, -inf):
         yield defined(f"initialized around {value}", tensor(initializer=3, a=value), "EINVAL", "not finite")
         yield defined(f"initialized up to {value}", tensor(initializer=4, b=value), "EINVAL", "not finite")

@@ -67,6 +67,15 @@ static bool has_narrow_sums(const struct configuration *configuration)
 	return configuration->micro_batches == 1 && configuration->ranks == 1 && !configuration->is_by_owner;
 }
 
+static bool has_wide_gradients(const struct model_unit *unit)
+{
+	bool is_wide = false;
+
+	for (unsigned t = 0; t < unit->tensor_count; t++)
+		is_wide |= unit->tensors[t].definition.gradient_format == TIERD_FP32;
+	return is_wide;
+}
+
 static struct logical logical_memory(const struct rank *rank)
 {
 	unsigned ranks = rank->configuration.ranks, stage = rank->configuration.stage;
@@ -81,7 +90,7 @@ static struct logical logical_memory(const struct rank *rank)
 
 		logical.parameter += stage < 3 ? bytes_of(unit, 0, all, parameter_bytes, 0)
 					       : bytes_of(unit, first, end, parameter_bytes, 0);
-		logical.gradient += has_narrow_sums(&rank->configuration)
+		logical.gradient += has_narrow_sums(&rank->configuration) && !has_wide_gradients(unit)
 					    ? bytes_of(unit, 0, all, parameter_bytes, 0)
 					    : 4 * (stage < 2 ? all : end - first);
 		logical.optimizer += stage < 1 ? bytes_of(unit, 0, all, master_bytes, state)

@@ -172,6 +172,15 @@ static void finish(struct model *model)
 	}
 }
 
+/* Of each third unit. */
+static void widen_gradients(struct model *model)
+{
+	for (unsigned u = 1; u < model->unit_count; u += 3)
+		for (unsigned t = 0; t < model->units[u].tensor_count; t++)
+			if (!model->units[u].tensors[t].definition.is_frozen)
+				model->units[u].tensors[t].definition.gradient_format = TIERD_FP32;
+}
+
 void model_make(struct model *model, uint32_t weight_format, bool has_wide)
 {
 	*model = (struct model){ .seed = 0x0123456789abcdef };
@@ -190,6 +199,7 @@ void model_make(struct model *model, uint32_t weight_format, bool has_wide)
 		add_block(model, weight_format, i);
 	initialize(add_tensor(add_unit(model, "middle", 0), "weight", weight_format, 1, 150011, 0), 1,
 		   TIERD_INITIALIZE_NONE);
+	widen_gradients(model);
 	for (unsigned i = 0; has_wide && i < 4; i++)
 		add_wide(model, weight_format, i);
 	finish(model);

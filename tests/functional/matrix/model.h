@@ -67,6 +67,13 @@ static inline uint64_t model_shard(const struct model_unit *unit, unsigned rank,
 	return 256 * (model_trainable(unit) / 256 * rank / ranks);
 }
 
+/* Of its gradients. */
+static inline uint32_t model_gradient_format(const struct model_tensor *tensor)
+{
+	return tensor->definition.gradient_format ? tensor->definition.gradient_format
+						  : tensor->definition.format;
+}
+
 static inline uint64_t model_frozen_bytes(const struct model_unit *unit)
 {
 	return 2 * (unit->section[MODEL_FROZEN_BF16] + unit->section[MODEL_FROZEN_FP16]) +

@@ -148,7 +148,7 @@ struct gradient_source schedule_gradients(const struct configuration *configurat
 		.seed = BITS_HASH(step, micro_batch, rank, unit, tensor),
 		.exponent = values_of[step].exponent,
 		.broken = is_broken ? model->units[unit].tensors[tensor].elements - 1 : UINT64_MAX,
-		.format = model->units[unit].tensors[tensor].definition.format,
+		.format = model_gradient_format(&model->units[unit].tensors[tensor]),
 		.is_infinity = configuration->ranks == 2,
 	};
 }

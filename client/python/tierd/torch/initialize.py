@@ -18,6 +18,7 @@ from tierd.torch import compat
 from tierd.torch import optimizer as optimizers
 from tierd.torch.checks import check
 from tierd.torch.clipping import clip_grad_norm_
+from tierd.torch.gradients import set_gradient_dtype
 from tierd.torch.job import TorchJob, is_trained, open_jobs
 from tierd.torch.kept import Kept
 from tierd.torch.ranks import from_environment
@@ -40,6 +41,7 @@ def initialize(
     world_size: int | None = None,
     units: Chooser | None = None,
     gradient_bytes: int | None = None,
+    gradient_dtype: torch.dtype | None = None,
     random_states: bool = True,
     socket: str | None = None,
     nvme: str | None = None,
@@ -59,6 +61,9 @@ def initialize(
             None: the blocks of the model (units.choose).
         gradient_bytes: of each rank's room for gradients on their way to the daemon, at least the largest unit's; None: room for
             that and three others. The more there is, the less backward waits for gradients to be summed.
+        gradient_dtype: torch.float32: autograd makes gradients of bfloat16 and float16 parameters in that, and so they go to the
+            daemon; None: each parameter's grad_dtype says it, which is its own type at first. Needs a PyTorch that has
+            Tensor.grad_dtype.
         random_states: those of torch, Python and NumPy are kept with each step, and come back with it.
         socket: where the daemon listens; None: $TIERD_SOCKET, else the usual places. Where none listens a private one is
             started, which ends with this node's ranks and says so on standard error (tierd.daemon.find_or_start).
@@ -74,6 +79,8 @@ def initialize(
     check(model)
     plans = choose(model, units)
     groups = {id(parameter): i for i, group in enumerate(optimizer.param_groups) for parameter in group["params"]}
+    if gradient_dtype is not None:
+        set_gradient_dtype((each for each in model.parameters() if is_trained(each, groups)), gradient_dtype)
     kept = Kept(model, with_random_states=random_states)
     settings = {
         "name": job,

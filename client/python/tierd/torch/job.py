@@ -89,7 +89,7 @@ class TorchJob:
     def define(self, plans: list[Plan], groups: dict[int, int]) -> None:
         """Defines the units. groups: the optimizer's group of each parameter that is trained, by its identity."""
         for plan in plans:
-            tensors = [_tensor(entry.names, entry.parameter, groups) for entry in plan.entries]
+            tensors = [_tensor(entry.names, entry.parameter, groups, plan) for entry in plan.entries]
             index = self.core.define(plan.name, tensors)
             unit = Unit(self.membership, index, plan.name, plan.entries, self._addresses)
             unit.saving = self._hooks.saving
@@ -267,11 +267,13 @@ def is_trained(parameter: nn.Parameter, groups: dict[int, int]) -> bool:
     return parameter.requires_grad and id(parameter) in groups
 
 
-def _tensor(names: list[str], parameter: nn.Parameter, groups: dict[int, int]) -> dict[str, Any]:
+def _tensor(names: list[str], parameter: nn.Parameter, groups: dict[int, int], plan: Plan) -> dict[str, Any]:
     """A parameter's definition. tierd.Error: a type that is not supported."""
     tensor: dict[str, Any] = {"name": names[0], "is_frozen": not is_trained(parameter, groups)}
     if len(names) > 1:
         tensor["alias"] = names[1]
+    if plan.has_wide_gradients:
+        tensor["gradient_format"] = _core.FP32
     if parameter.dtype in _FORMATS:
         tensor |= {"format": _FORMATS[parameter.dtype], "shape": tuple(parameter.shape)}
     elif parameter.dtype in _RAW and tensor["is_frozen"]:

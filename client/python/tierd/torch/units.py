@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import torch
 from torch import nn
 
 # Outside of blocks a parameter of at least so many elements is a unit of its own; smaller ones share units up to that.
@@ -36,10 +37,19 @@ class Plan:
     def elements(self) -> int:
         return sum(entry.parameter.numel() for entry in self.entries)
 
+    @property
+    def has_wide_gradients(self) -> bool:
+        """All of them are in float32 where autograd gives some of them so that are of narrower parameters."""
+        narrow = [entry.parameter for entry in self.entries if entry.parameter.dtype in (torch.bfloat16, torch.float16)]
+        return any(getattr(parameter, "grad_dtype", None) is torch.float32 for parameter in narrow)
+
     def gradient_bytes(self, is_trained: Callable[[nn.Parameter], bool]) -> int:
         """What its gradients take, with what lies between the tensors, at most."""
         trained = [entry.parameter for entry in self.entries if is_trained(entry.parameter)]
-        return sum(-(-parameter.numel() // ALIGN) * ALIGN * parameter.element_size() for parameter in trained)
+        least = 4 if self.has_wide_gradients else 0
+        return sum(
+            -(-parameter.numel() // ALIGN) * ALIGN * max(parameter.element_size(), least) for parameter in trained
+        )
 
 
 def room_for_gradients(plans: list[Plan], is_trained: Callable[[nn.Parameter], bool]) -> int:
