@@ -236,6 +236,22 @@ static void more_than_the_room_is_refused_by_name(void)
 	support_drop("more");
 }
 
+/* It says what would help. */
+static void a_room_that_does_not_fit_is_refused(void)
+{
+	struct tierd_node *node = support_connect();
+	struct tierd_job_options options = support_options("huge", 0, 1);
+	struct tierd_job *job;
+
+	options.gradient_bytes = UINT64_C(1) << 50;
+	OK(tierd_job_open(node, &options, &job));
+	support_define(job, "unit", TIERD_FP32, 1000, 1);
+	FAILS(tierd_job_ready(job, PATIENCE_MS, NULL), -ENOMEM,
+	      "raise host_budget, or open it with less gradient_bytes than 1.0 PiB");
+	OK(tierd_job_detach(job));
+	tierd_disconnect(node);
+}
+
 /* What an earlier unit left behind the tensor of a later one is no part of its gradients. */
 static void padding_stays_out_of_the_norm(void)
 {
@@ -278,6 +294,7 @@ int main(void)
 		play_in_rooms(sizes[i], i);
 	more_is_refused_by_name();
 	more_than_the_room_is_refused_by_name();
+	a_room_that_does_not_fit_is_refused();
 	padding_stays_out_of_the_norm();
 	return 0;
 }
