@@ -1,10 +1,20 @@
 """tierd for PyTorch: trains models whose parameters, gradients and optimizer state are larger than memory."""
 
 from tierd.torch.clipping import clip_grad_norm_
+from tierd.torch.init import init
 from tierd.torch.initialize import close, initialize, job_of, resumable, save
 from tierd.torch.kept import State
 
-__all__ = ["clip_grad_norm_", "close", "initialize", "job_of", "resumable", "save", "state"]
+__all__ = [
+    "clip_grad_norm_",
+    "close",
+    "init",
+    "initialize",
+    "job_of",
+    "resumable",
+    "save",
+    "state",
+]
 
 # Of the job that was initialized last.
 state: State

@@ -31,9 +31,26 @@ def check(model: nn.Module) -> None:
                 errno.EINVAL,
                 f"{name} is on tierd already, or was when its job was closed: make the model anew before initialize()",
             )
-        if parameter.is_meta:
-            raise Error(errno.EINVAL, f"{name} is on meta, and has no values: make the model in the host's memory")
-        if parameter.device.type != "cpu":
+        if parameter.device.type not in ("cpu", "meta"):
             raise Error(errno.ENOTSUP, f"{name} is on {parameter.device}: tierd trains in the host's memory yet")
         if parameter.is_sparse or parameter.layout is not torch.strided:
             raise Error(errno.ENOTSUP, f"{name} is {parameter.layout}: tierd has dense parameters alone")
+    for name, buffer in model.named_buffers():
+        if buffer.is_meta:
+            raise Error(
+                errno.EINVAL,
+                f"buffer {name} is on meta, and the job has none for it: make the model in tierd.init(values=False), where "
+                "buffers have values",
+            )
+
+
+def check_values(model: nn.Module) -> None:
+    """tierd.Error: a parameter is on meta, and so has none to give to a new job."""
+    parameters = dict(model.named_parameters())
+    names = [name for name, parameter in parameters.items() if parameter.is_meta]
+    if names:
+        raise Error(
+            errno.EINVAL,
+            f"{names[0]} is on meta ({len(names)} of {len(parameters)} parameters are), and a new job needs values: "
+            "make the model in tierd.init()",
+        )

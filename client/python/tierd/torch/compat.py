@@ -72,3 +72,17 @@ def add_state_dict_hook(
     """Has the hook called when the module's own entries are in a state_dict. Public under another name since 2.5."""
     handle: torch.utils.hooks.RemovableHandle = module._register_state_dict_hook(hook)
     return handle
+
+
+# How many tensors share a storage, and objects of Python's that lead to it. Since 2.1.
+_use_count: Callable[[int], int] = torch._C._storage_Use_Count
+
+
+def is_storage_shared(tensor: torch.Tensor) -> bool:
+    """Whether another tensor has the same memory."""
+    return _uses(tensor) > _uses(torch.empty(0))
+
+
+def _uses(tensor: torch.Tensor) -> int:
+    storage = tensor.untyped_storage()
+    return _use_count(storage._cdata)

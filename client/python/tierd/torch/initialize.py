@@ -16,7 +16,7 @@ from tierd._core import Error
 from tierd.daemon import find_or_start
 from tierd.torch import compat
 from tierd.torch import optimizer as optimizers
-from tierd.torch.checks import check
+from tierd.torch.checks import check, check_values
 from tierd.torch.clipping import clip_grad_norm_
 from tierd.torch.gradients import set_gradient_dtype
 from tierd.torch.job import TorchJob, is_trained, open_jobs
@@ -51,7 +51,8 @@ def initialize(
     """Puts a model and its optimizer on tierd. Both are the same objects afterwards; the training loop stays as it is.
 
     Args:
-        model: parameters are float32, bfloat16 or float16, in the host's memory; frozen ones may be integers, too.
+        model: parameters are float32, bfloat16 or float16, in the host's memory; frozen ones may be integers, too. Those
+            whose values are the job's, or rank 0's, may be on meta.
         optimizer: AdamW, Adam, SGD or Lion. Its groups stay live: a new learning rate counts from the next step.
         job: name of the job. One of this name that exists is resumed: the model then has its values.
         max_grad_norm: gradients are clipped to this global 2-norm; 0: they are not.
@@ -99,8 +100,10 @@ def initialize(
     core = node.open_job(settings, optimizers.groups_to_open(optimizer))
     torch_job = TorchJob(job, core, model, kept, optimizer.param_groups, world_size, max_grad_norm, rank)
     try:
-        torch_job.define(plans, groups)
         is_new = core.state()["status"] == _core.NEW
+        if is_new and rank == 0:
+            check_values(model)
+        torch_job.define(plans, groups)
         if is_new and rank == 0:
             torch_job.write()
         torch_job.membership.ready()

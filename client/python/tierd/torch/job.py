@@ -22,7 +22,9 @@ from tierd.torch.guards import Handle, guard
 from tierd.torch.hooks import Hooks
 from tierd.torch.kept import Kept
 from tierd.torch.membership import Membership, Standing
+from tierd.torch.progress import bar
 from tierd.torch.resume import Position
+from tierd.torch.scratch import rest
 from tierd.torch.state_dicts import copy_state_dicts, install_loading, uninstall_loading
 from tierd.torch.step import Step
 from tierd.torch.storage import Unit, place_of
@@ -97,20 +99,24 @@ class TorchJob:
 
     def write(self) -> None:
         """Gives the job the values that the parameters have."""
-        for unit in self.units:
-            for tensor, parameter in enumerate(unit.parameters):
-                self.core.write(unit.index, tensor, to_dlpack(unit.as_kept(tensor, parameter)))
+        with bar("writing values", sum(_bytes_of(unit.parameters) for unit in self.units)) as advance:
+            for unit in self.units:
+                for tensor, parameter in enumerate(unit.parameters):
+                    values = unit.as_kept(tensor, parameter)
+                    self.core.write(unit.index, tensor, to_dlpack(values))
+                    rest(parameter)
+                    advance(values.nbytes)
 
     def install(self, plans: list[Plan], groups: dict[int, int]) -> None:
         """Takes the values out of the model, which from now on sees them when it needs them."""
         by_module: dict[int, tuple[nn.Module, list[Unit]]] = {}
         for plan, unit in zip(plans, self.units, strict=True):
+            unit.hide()
             trained = [i for i, entry in enumerate(plan.entries) if is_trained(entry.parameter, groups)]
             if trained:
                 self._hooks.train(unit, trained)
             for module in plan.modules:
                 by_module.setdefault(id(module), (module, []))[1].append(unit)
-            unit.hide()
         for module, units in by_module.values():
             self._hooks.add(module, units)
         self._handles += copy_state_dicts(self.model.modules())
@@ -261,6 +267,10 @@ def _close_at_exit(job: weakref.ref[TorchJob]) -> None:
         there.close()
     except KeyboardInterrupt:
         there.detach()
+
+
+def _bytes_of(parameters: list[nn.Parameter]) -> int:
+    return sum(parameter.numel() * parameter.element_size() for parameter in parameters)
 
 
 def is_trained(parameter: nn.Parameter, groups: dict[int, int]) -> bool:

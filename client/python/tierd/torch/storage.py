@@ -23,6 +23,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from tierd._core import Error
 from tierd.torch import compat
+from tierd.torch.meta import replace
 
 if TYPE_CHECKING:
     from tierd.torch.membership import Membership
@@ -86,8 +87,6 @@ class Unit:
         self._shapes = [parameter.shape for parameter in self.parameters]
         self.nothing = [_nothing(parameter) for parameter in self.parameters]
         self._is_raw = [dtype not in _FORMATS for dtype in self._dtypes]
-        for tensor, parameter in enumerate(self.parameters):
-            _registry[parameter] = (weakref.ref(self), tensor)
 
     def enter(self) -> None:
         """Shows the unit until a `leave()` for each `enter()`."""
@@ -137,7 +136,11 @@ class Unit:
         return self._uses > 0 or self._holds > 0
 
     def hide(self) -> None:
-        """Takes a new unit's own memory out of its parameters."""
+        """Takes a new unit's own memory out of its parameters, if they have any."""
+        for tensor, (parameter, nothing) in enumerate(zip(self.parameters, self.nothing, strict=True)):
+            if parameter.is_meta:
+                replace(parameter, nothing)
+            _registry[parameter] = (weakref.ref(self), tensor)
         self._set_classes(self._hidden_classes)
         self._let_go()
 

@@ -1,0 +1,253 @@
+"""Models that are made without the memory for them: with the bits, and the random numbers, of plain
+construction."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import tierd.torch as tierd
+from conftest import PATIENCE
+from models import CASES, Case
+from tierd import Error
+from tierd.torch import scratch
+from tierd.torch.scratch import is_scratch
+
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where files would be seen; small parameters count as large."""
+    monkeypatch.setattr(scratch, "LEAST_BYTES", 256)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    yield tmp_path
+    assert list(tmp_path.iterdir()) == []
+
+
+def resident(folder: Path) -> int:
+    """Bytes of files in the folder that are in this process' memory."""
+    gc.collect()
+    size, is_ours = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
+            is_ours = str(folder) in line
+        elif is_ours and line.startswith("Rss:"):
+            size += int(line.split()[1]) << 10
+    return size
+
+
+def assert_equal(model: nn.Module, other: nn.Module) -> None:
+    """The same values under the same names, to the bit."""
+    values, others = model.state_dict(), other.state_dict()
+    assert values.keys() == others.keys()
+    for name, value in values.items():
+        assert value.dtype == others[name].dtype, name
+        assert torch.equal(value, others[name]), name
+
+
+def made(build: Callable[[], Any], is_plain: bool) -> tuple[Any, torch.Tensor]:
+    """A model, and the random number that follows it."""
+    torch.manual_seed(3)
+    if is_plain:
+        return build(), torch.rand(1)
+    with tierd.init():
+        model = build()
+    return model, torch.rand(1)
+
+
+# ---- Construction
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_model_has_the_bits_of_plain_construction(case: Case) -> None:
+    (model, after), (plain, plain_after) = made(case.build, False), made(case.build, True)
+    assert_equal(model, plain)
+    assert torch.equal(after, plain_after)
+    assert [name for name, _ in model.named_parameters()] == [name for name, _ in plain.named_parameters()]
+    large = [item for item in model.parameters() if item.nbytes >= scratch.LEAST_BYTES]
+    # What shares memory with another tensor stays where it is, as LSTM's weights in some versions.
+    assert any(is_scratch(item) for item in large)
+
+
+def test_what_is_not_worked_on_leaves_the_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "WINDOW_BYTES", MIB)
+    with tierd.init():
+        model = nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(8)))
+        assert 0 < resident(folder) <= 2 * MIB
+        # A second initialization, as transformers has.
+        for layer in model:
+            nn.init.normal_(layer.get_parameter("weight"))
+        assert 0 < resident(folder) <= 2 * MIB
+    assert resident(folder) == 0
+    assert all(parameter.std() > 0.9 for parameter in model.parameters())
+
+
+class Kept(nn.Module):
+    """Has the memory of its parameter under another name, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        values = torch.empty(64, 64)
+        self.weight = nn.Parameter(values)
+        self.other = nn.Parameter(torch.randn(64, 64))
+        values.normal_()
+
+
+def test_memory_that_somebody_else_has_is_left_alone_until_it_is_nobody_elses() -> None:
+    model, plain = made(Kept, False)[0], made(Kept, True)[0]
+    assert_equal(model, plain)
+    assert is_scratch(model.weight)
+    assert is_scratch(model.other)
+
+
+def used() -> Any:
+    """Parameters are tied, sliced, printed, written, computed with and converted, all before there is a job."""
+    model: Any = nn.Sequential(nn.Linear(32, 32), nn.Linear(32, 32), nn.Linear(32, 32))
+    model[1].weight = model[0].weight
+    with torch.no_grad():
+        model[2].weight[3:5].fill_(2.0)
+        model[2].weight.mul_(model[0].weight.norm())
+        model[0].bias.copy_(model(torch.rand(4, 32))[0])
+    str(model[0].weight)
+    model.register_parameter("large", nn.Parameter(model[2].weight[4:, :].detach()))
+    return model.to(torch.bfloat16)
+
+
+def test_parameters_can_be_used_as_they_are_made() -> None:
+    model, plain = made(used, False)[0], made(used, True)[0]
+    assert_equal(model, plain)
+    assert model[0].weight is model[1].weight
+    assert is_scratch(model[0].weight)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.rand(2, 32).bfloat16()).sum().backward()
+    optimizer.step()
+    assert not torch.equal(model[2].weight, plain[2].weight)
+
+
+class Failing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(64, 64)
+        raise ValueError("no second one")
+
+
+def test_a_construction_that_fails_leaves_nothing(folder: Path) -> None:
+    with pytest.raises(ValueError, match="no second one"), tierd.init():
+        Failing()
+    gc.collect()
+    assert str(folder) not in Path("/proc/self/maps").read_text()
+    # And whatever is made later is made as ever.
+    assert not is_scratch(nn.Linear(64, 64).weight)
+
+
+def test_a_folder_without_room_is_named(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(Error, match=f"{folder} has no room .*scratch=") as caught, tierd.init():
+        nn.Linear(64, 64)
+    assert caught.value.errno == 28
+    with pytest.raises(Error, match="no folder that can be written to"), tierd.init(scratch="/nowhere"):
+        pass
+
+
+# ---- With a job
+
+
+def train(model: nn.Module, job: str, optimizer: torch.optim.Optimizer, steps: int = 2) -> dict[str, torch.Tensor]:
+    tierd.initialize(model, optimizer, job=job, random_states=False)
+    for step in range(steps):
+        batch = torch.rand(4, 64, generator=torch.Generator().manual_seed(step))
+        model(batch).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    values = {name: value.clone() for name, value in model.state_dict().items()}
+    tierd.close(model)
+    return values
+
+
+def layers() -> nn.Module:
+    return nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64)) for _ in range(3)))
+
+
+def test_a_job_takes_the_values_and_the_files_go(folder: Path) -> None:
+    results = []
+    for is_plain in (True, False):
+        model = made(layers, is_plain)[0]
+        results.append(train(model, f"init-{is_plain}", torch.optim.SGD(model.parameters(), lr=0.1)))
+    assert all(torch.equal(value, results[1][name]) for name, value in results[0].items())
+    gc.collect()
+    assert str(folder) not in Path("/proc/self/maps").read_text()
+
+
+def test_a_job_that_exists_gives_its_values_to_a_model_without_any() -> None:
+    model = made(layers, True)[0]
+    values = train(model, "init-meta", torch.optim.SGD(model.parameters(), lr=0.1))
+    with tierd.init(values=False):
+        model = layers()
+    parameters = list(model.parameters())
+    assert all(parameter.is_meta for parameter in parameters)
+    parameters[0].mark = "kept"  # type: ignore[attr-defined]
+    found = train(model, "init-meta", torch.optim.SGD(parameters, lr=0.1), steps=0)
+    assert all(torch.equal(value, found[name]) for name, value in values.items())
+    assert all(mine is theirs for mine, theirs in zip(parameters, model.parameters(), strict=True))
+    assert parameters[0].mark == "kept"  # type: ignore[attr-defined]
+
+
+def test_a_new_job_is_refused_values_that_are_not_there() -> None:
+    with tierd.init(values=False):
+        model = layers()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(
+        Error, match=r"0\.0\.weight is on meta \(12 of 12 parameters are\).*make the model in tierd.init"
+    ):
+        tierd.initialize(model, optimizer, job="init-none")
+    # It can still be given some.
+    assert all(parameter.is_meta for parameter in model.parameters())
+    with torch.device("meta"):
+        model = layers()
+    with pytest.raises(Error, match=r"buffer 0\.1\.running_mean is on meta"):
+        tierd.initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), job="init-none")
+
+
+RANK = """
+import torch, tierd.torch as tierd
+from torch import nn
+from tierd.torch import scratch
+scratch.LEAST_BYTES = 256
+torch.manual_seed(5)
+with tierd.init():
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.GELU()) for _ in range(3)))
+after = torch.rand(1).item()
+without = sum(parameter.is_meta for parameter in model.parameters())
+tierd.initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), job="init-ranks")
+print(after, sum(value.double().sum().item() for value in model.state_dict().values()), without)
+tierd.close()
+"""
+
+
+def test_other_ranks_keep_no_values() -> None:
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", RANK],
+            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    first, second = (rank.communicate(timeout=PATIENCE)[0].split() for rank in ranks)
+    assert first[:2] == second[:2]
+    assert (first[2], second[2]) == ("0", "6")
