@@ -1,4 +1,4 @@
-"""Models that are made without the memory for them: with the bits, and the random numbers, of plain
+"""Models that are made, and loaded, without the memory for them: with the bits, and the random numbers, of plain
 construction."""
 
 from __future__ import annotations
@@ -210,9 +210,7 @@ def test_a_new_job_is_refused_values_that_are_not_there() -> None:
     with tierd.init(values=False):
         model = layers()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.raises(
-        Error, match=r"0\.0\.weight is on meta \(12 of 12 parameters are\).*make the model in tierd.init"
-    ):
+    with pytest.raises(Error, match=r"0\.0\.weight is on meta \(12 of 12 parameters are\).*from_pretrained"):
         tierd.initialize(model, optimizer, job="init-none")
     # It can still be given some.
     assert all(parameter.is_meta for parameter in model.parameters())
@@ -251,3 +249,183 @@ def test_other_ranks_keep_no_values() -> None:
     first, second = (rank.communicate(timeout=PATIENCE)[0].split() for rank in ranks)
     assert first[:2] == second[:2]
     assert (first[2], second[2]) == ("0", "6")
+
+
+# ---- Checkpoints
+
+
+def text_model(**options: object) -> nn.Module:
+    """A GPT-2 whose head is tied to its embedding."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(
+        vocab_size=67, n_positions=16, n_embd=24, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
+    )
+    model: nn.Module = transformers.AutoModelForCausalLM.from_config(config, **options)
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Module, Path]:
+    """A model, and a checkpoint of it in several files."""
+    torch.manual_seed(11)
+    model, path = text_model(), tmp_path_factory.mktemp("stored")
+    model.save_pretrained(path, max_shard_size="20KB")  # type: ignore[operator]
+    assert len(list(path.glob("*.safetensors"))) > 2
+    return model, path
+
+
+@pytest.mark.parametrize("kind", ["init", "meta", "plain"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_checkpoint_is_loaded_and_trained(
+    kind: str, dtype: torch.dtype, stored: tuple[nn.Module, Path], folder: Path
+) -> None:
+    source, path = stored
+    torch.manual_seed(12)
+    if kind == "plain":
+        model = text_model(dtype=dtype)
+    else:
+        with tierd.init(values=kind == "init"):
+            model = text_model(dtype=dtype)
+    parameters = list(model.parameters())
+    assert tierd.from_pretrained(model, path) == ([], [])
+    expected = text_model(dtype=dtype)
+    expected.load_state_dict(source.state_dict())
+    assert_equal(model, expected)
+    assert all(mine is theirs for mine, theirs in zip(parameters, model.parameters(), strict=True))
+    if dtype == torch.float32 and kind != "plain":
+        # The files' own memory, without a copy.
+        assert not any(is_scratch(parameter) for parameter in parameters)
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    tierd.initialize(model, optimizer, job=f"loaded-{kind}-{dtype}")
+    words = torch.arange(12).view(2, 6)
+    assert torch.equal(model(words).logits, expected(words).logits)
+    with pytest.raises(Error, match="on tierd already.*before initialize"):
+        tierd.from_pretrained(model, path)
+    tierd.close(model)
+
+
+def test_writing_to_a_loaded_parameter_leaves_its_file_alone(stored: tuple[nn.Module, Path]) -> None:
+    source, path = stored
+    with tierd.init(values=False):
+        model = text_model()
+    tierd.from_pretrained(model, path)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    del model
+    with tierd.init(values=False):
+        model = text_model()
+    tierd.from_pretrained(model, path)
+    assert_equal(model, source)
+
+
+def test_a_checkpoint_of_the_base_model_serves_the_whole_one(stored: tuple[nn.Module, Path], folder: Path) -> None:
+    source = stored[0]
+    source.base_model.save_pretrained(folder)  # type: ignore[operator, union-attr]
+    model = text_model()
+    assert tierd.from_pretrained(model, folder / "model.safetensors") == ([], [])
+    assert_equal(model, source)
+    base = text_model().base_model
+    tierd.from_pretrained(base, stored[1])  # type: ignore[arg-type]
+    assert_equal(base, source.base_model)  # type: ignore[arg-type]
+    for path in folder.iterdir():
+        path.unlink()
+
+
+def test_transformers_own_loading_works_in_the_context(stored: tuple[nn.Module, Path]) -> None:
+    transformers = pytest.importorskip("transformers")
+    source, path = stored
+    with tierd.init():
+        model = transformers.AutoModelForCausalLM.from_pretrained(path)
+    assert_equal(model, source)
+    assert all(is_scratch(item) for item in model.parameters() if item.nbytes >= scratch.LEAST_BYTES)
+
+
+def save(path: Path, tensors: dict[str, torch.Tensor]) -> Path:
+    safetensors = pytest.importorskip("safetensors.torch")
+    safetensors.save_file(tensors, path / "model.safetensors")
+    return path
+
+
+@pytest.fixture
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("checkpoint")
+
+
+def test_differences_are_listed_before_anything_is_changed(checkpoint: Path) -> None:
+    model: Any = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    tensors = {
+        "0.weight": torch.ones(8, 4),
+        "0.bias": torch.ones(8),
+        "head": torch.ones(3),
+        "1.weight": torch.ones(2, 8),
+    }
+    save(checkpoint, tensors)
+    with pytest.raises(Error, match=r"only in the model: 1\.bias; .* only in the checkpoint: head.*strict=False"):
+        tierd.from_pretrained(model, checkpoint)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert tierd.from_pretrained(model, checkpoint, strict=False) == (["1.bias"], ["head"])
+    assert torch.equal(model[0].weight, tensors["0.weight"])
+    assert torch.equal(model[1].bias, before["1.bias"])
+    save(checkpoint, {**tensors, "0.weight": torch.ones(4, 8)})
+    with pytest.raises(Error, match=r"0\.weight is \[4, 8\] there and \[8, 4\] in the model"):
+        tierd.from_pretrained(model, checkpoint, strict=False)
+
+
+def test_what_is_all_on_meta_gets_values_and_buffers(checkpoint: Path) -> None:
+    plain = made(layers, True)[0]
+    save(checkpoint, plain.state_dict())
+    with torch.device("meta"):
+        model = layers()
+    buffers = list(model.buffers())
+    tierd.from_pretrained(model, checkpoint)
+    assert_equal(model, plain)
+    assert all(mine is theirs for mine, theirs in zip(buffers, model.buffers(), strict=True))
+
+
+def test_all_types_are_read_as_safetensors_reads_them(checkpoint: Path) -> None:
+    library = pytest.importorskip("safetensors.torch")
+    numbers = torch.arange(-6, 6)
+    kinds = ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
+    kinds += ["int64", "int32", "int16", "int8", "uint8", "bool"]
+    tensors = {f"of_{kind}": numbers.to(getattr(torch, kind)).view(3, 4).clone() for kind in kinds}
+    tensors |= {"none": torch.zeros(0, 5), "scalar": torch.tensor(3.0), "odd": torch.ones(3, dtype=torch.uint8)}
+    save(checkpoint, tensors)
+    expected = library.load_file(checkpoint / "model.safetensors")
+    model = nn.Module()
+    for name, value in tensors.items():
+        model.register_parameter(name, nn.Parameter(torch.zeros_like(value), requires_grad=False))
+    model.register_buffer("buffer", torch.zeros(1))
+    assert tierd.from_pretrained(model, checkpoint, strict=False) == (["buffer"], [])
+    for name, value in expected.items():
+        found = getattr(model, name)
+        assert found.dtype == value.dtype, name
+        assert torch.equal(
+            found.view(torch.uint8) if found.dim() else found, value.view(torch.uint8) if value.dim() else value
+        )
+
+
+def test_files_that_are_wrong_are_named(checkpoint: Path) -> None:
+    model = nn.Linear(4, 8)
+    with pytest.raises(Error, match=f"{checkpoint} has no .*safetensors"):
+        tierd.from_pretrained(model, checkpoint)
+    file = save(checkpoint, {"weight": torch.ones(8, 4), "bias": torch.ones(8)}) / "model.safetensors"
+    whole = file.read_bytes()
+    for wrong in (b"", whole[:7], whole[:40], whole[:-1], b"\xff" * 64, whole[:8] + b"[" * (len(whole) - 8)):
+        file.write_bytes(wrong)
+        with pytest.raises(Error, match=r"model\.safetensors.*download it again"):
+            tierd.from_pretrained(model, checkpoint)
+    for before, after in (
+        (b"data_offsets", b"data_offsetz"),
+        (b'"F32"', b'"F99"'),
+        (b"[8,4]", b"[8,5]"),
+        (b"[8,4]", b"[-8,"[:5]),
+    ):
+        file.write_bytes(whole.replace(before, after))
+        with pytest.raises(Error):
+            tierd.from_pretrained(model, checkpoint)
+    file.unlink()
+    (checkpoint / "model.safetensors.index.json").write_text('{"weight_map": {"weight": "model-1.safetensors"}}')
+    with pytest.raises(Error, match=r"model-1\.safetensors is missing"):
+        tierd.from_pretrained(model, checkpoint)

@@ -4,10 +4,12 @@ from tierd.torch.clipping import clip_grad_norm_
 from tierd.torch.init import init
 from tierd.torch.initialize import close, initialize, job_of, resumable, save
 from tierd.torch.kept import State
+from tierd.torch.pretrained import from_pretrained
 
 __all__ = [
     "clip_grad_norm_",
     "close",
+    "from_pretrained",
     "init",
     "initialize",
     "job_of",

@@ -52,5 +52,5 @@ def check_values(model: nn.Module) -> None:
         raise Error(
             errno.EINVAL,
             f"{names[0]} is on meta ({len(names)} of {len(parameters)} parameters are), and a new job needs values: "
-            "make the model in tierd.init()",
+            "load some (tierd.from_pretrained(model, folder)), or make the model in tierd.init()",
         )

@@ -30,7 +30,7 @@ def init(*, scratch: str | None = None, values: bool = True) -> Iterator[None]:
     Args:
         scratch: a folder on a disk, with room for the model; None: $TMPDIR, else /var/tmp. Whatever happens no file is left there.
         values: False: parameters are on meta and are not initialized, which takes no time; buffers are as usual. For a
-            job that exists and has values for it. Random numbers that are drawn
+            model that `tierd.torch.from_pretrained()` or a job that exists has values for. Random numbers that are drawn
             afterwards are not those of plain construction.
 
     On other ranks than 0 (by the launcher's environment) parameters are on meta when the context ends, as rank 0 has the
