@@ -77,10 +77,18 @@ class _Building(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        is_written = _is_in_place(function)
         for value in (*args, *kwargs.values()):
             if isinstance(value, torch.Tensor):
-                self._scratch.touch(value)
+                self._scratch.touch(value, is_written=is_written)
+                is_written = False
         result = function(*args, **kwargs)
         if function == _SET_DATA and isinstance(args[0], nn.Parameter):
             self._scratch.take(args[0])
         return result
+
+
+def _is_in_place(function: Callable[..., Any]) -> bool:
+    """Whether it writes to its first tensor, as normal_() does."""
+    name = getattr(function, "__name__", "")
+    return name.endswith("_") and not name.endswith("__")

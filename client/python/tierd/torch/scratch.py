@@ -17,6 +17,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,6 +37,9 @@ _NAME = "/proc/self/fd/"
 _PIECE_BYTES = 1 << 20
 # Of an entry of /proc/self/pagemap: the page is in memory, or swapped out.
 _IS_THERE = 1 << 62
+
+# Since Linux 5.14; Python does not have it.
+_MADV_POPULATE_WRITE = 23
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
@@ -57,6 +61,8 @@ class Scratch:
                 flush=True,
             )
         self._recent: dict[int, torch.UntypedStorage] = {}
+        self._filler = ThreadPoolExecutor(1, "tierd-init")
+        self._filling: dict[int, Future[int]] = {}
         self._waiting: list[weakref.ref[nn.Parameter]] = []
         self._moved: list[weakref.ref[nn.Parameter]] = []
 
@@ -105,8 +111,8 @@ class Scratch:
                 ) from None
         return cast("torch.UntypedStorage", storage)
 
-    def touch(self, tensor: torch.Tensor) -> None:
-        """Something is done with this tensor now. What was used before it leaves the process' memory."""
+    def touch(self, tensor: torch.Tensor, *, is_written: bool = False) -> None:
+        """Something is done with this tensor now, or it is written. What was used before leaves the process' memory."""
         if tensor.numel() * tensor.element_size() < LEAST_BYTES or not is_scratch(tensor):
             return
         # Held, so that no other memory comes to lie at its address.
@@ -116,22 +122,32 @@ class Scratch:
         self._recent[address] = storage
         if not is_recent:
             self._trim(WINDOW_BYTES)
+        if is_written:
+            # One page after the other, as it is written, would cost half as much as the random numbers in it.
+            self._filling[address] = self._filler.submit(_fill, storage)
 
     def _trim(self, most: int) -> None:
         left = sum(storage.nbytes() for storage in self._recent.values())
         for address, storage in list(self._recent.items())[:-1]:
             if left > most:
-                _leave_memory(storage)
+                self._leave(address, storage)
                 del self._recent[address]
                 left -= storage.nbytes()
+
+    def _leave(self, address: int, storage: torch.UntypedStorage) -> None:
+        filling = self._filling.pop(address, None)
+        if filling is not None and not filling.cancel():
+            filling.result()
+        _leave_memory(storage)
 
     def finish(self) -> list[nn.Parameter]:
         """Nothing of the model stays in the process' memory but what is small. Its large parameters."""
         for there in self._waiting:
             if (parameter := there()) is not None:
                 self._move(parameter)
-        for storage in self._recent.values():
-            _leave_memory(storage)
+        for address, storage in self._recent.items():
+            self._leave(address, storage)
+        self._filler.shutdown()
         moved = [parameter for there in self._moved if (parameter := there()) is not None]
         self._recent.clear()
         self._waiting.clear()
@@ -157,6 +173,11 @@ def rest(tensor: torch.Tensor) -> None:
 def _leave_memory(storage: torch.UntypedStorage) -> None:
     # Of a shared mapping this takes no values: they stay in the page cache, until they are on the disk.
     _libc.madvise(storage.data_ptr(), storage.nbytes(), mmap.MADV_DONTNEED)
+
+
+def _fill(storage: torch.UntypedStorage) -> int:
+    """Makes all pages at once; a kernel that cannot makes each when it is written."""
+    return int(_libc.madvise(storage.data_ptr(), storage.nbytes(), _MADV_POPULATE_WRITE))
 
 
 def _is_movable(parameter: nn.Parameter) -> bool:
