@@ -88,7 +88,7 @@ enum tierd_optimizer_kind {
 	TIERD_ADAM,  /* weight decay is a part of the gradient; state: "m", "v" */
 	TIERD_SGD,   /* state: "momentum", if some group has one when the job is opened */
 	TIERD_LION,  /* state: "m" */
-	TIERD_NONE,  /* each rank updates its own shard, see tierd_step_finish(); no state; learning rates and groups mean nothing */
+	TIERD_NONE,  /* each rank updates a part itself, see tierd_step_finish(); no state; learning rates and groups mean nothing */
 };
 enum tierd_placement { TIERD_PLACE_DEFAULT, TIERD_PLACE_HOST, TIERD_PLACE_NVME, TIERD_PLACE_AUTO };
 
@@ -394,10 +394,11 @@ int tierd_step(struct tierd_job *job, const struct tierd_rates *rates, struct ti
 
 /* With the optimizer none a step is taken by its ranks. When all of them have closed their parts, and the sums are
  * measured, it is TIERD_REDUCED: ret_ticket must not be NULL, and is waited for until then. From there to
- * tierd_step_finish() each rank reads the gradients of its shard (tierd_tensor_shard; the same ranges at every
- * stage) with tierd_tensor_read(…, "gradient", …), as an optimizer takes them: summed, scaled and clipped; its
- * masters, still of the version before, with "master"; and writes the new ones with tierd_tensor_write, as masters.
- * What it does not write keeps its value. When all ranks have finished, the step is decided and applied like any
+ * tierd_step_finish() each rank reads the gradients of its part with tierd_tensor_read(…, "gradient", …), as an
+ * optimizer takes them: summed, scaled and clipped; its masters, still of the version before, with "master"; and writes
+ * the new ones with tierd_tensor_write, as masters. Its part is what the ranks agree on: its shard (tierd_tensor_shard;
+ * the same ranges at every stage), or whole tensors; of several that write an element one counts.
+ * What nobody writes keeps its value. When all ranks have finished, the step is decided and applied like any
  * other; until then the death of a rank costs it.
  * A step that is skipped (its result says so after TIERD_REDUCED) needs no finish, and gives -EBUSY; so does one
  * that is not reduced yet, or finished already. Between its step and its finish a rank can neither push, nor step,
@@ -416,9 +417,9 @@ int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uin
  * between tierd_write_begin and tierd_write_end: data is in the tensor's format, or fp32 where is_master is set (bf16 and
  * fp16 parameters then get a master of full precision). Any rank may write any piece. -EBUSY: at no other time;
  * -EOPNOTSUPP: a frozen tensor keeps its first values, and these are others.
- * With the optimizer none, new masters of this rank's shard too, from TIERD_REDUCED to tierd_step_finish, in place of the
- * gradients; is_master must be set. -EDOM: a value is not finite, none is taken; -ERANGE: not all of them are in the
- * shard; -ENODATA: no rank has a gradient of the tensor in this step, which updates it not; -EBUSY: not at this time. */
+ * With the optimizer none, new masters too, from TIERD_REDUCED to tierd_step_finish, in place of the gradients; is_master
+ * must be set. -EDOM: a value is not finite, none is taken; -ENODATA: no rank has a gradient of the tensor in this step,
+ * which updates it not; -EBUSY: not at this time. */
 int tierd_tensor_write(struct tierd_job *job, uint32_t unit, uint32_t tensor, uint64_t first, uint64_t count,
 		       const void *data /* or NULL if count is 0 */, bool is_master);
 
@@ -451,10 +452,10 @@ int tierd_write_cancel(struct tierd_job *job);
 
 /* Reads count elements from element first on, of the last step that this rank has closed. state is "parameter" (in its
  * format), or, as fp32, "master", what the optimizer keeps (see enum tierd_optimizer_kind), or "step", which is in each
- * element how often the tensor was updated. -ENODATA: the tensor has no such state. What the optimizer keeps has PyTorch's names, too ("exp_avg", "exp_avg_sq", "momentum_buffer"), here as wherever
- * a state is named. With the optimizer none also "gradient", of this rank's shard, from TIERD_REDUCED to tierd_step_finish:
- * -ENODATA, too, where no rank has one of the tensor in this step, or masters were written over them; -ERANGE and -EBUSY as in
- * tierd_tensor_write. */
+ * element how often the tensor was updated. -ENODATA: the tensor has no such state. What the optimizer keeps has PyTorch's
+ * names, too ("exp_avg", "exp_avg_sq", "momentum_buffer"), here as wherever a state is named. With the optimizer none also
+ * "gradient", from TIERD_REDUCED to tierd_step_finish: -ENODATA, too, where no rank has one of the tensor in this step, or
+ * masters were written over them; -EBUSY as in tierd_tensor_write. */
 int tierd_tensor_read(struct tierd_job *job, uint32_t unit, uint32_t tensor, const char *state, uint64_t first,
 		      uint64_t count, void *ret_data /* or NULL if count is 0 */);
 

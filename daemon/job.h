@@ -303,7 +303,7 @@ struct job {
 	double gradient_norm;
 	bool is_skipped;
 	float factor;		    /* of the reduced or decided step's gradients */
-	bool is_reduced;	    /* the open step waits for the owners of its shards, or for values */
+	bool is_reduced;	    /* the open step waits for the owners of its parts, or for values */
 	enum writing_state writing; /* of the open or the decided step */
 	int writing_error;	    /* it will come to nothing; */
 	uint32_t writing_culprit;   /* because of this rank */
@@ -571,7 +571,7 @@ void step_applied(struct job *job); /* the sweep is done */
 void step_abort(struct job *job);
 
 /* ---- reduced.c ---- */
-/* The open step's gradients are there for the owners of its shards. */
+/* The open step's gradients are there for the owners of its parts. */
 void reduced_begin(struct job *job);
 /* Decides it if all owners have finished and nothing of theirs is under way. */
 void reduced_advance(struct job *job);
@@ -582,9 +582,9 @@ bool reduced_is_owed(const struct member *member);
 const char *reduced_remedy(const struct member *member);
 /* It has ended its part. */
 void reduced_end_part(struct member *member);
-/* False, and the request is answered, if these elements are not the member's to read or write now. */
-bool reduced_check(struct pending *pending, uint32_t unit, const struct tensor *tensor, uint64_t first,
-		   uint64_t count);
+/* False, and the request is answered, if the tensor's gradients cannot be read now, nor masters written.
+ * Ranks divide a step among them as they like. */
+bool reduced_check(struct pending *pending, uint32_t index, const struct tensor *tensor);
 
 /* ---- sweep.c, course.c, chunk_work.c ---- */
 /* The memory that one takes. */

@@ -1,7 +1,7 @@
 /* A reduced step, of the optimizer none: its gradients are summed and measured, and each rank reads those of
- * its shard and writes the new masters in their place. It is not decided yet, so the loss of a rank costs it.
+ * its part and writes the new masters in their place. It is not decided yet, so the loss of a rank costs it.
  *
- * CLOSED, and its rank owes a shard → REDUCED → each rank finishes → decided when all have, and no copy of
+ * CLOSED, and its rank owes its part → REDUCED → each rank finishes → decided when all have, and no copy of
  * theirs is under way. A skipped step never comes here; the end of the epoch drops one that has. */
 #include <errno.h>
 
@@ -72,35 +72,14 @@ static bool check_time(struct pending *pending)
 	return !why;
 }
 
-/* In the numbering of the tensor's elements. */
-static bool check_shard(struct pending *pending, const struct unit *unit, const struct tensor *tensor,
-			uint64_t first, uint64_t count)
-{
-	const struct member *member = pending->member;
-	uint32_t ranks = member->job->options.world_size;
-	uint64_t begin = tensor_part(unit, tensor)->first + tensor->layout.first;
-
-	if (count == 0 ||
-	    (begin + first >= unit_layout_shard(unit->trainable, member->rank, ranks) &&
-	     begin + first + count <= unit_layout_shard(unit->trainable, member->rank + 1, ranks)))
-		return true;
-	pending_error(pending, -ERANGE,
-		      "tensor \"%s\": not all of the %llu elements from %llu on are in the shard of rank %u; "
-		      "tierd_tensor_shard tells which are",
-		      tensor->name, (unsigned long long)count, (unsigned long long)first, member->rank);
-	return false;
-}
-
-bool reduced_check(struct pending *pending, uint32_t index, const struct tensor *tensor, uint64_t first,
-		   uint64_t count)
+bool reduced_check(struct pending *pending, uint32_t index, const struct tensor *tensor)
 {
 	const struct job *job = pending->member->job;
-	const struct unit *unit = &job->catalog.units[index];
 
 	if (!job_check_live(pending, pending->member->epoch) || !check_time(pending))
 		return false;
 	if (tensor->is_present)
-		return check_shard(pending, unit, tensor, first, count);
+		return true;
 	if (gradient_has_content(job, index))
 		pending_error(
 			pending, -ENODATA,
@@ -110,7 +89,7 @@ bool reduced_check(struct pending *pending, uint32_t index, const struct tensor 
 		pending_error(
 			pending, -ENODATA,
 			"nobody has pushed unit \"%s\" in this step: it has no gradients, and is not updated",
-			unit->name);
+			job->catalog.units[index].name);
 	return false;
 }
 

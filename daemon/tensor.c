@@ -46,7 +46,7 @@ static bool check_range(struct pending *pending, uint32_t unit, uint32_t index, 
 
 /* ---- A reduced step ---- */
 
-/* Masters, of any part of the member's shard. */
+/* Masters, of any elements. */
 static bool check_masters(struct pending *pending, const Tierd__Wire__TensorWrite *write)
 {
 	const struct job *job = pending->member->job;
@@ -62,7 +62,7 @@ static bool check_masters(struct pending *pending, const Tierd__Wire__TensorWrit
 			      "tensor \"%s\": what a step writes are masters; set is_master, and give fp32",
 			      tensor->name);
 	else
-		return reduced_check(pending, write->unit, tensor, write->first, write->count);
+		return reduced_check(pending, write->unit, tensor);
 	return false;
 }
 
@@ -72,7 +72,7 @@ static void read_gradient(struct pending *pending, const Tierd__Wire__TensorRead
 	const struct tensor *tensor = &job->catalog.units[read->unit].tensors[read->tensor];
 	struct tensor_operation *operation;
 
-	if (!reduced_check(pending, read->unit, tensor, read->first, read->count))
+	if (!reduced_check(pending, read->unit, tensor))
 		return;
 	if (tensor_has_written(tensor, read->first, read->count)) {
 		pending_error(pending, -ENODATA,
