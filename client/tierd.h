@@ -487,7 +487,8 @@ enum tierd_blob_flags {
 };
 
 /* Keeps a copy of size bytes, up to TIERD_MAX_BLOB_BYTES, under the key. It counts from the step on that this rank
- * closes next, also if that is skipped; of several that set a shared one with the same step the highest rank's counts.
+ * closes next, also if that is skipped; of several that set a shared one with the same step the highest rank's counts. One
+ * that is set from tierd_step to tierd_step_finish, or from tierd_write_begin to tierd_write_end, is of that step.
  * If that step is lost or fails, so is the blob: set it again. -ENOSPC: blob_bytes, or the keys, are used up; -ENOMEM:
  * no host memory for it until then; -ESTALE as all calls. */
 int tierd_blob_set(struct tierd_job *job, const char *key, const void *bytes /* or NULL if size is 0 */, size_t size,

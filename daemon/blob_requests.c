@@ -62,6 +62,12 @@ static bool begin(struct pending *pending, const Tierd__Wire__BlobWrite *write)
 	return r == 0;
 }
 
+/* A step that the rank has yet to finish, or else the one that it closes next. */
+static uint64_t step_of(const struct member *member)
+{
+	return member_last_version(member) + !reduced_is_owed(member);
+}
+
 /* One that goes on with another than it has begun with, or not where that has ended, is a broken client's. */
 static bool check_order(struct pending *pending, const Tierd__Wire__BlobWrite *write)
 {
@@ -87,8 +93,7 @@ static void take_piece(struct pending *pending, const Tierd__Wire__BlobWrite *wr
 	member->uploaded += write->count;
 	if (member->uploaded == write->size) {
 		member->uploaded = 0;
-		blobs_stage(member->job, TAKE_PTR(member->upload), member->rank,
-			    member_last_version(member) + 1);
+		blobs_stage(member->job, TAKE_PTR(member->upload), member->rank, step_of(member));
 	}
 	pending_reply(pending, NULL);
 }

@@ -11,6 +11,7 @@
 
 #include "common/bfloat16.h"
 #include "common/log.h"
+#include "common/size.h"
 #include "daemon/job.h"
 #include "tests/unit/daemon_support.h"
 
@@ -232,6 +233,37 @@ static void a_rank_may_take_what_is_in_the_shard_of_another(void **state)
 		expect_values(&ranks[0], "master", 0, ELEMENTS, 1, 3.0f);
 		end();
 	}
+}
+
+/* So an optimizer's state is always that of the parameters beside it. */
+static void what_is_kept_before_the_finish_comes_with_that_step(void **state)
+{
+	Tierd__Wire__BlobReply blob;
+	uint32_t numbers[2];
+
+	begin(&(struct actor_job){ .stage = 3, .blob_bytes = MIB });
+	assert_int_equal(actor_set_blob(&ranks[0], "before", 10, 'b'), 0);
+	reduce(1.0f, numbers);
+	assert_int_equal(actor_set_blob(&ranks[0], "within", 10, 'w'), 0);
+	assert_int_equal(actor_get_blob(&ranks[0], "within", 0, &blob), -ENOENT);
+	assert_int_equal(actor_finish(&ranks[0]), 0);
+	assert_int_equal(actor_set_blob(&ranks[0], "after", 10, 'a'), 0);
+	assert_int_equal(actor_finish(&ranks[1]), 0);
+	expect_applied(&ranks[0], numbers[0], 1);
+	assert_int_equal(actor_get_blob(&ranks[0], "before", 0, &blob), 0);
+	assert_int_equal(blob.step, 1);
+	assert_int_equal(actor_get_blob(&ranks[0], "within", 0, &blob), 0);
+	assert_int_equal(blob.step, 1);
+	assert_int_equal(actor_get_blob(&ranks[0], "after", 0, &blob), -ENOENT);
+	/* What the rank does not finish is lost with the step. */
+	reduce(1.0f, numbers);
+	assert_int_equal(actor_set_blob(&ranks[0], "within", 10, 'x'), 0);
+	actor_die(&ranks[1]);
+	scene_settle(&scene);
+	assert_int_equal(actor_get_blob(&ranks[0], "within", 0, &blob), 0);
+	assert_int_equal(blob.step, 1);
+	assert_int_equal(((const char *)ranks[0].window.base)[0], 'w');
+	end();
 }
 
 static void a_unit_that_nobody_pushed_is_not_updated(void **state)
@@ -678,6 +710,7 @@ int main(void)
 		cmocka_unit_test(owners_finish_in_any_order_at_every_stage),
 		cmocka_unit_test(what_an_owner_does_not_write_keeps_its_value),
 		cmocka_unit_test(a_rank_may_take_what_is_in_the_shard_of_another),
+		cmocka_unit_test(what_is_kept_before_the_finish_comes_with_that_step),
 		cmocka_unit_test(a_unit_that_nobody_pushed_is_not_updated),
 		cmocka_unit_test(a_skipped_step_needs_no_finish),
 		cmocka_unit_test(shards_are_written_between_reduced_and_finish_alone),
