@@ -2,7 +2,7 @@
 
 from tierd.torch.clipping import clip_grad_norm_
 from tierd.torch.init import init
-from tierd.torch.initialize import close, initialize, job_of, resumable, save
+from tierd.torch.initialize import close, initialize, job_of, resumable, save, scale_loss
 from tierd.torch.kept import State
 from tierd.torch.pretrained import from_pretrained
 
@@ -15,6 +15,7 @@ __all__ = [
     "job_of",
     "resumable",
     "save",
+    "scale_loss",
     "state",
 ]
 

@@ -61,6 +61,17 @@ def is_of_checkpoint(pack: Pack) -> bool:
     return "_checkpoint_hook" in name or "_recomputation_hook" in name
 
 
+# How GradScaler looks for overflows, and unscales. Since 1.8.
+unscale = torch._amp_foreach_non_finite_check_and_unscale_
+
+
+def plain_step(kind: type[torch.optim.Optimizer]) -> Callable[[torch.optim.Optimizer], Any]:
+    """The step of a class of optimizers without what torch wraps around it for users' hooks. Since 1.12."""
+    step: Any = kind.step
+    plain: Callable[[torch.optim.Optimizer], Any] = step.__wrapped__ if getattr(step, "hooked", False) else step
+    return plain
+
+
 def at_end_of_backward(callback: Callable[[], None]) -> None:
     """Calls back when the backward pass under way has ended; not if it fails. Since 1.0; DDP and FSDP use it."""
     torch.autograd.Variable._execution_engine.queue_callback(callback)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from tierd.torch.clipping import clip_grad_norm_
 from tierd.torch.gradients import set_gradient_dtype
 from tierd.torch.job import TorchJob, is_trained, open_jobs
 from tierd.torch.kept import Kept
+from tierd.torch.local import LocalOptimizers
 from tierd.torch.ranks import from_environment
 from tierd.torch.resume import Stateful
 from tierd.torch.save import write_model
@@ -28,11 +29,14 @@ from tierd.torch.units import Chooser, choose, room_for_gradients
 from tierd.torch.writes import catch_writes
 
 Batch = TypeVar("Batch")
+Optimizers = TypeVar("Optimizers", bound=torch.optim.Optimizer | Sequence[torch.optim.Optimizer])
+
+_MOMENTS = {"fp32": _core.MOMENTS_FP32, "bf16": _core.MOMENTS_BF16, "int8": _core.MOMENTS_INT8}
 
 
 def initialize(
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizers,
     *,
     job: str,
     max_grad_norm: float = 0.0,
@@ -42,18 +46,21 @@ def initialize(
     units: Chooser | None = None,
     gradient_bytes: int | None = None,
     gradient_dtype: torch.dtype | None = None,
+    moments: str = "fp32",
+    optimizer_state_bytes: int | None = None,
     random_states: bool = True,
     socket: str | None = None,
     nvme: str | None = None,
     reconnect_ms: int = 30_000,
     **options: Any,
-) -> tuple[nn.Module, torch.optim.Optimizer]:
+) -> tuple[nn.Module, Optimizers]:
     """Puts a model and its optimizer on tierd. Both are the same objects afterwards; the training loop stays as it is.
 
     Args:
         model: parameters are float32, bfloat16 or float16, in the host's memory; frozen ones may be integers, too. Those
             whose values are the job's, or rank 0's, may be on meta.
-        optimizer: AdamW, Adam, SGD or Lion. Its groups stay live: a new learning rate counts from the next step.
+        optimizer: AdamW, Adam, SGD and Lion are the daemon's. Any other runs in the trainer, and a line says so. Several,
+            in a list, take each step together. Groups stay live: a new learning rate counts from the next step.
         job: name of the job. One of this name that exists is resumed: the model then has its values.
         max_grad_norm: gradients are clipped to this global 2-norm; 0: they are not.
         stage: of ZeRO, 0 to 3: what is partitioned over the ranks.
@@ -65,12 +72,16 @@ def initialize(
         gradient_dtype: torch.float32: autograd makes gradients of bfloat16 and float16 parameters in that, and so they go to the
             daemon; None: each parameter's grad_dtype says it, which is its own type at first. Needs a PyTorch that has
             Tensor.grad_dtype.
+        moments: how the daemon keeps what its optimizer has beside masters: "fp32", "bf16" or "int8".
+        optimizer_state_bytes: room for what an optimizer keeps that runs in the trainer, of all ranks; None: what a trial
+            says; 0: it is not kept with the job, and ends with the trainer.
         random_states: those of torch, Python and NumPy are kept with each step, and come back with it.
         socket: where the daemon listens; None: $TIERD_SOCKET, else the usual places. Where none listens a private one is
             started, which ends with this node's ranks and says so on standard error (tierd.daemon.find_or_start).
         nvme: of a private daemon: "FOLDER:SIZE", where state lies that outlives it; None: all in memory.
         reconnect_ms: how long a daemon that is restarted is waited for.
-        options: other fields of struct tierd_job_options: see tierd_job_options(3).
+        options: other fields of struct tierd_job_options: see tierd_job_options(3). loss_scale and loss_scale_interval
+            have losses scaled by scale_loss().
 
     Raises:
         tierd.Error: a parameter or an option that is not supported; ranks that differ; no daemon; no room.
@@ -78,27 +89,55 @@ def initialize(
     if rank is None or world_size is None:
         rank, world_size = from_environment()
     check(model)
+    if moments not in _MOMENTS:
+        raise Error(errno.EINVAL, f"moments={moments!r}: there are {', '.join(_MOMENTS)}")
     plans = choose(model, units)
-    groups = {id(parameter): i for i, group in enumerate(optimizer.param_groups) for parameter in group["params"]}
+    chosen: list[torch.optim.Optimizer] = (
+        [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
+    )
+    rule = optimizers.Rule(optimizers.kind_of(chosen), _MOMENTS[moments])
+    param_groups = [group for each in chosen for group in each.param_groups]
+    # One that runs in the trainer has its groups to itself.
+    groups = {
+        id(parameter): i if rule.kind != _core.NONE else 0
+        for i, group in enumerate(param_groups)
+        for parameter in group["params"]
+    }
     if gradient_dtype is not None:
         set_gradient_dtype((each for each in model.parameters() if is_trained(each, groups)), gradient_dtype)
+    local = None
+    if rule.kind == _core.NONE:
+        local = LocalOptimizers(chosen, model, rank, world_size, optimizer_state_bytes)
+    scales_losses = options.get("loss_scale", 1.0) != 1.0 or options.get("loss_scale_interval", 0) > 0
     kept = Kept(model, with_random_states=random_states)
     settings = {
         "name": job,
         "rank": rank,
         "world_size": world_size,
         "stage": stage,
-        "optimizer": optimizers.kind_of(optimizer),
-        "nonfinite": _core.NONFINITE_REPORT,
-        "blob_bytes": kept.bytes_needed(world_size),
+        "optimizer": rule.kind,
+        "nonfinite": _core.NONFINITE_SKIP if scales_losses else _core.NONFINITE_REPORT,
+        "blob_bytes": kept.bytes_needed(world_size) + (local.blob_bytes if local else 0),
         **options,
     }
     if "gradient_buffers" not in options or gradient_bytes is not None:
         room = room_for_gradients(plans, lambda parameter: is_trained(parameter, groups))
         settings["gradient_bytes"] = room if gradient_bytes is None else gradient_bytes
     node = _core.Node(socket or find_or_start(nvme), reconnect_ms)
-    core = node.open_job(settings, optimizers.groups_to_open(optimizer))
-    torch_job = TorchJob(job, core, model, kept, optimizer.param_groups, world_size, max_grad_norm, rank)
+    core = node.open_job(settings, rule.groups_to_open(param_groups))
+    torch_job = TorchJob(
+        job,
+        core,
+        model,
+        kept,
+        chosen,
+        rule,
+        local,
+        rank=rank,
+        world_size=world_size,
+        max_grad_norm=max_grad_norm,
+        scales_losses=scales_losses,
+    )
     try:
         is_new = core.state()["status"] == _core.NEW
         if is_new and rank == 0:
@@ -109,13 +148,16 @@ def initialize(
         torch_job.membership.ready()
         torch_job.install(plans, groups)
         if not is_new:
-            kept.restore(core)
-        optimizers.translate(optimizer, torch_job)
+            torch_job.restore()
+        for each in chosen:
+            optimizers.translate(each, torch_job)
     except BaseException:
         torch_job.detach()
         raise
     compat.replace_clipping(clip_grad_norm_)
     catch_writes()
+    if local is not None and rank == 0:
+        local.say()
     return model, optimizer
 
 
@@ -125,6 +167,16 @@ def job_of(model: nn.Module | None = None) -> TorchJob:
         if model is None or job.model is model:
             return job
     raise Error(errno.EINVAL, "tierd.initialize() has not been called" + ("" if model is None else " for this model"))
+
+
+def scale_loss(loss: torch.Tensor, model: nn.Module | None = None) -> torch.Tensor:
+    """The loss times the job's loss scale, to go backward from; the daemon divides gradients by it.
+
+    For a job that was initialized with loss_scale=, and loss_scale_interval= if it is to move: after a step whose
+    gradients are not finite, which updates nothing, it is halved, and after so many good ones doubled. loss: a scalar.
+    model: whose job; None: the one that was initialized last. tierd.Error: the job has no loss scale.
+    """
+    return job_of(model).scale_loss(loss)
 
 
 def close(model: nn.Module | None = None) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import functools
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -15,13 +15,15 @@ import torch
 from torch import nn
 
 from tierd import _core
-from tierd._core import Error
+from tierd._core import Error, StaleError
 from tierd.torch import compat
 from tierd.torch.compat import to_dlpack
 from tierd.torch.guards import Handle, guard
 from tierd.torch.hooks import Hooks
 from tierd.torch.kept import Kept
+from tierd.torch.local import LocalOptimizers
 from tierd.torch.membership import Membership, Standing
+from tierd.torch.optimizer import Rule
 from tierd.torch.progress import bar
 from tierd.torch.resume import Position
 from tierd.torch.scratch import rest
@@ -58,28 +60,38 @@ class TorchJob:
         core: _core.Job,
         model: nn.Module,
         kept: Kept,
-        param_groups: list[dict[str, Any]],
+        optimizers: Sequence[torch.optim.Optimizer],
+        rule: Rule,
+        local: LocalOptimizers | None,
+        *,
+        rank: int,
         world_size: int,
         max_grad_norm: float,
-        rank: int = 0,
+        scales_losses: bool,
     ):
         self.name = name
         self.core = core
         self.model = model
         self.kept = kept
-        self.param_groups = param_groups  # the optimizer's
+        self.optimizers = list(optimizers)
+        self.param_groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+        self.rule = rule
+        self.local = local  # if they run here
         self.rank = rank
         # SGD has them if any of its groups has momentum.
-        self.has_moments = any(group.get("momentum", True) for group in param_groups)
+        self.has_moments = any(group.get("momentum", True) for group in self.param_groups)
         self.membership = Membership(core)
         self.units: list[Unit] = []
         self.position = Position(self)
         self._addresses: dict[int, tuple[Unit, int, int]] = {}
         self._hooks = Hooks(self.membership, model, self._addresses)
         self.membership.lost = self._lose
+        self.membership.overflow_wanted = lambda found, factor: self.coming.look_for_overflow(found, factor)
         self._handles: list[Handle] = []
         self._max_grad_norm = max_grad_norm
         self.coming = Step(self, max_grad_norm)
+        self._scales_losses = scales_losses
+        self._loss_scale: float | None = None  # of the coming step; None: the daemon knows it
         self._last: tuple[Step, _core.Ticket] | None = None
         self._gradient_scale = 1.0 / world_size
         open_jobs.append(self)
@@ -152,21 +164,83 @@ class TorchJob:
 
     # ---- Steps
 
-    def step(self, groups: list[dict[str, Any]]) -> None:
-        """Closes the step, with what is kept with it; it goes on while the trainer does."""
+    def step(self, optimizer: torch.optim.Optimizer, loss_scale: float | None) -> None:
+        """Closes the step, with what is kept with it, when each optimizer has come to it; it goes on while the trainer
+        does. loss_scale: what a GradScaler has multiplied losses with; None: nothing, or it has been told already."""
         if not self._hooks.begin_step() and not self.membership.is_void:
             raise Error(errno.EINVAL, "optimizer.step() without a gradient: call loss.backward() before it")
-        self.finish()
-        if not self.membership.is_void:
-            self.position.keep()
-            rates = {
-                "learning_rate": 1.0,
-                "gradient_scale": self._gradient_scale,
-                "clip_norm": self.coming.clip_norm,
-            }
-            ticket = self.membership.close_step(rates, groups, self.kept.blobs())
-            self._last = None if ticket is None else (self.coming, ticket)
+        step = self.coming
+        step.take(optimizer, loss_scale)
+        if not step.has_all(self.optimizers):
+            return
+        groups = step.groups(self.optimizers)
+        try:
+            self.finish()
+            self._close(step, groups)
+        except BaseException:
+            step.leave(optimizer)
+            raise
         self._begin_next()
+        if self.local is not None and self._last is not None:
+            self._update(self.local, self._last[1], groups)
+        if step.is_scaled:
+            step.tell_overflow(self.finish)
+
+    def _close(self, step: Step, groups: list[dict[str, Any]]) -> None:
+        if self.membership.is_void:
+            return
+        self.position.keep()
+        self._keep_first()
+        rates = step.rates(self._gradient_scale)
+        if self._scales_losses:
+            if self._loss_scale is None:
+                raise Error(errno.EINVAL, "the job has a loss scale: tierd.torch.scale_loss(loss).backward()")
+            rates["loss_scale"] = self._loss_scale
+        ticket = self.membership.close_step(rates, self.rule.groups(groups), self.kept.blobs())
+        self._last = None if ticket is None else (step, ticket)
+
+    def _keep_first(self) -> None:
+        if self.local is not None:
+            self.membership.attempt(functools.partial(self.local.keep_first, self.core))
+
+    def _update(self, local: LocalOptimizers, ticket: _core.Ticket, groups: list[dict[str, Any]]) -> None:
+        """The optimizers that run here update this rank's part of a step that is closed."""
+
+        def update() -> None:
+            local.update(self.core, groups)
+            local.keep(self.core)
+            for key, blob in self.kept.blobs().items():
+                self.core.blob_set(key, blob)
+            self.core.step_finish()
+
+        try:
+            is_skipped = self.membership.attempt(lambda: ticket.wait(_core.REDUCED) and ticket.result()["is_skipped"])
+        except Error as error:
+            if error.errno != errno.EDOM:
+                raise
+            # As of a step of the daemon's: finish() tells it.
+            return
+        if is_skipped is not False:
+            return
+        try:
+            self.membership.attempt(update)
+        except StaleError:
+            raise
+        except BaseException as error:
+            # Nobody else has its part, and the others wait for it.
+            error.add_note("tierd: the step came to nothing, and this rank has left: start the trainer again to go on")
+            self._last = None
+            self.detach()
+            raise
+
+    def scale_loss(self, loss: torch.Tensor) -> torch.Tensor:
+        """The loss times the scale of the coming step, which the last one may have moved."""
+        if not self._scales_losses:
+            raise Error(errno.EINVAL, "the job has no loss scale: say loss_scale=, and loss_scale_interval= to move it")
+        self.finish()
+        if self._loss_scale is None:
+            self._loss_scale = float(self.core.state()["loss_scale"])
+        return loss * self._loss_scale
 
     def finish(self) -> dict[str, Any] | None:
         """Waits for the last step; what it did, None if there is none. Raises what it failed with, once."""
@@ -174,7 +248,12 @@ class TorchJob:
         if last is None:
             return None
         step, ticket = last
-        result = self.membership.finish_step(ticket)
+        try:
+            result = self.membership.finish_step(ticket)
+        except Error:
+            # What was to be kept with it is not.
+            self.kept.forget()
+            raise
         step.norm = None if result is None else result["gradient_norm"]
         return result
 
@@ -191,17 +270,19 @@ class TorchJob:
         trained = {id(unit.parameters[tensor]) for unit, tensor in self.trained() if unit.parameters[tensor].requires_grad}
         return trained == {id(item) for item in parameters if item.requires_grad}
 
-    def drop(self) -> None:
-        """Throws away what was pushed since the last step, on all ranks."""
-        if not self._hooks.begin_step() or self.membership.is_void:
+    def drop(self, optimizer: torch.optim.Optimizer) -> None:
+        """Throws away what was pushed since the last step, on all ranks, when each optimizer has zeroed its gradients."""
+        if not self._hooks.begin_step() or self.membership.is_void or not self.coming.zero(optimizer, self.optimizers):
             return
         self.finish()
         if not self.membership.is_void:
+            self._keep_first()
             self.membership.close_step({"drop": True}, None, {})
         self._begin_next()
 
     def _begin_next(self) -> None:
         """What was pushed, and how it is clipped, was the last step's."""
+        self._loss_scale = None
         self.coming.is_closed = True
         self.coming = Step(self, self._max_grad_norm)
         self._hooks.end_step()
@@ -211,7 +292,13 @@ class TorchJob:
         if self.membership.is_void:
             self._hooks.end_step()
             self.membership.standing = Standing.RUNNING
-            self.kept.restore(self.core)
+            self.restore()
+
+    def restore(self) -> None:
+        """Takes what is kept beside the tensors as it was after the step at which the job stands."""
+        self.kept.restore(self.core)
+        if self.local is not None:
+            self.local.restore(self.core, self.membership.step)
 
     # ---- Writes in place
 

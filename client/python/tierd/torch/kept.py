@@ -61,7 +61,7 @@ class Kept:
             self._states = states
             blobs[RANDOM] = pack(states)
         if self.state or self._sent_state is not None:
-            _check(self.state, "tierd.state")
+            check_value(self.state, "tierd.state")
             blobs[STATE] = pack(dict(self.state))
         blobs |= self.buffers_blob()
         if blobs.get(STATE) == self._sent_state:
@@ -130,17 +130,17 @@ def unpack(blob: bytes, name: str) -> dict[str, Any]:
     return value
 
 
-def _check(value: Any, name: str) -> None:
+def check_value(value: Any, name: str) -> None:
     """Raises where a value could be kept, but not be read again."""
     if isinstance(value, (*_PLAIN, torch.Tensor)):
         return
     if isinstance(value, dict):
         for key, item in value.items():
-            _check(key, f"a key of {name}")
-            _check(item, f"{name}[{key!r}]")
+            check_value(key, f"a key of {name}")
+            check_value(item, f"{name}[{key!r}]")
     elif isinstance(value, list | tuple | set):
         for i, item in enumerate(value):
-            _check(item, f"{name}[{i}]")
+            check_value(item, f"{name}[{i}]")
     else:
         raise Error(
             errno.EINVAL, f"{name} is a {type(value).__name__}: numbers, strings, tensors, lists and dicts can be kept"

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar, cast
 
+import torch
 from typing_extensions import CapsuleType
 
 from tierd._core import Error, Job, StaleError, Ticket
@@ -50,6 +51,8 @@ class Membership:
         self.losses = 0  # how often the job has gone back
         self.step = 0  # at which the job was made ready last
         self.lost: Callable[[], None] = lambda: None  # called when what was pushed since the last step is lost
+        # Called by a GradScaler with its scalar for overflows, and with what undoes its scale.
+        self.overflow_wanted: Callable[[torch.Tensor, torch.Tensor], None] = lambda found, factor: None
 
     @property
     def is_void(self) -> bool:
@@ -71,6 +74,14 @@ class Membership:
                     raise
                 print(f"tierd: waiting: {error.strerror}", file=sys.stderr, flush=True)
                 timeout_ms = -1
+
+    def attempt(self, call: Callable[[], Result]) -> Result | None:
+        """None: the iteration is void, or has become so."""
+        try:
+            return None if self.is_void else call()
+        except StaleError as error:
+            self._go_back(error)
+            return None
 
     def capsules(self, unit: int) -> tuple[int, tuple[CapsuleType, ...]]:
         return self.until_it_stands(lambda: self.core.capsules(unit))
@@ -101,15 +112,13 @@ class Membership:
         self, rates: Mapping[str, Any], groups: Sequence[Mapping[str, Any]] | None, blobs: Mapping[str, bytes]
     ) -> Ticket | None:
         """Closes this rank's part of the step, with blobs that stay with it. None: the iteration is void."""
-        try:
-            if self.is_void:
-                return None
+
+        def close() -> Ticket:
             for key, blob in blobs.items():
                 self.core.blob_set(key, blob)
             return self.core.step(rates, groups)
-        except StaleError as error:
-            self._go_back(error)
-            return None
+
+        return self.attempt(close)
 
     def finish_step(self, ticket: Ticket) -> dict[str, Any] | None:
         """Waits until it is applied; what it did. None: it was lost, and the iteration is void."""

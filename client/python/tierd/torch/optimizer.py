@@ -1,7 +1,8 @@
-"""An optimizer of torch, translated: its groups become the job's, its step the daemon's.
+"""Optimizers of torch in a job: their steps are the job's.
 
-The object stays the same and so does its list of groups, so schedulers, callbacks and whoever else holds it go on
-working; its class becomes one whose `step` closes the job's step instead of updating parameters in the trainer.
+An optimizer that tierd has is translated: its groups become the job's. Another one runs in the trainer (local.py). The
+objects stay the same and so do their lists of groups, so schedulers, callbacks and whoever else holds them go on working;
+their class becomes one whose `step` closes the job's step.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import errno
 import functools
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,8 +23,13 @@ from tierd.torch import optimizer_state
 if TYPE_CHECKING:
     from tierd.torch.job import TorchJob
 
-# Options of a group that tierd has no counterpart for, and the only value with which the optimizer does the same.
-_PLAIN = {"amsgrad": False, "maximize": False, "differentiable": False}
+Optimizer = torch.optim.Optimizer
+
+# Options of a group with which an optimizer does something else than tierd's of its name.
+_OTHERS = ("amsgrad", "maximize")
+
+# What a Lion's groups have, of whoever has written it; with more it may be another formula.
+_LION = {"params", "lr", "betas", "weight_decay", "initial_lr", "maximize", "foreach", "capturable", "differentiable"}
 
 
 def _adam(group: dict[str, Any]) -> dict[str, Any]:
@@ -37,61 +44,88 @@ def _lion(group: dict[str, Any]) -> dict[str, Any]:
     return {"beta1": group["betas"][0], "beta2": group["betas"][1]}
 
 
-# By the names of classes, since Lion is in no torch.
-_KINDS: dict[str, tuple[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    "AdamW": (_core.ADAMW, _adam),
-    "Adam": (_core.ADAM, _adam),
-    "SGD": (_core.SGD, _sgd),
-    "Lion": (_core.LION, _lion),
-}
+_NAMES = {_core.ADAMW: "AdamW", _core.ADAM: "Adam", _core.SGD: "SGD", _core.LION: "Lion"}
+_OPTIONS = {_core.ADAMW: _adam, _core.ADAM: _adam, _core.SGD: _sgd, _core.LION: _lion}
 
 
-def kind_of(optimizer: torch.optim.Optimizer) -> int:
-    """The daemon's optimizer that does what this one does. tierd.Error: there is none, or not with these options."""
-    name = type(optimizer).__name__
-    if name not in _KINDS:
-        raise Error(errno.ENOTSUP, f"tierd has no {name}: use AdamW, Adam, SGD or Lion")
-    for i, group in enumerate(optimizer.param_groups):
-        for option, plain in _PLAIN.items():
-            if group.get(option, plain) != plain:
-                raise Error(errno.ENOTSUP, f"tierd's {name} has no {option} (parameter group {i}): leave it out")
-    if name == "Adam" and any(group.get("decoupled_weight_decay") for group in optimizer.param_groups):
+def kind_of(optimizers: Sequence[Optimizer]) -> int:
+    """The daemon's optimizer that does what these do; NONE: it has none. tierd.Error: nobody can do it."""
+    kinds = {_kind_of(optimizer) for optimizer in optimizers}
+    return kinds.pop() if len(kinds) == 1 else _core.NONE
+
+
+def _kind_of(optimizer: Optimizer) -> int:
+    kind, groups = _plain_class(optimizer), optimizer.param_groups
+    if kind in (torch.optim.LBFGS, torch.optim.SparseAdam):
+        wants = "calls its closure several times" if kind is torch.optim.LBFGS else "wants sparse gradients"
+        raise Error(errno.ENOTSUP, f"{kind.__name__} {wants}, which tierd does not do: take another optimizer")
+    if any(group.get("differentiable") for group in groups):
+        raise Error(errno.ENOTSUP, f"{kind.__name__} with differentiable=True: no graph goes through a step of tierd")
+    if any(group.get(option) for group in groups for option in _OTHERS):
+        return _core.NONE
+    if kind is torch.optim.AdamW or (
+        kind is torch.optim.Adam and any(group.get("decoupled_weight_decay") for group in groups)
+    ):
         return _core.ADAMW
-    return _KINDS[name][0]
+    if kind is torch.optim.Adam:
+        return _core.ADAM
+    if kind is torch.optim.SGD:
+        return _core.SGD
+    # By its name, since it is in no torch.
+    is_lion = kind.__name__ == "Lion" and all(group.keys() <= _LION for group in groups)
+    return _core.LION if is_lion else _core.NONE
 
 
-def groups_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
-    """The groups as they are now, with the whole learning rate in each."""
-    options = _KINDS[_name_of(optimizer)][1]
-    return [
-        {"learning_rate": float(group["lr"]), "weight_decay": group["weight_decay"], **options(group)}
-        for group in optimizer.param_groups
-    ]
+def _plain_class(optimizer: Optimizer) -> type[Optimizer]:
+    """Its class before `translate()`."""
+    kind = type(optimizer)
+    return kind.__mro__[2] if issubclass(kind, _Translated) else kind
 
 
-def groups_to_open(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
-    """What of the groups a job is opened with: whether there is momentum, which is state. All else comes with each step."""
-    return [{"momentum": 0.9 if group.get("momentum") else 0.0} for group in optimizer.param_groups]
+@dataclass(frozen=True)
+class Rule:
+    """The optimizer that a job has: the daemon's kind, and the format in which it keeps its state."""
+
+    kind: int
+    moments: int
+
+    def groups_to_open(self, groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """What of the groups a job is opened with: whether there is momentum, which is state, and its format. All else
+        comes with each step."""
+        if self.kind == _core.NONE:
+            return []
+        return [{"momentum": 0.9 if group.get("momentum") else 0.0, "moments": self.moments} for group in groups]
+
+    def groups(self, groups: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+        """The groups as they are now, with the whole learning rate in each; None: the daemon looks at none."""
+        if self.kind == _core.NONE:
+            return None
+        options = _OPTIONS[self.kind]
+        return [
+            {
+                "learning_rate": float(group["lr"]),
+                "weight_decay": group["weight_decay"],
+                "moments": self.moments,
+                **options(group),
+            }
+            for group in groups
+        ]
 
 
-def _name_of(optimizer: torch.optim.Optimizer) -> str:
-    kinds = (kind.__name__ for kind in type(optimizer).__mro__)
-    return next(name for name in kinds if name in _KINDS)
-
-
-def translate(optimizer: torch.optim.Optimizer, job: TorchJob) -> None:
+def translate(optimizer: Optimizer, job: TorchJob) -> None:
     """Makes the optimizer's steps those of the job."""
     wrapped = optimizer.__dict__.pop("step", None)
     optimizer.__class__ = _translated(type(optimizer))  # type: ignore[arg-type]
     optimizer._patch_step_function()  # hooks of users and the profiler's range, as for every class of optimizers
     optimizer.tierd_job = job  # type: ignore[attr-defined]
-    optimizer.state = optimizer_state.DaemonState(dict)
+    if job.local is None:
+        optimizer.state = optimizer_state.DaemonState(dict)
     if wrapped is not None:
         # A scheduler that was there before counts the steps by a wrapper of the method.
         _count_for_schedulers(optimizer)
 
 
-def _count_for_schedulers(optimizer: torch.optim.Optimizer) -> None:
+def _count_for_schedulers(optimizer: Optimizer) -> None:
     step = optimizer.step
 
     @functools.wraps(step)
@@ -104,21 +138,30 @@ def _count_for_schedulers(optimizer: torch.optim.Optimizer) -> None:
 
 
 @functools.cache
-def _translated(kind: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
+def _translated(kind: type[Optimizer]) -> type[Optimizer]:
     return type(kind.__name__, (_Translated, kind), {"__module__": kind.__module__})
 
 
-class _Translated(torch.optim.Optimizer):
-    """What is common to translated optimizers."""
+class _Translated(Optimizer):
+    """What is common to optimizers whose steps are a job's."""
 
     tierd_job: TorchJob
+
+    # GradScaler leaves scaling and skipping to such, and tells the scale by the attribute grad_scale.
+    _step_supports_amp_scaling = True
 
     def state_dict(self) -> dict[str, Any]:
         """As torch's, with copies of the moments, of float32: any rank may call it, and they have to fit in memory.
 
-        bfloat16 and float16 parameters also have `master`, their float32 values.
+        bfloat16 and float16 parameters also have `master`, their float32 values, where the optimizer is the daemon's.
         """
-        own, self.state = self.state, defaultdict(dict, optimizer_state.read(self.tierd_job, _name_of(self)))
+        job = self.tierd_job
+        if job.local is None:
+            states = optimizer_state.read(job, _NAMES[job.rule.kind])
+        else:
+            job.finish()
+            states = job.local.read(job.core)
+        own, self.state = self.state, defaultdict(dict, states)
         try:
             return super().state_dict()
         finally:
@@ -129,13 +172,20 @@ class _Translated(torch.optim.Optimizer):
 
         A model's values come first, by its own load_state_dict(). tierd.Error: it is of another optimizer or another
         architecture; the state cannot be stored; a rank was lost. Everything is then as it was, on all ranks.
-        ValueError: it has other groups.
+        ValueError: it has other groups. Where the optimizer runs in the trainer each rank takes its part, which counts
+        from the next step on.
         """
-        with self.tierd_job.writing() as is_writer:
+        job = self.tierd_job
+        if job.local is not None:
             groups = self._groups_in(state_dict)
-            states = self._states_in(state_dict)
-            if is_writer:
-                optimizer_state.write(self.tierd_job, _name_of(self), states)
+            job.local.load(self, self._states_in(state_dict))
+        else:
+            with job.writing() as is_writer:
+                groups = self._groups_in(state_dict)
+                states = self._states_in(state_dict)
+                optimizer_state.check(_NAMES[job.rule.kind], state_dict["state"])
+                if is_writer:
+                    optimizer_state.write(job, _NAMES[job.rule.kind], states)
         for group, loaded in zip(self.param_groups, groups, strict=True):
             group.clear()
             group.update(loaded)
@@ -145,14 +195,15 @@ class _Translated(torch.optim.Optimizer):
         before = dict(self.__dict__)
         try:
             super().load_state_dict({**state_dict, "state": {}})
-            kind_of(self)
+            kind, name = _kind_of(self), type(self).__name__
+            if kind != self.tierd_job.rule.kind and self.tierd_job.local is None:
+                raise Error(errno.ENOTSUP, f"tierd's {name} does not do what the checkpoint's groups say (amsgrad, maximize)")
             return self.param_groups
         finally:
             self.__dict__.clear()
             self.__dict__.update(before)
 
     def _states_in(self, state_dict: dict[str, Any]) -> dict[torch.Tensor, dict[str, Any]]:
-        optimizer_state.check(_name_of(self), state_dict["state"])
         numbers = (number for group in state_dict["param_groups"] for number in group["params"])
         parameters = (parameter for group in self.param_groups for parameter in group["params"])
         return {
@@ -163,6 +214,8 @@ class _Translated(torch.optim.Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Closes the step. It returns at once; each unit's next gather waits for its update.
 
+        Where the optimizer runs in the trainer it does so here. Of several optimizers the last one closes the step.
+
         tierd.Error: nothing was pushed (EINVAL); memory of a trained unit is still viewed (EBUSY, all holders named);
         the last step had gradients that are not finite (EDOM).
         """
@@ -170,7 +223,8 @@ class _Translated(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self.tierd_job.step(groups_of(self))
+        scale = getattr(self, "grad_scale", None)
+        self.tierd_job.step(self, None if scale is None else float(scale))
         return loss
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -180,6 +234,7 @@ class _Translated(torch.optim.Optimizer):
         )
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """After a step nothing is left to be zeroed. Before it, what was pushed is dropped; all ranks have to do so."""
-        self.tierd_job.drop()
+        """After a step nothing is left to be zeroed. Before it, what was pushed is dropped; all ranks have to do so, and
+        with several optimizers all of them."""
+        self.tierd_job.drop(self)
         super().zero_grad(set_to_none)

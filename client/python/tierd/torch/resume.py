@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import torch
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from tierd.torch.kept import pack, random_states, set_random_states, unpack
@@ -24,6 +25,17 @@ class Stateful(Protocol):
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: dict[str, Any], /) -> Any: ...
+
+
+def _state_after(item: Stateful) -> dict[str, Any]:
+    """An object's state with the step that is closed now. A GradScaler is updated after it, and only a step without an
+    overflow counts."""
+    state = item.state_dict()
+    if isinstance(item, torch.amp.GradScaler) and state:
+        state["_growth_tracker"] += 1
+        if state["_growth_tracker"] == state["growth_interval"]:
+            state |= {"_growth_tracker": 0, "scale": state["scale"] * state["growth_factor"]}
+    return state
 
 
 @dataclass
@@ -116,7 +128,7 @@ class Position:
             "groups": [
                 {key: value for key, value in group.items() if key != "params"} for group in self._job.param_groups
             ],
-            "objects": [item.state_dict() for item in self._objects],
+            "objects": [_state_after(item) for item in self._objects],
             # A scheduler is stepped after the optimizer, and what comes after a step is not kept with it.
             "steps_after": self._steps_after or [1] * len(self._steps_at_step),
         }

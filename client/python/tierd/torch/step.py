@@ -23,6 +23,81 @@ class Step:
         self.clip_norm = clip_norm
         self.norm: float | None = None
         self.is_closed = False
+        self.is_scaled = False  # by a GradScaler, which wants to know of overflows
+        self._factor = 1.0  # what undoes its scale
+        self._found: list[torch.Tensor] = []  # where it looks for them
+        self._taken: list[torch.optim.Optimizer] = []
+        self._groups: dict[int, list[dict[str, Any]]] = {}  # as they were then: a scheduler may come before the others
+        self._zeroed: list[torch.optim.Optimizer] = []
+
+    # ---- Optimizers
+
+    def take(self, optimizer: torch.optim.Optimizer, loss_scale: float | None) -> None:
+        """An optimizer has come to the step. loss_scale: as of TorchJob.step()."""
+        if any(optimizer is other for other in self._taken):
+            kind = type(optimizer).__name__
+            raise Error(errno.EINVAL, f"step() of {kind} is called twice, and that of another optimizer not yet")
+        self._taken.append(optimizer)
+        self._groups[id(optimizer)] = [dict(group) for group in optimizer.param_groups]
+        if loss_scale is not None:
+            self.unscale(torch.tensor(loss_scale).double().reciprocal().float())
+
+    def leave(self, optimizer: torch.optim.Optimizer) -> None:
+        """It will come again: the step could not be closed."""
+        self._taken = [other for other in self._taken if other is not optimizer]
+
+    def zero(self, optimizer: torch.optim.Optimizer, optimizers: list[torch.optim.Optimizer]) -> bool:
+        """An optimizer has zeroed its gradients. Whether all have, so that nothing of the step is left."""
+        if any(optimizer is other for other in self._taken):
+            # Those of the step are taken when the others come to it.
+            return False
+        if self._taken:
+            kind = type(optimizer).__name__
+            raise Error(
+                errno.ENOTSUP, f"{kind} gives its gradients up, and another one takes a step: all have to do so"
+            )
+        if not any(optimizer is other for other in self._zeroed):
+            self._zeroed.append(optimizer)
+        return len(self._zeroed) == len(optimizers)
+
+    def has_all(self, optimizers: list[torch.optim.Optimizer]) -> bool:
+        return len(self._taken) == len(optimizers)
+
+    def groups(self, optimizers: list[torch.optim.Optimizer]) -> list[dict[str, Any]]:
+        """All of them, as they are in this step."""
+        return [group for optimizer in optimizers for group in self._groups[id(optimizer)]]
+
+    def rates(self, gradient_scale: float) -> dict[str, Any]:
+        """What the daemon is told of it. gradient_scale: 1 over the number of ranks."""
+        return {"learning_rate": 1.0, "gradient_scale": gradient_scale * self._factor, "clip_norm": self.clip_norm}
+
+    # ---- GradScaler
+
+    def unscale(self, factor: torch.Tensor) -> None:
+        """What gradients are to be multiplied with, a scalar; of several optimizers it is the same."""
+        if not self.is_scaled or float(factor) != 1.0:
+            self._factor = float(factor)
+        self.is_scaled = True
+
+    def look_for_overflow(self, found: torch.Tensor, factor: torch.Tensor) -> None:
+        """A GradScaler wants gradients unscaled, and 1 in the scalar if one of them is not finite."""
+        self._found.append(found)
+        self.unscale(factor)
+
+    def tell_overflow(self, finish: Callable[[], dict[str, Any] | None]) -> None:
+        """Waits for the step: whether it has an overflow is known to the daemon alone, of all ranks' gradients."""
+        try:
+            result = finish()
+        except Error as error:
+            if error.errno != errno.EDOM:
+                raise
+            self.norm = math.inf
+            result = {"is_skipped": True}
+        if result is not None and result["is_skipped"]:
+            for found in self._found:
+                found.fill_(1.0)
+
+    # ---- The norm
 
     def await_norm(self) -> float:
         """NaN where the step was dropped or lost. tierd.Error: it was not closed yet, or has failed."""

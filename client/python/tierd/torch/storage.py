@@ -144,6 +144,20 @@ class Unit:
         self._set_classes(self._hidden_classes)
         self._let_go()
 
+    def lend(self, tensor: int, value: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Makes a hidden parameter one of its own class with that value and gradient, both fp32, until `take_back()`."""
+        parameter = self.parameters[tensor]
+        parameter.__class__ = self._classes[tensor]
+        parameter.data, parameter.grad = value, gradient
+
+    def take_back(self, tensor: int) -> torch.Tensor:
+        """Hides a parameter that was lent. What its value was last, fp32 and contiguous."""
+        parameter = self.parameters[tensor]
+        value = parameter.detach().to(torch.float32).contiguous()
+        parameter.data, parameter.grad = self.nothing[tensor], None
+        parameter.__class__ = self._hidden_classes[tensor]
+        return value
+
     def _gather(self) -> None:
         version, capsules = self.membership.capsules(self.index)
         with compat.without_torch_function():
@@ -310,8 +324,10 @@ class _Hidden(nn.Parameter):
         if function in _METADATA:
             with compat.without_torch_function():
                 found = function(*args, **kwargs)
-                if function == _GET_GRADIENT and found is None and (place := place_of(args[0])) and place[0].pushes:
-                    return PushedGradient.of(args[0], *place)
+                if function == _GET_GRADIENT and found is None and args[0].requires_grad:
+                    place = place_of(args[0])
+                    if place and (place[0].pushes or place[0].membership.is_void):
+                        return PushedGradient.of(args[0], *place)
                 return found
         if function == torch.Tensor.copy_ and (place := place_of(args[0])) and place[0].incoming is not None:
             place[0].incoming[place[1]] = args[1]
@@ -335,12 +351,23 @@ class PushedGradient(torch.Tensor):
     """What the grad of a parameter is after backward, when the daemon has it: it says so to whoever wants its values."""
 
     tierd_name: str
+    membership: Membership
 
     @staticmethod
     def of(parameter: _Hidden, unit: Unit, tensor: int) -> PushedGradient:
         gradient: PushedGradient = torch.Tensor._make_subclass(PushedGradient, unit.nothing[tensor])
         gradient.tierd_name = unit.name_of(tensor)
+        gradient.membership = unit.membership
         return gradient
+
+    @staticmethod
+    def _unscale(gradients: list[torch.Tensor], found: torch.Tensor, factor: torch.Tensor) -> bool:
+        """A GradScaler's: the daemon does so in the coming step. False: some of them are not the daemon's."""
+        if not all(isinstance(gradient, PushedGradient) for gradient in gradients):
+            return False
+        for membership in {id(item.membership): item.membership for item in gradients}.values():  # type: ignore[attr-defined]
+            membership.overflow_wanted(found, factor)
+        return True
 
     @classmethod
     def __torch_function__(
@@ -349,6 +376,8 @@ class PushedGradient(torch.Tensor):
         if function in _METADATA:
             with compat.without_torch_function():
                 return function(*args, **(kwargs or {}))
+        if function is compat.unscale and cls._unscale(*args):
+            return None
         names = [item.tierd_name for item in _all_in((args, kwargs or {}), PushedGradient)]
         raise Error(
             errno.ENOTSUP,

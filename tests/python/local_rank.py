@@ -1,0 +1,105 @@
+"""A rank for tests whose optimizers run in the trainer: says each step, and at the end a hash of what it has trained.
+
+    RANK=… WORLD_SIZE=… local_rank.py JOB STAGE STEPS
+
+`plain()` is the same without tierd.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+import tierd.torch as tierd
+
+WIDTH = 24
+
+
+class Block(nn.Module):
+    """A matrix that is not square, with biases."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(3 * WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = x + self.down(torch.relu(self.up(x)))
+        return out
+
+
+def make_model() -> nn.Module:
+    torch.manual_seed(5)
+    return nn.Sequential(*[Block() for _ in range(3)], nn.Linear(WIDTH, 7))
+
+
+def make_optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
+    """One for the matrices of blocks, as language models are trained today, and one for the rest."""
+    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and not name.startswith("3")]
+    others = [p for p in model.parameters() if all(p is not matrix for matrix in matrices)]
+    matrix_optimizer: torch.optim.Optimizer
+    if hasattr(torch.optim, "Muon"):
+        matrix_optimizer = torch.optim.Muon(matrices, lr=1e-2)
+    else:
+        matrix_optimizer = torch.optim.NAdam(matrices, lr=1e-3)
+    return [matrix_optimizer, torch.optim.RMSprop(others, lr=1e-3, momentum=0.9)]
+
+
+def losses(model: nn.Module, step: int, world_size: int) -> Iterator[torch.Tensor]:
+    """The loss of each rank's part of a step's batch."""
+    generator = torch.Generator().manual_seed(step)
+    inputs, targets = torch.randn(8, WIDTH, generator=generator), torch.randint(7, (8,), generator=generator)
+    for rank in range(world_size):
+        yield nn.functional.cross_entropy(model(inputs[rank::world_size]), targets[rank::world_size])
+
+
+def hash_of(model: nn.Module) -> str:
+    found = hashlib.sha256()
+    for name, value in model.state_dict().items():
+        found.update(name.encode() + value.numpy().tobytes())
+    return found.hexdigest()
+
+
+def plain(ranks: list[int]) -> str:
+    """What plain PyTorch makes of steps of so many ranks, with the mean of their gradients."""
+    model = make_model()
+    optimizers = make_optimizers(model)
+    schedulers = [torch.optim.lr_scheduler.ExponentialLR(each, 0.9) for each in optimizers]
+    for step, world_size in enumerate(ranks):
+        for loss in losses(model, step, world_size):
+            loss.backward()
+        for parameter in model.parameters():
+            assert parameter.grad is not None
+            parameter.grad.mul_(1 / world_size)
+        for optimizer, scheduler in zip(optimizers, schedulers, strict=True):
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
+    return hash_of(model)
+
+
+def main(job: str, stage: int, steps: int) -> None:
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    model = make_model()
+    optimizers = make_optimizers(model)
+    schedulers = [torch.optim.lr_scheduler.ExponentialLR(each, 0.9) for each in optimizers]
+    model, optimizers = tierd.initialize(model, optimizers, job=job, stage=stage)
+    print("from", tierd.job_of().membership.step, flush=True)
+    for step in tierd.resumable(range(steps), *schedulers):
+        list(losses(model, step, world_size))[rank].backward()
+        for optimizer, scheduler in zip(optimizers, schedulers, strict=True):
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
+        print("step", step, flush=True)
+    tierd.job_of().finish()
+    print("done", hash_of(model), flush=True)
+    tierd.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,328 @@
+"""Optimizers that tierd does not have run in the trainer: the bits are plain PyTorch's, and their state comes back."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import compare
+import formulas
+import local_rank
+import tierd
+import tierd.torch
+from conftest import PATIENCE, Daemon
+from formulas import away_from_zero
+from models import BY_NAME
+from reference import Plan, exact, plain
+from training import job_name, trained
+
+pytestmark = pytest.mark.usefixtures("daemon")
+
+
+class Own(torch.optim.Optimizer):
+    """A user's own, as nobody else has it: it looks at whole rows, counts its steps in its groups, and keeps a list."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], lr: float):
+        super().__init__(parameters, {"lr": lr, "steps": 0})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            group["steps"] += 1
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                state = self.state[parameter]
+                if not state:
+                    state["sums"] = [torch.zeros_like(parameter), 0]
+                state["sums"][0].add_(parameter.grad)
+                state["sums"][1] += 1
+                rows = state["sums"][0].reshape(parameter.shape[0], -1).norm(dim=1, keepdim=True)
+                change = parameter.grad.reshape(parameter.shape[0], -1) / (rows + 1.0)
+                parameter.sub_(change.view_as(parameter), alpha=group["lr"] / group["steps"])
+
+
+OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = {
+    "rmsprop": partial(torch.optim.RMSprop, lr=1e-3, momentum=0.9, centered=True),
+    "nadam": partial(torch.optim.NAdam, lr=1e-3, weight_decay=0.01),
+    "adagrad": partial(torch.optim.Adagrad, lr=1e-2),
+    "amsgrad": partial(torch.optim.AdamW, lr=1e-3, amsgrad=True),
+    "own": partial(Own, lr=0.1),
+}
+if hasattr(torch.optim, "Adafactor"):
+    OPTIMIZERS["adafactor"] = partial(torch.optim.Adafactor, lr=1e-2)
+
+
+@pytest.fixture
+def job(request: pytest.FixtureRequest) -> str:
+    """A job's name of this test alone."""
+    return job_name(request.node.name)
+
+
+@pytest.mark.parametrize("stage", [0, 3])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_what_tierd_does_not_have_gives_every_bit_of_plain_torch(name: str, stage: int, job: str) -> None:
+    plan = Plan(BY_NAME["tied"], max_grad_norm=0.5, schedule=lambda step: 1.0 - step / 40)
+    ours, theirs = trained(plan, OPTIMIZERS[name], job, stage=stage), plain(plan, OPTIMIZERS[name])
+    compare.assert_losses_close(ours.losses, theirs.losses, 0.0)
+    compare.assert_same_bits(ours.state, theirs.state)
+
+
+# ---- Ranks, and what comes back
+
+
+@pytest.fixture
+def start(job: str) -> Iterator[Callable[..., list[subprocess.Popen[str]]]]:
+    """Starts the ranks of a job, which end with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(world_size: int, stage: int, steps: int) -> list[subprocess.Popen[str]]:
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, local_rank.__file__, job, str(stage), str(steps)],
+                env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(world_size)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(world_size)
+        ]
+        started.extend(ranks)
+        return ranks
+
+    yield start
+    kill(started)
+
+
+def kill(ranks: list[subprocess.Popen[str]]) -> None:
+    """Ends them as a crash does."""
+    for rank in ranks:
+        rank.kill()
+    for rank in ranks:
+        rank.communicate()
+
+
+def results(ranks: list[subprocess.Popen[str]]) -> set[str]:
+    """The hashes that they end with."""
+    said = [rank.communicate(timeout=PATIENCE) for rank in ranks]
+    assert all(rank.returncode == 0 for rank in ranks), "\n".join(errors for _, errors in said)
+    return {output.split()[-1] for output, _ in said}
+
+
+def await_line(rank: subprocess.Popen[str], line: str) -> None:
+    """Reads what a rank says until it has said that."""
+    assert rank.stdout is not None
+    for said in rank.stdout:
+        if said.strip() == line:
+            return
+    pytest.fail(f"no {line!r}: {rank.communicate()[1]}")
+
+
+Start = Callable[..., list[subprocess.Popen[str]]]
+
+
+def test_two_ranks_that_are_killed_go_on_with_the_bits_of_plain_torch(start: Start) -> None:
+    ranks = start(2, 3, 20)
+    await_line(ranks[0], "step 7")
+    kill(ranks)
+    ranks = start(2, 3, 20)
+    first = ranks[0].stdout
+    assert first is not None
+    assert int(first.readline().split()[1]) >= 7
+    assert results(ranks) == {local_rank.plain([2] * 20)}
+
+
+def test_state_goes_to_another_number_of_ranks_and_outlives_the_daemon(daemon: Daemon, start: Start) -> None:
+    assert results(start(2, 0, 8)) == {local_rank.plain([2] * 8)}
+    ranks = start(1, 0, 30)
+    await_line(ranks[0], "step 11")
+    daemon.kill()
+    daemon.start()
+    assert results(ranks) == {local_rank.plain([2] * 8 + [1] * 22)}
+
+
+# ---- What is said
+
+
+def small() -> nn.Module:
+    torch.manual_seed(2)
+    return nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+
+
+def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    model(torch.ones(2, 6)).square().sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def test_where_the_optimizer_runs_is_said(job: str, capfd: pytest.CaptureFixture[str]) -> None:
+    model = small()
+    optimizer = torch.optim.RMSprop(model.parameters())
+    tierd.torch.initialize(model, optimizer, job=job)
+    assert "tierd: RMSprop runs in the trainer, on fp32 masters: up to 0.0 MiB of state" in capfd.readouterr().err
+    tierd.torch.close(model)
+
+
+@pytest.mark.parametrize("make", [torch.optim.RMSprop, torch.optim.Adagrad])
+def test_bf16_parameters_have_fp32_masters(make: Callable[..., torch.optim.Optimizer], job: str) -> None:
+    model, plain_model = small().bfloat16(), small().bfloat16()
+    masters = [nn.Parameter(p.detach().float()) for p in plain_model.parameters()]
+    optimizer, plain_optimizer = make(model.parameters()), make(masters)
+    tierd.torch.initialize(model, optimizer, job=job)
+    inputs = torch.ones(2, 6, dtype=torch.bfloat16)
+    for _ in range(5):
+        for each in (model, plain_model):
+            each(inputs).square().sum().backward()
+        optimizer.step()
+        for parameter, master in zip(plain_model.parameters(), masters, strict=True):
+            assert parameter.grad is not None
+            master.grad, parameter.grad = parameter.grad.float(), None
+        plain_optimizer.step()
+        for parameter, master in zip(plain_model.parameters(), masters, strict=True):
+            parameter.data.copy_(away_from_zero(master.detach()))
+    compare.assert_same_bits(model, plain_model)
+    tierd.torch.close(model)
+
+
+def test_what_a_job_cannot_keep_is_refused_or_said(job: str, capfd: pytest.CaptureFixture[str]) -> None:
+    class Hoarder(torch.optim.SGD):
+        """Keeps far more than there is room for, in a tensor without memory of its own."""
+
+        def step(self, closure: Any = None) -> None:  # type: ignore[override]
+            super().step()
+            for parameter in self.param_groups[0]["params"]:
+                self.state[parameter]["hoard"] = torch.zeros(1 << 22)
+
+    def make() -> tuple[nn.Module, torch.optim.Optimizer]:
+        model = nn.Sequential(*[nn.Linear(1, 1) for _ in range(3)])
+        return model, Hoarder(model.parameters(), lr=0.1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tierd.torch.local.KEYS", 1)
+        with pytest.raises(tierd.Error, match="Hoarder keeps .* bytes of state on rank 0") as raised:
+            tierd.torch.initialize(*make(), job=job)
+        assert raised.value.errno == errno.ENOSPC
+    for begins in (True, False):
+        model, optimizer = make()
+        tierd.torch.initialize(model, optimizer, job=job, optimizer_state_bytes=0)
+        said = capfd.readouterr().err
+        assert "the state ends with the trainer" in said
+        assert ("begins anew at step 1" in said) is not begins
+        model(torch.ones(1, 1)).sum().backward()
+        optimizer.step()
+        tierd.torch.close(model)
+    with pytest.raises(tierd.Error, match="blob_bytes"):
+        tierd.torch.initialize(*make(), job=job)
+
+
+def test_state_of_another_optimizer_is_not_taken(job: str) -> None:
+    model = small()
+    optimizer: torch.optim.Optimizer = torch.optim.RMSprop(model.parameters())
+    tierd.torch.initialize(model, optimizer, job=job, optimizer_state_bytes=1 << 20)
+    step(model, optimizer)
+    tierd.torch.close(model)
+    model = small()
+    with pytest.raises(tierd.Error, match="state is of RMSprop with 1 groups: go on with that"):
+        tierd.torch.initialize(model, torch.optim.Adagrad(model.parameters()), job=job, optimizer_state_bytes=1 << 20)
+    model = small()
+    with pytest.raises(tierd.Error, match="optimizer"):
+        tierd.torch.initialize(model, torch.optim.AdamW(model.parameters()), job=job)
+
+
+def test_an_optimizer_that_fails_leaves_a_job_that_goes_on(job: str) -> None:
+    class Failing(torch.optim.RMSprop):
+        fails = False
+
+        def step(self, closure: Any = None) -> None:  # type: ignore[override]
+            super().step()
+            if self.fails:
+                raise ValueError("in the middle")
+
+    plain_model = small()
+    plain_optimizer = torch.optim.RMSprop(plain_model.parameters())
+    for fails in (True, False):
+        model = small()
+        optimizer = Failing(model.parameters())
+        tierd.torch.initialize(model, optimizer, job=job)
+        step(model, optimizer)
+        if fails:
+            optimizer.fails = True
+            with pytest.raises(ValueError, match="in the middle"):
+                step(model, optimizer)
+    for _ in range(2):
+        step(plain_model, plain_optimizer)
+    compare.assert_same_bits(model, plain_model)
+    tierd.torch.close(model)
+
+
+def test_a_step_that_is_dropped_keeps_what_was_there(job: str) -> None:
+    model, plain_model = small(), small()
+    optimizer, plain_optimizer = torch.optim.RMSprop(model.parameters()), torch.optim.RMSprop(plain_model.parameters())
+    tierd.torch.initialize(model, optimizer, job=job)
+    model(torch.ones(2, 6)).sum().backward()
+    optimizer.zero_grad()
+    tierd.torch.close(model)
+    model = small()
+    optimizer = torch.optim.RMSprop(model.parameters())
+    tierd.torch.initialize(model, optimizer, job=job)
+    for each, steps in ((model, optimizer), (plain_model, plain_optimizer)):
+        step(each, steps)
+    compare.assert_same_bits(model, plain_model)
+    tierd.torch.close(model)
+
+
+def test_what_nobody_can_do_is_refused(job: str) -> None:
+    model = small()
+    with pytest.raises(tierd.Error, match="LBFGS calls its closure several times"):
+        tierd.torch.initialize(model, torch.optim.LBFGS(model.parameters()), job=job)
+    with pytest.raises(tierd.Error, match="not the model's"):
+        tierd.torch.initialize(model, torch.optim.RMSprop(small().parameters()), job=job)
+
+
+# ---- Optimizers that tierd has
+
+
+class Lion(torch.optim.Optimizer):
+    """Lion as users have it, since it is in no torch."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], lr: float, betas: tuple[float, float], weight_decay: float):
+        super().__init__(parameters, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
+
+
+def test_lion_is_translated_and_gives_every_bit_of_its_formula(job: str, capfd: pytest.CaptureFixture[str]) -> None:
+    plan = Plan(BY_NAME["tied"], max_grad_norm=0.5)
+    ours = trained(plan, lambda parameters: Lion(parameters, 1e-3, (0.9, 0.98), 0.1), job)
+    theirs = exact(plan, lambda name: formulas.Lion(1e-3, (0.9, 0.98), 0.1))
+    compare.assert_same_bits(ours.state, theirs.state)
+    assert "trainer" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("moments", ["fp32", "bf16", "int8"])
+def test_moments_are_kept_in_the_format_that_is_asked_for(moments: str, job: str) -> None:
+    model = nn.Sequential(nn.Linear(256, 64), nn.Linear(64, 256))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    tierd.torch.initialize(model, optimizer, job=job, moments=moments, stage=1)
+    for _ in range(3):
+        model(torch.ones(1, 256)).square().sum().backward()
+        optimizer.step()
+    found = tierd.torch.job_of(model).core.statistics()
+    elements = sum(parameter.numel() for parameter in model.parameters())
+    tierd.torch.close(model)
+    per_element = found["logical_optimizer_bytes"] / elements
+    expected = {"fp32": 8.0, "bf16": 4.0, "int8": 2 * (1 + 4 / 256)}[moments]
+    assert per_element == pytest.approx(expected, rel=0.02)
+
+
+def test_an_unknown_format_of_moments_is_refused(job: str) -> None:
+    model = small()
+    with pytest.raises(tierd.Error, match="there are fp32, bf16, int8"):
+        tierd.torch.initialize(model, torch.optim.AdamW(model.parameters()), job=job, moments="fp8")
