@@ -56,6 +56,7 @@ class Position:
         self._place: Place | None = None
         self._first: Place | None = None
         self._objects: tuple[Stateful, ...] = ()
+        self._steps_at_batch: list[int] = []
         self._steps_at_step: list[int] = []
         self._steps_after: list[int] = []
 
@@ -106,6 +107,7 @@ class Position:
         self._place = place
         for batch in batches:
             place.count += 1
+            self._steps_at_batch = self._scheduler_steps()
             yield batch
             self._steps_after = [
                 now - then for now, then in zip(self._scheduler_steps(), self._steps_at_step, strict=False)
@@ -129,12 +131,17 @@ class Position:
                 {key: value for key, value in group.items() if key != "params"} for group in self._job.param_groups
             ],
             "objects": [_state_after(item) for item in self._objects],
-            # A scheduler is stepped after the optimizer, and what comes after a step is not kept with it.
-            "steps_after": self._steps_after or [1] * len(self._steps_at_step),
+            # A scheduler is stepped after its optimizer, and what comes after the job's step is not kept with it.
+            "steps_after": self._steps_after or self._steps_left(),
         }
 
     def _scheduler_steps(self) -> list[int]:
         return [item.last_epoch for item in self._schedulers()]
+
+    def _steps_left(self) -> list[int]:
+        """In the first step: one of each, unless it came already, as with several optimizers."""
+        before = self._steps_at_batch
+        return [max(0, 1 - (now - then)) for now, then in zip(self._steps_at_step, before, strict=True)]
 
     def _schedulers(self) -> list[LRScheduler]:
         return [
