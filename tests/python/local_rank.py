@@ -1,6 +1,6 @@
 """A rank for tests whose optimizers run in the trainer: says each step, and at the end a hash of what it has trained.
 
-    RANK=… WORLD_SIZE=… local_rank.py JOB STAGE STEPS
+    RANK=… WORLD_SIZE=… local_rank.py JOB OPTIMIZERS STAGE STEPS
 
 `plain()` is the same without tierd.
 """
@@ -37,8 +37,14 @@ def make_model() -> nn.Module:
     return nn.Sequential(*[Block() for _ in range(3)], nn.Linear(WIDTH, 7))
 
 
-def make_optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
-    """One for the matrices of blocks, as language models are trained today, and one for the rest."""
+class Own(torch.optim.RMSprop):
+    """A class of which nobody knows what it looks at."""
+
+
+def make_optimizers(model: nn.Module, kind: str) -> list[torch.optim.Optimizer]:
+    """One for the matrices of blocks, as language models are trained today, and one for the rest; or one for all."""
+    if kind == "own":
+        return [Own(model.parameters(), lr=1e-3, momentum=0.9)]
     matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and not name.startswith("3")]
     others = [p for p in model.parameters() if all(p is not matrix for matrix in matrices)]
     matrix_optimizer: torch.optim.Optimizer
@@ -64,10 +70,10 @@ def hash_of(model: nn.Module) -> str:
     return found.hexdigest()
 
 
-def plain(ranks: list[int]) -> str:
+def plain(ranks: list[int], kind: str) -> str:
     """What plain PyTorch makes of steps of so many ranks, with the mean of their gradients."""
     model = make_model()
-    optimizers = make_optimizers(model)
+    optimizers = make_optimizers(model, kind)
     schedulers = [torch.optim.lr_scheduler.ExponentialLR(each, 0.9) for each in optimizers]
     for step, world_size in enumerate(ranks):
         for loss in losses(model, step, world_size):
@@ -82,10 +88,10 @@ def plain(ranks: list[int]) -> str:
     return hash_of(model)
 
 
-def main(job: str, stage: int, steps: int) -> None:
+def main(job: str, kind: str, stage: int, steps: int) -> None:
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     model = make_model()
-    optimizers = make_optimizers(model)
+    optimizers = make_optimizers(model, kind)
     schedulers = [torch.optim.lr_scheduler.ExponentialLR(each, 0.9) for each in optimizers]
     model, optimizers = tierd.initialize(model, optimizers, job=job, stage=stage)
     print("from", tierd.job_of().membership.step, flush=True)
@@ -102,4 +108,4 @@ def main(job: str, stage: int, steps: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

@@ -85,10 +85,10 @@ def start(job: str) -> Iterator[Callable[..., list[subprocess.Popen[str]]]]:
     """Starts the ranks of a job, which end with the test."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(world_size: int, stage: int, steps: int) -> list[subprocess.Popen[str]]:
+    def start(world_size: int, kind: str, stage: int, steps: int) -> list[subprocess.Popen[str]]:
         ranks = [
             subprocess.Popen(
-                [sys.executable, local_rank.__file__, job, str(stage), str(steps)],
+                [sys.executable, local_rank.__file__, job, kind, str(stage), str(steps)],
                 env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(world_size)},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -131,23 +131,23 @@ Start = Callable[..., list[subprocess.Popen[str]]]
 
 
 def test_two_ranks_that_are_killed_go_on_with_the_bits_of_plain_torch(start: Start) -> None:
-    ranks = start(2, 3, 20)
+    ranks = start(2, "two", 3, 20)
     await_line(ranks[0], "step 7")
     kill(ranks)
-    ranks = start(2, 3, 20)
+    ranks = start(2, "two", 3, 20)
     first = ranks[0].stdout
     assert first is not None
     assert int(first.readline().split()[1]) >= 7
-    assert results(ranks) == {local_rank.plain([2] * 20)}
+    assert results(ranks) == {local_rank.plain([2] * 20, "two")}
 
 
 def test_state_goes_to_another_number_of_ranks_and_outlives_the_daemon(daemon: Daemon, start: Start) -> None:
-    assert results(start(2, 0, 8)) == {local_rank.plain([2] * 8)}
-    ranks = start(1, 0, 30)
+    assert results(start(2, "own", 0, 8)) == {local_rank.plain([2] * 8, "own")}
+    ranks = start(1, "own", 0, 30)
     await_line(ranks[0], "step 11")
     daemon.kill()
     daemon.start()
-    assert results(ranks) == {local_rank.plain([2] * 8 + [1] * 22)}
+    assert results(ranks) == {local_rank.plain([2] * 8 + [1] * 22, "own")}
 
 
 # ---- What is said

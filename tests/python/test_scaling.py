@@ -13,6 +13,8 @@ from torch import nn
 import compare
 import formulas
 import tierd
+import tierd.torch
+from conftest import Daemon
 from models import BY_NAME
 from reference import LossScale, Plan, exact
 from training import end, initialize, job_name
@@ -80,26 +82,34 @@ def test_grad_scaler_gives_every_bit_of_plain_torch(make: MakeOptimizer, clips: 
     end(model, job)
 
 
-def test_a_training_with_grad_scaler_goes_on_where_it_was(job: str) -> None:
-    """Also after a step that came to nothing, which the job does not count."""
+def test_a_training_with_grad_scaler_goes_on_where_it_was(daemon: Daemon, job: str) -> None:
+    """Also after a step that came to nothing, which the job does not count, and when the daemon has crashed."""
     plain_model = make_model()
-    train(plain_model, torch.optim.SGD(plain_model.parameters(), lr=0.1), False)
+    scales = train(plain_model, torch.optim.SGD(plain_model.parameters(), lr=0.1), False)
+    found = [0.0] * STEPS
     for end_after in (OVERFLOWS[0], 8, STEPS):
         model = make_model()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         initialize(model, optimizer, job)
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12, growth_interval=3)
         scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.95)
+        crashes = [14] if end_after == STEPS else []
         for step in tierd.torch.resumable(range(STEPS), scheduler, scaler):
+            if step in crashes:
+                crashes.remove(step)
+                daemon.kill()
+                daemon.start()
             scaler.scale(loss_of(model, step)).backward()
             scaler.step(optimizer)
             scaler.update()
             scheduler.step()
             optimizer.zero_grad()
+            found[step] = scaler.get_scale()
             if step == end_after:
                 break
         if end_after < STEPS:
             tierd.torch.close(model)
+    assert found == scales
     compare.assert_same_bits(model, plain_model)
     end(model, job)
 

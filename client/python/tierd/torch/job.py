@@ -277,7 +277,10 @@ class TorchJob:
         self.finish()
         if not self.membership.is_void:
             self._keep_first()
-            self.membership.close_step({"drop": True}, None, {})
+            ticket = self.membership.close_step({"drop": True}, None, {})
+            if self._local is not None and ticket is not None:
+                # A rank that leaves before the daemon knows that there is nothing to finish costs the step.
+                self.membership.finish_step(ticket)
         self._begin_next()
 
     def _begin_next(self) -> None:
