@@ -222,13 +222,15 @@ PyObject *job_blob_set(PyObject *self, PyObject *arguments, PyObject *keywords)
 	static char *names[] = { "key", "bytes", "is_shared", NULL };
 	struct tierd_job *job = job_of(self);
 	int is_shared = 0, r;
-	const char *key, *bytes;
-	Py_ssize_t size;
+	const char *key;
+	Py_buffer bytes;
 
-	if (!job || !PyArg_ParseTupleAndKeywords(arguments, keywords, "sy#|p", names, &key, &bytes, &size,
-						 &is_shared))
+	if (!job ||
+	    !PyArg_ParseTupleAndKeywords(arguments, keywords, "sy*|p", names, &key, &bytes, &is_shared))
 		return NULL;
-	JOB_BLOCKING(self, r = tierd_blob_set(job, key, bytes, size, is_shared ? TIERD_BLOB_SHARED : 0));
+	JOB_BLOCKING(self, r = tierd_blob_set(job, key, bytes.buf, (size_t)bytes.len,
+					      is_shared ? TIERD_BLOB_SHARED : 0));
+	PyBuffer_Release(&bytes);
 	if (r < 0)
 		return core_raise(core_state_of(self), r);
 	Py_RETURN_NONE;

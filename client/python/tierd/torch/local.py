@@ -178,7 +178,7 @@ class LocalOptimizers:
         states = {tensor.name: dict(state) for tensor, state in self._states(self._own)}
         check_value(states, f"the state of {type(self._optimizers[0]).__name__}")
         check_value(self._moved, "what its step changes of its groups")
-        packed = pack({"kinds": self._kinds(), "tensors": states, "groups": self._moved})
+        packed = memoryview(pack({"kinds": self._kinds(), "tensors": states, "groups": self._moved}))
         if len(packed) > self._most_bytes():
             raise Error(errno.ENOSPC, self._too_much(len(packed), self._most_bytes()))
         size = _core.MAX_BLOB_BYTES
