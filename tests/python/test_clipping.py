@@ -65,6 +65,21 @@ def test_the_norm_is_that_of_the_gradients() -> None:
     assert norms[0] == pytest.approx(float(imported_before(plain.parameters(), MOST)), rel=1e-6)
 
 
+def test_an_infinite_norm_clips_nothing_and_tells_the_norm() -> None:
+    """As a trainer asks for the norm alone."""
+    network, plain = model(), model()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    tierd.torch.initialize(network, optimizer, job="infinite", max_grad_norm=MOST)
+    for each, steps in ((network, optimizer), (plain, torch.optim.SGD(plain.parameters(), lr=0.1))):
+        each(torch.ones(1, 8)).sum().backward()
+        norm = torch.nn.utils.clip_grad_norm_(each.parameters(), float("inf"))
+        steps.step()
+    for key, value in network.state_dict().items():
+        assert torch.equal(plain.state_dict()[key], value), key
+    assert norm.item() > MOST
+    tierd.torch.close(network)
+
+
 def test_what_is_none_of_tierds_is_clipped_by_torch() -> None:
     train("tierd", "others")
     network = model()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 from collections.abc import Iterable
 
 import torch
@@ -24,7 +25,8 @@ def clip_grad_norm_(
 
     Args:
         parameters: all trained parameters of a job.
-        max_norm: what their global norm is at most after clipping.
+        max_norm: what their global norm is at most after clipping; infinite: they are not clipped, as with 0 of
+            max_grad_norm.
         norm_type: 2.
         error_if_nonfinite, foreach: mean nothing here: what is not finite fails the step in any case.
 
@@ -44,5 +46,5 @@ def clip_grad_norm_(
         raise Error(
             errno.ENOTSUP, "tierd clips all trained parameters of a job together: give model.parameters(), of one model"
         )
-    jobs[0].coming.clip_norm = float(max_norm)
+    jobs[0].coming.clip_norm = 0.0 if math.isinf(max_norm) else float(max_norm)
     return Norm.of(jobs[0].coming)
