@@ -168,6 +168,19 @@ def test_gradients_of_another_type_are_refused() -> None:
             tierd.torch.initialize(model, optimizer, job="half", gradient_dtype=torch.float32)
 
 
+def test_groups_that_an_optimizer_has_loaded_are_those_that_are_kept() -> None:
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    tierd.torch.initialize(model, optimizer, job="loaded")
+    optimizer.load_state_dict(optimizer.state_dict())
+    for batch in tierd.torch.resumable([torch.ones(1, 2)]):
+        optimizer.param_groups[0]["lr"] = 0.5
+        model(batch).sum().backward()
+        optimizer.step()
+    assert tierd.torch.state["tierd.position"]["groups"][0]["lr"] == 0.5
+    tierd.torch.close(model)
+
+
 def test_a_step_without_gradients_is_refused() -> None:
     model = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -74,7 +74,6 @@ class TorchJob:
         self.model = model
         self.kept = kept
         self.optimizers = list(optimizers)
-        self.param_groups = [group for optimizer in optimizers for group in optimizer.param_groups]
         self.rule = rule
         self.local = local  # if they run here
         self.rank = rank
@@ -97,6 +96,11 @@ class TorchJob:
         open_jobs.append(self)
         self._at_exit = functools.partial(_close_at_exit, weakref.ref(self))
         atexit.register(self._at_exit)
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The optimizer's, which are others after its load_state_dict()."""
+        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
     # ---- Units
 
