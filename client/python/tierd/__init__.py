@@ -5,7 +5,7 @@ This package is the framework-free core: a `Node` is a connection to the daemon,
 tierd.h, and take and give dictionaries with the fields of its structures. Errors are `tierd.Error`, an `OSError` with
 an errno.
 
-PyTorch models are trained by `tierd.torch`.
+PyTorch models are trained by `tierd.torch`, with the trainers of transformers by `tierd.transformers`.
 """
 
 from tierd._core import Error, Job, Lease, Node, StaleError, Ticket, View, version

@@ -294,6 +294,10 @@ class TorchJob:
         self.coming = Step(self, self._max_grad_norm)
         self._hooks.end_step()
 
+    def repeat(self) -> None:
+        """Begins an iteration that the job has been trained with: it counts for nothing, up to `go_on()`."""
+        self.membership.standing = Standing.VOID
+
     def go_on(self) -> None:
         """Ends a void iteration: everything is as it was after the step at which the job stands."""
         if self.membership.is_void:

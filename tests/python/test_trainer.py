@@ -1,0 +1,379 @@
+"""The trainers of transformers in tierd: the same numbers as without it, whatever ends the process."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+import compare
+import tierd
+import tierd.torch
+import transformer_models
+from conftest import PATIENCE, Daemon
+from tierd.torch.job import open_jobs
+from tierd.transformers import Seq2SeqTrainer, Trainer
+from training import job_name
+
+# Importing it all takes longer than these trainings.
+forking = multiprocessing.get_context("fork")
+
+
+def sentences(count: int) -> list[dict[str, torch.Tensor]]:
+    words = torch.randint(2, transformer_models.WORDS, (count, 12), generator=torch.Generator().manual_seed(7))
+    return [{"input_ids": row, "labels": row} for row in words]
+
+
+def arguments(folder: Path, kind: Any = transformers.TrainingArguments, **options: Any) -> Any:
+    quiet = {"use_cpu": True, "report_to": [], "disable_tqdm": True, "save_strategy": "no", "logging_steps": 1}
+    sizes = {"per_device_train_batch_size": 2, "max_steps": 8, "learning_rate": 1e-2, "max_grad_norm": 0.0}
+    return kind(output_dir=str(folder), **{**quiet, **sizes, **options})
+
+
+def make(folder: Path, job: str | None, **options: Any) -> Any:
+    """A trainer of a small GPT-2; without a job one of transformers."""
+    torch.manual_seed(0)
+    model = transformer_models.gpt2()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.1
+    parts = {key: options.pop(key) for key in ("callbacks", "eval_dataset", "optimizers") if key in options}
+    kind: Any
+    more: dict[str, Any]
+    kind, more = (transformers.Trainer, {}) if job is None else (Trainer, {"job": job})
+    return kind(model, arguments(folder, **options), train_dataset=sentences(10), **parts, **more)
+
+
+def both(folder: Path, job: str, **options: Any) -> tuple[Any, Any]:
+    """With tierd and without, trained."""
+    trainers = []
+    for name in (job, None):
+        trainers.append(make(folder / str(name), name, **options))
+        trainers[-1].train()
+    return trainers[0], trainers[1]
+
+
+def logged(trainer: Any, *keys: str) -> list[list[float]]:
+    """What the trainer has logged under these names."""
+    return [[entry[key] for entry in trainer.state.log_history if key in entry] for key in keys]
+
+
+@pytest.fixture
+def job(request: pytest.FixtureRequest, daemon: Daemon) -> Iterator[str]:
+    """A job's name of this test alone."""
+    yield job_name(request.node.name)
+    for opened in list(open_jobs):
+        opened.close()
+
+
+# ---- The same numbers
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gradient_accumulation_steps": 2, "num_train_epochs": 3, "max_steps": -1},
+        {"bf16": True, "activation_checkpointing": True, "dataloader_num_workers": 1},
+    ],
+    ids=["accumulated", "bf16-checkpointed"],
+)
+def test_sgd_gives_every_bit_of_transformers(options: dict[str, Any], tmp_path: Path, job: str) -> None:
+    ours, theirs = both(tmp_path, job, optim="sgd", **options)
+    assert logged(ours, "loss", "learning_rate") == logged(theirs, "loss", "learning_rate")
+    compare.assert_same_bits(ours.model, theirs.model)
+
+
+def test_a_compiled_model_gives_every_bit_of_one_that_is_not(tmp_path: Path, job: str) -> None:
+    options = {"optim": "sgd", "max_steps": 2}
+    ours = make(tmp_path, job, torch_compile=True, torch_compile_backend="eager", **options)
+    ours.train()
+    theirs = make(tmp_path, None, **options)
+    theirs.train()
+    assert ours.model_wrapped is not ours.model
+    compare.assert_same_bits(ours.model, theirs.model)
+
+
+def test_adamw_gives_the_losses_norms_and_parameters_of_transformers(tmp_path: Path, job: str) -> None:
+    options = {"lr_scheduler_type": "cosine", "warmup_steps": 3, "label_smoothing_factor": 0.1, "weight_decay": 0.1}
+    ours, theirs = both(tmp_path, job, max_grad_norm=0.5, adam_epsilon=1e-6, **options)
+    for key, tolerance in {"loss": 1e-5, "grad_norm": 1e-4, "learning_rate": 0.0}.items():
+        compare.assert_losses_close(logged(ours, key)[0], logged(theirs, key)[0], tolerance)
+    compare.assert_close(ours.model, theirs.model, 1e-6)
+    assert max(logged(theirs, "grad_norm")[0]) > 0.5
+
+
+def test_an_evaluation_by_generate_finds_what_that_of_transformers_does(tmp_path: Path, job: str) -> None:
+    said = []
+
+    def score(prediction: Any) -> dict[str, float]:
+        said.append(prediction.predictions.tolist())
+        return {"first": float((prediction.predictions[:, 1] == prediction.label_ids[:, 0]).mean())}
+
+    kinds: list[tuple[Any, dict[str, Any]]] = [(Seq2SeqTrainer, {"job": job}), (transformers.Seq2SeqTrainer, {})]
+    for kind, more in kinds:
+        torch.manual_seed(0)
+        options = {"optim": "sgd", "eval_strategy": "steps", "eval_steps": 4, "predict_with_generate": True}
+        own = arguments(tmp_path, transformers.Seq2SeqTrainingArguments, generation_max_length=5, **options)
+        trainer = kind(
+            transformer_models.t5(),
+            own,
+            train_dataset=sentences(10),
+            eval_dataset=sentences(4),
+            compute_metrics=score,
+            **more,
+        )
+        trainer.train()
+        said.append(logged(trainer, "loss", "eval_loss", "eval_first"))
+    assert said[:3] == said[3:]
+    assert len(said[2][1]) == 2
+
+
+# ---- Coming back
+
+
+class Kill(transformers.TrainerCallback):
+    """Ends this process when the trainer comes to a point, in a step or after it, as kill -9 does."""
+
+    def __init__(self, point: str, step: int):
+        setattr(self, point, self._at)
+        self.step = step
+
+    def _at(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step >= self.step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+POINTS = ["on_step_begin", "on_substep_end", "on_pre_optimizer_step", "on_optimizer_step", "on_step_end", "on_log"]
+POINTS += ["on_evaluate", "on_save", "on_epoch_end"]
+
+# What depends on how often each thing was done: random numbers of dropout, a schedule, patience, files.
+LONG: dict[str, Any] = {
+    "max_steps": 24,
+    "gradient_accumulation_steps": 2,
+    "max_grad_norm": 0.5,
+    "lr_scheduler_type": "reduce_lr_on_plateau",
+    "lr_scheduler_kwargs": {"patience": 0, "threshold": 0.5},
+    "metric_for_best_model": "loss",
+    "logging_steps": 2,
+    "eval_strategy": "steps",
+    "eval_steps": 3,
+    "save_strategy": "steps",
+    "save_steps": 4,
+    "save_total_limit": 2,
+}
+# Of one start alone.
+OF_A_START = {"train_loss", "train_runtime", "eval_runtime", "total_flos", "grad_norm"}
+End = tuple[dict[str, torch.Tensor], list[dict[str, float]]]
+
+
+def make_long(folder: Path, job: str | None, options: dict[str, Any], *callbacks: transformers.TrainerCallback) -> Any:
+    patience = transformers.EarlyStoppingCallback(2, 0.01)
+    return make(folder, job, eval_dataset=sentences(4), callbacks=[patience, *callbacks], **options)
+
+
+def finished(trainer: Any) -> End:
+    """What comes of a trainer, from where its job stands."""
+    trainer.train()
+    history = [
+        {key: value for key, value in entry.items() if key not in OF_A_START and "_per_second" not in key}
+        for entry in trainer.state.log_history
+    ]
+    values = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    for opened in list(open_jobs):
+        opened.close()
+    return values, history
+
+
+def start(folder: Path, *more: Any, environment: dict[str, str] | None = None) -> Any:
+    """The same in a child."""
+
+    def run() -> None:
+        os.environ.update(environment or {})
+        open_jobs.clear()  # the parent's
+        torch.save(finished(make_long(folder, *more)), folder / "end")
+
+    child = forking.Process(target=run)
+    child.start()
+    return child
+
+
+def end(child: Any, folder: Path) -> End:
+    """What came of it."""
+    child.join(PATIENCE)
+    assert child.exitcode == 0
+    found: End = torch.load(folder / "end")
+    return found
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, daemon: Daemon) -> End:
+    return finished(make_long(tmp_path_factory.mktemp("undisturbed"), "undisturbed", LONG))
+
+
+def test_a_trainer_that_is_killed_anywhere_ends_with_the_bits_and_the_log_of_an_undisturbed_one(
+    undisturbed: End, tmp_path: Path, job: str
+) -> None:
+    for step, point in enumerate(random.Random(1).sample(POINTS, len(POINTS))):
+        child = start(tmp_path, job, LONG, Kill(point, step))
+        child.join(PATIENCE)
+        assert child.exitcode == -signal.SIGKILL, point
+    values, history = end(start(tmp_path, job, LONG), tmp_path)
+    compare.assert_same_bits(values, undisturbed[0])
+    assert history == undisturbed[1]
+    # Its patience was over.
+    assert history[-1]["step"] < LONG["max_steps"]
+
+
+def free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return str(server.getsockname()[1])
+
+
+def start_ranks(folder: Path, *more: Any, kill: tuple[str, int] | None = None) -> list[Any]:
+    """Two ranks, as torchrun starts them; the second one is killed at that point."""
+    shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    children = []
+    for rank in "01":
+        (folder / rank).mkdir(parents=True, exist_ok=True)
+        callbacks = [Kill(*kill)] if kill and rank == "1" else []
+        own = shared | {"RANK": rank, "LOCAL_RANK": rank}
+        children.append(start(folder / rank, *more, *callbacks, environment=own))
+    return children
+
+
+def ends(children: list[Any], folder: Path) -> list[End]:
+    return [end(child, folder / str(rank)) for rank, child in enumerate(children)]
+
+
+def test_ranks_that_are_killed_give_every_bit_of_those_of_transformers(tmp_path: Path, job: str) -> None:
+    options = LONG | {"optim": "sgd", "max_grad_norm": 0.0, "gradient_accumulation_steps": 1, "max_steps": 5}
+    for child in start_ranks(tmp_path / "ours", job, options, kill=("on_pre_optimizer_step", 2)):
+        child.join(PATIENCE)
+        assert child.exitcode != 0
+    ours = ends(start_ranks(tmp_path / "ours", job, options), tmp_path / "ours")
+    theirs = ends(start_ranks(tmp_path / "theirs", None, options), tmp_path / "theirs")
+    for our, their in zip(ours, theirs, strict=True):
+        compare.assert_same_bits(our[0], their[0])
+        assert our[1] == their[1]
+
+
+class Restart(transformers.TrainerCallback):
+    """Kills the daemon after a step, and starts it again."""
+
+    def __init__(self, daemon: Daemon, step: int):
+        self.daemon, self.step = daemon, step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == self.step:
+            self.step = 0
+            self.daemon.kill()
+            self.daemon.start()
+
+
+def test_a_training_outlives_its_daemon(undisturbed: End, tmp_path: Path, job: str, daemon: Daemon) -> None:
+    values, history = finished(make_long(tmp_path, job, LONG, Restart(daemon, 5), Restart(daemon, 12)))
+    compare.assert_same_bits(values, undisturbed[0])
+    assert history == undisturbed[1]
+
+
+class Interrupt(transformers.TrainerCallback):
+    """Is Ctrl-C between two micro-batches."""
+
+    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == 7:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupted_training_is_gone_on_with_in_the_same_process(
+    undisturbed: End, tmp_path: Path, job: str
+) -> None:
+    trainer = make_long(tmp_path, job, LONG, Interrupt())
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    trainer.pop_callback(Interrupt)
+    values, history = finished(trainer)
+    compare.assert_same_bits(values, undisturbed[0])
+    assert history == undisturbed[1]
+
+
+# ---- Checkpoints
+
+
+def test_checkpoints_are_loaded_by_transformers_and_say_of_which_step_they_are(tmp_path: Path, job: str) -> None:
+    trainer = make(tmp_path, job, save_strategy="steps", save_steps=2, save_total_limit=2)
+    trainer.train()
+    last = tmp_path / "checkpoint-8"
+    assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == ["checkpoint-6", last.name]
+    assert json.loads((last / "tierd.json").read_text()) == {"job": job, "step": 8}
+    assert not {"optimizer.pt", "scheduler.pt", "rng_state.pth"} & {path.name for path in last.iterdir()}
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(str(last))
+    compare.assert_same_bits(loaded.state_dict(), trainer.model.state_dict())
+    # Both mean the step at which the job stands, and no more steps are due.
+    for resume in (True, str(last)):
+        trainer.train(resume_from_checkpoint=resume)
+        compare.assert_same_bits(loaded.state_dict(), trainer.model.state_dict())
+    with pytest.raises(tierd.Error, match=f"checkpoint-6 is of step 6 of job {job}, and job {job} stands at step 8"):
+        trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-6"))
+    other = make(tmp_path, "other")
+    with pytest.raises(tierd.Error, match=f"checkpoint-8 is of step 8 of job {job}, and job other stands at step 0"):
+        other.train(resume_from_checkpoint=True)
+
+
+def test_more_steps_are_trained_from_where_the_job_stands(tmp_path: Path, job: str) -> None:
+    ours = make(tmp_path, job, optim="sgd", lr_scheduler_type="constant", max_steps=3)
+    ours.train()
+    ours.args.max_steps = 8
+    ours.train()
+    theirs = make(tmp_path, None, optim="sgd", lr_scheduler_type="constant")
+    theirs.train()
+    assert logged(ours, "loss") == logged(theirs, "loss")
+    compare.assert_same_bits(ours.model, theirs.model)
+
+
+def test_a_model_that_is_made_by_the_trainer_is_the_one_of_transformers(tmp_path: Path, job: str) -> None:
+    trainers: list[Any] = []
+    kinds: list[tuple[Any, dict[str, Any]]] = [(Trainer, {"job": job}), (transformers.Trainer, {})]
+    for kind, more in kinds:
+        own = arguments(tmp_path, optim="sgd", max_steps=2)
+        trainers.append(kind(model_init=transformer_models.gpt2, args=own, train_dataset=sentences(10), **more))
+        trainers[-1].train()
+    compare.assert_same_bits(trainers[0].model, trainers[1].model)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fp16": True},
+        {"load_best_model_at_end": True, "save_strategy": "steps", "eval_strategy": "steps", "eval_steps": 500},
+        {"auto_find_batch_size": True},
+        {"bf16_full_eval": True},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_what_does_not_go_with_tierd_is_named(options: dict[str, Any], tmp_path: Path, daemon: Daemon) -> None:
+    with pytest.raises(tierd.Error, match=next(iter(options))):
+        make(tmp_path, "refused", eval_dataset=sentences(2), **options)
+
+
+def test_a_search_and_a_job_that_a_trainer_has_not_trained_are_refused(tmp_path: Path, job: str) -> None:
+    trainer = make(tmp_path, job)
+    with pytest.raises(tierd.Error, match="a job is one"):
+        trainer.hyperparameter_search()
+    model = trainer.model
+    optimizer = trainer.create_optimizer()
+    tierd.torch.initialize(model, optimizer, job=job)
+    model(**{key: value[None] for key, value in sentences(1)[0].items()}).loss.backward()
+    optimizer.step()
+    tierd.torch.close(model)
+    with pytest.raises(tierd.Error, match=f"job {job} stands at step 1, and"):
+        make(tmp_path, job, max_steps=2).train()
