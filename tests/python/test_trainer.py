@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import accelerate  # type: ignore[import-untyped]
 import pytest
 import torch
 import transformers
@@ -377,3 +378,94 @@ def test_a_search_and_a_job_that_a_trainer_has_not_trained_are_refused(tmp_path:
     tierd.torch.close(model)
     with pytest.raises(tierd.Error, match=f"job {job} stands at step 1, and"):
         make(tmp_path, job, max_steps=2).train()
+
+
+# ---- Accelerate
+
+
+def accelerated(job: str | None, stop: int = -1) -> dict[str, torch.Tensor]:
+    """The loop of docs/pytorch.md, with a pass whose last step has fewer micro-batches; it is killed after some of them."""
+    torch.manual_seed(0)
+    model: torch.nn.Module = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.1), torch.nn.Linear(16, 4))
+    optimizer: Any = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    scheduler: Any = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, 20)
+    data = torch.randn(24, 8, generator=torch.Generator().manual_seed(1))
+    loader: Any = torch.utils.data.DataLoader(data, 3, shuffle=True)  # type: ignore[arg-type]
+    seeded = accelerate.DataLoaderConfiguration(use_seedable_sampler=True, data_seed=5)
+    accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=3, dataloader_config=seeded)
+    if job is not None:
+        model, optimizer = tierd.torch.initialize(model, optimizer, job=job)
+        model = accelerator.prepare_model(model, device_placement=False, evaluation_mode=True)
+        optimizer, loader = accelerator.prepare(optimizer, loader)
+    else:
+        model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    for _ in range(2):
+        for batch in loader if job is None else tierd.torch.resumable(loader, scheduler):
+            with accelerator.accumulate(model):
+                accelerator.backward(model(batch).square().mean())
+                if accelerator.sync_gradients:
+                    accelerator.clip_grad_norm_(model.parameters(), 0.05)
+                optimizer.step()
+                optimizer.zero_grad()
+            if accelerator.sync_gradients:
+                scheduler.step()
+            stop -= 1
+            if stop == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+    values = accelerator.get_state_dict(model)
+    if job is not None:
+        tierd.torch.close()
+    return {name.removeprefix("module."): value.clone() for name, value in values.items()}
+
+
+def start_accelerated(file: Path, rank: int, port: str, *more: Any) -> Any:
+    def run() -> None:
+        open_jobs.clear()
+        own = {"WORLD_SIZE": "2", "RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
+        os.environ.update(own | {"MASTER_PORT": port})
+        accelerate.state.PartialState._reset_state()
+        torch.save(accelerated(*more), file)
+
+    child = forking.Process(target=run)
+    child.start()
+    return child
+
+
+def both_accelerated(folder: Path, job: str | None, stop: int = -1) -> list[dict[str, torch.Tensor]]:
+    """What two ranks end with; nothing, where they are killed."""
+    port = free_port()
+    children = [start_accelerated(folder / str(rank), rank, port, job, stop) for rank in range(2)]
+    for child in children:
+        child.join(PATIENCE)
+    assert any(child.exitcode == -signal.SIGKILL for child in children) == (stop > 0)
+    return [torch.load(folder / str(rank)) for rank, child in enumerate(children) if child.exitcode == 0]
+
+
+def test_a_loop_of_accelerate_trains_on_several_ranks_and_goes_on_after_a_kill(tmp_path: Path, job: str) -> None:
+    theirs = both_accelerated(tmp_path, None)
+    ours = both_accelerated(tmp_path, job)
+    for our, their in zip(ours, theirs, strict=True):
+        compare.assert_close(our, their, 1e-6)
+    for stop in (2, 5):
+        assert both_accelerated(tmp_path, "accelerated", stop) == []
+    for our, killed in zip(ours, both_accelerated(tmp_path, "accelerated"), strict=True):
+        compare.assert_same_bits(our, killed)
+
+
+def test_accelerate_prepares_no_scheduler_and_nothing_before_it_is_on_tierd(job: str) -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    accelerator = accelerate.Accelerator(cpu=True)
+    with pytest.raises(tierd.Error, match="AcceleratedOptimizer"):
+        tierd.torch.initialize(model, accelerator.prepare(optimizer), job=job)
+    with pytest.raises(tierd.Error, match="wrapped by DataParallel"):
+        tierd.torch.initialize(torch.nn.DataParallel(model), optimizer, job=job)
+    tierd.torch.initialize(model, optimizer, job=job)
+    assert accelerator.prepare(model) is model
+    scheduler = accelerator.prepare(torch.optim.lr_scheduler.ConstantLR(optimizer))
+    with pytest.raises(tierd.Error, match="AcceleratedScheduler has a scheduler inside"):
+        next(tierd.torch.resumable([], scheduler))
+    loader: Any = torch.utils.data.DataLoader([1])  # type: ignore[arg-type]
+    loader.synchronized_generator = torch.Generator()
+    with pytest.raises(tierd.Error, match="use_seedable_sampler=True"):
+        next(tierd.torch.resumable(loader))

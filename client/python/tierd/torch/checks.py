@@ -13,6 +13,11 @@ from tierd.torch.storage import is_hidden
 
 def check(model: nn.Module) -> None:
     """tierd.Error: something that tierd cannot train, with its name and a remedy."""
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        raise Error(
+            errno.ENOTSUP,
+            f"the model is wrapped by {type(model).__name__}, which sums gradients itself: give the model that it wraps",
+        )
     for name, module in model.named_modules():
         where = name or "the model"
         if isinstance(module, torch.jit.ScriptModule):

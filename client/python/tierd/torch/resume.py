@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import torch
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from tierd._core import Error
 from tierd.torch.kept import pack, random_states, set_random_states, unpack
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ class Position:
         membership = self._job.membership
         last, self._passes = self._passes, self._passes + 1
         self._objects = objects
+        _check(loader, objects)
         membership.can_go_back = True
         number = last
         if membership.is_void:
@@ -99,6 +102,10 @@ class Position:
             place = Place(number, 0, self._first.start)
         self._first = self._first or Place(number, 0, place.start)
         set_random_states(unpack(place.start, KEY))
+        if hasattr(loader, "set_epoch"):
+            loader.set_epoch(
+                number
+            )  # of accelerate: its order is made of that, and it may not have seen earlier passes
         batches = iter(loader)
         for _ in range(place.count):
             next(batches, None)
@@ -161,3 +168,20 @@ class Position:
         for scheduler, steps in zip(self._schedulers(), kept["steps_after"], strict=True):
             for _ in range(steps):
                 scheduler.step()
+
+
+def _check(loader: Iterable[Any], objects: tuple[Stateful, ...]) -> None:
+    """tierd.Error: what a trainer that comes back would have another order of, or be a step behind with."""
+    if getattr(loader, "synchronized_generator", None) is not None:
+        raise Error(
+            errno.EINVAL,
+            "the loader draws its order from a generator of accelerate's, which nobody keeps: make the Accelerator with "
+            "DataLoaderConfiguration(use_seedable_sampler=True)",
+        )
+    for item in objects:
+        if not isinstance(item, LRScheduler) and isinstance(getattr(item, "scheduler", None), LRScheduler):
+            raise Error(
+                errno.EINVAL,
+                f"{type(item).__name__} has a scheduler inside, which it steps in its own way: give the scheduler itself, "
+                "and step that. With accelerate do not prepare it",
+            )
