@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
 import random
+import re
+import runpy
 import signal
 import socket
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +30,8 @@ from conftest import PATIENCE, Daemon
 from tierd.torch.job import open_jobs
 from tierd.transformers import Seq2SeqTrainer, Trainer
 from training import job_name
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pytorch" / "trainer.py"
 
 # Importing it all takes longer than these trainings.
 forking = multiprocessing.get_context("fork")
@@ -469,3 +476,51 @@ def test_accelerate_prepares_no_scheduler_and_nothing_before_it_is_on_tierd(job:
     loader.synchronized_generator = torch.Generator()
     with pytest.raises(tierd.Error, match="use_seedable_sampler=True"):
         next(tierd.torch.resumable(loader))
+
+
+# ---- The example
+
+
+def start_example(folder: Path, job: str) -> Any:
+    """examples/pytorch/trainer.py, in a child: importing it all once more takes longer than it runs."""
+    text = folder.parent / "text"
+    text.write_bytes((EXAMPLE.parents[2] / "README.md").read_bytes()[:4096])
+    sizes = ["--layers=1", "--width=64", "--context=32", "--steps=30", "--save-every=10", "--log-every=1"]
+
+    def run() -> None:
+        open_jobs.clear()
+        sys.argv = [str(EXAMPLE), str(text), f"--job={job}", f"--output={folder}", *sizes]
+        with (folder.parent / "said").open("w") as file, contextlib.redirect_stdout(file):
+            runpy.run_path(str(EXAMPLE), run_name="__main__")
+
+    child = forking.Process(target=run)
+    child.start()
+    return child
+
+
+def test_the_example_goes_on_after_a_kill_and_leaves_a_model_that_transformers_loads(tmp_path: Path) -> None:
+    found = []
+    for job in ("example", "example-killed"):
+        folder = tmp_path / job / "output"
+        folder.parent.mkdir()
+        if job == "example-killed":
+            child = start_example(folder, job)
+            deadline = time.monotonic() + PATIENCE
+            while not (folder / "checkpoint-10").exists():
+                assert child.is_alive()
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            child.kill()
+            child.join(PATIENCE)
+        child = start_example(folder, job)
+        child.join(PATIENCE)
+        assert child.exitcode == 0
+        said = (folder.parent / "said").read_text()
+        assert re.search(r"^step 30: loss of the evaluation \d", said, re.MULTILINE)
+        assert (said.count("'loss'") == 30) == (job == "example")
+        model = transformers.AutoModelForCausalLM.from_pretrained(str(folder))
+        log = [json.loads(line) for line in (folder / "tierd_log.jsonl").read_text().splitlines()]
+        found.append((model.state_dict(), [entry["loss"] for entry in log if "loss" in entry]))
+    compare.assert_same_bits(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1]
+    assert found[0][1][-1] < found[0][1][0]
