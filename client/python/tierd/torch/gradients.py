@@ -28,9 +28,8 @@ def set_gradient_dtype(parameters: Iterable[torch.nn.Parameter], dtype: torch.dt
 class Gradients:
     """The gradients of one unit, from the first that comes to the push."""
 
-    def __init__(self, unit: Unit, trained: list[int]):
+    def __init__(self, unit: Unit):
         self.unit = unit
-        self.trained = trained
         self._buffers: dict[int, torch.Tensor] = {}
         self._here: set[int] = set()
 
@@ -40,7 +39,7 @@ class Gradients:
 
     @property
     def are_complete(self) -> bool:
-        return len(self._here) == len(self.trained)
+        return len(self._here) == len(self.unit.parameters)
 
     def take(self, tensor: int, gradient: torch.Tensor) -> None:
         """Copies a gradient that autograd has accumulated. -ENOBUFS: this rank holds all buffers itself."""
@@ -54,7 +53,7 @@ class Gradients:
             capsules = self.unit.membership.gradients(self.unit.index)
             if capsules is None:
                 return
-            self._buffers = {i: from_dlpack(capsules[i]) for i in self.trained}
+            self._buffers = {i: from_dlpack(capsule) for i, capsule in enumerate(capsules)}
         buffer = self._buffers[tensor]
         if tensor in self._here:
             buffer.add_(gradient)
@@ -64,7 +63,7 @@ class Gradients:
 
     def push(self) -> None:
         """Hands over what is there. A tensor that no rank has a gradient of in any micro-batch stays as it is."""
-        absent = [tensor for tensor in self.trained if tensor not in self._here]
+        absent = [tensor for tensor in range(len(self.unit.parameters)) if tensor not in self._here]
         self._buffers.clear()
         self._here.clear()
         self.unit.membership.push(self.unit.index, absent)

@@ -78,11 +78,10 @@ class Hooks:
         self._handles.append(module.register_forward_pre_hook(torch.compiler.disable(before), prepend=True))
         self._handles.append(module.register_forward_hook(torch.compiler.disable(after), always_call=True))
 
-    def train(self, unit: Unit, trained: list[int]) -> None:
-        """Takes the gradients of these tensors of the unit."""
-        gradients = self._gradients[unit] = Gradients(unit, trained)
-        for tensor in trained:
-            parameter = unit.parameters[tensor]
+    def train(self, unit: Unit) -> None:
+        """Takes the gradients of the unit."""
+        gradients = self._gradients[unit] = Gradients(unit)
+        for tensor, parameter in enumerate(unit.parameters):
             self._handles.append(parameter.register_post_accumulate_grad_hook(self._accumulated(gradients, tensor)))
 
     def remove(self) -> None:
@@ -169,9 +168,7 @@ class Hooks:
             return
 
         def begins(gradient: torch.Tensor) -> None:
-            backward = self._backward()
-            for unit in units:
-                self._show(backward, unit)
+            self._show(self._backward(), units)
 
         if len(tensors) == 1:
             tensors[0].register_hook(begins)
@@ -186,15 +183,16 @@ class Hooks:
             compat.at_end_of_backward(self._backward_ends)
         return backward
 
-    def _show(self, backward: Backward, unit: Unit) -> None:
-        if unit in backward.shown:
-            return
-        unit.hold()
-        backward.shown.append(unit)
-        # What has no gradients to wait for was needed until the next unit came.
-        for shown in backward.shown[:-1]:
-            if shown not in self._gradients:
-                self._hide(backward, shown)
+    def _show(self, backward: Backward, units: list[Unit]) -> None:
+        before = list(backward.shown)
+        for unit in units:
+            if unit not in before:
+                unit.hold()
+                backward.shown.append(unit)
+        # What has no gradients to wait for was needed until the next units came.
+        for unit in before if len(backward.shown) > len(before) else ():
+            if unit not in units and unit not in self._gradients:
+                self._hide(backward, unit)
 
     def _hide(self, backward: Backward, unit: Unit) -> None:
         if unit in backward.shown:
@@ -250,8 +248,8 @@ class Hooks:
 
     def trained(self) -> Iterator[tuple[Unit, int]]:
         """The parameters whose gradients are taken, by their places."""
-        for unit, gradients in self._gradients.items():
-            yield from ((unit, tensor) for tensor in gradients.trained)
+        for unit in self._gradients:
+            yield from ((unit, tensor) for tensor in range(len(unit.parameters)))
 
     def begin_step(self) -> bool:
         """Gives up what a failed backward has left. Whether anything was pushed since the last step."""

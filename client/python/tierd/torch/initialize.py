@@ -91,7 +91,6 @@ def initialize(
     check(model)
     if moments not in _MOMENTS:
         raise Error(errno.EINVAL, f"moments={moments!r}: there are {', '.join(_MOMENTS)}")
-    plans = choose(model, units)
     chosen: list[torch.optim.Optimizer] = (
         [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
     )
@@ -103,6 +102,7 @@ def initialize(
         for i, group in enumerate(param_groups)
         for parameter in group["params"]
     }
+    plans = choose(model, units, lambda parameter: is_trained(parameter, groups))
     if gradient_dtype is not None:
         set_gradient_dtype((each for each in model.parameters() if is_trained(each, groups)), gradient_dtype)
     local = None
@@ -121,7 +121,7 @@ def initialize(
         **options,
     }
     if "gradient_buffers" not in options or gradient_bytes is not None:
-        room = room_for_gradients(plans, lambda parameter: is_trained(parameter, groups))
+        room = room_for_gradients(plans)
         settings["gradient_bytes"] = room if gradient_bytes is None else gradient_bytes
     node = _core.Node(socket or find_or_start(nvme), reconnect_ms)
     core = node.open_job(settings, rule.groups_to_open(param_groups))
@@ -146,7 +146,7 @@ def initialize(
         if is_new and rank == 0:
             torch_job.write()
         torch_job.membership.ready()
-        torch_job.install(plans, groups)
+        torch_job.install(plans)
         if not is_new:
             torch_job.restore()
         for each in chosen:

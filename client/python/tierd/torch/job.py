@@ -107,9 +107,12 @@ class TorchJob:
     def define(self, plans: list[Plan], groups: dict[int, int]) -> None:
         """Defines the units. groups: the optimizer's group of each parameter that is trained, by its identity."""
         for plan in plans:
-            tensors = [_tensor(entry.names, entry.parameter, groups, plan) for entry in plan.entries]
+            tensors = [
+                _tensor(entry.names, entry.parameter, groups[id(entry.parameter)] if plan.is_trained else None, plan)
+                for entry in plan.entries
+            ]
             index = self.core.define(plan.name, tensors)
-            unit = Unit(self.membership, index, plan.name, plan.entries, self._addresses)
+            unit = Unit(self.membership, index, plan, self._addresses)
             unit.saving = self._hooks.saving
             self.units.append(unit)
 
@@ -123,14 +126,13 @@ class TorchJob:
                     rest(parameter)
                     advance(values.nbytes)
 
-    def install(self, plans: list[Plan], groups: dict[int, int]) -> None:
+    def install(self, plans: list[Plan]) -> None:
         """Takes the values out of the model, which from now on sees them when it needs them."""
         by_module: dict[int, tuple[nn.Module, list[Unit]]] = {}
         for plan, unit in zip(plans, self.units, strict=True):
             unit.hide()
-            trained = [i for i, entry in enumerate(plan.entries) if is_trained(entry.parameter, groups)]
-            if trained:
-                self._hooks.train(unit, trained)
+            if plan.is_trained:
+                self._hooks.train(unit)
             for module in plan.modules:
                 by_module.setdefault(id(module), (module, []))[1].append(unit)
         for module, units in by_module.values():
@@ -375,9 +377,9 @@ def is_trained(parameter: nn.Parameter, groups: dict[int, int]) -> bool:
     return parameter.requires_grad and id(parameter) in groups
 
 
-def _tensor(names: list[str], parameter: nn.Parameter, groups: dict[int, int], plan: Plan) -> dict[str, Any]:
-    """A parameter's definition. tierd.Error: a type that is not supported."""
-    tensor: dict[str, Any] = {"name": names[0], "is_frozen": not is_trained(parameter, groups)}
+def _tensor(names: list[str], parameter: nn.Parameter, group: int | None, plan: Plan) -> dict[str, Any]:
+    """A parameter's definition. group: None: it is frozen. tierd.Error: a type that is not supported."""
+    tensor: dict[str, Any] = {"name": names[0], "is_frozen": group is None}
     if len(names) > 1:
         tensor["alias"] = names[1]
     if plan.has_wide_gradients:
@@ -396,6 +398,6 @@ def _tensor(names: list[str], parameter: nn.Parameter, groups: dict[int, int], p
             errno.EINVAL,
             f"{names[0]} is {parameter.dtype}: convert it first; trained parameters are float32, bfloat16 or float16",
         )
-    if not tensor["is_frozen"]:
-        tensor["group"] = groups[id(parameter)]
+    if group is not None:
+        tensor["group"] = group
     return tensor

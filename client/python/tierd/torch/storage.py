@@ -27,7 +27,7 @@ from tierd.torch.meta import replace
 
 if TYPE_CHECKING:
     from tierd.torch.membership import Membership
-    from tierd.torch.units import Entry
+    from tierd.torch.units import Plan
 
 
 Tensor = TypeVar("Tensor", bound=torch.Tensor)
@@ -64,15 +64,15 @@ class Unit:
         self,
         membership: Membership,
         index: int,
-        name: str,
-        entries: list[Entry],
+        plan: Plan,
         addresses: dict[int, tuple[Unit, int, int]],
     ):
         self.membership = membership
         self.index = index
-        self.name = name
-        self.names = [entry.names[0] for entry in entries]
-        self.parameters = [entry.parameter for entry in entries]
+        self.name = plan.name
+        self.is_trained = plan.is_trained
+        self.names = [entry.names[0] for entry in plan.entries]
+        self.parameters = [entry.parameter for entry in plan.entries]
         self.version = 0
         self.saving: Callable[[], AbstractContextManager[None]] = nullcontext  # has tensors saved as places
         self._addresses = addresses
@@ -205,7 +205,8 @@ class Unit:
                 version, capsule = self.membership.capsule(self.index, packed.tensor)
                 memory = self._view(from_dlpack(capsule), packed.tensor)
                 self._addresses[memory.untyped_storage().data_ptr()] = (self, packed.tensor, version)
-        if version != packed.version and not self.membership.is_void:
+        # Versions of what is frozen rise, too, but its values stay.
+        if version != packed.version and self.is_trained and not self.membership.is_void:
             raise RuntimeError(
                 f"{self.names[packed.tensor]} has been modified by optimizer.step() since this graph was made: it is of "
                 f"step {version}, the graph of step {packed.version}. Call backward() before step(), or run forward again."
@@ -340,10 +341,11 @@ class _Hidden(nn.Parameter):
             return function(*args, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Parameter:
-        if id(self) not in memo:
-            kind: type[nn.Parameter] = type(self).__mro__[2]
-            memo[id(self)] = kind(self.detach().clone(memory_format=torch.contiguous_format), self.requires_grad)
-        copy: nn.Parameter = memo[id(self)]
+        """A parameter of the class that it has while it is shown, as that class makes it."""
+        with ExitStack() as stack:
+            if (place := place_of(self)) is not None:
+                stack.enter_context(place[0].shown())
+            copy: nn.Parameter = type(self).__deepcopy__(self, memo)
         return copy
 
 

@@ -27,9 +27,10 @@ class Entry:
 
 @dataclass
 class Plan:
-    """A unit to be: its parameters, and the modules before whose forward it is gathered."""
+    """A unit to be: its parameters, all trained or all frozen, and the modules before whose forward it is gathered."""
 
     name: str
+    is_trained: bool = True
     entries: list[Entry] = field(default_factory=list)
     modules: list[nn.Module] = field(default_factory=list)
 
@@ -43,51 +44,58 @@ class Plan:
         narrow = [entry.parameter for entry in self.entries if entry.parameter.dtype in (torch.bfloat16, torch.float16)]
         return any(getattr(parameter, "grad_dtype", None) is torch.float32 for parameter in narrow)
 
-    def gradient_bytes(self, is_trained: Callable[[nn.Parameter], bool]) -> int:
+    @property
+    def gradient_bytes(self) -> int:
         """What its gradients take, with what lies between the tensors, at most."""
-        trained = [entry.parameter for entry in self.entries if is_trained(entry.parameter)]
+        if not self.is_trained:
+            return 0
         least = 4 if self.has_wide_gradients else 0
-        return sum(
-            -(-parameter.numel() // ALIGN) * ALIGN * max(parameter.element_size(), least) for parameter in trained
-        )
+        parameters = [entry.parameter for entry in self.entries]
+        return sum(-(-each.numel() // ALIGN) * ALIGN * max(each.element_size(), least) for each in parameters)
 
 
-def room_for_gradients(plans: list[Plan], is_trained: Callable[[nn.Parameter], bool]) -> int:
+def room_for_gradients(plans: list[Plan]) -> int:
     """Bytes of a rank's room for gradients: the largest unit's, and those of three others that are summed meanwhile.
 
     Two units may be larger than the others without being among these: an embedding and a head.
     """
-    sizes = sorted((plan.gradient_bytes(is_trained) for plan in plans), reverse=True)
+    sizes = sorted((plan.gradient_bytes for plan in plans), reverse=True)
     return sizes[0] + 3 * sizes[:3][-1] if sizes else 0
 
 
-def choose(model: nn.Module, chooser: Chooser | None = None) -> list[Plan]:
+def choose(
+    model: nn.Module, chooser: Chooser | None = None, is_trained: Callable[[nn.Parameter], bool] = lambda _: True
+) -> list[Plan]:
     """Divides a model's parameters into units, in the order of its modules.
 
     chooser: names of classes whose modules are units, or a function of a module's name and the module that says so.
     None: the classes of `_no_split_modules` (Hugging Face), and the elements of `ModuleList`s and `Sequential`s. The
     outermost such module counts. What lies in no such module, or in several, is a unit by itself where it is large,
-    else with its neighbours.
+    else with its neighbours. What is trained and what is frozen are never in one unit: no step waits for a view of the
+    latter, and gradient buffers are as large as the former.
     """
     blocks = _blocks(model, chooser)
     plans: list[Plan] = []
     by_block: dict[str, Plan] = {}
-    small: Plan | None = None
+    small: dict[bool, Plan] = {}  # by whether it is trained
     for entry, owners in _owned(model):
+        trained = is_trained(entry.parameter)
         home = _home(blocks, owners)
         if home is not None:
-            if home[0] not in by_block:
-                by_block[home[0]] = Plan(home[0], modules=[home[1]])
-                plans.append(by_block[home[0]])
-            by_block[home[0]].entries.append(entry)
+            name = home[0] if trained else f"{home[0]}.frozen"
+            if name not in by_block:
+                by_block[name] = Plan(name, trained, modules=[home[1]])
+                plans.append(by_block[name])
+            by_block[name].entries.append(entry)
             continue
         size = entry.parameter.numel()
-        if size >= LARGE or small is None or small.elements + size > LARGE:
-            plan = Plan(entry.names[0])
+        if size >= LARGE or trained not in small or small[trained].elements + size > LARGE:
+            plan = Plan(entry.names[0], trained)
             plans.append(plan)
-            small = plan if size < LARGE else small
+            if size < LARGE:
+                small[trained] = plan
         else:
-            plan = small
+            plan = small[trained]
         plan.entries.append(entry)
         plan.modules += [owner for owner in owners if not any(owner is module for module in plan.modules)]
     return plans
