@@ -1,4 +1,4 @@
-"""Adapters that are trained over a frozen base: the bits of the same training without tierd."""
+"""Adapters that are trained over a frozen base, plain or quantized: the bits of the same training without tierd."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import json
 import subprocess
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 import compare
+import tierd
 from conftest import TIERCTL
 from models import BY_NAME
 from training import end, initialize, job_name
@@ -128,3 +131,115 @@ def test_a_frozen_weight_that_is_kept_holds_no_step_up(job: str) -> None:
         assert torch.equal(weight, frozen.weight)
     finally:
         end(model, job)
+
+
+# ---- Quantized bases
+
+
+class QuantizedWeight(nn.Parameter):
+    """Bytes, with a state of its own, as bitsandbytes has them."""
+
+    scale: Tensor
+
+    @staticmethod
+    def of(weight: Tensor) -> QuantizedWeight:
+        scale = weight.abs().amax(1, keepdim=True) / 127
+        made: QuantizedWeight = torch.Tensor._make_subclass(QuantizedWeight, (weight / scale).round().to(torch.int8))
+        made.scale = scale
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> QuantizedWeight:
+        made: QuantizedWeight = torch.Tensor._make_subclass(QuantizedWeight, self.data.clone())
+        made.scale = self.scale.clone()
+        return made
+
+
+class Dequantized(torch.autograd.Function):
+    """A product with a quantized weight, which it keeps as bytes: as an attribute, which torch does not see."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, weight: QuantizedWeight, scale: Tensor) -> Tensor:
+        context.kept = weight.data, scale
+        return x @ (weight.to(x.dtype) * scale).t()
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        weight, scale = context.kept
+        return gradients[0] @ (weight.to(gradients[0].dtype) * scale), None, None
+
+
+class QuantizedLinear(nn.Module):
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.weight = QuantizedWeight.of(weight)
+        self.adapter = nn.Sequential(nn.Linear(weight.shape[1], 2, bias=False), nn.Linear(2, len(weight), bias=False))
+
+    def forward(self, x: Tensor) -> Tensor:
+        product: Tensor = Dequantized.apply(x, self.weight, self.weight.scale)
+        total: Tensor = product + self.adapter(x)
+        return total
+
+
+def quantized(replace: Callable[[nn.Linear], nn.Module]) -> nn.Module:
+    """A small Llama, frozen, whose matrices are replaced."""
+    model = LLAMA.make_model().requires_grad_(False)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        for name, module in list(model.named_modules()):
+            if isinstance(module, nn.Linear) and "lm_head" not in name:
+                model.set_submodule(name, replace(module))
+    return model
+
+
+def test_adapters_over_quantized_weights_get_every_bit_of_plain_torch(job: str) -> None:
+    build = partial(quantized, lambda module: QuantizedLinear(module.weight.detach()))
+    for ours, theirs in assert_trains_alike(build, job):
+        compare.assert_same_bits(copy.deepcopy(ours), theirs)
+        assert all(unit["is_frozen"] for unit in units(job) if unit["name"].endswith(".frozen"))
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("was_used", [False, True], ids=["new", "used"])
+def test_adapters_over_bitsandbytes_get_every_bit_of_plain_torch(bits: int, was_used: bool, job: str) -> None:
+    library = pytest.importorskip("bitsandbytes")
+
+    def replaced(module: nn.Linear) -> nn.Module:
+        make = partial(library.nn.Linear4bit, quant_type="nf4", compute_dtype=torch.float32)
+        if bits == 8:
+            make = partial(library.nn.Linear8bitLt, has_fp16_weights=False)
+        made: nn.Module = make(module.in_features, module.out_features, bias=False)
+        made.load_state_dict(module.state_dict())
+        return made.requires_grad_(False).to("cpu")
+
+    def build() -> nn.Module:
+        base = quantized(replaced)
+        setattr(base, f"is_loaded_in_{bits}bit", True)
+        model: nn.Module = adapted(base)
+        if was_used:
+            LLAMA.loss(model, LLAMA.make_batch(9))
+        return model
+
+    for ours, theirs in assert_trains_alike(build, job):
+        copies = copy.deepcopy(ours).merge_and_unload(), copy.deepcopy(theirs).merge_and_unload()
+        compare.assert_same_bits(*copies)
+
+
+class LateWeight(nn.Parameter):
+    """As bitsandbytes' before model.to("cpu")."""
+
+    bnb_quantized = False
+
+
+@pytest.mark.parametrize(
+    ("weight", "sentence"),
+    [
+        (nn.Parameter(TwoTensor(torch.ones(2, 2), torch.ones(2, 2)), False), r"0\.weight is a .*two_tensor\.TwoTensor"),
+        (LateWeight(torch.ones(2, 2), False), r'0\.weight is not quantized yet: call model\.to\("cpu"\)'),
+    ],
+    ids=["in-other-tensors", "not-quantized-yet"],
+)
+def test_a_base_that_cannot_be_kept_is_refused_by_name(weight: nn.Parameter, sentence: str, job: str) -> None:
+    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2))
+    model[0].weight = weight
+    with pytest.raises(tierd.Error, match=sentence):
+        initialize(model, sgd(model), job)

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from tierd._core import Error
+from tierd.torch import compat
 from tierd.torch.storage import is_hidden
 
 
@@ -31,6 +32,13 @@ def check(model: nn.Module) -> None:
             if module.sparse:
                 raise Error(errno.ENOTSUP, f"{where} has sparse gradients, which tierd does not sum: say sparse=False")
     for name, parameter in model.named_parameters():
+        if compat.is_wrapper(parameter):
+            kind = type(parameter.data)
+            raise Error(
+                errno.ENOTSUP,
+                f"{name} is a {kind.__module__}.{kind.__qualname__}, which has its values in other tensors: tierd has "
+                "plain ones (for quantized bases those of bitsandbytes)",
+            )
         if is_hidden(parameter):
             raise Error(
                 errno.EINVAL,

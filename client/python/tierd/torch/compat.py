@@ -27,6 +27,9 @@ graph_task: Callable[[], int] = torch._C._current_graph_task_id
 # Metadata of a tensor whose class has __torch_function__, without calling that. Since 2.0.
 without_torch_function = torch._C.DisableTorchFunctionSubclass
 
+# Whether a tensor's class has its values in other tensors, as those of torchao and DTensor do. Since 2.1.
+is_wrapper: Callable[[object], bool] = torch.utils._python_dispatch.is_traceable_wrapper_subclass
+
 
 def push_saved_tensor_hooks(pack: Pack, unpack: Unpack) -> None:
     """Makes this thread save tensors for backward through the pair, until `pop_saved_tensor_hooks()`."""

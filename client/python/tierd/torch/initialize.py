@@ -22,6 +22,7 @@ from tierd.torch.gradients import set_gradient_dtype
 from tierd.torch.job import TorchJob, is_trained, open_jobs
 from tierd.torch.kept import Kept
 from tierd.torch.local import LocalOptimizers
+from tierd.torch.quantized import settle
 from tierd.torch.ranks import from_environment
 from tierd.torch.resume import Stateful
 from tierd.torch.save import write_model
@@ -89,6 +90,7 @@ def initialize(
     if rank is None or world_size is None:
         rank, world_size = from_environment()
     check(model)
+    settle(model)
     if moments not in _MOMENTS:
         raise Error(errno.EINVAL, f"moments={moments!r}: there are {', '.join(_MOMENTS)}")
     chosen: list[torch.optim.Optimizer] = (

@@ -182,6 +182,12 @@ class Unit:
             return memory.view(self._dtypes[tensor]).view(self._shapes[tensor])
         return memory
 
+    def has(self, tensor: int, values: Any) -> bool:
+        """Whether these values are the daemon's of a tensor, so that to write them would change nothing."""
+        if not isinstance(values, torch.Tensor) or isinstance(values, _Hidden):
+            return False
+        return self._addresses.get(values.untyped_storage().data_ptr(), ())[:2] == (self, tensor)
+
     def name_of(self, tensor: int) -> str:
         return self.names[tensor]
 
@@ -409,7 +415,7 @@ def _refuse_writing(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
     if (name.endswith("_") and not name.endswith("__")) or name in _WRITING:
         written = args[0]
     place = place_of(written) if isinstance(written, _Hidden) else None
-    if place is not None:
+    if place is not None and not (name == "__set__" and place[0].has(place[1], args[1])):
         raise RuntimeError(
             f"{place[0].name_of(place[1])} is in the daemon's memory and cannot be written in place ({name}): give it to "
             "the whole model's load_state_dict(…, strict=False), on all ranks, or write it before tierd.initialize()"
