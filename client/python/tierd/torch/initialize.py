@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ from torch import nn
 from tierd import _core
 from tierd._core import Error
 from tierd.daemon import find_or_start
-from tierd.torch import compat
+from tierd.torch import compat, deepspeed
 from tierd.torch import optimizer as optimizers
 from tierd.torch.checks import check, check_values
 from tierd.torch.clipping import clip_grad_norm_
@@ -37,11 +38,11 @@ _MOMENTS = {"fp32": _core.MOMENTS_FP32, "bf16": _core.MOMENTS_BF16, "int8": _cor
 
 def initialize(
     model: nn.Module,
-    optimizer: Optimizers,
+    optimizer: Optimizers | None = None,
     *,
     job: str,
-    max_grad_norm: float = 0.0,
-    stage: int = 3,
+    max_grad_norm: float | None = None,
+    stage: int | None = None,
     rank: int | None = None,
     world_size: int | None = None,
     units: Chooser | None = None,
@@ -53,6 +54,7 @@ def initialize(
     socket: str | None = None,
     nvme: str | None = None,
     reconnect_ms: int = 30_000,
+    config: deepspeed.Config | None = None,
     **options: Any,
 ) -> tuple[nn.Module, Optimizers]:
     """Puts a model and its optimizer on tierd. Both are the same objects afterwards; the training loop stays as it is.
@@ -61,10 +63,11 @@ def initialize(
         model: parameters are float32, bfloat16 or float16, in the host's memory; frozen ones may be integers, too. Those
             whose values are the job's, or rank 0's, may be on meta.
         optimizer: AdamW, Adam, SGD and Lion are the daemon's. Any other runs in the trainer, and a line says so. Several,
-            in a list, take each step together. Groups stay live: a new learning rate counts from the next step.
+            in a list, take each step together. Groups stay live: a new learning rate counts from the next step. None:
+            that of the configuration, over all parameters that require gradients.
         job: name of the job. One of this name that exists is resumed: the model then has its values.
-        max_grad_norm: gradients are clipped to this global 2-norm; 0: they are not.
-        stage: of ZeRO, 0 to 3: what is partitioned over the ranks.
+        max_grad_norm: gradients are clipped to this global 2-norm; 0: they are not. None: as the configuration says, else 0.
+        stage: of ZeRO, 0 to 3: what is partitioned over the ranks. None: as the configuration says, else 3.
         rank, world_size: None: what torchrun, Slurm or Open MPI say.
         units: names of classes whose modules are gathered as one, or a function of a module's name and the module;
             None: the blocks of the model (units.choose).
@@ -81,6 +84,8 @@ def initialize(
             started, which ends with this node's ranks and says so on standard error (tierd.daemon.find_or_start).
         nvme: of a private daemon: "FOLDER:SIZE", where state lies that outlives it; None: all in memory.
         reconnect_ms: how long a daemon that is restarted is waited for.
+        config: of DeepSpeed, a path or a dict. A line on standard error has what of it is left out. What contradicts an
+            argument is an error (tierd.torch.deepspeed).
         options: other fields of struct tierd_job_options: see tierd_job_options(3). loss_scale and loss_scale_interval
             have losses scaled by scale_loss().
 
@@ -89,6 +94,16 @@ def initialize(
     """
     if rank is None or world_size is None:
         rank, world_size = from_environment()
+    if config is not None:
+        given = {"stage": stage, "max_grad_norm": max_grad_norm, "nvme": nvme, **options}
+        optimizer, options, left_out = deepspeed.read(config, model, optimizer, world_size, given)
+        stage, max_grad_norm, _ = (options.pop(name) for name in ("stage", "max_grad_norm", "nvme"))
+        if left_out and rank == 0:
+            print(f"tierd: of the configuration this is left out: {', '.join(left_out)}", file=sys.stderr, flush=True)
+    if optimizer is None:
+        raise Error(errno.EINVAL, "there is no optimizer: give one, or a config with a section optimizer")
+    stage = 3 if stage is None else stage
+    max_grad_norm = 0.0 if max_grad_norm is None else float(max_grad_norm)
     check(model)
     settle(model)
     if moments not in _MOMENTS:
