@@ -15,7 +15,7 @@
 
 struct core_state {
 	PyObject *error, *stale_error;
-	PyTypeObject *node, *job, *ticket, *lease, *view;
+	PyTypeObject *node, *job, *reader, *ticket, *lease, *view;
 };
 
 /* Of the module whose type the object has. */
@@ -55,7 +55,7 @@ PyObject *core_raise(struct core_state *state, int error);
 PyObject *core_raise_message(struct core_state *state, int error, const char *message);
 
 /* The specifications of the types. */
-extern PyType_Spec node_spec, job_spec, ticket_spec, lease_spec, view_spec;
+extern PyType_Spec node_spec, job_spec, reader_spec, ticket_spec, lease_spec, view_spec;
 
 /* ---- What one type makes of another ---- */
 
@@ -63,6 +63,7 @@ struct hold;
 
 /* They take over the handle, or share. NULL with an exception set: it is the caller's still. */
 PyObject *job_object(struct core_state *state, PyObject *node, struct tierd_job *job);
+PyObject *reader_object(struct core_state *state, PyObject *node, struct tierd_reader *reader);
 PyObject *ticket_object(struct core_state *state, PyObject *node, struct tierd_ticket *ticket);
 PyObject *lease_object(struct core_state *state, struct hold *hold, uint64_t version);
 

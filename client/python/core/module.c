@@ -121,6 +121,7 @@ static int core_execute(PyObject *module)
 
 	return add_errors(module, state) < 0 || add_type(module, &node_spec, &state->node) < 0 ||
 			       add_type(module, &job_spec, &state->job) < 0 ||
+			       add_type(module, &reader_spec, &state->reader) < 0 ||
 			       add_type(module, &ticket_spec, &state->ticket) < 0 ||
 			       add_type(module, &lease_spec, &state->lease) < 0 ||
 			       add_type(module, &view_spec, &state->view) < 0 || add_constants(module) < 0

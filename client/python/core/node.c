@@ -88,12 +88,37 @@ static PyObject *node_open_job(PyObject *self, PyObject *arguments, PyObject *ke
 	return object;
 }
 
+static PyObject *node_open_reader(PyObject *self, PyObject *arguments, PyObject *keywords)
+{
+	static char *names[] = { "name", "owner", "snapshot", NULL };
+	struct tierd_reader_options options = TIERD_READER_OPTIONS_INIT;
+	struct core_state *state = core_state_of(self);
+	long long owner = options.owner;
+	struct tierd_reader *reader;
+	PyObject *object;
+	int r;
+
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|Lz", names, &options.name, &owner,
+					 &options.snapshot))
+		return NULL;
+	options.owner = owner;
+	CORE_BLOCKING(r = tierd_reader_open(((struct node *)self)->node, &options, &reader));
+	if (r < 0)
+		return core_raise(state, r);
+	object = reader_object(state, self, reader);
+	if (!object)
+		tierd_reader_close(reader);
+	return object;
+}
+
 static PyMethodDef node_methods[] = {
 	{ "set_timeout", node_set_timeout, METH_O,
 	  "How long blocking calls wait, in milliseconds; negative: without limit." },
 	{ "open_job", (PyCFunction)(void (*)(void))node_open_job, METH_VARARGS | METH_KEYWORDS,
 	  "open_job(options, groups=()): joins a job; the dicts have the fields of struct tierd_job_options "
 	  "and struct tierd_group." },
+	{ "open_reader", (PyCFunction)(void (*)(void))node_open_reader, METH_VARARGS | METH_KEYWORDS,
+	  "open_reader(name, owner=-1, snapshot=None): looks at a job without a rank of it." },
 	{ 0 },
 };
 

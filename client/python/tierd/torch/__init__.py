@@ -1,14 +1,17 @@
 """tierd for PyTorch: trains models whose parameters, gradients and optimizer state are larger than memory."""
 
 from tierd.torch.clipping import clip_grad_norm_
+from tierd.torch.follower import Follower, follow
 from tierd.torch.init import init
 from tierd.torch.initialize import close, initialize, job_of, resumable, save, scale_loss
 from tierd.torch.kept import State
 from tierd.torch.pretrained import from_pretrained
 
 __all__ = [
+    "Follower",
     "clip_grad_norm_",
     "close",
+    "follow",
     "from_pretrained",
     "init",
     "initialize",

@@ -108,7 +108,7 @@ class TorchJob:
         """Defines the units. groups: the optimizer's group of each parameter that is trained, by its identity."""
         for plan in plans:
             tensors = [
-                _tensor(entry.names, entry.parameter, groups[id(entry.parameter)] if plan.is_trained else None, plan)
+                define_tensor(entry.names, entry.parameter, groups[id(entry.parameter)] if plan.is_trained else None, plan)
                 for entry in plan.entries
             ]
             index = self.core.define(plan.name, tensors)
@@ -377,7 +377,7 @@ def is_trained(parameter: nn.Parameter, groups: dict[int, int]) -> bool:
     return parameter.requires_grad and id(parameter) in groups
 
 
-def _tensor(names: list[str], parameter: nn.Parameter, group: int | None, plan: Plan) -> dict[str, Any]:
+def define_tensor(names: list[str], parameter: nn.Parameter, group: int | None, plan: Plan) -> dict[str, Any]:
     """A parameter's definition. group: None: it is frozen. tierd.Error: a type that is not supported."""
     tensor: dict[str, Any] = {"name": names[0], "is_frozen": group is None}
     if len(names) > 1:

@@ -78,7 +78,7 @@ def choose(
     plans: list[Plan] = []
     by_block: dict[str, Plan] = {}
     small: dict[bool, Plan] = {}  # by whether it is trained
-    for entry, owners in _owned(model):
+    for entry, owners in owned(model):
         trained = is_trained(entry.parameter)
         home = _home(blocks, owners)
         if home is not None:
@@ -107,7 +107,7 @@ def _home(blocks: dict[int, tuple[str, nn.Module]], owners: list[nn.Module]) -> 
     return blocks[id(owners[0])] if len(homes) == 1 and None not in homes else None
 
 
-def _owned(model: nn.Module) -> Iterable[tuple[Entry, list[nn.Module]]]:
+def owned(model: nn.Module) -> Iterable[tuple[Entry, list[nn.Module]]]:
     """Each parameter once, with the modules that have it as their own."""
     found: dict[int, tuple[Entry, list[nn.Module]]] = {}
     for prefix, module in model.named_modules(remove_duplicate=False):

@@ -1,0 +1,254 @@
+/* Reader: a look at a job without a rank of it. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/fields.h"
+#include "core/memory.h"
+#include "core/shape.h"
+
+struct reader {
+	PyObject object;
+	PyObject *node;		     /* while it is open */
+	struct tierd_reader *reader; /* NULL: closed */
+	unsigned calls;		     /* that are under way without the interpreter's lock */
+};
+
+#define READER_BLOCKING(self, statement)                                                                     \
+	do {                                                                                                 \
+		((struct reader *)(self))->calls++;                                                          \
+		CORE_BLOCKING(statement);                                                                    \
+		((struct reader *)(self))->calls--;                                                          \
+	} while (0)
+
+/* ---- Life ---- */
+
+PyObject *reader_object(struct core_state *state, PyObject *node, struct tierd_reader *reader)
+{
+	struct reader *object = PyObject_New(struct reader, state->reader);
+
+	if (!object)
+		return NULL;
+	object->node = Py_NewRef(node);
+	object->reader = reader;
+	object->calls = 0;
+	return (PyObject *)object;
+}
+
+/* NULL with an exception set: it is closed. */
+static struct tierd_reader *reader_of(PyObject *self)
+{
+	struct tierd_reader *reader = ((struct reader *)self)->reader;
+
+	if (!reader)
+		core_raise_message(core_state_of(self), -EBADF, "the reader is closed");
+	return reader;
+}
+
+/* What the daemon says of it matters to nobody: the handle is gone. */
+static void leave(struct reader *object)
+{
+	struct tierd_reader *reader = object->reader;
+
+	object->reader = NULL;
+	if (reader)
+		CORE_BLOCKING((void)tierd_reader_close(reader));
+	Py_CLEAR(object->node);
+}
+
+static PyObject *reader_close(PyObject *self, PyObject *unused)
+{
+	if (((struct reader *)self)->calls > 0)
+		return core_raise_message(core_state_of(self), -EBUSY,
+					  "another thread is in a call of this reader");
+	leave((struct reader *)self);
+	Py_RETURN_NONE;
+}
+
+static void reader_dealloc(PyObject *self)
+{
+	PyTypeObject *type = Py_TYPE(self);
+
+	leave((struct reader *)self);
+	PyObject_Free(self);
+	Py_DECREF(type);
+}
+
+/* ---- What there is ---- */
+
+static PyObject *reader_step(PyObject *self, PyObject *unused)
+{
+	struct tierd_reader_state state = TIERD_READER_STATE_INIT;
+	struct tierd_reader *reader = reader_of(self);
+	int r;
+
+	if (!reader)
+		return NULL;
+	READER_BLOCKING(self, r = tierd_reader_state(reader, &state));
+	return r < 0 ? core_raise(core_state_of(self), r) : PyLong_FromUnsignedLongLong(state.step);
+}
+
+static PyObject *tensors_of(PyObject *self, struct tierd_reader *reader, uint32_t unit, uint32_t count)
+{
+	PyObject *list = PyList_New(count);
+
+	for (uint32_t i = 0; list && i < count; i++) {
+		struct tierd_tensor tensor = TIERD_TENSOR_INIT;
+		int r = tierd_reader_tensor(reader, unit, i, &tensor);
+		PyObject *fields =
+			r < 0 ? core_raise(core_state_of(self), r) : fields_give(tensor_fields, &tensor);
+
+		if (!fields || PyList_SetItem(list, i, fields) < 0)
+			Py_CLEAR(list);
+	}
+	return list;
+}
+
+/* [(name, [tensor, …]), …] */
+static PyObject *reader_units(PyObject *self, PyObject *unused)
+{
+	struct tierd_reader *reader = reader_of(self);
+	PyObject *list = reader ? PyList_New(0) : NULL;
+	const char *name;
+	uint32_t count;
+
+	/* The only error is that there is no further one. */
+	for (uint32_t unit = 0; list && tierd_reader_unit(reader, unit, &name, &count) == 0; unit++) {
+		PyObject *tensors = tensors_of(self, reader, unit, count);
+		PyObject *pair = tensors ? Py_BuildValue("(sN)", name, tensors) : NULL;
+
+		if (!pair || PyList_Append(list, pair) < 0)
+			Py_CLEAR(list);
+		Py_XDECREF(pair);
+	}
+	return list;
+}
+
+/* ---- Refresh ---- */
+
+/* All tensors' values of this state are kept; of none where it is "". */
+static PyObject *reader_refresh(PyObject *self, PyObject *arguments, PyObject *keywords)
+{
+	static char *names[] = { "state", NULL };
+	struct tierd_reader *reader = reader_of(self);
+	struct tierd_piece piece = TIERD_PIECE_INIT;
+	const char *state = NULL;
+	uint64_t step;
+	int r;
+
+	if (!reader || !PyArg_ParseTupleAndKeywords(arguments, keywords, "|z", names, &state))
+		return NULL;
+	piece.state = state;
+	READER_BLOCKING(self,
+			r = tierd_reader_refresh(reader, state ? &piece : NULL, state && *state, &step));
+	return r < 0 ? core_raise(core_state_of(self), r) : PyLong_FromUnsignedLongLong(step);
+}
+
+/* ---- Read ---- */
+
+struct reads {
+	Py_ssize_t count;
+	struct tierd_read *reads;
+	struct memory *memories; /* those that are taken have data */
+};
+
+static void reads_clear(struct reads *reads)
+{
+	for (Py_ssize_t i = 0; reads->memories && i < reads->count; i++)
+		memory_drop(&reads->memories[i]);
+	PyMem_Free(reads->memories);
+	PyMem_Free(reads->reads);
+}
+
+static size_t element_bytes_of(PyObject *self, struct tierd_reader *reader, const struct tierd_read *read)
+{
+	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
+	int r = tierd_reader_tensor(reader, read->unit, read->tensor, &tensor);
+
+	if (r < 0)
+		core_raise(core_state_of(self), r);
+	return r < 0 ? 0 : shape_element_bytes(tensor.format);
+}
+
+/* (unit, tensor, memory): a whole parameter, or its first elements. */
+static int take_read(PyObject *self, struct tierd_reader *reader, PyObject *item, struct tierd_read *read,
+		     struct memory *memory)
+{
+	PyObject *object;
+	size_t bytes;
+
+	*read = (struct tierd_read)TIERD_READ_INIT;
+	if (!PyArg_ParseTuple(item, "IIO", &read->unit, &read->tensor, &object))
+		return -1;
+	bytes = element_bytes_of(self, reader, read);
+	if (bytes == 0 || memory_take(object, true, memory) < 0)
+		return -1;
+	read->count = memory->bytes / bytes;
+	read->ret_data = memory->data;
+	if (memory->bytes % bytes == 0)
+		return 0;
+	PyErr_Format(PyExc_ValueError, "%zu bytes are no whole number of elements of %zu", memory->bytes,
+		     bytes);
+	return -1;
+}
+
+static int take_reads(PyObject *self, struct tierd_reader *reader, PyObject *list, struct reads *reads)
+{
+	reads->count = PyList_Size(list);
+	reads->reads = PyMem_Calloc(reads->count + 1, sizeof(*reads->reads));
+	reads->memories = PyMem_Calloc(reads->count + 1, sizeof(*reads->memories));
+	if (!reads->reads || !reads->memories) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	for (Py_ssize_t i = 0; i < reads->count; i++)
+		if (take_read(self, reader, PyList_GetItem(list, i), &reads->reads[i], &reads->memories[i]) <
+		    0)
+			return -1;
+	return 0;
+}
+
+static PyObject *reader_read(PyObject *self, PyObject *argument)
+{
+	struct tierd_reader *reader = reader_of(self);
+	PyObject *list = reader ? PySequence_List(argument) : NULL;
+	struct reads reads = { 0 };
+	int r = 0, taken;
+
+	if (!list)
+		return NULL;
+	taken = take_reads(self, reader, list, &reads);
+	if (taken == 0)
+		READER_BLOCKING(self, r = tierd_reader_read_many(reader, reads.reads, reads.count));
+	reads_clear(&reads);
+	Py_DECREF(list);
+	if (r < 0)
+		core_raise(core_state_of(self), r);
+	return taken < 0 || r < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static PyMethodDef reader_methods[] = {
+	{ "step", reader_step, METH_NOARGS, "The step to which everything that is read belongs." },
+	{ "units", reader_units, METH_NOARGS,
+	  "(name, tensors) of each unit; tensors are dicts with the fields of struct tierd_tensor." },
+	{ "refresh", (PyCFunction)(void (*)(void))reader_refresh, METH_VARARGS | METH_KEYWORDS,
+	  "refresh(state=None): moves on to the last applied step, and keeps what all tensors have of the "
+	  "state, of none of them for \"\", of the same ones for None; the step's number." },
+	{ "read", reader_read, METH_O,
+	  "read(reads): reads parameters from (unit, tensor, memory) of each read; the memory is written." },
+	{ "close", reader_close, METH_NOARGS, "Gives up what was kept." },
+	{ 0 },
+};
+
+static PyType_Slot reader_slots[] = {
+	{ Py_tp_doc, "A look at a job, as tierd_reader_open(3) gives it: what is read is of one step." },
+	{ Py_tp_dealloc, reader_dealloc },
+	{ Py_tp_methods, reader_methods },
+	{ 0, NULL },
+};
+
+PyType_Spec reader_spec = {
+	.name = "tierd._core.Reader",
+	.basicsize = sizeof(struct reader),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	.slots = reader_slots,
+};

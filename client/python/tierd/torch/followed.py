@@ -1,0 +1,160 @@
+"""A parameter that follows a job's tensor: which one that is, and how its values come from there."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from tierd import _core
+from tierd._core import Error
+from tierd.torch.compat import to_dlpack
+from tierd.torch.job import define_tensor
+from tierd.torch.storage import place_of
+from tierd.torch.units import Entry, owned
+
+_DTYPES = {_core.FP32: torch.float32, _core.BF16: torch.bfloat16, _core.FP16: torch.float16}
+
+
+class Followed:
+    """One parameter, and the tensor of the job with its values."""
+
+    def __init__(self, entry: Entry, unit: int, tensor: int, kind: int):
+        self.parameter = entry.parameter
+        self._names = entry.names
+        self.unit = unit
+        self.tensor = tensor
+        # None: its bytes, which are the parameter's own.
+        self._dtype = _DTYPES.get(kind)
+
+    @property
+    def nbytes(self) -> int:
+        return self.parameter.nbytes
+
+    def materialize(self, model: nn.Module) -> None:
+        """Puts a parameter with memory in the place of one on meta, as to_empty() does."""
+        if not self.parameter.is_meta:
+            return
+        there = torch.empty_like(self.parameter, device="cpu", memory_format=torch.contiguous_format)
+        self.parameter = nn.Parameter(there, self.parameter.requires_grad)
+        for name in self._names:
+            module, _, own_name = name.rpartition(".")
+            setattr(model.get_submodule(module), own_name, self.parameter)
+
+    def spoil(self) -> None:
+        with torch.no_grad():
+            self.parameter.fill_(float("nan") if self.parameter.is_floating_point() else 0)
+
+    def memory(self) -> torch.Tensor | None:
+        """The parameter's own, where the job's values can go as they are."""
+        values = self.parameter.detach()
+        if values.device.type != "cpu" or not values.is_contiguous():
+            return None
+        if self._dtype is None:
+            return values.view(-1).view(torch.uint8)
+        return values if values.dtype == self._dtype else None
+
+    def read_converted(self, reader: _core.Reader) -> None:
+        """By way of other memory."""
+        values = torch.empty(self.parameter.shape, dtype=self._dtype or self.parameter.dtype)
+        target = values if self._dtype is not None else values.view(-1).view(torch.uint8)
+        reader.read([(self.unit, self.tensor, to_dlpack(target))])
+        with torch.no_grad():
+            self.parameter.copy_(values)
+
+
+def read(reader: _core.Reader, tensors: Sequence[Followed]) -> None:
+    """Reads what the reader stands at."""
+    direct = []
+    for followed in tensors:
+        memory = followed.memory()
+        if memory is None:
+            followed.read_converted(reader)
+        else:
+            direct.append((followed.unit, followed.tensor, to_dlpack(memory)))
+            # No graph that was made before goes backward with these values.
+            torch.autograd.graph.increment_version(followed.parameter)
+    reader.read(direct)
+
+
+def share(tensors: Sequence[Followed], count: int) -> list[list[Followed]]:
+    """Shares of about as many bytes."""
+    shares: list[list[Followed]] = [[] for _ in range(count)]
+    sizes = [0] * count
+    for followed in sorted(tensors, key=lambda followed: -followed.nbytes):
+        least = sizes.index(min(sizes))
+        shares[least].append(followed)
+        sizes[least] += followed.nbytes
+    return shares
+
+
+# ---- Which tensor
+
+Units = Sequence[tuple[str, Sequence[Mapping[str, Any]]]]
+Place = tuple[int, int]
+
+
+def match(model: nn.Module, units: Units, job: str, *, strict: bool) -> list[Followed]:
+    """Finds each parameter in the job, by any of its names. tierd.Error: the first one that differs."""
+    there = {(unit, i): fields for unit, (_, tensors) in enumerate(units) for i, fields in enumerate(tensors)}
+    by_name = {name: place for place, fields in there.items() for name in (fields["name"], fields["alias"]) if name}
+    _check_buffers(model)
+    found: dict[Place, Followed] = {}
+    followed = []
+    for entry, _ in owned(model):
+        _check_parameter(entry)
+        places = sorted({by_name[name] for name in entry.names if name in by_name})
+        if not places:
+            raise Error(errno.EINVAL, f"job {job} has no tensor {entry.names[0]}, which the model has: {_SAME}")
+        if len(places) > 1:
+            names = " and ".join(entry.names)
+            raise Error(errno.EINVAL, f"{names} are one parameter of the model, and not in job {job}: {_SAME}")
+        _check_same(entry, there[places[0]], job)
+        followed.append(Followed(entry, *places[0], there[places[0]]["format"]))
+        found[places[0]] = followed[-1]
+    missing = next((fields["name"] for place, fields in there.items() if place not in found), None)
+    if strict and missing is not None:
+        raise Error(
+            errno.EINVAL, f"job {job} has a tensor {missing}, which the model has not: {_SAME}, or say strict=False"
+        )
+    return followed
+
+
+_SAME = "make the model as its trainer does"
+
+
+def _check_buffers(model: nn.Module) -> None:
+    for name, buffer in model.named_buffers():
+        if buffer.is_meta:
+            raise Error(
+                errno.EINVAL, f"buffer {name} is on meta, and a job has values for parameters alone: make it there"
+            )
+
+
+def _check_parameter(entry: Entry) -> None:
+    if place_of(entry.parameter) is not None:
+        raise Error(
+            errno.EINVAL,
+            f"{entry.names[0]} is a parameter of a model on tierd, which has its job's values already: make another model",
+        )
+
+
+def _check_same(entry: Entry, fields: Mapping[str, Any], job: str) -> None:
+    """Numbers are converted, and bytes are not."""
+    own = define_tensor(entry.names, entry.parameter, {})
+    if (own["format"] in _DTYPES) == (fields["format"] in _DTYPES) and (own["shape"], own.get("dtype")) == (
+        fields["shape"],
+        fields["dtype"],
+    ):
+        return
+    raise Error(
+        errno.EINVAL,
+        f"{entry.names[0]} is {_describe(own)} in the model, and {_describe(fields)} in job {job}: {_SAME}",
+    )
+
+
+def _describe(fields: Mapping[str, Any]) -> str:
+    return fields.get("dtype") or f"{str(_DTYPES[fields['format']]).removeprefix('torch.')}{list(fields['shape'])}"
