@@ -15,6 +15,7 @@ import compare
 from conftest import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
+RLHF_READER = ROOT / "examples" / "pytorch" / "rlhf_reader.py"
 PRETRAIN = ROOT / "examples" / "pytorch" / "pretrain.py"
 SIZES = ["--layers=2", "--width=64", "--context=32", "--batch=4", "--passes=2", "--warmup=4", "--log-every=1"]
 
@@ -100,6 +101,20 @@ def test_a_pretraining_that_has_ended_takes_no_more_steps(text: Path, tmp_path: 
     values = run.values()
     assert run.finish() == {}
     compare.assert_same_bits(run.values(), values)
+
+
+def test_a_policy_is_trained_by_what_another_process_samples_from_it() -> None:
+    command = [sys.executable, str(RLHF_READER), "--steps=24", "--width=16", "--log-every=1", "--job=rlhf"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
+    lines = re.findall(r"^step (\d+): reward (\S+), samples of the job's step (\d+)$", said, re.MULTILINE)
+    assert [int(step) for step, _, _ in lines] == list(range(1, 25))
+    rewards = [float(reward) for _, reward, _ in lines]
+    assert sum(rewards[-4:]) > sum(rewards[:4])
+    sampled = [int(step) for _, _, step in lines]
+    # What is taken for step i was made while the job stood at a step before it, and not always at the same one.
+    assert sampled == sorted(sampled)
+    assert all(step < i for i, step in enumerate(sampled, start=1))
+    assert sampled[-1] > 0
 
 
 def test_help_names_all_options() -> None:
