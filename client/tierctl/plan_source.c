@@ -195,6 +195,8 @@ static bool read_tensor(const cJSON *json, struct tierd_tensor *tensor)
 
 	*tensor = (struct tierd_tensor)TIERD_TENSOR_INIT;
 	tensor->name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "name"));
+	tensor->alias = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "alias"));
+	tensor->dtype = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "dtype"));
 	tensor->format = read_format(json, "format");
 	tensor->gradient_format = read_format(json, "gradient_format");
 	if (!tensor->name || tensor->format == 0 || (group && !read_count(group, &number)) ||

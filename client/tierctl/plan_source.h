@@ -14,7 +14,7 @@ int plan_source_job(const struct command_context *context, const char *job, Tier
 int plan_source_files(const char *path, const struct import_options *options,
 		      Tierd__Wire__PlanRequest *request);
 /* Those of a list in JSON: [{"name": "layer.0", "tensors": [{"name": "weight", "format": "bf16", "shape": [8,
- * 4], "group": 0, "is_frozen": false}]}]; "-" is the standard input. */
+ * 4], "group": 0, "is_frozen": false, "alias": null, "dtype": null}]}]; "-" is the standard input. */
 int plan_source_list(const char *path, Tierd__Wire__PlanRequest *request);
 
 #endif

@@ -220,6 +220,11 @@ def sizes():
     place = planned["stages"][0]["placements"][-1]
     assert planned["units"] == 15 and planned["parameters"] == 124475904, planned
     assert place["fits"] and place["least"]["host_bytes"] <= 659 * MIB, place
+    units[0]["tensors"][0]["alias"] = "head"
+    with open(SCRATCH + "/units.json", "w", encoding="utf-8") as file:
+        json.dump(units, file)
+    tied = plan(["--units", SCRATCH + "/units.json"], "--stage", "3", "--host", "712M", "--nvme", "8G")
+    assert tied["stages"][0]["placements"][-1]["host_bytes"] > place["host_bytes"], (tied, place)
     for wrong in "", "[]", "{", '[{"tensors": []}]', '[{"name": "u", "tensors": [{"name": "t", "format": "fp8", "shape": [1]}]}]', \
             '[{"name": "u", "tensors": [{"name": "t", "format": "fp32", "shape": [-1]}]}]':
         with open(SCRATCH + "/wrong.json", "w", encoding="utf-8") as file:

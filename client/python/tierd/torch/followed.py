@@ -144,7 +144,7 @@ def _check_parameter(entry: Entry) -> None:
 
 def _check_same(entry: Entry, fields: Mapping[str, Any], job: str) -> None:
     """Numbers are converted, and bytes are not."""
-    own = define_tensor(entry.names, entry.parameter, {})
+    own = define_tensor(entry.names, entry.parameter)
     if (own["format"] in _DTYPES) == (fields["format"] in _DTYPES) and (own["shape"], own.get("dtype")) == (
         fields["shape"],
         fields["dtype"],

@@ -108,7 +108,12 @@ class TorchJob:
         """Defines the units. groups: the optimizer's group of each parameter that is trained, by its identity."""
         for plan in plans:
             tensors = [
-                define_tensor(entry.names, entry.parameter, groups[id(entry.parameter)] if plan.is_trained else None, plan)
+                define_tensor(
+                    entry.names,
+                    entry.parameter,
+                    groups[id(entry.parameter)] if plan.is_trained else None,
+                    has_wide_gradients=plan.has_wide_gradients,
+                )
                 for entry in plan.entries
             ]
             index = self.core.define(plan.name, tensors)
@@ -284,7 +289,7 @@ class TorchJob:
         if not self.membership.is_void:
             self._keep_first()
             ticket = self.membership.close_step({"drop": True}, None, {})
-            if self._local is not None and ticket is not None:
+            if self.local is not None and ticket is not None:
                 # A rank that leaves before the daemon knows that there is nothing to finish costs the step.
                 self.membership.finish_step(ticket)
         self._begin_next()
@@ -377,12 +382,14 @@ def is_trained(parameter: nn.Parameter, groups: dict[int, int]) -> bool:
     return parameter.requires_grad and id(parameter) in groups
 
 
-def define_tensor(names: list[str], parameter: nn.Parameter, group: int | None, plan: Plan) -> dict[str, Any]:
+def define_tensor(
+    names: list[str], parameter: nn.Parameter, group: int | None = None, *, has_wide_gradients: bool = False
+) -> dict[str, Any]:
     """A parameter's definition. group: None: it is frozen. tierd.Error: a type that is not supported."""
     tensor: dict[str, Any] = {"name": names[0], "is_frozen": group is None}
     if len(names) > 1:
         tensor["alias"] = names[1]
-    if plan.has_wide_gradients:
+    if has_wide_gradients:
         tensor["gradient_format"] = _core.FP32
     if parameter.dtype in _FORMATS:
         tensor |= {"format": _FORMATS[parameter.dtype], "shape": tuple(parameter.shape)}
