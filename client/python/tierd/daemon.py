@@ -25,7 +25,7 @@ from tierd._core import Error
 from tierd.launch import Launch, this_launch
 from tierd.memory import free_bytes
 
-__all__ = ["find", "find_or_start", "program"]
+__all__ = ["default_budget", "find", "find_or_start", "program"]
 
 _MIB = 1 << 20
 # Less has room for no model that is worth it.
@@ -99,7 +99,7 @@ def _private(nvme: str | None, host_budget: int | None, flags: Sequence[str]) ->
             hold = _join(folder)
         if hold is None:
             try:
-                hold = _start(folder, launch, _checked(nvme), host_budget or _half_of_free(), flags)
+                hold = _start(folder, launch, _checked(nvme), host_budget or default_budget(), flags)
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
@@ -226,7 +226,8 @@ def _checked(nvme: str | None) -> str | None:
     return f"{os.path.abspath(folder)}:{size}"
 
 
-def _half_of_free() -> int:
+def default_budget() -> int:
+    """Bytes of memory that a private daemon gets: half of what is free. tierd.Error: that is too little (ENOMEM)."""
     half = free_bytes() // 2 // _MIB * _MIB
     if half < _LEAST_BUDGET:
         raise Error(

@@ -5,7 +5,9 @@ from tierd.torch.follower import Follower, follow
 from tierd.torch.init import init
 from tierd.torch.initialize import close, initialize, job_of, resumable, save, scale_loss
 from tierd.torch.kept import State
+from tierd.torch.plan import plan
 from tierd.torch.pretrained import from_pretrained
+from tierd.torch.summary import summary
 
 __all__ = [
     "Follower",
@@ -16,10 +18,12 @@ __all__ = [
     "init",
     "initialize",
     "job_of",
+    "plan",
     "resumable",
     "save",
     "scale_loss",
     "state",
+    "summary",
 ]
 
 # Of the job that was initialized last.

@@ -12,8 +12,8 @@ from torch import nn
 from tierd import _core
 from tierd._core import Error
 from tierd.torch.compat import to_dlpack
-from tierd.torch.job import define_tensor
 from tierd.torch.storage import place_of
+from tierd.torch.tensors import define_tensor
 from tierd.torch.units import Entry, owned
 
 _DTYPES = {_core.FP32: torch.float32, _core.BF16: torch.bfloat16, _core.FP16: torch.float16}

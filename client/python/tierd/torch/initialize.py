@@ -16,24 +16,21 @@ from tierd import _core
 from tierd._core import Error
 from tierd.daemon import find_or_start
 from tierd.torch import compat, deepspeed
-from tierd.torch import optimizer as optimizers
 from tierd.torch.checks import check, check_values
 from tierd.torch.clipping import clip_grad_norm_
-from tierd.torch.gradients import set_gradient_dtype
-from tierd.torch.job import TorchJob, is_trained, open_jobs
-from tierd.torch.kept import Kept
-from tierd.torch.local import LocalOptimizers
+from tierd.torch.job import TorchJob, open_jobs
+from tierd.torch.opening import open_as
+from tierd.torch.optimizer import translate
+from tierd.torch.plan import add_plan
 from tierd.torch.quantized import settle
 from tierd.torch.ranks import from_environment
 from tierd.torch.resume import Stateful
 from tierd.torch.save import write_model
-from tierd.torch.units import Chooser, choose, room_for_gradients
+from tierd.torch.units import Chooser
 from tierd.torch.writes import catch_writes
 
 Batch = TypeVar("Batch")
 Optimizers = TypeVar("Optimizers", bound=torch.optim.Optimizer | Sequence[torch.optim.Optimizer])
-
-_MOMENTS = {"fp32": _core.MOMENTS_FP32, "bf16": _core.MOMENTS_BF16, "int8": _core.MOMENTS_INT8}
 
 
 def initialize(
@@ -90,7 +87,7 @@ def initialize(
             have losses scaled by scale_loss().
 
     Raises:
-        tierd.Error: a parameter or an option that is not supported; ranks that differ; no daemon; no room.
+        tierd.Error: a parameter or an option that is not supported; ranks that differ; no daemon; no room, with the plan.
     """
     if rank is None or world_size is None:
         rank, world_size = from_environment()
@@ -106,75 +103,45 @@ def initialize(
     max_grad_norm = 0.0 if max_grad_norm is None else float(max_grad_norm)
     check(model)
     settle(model)
-    if moments not in _MOMENTS:
-        raise Error(errno.EINVAL, f"moments={moments!r}: there are {', '.join(_MOMENTS)}")
-    chosen: list[torch.optim.Optimizer] = (
-        [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
-    )
-    rule = optimizers.Rule(optimizers.kind_of(chosen), _MOMENTS[moments])
-    param_groups = [group for each in chosen for group in each.param_groups]
-    # One that runs in the trainer has its groups to itself.
-    groups = {
-        id(parameter): i if rule.kind != _core.NONE else 0
-        for i, group in enumerate(param_groups)
-        for parameter in group["params"]
-    }
-    plans = choose(model, units, lambda parameter: is_trained(parameter, groups))
-    if gradient_dtype is not None:
-        set_gradient_dtype((each for each in model.parameters() if is_trained(each, groups)), gradient_dtype)
-    local = None
-    if rule.kind == _core.NONE:
-        local = LocalOptimizers(chosen, model, rank, world_size, optimizer_state_bytes)
-    scales_losses = options.get("loss_scale", 1.0) != 1.0 or options.get("loss_scale_interval", 0) > 0
-    kept = Kept(model, with_random_states=random_states)
-    settings = {
-        "name": job,
-        "rank": rank,
-        "world_size": world_size,
-        "stage": stage,
-        "optimizer": rule.kind,
-        "nonfinite": _core.NONFINITE_SKIP if scales_losses else _core.NONFINITE_REPORT,
-        "blob_bytes": kept.bytes_needed(world_size) + (local.blob_bytes if local else 0),
-        **options,
-    }
-    if "gradient_buffers" not in options or gradient_bytes is not None:
-        room = room_for_gradients(plans)
-        settings["gradient_bytes"] = room if gradient_bytes is None else gradient_bytes
-    node = _core.Node(socket or find_or_start(nvme), reconnect_ms)
-    core = node.open_job(settings, rule.groups_to_open(param_groups))
-    torch_job = TorchJob(
-        job,
-        core,
+    opening = open_as(
         model,
-        kept,
-        chosen,
-        rule,
-        local,
+        optimizer,
+        job,
         rank=rank,
         world_size=world_size,
-        max_grad_norm=max_grad_norm,
-        scales_losses=scales_losses,
+        stage=stage,
+        units=units,
+        options=options,
+        moments=moments,
+        optimizer_state_bytes=optimizer_state_bytes,
+        gradient_bytes=gradient_bytes,
+        gradient_dtype=gradient_dtype,
+        random_states=random_states,
     )
+    path = socket or find_or_start(nvme)
+    core = _core.Node(path, reconnect_ms).open_job(opening.options, opening.rule.groups_to_open(opening.param_groups))
+    torch_job = TorchJob(model, opening, core, path, max_grad_norm)
     try:
         is_new = core.state()["status"] == _core.NEW
         if is_new and rank == 0:
             check_values(model)
-        torch_job.define(plans, groups)
+        torch_job.define(opening)
         if is_new and rank == 0:
             torch_job.write()
         torch_job.membership.ready()
-        torch_job.install(plans)
+        torch_job.install(opening.units)
         if not is_new:
             torch_job.restore()
-        for each in chosen:
-            optimizers.translate(each, torch_job)
-    except BaseException:
+        for each in opening.optimizers:
+            translate(each, torch_job)
+    except BaseException as error:
         torch_job.detach()
+        add_plan(error, opening, path)
         raise
     compat.replace_clipping(clip_grad_norm_)
     catch_writes()
-    if local is not None and rank == 0:
-        local.say()
+    if opening.local is not None and rank == 0:
+        opening.local.say()
     return model, optimizer
 
 

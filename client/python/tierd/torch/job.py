@@ -6,8 +6,9 @@ import atexit
 import contextlib
 import errno
 import functools
+import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -20,10 +21,9 @@ from tierd.torch import compat
 from tierd.torch.compat import to_dlpack
 from tierd.torch.guards import Handle, guard
 from tierd.torch.hooks import Hooks
-from tierd.torch.kept import Kept
 from tierd.torch.local import LocalOptimizers
 from tierd.torch.membership import Membership, Standing
-from tierd.torch.optimizer import Rule
+from tierd.torch.opening import Opening
 from tierd.torch.progress import bar
 from tierd.torch.resume import Position
 from tierd.torch.scratch import rest
@@ -32,21 +32,6 @@ from tierd.torch.step import Step
 from tierd.torch.storage import Unit, place_of
 from tierd.torch.units import Plan
 
-_FORMATS = {torch.float32: _core.FP32, torch.bfloat16: _core.BF16, torch.float16: _core.FP16}
-
-# What safetensors calls the types that are kept as bytes.
-_RAW = {
-    torch.float8_e4m3fn: "F8_E4M3",
-    torch.float8_e5m2: "F8_E5M2",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
-
-
 # In the order in which they were opened, until they are closed.
 open_jobs: list[TorchJob] = []
 
@@ -54,29 +39,15 @@ open_jobs: list[TorchJob] = []
 class TorchJob:
     """What `initialize()` makes of a model. One object per job and process."""
 
-    def __init__(
-        self,
-        name: str,
-        core: _core.Job,
-        model: nn.Module,
-        kept: Kept,
-        optimizers: Sequence[torch.optim.Optimizer],
-        rule: Rule,
-        local: LocalOptimizers | None,
-        *,
-        rank: int,
-        world_size: int,
-        max_grad_norm: float,
-        scales_losses: bool,
-    ):
-        self.name = name
+    def __init__(self, model: nn.Module, opening: Opening, core: _core.Job, socket: str, max_grad_norm: float):
+        self.name: str = opening.options["name"]
+        self.rank: int = opening.options["rank"]
         self.core = core
         self.model = model
-        self.kept = kept
-        self.optimizers = list(optimizers)
-        self.rule = rule
-        self.local = local  # if they run here
-        self.rank = rank
+        self.kept = opening.kept
+        self.optimizers = opening.optimizers
+        self.rule = opening.rule
+        self.local = opening.local
         # SGD has them if any of its groups has momentum.
         self.has_moments = any(group.get("momentum", True) for group in self.param_groups)
         self.membership = Membership(core)
@@ -89,10 +60,12 @@ class TorchJob:
         self._handles: list[Handle] = []
         self._max_grad_norm = max_grad_norm
         self.coming = Step(self, max_grad_norm)
-        self._scales_losses = scales_losses
+        self._scales_losses = opening.scales_losses
         self._loss_scale: float | None = None  # of the coming step; None: the daemon knows it
         self._last: tuple[Step, _core.Ticket] | None = None
-        self._gradient_scale = 1.0 / world_size
+        self._gradient_scale = 1.0 / opening.options["world_size"]
+        self.socket = socket
+        self.seen = core.statistics(), time.monotonic()  # by the last summary
         open_jobs.append(self)
         self._at_exit = functools.partial(_close_at_exit, weakref.ref(self))
         atexit.register(self._at_exit)
@@ -104,19 +77,10 @@ class TorchJob:
 
     # ---- Units
 
-    def define(self, plans: list[Plan], groups: dict[int, int]) -> None:
-        """Defines the units. groups: the optimizer's group of each parameter that is trained, by its identity."""
-        for plan in plans:
-            tensors = [
-                define_tensor(
-                    entry.names,
-                    entry.parameter,
-                    groups[id(entry.parameter)] if plan.is_trained else None,
-                    has_wide_gradients=plan.has_wide_gradients,
-                )
-                for entry in plan.entries
-            ]
-            index = self.core.define(plan.name, tensors)
+    def define(self, opening: Opening) -> None:
+        """Defines the units."""
+        for plan in opening.units:
+            index = self.core.define(plan.name, opening.tensors(plan))
             unit = Unit(self.membership, index, plan, self._addresses)
             unit.saving = self._hooks.saving
             self.units.append(unit)
@@ -278,7 +242,9 @@ class TorchJob:
 
     def trains_only(self, parameters: list[torch.Tensor]) -> bool:
         """Whether these are all that the job trains, and no others that are trained; what is frozen now has no gradients."""
-        trained = {id(unit.parameters[tensor]) for unit, tensor in self.trained() if unit.parameters[tensor].requires_grad}
+        trained = {
+            id(unit.parameters[tensor]) for unit, tensor in self.trained() if unit.parameters[tensor].requires_grad
+        }
         return trained == {id(item) for item in parameters if item.requires_grad}
 
     def drop(self, optimizer: torch.optim.Optimizer) -> None:
@@ -376,35 +342,3 @@ def _close_at_exit(job: weakref.ref[TorchJob]) -> None:
 
 def _bytes_of(parameters: list[nn.Parameter]) -> int:
     return sum(parameter.numel() * parameter.element_size() for parameter in parameters)
-
-
-def is_trained(parameter: nn.Parameter, groups: dict[int, int]) -> bool:
-    return parameter.requires_grad and id(parameter) in groups
-
-
-def define_tensor(
-    names: list[str], parameter: nn.Parameter, group: int | None = None, *, has_wide_gradients: bool = False
-) -> dict[str, Any]:
-    """A parameter's definition. group: None: it is frozen. tierd.Error: a type that is not supported."""
-    tensor: dict[str, Any] = {"name": names[0], "is_frozen": group is None}
-    if len(names) > 1:
-        tensor["alias"] = names[1]
-    if has_wide_gradients:
-        tensor["gradient_format"] = _core.FP32
-    if parameter.dtype in _FORMATS:
-        tensor |= {"format": _FORMATS[parameter.dtype], "shape": tuple(parameter.shape)}
-    elif parameter.dtype in _RAW and tensor["is_frozen"]:
-        shape = ",".join(str(size) for size in parameter.shape)
-        tensor |= {
-            "format": _core.BYTES,
-            "shape": (parameter.numel() * parameter.element_size(),),
-            "dtype": f"{_RAW[parameter.dtype]}[{shape}]",
-        }
-    else:
-        raise Error(
-            errno.EINVAL,
-            f"{names[0]} is {parameter.dtype}: convert it first; trained parameters are float32, bfloat16 or float16",
-        )
-    if group is not None:
-        tensor["group"] = group
-    return tensor

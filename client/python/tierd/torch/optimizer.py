@@ -197,7 +197,9 @@ class _Translated(Optimizer):
             super().load_state_dict({**state_dict, "state": {}})
             kind, name = _kind_of(self), type(self).__name__
             if kind != self.tierd_job.rule.kind and self.tierd_job.local is None:
-                raise Error(errno.ENOTSUP, f"tierd's {name} does not do what the checkpoint's groups say (amsgrad, maximize)")
+                raise Error(
+                    errno.ENOTSUP, f"tierd's {name} does not do what the checkpoint's groups say (amsgrad, maximize)"
+                )
             return self.param_groups
         finally:
             self.__dict__.clear()

@@ -1,0 +1,106 @@
+"""What the job of a model is opened with: its units, its groups, its options."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from tierd import _core
+from tierd._core import Error
+from tierd.torch import optimizer as optimizers
+from tierd.torch.gradients import set_gradient_dtype
+from tierd.torch.kept import Kept
+from tierd.torch.local import LocalOptimizers
+from tierd.torch.tensors import define_tensor
+from tierd.torch.units import Chooser, Plan, choose, room_for_gradients
+
+MOMENTS = {"fp32": _core.MOMENTS_FP32, "bf16": _core.MOMENTS_BF16, "int8": _core.MOMENTS_INT8}
+
+
+@dataclass
+class Opening:
+    """Of one rank."""
+
+    units: list[Plan]
+    optimizers: list[torch.optim.Optimizer]
+    rule: optimizers.Rule
+    local: LocalOptimizers | None  # where they run in the trainer
+    kept: Kept
+    param_groups: list[dict[str, Any]]
+    groups: dict[int, int]  # the number of each parameter's group, by the parameter's identity
+    scales_losses: bool
+    options: dict[str, Any]  # struct tierd_job_options
+
+    def tensors(self, unit: Plan) -> list[dict[str, Any]]:
+        """The definitions of a unit's tensors. tierd.Error: a type that is not supported."""
+        return [
+            define_tensor(
+                entry.names,
+                entry.parameter,
+                self.groups[id(entry.parameter)] if unit.is_trained else None,
+                has_wide_gradients=unit.has_wide_gradients,
+            )
+            for entry in unit.entries
+        ]
+
+
+def open_as(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None,
+    job: str,
+    *,
+    rank: int,
+    world_size: int,
+    stage: int,
+    units: Chooser | None,
+    options: dict[str, Any],
+    moments: str = "fp32",
+    optimizer_state_bytes: int | None = None,
+    gradient_bytes: int | None = None,
+    gradient_dtype: torch.dtype | None = None,
+    random_states: bool = True,
+) -> Opening:
+    """By the arguments of `initialize()`. optimizer None: AdamW of all parameters that require gradients."""
+    if moments not in MOMENTS:
+        raise Error(errno.EINVAL, f"moments={moments!r}: there are {', '.join(MOMENTS)}")
+    if optimizer is None:
+        optimizer = torch.optim.AdamW([parameter for parameter in model.parameters() if parameter.requires_grad])
+    chosen = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
+    rule = optimizers.Rule(optimizers.kind_of(chosen), MOMENTS[moments])
+    param_groups = [group for each in chosen for group in each.param_groups]
+    # One that runs in the trainer has its groups to itself.
+    groups = {
+        id(parameter): i if rule.kind != _core.NONE else 0
+        for i, group in enumerate(param_groups)
+        for parameter in group["params"]
+    }
+
+    def is_trained(parameter: nn.Parameter) -> bool:
+        return parameter.requires_grad and id(parameter) in groups
+
+    if gradient_dtype is not None:
+        set_gradient_dtype(filter(is_trained, model.parameters()), gradient_dtype)
+    local = None
+    if rule.kind == _core.NONE:
+        local = LocalOptimizers(chosen, model, rank, world_size, optimizer_state_bytes)
+    kept = Kept(model, with_random_states=random_states)
+    scales_losses = options.get("loss_scale", 1.0) != 1.0 or options.get("loss_scale_interval", 0) > 0
+    given = {
+        "name": job,
+        "rank": rank,
+        "world_size": world_size,
+        "stage": stage,
+        "optimizer": rule.kind,
+        "nonfinite": _core.NONFINITE_SKIP if scales_losses else _core.NONFINITE_REPORT,
+        "blob_bytes": kept.bytes_needed(world_size) + (local.blob_bytes if local else 0),
+        **options,
+    }
+    plans = choose(model, units, is_trained)
+    if "gradient_buffers" not in options or gradient_bytes is not None:
+        given["gradient_bytes"] = room_for_gradients(plans) if gradient_bytes is None else gradient_bytes
+    return Opening(plans, chosen, rule, local, kept, param_groups, groups, scales_losses, given)
