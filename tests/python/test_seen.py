@@ -1,4 +1,4 @@
-"""What a job takes and does is seen: its plan is what it then has, its summary adds up."""
+"""What a job takes and does is seen: its plan is what it then has, its summary adds up, a profiler shows its ranges."""
 
 from __future__ import annotations
 
@@ -212,3 +212,26 @@ def test_a_report_is_a_text_a_table_and_its_figures() -> None:
         "1.00 MiB",
         "3.00 TiB",
     ]
+
+
+def test_a_profiler_shows_gathers_waits_pushes_and_steps(name: str) -> None:
+    model = Model()
+    optimizer = sgd(model)
+    training.initialize(model, optimizer, name)
+    step(model, optimizer)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        step(model, optimizer)
+        tierd.job_of().finish()
+        subprocess.run([TIERCTL, "evict", name], check=True, capture_output=True)
+        step(model, optimizer)
+    events = [event.name for event in profiler.events() if event.name.startswith("tierd.")]
+    assert events.count("tierd.step") == 2
+    assert "tierd.wait for the last step" in events
+    for unit in ("blocks.0", "blocks.1", "blocks.2"):
+        assert events.count(f"tierd.push {unit}") == 2
+        assert events.count(f"tierd.gather {unit}") >= 2
+        assert f"tierd.wait for a buffer of {unit}" in events
+    # All units lie together on NVMe, so the first one is waited for.
+    waits = [event for event in profiler.events() if event.name == "tierd.wait codes"]
+    assert waits, events
+    assert all(event.cpu_parent.name == "tierd.gather codes" for event in waits)

@@ -24,8 +24,9 @@ static int gather_slowly(PyObject *self, struct tierd_job *job, uint32_t unit, s
 	return PyErr_Occurred() ? 1 : r;
 }
 
-/* A hold on the unit with one share, its version beside it; NULL with an exception set. */
-static struct hold *gather(PyObject *self, PyObject *number, uint64_t *ret_version)
+/* A hold on the unit with one share, its version beside it; NULL with an exception set. NULL without one: it
+ * is not there, and nobody is to wait. */
+static struct hold *gather(PyObject *self, PyObject *number, bool is_waiting, uint64_t *ret_version)
 {
 	struct tierd_job *job = job_of(self);
 	struct tierd_view view;
@@ -40,6 +41,8 @@ static struct hold *gather(PyObject *self, PyObject *number, uint64_t *ret_versi
 	if (!unit)
 		return NULL;
 	r = tierd_gather_try(job, index, &view);
+	if (r == -EAGAIN && !is_waiting)
+		return NULL;
 	if (r == -EAGAIN)
 		r = gather_slowly(self, job, index, &view);
 	if (r != 0) {
@@ -62,7 +65,7 @@ PyObject *job_gather(PyObject *self, PyObject *const *arguments, Py_ssize_t coun
 
 	if (!job_takes("gather", count, 1, 1))
 		return NULL;
-	hold = gather(self, arguments[0], &version);
+	hold = gather(self, arguments[0], true, &version);
 	if (!hold)
 		return NULL;
 	lease = lease_object(core_state_of(self), hold, version);
@@ -77,11 +80,11 @@ PyObject *job_capsules(PyObject *self, PyObject *const *arguments, Py_ssize_t co
 	uint64_t version;
 	struct hold *hold;
 
-	if (!job_takes("capsules", count, 1, 1))
+	if (!job_takes("capsules", count, 1, 2))
 		return NULL;
-	hold = gather(self, arguments[0], &version);
+	hold = gather(self, arguments[0], count < 2 || PyObject_IsTrue(arguments[1]), &version);
 	if (!hold)
-		return NULL;
+		return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 	capsules = hold_capsules(hold);
 	hold_drop(hold);
 	return capsules ? Py_BuildValue("(KN)", version, capsules) : NULL;
@@ -99,7 +102,7 @@ PyObject *job_capsule(PyObject *self, PyObject *const *arguments, Py_ssize_t cou
 	tensor = PyLong_AsUnsignedLong(arguments[1]);
 	if (PyErr_Occurred())
 		return NULL;
-	hold = gather(self, arguments[0], &version);
+	hold = gather(self, arguments[0], true, &version);
 	if (!hold)
 		return NULL;
 	if (tensor < hold_count(hold))

@@ -356,7 +356,8 @@ static PyMethodDef job_methods[] = {
 	  "The job's state, as a dict with the fields of struct tierd_job_state." },
 	FAST("gather", job_gather, "gather(unit): a Lease."),
 	FAST("capsules", job_capsules,
-	     "capsules(unit): (version, a DLPack capsule for each tensor), which share one lease."),
+	     "capsules(unit, is_waiting=True): (version, a DLPack capsule for each tensor), which share one "
+	     "lease; None: the unit is not there, and is_waiting is false."),
 	FAST("capsule", job_capsule, "capsule(unit, tensor): (version, a DLPack capsule of that tensor)."),
 	FAST("leases", job_leases, "leases(unit=None): how many this rank has, on one unit or on all."),
 	{ "watch", job_watch, METH_NOARGS,

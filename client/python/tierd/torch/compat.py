@@ -24,6 +24,9 @@ _top_hooks: Callable[[bool], tuple[Pack, Unpack] | None] | None = getattr(
 # Inside of a backward pass its number, else -1. Since 1.13.
 graph_task: Callable[[], int] = torch._C._current_graph_task_id
 
+# Whether a profiler records what this thread does. Since 1.10.
+is_profiled: Callable[[], bool] = torch._C._autograd._profiler_enabled
+
 # Metadata of a tensor whose class has __torch_function__, without calling that. Since 2.0.
 without_torch_function = torch._C.DisableTorchFunctionSubclass
 

@@ -10,6 +10,7 @@ import torch
 from torch.utils.dlpack import from_dlpack
 
 from tierd._core import Error
+from tierd.torch.ranges import in_range
 
 if TYPE_CHECKING:
     from tierd.torch.storage import Unit
@@ -50,7 +51,8 @@ class Gradients:
                 f"the gradient of {name} is sparse, which tierd does not sum: build its module with sparse=False",
             )
         if not self._buffers:
-            capsules = self.unit.membership.gradients(self.unit.index)
+            unit = self.unit
+            capsules = in_range("wait", f"for a buffer of {unit.name}", lambda: unit.membership.gradients(unit.index))
             if capsules is None:
                 return
             self._buffers = {i: from_dlpack(capsule) for i, capsule in enumerate(capsules)}
@@ -66,7 +68,7 @@ class Gradients:
         absent = [tensor for tensor in range(len(self.unit.parameters)) if tensor not in self._here]
         self._buffers.clear()
         self._here.clear()
-        self.unit.membership.push(self.unit.index, absent)
+        in_range("push", self.unit.name, lambda: self.unit.membership.push(self.unit.index, absent))
         self.unit.pushes += 1
 
     def forget(self) -> None:

@@ -159,7 +159,7 @@ class Unit:
         return value
 
     def _gather(self) -> None:
-        version, capsules = self.membership.capsules(self.index)
+        version, capsules = self.membership.capsules(self.index, self.name)
         with compat.without_torch_function():
             for tensor, capsule in enumerate(capsules):
                 view = self._view(from_dlpack(capsule), tensor)
@@ -208,7 +208,7 @@ class Unit:
                 with compat.without_torch_function():
                     version, memory = self.version, self.parameters[packed.tensor].detach()
             else:
-                version, capsule = self.membership.capsule(self.index, packed.tensor)
+                version, capsule = self.membership.capsule(self.index, packed.tensor, self.name)
                 memory = self._view(from_dlpack(capsule), packed.tensor)
                 self._addresses[memory.untyped_storage().data_ptr()] = (self, packed.tensor, version)
         # Versions of what is frozen rise, too, but its values stay.
