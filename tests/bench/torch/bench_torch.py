@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import signal
@@ -26,7 +27,7 @@ import tierd.torch
 PAIRS = 9
 STEPS = 3  # one after the other, before it is the other side's turn
 CALLS = 2000
-LIMITS = {"torch_step_ratio": 1.10, "torch_call_us": 25.0}
+LIMITS = {"torch_step_ratio": 1.10, "torch_call_us": 25.0, "torch_reader_ratio": 1.3}
 
 
 def main() -> int:
@@ -36,7 +37,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_intermixed_args()
-    measures = {"torch_step_ratio": step_ratio, "torch_call_us": call_us}
+    measures = {"torch_step_ratio": step_ratio, "torch_call_us": call_us, "torch_reader_ratio": reader_ratio}
     wanted = [name for name in measures if not arguments.names or name in arguments.names]
     results: list[dict[str, Any]] = []
     if wanted:
@@ -164,6 +165,58 @@ def called(module: nn.Module) -> float:
     for _ in range(CALLS):
         module(value)
     return (time.perf_counter() - start) / CALLS
+
+
+# ---- Readers
+
+
+class Weights(nn.Module):
+    """120 matrices in 24 blocks, 240 MiB; so little is computed with them that a step is soon over."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(*(nn.Linear(width, width) for _ in range(5))) for _ in range(24))
+        self.to(torch.bfloat16)
+
+    def forward(self) -> torch.Tensor:
+        return torch.stack([parameter.sum() for parameter in self.parameters()]).sum()
+
+
+def reader_ratio(socket: str, is_quick: bool) -> dict[str, Any]:
+    """A follower's refresh of all parameters after a step, over copying as many bytes in this process, before and after it."""
+    trained, followed = (Weights(64 if is_quick else 1024) for _ in range(2))
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
+    targets = [parameter.detach() for parameter in followed.parameters()]
+    sources = [target.clone() for target in targets]
+    tierd.torch.initialize(trained, optimizer, job="bench-reader", socket=socket)
+    follower = tierd.torch.follow(followed, job="bench-reader", socket=socket)
+    ratios, selves = [], []
+    # Of the first one pages are new.
+    for pair in range(2 if is_quick else PAIRS + 1):
+        trained().backward()
+        optimizer.step()
+        tierd.torch.job_of(trained).finish()
+        before, ours, after = copied(targets, sources), refreshed(follower, pair + 1), copied(targets, sources)
+        ratios.append(2 * ours / (before + after))
+        selves.append(max(before, after) / min(before, after))
+        print(f"reader: refresh {ours * 1e3:.1f} ms, copy {(before + after) / 2 * 1e3:.1f} ms", flush=True)
+    return result("torch_reader_ratio", statistics.median(ratios[1:]), "ratio", statistics.median(selves[1:]))
+
+
+def copied(targets: list[torch.Tensor], sources: list[torch.Tensor]) -> float:
+    """By memcpy(): torch's own copies are many times slower where threads have to wait for processors."""
+    start = time.perf_counter()
+    for target, source in zip(targets, sources, strict=True):
+        ctypes.memmove(target.data_ptr(), source.data_ptr(), target.nbytes)
+    return time.perf_counter() - start
+
+
+def refreshed(follower: tierd.torch.Follower, step: int) -> float:
+    start = time.perf_counter()
+    found = follower.refresh()
+    passed = time.perf_counter() - start
+    assert found == step, (found, step)
+    return passed
 
 
 sys.exit(main())
