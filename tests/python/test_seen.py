@@ -102,6 +102,8 @@ def test_a_plan_is_what_the_job_then_has(name: str, stage: int, make_optimizer: 
     assert (plan.units, plan.optimizer.replace("momentum", "sgd")) == (there["units"], there["optimizer"])
     assert plan.fits
     assert plan.refusal is None
+    # Where they lie now does not matter.
+    assert tierd.plan(model, optimizer, stage=stage, **options).host_bytes == plan.host_bytes
     parts = ("parameter", "gradient", "optimizer", "buffer", "other")
     assert plan.host_bytes == sum(plan[f"host_{part}_bytes"] for part in parts)
     # The job's are of whole shards, which are padded.
@@ -122,6 +124,15 @@ def test_a_plan_of_several_ranks_says_what_they_move_and_how_long_that_takes() -
     )
     assert "4 ranks of stage 3" in str(four)
     assert "which takes the disks here" in str(four)
+
+
+def test_a_plan_of_what_cannot_be_says_so() -> None:
+    with pytest.raises(Error, match="on NVMe at stage 3 alone"):
+        tierd.plan(Model(), stage=1, parameter_placement=_core.PLACE_NVME)
+    with pytest.raises(Error, match="tierd has no Adagrad"):
+        tierd.plan(model := Model(), torch.optim.Adagrad(model.parameters()))
+    with pytest.raises(Error, match="world-size"):
+        tierd.plan(Model(), world_size=0)
 
 
 def test_without_a_daemon_the_private_one_is_planned_for(monkeypatch: pytest.MonkeyPatch) -> None:

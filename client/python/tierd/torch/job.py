@@ -23,12 +23,9 @@ from tierd.torch.guards import Handle, guard
 from tierd.torch.hooks import Hooks
 from tierd.torch.local import LocalOptimizers
 from tierd.torch.membership import Membership, Standing
-<<<<<<< HEAD
 from tierd.torch.opening import Opening
 from tierd.torch.progress import bar
-=======
 from tierd.torch.ranges import in_range
->>>>>>> 91f781e (Show gathers, waits, pushes and steps as ranges of torch.profiler)
 from tierd.torch.resume import Position
 from tierd.torch.scratch import rest
 from tierd.torch.state_dicts import copy_state_dicts, install_loading, uninstall_loading
@@ -148,7 +145,6 @@ class TorchJob:
         does. loss_scale: what a GradScaler has multiplied losses with; None: nothing, or it has been told already."""
         if not self._hooks.begin_step() and not self.membership.is_void:
             raise Error(errno.EINVAL, "optimizer.step() without a gradient: call loss.backward() before it")
-<<<<<<< HEAD
         step = self.coming
         step.take(optimizer, loss_scale)
         if not step.has_all(self.optimizers):
@@ -160,18 +156,6 @@ class TorchJob:
         except BaseException:
             step.leave(optimizer)
             raise
-=======
-        self.finish()
-        if not self.membership.is_void:
-            self.position.keep()
-            rates = {
-                "learning_rate": 1.0,
-                "gradient_scale": self._gradient_scale,
-                "clip_norm": self.coming.clip_norm,
-            }
-            ticket = in_range("step", "", lambda: self.membership.close_step(rates, groups, self.kept.blobs()))
-            self._last = None if ticket is None else (self.coming, ticket)
->>>>>>> 91f781e (Show gathers, waits, pushes and steps as ranges of torch.profiler)
         self._begin_next()
         if self.local is not None and self._last is not None:
             self._update(self.local, self._last[1], groups)
@@ -188,7 +172,9 @@ class TorchJob:
             if self._loss_scale is None:
                 raise Error(errno.EINVAL, "the job has a loss scale: tierd.torch.scale_loss(loss).backward()")
             rates["loss_scale"] = self._loss_scale
-        ticket = self.membership.close_step(rates, self.rule.groups(groups), self.kept.blobs())
+        ticket = in_range(
+            "step", "", lambda: self.membership.close_step(rates, self.rule.groups(groups), self.kept.blobs())
+        )
         self._last = None if ticket is None else (step, ticket)
 
     def _keep_first(self) -> None:
@@ -240,16 +226,12 @@ class TorchJob:
         if last is None:
             return None
         step, ticket = last
-<<<<<<< HEAD
         try:
-            result = self.membership.finish_step(ticket)
+            result = in_range("wait", "for the last step", lambda: self.membership.finish_step(ticket))
         except Error:
             # What was to be kept with it is not.
             self.kept.forget()
             raise
-=======
-        result = in_range("wait", "for the last step", lambda: self.membership.finish_step(ticket))
->>>>>>> 91f781e (Show gathers, waits, pushes and steps as ranges of torch.profiler)
         step.norm = None if result is None else result["gradient_norm"]
         return result
 

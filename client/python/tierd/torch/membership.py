@@ -15,19 +15,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar, cast
 
-<<<<<<< HEAD
 import torch
-from typing_extensions import CapsuleType
-
-from tierd._core import Error, Job, StaleError, Ticket
-=======
 from torch.autograd.profiler import record_function
 from typing_extensions import CapsuleType
 
-from tierd._core import Job, StaleError, Ticket
+from tierd._core import Error, Job, StaleError, Ticket
 from tierd.torch import compat
 from tierd.torch.ranges import in_range
->>>>>>> 91f781e (Show gathers, waits, pushes and steps as ranges of torch.profiler)
 
 Result = TypeVar("Result")
 
@@ -92,25 +86,17 @@ class Membership:
             self._go_back(error)
             return None
 
-<<<<<<< HEAD
-    def capsules(self, unit: int) -> tuple[int, tuple[CapsuleType, ...]]:
-        return self.until_it_stands(lambda: self.core.capsules(unit))
-
-    def capsule(self, unit: int, tensor: int) -> tuple[int, CapsuleType]:
-        return self.until_it_stands(lambda: self.core.capsule(unit, tensor))
-=======
     def capsules(self, unit: int, name: str) -> tuple[int, tuple[CapsuleType, ...]]:
         """The version and tensors of a unit; its name is for the profiler."""
         if not compat.is_profiled():
-            return self._until_it_stands(lambda: self.core.capsules(unit))
+            return self.until_it_stands(lambda: self.core.capsules(unit))
         # By itself, whether it waits cannot be seen.
         with record_function(f"tierd.gather {name}"):
-            there = self._until_it_stands(lambda: self.core.capsules(unit, False))
-            return there or in_range("wait", name, lambda: self._until_it_stands(lambda: self.core.capsules(unit)))
+            there = self.until_it_stands(lambda: self.core.capsules(unit, False))
+            return there or in_range("wait", name, lambda: self.until_it_stands(lambda: self.core.capsules(unit)))
 
     def capsule(self, unit: int, tensor: int, name: str) -> tuple[int, CapsuleType]:
-        return in_range("gather", name, lambda: self._until_it_stands(lambda: self.core.capsule(unit, tensor)))
->>>>>>> 91f781e (Show gathers, waits, pushes and steps as ranges of torch.profiler)
+        return in_range("gather", name, lambda: self.until_it_stands(lambda: self.core.capsule(unit, tensor)))
 
     def gradients(self, unit: int) -> tuple[CapsuleType | None, ...] | None:
         """None: the iteration is void."""

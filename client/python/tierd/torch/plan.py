@@ -89,7 +89,8 @@ def plan(
 def add_plan(error: BaseException, opening: Opening, socket: str) -> None:
     """Adds the plan to an error that says that there is no room, for whoever reads its traceback."""
     if isinstance(error, Error) and error.errno in (errno.ENOMEM, errno.ENOSPC):
-        with contextlib.suppress(Error):
+        # The error itself is what matters.
+        with contextlib.suppress(Exception):
             error.add_note(f"What the job takes here (tierd.torch.plan()):\n\n{_plan(opening, socket)}")
 
 
@@ -176,7 +177,10 @@ def _row(stage: dict[str, Any], has_nvme: bool, options: dict[str, Any]) -> dict
         wanted[name] = _PLACES.get(
             place, "nvme" if has_nvme and (name == "optimizer" or stage["stage"] == 3) else "host"
         )
-    return next(row for row in rows if all(row[name] == place for name, place in wanted.items()))
+    for row in rows:
+        if all(row[name] == place for name, place in wanted.items()):
+            return row
+    raise Error(errno.EINVAL, f"parameters are on NVMe at stage 3 alone, and not at stage {stage['stage']}")
 
 
 def _figures(found: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
