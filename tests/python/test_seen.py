@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
@@ -112,6 +113,28 @@ def test_a_plan_is_what_the_job_then_has(name: str, stage: int, make_optimizer: 
         assert plan[f"rank_{kind}_bytes"] == pytest.approx(statistics[f"logical_{kind}_bytes"], rel=0.05)
 
 
+@pytest.mark.parametrize("stage", [1, 3])
+def test_a_plan_of_two_ranks_is_what_their_job_then_has(name: str, stage: int) -> None:
+    models = Model(), Model()
+    plan = tierd.plan(models[0], sgd(models[0]), world_size=2, stage=stage)
+
+    def join(rank: int) -> None:
+        training.initialize(models[rank], sgd(models[rank]), name, rank=rank, world_size=2, stage=stage)
+
+    other = threading.Thread(target=join, args=(1,))
+    other.start()
+    join(0)
+    other.join()
+    there = found(name)
+    assert (plan.host_bytes, plan.nvme_bytes) == (there["promised_bytes"], there["nvme_bytes"])
+    assert (plan.world_size, tierd.summary().world_size) == (2, 2)
+    # Both at once: each waits for the other at the end.
+    leaving = threading.Thread(target=tierd.close, args=(models[1],))
+    leaving.start()
+    tierd.close(models[0])
+    leaving.join()
+
+
 def test_a_plan_of_several_ranks_says_what_they_move_and_how_long_that_takes() -> None:
     with torch.device("meta"):
         model = Model()
@@ -181,8 +204,14 @@ def test_a_summary_has_what_the_last_steps_did(name: str) -> None:
     again = tierd.summary()
     assert (again.steps, again.pushes, again.leased_units) == (0, 0, 1)
     del kept
-    # A job that is resumed has not done in this process what it did before.
     tierd.close()
+    # One that is never written to NVMe has no such step.
+    passing = Model()
+    training.initialize(passing, sgd(passing), f"{name[:50]}-passing", durability=_core.DURABILITY_NONE)
+    assert tierd.summary().durable_step is None
+    assert "(durable: none)" in str(tierd.summary())
+    # A job that is resumed has not done in this process what it did before.
+    training.end(passing, f"{name[:50]}-passing")
     training.initialize(model := Model(), sgd(model), name)
     assert (tierd.summary().steps, tierd.summary().step) == (0, 3)
 

@@ -130,7 +130,7 @@ def _check_buffers(model: nn.Module) -> None:
     for name, buffer in model.named_buffers():
         if buffer.is_meta:
             raise Error(
-                errno.EINVAL, f"buffer {name} is on meta, and a job has values for parameters alone: make it there"
+                errno.EINVAL, f"buffer {name} is on meta, and a job has no values for buffers: make it in memory"
             )
 
 

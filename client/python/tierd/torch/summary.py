@@ -43,7 +43,7 @@ def summary(model: nn.Module | None = None) -> Report:
 
     Returns:
         A Report, which prints as a text, is tables in Jupyter, and has its figures as attributes and items:
-        name, status, stage, world_size, optimizer, step; durable_step: the last one that survives a crash.
+        name, status, stage, world_size, optimizer, step; durable_step: the last one that survives a crash, or None.
         units, unit_bytes; resident_units, resident_bytes: those whose parameters are in host memory; leased_units: those
             that somebody looks at.
         host_bytes: memory that the daemon has for the job, all ranks together; cache_bytes: of it what goes when others
@@ -70,9 +70,10 @@ def _standing(job: TorchJob) -> dict[str, Any]:
     there = min(jobs, key=lambda found: found["uid"] != os.getuid())
     units = ask("units", job.name, "--user", str(there["uid"]), socket=job.socket)
     resident = [unit for unit in units if unit["state"] == "resident"]
-    same = ("name", "status", "stage", "world_size", "optimizer", "step", "durable_step")
+    same = ("name", "status", "stage", "world_size", "optimizer", "step")
     return {
         **{name: there[name] for name in same},
+        "durable_step": there.get("durable_step"),
         "units": len(units),
         "unit_bytes": sum(unit["bytes"] for unit in units),
         "resident_units": len(resident),
@@ -101,8 +102,9 @@ def _since(job: TorchJob) -> dict[str, Any]:
 
 def _title(figures: dict[str, Any]) -> str:
     ranks = f"{figures['world_size']} rank{'s' if figures['world_size'] > 1 else ''}"
+    durable = "none" if figures["durable_step"] is None else figures["durable_step"]
     return (
-        f"Job {figures['name']} at step {figures['step']} (durable: {figures['durable_step']}), {figures['status']}; "
+        f"Job {figures['name']} at step {figures['step']} (durable: {durable}), {figures['status']}; "
         f"{ranks} of stage {figures['stage']}, {figures['optimizer']}"
     )
 
