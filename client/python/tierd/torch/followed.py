@@ -94,7 +94,6 @@ def share(tensors: Sequence[Followed], count: int) -> list[list[Followed]]:
 # ---- Which tensor
 
 Units = Sequence[tuple[str, Sequence[Mapping[str, Any]]]]
-Place = tuple[int, int]
 
 
 def match(model: nn.Module, units: Units, job: str, *, strict: bool) -> list[Followed]:
@@ -102,7 +101,6 @@ def match(model: nn.Module, units: Units, job: str, *, strict: bool) -> list[Fol
     there = {(unit, i): fields for unit, (_, tensors) in enumerate(units) for i, fields in enumerate(tensors)}
     by_name = {name: place for place, fields in there.items() for name in (fields["name"], fields["alias"]) if name}
     _check_buffers(model)
-    found: dict[Place, Followed] = {}
     followed = []
     for entry, _ in owned(model):
         _check_parameter(entry)
@@ -114,7 +112,7 @@ def match(model: nn.Module, units: Units, job: str, *, strict: bool) -> list[Fol
             raise Error(errno.EINVAL, f"{names} are one parameter of the model, and not in job {job}: {_SAME}")
         _check_same(entry, there[places[0]], job)
         followed.append(Followed(entry, *places[0], there[places[0]]["format"]))
-        found[places[0]] = followed[-1]
+    found = {(one.unit, one.tensor) for one in followed}
     missing = next((fields["name"] for place, fields in there.items() if place not in found), None)
     if strict and missing is not None:
         raise Error(
@@ -145,15 +143,15 @@ def _check_parameter(entry: Entry) -> None:
 def _check_same(entry: Entry, fields: Mapping[str, Any], job: str) -> None:
     """Numbers are converted, and bytes are not."""
     own = define_tensor(entry.names, entry.parameter)
-    if (own["format"] in _DTYPES) == (fields["format"] in _DTYPES) and (own["shape"], own.get("dtype")) == (
-        fields["shape"],
-        fields["dtype"],
-    ):
-        return
-    raise Error(
-        errno.EINVAL,
-        f"{entry.names[0]} is {_describe(own)} in the model, and {_describe(fields)} in job {job}: {_SAME}",
-    )
+    if _kind(own) != _kind(fields):
+        raise Error(
+            errno.EINVAL,
+            f"{entry.names[0]} is {_describe(own)} in the model, and {_describe(fields)} in job {job}: {_SAME}",
+        )
+
+
+def _kind(fields: Mapping[str, Any]) -> tuple[bool, tuple[int, ...], str | None]:
+    return fields["format"] in _DTYPES, fields["shape"], fields.get("dtype")
 
 
 def _describe(fields: Mapping[str, Any]) -> str:
