@@ -346,7 +346,7 @@ static void wrong_masters_are_refused_without_harm(void **state)
 	expect_error(actor, actor_write(actor, 0, 0, 0, 1), -EINVAL, "set is_master");
 	expect_error(actor, actor_read(actor, 1, 0, "gradient", 0, 1, 0), -ENODATA, "it has no gradient");
 	expect_error(actor, actor_read(actor, 0, 0, "m", 0, 1, 0), -ENODATA,
-		     "there are: parameter, master, gradient");
+		     "there are: parameter, master, step, gradient");
 	put(actor, HALF, 9.0f);
 	for (unsigned i = 0; i < 2; i++) {
 		window[HALF - 1] = i ? NAN : -INFINITY;
