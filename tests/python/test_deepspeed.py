@@ -56,6 +56,7 @@ def test_a_configuration_says_what_arguments_say(job: str, tmp_path: Path, capfd
     path = tmp_path / "ds_config.json"
     path.write_text(json.dumps(CONFIG))
     model = model_of_two()
+    optimizer: torch.optim.Optimizer
     _, optimizer = tierd.torch.initialize(model, config=path, job=job, rank=0, world_size=1)
     try:
         said = capfd.readouterr().err

@@ -53,9 +53,8 @@ def model(job: str) -> Iterator[Model]:
 
 
 def train(model: nn.Module) -> None:
-    optimizer = tierd.torch.job_of(model)
     model(torch.ones(4, 40)).backward()
-    optimizer.step([{"learning_rate": 0.1, "weight_decay": 0.0}])
+    tierd.torch.job_of(model).optimizers[0].step()
 
 
 def through_data(parameter: torch.Tensor) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
@@ -93,7 +93,10 @@ def initialize(
         rank, world_size = from_environment()
     if config is not None:
         given = {"stage": stage, "max_grad_norm": max_grad_norm, "nvme": nvme, **options}
-        optimizer, options, left_out = deepspeed.read(config, model, optimizer, world_size, given)
+        if isinstance(optimizer, Sequence):
+            raise Error(errno.EINVAL, "a config has one optimizer: give one, or none")
+        made, options, left_out = deepspeed.read(config, model, optimizer, world_size, given)
+        optimizer = cast(Optimizers | None, made)
         stage, max_grad_norm, _ = (options.pop(name) for name in ("stage", "max_grad_norm", "nvme"))
         if left_out and rank == 0:
             print(f"tierd: of the configuration this is left out: {', '.join(left_out)}", file=sys.stderr, flush=True)

@@ -12,10 +12,10 @@ from torch import nn
 
 from tierd import _core
 from tierd._core import Error
-from tierd.torch import optimizer as optimizers
 from tierd.torch.gradients import set_gradient_dtype
 from tierd.torch.kept import Kept
 from tierd.torch.local import LocalOptimizers
+from tierd.torch.optimizer import Rule, kind_of
 from tierd.torch.tensors import define_tensor
 from tierd.torch.units import Chooser, Plan, choose, room_for_gradients
 
@@ -28,7 +28,7 @@ class Opening:
 
     units: list[Plan]
     optimizers: list[torch.optim.Optimizer]
-    rule: optimizers.Rule
+    rule: Rule
     local: LocalOptimizers | None  # where they run in the trainer
     kept: Kept
     param_groups: list[dict[str, Any]]
@@ -71,7 +71,7 @@ def open_as(
     if optimizer is None:
         optimizer = torch.optim.AdamW([parameter for parameter in model.parameters() if parameter.requires_grad])
     chosen = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
-    rule = optimizers.Rule(optimizers.kind_of(chosen), MOMENTS[moments])
+    rule = Rule(kind_of(chosen), MOMENTS[moments])
     param_groups = [group for each in chosen for group in each.param_groups]
     # One that runs in the trainer has its groups to itself.
     groups = {
