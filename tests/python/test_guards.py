@@ -106,7 +106,7 @@ def test_a_model_whose_job_is_closed_is_refused(model: Model, job: str) -> None:
 def test_a_forward_whose_gather_fails_leaves_nothing_behind(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     membership = tierd.torch.job_of(model).membership
 
-    def fails(unit: int) -> NoReturn:
+    def fails(unit: int, name: str) -> NoReturn:
         raise tierd.Error(5, "it fails")
 
     with monkeypatch.context() as patch, warnings.catch_warnings():
