@@ -63,10 +63,15 @@ def losses(model: nn.Module, step: int, world_size: int) -> Iterator[torch.Tenso
         yield nn.functional.cross_entropy(model(inputs[rank::world_size]), targets[rank::world_size])
 
 
-def hash_of(model: nn.Module) -> str:
+def hash_of(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> str:
+    """Of all values, and of all that optimizers keep."""
     found = hashlib.sha256()
     for name, value in model.state_dict().items():
         found.update(name.encode() + value.numpy().tobytes())
+    for optimizer in optimizers:
+        for number, state in sorted(optimizer.state_dict()["state"].items()):
+            for key, value in sorted(state.items()):
+                found.update(f"{number} {key}".encode() + value.numpy().tobytes())
     return found.hexdigest()
 
 
@@ -85,7 +90,7 @@ def plain(ranks: list[int], kind: str) -> str:
             optimizer.step()
             scheduler.step()
             optimizer.zero_grad()
-    return hash_of(model)
+    return hash_of(model, optimizers)
 
 
 def main(job: str, kind: str, stage: int, steps: int) -> None:
@@ -103,7 +108,7 @@ def main(job: str, kind: str, stage: int, steps: int) -> None:
             optimizer.zero_grad()
         print("step", step, flush=True)
     tierd.job_of().finish()
-    print("done", hash_of(model), flush=True)
+    print("done", hash_of(model, optimizers), flush=True)
     tierd.close()
 
 

@@ -193,6 +193,30 @@ def test_bf16_parameters_have_fp32_masters(make: Callable[..., torch.optim.Optim
     tierd.torch.close(model)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_state_dict_of_plain_torch_is_gone_on_with(dtype: torch.dtype, job: str) -> None:
+    model, plain_model = small().to(dtype), small().to(dtype)
+    optimizer, plain_optimizer = (torch.optim.NAdam(each.parameters(), lr=1e-2) for each in (model, plain_model))
+    inputs = torch.ones(2, 6, dtype=dtype)
+
+    def train(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        for _ in range(3):
+            model(inputs).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    train(plain_model, plain_optimizer)
+    model.load_state_dict(plain_model.state_dict())
+    tierd.torch.initialize(model, optimizer, job=job)
+    optimizer.load_state_dict(plain_optimizer.state_dict())
+    assert all(state["exp_avg"].dtype is torch.float32 for state in optimizer.state_dict()["state"].values())
+    if dtype is torch.float32:
+        train(model, optimizer)
+        train(plain_model, plain_optimizer)
+        compare.assert_same_bits(model, plain_model)
+    tierd.torch.close(model)
+
+
 def test_what_a_job_cannot_keep_is_refused_or_said(job: str, capfd: pytest.CaptureFixture[str]) -> None:
     class Hoarder(torch.optim.SGD):
         """Keeps far more than there is room for, in a tensor without memory of its own."""

@@ -56,12 +56,13 @@ class LocalOptimizers:
     ):
         self._optimizers = optimizers
         self._steps = [plain_step(type(optimizer)) for optimizer in optimizers]
-        # Torch's own look at one tensor after the other. Of another one nobody knows: each rank gives it all of them.
-        self._is_by_tensor = all(type(optimizer).__module__.startswith("torch.optim.") for optimizer in optimizers)
+        # Torch's own look at one tensor after the other. Of another one nobody knows: it gets all of them, on rank 0.
+        self._is_by_tensor = all(_is_of_torch(type(optimizer)) for optimizer in optimizers)
         self._rank, self._world_size = rank, world_size
         self._groups = [group for optimizer in optimizers for group in optimizer.param_groups]
         self._tensors = list(_trained(optimizers, model))
-        self._own = _divide(self._tensors, world_size)[rank]
+        parts = _divide(self._tensors, world_size if self._is_by_tensor else 1)
+        self._own = parts[rank] if rank < len(parts) else []
         self._moved: list[dict[str, Any]] = [{} for _ in self._groups]  # what steps have changed of the groups
         self._there: set[tuple[int, int]] = set()  # what the job has of it: ranks and pieces
         self._has_kept = False
@@ -96,7 +97,7 @@ class LocalOptimizers:
             raise Error(errno.ENOSPC, self._too_much(needed, most))
 
     def _most_bytes(self) -> int:
-        return KEYS // self._world_size * _core.MAX_BLOB_BYTES - 4096
+        return KEYS // (self._world_size if self._is_by_tensor else 1) * _core.MAX_BLOB_BYTES - 4096
 
     def _too_much(self, needed: int, most: int) -> str:
         return (
@@ -121,8 +122,8 @@ class LocalOptimizers:
         if self._is_by_tensor:
             for unit in dict.fromkeys(tensor.place[0] for tensor in self._own):
                 self._update(core, [tensor for tensor in self._own if tensor.place[0] is unit])
-        else:
-            self._update(core, self._tensors)
+        elif self._own:
+            self._update(core, self._own)
         for group, then, later, moved in zip(self._groups, groups, now, self._moved, strict=True):
             changed = {key: value for key, value in group.items() if key != "params" and value is not then.get(key)}
             group |= later | changed
@@ -141,11 +142,9 @@ class LocalOptimizers:
             for tensor in lent:
                 unit, index = tensor.place
                 values.append(unit.take_back(index))
-        own = {id(tensor) for tensor in self._own}
         for tensor, value in zip(lent, values, strict=True):
-            if id(tensor) in own:
-                unit, index = tensor.place
-                core.write(unit.index, index, to_dlpack(value), is_master=True)
+            unit, index = tensor.place
+            core.write(unit.index, index, to_dlpack(value), is_master=True)
 
     def _step(self, step: Callable[[Optimizer], Any], optimizer: Optimizer, lent: list[Tensor]) -> None:
         if not self._is_by_tensor:
@@ -164,6 +163,29 @@ class LocalOptimizers:
             for group, parameters in zip(groups, whole, strict=True):
                 group["params"] = parameters
 
+    # ---- Torch's dictionaries of states
+
+    def whole_state(self, core: Job, optimizer: Optimizer) -> defaultdict[torch.Tensor, Any]:
+        """What an optimizer keeps of all tensors, after the last applied step. tierd.Error: other ranks' is not kept."""
+        if self._world_size == 1:
+            return optimizer.state
+        if self.state_bytes == 0:
+            raise Error(errno.ENOTSUP, "each rank has the state of its own tensors: optimizer_state_bytes=0 keeps none")
+        states = {name: state for kept in self._read(core) for name, state in kept["tensors"].items()}
+        states |= {tensor.name: state for tensor, state in self._states(self._own)}
+        mine = (tensor for tensor in self._tensors if tensor.optimizer is optimizer and tensor.name in states)
+        return defaultdict(dict, {tensor.parameter: states[tensor.name] for tensor in mine})
+
+    def take_loaded(self, optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
+        """After torch has loaded it, in the formats of parameters: here they have those of masters."""
+        numbers = (number for group in state_dict["param_groups"] for number in group["params"])
+        parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+        for number, parameter in zip(numbers, parameters, strict=True):
+            for key, value in state_dict["state"].get(number, {}).items():
+                if isinstance(value, torch.Tensor) and value.is_floating_point():
+                    optimizer.state[parameter][key] = value.detach().to(torch.float32, copy=True)
+        self._has_kept = False
+
     # ---- What is kept
 
     def keep_first(self, core: Job) -> None:
@@ -173,7 +195,7 @@ class LocalOptimizers:
 
     def keep(self, core: Job) -> None:
         """Gives the job what is there now, with the step that is closed next, or under way."""
-        if self.state_bytes == 0:
+        if self.state_bytes == 0 or not self._own:
             return
         states = {tensor.name: dict(state) for tensor, state in self._states(self._own)}
         check_value(states, f"the state of {type(self._optimizers[0]).__name__}")
@@ -203,7 +225,7 @@ class LocalOptimizers:
             states = copy.deepcopy(self._initial) | states
         if step > 0 and self.state_bytes == 0:
             print(f"tierd: the optimizer's state begins anew at step {step}", file=sys.stderr, flush=True)
-        for tensor in self._own if self._is_by_tensor else self._tensors:
+        for tensor in self._own:
             if tensor.name in states:
                 tensor.optimizer.state[tensor.parameter] = states[tensor.name]
 
@@ -258,6 +280,10 @@ class LocalOptimizers:
 
 def _key(rank: int, piece: int) -> str:
     return f"tierd.optimizer.{rank}.{piece}"
+
+
+def _is_of_torch(kind: type[Optimizer]) -> bool:
+    return kind.__module__.split(".")[:2] == ["torch", "optim"]
 
 
 def _trained(optimizers: Sequence[Optimizer], model: nn.Module) -> Iterator[Tensor]:

@@ -115,7 +115,7 @@ class Rule:
 def translate(optimizer: Optimizer, job: TorchJob) -> None:
     """Makes the optimizer's steps those of the job."""
     wrapped = optimizer.__dict__.pop("step", None)
-    optimizer.__class__ = _translated(type(optimizer))  # type: ignore[arg-type]
+    optimizer.__class__ = _translated(type(optimizer), _Translated if job.local is None else _Local)  # type: ignore[arg-type]
     optimizer._patch_step_function()  # hooks of users and the profiler's range, as for every class of optimizers
     optimizer.tierd_job = job  # type: ignore[attr-defined]
     if job.local is None:
@@ -138,11 +138,11 @@ def _count_for_schedulers(optimizer: Optimizer) -> None:
 
 
 @functools.cache
-def _translated(kind: type[Optimizer]) -> type[Optimizer]:
-    return type(kind.__name__, (_Translated, kind), {"__module__": kind.__module__})
+def _translated(kind: type[Optimizer], how: type[_Stepping]) -> type[Optimizer]:
+    return type(kind.__name__, (how, kind), {"__module__": kind.__module__})
 
 
-class _Translated(Optimizer):
+class _Stepping(Optimizer):
     """What is common to optimizers whose steps are a job's."""
 
     tierd_job: TorchJob
@@ -240,3 +240,28 @@ class _Translated(Optimizer):
         with several optimizers all of them."""
         self.tierd_job.drop(self)
         super().zero_grad(set_to_none)
+
+
+class _Translated(_Stepping):
+    """One whose state is the daemon's."""
+
+
+class _Local(_Stepping):
+    """One that runs in the trainer, where its state is."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """As torch's, of all tensors, whichever rank has them: any rank may call it, and they have to fit in memory."""
+        job, own = self.tierd_job, self.state
+        assert job.local is not None
+        job.finish()
+        self.state = job.local.whole_state(job.core, self)
+        try:
+            return super().state_dict()
+        finally:
+            self.state = own
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As torch's, between two steps; all ranks call it. What is loaded is kept with the job from the next step on."""
+        assert self.tierd_job.local is not None
+        super().load_state_dict(state_dict)
+        self.tierd_job.local.take_loaded(self, state_dict)
