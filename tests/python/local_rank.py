@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import nn
@@ -93,23 +93,31 @@ def plain(ranks: list[int], kind: str) -> str:
     return hash_of(model, optimizers)
 
 
-def main(job: str, kind: str, stage: int, steps: int) -> None:
-    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+def train(
+    job: str, kind: str, stage: int, steps: int, rank: int, world_size: int, before: Callable[[int], object] = print
+) -> str:
+    """The hash of what a rank ends with; calls back before each step."""
     model = make_model()
     optimizers = make_optimizers(model, kind)
     schedulers = [torch.optim.lr_scheduler.ExponentialLR(each, 0.9) for each in optimizers]
-    model, optimizers = tierd.initialize(model, optimizers, job=job, stage=stage)
+    tierd.initialize(model, optimizers, job=job, stage=stage, rank=rank, world_size=world_size)
     print("from", tierd.job_of().membership.step, flush=True)
     for step in tierd.resumable(range(steps), *schedulers):
+        before(step)
         list(losses(model, step, world_size))[rank].backward()
         for optimizer, scheduler in zip(optimizers, schedulers, strict=True):
             optimizer.step()
             scheduler.step()
             optimizer.zero_grad()
-        print("step", step, flush=True)
     tierd.job_of().finish()
-    print("done", hash_of(model, optimizers), flush=True)
+    found = hash_of(model, optimizers)
     tierd.close()
+    return found
+
+
+def main(job: str, kind: str, stage: int, steps: int) -> None:
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    print(train(job, kind, stage, steps, rank, world_size, lambda step: print("step", step, flush=True)), flush=True)
 
 
 if __name__ == "__main__":
