@@ -50,7 +50,9 @@ class TorchJob:
         self.rule = opening.rule
         self.local = opening.local
         # SGD has them if any of its groups has momentum.
-        self.has_moments = any(group.get("momentum", True) for group in self.param_groups)
+        self.has_moments = self.rule.kind != _core.NONE and any(
+            group.get("momentum", True) for group in self.param_groups
+        )
         self.membership = Membership(core)
         self.units: list[Unit] = []
         self.position = Position(self)

@@ -229,22 +229,6 @@ class LocalOptimizers:
             if tensor.name in states:
                 tensor.optimizer.state[tensor.parameter] = states[tensor.name]
 
-    def read(self, core: Job) -> dict[torch.Tensor, dict[str, Any]]:
-        """The states of all ranks after the last step; those of this rank alone where they are not kept."""
-        if self.state_bytes == 0 or not self._has_kept:
-            return {tensor.parameter: copy.deepcopy(state) for tensor, state in self._states(self._tensors)}
-        states = {name: state for kept in self._read(core) for name, state in kept["tensors"].items()}
-        return {tensor.parameter: states[tensor.name] for tensor in self._tensors if tensor.name in states}
-
-    def load(self, optimizer: Optimizer, states: dict[torch.Tensor, dict[str, Any]]) -> None:
-        """Takes other states for one of the optimizers; they are kept with the next step."""
-        for tensor in self._own if self._is_by_tensor else self._tensors:
-            if tensor.optimizer is optimizer:
-                given = copy.deepcopy(states.get(tensor.parameter, {}))
-                state = {key: _wide(value, tensor.parameter.dtype) for key, value in given.items()}
-                optimizer.state[tensor.parameter] = state
-        self._has_kept = False
-
     def _kept(self, core: Job, step: int) -> dict[str, dict[str, Any]]:
         """The states that the job has, by the names of tensors; groups are set."""
         states: dict[str, dict[str, Any]] = {}

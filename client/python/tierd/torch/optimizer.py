@@ -79,7 +79,7 @@ def _kind_of(optimizer: Optimizer) -> int:
 def _plain_class(optimizer: Optimizer) -> type[Optimizer]:
     """Its class before `translate()`."""
     kind = type(optimizer)
-    return kind.__mro__[2] if issubclass(kind, _Translated) else kind
+    return kind.__mro__[2] if issubclass(kind, _Stepping) else kind
 
 
 @dataclass(frozen=True)
@@ -150,69 +150,6 @@ class _Stepping(Optimizer):
     # GradScaler leaves scaling and skipping to such, and tells the scale by the attribute grad_scale.
     _step_supports_amp_scaling = True
 
-    def state_dict(self) -> dict[str, Any]:
-        """As torch's, with copies of the moments, of float32: any rank may call it, and they have to fit in memory.
-
-        bfloat16 and float16 parameters also have `master`, their float32 values, where the optimizer is the daemon's.
-        """
-        job = self.tierd_job
-        if job.local is None:
-            states = optimizer_state.read(job, _NAMES[job.rule.kind])
-        else:
-            job.finish()
-            states = job.local.read(job.core)
-        own, self.state = self.state, defaultdict(dict, states)
-        try:
-            return super().state_dict()
-        finally:
-            self.state = own
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's, between two steps: all ranks call it, and the moments that rank 0 gives count.
-
-        A model's values come first, by its own load_state_dict(). tierd.Error: it is of another optimizer or another
-        architecture; the state cannot be stored; a rank was lost. Everything is then as it was, on all ranks.
-        ValueError: it has other groups. Where the optimizer runs in the trainer each rank takes its part, which counts
-        from the next step on.
-        """
-        job = self.tierd_job
-        if job.local is not None:
-            groups = self._groups_in(state_dict)
-            job.local.load(self, self._states_in(state_dict))
-        else:
-            with job.writing() as is_writer:
-                groups = self._groups_in(state_dict)
-                states = self._states_in(state_dict)
-                optimizer_state.check(_NAMES[job.rule.kind], state_dict["state"])
-                if is_writer:
-                    optimizer_state.write(job, _NAMES[job.rule.kind], states)
-        for group, loaded in zip(self.param_groups, groups, strict=True):
-            group.clear()
-            group.update(loaded)
-
-    def _groups_in(self, state_dict: dict[str, Any]) -> list[dict[str, Any]]:
-        """The groups as torch loads them; the optimizer stays as it is."""
-        before = dict(self.__dict__)
-        try:
-            super().load_state_dict({**state_dict, "state": {}})
-            kind, name = _kind_of(self), type(self).__name__
-            if kind != self.tierd_job.rule.kind and self.tierd_job.local is None:
-                raise Error(
-                    errno.ENOTSUP, f"tierd's {name} does not do what the checkpoint's groups say (amsgrad, maximize)"
-                )
-            return self.param_groups
-        finally:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-
-    def _states_in(self, state_dict: dict[str, Any]) -> dict[torch.Tensor, dict[str, Any]]:
-        numbers = (number for group in state_dict["param_groups"] for number in group["params"])
-        parameters = (parameter for group in self.param_groups for parameter in group["params"])
-        return {
-            parameter: state_dict["state"].get(number, {})
-            for number, parameter in zip(numbers, parameters, strict=True)
-        }
-
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Closes the step. It returns at once; each unit's next gather waits for its update.
 
@@ -244,6 +181,59 @@ class _Stepping(Optimizer):
 
 class _Translated(_Stepping):
     """One whose state is the daemon's."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """As torch's, with copies of the moments, of float32: any rank may call it, and they have to fit in memory.
+
+        bfloat16 and float16 parameters also have `master`, their float32 values.
+        """
+        states = optimizer_state.read(self.tierd_job, _NAMES[self.tierd_job.rule.kind])
+        own, self.state = self.state, defaultdict(dict, states)
+        try:
+            return super().state_dict()
+        finally:
+            self.state = own
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As torch's, between two steps: all ranks call it, and the moments that rank 0 gives count.
+
+        A model's values come first, by its own load_state_dict(). tierd.Error: it is of another optimizer or another
+        architecture; the state cannot be stored; a rank was lost. Everything is then as it was, on all ranks.
+        ValueError: it has other groups.
+        """
+        kind = _NAMES[self.tierd_job.rule.kind]
+        with self.tierd_job.writing() as is_writer:
+            groups = self._groups_in(state_dict)
+            states = self._states_in(state_dict)
+            optimizer_state.check(kind, state_dict["state"])
+            if is_writer:
+                optimizer_state.write(self.tierd_job, kind, states)
+        for group, loaded in zip(self.param_groups, groups, strict=True):
+            group.clear()
+            group.update(loaded)
+
+    def _groups_in(self, state_dict: dict[str, Any]) -> list[dict[str, Any]]:
+        """The groups as torch loads them; the optimizer stays as it is."""
+        before = dict(self.__dict__)
+        try:
+            super().load_state_dict({**state_dict, "state": {}})
+            if _kind_of(self) != self.tierd_job.rule.kind:
+                raise Error(
+                    errno.ENOTSUP,
+                    f"tierd's {type(self).__name__} does not do what the checkpoint's groups say (amsgrad, maximize)",
+                )
+            return self.param_groups
+        finally:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+
+    def _states_in(self, state_dict: dict[str, Any]) -> dict[torch.Tensor, dict[str, Any]]:
+        numbers = (number for group in state_dict["param_groups"] for number in group["params"])
+        parameters = (parameter for group in self.param_groups for parameter in group["params"])
+        return {
+            parameter: state_dict["state"].get(number, {})
+            for number, parameter in zip(numbers, parameters, strict=True)
+        }
 
 
 class _Local(_Stepping):
