@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -20,6 +21,9 @@ to_dlpack: Callable[[torch.Tensor], Any] = torch._C._to_dlpack
 _top_hooks: Callable[[bool], tuple[Pack, Unpack] | None] | None = getattr(
     torch._C._autograd, "_top_saved_tensors_default_hooks", None
 )
+
+# Within torch.jit.trace. Since 0.4; public as torch.jit.is_tracing(), without types.
+is_tracing: Callable[[], bool] = torch._C._is_tracing
 
 # Inside of a backward pass its number, else -1. Since 1.13.
 graph_task: Callable[[], int] = torch._C._current_graph_task_id
@@ -42,6 +46,18 @@ def push_saved_tensor_hooks(pack: Pack, unpack: Unpack) -> None:
 def top_saved_tensor_hooks() -> tuple[Pack, Unpack] | None:
     """The pair that this thread saves tensors through; None: there is none, or this torch does not tell."""
     return _top_hooks(False) if _top_hooks is not None else None
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def not_compiled(function: Function) -> Function:
+    """A hook that torch.compile calls, and does not look into. Since 2.7 it says why, where a graph may not break."""
+    options: dict[str, Any] = {"reason": "tierd gathers parameters here: compile blocks, or without fullgraph=True"}
+    if "reason" not in inspect.signature(torch.compiler.disable).parameters:
+        options = {}
+    hook: Function = torch.compiler.disable(function, **options)
+    return hook
 
 
 # Torch's own, which finds no gradients in a model on tierd, and would do nothing.

@@ -57,7 +57,7 @@ class Hooks:
         self._is_training: bool | None = None
         self.add(model, [])
         self._handles.append(
-            model.register_forward_pre_hook(torch.compiler.disable(self._beginning_of(model)), prepend=True)
+            model.register_forward_pre_hook(compat.not_compiled(self._beginning_of(model)), prepend=True)
         )
 
     # ---- Installing
@@ -75,8 +75,8 @@ class Hooks:
             if called is module and entered and entered[-1][0] is units:
                 self._leave(units, output)
 
-        self._handles.append(module.register_forward_pre_hook(torch.compiler.disable(before), prepend=True))
-        self._handles.append(module.register_forward_hook(torch.compiler.disable(after), always_call=True))
+        self._handles.append(module.register_forward_pre_hook(compat.not_compiled(before), prepend=True))
+        self._handles.append(module.register_forward_hook(compat.not_compiled(after), always_call=True))
 
     def train(self, unit: Unit) -> None:
         """Takes the gradients of the unit."""

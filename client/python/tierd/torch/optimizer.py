@@ -78,8 +78,7 @@ def _kind_of(optimizer: Optimizer) -> int:
 
 def _plain_class(optimizer: Optimizer) -> type[Optimizer]:
     """Its class before `translate()`."""
-    kind = type(optimizer)
-    return kind.__mro__[2] if issubclass(kind, _Stepping) else kind
+    return next(kind for kind in type(optimizer).__mro__ if not issubclass(kind, _Stepping))
 
 
 @dataclass(frozen=True)

@@ -159,6 +159,12 @@ class Unit:
         return value
 
     def _gather(self) -> None:
+        if compat.is_tracing():
+            raise Error(
+                errno.ENOTSUP,
+                f"{self.name} is gathered within torch.jit.trace, which would keep values that go again: trace a copy of the "
+                "model (copy.deepcopy), or use torch.compile",
+            )
         version, capsules = self.membership.capsules(self.index, self.name)
         with compat.without_torch_function():
             for tensor, capsule in enumerate(capsules):
