@@ -7,9 +7,11 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import compare
 from conftest import PATIENCE
@@ -17,6 +19,7 @@ from conftest import PATIENCE
 ROOT = Path(__file__).resolve().parents[2]
 RLHF_READER = ROOT / "examples" / "pytorch" / "rlhf_reader.py"
 PRETRAIN = ROOT / "examples" / "pytorch" / "pretrain.py"
+FINETUNE = ROOT / "examples" / "pytorch" / "finetune_lora.py"
 SIZES = ["--layers=2", "--width=64", "--context=32", "--batch=4", "--passes=2", "--warmup=4", "--log-every=1"]
 
 pytestmark = pytest.mark.usefixtures("daemon")
@@ -115,6 +118,32 @@ def test_a_policy_is_trained_by_what_another_process_samples_from_it() -> None:
     assert sampled == sorted(sampled)
     assert all(step < i for i, step in enumerate(sampled, start=1))
     assert sampled[-1] > 0
+
+
+def test_adapters_that_are_finetuned_learn_and_are_saved(text: Path, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    import transformers  # which takes seconds, and is in one of the two environments
+
+    sizes: dict[str, Any] = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
+    config = transformers.LlamaConfig(vocab_size=256, bos_token_id=0, eos_token_id=0, **sizes)
+    torch.manual_seed(0)
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path / "model")
+    options = ["--context=32", "--batch=4", "--passes=2", "--log-every=1", "--learning-rate=0.05", "--checkpoints"]
+    paths = [str(path) for path in (FINETUNE, tmp_path / "model", text)]
+    command = [sys.executable, *paths, *options, f"--save={tmp_path / 'adapters'}"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE)
+    losses = losses_in(done.stdout)
+    assert list(losses) == list(range(1, 41))
+    assert float(losses[40]) < float(losses[1]) - 0.05
+    adapters = load_file(tmp_path / "adapters" / "adapter_model.safetensors")
+    # Seven matrices in each of two layers; what comes second is zero until it is trained.
+    assert len(adapters) == 2 * 7 * 2
+    assert all(values.any() for values in adapters.values())
 
 
 def test_help_names_all_options() -> None:
