@@ -78,7 +78,8 @@ def _kind_of(optimizer: Optimizer) -> int:
 
 def _plain_class(optimizer: Optimizer) -> type[Optimizer]:
     """Its class before `translate()`."""
-    return next(kind for kind in type(optimizer).__mro__ if not issubclass(kind, _Stepping))
+    kinds = (kind for kind in type(optimizer).__mro__ if issubclass(kind, Optimizer))
+    return next(kind for kind in kinds if not issubclass(kind, _Stepping))
 
 
 @dataclass(frozen=True)
