@@ -5,21 +5,15 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import json
-import os
-import signal
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
+from support import daemon, gpt2, write_results
 from torch import nn
 
 import tierd.torch
@@ -41,25 +35,10 @@ def main() -> int:
     wanted = [name for name in measures if not arguments.names or name in arguments.names]
     results: list[dict[str, Any]] = []
     if wanted:
-        with daemon(arguments.tierd) as socket:
-            results = [measures[name](socket, arguments.quick) for name in wanted]
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results))
+        with daemon(arguments.tierd, 6 << 30) as node:
+            results = [measures[name](node.socket, arguments.quick) for name in wanted]
+    write_results(arguments.json, results)
     return 0
-
-
-@contextmanager
-def daemon(program: str) -> Iterator[str]:
-    """One of the bench's own, with room for all in memory."""
-    with tempfile.TemporaryDirectory(prefix="tierd-bench-", dir="/tmp") as folder:
-        socket = os.path.join(folder, "socket")
-        command = f"{program} --socket {socket} --state-dir {folder}/state --host-budget 6G --log-level warning"
-        process = subprocess.Popen(command.split())
-        try:
-            yield socket
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait()
 
 
 def result(name: str, value: float, unit: str, spread: float | None = None) -> dict[str, Any]:
@@ -71,10 +50,8 @@ def result(name: str, value: float, unit: str, spread: float | None = None) -> d
 
 def step_ratio(socket: str, is_quick: bool) -> dict[str, Any]:
     """A step of GPT-2, in bf16 with fp32 masters, over plain PyTorch's; in turns, by pairs."""
-    shape: dict[str, Any] = dict(n_layer=2, n_embd=64, n_head=2, vocab_size=256) if is_quick else {}
-    config = transformers.GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, **shape)
     text = torch.randint(0, 256, (4, 256))
-    plain, ours = plain_side(gpt2(config), text), tierd_side(gpt2(config), text, socket)
+    plain, ours = plain_side(gpt2(is_quick), text), tierd_side(gpt2(is_quick), text, socket)
     for side in (plain, ours):
         timed(side)
     ratios, selves = [], []
@@ -94,12 +71,6 @@ def timed(side: Callable[[], None]) -> float:
     start = time.perf_counter()
     side()
     return (time.perf_counter() - start) / STEPS
-
-
-def gpt2(config: transformers.GPT2Config) -> nn.Module:
-    torch.manual_seed(0)
-    model: nn.Module = transformers.GPT2LMHeadModel(config)
-    return model.to(torch.bfloat16).train()
 
 
 def plain_side(model: nn.Module, text: torch.Tensor) -> Callable[[], None]:

@@ -1,0 +1,104 @@
+"""How long a trainer that was killed takes to come back: bench_restart.py TIERD [--json FILE] [--quick] [NAME…]. run_bench runs
+it, in an environment that ./run makes. The trainer is a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from support import Daemon, daemon, gpt2, write_results
+
+import tierd.torch
+
+NAME = "torch_restart_s"
+LIMIT = 1.0
+KILLS = 5
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tierd")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--train", help=argparse.SUPPRESS)
+    parser.add_argument("names", nargs="*")
+    arguments = parser.parse_intermixed_args()
+    if arguments.train:
+        train(arguments.train, arguments.quick)
+        return 0
+    results: list[dict[str, Any]] = []
+    if not arguments.names or NAME in arguments.names:
+        with daemon(arguments.tierd, 6 << 30) as node:
+            results = [measured(node, arguments.quick)]
+    write_results(arguments.json, results)
+    return 0
+
+
+def measured(node: Daemon, is_quick: bool) -> dict[str, Any]:
+    """From kill -9 to the next step that is applied, less what the new trainer's interpreter and imports take."""
+    trainer, _, _ = begun(node, is_quick)
+    times = []
+    for _ in range(1 if is_quick else KILLS):
+        before = said(trainer)
+        killed = time.monotonic()
+        trainer.kill()
+        trainer.wait()
+        trainer, imports, after = begun(node, is_quick)
+        if after["step"] <= before["step"]:
+            raise RuntimeError(f"killed after step {before['step']}, it went on with step {after['step']}")
+        times.append(after["time"] - killed - imports)
+        step = f"a step alone takes {before['seconds']:.2f} s"
+        print(f"restart: {times[-1]:.2f} s beside {imports:.1f} s of imports; {step}", flush=True)
+    trainer.kill()
+    trainer.wait()
+    spread = max(times) / min(times)
+    return dict(name=NAME, value=statistics.median(times), unit="s", bound="most", limit=LIMIT, spread=spread)
+
+
+def begun(node: Daemon, is_quick: bool) -> tuple[subprocess.Popen[str], float, dict[str, Any]]:
+    """A trainer, how long it took until all was imported, and what it says of its first step."""
+    start = time.monotonic()
+    command = [sys.executable, __file__, "none", "--train", node.socket, *(["--quick"] if is_quick else [])]
+    trainer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    imported = said(trainer)["imported"] - start
+    return trainer, imported, said(trainer)
+
+
+def said(trainer: subprocess.Popen[str]) -> dict[str, Any]:
+    assert trainer.stdout
+    line = trainer.stdout.readline()
+    if not line:
+        raise RuntimeError(f"the trainer ended with status {trainer.wait()}")
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def train(socket: str, is_quick: bool) -> None:
+    """GPT-2, a batch of 1 × 256, until it is killed; says when each step is applied."""
+    # What the first model of its class imports is none of it.
+    gpt2(is_small=True)
+    print(json.dumps({"imported": time.monotonic()}), flush=True)
+    with tierd.torch.init():
+        model = gpt2(is_quick)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    tierd.torch.initialize(model, optimizer, job="bench-restart", socket=socket)
+    job = tierd.torch.job_of(model)
+    text = torch.randint(0, 256, (1, 256))
+    while True:
+        start = time.monotonic()
+        model(input_ids=text, labels=text).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        job.finish()
+        end = time.monotonic()
+        print(json.dumps({"step": job.core.state()["step"], "time": end, "seconds": end - start}), flush=True)
+
+
+sys.exit(main())
