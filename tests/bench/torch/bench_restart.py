@@ -28,10 +28,11 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--train", help=argparse.SUPPRESS)
+    parser.add_argument("--again", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_intermixed_args()
     if arguments.train:
-        train(arguments.train, arguments.quick)
+        train(arguments.train, arguments.quick, arguments.again)
         return 0
     results: list[dict[str, Any]] = []
     if not arguments.names or NAME in arguments.names:
@@ -50,7 +51,7 @@ def measured(node: Daemon, is_quick: bool) -> dict[str, Any]:
         killed = time.monotonic()
         trainer.kill()
         trainer.wait()
-        trainer, imports, after = begun(node, is_quick)
+        trainer, imports, after = begun(node, is_quick, is_again=True)
         if after["step"] <= before["step"]:
             raise RuntimeError(f"killed after step {before['step']}, it went on with step {after['step']}")
         times.append(after["time"] - killed - imports)
@@ -62,10 +63,13 @@ def measured(node: Daemon, is_quick: bool) -> dict[str, Any]:
     return dict(name=NAME, value=statistics.median(times), unit="s", bound="most", limit=LIMIT, spread=spread)
 
 
-def begun(node: Daemon, is_quick: bool) -> tuple[subprocess.Popen[str], float, dict[str, Any]]:
+def begun(
+    node: Daemon, is_quick: bool, *, is_again: bool = False
+) -> tuple[subprocess.Popen[str], float, dict[str, Any]]:
     """A trainer, how long it took until all was imported, and what it says of its first step."""
     start = time.monotonic()
     command = [sys.executable, __file__, "none", "--train", node.socket, *(["--quick"] if is_quick else [])]
+    command += ["--again"] if is_again else []
     trainer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     imported = said(trainer)["imported"] - start
     return trainer, imported, said(trainer)
@@ -80,12 +84,13 @@ def said(trainer: subprocess.Popen[str]) -> dict[str, Any]:
     return found
 
 
-def train(socket: str, is_quick: bool) -> None:
-    """GPT-2, a batch of 1 × 256, until it is killed; says when each step is applied."""
+def train(socket: str, is_quick: bool, is_again: bool) -> None:
+    """GPT-2, a batch of 1 × 256, until it is killed; says when each step is applied. One that is started anew leaves the values to
+    the job, which has them: making them takes seconds."""
     # What the first model of its class imports is none of it.
     gpt2(is_small=True)
     print(json.dumps({"imported": time.monotonic()}), flush=True)
-    with tierd.torch.init():
+    with tierd.torch.init(values=not is_again):
         model = gpt2(is_quick)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     tierd.torch.initialize(model, optimizer, job="bench-restart", socket=socket)
