@@ -3,6 +3,7 @@
 
 usage: peer.py adam ELEMENTS THREADS          its optimizer for processors, over arrays in memory
        peer.py step LAYERS ELEMENTS THREADS FOLDER    a step of ZeRO-3, whose optimizer state lies in the folder
+       peer.py train LAYERS WIDTH WORDS THREADS FOLDER     the same of a GPT-2 with so many, with forward and backward pass
 
 The first line that it writes is "ready VERSIONS", or "missing WHAT AND WHENCE". Then it reads lines "WHAT SECONDS", and answers
 each with a rate in elements a second.
@@ -50,15 +51,16 @@ def begin_again(threads):
 
 def missing(task):
     """What DeepSpeed or its operators lack, and where to get it; None if nothing."""
-    absent = [name for name in ("torch", "deepspeed") if importlib.util.find_spec(name) is None]
+    needed = ["torch", "deepspeed"] + (["transformers"] if task == "train" else [])
+    absent = [name for name in needed if importlib.util.find_spec(name) is None]
     if absent:
-        return (f"{sys.executable} has no {' and no '.join(absent)}: python3 -m venv VENV && VENV/bin/pip install torch deepspeed, "
+        return (f"{sys.executable} has no {' and no '.join(absent)}: python3 -m venv VENV && VENV/bin/pip install {' '.join(needed)}, "
                 "then TIERD_BENCH_PYTHON=VENV/bin/python ./run bench")
     if not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
         return "DeepSpeed compiles its operators, and Python.h is not there: apt-get install python3-dev"
     if not shutil.which("c++"):
         return "DeepSpeed compiles its operators, and c++ is not there: apt-get install g++"
-    if task == "step":
+    if task in ("step", "train"):
         if not can_lock():
             return f"DeepSpeed locks its buffers, and {LOCKED_BYTES >> 20} MiB may not be locked here: ulimit -l unlimited, or as root"
         from deepspeed.ops.op_builder import AsyncIOBuilder
@@ -115,45 +117,76 @@ def make_model(layers, elements):
     return torch.nn.Sequential(*(Layer() for _ in range(layers)))
 
 
+def make_engine(model, folder):
+    """ZeRO-3: parameters in bf16 and in memory, fp32 master and moments in files of the folder, into which the gradients go, too."""
+    import deepspeed
+    import torch
+    torch.distributed.init_process_group("gloo", f"file://{folder}/rendezvous", rank=0, world_size=1)
+    return deepspeed.initialize(model=model, model_parameters=model.parameters(), config={
+        "train_micro_batch_size_per_gpu": 1,
+        "steps_per_print": 1 << 30,
+        "bf16": {"enabled": True},
+        "optimizer": {"type": "AdamW", "params": ADAMW},
+        "zero_optimization": {
+            "stage": 3,
+            "sub_group_size": GROUP_ELEMENTS,
+            "offload_optimizer": {"device": "nvme", "nvme_path": folder, "pipeline_read": True, "pipeline_write": True,
+                                  "buffer_count": BUFFERS},
+        },
+        "aio": AIO,
+    })[0]
+
+
+def check_that_it_trains(work):
+    """The first step makes the moments."""
+    import torch
+    first = next(work.engine.module.parameters())
+    # As the next forward pass will see it.
+    before = first.ds_tensor.detach().clone()
+    for _ in range(2):
+        work.run("warm", 0)
+    assert not torch.equal(before, first.ds_tensor), "DeepSpeed's steps change nothing"
+
+
 class Step:
-    """A step of ZeRO-3: parameters in bf16 and in memory, fp32 master and moments in files, into which the gradients go, too. A
-    run is one step, from the end of the backward pass until DeepSpeed has written its state; nobody flushes it."""
+    """A run is one step, from the end of the backward pass until DeepSpeed has written its state; nobody flushes it."""
 
     def __init__(self, layers, elements, folder):
-        import deepspeed
         import torch
-        torch.distributed.init_process_group("gloo", f"file://{folder}/rendezvous", rank=0, world_size=1)
-        model = make_model(layers, elements)
         self.elements = layers * elements
         self.nothing = torch.zeros((), dtype=torch.bfloat16)
-        self.engine = deepspeed.initialize(model=model, model_parameters=model.parameters(), config={
-            "train_micro_batch_size_per_gpu": 1,
-            "steps_per_print": 1 << 30,
-            "bf16": {"enabled": True},
-            "optimizer": {"type": "AdamW", "params": ADAMW},
-            "zero_optimization": {
-                "stage": 3,
-                "sub_group_size": GROUP_ELEMENTS,
-                "offload_optimizer": {"device": "nvme", "nvme_path": folder, "pipeline_read": True, "pipeline_write": True,
-                                      "buffer_count": BUFFERS},
-            },
-            "aio": AIO,
-        })[0]
-        before = self.first_values()
-        # The first step makes the moments.
-        for _ in range(2):
-            self.run("step", 0)
-        assert not torch.equal(before, self.first_values()), "DeepSpeed's steps change nothing"
-
-    def first_values(self):
-        """Of the first layer, as the next forward pass will see it."""
-        return next(self.engine.module.parameters()).ds_tensor.detach().clone()
+        self.engine = make_engine(make_model(layers, elements), folder)
+        check_that_it_trains(self)
 
     def run(self, _what, _seconds):
         self.engine.backward(self.engine(self.nothing))
         start = time.monotonic()
         self.engine.step()
         return self.elements / (time.monotonic() - start)
+
+
+class Train:
+    """Steps of a GPT-2, with all that is in them; the next one begins when DeepSpeed has written its state, which nobody flushes."""
+
+    def __init__(self, layers, width, words, folder):
+        import torch
+        import transformers
+        torch.manual_seed(0)
+        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
+            n_layer=layers, n_embd=width, n_head=width // 64, vocab_size=words, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+            bos_token_id=0, eos_token_id=0, use_cache=False))
+        self.elements = sum(parameter.numel() for parameter in model.parameters())
+        self.text = torch.randint(0, 256, (4, 256))
+        self.engine = make_engine(model.train(), folder)
+        check_that_it_trains(self)
+
+    def run(self, _what, seconds):
+        start, count = time.monotonic(), 0
+        while count == 0 or time.monotonic() - start < seconds:
+            self.engine.backward(self.engine(input_ids=self.text, labels=self.text).loss)
+            self.engine.step()
+            count += 1
+        return count * self.elements / (time.monotonic() - start)
 
 
 def versions():
@@ -163,7 +196,8 @@ def versions():
 
 
 def main():
-    task, numbers, folder = sys.argv[1], [int(number) for number in sys.argv[2:5]], sys.argv[5:]
+    task, words = sys.argv[1], sys.argv[2:]
+    numbers, folder = [int(word) for word in words if word.isdigit()], [word for word in words if not word.isdigit()]
     begin_again(str(numbers[-1]))
     # The libraries write a lot to standard output: let it be read by people.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
@@ -174,7 +208,7 @@ def main():
     if lack:
         print("missing", lack, file=answers, flush=True)
         return
-    work = Adam(numbers[0]) if task == "adam" else Step(numbers[0], numbers[1], *folder)
+    work = {"adam": Adam, "step": Step, "train": Train}[task](*numbers[:-1], *folder)
     print("ready", versions(), file=answers, flush=True)
     for line in sys.stdin:
         what, seconds = line.split()

@@ -1,0 +1,142 @@
+"""Training GPT-2 with its optimizer's state on NVMe, beside DeepSpeed's ZeRO-3, on the same disk and in turns: bench_deepspeed.py
+TIERD [--json FILE] [--quick] [NAME…]. run_bench runs it, in an environment that ./run makes; DeepSpeed is in another one, that
+TIERD_BENCH_PYTHON names, and does what peer.py says."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from support import SHAPES, Daemon, count_of, daemon, gpt2, wait_for_last_step, write_results
+
+import tierd.torch
+from tierd import _core
+
+PAIRS = 9
+SECONDS = 4.0  # of a turn, at least
+LIMIT = 2.5
+MOMENTS = {"torch_vs_deepspeed": "fp32", "torch_vs_deepspeed_int8": "int8"}
+NVME_BYTES = 6 << 30
+
+
+class Peer:
+    """DeepSpeed in a process of its own; missing: what it lacks here, or None."""
+
+    def __init__(self, folder: str, is_quick: bool) -> None:
+        program = os.environ.get("TIERD_BENCH_PYTHON", "python3")
+        command = [program, str(Path(__file__).parents[1] / "peer.py"), "train", *map(str, SHAPES[is_quick])]
+        # The package's PYTHONPATH is not for it.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        Path(folder).mkdir()
+        self.process = subprocess.Popen(
+            [*command, str(os.cpu_count()), folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        word, _, rest = self.answer().partition(" ")
+        self.missing = rest if word == "missing" else None
+        if self.missing is None:
+            print(f"torch_vs_deepspeed: {rest}", flush=True)
+
+    def answer(self) -> str:
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"DeepSpeed ended with status {self.process.wait()}")
+        return line.strip()
+
+    def run(self, seconds: float) -> float:
+        """Parameters a second."""
+        assert self.process.stdin
+        self.process.stdin.write(f"train {seconds}\n")
+        self.process.stdin.flush()
+        return float(self.answer())
+
+    def stop(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tierd")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("names", nargs="*")
+    arguments = parser.parse_intermixed_args()
+    wanted = [name for name in MOMENTS if not arguments.names or name in arguments.names]
+    results: list[dict[str, Any]] = []
+    if wanted:
+        with daemon(arguments.tierd, 2 << 30, NVME_BYTES) as node:
+            peer = Peer(f"{node.disk}/deepspeed", arguments.quick)
+            try:
+                results = [measured(name, node, peer, arguments.quick) for name in wanted]
+            finally:
+                peer.stop()
+    write_results(arguments.json, results)
+    return 0
+
+
+def measured(name: str, node: Daemon, peer: Peer, is_quick: bool) -> dict[str, Any]:
+    if peer.missing is not None:
+        return dict(name=name, skipped=peer.missing)
+    ours = Ours(name, node.socket, is_quick)
+    seconds = 0.1 if is_quick else SECONDS
+    ours.run(seconds)
+    ratios, selves = [], []
+    for pair in range(1 if is_quick else PAIRS):
+        # Who is first changes, and neither is always beside its own.
+        order: list[Ours | Peer] = [ours, peer, peer, ours] if pair % 2 else [peer, ours, ours, peer]
+        rates = [(side, side.run(seconds)) for side in order]
+        mine = [rate for side, rate in rates if side is ours]
+        theirs = [rate for side, rate in rates if side is peer]
+        ratios.append(sum(mine) / sum(theirs))
+        selves.append(max(theirs) / min(theirs))
+        print(f"{name}: tierd {sum(mine) / 2e6:.1f}, DeepSpeed {sum(theirs) / 2e6:.1f} M parameters/s", flush=True)
+    ours.stop()
+    value, spread = statistics.median(ratios), statistics.median(selves)
+    return dict(name=name, value=value, unit="ratio", bound="least", limit=LIMIT, spread=spread)
+
+
+class Ours:
+    """Like DeepSpeed it has parameters and gradients in memory; a turn is over when its last step is durable."""
+
+    def __init__(self, name: str, socket: str, is_quick: bool) -> None:
+        self.model = gpt2(is_quick)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
+        self.text = torch.randint(0, 256, (4, 256))
+        tierd.torch.initialize(
+            self.model,
+            self.optimizer,
+            job=name,
+            socket=socket,
+            moments=MOMENTS[name],
+            parameter_placement=_core.PLACE_HOST,
+        )
+
+    def run(self, seconds: float) -> float:
+        """Parameters a second."""
+        start, count = time.perf_counter(), 0
+        while count == 0 or time.perf_counter() - start < seconds:
+            self.model(input_ids=self.text, labels=self.text).loss.backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            count += 1
+        wait_for_last_step(self.model, is_durable=True)
+        return count * count_of(self.model) / (time.perf_counter() - start)
+
+    def stop(self) -> None:
+        tierd.torch.close(self.model)
+
+
+sys.exit(main())
