@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import tierd.torch as tierd
 from conftest import PATIENCE
 from models import CASES, Case
 from tierd import Error
-from tierd.torch import scratch
+from tierd.torch import pages, scratch
 from tierd.torch.scratch import is_scratch
 
 MIB = 1 << 20
@@ -91,6 +92,26 @@ def test_what_is_not_worked_on_leaves_the_memory(folder: Path, monkeypatch: pyte
         assert 0 < resident(folder) <= 2 * MIB
     assert resident(folder) == 0
     assert all(parameter.std() > 0.9 for parameter in model.parameters())
+
+
+def test_what_is_being_made_is_waited_for_before_it_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+
+    class Making:
+        """Pages that another thread is about to make."""
+
+        def cancel(self) -> bool:
+            return False
+
+        def result(self) -> None:
+            events.append("made")
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", lambda *arguments: Making())
+    monkeypatch.setattr(pages, "take_out", lambda *arguments: events.append("out"))
+    with tierd.init():
+        nn.Linear(64, 64)
+    assert events == ["made", "out"] * (len(events) // 2)
+    assert events
 
 
 class Kept(nn.Module):
@@ -223,7 +244,7 @@ def test_a_new_job_is_refused_values_that_are_not_there() -> None:
 RANK = """
 import torch, tierd.torch as tierd
 from torch import nn
-from tierd.torch import scratch
+from tierd.torch import pages, scratch
 scratch.LEAST_BYTES = 256
 torch.manual_seed(5)
 with tierd.init():
@@ -317,6 +338,28 @@ def test_writing_to_a_loaded_parameter_leaves_its_file_alone(stored: tuple[nn.Mo
         model = text_model()
     tierd.from_pretrained(model, path)
     assert_equal(model, source)
+
+
+def test_what_has_been_read_leaves_the_memory_but_nothing_that_was_written(stored: tuple[nn.Module, Path]) -> None:
+    source, path = stored
+    with tierd.init(values=False):
+        model = text_model()
+    tierd.from_pretrained(model, path)
+    assert_equal(model, source)
+    assert resident(path) > 0
+    for parameter in model.parameters():
+        pages.rest(parameter)
+    assert resident(path) == 0
+    weight = model.get_parameter("transformer.wte.weight")
+    with torch.no_grad():
+        weight.add_(1.0)
+    expected = weight.detach().clone()
+    pages.rest(weight)
+    assert torch.equal(weight, expected)
+    memory = torch.rand(1 << 20)
+    expected = memory.clone()
+    pages.rest(memory)
+    assert torch.equal(memory, expected)
 
 
 def test_a_checkpoint_of_the_base_model_serves_the_whole_one(stored: tuple[nn.Module, Path], folder: Path) -> None:

@@ -24,10 +24,10 @@ from tierd.torch.hooks import Hooks
 from tierd.torch.local import LocalOptimizers
 from tierd.torch.membership import Membership, Standing
 from tierd.torch.opening import Opening
+from tierd.torch.pages import rest
 from tierd.torch.progress import bar
 from tierd.torch.ranges import in_range
 from tierd.torch.resume import Position
-from tierd.torch.scratch import rest
 from tierd.torch.state_dicts import copy_state_dicts, install_loading, uninstall_loading
 from tierd.torch.step import Step
 from tierd.torch.storage import Unit, place_of

@@ -13,10 +13,11 @@ from torch import nn
 from tierd._core import Error
 from tierd.torch import compat
 from tierd.torch.meta import replace
+from tierd.torch.pages import rest
 from tierd.torch.progress import bar
 from tierd.torch.ranks import from_environment
 from tierd.torch.safetensors import Stored, files_of, tensors_of
-from tierd.torch.scratch import LEAST_BYTES, Scratch, is_scratch, rest
+from tierd.torch.scratch import LEAST_BYTES, Scratch, is_scratch
 from tierd.torch.storage import place_of
 
 # So many names are in an error; the rest is counted.
@@ -134,26 +135,27 @@ def _listed(items: list[str]) -> str:
 
 
 def _load(tensor: torch.Tensor, stored: Stored, files: Scratch) -> None:
+    values = stored.values()
     if not isinstance(tensor, nn.Parameter):
         # Buffers stay in the trainer, so they have memory of their own.
         if tensor.is_meta:
-            torch.utils.swap_tensors(tensor, stored.values().to(tensor.dtype, copy=True))
+            torch.utils.swap_tensors(tensor, values.to(tensor.dtype, copy=True))
         else:
-            tensor.copy_(stored.values())
+            tensor.copy_(values)
     elif tensor.is_meta:
         # Rank 0 gives a new job its values.
         if from_environment()[0] == 0:
-            replace(tensor, _converted(stored, tensor.dtype, files))
-    elif is_scratch(tensor) and stored.dtype == tensor.dtype and not compat.is_storage_shared(tensor):
-        tensor.data = stored.values()
+            replace(tensor, _converted(values, tensor.dtype, files))
+    elif is_scratch(tensor) and values.dtype == tensor.dtype and not compat.is_storage_shared(tensor):
+        tensor.data = values
     else:
-        tensor.copy_(stored.values())
+        tensor.copy_(values)
         rest(tensor)
+    rest(values)
 
 
-def _converted(stored: Stored, dtype: torch.dtype, files: Scratch) -> torch.Tensor:
-    values = stored.values()
-    if stored.dtype == dtype:
+def _converted(values: torch.Tensor, dtype: torch.dtype, files: Scratch) -> torch.Tensor:
+    if values.dtype == dtype:
         return values
     if values.numel() * dtype.itemsize < LEAST_BYTES:
         return values.to(dtype)

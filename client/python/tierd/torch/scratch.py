@@ -7,16 +7,14 @@ writes what is not used to the disk when memory is short. The file goes with the
 
 from __future__ import annotations
 
-import array
 import ctypes
 import errno
 import math
-import mmap
 import os
 import sys
 import tempfile
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -25,7 +23,7 @@ import torch
 from torch import nn
 
 from tierd._core import Error
-from tierd.torch import compat
+from tierd.torch import compat, pages
 
 # Smaller parameters stay in memory: a process may have some ten thousand mappings.
 LEAST_BYTES = 1 << 20
@@ -33,16 +31,6 @@ LEAST_BYTES = 1 << 20
 WINDOW_BYTES = 64 << 20
 # By which a mapping of ours is known: the name under which its file was mapped.
 _NAME = "/proc/self/fd/"
-# Looked at as one when a parameter is copied that may not have been written yet.
-_PIECE_BYTES = 1 << 20
-# Of an entry of /proc/self/pagemap: the page is in memory, or swapped out.
-_IS_THERE = 1 << 62
-
-# Since Linux 5.14; Python does not have it.
-_MADV_POPULATE_WRITE = 23
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class Scratch:
@@ -62,7 +50,7 @@ class Scratch:
             )
         self._recent: dict[int, torch.UntypedStorage] = {}
         self._filler = ThreadPoolExecutor(1, "tierd-init")
-        self._filling: dict[int, Future[int]] = {}
+        self._filling: dict[int, Future[None]] = {}
         self._waiting: list[weakref.ref[nn.Parameter]] = []
         self._moved: list[weakref.ref[nn.Parameter]] = []
 
@@ -138,7 +126,7 @@ class Scratch:
         filling = self._filling.pop(address, None)
         if filling is not None and not filling.cancel():
             filling.result()
-        _leave_memory(storage)
+        pages.take_out(address, storage.nbytes())
 
     def finish(self) -> list[nn.Parameter]:
         """Nothing of the model stays in the process' memory but what is small. Its large parameters."""
@@ -164,20 +152,9 @@ def is_scratch(tensor: torch.Tensor) -> bool:
         return False
 
 
-def rest(tensor: torch.Tensor) -> None:
-    """What lies in a file of init() leaves the process' memory until it is used again; nothing else changes."""
-    if is_scratch(tensor):
-        _leave_memory(tensor.untyped_storage())
-
-
-def _leave_memory(storage: torch.UntypedStorage) -> None:
-    # Of a shared mapping this takes no values: they stay in the page cache, until they are on the disk.
-    _libc.madvise(storage.data_ptr(), storage.nbytes(), mmap.MADV_DONTNEED)
-
-
-def _fill(storage: torch.UntypedStorage) -> int:
-    """Makes all pages at once; a kernel that cannot makes each when it is written."""
-    return int(_libc.madvise(storage.data_ptr(), storage.nbytes(), _MADV_POPULATE_WRITE))
+def _fill(storage: torch.UntypedStorage) -> None:
+    # The storage comes along, so that no other memory can lie there meanwhile.
+    pages.make(storage.data_ptr(), storage.nbytes())
 
 
 def _is_movable(parameter: nn.Parameter) -> bool:
@@ -190,38 +167,11 @@ def _is_movable(parameter: nn.Parameter) -> bool:
     return size >= LEAST_BYTES and storage.nbytes() == size and storage.filename is None
 
 
-# ---- Copying what was written
-
-
 def _copy(source: torch.Tensor, target: torch.Tensor) -> None:
     """Copies a storage to one of zeros. What torch.empty() gave, and nobody has written, takes no memory for it."""
     here, there = source.untyped_storage(), target.untyped_storage()
-    for first, size in _written(here.data_ptr(), here.nbytes()):
+    for first, size in pages.written(here.data_ptr(), here.nbytes()):
         ctypes.memmove(there.data_ptr() + first, here.data_ptr() + first, size)
-
-
-def _written(address: int, size: int) -> Iterator[tuple[int, int]]:
-    """The pieces, by offset and size, of which some page is there. A large allocation that nobody wrote has none."""
-    page = mmap.PAGESIZE
-    first, last = address // page, (address + size - 1) // page
-    entries = _page_entries(first, last - first + 1)
-    step = _PIECE_BYTES // page
-    for i in range(0, len(entries), step):
-        if max(entries[i : i + step]) >= _IS_THERE:
-            begin = max(0, (first + i) * page - address)
-            yield begin, min(size, (first + i + step) * page - address) - begin
-
-
-def _page_entries(first: int, count: int) -> array.array[int]:
-    """What the kernel has about pages of this process; where it does not tell, they count as written."""
-    entries = array.array("Q")
-    try:
-        with Path("/proc/self/pagemap").open("rb", buffering=0) as file:
-            file.seek(first * entries.itemsize)
-            entries.frombytes(file.read(count * entries.itemsize))
-    except OSError:
-        pass
-    return entries if len(entries) == count else array.array("Q", [_IS_THERE]) * count
 
 
 def _is_in_memory(folder: str) -> bool:
