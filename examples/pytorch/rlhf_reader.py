@@ -56,7 +56,7 @@ def write(policy: nn.Module) -> Tensor:
     return text
 
 
-def sample(socket: str, options: argparse.Namespace, samples: Queue[tuple[int, Tensor]]) -> None:
+def sample(socket: str, options: argparse.Namespace, samples: Queue[tuple[int, list[list[int]]]]) -> None:
     """The other process: it writes with the policy as it is, over and over."""
     torch.manual_seed(1)
     # Without memory of its own for first values: all of them come from the job.
@@ -65,10 +65,10 @@ def sample(socket: str, options: argparse.Namespace, samples: Queue[tuple[int, T
     with tierd.follow(policy, job=options.job, socket=socket, wait_s=60) as follower:
         while True:
             step = follower.refresh()
-            samples.put((step, write(policy)))
+            samples.put((step, write(policy).tolist()))
 
 
-def train(socket: str, options: argparse.Namespace, samples: Queue[tuple[int, Tensor]]) -> None:
+def train(socket: str, options: argparse.Namespace, samples: Queue[tuple[int, list[list[int]]]]) -> None:
     torch.manual_seed(0)
     policy: nn.Module = Policy(options.width)
     # What the policy is to stay near to: a job of its own, which is never stepped.
@@ -79,7 +79,8 @@ def train(socket: str, options: argparse.Namespace, samples: Queue[tuple[int, Te
     policy, optimizer = tierd.initialize(policy, optimizer, job=options.job, max_grad_norm=1.0, socket=socket)
     reference, _ = tierd.initialize(reference, nothing, job=f"{options.job}-reference", socket=socket)
     for i in range(1, options.steps + 1):
-        step, text = samples.get(timeout=300)
+        step, letters = samples.get(timeout=300)
+        text = torch.tensor(letters)
         reward = (text[:, 1:] == WANTED).float().mean(dim=1)
         advantage = (reward - reward.mean()) / (reward.std() + 1e-6)
         ours, theirs = Categorical(logits=policy(text[:, :-1])), Categorical(logits=reference(text[:, :-1]))

@@ -403,7 +403,7 @@ def accelerated(job: str | None, stop: int = -1) -> dict[str, torch.Tensor]:
     if job is not None:
         model, optimizer = tierd.torch.initialize(model, optimizer, job=job)
         model = accelerator.prepare_model(model, device_placement=False, evaluation_mode=True)
-        optimizer, loader = accelerator.prepare(optimizer, loader)
+        optimizer, loader = accelerator.prepare(optimizer, loader, device_placement=[False, True])
     else:
         model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     for _ in range(2):

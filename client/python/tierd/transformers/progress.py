@@ -61,7 +61,8 @@ class Progress(TrainerCallback):
         # What this process has left in the middle, if it has trained before.
         self.is_repeating = False
         job.finish()
-        job.drop()
+        for optimizer in job.optimizers:
+            job.drop(optimizer)
         job.go_on()
         self._step = job.core.state()["step"]
         if self._step > 0:

@@ -80,11 +80,19 @@ class Trainer(transformers.Trainer):
         super().create_accelerator_and_postprocess()
         # The daemon sums over the ranks: what DistributedDataParallel would do. All else that is done to a model is done.
         self.accelerator.prepare_model = functools.partial(self._prepare_model, self.accelerator.prepare_model)
+        self.accelerator.prepare_optimizer = functools.partial(
+            self._prepare_optimizer, self.accelerator.prepare_optimizer
+        )
 
     @staticmethod
     def _prepare_model(prepare: Any, model: nn.Module, **options: Any) -> nn.Module:
         prepared: nn.Module = prepare(model, device_placement=False, evaluation_mode=True)
         return prepared
+
+    @staticmethod
+    def _prepare_optimizer(prepare: Any, optimizer: torch.optim.Optimizer, device_placement: bool | None = None) -> Any:
+        # To move it, accelerate loads its state dict: all moments would be read, and written again as a change of the job.
+        return prepare(optimizer, device_placement=False)
 
     # ---- Training
 
