@@ -184,7 +184,7 @@ CASES = [
                  (WRITE, number(1, JOB) + number(3, BEYOND) + number(5, 1), "EINVAL", f"no tensor {BEYOND}"),
                  (WRITE, number(1, JOB) + number(4, -1) + number(5, 2), "ERANGE", "are beyond"),
                  (WRITE, number(1, JOB) + number(5, 1) + data(220, "x"), "ENODATA", "there is no state"),
-                 (WRITE, number(1, JOB) + number(5, 1) + data(220, "m") + number(221, -1), "EINVAL", "no unit is updated"),
+                 (WRITE, number(1, JOB) + number(5, 1) + data(220, "m") + number(221, -1), "EINVAL", "no tensor is updated"),
                  (WRITE, number(1, JOB) + number(5, 1) + data(220, "master"), "EINVAL", "no state of the optimizer"),
                  (WRITE_BEGIN, here(), "EBUSY", "tierd_write_end first"), (STEP, here() + data(3, rates()), "EBUSY", "tierd_write_end first"),
                  (FINISH, here(), "EBUSY", "closed none"), (WRITE_END, here(_2=9), "ESTALE", "")), GONE),
