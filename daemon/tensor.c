@@ -159,7 +159,8 @@ static bool check_first_values(struct pending *pending, const Tierd__Wire__Tenso
 
 static bool check_write(struct pending *pending, const Tierd__Wire__TensorWrite *write)
 {
-	const struct job *job = pending->member->job;
+	const struct member *member = pending->member;
+	const struct job *job = member->job;
 	bool is_wide = *write->state || write->is_master, is_open = job->writing == WRITING_OPEN;
 
 	if (job->phase == JOB_BROKEN)
@@ -167,6 +168,10 @@ static bool check_write(struct pending *pending, const Tierd__Wire__TensorWrite 
 	if (job->phase == JOB_TRAINED && job->options.optimizer->is_by_owner && !*write->state && !is_open)
 		return check_masters(pending, write);
 	if (job->phase > JOB_FILLING && !is_open) {
+		/* Its writing may have ended with another rank. */
+		if ((member->epoch != 0 || member->has_reconnected) &&
+		    !job_check_live(pending, member->epoch))
+			return false;
 		pending_error(pending, -EBUSY,
 			      "job %s has been ready already: its tensors have values; others are written "
 			      "between tierd_write_begin and tierd_write_end",

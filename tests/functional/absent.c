@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/float16.h"
 #include "crash_support.h"
 
 #define TENSORS 5
@@ -89,7 +90,7 @@ static float gradient(uint64_t step, unsigned batch, uint32_t rank, unsigned ten
 
 static void put(void *values, uint32_t format, uint64_t at, float value)
 {
-	_Float16 half = (_Float16)value;
+	uint16_t half = float16_from_float(value);
 
 	if (format == TIERD_FP32)
 		((float *)values)[at] = value;

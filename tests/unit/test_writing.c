@@ -489,7 +489,7 @@ static void a_rank_that_dies_before_all_have_ended_costs_what_was_written(void *
 	}
 }
 
-/* In the middle of a write, too. */
+/* In the middle of a write, too, and before the next one. */
 static void a_write_that_is_under_way_when_a_rank_dies_is_told_so(void **state)
 {
 	uint32_t numbers[2], write;
@@ -500,6 +500,8 @@ static void a_write_that_is_under_way_when_a_rank_dies_is_told_so(void **state)
 	put(&ranks[0], 1000);
 	write = actor_send_masters(&ranks[0], 0, 0, 0, 1000);
 	actor_die(&ranks[1]);
+	assert_int_equal(actor_await(&ranks[0], write, 0)->status, -ESTALE);
+	write = actor_send_masters(&ranks[0], 0, 0, 0, 1000);
 	assert_int_equal(actor_await(&ranks[0], write, 0)->status, -ESTALE);
 	expect_as_before(before, &placements[0]);
 	end();
