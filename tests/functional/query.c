@@ -34,7 +34,8 @@ static void require_views_within(struct tierd_job *job, const struct tierd_view 
 int main(void)
 {
 	struct tierd_job_options options = support_options("query", 0, 1);
-	struct tierd_job *job = support_join(support_connect(), &options, 3);
+	struct tierd_node *node = support_connect();
+	struct tierd_job *job = support_join(node, &options, 3);
 	struct tierd_mappings mappings = TIERD_MAPPINGS_INIT;
 	struct tierd_view view, gradients;
 	uint64_t leases;
@@ -56,5 +57,6 @@ int main(void)
 	OK(tierd_release_all(job));
 	expect_leases(job, TIERD_ALL, 0);
 	OK(tierd_job_close(job));
+	tierd_disconnect(node);
 	return 0;
 }
