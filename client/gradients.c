@@ -406,10 +406,14 @@ static int check_absent(const struct tierd_job *job, uint32_t index, const struc
 
 static void clear_absent(const struct unit *unit, const bool *absent, char *address)
 {
-	for (uint32_t i = 0; i < unit->tensor_count; i++)
-		if (absent[i] && unit->gradient_offsets[i] != UINT64_MAX)
+	for (uint32_t i = 0; i < unit->tensor_count; i++) {
+		const struct tensor_layout *tensor = &unit->tensors[i];
+
+		if (absent[i] && section_is_trainable(tensor->section))
 			memset(address + unit->gradient_offsets[i], 0,
-			       unit->tensors[i].elements * section_element_bytes(unit->tensors[i].section));
+			       tensor->elements *
+				       unit_layout_gradient_element(&unit->layout, tensor->section));
+	}
 }
 
 /* What nobody has a gradient of is summed and measured like the rest. Without the lock, as above. */

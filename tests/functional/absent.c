@@ -23,13 +23,13 @@
 /* The last one is a unit of its own in either job. */
 static const struct {
 	const char *name;
-	uint32_t format, group;
+	uint32_t format, gradient_format, group;
 	uint64_t elements;
-} tensors[TENSORS] = { { "a", TIERD_BF16, 0, 3000 },
-		       { "b", TIERD_FP32, 1, LARGEST },
-		       { "frozen", TIERD_FP32, 0, 500 },
-		       { "c", TIERD_FP16, 2, 1000 },
-		       { "d", TIERD_BF16, 0, 5000 } };
+} tensors[TENSORS] = { { "a", TIERD_BF16, TIERD_FP32, 0, 3000 },
+		       { "b", TIERD_FP32, TIERD_FP32, 1, LARGEST },
+		       { "frozen", TIERD_FP32, TIERD_FP32, 0, 500 },
+		       { "c", TIERD_FP16, TIERD_FP16, 2, 1000 },
+		       { "d", TIERD_BF16, TIERD_BF16, 0, 5000 } };
 
 struct setting {
 	const char *name;
@@ -140,6 +140,7 @@ static void define(const struct training *training, struct tierd_job *job, bool 
 		all[i] = (struct tierd_tensor)TIERD_TENSOR_INIT;
 		all[i].name = tensors[i].name;
 		all[i].format = tensors[i].format;
+		all[i].gradient_format = tensors[i].gradient_format;
 		all[i].group = tensors[i].group;
 		all[i].dimensions = 1;
 		all[i].shape[0] = tensors[i].elements;
@@ -195,7 +196,7 @@ static void fill(const struct training *training, const struct tierd_view *view,
 	bool is_there = is_present(training->step, batch, rank, tensor);
 
 	for (uint64_t at = 0; tensor != FROZEN && at < tensors[tensor].elements; at++)
-		put(tierd_at(view, place_of(training, tensor)), tensors[tensor].format, at,
+		put(tierd_at(view, place_of(training, tensor)), tensors[tensor].gradient_format, at,
 		    is_there ? gradient(training->step, batch, rank, tensor, at) : NAN);
 }
 

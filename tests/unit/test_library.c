@@ -1091,7 +1091,7 @@ static void gradients_are_zero_once_and_the_same_until_pushed(void **state)
 enum { PIECES = 3, PIECE = 100, FIRST_OF_PIECES = 128 };
 
 /* Three tensors, each at a multiple of 256 bytes. */
-static void define_pieces(struct scene *scene)
+static void define_pieces(struct scene *scene, uint32_t gradient_format)
 {
 	struct tierd_tensor pieces[PIECES] = { TIERD_TENSOR_INIT, TIERD_TENSOR_INIT, TIERD_TENSOR_INIT };
 	struct tierd_job_state job_state;
@@ -1100,6 +1100,7 @@ static void define_pieces(struct scene *scene)
 		pieces[i].name = (const char *[]){ "a", "b", "c" }[i];
 		pieces[i].dimensions = 1;
 		pieces[i].shape[0] = PIECE;
+		pieces[i].gradient_format = gradient_format;
 	}
 	assert_int_equal(tierd_unit_define(scene->job, "pieces", pieces, PIECES, NULL), 0);
 	assert_int_equal(tierd_job_ready(scene->job, -1, &job_state), 0);
@@ -1123,7 +1124,7 @@ static void of_gradients_to_be_overwritten_the_padding_alone_is_zeroed(void **st
 	struct tierd_view view, again;
 
 	open_job(&scene);
-	define_pieces(&scene);
+	define_pieces(&scene, 0);
 	scribble_over_gradients(&scene);
 	assert_int_equal(tierd_gradients_with(scene.job, 0, 2, &view), -EINVAL);
 	assert_int_equal(tierd_gradients_with(scene.job, 0, TIERD_GRADIENTS_OVERWRITE, &view), 0);
@@ -1146,12 +1147,40 @@ static void in_a_debugging_run_gradients_that_were_not_overwritten_are_nan(void 
 
 	assert_int_equal(setenv("TIERD_DEBUG", "leases", 1), 0);
 	open_job(&scene);
-	define_pieces(&scene);
+	define_pieces(&scene, 0);
 	assert_int_equal(unsetenv("TIERD_DEBUG"), 0);
 	assert_int_equal(tierd_gradients_with(scene.job, 0, TIERD_GRADIENTS_OVERWRITE, &view), 0);
 	assert_int_equal(((uint16_t *)tierd_at(&view, 2))[PIECE - 1], 0xffff);
 	assert_int_equal(((uint16_t *)tierd_at(&view, 2))[PIECE], 0);
 	end(&scene);
+}
+
+/* Whatever the format of their gradients is. */
+static void of_tensors_without_gradient_all_is_zeroed_before_the_push(void **state)
+{
+	static const uint32_t formats[] = { 0, TIERD_FP32 };
+	static const bool absent[PIECES] = { false, true, false };
+
+	for (int i = 0; i < 2; i++) {
+		uint64_t bytes = PIECE * (formats[i] ? sizeof(float) : sizeof(uint16_t));
+		struct scene scene = { 0 };
+		struct tierd_view view;
+		char *pushed;
+
+		open_job(&scene);
+		define_pieces(&scene, formats[i]);
+		assert_int_equal(tierd_gradients(scene.job, 0, &view), 0);
+		for (uint32_t tensor = 0; tensor < PIECES; tensor++)
+			memset(tierd_at(&view, tensor), 0xff, bytes);
+		assert_int_equal(tierd_push_with(scene.job, 0, absent, PIECES, NULL), 0);
+		/* The first of the rank's buffers. */
+		pushed = scene.peer.gradients;
+		for (uint32_t tensor = 0; tensor < PIECES; tensor++)
+			for (uint64_t at = 0; at < bytes; at++)
+				assert_int_equal((uint8_t)pushed[view.offsets[tensor] + at],
+						 absent[tensor] ? 0 : 0xff);
+		end(&scene);
+	}
 }
 
 static void holding_all_buffers_is_an_error(void **state)
@@ -1634,6 +1663,7 @@ int main(void)
 		cmocka_unit_test(gradients_are_zero_once_and_the_same_until_pushed),
 		cmocka_unit_test(of_gradients_to_be_overwritten_the_padding_alone_is_zeroed),
 		cmocka_unit_test(in_a_debugging_run_gradients_that_were_not_overwritten_are_nan),
+		cmocka_unit_test(of_tensors_without_gradient_all_is_zeroed_before_the_push),
 		cmocka_unit_test(holding_all_buffers_is_an_error),
 		cmocka_unit_test(a_step_with_something_held_is_refused),
 		cmocka_unit_test(after_a_step_only_its_version_is_gathered),
