@@ -101,6 +101,31 @@ static uint32_t count_pushed(const struct tierd_job *job, struct gradient_span s
 	return count;
 }
 
+/* Another thread, without the lock. */
+static bool is_being_zeroed(const struct tierd_job *job, uint32_t buffer)
+{
+	return buffer < buffer_count(job) && job->attachment->buffers[buffer].is_being_zeroed;
+}
+
+static void wait_for_zeroing(struct tierd_job *job)
+{
+	pthread_cond_wait(&job->node->changed, &job->node->lock);
+}
+
+static bool any_is_being_zeroed(const struct tierd_job *job)
+{
+	for (uint32_t i = 0; i < buffer_count(job); i++)
+		if (is_being_zeroed(job, i))
+			return true;
+	return false;
+}
+
+void gradients_settle(struct tierd_job *job)
+{
+	while (any_is_being_zeroed(job))
+		wait_for_zeroing(job);
+}
+
 void gradients_drop(struct tierd_job *job)
 {
 	for (uint32_t i = 0; i < buffer_count(job); i++)
@@ -194,7 +219,7 @@ static int wait_for_buffer(struct tierd_job *job, uint32_t unit, uint32_t pushed
 	int r = ticket_call(job, &request);
 
 	job->gradient_wait_ns += clock_now_ns() - start;
-	return r < 0 ? r : job_check(job, JOB_READY);
+	return r;
 }
 
 static unsigned long long kib(uint64_t bytes)
@@ -284,35 +309,41 @@ static int find_in_room(struct tierd_job *job, uint32_t unit, uint32_t *ret_buff
 	return 0;
 }
 
-static void wait_until_zeroed(struct tierd_job *job, uint32_t buffer)
-{
-	while (job->attachment->buffers[buffer].is_being_zeroed)
-		pthread_cond_wait(&job->node->changed, &job->node->lock);
-}
-
-static int gradients_locked(struct tierd_job *job, uint32_t unit, uint32_t flags, uint32_t *ret_buffer)
+static int take_buffer(struct tierd_job *job, uint32_t unit, bool is_overwritten)
 {
 	uint32_t buffer = NO_BUFFER;
 	uint64_t offset = 0;
+	int r = room_of(job) ? find_in_room(job, unit, &buffer, &offset)
+			     : find_fixed(job, unit, &buffer, &offset);
+
+	if (r == 0 && buffer != NO_BUFFER)
+		hand_out(job, buffer, unit, offset, is_overwritten);
+	return r;
+}
+
+/* Whatever has released the lock, others may have done anything meanwhile. */
+static int gradients_locked(struct tierd_job *job, uint32_t unit, uint32_t flags, uint32_t *ret_buffer)
+{
+	uint32_t buffer = NO_BUFFER;
 	int r = job_check_unit(job, unit);
 
 	if (r == 0 && !unit_is_trainable(job->units[unit]))
 		r = message_fail(-EINVAL, "unit \"%s\" has no gradients: all its tensors are frozen",
 				 job_unit_name(job, unit));
-	while (r == 0 && buffer == NO_BUFFER) {
+	while (r == 0) {
 		buffer = held_buffer(job, unit);
 		if (buffer == NO_BUFFER)
-			r = room_of(job) ? find_in_room(job, unit, &buffer, &offset)
-					 : find_fixed(job, unit, &buffer, &offset);
+			r = take_buffer(job, unit, flags & TIERD_GRADIENTS_OVERWRITE);
+		else if (is_being_zeroed(job, buffer))
+			wait_for_zeroing(job);
+		else
+			break;
+		if (r == 0)
+			r = job_check(job, JOB_READY);
 	}
-	if (r < 0)
-		return r;
-	if (state_of(job, buffer) == GRADIENT_BUFFER_FREE)
-		hand_out(job, buffer, unit, offset, flags & TIERD_GRADIENTS_OVERWRITE);
-	else
-		wait_until_zeroed(job, buffer);
-	*ret_buffer = buffer;
-	return 0;
+	if (r == 0)
+		*ret_buffer = buffer;
+	return r;
 }
 
 static int gradients_once(struct tierd_job *job, uint32_t unit, uint32_t flags,
@@ -443,8 +474,16 @@ static int encode_absent(const struct absent *absent, ProtobufCBinaryData *ret_b
 	return 0;
 }
 
-static int find_held(const struct tierd_job *job, uint32_t unit, uint32_t *ret_buffer)
+static int find_held(struct tierd_job *job, uint32_t unit, uint32_t *ret_buffer)
 {
+	int r = job_check(job, JOB_READY);
+
+	while (r == 0 && is_being_zeroed(job, held_buffer(job, unit))) {
+		wait_for_zeroing(job);
+		r = job_check(job, JOB_READY);
+	}
+	if (r < 0)
+		return r;
 	*ret_buffer = held_buffer(job, unit);
 	if (*ret_buffer != NO_BUFFER)
 		return 0;
@@ -465,8 +504,7 @@ static int prepare_push(struct tierd_job *job, uint32_t unit, const struct absen
 	if (r < 0 || !absent->tensors)
 		return r;
 	zero_absent(job, *ret_buffer, unit, absent->tensors);
-	r = job_check(job, JOB_READY);
-	return r < 0 ? r : find_held(job, unit, ret_buffer);
+	return find_held(job, unit, ret_buffer);
 }
 
 static int push_locked(struct tierd_job *job, uint32_t unit, const struct absent *absent, bool is_silent,
@@ -558,6 +596,8 @@ int tierd_discard(struct tierd_job *job, uint32_t unit)
 		r = left_lock_node(job);
 	if (r < 0)
 		return r;
+	while (is_being_zeroed(job, held_buffer(job, unit)))
+		wait_for_zeroing(job);
 	buffer = held_buffer(job, unit);
 	if (buffer == NO_BUFFER)
 		r = message_fail(-EINVAL, "no gradient buffer of unit \"%s\" is held",

@@ -181,7 +181,11 @@ DEFINE_FREEP(struct unit *, unit_free)
 /* Zeros what lies between the tensors, and behind them, in a view of the unit's gradients. */
 void unit_clear_gradient_padding(const struct unit *unit, char *gradients);
 
-/* Gives back the buffers that this rank holds. */
+/* Waits until no thread zeros a buffer any more: who gives one back meanwhile would have two write to it. May
+ * release the lock. */
+void gradients_settle(struct tierd_job *job);
+
+/* Gives back the buffers that this rank holds; they are settled. */
 void gradients_drop(struct tierd_job *job);
 
 /* At the begin of an epoch: the daemon has let go of all buffers. Of a push that it refused because the old
@@ -218,9 +222,6 @@ int gathers_are_over(struct tierd_job *job);
 
 /* Reports, once, that a push without a ticket has failed. */
 int push_check(struct tierd_job *job);
-
-/* A step begins: where its buffers lie follows from what is taken in it alone. */
-void gradients_rewind(struct tierd_job *job);
 
 /* This rank holds no lease on what is trained, and no gradient buffer: -EBUSY names those that it does;
  * before: for what they have to go. */

@@ -72,6 +72,7 @@ static int ready_begin(struct tierd_job *job, int timeout_ms, struct tierd_ticke
 	struct tierd_ticket *ticket = NULL;
 	int r;
 
+	gradients_settle(job);
 	if (job->is_getting_ready)
 		return message_fail(-EALREADY,
 				    "job \"%s\": an earlier tierd_job_ready still waits for the other ranks",

@@ -90,8 +90,10 @@ int tierd_release_all(struct tierd_job *job)
 			;
 		job->units[unit]->unheard = 0;
 	}
-	if (r == 0)
+	if (r == 0) {
+		gradients_settle(job);
 		gradients_drop(job);
+	}
 	job_exit(job);
 	return r;
 }

@@ -1,14 +1,18 @@
 /* libtierd against a fake peer: what it makes of good answers, bad ones, late ones, and none. */
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -1107,14 +1111,14 @@ static void define_pieces(struct scene *scene, uint32_t gradient_format)
 }
 
 /* Every buffer is full of ones once. */
-static void scribble_over_gradients(struct scene *scene)
+static void scribble_over_gradients(struct scene *scene, uint32_t unit)
 {
 	struct tierd_view view;
 
 	for (int i = 0; i < FAKE_BUFFERS; i++) {
-		assert_int_equal(tierd_gradients(scene->job, 0, &view), 0);
+		assert_int_equal(tierd_gradients(scene->job, unit, &view), 0);
 		memset(view.base, 0xff, 512 * sizeof(uint16_t));
-		assert_int_equal(tierd_push(scene->job, 0), 0);
+		assert_int_equal(tierd_push(scene->job, unit), 0);
 	}
 }
 
@@ -1125,7 +1129,7 @@ static void of_gradients_to_be_overwritten_the_padding_alone_is_zeroed(void **st
 
 	open_job(&scene);
 	define_pieces(&scene, 0);
-	scribble_over_gradients(&scene);
+	scribble_over_gradients(&scene, 0);
 	assert_int_equal(tierd_gradients_with(scene.job, 0, 2, &view), -EINVAL);
 	assert_int_equal(tierd_gradients_with(scene.job, 0, TIERD_GRADIENTS_OVERWRITE, &view), 0);
 	for (int i = 0; i < 512; i++) {
@@ -1181,6 +1185,121 @@ static void of_tensors_without_gradient_all_is_zeroed_before_the_push(void **sta
 						 absent[tensor] ? 0 : 0xff);
 		end(&scene);
 	}
+}
+
+/* ---- Beside a thread that zeros a buffer ---- */
+
+static struct {
+	struct tierd_job *job;
+	void *memory; /* of gradients; closed, so that who zeros some stops there */
+	uint64_t bytes;
+	_Atomic bool has_stopped, goes_on;
+} zeroing;
+
+static void stop_in_the_middle(int number, siginfo_t *information, void *context)
+{
+	zeroing.has_stopped = true;
+	while (!zeroing.goes_on)
+		sched_yield();
+	mprotect(zeroing.memory, zeroing.bytes, PROT_READ | PROT_WRITE);
+}
+
+static void *take_gradients(void *unused)
+{
+	struct tierd_view view;
+
+	return tierd_gradients(zeroing.job, TRAINED, &view) == 0 ? NULL : zeroing.job;
+}
+
+struct giver {
+	int (*give_back)(struct tierd_job *job);
+	_Atomic pid_t thread;
+	_Atomic bool has_returned;
+	bool has_waited;
+	int result;
+};
+
+static void *give_buffer_back(void *argument)
+{
+	struct giver *giver = argument;
+
+	giver->thread = gettid();
+	giver->result = giver->give_back(zeroing.job);
+	giver->has_waited = zeroing.goes_on;
+	giver->has_returned = true;
+	return NULL;
+}
+
+/* Or gone. */
+static bool is_asleep(pid_t thread)
+{
+	char path[64], state = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)thread);
+	file = fopen(path, "r");
+	if (!file)
+		return true;
+	assert_int_equal(fscanf(file, "%*d %*s %c", &state), 1);
+	fclose(file);
+	return state == 'S';
+}
+
+static void expect_to_wait(int (*give_back)(struct tierd_job *job), int result)
+{
+	struct sigaction own = { .sa_sigaction = stop_in_the_middle, .sa_flags = SA_SIGINFO }, previous;
+	struct tierd_mappings mappings = TIERD_MAPPINGS_INIT;
+	struct giver giver = { .give_back = give_back };
+	pthread_t taking, giving;
+	struct scene scene = { 0 };
+	void *failure;
+
+	make_ready(&scene);
+	scribble_over_gradients(&scene, TRAINED);
+	assert_int_equal(tierd_mappings(scene.job, &mappings), 0);
+	zeroing.job = scene.job;
+	zeroing.memory = mappings.gradients;
+	zeroing.bytes = mappings.gradient_bytes;
+	zeroing.has_stopped = zeroing.goes_on = false;
+	assert_int_equal(sigaction(SIGSEGV, &own, &previous), 0);
+	assert_int_equal(mprotect(zeroing.memory, zeroing.bytes, PROT_NONE), 0);
+	assert_int_equal(pthread_create(&taking, NULL, take_gradients, NULL), 0);
+	while (!zeroing.has_stopped)
+		sched_yield();
+	assert_int_equal(pthread_create(&giving, NULL, give_buffer_back, &giver), 0);
+	while (!giver.has_returned && !(giver.thread && is_asleep(giver.thread)))
+		sched_yield();
+	zeroing.goes_on = true;
+	assert_int_equal(pthread_join(giving, NULL), 0);
+	assert_int_equal(pthread_join(taking, &failure), 0);
+	assert_int_equal(sigaction(SIGSEGV, &previous, NULL), 0);
+	assert_true(giver.has_waited);
+	assert_int_equal(giver.result, result);
+	assert_null(failure);
+	end(&scene);
+}
+
+static int discard(struct tierd_job *job)
+{
+	return tierd_discard(job, TRAINED);
+}
+
+static int push(struct tierd_job *job)
+{
+	return tierd_push(job, TRAINED);
+}
+
+static int make_ready_again(struct tierd_job *job)
+{
+	return tierd_job_ready(job, -1, NULL);
+}
+
+static void a_buffer_that_is_being_zeroed_goes_nowhere(void **state)
+{
+	expect_to_wait(discard, 0);
+	expect_to_wait(push, 0);
+	expect_to_wait(tierd_release_all, 0);
+	expect_to_wait(make_ready_again, 0);
 }
 
 static void holding_all_buffers_is_an_error(void **state)
@@ -1664,6 +1783,7 @@ int main(void)
 		cmocka_unit_test(of_gradients_to_be_overwritten_the_padding_alone_is_zeroed),
 		cmocka_unit_test(in_a_debugging_run_gradients_that_were_not_overwritten_are_nan),
 		cmocka_unit_test(of_tensors_without_gradient_all_is_zeroed_before_the_push),
+		cmocka_unit_test(a_buffer_that_is_being_zeroed_goes_nowhere),
 		cmocka_unit_test(holding_all_buffers_is_an_error),
 		cmocka_unit_test(a_step_with_something_held_is_refused),
 		cmocka_unit_test(after_a_step_only_its_version_is_gathered),
