@@ -82,6 +82,7 @@ struct tierd_job {
 	struct tierd_ticket *writing; /* begun and not ended; owned; NULL: none */
 	bool may_write;		      /* all ranks have begun it */
 	bool has_ended_writing;	      /* the daemon knows */
+	bool is_writing_busy;	      /* a thread is in a call that begins or ends it */
 
 	bool is_getting_ready;
 	bool has_unclaimed_ready; /* a ready that nobody waited for any more came through */

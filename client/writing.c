@@ -14,6 +14,46 @@ void writing_forget(struct tierd_job *job)
 		ticket_abandon(ticket);
 }
 
+/* ---- One thread at a time ---- */
+
+static int enter(struct tierd_job *job)
+{
+	int r = job_enter(job, JOB_READY);
+
+	if (r < 0)
+		return r;
+	if (!job->is_writing_busy) {
+		job->is_writing_busy = true;
+		return 0;
+	}
+	r = message_fail(-EALREADY,
+			 "job \"%s\": another thread is in tierd_write_begin, tierd_write_end or "
+			 "tierd_write_cancel",
+			 job->name);
+	job_exit(job);
+	return r;
+}
+
+static int leave(struct tierd_job *job, int r)
+{
+	job->is_writing_busy = false;
+	return job_finish(job, r);
+}
+
+/* Meanwhile the ticket is its waiter's: another thread may begin an epoch, which forgets what the job has. */
+static int await(struct tierd_job *job, enum tierd_event event)
+{
+	struct tierd_ticket *ticket = TAKE_PTR(job->writing);
+	int r = ticket_await(ticket, event, connection_deadline(job->node, -1));
+	bool goes_on = r == -ETIMEDOUT || (r == 0 && event == TIERD_REDUCED);
+
+	if (goes_on && ticket->epoch == job->epoch)
+		job->writing = ticket;
+	else
+		ticket_abandon(ticket);
+	return r;
+}
+
 /* ---- Begin ---- */
 
 static int send_begin(struct tierd_job *job)
@@ -48,20 +88,9 @@ static int send_begin(struct tierd_job *job)
 	return r;
 }
 
-static int await_begin(struct tierd_job *job)
-{
-	int r = ticket_await(job->writing, TIERD_REDUCED, connection_deadline(job->node, -1));
-
-	if (r == 0)
-		job->may_write = true;
-	else if (r != -ETIMEDOUT)
-		writing_forget(job);
-	return r;
-}
-
 static int begin_once(struct tierd_job *job)
 {
-	int r = job_enter(job, JOB_READY);
+	int r = enter(job);
 
 	if (r < 0)
 		return r;
@@ -70,9 +99,11 @@ static int begin_once(struct tierd_job *job)
 				 job->name);
 	else if (!job->writing)
 		r = send_begin(job);
-	if (r == 0)
-		r = await_begin(job);
-	return job_finish(job, r);
+	if (r == 0) {
+		r = await(job, TIERD_REDUCED);
+		job->may_write = r == 0 && job->writing;
+	}
+	return leave(job, r);
 }
 
 int tierd_write_begin(struct tierd_job *job)
@@ -103,17 +134,15 @@ static int send_end(struct tierd_job *job, bool is_cancelled)
 static int await_end(struct tierd_job *job)
 {
 	uint64_t start = clock_now_ns();
-	int r = ticket_await(job->writing, TIERD_DONE, connection_deadline(job->node, -1));
+	int r = await(job, TIERD_DONE);
 
 	job->step_wait_ns += clock_now_ns() - start;
-	if (r != -ETIMEDOUT)
-		writing_forget(job);
 	return r;
 }
 
 static int end_once(struct tierd_job *job, bool is_cancelled, struct tierd_ticket **ret_ticket)
 {
-	int r = job_enter(job, JOB_READY);
+	int r = enter(job);
 
 	if (r < 0)
 		return r;
@@ -122,7 +151,9 @@ static int end_once(struct tierd_job *job, bool is_cancelled, struct tierd_ticke
 				 job->name);
 	else if (!job->has_ended_writing)
 		r = send_end(job, is_cancelled);
-	if (r == 0 && is_cancelled)
+	if (r == 0 && !job->writing)
+		r = message_fail(-ESTALE, "the epoch in which job \"%s\" was written has ended", job->name);
+	else if (r == 0 && is_cancelled)
 		writing_forget(job);
 	else if (r == 0 && ret_ticket)
 		*ret_ticket = TAKE_PTR(job->writing);
@@ -130,7 +161,7 @@ static int end_once(struct tierd_job *job, bool is_cancelled, struct tierd_ticke
 		r = await_end(job);
 	if (!job->writing)
 		writing_forget(job);
-	return job_finish(job, r);
+	return leave(job, r);
 }
 
 int tierd_write_end(struct tierd_job *job, struct tierd_ticket **ret_ticket)

@@ -1420,6 +1420,55 @@ static void a_silent_push_that_fails_is_reported_by_the_next_call(void **state)
 	end(&scene);
 }
 
+/* Begins of a writing wait until a phase is named. */
+static bool begin_writing_at_a_phase(struct fake_peer *peer, uint32_t number,
+				     const Tierd__Wire__Request *request)
+{
+	static uint32_t begun;
+	Tierd__Wire__StepReduced reduced = TIERD__WIRE__STEP_REDUCED__INIT;
+	Tierd__Wire__Reply reply = TIERD__WIRE__REPLY__INIT;
+
+	if (request->body_case == BODY(WRITE_BEGIN)) {
+		begun = number;
+		peer->stage = 1;
+		return true;
+	}
+	if (request->body_case == BODY(PHASE)) {
+		reply.body_case = TIERD__WIRE__REPLY__BODY_STEP_REDUCED;
+		reply.step_reduced = &reduced;
+		fake_peer_reply(peer, begun, &reply);
+	}
+	return false;
+}
+
+static void *begin_writing(void *job)
+{
+	return tierd_write_begin(job) == 0 ? NULL : job;
+}
+
+static void one_thread_at_a_time_begins_and_ends_a_writing(void **state)
+{
+	struct scene scene = { .peer.hook = begin_writing_at_a_phase };
+	pthread_t thread;
+	void *failure;
+
+	make_ready(&scene);
+	assert_int_equal(pthread_create(&thread, NULL, begin_writing, scene.job), 0);
+	while (scene.peer.stage == 0)
+		sched_yield();
+	assert_int_equal(tierd_set_timeout(scene.node, 0), 0);
+	assert_int_equal(tierd_write_begin(scene.job), -EALREADY);
+	assert_says("another thread");
+	assert_int_equal(tierd_write_end(scene.job, NULL), -EALREADY);
+	assert_int_equal(tierd_write_cancel(scene.job), -EALREADY);
+	assert_int_equal(tierd_set_timeout(scene.node, -1), 0);
+	assert_int_equal(tierd_phase(scene.job, "evaluation"), 0);
+	assert_int_equal(pthread_join(thread, &failure), 0);
+	assert_null(failure);
+	assert_int_equal(tierd_write_cancel(scene.job), 0);
+	end(&scene);
+}
+
 static void tickets_share_a_descriptor(void **state)
 {
 	struct scene scene = { 0 };
@@ -1789,6 +1838,7 @@ int main(void)
 		cmocka_unit_test(after_a_step_only_its_version_is_gathered),
 		cmocka_unit_test(a_step_that_fails_leaves_the_old_version_awaited),
 		cmocka_unit_test(a_silent_push_that_fails_is_reported_by_the_next_call),
+		cmocka_unit_test(one_thread_at_a_time_begins_and_ends_a_writing),
 		cmocka_unit_test(tickets_share_a_descriptor),
 		cmocka_unit_test(an_epoch_that_ended_is_named_until_ready),
 		cmocka_unit_test(the_hot_path_sees_the_end_of_an_epoch),
