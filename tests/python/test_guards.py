@@ -94,6 +94,34 @@ def test_a_write_in_place_raises_and_the_job_is_as_it_was(
     end(again, job)
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        nn.init.normal_,
+        nn.init.kaiming_uniform_,
+        nn.init.zeros_,
+        lambda weight: torch._foreach_mul_([weight], 2.0),
+        lambda weight: torch.add(torch.ones(40, 40), 1.0, out=weight),
+        lambda weight: setattr(weight, "data", torch.ones(40, 40)),
+    ],
+    ids=["normal", "kaiming", "zeros", "foreach", "out", "data"],
+)
+def test_a_function_that_would_write_is_refused_and_costs_nothing(
+    model: Model, write: Callable[[torch.Tensor], object]
+) -> None:
+    values = model.state_dict()
+    with (
+        torch.no_grad(),
+        pytest.raises(
+            RuntimeError, match=r"blocks\.1\.0\.weight is in the daemon's memory and cannot be written in place"
+        ),
+    ):
+        write(model.linear(1).weight)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, values[name]), name
+    train(model)
+
+
 def test_a_model_whose_job_is_closed_is_refused(model: Model, job: str) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with pytest.raises(tierd.Error, match="frozen is on tierd already"):

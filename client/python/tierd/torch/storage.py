@@ -419,10 +419,12 @@ def _refuse_writing(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
     name = getattr(function, "__name__", "")
     written = kwargs.get("out")
     if (name.endswith("_") and not name.endswith("__")) or name in _WRITING:
-        written = args[0]
-    place = place_of(written) if isinstance(written, _Hidden) else None
-    if place is not None and not (name == "__set__" and place[0].has(place[1], args[1])):
-        raise RuntimeError(
-            f"{place[0].name_of(place[1])} is in the daemon's memory and cannot be written in place ({name}): give it to "
-            "the whole model's load_state_dict(…, strict=False), on all ranks, or write it before tierd.initialize()"
-        )
+        # What it writes to comes first, by its place or, of torch.nn.init, by its name; of several tensors in a list.
+        written = next(iter((*args, *kwargs.values())), None)
+    for parameter in _all_in(written, _Hidden):
+        place = place_of(parameter)
+        if place is not None and not (name == "__set__" and place[0].has(place[1], args[1])):
+            raise RuntimeError(
+                f"{place[0].name_of(place[1])} is in the daemon's memory and cannot be written in place ({name}): give it "
+                "to the whole model's load_state_dict(…, strict=False), on all ranks, or write it before tierd.initialize()"
+            )
