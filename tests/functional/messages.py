@@ -13,7 +13,7 @@ PING, NODE, JOBS, UNITS, AWAIT = range(16, 21)
 DROP, MAP, LEASES, EVICT, DRAIN, RELEASE, FINISH, WATCH, HURRY = 30, 40, 50, 51, 52, 53, 60, 110, 160
 VERIFY, SCRUB, TRACE, TRACE_READ = 180, 181, 190, 191
 BLOB_WRITE, BLOB_READ, BLOBS = 161, 162, 163
-WRITE_BEGIN, WRITE_END, READ_MANY, READER_READ_MANY = range(250, 254)
+WRITE_BEGIN, WRITE_END, READ_MANY, READER_READ_MANY = 61, 62, 63, 76
 READER_OPEN, READER_UNITS, READER_REFRESH, READER_READ, READER_CLOSE, TENSORS = range(70, 76)
 SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOTS, SNAPSHOT_DIFF, ROLL_BACK, RESERVE, RETAIN, FORK = range(140, 148)
 
@@ -111,7 +111,7 @@ class Client:
 def open_job(client, name, mode=0, stage=3, buffers=2, room=0):
     return client.call(
         OPEN,
-        data(1, name) + number(3, 1) + number(4, stage) + number(5, mode) + number(12, buffers) + number(14, 1) + number(260, room),
+        data(1, name) + number(3, 1) + number(4, stage) + number(5, mode) + number(12, buffers) + number(14, 1) + number(23, room),
     )
 
 

@@ -51,7 +51,7 @@ LIBRARY = {
     "ready_without_pages": at(4, record(REPLY, reply(4, message(
         _1=1, _2=0, _3=1, _4=2, _5=4096, _6=131072, _7=40960, _8=2, _9=65536)))),
     "ready_with_room": at(4, record(REPLY, reply(4, message(
-        _1=1, _2=0, _3=1, _4=2, _5=4096, _6=131072, _7=40960, _8=64, _260=65536)))),
+        _1=1, _2=0, _3=1, _4=2, _5=4096, _6=131072, _7=40960, _8=64, _12=65536)))),
     "ready_timeout": at(4, record(FAIL, bytes([errno.ETIMEDOUT]) + b"rank 1 is not there")),
     "gather_beyond": at(5, record(REPLY, reply(5, message(_1=1 << 40, _2=0)))),
     "gather_huge": at(5, record(REPLY, reply(5, message(_1=-1, _2=-1)))),

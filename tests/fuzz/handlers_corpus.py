@@ -45,7 +45,7 @@ def message(**fields):
 REQUESTS = {name: number for number, name in enumerate(
     ["open", "define", "ready", "leave", "gather", "cancel", "prefetch", "phase", "wait", "push", "begin", "step",
      "write", "read", "statistics", "ping", "node", "jobs", "units", "await"], 1)}
-REQUESTS |= {"drop": 30, "map": 40, "leases": 50, "evict": 51, "drain": 52, "let go": 53, "finish": 60, "write begin": 250, "write end": 251, "read many": 252, "copy many": 253, "watch": 110, "verify": 180, "scrub": 181, "trace": 190,
+REQUESTS |= {"drop": 30, "map": 40, "leases": 50, "evict": 51, "drain": 52, "let go": 53, "finish": 60, "write begin": 61, "write end": 62, "read many": 63, "copy many": 76, "watch": 110, "verify": 180, "scrub": 181, "trace": 190,
              "follow": 191}
 REQUESTS.update({"look": 70, "list": 71, "refresh": 72, "copy": 73, "close": 74, "tensors": 75})
 NONE = 4  # the optimizer
@@ -79,7 +79,7 @@ def tensor(name, elements, number_format=BF16, initializer=ONES, frozen=0):
 
 def wide_tensor(name, elements):
     """Its gradients are in fp32."""
-    return tensor(name, elements) + message(_270=FP32)
+    return tensor(name, elements) + message(_14=FP32)
 
 
 def message_of_shape(*shape):
@@ -131,8 +131,8 @@ def lacking(who, unit, bits, buffer=0):
 
 
 def pushed_in_room(who, buffer=0):
-    return (ask(who, "push", _1=1, _2=1, _3=0, _4=buffer, _260=buffer * 512)
-            + ask(who, "push", _1=1, _2=1, _3=1, _4=buffer + 1, _260=50176 + buffer * 512))
+    return (ask(who, "push", _1=1, _2=1, _3=0, _4=buffer, _7=buffer * 512)
+            + ask(who, "push", _1=1, _2=1, _3=1, _4=buffer + 1, _7=50176 + buffer * 512))
 
 
 def own(who, first, epoch=1, finish=True):
@@ -184,10 +184,10 @@ SEEDS = {
     "states": opened(0, 2) + opened(1, 2) + defined(0) + defined(1)
               + ask(0, "write", _1=1, _5=100, _220="m", _221=7) + ask(1, "write", _1=1, _4=50, _5=100, _220="v", _221=7) + settle()
               + ask(0, "write", _1=1, _2=1, _5=10, _220="v", _221=7) + ready(0) + ready(1) + settle() + train(0) + train(1) + settle(),
-    "drafted": opened(0, 2, _230=1) + opened(1, 2, _230=1) + defined_plain(0, 0) + written_plain(0, 0) + settle() + defined_plain(0, 1)
+    "drafted": opened(0, 2, _24=1) + opened(1, 2, _24=1) + defined_plain(0, 0) + written_plain(0, 0) + settle() + defined_plain(0, 1)
                + written_plain(0, 1) + ask(0, "write", _1=1, _5=10, _220="m", _221=7) + settle() + defined_plain(1, 0) + written_plain(1, 1) + defined_plain(1, 1)
                + ready(0) + ready(1) + settle() + ask(0, "read", _1=1, _4="master", _6=100) + settle() + train(0) + train(1) + settle(),
-    "drafted-lost": opened(0, 1, _230=1) + defined_plain(0, 0) + written_plain(0, 0) + ready(0) + written_plain(0, 0) + die(0) + settle(),
+    "drafted-lost": opened(0, 1, _24=1) + defined_plain(0, 0) + written_plain(0, 0) + ready(0) + written_plain(0, 0) + die(0) + settle(),
     "writing": begun(0, 2) + begun(1, 2) + settle() + train(0) + train(1) + settle() + ask(0, "write begin", _1=1, _2=1)
                + ask(1, "write begin", _1=1, _2=1) + settle() + ask(0, "write", _1=1, _5=100, _6=1) + ask(1, "write", _1=1, _2=1, _3=1, _5=300) + settle()
                + ask(0, "write", _1=1, _3=1, _5=10, _220="m", _221=77) + settle() + ask(1, "read", _1=1, _4="m", _6=7) + ask(0, "write end", _1=1, _2=1)
@@ -247,15 +247,15 @@ SEEDS = {
     "verify_dropped": begun(0, 1) + ask(1, "verify", _1="play") + ask(0, "verify", _1="play") + ask(1, "drop", _1="play", _4=1) + settle(),
     "drain": begun(0, 1) + settle() + ask(1, "drain") + opened(1, 1, 3, "more") + train(0) + settle()
              + ask(1, "drain", _1=1) + opened(1, 1, 3, "more") + settle(),
-    "room": begun(0, 2, _260=100000) + begun(1, 2, _260=100000) + settle() + pushed_in_room(0) + ask(0, "push", _1=1, _2=1, _3=1, _4=6, _260=256)
-            + ask(0, "push", _1=1, _2=1, _3=1, _4=7, _260=-256) + ask(0, "wait", _1=1, _2=1, _3=0, _4=2, _260=512, _261=60000) + settle() + pushed_in_room(0, 8)
-            + ask(0, "wait", _1=1, _2=1, _3=0, _4=9, _260=-1, _261=-1) + settle() + pushed_in_room(1) + settle() + step(0) + step(1) + settle()
+    "room": begun(0, 2, _23=100000) + begun(1, 2, _23=100000) + settle() + pushed_in_room(0) + ask(0, "push", _1=1, _2=1, _3=1, _4=6, _7=256)
+            + ask(0, "push", _1=1, _2=1, _3=1, _4=7, _7=-256) + ask(0, "wait", _1=1, _2=1, _3=0, _4=2, _5=512, _6=60000) + settle() + pushed_in_room(0, 8)
+            + ask(0, "wait", _1=1, _2=1, _3=0, _4=9, _5=-1, _6=-1) + settle() + pushed_in_room(1) + settle() + step(0) + step(1) + settle()
             + pushed_in_room(0) + die(1) + settle(),
-    "room-small": begun(0, 1, 2, _12=1, _260=1) + settle() + pushed_in_room(0) + settle() + step(0) + settle(),
+    "room-small": begun(0, 1, 2, _12=1, _23=1) + settle() + pushed_in_room(0) + settle() + step(0) + settle(),
     "wide": opened(0, 1, _210=1) + ask(0, "define", _1=1, _2="mixed", _3=[wide_tensor("a", 100), tensor("b", 50)])
-            + ask(0, "define", _1=1, _2="other", _3=[tensor("c", 50) + message(_270=9)])
+            + ask(0, "define", _1=1, _2="other", _3=[tensor("c", 50) + message(_14=9)])
             + ask(0, "define", _1=1, _2="one", _3=[wide_tensor("w", 1000), tensor("norm", 10, FP32)])
-            + ask(0, "define", _1=1, _2="two", _3=[tensor("f", 500, BF16, NORMAL, 1) + message(_270=9), wide_tensor("h", 300)])
+            + ask(0, "define", _1=1, _2="two", _3=[tensor("f", 500, BF16, NORMAL, 1) + message(_14=9), wide_tensor("h", 300)])
             + ready(0) + settle() + train(0) + settle() + train(0) + die(0) + settle(),
     "small": begun(0, 1, 3, _11=1000000) + settle(),
 }

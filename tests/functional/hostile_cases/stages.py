@@ -120,13 +120,13 @@ def in_room(client):
         assert code == CODES["EINVAL"] and words in text, (code, text)
 
     for offset in (3 * 4096, 2 * 4096 + 256, 1 << 40, 1 << 63, -256):
-        refused(PUSH, "cannot lie at byte", _3=0, _4=0, _260=offset)
+        refused(PUSH, "cannot lie at byte", _3=0, _4=0, _7=offset)
     for offset in (1, 255, 257, -1):
-        refused(PUSH, "cannot lie at byte", _3=0, _4=0, _260=offset)
+        refused(PUSH, "cannot lie at byte", _3=0, _4=0, _7=offset)
     refused(PUSH, "no gradient buffer 4", _3=0, _4=4)
     for offset, count in ((0, 0), (0, -1), (-1, -1), (1 << 63, 1 << 63), (4096, 4096)):
-        assert client.call(WAIT, here(_3=0, _4=BEYOND, _260=offset, _261=count))[0] == 0
-    assert client.call(PUSH, here(_3=0, _4=0, _260=4096))[0] == 0
+        assert client.call(WAIT, here(_3=0, _4=BEYOND, _5=offset, _6=count))[0] == 0
+    assert client.call(PUSH, here(_3=0, _4=0, _7=4096))[0] == 0
 
 
 CASES = [
@@ -137,7 +137,7 @@ CASES = [
     *other_units(),
     *(left_then(field, body) for field, body in of_job().items()),
     Case("gradients all over a room", GREETED, in_room, None),
-    *(Case(f"a push from byte {at} where there is no room", READY, (PUSH, here(_260=at)), Answered("EINVAL", "is not for unit")) for at in (256, -1)),
+    *(Case(f"a push from byte {at} where there is no room", READY, (PUSH, here(_7=at)), Answered("EINVAL", "is not for unit")) for at in (256, -1)),
     Case("a second ready", READY, (READY_FIELD, number(1, JOB)), Answered("EINVAL", "")),
     Case("a unit after ready", READY, (DEFINE, of_job()[DEFINE]), Answered("EINVAL", "one too many")),
     Case("a unit twice", DEFINED, (DEFINE, number(1, JOB) + data(2, "unit0") + of_job()[DEFINE][8:]),
@@ -195,7 +195,7 @@ CASES = [
     Case("a step that knows of pushes that were refused", READY, (STEP, here(_4=5) + data(3, rates())), one_of("EINVAL", "OK")),
     Case("a second rank 0", READY, (OPEN, data(1, "hostile") + number(3, 1) + number(4, 3)), Answered("EBUSY", "held by process")),
     Case("a job without values, opened with a draft that it has not", DEFINED,
-         (OPEN, data(1, "hostile") + number(3, 1) + number(4, 3) + number(230, 1)), Answered("EINVAL", "drafted is 1 here, 0 in the job")),
+         (OPEN, data(1, "hostile") + number(3, 1) + number(4, 3) + number(24, 1)), Answered("EINVAL", "drafted is 1 here, 0 in the job")),
     Case("a job that trains, opened with another stage", READY, (OPEN, data(1, "hostile") + number(3, 1) + number(4, 2)),
          Answered("EBUSY", "stage is 2 here, 3 in the job, which is in use by rank 0")),
     Case("a job that trains, opened with another world size", READY, (OPEN, data(1, "hostile") + number(3, 1024) + number(4, 3)),
