@@ -51,6 +51,9 @@ int node_timeout(PyObject *node);
 /* Raises tierd.Error, or its subclass for -ESTALE, with what tierd_message() says. NULL */
 PyObject *core_raise(struct core_state *state, int error);
 
+/* What a call returns that has nothing else to say: None, unless it has failed or an exception is set. */
+PyObject *core_none(PyObject *self, int r);
+
 /* As core_raise(), with a message of our own. */
 PyObject *core_raise_message(struct core_state *state, int error, const char *message);
 

@@ -131,9 +131,7 @@ PyObject *job_prefetch(PyObject *self, PyObject *const *arguments, Py_ssize_t co
 		}
 	r = tierd_prefetch(job, units, count);
 	PyMem_Free(units);
-	if (r < 0)
-		return core_raise(core_state_of(self), r);
-	Py_RETURN_NONE;
+	return core_none(self, r);
 }
 
 /* ---- Gradients ---- */

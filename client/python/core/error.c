@@ -29,3 +29,10 @@ PyObject *core_raise(struct core_state *state, int error)
 {
 	return core_raise_message(state, error, tierd_message());
 }
+
+PyObject *core_none(PyObject *self, int r)
+{
+	if (r < 0)
+		core_raise(core_state_of(self), r);
+	return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}

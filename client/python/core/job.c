@@ -98,9 +98,7 @@ static PyObject *job_leave(PyObject *self, int (*how)(struct tierd_job *job))
 	if (check_leaving((struct job *)self) < 0)
 		return NULL;
 	r = leave((struct job *)self, how);
-	if (r < 0)
-		return core_raise(core_state_of(self), r);
-	Py_RETURN_NONE;
+	return core_none(self, r);
 }
 
 static PyObject *job_close(PyObject *self, PyObject *unused)
@@ -304,9 +302,7 @@ static PyObject *job_phase(PyObject *self, PyObject *name)
 	if (!string)
 		return NULL;
 	JOB_BLOCKING(self, r = tierd_phase(job, string));
-	if (r < 0)
-		return core_raise(core_state_of(self), r);
-	Py_RETURN_NONE;
+	return core_none(self, r);
 }
 
 static PyObject *job_snapshot(PyObject *self, PyObject *name)
@@ -318,9 +314,7 @@ static PyObject *job_snapshot(PyObject *self, PyObject *name)
 	if (!string)
 		return NULL;
 	JOB_BLOCKING(self, r = tierd_snapshot(job, string));
-	if (r < 0)
-		return core_raise(core_state_of(self), r);
-	Py_RETURN_NONE;
+	return core_none(self, r);
 }
 
 /* What this rank holds without anybody looking at it any more: gradient buffers that were not pushed. */

@@ -53,9 +53,7 @@ PyObject *job_step_begin(PyObject *self, PyObject *const *arguments, Py_ssize_t 
 		return NULL;
 	JOB_BLOCKING(self, r = tierd_step_begin(job, &rates, batches));
 	PyMem_Free(groups);
-	if (r < 0)
-		return core_raise(core_state_of(self), r);
-	Py_RETURN_NONE;
+	return core_none(self, r);
 }
 
 PyObject *job_step_finish(PyObject *self, PyObject *unused)
@@ -66,9 +64,7 @@ PyObject *job_step_finish(PyObject *self, PyObject *unused)
 	if (!job)
 		return NULL;
 	JOB_BLOCKING(self, r = tierd_step_finish(job));
-	if (r < 0)
-		return core_raise(core_state_of(self), r);
-	Py_RETURN_NONE;
+	return core_none(self, r);
 }
 
 /* ---- Writing between two steps ---- */
@@ -81,9 +77,7 @@ PyObject *job_write_begin(PyObject *self, PyObject *unused)
 	if (!job)
 		return NULL;
 	JOB_BLOCKING(self, r = tierd_write_begin(job));
-	if (r < 0)
-		return core_raise(core_state_of(self), r);
-	Py_RETURN_NONE;
+	return core_none(self, r);
 }
 
 PyObject *job_write_end(PyObject *self, PyObject *unused)
@@ -112,7 +106,5 @@ PyObject *job_write_cancel(PyObject *self, PyObject *unused)
 	if (!job)
 		return NULL;
 	JOB_BLOCKING(self, r = tierd_write_cancel(job));
-	if (r < 0)
-		return core_raise(core_state_of(self), r);
-	Py_RETURN_NONE;
+	return core_none(self, r);
 }

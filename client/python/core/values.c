@@ -49,9 +49,7 @@ PyObject *job_write(PyObject *self, PyObject *arguments, PyObject *keywords)
 		JOB_BLOCKING(self, r = tierd_tensor_write(job, index, tensor, first, count, memory.data,
 							  is_master));
 	memory_drop(&memory);
-	if (r < 0)
-		core_raise(core_state_of(self), r);
-	return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+	return core_none(self, r);
 }
 
 PyObject *job_write_state(PyObject *self, PyObject *arguments, PyObject *keywords)
@@ -77,9 +75,7 @@ PyObject *job_write_state(PyObject *self, PyObject *arguments, PyObject *keyword
 		JOB_BLOCKING(self, r = tierd_tensor_write_state(job, index, tensor, name, step, first, count,
 								memory.data));
 	memory_drop(&memory);
-	if (r < 0)
-		core_raise(core_state_of(self), r);
-	return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+	return core_none(self, r);
 }
 
 PyObject *job_read(PyObject *self, PyObject *arguments, PyObject *keywords)
@@ -109,9 +105,7 @@ PyObject *job_read(PyObject *self, PyObject *arguments, PyObject *keywords)
 		JOB_BLOCKING(self,
 			     r = tierd_tensor_read(job, index, tensor, name, first, count, memory.data));
 	memory_drop(&memory);
-	if (r < 0)
-		core_raise(core_state_of(self), r);
-	return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+	return core_none(self, r);
 }
 
 /* ---- Many reads ---- */
@@ -191,9 +185,7 @@ PyObject *job_read_many(PyObject *self, PyObject *sequence)
 		JOB_BLOCKING(self, r = tierd_read_many(job, reading.reads, (size_t)reading.count));
 	reading_clear(&reading);
 	Py_DECREF(list);
-	if (r < 0)
-		core_raise(core_state_of(self), r);
-	return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+	return core_none(self, r);
 }
 
 /* ---- Shards ---- */
@@ -231,9 +223,7 @@ PyObject *job_blob_set(PyObject *self, PyObject *arguments, PyObject *keywords)
 	JOB_BLOCKING(self, r = tierd_blob_set(job, key, bytes.buf, (size_t)bytes.len,
 					      is_shared ? TIERD_BLOB_SHARED : 0));
 	PyBuffer_Release(&bytes);
-	if (r < 0)
-		return core_raise(core_state_of(self), r);
-	Py_RETURN_NONE;
+	return core_none(self, r);
 }
 
 PyObject *job_blob_delete(PyObject *self, PyObject *arguments, PyObject *keywords)
@@ -246,9 +236,7 @@ PyObject *job_blob_delete(PyObject *self, PyObject *arguments, PyObject *keyword
 	if (!job || !PyArg_ParseTupleAndKeywords(arguments, keywords, "s|p", names, &key, &is_shared))
 		return NULL;
 	JOB_BLOCKING(self, r = tierd_blob_delete(job, key, is_shared ? TIERD_BLOB_SHARED : 0));
-	if (r < 0)
-		return core_raise(core_state_of(self), r);
-	Py_RETURN_NONE;
+	return core_none(self, r);
 }
 
 PyObject *job_blob_get(PyObject *self, PyObject *arguments, PyObject *keywords)
