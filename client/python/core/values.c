@@ -243,20 +243,22 @@ PyObject *job_blob_get(PyObject *self, PyObject *arguments, PyObject *keywords)
 {
 	static char *names[] = { "key", "is_shared", NULL };
 	struct tierd_job *job = job_of(self);
-	PyObject *bytes = NULL;
-	size_t size, capacity = 0;
+	PyObject *bytes = NULL, *shorter;
+	size_t size = 0, capacity = 0;
 	int is_shared = 0, r;
 	const char *key;
+	char *place;
 
 	if (!job || !PyArg_ParseTupleAndKeywords(arguments, keywords, "s|p", names, &key, &is_shared))
 		return NULL;
-	/* It may have grown from one look to the next. */
+	/* It may be another one from one look to the next. */
 	do {
 		Py_XDECREF(bytes);
 		bytes = PyBytes_FromStringAndSize(NULL, capacity);
 		if (!bytes)
 			return NULL;
-		JOB_BLOCKING(self, r = tierd_blob_get(job, key, PyBytes_AsString(bytes), capacity, &size,
+		place = PyBytes_AsString(bytes);
+		JOB_BLOCKING(self, r = tierd_blob_get(job, key, place, capacity, &size,
 						      is_shared ? TIERD_BLOB_SHARED : 0));
 		if (r == 0 && size > capacity)
 			r = -ERANGE;
@@ -264,8 +266,9 @@ PyObject *job_blob_get(PyObject *self, PyObject *arguments, PyObject *keywords)
 	} while (r == -ERANGE);
 	if (r == 0 && (size_t)PyBytes_Size(bytes) == size)
 		return bytes;
+	shorter = r == 0 ? PyBytes_FromStringAndSize(place, size) : NULL;
 	Py_DECREF(bytes);
 	if (r == -ENOENT)
 		Py_RETURN_NONE;
-	return r < 0 ? core_raise(core_state_of(self), r) : PyBytes_FromStringAndSize(NULL, 0);
+	return r < 0 ? core_raise(core_state_of(self), r) : shorter;
 }
