@@ -50,9 +50,6 @@ static int take(const struct field *field, PyObject *value, void *structure)
 		if (truth >= 0)
 			*(bool *)place = truth;
 		break;
-	case FIELD_INT:
-		*(int *)place = PyLong_AsLong(value);
-		break;
 	case FIELD_U32:
 		if (take_unsigned(field, value, UINT32_MAX, &number) == 0)
 			*(uint32_t *)place = number;
@@ -123,8 +120,6 @@ static PyObject *give(const struct field *field, const void *structure)
 	switch (field->kind) {
 	case FIELD_BOOL:
 		return PyBool_FromLong(*(const bool *)place);
-	case FIELD_INT:
-		return PyLong_FromLong(*(const int *)place);
 	case FIELD_U32:
 		return PyLong_FromUnsignedLong(*(const uint32_t *)place);
 	case FIELD_U64:

@@ -8,7 +8,6 @@
 
 enum field_kind {
 	FIELD_BOOL,
-	FIELD_INT,
 	FIELD_U32,
 	FIELD_U64,
 	FIELD_I64,

@@ -241,9 +241,7 @@ static PyObject *job_ready(PyObject *self, PyObject *const *arguments, Py_ssize_
 
 	if (!job || !job_takes("ready", count, 0, 1))
 		return NULL;
-	if (count > 0)
-		timeout_ms = PyLong_AsLong(arguments[0]);
-	if (PyErr_Occurred())
+	if (count > 0 && !PyArg_Parse(arguments[0], "i", &timeout_ms))
 		return NULL;
 	r = await_ready(self, job, timeout_ms, &state);
 	if (r > 0)

@@ -44,9 +44,9 @@ static void node_dealloc(PyObject *self)
 
 static PyObject *node_set_timeout(PyObject *self, PyObject *argument)
 {
-	int timeout_ms = PyLong_AsLong(argument), r;
+	int timeout_ms, r;
 
-	if (PyErr_Occurred())
+	if (!PyArg_Parse(argument, "i", &timeout_ms))
 		return NULL;
 	r = tierd_set_timeout(((struct node *)self)->node, timeout_ms);
 	if (r < 0)

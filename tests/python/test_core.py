@@ -1,0 +1,49 @@
+"""The extension module by itself, without PyTorch: threads beside each other, and what is left behind a failure."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from conftest import PATIENCE
+from tierd import _core
+
+TENSOR = {"name": "weight", "format": _core.BF16, "initializer": _core.INITIALIZE_ONES}
+
+
+def at_once(*calls: Callable[[], object]) -> list[object]:
+    """What each of them returns, in a thread of its own."""
+    start = threading.Barrier(len(calls))
+    results: list[object] = [None] * len(calls)
+
+    def run(number: int) -> None:
+        start.wait()
+        results[number] = calls[number]()
+
+    threads = [threading.Thread(target=run, args=[number]) for number in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def open_ranks(name: str, world_size: int, elements: int) -> list[_core.Job]:
+    """All ranks of a job of one unit, ready."""
+    jobs = []
+    for rank in range(world_size):
+        options = {"name": name, "rank": rank, "world_size": world_size, "mode": _core.REPLACE if rank == 0 else _core.EITHER}
+        jobs.append(_core.Node(reconnect_ms=PATIENCE * 1000).open_job(options))
+        jobs[-1].define("unit", [{**TENSOR, "shape": (elements,)}])
+    at_once(*(job.ready for job in jobs))
+    return jobs
+
+
+def test_times_that_are_no_ints_are_refused() -> None:
+    (job,) = open_ranks("times", 1, 100)
+    with pytest.raises(OverflowError):
+        job.ready(1 << 32)
+    with pytest.raises(OverflowError):
+        _core.Node().set_timeout(1 << 32)
+    job.detach()
