@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import faulthandler
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
-from conftest import PATIENCE
+from conftest import PATIENCE, Daemon
 from tierd import _core
 
 TENSOR = {"name": "weight", "format": _core.BF16, "initializer": _core.INITIALIZE_ONES}
+
+
+@contextmanager
+def no_hang() -> Iterator[None]:
+    """Ends the process, even if it hangs with the interpreter's lock held."""
+    faulthandler.dump_traceback_later(PATIENCE, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def at_once(*calls: Callable[[], object]) -> list[object]:
@@ -38,6 +50,16 @@ def open_ranks(name: str, world_size: int, elements: int) -> list[_core.Job]:
         jobs[-1].define("unit", [{**TENSOR, "shape": (elements,)}])
     at_once(*(job.ready for job in jobs))
     return jobs
+
+
+def test_ranks_of_one_process_meet_again_when_the_daemon_is_back(daemon: Daemon) -> None:
+    jobs = open_ranks("meet", 2, 100)
+    daemon.kill()
+    daemon.start()
+    with no_hang():
+        at_once(*(lambda job=job: job.prefetch(0) for job in jobs))
+    for job in jobs:
+        job.detach()
 
 
 def test_times_that_are_no_ints_are_refused() -> None:

@@ -20,7 +20,7 @@ static int gather_slowly(PyObject *self, struct tierd_job *job, uint32_t unit, s
 		JOB_BLOCKING(self, r = tierd_gather_end(ticket, core_turn(timeout_ms), ret_view));
 	while (core_waits_on(r, &timeout_ms));
 	if (r == -ETIMEDOUT)
-		tierd_ticket_free(ticket);
+		JOB_BLOCKING(self, tierd_ticket_free(ticket));
 	return PyErr_Occurred() ? 1 : r;
 }
 
@@ -129,7 +129,7 @@ PyObject *job_prefetch(PyObject *self, PyObject *const *arguments, Py_ssize_t co
 			PyMem_Free(units);
 			return NULL;
 		}
-	r = tierd_prefetch(job, units, count);
+	JOB_BLOCKING(self, r = tierd_prefetch(job, units, count));
 	PyMem_Free(units);
 	return core_none(self, r);
 }

@@ -169,6 +169,7 @@ static PyObject *job_define(PyObject *self, PyObject *const *arguments, Py_ssize
 	struct tierd_job *job = job_of(self);
 	struct tierd_tensor *tensors;
 	PyObject *list, *result = NULL;
+	Py_ssize_t tensor_count;
 	const char *name;
 	uint32_t unit;
 	int r;
@@ -179,16 +180,17 @@ static PyObject *job_define(PyObject *self, PyObject *const *arguments, Py_ssize
 	list = PySequence_List(arguments[1]);
 	if (!list)
 		return NULL;
-	tensors = PyMem_Calloc(PyList_Size(list) + 1, sizeof(*tensors));
+	tensor_count = PyList_Size(list);
+	tensors = PyMem_Calloc(tensor_count + 1, sizeof(*tensors));
 	if (!tensors) {
 		Py_DECREF(list);
 		return PyErr_NoMemory();
 	}
-	if (take_tensors(list, tensors, PyList_Size(list)) == 0) {
-		JOB_BLOCKING(self, r = tierd_unit_define(job, name, tensors, PyList_Size(list), &unit));
+	if (take_tensors(list, tensors, tensor_count) == 0) {
+		JOB_BLOCKING(self, r = tierd_unit_define(job, name, tensors, tensor_count, &unit));
 		if (r < 0)
 			core_raise(core_state_of(self), r);
-		else if (add_unit((struct job *)self, tensors, PyList_Size(list)) == 0)
+		else if (add_unit((struct job *)self, tensors, tensor_count) == 0)
 			result = PyLong_FromUnsignedLong(unit);
 	}
 	PyMem_Free(tensors);
@@ -206,8 +208,17 @@ static PyObject *job_state(PyObject *self, PyObject *unused)
 
 	if (!job)
 		return NULL;
-	r = tierd_job_state(job, &state);
+	JOB_BLOCKING(self, r = tierd_job_state(job, &state));
 	return r < 0 ? core_raise(core_state_of(self), r) : fields_give(job_state_fields, &state);
+}
+
+/* False: it is not answered yet. -ETIMEDOUT may be the answer, too. */
+static bool wait_a_turn(struct tierd_ticket *ticket, struct tierd_job_state *ret_state, int *ret_r)
+{
+	*ret_r = tierd_ticket_wait(ticket, TIERD_DONE, CORE_TURN_MS);
+	if (*ret_r == 0 || *ret_r == -ETIMEDOUT)
+		*ret_r = tierd_ticket_job_state(ticket, ret_state);
+	return *ret_r != -EAGAIN;
 }
 
 /* The daemon says who is missing when the time is over, so that is not counted here. 1: an exception is set.
@@ -217,19 +228,15 @@ static int await_ready(PyObject *self, struct tierd_job *job, int timeout_ms,
 {
 	struct tierd_ticket *ticket;
 	int forever = -1, r;
+	bool is_over;
 
 	JOB_BLOCKING(self, r = tierd_job_ready_begin(job, timeout_ms, &ticket));
 	if (r < 0)
 		return r;
-	do {
-		JOB_BLOCKING(self, r = tierd_ticket_wait(ticket, TIERD_DONE, CORE_TURN_MS));
-		/* The request's own, by which the daemon names the missing ranks. */
-		if (r == -ETIMEDOUT && tierd_ticket_job_state(ticket, ret_state) == -ETIMEDOUT)
-			break;
-	} while (core_waits_on(r, &forever));
-	if (r == 0)
-		r = tierd_ticket_job_state(ticket, ret_state);
-	tierd_ticket_free(ticket);
+	do
+		JOB_BLOCKING(self, is_over = wait_a_turn(ticket, ret_state, &r));
+	while (!is_over && core_waits_on(-ETIMEDOUT, &forever));
+	JOB_BLOCKING(self, tierd_ticket_free(ticket));
 	return PyErr_Occurred() ? 1 : r;
 }
 
@@ -326,8 +333,8 @@ static PyObject *job_discard_all(PyObject *self, PyObject *unused)
 	for (uint32_t i = 0; i < object->unit_count; i++) {
 		if (!object->units[i].gradients)
 			continue;
-		(void)tierd_discard(job, i);
 		object->units[i].gradients = hold_drop(object->units[i].gradients);
+		JOB_BLOCKING(self, tierd_discard(job, i));
 	}
 	Py_RETURN_NONE;
 }

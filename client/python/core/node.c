@@ -48,7 +48,7 @@ static PyObject *node_set_timeout(PyObject *self, PyObject *argument)
 
 	if (!PyArg_Parse(argument, "i", &timeout_ms))
 		return NULL;
-	r = tierd_set_timeout(((struct node *)self)->node, timeout_ms);
+	CORE_BLOCKING(r = tierd_set_timeout(((struct node *)self)->node, timeout_ms));
 	if (r < 0)
 		return core_raise(core_state_of(self), r);
 	((struct node *)self)->timeout_ms = timeout_ms;

@@ -26,7 +26,7 @@ static void ticket_dealloc(PyObject *self)
 	struct ticket *ticket = (struct ticket *)self;
 	PyTypeObject *type = Py_TYPE(self);
 
-	tierd_ticket_free(ticket->ticket);
+	CORE_BLOCKING(tierd_ticket_free(ticket->ticket));
 	Py_DECREF(ticket->node);
 	PyObject_Free(self);
 	Py_DECREF(type);
@@ -57,8 +57,9 @@ static PyObject *ticket_wait(PyObject *self, PyObject *arguments, PyObject *keyw
 static PyObject *ticket_result(PyObject *self, PyObject *unused)
 {
 	struct tierd_step_result result;
-	int r = tierd_ticket_step_result(((struct ticket *)self)->ticket, &result);
+	int r;
 
+	CORE_BLOCKING(r = tierd_ticket_step_result(((struct ticket *)self)->ticket, &result));
 	return r < 0 ? core_raise(core_state_of(self), r) : fields_give(step_result_fields, &result);
 }
 

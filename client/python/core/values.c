@@ -203,7 +203,7 @@ PyObject *job_shard(PyObject *self, PyObject *const *arguments, Py_ssize_t count
 	tensor = PyLong_AsUnsignedLong(arguments[1]);
 	if (PyErr_Occurred())
 		return NULL;
-	r = tierd_tensor_shard(job, index, tensor, &first, &elements);
+	JOB_BLOCKING(self, r = tierd_tensor_shard(job, index, tensor, &first, &elements));
 	return r < 0 ? core_raise(core_state_of(self), r) : Py_BuildValue("(KK)", first, elements);
 }
 
