@@ -8,9 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+
+import tierd
 from conftest import PATIENCE, Daemon
 from tierd import _core
 
+# Of bf16: large enough that a thread is still at the NaNs of a debugging run when the next one comes.
+LARGE = 8 << 20
 TENSOR = {"name": "weight", "format": _core.BF16, "initializer": _core.INITIALIZE_ONES}
 
 
@@ -45,7 +49,12 @@ def open_ranks(name: str, world_size: int, elements: int) -> list[_core.Job]:
     """All ranks of a job of one unit, ready."""
     jobs = []
     for rank in range(world_size):
-        options = {"name": name, "rank": rank, "world_size": world_size, "mode": _core.REPLACE if rank == 0 else _core.EITHER}
+        options = {
+            "name": name,
+            "rank": rank,
+            "world_size": world_size,
+            "mode": _core.REPLACE if rank == 0 else _core.EITHER,
+        }
         jobs.append(_core.Node(reconnect_ms=PATIENCE * 1000).open_job(options))
         jobs[-1].define("unit", [{**TENSOR, "shape": (elements,)}])
     at_once(*(job.ready for job in jobs))
@@ -60,6 +69,32 @@ def test_ranks_of_one_process_meet_again_when_the_daemon_is_back(daemon: Daemon)
         at_once(*(lambda job=job: job.prefetch(0) for job in jobs))
     for job in jobs:
         job.detach()
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_threads_that_want_the_same_buffer_share_it(kept: int) -> None:
+    (job,) = open_ranks("share", 1, LARGE)
+    views = at_once(lambda: job.gradients(0), lambda: job.gradients(0))
+    del views[1 - kept]
+    with pytest.raises(tierd.Error, match="a tensor still views the unit's gradient buffer"):
+        job.push(0)
+    views.clear()
+    job.push(0)
+    job.detach()
+
+
+def test_a_push_that_fails_leaves_no_buffer_behind() -> None:
+    (job,) = open_ranks("fails", 1, 100)
+    job.step_begin({"learning_rate": 1.0}, None, 1)
+    for _ in range(2):
+        job.gradients(0)
+        job.push(0)
+    job.statistics()  # behind the answer to the second one, which is refused
+    job.gradients(0)
+    with pytest.raises(tierd.Error, match="1 micro-batches were announced"):
+        job.push(0)
+    assert job.step({"learning_rate": 1.0}).wait()
+    job.detach()
 
 
 def test_times_that_are_no_ints_are_refused() -> None:

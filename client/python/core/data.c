@@ -154,12 +154,14 @@ PyObject *job_gradients(PyObject *self, PyObject *const *arguments, Py_ssize_t c
 	JOB_BLOCKING(self, r = tierd_gradients_with(job, index, TIERD_GRADIENTS_OVERWRITE, &view));
 	if (r < 0)
 		return core_raise(core_state_of(self), r);
-	unit->gradients = hold_new_gradients(unit->shape, &view);
-	if (!unit->gradients) {
-		tierd_discard(job, index);
-		return NULL;
-	}
-	return hold_capsules(unit->gradients);
+	/* Other threads may have defined units meanwhile, or have come for the same buffer. */
+	unit = &((struct job *)self)->units[index];
+	if (!unit->gradients)
+		unit->gradients = hold_new_gradients(unit->shape, &view);
+	if (unit->gradients)
+		return hold_capsules(unit->gradients);
+	JOB_BLOCKING(self, tierd_discard(job, index));
+	return NULL;
 }
 
 /* A unit whose gradient buffer nobody can write to any more; NULL with an exception set. */
@@ -172,14 +174,6 @@ static struct unit *find_given_up(PyObject *self, PyObject *number, uint32_t *re
 	core_raise_message(core_state_of(self), -EBUSY,
 			   "a tensor still views the unit's gradient buffer: let go of it before the push");
 	return NULL;
-}
-
-static PyObject *give_up(PyObject *self, struct unit *unit, int r)
-{
-	unit->gradients = hold_drop(unit->gradients);
-	if (r < 0)
-		return core_raise(core_state_of(self), r);
-	Py_RETURN_NONE;
 }
 
 /* A flag for each tensor of the unit, set for these; for PyMem_Free(). NULL with an exception set. */
@@ -209,7 +203,7 @@ PyObject *job_push(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
 	struct tierd_job *job = job_of(self);
 	bool *absent = NULL;
 	struct unit *unit;
-	uint32_t index;
+	uint32_t index, tensors;
 	int r;
 
 	if (!job || !job_takes("push", count, 1, PY_SSIZE_T_MAX))
@@ -222,9 +216,16 @@ PyObject *job_push(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
 		if (!absent)
 			return NULL;
 	}
-	JOB_BLOCKING(self, r = tierd_push_with(job, index, absent, unit->shape->count, NULL));
+	tensors = unit->shape->count;
+	unit->gradients = hold_drop(unit->gradients);
+	JOB_BLOCKING(self, r = tierd_push_with(job, index, absent, tensors, NULL));
 	PyMem_Free(absent);
-	return give_up(self, unit, r);
+	if (r == 0)
+		Py_RETURN_NONE;
+	core_raise(core_state_of(self), r);
+	/* Of one that was not pushed nobody here knows any more. */
+	JOB_BLOCKING(self, tierd_discard(job, index));
+	return NULL;
 }
 
 PyObject *job_discard(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
@@ -239,6 +240,7 @@ PyObject *job_discard(PyObject *self, PyObject *const *arguments, Py_ssize_t cou
 	unit = find_given_up(self, arguments[0], &index);
 	if (!unit)
 		return NULL;
+	unit->gradients = hold_drop(unit->gradients);
 	JOB_BLOCKING(self, r = tierd_discard(job, index));
-	return give_up(self, unit, r);
+	return core_none(self, r);
 }
