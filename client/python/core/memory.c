@@ -57,3 +57,12 @@ void memory_drop(struct memory *memory)
 	if (memory->buffer.obj)
 		PyBuffer_Release(&memory->buffer);
 }
+
+int64_t memory_elements(const struct memory *memory, size_t element_bytes)
+{
+	if (memory->bytes % element_bytes == 0)
+		return memory->bytes / element_bytes;
+	PyErr_Format(PyExc_ValueError, "%zu bytes are no whole number of elements of %zu", memory->bytes,
+		     element_bytes);
+	return -1;
+}

@@ -16,4 +16,7 @@ struct memory {
 int memory_take(PyObject *object, bool is_written, struct memory *ret_memory);
 void memory_drop(struct memory *memory);
 
+/* How many elements of so many bytes it has; -1 with an exception set: not a whole number of them. */
+int64_t memory_elements(const struct memory *memory, size_t element_bytes);
+
 #endif

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "core/fields.h"
-#include "core/memory.h"
+#include "core/reads.h"
 #include "core/shape.h"
 
 struct reader {
@@ -145,85 +145,36 @@ static PyObject *reader_refresh(PyObject *self, PyObject *arguments, PyObject *k
 
 /* ---- Read ---- */
 
-struct reads {
-	Py_ssize_t count;
-	struct tierd_read *reads;
-	struct memory *memories; /* those that are taken have data */
-};
-
-static void reads_clear(struct reads *reads)
-{
-	for (Py_ssize_t i = 0; reads->memories && i < reads->count; i++)
-		memory_drop(&reads->memories[i]);
-	PyMem_Free(reads->memories);
-	PyMem_Free(reads->reads);
-}
-
-static size_t element_bytes_of(PyObject *self, struct tierd_reader *reader, const struct tierd_read *read)
+/* (unit, tensor, memory): a whole parameter, or its first elements. */
+static size_t parse_read(PyObject *self, PyObject *item, struct tierd_read *read, PyObject **ret_memory)
 {
 	struct tierd_tensor tensor = TIERD_TENSOR_INIT;
-	int r = tierd_reader_tensor(reader, read->unit, read->tensor, &tensor);
+	int r;
 
-	if (r < 0)
-		core_raise(core_state_of(self), r);
-	return r < 0 ? 0 : shape_element_bytes(tensor.format);
-}
-
-/* (unit, tensor, memory): a whole parameter, or its first elements. */
-static int take_read(PyObject *self, struct tierd_reader *reader, PyObject *item, struct tierd_read *read,
-		     struct memory *memory)
-{
-	PyObject *object;
-	size_t bytes;
-
-	*read = (struct tierd_read)TIERD_READ_INIT;
-	if (!PyArg_ParseTuple(item, "IIO", &read->unit, &read->tensor, &object))
-		return -1;
-	bytes = element_bytes_of(self, reader, read);
-	if (bytes == 0 || memory_take(object, true, memory) < 0)
-		return -1;
-	read->count = memory->bytes / bytes;
-	read->ret_data = memory->data;
-	if (memory->bytes % bytes == 0)
+	if (!PyArg_ParseTuple(item, "IIO", &read->unit, &read->tensor, ret_memory))
 		return 0;
-	PyErr_Format(PyExc_ValueError, "%zu bytes are no whole number of elements of %zu", memory->bytes,
-		     bytes);
-	return -1;
-}
-
-static int take_reads(PyObject *self, struct tierd_reader *reader, PyObject *list, struct reads *reads)
-{
-	reads->count = PyList_Size(list);
-	reads->reads = PyMem_Calloc(reads->count + 1, sizeof(*reads->reads));
-	reads->memories = PyMem_Calloc(reads->count + 1, sizeof(*reads->memories));
-	if (!reads->reads || !reads->memories) {
-		PyErr_NoMemory();
-		return -1;
+	r = tierd_reader_tensor(((struct reader *)self)->reader, read->unit, read->tensor, &tensor);
+	if (r < 0) {
+		core_raise(core_state_of(self), r);
+		return 0;
 	}
-	for (Py_ssize_t i = 0; i < reads->count; i++)
-		if (take_read(self, reader, PyList_GetItem(list, i), &reads->reads[i], &reads->memories[i]) <
-		    0)
-			return -1;
-	return 0;
+	if (shape_element_bytes(tensor.format) == 0)
+		PyErr_Format(PyExc_ValueError, "the tensor has a number format of a later tierd");
+	return shape_element_bytes(tensor.format);
 }
 
-static PyObject *reader_read(PyObject *self, PyObject *argument)
+static PyObject *reader_read(PyObject *self, PyObject *sequence)
 {
 	struct tierd_reader *reader = reader_of(self);
-	PyObject *list = reader ? PySequence_List(argument) : NULL;
-	struct reads reads = { 0 };
-	int r = 0, taken;
+	struct reads reads = READS_INIT;
+	int r = 0;
 
-	if (!list)
+	if (!reader)
 		return NULL;
-	taken = take_reads(self, reader, list, &reads);
-	if (taken == 0)
-		READER_BLOCKING(self, r = tierd_reader_read_many(reader, reads.reads, reads.count));
+	if (reads_take(&reads, self, sequence, parse_read) == 0)
+		READER_BLOCKING(self, r = tierd_reader_read_many(reader, reads.reads, (size_t)reads.count));
 	reads_clear(&reads);
-	Py_DECREF(list);
-	if (r < 0)
-		core_raise(core_state_of(self), r);
-	return taken < 0 || r < 0 ? NULL : Py_NewRef(Py_None);
+	return core_none(self, r);
 }
 
 static PyMethodDef reader_methods[] = {

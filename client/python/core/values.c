@@ -3,17 +3,7 @@
 #include <string.h>
 
 #include "core/job.h"
-#include "core/memory.h"
-
-/* How many elements of so many bytes the memory has; -1 with an exception set: not a whole number of them. */
-static int64_t elements_in(const struct memory *memory, size_t element_bytes)
-{
-	if (memory->bytes % element_bytes == 0)
-		return memory->bytes / element_bytes;
-	PyErr_Format(PyExc_ValueError, "%zu bytes are no whole number of elements of %zu", memory->bytes,
-		     element_bytes);
-	return -1;
-}
+#include "core/reads.h"
 
 static size_t element_bytes_of(const struct unit *unit, uint32_t tensor, bool is_fp32)
 {
@@ -44,7 +34,7 @@ PyObject *job_write(PyObject *self, PyObject *arguments, PyObject *keywords)
 	bytes = unit ? element_bytes_of(unit, tensor, is_master) : 0;
 	if (bytes == 0 || memory_take(object, false, &memory) < 0)
 		return NULL;
-	count = elements_in(&memory, bytes);
+	count = memory_elements(&memory, bytes);
 	if (count >= 0)
 		JOB_BLOCKING(self, r = tierd_tensor_write(job, index, tensor, first, count, memory.data,
 							  is_master));
@@ -70,7 +60,7 @@ PyObject *job_write_state(PyObject *self, PyObject *arguments, PyObject *keyword
 		return NULL;
 	if (!job_unit((struct job *)self, number, &index) || memory_take(object, false, &memory) < 0)
 		return NULL;
-	count = elements_in(&memory, sizeof(float));
+	count = memory_elements(&memory, sizeof(float));
 	if (count >= 0)
 		JOB_BLOCKING(self, r = tierd_tensor_write_state(job, index, tensor, name, step, first, count,
 								memory.data));
@@ -100,7 +90,7 @@ PyObject *job_read(PyObject *self, PyObject *arguments, PyObject *keywords)
 	bytes = unit ? element_bytes_of(unit, tensor, strcmp(name, "parameter") != 0) : 0;
 	if (bytes == 0 || memory_take(object, true, &memory) < 0)
 		return NULL;
-	count = elements_in(&memory, bytes);
+	count = memory_elements(&memory, bytes);
 	if (count >= 0)
 		JOB_BLOCKING(self,
 			     r = tierd_tensor_read(job, index, tensor, name, first, count, memory.data));
@@ -110,81 +100,29 @@ PyObject *job_read(PyObject *self, PyObject *arguments, PyObject *keywords)
 
 /* ---- Many reads ---- */
 
-struct reading {
-	struct tierd_read *reads;
-	struct memory *memories; /* of each read that was taken */
-	Py_ssize_t count;
-};
-
-static int take_read(PyObject *self, PyObject *item, struct tierd_read *ret_read, struct memory *ret_memory)
+/* (unit, tensor, state, memory) */
+static size_t parse_read(PyObject *self, PyObject *item, struct tierd_read *read, PyObject **ret_memory)
 {
-	PyObject *number, *object;
-	const char *state;
-	unsigned tensor;
 	struct unit *unit;
-	uint32_t index;
-	int64_t count;
-	size_t bytes;
+	PyObject *number;
 
-	if (!PyArg_ParseTuple(item, "OIsO", &number, &tensor, &state, &object))
-		return -1;
-	unit = job_unit((struct job *)self, number, &index);
-	bytes = unit ? element_bytes_of(unit, tensor, strcmp(state, "parameter") != 0) : 0;
-	if (bytes == 0 || memory_take(object, true, ret_memory) < 0)
-		return -1;
-	count = elements_in(ret_memory, bytes);
-	if (count < 0) {
-		memory_drop(ret_memory);
-		return -1;
-	}
-	*ret_read = (struct tierd_read)TIERD_READ_INIT;
-	ret_read->unit = index;
-	ret_read->tensor = tensor;
-	ret_read->state = state;
-	ret_read->count = (uint64_t)count;
-	ret_read->ret_data = ret_memory->data;
-	return 0;
-}
-
-static void reading_clear(struct reading *reading)
-{
-	for (Py_ssize_t i = 0; i < reading->count; i++)
-		memory_drop(&reading->memories[i]);
-	PyMem_Free(reading->memories);
-	PyMem_Free(reading->reads);
-}
-
-/* States are strings of the list's tuples, which live as long. -1 with an exception set */
-static int take_reads(PyObject *self, PyObject *list, struct reading *reading)
-{
-	Py_ssize_t count = PyList_Size(list);
-
-	reading->reads = PyMem_Calloc(count + 1, sizeof(*reading->reads));
-	reading->memories = PyMem_Calloc(count + 1, sizeof(*reading->memories));
-	if (!reading->reads || !reading->memories) {
-		PyErr_NoMemory();
-		return -1;
-	}
-	for (; reading->count < count; reading->count++)
-		if (take_read(self, PyList_GetItem(list, reading->count), &reading->reads[reading->count],
-			      &reading->memories[reading->count]) < 0)
-			return -1;
-	return 0;
+	if (!PyArg_ParseTuple(item, "OIsO", &number, &read->tensor, &read->state, ret_memory))
+		return 0;
+	unit = job_unit((struct job *)self, number, &read->unit);
+	return unit ? element_bytes_of(unit, read->tensor, strcmp(read->state, "parameter") != 0) : 0;
 }
 
 PyObject *job_read_many(PyObject *self, PyObject *sequence)
 {
 	struct tierd_job *job = job_of(self);
-	PyObject *list = job ? PySequence_List(sequence) : NULL;
-	struct reading reading = { 0 };
+	struct reads reads = READS_INIT;
 	int r = 0;
 
-	if (!list)
+	if (!job)
 		return NULL;
-	if (take_reads(self, list, &reading) == 0)
-		JOB_BLOCKING(self, r = tierd_read_many(job, reading.reads, (size_t)reading.count));
-	reading_clear(&reading);
-	Py_DECREF(list);
+	if (reads_take(&reads, self, sequence, parse_read) == 0)
+		JOB_BLOCKING(self, r = tierd_read_many(job, reads.reads, (size_t)reads.count));
+	reads_clear(&reads);
 	return core_none(self, r);
 }
 
