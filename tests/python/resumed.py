@@ -1,6 +1,4 @@
-"""A trainer for tests that interrupt it: prints the step that it starts at, and at the end a hash of all that it has trained.
-
-    resumed.py JOB PASSES
+"""A trainer for tests that interrupt it: says the step that it starts at, and at the end a hash of all that it has trained.
 
 BatchNorm, dropout, a scheduler and a loader that shuffles make each of them a part of the result.
 """
@@ -8,13 +6,14 @@ BatchNorm, dropout, a scheduler and a loader that shuffles make each of them a p
 from __future__ import annotations
 
 import hashlib
-import sys
+from collections.abc import Callable
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import tierd.torch as tierd
+from tierd.torch.ranks import from_environment
 
 
 def block() -> nn.Module:
@@ -22,8 +21,13 @@ def block() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Dropout(0.1), nn.GELU())
 
 
-def main(job: str, passes: int) -> None:
-    torch.manual_seed(1)
+def train(job: str, passes: int, before_step: Callable[[], object] = lambda: None) -> str:
+    """Gives and prints what it ends with: the last step, the learning rate, the hash.
+
+    Each rank has data of its own, and all have the first one's values.
+    """
+    rank = from_environment()[0]
+    torch.manual_seed(rank)
     model: nn.Module = nn.Sequential(*[block() for _ in range(4)], nn.Linear(64, 10))
     optimizer: torch.optim.Optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=200)
@@ -34,6 +38,7 @@ def main(job: str, passes: int) -> None:
     for _ in range(passes):
         for inputs, targets in tierd.resumable(loader, scheduler):
             nn.functional.cross_entropy(model(inputs), targets).backward()
+            before_step()
             optimizer.step()
             scheduler.step()
             optimizer.zero_grad()
@@ -42,8 +47,6 @@ def main(job: str, passes: int) -> None:
     for name, value in model.state_dict().items():
         found.update(name.encode() + value.numpy().tobytes())
     step = tierd.job_of().core.state()["step"]
-    print("done", step, optimizer.param_groups[0]["lr"], found.hexdigest(), flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    end = f"{step} {optimizer.param_groups[0]['lr']} {found.hexdigest()}"
+    print("done", end, flush=True)
+    return end

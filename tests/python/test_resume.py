@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
+from functools import cache
 
 import pytest
 import torch
 from torch import nn
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.utils.data import DataLoader, Dataset
 
+import resumed
 import tierd.torch
 from conftest import PATIENCE, TIERCTL, Daemon
+from forked import Child, start_ranks
 
-SCRIPT = Path(__file__).with_name("resumed.py")
-PASSES = 40
+pytestmark = pytest.mark.usefixtures("daemon")
 
-
-def start(job: str) -> subprocess.Popen[str]:
-    """A trainer of that job."""
-    command = [sys.executable, str(SCRIPT), job, str(PASSES)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+PASSES = 10
+STEPS = 20 * PASSES
 
 
-def result(trainer: subprocess.Popen[str]) -> list[str]:
-    """What a trainer says at its end: steps, learning rate, hash."""
-    output, errors = trainer.communicate(timeout=PATIENCE)
-    assert trainer.returncode == 0, errors
-    return output.splitlines()[-1].split()
+def start(job: str, world_size: int = 1) -> list[Child]:
+    """The trainers of that job."""
+    return start_ranks(world_size, resumed.train, job, PASSES)
+
+
+def ends(trainers: list[Child]) -> list[str]:
+    """What each of them ends with: step, learning rate, hash."""
+    return [trainer.result().splitlines()[-1].removeprefix("done ") for trainer in trainers]
+
+
+@cache
+def undisturbed(world_size: int = 1) -> list[str]:
+    return ends(start(f"undisturbed-{world_size}", world_size))
 
 
 def step_of(job: str) -> int:
@@ -42,49 +51,81 @@ def step_of(job: str) -> int:
     return steps[0] if steps else -1
 
 
-def await_step(job: str, step: int, trainer: subprocess.Popen[str]) -> None:
+def await_step(job: str, step: int, trainers: list[Child]) -> None:
     """Waits until the job has come so far."""
     deadline = time.monotonic() + PATIENCE
     while step_of(job) < step:
-        assert trainer.poll() is None, trainer.communicate()
+        assert all(trainer.returncode is None for trainer in trainers), [each.communicate() for each in trainers]
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
-@pytest.fixture(scope="session")
-def undisturbed(daemon: Daemon) -> list[str]:
-    return result(start("undisturbed"))
+def test_a_trainer_that_is_killed_goes_on_where_the_job_stands() -> None:
+    for step in (30, 100):
+        trainers = start("killed")
+        await_step("killed", step, trainers)
+        trainers[0].kill()
+        assert "done" not in trainers[0].communicate()[0]
+    trainers = start("killed")
+    assert int(trainers[0].stdout.readline().split()[1]) >= 100
+    assert ends(trainers) == undisturbed()
 
 
-def test_a_trainer_that_is_killed_goes_on_where_the_job_stands(undisturbed: list[str]) -> None:
-    for step in (100, 300):
-        trainer = start("killed")
-        await_step("killed", step, trainer)
-        trainer.kill()
-        output, _ = trainer.communicate()
-        assert "done" not in output
-    trainer = start("killed")
-    assert trainer.stdout is not None
-    assert int(trainer.stdout.readline().split()[1]) >= 300
-    assert result(trainer) == undisturbed
-
-
+@pytest.mark.parametrize("world_size", [1, 2])
 @pytest.mark.parametrize("how", ["killed", "stopped"])
-def test_a_training_outlives_its_daemon(how: str, undisturbed: list[str], daemon: Daemon) -> None:
-    trainer = start(f"daemon-{how}")
-    for step in (100, 300, 500):
-        await_step(f"daemon-{how}", step, trainer)
+def test_a_training_outlives_its_daemon(how: str, world_size: int, daemon: Daemon) -> None:
+    job = f"daemon-{how}-{world_size}"
+    trainers = start(job, world_size)
+    for step in (20, 60, 110):
+        await_step(job, step, trainers)
         if how == "killed":
             daemon.kill()
         else:
             daemon.stop()
         daemon.start()
-    assert result(trainer) == undisturbed
+    assert ends(trainers) == undisturbed(world_size)
 
 
-def test_a_training_that_is_over_does_nothing(undisturbed: list[str]) -> None:
-    trainer = start("undisturbed")
-    assert result(trainer) == undisturbed
+def launch(job: str, kills: list[tuple[int, int]]) -> None:
+    """As torchrun does, whose agent this is; in the n-th start a rank is killed when it has come to so many steps."""
+
+    def rank() -> str:
+        start, steps = int(os.environ["TORCHELASTIC_RESTART_COUNT"]), 0
+
+        def before_step() -> None:
+            nonlocal steps
+            steps += 1
+            if kills[start : start + 1] == [(int(os.environ["RANK"]), steps)]:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        return resumed.train(job, PASSES, before_step)
+
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=2,
+        max_restarts=len(kills),
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        start_method="fork",
+    )
+    for _, end in sorted(elastic_launch(config, rank)().items()):
+        print("done", end)
+
+
+def test_ranks_that_are_killed_under_torchrun_end_with_the_bits_of_undisturbed_ones() -> None:
+    generator = random.Random(os.environ.get("TIERD_SEED", "1"))
+    count = int(os.environ.get("TIERD_KILLS", "4"))
+    kills = [(generator.randrange(2), generator.randint(1, STEPS // count)) for _ in range(count)]
+    said = Child(launch, "torchrun", kills).result().splitlines()
+    assert [line.removeprefix("done ") for line in said[-2:]] == undisturbed(2), kills
+    # Each start has said where it begins.
+    assert sum(line.startswith("from ") for line in said) >= len(kills) + 2
+
+
+def test_a_training_that_is_over_does_nothing() -> None:
+    undisturbed()
+    assert ends(start("undisturbed-1")) == undisturbed()
 
 
 class Counting(Dataset[torch.Tensor]):
@@ -109,7 +150,7 @@ def small(job: str) -> tuple[nn.Module, torch.optim.Optimizer]:
     return tierd.torch.initialize(model, optimizer, job=job)
 
 
-def test_each_pass_reads_its_data_once(daemon: Daemon) -> None:
+def test_each_pass_reads_its_data_once() -> None:
     model, optimizer = small("reads")
     data = Counting()
     for _ in range(3):
@@ -120,7 +161,7 @@ def test_each_pass_reads_its_data_once(daemon: Daemon) -> None:
     tierd.torch.close(model)
 
 
-def test_a_pass_that_was_left_is_not_gone_on_with(daemon: Daemon) -> None:
+def test_a_pass_that_was_left_is_not_gone_on_with() -> None:
     model, optimizer = small("left")
     seen: list[list[float]] = []
     for most in (2, 5):
@@ -135,7 +176,7 @@ def test_a_pass_that_was_left_is_not_gone_on_with(daemon: Daemon) -> None:
     tierd.torch.close(model)
 
 
-def test_micro_batches_that_no_step_took_are_handed_out_once(daemon: Daemon) -> None:
+def test_micro_batches_that_no_step_took_are_handed_out_once() -> None:
     model, optimizer = small("micro")
     seen: list[float] = []
     for _ in range(2):
