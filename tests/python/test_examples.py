@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,11 @@ import torch
 from safetensors.torch import load_file
 
 import compare
-from conftest import PATIENCE
+from forked import Child, start_script
+
+with contextlib.suppress(ImportError):  # they are in one of the two environments
+    import peft  # noqa: F401
+    import transformers
 
 ROOT = Path(__file__).resolve().parents[2]
 RLHF_READER = ROOT / "examples" / "pytorch" / "rlhf_reader.py"
@@ -33,37 +36,23 @@ class Run:
     job: str
     parameters: Path
 
-    def start(self) -> subprocess.Popen[str]:
-        command = [
-            sys.executable,
-            str(PRETRAIN),
-            str(self.text),
-            f"--job={self.job}",
-            f"--save={self.parameters}",
-            *SIZES,
-        ]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    def start(self) -> Child:
+        return start_script(PRETRAIN, str(self.text), f"--job={self.job}", f"--save={self.parameters}", *SIZES)
 
     def finish(self) -> dict[int, str]:
         """The loss of each step that this start took."""
-        process = self.start()
-        said, _ = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0
-        return losses_in(said)
+        return losses_in(self.start().result())
 
     def kill_after(self, step: int) -> dict[int, str]:
         """The same of a start that is killed when it has said that it took the step."""
-        process = self.start()
-        assert process.stdout is not None
+        child = self.start()
         said = ""
-        for line in process.stdout:
+        for line in child.stdout:
             said += line
             if line.startswith(f"step {step}:"):
                 break
-        process.kill()
-        said += process.stdout.read()
-        process.wait(PATIENCE)
-        return losses_in(said)
+        child.kill()
+        return losses_in(said + child.communicate()[0])
 
     def values(self) -> dict[str, torch.Tensor]:
         values: dict[str, torch.Tensor] = torch.load(self.parameters, weights_only=True)
@@ -82,7 +71,9 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_killed_pretraining_ends_with_the_bits_of_an_undisturbed_one(text: Path, tmp_path: Path) -> None:
+def test_a_killed_pretraining_ends_with_the_bits_of_an_undisturbed_one_and_then_takes_no_more_steps(
+    text: Path, tmp_path: Path
+) -> None:
     undisturbed = Run(text, "pretrain", tmp_path / "undisturbed.pt")
     killed = Run(text, "pretrain-killed", tmp_path / "killed.pt")
     losses = undisturbed.finish()
@@ -96,19 +87,13 @@ def test_a_killed_pretraining_ends_with_the_bits_of_an_undisturbed_one(text: Pat
     assert said.items() <= losses.items()
     assert len(said) >= len(losses) - 1
     compare.assert_same_bits(killed.values(), undisturbed.values())
-
-
-def test_a_pretraining_that_has_ended_takes_no_more_steps(text: Path, tmp_path: Path) -> None:
-    run = Run(text, "pretrain-ended", tmp_path / "parameters.pt")
-    run.finish()
-    values = run.values()
-    assert run.finish() == {}
-    compare.assert_same_bits(run.values(), values)
+    killed.parameters.unlink()
+    assert killed.finish() == {}
+    compare.assert_same_bits(killed.values(), undisturbed.values())
 
 
 def test_a_policy_is_trained_by_what_another_process_samples_from_it() -> None:
-    command = [sys.executable, str(RLHF_READER), "--steps=24", "--width=16", "--log-every=1", "--job=rlhf"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
+    said = start_script(RLHF_READER, "--steps=24", "--width=16", "--log-every=1", "--job=rlhf").result()
     lines = re.findall(r"^step (\d+): reward (\S+), samples of the job's step (\d+)$", said, re.MULTILINE)
     assert [int(step) for step, _, _ in lines] == list(range(1, 25))
     rewards = [float(reward) for _, reward, _ in lines]
@@ -122,8 +107,6 @@ def test_a_policy_is_trained_by_what_another_process_samples_from_it() -> None:
 
 def test_adapters_that_are_finetuned_learn_and_are_saved(text: Path, tmp_path: Path) -> None:
     pytest.importorskip("peft")
-    import transformers  # which takes seconds, and is in one of the two environments
-
     sizes: dict[str, Any] = {
         "hidden_size": 32,
         "intermediate_size": 64,
@@ -134,10 +117,8 @@ def test_adapters_that_are_finetuned_learn_and_are_saved(text: Path, tmp_path: P
     torch.manual_seed(0)
     transformers.LlamaForCausalLM(config).save_pretrained(tmp_path / "model")
     options = ["--context=32", "--batch=4", "--passes=2", "--log-every=1", "--learning-rate=0.05", "--checkpoints"]
-    paths = [str(path) for path in (FINETUNE, tmp_path / "model", text)]
-    command = [sys.executable, *paths, *options, f"--save={tmp_path / 'adapters'}"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE)
-    losses = losses_in(done.stdout)
+    paths = [str(tmp_path / "model"), str(text), f"--save={tmp_path / 'adapters'}"]
+    losses = losses_in(start_script(FINETUNE, *paths, *options).result())
     assert list(losses) == list(range(1, 41))
     assert float(losses[40]) < float(losses[1]) - 0.05
     adapters = load_file(tmp_path / "adapters" / "adapter_model.safetensors")
@@ -147,6 +128,6 @@ def test_adapters_that_are_finetuned_learn_and_are_saved(text: Path, tmp_path: P
 
 
 def test_help_names_all_options() -> None:
-    said = subprocess.run([sys.executable, PRETRAIN, "--help"], capture_output=True, text=True, check=True).stdout
+    said = start_script(PRETRAIN, "--help").result()
     for option in ("FILE", "--job", "--nvme", "--passes", "--save"):
         assert option in said
