@@ -27,7 +27,7 @@ def parts() -> list[range]:
     if "TIERD_SEED" in os.environ:
         seed = int(os.environ["TIERD_SEED"])
         return [range(seed, seed + 1)]
-    last = int(os.environ.get("TIERD_SEEDS", "400"))
+    last = int(os.environ.get("TIERD_SEEDS", "300"))
     return [range(first, min(first + PART, last)) for first in range(0, last, PART)]
 
 
