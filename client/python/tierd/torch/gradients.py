@@ -10,6 +10,7 @@ import torch
 from torch.utils.dlpack import from_dlpack
 
 from tierd._core import Error
+from tierd.torch import compat
 from tierd.torch.ranges import in_range
 
 if TYPE_CHECKING:
@@ -24,6 +25,13 @@ def set_gradient_dtype(parameters: Iterable[torch.nn.Parameter], dtype: torch.dt
         raise Error(errno.ENOTSUP, f"gradient_dtype needs Tensor.grad_dtype, which PyTorch {torch.__version__} has not")
     for parameter in parameters:
         parameter.grad_dtype = dtype
+
+
+def taken_from(parameter: torch.Tensor) -> torch.Tensor | None:
+    """The parameter's gradient, which it has no more; None: it has none of its own."""
+    with compat.without_torch_function():
+        gradient, parameter.grad = parameter.grad, None
+    return None if gradient is None else gradient.detach()
 
 
 class Gradients:
@@ -71,11 +79,18 @@ class Gradients:
         in_range("push", self.unit.name, lambda: self.unit.membership.push(self.unit.index, absent))
         self.unit.pushes += 1
 
+    def take_own(self) -> list[tuple[int, torch.Tensor]]:
+        """Gradients that the caller has set himself; parameters have them no more."""
+        found = [(tensor, taken_from(self.unit.parameters[tensor])) for tensor in sorted(self.unit.set_by_caller)]
+        self.unit.set_by_caller.clear()
+        return [(tensor, gradient) for tensor, gradient in found if gradient is not None]
+
     def forget(self) -> None:
         """The buffer is gone, and what was pushed is lost."""
         self._buffers.clear()
         self._here.clear()
         self.unit.pushes = 0
+        self.take_own()
 
     def discard(self) -> None:
         """Gives the buffer back."""

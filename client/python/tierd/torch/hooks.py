@@ -23,7 +23,7 @@ from torch import nn
 
 from tierd._core import Error
 from tierd.torch import compat
-from tierd.torch.gradients import Gradients
+from tierd.torch.gradients import Gradients, taken_from
 from tierd.torch.membership import Membership
 from tierd.torch.storage import Saved, Unit, pack_with, unpack
 
@@ -81,8 +81,11 @@ class Hooks:
     def train(self, unit: Unit) -> None:
         """Takes the gradients of the unit."""
         gradients = self._gradients[unit] = Gradients(unit)
-        for tensor, parameter in enumerate(unit.parameters):
-            self._handles.append(parameter.register_post_accumulate_grad_hook(self._accumulated(gradients, tensor)))
+        unit.taking = [
+            parameter.register_post_accumulate_grad_hook(self._accumulated(gradients, tensor))
+            for tensor, parameter in enumerate(unit.parameters)
+        ]
+        self._handles += unit.taking
 
     def remove(self) -> None:
         for handle in self._handles:
@@ -201,13 +204,12 @@ class Hooks:
 
     def _accumulated(self, gradients: Gradients, tensor: int) -> Callable[[torch.Tensor], None]:
         def take(parameter: torch.Tensor) -> None:
-            gradient = parameter.grad
+            gradient = taken_from(parameter)
             if gradient is None:
                 return
-            parameter.grad = None
             backward = self._backward()
             with torch.no_grad():
-                self._take(gradients, tensor, gradient.detach())
+                self._take(gradients, tensor, gradient)
             if gradients.are_complete:
                 gradients.push()
                 self._hide(backward, gradients.unit)
@@ -251,8 +253,23 @@ class Hooks:
         for unit in self._gradients:
             yield from ((unit, tensor) for tensor in range(len(unit.parameters)))
 
+    def take_own(self) -> None:
+        """Hands over gradients that the caller has set himself, as from torch.autograd.grad()."""
+        for gradients in self._gradients.values():
+            for tensor, gradient in gradients.take_own():
+                with torch.no_grad():
+                    self._take(gradients, tensor, gradient)
+            if gradients.are_begun:
+                gradients.push()
+
     def begin_step(self) -> bool:
         """Gives up what a failed backward has left. Whether anything was pushed since the last step."""
+        if compat.graph_task() != -1:
+            raise Error(
+                errno.EBUSY,
+                "step() or zero_grad() is called within backward(), as by a hook of a parameter: a step of tierd is one of all "
+                "parameters, so call it when backward() has ended",
+            )
         if self._thread.backward is not None:
             self._abandon()
         return any(unit.pushes for unit in self._gradients)

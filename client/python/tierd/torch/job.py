@@ -8,7 +8,7 @@ import errno
 import functools
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -60,6 +60,7 @@ class TorchJob:
         self._hooks = Hooks(self.membership, model, self._addresses)
         self.membership.lost = self._lose
         self.membership.overflow_wanted = lambda found, factor: self.coming.look_for_overflow(found, factor)
+        self.membership.given_up = lambda parameter: self.give_up([parameter])
         self._handles: list[Handle] = []
         self._max_grad_norm = max_grad_norm
         self.coming = Step(self, max_grad_norm)
@@ -145,9 +146,13 @@ class TorchJob:
     def step(self, optimizer: torch.optim.Optimizer, loss_scale: float | None) -> None:
         """Closes the step, with what is kept with it, when each optimizer has come to it; it goes on while the trainer
         does. loss_scale: what a GradScaler has multiplied losses with; None: nothing, or it has been told already."""
-        if not self._hooks.begin_step() and not self.membership.is_void:
-            raise Error(errno.EINVAL, "optimizer.step() without a gradient: call loss.backward() before it")
+        self._hooks.begin_step()
+        self._hooks.take_own()
         step = self.coming
+        if not self.membership.is_void:
+            if not self._hooks.begin_step():
+                raise Error(errno.EINVAL, "optimizer.step() without a gradient: call loss.backward() before it")
+            step.check_whole()
         step.take(optimizer, loss_scale)
         if not step.has_all(self.optimizers):
             return
@@ -252,9 +257,22 @@ class TorchJob:
         }
         return trained == {id(item) for item in parameters if item.requires_grad}
 
-    def drop(self, optimizer: torch.optim.Optimizer) -> None:
-        """Throws away what was pushed since the last step, on all ranks, when each optimizer has zeroed its gradients."""
-        if not self._hooks.begin_step() or self.membership.is_void or not self.coming.zero(optimizer, self.optimizers):
+    def pushed(self) -> Iterator[torch.Tensor]:
+        """The parameters whose gradients are the daemon's since the last step."""
+        for unit, tensor in self.trained():
+            if unit.pushes and unit.parameters[tensor].requires_grad:
+                yield unit.parameters[tensor]
+
+    def give_up(self, parameters: Iterable[torch.Tensor]) -> None:
+        """The gradients of these are set to None, or to zeros. When those of all are, on all ranks, they are thrown away."""
+        if not self._hooks.begin_step() or self.membership.is_void:
+            return
+        if any(self.coming.give_up(parameter) for parameter in parameters):
+            self.drop()
+
+    def drop(self) -> None:
+        """Throws away what was pushed since the last step, if anything was; all ranks do so."""
+        if not self._hooks.begin_step() or self.membership.is_void:
             return
         self.finish()
         if not self.membership.is_void:

@@ -56,6 +56,8 @@ class Membership:
         self.lost: Callable[[], None] = lambda: None  # called when what was pushed since the last step is lost
         # Called by a GradScaler with its scalar for overflows, and with what undoes its scale.
         self.overflow_wanted: Callable[[torch.Tensor, torch.Tensor], None] = lambda found, factor: None
+        # Called with a parameter whose gradient was pushed, and is set to None or to zeros.
+        self.given_up: Callable[[torch.Tensor], None] = lambda parameter: None
 
     @property
     def is_void(self) -> bool:

@@ -173,9 +173,9 @@ class _Stepping(Optimizer):
         )
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """After a step nothing is left to be zeroed. Before it, what was pushed is dropped; all ranks have to do so, and
+        """After a step nothing is left to be zeroed. Before it, what was pushed is given up; all ranks have to do so, and
         with several optimizers all of them."""
-        self.tierd_job.drop(self)
+        self.tierd_job.give_up(parameter for group in self.param_groups for parameter in group["params"])
         super().zero_grad(set_to_none)
 
 

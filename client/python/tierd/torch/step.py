@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tierd._core import Error
+from tierd.torch.storage import place_of
 
 if TYPE_CHECKING:
     from tierd.torch.job import TorchJob
@@ -28,7 +29,8 @@ class Step:
         self._found: list[torch.Tensor] = []  # where it looks for them
         self._taken: list[torch.optim.Optimizer] = []
         self._groups: dict[int, list[dict[str, Any]]] = {}  # as they were then: a scheduler may come before the others
-        self._zeroed: list[torch.optim.Optimizer] = []
+        self._given_up: set[int] = set()  # parameters, whose gradients are not to count
+        self._not_given_up: set[int] = set()  # of those that were pushed, as far as it is known
 
     # ---- Optimizers
 
@@ -46,19 +48,38 @@ class Step:
         """It will come again: the step could not be closed."""
         self._taken = [other for other in self._taken if other is not optimizer]
 
-    def zero(self, optimizer: torch.optim.Optimizer, optimizers: list[torch.optim.Optimizer]) -> bool:
-        """An optimizer has zeroed its gradients. Whether all have, so that nothing of the step is left."""
-        if any(optimizer is other for other in self._taken):
+    def give_up(self, parameter: torch.Tensor) -> bool:
+        """The parameter's gradient is not to count. Whether that is so of all that were pushed: nothing is left of the step.
+
+        tierd.Error: one of several optimizers takes the step.
+        """
+        if any(parameter is own for other in self._taken for group in other.param_groups for own in group["params"]):
             # Those of the step are taken when the others come to it.
             return False
         if self._taken:
-            kind = type(optimizer).__name__
+            kind = type(self._taken[0]).__name__
             raise Error(
-                errno.ENOTSUP, f"{kind} gives its gradients up, and another one takes a step: all have to do so"
+                errno.ENOTSUP,
+                f"gradients of other parameters are given up, and {kind} takes a step: all optimizers have to do the same",
             )
-        if not any(optimizer is other for other in self._zeroed):
-            self._zeroed.append(optimizer)
-        return len(self._zeroed) == len(optimizers)
+        self._given_up.add(id(parameter))
+        self._not_given_up.discard(id(parameter))
+        if not self._not_given_up:
+            self._not_given_up = {id(own) for own in self.job.pushed()} - self._given_up
+        return not self._not_given_up
+
+    def check_whole(self) -> None:
+        """tierd.Error: a part of the gradients was given up, and the daemon has them all."""
+        given_up = [own for own in self.job.pushed() if id(own) in self._given_up] if self._given_up else []
+        if given_up:
+            place = place_of(given_up[0])
+            assert place is not None
+            raise Error(
+                errno.ENOTSUP,
+                f"the gradient of {place[0].name_of(place[1])} was set to None or to zeros between backward() and step(), and "
+                "those of others were not: the daemon gives up all of a job's gradients, or none. Call zero_grad() of the "
+                "model or of all optimizers; what is not to be trained in a step wants requires_grad_(False) before backward()",
+            )
 
     def has_all(self, optimizers: list[torch.optim.Optimizer]) -> bool:
         return len(self._taken) == len(optimizers)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import torch
 from torch import nn
 from torch.utils.dlpack import from_dlpack
+from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakIdKeyDictionary
 
 from tierd._core import Error
@@ -79,6 +80,8 @@ class Unit:
         self._uses = 0  # by forwards and functions
         self._holds = 0  # by backwards
         self.pushes = 0  # of gradients, since the last step
+        self.taking: list[RemovableHandle] = []  # the hooks that take gradients
+        self.set_by_caller: set[int] = set()  # parameters whose grad was set by no backward
         self.incoming: dict[int, torch.Tensor] | None = None  # while values are loaded: what was copied to parameters
         self._lock = threading.RLock()
         self._classes = [type(parameter) for parameter in self.parameters]
@@ -317,7 +320,9 @@ _METADATA = (
     | {vars(torch._C.TensorBase)["grad"].__delete__}
 )
 
-_GET_GRADIENT = vars(torch._C.TensorBase)["grad"].__get__
+_GRADIENT = vars(torch._C.TensorBase)["grad"]
+_GET_GRADIENT, _SET_GRADIENT, _DELETE_GRADIENT = _GRADIENT.__get__, _GRADIENT.__set__, _GRADIENT.__delete__
+_OF_GRADIENTS = {_GET_GRADIENT, _SET_GRADIENT, _DELETE_GRADIENT, torch.Tensor.register_post_accumulate_grad_hook}
 
 
 @functools.cache
@@ -336,12 +341,10 @@ class _Hidden(nn.Parameter):
         kwargs = kwargs or {}
         if function in _METADATA:
             with compat.without_torch_function():
-                found = function(*args, **kwargs)
-                if function == _GET_GRADIENT and found is None and args[0].requires_grad:
-                    place = place_of(args[0])
-                    if place and (place[0].pushes or place[0].membership.is_void):
-                        return PushedGradient.of(args[0], *place)
-                return found
+                place = place_of(args[0]) if function in _OF_GRADIENTS and args[0].requires_grad else None
+                if place is None:
+                    return function(*args, **kwargs)
+                return _with_gradient(function, args, kwargs, *place)
         if function == torch.Tensor.copy_ and (place := place_of(args[0])) and place[0].incoming is not None:
             place[0].incoming[place[1]] = args[1]
             return args[0]
@@ -361,18 +364,63 @@ class _Hidden(nn.Parameter):
         return copy
 
 
+def _with_gradient(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], unit: Unit, tensor: int
+) -> Any:
+    """What is done to the grad of a parameter of this place, or with hooks that see it."""
+    is_pushed = unit.pushes > 0 or unit.membership.is_void
+    if function == _GET_GRADIENT:
+        found = function(*args, **kwargs)
+        return PushedGradient.of(unit, tensor) if found is None and is_pushed else found
+    if function in (_SET_GRADIENT, _DELETE_GRADIENT):
+        # In a hook it is that of this backward pass, which is not pushed yet.
+        if compat.graph_task() == -1 and unit.is_trained:
+            _change_gradient(args[1] if len(args) > 1 else None, unit, tensor)
+            if unit.membership.is_void:
+                return None
+        return function(*args, **kwargs)
+    handle = function(*args, **kwargs)
+    if unit.taking:
+        # Ours comes last: nothing is left after it.
+        taking = unit.taking[tensor]
+        hooks = taking.hooks_dict_ref()
+        if hooks is not None and taking.id in hooks:
+            hooks[taking.id] = hooks.pop(taking.id)
+    return handle
+
+
+def _change_gradient(value: Any, unit: Unit, tensor: int) -> None:
+    """A gradient is set between two backward passes. tierd.Error: the daemon has one already."""
+    if value is None:
+        if unit.pushes:
+            unit.membership.given_up(unit.parameters[tensor])
+    elif (unit.pushes or isinstance(value, PushedGradient)) and not unit.membership.is_void:
+        raise Error(
+            errno.ENOTSUP,
+            f"the gradient of {unit.name_of(tensor)} is in the daemon already, and cannot be set: change it in a hook "
+            "(register_post_accumulate_grad_hook), or set it instead of a backward()",
+        )
+    else:
+        unit.set_by_caller.add(tensor)
+
+
 class PushedGradient(torch.Tensor):
     """What the grad of a parameter is after backward, when the daemon has it: it says so to whoever wants its values."""
 
+    parameter: nn.Parameter
     tierd_name: str
     membership: Membership
 
     @staticmethod
-    def of(parameter: _Hidden, unit: Unit, tensor: int) -> PushedGradient:
+    def of(unit: Unit, tensor: int) -> PushedGradient:
         gradient: PushedGradient = torch.Tensor._make_subclass(PushedGradient, unit.nothing[tensor])
+        gradient.parameter = unit.parameters[tensor]
         gradient.tierd_name = unit.name_of(tensor)
         gradient.membership = unit.membership
         return gradient
+
+    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
+        return f"<the gradient of {self.tierd_name}, which is in the daemon until optimizer.step()>"
 
     @staticmethod
     def _unscale(gradients: list[torch.Tensor], found: torch.Tensor, factor: torch.Tensor) -> bool:
@@ -392,11 +440,16 @@ class PushedGradient(torch.Tensor):
                 return function(*args, **(kwargs or {}))
         if function is compat.unscale and cls._unscale(*args):
             return None
-        names = [item.tierd_name for item in _all_in((args, kwargs or {}), PushedGradient)]
+        gradients = _all_in((args, kwargs or {}), PushedGradient)
+        if function in (torch.Tensor.zero_, torch._foreach_zero_):
+            for gradient in gradients:
+                gradient.membership.given_up(gradient.parameter)
+            return None
         raise Error(
             errno.ENOTSUP,
-            f"the gradient of {names[0] if names else 'a parameter'} is in the daemon already, where it is summed: clip "
-            "with tierd.clip_grad_norm_(model.parameters(), …) or max_grad_norm",
+            f"the gradient of {gradients[0].tierd_name if gradients else 'a parameter'} is in the daemon already, where it is "
+            "summed: clip with tierd.clip_grad_norm_(model.parameters(), …) or max_grad_norm, and look at gradients in "
+            "hooks (parameter.register_post_accumulate_grad_hook)",
         )
 
 

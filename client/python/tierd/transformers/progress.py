@@ -61,8 +61,7 @@ class Progress(TrainerCallback):
         # What this process has left in the middle, if it has trained before.
         self.is_repeating = False
         job.finish()
-        for optimizer in job.optimizers:
-            job.drop(optimizer)
+        job.drop()
         job.go_on()
         self._step = job.core.state()["step"]
         if self._step > 0:

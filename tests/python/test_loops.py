@@ -1,0 +1,231 @@
+"""What training loops do with gradients and weights beside backward and step: the bits of plain torch, or a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import compare
+import tierd.torch
+from tierd.torch.job import open_jobs
+from training import end, initialize, job_name
+
+pytestmark = pytest.mark.usefixtures("daemon")
+
+
+class Model(nn.Module):
+    """Two blocks, and a part that is not used in each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(6, 6), nn.Tanh()) for _ in range(2))
+        self.rare = nn.Linear(6, 6)
+        self.head = nn.Linear(6, 1)
+
+    def forward(self, number: int) -> Tensor:
+        x = torch.linspace(-1, number, 24).view(4, 6)
+        for block in self.blocks:
+            x = block(x)
+        if number % 2:
+            x = self.rare(x)
+        loss: Tensor = self.head(x).square().mean()
+        return loss
+
+
+def make() -> tuple[Model, torch.optim.Optimizer]:
+    torch.manual_seed(5)
+    model = Model()
+    return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+@pytest.fixture
+def job(request: pytest.FixtureRequest) -> str:
+    """A job's name of this test alone."""
+    return job_name(request.node.name)
+
+
+@pytest.fixture
+def both(job: str) -> Iterator[list[tuple[Model, torch.optim.Optimizer]]]:
+    """The same with tierd and without; in the end they have the same bits."""
+    ours, theirs = make(), make()
+    initialize(*ours, job)
+    yield [ours, theirs]
+    compare.assert_same_bits(ours[0], theirs[0])
+    assert tierd.torch.job_of(ours[0]).core.leases() == 0
+    end(ours[0], job)
+
+
+@pytest.fixture
+def ours(job: str) -> Iterator[tuple[Model, torch.optim.Optimizer]]:
+    """With tierd, before it is trained."""
+    made = make()
+    initialize(*made, job)
+    yield made
+    if any(each.model is made[0] for each in open_jobs):
+        end(made[0], job)
+
+
+def step(model: Model, optimizer: torch.optim.Optimizer, number: int = 0) -> None:
+    model(number).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+# ---- Gradients that are given up
+
+
+def to_none(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    for parameter in model.parameters():
+        parameter.grad = None
+
+
+def deleted(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    for parameter in model.parameters():
+        del parameter.grad
+
+
+def by_the_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    optimizer.zero_grad()
+
+
+def by_the_model(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    model.zero_grad()
+
+
+def to_zeros(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    model.zero_grad(set_to_none=False)
+
+
+@pytest.mark.parametrize("give_up", [to_none, deleted, by_the_optimizer, by_the_model, to_zeros])
+def test_gradients_that_are_given_up_do_not_count(
+    both: list[tuple[Model, torch.optim.Optimizer]], give_up: Callable[[nn.Module, torch.optim.Optimizer], None]
+) -> None:
+    for model, optimizer in both:
+        for number in range(4):
+            model(7 - number).backward()
+            model(number).backward()
+            if number == 1:
+                give_up(model, optimizer)
+                model(9).backward()
+            optimizer.step()
+            # As the Trainer of transformers does.
+            give_up(model, optimizer)
+
+
+def test_a_part_of_the_gradients_cannot_be_given_up(ours: tuple[Model, torch.optim.Optimizer]) -> None:
+    model, optimizer = ours
+    before = model.state_dict()
+    model(1).backward()
+    model.blocks.zero_grad()
+    with pytest.raises(
+        tierd.Error, match=r"gradient of blocks\.0\.0\.weight was set to None .*, or none\. Call zero_grad"
+    ):
+        optimizer.step()
+    model.zero_grad()
+    compare.assert_same_bits(model, before)
+    step(model, optimizer)
+
+
+def test_one_of_several_optimizers_cannot_give_its_gradients_up(job: str) -> None:
+    model = make()[0]
+    optimizers = [torch.optim.SGD(part.parameters(), lr=0.1) for part in (model.blocks, model.rare, model.head)]
+    tierd.torch.initialize(model, optimizers, job=job)
+    model(1).backward()
+    optimizers[0].zero_grad()
+    with pytest.raises(tierd.Error, match=r"gradient of blocks\.0\.0\.weight was set to None"):
+        for optimizer in optimizers:
+            optimizer.step()
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+    model(1).backward()
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad()
+    end(model, job)
+
+
+# ---- Gradients that are set, changed or looked at
+
+
+def test_gradients_may_be_set_instead_of_a_backward(both: list[tuple[Model, torch.optim.Optimizer]]) -> None:
+    for model, optimizer in both:
+        for number in range(4):
+            parameters = list(model.parameters())
+            gradients = torch.autograd.grad(model(number), parameters, allow_unused=True)
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient
+            if number == 3:
+                # What was set is a part of what is summed.
+                model(2).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def test_gradients_that_were_set_may_be_given_up(both: list[tuple[Model, torch.optim.Optimizer]]) -> None:
+    for model, optimizer in both:
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.zero_grad()
+        step(model, optimizer)
+
+
+def test_a_gradient_that_the_daemon_has_cannot_be_set(ours: tuple[Model, torch.optim.Optimizer]) -> None:
+    model, optimizer = ours
+    model(1).backward()
+    with pytest.raises(tierd.Error, match=r"gradient of head\.bias is in the daemon already, and cannot be set"):
+        model.head.bias.grad = torch.ones(1)
+    optimizer.step()
+
+
+def test_hooks_see_gradients_and_change_them(both: list[tuple[Model, torch.optim.Optimizer]]) -> None:
+    """Also those that come after initialize(), which has hooks of its own."""
+    seen: list[list[float]] = []
+
+    def clamp(parameter: Tensor) -> None:
+        assert parameter.grad is not None
+        seen[-1].append(parameter.grad.norm().item())
+        parameter.grad.clamp_(-0.1, 0.1)
+
+    def look(parameter: Tensor) -> None:
+        assert parameter.grad is not None
+        seen[-1].append(parameter.grad.norm().item())
+
+    for model, optimizer in both:
+        seen.append([])
+        handles = [model.head.weight.register_post_accumulate_grad_hook(hook) for hook in (clamp, look)]
+        model.rare.weight.register_hook(lambda gradient: gradient * 3)
+        for number in range(4):
+            step(model, optimizer, number)
+        handles[0].remove()
+        step(model, optimizer)
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == 9
+
+
+def test_who_looks_at_a_gradient_after_backward_is_told_where_it_is(ours: tuple[Model, torch.optim.Optimizer]) -> None:
+    model, optimizer = ours
+    assert model.head.weight.grad is None
+    model(1).backward()
+    gradient = model.head.weight.grad
+    assert gradient is not None
+    assert gradient.shape == (1, 6)
+    assert "the gradient of head.weight, which is in the daemon" in repr(gradient)
+    with pytest.raises(tierd.Error, match=r"gradient of head\.weight is in the daemon .*look at gradients in hooks"):
+        gradient.norm()
+    optimizer.step()
+    assert model.head.weight.grad is None
+
+
+@pytest.mark.parametrize("how", ["step", "zero_grad"])
+def test_a_step_within_backward_is_refused(both: list[tuple[Model, torch.optim.Optimizer]], how: str) -> None:
+    for model, optimizer in both:
+        hook = model.head.weight.register_post_accumulate_grad_hook(lambda _, own=optimizer: getattr(own, how)())
+        if model is both[0][0]:
+            with pytest.raises(tierd.Error, match=r"within backward\(\), as by a hook of a parameter"):
+                model(1).backward()
+            optimizer.zero_grad()
+        hook.remove()
+        step(model, optimizer)
