@@ -184,8 +184,8 @@ static int compare_tensor(const struct unit *unit, const struct tensor *tensor,
 	return r < 0 ? r : compare_shape(unit, tensor, wire, message, size);
 }
 
-int catalog_compare(const struct catalog *catalog, uint32_t index, const Tierd__Wire__UnitDefine *definition,
-		    char *message, size_t message_size)
+static int find_difference(const struct catalog *catalog, uint32_t index,
+			   const Tierd__Wire__UnitDefine *definition, char *message, size_t message_size)
 {
 	const struct unit *unit = &catalog->units[index];
 
@@ -204,4 +204,19 @@ int catalog_compare(const struct catalog *catalog, uint32_t index, const Tierd__
 			      "unit \"%s\" has %zu tensor%s here, %u in the job", unit->name,
 			      definition->n_tensors, PLURAL(definition->n_tensors), unit->tensor_count);
 	return 0;
+}
+
+int catalog_compare(const struct catalog *catalog, uint32_t index, const Tierd__Wire__UnitDefine *definition,
+		    char *message, size_t message_size)
+{
+	int r = find_difference(catalog, index, definition, message, message_size);
+	size_t used;
+
+	if (r == 0)
+		return 0;
+	used = strlen(message);
+	snprintf(message + used, message_size - used,
+		 "; a job keeps its units: open it with the model that it was made of, or give this one "
+		 "another job");
+	return r;
 }

@@ -88,6 +88,7 @@ static bool clear_rank(struct pending *pending, struct job *job, const Tierd__Wi
 {
 	struct member *member = job ? job->ranks[open->rank] : NULL;
 	char reason[128];
+	bool is_own;
 
 	if (!member)
 		return true;
@@ -111,10 +112,12 @@ static bool clear_rank(struct pending *pending, struct job *job, const Tierd__Wi
 		return true;
 	}
 	if (!open->takeover) {
-		pending_error(pending, -EBUSY,
-			      "rank %u of job %s is held by process %d; end that, or take the rank from it "
-			      "(takeover)",
-			      open->rank, job->name, (int)member->pid);
+		/* 0: of another namespace. */
+		is_own = member->pid > 0 && member->pid == pending_port(pending)->pid;
+		pending_error(pending, -EBUSY, "rank %u of job %s is held by process %d%s", open->rank,
+			      job->name, (int)member->pid,
+			      is_own ? ", which is this one: close the job before it is opened again"
+				     : "; end that, or take the rank from it (takeover)");
 		return false;
 	}
 	snprintf(reason, sizeof(reason), "rank %u (pid %d) was taken over by another process", member->rank,

@@ -398,7 +398,7 @@ static void ranks_that_are_missing_or_doubled_are_named(struct tierd_node *node)
 	struct tierd_view view;
 
 	FAILS(tierd_job_open(node, &options, &double_first), -EBUSY,
-	      "rank 0 of job ranks is held by process");
+	      ", which is this one: close the job before it is opened again");
 	options.rank = 1;
 	second = support_join(node, &options, 1);
 	FAILS(tierd_job_ready(first, 0, NULL), -ETIMEDOUT,

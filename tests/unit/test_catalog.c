@@ -322,7 +322,9 @@ static void the_first_difference_is_named(void **state)
 	assert_int_equal(define(&draft), 0);
 	assert_int_equal(catalog_compare(&catalog, 0, &draft.define, message, sizeof(message)), 0);
 	tensor->shape[0] = 999;
-	expect_difference(&draft, "unit \"unit\", tensor \"w\": shape [999] here, [1000] in the job");
+	expect_difference(&draft,
+			  "unit \"unit\", tensor \"w\": shape [999] here, [1000] in the job; a job keeps its "
+			  "units: open it with the model that it was made of");
 	begin_one(&draft)->name = (char *)"v";
 	expect_difference(&draft, "tensor \"v\" here, \"w\" in the job");
 	begin_one(&draft)->format = FORMAT_FP32;
