@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import select
@@ -255,6 +256,31 @@ def test_nvme_that_cannot_be_used_is_named(nvme: str, error: int, text: str) -> 
     with pytest.raises(tierd.Error, match=text) as raised:
         daemons.find_or_start(nvme, host_budget=64 << 20)
     assert raised.value.errno == error
+
+
+def test_a_folder_that_another_daemon_has_is_named(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert daemon.process is not None
+    text = f"{daemon.nvme} is used by the daemon of process {daemon.process.pid}: to share it, set TIERD_SOCKET={daemon.socket};"
+    with pytest.raises(tierd.Error, match=text) as raised:
+        daemons.find_or_start(f"{daemon.nvme}:1G", host_budget=64 << 20)
+    assert raised.value.errno == errno.EBUSY
+    # One that does not listen any more is waited for.
+    (tmp_path / "tierd").mkdir()
+    lock = os.open(tmp_path / "tierd", os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", lambda seconds: os.close(lock))
+        daemons._await_end(str(tmp_path))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(lock)
+    lock = os.open(tmp_path / "tierd", os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    monkeypatch.setattr(daemons, "_ENDING_S", -1.0)
+    with pytest.raises(tierd.Error, match=f"is used by the daemon of process {os.getpid()}: end that, or name another"):
+        daemons._await_end(str(tmp_path))
+    os.close(lock)
 
 
 def test_a_folder_of_another_user_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

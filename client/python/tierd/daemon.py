@@ -18,6 +18,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -25,13 +26,15 @@ from tierd._core import Error
 from tierd.launch import Launch, this_launch
 from tierd.memory import free_bytes
 
-__all__ = ["default_budget", "find", "find_or_start", "program"]
+__all__ = ["default_budget", "find", "find_or_start", "find_running", "program", "split_nvme"]
 
 _MIB = 1 << 20
 # Less has room for no model that is worth it.
 _LEAST_BUDGET = 64 * _MIB
 _MOST_SOCKET_BYTES = 107
 _PAUSE_MS = 10
+# So long a daemon that was told to end has the folder for NVMe; the next one waits for it.
+_ENDING_S = 10.0
 
 # What keeps private daemons alive: by their folders, open for as long as this process lives.
 _held: dict[Path, int] = {}
@@ -53,7 +56,15 @@ def find_or_start(nvme: str | None = None, *, host_budget: int | None = None, fl
     tierd.Error: there is no tierd (ENOENT), too little memory (ENOMEM), nvme is not what it should be (EINVAL, ENOTDIR,
     EACCES), the daemon does not start and says why (ECHILD).
     """
+    if nvme is not None:
+        split_nvme(nvme)
     return os.environ.get("TIERD_SOCKET") or find() or _private(nvme, host_budget, flags)
+
+
+def find_running() -> str | None:
+    """As `find_or_start()`, but it starts none: at last it is the private one that this process has. None: there is none."""
+    held = (str(folder / "tierd.sock") for folder in _held)
+    return os.environ.get("TIERD_SOCKET") or find() or next(held, None)
 
 
 def find() -> str | None:
@@ -212,18 +223,58 @@ def _is_over(hold: int, timeout_ms: int = 0) -> bool:
     return bool(poll.poll(timeout_ms))
 
 
+def split_nvme(nvme: str) -> tuple[str, str]:
+    """The folder and the size. TypeError: it is no text. tierd.Error: it is not FOLDER:SIZE (EINVAL)."""
+    if not isinstance(nvme, str):
+        raise TypeError(f'nvme is {nvme!r}: a text FOLDER:SIZE is wanted, as "/data/nvme:200G" is')
+    folder, _, size = nvme.partition(":")
+    if not folder or not size:
+        raise Error(errno.EINVAL, f'nvme="{nvme}" is not FOLDER:SIZE, as "/data/nvme:200G" is')
+    return folder, size
+
+
 def _checked(nvme: str | None) -> str | None:
     """The same with a path that leads there from any folder."""
     if nvme is None:
         return None
-    folder, _, size = nvme.partition(":")
-    if not folder or not size:
-        raise Error(errno.EINVAL, f'nvme="{nvme}" is not FOLDER:SIZE, as "/data/nvme:200G" is')
+    folder, size = split_nvme(nvme)
     if not os.path.isdir(folder):
         raise Error(errno.ENOTDIR, f"{folder} is no folder: make it on an NVMe disk, or name another one")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise Error(errno.EACCES, f"this user may not write to {folder}: change its owner, or name another folder")
+    _await_end(folder)
     return f"{os.path.abspath(folder)}:{size}"
+
+
+def _await_end(folder: str) -> None:
+    """Waits for a daemon that uses the folder and is ending. tierd.Error: it is not (EBUSY)."""
+    deadline = time.monotonic() + _ENDING_S
+    while (holder := _holder(folder)) is not None:
+        process, socket = holder
+        is_there = socket is not None and _listens(socket)
+        if is_there or time.monotonic() > deadline:
+            share = f"to share it, set TIERD_SOCKET={socket}; else" if is_there else "end that, or"
+            raise Error(
+                errno.EBUSY, f"{folder} is used by the daemon of process {process}: {share} name another folder"
+            )
+        time.sleep(_PAUSE_MS / 1000)
+
+
+def _holder(folder: str) -> tuple[int, str | None] | None:
+    """The tierd that has a folder for NVMe: its process, and its socket, if that can be seen. None: nobody has it."""
+    try:
+        number = os.stat(os.path.join(folder, "tierd")).st_ino
+        locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    except OSError:
+        return None
+    for words in locks:
+        if words[1] == "FLOCK" and words[5].endswith(f":{number}"):
+            process = int(words[4])
+            with contextlib.suppress(OSError, ValueError):
+                command = Path(f"/proc/{process}/cmdline").read_text().split("\0")
+                return process, command[command.index("--socket") + 1]
+            return process, None
+    return None
 
 
 def default_budget() -> int:
