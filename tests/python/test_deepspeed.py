@@ -97,12 +97,20 @@ def changed(**sections: Any) -> dict[str, Any]:
             {"nvme": "/b:1G"},
             r"offload_param\.nvme_path is /a, but nvme='/b:1G'",
         ),
+        (changed(gradient_cliping=1.0), {}, "the configuration has 'gradient_cliping': did you mean gradient_clipping"),
+        (changed(optimiser={"type": "SGD"}), {}, "the configuration has 'optimiser': did you mean optimizer"),
+        (
+            changed(zero_optimization={"offload_optimiser": {"device": "cpu"}}),
+            {},
+            "zero_optimization of the configuration has 'offload_optimiser': did you mean offload_optimizer",
+        ),
+        (changed(zero_optimization={"stage": "2"}), {}, "stage is '2': a whole number is wanted"),
     ],
 )
 def test_what_contradicts_is_refused(
     config: dict[str, Any], arguments: dict[str, Any], sentence: str, job: str
 ) -> None:
-    with pytest.raises(tierd.Error, match=sentence):
+    with pytest.raises((tierd.Error, TypeError), match=sentence):
         tierd.torch.initialize(model_of_two(), config=config, job=job, **({"rank": 0, "world_size": 1} | arguments))
 
 
@@ -122,9 +130,19 @@ def test_an_optimizer_that_differs_is_refused(optimizer: type[Any], sentence: st
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path, job: str) -> None:
     path = tmp_path / "ds_config.json"
-    path.write_text("stage: 3")
-    with pytest.raises(tierd.Error, match="which is JSON"):
-        tierd.torch.initialize(model_of_two(), config=str(path), job=job, rank=0, world_size=1)
+    for written, kind, sentence in (
+        ("stage: 3", tierd.Error, "which is JSON"),
+        ("[3]", TypeError, "has is of type list"),
+    ):
+        path.write_text(written)
+        with pytest.raises(kind, match=sentence):
+            tierd.torch.initialize(model_of_two(), config=str(path), job=job, rank=0, world_size=1)
+
+
+def test_a_scheduler_whose_parameter_is_misspelt_is_refused() -> None:
+    config = {"scheduler": {"type": "WarmupLR", "params": {"warmup_num_step": 4, "last_batch_iteration": -1}}}
+    with pytest.raises(tierd.Error, match=r"scheduler\.params .* 'warmup_num_step': did you mean warmup_num_steps"):
+        deepspeed.scheduler(config, torch.optim.SGD(model_of_two().parameters(), lr=2.0))
 
 
 @pytest.mark.parametrize(

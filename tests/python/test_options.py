@@ -107,9 +107,8 @@ def test_gradients_of_an_embedding_and_of_blocks_share_a_room() -> None:
     assert sizes[2] - sizes[0] > 3 * block
     assert sizes[3] - sizes[0] == (1 << 21) - -(-largest // 4096) * 4096
     with pytest.raises(tierd.Error, match=r"gradient_bytes is \d+; \d+ are allowed at most"):
-        tierd.torch.initialize(
-            Words(), torch.optim.SGD(Words().parameters(), lr=0.1), job="room", gradient_bytes=1 << 60
-        )
+        last = Words()
+        tierd.torch.initialize(last, torch.optim.SGD(last.parameters(), lr=0.1), job="room", gradient_bytes=1 << 60)
 
 
 class Scaled(torch.autograd.Function):

@@ -59,7 +59,7 @@ class Plain(nn.Module):
 
 def test_a_file_has_what_the_model_has(put: Any, tmp_path: Path) -> None:
     model = put(Plain())
-    path = tmp_path / "deep" / "plain.safetensors"
+    path = tmp_path / "plain.safetensors"
     tierd.torch.save(path)
     loaded = safetensors.load_file(path)
     state = model.state_dict()
@@ -124,7 +124,7 @@ def test_a_full_disk_leaves_what_was_there(put: Any, tmp_path: Path) -> None:
         signal.signal(signal.SIGXFSZ, handler)
     assert [file.name for file in (tmp_path / "model").iterdir()] == ["model.safetensors"]
     assert (tmp_path / "model" / "model.safetensors").read_bytes() == before
-    with pytest.raises(tierd.Error, match="cannot be written"):
+    with pytest.raises(tierd.Error, match="there is no folder .*model.safetensors, where below is to lie"):
         tierd.torch.save(tmp_path / "model" / "model.safetensors" / "below")
     assert torch.equal(model.state_dict()["scalar"], torch.tensor(7.0))
 

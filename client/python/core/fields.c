@@ -13,7 +13,7 @@ static int take_unsigned(const struct field *field, PyObject *value, uint64_t gr
 	if (PyErr_Occurred())
 		return -1;
 	if (number > greatest) {
-		PyErr_Format(PyExc_OverflowError, "%s: %llu is too large", field->key, number);
+		PyErr_SetNone(PyExc_OverflowError);
 		return -1;
 	}
 	*ret_number = number;
@@ -36,6 +36,24 @@ static int take_shape(const struct field *field, PyObject *value, void *structur
 		if (take_unsigned(field, PyTuple_GetItem(value, i), UINT64_MAX, &tensor->shape[i]) < 0)
 			return -1;
 	return 0;
+}
+
+/* What Python says of a wrong type names neither the field nor the value. */
+static void name_type(const struct field *field, PyObject *value)
+{
+	static const char *const wanted[] = {
+		[FIELD_BOOL] = "True or False",	   [FIELD_INT] = "a whole number",
+		[FIELD_U32] = "a whole number",	   [FIELD_U64] = "a whole number",
+		[FIELD_I64] = "a whole number",	   [FIELD_FLOAT] = "a number",
+		[FIELD_DOUBLE] = "a number",	   [FIELD_STRING] = "a text",
+		[FIELD_SHAPE] = "a tuple of sizes"
+	};
+
+	if (PyErr_ExceptionMatches(PyExc_TypeError))
+		PyErr_Format(PyExc_TypeError, "%s is %R: %s is wanted", field->key, value,
+			     wanted[field->kind]);
+	else if (PyErr_ExceptionMatches(PyExc_OverflowError))
+		PyErr_Format(PyExc_OverflowError, "%s is %R, which is out of its range", field->key, value);
 }
 
 static int take(const struct field *field, PyObject *value, void *structure)
@@ -74,7 +92,10 @@ static int take(const struct field *field, PyObject *value, void *structure)
 		take_shape(field, value, structure);
 		break;
 	}
-	return PyErr_Occurred() ? -1 : 0;
+	if (!PyErr_Occurred())
+		return 0;
+	name_type(field, value);
+	return -1;
 }
 
 static const struct field *find(const struct field *table, const char *key)
@@ -155,6 +176,20 @@ PyObject *fields_give(const struct field *table, const void *structure)
 		Py_XDECREF(value);
 	}
 	return dict;
+}
+
+PyObject *fields_names(const struct field *table)
+{
+	PyObject *names = PyList_New(0);
+
+	for (; names && table->key; table++) {
+		PyObject *name = PyUnicode_FromString(table->key);
+
+		if (!name || PyList_Append(names, name) < 0)
+			Py_CLEAR(names);
+		Py_XDECREF(name);
+	}
+	return names;
 }
 
 /* ---- Groups ---- */

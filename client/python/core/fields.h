@@ -34,6 +34,9 @@ int fields_take(const struct field *table, PyObject *dict, void *structure);
 /* A dict of all that the table has; NULL with an exception set. */
 PyObject *fields_give(const struct field *table, const void *structure);
 
+/* A list of the keys that the table has; NULL with an exception set. */
+PyObject *fields_names(const struct field *table);
+
 struct tierd_group;
 /* The groups that a sequence of dicts describes, for PyMem_Free(). NULL with an exception set. */
 struct tierd_group *groups_take(PyObject *sequence, uint32_t *ret_count);

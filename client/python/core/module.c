@@ -1,4 +1,5 @@
 #include "core/fault.h"
+#include "core/fields.h"
 
 static PyObject *core_version(PyObject *self, PyObject *unused)
 {
@@ -115,6 +116,16 @@ static int add_constants(PyObject *module)
 	return 0;
 }
 
+/* What Node.open_job() takes. */
+static int add_option_names(PyObject *module)
+{
+	PyObject *names = fields_names(job_option_fields);
+	int r = names ? PyModule_AddObjectRef(module, "JOB_OPTIONS", names) : -1;
+
+	Py_XDECREF(names);
+	return r;
+}
+
 static int core_execute(PyObject *module)
 {
 	struct core_state *state = PyModule_GetState(module);
@@ -124,7 +135,8 @@ static int core_execute(PyObject *module)
 			       add_type(module, &reader_spec, &state->reader) < 0 ||
 			       add_type(module, &ticket_spec, &state->ticket) < 0 ||
 			       add_type(module, &lease_spec, &state->lease) < 0 ||
-			       add_type(module, &view_spec, &state->view) < 0 || add_constants(module) < 0
+			       add_type(module, &view_spec, &state->view) < 0 || add_constants(module) < 0 ||
+			       add_option_names(module) < 0
 		       ? -1
 		       : 0;
 }

@@ -52,6 +52,7 @@ MAX_GROUPS: int
 MAX_TENSORS: int
 MAX_NAME: int
 MAX_DIMENSIONS: int
+JOB_OPTIONS: list[str]  # fields of struct tierd_job_options that Node.open_job() takes
 
 class Error(OSError): ...
 class StaleError(Error): ...

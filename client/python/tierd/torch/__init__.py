@@ -1,5 +1,6 @@
 """tierd for PyTorch: trains models whose parameters, gradients and optimizer state are larger than memory."""
 
+from tierd._core import Error, StaleError
 from tierd.torch.clipping import clip_grad_norm_
 from tierd.torch.follower import Follower, follow
 from tierd.torch.init import init
@@ -10,7 +11,9 @@ from tierd.torch.pretrained import from_pretrained
 from tierd.torch.summary import summary
 
 __all__ = [
+    "Error",
     "Follower",
+    "StaleError",
     "clip_grad_norm_",
     "close",
     "follow",

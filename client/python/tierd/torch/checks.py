@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -67,3 +68,14 @@ def check_values(model: nn.Module) -> None:
             f"{names[0]} is on meta ({len(names)} of {len(parameters)} parameters are), and a new job needs values: "
             "load some (tierd.from_pretrained(model, folder)), or make the model in tierd.init()",
         )
+
+
+def check_state(optimizers: Sequence[torch.optim.Optimizer]) -> None:
+    """tierd.Error: an optimizer of the daemon's has moments already, which a new job would begin without."""
+    for optimizer in optimizers:
+        if any(isinstance(value, torch.Tensor) for state in optimizer.state.values() for value in state.values()):
+            raise Error(
+                errno.EINVAL,
+                f"{type(optimizer).__name__} has a state already, which a new job does not take: keep its "
+                "state_dict(), call optimizer.state.clear(), and optimizer.load_state_dict() after initialize()",
+            )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import math
 from collections.abc import Iterable
 
 import torch
 
 from tierd._core import Error
 from tierd.torch import compat
+from tierd.torch.arguments import norm
 from tierd.torch.job import open_jobs
 from tierd.torch.step import Norm
 
@@ -34,7 +34,7 @@ def clip_grad_norm_(
         The norm before clipping, a scalar of float32, to be looked at after the step.
 
     Raises:
-        tierd.Error: another norm than the 2-norm, or not all trained parameters of one job.
+        tierd.Error: another norm than the 2-norm, one that is negative or NaN, or not all trained parameters of one job.
     """
     parameters = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
     jobs = [job for job in open_jobs if job.trains_any(parameters)]
@@ -44,7 +44,9 @@ def clip_grad_norm_(
         raise Error(errno.ENOTSUP, f"tierd clips by the 2-norm, not by the {norm_type}-norm")
     if len(jobs) > 1 or not jobs[0].trains_only(parameters):
         raise Error(
-            errno.ENOTSUP, "tierd clips all trained parameters of a job together: give model.parameters(), of one model"
+            errno.ENOTSUP,
+            "tierd clips all trained parameters of a job together: give model.parameters(), of one model, without what requires "
+            "gradients and is in no optimizer",
         )
-    jobs[0].coming.clip_norm = 0.0 if math.isinf(max_norm) else float(max_norm)
+    jobs[0].coming.clip_norm = norm("max_norm", max_norm)
     return Norm.of(jobs[0].coming)

@@ -7,6 +7,7 @@ that is left is what is left out.
 from __future__ import annotations
 
 import copy
+import difflib
 import errno
 import json
 import math
@@ -20,8 +21,12 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from tierd import _core
 from tierd._core import Error
+from tierd.torch.arguments import closest, wrong_type
 
 Config: TypeAlias = str | Path | Mapping[str, Any]
+
+# How close to a name that is read another one is a slip of it.
+_LIKENESS = 0.8
 
 _PLACES = {"cpu": _core.PLACE_HOST, "nvme": _core.PLACE_NVME}
 
@@ -30,28 +35,50 @@ class Reading:
     """A configuration that is read, value by value."""
 
     def __init__(self, config: Config):
-        if isinstance(config, Mapping):
-            self._rest: dict[str, Any] = copy.deepcopy(dict(config))
-        else:
-            try:
-                self._rest = json.loads(Path(config).read_text())
-            except ValueError as error:
-                raise Error(
-                    errno.EINVAL, f"{config} is no configuration of DeepSpeed, which is JSON: {error}"
-                ) from error
+        self._rest = _contents(config)
+        self._names: dict[str, list[str]] = {}  # that were asked for, by the section
 
     def take(self, path: str) -> Any:
         """The value at a path, such as "zero_optimization.stage". None: it is not there, or is "auto"."""
         *parents, name = path.split(".")
         section: Any = self._rest
+        for i, each in enumerate([*parents, name]):
+            self._names.setdefault(".".join(parents[:i]), []).append(each)
         for parent in parents:
             section = section.get(parent) if isinstance(section, dict) else None
         value = section.pop(name, None) if isinstance(section, dict) else None
         return None if value == "auto" else value
 
-    def left_out(self) -> list[str]:
-        """The paths of what nobody has taken and that is not "auto" or switched off."""
-        return sorted(_paths(self._rest, ""))
+    def left_out(self, section: str = "") -> list[str]:
+        """The paths of what nobody has taken and that is not "auto" or switched off. tierd.Error: one of them is misspelt."""
+        paths = sorted(path for path in _paths(self._rest, "") if path.startswith(section))
+        for path in paths:
+            self._check_names(path)
+        return paths
+
+    def _check_names(self, path: str) -> None:
+        """What is close to a name that is read is a mistake, and no option of DeepSpeed's that tierd does without."""
+        *parents, name = path.split(".")
+        for i, each in enumerate([*parents, name]):
+            section = ".".join(parents[:i])
+            names = self._names.get(section, [])
+            if each not in names and difflib.get_close_matches(each, names, n=1, cutoff=_LIKENESS):
+                where = f"{section} of the configuration" if section else "the configuration"
+                raise Error(errno.EINVAL, f"{where} has {each!r}{closest(each, names)}")
+
+
+def _contents(config: Config) -> dict[str, Any]:
+    """A copy. TypeError, tierd.Error: it is no path, or what is there no dict."""
+    found: Any = config
+    if isinstance(config, str | Path):
+        try:
+            found = json.loads(Path(config).read_text())
+        except ValueError as error:
+            raise Error(errno.EINVAL, f"{config} is no configuration of DeepSpeed, which is JSON: {error}") from error
+    if not isinstance(found, Mapping):
+        name = "config" if found is config else f"what {config} has"
+        raise wrong_type(name, found, "the path of a configuration of DeepSpeed is wanted, or its dict")
+    return copy.deepcopy(dict(found))
 
 
 def _paths(section: dict[str, Any], prefix: str) -> list[str]:
@@ -97,7 +124,8 @@ def read(
             raise Error(errno.EINVAL, f"{zero}.{part}.nvme_path is {folder}, but nvme={nvme!r}")
     _check_batches(reading, world_size)
     _set_precision(reading, model)
-    return _optimizer(reading, model, optimizer), found, reading.left_out()
+    made = _optimizer(reading, model, optimizer)
+    return made, found, reading.left_out()
 
 
 def _agree(found: dict[str, Any], argument: str, path: str, value: Any) -> None:
@@ -169,7 +197,7 @@ def _optimizer(
         if kind is torch.optim.AdamW:
             params.setdefault("weight_decay", 0.0)
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        return kind(trained, **params)
+        return kind(trained, **params) if trained else None
     if type(optimizer) is not kind:
         raise Error(
             errno.EINVAL,
@@ -205,6 +233,7 @@ def scheduler(config: Config, optimizer: torch.optim.Optimizer) -> LRScheduler:
     options = {key: reading.take(f"scheduler.params.{key}") for key in _DEFAULTS}
     options = {key: default if options[key] is None else options[key] for key, default in _DEFAULTS.items()}
     total = reading.take("scheduler.params.total_num_steps")
+    reading.left_out("scheduler.")
     if name != "WarmupLR" and total is None:
         raise Error(errno.EINVAL, f"{name} needs scheduler.params.total_num_steps")
     warmup = max(2, int(options["warmup_num_steps"]))

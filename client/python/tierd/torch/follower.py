@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,8 @@ from torch import nn
 
 from tierd import _core
 from tierd._core import Error, StaleError
+from tierd.daemon import find_running
+from tierd.torch import arguments
 from tierd.torch.followed import match, read, share
 
 # What can still come true: a daemon, a job, its values.
@@ -99,7 +102,7 @@ class Follower:
     # ---- Readers
 
     def _open(self, reconnect_ms: int) -> None:
-        node = _core.Node(self._socket, reconnect_ms)
+        node = _core.Node(self._socket or find_running(), reconnect_ms)
         readers = [node.open_reader(self.job, self._owner, self._snapshot) for _ in range(_READERS)]
         self._tensors = match(self.model, readers[0].units(), self.job, strict=self._is_strict)
         self._readers = readers
@@ -165,7 +168,7 @@ def follow(
     wait_s: float = 0.0,
     snapshot: str | None = None,
     owner: int | None = None,
-    socket: str | None = None,
+    socket: str | os.PathLike[str] | None = None,
     reconnect_ms: int = 30_000,
 ) -> Follower:
     """Has a model follow a job that another process trains: each `refresh()` gives it the parameters of the last step.
@@ -186,17 +189,22 @@ def follow(
         wait_s: seconds to wait for a daemon, for the job, and for its first values, if they are not there.
         snapshot: the name of a snapshot of the job, which is read in place of its last step.
         owner: user id of the job's owner, if it is shared with this user; None: this user.
-        socket: where the daemon listens; None: $TIERD_SOCKET, else the usual places. None is started.
+        socket: where the daemon listens; None: $TIERD_SOCKET, else the usual places, else this process' private one. None is
+            started.
         reconnect_ms: how long `refresh()` waits for a daemon that is restarted.
 
     Returns:
         A Follower. The model has its own values until the first `refresh()`.
 
     Raises:
+        TypeError: an argument is of a wrong type.
         tierd.Error: no such job (ENOENT), or it has no values yet (EBUSY); a tensor that only one of both has, or that
             differs (EINVAL): the first one is named; a model that is on tierd itself (EINVAL).
     """
-    deadline = time.monotonic() + wait_s
+    arguments.module(model)
+    arguments.text("job", job)
+    deadline = time.monotonic() + arguments.real("wait_s", wait_s)
+    socket = arguments.socket_path(socket)
     while True:
         try:
             return Follower(model, job, strict, snapshot, -1 if owner is None else owner, socket, reconnect_ms)

@@ -143,7 +143,8 @@ def check_value(value: Any, name: str) -> None:
             check_value(item, f"{name}[{i}]")
     else:
         raise Error(
-            errno.EINVAL, f"{name} is a {type(value).__name__}: numbers, strings, tensors, lists and dicts can be kept"
+            errno.EINVAL,
+            f"{name} is of type {type(value).__name__}: numbers, strings, tensors, lists and dicts can be kept",
         )
 
 

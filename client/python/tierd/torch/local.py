@@ -21,6 +21,7 @@ from torch import nn
 
 from tierd import _core
 from tierd._core import Error, Job
+from tierd.report import text_of_bytes
 from tierd.torch.compat import plain_step, to_dlpack
 from tierd.torch.kept import check_value, pack, unpack
 from tierd.torch.storage import Unit, place_of
@@ -83,7 +84,7 @@ class LocalOptimizers:
     def say(self) -> None:
         """Tells where they run."""
         runs = f"{' and '.join(self._kinds())} {'runs' if len(self._optimizers) == 1 else 'run'} in the trainer"
-        kept = f"up to {self.state_bytes / 2**20:.1f} MiB of state are kept with each step"
+        kept = f"up to {text_of_bytes(self.state_bytes)} of state are kept with each step"
         if self.state_bytes == 0:
             kept = "the state ends with the trainer"
         print(f"tierd: {runs}, on fp32 masters: {kept}", file=sys.stderr, flush=True)
@@ -273,11 +274,8 @@ def _is_of_torch(kind: type[Optimizer]) -> bool:
 def _trained(optimizers: Sequence[Optimizer], model: nn.Module) -> Iterator[Tensor]:
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     for optimizer in optimizers:
-        for i, group in enumerate(optimizer.param_groups):
+        for group in optimizer.param_groups:
             for parameter in group["params"]:
-                if id(parameter) not in names:
-                    kind, shape = type(optimizer).__name__, list(parameter.shape)
-                    raise Error(errno.EINVAL, f"group {i} of {kind} has a parameter {shape} that is not the model's")
                 if parameter.requires_grad:
                     yield Tensor(names[id(parameter)], parameter, optimizer, group)
 

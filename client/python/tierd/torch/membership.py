@@ -126,10 +126,20 @@ class Membership:
 
         def close() -> Ticket:
             for key, blob in blobs.items():
-                self.core.blob_set(key, blob)
+                self.keep(key, blob)
             return self.core.step(rates, groups)
 
         return self.attempt(close)
+
+    def keep(self, key: str, blob: bytes) -> None:
+        """Gives the job a blob with the step that is closed next. tierd.Error: there is no room for it."""
+        try:
+            self.core.blob_set(key, blob)
+        except Error as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            remedy = "keep less, or make a new job with more room: initialize(blob_bytes=…), for all ranks together"
+            raise Error(errno.ENOSPC, f"{error.strerror}: {remedy}") from None
 
     def finish_step(self, ticket: Ticket) -> dict[str, Any] | None:
         """Waits until it is applied; what it did. None: it was lost, and the iteration is void."""

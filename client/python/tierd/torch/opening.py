@@ -12,6 +12,7 @@ from torch import nn
 
 from tierd import _core
 from tierd._core import Error
+from tierd.torch import arguments
 from tierd.torch.gradients import set_gradient_dtype
 from tierd.torch.kept import Kept
 from tierd.torch.local import LocalOptimizers
@@ -60,17 +61,34 @@ def open_as(
     units: Chooser | None,
     options: dict[str, Any],
     moments: str = "fp32",
-    optimizer_state_bytes: int | None = None,
-    gradient_bytes: int | None = None,
+    optimizer_state_bytes: int | str | None = None,
+    gradient_bytes: int | str | None = None,
     gradient_dtype: torch.dtype | None = None,
     random_states: bool = True,
 ) -> Opening:
-    """By the arguments of `initialize()`. optimizer None: AdamW of all parameters that require gradients."""
+    """By the arguments of `initialize()`. optimizer None: AdamW of all parameters that require gradients, if there are any.
+
+    TypeError, tierd.Error: one of them is not what it should be.
+    """
+    arguments.text("job", job)
+    stage = arguments.integer("stage", stage)
+    if not 0 <= stage <= 3:
+        raise Error(errno.EINVAL, f"stage is {stage}: the stages of ZeRO are 0 to 3")
     if moments not in MOMENTS:
         raise Error(errno.EINVAL, f"moments={moments!r}: there are {', '.join(MOMENTS)}")
+    if gradient_bytes is not None:
+        gradient_bytes = arguments.size("gradient_bytes", gradient_bytes)
+    if optimizer_state_bytes is not None:
+        optimizer_state_bytes = arguments.size("optimizer_state_bytes", optimizer_state_bytes)
+    if next(model.parameters(), None) is None:
+        raise Error(errno.EINVAL, "the model has no parameters, and a job has some: there is nothing to put on tierd")
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if optimizer is None:
-        optimizer = torch.optim.AdamW([parameter for parameter in model.parameters() if parameter.requires_grad])
-    chosen = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
+        optimizer = [torch.optim.AdamW(trainable)] if trainable else []
+    chosen = arguments.optimizers(optimizer)
+    if trainable and not chosen:
+        raise Error(errno.EINVAL, "optimizer is an empty list, and the model has parameters that require gradients")
+    arguments.check_parameters(chosen, model)
     rule = Rule(kind_of(chosen), MOMENTS[moments])
     param_groups = [group for each in chosen for group in each.param_groups]
     # One that runs in the trainer has its groups to itself.

@@ -49,7 +49,12 @@ _OPTIONS = {_core.ADAMW: _adam, _core.ADAM: _adam, _core.SGD: _sgd, _core.LION: 
 
 
 def kind_of(optimizers: Sequence[Optimizer]) -> int:
-    """The daemon's optimizer that does what these do; NONE: it has none. tierd.Error: nobody can do it."""
+    """The daemon's optimizer that does what these do; NONE: it has none. tierd.Error: nobody can do it.
+
+    Where nothing is trained it is SGD, which keeps nothing.
+    """
+    if not optimizers:
+        return _core.SGD
     kinds = {_kind_of(optimizer) for optimizer in optimizers}
     return kinds.pop() if len(kinds) == 1 else _core.NONE
 

@@ -15,6 +15,7 @@ from tierd import _core, daemon
 from tierd._core import Error
 from tierd.control import ask
 from tierd.report import Report, Table, text_of_bytes, text_of_seconds
+from tierd.torch import arguments
 from tierd.torch.opening import MOMENTS, Opening, open_as
 from tierd.torch.ranks import from_environment
 from tierd.torch.units import Chooser
@@ -35,10 +36,10 @@ def plan(
     stage: int = 3,
     units: Chooser | None = None,
     moments: str = "fp32",
-    optimizer_state_bytes: int | None = None,
-    gradient_bytes: int | None = None,
+    optimizer_state_bytes: int | str | None = None,
+    gradient_bytes: int | str | None = None,
     micro_batches: int = 1,
-    socket: str | None = None,
+    socket: str | os.PathLike[str] | None = None,
     nvme: str | None = None,
     **options: Any,
 ) -> Report:
@@ -49,7 +50,7 @@ def plan(
 
     Args:
         model, optimizer, stage, units, moments, optimizer_state_bytes, gradient_bytes, socket, nvme, options: as of
-            `initialize()`. optimizer None: AdamW of all parameters that require gradients.
+            `initialize()`. optimizer None: AdamW of all parameters that require gradients, if there are any.
         world_size: ranks, all on this node; None: what the launcher says, else 1.
         micro_batches: backward passes of a step.
 
@@ -70,12 +71,16 @@ def plan(
     Raises:
         tierd.Error: what `initialize()` would say of the model, or the planner of the job (EINVAL).
     """
+    arguments.module(model, optimizer)
+    options = arguments.options(options, plan)
+    socket = arguments.socket_path(socket)
+    ranks = from_environment()[1] if world_size is None else arguments.integer("world_size", world_size)
     opening = open_as(
         model,
         optimizer,
         "plan",
         rank=0,
-        world_size=from_environment()[1] if world_size is None else world_size,
+        world_size=ranks,
         stage=stage,
         units=units,
         options=options,
@@ -83,7 +88,7 @@ def plan(
         optimizer_state_bytes=optimizer_state_bytes,
         gradient_bytes=gradient_bytes,
     )
-    return _plan(opening, socket or os.environ.get("TIERD_SOCKET") or daemon.find(), nvme, micro_batches)
+    return _plan(opening, socket or daemon.find_running(), nvme, arguments.integer("micro_batches", micro_batches))
 
 
 def add_plan(error: BaseException, opening: Opening, socket: str) -> None:
@@ -124,7 +129,7 @@ def _words(flags: dict[str, Any]) -> Iterator[str]:
 
 def _private_node(nvme: str | None) -> dict[str, Any]:
     """The daemon that initialize() would start."""
-    return {"host": daemon.default_budget(), "nvme": nvme.partition(":")[2] if nvme else 0}
+    return {"host": daemon.default_budget(), "nvme": daemon.split_nvme(nvme)[1] if nvme is not None else 0}
 
 
 def _job_flags(opening: Opening) -> dict[str, Any]:
@@ -137,7 +142,7 @@ def _job_flags(opening: Opening) -> dict[str, Any]:
         "blobs": options["blob_bytes"],
     }
     for name in ("gradient_buffers", "gradient_bytes"):
-        if name in options:
+        if options.get(name):
             flags[name.replace("_", "-")] = options[name]
     if opening.rule.moments != _core.MOMENTS_FP32:
         flags["moments"] = _MOMENTS[opening.rule.moments]
@@ -226,10 +231,11 @@ def _measure(figures: dict[str, Any], socket: str | None) -> None:
 
 def _parts(figures: dict[str, Any]) -> list[str | Table]:
     ranks = f"{figures['world_size']} rank{'s' if figures['world_size'] > 1 else ''}"
-    title = (
-        f"{figures['parameters']:,} parameters in {figures['format']} with {figures['optimizer']}, in {figures['units']} "
-        f"units; {ranks} of stage {figures['stage']}"
-    )
+    trained = f"{figures['parameters']:,} parameters in {figures['format']} with {figures['optimizer']}"
+    frozen = f"{text_of_bytes(figures['frozen_bytes'])} that are frozen"
+    what = " and ".join(([trained] if figures["parameters"] else []) + ([frozen] if figures["frozen_bytes"] else []))
+    units = f"{figures['units']} unit{'s' if figures['units'] != 1 else ''}"
+    title = f"{what}, in {units}; {ranks} of stage {figures['stage']}"
     if figures["host_bytes"] is None:
         return [title, f"It cannot be: {figures['refusal']}"]
     memory = Table(["", "each rank, by ZeRO", "host memory here", "NVMe here"])

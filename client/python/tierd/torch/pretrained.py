@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from tierd._core import Error
-from tierd.torch import compat
+from tierd.torch import arguments, compat
 from tierd.torch.meta import replace
 from tierd.torch.pages import rest
 from tierd.torch.progress import bar
@@ -56,6 +56,7 @@ def from_pretrained(
         tierd.Error: no checkpoint (ENOENT); other shapes, or names if strict, which are listed, with nothing changed
             (EINVAL); a file that is not of the format or was cut off (EINVAL); a model that is on tierd already (EBUSY).
     """
+    arguments.module(model)
     if any(place_of(parameter) is not None for parameter in model.parameters()):
         raise Error(
             errno.EBUSY,

@@ -11,6 +11,7 @@ import torch
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from tierd._core import Error
+from tierd.torch.arguments import wrong_type
 from tierd.torch.kept import pack, random_states, set_random_states, unpack
 
 if TYPE_CHECKING:
@@ -63,11 +64,14 @@ class Position:
         self._steps_after: list[int] = []
 
     def batches(self, loader: Iterable[Batch], objects: tuple[Stateful, ...]) -> Iterator[Batch]:
-        """What `tierd.torch.resumable()` gives."""
+        """What `tierd.torch.resumable()` gives. What is wrong with the arguments it says at once."""
+        _check(loader, objects)
+        return self._batches(loader, objects)
+
+    def _batches(self, loader: Iterable[Batch], objects: tuple[Stateful, ...]) -> Iterator[Batch]:
         membership = self._job.membership
         last, self._passes = self._passes, self._passes + 1
         self._objects = objects
-        _check(loader, objects)
         membership.can_go_back = True
         number = last
         if membership.is_void:
@@ -171,7 +175,20 @@ class Position:
 
 
 def _check(loader: Iterable[Any], objects: tuple[Stateful, ...]) -> None:
-    """tierd.Error: what a trainer that comes back would have another order of, or be a step behind with."""
+    """TypeError: it is no loader, or one of the objects has no state. tierd.Error: what a trainer that comes back would have
+    another order of, or be a step behind with."""
+    if not hasattr(loader, "__iter__") and not hasattr(loader, "__getitem__"):
+        raise wrong_type("loader", loader, "what a loop goes over is wanted, such as a DataLoader")
+    if isinstance(loader, Iterator):
+        raise wrong_type(
+            "loader",
+            loader,
+            "an iterator cannot begin again, which going on needs: give the DataLoader, or the list, and do to what "
+            "resumable() gives what you do to it (enumerate(resumable(loader)))",
+        )
+    for item in objects:
+        if not all(callable(getattr(item, name, None)) for name in ("state_dict", "load_state_dict")):
+            raise wrong_type("an object", item, "it is to have state_dict() and load_state_dict(), as schedulers do")
     if getattr(loader, "synchronized_generator", None) is not None:
         raise Error(
             errno.EINVAL,

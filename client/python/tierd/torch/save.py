@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Tensors = dict[str, torch.Tensor]
 
+# Names of files that a folder does not have.
+_OTHER_FILES = (".pt", ".pth", ".bin", ".ckpt")
 _INDEX = "model.safetensors.index.json"
 _SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 
@@ -48,6 +50,16 @@ def write_model(job: TorchJob, path: Path, max_file_bytes: int) -> None:
     shapes = {name: value for part in parts for name, value in named(_shapes(part.values)).items()}
     total = sum(value.nbytes for value in shapes.values())
     is_file = path.suffix == ".safetensors"
+    if not path.absolute().parent.is_dir():
+        raise Error(
+            errno.ENOENT, f"there is no folder {path.absolute().parent}, where {path.name} is to lie: make it first"
+        )
+    if path.suffix in _OTHER_FILES and not path.is_dir():
+        raise Error(
+            errno.EINVAL,
+            f"{path} is no file of safetensors: say NAME.safetensors, or a folder; torch.save(model.state_dict(), path) writes "
+            "PyTorch's own",
+        )
     files = [shapes] if is_file else split(shapes, max_file_bytes)
     names = [path.name] if is_file else _file_names(len(files))
     with new_folder(path.parent if is_file else path, total) as folder, _progress(total) as advance:
@@ -88,7 +100,8 @@ def _parts(model: nn.Module) -> tuple[list[_Part], dict[str, str]]:
         value = state[name]
         if not isinstance(value, torch.Tensor):
             raise Error(
-                errno.EINVAL, f"{name} of the model's state_dict is a {type(value).__name__}: files have tensors alone"
+                errno.EINVAL,
+                f"{name} of the model's state_dict is of type {type(value).__name__}: files have tensors alone",
             )
         place = place_of(value)
         kept = first.setdefault(id(value), name)

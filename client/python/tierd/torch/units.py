@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import nn
+
+from tierd._core import Error
+from tierd.torch.arguments import closest, wrong_type
 
 # Outside of blocks a parameter of at least so many elements is a unit of its own; smaller ones share units up to that.
 LARGE = 1 << 20
@@ -132,11 +137,30 @@ def _blocks(model: nn.Module, chooser: Chooser | None) -> dict[int, tuple[str, n
     return inside
 
 
+def _class_names(model: nn.Module, chooser: Any) -> set[str]:
+    """TypeError: they are no names of classes. tierd.Error: one is of no module with parameters."""
+    if isinstance(chooser, str) or not isinstance(chooser, Iterable):
+        raise wrong_type("units", chooser, 'a list of names is wanted, such as ["Block"], or a function')
+    names = set(chooser)
+    inner = (module for module in model.modules() if module is not model)
+    there = sorted({type(module).__name__ for module in inner if any(True for _ in module.parameters())})
+    for name in names:
+        if not isinstance(name, str):
+            raise wrong_type("an element of units", name, "the name of a class is wanted, as a text")
+        if name not in there:
+            raise Error(
+                errno.EINVAL,
+                f"units has {name!r}, and no module in the model with parameters is of such a class{closest(name, there)} "
+                f"(there are {', '.join(there)})",
+            )
+    return names
+
+
 def _chooser(model: nn.Module, chooser: Chooser | None) -> Callable[[str, nn.Module], bool]:
     if callable(chooser):
         return chooser
     if chooser is not None:
-        names = set(chooser)
+        names = _class_names(model, chooser)
         return lambda name, module: type(module).__name__ in names
     # Some models say a list, some a set, some nothing.
     classes = set(getattr(model, "_no_split_modules", None) or ())
