@@ -152,6 +152,8 @@ def test_what_is_of_a_wrong_type_is_named() -> None:
         ("reconnect_ms", 0.5): "a whole number is wanted",
         ("gradient_bytes", 1.5): "a whole number is wanted",
         ("gradient_buffers", "4"): "a whole number is wanted",
+        ("strict", "yes"): "True or False is wanted",
+        ("moments", None): "a text is wanted",
         ("loss_scale", "big"): "a number is wanted",
         ("max_grad_norm", "1.0"): "a number is wanted",
         ("units", "Block"): r'a list of names is wanted, such as \["Block"\]',
@@ -194,6 +196,9 @@ def test_values_that_cannot_be_are_refused() -> None:
         ({"optimizer_placement": "ram"}, "optimizer_placement is 'ram': there are default, host, nvme, auto"),
     ):
         refuse(tierd.Error, sentence, lambda options=options: initialize("values", **options))  # type: ignore[misc]
+    refuse(tierd.Error, "micro_batches is 0: it is 1 at least", lambda: tierd.torch.plan(small(), micro_batches=0))
+    many = r"^\[Errno 22\] --world-size cannot be '9999'; it takes a number"
+    refuse(tierd.Error, many, lambda: tierd.torch.plan(small(), world_size=9999))
     model, _ = initialize("clipped", max_grad_norm=float("inf"))
     for most in (-1.0, float("nan")):
         refuse(tierd.Error, "max_norm is", lambda most=most: tierd.torch.clip_grad_norm_(model.parameters(), most))  # type: ignore[misc]

@@ -64,9 +64,11 @@ static int take(const struct field *field, PyObject *value, void *structure)
 
 	switch (field->kind) {
 	case FIELD_BOOL:
-		truth = PyObject_IsTrue(value);
+		truth = PyLong_Check(value) ? PyObject_IsTrue(value) : -1;
 		if (truth >= 0)
 			*(bool *)place = truth;
+		else
+			PyErr_SetNone(PyExc_TypeError);
 		break;
 	case FIELD_U32:
 		if (take_unsigned(field, value, UINT32_MAX, &number) == 0)

@@ -45,5 +45,13 @@ def ask(*arguments: str, socket: str | None = None, given: Any = None) -> Any:
     try:
         return json.loads(done.stdout)
     except ValueError:
-        said = done.stderr.strip().removeprefix("tierctl: ") or f"tierctl {arguments[0]} says nothing"
+        said = _message(done.stderr.strip()) or f"tierctl {arguments[0]} says nothing"
         raise Error(errno.ECONNREFUSED if done.returncode == _NO_DAEMON else errno.EINVAL, said) from None
+
+
+def _message(said: str) -> str:
+    """What an error says, which is a line of JSON unless it comes before --json was read."""
+    try:
+        return str(json.loads(said)["message"])
+    except (ValueError, LookupError, TypeError):
+        return said.removeprefix("tierctl: ")

@@ -82,6 +82,14 @@ def integer(name: str, value: Any) -> int:
         raise wrong_type(name, value, "a whole number is wanted") from None
 
 
+def count(name: str, value: Any) -> int:
+    """tierd.Error: it is less than one."""
+    number = integer(name, value)
+    if number < 1:
+        raise Error(errno.EINVAL, f"{name} is {number}: it is 1 at least")
+    return number
+
+
 def size(name: str, value: Any) -> int:
     """Bytes, also of a text such as "8G" (K, M, G or T, of 1024). tierd.Error: it is no such text."""
     if not isinstance(value, str):

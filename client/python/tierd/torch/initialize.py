@@ -213,6 +213,8 @@ def _say(opening: Opening, model: nn.Module) -> None:
 
 def job_of(model: nn.Module | None = None) -> TorchJob:
     """The job of a model; without one the job that was initialized last. tierd.Error: there is none."""
+    if model is not None:
+        arguments.module(model)
     for job in reversed(open_jobs):
         if model is None or job.model is model:
             return job
@@ -238,7 +240,9 @@ def close(model: nn.Module | None = None) -> None:
     job_of(model).close()
 
 
-def save(path: str | os.PathLike[str], model: nn.Module | None = None, *, max_file_bytes: int = 5_000_000_000) -> None:
+def save(
+    path: str | os.PathLike[str], model: nn.Module | None = None, *, max_file_bytes: int | str = 5_000_000_000
+) -> None:
     """Writes the model's values, after the last step, as safetensors; a unit at a time, so they need no memory.
 
     One rank calls it, and the others go on until their next step. Files get their names when all of them are written:
@@ -250,7 +254,7 @@ def save(path: str | os.PathLike[str], model: nn.Module | None = None, *, max_fi
             names that they have on its hub, where a unit has all that such a name is made of. Names that are tied to
             others are left out, and are in the metadata.
         model: whose job; None: the one that was initialized last.
-        max_file_bytes: of a file in a folder; a larger tensor has one of its own.
+        max_file_bytes: of a file in a folder, also as "5G"; a larger tensor has one of its own.
 
     Raises:
         TypeError: it is no path.
@@ -259,7 +263,7 @@ def save(path: str | os.PathLike[str], model: nn.Module | None = None, *, max_fi
     """
     if not isinstance(path, str | os.PathLike):
         raise arguments.wrong_type("path", path, "where to write is wanted, and then the model, if there are several")
-    write_model(job_of(model), Path(path), max_file_bytes)
+    write_model(job_of(model), Path(path), arguments.size("max_file_bytes", max_file_bytes))
 
 
 def resumable(loader: Iterable[Batch], *objects: Stateful, model: nn.Module | None = None) -> Iterator[Batch]:

@@ -74,7 +74,7 @@ def open_as(
     stage = arguments.integer("stage", stage)
     if not 0 <= stage <= 3:
         raise Error(errno.EINVAL, f"stage is {stage}: the stages of ZeRO are 0 to 3")
-    if moments not in MOMENTS:
+    if arguments.text("moments", moments) not in MOMENTS:
         raise Error(errno.EINVAL, f"moments={moments!r}: there are {', '.join(MOMENTS)}")
     if gradient_bytes is not None:
         gradient_bytes = arguments.size("gradient_bytes", gradient_bytes)

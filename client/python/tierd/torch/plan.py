@@ -74,7 +74,7 @@ def plan(
     arguments.module(model, optimizer)
     options = arguments.options(options, plan)
     socket = arguments.socket_path(socket)
-    ranks = from_environment()[1] if world_size is None else arguments.integer("world_size", world_size)
+    ranks = from_environment()[1] if world_size is None else arguments.count("world_size", world_size)
     opening = open_as(
         model,
         optimizer,
@@ -88,7 +88,7 @@ def plan(
         optimizer_state_bytes=optimizer_state_bytes,
         gradient_bytes=gradient_bytes,
     )
-    return _plan(opening, socket or daemon.find_running(), nvme, arguments.integer("micro_batches", micro_batches))
+    return _plan(opening, socket or daemon.find_running(), nvme, arguments.count("micro_batches", micro_batches))
 
 
 def add_plan(error: BaseException, opening: Opening, socket: str) -> None:
