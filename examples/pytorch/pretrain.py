@@ -94,7 +94,7 @@ def main() -> None:
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / options.warmup))
 
     model, optimizer = tierd.initialize(model, optimizer, job=options.job, max_grad_norm=1.0, nvme=options.nvme)
-    start = time.monotonic()
+    start, steps = time.monotonic(), 0
     for _ in range(options.passes):
         for (batch,) in tierd.resumable(loader, scheduler):
             loss = loss_of(model, batch)
@@ -103,11 +103,13 @@ def main() -> None:
             optimizer.step()
             scheduler.step()
             optimizer.zero_grad()
-            step = scheduler.last_epoch
+            step, steps = scheduler.last_epoch, steps + 1
             if rank == 0 and step % options.log_every == 0:
                 elapsed, start = time.monotonic() - start, time.monotonic()
                 speed = f"{elapsed / options.log_every * 1000:.0f} ms a step, {tierd.state['bytes']:,} bytes so far"
                 print(f"step {step}: loss {loss.item():.6f}, {speed}", flush=True)
+    if rank == 0 and steps == 0:
+        print(f"job {options.job} has taken all its steps: give it more --passes, or another --job", flush=True)
     if rank == 0 and options.save:
         torch.save(model.state_dict(), options.save)
 

@@ -75,9 +75,8 @@ def train(socket: str, options: argparse.Namespace, samples: Queue[tuple[int, li
     reference: nn.Module = Policy(options.width).requires_grad_(False)
     reference.load_state_dict(policy.state_dict())
     optimizer: torch.optim.Optimizer = torch.optim.AdamW(policy.parameters(), lr=options.learning_rate)
-    nothing: torch.optim.Optimizer = torch.optim.SGD(reference.parameters(), lr=0.0)
     policy, optimizer = tierd.initialize(policy, optimizer, job=options.job, max_grad_norm=1.0, socket=socket)
-    reference, _ = tierd.initialize(reference, nothing, job=f"{options.job}-reference", socket=socket)
+    reference, _ = tierd.initialize(reference, job=f"{options.job}-reference", socket=socket)
     for i in range(1, options.steps + 1):
         step, letters = samples.get(timeout=300)
         text = torch.tensor(letters)
