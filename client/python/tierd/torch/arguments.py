@@ -54,7 +54,7 @@ _OTHER_NAMES = {"name": "job", "clip_norm": "max_grad_norm"}
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """ ": did you mean X?" where a name that there is comes close, else nothing."""
+    """What to add to an error: ": did you mean X?" if a name that there is comes close, else nothing."""
     found = difflib.get_close_matches(name, list(known), n=1)
     return f": did you mean {found[0]}?" if found else ""
 
