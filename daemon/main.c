@@ -65,7 +65,8 @@ static void describe(const struct daemon *daemon, char *text, size_t size)
 	QUEUE_FOREACH (link, &node->jobs)
 		jobs++;
 	snprintf(text, size,
-		 "listening at %.100s; jobs: %u, clients: %u; host memory: %llu of %llu MiB, NVMe paths: %u",
+		 "listening at %.100s; jobs: %u, clients: %u; host memory: %llu MiB used, budget %llu MiB; "
+		 "NVMe paths: %u",
 		 daemon->config->socket, jobs, node->clients, (unsigned long long)(node->host_used / MIB),
 		 (unsigned long long)(node->host_budget / MIB), node->path_count);
 }
