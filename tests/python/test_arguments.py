@@ -289,5 +289,11 @@ def test_the_private_daemon_of_this_process_is_found(daemon: Daemon, monkeypatch
     assert tierd.torch.plan(small()).nvme_free_bytes > 0
 
 
-def test_errors_are_those_of_the_package() -> None:
+def test_the_package_has_its_errors_and_its_state_is_not_replaced() -> None:
     assert (tierd.torch.Error, tierd.torch.StaleError) == (tierd.Error, tierd.StaleError)
+    assert all(hasattr(tierd.torch, name) for name in tierd.torch.__all__)  # of import *, where there is no job yet
+    refuse(AttributeError, "change what is in it", lambda: setattr(tierd.torch, "state", {"step": 1}))
+    model, _ = initialize("module")
+    tierd.torch.state["step"] = 1
+    assert tierd.torch.job_of(model).kept.state == {"step": 1}
+    tierd.torch.close(model)

@@ -1,5 +1,8 @@
 """tierd for PyTorch: trains models whose parameters, gradients and optimizer state are larger than memory."""
 
+import sys
+from types import ModuleType
+
 from tierd._core import Error, StaleError
 from tierd.torch.clipping import clip_grad_norm_
 from tierd.torch.follower import Follower, follow
@@ -25,15 +28,23 @@ __all__ = [
     "resumable",
     "save",
     "scale_loss",
-    "state",
     "summary",
 ]
 
-# Of the job that was initialized last.
+# Of the job that was initialized last. Not in __all__: it would be that of the moment.
 state: State
 
 
-def __getattr__(name: str) -> State:
-    if name == "state":
+class _Module(ModuleType):
+    @property
+    def state(self) -> State:
         return job_of().kept.state
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    @state.setter
+    def state(self, value: object) -> None:
+        raise AttributeError(
+            "tierd.torch.state is there already, and is kept: change what is in it, as by state.update(…)"
+        )
+
+
+sys.modules[__name__].__class__ = _Module
