@@ -100,24 +100,17 @@ static void write_behind(const struct tensor_operation *operation)
 		residency_flush(job, pack);
 }
 
-static void answer(struct tensor_operation *operation)
+/* What it has come to, with what follows from that while it is still there. */
+static int conclude(const struct tensor_operation *operation)
 {
 	struct job *job = operation->job;
-	struct pending *pending = TAKE_PTR(operation->pending);
 	enum operation_kind kind = operation->kind;
-	void (*done)(struct job * job, int status) = operation->done;
-	bool is_of_shard = operation->is_of_shard;
 	int status = operation->status;
-	const char *name = operation->tensor->name;
-	char holders[sizeof(job->holders)], damage[DAMAGE_TEXT] = "";
 
-	if (operation->transfer.status < 0)
-		damage_explain(job, name, &operation->transfer, status, damage);
-	memcpy(holders, job->holders, sizeof(holders));
 	/* The step has been dropped. */
-	if (is_of_shard && !job->is_reduced)
+	if (operation->is_of_shard && !job->is_reduced)
 		status = -ESTALE;
-	else if (is_of_shard && status < 0 && operation->member && kind != OPERATION_COMPARE)
+	else if (operation->is_of_shard && status < 0 && operation->member && kind != OPERATION_COMPARE)
 		writing_note_failure(job, operation->member, status);
 	if (status == 0 && kind == OPERATION_WRITE && !operation_is_of_state(operation))
 		status = tensor_mark_written(operation->tensor, operation->first, operation->count);
@@ -125,37 +118,63 @@ static void answer(struct tensor_operation *operation)
 		status = tensor_mark_written(operation->tensor, 0, operation->tensor->layout.elements);
 	if (status == 0 && kind == OPERATION_WRITE)
 		write_behind(operation);
-	operation_free(operation);
-	if (done)
-		done(job, status);
-	if (pending && status == -EDEADLK)
+	return status;
+}
+
+/* Of the tensor of that name; damage: what is known of a transfer that failed, or "". */
+static void tell(struct pending *pending, int status, const struct job *job, const char *name,
+		 const char *holders, const char *damage)
+{
+	if (status == 0)
+		pending_reply(pending, NULL);
+	else if (status == -EDEADLK)
 		pending_error(pending, status, "tensor \"%s\" can never be read beside what is leased (%s)",
 			      name, holders);
-	else if (pending && status == -EAGAIN)
+	else if (status == -EAGAIN)
 		pending_error(pending, -ECANCELED, "tensor \"%s\": the awaited step failed", name);
-	else if (pending && status == -E2BIG)
+	else if (status == -E2BIG)
 		operation_refuse_pieces(pending, name);
-	else if (pending && status == -EDOM)
+	else if (status == -EDOM)
 		pending_error(
 			pending, status,
 			"tensor \"%s\": a NaN or an infinity is among the values; none of them is taken",
 			name);
-	else if (pending && status == -EOPNOTSUPP)
+	else if (status == -EOPNOTSUPP)
 		pending_error(
 			pending, status,
 			"tensor \"%s\" is frozen, and keeps its first values, and these are others: leave "
 			"it out, or make a new job of this one with other values (the option source)",
 			name);
-	else if (pending && status == -ESTALE)
+	else if (status == -ESTALE)
 		pending_error(pending, status, "%s; call tierd_job_ready", job->reason);
-	else if (pending && *damage)
+	else if (*damage)
 		pending_error(pending, status, "job %s: %s", job->name, damage);
-	else if (pending && status < 0)
+	else
 		pending_error(pending, status, "job %s, tensor \"%s\": %s", job->name, name,
 			      store_error(status));
-	else if (pending)
-		pending_reply(pending, NULL);
-	if (kind == OPERATION_INITIALIZE && status < 0)
+}
+
+static void answer(struct tensor_operation *operation)
+{
+	struct job *job = operation->job;
+	struct pending *pending = TAKE_PTR(operation->pending);
+	bool is_initializing = operation->kind == OPERATION_INITIALIZE;
+	void (*done)(struct job * job, int status) = operation->done;
+	bool is_of_shard = operation->is_of_shard;
+	const char *name = operation->tensor->name;
+	char holders[sizeof(job->holders)], damage[DAMAGE_TEXT] = "";
+	int status;
+
+	if (operation->transfer.status < 0)
+		damage_explain(job, name, &operation->transfer, operation->status, damage);
+	memcpy(holders, job->holders, sizeof(holders));
+	status = conclude(operation);
+	operation_free(operation);
+	if (done)
+		done(job, status);
+	if (pending)
+		tell(pending, status, job, name, holders, damage);
+	if (is_initializing && status < 0)
 		job_break(job, status, NULL, "tensor \"%s\" cannot be initialized: %s", name,
 			  store_error(status));
 	if (is_of_shard)
