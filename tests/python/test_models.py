@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +15,8 @@ from torch import nn
 
 import compare
 import formulas
+import tierd.torch
+from conftest import PATIENCE, TIERCTL
 from models import BY_NAME, CASES, Case
 from reference import Plan, exact, plain
 from training import job_name, trained
@@ -114,6 +118,74 @@ def test_groups_have_their_own_rates_and_decay(name: str, job: str) -> None:
 
     ours, theirs = trained(plan, grouped, job), exact(plan, rule)
     compare.assert_same_bits(ours.state, theirs.state)
+
+
+# ---- Units that leave memory
+
+
+def evict(model: nn.Module) -> None:
+    """Has all units leave memory, when the daemon has done with those that it moves or updates."""
+    job = tierd.torch.job_of(model)
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        subprocess.run([TIERCTL, "evict", job.name], check=True, capture_output=True)
+        if tierd.torch.summary(model).resident_units == 0:
+            return
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@dataclass(frozen=True)
+class Evicting(Plan):
+    """One whose units have all left memory when it goes backward."""
+
+    def losses(self, model: nn.Module, step: int) -> Iterable[torch.Tensor]:
+        for loss in super().losses(model, step):
+            evict(model)
+            yield loss
+            assert tierd.torch.summary(model).gather_misses > 0
+
+
+@EVERY_CASE
+def test_units_that_are_evicted_between_forward_and_backward_change_no_bit(case: Case, job: str) -> None:
+    sgd = partial(torch.optim.SGD, lr=0.05)
+    ours, theirs = trained(Evicting(case, steps=3), sgd, job), plain(Plan(case, steps=3), sgd)
+    compare.assert_losses_close(ours.losses, theirs.losses, 0.0)
+    compare.assert_same_bits(ours.state, theirs.state)
+
+
+class Crowded(Plan):
+    """Two of its six units find room at once: forward ends with two of them, and backward reads the others again."""
+
+    def losses(self, model: nn.Module, step: int) -> Iterable[torch.Tensor]:
+        for loss in super().losses(model, step):
+            summary = tierd.torch.summary(model)
+            assert summary.resident_units <= 2 < summary.units == 6
+            yield loss
+            assert tierd.torch.summary(model).gather_read_bytes >= 4 * summary.unit_bytes / 6
+
+
+def wide() -> nn.Module:
+    return nn.Sequential(*[nn.Sequential(nn.Linear(1024, 1024), nn.Tanh()) for _ in range(6)])
+
+
+WIDE = Case(
+    "wide",
+    build=wide,
+    batch=lambda generator, step: {"x": torch.randn(2, 1024, generator=generator)},
+    loss=lambda model, batch: model(batch["x"]).square().mean(),
+)
+
+
+def test_an_arena_for_two_units_changes_no_bit(job: str) -> None:
+    sgd = partial(torch.optim.SGD, lr=0.05)
+    ours = trained(Crowded(WIDE, steps=3, micro_batches=2), sgd, job, host_budget=26 << 20, gradient_bytes=1)
+    theirs = plain(Plan(WIDE, steps=3, micro_batches=2), sgd)
+    compare.assert_losses_close(ours.losses, theirs.losses, 0.0)
+    compare.assert_same_bits(ours.state, theirs.state)
+
+
+# ---- What is frozen for some steps
 
 
 @dataclass(frozen=True)
