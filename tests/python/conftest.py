@@ -26,6 +26,10 @@ class Cases:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.result = "OK"
+        self.done = self.count = 0
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.count = len(session.items)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "setup":
@@ -39,6 +43,8 @@ class Cases:
         if report.when == "teardown":
             name = report.nodeid.partition("::")[2].replace("::", ".").replace(" ", "_")
             self.write(f"[ {self.result:>8} ] {name}")
+            self.done += 1
+            tell_progress(f"{report.nodeid.partition('::')[0]}: {self.done} of {self.count}")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(
@@ -51,6 +57,13 @@ class Cases:
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         assert reporter is not None
         reporter.write_line(line)
+
+
+def tell_progress(text: str) -> None:
+    """Where somebody looks at it: what a test prints is shown when it has ended."""
+    if path := os.environ.get("TIERD_PROGRESS"):
+        with open(path, "a", encoding="utf-8") as file:
+            print(text, file=file)
 
 
 def pytest_configure(config: pytest.Config) -> None:
