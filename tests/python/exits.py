@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
+import tierd
 import tierd.torch
 from conftest import PATIENCE, TIERCTL
 from tierd.torch import membership
@@ -105,6 +106,23 @@ def while_another_rank_takes_long(job: str) -> None:
     loss_of(model)
 
 
+def in_a_process_that_was_forked(job: str) -> None:
+    model, optimizer = make(job)
+    loss_of(model).backward()
+    child = os.fork()
+    if child == 0:
+        for use in (lambda: model(torch.ones(4, 30)), lambda: tierd.torch.summary(model), optimizer.step):
+            try:
+                use()
+            except tierd.Error as error:
+                assert "in a process that was forked, as workers of a DataLoader are" in str(error), error
+            else:
+                raise AssertionError(use)
+        return
+    assert end_of(child, in_a_process_that_was_forked) == 0
+    optimizer.step()
+
+
 # These are interrupted when they wait for that of another rank.
 INTERRUPTED = {while_a_rank_is_missing: "ready", while_another_rank_takes_long: "step"}
 
@@ -135,6 +153,7 @@ SCENES = (
     with_a_lease_of_a_job_that_is_closed,
     after_a_backward_that_failed,
     while_a_thread_trains,
+    in_a_process_that_was_forked,
     *INTERRUPTED,
 )
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import io
+import pickle
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from multiprocessing.reduction import ForkingPickler
 from typing import NoReturn, cast
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 import tierd.torch
 from conftest import Daemon
@@ -184,6 +188,39 @@ def test_a_copy_is_a_model_of_its_own(model: Model) -> None:
     other.float()(torch.ones(4, 40)).backward()
     assert tierd.torch.job_of(model).core.leases() == 0
     assert other.lstm.weight_hh_l0.grad is not None
+
+
+def test_a_copy_is_a_plain_model_that_is_saved_and_loaded(model: Model) -> None:
+    other = copy.deepcopy(model)
+    assert not any(module._forward_pre_hooks or module._state_dict_hooks for module in other.modules())
+    file = io.BytesIO()
+    torch.save(other, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=False)
+    train(model)
+    assert torch.equal(loaded(torch.ones(4, 40)), other(torch.ones(4, 40)))
+    average = torch.optim.swa_utils.AveragedModel(model)
+    average.update_parameters(model)
+    train(model)
+    average.update_parameters(model)
+    train(model)
+    assert torch.isfinite(average(torch.ones(4, 40)))
+
+
+@pytest.mark.parametrize("part", [lambda model: model, lambda model: model.blocks, lambda model: model.linear(1)])
+def test_a_model_is_not_pickled_and_says_what_to_do(model: Model, job: str, part: Callable[[Model], nn.Module]) -> None:
+    sentence = rf'Save model\.state_dict\(\).*tierd\.follow\(model, job="{job}"\)'
+    with pytest.raises(tierd.Error, match=sentence):
+        torch.save(part(model), io.BytesIO())
+    with pytest.raises(tierd.Error, match=sentence):
+        pickle.dumps(part(model))
+    # To a worker that is spawned.
+    with pytest.raises(tierd.Error, match=sentence):
+        ForkingPickler.dumps(DataLoader(part(model)))  # type: ignore[arg-type]
+    for change in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(tierd.Error, match=r"SGD on tierd cannot be .* save optimizer\.state_dict\(\)"):
+            change(tierd.torch.job_of(model).optimizers[0])
+    train(model)
 
 
 def test_a_parameter_that_is_new_is_refused(model: Model) -> None:

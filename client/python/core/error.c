@@ -25,8 +25,16 @@ bool core_waits_on(int r, int *timeout_ms)
 	return PyErr_CheckSignals() == 0 && *timeout_ms != 0;
 }
 
+/* What libtierd says of forked processes is for who calls it by himself. */
 PyObject *core_raise(struct core_state *state, int error)
 {
+	if (error == -ECHILD)
+		return core_raise_message(state, error,
+					  "a job of tierd cannot be used in a process that was forked, as "
+					  "workers of a DataLoader "
+					  "are: use the model in the process that called tierd.initialize() "
+					  "or tierd.follow(), or "
+					  "call tierd.follow() in this one");
 	return core_raise_message(state, error, tierd_message());
 }
 

@@ -87,6 +87,10 @@ class Hooks:
         ]
         self._handles += unit.taking
 
+    def numbers(self) -> set[int]:
+        """Those of the handles of all hooks."""
+        return {handle.id for handle in self._handles}
+
     def remove(self) -> None:
         for handle in self._handles:
             handle.remove()

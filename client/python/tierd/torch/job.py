@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import errno
 import functools
+import os
 import time
 import weakref
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,7 @@ from tierd import _core
 from tierd._core import Error, StaleError
 from tierd.torch import compat
 from tierd.torch.compat import to_dlpack
+from tierd.torch.copies import keep_single
 from tierd.torch.guards import Handle, guard
 from tierd.torch.hooks import Hooks
 from tierd.torch.local import LocalOptimizers
@@ -71,6 +73,7 @@ class TorchJob:
         self.socket = socket
         self.seen = core.statistics(), time.monotonic()  # by the last summary
         open_jobs.append(self)
+        self.process = os.getpid()
         self._at_exit = functools.partial(_close_at_exit, weakref.ref(self))
         atexit.register(self._at_exit)
 
@@ -110,8 +113,9 @@ class TorchJob:
                 by_module.setdefault(id(module), (module, []))[1].append(unit)
         for module, units in by_module.values():
             self._hooks.add(module, units)
-        self._handles += copy_state_dicts(self.model.modules())
-        self._handles += guard(self.model)
+        copying = copy_state_dicts(self.model.modules())
+        hooks = self._hooks.numbers() | {handle.id for handle in copying}
+        self._handles += [*copying, *guard(self.model), *keep_single(self.model.modules(), self.name, hooks)]
         install_loading(self)
 
     # ---- Other values
@@ -355,7 +359,8 @@ class TorchJob:
 
 
 def _close_at_exit(job: weakref.ref[TorchJob]) -> None:
-    if (there := job()) is None:
+    # In a process that was forked, and ends by itself, nothing is to be left.
+    if (there := job()) is None or there.process != os.getpid():
         return
     try:
         there.close()

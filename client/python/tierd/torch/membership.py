@@ -161,14 +161,6 @@ class Membership:
                 return call()
             except StaleError as error:
                 self._go_back(error)
-            except Error as error:
-                if error.errno != errno.ECHILD:
-                    raise
-                raise Error(
-                    errno.ECHILD,
-                    "a model on tierd cannot be used in a process that was forked, as workers of a DataLoader are: use it in "
-                    "the process that called tierd.initialize()",
-                ) from error
 
     def _go_back(self, error: StaleError) -> None:
         if not self.can_go_back:

@@ -12,7 +12,7 @@ import functools
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -170,6 +170,13 @@ class _Stepping(Optimizer):
         scale = getattr(self, "grad_scale", None)
         self.tierd_job.step(self, None if scale is None else float(scale))
         return loss
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise Error(
+            errno.ENOTSUP,
+            f"a {type(self).__name__} on tierd cannot be pickled or copied, since its steps are those of job "
+            f'"{self.tierd_job.name}": save optimizer.state_dict(), and that of a scheduler, which has the optimizer in it',
+        )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         raise Error(

@@ -1,0 +1,62 @@
+"""Modules of a model on tierd that are copied or pickled: a copy is a plain module, and nothing is pickled."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import types
+import weakref
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from torch import nn
+
+from tierd._core import Error
+from tierd.torch.guards import Handle
+
+# What a module on tierd has of its own, beside its class.
+_OWN = ("__deepcopy__", "__reduce_ex__", "_apply", "load_state_dict")
+# Where it has hooks of ours.
+_HOOKS = ("_forward_hooks", "_forward_hooks_always_called", "_forward_pre_hooks", "_state_dict_hooks")
+
+
+class _Single:
+    """Has one module copied and pickled so, until it is removed."""
+
+    def __init__(self, module: nn.Module, job: str, hooks: set[int]):
+        self._module = weakref.ref(module)
+
+        def deepcopy(self: nn.Module, memo: dict[int, Any]) -> nn.Module:
+            own = {name: vars(self).pop(name) for name in _OWN if name in vars(self)}
+            try:
+                made = copy.deepcopy(self, memo)
+            finally:
+                vars(self).update(own)
+            for name in _HOOKS:
+                for number in hooks & vars(made)[name].keys():
+                    del vars(made)[name][number]
+            return made
+
+        def reduce(self: nn.Module, protocol: int) -> NoReturn:
+            raise Error(
+                errno.ENOTSUP,
+                "a model on tierd cannot be pickled, as torch.save(model) and processes that are spawned would: its values are "
+                f'those of job "{job}". Save model.state_dict(), or call tierd.save(path); in another process make the model '
+                f'anew, and give it the values by tierd.follow(model, job="{job}"). copy.deepcopy(model) is a plain model',
+            )
+
+        vars(module)["__deepcopy__"] = types.MethodType(deepcopy, module)
+        vars(module)["__reduce_ex__"] = types.MethodType(reduce, module)
+
+    def remove(self) -> None:
+        if (module := self._module()) is not None:
+            vars(module).pop("__deepcopy__", None)
+            vars(module).pop("__reduce_ex__", None)
+
+
+def keep_single(modules: Iterable[nn.Module], job: str, hooks: set[int]) -> list[Handle]:
+    """Has deep copies of the modules made without these hooks, and pickling raise an error, until the handles are removed.
+
+    hooks: the numbers of their handles.
+    """
+    return [_Single(module, job, hooks) for module in modules]
