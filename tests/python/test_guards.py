@@ -232,12 +232,3 @@ def test_a_parameter_that_is_new_is_refused(model: Model) -> None:
     model.linear(0).weight = model.linear(0).weight
     model.dropout = nn.Dropout()
     train(model)
-
-
-def test_a_group_that_is_new_is_refused(job: str) -> None:
-    model = nn.Linear(2, 2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    initialize(model, optimizer, job)
-    with pytest.raises(tierd.Error, match="the groups with which it was opened"):
-        optimizer.add_param_group({"params": [torch.ones(1, requires_grad=True)]})
-    end(model, job)

@@ -41,6 +41,7 @@ class Gradients:
         self.unit = unit
         self._buffers: dict[int, torch.Tensor] = {}
         self._here: set[int] = set()
+        self._awaited = 0  # of them, when the first one came
 
     @property
     def are_begun(self) -> bool:
@@ -48,7 +49,8 @@ class Gradients:
 
     @property
     def are_complete(self) -> bool:
-        return len(self._here) == len(self.unit.parameters)
+        """Whether none will come, or no other: what is frozen now has none."""
+        return len(self._here) == (self._awaited if self._here else self.unit.count_trained())
 
     def take(self, tensor: int, gradient: torch.Tensor) -> None:
         """Copies a gradient that autograd has accumulated. -ENOBUFS: this rank holds all buffers itself."""
@@ -64,6 +66,7 @@ class Gradients:
             if capsules is None:
                 return
             self._buffers = {i: from_dlpack(capsule) for i, capsule in enumerate(capsules)}
+            self._awaited = unit.count_trained()
         buffer = self._buffers[tensor]
         if tensor in self._here:
             buffer.add_(gradient)

@@ -26,6 +26,7 @@ from tierd.torch import compat
 from tierd.torch.gradients import Gradients, taken_from
 from tierd.torch.membership import Membership
 from tierd.torch.storage import Saved, Unit, pack_with, unpack
+from tierd.torch.thawing import on_gradient
 
 
 class Backward:
@@ -82,7 +83,7 @@ class Hooks:
         """Takes the gradients of the unit."""
         gradients = self._gradients[unit] = Gradients(unit)
         unit.taking = [
-            parameter.register_post_accumulate_grad_hook(self._accumulated(gradients, tensor))
+            on_gradient(parameter, self._accumulated(gradients, tensor))
             for tensor, parameter in enumerate(unit.parameters)
         ]
         self._handles += unit.taking
@@ -198,7 +199,7 @@ class Hooks:
                 backward.shown.append(unit)
         # What has no gradients to wait for was needed until the next units came.
         for unit in before if len(backward.shown) > len(before) else ():
-            if unit not in units and unit not in self._gradients:
+            if unit not in units and (unit not in self._gradients or self._gradients[unit].are_complete):
                 self._hide(backward, unit)
 
     def _hide(self, backward: Backward, unit: Unit) -> None:

@@ -45,6 +45,7 @@ def initialize(
     units: Chooser | None = None,
     gradient_bytes: int | str | None = None,
     gradient_dtype: torch.dtype | None = None,
+    may_thaw: bool | Iterable[str] = False,
     moments: str = "fp32",
     optimizer_state_bytes: int | str | None = None,
     random_states: bool = True,
@@ -86,6 +87,9 @@ def initialize(
         gradient_dtype: torch.float32: autograd makes gradients of bfloat16 and float16 parameters in that, and so they go to the
             daemon; None: each parameter's grad_dtype says it, which is its own type at first. Needs a PyTorch that has
             Tensor.grad_dtype.
+        may_thaw: what is frozen now (requires_grad False), and may be trained later: names of parameters or of modules, or
+            True for all. They take the room of trained ones. What the optimizer does not have yet is given to it by
+            add_param_group().
         moments: how the daemon keeps what its optimizer has beside masters: "fp32", "bf16" or "int8".
         optimizer_state_bytes: room for what an optimizer keeps that runs in the trainer, of all ranks; None: what a trial
             says; 0: it is not kept with the job, and ends with the trainer.
@@ -149,6 +153,7 @@ def initialize(
         optimizer_state_bytes=optimizer_state_bytes,
         gradient_bytes=gradient_bytes,
         gradient_dtype=gradient_dtype,
+        may_thaw=may_thaw,
         random_states=random_states,
     )
     path = socket or find_or_start(nvme)
@@ -186,7 +191,7 @@ def initialize(
 
 def _open(node: _core.Node, opening: Opening, *, has_room: bool) -> _core.Job:
     try:
-        return node.open_job(opening.options, opening.rule.groups_to_open(opening.param_groups))
+        return node.open_job(opening.options, opening.rule.groups_to_open(opening.groups.to_open()))
     except Error as error:
         said = error.strerror or ""
         if has_room or "gradient_bytes is" not in said:
@@ -200,7 +205,7 @@ def _say(opening: Opening, model: nn.Module) -> None:
     """Tells what is another than the user may think."""
     if opening.local is not None:
         opening.local.say()
-    idle = [name for name, item in model.named_parameters() if item.requires_grad and id(item) not in opening.groups]
+    idle = [name for name, item in model.named_parameters() if item.requires_grad and not opening.groups.has(item)]
     if idle:
         listed = ", ".join(idle[:3]) + (f" and {len(idle) - 3} more" if len(idle) > 3 else "")
         print(

@@ -33,6 +33,7 @@ from tierd.torch.resume import Position
 from tierd.torch.state_dicts import copy_state_dicts, install_loading, uninstall_loading
 from tierd.torch.step import Step
 from tierd.torch.storage import Unit, place_of
+from tierd.torch.thawing import is_frozen_for_good, is_in_no_group, refuse
 from tierd.torch.units import Plan
 
 # In the order in which they were opened, until they are closed.
@@ -50,6 +51,7 @@ class TorchJob:
         self.kept = opening.kept
         self.optimizers = opening.optimizers
         self.rule = opening.rule
+        self.groups = opening.groups
         self.local = opening.local
         # SGD has them if any of its groups has momentum.
         self.has_moments = self.rule.kind != _core.NONE and any(
@@ -64,6 +66,7 @@ class TorchJob:
         self.membership.overflow_wanted = lambda found, factor: self.coming.look_for_overflow(found, factor)
         self.membership.given_up = lambda parameter: self.give_up([parameter])
         self._handles: list[Handle] = []
+        self._ungrouped: dict[int, Handle] = {}  # what stops gradients of parameters that no group has, by identity
         self._max_grad_norm = max_grad_norm
         self.coming = Step(self, max_grad_norm)
         self._scales_losses = opening.scales_losses
@@ -107,6 +110,7 @@ class TorchJob:
         by_module: dict[int, tuple[nn.Module, list[Unit]]] = {}
         for plan, unit in zip(plans, self.units, strict=True):
             unit.hide()
+            self._refuse(unit)
             if plan.is_trained:
                 self._hooks.train(unit)
             for module in plan.modules:
@@ -117,6 +121,39 @@ class TorchJob:
         hooks = self._hooks.numbers() | {handle.id for handle in copying}
         self._handles += [*copying, *guard(self.model), *keep_single(self.model.modules(), self.name, hooks)]
         install_loading(self)
+
+    def _refuse(self, unit: Unit) -> None:
+        """Stops gradients that nothing would come of. What is in no group and required some before is as in torch."""
+        for name, parameter in zip(unit.names, unit.parameters, strict=True):
+            if unit.is_trained and not self.groups.has(parameter):
+                self._ungrouped[id(parameter)] = refuse(parameter, is_in_no_group(name))
+            elif not unit.is_trained and not parameter.requires_grad and parameter.is_floating_point():
+                self._handles.append(refuse(parameter, is_frozen_for_good(name)))
+
+    def add_group(self, optimizer: torch.optim.Optimizer) -> None:
+        """The optimizer has got one more group. tierd.Error: the job cannot train what it has."""
+        if self.local is not None:
+            raise Error(
+                errno.ENOTSUP,
+                f"add_param_group() after tierd.initialize(): {type(optimizer).__name__} runs in the trainer, with the groups "
+                "that it had then: add it before, with parameters that are frozen where they are to be, and may_thaw=",
+            )
+        added = optimizer.param_groups[-1]["params"]
+        self.groups.add(optimizer, added)
+        for parameter in added:
+            self._ungrouped.pop(id(parameter)).remove()
+
+    # ---- What is frozen now
+
+    def frozen(self) -> list[str]:
+        """Names of the parameters that the job can train, and that do not require gradients now."""
+        return [u.name_of(i) for u, i in self.trained() if not u.parameters[i].requires_grad]
+
+    def freeze(self, names: Iterable[str]) -> None:
+        """Has these not require gradients, and all others that the job can train."""
+        frozen = set(names)
+        for unit, tensor in self.trained():
+            unit.parameters[tensor].requires_grad_(unit.name_of(tensor) not in frozen)
 
     # ---- Other values
 
@@ -169,11 +206,11 @@ class TorchJob:
             raise
         self._begin_next()
         if self.local is not None and self._last is not None:
-            self._update(self.local, self._last[1], groups)
+            self._update(self.local, self._last[1], [group for those in groups for group in those])
         if step.is_scaled:
             step.tell_overflow(self.finish)
 
-    def _close(self, step: Step, groups: list[dict[str, Any]]) -> None:
+    def _close(self, step: Step, groups: list[list[dict[str, Any]]]) -> None:
         if self.membership.is_void:
             return
         self.position.keep()
@@ -183,9 +220,8 @@ class TorchJob:
             if self._loss_scale is None:
                 raise Error(errno.EINVAL, "the job has a loss scale: tierd.torch.scale_loss(loss).backward()")
             rates["loss_scale"] = self._loss_scale
-        ticket = in_range(
-            "step", "", lambda: self.membership.close_step(rates, self.rule.groups(groups), self.kept.blobs())
-        )
+        given = self.rule.groups(self.groups.in_step(groups))
+        ticket = in_range("step", "", lambda: self.membership.close_step(rates, given, self.kept.blobs()))
         self._last = None if ticket is None else (step, ticket)
 
     def _keep_first(self) -> None:
@@ -348,7 +384,7 @@ class TorchJob:
     def _uninstall(self) -> None:
         atexit.unregister(self._at_exit)
         self._hooks.remove()
-        for handle in self._handles:
+        for handle in (*self._handles, *self._ungrouped.values()):
             handle.remove()
         uninstall_loading(self.model)
         self.core.discard_all()

@@ -53,7 +53,13 @@ class LocalOptimizers:
     """The optimizers of one job. state_bytes: room for what they keep; None: what a trial says; 0: it is not kept."""
 
     def __init__(
-        self, optimizers: Sequence[Optimizer], model: nn.Module, rank: int, world_size: int, state_bytes: int | None
+        self,
+        optimizers: Sequence[Optimizer],
+        model: nn.Module,
+        is_trained: Callable[[nn.Parameter], bool],
+        rank: int,
+        world_size: int,
+        state_bytes: int | None,
     ):
         self._optimizers = optimizers
         self._steps = [plain_step(type(optimizer)) for optimizer in optimizers]
@@ -61,7 +67,7 @@ class LocalOptimizers:
         self._is_by_tensor = all(_is_of_torch(type(optimizer)) for optimizer in optimizers)
         self._rank, self._world_size = rank, world_size
         self._groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-        self._tensors = list(_trained(optimizers, model))
+        self._tensors = list(_trained(optimizers, model, is_trained))
         parts = _divide(self._tensors, world_size if self._is_by_tensor else 1)
         self._own = parts[rank] if rank < len(parts) else []
         self._moved: list[dict[str, Any]] = [{} for _ in self._groups]  # what steps have changed of the groups
@@ -271,12 +277,14 @@ def _is_of_torch(kind: type[Optimizer]) -> bool:
     return kind.__module__.split(".")[:2] == ["torch", "optim"]
 
 
-def _trained(optimizers: Sequence[Optimizer], model: nn.Module) -> Iterator[Tensor]:
+def _trained(
+    optimizers: Sequence[Optimizer], model: nn.Module, is_trained: Callable[[nn.Parameter], bool]
+) -> Iterator[Tensor]:
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                if parameter.requires_grad:
+                if is_trained(parameter):
                     yield Tensor(names[id(parameter)], parameter, optimizer, group)
 
 

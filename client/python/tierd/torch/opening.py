@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,12 @@ from tierd import _core
 from tierd._core import Error
 from tierd.torch import arguments
 from tierd.torch.gradients import set_gradient_dtype
+from tierd.torch.groups import Groups
 from tierd.torch.kept import Kept
 from tierd.torch.local import LocalOptimizers
 from tierd.torch.optimizer import Rule, kind_of
 from tierd.torch.tensors import define_tensor
+from tierd.torch.thawing import thawable
 from tierd.torch.units import Chooser, Plan, choose, room_for_gradients
 
 MOMENTS = {"fp32": _core.MOMENTS_FP32, "bf16": _core.MOMENTS_BF16, "int8": _core.MOMENTS_INT8}
@@ -32,8 +34,7 @@ class Opening:
     rule: Rule
     local: LocalOptimizers | None  # where they run in the trainer
     kept: Kept
-    param_groups: list[dict[str, Any]]
-    groups: dict[int, int]  # the number of each parameter's group, by the parameter's identity
+    groups: Groups
     scales_losses: bool
     options: dict[str, Any]  # struct tierd_job_options
 
@@ -43,7 +44,7 @@ class Opening:
             define_tensor(
                 entry.names,
                 entry.parameter,
-                self.groups[id(entry.parameter)] if unit.is_trained else None,
+                self.groups.number_of(entry.parameter) if unit.is_trained else None,
                 has_wide_gradients=unit.has_wide_gradients,
             )
             for entry in unit.entries
@@ -65,6 +66,7 @@ def open_as(
     gradient_bytes: int | str | None = None,
     gradient_dtype: torch.dtype | None = None,
     random_states: bool = True,
+    may_thaw: bool | Iterable[str] = False,
 ) -> Opening:
     """By the arguments of `initialize()`. optimizer None: AdamW of all parameters that require gradients, if there are any.
 
@@ -90,22 +92,21 @@ def open_as(
         raise Error(errno.EINVAL, "optimizer is an empty list, and the model has parameters that require gradients")
     arguments.check_parameters(chosen, model)
     rule = Rule(kind_of(chosen), MOMENTS[moments])
-    param_groups = [group for each in chosen for group in each.param_groups]
-    # One that runs in the trainer has its groups to itself.
-    groups = {
-        id(parameter): i if rule.kind != _core.NONE else 0
-        for i, group in enumerate(param_groups)
-        for parameter in group["params"]
-    }
+    grouped = {id(item) for each in chosen for group in each.param_groups for item in group["params"]}
+    thawing = thawable(model, may_thaw)
+    late = [parameter for parameter in thawing if id(parameter) not in grouped]
+    groups = Groups(chosen, late, is_local=rule.kind == _core.NONE)
+    trained = grouped & {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
+    trained |= {id(parameter) for parameter in thawing}
 
     def is_trained(parameter: nn.Parameter) -> bool:
-        return parameter.requires_grad and id(parameter) in groups
+        return id(parameter) in trained
 
     if gradient_dtype is not None:
         set_gradient_dtype(filter(is_trained, model.parameters()), gradient_dtype)
     local = None
     if rule.kind == _core.NONE:
-        local = LocalOptimizers(chosen, model, rank, world_size, optimizer_state_bytes)
+        local = LocalOptimizers(chosen, model, is_trained, rank, world_size, optimizer_state_bytes)
     kept = Kept(model, with_random_states=random_states)
     scales_losses = options.get("loss_scale", 1.0) != 1.0 or options.get("loss_scale_interval", 0) > 0
     given = {
@@ -121,4 +122,4 @@ def open_as(
     plans = choose(model, units, is_trained)
     if "gradient_buffers" not in options or gradient_bytes is not None:
         given["gradient_bytes"] = room_for_gradients(plans) if gradient_bytes is None else gradient_bytes
-    return Opening(plans, chosen, rule, local, kept, param_groups, groups, scales_losses, given)
+    return Opening(plans, chosen, rule, local, kept, groups, scales_losses, given)

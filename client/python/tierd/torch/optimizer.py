@@ -101,8 +101,11 @@ class Rule:
             return []
         return [{"momentum": 0.9 if group.get("momentum") else 0.0, "moments": self.moments} for group in groups]
 
-    def groups(self, groups: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
-        """The groups as they are now, with the whole learning rate in each; None: the daemon looks at none."""
+    def groups(self, groups: list[dict[str, Any] | None]) -> list[dict[str, Any]] | None:
+        """The groups as they are now, with the whole learning rate in each; None: the daemon looks at none.
+
+        None in them: nothing of that group has a gradient.
+        """
         if self.kind == _core.NONE:
             return None
         options = _OPTIONS[self.kind]
@@ -113,6 +116,8 @@ class Rule:
                 "moments": self.moments,
                 **options(group),
             }
+            if group
+            else {"moments": self.moments}
             for group in groups
         ]
 
@@ -179,10 +184,16 @@ class _Stepping(Optimizer):
         )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        raise Error(
-            errno.ENOTSUP,
-            "add_param_group() after tierd.initialize(): the job has the groups with which it was opened; add it before",
-        )
+        """As torch's, of parameters that the job has room for: initialize(…, may_thaw=…). All ranks do so.
+
+        tierd.Error: the job has no room to train one of them; the optimizer runs in the trainer. Nothing is added then.
+        """
+        super().add_param_group(param_group)
+        try:
+            self.tierd_job.add_group(self)
+        except BaseException:
+            self.param_groups.pop()
+            raise
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """After a step nothing is left to be zeroed. Before it, what was pushed is given up; all ranks have to do so, and

@@ -80,10 +80,12 @@ def _read_steps(job: TorchJob) -> dict[torch.Tensor, torch.Tensor]:
 
 
 def _trained(job: TorchJob) -> Iterator[tuple[Unit, int, Mapping[str, Any]]]:
-    """The parameters that have state: their units, their places there, their groups."""
+    """The parameters that have a group: their units, their places there, their groups."""
     groups = {id(parameter): group for group in job.param_groups for parameter in group["params"]}
     for unit, tensor in job.trained():
-        yield unit, tensor, groups[id(unit.parameters[tensor])]
+        group = groups.get(id(unit.parameters[tensor]))
+        if group is not None:
+            yield unit, tensor, group
 
 
 def write(job: TorchJob, kind: str, states: Mapping[torch.Tensor, Mapping[str, Any]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -38,6 +38,7 @@ def plan(
     moments: str = "fp32",
     optimizer_state_bytes: int | str | None = None,
     gradient_bytes: int | str | None = None,
+    may_thaw: bool | Iterable[str] = False,
     micro_batches: int = 1,
     socket: str | os.PathLike[str] | None = None,
     nvme: str | None = None,
@@ -49,8 +50,8 @@ def plan(
     `initialize()` would start.
 
     Args:
-        model, optimizer, stage, units, moments, optimizer_state_bytes, gradient_bytes, socket, nvme, options: as of
-            `initialize()`. optimizer None: AdamW of all parameters that require gradients, if there are any.
+        model, optimizer, stage, units, moments, optimizer_state_bytes, gradient_bytes, may_thaw, socket, nvme, options: as
+            of `initialize()`. optimizer None: AdamW of all parameters that require gradients, if there are any.
         world_size: ranks, all on this node; None: what the launcher says, else 1.
         micro_batches: backward passes of a step.
 
@@ -87,6 +88,7 @@ def plan(
         moments=moments,
         optimizer_state_bytes=optimizer_state_bytes,
         gradient_bytes=gradient_bytes,
+        may_thaw=may_thaw,
     )
     return _plan(opening, socket or daemon.find_running(), nvme, arguments.count("micro_batches", micro_batches))
 
@@ -136,7 +138,7 @@ def _job_flags(opening: Opening) -> dict[str, Any]:
     """What initialize() opens the job with, of what changes what it takes."""
     options = opening.options
     kind = opening.rule.kind
-    has_momentum = any(group.get("momentum") for group in opening.param_groups)
+    has_momentum = any(group.get("momentum") for group in opening.groups.to_open())
     flags = {
         "optimizer": "momentum" if kind == _core.SGD and has_momentum else _OPTIMIZERS[kind],
         "blobs": options["blob_bytes"],

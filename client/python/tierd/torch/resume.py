@@ -74,21 +74,26 @@ class Position:
         self._objects = objects
         membership.can_go_back = True
         number = last
+        frozen = self._job.frozen()
         if membership.is_void:
             # What was left in the middle may have been an earlier pass.
             self._restore()
             number = self._stands_at(0)
-        elif last == 0:
-            self._restore()
         if self._stands_at(last) > last:
             return
+        if self._place is None:
+            # Not before: what comes between passes that are skipped comes again, such as a group that is added.
+            self._restore()
         while number <= last:
             yield from self._pass(loader, number)
             if membership.is_void:
                 self._restore()
                 number = self._stands_at(0)
-            else:
-                number += 1
+                continue
+            number += 1
+            if number == last:
+                # It was an earlier pass: what the caller has frozen and thawed since then does not come again.
+                self._job.freeze(frozen)
 
     def _stands_at(self, otherwise: int) -> int:
         """The pass in which the job's step lies."""
@@ -139,8 +144,10 @@ class Position:
             "count": place.count,
             "start": place.start,
             "groups": [
-                {key: value for key, value in group.items() if key != "params"} for group in self._job.param_groups
+                [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+                for optimizer in self._job.optimizers
             ],
+            "frozen": self._job.frozen(),
             "objects": [_state_after(item) for item in self._objects],
             # A scheduler is stepped after its optimizer, and what comes after the job's step is not kept with it.
             "steps_after": self._steps_after or self._steps_left(),
@@ -165,8 +172,17 @@ class Position:
         kept = self._job.kept.state.get(KEY)
         if kept is None:
             return
-        for group, options in zip(self._job.param_groups, kept["groups"], strict=True):
-            group.update(options)
+        for optimizer, groups in zip(self._job.optimizers, kept["groups"], strict=True):
+            if len(optimizer.param_groups) < len(groups):
+                raise Error(
+                    errno.EINVAL,
+                    f"{type(optimizer).__name__} has {len(optimizer.param_groups)} groups, and it had {len(groups)} at the "
+                    "job's step: call add_param_group() as it was called then, before the loop over resumable()",
+                )
+            # With those that came after that step nothing is wrong.
+            for group, options in zip(optimizer.param_groups, groups, strict=False):
+                group.update(options)
+        self._job.freeze(kept["frozen"])
         for item, state in zip(self._objects, kept["objects"], strict=True):
             item.load_state_dict(state)
         for scheduler, steps in zip(self._schedulers(), kept["steps_after"], strict=True):

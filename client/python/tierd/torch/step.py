@@ -84,9 +84,9 @@ class Step:
     def has_all(self, optimizers: list[torch.optim.Optimizer]) -> bool:
         return len(self._taken) == len(optimizers)
 
-    def groups(self, optimizers: list[torch.optim.Optimizer]) -> list[dict[str, Any]]:
-        """All of them, as they are in this step."""
-        return [group for optimizer in optimizers for group in self._groups[id(optimizer)]]
+    def groups(self, optimizers: list[torch.optim.Optimizer]) -> list[list[dict[str, Any]]]:
+        """Of each optimizer, as they are in this step."""
+        return [self._groups[id(optimizer)] for optimizer in optimizers]
 
     def rates(self, gradient_scale: float) -> dict[str, Any]:
         """What the daemon is told of it. gradient_scale: 1 over the number of ranks."""

@@ -197,6 +197,11 @@ class Unit:
             return False
         return self._addresses.get(values.untyped_storage().data_ptr(), ())[:2] == (self, tensor)
 
+    def count_trained(self) -> int:
+        """How many of its parameters require gradients now."""
+        with compat.without_torch_function():
+            return sum(parameter.requires_grad for parameter in self.parameters)
+
     def name_of(self, tensor: int) -> str:
         return self.names[tensor]
 

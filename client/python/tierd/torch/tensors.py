@@ -11,7 +11,7 @@ from torch import nn
 from tierd import _core
 from tierd._core import Error
 
-_FORMATS = {torch.float32: _core.FP32, torch.bfloat16: _core.BF16, torch.float16: _core.FP16}
+FORMATS = {torch.float32: _core.FP32, torch.bfloat16: _core.BF16, torch.float16: _core.FP16}
 
 # What safetensors calls the types that are kept as bytes.
 _RAW = {
@@ -35,8 +35,8 @@ def define_tensor(
         tensor["alias"] = names[1]
     if has_wide_gradients:
         tensor["gradient_format"] = _core.FP32
-    if parameter.dtype in _FORMATS:
-        tensor |= {"format": _FORMATS[parameter.dtype], "shape": tuple(parameter.shape)}
+    if parameter.dtype in FORMATS:
+        tensor |= {"format": FORMATS[parameter.dtype], "shape": tuple(parameter.shape)}
     elif parameter.dtype in _RAW and tensor["is_frozen"]:
         shape = ",".join(str(size) for size in parameter.shape)
         tensor |= {

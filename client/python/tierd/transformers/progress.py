@@ -89,6 +89,7 @@ class Progress(TrainerCallback):
             return
         for group, options in zip(trainer.optimizer.param_groups, kept["groups"], strict=True):
             group.update(options)
+        trainer.job.freeze(kept["frozen"])
         trainer.lr_scheduler.load_state_dict(kept["scheduler"])
         for name, value in kept["sums"].items():
             setattr(trainer, name, value)
@@ -116,6 +117,7 @@ class Progress(TrainerCallback):
                 {key: value for key, value in group.items() if key != "params"}
                 for group in trainer.optimizer.param_groups
             ],
+            "frozen": trainer.job.frozen(),
             "scheduler": trainer.lr_scheduler.state_dict(),
             "callbacks": [(type(item).__name__, item.state()["attributes"]) for item in self._exportable()],
             "sums": {name: getattr(trainer, name) for name in _SUMS},
