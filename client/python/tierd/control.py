@@ -36,7 +36,7 @@ def program() -> str:
 def ask(*arguments: str, socket: str | None = None, given: Any = None) -> Any:
     """What a verb of tierctl says with --json. given: what its standard input has, as JSON.
 
-    tierd.Error: no daemon answers (ECONNREFUSED), or what tierctl says is wrong (EINVAL).
+    tierd.Error: no daemon answers (ECONNREFUSED), or what tierctl says is wrong, with its code (else EINVAL).
     """
     command: Sequence[str] = [program(), "--json", *arguments, *(["--socket", socket] if socket else [])]
     text = None if given is None else json.dumps(given)
@@ -45,13 +45,14 @@ def ask(*arguments: str, socket: str | None = None, given: Any = None) -> Any:
     try:
         return json.loads(done.stdout)
     except ValueError:
-        said = _message(done.stderr.strip()) or f"tierctl {arguments[0]} says nothing"
-        raise Error(errno.ECONNREFUSED if done.returncode == _NO_DAEMON else errno.EINVAL, said) from None
+        code, said = _error_in(done.stderr.strip() or f"tierctl {arguments[0]} says nothing")
+        raise Error(errno.ECONNREFUSED if done.returncode == _NO_DAEMON else code, said) from None
 
 
-def _message(said: str) -> str:
-    """What an error says, which is a line of JSON unless it comes before --json was read."""
+def _error_in(text: str) -> tuple[int, str]:
+    """The error that tierctl tells, with --json as JSON, in the last of its lines; those before it are warnings."""
     try:
-        return str(json.loads(said)["message"])
+        told = json.loads(text.splitlines()[-1])
+        return getattr(errno, told["code"] or "", errno.EINVAL), told["message"]
     except (ValueError, LookupError, TypeError):
-        return said.removeprefix("tierctl: ")
+        return errno.EINVAL, text.removeprefix("tierctl: ")
