@@ -42,11 +42,10 @@ static int take_shape(const struct field *field, PyObject *value, void *structur
 static void name_type(const struct field *field, PyObject *value)
 {
 	static const char *const wanted[] = {
-		[FIELD_BOOL] = "True or False",	   [FIELD_INT] = "a whole number",
-		[FIELD_U32] = "a whole number",	   [FIELD_U64] = "a whole number",
-		[FIELD_I64] = "a whole number",	   [FIELD_FLOAT] = "a number",
-		[FIELD_DOUBLE] = "a number",	   [FIELD_STRING] = "a text",
-		[FIELD_SHAPE] = "a tuple of sizes"
+		[FIELD_BOOL] = "True or False", [FIELD_U32] = "a whole number",
+		[FIELD_U64] = "a whole number", [FIELD_I64] = "a whole number",
+		[FIELD_FLOAT] = "a number",	[FIELD_DOUBLE] = "a number",
+		[FIELD_STRING] = "a text",	[FIELD_SHAPE] = "a tuple of sizes",
 	};
 
 	if (PyErr_ExceptionMatches(PyExc_TypeError))
