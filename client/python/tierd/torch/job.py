@@ -235,7 +235,7 @@ class TorchJob:
             local.update(self.core, groups)
             local.keep(self.core)
             for key, blob in self.kept.blobs().items():
-                self.core.blob_set(key, blob)
+                self.membership.keep(key, blob)
             self.core.step_finish()
 
         try:
