@@ -1193,14 +1193,16 @@ static struct {
 	struct tierd_job *job;
 	void *memory; /* of gradients; closed, so that who zeros some stops there */
 	uint64_t bytes;
-	_Atomic bool has_stopped, goes_on;
+	int stopped[2], go[2]; /* pipes */
+	_Atomic bool goes_on;
 } zeroing;
 
 static void stop_in_the_middle(int number, siginfo_t *information, void *context)
 {
-	zeroing.has_stopped = true;
-	while (!zeroing.goes_on)
-		sched_yield();
+	char byte = 0;
+
+	if (write(zeroing.stopped[1], &byte, 1) != 1 || read(zeroing.go[0], &byte, 1) != 1)
+		_exit(1);
 	mprotect(zeroing.memory, zeroing.bytes, PROT_READ | PROT_WRITE);
 }
 
@@ -1252,6 +1254,7 @@ static void expect_to_wait(int (*give_back)(struct tierd_job *job), int result)
 	struct giver giver = { .give_back = give_back };
 	pthread_t taking, giving;
 	struct scene scene = { 0 };
+	char byte = 0;
 	void *failure;
 
 	make_ready(&scene);
@@ -1260,22 +1263,28 @@ static void expect_to_wait(int (*give_back)(struct tierd_job *job), int result)
 	zeroing.job = scene.job;
 	zeroing.memory = mappings.gradients;
 	zeroing.bytes = mappings.gradient_bytes;
-	zeroing.has_stopped = zeroing.goes_on = false;
+	zeroing.goes_on = false;
+	assert_int_equal(pipe(zeroing.stopped), 0);
+	assert_int_equal(pipe(zeroing.go), 0);
 	assert_int_equal(sigaction(SIGSEGV, &own, &previous), 0);
 	assert_int_equal(mprotect(zeroing.memory, zeroing.bytes, PROT_NONE), 0);
 	assert_int_equal(pthread_create(&taking, NULL, take_gradients, NULL), 0);
-	while (!zeroing.has_stopped)
-		sched_yield();
+	assert_int_equal(read(zeroing.stopped[0], &byte, 1), 1);
 	assert_int_equal(pthread_create(&giving, NULL, give_buffer_back, &giver), 0);
 	while (!giver.has_returned && !(giver.thread && is_asleep(giver.thread)))
 		sched_yield();
 	zeroing.goes_on = true;
+	assert_int_equal(write(zeroing.go[1], &byte, 1), 1);
 	assert_int_equal(pthread_join(giving, NULL), 0);
 	assert_int_equal(pthread_join(taking, &failure), 0);
 	assert_int_equal(sigaction(SIGSEGV, &previous, NULL), 0);
 	assert_true(giver.has_waited);
 	assert_int_equal(giver.result, result);
 	assert_null(failure);
+	for (int i = 0; i < 2; i++) {
+		close(zeroing.stopped[i]);
+		close(zeroing.go[i]);
+	}
 	end(&scene);
 }
 
