@@ -1,4 +1,4 @@
-"""The daemon's mutants, in the form of table.py; and those of the pages that it shares with the library."""
+"""The daemon's mutants, in the form of table.py; those of the library, and of the pages that they share."""
 
 PAGES = "proto/pages.h"
 EVICTION = "daemon/eviction.c"
@@ -119,7 +119,12 @@ MUTANTS = (
         "an absent tensor updated",
         "absent",
         "daemon/chunk_work.c",
-        (("tensor->layout.section == chunk->section && tensor->is_present &&", "tensor->layout.section == chunk->section &&"),),
+        (
+            (
+                "tensor->layout.section == chunk->section && tensor->is_present &&",
+                "tensor->layout.section == chunk->section &&",
+            ),
+        ),
     ),
     (
         "a step that an absent tensor missed counted for it",
@@ -358,6 +363,95 @@ MUTANTS = (
         "writing",
         WRITING,
         (("\tjob->has_earlier_updates = true;\n\treturn durable_redefine(job);", "\treturn 0;"),),
+    ),
+    (
+        "a step taken beside a writing",
+        "writing",
+        STEP,
+        (("\tif (job->closed_count == 0 || pending->is_writing ==", "\tif (true || pending->is_writing =="),),
+    ),
+    (
+        "other values of a frozen tensor taken in a writing",
+        "writing",
+        "daemon/tensor.c",
+        (("is_compared = tensor->is_frozen && job->writing == WRITING_OPEN;", "is_compared = false;"),),
+    ),
+    (
+        "a writing applied that a rank has cancelled",
+        "writing",
+        WRITING,
+        (("\tif (end->is_cancelled)\n", "\tif (false)\n"),),
+    ),
+    (
+        "two numbers of updates taken for a tensor",
+        "writing",
+        "daemon/state_write.c",
+        (("\telse if (tensor->has_given && tensor->given != write->step)", "\telse if (false)"),),
+    ),
+    (
+        "updates read as they were, of a pack that has its written values",
+        "writing",
+        WRITING,
+        (
+            (
+                "\treturn is_new ? updates_to_be(unit, tensor) : tensor_updates(unit, tensor);",
+                "\treturn tensor_updates(unit, tensor);",
+            ),
+        ),
+    ),
+    (
+        "a read of many that has failed not told",
+        "bundle",
+        "daemon/bundle.c",
+        (("\tif (operation->status < 0 && !bundle->failed)\n", "\tif (false)\n"),),
+    ),
+    (
+        "a read of many beyond the window",
+        "bundle",
+        "daemon/bundle.c",
+        ((" ||\n\t\t end > WINDOW_BYTES)", ")"),),
+    ),
+    (
+        "a blob set in a reduced step counted for the next one",
+        "reduced",
+        "daemon/blob_requests.c",
+        (("+ !reduced_is_owed(member);", "+ 1;"),),
+    ),
+    (
+        "a progress of another format believed",
+        "record",
+        "daemon/record_read.c",
+        (("\tif ((progress->format == RECORD_FORMAT) != job->counts_tensors)", "\tif (false)"),),
+    ),
+    (
+        "absent gradients zeroed as if they were as wide as parameters",
+        "library",
+        "client/push.c",
+        (("unit_layout_gradient_element(&unit->layout, tensor->section)", "section_element_bytes(tensor->section)"),),
+    ),
+    (
+        "a buffer given back while it is zeroed",
+        "library",
+        "client/gradients.c",
+        (("\twhile (buffer_is_being_zeroed(job, buffer_held(job, unit)))\n\t\tbuffer_wait_for_zeroing(job);\n", ""),),
+    ),
+    (
+        "a buffer pushed while it is zeroed",
+        "library",
+        "client/push.c",
+        (("\twhile (r == 0 && buffer_is_being_zeroed(job, buffer_held(job, unit))) {", "\twhile (false) {"),),
+    ),
+    (
+        "buffers dropped while one is zeroed",
+        "library",
+        "client/buffers.c",
+        (("\twhile (any_is_being_zeroed(job))", "\twhile (false)"),),
+    ),
+    (
+        "two threads in the end of one writing",
+        "library",
+        "client/writing.c",
+        (("\tif (!job->is_writing_busy) {", "\tif (true) {"),),
     ),
     (
         "a job replaced under its ranks",
