@@ -5,6 +5,7 @@ Prints the name of each and what it ended with: 0, or the negative number of a s
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -157,8 +158,9 @@ SCENES = (
     *INTERRUPTED,
 )
 
-# What is imported late is so once.
+# What is imported late is so once, and no child looks through all that is imported when it ends.
 torch.compiler.disable(id)
+gc.freeze()
 for scene in SCENES:
     child = os.fork()
     if child == 0:

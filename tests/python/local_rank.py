@@ -1,21 +1,18 @@
 """A rank for tests whose optimizers run in the trainer: says each step, and at the end a hash of what it has trained.
 
-    RANK=… WORLD_SIZE=… local_rank.py JOB OPTIMIZERS STAGE STEPS
-
 `plain()` is the same without tierd.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import sys
 from collections.abc import Callable, Iterator
 
 import torch
 from torch import nn
 
 import tierd.torch as tierd
+from tierd.torch.ranks import from_environment
 
 WIDTH = 24
 
@@ -116,9 +113,5 @@ def train(
 
 
 def main(job: str, kind: str, stage: int, steps: int) -> None:
-    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    rank, world_size = from_environment()
     print(train(job, kind, stage, steps, rank, world_size, lambda step: print("step", step, flush=True)), flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

@@ -89,8 +89,7 @@ def test_a_killed_pretraining_ends_with_the_bits_of_an_undisturbed_one_and_then_
     compare.assert_same_bits(killed.values(), undisturbed.values())
     killed.parameters.unlink()
     said = killed.start().result()
-    assert said == "job pretrain-killed has taken all its steps: give it more --passes, or another --job
-"
+    assert said == "job pretrain-killed has taken all its steps: give it more --passes, or another --job\n"
     compare.assert_same_bits(killed.values(), undisturbed.values())
 
 

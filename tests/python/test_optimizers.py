@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import errno
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -20,7 +17,8 @@ import formulas
 import local_rank
 import tierd
 import tierd.torch
-from conftest import PATIENCE, Daemon
+from conftest import Daemon
+from forked import Child, start_ranks
 from formulas import away_from_zero
 from models import BY_NAME
 from reference import Plan, exact, plain
@@ -80,30 +78,7 @@ def test_what_tierd_does_not_have_gives_every_bit_of_plain_torch(name: str, stag
 # ---- Ranks, and what comes back
 
 
-@pytest.fixture
-def start(job: str) -> Iterator[Callable[..., list[subprocess.Popen[str]]]]:
-    """Starts the ranks of a job, which end with the test."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(world_size: int, kind: str, stage: int, steps: int) -> list[subprocess.Popen[str]]:
-        ranks = [
-            subprocess.Popen(
-                [sys.executable, local_rank.__file__, job, kind, str(stage), str(steps)],
-                env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(world_size)},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for rank in range(world_size)
-        ]
-        started.extend(ranks)
-        return ranks
-
-    yield start
-    kill(started)
-
-
-def kill(ranks: list[subprocess.Popen[str]]) -> None:
+def kill(ranks: list[Child]) -> None:
     """Ends them as a crash does."""
     for rank in ranks:
         rank.kill()
@@ -111,37 +86,29 @@ def kill(ranks: list[subprocess.Popen[str]]) -> None:
         rank.communicate()
 
 
-def results(ranks: list[subprocess.Popen[str]]) -> set[str]:
+def results(ranks: list[Child]) -> set[str]:
     """The hashes that they end with."""
-    said = [rank.communicate(timeout=PATIENCE) for rank in ranks]
-    assert all(rank.returncode == 0 for rank in ranks), "\n".join(errors for _, errors in said)
-    return {output.split()[-1] for output, _ in said}
+    return {rank.result().split()[-1] for rank in ranks}
 
 
-def await_line(rank: subprocess.Popen[str], line: str) -> None:
+def await_line(rank: Child, line: str) -> None:
     """Reads what a rank says until it has said that."""
-    assert rank.stdout is not None
     for said in rank.stdout:
         if said.strip() == line:
             return
     pytest.fail(f"no {line!r}: {rank.communicate()[1]}")
 
 
-Start = Callable[..., list[subprocess.Popen[str]]]
-
-
-def test_two_ranks_that_are_killed_go_on_with_the_bits_of_plain_torch(start: Start) -> None:
-    ranks = start(2, "two", 3, 20)
+def test_two_ranks_that_are_killed_go_on_with_the_bits_of_plain_torch(job: str) -> None:
+    ranks = start_ranks(2, local_rank.main, job, "two", 3, 20)
     await_line(ranks[0], "step 8")
     kill(ranks)
-    ranks = start(2, "two", 3, 20)
-    first = ranks[0].stdout
-    assert first is not None
-    assert int(first.readline().split()[1]) >= 7
+    ranks = start_ranks(2, local_rank.main, job, "two", 3, 20)
+    assert int(ranks[0].stdout.readline().split()[1]) >= 7
     assert results(ranks) == {local_rank.plain([2] * 20, "two")}
 
 
-def test_state_goes_to_another_number_of_ranks_and_outlives_the_daemon(daemon: Daemon, start: Start, job: str) -> None:
+def test_state_goes_to_another_number_of_ranks_and_outlives_the_daemon(daemon: Daemon, job: str) -> None:
     def crash(step: int) -> None:
         if step in crashes:
             crashes.remove(step)
@@ -149,7 +116,7 @@ def test_state_goes_to_another_number_of_ranks_and_outlives_the_daemon(daemon: D
             daemon.start()
 
     crashes = [11]
-    assert results(start(2, "own", 0, 8)) == {local_rank.plain([2] * 8, "own")}
+    assert results(start_ranks(2, local_rank.main, job, "own", 0, 8)) == {local_rank.plain([2] * 8, "own")}
     assert local_rank.train(job, "own", 0, 20, 0, 1, crash) == local_rank.plain([2] * 8 + [1] * 12, "own")
     assert not crashes
 

@@ -176,7 +176,7 @@ def test_groups_that_an_optimizer_has_loaded_are_those_that_are_kept() -> None:
         optimizer.param_groups[0]["lr"] = 0.5
         model(batch).sum().backward()
         optimizer.step()
-    assert tierd.torch.state["tierd.position"]["groups"][0]["lr"] == 0.5
+    assert tierd.torch.state["tierd.position"]["groups"][0][0]["lr"] == 0.5
     tierd.torch.close(model)
 
 
