@@ -6,8 +6,6 @@ from __future__ import annotations
 import gc
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +16,7 @@ import torch
 from torch import nn
 
 import tierd.torch as tierd
-from conftest import PATIENCE
+from forked import start_ranks
 from models import CASES, Case
 from tierd import Error
 from tierd.torch import pages, scratch
@@ -241,33 +239,18 @@ def test_a_new_job_is_refused_values_that_are_not_there() -> None:
         tierd.initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), job="init-none")
 
 
-RANK = """
-import torch, tierd.torch as tierd
-from torch import nn
-from tierd.torch import pages, scratch
-scratch.LEAST_BYTES = 256
-torch.manual_seed(5)
-with tierd.init():
-    model = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.GELU()) for _ in range(3)))
-after = torch.rand(1).item()
-without = sum(parameter.is_meta for parameter in model.parameters())
-tierd.initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), job="init-ranks")
-print(after, sum(value.double().sum().item() for value in model.state_dict().values()), without)
-tierd.close()
-"""
+def start_rank() -> None:
+    torch.manual_seed(5)
+    with tierd.init():
+        model = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.GELU()) for _ in range(3)))
+    after = torch.rand(1).item()
+    without = sum(parameter.is_meta for parameter in model.parameters())
+    tierd.initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), job="init-ranks")
+    print(after, sum(value.double().sum().item() for value in model.state_dict().values()), without)
 
 
 def test_other_ranks_keep_no_values() -> None:
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", RANK],
-            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2"},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    first, second = (rank.communicate(timeout=PATIENCE)[0].split() for rank in ranks)
+    first, second = (rank.result().split() for rank in start_ranks(2, start_rank))
     assert first[:2] == second[:2]
     assert (first[2], second[2]) == ("0", "6")
 
