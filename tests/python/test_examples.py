@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import signal
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,6 +95,31 @@ def test_a_killed_pretraining_ends_with_the_bits_of_an_undisturbed_one_and_then_
     said = killed.start().result()
     assert said == "job pretrain-killed has taken all its steps: give it more --passes, or another --job\n"
     compare.assert_same_bits(killed.values(), undisturbed.values())
+
+
+if "TIERD_TORCHRUN" in os.environ:  # at night: each rank imports all of it anew
+
+    def test_ranks_that_are_killed_under_torchrun_end_with_the_bits_of_undisturbed_ones(
+        text: Path, tmp_path: Path
+    ) -> None:
+        undisturbed, killed = tmp_path / "undisturbed.pt", tmp_path / "killed.pt"
+        launch([str(text), "--job=torchrun", f"--save={undisturbed}", *SIZES], [])
+        launch([str(text), "--job=torchrun-killed", f"--save={killed}", *SIZES], [3, 11])
+        compare.assert_same_bits(torch.load(killed), torch.load(undisturbed))
+
+
+def launch(arguments: list[str], kills: list[int]) -> None:
+    """Two ranks of pretrain.py by torchrun; one of them is killed when they have come to each of these steps."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=3"]
+    with subprocess.Popen([*command, str(PRETRAIN), *arguments], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for victim, step in enumerate(kills):
+            next(line for line in process.stdout if line.startswith(f"step {step}:"))
+            ranks = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            os.kill(int(ranks[victim]), signal.SIGKILL)
+        said = process.stdout.read()
+    assert process.returncode == 0
+    assert max(losses_in(said)) == 20
 
 
 def test_a_policy_is_trained_by_what_another_process_samples_from_it() -> None:

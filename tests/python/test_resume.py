@@ -98,7 +98,10 @@ def launch(job: str, kills: list[tuple[int, int]]) -> None:
             if kills[start : start + 1] == [(int(os.environ["RANK"]), steps)]:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        return resumed.train(job, PASSES, before_step)
+        end = resumed.train(job, PASSES, before_step)
+        # What torchrun forks runs no functions of atexit.
+        tierd.torch.close()
+        return end
 
     config = LaunchConfig(
         min_nodes=1,
