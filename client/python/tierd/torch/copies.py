@@ -28,10 +28,14 @@ class _Single:
 
         def deepcopy(self: nn.Module, memo: dict[int, Any]) -> nn.Module:
             own = {name: vars(self).pop(name) for name in _OWN if name in vars(self)}
+            if not hasattr(type(self), "__deepcopy__"):
+                # Without it modules as peft's give that of one that they have.
+                vars(self)["__deepcopy__"] = None
             try:
                 made = copy.deepcopy(self, memo)
             finally:
                 vars(self).update(own)
+            vars(made).pop("__deepcopy__", None)
             for name in _HOOKS:
                 for number in hooks & vars(made)[name].keys():
                     del vars(made)[name][number]
