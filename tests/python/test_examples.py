@@ -92,8 +92,8 @@ def test_a_killed_pretraining_ends_with_the_bits_of_an_undisturbed_one_and_then_
     assert len(said) >= len(losses) - 1
     compare.assert_same_bits(killed.values(), undisturbed.values())
     killed.parameters.unlink()
-    said = killed.start().result()
-    assert said == "job pretrain-killed has taken all its steps: give it more --passes, or another --job\n"
+    told = killed.start().result()
+    assert told == "job pretrain-killed has taken all its steps: give it more --passes, or another --job\n"
     compare.assert_same_bits(killed.values(), undisturbed.values())
 
 

@@ -152,7 +152,7 @@ def test_a_plan_of_several_ranks_says_what_they_move_and_how_long_that_takes() -
 def test_a_plan_of_what_cannot_be_says_so() -> None:
     with pytest.raises(Error, match="on NVMe at stage 3 alone"):
         tierd.plan(Model(), stage=1, parameter_placement=_core.PLACE_NVME)
-    with pytest.raises(Error, match="world-size"):
+    with pytest.raises(Error, match="world_size"):
         tierd.plan(Model(), world_size=0)
 
 
