@@ -10,6 +10,7 @@
 #include "client/reconnect.h"
 #include "client/structure.h"
 #include "client/ticket.h"
+#include "common/cleanup.h"
 #include "common/clock.h"
 
 /* The event follows the word in the directory at once; only a daemon that hangs needs as long as this. */
@@ -350,7 +351,7 @@ int tierd_job_open(struct tierd_node *node, const struct tierd_job_options *opti
 	_cleanup_(job_freep) struct tierd_job *job = NULL;
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobOpen open = TIERD__WIRE__JOB_OPEN__INIT;
-	struct wire_groups groups;
+	_cleanup_(wire_groups_free) struct wire_groups groups = { NULL, NULL };
 	int r = CHECK_GIVEN(node, options, ret_job);
 
 	if (r < 0)

@@ -154,11 +154,11 @@ static inline uint64_t job_awaited(const struct tierd_job *job, uint32_t unit)
 	return unit_is_trainable(job->units[unit]) ? job->awaited : 0;
 }
 
-/* Groups as they go over the wire, in storage for TIERD_MAX_GROUPS. */
+/* Groups as they go over the wire: too many for a thread's stack. */
 struct wire_groups {
-	Tierd__Wire__Group values[TIERD_MAX_GROUPS];
-	Tierd__Wire__Group *pointers[TIERD_MAX_GROUPS];
+	Tierd__Wire__Group *values, **pointers;
 };
+void wire_groups_free(struct wire_groups *groups);
 int job_encode_groups(const struct tierd_group *groups, uint32_t count, struct wire_groups *ret_groups);
 /* 0, or what cannot be; the daemon checks the rest. */
 int job_options_check(const struct tierd_job_options *options);

@@ -1,6 +1,7 @@
 /* The options of a job: what the library checks of them, and their way onto the wire. */
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/job.h"
@@ -23,14 +24,35 @@ static_assert((int)TIERD_REPLACE == MODE_REPLACE && (int)TIERD_NONE == OPTIMIZER
 		      TIERD_NO_SNAPSHOTS == WIRE_NO_SNAPSHOTS,
 	      "enumerations of tierd.h and the wire");
 
+void wire_groups_free(struct wire_groups *groups)
+{
+	free(groups->values);
+}
+
+/* In one piece, values first. */
+static int make_room(uint32_t count, struct wire_groups *ret_groups)
+{
+	*ret_groups = (struct wire_groups){ NULL, NULL };
+	if (count == 0)
+		return 0;
+	ret_groups->values = calloc(count, sizeof(*ret_groups->values) + sizeof(*ret_groups->pointers));
+	if (!ret_groups->values)
+		return message_fail_memory();
+	ret_groups->pointers = (Tierd__Wire__Group **)(ret_groups->values + count);
+	return 0;
+}
+
 int job_encode_groups(const struct tierd_group *groups, uint32_t count, struct wire_groups *ret_groups)
 {
 	const char *next = (const char *)groups;
+	int r = make_room(count, ret_groups);
 
+	if (r < 0)
+		return r;
 	for (uint32_t i = 0; i < count; i++, next += groups->size) {
 		struct tierd_group group = TIERD_GROUP_INIT;
-		int r = structure_take(&group, sizeof(group), sizeof(group), next);
 
+		r = structure_take(&group, sizeof(group), sizeof(group), next);
 		if (r < 0 || group.size != groups->size)
 			return message_fail(-EINVAL, "group %u has a wrong size; start from TIERD_GROUP_INIT",
 					    i);

@@ -6,6 +6,7 @@
 #include "client/job.h"
 #include "client/structure.h"
 #include "client/ticket.h"
+#include "common/cleanup.h"
 #include "common/clock.h"
 
 /* ---- Rates ---- */
@@ -14,6 +15,11 @@ struct wire_rates {
 	Tierd__Wire__Rates rates;
 	struct wire_groups groups;
 };
+
+static void wire_rates_free(struct wire_rates *wire)
+{
+	wire_groups_free(&wire->groups);
+}
 
 static int encode_rates(const struct tierd_job *job, const struct tierd_rates *given,
 			struct wire_rates *ret_rates)
@@ -55,7 +61,7 @@ static int step_begin_once(struct tierd_job *job, const struct tierd_rates *rate
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__StepBegin begin = TIERD__WIRE__STEP_BEGIN__INIT;
-	struct wire_rates wire;
+	_cleanup_(wire_rates_free) struct wire_rates wire = { .groups = { NULL, NULL } };
 	int r = job_enter(job, JOB_READY);
 
 	if (r < 0)
@@ -212,7 +218,7 @@ static int step_send(struct tierd_job *job, const struct tierd_rates *rates, boo
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__Step step = TIERD__WIRE__STEP__INIT;
 	struct tierd_ticket *ticket = NULL;
-	struct wire_rates wire;
+	_cleanup_(wire_rates_free) struct wire_rates wire = { .groups = { NULL, NULL } };
 	int r = encode_rates(job, rates, &wire);
 
 	if (r == 0)

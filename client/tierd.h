@@ -32,7 +32,7 @@ extern "C" {
 #define TIERD_MAX_TENSORS 10000 /* in a unit */
 #define TIERD_MAX_JOB_NAME 63
 #define TIERD_MAX_SNAPSHOT_NAME 63
-#define TIERD_MAX_GROUPS 64
+#define TIERD_MAX_GROUPS 1024
 #define TIERD_MAX_WORLD_SIZE 1024
 
 struct tierd_node;   /* a connection to the daemon */
@@ -371,7 +371,7 @@ struct tierd_rates {
 	float learning_rate;                /* times the group's factor; has to be given, 0 too (NaN is refused), but for the optimizer none */
 	float gradient_scale;               /* multiplies the sum over ranks and micro-batches */
 	float loss_scale;                   /* what the loss was multiplied with: the gradients are divided by it; 0: the job's */
-	uint32_t group_count;               /* 0: the groups as at open; else as many as at open */
+	uint32_t group_count;               /* 0: the groups of the step before; else as many as at open */
 	const struct tierd_group *groups;   /* replace the job's groups from this step on */
 	float clip_norm;                    /* gradients are clipped to this global 2-norm; 0: they are not; negative: the job's */
 	bool drop;                          /* what was pushed is thrown away and nothing is updated; the step counts as a skipped one */

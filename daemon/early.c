@@ -41,6 +41,7 @@ struct early {
 	uint32_t measured_pack; /* SLOT_NONE: none is being measured */
 	norm_kernel *kernel;
 	struct norm_sums measured;
+	struct optimizer_group groups[]; /* of its rates */
 };
 
 /* ---- Whether there can be any ---- */
@@ -60,30 +61,30 @@ static bool is_time(const struct job *job)
 	       job->decided == job->step && durable_is_quiet(job) && !durable_is_behind(job);
 }
 
-/* False: not all ranks have announced the open step, or not the same. micro_batches: the most of any rank; of
+/* NULL: not all ranks have announced the open step, or not the same. micro_batches: the most of any rank; of
  * one that has less the next one is summed when it has closed its part. */
-static bool find_announced(const struct job *job, struct step_rates *rates, uint32_t *ret_micro_batches)
+static const struct step_rates *find_announced(const struct job *job, uint32_t *ret_micro_batches)
 {
+	const struct step_rates *first = NULL;
 	char message[256];
 	uint32_t most = 0;
 
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
-		const struct announcement *announced = job->ranks[rank] ? &job->ranks[rank]->announced : NULL;
-		struct step_rates other;
+		struct announcement *announced = job->ranks[rank] ? &job->ranks[rank]->announced : NULL;
 
 		if (!announced || !announced->is_made)
-			return false;
-		other = announced->rates;
-		rates_complete(job, &other);
+			return NULL;
+		/* The step before is decided. */
+		rates_complete(job, &announced->rates);
 		if (rank == 0)
-			*rates = other;
-		else if (rates_compare(&other, rates, "", message, sizeof(message)) < 0)
-			return false;
+			first = &announced->rates;
+		else if (rates_compare(&announced->rates, first, "", message, sizeof(message)) < 0)
+			return NULL;
 		if (announced->micro_batches > most)
 			most = announced->micro_batches;
 	}
 	*ret_micro_batches = most;
-	return true;
+	return first;
 }
 
 /* ---- Complete packs ---- */
@@ -277,7 +278,8 @@ static unsigned most_chunks(const struct job *job)
 uint64_t early_metadata_bytes(const struct job *job)
 {
 	return job->has_nvme_optimizer
-		       ? sizeof(struct early) + norm_sums_bytes(job) + sweep_bytes(most_chunks(job))
+		       ? sizeof(struct early) + job->options.group_count * sizeof(struct optimizer_group) +
+				 norm_sums_bytes(job) + sweep_bytes(most_chunks(job))
 		       : 0;
 }
 
@@ -291,15 +293,16 @@ static int allocate(struct early *early)
 /* Without memory for it the step is as if it had not been announced. */
 static void begin(struct job *job, const struct step_rates *rates, uint32_t micro_batches)
 {
-	struct early *early = calloc(1, sizeof(*early));
+	struct early *early = calloc(1, sizeof(*early) + rates->group_count * sizeof(*early->groups));
 
 	if (!early)
 		return;
 	*early = (struct early){ .job = job,
-				 .rates = *rates,
+				 .rates.groups = early->groups,
 				 .micro_batches = micro_batches,
 				 .measured_pack = SLOT_NONE,
 				 .kernel = norm_find_kernel(simd_level()) };
+	rates_copy(&early->rates, rates);
 	queue_init(&early->complete);
 	if (allocate(early) < 0) {
 		early_free(early);
@@ -392,14 +395,15 @@ static bool settle(struct job *job)
 
 void early_go_on(struct job *job)
 {
-	struct step_rates rates;
+	const struct step_rates *rates;
 	uint32_t micro_batches;
 
 	if (!settle(job))
 		return;
-	if (!job->early && is_possible(job) && is_time(job) && find_announced(job, &rates, &micro_batches) &&
-	    rates.clip_norm == 0 && !rates.is_dropped)
-		begin(job, &rates, micro_batches);
+	if (!job->early && is_possible(job) && is_time(job) &&
+	    (rates = find_announced(job, &micro_batches)) != NULL && rates->clip_norm == 0 &&
+	    !rates->is_dropped)
+		begin(job, rates, micro_batches);
 	if (!job->early)
 		return;
 	issue(job->early);

@@ -21,6 +21,7 @@
 #include "daemon/family.h"
 #include "daemon/idle.h"
 #include "daemon/lost.h"
+#include "daemon/rates.h"
 #include "daemon/remedy.h"
 #include "daemon/reader.h"
 #include "daemon/replaced.h"
@@ -210,6 +211,22 @@ void job_set_limits(struct job *job, const struct quota *quota)
 	job->nvme_maximum = quota->nvme_maximum;
 }
 
+/* Of the options, of the last decided step, and of two rates. */
+#define JOB_ROOMS 4
+
+static void settle_groups(struct job *job, const struct optimizer_group *groups)
+{
+	uint32_t count = job->options.group_count;
+	struct optimizer_group *own = job->rooms;
+
+	job->groups = own + count;
+	job->open_rates.groups = own + 2 * count;
+	job->decided_rates.groups = own + 3 * count;
+	memcpy(own, groups, count * sizeof(*groups));
+	memcpy(job->groups, groups, count * sizeof(*groups));
+	job->options.groups = own;
+}
+
 int job_new(struct node *node, uid_t uid, const struct quota *quota, const char *name,
 	    const struct job_options *options, struct job **ret_job)
 {
@@ -237,7 +254,6 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	job_set_limits(job, quota);
 	job->durability = options->durability ? options->durability : node->durability;
 	shortage_init(&job->shortage, room_claim(job), job);
-	memcpy(job->groups, options->groups, sizeof(job->groups));
 	job->loss_scale.value = options->loss_scale.initial;
 	blobs_init(&job->blobs);
 	queue_init(&job->lingering);
@@ -255,9 +271,12 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 	queue_init(&job->all_held);
 	queue_push(&node->jobs, &job->link);
 	job->ranks = calloc(options->world_size, sizeof(struct member *));
+	job->rooms = rates_rooms(job, JOB_ROOMS);
 	job->slot_timer = event_new(node->loop, -1, 0, on_slot_timer, job);
 	job->turn = event_new(node->loop, -1, 0, on_turn, job);
-	if (!job->ranks || !job->slot_timer || !job->turn) {
+	if (job->rooms)
+		settle_groups(job, options->groups);
+	if (!job->ranks || !job->rooms || !job->slot_timer || !job->turn) {
 		job_free(job);
 		return -ENOMEM;
 	}
@@ -303,6 +322,7 @@ void job_free(struct job *job)
 	idle_end(job);
 	queue_remove(&job->link);
 	free(job->ranks);
+	free(job->rooms);
 	free(job);
 	disposal_start_trim(node);
 

@@ -309,7 +309,8 @@ struct job {
 	uint32_t writing_culprit;   /* because of this rank */
 	unsigned shard_copies;	    /* under way, between their windows and the sums */
 	struct step_rates decided_rates;
-	struct optimizer_group groups[WIRE_MAX_GROUPS]; /* of the last decided step; at first the options' */
+	struct optimizer_group *groups; /* of the last decided step; at first the options' */
+	struct optimizer_group *rooms;	/* for these, those of the options, and those of rates */
 	struct loss_scale loss_scale;
 	uint64_t decided_ns;
 	struct sweep *sweep; /* the running one */
@@ -554,7 +555,7 @@ static inline bool job_writes_sums(const struct job *job)
 /* ---- step.c ---- */
 /* Closes the rank's part of a step, or of a writing, or keeps it until it can be closed. False: it is
  * refused. */
-bool step_take(struct pending *pending, const struct step_rates *rates);
+bool step_take(struct pending *pending, struct step_rates *rates);
 void step_fail_refused(struct member *member);
 /* The open step is decided: ranks can begin with the next one. */
 void step_begin_decided(struct job *job);

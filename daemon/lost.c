@@ -20,13 +20,14 @@ static struct job *new_job(struct node *node, const struct stored_job *file)
 {
 	Tierd__Wire__JobOpen open = TIERD__WIRE__JOB_OPEN__INIT;
 	struct quota quota = access_quota_of_user(node, file->uid);
+	struct optimizer_group groups[WIRE_MAX_GROUPS];
 	struct job_options options;
 	struct job *job;
 	char message[128];
 
 	open.name = (char *)file->name;
 	open.world_size = 1;
-	if (options_read(&options, &open, true, message, sizeof(message)) < 0 ||
+	if (options_read(&options, groups, &open, true, message, sizeof(message)) < 0 ||
 	    job_new(node, file->uid, &quota, file->name, &options, &job) < 0)
 		return NULL;
 	job->number = file->number;

@@ -14,8 +14,30 @@
 #include "daemon/cache.h"
 #include "daemon/gradient_buffers.h"
 #include "daemon/job.h"
+#include "daemon/rates.h"
 #include "daemon/refuse.h"
 #include "daemon/statistics.h"
+
+/* Of next_rates and of two announcements. */
+#define MEMBER_ROOMS 3
+
+static int make_rooms(struct member *member)
+{
+	uint32_t count = member->job->options.group_count;
+
+	member->rooms = rates_rooms(member->job, MEMBER_ROOMS);
+	if (!member->rooms)
+		return -ENOMEM;
+	member->next_rates.groups = member->rooms;
+	member->announced.rates.groups = member->rooms + count;
+	member->announced_next.rates.groups = member->rooms + 2 * count;
+	return 0;
+}
+
+uint64_t member_rates_bytes(const struct job *job)
+{
+	return (uint64_t)MEMBER_ROOMS * job->options.group_count * sizeof(struct optimizer_group);
+}
 
 int member_new(struct job *job, struct client *client, struct port *port, uint32_t rank,
 	       struct member **ret_member)
@@ -39,11 +61,14 @@ int member_new(struct job *job, struct client *client, struct port *port, uint32
 	queue_init(&member->pendings);
 	queue_init(&member->buffer_waiters);
 	queue_init(&member->orders);
-	r = memory_new_shared("tierd-window", WINDOW_BYTES, &member->window);
+	r = make_rooms(member);
+	if (r == 0)
+		r = memory_new_shared("tierd-window", WINDOW_BYTES, &member->window);
 	if (r == 0)
 		r = memory_seal(&member->window, MEMORY_WRITABLE, false);
 	if (r < 0) {
 		memory_free(&member->window);
+		free(member->rooms);
 		free(member);
 		return r;
 	}
@@ -176,6 +201,7 @@ void member_free(struct member *member)
 	budget_uncharge(member->job, member->charged_bytes);
 	clear_pages(member);
 	memory_free(&member->window);
+	free(member->rooms);
 	free(member);
 }
 

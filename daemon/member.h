@@ -42,15 +42,16 @@ struct member {
 	struct event doorbell;
 	bool has_pages;
 
-	struct queue pendings;	      /* all of them that wait */
-	struct pending *ready;	      /* its tierd_job_ready that waits */
-	struct pending *step;	      /* its step that is not applied yet */
-	struct pending *next_step;    /* the one after it */
-	struct pending *leaving;      /* its leave, which waits for them */
-	struct awaited awaited;	      /* those that are applied, and not yet durable */
-	struct step_rates next_rates; /* of next_step */
-	bool is_closed;		      /* its part of the open step is */
-	bool is_finished;	      /* and of a reduced step its shard is written */
+	struct queue pendings;	       /* all of them that wait */
+	struct pending *ready;	       /* its tierd_job_ready that waits */
+	struct pending *step;	       /* its step that is not applied yet */
+	struct pending *next_step;     /* the one after it */
+	struct pending *leaving;       /* its leave, which waits for them */
+	struct awaited awaited;	       /* those that are applied, and not yet durable */
+	struct step_rates next_rates;  /* of next_step */
+	struct optimizer_group *rooms; /* for the groups of its rates */
+	bool is_closed;		       /* its part of the open step is */
+	bool is_finished;	       /* and of a reduced step its shard is written */
 	/* What tierd_step_begin has announced: of the open step, and, once it is closed, of the one after it.
 	 */
 	struct announcement {
@@ -117,6 +118,8 @@ void members_describe(const struct job *job, char *text, size_t size);
  * job's plan. */
 int member_set_phase(struct member *member, const char *phase, char *message, size_t size);
 uint64_t member_phase_bytes(const struct job *job);
+/* What the groups of its rates take. */
+uint64_t member_rates_bytes(const struct job *job);
 
 /* The pass of a training phase ends with its step. */
 void member_finish_pass(struct member *member);

@@ -388,14 +388,15 @@ static int resolve_snapshots(const struct pending *pending, const Tierd__Wire__J
 }
 
 static int read_options(const struct pending *pending, const Tierd__Wire__JobOpen *open,
-			struct job_options *options, char *message, size_t size)
+			struct job_options *options, struct optimizer_group groups[WIRE_MAX_GROUPS],
+			char *message, size_t size)
 {
 	Tierd__Wire__JobOpen asked = *open;
 	int r = resolve_snapshots(pending, open, &asked.snapshots, message, size);
 
 	if (r < 0)
 		return r;
-	return options_read(options, &asked, pending_node(pending)->path_count > 0, message, size);
+	return options_read(options, groups, &asked, pending_node(pending)->path_count > 0, message, size);
 }
 
 /* A job that has a state has its values. */
@@ -410,10 +411,11 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 	struct replaced *replaced = NULL;
 	struct node *node = pending_node(pending);
 	_cleanup_(source_freep) struct source *source = NULL;
+	struct optimizer_group groups[WIRE_MAX_GROUPS];
 	struct job_options options;
 	struct job *job;
 	char message[640];
-	int r = read_options(pending, open, &options, message, sizeof(message));
+	int r = read_options(pending, open, &options, groups, message, sizeof(message));
 
 	if (r < 0) {
 		pending_error(pending, r, "%s", message);

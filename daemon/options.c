@@ -216,8 +216,8 @@ static int resolve_placement(struct job_options *options, bool has_paths, char *
 	return 0;
 }
 
-int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, bool has_paths, char *message,
-		 size_t size)
+int options_read(struct job_options *options, struct optimizer_group groups[WIRE_MAX_GROUPS],
+		 const Tierd__Wire__JobOpen *open, bool has_paths, char *message, size_t size)
 {
 	int r = check_ranks(open, message, size);
 
@@ -256,10 +256,11 @@ int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, 
 		.is_pushed_once = open->pushed_once,
 		.optimizer = find_optimizer(open->optimizer),
 		.group_count = 1,
-		.groups = { { 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f, 0.0f, 0.0f, false } },
+		.groups = groups,
 	};
+	groups[0] = (struct optimizer_group){ 1.0f, 0.9f, 0.999f, 1e-8f, 0.01f };
 	if (open->n_groups > 0) {
-		r = read_groups(options->optimizer, options->groups, &options->group_count, open->groups,
+		r = read_groups(options->optimizer, groups, &options->group_count, open->groups,
 				open->n_groups, message, size);
 		if (r < 0)
 			return r;

@@ -10,14 +10,14 @@
 #include "proto/frame.h"
 #include "proto/vocabulary.h"
 
-/* Rates of one step. */
+/* Rates of one step. Whoever keeps some has room for the groups of a job: rates_copy() fills it. */
 struct step_rates {
 	float learning_rate, gradient_scale;
 	float loss_scale; /* 0: the job's */
 	float clip_norm;  /* negative: the job's */
 	bool is_dropped;
 	uint32_t group_count;
-	struct optimizer_group groups[WIRE_MAX_GROUPS];
+	struct optimizer_group *groups;
 };
 
 struct job_options {
@@ -35,7 +35,7 @@ struct job_options {
 	bool is_strict;
 	bool is_pushed_once; /* each unit, in a step, by a rank */
 	uint32_t group_count;
-	struct optimizer_group groups[WIRE_MAX_GROUPS];
+	const struct optimizer_group *groups; /* borrowed from whoever read them, or the job's own */
 };
 
 /* 0, or -EINVAL with a message. */
@@ -44,9 +44,9 @@ int options_check_name(const char *name, char *message, size_t size);
 /* It is one at which applied steps become durable. */
 bool options_durability_lasts(uint32_t durability);
 
-/* -EINVAL with a message for the client. */
-int options_read(struct job_options *options, const Tierd__Wire__JobOpen *open, bool has_paths, char *message,
-		 size_t size);
+/* groups: where those of the options lie. -EINVAL with a message for the client. */
+int options_read(struct job_options *options, struct optimizer_group groups[WIRE_MAX_GROUPS],
+		 const Tierd__Wire__JobOpen *open, bool has_paths, char *message, size_t size);
 /* The way back: options_read() makes the same options of it. Name, rank and mode are the caller's; the
  * groups lie in storage. */
 struct options_groups {

@@ -111,9 +111,10 @@ static struct quota quota_of(const Tierd__Wire__UserLimits *limits, bool is_alon
 static int make(struct node *node, const Tierd__Wire__PlanRequest *request, const Tierd__Wire__JobOpen *open,
 		struct quota quota, struct job **ret_job, char message[MESSAGE_BYTES])
 {
+	struct optimizer_group groups[WIRE_MAX_GROUPS];
 	struct job_options options;
 	struct job *job;
-	int r = options_read(&options, open, node->path_count > 0, message, MESSAGE_BYTES);
+	int r = options_read(&options, groups, open, node->path_count > 0, message, MESSAGE_BYTES);
 
 	if (r == 0) {
 		snprintf(message, MESSAGE_BYTES, "out of memory");

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/cleanup.h"
@@ -49,7 +50,22 @@ void rates_complete(const struct job *job, struct step_rates *rates)
 	if (rates->group_count > 0)
 		return;
 	rates->group_count = job->options.group_count;
-	memcpy(rates->groups, job->groups, sizeof(rates->groups));
+	memcpy(rates->groups, job->groups, rates->group_count * sizeof(*rates->groups));
+}
+
+void rates_copy(struct step_rates *rates, const struct step_rates *other)
+{
+	struct optimizer_group *groups = rates->groups;
+
+	*rates = *other;
+	rates->groups = groups;
+	if (other->group_count > 0)
+		memcpy(groups, other->groups, other->group_count * sizeof(*groups));
+}
+
+struct optimizer_group *rates_rooms(const struct job *job, unsigned count)
+{
+	return calloc((size_t)count * job->options.group_count, sizeof(struct optimizer_group));
 }
 
 double rates_scale(const struct step_rates *rates)

@@ -4,7 +4,7 @@
 
 #include "daemon/job.h"
 
-/* What a client sends. -EINVAL with a message. */
+/* What a client sends, with room for the groups of any job. -EINVAL with a message. */
 int rates_read(const struct job *job, const Tierd__Wire__Rates *wire, struct step_rates *rates, char *message,
 	       size_t size);
 
@@ -15,6 +15,12 @@ void rates_complete(const struct job *job, struct step_rates *rates);
 /* Of two complete ones; where: that the others are from. -EINVAL with a message. */
 int rates_compare(const struct step_rates *here, const struct step_rates *other, const char *where,
 		  char *message, size_t size);
+
+/* Makes them the other's, in their own room for groups. */
+void rates_copy(struct step_rates *rates, const struct step_rates *other);
+
+/* Room for the groups of so many rates, one after the other: for free(). NULL: there is no memory. */
+struct optimizer_group *rates_rooms(const struct job *job, unsigned count);
 
 /* What sums of gradients are multiplied with, before clipping. */
 double rates_scale(const struct step_rates *rates);

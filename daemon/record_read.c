@@ -141,13 +141,14 @@ static int make_job(struct node *node, const struct record_source *source,
 		    const Tierd__Record__JobDefinition *definition, struct job **ret_job, char *message,
 		    size_t size)
 {
+	struct optimizer_group groups[WIRE_MAX_GROUPS];
 	struct job_options options;
 	struct quota quota;
 	int r;
 
 	if (!definition->options)
 		return refuse(message, size, -EBADMSG, "its definition has no options");
-	r = options_read(&options, definition->options, node->path_count > 0, message, size);
+	r = options_read(&options, groups, definition->options, node->path_count > 0, message, size);
 	if (r == 0 && !name_is_word(name_of(source, definition), WIRE_MAX_JOB_NAME))
 		r = refuse(message, size, -EBADMSG, "its store gives it a name that no job can have");
 	if (r == 0)

@@ -23,7 +23,6 @@ void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin)
 {
 	struct member *member = pending->member;
 	struct announcement *announced = member->is_closed ? &member->announced_next : &member->announced;
-	struct step_rates rates;
 	char message[256];
 
 	if (!job_check_live(pending, begin->epoch))
@@ -46,11 +45,12 @@ void step_begin(struct pending *pending, const Tierd__Wire__StepBegin *begin)
 			      begin->micro_batches);
 		return;
 	}
-	if (rates_read(member->job, begin->rates, &rates, message, sizeof(message)) < 0) {
+	if (rates_read(member->job, begin->rates, &announced->rates, message, sizeof(message)) < 0) {
 		pending_error(pending, -EINVAL, "%s", message);
 		return;
 	}
-	*announced = (struct announcement){ true, begin->micro_batches, rates };
+	announced->is_made = true;
+	announced->micro_batches = begin->micro_batches;
 	job_settle(member->job);
 	pending_reply(pending, NULL);
 }
@@ -140,7 +140,7 @@ static void note_part(struct pending *pending, const struct step_rates *rates)
 	if (pending->is_writing) {
 		job->writing = WRITING_ENTERED;
 	} else {
-		job->open_rates = *rates;
+		rates_copy(&job->open_rates, rates);
 		job->has_open_rates = true;
 		member_finish_pass(member);
 	}
@@ -202,17 +202,16 @@ static bool check_next(struct pending *pending, const struct step_rates *rates)
 	return false;
 }
 
-bool step_take(struct pending *pending, const struct step_rates *given)
+bool step_take(struct pending *pending, struct step_rates *rates)
 {
 	struct member *member = pending->member;
-	struct step_rates rates = *given;
 
 	if (!member->step)
-		return close_part(pending, &rates);
-	if (!check_next(pending, &rates))
+		return close_part(pending, rates);
+	if (!check_next(pending, rates))
 		return false;
 	member->next_step = pending;
-	member->next_rates = rates;
+	rates_copy(&member->next_rates, rates);
 	gather_expect(member, gradient_open_step(member->job) + member->is_closed);
 	return true;
 }
@@ -221,7 +220,8 @@ static bool take(struct pending *pending, const Tierd__Wire__Step *step)
 {
 	const struct member *member = pending->member;
 	const struct job *job = member->job;
-	struct step_rates rates;
+	struct optimizer_group groups[WIRE_MAX_GROUPS];
+	struct step_rates rates = { .groups = groups };
 	char message[256];
 
 	if (!has_all_pushes(pending, step))
@@ -267,8 +267,11 @@ static void close_next_parts(struct job *job)
 /* The member's next part is the open one now. */
 static void reopen(struct member *member)
 {
+	struct announcement past = member->announced;
+
 	member->is_closed = false;
 	member->announced = member->announced_next;
+	member->announced_next = past;
 	member->announced_next.is_made = false;
 }
 
@@ -352,7 +355,7 @@ static void tell_skipped(const struct job *job, const char *unit)
 
 static void count(struct job *job)
 {
-	memcpy(job->groups, job->decided_rates.groups, sizeof(job->groups));
+	memcpy(job->groups, job->decided_rates.groups, job->options.group_count * sizeof(*job->groups));
 	step_begin_decided(job);
 }
 
@@ -373,7 +376,7 @@ void step_decide(struct job *job, const char *broken)
 static void drop(struct job *job)
 {
 	job->gradient_norm = 0;
-	job->decided_rates = job->open_rates;
+	rates_copy(&job->decided_rates, &job->open_rates);
 	job->factor = 0;
 	count(job);
 	events_of_job(job, EVENT_SKIPPED, &(struct log_fields){ .step = &job->decided },
@@ -397,7 +400,7 @@ static void decide(struct job *job, const struct norm_work *norm)
 		return;
 	}
 	job->gradient_norm = sqrt(sum) * fabs(rates_scale(rates));
-	job->decided_rates = *rates;
+	rates_copy(&job->decided_rates, rates);
 	job->factor = broken ? 0 : factor_of(job);
 	if (!broken && job->options.optimizer->is_by_owner)
 		reduced_begin(job);

@@ -25,7 +25,7 @@
 
 void writing_enter(struct pending *pending, const Tierd__Wire__WriteBegin *begin)
 {
-	static const struct step_rates no_rates;
+	struct step_rates no_rates = { .group_count = 0 };
 
 	if (!job_check_live(pending, begin->epoch))
 		return;

@@ -18,7 +18,7 @@ static const char long_name[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 
 /* ---- Options ---- */
 
-static struct tierd_group groups[65];
+static struct tierd_group groups[TIERD_MAX_GROUPS + 1];
 
 static void set_group(struct tierd_job_options *options, struct tierd_group group)
 {
@@ -54,7 +54,7 @@ CHANGE(nonfinite_5, options->nonfinite = 5)
 CHANGE(placement_5, options->parameter_placement = 5)
 CHANGE(buffers_65, options->gradient_buffers = 65)
 CHANGE(weight_10001, options->io_weight = 10001)
-CHANGE(groups_65, set_group(options, (struct tierd_group)TIERD_GROUP_INIT); options->group_count = 65)
+CHANGE(groups_1025, set_group(options, (struct tierd_group)TIERD_GROUP_INIT); options->group_count = 1025)
 CHANGE(groups_null, options->group_count = 1)
 CHANGE(group_size, set_group(options, (struct tierd_group){ 4, 1, 0.9f, 0.999f, 1e-8f, 0 }))
 CHANGE(beta_1, set_group(options, (struct tierd_group){ sizeof(groups[0]), 1, 1.0f, 0.999f, 1e-8f, 0 }))
@@ -110,7 +110,7 @@ static void bad_options_are_refused(struct tierd_node *node)
 		{ placement_5, "no such placement" },
 		{ buffers_65, "65 gradient buffers; at most 64" },
 		{ weight_10001, "io_weight is 10001; 1 to 10000" },
-		{ groups_65, "65 parameter groups" },
+		{ groups_1025, "1025 parameter groups" },
 		{ groups_null, "groups is NULL" },
 		{ group_size, "group 0 has a wrong size" },
 		{ beta_1, "betas are 1 and" },

@@ -147,6 +147,43 @@ def test_a_group_is_added_with_what_is_thawed(job: str, closing: list[nn.Module]
     check_bits(first, change, job, closing, may_thaw=True)
 
 
+class Scalars(nn.Module):
+    """As many parameters as a job has groups."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        for i in range(count):
+            self.register_parameter(f"of{i}", nn.Parameter(torch.tensor(1.0 + i)))
+
+    def forward(self) -> torch.Tensor:
+        return torch.stack([item * item for item in self.parameters()]).sum()
+
+
+def by_itself(model: nn.Module) -> Optimizer:
+    """Each parameter in a group of its own, with a learning rate of its own."""
+    groups = [{"params": [item], "lr": (1 + i) / 4096} for i, item in enumerate(model.parameters())]
+    return torch.optim.SGD(groups, lr=1.0)
+
+
+def test_each_of_1024_groups_has_its_own_learning_rate(job: str, closing: list[nn.Module]) -> None:
+    ours, theirs = Scalars(1024), Scalars(1024)
+    optimizer, other = by_itself(ours), by_itself(theirs)
+    initialize(ours, optimizer, job)
+    closing.append(ours)
+    for step in range(3):
+        for model, chosen in ((ours, optimizer), (theirs, other)):
+            chosen.param_groups[1000]["lr"] = 0.125 * step
+            model().backward()
+            chosen.step()
+            chosen.zero_grad()
+    # Of one gather: state_dict() has one for each parameter.
+    values, others = (torch.stack(list(model.parameters())) for model in (ours, theirs))
+    assert_same_bits({"values": values}, {"values": others})
+    del values
+    with pytest.raises(Error, match="1025 groups.*1024 at most"):
+        initialize((model := Scalars(1025)), by_itself(model), "many")
+
+
 def test_what_cannot_be_trained_stops_the_backward_pass(job: str, closing: list[nn.Module]) -> None:
     model = make()
     model.get_submodule("1").requires_grad_(False)

@@ -59,7 +59,8 @@ static Tierd__Wire__Tensor *begin_one(struct draft *draft)
 	return add(draft, "w", FORMAT_BF16, 1000);
 }
 
-static const struct job_options two_groups = { .group_count = 2 };
+static const struct optimizer_group same_groups[2];
+static const struct job_options two_groups = { .group_count = 2, .groups = same_groups };
 
 static int define(struct draft *draft)
 {

@@ -23,10 +23,13 @@ static Tierd__Wire__JobOpen valid(void)
 	return open;
 }
 
+/* Those of the options that were read last. */
+static struct optimizer_group own_groups[WIRE_MAX_GROUPS];
+
 static int read_options(const Tierd__Wire__JobOpen *open, struct job_options *options)
 {
 	message[0] = '\0';
-	return options_read(options, open, true, message, sizeof(message));
+	return options_read(options, own_groups, open, true, message, sizeof(message));
 }
 
 static void expect_refused(const Tierd__Wire__JobOpen *open, const char *text)
@@ -59,7 +62,7 @@ static void what_is_not_given_is_filled_in(void **state)
 	open.stage = 1;
 	assert_int_equal(read_options(&open, &options), 0);
 	assert_int_equal(options.parameter_placement, PLACEMENT_HOST);
-	assert_int_equal(options_read(&options, &open, false, message, sizeof(message)), 0);
+	assert_int_equal(options_read(&options, own_groups, &open, false, message, sizeof(message)), 0);
 	assert_int_equal(options.optimizer_placement, PLACEMENT_HOST);
 }
 
@@ -112,17 +115,17 @@ static void nvme_without_a_path_is_refused(void **state)
 	struct job_options options;
 
 	open.optimizer_placement = PLACEMENT_NVME;
-	assert_int_equal(options_read(&options, &open, false, message, sizeof(message)), -EINVAL);
+	assert_int_equal(options_read(&options, own_groups, &open, false, message, sizeof(message)), -EINVAL);
 	assert_non_null(strstr(message, "no NVMe path"));
 	open = valid();
 	open.gradient_placement = PLACEMENT_NVME;
-	assert_int_equal(options_read(&options, &open, false, message, sizeof(message)), -EINVAL);
+	assert_int_equal(options_read(&options, own_groups, &open, false, message, sizeof(message)), -EINVAL);
 	assert_non_null(strstr(message, "no NVMe path"));
 }
 
 static void wrong_groups_are_refused(void **state)
 {
-	Tierd__Wire__Group group = TIERD__WIRE__GROUP__INIT, *groups[65];
+	Tierd__Wire__Group group = TIERD__WIRE__GROUP__INIT, *groups[WIRE_MAX_GROUPS + 1];
 	Tierd__Wire__JobOpen open = valid();
 	const Tierd__Wire__Group good = { group.base, 1.0f, 0.9f, 0.99f, 1e-8f, 0.0f };
 
@@ -142,8 +145,8 @@ static void wrong_groups_are_refused(void **state)
 	group.weight_decay = INFINITY;
 	expect_refused(&open, "not finite");
 	group = good;
-	open.n_groups = 65;
-	expect_refused(&open, "65 parameter groups");
+	open.n_groups = WIRE_MAX_GROUPS + 1;
+	expect_refused(&open, "1025 parameter groups");
 }
 
 static void slots_are_kept_if_a_group_wants_them(void **state)
@@ -175,6 +178,7 @@ static void the_first_difference_is_named(void **state)
 {
 	Tierd__Wire__JobOpen open = valid();
 	struct job_options here, job;
+	struct optimizer_group group;
 
 	static const char remedy[] =
 		"; give it the job's options, or another name, with this job as its source";
@@ -184,6 +188,8 @@ static void the_first_difference_is_named(void **state)
 	(here = job, here.field = (value),                                                                   \
 	 assert_int_equal(options_compare(&here, &job, message, sizeof(message)), -EINVAL),                  \
 	 assert_non_null(strstr(message, text)), assert_non_null(strstr(message, remedy)))
+#define GROUP_DIFFERS(field, value, text)                                                                    \
+	(group = job.groups[0], group.field = (value), DIFFERS(groups, &group, text))
 	here = job;
 	assert_int_equal(options_compare(&here, &job, message, sizeof(message)), 0);
 	DIFFERS(world_size, 2, "world size is 2 here, 4 in the job");
@@ -206,17 +212,18 @@ static void the_first_difference_is_named(void **state)
 	DIFFERS(loss_scale.backoff, 3, "loss_scale_backoff is 3 here");
 	DIFFERS(loss_scale.minimum, 3, "loss_scale_minimum is 3 here");
 	DIFFERS(optimizer, optimizer_find("sgd", SIMD_SCALAR), "optimizer is sgd here, adamw in the job");
-	DIFFERS(groups[0].learning_rate, 0.5f, "parameter group 0: learning rate is 0.5 here, 1 in the job");
-	DIFFERS(groups[0].learning_rate, nextafterf(1, 2), "learning rate is 1.00000012 here, 1 in the job");
-	DIFFERS(groups[0].learning_rate, -0.0f, "learning rate is -0 here, 1 in the job");
-	DIFFERS(groups[0].beta1, 0.5f, "parameter group 0: beta1 is 0.5 here, 0.9 in the job");
-	DIFFERS(groups[0].beta2, 0.5f, "parameter group 0: beta2 is 0.5 here, 0.999 in the job");
-	DIFFERS(groups[0].epsilon, 1, "parameter group 0: epsilon is 1 here, 1e-08 in the job");
-	DIFFERS(groups[0].weight_decay, 0, "parameter group 0: weight decay is 0 here, 0.01 in the job");
-	DIFFERS(groups[0].momentum, 0.5f, "parameter group 0: momentum is 0.5 here, 0 in the job");
-	DIFFERS(groups[0].dampening, 0.5f, "parameter group 0: dampening is 0.5 here, 0 in the job");
-	DIFFERS(groups[0].is_nesterov, true, "parameter group 0: nesterov is true here, false in the job");
+	GROUP_DIFFERS(learning_rate, 0.5f, "parameter group 0: learning rate is 0.5 here, 1 in the job");
+	GROUP_DIFFERS(learning_rate, nextafterf(1, 2), "learning rate is 1.00000012 here, 1 in the job");
+	GROUP_DIFFERS(learning_rate, -0.0f, "learning rate is -0 here, 1 in the job");
+	GROUP_DIFFERS(beta1, 0.5f, "parameter group 0: beta1 is 0.5 here, 0.9 in the job");
+	GROUP_DIFFERS(beta2, 0.5f, "parameter group 0: beta2 is 0.5 here, 0.999 in the job");
+	GROUP_DIFFERS(epsilon, 1, "parameter group 0: epsilon is 1 here, 1e-08 in the job");
+	GROUP_DIFFERS(weight_decay, 0, "parameter group 0: weight decay is 0 here, 0.01 in the job");
+	GROUP_DIFFERS(momentum, 0.5f, "parameter group 0: momentum is 0.5 here, 0 in the job");
+	GROUP_DIFFERS(dampening, 0.5f, "parameter group 0: dampening is 0.5 here, 0 in the job");
+	GROUP_DIFFERS(is_nesterov, true, "parameter group 0: nesterov is true here, false in the job");
 	DIFFERS(group_count, 2, "number of parameter groups");
+#undef GROUP_DIFFERS
 #undef DIFFERS
 }
 

@@ -117,9 +117,9 @@ static void define(struct actor *actor, const char *name, Tierd__Wire__Tensor *t
 	assert_int_equal(actor_ask(actor, &request, NULL), 0);
 }
 
-/* Tied names, slices, a scalar, an empty one, frozen ones, each format, both groups if there are two; small
+/* Tied names, slices, a scalar, an empty one, frozen ones, each format, the first and the last group; small
  * units of one pack, and two that are packs of their own. */
-static void define_units(struct actor *actor, bool has_groups)
+static void define_units(struct actor *actor, uint32_t last_group)
 {
 	uint64_t small[] = { 10, 100 }, large[] = { LARGE_ELEMENTS }, empty[] = { 0, 5 };
 	Tierd__Wire__Tensor first[] = { tensor_of("embed", FORMAT_BF16, small, 2),
@@ -138,7 +138,7 @@ static void define_units(struct actor *actor, bool has_groups)
 	second[0].slice_of = (char *)"whole";
 	second[0].slice_row = 20;
 	second[0].slice_rows = 40;
-	third.group = has_groups;
+	third.group = last_group;
 	third.initializer = INITIALIZE_UNIFORM;
 	third.gradient_format = FORMAT_FP32;
 	define(actor, "first", first, ARRAY_LENGTH(first));
@@ -161,7 +161,7 @@ static struct job *start(const Tierd__Wire__JobOpen *options, uint32_t mode)
 		assert_int_equal(actor_enter(&scene, &actors[i]), 0);
 		if (open_as(&actors[i], options, i, mode) < 0)
 			fail_msg("%s", actor_message(&actors[i]));
-		define_units(&actors[i], options->n_groups > 1);
+		define_units(&actors[i], options->n_groups > 1 ? (uint32_t)options->n_groups - 1 : 0);
 		if (mode != MODE_RESUME)
 			assert_int_equal(actor_write(&actors[i], 0, 2, 0, 10), 0);
 		ready[i] = actor_send_ready(&actors[i], -1);
@@ -321,11 +321,21 @@ static void expect_same_updates(const struct job *here, const struct job *there)
 	}
 }
 
+static void expect_same_options(const struct job_options *here, const struct job_options *there)
+{
+	struct job_options same = *here;
+
+	assert_int_equal(here->group_count, there->group_count);
+	assert_memory_equal(here->groups, there->groups, here->group_count * sizeof(here->groups[0]));
+	same.groups = there->groups;
+	assert_memory_equal(&same, there, sizeof(same));
+}
+
 static void expect_same_job(const struct job *here, const struct job *there)
 {
 	assert_string_equal(here->name, there->name);
 	assert_int_equal(here->uid, there->uid);
-	assert_memory_equal(&here->options, &there->options, sizeof(here->options));
+	expect_same_options(&here->options, &there->options);
 	assert_memory_equal(here->groups, there->groups, here->options.group_count * sizeof(here->groups[0]));
 	assert_memory_equal(&here->loss_scale, &there->loss_scale, sizeof(here->loss_scale));
 	assert_int_equal(here->step, there->step);
@@ -400,6 +410,22 @@ static void all_options_come_back(void **state)
 	assert_int_equal(job->catalog.units[0].tensors[2].missed, 0);
 	assert_true(job->loss_scale.value == 512 * 2 && job->loss_scale.steps == 1);
 	check_way_and_back(job);
+}
+
+static void as_many_groups_as_there_can_be_come_back(void **state)
+{
+	static Tierd__Wire__Group many[1024], *pointers[1024];
+	Tierd__Wire__JobOpen options = rich_options();
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(many); i++) {
+		pointers[i] = &many[i];
+		many[i] = groups[0];
+		many[i].learning_rate = 1.0f / (float)(1 + i);
+	}
+	options.groups = pointers;
+	options.n_groups = ARRAY_LENGTH(many);
+	check_way_and_back(start(&options, MODE_REPLACE));
+	leave(options.world_size);
 }
 
 static void each_optimizer_and_placement_comes_back(void **state)
@@ -983,6 +1009,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(all_options_come_back),
+		TEST(as_many_groups_as_there_can_be_come_back),
 		TEST(each_optimizer_and_placement_comes_back),
 		TEST(the_size_is_known_before_the_plan),
 		TEST(the_definition_has_one_length_in_all_shapes),

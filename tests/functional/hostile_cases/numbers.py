@@ -53,7 +53,7 @@ def groups():
     ):
         for value in values:
             yield opened(f"a group whose {name} is {value}", data(GROUPS, rate + real(field, value)), "EINVAL", "parameter group 0")
-    yield opened("65 groups", data(GROUPS, rate) * 65, "EINVAL", "65 parameter groups; at most 64")
+    yield opened("1025 groups", data(GROUPS, rate) * 1025, "EINVAL", "1025 parameter groups; at most 1024")
 
 
 def tensor(shape=(10,), fmt=1, group=0, initializer=2, a=0.0, b=0.0, frozen=0, more=b""):
