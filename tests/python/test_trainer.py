@@ -55,7 +55,9 @@ def make(folder: Path, job: str | None, **options: Any) -> Any:
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.1
-    parts = {key: options.pop(key) for key in ("callbacks", "eval_dataset", "optimizers") if key in options}
+    parts = {
+        key: options.pop(key) for key in ("callbacks", "eval_dataset", "optimizers", "job_options") if key in options
+    }
     kind: Any
     more: dict[str, Any]
     kind, more = (transformers.Trainer, {}) if job is None else (Trainer, {"job": job})
@@ -290,6 +292,26 @@ class Restart(transformers.TrainerCallback):
 
 def test_a_training_outlives_its_daemon(undisturbed: End, tmp_path: Path, job: str, daemon: Daemon) -> None:
     values, history = finished(make_long(tmp_path, job, LONG, Restart(daemon, 5), Restart(daemon, 12)))
+    compare.assert_same_bits(values, undisturbed[0])
+    assert history == undisturbed[1]
+
+
+class RollBack(transformers.TrainerCallback):
+    """Keeps a step, and goes back to it, once."""
+
+    is_done = False
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == 4 and not self.is_done:
+            tierd.torch.snapshot("fourth")
+        if state.global_step == 7 and not self.is_done:
+            self.is_done = True
+            tierd.torch.rollback("fourth")
+
+
+def test_a_training_that_is_rolled_back_goes_the_same_way_again(undisturbed: End, tmp_path: Path, job: str) -> None:
+    options = {**LONG, "job_options": {"snapshots": 1}}
+    values, history = finished(make_long(tmp_path, job, options, RollBack()))
     compare.assert_same_bits(values, undisturbed[0])
     assert history == undisturbed[1]
 

@@ -11,14 +11,17 @@ from tierd.torch.initialize import close, initialize, job_of, resumable, save, s
 from tierd.torch.kept import State
 from tierd.torch.plan import plan
 from tierd.torch.pretrained import from_pretrained
+from tierd.torch.snapshots import Snapshot, destroy_snapshot, rollback, snapshot, snapshots
 from tierd.torch.summary import summary
 
 __all__ = [
     "Error",
     "Follower",
+    "Snapshot",
     "StaleError",
     "clip_grad_norm_",
     "close",
+    "destroy_snapshot",
     "follow",
     "from_pretrained",
     "init",
@@ -26,8 +29,11 @@ __all__ = [
     "job_of",
     "plan",
     "resumable",
+    "rollback",
     "save",
     "scale_loss",
+    "snapshot",
+    "snapshots",
     "summary",
 ]
 

@@ -176,6 +176,7 @@ def initialize(
         torch_job.install(opening.units)
         if not is_new:
             torch_job.restore()
+        torch_job.kept.begin()
         for each in opening.optimizers:
             translate(each, torch_job)
     except BaseException as error:

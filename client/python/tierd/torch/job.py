@@ -46,6 +46,8 @@ class TorchJob:
     def __init__(self, model: nn.Module, opening: Opening, core: _core.Job, socket: str, max_grad_norm: float):
         self.name: str = opening.options["name"]
         self.rank: int = opening.options["rank"]
+        owner = opening.options.get("owner", -1)
+        self.owner: int = os.getuid() if owner < 0 else owner
         self.core = core
         self.model = model
         self.kept = opening.kept
@@ -340,6 +342,14 @@ class TorchJob:
             self._hooks.end_step()
             self.membership.standing = Standing.RUNNING
             self.restore()
+
+    def come_back(self) -> int:
+        """The job was rolled back: this rank goes there, with everything. The step at which it stands."""
+        step = self.membership.go_back()
+        if not self.membership.is_in_loop:
+            self._begin_next()
+        self.position.come_back()
+        return step
 
     def restore(self) -> None:
         """Takes what is kept beside the tensors as it was after the step at which the job stands."""

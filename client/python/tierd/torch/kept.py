@@ -48,6 +48,15 @@ class Kept:
         self._versions: list[tuple[int, int]] | None = None
         self._states: dict[str, Any] | None = None
         self._sent_state: bytes | None = None
+        self._at_first: dict[str, bytes] = {}
+
+    def begin(self) -> None:
+        """What there is now is that of a job without any step."""
+        self.forget()
+        self._at_first = self.buffers_blob()
+        if self._with_random_states:
+            self._at_first[RANDOM] = pack(random_states())
+        self.forget()
 
     def bytes_needed(self, world_size: int) -> int:
         """Room for the blobs of all ranks: the same for all small numbers of them, which may change."""
@@ -85,14 +94,14 @@ class Kept:
     def restore(self, core: Job) -> None:
         """Takes everything as it was after the step at which the job stands."""
         self.forget()
-        buffers = core.blob_get(BUFFERS)
+        buffers = core.blob_get(BUFFERS) or self._at_first.get(BUFFERS)
         if buffers is not None:
             self._restore_buffers(unpack(buffers, f"the job's blob {BUFFERS}"))
         state = core.blob_get(STATE)
         self.state.clear()
         if state is not None:
             self.state.update(unpack(state, f"the job's blob {STATE}"))
-        states = core.blob_get(RANDOM)
+        states = core.blob_get(RANDOM) or self._at_first.get(RANDOM)
         if states is not None and self._with_random_states:
             set_random_states(unpack(states, f"the job's blob {RANDOM}"))
 

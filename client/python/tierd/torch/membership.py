@@ -51,6 +51,7 @@ class Membership:
         self.core: Job = core
         self.standing = Standing.RUNNING
         self.can_go_back = False
+        self.is_in_loop = False  # that goes on from where the job stands, after an iteration that is void
         self.losses = 0  # how often the job has gone back
         self.step = 0  # at which the job was made ready last
         self.lost: Callable[[], None] = lambda: None  # called when what was pushed since the last step is lost
@@ -162,12 +163,16 @@ class Membership:
             except StaleError as error:
                 self._go_back(error)
 
-    def _go_back(self, error: StaleError) -> None:
-        if not self.can_go_back:
-            raise error
+    def go_back(self) -> int:
+        """Makes the job ready again, and the iteration under way void. The step at which the job stands."""
         self.standing = Standing.VOID
         self.losses += 1
         self.lost()
         self.core.discard_all()
-        step = self.ready()
+        return self.ready()
+
+    def _go_back(self, error: StaleError) -> None:
+        if not self.can_go_back:
+            raise error
+        step = self.go_back()
         print(f"tierd: the training goes back to step {step}: {error.strerror}", file=sys.stderr, flush=True)

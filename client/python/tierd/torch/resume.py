@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import errno
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -56,6 +57,8 @@ class Position:
     def __init__(self, job: TorchJob):
         self._job = job
         self._passes = 0  # that the script has begun
+        self._is_elsewhere = False  # the job was rolled back, and no pass has begun since
+        self._at_first: dict[str, Any] | None = None  # of groups and objects, before any step
         self._place: Place | None = None
         self._first: Place | None = None
         self._objects: tuple[Stateful, ...] = ()
@@ -72,10 +75,19 @@ class Position:
         membership = self._job.membership
         last, self._passes = self._passes, self._passes + 1
         self._objects = objects
-        membership.can_go_back = True
+        if last == 0:
+            self._at_first = copy.deepcopy(self._options(lambda item: item.state_dict()))
+        membership.can_go_back = membership.is_in_loop = True
+        try:
+            yield from self._passes_up_to(last, loader)
+        finally:
+            membership.is_in_loop = False
+
+    def _passes_up_to(self, last: int, loader: Iterable[Batch]) -> Iterator[Batch]:
+        membership = self._job.membership
         number = last
         frozen = self._job.frozen()
-        if membership.is_void:
+        if membership.is_void or self._is_elsewhere:
             # What was left in the middle may have been an earlier pass.
             self._restore()
             number = self._stands_at(0)
@@ -143,14 +155,19 @@ class Position:
             "number": place.number,
             "count": place.count,
             "start": place.start,
+            **self._options(_state_after),
+            # A scheduler is stepped after its optimizer, and what comes after the job's step is not kept with it.
+            "steps_after": self._steps_after or self._steps_left(),
+        }
+
+    def _options(self, state_of: Callable[[Stateful], dict[str, Any]]) -> dict[str, Any]:
+        return {
             "groups": [
                 [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
                 for optimizer in self._job.optimizers
             ],
             "frozen": self._job.frozen(),
-            "objects": [_state_after(item) for item in self._objects],
-            # A scheduler is stepped after its optimizer, and what comes after the job's step is not kept with it.
-            "steps_after": self._steps_after or self._steps_left(),
+            "objects": [state_of(item) for item in self._objects],
         }
 
     def _scheduler_steps(self) -> list[int]:
@@ -169,7 +186,8 @@ class Position:
     def _restore(self) -> None:
         """Sets everything as it was after the job's step."""
         self._job.go_on()
-        kept = self._job.kept.state.get(KEY)
+        self._is_elsewhere = False
+        kept = self._job.kept.state.get(KEY) or copy.deepcopy(self._at_first)
         if kept is None:
             return
         for optimizer, groups in zip(self._job.optimizers, kept["groups"], strict=True):
@@ -185,9 +203,16 @@ class Position:
         self._job.freeze(kept["frozen"])
         for item, state in zip(self._objects, kept["objects"], strict=True):
             item.load_state_dict(state)
-        for scheduler, steps in zip(self._schedulers(), kept["steps_after"], strict=True):
+        for scheduler, steps in zip(self._schedulers(), kept.get("steps_after", ()), strict=False):
             for _ in range(steps):
                 scheduler.step()
+
+    def come_back(self) -> None:
+        """The job stands elsewhere: sets everything as it was there. What is left of a loop's iteration counts for nothing."""
+        self._restore()
+        self._is_elsewhere = True
+        if self._job.membership.is_in_loop:
+            self._job.repeat()
 
 
 def _check(loader: Iterable[Any], objects: tuple[Stateful, ...]) -> None:

@@ -7,7 +7,8 @@ import functools
 import json
 import math
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -117,7 +118,7 @@ class Trainer(transformers.Trainer):
         job = self._put_on_tierd()
         self._check_checkpoint(resume_from_checkpoint, job)
         while True:
-            with tempfile.TemporaryDirectory() as folder:
+            with tempfile.TemporaryDirectory() as folder, self._in_loop(job):
                 try:
                     result = super().train(self._progress.written_to(folder), None, ignore_keys_for_eval)
                     job.finish()
@@ -125,6 +126,14 @@ class Trainer(transformers.Trainer):
                     continue
             if not job.membership.is_void:
                 return result
+
+    @contextmanager
+    def _in_loop(self, job: TorchJob) -> Iterator[None]:
+        job.membership.is_in_loop = True
+        try:
+            yield
+        finally:
+            job.membership.is_in_loop = False
 
     def _put_on_tierd(self) -> TorchJob:
         if self._job is None:
