@@ -28,6 +28,7 @@ import tierd.torch
 import transformer_models
 from conftest import PATIENCE, Daemon
 from tierd.torch.job import open_jobs
+from tierd.torch.tensor_files import TensorFile
 from tierd.transformers import Seq2SeqTrainer, Trainer
 from training import job_name
 
@@ -339,9 +340,21 @@ def test_an_interrupted_training_is_gone_on_with_in_the_same_process(
 # ---- Checkpoints
 
 
-def test_checkpoints_are_loaded_by_transformers_and_say_of_which_step_they_are(tmp_path: Path, job: str) -> None:
+def test_checkpoints_are_loaded_by_transformers_and_say_of_which_step_they_are(
+    tmp_path: Path, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trainer = make(tmp_path, job, save_strategy="steps", save_steps=2, save_total_limit=2)
+    shown = []
+    write = TensorFile.write
+
+    def count(self: TensorFile, name: str, value: torch.Tensor) -> None:
+        shown.append(sum(unit._uses for unit in trainer.job.units))
+        write(self, name, value)
+
+    monkeypatch.setattr(TensorFile, "write", count)
     trainer.train()
+    # The model is never whole in memory.
+    assert max(shown) == 1
     last = tmp_path / "checkpoint-8"
     assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == ["checkpoint-6", last.name]
     assert json.loads((last / "tierd.json").read_text()) == {"job": job, "step": 8}

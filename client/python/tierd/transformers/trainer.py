@@ -186,8 +186,28 @@ class Trainer(transformers.Trainer):
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         """The job has the values."""
 
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        """As of transformers, but a unit at a time, where the model's values are a job's and whole."""
+        is_whole = isinstance(self.model, transformers.PreTrainedModel)
+        if self._job is not None and self.args.should_save and state_dict is None and is_whole:
+            tierd.torch.save(str(output_dir or self.args.output_dir), self.model)
+            with _saved_already(self.model):
+                super()._save(output_dir)
+        else:
+            super()._save(output_dir, state_dict)
+
     def hyperparameter_search(self, *arguments: Any, **more: Any) -> NoReturn:
         raise Error(errno.ENOTSUP, "a search trains many models, and a job is one: make a Trainer for each trial")
+
+
+@contextmanager
+def _saved_already(model: Any) -> Iterator[None]:
+    """What is left to be saved is what goes with the model."""
+    model.save_pretrained = lambda *arguments, **more: None
+    try:
+        yield
+    finally:
+        del model.save_pretrained
 
 
 class Seq2SeqTrainer(Trainer, transformers.Seq2SeqTrainer):
