@@ -294,6 +294,22 @@ def test_the_values_of_rank_0_count_and_an_error_of_any_rank_leaves_all_as_it_wa
     assert 'Missing key(s) in state_dict: "head.bias"' in missing
 
 
+def test_a_step_that_was_refused_is_told_to_who_wants_its_values(daemon: Daemon) -> None:
+    def read(rank: int, model: Model, optimizer: Optimizer) -> str:
+        optimizer.param_groups[0]["lr"] = 0.25 * (1 + rank)
+        model(TOKENS).square().mean().backward()
+        optimizer.step()
+        try:
+            model.state_dict()
+        except tierd.Error as error:
+            with suppress(tierd.Error):  # what the other one waits for
+                tierd.torch.job_of(model).detach()
+            return str(error)
+        return ""
+
+    assert sorted("learning rate is" in said for said in in_two_ranks("refused", read)) == [False, True]
+
+
 # ---- The optimizer
 
 

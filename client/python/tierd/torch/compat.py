@@ -107,6 +107,12 @@ def add_state_dict_hook(
     return handle
 
 
+def add_state_dict_pre_hook(module: torch.nn.Module, hook: Callable[..., None]) -> torch.utils.hooks.RemovableHandle:
+    """Has the hook called with the module before its state_dict is made. Public since 2.0, without types."""
+    handle: torch.utils.hooks.RemovableHandle = module.register_state_dict_pre_hook(hook)
+    return handle
+
+
 # How many tensors share a storage, and objects of Python's that lead to it. Since 2.1.
 _use_count: Callable[[int], int] = torch._C._storage_Use_Count
 

@@ -46,6 +46,7 @@ def moments_of(kind: str, group: Mapping[str, Any]) -> tuple[str, ...]:
 def read(job: TorchJob, kind: str) -> States:
     """Copies of the state of each parameter that has been updated; tensors are fp32 on the processor, of its shape, and
     `step` is a scalar."""
+    job.finish()
     return job.membership.until_it_stands(lambda: _read(job, kind))
 
 
