@@ -83,6 +83,24 @@ def test_threads_that_want_the_same_buffer_share_it(kept: int) -> None:
     job.detach()
 
 
+def test_threads_that_define_units_have_their_own() -> None:
+    count = 200
+    job = _core.Node().open_job({"name": "define", "rank": 0, "world_size": 1, "mode": _core.REPLACE})
+
+    def define(number: int) -> list[int]:
+        units = []
+        for unit in range(count):
+            name = f"{number}-{unit}"
+            units.append(job.define(name, [{**TENSOR, "name": f"{name}-{i}", "shape": (1,)} for i in range(number)]))
+        return units
+
+    ones, twos = at_once(lambda: define(1), lambda: define(2))
+    job.ready()
+    assert isinstance(ones, list) and isinstance(twos, list)
+    assert [len(job.gather(unit)) for unit in [*ones, *twos]] == [1] * count + [2] * count
+    job.detach()
+
+
 def test_a_push_that_fails_leaves_no_buffer_behind() -> None:
     (job,) = open_ranks("fails", 1, 100)
     job.step_begin({"learning_rate": 1.0}, None, 1)

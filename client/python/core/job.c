@@ -24,7 +24,7 @@ struct unit *job_unit(struct job *job, PyObject *number, uint32_t *ret_unit)
 
 	if (PyErr_Occurred())
 		return NULL;
-	if (index >= job->unit_count) {
+	if (index >= job->unit_count || !job->units[index].shape) {
 		PyErr_Format(PyExc_IndexError, "the job has %u units", job->unit_count);
 		return NULL;
 	}
@@ -146,21 +146,30 @@ static int take_tensors(PyObject *sequence, struct tierd_tensor *tensors, Py_ssi
 	return 0;
 }
 
-static int add_unit(struct job *job, const struct tierd_tensor *tensors, uint32_t count)
+/* Threads come here in another order than that in which the library has numbered their units. */
+static int make_room(struct job *job, uint32_t count)
 {
-	struct unit *units = PyMem_Realloc(job->units, (job->unit_count + 1) * sizeof(*units));
-	struct shape *shape;
+	struct unit *units;
 
+	if (count <= job->unit_count)
+		return 0;
+	units = PyMem_Realloc(job->units, count * sizeof(*units));
 	if (!units) {
 		PyErr_NoMemory();
 		return -1;
 	}
+	memset(units + job->unit_count, 0, (count - job->unit_count) * sizeof(*units));
 	job->units = units;
-	shape = shape_new(tensors, count);
-	if (!shape)
-		return -1;
-	units[job->unit_count++] = (struct unit){ .shape = shape };
+	job->unit_count = count;
 	return 0;
+}
+
+static int add_unit(struct job *job, uint32_t unit, const struct tierd_tensor *tensors, uint32_t count)
+{
+	if (make_room(job, unit + 1) < 0)
+		return -1;
+	job->units[unit].shape = shape_new(tensors, count);
+	return job->units[unit].shape ? 0 : -1;
 }
 
 /* define(name, tensors) */
@@ -190,7 +199,7 @@ static PyObject *job_define(PyObject *self, PyObject *const *arguments, Py_ssize
 		JOB_BLOCKING(self, r = tierd_unit_define(job, name, tensors, tensor_count, &unit));
 		if (r < 0)
 			core_raise(core_state_of(self), r);
-		else if (add_unit((struct job *)self, tensors, tensor_count) == 0)
+		else if (add_unit((struct job *)self, unit, tensors, tensor_count) == 0)
 			result = PyLong_FromUnsignedLong(unit);
 	}
 	PyMem_Free(tensors);

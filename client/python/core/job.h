@@ -5,7 +5,7 @@
 #include "core/shape.h"
 
 struct unit {
-	struct shape *shape;
+	struct shape *shape;	/* NULL: the thread that has defined it is about to say */
 	struct hold *gradients; /* of the buffer that is held; else NULL */
 };
 
