@@ -21,10 +21,10 @@ def block() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Dropout(0.1), nn.GELU())
 
 
-def train(job: str, passes: int, before_step: Callable[[], object] = lambda: None) -> str:
+def train(job: str, passes: int, before_step: Callable[[int], object]) -> str:
     """Gives and prints what it ends with: the last step, the learning rate, the hash.
 
-    Each rank has data of its own, and all have the first one's values.
+    before_step: gets the number of steps that the parameters have behind them. Each rank has data of its own, and all have the first one's values.
     """
     rank = from_environment()[0]
     torch.manual_seed(rank)
@@ -38,7 +38,7 @@ def train(job: str, passes: int, before_step: Callable[[], object] = lambda: Non
     for _ in range(passes):
         for inputs, targets in tierd.resumable(loader, scheduler):
             nn.functional.cross_entropy(model(inputs), targets).backward()
-            before_step()
+            before_step(scheduler.last_epoch)
             optimizer.step()
             scheduler.step()
             optimizer.zero_grad()
