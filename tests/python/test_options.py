@@ -13,6 +13,7 @@ from torch import nn
 
 import tierd.torch
 from conftest import TIERCTL, Daemon
+from tierd import Error, _core
 
 
 @pytest.fixture(autouse=True)
@@ -246,3 +247,52 @@ def test_a_loss_that_is_not_finite_is_reported() -> None:
     with pytest.raises(tierd.Error, match="NaN|finite"):
         tierd.torch.job_of(model).finish()
     tierd.torch.close(model)
+
+
+def early(job: str, *, is_early: bool) -> dict[str, torch.Tensor]:
+    """Values after steps of blocks whose state is on NVMe, each begun when the last one is durable."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(4)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    tierd.torch.initialize(model, optimizer, job=job, early_updates=is_early, optimizer_placement=_core.PLACE_NVME)
+    for _ in range(3):
+        model(torch.ones(64)).sum().backward()
+        optimizer.step()
+        last = tierd.torch.job_of(model)._last
+        assert last is not None
+        last[1].wait(_core.DURABLE)
+    values = model.state_dict()
+    if is_early:
+        model(torch.ones(64)).sum().backward()
+        optimizer.param_groups[0]["lr"] = 0.2
+        with pytest.raises(Error, match="early_updates"):
+            optimizer.step()
+        # What was promised still comes true.
+        optimizer.param_groups[0]["lr"] = 0.1
+        optimizer.step()
+        model(torch.ones(64)).sum().backward()
+        with pytest.raises(Error, match="second part of gradients"):
+            model(torch.ones(64)).sum().backward()
+        optimizer.zero_grad()
+        model(torch.ones(64)).sum().backward()
+        optimizer.step()
+        result = tierd.torch.job_of(model).finish()
+        assert result is not None and result["step"] == 6, result
+    tierd.torch.close(model)
+    return values
+
+
+def test_a_script_that_promises_its_rates_has_updates_during_backward_and_the_same_bits() -> None:
+    late, soon = early("late", is_early=False), early("soon", is_early=True)
+    assert all(torch.equal(value, late[name]) for name, value in soon.items())
+    counted = subprocess.run([TIERCTL, "metrics"], capture_output=True, text=True, check=True).stdout
+    lines = [line.split() for line in counted.splitlines() if line.startswith("tierd_job_early_updates_total{")]
+    counts = {label: int(count) for label, count in lines}
+    assert [count for label, count in counts.items() if '"soon"' in label] > [0], counts
+    assert [count for label, count in counts.items() if '"late"' in label] == [0], counts
+
+
+def test_an_optimizer_in_the_trainer_updates_nothing_early() -> None:
+    model = nn.Linear(2, 1)
+    with pytest.raises(Error, match="Adagrad runs in the trainer"):
+        tierd.torch.initialize(model, torch.optim.Adagrad(model.parameters()), job="early", early_updates=True)

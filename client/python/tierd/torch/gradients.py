@@ -62,6 +62,12 @@ class Gradients:
             )
         if not self._buffers:
             unit = self.unit
+            if unit.membership.is_early and unit.pushes > 0:
+                raise Error(
+                    errno.EINVAL,
+                    f"unit {unit.name} has a second part of gradients in this step, and early_updates=True promises one "
+                    "backward() for each, with room for them (gradient_bytes=): zero_grad() gives the step up",
+                )
             capsules = in_range("wait", f"for a buffer of {unit.name}", lambda: unit.membership.gradients(unit.index))
             if capsules is None:
                 return

@@ -49,6 +49,7 @@ def initialize(
     moments: str = "fp32",
     optimizer_state_bytes: int | str | None = None,
     random_states: bool = True,
+    early_updates: bool = False,
     socket: str | os.PathLike[str] | None = None,
     nvme: str | None = None,
     reconnect_ms: int = 30_000,
@@ -94,6 +95,9 @@ def initialize(
         optimizer_state_bytes: room for what an optimizer keeps that runs in the trainer, of all ranks; None: what a trial
             says; 0: it is not kept with the job, and ends with the trainer.
         random_states: those of torch, Python and NumPy are kept with each step, and come back with it.
+        early_updates: True is a promise: each step has one backward, and neither groups nor clipping change between its first
+            gradient and step(). Then state on NVMe is updated while backward goes on, where nothing is clipped and the
+            last step is durable; with the same bits. A step that breaks it is refused (EINVAL).
         socket: where the daemon listens; None: $TIERD_SOCKET, else the usual places. Where none listens a private one is
             started, which ends with this node's ranks and says so on standard error (tierd.daemon.find_or_start).
         nvme: of a private daemon: "FOLDER:SIZE", as "/data/nvme:200G", where state lies that outlives it; None: all in memory,
@@ -155,6 +159,7 @@ def initialize(
         gradient_dtype=gradient_dtype,
         may_thaw=may_thaw,
         random_states=random_states,
+        early_updates=early_updates,
     )
     path = socket or find_or_start(nvme)
     if any((other.name, other.rank, other.socket) == (job, rank, path) for other in open_jobs):

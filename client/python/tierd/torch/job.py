@@ -74,6 +74,8 @@ class TorchJob:
         self._scales_losses = opening.scales_losses
         self._loss_scale: float | None = None  # of the coming step; None: the daemon knows it
         self._last: tuple[Step, _core.Ticket] | None = None
+        self.membership.is_early = opening.is_early
+        self._await_announcement()
         self._gradient_scale = 1.0 / opening.options["world_size"]
         self.socket = socket
         self.seen = core.statistics(), time.monotonic()  # by the last summary
@@ -218,14 +220,34 @@ class TorchJob:
             return
         self.position.keep()
         self._keep_first()
+        told = self._rates(step), self.rule.groups(self.groups.in_step(groups))
+        if self._announced not in (None, told):
+            raise Error(
+                errno.EINVAL,
+                "a group of the optimizer, the clipping or a GradScaler's scale is not what it was at the first gradient, as "
+                "early_updates=True promises: change them before backward(), or give early_updates=False",
+            )
+        ticket = in_range("step", "", lambda: self.membership.close_step(*told, self.kept.blobs()))
+        self._last = None if ticket is None else (step, ticket)
+
+    def _rates(self, step: Step) -> dict[str, Any]:
         rates = step.rates(self._gradient_scale)
         if self._scales_losses:
             if self._loss_scale is None:
                 raise Error(errno.EINVAL, "the job has a loss scale: tierd.torch.scale_loss(loss).backward()")
             rates["loss_scale"] = self._loss_scale
-        given = self.rule.groups(self.groups.in_step(groups))
-        ticket = in_range("step", "", lambda: self.membership.close_step(rates, given, self.kept.blobs()))
-        self._last = None if ticket is None else (step, ticket)
+        return rates
+
+    def _await_announcement(self) -> None:
+        """Of a step that is to be updated early the daemon is told all before its first gradient."""
+        self._announced: tuple[dict[str, Any], list[dict[str, Any]] | None] | None = None
+        self.membership.announce = self._announce if self.membership.is_early else None
+
+    def _announce(self) -> None:
+        rates = self._rates(self.coming)
+        groups = self.rule.groups(self.groups.in_step([optimizer.param_groups for optimizer in self.optimizers]))
+        self.core.step_begin(rates, groups, 1)
+        self._announced = rates, groups
 
     def _keep_first(self) -> None:
         if self.local is not None:
@@ -341,6 +363,7 @@ class TorchJob:
         self._loss_scale = None
         self.coming.is_closed = True
         self.coming = Step(self, self._max_grad_norm)
+        self._await_announcement()
         self._hooks.end_step()
 
     def repeat(self) -> None:
@@ -386,6 +409,7 @@ class TorchJob:
     def _lose(self) -> None:
         """The step that is under way, or was handed in, is lost, with what was pushed for it."""
         self._last = None
+        self._await_announcement()
         self._hooks.forget()
 
     def close(self) -> None:

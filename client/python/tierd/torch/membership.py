@@ -55,6 +55,9 @@ class Membership:
         self.losses = 0  # how often the job has gone back
         self.step = 0  # at which the job was made ready last
         self.lost: Callable[[], None] = lambda: None  # called when what was pushed since the last step is lost
+        self.is_early = False  # all gradients of a unit are pushed at once
+        # Called before the first gradient of a step, once; None: nobody wants to know.
+        self.announce: Callable[[], None] | None = None
         # Called by a GradScaler with its scalar for overflows, and with what undoes its scale.
         self.overflow_wanted: Callable[[torch.Tensor, torch.Tensor], None] = lambda found, factor: None
         # Called with a parameter whose gradient was pushed, and is set to None or to zeros.
@@ -104,7 +107,12 @@ class Membership:
     def gradients(self, unit: int) -> tuple[CapsuleType | None, ...] | None:
         """None: the iteration is void."""
         try:
-            return None if self.is_void else self.core.gradients(unit)
+            if self.is_void:
+                return None
+            announce, self.announce = self.announce, None
+            if announce is not None:
+                announce()
+            return self.core.gradients(unit)
         except StaleError as error:
             self._go_back(error)
             return None

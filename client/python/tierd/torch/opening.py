@@ -36,6 +36,7 @@ class Opening:
     kept: Kept
     groups: Groups
     scales_losses: bool
+    is_early: bool  # rates are told before the first gradient
     options: dict[str, Any]  # struct tierd_job_options
 
     def tensors(self, unit: Plan) -> list[dict[str, Any]]:
@@ -67,6 +68,7 @@ def open_as(
     gradient_dtype: torch.dtype | None = None,
     random_states: bool = True,
     may_thaw: bool | Iterable[str] = False,
+    early_updates: bool = False,
 ) -> Opening:
     """By the arguments of `initialize()`. optimizer None: AdamW of all parameters that require gradients, if there are any.
 
@@ -106,6 +108,11 @@ def open_as(
         set_gradient_dtype(filter(is_trained, model.parameters()), gradient_dtype)
     local = None
     if rule.kind == _core.NONE:
+        if early_updates:
+            raise Error(
+                errno.EINVAL,
+                f"early_updates=True: {type(chosen[0]).__name__} runs in the trainer, and not before step()",
+            )
         local = LocalOptimizers(chosen, model, is_trained, rank, world_size, optimizer_state_bytes)
     kept = Kept(model, with_random_states=random_states)
     scales_losses = options.get("loss_scale", 1.0) != 1.0 or options.get("loss_scale_interval", 0) > 0
@@ -122,4 +129,4 @@ def open_as(
     plans = choose(model, units, is_trained)
     if "gradient_buffers" not in options or gradient_bytes is not None:
         given["gradient_bytes"] = room_for_gradients(plans) if gradient_bytes is None else gradient_bytes
-    return Opening(plans, chosen, rule, local, kept, groups, scales_losses, given)
+    return Opening(plans, chosen, rule, local, kept, groups, scales_losses, early_updates, given)
