@@ -122,6 +122,7 @@ class Ours:
             socket=socket,
             moments=MOMENTS[name],
             parameter_placement=_core.PLACE_HOST,
+            early_updates=True,
         )
 
     def run(self, seconds: float) -> float:

@@ -47,7 +47,7 @@ def measured(node: Daemon, plain: nn.Module, model: nn.Module, is_quick: bool) -
     """Steps over what the longer takes of computing alone and of moving alone, in turns."""
     text = torch.randint(0, 256, (4, 256))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    tierd.torch.initialize(model, optimizer, job="bench-nvme", socket=node.socket)
+    tierd.torch.initialize(model, optimizer, job="bench-nvme", socket=node.socket, early_updates=True)
     fio = Fio(node.disk, is_quick)
     computed(plain, text)
     trained(node, model, optimizer, text)
