@@ -224,17 +224,28 @@ def test_a_graph_of_an_earlier_step_is_refused() -> None:
 
 def test_a_weight_that_is_kept_holds_the_step_up_and_is_named() -> None:
     first = nn.Linear(4, 4)
-    model = nn.Sequential(first, nn.Linear(4, 1))
+    model = nn.Sequential(nn.Sequential(first, nn.Tanh()), nn.Linear(4, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     tierd.torch.initialize(model, optimizer, job="kept")
-    kept = first.weight.detach()
+    kept = first.weight.detach()[:3]
     model(torch.ones(1, 4)).sum().backward()
-    with pytest.raises(tierd.Error, match=r"0\.weight"):
+    sentence = r"shares memory with weight 0\.0\.weight \(a tensor of shape \[3, 4\]\) of unit 0, .* \(\.clone\(\)\), or .*\(del\)"
+    with pytest.raises(tierd.Error, match=sentence):
         optimizer.step()
+    with pytest.raises(tierd.Error, match=sentence):
+        optimizer.zero_grad()
+    values = model.state_dict()
+    with pytest.raises(tierd.Error, match=r"values cannot be loaded between"):
+        model.load_state_dict(values)
     value = kept.clone()
     del kept
     optimizer.step()
-    assert not torch.equal(first.weight.detach().clone(), value)
+    assert not torch.equal(first.weight.detach().clone()[:3], value)
+    kept = first.weight.detach()
+    with pytest.raises(tierd.Error, match=r"shares memory with weight 0\.0\.weight .* of unit 0"):
+        model.load_state_dict(values)
+    del kept
+    model.load_state_dict(values)
     tierd.torch.close(model)
 
 

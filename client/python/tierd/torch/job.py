@@ -22,6 +22,7 @@ from tierd.torch import compat
 from tierd.torch.compat import to_dlpack
 from tierd.torch.copies import keep_single
 from tierd.torch.guards import Handle, guard
+from tierd.torch.holders import naming_holders
 from tierd.torch.hooks import Hooks
 from tierd.torch.local import LocalOptimizers
 from tierd.torch.membership import Membership, Standing
@@ -178,7 +179,8 @@ class TorchJob:
         if self.membership.is_void:
             yield False
             return
-        self.core.write_begin()
+        with naming_holders(self.units, self._addresses):
+            self.core.write_begin()
         try:
             yield self.rank == 0
         except BaseException:
@@ -227,7 +229,8 @@ class TorchJob:
                 "a group of the optimizer, the clipping or a GradScaler's scale is not what it was at the first gradient, as "
                 "early_updates=True promises: change them before backward(), or give early_updates=False",
             )
-        ticket = in_range("step", "", lambda: self.membership.close_step(*told, self.kept.blobs()))
+        with naming_holders(self.units, self._addresses):
+            ticket = in_range("step", "", lambda: self.membership.close_step(*told, self.kept.blobs()))
         self._last = None if ticket is None else (step, ticket)
 
     def _rates(self, step: Step) -> dict[str, Any]:
@@ -343,7 +346,11 @@ class TorchJob:
         if not self._hooks.begin_step() or self.membership.is_void:
             return
         if any(self.coming.give_up(parameter) for parameter in parameters):
-            self.drop()
+            try:
+                self.drop()
+            except BaseException:
+                self.coming.give_nothing_up()
+                raise
 
     def drop(self) -> None:
         """Throws away what was pushed since the last step, if anything was; all ranks do so."""
@@ -352,7 +359,8 @@ class TorchJob:
         self.finish()
         if not self.membership.is_void:
             self._keep_first()
-            ticket = self.membership.close_step({"drop": True}, None, {})
+            with naming_holders(self.units, self._addresses):
+                ticket = self.membership.close_step({"drop": True}, None, {})
             if self.local is not None and ticket is not None:
                 # A rank that leaves before the daemon knows that there is nothing to finish costs the step.
                 self.membership.finish_step(ticket)

@@ -68,6 +68,10 @@ class Step:
             self._not_given_up = {id(own) for own in self.job.pushed()} - self._given_up
         return not self._not_given_up
 
+    def give_nothing_up(self) -> None:
+        """All that was pushed counts again: it could not be thrown away."""
+        self._given_up, self._not_given_up = set(), set()
+
     def check_whole(self) -> None:
         """tierd.Error: a part of the gradients was given up, and the daemon has them all."""
         given_up = [own for own in self.job.pushed() if id(own) in self._given_up] if self._given_up else []

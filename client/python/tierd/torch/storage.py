@@ -202,6 +202,10 @@ class Unit:
         with compat.without_torch_function():
             return sum(parameter.requires_grad for parameter in self.parameters)
 
+    def leases(self) -> int:
+        """How many this rank has on the unit, ours and those of views that others keep."""
+        return self.membership.core.leases(self.index)
+
     def name_of(self, tensor: int) -> str:
         return self.names[tensor]
 
