@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import warnings
 from functools import cache
 
 import pytest
@@ -165,6 +166,22 @@ def test_a_pass_that_was_left_is_not_gone_on_with() -> None:
                 break
     assert seen == [[0, 1], [0, 1, 2, 3, 4]]
     tierd.torch.close(model)
+
+
+def test_a_scheduler_of_a_training_that_goes_on_at_its_first_step_warns_of_nothing() -> None:
+    rates = []
+    for _ in range(2):
+        model, optimizer = small("first")
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for batch in tierd.torch.resumable(DataLoader(Counting()), scheduler):
+                model(batch).sum().backward()
+                optimizer.step()
+                rates.append(optimizer.param_groups[0]["lr"])
+                break
+        tierd.torch.close(model)
+    assert rates == pytest.approx([0.01, 0.001])
 
 
 def test_micro_batches_that_no_step_took_are_handed_out_once() -> None:

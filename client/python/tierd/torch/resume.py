@@ -203,6 +203,9 @@ class Position:
         self._job.freeze(kept["frozen"])
         for item, state in zip(self._objects, kept["objects"], strict=True):
             item.load_state_dict(state)
+        for optimizer in self._job.optimizers:
+            # Else torch warns of a scheduler that comes before its optimizer, whose step another process has taken.
+            optimizer._opt_called = True  # type: ignore[attr-defined]
         for scheduler, steps in zip(self._schedulers(), kept.get("steps_after", ()), strict=False):
             for _ in range(steps):
                 scheduler.step()
