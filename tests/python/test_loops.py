@@ -229,3 +229,39 @@ def test_a_step_within_backward_is_refused(both: list[tuple[Model, torch.optim.O
             optimizer.zero_grad()
         hook.remove()
         step(model, optimizer)
+
+
+# ---- Errors in the middle
+
+
+def in_forward(model: Model, error: BaseException) -> torch.utils.hooks.RemovableHandle:
+    def fails(*arguments: object) -> None:
+        raise error
+
+    return model.blocks[1].register_forward_pre_hook(fails)
+
+
+def in_backward(model: Model, error: BaseException) -> torch.utils.hooks.RemovableHandle:
+    def fails(gradient: Tensor) -> None:
+        raise error
+
+    handle: torch.utils.hooks.RemovableHandle = model.head.weight.register_hook(fails)
+    return handle
+
+
+@pytest.mark.parametrize("where", [in_forward, in_backward])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError()], ids=["interrupt", "error"])
+def test_training_goes_on_after_an_error_in_the_middle(
+    both: list[tuple[Model, torch.optim.Optimizer]],
+    where: Callable[[Model, BaseException], torch.utils.hooks.RemovableHandle],
+    error: BaseException,
+) -> None:
+    for model, optimizer in both:
+        step(model, optimizer)
+        model(1).backward()
+        hook = where(model, error)
+        with pytest.raises(type(error)):
+            model(1).backward()
+        hook.remove()
+        optimizer.zero_grad()
+        step(model, optimizer, 1)

@@ -101,6 +101,8 @@ class Hooks:
 
     def _beginning_of(self, model: nn.Module) -> Callable[[nn.Module, Any], None]:
         def begins(called: nn.Module, arguments: Any) -> None:
+            if called is model:
+                self._leave_interrupted()
             if called is model and model.training is not self._is_training:
                 self._is_training = model.training
                 self._membership.phase("train" if model.training else "eval")
@@ -136,6 +138,15 @@ class Hooks:
             self._watch(units, output)
         for unit in units:
             unit.leave()
+
+    def _leave_interrupted(self) -> None:
+        """Ends forwards that were left by what is no Exception, as Ctrl-C: torch calls no hook then."""
+        while self._thread.entered:
+            units, has_pushed = self._thread.entered.pop()
+            if has_pushed:
+                compat.pop_saved_tensor_hooks()
+            for unit in units:
+                unit.leave()
 
     def _save_places(self) -> bool:
         """Has tensors saved through our hooks, before those that are there. False: they are already."""
@@ -268,13 +279,14 @@ class Hooks:
                 gradients.push()
 
     def begin_step(self) -> bool:
-        """Gives up what a failed backward has left. Whether anything was pushed since the last step."""
+        """Gives up what a forward or backward that has failed has left. Whether anything was pushed since the last step."""
         if compat.graph_task() != -1:
             raise Error(
                 errno.EBUSY,
                 "step() or zero_grad() is called within backward(), as by a hook of a parameter: a step of tierd is one of all "
                 "parameters, so call it when backward() has ended",
             )
+        self._leave_interrupted()
         if self._thread.backward is not None:
             self._abandon()
         return any(unit.pushes for unit in self._gradients)
