@@ -32,7 +32,7 @@ class _Single:
                 # Without it modules as peft's give that of one that they have.
                 vars(self)["__deepcopy__"] = None
             try:
-                made = copy.deepcopy(self, memo)
+                made = _plain_copy(self, memo)
             finally:
                 vars(self).update(own)
             vars(made).pop("__deepcopy__", None)
@@ -56,6 +56,17 @@ class _Single:
         if (module := self._module()) is not None:
             vars(module).pop("__deepcopy__", None)
             vars(module).pop("__reduce_ex__", None)
+
+
+def _plain_copy(module: nn.Module, memo: dict[int, Any]) -> nn.Module:
+    """As copy.deepcopy() of a module without a method of its own. That would ask the module for it, and some, as those of
+    peft, answer with what a module inside of them has."""
+    kind: Any = type(module)
+    if hasattr(kind, "__deepcopy__"):
+        made: nn.Module = kind.__deepcopy__(module, memo)
+    else:
+        made = copy._reconstruct(module, memo, *kind.__reduce_ex__(module, 4))  # type: ignore[attr-defined]
+    return made
 
 
 def keep_single(modules: Iterable[nn.Module], job: str, hooks: set[int]) -> list[Handle]:
