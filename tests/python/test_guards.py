@@ -232,3 +232,9 @@ def test_a_parameter_that_is_new_is_refused(model: Model) -> None:
     model.linear(0).weight = model.linear(0).weight
     model.dropout = nn.Dropout()
     train(model)
+
+
+def test_weights_that_are_tied_late_are_refused(model: Model) -> None:
+    with pytest.raises(tierd.Error, match=r"blocks\.0\.0\.weight would become blocks\.1\.0\.weight after"):
+        model.linear(0).weight = model.linear(1).weight
+    train(model)

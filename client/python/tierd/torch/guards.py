@@ -37,8 +37,17 @@ def guard(model: nn.Module) -> list[Handle]:
     modules: weakref.WeakSet[nn.Module] = weakref.WeakSet(model.modules())
 
     def registers_parameter(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
-        if parameter is not None and module in modules and place_of(parameter) is None:
+        if parameter is None or module not in modules:
+            return
+        own = module._parameters.get(name)
+        if (place := place_of(parameter)) is None:
             raise _is_late(name, module)
+        if own is not None and own is not parameter and (before := place_of(own)) is not None:
+            raise Error(
+                errno.ENOTSUP,
+                f"{before[0].name_of(before[1])} would become {place[0].name_of(place[1])} after tierd.initialize(), and the job "
+                "would go on with both: tie weights before initialize()",
+            )
 
     def registers_module(module: nn.Module, name: str, child: nn.Module | None) -> None:
         if child is not None and module in modules:
