@@ -160,6 +160,7 @@ static int new_job(struct plan_request *request)
 {
 	bool is_gpt = request->gpt.layers > 0;
 	Tierd__Wire__JobOpen *job = request->job = malloc(sizeof(*job));
+	size_t count;
 
 	if (!job)
 		return -ENOMEM;
@@ -168,7 +169,8 @@ static int new_job(struct plan_request *request)
 	job->world_size = 1;
 	job->blob_bytes = is_gpt ? GPT_BLOB_BYTES : 0;
 	job->pushed_once = is_gpt && request->micro_batches <= 1;
-	return job->name ? add_groups(job, is_gpt ? 2 : count_groups(request->rows.requests[0])) : -ENOMEM;
+	count = is_gpt ? 2 : count_groups(request->rows.requests[0]);
+	return job->name ? add_groups(job, request->groups > count ? request->groups : count) : -ENOMEM;
 }
 
 static void set_optimizer(Tierd__Wire__JobOpen *job, const struct plan_optimizer *optimizer)

@@ -123,6 +123,11 @@ static int set_gradient_buffers(struct plan_request *request, const char *value)
 	return set_small(&request->gradient_buffers, value, WIRE_MAX_GRADIENT_BUFFERS);
 }
 
+static int set_groups(struct plan_request *request, const char *value)
+{
+	return set_small(&request->groups, value, WIRE_MAX_GROUPS);
+}
+
 static int set_gradient_bytes(struct plan_request *request, const char *value)
 {
 	int r = plan_parse_bytes(value, &request->gradient_bytes);
@@ -212,6 +217,7 @@ static const struct plan_flag {
 	{ "gradient-buffers", set_gradient_buffers, "a number from 1 to 64" },
 	{ "gradient-bytes", set_gradient_bytes, SIZE_HELP },
 	{ "gradients", set_gradients, "host or nvme" },
+	{ "groups", set_groups, "a number from 1 to 1024" },
 	{ "frozen", set_frozen, SIZE_HELP },
 	{ "blobs", set_blobs, SIZE_HELP },
 	{ "durability", set_durability, "step, none, or seconds from 1 to 86400" },

@@ -13,10 +13,10 @@ struct plan_request {
 	const char *like, *file, *units;
 
 	/* What flags say of the job; it is what the model's source says, or usual, where they say nothing. */
-	unsigned world_size, local_ranks, micro_batches, gradient_buffers; /* 0: nothing */
-	int stage, snapshots;						   /* -1: nothing */
-	uint32_t durability, gradients;					   /* enum wire_placement */
-	const struct plan_optimizer *optimizer;				   /* NULL: nothing */
+	unsigned world_size, local_ranks, micro_batches, gradient_buffers, groups; /* 0: nothing */
+	int stage, snapshots;							   /* -1: nothing */
+	uint32_t durability, gradients;						   /* enum wire_placement */
+	const struct plan_optimizer *optimizer;					   /* NULL: nothing */
 	int moments; /* enum plan_moments; -1: nothing */
 	bool has_format, is_pushed_once;
 	uint64_t blob_bytes, gradient_bytes; /* gradient_bytes 0: nothing */

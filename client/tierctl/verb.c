@@ -146,6 +146,7 @@ static const struct verb_flag plan_flags[] = {
 	{ "gradient-buffers", "N", "of each rank (2)" },
 	{ "gradient-bytes", "SIZE",
 	  "of each rank's room for gradients, in the place of buffers of fixed sizes" },
+	{ "groups", "N", "of parameters, of --units (as many as its tensors are in)" },
 	{ "frozen", "SIZE", "of tensors that are not trained, beside --parameters (0)" },
 	{ "blobs", "SIZE", "room for what trainers keep beside the state (none)" },
 	{ "largest-unit", "N", "elements of the largest layer of --parameters (a 32nd to a half)" },

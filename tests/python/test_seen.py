@@ -52,6 +52,12 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.1)
 
 
+def grouped(model: nn.Module) -> torch.optim.Optimizer:
+    """With groups that have nothing, as trainers make them."""
+    groups: list[dict[str, Any]] = [{"params": list(model.parameters())}, *({"params": []} for _ in range(1000))]
+    return torch.optim.AdamW(groups, lr=0.5)
+
+
 def momentum(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
@@ -89,6 +95,7 @@ HOST: dict[str, Any] = {"parameter_placement": _core.PLACE_HOST, "optimizer_plac
         (1, adamw, HOST | {"gradient_buffers": 2}),
         (0, sgd, HOST | {"durability": _core.DURABILITY_NONE}),
         (3, adamw, HOST | {"pushed_once": True}),
+        (3, grouped, HOST),
         (3, adamw, {"parameter_placement": _core.PLACE_AUTO, "optimizer_placement": _core.PLACE_AUTO}),
     ],
 )

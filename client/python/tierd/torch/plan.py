@@ -143,6 +143,8 @@ def _job_flags(opening: Opening) -> dict[str, Any]:
         "optimizer": "momentum" if kind == _core.SGD and has_momentum else _OPTIMIZERS[kind],
         "blobs": options["blob_bytes"],
     }
+    if kind != _core.NONE:
+        flags["groups"] = len(opening.groups.to_open())
     for name in ("gradient_buffers", "gradient_bytes"):
         if options.get(name):
             flags[name.replace("_", "-")] = options[name]
