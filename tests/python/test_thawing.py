@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import nn
 
 import tierd.torch
 from compare import assert_same_bits
+from conftest import TIERCTL
 from tierd import Error
 from training import end, initialize, job_name
 
@@ -281,3 +283,34 @@ def test_a_script_that_goes_on_has_what_was_thawed_and_the_groups_that_were_adde
     model = thawing(job, 4)
     assert_same_bits(model.state_dict(), expected)
     end(model, job)
+
+
+def rolled_back(job: str, to: int | None) -> dict[str, torch.Tensor]:
+    """What comes of two passes, of which the second trains a block more; in it the job goes back to a step of the first."""
+    model = make()
+    optimizer: Optimizer = momentum(model.parameters())
+    initialize(model, optimizer, job, snapshots=1)
+    data = [torch.full((4, 8), float(i)) for i in range(3)]
+    done = 0
+    for number in range(2):
+        model.get_submodule("0").requires_grad_(number == 1)
+        for batch in tierd.torch.resumable(data):
+            model(batch).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            done += 1
+            tierd.torch.job_of(model).finish()
+            if done == to:
+                subprocess.run([TIERCTL, "snapshot", job, "there"], check=True, capture_output=True)
+            if done == 4 and to is not None:
+                subprocess.run([TIERCTL, "rollback", "--yes", "--force", job, "there"], check=True, capture_output=True)
+    # What was done again, and the iteration that came to nothing.
+    assert done == 6 + (0 if to is None else 4 - to + 1)
+    values = {name: value.clone() for name, value in model.state_dict().items()}
+    end(model, job)
+    return values
+
+
+def test_a_job_that_goes_back_to_an_earlier_pass_trains_what_was_trained_in_each(job: str) -> None:
+    expected = rolled_back(job, None)
+    assert_same_bits(rolled_back(job, 2), expected)
