@@ -494,6 +494,31 @@ def test_a_loop_of_accelerate_trains_on_several_ranks_and_goes_on_after_a_kill(t
         compare.assert_same_bits(our, killed)
 
 
+def test_accelerate_saves_and_loads_values_and_moments(tmp_path: Path, job: str) -> None:
+    torch.manual_seed(0)
+    model: torch.nn.Module = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16))
+    optimizer: Any = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    accelerator = accelerate.Accelerator(cpu=True)
+    model, optimizer = tierd.torch.initialize(model, optimizer, job=job)
+    model = accelerator.prepare_model(model, device_placement=False, evaluation_mode=True)
+    optimizer = accelerator.prepare(optimizer, device_placement=[False])
+
+    def train() -> dict[str, torch.Tensor]:
+        for _ in range(2):
+            accelerator.backward(model(torch.linspace(-1, 1, 32).view(4, 8)).square().sum())
+            optimizer.step()
+            optimizer.zero_grad()
+        values: dict[str, torch.Tensor] = model.state_dict()
+        return values
+
+    saved = train()
+    accelerator.save_state(str(tmp_path / "state"))
+    later = train()
+    accelerator.load_state(str(tmp_path / "state"))
+    compare.assert_same_bits(model, saved)
+    compare.assert_same_bits(train(), later)
+
+
 def test_accelerate_prepares_no_scheduler_and_nothing_before_it_is_on_tierd(job: str) -> None:
     model = torch.nn.Linear(2, 2)
     optimizer = torch.optim.AdamW(model.parameters())

@@ -24,7 +24,8 @@ from tierd.transformers.progress import MARKER, Progress, WentBack
 
 # Arguments of transformers that have no meaning here, and what to do instead.
 _REFUSED = {
-    "load_best_model_at_end": "parameters of a job cannot be written yet: the best checkpoint is in its folder",
+    "load_best_model_at_end": "a job goes on from the values of its last step, and the best ones would be in their place: "
+    "leave it out, say metric_for_best_model=, and load trainer.state.best_model_checkpoint by from_pretrained()",
     "auto_find_batch_size": "steps that were taken stay taken: choose per_device_train_batch_size",
     "bf16_full_eval": "the job has one format of each parameter: leave it out",
     "fp16_full_eval": "the job has one format of each parameter: leave it out",
