@@ -251,6 +251,11 @@ bool durable_is_behind(const struct job *job)
 	       (!durable->has_commit || durable->committed < job->step);
 }
 
+bool durable_is_owed(const struct job *job)
+{
+	return durable_is_behind(job) && !job->durable->has_commit && !job->is_dropped;
+}
+
 bool durable_has_step(const struct job *job, uint64_t *ret_step)
 {
 	if (!job->durable || !job->durable->has_commit)

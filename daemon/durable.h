@@ -59,6 +59,9 @@ void durable_answer(struct member *member, struct pending *pending);
 /* Somebody waits for that. */
 void durable_hurry_step(struct pending *pending, const Tierd__Wire__StepHurry *hurry);
 
+/* Nothing of the job is on the devices yet, and will be: a daemon that dies now has never had it. */
+bool durable_is_owed(const struct job *job);
+
 /* The job's state is on the devices as of this step; false: nothing of it is. */
 bool durable_has_step(const struct job *job, uint64_t *ret_step);
 /* And will be when tierd has ended: not of files that have been removed meanwhile. */

@@ -55,14 +55,16 @@ static void hurry_steps(struct member *member)
 	durable_hurry(member->job);
 }
 
-/* In good order it leaves when its steps have been answered, and are durable; from a turn of the loop of its
- * own, since whoever answers them still looks at the members. */
+/* In good order it leaves when its steps have been answered, and are durable, or the job is that without any;
+ * from a turn of the loop of its own, since whoever answers them still looks at the members. */
 void leave_job(struct pending *pending, const Tierd__Wire__JobLeave *leave)
 {
 	struct member *member = pending->member;
 
+	bool has_all = !member_has_steps(member) && !durable_is_owed(member->job);
+
 	/* A step that it has not finished does not end any more. */
-	if (leave->at_once || !member_has_steps(member) || reduced_is_owed(member)) {
+	if (leave->at_once || has_all || reduced_is_owed(member)) {
 		leave_now(pending, leave->at_once);
 	} else if (member->leaving) {
 		pending_error(pending, -EBUSY, "this rank is closing the job already");

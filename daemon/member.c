@@ -12,6 +12,7 @@
 #include "daemon/budget.h"
 #include "daemon/disposal.h"
 #include "daemon/cache.h"
+#include "daemon/durable.h"
 #include "daemon/gradient_buffers.h"
 #include "daemon/job.h"
 #include "daemon/rates.h"
@@ -321,7 +322,7 @@ bool member_has_steps(const struct member *member)
 
 void member_step_over(struct member *member)
 {
-	if (member->leaving && !member_has_steps(member))
+	if (member->leaving && !member_has_steps(member) && !durable_is_owed(member->job))
 		event_active(member->leaving->timer, EV_TIMEOUT, 0);
 }
 

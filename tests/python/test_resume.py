@@ -18,6 +18,7 @@ import resumed
 import tierd.torch
 from conftest import Daemon
 from forked import Child, start_ranks
+from tierd import _core
 
 pytestmark = pytest.mark.usefixtures("daemon")
 
@@ -140,6 +141,19 @@ def small(job: str) -> tuple[nn.Module, torch.optim.Optimizer]:
     model = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     return tierd.torch.initialize(model, optimizer, job=job)
+
+
+def test_a_job_that_is_closed_before_any_step_outlives_its_daemon(daemon: Daemon) -> None:
+    model, _ = small("closed")
+    values = model.state_dict()
+    tierd.torch.close(model)
+    daemon.kill()
+    daemon.start()
+    again = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(again.parameters(), lr=0.01)
+    tierd.torch.initialize(again, optimizer, job="closed", mode=_core.RESUME)
+    assert all(torch.equal(value, values[name]) for name, value in again.state_dict().items())
+    tierd.torch.close(again)
 
 
 def test_each_pass_reads_its_data_once() -> None:
