@@ -107,7 +107,7 @@ def add_state_dict_hook(
     return handle
 
 
-def add_state_dict_pre_hook(module: torch.nn.Module, hook: Callable[..., None]) -> torch.utils.hooks.RemovableHandle:
+def add_state_dict_pre_hook(module: torch.nn.Module, hook: Callable[..., object]) -> torch.utils.hooks.RemovableHandle:
     """Has the hook called with the module before its state_dict is made. Public since 2.0, without types."""
     handle: torch.utils.hooks.RemovableHandle = module.register_state_dict_pre_hook(hook)
     return handle

@@ -17,7 +17,13 @@ from tierd.torch.guards import Handle
 # What a module on tierd has of its own, beside its class.
 _OWN = ("__deepcopy__", "__reduce_ex__", "_apply", "load_state_dict")
 # Where it has hooks of ours.
-_HOOKS = ("_forward_hooks", "_forward_hooks_always_called", "_forward_pre_hooks", "_state_dict_hooks")
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+)
 
 
 class _Single:
@@ -28,14 +34,10 @@ class _Single:
 
         def deepcopy(self: nn.Module, memo: dict[int, Any]) -> nn.Module:
             own = {name: vars(self).pop(name) for name in _OWN if name in vars(self)}
-            if not hasattr(type(self), "__deepcopy__"):
-                # Without it modules as peft's give that of one that they have.
-                vars(self)["__deepcopy__"] = None
             try:
                 made = _plain_copy(self, memo)
             finally:
                 vars(self).update(own)
-            vars(made).pop("__deepcopy__", None)
             for name in _HOOKS:
                 for number in hooks & vars(made)[name].keys():
                     del vars(made)[name][number]

@@ -9,7 +9,7 @@ import functools
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -123,8 +123,10 @@ class TorchJob:
         for module, units in by_module.values():
             self._hooks.add(module, units)
         copying = copy_state_dicts(self.model.modules())
+        # The values of a step that has failed are those before it, and nobody may take them for the step's.
+        copying.append(compat.add_state_dict_pre_hook(self.model, lambda *_: self.finish()))
         hooks = self._hooks.numbers() | {handle.id for handle in copying}
-        self._handles += [*copying, compat.add_state_dict_pre_hook(self.model, self._finishing())]
+        self._handles += copying
         self._handles += [*guard(self.model), *keep_single(self.model.modules(), self.name, hooks)]
         install_loading(self)
 
@@ -309,16 +311,6 @@ class TorchJob:
             raise
         step.norm = None if result is None else result["gradient_norm"]
         return result
-
-    def _finishing(self) -> Callable[..., None]:
-        """A hook before the model's state_dict(), and not that of copies, which have it, too: the values of a step that has
-        failed are those before it, and nobody may take them for the step's."""
-
-        def finish(called: nn.Module, *arguments: Any) -> None:
-            if called is self.model:
-                self.finish()
-
-        return finish
 
     def trained(self) -> Iterator[tuple[Unit, int]]:
         """The places of all parameters that are trained."""
