@@ -73,7 +73,7 @@ class Strategy(DDPStrategy):
         return self._job
 
     @property
-    def _trainer(self) -> pl.Trainer:
+    def _trainer(self) -> Any:  # a pl.Trainer, not all of whose attributes have types
         assert self.lightning_module is not None
         return self.lightning_module.trainer
 
@@ -115,7 +115,7 @@ class Strategy(DDPStrategy):
         tierd.torch.initialize(module, self.optimizers, job=self.job_name, **options)
         self._job = tierd.torch.job_of(module)
 
-    def _come_back(self, trainer: pl.Trainer) -> None:
+    def _come_back(self, trainer: Any) -> None:
         self._kept, self._begun, self._is_repeating = self.job.kept.state.get(KEY), None, False
         step = self.job.core.state()["step"]
         if self._kept is None and step > 0:
@@ -136,10 +136,10 @@ class Strategy(DDPStrategy):
                 callback.load_state_dict(copy.deepcopy(self._kept["callbacks"][callback.state_key]))
 
     @staticmethod
-    def _load_loops(trainer: pl.Trainer, kept: dict[str, Any]) -> None:
+    def _load_loops(trainer: Any, kept: dict[str, Any]) -> None:
         """Sets all counters. Lightning is not told that it restarts: it would guess from them what was done of a batch."""
         trainer.fit_loop.load_state_dict(copy.deepcopy(kept["loops"]))
-        _Loop.restarting.fset(trainer.fit_loop, False)
+        _Loop.restarting.fset(trainer.fit_loop, False)  # type: ignore[attr-defined]
 
     def process_dataloader(self, dataloader: Any) -> Any:
         """Batches for training come from where the job stands."""
