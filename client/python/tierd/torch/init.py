@@ -44,9 +44,12 @@ def init(*, scratch: str | None = None, values: bool = True) -> Iterator[None]:
             yield
         return
     files = Scratch(scratch)
-    with _registering(lambda module, name, parameter: files.take(parameter)), _Building(files):
-        yield
-    large = files.finish()
+    try:
+        with _registering(lambda module, name, parameter: files.take(parameter)), _Building(files):
+            yield
+        large = files.finish()
+    finally:
+        files.close()
     if from_environment()[0] != 0:
         for parameter in large:
             to_meta(parameter)

@@ -144,7 +144,7 @@ def _job_flags(opening: Opening) -> dict[str, Any]:
         "blobs": options["blob_bytes"],
     }
     if kind != _core.NONE:
-        flags["groups"] = len(opening.groups.to_open())
+        flags["groups"] = max(1, len(opening.groups.to_open()))
     for name in ("gradient_buffers", "gradient_bytes"):
         if options.get(name):
             flags[name.replace("_", "-")] = options[name]

@@ -135,12 +135,15 @@ class Scratch:
                 self._move(parameter)
         for address, storage in self._recent.items():
             self._leave(address, storage)
-        self._filler.shutdown()
-        moved = [parameter for there in self._moved if (parameter := there()) is not None]
+        return [parameter for there in self._moved if (parameter := there()) is not None]
+
+    def close(self) -> None:
+        """What was made lives as long as its parameters, and nothing else of it does."""
+        self._filler.shutdown(cancel_futures=True)
         self._recent.clear()
+        self._filling.clear()
         self._waiting.clear()
         self._moved.clear()
-        return moved
 
 
 def is_scratch(tensor: torch.Tensor) -> bool:
