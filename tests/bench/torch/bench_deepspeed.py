@@ -4,7 +4,6 @@ TIERD_BENCH_PYTHON names, and does what peer.py says."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from support import SHAPES, Daemon, count_of, daemon, gpt2, wait_for_last_step, write_results
+from support import SHAPES, Daemon, count_of, daemon, gpt2, make_parser, wait_for_last_step, write_results
 
 import tierd.torch
 from tierd import _core
@@ -68,11 +67,7 @@ class Peer:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("tierd")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("names", nargs="*")
+    parser = make_parser()
     arguments = parser.parse_intermixed_args()
     wanted = [name for name in MOMENTS if not arguments.names or name in arguments.names]
     results: list[dict[str, Any]] = []

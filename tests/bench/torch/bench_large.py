@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 import transformers
-from support import MIB, Daemon, daemon, write_results
+from support import MIB, Daemon, daemon, make_parser, write_results
 
 import tierd.torch
 
@@ -29,12 +29,8 @@ NVME = {True: 256 * MIB, False: 30 << 30}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("tierd")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--quick", action="store_true")
+    parser = make_parser()
     parser.add_argument("--train", help=argparse.SUPPRESS)
-    parser.add_argument("names", nargs="*")
     arguments = parser.parse_intermixed_args()
     if arguments.train:
         train(arguments.train, arguments.quick)

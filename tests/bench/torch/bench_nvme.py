@@ -3,15 +3,23 @@
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
-from support import Daemon, Fio, count_of, daemon, fio_is_installed, gpt2, wait_for_last_step, write_results
+from support import (
+    Daemon,
+    Fio,
+    count_of,
+    daemon,
+    fio_is_installed,
+    gpt2,
+    make_parser,
+    wait_for_last_step,
+    write_results,
+)
 from torch import nn
 
 import tierd.torch
@@ -25,11 +33,7 @@ LEAST_BUDGET = 64 << 20  # of the small model
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("tierd")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("names", nargs="*")
+    parser = make_parser()
     arguments = parser.parse_intermixed_args()
     results: list[dict[str, Any]] = []
     if not fio_is_installed():

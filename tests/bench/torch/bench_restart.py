@@ -9,11 +9,10 @@ import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
-from support import Daemon, daemon, gpt2, write_results
+from support import Daemon, daemon, gpt2, make_parser, write_results
 
 import tierd.torch
 
@@ -23,13 +22,9 @@ KILLS = 5
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("tierd")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--quick", action="store_true")
+    parser = make_parser()
     parser.add_argument("--train", help=argparse.SUPPRESS)
     parser.add_argument("--again", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("names", nargs="*")
     arguments = parser.parse_intermixed_args()
     if arguments.train:
         train(arguments.train, arguments.quick, arguments.again)

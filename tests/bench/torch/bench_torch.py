@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
-from support import daemon, gpt2, write_results
+from support import daemon, gpt2, make_parser, write_results
 from torch import nn
 
 import tierd.torch
@@ -25,11 +23,7 @@ LIMITS = {"torch_step_ratio": 1.10, "torch_call_us": 25.0, "torch_reader_ratio":
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("tierd")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("names", nargs="*")
+    parser = make_parser()
     arguments = parser.parse_intermixed_args()
     measures = {"torch_step_ratio": step_ratio, "torch_call_us": call_us, "torch_reader_ratio": reader_ratio}
     wanted = [name for name in measures if not arguments.names or name in arguments.names]

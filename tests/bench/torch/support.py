@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -116,6 +117,16 @@ class Fio:
         [job] = json.loads(done.stdout)["jobs"]
         rate: float = job["read"]["bw_bytes"] + job["write"]["bw_bytes"]
         return rate
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Of what run_bench gives each of them: its program, a file for results, and the names of those that are wanted."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tierd")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("names", nargs="*")
+    return parser
 
 
 def write_results(path: Path | None, results: list[dict[str, Any]]) -> None:

@@ -24,6 +24,7 @@ import tierd.torch
 from tierd._core import Error
 from tierd.daemon import find_or_start
 from tierd.lightning.loader import Loader
+from tierd.torch.groups import options_of
 from tierd.torch.job import TorchJob, open_jobs
 
 # The key of tierd.state, and of checkpoint files, which have the job and its step under it.
@@ -169,9 +170,7 @@ class Strategy(DDPStrategy):
         return {
             "loops": copy.deepcopy(trainer.fit_loop.state_dict()),
             "place": {"start": loader.start, "done": trainer.fit_loop.epoch_loop.batch_progress.current.completed},
-            "groups": [
-                {key: value for key, value in group.items() if key != "params"} for group in self.job.param_groups
-            ],
+            "groups": [options_of(group) for group in self.job.param_groups],
             "schedulers": [config.scheduler.state_dict() for config in self.lr_scheduler_configs],
             # of earlier validations, which schedulers may look at
             "metrics": {key: value.detach().clone() for key, value in trainer.callback_metrics.items()},

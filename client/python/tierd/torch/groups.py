@@ -20,6 +20,11 @@ Optimizer = torch.optim.Optimizer
 Group = dict[str, Any]
 
 
+def options_of(group: Group) -> dict[str, Any]:
+    """What a group has beside its parameters."""
+    return {key: value for key, value in group.items() if key != "params"}
+
+
 class Groups:
     """Of one job. late: what is in no group yet. is_local: the optimizers run in the trainer, where their groups are."""
 

@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from tierd._core import Error
 from tierd.torch.arguments import wrong_type
+from tierd.torch.groups import options_of
 from tierd.torch.kept import pack, random_states, set_random_states, unpack
 
 if TYPE_CHECKING:
@@ -162,10 +163,7 @@ class Position:
 
     def _options(self, state_of: Callable[[Stateful], dict[str, Any]]) -> dict[str, Any]:
         return {
-            "groups": [
-                [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
-                for optimizer in self._job.optimizers
-            ],
+            "groups": [[options_of(group) for group in optimizer.param_groups] for optimizer in self._job.optimizers],
             "frozen": self._job.frozen(),
             "objects": [state_of(item) for item in self._objects],
         }

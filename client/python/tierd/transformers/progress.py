@@ -20,6 +20,7 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from tierd._core import Error
+from tierd.torch.groups import options_of
 from tierd.torch.kept import pack, random_states, set_random_states, unpack
 
 if TYPE_CHECKING:
@@ -113,10 +114,7 @@ class Progress(TrainerCallback):
         self._begun = {
             "state": json.dumps(dataclasses.asdict(dataclasses.replace(state, log_history=[]))),
             "logged": len(state.log_history),
-            "groups": [
-                {key: value for key, value in group.items() if key != "params"}
-                for group in trainer.optimizer.param_groups
-            ],
+            "groups": [options_of(group) for group in trainer.optimizer.param_groups],
             "frozen": trainer.job.frozen(),
             "scheduler": trainer.lr_scheduler.state_dict(),
             "callbacks": [(type(item).__name__, item.state()["attributes"]) for item in self._exportable()],
