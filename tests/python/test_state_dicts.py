@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,8 +18,9 @@ from torch.optim import Optimizer
 import tierd
 import tierd.torch
 from compare import assert_close, assert_same_bits
-from conftest import Daemon
+from conftest import TIERCTL, Daemon
 from tierd.torch import state_dicts
+from tierd.torch.membership import Standing
 from training import MakeOptimizer, end, initialize, job_name
 
 
@@ -109,6 +111,64 @@ def test_names_of_a_tied_weight_share_its_copy(start: Start) -> None:
     assert state["embedding.weight"] is not model.embedding.weight
     assert state["embedding.weight"].data_ptr() == state["head.weight"].data_ptr()
     assert model.state_dict()["head.weight"].data_ptr() != state["head.weight"].data_ptr()
+
+
+def test_a_state_dict_gathers_each_unit_once(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = start()
+    membership = tierd.torch.job_of(model).membership
+    gathered: list[str] = []
+    gather = membership.capsules
+
+    def count(unit: int, name: str) -> Any:
+        gathered.append(name)
+        return gather(unit, name)
+
+    monkeypatch.setattr(membership, "capsules", count)
+    model.state_dict()
+    assert sorted(gathered) == sorted(unit.name for unit in tierd.torch.job_of(model).units)
+    gathered.clear()
+    model.block.state_dict()
+    assert sorted(gathered) == ["block.0", "block.1"]
+    gathered.clear()
+    assert model.state_dict(keep_vars=True)["head.bias"] is model.head.bias
+    assert not gathered
+
+
+def test_a_state_dict_made_in_a_forward_has_copies(start: Start) -> None:
+    model, optimizer = start()
+    states: list[dict[str, Tensor]] = []
+    hook = model.block[1].register_forward_pre_hook(lambda *_: states.append(model.state_dict()))
+    before = model.state_dict()
+    train(model, optimizer, 1)
+    hook.remove()
+    assert_same_bits({**states[0], **dict(model.named_buffers())}, {**before, **dict(model.named_buffers())})
+    assert states[0]["embedding.weight"].data_ptr() == states[0]["head.weight"].data_ptr()
+    train(model, optimizer, 1)
+
+
+def test_a_state_dict_has_values_of_one_step(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, optimizer = start(1, adamw, snapshots=1)
+    train(model, optimizer, 1)
+    job = tierd.torch.job_of(model)
+    job.finish()
+    tierd.torch.snapshot("here")
+    before = dict(model.state_dict())
+    train(model, optimizer, 1)
+    job.finish()
+    monkeypatch.setattr(job.membership, "can_go_back", True)
+    copy_unit = state_dicts._Copies.of
+
+    def copy_and_go_back(self: Any, unit: Any, tensor: int) -> Tensor:
+        copied = copy_unit(self, unit, tensor)
+        if unit.is_trained and not job.membership.losses:
+            subprocess.run([TIERCTL, "rollback", "--yes", "--force", job.name, "here"], check=True, capture_output=True)
+        return copied
+
+    monkeypatch.setattr(state_dicts._Copies, "of", copy_and_go_back)
+    state = model.state_dict()
+    assert job.membership.losses == 1
+    assert_same_bits({**state, **dict(model.named_buffers())}, {**before, **dict(model.named_buffers())})
+    job.membership.standing = Standing.RUNNING
 
 
 @pytest.mark.parametrize("mistake", ["missing", "unexpected", "shape", "architecture"])

@@ -99,20 +99,6 @@ def at_end_of_backward(callback: Callable[[], None]) -> None:
     torch.autograd.Variable._execution_engine.queue_callback(callback)
 
 
-def add_state_dict_hook(
-    module: torch.nn.Module, hook: Callable[[torch.nn.Module, dict[str, Any], str, Any], None]
-) -> torch.utils.hooks.RemovableHandle:
-    """Has the hook called when the module's own entries are in a state_dict. Public under another name since 2.5."""
-    handle: torch.utils.hooks.RemovableHandle = module._register_state_dict_hook(hook)
-    return handle
-
-
-def add_state_dict_pre_hook(module: torch.nn.Module, hook: Callable[..., object]) -> torch.utils.hooks.RemovableHandle:
-    """Has the hook called with the module before its state_dict is made. Public since 2.0, without types."""
-    handle: torch.utils.hooks.RemovableHandle = module.register_state_dict_pre_hook(hook)
-    return handle
-
-
 # How many tensors share a storage, and objects of Python's that lead to it. Since 2.1.
 _use_count: Callable[[int], int] = torch._C._storage_Use_Count
 

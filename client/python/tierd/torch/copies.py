@@ -15,15 +15,9 @@ from tierd._core import Error
 from tierd.torch.guards import Handle
 
 # What a module on tierd has of its own, beside its class.
-_OWN = ("__deepcopy__", "__reduce_ex__", "_apply", "load_state_dict")
+_OWN = ("__deepcopy__", "__reduce_ex__", "_apply", "load_state_dict", "state_dict")
 # Where it has hooks of ours.
-_HOOKS = (
-    "_forward_hooks",
-    "_forward_hooks_always_called",
-    "_forward_pre_hooks",
-    "_state_dict_hooks",
-    "_state_dict_pre_hooks",
-)
+_HOOKS = ("_forward_hooks", "_forward_hooks_always_called", "_forward_pre_hooks")
 
 
 class _Single:

@@ -31,9 +31,9 @@ from tierd.torch.pages import rest
 from tierd.torch.progress import bar
 from tierd.torch.ranges import in_range
 from tierd.torch.resume import Position
-from tierd.torch.state_dicts import copy_state_dicts, install_loading, uninstall_loading
+from tierd.torch.state_dicts import install_loading, install_saving, uninstall
 from tierd.torch.step import Step
-from tierd.torch.storage import Unit, place_of
+from tierd.torch.storage import Copying, Unit, place_of
 from tierd.torch.thawing import is_frozen_for_good, is_in_no_group, refuse
 from tierd.torch.units import Plan
 
@@ -63,8 +63,9 @@ class TorchJob:
         self.membership = Membership(core)
         self.units: list[Unit] = []
         self.position = Position(self)
-        self._addresses: dict[int, tuple[Unit, int, int]] = {}
-        self._hooks = Hooks(self.membership, model, self._addresses)
+        self.addresses: dict[int, tuple[Unit, int, int]] = {}
+        self.copying = Copying()
+        self._hooks = Hooks(self.membership, model, self.addresses)
         self.membership.lost = self._lose
         self.membership.overflow_wanted = lambda found, factor: self.coming.look_for_overflow(found, factor)
         self.membership.given_up = lambda parameter: self.give_up([parameter])
@@ -96,8 +97,8 @@ class TorchJob:
         """Defines the units."""
         for plan in opening.units:
             index = self.core.define(plan.name, opening.tensors(plan))
-            unit = Unit(self.membership, index, plan, self._addresses)
-            unit.saving = self._hooks.saving
+            unit = Unit(self.membership, index, plan, self.addresses)
+            unit.saving, unit.copying = self._hooks.saving, self.copying
             self.units.append(unit)
 
     def write(self) -> None:
@@ -122,13 +123,9 @@ class TorchJob:
                 by_module.setdefault(id(module), (module, []))[1].append(unit)
         for module, units in by_module.values():
             self._hooks.add(module, units)
-        copying = copy_state_dicts(self.model.modules())
-        # The values of a step that has failed are those before it, and nobody may take them for the step's.
-        copying.append(compat.add_state_dict_pre_hook(self.model, lambda *_: self.finish()))
-        hooks = self._hooks.numbers() | {handle.id for handle in copying}
-        self._handles += copying
-        self._handles += [*guard(self.model), *keep_single(self.model.modules(), self.name, hooks)]
+        self._handles += [*guard(self.model), *keep_single(self.model.modules(), self.name, self._hooks.numbers())]
         install_loading(self)
+        install_saving(self)
 
     def _refuse(self, unit: Unit) -> None:
         """Stops gradients that nothing would come of. What is in no group and required some before is as in torch."""
@@ -181,7 +178,7 @@ class TorchJob:
         if self.membership.is_void:
             yield False
             return
-        with naming_holders(self.units, self._addresses):
+        with naming_holders(self.units, self.addresses):
             self.core.write_begin()
         try:
             yield self.rank == 0
@@ -231,7 +228,7 @@ class TorchJob:
                 "a group of the optimizer, the clipping or a GradScaler's scale is not what it was at the first gradient, as "
                 "early_updates=True promises: change them before backward(), or give early_updates=False",
             )
-        with naming_holders(self.units, self._addresses):
+        with naming_holders(self.units, self.addresses):
             ticket = in_range("step", "", lambda: self.membership.close_step(*told, self.kept.blobs()))
         self._last = None if ticket is None else (step, ticket)
 
@@ -351,7 +348,7 @@ class TorchJob:
         self.finish()
         if not self.membership.is_void:
             self._keep_first()
-            with naming_holders(self.units, self._addresses):
+            with naming_holders(self.units, self.addresses):
                 ticket = self.membership.close_step({"drop": True}, None, {})
             if self.local is not None and ticket is not None:
                 # A rank that leaves before the daemon knows that there is nothing to finish costs the step.
@@ -395,8 +392,8 @@ class TorchJob:
 
     def name_at(self, address: int) -> str | None:
         """The parameter that was last seen at this address of gathered memory, if one was."""
-        nearest = max((start for start in self._addresses if start <= address), default=0)
-        unit, tensor, _ = self._addresses.get(nearest, (None, 0, 0))
+        nearest = max((start for start in self.addresses if start <= address), default=0)
+        unit, tensor, _ = self.addresses.get(nearest, (None, 0, 0))
         if unit is None or address >= nearest + unit.parameters[tensor].nbytes:
             return None
         return unit.name_of(tensor)
@@ -431,7 +428,7 @@ class TorchJob:
         self._hooks.remove()
         for handle in (*self._handles, *self._ungrouped.values()):
             handle.remove()
-        uninstall_loading(self.model)
+        uninstall(self.model)
         self.core.discard_all()
         if self in open_jobs:
             open_jobs.remove(self)

@@ -4,62 +4,83 @@ load_state_dict(), which gives the job other values between two steps."""
 from __future__ import annotations
 
 import errno
-import threading
+import functools
 import types
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from tierd._core import Error
-from tierd.torch import compat
 from tierd.torch.compat import to_dlpack
-from tierd.torch.storage import Unit, place_of
+from tierd.torch.storage import Unit
 
 if TYPE_CHECKING:
     from tierd.torch.job import TorchJob
 
-# ---- Copies
+# ---- Saving
 
 
-class _Copies(threading.local):
-    """Of the state_dict that this thread makes: names that share a parameter share its copy, as they do in torch."""
+class _Copies:
+    """Of the parameters that one state_dict has, a unit at a time: names that share a parameter share its copy, as they do
+    in torch."""
 
-    def __init__(self) -> None:
-        self.of: weakref.ref[Any] = weakref.ref(set())
-        self.found: weakref.WeakValueDictionary[int, torch.Tensor] = weakref.WeakValueDictionary()
+    def __init__(self, module: nn.Module):
+        self._wanted = {id(parameter) for parameter in module.parameters()}
+        self._made: dict[int, torch.Tensor] = {}
 
-    def copy(self, state: Any, parameter: nn.Parameter, value: torch.Tensor) -> torch.Tensor:
-        if self.of() is not state:
-            self.found.clear()
-            # Torch makes ordered dicts. A plain one of the caller's cannot be known again: it has copies for each name.
-            with suppress(TypeError):
-                self.of = weakref.ref(state)
-        copy = self.found.get(id(parameter))
-        if copy is None:
-            copy = self.found[id(parameter)] = value.clone()
-        return copy
+    def of(self, unit: Unit, tensor: int) -> torch.Tensor:
+        parameter = unit.parameters[tensor]
+        if id(parameter) not in self._made:
+            self._wanted.add(id(parameter))
+            with unit.shown():
+                for own in unit.parameters:
+                    if id(own) in self._wanted:
+                        self._made[id(own)] = own.detach().clone()
+        return self._made[id(parameter)]
+
+    def replace_views(self, state: Any, addresses: Mapping[int, tuple[Unit, int, int]]) -> None:
+        """What was detached while its unit was shown, as in a forward, or by other means, is gathered memory still."""
+        for name, value in state.items() if isinstance(state, dict) else ():
+            if type(value) is torch.Tensor and value.layout == torch.strided:
+                unit, tensor, _ = addresses.get(value.untyped_storage().data_ptr(), (None, 0, 0))
+                if unit is not None:
+                    is_whole = value.shape == unit.parameters[tensor].shape
+                    state[name] = self.of(unit, tensor) if is_whole else value.clone()
 
 
-def copy_state_dicts(modules: Iterable[nn.Module]) -> list[torch.utils.hooks.RemovableHandle]:
-    """Has the modules' own parameters copied when a state_dict is made, each module by itself: no lease is left."""
-    copies = _Copies()
+def install_saving(job: TorchJob) -> None:
+    """Has the state_dict() of the model and of its modules copy what is the job's."""
+    owner = weakref.ref(job)
 
-    def copy(module: nn.Module, state: dict[str, Any], prefix: str, metadata: Any) -> None:
-        for name, parameter in module._parameters.items():
-            value = state.get(prefix + name)
-            if (
-                parameter is not None
-                and value is not None
-                and value is not parameter
-                and place_of(parameter) is not None
-            ):
-                state[prefix + name] = copies.copy(state, parameter, value)
+    def state_dict(self: nn.Module, *arguments: Any, **options: Any) -> Any:
+        """As of the module; its values are copies, after the last step. See docs/pytorch.md."""
+        make = functools.partial(type(self).state_dict, self, *arguments, **options)
+        there = owner()
+        # One that is made in another one's making is a part of it.
+        return make() if there is None or there.copying.copy is not None else _save(there, self, make)
 
-    return [compat.add_state_dict_hook(module, copy) for module in modules]
+    for module in job.model.modules():
+        vars(module)["state_dict"] = types.MethodType(state_dict, module)
+
+
+def _save(job: TorchJob, module: nn.Module, make: Callable[[], Any]) -> Any:
+    # The values of a step that has failed are those before it, and nobody may take them for the step's.
+    job.finish()
+    while True:
+        losses, copies = job.membership.losses, _Copies(module)
+        job.copying.copy = copies.of
+        try:
+            state = make()
+        finally:
+            job.copying.copy = None
+        copies.replace_views(state, job.addresses)
+        # Where the job has gone back meanwhile there would be values of two steps.
+        if losses == job.membership.losses:
+            return state
 
 
 # ---- Loading
@@ -81,9 +102,11 @@ def install_loading(job: TorchJob) -> None:
     job.model.load_state_dict = types.MethodType(load_state_dict, job.model)  # type: ignore[method-assign]
 
 
-def uninstall_loading(model: nn.Module) -> None:
-    """Undoes it."""
+def uninstall(model: nn.Module) -> None:
+    """Undoes both."""
     model.__dict__.pop("load_state_dict", None)
+    for module in model.modules():
+        vars(module).pop("state_dict", None)
 
 
 def _load(job: TorchJob, state_dict: Mapping[str, Any], strict: bool, assign: bool) -> Any:

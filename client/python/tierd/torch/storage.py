@@ -54,6 +54,12 @@ class Packed(NamedTuple):
     offset: int
 
 
+class Copying(threading.local):
+    """Whether a thread makes a state_dict of a job: what is detached for that is copied."""
+
+    copy: Callable[[Unit, int], torch.Tensor] | None = None
+
+
 class Unit:
     """Parameters that are gathered and released together.
 
@@ -76,6 +82,7 @@ class Unit:
         self.parameters = [entry.parameter for entry in plan.entries]
         self.version = 0
         self.saving: Callable[[], AbstractContextManager[None]] = nullcontext  # has tensors saved as places
+        self.copying = Copying()
         self._addresses = addresses
         self._uses = 0  # by forwards and functions
         self._holds = 0  # by backwards
@@ -357,6 +364,8 @@ class _Hidden(nn.Parameter):
         if function == torch.Tensor.copy_ and (place := place_of(args[0])) and place[0].incoming is not None:
             place[0].incoming[place[1]] = args[1]
             return args[0]
+        if function == torch.Tensor.detach and (place := place_of(args[0])) and (copy := place[0].copying.copy):
+            return copy(*place)
         _refuse_writing(function, args, kwargs)
         with ExitStack() as stack:
             for parameter in _all_in((args, kwargs), _Hidden):
