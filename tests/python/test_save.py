@@ -129,6 +129,17 @@ def test_a_full_disk_leaves_what_was_there(put: Any, tmp_path: Path) -> None:
     assert torch.equal(model.state_dict()["scalar"], torch.tensor(7.0))
 
 
+def test_a_step_that_has_failed_is_told_and_nothing_is_written(put: Any, tmp_path: Path) -> None:
+    model = put(Plain())
+    ((model.inward.weight * float("nan")).sum()).backward()
+    (optimizer,) = tierd.torch.job_of(model).optimizers
+    optimizer.step()
+    with pytest.raises(tierd.Error, match="a NaN or an infinity"):
+        tierd.torch.save(tmp_path / "plain.safetensors")
+    assert not list(tmp_path.iterdir())
+    tierd.torch.save(tmp_path / "plain.safetensors")
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -147,13 +147,35 @@ def test_a_loss_that_is_not_finite_is_reported_and_changes_nothing(make: MakeOpt
     initialize(model, optimizer, job)
     (loss_of(model, 0) * float("nan")).backward()
     optimizer.step()
-    with pytest.raises(tierd.Error, match="finite") as raised:
+    with pytest.raises(tierd.Error, match="a NaN or an infinity") as raised:
         tierd.torch.job_of(model).finish()
     assert raised.value.errno == errno.EDOM
     for each, steps in ((model, optimizer), (plain_model, plain_optimizer)):
         loss_of(each, 1).backward()
         steps.step()
     compare.assert_close(model, plain_model, 0.0 if make is torch.optim.RMSprop else 1e-6)
+    end(model, job)
+
+
+@pytest.mark.parametrize("make", [torch.optim.AdamW, torch.optim.RMSprop], ids=["daemons", "trainers"])
+def test_a_step_that_has_failed_is_told_by_the_next_forward(make: MakeOptimizer, job: str) -> None:
+    model = make_model()
+    optimizer = make(model.parameters(), lr=1e-2)
+    initialize(model, optimizer, job)
+    # The numbers of steps that were given up, or are forgotten, count as well.
+    loss_of(model, 0).backward()
+    optimizer.zero_grad()
+    loss_of(model, 0).backward()
+    optimizer.step()
+    for look in (lambda: loss_of(model, 1), lambda: next(model.parameters()).sum(), model.state_dict):
+        (loss_of(model, 0) * float("nan")).backward()
+        optimizer.step()
+        with pytest.raises(tierd.Error, match="a NaN or an infinity") as raised:
+            look()
+        assert raised.value.errno == errno.EDOM
+        assert tierd.torch.job_of(model).core.leases() == 0
+        # It is told once, and the job is at the step before.
+        loss_of(model, 1)
     end(model, job)
 
 

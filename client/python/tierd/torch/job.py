@@ -67,6 +67,7 @@ class TorchJob:
         self.copying = Copying()
         self._hooks = Hooks(self.membership, model, self.addresses)
         self.membership.lost = self._lose
+        self.membership.tell_failure = self.finish
         self.membership.overflow_wanted = lambda found, factor: self.coming.look_for_overflow(found, factor)
         self.membership.given_up = lambda parameter: self.give_up([parameter])
         self._handles: list[Handle] = []
@@ -297,6 +298,7 @@ class TorchJob:
     def finish(self) -> dict[str, Any] | None:
         """Waits for the last step; what it did, None if there is none. Raises what it failed with, once."""
         last, self._last = self._last, None
+        self.membership.awaited = 0
         if last is None:
             return None
         step, ticket = last
@@ -405,7 +407,7 @@ class TorchJob:
 
     def _lose(self) -> None:
         """The step that is under way, or was handed in, is lost, with what was pushed for it."""
-        self._last = None
+        self._last, self.membership.awaited = None, 0
         self._await_announcement()
         self._hooks.forget()
 

@@ -54,6 +54,8 @@ class Membership:
         self.is_in_loop = False  # that goes on from where the job stands, after an iteration that is void
         self.losses = 0  # how often the job has gone back
         self.step = 0  # at which the job was made ready last
+        self.awaited = 0  # the step that was closed last: what is trained is of it, or it has failed
+        self.tell_failure: Callable[[], object] = lambda: None  # raises what that step has failed with
         self.lost: Callable[[], None] = lambda: None  # called when what was pushed since the last step is lost
         self.is_early = False  # all gradients of a unit are pushed at once
         # Called before the first gradient of a step, once; None: nobody wants to know.
@@ -136,7 +138,10 @@ class Membership:
         def close() -> Ticket:
             for key, blob in blobs.items():
                 self.keep(key, blob)
-            return self.core.step(rates, groups)
+            coming = self.core.state()["step"] + 1
+            ticket = self.core.step(rates, groups)
+            self.awaited = coming
+            return ticket
 
         return self.attempt(close)
 

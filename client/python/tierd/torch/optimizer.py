@@ -166,7 +166,7 @@ class _Stepping(Optimizer):
         Where the optimizer runs in the trainer it does so here. Of several optimizers the last one closes the step.
 
         tierd.Error: nothing was pushed (EINVAL); memory of a trained unit is still viewed (EBUSY, all holders named);
-        the last step had gradients that are not finite (EDOM).
+        the last step had gradients that are not finite (EDOM), and no forward pass has told it.
         """
         loss = None
         if closure is not None:

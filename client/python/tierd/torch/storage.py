@@ -176,6 +176,10 @@ class Unit:
                 "model (copy.deepcopy), or use torch.compile",
             )
         version, capsules = self.membership.capsules(self.index, self.name)
+        if version < self.membership.awaited and self.is_trained:
+            del capsules  # the error would keep them, and with them a lease
+            self.membership.tell_failure()
+            return self._gather()
         with compat.without_torch_function():
             for tensor, capsule in enumerate(capsules):
                 view = self._view(from_dlpack(capsule), tensor)
