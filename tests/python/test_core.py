@@ -45,7 +45,7 @@ def at_once(*calls: Callable[[], object]) -> list[object]:
     return results
 
 
-def open_ranks(name: str, world_size: int, elements: int) -> list[_core.Job]:
+def open_ranks(name: str, world_size: int, elements: int, **more: object) -> list[_core.Job]:
     """All ranks of a job of one unit, ready."""
     jobs = []
     for rank in range(world_size):
@@ -54,6 +54,7 @@ def open_ranks(name: str, world_size: int, elements: int) -> list[_core.Job]:
             "rank": rank,
             "world_size": world_size,
             "mode": _core.REPLACE if rank == 0 else _core.EITHER,
+            **more,
         }
         jobs.append(_core.Node(reconnect_ms=PATIENCE * 1000).open_job(options))
         jobs[-1].define("unit", [{**TENSOR, "shape": (elements,)}])
@@ -122,3 +123,34 @@ def test_times_that_are_no_ints_are_refused() -> None:
     with pytest.raises(OverflowError):
         _core.Node().set_timeout(1 << 32)
     job.detach()
+
+
+def test_a_blob_that_becomes_longer_and_shorter_is_got_whole() -> None:
+    writer, reader = jobs = open_ranks("blobs", 2, 100, blob_bytes=16 << 20)
+    versions = [None, b"", bytes([1]) * (3 << 20), bytes([2]) * 10, bytes([3]) * 1000]
+    is_done = threading.Event()
+
+    def change() -> None:
+        try:
+            for step in range(200):
+                writer.blob_set("one", versions[1 + step % 4] or b"", is_shared=True)
+                for job in jobs:
+                    job.gradients(0)
+                    job.push(0)
+                for ticket in [job.step({"learning_rate": 0.0}) for job in jobs]:
+                    ticket.wait()
+        finally:
+            is_done.set()
+
+    def look() -> list[int]:
+        found: list[int] = []
+        while not is_done.is_set():
+            blob = reader.blob_get("one", is_shared=True)
+            if blob not in versions:
+                found.append(len(blob or b""))
+        return found
+
+    with no_hang():
+        assert at_once(change, look)[1] == []
+    for job in jobs:
+        job.detach()
