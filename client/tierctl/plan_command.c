@@ -220,6 +220,10 @@ static void apply_flags(const struct plan_request *request, Tierd__Wire__JobOpen
 		job->snapshots = (uint32_t)request->snapshots;
 	if (request->has_blobs)
 		job->blob_bytes = request->blob_bytes;
+	if (request->host_budget > 0)
+		job->host_budget = request->host_budget;
+	if (request->nvme_budget > 0)
+		job->nvme_budget = request->nvme_budget;
 	job->pushed_once |= request->is_pushed_once;
 	apply_limits(request, job);
 }

@@ -179,6 +179,16 @@ static int set_nvme(struct plan_request *request, const char *value)
 	return plan_parse_bytes(value, &request->nvme_bytes);
 }
 
+static int set_host_budget(struct plan_request *request, const char *value)
+{
+	return plan_parse_bytes(value, &request->host_budget);
+}
+
+static int set_nvme_budget(struct plan_request *request, const char *value)
+{
+	return plan_parse_bytes(value, &request->nvme_budget);
+}
+
 static int set_step_ms(struct plan_request *request, const char *value)
 {
 	return set_count(&request->step_ms, value, UINT32_MAX);
@@ -220,6 +230,8 @@ static const struct plan_flag {
 	{ "groups", set_groups, "a number from 1 to 1024" },
 	{ "frozen", set_frozen, SIZE_HELP },
 	{ "blobs", set_blobs, SIZE_HELP },
+	{ "host-budget", set_host_budget, SIZE_HELP },
+	{ "nvme-budget", set_nvme_budget, SIZE_HELP },
 	{ "durability", set_durability, "step, none, or seconds from 1 to 86400" },
 	{ "snapshots", set_snapshots, "a number from 0 to 14" },
 	{ "step-ms", set_step_ms, "milliseconds, 1 to 4294967295" },

@@ -19,7 +19,7 @@ struct plan_request {
 	const struct plan_optimizer *optimizer;					   /* NULL: nothing */
 	int moments; /* enum plan_moments; -1: nothing */
 	bool has_format, is_pushed_once;
-	uint64_t blob_bytes, gradient_bytes; /* gradient_bytes 0: nothing */
+	uint64_t blob_bytes, gradient_bytes, host_budget, nvme_budget; /* the last three 0: nothing */
 	bool has_blobs;
 
 	/* The machine. */

@@ -149,6 +149,8 @@ static const struct verb_flag plan_flags[] = {
 	{ "groups", "N", "of parameters, of --units (as many as its tensors are in)" },
 	{ "frozen", "SIZE", "of tensors that are not trained, beside --parameters (0)" },
 	{ "blobs", "SIZE", "room for what trainers keep beside the state (none)" },
+	{ "host-budget", "SIZE", "the most that the job may hold there (all that is free)" },
+	{ "nvme-budget", "SIZE", "in the same way" },
 	{ "largest-unit", "N", "elements of the largest layer of --parameters (a 32nd to a half)" },
 	{ "micro-batches", "G", "in a step (1)" },
 	{ "pushed-once", NULL, "each unit, in a step: one rank has nothing to sum" },

@@ -169,8 +169,11 @@ def own_budgets():
         flags = ["--stage", str(stage), *shared]
         place = plan(model, "--world-size", str(ranks), *flags)["stages"][0]["placements"][-1]
         for more, accepted in (0, True), (-PAGE, False):
-            expect(accepted, "the job's host_budget", model, "--ranks", str(ranks), *flags,
-                   "--host-budget", str(place["least"]["host_bytes"] + more))
+            budget = ["--host-budget", str(place["least"]["host_bytes"] + more)]
+            own = plan(model, "--world-size", str(ranks), *flags, *budget)["stages"][0]["placements"][-1]
+            assert own["least"] == place["least"], (own, place)
+            assert own["fits"] == accepted, own
+            expect(accepted, own.get("refusal", "the job's host_budget"), model, "--ranks", str(ranks), *flags, *budget)
             if accepted:
                 drop("gpt")
 
