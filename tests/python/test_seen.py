@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -83,6 +84,7 @@ def found(job: str) -> dict[str, Any]:
     return next(there for there in json.loads(said) if there["name"] == job)
 
 
+AUTO: dict[str, Any] = {"parameter_placement": _core.PLACE_AUTO, "optimizer_placement": _core.PLACE_AUTO}
 HOST: dict[str, Any] = {"parameter_placement": _core.PLACE_HOST, "optimizer_placement": _core.PLACE_HOST}
 
 
@@ -96,7 +98,10 @@ HOST: dict[str, Any] = {"parameter_placement": _core.PLACE_HOST, "optimizer_plac
         (0, sgd, HOST | {"durability": _core.DURABILITY_NONE}),
         (3, adamw, HOST | {"pushed_once": True}),
         (3, grouped, HOST),
-        (3, adamw, {"parameter_placement": _core.PLACE_AUTO, "optimizer_placement": _core.PLACE_AUTO}),
+        (3, adamw, {"gradient_dtype": torch.float32, "random_states": False, "early_updates": True}),
+        (3, adamw, AUTO),
+        # The state has no room in it, and goes to NVMe.
+        (3, adamw, AUTO | {"host_budget": "12M"}),
     ],
 )
 def test_a_plan_is_what_the_job_then_has(name: str, stage: int, make_optimizer: Any, options: dict[str, Any]) -> None:
@@ -154,6 +159,26 @@ def test_a_plan_of_several_ranks_says_what_they_move_and_how_long_that_takes() -
     )
     assert "4 ranks of stage 3" in str(four)
     assert "which takes the disks here" in str(four)
+
+
+@pytest.mark.parametrize("budget", ["host_budget", "nvme_budget"])
+def test_a_job_does_not_fit_a_budget_of_its_own_that_its_plan_does_not_fit(name: str, budget: str) -> None:
+    model = Model()
+    optimizer = adamw(model)
+    options: dict[str, Any] = {budget: "1M"}
+    plan = tierd.plan(model, optimizer, **options)
+    assert not plan.fits
+    with pytest.raises(Error, match=re.escape(plan.refusal)) as raised:
+        training.initialize(model, optimizer, name, **options)
+    assert "It does not fit: " in raised.value.__notes__[0]
+    assert budget in plan.refusal
+
+
+def test_a_plan_leaves_the_model_as_it_is() -> None:
+    model = Model()
+    plans = [tierd.plan(model, gradient_dtype=dtype) for dtype in (None, torch.float32, None)]
+    assert plans[0].host_bytes == plans[2].host_bytes < plans[1].host_bytes
+    assert {each.grad_dtype for each in model.blocks.parameters()} == {torch.bfloat16}
 
 
 def test_a_plan_of_what_cannot_be_says_so() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,14 +16,12 @@ if TYPE_CHECKING:
     from tierd.torch.storage import Unit
 
 
-def set_gradient_dtype(parameters: Iterable[torch.nn.Parameter], dtype: torch.dtype) -> None:
-    """Has autograd make gradients of this type, and sum them in it. tierd.Error: it is not float32, or torch is too old."""
+def check_gradient_dtype(dtype: torch.dtype) -> None:
+    """tierd.Error: autograd cannot make gradients of this type: it is not float32, or torch is too old."""
     if dtype is not torch.float32:
         raise Error(errno.EINVAL, f"gradient_dtype is {dtype}: it is torch.float32, or None, which leaves it as it is")
     if not hasattr(torch.Tensor, "grad_dtype"):
         raise Error(errno.ENOTSUP, f"gradient_dtype needs Tensor.grad_dtype, which PyTorch {torch.__version__} has not")
-    for parameter in parameters:
-        parameter.grad_dtype = dtype
 
 
 def taken_from(parameter: torch.Tensor) -> torch.Tensor | None:

@@ -161,6 +161,8 @@ def initialize(
         random_states=random_states,
         early_updates=early_updates,
     )
+    for unit in opening.units:
+        unit.set_gradient_dtype()
     path = socket or find_or_start(nvme)
     if any((other.name, other.rank, other.socket) == (job, rank, path) for other in open_jobs):
         raise Error(

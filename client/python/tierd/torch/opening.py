@@ -13,7 +13,7 @@ from torch import nn
 from tierd import _core
 from tierd._core import Error
 from tierd.torch import arguments
-from tierd.torch.gradients import set_gradient_dtype
+from tierd.torch.gradients import check_gradient_dtype
 from tierd.torch.groups import Groups
 from tierd.torch.kept import Kept
 from tierd.torch.local import LocalOptimizers
@@ -105,7 +105,7 @@ def open_as(
         return id(parameter) in trained
 
     if gradient_dtype is not None:
-        set_gradient_dtype(filter(is_trained, model.parameters()), gradient_dtype)
+        check_gradient_dtype(gradient_dtype)
     local = None
     if rule.kind == _core.NONE:
         if early_updates:
@@ -127,6 +127,8 @@ def open_as(
         **options,
     }
     plans = choose(model, units, is_trained)
+    for plan in plans:
+        plan.gradient_dtype = gradient_dtype if plan.is_trained else None
     if "gradient_buffers" not in options or gradient_bytes is not None:
         given["gradient_bytes"] = room_for_gradients(plans) if gradient_bytes is None else gradient_bytes
     return Opening(plans, chosen, rule, local, kept, groups, scales_losses, early_updates, given)

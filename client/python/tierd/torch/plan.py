@@ -38,7 +38,10 @@ def plan(
     moments: str = "fp32",
     optimizer_state_bytes: int | str | None = None,
     gradient_bytes: int | str | None = None,
+    gradient_dtype: torch.dtype | None = None,
     may_thaw: bool | Iterable[str] = False,
+    random_states: bool = True,
+    early_updates: bool = False,
     micro_batches: int = 1,
     socket: str | os.PathLike[str] | None = None,
     nvme: str | None = None,
@@ -50,8 +53,9 @@ def plan(
     `initialize()` would start.
 
     Args:
-        model, optimizer, stage, units, moments, optimizer_state_bytes, gradient_bytes, may_thaw, socket, nvme, options: as
-            of `initialize()`. optimizer None: AdamW of all parameters that require gradients, if there are any.
+        model, optimizer, stage, units, moments, optimizer_state_bytes, gradient_bytes, gradient_dtype, may_thaw,
+            random_states, early_updates, socket, nvme, options: as of `initialize()`. optimizer None: AdamW of all
+            parameters that require gradients, if there are any.
         world_size: ranks, all on this node; None: what the launcher says, else 1.
         micro_batches: backward passes of a step.
 
@@ -88,7 +92,10 @@ def plan(
         moments=moments,
         optimizer_state_bytes=optimizer_state_bytes,
         gradient_bytes=gradient_bytes,
+        gradient_dtype=gradient_dtype,
         may_thaw=may_thaw,
+        random_states=random_states,
+        early_updates=early_updates,
     )
     return _plan(opening, socket or daemon.find_running(), nvme, arguments.count("micro_batches", micro_batches))
 
@@ -138,14 +145,15 @@ def _job_flags(opening: Opening) -> dict[str, Any]:
     """What initialize() opens the job with, of what changes what it takes."""
     options = opening.options
     kind = opening.rule.kind
-    has_momentum = any(group.get("momentum") for group in opening.groups.to_open())
+    groups = opening.groups.to_open()
+    has_momentum = any(group.get("momentum") for group in groups)
     flags = {
         "optimizer": "momentum" if kind == _core.SGD and has_momentum else _OPTIMIZERS[kind],
         "blobs": options["blob_bytes"],
     }
     if kind != _core.NONE:
-        flags["groups"] = max(1, len(opening.groups.to_open()))
-    for name in ("gradient_buffers", "gradient_bytes"):
+        flags["groups"] = max(1, len(groups))
+    for name in ("gradient_buffers", "gradient_bytes", "host_budget", "nvme_budget"):
         if options.get(name):
             flags[name.replace("_", "-")] = options[name]
     if opening.rule.moments != _core.MOMENTS_FP32:

@@ -38,6 +38,12 @@ class Plan:
     is_trained: bool = True
     entries: list[Entry] = field(default_factory=list)
     modules: list[nn.Module] = field(default_factory=list)
+    gradient_dtype: torch.dtype | None = None  # that autograd is to make gradients in; None: each parameter says it
+
+    def set_gradient_dtype(self) -> None:
+        """Has autograd make gradients in it, and sum them so."""
+        for entry in self.entries if self.gradient_dtype is not None else []:
+            entry.parameter.grad_dtype = self.gradient_dtype
 
     @property
     def elements(self) -> int:
@@ -47,7 +53,8 @@ class Plan:
     def has_wide_gradients(self) -> bool:
         """All of them are in float32 where autograd gives some of them so that are of narrower parameters."""
         narrow = [entry.parameter for entry in self.entries if entry.parameter.dtype in (torch.bfloat16, torch.float16)]
-        return any(getattr(parameter, "grad_dtype", None) is torch.float32 for parameter in narrow)
+        dtypes = (self.gradient_dtype or getattr(parameter, "grad_dtype", None) for parameter in narrow)
+        return torch.float32 in dtypes
 
     @property
     def gradient_bytes(self) -> int:
