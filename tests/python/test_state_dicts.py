@@ -105,6 +105,17 @@ def test_a_model_takes_other_values_between_two_steps(start: Start) -> None:
     assert not torch.equal(model.state_dict()["head.bias"], theirs.state_dict()["head.bias"])
 
 
+def test_values_that_are_loaded_have_what_is_kept_beside_them(start: Start) -> None:
+    """So that who comes back knows of them."""
+    model, optimizer = start()
+    train(model, optimizer, 1)
+    job = tierd.torch.job_of(model)
+    job.kept.state["loaded"] = True
+    model.load_state_dict(make(2)[0].state_dict())
+    job.restore()
+    assert job.kept.state == {"loaded": True}
+
+
 def test_names_of_a_tied_weight_share_its_copy(start: Start) -> None:
     model, _ = start()
     state = model.state_dict()

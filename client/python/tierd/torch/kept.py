@@ -34,7 +34,7 @@ class State(dict[str, Any]):
     """`tierd.state`: what a trainer keeps with the job: where it is in its data, best losses, states of schedulers.
 
     Values are numbers, strings, bytes, tensors, and lists, tuples and dicts of these. They count from the next
-    `optimizer.step()` on.
+    `optimizer.step()` or `model.load_state_dict()` on.
     """
 
 

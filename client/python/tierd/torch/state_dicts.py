@@ -124,8 +124,8 @@ def _load(job: TorchJob, state_dict: Mapping[str, Any], strict: bool, assign: bo
             with job.writing():
                 raise
         if not job.membership.is_void:
-            for key, blob in job.kept.buffers_blob().items():
-                job.core.blob_set(key, blob)
+            for key, blob in job.kept.blobs().items():
+                job.membership.keep(key, blob)
         with job.writing() as is_writer:
             if is_writer:
                 for unit, tensor, value in given:
