@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import runpy
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Callable
@@ -74,6 +75,11 @@ class Child:
         self._errors.seek(0)
         return said, self._errors.read()
 
+    def assert_killed(self) -> None:
+        """Waits for its end, which is that of kill -9."""
+        errors = self.communicate()[1]
+        assert self.returncode == -signal.SIGKILL, errors
+
     def result(self) -> str:
         """The same of one that ends well: what it has printed."""
         said, errors = self.communicate()
@@ -81,9 +87,17 @@ class Child:
         return said
 
 
-def start_ranks(world_size: int, work: Callable[..., object], *args: Any) -> list[Child]:
+def start_ranks(world_size: int, work: Callable[..., object], *args: Any, **environment: str) -> list[Child]:
     """Ranks, as torchrun starts them."""
-    return [Child(work, *args, RANK=str(rank), WORLD_SIZE=str(world_size)) for rank in range(world_size)]
+    size = str(world_size)
+    shared = {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "GROUP_RANK": "0", **meeting(), **environment}
+    return [Child(work, *args, RANK=str(rank), LOCAL_RANK=str(rank), **shared) for rank in range(world_size)]
+
+
+def meeting() -> dict[str, str]:
+    """Where ranks make a process group."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.getsockname()[1])}
 
 
 def start_script(path: Path, *arguments: str, **environment: str) -> Child:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import multiprocessing
 import os
 import random
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +19,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import compare
 import tierd
-from conftest import PATIENCE, TIERCTL, Daemon
+from conftest import TIERCTL, Daemon
+from forked import Child, start_ranks
 from tierd.torch.job import open_jobs
 from training import job_name
 
@@ -32,9 +31,6 @@ from tierd.lightning import Strategy
 
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-# Importing it all takes longer than these trainings.
-forking = multiprocessing.get_context("fork")
 
 Values = dict[str, torch.Tensor]
 
@@ -157,36 +153,28 @@ POINTS = [
 
 
 class Kill(callbacks.Callback):  # type: ignore[misc]
-    """Kills the process the next time that a callback of this name comes from a step on."""
+    """Kills the process the next time that a callback of this name comes from a step on; of several, one rank's."""
 
-    def __init__(self, point: str, step: int):
+    def __init__(self, point: str, step: int, rank: str = "0"):
         def kill(trainer: Any, *arguments: Any) -> None:
-            if trainer.global_step >= step and not trainer.sanity_checking:
+            is_here = os.environ.get("RANK", rank) == rank
+            if is_here and trainer.global_step >= step and not trainer.sanity_checking:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         setattr(self, point, kill)
 
 
-def start(folder: Path, *more: Any, environment: dict[str, str] | None = None, **options: Any) -> Any:
-    """A training in a child."""
-
-    def run() -> None:
-        os.environ.update(environment or {})
-        open_jobs.clear()  # the parent's
-        torch.save(fit(make(folder, *more, **options), Module("plateau")), folder / "end")
-
-    folder.mkdir(parents=True, exist_ok=True)
-    child = forking.Process(target=run)
-    child.start()
-    return child
+def run(folder: Path, options: dict[str, Any], *more: Any) -> None:
+    """A training in a child, which is alone or one rank of several."""
+    folder = folder / os.environ.get("RANK", "0")
+    torch.save(fit(make(folder, *more, **options), Module("plateau")), folder / "end")
 
 
-def end(child: Any, folder: Path) -> Values:
-    """What came of it."""
-    child.join(PATIENCE)
-    assert child.exitcode == 0
-    found: Values = torch.load(folder / "end")
-    return found
+def ends(children: list[Child], folder: Path) -> list[Values]:
+    """What came of them."""
+    for child in children:
+        child.result()
+    return [torch.load(folder / str(rank) / "end") for rank in range(len(children))]
 
 
 def files(folder: Path) -> dict[str, Values]:
@@ -194,53 +182,31 @@ def files(folder: Path) -> dict[str, Values]:
 
 
 def test_a_training_that_is_killed_anywhere_ends_as_an_undisturbed_one(tmp_path: Path, job: str) -> None:
-    theirs = end(start(tmp_path / "theirs", None), tmp_path / "theirs")
-    ours = tmp_path / "ours"
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    (undisturbed,) = ends([Child(run, theirs, {}, None)], theirs)
     for step, point in enumerate(random.Random(1).sample(POINTS, len(POINTS))):
-        child = start(ours, job, Kill(point, step))
-        child.join(PATIENCE)
-        assert child.exitcode == -signal.SIGKILL, point
-    compare.assert_same_bits(end(start(ours, job), ours), theirs)
-    assert History(ours).read() == History(tmp_path / "theirs").read()
-    kept, expected = files(ours), files(tmp_path / "theirs")
+        Child(run, ours, {}, job, Kill(point, step)).assert_killed()
+    compare.assert_same_bits(ends([Child(run, ours, {}, job)], ours)[0], undisturbed)
+    assert History(ours / "0").read() == History(theirs / "0").read()
+    kept, expected = files(ours / "0"), files(theirs / "0")
     assert kept.keys() == expected.keys()
     for name, values in expected.items():
         compare.assert_same_bits(kept[name], values)
 
 
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return str(server.getsockname()[1])
-
-
-def start_ranks(folder: Path, *more: Any, kill: Kill | None = None) -> list[Any]:
-    """Two ranks, as torchrun starts them; the second one may be killed."""
-    shared = {
-        "TORCHELASTIC_RUN_ID": "tierd",
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-        "GROUP_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": free_port(),
-    }
-    children = []
-    for rank in "01":
-        own = shared | {"RANK": rank, "LOCAL_RANK": rank}
-        extra = [kill] if kill and rank == "1" else []
-        children.append(start(folder / rank, *more, *extra, environment=own, devices=2, accumulate_grad_batches=1))
-    return children
-
-
-def ends(children: list[Any], folder: Path) -> list[Values]:
-    return [end(child, folder / str(rank)) for rank, child in enumerate(children)]
+def start_both(folder: Path, *more: Any) -> list[Child]:
+    """Two ranks."""
+    options = {"devices": 2, "accumulate_grad_batches": 1}
+    return start_ranks(2, run, folder, options, *more, TORCHELASTIC_RUN_ID="tierd")
 
 
 def test_ranks_that_are_killed_give_every_bit_of_those_of_ddp(tmp_path: Path, job: str) -> None:
-    for child in start_ranks(tmp_path / "ours", job, kill=Kill("on_train_batch_end", 3)):
-        child.join(PATIENCE)
-        assert child.exitcode != 0
-    ours = ends(start_ranks(tmp_path / "ours", job), tmp_path / "ours")
-    theirs = ends(start_ranks(tmp_path / "theirs", None), tmp_path / "theirs")
+    first, second = start_both(tmp_path / "ours", job, Kill("on_train_batch_end", 3, "1"))
+    second.assert_killed()
+    first.communicate()
+    assert first.returncode == 1
+    ours = ends(start_both(tmp_path / "ours", job), tmp_path / "ours")
+    theirs = ends(start_both(tmp_path / "theirs", None), tmp_path / "theirs")
     for our, their in zip(ours, theirs, strict=True):
         # Each rank has statistics of its own, and with ddp those of rank 0.
         parameters = {name: value for name, value in our.items() if "running" not in name}

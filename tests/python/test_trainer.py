@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import multiprocessing
 import os
 import random
 import re
-import runpy
 import signal
-import socket
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import accelerate  # type: ignore[import-untyped]
 import pytest
 import torch
 import transformers
@@ -27,15 +21,13 @@ import tierd
 import tierd.torch
 import transformer_models
 from conftest import PATIENCE, Daemon
+from forked import Child, start_ranks, start_script
 from tierd.torch.job import open_jobs
 from tierd.torch.tensor_files import TensorFile
 from tierd.transformers import Seq2SeqTrainer, Trainer
 from training import job_name
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pytorch" / "trainer.py"
-
-# Importing it all takes longer than these trainings.
-forking = multiprocessing.get_context("fork")
 
 
 def sentences(count: int) -> list[dict[str, torch.Tensor]]:
@@ -153,14 +145,14 @@ def test_an_evaluation_by_generate_finds_what_that_of_transformers_does(tmp_path
 
 
 class Kill(transformers.TrainerCallback):
-    """Ends this process when the trainer comes to a point, in a step or after it, as kill -9 does."""
+    """Ends this process when the trainer comes to a point, in a step or after it, as kill -9 does; of several, one rank's."""
 
-    def __init__(self, point: str, step: int):
+    def __init__(self, point: str, step: int, rank: str = "0"):
         setattr(self, point, self._at)
-        self.step = step
+        self.step, self.rank = step, rank
 
     def _at(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step >= self.step:
+        if state.global_step >= self.step and os.environ.get("RANK", self.rank) == self.rank:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -205,25 +197,16 @@ def finished(trainer: Any) -> End:
     return values, history
 
 
-def start(folder: Path, *more: Any, environment: dict[str, str] | None = None) -> Any:
-    """The same in a child."""
-
-    def run() -> None:
-        os.environ.update(environment or {})
-        open_jobs.clear()  # the parent's
-        torch.save(finished(make_long(folder, *more)), folder / "end")
-
-    child = forking.Process(target=run)
-    child.start()
-    return child
+def run(folder: Path, *more: Any) -> None:
+    """The same in a child, which is alone or one rank of several."""
+    torch.save(finished(make_long(folder, *more)), folder / f"end{os.environ.get('RANK', '0')}")
 
 
-def end(child: Any, folder: Path) -> End:
-    """What came of it."""
-    child.join(PATIENCE)
-    assert child.exitcode == 0
-    found: End = torch.load(folder / "end")
-    return found
+def ends(children: list[Child], folder: Path) -> list[End]:
+    """What came of them."""
+    for child in children:
+        child.result()
+    return [torch.load(folder / f"end{rank}") for rank in range(len(children))]
 
 
 @pytest.fixture(scope="module")
@@ -235,44 +218,22 @@ def test_a_trainer_that_is_killed_anywhere_ends_with_the_bits_and_the_log_of_an_
     undisturbed: End, tmp_path: Path, job: str
 ) -> None:
     for step, point in enumerate(random.Random(1).sample(POINTS, len(POINTS))):
-        child = start(tmp_path, job, LONG, Kill(point, step))
-        child.join(PATIENCE)
-        assert child.exitcode == -signal.SIGKILL, point
-    values, history = end(start(tmp_path, job, LONG), tmp_path)
+        Child(run, tmp_path, job, LONG, Kill(point, step)).assert_killed()
+    ((values, history),) = ends([Child(run, tmp_path, job, LONG)], tmp_path)
     compare.assert_same_bits(values, undisturbed[0])
     assert history == undisturbed[1]
     # Its patience was over.
     assert history[-1]["step"] < LONG["max_steps"]
 
 
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return str(server.getsockname()[1])
-
-
-def start_ranks(folder: Path, *more: Any, kill: tuple[str, int] | None = None) -> list[Any]:
-    """Two ranks, as torchrun starts them; the second one is killed at that point."""
-    shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
-    children = []
-    for rank in "01":
-        (folder / rank).mkdir(parents=True, exist_ok=True)
-        callbacks = [Kill(*kill)] if kill and rank == "1" else []
-        own = shared | {"RANK": rank, "LOCAL_RANK": rank}
-        children.append(start(folder / rank, *more, *callbacks, environment=own))
-    return children
-
-
-def ends(children: list[Any], folder: Path) -> list[End]:
-    return [end(child, folder / str(rank)) for rank, child in enumerate(children)]
-
-
 def test_ranks_that_are_killed_give_every_bit_of_those_of_transformers(tmp_path: Path, job: str) -> None:
     options = LONG | {"optim": "sgd", "max_grad_norm": 0.0, "gradient_accumulation_steps": 1, "max_steps": 5}
-    for child in start_ranks(tmp_path / "ours", job, options, kill=("on_pre_optimizer_step", 2)):
-        child.join(PATIENCE)
-        assert child.exitcode != 0
-    ours = ends(start_ranks(tmp_path / "ours", job, options), tmp_path / "ours")
-    theirs = ends(start_ranks(tmp_path / "theirs", None, options), tmp_path / "theirs")
+    first, second = start_ranks(2, run, tmp_path, job, options, Kill("on_pre_optimizer_step", 2, "1"))
+    second.assert_killed()
+    first.communicate()
+    assert first.returncode != 0
+    ours = ends(start_ranks(2, run, tmp_path, job, options), tmp_path)
+    theirs = ends(start_ranks(2, run, tmp_path / "theirs", None, options), tmp_path / "theirs")
     for our, their in zip(ours, theirs, strict=True):
         compare.assert_same_bits(our[0], their[0])
         assert our[1] == their[1]
@@ -422,140 +383,15 @@ def test_a_search_and_a_job_that_a_trainer_has_not_trained_are_refused(tmp_path:
         make(tmp_path, job, max_steps=2).train()
 
 
-# ---- Accelerate
-
-
-def accelerated(job: str | None, stop: int = -1) -> dict[str, torch.Tensor]:
-    """The loop of docs/pytorch.md, with a pass whose last step has fewer micro-batches; it is killed after some of them."""
-    torch.manual_seed(0)
-    model: torch.nn.Module = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.1), torch.nn.Linear(16, 4))
-    optimizer: Any = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    scheduler: Any = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, 20)
-    data = torch.randn(24, 8, generator=torch.Generator().manual_seed(1))
-    loader: Any = torch.utils.data.DataLoader(data, 3, shuffle=True)  # type: ignore[arg-type]
-    seeded = accelerate.DataLoaderConfiguration(use_seedable_sampler=True, data_seed=5)
-    accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=3, dataloader_config=seeded)
-    if job is not None:
-        model, optimizer = tierd.torch.initialize(model, optimizer, job=job)
-        model = accelerator.prepare_model(model, device_placement=False, evaluation_mode=True)
-        optimizer, loader = accelerator.prepare(optimizer, loader, device_placement=[False, True])
-    else:
-        model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-    for _ in range(2):
-        for batch in loader if job is None else tierd.torch.resumable(loader, scheduler):
-            with accelerator.accumulate(model):
-                accelerator.backward(model(batch).square().mean())
-                if accelerator.sync_gradients:
-                    accelerator.clip_grad_norm_(model.parameters(), 0.05)
-                optimizer.step()
-                optimizer.zero_grad()
-            if accelerator.sync_gradients:
-                scheduler.step()
-            stop -= 1
-            if stop == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-    values = accelerator.get_state_dict(model)
-    if job is not None:
-        tierd.torch.close()
-    return {name.removeprefix("module."): value.clone() for name, value in values.items()}
-
-
-def start_accelerated(file: Path, rank: int, port: str, *more: Any) -> Any:
-    def run() -> None:
-        open_jobs.clear()
-        own = {"WORLD_SIZE": "2", "RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
-        os.environ.update(own | {"MASTER_PORT": port})
-        accelerate.state.PartialState._reset_state()
-        torch.save(accelerated(*more), file)
-
-    child = forking.Process(target=run)
-    child.start()
-    return child
-
-
-def both_accelerated(folder: Path, job: str | None, stop: int = -1) -> list[dict[str, torch.Tensor]]:
-    """What two ranks end with; nothing, where they are killed."""
-    port = free_port()
-    children = [start_accelerated(folder / str(rank), rank, port, job, stop) for rank in range(2)]
-    for child in children:
-        child.join(PATIENCE)
-    assert any(child.exitcode == -signal.SIGKILL for child in children) == (stop > 0)
-    return [torch.load(folder / str(rank)) for rank, child in enumerate(children) if child.exitcode == 0]
-
-
-def test_a_loop_of_accelerate_trains_on_several_ranks_and_goes_on_after_a_kill(tmp_path: Path, job: str) -> None:
-    theirs = both_accelerated(tmp_path, None)
-    ours = both_accelerated(tmp_path, job)
-    for our, their in zip(ours, theirs, strict=True):
-        compare.assert_close(our, their, 1e-6)
-    for stop in (2, 5):
-        assert both_accelerated(tmp_path, "accelerated", stop) == []
-    for our, killed in zip(ours, both_accelerated(tmp_path, "accelerated"), strict=True):
-        compare.assert_same_bits(our, killed)
-
-
-def test_accelerate_saves_and_loads_values_and_moments(tmp_path: Path, job: str) -> None:
-    torch.manual_seed(0)
-    model: torch.nn.Module = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16))
-    optimizer: Any = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    accelerator = accelerate.Accelerator(cpu=True)
-    model, optimizer = tierd.torch.initialize(model, optimizer, job=job)
-    model = accelerator.prepare_model(model, device_placement=False, evaluation_mode=True)
-    optimizer = accelerator.prepare(optimizer, device_placement=[False])
-
-    def train() -> dict[str, torch.Tensor]:
-        for _ in range(2):
-            accelerator.backward(model(torch.linspace(-1, 1, 32).view(4, 8)).square().sum())
-            optimizer.step()
-            optimizer.zero_grad()
-        values: dict[str, torch.Tensor] = model.state_dict()
-        return values
-
-    saved = train()
-    accelerator.save_state(str(tmp_path / "state"))
-    later = train()
-    accelerator.load_state(str(tmp_path / "state"))
-    compare.assert_same_bits(model, saved)
-    compare.assert_same_bits(train(), later)
-
-
-def test_accelerate_prepares_no_scheduler_and_nothing_before_it_is_on_tierd(job: str) -> None:
-    model = torch.nn.Linear(2, 2)
-    optimizer = torch.optim.AdamW(model.parameters())
-    accelerator = accelerate.Accelerator(cpu=True)
-    with pytest.raises(tierd.Error, match="AcceleratedOptimizer"):
-        tierd.torch.initialize(model, accelerator.prepare(optimizer), job=job)
-    with pytest.raises(tierd.Error, match="wrapped by DataParallel"):
-        tierd.torch.initialize(torch.nn.DataParallel(model), optimizer, job=job)
-    tierd.torch.initialize(model, optimizer, job=job)
-    assert accelerator.prepare(model) is model
-    scheduler = accelerator.prepare(torch.optim.lr_scheduler.ConstantLR(optimizer))
-    with pytest.raises(tierd.Error, match="AcceleratedScheduler has a scheduler inside"):
-        next(tierd.torch.resumable([], scheduler))
-    loader: Any = torch.utils.data.DataLoader([1])  # type: ignore[arg-type]
-    loader.synchronized_generator = torch.Generator()
-    with pytest.raises(tierd.Error, match="use_seedable_sampler=True"):
-        next(tierd.torch.resumable(loader))
-
-
 # ---- The example
 
 
-def start_example(folder: Path, job: str) -> Any:
+def start_example(folder: Path, job: str) -> Child:
     """examples/pytorch/trainer.py, in a child: importing it all once more takes longer than it runs."""
     text = folder.parent / "text"
     text.write_bytes((EXAMPLE.parents[2] / "README.md").read_bytes()[:4096])
     sizes = ["--layers=1", "--width=64", "--context=32", "--steps=30", "--save-every=10", "--log-every=1"]
-
-    def run() -> None:
-        open_jobs.clear()
-        sys.argv = [str(EXAMPLE), str(text), f"--job={job}", f"--output={folder}", *sizes]
-        with (folder.parent / "said").open("w") as file, contextlib.redirect_stdout(file):
-            runpy.run_path(str(EXAMPLE), run_name="__main__")
-
-    child = forking.Process(target=run)
-    child.start()
-    return child
+    return start_script(EXAMPLE, str(text), f"--job={job}", f"--output={folder}", *sizes)
 
 
 def test_the_example_goes_on_after_a_kill_and_leaves_a_model_that_transformers_loads(tmp_path: Path) -> None:
@@ -567,15 +403,12 @@ def test_the_example_goes_on_after_a_kill_and_leaves_a_model_that_transformers_l
             child = start_example(folder, job)
             deadline = time.monotonic() + PATIENCE
             while not (folder / "checkpoint-10").exists():
-                assert child.is_alive()
+                assert child.returncode is None
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
             child.kill()
-            child.join(PATIENCE)
-        child = start_example(folder, job)
-        child.join(PATIENCE)
-        assert child.exitcode == 0
-        said = (folder.parent / "said").read_text()
+            child.assert_killed()
+        said = start_example(folder, job).result()
         assert re.search(r"^step 30: loss of the evaluation \d", said, re.MULTILINE)
         assert (said.count("'loss'") == 30) == (job == "example")
         model = transformers.AutoModelForCausalLM.from_pretrained(str(folder))
