@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import tierd.torch
 import transformer_models
 from conftest import PATIENCE, Daemon
 from forked import Child, start_ranks, start_script
+from tierd.torch import state_dicts
 from tierd.torch.job import open_jobs
 from tierd.torch.tensor_files import TensorFile
 from tierd.transformers import Seq2SeqTrainer, Trainer
@@ -44,7 +46,7 @@ def arguments(folder: Path, kind: Any = transformers.TrainingArguments, **option
 def make(folder: Path, job: str | None, **options: Any) -> Any:
     """A trainer of a small GPT-2; without a job one of transformers."""
     torch.manual_seed(0)
-    model = transformer_models.gpt2()
+    model = options.pop("make_model", transformer_models.gpt2)()
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.1
@@ -298,6 +300,160 @@ def test_an_interrupted_training_is_gone_on_with_in_the_same_process(
     assert history == undisturbed[1]
 
 
+# ---- The best values in the end
+
+
+# A rate with which the last values are not the best ones, before patience is over.
+BEST = LONG | {
+    "learning_rate": 2.0,
+    "lr_scheduler_type": "constant",
+    "lr_scheduler_kwargs": None,
+    "optim": "sgd",
+    "max_grad_norm": 0.0,
+    "load_best_model_at_end": True,
+    "save_steps": 3,
+    "save_total_limit": 1,
+}
+
+
+def checkpoints(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("checkpoint-*"))
+
+
+def run_up_to(owner: Any, name: str, count: int, *more: Any) -> None:
+    """In a child, which is killed before such a call of a function."""
+    function, calls = getattr(owner, name), itertools.count(1)
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        if next(calls) == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments, **options)
+
+    setattr(owner, name, call)
+    run(*more)
+
+
+def test_a_trainer_that_is_killed_at_its_end_has_the_best_values_of_transformers(
+    tmp_path: Path, job: str, daemon: Daemon
+) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    values, history = finished(make_long(theirs, None, BEST))
+    ours.mkdir()
+    # Before they are loaded, after the first and a later one are written, when all are; the last two ends come after it.
+    points = [(Trainer, "_load_best_model", 1), (state_dicts, "_write", 2), (state_dicts, "_write", 9)]
+    points += [(Trainer, "_issue_warnings_after_load", 1), (Kill, "_at", 1), (Kill, "_at", 1)]
+    for point in points:
+        Child(run_up_to, *point, ours, job, BEST, Kill("on_train_end", 0)).assert_killed()
+    ((found, log),) = ends([Child(run, ours, job, BEST)], ours)
+    compare.assert_same_bits(found, values)
+    assert log == history
+    assert checkpoints(ours) == checkpoints(theirs) != [f"checkpoint-{log[-1]['step']}"]
+
+
+def test_ranks_that_are_killed_at_the_end_have_the_best_values_of_transformers(tmp_path: Path, job: str) -> None:
+    options = BEST | {"gradient_accumulation_steps": 1}
+    # Rank 0 writes, and the other one waits for it.
+    first, second = start_ranks(2, run_up_to, state_dicts, "_write", 5, tmp_path, job, options)
+    first.assert_killed()
+    second.communicate()
+    assert second.returncode != 0
+    ours = ends(start_ranks(2, run, tmp_path, job, options), tmp_path)
+    theirs = ends(start_ranks(2, run, tmp_path / "theirs", None, options), tmp_path / "theirs")
+    for our, their in zip(ours, theirs, strict=True):
+        compare.assert_same_bits(our[0], their[0])
+        assert our[1] == their[1]
+
+
+def test_best_values_are_written_once_more_if_the_daemon_is_lost_meanwhile(
+    tmp_path: Path, job: str, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = make_long(tmp_path, job, BEST)
+    write, calls = state_dicts._write, itertools.count(1)
+
+    def restart(*arguments: Any) -> None:
+        if next(calls) == 3:
+            daemon.kill()
+            daemon.start()
+        write(*arguments)
+
+    monkeypatch.setattr(state_dicts, "_write", restart)
+    values, history = finished(trainer)
+    assert len(checkpoints(tmp_path)) == 1 and history[-1]["step"] < BEST["max_steps"]
+    best = transformers.AutoModelForCausalLM.from_pretrained(str(tmp_path / checkpoints(tmp_path)[0]))
+    compare.assert_same_bits(values, best.state_dict())
+
+
+def test_a_job_whose_best_values_cannot_be_read_has_not_ended(tmp_path: Path, job: str) -> None:
+    class Cut(transformers.TrainerCallback):
+        def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            if "train_loss" in state.log_history[-1]:
+                os.truncate(Path(state.best_model_checkpoint, "model.safetensors"), 100)
+
+    trainer = make_long(tmp_path, job, BEST, Cut())
+    with pytest.raises(tierd.Error, match="was cut off"):
+        trainer.train()
+    trainer.model.load_state_dict(trainer.model.state_dict())
+    trainer.args.load_best_model_at_end = False
+    trainer.args.max_steps += 1
+    trainer.pop_callback(transformers.EarlyStoppingCallback)
+    trainer.train()
+    assert trainer.state.global_step == trainer.args.max_steps
+
+
+def test_a_job_that_has_ended_with_its_best_values_is_not_trained_on(tmp_path: Path, job: str) -> None:
+    trainer = make_long(tmp_path, job, BEST | {"save_total_limit": None})
+    trainer.train()
+    values, step = trainer.model.state_dict(), trainer.state.global_step
+    found = trainer.evaluate()["eval_loss"]
+    assert found == trainer.state.best_metric
+    last = str(tmp_path / f"checkpoint-{step}")
+    for resume in (None, True, last):
+        output = trainer.train(resume_from_checkpoint=resume)
+        assert (output.global_step, trainer.state.global_step, trainer.evaluate()["eval_loss"]) == (step, step, found)
+        compare.assert_same_bits(trainer.model, values)
+    with pytest.raises(tierd.Error, match=f"checkpoint-3 is of step 3 of job {job}, and job {job} stands at step"):
+        trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    trainer.args.max_steps += 8
+    with pytest.raises(tierd.Error, match=f"job {job} has ended with the values of its best checkpoint, .*checkpoint-"):
+        trainer.train()
+    compare.assert_same_bits(trainer.model, values)
+
+
+def adapted() -> Any:
+    """GPT-2, frozen, with adapters."""
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(r=4, target_modules=["c_attn"], fan_in_fan_out=True, task_type="CAUSAL_LM")
+    model = peft.get_peft_model(transformer_models.gpt2(), config)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter)
+    return model
+
+
+def partly_frozen() -> Any:
+    model: Any = transformer_models.gpt2()
+    model.transformer.h[0].requires_grad_(False)
+    return model
+
+
+@pytest.mark.parametrize("make_model", [adapted, partly_frozen, transformer_models.mixtral])
+def test_best_values_are_those_of_the_checkpoint(make_model: Callable[[], Any], tmp_path: Path, job: str) -> None:
+    """Of adapters, which are all that it has; with what is frozen; and where its names are not those of the model."""
+    options = BEST | {"make_model": make_model}
+    ours = make_long(tmp_path / "ours", job, options)
+    values, log = finished(ours)
+    theirs = make_long(tmp_path / "theirs", None, options)
+    expected, history = finished(theirs)
+    assert log == history
+    best = ours.state.best_global_step
+    assert 0 < best < ours.state.global_step
+    assert best == theirs.state.best_global_step
+    if make_model is transformer_models.mixtral:
+        # Transformers leaves the last step's in those that it has renamed.
+        expected = type(ours.model).from_pretrained(ours.state.best_model_checkpoint).state_dict()
+    compare.assert_same_bits(values, expected)
+
+
 # ---- Checkpoints
 
 
@@ -333,6 +489,17 @@ def test_checkpoints_are_loaded_by_transformers_and_say_of_which_step_they_are(
         other.train(resume_from_checkpoint=True)
 
 
+def test_a_checkpoint_says_the_step_of_the_job_which_values_that_were_loaded_take_too(tmp_path: Path, job: str) -> None:
+    trainer = make(tmp_path, job, save_strategy="steps", save_steps=2, max_steps=2)
+    trainer.train()
+    trainer.model.load_state_dict(trainer.model.state_dict())
+    trainer.args.max_steps = 4
+    trainer.train()
+    last = tmp_path / "checkpoint-4"
+    assert json.loads((last / "tierd.json").read_text()) == {"job": job, "step": 5}
+    assert trainer.train(resume_from_checkpoint=str(last)).global_step == 4
+
+
 def test_more_steps_are_trained_from_where_the_job_stands(tmp_path: Path, job: str) -> None:
     ours = make(tmp_path, job, optim="sgd", lr_scheduler_type="constant", max_steps=3)
     ours.train()
@@ -358,7 +525,6 @@ def test_a_model_that_is_made_by_the_trainer_is_the_one_of_transformers(tmp_path
     "options",
     [
         {"fp16": True},
-        {"load_best_model_at_end": True, "save_strategy": "steps", "eval_strategy": "steps", "eval_steps": 500},
         {"auto_find_batch_size": True},
         {"bf16_full_eval": True},
     ],

@@ -4,6 +4,9 @@ What is kept with step n is how the Trainer stood when step n *began*, and the l
 Trainer does after a step (it logs, evaluates, saves, moves the learning rate) may not have been done when it is killed.
 So a trainer that comes back *repeats* step n: with the losses that are kept instead of a forward and a backward, and with
 no step of the optimizer. All that follows it is then done, or done again, by the Trainer itself, to the same numbers.
+
+A training that ends with the values of its best checkpoint writes them into the job, and with them, at once, that it has
+ended: no step's values are there any more, so none is done again, and no other is taken.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import dataclasses
 import errno
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +37,7 @@ KEY = "tierd.transformers"
 MARKER = "tierd.json"
 # In the output folder: what was logged, a line for each. It grows, so it is not kept with each step.
 LOG = "tierd_log.jsonl"
-_STATE = "trainer_state.json"
+STATE = "trainer_state.json"
 
 # Sums of the Trainer's, since it logged last.
 _SUMS = ("_globalstep_last_logged", "current_flos")
@@ -74,13 +79,29 @@ class Progress(TrainerCallback):
                 f"job {self._trainer.job_name} stands at step {self._step}, and this rank has not been there with a Trainer: "
                 "start as many ranks as before, or another job",
             )
-        self._kept = kept
+        self._kept = None
         if kept is None:
             return None
+        if self.has_ended:
+            self._check_end(kept)
+        else:
+            self._kept = kept
         lines = self._log.read_text().splitlines() if self._log.exists() else []
         logged = [json.loads(line) for line in lines[: kept["logged"]]]
-        Path(folder, _STATE).write_text(json.dumps({**json.loads(kept["state"]), "log_history": logged}))
+        Path(folder, STATE).write_text(json.dumps({**json.loads(kept["state"]), "log_history": logged}))
         return folder
+
+    def _check_end(self, kept: dict[str, Any]) -> None:
+        if kept["ended"] != self._asked():
+            raise Error(
+                errno.EINVAL,
+                f"job {self._trainer.job_name} has ended with the values of its best checkpoint, "
+                f"{json.loads(kept['state'])['best_model_checkpoint']}, and those of its last step are gone: leave max_steps and "
+                "num_train_epochs as they were, or begin another job with the model of from_pretrained()",
+            )
+
+    def _asked(self) -> list[float]:
+        return [self._trainer.args.max_steps, self._trainer.args.num_train_epochs]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         trainer, kept = self._trainer, self._kept
@@ -112,7 +133,7 @@ class Progress(TrainerCallback):
         trainer = self._trainer
         self.losses = []
         self._begun = {
-            "state": json.dumps(dataclasses.asdict(dataclasses.replace(state, log_history=[]))),
+            "state": _without_log(state),
             "logged": len(state.log_history),
             "groups": [options_of(group) for group in trainer.optimizer.param_groups],
             "frozen": trainer.job.frozen(),
@@ -143,11 +164,31 @@ class Progress(TrainerCallback):
         elif self._trainer.job.membership.is_void:
             raise WentBack
 
+    # ---- The end
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the job has the values of its best checkpoint."""
+        return "ended" in self._trainer.job.kept.state.get(KEY, {})
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Keeps with the values that are written meanwhile that the job has ended."""
+        state, kept = self._trainer.state, self._trainer.job.kept.state
+        before = kept[KEY]
+        # What the Trainer has logged as its end is logged again.
+        kept[KEY] = {"state": _without_log(state), "logged": len(state.log_history) - 1, "ended": self._asked()}
+        try:
+            yield
+        except BaseException:
+            kept[KEY] = before
+            raise
+
     # ---- Folders
 
     def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         if state.is_world_process_zero:
-            marker = {"job": self._trainer.job_name, "step": state.global_step}
+            marker = {"job": self._trainer.job_name, "step": self._trainer.job.core.state()["step"]}
             Path(args.output_dir, f"checkpoint-{state.global_step}", MARKER).write_text(json.dumps(marker) + "\n")
 
     def on_log(self, args: Any, state: Any, control: Any, **more: Any) -> None:
@@ -168,3 +209,7 @@ class Progress(TrainerCallback):
 
     def _exportable(self) -> list[ExportableState]:
         return [item for item in self._trainer.callback_handler.callbacks if isinstance(item, ExportableState)]
+
+
+def _without_log(state: Any) -> str:
+    return json.dumps(dataclasses.asdict(dataclasses.replace(state, log_history=[])))

@@ -7,6 +7,7 @@ import functools
 import json
 import math
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,17 +16,18 @@ from typing import Any, NoReturn
 import torch
 import transformers
 from torch import nn
+from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import TrainOutput, get_last_checkpoint
+from transformers.utils.peft_utils import ADAPTER_SAFE_WEIGHTS_NAME
 
 import tierd.torch
 from tierd._core import Error
 from tierd.torch.job import TorchJob
-from tierd.transformers.progress import MARKER, Progress, WentBack
+from tierd.torch.safetensors import files_of, tensors_of
+from tierd.transformers.progress import MARKER, STATE, Progress, WentBack
 
 # Arguments of transformers that have no meaning here, and what to do instead.
 _REFUSED = {
-    "load_best_model_at_end": "a job goes on from the values of its last step, and the best ones would be in their place: "
-    "leave it out, say metric_for_best_model=, and load trainer.state.best_model_checkpoint by from_pretrained()",
     "auto_find_batch_size": "steps that were taken stay taken: choose per_device_train_batch_size",
     "bf16_full_eval": "the job has one format of each parameter: leave it out",
     "fp16_full_eval": "the job has one format of each parameter: leave it out",
@@ -40,6 +42,7 @@ class Trainer(transformers.Trainer):
 
     Each step is kept: `train()` goes on at the job's step, whatever ended the last one, and ends with the bits of a
     training that nothing has interrupted. Checkpoint folders have the model's files, and no state of the optimizer.
+    A job that has ended with `load_best_model_at_end=True` has the values of its best checkpoint, and is not trained on.
 
     Args:
         job: name of the job. One of this name that exists is gone on with.
@@ -112,7 +115,8 @@ class Trainer(transformers.Trainer):
             ignore_keys_for_eval: as in transformers.
 
         Raises:
-            tierd.Error: the job does not stand where it should; what a step has failed with.
+            tierd.Error: the job does not stand where it should, or more is wanted of one that has ended with its best values;
+                what a step has failed with.
         """
         if trial is not None:
             self.hyperparameter_search()
@@ -160,7 +164,9 @@ class Trainer(transformers.Trainer):
             return
         marker = Path(folder, MARKER)
         kept = json.loads(marker.read_text()) if marker.exists() else {"job": None, "step": None}
-        if step > 0 and (checkpoint is True or (kept["job"] == self.job_name and kept["step"] == step)):
+        # To write the best values takes the number of a step.
+        trained = step - 1 if self._progress.has_ended else step
+        if step > 0 and (checkpoint is True or (kept["job"] == self.job_name and kept["step"] == trained)):
             return
         raise Error(
             errno.EINVAL,
@@ -187,6 +193,36 @@ class Trainer(transformers.Trainer):
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         """The job has the values."""
 
+    # ---- The best values
+
+    def _inner_training_loop(self, **options: Any) -> TrainOutput:  # type: ignore[override]
+        """As of transformers; of a job that has ended with its best values, its end alone."""
+        if not self._progress.has_ended:
+            return super()._inner_training_loop(**options)
+        self.state = TrainerState.load_from_json(str(Path(options["resume_from_checkpoint"], STATE)))
+        self._initial_global_step = self.state.global_step
+        self._tr_loss, self._total_loss_scalar = torch.tensor(0.0), 0.0
+        self.control = self.callback_handler.on_train_begin(self.args, self.state, self.control)
+        output: TrainOutput = self._finalize_training(None, 0, time.time())  # type: ignore[no-untyped-call]
+        return output
+
+    def _load_best_model(self) -> None:
+        """As of transformers, but once for a job: it has the values and knows that it has ended, or neither."""
+        if self._progress.has_ended:
+            return
+        with self._progress.ending():
+            self.job.membership.attempt(self._write_best)
+        if self.job.membership.is_void:
+            raise WentBack
+
+    def _write_best(self) -> None:
+        assert self.state.best_model_checkpoint is not None and self.model is not None
+        folder = Path(self.state.best_model_checkpoint)
+        if (folder / ADAPTER_SAFE_WEIGHTS_NAME).exists():
+            super()._load_best_model()
+        else:
+            self._issue_warnings_after_load(self.model.load_state_dict(_values(folder, self.model), strict=False))
+
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """As of transformers, but a unit at a time, where the model's values are a job's and whole."""
         is_whole = isinstance(self.model, transformers.PreTrainedModel)
@@ -209,6 +245,17 @@ def _saved_already(model: Any) -> Iterator[None]:
         yield
     finally:
         del model.save_pretrained
+
+
+def _values(folder: Path, model: Any) -> dict[str, torch.Tensor]:
+    """Of a checkpoint, by the model's names. They are the files' memory, in none of the process' own."""
+    values = {name: stored.values() for file in files_of(folder) for name, stored in tensors_of(file)}
+    if values.keys() <= model.state_dict(keep_vars=True).keys():
+        return values
+    # The library renames or joins what its files have.
+    with tierd.torch.init():
+        made = type(model).from_pretrained(str(folder))
+    return {name: value for name, value in made.state_dict().items() if not value.is_meta}
 
 
 class Seq2SeqTrainer(Trainer, transformers.Seq2SeqTrainer):
