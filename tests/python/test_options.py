@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+import compare
 import tierd.torch
 from conftest import TIERCTL, Daemon
+from forked import Child, start_ranks
 from tierd import Error, _core
+from tierd.torch.ranks import from_environment
+from training import await_early_updates, early_updates
 
 
 @pytest.fixture(autouse=True)
@@ -261,17 +268,16 @@ def test_a_loss_that_is_not_finite_is_reported() -> None:
 
 
 def early(job: str, *, is_early: bool) -> dict[str, torch.Tensor]:
-    """Values after steps of blocks whose state is on NVMe, each begun when the last one is durable."""
+    """Values after steps of blocks whose state is on NVMe."""
     torch.manual_seed(0)
     model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(4)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
     tierd.torch.initialize(model, optimizer, job=job, early_updates=is_early, optimizer_placement=_core.PLACE_NVME)
+    if is_early:
+        await_early_updates(tierd.torch.job_of(model), optimizer)
     for _ in range(3):
         model(torch.ones(64)).sum().backward()
         optimizer.step()
-        last = tierd.torch.job_of(model)._last
-        assert last is not None
-        last[1].wait(_core.DURABLE)
     values = model.state_dict()
     if is_early:
         model(torch.ones(64)).sum().backward()
@@ -287,8 +293,7 @@ def early(job: str, *, is_early: bool) -> dict[str, torch.Tensor]:
         optimizer.zero_grad()
         model(torch.ones(64)).sum().backward()
         optimizer.step()
-        result = tierd.torch.job_of(model).finish()
-        assert result is not None and result["step"] == 6, result
+        assert tierd.torch.job_of(model).core.state()["step"] == 6
     tierd.torch.close(model)
     return values
 
@@ -296,11 +301,63 @@ def early(job: str, *, is_early: bool) -> dict[str, torch.Tensor]:
 def test_a_script_that_promises_its_rates_has_updates_during_backward_and_the_same_bits() -> None:
     late, soon = early("late", is_early=False), early("soon", is_early=True)
     assert all(torch.equal(value, late[name]) for name, value in soon.items())
-    counted = subprocess.run([TIERCTL, "metrics"], capture_output=True, text=True, check=True).stdout
-    lines = [line.split() for line in counted.splitlines() if line.startswith("tierd_job_early_updates_total{")]
-    counts = {label: int(count) for label, count in lines}
-    assert [count for label, count in counts.items() if '"soon"' in label] > [0], counts
-    assert [count for label, count in counts.items() if '"late"' in label] == [0], counts
+    assert early_updates("soon") > 0
+    assert early_updates("late") == 0
+
+
+def early_rank(folder: Path, job: str, is_early: bool, lost_at: int) -> None:
+    """What one of two ranks does. The second one is lost in the backward of a step, before its last gradient."""
+    rank = from_environment()[0]
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(4)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    tierd.torch.initialize(model, optimizer, job=job, early_updates=is_early, optimizer_placement=_core.PLACE_NVME)
+    if is_early:
+        await_early_updates(tierd.torch.job_of(model), optimizer)
+    scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, 6)
+    for step in tierd.torch.resumable(range(6), scheduler):
+        if rank == 1 and step == lost_at:
+            model[0].register_full_backward_pre_hook(lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        model(torch.full((64,), 1.0 + step - rank)).sum().backward()
+        optimizer.step()
+        scheduler.step()
+        optimizer.zero_grad()
+    torch.save(model.state_dict(), folder / f"{job}-{rank}")
+
+
+def test_ranks_that_are_updated_during_backward_have_the_same_bits_also_when_one_is_lost(tmp_path: Path) -> None:
+    for rank in start_ranks(2, early_rank, tmp_path, "late-ranks", False, -1):
+        rank.result()
+    first, second = start_ranks(2, early_rank, tmp_path, "soon-ranks", True, 3)
+    second.assert_killed()
+    # It is started again alone, and the other one goes back.
+    Child(early_rank, tmp_path, "soon-ranks", True, -1, RANK="1", WORLD_SIZE="2").result()
+    first.result()
+    for name in ("0", "1"):
+        found, expected = (torch.load(tmp_path / f"{job}-{name}") for job in ("soon-ranks", "late-ranks"))
+        compare.assert_same_bits(found, expected)
+    assert early_updates("soon-ranks") > 0
+
+
+def test_a_step_that_is_rolled_back_promises_nothing() -> None:
+    model = nn.Linear(8, 8)
+    optimizer = torch.optim.AdamW(model.parameters())
+    tierd.torch.initialize(model, optimizer, job="rolled-back", early_updates=True, snapshots=1)
+    scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, 4)
+    steps = []
+    for step in tierd.torch.resumable(range(4), scheduler):
+        steps.append(step)
+        model(torch.ones(8)).sum().backward()
+        if steps == [0, 1, 2]:
+            tierd.torch.rollback("first")
+            continue
+        optimizer.step()
+        if step == 0:
+            tierd.torch.snapshot("first")
+        scheduler.step()
+        optimizer.zero_grad()
+    assert steps == [0, 1, 2, 1, 2, 3]
+    tierd.torch.close(model)
 
 
 def test_an_optimizer_in_the_trainer_updates_nothing_early() -> None:

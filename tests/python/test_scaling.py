@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,8 @@ import tierd.torch
 from conftest import Daemon
 from models import BY_NAME
 from reference import LossScale, Plan, exact
-from training import end, initialize, job_name
+from tierd import _core
+from training import await_early_updates, early_updates, end, initialize, job_name
 
 pytestmark = pytest.mark.usefixtures("daemon")
 
@@ -45,12 +47,18 @@ def loss_of(model: nn.Module, step: int) -> torch.Tensor:
     return loss * 1e36 if step in OVERFLOWS else loss
 
 
-def train(model: nn.Module, optimizer: torch.optim.Optimizer, clips: bool) -> list[float]:
+def plainly(data: Iterable[int], *objects: Any) -> Iterable[int]:
+    return data
+
+
+def train(
+    model: nn.Module, optimizer: torch.optim.Optimizer, clips: bool, over: Callable[..., Iterable[int]] = plainly
+) -> list[float]:
     """The loop of a user with autocast; the scales after each step."""
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12, growth_interval=3)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.95)
     scales = []
-    for step in range(STEPS):
+    for step in over(range(STEPS), scheduler, scaler):
         scaler.scale(loss_of(model, step)).backward()
         if clips:
             scaler.unscale_(optimizer)
@@ -79,6 +87,30 @@ def test_grad_scaler_gives_every_bit_of_plain_torch(make: MakeOptimizer, clips: 
         assert scales[step] == scales[step - 1] / 2
     assert max(scales) > 2.0**12
     compare.assert_same_bits(model, plain_model)
+    end(model, job)
+
+
+def test_updates_during_backward_know_the_scale_of_a_grad_scaler_that_is_kept(job: str) -> None:
+    found = []
+    for is_early in (False, True):
+        model = make_model()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        name = f"{is_early}-{job}"[:63]
+        initialize(model, optimizer, name, early_updates=is_early, optimizer_placement=_core.PLACE_NVME)
+        if is_early:
+            await_early_updates(tierd.torch.job_of(model), optimizer)
+        scales = train(model, optimizer, False, tierd.torch.resumable)
+        assert (early_updates(name) > 0) == is_early
+        found.append((scales, model.state_dict()))
+        end(model, name)
+    assert found[0][0] == found[1][0]
+    compare.assert_same_bits(found[0][1], found[1][1])
+    # Nobody has told the scale.
+    model = make_model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    initialize(model, optimizer, job, early_updates=True)
+    with pytest.raises(tierd.Error, match=r"give the scaler to resumable\(\)"):
+        train(model, optimizer, False)
     end(model, job)
 
 

@@ -6,6 +6,7 @@ import gc
 import itertools
 import re
 import subprocess
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,8 +15,10 @@ from torch import nn
 from torch.optim import Optimizer
 
 import tierd.torch as tierd
-from conftest import TIERCTL
+from conftest import PATIENCE, TIERCTL
 from reference import Plan, Training, train
+from tierd import _core
+from tierd.torch.job import TorchJob
 
 # What torch has made so far, and what its optimizers import late, is not looked at each time that jobs have ended.
 torch.compiler.disable(id)
@@ -44,6 +47,43 @@ def trained(plan: Plan, make_optimizer: MakeOptimizer, job: str, **options: Any)
         return train(plan, model, optimizer)
     finally:
         end(model, job)
+
+
+def early_updates(job: str) -> int:
+    """How many units of a job were updated before their step was closed."""
+    counted = subprocess.run([TIERCTL, "metrics"], capture_output=True, text=True, check=True).stdout
+    lines = [line.split() for line in counted.splitlines() if line.startswith("tierd_job_early_updates_total{")]
+    (found,) = [int(count) for label, count in lines if f'"{job}"' in label]
+    return found
+
+
+def await_early_updates(job: TorchJob, optimizer: Optimizer) -> None:
+    """Has each step durable before the next one begins, and the second one closed when something is updated already: a
+    daemon may be slower than its trainer."""
+    membership, finish_step = job.membership, job.membership.finish_step
+    written: list[int] = []  # when a step was durable
+
+    def bytes_written() -> int:
+        return int(job.core.statistics()["job_update_written_bytes"])
+
+    def finish(ticket: _core.Ticket) -> dict[str, Any] | None:
+        result = finish_step(ticket)
+        membership.attempt(lambda: ticket.wait(_core.DURABLE))
+        written.append(bytes_written())
+        return result
+
+    def wait(*_: object) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while len(written) == 1 and bytes_written() == written[0]:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
+    def finish_at_once(*_: object) -> None:
+        job.finish()
+
+    membership.finish_step = finish  # type: ignore[method-assign]
+    optimizer.register_step_pre_hook(wait)
+    optimizer.register_step_post_hook(finish_at_once)
 
 
 _ends = itertools.count(1)

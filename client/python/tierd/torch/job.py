@@ -227,14 +227,15 @@ class TorchJob:
             raise Error(
                 errno.EINVAL,
                 "a group of the optimizer, the clipping or a GradScaler's scale is not what it was at the first gradient, as "
-                "early_updates=True promises: change them before backward(), or give early_updates=False",
+                "early_updates=True promises: change them before backward(), and give the scaler to resumable(); or leave "
+                "early_updates out",
             )
         with naming_holders(self.units, self.addresses):
             ticket = in_range("step", "", lambda: self.membership.close_step(*told, self.kept.blobs()))
         self._last = None if ticket is None else (step, ticket)
 
-    def _rates(self, step: Step) -> dict[str, Any]:
-        rates = step.rates(self._gradient_scale)
+    def _rates(self, step: Step, loss_scale: float | None = None) -> dict[str, Any]:
+        rates = step.rates(self._gradient_scale, loss_scale)
         if self._scales_losses:
             if self._loss_scale is None:
                 raise Error(errno.EINVAL, "the job has a loss scale: tierd.torch.scale_loss(loss).backward()")
@@ -247,7 +248,7 @@ class TorchJob:
         self.membership.announce = self._announce if self.membership.is_early else None
 
     def _announce(self) -> None:
-        rates = self._rates(self.coming)
+        rates = self._rates(self.coming, self.position.loss_scale())
         groups = self.rule.groups(self.groups.in_step([optimizer.param_groups for optimizer in self.optimizers]))
         self.core.step_begin(rates, groups, 1)
         self._announced = rates, groups

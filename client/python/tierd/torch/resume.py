@@ -176,6 +176,11 @@ class Position:
         before = self._steps_at_batch
         return [max(0, 1 - (now - then)) for now, then in zip(self._steps_at_step, before, strict=True)]
 
+    def loss_scale(self) -> float | None:
+        """Of a GradScaler that resumable() keeps, as it is now."""
+        scalers = (item for item in self._objects if isinstance(item, torch.amp.GradScaler))
+        return next((float(item.get_scale()) for item in scalers), None)
+
     def _schedulers(self) -> list[LRScheduler]:
         return [
             item for item in self._objects if isinstance(item, LRScheduler) and not isinstance(item, ReduceLROnPlateau)

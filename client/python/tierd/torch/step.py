@@ -42,7 +42,7 @@ class Step:
         self._taken.append(optimizer)
         self._groups[id(optimizer)] = [dict(group) for group in optimizer.param_groups]
         if loss_scale is not None:
-            self.unscale(torch.tensor(loss_scale).double().reciprocal().float())
+            self.unscale(_inverse(loss_scale))
 
     def leave(self, optimizer: torch.optim.Optimizer) -> None:
         """It will come again: the step could not be closed."""
@@ -92,9 +92,11 @@ class Step:
         """Of each optimizer, as they are in this step."""
         return [self._groups[id(optimizer)] for optimizer in optimizers]
 
-    def rates(self, gradient_scale: float) -> dict[str, Any]:
-        """What the daemon is told of it. gradient_scale: 1 over the number of ranks."""
-        return {"learning_rate": 1.0, "gradient_scale": gradient_scale * self._factor, "clip_norm": self.clip_norm}
+    def rates(self, gradient_scale: float, loss_scale: float | None = None) -> dict[str, Any]:
+        """What the daemon is told of it. gradient_scale: 1 over the number of ranks. loss_scale: that of a GradScaler, which
+        has not come to the step; None: it has, or there is none."""
+        factor = self._factor if loss_scale is None else float(_inverse(loss_scale))
+        return {"learning_rate": 1.0, "gradient_scale": gradient_scale * factor, "clip_norm": self.clip_norm}
 
     # ---- GradScaler
 
@@ -131,6 +133,11 @@ class Step:
         if self.norm is None:
             self.job.finish()
         return math.nan if self.norm is None else self.norm
+
+
+def _inverse(loss_scale: float) -> torch.Tensor:
+    """As a GradScaler rounds it."""
+    return torch.tensor(loss_scale).double().reciprocal().float()
 
 
 class Norm(torch.Tensor):
