@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -279,6 +280,57 @@ def test_a_copy_of_the_model_loads_for_itself(start: Start) -> None:
     other.load_state_dict(theirs.state_dict())
     assert_same_bits(other, theirs)
     assert_same_bits(model, before)
+
+
+def test_a_mapped_checkpoint_is_read_tensor_by_tensor(
+    daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = nn.Sequential(*(nn.Linear(1024, 1024, bias=False) for _ in range(8)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.5)
+    model(torch.ones(1, 1024)).sum().backward()
+    optimizer.step()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "checkpoint")
+    values = copy.deepcopy(model)
+    optimizer.state.clear()
+    initialize(model, optimizer, "mapped")
+    job: Any = tierd.torch.job_of(model)
+    checkpoint = torch.load(tmp_path / "checkpoint", mmap=True, weights_only=True)
+    start = resident_bytes()
+    watched = Watched(job.core)
+    monkeypatch.setattr(job, "core", watched)
+    model.load_state_dict(checkpoint["model"])
+    optimizer.load_state_dict(checkpoint["optimizer"])
+    monkeypatch.undo()
+    assert len(watched.memory) == 16
+    # A tensor has 4 MiB, and the checkpoint 64.
+    assert max(watched.memory) - start < 12 << 20
+    assert_same_bits(model, values)
+    end(model, "mapped")
+
+
+class Watched:
+    """A job of the core, and how much memory there was at each of its writes."""
+
+    def __init__(self, core: Any):
+        self._core = core
+        self.memory: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._core, name)
+
+    def write(self, *arguments: Any) -> None:
+        self._core.write(*arguments)
+        self.memory.append(resident_bytes())
+
+    def write_state(self, *arguments: Any) -> None:
+        self._core.write_state(*arguments)
+        self.memory.append(resident_bytes())
+
+
+def resident_bytes() -> int:
+    """This process' memory, and what it has mapped of files, without what it shares with the daemon."""
+    status = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
+    return sum(int(status[name].split()[0]) for name in ("RssAnon", "RssFile")) << 10
 
 
 # ---- What goes wrong on the way

@@ -12,6 +12,7 @@ import torch
 
 from tierd._core import Error
 from tierd.torch.compat import to_dlpack
+from tierd.torch.pages import rest
 from tierd.torch.storage import Unit
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def write(job: TorchJob, kind: str, states: Mapping[torch.Tensor, Mapping[str, A
         for name in _MOMENTS[kind] if job.has_moments else ():
             value = _value(unit, tensor, name, state.get(name))
             job.core.write_state(unit.index, tensor, name, _step_in(state), to_dlpack(value))
+            rest(value)
         if MASTER in state and unit.parameters[tensor].dtype != torch.float32:
             value = _value(unit, tensor, MASTER, state[MASTER])
             job.core.write(unit.index, tensor, to_dlpack(value), is_master=True)

@@ -16,6 +16,7 @@ from torch import nn
 
 from tierd._core import Error
 from tierd.torch.compat import to_dlpack
+from tierd.torch.pages import rest
 from tierd.torch.storage import Unit
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ def _load(job: TorchJob, state_dict: Mapping[str, Any], strict: bool, assign: bo
             if is_writer:
                 for unit, tensor, value in given:
                     _write(job, unit, tensor, value)
+                    rest(value)
     return result
 
 
