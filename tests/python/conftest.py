@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Generator, Iterator
@@ -113,7 +115,7 @@ class Daemon:
 
 @pytest.fixture(scope="session", autouse=True)
 def daemon() -> Iterator[Daemon]:
-    """One for all tests of a file; $TIERD_SOCKET leads to it."""
+    """One for all tests of a process; $TIERD_SOCKET leads to it."""
     # In /tmp, because paths of sockets are short; what lies on NVMe wants a real disk.
     folder = Path(tempfile.mkdtemp(prefix="tierd-test-", dir="/tmp"))
     nvme = Path(tempfile.mkdtemp(prefix="tierd-nvme-", dir=os.environ.get("TIERD_TEST_DISK")))
@@ -131,3 +133,14 @@ def daemon() -> Iterator[Daemon]:
                 daemon.kill()
             shutil.rmtree(folder)
             shutil.rmtree(nvme)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def left_jobs(daemon: Daemon) -> Iterator[None]:
+    """Destroys the jobs that a file has left: their room is the next one's."""
+    yield
+    if there := sys.modules.get("tierd.torch.job"):
+        for job in list(there.open_jobs):
+            job.detach()
+    for job in json.loads(subprocess.check_output([TIERCTL, "--json", "jobs"])):
+        subprocess.run([TIERCTL, "drop", "--yes", "--force", job["name"]], check=False, capture_output=True)

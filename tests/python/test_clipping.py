@@ -128,7 +128,7 @@ def test_parts_and_other_norms_are_refused() -> None:
 def test_a_step_that_is_dropped_takes_its_clipping_with_it() -> None:
     network, plain = model(), model()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    tierd.torch.initialize(network, optimizer, job="dropped")
+    tierd.torch.initialize(network, optimizer, job="unclipped")
     network(torch.ones(1, 8)).sum().backward()
     norm = torch.nn.utils.clip_grad_norm_(network.parameters(), 1e-6)
     optimizer.zero_grad()

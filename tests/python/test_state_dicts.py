@@ -433,7 +433,7 @@ def test_a_step_that_was_refused_is_told_to_who_wants_its_values(daemon: Daemon)
             return str(error)
         return ""
 
-    assert sorted("learning rate is" in said for said in in_two_ranks("refused", read)) == [False, True]
+    assert sorted("learning rate is" in said for said in in_two_ranks("refused-rates", read)) == [False, True]
 
 
 # ---- The optimizer
