@@ -265,3 +265,38 @@ def test_training_goes_on_after_an_error_in_the_middle(
         hook.remove()
         optimizer.zero_grad()
         step(model, optimizer, 1)
+
+
+@pytest.mark.parametrize("name", ["gradients", "push"])
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "later"])
+@pytest.mark.parametrize("is_done", [True, False], ids=["after", "before"])
+def test_an_interrupt_at_a_call_of_the_daemon_costs_no_gradient(
+    both: list[tuple[Model, torch.optim.Optimizer]],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    is_first: bool,
+    is_done: bool,
+) -> None:
+    """Python raises Ctrl-C when a call that took a while has come back: what it did is done, and nobody has its result."""
+    (model, optimizer), (plain, plain_optimizer) = both
+    step(model, optimizer)
+    membership = tierd.torch.job_of(model).membership
+    call = getattr(membership, name)
+    calls = iter([is_first, True])
+
+    def interrupted(*arguments: object) -> object:
+        is_it = next(calls)
+        if is_done or not is_it:
+            result = call(*arguments)
+        if not is_it:
+            return result
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(membership, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model(1).backward()
+    optimizer.zero_grad()
+    step(model, optimizer, 1)
+    step(plain, plain_optimizer)
+    step(plain, plain_optimizer, 1)

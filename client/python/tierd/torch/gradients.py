@@ -82,8 +82,8 @@ class Gradients:
         absent = [tensor for tensor in range(len(self.unit.parameters)) if tensor not in self._here]
         self._buffers.clear()
         self._here.clear()
+        self.unit.pushes += 1  # before: Ctrl-C is heard when the call has come back
         in_range("push", self.unit.name, lambda: self.unit.membership.push(self.unit.index, absent))
-        self.unit.pushes += 1
 
     def take_own(self) -> list[tuple[int, torch.Tensor]]:
         """Gradients that the caller has set himself; parameters have them no more."""
@@ -93,14 +93,11 @@ class Gradients:
 
     def forget(self) -> None:
         """The buffer is gone, and what was pushed is lost."""
-        self._buffers.clear()
-        self._here.clear()
+        self.discard()
         self.unit.pushes = 0
         self.take_own()
 
     def discard(self) -> None:
-        """Gives the buffer back."""
-        if self._buffers:
-            self._buffers.clear()
-            self._here.clear()
-            self.unit.membership.core.discard(self.unit.index)
+        """What is there does not count. The buffer is given back with all others."""
+        self._buffers.clear()
+        self._here.clear()

@@ -254,6 +254,8 @@ class Hooks:
         """A pass has failed: torch does not say so, but another one begins."""
         for gradients in self._gradients.values():
             gradients.discard()
+        # Also a buffer that a call had given when Ctrl-C was heard.
+        self._membership.core.discard_all()
         self._hide_all()
 
     def _hide_all(self) -> None:
