@@ -293,6 +293,20 @@ class Lion(torch.optim.Optimizer):
     def __init__(self, parameters: Iterable[nn.Parameter], lr: float, betas: tuple[float, float], weight_decay: float):
         super().__init__(parameters, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
 
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            (beta1, beta2), lr = group["betas"], group["lr"]
+            for parameter in group["params"]:
+                parameter.mul_(1 - lr * self.decay(group))
+                moments = self.state[parameter].setdefault("exp_avg", torch.zeros_like(parameter))
+                parameter.sub_(lr * (moments * beta1 + parameter.grad * (1 - beta1)).sign())
+                moments.mul_(beta2).add_(parameter.grad, alpha=1 - beta2)
+
+    def decay(self, group: dict[str, Any]) -> float:
+        decay: float = group["weight_decay"]
+        return decay
+
 
 def test_lion_is_translated_and_gives_every_bit_of_its_formula(job: str, capfd: pytest.CaptureFixture[str]) -> None:
     plan = Plan(BY_NAME["tied"], max_grad_norm=0.5)
@@ -300,6 +314,22 @@ def test_lion_is_translated_and_gives_every_bit_of_its_formula(job: str, capfd: 
     theirs = exact(plan, lambda name: formulas.Lion(1e-3, (0.9, 0.98), 0.1))
     compare.assert_same_bits(ours.state, theirs.state)
     assert "trainer" not in capfd.readouterr().err
+
+
+def test_a_lion_of_another_formula_runs_in_the_trainer(job: str, capfd: pytest.CaptureFixture[str]) -> None:
+    class Decoupled(Lion):
+        """What lion-pytorch makes of decoupled_weight_decay=True."""
+
+        def decay(self, group: dict[str, Any]) -> float:
+            return super().decay(group) / 1e-3
+
+    Decoupled.__name__ = "Lion"
+    plan = Plan(BY_NAME["tied"])
+    make = partial(Decoupled, lr=1e-3, betas=(0.9, 0.98), weight_decay=0.1)
+    ours = trained(plan, make, job)
+    theirs = plain(plan, make)
+    compare.assert_same_bits(ours.state, theirs.state)
+    assert "Lion runs in the trainer" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("moments", ["fp32", "bf16", "int8"])

@@ -319,21 +319,27 @@ def _wide(value: Any, dtype: torch.dtype) -> Any:
     return value.float() if isinstance(value, torch.Tensor) and value.dtype == dtype else value
 
 
+def copy_over(optimizer: Optimizer, group: dict[str, Any], value: nn.Parameter) -> Optimizer:
+    """A copy of the optimizer that has one of its groups, and in it one parameter, without state."""
+    # Parameters are not copied with what refers to them.
+    memo: dict[int, Any] = {id(item): item for each in optimizer.param_groups for item in each["params"]}
+    memo |= {id(optimizer): optimizer, id(optimizer.state): None, id(optimizer.param_groups): None}
+    made = object.__new__(type(optimizer))
+    vars(made).update(copy.deepcopy(vars(optimizer), memo))
+    made.state = defaultdict(dict)
+    made.param_groups = [{**copy.deepcopy(group, memo), "params": [value]}]
+    return made
+
+
 def _trial(tensor: Tensor) -> dict[str, Any]:
     """What the optimizer keeps of a tensor: that of a step of a copy of it, over zeros."""
     optimizer, kind = tensor.optimizer, type(tensor.optimizer)
     value = nn.Parameter(torch.zeros(tensor.parameter.shape))
     value.grad = torch.zeros_like(value)
-    # Parameters are not copied with what refers to them.
-    memo: dict[int, Any] = {id(item): item for group in optimizer.param_groups for item in group["params"]}
-    memo |= {id(optimizer): optimizer, id(optimizer.state): None, id(optimizer.param_groups): None}
     try:
-        trial = object.__new__(kind)
-        vars(trial).update(copy.deepcopy(vars(optimizer), memo))
-        trial.state = defaultdict(dict)
+        trial = copy_over(optimizer, tensor.group, value)
         if tensor.parameter in optimizer.state:
             trial.state[value] = copy.deepcopy(optimizer.state[tensor.parameter])
-        trial.param_groups = [{**copy.deepcopy(tensor.group, memo), "params": [value]}]
         with torch.random.fork_rng(devices=[]):
             plain_step(kind)(trial)
     except Exception as error:

@@ -19,6 +19,8 @@ import torch
 from tierd import _core
 from tierd._core import Error
 from tierd.torch import optimizer_state
+from tierd.torch.compat import plain_step
+from tierd.torch.local import copy_over
 
 if TYPE_CHECKING:
     from tierd.torch.job import TorchJob
@@ -76,9 +78,30 @@ def _kind_of(optimizer: Optimizer) -> int:
         return _core.ADAM
     if kind is torch.optim.SGD:
         return _core.SGD
-    # By its name, since it is in no torch.
-    is_lion = kind.__name__ == "Lion" and all(group.keys() <= _LION for group in groups)
+    # It is in no torch, so it is one by its name, and by what it does.
+    is_lion = kind.__name__ == "Lion" and all(group.keys() <= _LION for group in groups) and _steps_as_lion(optimizer)
     return _core.LION if is_lion else _core.NONE
+
+
+def _steps_as_lion(optimizer: Optimizer) -> bool:
+    """Whether its formula is Lion's, by a trial: options that are in no group, such as lion-pytorch's
+    decoupled_weight_decay, make another one of it."""
+    group = optimizer.param_groups[0]
+    learning_rate, (beta1, beta2) = 0.25, group["betas"]
+    value = torch.nn.Parameter(torch.linspace(-2.0, 2.0, 16))
+    expected, moments = value.detach().clone(), torch.zeros(16)
+    random = torch.Generator().manual_seed(1)
+    try:
+        trial = copy_over(optimizer, {**group, "lr": learning_rate}, value)
+        for step in range(8):
+            value.grad = torch.randn(16, generator=random) * 4.0**-step
+            expected *= 1.0 - learning_rate * group["weight_decay"]
+            expected -= learning_rate * moments.lerp(value.grad, 1.0 - beta1).sign()
+            moments.lerp_(value.grad, 1.0 - beta2)
+            plain_step(type(optimizer))(trial)
+    except Exception:  # noqa: BLE001 what they raise is told by the trial in the trainer
+        return False
+    return torch.allclose(value, expected, rtol=1e-4, atol=1e-6)
 
 
 def _plain_class(optimizer: Optimizer) -> type[Optimizer]:
