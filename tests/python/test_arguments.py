@@ -52,6 +52,30 @@ def refuse(kind: type[Exception], sentence: str, call: Callable[[], object]) -> 
 # ---- Optimizers
 
 
+def test_parameters_that_share_memory_are_refused() -> None:
+    """Plain PyTorch would update the memory once for each of them."""
+    for begin, end in ((0, 4), (2, 6)):
+        model, memory = small(), torch.zeros(8, 4)
+        model[1].weight = nn.Parameter(memory[:4])
+        model.register_parameter("late", nn.Parameter(memory[begin:end]))
+        refuse(tierd.Error, "share memory, and tierd keeps each", lambda model=model: initialize("t", model))  # type: ignore[misc]
+    model = small()
+    model.register_buffer("seen", dict(model.named_parameters())["1.weight"].detach()[2])
+    refuse(tierd.Error, r"^\[Errno 22\] 1\.weight and seen share memory", lambda: initialize("t", model))
+    # What lies beside each other in the same memory, and what is not trained.
+    model, memory = small(), torch.zeros(4, 8)
+    model[1].weight = nn.Parameter(memory[:, :4])
+    model.register_parameter("other", nn.Parameter(memory[:, 4:]))
+    for name in ("one", "two"):
+        model.register_parameter(name, nn.Parameter(torch.zeros(0)))
+        model.register_parameter(f"frozen_{name}", nn.Parameter(memory[:, 4:].detach()[:0], requires_grad=False))
+    shared = torch.ones(3)
+    model.register_buffer("left", shared)
+    model.register_parameter("right", nn.Parameter(shared, requires_grad=False))
+    initialize("beside", model)
+    tierd.torch.close(model)
+
+
 def test_parameters_that_are_not_the_models_are_refused() -> None:
     model, other = small(), small()
     own, foreign = list(model.parameters()), list(other.parameters())

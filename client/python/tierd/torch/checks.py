@@ -49,6 +49,7 @@ def check(model: nn.Module) -> None:
             raise Error(errno.ENOTSUP, f"{name} is on {parameter.device}: tierd trains in the host's memory yet")
         if parameter.is_sparse or parameter.layout is not torch.strided:
             raise Error(errno.ENOTSUP, f"{name} is {parameter.layout}: tierd has dense parameters alone")
+    check_memory(model)
     for name, buffer in model.named_buffers():
         if buffer.is_meta:
             raise Error(
@@ -56,6 +57,42 @@ def check(model: nn.Module) -> None:
                 f"buffer {name} is on meta, and the job has none for it: make the model in tierd.init(values=False), where "
                 "buffers have values",
             )
+
+
+def check_memory(model: nn.Module) -> None:
+    """tierd.Error: a parameter that may be trained shares memory with another tensor, which would not follow it."""
+    parameters = {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    placed = [
+        (name, item) for name, item in tensors if item.numel() and item.layout is torch.strided and not item.is_meta
+    ]
+    before: list[tuple[str, torch.Tensor]] = []
+    for name, tensor in sorted(placed, key=lambda each: each[1].data_ptr()):
+        before = [(each, item) for each, item in before if _end(item) > tensor.data_ptr()]
+        for other, item in before:
+            if (id(tensor) in parameters or id(item) in parameters) and _overlap(item, tensor):
+                raise Error(
+                    errno.EINVAL,
+                    f"{other} and {name} share memory, and tierd keeps each of them by itself: make them one Parameter "
+                    f"(module.weight = other.weight), or take a copy (.clone())",
+                )
+        before.append((name, tensor))
+
+
+def _end(tensor: torch.Tensor) -> int:
+    """The address behind its last element."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr() + (last + 1) * tensor.element_size()
+
+
+def _overlap(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether an element is in both, of which the right one begins within the left one; columns of one matrix lie between each other."""
+    start, size = left.data_ptr(), left.element_size()
+    if right.dtype != left.dtype or (right.data_ptr() - start) % size:
+        return True
+    is_left = torch.zeros((max(_end(left), _end(right)) - start) // size, dtype=torch.bool)
+    is_left.as_strided(left.shape, left.stride()).fill_(True)
+    return bool(is_left.as_strided(right.shape, right.stride(), (right.data_ptr() - start) // size).any())
 
 
 def check_values(model: nn.Module) -> None:
