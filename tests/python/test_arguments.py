@@ -177,6 +177,8 @@ def test_what_is_of_a_wrong_type_is_named() -> None:
         ("gradient_bytes", 1.5): "a whole number is wanted",
         ("gradient_buffers", "4"): "a whole number is wanted",
         ("strict", "yes"): "True or False is wanted",
+        ("early_updates", "no"): "True or False is wanted",
+        ("random_states", 0): "True or False is wanted",
         ("moments", None): "a text is wanted",
         ("loss_scale", "big"): "a number is wanted",
         ("max_grad_norm", "1.0"): "a number is wanted",

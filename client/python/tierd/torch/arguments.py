@@ -129,6 +129,13 @@ def text(name: str, value: Any) -> str:
     return value
 
 
+def flag(name: str, value: Any) -> bool:
+    """TypeError: it is neither True nor False."""
+    if not isinstance(value, bool):
+        raise wrong_type(name, value, "True or False is wanted")
+    return value
+
+
 def socket_path(value: Any) -> str | None:
     """The argument socket. TypeError: it is no path."""
     if value is not None and not isinstance(value, str | os.PathLike):

@@ -80,6 +80,8 @@ def open_as(
         raise Error(errno.EINVAL, f"stage is {stage}: the stages of ZeRO are 0 to 3")
     if arguments.text("moments", moments) not in MOMENTS:
         raise Error(errno.EINVAL, f"moments={moments!r}: there are {', '.join(MOMENTS)}")
+    random_states = arguments.flag("random_states", random_states)
+    early_updates = arguments.flag("early_updates", early_updates)
     if gradient_bytes is not None:
         gradient_bytes = arguments.size("gradient_bytes", gradient_bytes)
     if optimizer_state_bytes is not None:
