@@ -147,6 +147,26 @@ def test_one_of_several_optimizers_cannot_give_its_gradients_up(job: str) -> Non
     end(model, job)
 
 
+def test_several_optimizers_cannot_take_turns(job: str) -> None:
+    model = make()[0]
+    optimizers = [torch.optim.SGD(part.parameters(), lr=0.1) for part in (model.blocks, model.rare, model.head)]
+    tierd.torch.initialize(model, optimizers, job=job)
+    model(1).backward()
+    optimizers[0].step()
+    with pytest.raises(
+        tierd.Error, match=r"backward\(\) after step\(\) of SGD, and before that of the other optimizers"
+    ):
+        model(1).backward()
+    for optimizer in optimizers[1:]:
+        optimizer.step()
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+    model(1).backward()
+    for optimizer in optimizers:
+        optimizer.step()
+    end(model, job)
+
+
 # ---- Gradients that are set, changed or looked at
 
 

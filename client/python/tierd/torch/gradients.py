@@ -59,6 +59,7 @@ class Gradients:
             )
         if not self._buffers:
             unit = self.unit
+            unit.membership.check_open()
             if unit.membership.is_early and unit.pushes > 0:
                 raise Error(
                     errno.EINVAL,

@@ -69,6 +69,7 @@ class TorchJob:
         self.membership.lost = self._lose
         self.membership.tell_failure = self.finish
         self.membership.overflow_wanted = lambda found, factor: self.coming.look_for_overflow(found, factor)
+        self.membership.check_open = lambda: self.coming.check_open()
         self.membership.given_up = lambda parameter: self.give_up([parameter])
         self._handles: list[Handle] = []
         self._ungrouped: dict[int, Handle] = {}  # what stops gradients of parameters that no group has, by identity

@@ -60,6 +60,8 @@ class Membership:
         self.is_early = False  # all gradients of a unit are pushed at once
         # Called before the first gradient of a step, once; None: nobody wants to know.
         self.announce: Callable[[], None] | None = None
+        # Called before a gradient is taken.
+        self.check_open: Callable[[], None] = lambda: None
         # Called by a GradScaler with its scalar for overflows, and with what undoes its scale.
         self.overflow_wanted: Callable[[torch.Tensor, torch.Tensor], None] = lambda found, factor: None
         # Called with a parameter whose gradient was pushed, and is set to None or to zeros.

@@ -48,6 +48,15 @@ class Step:
         """It will come again: the step could not be closed."""
         self._taken = [other for other in self._taken if other is not optimizer]
 
+    def check_open(self) -> None:
+        """tierd.Error: a gradient comes, and some of several optimizers have come to the step: they would get it, too."""
+        if self._taken:
+            raise Error(
+                errno.ENOTSUP,
+                f"backward() after step() of {type(self._taken[0]).__name__}, and before that of the other optimizers: they take "
+                "each step together, so call step() of all of them; a part that is trained in turns wants a model of its own",
+            )
+
     def give_up(self, parameter: torch.Tensor) -> bool:
         """The parameter's gradient is not to count. Whether that is so of all that were pushed: nothing is left of the step.
 
