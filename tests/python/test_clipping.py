@@ -73,7 +73,9 @@ def test_an_infinite_norm_clips_nothing_and_tells_the_norm() -> None:
     for each, steps in ((network, optimizer), (plain, torch.optim.SGD(plain.parameters(), lr=0.1))):
         each(torch.ones(1, 8)).sum().backward()
         norm = torch.nn.utils.clip_grad_norm_(each.parameters(), float("inf"))
+        assert "known after optimizer.step()" in repr(norm) or each is plain
         steps.step()
+    assert repr(norm).startswith("tensor(")
     for key, value in network.state_dict().items():
         assert torch.equal(plain.state_dict()[key], value), key
     assert norm.item() > MOST

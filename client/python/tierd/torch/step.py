@@ -164,5 +164,8 @@ class Norm(torch.Tensor):
     def __torch_function__(
         cls, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if function is torch.Tensor.__repr__ and not args[0].step.is_closed:
+            # A debugger or a notebook shows it whenever it likes.
+            return "<the norm of the gradients, which is known after optimizer.step()>"
         args = tuple(torch.tensor(item.step.await_norm()) if isinstance(item, Norm) else item for item in args)
         return function(*args, **(kwargs or {}))
