@@ -156,6 +156,18 @@ def test_a_job_that_is_closed_before_any_step_outlives_its_daemon(daemon: Daemon
     tierd.torch.close(again)
 
 
+def test_a_plain_loop_is_told_what_to_do_when_its_daemon_was_restarted(daemon: Daemon) -> None:
+    network, optimizer = small("told")
+    network(torch.ones(1, 2)).sum().backward()
+    daemon.kill()
+    daemon.start()
+    with pytest.raises(
+        tierd.torch.StaleError, match=r"was at step 0: start the script again, and it goes on; a loop over"
+    ):
+        optimizer.step()
+    tierd.torch.close(network)
+
+
 def test_each_pass_reads_its_data_once() -> None:
     model, optimizer = small("reads")
     data = Counting()

@@ -187,7 +187,11 @@ class Membership:
         return self.ready()
 
     def _go_back(self, error: StaleError) -> None:
+        said, to_be_called, _ = (error.strerror or "").partition("; call tierd_job_ready")
         if not self.can_go_back:
-            raise error
+            if not to_be_called:
+                raise error
+            remedy = "start the script again, and it goes on; a loop over tierd.resumable(loader) goes on by itself"
+            raise StaleError(errno.ESTALE, f"{said}: {remedy}") from None
         step = self.go_back()
-        print(f"tierd: the training goes back to step {step}: {error.strerror}", file=sys.stderr, flush=True)
+        print(f"tierd: the training goes back to step {step}: {said}", file=sys.stderr, flush=True)
