@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import distributed, nn
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load as load_checkpoint
 from torch.distributed.checkpoint.state_dict_saver import save as save_checkpoint
@@ -93,3 +94,33 @@ def test_a_job_loads_what_another_one_and_a_plain_model_have_saved(daemon: Daemo
     assert_same_bits(model, plain)
     assert_same_bits(flat(optimizer), flat(plain_optimizer))
     end(model, "first")
+
+
+def test_parameters_themselves_are_saved_one_after_the_other(
+    daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, optimizer = make(1)
+    initialize(model, optimizer, "streamed")
+    train(model, optimizer)
+    membership = tierd.torch.job_of(model).membership
+    gather, leases = membership.capsules, []
+
+    def watch(unit: int, name: str) -> Any:
+        leases.append(membership.core.leases())
+        return gather(unit, name)
+
+    monkeypatch.setattr(membership, "capsules", watch)
+    state = {"model": model.state_dict(keep_vars=True)}
+    save_checkpoint(state, storage_writer=FileSystemWriter(tmp_path / "streamed", single_file_per_rank=False))
+    monkeypatch.undo()
+    assert len(leases) >= 5
+    assert max(leases) <= 1
+    train(model, optimizer)
+    plain, _ = make(2)
+    values = {"model": plain.state_dict()}
+    load_checkpoint(values, checkpoint_id=tmp_path / "streamed")
+    with pytest.raises(AssertionError):
+        assert_same_bits(plain, model)
+    model.load_state_dict(values["model"])
+    assert_same_bits(plain, model)
+    end(model, "streamed")
