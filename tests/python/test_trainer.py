@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 import transformers
 
@@ -498,6 +499,34 @@ def test_a_checkpoint_says_the_step_of_the_job_which_values_that_were_loaded_tak
     last = tmp_path / "checkpoint-4"
     assert json.loads((last / "tierd.json").read_text()) == {"job": job, "step": 5}
     assert trainer.train(resume_from_checkpoint=str(last)).global_step == 4
+
+
+def test_a_checkpoint_of_adapters_reads_nothing_of_the_base(
+    tmp_path: Path, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peft = pytest.importorskip("peft")
+    model = peft.get_peft_model(
+        transformer_models.gpt2(), peft.LoraConfig(target_modules=["c_attn"], fan_in_fan_out=True)
+    )
+    model.add_adapter("other", peft.LoraConfig(target_modules=["c_proj"], fan_in_fan_out=True))
+    trainer = Trainer(model, arguments(tmp_path, max_steps=1), train_dataset=sentences(4), job=job)
+    trainer.train()
+    model.save_pretrained(tmp_path / "whole")
+    units = tierd.torch.job_of(model).units
+    membership, gathered = tierd.torch.job_of(model).membership, set()
+    gather = membership.capsules
+
+    def watch(unit: int, name: str) -> Any:
+        gathered.add(unit)
+        return gather(unit, name)
+
+    monkeypatch.setattr(membership, "capsules", watch)
+    trainer.save_model(str(tmp_path / "alone"))
+    assert gathered == {unit.index for unit in units if any("lora" in name for name in unit.names)}
+    assert len(gathered) < len(units)
+    for folder in ("", "other"):
+        files = [tmp_path / kind / folder / "adapter_model.safetensors" for kind in ("whole", "alone")]
+        compare.assert_same_bits(*(safetensors.torch.load_file(file) for file in files))
 
 
 def test_more_steps_are_trained_from_where_the_job_stands(tmp_path: Path, job: str) -> None:

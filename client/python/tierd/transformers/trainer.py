@@ -6,6 +6,7 @@ import errno
 import functools
 import json
 import math
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -231,10 +232,27 @@ class Trainer(transformers.Trainer):
             with _saved_already(self.model):
                 super()._save(output_dir)
         else:
+            if self._job is not None and self.args.should_save and state_dict is None:
+                state_dict = _adapters_of(self.model)
             super()._save(output_dir, state_dict)
 
     def hyperparameter_search(self, *arguments: Any, **more: Any) -> NoReturn:
         raise Error(errno.ENOTSUP, "a search trains many models, and a job is one: make a Trainer for each trial")
+
+
+def _adapters_of(model: Any) -> dict[str, torch.Tensor] | None:
+    """Copies of what save_pretrained() of a model of peft writes, and which would copy the base to leave it out. None: the
+    model is not of peft, or that makes tensors of its own."""
+    peft = sys.modules.get("peft")
+    if peft is None or not isinstance(model, peft.PeftModel):
+        return None
+    state = model.state_dict(keep_vars=True)
+    written: set[int] = set()
+    for adapter in model.peft_config:
+        written |= {id(value) for value in peft.get_peft_model_state_dict(model, state, adapter).values()}
+    if not written <= {id(value) for value in state.values()}:
+        return None
+    return {name: value.detach().clone() for name, value in state.items() if id(value) in written}
 
 
 @contextmanager
