@@ -21,6 +21,9 @@
 	"this "                                                                                              \
 	"session: its log says why. Then connect and open the job again"
 
+/* After so long who waits is asked whether he still does. */
+#define TURN_NS UINT64_C(100000000)
+
 uint32_t connection_generation;
 
 static void count_fork(void)
@@ -359,18 +362,48 @@ static void wait_for_reader(struct tierd_node *node, uint64_t deadline)
 		pthread_cond_timedwait(&node->changed, &node->lock, &end);
 }
 
+/* Who opens a connection again does it for all threads, and is not asked. */
+static bool may_be_interrupted(const struct tierd_node *node)
+{
+	return node->is_interrupted &&
+	       !(node->is_reconnecting && pthread_equal(node->reconnecting, pthread_self()));
+}
+
+static uint64_t end_of_turn(const struct tierd_node *node, uint64_t deadline)
+{
+	uint64_t end = may_be_interrupted(node) ? clock_now_ns() + TURN_NS : deadline;
+
+	return end < deadline ? end : deadline;
+}
+
+/* Gives the lock up to ask. */
+static bool is_interrupted(struct tierd_node *node)
+{
+	bool is;
+
+	connection_exit(node);
+	is = node->is_interrupted(node->interrupt_argument);
+	pthread_mutex_lock(&node->lock);
+	return is;
+}
+
 int connection_wait(struct tierd_node *node, bool (*is_done)(const void *argument), const void *argument,
 		    uint64_t deadline)
 {
+	uint64_t end = end_of_turn(node, deadline);
+
 	for (bool has_looked = false; !is_done(argument); has_looked = true) {
 		if (node->error)
 			return connection_check(node);
-		if (has_looked && deadline != CONNECTION_NEVER && clock_now_ns() >= deadline)
-			return -ETIMEDOUT;
-		if (node->has_reader)
-			wait_for_reader(node, deadline);
-		else
-			read_for_all(node, deadline);
+		if (has_looked && end != CONNECTION_NEVER && clock_now_ns() >= end) {
+			if (end == deadline || is_interrupted(node))
+				return -ETIMEDOUT;
+			end = end_of_turn(node, deadline);
+		} else if (node->has_reader) {
+			wait_for_reader(node, end);
+		} else {
+			read_for_all(node, end);
+		}
 	}
 	return 0;
 }

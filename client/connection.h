@@ -34,6 +34,9 @@ struct tierd_node {
 	bool is_lost;	      /* and may be opened again */
 	bool is_reconnecting; /* by this thread; others wait until it is done */
 	pthread_t reconnecting;
+	bool (*is_interrupted)(
+		void *argument); /* as the user has given it; NULL until there is a connection */
+	void *interrupt_argument;
 	uint64_t incarnation; /* of the daemon */
 
 	struct stream *stream; /* NULL: never connected */
@@ -82,7 +85,8 @@ void connection_fail(struct tierd_node *node, int r, const char *format, ...)
 uint64_t connection_deadline(const struct tierd_node *node, int timeout_ms);
 
 /* Reads until is_done() says so; releases the lock meanwhile. 0, -ETIMEDOUT (without a message: the caller
- * knows what it waited for), or the connection's error. Looks once even if the deadline has passed. */
+ * knows what it waited for), or the connection's error. Looks once even if the deadline has passed. Who is
+ * interrupted has no time any more. */
 int connection_wait(struct tierd_node *node, bool (*is_done)(const void *argument), const void *argument,
 		    uint64_t deadline);
 

@@ -62,9 +62,12 @@ int tierd_connect_with(const struct tierd_connect_options *options, struct tierd
 		r = choose_reconnect(node, own.reconnect_ms);
 	if (r == 0)
 		r = reconnect_first(node);
-	if (r == 0)
-		*ret_node = TAKE_PTR(node);
-	return r;
+	if (r < 0)
+		return r;
+	node->is_interrupted = own.is_interrupted;
+	node->interrupt_argument = own.argument;
+	*ret_node = TAKE_PTR(node);
+	return 0;
 }
 
 int tierd_connect(const char *socket_path, struct tierd_node **ret_node)

@@ -58,8 +58,10 @@ struct tierd_connect_options {
 	size_t size;             /* sizeof(struct tierd_connect_options) */
 	const char *socket_path; /* as of tierd_connect */
 	int reconnect_ms;        /* how long it tries to open a connection, again and again; negative: $TIERD_RECONNECT_MS, else 0 */
+	bool (*is_interrupted)(void *argument); /* or NULL: asked ten times a second in each call that waits; true ends it, -ETIMEDOUT */
+	void *argument;                         /* of is_interrupted */
 };
-#define TIERD_CONNECT_OPTIONS_INIT { sizeof(struct tierd_connect_options), NULL, -1 }
+#define TIERD_CONNECT_OPTIONS_INIT { sizeof(struct tierd_connect_options), NULL, -1, NULL, NULL }
 
 /* As tierd_connect, but keeps trying for reconnect_ms while no daemon listens. And if the connection is lost later,
  * because tierd was restarted or has ended it, the next call that needs it opens it again, for reconnect_ms,

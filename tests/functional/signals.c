@@ -1,7 +1,7 @@
 /* Trainers of a daemon that gets signals.
  *
  *   signals step    one rank; says "decided" while its step is being applied; the step must end well
- *   signals wait    says "waiting" and waits for a rank that never comes; must get a clear error
+ *   signals wait    interrupted once, says "waiting", waits for a rank that never comes; gets an error
  *   signals train   says "training" and goes on until tierd is gone */
 #include <errno.h>
 #include <string.h>
@@ -67,13 +67,26 @@ static void step(void)
 	tierd_disconnect(node);
 }
 
+/* The third answer is that somebody has interrupted the call. */
+static bool is_third(void *count)
+{
+	return ++*(unsigned *)count == 3;
+}
+
 static void wait_for_nobody(void)
 {
-	struct tierd_node *node = support_connect();
+	struct tierd_connect_options with = TIERD_CONNECT_OPTIONS_INIT;
 	struct tierd_job_options options = support_options("waiting", 0, 2);
-	struct tierd_job *job = support_join(node, &options, 1);
-	struct tierd_job *other;
+	struct tierd_job *job, *other;
+	struct tierd_node *node;
+	unsigned asked = 0;
 
+	with.is_interrupted = is_third;
+	with.argument = &asked;
+	OK(tierd_connect_with(&with, &node));
+	job = support_join(node, &options, 1);
+	FAILS(tierd_job_ready(job, -1, NULL), -ETIMEDOUT, "tierd goes on with it");
+	REQUIRE(asked == 3);
 	say("waiting\n");
 	FAILS(tierd_job_ready(job, -1, NULL), -ECONNRESET, GONE);
 	FAILS(tierd_job_ready(job, -1, NULL), -ECONNRESET, GONE);

@@ -25,7 +25,8 @@ def declarations(text):
 
 
 def fields(lines):
-    return [re.search(r"(\w+)(\[\w+\])?$", name.strip())[1] for line in lines for name in line.rstrip(";").split(",")]
+    names = [name.strip() for line in lines for name in line.rstrip(";").split(",")]
+    return [re.search(r"(\w+)(\[\w+\]|\)\(.*\))?$", name)[1] for name in names]
 
 
 def defaults(struct):
