@@ -42,9 +42,26 @@ int reader_enter(struct tierd_reader *reader)
 	return r;
 }
 
+static const struct ticket_kind refresh_kind, read_kind;
+
+/* Whether the daemon still answers a request for which nobody waits any more; it takes one at a time. */
+static bool has_given_up(const struct tierd_reader *reader)
+{
+	QUEUE_FOREACH (link, &reader->node->tickets) {
+		const struct tierd_ticket *ticket = queue_entry(link, struct tierd_ticket, all);
+
+		if (ticket->is_orphan && (ticket->kind == &refresh_kind || ticket->kind == &read_kind) &&
+		    ticket->reader == reader)
+			return true;
+	}
+	return false;
+}
+
 static bool is_free(const void *argument)
 {
-	return !((const struct tierd_reader *)argument)->is_busy;
+	const struct tierd_reader *reader = argument;
+
+	return !reader->is_busy && !has_given_up(reader);
 }
 
 /* One thread at a time: the window is one. */
@@ -53,7 +70,11 @@ int reader_take(struct tierd_reader *reader, uint64_t deadline)
 	int r = connection_wait(reader->node, is_free, reader, deadline);
 
 	if (r == -ETIMEDOUT)
-		return message_fail(r, "another thread still uses this reader of job \"%s\"", reader->name);
+		return message_fail(
+			r,
+			"tierd still answers an earlier call with this reader of job \"%s\", or one of "
+			"another thread",
+			reader->name);
 	if (r == 0)
 		reader->is_busy = true;
 	return r;

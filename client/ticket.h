@@ -80,7 +80,7 @@ struct tierd_ticket {
 			Tierd__Wire__ReaderOpenReply reply;
 			int fd;
 		} reader_open;
-		struct tierd_reader *reader; /* of its other requests; unless is_orphan */
+		struct tierd_reader *reader; /* of its other requests; gone, if is_orphan */
 	};
 };
 
