@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import faulthandler
+import os
+import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+import numpy
 import pytest
 
 import tierd
 from conftest import PATIENCE, Daemon
 from tierd import _core
+from typing_extensions import Buffer
 
 # Of bf16: large enough that a thread is still at the NaNs of a debugging run when the next one comes.
 LARGE = 8 << 20
@@ -60,6 +66,114 @@ def open_ranks(name: str, world_size: int, elements: int, **more: object) -> lis
         jobs[-1].define("unit", [{**TENSOR, "shape": (elements,)}])
     at_once(*(job.ready for job in jobs))
     return jobs
+
+
+@contextmanager
+def stopped(daemon: Daemon) -> Iterator[None]:
+    """Has the daemon answer nothing meanwhile."""
+    assert daemon.process is not None
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+
+
+def interrupted(call: Callable[[], object]) -> None:
+    """Makes the call, and has somebody press Ctrl-C while it waits."""
+    state = Path(f"/proc/self/task/{threading.get_native_id()}/stat")
+    has_begun = threading.Event()
+
+    def press() -> None:
+        has_begun.wait()
+        seen = ""
+        while not seen.endswith("SSSSS"):
+            time.sleep(0.02)
+            seen += state.read_text().rpartition(") ")[2][0]
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presser = threading.Thread(target=press)
+    presser.start()
+    with no_hang(), pytest.raises(KeyboardInterrupt):
+        has_begun.set()
+        call()
+    presser.join()
+
+
+def prepare_nothing(job: _core.Job) -> None:
+    pass
+
+
+def push(job: _core.Job) -> None:
+    job.gradients(0)
+    job.push(0)
+
+
+def push_and_step(job: _core.Job) -> None:
+    push(job)
+    job.step({"learning_rate": 1.0})
+
+
+def read(job: _core.Job, memory: Buffer) -> None:
+    job.read(0, 0, "parameter", memory)
+
+
+def read_many(job: _core.Job, memory: Buffer) -> None:
+    job.read_many([(0, 0, "parameter", memory)])
+
+
+@pytest.mark.parametrize(
+    ("prepare", "call"),
+    [
+        (push_and_step, lambda job, memory: job.gather(0)),
+        (push, lambda job, memory: job.gradients(0)),
+        (push, lambda job, memory: job.step({"learning_rate": 1.0}).wait()),
+        (prepare_nothing, read),
+        (prepare_nothing, read_many),
+        (prepare_nothing, lambda job, memory: job.write_begin()),
+    ],
+    ids=["gather", "gradients", "step", "read", "read_many", "write_begin"],
+)
+def test_ctrl_c_ends_a_wait_which_can_begin_again(
+    daemon: Daemon, prepare: Callable[[_core.Job], None], call: Callable[[_core.Job, Buffer], object]
+) -> None:
+    (job,) = open_ranks("interrupted", 1, 100, gradient_buffers=1)
+    memory = numpy.zeros(100, numpy.uint16)
+    with stopped(daemon):
+        prepare(job)
+        interrupted(lambda: call(job, memory))
+    with no_hang():
+        call(job, memory)
+        job.close()
+
+
+def test_ctrl_c_ends_the_waits_of_a_reader(daemon: Daemon) -> None:
+    (job,) = open_ranks("looked_at", 1, 100)
+    reader = _core.Node().open_reader("looked_at")
+    memory = numpy.zeros(100, numpy.uint16)
+    for call in (lambda: reader.refresh("parameter"), lambda: reader.read([(0, 0, memory)])):
+        with stopped(daemon):
+            interrupted(call)
+        with no_hang():
+            call()
+    assert numpy.array_equal(memory, numpy.full(100, 0x3F80, numpy.uint16))
+    reader.close()
+    job.detach()
+
+
+def test_ctrl_c_before_another_rank_writes_leaves_it_to_begin_again() -> None:
+    jobs = open_ranks("written", 2, 100)
+    interrupted(jobs[0].write_begin)
+    with no_hang():
+        at_once(*(job.write_begin for job in jobs))
+        jobs[1].write(0, 0, numpy.full(100, 0x4000, numpy.uint16))
+        for ticket in [job.write_end() for job in jobs]:
+            assert ticket.wait()
+    memory = numpy.zeros(100, numpy.uint16)
+    read(jobs[0], memory)
+    assert numpy.array_equal(memory, numpy.full(100, 0x4000, numpy.uint16))
+    for job in jobs:
+        job.detach()
 
 
 def test_ranks_of_one_process_meet_again_when_the_daemon_is_back(daemon: Daemon) -> None:

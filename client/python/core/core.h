@@ -32,23 +32,24 @@ static inline struct core_state *core_state_of(PyObject *object)
 		PyEval_RestoreThread(thread_state);                                                          \
 	} while (0)
 
-/* What waits for others is called in turns of this length, and between them Ctrl-C is heard. */
-#define CORE_TURN_MS 100
+/* The same around one that may wait for others, in which Ctrl-C is heard: an exception may be set afterwards,
+ * whatever the statement has come to. */
+#define CORE_WAITING(statement)                                                                              \
+	do {                                                                                                 \
+		PyThreadState *outer_wait = core_waiting;                                                    \
+		core_waiting = PyThreadState_Get();                                                          \
+		CORE_BLOCKING(statement);                                                                    \
+		core_waiting = outer_wait;                                                                   \
+	} while (0)
 
-/* Whether a wait that has come to -ETIMEDOUT goes on: timeout_ms, negative for ever, loses a turn. Else it is
- * over, or an exception is set: somebody has pressed Ctrl-C. */
-bool core_waits_on(int r, int *timeout_ms);
+/* Of a thread that hears Ctrl-C; else NULL. */
+extern _Thread_local PyThreadState *core_waiting;
 
-/* The length of the next turn. */
-static inline int core_turn(int timeout_ms)
-{
-	return timeout_ms < 0 || timeout_ms > CORE_TURN_MS ? CORE_TURN_MS : timeout_ms;
-}
+/* For struct tierd_connect_options. */
+bool core_is_interrupted(void *unused);
 
-/* How long calls of this connection wait that are not told. */
-int node_timeout(PyObject *node);
-
-/* Raises tierd.Error, or its subclass for -ESTALE, with what tierd_message() says. NULL */
+/* Raises tierd.Error, or its subclass for -ESTALE, with what tierd_message() says. An exception that is set
+ * already is the cause. NULL */
 PyObject *core_raise(struct core_state *state, int error);
 
 /* What a call returns that has nothing else to say: None, unless it has failed or an exception is set. */

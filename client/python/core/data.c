@@ -7,23 +7,6 @@
 
 /* ---- Gather ---- */
 
-/* Where the daemon has to be asked. 1: an exception is set. */
-static int gather_slowly(PyObject *self, struct tierd_job *job, uint32_t unit, struct tierd_view *ret_view)
-{
-	int timeout_ms = node_timeout(((struct job *)self)->node), r;
-	struct tierd_ticket *ticket;
-
-	JOB_BLOCKING(self, r = tierd_gather_begin(job, unit, &ticket));
-	if (r < 0)
-		return r;
-	do
-		JOB_BLOCKING(self, r = tierd_gather_end(ticket, core_turn(timeout_ms), ret_view));
-	while (core_waits_on(r, &timeout_ms));
-	if (r == -ETIMEDOUT)
-		JOB_BLOCKING(self, tierd_ticket_free(ticket));
-	return PyErr_Occurred() ? 1 : r;
-}
-
 /* A hold on the unit with one share, its version beside it; NULL with an exception set. NULL without one: it
  * is not there, and nobody is to wait. */
 static struct hold *gather(PyObject *self, PyObject *number, bool is_waiting, uint64_t *ret_version)
@@ -44,17 +27,16 @@ static struct hold *gather(PyObject *self, PyObject *number, bool is_waiting, ui
 	if (r == -EAGAIN && !is_waiting)
 		return NULL;
 	if (r == -EAGAIN)
-		r = gather_slowly(self, job, index, &view);
-	if (r != 0) {
-		if (r < 0)
-			core_raise(core_state_of(self), r);
+		JOB_WAITING(self, r = tierd_gather(job, index, &view));
+	if (r < 0) {
+		core_raise(core_state_of(self), r);
 		return NULL;
 	}
 	hold = hold_new_lease(job, index, unit->shape, &view);
 	if (!hold)
 		tierd_release(job, index);
 	*ret_version = view.version;
-	return hold;
+	return PyErr_Occurred() ? hold_drop(hold) : hold;
 }
 
 PyObject *job_gather(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
@@ -151,7 +133,7 @@ PyObject *job_gradients(PyObject *self, PyObject *const *arguments, Py_ssize_t c
 		return NULL;
 	if (unit->gradients)
 		return hold_capsules(unit->gradients);
-	JOB_BLOCKING(self, r = tierd_gradients_with(job, index, TIERD_GRADIENTS_OVERWRITE, &view));
+	JOB_WAITING(self, r = tierd_gradients_with(job, index, TIERD_GRADIENTS_OVERWRITE, &view));
 	if (r < 0)
 		return core_raise(core_state_of(self), r);
 	/* Other threads may have defined units meanwhile, or have come for the same buffer. */
@@ -159,7 +141,7 @@ PyObject *job_gradients(PyObject *self, PyObject *const *arguments, Py_ssize_t c
 	if (!unit->gradients)
 		unit->gradients = hold_new_gradients(unit->shape, &view);
 	if (unit->gradients)
-		return hold_capsules(unit->gradients);
+		return PyErr_Occurred() ? NULL : hold_capsules(unit->gradients);
 	JOB_BLOCKING(self, tierd_discard(job, index));
 	return NULL;
 }

@@ -16,18 +16,26 @@ PyObject *core_raise_message(struct core_state *state, int error, const char *me
 	return NULL;
 }
 
-bool core_waits_on(int r, int *timeout_ms)
+_Thread_local PyThreadState *core_waiting;
+
+bool core_is_interrupted(void *unused)
 {
-	if (r != -ETIMEDOUT)
+	bool is_interrupted;
+
+	if (!core_waiting)
 		return false;
-	if (*timeout_ms >= 0)
-		*timeout_ms -= core_turn(*timeout_ms);
-	return PyErr_CheckSignals() == 0 && *timeout_ms != 0;
+	PyEval_RestoreThread(core_waiting);
+	/* One that was heard in this call counts until its end. */
+	is_interrupted = PyErr_Occurred() || PyErr_CheckSignals() < 0;
+	PyEval_SaveThread();
+	return is_interrupted;
 }
 
 /* What libtierd says of forked processes is for who calls it by himself. */
 PyObject *core_raise(struct core_state *state, int error)
 {
+	if (PyErr_Occurred())
+		return NULL;
 	if (error == -ECHILD)
 		return core_raise_message(state, error,
 					  "a job of tierd cannot be used in a process that was forked, as "

@@ -64,7 +64,11 @@ static int leave(struct job *object, int (*how)(struct tierd_job *job))
 
 	object->job = NULL;
 	fault_forget(object);
-	CORE_BLOCKING(r = how(job));
+	/* What is collected hears nothing. */
+	if (how == tierd_job_close)
+		CORE_WAITING(r = how(job));
+	else
+		CORE_BLOCKING(r = how(job));
 	/* A connection that no other job has ends with it. */
 	Py_CLEAR(object->node);
 	return r;
@@ -221,34 +225,6 @@ static PyObject *job_state(PyObject *self, PyObject *unused)
 	return r < 0 ? core_raise(core_state_of(self), r) : fields_give(job_state_fields, &state);
 }
 
-/* False: it is not answered yet. -ETIMEDOUT may be the answer, too. */
-static bool wait_a_turn(struct tierd_ticket *ticket, struct tierd_job_state *ret_state, int *ret_r)
-{
-	*ret_r = tierd_ticket_wait(ticket, TIERD_DONE, CORE_TURN_MS);
-	if (*ret_r == 0 || *ret_r == -ETIMEDOUT)
-		*ret_r = tierd_ticket_job_state(ticket, ret_state);
-	return *ret_r != -EAGAIN;
-}
-
-/* The daemon says who is missing when the time is over, so that is not counted here. 1: an exception is set.
- */
-static int await_ready(PyObject *self, struct tierd_job *job, int timeout_ms,
-		       struct tierd_job_state *ret_state)
-{
-	struct tierd_ticket *ticket;
-	int forever = -1, r;
-	bool is_over;
-
-	JOB_BLOCKING(self, r = tierd_job_ready_begin(job, timeout_ms, &ticket));
-	if (r < 0)
-		return r;
-	do
-		JOB_BLOCKING(self, is_over = wait_a_turn(ticket, ret_state, &r));
-	while (!is_over && core_waits_on(-ETIMEDOUT, &forever));
-	JOB_BLOCKING(self, tierd_ticket_free(ticket));
-	return PyErr_Occurred() ? 1 : r;
-}
-
 static PyObject *job_ready(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
 {
 	struct tierd_job *job = job_of(self);
@@ -259,10 +235,9 @@ static PyObject *job_ready(PyObject *self, PyObject *const *arguments, Py_ssize_
 		return NULL;
 	if (count > 0 && !PyArg_Parse(arguments[0], "i", &timeout_ms))
 		return NULL;
-	r = await_ready(self, job, timeout_ms, &state);
-	if (r > 0)
-		return NULL;
-	return r < 0 ? core_raise(core_state_of(self), r) : fields_give(job_state_fields, &state);
+	JOB_WAITING(self, r = tierd_job_ready(job, timeout_ms, &state));
+	return r < 0 || PyErr_Occurred() ? core_raise(core_state_of(self), r)
+					 : fields_give(job_state_fields, &state);
 }
 
 /* The mapping of the newest connection; those before it are watched still. */
@@ -327,7 +302,7 @@ static PyObject *job_snapshot(PyObject *self, PyObject *name)
 
 	if (!string)
 		return NULL;
-	JOB_BLOCKING(self, r = tierd_snapshot(job, string));
+	JOB_WAITING(self, r = tierd_snapshot(job, string));
 	return core_none(self, r);
 }
 

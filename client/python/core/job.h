@@ -32,6 +32,14 @@ struct unit *job_unit(struct job *job, PyObject *number, uint32_t *ret_unit);
 		((struct job *)(self))->calls--;                                                             \
 	} while (0)
 
+/* The same around one that may wait for others, as of CORE_WAITING(). */
+#define JOB_WAITING(self, statement)                                                                         \
+	do {                                                                                                 \
+		((struct job *)(self))->calls++;                                                             \
+		CORE_WAITING(statement);                                                                     \
+		((struct job *)(self))->calls--;                                                             \
+	} while (0)
+
 /* Arguments by position: their number has to be right. */
 bool job_takes(const char *name, Py_ssize_t given, Py_ssize_t least, Py_ssize_t most);
 

@@ -5,7 +5,6 @@
 struct node {
 	PyObject object;
 	struct tierd_node *node;
-	int timeout_ms;
 };
 
 static PyObject *node_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
@@ -15,6 +14,8 @@ static PyObject *node_new(PyTypeObject *type, PyObject *arguments, PyObject *key
 	struct tierd_node *handle;
 	struct node *node;
 	int r;
+
+	options.is_interrupted = core_is_interrupted;
 
 	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|zi", names, &options.socket_path,
 					 &options.reconnect_ms))
@@ -28,7 +29,6 @@ static PyObject *node_new(PyTypeObject *type, PyObject *arguments, PyObject *key
 		return NULL;
 	}
 	node->node = handle;
-	node->timeout_ms = -1;
 	return (PyObject *)node;
 }
 
@@ -49,15 +49,7 @@ static PyObject *node_set_timeout(PyObject *self, PyObject *argument)
 	if (!PyArg_Parse(argument, "i", &timeout_ms))
 		return NULL;
 	CORE_BLOCKING(r = tierd_set_timeout(((struct node *)self)->node, timeout_ms));
-	if (r < 0)
-		return core_raise(core_state_of(self), r);
-	((struct node *)self)->timeout_ms = timeout_ms;
-	Py_RETURN_NONE;
-}
-
-int node_timeout(PyObject *node)
-{
-	return ((struct node *)node)->timeout_ms;
+	return core_none(self, r);
 }
 
 /* ---- Opening a job ---- */

@@ -13,10 +13,10 @@ struct reader {
 	unsigned calls;		     /* that are under way without the interpreter's lock */
 };
 
-#define READER_BLOCKING(self, statement)                                                                     \
+#define READER_WAITING(self, statement)                                                                      \
 	do {                                                                                                 \
 		((struct reader *)(self))->calls++;                                                          \
-		CORE_BLOCKING(statement);                                                                    \
+		CORE_WAITING(statement);                                                                     \
 		((struct reader *)(self))->calls--;                                                          \
 	} while (0)
 
@@ -83,7 +83,7 @@ static PyObject *reader_step(PyObject *self, PyObject *unused)
 
 	if (!reader)
 		return NULL;
-	READER_BLOCKING(self, r = tierd_reader_state(reader, &state));
+	READER_WAITING(self, r = tierd_reader_state(reader, &state));
 	return r < 0 ? core_raise(core_state_of(self), r) : PyLong_FromUnsignedLongLong(state.step);
 }
 
@@ -138,9 +138,9 @@ static PyObject *reader_refresh(PyObject *self, PyObject *arguments, PyObject *k
 	if (!reader || !PyArg_ParseTupleAndKeywords(arguments, keywords, "|z", names, &state))
 		return NULL;
 	piece.state = state;
-	READER_BLOCKING(self,
-			r = tierd_reader_refresh(reader, state ? &piece : NULL, state && *state, &step));
-	return r < 0 ? core_raise(core_state_of(self), r) : PyLong_FromUnsignedLongLong(step);
+	READER_WAITING(self, r = tierd_reader_refresh(reader, state ? &piece : NULL, state && *state, &step));
+	return r < 0 || PyErr_Occurred() ? core_raise(core_state_of(self), r)
+					 : PyLong_FromUnsignedLongLong(step);
 }
 
 /* ---- Read ---- */
@@ -172,7 +172,7 @@ static PyObject *reader_read(PyObject *self, PyObject *sequence)
 	if (!reader)
 		return NULL;
 	if (reads_take(&reads, self, sequence, parse_read) == 0)
-		READER_BLOCKING(self, r = tierd_reader_read_many(reader, reads.reads, (size_t)reads.count));
+		READER_WAITING(self, r = tierd_reader_read_many(reader, reads.reads, (size_t)reads.count));
 	reads_clear(&reads);
 	return core_none(self, r);
 }

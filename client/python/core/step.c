@@ -76,7 +76,7 @@ PyObject *job_write_begin(PyObject *self, PyObject *unused)
 
 	if (!job)
 		return NULL;
-	JOB_BLOCKING(self, r = tierd_write_begin(job));
+	JOB_WAITING(self, r = tierd_write_begin(job));
 	return core_none(self, r);
 }
 

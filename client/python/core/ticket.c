@@ -39,12 +39,7 @@ static PyObject *ticket_wait(PyObject *self, PyObject *arguments, PyObject *keyw
 
 	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|ii", names, &event, &timeout_ms))
 		return NULL;
-	if (timeout_ms < 0)
-		timeout_ms = node_timeout(((struct ticket *)self)->node);
-	do
-		CORE_BLOCKING(
-			r = tierd_ticket_wait(((struct ticket *)self)->ticket, event, core_turn(timeout_ms)));
-	while (core_waits_on(r, &timeout_ms));
+	CORE_WAITING(r = tierd_ticket_wait(((struct ticket *)self)->ticket, event, timeout_ms));
 	if (PyErr_Occurred())
 		return NULL;
 	if (r == -ETIMEDOUT)

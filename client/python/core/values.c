@@ -36,8 +36,8 @@ PyObject *job_write(PyObject *self, PyObject *arguments, PyObject *keywords)
 		return NULL;
 	count = memory_elements(&memory, bytes);
 	if (count >= 0)
-		JOB_BLOCKING(self, r = tierd_tensor_write(job, index, tensor, first, count, memory.data,
-							  is_master));
+		JOB_WAITING(self,
+			    r = tierd_tensor_write(job, index, tensor, first, count, memory.data, is_master));
 	memory_drop(&memory);
 	return core_none(self, r);
 }
@@ -62,8 +62,8 @@ PyObject *job_write_state(PyObject *self, PyObject *arguments, PyObject *keyword
 		return NULL;
 	count = memory_elements(&memory, sizeof(float));
 	if (count >= 0)
-		JOB_BLOCKING(self, r = tierd_tensor_write_state(job, index, tensor, name, step, first, count,
-								memory.data));
+		JOB_WAITING(self, r = tierd_tensor_write_state(job, index, tensor, name, step, first, count,
+							       memory.data));
 	memory_drop(&memory);
 	return core_none(self, r);
 }
@@ -92,8 +92,7 @@ PyObject *job_read(PyObject *self, PyObject *arguments, PyObject *keywords)
 		return NULL;
 	count = memory_elements(&memory, bytes);
 	if (count >= 0)
-		JOB_BLOCKING(self,
-			     r = tierd_tensor_read(job, index, tensor, name, first, count, memory.data));
+		JOB_WAITING(self, r = tierd_tensor_read(job, index, tensor, name, first, count, memory.data));
 	memory_drop(&memory);
 	return core_none(self, r);
 }
@@ -121,7 +120,7 @@ PyObject *job_read_many(PyObject *self, PyObject *sequence)
 	if (!job)
 		return NULL;
 	if (reads_take(&reads, self, sequence, parse_read) == 0)
-		JOB_BLOCKING(self, r = tierd_read_many(job, reads.reads, (size_t)reads.count));
+		JOB_WAITING(self, r = tierd_read_many(job, reads.reads, (size_t)reads.count));
 	reads_clear(&reads);
 	return core_none(self, r);
 }
