@@ -8,6 +8,8 @@ struct hold {
 	struct tierd_job *job; /* NULL: nothing is to be released */
 	uint32_t unit;
 	struct shape *shape;
+	void (*end)(void *argument); /* or NULL */
+	void *end_argument;
 	DLManagedTensor tensors[]; /* whose manager_ctx is the hold */
 };
 
@@ -30,6 +32,7 @@ static struct hold *hold_new(struct tierd_job *job, uint32_t unit, struct shape 
 	hold->job = job;
 	hold->unit = unit;
 	hold->shape = shape_share(shape);
+	hold->end = NULL;
 	for (uint32_t i = 0; i < shape->count; i++)
 		hold->tensors[i] = (DLManagedTensor){
 			.dl_tensor = {
@@ -69,6 +72,8 @@ struct hold *hold_drop(struct hold *hold)
 	/* It fails in a forked child alone, which has no lease. */
 	if (hold->job)
 		(void)tierd_release(hold->job, hold->unit);
+	if (hold->end)
+		hold->end(hold->end_argument);
 	shape_drop(hold->shape);
 	free(hold);
 	return NULL;
@@ -77,6 +82,12 @@ struct hold *hold_drop(struct hold *hold)
 bool hold_is_shared(const struct hold *hold)
 {
 	return atomic_load(&hold->shares) > 1;
+}
+
+void hold_set_end(struct hold *hold, void (*end)(void *argument), void *argument)
+{
+	hold->end = end;
+	hold->end_argument = argument;
 }
 
 uint32_t hold_count(const struct hold *hold)

@@ -1,7 +1,8 @@
 /* A hold: this process' claim on a unit's memory, shared by all that look at it; the last one gives it back.
  *
  * A lease's hold releases the unit. A gradient buffer's gives nothing back: the buffer goes with its push,
- * which is refused while somebody else looks at it (hold_is_shared). */
+ * which is refused while somebody else looks at it (hold_is_shared). A job that nobody refers to any more
+ * stays as long as somebody does (hold_set_end). */
 #ifndef TIERD_CORE_HOLD_H
 #define TIERD_CORE_HOLD_H
 
@@ -20,6 +21,8 @@ struct hold *hold_share(struct hold *hold);
 /* Gives a share back, in any thread, with or without the interpreter's lock. NULL. */
 struct hold *hold_drop(struct hold *hold /* or NULL */);
 bool hold_is_shared(const struct hold *hold);
+/* Has the end called where the last share is given back, in that thread. The caller has a share. */
+void hold_set_end(struct hold *hold, void (*end)(void *argument), void *argument);
 
 uint32_t hold_count(const struct hold *hold);
 const struct shape *hold_shape(const struct hold *hold);

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +75,15 @@ static int leave(struct job *object, int (*how)(struct tierd_job *job))
 	return r;
 }
 
+/* Whether somebody looks at a gradient buffer. */
+static bool has_views(const struct job *job)
+{
+	for (uint32_t i = 0; i < job->unit_count; i++)
+		if (job->units[i].gradients && hold_is_shared(job->units[i].gradients))
+			return true;
+	return false;
+}
+
 /* Nobody may be in a call of the job, nor look at a gradient buffer, whose memory would go. */
 static int check_leaving(struct job *job)
 {
@@ -83,13 +93,12 @@ static int check_leaving(struct job *job)
 		core_raise_message(state, -EBUSY, "another thread is in a call of this job");
 		return -1;
 	}
-	for (uint32_t i = 0; i < job->unit_count; i++)
-		if (job->units[i].gradients && hold_is_shared(job->units[i].gradients)) {
-			core_raise_message(state, -EBUSY,
-					   "a tensor still views a gradient buffer: let go of it before the "
-					   "job is closed");
-			return -1;
-		}
+	if (has_views(job)) {
+		core_raise_message(
+			state, -EBUSY,
+			"a tensor still views a gradient buffer: let go of it before the job is closed");
+		return -1;
+	}
 	return 0;
 }
 
@@ -115,12 +124,61 @@ static PyObject *job_detach(PyObject *self, PyObject *unused)
 	return job_leave(self, tierd_job_detach);
 }
 
+/* ---- The end of an object whose gradient buffers are viewed ---- */
+
+struct viewed_job {
+	atomic_uint buffers;
+	struct tierd_job *job;
+	PyObject *node;
+};
+
+static int end_viewed(void *argument)
+{
+	struct viewed_job *viewed = argument;
+
+	CORE_BLOCKING(tierd_job_detach(viewed->job));
+	Py_DECREF(viewed->node);
+	free(viewed);
+	return 0;
+}
+
+/* In any thread, with or without the interpreter, at whose end the connection ends anyway. */
+static void let_buffer_go(void *argument)
+{
+	struct viewed_job *viewed = argument;
+
+	if (atomic_fetch_sub(&viewed->buffers, 1) == 1 && Py_IsInitialized())
+		(void)Py_AddPendingCall(end_viewed, viewed);
+}
+
+/* Has the job end with the last view of any of its buffers. Without memory for that it stays. */
+static void leave_to_views(struct job *job)
+{
+	struct viewed_job *viewed = malloc(sizeof(*viewed));
+	PyObject *node = job->node;
+
+	fault_forget(job);
+	job->node = NULL;
+	if (!viewed)
+		return;
+	viewed->job = job->job;
+	viewed->node = node;
+	atomic_init(&viewed->buffers, 0);
+	for (uint32_t i = 0; i < job->unit_count; i++)
+		viewed->buffers += job->units[i].gradients != NULL;
+	for (uint32_t i = 0; i < job->unit_count; i++)
+		if (job->units[i].gradients)
+			hold_set_end(job->units[i].gradients, let_buffer_go, viewed);
+}
+
 static void job_dealloc(PyObject *self)
 {
 	struct job *job = (struct job *)self;
 	PyTypeObject *type = Py_TYPE(self);
 
-	if (job->job)
+	if (job->job && has_views(job))
+		leave_to_views(job);
+	else if (job->job)
 		leave(job, tierd_job_detach);
 	for (uint32_t i = 0; i < job->unit_count; i++) {
 		hold_drop(job->units[i].gradients);
