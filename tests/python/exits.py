@@ -11,9 +11,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +23,7 @@ from torch import nn
 
 import tierd
 import tierd.torch
-from conftest import PATIENCE, TIERCTL
+from conftest import PATIENCE, TIERCTL, Daemon
 from tierd.torch import membership
 
 kept: list[Any] = []
@@ -124,6 +126,17 @@ def in_a_process_that_was_forked(job: str) -> None:
     optimizer.step()
 
 
+def after_the_daemon_has_gone(job: str) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        daemon = Daemon(Path(folder), Path(folder))
+        os.environ["TIERD_SOCKET"] = str(daemon.socket)
+        daemon.start()
+        model, optimizer = make(job)
+        loss_of(model).backward()
+        optimizer.step()
+        daemon.kill()
+
+
 # These are interrupted when they wait for that of another rank.
 INTERRUPTED = {while_a_rank_is_missing: "ready", while_another_rank_takes_long: "step"}
 
@@ -155,6 +168,7 @@ SCENES = (
     after_a_backward_that_failed,
     while_a_thread_trains,
     in_a_process_that_was_forked,
+    after_the_daemon_has_gone,
     *INTERRUPTED,
 )
 

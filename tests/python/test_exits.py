@@ -23,6 +23,7 @@ EXPECTED = {
     "after_a_backward_that_failed": 0,
     "while_a_thread_trains": 0,
     "in_a_process_that_was_forked": 0,
+    "after_the_daemon_has_gone": 0,
     "while_a_rank_is_missing": -signal.SIGINT,
     "while_another_rank_takes_long": -signal.SIGINT,
 }
@@ -36,6 +37,8 @@ def test_the_interpreter_ends_in_every_state(daemon: Daemon) -> None:
     assert {name: int(status) for name, status in ends.items()} == EXPECTED, run.stderr
     assert "still waiting for rank 1" in run.stderr
     assert "Exception ignored" not in run.stderr
+    assert "atexit" not in run.stderr
+    assert "with it the answer to its last step; started again, the script goes on with what tierd" in run.stderr
 
 
 def private_bytes() -> int:

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import functools
 import os
+import sys
 import time
 import weakref
 from collections.abc import Iterable, Iterator
@@ -447,7 +448,12 @@ def _close_at_exit(job: weakref.ref[TorchJob]) -> None:
     try:
         there.close()
     except KeyboardInterrupt:
-        there.detach()
+        if there in open_jobs:
+            there.detach()
+    except Error as error:
+        # A traceback would be of no line of the script, and its loop gets no StaleError any more.
+        said = (error.strerror or "").partition("; call tierd_")[0]
+        print(f"tierd: {said}; started again, the script goes on with what tierd has kept", file=sys.stderr, flush=True)
 
 
 def _bytes_of(parameters: list[nn.Parameter]) -> int:
