@@ -15,6 +15,10 @@ from typing import NoReturn, cast
 import pytest
 import torch
 from torch import nn
+from torch.distributed._composable import replicate  # type: ignore[attr-defined]
+from torch.distributed._composable.fsdp import fully_shard  # type: ignore[attr-defined]
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.nn.utils import parametrizations, parametrize
 from torch.utils.data import DataLoader
 
 import tierd.torch
@@ -237,4 +241,71 @@ def test_a_parameter_that_is_new_is_refused(model: Model) -> None:
 def test_weights_that_are_tied_late_are_refused(model: Model) -> None:
     with pytest.raises(tierd.Error, match=r"blocks\.0\.0\.weight would become blocks\.1\.0\.weight after"):
         model.linear(0).weight = model.linear(1).weight
+    train(model)
+
+
+@pytest.fixture(scope="module")
+def process_group() -> Iterator[None]:
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    "distribute",
+    [
+        nn.parallel.DistributedDataParallel,
+        nn.DataParallel,
+        lambda model: FullyShardedDataParallel(model, device_id=torch.device("cpu")),
+        fully_shard,
+        replicate,
+    ],
+    ids=["ddp", "data", "fsdp", "fully_shard", "replicate"],
+)
+def test_what_distributes_it_is_refused(
+    model: Model, process_group: None, distribute: Callable[[nn.Module], nn.Module]
+) -> None:
+    for part in (model, model.blocks):
+        with pytest.raises(tierd.Error, match=r"the model is on tierd, which distributes it.*Leave .* out"):
+            distribute(part)
+    train(model)
+
+
+class Symmetric(nn.Module):
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return values.triu() + values.triu(1).T
+
+
+@pytest.mark.parametrize(
+    "replace",
+    [
+        nn.utils.weight_norm,
+        parametrizations.weight_norm,
+        parametrizations.spectral_norm,
+        parametrizations.orthogonal,
+        lambda linear: parametrize.register_parametrization(linear, "weight", Symmetric()),
+        lambda linear: nn.Parameter(linear.weight),
+    ],
+    ids=["weight_norm_of_old", "weight_norm", "spectral_norm", "orthogonal", "symmetric", "parameter"],
+)
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+def test_another_parameter_is_not_made_of_one_and_it_stays_where_it_is(
+    model: Model, replace: Callable[[nn.Module], object]
+) -> None:
+    values = model.state_dict()
+    with pytest.raises(
+        tierd.Error, match=r"made of blocks\.0\.0\.weight after tierd\.initialize\(\).*before initialize"
+    ):
+        replace(model.linear(0))
+    assert type(model.linear(0)) is nn.Linear
+    assert list(model.state_dict()) == list(values)
+    train(model)
+    replace(copy.deepcopy(model).linear(0))
+
+
+def test_a_script_is_made_of_a_copy(model: Model) -> None:
+    with pytest.raises(tierd.Error, match=r"torch\.jit\.script of a model on tierd.*copy\.deepcopy"):
+        torch.jit.script(nn.Sequential(model.blocks))
+    x = torch.ones(4, 40)
+    assert torch.equal(torch.jit.script(copy.deepcopy(model.blocks))(x), copy.deepcopy(model.blocks)(x))
     train(model)

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
+
+# Where a module has which of torch's composable functions were applied to it. Since 2.0; "" in a torch that distributes
+# nothing. Before they change a module they ask whether they are there already, or one that they do not go with.
+try:
+    from torch.distributed._composable.contract import REGISTRY_KEY
+except ImportError:
+    REGISTRY_KEY = ""
+REGISTRY: str = REGISTRY_KEY
+# Those of them that distribute it.
+DISTRIBUTING = ("fully_shard", "replicate")
 
 Pack = Callable[[torch.Tensor], Any]
 Unpack = Callable[[Any], torch.Tensor]
@@ -36,6 +47,10 @@ without_torch_function = torch._C.DisableTorchFunctionSubclass
 
 # Whether a tensor's class has its values in other tensors, as those of torchao and DTensor do. Since 2.1.
 is_wrapper: Callable[[object], bool] = torch.utils._python_dispatch.is_traceable_wrapper_subclass
+
+
+# What torch.jit.script() calls for another module in the place of one, where it has this method. Since 1.10.
+PREPARE_SCRIPTABLE = "__prepare_scriptable__"
 
 
 def push_saved_tensor_hooks(pack: Pack, unpack: Unpack) -> None:
@@ -97,6 +112,13 @@ def plain_step(kind: type[torch.optim.Optimizer]) -> Callable[[torch.optim.Optim
 def at_end_of_backward(callback: Callable[[], None]) -> None:
     """Calls back when the backward pass under way has ended; not if it fails. Since 1.0; DDP and FSDP use it."""
     torch.autograd.Variable._execution_engine.queue_callback(callback)
+
+
+def is_making_parameter() -> bool:
+    """Whether nn.Parameter() has called the function of torch that has called our caller. It wants detach() to give a tensor of
+    the same class. Since 1.12."""
+    code = torch.nn.Parameter.__new__.__code__
+    return sys._getframe(2).f_code is code
 
 
 # How many tensors share a storage, and objects of Python's that lead to it. Since 2.1.

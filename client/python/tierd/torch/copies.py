@@ -12,10 +12,19 @@ from typing import Any, NoReturn
 from torch import nn
 
 from tierd._core import Error
+from tierd.torch import compat
 from tierd.torch.guards import Handle
 
 # What a module on tierd has of its own, beside its class.
-_OWN = ("__deepcopy__", "__reduce_ex__", "_apply", "load_state_dict", "state_dict")
+_OWN = (
+    "__deepcopy__",
+    "__reduce_ex__",
+    "_apply",
+    "load_state_dict",
+    "state_dict",
+    compat.REGISTRY,
+    compat.PREPARE_SCRIPTABLE,
+)
 # Where it has hooks of ours.
 _HOOKS = ("_forward_hooks", "_forward_hooks_always_called", "_forward_pre_hooks")
 

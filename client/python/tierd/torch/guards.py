@@ -1,19 +1,22 @@
-"""What a model on tierd may not become: of another type, on another device, or with parameters that the job has not."""
+"""What a model on tierd may not become: of another type, on another device, with parameters that the job has not, or
+another library's to distribute."""
 
 from __future__ import annotations
 
 import errno
 import types
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import torch
 from torch import nn
 from torch.nn.modules import module as registration
 
 from tierd._core import Error
-from tierd.torch.storage import place_of
+from tierd.torch import compat
+from tierd.torch.storage import is_replaced, place_of
 
 
 class Handle(Protocol):
@@ -32,15 +35,66 @@ class _Guard:
             module.__dict__.pop("_apply", None)
 
 
+# FullyShardedDataParallel asks the registry.
+_DISTRIBUTING = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+
+
+class _Registry(OrderedDict[str, object]):
+    """What of torch's composable functions was applied to a module: none that distributes it may come."""
+
+    def __contains__(self, name: object) -> bool:
+        if name in compat.DISTRIBUTING:
+            raise _is_distributed()
+        return super().__contains__(name)
+
+
+class _Plain:
+    """Refuses to make another kind of module of one, until it is removed."""
+
+    def __init__(self, module: nn.Module):
+        self._module = weakref.ref(module)
+        vars(module)[compat.PREPARE_SCRIPTABLE] = _refuse_script
+        if compat.REGISTRY:
+            vars(module)[compat.REGISTRY] = _Registry(vars(module).get(compat.REGISTRY, {}))
+
+    def remove(self) -> None:
+        if (module := self._module()) is not None:
+            vars(module).pop(compat.PREPARE_SCRIPTABLE, None)
+            if registry := vars(module).pop(compat.REGISTRY, None):
+                vars(module)[compat.REGISTRY] = OrderedDict(registry)
+
+
+def _refuse_script() -> NoReturn:
+    raise Error(
+        errno.ENOTSUP,
+        "torch.jit.script of a model on tierd, whose parameters come and go: script a copy of it (copy.deepcopy), or use "
+        "torch.compile",
+    )
+
+
 def guard(model: nn.Module) -> list[Handle]:
     """Has what would change the model's parameters raise an error that names one, until the handles are removed."""
-    modules: weakref.WeakSet[nn.Module] = weakref.WeakSet(model.modules())
+    # Each with its class, and with the parameters that it has.
+    modules = weakref.WeakKeyDictionary({each: (type(each), dict(each._parameters)) for each in model.modules()})
+
+    def check_whole(module: nn.Module) -> None:
+        """Gives back what was taken out, when something else comes in its place."""
+        kind, parameters = modules[module]
+        for name, parameter in parameters.items():
+            if module._parameters.get(name) is parameter or parameter is None:
+                continue
+            if (place := place_of(parameter)) is not None:
+                module.__class__ = kind
+                module._parameters.clear()
+                module._parameters.update(parameters)
+                raise is_replaced(place[0].name_of(place[1]))
 
     def registers_parameter(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
         if parameter is None or module not in modules:
             return
         own = module._parameters.get(name)
         if (place := place_of(parameter)) is None:
+            check_whole(module)
             raise _is_late(name, module)
         if own is not None and own is not parameter and (before := place_of(own)) is not None:
             raise Error(
@@ -50,13 +104,19 @@ def guard(model: nn.Module) -> list[Handle]:
             )
 
     def registers_module(module: nn.Module, name: str, child: nn.Module | None) -> None:
-        if child is not None and module in modules:
+        if child is None:
+            return
+        if isinstance(module, _DISTRIBUTING) and any(inner in modules for inner in child.modules()):
+            raise _is_distributed()
+        if module in modules:
+            check_whole(module)
             for inner, parameter in child.named_parameters():
                 if place_of(parameter) is None:
                     raise _is_late(f"{name}.{inner}", module)
 
     return [
         *(_Guard(module) for module in modules if any(_is_placed(item) for item in module._parameters.values())),
+        *(_Plain(module) for module in modules),
         registration.register_module_parameter_registration_hook(registers_parameter),
         registration.register_module_module_registration_hook(registers_module),
     ]
@@ -64,6 +124,14 @@ def guard(model: nn.Module) -> list[Handle]:
 
 def _is_placed(parameter: torch.Tensor | None) -> bool:
     return parameter is not None and place_of(parameter) is not None
+
+
+def _is_distributed() -> Error:
+    return Error(
+        errno.ENOTSUP,
+        "the model is on tierd, which distributes it: each rank gathers parameters and pushes gradients, and stage= of "
+        "tierd.initialize() says what is partitioned. Leave DistributedDataParallel, fully_shard() and their like out",
+    )
 
 
 def _is_late(name: str, module: nn.Module) -> Error:

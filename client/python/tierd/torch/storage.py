@@ -371,6 +371,8 @@ class _Hidden(nn.Parameter):
         if function == torch.Tensor.detach and (place := place_of(args[0])) and (copy := place[0].copying.copy):
             return copy(*place)
         _refuse_writing(function, args, kwargs)
+        if function == torch.Tensor.detach and compat.is_making_parameter() and (place := place_of(args[0])):
+            raise is_replaced(place[0].name_of(place[1]))
         with ExitStack() as stack:
             for parameter in _all_in((args, kwargs), _Hidden):
                 if (place := place_of(parameter)) is not None:
@@ -484,6 +486,15 @@ def _all_in(value: Any, kind: type[Tensor]) -> list[Tensor]:
     if isinstance(value, dict):
         return [found for item in value.values() for found in _all_in(item, kind)]
     return []
+
+
+def is_replaced(name: str) -> Error:
+    """What is raised where another parameter is made of one."""
+    return Error(
+        errno.ENOTSUP,
+        f"another parameter is made of {name} after tierd.initialize(), as weight_norm and other parametrizations do, and the "
+        f"job trains {name}: do that before initialize(), or give nn.Parameter() a copy (detach().clone())",
+    )
 
 
 _WRITING = {"__set__", "__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__"}
