@@ -85,13 +85,45 @@ def in_another_thread(parameter: torch.Tensor) -> None:
     thread.join()
 
 
-@pytest.mark.parametrize("write", [through_data, through_a_view, in_another_thread], ids=lambda write: write.__name__)
-def test_a_write_in_place_raises_and_the_job_is_as_it_was(
-    model: Model, job: str, write: Callable[[torch.Tensor], None]
-) -> None:
+@pytest.mark.parametrize("write", [through_data, through_a_view, by_a_kernel], ids=lambda write: write.__name__)
+def test_a_write_in_place_raises_and_is_undone(model: Model, write: Callable[[torch.Tensor], None]) -> None:
+    plain = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
+    for _ in range(3):
+        kept = model.linear(1).weight.detach()
+        with pytest.raises(RuntimeError, match=r"blocks\.1\.0\.weight was written in place.*the write was undone"):
+            write(model.linear(1).weight)
+        assert torch.equal(kept, plain.linear(1).weight)
+        del kept
+        for name, value in model.state_dict().items():
+            assert torch.equal(value, plain.state_dict()[name]), name
+        train(model)
+        plain(torch.ones(4, 40)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert tierd.torch.job_of(model).core.leases() == 0
+
+
+def test_threads_of_a_kernel_write_to_many_blocks_and_all_is_undone(job: str) -> None:
+    model = nn.Sequential(nn.Linear(1024, 4096), nn.Linear(4096, 1024))
+    values = copy.deepcopy(model.state_dict())
+    initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), job)
+    torch.set_num_threads(4)
+    try:
+        for parameter in model.parameters():
+            with pytest.raises(RuntimeError, match="was written in place.*the write was undone"):
+                parameter.data.mul_(2)
+    finally:
+        torch.set_num_threads(1)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, values[name]), name
+    end(model, job)
+
+
+def test_a_write_by_another_thread_raises_and_the_job_is_as_it_was(model: Model, job: str) -> None:
     values = model.state_dict()
     with pytest.raises(RuntimeError, match=r"blocks\.1\.0\.weight was written in place.*start it again"):
-        write(model.linear(1).weight)
+        in_another_thread(model.linear(1).weight)
     with pytest.raises(tierd.Error, match=r"blocks\.1\.0\.weight was written in place"):
         model(torch.ones(4, 40))
     tierd.torch.close(model)

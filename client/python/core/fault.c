@@ -1,6 +1,7 @@
 #include "core/fault.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -11,16 +12,45 @@
 /* More than a process has jobs and lost connections; of what comes after them writes end the process. */
 #define RANGES 64
 
+/* Of this many of 2 MiB, or of a page, it is known what they were before. */
+#define BLOCKS 4096
+#define LARGE_BLOCK ((size_t)2 << 20)
+#define PAGE ((size_t)4096)
+
 /* Changed with the interpreter's lock, read by the handler at any time: a range of 0 bytes is none. */
 static struct range {
 	const void *owner;
 	_Atomic uintptr_t start;
 	_Atomic size_t bytes;
+	_Atomic bool is_lost; /* fault_undo() cannot undo all */
 } ranges[RANGES];
+
+/* In whose place a copy is. */
+static struct block {
+	const void *owner;
+	uintptr_t start;
+	size_t bytes;
+	void *original; /* where its memory is mapped meanwhile */
+} blocks[BLOCKS];
+static unsigned block_count;
+
+/* Of the blocks. Who has it makes system calls alone, and so comes to no handler that wants it. */
+static atomic_flag lock = ATOMIC_FLAG_INIT;
 
 static struct sigaction previous;
 static bool is_installed;
 static _Atomic uintptr_t last_address;
+
+static void take_lock(void)
+{
+	while (atomic_flag_test_and_set(&lock))
+		sched_yield();
+}
+
+static void give_lock(void)
+{
+	atomic_flag_clear(&lock);
+}
 
 /* ---- What is watched ---- */
 
@@ -37,6 +67,7 @@ void fault_watch(const void *owner, const void *memory, size_t bytes)
 	if (!free_range)
 		return;
 	free_range->owner = owner;
+	free_range->is_lost = false;
 	free_range->start = (uintptr_t)memory;
 	free_range->bytes = bytes;
 }
@@ -46,11 +77,12 @@ void fault_forget(const void *owner)
 	for (int i = 0; i < RANGES; i++)
 		if (ranges[i].owner == owner)
 			ranges[i].bytes = 0;
+	(void)fault_undo(owner, NULL, 0);
 }
 
 /* ---- The handler: async-signal-safe calls alone ---- */
 
-static const struct range *range_of(uintptr_t address)
+static struct range *range_of(uintptr_t address)
 {
 	for (int i = 0; i < RANGES; i++) {
 		size_t bytes = ranges[i].bytes;
@@ -71,12 +103,36 @@ static bool is_write(const void *context)
 #endif
 }
 
-/* Puts a writable copy of the block in its place. The kernel copies, as parts of the block may be closed to
- * us (with TIERD_DEBUG=leases), and says so instead of a second fault. */
-static bool copy_block(const struct range *range, uintptr_t address, size_t block)
+/* Memory may be closed to us, with TIERD_DEBUG=leases: the kernel says so instead of a second fault. */
+static bool can_read(uintptr_t from, void *to, size_t bytes)
+{
+	struct iovec source = { (void *)from, bytes }, target = { to, bytes };
+
+	return process_vm_readv(getpid(), &target, 1, &source, 1, 0) == (ssize_t)bytes;
+}
+
+/* Moves the copy there, and keeps what was there elsewhere. */
+static bool put_copy(struct range *range, uintptr_t start, size_t bytes, void *copy)
+{
+	/* Of a mapping that is shared no bytes can be moved, which doubles it. */
+	void *original = block_count < BLOCKS ? mremap((void *)start, 0, bytes, MREMAP_MAYMOVE) : MAP_FAILED;
+
+	if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)start) == MAP_FAILED) {
+		if (original != MAP_FAILED)
+			munmap(original, bytes);
+		return false;
+	}
+	if (original == MAP_FAILED)
+		range->is_lost = true;
+	else
+		blocks[block_count++] = (struct block){ range->owner, start, bytes, original };
+	return true;
+}
+
+/* Puts a writable copy of the block in its place. */
+static bool copy_block(struct range *range, uintptr_t address, size_t block)
 {
 	uintptr_t start = address & ~(block - 1), end = start + block;
-	struct iovec from, to;
 	void *copy;
 
 	if (start < range->start)
@@ -86,23 +142,48 @@ static bool copy_block(const struct range *range, uintptr_t address, size_t bloc
 	copy = mmap(NULL, end - start, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (copy == MAP_FAILED)
 		return false;
-	from = (struct iovec){ (void *)start, end - start };
-	to = (struct iovec){ copy, end - start };
-	if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)(end - start) &&
-	    mremap(copy, end - start, end - start, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)start) !=
-		    MAP_FAILED)
+	if (can_read(start, copy, end - start) && put_copy(range, start, end - start, copy))
 		return true;
 	munmap(copy, end - start);
 	return false;
 }
 
+static bool is_copied(uintptr_t address)
+{
+	for (unsigned i = 0; i < block_count; i++)
+		if (address - blocks[i].start < blocks[i].bytes)
+			return true;
+	return false;
+}
+
+/* Another thread has come first, or the library has closed the page of the copy and opened it again. */
+static bool open_copy(uintptr_t address)
+{
+	uintptr_t page = address & ~(PAGE - 1);
+	char byte;
+
+	return can_read(page, &byte, 1) && mprotect((void *)page, PAGE, PROT_READ | PROT_WRITE) == 0;
+}
+
 static bool let_write(uintptr_t address)
 {
-	const struct range *range = range_of(address);
+	struct range *range = range_of(address);
+	bool is_open;
 
+	if (!range)
+		return false;
+	/* Signals are handled by the main thread, and what others compute meanwhile nobody stops. Those of
+	 * OpenMP have no state, and are waited for. */
+	if (PyGILState_GetThisThreadState() && gettid() != getpid())
+		range->is_lost = true;
+	take_lock();
 	/* Large ones first, and of reserved huge pages these alone: a process may have some ten thousand
 	 * mappings. */
-	return range && (copy_block(range, address, 2 << 20) || copy_block(range, address, 4096));
+	is_open = is_copied(address)
+			  ? open_copy(address)
+			  : copy_block(range, address, LARGE_BLOCK) || copy_block(range, address, PAGE);
+	give_lock();
+	return is_open;
 }
 
 static void on_fault(int number, siginfo_t *information, void *context)
@@ -120,6 +201,49 @@ static void on_fault(int number, siginfo_t *information, void *context)
 			raise(number);
 	}
 	errno = saved_errno;
+}
+
+/* ---- Afterwards ---- */
+
+/* What the library has closed meanwhile is closed. */
+static bool put_back(const struct block *block)
+{
+	bool is_closed[LARGE_BLOCK / PAGE];
+	size_t pages = (block->bytes + PAGE - 1) / PAGE;
+	char byte;
+
+	for (size_t i = 0; i < pages; i++)
+		is_closed[i] = !can_read(block->start + i * PAGE, &byte, 1);
+	if (mremap(block->original, block->bytes, block->bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+		   (void *)block->start) == MAP_FAILED)
+		return false;
+	for (size_t i = 0; i < pages; i++)
+		if (is_closed[i])
+			(void)mprotect((void *)(block->start + i * PAGE), PAGE, PROT_NONE);
+	return true;
+}
+
+bool fault_undo(const void *owner, const void *memory, size_t bytes)
+{
+	bool is_undone = true;
+	unsigned kept = 0;
+
+	for (int i = 0; i < RANGES; i++)
+		is_undone &= ranges[i].bytes == 0 || ranges[i].owner != owner || !ranges[i].is_lost;
+	take_lock();
+	for (unsigned i = 0; i < block_count; i++) {
+		const struct block *block = &blocks[i];
+
+		if (block->owner != owner) {
+			blocks[kept++] = *block;
+		} else if (block->start - (uintptr_t)memory >= bytes || !put_back(block)) {
+			munmap(block->original, block->bytes);
+			is_undone = false;
+		}
+	}
+	block_count = kept;
+	give_lock();
+	return is_undone;
 }
 
 /* ---- From Python ---- */

@@ -298,20 +298,39 @@ static PyObject *job_ready(PyObject *self, PyObject *const *arguments, Py_ssize_
 					 : fields_give(job_state_fields, &state);
 }
 
-/* The mapping of the newest connection; those before it are watched still. */
-static PyObject *job_watch(PyObject *self, PyObject *unused)
+/* Of the newest connection. -1 with an exception set */
+static int map(PyObject *self, struct tierd_mappings *ret_mappings)
 {
-	struct tierd_mappings mappings = TIERD_MAPPINGS_INIT;
 	struct tierd_job *job = job_of(self);
 	int r;
 
+	*ret_mappings = (struct tierd_mappings)TIERD_MAPPINGS_INIT;
 	if (!job)
-		return NULL;
-	JOB_BLOCKING(self, r = tierd_mappings(job, &mappings));
+		return -1;
+	JOB_BLOCKING(self, r = tierd_mappings(job, ret_mappings));
 	if (r < 0)
-		return core_raise(core_state_of(self), r);
+		core_raise(core_state_of(self), r);
+	return r < 0 ? -1 : 0;
+}
+
+/* Those before it are watched still. */
+static PyObject *job_watch(PyObject *self, PyObject *unused)
+{
+	struct tierd_mappings mappings;
+
+	if (map(self, &mappings) < 0)
+		return NULL;
 	fault_watch(self, mappings.parameters, mappings.parameter_bytes);
 	Py_RETURN_NONE;
+}
+
+static PyObject *job_undo_writes(PyObject *self, PyObject *unused)
+{
+	struct tierd_mappings mappings;
+
+	if (map(self, &mappings) < 0)
+		return NULL;
+	return PyBool_FromLong(fault_undo(self, mappings.parameters, mappings.parameter_bytes));
 }
 
 static PyObject *job_leases(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
@@ -403,6 +422,8 @@ static PyMethodDef job_methods[] = {
 	FAST("leases", job_leases, "leases(unit=None): how many this rank has, on one unit or on all."),
 	{ "watch", job_watch, METH_NOARGS,
 	  "Has catch_writes() catch writes to this job's gathered memory; again after each ready()." },
+	{ "undo_writes", job_undo_writes, METH_NOARGS,
+	  "Undoes those that catch_writes() has caught. False: not all of them could be." },
 	FAST("prefetch", job_prefetch, "prefetch(unit, …): these are wanted soon, in this order."),
 	FAST("gradients", job_gradients,
 	     "gradients(unit): a DLPack capsule for each tensor of the unit's gradient buffer, which has "

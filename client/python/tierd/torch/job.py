@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import errno
 import functools
 import os
@@ -403,6 +402,12 @@ class TorchJob:
             return None
         return unit.name_of(tensor)
 
+    def undo_writes(self) -> bool:
+        """Has the model see the daemon's memory again where it was written to. False: it cannot."""
+        with suppress(Error):
+            return self.core.undo_writes()
+        return False
+
     def spoil(self, text: str) -> None:
         """What this process sees of the job is not the job's any more: raises, and so does all that comes."""
         self.membership.spoil(text)
@@ -418,7 +423,7 @@ class TorchJob:
         """Ends the membership in good order; the model keeps its parameters, but not their values."""
         if self._last is not None:
             # The end of the membership would wait for it, too, but hear no Ctrl-C meanwhile.
-            with contextlib.suppress(Error):
+            with suppress(Error):
                 self._last[1].wait()
         self._uninstall()
         self.core.close()
