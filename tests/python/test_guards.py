@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import importlib
 import io
 import pickle
 import threading
@@ -23,6 +24,7 @@ from torch.utils.data import DataLoader
 
 import tierd.torch
 from conftest import Daemon
+from tierd.torch import compat
 from tierd.torch.job import open_jobs
 from training import end, initialize, job_name
 
@@ -206,6 +208,41 @@ def test_another_type_or_device_is_refused(model: Model, change: Callable[[nn.Mo
     with pytest.raises(tierd.Error, match=r"blocks\.0\.0\.weight is"):
         change(model.blocks)
     train(model)
+
+
+def test_a_device_that_is_not_there_is_refused_as_others_are(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("no driver\nhere")
+
+    monkeypatch.setattr(torch.Tensor, "cuda", fails)
+    with pytest.raises(
+        tierd.Error, match=r"frozen is .* cannot become another \(no driver\): convert the model before"
+    ):
+        model.cuda()
+    train(model)
+
+
+def test_a_loss_that_is_no_number_is_told_and_the_next_step_is_that_of_an_undisturbed_run(
+    model: Model, job: str
+) -> None:
+    undisturbed = copy.deepcopy(model)
+    for end_of_step in (lambda: model.state_dict(), lambda: train(model)):
+        (model(torch.ones(4, 40)) * float("nan")).backward()
+        tierd.torch.job_of(model).optimizers[0].step()
+        with pytest.raises(tierd.Error, match=r"hold a NaN or an infinity: nothing was updated.*set_detect_anomaly"):
+            end_of_step()
+    for name, value in model.named_parameters():
+        assert torch.equal(value, undisturbed.get_parameter(name)), name
+    (model(torch.ones(4, 40)) * float("nan")).backward()
+    tierd.torch.job_of(model).optimizers[0].step()
+    with pytest.raises(tierd.Error, match="hold a NaN or an infinity: nothing was updated"):
+        end(model, job)
+
+
+def test_a_torch_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", "2.3.1+cpu")
+    with pytest.raises(ImportError, match=r"tierd\.torch needs PyTorch 2\.4 or later, and .* is 2\.3\.1\+cpu"):
+        importlib.reload(compat)
 
 
 def test_what_changes_nothing_is_allowed(model: Model) -> None:

@@ -19,6 +19,11 @@ REGISTRY: str = REGISTRY_KEY
 # Those of them that distribute it.
 DISTRIBUTING = ("fully_shard", "replicate")
 
+if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 4):
+    raise ImportError(
+        f"tierd.torch needs PyTorch 2.4 or later, and {torch.__file__} is {torch.__version__}: pip install --upgrade torch"
+    )
+
 Pack = Callable[[torch.Tensor], Any]
 Unpack = Callable[[Any], torch.Tensor]
 

@@ -161,10 +161,17 @@ def _apply(self: nn.Module, function: Callable[[torch.Tensor], torch.Tensor], re
 def _check_kept(name: str, parameter: torch.Tensor, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
     """Raises where the function would make another type of it, or move it."""
     sample = torch.zeros([1] * parameter.dim(), dtype=parameter.dtype)
-    changed = function(sample)
-    if (changed.dtype, changed.device) != (sample.dtype, sample.device):
-        raise Error(
-            errno.ENOTSUP,
-            f"{name} is {sample.dtype} on {sample.device} in the daemon, and cannot become {changed.dtype} on "
-            f"{changed.device}: convert the model before tierd.initialize()",
-        )
+    try:
+        changed = function(sample)
+    except (RuntimeError, AssertionError) as error:
+        # There is no such device.
+        what = str(error).partition("\n")[0]
+    else:
+        if (changed.dtype, changed.device) == (sample.dtype, sample.device):
+            return
+        what = f"{changed.dtype} on {changed.device}"
+    raise Error(
+        errno.ENOTSUP,
+        f"{name} is {sample.dtype} on {sample.device} in the daemon, and cannot become another ({what}): convert the model "
+        "before tierd.initialize(); it is trained in the host's memory",
+    )

@@ -25,7 +25,7 @@ from tierd.torch.guards import Handle, guard
 from tierd.torch.holders import naming_holders
 from tierd.torch.hooks import Hooks
 from tierd.torch.local import LocalOptimizers
-from tierd.torch.membership import Membership, Standing
+from tierd.torch.membership import Membership, Standing, wait
 from tierd.torch.opening import Opening
 from tierd.torch.pages import rest
 from tierd.torch.progress import bar
@@ -421,12 +421,17 @@ class TorchJob:
 
     def close(self) -> None:
         """Ends the membership in good order; the model keeps its parameters, but not their values."""
+        failed = None
         if self._last is not None:
-            # The end of the membership would wait for it, too, but hear no Ctrl-C meanwhile.
-            with suppress(Error):
-                self._last[1].wait()
+            try:
+                wait(self._last[1])
+            except Error as error:
+                # What was lost with a connection or with a rank the end of the membership tells.
+                failed = error if error.errno == errno.EDOM else None
         self._uninstall()
         self.core.close()
+        if failed is not None:
+            raise failed
 
     def detach(self) -> None:
         """Ends a membership that did not come about."""

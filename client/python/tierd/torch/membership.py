@@ -46,6 +46,20 @@ class _Spoiled:
         raise Error(errno.EFAULT, self._text)
 
 
+def wait(ticket: Ticket) -> None:
+    """Waits until a step is applied."""
+    try:
+        ticket.wait()
+    except Error as error:
+        if error.errno != errno.EDOM:
+            raise
+        remedy = (
+            "nothing was updated, and the next backward() begins the step anew. torch.autograd.set_detect_anomaly(True) shows "
+            "where it comes from; steps with a loss scale (loss_scale=, a GradScaler) are skipped instead"
+        )
+        raise Error(errno.EDOM, f"{error.strerror}: {remedy}") from None
+
+
 class Membership:
     def __init__(self, core: Job):
         self.core: Job = core
@@ -160,7 +174,7 @@ class Membership:
     def finish_step(self, ticket: Ticket) -> dict[str, Any] | None:
         """Waits until it is applied; what it did. None: it was lost, and the iteration is void."""
         try:
-            ticket.wait()
+            wait(ticket)
             return ticket.result()
         except StaleError as error:
             self._go_back(error)
