@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,6 +115,47 @@ class Daemon:
         assert self.process is not None
         self.process.kill()
         self.process.wait(PATIENCE)
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Has it answer nothing meanwhile."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def no_hang() -> Iterator[None]:
+    """Ends the process, even if it hangs with the interpreter's lock held."""
+    faulthandler.dump_traceback_later(PATIENCE, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def interrupted(call: Callable[[], object]) -> None:
+    """Makes the call, and has somebody press Ctrl-C while it waits."""
+    state = Path(f"/proc/self/task/{threading.get_native_id()}/stat")
+    has_begun = threading.Event()
+
+    def press() -> None:
+        has_begun.wait()
+        seen = ""
+        while not seen.endswith("SSSSS"):
+            time.sleep(0.02)
+            seen += state.read_text().rpartition(") ")[2][0]
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presser = threading.Thread(target=press)
+    presser.start()
+    with no_hang(), pytest.raises(KeyboardInterrupt):
+        has_begun.set()
+        call()
+    presser.join()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import faulthandler
 import gc
-import os
-import signal
 import threading
-import time
 from array import array
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -19,7 +13,7 @@ import pytest
 from typing_extensions import Buffer, CapsuleType
 
 import tierd
-from conftest import PATIENCE, Daemon
+from conftest import PATIENCE, Daemon, interrupted, no_hang
 from tierd import _core
 
 # Of bf16: large enough that a thread is still at the NaNs of a debugging run when the next one comes.
@@ -39,16 +33,6 @@ class Capsule:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0
-
-
-@contextmanager
-def no_hang() -> Iterator[None]:
-    """Ends the process, even if it hangs with the interpreter's lock held."""
-    faulthandler.dump_traceback_later(PATIENCE, exit=True)
-    try:
-        yield
-    finally:
-        faulthandler.cancel_dump_traceback_later()
 
 
 def at_once(*calls: Callable[[], object]) -> list[object]:
@@ -83,38 +67,6 @@ def open_ranks(name: str, world_size: int, elements: int, **more: object) -> lis
         jobs[-1].define("unit", [{**TENSOR, "shape": (elements,)}])
     at_once(*(job.ready for job in jobs))
     return jobs
-
-
-@contextmanager
-def stopped(daemon: Daemon) -> Iterator[None]:
-    """Has the daemon answer nothing meanwhile."""
-    assert daemon.process is not None
-    daemon.process.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        daemon.process.send_signal(signal.SIGCONT)
-
-
-def interrupted(call: Callable[[], object]) -> None:
-    """Makes the call, and has somebody press Ctrl-C while it waits."""
-    state = Path(f"/proc/self/task/{threading.get_native_id()}/stat")
-    has_begun = threading.Event()
-
-    def press() -> None:
-        has_begun.wait()
-        seen = ""
-        while not seen.endswith("SSSSS"):
-            time.sleep(0.02)
-            seen += state.read_text().rpartition(") ")[2][0]
-        os.kill(os.getpid(), signal.SIGINT)
-
-    presser = threading.Thread(target=press)
-    presser.start()
-    with no_hang(), pytest.raises(KeyboardInterrupt):
-        has_begun.set()
-        call()
-    presser.join()
 
 
 def prepare_nothing(job: _core.Job) -> None:
@@ -156,7 +108,7 @@ def test_ctrl_c_ends_a_wait_which_can_begin_again(
 ) -> None:
     (job,) = open_ranks("interrupted", 1, 100, gradient_buffers=1)
     memory = array("H", bytes(200))
-    with stopped(daemon):
+    with daemon.stopped():
         prepare(job)
         interrupted(lambda: call(job, memory))
     with no_hang():
@@ -169,7 +121,7 @@ def test_ctrl_c_ends_the_waits_of_a_reader(daemon: Daemon) -> None:
     reader = _core.Node().open_reader("looked_at")
     memory = array("H", bytes(200))
     for call in (lambda: reader.refresh("parameter"), lambda: reader.read([(0, 0, memory)])):
-        with stopped(daemon):
+        with daemon.stopped():
             interrupted(call)
         with no_hang():
             call()

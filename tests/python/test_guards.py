@@ -23,7 +23,7 @@ from torch.nn.utils import parametrizations, parametrize
 from torch.utils.data import DataLoader
 
 import tierd.torch
-from conftest import Daemon
+from conftest import Daemon, interrupted
 from tierd.torch import compat
 from tierd.torch.job import open_jobs
 from training import end, initialize, job_name
@@ -237,6 +237,64 @@ def test_a_loss_that_is_no_number_is_told_and_the_next_step_is_that_of_an_undist
     tierd.torch.job_of(model).optimizers[0].step()
     with pytest.raises(tierd.Error, match="hold a NaN or an infinity: nothing was updated"):
         end(model, job)
+
+
+class Sum(nn.Module):
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return values.sum()
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda model, values: model(torch.ones(4, 40)),
+        lambda model, values: model.state_dict(),
+        lambda model, values: model.load_state_dict(values),
+        lambda model, values: tierd.torch.job_of(model).writing().__enter__(),
+    ],
+    ids=["forward", "state_dict", "load_state_dict", "writing"],
+)
+def test_ctrl_c_costs_the_job_nothing(
+    job: str, daemon: Daemon, wait: Callable[[nn.Module, dict[str, torch.Tensor]], object]
+) -> None:
+    model = nn.Sequential(nn.Linear(40, 40), nn.Tanh(), nn.Linear(40, 1), Sum())
+    plain = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
+    # Without random states and buffers a step does not wait.
+    initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), job, random_states=False)
+    for is_stopped in (False, True, True):
+        plain(torch.ones(4, 40)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if not is_stopped:
+            train(model)
+            tierd.torch.job_of(model).finish()
+            continue
+        with daemon.stopped():
+            train(model)
+            interrupted(lambda: wait(model, plain.state_dict()))
+        for load in (lambda: None, lambda: model.load_state_dict(plain.state_dict())):
+            load()
+            values = model.state_dict()
+            for name, value in plain.named_parameters():
+                assert torch.equal(values[name], value), name
+    assert tierd.torch.job_of(model).core.leases() == 0
+    end(model, job)
+
+
+def test_ctrl_c_in_a_step_leaves_its_gradients_to_zero_grad(model: Model, daemon: Daemon) -> None:
+    plain = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
+    for _ in range(2):
+        train(model)
+        with daemon.stopped():
+            interrupted(lambda: train(model))
+        tierd.torch.job_of(model).optimizers[0].zero_grad()
+        plain(torch.ones(4, 40)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        for name, value in plain.named_parameters():
+            assert torch.equal(model.state_dict()[name], value), name
 
 
 def test_a_torch_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

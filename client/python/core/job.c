@@ -367,7 +367,7 @@ static PyObject *job_phase(PyObject *self, PyObject *name)
 
 	if (!string)
 		return NULL;
-	JOB_BLOCKING(self, r = tierd_phase(job, string));
+	JOB_WAITING(self, r = tierd_phase(job, string));
 	return core_none(self, r);
 }
 

@@ -51,7 +51,7 @@ PyObject *job_step_begin(PyObject *self, PyObject *const *arguments, Py_ssize_t 
 	batches = PyLong_AsUnsignedLong(arguments[2]);
 	if (PyErr_Occurred() || take_rates(arguments, 2, &rates, &groups) < 0)
 		return NULL;
-	JOB_BLOCKING(self, r = tierd_step_begin(job, &rates, batches));
+	JOB_WAITING(self, r = tierd_step_begin(job, &rates, batches));
 	PyMem_Free(groups);
 	return core_none(self, r);
 }
@@ -63,7 +63,7 @@ PyObject *job_step_finish(PyObject *self, PyObject *unused)
 
 	if (!job)
 		return NULL;
-	JOB_BLOCKING(self, r = tierd_step_finish(job));
+	JOB_WAITING(self, r = tierd_step_finish(job));
 	return core_none(self, r);
 }
 

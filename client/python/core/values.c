@@ -157,8 +157,8 @@ PyObject *job_blob_set(PyObject *self, PyObject *arguments, PyObject *keywords)
 	if (!job ||
 	    !PyArg_ParseTupleAndKeywords(arguments, keywords, "sy*|p", names, &key, &bytes, &is_shared))
 		return NULL;
-	JOB_BLOCKING(self, r = tierd_blob_set(job, key, bytes.buf, (size_t)bytes.len,
-					      is_shared ? TIERD_BLOB_SHARED : 0));
+	JOB_WAITING(self, r = tierd_blob_set(job, key, bytes.buf, (size_t)bytes.len,
+					     is_shared ? TIERD_BLOB_SHARED : 0));
 	PyBuffer_Release(&bytes);
 	return core_none(self, r);
 }
@@ -172,7 +172,7 @@ PyObject *job_blob_delete(PyObject *self, PyObject *arguments, PyObject *keyword
 
 	if (!job || !PyArg_ParseTupleAndKeywords(arguments, keywords, "s|p", names, &key, &is_shared))
 		return NULL;
-	JOB_BLOCKING(self, r = tierd_blob_delete(job, key, is_shared ? TIERD_BLOB_SHARED : 0));
+	JOB_WAITING(self, r = tierd_blob_delete(job, key, is_shared ? TIERD_BLOB_SHARED : 0));
 	return core_none(self, r);
 }
 

@@ -180,8 +180,14 @@ class TorchJob:
         if self.membership.is_void:
             yield False
             return
-        with naming_holders(self.units, self.addresses):
-            self.core.write_begin()
+        try:
+            with naming_holders(self.units, self.addresses):
+                self.core.write_begin()
+        except KeyboardInterrupt as error:
+            error.add_note(
+                "tierd: all ranks have to load values again before they go on: load_state_dict() has begun to"
+            )
+            raise
         try:
             yield self.rank == 0
         except BaseException:
