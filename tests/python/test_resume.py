@@ -66,7 +66,7 @@ def test_a_trainer_that_is_killed_goes_on_where_the_job_stands() -> None:
 def test_a_training_outlives_its_daemon(how: str, world_size: int, daemon: Daemon) -> None:
     job = f"daemon-{how}-{world_size}"
     trainers = start(job, world_size)
-    for step in (20, 60, 110):
+    for step in (0, 20, 60, 110):
         await_step(trainers[0], step)
         if how == "killed":
             daemon.kill()

@@ -105,6 +105,12 @@ class Kept:
         if states is not None and self._with_random_states:
             set_random_states(unpack(states, f"the job's blob {RANDOM}"))
 
+    def restore_random(self, core: Job) -> None:
+        """Sets random states as they were after the job's step, if it has any."""
+        states = core.blob_get(RANDOM)
+        if states is not None and self._with_random_states:
+            set_random_states(unpack(states, f"the job's blob {RANDOM}"))
+
     def buffers(self) -> dict[str, torch.Tensor]:
         """The persistent ones, by name."""
         found = {}

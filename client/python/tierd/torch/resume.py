@@ -97,6 +97,8 @@ class Position:
         if self._place is None:
             # Not before: what comes between passes that are skipped comes again, such as a group that is added.
             self._restore()
+            # What the script has drawn since initialize() it has drawn in its first start, too, and before the job's step.
+            self._job.kept.restore_random(self._job.core)
         while number <= last:
             yield from self._pass(loader, number)
             if membership.is_void:
