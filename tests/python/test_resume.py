@@ -81,11 +81,14 @@ def launch(job: str, kills: list[tuple[int, int]]) -> None:
 
     def rank() -> str:
         start, steps = int(os.environ["TORCHELASTIC_RESTART_COUNT"]), 0
+        number = int(os.environ["RANK"])
 
-        def before_step(_: int) -> None:
+        def before_step(step: int) -> None:
             nonlocal steps
             steps += 1
-            if kills[start : start + 1] == [(int(os.environ["RANK"]), steps)]:
+            if number == 0:
+                print("step", step)
+            if kills[start : start + 1] == [(number, steps)]:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         end = resumed.train(job, PASSES, before_step)
@@ -106,12 +109,22 @@ def launch(job: str, kills: list[tuple[int, int]]) -> None:
         print("done", end)
 
 
-def test_ranks_that_are_killed_under_torchrun_end_with_the_bits_of_undisturbed_ones() -> None:
+def test_ranks_and_a_daemon_that_end_under_torchrun_leave_the_bits_of_undisturbed_ones(daemon: Daemon) -> None:
     generator = random.Random(os.environ.get("TIERD_SEED", "1"))
     count = int(os.environ.get("TIERD_KILLS", "4"))
     kills = [(generator.randrange(2), generator.randint(1, STEPS // count)) for _ in range(count)]
-    said = Child(launch, "torchrun", kills).result().splitlines()
-    assert [line.removeprefix("done ") for line in said[-2:]] == undisturbed(2), kills
+    ends_at = sorted(generator.sample(range(STEPS), 2))
+    trainers = Child(launch, "torchrun", kills)
+    said: list[str] = []
+    left = dict(zip(ends_at, (daemon.kill, daemon.stop), strict=True))
+    for line in trainers.stdout:
+        said.append(line.strip())
+        if left and said[-1] == f"step {next(iter(left))}":
+            left.pop(next(iter(left)))()
+            daemon.start()
+    trainers.result()
+    assert [line.removeprefix("done ") for line in said[-2:]] == undisturbed(2), (kills, ends_at)
+    assert not left
     # Each start has said where it begins.
     assert sum(line.startswith("from ") for line in said) >= len(kills) + 2
 
