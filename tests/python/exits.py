@@ -5,6 +5,7 @@ Prints the name of each and what it ended with: 0, or the negative number of a s
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -29,9 +30,11 @@ from tierd.torch import membership
 kept: list[Any] = []
 
 
-def make(job: str, **options: Any) -> tuple[nn.Sequential, torch.optim.Optimizer]:
+def make(
+    job: str, kind: type[torch.optim.Optimizer] = torch.optim.SGD, **options: Any
+) -> tuple[nn.Sequential, torch.optim.Optimizer]:
     model = nn.Sequential(nn.Linear(30, 30), nn.Tanh(), nn.Linear(30, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = kind(model.parameters(), lr=0.1)  # type: ignore[call-arg]
     tierd.torch.initialize(model, optimizer, job=job, **({"rank": 0, "world_size": 1} | options))
     kept.append(model)
     return model, optimizer
@@ -78,6 +81,48 @@ def after_a_backward_that_failed(job: str) -> None:
     except ValueError:
         return
     raise AssertionError
+
+
+def in_the_middle_of_a_backward(job: str) -> None:
+    model, _ = make(job)
+
+    def ends(gradient: torch.Tensor) -> None:
+        sys.exit(0)
+
+    loss = loss_of(model)
+    model.get_parameter("0.weight").register_hook(ends)
+    loss.backward()
+
+
+def with_gradients_of_no_step(job: str) -> None:
+    loss_of(make(job)[0]).backward()
+
+
+def in_a_loop_that_goes_on(job: str) -> None:
+    model, optimizer = make(job)
+    batches = tierd.torch.resumable([0, 1, 2])
+    kept.append(batches)
+    for _ in batches:
+        loss_of(model).backward()
+        optimizer.step()
+        kept.append(loss_of(model))
+        return
+
+
+def with_an_optimizer_of_the_trainers(job: str) -> None:
+    model, optimizer = make(job, torch.optim.RMSprop)
+    loss_of(model).backward()
+    optimizer.step()
+
+
+def with_a_follower(job: str) -> None:
+    model, optimizer = make(job)
+    loss_of(model).backward()
+    optimizer.step()
+    follower = nn.Sequential(nn.Linear(30, 30), nn.Tanh(), nn.Linear(30, 1))
+    kept.append(tierd.torch.follow(follower, job=job))
+    kept[-1].refresh()
+    kept.append(loss_of(follower))
 
 
 def while_a_thread_trains(job: str) -> None:
@@ -160,12 +205,23 @@ def end_of(child: int, scene: Callable[[str], None]) -> int:
         time.sleep(0.02)
 
 
+def say_unless_interrupted(said: Any) -> None:
+    """It is interrupted as long as it seems to wait, and may be at the end of a job already."""
+    if said.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(said)
+
+
 SCENES = (
     with_a_live_graph,
     in_the_middle_of_a_forward,
     with_a_step_under_way,
     with_a_lease_of_a_job_that_is_closed,
     after_a_backward_that_failed,
+    in_the_middle_of_a_backward,
+    with_gradients_of_no_step,
+    in_a_loop_that_goes_on,
+    with_an_optimizer_of_the_trainers,
+    with_a_follower,
     while_a_thread_trains,
     in_a_process_that_was_forked,
     after_the_daemon_has_gone,
@@ -178,6 +234,9 @@ gc.freeze()
 for scene in SCENES:
     child = os.fork()
     if child == 0:
+        sys.unraisablehook = say_unless_interrupted
+        # After its jobs, and before what torch has to do then.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
         scene(scene.__name__)
         break
     print(scene.__name__, end_of(child, scene), flush=True)

@@ -467,6 +467,9 @@ def _close_at_exit(job: weakref.ref[TorchJob]) -> None:
         if there in open_jobs:
             there.detach()
     except Error as error:
+        if error.errno == errno.EBUSY:
+            # A thread is in the middle of a step, and ends with the process.
+            return
         # A traceback would be of no line of the script, and its loop gets no StaleError any more.
         said = (error.strerror or "").partition("; call tierd_")[0]
         print(f"tierd: {said}; started again, the script goes on with what tierd has kept", file=sys.stderr, flush=True)
