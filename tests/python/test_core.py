@@ -201,6 +201,29 @@ def test_threads_that_define_units_have_their_own() -> None:
     job.detach()
 
 
+def test_a_gathered_tensor_is_a_buffer_that_keeps_its_lease_and_cannot_be_written() -> None:
+    job = _core.Node().open_job({"name": "buffer", "rank": 0, "world_size": 1, "mode": _core.REPLACE})
+    numbers = {**TENSOR, "name": "numbers", "format": _core.FP32, "shape": (2, 3)}
+    job.define("unit", [{**TENSOR, "shape": (5,)}, numbers])
+    job.ready()
+    with job.gather(0) as lease:
+        views = [memoryview(lease[i]) for i in range(len(lease))]
+    with pytest.raises(ValueError, match="the lease is released"):
+        lease[0]
+    assert [(view.format, view.shape, view.strides) for view in views] == [("H", (5,), (2,)), ("f", (2, 3), (12, 4))]
+    values: list[object] = [view.tolist() for view in views]
+    assert values == [[0x3F80] * 5, [[1.0] * 3] * 2]  # bf16 as its bits
+    for view in views:
+        assert view.readonly
+        with pytest.raises(TypeError):
+            view[0] = 1
+    assert job.leases(0) == 1
+    views.clear()
+    del view
+    assert job.leases() == 0
+    job.detach()
+
+
 def test_a_push_that_fails_leaves_no_buffer_behind() -> None:
     (job,) = open_ranks("fails", 1, 100)
     job.step_begin({"learning_rate": 1.0}, None, 1)
@@ -213,6 +236,30 @@ def test_a_push_that_fails_leaves_no_buffer_behind() -> None:
         job.push(0)
     assert job.step({"learning_rate": 1.0}).wait()
     job.detach()
+
+
+def test_a_job_is_not_closed_under_the_view_of_a_gradient_buffer() -> None:
+    (job,) = open_ranks("viewed", 1, 100)
+    views = job.gradients(0)
+    for leave in (job.close, job.detach):
+        with pytest.raises(tierd.Error, match="a tensor still views a gradient buffer"):
+            leave()
+    del views
+    job.push(0)
+    assert job.step({"learning_rate": 1.0}).wait()
+    job.close()
+
+
+def test_a_ticket_says_whether_the_time_was_over() -> None:
+    first, second = open_ranks("ticket", 2, 100)
+    ticket = first.step({"learning_rate": 1.0})
+    assert not ticket.wait(timeout_ms=0)
+    assert not ticket.wait(timeout_ms=1)
+    second.step({"learning_rate": 1.0})
+    assert ticket.wait()
+    assert ticket.result()["step"] == 1
+    for job in (first, second):
+        job.detach()
 
 
 def test_times_that_are_no_ints_are_refused() -> None:

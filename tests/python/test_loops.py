@@ -251,6 +251,24 @@ def test_a_step_within_backward_is_refused(both: list[tuple[Model, torch.optim.O
         step(model, optimizer)
 
 
+def test_weights_may_be_looked_at_within_backward(both: list[tuple[Model, torch.optim.Optimizer]]) -> None:
+    """Their unit is there for that pass, and what is looked at in it does not take it away."""
+    seen: list[list[float]] = []
+    for model, optimizer in both:
+        seen.append([])
+        weight = model.get_parameter("blocks.1.0.weight")
+
+        def look(*_: Tensor, own: Tensor = weight, into: list[float] = seen[-1]) -> None:
+            into.append(own.norm().item())
+
+        # The first gradient of the block's output, before any of its weights was used.
+        model.blocks[1].register_forward_hook(lambda *arguments, hook=look: arguments[2].register_hook(hook) and None)
+        for number in range(2):
+            step(model, optimizer, number)
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == 2
+
+
 # ---- Errors in the middle
 
 
@@ -267,6 +285,21 @@ def in_backward(model: Model, error: BaseException) -> torch.utils.hooks.Removab
 
     handle: torch.utils.hooks.RemovableHandle = model.head.weight.register_hook(fails)
     return handle
+
+
+def test_an_interrupted_forward_leaves_no_lease_when_another_one_begins(
+    both: list[tuple[Model, torch.optim.Optimizer]],
+) -> None:
+    for model, optimizer in both:
+        hook = in_forward(model, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            model(1)
+        hook.remove()
+        with torch.no_grad():
+            model(1)
+        if model is both[0][0]:
+            assert tierd.torch.job_of(model).core.leases() == 0
+        step(model, optimizer, 1)
 
 
 @pytest.mark.parametrize("where", [in_forward, in_backward])

@@ -81,12 +81,11 @@ def test_micro_batches_are_summed_in_fp32(case: Case, dtype: torch.dtype, job: s
 
 
 @pytest.mark.parametrize("name", ["twice", "branches", "gpt2"])
-@pytest.mark.parametrize("nesterov", [False, True], ids=["plain", "nesterov"])
-def test_momentum_gives_every_bit_of_its_formula(name: str, nesterov: bool, job: str) -> None:
+@pytest.mark.parametrize("options", [{}, {"nesterov": True}, {"dampening": 0.5}], ids=["plain", "nesterov", "dampened"])
+def test_momentum_gives_every_bit_of_its_formula(name: str, options: dict[str, Any], job: str) -> None:
     plan = Plan(BY_NAME[name], schedule=warmup)
-    sgd = partial(torch.optim.SGD, lr=0.05, momentum=0.9, weight_decay=0.01, nesterov=nesterov)
-    ours = trained(plan, sgd, job)
-    theirs = exact(plan, lambda name: formulas.Sgd(0.05, 0.9, weight_decay=0.01, nesterov=nesterov))
+    ours = trained(plan, partial(torch.optim.SGD, lr=0.05, momentum=0.9, weight_decay=0.01, **options), job)
+    theirs = exact(plan, lambda name: formulas.Sgd(0.05, 0.9, weight_decay=0.01, **options))
     compare.assert_same_bits(ours.state, theirs.state)
 
 

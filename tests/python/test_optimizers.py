@@ -108,7 +108,8 @@ def test_two_ranks_that_are_killed_go_on_with_the_bits_of_plain_torch(job: str) 
     assert results(ranks) == {local_rank.plain([2] * 20, "two")}
 
 
-def test_state_goes_to_another_number_of_ranks_and_outlives_the_daemon(daemon: Daemon, job: str) -> None:
+@pytest.mark.parametrize("kind", ["own", "two"])
+def test_state_goes_to_another_number_of_ranks_and_outlives_the_daemon(kind: str, daemon: Daemon, job: str) -> None:
     def crash(step: int) -> None:
         if step in crashes:
             crashes.remove(step)
@@ -116,8 +117,8 @@ def test_state_goes_to_another_number_of_ranks_and_outlives_the_daemon(daemon: D
             daemon.start()
 
     crashes = [11]
-    assert results(start_ranks(2, local_rank.main, job, "own", 0, 8)) == {local_rank.plain([2] * 8, "own")}
-    assert local_rank.train(job, "own", 0, 20, 0, 1, crash) == local_rank.plain([2] * 8 + [1] * 12, "own")
+    assert results(start_ranks(2, local_rank.main, job, kind, 0, 8)) == {local_rank.plain([2] * 8, kind)}
+    assert local_rank.train(job, kind, 0, 20, 0, 1, crash) == local_rank.plain([2] * 8 + [1] * 12, kind)
     assert not crashes
 
 

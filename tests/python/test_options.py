@@ -20,6 +20,7 @@ from conftest import TIERCTL, Daemon
 from forked import Child, start_ranks
 from tierd import Error, _core
 from tierd.torch.ranks import from_environment
+from tierd.torch.units import choose, room_for_gradients
 from training import await_early_updates, early_updates
 
 
@@ -119,6 +120,40 @@ def test_gradients_of_an_embedding_and_of_blocks_share_a_room() -> None:
         tierd.torch.initialize(last, torch.optim.SGD(last.parameters(), lr=0.1), job="room", gradient_bytes=1 << 60)
 
 
+class Crossing(nn.Module):
+    """Blocks whose gradients come by turns: none has all of its own before the others have some."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64)) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in range(2):
+            for block in self.blocks:
+                x = torch.tanh(block[layer](x))  # type: ignore[index]
+        return x
+
+
+def test_gradients_that_come_by_turns_have_room_for_fewer_units() -> None:
+    results = []
+    rooms: list[dict[str, Any] | None] = [None, {"gradient_buffers": 2}, {"gradient_bytes": 1}]
+    for options in rooms:
+        torch.manual_seed(3)
+        model = Crossing()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if options is not None:
+            tierd.torch.initialize(model, optimizer, job=f"turns-{next(iter(options))}", **options)
+        for step in range(3):
+            model(torch.linspace(-1, step, 128).view(2, 64)).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        results.append(model.state_dict())
+        if options is not None:
+            tierd.torch.close(model)
+    for result in results[1:]:
+        assert all(torch.equal(value, results[0][name]) for name, value in result.items())
+
+
 class Scaled(torch.autograd.Function):
     """Has a gradient that bfloat16 has not."""
 
@@ -163,6 +198,25 @@ def test_gradients_of_bfloat16_parameters_are_not_rounded_in_float32(of_all: boo
     assert torch.equal(state["other"], torch.full((2, 3), -(2.0**-9) if of_all else 0.0, dtype=torch.bfloat16))
     assert torch.equal(state["norm"], torch.full((3,), -1.0))
     tierd.torch.close(model)
+
+
+@pytest.mark.skipif(not hasattr(torch.Tensor, "grad_dtype"), reason="this torch has no Tensor.grad_dtype")
+def test_wide_gradients_have_room() -> None:
+    model = Weights()
+    plans = choose(model)
+    narrow = room_for_gradients(plans)
+    for plan in plans:
+        plan.gradient_dtype = torch.float32
+    # Those of two tensors in bfloat16, of 300 and of 6 elements, are twice as large.
+    assert room_for_gradients(plans) - narrow == 4 * (512 + 256) * 2
+
+
+def test_a_tied_weight_is_gathered_around_all_of_its_modules() -> None:
+    model = nn.Sequential(nn.Embedding(4, 3), nn.Linear(3, 3), nn.Linear(3, 4, bias=False))
+    model[2].weight = model[0].weight
+    plan = next(plan for plan in choose(model) if plan.name == "0.weight")
+    assert plan.entries[0].names == ["0.weight", "2.weight"]
+    assert all(any(module is own for own in plan.modules) for module in (model[0], model[2]))
 
 
 def test_gradients_of_another_type_are_refused() -> None:
@@ -253,6 +307,20 @@ def test_a_weight_that_is_kept_holds_the_step_up_and_is_named() -> None:
         model.load_state_dict(values)
     del kept
     model.load_state_dict(values)
+    tierd.torch.close(model)
+
+
+def test_all_that_holds_a_step_up_is_named() -> None:
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(3)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    tierd.torch.initialize(model, optimizer, job="all-kept")
+    kept = [model.get_parameter(name).detach() for name in ("0.0.weight", "0.0.bias", "2.0.bias")]
+    model(torch.ones(1, 4)).sum().backward()
+    sentence = r"0\.0\.weight .* of unit 0, weight 0\.0\.bias .* of unit 0, weight 2\.0\.bias .* of unit 2, which"
+    with pytest.raises(tierd.Error, match=sentence):
+        optimizer.step()
+    kept.clear()
+    optimizer.step()
     tierd.torch.close(model)
 
 

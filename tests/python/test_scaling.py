@@ -114,6 +114,29 @@ def test_updates_during_backward_know_the_scale_of_a_grad_scaler_that_is_kept(jo
     end(model, job)
 
 
+@pytest.mark.parametrize("clips", [False, True], ids=["plain", "unscaled"])
+def test_several_optimizers_have_one_grad_scaler(clips: bool, job: str) -> None:
+    models = make_model(), make_model()
+    for model in models:
+        parts = model[:2], model[2:]  # type: ignore[index]
+        optimizers = [torch.optim.SGD(part.parameters(), lr=0.1) for part in parts]
+        if model is models[0]:
+            tierd.torch.initialize(model, optimizers, job=job, rank=0, world_size=1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12, growth_interval=3)
+        for step in range(6):
+            scaler.scale(loss_of(model, step)).backward()
+            for optimizer in optimizers:
+                if clips:
+                    scaler.unscale_(optimizer)
+            for optimizer in optimizers:
+                scaler.step(optimizer)
+                optimizer.zero_grad()
+            scaler.update()
+        assert scaler.get_scale() == 2.0**12
+    compare.assert_same_bits(*models)
+    end(models[0], job)
+
+
 def test_a_training_with_grad_scaler_goes_on_where_it_was(daemon: Daemon, job: str) -> None:
     """Also after a step that came to nothing, which the job does not count, and when the daemon has crashed."""
     plain_model = make_model()
