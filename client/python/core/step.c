@@ -17,25 +17,44 @@ static int take_rates(PyObject *const *arguments, Py_ssize_t count, struct tierd
 	return *ret_groups ? 0 : -1;
 }
 
-PyObject *job_step(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+/* What a call returns that gives a ticket, unless it has failed. */
+static PyObject *give_ticket(PyObject *self, int r, struct tierd_ticket *ticket)
 {
-	struct tierd_job *job = job_of(self);
-	struct tierd_ticket *ticket;
-	struct tierd_group *groups;
-	struct tierd_rates rates;
 	PyObject *object;
-	int r;
 
-	if (!job || !job_takes("step", count, 1, 2) || take_rates(arguments, count, &rates, &groups) < 0)
-		return NULL;
-	JOB_BLOCKING(self, r = tierd_step(job, &rates, &ticket));
-	PyMem_Free(groups);
 	if (r < 0)
 		return core_raise(core_state_of(self), r);
 	object = ticket_object(core_state_of(self), ((struct job *)self)->node, ticket);
 	if (!object)
 		tierd_ticket_free(ticket);
 	return object;
+}
+
+/* A call of the library that takes the job alone. */
+static PyObject *call(PyObject *self, int (*function)(struct tierd_job *job))
+{
+	struct tierd_job *job = job_of(self);
+	int r;
+
+	if (!job)
+		return NULL;
+	JOB_WAITING(self, r = function(job));
+	return core_none(self, r);
+}
+
+PyObject *job_step(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+	struct tierd_job *job = job_of(self);
+	struct tierd_ticket *ticket;
+	struct tierd_group *groups;
+	struct tierd_rates rates;
+	int r;
+
+	if (!job || !job_takes("step", count, 1, 2) || take_rates(arguments, count, &rates, &groups) < 0)
+		return NULL;
+	JOB_BLOCKING(self, r = tierd_step(job, &rates, &ticket));
+	PyMem_Free(groups);
+	return give_ticket(self, r, ticket);
 }
 
 PyObject *job_step_begin(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
@@ -58,53 +77,29 @@ PyObject *job_step_begin(PyObject *self, PyObject *const *arguments, Py_ssize_t 
 
 PyObject *job_step_finish(PyObject *self, PyObject *unused)
 {
-	struct tierd_job *job = job_of(self);
-	int r;
-
-	if (!job)
-		return NULL;
-	JOB_WAITING(self, r = tierd_step_finish(job));
-	return core_none(self, r);
+	return call(self, tierd_step_finish);
 }
 
 /* ---- Writing between two steps ---- */
 
 PyObject *job_write_begin(PyObject *self, PyObject *unused)
 {
-	struct tierd_job *job = job_of(self);
-	int r;
-
-	if (!job)
-		return NULL;
-	JOB_WAITING(self, r = tierd_write_begin(job));
-	return core_none(self, r);
+	return call(self, tierd_write_begin);
 }
 
 PyObject *job_write_end(PyObject *self, PyObject *unused)
 {
 	struct tierd_job *job = job_of(self);
 	struct tierd_ticket *ticket;
-	PyObject *object;
 	int r;
 
 	if (!job)
 		return NULL;
 	JOB_BLOCKING(self, r = tierd_write_end(job, &ticket));
-	if (r < 0)
-		return core_raise(core_state_of(self), r);
-	object = ticket_object(core_state_of(self), ((struct job *)self)->node, ticket);
-	if (!object)
-		tierd_ticket_free(ticket);
-	return object;
+	return give_ticket(self, r, ticket);
 }
 
 PyObject *job_write_cancel(PyObject *self, PyObject *unused)
 {
-	struct tierd_job *job = job_of(self);
-	int r;
-
-	if (!job)
-		return NULL;
-	JOB_BLOCKING(self, r = tierd_write_cancel(job));
-	return core_none(self, r);
+	return call(self, tierd_write_cancel);
 }
