@@ -15,6 +15,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.utils.data import DataLoader, Dataset
 
 import resumed
+import tierd
 import tierd.torch
 from conftest import Daemon
 from forked import Child, start_ranks
@@ -221,6 +222,23 @@ def test_a_scheduler_of_a_training_that_goes_on_at_its_first_step_warns_of_nothi
                 break
         tierd.torch.close(model)
     assert rates == pytest.approx([0.01, 0.001])
+
+
+def test_what_came_to_nothing_with_a_step_is_kept_with_the_next_one() -> None:
+    model, optimizer = small("nothing")
+    tierd.torch.state["best"] = 1.5
+    for loss in (float("nan"), 1.0):
+        (model(torch.ones(2)).sum() * loss).backward()
+        optimizer.step()
+        if loss == 1.0:
+            tierd.torch.job_of().finish()
+        else:
+            with pytest.raises(tierd.Error, match="NaN"):
+                tierd.torch.job_of().finish()
+    tierd.torch.close(model)
+    model, _ = small("nothing")
+    assert tierd.torch.state == {"best": 1.5}
+    tierd.torch.close(model)
 
 
 def test_micro_batches_that_no_step_took_are_handed_out_once() -> None:
