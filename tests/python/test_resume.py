@@ -182,6 +182,32 @@ def test_a_plain_loop_is_told_what_to_do_when_its_daemon_was_restarted(daemon: D
     tierd.torch.close(network)
 
 
+def test_no_tensor_is_taken_for_a_weight_that_lay_there_with_a_daemon_that_is_gone(daemon: Daemon) -> None:
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(2, 2)) for _ in range(2)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    tierd.torch.initialize(model, optimizer, job="gone")
+    job, crashes = tierd.torch.job_of(model), [2]
+
+    def crash(*_: object) -> None:
+        # A unit is there, so what comes next lies elsewhere.
+        if len(before) == 4 and crashes and job.core.state()["step"] >= crashes[0]:
+            crashes.clear()
+            daemon.kill()
+            daemon.start()
+
+    before: set[int] = set()
+    model.get_submodule("1.0").register_forward_pre_hook(crash)
+    for batch in tierd.torch.resumable(DataLoader(Counting())):
+        model(batch).sum().backward()
+        optimizer.step()
+        if crashes:
+            before |= job.addresses.keys()
+    assert not crashes
+    assert len(job.addresses) == len(list(model.parameters()))
+    assert not job.addresses.keys() & before
+    tierd.torch.close(model)
+
+
 def test_each_pass_reads_its_data_once() -> None:
     model, optimizer = small("reads")
     data = Counting()
