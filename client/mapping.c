@@ -80,6 +80,13 @@ int mapping_new(int fd, uint64_t bytes, int protection, struct mapping *ret_mapp
 	return mapping_new_parts(&part, 1, protection, ret_mapping);
 }
 
+bool mapping_has(const struct mapping *mapping, const void *address, uint64_t bytes)
+{
+	uintptr_t at = (uintptr_t)address - (uintptr_t)mapping->address;
+
+	return at < mapping->bytes && bytes <= mapping->bytes - at && at % sizeof(float) == 0;
+}
+
 void mapping_free(struct mapping *mapping)
 {
 	if (mapping->address)

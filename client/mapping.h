@@ -1,7 +1,8 @@
-/* A mapping is shared memory of the daemon in this process; a forked child does not inherit it. */
+/* A mapping is memory that this process shares with the daemon; a forked child does not inherit it. */
 #ifndef TIERD_CLIENT_MAPPING_H
 #define TIERD_CLIENT_MAPPING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,6 +24,10 @@ struct mapping_part {
  */
 int mapping_new_parts(const struct mapping_part *parts, unsigned count, int protection,
 		      struct mapping *ret_mapping);
+
+/* Of one that may be absent: all these bytes are within it, and values of any format can be there. */
+bool mapping_has(const struct mapping *mapping, const void *address, uint64_t bytes);
+
 void mapping_free(struct mapping *mapping);
 
 #endif

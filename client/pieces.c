@@ -56,32 +56,36 @@ int pieces_new(const struct tierd_read *reads, size_t count, struct pieces **ret
 	return r;
 }
 
-/* As much of it as there is room for. False: of not one element. */
+/* As much of it as there is room for, if it goes where the others of the request go. False: of not one
+ * element. */
 static bool add(struct pieces *pieces, const struct tierd_read *read, uint64_t bytes, uint64_t room,
-		uint64_t *used)
+		const struct mapping *memory, uint64_t *used)
 {
-	uint64_t at = size_align(*used, ALIGN_BYTES), left = read->count - pieces->done;
+	bool to_memory = memory && mapping_has(memory, read->ret_data, read->count * bytes);
+	char *place = (char *)read->ret_data + pieces->done * bytes;
+	uint64_t at = to_memory ? 0 : size_align(*used, ALIGN_BYTES), left = read->count - pieces->done;
 	uint64_t fits = at < room ? (room - at) / bytes : 0, count = left < fits ? left : fits;
 	Tierd__Wire__TensorPiece *wire = &pieces->wire[pieces->filled];
 
-	if (count == 0)
+	if (count == 0 || (pieces->filled > 0 && to_memory != pieces->to_memory))
 		return false;
+	pieces->to_memory = to_memory;
 	tierd__wire__tensor_piece__init(wire);
 	wire->unit = read->unit;
 	wire->tensor = read->tensor;
 	wire->state = (char *)read->state;
 	wire->first = read->first + pieces->done;
 	wire->count = count;
-	wire->at = at;
+	wire->at = to_memory ? (uint64_t)(place - (char *)memory->address) : at;
 	pieces->pointers[pieces->filled] = wire;
-	pieces->places[pieces->filled] = (char *)read->ret_data + pieces->done * bytes;
+	pieces->places[pieces->filled] = place;
 	pieces->bytes[pieces->filled++] = count * bytes;
 	pieces->done += count;
 	*used = at + count * bytes;
 	return true;
 }
 
-int pieces_fill(struct pieces *pieces, const struct mapping *window,
+int pieces_fill(struct pieces *pieces, const struct mapping *window, const struct mapping *memory,
 		int (*find)(const void *owner, const struct tierd_read *read, uint64_t *ret_bytes),
 		const void *owner)
 {
@@ -98,7 +102,7 @@ int pieces_fill(struct pieces *pieces, const struct mapping *window,
 		if (r < 0)
 			return r;
 		if (pieces->done < read.count)
-			has_room = add(pieces, &read, bytes, window->bytes, &used);
+			has_room = add(pieces, &read, bytes, window->bytes, memory, &used);
 		if (pieces->done < read.count)
 			continue;
 		pieces->next++;
@@ -109,6 +113,6 @@ int pieces_fill(struct pieces *pieces, const struct mapping *window,
 
 void pieces_land(const struct pieces *pieces, const struct mapping *window)
 {
-	for (unsigned i = 0; i < pieces->filled; i++)
+	for (unsigned i = 0; i < pieces->filled && !pieces->to_memory; i++)
 		memcpy(pieces->places[i], (char *)window->address + pieces->wire[i].at, pieces->bytes[i]);
 }

@@ -16,6 +16,7 @@ struct pieces {
 	/* Of the request that is made. */
 	unsigned filled;
 	Tierd__Wire__TensorPiece wire[WIRE_MAX_PIECES], *pointers[WIRE_MAX_PIECES];
+	bool to_memory; /* in place of the window */
 	char *places[WIRE_MAX_PIECES];
 	uint64_t bytes[WIRE_MAX_PIECES];
 };
@@ -23,13 +24,14 @@ struct pieces {
 /* -EINVAL: what is given cannot be. To be freed by free(). */
 int pieces_new(const struct tierd_read *reads, size_t count, struct pieces **ret_pieces);
 
-/* What is to be read next; filled is 0 if there is nothing more. find: the bytes of an element in the window,
- * or why the elements are not there. */
-int pieces_fill(struct pieces *pieces, const struct mapping *window,
+/* What is to be read next; filled is 0 if there is nothing more. What is wanted within memory, which may be
+ * NULL, goes there at once, and the rest to the window. find: the bytes of an element in the window, or why
+ * the elements are not there. */
+int pieces_fill(struct pieces *pieces, const struct mapping *window, const struct mapping *memory,
 		int (*find)(const void *owner, const struct tierd_read *read, uint64_t *ret_bytes),
 		const void *owner);
 
-/* Copies them from the window to where they are wanted. */
+/* Copies them from the window to where they are wanted, unless they are there. */
 void pieces_land(const struct pieces *pieces, const struct mapping *window);
 
 #endif

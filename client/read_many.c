@@ -43,7 +43,7 @@ static int read_all(struct tierd_job *job, struct pieces *pieces)
 	if (r < 0)
 		return r;
 	for (;;) {
-		r = pieces_fill(pieces, &job->window_mapping, find_of_job, job);
+		r = pieces_fill(pieces, &job->window_mapping, NULL, find_of_job, job);
 		if (r < 0 || pieces->filled == 0)
 			break;
 		r = ask(job, pieces, deadline);
@@ -103,6 +103,7 @@ static int ask_reader(struct tierd_reader *reader, struct pieces *pieces, uint64
 	many.step = reader->step;
 	many.n_pieces = pieces->filled;
 	many.pieces = pieces->pointers;
+	many.to_memory = pieces->to_memory;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_READ_MANY;
 	request.reader_read_many = &many;
 	return reader_read_call(reader, &request, deadline);
@@ -114,7 +115,7 @@ static int read_all_of(struct tierd_reader *reader, struct pieces *pieces, uint6
 	int r;
 
 	do {
-		r = pieces_fill(pieces, &reader->window, find_of_reader, reader);
+		r = pieces_fill(pieces, &reader->window, &reader->memory, find_of_reader, reader);
 		if (r < 0 || pieces->filled == 0)
 			return r;
 		r = ask_reader(reader, pieces, deadline);

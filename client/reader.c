@@ -466,7 +466,8 @@ uint64_t reader_element_bytes(const struct tierd_tensor *tensor, const char *sta
 	return tensor->format == TIERD_BYTES ? 1 : 2;
 }
 
-/* What the window has room for at a time; copied without the lock. */
+/* What the window has room for at a time; copied without the lock, unless tierd writes it where it is wanted.
+ */
 static int read_all(struct tierd_reader *reader, Tierd__Wire__ReaderRead *read, uint64_t bytes, char *data,
 		    uint64_t deadline)
 {
@@ -476,13 +477,16 @@ static int read_all(struct tierd_reader *reader, Tierd__Wire__ReaderRead *read, 
 
 	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_READ;
 	request.reader_read = read;
+	read->to_memory = mapping_has(&reader->memory, data, left * bytes);
 	for (; r == 0 && left > 0; left -= read->count) {
 		read->count = left < fits ? left : fits;
+		read->at = read->to_memory ? (uint64_t)(data - (char *)reader->memory.address) : 0;
 		r = reader_read_call(reader, &request, deadline);
 		if (r < 0)
 			return r;
 		connection_exit(reader->node);
-		memcpy(data, reader->window.address, read->count * bytes);
+		if (!read->to_memory)
+			memcpy(data, reader->window.address, read->count * bytes);
 		pthread_mutex_lock(&reader->node->lock);
 		r = reader_check(reader);
 		data += read->count * bytes;

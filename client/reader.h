@@ -22,7 +22,8 @@ struct tierd_reader {
 	char name[TIERD_MAX_JOB_NAME + 1];
 	uint64_t step;
 	struct mapping window;
-	bool is_busy; /* it does one thing at a time */
+	struct mapping memory; /* the caller's, that tierd writes to; absent until it is asked for */
+	bool is_busy;	       /* it does one thing at a time */
 	struct reader_unit *units;
 	uint32_t unit_count;
 };

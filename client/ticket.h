@@ -80,6 +80,9 @@ struct tierd_ticket {
 			Tierd__Wire__ReaderOpenReply reply;
 			int fd;
 		} reader_open;
+		struct {
+			int fd;
+		} reader_memory;
 		struct tierd_reader *reader; /* of its other requests; gone, if is_orphan */
 	};
 };

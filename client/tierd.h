@@ -602,6 +602,12 @@ int tierd_reader_read(struct tierd_reader *reader, uint32_t unit, uint32_t tenso
 int tierd_reader_read_many(struct tierd_reader *reader, const struct tierd_read *reads /* or NULL if count is 0 */,
 			   size_t count);
 
+/* Memory of this process' own, which tierd writes to: what is read to places within it is copied once, and not twice. *memory NULL:
+ * its address is given, and it is zero. Else that of such memory of an earlier reader, of the same size: it is replaced there, with its
+ * values. It stays until munmap(2), which must not come before tierd_reader_close; children that are forked share it. Of a reader once.
+ * -ENOMEM; -EOPNOTSUPP: tierd is too old. Then all is read as without it. */
+int tierd_reader_memory(struct tierd_reader *reader, size_t size, void **memory);
+
 /* ---- Statistics ---------------------------------------------------------------------------------------- */
 
 /* Of this rank since tierd_job_open, unless it says job: then of the whole job since it was created. */

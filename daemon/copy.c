@@ -129,6 +129,18 @@ static void on_read(struct store_transfer *transfer, int status)
 		start_work(copy);
 }
 
+static bool reads_kept(const struct copy *copy)
+{
+	const struct job *job = copy->job;
+
+	return copy->snapshot || job->has_nvme_optimizer || job->phase != JOB_TRAINED;
+}
+
+unsigned copy_streams(const struct copy *copy)
+{
+	return (needs_parameter(copy) && !is_in_slot(copy)) + (needs_kept(copy) && reads_kept(copy));
+}
+
 /* Whole blocks around a piece of a stream. Returns how much of the buffer they take. */
 static uint64_t read_source(struct copy *copy, struct copy_source *source, const struct store_piece *piece,
 			    char *buffer)
@@ -137,7 +149,7 @@ static uint64_t read_source(struct copy *copy, struct copy_source *source, const
 
 	store_find_blocks(source->store, piece->stream, piece->offset, piece->length, &blocks);
 	/* Of what has wider blocks than others a copy takes less than COPY_BYTES: an element is smaller. */
-	assert(buffer + blocks.length <= copy->buffer + COPY_BUFFER_BYTES);
+	assert(blocks.length <= COPY_BUFFER_BYTES / 2);
 	source->transfer = (struct store_transfer){ .direction = TIER_READ,
 						    .priority = TIER_PREFETCH,
 						    .stream = blocks.stream,
@@ -193,7 +205,7 @@ static void find_kept(struct copy *copy, uint64_t used)
 						       (unsigned)range->state, range->first, range->count);
 
 	copy->kept.store = copy->snapshot ? copy->snapshot : job_nvme_store(job);
-	if (copy->snapshot || job->has_nvme_optimizer || job->phase != JOB_TRAINED)
+	if (reads_kept(copy))
 		read_source(copy, &copy->kept, &piece, copy->buffer + used);
 	else
 		copy->kept.data = store_address(job->optimizer_store, piece.stream, piece.offset);

@@ -64,6 +64,9 @@ struct copy {
 	struct work work;
 };
 
+/* How many streams it reads, each to a half of its buffer; its job, snapshot and range are told. */
+unsigned copy_streams(const struct copy *copy);
+
 /* What can be copied now. After an error done() never runs. */
 int copy_start(struct copy *copy);
 

@@ -34,13 +34,14 @@ void reader_uncharge(struct reader *reader, uint64_t bytes)
 
 static bool is_in_use(const struct reader *reader)
 {
-	return reader->is_copying || reader->is_working || reader->is_opening ||
+	return reader_is_copying(reader) || reader->is_mapping || reader->is_opening ||
 	       view_is_in_use(&reader->view);
 }
 
 static void reader_free(struct reader *reader)
 {
 	reader_values_clear(reader);
+	reader_memory_clear(reader);
 	store_free(reader->snapshot);
 	reader_uncharge(reader, reader->bytes);
 	memory_free(&reader->window);
@@ -63,6 +64,7 @@ static void stop(struct reader *reader)
 	reader->pending = NULL;
 	shortage_end(&reader->shortage);
 	view_cancel(&reader->view);
+	reader_values_give_up(reader);
 }
 
 static void answer(struct reader *reader, int r, const char *message)
@@ -193,7 +195,9 @@ static struct reader *reader_new(struct job *job, const struct port *port)
 				   .uid = port->uid,
 				   .may_read_all = access_may_train(job, port) || access_may_drop(job, port),
 				   .window = MEMORY_INIT,
-				   .buffer = MEMORY_INIT };
+				   .buffer = MEMORY_INIT,
+				   .memory = MEMORY_INIT,
+				   .memory_fd = -1 };
 	snprintf(reader->job_name, sizeof(reader->job_name), "%s", job->name);
 	queue_init(&reader->client_link);
 	queue_push(&job->node->readers, &reader->link);
@@ -424,16 +428,22 @@ void readers_enlist(struct job *job, struct queue *views)
 	}
 }
 
+static void raise_copy(struct copy *copy, uint32_t pack)
+{
+	if (copy->range.pack == pack)
+		copy_raise(copy);
+}
+
 void readers_raise(struct job *job, uint32_t pack)
 {
 	QUEUE_FOREACH (link, &job->readers) {
 		struct reader *reader = queue_entry(link, struct reader, job_link);
-		struct copy *copies[] = { &reader->copy, &reader->view.copy };
-		const bool is_copying[] = { reader->is_copying, reader->view.is_copying };
 
-		for (size_t i = 0; i < ARRAY_LENGTH(copies); i++)
-			if (is_copying[i] && copies[i]->range.pack == pack)
-				copy_raise(copies[i]);
+		if (reader->view.is_copying)
+			raise_copy(&reader->view.copy, pack);
+		for (unsigned i = 0; i < READER_LANES; i++)
+			if (reader->lanes[i].is_copying)
+				raise_copy(&reader->lanes[i].copy, pack);
 	}
 }
 

@@ -25,6 +25,8 @@ void reader_refresh(struct reader *reader, struct pending *pending,
 void reader_read(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderRead *read);
 void reader_read_many(struct reader *reader, struct pending *pending,
 		      const Tierd__Wire__ReaderReadMany *many);
+/* Gives the client a file for memory of its own, or takes that. */
+void reader_memory(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderMemory *memory);
 /* Nobody asks it any more: it is freed when nothing of it is in flight. */
 void reader_close(struct reader *reader);
 void readers_close_all(struct queue *client_readers);

@@ -1,7 +1,9 @@
 /* A reader does one thing at a time, for the one request that is unanswered:
  *
  *   REFRESHING  waits until no step is being applied, then stands at the last one; what it chose is copied
- *   READING     waits until no sweep is at the pack, then copies into the window, or takes what was kept
+ *   READING     waits until no sweep is at the pack, then copies to the window or to memory of the client's
+ *               own, from where it lies or from what was kept; a few pieces at a time
+ *   MAPPING     a worker looks at that memory (reader_memory.c)
  *
  * Of a job at most VIEWS_AT_ONCE readers are copying, in the order in which they have asked: a sweep, which
  * has to save what is missing, is held up by no more than that. */
@@ -144,7 +146,7 @@ static void go_on_refreshing(struct reader *reader)
 	if (reader->view.is_begun)
 		view_go_on(&reader->view);
 	else if (!job->sweep && job->decided == job->step && !view_is_in_use(&reader->view) &&
-		 count_views(job) < VIEWS_AT_ONCE)
+		 !reader_is_copying(reader) && count_views(job) < VIEWS_AT_ONCE)
 		begin(reader);
 }
 
@@ -214,70 +216,97 @@ static void free_pieces(struct reader *reader)
 	reader->pieces = NULL;
 }
 
-static void begin_piece(struct reader *reader);
+bool reader_is_copying(const struct reader *reader)
+{
+	for (unsigned i = 0; i < READER_LANES; i++)
+		if (reader->lanes[i].is_copying || reader->lanes[i].is_working)
+			return true;
+	return false;
+}
+
+void reader_values_give_up(struct reader *reader)
+{
+	for (unsigned i = 0; i < READER_LANES; i++)
+		reader->lanes[i].is_given_up = reader->lanes[i].is_copying || reader->lanes[i].is_working;
+}
+
+static bool has_given_up(const struct reader *reader)
+{
+	for (unsigned i = 0; i < READER_LANES; i++)
+		if (reader->lanes[i].is_given_up)
+			return true;
+	return false;
+}
+
+static void go_on_reading(struct reader *reader);
 
 static void end_piece(struct reader *reader)
 {
-	struct pending *pending;
+	if (++reader->pieces_here < reader->piece_count)
+		go_on_reading(reader);
+	else
+		pending_reply(TAKE_PTR(reader->pending), NULL);
+}
 
-	if (reader->pending && ++reader->piece < reader->piece_count) {
-		begin_piece(reader);
-		return;
-	}
-	pending = TAKE_PTR(reader->pending);
-	if (pending)
-		pending_reply(pending, NULL);
-	reader_release(reader);
+/* The lane is free, and what it did was well done, or is for nobody. */
+static void end_lane(struct reader_lane *lane)
+{
+	struct reader *reader = lane->reader;
+	bool is_given_up = lane->is_given_up;
+
+	lane->is_given_up = false;
+	if (!is_given_up)
+		end_piece(reader);
+	else if (reader->pending)
+		job_settle(reader->job);
+	else
+		reader_release(reader);
 }
 
 static void run_kept(struct work *work)
 {
-	struct reader *reader = container_of(work, struct reader, work);
+	struct reader_lane *lane = container_of(work, struct reader_lane, work);
 
-	memcpy(reader->copy.target, reader->kept, reader->kept_bytes);
+	memcpy(lane->copy.target, lane->kept, lane->kept_bytes);
 }
 
 static void on_kept(struct work *work)
 {
-	struct reader *reader = container_of(work, struct reader, work);
+	struct reader_lane *lane = container_of(work, struct reader_lane, work);
 
-	reader->is_working = false;
-	end_piece(reader);
+	lane->is_working = false;
+	end_lane(lane);
 }
 
-static void read_kept(struct reader *reader)
+static void read_kept(struct reader_lane *lane, const struct copy_range *range)
 {
-	reader->is_working = true;
-	reader->work = (struct work){ .run = run_kept,
-				      .done = on_kept,
-				      .urgency = WORK_NORMAL,
-				      .is_brief = reader->kept_bytes <= BRIEF_BYTES };
-	workers_submit(reader->node->workers, &reader->work);
+	lane->kept_bytes = range->count * copy_element_bytes(range->section, range->state);
+	lane->is_working = true;
+	lane->work = (struct work){ .run = run_kept,
+				    .done = on_kept,
+				    .urgency = WORK_NORMAL,
+				    .is_brief = lane->kept_bytes <= BRIEF_BYTES };
+	workers_submit(lane->reader->node->workers, &lane->work);
 }
 
 static void on_copied(struct copy *copy, int status)
 {
-	struct reader *reader = container_of(copy, struct reader, copy);
+	struct reader_lane *lane = container_of(copy, struct reader_lane, copy);
 
-	reader->is_copying = false;
-	/* Of one that was given up nobody wants to know. */
-	if (status < 0 && reader->pending)
-		fail_values(reader, "the values", copy, status);
+	lane->is_copying = false;
+	if (status < 0 && !lane->is_given_up)
+		fail_values(lane->reader, "the values", copy, status);
 	else
-		end_piece(reader);
+		end_lane(lane);
 }
 
-static void go_on_reading(struct reader *reader)
+/* A sweep is at it, or was. */
+static bool look(struct reader *reader, const struct copy_range *range)
 {
 	const struct job *job = reader->job;
-	enum copy_outlook outlook;
+	enum copy_outlook outlook = reader->snapshot ? COPY_POSSIBLE : copy_look(job, range, reader->step);
 	char message[160];
-	int r;
 
-	/* Of what was given up, too: they share a buffer. */
-	if (reader->is_copying || reader->is_working || reader->view.is_copying)
-		return;
-	outlook = reader->snapshot ? COPY_POSSIBLE : copy_look(job, &reader->copy.range, reader->step);
 	if (outlook == COPY_GONE) {
 		snprintf(
 			message, sizeof(message),
@@ -286,59 +315,102 @@ static void go_on_reading(struct reader *reader)
 			(unsigned long long)job->decided, (unsigned long long)reader->step);
 		reader_fail(reader, -ESTALE, message);
 	}
-	if (outlook != COPY_POSSIBLE)
-		return;
-	reader->is_copying = true;
-	r = copy_start(&reader->copy);
-	if (r == 0)
-		return;
-	reader->is_copying = false;
-	fail_values(reader, "the values", &reader->copy, r);
+	return outlook == COPY_POSSIBLE;
 }
 
-/* With room for it in the window. */
-static int find_piece(const struct reader *reader, const Tierd__Wire__ReaderRead *read, uint64_t at,
+/* What reads two streams is alone with the buffer, in the first lane. */
+static bool has_buffer(const struct reader_lane *lane)
+{
+	const struct reader_lane *lanes = lane->reader->lanes;
+	unsigned others = 0;
+
+	for (unsigned i = 0; i < READER_LANES; i++)
+		if (lanes[i].is_copying)
+			others += lanes[i].streams;
+	return lane->streams == 0 ||
+	       (lane->copy.buffer && others + lane->streams <= 2 && (lane->streams == 1 || lane == lanes));
+}
+
+static bool read_now(struct reader_lane *lane, const struct copy_range *range)
+{
+	int r;
+
+	lane->streams = copy_streams(&lane->copy);
+	if (!look(lane->reader, range) || !has_buffer(lane))
+		return false;
+	lane->is_copying = true;
+	r = copy_start(&lane->copy);
+	if (r == 0)
+		return true;
+	lane->is_copying = false;
+	fail_values(lane->reader, "the values", &lane->copy, r);
+	return false;
+}
+
+/* If it can: else it waits, for another lane too, or the request is answered. */
+static void begin_piece(struct reader_lane *lane)
+{
+	struct reader *reader = lane->reader;
+	const struct reader_piece *piece = &reader->pieces[reader->piece];
+
+	lane->copy = (struct copy){ .job = reader->job,
+				    .snapshot = reader->snapshot,
+				    .range = piece->range,
+				    .target = piece->target,
+				    .buffer = lane->copy.buffer,
+				    .done = on_copied };
+	lane->kept = view_find(&reader->view, &piece->range);
+	if (lane->kept)
+		read_kept(lane, &piece->range);
+	else if (!read_now(lane, &piece->range))
+		return;
+	reader->piece++;
+}
+
+static void go_on_reading(struct reader *reader)
+{
+	/* What was given up goes to the same places, and a view's copy has the buffer. */
+	if (has_given_up(reader) || reader->view.is_copying)
+		return;
+	/* Those without a buffer first: others may need it. */
+	for (unsigned i = READER_LANES; i-- > 0 && reader->pending && reader->piece < reader->piece_count;)
+		if (!reader->lanes[i].is_copying && !reader->lanes[i].is_working)
+			begin_piece(&reader->lanes[i]);
+}
+
+/* With room for it where it goes. */
+static int find_piece(const struct reader *reader, const Tierd__Wire__ReaderRead *read,
 		      struct reader_piece *ret_piece, char *message, size_t size)
 {
+	const struct memory *place = read->to_memory ? &reader->memory : &reader->window;
 	struct copy_range *range = &ret_piece->range;
+	uint64_t at = read->at;
 	int r = selection_find(reader->job, reader->may_read_all, read->unit, read->tensor, read->state,
 			       read->first, read->count, range, message, size);
+	uint64_t most;
 
 	if (r < 0)
 		return r;
-	ret_piece->at = at;
 	if (at % sizeof(float) != 0)
 		return refuse(message, size, -EINVAL,
 			      "a piece at byte %llu: numbers begin at multiples of %zu",
 			      (unsigned long long)at, sizeof(float));
-	if (at > WINDOW_BYTES ||
-	    read->count > (WINDOW_BYTES - at) / copy_element_bytes(range->section, range->state))
-		return refuse(message, size, -E2BIG, "the window has room for %llu bytes",
-			      (unsigned long long)WINDOW_BYTES);
+	if (!place->base)
+		return refuse(message, size, -EINVAL, "its reader has no memory of its client's");
+	most = at < place->length ? place->length - at : 0;
+	if (most > WINDOW_BYTES)
+		most = WINDOW_BYTES;
+	if (read->count > most / copy_element_bytes(range->section, range->state))
+		return refuse(message, size, -E2BIG,
+			      "the %s has room for %llu bytes, and a piece has at most %llu",
+			      place == &reader->window ? "window" : "memory",
+			      (unsigned long long)place->length, (unsigned long long)WINDOW_BYTES);
 	if (read->step != reader->step)
 		return refuse(message, size, -ESTALE,
 			      "its reader is at step %llu, and not at %llu; refresh it",
 			      (unsigned long long)reader->step, (unsigned long long)read->step);
+	ret_piece->target = place->base + at;
 	return 0;
-}
-
-static void begin_piece(struct reader *reader)
-{
-	const struct reader_piece *piece = &reader->pieces[reader->piece];
-	const struct copy_range *range = &piece->range;
-
-	reader->kept = view_find(&reader->view, range);
-	reader->kept_bytes = range->count * copy_element_bytes(range->section, range->state);
-	reader->copy = (struct copy){ .job = reader->job,
-				      .snapshot = reader->snapshot,
-				      .range = *range,
-				      .target = reader->window.base + piece->at,
-				      .buffer = reader->buffer.base,
-				      .done = on_copied };
-	if (reader->kept)
-		read_kept(reader);
-	else
-		go_on_reading(reader);
 }
 
 static void read_pieces(struct reader *reader, struct pending *pending)
@@ -349,8 +421,8 @@ static void read_pieces(struct reader *reader, struct pending *pending)
 	}
 	reader->pending = pending;
 	reader->activity = READING;
-	reader->piece = 0;
-	begin_piece(reader);
+	reader->piece = reader->pieces_here = 0;
+	go_on_reading(reader);
 }
 
 void reader_read(struct reader *reader, struct pending *pending, const Tierd__Wire__ReaderRead *read)
@@ -363,7 +435,7 @@ void reader_read(struct reader *reader, struct pending *pending, const Tierd__Wi
 	free_pieces(reader);
 	reader->pieces = &reader->one;
 	reader->piece_count = read->count > 0;
-	r = find_piece(reader, read, 0, &reader->one, message, sizeof(message));
+	r = find_piece(reader, read, &reader->one, message, sizeof(message));
 	if (r < 0)
 		pending_error(pending, r, "job %s: %s", reader->job_name, message);
 	else
@@ -382,9 +454,11 @@ static int find_pieces(struct reader *reader, const Tierd__Wire__ReaderReadMany 
 						       .state = piece->state,
 						       .first = piece->first,
 						       .count = piece->count,
-						       .step = many->step };
+						       .step = many->step,
+						       .to_memory = many->to_memory,
+						       .at = piece->at };
 
-		r = find_piece(reader, &read, piece->at, &reader->pieces[reader->piece_count], message, size);
+		r = find_piece(reader, &read, &reader->pieces[reader->piece_count], message, size);
 		reader->piece_count += piece->count > 0;
 	}
 	return r;
@@ -421,6 +495,13 @@ void reader_values_init(struct reader *reader)
 	reader->view.buffer = reader->buffer.base;
 	reader->view.done = on_view;
 	reader->view.rest = on_rest;
+	for (unsigned i = 0; i < READER_LANES; i++) {
+		struct reader_lane *lane = &reader->lanes[i];
+
+		*lane = (struct reader_lane){ .reader = reader };
+		if (reader->buffer.base && i < 2)
+			lane->copy.buffer = reader->buffer.base + i * COPY_BUFFER_BYTES / 2;
+	}
 }
 
 void reader_values_clear(struct reader *reader)
@@ -434,6 +515,6 @@ void reader_values_go_on(struct reader *reader)
 {
 	if (reader->activity == REFRESHING)
 		go_on_refreshing(reader);
-	else
+	else if (reader->activity == READING)
 		go_on_reading(reader);
 }

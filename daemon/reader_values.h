@@ -1,4 +1,4 @@
-/* The inside of a reader; for reader.c and reader_values.c. */
+/* The inside of a reader; for reader.c, reader_values.c and reader_memory.c. */
 #ifndef TIERD_DAEMON_READER_VALUES_H
 #define TIERD_DAEMON_READER_VALUES_H
 
@@ -6,6 +6,20 @@
 #include "daemon/job.h"
 #include "daemon/reader.h"
 #include "daemon/view.h"
+
+/* Pieces of one request that are copied at the same time: a worker does not wait for the loop. */
+#define READER_LANES 4
+
+struct reader_lane {
+	struct reader *reader;
+	bool is_copying, is_working;
+	bool is_given_up; /* the request that it works for was answered already */
+	struct copy copy; /* to the window, or to the client's memory */
+	unsigned streams; /* that the copy reads to the buffer, while it is_copying */
+	const char *kept; /* what the work copies */
+	uint64_t kept_bytes;
+	struct work work;
+};
 
 struct reader {
 	struct queue link;	  /* of the node's */
@@ -28,24 +42,30 @@ struct reader {
 	struct errand opening;	/* that of the snapshot */
 	bool is_opening;
 	struct memory window;
-	struct memory buffer; /* for copies of what is on NVMe */
+	struct memory buffer; /* for copies of what is on NVMe: a half each of the first two lanes */
+	struct memory memory; /* the client's own, which is written and never read; absent until it is told */
+	int memory_fd;	      /* of its file, until then; -1: none */
+	struct {
+		struct work work;
+		struct memory memory;
+		uint64_t bytes;
+		int status;
+		const char *reason;
+	} mapping; /* while is_mapping */
+	bool is_mapping;
 
 	struct pending *pending; /* the request that it works for, or NULL */
-	enum { OPENING, REFRESHING, READING } activity;
+	enum { OPENING, REFRESHING, READING, MAPPING } activity;
 	struct view view;
 	struct selection chosen; /* for the next view, if has_chosen */
 	bool has_chosen;
-	/* What a request reads, one after the other. */
+	/* What a request reads, in any order. */
 	struct reader_piece {
 		struct copy_range range;
-		uint64_t at; /* in the window */
-	} * pieces, one;     /* owned, if it is not that one */
-	size_t piece_count, piece;
-	struct copy copy; /* into the window */
-	bool is_copying, is_working;
-	const char *kept; /* what the work copies */
-	uint64_t kept_bytes;
-	struct work work;
+		char *target;
+	} * pieces, one;			/* owned, if it is not that one */
+	size_t piece_count, piece, pieces_here; /* the next that is begun, and those that are copied */
+	struct reader_lane lanes[READER_LANES];
 };
 
 /* The longest refusal. */
@@ -64,6 +84,15 @@ void reader_fail(struct reader *reader, int r, const char *message);
 
 /* False, and the request is answered, if it cannot be taken now. */
 bool reader_check(struct reader *reader, struct pending *pending);
+
+/* Something of a read is in flight, which may have been given up. */
+bool reader_is_copying(const struct reader *reader);
+
+/* What is in flight is for nobody any more. */
+void reader_values_give_up(struct reader *reader);
+
+/* Gives the client's memory back. */
+void reader_memory_clear(struct reader *reader);
 
 /* Of a new reader, and of one that nothing is in flight of. */
 void reader_values_init(struct reader *reader);

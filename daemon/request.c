@@ -170,6 +170,8 @@ static bool handle_reader_request(struct pending *pending, const Tierd__Wire__Re
 		HANDLE_READER(READER_READ, reader_read, reader_read(reader, pending, request->reader_read));
 		HANDLE_READER(READER_READ_MANY, reader_read_many,
 			      reader_read_many(reader, pending, request->reader_read_many));
+		HANDLE_READER(READER_MEMORY, reader_memory,
+			      reader_memory(reader, pending, request->reader_memory));
 		HANDLE_READER(READER_CLOSE, reader_close, close_reader(reader, pending));
 	default:
 		return false;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/size.h"
@@ -86,7 +87,7 @@ int memory_new_private(size_t length, struct memory *ret_memory)
 }
 
 /* A new memfd can be opened again by anybody, for writing, through /proc: its mode is 0777. */
-static int open_shared(const char *name, size_t length)
+int memory_file_new(const char *name, size_t length)
 {
 	_cleanup_close_ int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
@@ -103,7 +104,7 @@ int memory_new_shared(const char *name, size_t length, struct memory *ret_memory
 
 	if (r < 0)
 		return r;
-	fd = open_shared(name, memory.length);
+	fd = memory_file_new(name, memory.length);
 	if (fd < 0)
 		return fd;
 	memory.fd = fd;
@@ -113,6 +114,54 @@ int memory_new_shared(const char *name, size_t length, struct memory *ret_memory
 	(void)TAKE_FD(fd);
 	*ret_memory = memory;
 	return 0;
+}
+
+static int refuse(const char *reason, const char **ret_reason)
+{
+	*ret_reason = reason;
+	return -EINVAL;
+}
+
+static int check_size(int fd, size_t length, const char **ret_reason)
+{
+	const int needed = F_SEAL_SHRINK | F_SEAL_GROW;
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat status;
+
+	if (seals < 0 || (seals & needed) != needed)
+		return refuse("its size is not sealed (F_SEAL_SHRINK, F_SEAL_GROW)", ret_reason);
+	if (fstat(fd, &status) < 0 || (uint64_t)status.st_size != length)
+		return refuse("it has another size", ret_reason);
+	return 0;
+}
+
+/* Once it is sealed no hole can be made. The number of its blocks does not tell: some may lie behind its end.
+ */
+static int seal_whole(int fd, size_t length, const char **ret_reason)
+{
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0)
+		return refuse("it cannot be sealed (F_SEAL_FUTURE_WRITE)", ret_reason);
+	if (lseek(fd, 0, SEEK_HOLE) != (off_t)length)
+		return refuse("it has pages that were never written", ret_reason);
+	return 0;
+}
+
+int memory_adopt(int fd, size_t length, struct memory *ret_memory, const char **ret_reason)
+{
+	struct memory memory = { .length = length, .fd = fd };
+	int r = check_size(fd, length, ret_reason);
+
+	if (r < 0)
+		return r;
+	if (map(&memory) < 0)
+		return refuse("it cannot be mapped for writing", ret_reason);
+	memory.fd = -1;
+	r = seal_whole(fd, length, ret_reason);
+	if (r < 0)
+		memory_free(&memory);
+	else
+		*ret_memory = memory;
+	return r;
 }
 
 /* A huge page without any page is not collapsed, so each gets its first one before. */

@@ -29,6 +29,15 @@ int memory_new_private(size_t length, struct memory *ret_memory);
  * name is for /proc. */
 int memory_new_shared(const char *name, size_t length, struct memory *ret_memory);
 
+/* A memfd of mode 0600, for somebody else to fill. Its descriptor, or -errno. */
+int memory_file_new(const char *name, size_t length);
+
+/* Maps such a one for writing when it was filled, by somebody who is not trusted. It is taken only if no
+ * write to it can fail, or get a page that is not his: its size is sealed, and every page is there, and
+ * stays, since it is sealed against holes (and so against further mappings for writing) from here on.
+ * -EINVAL: it is not like that; ret_reason is for a person. The descriptor is the caller's still. */
+int memory_adopt(int fd, size_t length, struct memory *ret_memory, const char **ret_reason);
+
 /* Asks for huge pages in place (MADV_HUGEPAGE; with should_populate also MADV_COLLAPSE, which is slow and
  * gives every page now). Failing is no error: is_huge says. Before pinning the region with an engine, and
  * that before sealing; the other order fails. */

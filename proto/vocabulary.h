@@ -18,6 +18,7 @@
 #define WIRE_NO_SNAPSHOTS UINT32_MAX /* room for none; 0: for as many as the daemon's configuration says */
 #define WIRE_MAX_SNAPSHOT_NAME 63
 #define WIRE_MAX_STREAM_NAME 31 /* of a job's state: "parameter.bf16.moments-int8" has 27 */
+#define WIRE_MAX_READER_MEMORY (UINT64_C(1) << 40)
 #define WIRE_MAX_PIECES 1024	/* that one request reads */
 #define WIRE_MAX_PREFETCH 65536 /* no arena holds more units at once */
 

@@ -2,6 +2,7 @@
  * they take more than one window, or are more pieces than a request has. */
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "crash_support.h"
 
@@ -93,6 +94,65 @@ static void expect_same(struct tierd_job *job, const struct larger *reads, size_
 	}
 }
 
+/* Two of three go to memory that tierd writes to. Returns it, with what was read. */
+static char *read_to_memory(struct tierd_job *job, struct tierd_reader *reader, struct larger *reads,
+			    size_t count, size_t *ret_size)
+{
+	static void *own[READS];
+	size_t size = 64, used = 64;
+	void *memory = NULL;
+
+	for (size_t i = 0; i < count; i++)
+		size += (reads[i].read.count * 4 + 67) / 64 * 64;
+	OK(tierd_reader_memory(reader, size, &memory));
+	FAILS(tierd_reader_memory(reader, size, &memory), -EBUSY, "has memory of its client's already");
+	for (size_t i = 0; i < count; i++) {
+		own[i] = reads[i].read.ret_data;
+		if (i % 3 == 0)
+			continue;
+		/* Bytes can begin anywhere, and come through the window then. */
+		reads[i].read.ret_data = (char *)memory + used + (i % 5 == 0 && reads[i].read.tensor == 4);
+		used += (reads[i].read.count * 4 + 67) / 64 * 64;
+	}
+	OK(tierd_reader_read_many(reader, &reads[0].read, count));
+	expect_same(job, reads, count);
+	for (size_t i = 0; i < count; i++) {
+		const struct tierd_read *read = &reads[i].read;
+
+		OK(tierd_reader_read(reader, read->unit, read->tensor, read->state, 0, read->count,
+				     read->ret_data));
+	}
+	expect_same(job, reads, count);
+	OK(tierd_reader_read_many(reader, &reads[0].read, count));
+	for (size_t i = 0; i < count; i++)
+		reads[i].read.ret_data = own[i];
+	*ret_size = size;
+	return memory;
+}
+
+/* It outlives its reader, and goes on with another one, at its address and with its values. */
+static void expect_memory_stays(struct tierd_node *node, char *memory, size_t size)
+{
+	struct tierd_reader_options options = TIERD_READER_OPTIONS_INIT;
+	struct tierd_reader *reader;
+	char *values = malloc(size);
+	void *place = memory;
+
+	REQUIRE(values);
+	memcpy(values, memory, size);
+	options.name = "many";
+	OK(tierd_reader_open(node, &options, &reader));
+	OK(tierd_reader_memory(reader, size, &place));
+	REQUIRE(place == memory && memcmp(values, memory, size) == 0);
+	memset(memory, 0, size);
+	OK(tierd_reader_read(reader, 7, 0, "master", 0, 333 * 3000, memory + 64));
+	OK(tierd_reader_read(reader, 7, 0, "master", 0, 333 * 3000, values + 64));
+	REQUIRE(memcmp(values + 64, memory + 64, 333 * 3000 * 4) == 0);
+	OK(tierd_reader_close(reader));
+	REQUIRE(munmap(memory, size) == 0);
+	free(values);
+}
+
 static void expect_refusals(struct tierd_job *job, struct tierd_reader *reader)
 {
 	struct tierd_read read = TIERD_READ_INIT, two[2] = { TIERD_READ_INIT, TIERD_READ_INIT };
@@ -130,7 +190,8 @@ static void read_all(struct tierd_node *node, uint32_t placement)
 	struct tierd_reader *reader;
 	struct tierd_view view;
 	struct tierd_job *job;
-	size_t count;
+	size_t count, memory_size;
+	char *memory;
 
 	options.parameter_placement = options.optimizer_placement = placement;
 	OK(tierd_job_open(node, &options, &job));
@@ -151,7 +212,9 @@ static void read_all(struct tierd_node *node, uint32_t placement)
 	OK(tierd_reader_read_many(reader, &reads[0].read, count));
 	expect_same(job, reads, count);
 	expect_refusals(job, reader);
+	memory = read_to_memory(job, reader, reads, count, &memory_size);
 	OK(tierd_reader_close(reader));
+	expect_memory_stays(node, memory, memory_size);
 	for (size_t i = 0; i < count; i++)
 		free(reads[i].read.ret_data);
 	OK(tierd_job_detach(job));

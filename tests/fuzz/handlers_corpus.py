@@ -47,7 +47,7 @@ REQUESTS = {name: number for number, name in enumerate(
      "write", "read", "statistics", "ping", "node", "jobs", "units", "await"], 1)}
 REQUESTS |= {"drop": 30, "map": 40, "leases": 50, "evict": 51, "drain": 52, "let go": 53, "finish": 60, "write begin": 61, "write end": 62, "read many": 63, "copy many": 76, "watch": 110, "verify": 180, "scrub": 181, "trace": 190,
              "follow": 191}
-REQUESTS.update({"look": 70, "list": 71, "refresh": 72, "copy": 73, "close": 74, "tensors": 75})
+REQUESTS.update({"look": 70, "list": 71, "refresh": 72, "copy": 73, "close": 74, "tensors": 75, "memory": 77})
 NONE = 4  # the optimizer
 
 
@@ -225,6 +225,10 @@ SEEDS = {
     "reader_lost": begun(0, 1) + settle() + ask(1, "look", _1="play") + train(0)
                    + ask(1, "refresh", _1=1, _2=1, _3=[message(_3="v", _7=1), message(_3="parameter", _5=999, _4=1)]) + die(1)
                    + settle() + ask(1, "look", _1="play") + ask(1, "refresh", _1=1, _2=1, _3=message(_1=7, _3="w")) + settle(),
+    "reader_memory": begun(0, 1) + settle() + ask(1, "look", _1="play") + ask(1, "memory", _1=1, _2=4096) + ask(1, "memory", _1=1) + settle()
+                     + ask(1, "memory", _1=1) + ask(1, "memory", _1=1, _2=4096) + settle() + ask(1, "memory", _1=1, _2=1 << 41)
+                     + ask(1, "copy", _1=1, _4="parameter", _6=10, _8=1) + ask(1, "copy", _1=1, _4="parameter", _6=10, _9=4096)
+                     + ask(1, "memory", _1=1) + ask(1, "memory", _1=1, _2=4096) + ask(1, "close", _1=1) + settle() + die(1),
     "await": begun(0, 2) + begun(1, 2) + settle() + train(0) + ask(0, "gather", _1=1, _2=1, _3=0, _4=1)
              + ask(0, "await", _1=1, _2=10) + train(1) + settle(),
     "drop": begun(0, 1) + settle() + train(0) + ask(1, "drop", _1="play") + ask(1, "drop", _1="play", _4=1) + settle()

@@ -669,6 +669,18 @@ int actor_read_ends(struct actor *actor, const struct actor_ends *ends, uint64_t
 	return r;
 }
 
+int actor_reader_memory(struct actor *actor, uint32_t reader, uint64_t bytes)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__ReaderMemory memory = TIERD__WIRE__READER_MEMORY__INIT;
+
+	memory.reader = reader;
+	memory.bytes = bytes;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_MEMORY;
+	request.reader_memory = &memory;
+	return actor_ask(actor, &request, NULL);
+}
+
 int actor_read_kept_ends(struct actor *actor, uint32_t reader, const struct actor_ends *ends, uint64_t step,
 			 float *ret_values)
 {

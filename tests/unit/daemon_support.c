@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <string.h>
@@ -211,6 +212,20 @@ static void unmap(struct memory_view *view)
 	*view = (struct memory_view){ 0 };
 }
 
+static void forget_file(struct actor *actor)
+{
+	if (actor->reader_file > 0)
+		close(actor->reader_file);
+	actor->reader_file = 0;
+}
+
+static bool is_empty(int fd)
+{
+	struct stat status;
+
+	return fstat(fd, &status) == 0 && status.st_size == 0;
+}
+
 static void unmap_all(struct actor *actor)
 {
 	unmap(&actor->window);
@@ -221,6 +236,7 @@ static void unmap_all(struct actor *actor)
 	unmap(&actor->gradients);
 	unmap(&actor->statistics);
 	unmap(&actor->reader_window);
+	forget_file(actor);
 }
 
 static void take_memory(struct actor *actor, const Tierd__Wire__Reply *reply, const int *fds, unsigned count)
@@ -245,7 +261,11 @@ static void take_memory(struct actor *actor, const Tierd__Wire__Reply *reply, co
 		unmap(&actor->reader_window);
 		map(&actor->reader_window, fds[0], PROT_READ | PROT_WRITE);
 	}
-	if (reply->body_case == TIERD__WIRE__REPLY__BODY__NOT_SET && count > 0) {
+	if (reply->body_case == TIERD__WIRE__REPLY__BODY__NOT_SET && count > 0 && is_empty(fds[0])) {
+		assert(count == 1);
+		forget_file(actor);
+		actor->reader_file = fcntl(fds[0], F_DUPFD_CLOEXEC, 3);
+	} else if (reply->body_case == TIERD__WIRE__REPLY__BODY__NOT_SET && count > 0) {
 		assert(count == 1);
 		unmap(&actor->statistics);
 		map(&actor->statistics, fds[0], PROT_READ);

@@ -121,6 +121,7 @@ struct actor {
 		char *base;
 		size_t bytes;
 	} window, directory, arena, cache, leases, gradients, statistics, reader_window;
+	int reader_file; /* for memory of a reader, once it was given; 0: none */
 };
 
 /* -ENOMEM: the daemon has none for another client. */
@@ -240,6 +241,8 @@ int actor_open_reader(struct actor *actor, const char *job, uint32_t *ret_reader
 uint32_t actor_send_refresh(struct actor *actor, uint32_t reader, const Tierd__Wire__ReaderPiece *pieces,
 			    size_t count);
 uint32_t actor_send_reader_read(struct actor *actor, uint32_t reader, const Tierd__Wire__ReaderRead *read);
+/* Of bytes 0 the file is given. */
+int actor_reader_memory(struct actor *actor, uint32_t reader, uint64_t bytes);
 uint32_t actor_send_reader_read_many(struct actor *actor, uint32_t reader, Tierd__Wire__TensorPiece *pieces,
 				     size_t count, uint64_t step);
 uint32_t actor_send_close_reader(struct actor *actor, uint32_t reader);

@@ -1,6 +1,7 @@
 /* A reader of libtierd against a fake peer: units that come in pieces, answers that make no sense, and those
  * that come late. */
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +11,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,10 +36,13 @@ enum fault {
 	OTHER_REFRESH,
 	LATE_OPEN,
 	LATE_REFRESH,
+	OLD,
+	NO_FILE,
+	NO_MEMORY,
 };
 
 static _Atomic enum fault fault;
-static int window_fd = -1;
+static int window_fd = -1, file = -1;
 static char *window;
 static _Atomic unsigned closed, asked;
 static _Atomic uint64_t present_step, seen_step;
@@ -97,9 +102,41 @@ static void reply_refreshed(struct fake_peer *peer, uint32_t number)
 	fake_peer_reply(peer, number, fault == OTHER_REFRESH ? NULL : &reply);
 }
 
+static float *memory_at(uint64_t place)
+{
+	struct stat status;
+	char *memory;
+
+	assert_int_equal(fstat(file, &status), 0);
+	memory = mmap(NULL, (size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	assert_true(memory != MAP_FAILED && place < (uint64_t)status.st_size);
+	return (float *)(memory + place);
+}
+
+static void answer_memory(struct fake_peer *peer, uint32_t number, const Tierd__Wire__ReaderMemory *request)
+{
+	struct stat status;
+
+	if (fault == OLD || (request->bytes > 0 && fault == NO_MEMORY)) {
+		fake_peer_fail(peer, number, fault == OLD ? -EOPNOTSUPP : -ENOMEM, "no");
+		return;
+	}
+	if (request->bytes > 0) {
+		assert_int_equal(fstat(file, &status), 0);
+		assert_int_equal(status.st_size, request->bytes);
+		assert_int_equal(fcntl(file, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW);
+		assert_int_equal(lseek(file, 0, SEEK_HOLE), request->bytes);
+		fake_peer_reply(peer, number, NULL);
+		return;
+	}
+	close(file);
+	file = memfd_create("memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	fake_peer_reply_fds(peer, number, NULL, &file, fault != NO_FILE);
+}
+
 static void answer_read(struct fake_peer *peer, uint32_t number, const Tierd__Wire__ReaderRead *read)
 {
-	float *values = (float *)window;
+	float *values = read->to_memory ? memory_at(read->at) : (float *)window;
 
 	assert_true(read->count <= WINDOW_BYTES / 4);
 	for (uint64_t i = 0; i < read->count; i++)
@@ -126,6 +163,9 @@ static bool answer(struct fake_peer *peer, uint32_t number, const Tierd__Wire__R
 		return true;
 	case BODY(READER_READ):
 		answer_read(peer, number, request->reader_read);
+		return true;
+	case BODY(READER_MEMORY):
+		answer_memory(peer, number, request->reader_memory);
 		return true;
 	case BODY(READER_CLOSE):
 		closed++;
@@ -294,10 +334,77 @@ static void a_forked_child_cannot_read(void **state)
 	if (child == 0)
 		_exit(tierd_reader_read(scene.reader, 0, 0, "m", 0, 1, &value) != -ECHILD ||
 		      tierd_reader_refresh(scene.reader, NULL, 0, NULL) != -ECHILD ||
+		      tierd_reader_memory(scene.reader, 4096, &(void *){ NULL }) != -ECHILD ||
 		      tierd_reader_close(scene.reader) != -ECHILD);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
 	assert_int_equal(tierd_reader_read(scene.reader, 0, 0, "m", 0, 1, &value), 0);
+	end(&scene);
+}
+
+/* ---- Memory ---- */
+
+#define MEMORY_BYTES (4 * ELEMENTS + 64)
+
+static void what_is_read_to_memory_does_not_come_through_the_window(void **state)
+{
+	void *memory = NULL;
+	struct scene scene;
+
+	assert_int_equal(open_with(&scene, NO_FAULT), 0);
+	assert_int_equal(tierd_reader_memory(scene.reader, 0, &memory), -EINVAL);
+	assert_int_equal(tierd_reader_memory(scene.reader, SIZE_MAX, &memory), -EINVAL);
+	assert_int_equal(tierd_reader_memory(scene.reader, MEMORY_BYTES, &memory), 0);
+	memset(window, 7, WINDOW_BYTES);
+	float *values = (float *)((char *)memory + 64);
+
+	assert_int_equal(tierd_reader_read(scene.reader, 0, 0, "parameter", 0, ELEMENTS, values), 0);
+	for (unsigned i = 0; i < ELEMENTS; i++)
+		assert_true(values[i] == (float)i);
+	assert_int_equal(window[0], 7);
+	/* Where no number begins it does. */
+	assert_int_equal(tierd_reader_read(scene.reader, 0, 0, "parameter", 3, 1, (char *)memory + 2), 0);
+	assert_int_equal(*(float *)window, 3);
+
+	/* Another one, in its place. */
+	void *place = memory, *wrong = (char *)memory + 1;
+
+	assert_int_equal(tierd_reader_memory(scene.reader, MEMORY_BYTES, &wrong), -EINVAL);
+	assert_int_equal(tierd_reader_memory(scene.reader, MEMORY_BYTES, &place), 0);
+	assert_ptr_equal(place, memory);
+	assert_true(values[ELEMENTS - 1] == (float)(ELEMENTS - 1));
+	*memory_at(64) = 77;
+	assert_true(values[0] == 77);
+	assert_int_equal(tierd_reader_close(scene.reader), 0);
+	end(&scene);
+	/* It is the caller's, also when nobody is connected any more. */
+	assert_true(values[0] == 77);
+	assert_int_equal(munmap(memory, MEMORY_BYTES), 0);
+}
+
+static void without_memory_values_come_through_the_window(void **state)
+{
+	static const struct {
+		enum fault fault;
+		int status;
+	} cases[] = { { OLD, -EOPNOTSUPP }, { NO_MEMORY, -ENOMEM } };
+	struct scene scene;
+
+	for (unsigned i = 0; i < 2; i++) {
+		void *memory = NULL;
+		float value = 0;
+
+		assert_int_equal(open_with(&scene, cases[i].fault), 0);
+		assert_int_equal(tierd_reader_memory(scene.reader, MEMORY_BYTES, &memory), cases[i].status);
+		assert_null(memory);
+		assert_int_equal(tierd_reader_read(scene.reader, 0, 0, "parameter", 3, 1, &value), 0);
+		assert_true(value == 3);
+		end(&scene);
+	}
+	void *memory = NULL;
+
+	assert_int_equal(open_with(&scene, NO_FILE), 0);
+	assert_int_equal(tierd_reader_memory(scene.reader, MEMORY_BYTES, &memory), -EPROTO);
 	end(&scene);
 }
 
@@ -320,6 +427,8 @@ int main(void)
 		cmocka_unit_test(a_refresh_that_comes_late_does_not_count),
 		cmocka_unit_test(bad_options_and_pieces_are_refused_at_once),
 		cmocka_unit_test(a_forked_child_cannot_read),
+		cmocka_unit_test(what_is_read_to_memory_does_not_come_through_the_window),
+		cmocka_unit_test(without_memory_values_come_through_the_window),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

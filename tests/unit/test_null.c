@@ -38,7 +38,7 @@ struct given {
 	uint64_t first, step, *ret_first, *ret_count, *ret_step, *ret_leases;
 	size_t count, size, capacity, tensor_count, bad_size, *ret_size;
 	const char **ret_name;
-	void *buffer, *ret_data;
+	void *buffer, *ret_data, **memory;
 	const void *data, *bytes;
 	enum tierd_event event;
 	int timeout_ms;
@@ -181,6 +181,7 @@ static void try_call(const struct null_call *call)
 	size_t size;
 	const char *name;
 	char bytes[64] = "";
+	void *memory = NULL;
 
 	begin(&scene);
 	assert_int_equal(tierd_gather_begin(scene.job, 0, &ticket), 0);
@@ -227,6 +228,7 @@ static void try_call(const struct null_call *call)
 				     .ret_name = &name,
 				     .buffer = bytes,
 				     .ret_data = bytes,
+				     .memory = &memory,
 				     .data = bytes,
 				     .bytes = bytes,
 				     .absent = &absent,

@@ -5,12 +5,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "common/log.h"
 #include "daemon/job.h"
-#include "daemon/reader.h"
+#include "daemon/reader_values.h"
 #include "daemon/warm.h"
 #include "tests/unit/scene_test.h"
 
@@ -18,6 +21,7 @@
 /* Each unit is a pack of its own, in several chunks. */
 #define ELEMENTS ((UINT64_C(1) << 20) + 1000)
 #define SMALL 5000
+#define MEMORY_BYTES (64 * 1024)
 
 static struct actor trainer, watcher;
 static struct blockade blockade;
@@ -526,6 +530,130 @@ static void an_idle_job_is_read_and_stays_idle(void **state)
 	assert_int_equal(job->member_count, 0);
 }
 
+/* ---- Memory of the client's own ---- */
+
+/* The file that is given, filled but for the last pages; and sealed. */
+static float *fill_file(uint32_t reader, uint64_t bytes, uint64_t missing)
+{
+	float *memory;
+	int fd;
+
+	assert_int_equal(actor_reader_memory(&watcher, reader, 0), 0);
+	fd = watcher.reader_file;
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_true(memory != MAP_FAILED);
+	memset(memory, 0, bytes - missing);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	return memory;
+}
+
+static int read_to_memory(uint32_t reader, uint32_t unit, uint64_t count, uint64_t at)
+{
+	Tierd__Wire__ReaderRead read = reading(unit, "parameter", 0, count);
+
+	read.to_memory = true;
+	read.at = at;
+	return read_one(&watcher, reader, read);
+}
+
+static void values_go_to_memory_of_the_clients_own(void **state)
+{
+	uint32_t reader;
+	float *memory;
+
+	start();
+	take_step();
+	reader = open_reader(&watcher);
+	uint64_t before = used_bytes();
+
+	assert_int_equal(actor_reader_memory(&watcher, reader, MEMORY_BYTES), -EINVAL);
+	assert_non_null(strstr(actor_message(&watcher), "has no file for memory"));
+	assert_int_equal(read_to_memory(reader, 0, 1, 0), -EINVAL);
+	assert_non_null(strstr(actor_message(&watcher), "no memory of its client's"));
+	memory = fill_file(reader, MEMORY_BYTES, 0);
+	assert_int_equal(actor_reader_memory(&watcher, reader, MEMORY_BYTES), 0);
+	/* Page tables. */
+	assert_true(used_bytes() == before + 4096);
+	memset(watcher.reader_window.base, 0x7F, 4096);
+	assert_int_equal(read_to_memory(reader, 1, SMALL, 4096), 0);
+	for (unsigned i = 0; i < SMALL; i++)
+		assert_true(memory[1024 + i] == parameter_now(1, 1));
+	assert_true(memory[1023] == 0 && memory[1024 + SMALL] == 0);
+	assert_int_equal((uint8_t)watcher.reader_window.base[0], 0x7F);
+	/* Up to its end, and not beyond. */
+	assert_int_equal(read_to_memory(reader, 0, 2, MEMORY_BYTES - 8), 0);
+	assert_int_equal(read_to_memory(reader, 0, 2, MEMORY_BYTES - 4), -E2BIG);
+	assert_int_equal(read_to_memory(reader, 0, 1, UINT64_MAX - 3), -E2BIG);
+	assert_int_equal(read_to_memory(reader, 0, 1, 2), -EINVAL);
+	assert_int_equal(actor_reader_memory(&watcher, reader, 0), -EBUSY);
+	/* Nobody can take a page away, or change its size. */
+	assert_true(fallocate(watcher.reader_file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) < 0);
+	assert_true(ftruncate(watcher.reader_file, 0) < 0);
+	assert_int_equal(actor_await(&watcher, actor_send_close_reader(&watcher, reader), 0)->status, 0);
+	assert_true(used_bytes() == idle_bytes);
+	/* It is the client's, with what was read. */
+	assert_true(memory[1024] == parameter_now(1, 1));
+	munmap(memory, MEMORY_BYTES);
+}
+
+static void memory_that_writes_could_fail_in_is_refused(void **state)
+{
+	uint32_t reader;
+	float *memory;
+
+	start();
+	reader = open_reader(&watcher);
+	assert_int_equal(actor_reader_memory(&watcher, reader, 0), 0);
+	assert_int_equal(actor_reader_memory(&watcher, reader, WIRE_MAX_READER_MEMORY + 4096), -EINVAL);
+	assert_int_equal(actor_reader_memory(&watcher, reader, 4095), -EINVAL);
+	assert_int_equal(actor_reader_memory(&watcher, reader, 4096), -EINVAL);
+	assert_non_null(strstr(actor_message(&watcher), "not sealed"));
+
+	memory = fill_file(reader, MEMORY_BYTES, 0);
+	assert_int_equal(actor_reader_memory(&watcher, reader, MEMORY_BYTES / 2), -EINVAL);
+	assert_non_null(strstr(actor_message(&watcher), "another size"));
+	munmap(memory, MEMORY_BYTES);
+
+	/* As many blocks as its size has, but one of them behind its end. */
+	assert_int_equal(actor_reader_memory(&watcher, reader, 0), 0);
+	assert_int_equal(fallocate(watcher.reader_file, FALLOC_FL_KEEP_SIZE, MEMORY_BYTES, 4096), 0);
+	memory = fill_file(reader, MEMORY_BYTES, 4096);
+	assert_int_equal(actor_reader_memory(&watcher, reader, MEMORY_BYTES), -EINVAL);
+	assert_non_null(strstr(actor_message(&watcher), "never written"));
+	munmap(memory, MEMORY_BYTES);
+
+	/* Each has a file of its own, and nothing is charged for what was refused. */
+	memory = fill_file(reader, MEMORY_BYTES, 0);
+	assert_int_equal(actor_reader_memory(&watcher, reader, MEMORY_BYTES), 0);
+	munmap(memory, MEMORY_BYTES);
+	actor_die(&watcher);
+	scene_settle(&scene);
+	assert_true(used_bytes() == idle_bytes);
+}
+
+static void a_reader_that_goes_while_its_memory_is_looked_at_leaves_nothing(void **state)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__ReaderMemory body = TIERD__WIRE__READER_MEMORY__INIT;
+	float *memory;
+
+	start();
+	body.reader = open_reader(&watcher);
+	memory = fill_file(body.reader, MEMORY_BYTES, 0);
+	body.bytes = MEMORY_BYTES;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_MEMORY;
+	request.reader_memory = &body;
+	blockade_begin(&scene, scene.node->workers, &blockade);
+	actor_send(&watcher, &request);
+	actor_die(&watcher);
+	blockade_end(&blockade);
+	scene_settle(&scene);
+	assert_true(used_bytes() == idle_bytes);
+	assert_true(queue_is_empty(&scene.node->readers));
+	munmap(memory, MEMORY_BYTES);
+}
+
 /* ---- */
 
 static int setup(void **state)
@@ -557,6 +685,9 @@ int main(void)
 		TEST(a_dropped_job_leaves_its_readers_alone),
 		TEST(what_cannot_be_read_fails_for_the_reader_alone),
 		TEST(an_idle_job_is_read_and_stays_idle),
+		TEST(values_go_to_memory_of_the_clients_own),
+		TEST(memory_that_writes_could_fail_in_is_refused),
+		TEST(a_reader_that_goes_while_its_memory_is_looked_at_leaves_nothing),
 	};
 
 	log_open(LOG_LEVEL_ERROR);

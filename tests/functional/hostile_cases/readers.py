@@ -1,18 +1,22 @@
 """Readers: asked for what they do not have, told impossible things, many of them, and some that nobody reads for."""
+import ctypes
+import fcntl
 import mmap
 import os
 
 import frames
 from hostile_cases.case import DEFINED, ELEMENTS, FINE, GREETED, JOB, LEFT, OPENED, READING, READER, UNITS, Answered, Case, Refused
 from hostile_cases.crowds import fills
-from hostile_cases.request import KINDS, of_job, of_reader, piece
+from hostile_cases.request import KINDS, of_job, of_reader, piece, piece_to_read
 from hostile_cases.stages import no_reader
 from messages import (
-    DEFINE, DROP, GATHER, LEAVE, READER_CLOSE, READER_OPEN, READER_READ, READER_REFRESH, READER_UNITS, READY, Client,
+    DEFINE, DROP, GATHER, LEAVE, READER_CLOSE, READER_MEMORY, READER_OPEN, READER_READ, READER_READ_MANY, READER_REFRESH, READER_UNITS, READY, Client,
     codes, data, number, open_job, varint,
 )
 
 code = codes() | {"OK": 0}
+libc = ctypes.CDLL(None)
+KEEP_SIZE, PUNCH_HOLE = 1, 2
 BEYOND = 0xFFFFFFFF
 HERE = number(1, READER)
 NO_VALUES = Answered("EBUSY", "it has no values yet")
@@ -300,7 +304,145 @@ def resizes_its_window(client):
     assert client.call(READER_READ, of_reader(count=ELEMENTS)[READER_READ])[0] == 0
 
 
+# ---- Memory of the client's own ----
+
+SIZE = 1 << 16
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+TO_MEMORY = of_reader(count=ELEMENTS)[READER_READ] + number(8, 1)
+
+
+def gets_file(client, here=HERE):
+    status, text, _ = client.call(READER_MEMORY, here)
+    assert status == 0, text
+    return client.descriptors[-1]
+
+
+def says_ready(client, size=SIZE, here=HERE):
+    return client.call(READER_MEMORY, here + number(2, size))
+
+
+def gives(prepare, words):
+    """A file of which one thing is wrong: another one is taken after that."""
+
+    def act(client):
+        prepare(gets_file(client))
+        status, text, _ = says_ready(client)
+        assert status == code["EINVAL"] and words in text, (status, text)
+        refuses(client, READER_READ, TO_MEMORY, "EINVAL", "no memory of its client's")
+        whole(gets_file(client))
+        assert says_ready(client)[0] == 0
+        assert client.call(READER_READ, TO_MEMORY)[0] == 0
+
+    return act
+
+
+def whole(file, size=SIZE, missing=0, seals=SEALS):
+    os.ftruncate(file, size)
+    os.pwrite(file, bytes(size - missing), 0)
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, seals)
+
+
+def has_pages_behind_its_end(file):
+    whole(file, seals=0)
+    assert libc.fallocate(file, KEEP_SIZE, ctypes.c_long(SIZE), ctypes.c_long(8192)) == 0
+    assert libc.fallocate(file, KEEP_SIZE | PUNCH_HOLE, ctypes.c_long(4096), ctypes.c_long(8192)) == 0
+    assert os.fstat(file).st_blocks * 512 >= SIZE
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, SEALS)
+
+
+def is_reserved_only(file):
+    """Its pages are there, and nobody has written to them."""
+    os.posix_fallocate(file, 0, SIZE)
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, SEALS)
+
+
+def takes_pages_away(client):
+    file = gets_file(client)
+    whole(file)
+    assert says_ready(client)[0] == 0
+    for _ in range(20):
+        assert libc.fallocate(file, KEEP_SIZE | PUNCH_HOLE, ctypes.c_long(0), ctypes.c_long(SIZE)) < 0
+        for size in (0, 4096, 1 << 30):
+            try:
+                os.ftruncate(file, size)
+            except PermissionError:
+                continue
+            raise AssertionError(f"memory of {size} bytes")
+        assert client.call(READER_READ, TO_MEMORY)[0] == 0
+
+
+def has_it_once(client):
+    whole(gets_file(client))
+    assert says_ready(client)[0] == 0
+    refuses(client, READER_MEMORY, HERE, "EBUSY", "has memory of its client's already")
+    refuses(client, READER_MEMORY, HERE + number(2, SIZE), "EBUSY", "has memory of its client's already")
+    for place, error in ((SIZE - 4 * ELEMENTS + 4, "E2BIG"), (SIZE, "E2BIG"), (-4, "E2BIG"), (1, "EINVAL")):
+        refuses(client, READER_READ, TO_MEMORY + number(9, place), error, "")
+    assert client.call(READER_READ, TO_MEMORY + number(9, SIZE - 4 * ELEMENTS))[0] == 0
+
+
+def writes_into_its_memory(client):
+    """While tierd does: that is its own affair."""
+    file = gets_file(client)
+    whole(file, SIZE, 0, 0)
+    with mmap.mmap(file, SIZE) as memory:
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, SEALS)
+        assert says_ready(client)[0] == 0
+        asked = [client.send(READER_READ_MANY, HERE + data(3, piece_to_read(count=ELEMENTS)) * 10 + number(4, 1))]
+        for place in range(0, SIZE, 64):
+            memory[place] = 0xFF
+        assert not any(answers(client, *asked))
+
+
+def lends_and_goes(client):
+    """Files that nobody fills, and memory that is still looked at, go with their readers."""
+    for index in range(60):
+        other = Client()
+        status, text, opened = other.call(READER_OPEN, data(1, "hostile"))
+        assert status == 0, text
+        here = number(1, opened[1])
+        file = gets_file(other, here)
+        if index % 3:
+            whole(file, 1 << 20)
+            other.send(READER_MEMORY, here + number(2, 1 << 20))
+        if index % 3 == 2:
+            other.send(READER_CLOSE, here)
+        other.close()
+
+
+def memory():
+    refused = {
+        "is not sealed": (lambda file: whole(file, seals=0), "not sealed"),
+        "can still grow": (lambda file: whole(file, seals=fcntl.F_SEAL_SHRINK), "not sealed"),
+        "can still shrink": (lambda file: whole(file, seals=fcntl.F_SEAL_GROW), "not sealed"),
+        "is too small": (lambda file: whole(file, SIZE // 2), "another size"),
+        "is too large": (lambda file: whole(file, SIZE * 2), "another size"),
+        "is empty": (lambda file: None, "not sealed"),
+        "was never written": (lambda file: whole(file, missing=SIZE), "never written"),
+        "lacks its last page": (lambda file: whole(file, missing=4096), "never written"),
+        "is reserved only": (is_reserved_only, "never written"),
+        "has pages behind its end, and holes": (has_pages_behind_its_end, "never written"),
+        "cannot be sealed": (lambda file: whole(file, seals=SEALS | fcntl.F_SEAL_SEAL), "cannot be sealed"),
+        "cannot be written any more": (lambda file: whole(file, seals=SEALS | fcntl.F_SEAL_WRITE), "cannot be mapped"),
+    }
+    for what, (prepare, words) in refused.items():
+        yield Case(f"memory of a reader that {what}", READING, gives(prepare, words), None)
+    for size in (1, 4095, SIZE + 1, (1 << 40) + 4096, -1, 1 << 63):
+        yield Case(f"memory of a reader of {size} bytes", READING,
+                   lambda client, size=size: (gets_file(client), refuses(client, READER_MEMORY, HERE + number(2, size), "EINVAL", "a multiple of 4096")),
+                   None)
+    yield Case("memory of a reader without a file", READING, (READER_MEMORY, HERE + number(2, SIZE)), Answered("EINVAL", "has no file"))
+    yield Case("values to memory that is not there", READING, (READER_READ, TO_MEMORY), Answered("EINVAL", "no memory of its client's"))
+    yield Case("many values to memory that is not there", READING,
+               (READER_READ_MANY, of_reader()[READER_READ_MANY] + number(4, 1)), Answered("EINVAL", "no memory of its client's"))
+
+
 CASES = [
+    *memory(),
+    Case("a client that takes pages of its reader's memory away", READING, takes_pages_away, None),
+    Case("a reader that has memory once", READING, has_it_once, None),
+    Case("a client that writes into its reader's memory", READING, writes_into_its_memory, None),
+    Case("60 readers that go with files and memory", READING, lends_and_goes, None),
     *at_the_wrong_stage(),
     *values(),
     *packings(),
@@ -314,7 +456,7 @@ CASES = [
     Case("2,000 refreshes at once", READING, asks_twice(READER_REFRESH, HERE + ALL), None),
     Case("2,000 reads at once", READING, asks_twice(READER_READ, of_reader()[READER_READ]), None),
 ]
-for asked, about in ((READER_UNITS, HERE), (READER_REFRESH, HERE + ALL), (READER_READ, of_reader()[READER_READ])):
+for asked, about in ((READER_UNITS, HERE), (READER_MEMORY, HERE), (READER_REFRESH, HERE + ALL), (READER_READ, of_reader()[READER_READ])):
     CASES += [
         Case(f"a client that floods with {KINDS[asked]} and reads late", READING, reads_late(asked, about), None),
         Case(f"a client that floods with {KINDS[asked]} and never reads", READING, never_reads(asked, about), None),

@@ -4,7 +4,7 @@ from messages import FORK, RESERVE, RETAIN, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE
 from messages import (
     AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
     PUSH, READ, READER_CLOSE, READER_OPEN, RELEASE, READER_READ, READER_REFRESH, READER_UNITS, READY, STATISTICS, STEP, TENSORS, UNITS, WAIT, WATCH,
-    READ_MANY, READER_READ_MANY, SCRUB, TRACE, TRACE_READ, VERIFY, WRITE, WRITE_BEGIN, WRITE_END, data, number, rates, varint,
+    READ_MANY, READER_MEMORY, READER_READ_MANY, SCRUB, TRACE, TRACE_READ, VERIFY, WRITE, WRITE_BEGIN, WRITE_END, data, number, rates, varint,
 )
 
 KINDS = {
@@ -18,7 +18,7 @@ KINDS = {
     READ_MANY: "many values to read", READER_READ_MANY: "many values for a reader",
     WRITE_BEGIN: "a writing", WRITE_END: "the end of a writing",
     READER_OPEN: "a reader to open", READER_UNITS: "a reader's question for units", READER_REFRESH: "a refresh",
-    READER_READ: "values for a reader", READER_CLOSE: "a reader to close", WATCH: "a watch",
+    READER_READ: "values for a reader", READER_CLOSE: "a reader to close", READER_MEMORY: "a reader's memory", WATCH: "a watch",
     VERIFY: "a part to verify", SCRUB: "a question for the scrub", TRACE: "a trace", TRACE_READ: "a trace to read",
     SNAPSHOT: "a snapshot", SNAPSHOT_DELETE: "a snapshot to delete", SNAPSHOTS: "a question for snapshots",
     SNAPSHOT_DIFF: "snapshots to compare", ROLL_BACK: "a roll back", RESERVE: "room for snapshots", RETAIN: "steps to keep", FORK: "a fork",
@@ -75,6 +75,7 @@ def of_reader(reader=READER, **values):
         READER_REFRESH: name + number(2, 1) + data(3, piece(**tensor)),
         READER_READ: name + read + number(5, tensor["first"]) + number(6, tensor["count"]),
         READER_READ_MANY: name + data(3, piece_to_read(**tensor)) * 2,
+        READER_MEMORY: name,
         READER_CLOSE: name,
     }
 

@@ -382,7 +382,7 @@ class TorchJob:
         if self.membership.is_void:
             self._hooks.end_step()
             # With the connection the memory may have gone, and other tensors come to lie there.
-            self._addresses.clear()
+            self.addresses.clear()
             self.membership.standing = Standing.RUNNING
             self.restore()
 
