@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import errno
+import gc
+import io
+import os
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -17,7 +21,7 @@ import tierd.torch as tierd
 import training
 from conftest import TIERCTL, Daemon
 from tierd import Error, _core
-from tierd.torch.followed import Followed, read, share
+from tierd.torch.followed import Followed, read
 from tierd.torch.job import open_jobs
 
 RATE = 0.25
@@ -131,6 +135,103 @@ def test_other_types_and_layouts_get_the_values_converted(name: str) -> None:
         assert torch.equal(value, values[key].to(value.dtype)), key
 
 
+def test_values_go_straight_to_parameters_or_through_the_window_with_the_same_bits(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, ours, theirs = Trainer(name), zeros(Model()), zeros(Model())
+    trainer.step()
+    with tierd.follow(ours, job=name) as follower:
+        follower.refresh()
+        assert follower._memory is not None
+    monkeypatch.setattr("tierd.torch.follower.lend", refuse_memory)
+    with tierd.follow(theirs, job=name) as follower:
+        follower.refresh()
+        assert follower._memory is None
+    compare.assert_same_bits(ours.state_dict(), theirs.state_dict())
+    compare.assert_same_bits(ours.state_dict(), trainer.model.state_dict())
+
+
+def refuse_memory(*arguments: object) -> None:
+    raise Error(errno.ENOMEM, "there is no memory")
+
+
+def test_what_is_followed_keeps_its_values_and_its_parameters_until_a_refresh(name: str) -> None:
+    trainer, model = Trainer(name), Model()
+    parameters = list(model.parameters())
+    values = {key: value.clone() for key, value in model.state_dict().items()}
+    with tierd.follow(model, job=name) as follower:
+        compare.assert_same_bits(model.state_dict(), values)
+        assert all(a is b for a, b in zip(parameters, model.parameters(), strict=True))
+        follower.refresh()
+    compare.assert_same_bits(model.state_dict(), trainer.model.state_dict())
+
+
+def test_the_memory_of_parameters_outlives_their_follower_and_their_model(name: str) -> None:
+    trainer, model = Trainer(name), Model()
+    trainer.step()
+    follower = tierd.follow(model, job=name)
+    follower.refresh()
+    weight = model.norm.weight.detach()[1:]
+    values = trainer.model.state_dict()["norm.weight"][1:].clone()
+    follower.close()
+    del follower, model
+    gc.collect()
+    assert torch.equal(weight, values)
+    weight.fill_(3)
+
+
+def test_parameters_that_are_followed_are_copied_and_saved_one_by_one(name: str) -> None:
+    Trainer(name)
+    model = Model()
+    with tierd.follow(model, job=name) as follower:
+        follower.refresh()
+    again = copy.deepcopy(model)
+    compare.assert_same_bits(again.state_dict(), model.state_dict())
+    zeros(again)
+    assert model.norm.weight.any()
+    file = io.BytesIO()
+    torch.save(model.norm.state_dict(), file)
+    file.seek(0)
+    compare.assert_same_bits(torch.load(file), model.norm.state_dict())
+    assert all(value.untyped_storage().nbytes() == value.nbytes for value in model.state_dict().values())
+
+
+def test_parameters_whose_memory_is_shared_stay_where_they_are(name: str) -> None:
+    """With others of the model, or as a part of more."""
+    trainer, model = Trainer(name), Model()
+    trainer.step()
+    alias = model.norm.weight.data
+    model.register_buffer("alias", alias, persistent=False)
+    room = torch.zeros(10)
+    model.norm.bias.data = room[1:9]
+    with tierd.follow(model, job=name) as follower:
+        follower.refresh()
+    compare.assert_same_bits(model.state_dict(), trainer.model.state_dict())
+    assert torch.equal(alias, model.norm.weight) and torch.equal(room[1:9], model.norm.bias)
+
+
+def test_a_forked_process_sees_the_parameters(name: str) -> None:
+    trainer, model = Trainer(name), Model()
+    with tierd.follow(model, job=name) as follower:
+        follower.refresh()
+        child = os.fork()
+        if child == 0:
+            os._exit(not cannot_refresh(follower, model))
+        assert os.waitpid(child, 0)[1] == 0
+        trainer.step()
+        assert follower.refresh() == 1
+    compare.assert_same_bits(model.state_dict(), trainer.model.state_dict())
+
+
+def cannot_refresh(follower: tierd.Follower, model: Model) -> bool:
+    """And has its parameters all the same."""
+    try:
+        follower.refresh()
+    except Error as error:
+        return error.errno == errno.ECHILD and bool(model.norm.weight.any())
+    return False
+
+
 class Recurrent(Model):
     """With a module that has weak references to its parameters."""
 
@@ -241,14 +342,21 @@ def test_a_follower_goes_back_with_its_job(name: str) -> None:
     compare.assert_same_bits(model.state_dict(), values)
 
 
-def test_a_follower_goes_on_after_its_daemon_was_restarted_without_a_trainer(name: str, daemon: Daemon) -> None:
+@pytest.mark.parametrize("has_memory", [True, False])
+def test_a_follower_goes_on_after_its_daemon_was_restarted_without_a_trainer(
+    name: str, daemon: Daemon, has_memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trainer, model = Trainer(name), zeros(Model())
     trainer.step(2)
     follower = tierd.follow(model, job=name)
+    weight = model.norm.weight.detach()
     tierd.job_of().close()
     daemon.stop()
     daemon.start()
+    if not has_memory:
+        monkeypatch.setattr(_core.Reader, "renew", refuse_memory)
     assert follower.refresh() == 2
+    assert weight.any() and torch.equal(weight, model.norm.weight)
     values = {key: value.clone() for key, value in model.state_dict().items()}
     again = Trainer(name)
     compare.assert_same_bits(values, again.model.state_dict())
@@ -296,13 +404,13 @@ def test_a_step_in_the_middle_of_a_refresh_does_not_get_into_it(name: str, monke
     trainer, model = Trainer(name), zeros(Model())
     values = []
 
-    def share_late(tensors: list[Followed], count: int) -> list[list[Followed]]:
+    def read_late(reader: _core.Reader, tensors: list[Followed]) -> None:
         values.append(trainer.model.state_dict())
         trainer.step()
-        return share(tensors, count)
+        read(reader, tensors)
 
     with tierd.follow(model, job=name) as follower:
-        monkeypatch.setattr("tierd.torch.follower.share", share_late)
+        monkeypatch.setattr("tierd.torch.follower.read", read_late)
         for step in (1, 2, 3):
             assert follower.refresh() == step
             compare.assert_same_bits(model.state_dict(), values[step])

@@ -15,7 +15,7 @@
 
 struct core_state {
 	PyObject *error, *stale_error;
-	PyTypeObject *node, *job, *reader, *ticket, *lease, *view;
+	PyTypeObject *node, *job, *reader, *ticket, *lease, *view, *memory;
 };
 
 /* Of the module whose type the object has. */
@@ -59,7 +59,7 @@ PyObject *core_none(PyObject *self, int r);
 PyObject *core_raise_message(struct core_state *state, int error, const char *message);
 
 /* The specifications of the types. */
-extern PyType_Spec node_spec, job_spec, reader_spec, ticket_spec, lease_spec, view_spec;
+extern PyType_Spec node_spec, job_spec, reader_spec, ticket_spec, lease_spec, view_spec, memory_spec;
 
 /* ---- What one type makes of another ---- */
 

@@ -135,8 +135,9 @@ static int core_execute(PyObject *module)
 			       add_type(module, &reader_spec, &state->reader) < 0 ||
 			       add_type(module, &ticket_spec, &state->ticket) < 0 ||
 			       add_type(module, &lease_spec, &state->lease) < 0 ||
-			       add_type(module, &view_spec, &state->view) < 0 || add_constants(module) < 0 ||
-			       add_option_names(module) < 0
+			       add_type(module, &view_spec, &state->view) < 0 ||
+			       add_type(module, &memory_spec, &state->memory) < 0 ||
+			       add_constants(module) < 0 || add_option_names(module) < 0
 		       ? -1
 		       : 0;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "core/fields.h"
+#include "core/lent.h"
 #include "core/reads.h"
 #include "core/shape.h"
 
@@ -177,6 +178,34 @@ static PyObject *reader_read(PyObject *self, PyObject *sequence)
 	return core_none(self, r);
 }
 
+/* ---- Memory ---- */
+
+static PyObject *reader_memory(PyObject *self, PyObject *size)
+{
+	struct tierd_reader *reader = reader_of(self);
+	size_t bytes = reader ? PyLong_AsSize_t(size) : 0;
+	void *address = NULL;
+	int r;
+
+	if (!reader || PyErr_Occurred())
+		return NULL;
+	READER_BLOCKING(self, r = tierd_reader_memory(reader, bytes, &address));
+	return r < 0 ? core_raise(core_state_of(self), r) : lent_object(core_state_of(self), address, bytes);
+}
+
+static PyObject *reader_renew(PyObject *self, PyObject *memory)
+{
+	struct tierd_reader *reader = reader_of(self);
+	size_t size;
+	void *address = reader ? lent_address(memory, core_state_of(self), &size) : NULL;
+	int r;
+
+	if (!address)
+		return NULL;
+	READER_BLOCKING(self, r = tierd_reader_memory(reader, size, &address));
+	return core_none(self, r);
+}
+
 static PyMethodDef reader_methods[] = {
 	{ "step", reader_step, METH_NOARGS, "The step to which everything that is read belongs." },
 	{ "units", reader_units, METH_NOARGS,
@@ -186,6 +215,10 @@ static PyMethodDef reader_methods[] = {
 	  "state, of none of them for \"\", of the same ones for None; the step's number." },
 	{ "read", reader_read, METH_O,
 	  "read(reads): reads parameters from (unit, tensor, memory) of each read; the memory is written." },
+	{ "memory", reader_memory, METH_O,
+	  "memory(size): memory of this process' own, to which tierd writes what is read there; once." },
+	{ "renew", reader_renew, METH_O,
+	  "renew(memory): such memory of an earlier reader is this one's, with the values that it has." },
 	{ "close", reader_close, METH_NOARGS, "Gives up what was kept." },
 	{ 0 },
 };

@@ -1,13 +1,16 @@
-"""A parameter that follows a job's tensor: which one that is, and how its values come from there."""
+"""A parameter that follows a job's tensor: which one that is, where it lies, and how its values come there."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.dlpack import from_dlpack
 
 from tierd import _core
 from tierd._core import Error
@@ -16,6 +19,8 @@ from tierd.torch.storage import place_of
 from tierd.torch.tensors import define_tensor
 from tierd.torch.units import Entry, owned
 
+# Where a parameter begins in memory that is the daemon's, too.
+_ALIGNMENT = 64
 _DTYPES = {_core.FP32: torch.float32, _core.BF16: torch.bfloat16, _core.FP16: torch.float16}
 
 
@@ -39,10 +44,32 @@ class Followed:
         if not self.parameter.is_meta:
             return
         there = torch.empty_like(self.parameter, device="cpu", memory_format=torch.contiguous_format)
+        self._put(model, there)
+
+    def _put(self, model: nn.Module, there: torch.Tensor) -> None:
         self.parameter = nn.Parameter(there, self.parameter.requires_grad)
         for name in self._names:
             module, _, own_name = name.rpartition(".")
             setattr(model.get_submodule(module), own_name, self.parameter)
+
+    def can_move(self, shared: Collection[int]) -> bool:
+        """Its values can be as the job's are, in other memory than now. shared: the storages of several."""
+        values = self.parameter.detach()
+        if type(values) is not torch.Tensor or values.numel() == 0 or values.dtype != (self._dtype or values.dtype):
+            return False
+        if values.is_meta:
+            return True
+        storage = values.untyped_storage()
+        is_whole = values.is_contiguous() and storage.nbytes() == values.nbytes and id_of(values) not in shared
+        return is_whole and values.device.type == "cpu" and not values.is_shared() and not values.is_pinned()
+
+    def move(self, model: nn.Module, memory: torch.Tensor) -> None:
+        values = self.parameter.detach()
+        there = memory.view(values.dtype).view(values.shape)
+        if values.is_meta:
+            self._put(model, there)
+        else:
+            self.parameter.data = there.copy_(values)
 
     def spoil(self) -> None:
         with torch.no_grad():
@@ -80,15 +107,23 @@ def read(reader: _core.Reader, tensors: Sequence[Followed]) -> None:
     reader.read(direct)
 
 
-def share(tensors: Sequence[Followed], count: int) -> list[list[Followed]]:
-    """Shares of about as many bytes."""
-    shares: list[list[Followed]] = [[] for _ in range(count)]
-    sizes = [0] * count
-    for followed in sorted(tensors, key=lambda followed: -followed.nbytes):
-        least = sizes.index(min(sizes))
-        shares[least].append(followed)
-        sizes[least] += followed.nbytes
-    return shares
+def lend(model: nn.Module, reader: _core.Reader, tensors: Sequence[Followed]) -> _core.Memory | None:
+    """Moves parameters to memory that the daemon writes to, with the values that they have."""
+    storages = Counter(id_of(tensor) for tensor in (*model.parameters(), *model.buffers()) if not tensor.is_meta)
+    shared = {storage for storage, count in storages.items() if count > 1}
+    moved = [followed for followed in tensors if followed.can_move(shared)]
+    sizes = [-(-followed.nbytes // _ALIGNMENT) * _ALIGNMENT for followed in moved]
+    if not moved:
+        return None
+    memory = reader.memory(sum(sizes))
+    for followed, end, size in zip(moved, accumulate(sizes), sizes, strict=True):
+        followed.move(model, from_dlpack(memory.capsule(end - size, followed.nbytes)))
+    return memory
+
+
+def id_of(tensor: torch.Tensor) -> int:
+    """Of its storage."""
+    return tensor.untyped_storage().data_ptr()
 
 
 # ---- Which tensor

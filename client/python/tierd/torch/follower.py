@@ -6,7 +6,6 @@ import errno
 import os
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
@@ -16,15 +15,15 @@ from tierd import _core
 from tierd._core import Error, StaleError
 from tierd.daemon import find_running
 from tierd.torch import arguments
-from tierd.torch.followed import match, read, share
+from tierd.torch.followed import lend, match, read
 
 # What can still come true: a daemon, a job, its values.
 _NOT_YET = {errno.ENOENT, errno.ECONNREFUSED, errno.EBUSY, errno.EAGAIN}
+# The connection, which had better be opened again.
+_LOST = {errno.ECONNRESET, errno.EPROTO, errno.ETIMEDOUT}
 # What another connection does not mend.
 _FINAL = {errno.ENOMEM, errno.EPERM, errno.ETIMEDOUT, errno.ECHILD}
 _PAUSE_S = 0.05
-# Each has a window of its own: one is filled while the other is emptied.
-_READERS = 2
 
 
 class Follower:
@@ -51,6 +50,8 @@ class Follower:
         self._step: int | None = None
         self._is_mixed = False  # the parameters are of two steps
         self._is_slow = False  # the job has been faster than the reading: the daemon keeps a copy for that
+        self._reader: _core.Reader | None = None
+        self._memory: _core.Memory | None = None  # of parameters, to which the daemon writes
         self._open(reconnect_ms=0)
         for tensor in self._tensors:
             tensor.materialize(model)
@@ -75,7 +76,7 @@ class Follower:
                 parameters (ENOMEM), which it keeps if the job goes on while they are read.
         """
         with self._lock:
-            if not self._readers:
+            if self._reader is None:
                 raise Error(errno.EBADF, f"this follower of job {self.job} is closed: call follow() again")
             try:
                 return self._refresh_or_mend()
@@ -103,14 +104,27 @@ class Follower:
 
     def _open(self, reconnect_ms: int) -> None:
         node = _core.Node(self._socket or find_running(), reconnect_ms)
-        readers = [node.open_reader(self.job, self._owner, self._snapshot) for _ in range(_READERS)]
-        self._tensors = match(self.model, readers[0].units(), self.job, strict=self._is_strict)
-        self._readers = readers
+        reader = node.open_reader(self.job, self._owner, self._snapshot)
+        self._tensors = match(self.model, reader.units(), self.job, strict=self._is_strict)
+        self._lend(reader)
+        self._reader = reader
         self._is_kept = self._has_read = False
 
+    def _lend(self, reader: _core.Reader) -> None:
+        """Without such memory values come through the reader's window."""
+        try:
+            if self._memory is not None:
+                reader.renew(self._memory)
+            elif self._reader is None:
+                self._memory = lend(self.model, reader, self._tensors)
+        except Error as error:
+            # What was being read may still be written to the memory as it is.
+            if error.errno in _LOST or self._is_mixed:
+                raise
+
     def _close(self) -> None:
-        readers, self._readers = self._readers, []
-        for reader in readers:
+        reader, self._reader = self._reader, None
+        if reader is not None:
             reader.close()
 
     # ---- Values
@@ -128,30 +142,14 @@ class Follower:
         return self._refresh()
 
     def _refresh(self) -> int:
-        step = self._move()
+        assert self._reader is not None
+        step = self._reader.refresh("parameter" if self._is_slow and not self._is_kept else None)
+        self._is_kept = self._is_slow
         if step != self._step or not self._has_read:
             self._is_mixed = True
-            self._read()
+            read(self._reader, self._tensors)
             self._is_mixed, self._has_read, self._step = False, True, step
         return step
-
-    def _move(self) -> int:
-        """Has the readers stand at the last step."""
-        if self._is_slow:
-            step = self._readers[0].refresh(None if self._is_kept else "parameter")
-            self._is_kept = True
-            return step
-        # Where a step comes between them the first one has nothing more of its own, and a StaleError comes of it.
-        return max([reader.refresh() for reader in self._readers])
-
-    def _read(self) -> None:
-        readers = self._readers[:1] if self._is_slow else self._readers
-        shares = share(self._tensors, len(readers))
-        # Nobody writes any more when this ends, however it does.
-        with ThreadPoolExecutor(len(readers), "tierd-follower") as threads:
-            reading = [threads.submit(read, *pair) for pair in zip(readers, shares, strict=True)]
-        for done in reading:
-            done.result()
 
     def _spoil(self) -> None:
         """Nobody computes with parameters of two steps."""
@@ -183,7 +181,9 @@ def follow(
 
     Args:
         model: of the same names and shapes as the one that is trained. A parameter of another floating-point type gets the
-            values converted, as `copy_()` converts them. On `meta` it gets memory. It may be on any device.
+            values converted, as `copy_()` converts them. On `meta` it gets memory. It may be on any device. One of the job's
+            type in host memory gets other memory, with the values that it has: the daemon writes there, and processes that
+            are forked afterwards share it.
         job: the job's name.
         strict: the job has no tensors but the model's. False: it may have more, such as a head that is only trained.
         wait_s: seconds to wait for a daemon, for the job, and for its first values, if they are not there.
