@@ -3,11 +3,13 @@
  *   daemon_oom [PATTERN | !PATTERN]   those tests, or all but those */
 #include <errno.h>
 #include <event2/event.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "common/log.h"
@@ -264,6 +266,20 @@ static void a_training_with_what_an_idle_job_had_survives(void **state)
 	}
 }
 
+/* The reader has memory of its own. */
+static int lend(uint32_t reader)
+{
+	static const char zeros[4096];
+	int r = actor_reader_memory(&actor, reader, 0);
+
+	if (r < 0)
+		return r;
+	assert_int_equal(ftruncate(actor.reader_file, sizeof(zeros)), 0);
+	assert_int_equal(pwrite(actor.reader_file, zeros, sizeof(zeros), 0), sizeof(zeros));
+	assert_int_equal(fcntl(actor.reader_file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	return actor_reader_memory(&actor, reader, sizeof(zeros));
+}
+
 /* Opens a reader, keeps two states, and reads of those and of what is not kept. */
 static int read_all(void)
 {
@@ -280,6 +296,9 @@ static int read_all(void)
 	}
 	if (r == 0)
 		r = actor_await(&actor, actor_send_refresh(&actor, reader, pieces, 2), 0)->status;
+	if (r == 0)
+		r = lend(reader);
+	read.to_memory = true;
 	read.count = TRAINING_ELEMENTS;
 	read.step = 2;
 	for (unsigned i = 0; i < ARRAY_LENGTH(states) && r == 0; i++) {

@@ -300,3 +300,30 @@ def test_a_blob_that_becomes_longer_and_shorter_is_got_whole() -> None:
         assert at_once(change, look)[1] == []
     for job in jobs:
         job.detach()
+
+
+def test_memory_of_a_reader_is_its_own_and_stays_within_its_bounds() -> None:
+    (job,) = open_ranks("core-memory", 1, 3000)
+    reader = _core.Node().open_reader("core-memory", -1, None)
+    memory = reader.memory(8192)
+    with pytest.raises(_core.Error, match="already"):
+        reader.memory(8192)
+    for offset, size in ((0, 8193), (8193, 0), (-1, 1), (1, -1), (8192, 1), (2**62, 2**62)):
+        with pytest.raises(ValueError, match="8192 bytes"):
+            memory.capsule(offset, size)
+    part = memory.capsule(64, 6000)
+    reader.read([(0, 0, part)])
+    reader.close()
+    with pytest.raises(_core.Error, match="closed"):
+        reader.memory(8192)
+    again = _core.Node().open_reader("core-memory", -1, None)
+    with pytest.raises(TypeError, match="memory of a reader"):
+        again.renew(b"other memory")  # type: ignore[arg-type]
+    again.renew(memory)
+    del memory
+    again.read([(0, 0, part)])
+    with pytest.raises(OverflowError):
+        again.memory(-1)
+    with pytest.raises(_core.Error, match="1 TiB"):
+        _core.Node().open_reader("core-memory", -1, None).memory(0)
+    job.detach()
