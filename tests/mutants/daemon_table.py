@@ -465,4 +465,40 @@ MUTANTS = (
         "daemon/opening.c",
         (("\tif (job && job->is_rolling_back) {", "\tif (false) {"),),
     ),
+    (
+        "a client's memory taken that has holes",
+        "reader",
+        "offload/memory.c",
+        (("lseek(fd, 0, SEEK_HOLE) != (off_t)length", "false"),),
+    ),
+    (
+        "a client's memory taken that it can make holes in",
+        "reader",
+        "offload/memory.c",
+        (("fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0", "false"),),
+    ),
+    (
+        "a client's memory taken of another size",
+        "reader",
+        "offload/memory.c",
+        (("(uint64_t)status.st_size != length", "false"),),
+    ),
+    (
+        "values written behind the end of a client's memory",
+        "reader",
+        "daemon/reader_values.c",
+        (("at < place->length ? place->length - at : 0;", "WINDOW_BYTES;"),),
+    ),
+    (
+        "page tables of a client's memory not charged",
+        "reader",
+        "daemon/reader_memory.c",
+        (("return size_align(bytes / 512, 4096);", "return 0;"),),
+    ),
+    (
+        "values of memory that come through the window",
+        "library_reader",
+        "client/mapping.c",
+        (("return at < mapping->bytes", "return false"),),
+    ),
 )
