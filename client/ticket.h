@@ -77,6 +77,10 @@ struct tierd_ticket {
 		Tierd__Wire__StatisticsReply statistics;
 		Tierd__Wire__BlobReply blob;
 		struct {
+			uint32_t *numbers; /* the caller's room; unless is_orphan */
+			size_t count;
+		} groups;
+		struct {
 			Tierd__Wire__ReaderOpenReply reply;
 			int fd;
 		} reader_open;

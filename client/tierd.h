@@ -249,7 +249,7 @@ struct tierd_tensor {
 	uint32_t format;       /* enum tierd_format */
 	uint32_t dimensions;   /* 0 (a scalar) .. TIERD_MAX_DIMENSIONS */
 	uint64_t shape[TIERD_MAX_DIMENSIONS]; /* with a 0: no elements */
-	uint32_t group;        /* index of the parameter group */
+	uint32_t group;        /* index of the parameter group, at first: see tierd_groups_set */
 	bool is_frozen;        /* never updated: no gradients, no optimizer state */
 	uint32_t initializer;  /* enum tierd_initializer */
 	double a, b;           /* see enum tierd_initializer */
@@ -412,6 +412,18 @@ int tierd_step_finish(struct tierd_job *job);
  * one micro-batch to a job of pushed_once. Once all ranks have, units whose gradients are complete may be updated while
  * the others are still computed: nobody sees that before the step, nor if there is none. */
 int tierd_step_begin(struct tierd_job *job, const struct tierd_rates *rates, uint32_t micro_batches);
+
+/* Says in which parameter groups the unit's tensors are from this rank's next step on: a number for each, in their order.
+ * All ranks say the same before they close that step, else its tierd_step gives -EINVAL with the first difference. When it
+ * is decided the tensors are there, also if it is skipped, and it updates them by the rates that it has for those groups.
+ * They stay there, and are durable with the step; tierd_unit_define goes on to say what the job was made of. What the
+ * optimizer keeps of a tensor stays as it is: -EINVAL, if a group has another format of moments than the one that the
+ * tensor was defined with, or there is no such group. Called again before the step the last call counts; a step that
+ * fails keeps it for the next one, the end of the epoch drops it. -EBUSY: a step of this rank is on its way, or announced
+ * by tierd_step_begin. -EOPNOTSUPP: the job's store was made by an older tierd. */
+int tierd_groups_set(struct tierd_job *job, uint32_t unit, const uint32_t *groups, size_t tensor_count);
+/* In which they are in this rank's next step. */
+int tierd_groups_get(struct tierd_job *job, uint32_t unit, uint32_t *ret_groups, size_t tensor_count);
 
 /* ---- Tensors ------------------------------------------------------------------------------------------ */
 

@@ -139,7 +139,7 @@ static int tensor_set(struct hoard *hoard, struct tensor *tensor, const Tierd__W
 			      "tensor \"%s\" is too large: a unit has at most %llu elements", wire->name,
 			      (unsigned long long)UNIT_MAX_ELEMENTS);
 	tensor->format = (uint8_t)wire->format;
-	tensor->group = wire->group;
+	tensor->group = tensor->defined_group = (uint16_t)wire->group;
 	tensor->is_frozen = wire->is_frozen;
 	tensor->initializer = (uint8_t)wire->initializer;
 	tensor->gradient_format =

@@ -34,7 +34,7 @@ struct tensor {
 	uint64_t slice_row, slice_rows;
 	struct tensor_layout layout;
 	double a, b;
-	uint32_t group;
+	uint16_t group, defined_group; /* ranks may have moved it since: daemon/groups.h */
 	uint8_t format, dimensions, initializer;
 	uint8_t gradient_format; /* 0: its own */
 	bool is_frozen;

@@ -176,10 +176,11 @@ static int compare_tensor(const struct unit *unit, const struct tensor *tensor,
 		return refuse(message, size, -EINVAL,
 			      "unit \"%s\", tensor \"%s\": format %s here, %s in the job", unit->name,
 			      tensor->name, format_name(wire->format), format_name(tensor->format));
-	if (tensor->group != wire->group)
+	/* Wherever it is now: who opens the job again says what it was made of. */
+	if (tensor->defined_group != wire->group)
 		return refuse(message, size, -EINVAL,
 			      "unit \"%s\", tensor \"%s\": group %u here, %u in the job", unit->name,
-			      tensor->name, wire->group, tensor->group);
+			      tensor->name, wire->group, tensor->defined_group);
 	r = compare_traits(unit, tensor, &here, &job, message, size);
 	return r < 0 ? r : compare_shape(unit, tensor, wire, message, size);
 }

@@ -23,6 +23,7 @@
 #include "daemon/ahead.h"
 #include "daemon/durable.h"
 #include "daemon/gradient.h"
+#include "daemon/groups.h"
 #include "daemon/norm.h"
 #include "daemon/rates.h"
 #include "daemon/spill.h"
@@ -61,7 +62,8 @@ static bool is_time(const struct job *job)
 	       job->decided == job->step && durable_is_quiet(job) && !durable_is_behind(job);
 }
 
-/* NULL: not all ranks have announced the open step, or not the same. micro_batches: the most of any rank; of
+/* NULL: not all ranks have announced the open step, or not the same; or it moves tensors to other groups,
+ * which are theirs from the decision on. micro_batches: the most of any rank; of
  * one that has less the next one is summed when it has closed its part. */
 static const struct step_rates *find_announced(const struct job *job, uint32_t *ret_micro_batches)
 {
@@ -72,7 +74,7 @@ static const struct step_rates *find_announced(const struct job *job, uint32_t *
 	for (uint32_t rank = 0; rank < job->options.world_size; rank++) {
 		struct announcement *announced = job->ranks[rank] ? &job->ranks[rank]->announced : NULL;
 
-		if (!announced || !announced->is_made)
+		if (!announced || !announced->is_made || job->ranks[rank]->has_moved)
 			return NULL;
 		/* The step before is decided. */
 		rates_complete(job, &announced->rates);

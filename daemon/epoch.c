@@ -54,6 +54,7 @@ static void end_for_member(struct job *job, struct member *member, int r)
 	member->next_step = NULL;
 	member->is_closed = false;
 	member->announced.is_made = member->announced_next.is_made = false;
+	member->has_moved = false;
 	if (member->pushed)
 		memset(member->pushed, 0, job->catalog.unit_count * sizeof(*member->pushed));
 	member->pushed_count = 0;

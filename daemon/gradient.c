@@ -18,6 +18,7 @@
 #include "daemon/early.h"
 #include "daemon/gradient.h"
 #include "daemon/gradient_buffers.h"
+#include "daemon/record.h"
 #include "daemon/refuse.h"
 
 bool gradient_is_of_ranks(const struct job *job)
@@ -168,7 +169,7 @@ static int check_absent(const struct job *job, const Tierd__Wire__Push *push, ch
 		return refuse(message, size, -EINVAL,
 			      "unit \"%s\" has %u tensor%s: as many bits say which of them have no gradient",
 			      unit->name, tensors, PLURAL(tensors));
-	if (!job->counts_tensors)
+	if (job->record_format < RECORD_FORMAT_TENSORS)
 		return refuse(
 			message, size, -EOPNOTSUPP,
 			"unit \"%s\": the store of job %s was made by an older tierd, and has no place "

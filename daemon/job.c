@@ -22,6 +22,7 @@
 #include "daemon/idle.h"
 #include "daemon/lost.h"
 #include "daemon/rates.h"
+#include "daemon/record.h"
 #include "daemon/remedy.h"
 #include "daemon/reader.h"
 #include "daemon/replaced.h"
@@ -239,7 +240,7 @@ int job_new(struct node *node, uid_t uid, const struct quota *quota, const char 
 			     .options = *options,
 			     .snapshots_asked = options->snapshots,
 			     .epoch = 1,
-			     .counts_tensors = true,
+			     .record_format = RECORD_FORMAT,
 			     .paths = node_all_paths(node),
 			     .directory_memory = MEMORY_INIT,
 			     .arena = MEMORY_INIT,

@@ -217,7 +217,7 @@ struct job {
 	struct damaged damaged;	  /* as scans have found */
 	struct source *source;	  /* where its first values come from; NULL: from nobody, or it has them */
 	bool has_earlier_updates; /* units have had more than its steps, there */
-	bool counts_tensors;	  /* its record has how often each was updated, not its unit alone */
+	uint32_t record_format;	  /* daemon/record.h: what there is room for in its record */
 	struct queue takers;	  /* those whose source it is: daemon/source.h */
 
 	/* Memory and places. */

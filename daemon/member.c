@@ -135,13 +135,16 @@ static int make_gradients(struct member *member)
 
 static int make_counters(struct member *member)
 {
-	uint32_t units = member->job->catalog.unit_count;
+	const struct catalog *catalog = &member->job->catalog;
+	uint32_t units = catalog->unit_count;
 
+	member->groups = calloc(catalog->tensor_count + 1, sizeof(*member->groups));
 	member->pushed = calloc(units + 1, sizeof(*member->pushed));
 	member->closed_pushed = calloc(units + 1, sizeof(*member->closed_pushed));
 	member->contributions = calloc(member->buffer_count, sizeof(*member->contributions));
 	member->absent = calloc(member->buffer_count, gradient_absent_bytes(member->job));
-	if (!member->pushed || !member->closed_pushed || !member->contributions || !member->absent)
+	if (!member->groups || !member->pushed || !member->closed_pushed || !member->contributions ||
+	    !member->absent)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < member->buffer_count; i++)
 		queue_init(&member->contributions[i].link);
@@ -162,6 +165,7 @@ static void clear_pages(struct member *member)
 	free(member->closed_pushed);
 	free(member->contributions);
 	free(TAKE_PTR(member->absent));
+	free(TAKE_PTR(member->groups));
 	member->pushed = member->closed_pushed = NULL;
 	member->contributions = NULL;
 	member->buffer_count = 0;

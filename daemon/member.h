@@ -50,8 +50,10 @@ struct member {
 	struct awaited awaited;	       /* those that are applied, and not yet durable */
 	struct step_rates next_rates;  /* of next_step */
 	struct optimizer_group *rooms; /* for the groups of its rates */
-	bool is_closed;		       /* its part of the open step is */
-	bool is_finished;	       /* and of a reduced step its shard is written */
+	uint16_t *groups;	       /* by tensor, of its next step; they count if it has moved some */
+	bool has_moved;
+	bool is_closed;	  /* its part of the open step is */
+	bool is_finished; /* and of a reduced step its shard is written */
 	/* What tierd_step_begin has announced: of the open step, and, once it is closed, of the one after it.
 	 */
 	struct announcement {

@@ -18,6 +18,7 @@
 #define FIELD_UPDATES 7	     /* of JobProgress */
 #define FIELD_LAST_UPDATES 8 /* of JobProgress */
 #define FIELD_MISSED 9	     /* of JobProgress */
+#define FIELD_GROUPS 10	     /* of JobProgress */
 #define FIELD_BLOBS 20	     /* of JobProgress */
 #define KIND_BYTES 2
 /* Packed, a varint takes at most 10 bytes, a field's key here 1, but that of blobs 2. */
@@ -29,6 +30,9 @@
 #define BLOB_BYTES (3 + KEY_BYTES + 1 + WIRE_MAX_BLOB_KEY + KEY_BYTES + 1 + 3 * VARINT_FIELD_BYTES)
 /* Seven rates, a flag and a format, and their length before them. */
 #define GROUP_BYTES (2 + 7 * FIXED_FIELD_BYTES + 2 * (KEY_BYTES + 1))
+/* Packed, a tensor's group. */
+#define TENSOR_GROUP_BYTES 2
+static_assert(WIRE_MAX_GROUPS <= 1 << 7 * TENSOR_GROUP_BYTES, "a group takes no more bytes");
 /* The room's key, and its length: fewer bytes than 128 are left of what may change. */
 #define ROOM_FRONT_BYTES 3
 
@@ -74,6 +78,7 @@ static uint8_t *put_fixed(uint8_t *at, uint64_t value)
 static void fill_tensor(const struct tensor *tensor, Tierd__Wire__Tensor *wire)
 {
 	definition_fill_tensor(tensor, wire);
+	wire->group = tensor->defined_group;
 	wire->initializer = tensor->initializer;
 	wire->a = tensor->a;
 	wire->b = tensor->b;
@@ -131,11 +136,6 @@ struct front {
 	struct options_groups groups;
 };
 
-static uint32_t format_of(const struct job *job)
-{
-	return job->counts_tensors ? RECORD_FORMAT : RECORD_FORMAT_UNITS;
-}
-
 static uint32_t placement_of(bool is_nvme)
 {
 	return is_nvme ? PLACEMENT_NVME : PLACEMENT_HOST;
@@ -154,7 +154,7 @@ static uint32_t snapshots_of(const struct job_options *options, uint32_t asked)
 static void fill_front(const struct job *job, struct front *front)
 {
 	tierd__record__job_definition__init(&front->definition);
-	front->definition.format = format_of(job);
+	front->definition.format = job->record_format;
 	front->definition.uid = job->uid;
 	options_write(&job->options, &front->options, &front->groups);
 	front->options.name = (char *)job->name;
@@ -263,11 +263,21 @@ int record_encode_definition(const struct job *job, void *bytes, uint64_t size)
 
 /* ---- Progress ---- */
 
+/* What formats have room for, one after the other. */
+static uint64_t tensors_bytes(const struct job *job)
+{
+	uint64_t tensors = job->catalog.tensor_count;
+	uint64_t missed = field_bytes(tensors * sizeof(uint64_t));
+	uint64_t groups = field_bytes(tensors * TENSOR_GROUP_BYTES);
+
+	return (job->record_format >= RECORD_FORMAT_TENSORS ? missed : 0) +
+	       (job->record_format >= RECORD_FORMAT_GROUPS ? groups : 0);
+}
+
 uint64_t record_progress_bytes(const struct job *job)
 {
 	return 4 * VARINT_FIELD_BYTES + FIXED_FIELD_BYTES + job->options.group_count * GROUP_BYTES +
-	       2 * field_bytes(job->catalog.unit_count * sizeof(uint64_t)) +
-	       (job->counts_tensors ? field_bytes(job->catalog.tensor_count * sizeof(uint64_t)) : 0) +
+	       2 * field_bytes(job->catalog.unit_count * sizeof(uint64_t)) + tensors_bytes(job) +
 	       blobs_most(job) * BLOB_BYTES;
 }
 
@@ -305,6 +315,35 @@ static uint8_t *put_missed(uint8_t *at, const struct catalog *catalog)
 	return at;
 }
 
+/* Packed; 0: none has been moved. */
+static uint64_t moved_bytes(const struct catalog *catalog)
+{
+	uint64_t bytes = 0;
+	bool has_moved = false;
+
+	for (uint32_t u = 0; u < catalog->unit_count; u++)
+		for (uint32_t i = 0; i < catalog->units[u].tensor_count; i++) {
+			const struct tensor *tensor = &catalog->units[u].tensors[i];
+
+			bytes += varint_bytes(tensor->group);
+			has_moved |= tensor->group != tensor->defined_group;
+		}
+	return has_moved ? bytes : 0;
+}
+
+static uint8_t *put_groups(uint8_t *at, const struct catalog *catalog)
+{
+	uint64_t bytes = moved_bytes(catalog);
+
+	if (bytes == 0)
+		return at;
+	at = begin_field(at, FIELD_GROUPS, bytes);
+	for (uint32_t u = 0; u < catalog->unit_count; u++)
+		for (uint32_t i = 0; i < catalog->units[u].tensor_count; i++)
+			at = put_varint(at, catalog->units[u].tensors[i].group);
+	return at;
+}
+
 static uint8_t *put_blobs(uint8_t *at, const struct blobs *blobs)
 {
 	QUEUE_FOREACH (link, &blobs->all) {
@@ -330,7 +369,7 @@ uint64_t record_encode_progress(const struct job *job, void *bytes)
 	struct options_groups groups;
 	uint8_t *at = bytes;
 
-	progress.format = format_of(job);
+	progress.format = job->record_format;
 	progress.step = job->step;
 	progress.epoch = job->epoch + job->is_live;
 	progress.loss_scale = job->loss_scale.value;
@@ -341,6 +380,7 @@ uint64_t record_encode_progress(const struct job *job, void *bytes)
 	at += tierd__record__job_progress__pack(&progress, at);
 	at = put_updates(at, &job->catalog);
 	at = put_missed(at, &job->catalog);
+	at = put_groups(at, &job->catalog);
 	at = put_blobs(at, &job->blobs);
 	uint64_t length = (uint64_t)(at - (uint8_t *)bytes);
 

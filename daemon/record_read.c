@@ -8,6 +8,7 @@
 #include "common/plural.h"
 #include "common/size.h"
 #include "daemon/access.h"
+#include "daemon/groups.h"
 #include "daemon/record.h"
 #include "daemon/refuse.h"
 #include "daemon/setup.h"
@@ -70,13 +71,12 @@ static int check_format(const char *what, struct record_part part, char *message
 	if (i == part.size || bytes[i] >= 0x80)
 		return refuse(message, size, -EBADMSG, "its %s does not begin with a format", what);
 	format |= (uint64_t)bytes[i] << shift;
-	if (format == RECORD_FORMAT_UNITS || format == RECORD_FORMAT)
+	if (format >= RECORD_FORMAT_UNITS && format <= RECORD_FORMAT)
 		return 0;
-	return refuse(
-		message, size, -EPROTONOSUPPORT,
-		"its %s is of format %llu, and this tierd knows formats %d and %d: start the tierd that "
-		"stored it",
-		what, (unsigned long long)format, RECORD_FORMAT_UNITS, RECORD_FORMAT);
+	return refuse(message, size, -EPROTONOSUPPORT,
+		      "its %s is of format %llu, and this tierd knows formats %d to %d: start the tierd that "
+		      "stored it",
+		      what, (unsigned long long)format, RECORD_FORMAT_UNITS, RECORD_FORMAT);
 }
 
 static int unpack(const char *what, const ProtobufCMessageDescriptor *descriptor, struct record_part part,
@@ -164,7 +164,7 @@ static int make_job(struct node *node, const struct record_source *source,
 	if (r < 0)
 		return refuse(message, size, r, "out of memory");
 	(*ret_job)->paths = *source->paths;
-	(*ret_job)->counts_tensors = definition->format == RECORD_FORMAT;
+	(*ret_job)->record_format = definition->format;
 	return 0;
 }
 
@@ -206,9 +206,11 @@ static int check_job(const struct job *job, const Tierd__Record__JobProgress *pr
 		     size_t size)
 {
 	uint32_t units = job->catalog.unit_count;
-	uint64_t counted = job->counts_tensors ? job->catalog.tensor_count : 0;
+	uint64_t tensors = job->catalog.tensor_count;
+	uint64_t counted = job->record_format >= RECORD_FORMAT_TENSORS ? tensors : 0;
+	uint64_t grouped = job->record_format >= RECORD_FORMAT_GROUPS ? tensors : 0;
 
-	if ((progress->format == RECORD_FORMAT) != job->counts_tensors)
+	if (progress->format != job->record_format)
 		return refuse(message, size, -EBADMSG, "its progress is not of its definition's format");
 	if (progress->n_updates != units || progress->n_last_updates != units ||
 	    progress->n_groups != job->options.group_count)
@@ -220,6 +222,9 @@ static int check_job(const struct job *job, const Tierd__Record__JobProgress *pr
 	if (progress->n_missed > 0 && progress->n_missed != counted)
 		return refuse(message, size, -EBADMSG, "its progress counts the updates of %zu tensor%s",
 			      progress->n_missed, PLURAL(progress->n_missed));
+	if (progress->n_tensor_groups > 0 && progress->n_tensor_groups != grouped)
+		return refuse(message, size, -EBADMSG, "its progress has the groups of %zu tensor%s",
+			      progress->n_tensor_groups, PLURAL(progress->n_tensor_groups));
 	return 0;
 }
 
@@ -290,6 +295,22 @@ static int restore_updates(struct job *job, const Tierd__Record__JobProgress *pr
 	return r;
 }
 
+static int restore_groups(struct job *job, const Tierd__Record__JobProgress *progress, char *message,
+			  size_t size)
+{
+	for (uint32_t u = 0; u < job->catalog.unit_count && progress->n_tensor_groups > 0; u++) {
+		struct unit *unit = &job->catalog.units[u];
+		const uint32_t *groups = &progress->tensor_groups[unit->first_tensor];
+		char why[256];
+
+		if (groups_check(job, unit, groups, why, sizeof(why)) < 0)
+			return refuse(message, size, -EBADMSG, "its progress cannot be: %s", why);
+		for (uint32_t i = 0; i < unit->tensor_count; i++)
+			unit->tensors[i].group = (uint16_t)groups[i];
+	}
+	return 0;
+}
+
 static int restore_rates(struct job *job, const Tierd__Record__JobProgress *progress, char *message,
 			 size_t size)
 {
@@ -329,6 +350,8 @@ static int restore_progress(struct job *job, const Tierd__Record__JobProgress *p
 		return refuse(message, size, -EBADMSG, "it cannot be at step %llu, in epoch %u",
 			      (unsigned long long)progress->step, progress->epoch);
 	r = restore_updates(job, progress, message, size);
+	if (r == 0)
+		r = restore_groups(job, progress, message, size);
 	if (r == 0)
 		r = restore_rates(job, progress, message, size);
 	job->step = job->decided = progress->step;

@@ -11,6 +11,7 @@
 #include "daemon/durable.h"
 #include "daemon/evict.h"
 #include "daemon/fork.h"
+#include "daemon/groups.h"
 #include "daemon/job.h"
 #include "daemon/leases.h"
 #include "daemon/leave.h"
@@ -241,6 +242,8 @@ static bool handle_job_request(struct pending *pending, const Tierd__Wire__Reque
 		HANDLE_JOB(STEP_FINISH, step_finish, reduced_finish(pending, request->step_finish));
 		HANDLE_JOB(WRITE_BEGIN, write_begin, writing_enter(pending, request->write_begin));
 		HANDLE_JOB(WRITE_END, write_end, writing_leave(pending, request->write_end));
+		HANDLE_JOB(GROUPS_SET, groups_set, groups_set(pending, request->groups_set));
+		HANDLE_JOB(GROUPS_GET, groups_get, groups_get(pending, request->groups_get));
 		HANDLE_JOB(TENSOR_WRITE, tensor_write, tensor_write(pending, request->tensor_write));
 		HANDLE_JOB(TENSOR_READ, tensor_read, tensor_read(pending, request->tensor_read));
 		HANDLE_JOB(TENSOR_READ_MANY, tensor_read_many,

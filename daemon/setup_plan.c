@@ -226,6 +226,7 @@ static uint64_t rank_metadata_bytes(const struct job *job)
 	return catalog->unit_count * sizeof(struct sum) * job->sum_ranks +
 	       job->options.world_size *
 		       (catalog->unit_count * 2 * sizeof(uint32_t) +
+			catalog->tensor_count * sizeof(uint16_t) +
 			(job->options.gradient_buffers + 1) * gradient_absent_bytes(job) +
 			member_phase_bytes(job) + member_rates_bytes(job) + sizeof(struct member));
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "daemon/record.h"
 #include "offload/moments.h"
 
 /* So that steps to come can be counted, too. */
@@ -29,8 +30,9 @@ static bool check_step(struct pending *pending, uint64_t step)
 /* All of a unit's, if its job has but one number for them. */
 static void give_updates(const struct job *job, struct unit *unit, struct tensor *tensor, uint64_t updates)
 {
-	struct tensor *first = job->counts_tensors ? tensor : unit->tensors;
-	uint32_t count = job->counts_tensors ? 1 : unit->tensor_count;
+	bool is_counted = job->record_format >= RECORD_FORMAT_TENSORS;
+	struct tensor *first = is_counted ? tensor : unit->tensors;
+	uint32_t count = is_counted ? 1 : unit->tensor_count;
 
 	for (struct tensor *one = first; one < first + count; one++) {
 		one->has_given = true;

@@ -12,6 +12,7 @@
 #include "daemon/durable.h"
 #include "daemon/early.h"
 #include "daemon/gradient.h"
+#include "daemon/groups.h"
 #include "daemon/job.h"
 #include "daemon/norm_work.h"
 #include "daemon/rates.h"
@@ -76,7 +77,7 @@ static bool check_rates(struct pending *pending, const struct step_rates *rates)
 {
 	const struct member *member = pending->member;
 	const struct job *job = member->job;
-	char message[256];
+	char message[832];
 	int r = 0;
 
 	/* Whatever was announced may turn out to be unwanted. */
@@ -86,6 +87,8 @@ static bool check_rates(struct pending *pending, const struct step_rates *rates)
 	if (r == 0 && job->has_open_rates)
 		r = rates_compare(rates, &job->open_rates, "at the ranks that have closed this step", message,
 				  sizeof(message));
+	if (r == 0)
+		r = groups_compare(member, message, sizeof(message));
 	if (r < 0)
 		pending_error(pending, r, "job %s, rank %u: %s", job->name, member->rank, message);
 	return r == 0;
@@ -356,6 +359,7 @@ static void tell_skipped(const struct job *job, const char *unit)
 static void count(struct job *job)
 {
 	memcpy(job->groups, job->decided_rates.groups, job->options.group_count * sizeof(*job->groups));
+	groups_decide(job);
 	step_begin_decided(job);
 }
 

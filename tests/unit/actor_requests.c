@@ -15,7 +15,7 @@ int actor_open(struct actor *actor, const struct actor_job *job)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__JobOpen open = TIERD__WIRE__JOB_OPEN__INIT;
-	Tierd__Wire__Group group = TIERD__WIRE__GROUP__INIT, *groups[] = { &group };
+	Tierd__Wire__Group group[3], *groups[] = { &group[0], &group[1], &group[2] };
 	const Tierd__Wire__Reply *reply;
 	int r;
 
@@ -35,13 +35,17 @@ int actor_open(struct actor *actor, const struct actor_job *job)
 	open.gradient_placement = job->gradient_placement;
 	open.optimizer = job->optimizer;
 	open.clip_norm = job->clip_norm;
-	group.beta1 = 0.9f;
-	group.beta2 = 0.999f;
-	group.epsilon = 1e-8f;
-	group.moments = job->moments;
+	for (uint32_t i = 0; i < ARRAY_LENGTH(group); i++) {
+		tierd__wire__group__init(&group[i]);
+		group[i].learning_rate = (float)(i > 0);
+		group[i].beta1 = 0.9f;
+		group[i].beta2 = 0.999f;
+		group[i].epsilon = 1e-8f;
+		group[i].moments = i < 2 ? job->moments : MOMENTS_IN_BF16;
+	}
 	open.groups = groups;
 	/* Without any it has the optimizer's own. */
-	open.n_groups = job->moments != MOMENTS_IN_FP32;
+	open.n_groups = job->group_count ? job->group_count : job->moments != MOMENTS_IN_FP32;
 	open.strict = job->is_strict;
 	open.pushed_once = job->is_pushed_once;
 	open.takeover = job->is_takeover;
@@ -524,6 +528,21 @@ uint32_t actor_send_reader_read_many(struct actor *actor, uint32_t reader, Tierd
 	request.body_case = TIERD__WIRE__REQUEST__BODY_READER_READ_MANY;
 	request.reader_read_many = &many;
 	return actor_send(actor, &request);
+}
+
+int actor_set_groups(struct actor *actor, uint32_t unit, const uint32_t *groups, size_t count)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__GroupsSet set = TIERD__WIRE__GROUPS_SET__INIT;
+
+	set.job = actor->job;
+	set.epoch = actor->epoch;
+	set.unit = unit;
+	set.groups = (uint32_t *)groups;
+	set.n_groups = count;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_GROUPS_SET;
+	request.groups_set = &set;
+	return actor_ask(actor, &request, NULL);
 }
 
 int actor_set_blob(struct actor *actor, const char *key, uint64_t size, char fill)

@@ -150,6 +150,8 @@ struct actor_job {
 	uint32_t snapshots;
 	uint32_t parameter_placement, optimizer_placement, gradient_placement, optimizer, durability;
 	enum wire_moments moments;
+	uint32_t group_count; /* up to 3, of the rates 0 and 1, and 1 with moments in bf16; 0: one, of the
+				 rate 1 */
 	float clip_norm;
 	bool is_strict, is_takeover, is_reconnect, is_pushed_once, is_drafted;
 };
@@ -197,6 +199,9 @@ uint64_t actor_section(const struct actor *actor, uint32_t unit, int section);
 void actor_fill(struct actor *actor, uint32_t format, uint64_t count, float value);
 uint32_t actor_send_push(struct actor *actor, uint32_t unit, uint32_t buffer);
 uint32_t actor_send_silent_push(struct actor *actor, uint32_t unit, uint32_t buffer);
+/* Of a unit's tensors, from the coming step on. */
+int actor_set_groups(struct actor *actor, uint32_t unit, const uint32_t *groups, size_t count);
+
 uint32_t actor_send_step(struct actor *actor, float learning_rate);
 /* Announces such a step. */
 int actor_begin_step(struct actor *actor, float learning_rate, uint32_t micro_batches);

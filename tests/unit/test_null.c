@@ -44,6 +44,8 @@ struct given {
 	int timeout_ms;
 	bool is_master;
 	const bool *absent;
+	const uint32_t *groups;
+	uint32_t *ret_groups;
 };
 
 enum null_kind {
@@ -232,6 +234,8 @@ static void try_call(const struct null_call *call)
 				     .data = bytes,
 				     .bytes = bytes,
 				     .absent = &absent,
+				     .groups = units,
+				     .ret_groups = &number[0],
 				     .micro_batches = 1,
 				     .timeout_ms = -1 });
 	tierd_ticket_free(ticket);

@@ -209,9 +209,20 @@ static void push_some(uint32_t unit, uint32_t format, uint64_t elements, float v
 	actors[0].absent = NULL;
 }
 
-/* Of one rank. The number decides what is pushed, and with what rates; each third step overflows. */
+/* From the coming step on, of the first unit's tensors. */
+static int move(uint32_t embed, uint32_t scale)
+{
+	const uint32_t numbers[] = { embed, scale, 0, 1 };
+
+	return actor_set_groups(&actors[0], 0, numbers, ARRAY_LENGTH(numbers));
+}
+
+/* Of one rank. The number decides what is pushed, in which groups, and with what rates; each third step
+ * overflows. */
 static void train(const struct job *job, unsigned number)
 {
+	if (job->options.group_count == ARRAY_LENGTH(groups))
+		assert_int_equal(move(number % 4 == 0, number == 3), 0);
 	groups[0].weight_decay = number < 2 ? 0.0f : 0.01f;
 	if (job->options.is_strict) {
 		push_some(0, FORMAT_BF16, SMALL_ELEMENTS, 0.5f, number % 2 ? 0 : 2);
@@ -309,15 +320,19 @@ static void expect_same_places(const struct job *here, const struct job *there)
 	assert_int_equal(record_layout(here), record_layout(there));
 }
 
-static void expect_same_updates(const struct job *here, const struct job *there)
+static void expect_same_tensors(const struct job *here, const struct job *there)
 {
-	assert_int_equal(here->counts_tensors, there->counts_tensors);
+	assert_int_equal(here->record_format, there->record_format);
 	for (uint32_t u = 0; u < here->catalog.unit_count; u++) {
 		const struct unit *unit = &here->catalog.units[u], *other_unit = &there->catalog.units[u];
 
 		assert_int_equal(unit->updates, other_unit->updates);
-		for (uint32_t i = 0; i < unit->tensor_count; i++)
+		for (uint32_t i = 0; i < unit->tensor_count; i++) {
 			assert_int_equal(unit->tensors[i].missed, other_unit->tensors[i].missed);
+			assert_int_equal(unit->tensors[i].group, other_unit->tensors[i].group);
+			assert_int_equal(unit->tensors[i].defined_group,
+					 other_unit->tensors[i].defined_group);
+		}
 	}
 }
 
@@ -367,7 +382,7 @@ static void expect_same_job(const struct job *here, const struct job *there)
 	assert_int_equal(here->decided, there->decided);
 	assert_int_equal(here->host_budget, there->host_budget);
 	assert_int_equal(here->nvme_budget, there->nvme_budget);
-	expect_same_updates(here, there);
+	expect_same_tensors(here, there);
 	assert_int_equal(here->blobs.used, there->blobs.used);
 	assert_int_equal(here->blobs.room, there->blobs.room);
 	assert_int_equal(here->charged_bytes - here->windows * WINDOW_BYTES, there->charged_bytes);
@@ -551,34 +566,48 @@ static void the_progress_has_room_for_the_largest_numbers(void **state)
 	for (uint32_t i = 0; i < job->catalog.unit_count; i++)
 		job->catalog.units[i].updates = job->catalog.units[i].last_update = INT64_MAX;
 	job->catalog.units[0].tensors[0].missed = INT64_MAX;
+	job->catalog.units[0].tensors[0].group = 1;
 	record = encode(job);
 	assert_true(record.progress.size <= record_progress_bytes(job));
 	free_record(&record);
 	check_way_and_back(job);
 	job->step = job->decided = job->epoch = 1;
 	assert_true(record_progress_bytes(job) <=
+		    16 * job->catalog.unit_count + (8 + 2) * job->catalog.tensor_count + 192);
+	job->record_format = RECORD_FORMAT_TENSORS;
+	assert_true(record_progress_bytes(job) <=
 		    16 * job->catalog.unit_count + 8 * job->catalog.tensor_count + 192);
-	job->counts_tensors = false;
+	job->record_format = RECORD_FORMAT_UNITS;
 	assert_true(record_progress_bytes(job) <= 16 * job->catalog.unit_count + 192);
-	job->counts_tensors = true;
+	job->record_format = RECORD_FORMAT;
+}
+
+/* As another tierd has made it. */
+static struct job *start_in_format(uint32_t format)
+{
+	Tierd__Wire__JobOpen options = rich_options();
+	struct job *job;
+
+	assert_int_equal(actor_enter(&scene, &actors[0]), 0);
+	assert_int_equal(open_as(&actors[0], &options, 0, MODE_CREATE), 0);
+	job = find(&scene, options.name);
+	job->record_format = format;
+	define_units(&actors[0], true);
+	assert_int_equal(actor_write(&actors[0], 0, 2, 0, 10), 0);
+	assert_int_equal(actor_ready(&actors[0]), 0);
+	assert_int_equal(move(1, 0), format < RECORD_FORMAT_GROUPS ? -EOPNOTSUPP : 0);
+	return job;
 }
 
 /* Its room is as it was: what comes behind it lies where it lay. */
 static void a_job_of_the_first_format_keeps_it(void **state)
 {
 	static const uint8_t absent = 2;
-	Tierd__Wire__JobOpen options = rich_options();
 	uint64_t progress;
 	struct record record;
-	struct job *job;
+	struct job *job = start_in_format(RECORD_FORMAT_UNITS);
 
-	assert_int_equal(actor_enter(&scene, &actors[0]), 0);
-	assert_int_equal(open_as(&actors[0], &options, 0, MODE_CREATE), 0);
-	job = find(&scene, options.name);
-	job->counts_tensors = false;
-	define_units(&actors[0], true);
-	assert_int_equal(actor_write(&actors[0], 0, 2, 0, 10), 0);
-	assert_int_equal(actor_ready(&actors[0]), 0);
+	assert_non_null(strstr(actor_message(&actors[0]), "no place for the groups of tensors"));
 	/* Silent pushes that are refused fail their step. */
 	actors[0].absent = &absent;
 	actors[0].absent_bytes = 1;
@@ -596,8 +625,30 @@ static void a_job_of_the_first_format_keeps_it(void **state)
 	progress = record_progress_bytes(job);
 	free_record(&record);
 	check_way_and_back(job);
-	job->counts_tensors = true;
+	job->record_format = RECORD_FORMAT_TENSORS;
 	assert_int_equal(record_progress_bytes(job), progress + 2 + 8 * job->catalog.tensor_count);
+}
+
+static void a_job_of_the_second_format_keeps_it(void **state)
+{
+	struct job *job = start_in_format(RECORD_FORMAT_TENSORS);
+	struct record record;
+	uint64_t progress;
+
+	push_some(0, FORMAT_BF16, SMALL_ELEMENTS, 0.5f, 2);
+	push(1, FORMAT_BF16, SMALL_ELEMENTS, 0.5f);
+	push(2, FORMAT_FP32, LARGE_ELEMENTS, 0.5f);
+	push(3, FORMAT_FP32, LARGE_ELEMENTS, 0.5f);
+	step(0.1f, 0, false);
+	assert_int_equal(job->catalog.units[0].tensors[1].missed, 1);
+	record = encode(job);
+	assert_int_equal(((const uint8_t *)record.definition.bytes)[1], 2);
+	assert_int_equal(((const uint8_t *)record.progress.bytes)[1], 2);
+	progress = record_progress_bytes(job);
+	free_record(&record);
+	check_way_and_back(job);
+	job->record_format = RECORD_FORMAT;
+	assert_int_equal(record_progress_bytes(job), progress + 2 + 2 * job->catalog.tensor_count);
 }
 
 static uint64_t digest_of(struct actor *actor, uint32_t unit, const char *state, size_t bytes)
@@ -762,7 +813,7 @@ static void a_format_of_the_future_is_refused_with_both_numbers(void **state)
 	/* Whatever follows it. */
 	memset((uint8_t *)record.definition.bytes + 2, 0xff, record.definition.size - 2);
 	expect_refused(&record, -EPROTONOSUPPORT,
-		       "definition is of format 3, and this tierd knows formats 1 and 2");
+		       "definition is of format 4, and this tierd knows formats 1 to 3");
 	free_record(&record);
 	record = small_record();
 	((uint8_t *)record.progress.bytes)[1] = 77;
@@ -876,6 +927,10 @@ static void a_progress_that_cannot_be_is_refused(void **state)
 	PROGRESS_REFUSED(missed[1], 2, -EBADMSG,
 			 "tensor \"scale\" cannot have missed 2 of the 1 update of its unit");
 	PROGRESS_REFUSED(missed[2], 1, -EBADMSG, "tensor \"table\" cannot have missed 1");
+	PROGRESS_REFUSED(n_tensor_groups, 3, -EBADMSG, "has the groups of 3 tensors");
+	PROGRESS_REFUSED(tensor_groups[1], 2, -EBADMSG,
+			 "tensor \"scale\" is in parameter group 2; the job has 2");
+	PROGRESS_REFUSED(tensor_groups[6], 65537, -EBADMSG, "tensor \"large\" is in parameter group 65537");
 	PROGRESS_REFUSED(blobs[0]->size, (1 << 20) + 1, -EBADMSG, "its blobs cannot be");
 	PROGRESS_REFUSED(blobs[0]->size, UINT64_MAX, -EBADMSG, "its blobs cannot be");
 	PROGRESS_REFUSED(blobs[0]->step, 2, -EBADMSG, "its blobs cannot be");
@@ -1040,6 +1095,7 @@ int main(void)
 		TEST(the_definition_has_one_length_in_all_shapes),
 		TEST(the_progress_has_room_for_the_largest_numbers),
 		TEST(a_job_of_the_first_format_keeps_it),
+		TEST(a_job_of_the_second_format_keeps_it),
 		TEST(a_job_that_comes_back_goes_on_with_the_same_bits),
 		TEST(damage_is_an_error_or_a_job),
 		TEST(a_format_of_the_future_is_refused_with_both_numbers),
