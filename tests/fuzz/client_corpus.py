@@ -66,6 +66,11 @@ LIBRARY = {
     "half_a_frame": at(6, record(NOISE, b"tir1\x01\x00\x04\x00\x40\x00\x00\x00\x08\x00\x00\x00half")),
     "step_refused": at(11, record(FAIL, bytes([errno.EINVAL]) + b"a step without rates")),
     "step_twice": at(11, record(REPLY, reply(6, message(_1=1, _2=(0.5,), _4=1.0)))) + record(OTHER, reply(7, message(_1=1))),
+    "groups": at(17, record(REPLY, reply(65, field(1, b"\x01\x00")))),
+    "groups_too_many": at(17, record(REPLY, reply(65, field(1, b"\x01" * 1000)))),
+    "groups_none": at(17, record(REPLY, reply(65, b""))),
+    "groups_wrong_body": at(17, record(REPLY, reply(6, message(_1=1)))),
+    "groups_refused": at(18, record(FAIL, bytes([errno.EBUSY]) + b"rank 0 has a step on its way")),
     "statistics": at(14, record(REPLY, reply(8, message(**{f"_{n}": n << 40 for n in range(1, 16)})))),
 }
 

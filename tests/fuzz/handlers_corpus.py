@@ -45,7 +45,7 @@ def message(**fields):
 REQUESTS = {name: number for number, name in enumerate(
     ["open", "define", "ready", "leave", "gather", "cancel", "prefetch", "phase", "wait", "push", "begin", "step",
      "write", "read", "statistics", "ping", "node", "jobs", "units", "await"], 1)}
-REQUESTS |= {"drop": 30, "map": 40, "leases": 50, "evict": 51, "drain": 52, "let go": 53, "finish": 60, "write begin": 61, "write end": 62, "read many": 63, "copy many": 76, "watch": 110, "verify": 180, "scrub": 181, "trace": 190,
+REQUESTS |= {"drop": 30, "map": 40, "leases": 50, "evict": 51, "drain": 52, "let go": 53, "finish": 60, "write begin": 61, "write end": 62, "read many": 63, "groups": 64, "groups of": 65, "copy many": 76, "watch": 110, "verify": 180, "scrub": 181, "trace": 190,
              "follow": 191}
 REQUESTS.update({"look": 70, "list": 71, "refresh": 72, "copy": 73, "close": 74, "tensors": 75, "memory": 77})
 NONE = 4  # the optimizer
@@ -111,6 +111,9 @@ def ready(who, job=1):
 RATES = message(_1=0.1, _2=1.0, _3=1.0)
 
 
+PAIR = {"_16": [message(_1=1.0, _2=0.9, _3=0.999, _4=1e-8), message(_1=0.5, _2=0.5, _3=0.9, _4=1e-8, _5=0.1)]}
+
+
 def step(who, epoch=1, job=1):
     return ask(who, "step", _1=job, _2=epoch, _3=RATES)
 
@@ -133,6 +136,11 @@ def lacking(who, unit, bits, buffer=0):
 def pushed_in_room(who, buffer=0):
     return (ask(who, "push", _1=1, _2=1, _3=0, _4=buffer, _7=buffer * 512)
             + ask(who, "push", _1=1, _2=1, _3=1, _4=buffer + 1, _7=50176 + buffer * 512))
+
+
+def grouped(who, unit, numbers, epoch=1):
+    """The unit's tensors move to other groups, and it is asked where they are."""
+    return ask(who, "groups", _1=1, _2=epoch, _3=unit, _4=numbers) + ask(who, "groups of", _1=1, _2=unit) + settle()
 
 
 def own(who, first, epoch=1, finish=True):
@@ -158,6 +166,12 @@ SEEDS = {
     "absent-of-ranks": begun(0, 2) + begun(1, 2) + settle() + lacking(0, 0, b"\x01") + lacking(0, 0, b"\x03", 1)
                        + ask(0, "wait", _1=1, _2=1, _4=2) + settle() + lacking(1, 0, b"\x02") + step(0) + step(1) + settle() + die(1),
     "absent-owner": begun(0, 1, _6=NONE) + settle() + lacking(0, 0, b"\x01") + step(0) + settle() + own(0, 0) + settle(),
+    "grouped": begun(0, 1, **PAIR) + settle() + grouped(0, 0, b"\x01\x01") + train(0) + settle() + grouped(0, 1, b"\x01\x00")
+               + grouped(0, 0, b"\x00\x02") + grouped(0, 9, b"\x00") + grouped(0, 0, b"\x00") + ask(0, "begin", _1=1, _2=1, _3=RATES, _4=1)
+               + grouped(0, 0, b"\x00\x00") + train(0) + grouped(0, 0, b"\x00\x01") + settle(),
+    "grouped-of-ranks": begun(0, 2, **PAIR) + begun(1, 2, **PAIR) + settle() + grouped(0, 0, b"\x01\x00") + train(0) + train(1)
+                        + settle() + grouped(1, 0, b"\x01\x00") + step(1) + settle() + grouped(0, 0, b"\x00\x01") + die(1) + settle()
+                        + ready(0),
     "one": begun(0, 1) + settle() + train(0) + settle() + train(0) + settle() + ask(0, "leave", _1=1),
     "host": begun(0, 1, 3, _9=1, _10=1) + settle() + train(0) + settle(),
     "stage0": begun(0, 2, 0) + begun(1, 2, 0) + settle() + train(0) + train(1) + settle(),

@@ -70,11 +70,14 @@ static void look(struct tierd_job *job, uint32_t unit)
 	struct tierd_statistics statistics = TIERD_STATISTICS_INIT;
 	struct tierd_job_state state;
 	float values[ELEMENTS];
+	uint32_t groups[2];
 
 	tierd_job_state(job, &state);
 	tierd_statistics(job, &statistics);
 	tierd_tensor_read(job, unit, 0, "parameter", 0, ELEMENTS, values);
 	tierd_tensor_write(job, unit, 0, 0, ELEMENTS, values, false);
+	if (tierd_groups_get(job, unit, groups, 2) == 0)
+		tierd_groups_set(job, unit, groups, 2);
 }
 
 static void play(struct tierd_node *node)

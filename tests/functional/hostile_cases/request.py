@@ -2,7 +2,7 @@
 from hostile_cases.case import EPOCH, JOB, READER
 from messages import FORK, RESERVE, RETAIN, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS
 from messages import (
-    AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
+    AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, GROUPS_GET, GROUPS_SET, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
     PUSH, READ, READER_CLOSE, READER_OPEN, RELEASE, READER_READ, READER_REFRESH, READER_UNITS, READY, STATISTICS, STEP, TENSORS, UNITS, WAIT, WATCH,
     READ_MANY, READER_MEMORY, READER_READ_MANY, SCRUB, TRACE, TRACE_READ, VERIFY, WRITE, WRITE_BEGIN, WRITE_END, data, number, rates, varint,
 )
@@ -16,7 +16,7 @@ KINDS = {
     AWAIT: "an await", DROP: "a job to drop", MAP: "a question for a page", LEASES: "a question for leases",
     EVICT: "units to evict", RELEASE: "a job to release", DRAIN: "a drain", FINISH: "a step to finish", HURRY: "a step to hurry",
     READ_MANY: "many values to read", READER_READ_MANY: "many values for a reader",
-    WRITE_BEGIN: "a writing", WRITE_END: "the end of a writing",
+    WRITE_BEGIN: "a writing", WRITE_END: "the end of a writing", GROUPS_SET: "groups", GROUPS_GET: "a question for groups",
     READER_OPEN: "a reader to open", READER_UNITS: "a reader's question for units", READER_REFRESH: "a refresh",
     READER_READ: "values for a reader", READER_CLOSE: "a reader to close", READER_MEMORY: "a reader's memory", WATCH: "a watch",
     VERIFY: "a part to verify", SCRUB: "a question for the scrub", TRACE: "a trace", TRACE_READ: "a trace to read",
@@ -50,6 +50,8 @@ def of_job(job=JOB, epoch=EPOCH, unit=0):
         FINISH: now,
         WRITE_BEGIN: now,
         WRITE_END: now,
+        GROUPS_SET: now + number(3, unit) + data(4, varint(0)),
+        GROUPS_GET: name + number(2, unit),
         WRITE: name + number(2, unit) + number(5, 10),
         READ: name + number(2, unit) + data(4, "parameter") + number(6, 10),
         READ_MANY: name + data(3, piece_to_read(unit)) * 2,

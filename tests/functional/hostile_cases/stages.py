@@ -3,7 +3,7 @@ from hostile_cases.case import BUFFERS, DEFINED, ELEMENTS, EPOCH, FINE, GONE, GR
 from hostile_cases.request import KINDS, of_job, of_reader, piece_to_read
 from messages import FORK, RESERVE, RETAIN, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS
 from messages import (
-    AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
+    AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, GROUPS_GET, GROUPS_SET, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
     PUSH, READ, READ_MANY, READER_OPEN, READY as READY_FIELD, RELEASE, SCRUB, STATISTICS, STEP, TENSORS, UNITS as UNITS_FIELD, VERIFY, WAIT, WRITE, WRITE_BEGIN,
     WRITE_END, codes, data, define, number, open_job, rates, varint,
 )
@@ -43,21 +43,21 @@ def without_job():
 
 
 def too_early():
-    for field in (GATHER, PHASE, WAIT, PUSH, BEGIN, STEP, FINISH, WRITE_BEGIN, WRITE_END, READ, READ_MANY):
+    for field in (GATHER, PHASE, WAIT, PUSH, BEGIN, STEP, FINISH, WRITE_BEGIN, WRITE_END, READ, READ_MANY, GROUPS_SET):
         yield Case(f"{KINDS[field]} before units are defined", OPENED, (field, of_job()[field]), NOT_READY)
         yield Case(f"{KINDS[field]} before the job is ready", DEFINED, (field, of_job()[field]), NOT_READY)
 
 
 def other_epochs():
     for epoch in (0, EPOCH + 1, BEYOND):
-        for field in (GATHER, WAIT, PUSH, BEGIN, STEP, FINISH, WRITE_BEGIN, WRITE_END):
+        for field in (GATHER, WAIT, PUSH, BEGIN, STEP, FINISH, WRITE_BEGIN, WRITE_END, GROUPS_SET):
             body = of_job(epoch=epoch)[field]
             yield Case(f"{KINDS[field]} of epoch {epoch}", READY, (field, body), Answered("ESTALE", "call tierd_job_ready"))
 
 
 def other_units():
     for unit in (UNITS, 1 << 16, 1 << 31, BEYOND):
-        for field in (GATHER, PUSH, READ, READ_MANY):
+        for field in (GATHER, PUSH, READ, READ_MANY, GROUPS_SET, GROUPS_GET):
             body = of_job(unit=unit)[field]
             yield Case(f"{KINDS[field]} of unit {unit}", READY, (field, body), Answered("EINVAL", f"no unit {unit}"))
         body = number(1, JOB) + number(2, unit) + number(5, 1)
@@ -73,6 +73,10 @@ def other_units():
         body = number(1, JOB) + number(2, EPOCH) + data(6, bits)
         text = "has 1 tensor: as many bits say"
         yield Case(f"a push with {len(bits)} bytes of absent tensors that end in {bits[-1]}", READY, (PUSH, body), Answered("EINVAL", text))
+    for groups, words in ((b"", "0 groups are given"), (b"\x00\x00", "2 groups are given"), (b"\x00" * 100000, "100000 groups are given"),
+                          (b"\x01", "is in parameter group 1; the job has 1"), (varint(1 << 16), "is in parameter group 65536; the job has 1")):
+        body = number(1, JOB) + number(2, EPOCH) + data(4, groups)
+        yield Case(f"{len(groups)} bytes of groups, of which {words}", READY, (GROUPS_SET, body), Answered("EINVAL", words))
     for index in (1, BEYOND):
         body = number(1, JOB) + number(3, index) + data(4, "m") + number(6, 1)
         yield Case(f"values to read of tensor {index}", READY, (READ, body), Answered("EINVAL", f"no tensor {index}"))
@@ -105,6 +109,15 @@ def writing(*then):
             assert number_of_code == CODES[code] and words in text, (field, number_of_code, text)
 
     return act
+
+
+def moved_late(client):
+    """Tensors that move to other groups before the step is announced, and after that."""
+    groups = here() + data(4, b"\x00")
+    assert client.call(GROUPS_SET, groups)[0] == 0
+    assert client.call(BEGIN, here(_4=1) + data(3, rates()))[0] == 0
+    code, text, _ = client.call(GROUPS_SET, groups)
+    assert code == CODES["EBUSY"] and "before tierd_step_begin" in text, (code, text)
 
 
 def in_room(client):
@@ -191,6 +204,9 @@ CASES = [
     Case("a writing that is ended twice", READY, writing((WRITE_END, here(), "OK", ""), (WRITE_END, here(), "EBUSY", "writes no values")), GONE),
     Case("a writing that is cancelled with values", READY,
          writing((WRITE, number(1, JOB) + number(5, 10), "OK", ""), (WRITE_END, here(_3=1), "OK", "")), GONE),
+    Case("a question for groups before units are defined", OPENED, (GROUPS_GET, number(1, JOB)), Answered("EINVAL", "no unit 0")),
+    Case("groups of a step that is announced", READY, moved_late, GONE),
+    Case("groups while values are written", READY, writing((GROUPS_SET, here() + data(4, b"\x00"), "EBUSY", "a step on its way")), GONE),
     Case("a push that lacks all tensors", READY, (PUSH, here() + data(6, b"\x01")), FINE),
     Case("a step that knows of pushes that were refused", READY, (STEP, here(_4=5) + data(3, rates())), one_of("EINVAL", "OK")),
     Case("a second rank 0", READY, (OPEN, data(1, "hostile") + number(3, 1) + number(4, 3)), Answered("EBUSY", "held by process")),
