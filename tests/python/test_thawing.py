@@ -1,4 +1,5 @@
-"""Parameters that are frozen and thawed between steps, from the job's beginning or later, have the bits of plain PyTorch."""
+"""Parameters that are frozen, thawed or moved to other groups between steps, from the job's beginning or later, have the bits
+of plain PyTorch."""
 
 from __future__ import annotations
 
@@ -149,6 +150,81 @@ def test_a_group_is_added_with_what_is_thawed(job: str, closing: list[nn.Module]
     check_bits(first, change, job, closing, may_thaw=True)
 
 
+def two_groups(model: nn.Module) -> Optimizer:
+    first = [*model.get_submodule("0").parameters(), *model.get_submodule("1").parameters()]
+    others = [item for item in model.parameters() if all(item is not own for own in first)]
+    groups: list[dict[str, Any]] = [
+        {"params": first},
+        {"params": others, "lr": 2**-7, "weight_decay": 0.0, "momentum": 0.25},
+    ]
+    return momentum(groups)
+
+
+def take(optimizer: Optimizer, parameter: torch.Tensor, group: int | None) -> None:
+    """Puts the parameter into the group, or into none."""
+    for other in optimizer.param_groups:
+        other["params"][:] = [own for own in other["params"] if own is not parameter]
+    if group is not None:
+        optimizer.param_groups[group]["params"].append(parameter)
+
+
+def move(model: nn.Module, optimizer: Optimizer, step: int) -> None:
+    """A whole unit, a part of one, and back."""
+    if step == 2:
+        for parameter in model.get_submodule("0").parameters():
+            take(optimizer, parameter, 1)
+    if step in (4, 6):
+        take(optimizer, layer(model, "1.2").weight, 1 if step == 4 else 0)
+        take(optimizer, layer(model, "2.0").weight, 0 if step == 4 else 1)
+
+
+@pytest.mark.parametrize("early_updates", [False, True])
+def test_a_parameter_that_moves_to_another_group_has_its_rates(
+    early_updates: bool, job: str, closing: list[nn.Module]
+) -> None:
+    check_bits(two_groups, move, job, closing, early_updates=early_updates)
+
+
+def test_an_optimizer_of_the_trainers_own_has_what_is_moved(job: str, closing: list[nn.Module]) -> None:
+    def rmsprop(model: nn.Module) -> Optimizer:
+        groups = two_groups(model).param_groups
+        return torch.optim.RMSprop([{"params": group["params"], "lr": group["lr"]} for group in groups])
+
+    check_bits(rmsprop, move, job, closing)
+
+
+def test_what_is_thawed_moves_to_a_group_that_was_there(job: str, closing: list[nn.Module]) -> None:
+    def first(model: nn.Module) -> Optimizer:
+        return momentum([item for item in model.parameters() if item.requires_grad])
+
+    def change(model: nn.Module, optimizer: Optimizer, step: int) -> None:
+        weight = layer(model, "3.0").weight
+        weight.requires_grad_(step >= 2)
+        if step == 2:
+            optimizer.add_param_group({"params": [weight], "lr": 2**-6})
+        if step == 4:
+            take(optimizer, weight, 0)
+            take(optimizer, layer(model, "2.0").weight, 1)
+
+    check_bits(first, change, job, closing, may_thaw=["3.0.weight"])
+
+
+def test_a_parameter_that_is_in_no_group_any_more_stops_the_step(job: str, closing: list[nn.Module]) -> None:
+    model = make()
+    optimizer = two_groups(model)
+    initialize(model, optimizer, job)
+    closing.append(model)
+    weight = layer(model, "0.0").weight
+    take(optimizer, weight, None)
+    with pytest.raises(Error, match=r"a parameter \[8, 8\] was taken out of its group"):
+        steps(model, optimizer, lambda step: None, range(1))
+    take(optimizer, weight, 1)
+    optimizer.step()
+    optimizer.zero_grad()
+    take(optimizer, weight.requires_grad_(False), None)
+    steps(model, optimizer, lambda step: None, range(1))
+
+
 class Scalars(nn.Module):
     """As many parameters as a job has groups."""
 
@@ -285,15 +361,74 @@ def test_a_script_that_goes_on_has_what_was_thawed_and_the_groups_that_were_adde
     end(model, job)
 
 
-def rolled_back(job: str, to: int | None) -> dict[str, torch.Tensor]:
-    """What comes of two passes, of which the second trains a block more; in it the job goes back to a step of the first."""
+def moving(job: str, passes: int, fails_after: int | None = None) -> nn.Module:
+    """A script that moves parameters in the middle of each pass, by what it finds; it may end in the last one."""
     model = make()
-    optimizer: Optimizer = momentum(model.parameters())
+    optimizer = two_groups(model)
+    initialize(model, optimizer, job)
+    data = [torch.full((4, 8), float(i)) for i in range(4)]
+    for number in range(passes):
+        for i, batch in enumerate(tierd.torch.resumable(data)):
+            if number == passes - 1 and i == fails_after:
+                return model
+            if i == 1:
+                take(optimizer, optimizer.param_groups[0]["params"][0], 1)
+            model(batch).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert [len(group["params"]) for group in optimizer.param_groups] == [8 - passes, 10 + passes]
+    return model
+
+
+def test_a_script_that_goes_on_has_the_groups_of_the_jobs_step(job: str) -> None:
+    model = moving(job, 3)
+    expected = {name: value.clone() for name, value in model.state_dict().items()}
+    end(model, job)
+    tierd.torch.close(moving(job, 2, 3))
+    model = moving(job, 3)
+    assert_same_bits(model.state_dict(), expected)
+    end(model, job)
+
+
+def moved_again(job: str, goes_back: bool) -> dict[str, torch.Tensor]:
+    """What comes of a pass in whose second step a parameter moves; after it the job goes back to the first."""
+    model = make()
+    optimizer = two_groups(model)
+    initialize(model, optimizer, job, snapshots=1)
+    batches = [torch.full((4, 8), float(i)) for i in range(4)]
+    for done, batch in enumerate(tierd.torch.resumable(batches), 1):
+        if batch[0, 0] == 1:
+            take(optimizer, layer(model, "0.0").weight, 1)
+        model(batch).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        tierd.torch.job_of(model).finish()
+        if done == 1:
+            subprocess.run([TIERCTL, "snapshot", job, "there"], check=True, capture_output=True)
+        if done == 2 and goes_back:
+            subprocess.run([TIERCTL, "rollback", "--yes", "--force", job, "there"], check=True, capture_output=True)
+    values = {name: value.clone() for name, value in model.state_dict().items()}
+    end(model, job)
+    return values
+
+
+def test_what_moves_again_after_the_job_went_back_is_told_again(job: str) -> None:
+    expected = moved_again(job, False)
+    assert_same_bits(moved_again(job, True), expected)
+
+
+def rolled_back(job: str, to: int | None) -> dict[str, torch.Tensor]:
+    """What comes of two passes, of which the second trains a block more, and has one in another group; in it the job goes
+    back to a step of the first."""
+    model = make()
+    optimizer: Optimizer = two_groups(model)
     initialize(model, optimizer, job, snapshots=1)
     data = [torch.full((4, 8), float(i)) for i in range(3)]
     done = 0
     for number in range(2):
         model.get_submodule("0").requires_grad_(number == 1)
+        for parameter in model.get_submodule("1").parameters() if number == 1 else ():
+            take(optimizer, parameter, 1)
         for batch in tierd.torch.resumable(data):
             model(batch).square().sum().backward()
             optimizer.step()

@@ -55,6 +55,8 @@ PyObject *job_prefetch(PyObject *self, PyObject *const *arguments, Py_ssize_t co
 PyObject *job_step(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 PyObject *job_step_begin(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 PyObject *job_step_finish(PyObject *self, PyObject *unused);
+PyObject *job_groups_set(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
+PyObject *job_groups_get(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 
 PyObject *job_write(PyObject *self, PyObject *arguments, PyObject *keywords);
 PyObject *job_write_state(PyObject *self, PyObject *arguments, PyObject *keywords);

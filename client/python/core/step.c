@@ -80,6 +80,86 @@ PyObject *job_step_finish(PyObject *self, PyObject *unused)
 	return call(self, tierd_step_finish);
 }
 
+/* ---- Groups of a unit's tensors ---- */
+
+/* For PyMem_Free(). NULL with an exception set. */
+static uint32_t *take_numbers(PyObject *const *numbers, Py_ssize_t count)
+{
+	uint32_t *groups = PyMem_Calloc(count + 1, sizeof(*groups));
+
+	if (!groups)
+		return (uint32_t *)PyErr_NoMemory();
+	for (Py_ssize_t i = 0; i < count; i++) {
+		unsigned long group = PyLong_AsUnsignedLong(numbers[i]);
+
+		/* What is too large is for the daemon to refuse. */
+		groups[i] = group < UINT32_MAX ? group : UINT32_MAX;
+		if (!PyErr_Occurred())
+			continue;
+		PyMem_Free(groups);
+		return NULL;
+	}
+	return groups;
+}
+
+PyObject *job_groups_set(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+	struct tierd_job *job = job_of(self);
+	uint32_t index, *groups;
+	int r;
+
+	if (!job || !job_takes("groups_set", count, 1, PY_SSIZE_T_MAX) ||
+	    !job_unit((struct job *)self, arguments[0], &index))
+		return NULL;
+	groups = take_numbers(arguments + 1, count - 1);
+	if (!groups)
+		return NULL;
+	JOB_BLOCKING(self, r = tierd_groups_set(job, index, groups, count - 1));
+	PyMem_Free(groups);
+	return core_none(self, r);
+}
+
+static PyObject *tuple_of(const uint32_t *numbers, uint32_t count)
+{
+	PyObject *tuple = PyTuple_New(count);
+
+	for (uint32_t i = 0; tuple && i < count; i++) {
+		PyObject *number = PyLong_FromUnsignedLong(numbers[i]);
+
+		if (number)
+			PyTuple_SetItem(tuple, i, number);
+		else
+			Py_CLEAR(tuple);
+	}
+	return tuple;
+}
+
+PyObject *job_groups_get(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+	struct tierd_job *job = job_of(self);
+	uint32_t index, tensors, *groups;
+	const struct unit *unit;
+	PyObject *tuple = NULL;
+	int r;
+
+	if (!job || !job_takes("groups_get", count, 1, 1))
+		return NULL;
+	unit = job_unit((struct job *)self, arguments[0], &index);
+	if (!unit)
+		return NULL;
+	tensors = unit->shape->count;
+	groups = PyMem_Calloc(tensors + 1, sizeof(*groups));
+	if (!groups)
+		return PyErr_NoMemory();
+	JOB_BLOCKING(self, r = tierd_groups_get(job, index, groups, tensors));
+	if (r < 0)
+		core_raise(core_state_of(self), r);
+	else
+		tuple = tuple_of(groups, tensors);
+	PyMem_Free(groups);
+	return tuple;
+}
+
 /* ---- Writing between two steps ---- */
 
 PyObject *job_write_begin(PyObject *self, PyObject *unused)

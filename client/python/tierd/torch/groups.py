@@ -1,7 +1,8 @@
 """The groups of a job: which of them each parameter is in, and which group of an optimizer gives its rates.
 
-A job keeps the groups with which it was opened, and a parameter stays in its own. So a parameter that may be thawed, and
-is in no group of an optimizer yet, has one for itself, and takes the rates of the group that it is added to.
+A job keeps the groups with which it was opened. So a parameter that may be thawed, and is in no group of an optimizer yet,
+has one for itself, and takes the rates of the group that it is added to. A parameter that is in another group of an optimizer
+than before goes to that one of the job.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Groups:
             for number, (i, k) in enumerate(source for source in self._sources if source)
             for parameter in optimizers[i].param_groups[k]["params"]
         }
+        self._grouped = [item for each in optimizers for group in each.param_groups for item in group["params"]]
         for parameter in late:
             self._of[id(parameter)] = len(self._sources)
             self._sources.append(None)
@@ -87,6 +89,42 @@ class Groups:
                 )
         return self._by_number(groups, None)
 
+    def numbers_in_step(self, groups: Sequence[Sequence[Group]]) -> dict[int, int]:
+        """The job's group of each parameter that is in one, by identity, of the groups that each optimizer has in a step.
+        tierd.Error: a parameter that requires gradients is in none any more."""
+        if self._is_local:
+            return {}
+        first: dict[tuple[int, int], int] = {}
+        for number, source in enumerate(self._sources):
+            if source is not None:
+                first.setdefault(source, number)
+        numbers: dict[int, int] = {}
+        for i, those in enumerate(groups):
+            for k, group in enumerate(those):
+                for parameter in group["params"]:
+                    own = self._of.get(id(parameter))
+                    is_there = own is not None and self._sources[own] == (i, k)
+                    numbers[id(parameter)] = own if own is not None and is_there else first[i, k]
+        for parameter in self._grouped:
+            if id(parameter) not in numbers and parameter.requires_grad:
+                raise Error(
+                    errno.EINVAL,
+                    f"a parameter {list(parameter.shape)} was taken out of its group of the optimizer, and is in no other one, "
+                    "but the job trains it: put it into another group, or have it not require gradients before backward() "
+                    "(requires_grad_(False))",
+                )
+        return numbers
+
+    def place(self, numbers: dict[int, int]) -> None:
+        """Has each parameter in the optimizer's group that gives the rates for this one of the job. By identity."""
+        for i, optimizer in enumerate(self._optimizers):
+            for k, group in enumerate(optimizer.param_groups):
+                for parameter in [*group["params"]]:
+                    source = self._sources[numbers[id(parameter)]] if id(parameter) in numbers else None
+                    if source is not None and source != (i, k):
+                        group["params"][:] = [own for own in group["params"] if own is not parameter]
+                        self._optimizers[source[0]].param_groups[source[1]]["params"].append(parameter)
+
     def _by_number(self, groups: Sequence[Sequence[Group]], otherwise: Any) -> list[Any]:
         return [otherwise if source is None else groups[source[0]][source[1]] for source in self._sources]
 
@@ -104,4 +142,5 @@ class Groups:
         (owner,) = (i for i, other in enumerate(self._optimizers) if other is optimizer)
         for parameter in parameters:
             self._sources[self._of[id(parameter)]] = owner, self._counts[owner]
+            self._grouped.append(parameter)
         self._counts[owner] += 1

@@ -78,6 +78,7 @@ class TorchJob:
         self._scales_losses = opening.scales_losses
         self._loss_scale: float | None = None  # of the coming step; None: the daemon knows it
         self._last: tuple[Step, _core.Ticket] | None = None
+        self._numbers: dict[int, int] | None = None  # of the job's groups, by parameters' identity; None: not known
         self.membership.is_early = opening.is_early
         self._await_announcement()
         self._gradient_scale = 1.0 / opening.options["world_size"]
@@ -229,7 +230,7 @@ class TorchJob:
             return
         self.position.keep()
         self._keep_first()
-        told = self._rates(step), self.rule.groups(self.groups.in_step(groups))
+        told = self._rates(step), self.rule.groups(self.groups.in_step(groups)), self.groups.numbers_in_step(groups)
         if self._announced not in (None, told):
             raise Error(
                 errno.EINVAL,
@@ -237,8 +238,10 @@ class TorchJob:
                 "early_updates=True promises: change them before backward(), and give the scaler to resumable(); or leave "
                 "early_updates out",
             )
+        rates, groups_then, numbers = told
+        self.membership.attempt(lambda: self._move(numbers))
         with naming_holders(self.units, self.addresses):
-            ticket = in_range("step", "", lambda: self.membership.close_step(*told, self.kept.blobs()))
+            ticket = in_range("step", "", lambda: self.membership.close_step(rates, groups_then, self.kept.blobs()))
         self._last = None if ticket is None else (step, ticket)
 
     def _rates(self, step: Step, loss_scale: float | None = None) -> dict[str, Any]:
@@ -251,14 +254,36 @@ class TorchJob:
 
     def _await_announcement(self) -> None:
         """Of a step that is to be updated early the daemon is told all before its first gradient."""
-        self._announced: tuple[dict[str, Any], list[dict[str, Any]] | None] | None = None
+        self._announced: tuple[dict[str, Any], list[dict[str, Any]] | None, dict[int, int]] | None = None
         self.membership.announce = self._announce if self.membership.is_early else None
 
     def _announce(self) -> None:
         rates = self._rates(self.coming, self.position.loss_scale())
-        groups = self.rule.groups(self.groups.in_step([optimizer.param_groups for optimizer in self.optimizers]))
+        now = [optimizer.param_groups for optimizer in self.optimizers]
+        groups, numbers = self.rule.groups(self.groups.in_step(now)), self.groups.numbers_in_step(now)
+        self._move(numbers)
         self.core.step_begin(rates, groups, 1)
-        self._announced = rates, groups
+        self._announced = rates, groups, numbers
+
+    def _move(self, numbers: dict[int, int]) -> None:
+        """Has the job's groups of the step that comes be these, by the identity of parameters."""
+        if not numbers or numbers == self._numbers:
+            return
+        self.finish()
+        for unit in (unit for unit in self.units if unit.is_trained):
+            there = self.core.groups_get(unit.index)
+            now = [numbers.get(id(item), number) for item, number in zip(unit.parameters, there, strict=True)]
+            if tuple(now) != there:
+                self.core.groups_set(unit.index, *now)
+        self._numbers = numbers
+
+    def regroup(self) -> None:
+        """Puts parameters into the optimizers' groups that they were in at the job's step."""
+        numbers: dict[int, int] = {}
+        for unit in (unit for unit in self.units if unit.is_trained and self.local is None):
+            there = self.membership.until_it_stands(functools.partial(self.core.groups_get, unit.index))
+            numbers |= {id(item): number for item, number in zip(unit.parameters, there, strict=True)}
+        self.groups.place(numbers)
 
     def _keep_first(self) -> None:
         if self.local is not None:
@@ -424,6 +449,7 @@ class TorchJob:
     def _lose(self) -> None:
         """The step that is under way, or was handed in, is lost, with what was pushed for it."""
         self._last, self.membership.awaited = None, 0
+        self._numbers = None
         self._await_announcement()
         self._hooks.forget()
 

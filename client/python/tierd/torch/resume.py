@@ -88,6 +88,7 @@ class Position:
         membership = self._job.membership
         number = last
         frozen = self._job.frozen()
+        members = [(group["params"], [*group["params"]]) for group in self._job.param_groups]
         if membership.is_void or self._is_elsewhere:
             # What was left in the middle may have been an earlier pass.
             self._restore()
@@ -107,8 +108,10 @@ class Position:
                 continue
             number += 1
             if number == last:
-                # It was an earlier pass: what the caller has frozen and thawed since then does not come again.
+                # It was an earlier pass: what the caller has frozen, thawed and moved since then does not come again.
                 self._job.freeze(frozen)
+                for parameters, then in members:
+                    parameters[:] = then
 
     def _stands_at(self, otherwise: int) -> int:
         """The pass in which the job's step lies."""
@@ -205,6 +208,7 @@ class Position:
             # With those that came after that step nothing is wrong.
             for group, options in zip(optimizer.param_groups, groups, strict=False):
                 group.update(options)
+        self._job.regroup()
         self._job.freeze(kept["frozen"])
         for item, state in zip(self._objects, kept["objects"], strict=True):
             item.load_state_dict(state)
