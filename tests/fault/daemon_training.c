@@ -111,8 +111,11 @@ static int read_some(struct actor *actor, const char *state, uint64_t version)
 static int train(struct actor *actor, const struct actor_job *job, uint64_t version)
 {
 	bool is_by_owner = job->optimizer == OPTIMIZER_NONE;
+	const Tierd__Wire__GroupsReply *groups;
 	int r = gather_all(actor, version);
 
+	if (r == 0)
+		r = actor_get_groups(actor, 1, &groups);
 	/* So that some of it is updated before the step, if there is time. */
 	if (r == 0)
 		r = actor_begin_step(actor, 0.1f, 1);

@@ -545,6 +545,23 @@ int actor_set_groups(struct actor *actor, uint32_t unit, const uint32_t *groups,
 	return actor_ask(actor, &request, NULL);
 }
 
+int actor_get_groups(struct actor *actor, uint32_t unit, const Tierd__Wire__GroupsReply **ret_groups)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__GroupsGet get = TIERD__WIRE__GROUPS_GET__INIT;
+	const Tierd__Wire__Reply *reply;
+	int r;
+
+	get.job = actor->job;
+	get.unit = unit;
+	request.body_case = TIERD__WIRE__REQUEST__BODY_GROUPS_GET;
+	request.groups_get = &get;
+	r = actor_ask(actor, &request, &reply);
+	if (r == 0)
+		*ret_groups = reply->groups;
+	return r;
+}
+
 int actor_set_blob(struct actor *actor, const char *key, uint64_t size, char fill)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;

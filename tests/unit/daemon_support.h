@@ -201,6 +201,8 @@ uint32_t actor_send_push(struct actor *actor, uint32_t unit, uint32_t buffer);
 uint32_t actor_send_silent_push(struct actor *actor, uint32_t unit, uint32_t buffer);
 /* Of a unit's tensors, from the coming step on. */
 int actor_set_groups(struct actor *actor, uint32_t unit, const uint32_t *groups, size_t count);
+/* As they are then. ret_groups: valid as an answer is. */
+int actor_get_groups(struct actor *actor, uint32_t unit, const Tierd__Wire__GroupsReply **ret_groups);
 
 uint32_t actor_send_step(struct actor *actor, float learning_rate);
 /* Announces such a step. */

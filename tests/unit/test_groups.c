@@ -75,16 +75,11 @@ static void expect_refused(struct actor *actor, int status, const char *text, ui
 static void expect_groups(struct actor *actor, uint32_t a, uint32_t b, uint32_t frozen)
 {
 	const uint32_t expected[TENSORS] = { a, b, frozen };
-	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
-	Tierd__Wire__GroupsGet get = TIERD__WIRE__GROUPS_GET__INIT;
-	const Tierd__Wire__Reply *reply;
+	const Tierd__Wire__GroupsReply *there;
 
-	get.job = actor->job;
-	request.body_case = TIERD__WIRE__REQUEST__BODY_GROUPS_GET;
-	request.groups_get = &get;
-	assert_int_equal(actor_ask(actor, &request, &reply), 0);
-	assert_int_equal(reply->groups->n_groups, TENSORS);
-	assert_memory_equal(reply->groups->groups, expected, sizeof(expected));
+	assert_int_equal(actor_get_groups(actor, 0, &there), 0);
+	assert_int_equal(there->n_groups, TENSORS);
+	assert_memory_equal(there->groups, expected, sizeof(expected));
 }
 
 static uint32_t send_push(struct actor *actor, float value)
