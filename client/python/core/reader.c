@@ -185,12 +185,18 @@ static PyObject *reader_memory(PyObject *self, PyObject *size)
 	struct tierd_reader *reader = reader_of(self);
 	size_t bytes = reader ? PyLong_AsSize_t(size) : 0;
 	void *address = NULL;
+	PyObject *object;
 	int r;
 
 	if (!reader || PyErr_Occurred())
 		return NULL;
-	READER_BLOCKING(self, r = tierd_reader_memory(reader, bytes, &address));
-	return r < 0 ? core_raise(core_state_of(self), r) : lent_object(core_state_of(self), address, bytes);
+	READER_WAITING(self, r = tierd_reader_memory(reader, bytes, &address));
+	if (r < 0)
+		return core_raise(core_state_of(self), r);
+	object = lent_object(core_state_of(self), address, bytes);
+	if (PyErr_Occurred())
+		Py_CLEAR(object);
+	return object;
 }
 
 static PyObject *reader_renew(PyObject *self, PyObject *memory)
@@ -202,7 +208,7 @@ static PyObject *reader_renew(PyObject *self, PyObject *memory)
 
 	if (!address)
 		return NULL;
-	READER_BLOCKING(self, r = tierd_reader_memory(reader, size, &address));
+	READER_WAITING(self, r = tierd_reader_memory(reader, size, &address));
 	return core_none(self, r);
 }
 

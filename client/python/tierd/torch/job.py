@@ -242,7 +242,9 @@ class TorchJob:
         self.membership.attempt(lambda: self._move(numbers))
         with naming_holders(self.units, self.addresses):
             ticket = in_range("step", "", lambda: self.membership.close_step(rates, groups_then, self.kept.blobs()))
-        self._last = None if ticket is None else (step, ticket)
+        if ticket is not None:
+            self._last = step, ticket
+            self.membership.awaited = 1 + max(unit.version for unit in self.units if unit.pushes)
 
     def _rates(self, step: Step, loss_scale: float | None = None) -> dict[str, Any]:
         rates = step.rates(self._gradient_scale, loss_scale)

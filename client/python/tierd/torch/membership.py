@@ -154,10 +154,7 @@ class Membership:
         def close() -> Ticket:
             for key, blob in blobs.items():
                 self.keep(key, blob)
-            coming = self.core.state()["step"] + 1
-            ticket = self.core.step(rates, groups)
-            self.awaited = coming
-            return ticket
+            return self.core.step(rates, groups)
 
         return self.attempt(close)
 
