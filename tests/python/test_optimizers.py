@@ -283,6 +283,10 @@ def test_what_nobody_can_do_is_refused(job: str) -> None:
         tierd.torch.initialize(model, torch.optim.LBFGS(model.parameters()), job=job)
     with pytest.raises(tierd.Error, match="no parameter of RMSprop is one of this model's"):
         tierd.torch.initialize(model, torch.optim.RMSprop(small().parameters()), job=job)
+    wrapped = torch.optim.RMSprop(model.parameters())
+    wrapped.inner = torch.optim.SGD(model.parameters(), lr=0.1)  # type: ignore[attr-defined]
+    with pytest.raises(tierd.Error, match=r"RMSprop steps through another optimizer \(inner, SGD\)"):
+        tierd.torch.initialize(model, wrapped, job=job)
 
 
 # ---- Optimizers that tierd has

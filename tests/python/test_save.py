@@ -145,13 +145,18 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_shows_how_far_it_is(put: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_how_far_each_long_call_is(put: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tqdm")
-    put(Plain())
-    for screen in (io.StringIO(), Terminal()):
+    terminal, file = Terminal(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    model = put(Plain())
+    for screen in (terminal, file):
         monkeypatch.setattr(sys, "stderr", screen)
-        tierd.torch.save(tmp_path / "model")
-        assert ("100%" in screen.getvalue()) == screen.isatty()
+        tierd.torch.save(tmp_path / "model", model=model)
+        tierd.torch.from_pretrained(Plain(), tmp_path / "model")
+    assert file.getvalue() == ""
+    for what in ("writing values", "saving", "loading"):
+        assert f"tierd: {what}: " in terminal.getvalue()
 
 
 def test_a_state_dict_is_saved_by_torch_with_tied_weights_once(put: Any, tmp_path: Path) -> None:

@@ -485,6 +485,8 @@ def test_checkpoints_are_loaded_by_transformers_and_say_of_which_step_they_are(
         compare.assert_same_bits(loaded.state_dict(), trainer.model.state_dict())
     with pytest.raises(tierd.Error, match=f"checkpoint-6 is of step 6 of job {job}, and job {job} stands at step 8"):
         trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-6"))
+    with pytest.raises(tierd.Error, match="nowhere has no tierd.json"):
+        trainer.train(resume_from_checkpoint=str(tmp_path / "nowhere"))
     other = make(tmp_path, "other")
     with pytest.raises(tierd.Error, match=f"checkpoint-8 is of step 8 of job {job}, and job other stands at step 0"):
         other.train(resume_from_checkpoint=True)

@@ -66,6 +66,13 @@ def _kind_of(optimizer: Optimizer) -> int:
     if kind in (torch.optim.LBFGS, torch.optim.SparseAdam):
         wants = "calls its closure several times" if kind is torch.optim.LBFGS else "wants sparse gradients"
         raise Error(errno.ENOTSUP, f"{kind.__name__} {wants}, which tierd does not do: take another optimizer")
+    for name, inner in vars(optimizer).items():
+        if isinstance(inner, Optimizer):
+            raise Error(
+                errno.ENOTSUP,
+                f"{kind.__name__} steps through another optimizer ({name}, {type(inner).__name__}), whose state would be "
+                "kept nowhere: give initialize() that one, or a class that does all by itself",
+            )
     if any(group.get("differentiable") for group in groups):
         raise Error(errno.ENOTSUP, f"{kind.__name__} with differentiable=True: no graph goes through a step of tierd")
     if any(group.get(option) for group in groups for option in _OTHERS):

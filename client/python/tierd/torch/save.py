@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from tierd._core import Error
+from tierd.torch.progress import bar
 from tierd.torch.storage import Unit, place_of
 from tierd.torch.tensor_files import TensorFile, new_folder, split
 
@@ -62,7 +63,7 @@ def write_model(job: TorchJob, path: Path, max_file_bytes: int) -> None:
         )
     files = [shapes] if is_file else split(shapes, max_file_bytes)
     names = [path.name] if is_file else _file_names(len(files))
-    with new_folder(path.parent if is_file else path, total) as folder, _progress(total) as advance:
+    with new_folder(path.parent if is_file else path, total) as folder, bar("saving", total) as advance:
         while True:
             losses = job.membership.losses
             writers = [
@@ -194,18 +195,3 @@ def _move(folder: Path, target: Path, names: list[str]) -> None:
         is_of_model = _SHARD.fullmatch(file.name) or file.name in ("model.safetensors", _INDEX)
         if is_of_model and file.name not in names and not (file.name == _INDEX and len(names) > 1):
             file.unlink()
-
-
-# ---- Progress
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], object]]:
-    """A bar, where somebody looks."""
-    try:
-        from tqdm import tqdm  # type: ignore[import-untyped]
-    except ImportError:
-        yield lambda count: None
-        return
-    with tqdm(total=total, unit="B", unit_scale=True, desc="saving", disable=not sys.stderr.isatty()) as bar:
-        yield bar.update

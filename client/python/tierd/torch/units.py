@@ -158,7 +158,7 @@ def _class_names(model: nn.Module, chooser: Any) -> set[str]:
             raise Error(
                 errno.EINVAL,
                 f"units has {name!r}, and no module in the model with parameters is of such a class{closest(name, there)} "
-                f"(there are {', '.join(there)})",
+                f"(there {'are ' + ', '.join(there) if there else 'is none'})",
             )
     return names
 

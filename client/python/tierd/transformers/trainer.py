@@ -164,7 +164,12 @@ class Trainer(transformers.Trainer):
         if not isinstance(folder, str):
             return
         marker = Path(folder, MARKER)
-        kept = json.loads(marker.read_text()) if marker.exists() else {"job": None, "step": None}
+        if not marker.exists():
+            raise Error(
+                errno.ENOENT,
+                f"{folder} has no {MARKER}, as checkpoints of a job have: begin anew with the model of from_pretrained()",
+            )
+        kept = json.loads(marker.read_text())
         # To write the best values takes the number of a step.
         trained = step - 1 if self._progress.has_ended else step
         if step > 0 and (checkpoint is True or (kept["job"] == self.job_name and kept["step"] == trained)):
