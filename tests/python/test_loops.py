@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -315,6 +316,25 @@ def test_training_goes_on_after_an_error_in_the_middle(
         hook = where(model, error)
         with pytest.raises(type(error)):
             model(1).backward()
+        hook.remove()
+        optimizer.zero_grad()
+        step(model, optimizer, 1)
+
+
+def test_training_goes_on_after_a_thread_that_has_died_in_backward(
+    both: list[tuple[Model, torch.optim.Optimizer]],
+) -> None:
+    for model, optimizer in both:
+        step(model, optimizer)
+        hook = in_backward(model, ValueError())
+
+        def die(model: Model = model) -> None:
+            with pytest.raises(ValueError):
+                model(1).backward()
+
+        thread = threading.Thread(target=die)
+        thread.start()
+        thread.join()
         hook.remove()
         optimizer.zero_grad()
         step(model, optimizer, 1)

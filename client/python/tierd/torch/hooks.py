@@ -53,6 +53,7 @@ class Hooks:
         self._pack = pack_with(addresses)
         self._pack.tierd_hooks = self  # type: ignore[attr-defined]
         self._thread = _Thread()
+        self._passes: dict[threading.Thread, Backward] = {}  # the backward pass that a thread is in
         self._gradients: dict[Unit, Gradients] = {}
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
         self._is_training: bool | None = None
@@ -198,7 +199,7 @@ class Hooks:
         """The outermost pass that this thread is in: one inside of it, as checkpoints make them, is a part of it."""
         backward = self._thread.backward
         if backward is None:
-            backward = self._thread.backward = Backward()
+            backward = self._thread.backward = self._passes[threading.current_thread()] = Backward()
             compat.at_end_of_backward(self._backward_ends)
         return backward
 
@@ -257,12 +258,17 @@ class Hooks:
         # Also a buffer that a call had given when Ctrl-C was heard.
         self._membership.core.discard_all()
         self._hide_all()
+        for thread in [thread for thread in self._passes if not thread.is_alive()]:
+            self._end_pass(thread)
 
     def _hide_all(self) -> None:
-        backward, self._thread.backward = self._thread.backward, None
-        if backward is not None:
-            for unit in backward.shown:
-                unit.drop()
+        self._thread.backward = None
+        self._end_pass(threading.current_thread())
+
+    def _end_pass(self, thread: threading.Thread) -> None:
+        backward = self._passes.pop(thread, None)
+        for unit in backward.shown if backward is not None else ():
+            unit.drop()
 
     # ---- The step
 
@@ -289,7 +295,7 @@ class Hooks:
                 "parameters, so call it when backward() has ended",
             )
         self._leave_interrupted()
-        if self._thread.backward is not None:
+        if self._thread.backward is not None or not all(thread.is_alive() for thread in self._passes):
             self._abandon()
         return any(unit.pushes for unit in self._gradients)
 
