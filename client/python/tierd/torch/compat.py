@@ -54,6 +54,12 @@ without_torch_function = torch._C.DisableTorchFunctionSubclass
 is_wrapper: Callable[[object], bool] = torch.utils._python_dispatch.is_traceable_wrapper_subclass
 
 
+def is_looking_for_shards() -> bool:
+    """Whether our caller was called because torch looks for modules of FullyShardedDataParallel in a model, as for its state
+    dicts, and makes none. Since 2.0."""
+    return sys._getframe(3).f_code.co_name == "_get_fsdp_states_with_modules"
+
+
 # What torch.jit.script() calls for another module in the place of one, where it has this method. Since 1.10.
 PREPARE_SCRIPTABLE = "__prepare_scriptable__"
 

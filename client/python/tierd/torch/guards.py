@@ -43,7 +43,7 @@ class _Registry(OrderedDict[str, object]):
     """What of torch's composable functions was applied to a module: none that distributes it may come."""
 
     def __contains__(self, name: object) -> bool:
-        if name in compat.DISTRIBUTING:
+        if name in compat.DISTRIBUTING and not compat.is_looking_for_shards():
             raise _is_distributed()
         return super().__contains__(name)
 
