@@ -226,7 +226,8 @@ static void who_gives_up_waits_on_when_he_calls_again(void)
 	OK(tierd_write_begin(jobs[1]));
 	OK(tierd_write_begin(jobs[0]));
 	write_all(jobs[1], 4);
-	tierd_set_timeout(nodes[0], 1);
+	/* Enough for tierd to say that it has heard it. */
+	tierd_set_timeout(nodes[0], 500);
 	FAILS(tierd_write_end(jobs[0], NULL), -ETIMEDOUT, "");
 	tierd_set_timeout(nodes[0], PATIENCE_MS);
 	OK(tierd_write_cancel(jobs[1]));
@@ -322,7 +323,8 @@ static void train(const char *name, const char *placement, unsigned step)
 		tierd_ticket_free(ticket);
 	}
 	if (r < 0) {
-		REQUIRE(r == -ESTALE);
+		/* The second one of a writing that had been applied. */
+		REQUIRE(r == -ESTALE || r == -ECONNRESET);
 		OK(tierd_job_ready(job, -1, &state));
 		step = (unsigned)state.step - 1;
 		printf("%u\n", step + 1);
