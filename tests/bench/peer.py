@@ -176,7 +176,8 @@ class Train:
             n_layer=layers, n_embd=width, n_head=width // 64, vocab_size=words, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
             bos_token_id=0, eos_token_id=0, use_cache=False))
         self.elements = sum(parameter.numel() for parameter in model.parameters())
-        self.text = torch.randint(0, 256, (4, 256))
+        # As tests/bench/torch/bench_deepspeed.py has it.
+        self.text = torch.randint(0, 256, (1, 256))
         self.engine = make_engine(model.train(), folder)
         check_that_it_trains(self)
 

@@ -23,6 +23,9 @@ SECONDS = 4.0  # of a turn, at least
 LIMIT = 2.5
 MOMENTS = {"torch_vs_deepspeed": "fp32", "torch_vs_deepspeed_int8": "int8"}
 NVME_BYTES = 6 << 30
+# Here computing takes as long as the disk, or a little less. With more tokens the figure says less of either's step: computing
+# is all that is left (docs/performance.md has other sizes). peer.py has as many.
+BATCH = (1, 256)
 
 
 class Peer:
@@ -109,7 +112,7 @@ class Ours:
     def __init__(self, name: str, socket: str, is_quick: bool) -> None:
         self.model = gpt2(is_quick)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
-        self.text = torch.randint(0, 256, (4, 256))
+        self.text = torch.randint(0, 256, BATCH)
         tierd.torch.initialize(
             self.model,
             self.optimizer,
