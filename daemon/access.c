@@ -7,6 +7,7 @@
 
 #include "common/plural.h"
 #include "daemon/refuse.h"
+#include "daemon/restore.h"
 #include "proto/name.h"
 
 #define MAX_GROUPS 1024
@@ -110,10 +111,16 @@ int access_check_snapshots(const struct quota *quota, uint32_t snapshots, char *
 		      snapshots, PLURAL(snapshots), most);
 }
 
+static bool may_see(const struct node *node, const struct port *port, uid_t owner, uint32_t sharing,
+		    gid_t share_group)
+{
+	return port->uid == owner || access_is_administrator(node, port) ||
+	       (sharing != SHARING_NONE && is_member(port, share_group));
+}
+
 bool access_may_see(const struct job *job, const struct port *port)
 {
-	return access_may_drop(job, port) ||
-	       (job->options.sharing != SHARING_NONE && is_member(port, job->options.share_group));
+	return may_see(job->node, port, job->uid, job->options.sharing, job->options.share_group);
 }
 
 bool access_may_train(const struct job *job, const struct port *port)
@@ -127,13 +134,29 @@ bool access_may_drop(const struct job *job, const struct port *port)
 	return job->uid == port->uid || access_is_administrator(job->node, port);
 }
 
+bool access_refuse_returning(struct pending *pending, const char *name, uid_t owner)
+{
+	const struct node *node = pending_node(pending);
+	uint32_t sharing, share_group;
+
+	if (!restore_comes_back(node, owner, name, &sharing, &share_group) ||
+	    !may_see(node, pending_port(pending), owner, sharing, share_group))
+		return false;
+	pending_error(pending, -EAGAIN, "job %.*s comes back from its store; try again", name_fit(name, 80),
+		      name);
+	return true;
+}
+
 struct job *access_find(struct pending *pending, const char *name, bool has_owner, uid_t owner)
 {
 	const struct port *port = pending_port(pending);
-	struct job *job = job_find(pending_node(pending), has_owner ? owner : port->uid, name);
+	uid_t uid = has_owner ? owner : port->uid;
+	struct job *job = job_find(pending_node(pending), uid, name);
 
 	if (job && access_may_see(job, port))
 		return job;
+	if (!job && access_refuse_returning(pending, name, uid))
+		return NULL;
 	pending_error(pending, -ENOENT, "there is no job %.*s%s", name_fit(name, 80), name,
 		      has_owner ? " of that user" : "");
 	return NULL;

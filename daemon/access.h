@@ -30,8 +30,11 @@ int access_check_snapshots(const struct quota *quota, uint32_t snapshots, char *
 bool access_may_see(const struct job *job, const struct port *port);
 
 /* That user's job, or without has_owner the peer's own; NULL, and the request is answered, if the peer sees
- * none of that name. */
+ * none of that name, or it comes back just now. */
 struct job *access_find(struct pending *pending, const char *name, bool has_owner, uid_t owner);
+
+/* Whether a job that the peer may see comes back under that name: then the request is answered. */
+bool access_refuse_returning(struct pending *pending, const char *name, uid_t owner);
 
 /* It may be one of its ranks. */
 bool access_may_train(const struct job *job, const struct port *port);

@@ -295,7 +295,8 @@ static bool find_to_open(struct pending *pending, const Tierd__Wire__JobOpen *op
 	}
 	job = job_find(pending_node(pending), open->owner, open->name);
 	if (!job || !access_may_see(job, port)) {
-		refuse_foreign(pending, open);
+		if (job || !access_refuse_returning(pending, open->name, open->owner))
+			refuse_foreign(pending, open);
 		return false;
 	}
 	if (!access_may_train(job, port) || open->mode == MODE_REPLACE) {

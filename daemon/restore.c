@@ -507,6 +507,8 @@ void restore_again(struct job *job)
 	struct origin origin = { .is_asked = job->loss.is_asked,
 				 .notice = job->notice,
 				 .scrub = job->scrub,
+				 .sharing = job->options.sharing,
+				 .share_group = job->options.share_group,
 				 .damaged = damaged_take(&job->damaged) };
 	struct stored_job file;
 
@@ -545,21 +547,44 @@ void restore_cancel_fork(struct restore *restore)
 
 /* ---- What is under way ---- */
 
-bool restore_is_under_way(const struct node *node, uid_t uid, const char *name)
+static const struct job *find_dying(const struct node *node, uid_t uid, const char *name)
 {
 	QUEUE_FOREACH (link, &node->dying) {
 		const struct job *job = queue_entry(link, struct job, link);
 
 		if ((job->comes_back || job->replaced) && job->uid == uid && strcmp(job->name, name) == 0)
-			return true;
+			return job;
 	}
+	return NULL;
+}
+
+static const struct restore *find_restore(const struct node *node, uid_t uid, const char *name)
+{
 	QUEUE_FOREACH (link, &node->restores) {
 		const struct restore *restore = queue_entry(link, struct restore, link);
 
 		if (restore->file.uid == uid && strcmp(restore->file.name, name) == 0)
-			return true;
+			return restore;
 	}
-	return false;
+	return NULL;
+}
+
+bool restore_is_under_way(const struct node *node, uid_t uid, const char *name)
+{
+	return find_dying(node, uid, name) || find_restore(node, uid, name);
+}
+
+bool restore_comes_back(const struct node *node, uid_t uid, const char *name, uint32_t *ret_sharing,
+			uint32_t *ret_share_group)
+{
+	const struct job *job = find_dying(node, uid, name);
+	const struct restore *restore = job ? NULL : find_restore(node, uid, name);
+
+	if (!job && (!restore || restore->is_unwanted))
+		return false;
+	*ret_sharing = job ? job->options.sharing : restore->origin.sharing;
+	*ret_share_group = job ? job->options.share_group : restore->origin.share_group;
+	return true;
 }
 
 bool restore_has_file(const struct node *node, const char *file)

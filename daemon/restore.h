@@ -40,6 +40,10 @@ void restore_go_on(struct node *node);
 
 /* Whether a job of this name is on its way, or will be when another one has ended. */
 bool restore_is_under_way(const struct node *node, uid_t uid, const char *name);
+/* The same, but not of one that is on its way out. With whom it is shared, as far as this daemon has known
+ * it. */
+bool restore_comes_back(const struct node *node, uid_t uid, const char *name, uint32_t *ret_sharing,
+			uint32_t *ret_share_group);
 /* Somebody is on his way into or out of these files. */
 bool restore_has_file(const struct node *node, const char *file);
 

@@ -12,6 +12,7 @@ struct origin {
 	bool is_asked; /* by who opens it */
 	struct restore_notice *notice;
 	struct scrub_state scrub;
+	uint32_t sharing, share_group;
 	struct damaged damaged; /* owned */
 };
 

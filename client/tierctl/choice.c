@@ -71,7 +71,31 @@ int choice_read_named(const struct command_context *context, const char *job, st
 	return user ? read_user(choice, user) : COMMAND_DONE;
 }
 
-int choice_find(const struct choice *choice, const Tierd__Wire__JobsReply *jobs,
+/* The list has no job that comes back just now: a request that names it hears of that. */
+static int fail_absent(struct ask *ask, const struct choice *choice, uid_t wanted)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__UnitsRead read = TIERD__WIRE__UNITS_READ__INIT;
+	const Tierd__Wire__Reply *reply;
+	int r;
+
+	request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
+	request.units_read = &read;
+	read.job = (char *)choice->job;
+	read.first = UINT32_MAX;
+	read.has_owner = true;
+	read.owner = wanted;
+	r = ask_request(ask, &request, &reply);
+	if (r == -EAGAIN)
+		return command_fail_at(COMMAND_FAILED, r, "%s", ask_message(ask));
+	if (r == 0)
+		return command_fail_at(COMMAND_FAILED, -EAGAIN, "job %s came back just now; try again",
+				       choice->job);
+	return command_fail_at(COMMAND_FAILED, -ENOENT, "there is no job %s%s that you may see", choice->job,
+			       choice->has_user ? " of that user" : "");
+}
+
+int choice_find(struct ask *ask, const struct choice *choice, const Tierd__Wire__JobsReply *jobs,
 		const Tierd__Wire__JobEntry **ret_job)
 {
 	const Tierd__Wire__JobEntry *found = NULL;
@@ -91,8 +115,7 @@ int choice_find(const struct choice *choice, const Tierd__Wire__JobsReply *jobs,
 		others++;
 	}
 	if (choice->has_user || others == 0)
-		return command_fail_at(COMMAND_FAILED, -ENOENT, "there is no job %s%s that you may see",
-				       choice->job, choice->has_user ? " of that user" : "");
+		return fail_absent(ask, choice, wanted);
 	if (others > 1)
 		return command_fail_at(COMMAND_FAILED, -ENOTUNIQ,
 				       "%u users have a job %s; say whose with --user", others, choice->job);
@@ -107,7 +130,7 @@ int choice_find_owner(struct ask *ask, const struct choice *choice, uid_t *ret_o
 	int code = command_ask_jobs(ask, &jobs);
 
 	if (code == COMMAND_DONE)
-		code = choice_find(choice, jobs, &job);
+		code = choice_find(ask, choice, jobs, &job);
 	if (code == COMMAND_DONE)
 		*ret_owner = job->uid;
 	return code;
@@ -124,7 +147,7 @@ int choice_ask_job(const struct command_context *context, struct ask **ret_ask,
 		code = command_connect(context, ret_ask);
 	if (code == COMMAND_DONE)
 		code = command_ask_jobs(*ret_ask, &jobs);
-	return code == COMMAND_DONE ? choice_find(&choice, jobs, ret_job) : code;
+	return code == COMMAND_DONE ? choice_find(*ret_ask, &choice, jobs, ret_job) : code;
 }
 
 int choice_ask_owner(const struct command_context *context, struct ask **ret_ask, char **ret_job,

@@ -23,8 +23,9 @@ int choice_read_named(const struct command_context *context, const char *job, st
 /* The same of a command that takes JOB@SNAPSHOT, too: the argument is split there. */
 int choice_read_source(const struct command_context *context, struct choice *choice);
 
-/* The named user's; else the caller's own, else the only one of that name. */
-int choice_find(const struct choice *choice, const Tierd__Wire__JobsReply *jobs,
+/* The named user's; else the caller's own, else the only one of that name. jobs: the last answer; of one that
+ * comes back just now -EAGAIN is told. */
+int choice_find(struct ask *ask, const struct choice *choice, const Tierd__Wire__JobsReply *jobs,
 		const Tierd__Wire__JobEntry **ret_job);
 
 /* Asks for the jobs, and says whose the chosen one is. */

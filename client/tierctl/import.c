@@ -108,7 +108,7 @@ static int look(struct import *import, bool *ret_is_there)
 	int code = command_ask_jobs(import->ask, &jobs);
 
 	if (code == COMMAND_DONE)
-		code = choice_find(&choice, jobs, &job);
+		code = choice_find(import->ask, &choice, jobs, &job);
 	if (code != COMMAND_DONE)
 		return code;
 	if (*job->reason)

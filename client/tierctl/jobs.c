@@ -289,11 +289,11 @@ static int show_jobs(const struct command_context *context, const Tierd__Wire__J
 	return command_print_json(json);
 }
 
-static int show_job(const struct command_context *context, const struct choice *choice,
+static int show_job(const struct command_context *context, struct ask *ask, const struct choice *choice,
 		    const Tierd__Wire__JobsReply *jobs)
 {
 	const Tierd__Wire__JobEntry *job;
-	int code = choice_find(choice, jobs, &job);
+	int code = choice_find(ask, choice, jobs, &job);
 
 	if (code != COMMAND_DONE)
 		return code;
@@ -330,5 +330,5 @@ int command_jobs(const struct command_context *context)
 		code = command_ask_jobs(ask, &jobs);
 	if (code != COMMAND_DONE)
 		return code;
-	return choice.job ? show_job(context, &choice, jobs) : show_jobs(context, jobs);
+	return choice.job ? show_job(context, ask, &choice, jobs) : show_jobs(context, jobs);
 }

@@ -84,7 +84,7 @@ static int read_jobs(const struct command_context *context, const struct choice 
 	if (code == COMMAND_DONE)
 		code = command_connect(context, &ask);
 	if (code == COMMAND_DONE && choice->job) {
-		code = choice_find(choice, jobs, &job);
+		code = choice_find(list, choice, jobs, &job);
 		return code == COMMAND_DONE ? read_job(ask, job, listing) : code;
 	}
 	for (size_t i = 0; code == COMMAND_DONE && i < jobs->n_jobs; i++)

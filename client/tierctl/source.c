@@ -13,7 +13,7 @@ static int find_job(const struct command_context *context, const struct choice *
 	if (code == COMMAND_DONE)
 		code = command_ask_jobs(ask, &jobs);
 	if (code == COMMAND_DONE)
-		code = choice_find(choice, jobs, &job);
+		code = choice_find(ask, choice, jobs, &job);
 	if (code == COMMAND_DONE) {
 		*ret_owner = job->uid;
 		source->is_trained |= job->n_members > 0 && !choice->snapshot;

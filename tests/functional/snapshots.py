@@ -338,6 +338,7 @@ def after_a_kill():
     assert read(snapshot="first") == (3, states["three"])
     assert read() == (7, states["seven"])
     roll_back_under_a_rank(states)
+    nobody_is_told_that_a_job_on_its_way_back_is_none()
     # From there training takes the same way.
     assert trained(3, 4) == states["seven"]
     assert read(snapshot="first") == (3, states["three"])
@@ -357,6 +358,20 @@ def roll_back_under_a_rank(states):
     rank.leave(line=f"job gpt was rolled back to step 3 by user {ME}")
     assert jobs(ME)["gpt"]["step"] == jobs(ME)["gpt"]["durable_step"] == 3
     assert read() == (3, states["three"])
+
+
+def nobody_is_told_that_a_job_on_its_way_back_is_none():
+    asked = set()
+    for _ in range(200):
+        back = subprocess.Popen([os.environ["TIERCTL"], "rollback", "gpt", "first", "--yes"], stdout=subprocess.DEVNULL)
+        while back.poll() is None:
+            for words in (["jobs", "gpt"], ["units", "gpt"], ["blobs", "gpt"]):
+                told = subprocess.run([os.environ["TIERCTL"], "--json", *words], capture_output=True, text=True)
+                asked.add("" if told.returncode == 0 else json.loads(told.stderr)["code"])
+        assert back.returncode == 0
+        if {"", "EAGAIN"} <= asked:
+            break
+    assert asked == {"", "EAGAIN"}, asked
 
 
 def after_an_end():

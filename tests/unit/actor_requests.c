@@ -46,6 +46,8 @@ int actor_open(struct actor *actor, const struct actor_job *job)
 	open.groups = groups;
 	/* Without any it has the optimizer's own. */
 	open.n_groups = job->group_count ? job->group_count : job->moments != MOMENTS_IN_FP32;
+	open.has_owner = job->has_owner;
+	open.owner = job->owner;
 	open.strict = job->is_strict;
 	open.pushed_once = job->is_pushed_once;
 	open.takeover = job->is_takeover;

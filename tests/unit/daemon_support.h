@@ -153,7 +153,8 @@ struct actor_job {
 	uint32_t group_count; /* up to 3, of the rates 0 and 1, and 1 with moments in bf16; 0: one, of the
 				 rate 1 */
 	float clip_norm;
-	bool is_strict, is_takeover, is_reconnect, is_pushed_once, is_drafted;
+	uid_t owner;
+	bool has_owner, is_strict, is_takeover, is_reconnect, is_pushed_once, is_drafted;
 };
 
 int actor_open(struct actor *actor, const struct actor_job *job);

@@ -255,6 +255,55 @@ static void a_rollback_waits_for_what_is_in_flight(void **state)
 	assert_int_equal(actor_await(&first, number, 0)->status, 0);
 }
 
+static int read_units(void)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__UnitsRead body = TIERD__WIRE__UNITS_READ__INIT;
+
+	body.job = (char *)"play";
+	body.has_owner = true;
+	body.owner = geteuid();
+	request.body_case = TIERD__WIRE__REQUEST__BODY_UNITS_READ;
+	request.units_read = &body;
+	return ask(&first, &request);
+}
+
+static int open_as_member(uint32_t uid, uint32_t gid)
+{
+	first.port.uid = uid;
+	first.port.gid = gid;
+	return actor_open(&first, &(struct actor_job){ .stage = 3, .has_owner = true, .owner = geteuid() });
+}
+
+static void who_names_a_job_that_comes_back_is_told_so_if_he_may_see_it(void **state)
+{
+	const uint32_t group = 4321, other = geteuid() + 1;
+	struct job *job;
+
+	play();
+	assert_int_equal(reserve(1), 0);
+	assert_int_equal(take("one"), 0);
+	actor_die(&rank);
+	scene_settle(&scene);
+	job = job_find(scene.node, geteuid(), "play");
+	job->options.sharing = SHARING_TRAIN;
+	job->options.share_group = group;
+	scene_hear_nothing_of_devices(&scene);
+	restore_again(job);
+	assert_null(job_find(scene.node, geteuid(), "play"));
+	assert_int_equal(read_units(), -EAGAIN);
+	assert_non_null(strstr(actor_message(&first), "job play comes back from its store; try again"));
+	assert_int_equal(roll_back("one"), -EAGAIN);
+	assert_int_equal(open_as_member(other, group), -EAGAIN);
+	assert_int_equal(read_units(), -EAGAIN);
+	assert_int_equal(open_as_member(other, group + 1), -ENOENT);
+	assert_int_equal(read_units(), -ENOENT);
+	first.port.uid = geteuid();
+	scene_hear_of_devices(&scene);
+	scene_settle(&scene);
+	assert_int_equal(read_units(), 0);
+}
+
 static void a_released_job_remembers_which_steps_it_keeps(void **state)
 {
 	const struct job *job;
@@ -302,6 +351,7 @@ int main(void)
 		TEST(a_job_is_what_its_devices_say_after_a_rollback_that_failed),
 		TEST(of_the_steps_that_are_kept_the_oldest_goes_and_no_other_snapshot),
 		TEST(a_rollback_waits_for_what_is_in_flight),
+		TEST(who_names_a_job_that_comes_back_is_told_so_if_he_may_see_it),
 		TEST(a_released_job_remembers_which_steps_it_keeps),
 		TEST(a_commit_that_fails_is_told_who_has_changed_the_retention),
 	};

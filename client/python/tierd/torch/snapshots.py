@@ -77,9 +77,7 @@ def rollback(name: str, model: nn.Module | None = None) -> int:
     try:
         _ask(job, "rollback", name, "--force", "--yes")
     except Error as error:
-        # Another rank was faster: the job is on its way back, or in no list until it is opened again.
-        is_away = error.errno == errno.ENOENT and "there is no job" in (error.strerror or "")
-        if error.errno != errno.EAGAIN and not is_away:
+        if error.errno != errno.EAGAIN:  # then another rank was faster, and the job is on its way back
             raise
     return job.come_back()
 

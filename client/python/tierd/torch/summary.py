@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import time
 from typing import Any
 
 from torch import nn
 
-from tierd._core import Error
 from tierd.control import ask
 from tierd.report import Report, Table, text_of_bytes, text_of_seconds
 from tierd.torch.initialize import job_of
@@ -63,12 +60,9 @@ def summary(model: nn.Module | None = None) -> Report:
 
 
 def _standing(job: TorchJob) -> dict[str, Any]:
-    jobs = [found for found in ask("jobs", socket=job.socket) if found["name"] == job.name]
-    if not jobs:
-        raise Error(errno.ENOENT, f"the daemon has no job {job.name} any more")
-    # Others may have one of the name, which this user sees, too.
-    there = min(jobs, key=lambda found: found["uid"] != os.getuid())
-    units = ask("units", job.name, "--user", str(there["uid"]), socket=job.socket)
+    whose = (job.name, "--user", str(job.owner))
+    there = ask("jobs", *whose, socket=job.socket)
+    units = ask("units", *whose, socket=job.socket)
     resident = [unit for unit in units if unit["state"] == "resident"]
     same = ("name", "status", "stage", "world_size", "optimizer", "step")
     return {
