@@ -79,10 +79,12 @@ struct tierd_job {
 	int refusal;		/* it cannot be opened again, stale_text says why */
 	unsigned interruptions; /* in a row */
 
-	struct tierd_ticket *writing; /* begun and not ended; owned; NULL: none */
-	bool may_write;		      /* all ranks have begun it */
-	bool has_ended_writing;	      /* the daemon knows */
-	bool is_writing_busy;	      /* a thread is in a call that begins or ends it */
+	struct tierd_ticket *writing;	  /* begun and not ended; owned; NULL: none */
+	bool may_write;			  /* all ranks have begun it */
+	struct tierd_ticket *writing_end; /* sent and not answered; owned; NULL: none */
+	bool has_ended_writing;		  /* the daemon knows */
+	bool is_cancelling;		  /* by its end, that was sent */
+	bool is_writing_busy;		  /* a thread is in a call that begins or ends it */
 
 	bool is_getting_ready;
 	bool has_unclaimed_ready; /* a ready that nobody waited for any more came through */

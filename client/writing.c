@@ -7,11 +7,13 @@
 
 void writing_forget(struct tierd_job *job)
 {
-	struct tierd_ticket *ticket = TAKE_PTR(job->writing);
+	struct tierd_ticket *ticket = TAKE_PTR(job->writing), *end = TAKE_PTR(job->writing_end);
 
 	job->may_write = job->has_ended_writing = false;
 	if (ticket)
 		ticket_abandon(ticket);
+	if (end)
+		ticket_abandon(end);
 }
 
 /* ---- One thread at a time ---- */
@@ -41,14 +43,14 @@ static int leave(struct tierd_job *job, int r)
 }
 
 /* Meanwhile the ticket is its waiter's: another thread may begin an epoch, which forgets what the job has. */
-static int await(struct tierd_job *job, enum tierd_event event)
+static int await(struct tierd_job *job, struct tierd_ticket **ticket_at, enum tierd_event event)
 {
-	struct tierd_ticket *ticket = TAKE_PTR(job->writing);
+	struct tierd_ticket *ticket = TAKE_PTR(*ticket_at);
 	int r = ticket_await(ticket, event, connection_deadline(job->node, -1));
 	bool goes_on = r == -ETIMEDOUT || (r == 0 && event == TIERD_REDUCED);
 
 	if (goes_on && ticket->epoch == job->epoch)
-		job->writing = ticket;
+		*ticket_at = ticket;
 	else
 		ticket_abandon(ticket);
 	return r;
@@ -100,7 +102,7 @@ static int begin_once(struct tierd_job *job)
 	else if (!job->writing)
 		r = send_begin(job);
 	if (r == 0) {
-		r = await(job, TIERD_REDUCED);
+		r = await(job, &job->writing, TIERD_REDUCED);
 		job->may_write = r == 0 && job->writing;
 	}
 	return leave(job, r);
@@ -119,14 +121,31 @@ static int send_end(struct tierd_job *job, bool is_cancelled)
 {
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__WriteEnd end = TIERD__WIRE__WRITE_END__INIT;
-	int r;
+	struct tierd_ticket *ticket = NULL;
+	int r = ticket_new(job->node, job, &ticket_plain, &ticket);
 
+	if (r < 0)
+		return r;
 	end.job = job->number;
 	end.epoch = job->epoch;
 	end.is_cancelled = is_cancelled;
 	request.body_case = TIERD__WIRE__REQUEST__BODY_WRITE_END;
 	request.write_end = &end;
-	r = ticket_call(job, &request);
+	r = ticket_send(ticket, &request);
+	if (r < 0)
+		return r;
+	job->writing_end = ticket;
+	job->is_cancelling = is_cancelled;
+	return 0;
+}
+
+/* Sent once: whoever has given up waiting for the answer may call again, and waits for the same one. */
+static int tell_end(struct tierd_job *job, bool is_cancelled)
+{
+	int r = job->writing_end ? 0 : send_end(job, is_cancelled);
+
+	if (r == 0)
+		r = await(job, &job->writing_end, TIERD_DONE);
 	job->has_ended_writing |= r == 0;
 	return r;
 }
@@ -134,7 +153,7 @@ static int send_end(struct tierd_job *job, bool is_cancelled)
 static int await_end(struct tierd_job *job)
 {
 	uint64_t start = clock_now_ns();
-	int r = await(job, TIERD_DONE);
+	int r = await(job, &job->writing, TIERD_DONE);
 
 	job->step_wait_ns += clock_now_ns() - start;
 	return r;
@@ -150,8 +169,14 @@ static int end_once(struct tierd_job *job, bool is_cancelled, struct tierd_ticke
 		r = message_fail(-EBUSY, "job \"%s\": no values are written; call tierd_write_begin first",
 				 job->name);
 	else if (!job->has_ended_writing)
-		r = send_end(job, is_cancelled);
-	if (r == 0 && !job->writing)
+		r = tell_end(job, is_cancelled);
+	if (r == 0 && is_cancelled && !job->is_cancelling)
+		r = message_fail(
+			-EBUSY,
+			"job \"%s\": tierd_write_end has ended this rank's part; call that again, to "
+			"wait for the others",
+			job->name);
+	else if (r == 0 && !job->writing)
 		r = message_fail(-ESTALE, "the epoch in which job \"%s\" was written has ended", job->name);
 	else if (r == 0 && is_cancelled)
 		writing_forget(job);

@@ -226,10 +226,13 @@ static void who_gives_up_waits_on_when_he_calls_again(void)
 	OK(tierd_write_begin(jobs[1]));
 	OK(tierd_write_begin(jobs[0]));
 	write_all(jobs[1], 4);
-	/* Enough for tierd to say that it has heard it. */
-	tierd_set_timeout(nodes[0], 500);
-	FAILS(tierd_write_end(jobs[0], NULL), -ETIMEDOUT, "");
+	/* Before tierd has said that it has heard it, and when it has. */
+	for (int timeout_ms = 0; timeout_ms <= 500; timeout_ms += 250) {
+		tierd_set_timeout(nodes[0], timeout_ms);
+		FAILS(tierd_write_end(jobs[0], NULL), -ETIMEDOUT, "");
+	}
 	tierd_set_timeout(nodes[0], PATIENCE_MS);
+	FAILS(tierd_write_cancel(jobs[0]), -EBUSY, "tierd_write_end has ended this rank's part");
 	OK(tierd_write_cancel(jobs[1]));
 	FAILS(tierd_write_end(jobs[0], NULL), -ECANCELED, "rank 1 has cancelled");
 	expect_ones(jobs[0]);
