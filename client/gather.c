@@ -9,6 +9,7 @@
 #include "proto/vocabulary.h"
 
 /* ---- The hot path ---- */
+#include "proto/name.h"
 
 static inline void note_gather(struct tierd_job *job, const struct attachment *attachment, uint32_t unit)
 {
@@ -504,12 +505,12 @@ static int phase_once(struct tierd_job *job, const char *name)
 
 int tierd_phase(struct tierd_job *job, const char *name)
 {
-	size_t length = name ? strnlen(name, TIERD_MAX_NAME + 1) : 0;
 	int r = CHECK_GIVEN(job, name);
 
 	if (r < 0)
 		return r;
-	if (length == 0 || length > TIERD_MAX_NAME)
-		return message_fail(-EINVAL, "a phase has a name of 1 to %d bytes", TIERD_MAX_NAME);
+	if (name_check(name, TIERD_MAX_NAME) < 0)
+		return message_fail(-EINVAL, "a phase has a name of 1 to %d bytes of UTF-8 that is printable",
+				    TIERD_MAX_NAME);
 	return JOB_REPEAT(phase_once(job, name));
 }

@@ -209,7 +209,7 @@ static int read_member(struct parsing *parsing, bool *has_notes)
 		r = read_once(json, has_notes, "its metadata come twice");
 		return r < 0 ? r : read_notes(parsing);
 	}
-	if (name_check(name, SIZE_MAX - 1) < 0)
+	if (name_check_kept(name, SIZE_MAX - 1) < 0)
 		return json_fail(json, "the name of a tensor is empty, or has a control character");
 	return read_tensor(parsing, name);
 }

@@ -41,10 +41,10 @@ static int read_entry(struct json *json, struct safetensors_index *index)
 		r = json_string(json, &file);
 	if (r < 0)
 		return r;
-	if (name_check(tensor, SIZE_MAX - 1) < 0)
+	if (name_check_kept(tensor, SIZE_MAX - 1) < 0)
 		return json_fail(json, "the name of a tensor is empty, or has a control character");
 	/* What an index from elsewhere names is opened. */
-	if (name_check(file, 255) < 0 || strchr(file, '/') || strcmp(file, ".") == 0 ||
+	if (name_check_kept(file, 255) < 0 || strchr(file, '/') || strcmp(file, ".") == 0 ||
 	    strcmp(file, "..") == 0)
 		return safetensors_fail(
 			json->problem, -EINVAL,

@@ -151,7 +151,7 @@ int json_string(struct json *json, const char **ret_string)
 
 	while (r == 0 && json->text[json->at] != '"') {
 		const char *source = json->text + json->at;
-		size_t length = name_character(source);
+		size_t length = name_kept_character(source);
 
 		if (*source == '\\') {
 			json->at++;

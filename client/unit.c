@@ -22,19 +22,30 @@ struct unit *unit_free(struct unit *unit)
 
 /* ---- Checks ---- */
 
-static int check_name(const char *what, const char *name)
+static int fail_unprintable(const char *what, const char *name)
 {
-	int r = name_check(name, TIERD_MAX_NAME);
+	char shown[TIERD_MAX_NAME + 1];
+
+	snprintf(shown, sizeof(shown), "%s", name);
+	name_make_printable(shown);
+	return message_fail(-EINVAL,
+			    "the name of %s, \"%s\", has a character that is not printable (a control, a "
+			    "formatting character, one that is not assigned), or bytes that are not UTF-8",
+			    what, shown);
+}
+
+/* What a job has that is there, an older version may have taken; the daemon knows that it has it. */
+static int check_name(const struct tierd_job *job, const char *what, const char *name)
+{
+	int r = job->state.status == TIERD_RESUMED ? name_check_kept(name, TIERD_MAX_NAME)
+						   : name_check(name, TIERD_MAX_NAME);
 
 	if (r == -ENODATA)
 		return message_fail(-EINVAL, "%s has no name", what);
 	if (r == -ENAMETOOLONG)
 		return message_fail(r, "the name of %s is longer than %d bytes: %.32s…", what, TIERD_MAX_NAME,
 				    name);
-	if (r == -EILSEQ)
-		return message_fail(
-			-EINVAL, "the name of %s has a control character, or bytes that are not UTF-8", what);
-	return r;
+	return r < 0 ? fail_unprintable(what, name) : 0;
 }
 
 static int check_shape(const struct tierd_tensor *tensor, uint64_t *ret_elements)
@@ -50,7 +61,7 @@ static int check_shape(const struct tierd_tensor *tensor, uint64_t *ret_elements
 	return 0;
 }
 
-static int check_slice(const struct tierd_tensor *tensor)
+static int check_slice(const struct tierd_job *job, const struct tierd_tensor *tensor)
 {
 	if (!tensor->slice_of)
 		return 0;
@@ -63,23 +74,23 @@ static int check_slice(const struct tierd_tensor *tensor)
 				    "tensor \"%s\" has %lu rows from row %lu on, but \"%s\" has only %lu",
 				    tensor->name, tensor->shape[0], tensor->slice_row, tensor->slice_of,
 				    tensor->slice_rows);
-	return check_name("a larger tensor", tensor->slice_of);
+	return check_name(job, "a larger tensor", tensor->slice_of);
 }
 
 static int check_tensor(const struct tierd_job *job, const struct tierd_tensor *tensor,
 			uint64_t *ret_elements)
 {
 	bool is_wide;
-	int r = check_name("a tensor", tensor->name);
+	int r = check_name(job, "a tensor", tensor->name);
 
 	if (r == 0 && tensor->alias)
-		r = check_name("a tensor's alias", tensor->alias);
+		r = check_name(job, "a tensor's alias", tensor->alias);
 	if (r == 0 && tensor->dtype)
-		r = check_name("a tensor's dtype", tensor->dtype);
+		r = check_name(job, "a tensor's dtype", tensor->dtype);
 	if (r == 0)
 		r = check_shape(tensor, ret_elements);
 	if (r == 0)
-		r = check_slice(tensor);
+		r = check_slice(job, tensor);
 	if (r < 0)
 		return r;
 	if (tensor->format < TIERD_FP32 || tensor->format > TIERD_BYTES)
@@ -327,7 +338,7 @@ static int define_once(struct tierd_job *job, const char *name, const struct tie
 	_cleanup_(unit_freep) struct unit *unit = NULL;
 	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
 	Tierd__Wire__UnitDefine body = TIERD__WIRE__UNIT_DEFINE__INIT;
-	int r = check_name("the unit", name);
+	int r = check_name(job, "the unit", name);
 
 	if (r < 0)
 		return r;

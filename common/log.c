@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/printable.h"
+
 #define LINE_BYTES 1536
 
 static enum log_level maximum = LOG_LEVEL_INFO;
@@ -66,28 +68,20 @@ int log_level_parse(const char *text, enum log_level *ret_level)
 	return -EINVAL;
 }
 
-/* Bytes of the control character that the text begins with: none, or one, or two of UTF-8. */
-static unsigned control_bytes(const char *text)
-{
-	const unsigned char *bytes = (const unsigned char *)text;
-
-	if (bytes[0] == 0xc2 && bytes[1] >= 0x80 && bytes[1] < 0xa0)
-		return 2;
-	return bytes[0] < ' ' || bytes[0] == 0x7f;
-}
-
-/* Nothing that a user has named begins a line of its own, or moves a terminal's cursor. */
+/* Nothing that a user has named begins a line of its own, or moves a terminal's cursor, or is shown as what
+ * it is not. */
 static void escape(const char *text, char line[LINE_BYTES])
 {
 	char *end = line;
 
-	while (*text && end + sizeof("\\x00\\x00") <= line + LINE_BYTES) {
-		unsigned controls = control_bytes(text);
+	while (*text && end + sizeof("\\x00") <= line + LINE_BYTES) {
+		size_t length = printable_character(text);
 
-		if (controls == 0)
-			*end++ = *text++;
-		for (; controls > 0; controls--, text++)
-			end += sprintf(end, "\\x%02x", (unsigned)(unsigned char)*text);
+		if (length == 0)
+			end += sprintf(end, "\\x%02x", (unsigned)(unsigned char)*text++);
+		else
+			end = mempcpy(end, text, length);
+		text += length;
 	}
 	*end = '\0';
 }

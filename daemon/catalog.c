@@ -12,14 +12,21 @@
 #include "daemon/refuse.h"
 #include "proto/name.h"
 
+/* What a record says, an older version took. */
+static int check_text(const struct catalog *catalog, const char *text, size_t maximum)
+{
+	return catalog->is_kept ? name_check_kept(text, maximum) : name_check(text, maximum);
+}
+
 static int check_name(const struct catalog *catalog, const char *what, const char *name, char *message,
 		      size_t size)
 {
-	int r = name_check(name, catalog->name_maximum);
+	int r = check_text(catalog, name, catalog->name_maximum);
 
 	if (r == -EILSEQ)
 		return refuse(message, size, -EINVAL,
-			      "a %s has a name with a control character, or that is not UTF-8", what);
+			      "a %s has a name with a character that is not printable, or that is not UTF-8",
+			      what);
 	if (r < 0)
 		return refuse(message, size, -EINVAL,
 			      "a %s has a name of %zu bytes; 1 to %u are allowed (name_length)", what,
@@ -74,7 +81,8 @@ static int check_tensor(const struct catalog *catalog, const Tierd__Wire__Tensor
 	if (wire->format == FORMAT_BYTES && wire->initializer != INITIALIZE_NONE)
 		return refuse(message, size, -EINVAL,
 			      "tensor \"%s\" holds bytes, and initializers make numbers", wire->name);
-	if (wire->dtype[0] && (wire->format != FORMAT_BYTES || name_check(wire->dtype, WIRE_MAX_NAME) < 0))
+	if (wire->dtype[0] &&
+	    (wire->format != FORMAT_BYTES || check_text(catalog, wire->dtype, WIRE_MAX_NAME) < 0))
 		return refuse(message, size, -EINVAL,
 			      "tensor \"%s\": a dtype is told of bytes alone, in 1 to %d bytes of text",
 			      wire->name, WIRE_MAX_NAME);

@@ -87,9 +87,10 @@ struct catalog {
 	uint32_t unit_count, unit_capacity;
 	uint64_t tensor_count;
 	uint64_t section_count; /* of all units, of those sections that have elements */
-	uint32_t unit_maximum;	/* the owner sets these four */
+	uint32_t unit_maximum;	/* the owner sets these five */
 	uint64_t tensor_maximum;
 	uint32_t name_maximum, dimension_maximum;
+	bool is_kept;	    /* its units come from a record */
 	struct pack *packs; /* once packed */
 	uint32_t pack_count;
 	uint64_t parameters, trainable; /* trainable: with padding */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "daemon/job.h"
+#include "proto/name.h"
 
 /* Loads under way for prefetches: what is being loaded has its slot already, and can be used by nobody yet.
  */
@@ -202,8 +203,10 @@ void prefetch_enter_phase(struct pending *pending, const Tierd__Wire__Phase *pha
 	if (!job_check_live(pending, pending->member->epoch))
 		return;
 	longest = pending->member->job->catalog.name_maximum;
-	if (phase->name[0] == '\0' || strlen(phase->name) > longest) {
-		pending_error(pending, -EINVAL, "a phase's name has 1 to %u bytes (name_length)", longest);
+	if (name_check(phase->name, longest) < 0) {
+		pending_error(pending, -EINVAL,
+			      "a phase's name has 1 to %u bytes (name_length) of UTF-8 that is printable",
+			      longest);
 		return;
 	}
 	r = member_set_phase(pending->member, phase->name, message, sizeof(message));

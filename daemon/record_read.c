@@ -192,6 +192,7 @@ static int add_units(struct job *job, const Tierd__Record__JobDefinition *defini
 	job->catalog.tensor_maximum = CATALOG_MAX_TENSORS;
 	job->catalog.name_maximum = WIRE_MAX_NAME;
 	job->catalog.dimension_maximum = WIRE_MAX_DIMENSIONS;
+	job->catalog.is_kept = true;
 	for (size_t i = 0; i < definition->n_units && r == 0; i++)
 		r = add_unit(job, arena, &definition->units[i], message, size);
 	frame_arena_free(arena);

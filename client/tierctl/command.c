@@ -25,6 +25,20 @@ static void make_printable(char *text)
 	}
 }
 
+/* Of JSON: a character that is not printable is in a string, and is the same character there as an escape. */
+static char *json_text(cJSON *json, bool is_line)
+{
+	_cleanup_free_ char *text = NULL;
+	char *escaped = NULL;
+
+	if (json)
+		text = is_line ? cJSON_PrintUnformatted(json) : cJSON_Print(json);
+	cJSON_Delete(json);
+	if (text)
+		escaped = text_escape_json(text);
+	return escaped;
+}
+
 /* ---- Errors ---- */
 
 static bool errors_are_json;
@@ -57,15 +71,11 @@ static cJSON *error_json(int code, int r, const char *message)
 /* As a line; false: there is no memory for it. */
 static bool print_json_line(cJSON *json, FILE *stream)
 {
-	char *text = json ? cJSON_PrintUnformatted(json) : NULL;
+	_cleanup_free_ char *text = json_text(json, true);
 
-	cJSON_Delete(json);
-	if (!text)
-		return false;
-	make_printable(text);
-	fprintf(stream, "%s\n", text);
-	cJSON_free(text);
-	return true;
+	if (text)
+		fprintf(stream, "%s\n", text);
+	return text;
 }
 
 /* What has no memory to be JSON is said all the same. */
@@ -77,6 +87,7 @@ static void tell(int code, int r, const char *format, va_list arguments)
 		message = NULL;
 		fputs("tierctl: out of memory\n", stderr);
 	} else if (!errors_are_json || !print_json_line(error_json(code, r, message), stderr)) {
+		make_printable(message);
 		fprintf(stderr, "tierctl: %s\n", message);
 	}
 }
@@ -113,6 +124,8 @@ void command_warn(const char *format, ...)
 	va_end(arguments);
 	if (message && errors_are_json && (json = cJSON_CreateObject()))
 		cJSON_AddStringToObject(json, "warning", message);
+	if (message)
+		make_printable(message);
 	if (!print_json_line(json, stderr))
 		fprintf(stderr, "tierctl: %s\n", message ? message : "out of memory");
 }
@@ -253,14 +266,11 @@ const char *command_user_name(uid_t uid, char text[TEXT_SIZE])
 
 int command_print_json(cJSON *json)
 {
-	char *text = json ? cJSON_Print(json) : NULL;
+	_cleanup_free_ char *text = json_text(json, false);
 
-	cJSON_Delete(json);
 	if (!text)
 		return command_fail_memory();
-	make_printable(text);
 	puts(text);
-	cJSON_free(text);
 	return COMMAND_DONE;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/tierctl/view.h"
+#include "common/printable.h"
 
 enum shape { PLAIN, BY_KIND, BY_CAUSE };
 
@@ -99,15 +100,22 @@ static void add_label(struct sample *sample, const char *key, const char *value)
 	sample->labels[sample->label_count++].value = value;
 }
 
+/* Paths may be anything. */
 static void print_value(const char *text)
 {
-	for (; *text; text++)
+	while (*text) {
+		size_t length = printable_character(text);
+
 		if (*text == '\n')
 			fputs("\\n", stdout);
 		else if (*text == '"' || *text == '\\')
 			printf("\\%c", *text);
+		else if (length == 0)
+			putchar('?');
 		else
-			putchar(*text);
+			fwrite(text, 1, length, stdout);
+		text += length ? length : 1;
+	}
 }
 
 static void print_sample(const struct sample *sample)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/plural.h"
+#include "proto/name.h"
 
 /* Elements at a time. */
 #define PIECE_ELEMENTS (UINT64_C(1) << 18)
@@ -133,14 +134,16 @@ static void tell(const struct reading *reading, const struct read_flags *flags, 
 	struct tierd_reader_state state = TIERD_READER_STATE_INIT;
 	bool is_parameter = strcmp(flags->state, "parameter") == 0;
 	const char *format = formats[is_parameter ? reading->tensor.format % 5 : TIERD_FP32];
-	_cleanup_free_ char *line = NULL;
-	char bytes[TEXT_SIZE];
+	_cleanup_free_ char *line = NULL, *escaped = NULL;
+	char bytes[TEXT_SIZE], name[TIERD_MAX_NAME + 1];
 	cJSON *json;
 
 	tierd_reader_state(reading->source.reader, &state);
 	if (!is_json) {
-		fprintf(stderr, "%s, %s, of step %llu: %llu element%s, %s, %s\n", reading->tensor.name,
-			flags->state, (unsigned long long)state.step, (unsigned long long)reading->elements,
+		snprintf(name, sizeof(name), "%s", reading->tensor.name);
+		name_make_printable(name);
+		fprintf(stderr, "%s, %s, of step %llu: %llu element%s, %s, %s\n", name, flags->state,
+			(unsigned long long)state.step, (unsigned long long)reading->elements,
 			PLURAL(reading->elements), format,
 			text_bytes(reading->elements * reading->element_bytes, bytes));
 		return;
@@ -152,7 +155,8 @@ static void tell(const struct reading *reading, const struct read_flags *flags, 
 	cJSON_AddNumberToObject(json, "elements", (double)reading->elements);
 	cJSON_AddStringToObject(json, "format", format);
 	line = cJSON_PrintUnformatted(json);
-	fprintf(stderr, "%s\n", line ? line : "{}");
+	escaped = line ? text_escape_json(line) : NULL;
+	fprintf(stderr, "%s\n", escaped ? escaped : "{}");
 	cJSON_Delete(json);
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/printable.h"
 #include "proto/name.h"
 
 #define USUAL_COLUMNS 80
@@ -181,4 +182,47 @@ void text_say(int indent, const char *format, ...)
 	name_make_printable(line);
 	text_print_wrapped(stdout, line, 0, indent);
 	putchar('\n');
+}
+
+/* ---- JSON ---- */
+
+/* Beyond U+FFFF as a pair (RFC 8259, 7). */
+static void put_escape(FILE *stream, uint32_t code)
+{
+	if (code >= 0x10000)
+		fprintf(stream, "\\u%04x\\u%04x", 0xd800 + ((code - 0x10000) >> 10), 0xdc00 + (code & 0x3ff));
+	else
+		fprintf(stream, "\\u%04x", code);
+}
+
+size_t text_put_json(FILE *stream, const char *text)
+{
+	uint32_t code;
+	size_t length = printable_decode(text, &code);
+
+	if (length == 0)
+		putc('?', stream);
+	else if (printable_code(code))
+		fwrite(text, 1, length, stream);
+	else
+		put_escape(stream, code);
+	return length ? length : 1;
+}
+
+char *text_escape_json(const char *json)
+{
+	char *escaped = NULL;
+	size_t size;
+	FILE *stream = open_memstream(&escaped, &size);
+
+	while (stream && *json) {
+		if (*json == '\n' || *json == '\t')
+			putc(*json++, stream);
+		else
+			json += text_put_json(stream, json);
+	}
+	if (!stream || fclose(stream) == 0)
+		return escaped;
+	free(escaped);
+	return NULL;
 }

@@ -23,7 +23,14 @@ void text_print_shortened(FILE *stream, const char *text, int width);
 /* Goes on in the next line, at that column, where this one, in which so many columns are taken, is full.
  * Without the end of the last line. */
 void text_print_wrapped(FILE *stream, const char *text, int taken, int indent);
-/* To the standard output: a line, or several if it does not fit in one. Control characters become '?'. */
+/* To the standard output: a line, or several if it does not fit in one. What is not printable becomes '?'. */
 void text_say(int indent, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The character that text begins with, in a string of JSON: what is not printable (common/printable.h) as an
+ * escape, a byte that is no UTF-8 as a question mark. The bytes that it has in text. */
+size_t text_put_json(FILE *stream, const char *text);
+/* So of a whole text of JSON, but its ends of lines and tabs. To be freed; NULL: there is no memory for it.
+ */
+char *text_escape_json(const char *json);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/tierctl/text.h"
 #include "proto/vocabulary.h"
 
 #define MAX_WORKERS 4096
@@ -284,13 +285,11 @@ static int find_lane(struct timeline *timeline, const struct event *event, unsig
 static void put_string(FILE *stream, const char *text)
 {
 	putc('"', stream);
-	for (const char *c = text; *c; c++)
-		if (*c == '"' || *c == '\\')
-			fprintf(stream, "\\%c", *c);
-		else if ((unsigned char)*c < 0x20)
-			fprintf(stream, "\\u%04x", (unsigned)*c);
+	while (*text)
+		if (*text == '"' || *text == '\\')
+			fprintf(stream, "\\%c", *text++);
 		else
-			putc(*c, stream);
+			text += text_put_json(stream, text);
 	putc('"', stream);
 }
 

@@ -227,6 +227,7 @@ TENSOR(tensor_no_name, tensor->name = NULL)
 TENSOR(tensor_empty_name, tensor->name = "")
 TENSOR(tensor_long_name, tensor->name = long_name)
 TENSOR(tensor_newline, tensor->name = "a\nb")
+TENSOR(tensor_override, tensor->name = "exe\xe2\x80\xaegpj")
 TENSOR(tensor_nine, tensor->dimensions = 9)
 TENSOR(tensor_overflow, tensor->shape[0] = UINT64_C(1) << 63; tensor->shape[1] = 4)
 TENSOR(tensor_wraps_to_zero, tensor->shape[0] = UINT64_C(1) << 32; tensor->shape[1] = UINT64_C(1) << 32)
@@ -257,7 +258,8 @@ static void bad_tensors_are_refused(struct tierd_node *node)
 		{ tensor_no_name, -EINVAL, "has no name" },
 		{ tensor_empty_name, -EINVAL, "has no name" },
 		{ tensor_long_name, -ENAMETOOLONG, "longer than 128 bytes" },
-		{ tensor_newline, -EINVAL, "control character" },
+		{ tensor_newline, -EINVAL, "not printable" },
+		{ tensor_override, -EINVAL, "\"exe???gpj\", has a character that is not printable" },
 		{ tensor_nine, -EINVAL, "has 9 dimensions, more than 8" },
 		{ tensor_overflow, -EOVERFLOW, "more than 2^44 elements" },
 		{ tensor_wraps_to_zero, -EOVERFLOW, "more than 2^44 elements" },

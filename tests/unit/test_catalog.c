@@ -126,7 +126,7 @@ static void names_are_checked(void **state)
 	draft.define.name = name;
 	expect_refused(&draft, -EINVAL, "129 bytes");
 	begin_one(&draft)->name = (char *)"a\nb";
-	expect_refused(&draft, -EINVAL, "control character");
+	expect_refused(&draft, -EINVAL, "not printable");
 }
 
 static void names_are_unique(void **state)

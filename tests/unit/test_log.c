@@ -102,6 +102,8 @@ static void names_cannot_begin_lines_or_steer_a_terminal(void **state)
 {
 	log_info("job %s", "x\ntierd: error: all is lost\x1b[2J\r\x7f\xc2\x9b");
 	assert_string_equal(taken.line, "job x\\x0atierd: error: all is lost\\x1b[2J\\x0d\\x7f\\xc2\\x9b");
+	log_info("unit %s", "exe\xe2\x80\xaegpj\xe2\x80\xa8\xff");
+	assert_string_equal(taken.line, "unit exe\\xe2\\x80\\xaegpj\\xe2\\x80\\xa8\\xff");
 	log_info("unit %s", "Übung 一");
 	assert_string_equal(taken.line, "unit Übung 一");
 }

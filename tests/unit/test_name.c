@@ -15,7 +15,7 @@ static void ordinary_names_are_taken(void **state)
 	assert_int_equal(name_check("caf\xc3\xa9", 64), 0);
 	assert_int_equal(name_check("\xe2\x82\xac \xf0\x9f\x90\x8e", 64), 0);
 	assert_int_equal(
-		name_check("\xc2\xa0\xdf\xbf\xe0\xa0\x80\xef\xbf\xbf\xf0\x90\x80\x80\xf4\x8f\xbf\xbf", 64),
+		name_check("\xc2\xa0\xdf\xba\xe0\xa0\x80\xef\xbf\xbd\xf0\x90\x80\x80\xf3\xa0\x84\x80", 64),
 		0);
 }
 
@@ -43,12 +43,30 @@ static void controls_and_broken_sequences_are_refused(void **state)
 		assert_int_equal(name_check(bad[i], 64), -EILSEQ);
 }
 
+/* What shows nothing, turns a line around, or ends it; and what nobody knows. */
+static const char *const unprintable[] = {
+	"soft\xc2\xadhyphen",	    "\xe2\x80\x8djoiner",  "over\xe2\x80\xaeride", "line\xe2\x80\xa8",
+	"paragraph\xe2\x80\xa9",    "isolate\xe2\x81\xa6", "\xef\xbb\xbfmark",	   "private\xee\x80\x80",
+	"no character\xef\xbf\xbf", "tag\xf3\xa0\x81\x81", "\xf4\x8f\xbf\xbf"
+};
+
+static void names_with_formatting_are_refused_and_older_ones_kept(void **state)
+{
+	for (size_t i = 0; i < sizeof(unprintable) / sizeof(unprintable[0]); i++) {
+		assert_int_equal(name_check(unprintable[i], 64), -EILSEQ);
+		assert_int_equal(name_check_kept(unprintable[i], 64), 0);
+	}
+	assert_int_equal(name_check_kept("a\nb", 64), -EILSEQ);
+	assert_int_equal(name_check_kept("a\xc2\x9b", 64), -EILSEQ);
+	assert_int_equal(name_check_kept("a\xe2\x82", 64), -EILSEQ);
+}
+
 static void text_is_made_printable_byte_by_byte(void **state)
 {
-	char text[] = "a\tb\xc3\xa9\xe9\xc2\x9bz\xe2\x82";
+	char text[] = "a\tb\xc3\xa9\xe9\xc2\x9bz\xe2\x80\xae\xe2\x82";
 
 	name_make_printable(text);
-	assert_string_equal(text, "a?b\xc3\xa9???z??");
+	assert_string_equal(text, "a?b\xc3\xa9???z?????");
 	assert_int_equal(name_check(text, 64), 0);
 }
 
@@ -101,6 +119,7 @@ int main(void)
 		cmocka_unit_test(ordinary_names_are_taken),
 		cmocka_unit_test(empty_and_long_names_are_told_apart),
 		cmocka_unit_test(controls_and_broken_sequences_are_refused),
+		cmocka_unit_test(names_with_formatting_are_refused_and_older_ones_kept),
 		cmocka_unit_test(text_is_made_printable_byte_by_byte),
 		cmocka_unit_test(both_functions_agree),
 		cmocka_unit_test(what_may_be_a_part_of_a_path_is_a_word),

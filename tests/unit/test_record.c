@@ -1021,6 +1021,33 @@ static void limits_that_have_become_lower_keep_no_job_away(void **state)
 	free_record(&record);
 }
 
+/* In its place, in names of the same length. */
+static void rename_all(const struct record_part *part, const char *from, const char *to)
+{
+	uint8_t *at = (uint8_t *)part->bytes, *end = at + part->size;
+
+	while ((at = memmem(at, (size_t)(end - at), from, strlen(from))))
+		memcpy(at, to, strlen(to));
+}
+
+static void names_that_an_older_version_took_come_back(void **state)
+{
+	static const char override[] = "\xe2\x80\xae"
+				       "ed",
+			  control[] = "\x1b[2Jd";
+	struct record record = small_record();
+	struct job *job;
+
+	rename_all(&record.definition, "embed", override);
+	job = expect_decoded(&other, &record);
+	assert_string_equal(job->catalog.units[0].tensors[0].name, override);
+	job_drop(job);
+	scene_settle(&other);
+	rename_all(&record.definition, override, control);
+	expect_refused(&record, -EINVAL, "not printable");
+	free_record(&record);
+}
+
 /* What says nothing a million times must not take a million pieces of memory. */
 static void a_message_that_unpacks_to_far_more_is_refused(void **state)
 {
@@ -1105,6 +1132,7 @@ int main(void)
 		TEST(a_name_that_is_taken_is_refused),
 		TEST(a_job_that_has_no_room_any_more_is_refused),
 		TEST(limits_that_have_become_lower_keep_no_job_away),
+		TEST(names_that_an_older_version_took_come_back),
 		TEST(a_message_that_unpacks_to_far_more_is_refused),
 		TEST(the_owners_own_groups_count_from_his_return_on),
 	};

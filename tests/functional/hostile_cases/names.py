@@ -30,7 +30,7 @@ jobs = {
 }
 
 # Why a name of a unit or a tensor is refused.
-UNPRINTABLE = "a name with a control character, or that is not UTF-8"
+UNPRINTABLE = "a name with a character that is not printable, or that is not UTF-8"
 texts = {
     "is empty": (b"", "a name of 0 bytes"),
     "is one byte too long": (b"x" * 129, "a name of 129 bytes"),
@@ -39,6 +39,12 @@ texts = {
     "has an escape sequence": (b"\x1b[2J", UNPRINTABLE),
     "has a delete": (b"a\x7fb", UNPRINTABLE),
     "has a control character beyond ASCII": (b"a\xc2\x9bb", UNPRINTABLE),
+    "turns the line around": ("a\u202eb".encode(), UNPRINTABLE),
+    "ends a line beyond ASCII": ("a\u2028b".encode(), UNPRINTABLE),
+    "ends a paragraph": ("a\u2029b".encode(), UNPRINTABLE),
+    "has a joiner that nobody sees": ("a\u200db".encode(), UNPRINTABLE),
+    "has a character for private use": ("a\ue000b".encode(), UNPRINTABLE),
+    "has a character that is not assigned": ("a\uffffb".encode(), UNPRINTABLE),
     "ends in the middle of a character": (b"a\xe2\x82", UNPRINTABLE),
     "has a byte that no character has": (b"a\xff", UNPRINTABLE),
     "has an overlong slash": (b"a\xc0\xafb", UNPRINTABLE),
@@ -107,6 +113,8 @@ CASES = [
          Answered("EINVAL", "1 to 128 bytes")),
     Case("a phase whose name is of 100,000 bytes", READY, (PHASE, number(1, JOB) + data(2, b"x" * 100000)),
          Answered("EINVAL", "1 to 128 bytes")),
+    Case("a phase whose name turns the line around", READY, (PHASE, number(1, JOB) + data(2, "a\u202eb".encode())),
+         Answered("EINVAL", "printable")),
     Case("a state whose name is empty", READY, (READ, number(1, JOB) + number(6, 1)), Answered("ENODATA", 'no state ""')),
     Case("a state whose name is a path", READY, (READ, number(1, JOB) + data(4, "../m") + number(6, 1)),
          Answered("ENODATA", 'no state "../m"')),
