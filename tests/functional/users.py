@@ -58,7 +58,7 @@ def train(uid, **keys):
     Rank(uid, **keys).ready().leave()
 
 
-def tierctl(uid, *arguments, status=0, groups=(), says=()):
+def tierctl(uid, *arguments, status=0, group=None, groups=(), says=()):
     result = subprocess.run(
         [os.environ["TIERCTL"], *arguments],
         stdin=subprocess.DEVNULL,
@@ -66,7 +66,7 @@ def tierctl(uid, *arguments, status=0, groups=(), says=()):
         stderr=subprocess.STDOUT,
         text=True,
         user=uid,
-        group=uid,
+        group=uid if group is None else group,
         extra_groups=list(groups),
     )
     assert result.returncode == status, f"tierctl {arguments}: {result.returncode}: {result.stdout}"
