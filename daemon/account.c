@@ -38,7 +38,7 @@ static uint64_t frozen_bytes(const struct unit *unit)
 
 /* Frozen values are partitioned like the others, evenly. */
 static void add_unit(const struct job *job, const struct unit *unit, uint32_t rank,
-		     Tierd__Wire__StatisticsReply *reply)
+		     struct unit_account *account)
 {
 	uint64_t all = unit->trainable;
 	uint64_t first = unit_layout_shard(unit->trainable, rank, job->options.world_size);
@@ -46,24 +46,51 @@ static void add_unit(const struct job *job, const struct unit *unit, uint32_t ra
 	uint32_t stage = job->options.stage;
 
 	if (stage < 3)
-		reply->logical_parameter_bytes +=
-			trainable_bytes(job, unit, 0, all, false) + frozen_bytes(unit);
+		account->parameter_bytes += trainable_bytes(job, unit, 0, all, false) + frozen_bytes(unit);
 	else
-		reply->logical_parameter_bytes += trainable_bytes(job, unit, first, count, false) +
-						  frozen_bytes(unit) / job->options.world_size;
-	reply->logical_gradient_bytes += sums_are_as_pushed(job) ? unit_gradient_bytes(unit)
-								 : sizeof(float) * (stage >= 2 ? count : all);
-	reply->logical_optimizer_bytes += stage >= 1 ? trainable_bytes(job, unit, first, count, true)
-						     : trainable_bytes(job, unit, 0, all, true);
+		account->parameter_bytes += trainable_bytes(job, unit, first, count, false) +
+					    frozen_bytes(unit) / job->options.world_size;
+	account->gradient_bytes += sums_are_as_pushed(job) ? unit_gradient_bytes(unit)
+							   : sizeof(float) * (stage >= 2 ? count : all);
+	account->optimizer_bytes += stage >= 1 ? trainable_bytes(job, unit, first, count, true)
+					       : trainable_bytes(job, unit, 0, all, true);
 }
 
-void account_statistics(const struct job *job, const struct member *member,
-			Tierd__Wire__StatisticsReply *reply)
+static struct unit_account account_new(const struct job *job)
+{
+	return (struct unit_account){ .world_size = job->options.world_size,
+				      .stage = job->options.stage,
+				      .is_as_pushed = sums_are_as_pushed(job) };
+}
+
+/* With the units that are not in it yet. */
+static void complete(const struct job *job, uint32_t rank, struct unit_account *account)
+{
+	struct unit_account fresh = account_new(job);
+
+	if (account->world_size != fresh.world_size || account->stage != fresh.stage ||
+	    account->is_as_pushed != fresh.is_as_pushed)
+		*account = fresh;
+	for (; account->units < job->catalog.unit_count; account->units++)
+		add_unit(job, &job->catalog.units[account->units], rank, account);
+}
+
+void account_define(struct job *job, struct member *member)
+{
+	complete(job, 0, &job->account);
+	if (member)
+		complete(job, member->rank, &member->account);
+}
+
+void account_statistics(struct job *job, struct member *member, Tierd__Wire__StatisticsReply *reply)
 {
 	const struct statistics_figures *figures = &job->figures;
+	const struct unit_account *account = member ? &member->account : &job->account;
 
-	for (uint32_t i = 0; i < job->catalog.unit_count; i++)
-		add_unit(job, &job->catalog.units[i], member ? member->rank : 0, reply);
+	account_define(job, member);
+	reply->logical_parameter_bytes = account->parameter_bytes;
+	reply->logical_gradient_bytes = account->gradient_bytes;
+	reply->logical_optimizer_bytes = account->optimizer_bytes;
 	reply->pushes = member ? member->pushes : 0;
 	reply->communicated_elements = member ? member->communicated_elements : 0;
 	reply->job_parameters = job->catalog.parameters;

@@ -183,6 +183,7 @@ struct job {
 	struct job_options options;
 	struct job_shape former_shape; /* world_size 0: its memory is there, or was, in the one that it has */
 	struct catalog catalog;
+	struct unit_account account; /* of rank 0 */
 	enum job_phase phase;
 	bool is_dropped;	       /* freed as soon as nothing is in flight */
 	bool is_kept;		       /* then its store stays: the daemon ends, or it is replaced */
@@ -625,8 +626,10 @@ void operation_forget(struct member *member);
 
 /* ---- account.c ---- */
 void account_read(struct pending *pending);
-void account_statistics(const struct job *job, const struct member *member,
-			Tierd__Wire__StatisticsReply *reply);
+/* Units have been defined. */
+void account_define(struct job *job, struct member *member);
+/* Of a member, or, NULL, as rank 0 counts it. */
+void account_statistics(struct job *job, struct member *member, Tierd__Wire__StatisticsReply *reply);
 /* It has been submitted. */
 void account_transfer(struct job *job, enum statistics_kind kind, struct store_transfer *transfer);
 void account_step(struct job *job);

@@ -18,6 +18,14 @@ struct job;
 /* Of the orders of one member. */
 #define MEMBER_MAX_PHASES 16
 
+/* What units of a job take, as one of its ranks counts it: kept up as they are defined, because a sum over
+ * all of them would take the loop's time. It begins anew where the job gets another shape. */
+struct unit_account {
+	uint32_t units, world_size, stage; /* units: the first ones, that are in it */
+	bool is_as_pushed;
+	uint64_t parameter_bytes, gradient_bytes, optimizer_bytes;
+};
+
 struct member {
 	struct queue link;	  /* of the job's lingering members, once it has left */
 	struct queue client_link; /* of the client's */
@@ -80,6 +88,7 @@ struct member {
 	uint64_t trace_tail;		      /* read up to here */
 	uint64_t counted_gathers, counted_ns; /* of the trace's head: counted so far, and when */
 
+	struct unit_account account;
 	uint64_t pushes, communicated_elements;
 	uint64_t joined_ns, heard_ns; /* when it has opened the job; when its last request came */
 

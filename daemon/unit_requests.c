@@ -31,6 +31,8 @@ int job_add_unit(struct job *job, const Tierd__Wire__UnitDefine *definition, cha
 	r = catalog_define(&job->catalog, definition, &job->options, message, size);
 	if (r < 0)
 		budget_uncharge(job, bytes);
+	else
+		account_define(job, NULL);
 	return r;
 }
 
@@ -81,8 +83,10 @@ void job_define(struct pending *pending, const Tierd__Wire__UnitDefine *definiti
 		if (r == -ENOMEM)
 			events_of_job(job, EVENT_REFUSED, NULL, "%s", message);
 	}
-	if (r < 0)
+	if (r < 0) {
 		pending_error(pending, r, "job %s, rank %u: %s", job->name, member->rank, message);
-	else
-		reply_defined(pending, member->defined++);
+		return;
+	}
+	account_define(job, member);
+	reply_defined(pending, member->defined++);
 }
