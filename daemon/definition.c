@@ -3,10 +3,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* With names of full length a tensor packs to less than 768 bytes, a unit beside its tensors to less than
- * 160; unpacked all of that is less than 2 MiB. */
-#define TENSORS_PER_REPLY 1024
-#define UNITS_PER_REPLY 1024
+/* What takes the loop for a tenth of a millisecond; with names of full length a tensor packs to less than 768
+ * bytes, a unit beside its tensors to less than 160, so that it fits in a frame. */
+#define TENSORS_PER_REPLY 256
+#define UNITS_PER_REPLY 256
 
 struct definition {
 	Tierd__Wire__ReaderUnit units[UNITS_PER_REPLY], *unit_pointers[UNITS_PER_REPLY];

@@ -6,16 +6,17 @@
 #include "common/clock.h"
 #include "daemon/access.h"
 
-/* As many as fit in a frame and unpack to less than its bound, units with names of full length; and as many
- * counters as may be looked at without others noticing. */
-#define UNITS_PER_REPLY 512
-#define LEASES_PER_REPLY 8192
-#define LOOKS_PER_REPLY (UINT32_C(1) << 18)
+/* As many as fit in a frame and unpack to less than its bound, units with names of full length, and as take
+ * the loop for a tenth of a millisecond: so do the counters that are looked at. */
+#define UNITS_PER_REPLY 256
+#define LEASES_PER_REPLY 1024
+#define LEASES_PER_UNIT 8192
+#define LOOKS_PER_REPLY (UINT32_C(1) << 12)
 
 struct report {
 	Tierd__Wire__LeasesReply body;
 	Tierd__Wire__LeasedUnit units[UNITS_PER_REPLY], *unit_pointers[UNITS_PER_REPLY];
-	Tierd__Wire__Lease leases[LEASES_PER_REPLY], *lease_pointers[LEASES_PER_REPLY];
+	Tierd__Wire__Lease leases[LEASES_PER_UNIT], *lease_pointers[LEASES_PER_UNIT];
 	size_t lease_count;
 };
 
@@ -25,7 +26,7 @@ static void add_lease(struct report *report, Tierd__Wire__LeasedUnit *unit, cons
 	uint32_t count;
 	Tierd__Wire__Lease *lease;
 
-	if (!member || !member_has_lease(member, index) || report->lease_count == LEASES_PER_REPLY)
+	if (!member || !member_has_lease(member, index) || report->lease_count == LEASES_PER_UNIT)
 		return;
 	count = atomic_load(&lease_counters(member->leases, member->buffer_count)[index]);
 	lease = &report->leases[report->lease_count];

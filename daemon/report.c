@@ -22,8 +22,9 @@
 #include "daemon/warm.h"
 #include "proto/frame.h"
 
-/* As many units as fit in a frame, with names of full length. */
-#define UNITS_PER_REPLY 512
+/* As many units as take the loop for a tenth of a millisecond; with names of full length they fit in a frame.
+ */
+#define UNITS_PER_REPLY 128
 /* Jobs take what is left in a frame beside the rest of the reply; and there are no more of them, with so many
  * ranks in all, than unpack to less than 3 MiB: there is a bound for that, too. */
 #define JOBS_BYTES (FRAME_MAX_BYTES - 1024)
