@@ -14,6 +14,7 @@
 #include "daemon/events.h"
 #include "daemon/node.h"
 #include "daemon/session.h"
+#include "daemon/ration.h"
 #include "proto/pages.h"
 
 #define PAUSE_MS 100
@@ -25,7 +26,7 @@
 
 struct server {
 	struct session_shared shared;
-	struct session_rest rest;
+	struct rations rations;
 	struct queue sessions; /* the oldest first */
 	unsigned maximum, maximum_per_user;
 	char *path;
@@ -389,7 +390,7 @@ int server_new(struct event_base *loop, struct node *node, const struct server_c
 	server->is_inherited = config->inherited >= 0;
 	queue_init(&server->sessions);
 	server->shared = (struct session_shared){
-		.rest = &server->rest,
+		.rations = &server->rations,
 		.loop = loop,
 		.node = node,
 		.versions = FRAME_VERSIONS,
@@ -438,6 +439,7 @@ struct server *server_free(struct server *server)
 		session_close(session_from_link(each));
 	while ((link = queue_first(&server->sessions)))
 		session_free(session_from_link(link));
+	rations_clear(&server->rations);
 	server_close(server);
 	frame_arena_free(server->shared.arena);
 	free(server->path);

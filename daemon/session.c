@@ -26,10 +26,8 @@
 /* Who has left so many bytes of answers unread gets his next turn after a while. */
 #define UNREAD ((size_t)64 << 10)
 #define UNREAD_PAUSE_MS 2
-/* What a definition of a hundred tensors takes, and how long is long. */
+/* What a definition of a hundred tensors takes. */
 #define LARGE_FRAME ((size_t)16 << 10)
-#define LONG_WORK_NS UINT64_C(500000)
-#define MOST_REST_NS UINT64_C(1000000000)
 
 /* A process that died can have left this many reads in its socket, and not more. */
 #define READS_OF_DEAD 256
@@ -59,6 +57,7 @@ void session_end(struct session *session, const char *format, ...)
 	event_del(&session->reading);
 	event_del(&session->writing);
 	event_del(&session->turn);
+	queue_remove(&session->waiter.link);
 	event_del(&session->deadline);
 	session->socket = fd_close(session->socket);
 	outbox_clear(&session->outbox);
@@ -152,15 +151,10 @@ static void go_on_reading(struct session *session)
 		session_arm(&session->deadline, session->shared->frame_ms);
 }
 
-static uint64_t *rest_of(const struct session *session)
-{
-	return &session->shared->rest->until_ns[session->port.uid % SESSION_REST_USERS];
-}
-
 /* How long the next frame has to wait, in ms; 0: not at all. */
 static unsigned find_rest(const struct session *session)
 {
-	uint64_t now = clock_now_ns(), until = *rest_of(session);
+	uint64_t now = clock_now_ns(), until = *ration_large_until_ns(session->ration);
 
 	if (until <= now || inbox_length(&session->inbox) < LARGE_FRAME)
 		return 0;
@@ -175,35 +169,33 @@ static unsigned find_pause(const struct session *session)
 	return rest == 0 && session->outbox.bytes > UNREAD ? UNREAD_PAUSE_MS : rest;
 }
 
-/* So that what one user sends has a small part of the loop's time: a part so small that it is not seen in the
- * slowest hundredth of what others wait for, if each of it takes long. */
-static void note_work(const struct session *session, uint64_t started_ns)
+static void note_large(const struct session *session, uint64_t started_ns)
 {
-	uint64_t now = clock_now_ns(), taken = now - started_ns;
-	uint64_t rest = taken * (taken > LONG_WORK_NS ? 100 : 20);
+	uint64_t now = clock_now_ns();
 
-	*rest_of(session) = now + (rest < MOST_REST_NS ? rest : MOST_REST_NS);
+	*ration_large_until_ns(session->ration) = now + ration_rest_ns(now - started_ns);
 }
 
 /* Up to one turn. 0: nothing complete is left; 1: something may be; or an error in what is left. */
 static int handle_frames(struct session *session)
 {
+	uint64_t began = clock_now_ns(), start = began;
 	struct frame_header header;
 	const uint8_t *bytes;
 	int r = 1;
 
 	session->is_handling = true;
 	for (unsigned i = 0; r > 0 && i < FRAMES_PER_TURN && session->state < SESSION_CLOSING; i++) {
-		if (has_enough(session) || find_rest(session) > 0)
+		if (has_enough(session) || find_rest(session) > 0 || start - began > RATION_BRIEF_NS)
 			break;
 		bool is_large = inbox_length(&session->inbox) >= LARGE_FRAME;
-		uint64_t start = is_large ? clock_now_ns() : 0;
 
 		r = inbox_next(&session->inbox, session->shared->maximum_frame, &header, &bytes);
 		if (r > 0)
 			session_handle_frame(session, &header, bytes);
 		if (r > 0 && is_large)
-			note_work(session, start);
+			note_large(session, start);
+		start = clock_now_ns();
 	}
 	session->is_handling = false;
 	return r;
@@ -235,9 +227,25 @@ static void handle_input(struct session *session)
 /* ---- The loop's calls ------------------------------------------------------------------------------------
  */
 
-static void on_readable(evutil_socket_t fd, short what, void *argument)
+/* What the user wants now is done now, or, while he rests, later. False: later. */
+static bool begin_turn(struct session *session, struct ration_turn *ret_turn)
 {
-	struct session *session = argument;
+	uint64_t now = clock_now_ns();
+
+	ration_hear(session->ration, now);
+	if (!ration_is_resting(session->ration, now)) {
+		*ret_turn = ration_begin(session->ration, now);
+		return true;
+	}
+	if (queue_is_empty(&session->waiter.link)) {
+		stop_reading(session);
+		ration_wait(session->ration, &session->waiter, now);
+	}
+	return false;
+}
+
+static void read_input(struct session *session)
+{
 	int r = inbox_read(&session->inbox, session->socket);
 
 	if (r == 0)
@@ -246,23 +254,39 @@ static void on_readable(evutil_socket_t fd, short what, void *argument)
 		session_end(session, "%s", session_why_it_ended(session, "it closed the connection"));
 }
 
+static void on_readable(evutil_socket_t fd, short what, void *argument)
+{
+	struct session *session = argument;
+	struct ration_turn turn;
+
+	if (!begin_turn(session, &turn))
+		return;
+	read_input(session);
+	ration_end(session->ration, &turn);
+}
+
 static void on_writable(evutil_socket_t fd, short what, void *argument)
 {
 	struct session *session = argument;
+	struct ration_turn turn = ration_begin(session->ration, clock_now_ns());
 
 	session_flush(session);
 	if (session->state == SESSION_OPEN)
 		client_catch_up(session->client);
 	if (session->is_waiting && session->state < SESSION_CLOSING)
 		session_arm(&session->turn, 0);
+	ration_end(session->ration, &turn);
 }
 
 static void on_turn(evutil_socket_t fd, short what, void *argument)
 {
 	struct session *session = argument;
+	struct ration_turn turn;
 
-	if (!has_enough(session))
-		handle_input(session);
+	if (has_enough(session) || !begin_turn(session, &turn))
+		return;
+	handle_input(session);
+	ration_end(session->ration, &turn);
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *argument)
@@ -279,24 +303,67 @@ static void on_deadline(evutil_socket_t fd, short what, void *argument)
 		session_end(session, "it did not read its last answer");
 }
 
-/* What it sent before it died counts, as it does when the end of the stream is seen first. */
+/* What it sent before it died counts, as it does when the end of the stream is seen first. False: that is
+ * all.
+ */
+static bool handle_last(struct session *session)
+{
+	if (session->reads_since++ >= READS_OF_DEAD || session->state >= SESSION_CLOSING ||
+	    has_enough(session))
+		return false;
+	if (session->is_waiting)
+		handle_input(session);
+	/* Where it had to wait before it had read. */
+	if (session->is_waiting || session->state >= SESSION_CLOSING)
+		return true;
+	if (inbox_read(&session->inbox, session->socket) < 0)
+		return false;
+	handle_input(session);
+	return true;
+}
+
+static void bury(struct session *session)
+{
+	struct ration_turn turn;
+	bool goes_on;
+
+	do {
+		if (!begin_turn(session, &turn))
+			return;
+		goes_on = handle_last(session);
+		ration_end(session->ration, &turn);
+	} while (goes_on);
+	session_end(session, "its process died");
+}
+
 static void on_death(evutil_socket_t fd, short what, void *argument)
 {
 	struct session *session = argument;
 
 	session->is_dead = true;
 	event_del(&session->death);
-	if (session->state == SESSION_ENDED) {
+	if (session->state == SESSION_ENDED)
 		session_arm(&session->ending, 0);
-		return;
-	}
-	for (unsigned i = 0; i < READS_OF_DEAD && session->state < SESSION_CLOSING && !has_enough(session);
-	     i++) {
-		if (!session->is_waiting && inbox_read(&session->inbox, session->socket) < 0)
-			break;
+	else
+		bury(session);
+}
+
+/* It is its turn, after a rest of its user. */
+static void go_on(struct ration_waiter *waiter)
+{
+	struct session *session = container_of(waiter, struct session, waiter);
+	struct ration_turn turn = ration_begin(session->ration, clock_now_ns());
+
+	if (session->is_dead)
+		handle_last(session);
+	else if (!has_enough(session))
 		handle_input(session);
-	}
-	session_end(session, "its process died");
+	/* Where it waited before it had read: by the time that it is readable others may wait again. */
+	if (!session->is_waiting && !session->is_dead && session->state < SESSION_CLOSING)
+		read_input(session);
+	ration_end(session->ration, &turn);
+	if (session->is_dead && session->state != SESSION_ENDED)
+		bury(session);
 }
 
 /* ---- Life ------------------------------------------------------------------------------------------------
@@ -340,6 +407,7 @@ static int start_events(struct session *session)
 int session_new(int socket, const struct session_shared *shared, struct session **ret_session)
 {
 	_cleanup_(session_freep) struct session *session = calloc(1, sizeof(*session));
+	uint64_t started = clock_now_ns();
 	int r;
 
 	if (!session) {
@@ -352,14 +420,20 @@ int session_new(int socket, const struct session_shared *shared, struct session 
 	session->process = -1;
 	inbox_init(&session->inbox);
 	queue_init(&session->link);
+	queue_init(&session->waiter.link);
+	session->waiter.go = go_on;
 	outbox_init(&session->outbox);
 
 	r = look_at_peer(session);
 	if (r < 0)
 		return r;
+	session->ration = ration_enter(shared->rations, shared->loop, session->port.uid);
+	if (!session->ration)
+		return -ENOMEM;
 	r = start_events(session);
 	if (r < 0)
 		return r;
+	ration_end(session->ration, &(struct ration_turn){ started, 0 });
 	*ret_session = TAKE_PTR(session);
 	return 0;
 }
@@ -387,6 +461,7 @@ struct session *session_free(struct session *session)
 	if (session->client)
 		client_free(session->client);
 	queue_remove(&session->link);
+	ration_leave(session->ration);
 	outbox_clear(&session->outbox);
 	fd_close(session->socket);
 	fd_close(session->process);

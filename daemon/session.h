@@ -13,20 +13,14 @@
 struct event_base;
 struct node;
 struct session;
-
-/* Large frames take the loop's time, which is everybody's. Of a user whose frame took long the next large one
- * waits many times as long; what is small never does. */
-#define SESSION_REST_USERS 64
-struct session_rest {
-	uint64_t until_ns[SESSION_REST_USERS]; /* of users, by the remainder of their numbers */
-};
+struct rations;
 
 /* What all sessions of a server share; borrowed. */
 struct session_shared {
 	struct event_base *loop;
 	struct node *node;
 	struct frame_arena *arena;
-	struct session_rest *rest;
+	struct rations *rations;
 	struct versions versions, pages; /* that this daemon speaks, and lays out */
 	unsigned maximum_requests;	 /* unanswered; see client_new() */
 	size_t maximum_output; /* bytes of answers that the client leaves unread; then it is cut off */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "daemon/peer.h"
 
 void session_flush(struct session *session)
@@ -22,6 +23,15 @@ void session_flush(struct session *session)
 		session_end(session, "%s", session_why_it_ended(session, "its connection broke"));
 	else if (session->state == SESSION_CLOSING)
 		session_end(session, "it was refused");
+}
+
+/* Of what was done elsewhere: the answer costs more than most requests. */
+static void flush_at_once(struct session *session)
+{
+	struct ration_turn turn = ration_begin(session->ration, clock_now_ns());
+
+	session_flush(session);
+	ration_end(session->ration, &turn);
 }
 
 void session_send(struct session *session, enum frame_type type, uint32_t request,
@@ -51,7 +61,7 @@ void session_send(struct session *session, enum frame_type type, uint32_t reques
 		session_end(session, "it could not be answered: %s", strerror(-r));
 		session_tell(session, session_loss_of(session), "it cannot be answered: %s", strerror(-r));
 	} else if (!session->is_handling) {
-		session_flush(session);
+		flush_at_once(session);
 	}
 	if (session->is_waiting && session->state < SESSION_CLOSING)
 		session_arm(&session->turn, 0);
@@ -133,6 +143,7 @@ static void refuse(struct session *session, uint32_t request, int r, const char 
 	session->state = SESSION_CLOSING;
 	event_del(&session->reading);
 	event_del(&session->turn);
+	queue_remove(&session->waiter.link);
 	session_arm(&session->deadline, session->shared->frame_ms);
 	session_flush(session);
 	/* What waits to be read would count for nobody, and could be many. */

@@ -9,6 +9,7 @@
 #include "daemon/inbox.h"
 #include "daemon/outbox.h"
 #include "daemon/session.h"
+#include "daemon/ration.h"
 
 enum session_state { SESSION_HELLO, SESSION_OPEN, SESSION_CLOSING, SESSION_ENDED };
 
@@ -17,14 +18,17 @@ struct session {
 	const struct session_shared *shared;
 	struct queue link;
 	enum session_state state;
-	bool is_handling; /* answers are sent together, afterwards */
-	bool is_waiting;  /* for answers to go out, or for its next turn: not reading */
-	bool is_spare;	  /* beyond its user's connections */
-	bool is_dead;	  /* the process */
+	bool is_handling;     /* answers are sent together, afterwards */
+	bool is_waiting;      /* for answers to go out, or for its next turn: not reading */
+	bool is_spare;	      /* beyond its user's connections */
+	bool is_dead;	      /* the process */
+	unsigned reads_since; /* of what it had sent */
 	bool has_hung_up;
 	int socket, process;
 	uint32_t version, pages; /* that were agreed on */
 	struct event reading, writing, turn, deadline, death, ending;
+	struct ration *ration;
+	struct ration_waiter waiter;
 	struct client *client;
 	struct outbox outbox;
 	struct inbox inbox;

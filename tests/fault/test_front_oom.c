@@ -19,6 +19,7 @@
 #include "daemon/reload.h"
 #include "daemon/request.h"
 #include "daemon/server.h"
+#include "daemon/ration.h"
 #include "daemon/session.h"
 #include "tests/fault/alloc_fault.h"
 
@@ -245,9 +246,9 @@ static void a_session_ends_at_worst(void **state)
 {
 	static uint8_t input[16384];
 	struct node node = { .incarnation = 1 };
-	struct session_rest rest = { { 0 } };
+	struct rations rations = { 0 };
 	struct session_shared shared = {
-		.rest = &rest,
+		.rations = &rations,
 		.loop = event_base_new(),
 		.node = &node,
 		.versions = FRAME_VERSIONS,
@@ -269,6 +270,7 @@ static void a_session_ends_at_worst(void **state)
 		nth++;
 	}
 	assert_true(nth > 5);
+	rations_clear(&rations);
 	frame_arena_free(shared.arena);
 	event_base_free(shared.loop);
 }

@@ -4,6 +4,7 @@ PAGES = "proto/pages.h"
 EVICTION = "daemon/eviction.c"
 STEP = "daemon/step.c"
 WRITING = "daemon/writing.c"
+RATION = "daemon/ration.c"
 
 MUTANTS = (
     # Beside each other, because each builds all that there is.
@@ -560,5 +561,23 @@ MUTANTS = (
         "library_reader",
         "client/mapping.c",
         (("return at < mapping->bytes", "return false"),),
+    ),
+    (
+        "who is ahead served at once",
+        "session",
+        RATION,
+        (("return !queue_is_empty(&ration->waiting) || ahead_of(ration, now_ns) > LINE_NS;", "return false;"),),
+    ),
+    (
+        "who is alone made to rest",
+        "session",
+        RATION,
+        (("ration->until_ns > now_ns && others_are_there(ration, now_ns);", "ration->until_ns > now_ns;"),),
+    ),
+    (
+        "who has left forgotten while he rests",
+        "session",
+        RATION,
+        (("ration->connections > 0 || ration->until_ns > now_ns ||", "ration->connections > 0 ||"),),
     ),
 )

@@ -18,7 +18,7 @@
 #include "daemon/client.h"
 #include "daemon/events.h"
 #include "daemon/request.h"
-#include "daemon/session.h"
+#include "daemon/session_inside.h"
 
 #define INCARNATION 4711
 #define OUTPUT_BYTES (2u << 20)
@@ -120,7 +120,8 @@ struct client *client_free(struct client *client)
 struct fixture {
 	struct node node;
 	struct session_shared shared;
-	struct session_rest rest;
+	struct rations rations;
+	struct ration *other; /* of another user, who wants something all the time; or NULL */
 	struct session *session;
 	struct frame_arena *arena; /* of the other end */
 	int peer;
@@ -157,7 +158,7 @@ static int setup(void **state)
 	fake.answers_at_once = true;
 	fixture->node.incarnation = INCARNATION;
 	fixture->shared = (struct session_shared){
-		.rest = &fixture->rest,
+		.rations = &fixture->rations,
 		.loop = event_base_new(),
 		.node = &fixture->node,
 		.versions = FRAME_VERSIONS,
@@ -194,6 +195,8 @@ static int teardown(void **state)
 		waitpid(fixture->child, NULL, 0);
 	}
 	session_free(fixture->session);
+	ration_leave(fixture->other);
+	rations_clear(&fixture->rations);
 	keep_open[0] = fd_close(keep_open[0]);
 	keep_open[1] = fd_close(keep_open[1]);
 	assert_false(fake.is_there);
@@ -601,7 +604,7 @@ static void a_large_frame_is_handled_and_small_ones_after_it(void **state)
 
 static uint64_t *rest_of_me(struct fixture *fixture)
 {
-	return &fixture->rest.until_ns[getuid() % SESSION_REST_USERS];
+	return ration_large_until_ns(fixture->session->ration);
 }
 
 static void a_large_frame_waits_while_its_user_rests_and_small_ones_do_not(void **state)
@@ -630,6 +633,117 @@ static void a_rest_ends_and_the_next_one_begins_with_the_frame_that_waited(void 
 	receive_reply(fixture, 1, 0);
 	receive_reply(fixture, 2, 0);
 	assert_true(*rest_of_me(fixture) > until);
+}
+
+/* Until then, if another user wants something meanwhile, which does not depend on the clock. */
+static void rest_until(struct fixture *fixture, uint64_t until_ns)
+{
+	ration_charge(fixture->session->ration, UINT64_C(1000000000), until_ns - UINT64_C(1000000000));
+}
+
+static void let_another_ask(struct fixture *fixture)
+{
+	fixture->other = ration_enter(&fixture->rations, fixture->shared.loop, getuid() + 64);
+	ration_hear(fixture->other, clock_now_ns() + UINT64_C(1000000000000));
+}
+
+static void a_request_waits_while_its_user_rests_and_another_wants_something(void **state)
+{
+	struct fixture *fixture = *state;
+
+	greet(fixture);
+	let_another_ask(fixture);
+	rest_until(fixture, clock_now_ns() + UINT64_C(1000000000000));
+	send_phase(fixture, 1, "small");
+	for (unsigned i = 0; i < 100; i++)
+		turn(fixture);
+	assert_int_equal(fake.requests, 0);
+}
+
+static void nobody_rests_who_is_alone(void **state)
+{
+	struct fixture *fixture = *state;
+
+	greet(fixture);
+	rest_until(fixture, clock_now_ns() + UINT64_C(1000000000000));
+	send_phase(fixture, 1, "small");
+	for (unsigned i = 0; i < 100; i++)
+		turn(fixture);
+	assert_int_equal(fake.requests, 1);
+}
+
+static void what_waited_is_handled_when_the_rest_is_over(void **state)
+{
+	struct fixture *fixture = *state;
+
+	greet(fixture);
+	let_another_ask(fixture);
+	rest_until(fixture, clock_now_ns() + 20000000);
+	for (uint32_t number = 1; number <= 40; number++)
+		send_phase(fixture, number, "small");
+	for (uint32_t number = 1; number <= 40; number++)
+		receive_reply(fixture, number, 0);
+}
+
+static void a_long_request_makes_its_user_rest(void **state)
+{
+	struct fixture *fixture = *state;
+	uint64_t now = clock_now_ns();
+
+	let_another_ask(fixture);
+	ration_charge(fixture->session->ration, RATION_BRIEF_NS + 1, now);
+	assert_true(ration_is_resting(fixture->session->ration, now));
+	ration_hear(fixture->other, now);
+	assert_false(ration_is_resting(fixture->other, now));
+}
+
+static void many_brief_requests_make_their_user_rest(void **state)
+{
+	struct fixture *fixture = *state;
+	struct ration *mine = fixture->session->ration;
+	uint64_t now = clock_now_ns();
+
+	let_another_ask(fixture);
+	ration_charge(mine, 10000, now);
+	assert_false(ration_is_resting(mine, now));
+	for (unsigned i = 0; i < 100; i++)
+		ration_charge(mine, 10000, now + i * 1000);
+	assert_true(ration_is_resting(mine, now + 100000));
+	assert_false(ration_is_resting(mine, now + 100000000));
+}
+
+/* 1065 and 1001 have the same remainder by 64. */
+static void no_user_rests_for_another(void **state)
+{
+	struct fixture *fixture = *state;
+	struct ration *one = ration_enter(&fixture->rations, fixture->shared.loop, 1065);
+	struct ration *other = ration_enter(&fixture->rations, fixture->shared.loop, 1001);
+	uint64_t now = clock_now_ns();
+
+	ration_hear(one, now);
+	ration_hear(other, now);
+	ration_charge(one, 1000000, now);
+	*ration_large_until_ns(one) = now + 1000000;
+	assert_true(ration_is_resting(one, now));
+	assert_false(ration_is_resting(other, now));
+	assert_int_equal(*ration_large_until_ns(other), 0);
+	ration_leave(one);
+	ration_leave(other);
+}
+
+/* Or he would only have to come again. */
+static void who_has_left_rests_on(void **state)
+{
+	struct fixture *fixture = *state;
+	uint64_t now = clock_now_ns(), later = now + UINT64_C(1000000000000);
+	struct ration *one = ration_enter(&fixture->rations, fixture->shared.loop, 1065);
+
+	ration_charge(one, 1000000, later);
+	ration_leave(one);
+	let_another_ask(fixture);
+	assert_ptr_equal(ration_enter(&fixture->rations, fixture->shared.loop, 1065), one);
+	assert_true(ration_is_resting(one, later));
+	ration_leave(one);
 }
 
 static void garbage_is_refused(void **state)
@@ -913,6 +1027,25 @@ static void what_was_sent_before_the_end_is_handled(void **state)
 	assert_int_equal(fake.requests, 40);
 }
 
+static void replace_by_child(struct fixture *fixture, void (*act)(int socket));
+static void say_much_and_die(int socket);
+
+static void what_one_sent_that_died_while_resting_is_handled(void **state)
+{
+	struct fixture *fixture = *state;
+
+	fake.answers_at_once = false;
+	replace_by_child(fixture, say_much_and_die);
+	while (!fake.is_there)
+		event_base_loop(fixture->shared.loop, EVLOOP_ONCE);
+	let_another_ask(fixture);
+	rest_until(fixture, clock_now_ns() + 20000000);
+	waitpid(fixture->child, NULL, 0);
+	fixture->child = 0;
+	wait_until_over(fixture);
+	assert_int_equal(fake.requests, 40);
+}
+
 static void an_answer_to_one_that_has_gone_is_dropped(void **state)
 {
 	struct fixture *fixture = *state;
@@ -971,6 +1104,23 @@ static void say_hello_and_close(int socket)
 }
 
 /* The grandchild holds the socket, so that its end is not seen. */
+static void say_much_and_die(int socket)
+{
+	Tierd__Wire__Request request = TIERD__WIRE__REQUEST__INIT;
+	Tierd__Wire__Ping ping = TIERD__WIRE__PING__INIT;
+	uint8_t *frame, reply[256];
+	size_t length;
+
+	request.body_case = TIERD__WIRE__REQUEST__BODY_PING;
+	request.ping = &ping;
+	frame_encode(1, FRAME_REQUEST, 1, &request.base, &frame, &length);
+	say_hello(socket);
+	(void)!read(socket, reply, sizeof(reply));
+	for (unsigned i = 0; i < 40; i++)
+		(void)!write(socket, frame, length);
+	_exit(0);
+}
+
 static void fork_and_say_hello(int socket)
 {
 	if (fork() == 0) {
@@ -1063,6 +1213,14 @@ int main(void)
 		TEST(a_large_frame_is_handled_and_small_ones_after_it),
 		TEST(a_large_frame_waits_while_its_user_rests_and_small_ones_do_not),
 		TEST(a_rest_ends_and_the_next_one_begins_with_the_frame_that_waited),
+		TEST(a_request_waits_while_its_user_rests_and_another_wants_something),
+		TEST(nobody_rests_who_is_alone),
+		TEST(what_waited_is_handled_when_the_rest_is_over),
+		TEST(a_long_request_makes_its_user_rest),
+		TEST(many_brief_requests_make_their_user_rest),
+		TEST(no_user_rests_for_another),
+		TEST(who_has_left_rests_on),
+		TEST(what_one_sent_that_died_while_resting_is_handled),
 		TEST(garbage_is_refused),
 		TEST(an_oversized_frame_is_refused_before_it_arrives),
 		TEST(a_frame_beyond_the_configured_size_is_refused_before_it_arrives),
