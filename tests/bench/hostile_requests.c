@@ -1,0 +1,185 @@
+/* How long a user's steps take beside another one who has jobs at their limits, and as many connections as he
+ * may, each of which loops over a request. Over the same beside a process that is as busy and asks for
+ * nothing, in turns: the worst of all requests. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/tierd.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/line.h"
+#include "tests/bench/node.h"
+#include "tests/bench/raid.h"
+
+#define UNITS 100000
+#define QUICK_UNITS 2000
+#define VICTIM_UNITS 8
+#define VICTIM_ELEMENTS (UINT64_C(256) << 10)
+#define BLOCK_S 0.1 /* short ones, in turns: so machines that others use change little between them */
+#define BLOCKS 12
+#define QUICK_BLOCKS 4
+#define LIMIT 2
+#define SAMPLES 65536
+
+/* Two of each block, in the order ABBA. */
+enum side { CONTROL, BESIDE, SIDES };
+
+struct victim {
+	struct tierd_node *node;
+	struct tierd_job *job;
+	struct line line;
+	double step_ms[SIDES][SAMPLES], ping_us[SIDES][SAMPLES];
+	unsigned steps[SIDES];
+};
+
+/* ---- The victim ---- */
+
+static int open_victim(struct victim *victim, const char *path)
+{
+	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
+	struct tierd_job_state state;
+	int r = tierd_connect(path, &victim->node);
+
+	options.name = "victim";
+	options.world_size = 1;
+	options.stage = 3;
+	options.parameter_placement = options.optimizer_placement = TIERD_PLACE_HOST;
+	options.durability = TIERD_DURABILITY_NONE;
+	if (r == 0)
+		r = tierd_job_open(victim->node, &options, &victim->job);
+	if (r == 0)
+		r = bench_define_units(victim->job,
+				       &(struct bench_units){ 0, VICTIM_UNITS, VICTIM_ELEMENTS, 0, false });
+	if (r == 0)
+		r = tierd_job_ready(victim->job, -1, &state);
+	return r == 0 ? line_open(path, &victim->line) : r;
+}
+
+static int train_unit(struct tierd_job *job, uint32_t unit)
+{
+	struct tierd_view parameters, gradients;
+	int r = tierd_gather(job, unit, &parameters);
+
+	if (r == 0)
+		r = tierd_gradients(job, unit, &gradients);
+	if (r == 0)
+		r = bench_push(job, unit, &gradients, VICTIM_ELEMENTS);
+	return r == 0 ? tierd_release(job, unit) : r;
+}
+
+static int step(struct victim *victim, enum side side)
+{
+	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
+	uint64_t start = clock_now_ns();
+	int r = 0;
+
+	for (uint32_t unit = 0; unit < VICTIM_UNITS && r == 0; unit++)
+		r = train_unit(victim->job, unit);
+	if (r == 0)
+		r = tierd_step(victim->job, &rates, NULL);
+	victim->step_ms[side][victim->steps[side]] = bench_ms_since(start);
+	start = clock_now_ns();
+	if (r == 0)
+		r = line_round_trip(&victim->line);
+	victim->ping_us[side][victim->steps[side]++] = bench_ms_since(start) * 1e3;
+	return r;
+}
+
+static int step_for_a_while(struct victim *victim, struct raid *raid, int what, enum side side)
+{
+	int r = raid_turn_to(raid, what);
+
+	for (uint64_t start = clock_now_ns();
+	     r == 0 && bench_seconds_since(start) < BLOCK_S && victim->steps[side] < SAMPLES;)
+		r = step(victim, side);
+	return r;
+}
+
+/* ---- Results ---- */
+
+static int suffer(struct victim *victim, struct raid *raid, int what, unsigned blocks, double *ret_ratio)
+{
+	uint64_t answers = atomic_load(&raid->orders->answers);
+	double steps[SIDES], pings[SIDES];
+	int r = 0;
+
+	victim->steps[CONTROL] = victim->steps[BESIDE] = 0;
+	for (unsigned block = 0; block < blocks && r == 0; block++) {
+		enum side side = (block + 1) / 2 % 2 ? BESIDE : CONTROL;
+
+		r = step_for_a_while(victim, raid, side == BESIDE ? what : RAID_SPIN, side);
+	}
+	if (r < 0)
+		return r;
+	for (int side = 0; side < SIDES; side++) {
+		steps[side] = bench_quantile(victim->step_ms[side], victim->steps[side], 0.5);
+		pings[side] = bench_quantile(victim->ping_us[side], victim->steps[side], 0.5);
+	}
+	*ret_ratio = steps[BESIDE] / steps[CONTROL];
+	printf("hostile: %-16s %6.2f times: a step takes %.3f ms, %.3f beside as much work; a ping %.0f us, "
+	       "%.0f; %llu answers\n",
+	       raid_requests[what].name, *ret_ratio, steps[BESIDE], steps[CONTROL], pings[BESIDE],
+	       pings[CONTROL], (unsigned long long)(atomic_load(&raid->orders->answers) - answers));
+	fflush(stdout);
+	return 0;
+}
+
+static int suffer_all(struct bench *bench, struct victim *victim, struct raid *raid)
+{
+	const char *only = getenv("TIERD_RAID");
+	unsigned blocks = bench_is_quick(bench) ? QUICK_BLOCKS : BLOCKS;
+	double worst = 0, ratio;
+	int r = 0;
+
+	for (unsigned i = 0; i < raid_request_count && r == 0; i++) {
+		if (only && strcmp(only, raid_requests[i].name) != 0)
+			continue;
+		r = suffer(victim, raid, (int)i, blocks, &ratio);
+		worst = r == 0 && ratio > worst ? ratio : worst;
+	}
+	return r < 0 ? r
+		     : bench_record(bench, &(struct bench_result){ .name = "hostile_requests_ratio",
+								   .value = worst,
+								   .unit = "times",
+								   .limit = LIMIT });
+}
+
+static int run(struct bench *bench, struct bench_node *node, struct victim *victim, struct raid *raid)
+{
+	int r = bench_node_start(node, "4G", "10G");
+
+	if (r == 0 && (chmod(node->folder, 0755) < 0 || chmod(node->socket, 0666) < 0))
+		r = -errno;
+	if (r == 0)
+		r = open_victim(victim, node->socket);
+	if (r == 0)
+		r = raid_start(raid, node->socket, bench_is_quick(bench) ? QUICK_UNITS : UNITS);
+	return r == 0 ? suffer_all(bench, victim, raid) : r;
+}
+
+int main(int argc, char **argv)
+{
+	static struct victim victim = { .line = LINE_INIT };
+	struct bench_node node = BENCH_NODE_INIT;
+	struct raid raid = { .pid = -1 };
+	struct bench *bench = NULL;
+	int r = bench_new(argc, argv, &bench);
+
+	if (r < 0)
+		return EXIT_FAILURE;
+	if (!bench_wants(bench, "hostile_requests_ratio"))
+		return bench_end(bench, 0);
+	if (getuid() != 0) {
+		bench_skip(bench, "hostile_requests_ratio", "only root can play two users");
+		return bench_end(bench, 0);
+	}
+	r = run(bench, &node, &victim, &raid);
+	raid_end(&raid);
+	line_close(&victim.line);
+	tierd_disconnect(victim.node);
+	bench_node_stop(&node);
+	return bench_end(bench, r);
+}
