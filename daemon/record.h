@@ -42,17 +42,17 @@ struct record_source {
 	/* Whatever the definition says: a fork's says its origin's at first. NULL: that. */
 	const char *name;
 	struct record_part definition, progress;
+	const uid_t *owner; /* in whose folder it lies; NULL: whoever the definition says */
 };
 
 /* Makes a job of them: one of the node's, idle and released, as daemon/idle.c leaves it, but without its
  * stores. Those are for the caller to add, in the same turn of the loop, or he calls job_free(). Its owner's
  * groups are those that the user database names now, until he opens it himself.
  *
- * Nothing in the bytes is believed: what they say is checked as if a client had said it. That the job is of
- * that user is for the caller to compare with where he found it. Errors come with a
- * message: -EPROTONOSUPPORT: a format of another tierd; -EBADMSG: these are no such messages, or they cannot
- * be of one job; -EEXIST: the user has a job of that name; -EOPNOTSUPP: some of its state was in host memory
- * alone; or what a client would be told. */
+ * Nothing in the bytes is believed: what they say is checked as if a client had said it. Errors come with a
+ * message: -EPERM: it is another user's than the folder; -EPROTONOSUPPORT: a format of another tierd;
+ * -EBADMSG: these are no such messages, or they cannot be of one job; -EEXIST: the user has a job of that
+ * name; -EOPNOTSUPP: some of its state was in host memory alone; or what a client would be told. */
 int record_decode(struct node *node, const struct record_source *source, struct job **ret_job, char *message,
 		  size_t size);
 

@@ -127,6 +127,12 @@ static int check_node(struct node *node, const struct record_source *source,
 	/* The last number means "no change" to the kernel. */
 	if (definition->uid == UINT32_MAX)
 		return refuse(message, size, -EBADMSG, "its definition names no user");
+	if (source->owner && *source->owner != definition->uid)
+		return refuse(
+			message, size, -EPERM,
+			"it is a job of user %u, in the folder of user %u, who gets nothing of it; move "
+			"the file to the folder %u beside that, and start tierd again",
+			definition->uid, (unsigned)*source->owner, definition->uid);
 	if (definition->devices != paths)
 		return refuse(message, size, -EINVAL,
 			      "its definition says that it lies on %u NVMe path%s, and it lies on %u",

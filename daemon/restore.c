@@ -96,6 +96,7 @@ static int make_job(struct restore *restore)
 	struct record_source source = {
 		.paths = &restore->paths,
 		.name = restore->file.name,
+		.owner = &restore->file.uid,
 		.definition = { restore->definition + sizeof(struct record_header),
 				restore->header.definition_bytes },
 		.progress = { restore->progress + sizeof(struct progress_header),
@@ -108,18 +109,14 @@ static int make_job(struct restore *restore)
 		return refuse(restore->message, sizeof(restore->message), -EBADMSG,
 			      "its progress says what cannot be");
 	r = record_decode(restore->node, &source, &job, restore->message, sizeof(restore->message));
+	restore->is_strange = r == -EPERM;
 	if (r < 0)
 		return r;
 	job->number = restore->file.number;
 	memcpy(job->file, restore->file.file, sizeof(job->file));
 	job->scrub = restore->origin.scrub;
 	job->damaged = damaged_take(&restore->origin.damaged);
-	if (job->uid != restore->file.uid)
-		r = refuse(restore->message, sizeof(restore->message), -EBADMSG,
-			   "it is a job of user %u, in the folder of another one", (unsigned)job->uid);
-	if (r == 0)
-		r = setup_adopt(job, restore->store, restore->is_fork, restore->message,
-				sizeof(restore->message));
+	r = setup_adopt(job, restore->store, restore->is_fork, restore->message, sizeof(restore->message));
 	if (r < 0) {
 		note_record(restore, job);
 		job_free(job);
@@ -201,7 +198,9 @@ static void end(struct restore *restore, int r)
 		listing_await(restore->node, &restore->listed);
 		return;
 	}
-	if (r < 0)
+	if (restore->is_strange)
+		log_error("%s: %s", restore->file.file, restore->message);
+	else if (r < 0)
 		lose(restore, r);
 	else
 		tell_restored(restore->job);

@@ -38,6 +38,7 @@ struct restore {
 	bool is_unread;	   /* its files cannot be opened */
 	bool is_explained; /* and the message says what to do about it */
 	bool is_forgotten; /* nothing of it was ever committed */
+	bool is_strange;   /* the record of another user's job: nothing is made of it, nor lost */
 	struct origin origin;
 	struct store *store;
 	struct job *job;	      /* once it is there, and its blobs are on their way */
