@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/own.h"
 #include "common/plural.h"
 #include "daemon/expected.h"
 #include "daemon/refuse.h"
@@ -29,11 +30,10 @@ struct found {
 /* What cannot be read is there: whoever opens it says why it cannot. */
 static void look(struct found *found, unsigned path)
 {
-	_cleanup_close_ int fd = openat(found->node->paths[path].directory_fd, found->file,
-					O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	_cleanup_close_ int fd = own_open(found->node->paths[path].directory_fd, found->file, O_RDONLY, 0);
 	struct device *device = &found->devices[found->count];
 
-	if (fd < 0 && errno == ENOENT) {
+	if (fd == -ENOENT) {
 		found->missing |= UINT32_C(1) << path;
 		return;
 	}

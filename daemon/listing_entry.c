@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/own.h"
 #include "daemon/listing_inside.h"
 #include "daemon/refuse.h"
 #include "daemon/state_file.h"
@@ -47,9 +48,9 @@ static void run_identify(struct work *work)
 	struct listing_entry *entry = container_of(work, struct listing_entry, work);
 	const struct job *job = entry->job;
 	const struct node_path *path = &job->node->paths[job->paths.paths[0]];
-	_cleanup_close_ int fd = openat(path->directory_fd, job->file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_close_ int fd = own_open(path->directory_fd, job->file, O_RDONLY, 0);
 
-	entry->status = fd < 0 ? -errno : store_device_read(fd, &entry->says);
+	entry->status = fd < 0 ? fd : store_device_read(fd, &entry->says);
 }
 
 static void on_identified(struct work *work)

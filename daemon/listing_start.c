@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "common/own.h"
 #include "daemon/listing_inside.h"
 #include "daemon/state_file.h"
 #include "daemon/stored.h"
@@ -65,8 +66,7 @@ int listing_read(struct listing *listing)
 
 static bool look_at_file(const struct node_path *path, struct job_list_store *store)
 {
-	_cleanup_close_ int fd =
-		openat(path->directory_fd, store->file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	_cleanup_close_ int fd = own_open(path->directory_fd, store->file, O_RDONLY, 0);
 	static const uint8_t nothing[sizeof(store->store)];
 	struct store_device says;
 

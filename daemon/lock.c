@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 
 #include "common/cleanup.h"
+#include "common/own.h"
+#include "daemon/refuse.h"
 
 static int make_folders(const char *path)
 {
@@ -41,25 +43,60 @@ static int write_holder(int fd)
 	return 0;
 }
 
-int lock_take(const char *state_directory, pid_t *ret_holder)
+static int refuse_held(const char *folder, pid_t holder, char *message, size_t size)
 {
-	_cleanup_free_ char *path = NULL;
-	_cleanup_close_ int fd = -1;
+	char process[32] = "";
+
+	if (holder > 0)
+		snprintf(process, sizeof(process), ", pid %d", holder);
+	return refuse(message, size, -EBUSY,
+		      "the state directory %s is in use by another tierd%s; end that one, or choose another "
+		      "--state-dir",
+		      folder, process);
+}
+
+static int refuse_unusable(const char *folder, int r, char *message, size_t size)
+{
+	if (r == -ENXIO)
+		return refuse(message, size, r,
+			      "the state directory %s cannot be used: %s/lock is no regular file; remove it",
+			      folder, folder);
+	return refuse(
+		message, size, r,
+		"the state directory %s cannot be used: %s; tierd has to be able to make it and to write "
+		"there, or choose another --state-dir",
+		folder, strerror(-r));
+}
+
+static int check_folder(int fd, const char *folder, char *message, size_t size)
+{
+	char why[512];
+
+	if (own_check_folder(fd, folder, why, sizeof(why)) == 0)
+		return 0;
+	return refuse(message, size, -EPERM,
+		      "the state directory cannot be used: %s; or choose another --state-dir", why);
+}
+
+int lock_take(const char *state_directory, char *message, size_t size)
+{
+	_cleanup_close_ int folder = -1, fd = -1;
 	int r = make_folders(state_directory);
 
 	if (r < 0)
+		return refuse_unusable(state_directory, r, message, size);
+	folder = open(state_directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (folder < 0)
+		return refuse_unusable(state_directory, -errno, message, size);
+	r = check_folder(folder, state_directory, message, size);
+	if (r < 0)
 		return r;
-	if (asprintf(&path, "%s/lock", state_directory) < 0)
-		return -ENOMEM;
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	fd = own_open(folder, "lock", O_RDWR | O_CREAT, 0600);
 	if (fd < 0)
-		return -errno;
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		if (errno != EWOULDBLOCK)
-			return -errno;
-		*ret_holder = read_holder(fd);
-		return -EBUSY;
-	}
+		return refuse_unusable(state_directory, fd, message, size);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK ? refuse_held(state_directory, read_holder(fd), message, size)
+					    : refuse_unusable(state_directory, -errno, message, size);
 	r = write_holder(fd);
-	return r < 0 ? r : TAKE_FD(fd);
+	return r < 0 ? refuse_unusable(state_directory, r, message, size) : TAKE_FD(fd);
 }

@@ -5,7 +5,8 @@
 #include <sys/types.h>
 
 /* Creates the directory, and what is missing above it, and locks it until the descriptor that it returns is
- * closed. -EBUSY: another daemon has it; ret_holder is its pid (0: unknown). Otherwise -errno. */
-int lock_take(const char *state_directory, pid_t *ret_holder);
+ * closed. After a message, for which 640 bytes are enough: -EBUSY: another daemon has it; -EPERM: others
+ * could replace what is in it. Otherwise -errno. */
+int lock_take(const char *state_directory, char *message, size_t size);
 
 #endif

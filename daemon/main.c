@@ -213,23 +213,11 @@ static int watch_signals(struct daemon *daemon)
 
 static int take_lock(struct daemon *daemon)
 {
-	const char *folder = daemon->config->state_directory;
-	pid_t holder = 0;
-	int r = lock_take(folder, &holder);
+	char message[1024];
+	int r = lock_take(daemon->config->state_directory, message, sizeof(message));
 
-	if (r == -EBUSY && holder > 0)
-		log_error("the state directory %s is in use by another tierd, pid %d; end that one, or "
-			  "choose another --state-dir",
-			  folder, holder);
-	else if (r == -EBUSY)
-		log_error(
-			"the state directory %s is in use by another tierd; end that one, or choose another "
-			"--state-dir",
-			folder);
-	else if (r < 0)
-		log_error("the state directory %s cannot be used: %s; tierd has to be able to make it and to "
-			  "write there, or choose another --state-dir",
-			  folder, strerror(-r));
+	if (r < 0)
+		log_error("%s", message);
 	if (r < 0)
 		return r;
 	daemon->lock = r;

@@ -16,6 +16,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/own.h"
 #include "common/plural.h"
 #include "common/reservation.h"
 #include "common/size.h"
@@ -43,7 +44,7 @@ static bool is_scratch_file(const char *name)
 /* Those in a user's folder, and the folder, if nothing else is in it. */
 static void remove_scratch(int parent, const char *name)
 {
-	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = own_open_folder(parent, name);
 	DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
 
 	if (!folder) {
@@ -87,7 +88,8 @@ static int open_probe(int directory_fd, int flags)
 
 	if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR))
 		return fd;
-	fd = openat(directory_fd, ".probe", O_RDWR | O_CREAT | O_CLOEXEC | flags, 0600);
+	unlinkat(directory_fd, ".probe", 0);
+	fd = openat(directory_fd, ".probe", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | flags, 0600);
 	unlinkat(directory_fd, ".probe", 0);
 	return fd;
 }
@@ -181,6 +183,17 @@ static void log_unusable(const struct node_path *path, int r)
 			  path->path, strerror(-r), name);
 }
 
+/* Who may rename what is in it makes one user's job another's. */
+static int check_owner(const struct node_path *path)
+{
+	char message[1024];
+	int r = own_check_folder(path->directory_fd, path->folder, message, sizeof(message));
+
+	if (r < 0)
+		log_error("%s cannot be used: %s", path->path, message);
+	return r;
+}
+
 static int open_path(struct node *node, const struct node_config *config, unsigned index)
 {
 	struct node_path *path = &node->paths[index];
@@ -202,7 +215,9 @@ static int open_path(struct node *node, const struct node_config *config, unsign
 		log_unusable(path, r);
 		return r;
 	}
-	r = check_file_system(path, config);
+	r = check_owner(path);
+	if (r == 0)
+		r = check_file_system(path, config);
 	if (r < 0)
 		return r;
 	remove_leftovers(path);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <event2/event_struct.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/own.h"
 #include "common/plural.h"
 #include "daemon/events.h"
 #include "daemon/node.h"
@@ -75,18 +77,35 @@ static bool is_runtime_folder(const char *folder)
 }
 
 /* Where it goes by itself, when the machine ends or the user leaves: elsewhere one that is missing is a
- * mistake. Group and others may search it where they may use the socket. */
-static int make_folder(const char *path, mode_t mode)
+ * mistake. True: it is new. */
+static bool make_folder(const char *folder)
 {
-	_cleanup_free_ char *folder = strndup(path, folder_bytes(path));
+	return is_runtime_folder(folder) && mkdir(folder, 0700) == 0;
+}
+
+/* Group and others may search it where they may use the socket. Whoever could put something else in the place
+ * of the socket would be taken for us by its clients. */
+static int open_folder(const char *path, mode_t mode)
+{
+	size_t length = folder_bytes(path);
+	_cleanup_free_ char *folder = length ? strndup(path, length) : strdup(path[0] == '/' ? "/" : ".");
+	_cleanup_close_ int fd = -1;
+	char message[1024];
+	bool is_new;
+	int r;
 
 	if (!folder)
 		return -ENOMEM;
-	if (!is_runtime_folder(folder))
-		return 0;
-	if (mkdir(folder, 0700) < 0)
-		return errno == EEXIST ? 0 : -errno;
-	return chmod(folder, mode & 0060 ? 0750 : 0700) < 0 ? -errno : 0;
+	is_new = make_folder(folder);
+	fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	r = own_check_shared(fd, folder, message, sizeof(message));
+	if (r < 0) {
+		log_error("cannot listen at %s: %s; or choose another --socket", path, message);
+		return -ENOTUNIQ;
+	}
+	return is_new && fchmodat(fd, ".", mode & 0060 ? 0750 : 0700, 0) < 0 ? -errno : TAKE_FD(fd);
 }
 
 /* Removes a socket file that a dead daemon left. */
@@ -108,23 +127,44 @@ static int remove_stale(const struct sockaddr_un *address)
 	return unlink(address->sun_path) < 0 ? -errno : 0;
 }
 
+/* Another folder may have come to that path meanwhile. */
+static int set_mode(int folder, const char *path, mode_t mode)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	struct stat file;
+
+	if (fstatat(folder, name, &file, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	if (!S_ISSOCK(file.st_mode) || file.st_uid != geteuid())
+		return -EEXIST;
+	return fchmodat(folder, name, mode, 0) < 0 ? -errno : 0;
+}
+
 static int listen_at(const char *path, mode_t mode, int *ret_socket)
 {
 	_cleanup_close_ int listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	_cleanup_close_ int folder = -1;
 	struct sockaddr_un address;
 	int r = make_address(path, &address);
 
 	if (listening < 0)
 		return -errno;
-	if (r == 0)
-		r = make_folder(path, mode);
-	if (r == 0)
-		r = remove_stale(&address);
 	if (r < 0)
 		return r;
-	/* Nobody can connect before listen(), so nobody meets the socket with another mode. */
-	if (bind(listening, (const struct sockaddr *)&address, sizeof(address)) < 0 ||
-	    chmod(path, mode) < 0 || listen(listening, SOMAXCONN) < 0)
+	folder = open_folder(path, mode);
+	if (folder < 0)
+		return folder;
+	r = remove_stale(&address);
+	if (r < 0)
+		return r;
+	/* Made for nobody else, as all that the daemon makes; in a folder where nobody can have put anything
+	 * in its place its mode is changed, before anybody can connect. */
+	if (bind(listening, (const struct sockaddr *)&address, sizeof(address)) < 0)
+		return -errno;
+	r = set_mode(folder, path, mode);
+	if (r < 0)
+		return r;
+	if (listen(listening, SOMAXCONN) < 0)
 		return -errno;
 	*ret_socket = TAKE_FD(listening);
 	return 0;
@@ -405,7 +445,7 @@ int server_new(struct event_base *loop, struct node *node, const struct server_c
 	if (r == -ENOENT)
 		log_error("cannot listen at %s: there is no folder %.*s; make it, or choose another --socket",
 			  config->path, (int)folder_bytes(config->path), config->path);
-	else if (r < 0)
+	else if (r < 0 && r != -ENOTUNIQ)
 		log_error("cannot listen at %s: %s", config->path, explain_listen(r));
 	if (r < 0)
 		return r;

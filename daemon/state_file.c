@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/cleanup.h"
+#include "common/own.h"
 
 #define MOST_DAMAGED 1000
 
@@ -29,13 +30,15 @@ static int read_all(int fd, uint8_t *bytes, size_t size, size_t *ret_length)
 
 int state_file_read(int folder_fd, const char *name, size_t most, void **ret_bytes, size_t *ret_length)
 {
-	_cleanup_close_ int fd = openat(folder_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	_cleanup_close_ int fd = own_open(folder_fd, name, O_RDONLY, 0);
 	_cleanup_free_ uint8_t *bytes = NULL;
 	struct stat status;
 	size_t length = 0;
 	int r;
 
-	if (fd < 0 || fstat(fd, &status) < 0)
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &status) < 0)
 		return -errno;
 	if (status.st_size < 0 || (uint64_t)status.st_size > most)
 		return -EFBIG;
@@ -70,8 +73,10 @@ int state_file_write(int folder_fd, const char *name, const void *bytes, size_t 
 	int r;
 
 	snprintf(new_name, sizeof(new_name), "%s.new", name);
-	fd = openat(folder_fd, new_name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-	r = fd < 0 ? -errno : write_all(fd, bytes, length);
+	/* Whatever has that name, a link to another file, say, is not written to. */
+	(void)unlinkat(folder_fd, new_name, 0);
+	fd = own_open(folder_fd, new_name, O_WRONLY | O_CREAT | O_EXCL, 0600);
+	r = fd < 0 ? fd : write_all(fd, bytes, length);
 	if (r == 0 && renameat(folder_fd, new_name, folder_fd, name) < 0)
 		r = -errno;
 	if (r < 0 && fd >= 0)
@@ -79,31 +84,24 @@ int state_file_write(int folder_fd, const char *name, const void *bytes, size_t 
 	return r == 0 && fsync(folder_fd) < 0 ? -errno : r;
 }
 
-static int open_folder(const char *directory)
-{
-	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	return fd < 0 ? -errno : fd;
-}
-
 int state_file_read_in(const char *directory, const char *name, size_t most, void **ret_bytes,
 		       size_t *ret_length)
 {
-	_cleanup_close_ int folder = open_folder(directory);
+	_cleanup_close_ int folder = own_open_folder(AT_FDCWD, directory);
 
 	return folder < 0 ? folder : state_file_read(folder, name, most, ret_bytes, ret_length);
 }
 
 int state_file_write_in(const char *directory, const char *name, const void *bytes, size_t length)
 {
-	_cleanup_close_ int folder = open_folder(directory);
+	_cleanup_close_ int folder = own_open_folder(AT_FDCWD, directory);
 
 	return folder < 0 ? folder : state_file_write(folder, name, bytes, length);
 }
 
 int state_file_set_aside(const char *directory, const char *name, char ret_name[STATE_FILE_NAME])
 {
-	_cleanup_close_ int folder = open_folder(directory);
+	_cleanup_close_ int folder = own_open_folder(AT_FDCWD, directory);
 	char aside[STATE_FILE_NAME];
 
 	if (folder < 0)

@@ -12,6 +12,7 @@
 
 #include "common/cleanup.h"
 #include "common/log.h"
+#include "common/own.h"
 #include "daemon/devices.h"
 #include "daemon/listing.h"
 #include "daemon/mark.h"
@@ -172,11 +173,11 @@ typedef int look(struct search *search, unsigned path, int fd, const char *folde
 static int look_through(struct search *search, unsigned path, const char *folder, look *look_at)
 {
 	int parent = search->node->paths[path].directory_fd, r = 0;
-	int fd = openat(parent, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = own_open_folder(parent, folder);
 	DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
 
 	if (!directory) {
-		r = -errno;
+		r = fd < 0 ? fd : -errno;
 		fd_close(fd);
 		return r;
 	}
@@ -196,8 +197,16 @@ static int look_through(struct search *search, unsigned path, const char *folder
 
 static void log_unreadable(const struct node_path *path, const char *folder, int r)
 {
-	log_warning("%s/%s cannot be read: %s; jobs that have files there do not come back before it can be",
-		    path->folder, folder, strerror(-r));
+	if (r == -EPERM)
+		log_warning(
+			"%s/%s is not tierd's own, or others may write to it: jobs that have files there do "
+			"not come back; if you trust what is in it: chown %u %s/%s, chmod 0700 %s/%s",
+			path->folder, folder, (unsigned)geteuid(), path->folder, folder, path->folder,
+			folder);
+	else
+		log_warning("%s/%s cannot be read: %s; jobs that have files there do not come back before it "
+			    "can be",
+			    path->folder, folder, strerror(-r));
 }
 
 /* What cannot be read holds back its own jobs alone. */
@@ -376,12 +385,12 @@ int stored_find(struct node *node,
 /* And the names that lead to it. */
 static int finish_on(const struct node_path *path, const char *file, const char *folder)
 {
-	_cleanup_close_ int fd = openat(path->directory_fd, file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	_cleanup_close_ int folder_fd =
-		openat(path->directory_fd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int fd = own_open(path->directory_fd, file, O_RDONLY, 0);
+	_cleanup_close_ int folder_fd = own_open_folder(path->directory_fd, folder);
 
-	if (fd < 0 || folder_fd < 0 || fchmod(fd, 0600) < 0 || fsync(fd) < 0 || fsync(folder_fd) < 0 ||
-	    fsync(path->directory_fd) < 0)
+	if (fd < 0 || folder_fd < 0)
+		return fd < 0 ? fd : folder_fd;
+	if (fchmod(fd, 0600) < 0 || fsync(fd) < 0 || fsync(folder_fd) < 0 || fsync(path->directory_fd) < 0)
 		return -errno;
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/own.h"
 #include "common/size.h"
 #include "offload/schedule.h"
 
@@ -82,10 +83,10 @@ static void nvme_free(struct tier *tier)
  * refuse. */
 static int allocate_by_writing(struct nvme_tier *nvme, uint64_t offset, uint64_t length)
 {
-	_cleanup_close_ int fd = openat(nvme->directory_fd, nvme->name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	_cleanup_close_ int fd = own_open(nvme->directory_fd, nvme->name, O_RDWR, 0);
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	return -posix_fallocate(fd, (off_t)offset, (off_t)length);
 }
 
@@ -172,10 +173,10 @@ static int switch_direct(struct nvme_tier *nvme)
 
 static int create_file(struct nvme_tier *nvme, const struct nvme_config *config)
 {
-	nvme->fd = openat(nvme->directory_fd, nvme->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-			  config->is_unfinished ? NVME_UNFINISHED_MODE : 0600);
+	nvme->fd = own_open(nvme->directory_fd, nvme->name, O_RDWR | O_CREAT | O_EXCL,
+			    config->is_unfinished ? NVME_UNFINISHED_MODE : 0600);
 	if (nvme->fd < 0)
-		return -errno;
+		return nvme->fd;
 	nvme->has_name = true;
 	if (flock(nvme->fd, LOCK_EX | LOCK_NB) < 0)
 		return -errno;
@@ -203,11 +204,13 @@ static int open_file(struct nvme_tier *nvme, bool is_buffered, unsigned lock_ms)
 	struct stat status;
 	int r;
 
-	nvme->fd = openat(nvme->directory_fd, nvme->name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (nvme->fd < 0 || fstat(nvme->fd, &status) < 0)
+	nvme->fd = own_open(nvme->directory_fd, nvme->name, O_RDWR, 0);
+	if (nvme->fd < 0)
+		return nvme->fd;
+	if (fstat(nvme->fd, &status) < 0)
 		return -errno;
-	if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() ||
-	    (status.st_mode & (S_IWGRP | S_IWOTH)) || status.st_size < (off_t)MIB)
+	if (status.st_uid != geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) ||
+	    status.st_size < (off_t)MIB)
 		return -EINVAL;
 	r = lock_file(nvme->fd, lock_ms);
 	if (r < 0)

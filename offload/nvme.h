@@ -28,7 +28,8 @@ int nvme_tier_new(const struct nvme_config *config, struct tier **ret_tier);
 
 /* Opens a file that was kept, and stays so; capacity is not asked. It waits up to lock_ms for whoever has
  * locked it: writes of a process that was killed can take seconds to end. -EBUSY: it is locked still;
- * -EINVAL: no regular file, another user's, or one that somebody else could write. */
+ * -EPERM: its folder is not our own; -ENXIO: it is no regular file; -EINVAL: it is another user's, somebody
+ * else could write it, or it is too short. */
 int nvme_tier_open(const struct nvme_config *config, unsigned lock_ms, struct tier **ret_tier);
 
 /* Reserves the capacity, so that no later write meets a full disk; slow: may run on another thread, before
