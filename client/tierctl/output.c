@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/tierctl/partial.h"
+#include "client/tierctl/place.h"
 
 struct output {
 	char *path; /* NULL: the standard output */
@@ -70,7 +71,7 @@ static bool is_written_in_place(const char *path)
 
 static int set_path(struct output *output, const char *path, const char *name)
 {
-	if (!is_folder(path))
+	if (!name || !is_folder(path))
 		output->path = strdup(path);
 	else if (asprintf(&output->path, "%s%s%s", path, path[strlen(path) - 1] == '/' ? "" : "/", name) < 0)
 		output->path = NULL;
@@ -86,12 +87,30 @@ static int open_stream(struct output *output, int fd)
 	return command_fail_at(COMMAND_FAILED, -errno, "%s: %s", output->path, strerror(errno));
 }
 
+/* Whoever reads what another user's pipe gets could be anybody. */
+static int open_special(struct output *output)
+{
+	struct place place = PLACE_INIT;
+	int code = place_find(output->path, "", &place), fd;
+
+	if (code != COMMAND_DONE)
+		return code;
+	fd = place_open_special(&place);
+	place_clear(&place);
+	if (fd == -EPERM)
+		return command_fail_at(COMMAND_FAILED, fd, "%s is a pipe of another user; name a file",
+				       output->path);
+	if (fd < 0)
+		errno = -fd;
+	return open_stream(output, fd);
+}
+
 static int open_file(struct output *output)
 {
 	int code;
 
 	if (is_written_in_place(output->path))
-		return open_stream(output, open(output->path, O_WRONLY | O_NOCTTY | O_CLOEXEC));
+		return open_special(output);
 	code = partial_check(output->path, output->may_replace);
 	if (code == COMMAND_DONE)
 		code = partial_new(output->path, &output->partial);

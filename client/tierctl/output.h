@@ -9,8 +9,8 @@
 
 struct output;
 
-/* path: "-" is the standard output; in a folder the file gets that name. A file that is there is in the way,
- * unless it may be replaced. An exit code, after a message. */
+/* path: "-" is the standard output; in a folder the file gets that name (NULL: none, and a folder is
+ * refused). A file that is there is in the way, unless it may be replaced. An exit code, after a message. */
 int output_open(const char *path, const char *name, bool may_replace, struct output **ret_output);
 /* Nothing is left of what was not published. */
 struct output *output_free(struct output *output);

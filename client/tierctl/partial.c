@@ -2,21 +2,20 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include "client/tierctl/place.h"
+#include "common/own.h"
 #include "common/queue.h"
-
-/* As many as the kernel follows. */
-#define LINKS_MOST 40
 
 struct partial {
 	struct queue link;
-	char *path, *temporary, *folder;
+	struct place place;
+	char *temporary; /* name in its folder */
 	int fd;
 };
 
@@ -28,8 +27,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void partial_remove_all(void)
 {
-	QUEUE_FOREACH (link, &partials)
-		unlink(queue_entry(link, struct partial, link)->temporary);
+	QUEUE_FOREACH (link, &partials) {
+		const struct partial *partial = queue_entry(link, struct partial, link);
+
+		unlinkat(partial->place.folder, partial->temporary, 0);
+	}
 }
 
 static void *wait_for_signal(void *argument)
@@ -78,13 +80,12 @@ struct partial *partial_free(struct partial *partial)
 		return NULL;
 	pthread_mutex_lock(&lock);
 	if (!queue_is_empty(&partial->link))
-		unlink(partial->temporary);
+		unlinkat(partial->place.folder, partial->temporary, 0);
 	queue_remove(&partial->link);
 	pthread_mutex_unlock(&lock);
 	fd_close(partial->fd);
-	free(partial->path);
 	free(partial->temporary);
-	free(partial->folder);
+	place_clear(&partial->place);
 	free(partial);
 	return NULL;
 }
@@ -96,25 +97,26 @@ int partial_fd(const struct partial *partial)
 
 const char *partial_path(const struct partial *partial)
 {
-	return partial->path;
+	return partial->place.path;
 }
 
 /* Removes one that nobody writes any more. 0: look again. */
-static int remove_left(const char *path)
+static int remove_left(int folder, const char *name)
 {
-	_cleanup_close_ int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	_cleanup_close_ int fd = own_open(folder, name, O_RDWR, 0);
 	struct stat open_one, named;
 
 	if (fd < 0)
-		return errno == ENOENT ? 0 : -errno;
+		return fd == -ENOENT ? 0 : fd;
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return errno == EWOULDBLOCK ? -EBUSY : -errno;
 	if (fstat(fd, &open_one) < 0)
 		return -errno;
 	/* Another may have removed it, and made its own, since it was opened. */
-	if (stat(path, &named) < 0 || named.st_ino != open_one.st_ino || named.st_dev != open_one.st_dev)
+	if (fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) < 0 || named.st_ino != open_one.st_ino ||
+	    named.st_dev != open_one.st_dev)
 		return 0;
-	return unlink(path) < 0 ? -errno : 0;
+	return unlinkat(folder, name, 0) < 0 ? -errno : 0;
 }
 
 static int create(struct partial *partial)
@@ -122,72 +124,14 @@ static int create(struct partial *partial)
 	int r = 0;
 
 	for (unsigned i = 0; i < 10 && r == 0; i++) {
-		partial->fd = open(partial->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		partial->fd =
+			own_open(partial->place.folder, partial->temporary, O_RDWR | O_CREAT | O_EXCL, 0666);
 		if (partial->fd >= 0)
 			return flock(partial->fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
-		r = errno == EEXIST ? remove_left(partial->temporary) : -errno;
+		r = partial->fd == -EEXIST ? remove_left(partial->place.folder, partial->temporary)
+					   : partial->fd;
 	}
 	return r < 0 ? r : -EBUSY;
-}
-
-static char *folder_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
-}
-
-/* What the link leads to, from where it lies. */
-static int follow_one(const char *path, char **ret_path)
-{
-	char target[PATH_MAX];
-	ssize_t length = readlink(path, target, sizeof(target));
-	const char *slash = strrchr(path, '/');
-
-	if (length < 0)
-		return -errno;
-	if (length == (ssize_t)sizeof(target))
-		return -ENAMETOOLONG;
-	if (asprintf(ret_path, "%.*s%.*s", slash && target[0] != '/' ? (int)(slash + 1 - path) : 0, path,
-		     (int)length, target) < 0)
-		return -ENOMEM;
-	return 0;
-}
-
-/* Also to what is not there yet. The kernel follows links in folders. */
-static int follow(const char *path, char **ret_path)
-{
-	_cleanup_free_ char *last = strdup(path);
-	int r = last ? 0 : -ENOMEM;
-
-	for (unsigned i = 0; i < LINKS_MOST && r == 0; i++) {
-		char *next = NULL;
-
-		r = follow_one(last, &next);
-		if (r < 0)
-			break;
-		free(last);
-		last = next;
-	}
-	if (r == 0)
-		return -ELOOP;
-	/* The last one is no link, or is not there. */
-	if (r != -EINVAL && r != -ENOENT)
-		return r;
-	*ret_path = TAKE_PTR(last);
-	return 0;
-}
-
-static int set_names(struct partial *partial, const char *path)
-{
-	int r = follow(path, &partial->path);
-
-	if (r < 0)
-		return r;
-	partial->folder = folder_of(partial->path);
-	if (asprintf(&partial->temporary, "%s.partial", partial->path) < 0)
-		partial->temporary = NULL;
-	return partial->folder && partial->temporary ? 0 : -ENOMEM;
 }
 
 int partial_check(const char *path, bool may_replace)
@@ -212,10 +156,15 @@ int partial_new(const char *path, struct partial **ret_partial)
 	if (!partial)
 		return command_fail_memory();
 	partial->fd = -1;
+	partial->place = (struct place)PLACE_INIT;
 	queue_init(&partial->link);
-	r = set_names(partial, path);
-	if (r < 0)
-		return command_fail_at(COMMAND_FAILED, r, "%s: %s", path, strerror(-r));
+	r = place_find(path, ".partial", &partial->place);
+	if (r != COMMAND_DONE)
+		return r;
+	if (asprintf(&partial->temporary, "%s.partial", partial->place.name) < 0) {
+		partial->temporary = NULL;
+		return command_fail_memory();
+	}
 	pthread_mutex_lock(&lock);
 	r = create(partial);
 	if (partial->fd >= 0)
@@ -223,11 +172,16 @@ int partial_new(const char *path, struct partial **ret_partial)
 	pthread_mutex_unlock(&lock);
 	if (r == -EBUSY)
 		return command_fail_at(COMMAND_FAILED, -EBUSY,
-				       "%s is being written by another process; wait for it, or name "
+				       "%s.partial is being written by another process; wait for it, or name "
 				       "another file",
-				       partial->temporary);
+				       partial->place.path);
+	if (r == -ENXIO)
+		return command_fail_at(COMMAND_FAILED, r,
+				       "%s.partial is no regular file; remove it, or name another file",
+				       partial->place.path);
 	if (r < 0)
-		return command_fail_at(COMMAND_FAILED, r, "%s: %s", partial->temporary, strerror(-r));
+		return command_fail_at(COMMAND_FAILED, r, "%s.partial: %s", partial->place.path,
+				       strerror(-r));
 	*ret_partial = TAKE_PTR(partial);
 	return COMMAND_DONE;
 }
@@ -236,48 +190,53 @@ int partial_new(const char *path, struct partial **ret_partial)
 
 static int publish_one(struct partial *partial, bool may_replace)
 {
-	int r = renameat2(AT_FDCWD, partial->temporary, AT_FDCWD, partial->path,
+	const struct place *place = &partial->place;
+	int r = renameat2(place->folder, partial->temporary, place->folder, place->name,
 			  may_replace ? 0 : RENAME_NOREPLACE);
 
 	/* Not every file system knows how to leave another alone. */
-	if (r < 0 && errno == EINVAL && !may_replace && access(partial->path, F_OK) < 0)
-		r = rename(partial->temporary, partial->path);
+	if (r < 0 && errno == EINVAL && !may_replace &&
+	    faccessat(place->folder, place->name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		r = renameat(place->folder, partial->temporary, place->folder, place->name);
 	if (r < 0)
-		return command_fail_at(COMMAND_FAILED, -errno, "%s: %s", partial->path, strerror(errno));
+		return command_fail_at(COMMAND_FAILED, -errno, "%s: %s", place->path, strerror(errno));
 	queue_remove(&partial->link);
 	return COMMAND_DONE;
 }
 
-static int flush_folder(const char *path)
+static int flush_folder(const struct place *place)
 {
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int fd = openat(place->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0 || fsync(fd) < 0)
-		return command_fail_at(COMMAND_FAILED, -errno, "%s: flushing the folder: %s", path,
+		return command_fail_at(COMMAND_FAILED, -errno, "%s: flushing its folder: %s", place->path,
 				       strerror(errno));
 	return COMMAND_DONE;
 }
 
 static int publish_all(struct partial *const *partials_in_order, size_t count, bool may_replace)
 {
-	const struct partial *last = partials_in_order[count - 1];
+	const struct place *last = &partials_in_order[count - 1]->place;
 	int code = COMMAND_DONE;
 	size_t done = 0;
 
-	if (may_replace && count > 1 && unlink(last->path) < 0 && errno != ENOENT)
+	if (may_replace && count > 1 && unlinkat(last->folder, last->name, 0) < 0 && errno != ENOENT)
 		return command_fail_at(COMMAND_FAILED, -errno, "%s: %s", last->path, strerror(errno));
 	while (done < count && code == COMMAND_DONE) {
 		/* What the last one speaks of is there before it is. */
 		if (done > 0 && done + 1 == count)
-			code = flush_folder(last->folder);
+			code = flush_folder(last);
 		if (code == COMMAND_DONE)
 			code = publish_one(partials_in_order[done], may_replace);
 		done += code == COMMAND_DONE;
 	}
 	/* All of them or none. */
-	while (code != COMMAND_DONE && !may_replace && done > 0)
-		unlink(partials_in_order[--done]->path);
-	return code == COMMAND_DONE ? flush_folder(last->folder) : code;
+	while (code != COMMAND_DONE && !may_replace && done > 0) {
+		const struct place *place = &partials_in_order[--done]->place;
+
+		unlinkat(place->folder, place->name, 0);
+	}
+	return code == COMMAND_DONE ? flush_folder(last) : code;
 }
 
 int partial_publish(struct partial *const *partials_in_order, size_t count, bool may_replace)

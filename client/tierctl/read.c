@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/tierctl/output.h"
 #include "common/plural.h"
 #include "proto/name.h"
 
@@ -24,7 +25,7 @@ struct reading {
 	uint32_t unit, index;
 	struct tierd_tensor tensor;
 	uint64_t elements, element_bytes;
-	FILE *stream;
+	struct output *output;
 };
 
 static int read_flags(const struct command_context *context, struct read_flags *flags)
@@ -34,8 +35,8 @@ static int read_flags(const struct command_context *context, struct read_flags *
 	flags->tensor = context->arguments[1];
 	flags->state = state ? state : "parameter";
 	flags->output = command_flag(context, "output");
-	if (flags->output && strcmp(flags->output, "-") == 0)
-		flags->output = NULL;
+	if (!flags->output)
+		flags->output = "-";
 	flags->is_unkept = command_flag(context, "unkept") != NULL;
 	return choice_read_source(context, &flags->choice);
 }
@@ -103,28 +104,10 @@ static int copy(const struct reading *reading, const char *state)
 				      count, data);
 		if (r < 0)
 			return source_fail(r);
-		if (fwrite(data, reading->element_bytes, count, reading->stream) != count)
-			return reading->stream == stdout
-				       ? command_fail_output()
-				       : command_fail_at(COMMAND_FAILED, -errno, "writing the values: %s",
-							 strerror(errno));
+		if (fwrite(data, reading->element_bytes, count, output_stream(reading->output)) != count)
+			break;
 	}
-	return COMMAND_DONE;
-}
-
-static int open_output(struct reading *reading, const char *path)
-{
-	reading->stream = path ? fopen(path, "we") : stdout;
-	if (!reading->stream)
-		return command_fail_at(COMMAND_FAILED, -errno, "%s: %s", path, strerror(errno));
-	return COMMAND_DONE;
-}
-
-static int close_output(const struct reading *reading, const char *path, int code)
-{
-	if (path && reading->stream && fclose(reading->stream) != 0 && code == COMMAND_DONE)
-		return command_fail_at(COMMAND_FAILED, -errno, "%s: %s", path, strerror(errno));
-	return code;
+	return output_publish(reading->output);
 }
 
 /* Beside the values, which may be on the standard output. */
@@ -166,7 +149,7 @@ int command_read(const struct command_context *context)
 	struct reading reading = { .tensor = TIERD_TENSOR_INIT };
 	int code = read_flags(context, &flags);
 
-	if (code == COMMAND_DONE && !flags.output && isatty(STDOUT_FILENO))
+	if (code == COMMAND_DONE && strcmp(flags.output, "-") == 0 && isatty(STDOUT_FILENO))
 		code = command_fail(
 			COMMAND_USAGE,
 			"raw values are not for a terminal; say where they go, with --output FILE");
@@ -177,12 +160,12 @@ int command_read(const struct command_context *context)
 		code = flags.is_unkept ? COMMAND_DONE : keep(&reading, flags.state);
 	}
 	if (code == COMMAND_DONE)
-		code = open_output(&reading, flags.output);
+		code = output_open(flags.output, NULL, true, &reading.output);
 	if (code == COMMAND_DONE)
 		code = copy(&reading, flags.state);
-	code = close_output(&reading, flags.output, code);
 	if (code == COMMAND_DONE)
 		tell(&reading, &flags, context->is_json);
+	output_free(reading.output);
 	source_close(&reading.source);
 	return code;
 }
