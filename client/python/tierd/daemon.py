@@ -123,9 +123,19 @@ def _folder_of(launch: Launch) -> Path:
     digest = hashlib.sha256(launch.name.encode()).hexdigest()[:12]
     runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp")
     folder = runtime / f"tierd-{os.getuid()}-{digest}"
-    if not os.access(runtime, os.W_OK | os.X_OK) or len(os.fsencode(folder / "tierd.sock")) > _MOST_SOCKET_BYTES:
+    if not _is_own(runtime) or len(os.fsencode(folder / "tierd.sock")) > _MOST_SOCKET_BYTES:
         folder = Path("/tmp") / folder.name
     return folder
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether only this user makes and renames what is there. That of whoever has become another user (su) is not."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return False
+    is_private = status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return is_private and os.access(folder, os.W_OK | os.X_OK)
 
 
 @contextlib.contextmanager
