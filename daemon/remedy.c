@@ -21,8 +21,10 @@ static const struct cause {
 	{ EEXIST, "move the file that is not wanted elsewhere (mv)" },
 	{ EBUSY, "end the process that has the file (fuser -v FILE)" },
 	{ EACCES, "give the file to the user that tierd runs as (chown), with mode 0600 (chmod)" },
-	{ EPERM, "give the file to the user that tierd runs as (chown), with mode 0600 (chmod)" },
+	{ EPERM, "give the file and its folder to the user that tierd runs as (chown), and let nobody else "
+		 "write to them (chmod go-w)" },
 	{ EINVAL, "put the file back that was there, with mode 0600 (chmod)" },
+	{ ENXIO, "put the file back that was there: no link, and nothing but a regular file" },
 	{ EIO, "look at the disk (dmesg, smartctl -a), and put the file on another one if it fails" },
 	{ EBADMSG, "put back a copy of its files that was made while tierd was stopped" },
 	{ ENODATA, "put back a copy of its files that was made while tierd was stopped" },

@@ -299,6 +299,22 @@ static void on_opened(struct store_request *request, int status)
 
 /* ---- The files, on a worker ---- */
 
+static const char *explain_tier(int r)
+{
+	switch (r) {
+	case -EBUSY:
+		return "another process has locked it; end that one (fuser tells which)";
+	case -EINVAL:
+		return "it is no file of tierd's own: a regular one of 1 MiB or more, of mode 0600";
+	case -ENXIO:
+		return "it is no regular file";
+	case -EPERM:
+		return "its folder is another user's, or others may write to it";
+	default:
+		return strerror(-r);
+	}
+}
+
 static int open_tier(struct restore *restore, unsigned index, struct tier **ret_tier)
 {
 	struct node *node = restore->node;
@@ -315,12 +331,7 @@ static int open_tier(struct restore *restore, unsigned index, struct tier **ret_
 
 	if (r < 0)
 		return refuse(restore->message, sizeof(restore->message), r, "%s/%s cannot be opened: %s",
-			      path->folder, restore->file.file,
-			      r == -EBUSY ? "another process has locked it; end that one (fuser tells which)"
-			      : r == -EINVAL
-				      ? "it is no file of tierd's own: a regular one of 1 MiB or more, "
-					"of mode 0600"
-				      : strerror(-r));
+			      path->folder, restore->file.file, explain_tier(r));
 	if (node->fault && fault_config_parse(node->fault, &fault) == 0)
 		r = fault_tier_new(*ret_tier, &fault, ret_tier);
 	return r;

@@ -170,9 +170,27 @@ expect_status 0 as $alice "$TIERCTL" jobs state
 expect_text broken
 stop
 rm "$nvme_path/tierd/$alice"
+
+# What somebody has put in the place of a file of the daemon's, who could: nothing is waited for, and nothing of it is lost.
+file=$(echo "$nvme_path/tierd/$bob"/state-*.store)
+mv "$file" "$scratch/home/store"
+for command in 'mkfifo -m 600' "ln -s $scratch/home/store"; do
+	# shellcheck disable=SC2086
+	as $keeper $command "$file"
+	start
+	chmod 666 "$TIERD_SOCKET"
+	expect_status 0 as $bob "$TIERCTL" jobs state
+	expect_text "$file cannot be opened: it is no regular file"
+	expect_text 'remedy: put the file back that was there'
+	stop
+	rm "$file"
+done
+mv "$scratch/home/store" "$file"
 mv "$scratch/home/elsewhere" "$nvme_path/tierd/$alice"
 start
 chmod 666 "$TIERD_SOCKET"
-expect_status 0 as $alice "$TIERCTL" jobs state
-expect_text 'step 1'
+for user in $alice $bob; do
+	expect_status 0 as $user "$TIERCTL" jobs state
+	expect_text 'step 1'
+done
 stop
