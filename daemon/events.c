@@ -35,6 +35,7 @@ static const struct kind {
 	[EVENT_SNAPSHOT_DELETED] = { "snapshot-deleted", LOG_LEVEL_INFO },
 	[EVENT_RESERVED] = { "reserved", LOG_LEVEL_INFO },
 	[EVENT_RETAINED] = { "retained", LOG_LEVEL_INFO },
+	[EVENT_SHARED] = { "shared", LOG_LEVEL_INFO },
 	[EVENT_FORKED] = { "forked", LOG_LEVEL_INFO },
 	[EVENT_SNAPSHOT_FAILED] = { "snapshot-failed", LOG_LEVEL_WARNING,
 				    "a1a75d97d4484d039c351b99d17d9b31" },

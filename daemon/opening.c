@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/cleanup.h"
 #include "common/clock.h"
@@ -18,6 +19,7 @@
 #include "daemon/reshape.h"
 #include "daemon/restore.h"
 #include "daemon/retain.h"
+#include "daemon/share.h"
 #include "daemon/snapshot.h"
 #include "daemon/source.h"
 #include "daemon/stored.h"
@@ -281,6 +283,14 @@ static void refuse_foreign(struct pending *pending, const Tierd__Wire__JobOpen *
 		      open->owner);
 }
 
+/* Who could write there, whatever a descriptor is for: the memory was sealed against others alone. */
+static bool is_too_open(const struct job *job, const struct port *port)
+{
+	bool has_memory = job->phase != JOB_FORMING && job->phase != JOB_RELEASED;
+
+	return has_memory && !job->has_strict_memory && (port->uid == 0 || port->uid == geteuid());
+}
+
 /* The caller's own, NULL if there is none; or another user's, which is there and shared with the caller,
  * whose own idea of sharing does not count. */
 static bool find_to_open(struct pending *pending, const Tierd__Wire__JobOpen *open,
@@ -302,6 +312,14 @@ static bool find_to_open(struct pending *pending, const Tierd__Wire__JobOpen *op
 	if (!access_may_train(job, port) || open->mode == MODE_REPLACE) {
 		pending_error(pending, -EPERM, "job %s of user %u is not yours to %s", open->name,
 			      open->owner, open->mode == MODE_REPLACE ? "replace" : "train");
+		return false;
+	}
+	if (is_too_open(job, port)) {
+		pending_error(
+			pending, -EBUSY,
+			"job %s of user %u was made for its owner alone, and has its memory still: it is "
+			"shared with this user when that has gone (tierctl release)",
+			open->name, open->owner);
 		return false;
 	}
 	options->sharing = job->options.sharing;
@@ -352,6 +370,7 @@ static int agree(struct job *job, const struct job_options *options, const struc
 	struct job_options asked = *options;
 	int r;
 
+	share_overlook(job, &asked);
 	if (has_state(job)) {
 		reserve_overlook(job, &asked);
 		reshape_overlook(job, &asked);

@@ -181,7 +181,7 @@ static int make_memory(struct reader *reader, char *message, size_t size)
 }
 
 /* Without memory. */
-static struct reader *reader_new(struct job *job, const struct port *port)
+static struct reader *reader_new(struct job *job, struct port *port)
 {
 	struct reader *reader = calloc(1, sizeof(*reader));
 	struct claim claim = { .node = job->node,
@@ -193,6 +193,7 @@ static struct reader *reader_new(struct job *job, const struct port *port)
 	*reader = (struct reader){ .node = job->node,
 				   .job = job,
 				   .uid = port->uid,
+				   .port = port,
 				   .may_read_all = access_may_train(job, port) || access_may_drop(job, port),
 				   .window = MEMORY_INIT,
 				   .buffer = MEMORY_INIT,
@@ -458,6 +459,56 @@ void readers_end_job(struct job *job)
 		reader->job = NULL;
 		reader_fail(reader, -ENOENT, "it is gone");
 	}
+}
+
+static bool has_state(const struct selection *selection)
+{
+	for (uint32_t i = 0; i < selection->count; i++)
+		if (selection->pieces[i].range.state != STATE_PARAMETER)
+			return true;
+	return false;
+}
+
+/* It keeps, or reads just now, what is no parameter. */
+static bool reads_state(const struct reader *reader)
+{
+	for (size_t i = 0; reader->pending && reader->activity == READING && i < reader->piece_count; i++)
+		if (reader->pieces[i].range.state != STATE_PARAMETER)
+			return true;
+	return has_state(&reader->view.selection) || (reader->has_chosen && has_state(&reader->chosen));
+}
+
+static bool is_denied(struct reader *reader)
+{
+	const struct job *job = reader->job;
+
+	if (!access_may_see(job, reader->port))
+		return true;
+	if (access_may_train(job, reader->port) || access_may_drop(job, reader->port)) {
+		reader->may_read_all = true;
+		return false;
+	}
+	if (reader->may_read_all && reads_state(reader))
+		return true;
+	reader->may_read_all = false;
+	return false;
+}
+
+unsigned readers_end_denied(struct job *job, const char *reason)
+{
+	unsigned count = 0;
+
+	QUEUE_FOREACH (link, &job->readers) {
+		struct reader *reader = queue_entry(link, struct reader, job_link);
+
+		if (!is_denied(reader))
+			continue;
+		port_note_farewell(reader->port, reader->handle, reason);
+		answer(reader, -EPERM, reason);
+		discard(reader);
+		count++;
+	}
+	return count;
 }
 
 /* A snapshot that is read may have been deleted, and another taken under its name. */

@@ -43,6 +43,8 @@ void readers_enlist(struct job *job, struct queue *views);
 void readers_raise(struct job *job, uint32_t pack);
 /* There is nothing to read any more. */
 void readers_end_job(struct job *job);
+/* Those that may not read any more what they do are closed, and told why. How many that were. */
+unsigned readers_end_denied(struct job *job, const char *reason);
 
 /* ---- For budgets and reports ---- */
 

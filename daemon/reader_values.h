@@ -30,6 +30,7 @@ struct reader {
 	char job_name[WIRE_MAX_JOB_NAME + 1];
 	uint32_t handle;
 	uid_t uid;
+	struct port *port;	  /* its client's, until it is closed */
 	uint64_t bytes;		  /* charged */
 	struct shortage shortage; /* what lacks of what it works for */
 	bool may_read_all;	  /* else parameters only */

@@ -162,6 +162,7 @@ static void fill_front(const struct job *job, struct front *front)
 	front->definition.options = &front->options;
 	front->definition.has_earlier_updates = job->has_earlier_updates;
 	front->definition.is_retention_set = job->is_retention_set;
+	front->definition.is_sharing_set = job->is_sharing_set;
 	front->definition.parameter_placement = placement_of(job->has_nvme_parameters);
 	front->definition.optimizer_placement = placement_of(job->has_nvme_optimizer);
 	front->definition.durability = job->durability;
@@ -171,7 +172,7 @@ static void fill_front(const struct job *job, struct front *front)
 }
 
 /* The most that it takes in any shape that the job may get, with room for any number of snapshots, whatever
- * steps are kept; and of its forks, under any name. */
+ * steps are kept, whomever it is shared with; and of its forks, under any name. */
 static uint64_t front_most(const struct job *job)
 {
 	char name[WIRE_MAX_JOB_NAME + 1] = "";
@@ -188,7 +189,9 @@ static uint64_t front_most(const struct job *job)
 	front.options.gradient_bytes = WIRE_MAX_GRADIENT_BYTES;
 	front.options.snapshots = front.options.snapshot_keep = WIRE_MAX_SNAPSHOTS;
 	front.options.snapshot_every = UINT64_MAX;
-	front.definition.is_retention_set = true;
+	front.options.sharing = SHARING_TRAIN;
+	front.options.share_group = UINT32_MAX;
+	front.definition.is_retention_set = front.definition.is_sharing_set = true;
 	front.definition.has_earlier_updates = true;
 	return tierd__record__job_definition__get_packed_size(&front.definition);
 }

@@ -375,6 +375,7 @@ static int fill_job(struct job *job, const Tierd__Record__JobDefinition *definit
 
 	job->has_earlier_updates = definition->has_earlier_updates;
 	job->is_retention_set = definition->is_retention_set;
+	job->is_sharing_set = definition->is_sharing_set;
 	if (r == 0)
 		r = restore_progress(job, progress, message, size);
 	if (r < 0)

@@ -22,6 +22,7 @@
 #include "daemon/retain.h"
 #include "daemon/roll_back.h"
 #include "daemon/scrub.h"
+#include "daemon/share.h"
 #include "daemon/snapshot.h"
 #include "daemon/snapshot_list.h"
 #include "daemon/statistics.h"
@@ -90,8 +91,11 @@ static bool bind_member(struct pending *pending, const Tierd__Wire__Request *req
 static struct reader *find_reader(struct pending *pending, uint32_t handle)
 {
 	struct reader *reader = reader_of(&pending->client->readers, handle);
+	const char *reason = reader ? NULL : port_find_farewell(pending->client->port, handle);
 
-	if (!reader)
+	if (reason)
+		pending_error(pending, -EPERM, "%s", reason);
+	else if (!reader)
 		pending_error(pending, -EINVAL, "this connection has no reader %u", handle);
 	return reader;
 }
@@ -209,6 +213,7 @@ static bool handle_snapshot_request(struct pending *pending, const Tierd__Wire__
 		HANDLE(JOB_ROLL_BACK, roll_back_job(pending, request->job_roll_back, askers));
 		HANDLE(JOB_RETAIN, retain_snapshots(pending, request->job_retain, askers));
 		HANDLE(JOB_FORK, fork_job(pending, request->job_fork, askers));
+		HANDLE(JOB_SHARE, share_job(pending, request->job_share, askers));
 		HANDLE(JOB_RESERVE, reserve_snapshots(pending, request->job_reserve, askers));
 	default:
 		return false;
@@ -297,6 +302,7 @@ bool request_may_wait(const Tierd__Wire__Request *request)
 	case TIERD__WIRE__REQUEST__BODY_JOB_RESERVE:
 	case TIERD__WIRE__REQUEST__BODY_JOB_RETAIN:
 	case TIERD__WIRE__REQUEST__BODY_JOB_FORK:
+	case TIERD__WIRE__REQUEST__BODY_JOB_SHARE:
 		return true;
 	case TIERD__WIRE__REQUEST__BODY_PUSH:
 		return !request->push->is_silent;

@@ -126,6 +126,8 @@ static int make_job(struct restore *restore)
 	restore->job = job;
 	listing_note(job);
 	retention_begin(job, restore->is_fork ? job->step + 1 : job->step);
+	/* A snapshot's may say what was taken back since. */
+	share_restore(job, &restore->origin.sharing);
 	/* Its record says its origin's name, as nothing else does; without memory it goes on saying so. */
 	if (restore->is_fork && durable_redefine_now(job) == 0)
 		job_settle(job);
@@ -506,9 +508,8 @@ void restore_again(struct job *job)
 	struct origin origin = { .is_asked = job->loss.is_asked,
 				 .notice = job->notice,
 				 .scrub = job->scrub,
-				 .sharing = job->options.sharing,
-				 .share_group = job->options.share_group,
-				 .damaged = damaged_take(&job->damaged) };
+				 .damaged = damaged_take(&job->damaged),
+				 .sharing = share_of(job) };
 	struct stored_job file;
 
 	stored_name(job, &file);
@@ -528,6 +529,7 @@ struct restore *restore_begin_fork(const struct job *origin, const struct stored
 		return NULL;
 	restore->paths = origin->paths;
 	restore->origin.notice = notice;
+	restore->origin.sharing = share_of(origin);
 	restore->is_fork = true;
 	restore->state = RESTORE_SEEKING;
 	return restore;
@@ -581,8 +583,8 @@ bool restore_comes_back(const struct node *node, uid_t uid, const char *name, ui
 
 	if (!job && (!restore || restore->is_unwanted))
 		return false;
-	*ret_sharing = job ? job->options.sharing : restore->origin.sharing;
-	*ret_share_group = job ? job->options.share_group : restore->origin.share_group;
+	*ret_sharing = job ? job->options.sharing : restore->origin.sharing.sharing;
+	*ret_share_group = job ? job->options.share_group : restore->origin.sharing.group;
 	return true;
 }
 

@@ -6,14 +6,15 @@
 #include "daemon/errand.h"
 #include "daemon/listing.h"
 #include "daemon/restore.h"
+#include "daemon/share.h"
 
 /* What it has from the job that it was in this daemon, of which its store knows nothing. */
 struct origin {
 	bool is_asked; /* by who opens it */
 	struct restore_notice *notice;
 	struct scrub_state scrub;
-	uint32_t sharing, share_group;
 	struct damaged damaged; /* owned */
+	struct sharing sharing;
 };
 
 enum restore_state {

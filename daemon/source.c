@@ -96,6 +96,28 @@ static const struct port *owner_port(const struct job *job)
 	return job->ranks[0]->port;
 }
 
+static bool is_denied(const struct source *source, const struct port *port)
+{
+	const struct job *from = source->from;
+
+	return !access_may_see(from, port) ||
+	       (source->may_read_all && !access_may_train(from, port) && !access_may_drop(from, port));
+}
+
+void sources_end_denied(struct job *from, const char *reason)
+{
+	QUEUE_FOREACH (link, &from->takers) {
+		struct source *source = queue_entry(link, struct source, from_link);
+
+		/* Without ranks it begins anew. */
+		if (source->status < 0 || source->job->member_count == 0 ||
+		    !is_denied(source, owner_port(source->job)))
+			continue;
+		source->status = refuse(source->message, sizeof(source->message), -EPERM, "%s", reason);
+		job_settle(source->job);
+	}
+}
+
 /* What a client has written stays. */
 static bool is_wanted(const struct tensor *tensor)
 {

@@ -32,5 +32,7 @@ bool source_is_quiet(const struct job *job);
 /* In its turn. */
 void sources_go_on(struct job *from);
 void sources_end_job(struct job *from);
+/* Those whose job's owner may not read any more what they take. */
+void sources_end_denied(struct job *from, const char *reason);
 
 #endif

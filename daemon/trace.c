@@ -60,6 +60,7 @@ void tracer_begin(struct tracer *tracer, struct pending *pending, const Tierd__W
 	struct trace *trace;
 
 	tracer_end(tracer);
+	tracer->denied[0] = '\0';
 	if (!job || !has_room(pending, job->node))
 		return;
 	trace = trace_of(job);
@@ -90,6 +91,18 @@ void tracer_end(struct tracer *tracer)
 	if (trace->job)
 		trace->job->trace = NULL;
 	free(trace);
+}
+
+void tracers_end_denied(struct job *job, const char *reason)
+{
+	QUEUE_FOREACH (link, &job->node->tracers) {
+		struct tracer *tracer = queue_entry(link, struct tracer, link);
+
+		if (tracer->trace->job != job || access_may_see(job, tracer->port))
+			continue;
+		snprintf(tracer->denied, sizeof(tracer->denied), "%s", reason);
+		tracer_end(tracer);
+	}
 }
 
 void trace_leave_job(struct job *job)
@@ -134,6 +147,10 @@ void tracer_read(struct tracer *tracer, struct pending *pending)
 	Tierd__Wire__TraceEvent events[TRACE_EVENTS_PER_REPLY], *pointers[TRACE_EVENTS_PER_REPLY];
 	const struct trace *trace = tracer->trace;
 
+	if (tracer->denied[0]) {
+		pending_error(pending, -EPERM, "%s", tracer->denied);
+		return;
+	}
 	if (!trace) {
 		pending_error(pending, -EINVAL, "this connection traces no job; begin with Trace");
 		return;

@@ -33,7 +33,8 @@ struct tracer {
 	struct port *port;
 	struct trace *trace; /* NULL: it traces nothing */
 	uint64_t began_ns;
-	uint64_t next; /* the event that it has not read */
+	uint64_t next;	  /* the event that it has not read */
+	char denied[160]; /* "", or why it traces nothing any more */
 };
 
 void tracer_init(struct tracer *tracer, struct port *port);
@@ -41,6 +42,9 @@ void tracer_init(struct tracer *tracer, struct port *port);
 void tracer_begin(struct tracer *tracer, struct pending *pending, const Tierd__Wire__Trace *request);
 void tracer_read(struct tracer *tracer, struct pending *pending);
 void tracer_end(struct tracer *tracer);
+
+/* Those who may not see the job any more. */
+void tracers_end_denied(struct job *job, const char *reason);
 
 /* The job goes; what it did can be read to the end. */
 void trace_leave_job(struct job *job);

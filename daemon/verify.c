@@ -194,6 +194,11 @@ static void run_waiting(struct node *node)
 
 /* ---- Its client ---- */
 
+static bool may_verify(const struct job *job, const struct port *port)
+{
+	return access_may_train(job, port) || access_may_drop(job, port);
+}
+
 void verify_begin(struct pending *pending, const Tierd__Wire__Verify *request, struct queue *client_verifies)
 {
 	struct job *job = access_find(pending, request->name, request->has_owner, request->owner);
@@ -201,7 +206,7 @@ void verify_begin(struct pending *pending, const Tierd__Wire__Verify *request, s
 
 	if (!job)
 		return;
-	if (!access_may_train(job, pending_port(pending)) && !access_may_drop(job, pending_port(pending))) {
+	if (!may_verify(job, pending_port(pending))) {
 		pending_error(pending, -EPERM, "job %s is for its owner to verify, user %u", job->name,
 			      (unsigned)job->uid);
 		return;
@@ -228,16 +233,32 @@ void verify_begin(struct pending *pending, const Tierd__Wire__Verify *request, s
 	run_waiting(job->node);
 }
 
+static void forget(struct verify *verify)
+{
+	verify->pending = NULL;
+	queue_remove(&verify->client_link);
+	if (verify->is_running)
+		scan_stop(&verify->scan);
+	else
+		verify_free(verify);
+}
+
 void verify_forget_all(struct queue *client_verifies)
 {
-	QUEUE_FOREACH (link, client_verifies) {
-		struct verify *verify = queue_entry(link, struct verify, client_link);
+	QUEUE_FOREACH (link, client_verifies)
+		forget(queue_entry(link, struct verify, client_link));
+}
 
-		verify->pending = NULL;
-		queue_remove(&verify->client_link);
-		if (verify->is_running)
-			scan_stop(&verify->scan);
-		else
-			verify_free(verify);
+void verifies_end_denied(const struct job *job, const char *reason)
+{
+	QUEUE_FOREACH (link, &job->node->verifies) {
+		struct verify *verify = queue_entry(link, struct verify, link);
+		struct pending *pending = verify->pending;
+
+		if (!pending || verify->number != job->number || verify->uid != job->uid ||
+		    may_verify(job, pending_port(pending)))
+			continue;
+		pending_error(pending, -EPERM, "%s", reason);
+		forget(verify);
 	}
 }

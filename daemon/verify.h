@@ -7,8 +7,13 @@
 /* That read at once; others wait for them, each for its part. They have a MiB of host memory each. */
 #define VERIFY_MAX_RUNNING 4
 
+struct job;
+
 void verify_begin(struct pending *pending, const Tierd__Wire__Verify *request, struct queue *client_verifies);
 /* Nobody waits for them any more. */
 void verify_forget_all(struct queue *client_verifies);
+
+/* Those of the job that only who may not any more waits for. */
+void verifies_end_denied(const struct job *job, const char *reason);
 
 #endif

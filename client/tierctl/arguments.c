@@ -94,18 +94,36 @@ static int read_word(struct reading *reading)
 	return COMMAND_DONE;
 }
 
+/* One of "a|b|c". */
+static bool is_among(const char *text, const char *words)
+{
+	size_t length = strlen(text);
+
+	for (; *words; words += strspn(words, "|")) {
+		size_t word = strcspn(words, "|");
+
+		if (word == length && strncmp(words, text, word) == 0)
+			return true;
+		words += word;
+	}
+	return false;
+}
+
 static int check_words(const struct command_context *context)
 {
 	const struct verb *verb = context->verb;
 	struct verb_word word;
 
+	for (int i = 0; i < context->count; i++)
+		if (!verb_argument(verb, (unsigned)i, &word))
+			return command_fail(COMMAND_USAGE, "'%s' is one argument too many: tierctl %s%s%s",
+					    context->arguments[i], verb->name, *verb->arguments ? " " : "",
+					    verb->arguments);
 	for (int i = 0; i < context->count; i++) {
 		const char *text = context->arguments[i];
 
-		if (!verb_argument(verb, (unsigned)i, &word))
-			return command_fail(COMMAND_USAGE, "'%s' is one argument too many: tierctl %s%s%s",
-					    text, verb->name, *verb->arguments ? " " : "", verb->arguments);
-		if (islower((unsigned char)word.text[0]) && strcmp(word.text, text) != 0)
+		if (verb_argument(verb, (unsigned)i, &word) && islower((unsigned char)word.text[0]) &&
+		    !is_among(text, word.text))
 			return command_fail(COMMAND_USAGE, "'%s' is not '%s': tierctl %s %s", text, word.text,
 					    verb->name, verb->arguments);
 	}

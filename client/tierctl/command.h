@@ -41,6 +41,7 @@ int command_snapshot(const struct command_context *context);
 int command_snapshots(const struct command_context *context);
 int command_diff(const struct command_context *context);
 int command_reserve(const struct command_context *context);
+int command_share(const struct command_context *context);
 int command_retain(const struct command_context *context);
 int command_rollback(const struct command_context *context);
 int command_drop(const struct command_context *context);

@@ -212,6 +212,8 @@ const struct verb verbs[] = {
 	  user_flags },
 	{ "retain", command_retain, "JOB K [N]",
 	  "each K-th step of a job is kept by itself, and the last N of those; 0: none", user_flags },
+	{ "share", command_share, "JOB [none|read|train] [GROUP]",
+	  "whom a job is shared with, and for what; or from now on", user_flags },
 	{ "leases", command_leases, "[JOB]", "which ranks hold which units", user_flags },
 	{ "evict", command_evict, "JOB [UNIT…]", "units that nobody holds leave host memory", user_flags },
 	{ "release", command_release, "JOB",
@@ -277,7 +279,7 @@ bool verb_argument(const struct verb *verb, unsigned n, struct verb_word *ret_wo
 	word += ret_word->is_optional;
 	snprintf(ret_word->text, sizeof(ret_word->text), "%.*s",
 		 (int)strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				   "abcdefghijklmnopqrstuvwxyz"),
+				   "abcdefghijklmnopqrstuvwxyz|"),
 		 word);
 	return true;
 }
@@ -307,7 +309,10 @@ static void print_line(const struct verb *verb, FILE *stream)
 	int width = HELP_COLUMN - 4 + (strstr(verb->arguments, "…") ? 2 : 0);
 
 	snprintf(text, sizeof(text), "%s%s%s", verb->name, *verb->arguments ? " " : "", verb->arguments);
-	fprintf(stream, "  %-*s  %s\n", width, text, verb->help);
+	if (strlen(text) > HELP_COLUMN - 4)
+		fprintf(stream, "  %s\n%*s%s\n", text, HELP_COLUMN, "", verb->help);
+	else
+		fprintf(stream, "  %-*s  %s\n", width, text, verb->help);
 }
 
 static bool is_first_with(const struct verb *verb, const struct verb_flag *flags)

@@ -81,6 +81,7 @@ for verb in jobs drop units leases evict release watch; do
 	expect 'gpt gpt-2' tierctl $verb ''
 done
 expect 'gpt-2' tierctl drop gpt-
+expect 'none read train' tierctl share gpt ''
 # One that is stuck is not waited for.
 kill -STOP "$tierd_pid"
 expect '' tierctl drop gpt

@@ -17,7 +17,7 @@ VERBS = {
     "top": ["--once"], "verify": ["gpt"], "scrub": ["gpt"], "watch": ["--timeout", "1"],
     "trace": ["gpt", "--seconds", "1", "-o", FILE + ".trace"],
     "snapshot": ["gpt", "kept"], "snapshots": ["gpt"], "diff": ["gpt", "kept"], "rollback": ["gpt", "kept", "--yes"],
-    "reserve": ["gpt", "2"], "retain": ["gpt", "100", "1"], "fork": ["gpt", "forked"],
+    "reserve": ["gpt", "2"], "retain": ["gpt", "100", "1"], "share": ["gpt", "none"], "fork": ["gpt", "forked"],
     "export": ["gpt", "-o", FILE], "inspect": [FILE], "import": ["imported", FILE], "drop": ["gpt", "--yes"],
 }
 # They work without a daemon; and these even while it is stuck.
@@ -25,7 +25,7 @@ ALONE, PATIENT = ("plan", "doctor", "config", "inspect"), ("metrics", "top")
 # How long each waits for an answer; what it was told to wait for is less, and not of another verb.
 WAITS = {"drain": 2, "watch": 1}
 ONE_JOB = ("jobs", "units", "tensors", "blobs", "leases", "evict", "release", "export", "verify", "scrub", "drop", "trace",
-           "snapshot", "snapshots", "diff", "rollback", "reserve", "retain", "fork")
+           "snapshot", "snapshots", "diff", "rollback", "reserve", "retain", "share", "fork")
 NAMING = ("snapshot", "diff", "rollback", "fork")
 
 

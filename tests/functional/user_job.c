@@ -13,7 +13,8 @@
  * many), every and keep (of snapshots that are taken by themselves), takes (a snapshot, when it has trained)
  *
  * user_job reads=STATE KEY=VALUE…    a reader of the job instead (uid, groups, job, owner, snapshot,
- * as_snapshot; paced: once for each line): says what the state is, or all of it, as digest does
+ * as_snapshot; paced: once for each line; follows: then at the step that the job stands at, and keeps it):
+ * says what the state is, or all of it, as digest does
  *
  * Prints "ready" when it has trained. What fails is printed as "ERRNO: message", with the exit status 1. */
 #include <ctype.h>
@@ -211,6 +212,15 @@ static void say_what_it_reads(struct tierd_reader *reader, const char *read)
 	fflush(stdout);
 }
 
+/* To the step that the job stands at, with what is read kept. */
+static void refresh(struct tierd_reader *reader, const char *read)
+{
+	struct tierd_piece piece = TIERD_PIECE_INIT;
+
+	piece.state = read;
+	check(tierd_reader_refresh(reader, &piece, 1, NULL));
+}
+
 static int read_job(struct tierd_node *node, int count, char *arguments[])
 {
 	struct tierd_reader_options options = TIERD_READER_OPTIONS_INIT;
@@ -227,9 +237,13 @@ static int read_job(struct tierd_node *node, int count, char *arguments[])
 		say_what_it_reads(reader, read);
 	puts("ready");
 	fflush(stdout);
-	for (int character = getchar(); character != EOF; character = getchar())
-		if (is_paced && character == '\n')
-			say_what_it_reads(reader, read);
+	for (int character = getchar(); character != EOF; character = getchar()) {
+		if (!is_paced || character != '\n')
+			continue;
+		if (number_of(count, arguments, "follows", 0))
+			refresh(reader, read);
+		say_what_it_reads(reader, read);
+	}
 	OK(tierd_reader_close(reader));
 	tierd_disconnect(node);
 	return 0;

@@ -11,6 +11,7 @@ case $scenario in
 drop | evict | drain) set -- --administrators '60009, @60019' ;;
 cache) set -- --host-budget 64M ;;
 idle) set -- --idle-release-seconds 1 ;;
+revoke) set -- --administrators 60009 ;;
 read) set -- --administrators 60009 --idle-release-seconds 1 ;;
 connections)
 	printf '[users]\nadministrators = 60009\n[limits]\nconnections = 16\nconnections_per_user = 4\n' >"$scratch/tierd.conf"
@@ -39,8 +40,17 @@ chmod 666 "$TIERD_SOCKET"
 cp "$TIERCTL" "$scratch/tierctl"
 chmod 755 "$scratch/tierctl"
 # What they read and write is there, too: a tree below /root they could not enter.
-TMPDIR=$scratch TIERD_PID=$tierd_pid TIERD_LOG=$tierd_log NVME=$nvme CONF=$scratch/tierd.conf TIERCTL=$scratch/tierctl \
-	python3 "$(dirname "$0")/users_$scenario.py" "$program" || fail 'see above'
+play() {
+	TMPDIR=$scratch TIERD_PID=$tierd_pid TIERD_LOG=$tierd_log NVME=$nvme CONF=$scratch/tierd.conf TIERCTL=$scratch/tierctl \
+		python3 "$(dirname "$0")/users_$scenario.py" "$program" "$1" || fail 'see above'
+}
+play first
+if [ "$scenario" = revoke ]; then
+	tierd_kill
+	tierd_start "$@"
+	chmod 666 "$TIERD_SOCKET"
+	play again
+fi
 tierd_stop
 [ "$tierd_status" -eq 0 ] || fail "exit status $tierd_status"
 forget_jobs

@@ -46,7 +46,7 @@ REQUESTS = {name: number for number, name in enumerate(
     ["open", "define", "ready", "leave", "gather", "cancel", "prefetch", "phase", "wait", "push", "begin", "step",
      "write", "read", "statistics", "ping", "node", "jobs", "units", "await"], 1)}
 REQUESTS |= {"drop": 30, "map": 40, "leases": 50, "evict": 51, "drain": 52, "let go": 53, "finish": 60, "write begin": 61, "write end": 62, "read many": 63, "groups": 64, "groups of": 65, "copy many": 76, "watch": 110, "verify": 180, "scrub": 181, "trace": 190,
-             "follow": 191}
+             "share": 148, "follow": 191}
 REQUESTS.update({"look": 70, "list": 71, "refresh": 72, "copy": 73, "close": 74, "tensors": 75, "memory": 77})
 NONE = 4  # the optimizer
 
@@ -260,6 +260,10 @@ SEEDS = {
                + ask(1, "let go", _1="play") + ask(1, "let go", _1="none") + opened(0, 1) + settle(),
     "verify": begun(0, 1) + ask(1, "verify", _1="play") + settle() + ask(0, "verify", _1="play") + ask(0, "verify", _1="play", _4=5)
               + ask(1, "verify", _1="play", _4=1 << 60) + ask(1, "verify", _1="play", _5=9) + settle(),
+    "share": opened(0, 1, _43=2, _44=7) + ask(1, "share", _1="play", _4=1) + defined(0) + ready(0) + ask(1, "look", _1="play") + settle()
+             + ask(1, "share", _1="play", _4=2, _5=1, _6=7) + ask(1, "share", _1="play") + settle() + ask(1, "share", _1="play", _4=1)
+             + ask(1, "share", _1="play", _4=3) + ask(0, "verify", _1="play") + ask(1, "share", _1="play", _4=1, _5=1, _6=9) + train(0) + settle()
+             + die(0) + ask(1, "share", _1="play") + opened(0, 1, _43=1) + settle() + ask(1, "share", _1="none"),
     "scrub": begun(0, 1) + ask(1, "scrub", _1="play", _4=1) + settle() + ask(1, "scrub") + ask(1, "scrub", _4=2) + settle()
              + ask(1, "scrub", _4=7) + ask(1, "scrub", _1="none"),
     "verify_dropped": begun(0, 1) + ask(1, "verify", _1="play") + ask(0, "verify", _1="play") + ask(1, "drop", _1="play", _4=1) + settle(),

@@ -532,6 +532,9 @@ static void the_definition_has_one_length_in_all_shapes(void **state)
 		job->options.gradient_bytes = WIRE_MAX_GRADIENT_BYTES >> (12 * i);
 		job->options.snapshot_every = UINT64_MAX >> (7 * i);
 		job->is_retention_set = i % 2 == 0;
+		job->is_sharing_set = i % 2 == 1;
+		job->options.sharing = i % 3;
+		job->options.share_group = i % 3 > 0 ? UINT32_MAX >> (7 * i) : 0;
 		record = encode(job);
 		assert_int_equal(record.definition.size, bytes);
 		back = expect_decoded(&other, &record);
@@ -541,12 +544,17 @@ static void the_definition_has_one_length_in_all_shapes(void **state)
 		assert_int_equal(back->options.gradient_bytes, job->options.gradient_bytes);
 		assert_int_equal(back->options.snapshot_every, job->options.snapshot_every);
 		assert_int_equal(back->is_retention_set, job->is_retention_set);
+		assert_int_equal(back->is_sharing_set, job->is_sharing_set);
+		assert_int_equal(back->options.sharing, job->options.sharing);
+		assert_int_equal(back->options.share_group, job->options.share_group);
 		job_drop(back);
 		scene_settle(&other);
 		free_record(&record);
 	}
 	job->options.snapshots = 0;
 	job->options.snapshot_every = 0;
+	job->options.sharing = SHARING_NONE;
+	job->options.share_group = 0;
 	job->options.world_size = world_size;
 }
 

@@ -1,6 +1,6 @@
 """Every request there is, as it is when nothing is wrong with it."""
 from hostile_cases.case import EPOCH, JOB, READER
-from messages import FORK, RESERVE, RETAIN, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS
+from messages import FORK, RESERVE, RETAIN, ROLL_BACK, SHARE, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS
 from messages import (
     AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, GROUPS_GET, GROUPS_SET, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
     PUSH, READ, READER_CLOSE, READER_OPEN, RELEASE, READER_READ, READER_REFRESH, READER_UNITS, READY, STATISTICS, STEP, TENSORS, UNITS, WAIT, WATCH,
@@ -22,6 +22,7 @@ KINDS = {
     VERIFY: "a part to verify", SCRUB: "a question for the scrub", TRACE: "a trace", TRACE_READ: "a trace to read",
     SNAPSHOT: "a snapshot", SNAPSHOT_DELETE: "a snapshot to delete", SNAPSHOTS: "a question for snapshots",
     SNAPSHOT_DIFF: "snapshots to compare", ROLL_BACK: "a roll back", RESERVE: "room for snapshots", RETAIN: "steps to keep", FORK: "a fork",
+    SHARE: "a job to share",
 }
 
 tensor = data(1, "t") + number(3, 1) + data(4, varint(10)) + number(7, 2)

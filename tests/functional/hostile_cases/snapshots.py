@@ -3,7 +3,7 @@ from hostile_cases.case import DEFINED, GREETED, OPENED, READY, Answered, Case
 from hostile_cases.readers import answers
 from hostile_cases.request import KINDS, of_snapshot
 from messages import (
-    DROP, FORK, LEAVE, OPEN, READER_OPEN, READY as READY_FIELD, RESERVE, RETAIN, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS, Client,
+    DROP, FORK, LEAVE, OPEN, READER_OPEN, READY as READY_FIELD, RESERVE, RETAIN, ROLL_BACK, SHARE, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS, Client,
     codes, data, define, number,
 )
 
@@ -45,6 +45,10 @@ def values():
     yield Case("room for no snapshot", READY, (RESERVE, data(1, "hostile")), Answered("EINVAL", "it only grows"))
     yield Case("each step of a job without room", READY, (RETAIN, data(1, "hostile") + number(4, 1)), Answered("EINVAL", "no room for"))
     yield Case("more steps than there is room for", READY, (RETAIN, data(1, "hostile") + number(5, BEYOND)), Answered("EINVAL", "has room for 0"))
+    for sharing in (3, BEYOND):
+        yield Case(f"a job to share as {sharing}", READY, (SHARE, data(1, "hostile") + number(4, sharing)), Answered("EINVAL", f"no sharing {sharing}"))
+    yield Case("a job to share with no group", READY, (SHARE, data(1, "hostile") + number(4, 1)), Answered("EINVAL", "with which group"))
+    yield Case("a job to share that is not there", GREETED, (SHARE, data(1, "absent") + number(4, 1)), Answered("ENOENT", "no job absent"))
     kept = data(1, "hostile") + number(141, 1)
     yield Case("a reader as of a snapshot of a job without room", READY, (READER_OPEN, kept), Answered("ENOSPC", "no room for snapshots"))
     yield Case("a reader of a snapshot, and as of one", READY, (READER_OPEN, kept + data(140, "x")), Answered("EINVAL", "as if there were one"))

@@ -1,7 +1,7 @@
 """Requests that are right, at a stage where they are not, or about what is not there; and requests with nothing in them."""
 from hostile_cases.case import BUFFERS, DEFINED, ELEMENTS, EPOCH, FINE, GONE, GREETED, JOB, LEFT, OPENED, READY, UNITS, Answered, Case, one_of
 from hostile_cases.request import KINDS, of_job, of_reader, piece_to_read
-from messages import FORK, RESERVE, RETAIN, ROLL_BACK, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS
+from messages import FORK, RESERVE, RETAIN, ROLL_BACK, SHARE, SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOT_DIFF, SNAPSHOTS
 from messages import (
     AWAIT, BEGIN, CANCEL, DEFINE, DRAIN, DROP, EVICT, FINISH, GATHER, GROUPS_GET, GROUPS_SET, HURRY, JOBS, LEASES, LEAVE, MAP, NODE, OPEN, PHASE, PING, PREFETCH,
     PUSH, READ, READ_MANY, READER_OPEN, READY as READY_FIELD, RELEASE, SCRUB, STATISTICS, STEP, TENSORS, UNITS as UNITS_FIELD, VERIFY, WAIT, WRITE, WRITE_BEGIN,
@@ -27,7 +27,7 @@ def empty():
     expected |= {OPEN: Answered("EINVAL", "job name"), PING: FINE, NODE: FINE, JOBS: FINE, MAP: FINE, SCRUB: FINE}
     expected |= {field: Answered("ENOENT", "there is no job") for field in (UNITS_FIELD, TENSORS, DROP, LEASES, EVICT, RELEASE, READER_OPEN, VERIFY)}
     expected |= {field: Answered("ENOENT", "there is no job") for field in (SNAPSHOT, SNAPSHOT_DELETE, SNAPSHOTS, SNAPSHOT_DIFF, ROLL_BACK)}
-    expected[RESERVE] = expected[RETAIN] = expected[FORK] = Answered("ENOENT", "there is no job")
+    expected[RESERVE] = expected[RETAIN] = expected[FORK] = expected[SHARE] = Answered("ENOENT", "there is no job")
     for field, outcome in expected.items():
         yield Case(f"{KINDS[field]} with nothing in it", GREETED, (field, b""), outcome)
 
