@@ -10,7 +10,8 @@
  * source (a job whose values it takes), paced (1: for each line that it reads it takes a step, and says so;
  * the digest comes at the end), heir (1: forks a child, says its number, and leaves it all descriptors), from
  * (the number of the first step that it trains: another one has other gradients), snapshots (room for so
- * many), every and keep (of snapshots that are taken by themselves), takes (a snapshot, when it has trained)
+ * many), every and keep (of snapshots that are taken by themselves), takes (a snapshot, when it has trained),
+ * poison (1: its gradients are no numbers)
  *
  * user_job reads=STATE KEY=VALUE…    a reader of the job instead (uid, groups, job, owner, snapshot,
  * as_snapshot; paced: once for each line; follows: then at the step that the job stands at, and keeps it):
@@ -20,6 +21,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <grp.h>
+#include <math.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -139,6 +141,8 @@ static void write_frozen(struct tierd_job *job, unsigned frozen, uint64_t elemen
 	free(values);
 }
 
+static bool is_poisoned;
+
 static void train(struct tierd_job *job, unsigned units, unsigned frozen, uint64_t elements, uint64_t first,
 		  uint64_t steps)
 {
@@ -147,7 +151,8 @@ static void train(struct tierd_job *job, unsigned units, unsigned frozen, uint64
 	rates.learning_rate = 0.1f;
 	for (uint64_t step = first; step < first + steps; step++) {
 		for (unsigned i = frozen; i < units; i++)
-			check(support_push(job, i, elements, 1.0f / (float)(step + i + 1)));
+			check(support_push(job, i, elements,
+					   is_poisoned ? NAN : 1.0f / (float)(step + i + 1)));
 		check(tierd_step(job, &rates, NULL));
 	}
 }
@@ -355,6 +360,7 @@ int main(int argc, char *argv[])
 	struct tierd_node *node;
 	struct tierd_job *job;
 
+	is_poisoned = number_of(argc, argv, "poison", 0) != 0;
 	become(argc, argv);
 	check(tierd_connect(NULL, &node));
 	check(tierd_set_timeout(node, PATIENCE_MS));

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Who is no member of the socket's group does not reach the daemon, and of two who are neither sees, opens or drops the other's job."""
+"""Who is no member of the socket's group does not reach the daemon, and of two who are neither sees, opens or drops
+the other's job."""
+
 import frames
 from harness import Node
 from messages import DROP, MAP, READER_OPEN, UNITS, Client, codes, data, number
@@ -35,7 +37,7 @@ def a_stranger_does_not_connect(node):
 def nobody_reads_the_daemons_folders(node):
     node.alice.train(job="hers")
     for person in (node.alice, node.bob, node.eve):
-        for folder in (node.nvme, f"{node.folder}/state"):
+        for folder in (node.nvme, node.state):
             assert person.run(error_of, open, folder) == "PermissionError", folder
     node.alice.tierctl("drop", "hers", "--yes")
 

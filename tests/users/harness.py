@@ -1,14 +1,16 @@
-"""A daemon that runs as its own user, and people who use it: accounts that are there while the test runs (root's to make).
+"""A daemon that runs as its own user, and people who use it: accounts that are there while the test runs.
 
     with Node() as node:                    # accounts and folders; skipped with a reason where they cannot be had
-        node.start("--host-budget", "512M") # the daemon, with more flags if there are any; stop(), kill(), start() again
-        node.alice, node.bob                # members of the socket's group, each with a group of his own; node.eve is none
+        node.start("--host-budget", "512M") # the daemon, with these flags, too; stop(), kill(), start() again
+        node.alice, node.bob                # members of the socket's group, each with a group of his own; node.eve: not
         node.alice.tierctl("jobs")          # status=1, says=[...]: what is expected of it
-        node.alice.rank(job="a").ready()    # user_job.c, as users.py has it; .refused("EACCES", job="a"): it does not get ready
-        node.bob.run(function, 1, 2)        # what the function returns, or the assertion that fails, in a process of his
+        node.alice.rank(job="a").ready()    # user_job.c, as users.py has it
+        node.alice.refused("EPERM", job="a")# the same, where it does not get ready
+        node.bob.run(function, 1, 2)        # what it returns, in a process of his; an assertion there fails here, too
         attack = node.bob.begin(function)   # the same beside others; attack.result(), attack.kill()
 
 What a test that was killed has left goes when the next one starts."""
+
 import ctypes
 import grp
 import json
@@ -81,10 +83,20 @@ class Process:
 class Person:
     def __init__(self, name, members_of=()):
         self.name = name
-        command = ["useradd", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin", "--user-group"]
+        command = [
+            "useradd",
+            "--no-create-home",
+            "--home-dir",
+            "/nonexistent",
+            "--shell",
+            "/usr/sbin/nologin",
+            "--user-group",
+        ]
         if members_of:
             command += ["--groups", ",".join(members_of)]
-        result = subprocess.run([*command, name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        result = subprocess.run(
+            [*command, name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
         if result.returncode != 0:
             skip(f"no account can be made here: {result.stdout.strip()}")
         self.uid, self.gid = pwd.getpwnam(name)[2:4]
@@ -192,6 +204,7 @@ class Node:
         self.name, self.disk, self.process, self.people = f"tierd-users-{os.getpid()}", disk(), None, []
         self.folder, self.nvme = f"/tmp/{self.name}", f"{self.disk}/{self.name}-nvme"
         self.socket, self.log_path = f"{self.folder}/run/tierd.sock", f"{self.folder}/log"
+        self.state = f"{self.folder}/state"
         self.account = self.alice = self.bob = self.eve = None
 
     def __enter__(self):
@@ -235,15 +248,34 @@ class Node:
             shutil.rmtree(folder, ignore_errors=True)
 
     def command(self, *flags):
-        return [os.environ["TIERD"], "--socket", self.socket, "--state-dir", f"{self.folder}/state", "--host-budget", "256M",
-                "--nvme", f"{self.nvme}:1G", "--file-system", "memory", "--workers", "2", *flags]
+        return [
+            os.environ["TIERD"],
+            "--socket",
+            self.socket,
+            "--state-dir",
+            self.state,
+            "--host-budget",
+            "256M",
+            "--nvme",
+            f"{self.nvme}:1G",
+            "--file-system",
+            "memory",
+            "--workers",
+            "2",
+            *flags,
+        ]
 
     def launch(self, *flags):
         """Starts the daemon, and does not wait for it."""
         account = self.account
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                self.command(*flags), stderr=log, user=account.uid, group=account.gid, extra_groups=[], preexec_fn=die_with_parent
+                self.command(*flags),
+                stderr=log,
+                user=account.uid,
+                group=account.gid,
+                extra_groups=[],
+                preexec_fn=die_with_parent,
             )
         os.environ["TIERD_PID"] = str(self.process.pid)
 
