@@ -25,6 +25,9 @@
  * one need not feel how many others come and go. The kernel keeps the rest waiting, in order. */
 #define PACE_COUNT 8
 #define PACE_MS 1
+/* So many wait at most for that: a user who connects again and again may have all of these places, and the
+ * next one waits until they are through. Who finds none waits in connect(). */
+#define BACKLOG 128
 
 struct server {
 	struct session_shared shared;
@@ -164,7 +167,7 @@ static int listen_at(const char *path, mode_t mode, int *ret_socket)
 	r = set_mode(folder, path, mode);
 	if (r < 0)
 		return r;
-	if (listen(listening, SOMAXCONN) < 0)
+	if (listen(listening, BACKLOG) < 0)
 		return -errno;
 	*ret_socket = TAKE_FD(listening);
 	return 0;
@@ -392,7 +395,10 @@ static int open_socket(struct server *server, const struct server_config *config
 {
 	if (!server->is_inherited)
 		return listen_at(config->path, config->mode, &server->socket);
-	return evutil_make_socket_nonblocking(server->socket) < 0 ? -errno : 0;
+	/* Once more: whoever made it may have let more of them wait. */
+	return evutil_make_socket_nonblocking(server->socket) < 0 || listen(server->socket, BACKLOG) < 0
+		       ? -errno
+		       : 0;
 }
 
 static int start(struct server *server, const struct server_config *config)
