@@ -188,6 +188,8 @@ void client_hang_up(struct client *client, const char *reason)
 			snprintf(text, sizeof(text), "the daemon ends");
 		job_leave(member, false, text);
 	}
+	if (reason)
+		refusal_tell(client, NULL);
 }
 
 bool client_has_jobs(const struct client *client)

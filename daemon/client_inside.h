@@ -4,6 +4,7 @@
 
 #include "daemon/client.h"
 #include "daemon/pending.h"
+#include "daemon/refusal.h"
 #include "daemon/trace.h"
 #include "daemon/watch.h"
 
@@ -19,6 +20,7 @@ struct client {
 	uint32_t next_handle;
 	struct watch watch;
 	struct tracer tracer;
+	struct refusal refusal;
 	struct queue free;
 	unsigned outstanding, maximum_requests;
 	struct pending pendings[];

@@ -4,12 +4,14 @@
 #include <event2/event.h>
 #include <stdio.h>
 
+#include "daemon/client_inside.h"
 #include "daemon/durable.h"
 #include "daemon/job.h"
 
 static void end_membership(struct pending *pending, bool at_once)
 {
 	struct member *member = pending->member;
+	const struct job *job = member->job;
 	char reason[128];
 
 	member->leaving = NULL;
@@ -21,6 +23,7 @@ static void end_membership(struct pending *pending, bool at_once)
 	snprintf(reason, sizeof(reason), "rank %u (pid %d) %s the job", member->rank, (int)member->pid,
 		 at_once ? "detached from" : "closed");
 	job_leave(member, !at_once, reason);
+	refusal_tell(pending->client, job);
 }
 
 static void leave_now(struct pending *pending, bool at_once)

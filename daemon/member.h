@@ -9,6 +9,7 @@
 #include "daemon/options.h"
 #include "daemon/order.h"
 #include "daemon/pending.h"
+#include "daemon/refusal.h"
 #include "offload/memory.h"
 #include "proto/pages.h"
 
@@ -97,6 +98,8 @@ struct member {
 	uint32_t refused_pushes;
 	int push_error;
 	char push_message[256];
+
+	struct refusal untold; /* of another rank, that has gone */
 };
 
 int member_new(struct job *job, struct client *client, struct port *port, uint32_t rank,

@@ -163,6 +163,7 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 			snprintf(message, sizeof(message), "%s", strerror(-r));
 	}
 	if (r < 0) {
+		refusal_note(pending, job, open->rank, r, message);
 		pending_error(pending, r, "job %s: no memory for another member: %s", job->name, message);
 		events_of_job(job, EVENT_REFUSED, &(struct log_fields){ .rank = &open->rank },
 			      "rank %u (pid %d) cannot join it: %s", open->rank,
@@ -176,6 +177,7 @@ static void join(struct pending *pending, struct job *job, const Tierd__Wire__Jo
 	idle_end(job);
 	member->joined_ns = member->heard_ns = clock_now_ns();
 	job->ranks[open->rank] = member;
+	refusal_forget(pending->client, job, open->rank);
 	job->member_count++;
 	queue_push(client_members, &member->client_link);
 	events_of_job(job, EVENT_ATTACHED, &(struct log_fields){ .rank = &member->rank },
@@ -475,6 +477,8 @@ void job_open(struct pending *pending, const Tierd__Wire__JobOpen *open, struct 
 		return;
 	r = job ? agree(job, &options, source, open->drafted, message, sizeof(message)) : 0;
 	if (r < 0) {
+		if (r != -EAGAIN)
+			refusal_note(pending, job, open->rank, r, message);
 		pending_error(pending, r, "job %s, rank %u: %s", open->name, open->rank, message);
 		return;
 	}

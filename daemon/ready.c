@@ -72,6 +72,7 @@ static void fail_ready(struct member *member, int r, const char *message)
 	if (!pending)
 		return;
 	member->ready = NULL;
+	refusal_note(pending, member->job, member->rank, r, message);
 	pending_error(pending, r, "job %s: %s", member->job->name, message);
 }
 
@@ -117,6 +118,8 @@ void job_ready(struct pending *pending, int timeout_ms)
 			      member->rank);
 	else if (job->is_live && member->epoch == job->epoch)
 		pending_error(pending, -EINVAL, "job %s: rank %u is ready already", job->name, member->rank);
+	else if (refusal_answer(pending))
+		return;
 	else if (!start_timeout(pending, timeout_ms))
 		pending_error(pending, -ENOMEM, "job %s: out of memory", job->name);
 	else {
@@ -169,6 +172,7 @@ static bool reply_ready(struct member *member)
 	if (is_complete) {
 		member->epoch = job->epoch;
 		member->refused_pushes = 0;
+		refusal_forget(pending->client, job, member->rank);
 		pending_reply_fds(pending, &reply, fds, is_first ? count : 0);
 	} else {
 		pending_error(pending, -EIO, "job %s: no descriptors left for its memory", job->name);
@@ -311,9 +315,12 @@ void job_planned(struct job *job, int r, const char *message)
 				      message);
 		snprintf(job->reason, sizeof(job->reason), "%s", message);
 		job_fail_ready(job, r, message);
-		for (struct queue *link = queue_pop(&job->filling); link; link = queue_pop(&job->filling))
-			pending_error(queue_entry(link, struct pending, link), r, "job %s: %s", job->name,
-				      message);
+		for (struct queue *link = queue_pop(&job->filling); link; link = queue_pop(&job->filling)) {
+			struct pending *filling = queue_entry(link, struct pending, link);
+
+			refusal_note(filling, job, filling->member->rank, r, message);
+			pending_error(filling, r, "job %s: %s", job->name, message);
+		}
 	} else if (!job->is_dropped && !job->draft) {
 		tensor_fill_waiting(job);
 	}

@@ -498,6 +498,79 @@ static void a_node_that_stops_finishes_the_decided_step(void **state)
 	scene_close(&scene);
 }
 
+static int define_another(struct actor *actor)
+{
+	const struct actor_tensor larger[] = { { "w", FORMAT_BF16, INITIALIZE_ONES, ELEMENTS + 1, false } };
+
+	return actor_define(actor, "one", larger, 1);
+}
+
+static void open_two(const struct actor_job *second, int expected)
+{
+	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+	assert_int_equal(actor_enter(&scene, &stays), 0);
+	assert_int_equal(actor_enter(&scene, &leaves), 0);
+	open_rank(&stays, 0, 3);
+	assert_int_equal(actor_open(&leaves, second), expected);
+}
+
+static void expect_told(uint32_t ready, const char *why)
+{
+	const struct answer *answer = actor_await(&stays, ready, 0);
+
+	assert_int_equal(answer->status, -EINVAL);
+	assert_non_null(strstr(actor_message(&stays), "rank 1 has gone, whose opening was refused"));
+	assert_non_null(strstr(actor_message(&stays), why));
+}
+
+static void end_two(void)
+{
+	actor_die(&leaves);
+	actor_die(&stays);
+	scene_close(&scene);
+}
+
+static void who_waits_for_a_rank_with_another_model_is_told_when_it_leaves(void **state)
+{
+	const struct actor_job same = { .rank = 1, .world_size = 2, .stage = 3 };
+	uint32_t ready;
+
+	open_two(&same, 0);
+	ready = actor_send_ready(&stays, -1);
+	assert_int_equal(define_another(&leaves), -EINVAL);
+	scene_settle(&scene);
+	assert_null(actor_find(&stays, ready, 0));
+	actor_await(&leaves, actor_send_leave(&leaves, true), 0);
+	expect_told(ready, "\"w\"");
+	/* Once: then it waits for it, and both are ready. */
+	open_rank(&leaves, 1, 3);
+	make_ready();
+	end_two();
+}
+
+static void who_waits_for_a_rank_that_never_was_in_the_job_is_told(void **state)
+{
+	const struct actor_job other = { .rank = 1, .world_size = 2, .stage = 2 };
+
+	open_two(&other, -EINVAL);
+	actor_die(&leaves);
+	expect_told(actor_send_ready(&stays, -1), "stage");
+	end_two();
+}
+
+static void a_rank_that_tries_again_with_success_is_not_told_of(void **state)
+{
+	const struct actor_job other = { .rank = 1, .world_size = 2, .stage = 2 };
+
+	open_two(&other, -EINVAL);
+	open_rank(&leaves, 1, 3);
+	actor_die(&leaves);
+	assert_int_equal(actor_enter(&scene, &leaves), 0);
+	open_rank(&leaves, 1, 3);
+	make_ready();
+	end_two();
+}
+
 static int setup(void **state)
 {
 	log_open(LOG_LEVEL_ERROR);
@@ -520,6 +593,9 @@ int main(void)
 		cmocka_unit_test(closing_waits_for_the_steps_that_were_closed),
 		cmocka_unit_test(closing_ends_when_its_step_does_not_come),
 		cmocka_unit_test(one_that_dies_while_it_closes_is_gone),
+		cmocka_unit_test(who_waits_for_a_rank_with_another_model_is_told_when_it_leaves),
+		cmocka_unit_test(who_waits_for_a_rank_that_never_was_in_the_job_is_told),
+		cmocka_unit_test(a_rank_that_tries_again_with_success_is_not_told_of),
 		cmocka_unit_test(a_node_that_stops_finishes_the_decided_step),
 	};
 

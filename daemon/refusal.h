@@ -1,0 +1,38 @@
+/* Refusal: what the opening of a rank has failed with. The other ranks that open the job are told when that
+ * rank has gone; as long as it is there it may try again. */
+#ifndef TIERD_DAEMON_REFUSAL_H
+#define TIERD_DAEMON_REFUSAL_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "proto/vocabulary.h"
+
+struct client;
+struct job;
+struct pending;
+
+/* The last one of a client. */
+struct refusal {
+	int error; /* 0: none */
+	char job[WIRE_MAX_JOB_NAME + 1];
+	uid_t owner;
+	uint32_t rank;
+	char text[512];
+};
+
+/* That rank of the pending's client is refused, with that message. */
+void refusal_note(const struct pending *pending, const struct job *job, uint32_t rank, int r,
+		  const char *text);
+
+/* The rank is in the job: what it was refused with before is over, and nobody is told. */
+void refusal_forget(struct client *client, const struct job *job, uint32_t rank);
+
+/* A client has left the job, or is gone (job: NULL). Each other rank that opens the job is told once: at once
+ * if it waits in tierd_job_ready, else when it calls that. */
+void refusal_tell(struct client *client, const struct job *job);
+
+/* Whether there was something to tell: then it is answered. */
+bool refusal_answer(struct pending *ready);
+
+#endif
