@@ -277,6 +277,29 @@ def test_a_step_that_is_dropped_keeps_what_was_there(job: str) -> None:
     tierd.torch.close(model)
 
 
+@pytest.mark.parametrize("kind", [torch.optim.RMSprop, torch.optim.AdamW])
+def test_a_checkpoint_of_another_optimizer_is_refused_at_once(job: str, kind: type[torch.optim.Optimizer]) -> None:
+    model, plain_model = small(), small()
+    optimizer, plain_optimizer = kind(model.parameters()), kind(plain_model.parameters())  # type: ignore[call-arg]
+    other_model = small()
+    other = torch.optim.SGD(other_model.parameters(), lr=0.5, momentum=0.9)
+    step(other_model, other)
+    tierd.torch.initialize(model, optimizer, job=job)
+    step(model, optimizer)
+    step(plain_model, plain_optimizer)
+    groups = optimizer.param_groups
+    for wrong in (other.state_dict(), {**other.state_dict(), "state": {}}):
+        with pytest.raises(tierd.Error, match=rf"{kind.__name__}.*(of another optimizer|needs)"):
+            optimizer.load_state_dict(wrong)
+    # It is as it was, and goes on with what it keeps itself.
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert optimizer.param_groups is groups
+    step(model, optimizer)
+    step(plain_model, plain_optimizer)
+    compare.assert_close(model, plain_model, 1e-6)
+    tierd.torch.close(model)
+
+
 def test_what_nobody_can_do_is_refused(job: str) -> None:
     model = small()
     with pytest.raises(tierd.Error, match="LBFGS calls its closure several times"):

@@ -77,6 +77,7 @@ class LocalOptimizers:
             # Made beside the parameter, in its format; here it is beside the master.
             state |= {key: _wide(value, tensor.parameter.dtype) for key, value in state.items()}
         self._initial = {tensor.name: copy.deepcopy(state) for tensor, state in self._states(self._tensors)}
+        self._can_try = state_bytes is None
         if state_bytes is None:
             self._try()
             state_bytes = sum(tensor.state_bytes for tensor in self._tensors)
@@ -98,10 +99,13 @@ class LocalOptimizers:
     def _try(self) -> None:
         """Learns what is kept of each tensor. tierd.Error: more than a job has room for."""
         for tensor in self._tensors:
-            tensor.state_bytes = len(pack(_trial(tensor)))
+            tensor.state_bytes = len(pack(_trial(tensor, self._step_of(tensor.optimizer))))
         needed, most = sum(tensor.state_bytes for tensor in self._own), self._most_bytes()
         if needed > most:
             raise Error(errno.ENOSPC, self._too_much(needed, most))
+
+    def _step_of(self, optimizer: Optimizer) -> Callable[[Optimizer], Any]:
+        return self._steps[self._optimizers.index(optimizer)]
 
     def _most_bytes(self) -> int:
         return KEYS // (self._world_size if self._is_by_tensor else 1) * _core.MAX_BLOB_BYTES - 4096
@@ -184,14 +188,38 @@ class LocalOptimizers:
         return defaultdict(dict, {tensor.parameter: states[tensor.name] for tensor in mine})
 
     def take_loaded(self, optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
-        """After torch has loaded it, in the formats of parameters: here they have those of masters."""
+        """After torch has loaded it, in the formats of parameters: here they have those of masters. tierd.Error: its step
+        cannot go on with it."""
         numbers = (number for group in state_dict["param_groups"] for number in group["params"])
         parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
         for number, parameter in zip(numbers, parameters, strict=True):
             for key, value in state_dict["state"].get(number, {}).items():
                 if isinstance(value, torch.Tensor) and value.is_floating_point():
                     optimizer.state[parameter][key] = value.detach().to(torch.float32, copy=True)
+        if self._can_try:
+            self._try_loaded(optimizer)
         self._has_kept = False
+
+    def _try_loaded(self, optimizer: Optimizer) -> None:
+        """Of each group, and each set of what there is of a tensor, the smallest one."""
+        one_of: dict[tuple[object, ...], Tensor] = {}
+        mine = (tensor for tensor in self._tensors if tensor.optimizer is optimizer)
+        for tensor in sorted(mine, key=lambda tensor: tensor.parameter.numel()):
+            one_of.setdefault((id(tensor.group), *sorted(optimizer.state.get(tensor.parameter, {}))), tensor)
+        for tensor in one_of.values():
+            try:
+                _trial(tensor, self._step_of(optimizer))
+            except Error as error:
+                raise self.wrong_kind(optimizer, error.__cause__) from error
+
+    @staticmethod
+    def wrong_kind(optimizer: Optimizer, error: BaseException | None) -> Error:
+        """The optimizer does not find in a checkpoint what it keeps."""
+        return Error(
+            errno.EINVAL,
+            f"{type(optimizer).__name__} cannot go on with the checkpoint, which is of another optimizer, or of another "
+            f"version of it ({error!r})",
+        )
 
     # ---- What is kept
 
@@ -324,6 +352,8 @@ def copy_over(optimizer: Optimizer, group: dict[str, Any], value: nn.Parameter) 
     # Parameters are not copied with what refers to them.
     memo: dict[int, Any] = {id(item): item for each in optimizer.param_groups for item in each["params"]}
     memo |= {id(optimizer): optimizer, id(optimizer.state): None, id(optimizer.param_groups): None}
+    job = vars(optimizer).get("tierd_job")
+    memo[id(job)] = job
     made = object.__new__(type(optimizer))
     vars(made).update(copy.deepcopy(vars(optimizer), memo))
     made.state = defaultdict(dict)
@@ -331,7 +361,7 @@ def copy_over(optimizer: Optimizer, group: dict[str, Any], value: nn.Parameter) 
     return made
 
 
-def _trial(tensor: Tensor) -> dict[str, Any]:
+def _trial(tensor: Tensor, step: Callable[[Optimizer], Any]) -> dict[str, Any]:
     """What the optimizer keeps of a tensor: that of a step of a copy of it, over zeros."""
     optimizer, kind = tensor.optimizer, type(tensor.optimizer)
     value = nn.Parameter(torch.zeros(tensor.parameter.shape))
@@ -341,7 +371,7 @@ def _trial(tensor: Tensor) -> dict[str, Any]:
         if tensor.parameter in optimizer.state:
             trial.state[value] = copy.deepcopy(optimizer.state[tensor.parameter])
         with torch.random.fork_rng(devices=[]):
-            plain_step(kind)(trial)
+            step(trial)
     except Exception as error:
         raise Error(
             errno.ENOTSUP,

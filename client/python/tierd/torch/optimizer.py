@@ -177,6 +177,12 @@ def _count_for_schedulers(optimizer: Optimizer) -> None:
     optimizer.step = counted  # type: ignore[method-assign]
 
 
+def _fill(groups: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
+    for group, other in zip(groups, others, strict=True):
+        group.clear()
+        group.update(other)
+
+
 @functools.cache
 def _translated(kind: type[Optimizer], how: type[_Stepping]) -> type[Optimizer]:
     return type(kind.__name__, (how, kind), {"__module__": kind.__module__})
@@ -261,15 +267,14 @@ class _Translated(_Stepping):
             optimizer_state.check(kind, state_dict["state"])
             if is_writer:
                 optimizer_state.write(self.tierd_job, kind, states)
-        for group, loaded in zip(self.param_groups, groups, strict=True):
-            group.clear()
-            group.update(loaded)
+        _fill(self.param_groups, groups)
 
     def _groups_in(self, state_dict: dict[str, Any]) -> list[dict[str, Any]]:
         """The groups as torch loads them; the optimizer stays as it is."""
         before = dict(self.__dict__)
         try:
             super().load_state_dict({**state_dict, "state": {}})
+            self._check_groups()
             if _kind_of(self) != self.tierd_job.rule.kind:
                 raise Error(
                     errno.ENOTSUP,
@@ -279,6 +284,15 @@ class _Translated(_Stepping):
         finally:
             self.__dict__.clear()
             self.__dict__.update(before)
+
+    def _check_groups(self) -> None:
+        try:
+            self.tierd_job.rule.groups(list(self.param_groups))
+        except KeyError as error:
+            raise Error(
+                errno.EINVAL,
+                f"the checkpoint is of another optimizer: its groups have no {error}, which {type(self).__name__} needs",
+            ) from None
 
     def _states_in(self, state_dict: dict[str, Any]) -> dict[torch.Tensor, dict[str, Any]]:
         numbers = (number for group in state_dict["param_groups"] for number in group["params"])
@@ -304,7 +318,22 @@ class _Local(_Stepping):
             self.state = own
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's, between two steps; all ranks call it. What is loaded is kept with the job from the next step on."""
-        assert self.tierd_job.local is not None
-        super().load_state_dict(state_dict)
-        self.tierd_job.local.take_loaded(self, state_dict)
+        """As torch's, between two steps; all ranks call it. What is loaded is kept with the job from the next step on.
+
+        tierd.Error: its step cannot go on with it, as it is of another optimizer; everything is then as it was.
+        """
+        local = self.tierd_job.local
+        assert local is not None
+        groups, state, kept = self.param_groups, self.state, [dict(group) for group in self.param_groups]
+        try:
+            super().load_state_dict(state_dict)
+            # The dicts stay the same, as whoever holds them expects.
+            _fill(groups, self.param_groups)
+            self.param_groups = groups
+            local.take_loaded(self, state_dict)
+        except BaseException as error:
+            self.param_groups, self.state = groups, state
+            _fill(groups, kept)
+            if isinstance(error, KeyError):  # torch's classes look into what they load
+                raise local.wrong_kind(self, error) from error
+            raise
