@@ -376,13 +376,18 @@ static uint64_t end_of_turn(const struct tierd_node *node, uint64_t deadline)
 	return end < deadline ? end : deadline;
 }
 
+bool connection_is_interrupted(const struct tierd_node *node)
+{
+	return node->is_interrupted && node->is_interrupted(node->interrupt_argument);
+}
+
 /* Gives the lock up to ask. */
 static bool is_interrupted(struct tierd_node *node)
 {
 	bool is;
 
 	connection_exit(node);
-	is = node->is_interrupted(node->interrupt_argument);
+	is = connection_is_interrupted(node);
 	pthread_mutex_lock(&node->lock);
 	return is;
 }

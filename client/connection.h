@@ -90,6 +90,9 @@ uint64_t connection_deadline(const struct tierd_node *node, int timeout_ms);
 int connection_wait(struct tierd_node *node, bool (*is_done)(const void *argument), const void *argument,
 		    uint64_t deadline);
 
+/* Whether the program wants its calls to end. Without the lock. */
+bool connection_is_interrupted(const struct tierd_node *node);
+
 /* Takes in what has come, without waiting. */
 void connection_look(struct tierd_node *node);
 

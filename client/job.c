@@ -337,7 +337,7 @@ static int open_patiently(struct tierd_job *job, const Tierd__Wire__Request *req
 
 	for (;;) {
 		r = JOB_REPEAT(open_first(job, request));
-		if (clock_now_ns() - start >= patience_ns(job, r))
+		if (clock_now_ns() - start >= patience_ns(job, r) || connection_is_interrupted(job->node))
 			return r;
 		clock_sleep_ns(OPENING_PAUSE_NS);
 	}

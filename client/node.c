@@ -57,6 +57,8 @@ int tierd_connect_with(const struct tierd_connect_options *options, struct tierd
 	r = connection_new(&node);
 	if (r < 0)
 		return message_fail(r, "connecting to tierd: %s", strerror(-r));
+	node->is_interrupted = own.is_interrupted;
+	node->interrupt_argument = own.argument;
 	r = choose_path(node, own.socket_path);
 	if (r == 0)
 		r = choose_reconnect(node, own.reconnect_ms);
@@ -64,8 +66,6 @@ int tierd_connect_with(const struct tierd_connect_options *options, struct tierd
 		r = reconnect_first(node);
 	if (r < 0)
 		return r;
-	node->is_interrupted = own.is_interrupted;
-	node->interrupt_argument = own.argument;
 	*ret_node = TAKE_PTR(node);
 	return 0;
 }

@@ -117,7 +117,7 @@ int reconnect_first(struct tierd_node *node)
 		pthread_mutex_lock(&node->lock);
 		r = open_connection(node);
 		connection_exit(node);
-	} while (r < 0 && attempts_pause(&attempts, r));
+	} while (r < 0 && attempts_pause(&attempts, r) && !connection_is_interrupted(node));
 	return r;
 }
 
@@ -185,7 +185,7 @@ static void give_up(struct tierd_node *node, int r)
 static int reconnect_all(struct tierd_node *node)
 {
 	struct attempts attempts = attempts_begin(node);
-	bool goes_on;
+	bool goes_on, is_interrupted;
 	int r;
 
 	wait_for_threads(node);
@@ -193,9 +193,14 @@ static int reconnect_all(struct tierd_node *node)
 		r = open_again(node);
 		connection_exit(node);
 		goes_on = r < 0 && attempts_pause(&attempts, r);
+		is_interrupted = goes_on && connection_is_interrupted(node);
 		pthread_mutex_lock(&node->lock);
-	} while (goes_on);
-	if (r < 0)
+	} while (goes_on && !is_interrupted);
+	if (is_interrupted)
+		r = message_fail(-ETIMEDOUT,
+				 "interrupted while the connection to tierd was opened again; the next call "
+				 "goes on with that");
+	else if (r < 0)
 		give_up(node, r);
 	return r;
 }
@@ -212,5 +217,8 @@ int reconnect(struct tierd_node *node)
 	r = reconnect_all(node);
 	node->is_reconnecting = false;
 	pthread_cond_broadcast(&node->changed);
+	/* Not given up, but interrupted. */
+	if (r < 0 && node->is_lost)
+		return r;
 	return r < 0 ? connection_check(node) : 0;
 }

@@ -424,6 +424,40 @@ static void a_daemon_that_does_not_come_back_is_given_up(void)
 	tierd_disconnect(connect_for(PATIENCE_MS));
 }
 
+static bool is_second(void *argument)
+{
+	return ++*(unsigned *)argument == 2;
+}
+
+static void who_waits_for_a_daemon_can_be_interrupted(void)
+{
+	struct tierd_connect_options with = TIERD_CONNECT_OPTIONS_INIT;
+	struct tierd_job_options options = support_options("job", 0, 1);
+	struct tierd_node *node;
+	struct tierd_job *job;
+	unsigned asked = 0;
+
+	with.reconnect_ms = PATIENCE_MS;
+	with.is_interrupted = is_second;
+	with.argument = &asked;
+	OK(tierd_connect_with(&with, &node));
+	job = support_join(node, &options, UNITS);
+	OK(tierd_job_ready(job, -1, NULL));
+	end_daemon(SIGKILL);
+	asked = 0;
+	FAILS(tierd_phase(job, "train"), -ETIMEDOUT, "interrupted while the connection");
+	REQUIRE(asked == 2);
+	start_daemon();
+	OK(tierd_job_close(job));
+	tierd_disconnect(node);
+	/* One that nobody has opened yet, too. */
+	end_daemon(SIGKILL);
+	asked = 0;
+	FAILS(tierd_connect_with(&with, &node), -ECONNREFUSED, "no tierd listens");
+	REQUIRE(asked == 2);
+	start_daemon();
+}
+
 static void one_that_is_stopped_is_not_gone(void)
 {
 	struct rank rank = join_ready("job");
@@ -653,6 +687,7 @@ static const struct {
 	SCENE(a_step_whose_answer_is_lost_is_told_by_ready),
 	SCENE(tickets_of_a_lost_connection_end),
 	SCENE(a_daemon_that_does_not_come_back_is_given_up),
+	SCENE(who_waits_for_a_daemon_can_be_interrupted),
 	SCENE(one_that_is_stopped_is_not_gone),
 	SCENE(leaving_a_lost_connection_needs_no_other),
 	SCENE(a_child_is_refused_as_ever),
