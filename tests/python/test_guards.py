@@ -7,6 +7,8 @@ import ctypes
 import importlib
 import io
 import pickle
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -436,3 +438,26 @@ def test_a_script_is_made_of_a_copy(model: Model) -> None:
     x = torch.ones(4, 40)
     assert torch.equal(torch.jit.script(copy.deepcopy(model.blocks))(x), copy.deepcopy(model.blocks)(x))
     train(model)
+
+
+IN_A_THREAD = """
+import sys, threading, torch
+import tierd.torch
+def work():
+    model = torch.nn.Linear(2, 2)
+    tierd.torch.initialize(model, torch.optim.SGD(model.parameters(), lr=0.1), job=sys.argv[1])
+    tierd.torch.close(model)
+for _ in range(int(sys.argv[2])):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+work()
+"""
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_a_job_of_another_thread_says_that_writes_are_not_caught(job: str, threads: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_THREAD, job, str(threads)], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.count("tierd: initialize() runs in another thread than the main one") == threads

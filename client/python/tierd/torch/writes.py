@@ -7,7 +7,7 @@ goes to a copy, which is taken away again before the exception is raised.
 
 from __future__ import annotations
 
-import contextlib
+import sys
 from types import FrameType
 
 from tierd import _core
@@ -15,9 +15,16 @@ from tierd.torch.job import open_jobs
 
 
 def catch_writes() -> None:
-    """Has writes raise from now on. Where it cannot be, outside of the main thread, they end the process as before."""
-    with contextlib.suppress(ValueError):
+    """Has writes raise from now on. Outside of the main thread it cannot be: then a line says so, and they end the process."""
+    try:
         _core.catch_writes(_written)
+    except ValueError:
+        print(
+            "tierd: initialize() runs in another thread than the main one: whoever writes to a parameter in place gets SIGSEGV, "
+            "and no exception that names it",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _written(signal: int, frame: FrameType | None) -> None:
