@@ -46,6 +46,7 @@ static const struct kind {
 	[EVENT_RETURNED] = { "returned", LOG_LEVEL_INFO },
 	[EVENT_EVICTED] = { "evicted", LOG_LEVEL_INFO },
 	[EVENT_DROPPED] = { "dropped", LOG_LEVEL_INFO },
+	[EVENT_WITHHELD] = { "withheld", LOG_LEVEL_WARNING, "3b6d0c8e97f24b1fa4d5e2c1708f9a36" },
 	[EVENT_REFUSED] = { "refused", LOG_LEVEL_INFO, "6b0b124ab5114fe4bb972603abc110d4" },
 	[EVENT_READ_FAILED] = { "read-failed", LOG_LEVEL_ERROR, "d5da007499d54076822fff7cf65aa5d8" },
 	[EVENT_DAMAGED] = { "damaged", LOG_LEVEL_ERROR, "1f9abf712ddd4e14a4abc39b286add74" },

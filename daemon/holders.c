@@ -4,6 +4,7 @@
 
 #include "common/clock.h"
 #include "daemon/budget.h"
+#include "daemon/disposal.h"
 #include "daemon/idle.h"
 #include "daemon/job.h"
 #include "daemon/reader.h"
@@ -17,7 +18,7 @@ struct account {
 	unsigned count;			  /* of the owner's other jobs */
 	bool has_idle;			  /* that gives nothing back by itself */
 	uint64_t unnamed, others;
-	uint64_t readers; /* of the owner */
+	uint64_t readers, withheld; /* of the owner */
 };
 
 /* What is only there gives no memory back, and nobody but its owner gives NVMe back. */
@@ -51,7 +52,8 @@ static void add_own(struct account *account, const struct job *job, enum holders
 
 uint64_t holders_user_bytes(const struct node *node, enum holders_of what, uid_t uid)
 {
-	uint64_t bytes = what == HOLDERS_OF_HOST ? readers_user_bytes(node, uid) : 0;
+	uint64_t bytes =
+		what == HOLDERS_OF_HOST ? readers_user_bytes(node, uid) + disposal_withheld(node, uid) : 0;
 
 	QUEUE_FOREACH (link, &node->jobs) {
 		const struct job *job = queue_entry(link, struct job, link);
@@ -78,7 +80,9 @@ static struct account add_up(const struct claim *claim, enum holders_of what)
 	}
 	if (what == HOLDERS_OF_HOST) {
 		account.readers = readers_user_bytes(claim->node, claim->uid);
-		account.others += readers_all_bytes(claim->node) - account.readers;
+		account.withheld = disposal_withheld(claim->node, claim->uid);
+		account.others += readers_all_bytes(claim->node) - account.readers +
+				  disposal_withheld_by_all(claim->node) - account.withheld;
 	}
 	return account;
 }
@@ -131,6 +135,12 @@ void holders_describe(const struct claim *claim, enum holders_of what, bool with
 	if (account.readers > 0 && used < size)
 		used += (size_t)snprintf(text + used, size - used, "%syour readers have %s",
 					 used ? ", " : "; ", budget_print(account.readers, bytes));
+	if (account.withheld > 0 && used < size)
+		used += (size_t)snprintf(
+			text + used, size - used,
+			"%sjobs of yours that have ended have %s, which processes still have "
+			"open or mapped: end those",
+			used ? ", " : "; ", budget_print(account.withheld, bytes));
 	if (with_others && account.others > 0 && used < size)
 		used += (size_t)snprintf(text + used, size - used, "%sother users have %s",
 					 used ? ", " : "; ", budget_print(account.others, bytes));

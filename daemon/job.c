@@ -303,7 +303,8 @@ void job_free(struct job *job)
 	for (struct queue *link = queue_first(&job->lingering); link; link = queue_first(&job->lingering)) {
 		struct member *member = queue_entry(link, struct member, link);
 
-		/* What a living process still reads stays mapped there. */
+		/* What a living process still reads stays there. */
+		job->is_read |= member->client && member_has_leases(member);
 		queue_remove(&member->client_link);
 		member->client = NULL;
 		member_free(member);

@@ -213,6 +213,7 @@ struct job {
 	struct member **ranks;
 	unsigned member_count;
 	struct queue lingering; /* members that have left, whose memory is still used */
+	bool is_read;		/* by processes that live, though it ends */
 	bool has_begun;		/* an epoch was live once */
 	struct queue readers;	/* daemon/reader.h */
 	unsigned scans;		/* under way: daemon/scan.h */

@@ -360,6 +360,8 @@ static int run(struct config *config, int argc, char *argv[])
 	int r;
 
 	signal(SIGPIPE, SIG_IGN);
+	/* To whoever has a lease on a file that another one opens: see memory_is_alone(). */
+	signal(SIGIO, SIG_IGN);
 	umask(077);
 	raise_limit(RLIMIT_MEMLOCK, "MEMLOCK");
 	raise_limit(RLIMIT_NOFILE, "NOFILE");

@@ -66,7 +66,7 @@ int member_new(struct job *job, struct client *client, struct port *port, uint32
 	if (r == 0)
 		r = memory_new_shared("tierd-window", WINDOW_BYTES, &member->window);
 	if (r == 0)
-		r = memory_seal(&member->window, MEMORY_WRITABLE, false);
+		r = memory_seal(&member->window);
 	if (r < 0) {
 		memory_free(&member->window);
 		free(member->rooms);
@@ -119,7 +119,7 @@ static int make_lease_page(struct member *member)
 	member->leases->unit_count = units;
 	member->leases->buffer_count = member->buffer_count;
 	atomic_store(&member->leases->doorbell_at, UINT64_MAX);
-	return memory_seal(&member->page, MEMORY_WRITABLE, false);
+	return memory_seal(&member->page);
 }
 
 static int make_gradients(struct member *member)
@@ -130,7 +130,7 @@ static int make_gradients(struct member *member)
 	if (r < 0)
 		return r;
 	memory_make_huge(&member->gradients, false);
-	return memory_seal(&member->gradients, MEMORY_WRITABLE, false);
+	return memory_seal(&member->gradients);
 }
 
 static int make_counters(struct member *member)
@@ -151,6 +151,13 @@ static int make_counters(struct member *member)
 	return 0;
 }
 
+/* A process that has left may have them still, and whatever it writes there nobody reads. */
+static void give_buffers_back(struct member *member)
+{
+	disposal_start_shared(member->job->node, member->job->uid, false, &member->window);
+	disposal_start_shared(member->job->node, member->job->uid, false, &member->gradients);
+}
+
 static void clear_pages(struct member *member)
 {
 	if (member->doorbell_fd >= 0) {
@@ -159,8 +166,10 @@ static void clear_pages(struct member *member)
 	}
 	statistics_count_gathers(member);
 	member->has_pages = false;
-	memory_free(&member->page);
-	disposal_start_memory(member->job->node, &member->gradients);
+	/* A process that lives, and has not said that it is done, goes on counting there. */
+	disposal_start_shared(member->job->node, member->job->uid, member->client || member->job->is_read,
+			      &member->page);
+	give_buffers_back(member);
 	free(member->pushed);
 	free(member->closed_pushed);
 	free(member->contributions);
@@ -205,7 +214,6 @@ void member_free(struct member *member)
 		order_free(queue_entry(link, struct order, link));
 	budget_uncharge(member->job, member->charged_bytes);
 	clear_pages(member);
-	memory_free(&member->window);
 	free(member->rooms);
 	free(member);
 }
@@ -241,6 +249,7 @@ void member_release(struct member *member)
 {
 	if (!member->has_left || member->busy > 0)
 		return;
+	give_buffers_back(member);
 	/* A process that lives may read what it has leased, connected or not. */
 	if (member->client && member_has_leases(member))
 		return;

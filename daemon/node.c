@@ -20,6 +20,7 @@
 #include "common/plural.h"
 #include "common/reservation.h"
 #include "common/size.h"
+#include "daemon/disposal.h"
 #include "daemon/durable.h"
 #include "daemon/endurance.h"
 #include "daemon/errand.h"
@@ -423,6 +424,7 @@ int node_new(struct event_base *loop, const struct node_config *config, struct n
 	queue_init(&node->watches);
 	queue_init(&node->tracers);
 	queue_init(&node->dying);
+	queue_init(&node->withheld);
 	queue_init(&node->readers);
 	queue_init(&node->shortages);
 	queue_init(&node->restores);
@@ -472,9 +474,9 @@ struct path_list node_all_paths(const struct node *node)
 	return list;
 }
 
-bool node_has_settled(const struct node *node)
+bool node_has_settled(const struct node *node, uid_t uid)
 {
-	return queue_is_empty(&node->dying);
+	return queue_is_empty(&node->dying) && disposal_has_settled(node, uid);
 }
 
 static bool is_idle(const struct node *node)
@@ -537,6 +539,7 @@ struct node *node_free(struct node *node)
 	if (!node)
 		return NULL;
 	end_jobs(node);
+	disposal_forget_all(node);
 	node->listing = listing_free(node->listing);
 	node->presence = presence_free(node->presence);
 	node->scrub = scrub_free(node->scrub);

@@ -98,7 +98,8 @@ struct node {
 	struct queue verifies;	   /* requests of clients: daemon/verify.h */
 	struct staging staging;
 	uint64_t jobs_created;
-	unsigned disposals; /* under way */
+	unsigned disposals;    /* under way */
+	struct queue withheld; /* of disposals: daemon/disposal.h */
 	void (*on_idle)(void *argument);
 	void *idle_argument;
 	uint64_t incarnation;
@@ -142,8 +143,8 @@ struct path_list node_all_paths(const struct node *node);
 /* What its file system has left for tierd, bytes, whatever tierd may use of it; on any thread. */
 uint64_t node_path_left(const struct node_path *path);
 
-/* No dropped job holds memory or disk any more. */
-bool node_has_settled(const struct node *node);
+/* No dropped job holds memory or disk any more, and of the user's it is known what clients withhold. */
+bool node_has_settled(const struct node *node, uid_t uid);
 
 /* Calls on_idle once it is due. */
 void node_check_idle(struct node *node);

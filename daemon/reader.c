@@ -9,6 +9,7 @@
 #include "daemon/access.h"
 #include "daemon/budget.h"
 #include "daemon/definition.h"
+#include "daemon/disposal.h"
 #include "daemon/reader_values.h"
 #include "daemon/refuse.h"
 #include "daemon/snapshot.h"
@@ -44,7 +45,7 @@ static void reader_free(struct reader *reader)
 	reader_memory_clear(reader);
 	store_free(reader->snapshot);
 	reader_uncharge(reader, reader->bytes);
-	memory_free(&reader->window);
+	disposal_start_shared(reader->node, reader->uid, false, &reader->window);
 	memory_free(&reader->buffer);
 	queue_remove(&reader->link);
 	queue_remove(&reader->job_link);
@@ -174,7 +175,7 @@ static int make_memory(struct reader *reader, char *message, size_t size)
 	uint64_t buffer = buffer_bytes(reader->job);
 	int r = memory_new_shared("tierd-window", WINDOW_BYTES, &reader->window);
 	if (r == 0)
-		r = memory_seal(&reader->window, MEMORY_WRITABLE, false);
+		r = memory_seal(&reader->window);
 	if (r == 0 && buffer > 0)
 		r = memory_new_private(buffer, &reader->buffer);
 	return r < 0 ? refuse(message, size, r, "no memory to exchange values: %s", strerror(-r)) : 0;

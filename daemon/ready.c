@@ -277,13 +277,13 @@ void job_go_on(struct job *job)
 	case JOB_FORMING:
 		/* What is written needs its place, too. */
 		if (!draft_go_on(job) && (can_start || !queue_is_empty(&job->filling)) &&
-		    node_has_settled(job->node))
+		    node_has_settled(job->node, job->uid))
 			setup_start(job);
 		break;
 	case JOB_RELEASED:
 		reshape_undo(job);
 		/* Another definition may be on its way. */
-		if (can_start && node_has_settled(job->node) && durable_is_quiet(job))
+		if (can_start && node_has_settled(job->node, job->uid) && durable_is_quiet(job))
 			setup_start(job);
 		break;
 	case JOB_FILLING:

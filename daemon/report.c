@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "daemon/access.h"
 #include "daemon/definition.h"
+#include "daemon/disposal.h"
 #include "daemon/durable.h"
 #include "daemon/family.h"
 #include "daemon/idle.h"
@@ -109,6 +110,7 @@ void report_node(struct pending *pending, struct node *node)
 		body.host_cache_bytes += queue_entry(link, struct job, link)->cache_bytes;
 	QUEUE_FOREACH (link, &node->jobs)
 		body.host_idle_bytes += idle_spare_bytes(queue_entry(link, struct job, link));
+	body.host_withheld_bytes = disposal_withheld_by_all(node);
 	add_limits(node, pending_port(pending), &limits);
 	body.limits = &limits;
 	body.n_paths = node->path_count;

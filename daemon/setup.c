@@ -209,14 +209,14 @@ static int make_memory(struct setup *setup)
 		memory_make_huge(&setup->made.arena, true);
 		if (setup->job->has_stored_parameters)
 			note_pinning(setup, &setup->made.arena);
-		r = memory_seal(&setup->made.arena, MEMORY_READ_ONLY, setup->is_strict);
+		r = memory_seal(&setup->made.arena);
 	}
 	if (r == 0 && setup->job->slots.cache > 0)
 		r = tract_make_cache(setup->job, &setup->made.cache, &setup->pinning);
 	if (r == 0)
 		r = memory_new_shared("tierd-directory", setup->directory_bytes, &setup->made.directory);
 	if (r == 0)
-		r = memory_seal(&setup->made.directory, MEMORY_READ_ONLY, setup->is_strict);
+		r = memory_seal(&setup->made.directory);
 	if (r == 0 && setup->sums_bytes > 0) {
 		r = memory_new_private(setup->sums_bytes, &setup->made.sums);
 		if (r == 0)
@@ -471,7 +471,6 @@ void setup_start(struct job *job)
 	*setup = (struct setup){
 		.job = job,
 		.is_return = job->phase == JOB_RELEASED,
-		.is_strict = job->uid == 0 || job->uid == geteuid() || job->options.sharing != SHARING_NONE,
 		.made = MADE_INIT,
 		.work = { .run = run_setup, .done = on_setup_done, .urgency = WORK_NORMAL },
 	};
@@ -501,6 +500,8 @@ static void clear_memory(struct job *job, struct made *made)
 	made->cache = job->cache;
 	made->sums = job->sums_memory;
 	made->directory = job->directory_memory;
+	made->uid = job->uid;
+	made->is_read = job->is_read;
 	made->uses_staging = job->arena.base && needs_staging(job);
 	disposal_start(job->node, made);
 	job->arena = job->cache = job->sums_memory = job->directory_memory = (struct memory)MEMORY_INIT;

@@ -16,7 +16,6 @@ struct setup {
 	struct job *job;
 	struct store_layout *nvme, *host, *sums; /* NULL: no such store */
 	bool is_return; /* of a released job: it has its packs, its store on NVMe and the metadata of both */
-	bool is_strict;
 	uint64_t arena_bytes, sums_bytes, directory_bytes;
 	uint64_t device_bytes, sums_device_bytes; /* of each path: of the state, of spilled sums */
 	struct budget_needs needs;		  /* beside its arena */

@@ -14,6 +14,7 @@
 #include "common/log.h"
 #include "daemon/access.h"
 #include "daemon/budget.h"
+#include "daemon/disposal.h"
 #include "daemon/durable.h"
 #include "daemon/job.h"
 #include "daemon/stall.h"
@@ -72,7 +73,8 @@ static void add_jobs(struct statistics_figures *sum, const struct queue *jobs)
 void statistics_end_job(struct job *job)
 {
 	add_figures(&job->node->past, &job->figures);
-	memory_free(&job->statistics);
+	/* Who looks at it sees how the job ended. */
+	disposal_start_shared(job->node, job->uid, true, &job->statistics);
 }
 
 /* ---- Bodies ---- */
@@ -111,6 +113,7 @@ static void fill_node(struct statistics_node *body, const struct node *node)
 		.requests = node->requests,
 		.figures = node->past,
 		.path_count = node->path_count,
+		.host_withheld = disposal_withheld_by_all(node),
 	};
 	_Static_assert(NODE_MAX_PATHS <= STATISTICS_MAX_PATHS, "every path has a place in the page");
 	QUEUE_FOREACH (link, &node->jobs) {
@@ -176,7 +179,6 @@ static void write_job(const struct job *job)
 
 /* ---- Pages of clients ---- */
 
-/* The daemon has mapped it, and nobody writes to it in another way: it can be sealed for everyone. */
 static int make_page(const char *name, enum statistics_subject subject, size_t body_bytes,
 		     struct memory *page)
 {
@@ -186,7 +188,7 @@ static int make_page(const char *name, enum statistics_subject subject, size_t b
 	if (r < 0)
 		return r;
 	statistics_page_init(memory.base, subject, body_bytes);
-	r = memory_seal(&memory, MEMORY_READ_ONLY, true);
+	r = memory_seal(&memory);
 	if (r < 0)
 		memory_free(&memory);
 	else

@@ -22,8 +22,7 @@ static int fetch_pages(struct engine *engine, const struct memory *cache, const 
 	return engine_buffer_add(engine, cache->base + tract->offset, tract->bytes);
 }
 
-/* As large as it may ever become; what has no tract has no pages. It is never sealed strictly: the kernel
- * would take no page of it back. */
+/* As large as it may ever become; what has no tract has no pages. */
 int tract_make_cache(const struct job *job, struct memory *cache, int *pinning)
 {
 	int r = memory_new_shared("tierd-cache", job->slots.cache, cache);
@@ -37,7 +36,7 @@ int tract_make_cache(const struct job *job, struct memory *cache, int *pinning)
 
 			*pinning = pinned < 0 ? pinned : *pinning;
 		}
-	return memory_seal(cache, MEMORY_READ_ONLY, false);
+	return memory_seal(cache);
 }
 
 void tract_open_all(struct job *job)

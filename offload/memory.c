@@ -202,29 +202,53 @@ void memory_make_huge(struct memory *memory, bool should_populate)
 		memory->is_huge = memory_populate(memory, 0, memory->length);
 }
 
-int memory_seal(struct memory *memory, enum memory_access access, bool is_strict)
-{
-	int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+/* A huge page that lies in the hole as a whole leaves the file at once, and is lost sight of where somebody
+ * still has a part of it, in a pipe for instance: the kernel frees it later, or never. One that is cut has to
+ * be split, which the kernel does only if nobody has it. */
+#define PIECE_BYTES (HUGE_BYTES / 2)
 
-	assert(memory->fd >= 0);
-	if (access == MEMORY_READ_ONLY && is_strict)
-		seals |= F_SEAL_FUTURE_WRITE;
-	return fcntl(memory->fd, F_ADD_SEALS, seals) < 0 ? -errno : 0;
+size_t memory_take_back(struct memory *memory)
+{
+	if (memory->base)
+		munmap(memory->base, memory->length);
+	memory->base = NULL;
+	for (size_t offset = 0; offset < memory->length; offset += PIECE_BYTES) {
+		size_t rest = memory->length - offset;
+
+		(void)memory_discard(memory, offset, rest < PIECE_BYTES ? rest : PIECE_BYTES);
+	}
+	return memory_resident(memory);
 }
 
-int memory_client_fd(const struct memory *memory, enum memory_access access)
+static int open_again(const struct memory *memory, int flags)
 {
 	char path[32];
 	int fd;
 
 	assert(memory->fd >= 0);
-	if (access == MEMORY_WRITABLE) {
-		fd = fcntl(memory->fd, F_DUPFD_CLOEXEC, 0);
-	} else {
-		snprintf(path, sizeof(path), "/proc/self/fd/%d", memory->fd);
-		fd = open(path, O_RDONLY | O_CLOEXEC);
-	}
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", memory->fd);
+	fd = open(path, flags | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
+}
+
+/* The kernel gives a lease for writing to who alone has the file open, mappings included; memfd_create()'s
+ * description, which is in no table of those, does not count. */
+bool memory_is_alone(const struct memory *memory)
+{
+	_cleanup_close_ int fd = open_again(memory, O_RDONLY);
+
+	return fd >= 0 && fcntl(fd, F_SETLEASE, F_WRLCK) == 0;
+}
+
+int memory_seal(struct memory *memory)
+{
+	assert(memory->fd >= 0);
+	return fcntl(memory->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0 ? -errno : 0;
+}
+
+int memory_client_fd(const struct memory *memory, enum memory_access access)
+{
+	return open_again(memory, access == MEMORY_WRITABLE ? O_RDWR : O_RDONLY);
 }
 
 static size_t count_resident(char *base, size_t length)

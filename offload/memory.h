@@ -47,15 +47,22 @@ void memory_make_huge(struct memory *memory, bool should_populate);
 bool memory_populate(const struct memory *memory, size_t offset, size_t length);
 
 /* Gives the pages of a part of shared memory back; it is zero afterwards, and pages come again as they are
- * touched, by whoever maps it. Nothing of it is pinned any more. -EPERM: the region is sealed strictly. */
+ * touched, by whoever maps it. Nothing of it is pinned any more. */
 int memory_discard(const struct memory *memory, size_t offset, size_t length);
 
-/* Seals the size; a READ_ONLY region also against future mappings for writing by anyone, the daemon's own
- * user and root included, where is_strict. */
-int memory_seal(struct memory *memory, enum memory_access access, bool is_strict);
+/* Unmaps shared memory, which nobody needs any more, and gives all of its pages back, whoever has it open or
+ * mapped. Returns the bytes that are still allocated: huge pages that somebody uses otherwise, as those in
+ * pipes, or what has been touched since. It can be called again, and memory_free() is the caller's. */
+size_t memory_take_back(struct memory *memory);
 
-/* A new descriptor to send to a client: read-only for MEMORY_READ_ONLY. Close-on-exec; the caller's. Returns
- * it or -errno. */
+/* Nobody has the file open or mapped but this process, memory_client_fd() being how others got it. */
+bool memory_is_alone(const struct memory *memory);
+
+/* Seals the size. Not against writing: the kernel takes no page out of a file that is. */
+int memory_seal(struct memory *memory);
+
+/* A new descriptor to send to a client, of a description of its own: read-only for MEMORY_READ_ONLY.
+ * Close-on-exec; the caller's. Returns it or -errno. */
 int memory_client_fd(const struct memory *memory, enum memory_access access);
 
 /* Bytes of the region that the kernel has allocated (of a memfd: its blocks). */

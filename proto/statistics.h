@@ -73,6 +73,7 @@ struct statistics_node {
 	uint64_t path_count;
 	struct statistics_path paths[STATISTICS_MAX_PATHS];
 	uint64_t durable_jobs, fleeting_jobs; /* whose state comes back if the daemon ends now; the others */
+	uint64_t host_withheld; /* of host_used: of jobs that have ended, and clients still have it */
 };
 
 struct statistics_job {

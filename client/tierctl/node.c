@@ -68,6 +68,7 @@ static void add_tiers(cJSON *json, const Tierd__Wire__NodeReply *node)
 	cJSON_AddNumberToObject(host, "budget_bytes", (double)node->host_budget_bytes);
 	cJSON_AddNumberToObject(host, "used_bytes", (double)node->host_used_bytes);
 	cJSON_AddNumberToObject(host, "cache_bytes", (double)node->host_cache_bytes);
+	cJSON_AddNumberToObject(host, "withheld_bytes", (double)node->host_withheld_bytes);
 	cJSON_AddBoolToObject(host, "has_huge_pages", node->has_huge_pages);
 	cJSON_AddNumberToObject(host, "pinned_bytes", (double)node->pinned_bytes);
 	paths = cJSON_AddArrayToObject(json, "nvme");
@@ -114,6 +115,11 @@ static void print_status(const struct command_context *context, const Tierd__Wir
 		 text_bytes(node->host_used_bytes, a), text_bytes(node->host_budget_bytes, b),
 		 node->has_huge_pages ? ", huge pages" : "", text_bytes(node->host_cache_bytes, c),
 		 text_bytes(node->pinned_bytes, d));
+	if (node->host_withheld_bytes > 0)
+		text_say(INDENT,
+			 "withheld   %s of it: of jobs that have ended, and processes still have it open or "
+			 "mapped",
+			 text_bytes(node->host_withheld_bytes, a));
 	if (node->n_paths == 0)
 		printf("nvme       none configured\n");
 	else

@@ -102,6 +102,11 @@ static void print_title(const struct view *view, double seconds)
 	text_say(INDENT, "host     %s of %s, %s of it cache, %s pinned", text_bytes(node->host_used, a),
 		 text_bytes(node->host_budget, b), text_bytes(node->host_cache, c),
 		 text_bytes(node->pinned, d));
+	if (node->host_withheld > 0)
+		text_say(INDENT,
+			 "withheld %s of it: of jobs that have ended, and processes still have it open or "
+			 "mapped",
+			 text_bytes(node->host_withheld, a));
 	if (seconds > 0)
 		printf("rates    of the last %.1f s\n", seconds);
 	else

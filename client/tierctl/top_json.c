@@ -103,6 +103,7 @@ static void add_node(cJSON *json, const struct view *view, const struct statisti
 	cJSON_AddNumberToObject(host, "budget_bytes", (double)now->host_budget);
 	cJSON_AddNumberToObject(host, "used_bytes", (double)now->host_used);
 	cJSON_AddNumberToObject(host, "cache_bytes", (double)now->host_cache);
+	cJSON_AddNumberToObject(host, "withheld_bytes", (double)now->host_withheld);
 	cJSON_AddNumberToObject(host, "pinned_bytes", (double)now->pinned);
 	cJSON_AddNumberToObject(json, "seconds", seconds);
 	paths = cJSON_AddArrayToObject(json, "nvme");

@@ -10,6 +10,10 @@ command -v python3 >/dev/null || skip 'python3 is not installed'
 case $scenario in
 drop | evict | drain) set -- --administrators '60009, @60019' ;;
 cache) set -- --host-budget 64M ;;
+withhold)
+	printf '[users]\nadministrators = 60009\nlimit = * host_maximum=64M\n' >"$scratch/tierd.conf"
+	set -- --config "$scratch/tierd.conf"
+	;;
 idle) set -- --idle-release-seconds 1 ;;
 revoke) set -- --administrators 60009 ;;
 read) set -- --administrators 60009 --idle-release-seconds 1 ;;

@@ -527,6 +527,18 @@ MUTANTS = (
         (("\tif (job && job->is_rolling_back) {", "\tif (false) {"),),
     ),
     (
+        "huge pages that lie in pipes lost sight of",
+        "memory",
+        "offload/memory.c",
+        (("#define PIECE_BYTES (HUGE_BYTES / 2)", "#define PIECE_BYTES HUGE_BYTES"),),
+    ),
+    (
+        "what a living process reads taken from it",
+        "leaving",
+        "daemon/disposal.c",
+        (("disposal->made.is_read && !memory_is_alone(memory)", "false"),),
+    ),
+    (
         "a client's memory taken that has holes",
         "reader",
         "offload/memory.c",

@@ -387,12 +387,13 @@ static void exit_scene(struct actor *actor)
 
 void actor_die(struct actor *actor)
 {
+	/* The kernel tells of its death when it has no memory any more. */
+	unmap_all(actor);
 	if (actor->client) {
 		exit_scene(actor);
 		client_hang_up(actor->client, "its process died");
 		actor->client = client_free(actor->client);
 	}
-	unmap_all(actor);
 	forget_answers(actor);
 }
 

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "common/log.h"
+#include "daemon/disposal.h"
 #include "daemon/job.h"
 #include "daemon/request.h"
 #include "tests/unit/daemon_support.h"
@@ -200,7 +201,9 @@ static void drop_at(unsigned point)
 	if (point > 0)
 		assert_non_null(strstr(leaves.reason, "was dropped by user"));
 	scene_settle(&scene);
-	assert_int_equal(scene.node->host_used, before);
+	scene_await_disposals(&scene);
+	/* They live, and have what they were given. */
+	assert_int_equal(scene.node->host_used - disposal_withheld_by_all(scene.node), before);
 	assert_int_equal(scene.node->paths[0].used, 0);
 	/* What the name means now is a new job. */
 	open_rank(&stays, 0, 3);
@@ -210,6 +213,31 @@ static void drop_at(unsigned point)
 	take_step();
 	actor_die(&leaves);
 	actor_die(&stays);
+	scene_close(&scene);
+}
+
+/* It lives, and reads on: nothing of that is taken from it, and it counts until it ends. */
+static void what_is_leased_stays_when_its_job_is_dropped(void **state)
+{
+	const float *values;
+	float before;
+
+	assert_int_equal(scene_open(&(struct scene_options){ 0 }, &scene), 0);
+	actor_play(&scene, &stays);
+	assert_int_equal(actor_gather(&stays, 0, 0, (const void **)&values), 0);
+	before = values[0];
+	assert_true(before != 0);
+	assert_int_equal(actor_drop(&stays, true), 0);
+	scene_settle(&scene);
+	scene_await_disposals(&scene);
+	assert_true(values[0] == before);
+	assert_int_equal(actor_leases(&stays, 0), 1);
+	assert_true(disposal_withheld(scene.node, geteuid()) >= 4096);
+	assert_int_equal(disposal_withheld(scene.node, geteuid() + 1), 0);
+	actor_die(&stays);
+	while (disposal_withheld_by_all(scene.node) > 0)
+		scene_wait(&scene);
+	assert_int_equal(scene.node->host_used, staging_bytes(scene.node->staging.count));
 	scene_close(&scene);
 }
 
@@ -584,6 +612,7 @@ int main(void)
 		cmocka_unit_test(a_rank_may_detach_at_any_point),
 		cmocka_unit_test(a_rank_may_close_at_any_point),
 		cmocka_unit_test(a_job_may_be_dropped_at_any_point),
+		cmocka_unit_test(what_is_leased_stays_when_its_job_is_dropped),
 		cmocka_unit_test(a_released_job_returns_at_its_step),
 		cmocka_unit_test(a_rank_may_die_while_its_job_returns),
 		cmocka_unit_test(a_job_may_be_dropped_while_it_returns),

@@ -21,12 +21,12 @@
 #define LENGTH ((size_t)6 << 20)
 #define NOBODY 65534
 
-static void open_shared(struct memory *memory, enum memory_access access, bool is_strict)
+static void open_shared(struct memory *memory)
 {
 	*memory = (struct memory)MEMORY_INIT;
 	assert_int_equal(memory_new_shared("tierd-test", LENGTH, memory), 0);
 	memset(memory->base, 7, LENGTH);
-	assert_int_equal(memory_seal(memory, access, is_strict), 0);
+	assert_int_equal(memory_seal(memory), 0);
 }
 
 /* Runs an attack in another process; the bits it returns are the attempts that succeeded. */
@@ -122,7 +122,7 @@ static void another_user_can_read_but_not_write_read_only_memory(void **state)
 
 	if (geteuid() != 0)
 		skip();
-	open_shared(&memory, MEMORY_READ_ONLY, false);
+	open_shared(&memory);
 	fd = memory_client_fd(&memory, MEMORY_READ_ONLY);
 	assert_true(fd >= 0);
 	assert_int_equal(attack(read_all, fd, true), 1);
@@ -131,30 +131,15 @@ static void another_user_can_read_but_not_write_read_only_memory(void **state)
 	assert_int_equal(memory.base[0], 7);
 }
 
-static void strict_read_only_memory_resists_the_same_user(void **state)
+static void read_only_memory_is_lax_to_the_same_user(void **state)
 {
 	_cleanup_(memory_free) struct memory memory;
 	_cleanup_close_ int fd = -1;
 
-	open_shared(&memory, MEMORY_READ_ONLY, true);
+	open_shared(&memory);
 	fd = memory_client_fd(&memory, MEMORY_READ_ONLY);
 	assert_true(fd >= 0);
-	assert_int_equal(attack(read_all, fd, false), 1);
-	assert_int_equal(attack(write_in_every_way, fd, false), 0);
-	/* The daemon's own mapping stays writable. */
-	memory.base[1] = 8;
-	assert_int_equal(memory.base[0], 7);
-}
-
-static void lax_read_only_memory_is_lax_only_to_the_same_user(void **state)
-{
-	_cleanup_(memory_free) struct memory memory;
-	_cleanup_close_ int fd = -1;
-
-	open_shared(&memory, MEMORY_READ_ONLY, false);
-	fd = memory_client_fd(&memory, MEMORY_READ_ONLY);
-	assert_true(fd >= 0);
-	/* Through a descriptor opened again: that is why there is is_strict. */
+	/* Through a descriptor opened again. */
 	assert_int_equal(attack(write_in_every_way, fd, false), 1 << 5 | 1 << 6);
 }
 
@@ -178,7 +163,7 @@ static void writable_memory_can_be_emptied_but_not_cut_or_sealed(void **state)
 	_cleanup_(memory_free) struct memory memory;
 	_cleanup_close_ int fd = -1;
 
-	open_shared(&memory, MEMORY_WRITABLE, true);
+	open_shared(&memory);
 	fd = memory_client_fd(&memory, MEMORY_WRITABLE);
 	assert_true(fd >= 0);
 	assert_int_equal(attack(shrink_grow_or_seal, fd, false), 0);
@@ -319,7 +304,7 @@ static void the_kernel_gets_the_pages_of_a_part_back(void **state)
 	memory_populate(&memory, 2 * MIB, 4 * MIB);
 	memory_populate(&memory, 6 * MIB, MIB);
 	assert_int_equal(memory_resident(&memory), 5 * MIB);
-	assert_int_equal(memory_seal(&memory, MEMORY_READ_ONLY, false), 0);
+	assert_int_equal(memory_seal(&memory), 0);
 	memset(memory.base + 2 * MIB, 7, 5 * MIB);
 	assert_int_equal(memory_discard(&memory, 3 * MIB, 2 * MIB), 0);
 	assert_int_equal(memory_resident(&memory), 3 * MIB);
@@ -328,15 +313,82 @@ static void the_kernel_gets_the_pages_of_a_part_back(void **state)
 	assert_int_equal(memory.base[3 * MIB], 0);
 }
 
-static void nothing_is_taken_out_of_what_is_sealed_strictly(void **state)
+/* Who has it open may keep it, and map it, but its pages are gone. */
+static void memory_is_taken_back_from_who_has_it(void **state)
 {
 	_cleanup_(memory_free) struct memory memory;
+	_cleanup_close_ int fd = -1;
+	const char *map;
 
-	assert_int_equal(memory_new_shared("tierd-test", 2 * MIB, &memory), 0);
-	memory_populate(&memory, 0, 2 * MIB);
-	assert_int_equal(memory_seal(&memory, MEMORY_READ_ONLY, true), 0);
-	assert_int_equal(memory_discard(&memory, 0, MIB), -EPERM);
-	assert_int_equal(memory_resident(&memory), 2 * MIB);
+	assert_int_equal(memory_new_shared("tierd-test", LENGTH + 4096, &memory), 0);
+	memory_make_huge(&memory, true);
+	memset(memory.base, 7, LENGTH + 4096);
+	assert_int_equal(memory_seal(&memory), 0);
+	fd = memory_client_fd(&memory, MEMORY_READ_ONLY);
+	map = mmap(NULL, LENGTH, PROT_READ, MAP_SHARED, fd, 0);
+	assert_true(map != MAP_FAILED && map[LENGTH - 1] == 7);
+	assert_int_equal(memory_take_back(&memory), 0);
+	assert_int_equal(map[0] | map[LENGTH - 1], 0);
+	/* What is touched since counts, and is taken again. */
+	assert_true(memory_resident(&memory) > 0);
+	assert_int_equal(memory_take_back(&memory), 0);
+	munmap((void *)map, LENGTH);
+}
+
+/* A part of each huge page goes into a pipe, from which nobody can take it. */
+static unsigned fill_pipe(int pipe_fd, int fd)
+{
+	unsigned pages = 0;
+
+	for (loff_t at = 0; at < (loff_t)LENGTH; at += (loff_t)2 << 20) {
+		loff_t offset = at;
+
+		pages += splice(fd, &offset, pipe_fd, NULL, 100, 0) == 100;
+	}
+	return pages;
+}
+
+static void huge_pages_in_pipes_are_not_lost_sight_of(void **state)
+{
+	_cleanup_(memory_free) struct memory memory;
+	_cleanup_close_ int fd = -1;
+	int ends[2];
+
+	assert_int_equal(memory_new_shared("tierd-test", LENGTH, &memory), 0);
+	memory_make_huge(&memory, true);
+	if (!memory.is_huge)
+		skip();
+	assert_int_equal(memory_seal(&memory), 0);
+	fd = memory_client_fd(&memory, MEMORY_READ_ONLY);
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	assert_int_equal(fill_pipe(ends[1], fd), 3);
+	fd = fd_close(fd);
+	assert_true(memory_is_alone(&memory));
+	assert_int_equal(memory_take_back(&memory), LENGTH);
+	close(ends[0]);
+	close(ends[1]);
+	assert_int_equal(memory_take_back(&memory), 0);
+}
+
+static void who_else_has_it_is_noticed(void **state)
+{
+	enum memory_access accesses[] = { MEMORY_READ_ONLY, MEMORY_WRITABLE };
+	_cleanup_(memory_free) struct memory memory;
+
+	open_shared(&memory);
+	assert_true(memory_is_alone(&memory));
+	for (unsigned i = 0; i < 2; i++) {
+		int prot = accesses[i] == MEMORY_WRITABLE ? PROT_READ | PROT_WRITE : PROT_READ;
+		int fd = memory_client_fd(&memory, accesses[i]);
+		void *map = mmap(NULL, 4096, prot, MAP_SHARED, fd, 0);
+
+		assert_true(map != MAP_FAILED);
+		assert_false(memory_is_alone(&memory));
+		close(fd);
+		assert_false(memory_is_alone(&memory));
+		munmap(map, 4096);
+		assert_true(memory_is_alone(&memory));
+	}
 }
 
 int main(void)
@@ -350,11 +402,12 @@ int main(void)
 		cmocka_unit_test(what_users_entrust_is_in_no_core_dump),
 		cmocka_unit_test(a_plain_memfd_would_fall_to_another_user),
 		cmocka_unit_test(another_user_can_read_but_not_write_read_only_memory),
-		cmocka_unit_test(strict_read_only_memory_resists_the_same_user),
-		cmocka_unit_test(lax_read_only_memory_is_lax_only_to_the_same_user),
+		cmocka_unit_test(read_only_memory_is_lax_to_the_same_user),
 		cmocka_unit_test(writable_memory_can_be_emptied_but_not_cut_or_sealed),
 		cmocka_unit_test(the_kernel_gets_the_pages_of_a_part_back),
-		cmocka_unit_test(nothing_is_taken_out_of_what_is_sealed_strictly),
+		cmocka_unit_test(memory_is_taken_back_from_who_has_it),
+		cmocka_unit_test(huge_pages_in_pipes_are_not_lost_sight_of),
+		cmocka_unit_test(who_else_has_it_is_noticed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

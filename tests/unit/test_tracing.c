@@ -205,7 +205,7 @@ static void what_a_job_did_can_be_read_when_it_is_gone(void **state)
 	assert_int_equal(begin(&tracer, "play"), 0);
 	train(&trainer);
 	assert_int_equal(actor_drop(&trainer, true), 0);
-	while (!node_has_settled(scene.node))
+	while (!node_has_settled(scene.node, 1000))
 		scene_wait(&scene);
 	assert_int_equal(look(&tracer, &seen), 0);
 	assert_int_equal(seen.counts[TRACE_STEP], 1);
