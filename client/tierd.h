@@ -158,7 +158,7 @@ struct tierd_job_options {
 	float loss_scale_growth;      /* dynamic: times this, above 1 */
 	float loss_scale_backoff;     /* dynamic: after an overflow, times this, between 0 and 1 */
 	float loss_scale_minimum;     /* dynamic: but never below this */
-	uint32_t io_weight;           /* 1 .. 10000: this job's share of the NVMe devices beside others'; 0: 100 */
+	uint32_t io_weight;           /* 1 .. 10000: this job's share of the NVMe devices beside others of its user; 0: 100, or what the job has */
 	uint64_t nvme_budget;         /* bytes on NVMe for this job; 0: what the daemon gives by default, or has left */
 	int64_t owner;                /* the user whose job it is, who shares it; -1: the caller's own */
 	uint32_t sharing;             /* enum tierd_sharing: what others may; the owner says */

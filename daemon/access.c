@@ -8,6 +8,7 @@
 #include "common/plural.h"
 #include "daemon/refuse.h"
 #include "daemon/restore.h"
+#include "offload/schedule.h"
 #include "proto/name.h"
 
 #define MAX_GROUPS 1024
@@ -65,6 +66,8 @@ struct quota access_quota(const struct node *node, const struct port *port)
 		.nvme_maximum = find_word(node, port, offsetof(struct quota, nvme_maximum)),
 		.snapshots_default = find_word(node, port, offsetof(struct quota, snapshots_default)),
 		.snapshots_maximum = find_word(node, port, offsetof(struct quota, snapshots_maximum)),
+		.io_share = find_word(node, port, offsetof(struct quota, io_share)),
+		.io_weight_maximum = find_word(node, port, offsetof(struct quota, io_weight_maximum)),
 	};
 }
 
@@ -116,6 +119,24 @@ static bool may_see(const struct node *node, const struct port *port, uid_t owne
 {
 	return port->uid == owner || access_is_administrator(node, port) ||
 	       (sharing != SHARING_NONE && is_member(port, share_group));
+}
+
+uint32_t access_io_weight_default(const struct quota *quota)
+{
+	bool is_less = quota->io_weight_maximum > 0 && quota->io_weight_maximum < SCHEDULE_DEFAULT_WEIGHT;
+
+	return is_less ? (uint32_t)quota->io_weight_maximum : SCHEDULE_DEFAULT_WEIGHT;
+}
+
+int access_check_io_weight(const struct quota *quota, uint32_t weight, char *message, size_t size)
+{
+	if (quota->io_weight_maximum == 0 || weight <= quota->io_weight_maximum)
+		return 0;
+	return refuse(message, size, -EPERM,
+		      "io_weight %u is more than a job of this user may have, %u (io_weight_maximum); ask "
+		      "for less, or "
+		      "have an administrator raise that limit",
+		      weight, (unsigned)quota->io_weight_maximum);
 }
 
 bool access_may_see(const struct job *job, const struct port *port)

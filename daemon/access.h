@@ -26,6 +26,11 @@ uint32_t access_snapshots_maximum(const struct quota *quota);
 /* 0, or why a job must not have room for so many. */
 int access_check_snapshots(const struct quota *quota, uint32_t snapshots, char *message, size_t size);
 
+/* Where nothing is said, SCHEDULE_DEFAULT_WEIGHT; never more than the maximum. */
+uint32_t access_io_weight_default(const struct quota *quota);
+/* 0, or why a job must not ask for so much. */
+int access_check_io_weight(const struct quota *quota, uint32_t weight, char *message, size_t size);
+
 /* It is listed for the peer, with its units and members. */
 bool access_may_see(const struct job *job, const struct port *port);
 

@@ -9,6 +9,7 @@
 #include "common/size.h"
 #include "daemon/catalog.h"
 #include "daemon/config_values.h"
+#include "offload/schedule.h"
 
 static const struct config_choice log_levels[] = {
 	{ "error", LOG_LEVEL_ERROR },
@@ -389,12 +390,12 @@ void config_option_describe(const struct config_option *option, char *text, size
 			 WHO_LIST_MAX);
 		break;
 	case CONFIG_LIMITS:
-		snprintf(
-			text, size,
-			"a user, @group or *, and host_default, host_maximum, nvme_default or nvme_maximum "
-			"with a size from 1M, snapshots_default or snapshots_maximum with a number from 0 "
-			"to %d, such as '@research host_maximum=64G snapshots_default=1'; at most %d of them",
-			WIRE_MAX_SNAPSHOTS, LIMIT_LIST_MAX);
+		snprintf(text, size,
+			 "a user, @group or *, and host_default, host_maximum, nvme_default or nvme_maximum "
+			 "with a size from 1M, snapshots_default or snapshots_maximum with a number from 0 "
+			 "to %d, io_share or io_weight_maximum with one from 1 to %d, such as '@research "
+			 "host_maximum=64G io_share=50'; at most %d of them",
+			 WIRE_MAX_SNAPSHOTS, SCHEDULE_MAX_SHARE, LIMIT_LIST_MAX);
 		break;
 	case CONFIG_KINDS:
 		break;

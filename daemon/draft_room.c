@@ -33,7 +33,7 @@ static int new_tier(const struct job *job, struct node_path *path, uint64_t byte
 				      .capacity = bytes,
 				      .is_buffered = !path->is_direct,
 				      .device = path->device,
-				      .weight = job->options.io_weight,
+				      .share = job_share(job),
 				      .moved = path->moved };
 	_cleanup_(tier_freep) struct tier *tier = NULL;
 	struct fault_config fault;

@@ -32,6 +32,7 @@
 #include "daemon/statistics.h"
 #include "daemon/trace.h"
 #include "daemon/warm.h"
+#include "offload/schedule.h"
 
 struct job *job_find(struct node *node, uid_t uid, const char *name)
 {
@@ -210,6 +211,14 @@ void job_set_limits(struct job *job, const struct quota *quota)
 	job->nvme_budget = job->options.nvme_budget ? job->options.nvme_budget : quota->nvme_default;
 	job->host_maximum = quota->host_maximum;
 	job->nvme_maximum = quota->nvme_maximum;
+	job->io_share = quota->io_share ? (unsigned)quota->io_share : SCHEDULE_DEFAULT_SHARE;
+}
+
+struct tier_share job_share(const struct job *job)
+{
+	return (struct tier_share){ .user = job->uid,
+				    .user_share = job->io_share,
+				    .weight = job->options.io_weight };
 }
 
 /* Of the options, of the last decided step, and of two rates. */

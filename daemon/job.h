@@ -248,6 +248,7 @@ struct job {
 	uint64_t host_bytes, nvme_bytes;	      /* of the budgets */
 	uint64_t host_budget, nvme_budget;	      /* its own; 0: none */
 	uint64_t host_maximum, nvme_maximum;	      /* of all jobs of its owner; 0: none */
+	unsigned io_share;			      /* its owner's, of the devices */
 	uint64_t charged_bytes;			      /* of host_bytes: outside of the plan */
 	uint64_t kept_bytes;			      /* of its plan: what stays when it is released */
 	uint64_t cache_bytes;			      /* of host_bytes: tracts and warm state */
@@ -348,8 +349,10 @@ struct job *job_find(struct node *node, uid_t uid, const char *name);
 /* A job without ranks and units, in JOB_FORMING; freed by job_free(). */
 int job_new(struct node *node, uid_t uid, const struct quota *quota, const char *name,
 	    const struct job_options *options, struct job **ret_job);
-/* What it may take of memory and disk, by what its owner may. */
+/* What it may take of memory, of disk and of the devices' time, by what its owner may. */
 void job_set_limits(struct job *job, const struct quota *quota);
+/* Of the devices; for the files of its store, and for its draft. */
+struct tier_share job_share(const struct job *job);
 /* 0, or a negative errno with a message: whether a user may have one more, and a new one that name. */
 int job_check_count(const struct node *node, uid_t uid, char *message, size_t size);
 int job_check_name(const struct node *node, const char *name, char *message, size_t size);

@@ -7,7 +7,10 @@
 #include "common/cleanup.h"
 #include "common/size.h"
 #include "daemon/config_values.h"
+#include "offload/schedule.h"
 #include "proto/vocabulary.h"
+
+_Static_assert(SCHEDULE_MAX_SHARE == SCHEDULE_MAX_WEIGHT, "one bound for both");
 
 /* Of at least 1M: a smaller one is a slip. */
 static int read_size(const char *text, uint64_t *ret_word)
@@ -25,6 +28,17 @@ static int read_snapshots(const char *text, uint64_t *ret_word)
 	return 0;
 }
 
+/* As a share and a weight are. */
+static int read_part(const char *text, uint64_t *ret_word)
+{
+	unsigned part;
+
+	if (config_parse_count(text, &part) < 0 || part < 1 || part > SCHEDULE_MAX_SHARE)
+		return -EINVAL;
+	*ret_word = part;
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	size_t offset;
@@ -36,6 +50,8 @@ static const struct {
 	{ "nvme_maximum", offsetof(struct quota, nvme_maximum), read_size },
 	{ "snapshots_default", offsetof(struct quota, snapshots_default), read_snapshots },
 	{ "snapshots_maximum", offsetof(struct quota, snapshots_maximum), read_snapshots },
+	{ "io_share", offsetof(struct quota, io_share), read_part },
+	{ "io_weight_maximum", offsetof(struct quota, io_weight_maximum), read_part },
 };
 
 /* Each word once. */

@@ -6,10 +6,11 @@
 
 /* The budgets of a job that asks for none, and what all jobs of one user may hold together; 0: as much as
  * there is. For how many snapshots a job has room that does not say it, and may have at most: one more than
- * that, or 0: nothing is said. */
+ * that, or 0: nothing is said. A user's share of the devices, and the greatest io_weight of his jobs. */
 struct quota {
 	uint64_t host_default, host_maximum, nvme_default, nvme_maximum;
 	uint64_t snapshots_default, snapshots_maximum;
+	uint64_t io_share, io_weight_maximum;
 };
 
 struct limit {
@@ -28,7 +29,7 @@ struct limit_list {
 	unsigned count;
 };
 
-/* "alice host_maximum=64G nvme_maximum=1T", "@research host_default=8G", "* snapshots_maximum=2". -EINVAL,
+/* "alice host_maximum=64G nvme_maximum=1T", "@research host_default=8G", "* io_share=50". -EINVAL,
  * -ENOENT (there is no such user or group), -ENOMEM. */
 int limit_parse(const char *text, struct limit *ret_limit);
 

@@ -388,37 +388,46 @@ static int agree(struct job *job, const struct job_options *options, const struc
 }
 
 /* Who does not say for how many snapshots there is to be room means what the job has; of one that is to be
- * made, what its owner gets by default. What is there may be opened whatever the limit has become. */
-static int resolve_snapshots(const struct pending *pending, const Tierd__Wire__JobOpen *open,
-			     uint32_t *ret_snapshots, char *message, size_t size)
+ * made, what its owner gets by default. */
+static uint32_t resolve_snapshots(const Tierd__Wire__JobOpen *open, const struct job *job,
+				  const struct quota *quota)
+{
+	if (open->snapshots == WIRE_NO_SNAPSHOTS)
+		return 0;
+	if (open->snapshots > 0 || open->durability == DURABILITY_NONE)
+		return open->snapshots; /* a default is for those that can have some */
+	return job ? job->options.snapshots : access_snapshots_default(quota);
+}
+
+static uint32_t resolve_io_weight(const Tierd__Wire__JobOpen *open, const struct job *job,
+				  const struct quota *quota)
+{
+	if (open->io_weight > 0)
+		return open->io_weight;
+	return job ? job->options.io_weight : access_io_weight_default(quota);
+}
+
+/* What is there may be opened whatever a limit has become. */
+static int read_options(const struct pending *pending, const Tierd__Wire__JobOpen *open,
+			struct job_options *options, struct optimizer_group groups[WIRE_MAX_GROUPS],
+			char *message, size_t size)
 {
 	struct node *node = pending_node(pending);
 	const struct port *port = pending_port(pending);
 	const struct job *job = job_find(node, open->has_owner ? open->owner : port->uid, open->name);
 	struct quota quota = access_quota(node, port);
-	bool is_made = !job || (open->mode == MODE_REPLACE && has_state(job));
-	uint32_t snapshots = open->snapshots;
-
-	if (snapshots == 0 && open->durability == DURABILITY_NONE)
-		snapshots = 0; /* a default is for those that can have some */
-	else if (snapshots == 0)
-		snapshots = is_made ? access_snapshots_default(&quota) : job->options.snapshots;
-	else if (snapshots == WIRE_NO_SNAPSHOTS)
-		snapshots = 0;
-	*ret_snapshots = snapshots;
-	return is_made ? access_check_snapshots(&quota, snapshots, message, size) : 0;
-}
-
-static int read_options(const struct pending *pending, const Tierd__Wire__JobOpen *open,
-			struct job_options *options, struct optimizer_group groups[WIRE_MAX_GROUPS],
-			char *message, size_t size)
-{
 	Tierd__Wire__JobOpen asked = *open;
-	int r = resolve_snapshots(pending, open, &asked.snapshots, message, size);
+	int r = 0;
 
-	if (r < 0)
-		return r;
-	return options_read(options, groups, &asked, pending_node(pending)->path_count > 0, message, size);
+	if (job && open->mode == MODE_REPLACE && has_state(job))
+		job = NULL;
+	asked.snapshots = resolve_snapshots(open, job, &quota);
+	asked.io_weight = resolve_io_weight(open, job, &quota);
+	if (!job)
+		r = access_check_snapshots(&quota, asked.snapshots, message, size);
+	if (r == 0)
+		r = options_read(options, groups, &asked, node->path_count > 0, message, size);
+	return r < 0 || job ? r : access_check_io_weight(&quota, asked.io_weight, message, size);
 }
 
 /* A job that has a state has its values. */

@@ -317,6 +317,7 @@ static int fill_job(struct job_entry *entry, struct job *job)
 	wire->moments = (char *)moments_of(&job->options);
 	wire->loss_scale = job->loss_scale.value;
 	wire->io_weight = job->options.io_weight;
+	wire->io_share = job->io_share;
 	account_statistics(job, NULL, &entry->statistics);
 	wire->statistics = &entry->statistics;
 	if (job->phase == JOB_BROKEN) {

@@ -325,6 +325,7 @@ static int open_tier(struct restore *restore, unsigned index, struct tier **ret_
 				      .name = restore->file.file,
 				      .is_buffered = !path->is_direct,
 				      .device = path->device,
+				      .share.user = restore->file.uid,
 				      .moved = path->moved };
 	struct fault_config fault;
 	int r = nvme_tier_open(&config, LOCK_MS, ret_tier);

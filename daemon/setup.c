@@ -60,7 +60,7 @@ static int make_tier(struct setup *setup, unsigned index, const struct files *fi
 				      .is_buffered = !path->is_direct,
 				      .is_unfinished = files->is_unfinished,
 				      .device = path->device,
-				      .weight = setup->job->options.io_weight,
+				      .share = job_share(setup->job),
 				      .moved = path->moved };
 	_cleanup_(tier_freep) struct tier *tier = NULL;
 	struct fault_config fault;
@@ -106,9 +106,7 @@ static void on_moved(const struct store_failure *failure, void *argument)
 
 struct store_owner setup_owner(struct job *job)
 {
-	return (struct store_owner){ .on_moved = on_moved,
-				     .argument = job,
-				     .weight = job->options.io_weight };
+	return (struct store_owner){ .on_moved = on_moved, .argument = job, .share = job_share(job) };
 }
 
 /* layout: owned from here on. */

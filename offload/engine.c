@@ -94,12 +94,12 @@ const char *engine_why(const struct engine *engine)
 	return engine->why[0] ? engine->why : NULL;
 }
 
-void engine_file_weigh(struct engine *engine, int file, unsigned weight)
+void engine_file_weigh(struct engine *engine, int file, const struct tier_share *share)
 {
-	engine->files[file].flow.weight = weight;
+	schedule_flow_weigh(&engine->files[file].flow, share);
 }
 
-int engine_file_add(struct engine *engine, int fd, unsigned device, unsigned weight)
+int engine_file_add(struct engine *engine, int fd, unsigned device, const struct tier_share *share)
 {
 	assert(device < engine->device_count);
 	for (int file = 0; file < ENGINE_FILES; file++) {
@@ -111,7 +111,7 @@ int engine_file_add(struct engine *engine, int fd, unsigned device, unsigned wei
 			r = engine->ops->file_add(engine, file, fd);
 		if (r < 0)
 			return r;
-		schedule_flow_init(&engine->files[file].flow, &engine->devices[device], weight);
+		schedule_flow_init(&engine->files[file].flow, &engine->devices[device], share);
 		engine->files[file].fd = fd;
 		return file;
 	}

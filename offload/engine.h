@@ -34,11 +34,11 @@ const char *engine_name(const struct engine *engine); /* "io_uring" or "plain" *
 const char *engine_why(const struct engine *engine);  /* why it is not io_uring; NULL if it is */
 
 /* Makes a file known to the engine. The descriptor stays the caller's, open until engine_file_remove(), when
- * all its transfers are done. It lies on that device, of which it gets a share by its weight (see schedule.h)
- * beside the other files. Returns the file's slot, or -errno (-ENFILE: all slots are taken). */
-int engine_file_add(struct engine *engine, int fd, unsigned device, unsigned weight);
+ * all its transfers are done. It lies on that device, of which it gets that share (see schedule.h) beside the
+ * other files. Returns the file's slot, or -errno (-ENFILE: all slots are taken). */
+int engine_file_add(struct engine *engine, int fd, unsigned device, const struct tier_share *share);
 /* From its next transfer on. */
-void engine_file_weigh(struct engine *engine, int file, unsigned weight);
+void engine_file_weigh(struct engine *engine, int file, const struct tier_share *share);
 void engine_file_remove(struct engine *engine, int file);
 
 /* Pins a region, in pieces of at most 1 GiB, so that transfers need not; may be slow, and may be called from

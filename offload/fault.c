@@ -160,9 +160,9 @@ static void fault_raise(struct tier *base, struct tier_io *io, enum tier_priorit
 		tier_raise(container_of(base, struct fault_tier, tier)->next, io, priority);
 }
 
-static void fault_weigh(struct tier *base, unsigned weight)
+static void fault_weigh(struct tier *base, const struct tier_share *share)
 {
-	tier_weigh(container_of(base, struct fault_tier, tier)->next, weight);
+	tier_weigh(container_of(base, struct fault_tier, tier)->next, share);
 }
 
 static int fault_grow(struct tier *base, uint64_t capacity)

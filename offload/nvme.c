@@ -43,11 +43,11 @@ static void nvme_raise(struct tier *tier, struct tier_io *io, enum tier_priority
 	engine_raise(container_of(tier, struct nvme_tier, tier)->engine, io, priority);
 }
 
-static void nvme_weigh(struct tier *tier, unsigned weight)
+static void nvme_weigh(struct tier *tier, const struct tier_share *share)
 {
 	struct nvme_tier *nvme = container_of(tier, struct nvme_tier, tier);
 
-	engine_file_weigh(nvme->engine, nvme->file, weight);
+	engine_file_weigh(nvme->engine, nvme->file, share);
 }
 
 static void nvme_keep(struct tier *tier, bool is_kept)
@@ -222,8 +222,7 @@ static int open_file(struct nvme_tier *nvme, bool is_buffered, unsigned lock_ms)
 
 static int add_to_engine(struct nvme_tier *nvme, const struct nvme_config *config)
 {
-	int r = engine_file_add(config->engine, nvme->fd, config->device,
-				config->weight ? config->weight : SCHEDULE_DEFAULT_WEIGHT);
+	int r = engine_file_add(config->engine, nvme->fd, config->device, &config->share);
 
 	if (r < 0)
 		return r;

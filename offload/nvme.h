@@ -8,15 +8,15 @@
 #define NVME_UNFINISHED_MODE 01600
 
 struct nvme_config {
-	struct engine *engine; /* borrowed until tier_free() */
-	int directory_fd;      /* borrowed for the call */
-	const char *directory; /* its path, for messages */
-	const char *name;      /* of the file in it */
-	uint64_t capacity;     /* bytes; a multiple of 1 MiB */
-	bool is_buffered;      /* do not try O_DIRECT */
-	bool is_unfinished;    /* it is created so; who has finished it changes its mode */
-	unsigned device;       /* of the engine, on which the directory lies */
-	unsigned weight;       /* of the file's share of the device; 0: SCHEDULE_DEFAULT_WEIGHT */
+	struct engine *engine;	 /* borrowed until tier_free() */
+	int directory_fd;	 /* borrowed for the call */
+	const char *directory;	 /* its path, for messages */
+	const char *name;	 /* of the file in it */
+	uint64_t capacity;	 /* bytes; a multiple of 1 MiB */
+	bool is_buffered;	 /* do not try O_DIRECT */
+	bool is_unfinished;	 /* it is created so; who has finished it changes its mode */
+	unsigned device;	 /* of the engine, on which the directory lies */
+	struct tier_share share; /* the file's, of the device */
 	uint64_t *moved; /* bytes that were asked for are added there, by enum tier_direction (read, write);
 			    borrowed until tier_free(); NULL: nowhere */
 };

@@ -1,5 +1,5 @@
-/* A schedule decides which transfer a device sees next, so that the flood of one job does not stall another.
- */
+/* A schedule decides which transfer a device sees next, so that the flood of one user, or of one job, does
+ * not stall another. */
 #ifndef TIERD_OFFLOAD_SCHEDULE_H
 #define TIERD_OFFLOAD_SCHEDULE_H
 
@@ -10,8 +10,12 @@
 #define SCHEDULE_MAX_FLOWS 256
 #define SCHEDULE_MAX_WEIGHT 10000
 #define SCHEDULE_DEFAULT_WEIGHT 100
+#define SCHEDULE_MAX_SHARE 10000
+#define SCHEDULE_DEFAULT_SHARE 100
 /* A device sees no more of a transfer at once. */
 #define SCHEDULE_PIECE_BYTES ((size_t)1 << 20)
+/* A transfer costs its user no less; a flush, as much as a piece. */
+#define SCHEDULE_LEAST_BYTES ((size_t)16 << 10)
 /* While demand reads wait, everything else together moves a byte for so many of theirs; and while a flow's
  * prefetches wait, its write-back does. */
 #define SCHEDULE_BACKGROUND_PART 16
@@ -28,21 +32,56 @@
 #define SCHEDULE_GROWTH_MAX 4
 #define SCHEDULE_GROWTH_PART 4
 
-/* Demand reads go before the rest, whoever asks, and what is idle comes last; within each of the classes
- * flows share by weight. */
+/* While several users move something, each has one piece in flight; those who all have more waiting may have
+ * as much as the background has. So who comes finds the device with a piece of each of the others, and with
+ * what it may have grown by since the last turn of another user: a byte for so many that were moved. */
+#define SCHEDULE_ALONE_PART 4
+
+/* Of a user, demand reads go before the rest; within each of the classes his flows share by weight. What is
+ * idle comes last, whoever asks. */
 enum schedule_class { SCHEDULE_DEMAND, SCHEDULE_BACKGROUND, SCHEDULE_IDLE, SCHEDULE_CLASSES };
+/* Between users nothing goes before the rest, or who has demand reads only would hold up who writes. */
+enum schedule_kind { SCHEDULE_WANTED, SCHEDULE_SPARE, SCHEDULE_KINDS };
 
 struct schedule;
+
+/* Those who wait, by their times, which are virtual: the earliest is next. */
+struct schedule_order {
+	struct queue turns;
+	uint64_t now; /* that of the last turn */
+};
+
+struct schedule_turn {
+	struct queue link; /* empty while nothing waits */
+	uint64_t time;
+};
+
+/* What is in flight, and by what the bound on the background is higher since the last demand read. */
+struct schedule_load {
+	unsigned in_flight, background_in_flight;
+	size_t background_bytes, grown;
+};
+
+/* Whose flows share among themselves what the device gives to one user. */
+struct schedule_user {
+	uint32_t id;
+	unsigned share;
+	struct schedule_turn turns[SCHEDULE_KINDS];
+	struct schedule_order flows[SCHEDULE_CLASSES];
+	struct schedule_load load;
+	size_t bytes;  /* that what is wanted and in flight costs */
+	size_t earned; /* bytes that his background may move before his demand reads */
+};
 
 /* What one job wants of one device. */
 struct schedule_flow {
 	struct schedule *schedule;
-	unsigned weight, in_flight;
+	struct tier_share share;
+	struct schedule_user
+		*user; /* that of the share once something has waited, unless the slot is another's */
+	unsigned in_flight;
 	struct queue waiting[TIER_PRIORITIES];
-	struct schedule_turn {
-		uint64_t time;	/* virtual: the flow with the earliest is next */
-		unsigned index; /* in the schedule's heap of the class; meaningless while nothing waits */
-	} turns[SCHEDULE_CLASSES];
+	struct schedule_turn turns[SCHEDULE_CLASSES];
 	size_t earned; /* bytes that its write-back may move before its prefetches */
 };
 
@@ -51,26 +90,32 @@ struct schedule_limits {
 	size_t background_bytes; /* in flight of all but demand reads; see above; one piece always may be */
 };
 
-/* One device. Nothing here allocates; a call costs O(log flows). */
+/* One device. Nothing here allocates; a call costs O(flows) at most, and O(1) where they have equal weights.
+ */
 struct schedule {
 	struct schedule_limits limits;
-	struct schedule_heap {
-		struct schedule_flow *flows[SCHEDULE_MAX_FLOWS];
-		unsigned count;
-		uint64_t now; /* virtual: that of the last turn */
-	} heaps[SCHEDULE_CLASSES];
-	unsigned in_flight, background_in_flight;
-	size_t background_bytes;
-	size_t grown;	    /* by what the background's bound is higher since the last demand read */
-	size_t earned;	    /* bytes that the background may move before demand reads */
-	size_t idle_earned; /* bytes that what is idle may move before both */
+	struct schedule_order orders[SCHEDULE_KINDS];
+	struct schedule_user
+		users[SCHEDULE_MAX_FLOWS]; /* who nothing is known of by now lends his to others */
+	unsigned user_count;
+	unsigned waiting, present; /* users who wait for what is wanted; and who have it in flight, too */
+	const struct schedule_user *last; /* of what is wanted */
+	size_t alone;			  /* by what he may have more in flight, since another had a turn */
+	struct schedule_load load;
+	size_t bytes; /* as those of each user */
+	unsigned idle_in_flight;
+	size_t idle_earned; /* bytes that what is idle may move before what is wanted */
 };
 
 void schedule_init(struct schedule *schedule, const struct schedule_limits *limits);
 
-/* Prepares a flow, which begins with nothing; at most SCHEDULE_MAX_FLOWS have something waiting. weight:
- * 1 to SCHEDULE_MAX_WEIGHT. May be called from another thread than the loop's. */
-void schedule_flow_init(struct schedule_flow *flow, struct schedule *schedule, unsigned weight);
+/* Prepares a flow, which begins with nothing; at most SCHEDULE_MAX_FLOWS have something waiting. May be
+ * called from another thread than the loop's. */
+void schedule_flow_init(struct schedule_flow *flow, struct schedule *schedule,
+			const struct tier_share *share);
+
+/* From its next turn on; of another user, once the flow has been idle. */
+void schedule_flow_weigh(struct schedule_flow *flow, const struct tier_share *share);
 
 /* Nothing waits or is in flight: the flow may be forgotten. */
 bool schedule_flow_is_idle(const struct schedule_flow *flow);

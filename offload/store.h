@@ -83,7 +83,7 @@ struct store_owner {
 	/* Told of each, on the loop; the store must not be used in it. NULL: nobody is. */
 	void (*on_moved)(const struct store_failure *failure, void *argument);
 	void *argument;
-	unsigned weight; /* its share of the devices; 0: as it is */
+	struct tier_share share; /* of the devices; a weight of 0: as it is */
 };
 
 /* A commit that is kept under a name, until it is deleted. */

@@ -240,9 +240,9 @@ static void extent_belong(struct store *base, const struct store_owner *owner)
 	struct extent_store *store = container_of(base, struct extent_store, store);
 
 	store->owner = *owner;
-	for (unsigned device = 0; owner->weight > 0 && !store->is_guest && device < store->device_count;
+	for (unsigned device = 0; owner->share.weight > 0 && !store->is_guest && device < store->device_count;
 	     device++)
-		tier_weigh(store->devices[device].tier, owner->weight);
+		tier_weigh(store->devices[device].tier, &owner->share);
 }
 
 static void extent_keep(struct store *base, bool is_kept)

@@ -33,10 +33,10 @@ void tier_raise(struct tier *tier, struct tier_io *io, enum tier_priority priori
 		tier->ops->raise(tier, io, priority);
 }
 
-void tier_weigh(struct tier *tier, unsigned weight)
+void tier_weigh(struct tier *tier, const struct tier_share *share)
 {
 	if (tier->ops->weigh)
-		tier->ops->weigh(tier, weight);
+		tier->ops->weigh(tier, share);
 }
 
 int tier_grow(struct tier *tier, uint64_t capacity)

@@ -33,11 +33,18 @@ struct tier_io {
 
 	/* Of the tier, while submitted. */
 	struct queue link; /* of what waits */
-	size_t finished, piece;
+	size_t finished, piece, cost;
 	unsigned retries;
 	int file;
 	struct schedule_flow *flow;
 	bool is_background; /* what is in flight */
+};
+
+/* Of a device: users share it, and then the jobs of each. 0 is the default of both. */
+struct tier_share {
+	uint32_t user;
+	unsigned user_share; /* 1 to SCHEDULE_MAX_SHARE */
+	unsigned weight;     /* of a job among those of its user; 1 to SCHEDULE_MAX_WEIGHT */
 };
 
 struct tier_ops {
@@ -47,7 +54,7 @@ struct tier_ops {
 	/* NULL: transfers do not wait here. */
 	void (*raise)(struct tier *tier, struct tier_io *io, enum tier_priority priority);
 	/* NULL: it has no share of anything. */
-	void (*weigh)(struct tier *tier, unsigned weight);
+	void (*weigh)(struct tier *tier, const struct tier_share *share);
 	/* NULL: it cannot. */
 	int (*grow)(struct tier *tier, uint64_t capacity);
 	/* NULL: what it holds ends with it anyway. */
@@ -74,7 +81,7 @@ int tier_submit(struct tier *tier, struct tier_io *io);
 void tier_raise(struct tier *tier, struct tier_io *io, enum tier_priority priority);
 
 /* Its share of the device, beside others there, from now on. */
-void tier_weigh(struct tier *tier, unsigned weight);
+void tier_weigh(struct tier *tier, const struct tier_share *share);
 
 /* Reserves more, so that it has that capacity, which is no less than it has; all or nothing. Slow, so it may
  * run on another thread, while transfers go on. -EOPNOTSUPP: it cannot grow; -ENOSPC. */

@@ -150,11 +150,13 @@ static void add_stored(struct table *table, const Tierd__Wire__JobEntry *job, ui
 
 static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 {
-	static const char *const titles[] = { "~JOB",	      "3~USER",	   "STATUS",	    ">RANKS",
-					      "5>STAGE",      ">STEP",	   "1>DURABLE",	    "6>UNITS",
-					      "4>PARAMETERS", "2>HOST",	   "6>OF IT CACHE", "2>NVME",
-					      "8>OWN STATE",  "8>SHARED",  "9>IO WEIGHT",   "7PARAMETERS ON",
-					      "5OPTIMIZER",   "7STATE ON", "7SUMS ON",	    NULL };
+	static const char *const titles[] = { "~JOB",	     "3~USER",	       "STATUS",
+					      ">RANKS",	     "5>STAGE",	       ">STEP",
+					      "1>DURABLE",   "6>UNITS",	       "4>PARAMETERS",
+					      "2>HOST",	     "6>OF IT CACHE",  "2>NVME",
+					      "8>OWN STATE", "8>SHARED",       "9>IO WEIGHT",
+					      "9>IO SHARE",  "7PARAMETERS ON", "5OPTIMIZER",
+					      "7STATE ON",   "7SUMS ON",       NULL };
 	_cleanup_(table_freep) struct table *table = table_new(titles);
 
 	for (size_t i = 0; table && i < jobs->n_jobs; i++) {
@@ -178,6 +180,7 @@ static int print_jobs(const Tierd__Wire__JobsReply *jobs)
 		add_stored(table, job, job->own_bytes);
 		add_stored(table, job, job->shared_bytes);
 		add_count(table, !job->is_lost, job->io_weight);
+		add_count(table, !job->is_lost, job->io_share);
 		add_placement(table, job, job->parameter_placement, job->is_parameter_placement_auto);
 		add_optimizer(table, job);
 		add_placement(table, job, job->optimizer_placement, job->is_optimizer_placement_auto);

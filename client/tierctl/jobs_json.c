@@ -189,6 +189,7 @@ cJSON *jobs_json(const Tierd__Wire__JobEntry *job)
 	add_number(json, "parameters", jobs_has_record(job), (double)job->parameters);
 	add_bytes(json, job);
 	add_number(json, "io_weight", !job->is_lost, job->io_weight);
+	add_number(json, "io_share", !job->is_lost, job->io_share);
 	add_placements(json, job);
 	add_string(json, "optimizer", jobs_has_record(job), job->optimizer);
 	add_string(json, "moments", !job->is_lost, job->moments);

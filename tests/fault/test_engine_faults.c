@@ -226,7 +226,7 @@ static void open_fixture(struct fixture *fixture)
 	/* So that what failed to be written can be read. */
 	assert_int_equal(ftruncate(fixture->fd, CHUNKS * CHUNK), 0);
 	assert_int_equal(engine_new(&config, &fixture->loop.engine), 0);
-	fixture->file = engine_file_add(fixture->loop.engine, fixture->fd, 0, SCHEDULE_DEFAULT_WEIGHT);
+	fixture->file = engine_file_add(fixture->loop.engine, fixture->fd, 0, &(struct tier_share){ 0 });
 	assert_true(fixture->file >= 0);
 	assert_int_equal(memory_new_private(CHUNKS * CHUNK, &fixture->out), 0);
 	assert_int_equal(memory_new_private(CHUNKS * CHUNK, &fixture->in), 0);
@@ -506,7 +506,7 @@ static void a_file_that_cannot_be_registered_is_refused(void **state)
 		skip();
 	open_fixture(&fixture);
 	arm(CALL_FILE, 1, -EBADF, false);
-	assert_int_equal(engine_file_add(fixture.loop.engine, fixture.fd, 0, SCHEDULE_DEFAULT_WEIGHT),
+	assert_int_equal(engine_file_add(fixture.loop.engine, fixture.fd, 0, &(struct tier_share){ 0 }),
 			 -EBADF);
 	expect_round_trip(&fixture);
 	close_fixture(&fixture);

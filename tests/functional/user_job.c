@@ -10,8 +10,8 @@
  * source (a job whose values it takes), paced (1: for each line that it reads it takes a step, and says so;
  * the digest comes at the end), heir (1: forks a child, says its number, and leaves it all descriptors), from
  * (the number of the first step that it trains: another one has other gradients), snapshots (room for so
- * many), every and keep (of snapshots that are taken by themselves), takes (a snapshot, when it has trained),
- * poison (1: its gradients are no numbers)
+ * many), io_weight, every and keep (of snapshots that are taken by themselves), takes (a snapshot, when it
+ * has trained), poison (1: its gradients are no numbers)
  *
  * user_job reads=STATE KEY=VALUE…    a reader of the job instead (uid, groups, job, owner, snapshot,
  * as_snapshot; paced: once for each line; follows: then at the step that the job stands at, and keeps it):
@@ -92,6 +92,7 @@ static struct tierd_job_options read_options(int count, char *arguments[])
 	options.share_group = (uint32_t)number_of(count, arguments, "share_group", 0);
 	options.takeover = number_of(count, arguments, "takeover", 0) != 0;
 	options.snapshots = (uint32_t)number_of(count, arguments, "snapshots", 0);
+	options.io_weight = (uint32_t)number_of(count, arguments, "io_weight", 0);
 	options.snapshot_every = number_of(count, arguments, "every", 0);
 	options.snapshot_keep = (uint32_t)number_of(count, arguments, "keep", 0);
 	options.nvme_budget = number_of(count, arguments, "nvme_budget", 0);

@@ -29,7 +29,7 @@ limits)
 		limit = @60019 host_default=16M nvme_default=30M
 		limit = @60021 snapshots_default=3
 		limit = @60022 snapshots_default=1 snapshots_maximum=2
-		limit = 60005 snapshots_maximum=0
+		limit = 60005 snapshots_maximum=0 io_share=7 io_weight_maximum=50
 		limit = * host_maximum=128M
 	END
 	set -- --config "$scratch/tierd.conf"

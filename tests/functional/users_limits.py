@@ -158,6 +158,20 @@ def room_for_snapshots_has_a_maximum():
     tierctl(NOBODY, "drop", "one", "--yes")
 
 
+def the_share_of_the_devices_is_the_users_and_weights_have_a_maximum():
+    says = "io_weight 51 is more than a job of this user may have, 50 (io_weight_maximum)"
+    refused(NOBODY, "EPERM", says, job="heavy", mib=1, io_weight=51)
+    for asked, has in (0, 50), (50, 50), (7, 7):
+        train(NOBODY, job="light", mib=1, io_weight=asked)
+        assert (jobs(NOBODY)["light"]["io_weight"], jobs(NOBODY)["light"]["io_share"]) == (has, 7)
+        # Who does not say it means what the job has.
+        Rank(NOBODY, job="light", mib=1, mode=RESUME).ready().leave()
+        tierctl(NOBODY, "drop", "light", "--yes")
+    train(BOB, job="heavy", mib=1, io_weight=10000)
+    assert (jobs(BOB)["heavy"]["io_weight"], jobs(BOB)["heavy"]["io_share"]) == (10000, 100)
+    tierctl(BOB, "drop", "heavy", "--yes")
+
+
 def what_is_there_stays_whatever_the_maximum_has_become():
     Rank(ALICE, job="two", mib=1, snapshots=2, mode=RESUME).ready().leave()
     tierctl(ALICE, "reserve", "two", "3", status=1, says=["may have, 1 (snapshots_maximum)"])
@@ -205,5 +219,6 @@ a_job_that_names_no_budget_gets_the_default()
 room_for_snapshots_has_a_default()
 what_is_imported_has_room_if_it_is_trained()
 room_for_snapshots_has_a_maximum()
+the_share_of_the_devices_is_the_users_and_weights_have_a_maximum()
 a_reload_changes_limits_and_administrators()
 wait_until(lambda: node()["host"]["used_bytes"] == begin and node()["nvme"][0]["used_bytes"] == 0)

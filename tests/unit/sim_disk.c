@@ -156,9 +156,9 @@ static int sim_submit(struct tier *tier, struct tier_io *io)
 	return 0;
 }
 
-static void sim_weigh(struct tier *tier, unsigned weight)
+static void sim_weigh(struct tier *tier, const struct tier_share *share)
 {
-	container_of(tier, struct sim_tier, tier)->disk->weight = weight;
+	container_of(tier, struct sim_tier, tier)->disk->weight = share->weight;
 }
 
 static int sim_grow(struct tier *tier, uint64_t capacity)

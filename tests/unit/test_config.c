@@ -170,7 +170,8 @@ static void every_key_is_read(void **state)
 				   "administrators = root, @0 77\n"
 				   "limit = root host_maximum=2G nvme_default=3M\n"
 				   "limit = @77\thost_default=4M  nvme_maximum=1T\n"
-				   "limit = * host_maximum=1M snapshots_default=0 snapshots_maximum=14\n"
+				   "limit = * host_maximum=1M snapshots_default=0 snapshots_maximum=14 "
+				   "io_share=10000 io_weight_maximum=1\n"
 				   "[limits]\n"
 				   "connections = 10\n"
 				   "connections_per_user = 9\n"
@@ -219,6 +220,9 @@ static void every_key_is_read(void **state)
 	assert_int_equal(config->limits.entries[1].quota.snapshots_default, 0);
 	assert_int_equal(config->limits.entries[2].quota.snapshots_default, 1);
 	assert_int_equal(config->limits.entries[2].quota.snapshots_maximum, 15);
+	assert_int_equal(config->limits.entries[1].quota.io_share, 0);
+	assert_int_equal(config->limits.entries[2].quota.io_share, 10000);
+	assert_int_equal(config->limits.entries[2].quota.io_weight_maximum, 1);
 	assert_int_equal(config->administrators.count, 3);
 	assert_int_equal(config->administrators.entries[0].kind, WHO_USER);
 	assert_int_equal(config->administrators.entries[0].id, 0);
@@ -255,7 +259,10 @@ static void problems_name_file_line_key_value_and_what_is_allowed(void **state)
 					      "root snapshots_maximum=15",
 					      "root snapshots_default=1K",
 					      "root snapshots_default=",
-					      "root snapshots_default=0 snapshots_default=0" };
+					      "root snapshots_default=0 snapshots_default=0",
+					      "root io_share=0",
+					      "root io_share=10001",
+					      "root io_weight_maximum=1M" };
 
 	assert_refused("[memory]\n\nhost_budget = 8Q\n", 3, "host_budget = '8Q' in [memory]");
 	assert_refused("[memory]\nhost_budget = 8Q\n", 2, "a size from 1M to 1024T");

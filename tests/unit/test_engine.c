@@ -36,7 +36,7 @@ static int open_engine(struct fixture *fixture, unsigned queue_depth)
 		fixture->loop.engine = engine_free(fixture->loop.engine);
 		return -EOPNOTSUPP;
 	}
-	fixture->file = engine_file_add(fixture->loop.engine, fixture->fd, 0, SCHEDULE_DEFAULT_WEIGHT);
+	fixture->file = engine_file_add(fixture->loop.engine, fixture->fd, 0, &(struct tier_share){ 0 });
 	assert_true(fixture->file >= 0);
 	return 0;
 }
@@ -211,8 +211,8 @@ static void a_device_that_does_not_answer_holds_up_no_other(void **state)
 	fixture.loop.engine = engine_free(fixture.loop.engine);
 	assert_int_equal(engine_new(&config, &fixture.loop.engine), 0);
 	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-	file = engine_file_add(fixture.loop.engine, ends[0], 0, SCHEDULE_DEFAULT_WEIGHT);
-	fixture.file = engine_file_add(fixture.loop.engine, fixture.fd, 1, SCHEDULE_DEFAULT_WEIGHT);
+	file = engine_file_add(fixture.loop.engine, ends[0], 0, &(struct tier_share){ 0 });
+	fixture.file = engine_file_add(fixture.loop.engine, fixture.fd, 1, &(struct tier_share){ 0 });
 	for (unsigned i = 0; i < 2; i++) {
 		test_io_init(&slow[i], TIER_READ, pages, 0, 4096);
 		assert_int_equal(engine_submit(fixture.loop.engine, file, &slow[i].io), 0);
@@ -315,12 +315,12 @@ static void every_file_slot_can_be_used_again(void **state)
 	int added = 0, file;
 
 	open_fixture(&fixture, 1);
-	while ((file = engine_file_add(fixture.loop.engine, fixture.fd, 0, SCHEDULE_DEFAULT_WEIGHT)) >= 0)
+	while ((file = engine_file_add(fixture.loop.engine, fixture.fd, 0, &(struct tier_share){ 0 })) >= 0)
 		added++;
 	assert_int_equal(file, -ENFILE);
 	assert_true(added > 32);
 	engine_file_remove(fixture.loop.engine, 7);
-	assert_int_equal(engine_file_add(fixture.loop.engine, fixture.fd, 0, SCHEDULE_DEFAULT_WEIGHT), 7);
+	assert_int_equal(engine_file_add(fixture.loop.engine, fixture.fd, 0, &(struct tier_share){ 0 }), 7);
 	close_fixture(&fixture);
 }
 

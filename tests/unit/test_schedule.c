@@ -26,7 +26,8 @@ static void open_fixture(struct fixture *fixture, const unsigned *weights, unsig
 	*fixture = (struct fixture){ 0 };
 	schedule_init(&fixture->schedule, &limits);
 	for (unsigned i = 0; i < count; i++)
-		schedule_flow_init(&fixture->flows[i], &fixture->schedule, weights[i]);
+		schedule_flow_init(&fixture->flows[i], &fixture->schedule,
+				   &(struct tier_share){ .weight = weights[i] });
 }
 
 static const unsigned equal[FLOWS] = { 100, 100, 100, 100, 100, 100, 100, 100 };
@@ -236,7 +237,8 @@ static void what_is_idle_does_not_starve_on_a_full_device(void **state)
 		for (unsigned j = 0; j < ARRAY_LENGTH(idle); j++)
 			push(&fixture, 1, &idle[j], TIER_IDLE, lengths[i][1]);
 		run_full(&fixture, 65 * 20 * MIB);
-		assert_in_range(fixture.schedule.background_bytes, 14 * MIB, SCHEDULE_GROWTH_MAX * 4 * MIB);
+		assert_in_range(fixture.schedule.load.background_bytes, 14 * MIB,
+				SCHEDULE_GROWTH_MAX * 4 * MIB);
 		expect_about(fixture.moved[1][TIER_IDLE], 20 * MIB);
 	}
 }
@@ -502,7 +504,7 @@ static void the_rest_of_what_is_raised_in_flight_is_demand(void **state)
 	push(&fixture, 1, &other, TIER_PREFETCH, MIB);
 	schedule_raise(&large, TIER_DEMAND);
 	schedule_finish(&large);
-	assert_int_equal(fixture.schedule.background_bytes, 0);
+	assert_int_equal(fixture.schedule.load.background_bytes, 0);
 	large.finished = MIB;
 	schedule_push_rest(large.flow, &large);
 	expect_next(&fixture, &large);
@@ -526,7 +528,7 @@ static void a_flow_that_goes_leaves_the_others_their_turns(void **state)
 		if (flow_of(&fixture, io) != 3)
 			schedule_push(io->flow, io);
 	}
-	schedule_flow_init(&fixture.flows[3], &fixture.schedule, 700);
+	schedule_flow_init(&fixture.flows[3], &fixture.schedule, &(struct tier_share){ .weight = 700 });
 	push(&fixture, 3, &ios[3], TIER_DEMAND, MIB);
 	for (unsigned i = 0; i < FLOWS; i++)
 		fixture.moved[i][TIER_DEMAND] = 0;
@@ -580,8 +582,8 @@ static void whatever_the_order_each_transfer_is_taken_once(void **state)
 	assert_true(taken > 10000);
 	for (unsigned flow = 0; flow < FLOWS; flow++)
 		assert_true(schedule_flow_is_idle(&fixture.flows[flow]));
-	assert_int_equal(fixture.schedule.in_flight + fixture.schedule.background_in_flight, 0);
-	assert_int_equal(fixture.schedule.background_bytes, 0);
+	assert_int_equal(fixture.schedule.load.in_flight + fixture.schedule.load.background_in_flight, 0);
+	assert_int_equal(fixture.schedule.load.background_bytes, 0);
 }
 
 int main(void)

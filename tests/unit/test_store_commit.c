@@ -34,7 +34,7 @@ static void what_is_committed_is_found_again(void **state)
 	assert_int_equal(disk.acknowledged, 7);
 	disk_store_open_again(&disk);
 	assert_int_equal(disk.step, 7);
-	store_belong(disk.store, &(struct store_owner){ .weight = 77 });
+	store_belong(disk.store, &(struct store_owner){ .share.weight = 77 });
 	assert_int_equal(sim_disk_weight(disk.disks[0]), 77);
 	assert_int_equal(sim_disk_weight(disk.disks[1]), 77);
 	disk_store_close(&disk);
