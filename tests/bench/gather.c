@@ -70,6 +70,8 @@ static int run(struct bench *bench)
 	if (r == 0 &&
 	    (bench_wants(bench, "hostile_latency_ratio") || bench_wants(bench, "hostile_request_ratio")))
 		r = bench_hostile(bench);
+	if (r == 0 && (bench_wants(bench, "hostile_io_ratio") || bench_wants(bench, "hostile_io_control")))
+		r = bench_hostile_io(bench);
 	if (r == 0 && wants_cold(bench))
 		r = fio_is_installed() ? bench_gather_cold(bench) : skip_cold(bench);
 	return r;

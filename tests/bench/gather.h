@@ -13,6 +13,7 @@ int bench_gather_misses(struct bench *bench);
 int bench_requests(struct bench *bench);
 int bench_isolation(struct bench *bench);
 int bench_hostile(struct bench *bench);
+int bench_hostile_io(struct bench *bench);
 
 struct gather_job {
 	const char *name;
