@@ -17,7 +17,7 @@
 /* A pack each, of several chunks; in none of their tensors a number of whole tiles. */
 #define UNITS 4
 #define TENSORS 3
-static const uint64_t elements[TENSORS] = { 1000003, 200001, 50001 };
+static const uint64_t elements[TENSORS] = { 530003, 200001, 50001 };
 static const uint32_t formats[TENSORS] = { FORMAT_BF16, FORMAT_FP16, FORMAT_FP32 };
 #define STEPS 3
 
