@@ -14,12 +14,13 @@ from torch import nn
 from torch.optim import Optimizer
 
 import compare
+from conftest import PART
 from graphs import Graph, run
 from training import end, initialize
 
 pytestmark = pytest.mark.usefixtures("daemon")
 
-PART = 100
+AT_ONCE = 100
 
 
 def parts() -> list[range]:
@@ -27,8 +28,8 @@ def parts() -> list[range]:
     if "TIERD_SEED" in os.environ:
         seed = int(os.environ["TIERD_SEED"])
         return [range(seed, seed + 1)]
-    last = int(os.environ.get("TIERD_SEEDS", "300"))
-    return [range(first, min(first + PART, last)) for first in range(0, last, PART)]
+    last = int(os.environ.get("TIERD_SEEDS", 300 // PART))
+    return [range(first, min(first + AT_ONCE, last)) for first in range(0, last, AT_ONCE)]
 
 
 def assert_same_as_plain(seed: int, **options: Any) -> None:
