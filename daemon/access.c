@@ -134,8 +134,7 @@ int access_check_io_weight(const struct quota *quota, uint32_t weight, char *mes
 		return 0;
 	return refuse(message, size, -EPERM,
 		      "io_weight %u is more than a job of this user may have, %u (io_weight_maximum); ask "
-		      "for less, or "
-		      "have an administrator raise that limit",
+		      "for less, or have an administrator raise that limit",
 		      weight, (unsigned)quota->io_weight_maximum);
 }
 

@@ -190,7 +190,7 @@ mv "$scratch/home/elsewhere" "$nvme_path/tierd/$alice"
 start
 chmod 666 "$TIERD_SOCKET"
 for user in $alice $bob; do
-	expect_status 0 as $user "$TIERCTL" jobs state
+	expect_status 0 as "$user" "$TIERCTL" jobs state
 	expect_text 'step 1'
 done
 stop
