@@ -201,7 +201,6 @@ struct job {
 	uint32_t snapshots_asked;      /* options.snapshots may be more: what forks that are gone have left */
 	bool is_retention_set;	       /* by daemon/retain.h: its ranks need not know */
 	bool is_sharing_set;	       /* by daemon/share.h */
-	bool has_strict_memory;	       /* what it has, sealed also against other users: daemon/setup.h */
 	struct restore_notice *notice; /* told when it has come back; NULL: nobody waits */
 
 	/* Epoch. It is live from the ready of all ranks until somebody is lost. */

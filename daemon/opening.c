@@ -285,14 +285,6 @@ static void refuse_foreign(struct pending *pending, const Tierd__Wire__JobOpen *
 		      open->owner);
 }
 
-/* Who could write there, whatever a descriptor is for: the memory was sealed against others alone. */
-static bool is_too_open(const struct job *job, const struct port *port)
-{
-	bool has_memory = job->phase != JOB_FORMING && job->phase != JOB_RELEASED;
-
-	return has_memory && !job->has_strict_memory && (port->uid == 0 || port->uid == geteuid());
-}
-
 /* The caller's own, NULL if there is none; or another user's, which is there and shared with the caller,
  * whose own idea of sharing does not count. */
 static bool find_to_open(struct pending *pending, const Tierd__Wire__JobOpen *open,
@@ -314,14 +306,6 @@ static bool find_to_open(struct pending *pending, const Tierd__Wire__JobOpen *op
 	if (!access_may_train(job, port) || open->mode == MODE_REPLACE) {
 		pending_error(pending, -EPERM, "job %s of user %u is not yours to %s", open->name,
 			      open->owner, open->mode == MODE_REPLACE ? "replace" : "train");
-		return false;
-	}
-	if (is_too_open(job, port)) {
-		pending_error(
-			pending, -EBUSY,
-			"job %s of user %u was made for its owner alone, and has its memory still: it is "
-			"shared with this user when that has gone (tierctl release)",
-			open->name, open->owner);
 		return false;
 	}
 	options->sharing = job->options.sharing;

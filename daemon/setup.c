@@ -475,7 +475,6 @@ void setup_start(struct job *job)
 	snprintf(setup->folder, sizeof(setup->folder), "%u", (unsigned)job->uid);
 	replaced_hint(job, setup->hint, sizeof(setup->hint));
 	job->setup = setup;
-	job->has_strict_memory = setup->is_strict;
 	job->phase = setup->is_return ? JOB_RETURNING : JOB_PLANNING;
 	r = setup_plan(setup);
 	if (r == -ENOMEM && shortage_await(&job->shortage)) {

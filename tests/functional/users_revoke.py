@@ -181,16 +181,6 @@ def a_trace_ends():
     tierctl(ALICE, "drop", "traced", "--yes")
 
 
-def who_could_write_where_he_may_only_read_waits_for_other_memory():
-    """That of a job of one user is sealed against other users, and not against root, nor who runs the daemon."""
-    train(ALICE, job="open")
-    share("open", "train", "0")
-    refused(0, "EBUSY", "tierctl release", job="open", **OWNER)
-    tierctl(ALICE, "release", "open")
-    train(0, job="open", **OWNER)
-    tierctl(ALICE, "drop", "open", "--yes")
-
-
 def it_is_kept():
     train(ALICE, job="taken", sharing=TRAIN, share_group=GROUP)
     share("taken", "none")
@@ -214,5 +204,4 @@ a_rank_that_loses_its_right_leaves_a_whole_step()
 ranks_that_keep_it_go_on()
 what_was_taken_does_not_come_back_with_a_snapshot()
 a_trace_ends()
-who_could_write_where_he_may_only_read_waits_for_other_memory()
 it_is_kept()
