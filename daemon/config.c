@@ -1,13 +1,10 @@
 #include "daemon/config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "common/cleanup.h"
 #include "common/log.h"
 #include "common/size.h"
 #include "daemon/catalog.h"
@@ -143,8 +140,6 @@ static int read_flags(struct config *config, bool is_first, int argc, char *cons
 
 static int read_file(struct config *config, struct config_problem *problem)
 {
-	_cleanup_close_ int fd = -1;
-	struct stat status;
 	FILE *stream;
 	int r;
 
@@ -153,17 +148,9 @@ static int read_file(struct config *config, struct config_problem *problem)
 		if (r < 0)
 			return r == -ENOENT ? 0 : r;
 	}
-	/* A pipe that nobody writes to would be waited for. */
-	fd = open(config->file, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &status) < 0)
-		return fail(problem, -errno, "%s: %s", config->file, strerror(errno));
-	if (S_ISFIFO(status.st_mode))
-		return fail(problem, -EINVAL, "%s is no regular file; put the configuration in one",
-			    config->file);
-	stream = fdopen(fd, "r");
+	stream = fopen(config->file, "re");
 	if (!stream)
 		return fail(problem, -errno, "%s: %s", config->file, strerror(errno));
-	(void)TAKE_FD(fd);
 	r = config_read(config, stream, config->file, problem);
 	fclose(stream);
 	return r;

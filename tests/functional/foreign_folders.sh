@@ -105,10 +105,6 @@ stop
 [ "$(cat "$scratch/home/precious")" = precious ] || fail 'a file that was linked to another name was written to'
 rm -r "$state"
 
-mkfifo -m 644 "$scratch/fifo"
-expect_status 2 as $keeper timeout 30 "$TIERD" --check-config --config "$scratch/fifo"
-expect_text "$scratch/fifo is no regular file"
-
 # ---- The folder of the socket
 
 TIERD_SOCKET=$shared/tierd.sock
