@@ -322,30 +322,32 @@ static bool handle_last(struct session *session)
 	return true;
 }
 
-static void bury(struct session *session)
+/* In a turn that has begun, and as many more as it takes. */
+static void bury(struct session *session, struct ration_turn turn)
 {
-	struct ration_turn turn;
 	bool goes_on;
 
 	do {
-		if (!begin_turn(session, &turn))
-			return;
 		goes_on = handle_last(session);
 		ration_end(session->ration, &turn);
-	} while (goes_on);
-	session_end(session, "its process died");
+		if (session->state == SESSION_ENDED)
+			return;
+	} while (goes_on && begin_turn(session, &turn));
+	if (!goes_on)
+		session_end(session, "its process died");
 }
 
 static void on_death(evutil_socket_t fd, short what, void *argument)
 {
 	struct session *session = argument;
+	struct ration_turn turn;
 
 	session->is_dead = true;
 	event_del(&session->death);
 	if (session->state == SESSION_ENDED)
 		session_arm(&session->ending, 0);
-	else
-		bury(session);
+	else if (begin_turn(session, &turn))
+		bury(session, turn);
 }
 
 /* It is its turn, after a rest of its user. */
@@ -354,16 +356,16 @@ static void go_on(struct ration_waiter *waiter)
 	struct session *session = container_of(waiter, struct session, waiter);
 	struct ration_turn turn = ration_begin(session->ration, clock_now_ns());
 
-	if (session->is_dead)
-		handle_last(session);
-	else if (!has_enough(session))
+	if (session->is_dead) {
+		bury(session, turn);
+		return;
+	}
+	if (!has_enough(session))
 		handle_input(session);
 	/* Where it waited before it had read: by the time that it is readable others may wait again. */
-	if (!session->is_waiting && !session->is_dead && session->state < SESSION_CLOSING)
+	if (!session->is_waiting && session->state < SESSION_CLOSING)
 		read_input(session);
 	ration_end(session->ration, &turn);
-	if (session->is_dead && session->state != SESSION_ENDED)
-		bury(session);
 }
 
 /* ---- Life ------------------------------------------------------------------------------------------------

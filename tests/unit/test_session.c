@@ -1046,6 +1046,34 @@ static void what_one_sent_that_died_while_resting_is_handled(void **state)
 	assert_int_equal(fake.requests, 40);
 }
 
+static struct ration *crowded;
+
+static void wait_again(struct ration_waiter *waiter)
+{
+	ration_wait(crowded, waiter, clock_now_ns());
+}
+
+static void who_died_goes_though_others_of_his_user_always_wait(void **state)
+{
+	struct ration_waiter waiter = { .go = wait_again };
+	struct fixture *fixture = *state;
+
+	fake.answers_at_once = false;
+	replace_by_child(fixture, say_much_and_die);
+	while (!fake.is_there)
+		event_base_loop(fixture->shared.loop, EVLOOP_ONCE);
+	let_another_ask(fixture);
+	crowded = ration_enter(&fixture->rations, fixture->shared.loop, session_uid(fixture->session));
+	queue_init(&waiter.link);
+	wait_again(&waiter);
+	waitpid(fixture->child, NULL, 0);
+	fixture->child = 0;
+	wait_until_over(fixture);
+	assert_int_equal(fake.requests, 40);
+	queue_remove(&waiter.link);
+	ration_leave(crowded);
+}
+
 static void an_answer_to_one_that_has_gone_is_dropped(void **state)
 {
 	struct fixture *fixture = *state;
@@ -1221,6 +1249,7 @@ int main(void)
 		TEST(no_user_rests_for_another),
 		TEST(who_has_left_rests_on),
 		TEST(what_one_sent_that_died_while_resting_is_handled),
+		TEST(who_died_goes_though_others_of_his_user_always_wait),
 		TEST(garbage_is_refused),
 		TEST(an_oversized_frame_is_refused_before_it_arrives),
 		TEST(a_frame_beyond_the_configured_size_is_refused_before_it_arrives),
