@@ -12,7 +12,8 @@
 #include "daemon/job.h"
 #include "offload/store.h"
 
-#define FIRST_LOOK_MS 1000
+/* Who has just left unmaps within a moment; who does not may never. */
+#define FIRST_LOOK_MS 10
 #define LAST_LOOK_MS 16000
 
 struct disposal {
@@ -138,12 +139,13 @@ static void look_again_later(struct disposal *disposal)
 
 	if (disposal->delay_ms == 0)
 		tell(disposal);
-	disposal->delay_ms = disposal->delay_ms == 0		 ? FIRST_LOOK_MS
-			     : disposal->delay_ms < LAST_LOOK_MS ? disposal->delay_ms * 2
-								 : LAST_LOOK_MS;
+	disposal->delay_ms = disposal->delay_ms == 0 ? FIRST_LOOK_MS : disposal->delay_ms * 2;
+	if (disposal->delay_ms > LAST_LOOK_MS)
+		disposal->delay_ms = LAST_LOOK_MS;
 	if (!disposal->timer)
 		disposal->timer = event_new(disposal->node->loop, -1, 0, on_look, disposal);
-	delay = (struct timeval){ .tv_sec = disposal->delay_ms / 1000 };
+	delay = (struct timeval){ .tv_sec = disposal->delay_ms / 1000,
+				  .tv_usec = disposal->delay_ms % 1000 * 1000 };
 	if (disposal->timer)
 		event_add(disposal->timer, &delay);
 }

@@ -166,9 +166,9 @@ static void clear_pages(struct member *member)
 	}
 	statistics_count_gathers(member);
 	member->has_pages = false;
-	/* A process that lives, and has not said that it is done, goes on counting there. */
-	disposal_start_shared(member->job->node, member->job->uid, member->client || member->job->is_read,
-			      &member->page);
+	/* A process that lives counts there until it has unmapped it, also one that has just left: it finds
+	 * there what it holds. */
+	disposal_start_shared(member->job->node, member->job->uid, true, &member->page);
 	give_buffers_back(member);
 	free(member->pushed);
 	free(member->closed_pushed);
