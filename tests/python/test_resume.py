@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import random
 import signal
+import time
 import warnings
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import resumed
 import tierd
@@ -20,6 +22,7 @@ import tierd.torch
 from conftest import Daemon
 from forked import Child, start_ranks
 from tierd import _core
+from tierd.control import ask
 
 pytestmark = pytest.mark.usefixtures("daemon")
 
@@ -50,6 +53,12 @@ def await_step(trainer: Child, step: int) -> None:
     pytest.fail(trainer.communicate()[1])
 
 
+def await_durable(job: str, daemon: Daemon) -> None:
+    """Waits until its first values are on NVMe: before that they would be lost with the daemon."""
+    while "durable_step" not in ask("jobs", job, socket=str(daemon.socket)):
+        time.sleep(0.01)
+
+
 def test_a_trainer_that_is_killed_goes_on_where_the_job_stands() -> None:
     for step in (30, 100):
         trainers = start("killed")
@@ -69,6 +78,7 @@ def test_a_training_outlives_its_daemon(how: str, world_size: int, daemon: Daemo
     trainers = start(job, world_size)
     for step in (0, 20, 60, 110):
         await_step(trainers[0], step)
+        await_durable(job, daemon)
         if how == "killed":
             daemon.kill()
         else:
@@ -150,11 +160,11 @@ class Counting(Dataset[torch.Tensor]):
         return torch.full((2,), float(index))
 
 
-def small(job: str) -> tuple[nn.Module, torch.optim.Optimizer]:
+def small(job: str, **options: Any) -> tuple[nn.Module, torch.optim.Optimizer]:
     """A model of its own for what one process does."""
     model = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    return tierd.torch.initialize(model, optimizer, job=job)
+    return tierd.torch.initialize(model, optimizer, job=job, **options)
 
 
 def test_a_job_that_is_closed_before_any_step_outlives_its_daemon(daemon: Daemon) -> None:
@@ -179,6 +189,17 @@ def test_a_plain_loop_is_told_what_to_do_when_its_daemon_was_restarted(daemon: D
         tierd.torch.StaleError, match=r"was at step 0: start the script again, and it goes on; a loop over"
     ):
         optimizer.step()
+    tierd.torch.close(network)
+
+
+def test_a_loop_is_told_that_it_begins_anew_where_no_value_was_durable(daemon: Daemon) -> None:
+    network, optimizer = small("anew", durability="none")
+    with pytest.raises(tierd.torch.Error, match="were on NVMe for good: start the script again, and it begins anew"):
+        for (inputs,) in tierd.torch.resumable(DataLoader(TensorDataset(torch.ones(4, 2)))):
+            network(inputs).sum().backward()
+            daemon.kill()
+            daemon.start()
+            optimizer.step()
     tierd.torch.close(network)
 
 

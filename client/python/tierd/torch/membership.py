@@ -204,5 +204,11 @@ class Membership:
                 raise error
             remedy = "start the script again, and it goes on; a loop over tierd.resumable(loader) goes on by itself"
             raise StaleError(errno.ESTALE, f"{said}: {remedy}") from None
-        step = self.go_back()
+        try:
+            step = self.go_back()
+        except Error as lost:
+            if lost.errno != errno.ENODATA:
+                raise
+            remedy = "none of its values were on NVMe for good: start the script again, and it begins anew"
+            raise Error(errno.ENODATA, f"{said}; {remedy}") from None
         print(f"tierd: the training goes back to step {step}: {said}", file=sys.stderr, flush=True)
