@@ -340,7 +340,10 @@ static bool read_next(struct ahead *ahead)
 	struct ahead_chunk *chunk = link ? queue_entry(link, struct ahead_chunk, link) : NULL;
 	uint64_t count = chunk ? find_next(ahead) : 0;
 
-	if (count == 0 || !staging_lend(&ahead->job->node->staging, &chunk->loan))
+	if (count == 0)
+		return false;
+	chunk->loan.share = job_share(ahead->job);
+	if (!staging_lend(&ahead->job->node->staging, &chunk->loan))
 		return false;
 	queue_remove(link);
 	queue_push(&ahead->begun, link);

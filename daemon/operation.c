@@ -327,6 +327,7 @@ static void go_on(struct tensor_operation *operation)
 	}
 	operation->stage = WAITING_FOR_STAGING;
 	operation->wish.granted = on_staging;
+	operation->wish.share = job_share(job);
 	struct staging_buffer *buffer = staging_take(&job->node->staging, &operation->wish);
 
 	if (buffer)

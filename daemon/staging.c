@@ -65,12 +65,51 @@ static void recall_last(struct staging *staging)
 		loan->recalled(loan);
 }
 
+static struct staging_buffer *take_for(struct queue *link, const struct tier_share *share)
+{
+	struct staging_buffer *buffer = queue_entry(link, struct staging_buffer, link);
+
+	buffer->is_taken = true;
+	buffer->user = share->user;
+	return buffer;
+}
+
+static unsigned count_taken(const struct staging *staging, uint32_t user)
+{
+	unsigned taken = 0;
+
+	for (unsigned i = 0; i < staging->count; i++)
+		taken += staging->all[i].is_taken && staging->all[i].user == user;
+	return taken;
+}
+
+/* What a device gives to each user is of no use to him without buffers. */
+static struct staging_wish *next_wish(const struct staging *staging)
+{
+	struct staging_wish *best = NULL;
+	unsigned least = 0;
+
+	QUEUE_FOREACH (link, &staging->wanted) {
+		struct staging_wish *wish = queue_entry(link, struct staging_wish, link);
+		unsigned taken;
+
+		if (best && wish->share.user == best->share.user)
+			continue;
+		taken = count_taken(staging, wish->share.user);
+		if (best && taken * best->share.user_share >= least * wish->share.user_share)
+			continue;
+		best = wish;
+		least = taken;
+	}
+	return best;
+}
+
 struct staging_buffer *staging_take(struct staging *staging, struct staging_wish *wish)
 {
 	struct queue *link = queue_is_empty(&staging->wanted) ? queue_pop(&staging->free) : NULL;
 
 	if (link)
-		return queue_entry(link, struct staging_buffer, link);
+		return take_for(link, &wish->share);
 	queue_push(&staging->wanted, &wish->link);
 	if (!wish->is_patient)
 		recall_last(staging);
@@ -79,15 +118,16 @@ struct staging_buffer *staging_take(struct staging *staging, struct staging_wish
 
 void staging_give(struct staging *staging, struct staging_buffer *buffer)
 {
-	struct queue *link = queue_pop(&staging->wanted);
+	struct staging_wish *wish;
 
-	if (!link) {
+	buffer->is_taken = false;
+	wish = next_wish(staging);
+	if (!wish) {
 		queue_push_front(&staging->free, &buffer->link);
 		return;
 	}
-	struct staging_wish *wish = queue_entry(link, struct staging_wish, link);
-
-	wish->granted(wish, buffer);
+	queue_remove(&wish->link);
+	wish->granted(wish, take_for(&buffer->link, &wish->share));
 }
 
 bool staging_lend(struct staging *staging, struct staging_loan *loan)
@@ -97,7 +137,7 @@ bool staging_lend(struct staging *staging, struct staging_loan *loan)
 
 	if (!link)
 		return false;
-	loan->buffer = queue_entry(link, struct staging_buffer, link);
+	loan->buffer = take_for(link, &loan->share);
 	queue_push_front(&staging->loans, &loan->link);
 	staging->lent++;
 	return true;

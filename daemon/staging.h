@@ -5,6 +5,7 @@
 
 #include "offload/engine.h"
 #include "offload/memory.h"
+#include "offload/tier.h"
 
 /* One for a chunk: its parameters, and each state beside them, one after the other. */
 #define STAGING_BYTES (UINT64_C(3) << 20)
@@ -15,6 +16,8 @@
 struct staging_buffer {
 	struct queue link;
 	char *data;
+	bool is_taken;
+	uint32_t user; /* who has it */
 };
 
 struct staging {
@@ -24,7 +27,7 @@ struct staging {
 	int pinning; /* 0, or why the kernel does not pin it: transfers cost more processor time */
 	unsigned users;
 	struct queue free;
-	struct queue wanted; /* struct staging_wish, first come first served */
+	struct queue wanted; /* struct staging_wish; of each user first come first served */
 	struct queue loans;  /* that are not recalled, the latest first */
 	unsigned lent;	     /* in all */
 };
@@ -32,6 +35,8 @@ struct staging {
 struct staging_wish {
 	struct queue link;
 	void (*granted)(struct staging_wish *wish, struct staging_buffer *buffer);
+	struct tier_share
+		share;	 /* of several users the next buffer is his who has the fewest for his share */
 	bool is_patient; /* a buffer will be given soon: nothing is recalled for it */
 };
 
@@ -40,6 +45,7 @@ struct staging_loan {
 	struct queue link;
 	/* Somebody wants a buffer, and there is none: this one is to be given back, but not inside. */
 	void (*recalled)(struct staging_loan *loan);
+	struct tier_share share;
 	struct staging_buffer *buffer;
 };
 

@@ -208,6 +208,7 @@ static void begin(struct tensor_operation *operation)
 	}
 	operation->stage = WAITING_FOR_STAGING;
 	operation->wish.granted = on_staging;
+	operation->wish.share = job_share(job);
 	buffer = staging_take(&job->node->staging, &operation->wish);
 	if (buffer)
 		read_extents(operation, buffer);

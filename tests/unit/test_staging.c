@@ -56,7 +56,8 @@ static void buffers_do_not_overlap(void **state)
 
 static void they_take_memory_only_while_somebody_uses_them(void **state)
 {
-	struct staging_buffer *buffer = staging_take(&staging, NULL);
+	struct staging_buffer *buffer =
+		staging_take(&staging, &(struct staging_wish){ .granted = on_granted });
 
 	assert_int_equal(memory_resident(&staging.memory), 0);
 	assert_int_equal(engine_pinned(engine), 0);
@@ -179,12 +180,96 @@ static void what_is_kept_is_given_as_any_other(void **state)
 	buffer = staging_end_loan(&staging, &borrowings[0].loan);
 	assert_non_null(buffer);
 	for (unsigned i = 0; i < MORE - 1; i++)
-		assert_non_null(staging_take(&staging, NULL));
+		assert_non_null(staging_take(&staging, &(struct staging_wish){ .granted = on_granted }));
 	staging_give(&staging, buffer);
-	assert_ptr_equal(staging_take(&staging, NULL), buffer);
+	assert_ptr_equal(staging_take(&staging, &(struct staging_wish){ .granted = on_granted }), buffer);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+/* ---- Users ---- */
+
+#define EVEN 4
+#define CROWD 8
+
+enum { ALICE = 1000, BOB = 1001 };
+
+static struct waiting crowd[CROWD], alone;
+
+static struct waiting wish_of(uint32_t user, unsigned share)
+{
+	return (struct waiting){ .wish = { .granted = on_granted,
+					   .share = { .user = user, .user_share = share } } };
+}
+
+/* One user has all buffers, and as many wishes. */
+static int setup_crowd(void **state)
+{
+	const struct engine_config config = { .queue_depth = 4 };
+	int r;
+
+	assert_int_equal(engine_new(&config, &engine), 0);
+	r = staging_init(&staging, EVEN, engine);
+	for (unsigned i = 0; i < CROWD; i++)
+		crowd[i] = wish_of(ALICE, 100);
+	for (unsigned i = 0; i < CROWD; i++)
+		assert_int_equal(staging_take(&staging, &crowd[i].wish) != NULL, i < EVEN);
+	return r;
+}
+
+static unsigned count_of(uint32_t user)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < EVEN; i++)
+		count += staging.all[i].is_taken && staging.all[i].user == user;
+	return count;
+}
+
+static void give_one_of(uint32_t user)
+{
+	unsigned i = 0;
+
+	while (staging.all[i].user != user)
+		i++;
+	staging_give(&staging, &staging.all[i]);
+}
+
+static void bob_wants_one(unsigned share)
+{
+	alone = wish_of(BOB, share);
+	assert_null(staging_take(&staging, &alone.wish));
+}
+
+static void who_has_many_wishes_has_no_more_buffers_for_it(void **state)
+{
+	for (unsigned i = 0; i < EVEN / 2; i++) {
+		bob_wants_one(100);
+		give_one_of(ALICE);
+		assert_non_null(alone.got);
+	}
+	bob_wants_one(100);
+	for (unsigned i = EVEN; i < CROWD; i++) {
+		give_one_of(ALICE);
+		assert_non_null(crowd[i].got);
+		assert_int_equal(count_of(BOB), EVEN / 2);
+	}
+	give_one_of(BOB);
+	assert_non_null(alone.got);
+}
+
+static void who_has_a_larger_share_has_more_buffers(void **state)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		bob_wants_one(300);
+		give_one_of(ALICE);
+		assert_non_null(alone.got);
+	}
+	bob_wants_one(300);
+	give_one_of(ALICE);
+	assert_null(alone.got);
+	assert_non_null(crowd[EVEN].got);
+}
 
 int main(void)
 {
@@ -196,6 +281,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(enough_are_left_for_all_others, setup_more, teardown),
 		cmocka_unit_test_setup_teardown(what_was_lent_last_is_recalled_first, setup_more, teardown),
 		cmocka_unit_test_setup_teardown(what_is_kept_is_given_as_any_other, setup_more, teardown),
+		cmocka_unit_test_setup_teardown(who_has_many_wishes_has_no_more_buffers_for_it, setup_crowd,
+						teardown),
+		cmocka_unit_test_setup_teardown(who_has_a_larger_share_has_more_buffers, setup_crowd,
+						teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
