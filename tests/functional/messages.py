@@ -102,10 +102,13 @@ class Client:
         self.buffer = b""
         return bool(select.select([], [self.socket], [], 0)[1])
 
+    def drop_descriptors(self):
+        while self.descriptors:
+            os.close(self.descriptors.pop())
+
     def close(self):
         self.socket.close()
-        for descriptor in self.descriptors:
-            os.close(descriptor)
+        self.drop_descriptors()
 
 
 def open_job(client, name, mode=0, stage=3, buffers=2, room=0):
