@@ -216,6 +216,13 @@ static void drop_at(unsigned point)
 	scene_close(&scene);
 }
 
+static void await_all_that_is_withheld(void)
+{
+	scene_await_disposals(&scene);
+	while (disposal_withheld_by_all(scene.node) > 0)
+		scene_wait(&scene);
+}
+
 /* It lives, and reads on: nothing of that is taken from it, and it counts until it ends. */
 static void what_is_leased_stays_when_its_job_is_dropped(void **state)
 {
@@ -235,8 +242,7 @@ static void what_is_leased_stays_when_its_job_is_dropped(void **state)
 	assert_true(disposal_withheld(scene.node, geteuid()) >= 4096);
 	assert_int_equal(disposal_withheld(scene.node, geteuid() + 1), 0);
 	actor_die(&stays);
-	while (disposal_withheld_by_all(scene.node) > 0)
-		scene_wait(&scene);
+	await_all_that_is_withheld();
 	assert_int_equal(scene.node->host_used, staging_bytes(scene.node->staging.count));
 	scene_close(&scene);
 }
@@ -281,6 +287,7 @@ static void expect_all_is_given_back(void)
 	actor_die(&leaves);
 	actor_die(&stays);
 	scene_settle(&scene);
+	await_all_that_is_withheld();
 	assert_int_equal(scene.node->host_used, staging_bytes(scene.node->staging.count));
 	assert_int_equal(scene.node->paths[0].used, 0);
 	scene_close(&scene);
