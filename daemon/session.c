@@ -134,7 +134,9 @@ static void stop_reading(struct session *session)
 {
 	session->is_waiting = true;
 	event_del(&session->reading);
-	event_del(&session->deadline);
+	/* A rest gives nobody more time for his Hello. */
+	if (session->state == SESSION_OPEN)
+		event_del(&session->deadline);
 }
 
 static void go_on_reading(struct session *session)

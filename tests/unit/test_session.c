@@ -660,6 +660,25 @@ static void a_request_waits_while_its_user_rests_and_another_wants_something(voi
 	assert_int_equal(fake.requests, 0);
 }
 
+/* Connections that say nothing whole would stay for ever. */
+static void a_rest_gives_no_more_time_for_a_hello(void **state)
+{
+	struct fixture *fixture = *state;
+	int ends[2];
+
+	session_free(fixture->session);
+	fd_close(fixture->peer);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+	fixture->peer = ends[1];
+	fixture->shared.first_frame_ms = 50;
+	start(fixture, ends[0]);
+	let_another_ask(fixture);
+	rest_until(fixture, clock_now_ns() + 200000000);
+	send_bytes(fixture, "tir1", 4);
+	turn(fixture);
+	assert_int_equal(status_to_errno(receive_hello(fixture, 0)->status->code), -ETIMEDOUT);
+}
+
 static void nobody_rests_who_is_alone(void **state)
 {
 	struct fixture *fixture = *state;
@@ -1242,6 +1261,7 @@ int main(void)
 		TEST(a_large_frame_waits_while_its_user_rests_and_small_ones_do_not),
 		TEST(a_rest_ends_and_the_next_one_begins_with_the_frame_that_waited),
 		TEST(a_request_waits_while_its_user_rests_and_another_wants_something),
+		TEST(a_rest_gives_no_more_time_for_a_hello),
 		TEST(nobody_rests_who_is_alone),
 		TEST(what_waited_is_handled_when_the_rest_is_over),
 		TEST(a_long_request_makes_its_user_rest),
