@@ -55,8 +55,7 @@ static int check(int fd, bool (*is_safe)(const struct stat *folder), const char 
 	if (status.st_uid != geteuid() && (is_safe == is_own || status.st_uid != 0))
 		snprintf(message, size,
 			 "%s belongs to %s, and has to be %s's own: move it elsewhere, or, if you trust what "
-			 "is "
-			 "in it, as root: chown -R %s %s",
+			 "is in it, as root: chown -R %s %s",
 			 path, name_user(status.st_uid, owner), user, user, path);
 	else
 		snprintf(message, size,
