@@ -210,6 +210,18 @@ static bool is_shared(const struct made *made)
 	return made->arena.fd >= 0 || made->cache.fd >= 0 || made->sums.fd >= 0 || made->directory.fd >= 0;
 }
 
+static unsigned count_withheld(const struct node *node, uid_t uid)
+{
+	unsigned count = 0;
+
+	QUEUE_FOREACH (link, &node->withheld) {
+		const struct disposal *disposal = queue_entry(link, struct disposal, link);
+
+		count += disposal->made.uid == uid && disposal->withheld > 0;
+	}
+	return count;
+}
+
 /* False: out of memory. */
 static bool start(struct node *node, const struct made *made, bool is_trim)
 {
@@ -224,8 +236,10 @@ static bool start(struct node *node, const struct made *made, bool is_trim)
 		.is_trim = is_trim,
 	};
 	queue_init(&disposal->link);
-	if (is_shared(made))
+	if (is_shared(made)) {
+		disposal->made.is_read &= count_withheld(node, made->uid) < DISPOSAL_WITHHELD_MOST;
 		queue_push(&node->withheld, &disposal->link);
+	}
 	submit(disposal);
 	return true;
 }

@@ -28,7 +28,9 @@ struct made {
  * finds the space free. */
 void disposal_start(struct node *node, struct made *made);
 void disposal_start_memory(struct node *node, struct memory *memory);
-/* Of memory that clients may have; uid, is_read: as in struct made. */
+/* Of memory that clients may have; uid, is_read: as in struct made. Each piece that is withheld costs a
+ * descriptor: of a user who has so many no more is left alone, whoever reads there. */
+#define DISPOSAL_WITHHELD_MOST 256
 void disposal_start_shared(struct node *node, uid_t uid, bool is_read, struct memory *memory);
 
 /* What clients still have of shared memory that was disposed of; it counts in host_used. */

@@ -4,9 +4,13 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <cmocka.h>
 
+#include "common/cleanup.h"
+#include "daemon/disposal.h"
 #include "daemon/gradient.h"
 #include "tests/unit/scene_test.h"
 
@@ -73,6 +77,42 @@ static void held_buffers_of_a_job_that_ends_are_unmapped_off_the_loop(void **sta
 	assert_false(is_mapped(held));
 }
 
+/* A page of ones that somebody keeps open. */
+static int dispose_of_a_page(void)
+{
+	struct memory memory = MEMORY_INIT;
+	int fd;
+
+	assert_int_equal(memory_new_shared("page", 4096, &memory), 0);
+	memset(memory.base, 1, 4096);
+	fd = memory_client_fd(&memory, MEMORY_READ_ONLY);
+	assert_true(fd >= 0);
+	disposal_start_shared(scene.node, 1000, true, &memory);
+	scene_await_disposals(&scene);
+	return fd;
+}
+
+static char first_byte(int fd)
+{
+	char byte;
+
+	assert_int_equal(pread(fd, &byte, 1, 0), 1);
+	return byte;
+}
+
+static void nobody_withholds_any_number_of_pieces(void **state)
+{
+	int fds[DISPOSAL_WITHHELD_MOST + 1];
+
+	for (unsigned i = 0; i < ARRAY_LENGTH(fds); i++)
+		fds[i] = dispose_of_a_page();
+	assert_int_equal(disposal_withheld(scene.node, 1000), DISPOSAL_WITHHELD_MOST * 4096);
+	assert_int_equal(first_byte(fds[0]), 1);
+	assert_int_equal(first_byte(fds[DISPOSAL_WITHHELD_MOST]), 0);
+	for (unsigned i = 0; i < ARRAY_LENGTH(fds); i++)
+		fd_close(fds[i]);
+}
+
 #define TEST(name) SCENE_TEST(name, scene_setup)
 
 int main(void)
@@ -80,6 +120,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(gradients_of_a_rank_that_dies_are_unmapped_off_the_loop),
 		TEST(held_buffers_of_a_job_that_ends_are_unmapped_off_the_loop),
+		TEST(nobody_withholds_any_number_of_pieces),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
