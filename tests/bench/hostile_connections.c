@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include "tests/bench/attack.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/node.h"
+#include "tests/bench/victim.h"
 
 #define HOSTILE_USER 60001
 #define CONNECTIONS 10000
@@ -84,51 +84,11 @@ static const struct attack attackers[SIDES] = {
 /* ---- The victim ---- */
 
 struct victim {
-	struct tierd_node *node;
-	struct tierd_job *job;
+	struct bench_victim trains;
 	pid_t beside[SIDES];
 	double ms[SIDES];
 	unsigned steps[SIDES];
 };
-
-static int open_victim(struct victim *victim, const char *path)
-{
-	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
-	struct tierd_job_state state;
-	int r = tierd_connect(path, &victim->node);
-
-	options.name = "victim";
-	options.parameter_placement = options.optimizer_placement = TIERD_PLACE_HOST;
-	options.durability = TIERD_DURABILITY_NONE;
-	if (r == 0)
-		r = tierd_job_open(victim->node, &options, &victim->job);
-	if (r == 0)
-		r = bench_define_units(victim->job,
-				       &(struct bench_units){ .count = UNITS, .elements = ELEMENTS });
-	return r == 0 ? tierd_job_ready(victim->job, -1, &state) : r;
-}
-
-static int train_unit(struct tierd_job *job, uint32_t unit)
-{
-	struct tierd_view parameters, gradients;
-	int r = tierd_gather(job, unit, &parameters);
-
-	if (r == 0)
-		r = tierd_gradients(job, unit, &gradients);
-	if (r == 0)
-		r = bench_push(job, unit, &gradients, ELEMENTS);
-	return r == 0 ? tierd_release(job, unit) : r;
-}
-
-static int step(struct tierd_job *job)
-{
-	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
-	int r = 0;
-
-	for (uint32_t unit = 0; unit < UNITS && r == 0; unit++)
-		r = train_unit(job, unit);
-	return r == 0 ? tierd_step(job, &rates, NULL) : r;
-}
 
 static int step_beside(struct victim *victim, enum side side)
 {
@@ -137,7 +97,7 @@ static int step_beside(struct victim *victim, enum side side)
 
 	attack_go_on(victim->beside[side]);
 	for (; r == 0 && bench_seconds_since(start) < BLOCK_S; victim->steps[side]++)
-		r = step(victim->job);
+		r = bench_victim_step(&victim->trains);
 	victim->ms[side] += bench_ms_since(start);
 	stopped = attack_stop(victim->beside[side]);
 	return r < 0 ? r : stopped;
@@ -173,20 +133,20 @@ static int suffer(struct bench *bench, struct victim *victim, const char *path)
 
 static int run(struct bench *bench)
 {
-	struct victim victim = { .beside = { -1, -1 } };
+	struct victim victim = { .trains = { .units = UNITS, .elements = ELEMENTS }, .beside = { -1, -1 } };
 	struct bench_node node = BENCH_NODE_INIT;
 	int r = bench_node_start(&node, "256M", "1G");
 
-	if (r == 0 && (chmod(node.folder, 0755) < 0 || chmod(node.socket, 0666) < 0))
-		r = -errno;
 	if (r == 0)
-		r = open_victim(&victim, node.socket);
+		r = bench_node_let_others_in(&node);
+	if (r == 0)
+		r = bench_victim_open(&victim.trains, node.socket);
 	if (r == 0)
 		r = suffer(bench, &victim, node.socket);
 	for (int side = 0; side < SIDES; side++)
 		if (victim.beside[side] > 0)
 			attack_end(victim.beside[side]);
-	tierd_disconnect(victim.node);
+	tierd_disconnect(victim.trains.node);
 	bench_node_stop(&node);
 	return r;
 }

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -74,18 +73,6 @@ static int open_job(const char *path, const char *name, const struct load *load,
 	return r;
 }
 
-static int train_unit(struct tierd_job *job, uint32_t unit)
-{
-	struct tierd_view parameters, gradients;
-	int r = tierd_gather(job, unit, &parameters);
-
-	if (r == 0)
-		r = tierd_gradients(job, unit, &gradients);
-	if (r == 0)
-		r = tierd_push(job, unit);
-	return r == 0 ? tierd_release(job, unit) : r;
-}
-
 static int gather_unit(struct tierd_job *job, uint32_t unit)
 {
 	struct tierd_view view;
@@ -101,7 +88,7 @@ static int pass(struct tierd_job *job, const struct load *load)
 	int r = 0;
 
 	for (uint32_t unit = 0; unit < load->units && r == 0; unit++)
-		r = load->does_train ? train_unit(job, unit) : gather_unit(job, unit);
+		r = load->does_train ? bench_stream_unit(job, unit) : gather_unit(job, unit);
 	if (r == 0 && load->does_train) {
 		r = tierd_step(job, &rates, &ticket);
 		if (r == 0)
@@ -272,9 +259,8 @@ int bench_hostile_io(struct bench *bench)
 		return 0;
 	}
 	r = bench_node_start(&node, "2G", "8G");
-	/* Others may come. */
-	if (r == 0 && (chmod(node.folder, 0711) < 0 || chmod(node.socket, 0666) < 0))
-		r = -errno;
+	if (r == 0)
+		r = bench_node_let_others_in(&node);
 	if (r == 0)
 		r = suffer_all(bench, node.socket);
 	bench_node_stop(&node);

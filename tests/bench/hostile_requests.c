@@ -1,11 +1,9 @@
 /* How long a user's steps take beside another one who has jobs at their limits, and as many connections as he
  * may, each of which loops over a request. Over the same beside a process that is as busy and asks for
  * nothing, in turns: the worst of all requests. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/tierd.h"
@@ -13,6 +11,7 @@
 #include "tests/bench/line.h"
 #include "tests/bench/node.h"
 #include "tests/bench/raid.h"
+#include "tests/bench/victim.h"
 
 #define UNITS 100000
 #define QUICK_UNITS 2000
@@ -28,8 +27,7 @@
 enum side { CONTROL, BESIDE, SIDES };
 
 struct victim {
-	struct tierd_node *node;
-	struct tierd_job *job;
+	struct bench_victim trains;
 	struct line line;
 	double step_ms[SIDES][SAMPLES], ping_us[SIDES][SAMPLES];
 	unsigned steps[SIDES];
@@ -37,49 +35,11 @@ struct victim {
 
 /* ---- The victim ---- */
 
-static int open_victim(struct victim *victim, const char *path)
-{
-	struct tierd_job_options options = TIERD_JOB_OPTIONS_INIT;
-	struct tierd_job_state state;
-	int r = tierd_connect(path, &victim->node);
-
-	options.name = "victim";
-	options.world_size = 1;
-	options.stage = 3;
-	options.parameter_placement = options.optimizer_placement = TIERD_PLACE_HOST;
-	options.durability = TIERD_DURABILITY_NONE;
-	if (r == 0)
-		r = tierd_job_open(victim->node, &options, &victim->job);
-	if (r == 0)
-		r = bench_define_units(victim->job,
-				       &(struct bench_units){ 0, VICTIM_UNITS, VICTIM_ELEMENTS, 0, false });
-	if (r == 0)
-		r = tierd_job_ready(victim->job, -1, &state);
-	return r == 0 ? line_open(path, &victim->line) : r;
-}
-
-static int train_unit(struct tierd_job *job, uint32_t unit)
-{
-	struct tierd_view parameters, gradients;
-	int r = tierd_gather(job, unit, &parameters);
-
-	if (r == 0)
-		r = tierd_gradients(job, unit, &gradients);
-	if (r == 0)
-		r = bench_push(job, unit, &gradients, VICTIM_ELEMENTS);
-	return r == 0 ? tierd_release(job, unit) : r;
-}
-
 static int step(struct victim *victim, enum side side)
 {
-	struct tierd_rates rates = { sizeof(rates), .gradient_scale = 1 };
 	uint64_t start = clock_now_ns();
-	int r = 0;
+	int r = bench_victim_step(&victim->trains);
 
-	for (uint32_t unit = 0; unit < VICTIM_UNITS && r == 0; unit++)
-		r = train_unit(victim->job, unit);
-	if (r == 0)
-		r = tierd_step(victim->job, &rates, NULL);
 	victim->step_ms[side][victim->steps[side]] = bench_ms_since(start);
 	start = clock_now_ns();
 	if (r == 0)
@@ -151,10 +111,12 @@ static int run(struct bench *bench, struct bench_node *node, struct victim *vict
 {
 	int r = bench_node_start(node, "4G", "10G");
 
-	if (r == 0 && (chmod(node->folder, 0755) < 0 || chmod(node->socket, 0666) < 0))
-		r = -errno;
 	if (r == 0)
-		r = open_victim(victim, node->socket);
+		r = bench_node_let_others_in(node);
+	if (r == 0)
+		r = bench_victim_open(&victim->trains, node->socket);
+	if (r == 0)
+		r = line_open(node->socket, &victim->line);
 	if (r == 0)
 		r = raid_start(raid, node->socket, bench_is_quick(bench) ? QUICK_UNITS : UNITS);
 	return r == 0 ? suffer_all(bench, victim, raid) : r;
@@ -162,7 +124,8 @@ static int run(struct bench *bench, struct bench_node *node, struct victim *vict
 
 int main(int argc, char **argv)
 {
-	static struct victim victim = { .line = LINE_INIT };
+	static struct victim victim = { .trains = { .units = VICTIM_UNITS, .elements = VICTIM_ELEMENTS },
+					.line = LINE_INIT };
 	struct bench_node node = BENCH_NODE_INIT;
 	struct raid raid = { .pid = -1 };
 	struct bench *bench = NULL;
@@ -179,7 +142,7 @@ int main(int argc, char **argv)
 	r = run(bench, &node, &victim, &raid);
 	raid_end(&raid);
 	line_close(&victim.line);
-	tierd_disconnect(victim.node);
+	tierd_disconnect(victim.trains.node);
 	bench_node_stop(&node);
 	return bench_end(bench, r);
 }

@@ -56,18 +56,6 @@ struct isolation {
 
 /* ---- The stream ---- */
 
-static int stream_unit(struct tierd_job *job, uint32_t unit)
-{
-	struct tierd_view parameters, gradients;
-	int r = tierd_gather(job, unit, &parameters);
-
-	if (r == 0)
-		r = tierd_gradients(job, unit, &gradients);
-	if (r == 0)
-		r = tierd_push(job, unit);
-	return r == 0 ? tierd_release(job, unit) : r;
-}
-
 static int count_bytes(struct isolation *isolation)
 {
 	struct tierd_statistics statistics = TIERD_STATISTICS_INIT;
@@ -96,7 +84,7 @@ static int stream_until_stopped(struct isolation *isolation)
 
 	do {
 		for (uint32_t unit = 0; unit < STREAM_UNITS && r == 0; unit++)
-			r = stream_unit(isolation->job, unit);
+			r = bench_stream_unit(isolation->job, unit);
 		if (r == 0)
 			r = end_step(&ticket);
 		if (r == 0)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -191,4 +192,21 @@ void bench_node_stop(struct bench_node *node)
 		nftw(node->folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 	if (node->disk[0])
 		nftw(node->disk, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+int bench_stream_unit(struct tierd_job *job, uint32_t unit)
+{
+	struct tierd_view parameters, gradients;
+	int r = tierd_gather(job, unit, &parameters);
+
+	if (r == 0)
+		r = tierd_gradients(job, unit, &gradients);
+	if (r == 0)
+		r = tierd_push(job, unit);
+	return r == 0 ? tierd_release(job, unit) : r;
+}
+
+int bench_node_let_others_in(const struct bench_node *node)
+{
+	return chmod(node->folder, 0711) < 0 || chmod(node->socket, 0666) < 0 ? -errno : 0;
 }

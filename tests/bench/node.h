@@ -28,6 +28,9 @@ int bench_node_run(struct bench_node *node);
 /* Until it accepts connections. */
 int bench_node_await(struct bench_node *node);
 
+/* Any user may connect. */
+int bench_node_let_others_in(const struct bench_node *node);
+
 /* Bytes that the kernel has read from devices and written to them for it. */
 int bench_node_moved_bytes(const struct bench_node *node, double *ret_bytes);
 /* A line of its smaps_rollup, such as "Rss", in bytes; 0: it is not there. */
@@ -50,6 +53,9 @@ int bench_define_units(struct tierd_job *job, const struct bench_units *units);
 /* Pushes gradients of such a unit in bf16, a constant, of every element: nothing stays zero. */
 #define BENCH_GRADIENT 0x3a80 /* of bf16, about 0.001 */
 int bench_push(struct tierd_job *job, uint32_t unit, const struct tierd_view *gradients, uint64_t elements);
+
+/* Gathers it, hands in gradients as they are, zeros, and releases it. */
+int bench_stream_unit(struct tierd_job *job, uint32_t unit);
 
 /* Also of one that was never started, or only by half. */
 void bench_node_stop(struct bench_node *node);
